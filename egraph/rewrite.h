@@ -1,0 +1,112 @@
+// Patterns, rewrites and the saturation runner.
+#pragma once
+
+#include <any>
+#include <atomic>
+#include <memory>
+
+#include "egraph/egraph.h"
+
+namespace saturate {
+
+// A pattern is a DAG in an array; children come before parents. Node i binds slot i of the match.
+// An operator node matches e-nodes of its kind with exactly as many children.
+struct PatternNode {
+  enum class Type : std::uint8_t { kVariable, kOperator };
+  Type type = Type::kVariable;
+  Kind kind = 0;                                  // operator: its kind
+  OpId op = kNone;                                // operator: exactly this OpId where not kNone
+  std::function<bool(OpId)> accepts_op;           // operator: further test on attributes (pure; its answer is cached)
+  std::function<bool(const EGraph&, Id)> accepts;  // test on the class's facts (pure, thread-safe), e.g. "constant 0.5"
+  std::vector<std::uint32_t> children;
+};
+
+struct Pattern {
+  std::vector<PatternNode> nodes;
+  std::uint32_t root() const { return static_cast<std::uint32_t>(nodes.size()) - 1; }
+};
+
+// classes[i] / matched[i]: class and e-node bound to pattern node i (matched[i] is kNone for variables).
+struct Match {
+  std::span<const Id> classes;
+  std::span<const NodeId> matched;
+  std::span<const OpId> ops;  // operator of matched[i], kNone for variables
+  Id root() const { return classes.back(); }
+};
+
+// What a rewrite does with a match.
+class Applier {
+ public:
+  virtual ~Applier() = default;
+  // Further condition, asked on the clean e-graph at search time; pure and thread-safe.
+  virtual bool holds(const EGraph&, const Match&) const { return true; }
+  // Adds the right-hand side and returns the unions that follow, as pairs of classes (empty: nothing to do).
+  virtual void apply(EGraph&, const Match&, std::vector<std::pair<Id, Id>>& unions) const = 0;
+};
+
+// The plain applier: instantiates a template. Node i is a left-hand slot (op kNone, slot set) or an operator over earlier nodes.
+struct Template {
+  struct Node { OpId op = kNone; std::uint32_t slot = kNone; std::vector<std::uint32_t> children; };
+  std::vector<Node> nodes;  // the last one is united with the match's root
+};
+
+struct Rewrite {
+  std::string name;
+  Pattern left;
+  std::shared_ptr<const Applier> applier;       // either this
+  std::optional<Template> right;                // or this (the fast path)
+  std::uint64_t budget = ~std::uint64_t{0};     // most applications in one run (rules that feed themselves)
+  int phase = 0;                                // rules of phase k run once those below k are saturated or exhausted
+};
+
+struct Limits {
+  std::size_t iterations = 30;
+  std::size_t nodes = 1'000'000;     // live canonical e-nodes, never exceeded by rules
+  double seconds = 60.0;
+  std::size_t memory_bytes = ~std::size_t{0};
+  int threads = 1;                   // 0: as many as TBB gives
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+enum class StopReason { kSaturated, kIterationLimit, kNodeLimit, kTimeLimit, kMemoryLimit, kCancelled, kContradiction };
+std::string_view to_string(StopReason reason);
+
+struct RuleStats {
+  std::string name;
+  std::uint64_t matches = 0, fresh = 0, applied = 0, nodes_made = 0, unions = 0, bans = 0;
+  double search_s = 0, apply_s = 0;
+};
+
+struct IterationStats {
+  std::size_t iteration = 0, nodes = 0, classes = 0;
+  std::uint64_t matches = 0;
+  double search_s = 0, apply_s = 0, rebuild_s = 0;
+};
+
+struct RunReport {
+  StopReason stop = StopReason::kSaturated;
+  std::vector<IterationStats> iterations;
+  std::vector<RuleStats> rules;
+  double seconds = 0;
+  std::size_t peak_memory_bytes = 0;
+};
+
+enum class SchedulerKind { kSimple, kBackoff };
+
+struct RunOptions {
+  Limits limits;
+  SchedulerKind scheduler = SchedulerKind::kSimple;
+  std::uint64_t backoff_match_limit = 1000;
+  std::uint64_t backoff_ban_length = 5;
+  std::function<void(const IterationStats&)> on_iteration;  // progress
+};
+
+// search all rules -> apply -> rebuild, until nothing changes or a limit is met. The e-graph is clean afterwards.
+// Same input, same result, whatever the number of threads.
+RunReport run(EGraph& egraph, std::span<const Rewrite> rules, const RunOptions& options);
+
+// All matches of a pattern on a clean e-graph, in a fixed order (tests, explain, native rules).
+struct OwnedMatch { std::vector<Id> classes; std::vector<NodeId> matched; std::vector<OpId> ops; };
+std::vector<OwnedMatch> search(const EGraph& egraph, const Pattern& pattern, std::size_t limit = ~std::size_t{0});
+
+}  // namespace saturate

@@ -1,0 +1,47 @@
+// Runs ONNX models on the CPU: for verification, constant folding and measurement. Knows nothing of e-graphs, rules or extraction.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/evaluator.h"
+#include "onnx_bridge/model.h"
+
+namespace saturate {
+
+struct NodeTiming {
+  std::string node, op_type;
+  double start_s = 0, seconds = 0;
+};
+
+struct SessionOptions {
+  int threads = 1;              // 0: as many as TBB gives
+  bool reference = false;       // only reference kernels
+  bool check_finite = false;    // a NaN or Inf made from finite inputs is an error naming the node
+  std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
+};
+
+class Session {
+ public:
+  // Fails with kUnimplemented naming node and operator where something cannot be run.
+  static absl::StatusOr<Session> create(const Model& model, const SessionOptions& options = {});
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+  // Inputs by name; inputs with an initializer of the same name may be left out. Outputs in the graph's order.
+  absl::StatusOr<std::vector<Value>> run(const std::map<std::string, Value>& inputs, std::vector<NodeTiming>* timings = nullptr) const;
+
+ private:
+  struct Impl;
+  explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The evaluator that folding, guards and the rule checker use. `reference`: reference kernels only.
+std::unique_ptr<Evaluator> make_evaluator(bool reference = false);
+
+}  // namespace saturate

@@ -1,0 +1,73 @@
+// Symbolic dims: canonical polynomials with integer coefficients over atoms. An atom is a symbol (a named or unknown dim of an
+// input, an unknown output dim of an opaque node) or an opaque expression (floordiv, mod, min, max of dims) named by that expression.
+// Interned: equal polynomials have equal ids. Unknown dims are distinct symbols: never equal unless proven.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace saturate {
+
+struct Dim {
+  std::uint32_t id = 0;  // into a DimTable
+  friend bool operator==(Dim, Dim) = default;
+  friend auto operator<=>(Dim, Dim) = default;
+};
+
+class DimTable {
+ public:
+  DimTable();
+  ~DimTable();
+  Dim constant(std::int64_t value);
+  // The symbol of this name; always the same one.
+  Dim symbol(std::string_view name);
+  // A symbol equal to no other, with a name for people ("unk__3").
+  Dim fresh(std::string_view hint);
+
+  Dim add(Dim a, Dim b);
+  Dim sub(Dim a, Dim b);
+  Dim mul(Dim a, Dim b);
+  // a/b where b divides a as a polynomial; nullopt otherwise.
+  std::optional<Dim> exact_div(Dim a, Dim b);
+  Dim floor_div(Dim a, Dim b);   // Python's //: exact where possible, else an opaque atom
+  Dim trunc_div(Dim a, Dim b);   // ONNX Div on integers; equals floor_div where both are known to be non-negative
+  Dim ceil_div(Dim a, Dim b);
+  Dim mod(Dim a, Dim b);
+  Dim min(Dim a, Dim b);
+  Dim max(Dim a, Dim b);
+  Dim neg(Dim a);
+
+  std::optional<std::int64_t> value(Dim d) const;            // the number, if constant
+  bool equal(Dim a, Dim b) const;                            // proven equal (after unify)
+  bool differ(Dim a, Dim b) const;                           // proven different for every size (e.g. constants, S and S+1)
+  bool non_negative(Dim d) const;                            // proven >= 0 (dims of tensors are; all coefficients >= 0)
+  bool positive(Dim d) const;                                // proven >= 1
+  // Records that two dims are equal (from a merge of e-classes, or an operator that would fail otherwise). False: contradiction.
+  bool unify(Dim a, Dim b);
+  // The canonical form of a dim after unifications.
+  Dim canonical(Dim d) const;
+  // Grows by every unification: facts derived before may be canonicalized again.
+  std::uint64_t generation() const;
+
+  // The name of d if it is one plain symbol.
+  std::optional<std::string> symbol_name(Dim d) const;
+  // "batch", "2*seq + 3", "floor(seq / 2)".
+  std::string to_string(Dim d) const;
+  // Number under an assignment of symbols; nullopt where one is missing.
+  std::optional<std::int64_t> evaluate(Dim d, const std::map<std::string, std::int64_t>& symbols) const;
+  // All symbols made so far.
+  std::vector<std::string> symbols() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace saturate

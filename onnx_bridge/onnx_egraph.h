@@ -1,0 +1,67 @@
+// An e-graph over ONNX: operators with canonical attributes as OpIds, leaves for inputs, constants, shape literals and absent inputs,
+// facts per e-class. lower() fills one from a model, rules grow it, raise() writes a model back.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "egraph/egraph.h"
+#include "onnx_bridge/evaluator.h"
+#include "onnx_bridge/facts.h"
+#include "onnx_bridge/model.h"
+
+namespace saturate {
+
+// An operator as the e-graph interns it. Attributes are complete and sorted by name (canonical form, see canonical.h).
+// Operators of one value: outputs == 1. Of several: the e-node is a tuple, its values are projections (leaf operator "#proj").
+struct OpKey {
+  std::string domain, op_type, overload;
+  std::vector<Attribute> attributes;
+  int outputs = 1;
+  std::int64_t version = 0;  // 0: canonical (newest) form; else an operator of this opset that has no canonical form, matched by no rule
+  std::int64_t unique = 0;   // not 0: impure (random, ...), equal to nothing but itself
+};
+
+// Operator types of leaves and plumbing; their domain is "#".
+inline constexpr std::string_view kInputOp = "#input", kConstantOp = "#constant", kLiteralOp = "#literal", kAbsentOp = "#absent", kProjOp = "#proj";
+
+class OnnxEGraph {
+ public:
+  // `evaluator` runs small constant expressions for guards and literals; it must outlive the e-graph.
+  explicit OnnxEGraph(const Evaluator& evaluator);
+  ~OnnxEGraph();
+  EGraph& egraph();
+  const EGraph& egraph() const;
+  DimTable& dims() const;
+  const Evaluator& evaluator() const;
+
+  // The kind of an operator of `outputs` values; patterns name it. Commutative binary operators are known here.
+  Kind kind(std::string_view domain, std::string_view op_type, int outputs = 1);
+  OpId op(const OpKey& key);
+  const OpKey& key(OpId op) const;
+
+  Id input(const std::string& name, const Facts& facts);
+  Id constant(const Tensor& tensor);                       // one leaf per identical tensor (bit for bit)
+  Id literal(std::span<const Dim> dims, bool scalar);      // int64 tensor of rank 1 (or 0) with this content; all numbers: a constant
+  Id absent();
+  Id project(Id tuple, int index);
+  Id add(const OpKey& key, std::span<const Id> children);  // trailing absent children are dropped
+
+  const Facts& facts(Id id) const;
+  // The value of a constant class: known, or evaluated now if it takes at most `max_bytes` (cached). nullopt: not constant, too big, cannot be run.
+  std::optional<Tensor> value(Id id, std::size_t max_bytes = 1 << 16) const;
+  const Tensor& constant_tensor(OpId constant_op) const;   // of a #constant leaf
+  std::span<const Dim> literal_dims(OpId literal_op) const;
+
+  struct Impl;
+  Impl& impl();
+  const Impl& impl() const;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace saturate
