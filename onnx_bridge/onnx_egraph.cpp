@@ -1,0 +1,422 @@
+#include "onnx_bridge/onnx_egraph.h"
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
+#include "fmt/format.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::size_t kEagerFoldBytes = 512;  // small constant expressions are evaluated at once, so that equal numbers are one class
+constexpr std::size_t kMaxContent = 64;
+constexpr int kMaxFoldDepth = 500;
+
+void append_raw(std::string& out, const void* data, std::size_t size) { out.append(static_cast<const char*>(data), size); }
+template <typename T> void append_value(std::string& out, const T& value) { append_raw(out, &value, sizeof value); }
+void append_text(std::string& out, std::string_view text) {
+  append_value(out, text.size());
+  out.append(text);
+}
+
+// A string equal for two attributes exactly when the attributes are equal. Tensors go by their bits, graphs by identity.
+void append_attribute(std::string& out, const Attribute& a) {
+  append_text(out, a.name);
+  append_value(out, a.type);
+  append_value(out, a.value.index());
+  std::visit(
+      [&out, &a](const auto& v) {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, std::monostate>) append_value(out, a.raw.get());
+        else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, std::int64_t>) append_value(out, v);
+        else if constexpr (std::is_same_v<T, std::string>) append_text(out, v);
+        else if constexpr (std::is_same_v<T, std::vector<float>> || std::is_same_v<T, std::vector<std::int64_t>>) {
+          append_value(out, v.size());
+          append_raw(out, v.data(), v.size() * sizeof v[0]);
+        } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+          append_value(out, v.size());
+          for (const auto& s : v) append_text(out, s);
+        } else if constexpr (std::is_same_v<T, std::shared_ptr<const Graph>>) append_value(out, v.get());
+        else if constexpr (std::is_same_v<T, Tensor>) {
+          append_value(out, v.dtype());
+          append_value(out, v.dims().size());
+          append_raw(out, v.dims().data(), v.dims().size() * sizeof(std::int64_t));
+          append_raw(out, v.bytes().data(), v.bytes().size());
+          for (const auto& s : v.string_data()) append_text(out, s);
+        } else append_value(out, &v);  // lists of tensors or graphs: by identity
+      },
+      a.value);
+}
+
+std::string serialize(const OpKey& key) {
+  std::string out;
+  append_text(out, key.domain);
+  append_text(out, key.op_type);
+  append_text(out, key.overload);
+  append_value(out, key.outputs);
+  append_value(out, key.version);
+  append_value(out, key.unique);
+  for (const Attribute& a : key.attributes) append_attribute(out, a);
+  return out;
+}
+
+// Dtype, dims and a sample of the bytes: enough to find candidates without reading gigabytes.
+std::size_t sample_hash(const Tensor& t) {
+  std::size_t h = absl::HashOf(static_cast<int>(t.dtype()), t.dims(), t.bytes().size());
+  for (const auto& s : t.string_data()) h = absl::HashOf(h, s);
+  const auto bytes = t.bytes();
+  constexpr std::size_t kPiece = 64, kPieces = 64;
+  if (bytes.size() <= kPiece * kPieces) return absl::HashOf(h, absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  const std::size_t step = bytes.size() / kPieces;
+  for (std::size_t i = 0; i < kPieces; ++i)
+    h = absl::HashOf(h, absl::string_view(reinterpret_cast<const char*>(bytes.data()) + i * step, std::min(kPiece, bytes.size() - i * step)));
+  return h;
+}
+
+bool is_commutative(std::string_view domain, std::string_view op) {
+  if (!domain.empty()) return false;
+  for (std::string_view c : {"Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
+    if (op == c) return true;
+  return false;
+}
+
+bool same_shape(const Facts& facts, std::size_t max_bytes, const DimTable& dims) {
+  if (facts.kind != Facts::Kind::kTensor || !facts.shape) return false;
+  Shape shape;
+  for (Dim d : *facts.shape) {
+    const auto v = dims.value(d);
+    if (!v) return false;
+    shape.push_back(*v);
+  }
+  const auto bytes = checked_bytes(facts.dtype, shape);
+  return bytes && *bytes <= max_bytes && facts.dtype != DType::kString;
+}
+
+}  // namespace
+
+struct OnnxEGraph::Impl : Analysis {
+  explicit Impl(OnnxEGraph& owner_in, const Evaluator& evaluator_in) : owner(owner_in), evaluator(evaluator_in), egraph(this) {}
+
+  OnnxEGraph& owner;
+  const Evaluator& evaluator;
+  mutable DimTable dims;
+  EGraph egraph;
+  absl::flat_hash_map<std::string, Kind> kinds;
+  absl::flat_hash_map<std::string, OpId> op_ids;
+  struct Operator {
+    OpKey key;
+    Node node;                        // for inference and evaluation
+    Tensor tensor;                    // #constant
+    std::vector<Dim> literal;         // #literal
+    bool scalar_literal = false;
+    int projection = 0;               // #proj
+    Facts input_facts;                // #input
+    enum class Role { kOperator, kInput, kConstant, kLiteral, kAbsent, kProj } role = Role::kOperator;
+  };
+  std::deque<Operator> ops;
+  absl::flat_hash_map<std::size_t, std::vector<OpId>> constants;
+  std::vector<Facts> facts;
+  std::map<std::tuple<Id, int, int>, Dim> fresh_dims;
+  const Facts absent_facts = [] {
+    Facts f;
+    f.kind = Facts::Kind::kAbsent;
+    return f;
+  }();
+  mutable std::mutex values_mutex;
+  mutable absl::flat_hash_map<Id, std::optional<Tensor>> values;  // of evaluated classes, by canonical id at that time
+
+  Facts& at(Id id) {
+    if (id >= facts.size()) facts.resize(std::max<std::size_t>(id + 1, facts.size() * 2));
+    return facts[id];
+  }
+
+  OpId new_op(OpTraits traits, Operator op) {
+    ops.push_back(std::move(op));
+    return egraph.add_op(traits);
+  }
+
+  absl::StatusOr<Facts> infer_node(const EGraph& g, Id id, const ENode& node) {
+    const Operator& op = ops[node.op];
+    using Role = Operator::Role;
+    switch (op.role) {
+      case Role::kInput: return op.input_facts;
+      case Role::kAbsent: return absent_facts;
+      case Role::kConstant: return constant_facts(op.tensor);
+      case Role::kLiteral: return literal_facts(op);
+      case Role::kProj: {
+        const Facts& tuple = facts[g.find(node.children[0])];
+        if (tuple.kind != Facts::Kind::kTuple || op.projection >= static_cast<int>(tuple.elements.size())) return Facts{};
+        return tuple.elements[op.projection];
+      }
+      case Role::kOperator: break;
+    }
+    return infer_operator(g, id, node, op);
+  }
+
+  absl::StatusOr<Facts> infer_operator(const EGraph& g, Id id, const ENode& node, const Operator& op) {
+    std::vector<const Facts*> inputs;
+    for (Id child : node.children) inputs.push_back(&facts[g.find(child)]);
+    InferContext context{dims, [this, id](int output, int axis) {
+                           auto [it, inserted] = fresh_dims.try_emplace({id, output, axis});
+                           if (inserted) it->second = dims.fresh("unk");
+                           return it->second;
+                         }};
+    if (op.key.version != 0 || op.key.unique != 0) {  // opaque to inference by canonical form, but outputs are still values
+      if (op.key.outputs == 1) return Facts{};
+      Facts tuple;
+      tuple.kind = Facts::Kind::kTuple;
+      tuple.elements.resize(op.key.outputs);
+      return tuple;
+    }
+    auto outputs = infer(op.node, inputs, op.key.outputs, context);
+    if (!outputs.ok()) return outputs.status();
+    outputs->resize(op.key.outputs);
+    if (op.key.outputs == 1) return std::move(outputs->front());
+    Facts tuple;
+    tuple.kind = Facts::Kind::kTuple;
+    tuple.elements = std::move(*outputs);
+    return tuple;
+  }
+
+  Facts constant_facts(const Tensor& t) {
+    Facts f;
+    f.kind = Facts::Kind::kTensor;
+    f.dtype = t.dtype();
+    f.shape.emplace();
+    for (std::int64_t d : t.dims()) f.shape->push_back(dims.constant(d));
+    f.constant = true;
+    f.value = t;
+    const bool integers = t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32;
+    if (integers && t.rank() <= 1 && t.size() <= static_cast<std::int64_t>(kMaxContent)) {
+      f.content.emplace();
+      for (std::int64_t i = 0; i < t.size(); ++i) f.content->push_back(dims.constant(*element_as_int(t, i)));
+    }
+    return f;
+  }
+
+  Facts literal_facts(const Operator& op) {
+    Facts f;
+    f.kind = Facts::Kind::kTensor;
+    f.dtype = DType::kInt64;
+    f.shape.emplace();
+    if (!op.scalar_literal) f.shape->push_back(dims.constant(static_cast<std::int64_t>(op.literal.size())));
+    f.content = op.literal;
+    return f;
+  }
+
+  void make(const EGraph& g, Id id, const ENode& node) override {
+    auto inferred = infer_node(g, id, node);
+    at(id) = inferred.ok() ? std::move(*inferred) : Facts{};
+  }
+
+  Join update(const EGraph& g, Id id, const ENode& node) override {
+    Join result;
+    auto inferred = infer_node(g, id, node);
+    if (!inferred.ok()) return result;
+    std::string why;
+    if (!join_facts(at(id), *inferred, dims, result.first_changed, why)) result.contradiction = why;
+    return result;
+  }
+
+  Join join(Id winner, Id loser) override {
+    Join result;
+    at(std::max(winner, loser));
+    std::string why;
+    bool changed = false;
+    Facts old_loser = facts[loser];
+    if (!join_facts(facts[winner], old_loser, dims, result.first_changed, why)) {
+      result.contradiction = why;
+      return result;
+    }
+    if (!join_facts(old_loser, facts[winner], dims, changed, why)) result.contradiction = why;
+    result.second_changed = changed;
+    return result;
+  }
+
+  void modify(EGraph& g, Id id) override {
+    const Facts& f = at(id);
+    if (f.kind != Facts::Kind::kTensor) return;
+    if (f.constant && !f.value && same_shape(f, kEagerFoldBytes, dims)) {
+      if (auto t = owner.value(id, kEagerFoldBytes)) merge_leaf(g, id, owner.constant(*t));
+    } else if (f.constant && f.value && f.value->bytes().size() <= kEagerFoldBytes && f.dtype != DType::kString) {
+      merge_leaf(g, id, owner.constant(*f.value));
+    }
+    const Facts& now = at(g.find(id));
+    if (now.content && now.dtype == DType::kInt64 && now.shape && now.content->size() <= kMaxContent) {
+      const std::vector<Dim> content = *now.content;
+      const bool scalar = now.shape->empty();
+      merge_leaf(g, id, owner.literal(content, scalar));
+    }
+  }
+
+  static void merge_leaf(EGraph& g, Id id, Id leaf) {
+    if (g.find(id) != g.find(leaf)) g.merge(id, leaf);
+  }
+};
+
+OnnxEGraph::OnnxEGraph(const Evaluator& evaluator) : impl_(std::make_unique<Impl>(*this, evaluator)) {}
+OnnxEGraph::~OnnxEGraph() = default;
+EGraph& OnnxEGraph::egraph() { return impl_->egraph; }
+const EGraph& OnnxEGraph::egraph() const { return impl_->egraph; }
+DimTable& OnnxEGraph::dims() const { return impl_->dims; }
+const Evaluator& OnnxEGraph::evaluator() const { return impl_->evaluator; }
+OnnxEGraph::Impl& OnnxEGraph::impl() { return *impl_; }
+const OnnxEGraph::Impl& OnnxEGraph::impl() const { return *impl_; }
+
+Kind OnnxEGraph::kind(std::string_view domain, std::string_view op_type, int outputs) {
+  const std::string name = fmt::format("{}::{}/{}", domain, op_type, outputs);
+  return impl_->kinds.try_emplace(name, static_cast<Kind>(impl_->kinds.size())).first->second;
+}
+
+OpId OnnxEGraph::op(const OpKey& key) {
+  std::string text = serialize(key);
+  if (auto it = impl_->op_ids.find(text); it != impl_->op_ids.end()) return it->second;
+  Impl::Operator op;
+  op.key = key;
+  op.node.op_type = key.op_type;
+  op.node.domain = key.domain;
+  op.node.overload = key.overload;
+  op.node.attributes = key.attributes;
+  const bool plain = key.version == 0 && key.unique == 0;
+  const std::string kind_name = plain ? key.op_type : fmt::format("{}@{}#{}", key.op_type, key.version, key.unique);
+  const OpId id = impl_->new_op({kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && is_commutative(key.domain, key.op_type)}, std::move(op));
+  impl_->op_ids.emplace(std::move(text), id);
+  return id;
+}
+
+const OpKey& OnnxEGraph::key(OpId op) const { return impl_->ops[op].key; }
+
+Id OnnxEGraph::input(const std::string& name, const Facts& facts) {
+  OpKey key{"#", std::string(kInputOp), "", {Attribute::of("name", name)}};
+  const OpId id = op(key);
+  impl_->ops[id].role = Impl::Operator::Role::kInput;
+  impl_->ops[id].input_facts = facts;
+  return impl_->egraph.add(id, {});
+}
+
+Id OnnxEGraph::constant(const Tensor& tensor) {
+  auto& candidates = impl_->constants[sample_hash(tensor)];
+  for (OpId c : candidates)
+    if (identical(impl_->ops[c].tensor, tensor)) return impl_->egraph.add(c, {});
+  OpKey key{"#", std::string(kConstantOp), "", {Attribute::of("id", static_cast<std::int64_t>(impl_->ops.size()))}};
+  const OpId id = op(key);
+  impl_->ops[id].role = Impl::Operator::Role::kConstant;
+  impl_->ops[id].tensor = tensor;
+  impl_->constants[sample_hash(tensor)].push_back(id);
+  return impl_->egraph.add(id, {});
+}
+
+Id OnnxEGraph::literal(std::span<const Dim> literal_dims, bool scalar) {
+  std::vector<std::int64_t> numbers, ids;
+  std::vector<Dim> canonical;
+  for (Dim d : literal_dims) {
+    canonical.push_back(impl_->dims.canonical(d));
+    ids.push_back(canonical.back().id);
+    if (const auto v = impl_->dims.value(canonical.back())) numbers.push_back(*v);
+  }
+  if (numbers.size() == canonical.size()) return constant(scalar ? Tensor::scalar_int64(numbers[0]) : Tensor::vector_int64(numbers));
+  ids.push_back(scalar);
+  OpKey key{"#", std::string(kLiteralOp), "", {Attribute::of("dims", ids)}};
+  const OpId id = op(key);
+  impl_->ops[id].role = Impl::Operator::Role::kLiteral;
+  impl_->ops[id].literal = std::move(canonical);
+  impl_->ops[id].scalar_literal = scalar;
+  return impl_->egraph.add(id, {});
+}
+
+Id OnnxEGraph::absent() {
+  const OpId id = op({"#", std::string(kAbsentOp), "", {}});
+  impl_->ops[id].role = Impl::Operator::Role::kAbsent;
+  return impl_->egraph.add(id, {});
+}
+
+Id OnnxEGraph::project(Id tuple, int index) {
+  const OpId id = op({"#", std::string(kProjOp), "", {Attribute::of("index", static_cast<std::int64_t>(index))}});
+  impl_->ops[id].role = Impl::Operator::Role::kProj;
+  impl_->ops[id].projection = index;
+  return impl_->egraph.add(id, std::span(&tuple, 1));
+}
+
+Id OnnxEGraph::add(const OpKey& key, std::span<const Id> children) {
+  while (!children.empty() && facts(children.back()).kind == Facts::Kind::kAbsent) children = children.first(children.size() - 1);
+  return impl_->egraph.add(op(key), children);
+}
+
+const Facts& OnnxEGraph::facts(Id id) const { return impl_->facts[impl_->egraph.find(id)]; }
+const Tensor& OnnxEGraph::constant_tensor(OpId constant_op) const { return impl_->ops[constant_op].tensor; }
+std::span<const Dim> OnnxEGraph::literal_dims(OpId literal_op) const { return impl_->ops[literal_op].literal; }
+
+namespace {
+
+// Evaluates the class by the first of its e-nodes that can be; `visiting` guards against cycles.
+std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max_bytes, std::vector<Id>& visiting) {
+  const Facts& f = g.facts(id);
+  if (f.value) return f.value;
+  const EGraph& e = g.egraph();
+  id = e.find(id);
+  if (!f.constant || visiting.size() > kMaxFoldDepth || std::find(visiting.begin(), visiting.end(), id) != visiting.end()) return std::nullopt;
+  visiting.push_back(id);
+  std::optional<Tensor> result;
+  for (NodeId n : e.class_nodes(id)) {
+    const ENode node = e.node(n);
+    const OpKey* key = &g.key(node.op);
+    std::span<const Id> children = node.children;
+    std::size_t output = 0;
+    ENode tuple{};
+    if (key->op_type == kProjOp) {
+      output = static_cast<std::size_t>(key->attributes[0].i());
+      const auto members = e.class_nodes(children[0]);
+      if (members.empty()) continue;
+      tuple = e.node(members.front());
+      key = &g.key(tuple.op);
+      children = tuple.children;
+    }
+    if (key->domain == "#" || key->version != 0 || key->unique != 0) continue;
+    std::vector<Value> inputs;
+    bool ok = true;
+    for (Id c : children) {
+      if (g.facts(c).kind == Facts::Kind::kAbsent) {
+        inputs.emplace_back();
+        continue;
+      }
+      auto v = evaluate_class(g, c, ~std::size_t{0}, visiting);
+      if (!(ok = v.has_value())) break;
+      inputs.emplace_back(std::move(*v));
+    }
+    if (!ok) continue;
+    Node call;
+    call.op_type = key->op_type;
+    call.domain = key->domain;
+    call.attributes = key->attributes;
+    call.inputs.assign(inputs.size(), "x");
+    call.outputs.assign(static_cast<std::size_t>(key->outputs), "y");
+    auto outputs = g.evaluator().evaluate(call, key->domain.empty() ? 28 : 1, inputs);
+    if (!outputs.ok() || outputs->size() <= output || !(*outputs)[output].is_tensor()) continue;
+    if ((*outputs)[output].tensor().bytes().size() > max_bytes) continue;
+    result = (*outputs)[output].tensor();
+    break;
+  }
+  visiting.pop_back();
+  return result;
+}
+
+}  // namespace
+
+std::optional<Tensor> OnnxEGraph::value(Id id, std::size_t max_bytes) const {
+  id = impl_->egraph.find(id);
+  const Facts& f = impl_->facts[id];
+  if (f.value) return f.value->bytes().size() <= max_bytes ? f.value : std::nullopt;
+  if (!f.constant || (max_bytes != ~std::size_t{0} && !same_shape(f, max_bytes, impl_->dims))) return std::nullopt;
+  const std::lock_guard lock(impl_->values_mutex);
+  if (auto it = impl_->values.find(id); it != impl_->values.end()) return it->second;
+  std::vector<Id> visiting;
+  auto result = evaluate_class(*this, id, max_bytes, visiting);
+  if (result && result->bytes().size() <= (1u << 20)) impl_->values[id] = result;
+  return result;
+}
+
+}  // namespace saturate

@@ -1,0 +1,32 @@
+// e-graph -> ONNX: a selection of e-nodes as a model. Names, order of inputs and outputs, and all that no rule touched stay.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/lower.h"
+
+namespace saturate {
+
+// What stands for each class in the result: one of its e-nodes, or its value (folded).
+struct Choice {
+  NodeId node = kNone;
+  bool folded = false;  // written as an initializer with the class's value
+};
+struct Selection {
+  std::vector<Choice> by_class;  // indexed by canonical class id; node == kNone and not folded: not selected
+  double cost = 0;
+  const Choice* find(Id id) const { return id < by_class.size() ? &by_class[id] : nullptr; }
+};
+
+struct RaiseOptions {
+  std::optional<std::int64_t> opset;      // write this opset of ai.onnx; nullopt: the input's, or the lowest above it that can express the result
+  std::int64_t max_opset = 28;            // never above this
+  std::map<const Graph*, std::shared_ptr<const Graph>> bodies;  // optimized subgraphs in place of the original ones
+};
+
+absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options = {});
+
+}  // namespace saturate
