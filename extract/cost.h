@@ -1,0 +1,31 @@
+// Cost models: a non-negative number per e-node. Sharing is the extractor's business.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/onnx_egraph.h"
+
+namespace saturate {
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  virtual std::string name() const = 0;
+  // What running this e-node costs, its inputs given. Unit: the model's own ("nodes": operators; "roofline": seconds).
+  virtual double cost(const OnnxEGraph& egraph, const ENode& node, Id id) const = 0;
+  // What storing a new constant of so many bytes costs.
+  virtual double constant_cost(std::size_t bytes) const = 0;
+};
+
+struct CostOptions {
+  std::map<std::string, std::int64_t> symbols;  // sizes of symbolic dims for models that need numbers
+  std::int64_t default_symbol = 64;             // size of the others
+};
+
+// "nodes", "roofline", or the path of a JSON table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}.
+absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options = {});
+
+}  // namespace saturate

@@ -1,0 +1,24 @@
+// Extraction: the cheapest acyclic choice of e-nodes that the target can run, sharing counted once (DAG cost).
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "extract/cost.h"
+#include "extract/target.h"
+#include "onnx_bridge/raise.h"
+
+namespace saturate {
+
+struct ExtractOptions {
+  std::int64_t opset_limit = 23;  // operators made by rules must exist in this opset of ai.onnx
+  int improvement_rounds = 8;     // local search over DAG cost after the greedy pass
+};
+
+// The selection covers the roots, is acyclic and complete (proved before it is returned), and costs no more than the input's own e-nodes.
+absl::StatusOr<Selection> extract(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
+                                  const ExtractOptions& options = {});
+// The input's own graph as a selection: what extraction must not be worse than.
+absl::StatusOr<Selection> original_selection(const OnnxEGraph& egraph, const Lowered& lowered, const CostModel& cost);
+// Proof: every selected e-node's children are selected, no cycle, roots covered. Empty string, or what is wrong.
+std::string check_selection(const OnnxEGraph& egraph, const std::vector<Id>& roots, const Selection& selection);
+
+}  // namespace saturate

@@ -1,0 +1,29 @@
+// A target: what can run, and what it costs. Readable JSON; built-in ones are embedded, a user's own is a file.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/onnx_egraph.h"
+
+namespace saturate {
+
+struct Target {
+  std::string name, description;
+  std::int64_t min_opset = 7, max_opset = 23;              // of ai.onnx; extraction may raise the model's opset up to max_opset
+  std::string cost_model = "roofline";                     // default of `--cost`
+  std::map<std::string, std::set<std::string>> operators;  // further domains: operators that exist ("*": all). ai.onnx: all by version
+  std::set<std::string> forbidden;                         // "domain::Op" or "Op"
+  std::map<std::string, std::vector<std::string>> dtypes;  // "domain::Op" -> element types of the first input that have a kernel
+  // Whether an operator made by a rule may be emitted; `why` gets the reason if not. Operators of the input model always may stay.
+  bool allows(const OpKey& key, const Facts& first_input, std::int64_t opset_limit, std::string* why = nullptr) const;
+};
+
+// Name of a built-in target ("onnx", "ort-cpu") or path of a JSON file.
+absl::StatusOr<Target> load_target(const std::string& name_or_path);
+std::vector<std::string> builtin_targets();
+
+}  // namespace saturate

@@ -1,0 +1,60 @@
+// The straight line: lower -> saturate -> extract -> raise.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "egraph/rewrite.h"
+#include "extract/cost.h"
+#include "extract/target.h"
+#include "onnx_bridge/model.h"
+#include "rules/rule_set.h"
+
+namespace saturate {
+
+struct OptimizeOptions {
+  Limits limits;
+  std::optional<std::int64_t> opset;  // --opset N
+  bool keep_opset = false;            // --keep-opset
+  std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
+};
+
+struct GraphStats {
+  std::map<std::string, std::size_t> operators;  // "Add", "com.microsoft.Attention": graph, subgraphs, and local functions times their calls
+  std::size_t nodes = 0;                         // without Constant
+  std::size_t constants = 0, initializers = 0;
+  std::uint64_t parameters = 0, parameter_bytes = 0;
+  std::int64_t opset = 0;
+};
+GraphStats graph_stats(const Model& model);
+
+struct FiredRule {
+  std::string rule;
+  std::uint64_t applied = 0;
+};
+
+struct OptimizeReport {
+  GraphStats before, after;
+  double cost_before = 0, cost_after = 0;
+  std::string cost_model, target;
+  std::map<std::string, double> seconds;  // by stage: lower, saturate, extract, raise
+  RunReport run;
+  std::size_t egraph_nodes = 0, egraph_classes = 0;
+  // Operators of the result that rules made: operator, output name, rule that made the e-node.
+  struct Made { std::string op_type, output, rule; };
+  std::vector<Made> made;
+  std::vector<std::string> warnings;
+};
+
+struct OptimizeResult {
+  Model model;
+  OptimizeReport report;
+};
+
+absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options);
+
+}  // namespace saturate
