@@ -1,0 +1,146 @@
+#include "kernels/kernel.h"
+
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "fmt/format.h"
+
+namespace saturate {
+namespace {
+
+template <typename T> const T* attribute_value(const Node& node, std::string_view name) {
+  const Attribute* a = find_attribute(node.attributes, name);
+  return a == nullptr ? nullptr : std::get_if<T>(&a->value);
+}
+
+template <typename T> T attribute_or(const Node& node, std::string_view name, T fallback) {
+  const T* value = attribute_value<T>(node, name);
+  return value == nullptr ? std::move(fallback) : *value;
+}
+
+std::string where(const Node& node) {
+  const std::string op = node.domain.empty() ? node.op_type : node.domain + "." + node.op_type;
+  if (!node.name.empty()) return fmt::format("{} '{}'", op, node.name);
+  return node.outputs.empty() ? op : fmt::format("{} making '{}'", op, node.outputs[0]);
+}
+
+}  // namespace
+
+const Tensor& KernelContext::tensor(std::size_t i) const {
+  static const Tensor none;
+  return is_tensor(i) ? inputs[i].tensor() : none;
+}
+
+std::int64_t KernelContext::attr_i(std::string_view name, std::int64_t fallback) const { return attribute_or(node, name, fallback); }
+float KernelContext::attr_f(std::string_view name, float fallback) const { return attribute_or(node, name, fallback); }
+std::string KernelContext::attr_s(std::string_view name, std::string_view fallback) const { return attribute_or(node, name, std::string(fallback)); }
+std::vector<std::int64_t> KernelContext::attr_ints(std::string_view name, std::vector<std::int64_t> fallback) const {
+  return attribute_or(node, name, std::move(fallback));
+}
+std::vector<float> KernelContext::attr_floats(std::string_view name, std::vector<float> fallback) const {
+  return attribute_or(node, name, std::move(fallback));
+}
+std::vector<std::string> KernelContext::attr_strings(std::string_view name, std::vector<std::string> fallback) const {
+  return attribute_or(node, name, std::move(fallback));
+}
+const Tensor* KernelContext::attr_t(std::string_view name) const { return attribute_value<Tensor>(node, name); }
+const Graph* KernelContext::attr_g(std::string_view name) const {
+  const auto* graph = attribute_value<std::shared_ptr<const Graph>>(node, name);
+  return graph == nullptr ? nullptr : graph->get();
+}
+
+absl::StatusOr<Tensor> KernelContext::allocate(DType dtype, const Shape& dims) const {
+  const std::optional<std::size_t> bytes = checked_bytes(dtype, dims);
+  if (!bytes) return invalid("an output's shape is negative or too large");
+  if (*bytes > options.memory_limit) {
+    return absl::ResourceExhaustedError(fmt::format("{}: an output of {} bytes is above the limit of {}", where(node), *bytes, options.memory_limit));
+  }
+  if (dtype == DType::kString) return Tensor::strings(dims, std::vector<std::string>(static_cast<std::size_t>(product(dims))));
+  std::shared_ptr<std::byte> data = host.buffer(*bytes);
+  if (data == nullptr) return absl::ResourceExhaustedError(fmt::format("{}: no memory for an output of {} bytes", where(node), *bytes));
+  const std::span<const std::byte> view(data.get(), *bytes);
+  return Tensor(dtype, dims, std::shared_ptr<const void>(std::move(data)), view);
+}
+
+absl::StatusOr<Tensor> KernelContext::allocate_zeroed(DType dtype, const Shape& dims) const {
+  absl::StatusOr<Tensor> t = allocate(dtype, dims);
+  if (t.ok() && !t->bytes().empty()) std::memset(write<std::byte>(*t), 0, t->bytes().size());
+  return t;
+}
+
+absl::Status KernelContext::invalid(std::string_view what) const { return absl::InvalidArgumentError(fmt::format("{}: {}", where(node), what)); }
+absl::Status KernelContext::unsupported(std::string_view what) const {
+  return absl::UnimplementedError(fmt::format("{}: {} is not supported", where(node), what));
+}
+absl::Status KernelContext::unsupported_dtype(DType dtype) const { return unsupported("element type " + dtype_name(dtype)); }
+
+std::optional<Shape> broadcast_shape(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
+  Shape out(std::max(a.size(), b.size()));
+  for (std::size_t k = 1; k <= out.size(); ++k) {
+    const std::int64_t x = k <= a.size() ? a[a.size() - k] : 1, y = k <= b.size() ? b[b.size() - k] : 1;
+    if (x != y && x != 1 && y != 1) return std::nullopt;
+    out[out.size() - k] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+std::optional<Shape> broadcast_shape(std::span<const Tensor* const> tensors) {
+  Shape out;
+  for (const Tensor* t : tensors) {
+    std::optional<Shape> next = broadcast_shape(out, t->dims());
+    if (!next) return std::nullopt;
+    out = *std::move(next);
+  }
+  return out;
+}
+
+Shape strides_of(std::span<const std::int64_t> dims) {
+  Shape strides(dims.size(), 1);
+  for (int k = static_cast<int>(dims.size()) - 2; k >= 0; --k) strides[k] = strides[k + 1] * dims[k + 1];
+  return strides;
+}
+
+Shape broadcast_strides(std::span<const std::int64_t> from, std::span<const std::int64_t> to) {
+  Shape strides(to.size(), 0);
+  std::int64_t step = 1;
+  for (std::size_t k = 1; k <= from.size(); ++k) {
+    if (from[from.size() - k] != 1) strides[to.size() - k] = step;
+    step *= from[from.size() - k];
+  }
+  return strides;
+}
+
+std::int64_t product(std::span<const std::int64_t> dims) {
+  std::int64_t n = 1;
+  for (std::int64_t d : dims) n *= d;
+  return n;
+}
+
+std::optional<int> normalize_axis(std::int64_t axis, int rank) {
+  if (axis < -rank || axis >= rank) return std::nullopt;
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+absl::StatusOr<std::vector<std::int64_t>> int_values(const KernelContext& ctx, const Tensor& tensor) {
+  std::vector<std::int64_t> out(static_cast<std::size_t>(tensor.size()));
+  if (tensor.dtype() == DType::kInt64) {
+    if (!out.empty()) std::memcpy(out.data(), tensor.bytes().data(), out.size() * sizeof(std::int64_t));
+  } else if (tensor.dtype() == DType::kInt32) {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = tensor.data<std::int32_t>()[i];
+  } else {
+    return ctx.unsupported_dtype(tensor.dtype());
+  }
+  return out;
+}
+
+void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& f) {
+  if (n <= 0) return;
+  if (ctx.options.threads == 1 || ctx.options.reference || n <= grain) return f(0, n);
+  tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, n, static_cast<std::size_t>(std::max<std::int64_t>(1, grain))),
+                    [&](const tbb::blocked_range<std::int64_t>& r) { f(r.begin(), r.end()); });
+}
+
+}  // namespace saturate

@@ -1,0 +1,152 @@
+// What an operator's kernel sees and gives back. A kernel is a plain function: it reads the context's inputs and attributes, and
+// returns one Value per output (absent ones may be left off at the end). It never throws past itself and keeps no state.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/numeric.h"
+#include "onnx_bridge/evaluator.h"
+#include "onnx_bridge/model.h"
+
+namespace saturate {
+
+using Outputs = absl::StatusOr<std::vector<Value>>;
+
+// What the runtime offers to a kernel that runs further operators or subgraphs.
+class KernelHost {
+ public:
+  virtual ~KernelHost() = default;
+  // Runs a graph attribute of the current node: inputs in the graph's order, captured outer names bound to the current values.
+  virtual Outputs run_graph(const Graph& graph, const std::vector<Value>& inputs) = 0;
+  // Runs one operator of the registry as of `opset` of its domain.
+  virtual Outputs run_node(const Node& node, std::int64_t opset, const std::vector<Value>& inputs) = 0;
+  // A buffer of this many bytes, 64-byte aligned, not initialized.
+  virtual std::shared_ptr<std::byte> buffer(std::size_t bytes) = 0;
+};
+
+struct KernelOptions {
+  bool reference = false;  // simple kernels only, double accumulation
+  int threads = 1;
+  std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
+};
+
+struct KernelContext {
+  const Node& node;
+  std::int64_t opset;                 // of the node's domain
+  const std::vector<Value>& inputs;   // absent ones are monostate; trailing absent ones may be missing
+  int num_outputs;
+  const KernelOptions& options;
+  KernelHost& host;
+  // Room for what a kernel prepares once per node of a session (packed weights); null outside sessions.
+  std::shared_ptr<const void>* cache = nullptr;
+  std::uint64_t constant_inputs = 0;  // bit i: input i is an initializer that no run overrides
+
+  bool has_input(std::size_t i) const { return i < inputs.size() && inputs[i].present(); }
+  bool is_tensor(std::size_t i) const { return i < inputs.size() && inputs[i].is_tensor(); }
+  // Input i; an empty tensor of undefined type where it is absent or not a tensor.
+  const Tensor& tensor(std::size_t i) const;
+  bool wants(int output) const { return output < static_cast<int>(node.outputs.size()) && !node.outputs[output].empty(); }
+
+  bool has_attr(std::string_view name) const { return find_attribute(node.attributes, name) != nullptr; }
+  // Attributes with defaults; one of another type counts as missing.
+  std::int64_t attr_i(std::string_view name, std::int64_t fallback) const;
+  float attr_f(std::string_view name, float fallback) const;
+  std::string attr_s(std::string_view name, std::string_view fallback) const;
+  std::vector<std::int64_t> attr_ints(std::string_view name, std::vector<std::int64_t> fallback = {}) const;
+  std::vector<float> attr_floats(std::string_view name, std::vector<float> fallback = {}) const;
+  std::vector<std::string> attr_strings(std::string_view name, std::vector<std::string> fallback = {}) const;
+  const Tensor* attr_t(std::string_view name) const;
+  const Graph* attr_g(std::string_view name) const;
+
+  // A tensor to be written through `write<T>()`: checked against the memory limit, not initialized.
+  absl::StatusOr<Tensor> allocate(DType dtype, const Shape& dims) const;
+  absl::StatusOr<Tensor> allocate_zeroed(DType dtype, const Shape& dims) const;
+
+  // kInvalidArgument / kUnimplemented naming operator and node.
+  absl::Status invalid(std::string_view what) const;
+  absl::Status unsupported(std::string_view what) const;
+  absl::Status unsupported_dtype(DType dtype) const;
+};
+
+using KernelFn = Outputs (*)(KernelContext&);
+
+// The data of a tensor that allocate() gave and nobody else holds yet.
+template <typename T> T* write(Tensor& tensor) { return reinterpret_cast<T*>(const_cast<std::byte*>(tensor.bytes().data())); }
+
+template <typename... V> std::vector<Value> outputs_of(V&&... values) {
+  std::vector<Value> out;
+  out.reserve(sizeof...(values));
+  (out.emplace_back(std::forward<V>(values)), ...);
+  return out;
+}
+
+// Calls f(std::type_identity<T>()) with the T of the list that `dtype` names; kUnimplemented naming the dtype where there is none.
+template <typename... Ts, typename F> Outputs dispatch(Types<Ts...>, const KernelContext& ctx, DType dtype, F&& f) {
+  std::optional<Outputs> result;
+  (void)((dtype == dtype_of<Ts>() && (result.emplace(f(std::type_identity<Ts>())), true)) || ...);
+  if (!result) return ctx.unsupported_dtype(dtype);
+  return *std::move(result);
+}
+
+// Multidirectional broadcasting (ONNX docs/Broadcasting.md); nullopt where the shapes don't fit.
+std::optional<Shape> broadcast_shape(std::span<const std::int64_t> a, std::span<const std::int64_t> b);
+std::optional<Shape> broadcast_shape(std::span<const Tensor* const> tensors);
+// Row-major strides in elements.
+Shape strides_of(std::span<const std::int64_t> dims);
+// Strides that walk a tensor of `from` as if broadcast to `to` (0 along broadcast dims).
+Shape broadcast_strides(std::span<const std::int64_t> from, std::span<const std::int64_t> to);
+std::int64_t product(std::span<const std::int64_t> dims);  // of dims already checked
+// Negative axes counted from the end; nullopt where out of [-rank, rank).
+std::optional<int> normalize_axis(std::int64_t axis, int rank);
+// The elements of an int32 or int64 tensor.
+absl::StatusOr<std::vector<std::int64_t>> int_values(const KernelContext& ctx, const Tensor& tensor);
+
+// Walks `dims` in row-major order with N operands of given strides; calls f(offsets, count, inner_strides) for each innermost run.
+// Neighbouring dims are merged where all strides allow.
+template <std::size_t N, typename F> void for_each_run(const Shape& dims, std::array<Shape, N> strides, F&& f) {
+  Shape d;
+  std::array<Shape, N> s;
+  for (std::size_t k = 0; k < dims.size(); ++k) {
+    if (dims[k] == 0) return;
+    if (dims[k] == 1) continue;
+    bool merge = !d.empty();
+    for (std::size_t n = 0; n < N && merge; ++n) merge = s[n].back() == strides[n][k] * dims[k];
+    if (merge) {
+      d.back() *= dims[k];
+      for (std::size_t n = 0; n < N; ++n) s[n].back() = strides[n][k];
+    } else {
+      d.push_back(dims[k]);
+      for (std::size_t n = 0; n < N; ++n) s[n].push_back(strides[n][k]);
+    }
+  }
+  std::array<std::int64_t, N> offset{}, inner{};
+  if (d.empty()) return f(offset, std::int64_t{1}, inner);
+  for (std::size_t n = 0; n < N; ++n) inner[n] = s[n].back();
+  const int outer = static_cast<int>(d.size()) - 1;
+  Shape index(d.size(), 0);
+  while (true) {
+    f(offset, d.back(), inner);
+    int k = outer - 1;
+    for (; k >= 0; --k) {
+      for (std::size_t n = 0; n < N; ++n) offset[n] += s[n][k];
+      if (++index[k] < d[k]) break;
+      for (std::size_t n = 0; n < N; ++n) offset[n] -= s[n][k] * d[k];
+      index[k] = 0;
+    }
+    if (k < 0) return;
+  }
+}
+
+// f(begin, end) over [0, n) in pieces of at least `grain`; serial where the context has one thread or a reference run is asked for.
+void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& f);
+
+}  // namespace saturate
