@@ -4,6 +4,8 @@
 
 #include <array>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +41,12 @@ struct KernelOptions {
   std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
 };
 
+// What a kernel prepares once per node of a session, e.g. packed weights.
+struct NodeState {
+  std::mutex mutex;
+  std::shared_ptr<const void> value;
+};
+
 struct KernelContext {
   const Node& node;
   std::int64_t opset;                 // of the node's domain
@@ -46,8 +54,7 @@ struct KernelContext {
   int num_outputs;
   const KernelOptions& options;
   KernelHost& host;
-  // Room for what a kernel prepares once per node of a session (packed weights); null outside sessions.
-  std::shared_ptr<const void>* cache = nullptr;
+  NodeState* state = nullptr;         // null outside sessions
   std::uint64_t constant_inputs = 0;  // bit i: input i is an initializer that no run overrides
 
   bool has_input(std::size_t i) const { return i < inputs.size() && inputs[i].present(); }
@@ -66,6 +73,15 @@ struct KernelContext {
   std::vector<std::string> attr_strings(std::string_view name, std::vector<std::string> fallback = {}) const;
   const Tensor* attr_t(std::string_view name) const;
   const Graph* attr_g(std::string_view name) const;
+
+  // What `make` gives, made once per node where the state is kept; null where it is not.
+  template <typename T, typename F> std::shared_ptr<const T> prepared(F&& make) const {
+    if (state == nullptr) return nullptr;
+    std::lock_guard lock(state->mutex);
+    if (state->value == nullptr) state->value = std::make_shared<const T>(make());
+    return std::static_pointer_cast<const T>(state->value);
+  }
+  bool is_constant(std::size_t i) const { return i < 64 && ((constant_inputs >> i) & 1u) != 0; }
 
   // A tensor to be written through `write<T>()`: checked against the memory limit, not initialized.
   absl::StatusOr<Tensor> allocate(DType dtype, const Shape& dims) const;

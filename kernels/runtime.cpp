@@ -1,0 +1,152 @@
+#include "kernels/runtime.h"
+
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+
+#include <chrono>
+
+#include "fmt/format.h"
+#include "kernels/runtime_plan.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::size_t kMaxSteps = 4'000'000;
+
+absl::Status check_input(const ValueInfo& info, const Value& value) {
+  if (info.type.kind != ValueType::Kind::kTensor) return absl::OkStatus();
+  if (!value.is_tensor()) return absl::InvalidArgumentError(fmt::format("input '{}' must be a tensor", info.name));
+  const Tensor& t = value.tensor();
+  if (info.type.dtype != DType::kUndefined && info.type.dtype != t.dtype()) {
+    return absl::InvalidArgumentError(fmt::format("input '{}' must be {}, not {}", info.name, dtype_name(info.type.dtype), dtype_name(t.dtype())));
+  }
+  if (!info.type.shape) return absl::OkStatus();
+  if (info.type.shape->size() != t.dims().size()) {
+    return absl::InvalidArgumentError(fmt::format("input '{}' must have rank {}, not {}", info.name, info.type.shape->size(), t.rank()));
+  }
+  for (std::size_t k = 0; k < t.dims().size(); ++k) {
+    const auto* fixed = std::get_if<std::int64_t>(&(*info.type.shape)[k]);
+    if (fixed != nullptr && *fixed != t.dims()[k]) {
+      return absl::InvalidArgumentError(fmt::format("input '{}': dim {} must be {}, not {}", info.name, k, *fixed, t.dims()[k]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+class KernelEvaluator : public Evaluator {
+ public:
+  explicit KernelEvaluator(bool reference) : pool_(std::make_shared<BufferPool>(false)) {
+    options_.reference = reference;
+    options_.threads = 1;
+  }
+
+  // A node is run as a graph of one node, so that its subgraphs are planned like any other.
+  Outputs evaluate(const Node& node, std::int64_t opset, const std::vector<Value>& inputs) const override {
+    auto graph = std::make_shared<Graph>();
+    Node copy = node;
+    copy.inputs.clear();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      copy.inputs.push_back(inputs[i].present() ? fmt::format("i{}", i) : std::string());
+      graph->inputs.push_back({fmt::format("i{}", i), {}, nullptr});
+    }
+    for (std::size_t i = 0; i < copy.outputs.size(); ++i) {
+      if (!copy.outputs[i].empty()) copy.outputs[i] = fmt::format("o{}", i);
+    }
+    graph->nodes.push_back(std::move(copy));
+    PlanContext context;
+    std::size_t steps = kMaxSteps;
+    context.steps_left = &steps;
+    context.opset_imports[node.domain] = opset;
+    if (!node.domain.empty()) context.opset_imports[""] = 21;
+    absl::StatusOr<std::shared_ptr<Plan>> plan = make_plan(graph, context, nullptr);
+    if (!plan.ok()) return plan.status();
+    for (int slot : (*plan)->steps[0].outputs) {
+      if (slot >= 0) (*plan)->outputs.emplace_back("", slot);
+    }
+    (*plan)->steps[0].release.clear();
+    RunContext run{options_, *pool_};
+    Outputs out = run_plan(**plan, inputs, {}, run);
+    if (!out.ok()) return out;
+    std::vector<Value> all(node.outputs.size());
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!node.outputs[i].empty()) all[i] = std::move((*out)[next++]);
+    }
+    return all;
+  }
+
+ private:
+  KernelOptions options_;
+  std::shared_ptr<BufferPool> pool_;
+};
+
+}  // namespace
+
+struct Session::Impl {
+  std::shared_ptr<Plan> plan;
+  std::vector<Function> functions;  // keeps the bodies' subgraphs alive
+  SessionOptions options;
+  std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>(true);
+  mutable tbb::task_arena arena;
+
+  explicit Impl(const SessionOptions& o) : options(o), arena(o.threads <= 0 ? tbb::task_arena::automatic : o.threads) {}
+
+  Outputs run(const std::map<std::string, Value>& given, std::vector<NodeTiming>* timings) const {
+    const Graph& graph = *plan->graph;
+    std::vector<Value> inputs(graph.inputs.size());
+    std::size_t used = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto it = given.find(graph.inputs[i].name);
+      if (it == given.end()) {
+        const int slot = plan->inputs[i].second;
+        const bool has_default = std::any_of(plan->constants.begin(), plan->constants.end(), [&](const auto& c) { return c.first == slot; });
+        const bool optional = graph.inputs[i].type.kind == ValueType::Kind::kOptional;
+        if (!has_default && !optional) return absl::InvalidArgumentError(fmt::format("input '{}' is missing", graph.inputs[i].name));
+        continue;
+      }
+      ++used;
+      if (absl::Status s = check_input(graph.inputs[i], it->second); !s.ok()) return s;
+      inputs[i] = it->second;
+    }
+    if (used != given.size()) {
+      for (const auto& [name, value] : given) {
+        if (std::none_of(graph.inputs.begin(), graph.inputs.end(), [&](const ValueInfo& v) { return v.name == name; })) {
+          return absl::InvalidArgumentError(fmt::format("the model has no input '{}'", name));
+        }
+      }
+    }
+    const KernelOptions kernel_options{options.reference, options.threads, options.memory_limit};
+    const double epoch = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    RunContext context{kernel_options, *pool, options.check_finite, timings, epoch, 0};
+    if (options.threads == 1) return run_plan(*plan, inputs, {}, context);
+    return arena.execute([&] { return run_plan(*plan, inputs, {}, context); });
+  }
+};
+
+Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+absl::StatusOr<Session> Session::create(const Model& model, const SessionOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  impl->functions = model.functions;
+  PlanContext context;
+  context.functions = &impl->functions;
+  context.opset_imports = model.opset_imports;
+  std::size_t steps = kMaxSteps;
+  context.steps_left = &steps;
+  absl::StatusOr<std::shared_ptr<Plan>> plan = make_plan(std::make_shared<const Graph>(model.graph), context, nullptr);
+  if (!plan.ok()) return plan.status();
+  impl->plan = *std::move(plan);
+  return Session(std::move(impl));
+}
+
+absl::StatusOr<std::vector<Value>> Session::run(const std::map<std::string, Value>& inputs, std::vector<NodeTiming>* timings) const {
+  return impl_->run(inputs, timings);
+}
+
+std::unique_ptr<Evaluator> make_evaluator(bool reference) { return std::make_unique<KernelEvaluator>(reference); }
+
+}  // namespace saturate

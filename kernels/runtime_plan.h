@@ -1,0 +1,69 @@
+// A graph made ready to run: names resolved to slots, nodes in order with their kernels, local functions instantiated,
+// subgraphs planned with the outer values they capture, and the last use of every value known.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "kernels/kernel.h"
+#include "kernels/registry.h"
+#include "kernels/runtime.h"
+#include "kernels/runtime_buffer.h"
+
+namespace saturate {
+
+struct Plan;
+
+struct Step {
+  const Node* node = nullptr;
+  std::int64_t opset = 0;
+  KernelFn kernel = nullptr;              // null: a call of a local function, `function` is its body
+  std::shared_ptr<Plan> function;
+  std::vector<int> inputs, outputs;       // slots; -1: absent
+  std::vector<int> release;               // slots whose last use this is
+  std::vector<std::pair<const Graph*, std::shared_ptr<Plan>>> graphs;
+  std::unique_ptr<NodeState> state;
+  std::uint64_t constant_inputs = 0;
+};
+
+struct Plan {
+  std::shared_ptr<const Graph> graph;     // owns the nodes that the steps point to
+  std::vector<Step> steps;
+  int slots = 0;
+  std::vector<std::pair<int, Value>> constants;
+  std::vector<std::pair<std::string, int>> inputs;   // in the graph's order
+  std::vector<std::pair<std::string, int>> outputs;
+  std::vector<std::pair<int, int>> captures;         // slot outside, slot here
+};
+
+struct PlanContext {
+  const std::vector<Function>* functions = nullptr;
+  std::map<std::string, std::int64_t> opset_imports;
+  std::size_t* steps_left = nullptr;      // bound on what nested functions may blow up to
+  int depth = 0;
+};
+
+// `outer`: resolves a name that the graph does not define to a slot of the surrounding plan, -1 where it has none.
+absl::StatusOr<std::shared_ptr<Plan>> make_plan(std::shared_ptr<const Graph> graph, const PlanContext& context,
+                                                const std::function<int(const std::string&)>& outer);
+
+struct RunContext {
+  const KernelOptions& options;
+  BufferPool& pool;
+  bool check_finite = false;
+  std::vector<NodeTiming>* timings = nullptr;
+  double epoch = 0;
+  int depth = 0;
+};
+
+// `inputs` in the order of plan.inputs, `captured` in the order of plan.captures.
+Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector<Value> captured, RunContext& context);
+// Runs one kernel with the checks that all share: required inputs, exceptions, number of outputs.
+Outputs invoke(KernelFn kernel, KernelContext& context);
+
+}  // namespace saturate

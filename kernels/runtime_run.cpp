@@ -1,0 +1,132 @@
+#include <chrono>
+#include <cmath>
+#include <new>
+
+#include "fmt/format.h"
+#include "kernels/runtime_plan.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kMaxRunDepth = 128;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Serves the kernels of one step: its subgraphs see the values of the frame.
+class StepHost : public KernelHost {
+ public:
+  StepHost(const Step& step, const std::vector<Value>& frame, RunContext& context) : step_(step), frame_(frame), context_(context) {}
+
+  Outputs run_graph(const Graph& graph, const std::vector<Value>& inputs) override {
+    for (const auto& [known, plan] : step_.graphs) {
+      if (known != &graph) continue;
+      if (inputs.size() > plan->inputs.size()) return absl::InvalidArgumentError(fmt::format("graph '{}' is given too many inputs", graph.name));
+      std::vector<Value> captured;
+      for (const auto& [outside, own] : plan->captures) captured.push_back(frame_[outside]);
+      RunContext inner{context_.options, context_.pool, context_.check_finite, nullptr, context_.epoch, context_.depth + 1};
+      return run_plan(*plan, inputs, std::move(captured), inner);
+    }
+    return absl::InternalError(fmt::format("graph '{}' is not an attribute of the node that runs it", graph.name));
+  }
+
+  Outputs run_node(const Node& node, std::int64_t opset, const std::vector<Value>& inputs) override {
+    const KernelFn kernel = Registry::standard().find(node.domain, node.op_type);
+    if (kernel == nullptr) return absl::UnimplementedError(fmt::format("no kernel for {} (opset {})", node.op_type, opset));
+    KernelContext ctx{node, opset, inputs, static_cast<int>(node.outputs.size()), context_.options, *this};
+    return invoke(kernel, ctx);
+  }
+
+  std::shared_ptr<std::byte> buffer(std::size_t bytes) override { return context_.pool.get(bytes); }
+
+ private:
+  const Step& step_;
+  const std::vector<Value>& frame_;
+  RunContext& context_;
+};
+
+template <typename T> bool all_finite(const Tensor& t) {
+  for (const T& x : t.span<T>()) {
+    if (!std::isfinite(static_cast<double>(x))) return false;
+  }
+  return true;
+}
+
+bool finite(const Value& value) {
+  if (!value.is_tensor()) return true;
+  const Tensor& t = value.tensor();
+  switch (t.dtype()) {
+    case DType::kFloat: return all_finite<float>(t);
+    case DType::kDouble: return all_finite<double>(t);
+    case DType::kFloat16: return all_finite<Half>(t);
+    case DType::kBfloat16: return all_finite<BFloat16>(t);
+    default: return true;
+  }
+}
+
+bool finite(const std::vector<Value>& values) {
+  for (const Value& v : values) {
+    if (!finite(v)) return false;
+  }
+  return true;
+}
+
+Outputs run_step(const Step& step, const std::vector<Value>& inputs, const std::vector<Value>& frame, RunContext& context) {
+  if (step.kernel == nullptr) {
+    RunContext inner = context;
+    inner.timings = nullptr;
+    ++inner.depth;
+    Outputs out = run_plan(*step.function, inputs, {}, inner);
+    if (!out.ok()) return absl::Status(out.status().code(), fmt::format("in function {}: {}", step.node->op_type, std::string(out.status().message())));
+    return out;
+  }
+  StepHost host(step, frame, context);
+  KernelContext ctx{*step.node, step.opset, inputs,           static_cast<int>(step.outputs.size()), context.options, host,
+                    step.state.get(), step.constant_inputs};
+  return invoke(step.kernel, ctx);
+}
+
+}  // namespace
+
+Outputs invoke(KernelFn kernel, KernelContext& context) {
+  // The one place where exceptions of the libraries underneath (out of memory above all) become values.
+  try {
+    return kernel(context);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(fmt::format("{} '{}': out of memory", context.node.op_type, context.node.name));
+  } catch (const std::exception& e) {
+    return absl::InternalError(fmt::format("{} '{}': {}", context.node.op_type, context.node.name, e.what()));
+  }
+}
+
+Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector<Value> captured, RunContext& context) {
+  if (context.depth > kMaxRunDepth) return absl::InvalidArgumentError("subgraphs are nested too deeply");
+  std::vector<Value> frame(static_cast<std::size_t>(plan.slots));
+  for (const auto& [slot, value] : plan.constants) frame[slot] = value;
+  for (std::size_t i = 0; i < inputs.size() && i < plan.inputs.size(); ++i) {
+    if (inputs[i].present()) frame[plan.inputs[i].second] = inputs[i];
+  }
+  for (std::size_t i = 0; i < plan.captures.size(); ++i) frame[plan.captures[i].second] = std::move(captured[i]);
+  std::vector<Value> arguments;
+  for (const Step& step : plan.steps) {
+    arguments.clear();
+    for (int slot : step.inputs) arguments.push_back(slot < 0 ? Value() : frame[slot]);
+    const double start = context.timings == nullptr ? 0 : now();
+    Outputs out = run_step(step, arguments, frame, context);
+    if (!out.ok()) return out.status();
+    if (context.timings != nullptr) context.timings->push_back({step.node->name, step.node->op_type, start - context.epoch, now() - start});
+    if (out->size() < step.outputs.size()) out->resize(step.outputs.size());
+    if (context.check_finite && !finite(*out) && finite(arguments)) {
+      return absl::InvalidArgumentError(fmt::format("{} '{}' makes a NaN or infinity from finite inputs", step.node->op_type, step.node->name));
+    }
+    for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+      if (step.outputs[i] >= 0) frame[step.outputs[i]] = std::move((*out)[i]);
+    }
+    arguments.clear();
+    for (int slot : step.release) frame[slot] = Value();
+  }
+  std::vector<Value> results;
+  for (const auto& [name, slot] : plan.outputs) results.push_back(frame[slot]);
+  return results;
+}
+
+}  // namespace saturate
