@@ -18,6 +18,7 @@ struct Source {
   const Node* node = nullptr;       // of the lowered graph, alive as long as the model is
   OpId op = kNone;                  // its e-node, kNone for nodes that vanish (Identity, Constant)
   std::vector<Id> inputs;           // classes of its inputs in its own order, absent() for absent ones; then the captured values
+  std::vector<Id> children;         // children of the e-node `op`
   std::vector<Id> outputs;          // classes of its outputs, kNone for absent ones
   std::vector<std::string> captures;  // names behind the last inputs, as the subgraphs spell them
 };
@@ -31,14 +32,13 @@ struct Lowered {
   std::unordered_map<std::string, Id> values;                   // class of every value of the graph
   std::map<OpId, const Initializer*> initializers;              // #constant leaf -> first initializer that holds it
   std::map<OpId, const Node*> constant_nodes;                   // #constant leaf -> first Constant node that holds it
-  std::vector<Node> owned_nodes;                                // backing store of inlined function bodies
+  std::vector<std::shared_ptr<const Node>> owned_nodes;          // backing store of inlined function bodies
 };
 
 struct LowerOptions {
   // Facts of values that the graph captures from outside (bodies of If/Loop/Scan); they become inputs of these names.
   std::map<std::string, Facts> captured;
   bool inline_functions = true;     // a call and its body become one e-class
-  bool shapes_of_outer_graph = true;
 };
 
 absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options = {});

@@ -346,6 +346,13 @@ Id OnnxEGraph::add(const OpKey& key, std::span<const Id> children) {
   return impl_->egraph.add(op(key), children);
 }
 
+void OnnxEGraph::assume(Id id, const Facts& facts) {
+  bool changed = false;
+  std::string why;
+  Facts joined = impl_->facts[impl_->egraph.find(id)];
+  if (join_facts(joined, facts, impl_->dims, changed, why)) impl_->facts[impl_->egraph.find(id)] = std::move(joined);
+}
+
 const Facts& OnnxEGraph::facts(Id id) const { return impl_->facts[impl_->egraph.find(id)]; }
 const Tensor& OnnxEGraph::constant_tensor(OpId constant_op) const { return impl_->ops[constant_op].tensor; }
 std::span<const Dim> OnnxEGraph::literal_dims(OpId literal_op) const { return impl_->ops[literal_op].literal; }

@@ -50,6 +50,8 @@ class OnnxEGraph {
   Id project(Id tuple, int index);
   Id add(const OpKey& key, std::span<const Id> children);  // trailing absent children are dropped
 
+  // Joins facts that come from outside (a declared type) to a class that no e-node uses yet.
+  void assume(Id id, const Facts& facts);
   const Facts& facts(Id id) const;
   // The value of a constant class: known, or evaluated now if it takes at most `max_bytes` (cached). nullopt: not constant, too big, cannot be run.
   std::optional<Tensor> value(Id id, std::size_t max_bytes = 1 << 16) const;

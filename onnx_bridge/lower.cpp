@@ -1,0 +1,327 @@
+#include "onnx_bridge/lower.h"
+
+#include <algorithm>
+#include <climits>
+#include <set>
+
+#include "fmt/format.h"
+#include "onnx_bridge/canonical.h"
+#include "onnx_bridge/op_table.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kMaxCallDepth = 32;
+
+using Scope = std::unordered_map<std::string, Id>;
+
+bool is_random(const Node& node) {
+  if (!node.domain.empty()) return false;
+  for (std::string_view op : {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"})
+    if (node.op_type == op) return true;
+  return false;
+}
+
+bool has_graphs(const Node& node) {
+  return std::any_of(node.attributes.begin(), node.attributes.end(),
+                     [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
+}
+
+bool contains_random(const Graph& graph, int depth = 0) {
+  for (const Node& node : graph.nodes) {
+    if (is_random(node)) return true;
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph && depth < 64 && contains_random(a.g(), depth + 1)) return true;
+  }
+  return false;
+}
+
+std::optional<Tensor> constant_value(const Node& node) {
+  for (const Attribute& a : node.attributes) {
+    if (!a.ref.empty()) return std::nullopt;
+    if (a.name == "value" && a.type == AttributeType::kTensor) return a.t();
+    if (a.name == "value_float") return Tensor::of<float>(DType::kFloat, {}, std::array{a.f()});
+    if (a.name == "value_int") return Tensor::scalar_int64(a.i());
+    if (a.name == "value_ints") return Tensor::vector_int64(a.ints());
+    if (a.name == "value_floats") return Tensor::of<float>(DType::kFloat, {static_cast<std::int64_t>(a.floats().size())}, a.floats());
+    if (a.name == "value_string") return Tensor::strings({}, {a.s()});
+    if (a.name == "value_strings") return Tensor::strings({static_cast<std::int64_t>(a.strings().size())}, a.strings());
+  }
+  return std::nullopt;
+}
+
+// Dtype, rank and fixed dims of a declared type; names of dims inside a graph prove nothing, so they are dropped.
+Facts declared_facts(ValueType type, DimTable& dims, const std::string& name) {
+  if (type.shape)
+    for (DimSpec& d : *type.shape)
+      if (std::holds_alternative<std::string>(d)) d = std::monostate{};
+  return facts_of_type(type, dims, name);
+}
+
+class Lowerer {
+ public:
+  Lowerer(const Model& model, OnnxEGraph& g, const LowerOptions& options) : model_(model), g_(g), options_(options) { out_.model = &model; }
+
+  absl::StatusOr<Lowered> run() {
+    const Graph& graph = model_.graph;
+    for (const auto& [name, facts] : options_.captured) define(out_.values, name, g_.input(name, facts));
+    std::set<std::string> with_initializer, used;
+    for (const Initializer& i : graph.initializers) with_initializer.insert(i.name);
+    std::set<std::string> overridable;
+    for (const ValueInfo& input : graph.inputs) {
+      if (model_.ir_version < 4 && with_initializer.contains(input.name)) continue;
+      define(out_.values, input.name, g_.input(input.name, facts_of_type(input.type, g_.dims(), input.name)));
+      overridable.insert(input.name);
+    }
+    for (const Initializer& i : graph.initializers)
+      if (!overridable.contains(i.name)) lower_initializer(i);
+    for (const ValueInfo& v : graph.value_info) declared_.emplace(v.name, &v.type);
+    for (const ValueInfo& v : graph.outputs) declared_.emplace(v.name, &v.type);
+    mark_used(graph, used);
+    for (const Node& node : graph.nodes)
+      if (auto s = lower_node(node, model_.opset_imports, out_.values, used, true, 0); !s.ok()) return s;
+    for (const ValueInfo& output : graph.outputs) {
+      auto it = out_.values.find(output.name);
+      if (it == out_.values.end()) return absl::InvalidArgumentError(fmt::format("graph output '{}' is made by no node", output.name));
+      out_.roots.push_back(it->second);
+    }
+    g_.egraph().rebuild();
+    return std::move(out_);
+  }
+
+ private:
+  void define(Scope& scope, const std::string& name, Id id) {
+    scope[name] = id;
+    if (&scope == &out_.values) out_.names[id].push_back(name);
+  }
+
+  void lower_initializer(const Initializer& i) {
+    if (i.sparse) {
+      define(out_.values, i.name, g_.input(i.name, Facts{}));
+      return;
+    }
+    const Id id = g_.constant(i.tensor);
+    define(out_.values, i.name, id);
+    out_.initializers.emplace(leaf_op(id, kConstantOp), &i);
+  }
+
+  OpId leaf_op(Id id, std::string_view op_type) const {
+    for (NodeId n : g_.egraph().class_nodes(id))
+      if (g_.key(g_.egraph().node(n).op).op_type == op_type) return g_.egraph().node(n).op;
+    return kNone;
+  }
+
+  static void mark_used(const Graph& graph, std::set<std::string>& used) {
+    for (const ValueInfo& o : graph.outputs) used.insert(o.name);
+    for (const Node& node : graph.nodes) {
+      used.insert(node.inputs.begin(), node.inputs.end());
+      for (const Attribute& a : node.attributes)
+        if (a.type == AttributeType::kGraph)
+          for (const std::string& name : captured_names(a.g())) used.insert(name);
+    }
+  }
+
+  // How many outputs the e-node has: all of a variadic operator, else up to the last one that is used.
+  int count_outputs(const Node& node, const std::set<std::string>& used) const {
+    int last = 0;
+    for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i)
+      if (used.contains(node.outputs[i]) && !node.outputs[i].empty()) last = i;
+    const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? kNewestOpset : INT_MAX);
+    const bool fixed = schema && !(schema->outputs.empty() || schema->outputs.back().variadic);
+    return std::max(1, fixed ? last + 1 : static_cast<int>(node.outputs.size()));
+  }
+
+  absl::StatusOr<std::vector<Id>> inputs_of(const Node& node, const Scope& scope) {
+    std::vector<Id> ids;
+    for (const std::string& name : node.inputs) {
+      if (name.empty()) {
+        ids.push_back(g_.absent());
+        continue;
+      }
+      auto it = scope.find(name);
+      if (it == scope.end())
+        return absl::InvalidArgumentError(fmt::format("node '{}' ({}): input '{}' is defined nowhere", node.name, node.op_type, name));
+      ids.push_back(it->second);
+    }
+    return ids;
+  }
+
+  absl::Status lower_node(const Node& node, const std::map<std::string, std::int64_t>& opsets, Scope& scope, const std::set<std::string>& used,
+                          bool top, int depth) {
+    auto inputs = inputs_of(node, scope);
+    if (!inputs.ok()) return inputs.status();
+    Source source{&node, kNone, *inputs, {}, {}, {}};
+    if (node.domain.empty() && node.op_type == "Identity" && inputs->size() == 1) {
+      define(scope, node.outputs[0], (*inputs)[0]);
+      source.outputs = {(*inputs)[0]};
+    } else if (auto value = node.domain.empty() && node.op_type == "Constant" ? constant_value(node) : std::nullopt) {
+      const Id id = g_.constant(*value);
+      define(scope, node.outputs[0], id);
+      source.outputs = {id};
+      if (top) out_.constant_nodes.emplace(leaf_op(id, kConstantOp), &node);
+    } else {
+      auto opset = opsets.find(node.domain);
+      if (auto s = lower_operator(node, opset == opsets.end() ? 1 : opset->second, scope, used, source, top, depth); !s.ok()) return s;
+    }
+    if (top) {
+      if (source.op != kNone) out_.by_op[source.op].push_back(out_.sources.size());
+      out_.sources.push_back(std::move(source));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status lower_operator(const Node& node, std::int64_t opset, Scope& scope, const std::set<std::string>& used, Source& source, bool top, int depth) {
+    const int outputs = count_outputs(node, used);
+    const Function* function = find_function(node);
+    std::optional<Canonical> canonical;
+    std::vector<const Facts*> facts;
+    const bool random = is_random(node);
+    if (!function && !has_graphs(node) && !random) {
+      std::vector<Facts> copies;  // facts move when e-nodes are added
+      for (Id id : source.inputs) copies.push_back(g_.facts(id));
+      for (const Facts& f : copies) facts.push_back(&f);
+      canonical = to_canonical(node, opset, facts, g_.dims(), fmt::format("{}/c", node.outputs.empty() ? node.name : node.outputs[0]));
+    }
+    if (canonical && canonical->nodes.size() == 1 && !is_training(canonical->nodes[0], source.inputs))
+      return lower_canonical_single(canonical->nodes[0], *canonical, node, outputs, scope, source, top);
+    lower_opaque(node, opset, outputs, scope, source, random || is_training(node, source.inputs));
+    if (canonical && canonical->nodes.size() > 1) return unite_expansion(*canonical, node, outputs, source);
+    if (function && options_.inline_functions && depth < kMaxCallDepth) return unite_body(*function, node, outputs, source, depth);
+    return absl::OkStatus();
+  }
+
+  // Dropout in training mode draws random numbers.
+  bool is_training(const Node& node, const std::vector<Id>& inputs) const {
+    if (!node.domain.empty() || node.op_type != "Dropout" || inputs.size() < 3) return false;
+    const Facts& f = g_.facts(inputs[2]);
+    if (f.kind == Facts::Kind::kAbsent) return false;
+    const auto v = g_.value(inputs[2]);
+    return !v || element_as_int(*v, 0).value_or(1) != 0;
+  }
+
+  void add_outputs(const OpKey& key, std::span<const Id> children, const Node& node, Scope& scope, Source& source) {
+    const Id id = g_.add(key, children);
+    source.op = g_.op(key);
+    source.children.assign(children.begin(), children.end());
+    for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i) {
+      if (node.outputs[i].empty() || i >= key.outputs) {
+        source.outputs.push_back(kNone);
+        continue;
+      }
+      const Id value = key.outputs == 1 ? id : g_.project(id, i);
+      if (auto it = declared_.find(node.outputs[i]); it != declared_.end() && &scope == &out_.values && g_.facts(value).kind == Facts::Kind::kUnknown)
+        g_.assume(value, declared_facts(*it->second, g_.dims(), node.outputs[i]));
+      source.outputs.push_back(value);
+      define(scope, node.outputs[i], value);
+    }
+  }
+
+  absl::Status lower_canonical_single(const Node& newest, const Canonical& canonical, const Node& node, int outputs, Scope& scope, Source& source, bool) {
+    Scope local;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) local[node.inputs[i]] = source.inputs[i];
+    for (const Initializer& c : canonical.constants) local[c.name] = g_.constant(c.tensor);
+    local[""] = g_.absent();
+    std::vector<Id> children;
+    for (const std::string& name : newest.inputs) {
+      if (!local.contains(name)) return absl::InternalError(fmt::format("canonical form of {} names unknown input '{}'", node.op_type, name));
+      children.push_back(local[name]);
+    }
+    add_outputs({newest.domain, newest.op_type, newest.overload, newest.attributes, outputs, 0, 0}, children, node, scope, source);
+    return absl::OkStatus();
+  }
+
+  void lower_opaque(const Node& node, std::int64_t opset, int outputs, Scope& scope, Source& source, bool impure) {
+    OpKey key{node.domain, node.op_type, node.overload, node.attributes, outputs, std::max<std::int64_t>(opset, 1), 0};
+    std::sort(key.attributes.begin(), key.attributes.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    for (const Attribute& a : node.attributes) {
+      if (a.type != AttributeType::kGraph) continue;
+      impure = impure || contains_random(a.g());
+      for (const std::string& name : captured_names(a.g()))
+        if (std::find(source.captures.begin(), source.captures.end(), name) == source.captures.end()) source.captures.push_back(name);
+    }
+    for (const std::string& name : source.captures) {
+      auto it = scope.find(name);
+      source.inputs.push_back(it == scope.end() ? g_.absent() : it->second);
+    }
+    if (impure) key.unique = ++unique_;
+    add_outputs(key, source.inputs, node, scope, source);
+  }
+
+  // One e-node a canonical node, its outputs joined with those of the original.
+  absl::Status unite_expansion(const Canonical& canonical, const Node& node, int outputs, const Source& source) {
+    Scope local;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) local[node.inputs[i]] = source.inputs[i];
+    for (const Initializer& c : canonical.constants) local[c.name] = g_.constant(c.tensor);
+    local[""] = g_.absent();
+    for (const Node& part : canonical.nodes) {
+      std::vector<Id> children;
+      for (const std::string& name : part.inputs) {
+        if (!local.contains(name)) return absl::InternalError(fmt::format("expansion of {} names unknown input '{}'", node.op_type, name));
+        children.push_back(local[name]);
+      }
+      const int count = static_cast<int>(part.outputs.size());
+      const Id id = g_.add({part.domain, part.op_type, part.overload, part.attributes, count, 0, 0}, children);
+      for (int i = 0; i < count; ++i) local[part.outputs[i]] = count == 1 ? id : g_.project(id, i);
+    }
+    for (int i = 0; i < outputs && i < static_cast<int>(node.outputs.size()); ++i)
+      if (source.outputs[i] != kNone && local.contains(node.outputs[i])) g_.egraph().merge(source.outputs[i], local[node.outputs[i]]);
+    g_.egraph().rebuild();
+    return absl::OkStatus();
+  }
+
+  const Function* find_function(const Node& node) const {
+    for (const Function& f : model_.functions)
+      if (f.domain == node.domain && f.name == node.op_type && f.overload == node.overload) return &f;
+    return nullptr;
+  }
+
+  // The call's attribute, or the function's default; nullopt where neither exists (the attribute is then absent).
+  static std::optional<Attribute> bind_attribute(const Attribute& a, const Node& call, const Function& function) {
+    if (a.ref.empty()) return a;
+    const Attribute* bound = find_attribute(call.attributes, a.ref);
+    if (!bound) bound = find_attribute(function.attribute_defaults, a.ref);
+    if (!bound) return std::nullopt;
+    Attribute copy = *bound;
+    copy.name = a.name;
+    return copy;
+  }
+
+  absl::Status unite_body(const Function& function, const Node& call, int outputs, const Source& source, int depth) {
+    Scope local;
+    for (std::size_t i = 0; i < function.inputs.size(); ++i) local[function.inputs[i]] = i < source.inputs.size() ? source.inputs[i] : g_.absent();
+    std::set<std::string> used(function.outputs.begin(), function.outputs.end());
+    for (const Node& node : function.nodes) used.insert(node.inputs.begin(), node.inputs.end());
+    for (const Node& node : function.nodes) {
+      // Bodies that draw random numbers or hold subgraphs stay calls.
+      if (is_random(node) || has_graphs(node)) return absl::OkStatus();
+    }
+    for (const Node& node : function.nodes) {
+      auto bound = std::make_shared<Node>(node);
+      bound->attributes.clear();
+      for (const Attribute& a : node.attributes)
+        if (auto value = bind_attribute(a, call, function)) bound->attributes.push_back(std::move(*value));
+      if (!function.opset_imports.contains(node.domain) && !find_function(*bound)) return absl::OkStatus();
+      out_.owned_nodes.push_back(bound);
+      if (auto s = lower_node(*bound, function.opset_imports, local, used, false, depth + 1); !s.ok()) return absl::OkStatus();
+    }
+    for (int i = 0; i < outputs && i < static_cast<int>(function.outputs.size()); ++i) {
+      auto it = local.find(function.outputs[i]);
+      if (source.outputs[i] != kNone && it != local.end()) g_.egraph().merge(source.outputs[i], it->second);
+    }
+    g_.egraph().rebuild();
+    return absl::OkStatus();
+  }
+
+  const Model& model_;
+  OnnxEGraph& g_;
+  const LowerOptions& options_;
+  Lowered out_;
+  std::unordered_map<std::string, const ValueType*> declared_;
+  std::int64_t unique_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options) { return Lowerer(model, egraph, options).run(); }
+
+}  // namespace saturate
