@@ -19,6 +19,6 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& egraph, const Lowered& lower
 // The input's own graph as a selection: what extraction must not be worse than.
 absl::StatusOr<Selection> original_selection(const OnnxEGraph& egraph, const Lowered& lowered, const CostModel& cost);
 // Proof: every selected e-node's children are selected, no cycle, roots covered. Empty string, or what is wrong.
-std::string check_selection(const OnnxEGraph& egraph, const std::vector<Id>& roots, const Selection& selection);
+std::string check_selection(const EGraph& egraph, const std::vector<Id>& roots, const Selection& selection);
 
 }  // namespace saturate

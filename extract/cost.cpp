@@ -1,0 +1,169 @@
+#include "extract/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+namespace saturate {
+namespace {
+
+// Below one operator, above any sum of rounding: the standard's operators first, then fewer attributes.
+constexpr double kForeignDomain = 1e-4, kPerAttribute = 1e-6;
+constexpr double kBytesPerNode = 65536;  // a folded constant of so many bytes weighs as much as an operator
+
+double tie_break(const OpKey& key) {
+  return (key.domain.empty() ? 0 : kForeignDomain) + kPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
+}
+
+// Operators of a node, those inside its subgraphs too.
+double count_nodes(const OpKey& key);
+double count_nodes(const Graph& graph, int depth) {
+  double n = 0;
+  for (const Node& node : graph.nodes) {
+    if (node.op_type != "Constant" && node.op_type != "Identity") n += 1;
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph && depth < 64) n += count_nodes(a.g(), depth + 1);
+  }
+  return n;
+}
+double count_nodes(const OpKey& key) {
+  double n = 1;
+  for (const Attribute& a : key.attributes)
+    if (a.type == AttributeType::kGraph) n += count_nodes(a.g(), 0);
+  return n;
+}
+
+class NodesCost : public CostModel {
+ public:
+  std::string name() const override { return "nodes"; }
+  double cost(const OnnxEGraph& g, const ENode& node, Id) const override {
+    const OpKey& key = g.key(node.op);
+    return count_nodes(key) + tie_break(key);
+  }
+  double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kBytesPerNode; }
+};
+
+// Roofline (Williams, Waterman, Patterson, CACM 2009): the larger of compute and memory time, plus a launch cost. Constants of a
+// current desktop core; `saturate cost gather` is to measure them.
+class RooflineCost : public CostModel {
+ public:
+  explicit RooflineCost(CostOptions options) : options_(std::move(options)) {}
+  std::string name() const override { return "roofline"; }
+
+  double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
+    const OpKey& key = g.key(node.op);
+    double bytes = tensor_bytes(g, id), flops = elements(g, id) * flops_per_element(key.op_type);
+    for (Id c : node.children) bytes += tensor_bytes(g, c);
+    if (is_view(key.op_type)) bytes = 0;
+    if (is_product(key.op_type) && node.children.size() > 1) flops = product_flops(g, node, id);
+    const double seconds = kLaunch * count_nodes(key) + std::max(flops / kFlops, bytes / kBandwidth);
+    return seconds * (1 + forced_penalty(key.op_type)) + kLaunch * tie_break(key);
+  }
+  double constant_cost(std::size_t bytes) const override { return kLaunch * static_cast<double>(bytes) / kBytesPerNode * 0.01; }
+
+ private:
+  static constexpr double kLaunch = 2e-6, kFlops = 1e11, kBandwidth = 1e10;
+
+  std::optional<double> number(const OnnxEGraph& g, Dim d) const {
+    if (const auto v = g.dims().value(d)) return static_cast<double>(*v);
+    std::map<std::string, std::int64_t> sizes = options_.symbols;
+    for (const std::string& s : g.dims().symbols()) sizes.try_emplace(s, options_.default_symbol);
+    if (const auto v = g.dims().evaluate(d, sizes)) return static_cast<double>(*v);
+    return std::nullopt;
+  }
+
+  double elements(const OnnxEGraph& g, const Facts& f) const {
+    if (f.kind == Facts::Kind::kTuple) {
+      double sum = 0;
+      for (const Facts& e : f.elements) sum += elements(g, e);
+      return sum;
+    }
+    if (f.kind != Facts::Kind::kTensor || !f.shape) return static_cast<double>(options_.default_symbol);
+    double n = 1;
+    for (Dim d : *f.shape) n *= number(g, d).value_or(static_cast<double>(options_.default_symbol));
+    return std::max(n, 0.0);
+  }
+  double elements(const OnnxEGraph& g, Id id) const { return elements(g, g.facts(id)); }
+
+  double tensor_bytes(const OnnxEGraph& g, Id id) const {
+    const Facts& f = g.facts(id);
+    return elements(g, f) * std::max(1, bit_width(f.dtype)) / 8.0;
+  }
+
+  double product_flops(const OnnxEGraph& g, const ENode& node, Id id) const {
+    const Facts& a = g.facts(node.children[0]);
+    double depth = static_cast<double>(options_.default_symbol);
+    if (a.shape && !a.shape->empty()) depth = number(g, a.shape->back()).value_or(depth);
+    return 2 * elements(g, id) * depth;
+  }
+
+  static bool is_view(std::string_view op) {
+    for (std::string_view v : {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size"})
+      if (op == v) return true;
+    return false;
+  }
+  static bool is_product(std::string_view op) {
+    for (std::string_view v : {"MatMul", "Gemm", "FusedMatMul", "FusedGemm", "Conv", "FusedConv"})
+      if (op == v) return true;
+    return false;
+  }
+  static double flops_per_element(std::string_view op) {
+    for (std::string_view v : {"Erf", "Tanh", "Sigmoid", "Exp", "Log", "Pow", "Gelu", "FastGelu", "BiasGelu", "QuickGelu", "Softmax", "Sin", "Cos", "Sqrt", "Div"})
+      if (op == v) return 12;
+    return 2;
+  }
+  // SkipLayerNormalization takes 5 to 7 times as long as Add + LayerNormalization in ONNX Runtime's CPU provider (measured, version 1.31).
+  static double forced_penalty(std::string_view op) {
+    if (op == "SkipLayerNormalization" || op == "EmbedLayerNormalization") return 8;
+    return op == "SkipSimplifiedLayerNormalization" ? 2 : 0;
+  }
+
+  CostOptions options_;
+};
+
+class TableCost : public CostModel {
+ public:
+  TableCost(std::string name, std::map<std::string, double> costs, double otherwise) : name_(std::move(name)), costs_(std::move(costs)), otherwise_(otherwise) {}
+  std::string name() const override { return name_; }
+  double cost(const OnnxEGraph& g, const ENode& node, Id) const override {
+    const OpKey& key = g.key(node.op);
+    auto it = costs_.find(key.domain.empty() ? key.op_type : key.domain + "::" + key.op_type);
+    return (it == costs_.end() ? otherwise_ : it->second) + tie_break(key);
+  }
+  double constant_cost(std::size_t bytes) const override { return otherwise_ * static_cast<double>(bytes) / kBytesPerNode; }
+
+ private:
+  std::string name_;
+  std::map<std::string, double> costs_;
+  double otherwise_;
+};
+
+absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, roofline", path));
+  const auto json = nlohmann::json::parse(file, nullptr, false, true);
+  if (json.is_discarded() || !json.is_object() || !json.contains("costs") || !json["costs"].is_object())
+    return absl::InvalidArgumentError(fmt::format("{}: not a cost table; wanted {{\"costs\": {{\"Op\": number, \"domain::Op\": number}}, \"default\": number}}", path));
+  std::map<std::string, double> costs;
+  for (const auto& [op, cost] : json["costs"].items()) {
+    if (!cost.is_number() || cost.get<double>() < 0 || !std::isfinite(cost.get<double>()))
+      return absl::InvalidArgumentError(fmt::format("{}: the cost of {} is not a number >= 0", path, op));
+    costs[op] = cost.get<double>();
+  }
+  const auto otherwise = json.value("default", nlohmann::json(1.0));
+  if (!otherwise.is_number() || otherwise.get<double>() < 0) return absl::InvalidArgumentError(fmt::format("{}: \"default\" is not a number >= 0", path));
+  return std::make_unique<TableCost>(path, std::move(costs), otherwise.get<double>());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options) {
+  if (name_or_path == "nodes") return std::make_unique<NodesCost>();
+  if (name_or_path == "roofline") return std::make_unique<RooflineCost>(options);
+  return load_table(name_or_path);
+}
+
+}  // namespace saturate
