@@ -1,0 +1,479 @@
+#include "onnx_bridge/raise.h"
+
+#include <algorithm>
+#include <climits>
+#include <queue>
+#include <set>
+#include <unordered_set>
+
+#include "fmt/format.h"
+#include "onnx_bridge/canonical.h"
+#include "onnx_bridge/op_table.h"
+
+namespace saturate {
+namespace {
+
+void collect_names(const Graph& graph, std::unordered_set<std::string>& names) {
+  for (const ValueInfo& v : graph.inputs) names.insert(v.name);
+  for (const ValueInfo& v : graph.outputs) names.insert(v.name);
+  for (const Initializer& i : graph.initializers) names.insert(i.name);
+  for (const Node& node : graph.nodes) {
+    names.insert(node.inputs.begin(), node.inputs.end());
+    names.insert(node.outputs.begin(), node.outputs.end());
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph) collect_names(a.g(), names);
+  }
+}
+
+// The graph with the names that it takes from outside changed; names that it defines itself hide them.
+std::shared_ptr<const Graph> rename_captures(const Graph& graph, std::map<std::string, std::string> renamed) {
+  for (const ValueInfo& v : graph.inputs) renamed.erase(v.name);
+  for (const Initializer& i : graph.initializers) renamed.erase(i.name);
+  for (const Node& node : graph.nodes)
+    for (const std::string& o : node.outputs) renamed.erase(o);
+  auto copy = std::make_shared<Graph>(graph);
+  for (Node& node : copy->nodes) {
+    for (std::string& input : node.inputs)
+      if (auto it = renamed.find(input); it != renamed.end()) input = it->second;
+    for (Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph) a.value = rename_captures(a.g(), renamed);
+  }
+  return copy;
+}
+
+bool same_attributes(const std::vector<Attribute>& a, const std::vector<Attribute>& b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (a[i].name != b[i].name || a[i].value.index() != b[i].value.index()) return false;
+    switch (a[i].type) {
+      case AttributeType::kFloat: if (a[i].f() != b[i].f()) return false; break;
+      case AttributeType::kInt: if (a[i].i() != b[i].i()) return false; break;
+      case AttributeType::kString: if (a[i].s() != b[i].s()) return false; break;
+      case AttributeType::kInts: if (a[i].ints() != b[i].ints()) return false; break;
+      case AttributeType::kFloats: if (a[i].floats() != b[i].floats()) return false; break;
+      case AttributeType::kStrings: if (a[i].strings() != b[i].strings()) return false; break;
+      case AttributeType::kTensor: if (!identical(a[i].t(), b[i].t())) return false; break;
+      default: return false;
+    }
+  }
+  return true;
+}
+
+class Raiser {
+ public:
+  Raiser(const OnnxEGraph& g, const Lowered& lowered, const Selection& selection, const RaiseOptions& options)
+      : g_(g), e_(g.egraph()), lowered_(lowered), model_(*lowered.model), selection_(selection), options_(options) {}
+
+  absl::StatusOr<Model> run() {
+    collect_names(model_.graph, used_names_);
+    collect_units();
+    if (auto s = choose_opset(); !s.ok()) return s;
+    name_classes();
+    Model out = model_;
+    out.graph.nodes.clear();
+    out.graph.initializers.clear();
+    if (auto s = write_constants(out.graph); !s.ok()) return s;
+    for (std::size_t u : order_units())
+      if (auto s = write_unit(units_[u], out.graph); !s.ok()) return s;
+    write_output_copies(out.graph);
+    keep_value_info(out.graph);
+    out.opset_imports[""] = opset_;
+    if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));
+    for (const std::string& domain : new_domains_) out.opset_imports.try_emplace(domain, 1);
+    return out;
+  }
+
+ private:
+  struct Unit {
+    Id id = kNone;            // class of the e-node (the tuple's, for several outputs)
+    NodeId node = kNone;
+    const Source* source = nullptr;
+    std::size_t position = 0;  // where it would like to stand
+    std::vector<Id> children;
+    std::map<int, Id> outputs;  // selected values by output index
+  };
+
+  const Choice& choice(Id id) const { return selection_.by_class[e_.find(id)]; }
+
+  const Source* source_of(const ENode& node, std::size_t* index) const {
+    auto it = lowered_.by_op.find(node.op);
+    if (it == lowered_.by_op.end()) return nullptr;
+    auto canonical = [this](std::span<const Id> ids) {
+      std::vector<Id> out;
+      for (Id id : ids) out.push_back(e_.find(id));
+      std::sort(out.begin(), out.end());
+      return out;
+    };
+    const auto wanted = canonical(node.children);
+    for (std::size_t s : it->second)
+      if (canonical(lowered_.sources[s].children) == wanted) {
+        *index = s;
+        return &lowered_.sources[s];
+      }
+    return nullptr;
+  }
+
+  // Walks the selection from the roots; leaves become constants or inputs, the rest units, children before parents.
+  void collect_units() {
+    std::vector<std::pair<Id, std::size_t>> stack;
+    std::unordered_set<Id> done;
+    for (Id r : lowered_.roots) stack.emplace_back(e_.find(r), 0);
+    while (!stack.empty()) {
+      auto& [id, next] = stack.back();
+      const Choice& c = choice(id);
+      const auto children = c.folded ? std::span<const Id>() : e_.node(c.node).children;
+      if (done.contains(id)) {
+        stack.pop_back();
+        continue;
+      }
+      if (next < children.size()) {
+        stack.emplace_back(e_.find(children[next++]), 0);
+        continue;
+      }
+      done.insert(id);
+      add_class(id, c);
+      stack.pop_back();
+    }
+  }
+
+  void add_class(Id id, const Choice& c) {
+    classes_.push_back(id);
+    if (c.folded) {
+      constants_.push_back(id);
+      return;
+    }
+    const ENode node = e_.node(c.node);
+    const OpKey& key = g_.key(node.op);
+    if (key.op_type == kConstantOp) constants_.push_back(id);
+    if (key.op_type == kProjOp) {
+      Unit& unit = units_[unit_of_.at(e_.find(node.children[0]))];
+      unit.outputs[static_cast<int>(key.attributes[0].i())] = id;
+    }
+    if (key.domain == "#") return;
+    Unit unit{id, c.node, nullptr, 0, {}, {}};
+    for (Id child : node.children) {
+      unit.children.push_back(e_.find(child));
+      if (auto it = unit_of_.find(producer(e_.find(child))); it != unit_of_.end()) unit.position = std::max(unit.position, units_[it->second].position);
+    }
+    std::size_t index = 0;
+    unit.source = source_of(node, &index);
+    if (unit.source) unit.position = std::max(unit.position, index);
+    if (key.outputs == 1) unit.outputs[0] = id;
+    unit_of_[id] = units_.size();
+    units_.push_back(std::move(unit));
+  }
+
+  // The class whose unit computes a value: the tuple's for projections.
+  Id producer(Id id) const {
+    const Choice& c = choice(id);
+    if (c.folded) return id;
+    const ENode node = e_.node(c.node);
+    return g_.key(node.op).op_type == kProjOp ? e_.find(node.children[0]) : id;
+  }
+
+  Node canonical_node(const Unit& unit) const {
+    const ENode node = e_.node(unit.node);
+    const OpKey& key = g_.key(node.op);
+    Node out;
+    out.op_type = key.op_type;
+    out.domain = key.domain;
+    out.overload = key.overload;
+    out.attributes = key.attributes;
+    for (std::size_t i = 0; i < node.children.size(); ++i) out.inputs.push_back(is_absent(node.children[i]) ? "" : fmt::format("i{}", i));
+    for (int i = 0; i < key.outputs; ++i) out.outputs.push_back(fmt::format("o{}", i));
+    return out;
+  }
+
+  bool is_absent(Id id) const { return g_.facts(id).kind == Facts::Kind::kAbsent; }
+
+  std::vector<const Facts*> input_facts(const Unit& unit) const {
+    std::vector<const Facts*> facts;
+    for (Id c : e_.node(unit.node).children) facts.push_back(&g_.facts(c));
+    return facts;
+  }
+
+  absl::Status choose_opset() {
+    const std::int64_t given = model_.opset("");
+    opset_ = options_.opset.value_or(given);
+    if (!options_.opset) {
+      for (const Unit& unit : units_) {
+        if (unit.source || !g_.key(e_.node(unit.node).op).domain.empty()) continue;
+        const auto lowest = lowest_opset(canonical_node(unit), input_facts(unit));
+        if (!lowest) return absl::InternalError(fmt::format("no opset expresses the selected {}", g_.key(e_.node(unit.node).op).op_type));
+        opset_ = std::max(opset_, *lowest);
+      }
+      if (opset_ > std::max(given, options_.max_opset))
+        return absl::FailedPreconditionError(fmt::format("the result needs opset {}, more than {} allows", opset_, options_.max_opset));
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether the original message means the same in the result's opset.
+  bool keeps_meaning(const Node& node) const {
+    const std::int64_t given = model_.opset("");
+    if (opset_ == given) return true;
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph && !std::all_of(a.g().nodes.begin(), a.g().nodes.end(), [this](const Node& n) { return keeps_meaning(n); })) return false;
+    if (!node.domain.empty()) return true;
+    const OpSchema* before = find_schema("", node.op_type, given);
+    const OpSchema* after = find_schema("", node.op_type, opset_);
+    if (!before || !after || after->deprecated) return before == after;
+    if (before->since_version == after->since_version) return true;
+    return keeps_canonical_form(node);
+  }
+
+  bool keeps_canonical_form(const Node& node) const {
+    std::vector<Facts> unknown(node.inputs.size());
+    std::vector<const Facts*> facts;
+    for (const Facts& f : unknown) facts.push_back(&f);
+    const auto a = to_canonical(node, model_.opset(""), facts, g_.dims(), "c");
+    const auto b = to_canonical(node, opset_, facts, g_.dims(), "c");
+    if (!a || !b || a->nodes.size() != 1 || b->nodes.size() != 1 || !a->constants.empty() || !b->constants.empty()) return false;
+    return a->nodes[0].op_type == b->nodes[0].op_type && a->nodes[0].inputs == b->nodes[0].inputs && same_attributes(a->nodes[0].attributes, b->nodes[0].attributes);
+  }
+
+  void claim(Id id, const std::string& name) {
+    if (!name_.contains(id) && claimed_.insert(name).second) name_[id] = name;
+  }
+
+  // Graph outputs first, then the names that the nodes of the model gave, then other names of the class, then fresh ones.
+  void name_classes() {
+    for (const auto& [id, names] : lowered_.names) {
+      auto& all = names_of_[e_.find(id)];
+      all.insert(all.end(), names.begin(), names.end());
+    }
+    for (Id id : classes_) {
+      const Choice& c = choice(id);
+      if (c.folded) continue;
+      const ENode node = e_.node(c.node);
+      const OpKey& key = g_.key(node.op);
+      if (key.op_type == kInputOp) claim(id, key.attributes[0].s());
+      if (key.op_type != kConstantOp) continue;
+      if (auto it = lowered_.initializers.find(node.op); it != lowered_.initializers.end()) claim(id, it->second->name);
+      else if (auto n = lowered_.constant_nodes.find(node.op); n != lowered_.constant_nodes.end() && !is_output(n->second->outputs[0])) claim(id, n->second->outputs[0]);
+    }
+    for (std::size_t i = 0; i < lowered_.roots.size(); ++i) claim(e_.find(lowered_.roots[i]), model_.graph.outputs[i].name);
+    for (const ValueInfo& o : model_.graph.outputs) claimed_.insert(o.name);
+    for (const Unit& unit : units_)
+      if (unit.source)
+        for (const auto& [o, id] : unit.outputs)
+          if (o < static_cast<int>(unit.source->node->outputs.size()) && !unit.source->node->outputs[o].empty()) claim(id, unit.source->node->outputs[o]);
+    for (Id id : classes_)
+      if (auto it = names_of_.find(id); it != names_of_.end())
+        for (const std::string& name : it->second) claim(id, name);
+    for (Id id : classes_)
+      if (!name_.contains(id)) name_[id] = fresh_name(label(id));
+  }
+
+  bool is_output(const std::string& name) const {
+    return std::any_of(model_.graph.outputs.begin(), model_.graph.outputs.end(), [&](const ValueInfo& o) { return o.name == name; });
+  }
+
+  std::string label(Id id) const {
+    const Choice& c = choice(id);
+    if (c.folded) return "constant";
+    const OpKey& key = g_.key(e_.node(c.node).op);
+    if (key.op_type == kProjOp) return g_.key(e_.node(choice(e_.node(c.node).children[0]).node).op).op_type + "_out";
+    return key.domain == "#" ? "constant" : key.op_type;
+  }
+
+  std::string fresh_name(const std::string& base) {
+    for (;;) {
+      std::string name = fmt::format("{}_{}", base, counter_[base]++);
+      if (used_names_.insert(name).second && claimed_.insert(name).second) return name;
+    }
+  }
+
+  const std::string& value_name(Id id) const {
+    static const std::string absent;
+    return is_absent(id) ? absent : name_.at(e_.find(id));
+  }
+
+  absl::Status write_constants(Graph& graph) {
+    std::set<const Initializer*> written;
+    std::vector<const Initializer*> kept;
+    for (Id id : classes_) {
+      const Choice& c = choice(id);
+      if (c.folded) continue;
+      const ENode node = e_.node(c.node);
+      const OpKey& key = g_.key(node.op);
+      if (key.op_type == kInputOp) {
+        for (const Initializer& i : model_.graph.initializers)
+          if (i.name == key.attributes[0].s()) kept.push_back(&i);
+      } else if (key.op_type == kConstantOp) {
+        if (auto it = lowered_.initializers.find(node.op); it != lowered_.initializers.end()) kept.push_back(it->second);
+      }
+    }
+    written.insert(kept.begin(), kept.end());
+    for (const ValueInfo& input : model_.graph.inputs)  // defaults of inputs belong to the interface, used or not
+      for (const Initializer& i : model_.graph.initializers)
+        if (i.name == input.name && model_.ir_version >= 4) written.insert(&i);
+    for (const Initializer& i : model_.graph.initializers)
+      if (written.contains(&i)) graph.initializers.push_back(i);
+    for (Id id : constants_)
+      if (auto s = write_constant(id, graph); !s.ok()) return s;
+    return absl::OkStatus();
+  }
+
+  absl::Status write_constant(Id id, Graph& graph) {
+    const Choice& c = choice(id);
+    if (c.folded) {
+      auto value = g_.value(id, ~std::size_t{0});
+      if (!value) return absl::FailedPreconditionError(fmt::format("class {} cannot be folded", id));
+      graph.initializers.push_back({value_name(id), *value, nullptr, false});
+      return absl::OkStatus();
+    }
+    const OpId op = e_.node(c.node).op;
+    if (auto it = lowered_.initializers.find(op); it != lowered_.initializers.end()) return absl::OkStatus();
+    if (auto it = lowered_.constant_nodes.find(op); it != lowered_.constant_nodes.end()) {
+      Node node = *it->second;
+      node.outputs[0] = value_name(id);
+      graph.nodes.push_back(std::move(node));
+      return absl::OkStatus();
+    }
+    graph.initializers.push_back({value_name(id), g_.constant_tensor(op), nullptr, false});
+    return absl::OkStatus();
+  }
+
+  // Topological, and as near to the model's own order as that allows.
+  std::vector<std::size_t> order_units() const {
+    std::vector<std::vector<std::size_t>> parents(units_.size());
+    std::vector<std::size_t> missing(units_.size(), 0), order;
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      std::set<std::size_t> needs;
+      for (Id child : units_[u].children)
+        if (auto it = unit_of_.find(producer(child)); it != unit_of_.end()) needs.insert(it->second);
+      missing[u] = needs.size();
+      for (std::size_t n : needs) parents[n].push_back(u);
+    }
+    using Entry = std::pair<std::size_t, std::size_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      if (missing[u] == 0) ready.emplace(units_[u].position, u);
+    while (!ready.empty()) {
+      const std::size_t u = ready.top().second;
+      ready.pop();
+      order.push_back(u);
+      for (std::size_t p : parents[u])
+        if (--missing[p] == 0) ready.emplace(units_[p].position, p);
+    }
+    return order;
+  }
+
+  absl::Status write_unit(const Unit& unit, Graph& graph) {
+    const OpKey& key = g_.key(e_.node(unit.node).op);
+    if (unit.source && keeps_meaning(*unit.source->node)) {
+      write_original(unit, graph);
+      return absl::OkStatus();
+    }
+    if (key.version != 0) {
+      const std::string& name = unit.source ? unit.source->node->name : key.op_type;
+      return absl::FailedPreconditionError(fmt::format("node '{}' ({}) means something else in opset {}", name, key.op_type, opset_));
+    }
+    return write_canonical(unit, graph);
+  }
+
+  void write_original(const Unit& unit, Graph& graph) {
+    Node node = *unit.source->node;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (!node.inputs[i].empty()) node.inputs[i] = value_name(unit.source->inputs[i]);
+    std::map<std::string, std::string> renamed;
+    for (std::size_t i = 0; i < unit.source->captures.size(); ++i) {
+      const Id id = unit.source->inputs[node.inputs.size() + i];
+      if (!is_absent(id) && value_name(id) != unit.source->captures[i]) renamed[unit.source->captures[i]] = value_name(id);
+    }
+    for (Attribute& a : node.attributes) {
+      if (a.type != AttributeType::kGraph) continue;
+      if (auto it = options_.bodies.find(&a.g()); it != options_.bodies.end()) a.value = it->second;
+      if (!renamed.empty()) a.value = rename_captures(a.g(), renamed);
+    }
+    for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i) {
+      if (auto it = unit.outputs.find(i); it != unit.outputs.end()) node.outputs[i] = value_name(it->second);
+      else if (!node.outputs[i].empty() && !claimed_.insert(node.outputs[i]).second) node.outputs[i] = fresh_name("unused");
+    }
+    note_domain(node.domain);
+    graph.nodes.push_back(std::move(node));
+  }
+
+  absl::Status write_canonical(const Unit& unit, Graph& graph) {
+    Node node = canonical_node(unit);
+    const ENode enode = e_.node(unit.node);
+    for (std::size_t i = 0; i < enode.children.size(); ++i) node.inputs[i] = value_name(enode.children[i]);
+    while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
+    for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i) {
+      auto it = unit.outputs.find(i);
+      node.outputs[i] = it == unit.outputs.end() ? "" : value_name(it->second);
+    }
+    const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? opset_ : INT_MAX);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {  // every output of a variadic operator and the first one need a name
+      const bool needed = i == 0 || (schema && !schema->outputs.empty() && schema->outputs.back().variadic && i + 1 >= schema->outputs.size());
+      if (node.outputs[i].empty() && needed) node.outputs[i] = fresh_name("unused");
+    }
+    while (node.outputs.size() > 1 && node.outputs.back().empty()) node.outputs.pop_back();
+    auto written = from_canonical(node, opset_, input_facts(unit), g_.dims(), node.outputs[0]);
+    if (!written.ok()) return written.status();
+    for (Initializer& c : written->constants) graph.initializers.push_back(std::move(c));
+    for (Node& part : written->nodes) {
+      part.origin = nullptr;
+      if (part.name.empty()) part.name = unit.source && written->nodes.size() == 1 ? unit.source->node->name : fmt::format("{}/{}", part.outputs[0], part.op_type);
+      note_domain(part.domain);
+      graph.nodes.push_back(std::move(part));
+    }
+    return absl::OkStatus();
+  }
+
+  void note_domain(const std::string& domain) {
+    if (!domain.empty() && !model_.opset_imports.contains(domain)) new_domains_.insert(domain);
+  }
+
+  // Outputs whose value already bears another name.
+  void write_output_copies(Graph& graph) const {
+    for (std::size_t i = 0; i < lowered_.roots.size(); ++i) {
+      const std::string& from = value_name(lowered_.roots[i]);
+      const std::string& to = model_.graph.outputs[i].name;
+      if (from == to) continue;
+      bool again = false;  // the same output listed twice
+      for (std::size_t j = 0; j < i; ++j) again = again || model_.graph.outputs[j].name == to;
+      if (again) continue;
+      Node copy;
+      copy.op_type = "Identity";
+      copy.name = to + "/Identity";
+      copy.inputs = {from};
+      copy.outputs = {to};
+      graph.nodes.push_back(std::move(copy));
+    }
+  }
+
+  void keep_value_info(Graph& graph) const {
+    std::unordered_set<std::string> alive;
+    for (const auto& [id, name] : name_) {
+      auto it = lowered_.values.find(name);
+      if (it != lowered_.values.end() && e_.find(it->second) == id) alive.insert(name);
+    }
+    std::erase_if(graph.value_info, [&](const ValueInfo& v) { return !alive.contains(v.name); });
+  }
+
+  const OnnxEGraph& g_;
+  const EGraph& e_;
+  const Lowered& lowered_;
+  const Model& model_;
+  const Selection& selection_;
+  const RaiseOptions& options_;
+  std::vector<Id> classes_, constants_;  // selected, children first
+  std::vector<Unit> units_;
+  std::unordered_map<Id, std::size_t> unit_of_;
+  std::map<Id, std::vector<std::string>> names_of_;
+  std::unordered_map<Id, std::string> name_;
+  std::unordered_set<std::string> used_names_, claimed_;
+  std::map<std::string, int> counter_;
+  std::set<std::string> new_domains_;
+  std::int64_t opset_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options) {
+  return Raiser(egraph, lowered, selection, options).run();
+}
+
+}  // namespace saturate
