@@ -1,0 +1,76 @@
+// Random inputs for a model of which nothing is known but its declared types: sizes for its symbolic dims, values that it is likely to accept.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/evaluator.h"
+#include "onnx_bridge/model.h"
+
+namespace saturate {
+
+using Sizes = std::map<std::string, std::int64_t>;  // symbol -> size
+using Inputs = std::map<std::string, Value>;
+
+// splitmix64 (Steele, Lea, Flood, OOPSLA 2014): the same numbers on every platform.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t next();
+  double uniform();                               // [0, 1)
+  double normal();                                // mean 0, deviation 1
+  std::int64_t below(std::int64_t limit);         // [0, limit)
+
+ private:
+  std::uint64_t state_;
+};
+
+// What integers that aren't known to be indices are drawn from.
+enum class IntStyle : std::uint8_t {
+  kMask,   // 0 and 1, the first of each row 1 (no row of a mask is all off)
+  kOnes, kZeros,
+  kSmall,  // 1, 2 and 3
+  kCount,  // 0, 1, 2, ... along the tensor
+};
+// Floats: what sign and spread. Indices into tables are drawn over the whole table, or below 2.
+struct DrawStyle {
+  IntStyle ints = IntStyle::kMask;
+  bool whole_tables = true;
+  bool positive = false;    // floats in [0, 1) instead of normal ones
+  bool full_masks = false;  // masks without zeros
+};
+
+class InputDrawer {
+ public:
+  // `fixed`: sizes that the user gave; by symbol.
+  explicit InputDrawer(const Model& model, Sizes fixed = {});
+  // Free symbols in order of first use. Dims without a name are symbols of their own: "input[1]".
+  const std::vector<std::string>& symbols() const { return symbols_; }
+  // kUnimplemented: an input's type can't be drawn (maps and the like); kOutOfRange: dims that make no tensor.
+  absl::StatusOr<Inputs> draw(const Sizes& sizes, const DrawStyle& style, std::uint64_t seed) const;
+  // The user's words for one input's dims ("x" = {1,3,224,224}, -1: leave it) as sizes of symbols; a message where they clash.
+  std::optional<std::string> fix(const std::string& input, const std::vector<std::int64_t>& dims);
+
+ private:
+  struct Input {
+    ValueInfo info;
+    std::optional<std::int64_t> table;  // rows of the table that it indexes
+    bool has_default = false;
+  };
+  absl::StatusOr<Value> draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style, Random& random) const;
+  std::vector<Input> inputs_;
+  std::vector<std::string> symbols_;
+  Sizes fixed_;
+};
+
+// Size of a dim written as a name or a sum, difference or product of names and numbers ("past + seq", "2*N"); a name that is
+// missing in `sizes` (the whole text counts as one if it isn't such an expression) gives nullopt.
+std::optional<std::int64_t> evaluate_dim(const std::string& text, const Sizes& sizes);
+// The names in it.
+std::vector<std::string> dim_names(const std::string& text);
+
+}  // namespace saturate

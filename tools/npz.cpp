@@ -1,0 +1,217 @@
+#include "tools/npz.h"
+
+#include <zlib.h>
+
+#include <cstring>
+
+#include "fmt/format.h"
+#include "tools/files.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kEnd64Locator = 0x07064b50;
+
+absl::Status bad(const std::string& path, const std::string& what) {
+  return absl::InvalidArgumentError(fmt::format("{}: {}; save it again with numpy.savez", path, what));
+}
+
+template <typename T>
+T at(std::string_view bytes, std::uint64_t offset) {
+  T value{};
+  if (offset <= bytes.size() && bytes.size() - offset >= sizeof(T)) std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+struct Member {
+  std::string name;
+  std::uint16_t method = 0;
+  std::uint32_t crc = 0;
+  std::uint64_t packed = 0, size = 0, local = 0;
+};
+
+// Values of 2^32-1 stand for ones in the ZIP64 extra field, in this order.
+void read_zip64(std::string_view extra, Member& m) {
+  for (std::uint64_t i = 0; i + 4 <= extra.size();) {
+    const auto id = at<std::uint16_t>(extra, i), length = at<std::uint16_t>(extra, i + 2);
+    if (id == 1) {
+      std::uint64_t k = i + 4;
+      for (std::uint64_t* field : {&m.size, &m.packed, &m.local}) {
+        if (*field != 0xffffffffu) continue;
+        *field = at<std::uint64_t>(extra, k);
+        k += 8;
+      }
+      return;
+    }
+    i += 4u + length;
+  }
+}
+
+absl::StatusOr<std::vector<Member>> directory(std::string_view file, const std::string& path) {
+  if (file.size() < 22) return bad(path, "not a .npz file");
+  std::uint64_t end = file.size() - 22;
+  const std::uint64_t lowest = end > 65535 ? end - 65535 : 0;
+  while (at<std::uint32_t>(file, end) != kEnd) {
+    if (end == lowest) return bad(path, "not a .npz file, or cut off");
+    --end;
+  }
+  std::uint64_t count = at<std::uint16_t>(file, end + 10), offset = at<std::uint32_t>(file, end + 16);
+  if (end >= 20 && at<std::uint32_t>(file, end - 20) == kEnd64Locator) {
+    const auto end64 = at<std::uint64_t>(file, end - 12);
+    if (at<std::uint32_t>(file, end64) != kEnd64) return bad(path, "the archive's directory can't be read");
+    count = at<std::uint64_t>(file, end64 + 32);
+    offset = at<std::uint64_t>(file, end64 + 48);
+  }
+  std::vector<Member> members;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (offset > file.size() || file.size() - offset < 46 || at<std::uint32_t>(file, offset) != kCentral) return bad(path, "the archive's directory can't be read");
+    Member m;
+    m.method = at<std::uint16_t>(file, offset + 10);
+    m.crc = at<std::uint32_t>(file, offset + 16);
+    m.packed = at<std::uint32_t>(file, offset + 20);
+    m.size = at<std::uint32_t>(file, offset + 24);
+    const std::uint64_t name = at<std::uint16_t>(file, offset + 28), extra = at<std::uint16_t>(file, offset + 30), comment = at<std::uint16_t>(file, offset + 32);
+    m.local = at<std::uint32_t>(file, offset + 42);
+    if (file.size() - offset - 46 < name + extra) return bad(path, "the archive's directory is cut off");
+    m.name = file.substr(offset + 46, name);
+    read_zip64(file.substr(offset + 46 + name, extra), m);
+    members.push_back(std::move(m));
+    offset += 46 + name + extra + comment;
+  }
+  return members;
+}
+
+bool inflate_raw(std::string_view packed, std::string& out) {
+  z_stream stream{};
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
+  std::size_t taken = 0, made = 0;
+  int state = Z_OK;
+  while (state == Z_OK) {
+    constexpr std::size_t kStep = std::size_t{1} << 30;  // zlib counts in 32 bits
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data() + taken));
+    stream.avail_in = static_cast<uInt>(std::min(kStep, packed.size() - taken));
+    stream.next_out = reinterpret_cast<Bytef*>(out.data() + made);
+    stream.avail_out = static_cast<uInt>(std::min(kStep, out.size() - made));
+    const uInt in = stream.avail_in, room = stream.avail_out;
+    state = inflate(&stream, Z_NO_FLUSH);
+    taken += in - stream.avail_in;
+    made += room - stream.avail_out;
+    if (state == Z_OK && in == stream.avail_in && room == stream.avail_out) break;
+  }
+  inflateEnd(&stream);
+  return state == Z_STREAM_END && made == out.size();
+}
+
+std::uint32_t checksum(std::string_view bytes) {
+  return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+absl::StatusOr<Tensor> read_member(std::string_view file, const Member& m, const std::string& path, std::uint64_t max_bytes) {
+  const std::string place = fmt::format("{}({})", path, m.name);
+  if (m.local > file.size() || file.size() - m.local < 30 || at<std::uint32_t>(file, m.local) != kLocal) return bad(place, "the archive is damaged");
+  const std::uint64_t data = m.local + 30u + at<std::uint16_t>(file, m.local + 26) + at<std::uint16_t>(file, m.local + 28);
+  if (data > file.size() || file.size() - data < m.packed) return bad(place, "the archive is cut off");
+  const std::string_view packed = file.substr(data, m.packed);
+  // Deflate packs at most 1032 to 1: a larger claim is a lie that would only make us allocate.
+  if (m.size > max_bytes || m.size / 1040 > m.packed + 1) return bad(place, fmt::format("{} bytes are too many", m.size));
+  if (m.method == 0) {
+    if (m.size != m.packed || checksum(packed) != m.crc) return bad(place, "the archive is damaged");
+    return parse_npy(packed, place);
+  }
+  if (m.method != 8) return bad(place, fmt::format("compression method {} is not read", m.method));
+  std::string bytes(m.size, '\0');
+  if (!inflate_raw(packed, bytes) || checksum(bytes) != m.crc) return bad(place, "the archive is damaged");
+  return parse_npy(bytes, place);
+}
+
+template <typename T>
+void put(std::string& out, T value) {
+  out.append(reinterpret_cast<const char*>(&value), sizeof(T));
+}
+
+constexpr std::uint16_t kVersion = 45, kDosDate = 0x21;  // 1980-01-01
+
+}  // namespace
+
+absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_member_bytes) {
+  absl::StatusOr<std::string> file = read_file(path);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<std::vector<Member>> members = directory(*file, path);
+  if (!members.ok()) return members.status();
+  NamedTensors out;
+  for (const Member& m : *members) {
+    std::string name = m.name;
+    if (!name.ends_with(".npy")) continue;
+    name.resize(name.size() - 4);
+    absl::StatusOr<Tensor> tensor = read_member(*file, m, path, max_member_bytes);
+    if (!tensor.ok()) return tensor.status();
+    out.emplace_back(std::move(name), *std::move(tensor));
+  }
+  return out;
+}
+
+absl::Status save_npz(const NamedTensors& tensors, const std::string& path) {
+  std::string out, central;
+  for (const auto& [name, tensor] : tensors) {
+    absl::StatusOr<std::string> bytes = print_npy(tensor);
+    if (!bytes.ok()) return absl::Status(bytes.status().code(), fmt::format("{}({}): {}", path, name, std::string(bytes.status().message())));
+    const std::string member = name + ".npy";
+    const std::uint64_t offset = out.size();
+    const std::uint32_t crc = checksum(*bytes);
+    put(out, kLocal);
+    for (std::uint16_t v : {kVersion, std::uint16_t{0}, std::uint16_t{0}, std::uint16_t{0}, kDosDate}) put(out, v);
+    put(out, crc);
+    put(out, 0xffffffffu);
+    put(out, 0xffffffffu);
+    put(out, static_cast<std::uint16_t>(member.size()));
+    put(out, std::uint16_t{20});
+    out += member;
+    put(out, std::uint16_t{1});
+    put(out, std::uint16_t{16});
+    put(out, std::uint64_t{bytes->size()});
+    put(out, std::uint64_t{bytes->size()});
+    out += *bytes;
+
+    put(central, kCentral);
+    for (std::uint16_t v : {kVersion, kVersion, std::uint16_t{0}, std::uint16_t{0}, std::uint16_t{0}, kDosDate}) put(central, v);
+    put(central, crc);
+    put(central, 0xffffffffu);
+    put(central, 0xffffffffu);
+    put(central, static_cast<std::uint16_t>(member.size()));
+    put(central, std::uint16_t{28});
+    for (int i = 0; i < 3; ++i) put(central, std::uint16_t{0});  // comment, disk, internal attributes
+    put(central, std::uint32_t{0600u << 16});
+    put(central, 0xffffffffu);
+    central += member;
+    put(central, std::uint16_t{1});
+    put(central, std::uint16_t{24});
+    put(central, std::uint64_t{bytes->size()});
+    put(central, std::uint64_t{bytes->size()});
+    put(central, offset);
+  }
+  const std::uint64_t directory_at = out.size(), count = tensors.size();
+  out += central;
+  const std::uint64_t end64 = out.size();
+  put(out, kEnd64);
+  put(out, std::uint64_t{44});
+  put(out, kVersion);
+  put(out, kVersion);
+  put(out, std::uint32_t{0});
+  put(out, std::uint32_t{0});
+  put(out, count);
+  put(out, count);
+  put(out, std::uint64_t{central.size()});
+  put(out, directory_at);
+  put(out, kEnd64Locator);
+  put(out, std::uint32_t{0});
+  put(out, end64);
+  put(out, std::uint32_t{1});
+  put(out, kEnd);
+  put(out, std::uint32_t{0});
+  for (int i = 0; i < 2; ++i) put(out, std::uint16_t{0xffff});
+  for (int i = 0; i < 2; ++i) put(out, 0xffffffffu);
+  put(out, std::uint16_t{0});
+  return write_file(path, out);
+}
+
+}  // namespace saturate

@@ -1,0 +1,27 @@
+// NumPy's .npy and .npz files as tensors, both ways (numpy/lib/format.py, format versions 1.0 to 3.0; ZIP as in PKWARE's APPNOTE 6.3, stored and deflated).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "onnx_bridge/tensor.h"
+
+namespace saturate {
+
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;  // in the file's order
+
+// One array: bool, ints, floats (f2 f4 f8), complex, U (as UTF-8) and S strings; V2 is read as bfloat16 (what ml_dtypes writes).
+// Big-endian and Fortran-ordered arrays are brought to C order. Object arrays are refused: they'd need unpickling.
+absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& place);
+absl::StatusOr<std::string> print_npy(const Tensor& tensor);
+
+// The arrays of a .npz (member names without `.npy`). Errors begin with the path. A member may unpack to at most `max_member_bytes`.
+absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_member_bytes = std::uint64_t{1} << 36);
+// Stored, not compressed, with fixed time stamps: the same tensors give the same bytes. Written beside `path` and renamed.
+absl::Status save_npz(const NamedTensors& tensors, const std::string& path);
+
+}  // namespace saturate

@@ -1,0 +1,259 @@
+#include "tools/verify.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/runtime.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::size_t kMaxTries = 400;
+constexpr std::size_t kMemoryLimit = std::size_t{4} << 30;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+bool unsupported(const absl::Status& status) { return status.code() == absl::StatusCode::kUnimplemented; }
+
+// A symbol that is the sum of two others ("total" = "past" + "seq"), or the same as another.
+struct Relation {
+  std::string symbol, first, second;  // all empty: every symbol for itself; second empty: symbol = first
+};
+
+std::vector<Relation> relations(const std::vector<std::string>& symbols) {
+  std::vector<Relation> out{{}};
+  if (symbols.size() > 8) return out;
+  for (const std::string& s : symbols)
+    for (std::size_t i = 0; i < symbols.size(); ++i)
+      for (std::size_t k = i + 1; k < symbols.size(); ++k)
+        if (symbols[i] != s && symbols[k] != s) out.push_back({s, symbols[i], symbols[k]});
+  for (std::size_t i = 0; i < symbols.size(); ++i)
+    for (std::size_t k = i + 1; k < symbols.size(); ++k) out.push_back({symbols[k], symbols[i], ""});
+  return out;
+}
+
+// Base b gives symbol i the size row[(i + shift) % 4].
+struct Base {
+  std::int64_t row[4];
+};
+constexpr Base kBases[] = {{{2, 3, 7, 5}}, {{1, 1, 1, 1}}, {{3, 7, 2, 1}}, {{1, 2, 3, 7}}};
+// For models that need room (convolutions, windows), or one size for all.
+constexpr Base kSpacious[] = {{{7, 7, 7, 7}}, {{2, 2, 2, 2}}, {{1, 16, 16, 16}}, {{2, 32, 32, 32}}, {{32, 32, 32, 32}}, {{1, 64, 64, 64}}, {{1, 224, 224, 224}}};
+
+Sizes assign(const std::vector<std::string>& symbols, const Base& base, const Relation& relation) {
+  Sizes sizes;
+  for (std::size_t i = 0; i < symbols.size(); ++i) sizes[symbols[i]] = base.row[i % 4];
+  if (!relation.symbol.empty()) sizes[relation.symbol] = sizes[relation.first] + (relation.second.empty() ? 0 : sizes[relation.second]);
+  return sizes;
+}
+
+// A way to draw inputs; the likely ones come first.
+struct Plan {
+  Relation relation;
+  DrawStyle style;
+  bool spacious = false;
+};
+
+std::vector<Plan> plans(const std::vector<std::string>& symbols) {
+  const std::vector<DrawStyle> likely = {{IntStyle::kMask, true}, {IntStyle::kMask, false}};
+  const std::vector<DrawStyle> others = {{IntStyle::kOnes, true}, {IntStyle::kZeros, true}, {IntStyle::kSmall, true}, {IntStyle::kCount, true}, {IntStyle::kMask, true, true}};
+  std::vector<Plan> out;
+  for (const Relation& relation : relations(symbols))
+    for (const DrawStyle& style : likely) out.push_back({relation, style});
+  if (!symbols.empty()) out.push_back({{}, likely[0], true});
+  for (const DrawStyle& style : others) out.push_back({{}, style});
+  for (const DrawStyle& style : others)
+    if (!symbols.empty()) out.push_back({{}, style, true});
+  return out;
+}
+
+// Coarsest float format among inputs, initializers and casts.
+DType coarsest_float(const Model& model) {
+  DType coarsest = DType::kDouble;
+  const auto see = [&](DType dtype) {
+    if (is_floating(dtype) && bit_width(dtype) >= 16 && dtype_tolerance(dtype) > dtype_tolerance(coarsest)) coarsest = dtype;
+  };
+  for (const ValueInfo& input : model.graph.inputs) see(input.type.dtype);
+  for (const Initializer& initializer : model.graph.initializers) see(initializer.tensor.dtype());
+  for (const Node& node : model.graph.nodes)
+    if (const Attribute* to = find_attribute(node.attributes, "to"); to && to->type == AttributeType::kInt) see(static_cast<DType>(to->i()));
+  return coarsest;
+}
+
+class Verifier {
+ public:
+  Verifier(const Model& original, const Model& optimized, const VerifyOptions& options)
+      : original_(original), optimized_(optimized), options_(options), tolerances_(options.tolerances), started_(now()) {
+    const std::vector<std::string> names = random_outputs(original);
+    random_ = {names.begin(), names.end()};
+    tolerances_.coarsest = coarsest_float(original);
+  }
+
+  VerifyReport run() {
+    if (prepare()) options_.inputs ? given() : search();
+    for (const std::string& name : random_)
+      report_.notes.push_back(fmt::format("output '{}' depends on random operators without a seed and was not compared", name));
+    std::set<std::string> nan;
+    for (const VerifyCase& c : report_.cases)
+      for (const OutputComparison& o : c.outputs)
+        if (o.all_nan && nan.insert(o.name).second) report_.notes.push_back(fmt::format("output '{}' was NaN throughout in the original ({})", o.name, to_string(c.sizes)));
+    report_.seconds = now() - started_;
+    return std::move(report_);
+  }
+
+ private:
+  bool fail(VerifyStatus status, std::string message) {
+    report_.status = status;
+    report_.message = std::move(message);
+    return false;
+  }
+
+  bool open(const Model& model, const char* which, std::optional<Session>& session) {
+    SessionOptions options;
+    options.threads = options_.threads;
+    options.memory_limit = kMemoryLimit;
+    absl::StatusOr<Session> made = Session::create(model, options);
+    if (made.ok()) {
+      session.emplace(*std::move(made));
+      return true;
+    }
+    const std::string what = fmt::format("the {} model: {}", which, std::string(made.status().message()));
+    return fail(unsupported(made.status()) ? VerifyStatus::kUnsupported : VerifyStatus::kNotRun, what);
+  }
+
+  bool prepare() {
+    if (!open(original_, "original", first_)) return false;
+    if (!open(optimized_, "optimized", second_)) {
+      if (report_.status == VerifyStatus::kNotRun) report_.status = VerifyStatus::kDifferent;
+      return false;
+    }
+    std::set<std::string> have;
+    for (const ValueInfo& output : optimized_.graph.outputs) have.insert(output.name);
+    for (const ValueInfo& output : original_.graph.outputs)
+      if (!have.contains(output.name)) return fail(VerifyStatus::kDifferent, fmt::format("the optimized model has no output '{}'", output.name));
+    return true;
+  }
+
+  // What one try came to: whether the original took the inputs.
+  enum class Try { kRefused, kCompared, kStop };
+
+  Try attempt(const Inputs& inputs, const Sizes& sizes) {
+    const absl::StatusOr<std::vector<Value>> wanted = first_->run(inputs);
+    if (!wanted.ok()) {
+      if (unsupported(wanted.status())) {
+        fail(VerifyStatus::kUnsupported, fmt::format("the original model: {}", std::string(wanted.status().message())));
+        return Try::kStop;
+      }
+      if (refusal_.empty()) refusal_ = std::string(wanted.status().message());
+      ++report_.refused;
+      return Try::kRefused;
+    }
+    const absl::StatusOr<std::vector<Value>> got = second_->run(inputs);
+    if (!got.ok()) {
+      fail(unsupported(got.status()) ? VerifyStatus::kUnsupported : VerifyStatus::kDifferent,
+           fmt::format("the optimized model{} {}: {}", sizes.empty() ? "" : " at " + to_string(sizes), unsupported(got.status()) ? "can't be run" : "fails where the original runs",
+                       std::string(got.status().message())));
+      return Try::kStop;
+    }
+    VerifyCase result;
+    result.sizes = sizes;
+    for (std::size_t i = 0; i < wanted->size(); ++i) {
+      const std::string& name = original_.graph.outputs[i].name;
+      const auto same = [&](const ValueInfo& o) { return o.name == name; };
+      const auto at = std::find_if(optimized_.graph.outputs.begin(), optimized_.graph.outputs.end(), same) - optimized_.graph.outputs.begin();
+      OutputComparison comparison = compare_values(name, (*wanted)[i], (*got)[static_cast<std::size_t>(at)], tolerances_);
+      comparison.random = random_.contains(name);
+      if (comparison.random) comparison.ok = true;
+      if (!comparison.ok && report_.status == VerifyStatus::kEqual)
+        fail(VerifyStatus::kDifferent, fmt::format("output '{}'{}: {}", name, sizes.empty() ? "" : " at " + to_string(sizes), comparison.why));
+      result.outputs.push_back(std::move(comparison));
+    }
+    report_.cases.push_back(std::move(result));
+    return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
+  }
+
+  void given() {
+    if (attempt(*options_.inputs, {}) == Try::kRefused)
+      fail(VerifyStatus::kNotRun, fmt::format("the original model refuses the given inputs: {}", refusal_));
+  }
+
+  bool over() {
+    if (options_.cancel && *options_.cancel) {
+      fail(VerifyStatus::kCancelled, "interrupted");
+      return true;
+    }
+    return now() - started_ > options_.seconds;
+  }
+
+  // One case at these sizes. Cases differ in their random numbers; the second has positive floats and masks without zeros.
+  Try one_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style) {
+    style.positive = style.positive || report_.cases.size() == 1;
+    style.full_masks = style.full_masks || report_.cases.size() == 1;
+    absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, options_.seed * 1000003 + report_.cases.size() + 1);
+    if (inputs.ok()) return attempt(*inputs, sizes);
+    ++report_.refused;
+    if (refusal_.empty()) refusal_ = std::string(inputs.status().message());
+    if (!unsupported(inputs.status())) return Try::kRefused;
+    fail(VerifyStatus::kNotRun, std::string(inputs.status().message()));
+    return Try::kStop;
+  }
+
+  void search() {
+    InputDrawer drawer(original_, options_.sizes);
+    for (const auto& [input, dims] : options_.input_shapes)
+      if (const auto problem = drawer.fix(input, dims)) {
+        fail(VerifyStatus::kNotRun, *problem);
+        return;
+      }
+    for (const Plan& plan : plans(drawer.symbols())) {
+      follow(drawer, plan);
+      if (!report_.cases.empty() || report_.status != VerifyStatus::kEqual || over() || report_.refused > kMaxTries) break;
+    }
+    if (report_.cases.empty() && report_.status == VerifyStatus::kEqual)
+      fail(VerifyStatus::kNotRun, fmt::format("no random inputs found that the original model accepts ({} tries); the first was refused: {}", report_.refused, refusal_));
+  }
+
+  void follow(const InputDrawer& drawer, const Plan& plan) {
+    const std::span<const Base> bases = plan.spacious ? std::span<const Base>(kSpacious) : std::span<const Base>(kBases);
+    const std::size_t rounds = drawer.symbols().empty() ? 2 : bases.size();
+    const std::size_t enough = plan.spacious ? 2 : rounds;
+    for (std::size_t b = 0; b < rounds && report_.cases.size() < enough; ++b) {
+      const Try result = one_case(drawer, assign(drawer.symbols(), bases[b], plan.relation), plan.style);
+      if (result == Try::kStop || over()) return;
+      if (!plan.spacious && result == Try::kRefused && b == 1 && report_.cases.empty()) return;
+    }
+  }
+
+  const Model& original_;
+  const Model& optimized_;
+  const VerifyOptions& options_;
+  Tolerances tolerances_;
+  double started_;
+  std::optional<Session> first_, second_;
+  std::set<std::string> random_;
+  std::string refusal_;
+  VerifyReport report_;
+};
+
+}  // namespace
+
+double VerifyReport::max_abs() const {
+  double largest = 0;
+  for (const VerifyCase& c : cases)
+    for (const OutputComparison& o : c.outputs)
+      if (!o.random) largest = std::max(largest, o.max_abs);
+  return largest;
+}
+
+std::string to_string(const Sizes& sizes) {
+  std::vector<std::string> parts;
+  for (const auto& [symbol, size] : sizes) parts.push_back(fmt::format("{}={}", symbol, size));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options) { return Verifier(original, optimized, options).run(); }
+
+}  // namespace saturate
