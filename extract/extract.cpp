@@ -85,7 +85,7 @@ class ProblemBuilder {
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
     const Facts& f = g_.facts(id);
-    if (!has_constant && f.constant && f.kind == Facts::Kind::kTensor)
+    if (!has_constant && f.constant && f.kind == Facts::Kind::kTensor && !options_.not_foldable.contains(id))
       if (const auto bytes = constant_bytes(g_, f)) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
     return out;
   }

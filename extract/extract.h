@@ -1,6 +1,8 @@
 // Extraction: the cheapest acyclic choice of e-nodes that the target can run, sharing counted once (DAG cost).
 #pragma once
 
+#include <set>
+
 #include "absl/status/statusor.h"
 #include "extract/cost.h"
 #include "extract/target.h"
@@ -10,6 +12,7 @@ namespace saturate {
 
 struct ExtractOptions {
   std::int64_t opset_limit = 23;  // operators made by rules must exist in this opset of ai.onnx
+  std::set<Id> not_foldable;      // constant classes whose value cannot be computed here
   int improvement_rounds = 8;     // local search over DAG cost after the greedy pass
 };
 

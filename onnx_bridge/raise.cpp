@@ -213,7 +213,7 @@ class Raiser {
     const std::int64_t given = model_.opset("");
     if (opset_ == given) return true;
     for (const Attribute& a : node.attributes)
-      if (a.type == AttributeType::kGraph && !std::all_of(a.g().nodes.begin(), a.g().nodes.end(), [this](const Node& n) { return keeps_meaning(n); })) return false;
+      if (a.type == AttributeType::kGraph && !options_.bodies.contains(&a.g()) && !std::all_of(a.g().nodes.begin(), a.g().nodes.end(), [this](const Node& n) { return keeps_meaning(n); })) return false;
     if (!node.domain.empty()) return true;
     const OpSchema* before = find_schema("", node.op_type, given);
     const OpSchema* after = find_schema("", node.op_type, opset_);
@@ -410,6 +410,7 @@ class Raiser {
       if (node.outputs[i].empty() && needed) node.outputs[i] = fresh_name("unused");
     }
     while (node.outputs.size() > 1 && node.outputs.back().empty()) node.outputs.pop_back();
+    if (options_.made && !unit.source) options_.made->push_back({key_name(unit), node.outputs[0], unit.node});
     auto written = from_canonical(node, opset_, input_facts(unit), g_.dims(), node.outputs[0]);
     if (!written.ok()) return written.status();
     for (Initializer& c : written->constants) graph.initializers.push_back(std::move(c));
@@ -420,6 +421,11 @@ class Raiser {
       graph.nodes.push_back(std::move(part));
     }
     return absl::OkStatus();
+  }
+
+  std::string key_name(const Unit& unit) const {
+    const OpKey& key = g_.key(e_.node(unit.node).op);
+    return key.domain.empty() ? key.op_type : key.domain + "." + key.op_type;
   }
 
   void note_domain(const std::string& domain) {

@@ -21,10 +21,17 @@ struct Selection {
   const Choice* find(Id id) const { return id < by_class.size() ? &by_class[id] : nullptr; }
 };
 
+// A node of the result that no node of the model says.
+struct MadeNode {
+  std::string op_type, output;  // op_type with its domain, as "com.microsoft.Attention"
+  NodeId node = kNone;
+};
+
 struct RaiseOptions {
   std::optional<std::int64_t> opset;      // write this opset of ai.onnx; nullopt: the input's, or the lowest above it that can express the result
   std::int64_t max_opset = 28;            // never above this
   std::map<const Graph*, std::shared_ptr<const Graph>> bodies;  // optimized subgraphs in place of the original ones
+  std::vector<MadeNode>* made = nullptr;  // filled if given
 };
 
 absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options = {});

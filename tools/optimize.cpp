@@ -1,0 +1,253 @@
+#include "tools/optimize.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <unordered_map>
+
+#include "extract/extract.h"
+#include "fmt/format.h"
+#include "kernels/runtime.h"
+#include "onnx_bridge/lower.h"
+#include "onnx_bridge/raise.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kMaxBodyDepth = 16;
+constexpr int kMaxRetries = 8;
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& total) : total_(total), start_(std::chrono::steady_clock::now()) {}
+  ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  double& total_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+std::string qualified(const Node& node) { return node.domain.empty() ? node.op_type : node.domain + "." + node.op_type; }
+
+void count(const std::vector<Node>& nodes, const Model& model, GraphStats& stats, int depth) {
+  for (const Node& node : nodes) {
+    auto f = std::find_if(model.functions.begin(), model.functions.end(),
+                          [&](const Function& f) { return f.domain == node.domain && f.name == node.op_type && f.overload == node.overload; });
+    if (f != model.functions.end() && depth < 64) {
+      count(f->nodes, model, stats, depth + 1);
+      continue;
+    }
+    if (node.domain.empty() && node.op_type == "Constant") {
+      ++stats.constants;
+      continue;
+    }
+    ++stats.nodes;
+    ++stats.operators[qualified(node)];
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph && depth < 64) count(a.g().nodes, model, stats, depth + 1);
+  }
+}
+
+bool has_bodies(const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph) return true;
+  return false;
+}
+
+// Facts of a captured value for the e-graph of a body, which has symbols of its own: equal dims keep equal names.
+Facts translate(const Facts& facts, const DimTable& from, DimTable& to) {
+  Facts out;
+  out.kind = facts.kind;
+  out.dtype = facts.dtype;
+  if (!facts.shape) return out;
+  out.shape.emplace();
+  for (Dim d : *facts.shape) {
+    const auto v = from.value(d);
+    out.shape->push_back(v ? to.constant(*v) : to.symbol(from.to_string(from.canonical(d))));
+  }
+  return out;
+}
+
+class Optimizer {
+ public:
+  Optimizer(const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options)
+      : rules_(rules), target_(target), cost_(cost), options_(options), evaluator_(make_evaluator()) {}
+
+  absl::StatusOr<OptimizeResult> run(const Model& model) {
+    OptimizeResult result;
+    OptimizeReport& report = result.report;
+    report.before = graph_stats(model);
+    report.cost_model = cost_.name();
+    report.target = target_.name;
+    std::set<std::string> without;
+    for (int attempt = 0;; ++attempt) {
+      auto optimized = optimize_graph(model, {}, without, report, 0);
+      if (optimized.ok()) {
+        result.model = std::move(*optimized);
+        break;
+      }
+      if (unsound_rule_.empty() || attempt >= kMaxRetries || !without.insert(unsound_rule_).second) return optimized.status();
+      report.warnings.push_back(fmt::format("rule {} contradicts what is known ({}) and was left out", unsound_rule_, std::string(optimized.status().message())));
+      report.run = {};
+      report.made.clear();
+    }
+    report.after = graph_stats(result.model);
+    return result;
+  }
+
+ private:
+  using Captured = std::map<std::string, std::pair<Facts, const DimTable*>>;
+
+  absl::StatusOr<Model> optimize_graph(const Model& model, const Captured& captured, const std::set<std::string>& without, OptimizeReport& report, int depth) {
+    OnnxEGraph g(*evaluator_);
+    LowerOptions lower_options;
+    for (const auto& [name, facts] : captured) lower_options.captured[name] = translate(facts.first, *facts.second, g.dims());
+    auto lowered = [&] {
+      progress("lower");
+      Stopwatch watch(report.seconds["lower"]);
+      return lower(model, g, lower_options);
+    }();
+    if (!lowered.ok()) return lowered.status();
+    if (auto s = saturate(g, without, report, depth); !s.ok()) return s;
+    if (depth == 0) {
+      report.egraph_nodes = g.egraph().num_nodes();
+      report.egraph_classes = g.egraph().num_classes();
+    }
+    RaiseOptions raise_options;
+    raise_options.opset = options_.opset;
+    if (depth < kMaxBodyDepth && has_bodies(model.graph))
+      if (auto s = optimize_bodies(model, g, *lowered, without, report, depth, raise_options); !s.ok()) return s;
+    return extract_and_raise(model, g, *lowered, report, depth, raise_options);
+  }
+
+  absl::Status saturate(OnnxEGraph& g, const std::set<std::string>& without, OptimizeReport& report, int depth) {
+    progress("saturate");
+    Stopwatch watch(report.seconds["saturate"]);
+    std::vector<Rewrite> rewrites = rules_.compile(g);
+    std::erase_if(rewrites, [&](const Rewrite& r) { return without.contains(r.name); });
+    RunOptions run_options;
+    run_options.limits = options_.limits;
+    run_options.limits.nodes += g.egraph().num_nodes();
+    if (options_.progress) run_options.on_iteration = [this](const IterationStats& i) { options_.progress("saturate", &i); };
+    RunReport run_report = ::saturate::run(g.egraph(), rewrites, run_options);
+    const bool contradiction = run_report.stop == StopReason::kContradiction;
+    if (depth == 0) {
+      report.run = std::move(run_report);
+      rule_names_.clear();
+      for (const Rewrite& r : rewrites) rule_names_.push_back(r.name);
+    }
+    unsound_rule_.clear();
+    if (!contradiction) return absl::OkStatus();
+    const auto& c = g.egraph().contradiction();
+    unsound_rule_ = c ? c->rule : "";
+    return absl::InternalError(fmt::format("contradiction: {}{}", c ? c->what : "unknown", unsound_rule_.empty() ? "" : ", brought together by rule " + unsound_rule_));
+  }
+
+  // Bodies of If, Loop and Scan, each an e-graph of its own that knows the facts of what it captures.
+  absl::Status optimize_bodies(const Model& model, const OnnxEGraph& g, const Lowered& lowered, const std::set<std::string>& without, OptimizeReport& report,
+                               int depth, RaiseOptions& raise_options) {
+    Captured captured;
+    for (const auto& [name, id] : lowered.values) captured[name] = {g.facts(id), &g.dims()};
+    for (const Node& node : model.graph.nodes)
+      for (const Attribute& a : node.attributes) {
+        if (a.type != AttributeType::kGraph) continue;
+        Model body = model;
+        body.graph = a.g();
+        Captured used;
+        for (const std::string& name : captured_names(a.g()))
+          if (auto it = captured.find(name); it != captured.end()) used.insert(*it);
+        auto optimized = optimize_graph(body, used, without, report, depth + 1);
+        if (!optimized.ok()) {
+          if (!unsound_rule_.empty()) return optimized.status();
+          continue;  // a body that cannot be lowered stays as it is
+        }
+        raise_options.bodies[&a.g()] = std::make_shared<Graph>(std::move(optimized->graph));
+      }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Model> extract_and_raise(const Model& model, const OnnxEGraph& g, const Lowered& lowered, OptimizeReport& report, int depth,
+                                          RaiseOptions& raise_options) {
+    const std::int64_t given = model.opset("");
+    const bool fixed = options_.keep_opset || depth > 0 || has_bodies(model.graph);
+    ExtractOptions extract_options;
+    extract_options.opset_limit = options_.opset.value_or(fixed ? given : std::max(given, target_.max_opset));
+    raise_options.max_opset = extract_options.opset_limit;
+    std::vector<MadeNode> made;
+    raise_options.made = &made;
+    for (int attempt = 0;; ++attempt) {
+      progress("extract");
+      auto selection = [&] {
+        Stopwatch watch(report.seconds["extract"]);
+        return extract(g, lowered, target_, cost_, extract_options);
+      }();
+      if (!selection.ok()) return selection.status();
+      if (ban_folds(g, *selection, extract_options) && attempt < kMaxRetries) continue;
+      made.clear();
+      progress("raise");
+      auto raised = [&] {
+        Stopwatch watch(report.seconds["raise"]);
+        return raise(g, lowered, *selection, raise_options);
+      }();
+      if (!raised.ok() && extract_options.opset_limit > given && !options_.opset) {
+        extract_options.opset_limit = raise_options.max_opset = given;  // something in the model cannot follow to a newer opset
+        continue;
+      }
+      if (!raised.ok()) return raised.status();
+      if (depth == 0) {
+        report.cost_after = selection->cost;
+        if (auto original = original_selection(g, lowered, cost_); original.ok()) report.cost_before = original->cost;
+      }
+      note_made(g, made, report, depth);
+      return raised;
+    }
+  }
+
+  // Folded classes whose value cannot be computed here; true if there are any.
+  bool ban_folds(const OnnxEGraph& g, const Selection& selection, ExtractOptions& extract_options) const {
+    bool banned = false;
+    for (Id id = 0; id < selection.by_class.size(); ++id)
+      if (selection.by_class[id].folded && !g.value(id, ~std::size_t{0})) banned = extract_options.not_foldable.insert(id).second || banned;
+    return banned;
+  }
+
+  void note_made(const OnnxEGraph& g, const std::vector<MadeNode>& made, OptimizeReport& report, int depth) const {
+    for (const MadeNode& m : made) {
+      const std::uint32_t rule = g.egraph().made_by(m.node);
+      report.made.push_back({m.op_type, m.output, depth == 0 && rule < rule_names_.size() ? rule_names_[rule] : ""});
+    }
+  }
+
+  void progress(const char* stage) const {
+    if (options_.progress) options_.progress(stage, nullptr);
+  }
+
+  const RuleSet& rules_;
+  const Target& target_;
+  const CostModel& cost_;
+  const OptimizeOptions& options_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::vector<std::string> rule_names_;
+  std::string unsound_rule_;
+};
+
+}  // namespace
+
+GraphStats graph_stats(const Model& model) {
+  GraphStats stats;
+  stats.opset = model.opset("");
+  stats.initializers = model.graph.initializers.size();
+  for (const Initializer& i : model.graph.initializers) {
+    stats.parameters += static_cast<std::uint64_t>(std::max<std::int64_t>(i.tensor.size(), 0));
+    stats.parameter_bytes += i.tensor.bytes().size();
+  }
+  count(model.graph.nodes, model, stats, 0);
+  return stats;
+}
+
+absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options) {
+  return Optimizer(rules, target, cost, options).run(model);
+}
+
+}  // namespace saturate
