@@ -42,6 +42,8 @@ std::optional<std::size_t> checked_bytes(DType dtype, std::span<const std::int64
 struct FileRange {
   std::string path;  // as opened
   std::uint64_t offset = 0, length = 0;
+  int fd = -1;                       // open as long as `file` lives
+  std::shared_ptr<const void> file;
 };
 
 class Tensor {

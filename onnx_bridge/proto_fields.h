@@ -1,0 +1,110 @@
+// Private to onnx_bridge: protobuf's ONNX classes, and access to fields that the installed ONNX may not know (it keeps them as unknown fields).
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "google/protobuf/message.h"
+#include "google/protobuf/unknown_field_set.h"
+#include "onnx/onnx_pb.h"
+
+namespace saturate::proto {
+
+// One field of a message on the wire (protobuf encoding specification): `begin`..`end` with its tag, `payload` of length-delimited ones.
+struct WireField {
+  int number = 0, type = 0;
+  std::size_t begin = 0, end = 0;
+  std::string_view payload;
+};
+// The field that starts at `at`; nullopt where the bytes end early or are no field.
+std::optional<WireField> read_field(std::string_view wire, std::size_t at);
+// Offset of the first field with a number above `last` in a message written in order of numbers.
+std::size_t offset_after(std::string_view wire, int last);
+void append_bytes_field(std::string& wire, int number, std::string_view payload);
+
+template <typename M> inline constexpr bool kFull = std::is_base_of_v<google::protobuf::Message, M>;
+
+// Payloads of a length-delimited field that the class has no member for.
+template <typename M> std::vector<std::string_view> unknown_bytes(const M& message, int number) {
+  std::vector<std::string_view> found;
+  if constexpr (kFull<M>) {
+    const auto& fields = message.unknown_fields();
+    for (int i = 0; i < fields.field_count(); ++i)
+      if (fields.field(i).number() == number && fields.field(i).type() == google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED)
+        found.push_back(fields.field(i).length_delimited());
+  } else {
+    const std::string_view wire = message.unknown_fields();
+    for (std::size_t at = 0; at < wire.size();) {
+      const auto field = read_field(wire, at);
+      if (!field) break;
+      if (field->number == number && field->type == 2) found.push_back(field->payload);
+      at = field->end;
+    }
+  }
+  return found;
+}
+
+template <typename M> void add_unknown_bytes(M* message, int number, std::string_view payload) {
+  if constexpr (kFull<M>) message->mutable_unknown_fields()->AddLengthDelimited(number)->assign(payload);
+  else append_bytes_field(*message->mutable_unknown_fields(), number, payload);
+}
+
+template <typename M> constexpr int overload_field() { return std::is_same_v<M, onnx::NodeProto> ? 8 : 13; }
+
+// NodeProto.overload and FunctionProto.overload (IR 10).
+template <typename M> std::string overload_of(const M& message) {
+  if constexpr (requires { message.overload(); }) return message.overload();
+  const auto found = unknown_bytes(message, overload_field<M>());
+  return found.empty() ? std::string() : std::string(found.back());
+}
+template <typename M> void set_overload(M* message, const std::string& overload) {
+  if (overload.empty()) return;
+  if constexpr (requires { message->set_overload(overload); }) message->set_overload(overload);
+  else add_unknown_bytes(message, overload_field<M>(), overload);
+}
+
+// FunctionProto.attribute_proto (IR 9): attributes with defaults.
+inline constexpr int kFunctionAttributeProto = 11;
+template <typename F> std::vector<onnx::AttributeProto> attribute_protos(const F& function) {
+  std::vector<onnx::AttributeProto> found;
+  if constexpr (requires { function.attribute_proto(); }) {
+    found.assign(function.attribute_proto().begin(), function.attribute_proto().end());
+  } else {
+    for (std::string_view payload : unknown_bytes(function, kFunctionAttributeProto)) {
+      onnx::AttributeProto& a = found.emplace_back();
+      if (!a.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) found.pop_back();
+    }
+  }
+  return found;
+}
+template <typename F> void add_attribute_proto(F* function, const onnx::AttributeProto& attribute) {
+  if constexpr (requires { function->add_attribute_proto(); }) *function->add_attribute_proto() = attribute;
+  else add_unknown_bytes(function, kFunctionAttributeProto, attribute.SerializeAsString());
+}
+
+void copy_except_full(const google::protobuf::Message& from, google::protobuf::Message* to, std::initializer_list<int> numbers);
+// Adds all fields of `from` to `to` but those of these numbers, without ever copying the left-out ones where reflection is there.
+template <typename M> void copy_except(const M& from, M* to, std::initializer_list<int> numbers) {
+  if constexpr (kFull<M>) {
+    copy_except_full(from, to, numbers);
+  } else {
+    const std::string wire = from.SerializeAsString();
+    std::string kept;
+    for (std::size_t at = 0; at < wire.size();) {
+      const auto field = read_field(wire, at);
+      if (!field) break;
+      bool skip = false;
+      for (int n : numbers) skip |= n == field->number;
+      if (!skip) kept.append(wire, field->begin, field->end - field->begin);
+      at = field->end;
+    }
+    to->MergeFromString(kept);
+  }
+}
+
+}  // namespace saturate::proto

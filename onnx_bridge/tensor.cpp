@@ -1,0 +1,260 @@
+#include "onnx_bridge/tensor.h"
+
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "fmt/format.h"
+
+namespace saturate {
+namespace {
+
+struct TypeRow {
+  std::string_view name;
+  int bits;
+};
+
+constexpr std::array<TypeRow, 29> kTypes = {{{"undefined", 0},      {"float", 32},       {"uint8", 8},         {"int8", 8},        {"uint16", 16},
+                                             {"int16", 16},         {"int32", 32},       {"int64", 64},        {"string", 0},      {"bool", 8},
+                                             {"float16", 16},       {"double", 64},      {"uint32", 32},       {"uint64", 64},     {"complex64", 64},
+                                             {"complex128", 128},   {"bfloat16", 16},    {"float8e4m3fn", 8},  {"float8e4m3fnuz", 8}, {"float8e5m2", 8},
+                                             {"float8e5m2fnuz", 8}, {"uint4", 4},        {"int4", 4},          {"float4e2m1", 4},  {"float8e8m0", 8},
+                                             {"uint2", 2},          {"int2", 2},         {"float6e2m3", 6},    {"float6e3m2", 6}}};
+
+const TypeRow* row_of(DType dtype) {
+  const auto i = static_cast<std::int32_t>(dtype);
+  return i >= 0 && i < static_cast<std::int32_t>(kTypes.size()) ? &kTypes[static_cast<std::size_t>(i)] : nullptr;
+}
+
+// How a small float format spends its codes (ONNX docs, technical/float8.md, float4.md; OCP MX v1.0).
+struct Minifloat {
+  int exponent_bits, mantissa_bits, bias;
+  enum class Special { kNone, kIeee, kAllOnesNan, kNegativeZeroNan } special;
+};
+
+double decode(std::uint32_t code, const Minifloat& f) {
+  const int sign_at = f.exponent_bits + f.mantissa_bits;
+  const std::uint32_t mantissa = code & ((1u << f.mantissa_bits) - 1), max_exponent = (1u << f.exponent_bits) - 1;
+  const std::uint32_t exponent = (code >> f.mantissa_bits) & max_exponent;
+  const double sign = (code >> sign_at) & 1 ? -1.0 : 1.0;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  if (f.special == Minifloat::Special::kNegativeZeroNan && code == 1u << sign_at) return nan;
+  if (exponent == max_exponent && f.special == Minifloat::Special::kIeee) return mantissa ? nan : sign * std::numeric_limits<double>::infinity();
+  if (exponent == max_exponent && f.special == Minifloat::Special::kAllOnesNan && mantissa == (1u << f.mantissa_bits) - 1) return nan;
+  if (exponent == 0) return sign * std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits);
+  return sign * std::ldexp(static_cast<double>(mantissa | (1u << f.mantissa_bits)), static_cast<int>(exponent) - f.bias - f.mantissa_bits);
+}
+
+template <typename T> T read_as(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+// `width` (< 8) bits of element i of a stream packed low bits first.
+std::uint32_t packed_bits(std::span<const std::byte> bytes, std::int64_t i, int width) {
+  const std::size_t bit = static_cast<std::size_t>(i) * static_cast<std::size_t>(width), byte = bit / 8;
+  std::uint32_t both = static_cast<std::uint32_t>(bytes[byte]);
+  if (byte + 1 < bytes.size()) both |= static_cast<std::uint32_t>(bytes[byte + 1]) << 8;
+  return (both >> (bit % 8)) & ((1u << width) - 1);
+}
+
+std::int64_t sign_extend(std::uint32_t code, int width) { return code >> (width - 1) & 1 ? static_cast<std::int64_t>(code) - (1 << width) : code; }
+
+double float_element(const Tensor& t, std::int64_t i) {
+  using S = Minifloat::Special;
+  const std::byte* base = t.bytes().data();
+  const int bits = bit_width(t.dtype());
+  const std::byte* at = base + static_cast<std::size_t>(i) * static_cast<std::size_t>(bits) / 8;
+  switch (t.dtype()) {
+    case DType::kFloat: return read_as<float>(at);
+    case DType::kDouble: return read_as<double>(at);
+    case DType::kFloat16: return decode(read_as<std::uint16_t>(at), {5, 10, 15, S::kIeee});
+    case DType::kBfloat16: return decode(read_as<std::uint16_t>(at), {8, 7, 127, S::kIeee});
+    case DType::kFloat8e4m3fn: return decode(read_as<std::uint8_t>(at), {4, 3, 7, S::kAllOnesNan});
+    case DType::kFloat8e4m3fnuz: return decode(read_as<std::uint8_t>(at), {4, 3, 8, S::kNegativeZeroNan});
+    case DType::kFloat8e5m2: return decode(read_as<std::uint8_t>(at), {5, 2, 15, S::kIeee});
+    case DType::kFloat8e5m2fnuz: return decode(read_as<std::uint8_t>(at), {5, 2, 16, S::kNegativeZeroNan});
+    case DType::kFloat8e8m0: {
+      const int code = read_as<std::uint8_t>(at);
+      return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
+    }
+    case DType::kFloat4e2m1: return decode(packed_bits(t.bytes(), i, 4), {2, 1, 1, S::kNone});
+    case DType::kFloat6e2m3: return decode(packed_bits(t.bytes(), i, 6), {2, 3, 1, S::kNone});
+    default: return decode(packed_bits(t.bytes(), i, 6), {3, 2, 3, S::kNone});
+  }
+}
+
+std::int64_t integer_element(const Tensor& t, std::int64_t i) {
+  const std::byte* at = t.bytes().data() + static_cast<std::size_t>(i) * static_cast<std::size_t>(bit_width(t.dtype())) / 8;
+  switch (t.dtype()) {
+    case DType::kUint8: return read_as<std::uint8_t>(at);
+    case DType::kBool: return read_as<std::uint8_t>(at) != 0;
+    case DType::kInt8: return read_as<std::int8_t>(at);
+    case DType::kUint16: return read_as<std::uint16_t>(at);
+    case DType::kInt16: return read_as<std::int16_t>(at);
+    case DType::kInt32: return read_as<std::int32_t>(at);
+    case DType::kUint32: return read_as<std::uint32_t>(at);
+    case DType::kUint4: return packed_bits(t.bytes(), i, 4);
+    case DType::kInt4: return sign_extend(packed_bits(t.bytes(), i, 4), 4);
+    case DType::kUint2: return packed_bits(t.bytes(), i, 2);
+    case DType::kInt2: return sign_extend(packed_bits(t.bytes(), i, 2), 2);
+    default: return read_as<std::int64_t>(at);  // int64 and, as bits, uint64
+  }
+}
+
+bool holds(const Tensor& t, std::int64_t i) {
+  const int bits = bit_width(t.dtype());
+  return i >= 0 && i < t.size() && bits > 0 && (static_cast<std::size_t>(i + 1) * static_cast<std::size_t>(bits) + 7) / 8 <= t.bytes().size();
+}
+
+}  // namespace
+
+int bit_width(DType dtype) {
+  const TypeRow* row = row_of(dtype);
+  return row ? row->bits : 0;
+}
+
+std::string dtype_name(DType dtype) {
+  const TypeRow* row = row_of(dtype);
+  return row ? std::string(row->name) : fmt::format("type {}", static_cast<std::int32_t>(dtype));
+}
+
+std::optional<DType> parse_dtype(std::string_view name) {
+  for (std::size_t i = 1; i < kTypes.size(); ++i)
+    if (kTypes[i].name == name) return static_cast<DType>(i);
+  return std::nullopt;
+}
+
+bool is_floating(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat:
+    case DType::kDouble:
+    case DType::kFloat16:
+    case DType::kBfloat16:
+    case DType::kFloat8e4m3fn:
+    case DType::kFloat8e4m3fnuz:
+    case DType::kFloat8e5m2:
+    case DType::kFloat8e5m2fnuz:
+    case DType::kFloat8e8m0:
+    case DType::kFloat4e2m1:
+    case DType::kFloat6e2m3:
+    case DType::kFloat6e3m2: return true;
+    default: return false;
+  }
+}
+
+bool is_integer(DType dtype) {
+  switch (dtype) {
+    case DType::kUint8:
+    case DType::kInt8:
+    case DType::kUint16:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUint32:
+    case DType::kUint64:
+    case DType::kUint4:
+    case DType::kInt4:
+    case DType::kUint2:
+    case DType::kInt2: return true;
+    default: return false;
+  }
+}
+
+std::optional<std::int64_t> checked_elements(std::span<const std::int64_t> dims) {
+  std::int64_t product = 1;
+  bool zero = false;
+  for (std::int64_t d : dims) {
+    if (d < 0) return std::nullopt;
+    if (d == 0) zero = true;
+    if (d != 0 && __builtin_mul_overflow(product, d, &product)) return std::nullopt;
+  }
+  return zero ? 0 : product;
+}
+
+std::optional<std::size_t> checked_bytes(DType dtype, std::span<const std::int64_t> dims) {
+  const auto elements = checked_elements(dims);
+  std::int64_t bits = 0;
+  if (!elements || __builtin_mul_overflow(*elements, static_cast<std::int64_t>(bit_width(dtype)), &bits)) return std::nullopt;
+  return static_cast<std::size_t>(bits / 8) + (bits % 8 ? 1 : 0);
+}
+
+Tensor::Tensor(DType dtype, Shape dims) : dtype_(dtype), dims_(std::move(dims)) {
+  const auto size = checked_bytes(dtype_, dims_);
+  assert(size && "dims of a new tensor overflow");
+  elements_ = checked_elements(dims_).value_or(0);
+  if (dtype_ == DType::kString) {
+    strings_ = std::make_shared<std::vector<std::string>>(static_cast<std::size_t>(elements_));
+    return;
+  }
+  const std::size_t padded = (size.value_or(0) + 63) / 64 * 64;
+  if (padded == 0) return;
+  void* buffer = std::aligned_alloc(64, padded);
+  if (!buffer) throw std::bad_alloc();
+  std::memset(buffer, 0, padded);
+  owner_ = std::shared_ptr<const void>(buffer, [](const void* p) { std::free(const_cast<void*>(p)); });
+  bytes_ = {static_cast<const std::byte*>(buffer), *size};
+}
+
+Tensor::Tensor(DType dtype, Shape dims, std::shared_ptr<const void> owner, std::span<const std::byte> bytes)
+    : dtype_(dtype), dims_(std::move(dims)), elements_(checked_elements(dims_).value_or(0)), owner_(std::move(owner)), bytes_(bytes) {}
+
+Tensor Tensor::strings(Shape dims, std::vector<std::string> values) {
+  Tensor t;
+  t.dtype_ = DType::kString;
+  t.dims_ = std::move(dims);
+  t.elements_ = checked_elements(t.dims_).value_or(0);
+  t.strings_ = std::make_shared<std::vector<std::string>>(std::move(values));
+  return t;
+}
+
+std::byte* Tensor::mutable_data() {
+  file_range_.reset();
+  return const_cast<std::byte*>(bytes_.data());
+}
+
+std::vector<std::string>& Tensor::mutable_strings() {
+  if (!strings_) strings_ = std::make_shared<std::vector<std::string>>();
+  return *strings_;
+}
+
+Tensor Tensor::reshaped(Shape dims) const {
+  Tensor t = *this;
+  t.dims_ = std::move(dims);
+  assert(checked_elements(t.dims_) == elements_ && "reshaped() must keep the number of elements");
+  return t;
+}
+
+bool identical(const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype() || a.dims() != b.dims() || a.bytes().size() != b.bytes().size()) return false;
+  const auto x = a.string_data(), y = b.string_data();
+  if (!std::equal(x.begin(), x.end(), y.begin(), y.end())) return false;
+  return a.bytes().data() == b.bytes().data() || a.bytes().empty() || std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) == 0;
+}
+
+std::optional<double> element_as_double(const Tensor& t, std::int64_t i) {
+  if (!holds(t, i)) return std::nullopt;
+  if (is_floating(t.dtype())) return float_element(t, i);
+  if (t.dtype() == DType::kUint64) return static_cast<double>(static_cast<std::uint64_t>(integer_element(t, i)));
+  if (is_integer(t.dtype()) || t.dtype() == DType::kBool) return static_cast<double>(integer_element(t, i));
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> element_as_int(const Tensor& t, std::int64_t i) {
+  if (!holds(t, i)) return std::nullopt;
+  if (is_integer(t.dtype()) || t.dtype() == DType::kBool) {
+    const std::int64_t value = integer_element(t, i);
+    if (t.dtype() == DType::kUint64 && value < 0) return std::nullopt;
+    return value;
+  }
+  if (!is_floating(t.dtype())) return std::nullopt;
+  const double value = float_element(t, i);
+  if (!(value >= -9223372036854775808.0 && value < 9223372036854775808.0) || value != std::trunc(value)) return std::nullopt;
+  return static_cast<std::int64_t>(value);
+}
+
+}  // namespace saturate
