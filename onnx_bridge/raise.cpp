@@ -13,18 +13,6 @@
 namespace saturate {
 namespace {
 
-void collect_names(const Graph& graph, std::unordered_set<std::string>& names) {
-  for (const ValueInfo& v : graph.inputs) names.insert(v.name);
-  for (const ValueInfo& v : graph.outputs) names.insert(v.name);
-  for (const Initializer& i : graph.initializers) names.insert(i.name);
-  for (const Node& node : graph.nodes) {
-    names.insert(node.inputs.begin(), node.inputs.end());
-    names.insert(node.outputs.begin(), node.outputs.end());
-    for (const Attribute& a : node.attributes)
-      if (a.type == AttributeType::kGraph) collect_names(a.g(), names);
-  }
-}
-
 // The graph with the names that it takes from outside changed; names that it defines itself hide them.
 std::shared_ptr<const Graph> rename_captures(const Graph& graph, std::map<std::string, std::string> renamed) {
   for (const ValueInfo& v : graph.inputs) renamed.erase(v.name);
@@ -280,6 +268,7 @@ class Raiser {
   std::string fresh_name(const std::string& base) {
     for (;;) {
       std::string name = fmt::format("{}_{}", base, counter_[base]++);
+      if (options_.reserved && !options_.reserved->insert(name).second) continue;
       if (used_names_.insert(name).second && claimed_.insert(name).second) return name;
     }
   }
@@ -477,6 +466,18 @@ class Raiser {
 };
 
 }  // namespace
+
+void collect_names(const Graph& graph, std::unordered_set<std::string>& names) {
+  for (const ValueInfo& v : graph.inputs) names.insert(v.name);
+  for (const ValueInfo& v : graph.outputs) names.insert(v.name);
+  for (const Initializer& i : graph.initializers) names.insert(i.name);
+  for (const Node& node : graph.nodes) {
+    names.insert(node.inputs.begin(), node.inputs.end());
+    names.insert(node.outputs.begin(), node.outputs.end());
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph) collect_names(a.g(), names);
+  }
+}
 
 absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options) {
   return Raiser(egraph, lowered, selection, options).run();

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,7 +33,11 @@ struct RaiseOptions {
   std::int64_t max_opset = 28;            // never above this
   std::map<const Graph*, std::shared_ptr<const Graph>> bodies;  // optimized subgraphs in place of the original ones
   std::vector<MadeNode>* made = nullptr;  // filled if given
+  std::unordered_set<std::string>* reserved = nullptr;  // names that new values must not take; grows by those that are made
 };
+
+// Every name of a graph and of its subgraphs.
+void collect_names(const Graph& graph, std::unordered_set<std::string>& names);
 
 absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options = {});
 

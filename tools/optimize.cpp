@@ -81,6 +81,7 @@ class Optimizer {
     report.cost_model = cost_.name();
     report.target = target_.name;
     std::set<std::string> without;
+    collect_names(model.graph, names_);
     for (int attempt = 0;; ++attempt) {
       auto optimized = optimize_graph(model, {}, without, report, 0);
       if (optimized.ok()) {
@@ -116,6 +117,7 @@ class Optimizer {
     }
     RaiseOptions raise_options;
     raise_options.opset = options_.opset;
+    raise_options.reserved = &names_;
     if (depth < kMaxBodyDepth && has_bodies(model.graph))
       if (auto s = optimize_bodies(model, g, *lowered, without, report, depth, raise_options); !s.ok()) return s;
     return extract_and_raise(model, g, *lowered, report, depth, raise_options);
@@ -230,6 +232,7 @@ class Optimizer {
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::string> rule_names_;
   std::string unsound_rule_;
+  std::unordered_set<std::string> names_;  // of the whole model: scopes are nested, so new names differ from all
 };
 
 }  // namespace
