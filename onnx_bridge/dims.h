@@ -21,6 +21,7 @@ struct Dim {
   friend auto operator<=>(Dim, Dim) = default;
 };
 
+// Every method may be called from any thread; ids depend on the order of the calls that make dims.
 class DimTable {
  public:
   DimTable();
@@ -43,6 +44,8 @@ class DimTable {
   Dim min(Dim a, Dim b);
   Dim max(Dim a, Dim b);
   Dim neg(Dim a);
+  // The dim that two broadcast dims give (equal, or one of them 1), an opaque atom where it is open which; nullopt: two numbers that do not broadcast.
+  std::optional<Dim> broadcast(Dim a, Dim b);
 
   std::optional<std::int64_t> value(Dim d) const;            // the number, if constant
   bool equal(Dim a, Dim b) const;                            // proven equal (after unify)

@@ -1,0 +1,141 @@
+// Private to dims*.cpp: polynomials, atoms and the substitutions that unifications leave behind.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
+#include "onnx_bridge/dims.h"
+
+namespace saturate::dims {
+
+using AtomId = std::uint32_t;
+using Monomial = absl::InlinedVector<AtomId, 3>;  // ascending, repeated for powers; empty: the constant term
+struct Term {
+  Monomial atoms;
+  std::int64_t coefficient = 0;
+  friend bool operator==(const Term&, const Term&) = default;
+  template <typename H> friend H AbslHashValue(H h, const Term& t) { return H::combine(std::move(h), t.atoms, t.coefficient); }
+};
+// Terms in descending graded lexicographic order, no zero coefficients; empty: zero.
+using Poly = std::vector<Term>;
+
+enum class AtomKind : std::uint8_t { kSymbol, kFloorDiv, kTruncDiv, kMod, kMin, kMax, kBroadcast, kAdd, kMul };
+struct Atom {
+  AtomKind kind = AtomKind::kSymbol;
+  bool non_negative = false;
+  bool fresh = false;
+  std::string name;            // symbols
+  Dim a, b;                    // opaque expressions: their arguments
+  std::optional<Dim> replaced;  // by this dim, after a unification
+};
+
+enum class Op : std::uint8_t { kAdd, kSub, kMul, kFloorDiv, kTruncDiv, kCeilDiv, kMod, kMin, kMax, kBroadcast };
+
+// -1, 0, 1 as a is smaller, equal or greater in graded lexicographic order (an admissible order: polynomial division needs one).
+int compare(const Monomial& a, const Monomial& b);
+// nullopt: a coefficient does not fit.
+std::optional<Poly> add(const Poly& a, const Poly& b, std::int64_t factor_of_b);
+std::optional<Poly> mul(const Poly& a, const Poly& b);
+// The quotient where b divides a with integer coefficients.
+std::optional<Poly> exact_div(Poly a, const Poly& b);
+std::optional<std::int64_t> constant_value(const Poly& p);
+std::int64_t floor_div(std::int64_t a, std::int64_t b);
+
+// All without locks; the public class takes them.
+class Table {
+ public:
+  Table();
+  Dim intern(Poly poly);
+  Dim constant(std::int64_t value);
+  Dim symbol(std::string_view name);
+  Dim fresh(std::string_view hint);
+  Dim apply(Op op, Dim a, Dim b);
+  Dim canonical(Dim d) const { return Dim{canonical_[d.id]}; }
+  const Poly& poly(Dim d) const { return polys_[canonical_[d.id]]; }
+  const Poly& poly_as_made(Dim d) const { return polys_[d.id]; }
+  const Atom& atom(AtomId id) const { return atoms_[id]; }
+  std::size_t num_atoms() const { return atoms_.size(); }
+  std::optional<std::int64_t> value(Dim d) const { return constant_value(poly(d)); }
+  bool equal(Dim a, Dim b) const;
+  bool differ(Dim a, Dim b) const;
+  // Proven p >= 0.
+  bool non_negative(const Poly& p, int depth = 3) const;
+  bool at_least(Dim d, std::int64_t bound) const;
+  bool unify(Dim a, Dim b);
+  std::uint64_t generation() const { return generation_; }
+  std::string to_string(const Poly& p) const;
+  std::string to_string(AtomId atom) const;
+  std::optional<std::int64_t> evaluate(const Poly& p, const std::map<std::string, std::int64_t>& symbols, int depth = 0) const;
+
+ private:
+  struct AtomKey {
+    AtomKind kind;
+    std::uint32_t a, b;
+    friend bool operator==(const AtomKey&, const AtomKey&) = default;
+    template <typename H> friend H AbslHashValue(H h, const AtomKey& k) { return H::combine(std::move(h), k.kind, k.a, k.b); }
+  };
+  struct OpKey {
+    Op op;
+    std::uint32_t a, b;
+    friend bool operator==(const OpKey&, const OpKey&) = default;
+    template <typename H> friend H AbslHashValue(H h, const OpKey& k) { return H::combine(std::move(h), k.op, k.a, k.b); }
+  };
+  Dim compute(Op op, Dim a, Dim b);
+  Dim floor_div_dims(Dim a, Dim b);
+  Dim floor_div_by_constant(Poly p, std::int64_t k);
+  Dim trunc_div_dims(Dim a, Dim b);
+  Dim mod_dims(Dim a, Dim b);
+  Dim lattice(AtomKind kind, Dim a, Dim b);
+  Dim atom_dim(AtomKind kind, Dim a, Dim b);
+  Dim of_atom(AtomId id);
+  bool atom_non_negative(AtomKind kind, Dim a, Dim b) const;
+  void leaves(AtomKind kind, Dim d, std::vector<Dim>& out) const;
+  Op op_of(AtomKind kind) const;
+  AtomId add_symbol(std::string name, bool fresh);
+
+  // dims_solve.cpp
+  struct Solution {
+    AtomId atom;
+    Poly rest;
+  };
+  std::optional<Solution> solve(const Poly& zero) const;
+  bool occurs(AtomId atom, const Poly& p) const;
+  bool assume_zero(Poly p);
+  void substitute(AtomId atom, Dim by);
+  void refresh(std::vector<AtomId> dirty);
+  Dim rewrite(const Poly& p);
+  static bool normalize_equation(Poly& p);
+
+  std::deque<Poly> polys_;
+  absl::flat_hash_map<Poly, std::uint32_t> ids_;
+  std::vector<std::uint32_t> canonical_;               // by poly id
+  std::vector<std::vector<std::uint32_t>> members_;    // poly ids that are canonically this one (others than itself)
+  std::vector<std::vector<AtomId>> arguments_of_;      // atoms that have this poly as an argument
+  std::deque<Atom> atoms_;
+  std::vector<std::vector<std::uint32_t>> users_;      // by atom: polys that mention it
+  absl::flat_hash_map<AtomKey, AtomId> atom_ids_;
+  absl::flat_hash_map<std::string, AtomId> names_;
+  absl::flat_hash_map<OpKey, std::uint32_t> memo_;     // of this generation
+  absl::flat_hash_set<std::uint32_t> zero_;            // polys known to be zero that could not be solved for an atom
+  absl::flat_hash_set<std::uint32_t> known_non_negative_;
+  std::vector<std::pair<Dim, Dim>> pending_;           // equations found while substituting
+  std::uint64_t generation_ = 0;
+  std::uint64_t next_fresh_ = 0;
+};
+
+}  // namespace saturate::dims
+
+namespace saturate {
+struct DimTable::Impl {
+  mutable std::shared_mutex mutex;
+  dims::Table table;
+};
+}  // namespace saturate

@@ -1,0 +1,333 @@
+// Operations on dims: interning, opaque atoms and the simplifications that hold for integers.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "onnx_bridge/dims_impl.h"
+
+namespace saturate::dims {
+
+namespace {
+constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
+constexpr std::size_t kMostTerms = 64;  // beyond it a product stays an opaque atom
+}  // namespace
+
+Table::Table() { intern({}); }
+
+Dim Table::intern(Poly poly) {
+  auto [it, added] = ids_.try_emplace(std::move(poly), static_cast<std::uint32_t>(polys_.size()));
+  if (!added) return Dim{it->second};
+  const std::uint32_t id = it->second;
+  polys_.push_back(it->first);
+  canonical_.push_back(id);
+  members_.emplace_back();
+  arguments_of_.emplace_back();
+  for (const Term& t : polys_.back())
+    for (std::size_t i = 0; i < t.atoms.size(); ++i)
+      if ((i == 0 || t.atoms[i] != t.atoms[i - 1]) && (users_[t.atoms[i]].empty() || users_[t.atoms[i]].back() != id)) users_[t.atoms[i]].push_back(id);
+  return Dim{id};
+}
+
+Dim Table::constant(std::int64_t value) {
+  if (value == 0) return Dim{0};
+  return intern({{{}, value}});
+}
+
+AtomId Table::add_symbol(std::string name, bool fresh) {
+  const auto id = static_cast<AtomId>(atoms_.size());
+  Atom atom;
+  atom.non_negative = true;
+  atom.fresh = fresh;
+  atom.name = name;
+  atoms_.push_back(std::move(atom));
+  users_.emplace_back();
+  names_[std::move(name)] = id;
+  return id;
+}
+
+Dim Table::of_atom(AtomId id) { return canonical(intern({{{id}, 1}})); }
+
+Dim Table::symbol(std::string_view name) {
+  auto it = names_.find(std::string(name));
+  if (it != names_.end() && !atoms_[it->second].fresh) return of_atom(it->second);
+  if (it != names_.end()) {  // a made-up name that the model uses too: the made-up one gives way
+    const AtomId other = it->second;
+    std::string moved(name);
+    do moved += '_';
+    while (names_.contains(moved));
+    names_.erase(it);
+    atoms_[other].name = moved;
+    names_[moved] = other;
+  }
+  return of_atom(add_symbol(std::string(name), false));
+}
+
+Dim Table::fresh(std::string_view hint) {
+  std::string name;
+  do name = std::string(hint.empty() ? "unk" : hint) + "__" + std::to_string(next_fresh_++);
+  while (names_.contains(name));
+  return of_atom(add_symbol(std::move(name), true));
+}
+
+Dim Table::apply(Op op, Dim a, Dim b) {
+  a = canonical(a);
+  b = canonical(b);
+  const OpKey key{op, a.id, b.id};
+  if (auto it = memo_.find(key); it != memo_.end()) return Dim{it->second};
+  const Dim result = canonical(compute(op, a, b));
+  memo_[key] = result.id;
+  return result;
+}
+
+Dim Table::compute(Op op, Dim a, Dim b) {
+  const Poly& pa = poly(a);
+  const Poly& pb = poly(b);
+  switch (op) {
+    case Op::kAdd:
+      if (auto p = dims::add(pa, pb, 1)) return intern(*std::move(p));
+      return atom_dim(AtomKind::kAdd, std::min(a, b), std::max(a, b));
+    case Op::kSub:
+      if (auto p = dims::add(pa, pb, -1)) return intern(*std::move(p));
+      return atom_dim(AtomKind::kAdd, a, atom_dim(AtomKind::kMul, b, constant(-1)));
+    case Op::kMul:
+      if (pa.size() * pb.size() <= kMostTerms)
+        if (auto p = dims::mul(pa, pb)) return intern(*std::move(p));
+      return atom_dim(AtomKind::kMul, std::min(a, b), std::max(a, b));
+    case Op::kFloorDiv: return floor_div_dims(a, b);
+    case Op::kTruncDiv: return trunc_div_dims(a, b);
+    case Op::kCeilDiv: {
+      // ceil(a / b) = floor((a + b - 1) / b) for positive b, -floor(-a / b) for any.
+      if (const auto k = value(b); k && *k > 0) return floor_div_dims(apply(Op::kAdd, a, constant(*k - 1)), b);
+      const Dim minus = apply(Op::kSub, constant(0), a);
+      return apply(Op::kSub, constant(0), floor_div_dims(minus, b));
+    }
+    case Op::kMod: return mod_dims(a, b);
+    case Op::kMin: return lattice(AtomKind::kMin, a, b);
+    case Op::kMax: return lattice(AtomKind::kMax, a, b);
+    case Op::kBroadcast: return lattice(AtomKind::kBroadcast, a, b);
+  }
+  return a;
+}
+
+Dim Table::floor_div_by_constant(Poly p, std::int64_t k) {
+  // floor((k*q + r) / k) = q + floor(r / k), with the coefficients of r in [0, k).
+  Poly whole, rest;
+  for (const Term& t : p) {
+    const std::int64_t q = dims::floor_div(t.coefficient, k);
+    if (q != 0) whole.push_back({t.atoms, q});
+    if (t.coefficient - q * k != 0) rest.push_back({t.atoms, t.coefficient - q * k});
+  }
+  const Dim quotient = intern(std::move(whole));
+  if (constant_value(rest)) return quotient;
+  // floor((g*r + c) / (g*k)) = floor((r + floor(c / g)) / k).
+  std::int64_t g = k;
+  for (const Term& t : rest)
+    if (!t.atoms.empty()) g = std::gcd(g, t.coefficient);
+  Poly reduced;
+  for (const Term& t : rest)
+    if (t.coefficient / g != 0) reduced.push_back({t.atoms, t.coefficient / g});
+  k /= g;
+  if (g > 1) return apply(Op::kAdd, quotient, floor_div_by_constant(std::move(reduced), k));
+  // floor(floor(x / m) / k) = floor(x / (m*k)) for positive m, k.
+  if (reduced.size() == 1 && reduced[0].coefficient == 1 && reduced[0].atoms.size() == 1) {
+    const Atom inner = atoms_[reduced[0].atoms[0]];
+    const auto m = inner.kind == AtomKind::kFloorDiv ? value(inner.b) : std::nullopt;
+    std::int64_t both;
+    if (m && *m > 0 && !__builtin_mul_overflow(*m, k, &both)) return apply(Op::kAdd, quotient, floor_div_by_constant(poly(inner.a), both));
+    if (inner.kind == AtomKind::kMod) {
+      const auto modulus = value(inner.b);
+      if (modulus && *modulus > 0 && *modulus <= k) return quotient;
+    }
+  }
+  const Dim opaque = atom_dim(AtomKind::kFloorDiv, intern(std::move(reduced)), constant(k));
+  return apply(Op::kAdd, quotient, opaque);
+}
+
+Dim Table::floor_div_dims(Dim a, Dim b) {
+  const auto x = value(a), y = value(b);
+  if (y && *y == 0) return atom_dim(AtomKind::kFloorDiv, a, b);
+  if (x && y && !(*x == kLowest && *y == -1)) return constant(dims::floor_div(*x, *y));
+  if (y && *y > 0) return canonical(floor_div_by_constant(poly(a), *y));
+  if (auto q = dims::exact_div(poly(a), poly(b))) return intern(*std::move(q));
+  return atom_dim(AtomKind::kFloorDiv, a, b);
+}
+
+Dim Table::trunc_div_dims(Dim a, Dim b) {
+  const auto x = value(a), y = value(b);
+  if (y && *y == 0) return atom_dim(AtomKind::kTruncDiv, a, b);
+  if (x && y && !(*x == kLowest && *y == -1)) return constant(*x / *y);
+  if (auto q = dims::exact_div(poly(a), poly(b))) return intern(*std::move(q));
+  if (non_negative(poly(a)) && non_negative(poly(b))) return floor_div_dims(a, b);
+  return atom_dim(AtomKind::kTruncDiv, a, b);
+}
+
+Dim Table::mod_dims(Dim a, Dim b) {
+  const auto x = value(a), y = value(b);
+  if (y && *y == 0) return atom_dim(AtomKind::kMod, a, b);
+  if (x && y && *y != -1) return constant(*x - dims::floor_div(*x, *y) * *y);
+  if (dims::exact_div(poly(a), poly(b))) return constant(0);
+  if (!y || *y < 0) return atom_dim(AtomKind::kMod, a, b);
+  Poly rest;
+  for (const Term& t : poly(a)) {
+    const std::int64_t r = t.coefficient - dims::floor_div(t.coefficient, *y) * *y;
+    if (r != 0) rest.push_back({t.atoms, r});
+  }
+  if (auto c = constant_value(rest)) return constant(*c);
+  if (rest.size() == 1 && rest[0].coefficient == 1 && rest[0].atoms.size() == 1) {
+    const Atom& inner = atoms_[rest[0].atoms[0]];
+    if (inner.kind == AtomKind::kMod && value(inner.b) == y) return intern(std::move(rest));
+  }
+  return atom_dim(AtomKind::kMod, intern(std::move(rest)), b);
+}
+
+void Table::leaves(AtomKind kind, Dim d, std::vector<Dim>& out) const {
+  const Poly& p = poly(d);
+  if (p.size() == 1 && p[0].coefficient == 1 && p[0].atoms.size() == 1) {
+    const Atom& atom = atoms_[p[0].atoms[0]];
+    if (atom.kind == kind) {
+      leaves(kind, atom.a, out);
+      leaves(kind, atom.b, out);
+      return;
+    }
+  }
+  out.push_back(canonical(d));
+}
+
+Dim Table::lattice(AtomKind kind, Dim a, Dim b) {
+  std::vector<Dim> all;
+  leaves(kind, a, all);
+  leaves(kind, b, all);
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  // Of two, the one that the other makes superfluous goes.
+  auto covers = [&](Dim keep, Dim drop) {
+    if (kind == AtomKind::kBroadcast) return value(drop) == 1 || at_least(keep, 2) || value(keep) == 0;
+    const auto difference = kind == AtomKind::kMax ? dims::add(poly(keep), poly(drop), -1) : dims::add(poly(drop), poly(keep), -1);
+    return difference && non_negative(*difference);
+  };
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t j = 0; j < all.size();) {
+      if (i == j || !covers(all[i], all[j])) {
+        ++j;
+        continue;
+      }
+      all.erase(all.begin() + static_cast<std::ptrdiff_t>(j));
+      if (j < i) --i;
+    }
+  Dim result = all[0];
+  for (std::size_t i = 1; i < all.size(); ++i) result = atom_dim(kind, result, all[i]);
+  return result;
+}
+
+bool Table::atom_non_negative(AtomKind kind, Dim a, Dim b) const {
+  const bool x = non_negative(poly(a)), y = non_negative(poly(b));
+  switch (kind) {
+    case AtomKind::kFloorDiv: case AtomKind::kTruncDiv: case AtomKind::kMin: case AtomKind::kAdd: case AtomKind::kMul: return x && y;
+    case AtomKind::kMod: return y;
+    case AtomKind::kMax: return x || y;
+    case AtomKind::kBroadcast: return x && y;
+    case AtomKind::kSymbol: return true;
+  }
+  return false;
+}
+
+Dim Table::atom_dim(AtomKind kind, Dim a, Dim b) {
+  a = canonical(a);
+  b = canonical(b);
+  const AtomKey key{kind, a.id, b.id};
+  auto it = atom_ids_.find(key);
+  if (it == atom_ids_.end()) {
+    const auto id = static_cast<AtomId>(atoms_.size());
+    Atom atom;
+    atom.kind = kind;
+    atom.non_negative = atom_non_negative(kind, a, b);
+    atom.a = a;
+    atom.b = b;
+    atoms_.push_back(std::move(atom));
+    users_.emplace_back();
+    arguments_of_[a.id].push_back(id);
+    if (b != a) arguments_of_[b.id].push_back(id);
+    it = atom_ids_.emplace(key, id).first;
+  }
+  return of_atom(it->second);
+}
+
+Op Table::op_of(AtomKind kind) const {
+  switch (kind) {
+    case AtomKind::kFloorDiv: return Op::kFloorDiv;
+    case AtomKind::kTruncDiv: return Op::kTruncDiv;
+    case AtomKind::kMod: return Op::kMod;
+    case AtomKind::kMin: return Op::kMin;
+    case AtomKind::kMax: return Op::kMax;
+    case AtomKind::kBroadcast: return Op::kBroadcast;
+    case AtomKind::kMul: return Op::kMul;
+    default: return Op::kAdd;
+  }
+}
+
+bool Table::equal(Dim a, Dim b) const {
+  a = canonical(a);
+  b = canonical(b);
+  if (a == b) return true;
+  if (zero_.empty()) return false;
+  auto difference = dims::add(poly(a), poly(b), -1);
+  if (!difference || !normalize_equation(*difference)) return false;
+  auto it = ids_.find(*difference);
+  return it != ids_.end() && zero_.contains(it->second);
+}
+
+bool Table::differ(Dim a, Dim b) const {
+  auto difference = dims::add(poly(a), poly(b), -1);
+  if (!difference || difference->empty()) return false;
+  std::int64_t g = 0, c = 0;
+  for (const Term& t : *difference) {
+    if (t.coefficient == kLowest) return false;
+    if (t.atoms.empty()) c = t.coefficient;
+    else g = std::gcd(g, t.coefficient);
+  }
+  if (g == 0) return c != 0;
+  if (c % g != 0) return true;
+  const Poly one{{{}, 1}};
+  auto above = dims::add(*difference, one, -1);  // a - b >= 1
+  if (above && non_negative(*above)) return true;
+  auto minus = dims::add({}, *difference, -1);
+  auto below = minus ? dims::add(*minus, one, -1) : std::nullopt;
+  return below && non_negative(*below);
+}
+
+bool Table::non_negative(const Poly& p, int depth) const {
+  bool plain = true;
+  for (const Term& t : p) {
+    bool atoms = true;
+    std::size_t odd = 0;  // an atom of unknown sign is harmless in an even power
+    for (std::size_t i = 0; i < t.atoms.size(); i += odd) {
+      for (odd = 1; i + odd < t.atoms.size() && t.atoms[i + odd] == t.atoms[i]; ++odd) {}
+      if (!atoms_[t.atoms[i]].non_negative && odd % 2 == 1) atoms = false;
+    }
+    if (!atoms || t.coefficient < 0) plain = false;
+  }
+  if (plain) return true;
+  if (!known_non_negative_.empty())
+    if (auto it = ids_.find(p); it != ids_.end() && known_non_negative_.contains(it->second)) return true;
+  if (depth == 0) return false;
+  // -min(x, y) >= -x and max(x, y) >= x: a bound by either argument will do.
+  for (const Term& t : p) {
+    if (t.atoms.size() != 1) continue;
+    const Atom& atom = atoms_[t.atoms[0]];
+    const bool useful = (atom.kind == AtomKind::kMin && t.coefficient < 0) || (atom.kind == AtomKind::kMax && t.coefficient > 0);
+    if (!useful) continue;
+    for (Dim argument : {atom.a, atom.b}) {
+      auto without = dims::add(p, Poly{t}, -1);
+      auto bound = without ? dims::add(*without, poly(argument), t.coefficient) : std::nullopt;
+      if (bound && non_negative(*bound, depth - 1)) return true;
+    }
+  }
+  return false;
+}
+
+bool Table::at_least(Dim d, std::int64_t bound) const {
+  auto above = dims::add(poly(d), bound == 0 ? Poly{} : Poly{{{}, bound}}, -1);
+  return above && non_negative(*above);
+}
+
+}  // namespace saturate::dims

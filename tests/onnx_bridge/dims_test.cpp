@@ -1,0 +1,213 @@
+#include "onnx_bridge/dims.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+namespace saturate {
+namespace {
+
+class Dims : public ::testing::Test {
+ protected:
+  Dim c(std::int64_t v) { return t.constant(v); }
+  std::string str(Dim d) { return t.to_string(d); }
+  DimTable t;
+  Dim b = t.symbol("B"), s = t.symbol("S"), p = t.symbol("P");
+};
+
+TEST_F(Dims, EqualPolynomialsHaveEqualIds) {
+  EXPECT_EQ(t.symbol("S"), s);
+  EXPECT_EQ(t.add(t.mul(b, s), c(3)), t.add(c(3), t.mul(s, b)));
+  EXPECT_EQ(t.sub(t.add(s, p), p), s);
+  EXPECT_EQ(t.mul(t.add(s, c(1)), t.sub(s, c(1))), t.sub(t.mul(s, s), c(1)));
+  EXPECT_EQ(t.value(t.sub(s, s)), 0);
+  EXPECT_NE(t.fresh("x"), t.fresh("x"));
+}
+
+TEST_F(Dims, ExactDivision) {
+  EXPECT_EQ(t.exact_div(t.mul(t.mul(b, s), c(768)), t.mul(b, c(64))), t.mul(s, c(12)));
+  const Dim sum = t.add(s, p);
+  EXPECT_EQ(t.exact_div(t.mul(t.mul(b, sum), sum), sum), t.mul(b, sum));  // a divisor of several terms
+  EXPECT_EQ(t.exact_div(s, p), std::nullopt);
+  EXPECT_EQ(t.exact_div(t.add(t.mul(s, c(2)), c(1)), c(2)), std::nullopt);
+  EXPECT_EQ(t.exact_div(s, c(0)), std::nullopt);
+  EXPECT_EQ(t.exact_div(c(0), s), c(0));
+}
+
+TEST_F(Dims, FloorCeilingAndModulus) {
+  const Dim four = c(4), s4 = t.mul(s, four);
+  EXPECT_EQ(t.floor_div(s4, four), s);
+  EXPECT_EQ(t.floor_div(t.add(s4, c(3)), four), s);
+  EXPECT_EQ(t.ceil_div(t.add(s4, c(1)), four), t.add(s, c(1)));
+  EXPECT_EQ(t.mod(s4, four), c(0));
+  EXPECT_EQ(t.mod(t.add(s4, c(7)), four), c(3));
+  EXPECT_EQ(t.floor_div(t.add(s, c(1)), c(2)), t.ceil_div(s, c(2)));
+  EXPECT_EQ(t.floor_div(t.floor_div(s, c(2)), c(3)), t.floor_div(s, c(6)));
+  EXPECT_EQ(t.floor_div(c(-7), c(2)), c(-4));
+  EXPECT_EQ(t.trunc_div(c(-7), c(2)), c(-3));
+  EXPECT_EQ(t.trunc_div(s, c(2)), t.floor_div(s, c(2)));
+  EXPECT_NE(t.trunc_div(t.sub(s, c(9)), c(2)), t.floor_div(t.sub(s, c(9)), c(2)));
+  EXPECT_NE(t.floor_div(s, c(2)), t.floor_div(p, c(2)));
+  EXPECT_EQ(t.value(t.floor_div(s, c(0))), std::nullopt);
+  EXPECT_EQ(str(t.floor_div(s, c(2))), "floor(S / 2)");
+}
+
+TEST_F(Dims, MinimumAndMaximum) {
+  EXPECT_EQ(t.max(s, c(0)), s);
+  EXPECT_EQ(t.min(s, t.add(s, c(3))), s);
+  EXPECT_EQ(t.max(s, t.add(s, p)), t.add(s, p));
+  EXPECT_EQ(t.min(t.min(s, c(7)), c(9)), t.min(c(7), s));
+  EXPECT_EQ(t.min(t.min(s, p), s), t.min(s, p));
+  EXPECT_EQ(t.value(t.min(s, c(0))), 0);
+  EXPECT_TRUE(t.non_negative(t.sub(s, t.min(s, p))));
+  EXPECT_FALSE(t.non_negative(t.sub(s, c(1))));
+  EXPECT_TRUE(t.non_negative(t.max(t.sub(s, c(1)), c(0))));
+  EXPECT_FALSE(t.positive(s));
+  EXPECT_TRUE(t.positive(t.add(s, c(1))));
+}
+
+TEST_F(Dims, BroadcastDoesNotGuess) {
+  EXPECT_EQ(t.broadcast(c(1), s), s);
+  EXPECT_EQ(t.broadcast(s, s), s);
+  EXPECT_EQ(t.broadcast(s, c(5)), c(5));
+  EXPECT_EQ(t.broadcast(c(0), s), c(0));
+  EXPECT_EQ(t.broadcast(c(2), c(3)), std::nullopt);
+  const Dim open = *t.broadcast(s, p);
+  EXPECT_NE(open, s);
+  EXPECT_NE(open, p);
+  EXPECT_EQ(open, t.broadcast(p, s));
+  EXPECT_EQ(t.broadcast(open, s), open);
+  EXPECT_EQ(t.evaluate(open, {{"S", 1}, {"P", 0}}), 0);
+  EXPECT_FALSE(t.equal(s, c(5)));  // S may be 1
+}
+
+TEST_F(Dims, DifferOnlyWhereNoSizeMakesThemEqual) {
+  EXPECT_TRUE(t.differ(c(2), c(3)));
+  EXPECT_TRUE(t.differ(s, t.add(s, c(1))));
+  EXPECT_TRUE(t.differ(t.mul(s, c(2)), t.add(t.mul(p, c(2)), c(1))));
+  EXPECT_TRUE(t.differ(s, t.add(t.add(s, p), c(1))));
+  EXPECT_FALSE(t.differ(s, p));
+  EXPECT_FALSE(t.differ(s, t.add(s, p)));
+  EXPECT_FALSE(t.differ(s, c(3)));
+  EXPECT_TRUE(t.differ(s, c(-1)));
+}
+
+TEST_F(Dims, UnifySolvesForASymbol) {
+  const Dim total = t.symbol("total"), made_before = t.mul(total, b);
+  const auto generation = t.generation();
+  EXPECT_TRUE(t.unify(total, t.add(s, p)));
+  EXPECT_GT(t.generation(), generation);
+  EXPECT_TRUE(t.equal(made_before, t.add(t.mul(s, b), t.mul(p, b))));
+  EXPECT_TRUE(t.equal(t.sub(total, p), s));
+  EXPECT_TRUE(t.unify(t.mul(s, c(2)), c(10)));
+  EXPECT_EQ(t.value(s), 5);
+  EXPECT_TRUE(t.equal(total, t.add(p, c(5))));
+  EXPECT_FALSE(t.unify(s, c(6)));
+}
+
+TEST_F(Dims, UnifyReachesInsideExpressions) {
+  const Dim k = t.symbol("K"), half = t.floor_div(t.add(s, k), c(2)), low = t.min(s, k);
+  EXPECT_TRUE(t.unify(k, s));
+  EXPECT_TRUE(t.equal(half, s));
+  EXPECT_TRUE(t.equal(low, s));
+  const Dim q = t.symbol("Q"), quarter = t.floor_div(q, c(4));
+  EXPECT_TRUE(t.unify(quarter, c(3)));  // an expression may be solved for as well
+  EXPECT_EQ(t.value(quarter), 3);
+  EXPECT_FALSE(t.value(q).has_value());
+  const Dim r = t.symbol("R"), other = t.floor_div(r, c(4));
+  EXPECT_TRUE(t.unify(r, q));
+  EXPECT_EQ(t.value(other), 3);
+}
+
+TEST_F(Dims, UnifyRefusesWhatNoSizeSolves) {
+  EXPECT_FALSE(t.unify(c(2), c(3)));
+  EXPECT_FALSE(t.unify(s, t.add(s, c(2))));
+  EXPECT_FALSE(t.unify(t.mul(s, c(2)), c(7)));
+  EXPECT_FALSE(t.unify(s, c(-4)));
+  EXPECT_TRUE(t.unify(t.mul(s, p), t.mul(s, b)));  // S may be 0: P = B does not follow
+  EXPECT_FALSE(t.equal(p, b));
+  EXPECT_TRUE(t.equal(t.mul(s, p), t.mul(s, b)));
+}
+
+TEST_F(Dims, FreshSymbolsGiveWayToNames) {
+  const Dim u = t.fresh("unk");
+  EXPECT_TRUE(t.unify(s, u));
+  EXPECT_EQ(t.symbol_name(u), "S");
+  const Dim v = t.fresh("unk");
+  const std::string name = *t.symbol_name(v);
+  EXPECT_NE(t.symbol(name), v);  // a model's own name is never a made-up one
+  EXPECT_NE(t.symbol_name(v), name);
+}
+
+TEST_F(Dims, OverflowBecomesOpaque) {
+  const Dim huge = c(std::int64_t{1} << 62);
+  const Dim product = t.mul(huge, t.mul(s, c(4)));
+  EXPECT_EQ(t.value(product), std::nullopt);
+  EXPECT_EQ(t.evaluate(product, {{"S", 4}}), std::nullopt);
+  EXPECT_EQ(product, t.mul(t.mul(c(4), s), huge));
+  EXPECT_EQ(t.value(t.add(huge, huge)), std::nullopt);
+}
+
+TEST_F(Dims, Printing) {
+  EXPECT_EQ(str(t.add(t.mul(c(2), s), c(3))), "2*S + 3");
+  EXPECT_EQ(str(t.sub(c(3), s)), "-S + 3");
+  EXPECT_EQ(str(c(0)), "0");
+  EXPECT_EQ(str(t.mul(b, s)), "B*S");
+}
+
+// Every simplification against plain integers: random expressions, random sizes, some unifications on the way.
+TEST(DimsProperty, ExpressionsMeanWhatTheySay) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 60; ++round) {
+    DimTable t;
+    std::map<std::string, std::int64_t> sizes;
+    struct Pair { Dim dim; std::int64_t value; };
+    std::vector<Pair> pool;
+    auto symbol = [&](const char* name) {
+      const std::int64_t v = static_cast<std::int64_t>(random() % 7);
+      sizes[name] = v;
+      pool.push_back({t.symbol(name), v});
+    };
+    for (const char* name : {"a", "b", "c", "d"}) symbol(name);
+    for (std::int64_t k : {-3, -1, 0, 1, 2, 3, 4, 6}) pool.push_back({t.constant(k), k});
+    auto floor_div = [](std::int64_t x, std::int64_t y) { return x / y - ((x % y != 0 && (x < 0) != (y < 0)) ? 1 : 0); };
+    for (int step = 0; step < 250; ++step) {
+      const Pair x = pool[random() % pool.size()], y = pool[random() % pool.size()];
+      if (std::abs(x.value) > 100000 || std::abs(y.value) > 100000) continue;
+      const int op = static_cast<int>(random() % 10);
+      if (op >= 3 && op <= 6 && y.value == 0) continue;
+      switch (op) {
+        case 0: pool.push_back({t.add(x.dim, y.dim), x.value + y.value}); break;
+        case 1: pool.push_back({t.sub(x.dim, y.dim), x.value - y.value}); break;
+        case 2: pool.push_back({t.mul(x.dim, y.dim), x.value * y.value}); break;
+        case 3: pool.push_back({t.floor_div(x.dim, y.dim), floor_div(x.value, y.value)}); break;
+        case 4: pool.push_back({t.trunc_div(x.dim, y.dim), x.value / y.value}); break;
+        case 5: pool.push_back({t.ceil_div(x.dim, y.dim), -floor_div(-x.value, y.value)}); break;
+        case 6: pool.push_back({t.mod(x.dim, y.dim), x.value - floor_div(x.value, y.value) * y.value}); break;
+        case 7: pool.push_back({t.min(x.dim, y.dim), std::min(x.value, y.value)}); break;
+        case 8: pool.push_back({t.max(x.dim, y.dim), std::max(x.value, y.value)}); break;
+        default:
+          if (x.value == y.value && random() % 4 == 0) {
+            EXPECT_TRUE(t.unify(x.dim, y.dim)) << t.to_string(x.dim) << " = " << t.to_string(y.dim);
+          }
+      }
+    }
+    for (const Pair& p : pool) {
+      const auto now = t.evaluate(t.canonical(p.dim), sizes);
+      // Zero divisors inside a subterm have no value; everything else must agree.
+      if (now) { ASSERT_EQ(*now, p.value) << t.to_string(p.dim); }
+      if (t.non_negative(p.dim)) { ASSERT_GE(p.value, 0) << t.to_string(p.dim); }
+      if (t.positive(p.dim)) { ASSERT_GE(p.value, 1) << t.to_string(p.dim); }
+    }
+    for (std::size_t i = 0; i < pool.size(); i += 3)
+      for (std::size_t j = i + 1; j < pool.size(); j += 5) {
+        if (t.equal(pool[i].dim, pool[j].dim)) { ASSERT_EQ(pool[i].value, pool[j].value) << t.to_string(pool[i].dim); }
+        if (t.differ(pool[i].dim, pool[j].dim)) { ASSERT_NE(pool[i].value, pool[j].value) << t.to_string(pool[i].dim); }
+      }
+  }
+}
+
+}  // namespace
+}  // namespace saturate
