@@ -1,0 +1,34 @@
+#pragma GCC optimize("O3", "no-math-errno", "no-trapping-math", "associative-math", "no-signed-zeros")
+#include <limits>
+
+#include "kernels/activation.h"
+#include "kernels/softmax.h"
+
+namespace saturate {
+namespace {
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] float row_max(const float* x, std::int64_t n) {
+  float top = -std::numeric_limits<float>::infinity();
+  for (std::int64_t i = 0; i < n; ++i) top = x[i] > top ? x[i] : top;
+  return top;
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] float row_sum(const float* x, std::int64_t n) {
+  float sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += x[i];
+  return sum;
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void row_scale(float* x, std::int64_t n, float factor, float offset) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = (x[i] - offset) * factor;
+}
+
+}  // namespace
+
+void softmax_row(float* x, std::int64_t n) {
+  row_scale(x, n, 1.0f, row_max(x, n));
+  exp_floats(x, x, n);
+  row_scale(x, n, 1.0f / row_sum(x, n), 0.0f);
+}
+
+}  // namespace saturate
