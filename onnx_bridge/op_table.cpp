@@ -1,8 +1,165 @@
 #include "onnx_bridge/op_table.h"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <climits>
+#include <deque>
+
+#include "absl/container/flat_hash_map.h"
 
 namespace saturate {
+namespace {
+
+// Written by tools/generate_op_table.py, which says how the lines read.
+constexpr std::string_view kStandard =
+#include "onnx_bridge/op_table_onnx.inc"
+    ;
+constexpr std::string_view kMicrosoft =
+#include "onnx_bridge/op_table_microsoft.inc"
+    ;
+
+std::string_view take_word(std::string_view& line) {
+  const std::size_t end = std::min(line.find(' '), line.size());
+  const std::string_view word = line.substr(0, end);
+  line.remove_prefix(std::min(end + 1, line.size()));
+  return word;
+}
+
+template <typename T> T to_number(std::string_view text) {
+  T value{};
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+int to_limit(std::string_view text) { return text == "*" ? INT_MAX : to_number<int>(text); }
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+Attribute parse_default(std::string name, AttributeType type, std::string_view text) {
+  switch (type) {
+    case AttributeType::kInt: return Attribute::of(std::move(name), to_number<std::int64_t>(text));
+    case AttributeType::kFloat: return Attribute::of(std::move(name), to_number<float>(text));
+    case AttributeType::kString: return Attribute::of(std::move(name), std::string(text));
+    case AttributeType::kInts: {
+      std::vector<std::int64_t> values;
+      for (std::string_view v : split(text, ',')) values.push_back(to_number<std::int64_t>(v));
+      return Attribute::of(std::move(name), std::move(values));
+    }
+    case AttributeType::kFloats: {
+      std::vector<float> values;
+      for (std::string_view v : split(text, ',')) values.push_back(to_number<float>(v));
+      return Attribute::of(std::move(name), std::move(values));
+    }
+    default: {
+      std::vector<std::string> values;
+      for (std::string_view v : split(text, ',')) values.emplace_back(v);
+      return Attribute::of(std::move(name), std::move(values));
+    }
+  }
+}
+
+// Formal names and types are views into the table's text, which lives as long as the program.
+class Table {
+ public:
+  Table() {
+    load(kStandard);
+    load(kMicrosoft);
+    for (auto& [key, versions] : by_name_)
+      std::sort(versions.begin(), versions.end(), [](const OpSchema* a, const OpSchema* b) { return a->since_version < b->since_version; });
+  }
+
+  std::span<const OpSchema* const> versions(std::string_view domain, std::string_view name) const {
+    const auto it = by_name_.find({domain == "ai.onnx" ? std::string_view() : domain, name});
+    return it == by_name_.end() ? std::span<const OpSchema* const>() : it->second;
+  }
+
+ private:
+  void load(std::string_view text) {
+    std::vector<std::vector<std::string_view>> sets;
+    OpSchema* op = nullptr;
+    for (std::string_view line : split(text, '\n')) {
+      const std::string_view kind = take_word(line);
+      if (kind == "types") sets.push_back(split(line, ' '));
+      else if (kind == "op") op = add_op(line);
+      else if (kind == "in") op->inputs.push_back(formal(line));
+      else if (kind == "out") op->outputs.push_back(formal(line));
+      else if (kind == "c") add_constraint(*op, line, sets);
+      else if (kind == "a") add_attribute(*op, line);
+    }
+  }
+
+  OpSchema* add_op(std::string_view line) {
+    OpSchema& op = schemas_.emplace_back();
+    op.domain = take_word(line);
+    if (op.domain == "-") op.domain = {};
+    op.name = take_word(line);
+    op.since_version = to_number<int>(take_word(line));
+    op.min_inputs = to_number<int>(take_word(line));
+    op.max_inputs = to_limit(take_word(line));
+    op.min_outputs = to_number<int>(take_word(line));
+    op.max_outputs = to_limit(take_word(line));
+    op.deprecated = line == "deprecated";
+    by_name_[{op.domain, op.name}].push_back(&op);
+    return &op;
+  }
+
+  static OpSchema::Formal formal(std::string_view line) {
+    OpSchema::Formal f;
+    f.name = take_word(line);
+    f.type = take_word(line);
+    f.optional = line == "?";
+    f.variadic = line == "*";
+    return f;
+  }
+
+  static void add_constraint(OpSchema& op, std::string_view line, const std::vector<std::vector<std::string_view>>& sets) {
+    const std::string_view name = take_word(line);
+    op.constraints.push_back({name, sets[to_number<std::size_t>(line)]});
+  }
+
+  static void add_attribute(OpSchema& op, std::string_view line) {
+    OpAttribute a;
+    a.name = take_word(line);
+    a.type = static_cast<AttributeType>(to_number<int>(take_word(line)));
+    const std::string_view flag = take_word(line);
+    a.required = flag == "!";
+    if (flag == "=") a.default_value = parse_default(std::string(a.name), a.type, line);
+    op.attributes.push_back(std::move(a));
+  }
+
+  std::deque<OpSchema> schemas_;
+  absl::flat_hash_map<std::pair<std::string_view, std::string_view>, std::vector<const OpSchema*>> by_name_;
+};
+
+const Table& table() {
+  static const Table* const instance = new Table;  // never destroyed: others may ask until the program ends
+  return *instance;
+}
+
+}  // namespace
+
+const OpAttribute* OpSchema::attribute(std::string_view attribute_name) const {
+  const auto it = std::find_if(attributes.begin(), attributes.end(), [&](const OpAttribute& a) { return a.name == attribute_name; });
+  return it == attributes.end() ? nullptr : &*it;
+}
+
+const OpSchema* find_schema(std::string_view domain, std::string_view name, std::int64_t version) {
+  const OpSchema* best = nullptr;
+  for (const OpSchema* s : table().versions(domain, name))
+    if (s->since_version <= version) best = s;
+  return best;
+}
+
+std::span<const OpSchema* const> schema_versions(std::string_view domain, std::string_view name) { return table().versions(domain, name); }
 
 int ir_version_for_opset(std::int64_t opset) {
   // First opset of each IR version from 3 on.
