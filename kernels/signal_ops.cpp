@@ -1,0 +1,7 @@
+#include "kernels/signal_families.h"
+
+namespace saturate {
+
+void register_signal(Registry& registry) { register_signal_window(registry); }
+
+}  // namespace saturate
