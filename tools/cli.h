@@ -1,0 +1,140 @@
+// The verbs of the `saturate` command: plain arguments in, exit code out. main.cpp parses the command line into these.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "egraph/rewrite.h"
+#include "extract/cost.h"
+#include "extract/target.h"
+#include "onnx_bridge/model.h"
+#include "rules/rule_set.h"
+#include "tools/draw_inputs.h"
+#include "tools/optimize.h"
+#include "tools/verify.h"
+
+namespace saturate {
+
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFile = 1,          // a model, rule or other file can't be read, is invalid or can't be written
+  kExitUsage = 2,
+  kExitDifferent = 3,     // verification failed; no output file
+  kExitBudget = 4,        // --strict-budget and a budget was exhausted; the best valid result is written
+  kExitUnsupported = 5,   // something that our runtime can't run, so nothing can be verified
+  kExitInterrupted = 130,
+};
+
+struct CommonArgs {
+  int verbosity = 0;      // -q: -1, -v: 1
+  bool json = false;
+  int threads = 1;        // 0: all cores
+  const std::atomic<bool>* cancel = nullptr;
+  bool quiet() const { return verbosity < 0; }
+};
+
+struct ShapeArgs {
+  std::vector<std::string> input_shapes;  // NAME:1,3,224,224
+  std::vector<std::string> dims;          // SYMBOL=SIZE
+};
+
+struct VerifyArgs {
+  std::string inputs;  // .npz
+  std::optional<double> rtol, atol;
+  std::uint64_t seed = 0;
+};
+
+struct SaturateArgs {
+  std::string target = "ort-cpu";
+  std::string cost;                     // empty: the target's own
+  std::vector<std::string> rules;       // files, or "none"
+  std::vector<std::string> skip_rules;  // names
+  bool approximate = false;
+  std::optional<std::int64_t> opset;
+  bool keep_opset = false;
+  Limits limits;
+};
+
+struct OptimizeArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  VerifyArgs check;
+  SaturateArgs saturate;
+  std::string input, output, report;
+  bool verify = true, strict_budget = false, external_data = false;
+  std::optional<std::size_t> external_threshold;
+};
+
+struct InspectArgs {
+  CommonArgs common;
+  std::string input;
+};
+
+struct VerifyCommandArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  VerifyArgs check;
+  std::string original, optimized;
+};
+
+struct RunArgs {
+  CommonArgs common;
+  std::string input, inputs, output;
+  bool profile = false;
+};
+
+struct RulesArgs {
+  CommonArgs common;
+  std::string action, name;  // list; show NAME; check [FILE]
+  std::vector<std::string> rules;
+};
+
+struct ExplainArgs {
+  CommonArgs common;
+  SaturateArgs saturate;
+  std::string input, op;
+};
+
+struct TargetsArgs {
+  CommonArgs common;
+  std::string action, name;
+};
+
+int optimize_command(const OptimizeArgs& args);
+int inspect_command(const InspectArgs& args);
+int verify_command(const VerifyCommandArgs& args);
+int run_command(const RunArgs& args);
+int rules_command(const RulesArgs& args);
+int explain_command(const ExplainArgs& args);
+int targets_command(const TargetsArgs& args);
+
+// Prints `saturate: error: <place>: <what>; <what to do>` as one line on stderr and returns the code. `place` is put in front unless the
+// message begins with it, `advice` at the end unless the message has some already.
+int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice);
+int fail(const absl::Status& status, std::string_view place, std::string_view advice);  // kUnimplemented: 5; others: 1
+
+// What several verbs need.
+struct Setup {
+  RuleSet rules;
+  Target target;
+  std::unique_ptr<CostModel> cost;
+};
+absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const std::vector<std::string>& skip, bool approximate);
+absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
+OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common);
+// Shapes and sizes that the user gave, into the model's inputs (for optimize) or for verify; kInvalidArgument with one line.
+absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims);
+absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> parse_shapes(const std::vector<std::string>& shapes);
+absl::Status fix_shapes(Model& model, const ShapeArgs& args);
+// A .npz as the model's inputs: every name declared, dtypes right, none missing.
+absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);
+absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common, const Model& original);
+
+}  // namespace saturate

@@ -1,0 +1,145 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "tools/cli.h"
+#include "tools/files.h"
+#include "tools/optimize.h"
+#include "tools/report.h"
+
+namespace saturate {
+namespace {
+
+constexpr const char* kModelAdvice = "check that it is a complete ONNX model";
+
+// Times stages and, on a terminal, says on stderr which one runs.
+class Progress {
+ public:
+  explicit Progress(bool quiet) : shown_(!quiet && isatty(STDERR_FILENO)) {}
+  ~Progress() { clear(); }
+  void stage(const std::string& name, const std::string& detail = "") const {
+    if (shown_) std::fprintf(stderr, "\r\x1b[K%s%s%s ...", name.c_str(), detail.empty() ? "" : ": ", detail.c_str());
+  }
+  void clear() const {
+    if (shown_) std::fprintf(stderr, "\r\x1b[K");
+  }
+
+ private:
+  bool shown_;
+};
+
+class Clock {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+std::string default_output(const std::string& input) {
+  const std::filesystem::path path = input;
+  return (path.parent_path() / (path.stem().string() + ".opt.onnx")).string();
+}
+
+bool exhausted(StopReason stop) { return stop != StopReason::kSaturated && stop != StopReason::kCancelled && stop != StopReason::kContradiction; }
+
+ExitCode exit_code(VerifyStatus status, bool inputs_given) {
+  switch (status) {
+    case VerifyStatus::kEqual: return kExitOk;
+    case VerifyStatus::kDifferent: return kExitDifferent;
+    case VerifyStatus::kUnsupported: return kExitUnsupported;
+    case VerifyStatus::kNotRun: return inputs_given ? kExitFile : kExitUnsupported;
+    case VerifyStatus::kCancelled: return kExitInterrupted;
+  }
+  return kExitFile;
+}
+
+// 0, or the code of the error that was printed.
+int check(const OptimizeArgs& args, const Model& original, const Model& optimized, WholeReport& report) {
+  absl::StatusOr<VerifyOptions> options = verify_options(args.check, {}, args.common, original);
+  if (!options.ok()) return fail(options.status(), "", "");
+  report.verify = verify(original, optimized, *options);
+  const ExitCode code = exit_code(report.verify->status, options->inputs.has_value());
+  if (code == kExitOk) return kExitOk;
+  if (code == kExitInterrupted) return fail(code, args.input, "interrupted", "nothing was written");
+  if (code == kExitDifferent)
+    return fail(code, args.input, fmt::format("verification failed: {}", report.verify->message), "nothing was written; find the rule by --skip-rule and report it");
+  return fail(code, args.input, fmt::format("can't verify: {}", report.verify->message), "nothing was written; --no-verify goes on without, --inputs gives inputs");
+}
+
+int write(const OptimizeArgs& args, const Model& model) {
+  SaveOptions options;
+  options.force_external = args.external_data;
+  if (args.external_threshold) options.external_threshold = *args.external_threshold;
+  if (const absl::Status status = save_model(model, args.output, options); !status.ok())
+    return fail(kExitFile, args.output, std::string(status.message()), "check the folder and its rights");
+  return kExitOk;
+}
+
+int write_report(const OptimizeArgs& args, const WholeReport& report) {
+  if (args.report.empty()) return kExitOk;
+  const absl::Status status = write_file(args.report, to_json(report).dump(2) + "\n");
+  return status.ok() ? kExitOk : fail(status, args.report, "");
+}
+
+}  // namespace
+
+int optimize_command(const OptimizeArgs& given) {
+  OptimizeArgs args = given;
+  if (args.output.empty()) args.output = default_output(args.input);
+  const Progress progress(args.common.quiet() || args.common.json);
+  Clock clock;
+  WholeReport report{args.input, args.output, {}, {}, {}};
+  const auto lap = [&](const std::string& stage) { report.stage_seconds.emplace_back(stage, clock.lap()); };
+
+  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
+  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
+  lap("rules");
+  progress.stage("load", args.input);
+  absl::StatusOr<Model> model = load_model(args.input);
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
+  if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
+  lap("load");
+
+  OptimizeOptions options = optimize_options(args.saturate, args.common);
+  options.progress = [&](const std::string& stage, const IterationStats* i) {
+    progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
+  };
+  absl::StatusOr<OptimizeResult> result = optimize(*model, setup->rules, setup->target, *setup->cost, options);
+  if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), kModelAdvice);
+  report.optimize = std::move(result->report);
+  for (const char* stage : {"lower", "saturate", "extract", "raise"})
+    if (const auto it = report.optimize.seconds.find(stage); it != report.optimize.seconds.end()) report.stage_seconds.emplace_back(stage, it->second);
+  clock.lap();
+  if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");
+  if (args.verify) {
+    progress.stage("verify");
+    if (const int code = check(args, *model, result->model, report); code != kExitOk) {
+      if (report.verify) write_report(args, report);
+      return code;
+    }
+    lap("verify");
+  }
+  progress.stage("save", args.output);
+  if (const int code = write(args, result->model); code != kExitOk) return code;
+  lap("save");
+  progress.clear();
+  if (const int code = write_report(args, report); code != kExitOk) return code;
+  if (args.common.json) std::printf("%s\n", to_json(report).dump(2).c_str());
+  else if (!args.common.quiet()) std::fputs(format_report(report, args.common.verbosity).c_str(), stdout);
+  if (args.strict_budget && exhausted(report.optimize.run.stop))
+    return fail(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)), "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
+  return kExitOk;
+}
+
+}  // namespace saturate

@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/runtime.h"
+#include "onnx_bridge/io.h"
+#include "tools/cli.h"
+#include "tools/npz.h"
+#include "tools/table.h"
+
+namespace saturate {
+namespace {
+
+// Items of a sequence are named "name.0", "name.1", ...; an empty optional leaves nothing.
+void flatten(const std::string& name, const Value& value, NamedTensors& out) {
+  if (const auto* tensor = std::get_if<Tensor>(&value.v)) {
+    out.emplace_back(name, *tensor);
+  } else if (const auto* sequence = std::get_if<Sequence>(&value.v)) {
+    for (std::size_t i = 0; i < sequence->items.size(); ++i) flatten(fmt::format("{}.{}", name, i), sequence->items[i], out);
+  } else if (const auto* optional = std::get_if<Optional>(&value.v); optional && optional->value) {
+    flatten(name, *optional->value, out);
+  }
+}
+
+std::string profile_table(const std::vector<NodeTiming>& timings) {
+  std::map<std::string, std::pair<std::size_t, double>> by_type;
+  double total = 0;
+  for (const NodeTiming& t : timings) {
+    auto& [count, seconds] = by_type[t.op_type];
+    ++count;
+    seconds += t.seconds;
+    total += t.seconds;
+  }
+  std::vector<std::pair<std::string, std::pair<std::size_t, double>>> sorted(by_type.begin(), by_type.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+  std::vector<std::vector<std::string>> rows{{"operator", "nodes", "time", "share"}};
+  for (const auto& [type, sums] : sorted)
+    rows.push_back({type, fmt::format("{}", sums.first), human_seconds(sums.second), fmt::format("{:.1f} %", total > 0 ? 100 * sums.second / total : 0)});
+  rows.push_back({"all", fmt::format("{}", timings.size()), human_seconds(total), ""});
+  return format_table(rows);
+}
+
+}  // namespace
+
+int run_command(const RunArgs& args) {
+  absl::StatusOr<Model> model = load_model(args.input);
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), "check that it is a complete ONNX model");
+  absl::StatusOr<Inputs> inputs = Inputs{};
+  if (!args.inputs.empty()) inputs = load_inputs(args.inputs, *model);
+  if (!inputs.ok()) return fail(inputs.status(), "", "");
+  SessionOptions options;
+  options.threads = args.common.threads;
+  absl::StatusOr<Session> session = Session::create(*model, options);
+  if (!session.ok()) return fail(session.status(), args.input, "run it in another runtime");
+  std::vector<NodeTiming> timings;
+  absl::StatusOr<std::vector<Value>> outputs = session->run(*inputs, args.profile ? &timings : nullptr);
+  if (!outputs.ok()) return fail(outputs.status(), args.input, "check the inputs");
+  NamedTensors flat;
+  for (std::size_t i = 0; i < outputs->size(); ++i) flatten(model->graph.outputs[i].name, (*outputs)[i], flat);
+  if (!args.output.empty())
+    if (const absl::Status status = save_npz(flat, args.output); !status.ok()) return fail(status, args.output, "");
+  if (args.common.quiet()) return kExitOk;
+  std::vector<std::vector<std::string>> rows{{"output", "type", "shape"}};
+  for (const auto& [name, tensor] : flat) rows.push_back({name, dtype_name(tensor.dtype()), fmt::format("[{}]", fmt::join(tensor.dims(), ", "))});
+  std::fputs(format_table(rows, 3).c_str(), stdout);
+  if (args.profile) std::printf("\n%s", profile_table(timings).c_str());
+  return kExitOk;
+}
+
+}  // namespace saturate
