@@ -18,6 +18,11 @@ constexpr std::string_view kStandard =
 constexpr std::string_view kMicrosoft =
 #include "onnx_bridge/op_table_microsoft.inc"
     ;
+// Stepping stones between rules, of domain "saturate"; no target runs them.
+// sdpa: softmax(scale * Q K^T + bias) V with Q[B,H,S,D], K[B,H,T,D], V[B,H,T,Dv], bias broadcast to [B,H,S,T] -> [B,H,S,Dv].
+constexpr std::string_view kInternal =
+#include "onnx_bridge/op_table_internal.inc"
+    ;
 
 std::string_view take_word(std::string_view& line) {
   const std::size_t end = std::min(line.find(' '), line.size());
@@ -73,6 +78,7 @@ class Table {
   Table() {
     load(kStandard);
     load(kMicrosoft);
+    load(kInternal);
     for (auto& [key, versions] : by_name_)
       std::sort(versions.begin(), versions.end(), [](const OpSchema* a, const OpSchema* b) { return a->since_version < b->since_version; });
   }
