@@ -1,0 +1,198 @@
+// Cast, CastLike, BitCast (ONNX Operators: Cast, with its tables of special values).
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "fmt/format.h"
+#include "kernels/data_codec.h"
+#include "kernels/data_families.h"
+#include "kernels/data_util.h"
+
+namespace saturate {
+namespace {
+
+struct CastOptions {
+  DType to = DType::kUndefined;
+  bool saturate = true;
+  Round8e8m0 round = Round8e8m0::kUp;
+};
+
+// Out of range: integers wrap, floats become infinite; a float outside an integer's range is undefined in ONNX: it saturates here, NaN is 0.
+template <typename D, typename S> D convert(S s) {
+  if constexpr (std::is_same_v<D, bool>) {
+    return static_cast<Compute<S>>(s) != 0;
+  } else if constexpr (is_float_v<S> && std::is_integral_v<D>) {
+    const auto v = static_cast<std::conditional_t<std::is_same_v<S, double>, double, float>>(s);
+    using V = decltype(v + v);
+    if (std::isnan(v)) return D{0};
+    // As V these bounds are exact powers of two (or exact small numbers).
+    constexpr V kLow = static_cast<V>(std::numeric_limits<D>::min()), kHigh = static_cast<V>(std::numeric_limits<D>::max());
+    if (v <= kLow) return std::numeric_limits<D>::min();
+    if (v >= kHigh) return std::numeric_limits<D>::max();
+    return static_cast<D>(v);
+  } else {
+    return static_cast<D>(static_cast<Compute<S>>(s));
+  }
+}
+
+template <typename S> Outputs cast_to_tiny(const KernelContext& ctx, const S* x, const Shape& dims, const CastOptions& o) {
+  auto out = ctx.allocate(o.to, dims);
+  if (!out.ok()) return out.status();
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(out->size()));
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    if (is_tiny_integer(o.to)) {
+      codes[i] = static_cast<std::uint8_t>(convert<std::int64_t>(x[i]) & 0xff);  // discards higher bits
+    } else {
+      const float v = narrow_round_to_odd(static_cast<double>(static_cast<Compute<S>>(x[i])));
+      codes[i] = o.to == DType::kFloat8e8m0 ? encode_float8e8m0(v, o.saturate, o.round) : encode_tiny_float(o.to, v, o.saturate);
+    }
+  }
+  pack_bits(codes, bit_width(o.to), write<std::byte>(*out));
+  return outputs_of(*std::move(out));
+}
+
+// Floats to tiny integers round? No: as to every integer, towards zero; but beyond the range they saturate instead of wrapping.
+template <typename S> Outputs cast_from(const KernelContext& ctx, const S* x, const Shape& dims, const CastOptions& o) {
+  if (is_tiny_integer(o.to) && is_float_v<S>) {
+    std::vector<std::int64_t> clamped(static_cast<std::size_t>(product(dims)));
+    for (std::size_t i = 0; i < clamped.size(); ++i) clamped[i] = std::clamp(convert<std::int64_t>(x[i]), integer_min(o.to), integer_max(o.to));
+    return cast_to_tiny(ctx, clamped.data(), dims, o);
+  }
+  if (is_tiny_float(o.to) || is_tiny_integer(o.to)) return cast_to_tiny(ctx, x, dims, o);
+  auto out = ctx.allocate(o.to, dims);
+  if (!out.ok()) return out.status();
+  return dispatch(NumericAndBoolTypes(), ctx, o.to, [&]<typename D>(std::type_identity<D>) -> Outputs {
+    D* y = write<D>(*out);
+    parallel_for(ctx, out->size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) y[i] = convert<D>(x[i]);
+    });
+    return outputs_of(*std::move(out));
+  });
+}
+
+// Shortest text that reads back as the same number; integers of floats without a point, as in C.
+template <typename T> std::string text_of(T value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value ? "1" : "0";
+  } else if constexpr (is_float_v<T>) {
+    const auto v = static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(value);
+    if (std::isnan(v)) return "NaN";
+    if (std::isinf(v)) return v > 0 ? "INF" : "-INF";
+    return fmt::format("{}", v);
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+Outputs cast_to_strings(const KernelContext& ctx, const Tensor& x) {
+  if (const auto room = ctx.allocate(DType::kComplex128, x.dims()); !room.ok()) return room.status();
+  std::vector<std::string> out(static_cast<std::size_t>(x.size()));
+  if (is_tiny_float(x.dtype()) || is_tiny_integer(x.dtype())) {
+    const auto values = to_doubles(ctx, x);
+    if (!values.ok()) return values.status();
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = text_of(static_cast<float>((*values)[i]));
+    return outputs_of(Tensor::strings(x.dims(), std::move(out)));
+  }
+  return dispatch(NumericAndBoolTypes(), ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = text_of(x.data<T>()[i]);
+    return outputs_of(Tensor::strings(x.dims(), std::move(out)));
+  });
+}
+
+std::optional<double> number_of(std::string_view text) {
+  const auto blank = [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); };
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;  // from_chars reads inf, infinity and nan in any case
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) return text.starts_with('-') ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Outputs cast_strings(const KernelContext& ctx, const Tensor& x, const CastOptions& o) {
+  std::vector<double> numbers;
+  std::vector<std::int64_t> wholes;  // 64-bit integers are not all doubles
+  for (const std::string& s : x.string_data()) {
+    std::int64_t whole = 0;
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), whole);
+    if (error == std::errc() && end == s.data() + s.size()) wholes.push_back(whole);
+    const std::optional<double> number = number_of(s);
+    if (!number) return ctx.invalid(fmt::format("'{}' is not a number", s.substr(0, 40)));
+    numbers.push_back(*number);
+  }
+  if (is_integer(o.to) && wholes.size() == numbers.size()) return cast_from(ctx, wholes.data(), x.dims(), o);
+  return cast_from(ctx, numbers.data(), x.dims(), o);
+}
+
+Outputs cast_tensor(const KernelContext& ctx, const Tensor& x, const CastOptions& o) {
+  if (x.dtype() == o.to) return outputs_of(x);
+  if (o.to == DType::kString) return cast_to_strings(ctx, x);
+  if (x.dtype() == DType::kString) return cast_strings(ctx, x, o);
+  if (is_tiny_float(x.dtype()) || is_tiny_integer(x.dtype())) {
+    std::vector<std::uint8_t> codes(static_cast<std::size_t>(x.size()));
+    unpack_bits(x, codes.data());
+    if (is_tiny_float(x.dtype())) {
+      std::vector<float> values(codes.size());
+      for (std::size_t i = 0; i < codes.size(); ++i) values[i] = decode_tiny_float(x.dtype(), codes[i]);
+      return cast_from(ctx, values.data(), x.dims(), o);
+    }
+    std::vector<std::int8_t> values(codes.size());
+    for (std::size_t i = 0; i < codes.size(); ++i) values[i] = decode_tiny_integer(x.dtype(), codes[i]);
+    return cast_from(ctx, values.data(), x.dims(), o);
+  }
+  return dispatch(NumericAndBoolTypes(), ctx, x.dtype(), [&]<typename S>(std::type_identity<S>) { return cast_from(ctx, x.data<S>(), x.dims(), o); });
+}
+
+absl::StatusOr<CastOptions> options_of(const KernelContext& ctx) {
+  CastOptions o;
+  o.saturate = ctx.attr_i("saturate", 1) != 0;
+  const std::string round = ctx.attr_s("round_mode", "up");
+  if (round == "down") o.round = Round8e8m0::kDown;
+  else if (round == "nearest") o.round = Round8e8m0::kNearest;
+  else if (round != "up") return ctx.invalid("the round_mode is not known");
+  return o;
+}
+
+Outputs cast(KernelContext& ctx) {
+  auto o = options_of(ctx);
+  if (!o.ok()) return o.status();
+  o->to = static_cast<DType>(ctx.attr_i("to", 0));
+  if (ctx.opset < 6 && !ctx.has_attr("to")) return ctx.invalid("no type is given");
+  if (o->to == DType::kUndefined) {  // version 1 names the type
+    const std::optional<DType> named = parse_dtype(ctx.attr_s("to", ""));
+    if (!named) return ctx.invalid("no type is given");
+    o->to = *named;
+  }
+  return cast_tensor(ctx, ctx.tensor(0), *o);
+}
+
+Outputs cast_like(KernelContext& ctx) {
+  auto o = options_of(ctx);
+  if (!o.ok()) return o.status();
+  if (!ctx.is_tensor(1)) return ctx.invalid("the second input is not a tensor");
+  o->to = ctx.tensor(1).dtype();
+  return cast_tensor(ctx, ctx.tensor(0), *o);
+}
+
+Outputs bit_cast(KernelContext& ctx) {
+  const Tensor& x = ctx.tensor(0);
+  const auto to = static_cast<DType>(ctx.attr_i("to", 0));
+  if (bit_width(to) == 0 || bit_width(to) != bit_width(x.dtype())) return ctx.invalid("the types differ in width");
+  auto out = ctx.allocate(to, x.dims());
+  if (!out.ok()) return out.status();
+  std::copy(x.bytes().begin(), x.bytes().end(), write<std::byte>(*out));
+  return outputs_of(*std::move(out));
+}
+
+}  // namespace
+
+void register_data_cast(Registry& registry) {
+  registry.add("", "Cast", cast);
+  registry.add("", "CastLike", cast_like);
+  registry.add("", "BitCast", bit_cast);
+}
+
+}  // namespace saturate
