@@ -1,0 +1,79 @@
+// Matrix products. Matrices are given by pointer, row stride and column stride, so that transposed ones need no copy by the caller.
+// Method: B in panels of the micro-kernel's width, k in blocks, rows of A broadcast (Goto and van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication", 2008, with A unpacked).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/kernel.h"
+
+namespace saturate {
+
+template <typename T> struct MatrixView {
+  const T* data = nullptr;
+  std::int64_t row_stride = 0, col_stride = 1;
+};
+
+// One tile: C[rows, cols] (+)= A[rows, k] B[k, cols], rows <= mr, cols <= nr; columns of A and of B adjacent.
+struct GemmKernel {
+  int mr = 0, nr = 0;
+  void (*tile)(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+               bool accumulate) = nullptr;
+};
+GemmKernel gemm_kernel_portable();
+GemmKernel gemm_kernel_avx2();
+GemmKernel gemm_kernel_avx512();
+// The best that this processor has.
+const GemmKernel& gemm_kernel();
+
+struct PackedMatrix {
+  std::int64_t k = 0, n = 0;
+  std::vector<float> panels;  // [ceil(n / nr)][k][nr], the last panel padded with zeros
+};
+PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);
+
+// C[m, n] = A B, C row-major with row stride ldc; what C held before is overwritten. Parallel as the context allows.
+void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc);
+void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c, std::int64_t ldc);
+void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c, std::int64_t ldc);
+
+// The same by plain loops for any element type; sums in Accumulator<T>.
+template <typename T>
+void gemm_reference(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t ldc) {
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      Accumulator<T> sum = 0;
+      const T* x = a.data + i * a.row_stride;
+      const T* y = b.data + j * b.col_stride;
+      for (std::int64_t p = 0; p < k; ++p) sum += static_cast<Accumulator<T>>(x[p * a.col_stride]) * static_cast<Accumulator<T>>(y[p * b.row_stride]);
+      c[i * ldc + j] = static_cast<T>(sum);
+    }
+  }
+}
+
+// Element type T by the fastest way the context allows: floats as above, 16-bit floats through float, the rest by plain loops.
+template <typename T>
+void gemm_any(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t ldc) {
+  if (ctx.options.reference) return gemm_reference(m, n, k, a, b, c, ldc);
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    gemm(ctx, m, n, k, a, b, c, ldc);
+  } else if constexpr (is_small_float_v<T>) {
+    std::vector<float> fa(static_cast<std::size_t>(m * k)), fb(static_cast<std::size_t>(k * n)), fc(static_cast<std::size_t>(m * n));
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t p = 0; p < k; ++p) fa[static_cast<std::size_t>(i * k + p)] = static_cast<float>(a.data[i * a.row_stride + p * a.col_stride]);
+    }
+    for (std::int64_t p = 0; p < k; ++p) {
+      for (std::int64_t j = 0; j < n; ++j) fb[static_cast<std::size_t>(p * n + j)] = static_cast<float>(b.data[p * b.row_stride + j * b.col_stride]);
+    }
+    gemm(ctx, m, n, k, MatrixView<float>{fa.data(), k, 1}, MatrixView<float>{fb.data(), n, 1}, fc.data(), n);
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) c[i * ldc + j] = static_cast<T>(fc[static_cast<std::size_t>(i * n + j)]);
+    }
+  } else {
+    gemm_reference(m, n, k, a, b, c, ldc);
+  }
+}
+
+}  // namespace saturate

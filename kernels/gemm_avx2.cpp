@@ -1,0 +1,58 @@
+// 6 x 16 micro-kernel: 12 accumulators, 2 vectors of B, one broadcast of A.
+#include <immintrin.h>
+
+#include "kernels/gemm.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kRows = 6, kVectors = 2, kLanes = 8;
+alignas(32) constexpr std::int32_t kMask[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+
+template <int R, int V>
+[[gnu::target("avx2,fma")]] void tile(std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+                                      bool accumulate, int rest) {
+  const __m256i last = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask + 8 - rest));
+  __m256 sum[R][V];
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) sum[r][v] = _mm256_setzero_ps();
+  }
+  for (std::int64_t p = 0; p < k; ++p) {
+    __m256 row[V];
+    for (int v = 0; v + 1 < V; ++v) row[v] = _mm256_loadu_ps(b + v * kLanes);
+    row[V - 1] = rest == kLanes ? _mm256_loadu_ps(b + (V - 1) * kLanes) : _mm256_maskload_ps(b + (V - 1) * kLanes, last);
+    b += ldb;
+    for (int r = 0; r < R; ++r) {
+      const __m256 x = _mm256_broadcast_ss(a + r * lda + p);
+      for (int v = 0; v < V; ++v) sum[r][v] = _mm256_fmadd_ps(x, row[v], sum[r][v]);
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int v = 0; v < V; ++v) {
+      float* out = c + r * ldc + v * kLanes;
+      const __m256i mask = v + 1 < V ? _mm256_set1_epi32(-1) : last;
+      if (accumulate) sum[r][v] = _mm256_add_ps(sum[r][v], _mm256_maskload_ps(out, mask));
+      _mm256_maskstore_ps(out, mask, sum[r][v]);
+    }
+  }
+}
+
+using Tile = void (*)(std::int64_t, const float*, std::int64_t, const float*, std::int64_t, float*, std::int64_t, bool, int);
+constexpr std::array<std::array<Tile, kVectors>, kRows> kTiles{{{tile<1, 1>, tile<1, 2>},
+                                                                {tile<2, 1>, tile<2, 2>},
+                                                                {tile<3, 1>, tile<3, 2>},
+                                                                {tile<4, 1>, tile<4, 2>},
+                                                                {tile<5, 1>, tile<5, 2>},
+                                                                {tile<6, 1>, tile<6, 2>}}};
+
+void run_tile(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
+              bool accumulate) {
+  const int vectors = (cols + kLanes - 1) / kLanes, rest = cols - (vectors - 1) * kLanes;
+  kTiles[static_cast<std::size_t>(rows - 1)][static_cast<std::size_t>(vectors - 1)](k, a, lda, b, ldb, c, ldc, accumulate, rest);
+}
+
+}  // namespace
+
+GemmKernel gemm_kernel_avx2() { return {kRows, kVectors * kLanes, run_tile}; }
+
+}  // namespace saturate

@@ -1,0 +1,20 @@
+// Batched matrix products with numpy's broadcasting of the leading dims.
+#pragma once
+
+#include "kernels/gemm.h"
+#include "kernels/registry.h"
+
+namespace saturate {
+
+struct MatMulOptions {
+  bool transpose_a = false, transpose_b = false;  // of the last two dims; ignored for vectors
+  float alpha = 1.0f;
+};
+
+// numpy.matmul: 1-D operands are a row or a column whose dim is dropped again.
+absl::StatusOr<Tensor> matmul(const KernelContext& ctx, const Tensor& a, const Tensor& b, const MatMulOptions& options = {});
+
+void register_matmul_gemm(Registry& registry);
+void register_matmul_einsum(Registry& registry);
+
+}  // namespace saturate
