@@ -24,18 +24,18 @@ namespace saturate {
 
 enum ExitCode : int {
   kExitOk = 0,
-  kExitFile = 1,          // a model, rule or other file can't be read, is invalid or can't be written
+  kExitFile = 1,  // a model, rule or other file can't be read, is invalid or can't be written
   kExitUsage = 2,
-  kExitDifferent = 3,     // verification failed; no output file
-  kExitBudget = 4,        // --strict-budget and a budget was exhausted; the best valid result is written
-  kExitUnsupported = 5,   // something that our runtime can't run, so nothing can be verified
+  kExitDifferent = 3,    // verification failed; no output file
+  kExitBudget = 4,       // --strict-budget and a budget was exhausted; the best valid result is written
+  kExitUnsupported = 5,  // something that our runtime can't run, so nothing can be verified
   kExitInterrupted = 130,
 };
 
 struct CommonArgs {
-  int verbosity = 0;      // -q: -1, -v: 1
+  int verbosity = 0;  // -q: -1, -v: 1
   bool json = false;
-  int threads = 1;        // 0: all cores
+  int threads = 1;  // 0: all cores
   const std::atomic<bool>* cancel = nullptr;
   bool quiet() const { return verbosity < 0; }
 };
@@ -135,6 +135,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> p
 absl::Status fix_shapes(Model& model, const ShapeArgs& args);
 // A .npz as the model's inputs: every name declared, dtypes right, none missing.
 absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);
-absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common, const Model& original);
+absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
+                                             const Model& original);
 
 }  // namespace saturate

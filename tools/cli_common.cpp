@@ -32,7 +32,8 @@ absl::Status fix_dim(Model& model, ValueInfo& input, std::size_t axis, std::int6
   DimSpec& dim = (*input.type.shape)[axis];
   if (const auto* number = std::get_if<std::int64_t>(&dim)) {
     if (*number == size) return absl::OkStatus();
-    return bad(fmt::format("input '{}': dim {} is {} in the model and can't become {}; export the model with a dynamic dim", input.name, axis, *number, size));
+    return bad(fmt::format("input '{}': dim {} is {} in the model and can't become {}; export the model with a dynamic dim", input.name,
+                           axis, *number, size));
   }
   if (const auto* name = std::get_if<std::string>(&dim)) {
     const std::string symbol = *name;
@@ -51,13 +52,15 @@ int fail(ExitCode code, std::string_view place, std::string_view message, std::s
   if (!place.empty() && !message.starts_with(place)) line += fmt::format("{}: ", place);
   line += message;
   if (!advice.empty() && message.find(';') == std::string_view::npos) line += fmt::format("; {}", advice);
-  std::replace_if(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
   std::fprintf(stderr, "%s\n", line.c_str());
   return code;
 }
 
 int fail(const absl::Status& status, std::string_view place, std::string_view advice) {
-  return fail(status.code() == absl::StatusCode::kUnimplemented ? kExitUnsupported : kExitFile, place, std::string(status.message()), advice);
+  return fail(status.code() == absl::StatusCode::kUnimplemented ? kExitUnsupported : kExitFile, place, std::string(status.message()),
+              advice);
 }
 
 absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {
@@ -102,10 +105,12 @@ absl::Status fix_shapes(Model& model, const ShapeArgs& args) {
   for (const auto& [symbol, size] : *sizes)
     for (auto* infos : {&model.graph.inputs, &model.graph.outputs, &model.graph.value_info}) replace_symbol(*infos, symbol, size);
   for (const auto& [name, dims] : *shapes) {
-    const auto input = std::find_if(model.graph.inputs.begin(), model.graph.inputs.end(), [&](const ValueInfo& v) { return v.name == name; });
+    const auto input =
+        std::find_if(model.graph.inputs.begin(), model.graph.inputs.end(), [&](const ValueInfo& v) { return v.name == name; });
     if (input == model.graph.inputs.end()) return bad(fmt::format("the model has no input '{}'; `saturate inspect` lists them", name));
     if (!input->type.shape || input->type.shape->size() != dims.size())
-      return bad(fmt::format("input '{}' has rank {}, not {}; `saturate inspect` shows its shape", name, input->type.shape ? fmt::format("{}", input->type.shape->size()) : "unknown", dims.size()));
+      return bad(fmt::format("input '{}' has rank {}, not {}; `saturate inspect` shows its shape", name,
+                             input->type.shape ? fmt::format("{}", input->type.shape->size()) : "unknown", dims.size()));
     for (std::size_t axis = 0; axis < dims.size(); ++axis) {
       if (dims[axis] < 0) continue;
       if (absl::Status status = fix_dim(model, *input, axis, dims[axis]); !status.ok()) return status;
@@ -121,20 +126,24 @@ absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model) 
   for (auto& [name, tensor] : *tensors) {
     const auto& declared = model.graph.inputs;
     const auto info = std::find_if(declared.begin(), declared.end(), [&, &wanted = name](const ValueInfo& v) { return v.name == wanted; });
-    if (info == declared.end()) return bad(fmt::format("{}({}): the model has no input of this name; name arrays after the model's inputs", path, name));
+    if (info == declared.end())
+      return bad(fmt::format("{}({}): the model has no input of this name; name arrays after the model's inputs", path, name));
     if (info->type.kind == ValueType::Kind::kTensor && info->type.dtype != tensor.dtype())
-      return bad(fmt::format("{}({}): type {}, the model wants {}; convert the array", path, name, dtype_name(tensor.dtype()), dtype_name(info->type.dtype)));
+      return bad(fmt::format("{}({}): type {}, the model wants {}; convert the array", path, name, dtype_name(tensor.dtype()),
+                             dtype_name(info->type.dtype)));
     inputs[name] = std::move(tensor);
   }
   for (const ValueInfo& info : model.graph.inputs) {
     const auto& defaults = model.graph.initializers;
     const bool has_default = std::any_of(defaults.begin(), defaults.end(), [&](const Initializer& i) { return i.name == info.name; });
-    if (!has_default && !inputs.contains(info.name)) return bad(fmt::format("{}: the model's input '{}' is missing; add an array of this name", path, info.name));
+    if (!has_default && !inputs.contains(info.name))
+      return bad(fmt::format("{}: the model's input '{}' is missing; add an array of this name", path, info.name));
   }
   return inputs;
 }
 
-absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common, const Model& original) {
+absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
+                                             const Model& original) {
   VerifyOptions options;
   options.tolerances.rtol = args.rtol;
   options.tolerances.atol = args.atol;

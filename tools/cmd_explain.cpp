@@ -28,15 +28,16 @@ void print(const ExplainArgs& args, const OptimizeReport& report) {
   for (const OptimizeReport::Made& made : report.made)
     if (wanted(made.op_type, args.op)) rows.push_back({made.op_type, made.rule.empty() ? "(given)" : made.rule, made.output});
   if (!args.op.empty())
-    std::printf("%s: %zu in %s, %zu in the result, %zu of them made by rules\n\n", args.op.c_str(), count_of(report.before, args.op), args.input.c_str(),
-                count_of(report.after, args.op), rows.size() - 1);
+    std::printf("%s: %zu in %s, %zu in the result, %zu of them made by rules\n\n", args.op.c_str(), count_of(report.before, args.op),
+                args.input.c_str(), count_of(report.after, args.op), rows.size() - 1);
   if (rows.size() > 1) std::printf("%s\n", format_table(rows, 3).c_str());
   rows = {{"rule", "matches", "applied"}};
-  for (const RuleStats& rule : fired_rules(report.run)) rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied)});
+  for (const RuleStats& rule : fired_rules(report.run))
+    rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied)});
   std::fputs(rows.size() > 1 ? format_table(rows).c_str() : "no rule fired\n", stdout);
   const std::string_view stop = to_string(report.run.stop);
-  std::printf("\nstopped: %.*s after %zu iterations; cost %.6g before, %.6g after (%s)\n", static_cast<int>(stop.size()), stop.data(), report.run.iterations.size(),
-              report.cost_before, report.cost_after, report.cost_model.c_str());
+  std::printf("\nstopped: %.*s after %zu iterations; cost %.6g before, %.6g after (%s)\n", static_cast<int>(stop.size()), stop.data(),
+              report.run.iterations.size(), report.cost_before, report.cost_after, report.cost_model.c_str());
   for (const std::string& warning : report.warnings) std::printf("warning: %s\n", warning.c_str());
 }
 
@@ -44,9 +45,15 @@ json explain_json(const ExplainArgs& args, const OptimizeReport& report) {
   json made = json::array(), fired = json::array();
   for (const OptimizeReport::Made& m : report.made)
     if (wanted(m.op_type, args.op)) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
-  for (const RuleStats& rule : fired_rules(report.run)) fired.push_back({{"rule", rule.name}, {"matches", rule.matches}, {"applied", rule.applied}});
-  return {{"input", args.input}, {"made_by_rules", made}, {"rules", fired}, {"stop_reason", std::string(to_string(report.run.stop))},
-          {"cost_before", report.cost_before}, {"cost_after", report.cost_after}, {"warnings", report.warnings}};
+  for (const RuleStats& rule : fired_rules(report.run))
+    fired.push_back({{"rule", rule.name}, {"matches", rule.matches}, {"applied", rule.applied}});
+  return {{"input", args.input},
+          {"made_by_rules", made},
+          {"rules", fired},
+          {"stop_reason", std::string(to_string(report.run.stop))},
+          {"cost_before", report.cost_before},
+          {"cost_after", report.cost_after},
+          {"warnings", report.warnings}};
 }
 
 }  // namespace
@@ -56,11 +63,14 @@ int explain_command(const ExplainArgs& args) {
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   absl::StatusOr<Model> model = load_model(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), "check that it is a complete ONNX model");
-  absl::StatusOr<OptimizeResult> result = optimize(*model, setup->rules, setup->target, *setup->cost, optimize_options(args.saturate, args.common));
+  absl::StatusOr<OptimizeResult> result =
+      optimize(*model, setup->rules, setup->target, *setup->cost, optimize_options(args.saturate, args.common));
   if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), "check that it is a complete ONNX model");
   if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");
-  if (args.common.json) std::printf("%s\n", explain_json(args, result->report).dump(2).c_str());
-  else print(args, result->report);
+  if (args.common.json)
+    std::printf("%s\n", explain_json(args, result->report).dump(2).c_str());
+  else
+    print(args, result->report);
   return kExitOk;
 }
 

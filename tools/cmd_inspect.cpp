@@ -18,12 +18,18 @@ using nlohmann::json;
 std::string type_text(const ValueType& type) {
   const std::string element = type.element ? type_text(*type.element) : "?";
   switch (type.kind) {
-    case ValueType::Kind::kTensor: return dtype_name(type.dtype);
-    case ValueType::Kind::kSparseTensor: return fmt::format("sparse {}", dtype_name(type.dtype));
-    case ValueType::Kind::kSequence: return fmt::format("sequence of {}", element);
-    case ValueType::Kind::kOptional: return fmt::format("optional {}", element);
-    case ValueType::Kind::kMap: return fmt::format("map {} -> {}", dtype_name(type.dtype), element);
-    default: return "unknown";
+    case ValueType::Kind::kTensor:
+      return dtype_name(type.dtype);
+    case ValueType::Kind::kSparseTensor:
+      return fmt::format("sparse {}", dtype_name(type.dtype));
+    case ValueType::Kind::kSequence:
+      return fmt::format("sequence of {}", element);
+    case ValueType::Kind::kOptional:
+      return fmt::format("optional {}", element);
+    case ValueType::Kind::kMap:
+      return fmt::format("map {} -> {}", dtype_name(type.dtype), element);
+    default:
+      return "unknown";
   }
 }
 
@@ -55,9 +61,12 @@ json values_json(const std::vector<ValueInfo>& values) {
     if (v.type.shape) {
       shape = json::array();
       for (const DimSpec& dim : *v.type.shape) {
-        if (const auto* number = std::get_if<std::int64_t>(&dim)) shape.push_back(*number);
-        else if (const auto* name = std::get_if<std::string>(&dim)) shape.push_back(*name);
-        else shape.push_back(nullptr);
+        if (const auto* number = std::get_if<std::int64_t>(&dim))
+          shape.push_back(*number);
+        else if (const auto* name = std::get_if<std::string>(&dim))
+          shape.push_back(*name);
+        else
+          shape.push_back(nullptr);
       }
     }
     out.push_back({{"name", v.name}, {"type", type_text(v.type)}, {"shape", shape}});
@@ -87,7 +96,8 @@ std::string domain_name(const std::string& domain) { return domain.empty() ? "ai
 void print_tables(const std::string& path, const Model& model, const GraphStats& stats) {
   std::vector<std::string> opsets;
   for (const auto& [domain, version] : model.opset_imports) opsets.push_back(fmt::format("{} {}", domain_name(domain), version));
-  fmt::print("{}\nIR version {}; opsets: {}; {} nodes, {} local functions\n\n", path, model.ir_version, fmt::join(opsets, ", "), stats.nodes, model.functions.size());
+  fmt::print("{}\nIR version {}; opsets: {}; {} nodes, {} local functions\n\n", path, model.ir_version, fmt::join(opsets, ", "),
+             stats.nodes, model.functions.size());
   fmt::print("{}\n{}\n", value_table("input", model.graph.inputs), value_table("output", model.graph.outputs));
   std::vector<std::vector<std::string>> rows{{"operator", "count"}};
   for (const auto& [type, count] : stats.operators) rows.push_back({type, fmt::format("{}", count)});
@@ -96,7 +106,8 @@ void print_tables(const std::string& path, const Model& model, const GraphStats&
   for (const auto& [family, count] : fused_counts(stats)) rows.push_back({family, fmt::format("{}", count)});
   fmt::print("{}\n", format_table(rows));
   rows = {{"initializers", "tensors", "parameters", "bytes"}};
-  for (const auto& [type, s] : stored_types(model)) rows.push_back({type, fmt::format("{}", s.tensors), human_count(s.elements), human_bytes(s.bytes)});
+  for (const auto& [type, s] : stored_types(model))
+    rows.push_back({type, fmt::format("{}", s.tensors), human_count(s.elements), human_bytes(s.bytes)});
   rows.push_back({"all", fmt::format("{}", stats.initializers), human_count(stats.parameters), human_bytes(stats.parameter_bytes)});
   fmt::print("{}", format_table(rows));
 }
@@ -107,8 +118,13 @@ json inspect_json(const std::string& path, const Model& model, const GraphStats&
   for (const auto& [type, s] : stored_types(model)) types[type] = {{"tensors", s.tensors}, {"parameters", s.elements}, {"bytes", s.bytes}};
   for (const Function& f : model.functions) functions.push_back(domain_name(f.domain) + "." + f.name);
   json out = to_json(stats);
-  out.update({{"path", path}, {"ir_version", model.ir_version}, {"opsets", opsets}, {"inputs", values_json(model.graph.inputs)},
-              {"outputs", values_json(model.graph.outputs)}, {"initializer_types", types}, {"functions", functions}});
+  out.update({{"path", path},
+              {"ir_version", model.ir_version},
+              {"opsets", opsets},
+              {"inputs", values_json(model.graph.inputs)},
+              {"outputs", values_json(model.graph.outputs)},
+              {"initializer_types", types},
+              {"functions", functions}});
   return out;
 }
 
@@ -118,8 +134,10 @@ int inspect_command(const InspectArgs& args) {
   absl::StatusOr<Model> model = load_model(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), "check that it is a complete ONNX model");
   const GraphStats stats = graph_stats(*model);
-  if (args.common.json) std::printf("%s\n", inspect_json(args.input, *model, stats).dump(2).c_str());
-  else print_tables(args.input, *model, stats);
+  if (args.common.json)
+    std::printf("%s\n", inspect_json(args.input, *model, stats).dump(2).c_str());
+  else
+    print_tables(args.input, *model, stats);
   return kExitOk;
 }
 

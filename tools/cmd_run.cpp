@@ -36,7 +36,8 @@ std::string profile_table(const std::vector<NodeTiming>& timings) {
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
   std::vector<std::vector<std::string>> rows{{"operator", "nodes", "time", "share"}};
   for (const auto& [type, sums] : sorted)
-    rows.push_back({type, fmt::format("{}", sums.first), human_seconds(sums.second), fmt::format("{:.1f} %", total > 0 ? 100 * sums.second / total : 0)});
+    rows.push_back({type, fmt::format("{}", sums.first), human_seconds(sums.second),
+                    fmt::format("{:.1f} %", total > 0 ? 100 * sums.second / total : 0)});
   rows.push_back({"all", fmt::format("{}", timings.size()), human_seconds(total), ""});
   return format_table(rows);
 }
@@ -62,7 +63,8 @@ int run_command(const RunArgs& args) {
     if (const absl::Status status = save_npz(flat, args.output); !status.ok()) return fail(status, args.output, "");
   if (args.common.quiet()) return kExitOk;
   std::vector<std::vector<std::string>> rows{{"output", "type", "shape"}};
-  for (const auto& [name, tensor] : flat) rows.push_back({name, dtype_name(tensor.dtype()), fmt::format("[{}]", fmt::join(tensor.dims(), ", "))});
+  for (const auto& [name, tensor] : flat)
+    rows.push_back({name, dtype_name(tensor.dtype()), fmt::format("[{}]", fmt::join(tensor.dims(), ", "))});
   std::fputs(format_table(rows, 3).c_str(), stdout);
   if (args.profile) std::printf("\n%s", profile_table(timings).c_str());
   return kExitOk;

@@ -13,8 +13,14 @@ namespace {
 using nlohmann::json;
 
 json target_json(const Target& t) {
-  return {{"name", t.name}, {"description", t.description}, {"min_opset", t.min_opset}, {"max_opset", t.max_opset}, {"cost_model", t.cost_model},
-          {"operators", t.operators}, {"forbidden", t.forbidden}, {"dtypes", t.dtypes}};
+  return {{"name", t.name},
+          {"description", t.description},
+          {"min_opset", t.min_opset},
+          {"max_opset", t.max_opset},
+          {"cost_model", t.cost_model},
+          {"operators", t.operators},
+          {"forbidden", t.forbidden},
+          {"dtypes", t.dtypes}};
 }
 
 int list(const TargetsArgs& args) {

@@ -17,9 +17,13 @@ std::string output_table(const VerifyReport& report) {
   for (std::size_t i = 0; i < report.cases[0].outputs.size(); ++i) {
     const OutputComparison* worst = nullptr;
     for (const VerifyCase& c : report.cases)
-      if (i < c.outputs.size() && (!worst || !c.outputs[i].ok || (worst->ok && c.outputs[i].max_abs > worst->max_abs))) worst = &c.outputs[i];
-    rows.push_back({worst->name, worst->dtype, worst->random ? "random" : worst->ok ? "equal" : "DIFFERENT", fmt::format("{:.3g}", worst->max_abs),
-                    fmt::format("{:.3g}", worst->tolerance), fmt::format("{:.3g}", worst->scale)});
+      if (i < c.outputs.size() && (!worst || !c.outputs[i].ok || (worst->ok && c.outputs[i].max_abs > worst->max_abs)))
+        worst = &c.outputs[i];
+    rows.push_back({worst->name, worst->dtype,
+                    worst->random ? "random"
+                    : worst->ok   ? "equal"
+                                  : "DIFFERENT",
+                    fmt::format("{:.3g}", worst->max_abs), fmt::format("{:.3g}", worst->tolerance), fmt::format("{:.3g}", worst->scale)});
   }
   return format_table(rows, 3);
 }
@@ -45,12 +49,17 @@ int verify_command(const VerifyCommandArgs& args) {
     if (report.status == VerifyStatus::kEqual) std::printf("equal: %s\n", summary(report).c_str());
   }
   switch (report.status) {
-    case VerifyStatus::kEqual: return kExitOk;
-    case VerifyStatus::kDifferent: return fail(kExitDifferent, args.optimized, report.message, "");
-    case VerifyStatus::kUnsupported: return fail(kExitUnsupported, args.original, report.message, "compare the two in another runtime");
+    case VerifyStatus::kEqual:
+      return kExitOk;
+    case VerifyStatus::kDifferent:
+      return fail(kExitDifferent, args.optimized, report.message, "");
+    case VerifyStatus::kUnsupported:
+      return fail(kExitUnsupported, args.original, report.message, "compare the two in another runtime");
     case VerifyStatus::kNotRun:
-      return fail(options->inputs ? kExitFile : kExitUnsupported, args.original, report.message, options->inputs ? "check the inputs" : "give inputs by --inputs");
-    case VerifyStatus::kCancelled: return fail(kExitInterrupted, "", "interrupted", "");
+      return fail(options->inputs ? kExitFile : kExitUnsupported, args.original, report.message,
+                  options->inputs ? "check the inputs" : "give inputs by --inputs");
+    case VerifyStatus::kCancelled:
+      return fail(kExitInterrupted, "", "interrupted", "");
   }
   return kExitFile;
 }

@@ -68,7 +68,8 @@ void compare_floats(OutputComparison& result, const Tensor& reference, const Ten
     const bool huge = std::abs(a[i]) >= kHuge;
     if (std::isfinite(difference) && !huge) result.max_abs = std::max(result.max_abs, difference);
     const double allowed = huge ? rtol * std::abs(a[i]) : result.tolerance;
-    if (!(difference <= allowed)) mismatch(result, static_cast<std::int64_t>(i), fmt::format("{:.9g}", b[i]), fmt::format("{:.9g}", a[i]));
+    if (!std::isfinite(difference) || difference > allowed)
+      mismatch(result, static_cast<std::int64_t>(i), fmt::format("{:.9g}", b[i]), fmt::format("{:.9g}", a[i]));
   }
   finish(result);
 }
@@ -85,7 +86,8 @@ void compare_exactly(OutputComparison& result, const Tensor& reference, const Te
     const std::string wanted = element_text(reference, i), got = element_text(other, i);
     if (wanted == got) continue;
     if (reference.dtype() != DType::kString)
-      result.max_abs = std::max(result.max_abs, std::abs(element_as_double(reference, i).value_or(0) - element_as_double(other, i).value_or(0)));
+      result.max_abs =
+          std::max(result.max_abs, std::abs(element_as_double(reference, i).value_or(0) - element_as_double(other, i).value_or(0)));
     mismatch(result, i, got, wanted);
   }
   finish(result);
@@ -141,11 +143,15 @@ bool pair_up(const Value& a, const Value& b, std::vector<std::pair<const Tensor*
 
 double dtype_tolerance(DType dtype) {
   switch (dtype) {
-    case DType::kFloat: return 1e-4;
-    case DType::kDouble: return 1e-6;
+    case DType::kFloat:
+      return 1e-4;
+    case DType::kDouble:
+      return 1e-6;
     case DType::kFloat16:
-    case DType::kBfloat16: return 2e-2;
-    default: return is_floating(dtype) ? 0.125 : 0;
+    case DType::kBfloat16:
+      return 2e-2;
+    default:
+      return is_floating(dtype) ? 0.125 : 0;
   }
 }
 

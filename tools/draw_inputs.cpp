@@ -26,7 +26,8 @@ class TableFinder {
   explicit TableFinder(const Graph& graph) {
     for (const Initializer& initializer : graph.initializers) shapes_[initializer.name] = initializer.tensor.dims();
     for (const Node& node : graph.nodes)
-      if (const Attribute* value = find_attribute(node.attributes, "value"); node.op_type == "Constant" && value && value->type == AttributeType::kTensor)
+      if (const Attribute* value = find_attribute(node.attributes, "value");
+          node.op_type == "Constant" && value && value->type == AttributeType::kTensor)
         shapes_[node.outputs[0]] = value->t().dims();
     for (const Node& node : graph.nodes)
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
@@ -40,7 +41,8 @@ class TableFinder {
       std::optional<std::int64_t> here;
       if (position == 0 && forwards(*node) && !node->outputs.empty()) here = rows(node->outputs[0], depth + 1);
       if (position == 1 && node->domain.empty() && node->op_type == "Gather") here = gather_rows(*node);
-      if (node->op_type == "EmbedLayerNormalization" && position < 2) here = table_rows(node->inputs.size() > position + 2 ? node->inputs[position + 2] : "", 0);
+      if (node->op_type == "EmbedLayerNormalization" && position < 2)
+        here = table_rows(node->inputs.size() > position + 2 ? node->inputs[position + 2] : "", 0);
       if (here) least = least ? std::min(*least, *here) : *here;
     }
     return least;
@@ -69,16 +71,22 @@ std::uint16_t to_half(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const int exponent = static_cast<int>((bits >> 23) & 255) - 127 + 15;
   if (exponent <= 0) return static_cast<std::uint16_t>((bits >> 16) & 0x8000);
-  return static_cast<std::uint16_t>(((bits >> 16) & 0x8000) | static_cast<std::uint32_t>(std::min(exponent, 30) << 10) | ((bits >> 13) & 0x3ff));
+  return static_cast<std::uint16_t>(((bits >> 16) & 0x8000) | static_cast<std::uint32_t>(std::min(exponent, 30) << 10) |
+                                    ((bits >> 13) & 0x3ff));
 }
 
 std::int64_t draw_int(const DrawStyle& style, std::int64_t i, bool first_of_row, Random& random) {
   switch (style.ints) {
-    case IntStyle::kMask: return first_of_row || style.full_masks ? 1 : random.below(4) != 0;
-    case IntStyle::kOnes: return 1;
-    case IntStyle::kZeros: return 0;
-    case IntStyle::kSmall: return 1 + random.below(3);
-    case IntStyle::kCount: return i % 100;
+    case IntStyle::kMask:
+      return first_of_row || style.full_masks ? 1 : random.below(4) != 0;
+    case IntStyle::kOnes:
+      return 1;
+    case IntStyle::kZeros:
+      return 0;
+    case IntStyle::kSmall:
+      return 1 + random.below(3);
+    case IntStyle::kCount:
+      return i % 100;
   }
   return 0;
 }
@@ -92,9 +100,15 @@ void fill(Tensor& tensor, auto&& element) {
 bool fill_floats(Tensor& tensor, const DrawStyle& style, Random& random) {
   const auto one = [&](std::int64_t) { return style.positive ? random.uniform() : random.normal(); };
   switch (tensor.dtype()) {
-    case DType::kFloat: fill<float>(tensor, one); return true;
-    case DType::kDouble: fill<double>(tensor, one); return true;
-    case DType::kFloat16: fill<std::uint16_t>(tensor, [&](std::int64_t i) { return to_half(static_cast<float>(one(i))); }); return true;
+    case DType::kFloat:
+      fill<float>(tensor, one);
+      return true;
+    case DType::kDouble:
+      fill<double>(tensor, one);
+      return true;
+    case DType::kFloat16:
+      fill<std::uint16_t>(tensor, [&](std::int64_t i) { return to_half(static_cast<float>(one(i))); });
+      return true;
     case DType::kBfloat16:
       fill<std::uint16_t>(tensor, [&](std::int64_t i) { return std::bit_cast<std::uint32_t>(static_cast<float>(one(i))) >> 16; });
       return true;
@@ -104,22 +118,40 @@ bool fill_floats(Tensor& tensor, const DrawStyle& style, Random& random) {
     case DType::kComplex128:
       for (std::int64_t i = 0; i < 2 * tensor.size(); ++i) tensor.mutable_as<double>()[i] = one(i);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
 bool fill_ints(Tensor& tensor, auto&& element) {
   switch (tensor.dtype()) {
     case DType::kBool:
-    case DType::kUint8: fill<std::uint8_t>(tensor, element); return true;
-    case DType::kInt8: fill<std::int8_t>(tensor, element); return true;
-    case DType::kUint16: fill<std::uint16_t>(tensor, element); return true;
-    case DType::kInt16: fill<std::int16_t>(tensor, element); return true;
-    case DType::kUint32: fill<std::uint32_t>(tensor, element); return true;
-    case DType::kInt32: fill<std::int32_t>(tensor, element); return true;
-    case DType::kUint64: fill<std::uint64_t>(tensor, element); return true;
-    case DType::kInt64: fill<std::int64_t>(tensor, element); return true;
-    default: return false;
+    case DType::kUint8:
+      fill<std::uint8_t>(tensor, element);
+      return true;
+    case DType::kInt8:
+      fill<std::int8_t>(tensor, element);
+      return true;
+    case DType::kUint16:
+      fill<std::uint16_t>(tensor, element);
+      return true;
+    case DType::kInt16:
+      fill<std::int16_t>(tensor, element);
+      return true;
+    case DType::kUint32:
+      fill<std::uint32_t>(tensor, element);
+      return true;
+    case DType::kInt32:
+      fill<std::int32_t>(tensor, element);
+      return true;
+    case DType::kUint64:
+      fill<std::uint64_t>(tensor, element);
+      return true;
+    case DType::kInt64:
+      fill<std::int64_t>(tensor, element);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -178,7 +210,8 @@ std::optional<std::string> InputDrawer::fix(const std::string& input, const std:
   return std::nullopt;
 }
 
-absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style, Random& random) const {
+absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style,
+                                              Random& random) const {
   const std::string& name = input.info.name;
   if (type.kind == ValueType::Kind::kOptional && type.element) {
     absl::StatusOr<Value> inner = draw_value(input, *type.element, sizes, style, random);
@@ -204,17 +237,20 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
     const auto* number = std::get_if<std::int64_t>(&shape[axis]);
     const auto* text = std::get_if<std::string>(&shape[axis]);
     const auto size = number ? std::optional(*number) : evaluate_dim(text ? *text : dim_symbol(name, axis), sizes);
-    if (!size || *size < 0) return absl::OutOfRangeError(fmt::format("input '{}': dim {} can't have a negative or unknown size", name, axis));
+    if (!size || *size < 0)
+      return absl::OutOfRangeError(fmt::format("input '{}': dim {} can't have a negative or unknown size", name, axis));
     dims.push_back(*size);
   }
   const auto count = checked_elements(dims);
-  if (!count || *count > kMaxElements) return absl::OutOfRangeError(fmt::format("input '{}': its {} dims make it too big to draw", name, dims.size()));
+  if (!count || *count > kMaxElements)
+    return absl::OutOfRangeError(fmt::format("input '{}': its {} dims make it too big to draw", name, dims.size()));
   if (type.dtype == DType::kString) {
     std::vector<std::string> texts;
     for (std::int64_t i = 0; i < *count; ++i) texts.push_back(std::string(1, static_cast<char>('a' + random.below(26))));
     return Value(Tensor::strings(dims, std::move(texts)));
   }
-  if (bit_width(type.dtype) == 0) return absl::UnimplementedError(fmt::format("input '{}': inputs of {} can't be drawn", name, dtype_name(type.dtype)));
+  if (bit_width(type.dtype) == 0)
+    return absl::UnimplementedError(fmt::format("input '{}': inputs of {} can't be drawn", name, dtype_name(type.dtype)));
   Tensor tensor(type.dtype, dims);
   if (fill_floats(tensor, style, random)) return Value(std::move(tensor));
   const std::int64_t row = dims.empty() ? 1 : std::max<std::int64_t>(dims.back(), 1);

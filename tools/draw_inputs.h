@@ -1,4 +1,5 @@
-// Random inputs for a model of which nothing is known but its declared types: sizes for its symbolic dims, values that it is likely to accept.
+// Random inputs for a model of which nothing is known but its declared types: sizes for its symbolic dims, values that it is likely to
+// accept.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,9 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
   std::uint64_t next();
-  double uniform();                               // [0, 1)
-  double normal();                                // mean 0, deviation 1
-  std::int64_t below(std::int64_t limit);         // [0, limit)
+  double uniform();                        // [0, 1)
+  double normal();                         // mean 0, deviation 1
+  std::int64_t below(std::int64_t limit);  // [0, limit)
 
  private:
   std::uint64_t state_;
@@ -31,8 +32,9 @@ class Random {
 
 // What integers that aren't known to be indices are drawn from.
 enum class IntStyle : std::uint8_t {
-  kMask,   // 0 and 1, the first of each row 1 (no row of a mask is all off)
-  kOnes, kZeros,
+  kMask,  // 0 and 1, the first of each row 1 (no row of a mask is all off)
+  kOnes,
+  kZeros,
   kSmall,  // 1, 2 and 3
   kCount,  // 0, 1, 2, ... along the tensor
 };
@@ -61,7 +63,8 @@ class InputDrawer {
     std::optional<std::int64_t> table;  // rows of the table that it indexes
     bool has_default = false;
   };
-  absl::StatusOr<Value> draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style, Random& random) const;
+  absl::StatusOr<Value> draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style,
+                                   Random& random) const;
   std::vector<Input> inputs_;
   std::vector<std::string> symbols_;
   Sizes fixed_;

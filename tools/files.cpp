@@ -42,7 +42,8 @@ absl::Status write_file(const std::string& path, std::string_view bytes) {
   if (std::filesystem::is_symlink(target, ignored)) target = std::filesystem::weakly_canonical(target, ignored);
   if (target.empty() || std::filesystem::is_directory(target, ignored))
     return absl::InvalidArgumentError(fmt::format("{}: is a folder; name a file", path));
-  const bool special = std::filesystem::exists(target, ignored) && !std::filesystem::is_regular_file(target, ignored);  // /dev/stdout: no rename
+  const bool special =
+      std::filesystem::exists(target, ignored) && !std::filesystem::is_regular_file(target, ignored);  // /dev/stdout: no rename
   std::string temporary = target.string() + ".XXXXXX";
   const int fd = special ? open(target.c_str(), O_WRONLY | O_CLOEXEC) : mkstemp(temporary.data());
   if (fd < 0) return failed(path, "can't be written", "check the folder and its rights");

@@ -11,7 +11,8 @@ namespace saturate {
 
 // Errors begin with the path and say what to do.
 absl::StatusOr<std::string> read_file(const std::string& path);
-// Into a temporary file beside `path`, then renamed (through symlinks: the link's own target is replaced): a failed write leaves what was there.
+// Into a temporary file beside `path`, then renamed (through symlinks: the link's own target is replaced): a failed write leaves what was
+// there.
 absl::Status write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace saturate

@@ -88,15 +88,23 @@ void hidden(CLI::App* app, const std::string& name, T& target) {
 
 void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true) {
   args.cancel = &interrupted;
-  app->add_flag_function("-v,--verbose", [&args](std::int64_t n) { args.verbosity = static_cast<int>(n); }, "say more; for optimize: which rules fired");
-  app->add_flag_function("-q,--quiet", [&args](std::int64_t) { args.verbosity = -1; }, "print nothing but errors");
+  app->add_flag_function(
+      "-v,--verbose", [&args](std::int64_t n) { args.verbosity = static_cast<int>(n); }, "say more; for optimize: which rules fired");
+  app->add_flag_function(
+      "-q,--quiet", [&args](std::int64_t) { args.verbosity = -1; }, "print nothing but errors");
   if (json) app->add_flag("--json", args.json, "print JSON on stdout instead of tables");
-  if (threads) app->add_option("--threads", args.threads, "threads; 0: all cores; the result is the same for any number (default 1)")->type_name("T")->check(CLI::Range(0, 4096));
+  if (threads)
+    app->add_option("--threads", args.threads, "threads; 0: all cores; the result is the same for any number (default 1)")
+        ->type_name("T")
+        ->check(CLI::Range(0, 4096));
 }
 
 void add_check(CLI::App* app, VerifyArgs& args) {
   app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones")->type_name("X.npz");
-  app->add_option("--check-rtol", args.rtol, "relative tolerance, times the output's scale max(1, max|original|) (default: float 1e-4, double 1e-6, float16 and bfloat16 2e-2)")->type_name("R");
+  app->add_option(
+         "--check-rtol", args.rtol,
+         "relative tolerance, times the output's scale max(1, max|original|) (default: float 1e-4, double 1e-6, float16 and bfloat16 2e-2)")
+      ->type_name("R");
   app->add_option("--check-atol", args.atol, "absolute tolerance (default 0)")->type_name("A");
   app->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
   for (const char* name : {"--model-check-inputs", "--input-data-path"}) hidden(app, name, args.inputs);
@@ -105,37 +113,73 @@ void add_check(CLI::App* app, VerifyArgs& args) {
 }
 
 void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
-  app->add_option("--dim", args.dims, fmt::format("{} of a symbolic dim; may be repeated", what))->type_name("SYMBOL=SIZE")->take_all()->expected(1);
-  app->add_option("--input-shapes,--input-shape", args.input_shapes, fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim); may be repeated", what))
-      ->type_name("NAME:DIMS")->expected(1, 1 << 20);
-  for (const char* name : {"--overwrite-input-shape", "--override-input-shapes", "--test-input-shape", "--shapes"}) app->add_option(name, args.input_shapes)->group("")->expected(1, 1 << 20);
+  app->add_option("--dim", args.dims, fmt::format("{} of a symbolic dim; may be repeated", what))
+      ->type_name("SYMBOL=SIZE")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--input-shapes,--input-shape", args.input_shapes,
+                  fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim); may be repeated", what))
+      ->type_name("NAME:DIMS")
+      ->expected(1, 1 << 20);
+  for (const char* name : {"--overwrite-input-shape", "--override-input-shapes", "--test-input-shape", "--shapes"})
+    app->add_option(name, args.input_shapes)->group("")->expected(1, 1 << 20);
 }
 
 void add_saturate(CLI::App* app, SaturateArgs& args) {
   const std::string group = "What is done";
-  app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")->type_name("TARGET")->group(group);
-  app->add_option("--cost", args.cost, "cost model: nodes, roofline, or a JSON file (default: the target's own)")->type_name("MODEL")->group(group);
-  app->add_option("--rules", args.rules, "rules beside the built-in ones; none: without the built-in ones; may be repeated")->type_name("FILE|none")->expected(1)->take_all()->group(group);
-  app->add_option("--skip-rule", args.skip_rules, "leave out a rule; may be repeated")->type_name("NAME")->expected(1)->take_all()->group(group);
+  app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
+      ->type_name("TARGET")
+      ->group(group);
+  app->add_option("--cost", args.cost, "cost model: nodes, roofline, or a JSON file (default: the target's own)")
+      ->type_name("MODEL")
+      ->group(group);
+  app->add_option("--rules", args.rules, "rules beside the built-in ones; none: without the built-in ones; may be repeated")
+      ->type_name("FILE|none")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--skip-rule", args.skip_rules, "leave out a rule; may be repeated")
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
   app->add_flag("--approximate", args.approximate, "allow rules that approximate (effect approximates)")->group(group);
-  auto* opset = app->add_option("--opset", args.opset, "write this opset of ai.onnx (default: the input's, or higher where the result needs it)")->type_name("N")->check(CLI::Range(1, 1000))->group(group);
+  auto* opset =
+      app->add_option("--opset", args.opset, "write this opset of ai.onnx (default: the input's, or higher where the result needs it)")
+          ->type_name("N")
+          ->check(CLI::Range(1, 1000))
+          ->group(group);
   app->add_flag("--keep-opset", args.keep_opset, "write the input's opset")->excludes(opset)->group(group);
-  for (const char* name : {"--skip-rules", "--skip-optimization", "--skip-optimizations", "--skip-fusion-patterns"}) app->add_option(name, args.skip_rules)->group("")->delimiter(',');
+  for (const char* name : {"--skip-rules", "--skip-optimization", "--skip-optimizations", "--skip-fusion-patterns"})
+    app->add_option(name, args.skip_rules)->group("")->delimiter(',');
   app->add_option("--target-opset", args.opset)->group("");
   const std::string budgets = "Budgets";
-  app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))->type_name("N")->group(budgets);
-  app->add_option("--node-limit", args.limits.nodes, fmt::format("e-nodes (default {})", args.limits.nodes))->type_name("N")->check(CLI::PositiveNumber)->group(budgets);
-  app->add_option_function<std::size_t>("--memory-limit", [&args](std::size_t megabytes) { args.limits.memory_bytes = megabytes << 20; }, "memory of the e-graph in MB (default: no limit)")
-      ->type_name("MB")->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))->group(budgets);
-  app->add_option("--time-limit", args.limits.seconds, "seconds of rewriting, a safety net: where it is hit the result depends on the machine (default 60)")
-      ->type_name("S")->check(CLI::NonNegativeNumber)->group(budgets);
+  app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
+      ->type_name("N")
+      ->group(budgets);
+  app->add_option("--node-limit", args.limits.nodes, fmt::format("e-nodes (default {})", args.limits.nodes))
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->group(budgets);
+  app->add_option_function<std::size_t>(
+         "--memory-limit", [&args](std::size_t megabytes) { args.limits.memory_bytes = megabytes << 20; },
+         "memory of the e-graph in MB (default: no limit)")
+      ->type_name("MB")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
+      ->group(budgets);
+  app->add_option("--time-limit", args.limits.seconds,
+                  "seconds of rewriting, a safety net: where it is hit the result depends on the machine (default 60)")
+      ->type_name("S")
+      ->check(CLI::NonNegativeNumber)
+      ->group(budgets);
 }
 
 void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option) {
-  CLI::App* verb = app.add_subcommand(
-      "optimize",
-      "rewrite a model into an equal, cheaper one\n\nReads IN.onnx (.onnx or .onnxtxt), grows an e-graph of equal models by rules, takes the cheapest one that the target\n"
-      "can run, verifies it against the original on random inputs of several sizes, and writes it (IN.opt.onnx unless named).\nThe verb may be left out.");
+  CLI::App* verb = app.add_subcommand("optimize",
+                                      "rewrite a model into an equal, cheaper one\n\nReads IN.onnx (.onnx or .onnxtxt), grows an e-graph "
+                                      "of equal models by rules, takes the cheapest one that the target\n"
+                                      "can run, verifies it against the original on random inputs of several sizes, and writes it "
+                                      "(IN.opt.onnx unless named).\nThe verb may be left out.");
   verb->add_option("IN.onnx", args.input, "the model")->required();
   verb->add_option("OUT.onnx", args.output, "the result");
   verb->add_option("-o,--output", output_option, "the result (instead of the second argument)")->type_name("OUT.onnx");
@@ -145,21 +189,29 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   add_check(verb, args.check);
   verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
-  verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data, "write tensors to OUT.onnx.data even where the input has them inline");
-  verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")->type_name("BYTES");
+  verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
+                 "write tensors to OUT.onnx.data even where the input has them inline");
+  verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")
+      ->type_name("BYTES");
   add_common(verb, args.common, true);
-  verb->add_flag_function("--model-check", [](std::int64_t) {}, "verification is the default")->group("");
-  verb->footer("saturate bart.onnx\nsaturate bart.onnx fused.onnx --target ort-cpu --cost nodes --report r.json\nsaturate optimize bart.onnx -o bart23.onnx --target onnx --opset 23");
+  verb->add_flag_function(
+          "--model-check", [](std::int64_t) {}, "verification is the default")
+      ->group("");
+  verb->footer(
+      "saturate bart.onnx\nsaturate bart.onnx fused.onnx --target ort-cpu --cost nodes --report r.json\nsaturate optimize bart.onnx -o "
+      "bart23.onnx --target onnx --opset 23");
 }
 
 void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, RunArgs& run) {
-  CLI::App* verb = app.add_subcommand("inspect", "show what is in a model\n\nOpsets, inputs and outputs, operators, fused operators, parameters.");
+  CLI::App* verb =
+      app.add_subcommand("inspect", "show what is in a model\n\nOpsets, inputs and outputs, operators, fused operators, parameters.");
   verb->add_option("IN.onnx", inspect.input, "the model")->required();
   add_common(verb, inspect.common, true, false);
   verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json");
 
   verb = app.add_subcommand("verify",
-                            "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless --inputs gives them, and compares every output.\n"
+                            "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless "
+                            "--inputs gives them, and compares every output.\n"
                             "NaN equals NaN; integers must be equal; outputs of random operators without a seed are not compared.");
   verb->add_option("A.onnx", verify.original, "the original")->required();
   verb->add_option("B.onnx", verify.optimized, "the other")->required();
@@ -168,7 +220,9 @@ void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, 
   add_common(verb, verify.common, true);
   verb->footer("saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5");
 
-  verb = app.add_subcommand("run", "run a model on the CPU\n\nIntegers, floats and strings come from a .npz named after the model's inputs; the outputs go to another.");
+  verb = app.add_subcommand(
+      "run",
+      "run a model on the CPU\n\nIntegers, floats and strings come from a .npz named after the model's inputs; the outputs go to another.");
   verb->add_option("IN.onnx", run.input, "the model")->required();
   verb->add_option("--inputs", run.inputs, "its inputs")->type_name("X.npz");
   verb->add_option("-o,--output", run.output, "where the outputs go")->type_name("OUT.npz");
@@ -179,8 +233,10 @@ void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, 
 
 // The nested actions of a verb: `rules list`, `targets show NAME`.
 void add_rules(CLI::App& app, RulesArgs& args) {
-  CLI::App* verb = app.add_subcommand("rules", "list, show and check rules\n\nlist: all rules with their effects. show NAME: one rule's text. check [FILE]: parse and run the built-in rules' or a file's\n"
-                                               "examples, both sides against each other.");
+  CLI::App* verb = app.add_subcommand("rules",
+                                      "list, show and check rules\n\nlist: all rules with their effects. show NAME: one rule's text. check "
+                                      "[FILE]: parse and run the built-in rules' or a file's\n"
+                                      "examples, both sides against each other.");
   verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
   verb->add_option("NAME|FILE", args.name, "the rule to show, the file to check");
   verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
@@ -189,7 +245,9 @@ void add_rules(CLI::App& app, RulesArgs& args) {
 }
 
 void add_explain(CLI::App& app, ExplainArgs& args) {
-  CLI::App* verb = app.add_subcommand("explain", "tell which rules made the operators of the result\n\nOptimizes the model without writing it, and lists the operators that rules made, and the rules that fired.");
+  CLI::App* verb = app.add_subcommand("explain",
+                                      "tell which rules made the operators of the result\n\nOptimizes the model without writing it, and "
+                                      "lists the operators that rules made, and the rules that fired.");
   verb->add_option("IN.onnx", args.input, "the model")->required();
   verb->add_option("--op", args.op, "only operators of this type, with or without domain")->type_name("OP");
   add_saturate(verb, args.saturate);
@@ -198,16 +256,16 @@ void add_explain(CLI::App& app, ExplainArgs& args) {
 }
 
 void add_targets(CLI::App& app, TargetsArgs& args) {
-  CLI::App* verb = app.add_subcommand("targets", "list and show targets\n\nlist: the built-in targets. show NAME: one of them, or a file, as JSON to start a target of your own from.");
+  CLI::App* verb = app.add_subcommand("targets",
+                                      "list and show targets\n\nlist: the built-in targets. show NAME: one of them, or a file, as JSON to "
+                                      "start a target of your own from.");
   verb->add_option("ACTION", args.action, "list or show")->required()->check(CLI::IsMember({"list", "show"}));
   verb->add_option("NAME|FILE", args.name, "the target to show");
   add_common(verb, args.common, true, false);
   verb->footer("saturate targets list\nsaturate targets show ort-cpu > mine.json");
 }
 
-int usage(const std::string& what) {
-  return fail(kExitUsage, "command line", what, "see `saturate --help`");
-}
+int usage(const std::string& what) { return fail(kExitUsage, "command line", what, "see `saturate --help`"); }
 
 struct Everything {
   OptimizeArgs optimize;
@@ -231,7 +289,8 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "verify") return verify_command(all.verify);
   if (verb == "run") return run_command(all.run);
   if (verb == "explain") return explain_command(all.explain);
-  if (verb == "rules") return all.rules.action == "show" && all.rules.name.empty() ? usage("rules show: which rule?") : rules_command(all.rules);
+  if (verb == "rules")
+    return all.rules.action == "show" && all.rules.name.empty() ? usage("rules show: which rule?") : rules_command(all.rules);
   return all.targets.action == "show" && all.targets.name.empty() ? usage("targets show: which target?") : targets_command(all.targets);
 }
 
@@ -251,8 +310,10 @@ std::vector<std::string> words(int argc, char** argv, const CLI::App& app) {
 
 int main(int argc, char** argv) {
   std::signal(SIGINT, on_interrupt);
-  CLI::App app("optimize ONNX models by equality saturation\n\nRules say which models are equal; an e-graph holds all that follow from them at once; the cheapest one that the target can run is\n"
-               "taken, verified against the original, and written.");
+  CLI::App app(
+      "optimize ONNX models by equality saturation\n\nRules say which models are equal; an e-graph holds all that follow from them at "
+      "once; the cheapest one that the target can run is\n"
+      "taken, verified against the original, and written.");
   Everything all;
   app.formatter(std::make_shared<ManFormatter>());
   app.set_help_flag("-h,--help", "this text");

@@ -71,10 +71,17 @@ std::optional<Header> parse_header(std::string_view text) {
 
 std::optional<DType> dtype_of(char kind, std::uint64_t item) {
   switch (kind) {
-    case 'b': return item == 1 ? std::optional(DType::kBool) : std::nullopt;
-    case 'f': return item == 2 ? std::optional(DType::kFloat16) : item == 4 ? std::optional(DType::kFloat) : item == 8 ? std::optional(DType::kDouble) : std::nullopt;
-    case 'c': return item == 8 ? std::optional(DType::kComplex64) : item == 16 ? std::optional(DType::kComplex128) : std::nullopt;
-    case 'V': return item == 2 ? std::optional(DType::kBfloat16) : std::nullopt;
+    case 'b':
+      return item == 1 ? std::optional(DType::kBool) : std::nullopt;
+    case 'f':
+      return item == 2   ? std::optional(DType::kFloat16)
+             : item == 4 ? std::optional(DType::kFloat)
+             : item == 8 ? std::optional(DType::kDouble)
+                         : std::nullopt;
+    case 'c':
+      return item == 8 ? std::optional(DType::kComplex64) : item == 16 ? std::optional(DType::kComplex128) : std::nullopt;
+    case 'V':
+      return item == 2 ? std::optional(DType::kBfloat16) : std::nullopt;
     case 'i':
       return item == 1   ? std::optional(DType::kInt8)
              : item == 2 ? std::optional(DType::kInt16)
@@ -87,7 +94,8 @@ std::optional<DType> dtype_of(char kind, std::uint64_t item) {
              : item == 4 ? std::optional(DType::kUint32)
              : item == 8 ? std::optional(DType::kUint64)
                          : std::nullopt;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -146,7 +154,8 @@ Tensor string_tensor(const Header& h, std::string_view data, std::uint64_t count
     }
     std::string units(item);
     if (h.order == '>')
-      for (std::size_t k = 0; k < units.size(); k += 4) std::reverse(units.begin() + static_cast<std::ptrdiff_t>(k), units.begin() + static_cast<std::ptrdiff_t>(k) + 4);
+      for (std::size_t k = 0; k < units.size(); k += 4)
+        std::reverse(units.begin() + static_cast<std::ptrdiff_t>(k), units.begin() + static_cast<std::ptrdiff_t>(k) + 4);
     for (std::size_t k = 0; k < units.size(); k += 4) {
       std::uint32_t c = 0;
       std::memcpy(&c, units.data() + k, 4);
@@ -174,7 +183,8 @@ absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& plac
   if (!dtype) return bad(place, fmt::format("arrays of dtype {}{} are not read", header->kind, header->item));
   const auto count = checked_elements(header->dims);
   const std::string_view data = bytes.substr(start + length);
-  if (!count || (*count != 0 && header->item > data.size() / static_cast<std::uint64_t>(*count))) return bad(place, "the array's data is cut off");
+  if (!count || (*count != 0 && header->item > data.size() / static_cast<std::uint64_t>(*count)))
+    return bad(place, "the array's data is cut off");
   const auto elements = static_cast<std::uint64_t>(*count);
   std::string ordered;
   Header h = *header;
@@ -200,21 +210,51 @@ absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& plac
 absl::StatusOr<std::string> print_npy(const Tensor& tensor) {
   std::string descr, data;
   switch (tensor.dtype()) {
-    case DType::kBool: descr = "|b1"; break;
-    case DType::kInt8: descr = "|i1"; break;
-    case DType::kUint8: descr = "|u1"; break;
-    case DType::kInt16: descr = "<i2"; break;
-    case DType::kUint16: descr = "<u2"; break;
-    case DType::kInt32: descr = "<i4"; break;
-    case DType::kUint32: descr = "<u4"; break;
-    case DType::kInt64: descr = "<i8"; break;
-    case DType::kUint64: descr = "<u8"; break;
-    case DType::kFloat16: descr = "<f2"; break;
-    case DType::kFloat: descr = "<f4"; break;
-    case DType::kDouble: descr = "<f8"; break;
-    case DType::kComplex64: descr = "<c8"; break;
-    case DType::kComplex128: descr = "<c16"; break;
-    case DType::kBfloat16: descr = "<V2"; break;
+    case DType::kBool:
+      descr = "|b1";
+      break;
+    case DType::kInt8:
+      descr = "|i1";
+      break;
+    case DType::kUint8:
+      descr = "|u1";
+      break;
+    case DType::kInt16:
+      descr = "<i2";
+      break;
+    case DType::kUint16:
+      descr = "<u2";
+      break;
+    case DType::kInt32:
+      descr = "<i4";
+      break;
+    case DType::kUint32:
+      descr = "<u4";
+      break;
+    case DType::kInt64:
+      descr = "<i8";
+      break;
+    case DType::kUint64:
+      descr = "<u8";
+      break;
+    case DType::kFloat16:
+      descr = "<f2";
+      break;
+    case DType::kFloat:
+      descr = "<f4";
+      break;
+    case DType::kDouble:
+      descr = "<f8";
+      break;
+    case DType::kComplex64:
+      descr = "<c8";
+      break;
+    case DType::kComplex128:
+      descr = "<c16";
+      break;
+    case DType::kBfloat16:
+      descr = "<V2";
+      break;
     case DType::kString: {
       std::size_t longest = 1;
       std::vector<std::vector<std::uint32_t>> texts;
@@ -228,7 +268,9 @@ absl::StatusOr<std::string> print_npy(const Tensor& tensor) {
         if (!texts[i].empty()) std::memcpy(data.data() + i * longest * 4, texts[i].data(), texts[i].size() * 4);
       break;
     }
-    default: return absl::UnimplementedError(fmt::format("NumPy has no dtype for {}; cast the output to another type in the model", dtype_name(tensor.dtype())));
+    default:
+      return absl::UnimplementedError(
+          fmt::format("NumPy has no dtype for {}; cast the output to another type in the model", dtype_name(tensor.dtype())));
   }
   std::string shape;
   for (std::int64_t d : tensor.dims()) shape += fmt::format("{}, ", d);

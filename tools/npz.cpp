@@ -64,13 +64,15 @@ absl::StatusOr<std::vector<Member>> directory(std::string_view file, const std::
   }
   std::vector<Member> members;
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (offset > file.size() || file.size() - offset < 46 || at<std::uint32_t>(file, offset) != kCentral) return bad(path, "the archive's directory can't be read");
+    if (offset > file.size() || file.size() - offset < 46 || at<std::uint32_t>(file, offset) != kCentral)
+      return bad(path, "the archive's directory can't be read");
     Member m;
     m.method = at<std::uint16_t>(file, offset + 10);
     m.crc = at<std::uint32_t>(file, offset + 16);
     m.packed = at<std::uint32_t>(file, offset + 20);
     m.size = at<std::uint32_t>(file, offset + 24);
-    const std::uint64_t name = at<std::uint16_t>(file, offset + 28), extra = at<std::uint16_t>(file, offset + 30), comment = at<std::uint16_t>(file, offset + 32);
+    const std::uint64_t name = at<std::uint16_t>(file, offset + 28), extra = at<std::uint16_t>(file, offset + 30),
+                        comment = at<std::uint16_t>(file, offset + 32);
     m.local = at<std::uint32_t>(file, offset + 42);
     if (file.size() - offset - 46 < name + extra) return bad(path, "the archive's directory is cut off");
     m.name = file.substr(offset + 46, name);
@@ -108,7 +110,8 @@ std::uint32_t checksum(std::string_view bytes) {
 
 absl::StatusOr<Tensor> read_member(std::string_view file, const Member& m, const std::string& path, std::uint64_t max_bytes) {
   const std::string place = fmt::format("{}({})", path, m.name);
-  if (m.local > file.size() || file.size() - m.local < 30 || at<std::uint32_t>(file, m.local) != kLocal) return bad(place, "the archive is damaged");
+  if (m.local > file.size() || file.size() - m.local < 30 || at<std::uint32_t>(file, m.local) != kLocal)
+    return bad(place, "the archive is damaged");
   const std::uint64_t data = m.local + 30u + at<std::uint16_t>(file, m.local + 26) + at<std::uint16_t>(file, m.local + 28);
   if (data > file.size() || file.size() - data < m.packed) return bad(place, "the archive is cut off");
   const std::string_view packed = file.substr(data, m.packed);
@@ -154,7 +157,8 @@ absl::Status save_npz(const NamedTensors& tensors, const std::string& path) {
   std::string out, central;
   for (const auto& [name, tensor] : tensors) {
     absl::StatusOr<std::string> bytes = print_npy(tensor);
-    if (!bytes.ok()) return absl::Status(bytes.status().code(), fmt::format("{}({}): {}", path, name, std::string(bytes.status().message())));
+    if (!bytes.ok())
+      return absl::Status(bytes.status().code(), fmt::format("{}({}): {}", path, name, std::string(bytes.status().message())));
     const std::string member = name + ".npy";
     const std::uint64_t offset = out.size();
     const std::uint32_t crc = checksum(*bytes);

@@ -1,4 +1,5 @@
-// NumPy's .npy and .npz files as tensors, both ways (numpy/lib/format.py, format versions 1.0 to 3.0; ZIP as in PKWARE's APPNOTE 6.3, stored and deflated).
+// NumPy's .npy and .npz files as tensors, both ways (numpy/lib/format.py, format versions 1.0 to 3.0; ZIP as in PKWARE's APPNOTE 6.3,
+// stored and deflated).
 #pragma once
 
 #include <string>

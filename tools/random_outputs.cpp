@@ -6,7 +6,8 @@ namespace saturate {
 namespace {
 
 bool is_random_operator(const Node& node) {
-  static const std::set<std::string> kRandom = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"};
+  static const std::set<std::string> kRandom = {"RandomNormal",      "RandomUniform", "RandomNormalLike",
+                                                "RandomUniformLike", "Multinomial",   "Bernoulli"};
   return (node.domain.empty() && kRandom.contains(node.op_type) && !find_attribute(node.attributes, "seed")) ||
          (node.domain.empty() && node.op_type == "Dropout" && node.inputs.size() > 2 && !node.inputs[2].empty());
 }
@@ -28,7 +29,8 @@ class Taint {
       if (i.tensor.dtype() == DType::kBool && i.tensor.size() == 1) flags[i.name] = element_as_int(i.tensor, 0).value_or(1) != 0;
     for (const Node& node : list) {
       if (node.op_type == "Constant")
-        if (const Attribute* v = find_attribute(node.attributes, "value"); v && v->type == AttributeType::kTensor && v->t().dtype() == DType::kBool && v->t().size() == 1)
+        if (const Attribute* v = find_attribute(node.attributes, "value");
+            v && v->type == AttributeType::kTensor && v->t().dtype() == DType::kBool && v->t().size() == 1)
           flags[node.outputs[0]] = element_as_int(v->t(), 0).value_or(1) != 0;
       if (!depends(node, flags, tainted)) continue;
       for (const std::string& output : node.outputs)

@@ -20,7 +20,8 @@ std::size_t count_of(const GraphStats& stats, const std::string& op_type) {
 }
 
 std::vector<std::string> change_row(const std::string& name, std::uint64_t before, std::uint64_t after) {
-  return {name, fmt::format("{}", before), fmt::format("{}", after), signed_difference(static_cast<std::int64_t>(before), static_cast<std::int64_t>(after))};
+  return {name, fmt::format("{}", before), fmt::format("{}", after),
+          signed_difference(static_cast<std::int64_t>(before), static_cast<std::int64_t>(after))};
 }
 
 std::string operator_table(const GraphStats& before, const GraphStats& after) {
@@ -41,7 +42,9 @@ std::string fused_table(const GraphStats& before, const GraphStats& after) {
   return rows.size() == 1 ? std::string() : format_table(rows);
 }
 
-std::string percent(double before, double after) { return before > 0 && before != after ? fmt::format("{:+.1f} %", 100 * (after - before) / before) : std::string(); }
+std::string percent(double before, double after) {
+  return before > 0 && before != after ? fmt::format("{:+.1f} %", 100 * (after - before) / before) : std::string();
+}
 
 std::string model_table(const OptimizeReport& r) {
   Rows rows{{"model", "before", "after", "change"}};
@@ -50,8 +53,10 @@ std::string model_table(const OptimizeReport& r) {
   };
   number("parameters", r.before.parameters, r.after.parameters, human_count);
   number("parameter bytes", r.before.parameter_bytes, r.after.parameter_bytes, human_bytes);
-  rows.push_back({"opset", fmt::format("{}", r.before.opset), fmt::format("{}", r.after.opset), signed_difference(r.before.opset, r.after.opset)});
-  rows.push_back({fmt::format("predicted cost ({})", r.cost_model), fmt::format("{:.6g}", r.cost_before), fmt::format("{:.6g}", r.cost_after), percent(r.cost_before, r.cost_after)});
+  rows.push_back(
+      {"opset", fmt::format("{}", r.before.opset), fmt::format("{}", r.after.opset), signed_difference(r.before.opset, r.after.opset)});
+  rows.push_back({fmt::format("predicted cost ({})", r.cost_model), fmt::format("{:.6g}", r.cost_before),
+                  fmt::format("{:.6g}", r.cost_after), percent(r.cost_before, r.cost_after)});
   return format_table(rows);
 }
 
@@ -69,7 +74,8 @@ std::string stage_table(const WholeReport& report) {
 std::string rule_table(const RunReport& run) {
   Rows rows{{"rule", "matches", "applied", "e-nodes", "time"}};
   for (const RuleStats& rule : fired_rules(run))
-    rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied), fmt::format("{}", rule.nodes_made), human_seconds(rule.search_s + rule.apply_s)});
+    rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied), fmt::format("{}", rule.nodes_made),
+                    human_seconds(rule.search_s + rule.apply_s)});
   return rows.size() == 1 ? std::string("no rule fired\n") : format_table(rows);
 }
 
@@ -82,12 +88,26 @@ json sizes_json(const Sizes& sizes) {
 json run_json(const RunReport& run) {
   json rules = json::array(), iterations = json::array();
   for (const RuleStats& rule : fired_rules(run))
-    rules.push_back({{"rule", rule.name}, {"matches", rule.matches}, {"applied", rule.applied}, {"enodes_made", rule.nodes_made}, {"unions", rule.unions},
-                     {"search_s", rule.search_s}, {"apply_s", rule.apply_s}});
+    rules.push_back({{"rule", rule.name},
+                     {"matches", rule.matches},
+                     {"applied", rule.applied},
+                     {"enodes_made", rule.nodes_made},
+                     {"unions", rule.unions},
+                     {"search_s", rule.search_s},
+                     {"apply_s", rule.apply_s}});
   for (const IterationStats& i : run.iterations)
-    iterations.push_back({{"iteration", i.iteration}, {"enodes", i.nodes}, {"eclasses", i.classes}, {"matches", i.matches}, {"search_s", i.search_s},
-                          {"apply_s", i.apply_s}, {"rebuild_s", i.rebuild_s}});
-  return {{"stop_reason", std::string(to_string(run.stop))}, {"seconds", run.seconds}, {"peak_memory_bytes", run.peak_memory_bytes}, {"rules", rules}, {"iterations", iterations}};
+    iterations.push_back({{"iteration", i.iteration},
+                          {"enodes", i.nodes},
+                          {"eclasses", i.classes},
+                          {"matches", i.matches},
+                          {"search_s", i.search_s},
+                          {"apply_s", i.apply_s},
+                          {"rebuild_s", i.rebuild_s}});
+  return {{"stop_reason", std::string(to_string(run.stop))},
+          {"seconds", run.seconds},
+          {"peak_memory_bytes", run.peak_memory_bytes},
+          {"rules", rules},
+          {"iterations", iterations}};
 }
 
 }  // namespace
@@ -102,11 +122,16 @@ std::vector<RuleStats> fired_rules(const RunReport& run) {
 
 std::string_view to_string(VerifyStatus status) {
   switch (status) {
-    case VerifyStatus::kEqual: return "equal";
-    case VerifyStatus::kDifferent: return "different";
-    case VerifyStatus::kUnsupported: return "unsupported";
-    case VerifyStatus::kNotRun: return "not run";
-    case VerifyStatus::kCancelled: return "interrupted";
+    case VerifyStatus::kEqual:
+      return "equal";
+    case VerifyStatus::kDifferent:
+      return "different";
+    case VerifyStatus::kUnsupported:
+      return "unsupported";
+    case VerifyStatus::kNotRun:
+      return "not run";
+    case VerifyStatus::kCancelled:
+      return "interrupted";
   }
   return "?";
 }
@@ -121,7 +146,8 @@ std::string summary(const VerifyReport& report) {
     for (const OutputComparison& o : c.outputs)
       if (!o.random && (!worst || o.max_abs > worst->max_abs)) worst = &o;
   std::string out = fmt::format("{} case{}{}", report.cases.size(), report.cases.size() == 1 ? "" : "s", sizes);
-  if (worst && worst->max_abs > 0) out += fmt::format(", largest difference {:.2e} (output '{}', {:.2e} allowed)", worst->max_abs, worst->name, worst->tolerance);
+  if (worst && worst->max_abs > 0)
+    out += fmt::format(", largest difference {:.2e} (output '{}', {:.2e} allowed)", worst->max_abs, worst->name, worst->tolerance);
   if (worst && worst->max_abs == 0) out += ", no difference";
   return out;
 }
@@ -134,7 +160,8 @@ std::string format_report(const WholeReport& report, int verbosity) {
   out += model_table(r) + "\n" + stage_table(report) + "\n";
   if (verbosity > 0) out += rule_table(r.run) + "\n";
   const std::size_t steps = r.run.iterations.size();
-  out += fmt::format("stopped: {} after {} iteration{}; {} e-nodes in {} e-classes\n", to_string(r.run.stop), steps, steps == 1 ? "" : "s", r.egraph_nodes, r.egraph_classes);
+  out += fmt::format("stopped: {} after {} iteration{}; {} e-nodes in {} e-classes\n", to_string(r.run.stop), steps, steps == 1 ? "" : "s",
+                     r.egraph_nodes, r.egraph_classes);
   for (const std::string& warning : r.warnings) out += fmt::format("warning: {}\n", warning);
   if (!report.verify) return out + "not verified (--no-verify)\n";
   for (const std::string& note : report.verify->notes) out += fmt::format("note: {}\n", note);
@@ -144,8 +171,14 @@ std::string format_report(const WholeReport& report, int verbosity) {
 json to_json(const GraphStats& stats) {
   json fused = json::object();
   for (const auto& [family, count] : fused_counts(stats)) fused[family] = count;
-  return {{"operators", stats.operators}, {"fused", fused}, {"nodes", stats.nodes}, {"constants", stats.constants}, {"initializers", stats.initializers},
-          {"parameters", stats.parameters}, {"parameter_bytes", stats.parameter_bytes}, {"opset", stats.opset}};
+  return {{"operators", stats.operators},
+          {"fused", fused},
+          {"nodes", stats.nodes},
+          {"constants", stats.constants},
+          {"initializers", stats.initializers},
+          {"parameters", stats.parameters},
+          {"parameter_bytes", stats.parameter_bytes},
+          {"opset", stats.opset}};
 }
 
 json to_json(const VerifyReport& report) {
@@ -153,12 +186,25 @@ json to_json(const VerifyReport& report) {
   for (const VerifyCase& c : report.cases) {
     json outputs = json::array();
     for (const OutputComparison& o : c.outputs)
-      outputs.push_back({{"name", o.name}, {"dtype", o.dtype}, {"max_abs_diff", o.max_abs}, {"scale", o.scale}, {"tolerance", o.tolerance}, {"elements", o.elements},
-                         {"mismatches", o.mismatches}, {"compared", !o.random}, {"ok", o.ok}, {"why", o.why}});
+      outputs.push_back({{"name", o.name},
+                         {"dtype", o.dtype},
+                         {"max_abs_diff", o.max_abs},
+                         {"scale", o.scale},
+                         {"tolerance", o.tolerance},
+                         {"elements", o.elements},
+                         {"mismatches", o.mismatches},
+                         {"compared", !o.random},
+                         {"ok", o.ok},
+                         {"why", o.why}});
     cases.push_back({{"sizes", sizes_json(c.sizes)}, {"outputs", outputs}});
   }
-  return {{"status", std::string(to_string(report.status))}, {"message", report.message}, {"cases", cases}, {"notes", report.notes}, {"refused_inputs", report.refused},
-          {"max_abs_diff", report.max_abs()}, {"seconds", report.seconds}};
+  return {{"status", std::string(to_string(report.status))},
+          {"message", report.message},
+          {"cases", cases},
+          {"notes", report.notes},
+          {"refused_inputs", report.refused},
+          {"max_abs_diff", report.max_abs()},
+          {"seconds", report.seconds}};
 }
 
 json to_json(const WholeReport& report) {
@@ -166,9 +212,20 @@ json to_json(const WholeReport& report) {
   json stages = json::object(), made = json::array();
   for (const auto& [stage, seconds] : report.stage_seconds) stages[stage] = seconds;
   for (const OptimizeReport::Made& m : r.made) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
-  return {{"saturate", SATURATE_VERSION}, {"input", report.input}, {"output", report.output}, {"target", r.target}, {"cost_model", r.cost_model},
-          {"cost_before", r.cost_before}, {"cost_after", r.cost_after}, {"before", to_json(r.before)}, {"after", to_json(r.after)}, {"seconds", stages},
-          {"egraph", {{"enodes", r.egraph_nodes}, {"eclasses", r.egraph_classes}}}, {"saturation", run_json(r.run)}, {"made_by_rules", made}, {"warnings", r.warnings},
+  return {{"saturate", SATURATE_VERSION},
+          {"input", report.input},
+          {"output", report.output},
+          {"target", r.target},
+          {"cost_model", r.cost_model},
+          {"cost_before", r.cost_before},
+          {"cost_after", r.cost_after},
+          {"before", to_json(r.before)},
+          {"after", to_json(r.after)},
+          {"seconds", stages},
+          {"egraph", {{"enodes", r.egraph_nodes}, {"eclasses", r.egraph_classes}}},
+          {"saturation", run_json(r.run)},
+          {"made_by_rules", made},
+          {"warnings", r.warnings},
           {"verify", report.verify ? to_json(*report.verify) : json(nullptr)}};
 }
 

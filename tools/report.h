@@ -16,8 +16,8 @@ namespace saturate {
 struct WholeReport {
   std::string input, output;
   OptimizeReport optimize;
-  std::optional<VerifyReport> verify;                          // absent: --no-verify
-  std::vector<std::pair<std::string, double>> stage_seconds;   // in order of running
+  std::optional<VerifyReport> verify;                         // absent: --no-verify
+  std::vector<std::pair<std::string, double>> stage_seconds;  // in order of running
 };
 
 std::string format_report(const WholeReport& report, int verbosity);

@@ -68,6 +68,8 @@ std::string human_seconds(double seconds) {
   return fmt::format("{:.2f} s", seconds);
 }
 
-std::string signed_difference(std::int64_t before, std::int64_t after) { return before == after ? "" : fmt::format("{:+d}", after - before); }
+std::string signed_difference(std::int64_t before, std::int64_t after) {
+  return before == after ? "" : fmt::format("{:+d}", after - before);
+}
 
 }  // namespace saturate

@@ -41,7 +41,8 @@ struct Base {
 };
 constexpr Base kBases[] = {{{2, 3, 7, 5}}, {{1, 1, 1, 1}}, {{3, 7, 2, 1}}, {{1, 2, 3, 7}}};
 // For models that need room (convolutions, windows), or one size for all.
-constexpr Base kSpacious[] = {{{7, 7, 7, 7}}, {{2, 2, 2, 2}}, {{1, 16, 16, 16}}, {{2, 32, 32, 32}}, {{32, 32, 32, 32}}, {{1, 64, 64, 64}}, {{1, 224, 224, 224}}};
+constexpr Base kSpacious[] = {{{7, 7, 7, 7}},     {{2, 2, 2, 2}},    {{1, 16, 16, 16}},   {{2, 32, 32, 32}},
+                              {{32, 32, 32, 32}}, {{1, 64, 64, 64}}, {{1, 224, 224, 224}}};
 
 Sizes assign(const std::vector<std::string>& symbols, const Base& base, const Relation& relation) {
   Sizes sizes;
@@ -59,7 +60,8 @@ struct Plan {
 
 std::vector<Plan> plans(const std::vector<std::string>& symbols) {
   const std::vector<DrawStyle> likely = {{IntStyle::kMask, true}, {IntStyle::kMask, false}};
-  const std::vector<DrawStyle> others = {{IntStyle::kOnes, true}, {IntStyle::kZeros, true}, {IntStyle::kSmall, true}, {IntStyle::kCount, true}, {IntStyle::kMask, true, true}};
+  const std::vector<DrawStyle> others = {
+      {IntStyle::kOnes, true}, {IntStyle::kZeros, true}, {IntStyle::kSmall, true}, {IntStyle::kCount, true}, {IntStyle::kMask, true, true}};
   std::vector<Plan> out;
   for (const Relation& relation : relations(symbols))
     for (const DrawStyle& style : likely) out.push_back({relation, style});
@@ -79,7 +81,8 @@ DType coarsest_float(const Model& model) {
   for (const ValueInfo& input : model.graph.inputs) see(input.type.dtype);
   for (const Initializer& initializer : model.graph.initializers) see(initializer.tensor.dtype());
   for (const Node& node : model.graph.nodes)
-    if (const Attribute* to = find_attribute(node.attributes, "to"); to && to->type == AttributeType::kInt) see(static_cast<DType>(to->i()));
+    if (const Attribute* to = find_attribute(node.attributes, "to"); to && to->type == AttributeType::kInt)
+      see(static_cast<DType>(to->i()));
   return coarsest;
 }
 
@@ -99,7 +102,8 @@ class Verifier {
     std::set<std::string> nan;
     for (const VerifyCase& c : report_.cases)
       for (const OutputComparison& o : c.outputs)
-        if (o.all_nan && nan.insert(o.name).second) report_.notes.push_back(fmt::format("output '{}' was NaN throughout in the original ({})", o.name, to_string(c.sizes)));
+        if (o.all_nan && nan.insert(o.name).second)
+          report_.notes.push_back(fmt::format("output '{}' was NaN throughout in the original ({})", o.name, to_string(c.sizes)));
     report_.seconds = now() - started_;
     return std::move(report_);
   }
@@ -133,7 +137,8 @@ class Verifier {
     std::set<std::string> have;
     for (const ValueInfo& output : optimized_.graph.outputs) have.insert(output.name);
     for (const ValueInfo& output : original_.graph.outputs)
-      if (!have.contains(output.name)) return fail(VerifyStatus::kDifferent, fmt::format("the optimized model has no output '{}'", output.name));
+      if (!have.contains(output.name))
+        return fail(VerifyStatus::kDifferent, fmt::format("the optimized model has no output '{}'", output.name));
     return true;
   }
 
@@ -154,8 +159,8 @@ class Verifier {
     const absl::StatusOr<std::vector<Value>> got = second_->run(inputs);
     if (!got.ok()) {
       fail(unsupported(got.status()) ? VerifyStatus::kUnsupported : VerifyStatus::kDifferent,
-           fmt::format("the optimized model{} {}: {}", sizes.empty() ? "" : " at " + to_string(sizes), unsupported(got.status()) ? "can't be run" : "fails where the original runs",
-                       std::string(got.status().message())));
+           fmt::format("the optimized model{} {}: {}", sizes.empty() ? "" : " at " + to_string(sizes),
+                       unsupported(got.status()) ? "can't be run" : "fails where the original runs", std::string(got.status().message())));
       return Try::kStop;
     }
     VerifyCase result;
@@ -163,12 +168,14 @@ class Verifier {
     for (std::size_t i = 0; i < wanted->size(); ++i) {
       const std::string& name = original_.graph.outputs[i].name;
       const auto same = [&](const ValueInfo& o) { return o.name == name; };
-      const auto at = std::find_if(optimized_.graph.outputs.begin(), optimized_.graph.outputs.end(), same) - optimized_.graph.outputs.begin();
+      const auto at =
+          std::find_if(optimized_.graph.outputs.begin(), optimized_.graph.outputs.end(), same) - optimized_.graph.outputs.begin();
       OutputComparison comparison = compare_values(name, (*wanted)[i], (*got)[static_cast<std::size_t>(at)], tolerances_);
       comparison.random = random_.contains(name);
       if (comparison.random) comparison.ok = true;
       if (!comparison.ok && report_.status == VerifyStatus::kEqual)
-        fail(VerifyStatus::kDifferent, fmt::format("output '{}'{}: {}", name, sizes.empty() ? "" : " at " + to_string(sizes), comparison.why));
+        fail(VerifyStatus::kDifferent,
+             fmt::format("output '{}'{}: {}", name, sizes.empty() ? "" : " at " + to_string(sizes), comparison.why));
       result.outputs.push_back(std::move(comparison));
     }
     report_.cases.push_back(std::move(result));
@@ -213,7 +220,9 @@ class Verifier {
       if (!report_.cases.empty() || report_.status != VerifyStatus::kEqual || over() || report_.refused > kMaxTries) break;
     }
     if (report_.cases.empty() && report_.status == VerifyStatus::kEqual)
-      fail(VerifyStatus::kNotRun, fmt::format("no random inputs found that the original model accepts ({} tries); the first was refused: {}", report_.refused, refusal_));
+      fail(VerifyStatus::kNotRun,
+           fmt::format("no random inputs found that the original model accepts ({} tries); the first was refused: {}", report_.refused,
+                       refusal_));
   }
 
   void follow(const InputDrawer& drawer, const Plan& plan) {
@@ -254,6 +263,8 @@ std::string to_string(const Sizes& sizes) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options) { return Verifier(original, optimized, options).run(); }
+VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options) {
+  return Verifier(original, optimized, options).run();
+}
 
 }  // namespace saturate

@@ -14,12 +14,12 @@ namespace saturate {
 
 struct VerifyOptions {
   Tolerances tolerances;
-  std::optional<Inputs> inputs;            // these instead of random ones
-  Sizes sizes;                             // sizes of symbols that the user gave
+  std::optional<Inputs> inputs;                                                 // these instead of random ones
+  Sizes sizes;                                                                  // sizes of symbols that the user gave
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> input_shapes;  // dims of inputs that the user gave, -1: free
   std::uint64_t seed = 0;
   int threads = 1;
-  double seconds = 60;                     // no new case is begun after so long
+  double seconds = 60;  // no new case is begun after so long
   const std::atomic<bool>* cancel = nullptr;
 };
 
@@ -32,18 +32,18 @@ enum class VerifyStatus {
 };
 
 struct VerifyCase {
-  Sizes sizes;                              // of the symbols, empty with given inputs
-  std::vector<OutputComparison> outputs;    // in the first model's order
+  Sizes sizes;                            // of the symbols, empty with given inputs
+  std::vector<OutputComparison> outputs;  // in the first model's order
 };
 
 struct VerifyReport {
   VerifyStatus status = VerifyStatus::kEqual;
-  std::string message;                      // one line; why, unless equal
+  std::string message;  // one line; why, unless equal
   std::vector<VerifyCase> cases;
-  std::vector<std::string> notes;           // outputs that weren't compared, and why
-  std::size_t refused = 0;                  // tries that the first model refused
+  std::vector<std::string> notes;  // outputs that weren't compared, and why
+  std::size_t refused = 0;         // tries that the first model refused
   double seconds = 0;
-  double max_abs() const;                   // over all outputs of all cases
+  double max_abs() const;  // over all outputs of all cases
 };
 
 VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options = {});

@@ -1,0 +1,132 @@
+#include "tools/draw_inputs.h"
+
+#include <gtest/gtest.h>
+
+namespace saturate {
+namespace {
+
+ValueInfo tensor_input(std::string name, DType dtype, std::vector<DimSpec> shape) {
+  ValueInfo info;
+  info.name = std::move(name);
+  info.type.kind = ValueType::Kind::kTensor;
+  info.type.dtype = dtype;
+  info.type.shape = std::move(shape);
+  return info;
+}
+
+Node node(std::string op, std::vector<std::string> inputs, std::vector<std::string> outputs) {
+  Node n;
+  n.op_type = std::move(op);
+  n.inputs = std::move(inputs);
+  n.outputs = std::move(outputs);
+  return n;
+}
+
+TEST(DimText, SumsAndProducts) {
+  const Sizes sizes{{"past", 3}, {"seq", 4}, {"s0", 5}, {"a b", 9}};
+  EXPECT_EQ(evaluate_dim("seq", sizes), 4);
+  EXPECT_EQ(evaluate_dim("past + seq", sizes), 7);
+  EXPECT_EQ(evaluate_dim("2*(past+seq) - 1", sizes), 13);
+  EXPECT_EQ(evaluate_dim("s0//2", sizes), 2);
+  EXPECT_EQ(evaluate_dim("a b", sizes), 9);
+  EXPECT_EQ(evaluate_dim("past + other", sizes), std::nullopt);
+  EXPECT_EQ(evaluate_dim("past +", sizes), std::nullopt);
+  EXPECT_EQ(evaluate_dim("s0/0", sizes), std::nullopt);
+  EXPECT_EQ(evaluate_dim(std::string(1000, '('), sizes), std::nullopt);
+  EXPECT_EQ(dim_names("past + 2*seq"), (std::vector<std::string>{"past", "seq"}));
+  EXPECT_EQ(dim_names("a b"), (std::vector<std::string>{"a b"}));
+}
+
+Model embedding_model() {
+  Model model;
+  model.graph.inputs = {tensor_input("ids", DType::kInt64, {"batch", "seq"}), tensor_input("mask", DType::kInt64, {"batch", "seq"}),
+                        tensor_input("x", DType::kFloat, {"batch", std::monostate{}, std::int64_t{3}})};
+  model.graph.initializers.push_back({"table", Tensor(DType::kFloat, {50, 4}), nullptr, false});
+  model.graph.nodes = {node("Cast", {"ids"}, {"cast"}), node("Gather", {"table", "cast"}, {"rows"})};
+  return model;
+}
+
+TEST(InputDrawer, NamesItsSymbols) {
+  const Model model = embedding_model();
+  EXPECT_EQ(InputDrawer(model).symbols(), (std::vector<std::string>{"batch", "seq", "x[1]"}));
+  EXPECT_EQ(InputDrawer(model, {{"seq", 4}}).symbols(), (std::vector<std::string>{"batch", "x[1]"}));
+}
+
+TEST(InputDrawer, IndicesStayInTheTableAndMasksHaveAOne) {
+  const Model model = embedding_model();
+  const InputDrawer drawer(model);
+  const auto inputs = drawer.draw({{"batch", 7}, {"seq", 100}, {"x[1]", 0}}, {}, 1);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  std::int64_t largest = 0, zeros = 0;
+  for (std::int64_t id : inputs->at("ids").tensor().span<std::int64_t>()) {
+    ASSERT_GE(id, 0);
+    ASSERT_LT(id, 50);
+    largest = std::max(largest, id);
+  }
+  EXPECT_GT(largest, 40);
+  const Tensor& mask = inputs->at("mask").tensor();
+  for (std::int64_t i = 0; i < mask.size(); ++i) {
+    ASSERT_TRUE(mask.data<std::int64_t>()[i] == 0 || mask.data<std::int64_t>()[i] == 1);
+    zeros += mask.data<std::int64_t>()[i] == 0;
+  }
+  for (std::int64_t row = 0; row < 7; ++row) EXPECT_EQ(mask.data<std::int64_t>()[row * 100], 1);
+  EXPECT_GT(zeros, 50);
+  EXPECT_EQ(inputs->at("x").tensor().dims(), (Shape{7, 0, 3}));
+}
+
+TEST(InputDrawer, SameSeedSameNumbers) {
+  const Model model = embedding_model();
+  const Sizes sizes{{"batch", 2}, {"seq", 3}, {"x[1]", 5}};
+  const auto draw = [&](std::uint64_t seed) { return InputDrawer(model).draw(sizes, {}, seed)->at("x").tensor(); };
+  EXPECT_TRUE(identical(draw(1), draw(1)));
+  EXPECT_FALSE(identical(draw(1), draw(2)));
+}
+
+TEST(InputDrawer, FixesWhatTheUserGave) {
+  const Model model = embedding_model();
+  InputDrawer drawer(model);
+  EXPECT_EQ(drawer.fix("ids", {4, -1}), std::nullopt);
+  EXPECT_EQ(drawer.symbols(), (std::vector<std::string>{"seq", "x[1]"}));
+  EXPECT_TRUE(drawer.fix("x", {5, 1, 3}).has_value());  // batch is 4 already
+  EXPECT_TRUE(drawer.fix("x", {4, 1, 2}).has_value());  // 3 in the model
+  EXPECT_TRUE(drawer.fix("none", {1}).has_value());
+  EXPECT_TRUE(drawer.fix("x", {4, 1}).has_value());
+}
+
+TEST(InputDrawer, RefusesWhatIsNoTensor) {
+  Model model;
+  model.graph.inputs = {tensor_input("x", DType::kFloat, {"n"})};
+  EXPECT_EQ(InputDrawer(model).draw({}, {}, 0).status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(InputDrawer(model).draw({{"n", std::int64_t{1} << 40}}, {}, 0).status().code(), absl::StatusCode::kOutOfRange);
+  model.graph.inputs[0].type.kind = ValueType::Kind::kMap;
+  EXPECT_EQ(InputDrawer(model).draw({}, {}, 0).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(InputDrawer, EveryFloatFormatIsDrawn) {
+  for (DType dtype : {DType::kFloat16, DType::kBfloat16, DType::kDouble}) {
+    Model model;
+    model.graph.inputs = {tensor_input("x", dtype, {std::int64_t{1000}})};
+    const auto inputs = InputDrawer(model).draw({}, {}, 3);
+    ASSERT_TRUE(inputs.ok());
+    double sum = 0, squares = 0;
+    for (std::int64_t i = 0; i < 1000; ++i) {
+      const double x = element_as_double(inputs->at("x").tensor(), i).value();
+      sum += x;
+      squares += x * x;
+    }
+    EXPECT_NEAR(sum / 1000, 0, 0.15) << dtype_name(dtype);
+    EXPECT_NEAR(squares / 1000, 1, 0.2) << dtype_name(dtype);
+  }
+}
+
+TEST(InputDrawer, InputsWithDefaultsAreLeftOut) {
+  Model model;
+  model.graph.inputs = {tensor_input("x", DType::kFloat, {std::int64_t{2}}), tensor_input("w", DType::kFloat, {std::int64_t{2}})};
+  model.graph.initializers.push_back({"w", Tensor(DType::kFloat, {2}), nullptr, false});
+  const auto inputs = InputDrawer(model).draw({}, {}, 0);
+  ASSERT_TRUE(inputs.ok());
+  EXPECT_EQ(inputs->size(), 1u);
+}
+
+}  // namespace
+}  // namespace saturate
