@@ -95,6 +95,12 @@ class EGraph {
   // The rule that made this e-node, kNone for the ones that were given.
   std::uint32_t made_by(NodeId id) const;
 
+  // Additions to the first version: e-nodes that have `id` among their children (live, ascending; also during modify()),
+  // whether an e-node has not become a duplicate of another, and the memory held (without that of the analysis).
+  std::vector<NodeId> class_users(Id id) const;
+  bool is_live(NodeId id) const;
+  std::size_t memory_bytes() const;
+
   const Analysis* analysis() const;
   const std::optional<Contradiction>& contradiction() const;
 

@@ -89,6 +89,7 @@ struct RunReport {
   std::vector<RuleStats> rules;
   double seconds = 0;
   std::size_t peak_memory_bytes = 0;
+  bool budget_exhausted = false;  // some rule had matches left when its budget was used up (then never kSaturated)
 };
 
 enum class SchedulerKind { kSimple, kBackoff };
@@ -99,6 +100,9 @@ struct RunOptions {
   std::uint64_t backoff_match_limit = 1000;
   std::uint64_t backoff_ban_length = 5;
   std::function<void(const IterationStats&)> on_iteration;  // progress
+  // Count matches that were applied before as well (as egg and egglog do: IterationStats and back-off then agree with theirs).
+  // Off: guards are asked, and matches counted, for fresh matches only, which is cheaper. What is applied is the same.
+  bool count_stale_matches = false;
 };
 
 // search all rules -> apply -> rebuild, until nothing changes or a limit is met. The e-graph is clean afterwards.

@@ -1,0 +1,183 @@
+#include "egraph/apply.h"
+
+#include <algorithm>
+
+namespace saturate {
+
+std::optional<StopReason> StopCheck::now(const EGraph::Impl& g) const {
+  if (g.contradiction) return StopReason::kContradiction;
+  if (limits_.cancel != nullptr && limits_.cancel->load(std::memory_order_relaxed)) return StopReason::kCancelled;
+  if (seconds() > limits_.seconds) return StopReason::kTimeLimit;
+  if (g.memory_bytes() > limits_.memory_bytes) return StopReason::kMemoryLimit;
+  return std::nullopt;
+}
+
+MatchLayout layout_of(const Rewrite& rule) {
+  MatchLayout layout;
+  if (rule.left.nodes.empty()) return layout;
+  if (!rule.right) {
+    layout.with_nodes = true;
+    for (std::uint32_t i = 0; i < rule.left.nodes.size(); ++i) layout.slots.push_back(i);
+    return layout;
+  }
+  layout.slots.push_back(rule.left.root());
+  for (const Template::Node& node : rule.right->nodes) {
+    if (node.op == kNone && std::find(layout.slots.begin(), layout.slots.end(), node.slot) == layout.slots.end()) layout.slots.push_back(node.slot);
+  }
+  return layout;
+}
+
+namespace {
+
+constexpr std::size_t kIdBorder = 0xffffff00u;
+
+// A template with slots turned into places in a match.
+class TemplateApplier {
+ public:
+  TemplateApplier(EGraph::Impl& g, const Template& right, const MatchLayout& layout, std::uint32_t rule) : g_(g), nodes_(right.nodes), rule_(rule) {
+    values_.resize(nodes_.size());
+    for (Template::Node& node : nodes_) {
+      if (node.op == kNone) {
+        node.slot = static_cast<std::uint32_t>(std::find(layout.slots.begin(), layout.slots.end(), node.slot) - layout.slots.begin());
+      } else {
+        ++operators_;
+      }
+    }
+  }
+  std::size_t operators() const { return operators_; }
+
+  // New e-nodes that this match needs, on the e-graph as it is.
+  std::size_t needed(std::span<const std::uint32_t> match) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const Template::Node& node = nodes_[i];
+      if (node.op == kNone) {
+        values_[i] = match[node.slot];
+        continue;
+      }
+      values_[i] = kNone;
+      bool known = true;
+      gather(node);
+      for (const Id child : scratch_) known &= child != kNone;
+      if (known) {
+        const Rec rec = g_.canonical(node.op, scratch_);
+        const NodeId found = g_.probe(rec, g_.hash(rec));
+        if (rec.pooled()) g_.pool.resize(rec.c[0]);
+        if (found != kNone) values_[i] = found;
+      }
+      if (values_[i] == kNone) ++count;
+    }
+    return count;
+  }
+
+  void apply(std::span<const std::uint32_t> match) {
+    const Id root = g_.find_halving(match[0]);
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const Template::Node& node = nodes_[i];
+      if (node.op == kNone) {
+        values_[i] = match[node.slot];
+        continue;
+      }
+      gather(node);
+      values_[i] = g_.add(node.op, scratch_, i + 1 == nodes_.size() ? root : kNone);
+    }
+    g_.merge(root, values_.back(), rule_);
+  }
+
+ private:
+  void gather(const Template::Node& node) {
+    scratch_.clear();
+    for (const std::uint32_t child : node.children) scratch_.push_back(values_[child]);
+  }
+
+  EGraph::Impl& g_;
+  std::vector<Template::Node> nodes_;
+  std::uint32_t rule_;
+  std::size_t operators_ = 0;
+  std::vector<Id> values_, scratch_;
+};
+
+// Room for `needed()` new e-nodes, after a rebuild if duplicates stand in the way.
+template <class Needed>
+bool has_room(EGraph::Impl& g, const Limits& limits, std::size_t most, Needed needed) {
+  if (g.recs.size() + most > kIdBorder) return false;
+  if (g.live_nodes + most <= limits.nodes) return true;
+  if (g.live_nodes + needed() <= limits.nodes) return true;
+  g.rebuild();
+  return g.live_nodes + needed() <= limits.nodes;
+}
+
+ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t count,
+                           const StopCheck& check) {
+  ApplyResult result;
+  TemplateApplier applier(g, *rule.right, layout, g.current_rule);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::span match(matches.words.data() + i * matches.stride, matches.stride);
+    if (i % 64 == 0) {
+      if (auto stop = check.now(g)) return {result.applied, stop};
+    }
+    if (g.contradiction) return {result.applied, StopReason::kContradiction};
+    if (!has_room(g, check.limits(), applier.operators(), [&] { return applier.needed(match); })) return {result.applied, StopReason::kNodeLimit};
+    applier.apply(match);
+    ++result.applied;
+  }
+  return result;
+}
+
+// One match through an Applier. False: it would pass the node limit and has been taken back.
+bool apply_one(EGraph& egraph, const Rewrite& rule, const Match& match, std::size_t node_limit) {
+  EGraph::Impl& g = egraph.impl();
+  std::vector<std::pair<Id, Id>> unions;
+  const auto first = static_cast<NodeId>(g.recs.size());
+  const std::uint64_t unions_before = g.unions;
+  rule.applier->apply(egraph, match, unions);
+  if (g.live_nodes > node_limit && g.recs.size() > first && g.unions == unions_before) {
+    g.kill_since(first);
+    return false;
+  }
+  for (const auto& [a, b] : unions) g.merge(a, b, g.current_rule);
+  return true;
+}
+
+ApplyResult apply_with_applier(EGraph& egraph, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t count,
+                               const StopCheck& check) {
+  EGraph::Impl& g = egraph.impl();
+  ApplyResult result;
+  const std::size_t n = layout.slots.size();
+  std::vector<Id> classes(n);
+  std::vector<OpId> ops(n);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t* words = matches.words.data() + i * matches.stride;
+    if (i % 16 == 0) {
+      if (auto stop = check.now(g)) return {result.applied, stop};
+    }
+    if (g.contradiction) return {result.applied, StopReason::kContradiction};
+    if (g.recs.size() > kIdBorder) return {result.applied, StopReason::kNodeLimit};
+    const std::span<const NodeId> nodes(words + n, n);
+    const auto canonicalize = [&] {
+      for (std::size_t k = 0; k < n; ++k) {
+        classes[k] = g.find_halving(words[k]);
+        ops[k] = nodes[k] == kNone ? kNone : g.recs[nodes[k]].op;
+      }
+    };
+    canonicalize();
+    if (!apply_one(egraph, rule, {classes, nodes, ops}, check.limits().nodes)) {
+      g.rebuild();  // duplicates may stand in the way
+      canonicalize();
+      if (!apply_one(egraph, rule, {classes, nodes, ops}, check.limits().nodes)) return {result.applied, StopReason::kNodeLimit};
+    }
+    ++result.applied;
+  }
+  return result;
+}
+
+}  // namespace
+
+ApplyResult apply_matches(EGraph& egraph, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t budget,
+                          const StopCheck& check) {
+  const std::uint64_t count = std::min<std::uint64_t>(budget, matches.size());
+  if (rule.right) return apply_template(egraph.impl(), rule, layout, matches, count, check);
+  return apply_with_applier(egraph, rule, layout, matches, count, check);
+}
+
+}  // namespace saturate

@@ -1,0 +1,50 @@
+// Application of the matches of one rule, within limits.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "egraph/impl.h"
+#include "egraph/rewrite.h"
+
+namespace saturate {
+
+// Says when to stop. Asked often; looks at the clock only now and then.
+class StopCheck {
+ public:
+  explicit StopCheck(const Limits& limits) : limits_(limits), begin_(std::chrono::steady_clock::now()) {}
+  std::optional<StopReason> now(const EGraph::Impl& g) const;
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  const Limits& limits() const { return limits_; }
+
+ private:
+  Limits limits_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+// The matches of one rule that are to be applied: `stride` numbers each, as laid out by `slots` (and e-nodes, for appliers).
+struct MatchList {
+  std::uint32_t stride = 0;
+  std::vector<std::uint32_t> words;
+  std::size_t size() const { return stride == 0 ? 0 : words.size() / stride; }
+};
+
+// Which slots of a match a rule needs later: the root first, then those that its template names; of an applier all, and their e-nodes.
+struct MatchLayout {
+  std::vector<std::uint32_t> slots;
+  bool with_nodes = false;
+  std::uint32_t stride() const { return static_cast<std::uint32_t>(slots.size() * (with_nodes ? 2 : 1)); }
+};
+MatchLayout layout_of(const Rewrite& rule);
+
+struct ApplyResult {
+  std::uint64_t applied = 0;
+  std::optional<StopReason> stop;
+};
+// Applies up to `budget` matches in order. The node limit is kept exactly: no application that would pass it is done.
+ApplyResult apply_matches(EGraph& egraph, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t budget,
+                          const StopCheck& check);
+
+}  // namespace saturate

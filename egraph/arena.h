@@ -1,0 +1,111 @@
+// A growing array of plain values in reserved address space: growth neither copies nor moves (until the reserve of 2^28 values is used up),
+// large ones ask for huge pages. Small ones cost the pages that they touch.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace saturate {
+
+template <class T>
+class Arena {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  Arena() = default;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  Arena(Arena&& other) noexcept { swap(other); }
+  Arena& operator=(Arena&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~Arena() { release(); }
+
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  T& operator[](std::size_t i) { return data_[i]; }
+  const T& operator[](std::size_t i) const { return data_[i]; }
+  T& back() { return data_[size_ - 1]; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+
+  void push_back(T value) {
+    if (size_ == ready_) grow(size_ + 1);
+    data_[size_++] = value;
+  }
+  // New values are indeterminate.
+  void resize(std::size_t n) {
+    if (n > ready_) grow(n);
+    size_ = n;
+  }
+  void assign(std::size_t n, T value) {
+    resize(n);
+    std::fill_n(data_, n, value);
+  }
+  void clear() { size_ = 0; }
+  void release() {
+    if (data_ != nullptr) munmap(data_, capacity_ * sizeof(T));
+    data_ = nullptr;
+    size_ = capacity_ = ready_ = 0;
+    huge_ = false;
+  }
+  void swap(Arena& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    std::swap(ready_, other.ready_);
+    std::swap(huge_, other.huge_);
+  }
+  // Bytes in use (pages touched so far).
+  std::size_t bytes() const { return ready_ * sizeof(T); }
+
+ private:
+  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+  void grow(std::size_t n) {
+    if (n > capacity_) reserve(n);
+    // `ready_` trails the size in steps, so that the checks for huge pages run rarely.
+    ready_ = std::min(capacity_, std::max(n + n / 8, n + 1024));
+    const std::size_t bytes = ready_ * sizeof(T);
+    if (!huge_ && bytes > 2 * kHugePage) {
+      const auto address = reinterpret_cast<std::uintptr_t>(data_);
+      const std::uintptr_t start = (address + size_ * sizeof(T) + kHugePage - 1) / kHugePage * kHugePage;
+      const std::uintptr_t stop = address + capacity_ * sizeof(T);
+      if (start < stop) madvise(reinterpret_cast<void*>(start), stop - start, MADV_HUGEPAGE);
+      huge_ = true;
+    }
+  }
+
+  void reserve(std::size_t n) {
+    constexpr int kProtection = PROT_READ | PROT_WRITE;
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    for (std::size_t want = std::max(std::size_t{1} << 28, 2 * n);; want = std::max(n, want / 4)) {
+      void* p = data_ == nullptr ? mmap(nullptr, want * sizeof(T), kProtection, kFlags, -1, 0)
+                                 : mremap(data_, capacity_ * sizeof(T), want * sizeof(T), MREMAP_MAYMOVE);
+      if (p != MAP_FAILED) {
+        data_ = static_cast<T*>(p);
+        capacity_ = want;
+        return;
+      }
+      if (want == n) throw std::bad_alloc();
+    }
+  }
+
+  T* data_ = nullptr;
+  std::size_t size_ = 0, capacity_ = 0, ready_ = 0;
+  bool huge_ = false;
+};
+
+}  // namespace saturate

@@ -1,0 +1,419 @@
+#include "egraph/egraph.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "egraph/impl.h"
+
+namespace saturate {
+
+OpId OpTable::add(OpTraits traits) {
+  const auto id = static_cast<OpId>(traits_.size());
+  traits_.push_back(traits);
+  if (by_kind_.size() <= traits.kind) by_kind_.resize(traits.kind + 1);
+  by_kind_[traits.kind].push_back(id);
+  any_commutative_ |= traits.commutative;
+  return id;
+}
+
+std::span<const OpId> OpTable::of_kind(Kind kind) const {
+  if (kind >= by_kind_.size()) return {};
+  return by_kind_[kind];
+}
+
+namespace {
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+}  // namespace
+
+Rec EGraph::Impl::canonical(OpId op, std::span<const Id> children_in) {
+  const std::size_t n = children_in.size();
+  Rec rec{op, {kNone, kNone, kNone}};
+  if (n <= 3) {
+    for (std::size_t i = 0; i < n; ++i) rec.c[i] = find_halving(children_in[i]);
+    if (n == 2 && rec.c[0] > rec.c[1] && ops[op].commutative) std::swap(rec.c[0], rec.c[1]);
+    return rec;
+  }
+  const std::vector<Id> copy(children_in.begin(), children_in.end());  // may stand in the pool that grows here
+  const std::size_t place = pool.size();
+  for (const Id id : copy) pool.push_back(find_halving(id));
+  rec.c[0] = static_cast<Id>(place);
+  rec.c[1] = static_cast<Id>(n);
+  rec.c[2] = Rec::kPooled;
+  return rec;
+}
+
+std::uint32_t EGraph::Impl::hash(const Rec& rec) const {
+  constexpr std::uint64_t k0 = 0x9e3779b97f4a7c15ull, k1 = 0xd6e8feb86659fd93ull;
+  std::uint64_t h;
+  if (!rec.pooled()) {
+    h = mix((std::uint64_t{rec.c[0]} << 32 | rec.op) ^ k0, (std::uint64_t{rec.c[2]} << 32 | rec.c[1]) ^ k1);
+  } else {
+    h = mix(rec.op ^ k0, rec.c[1] ^ k1);
+    for (const Id id : children(rec)) h = mix(h ^ id, k1);
+  }
+  return static_cast<std::uint32_t>(h ^ (h >> 32));
+}
+
+bool EGraph::Impl::equal(const Rec& a, const Rec& b) const {
+  if (a.op != b.op || a.c[1] != b.c[1] || a.c[2] != b.c[2]) return false;
+  if (!a.pooled()) return a.c[0] == b.c[0];
+  return std::equal(pool.data() + a.c[0], pool.data() + a.c[0] + a.c[1], pool.data() + b.c[0]);
+}
+
+NodeId EGraph::Impl::probe(const Rec& rec, std::uint32_t hash) const {
+  return table.find(hash, [&](NodeId id) { return equal(recs[id], rec); });
+}
+
+void EGraph::Impl::link_use(Id child, NodeId user) {
+  const auto cell = static_cast<std::uint32_t>(cells.size());
+  const std::uint32_t tail = uses_tail[child];
+  if (tail == kNone) {
+    cells.push_back({user, cell});
+    uses_tail[child] = cell;
+  } else {
+    cells.push_back({user, cells[tail].next});
+    cells[tail].next = cell;
+  }
+  ++num_uses[child];
+}
+
+Id EGraph::Impl::add(OpId op, std::span<const Id> children_in, Id into) {
+  const Rec rec = canonical(op, children_in);
+  const std::uint32_t h = hash(rec);
+  const NodeId found = probe(rec, h);
+  if (found == kNone) return insert(rec, h, into);
+  if (rec.pooled()) pool.resize(rec.c[0]);
+  return find_halving(found);
+}
+
+Id EGraph::Impl::insert(const Rec& rec, std::uint32_t h, Id into) {
+  const std::size_t n = recs.size();
+  if (n >= 0xfffffff0u || cells.size() + rec.arity() >= kNone || pool.size() >= kNone) {
+    std::fputs("saturate: the e-graph has reached its border of 2^32 ids; set a node limit below it\n", stderr);
+    std::abort();
+  }
+  const auto id = static_cast<NodeId>(n);
+  recs.push_back(rec);
+  parent.push_back(into == kNone ? id : into);
+  made_by.push_back(current_rule);
+  touched.push_back(stamp);
+  row_class.push_back(kNone);
+  flags.push_back(0);
+  uses_tail.push_back(kNone);
+  num_uses.push_back(0);
+  facts_stamp.push_back(stamp);
+  table.insert(h, id);
+  const std::span<const Id> children_of = children(rec.pooled() ? rec : recs[id]);
+  for (std::size_t i = 0; i < children_of.size(); ++i) {
+    const auto seen = children_of.first(i);
+    if (std::find(seen.begin(), seen.end(), children_of[i]) == seen.end()) link_use(children_of[i], id);
+  }
+  ++live_nodes;
+  ++nodes_created;
+  ++version;
+  if (into == kNone) {
+    ++live_classes;
+    if (analysis != nullptr) {
+      analysis->make(*owner, id, owner->node(id));
+      flags[id] |= kToModify;
+      modifies.push_back(id);
+    }
+    return id;
+  }
+  if (analysis != nullptr) run_update(id, current_rule);
+  return into;
+}
+
+bool EGraph::Impl::merge(Id a, Id b, std::uint32_t rule) {
+  a = find_halving(a);
+  b = find_halving(b);
+  if (a == b) return false;
+  if (num_uses[a] < num_uses[b] || (num_uses[a] == num_uses[b] && b < a)) std::swap(a, b);
+  parent[b] = a;
+  --live_classes;
+  ++unions;
+  ++version;
+  Join join;
+  if (analysis != nullptr) {
+    join = analysis->join(a, b);
+    if (join.contradiction) note(a, b, *std::move(join.contradiction), rule);
+    if (join.first_changed) {
+      facts_changed(a, rule, true);
+    } else if (join.second_changed) {
+      facts_changed(a, rule, false);
+    }
+    // A class that is new to `modify` stays new to it.
+    if ((flags[b] & kToModify) != 0 && (flags[a] & kToModify) == 0) {
+      flags[a] |= kToModify;
+      modifies.push_back(a);
+    }
+    if ((flags[b] & kFactsDirty) != 0 && (flags[a] & kFactsDirty) == 0) {
+      flags[a] |= kFactsDirty;
+      dirty.push_back({a, rule});
+    }
+    facts_stamp[a] = std::max(facts_stamp[a], facts_stamp[b]);
+  }
+  const std::uint32_t tail = uses_tail[b];
+  if (tail != kNone) {
+    std::uint32_t cell = tail;
+    do {
+      cell = cells[cell].next;
+      const NodeId user = cells[cell].node;
+      if ((flags[user] & (kDead | kPending)) == 0) {
+        flags[user] |= kPending;
+        pending.push_back({user, rule});
+      }
+      if (join.second_changed) push_update(user, rule);
+    } while (cell != tail);
+    if (uses_tail[a] == kNone) {
+      uses_tail[a] = tail;
+    } else {
+      std::swap(cells[uses_tail[a]].next, cells[tail].next);
+    }
+    num_uses[a] += num_uses[b];
+    uses_tail[b] = kNone;
+    num_uses[b] = 0;
+  }
+  return true;
+}
+
+void EGraph::Impl::repair(Pending entry) {
+  const NodeId p = entry.node;
+  flags[p] &= static_cast<std::uint8_t>(~kPending);
+  if ((flags[p] & kDead) != 0) return;
+  Rec& rec = recs[p];
+  table.erase(hash(rec), p);
+  if (rec.pooled()) {
+    for (std::uint32_t i = 0; i < rec.c[1]; ++i) pool[rec.c[0] + i] = find_halving(pool[rec.c[0] + i]);
+  } else {
+    const std::uint32_t n = rec.arity();
+    for (std::uint32_t i = 0; i < n; ++i) rec.c[i] = find_halving(rec.c[i]);
+    if (n == 2 && rec.c[0] > rec.c[1] && ops[rec.op].commutative) std::swap(rec.c[0], rec.c[1]);
+  }
+  const std::uint32_t h = hash(rec);
+  const NodeId twin = probe(rec, h);
+  ++version;
+  if (twin == kNone) {
+    table.insert(h, p);
+    touched[p] = stamp;
+    return;
+  }
+  flags[p] |= kDead;
+  --live_nodes;
+  merge(p, twin, entry.rule);
+}
+
+void EGraph::Impl::facts_changed(Id id, std::uint32_t rule, bool parents) {
+  ++fact_changes;
+  facts_stamp[id] = stamp;
+  if ((flags[id] & kToModify) == 0) {
+    flags[id] |= kToModify;
+    modifies.push_back(id);
+  }
+  if (parents && (flags[id] & kFactsDirty) == 0) {
+    flags[id] |= kFactsDirty;
+    dirty.push_back({id, rule});
+  }
+}
+
+void EGraph::Impl::push_update(NodeId node, std::uint32_t rule) {
+  if ((flags[node] & (kDead | kToUpdate)) != 0) return;
+  flags[node] |= kToUpdate;
+  updates.push({node, rule});
+}
+
+void EGraph::Impl::spread_facts(Pending entry) {
+  const Id id = find_halving(entry.node);
+  flags[entry.node] &= static_cast<std::uint8_t>(~kFactsDirty);
+  flags[id] &= static_cast<std::uint8_t>(~kFactsDirty);
+  const std::uint32_t tail = uses_tail[id];
+  if (tail == kNone) return;
+  std::uint32_t cell = tail;
+  do {
+    cell = cells[cell].next;
+    push_update(cells[cell].node, entry.rule);
+  } while (cell != tail);
+}
+
+void EGraph::Impl::run_update(NodeId node, std::uint32_t rule) {
+  const Id id = find_halving(node);
+  Join join = analysis->update(*owner, id, owner->node(node));
+  if (join.contradiction) note(id, id, *std::move(join.contradiction), rule);
+  if (join.first_changed) facts_changed(id, rule, true);
+}
+
+void EGraph::Impl::note(Id first, Id second, std::string what, std::uint32_t rule) {
+  if (contradiction) return;
+  contradiction = Contradiction{first, second, std::move(what), rule < rule_names.size() ? rule_names[rule] : std::string()};
+}
+
+void EGraph::Impl::rebuild() {
+  if (rebuilding) return;  // called by modify(): the outer call goes on
+  rebuilding = true;
+  // An analysis whose facts never settle would hang here; no lattice of useful height needs this many rounds.
+  std::uint64_t rounds = 0;
+  for (;;) {
+    if (!pending.empty()) {
+      std::vector<Pending> batch;
+      batch.swap(pending);
+      for (const Pending entry : batch) repair(entry);
+    } else if (!dirty.empty()) {
+      std::vector<Pending> batch;
+      batch.swap(dirty);
+      for (const Pending entry : batch) spread_facts(entry);
+    } else if (!updates.empty()) {
+      const auto [node, rule] = updates.top();
+      updates.pop();
+      flags[node] &= static_cast<std::uint8_t>(~kToUpdate);
+      if ((flags[node] & kDead) != 0) continue;
+      if (++rounds > 10'000 * (live_nodes + 100)) {
+        const Id id = find(node);
+        note(id, id, "facts of this class never settle", rule);
+        continue;
+      }
+      run_update(node, rule);
+    } else if (!modifies.empty()) {
+      std::vector<Id> batch;
+      batch.swap(modifies);
+      for (const Id entry : batch) {
+        const Id id = find_halving(entry);
+        flags[entry] &= static_cast<std::uint8_t>(~kToModify);
+        flags[id] &= static_cast<std::uint8_t>(~kToModify);
+        if ((flags[id] & kKilled) == 0) analysis->modify(*owner, id);
+      }
+    } else {
+      break;
+    }
+  }
+  rebuilding = false;
+}
+
+void EGraph::Impl::kill_since(NodeId first) {
+  for (std::size_t i = recs.size(); i > first; --i) {
+    const auto n = static_cast<NodeId>(i - 1);
+    if ((flags[n] & kDead) != 0) continue;
+    table.erase(hash(recs[n]), n);
+    flags[n] |= kDead;
+    --live_nodes;
+    if (parent[n] == n) {
+      flags[n] |= kKilled;
+      --live_classes;
+    }
+  }
+  ++version;
+}
+
+void EGraph::Impl::compress() {
+  for (std::size_t i = 0; i < parent.size(); ++i) {
+    const Id root = find(static_cast<Id>(i));
+    parent[i] = root;
+  }
+}
+
+std::size_t EGraph::Impl::memory_bytes() const {
+  return recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses_tail.bytes() +
+         num_uses.bytes() + facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
+}
+
+// ---- public face ----
+
+EGraph::EGraph(Analysis* analysis) : impl_(std::make_unique<Impl>(this, analysis)) {}
+EGraph::~EGraph() = default;
+EGraph::EGraph(EGraph&& other) noexcept : impl_(std::move(other.impl_)) {
+  if (impl_) impl_->owner = this;
+}
+EGraph& EGraph::operator=(EGraph&& other) noexcept {
+  impl_ = std::move(other.impl_);
+  if (impl_) impl_->owner = this;
+  return *this;
+}
+
+OpId EGraph::add_op(OpTraits traits) { return impl_->ops.add(traits); }
+const OpTraits& EGraph::op(OpId id) const { return impl_->ops[id]; }
+std::size_t EGraph::num_ops() const { return impl_->ops.size(); }
+Id EGraph::add(OpId op, std::span<const Id> children) { return impl_->add(op, children); }
+
+Id EGraph::lookup(OpId op, std::span<const Id> children) const {
+  const Impl& g = *impl_;
+  std::vector<Id> canonical(children.begin(), children.end());
+  for (Id& id : canonical) id = g.find(id);
+  if (canonical.size() == 2 && canonical[0] > canonical[1] && g.ops[op].commutative) std::swap(canonical[0], canonical[1]);
+  if (canonical.size() > 3) {
+    // Keys of many children live in the pool; compare by hand.
+    for (const NodeId node : g.ops.of_kind(g.ops[op].kind).empty() ? std::vector<NodeId>() : class_users(canonical[0])) {
+      const ENode candidate = this->node(node);
+      if (candidate.op == op && std::equal(candidate.children.begin(), candidate.children.end(), canonical.begin(), canonical.end())) {
+        return g.find(node);
+      }
+    }
+    return kNone;
+  }
+  Rec rec{op, {kNone, kNone, kNone}};
+  std::copy(canonical.begin(), canonical.end(), rec.c);
+  const NodeId found = g.probe(rec, g.hash(rec));
+  return found == kNone ? kNone : g.find(found);
+}
+
+std::vector<NodeId> EGraph::class_users(Id id) const {
+  const Impl& g = *impl_;
+  std::vector<NodeId> users;
+  const std::uint32_t tail = g.uses_tail[g.find(id)];
+  if (tail == kNone) return users;
+  std::uint32_t cell = tail;
+  do {
+    cell = g.cells[cell].next;
+    const NodeId user = g.cells[cell].node;
+    if ((g.flags[user] & Impl::kDead) == 0) users.push_back(user);
+  } while (cell != tail);
+  std::sort(users.begin(), users.end());
+  users.erase(std::unique(users.begin(), users.end()), users.end());
+  return users;
+}
+
+Id EGraph::find(Id id) const { return impl_->find(id); }
+bool EGraph::merge(Id a, Id b, std::uint32_t rule) { return impl_->merge(a, b, rule == kNone ? impl_->current_rule : rule); }
+void EGraph::rebuild() { impl_->rebuild(); }
+bool EGraph::clean() const { return impl_->clean(); }
+std::size_t EGraph::num_nodes() const { return impl_->live_nodes; }
+std::size_t EGraph::num_classes() const { return impl_->live_classes; }
+std::size_t EGraph::num_ids() const { return impl_->recs.size(); }
+
+std::vector<Id> EGraph::classes() const {
+  const Impl& g = *impl_;
+  std::vector<Id> out;
+  out.reserve(g.live_classes);
+  for (std::size_t i = 0; i < g.parent.size(); ++i) {
+    if (g.parent[i] == i && (g.flags[i] & Impl::kKilled) == 0) out.push_back(static_cast<Id>(i));
+  }
+  return out;
+}
+
+std::vector<NodeId> EGraph::class_nodes(Id id) const {
+  const Index& index = impl_->sorted_index();
+  const Id c = find(id);
+  std::vector<NodeId> out(index.node.begin() + index.start[c], index.node.begin() + index.start[c + 1]);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+ENode EGraph::node(NodeId id) const {
+  const Rec& rec = impl_->recs[id];
+  return {rec.op, impl_->children(rec)};
+}
+
+Id EGraph::class_of(NodeId id) const { return impl_->find(id); }
+std::uint32_t EGraph::made_by(NodeId id) const { return impl_->made_by[id]; }
+bool EGraph::is_live(NodeId id) const { return (impl_->flags[id] & Impl::kDead) == 0; }
+std::size_t EGraph::memory_bytes() const { return impl_->memory_bytes(); }
+const Analysis* EGraph::analysis() const { return impl_->analysis; }
+const std::optional<Contradiction>& EGraph::contradiction() const { return impl_->contradiction; }
+EGraph::Impl& EGraph::impl() { return *impl_; }
+const EGraph::Impl& EGraph::impl() const { return *impl_; }
+
+}  // namespace saturate

@@ -1,0 +1,122 @@
+// Inside of the e-graph. E-nodes and class ids share one number space: node n is created in class n or straight into an older class.
+// Storage, union by parent list, repair from a worklist: Nelson & Oppen 1980; Downey, Sethi, Tarjan 1980; Willsey et al., POPL 2021.
+#pragma once
+
+#include <mutex>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "egraph/arena.h"
+#include "egraph/egraph.h"
+#include "egraph/hash_table.h"
+#include "egraph/index.h"
+
+namespace saturate {
+
+class OpTable {
+ public:
+  OpId add(OpTraits traits);
+  const OpTraits& operator[](OpId id) const { return traits_[id]; }
+  std::size_t size() const { return traits_.size(); }
+  bool any_commutative() const { return any_commutative_; }
+  std::span<const OpId> of_kind(Kind kind) const;
+  std::size_t num_kinds() const { return by_kind_.size(); }
+
+ private:
+  std::vector<OpTraits> traits_;
+  std::vector<std::vector<OpId>> by_kind_;
+  bool any_commutative_ = false;
+};
+
+struct EGraph::Impl {
+  explicit Impl(EGraph* owner, Analysis* analysis) : owner(owner), analysis(analysis) {}
+
+  enum Flag : std::uint8_t { kDead = 1, kPending = 2, kToUpdate = 4, kToModify = 8, kFactsDirty = 16, kKilled = 32 };
+  struct Cell {
+    NodeId node;
+    std::uint32_t next;
+  };
+  struct Pending {
+    NodeId node;
+    std::uint32_t rule;
+  };
+
+  EGraph* owner;
+  Analysis* analysis;
+  OpTable ops;
+
+  // By id.
+  Arena<Rec> recs;
+  Arena<Id> parent;                 // union-find
+  Arena<std::uint32_t> made_by;
+  Arena<std::uint32_t> touched;     // stamp of the last change of the row: made, re-canonicalized, moved to another class
+  Arena<Id> row_class;              // its class in the last index
+  Arena<std::uint8_t> flags;
+  Arena<std::uint32_t> uses_tail;   // class: last cell of its circular parent list
+  Arena<std::uint32_t> num_uses;    // class: its length
+  Arena<std::uint32_t> facts_stamp; // class: stamp of the last change of its facts
+  // Shared pools.
+  Arena<Id> pool;                   // children of e-nodes with more than three
+  Arena<Cell> cells;                // parent lists
+  HashTable table;
+
+  std::size_t live_nodes = 0, live_classes = 0;
+  std::uint32_t stamp = 1;
+  std::uint64_t version = 1;        // grows with every change of structure
+  std::uint64_t nodes_created = 0, unions = 0, fact_changes = 0;
+  std::uint32_t current_rule = kNone;
+  std::vector<std::string> rule_names;  // of the present run
+  std::optional<Contradiction> contradiction;
+
+  std::vector<Pending> pending;     // parents of absorbed classes
+  std::vector<Pending> dirty;       // classes whose facts changed
+  std::priority_queue<std::pair<NodeId, std::uint32_t>, std::vector<std::pair<NodeId, std::uint32_t>>, std::greater<>> updates;
+  std::vector<Id> modifies;
+  bool rebuilding = false;
+
+  mutable std::mutex index_mutex;
+  mutable Index index;
+
+  Id find(Id id) const {
+    while (parent[id] != id) id = parent[id];
+    return id;
+  }
+  Id find_halving(Id id) {
+    while (parent[id] != id) {
+      parent[id] = parent[parent[id]];
+      id = parent[id];
+    }
+    return id;
+  }
+  std::span<const Id> children(const Rec& rec) const { return rec.children(pool.data()); }
+
+  // The canonical record of an e-node; more than three children are put at the end of the pool.
+  Rec canonical(OpId op, std::span<const Id> children_in);
+  std::uint32_t hash(const Rec& rec) const;
+  bool equal(const Rec& a, const Rec& b) const;
+  NodeId probe(const Rec& rec, std::uint32_t hash) const;
+  // Adds into class `into` (kNone: a class of its own). Returns the class where it is found or put.
+  Id add(OpId op, std::span<const Id> children_in, Id into = kNone);
+  Id insert(const Rec& rec, std::uint32_t hash, Id into);
+  bool merge(Id a, Id b, std::uint32_t rule);
+  void rebuild();
+  // Takes out e-nodes that nothing refers to: the ones made since `first` (ids), if no union has touched them.
+  void kill_since(NodeId first);
+  bool clean() const { return pending.empty() && dirty.empty() && updates.empty() && modifies.empty(); }
+  const Index& sorted_index() const;
+  std::size_t memory_bytes() const;
+  void compress();
+
+ private:
+  void link_use(Id child, NodeId user);
+  void repair(Pending entry);
+  void facts_changed(Id id, std::uint32_t rule, bool parents);
+  void push_update(NodeId node, std::uint32_t rule);
+  void run_update(NodeId node, std::uint32_t rule);
+  void spread_facts(Pending entry);
+  void note(Id first, Id second, std::string what, std::uint32_t rule);
+};
+
+}  // namespace saturate

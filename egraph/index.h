@@ -1,0 +1,24 @@
+// The read-only index for matching, built on a clean e-graph: rows sorted by class, then kind, operator and children.
+#pragma once
+
+#include "egraph/arena.h"
+#include "egraph/rec.h"
+
+namespace saturate {
+
+struct Index {
+  std::uint64_t version = 0;        // of the e-graph when it was built
+  Arena<Rec> rows;                  // copies of the live records
+  Arena<NodeId> node;               // row -> e-node
+  Arena<Id> cls;                    // row -> class
+  Arena<std::uint32_t> touched;     // row -> stamp
+  Arena<std::uint32_t> start;       // class id -> first row; rows of class c are start[c] .. start[c+1]-1 (none where c is not canonical)
+  Arena<std::uint32_t> kind_start;  // kind -> place in kind_rows
+  Arena<std::uint32_t> kind_rows;   // rows by kind, ascending
+
+  std::size_t bytes() const {
+    return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + start.bytes() + kind_start.bytes() + kind_rows.bytes();
+  }
+};
+
+}  // namespace saturate

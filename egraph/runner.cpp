@@ -1,0 +1,311 @@
+#include <algorithm>
+#include <limits>
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include "egraph/apply.h"
+#include "egraph/matcher.h"
+#include "egraph/rewrite.h"
+
+namespace saturate {
+
+std::string_view to_string(StopReason reason) {
+  switch (reason) {
+    case StopReason::kSaturated: return "saturated";
+    case StopReason::kIterationLimit: return "iteration limit";
+    case StopReason::kNodeLimit: return "node limit";
+    case StopReason::kTimeLimit: return "time limit";
+    case StopReason::kMemoryLimit: return "memory limit";
+    case StopReason::kCancelled: return "cancelled";
+    case StopReason::kContradiction: return "contradiction";
+  }
+  return "unknown";
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+struct RuleState {
+  explicit RuleState(const Rewrite& rule) : rule(&rule), matcher(rule.left), layout(layout_of(rule)), budget_left(rule.budget) {
+    guarded = matcher.has_guards() || rule.applier != nullptr;
+    matches.stride = layout.stride();
+  }
+  const Rewrite* rule;
+  Matcher matcher;
+  MatchLayout layout;
+  std::uint64_t budget_left;
+  bool guarded;
+  std::uint32_t last = 0;    // matches older than this stamp have been applied
+  std::size_t last_ids = 0;  // number of ids then
+  std::size_t banned_until = 0;
+  std::uint32_t times_banned = 0;
+  // Of the present search.
+  bool searched = false;
+  std::uint64_t found = 0;
+  MatchList matches;
+};
+
+// A stretch of one rule's starts; what it finds is put together in the order of the tasks.
+struct Task {
+  std::size_t rule, first, last;
+  std::uint64_t found = 0;
+  double seconds = 0;
+  std::vector<std::uint32_t> words;
+};
+
+class Runner {
+ public:
+  Runner(EGraph& egraph, std::span<const Rewrite> rules, const RunOptions& options)
+      : egraph_(egraph), g_(egraph.impl()), options_(options), check_(options.limits) {
+    g_.rule_names.clear();
+    for (const Rewrite& rule : rules) {
+      rules_.emplace_back(rule);
+      report_.rules.push_back({.name = rule.name});
+      g_.rule_names.push_back(rule.name);
+      phases_.push_back(rule.phase);
+    }
+    std::sort(phases_.begin(), phases_.end());
+    phases_.erase(std::unique(phases_.begin(), phases_.end()), phases_.end());
+  }
+
+  RunReport run() {
+    report_.stop = loop();
+    g_.current_rule = kNone;
+    g_.rebuild();
+    if (g_.contradiction) report_.stop = StopReason::kContradiction;
+    if (report_.stop == StopReason::kSaturated && report_.budget_exhausted) report_.stop = StopReason::kIterationLimit;
+    report_.seconds = check_.seconds();
+    note_memory();
+    return std::move(report_);
+  }
+
+ private:
+  StopReason loop() {
+    g_.rebuild();
+    for (std::size_t iteration = 0;; ++iteration) {
+      if (auto stop = check_.now(g_)) return *stop;
+      if (iteration >= options_.limits.iterations) return StopReason::kIterationLimit;
+      const std::uint64_t before = changes();
+      IterationStats stats{.iteration = iteration + 1};
+      const auto stop = iterate(iteration, stats);
+      stats.nodes = g_.live_nodes;
+      stats.classes = g_.live_classes;
+      report_.iterations.push_back(stats);
+      note_memory();
+      if (options_.on_iteration) options_.on_iteration(stats);
+      if (g_.contradiction) return StopReason::kContradiction;
+      if (stop) return *stop;
+      if (changes() != before || lift_bans(iteration)) continue;
+      if (phase_ + 1 >= phases_.size()) return StopReason::kSaturated;
+      ++phase_;
+    }
+  }
+
+  std::uint64_t changes() const { return g_.nodes_created + g_.unions + g_.fact_changes; }
+
+  void note_memory() {
+    std::size_t bytes = g_.memory_bytes();
+    for (const RuleState& rule : rules_) bytes += rule.matches.words.capacity() * sizeof(std::uint32_t);
+    report_.peak_memory_bytes = std::max(report_.peak_memory_bytes, bytes);
+  }
+
+  bool active(const RuleState& rule) const { return rule.rule->phase <= phases_[phase_]; }
+
+  // Nothing changed: rules that are banned get their turn next. False where none is.
+  bool lift_bans(std::size_t iteration) {
+    std::size_t first = std::numeric_limits<std::size_t>::max();
+    for (const RuleState& rule : rules_) {
+      if (active(rule) && rule.banned_until > iteration) first = std::min(first, rule.banned_until);
+    }
+    if (first == std::numeric_limits<std::size_t>::max()) return false;
+    for (RuleState& rule : rules_) {
+      if (rule.banned_until > iteration) rule.banned_until -= first - iteration;
+    }
+    return true;
+  }
+
+  std::optional<StopReason> iterate(std::size_t iteration, IterationStats& stats) {
+    auto begin = Clock::now();
+    const bool complete = search(iteration);
+    stats.search_s = since(begin);
+    for (const RuleState& rule : rules_) stats.matches += rule.found;
+    note_memory();
+    if (!complete) {
+      const auto stop = check_.now(g_);
+      return stop ? stop : StopReason::kTimeLimit;
+    }
+    begin = Clock::now();
+    const std::size_t ids = g_.recs.size();
+    const std::uint32_t searched_at = g_.stamp++;
+    std::optional<StopReason> stop;
+    for (std::size_t r = 0; r < rules_.size() && !stop; ++r) {
+      RuleState& rule = rules_[r];
+      if (!rule.searched) continue;
+      rule.last = searched_at;
+      rule.last_ids = ids;
+      if (rule.matches.size() != 0) stop = apply(r);
+    }
+    stats.apply_s = since(begin);
+    begin = Clock::now();
+    g_.current_rule = kNone;
+    g_.rebuild();
+    stats.rebuild_s = since(begin);
+    return stop;
+  }
+
+  std::optional<StopReason> apply(std::size_t r) {
+    RuleState& rule = rules_[r];
+    RuleStats& stats = report_.rules[r];
+    const auto begin = Clock::now();
+    const std::uint64_t nodes = g_.nodes_created, unions = g_.unions;
+    g_.current_rule = static_cast<std::uint32_t>(r);
+    const ApplyResult result = apply_matches(egraph_, *rule.rule, rule.layout, rule.matches, rule.budget_left, check_);
+    g_.current_rule = kNone;
+    if (rule.matches.size() > rule.budget_left) report_.budget_exhausted = true;
+    rule.budget_left -= result.applied;
+    stats.applied += result.applied;
+    stats.nodes_made += g_.nodes_created - nodes;
+    stats.unions += g_.unions - unions;
+    stats.apply_s += since(begin);
+    return result.stop;
+  }
+
+  // ---- search ----
+
+  // Fills found and matches of every rule that may run. False: stopped before its end.
+  bool search(std::size_t iteration) {
+    const Index& index = g_.sorted_index();
+    std::vector<Task> tasks;
+    for (std::size_t r = 0; r < rules_.size(); ++r) {
+      RuleState& rule = rules_[r];
+      rule.found = 0;
+      rule.matches.words.clear();
+      rule.searched = active(rule) && iteration >= rule.banned_until && (rule.budget_left > 0 || options_.count_stale_matches);
+      if (!rule.searched) continue;
+      rule.matcher.prepare(egraph_);
+      const std::size_t starts = rule.matcher.num_starts(g_, index);
+      constexpr std::size_t kStretch = 4096;
+      for (std::size_t first = 0; first < starts; first += kStretch) tasks.push_back({r, first, std::min(starts, first + kStretch), 0, 0, {}});
+    }
+    std::vector<std::atomic<std::uint64_t>> totals(rules_.size());
+    std::atomic<bool> stopped = false;
+    const auto run_task = [&](Task& task) { search_task(task, index, totals[task.rule], stopped); };
+    if (options_.limits.threads == 1) {
+      for (Task& task : tasks) run_task(task);
+    } else {
+      const int threads = options_.limits.threads > 0 ? options_.limits.threads : tbb::task_arena::automatic;
+      tbb::task_arena arena(threads);
+      arena.execute([&] { tbb::parallel_for(std::size_t{0}, tasks.size(), [&](std::size_t i) { run_task(tasks[i]); }); });
+    }
+    if (stopped) return false;
+    for (Task& task : tasks) gather(task);
+    for (std::size_t r = 0; r < rules_.size(); ++r) finish_search(r, iteration);
+    return true;
+  }
+
+  void gather(Task& task) {
+    RuleState& rule = rules_[task.rule];
+    rule.found += task.found;
+    if (rule.matches.words.empty()) {
+      rule.matches.words = std::move(task.words);
+    } else {
+      rule.matches.words.insert(rule.matches.words.end(), task.words.begin(), task.words.end());
+      std::vector<std::uint32_t>().swap(task.words);
+    }
+    report_.rules[task.rule].search_s += task.seconds;
+  }
+
+  std::uint64_t match_limit(const RuleState& rule) const {
+    if (options_.scheduler != SchedulerKind::kBackoff || rule.times_banned >= 63) return ~std::uint64_t{0};
+    const std::uint64_t limit = options_.backoff_match_limit;
+    return limit > (~std::uint64_t{0} >> rule.times_banned) ? ~std::uint64_t{0} : limit << rule.times_banned;
+  }
+
+  void finish_search(std::size_t r, std::size_t iteration) {
+    RuleState& rule = rules_[r];
+    if (!rule.searched) return;
+    RuleStats& stats = report_.rules[r];
+    if (rule.found > match_limit(rule)) {
+      rule.banned_until = iteration + (options_.backoff_ban_length << rule.times_banned);
+      ++rule.times_banned;
+      ++stats.bans;
+      rule.found = 0;
+      rule.matches.words.clear();
+      rule.searched = false;  // its matches stay fresh
+      return;
+    }
+    stats.matches += rule.found;
+    stats.fresh += rule.matches.size();
+  }
+
+  void search_task(Task& task, const Index& index, std::atomic<std::uint64_t>& total, std::atomic<bool>& stopped) const {
+    const auto begin = Clock::now();
+    const RuleState& rule = rules_[task.rule];
+    const std::uint64_t limit = match_limit(rule);
+    if (stopped.load(std::memory_order_relaxed) || total.load(std::memory_order_relaxed) > limit) return;
+    std::uint64_t seen = 0, counted = 0;
+    const auto flush = [&] {
+      const std::uint64_t sum = total.fetch_add(task.found - counted, std::memory_order_relaxed) + (task.found - counted);
+      counted = task.found;
+      return sum <= limit;
+    };
+    rule.matcher.match(egraph_, index, task.first, task.last, [&](const Matcher::Found& found) {
+      if ((++seen & 0xfff) == 0 && check_.now(g_)) {
+        stopped = true;
+        return false;
+      }
+      const bool fresh = is_fresh(rule, found);
+      if (!fresh && !options_.count_stale_matches) return true;
+      if (rule.rule->applier != nullptr && !rule.rule->applier->holds(egraph_, {found.classes, found.matched, found.ops})) return true;
+      ++task.found;
+      if (fresh) keep(rule, found, task.words);
+      return (task.found & 0xff) != 0 || flush();
+    });
+    flush();
+    task.seconds = since(begin);
+    if (check_.seconds() > check_.limits().seconds) stopped = true;
+  }
+
+  bool is_fresh(const RuleState& rule, const Matcher::Found& found) const {
+    if (rule.last == 0) return true;
+    if (found.touched == kNone) {  // a pattern of one variable
+      if (found.classes[0] >= rule.last_ids) return true;
+    } else if (found.touched > rule.last) {
+      return true;
+    }
+    if (!rule.guarded) return false;
+    return std::any_of(found.classes.begin(), found.classes.end(), [&](Id id) { return g_.facts_stamp[id] > rule.last; });
+  }
+
+  static void keep(const RuleState& rule, const Matcher::Found& found, std::vector<std::uint32_t>& words) {
+    for (const std::uint32_t slot : rule.layout.slots) words.push_back(found.classes[slot]);
+    if (!rule.layout.with_nodes) return;
+    for (const std::uint32_t slot : rule.layout.slots) words.push_back(found.matched[slot]);
+  }
+
+  EGraph& egraph_;
+  EGraph::Impl& g_;
+  const RunOptions& options_;
+  StopCheck check_;
+  std::vector<RuleState> rules_;
+  std::vector<int> phases_;
+  std::size_t phase_ = 0;
+  RunReport report_;
+};
+
+}  // namespace
+
+RunReport run(EGraph& egraph, std::span<const Rewrite> rules, const RunOptions& options) {
+  if (rules.empty()) {
+    egraph.rebuild();
+    RunReport report;
+    report.stop = egraph.contradiction() ? StopReason::kContradiction : StopReason::kSaturated;
+    return report;
+  }
+  return Runner(egraph, rules, options).run();
+}
+
+}  // namespace saturate
