@@ -6,13 +6,13 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <functional>
 
 #include "fmt/format.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/proto_convert.h"
+#include "onnx_bridge/text_model.h"
 
 namespace saturate {
 namespace {
@@ -97,7 +97,7 @@ absl::Status check_size(std::uint64_t size, const std::string& file) {
 }
 
 absl::StatusOr<Model> load_text(int fd, std::size_t size, const std::string& path) {
-  auto model = parse_model_text(read_some(fd, size), path);
+  auto model = parse_model_text_in(read_some(fd, size), path, folder_of(path));
   if (model.ok()) model->path = path;
   return model;
 }

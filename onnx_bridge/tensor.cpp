@@ -1,6 +1,8 @@
 #include "onnx_bridge/tensor.h"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstdlib>
@@ -33,7 +35,25 @@ const TypeRow* row_of(DType dtype) {
 struct Minifloat {
   int exponent_bits, mantissa_bits, bias;
   enum class Special { kNone, kIeee, kAllOnesNan, kNegativeZeroNan } special;
+  int bits() const { return 1 + exponent_bits + mantissa_bits; }
 };
+
+// Of the floats with a sign, below 32 bits; float8e8m0 has none.
+std::optional<Minifloat> minifloat(DType dtype) {
+  using S = Minifloat::Special;
+  switch (dtype) {
+    case DType::kFloat16: return Minifloat{5, 10, 15, S::kIeee};
+    case DType::kBfloat16: return Minifloat{8, 7, 127, S::kIeee};
+    case DType::kFloat8e4m3fn: return Minifloat{4, 3, 7, S::kAllOnesNan};
+    case DType::kFloat8e4m3fnuz: return Minifloat{4, 3, 8, S::kNegativeZeroNan};
+    case DType::kFloat8e5m2: return Minifloat{5, 2, 15, S::kIeee};
+    case DType::kFloat8e5m2fnuz: return Minifloat{5, 2, 16, S::kNegativeZeroNan};
+    case DType::kFloat4e2m1: return Minifloat{2, 1, 1, S::kNone};
+    case DType::kFloat6e2m3: return Minifloat{2, 3, 1, S::kNone};
+    case DType::kFloat6e3m2: return Minifloat{3, 2, 3, S::kNone};
+    default: return std::nullopt;
+  }
+}
 
 double decode(std::uint32_t code, const Minifloat& f) {
   const int sign_at = f.exponent_bits + f.mantissa_bits;
@@ -65,27 +85,45 @@ std::uint32_t packed_bits(std::span<const std::byte> bytes, std::int64_t i, int 
 std::int64_t sign_extend(std::uint32_t code, int width) { return code >> (width - 1) & 1 ? static_cast<std::int64_t>(code) - (1 << width) : code; }
 
 double float_element(const Tensor& t, std::int64_t i) {
+  const std::byte* at = t.bytes().data() + static_cast<std::size_t>(i) * static_cast<std::size_t>(bit_width(t.dtype())) / 8;
+  if (t.dtype() == DType::kFloat) return read_as<float>(at);
+  if (t.dtype() == DType::kDouble) return read_as<double>(at);
+  const auto code = static_cast<std::uint32_t>(element_bits(t, i));
+  if (const auto format = minifloat(t.dtype())) return decode(code, *format);
+  return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, static_cast<int>(code) - 127);  // float8e8m0
+}
+
+// The code of the nearest number, ties to even; codes of one sign are in the order of their numbers. nullopt: too large, or NaN without a code.
+std::optional<std::uint32_t> encode(double value, const Minifloat& f) {
   using S = Minifloat::Special;
-  const std::byte* base = t.bytes().data();
-  const int bits = bit_width(t.dtype());
-  const std::byte* at = base + static_cast<std::size_t>(i) * static_cast<std::size_t>(bits) / 8;
-  switch (t.dtype()) {
-    case DType::kFloat: return read_as<float>(at);
-    case DType::kDouble: return read_as<double>(at);
-    case DType::kFloat16: return decode(read_as<std::uint16_t>(at), {5, 10, 15, S::kIeee});
-    case DType::kBfloat16: return decode(read_as<std::uint16_t>(at), {8, 7, 127, S::kIeee});
-    case DType::kFloat8e4m3fn: return decode(read_as<std::uint8_t>(at), {4, 3, 7, S::kAllOnesNan});
-    case DType::kFloat8e4m3fnuz: return decode(read_as<std::uint8_t>(at), {4, 3, 8, S::kNegativeZeroNan});
-    case DType::kFloat8e5m2: return decode(read_as<std::uint8_t>(at), {5, 2, 15, S::kIeee});
-    case DType::kFloat8e5m2fnuz: return decode(read_as<std::uint8_t>(at), {5, 2, 16, S::kNegativeZeroNan});
-    case DType::kFloat8e8m0: {
-      const int code = read_as<std::uint8_t>(at);
-      return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
-    }
-    case DType::kFloat4e2m1: return decode(packed_bits(t.bytes(), i, 4), {2, 1, 1, S::kNone});
-    case DType::kFloat6e2m3: return decode(packed_bits(t.bytes(), i, 6), {2, 3, 1, S::kNone});
-    default: return decode(packed_bits(t.bytes(), i, 6), {3, 2, 3, S::kNone});
+  const std::uint32_t sign_bit = 1u << (f.bits() - 1);
+  if (std::isnan(value)) {
+    if (f.special == S::kNone) return std::nullopt;
+    if (f.special == S::kNegativeZeroNan) return sign_bit;
+    const std::uint32_t exponent = ((1u << f.exponent_bits) - 1) << f.mantissa_bits;
+    return exponent | (f.special == S::kIeee ? 1u << (f.mantissa_bits - 1) : (1u << f.mantissa_bits) - 1);
   }
+  std::uint32_t largest = sign_bit - 1;
+  if (f.special == S::kAllOnesNan) --largest;
+  if (f.special == S::kIeee) largest -= 1u << f.mantissa_bits;
+  const double magnitude = std::fabs(value), top = decode(largest, f), step = top - decode(largest - 1, f);
+  const std::uint32_t sign = std::signbit(value) ? sign_bit : 0;
+  if (magnitude >= top + step / 2 || (magnitude > top && std::isinf(magnitude))) {
+    if (f.special != S::kIeee) return std::nullopt;
+    return sign | (largest + 1);
+  }
+  std::uint32_t low = 0, high = largest;  // decode(low) <= magnitude, the largest such
+  while (low < high) {
+    const std::uint32_t middle = (low + high + 1) / 2;
+    if (decode(middle, f) <= magnitude) low = middle;
+    else high = middle - 1;
+  }
+  if (low < largest) {
+    const double below = magnitude - decode(low, f), above = decode(low + 1, f) - magnitude;
+    if (above < below || (above == below && (low & 1))) ++low;
+  }
+  if (low == 0 && f.special == S::kNegativeZeroNan) return 0;
+  return sign | low;
 }
 
 std::int64_t integer_element(const Tensor& t, std::int64_t i) {
@@ -111,7 +149,72 @@ bool holds(const Tensor& t, std::int64_t i) {
   return i >= 0 && i < t.size() && bits > 0 && (static_cast<std::size_t>(i + 1) * static_cast<std::size_t>(bits) + 7) / 8 <= t.bytes().size();
 }
 
+bool fits(DType dtype, std::int64_t value) {
+  const int bits = bit_width(dtype);
+  switch (dtype) {
+    case DType::kBool: return value == 0 || value == 1;
+    case DType::kUint64: return value >= 0;
+    case DType::kInt64: return true;
+    case DType::kUint8:
+    case DType::kUint16:
+    case DType::kUint32:
+    case DType::kUint4:
+    case DType::kUint2: return value >= 0 && value < (std::int64_t{1} << bits);
+    default: return value >= -(std::int64_t{1} << (bits - 1)) && value < (std::int64_t{1} << (bits - 1));
+  }
+}
+
 }  // namespace
+
+std::uint64_t element_bits(const Tensor& t, std::int64_t i) {
+  const int bits = bit_width(t.dtype());
+  if (bits < 8) return packed_bits(t.bytes(), i, bits);
+  std::uint64_t value = 0;
+  std::memcpy(&value, t.bytes().data() + static_cast<std::size_t>(i) * static_cast<std::size_t>(bits) / 8, static_cast<std::size_t>(std::min(bits, 64)) / 8);
+  return value;
+}
+
+void store_bits(Tensor& t, std::int64_t i, std::uint64_t value) {
+  const int bits = bit_width(t.dtype());
+  std::byte* base = t.mutable_data();
+  if (bits >= 8) {
+    std::memcpy(base + static_cast<std::size_t>(i) * static_cast<std::size_t>(bits) / 8, &value, static_cast<std::size_t>(std::min(bits, 64)) / 8);
+    return;
+  }
+  for (int b = 0; b < bits; ++b) {
+    const std::size_t at = static_cast<std::size_t>(i) * static_cast<std::size_t>(bits) + static_cast<std::size_t>(b);
+    const std::byte mask = std::byte{1} << (at % 8);
+    base[at / 8] = value >> b & 1 ? base[at / 8] | mask : base[at / 8] & ~mask;
+  }
+}
+
+bool store_int(Tensor& t, std::int64_t i, std::int64_t value) {
+  if (is_floating(t.dtype())) return store_double(t, i, static_cast<double>(value));
+  if (!holds(t, i) || !(is_integer(t.dtype()) || t.dtype() == DType::kBool) || !fits(t.dtype(), value)) return false;
+  store_bits(t, i, static_cast<std::uint64_t>(value));
+  return true;
+}
+
+bool store_double(Tensor& t, std::int64_t i, double value) {
+  if (!holds(t, i)) return false;
+  if (t.dtype() == DType::kFloat) return store_bits(t, i, std::bit_cast<std::uint32_t>(static_cast<float>(value))), true;
+  if (t.dtype() == DType::kDouble) return store_bits(t, i, std::bit_cast<std::uint64_t>(value)), true;
+  if (const auto format = minifloat(t.dtype())) {
+    const auto code = encode(value, *format);
+    if (code) store_bits(t, i, *code);
+    return code.has_value();
+  }
+  if (t.dtype() == DType::kFloat8e8m0) {
+    if (!std::isnan(value) && (value < std::ldexp(1.0, -127) || value > std::ldexp(1.0, 127))) return false;
+    store_bits(t, i, std::isnan(value) ? 255 : static_cast<std::uint64_t>(std::lround(std::log2(value)) + 127));
+    return true;
+  }
+  if (value != std::trunc(value)) return false;
+  if (t.dtype() == DType::kUint64 && value >= 9223372036854775808.0 && value < 18446744073709551616.0)
+    return store_bits(t, i, static_cast<std::uint64_t>(value)), true;
+  if (!(value >= -9223372036854775808.0 && value < 9223372036854775808.0)) return false;
+  return store_int(t, i, static_cast<std::int64_t>(value));
+}
 
 int bit_width(DType dtype) {
   const TypeRow* row = row_of(dtype);

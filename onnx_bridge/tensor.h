@@ -96,5 +96,12 @@ bool identical(const Tensor& a, const Tensor& b);
 // Element i as double / int64 (any numeric dtype, sub-byte and float8 too); nullopt for strings and complex.
 std::optional<double> element_as_double(const Tensor& t, std::int64_t i);
 std::optional<std::int64_t> element_as_int(const Tensor& t, std::int64_t i);
+// Stores a number as element i of a tensor that was just made (all dtypes but strings and complex): floats rounded to nearest, ties to even, too
+// large ones to infinity where the dtype has it. False, and nothing stored, where the dtype cannot hold the number.
+bool store_double(Tensor& t, std::int64_t i, double value);
+bool store_int(Tensor& t, std::int64_t i, std::int64_t value);
+// The bits of element i, for dtypes of at most 64 bits.
+std::uint64_t element_bits(const Tensor& t, std::int64_t i);
+void store_bits(Tensor& t, std::int64_t i, std::uint64_t bits);
 
 }  // namespace saturate
