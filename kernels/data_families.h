@@ -15,6 +15,5 @@ void register_data_scatter(Registry& registry);
 void register_data_cast(Registry& registry);
 void register_data_search(Registry& registry);
 void register_data_scan(Registry& registry);
-void register_data_bits(Registry& registry);
 
 }  // namespace saturate

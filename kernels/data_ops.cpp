@@ -11,6 +11,8 @@ void register_data(Registry& registry) {
   register_data_gather(registry);
   register_data_scatter(registry);
   register_data_cast(registry);
+  register_data_search(registry);
+  register_data_scan(registry);
 }
 
 }  // namespace saturate
