@@ -1,6 +1,33 @@
+#include <algorithm>
+
+#include "fmt/format.h"
 #include "tools/cli.h"
 
 namespace saturate {
+namespace {
+
+bool has_rule(const RuleSet& rules, const std::string& name) {
+  const auto native = rules.native_rules();
+  return rules.find(name) || std::any_of(native.begin(), native.end(), [&](const NativeRule& rule) { return rule.name == name; });
+}
+
+}  // namespace
+
+absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const std::vector<std::string>& skip, bool approximate) {
+  const bool none = std::find(files.begin(), files.end(), "none") != files.end();
+  absl::StatusOr<RuleSet> rules = none ? RuleSet() : RuleSet::builtin();
+  if (!rules.ok()) return rules;
+  for (const std::string& file : files)
+    if (file != "none")
+      if (const absl::Status status = rules->load_file(file); !status.ok()) return status;
+  for (const std::string& name : skip)
+    if (!has_rule(*rules, name))
+      return absl::InvalidArgumentError(fmt::format("--skip-rule {}: no such rule; `saturate rules list` names them", name));
+  RuleFilter filter;
+  filter.approximates = approximate;
+  filter.except = skip;
+  return rules->filtered(filter);
+}
 
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
   absl::StatusOr<RuleSet> rules = load_rules(args.rules, args.skip_rules, args.approximate);
