@@ -402,6 +402,12 @@ std::vector<NodeId> EGraph::class_nodes(Id id) const {
   return out;
 }
 
+std::size_t EGraph::class_size(Id id) const {
+  const Index& index = impl_->sorted_index();
+  const Id c = find(id);
+  return index.start[c + 1] - index.start[c];
+}
+
 ENode EGraph::node(NodeId id) const {
   const Rec& rec = impl_->recs[id];
   return {rec.op, impl_->children(rec)};

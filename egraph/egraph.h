@@ -99,6 +99,7 @@ class EGraph {
   // whether an e-node has not become a duplicate of another, and the memory held (without that of the analysis).
   std::vector<NodeId> class_users(Id id) const;
   bool is_live(NodeId id) const;
+  std::size_t class_size(Id id) const;  // number of its live e-nodes; valid on a clean e-graph
   std::size_t memory_bytes() const;
 
   const Analysis* analysis() const;
