@@ -1,0 +1,178 @@
+#include "extract/extract.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "kernels/runtime.h"
+#include "onnx_bridge/io.h"
+
+namespace saturate {
+namespace {
+
+// A model given as ONNX text in an e-graph; tests add equal e-nodes to it and look at what extraction takes.
+struct Bench {
+  explicit Bench(const std::string& text, const std::string& target_name = "ort-cpu") : evaluator(make_evaluator()), g(*evaluator) {
+    model = parse_model_text(text, "test").value();
+    lowered = lower(model, g).value();
+    target = load_target(target_name).value();
+    cost = load_cost_model("nodes").value();
+  }
+
+  Id value(const std::string& name) { return lowered.values.at(name); }
+  Id add(const std::string& op, std::vector<Id> children, std::vector<Attribute> attributes = {}, const std::string& domain = "", int outputs = 1) {
+    OpKey key;
+    key.domain = domain;
+    key.op_type = op;
+    key.attributes = std::move(attributes);
+    key.outputs = outputs;
+    return g.add(key, children);
+  }
+  void same(Id a, Id b) {
+    g.egraph().merge(a, b);
+    g.egraph().rebuild();
+  }
+
+  Selection take() {
+    auto selection = extract(g, lowered, target, *cost);
+    EXPECT_TRUE(selection.ok()) << selection.status();
+    EXPECT_EQ(check_selection(g.egraph(), lowered.roots, *selection), "");
+    return *selection;
+  }
+  std::multiset<std::string> operators() {
+    std::multiset<std::string> out;
+    auto raised = raise(g, lowered, take());
+    EXPECT_TRUE(raised.ok()) << raised.status();
+    for (const Node& n : raised->graph.nodes) out.insert(n.op_type);
+    return out;
+  }
+
+  std::unique_ptr<Evaluator> evaluator;
+  OnnxEGraph g;
+  Model model;
+  Lowered lowered;
+  Target target;
+  std::unique_ptr<CostModel> cost;
+};
+
+using Ops = std::multiset<std::string>;
+
+TEST(Extract, KeepsTheModelWhereNothingElseIsKnown) {
+  Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 4] x) => (float[N, 4] y) { a = Exp(x)  b = Neg(a)  y = Add(a, b) })");
+  EXPECT_EQ(b.operators(), (Ops{"Exp", "Neg", "Add"}));
+}
+
+TEST(Extract, TakesTheCheaperOfEqualExpressions) {
+  Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 4] x) => (float[N, 4] y) { a = Neg(x)  b = Neg(a)  y = Exp(b) })");
+  b.same(b.value("b"), b.value("x"));
+  EXPECT_EQ(b.operators(), (Ops{"Exp"}));
+}
+
+TEST(Extract, CountsSharedNodesOnce) {
+  // y alone would be cheaper by way of t (2 nodes instead of 3), but z needs the Exp chain anyway.
+  Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 4] x) => (float[N, 4] y, float[N, 4] z)
+             { a = Exp(x)  c = Sqrt(a)  y = Neg(c)  z = Abs(c) })");
+  const Id t = b.add("Tanh", {b.value("x")});
+  b.same(b.value("y"), b.add("Relu", {t}));
+  EXPECT_EQ(b.operators(), (Ops{"Exp", "Sqrt", "Neg", "Abs"}));
+}
+
+TEST(Extract, TakesAllValuesOfATupleTogether) {
+  Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3, 4] a, float[2, 3, 4] b, float[4] s) => (float[2, 3, 4] y, float[2, 3, 4] r)
+             { r = Add(a, b)  y = LayerNormalization <axis = -1, epsilon = 0.001> (r, s) })");
+  const Id tuple = b.add("SkipLayerNormalization", {b.value("a"), b.value("b"), b.value("s")}, {Attribute::of("epsilon", 0.001f)}, "com.microsoft", 4);
+  b.g.egraph().merge(b.value("y"), b.g.project(tuple, 0));
+  b.same(b.value("r"), b.g.project(tuple, 3));
+  EXPECT_EQ(b.operators(), (Ops{"SkipLayerNormalization"}));
+}
+
+TEST(Extract, EmitsOnlyWhatTheTargetHas) {
+  const std::string text = R"(<ir_version: 10, opset_import: ["" : 20]> g (float[2, 4] x, float[4] c) => (float[2, 4] y) { a = Add(x, c)  y = Gelu(a) })";
+  for (const auto& [target, wanted] : std::map<std::string, Ops>{{"onnx", {"Add", "Gelu"}}, {"ort-cpu", {"BiasGelu"}}}) {
+    Bench b(text, target);
+    b.same(b.value("y"), b.add("BiasGelu", {b.value("x"), b.value("c")}, {}, "com.microsoft"));
+    EXPECT_EQ(b.operators(), wanted) << target;
+  }
+}
+
+TEST(Extract, StaysAcyclicInCyclicEGraphs) {
+  Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { a = Exp(x)  b = Sqrt(a)  y = Abs(b) })");
+  // a = Neg(y) and y = Neg(a): cheap ways from each to the other, none of which starts anywhere.
+  b.g.egraph().merge(b.value("a"), b.add("Neg", {b.value("y")}));
+  b.same(b.value("y"), b.add("Neg", {b.value("a")}));
+  EXPECT_EQ(b.operators(), (Ops{"Exp", "Neg"}));
+}
+
+TEST(Extract, FoldsConstantsThatDoNotBloatTheFile) {
+  Bench small(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 2] x) => (float[N, 2] y) <float[2] c = {1, 2}> { d = Exp(c)  y = Add(x, d) })");
+  EXPECT_EQ(small.operators(), (Ops{"Add"}));
+  Bench big(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[1000, 1000] x) => (float[1000, 1000] y) <int64[2] s = {1000, 1000}>
+               { c = ConstantOfShape(s)  y = Add(x, c) })");
+  EXPECT_EQ(big.operators(), (Ops{"Add", "ConstantOfShape"}));
+}
+
+TEST(Extract, IsNeverWorseThanTheInput) {
+  Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 4] x) => (float[N, 4] y) { a = Exp(x)  y = Neg(a) })");
+  const Id dear = b.add("Exp", {b.add("Log", {b.add("Abs", {b.value("x")})})});
+  b.same(b.value("a"), dear);
+  const double before = original_selection(b.g, b.lowered, *b.cost)->cost;
+  EXPECT_LE(b.take().cost, before);
+  EXPECT_EQ(b.operators(), (Ops{"Exp", "Neg"}));
+}
+
+TEST(CheckSelection, FindsWhatIsMissingOrCyclic) {
+  Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { a = Exp(x)  y = Abs(a) })");
+  Selection s = b.take();
+  const Id a = b.g.egraph().find(b.value("a"));
+  const Choice kept = s.by_class[a];
+  s.by_class[a] = {};
+  EXPECT_NE(check_selection(b.g.egraph(), b.lowered.roots, s), "");
+  s.by_class[a] = kept;
+  EXPECT_EQ(check_selection(b.g.egraph(), b.lowered.roots, s), "");
+}
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) : path_(std::filesystem::temp_directory_path() / ("saturate_extract_test_" + std::to_string(counter_++) + ".json")) {
+    std::ofstream(path_) << text;
+  }
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  std::string path() const { return path_; }
+
+ private:
+  static inline int counter_ = 0;
+  std::filesystem::path path_;
+};
+
+TEST(CostTable, DecidesWhatIsTaken) {
+  const TemporaryFile table(R"({"costs": {"com.microsoft::BiasGelu": 5, "Gelu": 1}, "default": 1})");
+  Bench b(R"(<ir_version: 10, opset_import: ["" : 20]> g (float[2, 4] x, float[4] c) => (float[2, 4] y) { a = Add(x, c)  y = Gelu(a) })");
+  b.same(b.value("y"), b.add("BiasGelu", {b.value("x"), b.value("c")}, {}, "com.microsoft"));
+  b.cost = load_cost_model(table.path()).value();
+  EXPECT_EQ(b.operators(), (Ops{"Add", "Gelu"}));
+}
+
+TEST(CostTable, RefusesNegativeCosts) {
+  const TemporaryFile table(R"({"costs": {"Gelu": -1}})");
+  const auto cost = load_cost_model(table.path());
+  ASSERT_FALSE(cost.ok());
+  EXPECT_NE(std::string(cost.status().message()).find("Gelu"), std::string::npos);
+}
+
+TEST(Target, ErrorsNameTheFileAndTheKey) {
+  const TemporaryFile file(R"({"name": "mine", "max_opsets": 20})");
+  const auto target = load_target(file.path());
+  ASSERT_FALSE(target.ok());
+  EXPECT_NE(std::string(target.status().message()).find(file.path()), std::string::npos);
+  EXPECT_NE(std::string(target.status().message()).find("max_opsets"), std::string::npos);
+  EXPECT_FALSE(load_target("no-such-target").ok());
+}
+
+TEST(Target, BuiltInOnesAreReadable) {
+  for (const std::string& name : builtin_targets()) EXPECT_TRUE(load_target(name).ok()) << name;
+}
+
+}  // namespace
+}  // namespace saturate
