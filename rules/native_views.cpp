@@ -217,15 +217,16 @@ void transposed_right_factor(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.classes[1], v.transpose(k, {0, 1, 3, 2}));
 }
 
-struct NativeRule {
-  NativeRuleInfo info;
+struct ViewRule {
+  std::string name, doc;
+  Effect effect;
   std::function<Pattern(OnnxEGraph&)> pattern;
   std::function<void(const Views&, const Match&, Unions&)> apply;
 };
 
 Pattern over_two(OnnxEGraph& g, std::string_view op) { return {{variable(), variable(), node(g, op, {0, 1})}}; }
 
-std::vector<NativeRule> rules() {
+std::vector<ViewRule> view_rules() {
   auto reshape = [](OnnxEGraph& g) { return over_two(g, "Reshape"); };
   auto expand = [](OnnxEGraph& g) { return over_two(g, "Expand"); };
   auto merged_factor = [](int side) {
@@ -235,28 +236,28 @@ std::vector<NativeRule> rules() {
     };
   };
   return {
-      {{"reshape_to_literal", "Reshape(X, any spelling) = Reshape(X, the shape it has)"}, reshape, reshape_to_literal},
-      {{"reshape_by_constant", "Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same"}, reshape, reshape_by_constant},
-      {{"reshape_identity", "Reshape(X, shape of X) = X"}, reshape, reshape_identity},
-      {{"expand_to_literal", "Expand(X, any spelling) = Expand(X, the shape it has); X where nothing grows"}, expand, expand_to_literal},
-      {{"expand_by_constant", "Expand(X, computed shape) = Expand(X, [1, n]) where only numbers grow"}, expand, expand_by_constant},
-      {{"transpose_of_merge", "Transpose(Reshape(X)) = Reshape(Transpose(X)) where the Reshape merges neighbours"},
+      {"reshape_to_literal", "Reshape(X, any spelling) = Reshape(X, the shape it has)", Effect::kExact, reshape, reshape_to_literal},
+      {"reshape_by_constant", "Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same", Effect::kExact, reshape, reshape_by_constant},
+      {"reshape_identity", "Reshape(X, shape of X) = X", Effect::kExact, reshape, reshape_identity},
+      {"expand_to_literal", "Expand(X, any spelling) = Expand(X, the shape it has); X where nothing grows", Effect::kExact, expand, expand_to_literal},
+      {"expand_by_constant", "Expand(X, computed shape) = Expand(X, [1, n]) where only numbers grow", Effect::kExact, expand, expand_by_constant},
+      {"transpose_of_merge", "Transpose(Reshape(X)) = Reshape(Transpose(X)) where the Reshape merges neighbours", Effect::kExact,
        [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), node(g, "Transpose", {2})}}; },
        transpose_of_merge},
-      {{"split_of_transpose", "Reshape(Transpose(X)) = Transpose(Reshape(X)) where the Reshape splits dims"},
+      {"split_of_transpose", "Reshape(Transpose(X)) = Transpose(Reshape(X)) where the Reshape splits dims", Effect::kExact,
        [](OnnxEGraph& g) { return Pattern{{variable(), node(g, "Transpose", {0}), variable(), node(g, "Reshape", {1, 2})}}; },
        split_of_transpose},
-      {{"softmax_of_reshape", "Softmax(Reshape(X)) = Reshape(Softmax(X)) where the last dim stays"},
+      {"softmax_of_reshape", "Softmax(Reshape(X)) = Reshape(Softmax(X)) where the last dim stays", Effect::kExact,
        [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), node(g, "Softmax", {2})}}; },
        softmax_of_reshape},
-      {{"matmul_of_merged_left", "MatMul(Reshape(A), B) = Reshape(MatMul(A, Reshape(B))) where batch dims of A were merged"},
+      {"matmul_of_merged_left", "MatMul(Reshape(A), B) = Reshape(MatMul(A, Reshape(B))) where batch dims of A were merged", Effect::kExact,
        merged_factor(0), [](const Views& v, const Match& m, Unions& u) { matmul_of_merge(v, m, u, 0); }},
-      {{"matmul_of_merged_right", "MatMul(A, Reshape(B)) = Reshape(MatMul(Reshape(A), B)) where batch dims of B were merged"},
+      {"matmul_of_merged_right", "MatMul(A, Reshape(B)) = Reshape(MatMul(Reshape(A), B)) where batch dims of B were merged", Effect::kExact,
        merged_factor(1), [](const Views& v, const Match& m, Unions& u) { matmul_of_merge(v, m, u, 1); }},
-      {{"split_of_matmul", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Reshape(B)) where batch dims are split"},
+      {"split_of_matmul", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Reshape(B)) where batch dims are split", Effect::kExact,
        [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "MatMul", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; },
        split_of_matmul},
-      {{"transposed_right_factor", "Kt = Transpose(Transpose(Kt)) for the right factor of a 4-D MatMul"},
+      {"transposed_right_factor", "Kt = Transpose(Transpose(Kt)) for the right factor of a 4-D MatMul", Effect::kExact,
        [](OnnxEGraph& g) { return over_two(g, "MatMul"); },
        transposed_right_factor},
   };
@@ -299,21 +300,18 @@ std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const 
   return groups;
 }
 
-std::vector<NativeRuleInfo> native_view_rule_list() {
-  std::vector<NativeRuleInfo> list;
-  for (const NativeRule& r : rules()) list.push_back(r.info);
-  return list;
-}
-
-std::vector<Rewrite> native_view_rules(OnnxEGraph& egraph) {
-  auto views = std::make_shared<Views>(egraph);
-  std::vector<Rewrite> out;
-  for (NativeRule& r : rules()) {
-    Rewrite rewrite;
-    rewrite.name = r.info.name;
-    rewrite.left = r.pattern(egraph);
-    rewrite.applier = std::make_shared<LambdaApplier>([views, f = r.apply](const Match& m, Unions& unions) { f(*views, m, unions); });
-    out.push_back(std::move(rewrite));
+std::vector<NativeRule> native_view_rules() {
+  std::vector<NativeRule> out;
+  for (ViewRule& rule : view_rules()) {
+    NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr};
+    native.make = [rule = std::move(rule)](OnnxEGraph& g, const std::shared_ptr<RuleLog>&) {
+      Rewrite rewrite;
+      rewrite.name = rule.name;
+      rewrite.left = rule.pattern(g);
+      rewrite.applier = std::make_shared<LambdaApplier>([views = Views{g}, f = rule.apply](const Match& m, Unions& unions) { f(views, m, unions); });
+      return std::vector<Rewrite>{std::move(rewrite)};
+    };
+    out.push_back(std::move(native));
   }
   return out;
 }

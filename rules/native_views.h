@@ -1,11 +1,11 @@
 // Rules about views (Reshape, Transpose, Expand) that no pattern can state: they compute with symbolic shapes.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "egraph/rewrite.h"
 #include "onnx_bridge/onnx_egraph.h"
+#include "rules/rule_set.h"
 
 namespace saturate {
 
@@ -16,11 +16,7 @@ struct DimGroup {
 // The finest partition of two shapes into runs of provably equal product; nullopt where none is proven.
 std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const Dim> from, std::span<const Dim> to);
 
-struct NativeRuleInfo {
-  std::string_view name, doc;
-};
-std::vector<NativeRuleInfo> native_view_rule_list();
-std::vector<Rewrite> native_view_rules(OnnxEGraph& egraph);
+std::vector<NativeRule> native_view_rules();
 
 // After saturation: gives every shape literal that nothing computes a spelling by Shape of a value that has its dims.
 void spell_literals(OnnxEGraph& egraph);

@@ -10,6 +10,7 @@
 #include "kernels/runtime.h"
 #include "onnx_bridge/lower.h"
 #include "onnx_bridge/raise.h"
+#include "rules/native_views.h"
 
 namespace saturate {
 namespace {
@@ -140,7 +141,10 @@ class Optimizer {
       for (const Rewrite& r : rewrites) rule_names_.push_back(r.name);
     }
     unsound_rule_.clear();
-    if (!contradiction) return absl::OkStatus();
+    if (!contradiction) {
+      if (!rewrites.empty()) spell_literals(g);
+      return absl::OkStatus();
+    }
     const auto& c = g.egraph().contradiction();
     unsound_rule_ = c ? c->rule : "";
     return absl::InternalError(fmt::format("contradiction: {}{}", c ? c->what : "unknown", unsound_rule_.empty() ? "" : ", brought together by rule " + unsound_rule_));
