@@ -1,0 +1,42 @@
+// Rules as rewrites of an e-graph: the left side becomes a pattern with tests, the right side a plan to build.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "egraph/rewrite.h"
+#include "onnx_bridge/onnx_egraph.h"
+#include "rules/rule.h"
+
+namespace saturate {
+
+// Unions that rules wanted and that cannot be: the two sides provably differ in dtype or shape. Each is a bug in a rule.
+class RuleLog {
+ public:
+  struct Refusal {
+    std::string rule, what;
+  };
+  void refuse(const std::string& rule, std::string what);
+  std::vector<Refusal> refusals() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Refusal> refusals_;
+};
+
+// The applier of a compiled rule; it can say why it does not apply to a match ("" : it does).
+class RuleApplier : public Applier {
+ public:
+  virtual std::string why_not(const Match& match) const = 0;
+};
+
+// The rewrites of one rule: two of a `<=>` rule (`name`, `name.back`). `g` must outlive them, and be the one that they run on.
+std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr);
+
+// "dtype float and int64", "rank 2 and 3", "dim 1: 4 and 5" where the facts exclude each other, else "".
+std::string clash(const Facts& a, const Facts& b, const DimTable& dims);
+
+}  // namespace saturate

@@ -1,0 +1,166 @@
+// What is known of matched values: type, shape, constancy.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "rules/functions.h"
+
+namespace saturate {
+namespace {
+
+using Args = std::span<const Val>;
+
+Result rank(EvalContext& c, Args a) {
+  const Facts* f = c.as_ranked(a[0]);
+  if (f == nullptr) return std::nullopt;
+  return Val(f->rank());
+}
+
+Result shape(EvalContext& c, Args a) {
+  const Facts* f = c.as_ranked(a[0]);
+  if (f == nullptr) return std::nullopt;
+  return Val::dims(*f->shape, c.dims());
+}
+
+Result dim(EvalContext& c, Args a) {
+  const Facts* f = c.as_ranked(a[0]);
+  const auto i = f ? c.as_int(a[1]) : std::nullopt;
+  if (!i) return std::nullopt;
+  const std::int64_t at = *i < 0 ? *i + f->rank() : *i;
+  if (at < 0 || at >= f->rank()) return c.fail([&] { return fmt::format("there is no dim {} in {}", *i, c.show(a[0])); });
+  return Val::of((*f->shape)[static_cast<std::size_t>(at)], c.dims());
+}
+
+Result size(EvalContext& c, Args a) {
+  const Facts* f = c.as_ranked(a[0]);
+  if (f == nullptr) return std::nullopt;
+  Dim n = c.dims().constant(1);
+  for (Dim d : *f->shape) n = c.dims().mul(n, d);
+  return Val::of(n, c.dims());
+}
+
+Result dtype(EvalContext& c, Args a) {
+  const Facts* f = c.as_facts(a[0]);
+  if (f == nullptr) return std::nullopt;
+  if (f->kind == Facts::Kind::kTensor && f->dtype != DType::kUndefined) return Val(f->dtype);
+  return c.fail([&] { return fmt::format("the dtype of {} is unknown", c.show(a[0])); });
+}
+
+Result same_dtype(EvalContext& c, Args a) {
+  const Result first = dtype(c, a.first(1));
+  if (!first) return first;
+  for (std::size_t i = 1; i < a.size(); ++i) {
+    const Result other = dtype(c, a.subspan(i, 1));
+    if (!other) return other;
+    if (*other->get<DType>() != *first->get<DType>()) return Val(false);
+  }
+  return Val(true);
+}
+
+template <bool (*test)(DType)>
+Result dtype_is(EvalContext& c, Args a) {
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const Result d = a[i].get<DType>() ? Result(a[i]) : dtype(c, a.subspan(i, 1));
+    if (!d) return d;
+    if (!test(*d->get<DType>())) return Val(false);
+  }
+  return Val(true);
+}
+
+bool is_signed(DType d) {
+  for (DType s : {DType::kInt2, DType::kInt4, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64})
+    if (d == s) return true;
+  return is_floating(d);
+}
+bool is_wide_float(DType d) { return d == DType::kFloat || d == DType::kDouble; }
+bool is_bool(DType d) { return d == DType::kBool; }
+bool is_number(DType d) { return is_floating(d) || is_integer(d); }
+
+Result is_constant(EvalContext& c, Args a) {
+  for (const Val& v : a) {
+    const Facts* f = c.as_facts(v);
+    if (f == nullptr) return std::nullopt;
+    if (!f->constant) return Val(false);
+  }
+  return Val(true);
+}
+
+Result absent(EvalContext& c, Args a) {
+  const Facts* f = c.as_facts(a[0]);
+  if (f == nullptr) return std::nullopt;
+  return Val(f->kind == Facts::Kind::kAbsent);
+}
+
+Result present(EvalContext& c, Args a) {
+  const Facts* f = c.as_facts(a[0]);
+  if (f == nullptr) return std::nullopt;
+  return Val(f->kind == Facts::Kind::kTensor);
+}
+
+Result single(const Facts& f, const DimTable& dims) {
+  for (Dim d : *f.shape) {
+    const auto n = dims.value(d);
+    if (!n || *n != 1) return Val(false);
+  }
+  return Val(true);
+}
+
+Result scalar(EvalContext& c, Args a) {
+  const Facts* f = c.as_ranked(a[0]);
+  if (f == nullptr) return std::nullopt;
+  Result one = single(*f, c.dims());
+  if (!*one->get<bool>() || a.size() == 1 || f->rank() == 0) return one;
+  const Facts* other = c.as_ranked(a[1]);
+  if (other == nullptr) return std::nullopt;
+  return Val(f->rank() <= other->rank());
+}
+
+Result value(EvalContext& c, Args a) {
+  const auto id = c.as_class(a[0]);
+  if (!id) return std::nullopt;
+  return c.elements_of(*id);
+}
+
+Result item(EvalContext& c, Args a) {
+  const auto t = c.as_tensor(a[0], 1 << 16);
+  if (!t) return std::nullopt;
+  if (t->size() != 1) return c.fail([&] { return fmt::format("{} has {} elements, not one", c.show(a[0]), t->size()); });
+  if (is_integer(t->dtype()))
+    if (const auto i = element_as_int(*t, 0)) return Val(*i);
+  if (const auto r = element_as_double(*t, 0)) return Val(*r);
+  return c.fail([&] { return fmt::format("the element of {} is no number", c.show(a[0])); });
+}
+
+Result known_content(EvalContext& c, Args a) {
+  const Facts* f = c.as_facts(a[0]);
+  if (f == nullptr) return std::nullopt;
+  return Val(f->content.has_value());
+}
+
+constexpr RuleFunction kFunctions[] = {
+    {"rank", 1, 1, "(x) -> int", "The number of dims of a value.", "rank(X) == 4", rank},
+    {"shape", 1, 1, "(x) -> dims", "The dims of a value, as a list.", "shape(A) == shape(B)", shape},
+    {"dim", 2, 2, "(x, i) -> dim", "One dim of a value; negative i counts from the end.", "dim(X, -1) == 64", dim},
+    {"size", 1, 1, "(x) -> dim", "The number of elements.", "size(c) == 1", size},
+    {"dtype", 1, 1, "(x) -> dtype", "The element type; compares with names of types and with Cast's `to`.", "dtype(X) == @to", dtype},
+    {"same_dtype", 2, 8, "(x, y, ...) -> bool", "Whether all values have one element type.", "same_dtype(A, B)", same_dtype},
+    {"float", 1, 8, "(x, ...) -> bool", "Whether the element types are floating.", "float(X)", dtype_is<is_floating>},
+    {"wide_float", 1, 8, "(x, ...) -> bool", "Whether the element types are float or double.", "wide_float(X)", dtype_is<is_wide_float>},
+    {"integer", 1, 8, "(x, ...) -> bool", "Whether the element types are integers.", "integer(X)", dtype_is<is_integer>},
+    {"signed", 1, 8, "(x, ...) -> bool", "Whether the element types have negative numbers.", "signed(X)", dtype_is<is_signed>},
+    {"boolean", 1, 8, "(x, ...) -> bool", "Whether the element types are bool.", "boolean(M)", dtype_is<is_bool>},
+    {"numeric", 1, 8, "(x, ...) -> bool", "Whether the element types are numbers.", "numeric(X)", dtype_is<is_number>},
+    {"const", 1, 16, "(x, ...) -> bool", "Whether the values are constant expressions.", "const(W)", is_constant},
+    {"absent", 1, 1, "(x) -> bool", "Whether an optional input is left out; lets the name match an absent input.", "absent(bias)", absent},
+    {"present", 1, 1, "(x) -> bool", "Whether a tensor is there.", "present(mask)", present},
+    {"scalar", 1, 2, "(x[, y]) -> bool", "Whether x has one element; with y also that its rank is not above y's, so that it widens nothing.", "scalar(s, X)", scalar},
+    {"value", 1, 1, "(x) -> int, list or tensor", "The elements of a vector (dims where symbolic), the number of a rank-0 value, else the tensor.", "value(shape)[2] == 12", value},
+    {"item", 1, 1, "(x) -> number", "The number in a single-element constant.", "item(eps) < 0.001", item},
+    {"known", 1, 1, "(x) -> bool", "Whether the content of a shape value is known, be it symbolically.", "known(shape)", known_content},
+};
+
+}  // namespace
+
+std::span<const RuleFunction> fact_functions() { return kFunctions; }
+
+}  // namespace saturate

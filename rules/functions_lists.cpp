@@ -1,0 +1,221 @@
+// Lists: permutations, axes, sums and products.
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "rules/functions.h"
+
+namespace saturate {
+namespace {
+
+using Args = std::span<const Val>;
+using Ints = std::vector<std::int64_t>;
+
+bool permutes(const Ints& p) {
+  std::vector<bool> seen(p.size());
+  for (std::int64_t i : p) {
+    if (i < 0 || i >= static_cast<std::int64_t>(p.size()) || seen[static_cast<std::size_t>(i)]) return false;
+    seen[static_cast<std::size_t>(i)] = true;
+  }
+  return true;
+}
+
+std::optional<Ints> permutation(EvalContext& c, const Val& v) {
+  auto p = c.as_ints(v);
+  if (p && !permutes(*p)) return c.fail([&] { return fmt::format("{} is no permutation", c.show(v)); });
+  return p;
+}
+
+Result len(EvalContext& c, Args a) {
+  if (const List* list = a[0].list()) return Val(static_cast<std::int64_t>(list->size()));
+  const auto dims = c.as_dims(a[0]);
+  if (dims) return Val(static_cast<std::int64_t>(dims->size()));
+  const auto ints = c.as_ints(a[0]);
+  if (!ints) return std::nullopt;
+  return Val(static_cast<std::int64_t>(ints->size()));
+}
+
+Result is_permutation(EvalContext& c, Args a) {
+  const auto p = c.as_ints(a[0]);
+  if (!p) return std::nullopt;
+  return Val(permutes(*p));
+}
+
+Result compose(EvalContext& c, Args a) {
+  const auto p = permutation(c, a[0]);
+  const auto q = p ? permutation(c, a[1]) : std::nullopt;
+  if (!q) return std::nullopt;
+  if (p->size() != q->size()) return c.fail([&] { return fmt::format("{} and {} permute different numbers of axes", c.show(a[0]), c.show(a[1])); });
+  Ints r;
+  for (std::int64_t i : *q) r.push_back((*p)[static_cast<std::size_t>(i)]);
+  return Val::ints(r);
+}
+
+Result inverse(EvalContext& c, Args a) {
+  const auto p = permutation(c, a[0]);
+  if (!p) return std::nullopt;
+  Ints r(p->size());
+  for (std::size_t i = 0; i < p->size(); ++i) r[static_cast<std::size_t>((*p)[i])] = static_cast<std::int64_t>(i);
+  return Val::ints(r);
+}
+
+Result identity_perm(EvalContext& c, Args a) {
+  const auto p = permutation(c, a[0]);
+  if (!p) return std::nullopt;
+  return Val(std::is_sorted(p->begin(), p->end()));
+}
+
+Result swaps_last_two(EvalContext& c, Args a) {
+  auto p = permutation(c, a[0]);
+  if (!p) return std::nullopt;
+  if (p->size() < 2) return Val(false);
+  std::swap((*p)[p->size() - 1], (*p)[p->size() - 2]);
+  return Val(std::is_sorted(p->begin(), p->end()));
+}
+
+Result swap_last_two(EvalContext& c, Args a) {
+  const auto n = c.as_int(a[0]);
+  if (!n) return std::nullopt;
+  if (*n < 2 || *n > 64) return c.fail([&] { return fmt::format("{} axes have no last two", *n); });
+  Ints p(static_cast<std::size_t>(*n));
+  std::iota(p.begin(), p.end(), 0);
+  std::swap(p[p.size() - 1], p[p.size() - 2]);
+  return Val::ints(p);
+}
+
+Result range(EvalContext& c, Args a) {
+  const auto first = a.size() > 1 ? c.as_int(a[0]) : std::optional<std::int64_t>(0);
+  const auto last = first ? c.as_int(a.back()) : std::nullopt;
+  if (!last) return std::nullopt;
+  if (*last - *first > 64) return c.fail([&] { return std::string("a range of more than 64 numbers"); });
+  Ints r;
+  for (std::int64_t i = *first; i < *last; ++i) r.push_back(i);
+  return Val::ints(r);
+}
+
+// The axes of a list, each in 0..rank-1, ascending.
+std::optional<Ints> normalized(EvalContext& c, const Val& v, std::int64_t rank) {
+  auto axes = c.as_ints(v);
+  if (!axes) return std::nullopt;
+  for (std::int64_t& axis : *axes) {
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank) return c.fail([&] { return fmt::format("{} are no axes of rank {}", c.show(v), rank); });
+  }
+  std::sort(axes->begin(), axes->end());
+  if (std::adjacent_find(axes->begin(), axes->end()) != axes->end()) return c.fail([&] { return fmt::format("{} name an axis twice", c.show(v)); });
+  return axes;
+}
+
+// A value stands for its rank.
+std::optional<std::int64_t> rank_of(EvalContext& c, const Val& v) {
+  if (v.get<std::int64_t>()) return *v.get<std::int64_t>();
+  const Facts* f = c.as_ranked(v);
+  if (f == nullptr) return std::nullopt;
+  return f->rank();
+}
+
+Result axes_of(EvalContext& c, Args a) {
+  const auto rank = rank_of(c, a[1]);
+  if (!rank) return std::nullopt;
+  if (const auto* ref = a[0].get<ClassRef>(); ref && c.source().facts(ref->id).kind == Facts::Kind::kAbsent) {
+    Ints all(static_cast<std::size_t>(*rank));
+    std::iota(all.begin(), all.end(), 0);
+    return Val::ints(all);
+  }
+  const auto axes = normalized(c, a[0], *rank);
+  if (!axes) return std::nullopt;
+  return Val::ints(*axes);
+}
+
+Result trailing(EvalContext& c, Args a) {
+  const auto rank = rank_of(c, a[1]);
+  const auto axes = rank ? normalized(c, a[0], *rank) : std::nullopt;
+  if (!axes) return std::nullopt;
+  if (axes->empty()) return Val(false);
+  return Val(axes->front() + static_cast<std::int64_t>(axes->size()) == *rank);
+}
+
+Result product(EvalContext& c, Args a) {
+  const auto dims = c.as_dims(a[0]);
+  if (!dims) return std::nullopt;
+  Dim n = c.dims().constant(1);
+  for (Dim d : *dims) n = c.dims().mul(n, d);
+  return Val::of(n, c.dims());
+}
+
+Result sum(EvalContext& c, Args a) {
+  const auto dims = c.as_dims(a[0]);
+  if (!dims) return std::nullopt;
+  Dim n = c.dims().constant(0);
+  for (Dim d : *dims) n = c.dims().add(n, d);
+  return Val::of(n, c.dims());
+}
+
+Result contains(EvalContext& c, Args a) {
+  const List* list = a[0].list();
+  if (list == nullptr) return c.fail([&] { return fmt::format("{} is no list", c.show(a[0])); });
+  bool unknown = false;
+  for (const Val& item : *list) {
+    const auto same = c.equal(item, a[1]);
+    if (same && *same) return Val(true);
+    unknown |= !same;
+  }
+  if (unknown) return c.fail([&] { return fmt::format("nothing decides whether {} contains {}", c.show(a[0]), c.show(a[1])); });
+  return Val(false);
+}
+
+Result permute(EvalContext& c, Args a) {
+  const List* list = a[0].list();
+  const auto p = permutation(c, a[1]);
+  if (!p) return std::nullopt;
+  if (list == nullptr || list->size() != p->size()) return c.fail([&] { return fmt::format("{} does not permute {}", c.show(a[1]), c.show(a[0])); });
+  List out;
+  for (std::int64_t i : *p) out.push_back((*list)[static_cast<std::size_t>(i)]);
+  return Val(std::move(out));
+}
+
+Result replace_at(EvalContext& c, Args a) {
+  const List* list = a[0].list();
+  const auto i = c.as_int(a[1]);
+  if (!i) return std::nullopt;
+  const auto n = list ? static_cast<std::int64_t>(list->size()) : 0;
+  const std::int64_t at = *i < 0 ? *i + n : *i;
+  if (at < 0 || at >= n) return c.fail([&] { return fmt::format("{} has no element {}", c.show(a[0]), *i); });
+  List out = *list;
+  out[static_cast<std::size_t>(at)] = a[2];
+  return Val(std::move(out));
+}
+
+Result repeat(EvalContext& c, Args a) {
+  const auto n = c.as_int(a[1]);
+  if (!n) return std::nullopt;
+  if (*n < 0 || *n > 64) return c.fail([&] { return fmt::format("a list of {} elements", *n); });
+  return Val(List(static_cast<std::size_t>(*n), a[0]));
+}
+
+constexpr RuleFunction kFunctions[] = {
+    {"len", 1, 1, "(list) -> int", "The number of elements of a list, or of a vector of known content.", "len(value(axes)) == 2", len},
+    {"is_permutation", 1, 1, "(list) -> bool", "Whether the list holds 0 to n-1, each once.", "is_permutation(p)", is_permutation},
+    {"compose", 2, 2, "(p, q) -> list", "The permutation of a Transpose by p and then by q.", "compose(p, q)", compose},
+    {"inverse", 1, 1, "(p) -> list", "The permutation that undoes p.", "inverse(p) == q", inverse},
+    {"identity_perm", 1, 1, "(p) -> bool", "Whether p moves no axis.", "identity_perm(p)", identity_perm},
+    {"swaps_last_two", 1, 1, "(p) -> bool", "Whether p swaps the last two axes and moves no other.", "swaps_last_two(p)", swaps_last_two},
+    {"swap_last_two", 1, 1, "(rank) -> list", "The permutation that swaps the last two axes.", "swap_last_two(rank(X))", swap_last_two},
+    {"range", 1, 2, "([first,] last) -> list", "The numbers from first (0) to last - 1.", "range(rank(X))", range},
+    {"axes_of", 2, 2, "(axes, x or rank) -> list", "Axes as ascending numbers >= 0; all of them where `axes` is absent.", "axes_of(axes, X) == [2]", axes_of},
+    {"trailing", 2, 2, "(axes, x or rank) -> bool", "Whether the axes are the last ones.", "trailing(value(axes), rank(X))", trailing},
+    {"last_axes", 2, 2, "(axes, x or rank) -> bool", "The same as trailing.", "last_axes(axes, X)", trailing},
+    {"product", 1, 1, "(dims) -> dim", "The product of a list of dims.", "product(shape(X)[:2])", product},
+    {"sum", 1, 1, "(dims) -> dim", "The sum of a list of dims.", "sum(value(split)) == dim(X, 1)", sum},
+    {"contains", 2, 2, "(list, x) -> bool", "Whether a list has an element.", "contains(axes_of(axes, X), 0)", contains},
+    {"permute", 2, 2, "(list, p) -> list", "The list in the order of a permutation.", "permute(shape(X), p)", permute},
+    {"replace_at", 3, 3, "(list, i, x) -> list", "The list with one element replaced.", "replace_at(shape(X), -1, 1)", replace_at},
+    {"repeat", 2, 2, "(x, n) -> list", "A list of n times x.", "repeat(1, rank(X))", repeat},
+};
+
+}  // namespace
+
+std::span<const RuleFunction> list_functions() { return kFunctions; }
+
+}  // namespace saturate

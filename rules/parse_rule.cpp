@@ -1,0 +1,250 @@
+#include <fmt/format.h>
+
+#include "rules/opkey.h"
+#include "rules/parse_parser.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::size_t kMaxRuleFileBytes = 16u << 20;
+constexpr std::int64_t kMaxExampleElements = 1 << 24;
+
+}  // namespace
+
+absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name) {
+  if (text.size() > kMaxRuleFileBytes) return absl::InvalidArgumentError(at(file_name, {1, 1}, "the file is larger than 16 MiB; is it a rule file?"));
+  auto tokens = tokenize(text, file_name);
+  if (!tokens.ok()) return tokens.status();
+  return RuleParser(text, file_name, *std::move(tokens)).parse_file();
+}
+
+const Token& RuleParser::next() {
+  const Token& token = tokens_[at_];
+  if (at_ + 1 < tokens_.size()) ++at_;
+  return token;
+}
+
+bool RuleParser::accept(std::string_view punctuation) {
+  if (!peek().is(punctuation)) return false;
+  next();
+  return true;
+}
+
+bool RuleParser::accept_word(std::string_view word) {
+  if (!peek().is_word(word)) return false;
+  next();
+  return true;
+}
+
+bool RuleParser::expect(std::string_view punctuation, std::string_view where) {
+  if (accept(punctuation)) return true;
+  return fail(peek().place, fmt::format("expected `{}` {}, found {}", punctuation, where, shown(peek())));
+}
+
+bool RuleParser::expect_name(std::string& name, std::string_view what) {
+  if (peek().kind != Token::Kind::kName) return fail(peek().place, fmt::format("expected {}, found {}", what, shown(peek())));
+  name = next().text;
+  return true;
+}
+
+bool RuleParser::fail(Place place, std::string message) {
+  if (error_.empty()) error_ = at(file_, place, message);
+  return false;
+}
+
+std::string RuleParser::shown(const Token& token) const {
+  if (token.kind == Token::Kind::kEnd) return "the end of the file";
+  return fmt::format("`{}`", text_.substr(token.begin, token.end - token.begin));
+}
+
+absl::StatusOr<RuleFile> RuleParser::parse_file() {
+  RuleFile file;
+  file.name = file_;
+  if (peek().is_word("opset") && !parse_opsets(file)) return absl::InvalidArgumentError(error_);
+  while (peek().kind != Token::Kind::kEnd) {
+    Rule rule;
+    rule.file = file_;
+    const std::size_t begin = peek().begin;
+    if (!parse_rule(rule)) return absl::InvalidArgumentError(error_);
+    rule.source = std::string(text_.substr(begin, tokens_[at_ - 1].end - begin));
+    for (const Rule& other : file.rules)
+      if (other.name == rule.name)
+        return absl::InvalidArgumentError(at(file_, rule.place, fmt::format("rule `{}` stands already in line {}; give it another name", rule.name, other.place.line)));
+    if (auto status = check_rule(rule, file.opsets); !status.ok()) return status;
+    file.rules.push_back(std::move(rule));
+  }
+  return file;
+}
+
+bool RuleParser::parse_opsets(RuleFile& file) {
+  next();
+  do {
+    if (peek().kind != Token::Kind::kString && peek().kind != Token::Kind::kName)
+      return fail(peek().place, fmt::format("expected a domain, as in `opset \"\" 23, com.microsoft 1`, found {}", shown(peek())));
+    std::string domain = next().text;
+    while (accept(".")) {
+      std::string part;
+      if (!expect_name(part, "the rest of the domain")) return false;
+      domain += "." + part;
+    }
+    if (domain == "ai.onnx") domain.clear();
+    if (peek().kind != Token::Kind::kInt) return fail(peek().place, fmt::format("expected the version of domain \"{}\", found {}", domain, shown(peek())));
+    file.opsets.emplace_back(std::move(domain), next().integer);
+  } while (accept(","));
+  return true;
+}
+
+bool RuleParser::parse_rule(Rule& rule) {
+  if (!peek().is_word("rule")) return fail(peek().place, fmt::format("expected `rule`, found {}", shown(peek())));
+  rule.doc = next().doc;
+  if (!parse_header(rule) || !parse_body(rule.left)) return false;
+  if (accept_word("where")) {
+    do {
+      ExprPtr e = parse_expr();
+      if (!e) return false;
+      rule.where.push_back(std::move(e));
+    } while (accept(","));
+  }
+  if (accept_word("let")) {
+    do {
+      std::string name;
+      if (!expect_name(name, "a name, as in `let r = compose(p, q)`") || !expect("=", "after the name of a `let`")) return false;
+      ExprPtr e = parse_expr();
+      if (!e) return false;
+      rule.lets.emplace_back(std::move(name), std::move(e));
+    } while (accept(","));
+  }
+  if (peek().is_word("where")) return fail(peek().place, "`where` comes before `let`; move it up");
+  if (accept("<=>")) rule.both_ways = true;
+  else if (!accept("=>")) return fail(peek().place, fmt::format("expected `=>` or `<=>` before the right side, found {}", shown(peek())));
+  return parse_body(rule.right) && parse_clauses(rule);
+}
+
+bool RuleParser::parse_header(Rule& rule) {
+  rule.place = peek().place;
+  if (!expect_name(rule.name, "the name of the rule")) return false;
+  if (accept("<") && !parse_names(rule.attribute_variables, ">", true)) return false;
+  if (!expect("(", "before the inputs of the rule") || !parse_names(rule.inputs, ")", false)) return false;
+  if (!expect("=>", "between the inputs and outputs of the rule") || !expect("(", "before the outputs of the rule")) return false;
+  return parse_names(rule.outputs, ")", false);
+}
+
+bool RuleParser::parse_names(std::vector<std::string>& names, std::string_view close, bool variables) {
+  if (accept(close)) return true;
+  do {
+    if (variables && peek().kind == Token::Kind::kVariable) names.push_back(next().text);
+    else if (std::string name; expect_name(name, "a name")) names.push_back(std::move(name));
+    else return false;
+  } while (accept(","));
+  return expect(close, "after a list of names");
+}
+
+bool RuleParser::parse_clauses(Rule& rule) {
+  while (true) {
+    const Place place = peek().place;
+    if (accept_word("example") || peek().is_word("counter")) {
+      const bool counter = accept_word("counter");
+      RuleExample example;
+      example.place = place;
+      if (!parse_example(example)) return false;
+      (counter ? rule.counters : rule.examples).push_back(std::move(example));
+    } else if (accept_word("effect")) {
+      if (accept_word("exact")) rule.effect = Effect::kExact;
+      else if (accept_word("reassociates")) rule.effect = Effect::kReassociates;
+      else if (accept_word("approximates")) rule.effect = Effect::kApproximates;
+      else return fail(peek().place, fmt::format("{} is no effect; write exact, reassociates or approximates", shown(peek())));
+    } else if (peek().is_word("budget") || peek().is_word("phase")) {
+      const bool budget = next().text == "budget";
+      if (peek().kind != Token::Kind::kInt || peek().integer > 1'000'000'000)
+        return fail(peek().place, fmt::format("expected a number from 0 to 1000000000, found {}", shown(peek())));
+      const std::int64_t n = next().integer;
+      if (budget) rule.budget = static_cast<std::uint64_t>(n);
+      else rule.phase = static_cast<int>(n);
+    } else if (accept_word("tolerance")) {
+      double real = 0;
+      std::int64_t integer = 0;
+      bool is_real = false;
+      if (!parse_number(real, integer, is_real)) return false;
+      rule.tolerance = is_real ? real : static_cast<double>(integer);
+    } else {
+      return true;
+    }
+  }
+}
+
+bool RuleParser::parse_example(RuleExample& example) {
+  do {
+    ExampleValue value;
+    value.place = peek().place;
+    if (peek().kind == Token::Kind::kVariable) value.name = next().text;
+    else if (!expect_name(value.name, "the name of an input or attribute variable")) return false;
+    if (!expect("=", "after the name of an example's value") || !parse_example_value(value)) return false;
+    example.values.push_back(std::move(value));
+  } while (accept(","));
+  return true;
+}
+
+bool RuleParser::parse_example_value(ExampleValue& value) {
+  if (peek().kind == Token::Kind::kName && !peek().is_word("inf") && !peek().is_word("nan")) {
+    const Token token = next();
+    const auto dtype = parse_dtype(token.text);
+    if (!dtype) return fail(token.place, fmt::format("`{}` is no type; write a tensor as `float[2,3]` or `int64[1] {{-1}}`", token.text));
+    return parse_tensor_spec(value, *dtype);
+  }
+  value.attribute.emplace();
+  value.attribute->name = value.name;
+  return parse_literal(*value.attribute);
+}
+
+bool RuleParser::parse_tensor_spec(ExampleValue& value, DType dtype) {
+  value.dtype = dtype;
+  if (!parse_dims(value.dims)) return false;
+  const auto elements = checked_elements(value.dims);
+  if (!elements || *elements > kMaxExampleElements) return fail(value.place, "an example's tensor has at most 16777216 elements; use smaller dims");
+  if (!peek().is("{")) return true;
+  value.values.emplace();
+  if (!parse_elements(*value.values)) return false;
+  const auto given = static_cast<std::int64_t>(value.values->size());
+  if (given == 1 && *elements > 1) value.values->resize(static_cast<std::size_t>(*elements), value.values->front());
+  else if (given != *elements) return fail(value.place, fmt::format("{} elements are given for a tensor of {}; give all, or one to fill it", given, *elements));
+  return true;
+}
+
+const RuleAttribute* RuleNode::attribute(std::string_view name) const {
+  for (const RuleAttribute& a : attributes)
+    if (a.literal.name == name) return &a;
+  return nullptr;
+}
+
+std::optional<RuleConstant> rule_constant(const RuleNode& node) {
+  if (!node.is_constant() || node.attributes.size() != 1 || node.attributes[0].kind != RuleAttribute::Kind::kLiteral) return std::nullopt;
+  const Attribute& a = node.attributes[0].literal;
+  RuleConstant c;
+  if (a.name == "value_float" && a.type == AttributeType::kFloat) c.reals = {a.f()};
+  else if (a.name == "value_floats" && a.type == AttributeType::kFloats) c.reals.assign(a.floats().begin(), a.floats().end());
+  else if (a.name == "value_int" && a.type == AttributeType::kInt) c.ints = {a.i()};
+  else if (a.name == "value_ints" && a.type == AttributeType::kInts) c.ints = a.ints();
+  else return std::nullopt;
+  c.integers = a.name.starts_with("value_int");
+  c.list = a.name.ends_with("s");
+  return c;
+}
+
+std::string_view to_string(Effect effect) {
+  switch (effect) {
+    case Effect::kExact: return "exact";
+    case Effect::kReassociates: return "reassociates";
+    case Effect::kApproximates: return "approximates";
+  }
+  return "";
+}
+
+Rule reversed(const Rule& rule) {
+  Rule back = rule;
+  back.name += ".back";
+  std::swap(back.left, back.right);
+  back.both_ways = false;
+  return back;
+}
+
+}  // namespace saturate

@@ -1,0 +1,105 @@
+#include "rules/rule_set.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include <fmt/format.h>
+
+namespace saturate {
+
+bool RuleFilter::accepts(std::string_view name, Effect effect) const {
+  if (effect == Effect::kExact ? !exact : effect == Effect::kReassociates ? !reassociates : !approximates) return false;
+  if (std::find(except.begin(), except.end(), name) != except.end()) return false;
+  return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
+}
+
+absl::StatusOr<RuleSet> RuleSet::builtin() {
+  RuleSet set;
+  for (const EmbeddedRules& file : embedded_rules())
+    if (auto status = set.load_text(file.text, std::string(file.name)); !status.ok()) return status;
+  for (NativeRule& rule : saturate::native_rules())
+    if (auto status = set.add(std::move(rule)); !status.ok()) return status;
+  return set;
+}
+
+absl::Status RuleSet::check_name(const std::string& name, const std::string& place) const {
+  const bool known = find(name) != nullptr || std::any_of(native_.begin(), native_.end(), [&](const NativeRule& n) { return n.name == name; });
+  if (!known) return absl::OkStatus();
+  const Rule* other = find(name);
+  return absl::InvalidArgumentError(
+      fmt::format("{}: rule `{}` stands already in {}; give it another name", place, name, other ? other->file : std::string("the native rules")));
+}
+
+absl::Status RuleSet::load_text(std::string_view text, const std::string& name) {
+  auto file = parse_rules(text, name);
+  if (!file.ok()) return file.status();
+  for (Rule& rule : file->rules) {
+    if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", name, rule.place.line, rule.place.column)); !status.ok()) return status;
+    rules_.push_back(std::move(rule));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RuleSet::load_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf()))
+    if (!in || in.peek() != std::ifstream::traits_type::eof()) return absl::NotFoundError(fmt::format("{}: the rule file cannot be read; check the path", path));
+  return load_text(text.str(), path);
+}
+
+absl::Status RuleSet::add(NativeRule rule) {
+  if (auto status = check_name(rule.name, "native rules"); !status.ok()) return status;
+  native_.push_back(std::move(rule));
+  return absl::OkStatus();
+}
+
+absl::Status RuleSet::add(const RuleSet& other) {
+  for (const Rule& rule : other.rules_)
+    if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", rule.file, rule.place.line, rule.place.column)); !status.ok()) return status;
+  for (const NativeRule& rule : other.native_)
+    if (auto status = check_name(rule.name, "native rules"); !status.ok()) return status;
+  rules_.insert(rules_.end(), other.rules_.begin(), other.rules_.end());
+  native_.insert(native_.end(), other.native_.begin(), other.native_.end());
+  return absl::OkStatus();
+}
+
+const Rule* RuleSet::find(std::string_view name) const {
+  const auto it = std::find_if(rules_.begin(), rules_.end(), [&](const Rule& r) { return r.name == name; });
+  return it == rules_.end() ? nullptr : &*it;
+}
+
+RuleSet RuleSet::filtered(const RuleFilter& filter) const {
+  RuleSet out;
+  for (const Rule& r : rules_)
+    if (filter.accepts(r.name, r.effect)) out.rules_.push_back(r);
+  for (const NativeRule& r : native_)
+    if (filter.accepts(r.name, r.effect)) out.native_.push_back(r);
+  return out;
+}
+
+std::string RuleSet::show(std::string_view name) const {
+  std::string out;
+  if (const Rule* r = find(name)) {
+    if (!r->doc.empty()) {
+      std::istringstream lines(r->doc);
+      for (std::string line; std::getline(lines, line);) out += "# " + line + "\n";
+    }
+    return out + r->source + "\n";
+  }
+  for (const NativeRule& r : native_)
+    if (r.name == name) out = fmt::format("# {}\n# native, {}\n{}\n", r.doc, to_string(r.effect), r.example);
+  return out;
+}
+
+std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log) const {
+  std::vector<Rewrite> out;
+  for (const Rule& rule : rules_)
+    for (Rewrite& r : compile_rule(rule, g, log)) out.push_back(std::move(r));
+  for (const NativeRule& rule : native_)
+    for (Rewrite& r : rule.make(g, log)) out.push_back(std::move(r));
+  return out;
+}
+
+}  // namespace saturate

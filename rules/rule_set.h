@@ -1,0 +1,63 @@
+// The rules of one run: the built-in files (compiled into the binary), files of a user, and native rules in C++.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "rules/compile.h"
+#include "rules/rule.h"
+
+namespace saturate {
+
+// A rule that no pattern can state. `make` gives its rewrites for one e-graph.
+struct NativeRule {
+  std::string name, doc, example;  // example: the equality in ONNX text, for people
+  Effect effect = Effect::kExact;
+  std::function<std::vector<Rewrite>(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log)> make;
+};
+
+struct RuleFilter {
+  bool exact = true, reassociates = true, approximates = false;
+  std::vector<std::string> only;    // names; empty: all
+  std::vector<std::string> except;  // names
+  bool accepts(std::string_view name, Effect effect) const;
+};
+
+class RuleSet {
+ public:
+  // The rules of rules/*.rules as of the build, and the native ones. An error is a bug in one of these files.
+  static absl::StatusOr<RuleSet> builtin();
+  absl::Status load_file(const std::string& path);
+  absl::Status load_text(std::string_view text, const std::string& name);
+  absl::Status add(NativeRule rule);
+  // Adds the rules of another set; a name that stands here already is an error.
+  absl::Status add(const RuleSet& other);
+
+  std::span<const Rule> rules() const { return rules_; }
+  std::span<const NativeRule> native_rules() const { return native_; }
+  const Rule* find(std::string_view name) const;
+  RuleSet filtered(const RuleFilter& filter) const;
+  // The file's text of a rule with its documentation; "" where there is none of this name.
+  std::string show(std::string_view name) const;
+  std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr) const;
+
+ private:
+  absl::Status check_name(const std::string& name, const std::string& place) const;
+  std::vector<Rule> rules_;
+  std::vector<NativeRule> native_;
+};
+
+// The built-in files: name and text (generated at build time).
+struct EmbeddedRules {
+  std::string_view name, text;
+};
+std::span<const EmbeddedRules> embedded_rules();
+
+// Rules in C++ (native_*.cpp).
+std::vector<NativeRule> native_rules();
+
+}  // namespace saturate
