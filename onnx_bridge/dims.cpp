@@ -184,6 +184,10 @@ bool DimTable::unify(Dim a, Dim b) {
   Writing lock(impl_->mutex);
   return impl_->table.unify(a, b);
 }
+void DimTable::assume_non_negative(Dim d) {
+  Writing lock(impl_->mutex);
+  impl_->table.assume_non_negative(d);
+}
 Dim DimTable::canonical(Dim d) const {
   Reading lock(impl_->mutex);
   return impl_->table.canonical(d);

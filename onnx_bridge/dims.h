@@ -54,6 +54,8 @@ class DimTable {
   bool positive(Dim d) const;                                // proven >= 1
   // Records that two dims are equal (from a merge of e-classes, or an operator that would fail otherwise). False: contradiction.
   bool unify(Dim a, Dim b);
+  // Records that a dim is the size of a tensor, hence >= 0.
+  void assume_non_negative(Dim d);
   // The canonical form of a dim after unifications.
   Dim canonical(Dim d) const;
   // Grows by every unification: facts derived before may be canonicalized again.

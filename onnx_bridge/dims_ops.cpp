@@ -325,6 +325,12 @@ bool Table::non_negative(const Poly& p, int depth) const {
   return false;
 }
 
+void Table::assume_non_negative(Dim d) {
+  if (non_negative(poly(d)) || value(d)) return;
+  known_non_negative_.insert(canonical(d).id);
+  memo_.clear();
+}
+
 bool Table::at_least(Dim d, std::int64_t bound) const {
   auto above = dims::add(poly(d), bound == 0 ? Poly{} : Poly{{{}, bound}}, -1);
   return above && non_negative(*above);

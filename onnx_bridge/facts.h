@@ -36,9 +36,13 @@ struct InferContext {
   const std::map<std::string, std::int64_t>* opset_imports = nullptr;
 };
 absl::StatusOr<std::vector<Facts>> infer(const Node& node, std::span<const Facts* const> inputs, int num_outputs, InferContext& context);
+// Two things are taken for granted, as every exporter does: a symbolic element of a Reshape target is not zero at run time where
+// zero would mean "copy", and dims of tensors stay below 2^31 - 1 (the "to the end" of a Slice).
 // Joins what two sources say of one value; false: contradiction, told in `why`.
 bool join_facts(Facts& into, const Facts& other, DimTable& dims, bool& changed, std::string& why);
 Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view value_name);
+// A known tensor: constant, with value, and with content if it is a small integer one.
+Facts facts_of_tensor(const Tensor& tensor, DimTable& dims);
 std::string to_string(const Facts& facts, const DimTable& dims);
 
 }  // namespace saturate
