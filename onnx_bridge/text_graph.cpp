@@ -45,7 +45,7 @@ Attribute TextReader::attribute() {
   return out;
 }
 
-std::vector<Attribute> TextReader::attributes() {
+std::vector<Attribute> TextReader::attribute_list() {
   std::vector<Attribute> out;
   while (!at_punct(">") && peek().kind != Kind::kEnd) {
     const TextToken first = peek();
@@ -54,6 +54,11 @@ std::vector<Attribute> TextReader::attributes() {
     out.push_back(std::move(a));
     if (!accept(",")) break;
   }
+  return out;
+}
+
+std::vector<Attribute> TextReader::attributes() {
+  std::vector<Attribute> out = attribute_list();
   expect(">");
   return out;
 }
@@ -227,13 +232,7 @@ absl::StatusOr<std::vector<Node>> parse_text_nodes(std::string_view input, const
 absl::StatusOr<std::vector<Attribute>> parse_text_attributes(std::string_view input, const std::string& name) {
   return guarded([&] {
     text::TextReader reader(input, name, nullptr);
-    std::vector<Attribute> out;
-    if (reader.accept("<")) out = reader.attributes();
-    else
-      while (reader.peek().kind != TextToken::Kind::kEnd) {
-        out.push_back(reader.attribute());
-        if (!reader.accept(",")) break;
-      }
+    std::vector<Attribute> out = reader.accept("<") ? reader.attributes() : reader.attribute_list();
     reader.expect_end();
     return out;
   });

@@ -247,7 +247,7 @@ Tensor TextReader::literal(const ValueType& type) {
     dims.pop_back();
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i > 0) expect(",");
+    if (!at_punct("}") && i > 0) expect(",");
     if (at_punct("}")) fail_here(fmt::format("the dims ask for {} elements, here are {}", count, i));
     element(tensor, i);
   }

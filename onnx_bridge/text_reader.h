@@ -44,6 +44,7 @@ class TextReader {
   bool at_type() const;
   ValueType type();
   Tensor literal(const ValueType& type);
+  std::vector<Attribute> attribute_list();
   std::vector<Attribute> attributes();  // after "<", up to and with ">"
   Attribute attribute();
   std::vector<Node> nodes();  // "{ ... }"
