@@ -1,0 +1,87 @@
+"""What the tests share: the command under test (SATURATE_BIN) and small models."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
+SHARED = ROOT.parent / "shared"
+
+
+def binary():
+    path = os.environ.get("SATURATE_BIN") or shutil.which("saturate")
+    if not path:
+        pytest.exit("set SATURATE_BIN to the saturate command, or run tools/test", returncode=4)
+    return path
+
+
+def run(*words, cwd=None, timeout=300):
+    """The command on these words; returns the finished process with text output."""
+    return subprocess.run([binary(), *map(str, words)], cwd=cwd, timeout=timeout, capture_output=True, text=True)
+
+
+def run_ok(*words, **kwargs):
+    done = run(*words, **kwargs)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done
+
+
+def listing(folder):
+    """Every file below a folder with its bytes."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(pathlib.Path(folder).rglob("*")) if p.is_file()}
+
+
+def assert_refused(done, code, folder, before, place=None):
+    """One line of error with the place, the right code, nothing written."""
+    assert done.returncode == code, (done.returncode, done.stderr, done.stdout)
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("saturate: error: "), done.stderr
+    if place:
+        assert str(place) in lines[0], lines[0]
+    assert listing(folder) == before
+
+
+def tensor(name, array):
+    return onnx.numpy_helper.from_array(np.asarray(array), name)
+
+
+def value(name, dtype, shape):
+    return helper.make_tensor_value_info(name, dtype, shape)
+
+
+def make_model(nodes, inputs, outputs, initializers=(), opset=18, ir_version=8, domains=(), **kwargs):
+    graph = helper.make_graph(list(nodes), "graph", list(inputs), list(outputs), list(initializers))
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, **kwargs)
+
+
+@pytest.fixture
+def small_model():
+    """y = Relu(x W + b) twice over, with an Identity and a dead node."""
+    rng = np.random.default_rng(1)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["xw"], name="mm"),
+        helper.make_node("Add", ["xw", "b"], ["s"], name="add"),
+        helper.make_node("Identity", ["s"], ["same"], name="id"),
+        helper.make_node("Relu", ["same"], ["y"], name="relu"),
+        helper.make_node("Exp", ["x"], ["dead"], name="dead"),
+    ]
+    weights = [tensor("w", rng.normal(size=(4, 4)).astype(np.float32)), tensor("b", rng.normal(size=4).astype(np.float32))]
+    return make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 4])], [value("y", TensorProto.FLOAT, ["n", 4])], weights)
+
+
+def onnxruntime_outputs(path, inputs, optimize=False):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    if not optimize:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return dict(zip((o.name for o in session.get_outputs()), session.run(None, inputs)))

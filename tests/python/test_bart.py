@@ -1,0 +1,68 @@
+"""The bundled BART encoder: the model on which today's attention fusions stop."""
+import collections
+
+import numpy as np
+import onnx
+import pytest
+
+from conftest import DATA, onnxruntime_outputs, run_ok
+
+BART = DATA / "bart_encoder.onnx"
+
+
+def expected():
+    with np.load(DATA / "bart_encoder.inputs.npz") as x, np.load(DATA / "bart_encoder.expected.npz") as y:
+        return dict(x), list(y.values())
+
+
+def optimized(folder, *words):
+    out = folder / "out.onnx"
+    run_ok(BART, out, *words)
+    model = onnx.load(out)
+    onnx.checker.check_model(model, full_check=True)
+    return out, model, collections.Counter((n.domain, n.op_type) for n in model.graph.node)
+
+
+def assert_right(path):
+    inputs, outputs = expected()
+    for optimize in (False, True):
+        got = onnxruntime_outputs(path, inputs, optimize)
+        for result, wanted in zip(got.values(), outputs):
+            assert np.abs(result - wanted).max() <= 1e-5
+
+
+def test_every_block_fuses_for_ort_cpu(tmp_path):
+    path, model, count = optimized(tmp_path, "--target", "ort-cpu", "--cost", "nodes")
+    ms = lambda op: count[("com.microsoft", op)]
+    assert ms("Attention") + ms("MultiHeadAttention") == 2
+    assert ms("BiasGelu") + ms("Gelu") + count[("", "Gelu")] == 2
+    assert ms("SkipLayerNormalization") == 4
+    assert ms("EmbedLayerNormalization") + count[("", "LayerNormalization")] == 1
+    assert count[("", "Softmax")] == 0
+    assert_right(path)
+
+
+def test_standard_attention_for_onnx(tmp_path):
+    path, model, count = optimized(tmp_path, "--target", "onnx", "--cost", "nodes", "--opset", "23")
+    assert count[("", "Attention")] == 2
+    assert {n.domain for n in model.graph.node} == {""}
+    assert_right(path)
+
+
+def test_default_options(tmp_path):
+    path, model, count = optimized(tmp_path)
+    assert_right(path)
+
+
+@pytest.mark.parametrize("words", [["--target", "onnx", "--keep-opset"], ["--target", "ort-cpu", "--keep-opset"], ["--target", "onnx", "--opset", "20"]])
+def test_opsets(tmp_path, words):
+    path, model, count = optimized(tmp_path, "--cost", "nodes", *words)
+    opset = {i.domain: i.version for i in model.opset_import}[""]
+    assert opset == (20 if "20" in words else 18)
+    assert_right(path)
+
+
+def test_rewriting_a_result_keeps_it(tmp_path):
+    first, _, count = optimized(tmp_path, "--cost", "nodes")
+    run_ok(first, tmp_path / "again.onnx", "--cost", "nodes")
+    assert collections.Counter((n.domain, n.op_type) for n in onnx.load(tmp_path / "again.onnx").graph.node) == count

@@ -1,0 +1,28 @@
+"""Another CMake project can find_package(saturate) and use the library."""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import DATA, ROOT
+
+
+def test_consumer_project(tmp_path):
+    build = os.environ.get("SATURATE_BUILD")
+    if not build or not shutil.which("cmake"):
+        pytest.skip("SATURATE_BUILD (a CMake build folder with everything built) is not set")
+
+    def command(*words):
+        done = subprocess.run([str(w) for w in words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+    prefix = tmp_path / "prefix"
+    command("cmake", "--install", build, "--prefix", prefix)
+    assert command(prefix / "bin" / "saturate", "--version").startswith("saturate ")
+    command("cmake", "-S", ROOT / "tests" / "consumer", "-B", tmp_path / "consumer", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={prefix}")
+    command("cmake", "--build", tmp_path / "consumer")
+    out = tmp_path / "out.onnx"
+    printed = command(tmp_path / "consumer" / "consumer", DATA / "bart_encoder.onnx", out)
+    assert "nodes" in printed and out.stat().st_size > 1000

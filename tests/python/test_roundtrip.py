@@ -1,0 +1,204 @@
+"""With no rules nothing is lost: what no rule touched is written back as its original message, unknown fields included."""
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import DATA, SHARED, make_model, run, run_ok, tensor, value
+
+UNKNOWN = b"\xfa\x3e\x03abc"  # field 1007, length-delimited: no version of ONNX has it
+
+
+def bytes_of(message):
+    return message.SerializeToString(deterministic=True)
+
+
+def without_inputs(node):
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    del copy.input[:]
+    return bytes_of(copy)
+
+
+def assert_nothing_lost(before, after):
+    """Model by model: fields, signatures, and every node and initializer that is left is one of the original's, in its own bytes."""
+    for field in ("ir_version", "producer_name", "producer_version", "domain", "model_version", "doc_string"):
+        assert getattr(before, field) == getattr(after, field), field
+    for field in ("metadata_props", "functions", "training_info", "opset_import"):
+        assert sorted(map(bytes_of, getattr(before, field))) == sorted(map(bytes_of, getattr(after, field))), field
+    assert before.graph.name == after.graph.name and before.graph.doc_string == after.graph.doc_string
+    for field in ("input", "output"):
+        assert [bytes_of(v) for v in getattr(before.graph, field)] == [bytes_of(v) for v in getattr(after.graph, field)], field
+    for field in ("metadata_props", "quantization_annotation"):
+        assert [bytes_of(v) for v in getattr(before.graph, field)] == [bytes_of(v) for v in getattr(after.graph, field)], field
+    nodes = {without_inputs(n) for n in before.graph.node}
+    ends = {o.name for o in after.graph.output}
+    for node in after.graph.node:
+        if node.op_type == "Identity" and node.output[0] in ends:
+            continue  # two outputs of one value
+        assert without_inputs(node) in nodes, node
+    initializers = {i.name: bytes_of(i) for i in before.graph.initializer}
+    for initializer in after.graph.initializer:
+        assert initializers.get(initializer.name) == bytes_of(initializer), initializer.name
+    values = {bytes_of(v) for v in before.graph.value_info}
+    assert all(bytes_of(v) in values for v in after.graph.value_info)
+
+
+def round_trip(path, folder, *words):
+    out = folder / "out.onnx"
+    run_ok(path, out, "--rules", "none", "--keep-opset", *words)
+    before, after = onnx.load(path, load_external_data=False), onnx.load(out, load_external_data=False)
+    assert_nothing_lost(before, after)
+    return before, after
+
+
+def test_bart(tmp_path):
+    before, after = round_trip(DATA / "bart_encoder.onnx", tmp_path)
+    onnx.checker.check_model(after, full_check=True)
+
+
+def with_unknown(message):
+    message.MergeFromString(UNKNOWN)
+    assert bytes_of(message).endswith(UNKNOWN)
+
+
+def everything():
+    """Functions, If, Loop, sequences, optionals, odd dtypes, metadata, a custom domain, sparse tensors, unknown fields."""
+    f32, i64 = TensorProto.FLOAT, TensorProto.INT64
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("own", 3), helper.make_opsetid("functions", 1)]
+    function = helper.make_function("functions", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"], name="inner")], [helper.make_opsetid("", 21)])
+    function.doc_string = "doubles"
+    then_graph = helper.make_graph([helper.make_node("Add", ["x", "one"], ["then_y"], name="then_add")], "then", [], [value("then_y", f32, None)])
+    else_graph = helper.make_graph([helper.make_node("Sub", ["x", "one"], ["else_y"], name="else_sub")], "else", [], [value("else_y", f32, None)])
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["cond_in"], ["cond_out"]), helper.make_node("Mul", ["carried", "if_y"], ["next"], name="body_mul")], "body",
+        [value("i", i64, []), value("cond_in", TensorProto.BOOL, []), value("carried", f32, None)], [value("cond_out", TensorProto.BOOL, []), value("next", f32, None)])
+    nodes = [
+        helper.make_node("If", ["c"], ["if_y"], name="if", then_branch=then_graph, else_branch=else_graph),
+        helper.make_node("Loop", ["trips", "", "x"], ["loop_y"], name="loop", body=body),
+        helper.make_node("Twice", ["loop_y"], ["twice"], name="call", domain="functions"),
+        helper.make_node("SequenceConstruct", ["twice", "x"], ["sequence"], name="make_sequence"),
+        helper.make_node("SequenceLength", ["sequence"], ["length"], name="count"),
+        helper.make_node("Optional", ["x"], ["optional"], name="wrap"),
+        helper.make_node("Mystery", ["twice", "", "int4", "fp8"], ["strange", "second"], name="mystery", domain="own", doc_string="nobody knows", level=7, words=["a", "b"]),
+        helper.make_node("Constant", [], ["text"], name="text", value_strings=[b"x", b"\xff"]),
+        helper.make_node("RandomNormal", [], ["noise1"], name="noise1", shape=[2]),
+        helper.make_node("RandomNormal", [], ["noise2"], name="noise2", shape=[2]),
+    ]
+    nodes[6].metadata_props.add(key="namespace", value="a/b/c")
+    with_unknown(nodes[6])
+    with_unknown(nodes[3])
+    int4 = helper.make_tensor("int4", TensorProto.INT4, [3], [1, -2, 3])
+    fp8 = helper.make_tensor("fp8", TensorProto.FLOAT8E4M3FN, [2], [0.5, 2.0])
+    fp8.doc_string = "eight bits"
+    with_unknown(fp8)
+    outputs = [value("twice", f32, None), helper.make_tensor_sequence_value_info("sequence", f32, None), value("length", i64, []),
+               helper.make_value_info("optional", helper.make_optional_type_proto(helper.make_tensor_type_proto(f32, ["n"]))), value("strange", f32, None),
+               value("second", f32, None), value("text", TensorProto.STRING, [2]), value("noise1", f32, [2]), value("noise2", f32, [2])]
+    inputs = [value("x", f32, ["n"]), value("c", TensorProto.BOOL, []), value("trips", i64, [])]
+    graph = helper.make_graph(nodes, "everything", inputs, outputs, [tensor("one", np.float32(1)), int4, fp8], doc_string="all in one", value_info=[value("loop_y", f32, ["n"])])
+    graph.metadata_props.add(key="graph", value="of all")
+    with_unknown(graph)
+    annotation = graph.quantization_annotation.add(tensor_name="x")
+    annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="one")
+    model = helper.make_model(graph, opset_imports=imports, functions=[function], ir_version=10, producer_name="a test", producer_version="1.5", domain="own.models", model_version=9,
+                              doc_string="a model\nof two lines")
+    helper.set_model_props(model, {"key": "value", "empty": ""})
+    with_unknown(model)
+    return model
+
+
+def test_everything(tmp_path):
+    (tmp_path / "all.onnx").write_bytes(everything().SerializeToString())
+    before, after = round_trip(tmp_path / "all.onnx", tmp_path, "--no-verify")
+    assert sorted(n.name for n in after.graph.node) == sorted(n.name for n in before.graph.node)
+    assert {i.name for i in after.graph.initializer} == {i.name for i in before.graph.initializer}
+    assert bytes_of(after).endswith(UNKNOWN) or UNKNOWN in bytes_of(after)
+    by_name = {n.name: n for n in after.graph.node}
+    for node in before.graph.node:
+        assert bytes_of(by_name[node.name]) == bytes_of(node), node.name
+    assert UNKNOWN in bytes_of(after.graph) and UNKNOWN in bytes_of(by_name["mystery"])
+
+
+def test_everything_with_rules(tmp_path):
+    """The built-in rules leave what they don't know alone."""
+    (tmp_path / "all.onnx").write_bytes(everything().SerializeToString())
+    run_ok(tmp_path / "all.onnx", tmp_path / "out.onnx", "--no-verify")
+    before, after = onnx.load(tmp_path / "all.onnx"), onnx.load(tmp_path / "out.onnx")
+    by_name = {n.name: n for n in after.graph.node}
+    for name in ("mystery", "noise1", "noise2"):
+        original = next(n for n in before.graph.node if n.name == name)
+        assert without_inputs(by_name[name]) == without_inputs(original)
+    assert [o.name for o in after.graph.output] == [o.name for o in before.graph.output]
+
+
+@pytest.mark.parametrize("words", [[], ["--rules", "none"]])
+def test_external_data(tmp_path, words):
+    rng = np.random.default_rng(0)
+    weights = [tensor(f"w{i}", rng.normal(size=(64, 64)).astype(np.float32)) for i in range(3)]
+    nodes = [helper.make_node("MatMul", ["x", "w0"], ["a"]), helper.make_node("MatMul", ["a", "w1"], ["b"]), helper.make_node("MatMul", ["b", "w2"], ["y"])]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 64])], [value("y", TensorProto.FLOAT, ["n", 64])], weights)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    onnx.save(model, folder / "m.onnx", save_as_external_data=True, location="m.weights", size_threshold=0)
+    out = tmp_path / "out"
+    out.mkdir()
+    run_ok(folder / "m.onnx", out / "o.onnx", *words)
+    assert sorted(p.name for p in out.iterdir()) == ["o.onnx", "o.onnx.data"]
+    raw = onnx.load(out / "o.onnx", load_external_data=False)
+    assert all(i.data_location == TensorProto.EXTERNAL for i in raw.graph.initializer)
+    loaded = onnx.load(out / "o.onnx")
+    onnx.checker.check_model(out / "o.onnx", full_check=True)
+    got = {i.name: onnx.numpy_helper.to_array(i) for i in loaded.graph.initializer}
+    for weight in weights:
+        np.testing.assert_array_equal(got[weight.name], onnx.numpy_helper.to_array(weight))
+
+
+def test_duplicates_and_dead_nodes_may_go(tmp_path, small_model):
+    extra = helper.make_node("MatMul", ["x", "w"], ["xw2"], name="mm2")
+    small_model.graph.node.insert(0, extra)
+    small_model.graph.output.append(value("xw2", TensorProto.FLOAT, ["n", 4]))
+    (tmp_path / "m.onnx").write_bytes(small_model.SerializeToString())
+    before, after = round_trip(tmp_path / "m.onnx", tmp_path)
+    assert "dead" not in [n.name for n in after.graph.node]
+    assert [o.name for o in after.graph.output] == ["y", "xw2"]
+
+
+def test_an_input_as_output(tmp_path):
+    model = make_model([helper.make_node("Identity", ["x"], ["y"]), helper.make_node("Identity", ["x"], ["z"])], [value("x", TensorProto.FLOAT, ["n"])],
+                       [value("y", TensorProto.FLOAT, ["n"]), value("z", TensorProto.FLOAT, ["n"])])
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    for words in ([], ["--rules", "none"]):
+        run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", *words)
+        result = onnx.load(tmp_path / "o.onnx")
+        onnx.checker.check_model(result, full_check=True)
+        assert [o.name for o in result.graph.output] == ["y", "z"] and [i.name for i in result.graph.input] == ["x"]
+
+
+def cases():
+    zoo, suite = SHARED / "data" / "zoo" / "models", SHARED / "data" / "ort_suite"
+    return sorted(zoo.glob("*.onnx")) + sorted(suite.rglob("*.onnx"))
+
+
+def test_zoo_and_ort_cases(tmp_path):
+    """Every model that there is; a case that is invalid in itself may be refused, with one line."""
+    models = cases()
+    if not models:
+        pytest.skip(f"{SHARED} is not there")
+    problems, refused = [], 0
+    for path in models:
+        out = tmp_path / "out.onnx"
+        out.unlink(missing_ok=True)
+        done = run(path, out, "--rules", "none", "--keep-opset", "--no-verify", "-q")
+        if done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "ort_suite" in str(path):
+            refused += 1
+            continue
+        if done.returncode != 0:
+            problems.append(f"{path.name}: exit {done.returncode}: {done.stderr.strip()}")
+            continue
+        try:
+            assert_nothing_lost(onnx.load(path, load_external_data=False), onnx.load(out, load_external_data=False))
+        except AssertionError as error:
+            problems.append(f"{path.name}: {str(error)[:300]}")
+    assert not problems, "\n".join(problems)
+    assert refused <= 0.05 * len(models)
