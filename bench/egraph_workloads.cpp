@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "bench/workload.h"
+#include "egraph/workload.h"
 
 namespace {
 

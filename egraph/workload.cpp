@@ -1,4 +1,4 @@
-#include "bench/workload.h"
+#include "egraph/workload.h"
 
 #include <charconv>
 #include <map>
