@@ -96,6 +96,10 @@ absl::StatusOr<std::int32_t> one_zero_point(const KernelContext& ctx, std::size_
   return (*value)[0];
 }
 
-void register_quant(Registry& registry) { register_quant_linear(registry); }
+void register_quant(Registry& registry) {
+  register_quant_linear(registry);
+  register_quant_matmul(registry);
+  register_quant_conv(registry);
+}
 
 }  // namespace saturate
