@@ -107,19 +107,30 @@ bool has_room(EGraph::Impl& g, const Limits& limits, std::size_t most, Needed ne
   return g.live_nodes + needed() <= limits.nodes;
 }
 
-ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t count,
+ApplyResult stopped(ApplyResult result, StopReason reason) {
+  result.stop = reason;
+  return result;
+}
+
+ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t budget,
                            const StopCheck& check) {
   ApplyResult result;
   TemplateApplier applier(g, *rule.right, layout, g.current_rule);
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < matches.size(); ++i) {
+    if (result.effective == budget) {
+      result.left = true;
+      break;
+    }
     const std::span match(matches.words.data() + i * matches.stride, matches.stride);
     if (i % 64 == 0) {
-      if (auto stop = check.now(g)) return {result.applied, stop};
+      if (auto stop = check.now(g)) return stopped(result, *stop);
     }
-    if (g.contradiction) return {result.applied, StopReason::kContradiction};
-    if (!has_room(g, check.limits(), applier.operators(), [&] { return applier.needed(match); })) return {result.applied, StopReason::kNodeLimit};
+    if (g.contradiction) return stopped(result, StopReason::kContradiction);
+    if (!has_room(g, check.limits(), applier.operators(), [&] { return applier.needed(match); })) return stopped(result, StopReason::kNodeLimit);
+    const std::uint64_t before = g.nodes_created + g.unions;
     applier.apply(match);
     ++result.applied;
+    result.effective += g.nodes_created + g.unions != before;
   }
   return result;
 }
@@ -139,20 +150,24 @@ bool apply_one(EGraph& egraph, const Rewrite& rule, const Match& match, std::siz
   return true;
 }
 
-ApplyResult apply_with_applier(EGraph& egraph, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t count,
+ApplyResult apply_with_applier(EGraph& egraph, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t budget,
                                const StopCheck& check) {
   EGraph::Impl& g = egraph.impl();
   ApplyResult result;
   const std::size_t n = layout.slots.size();
   std::vector<Id> classes(n);
   std::vector<OpId> ops(n);
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < matches.size(); ++i) {
+    if (result.effective == budget) {
+      result.left = true;
+      break;
+    }
     const std::uint32_t* words = matches.words.data() + i * matches.stride;
     if (i % 16 == 0) {
-      if (auto stop = check.now(g)) return {result.applied, stop};
+      if (auto stop = check.now(g)) return stopped(result, *stop);
     }
-    if (g.contradiction) return {result.applied, StopReason::kContradiction};
-    if (g.recs.size() > kIdBorder) return {result.applied, StopReason::kNodeLimit};
+    if (g.contradiction) return stopped(result, StopReason::kContradiction);
+    if (g.recs.size() > kIdBorder) return stopped(result, StopReason::kNodeLimit);
     const std::span<const NodeId> nodes(words + n, n);
     const auto canonicalize = [&] {
       for (std::size_t k = 0; k < n; ++k) {
@@ -161,12 +176,14 @@ ApplyResult apply_with_applier(EGraph& egraph, const Rewrite& rule, const MatchL
       }
     };
     canonicalize();
+    const std::uint64_t before = g.nodes_created + g.unions;
     if (!apply_one(egraph, rule, {classes, nodes, ops}, check.limits().nodes)) {
       g.rebuild();  // duplicates may stand in the way
       canonicalize();
-      if (!apply_one(egraph, rule, {classes, nodes, ops}, check.limits().nodes)) return {result.applied, StopReason::kNodeLimit};
+      if (!apply_one(egraph, rule, {classes, nodes, ops}, check.limits().nodes)) return stopped(result, StopReason::kNodeLimit);
     }
     ++result.applied;
+    result.effective += g.nodes_created + g.unions != before;
   }
   return result;
 }
@@ -175,9 +192,8 @@ ApplyResult apply_with_applier(EGraph& egraph, const Rewrite& rule, const MatchL
 
 ApplyResult apply_matches(EGraph& egraph, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t budget,
                           const StopCheck& check) {
-  const std::uint64_t count = std::min<std::uint64_t>(budget, matches.size());
-  if (rule.right) return apply_template(egraph.impl(), rule, layout, matches, count, check);
-  return apply_with_applier(egraph, rule, layout, matches, count, check);
+  if (rule.right) return apply_template(egraph.impl(), rule, layout, matches, budget, check);
+  return apply_with_applier(egraph, rule, layout, matches, budget, check);
 }
 
 }  // namespace saturate

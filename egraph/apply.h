@@ -41,9 +41,11 @@ MatchLayout layout_of(const Rewrite& rule);
 
 struct ApplyResult {
   std::uint64_t applied = 0;
+  std::uint64_t effective = 0;  // those that made an e-node or a union
+  bool left = false;            // matches were left when the budget was used up
   std::optional<StopReason> stop;
 };
-// Applies up to `budget` matches in order. The node limit is kept exactly: no application that would pass it is done.
+// Applies matches in order until `budget` of them had an effect. The node limit is kept exactly: no application that would pass it is done.
 ApplyResult apply_matches(EGraph& egraph, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t budget,
                           const StopCheck& check);
 

@@ -55,7 +55,7 @@ struct Rewrite {
   Pattern left;
   std::shared_ptr<const Applier> applier;       // either this
   std::optional<Template> right;                // or this (the fast path); with both, the applier's holds() is asked and the template applied
-  std::uint64_t budget = ~std::uint64_t{0};     // most applications in one run (rules that feed themselves)
+  std::uint64_t budget = ~std::uint64_t{0};     // most applications with an effect in one run (rules that feed themselves)
   int phase = 0;                                // rules of phase k run once those below k are saturated or exhausted
 };
 

@@ -37,6 +37,7 @@ struct RuleState {
   Matcher matcher;
   MatchLayout layout;
   std::uint64_t budget_left;
+  bool exhausted = false;  // the budget is used up and a match was left
   bool guarded;
   std::uint32_t last = 0;    // matches older than this stamp have been applied
   std::size_t last_ids = 0;  // number of ids then
@@ -164,8 +165,8 @@ class Runner {
     g_.current_rule = static_cast<std::uint32_t>(r);
     const ApplyResult result = apply_matches(egraph_, *rule.rule, rule.layout, rule.matches, rule.budget_left, check_);
     g_.current_rule = kNone;
-    if (rule.matches.size() > rule.budget_left) report_.budget_exhausted = true;
-    rule.budget_left -= result.applied;
+    if (result.left) report_.budget_exhausted = rule.exhausted = true;
+    rule.budget_left -= result.effective;
     stats.applied += result.applied;
     stats.nodes_made += g_.nodes_created - nodes;
     stats.unions += g_.unions - unions;
@@ -183,7 +184,7 @@ class Runner {
       RuleState& rule = rules_[r];
       rule.found = 0;
       rule.matches.words.clear();
-      rule.searched = active(rule) && iteration >= rule.banned_until && (rule.budget_left > 0 || options_.count_stale_matches);
+      rule.searched = active(rule) && iteration >= rule.banned_until && (rule.budget_left > 0 || !rule.exhausted || options_.count_stale_matches);
       if (!rule.searched) continue;
       rule.matcher.prepare(egraph_);
       const std::size_t starts = rule.matcher.num_starts(g_, index);
