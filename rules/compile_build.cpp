@@ -124,7 +124,7 @@ class Application {
 
   bool same_binding(const CompiledRule::AttributeBinding& a, const CompiledRule::AttributeBinding& b) const {
     const Attribute *x = attribute(a.slot, a.attribute), *y = attribute(b.slot, b.attribute);
-    return x && y && same_value(*x, *y);
+    return x && y ? same_value(*x, *y) : x == y;
   }
 
   bool is_let(std::string_view name) const {
@@ -135,7 +135,8 @@ class Application {
     for (const auto& [name, slot] : rule_.slots)
       if (rule_.let_slots.empty() || !is_let(name)) environment_.set(name, Val(ClassRef{g_.egraph().find(match_.classes[slot])}));
     for (const auto& b : rule_.bindings)
-      if (environment_.find(b.variable) == nullptr && !is_let(b.variable)) environment_.set(b.variable, Val(*attribute(b.slot, b.attribute)));
+      if (const Attribute* bound = attribute(b.slot, b.attribute); bound && environment_.find(b.variable) == nullptr && !is_let(b.variable))
+        environment_.set(b.variable, Val(*bound));
   }
 
   bool evaluate_lets() {
@@ -151,7 +152,7 @@ class Application {
   // In a rule read backwards, a let that the match has bound is a test.
   bool let_fits(const std::string& name, const Val& computed) {
     for (const auto& b : rule_.bindings)
-      if (b.variable == name && context_.equal(computed, Val(*attribute(b.slot, b.attribute))) != true) return false;
+      if (const Attribute* bound = attribute(b.slot, b.attribute); b.variable == name && (!bound || context_.equal(computed, Val(*bound)) != true)) return false;
     for (const auto& [let, slot] : rule_.let_slots) {
       if (let != name) continue;
       const Val bound(ClassRef{g_.egraph().find(match_.classes[slot])});
@@ -285,6 +286,11 @@ class Application {
     } else {
       std::vector<Attribute> attributes;
       for (const RuleAttribute& a : step.node->attributes) {
+        if (left_out(a)) {
+          const OpAttribute* known = step.schema ? step.schema->attribute(a.literal.name) : nullptr;
+          if (known && known->required) return fail([&] { return fmt::format("{} needs attribute {}, which @{} leaves out", step.node->op_type, a.literal.name, a.variable); });
+          continue;
+        }
         auto made = attribute_of(a);
         if (!made) return false;
         attributes.push_back(*std::move(made));
@@ -301,11 +307,20 @@ class Application {
     return true;
   }
 
+  // An optional attribute without default that the left side does not have: the right side has it no more.
+  bool left_out(const RuleAttribute& a) const {
+    if (a.kind != RuleAttribute::Kind::kVariable || is_let(a.variable)) return false;
+    return std::all_of(rule_.bindings.begin(), rule_.bindings.end(),
+                       [&](const auto& b) { return b.variable != a.variable || attribute(b.slot, b.attribute) == nullptr; });
+  }
+
   std::optional<Attribute> attribute_of(const RuleAttribute& a) {
     if (a.kind == RuleAttribute::Kind::kLiteral) return a.literal;
     for (const auto& b : rule_.bindings)
       if (b.variable == a.variable) {
-        Attribute bound = *attribute(b.slot, b.attribute);
+        const Attribute* found = attribute(b.slot, b.attribute);
+        if (found == nullptr) continue;
+        Attribute bound = *found;
         bound.name = a.literal.name;
         if (bound.type == a.literal.type || a.literal.type == AttributeType::kUndefined) return bound;
       }

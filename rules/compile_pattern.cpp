@@ -158,7 +158,6 @@ class LeftCompiler {
       e.name = a.literal.name;
       e.value = a.literal;
       if (a.kind == RuleAttribute::Kind::kLiteral) e.kind = Expectation::Kind::kEqual;
-      if (a.kind == RuleAttribute::Kind::kVariable) e.kind = Expectation::Kind::kPresent;
       out.push_back(std::move(e));
     }
     if (const OpSchema* schema = newest_schema(n.domain, n.op_type))

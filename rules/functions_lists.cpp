@@ -74,6 +74,21 @@ Result swaps_last_two(EvalContext& c, Args a) {
   return Val(std::is_sorted(p->begin(), p->end()));
 }
 
+// Whether the elements other than 1 keep their order.
+Result moves_only_ones(EvalContext& c, Args a) {
+  const auto shape = c.as_ints(a[0]);
+  const auto p = shape ? permutation(c, a[1]) : std::nullopt;
+  if (!p) return std::nullopt;
+  if (p->size() != shape->size()) return c.fail([&] { return fmt::format("{} does not permute {}", c.show(a[1]), c.show(a[0])); });
+  std::int64_t last = -1;
+  for (std::int64_t axis : *p) {
+    if ((*shape)[static_cast<std::size_t>(axis)] == 1) continue;
+    if (axis < last) return Val(false);
+    last = axis;
+  }
+  return Val(true);
+}
+
 Result swap_last_two(EvalContext& c, Args a) {
   const auto n = c.as_int(a[0]);
   if (!n) return std::nullopt;
@@ -175,6 +190,37 @@ Result permute(EvalContext& c, Args a) {
   return Val(std::move(out));
 }
 
+Result select(EvalContext& c, Args a) {
+  const List* list = a[0].list();
+  const auto indices = c.as_ints(a[1]);
+  if (!indices) return std::nullopt;
+  List out;
+  for (std::int64_t i : *indices) {
+    const auto n = list ? static_cast<std::int64_t>(list->size()) : 0;
+    const std::int64_t at = i < 0 ? i + n : i;
+    if (at < 0 || at >= n) return c.fail([&] { return fmt::format("{} has no element {}", c.show(a[0]), i); });
+    out.push_back((*list)[static_cast<std::size_t>(at)]);
+  }
+  return Val(std::move(out));
+}
+
+Result without(EvalContext& c, Args a) {
+  const List* list = a[0].list();
+  auto indices = c.as_ints(a[1]);
+  if (!indices) return std::nullopt;
+  const auto n = list ? static_cast<std::int64_t>(list->size()) : 0;
+  std::vector<bool> dropped(static_cast<std::size_t>(n));
+  for (std::int64_t i : *indices) {
+    const std::int64_t at = i < 0 ? i + n : i;
+    if (at < 0 || at >= n) return c.fail([&] { return fmt::format("{} has no element {}", c.show(a[0]), i); });
+    dropped[static_cast<std::size_t>(at)] = true;
+  }
+  List out;
+  for (std::size_t i = 0; i < dropped.size(); ++i)
+    if (!dropped[i]) out.push_back((*list)[i]);
+  return Val(std::move(out));
+}
+
 Result replace_at(EvalContext& c, Args a) {
   const List* list = a[0].list();
   const auto i = c.as_int(a[1]);
@@ -201,6 +247,7 @@ constexpr RuleFunction kFunctions[] = {
     {"inverse", 1, 1, "(p) -> list", "The permutation that undoes p.", "inverse(p) == q", inverse},
     {"identity_perm", 1, 1, "(p) -> bool", "Whether p moves no axis.", "identity_perm(p)", identity_perm},
     {"swaps_last_two", 1, 1, "(p) -> bool", "Whether p swaps the last two axes and moves no other.", "swaps_last_two(p)", swaps_last_two},
+    {"moves_only_ones", 2, 2, "(shape, p) -> bool", "Whether p keeps the order of all dims but those of size 1.", "moves_only_ones(shape(X), p)", moves_only_ones},
     {"swap_last_two", 1, 1, "(rank) -> list", "The permutation that swaps the last two axes.", "swap_last_two(rank(X))", swap_last_two},
     {"range", 1, 2, "([first,] last) -> list", "The numbers from first (0) to last - 1.", "range(rank(X))", range},
     {"axes_of", 2, 2, "(axes, x or rank) -> list", "Axes as ascending numbers >= 0; all of them where `axes` is absent.", "axes_of(axes, X) == [2]", axes_of},
@@ -210,6 +257,8 @@ constexpr RuleFunction kFunctions[] = {
     {"sum", 1, 1, "(dims) -> dim", "The sum of a list of dims.", "sum(value(split)) == dim(X, 1)", sum},
     {"contains", 2, 2, "(list, x) -> bool", "Whether a list has an element.", "contains(axes_of(axes, X), 0)", contains},
     {"permute", 2, 2, "(list, p) -> list", "The list in the order of a permutation.", "permute(shape(X), p)", permute},
+    {"select", 2, 2, "(list, indices) -> list", "The elements at these places.", "product(select(shape(X), axes_of(axes, X)))", select},
+    {"without", 2, 2, "(list, indices) -> list", "The list without the elements at these places.", "without(shape(X), [0])", without},
     {"replace_at", 3, 3, "(list, i, x) -> list", "The list with one element replaced.", "replace_at(shape(X), -1, 1)", replace_at},
     {"repeat", 2, 2, "(x, n) -> list", "A list of n times x.", "repeat(1, rank(X))", repeat},
 };

@@ -146,6 +146,12 @@ Result nonneg(EvalContext& c, Args a) {
   return c.fail([&] { return fmt::format("nothing says that {} is not negative", c.show(a[0])); });
 }
 
+Result no_zero(EvalContext& c, Args a) {
+  const auto dims = shape_of(c, a[0]);
+  if (!dims) return std::nullopt;
+  return Val(std::none_of(dims->begin(), dims->end(), [&](Dim d) { return c.dims().value(d) == 0; }));
+}
+
 Result is_static(EvalContext& c, Args a) {
   const auto dims = shape_of(c, a[0]);
   if (!dims) return std::nullopt;
@@ -163,6 +169,7 @@ constexpr RuleFunction kFunctions[] = {
     {"reshaped", 2, 2, "(x, target) -> dims", "The dims that Reshape (allowzero = 0) makes of x, 0 and -1 resolved.", "reshaped(X, shape) == shape(X)", reshaped},
     {"positive", 1, 1, "(dim or number) -> bool", "Whether it is proven to be at least 1 (a real: above 0).", "positive(dim(X, 0))", positive},
     {"nonneg", 1, 1, "(dim or number) -> bool", "Whether it is proven to be at least 0.", "nonneg(item(c))", nonneg},
+    {"no_zero", 1, 1, "(x or shape) -> bool", "Whether no dim is the number 0 (which means another thing to Reshape).", "no_zero(Y)", no_zero},
     {"static", 1, 1, "(x or shape) -> bool", "Whether all dims are numbers.", "static(X)", is_static},
 };
 
