@@ -43,7 +43,7 @@ class ProblemBuilder {
   ProblemBuilder(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost, const ExtractOptions& options)
       : g_(g), e_(g.egraph()), lowered_(lowered), target_(target), cost_(cost), options_(options) {
     for (const Source& s : lowered.sources)
-      if (s.op != kNone) originals_.insert(signature(s.op, s.children));
+      if (s.op != kNone) originals_.insert(node_signature(e_, s.op, s.children));
   }
 
   Problem build() {
@@ -100,14 +100,7 @@ class ProblemBuilder {
     return cost_.cost(g_, node, id) + (original ? 0 : kMadePreference);
   }
 
-  std::vector<Id> signature(OpId op, std::span<const Id> children) const {
-    std::vector<Id> out{op};
-    for (Id c : children) out.push_back(e_.find(c));
-    std::sort(out.begin() + 1, out.end());
-    return out;
-  }
-
-  bool is_original(const ENode& node) const { return originals_.contains(signature(node.op, node.children)); }
+  bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
 
   bool allowed(const ENode& node, const OpKey& key) const {
     if (key.version != 0 || key.unique != 0) return false;
@@ -373,14 +366,7 @@ absl::StatusOr<std::vector<int>> original_choice(const OnnxEGraph& g, const Lowe
     for (int i = 0; i < static_cast<int>(p.candidates[id].size()); ++i) {
       const NodeId n = p.candidates[id][i].node;
       if (n == kNone || e.node(n).op != op) continue;
-      if (children) {
-        std::vector<Id> a, b;
-        for (Id c : e.node(n).children) a.push_back(e.find(c));
-        for (Id c : *children) b.push_back(e.find(c));
-        std::sort(a.begin(), a.end());
-        std::sort(b.begin(), b.end());
-        if (a != b) continue;
-      }
+      if (children && node_signature(e, op, e.node(n).children) != node_signature(e, op, *children)) continue;
       choice[id] = i;
       return;
     }

@@ -322,6 +322,13 @@ class Lowerer {
 
 }  // namespace
 
+std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id> children) {
+  std::vector<Id> key{op};
+  for (Id c : children) key.push_back(egraph.find(c));
+  if (egraph.op(op).commutative) std::sort(key.begin() + 1, key.end());
+  return key;
+}
+
 absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options) { return Lowerer(model, egraph, options).run(); }
 
 }  // namespace saturate

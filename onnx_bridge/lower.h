@@ -41,6 +41,9 @@ struct LowerOptions {
   bool inline_functions = true;     // a call and its body become one e-class
 };
 
+// Operator and canonical children as one key, equal exactly for equal e-nodes: children of commutative operators in one order.
+std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id> children);
+
 absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options = {});
 
 }  // namespace saturate

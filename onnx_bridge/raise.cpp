@@ -86,15 +86,9 @@ class Raiser {
   const Source* source_of(const ENode& node, std::size_t* index) const {
     auto it = lowered_.by_op.find(node.op);
     if (it == lowered_.by_op.end()) return nullptr;
-    auto canonical = [this](std::span<const Id> ids) {
-      std::vector<Id> out;
-      for (Id id : ids) out.push_back(e_.find(id));
-      std::sort(out.begin(), out.end());
-      return out;
-    };
-    const auto wanted = canonical(node.children);
+    const auto wanted = node_signature(e_, node.op, node.children);
     for (std::size_t s : it->second)
-      if (canonical(lowered_.sources[s].children) == wanted) {
+      if (node_signature(e_, node.op, lowered_.sources[s].children) == wanted) {
         *index = s;
         return &lowered_.sources[s];
       }

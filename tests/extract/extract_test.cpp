@@ -122,6 +122,15 @@ TEST(Extract, IsNeverWorseThanTheInput) {
   EXPECT_EQ(b.operators(), (Ops{"Exp", "Neg"}));
 }
 
+TEST(Raise, DoesNotTakeANodeForOneWithItsInputsInAnotherOrder) {
+  Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 2] x, float[N, 3] z) => (float[N, 5] p, float[N, 5] q)
+             { p = Concat <axis = 1> (x, z)  q = Concat <axis = 1> (z, x) })");
+  const auto raised = raise(b.g, b.lowered, b.take());
+  ASSERT_TRUE(raised.ok()) << raised.status();
+  ASSERT_EQ(raised->graph.nodes.size(), 2u);
+  for (const Node& n : raised->graph.nodes) EXPECT_EQ(n.inputs, (n.outputs[0] == "p" ? std::vector<std::string>{"x", "z"} : std::vector<std::string>{"z", "x"}));
+}
+
 TEST(CheckSelection, FindsWhatIsMissingOrCyclic) {
   Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { a = Exp(x)  y = Abs(a) })");
   Selection s = b.take();
