@@ -18,7 +18,8 @@ struct CastOptions {
   Round8e8m0 round = Round8e8m0::kUp;
 };
 
-// Out of range: integers wrap, floats become infinite; a float outside an integer's range is undefined in ONNX: it saturates here, NaN is 0.
+// Out of range: integers wrap, floats become infinite; a float outside an integer's range is undefined in ONNX: it saturates here (wraps for
+// integers below 8 bits), NaN is 0.
 template <typename D, typename S> D convert(S s) {
   if constexpr (std::is_same_v<D, bool>) {
     return static_cast<Compute<S>>(s) != 0;
@@ -52,13 +53,7 @@ template <typename S> Outputs cast_to_tiny(const KernelContext& ctx, const S* x,
   return outputs_of(*std::move(out));
 }
 
-// Floats to tiny integers round? No: as to every integer, towards zero; but beyond the range they saturate instead of wrapping.
 template <typename S> Outputs cast_from(const KernelContext& ctx, const S* x, const Shape& dims, const CastOptions& o) {
-  if (is_tiny_integer(o.to) && is_float_v<S>) {
-    std::vector<std::int64_t> clamped(static_cast<std::size_t>(product(dims)));
-    for (std::size_t i = 0; i < clamped.size(); ++i) clamped[i] = std::clamp(convert<std::int64_t>(x[i]), integer_min(o.to), integer_max(o.to));
-    return cast_to_tiny(ctx, clamped.data(), dims, o);
-  }
   if (is_tiny_float(o.to) || is_tiny_integer(o.to)) return cast_to_tiny(ctx, x, dims, o);
   auto out = ctx.allocate(o.to, dims);
   if (!out.ok()) return out.status();

@@ -86,7 +86,7 @@ std::uint8_t encode_tiny_float(DType dtype, float value, bool saturate) {
   if (std::isnan(value)) {
     if (f.nan_negative_zero) return static_cast<std::uint8_t>(sign_bit);
     if (f.infinity) return static_cast<std::uint8_t>(sign | (all - 1));  // quiet bit set
-    return static_cast<std::uint8_t>(has_nan ? sign | all : sign | largest);
+    return static_cast<std::uint8_t>(has_nan ? sign | all : sign_bit);  // formats without NaN: undefined, -0 here
   }
   const int code = std::isinf(value) ? all + 1 : round_code(f, std::fabs(value));
   if (code <= largest) return static_cast<std::uint8_t>(f.nan_negative_zero && code == 0 ? 0 : sign | code);

@@ -1,6 +1,6 @@
 // The image family, and AffineGrid (ONNX Operators: AffineGrid).
 #include "kernels/data_util.h"
-#include "kernels/registry.h"
+#include "kernels/image_util.h"
 
 namespace saturate {
 namespace {
@@ -51,6 +51,9 @@ Outputs affine_grid(KernelContext& ctx) {
 
 }  // namespace
 
-void register_image(Registry& registry) { registry.add("", "AffineGrid", affine_grid); }
+void register_image(Registry& registry) {
+  registry.add("", "AffineGrid", affine_grid);
+  register_image_resize(registry);
+}
 
 }  // namespace saturate
