@@ -235,7 +235,9 @@ class Application {
       if (f.kind == Facts::Kind::kTensor) dtypes[i] = f.dtype;
     };
     const auto number = [&](const Operand& o) {
-      return o.from == Operand::From::kConstant || (o.from == Operand::From::kLet && environment_.find(rule_.rule.lets[o.index].first)->get<ClassRef>() == nullptr);
+      if (o.from != Operand::From::kLet) return o.from == Operand::From::kConstant;
+      const Val& v = *environment_.find(rule_.rule.lets[o.index].first);
+      return v.get<std::int64_t>() || v.get<double>() || v.list();
     };
     for (bool numbers : {false, true})
       for (std::size_t i = 0; i < n; ++i) {
@@ -260,7 +262,8 @@ class Application {
   DType default_dtype(const Operand& o) const {
     if (o.from == Operand::From::kConstant) return rule_.constants[o.index].integers ? DType::kInt64 : DType::kFloat;
     const Val& v = *environment_.find(rule_.rule.lets[o.index].first);
-    return v.get<double>() ? DType::kFloat : DType::kInt64;
+    const List* list = v.list();
+    return v.get<double>() || (list && !list->empty() && list->front().get<double>()) ? DType::kFloat : DType::kInt64;
   }
 
   // Constant axes as lowering writes them: >= 0 where the rank is known.

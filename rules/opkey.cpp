@@ -167,6 +167,8 @@ std::optional<DType> wanted_dtype(const OpSchema* schema, std::size_t input, std
   }
   if (allows(*schema, formal->type, fallback)) return fallback;
   const OpSchema::TypeConstraint* c = constraint_of(*schema, formal->type);
+  for (DType d : dtypes)
+    if (d != DType::kUndefined && allows(*schema, formal->type, d)) return d;
   if (c != nullptr && c->types.size() == 1 && c->types[0].starts_with("tensor(")) return parse_dtype(c->types[0].substr(7, c->types[0].size() - 8));
   return std::nullopt;
 }
