@@ -6,6 +6,7 @@
 #include "kernels/runtime.h"
 #include "onnx_bridge/io.h"
 #include "tools/cli.h"
+#include "tools/files.h"
 #include "tools/npz.h"
 #include "tools/table.h"
 
@@ -45,6 +46,8 @@ std::string profile_table(const std::vector<NodeTiming>& timings) {
 }  // namespace
 
 int run_command(const RunArgs& args) {
+  if (!args.output.empty())
+    if (const absl::Status status = check_writable(args.output); !status.ok()) return fail(status, args.output, "");
   absl::StatusOr<Model> model = load_model(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), "check that it is a complete ONNX model");
   absl::StatusOr<Inputs> inputs = Inputs{};

@@ -18,7 +18,7 @@ json target_json(const Target& t) {
           {"min_opset", t.min_opset},
           {"max_opset", t.max_opset},
           {"cost_model", t.cost_model},
-          {"operators", t.operators},
+          {"domains", t.operators},
           {"forbidden", t.forbidden},
           {"dtypes", t.dtypes}};
 }

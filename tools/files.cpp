@@ -36,6 +36,16 @@ absl::StatusOr<std::string> read_file(const std::string& path) {
   return bytes;
 }
 
+absl::Status check_writable(const std::string& path) {
+  std::error_code ignored;
+  if (path.empty() || std::filesystem::is_directory(path, ignored))
+    return absl::InvalidArgumentError(fmt::format("{}: is a folder; name a file", path));
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0)
+    return failed(path, "can't be written", "check the folder and its rights");
+  return absl::OkStatus();
+}
+
 absl::Status write_file(const std::string& path, std::string_view bytes) {
   std::error_code ignored;
   std::filesystem::path target = path;

@@ -50,7 +50,8 @@ class ManFormatter : public CLI::Formatter {
     std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return std::toupper(c); });
     std::string out = fmt::format("\n{}\n", title);
     for (const CLI::Option* option : options) {
-      out += fmt::format("  {}{}\n", option->get_name(false, true), option->get_type_name().empty() ? "" : " " + option->get_type_name());
+      const std::string type = option->get_type_name();  // with the check's words after a colon
+      out += fmt::format("  {} {}\n", option->get_name(false, true), type.substr(0, type.find(':')));
       out += fmt::format("      {}\n", option->get_description());
     }
     return out;

@@ -56,6 +56,7 @@ struct Plan {
   Relation relation;
   DrawStyle style;
   bool spacious = false;
+  bool likely = false;  // tried until there are cases enough; the others only until there is one
 };
 
 std::vector<Plan> plans(const std::vector<std::string>& symbols) {
@@ -64,7 +65,7 @@ std::vector<Plan> plans(const std::vector<std::string>& symbols) {
       {IntStyle::kOnes, true}, {IntStyle::kZeros, true}, {IntStyle::kSmall, true}, {IntStyle::kCount, true}, {IntStyle::kMask, true, true}};
   std::vector<Plan> out;
   for (const Relation& relation : relations(symbols))
-    for (const DrawStyle& style : likely) out.push_back({relation, style});
+    for (const DrawStyle& style : likely) out.push_back({relation, style, false, true});
   if (!symbols.empty()) out.push_back({{}, likely[0], true});
   for (const DrawStyle& style : others) out.push_back({{}, style});
   for (const DrawStyle& style : others)
@@ -215,9 +216,11 @@ class Verifier {
         fail(VerifyStatus::kNotRun, *problem);
         return;
       }
+    const std::size_t wanted = drawer.symbols().empty() ? 2 : std::size(kBases);
     for (const Plan& plan : plans(drawer.symbols())) {
+      if (!report_.cases.empty() && !plan.likely) break;  // something to compare, at fewer sizes than wished for
       follow(drawer, plan);
-      if (!report_.cases.empty() || report_.status != VerifyStatus::kEqual || over() || report_.refused > kMaxTries) break;
+      if (report_.cases.size() >= wanted || report_.status != VerifyStatus::kEqual || over() || report_.refused > kMaxTries) break;
     }
     if (report_.cases.empty() && report_.status == VerifyStatus::kEqual)
       fail(VerifyStatus::kNotRun,
@@ -230,7 +233,10 @@ class Verifier {
     const std::size_t rounds = drawer.symbols().empty() ? 2 : bases.size();
     const std::size_t enough = plan.spacious ? 2 : rounds;
     for (std::size_t b = 0; b < rounds && report_.cases.size() < enough; ++b) {
-      const Try result = one_case(drawer, assign(drawer.symbols(), bases[b], plan.relation), plan.style);
+      const Sizes sizes = assign(drawer.symbols(), bases[b], plan.relation);
+      const auto same = [&](const VerifyCase& c) { return !sizes.empty() && c.sizes == sizes; };
+      if (std::any_of(report_.cases.begin(), report_.cases.end(), same)) continue;
+      const Try result = one_case(drawer, sizes, plan.style);
       if (result == Try::kStop || over()) return;
       if (!plan.spacious && result == Try::kRefused && b == 1 && report_.cases.empty()) return;
     }
