@@ -54,6 +54,10 @@ Outputs affine_grid(KernelContext& ctx) {
 void register_image(Registry& registry) {
   registry.add("", "AffineGrid", affine_grid);
   register_image_resize(registry);
+  register_image_sample(registry);
+  register_image_region(registry);
+  register_image_boxes(registry);
+  register_image_columns(registry);
 }
 
 }  // namespace saturate

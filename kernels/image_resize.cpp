@@ -98,7 +98,8 @@ template <typename T> void interpolate(const KernelContext& ctx, const T* x, T* 
   });
 }
 
-std::int64_t nearest_index(double x, const std::string& mode) {
+std::int64_t nearest_index(double x, const std::string& mode, double scale) {
+  if (mode == "simple") return static_cast<std::int64_t>(scale < 1 ? std::ceil(x) : std::floor(x));
   if (mode == "round_prefer_ceil") return static_cast<std::int64_t>(std::floor(x + 0.5));
   if (mode == "floor") return static_cast<std::int64_t>(std::floor(x));
   if (mode == "ceil") return static_cast<std::int64_t>(std::ceil(x));
@@ -113,7 +114,7 @@ Outputs resize_nearest(const KernelContext& ctx, const Tensor& x, const std::vec
     auto& map = maps.emplace_back();
     for (std::int64_t o = 0; o < a.out; ++o) {
       const std::optional<double> at = a.scale == 1 && a.in == a.out && s.coordinates != "tf_crop_and_resize" ? static_cast<double>(o) : source_position(a, static_cast<double>(o), s);
-      map.push_back(at ? std::clamp<std::int64_t>(nearest_index(*at, s.nearest), 0, a.in - 1) : -1);
+      map.push_back(at ? std::clamp<std::int64_t>(nearest_index(*at, s.nearest, a.scale), 0, a.in - 1) : -1);
     }
   }
   Moving moving(ctx, x.dtype());
@@ -238,7 +239,7 @@ Outputs resize(KernelContext& ctx) {
   s.mode = ctx.attr_s("mode", "nearest");
   const bool old = ctx.opset < 11;  // version 10: X and scales only
   s.coordinates = ctx.attr_s("coordinate_transformation_mode", old ? "asymmetric" : "half_pixel");
-  s.nearest = ctx.attr_s("nearest_mode", old ? "floor" : "round_prefer_floor");
+  s.nearest = ctx.attr_s("nearest_mode", old ? "simple" : "round_prefer_floor");  // version 10 left it open: as ONNX Runtime does
   s.policy = ctx.attr_s("keep_aspect_ratio_policy", "stretch");
   s.cubic = ctx.attr_f("cubic_coeff_a", -0.75f);
   s.extrapolation = ctx.attr_f("extrapolation_value", 0.0f);
