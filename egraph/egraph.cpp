@@ -22,15 +22,6 @@ std::span<const OpId> OpTable::of_kind(Kind kind) const {
   return by_kind_[kind];
 }
 
-namespace {
-
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
-
-}  // namespace
-
 Rec EGraph::Impl::canonical(OpId op, std::span<const Id> children_in) {
   const std::size_t n = children_in.size();
   Rec rec{op, {kNone, kNone, kNone}};
@@ -48,15 +39,9 @@ Rec EGraph::Impl::canonical(OpId op, std::span<const Id> children_in) {
   return rec;
 }
 
-std::uint32_t EGraph::Impl::hash(const Rec& rec) const {
-  constexpr std::uint64_t k0 = 0x9e3779b97f4a7c15ull, k1 = 0xd6e8feb86659fd93ull;
-  std::uint64_t h;
-  if (!rec.pooled()) {
-    h = mix((std::uint64_t{rec.c[0]} << 32 | rec.op) ^ k0, (std::uint64_t{rec.c[2]} << 32 | rec.c[1]) ^ k1);
-  } else {
-    h = mix(rec.op ^ k0, rec.c[1] ^ k1);
-    for (const Id id : children(rec)) h = mix(h ^ id, k1);
-  }
+std::uint32_t EGraph::Impl::hash_pooled(OpId op, std::span<const Id> children_in) {
+  std::uint64_t h = mix(op ^ kMix0, children_in.size() ^ kMix1);
+  for (const Id id : children_in) h = mix(h ^ id, kMix1);
   return static_cast<std::uint32_t>(h ^ (h >> 32));
 }
 
@@ -71,16 +56,10 @@ NodeId EGraph::Impl::probe(const Rec& rec, std::uint32_t hash) const {
 }
 
 void EGraph::Impl::link_use(Id child, NodeId user) {
-  const auto cell = static_cast<std::uint32_t>(cells.size());
-  const std::uint32_t tail = uses_tail[child];
-  if (tail == kNone) {
-    cells.push_back({user, cell});
-    uses_tail[child] = cell;
-  } else {
-    cells.push_back({user, cells[tail].next});
-    cells[tail].next = cell;
-  }
-  ++num_uses[child];
+  Uses& list = uses[child];
+  cells.push_back({user, list.head});
+  list.head = static_cast<std::uint32_t>(cells.size() - 1);
+  ++list.count;
 }
 
 Id EGraph::Impl::add(OpId op, std::span<const Id> children_in, Id into) {
@@ -105,9 +84,8 @@ Id EGraph::Impl::insert(const Rec& rec, std::uint32_t h, Id into) {
   touched.push_back(stamp);
   row_class.push_back(kNone);
   flags.push_back(0);
-  uses_tail.push_back(kNone);
-  num_uses.push_back(0);
-  facts_stamp.push_back(stamp);
+  uses.push_back({kNone, 0});
+  if (analysis != nullptr) facts_stamp.push_back(stamp);
   table.insert(h, id);
   const std::span<const Id> children_of = children(rec.pooled() ? rec : recs[id]);
   for (std::size_t i = 0; i < children_of.size(); ++i) {
@@ -134,7 +112,7 @@ bool EGraph::Impl::merge(Id a, Id b, std::uint32_t rule) {
   a = find_halving(a);
   b = find_halving(b);
   if (a == b) return false;
-  if (num_uses[a] < num_uses[b] || (num_uses[a] == num_uses[b] && b < a)) std::swap(a, b);
+  if (uses[a].count < uses[b].count || (uses[a].count == uses[b].count && b < a)) std::swap(a, b);
   parent[b] = a;
   --live_classes;
   ++unions;
@@ -159,27 +137,20 @@ bool EGraph::Impl::merge(Id a, Id b, std::uint32_t rule) {
     }
     facts_stamp[a] = std::max(facts_stamp[a], facts_stamp[b]);
   }
-  const std::uint32_t tail = uses_tail[b];
-  if (tail != kNone) {
-    std::uint32_t cell = tail;
-    do {
-      cell = cells[cell].next;
-      const NodeId user = cells[cell].node;
-      if ((flags[user] & (kDead | kPending)) == 0) {
-        flags[user] |= kPending;
-        pending.push_back({user, rule});
-      }
-      if (join.second_changed) push_update(user, rule);
-    } while (cell != tail);
-    if (uses_tail[a] == kNone) {
-      uses_tail[a] = tail;
-    } else {
-      std::swap(cells[uses_tail[a]].next, cells[tail].next);
+  if (uses[b].head == kNone) return true;
+  std::uint32_t last = kNone;
+  for (std::uint32_t cell = uses[b].head; cell != kNone; cell = cells[cell].next) {
+    last = cell;
+    const NodeId user = cells[cell].node;
+    if ((flags[user] & (kDead | kPending)) == 0) {
+      flags[user] |= kPending;
+      pending.push_back({user, rule});
     }
-    num_uses[a] += num_uses[b];
-    uses_tail[b] = kNone;
-    num_uses[b] = 0;
+    if (join.second_changed) push_update(user, rule);
   }
+  cells[last].next = uses[a].head;
+  uses[a] = {uses[b].head, uses[a].count + uses[b].count};
+  uses[b] = {kNone, 0};
   return true;
 }
 
@@ -232,13 +203,7 @@ void EGraph::Impl::spread_facts(Pending entry) {
   const Id id = find_halving(entry.node);
   flags[entry.node] &= static_cast<std::uint8_t>(~kFactsDirty);
   flags[id] &= static_cast<std::uint8_t>(~kFactsDirty);
-  const std::uint32_t tail = uses_tail[id];
-  if (tail == kNone) return;
-  std::uint32_t cell = tail;
-  do {
-    cell = cells[cell].next;
-    push_update(cells[cell].node, entry.rule);
-  } while (cell != tail);
+  for (std::uint32_t cell = uses[id].head; cell != kNone; cell = cells[cell].next) push_update(cells[cell].node, entry.rule);
 }
 
 void EGraph::Impl::run_update(NodeId node, std::uint32_t rule) {
@@ -317,8 +282,7 @@ void EGraph::Impl::compress() {
 }
 
 std::size_t EGraph::Impl::memory_bytes() const {
-  return recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses_tail.bytes() +
-         num_uses.bytes() + facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
+  return recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() + facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
 }
 
 // ---- public face ----
@@ -339,38 +303,35 @@ const OpTraits& EGraph::op(OpId id) const { return impl_->ops[id]; }
 std::size_t EGraph::num_ops() const { return impl_->ops.size(); }
 Id EGraph::add(OpId op, std::span<const Id> children) { return impl_->add(op, children); }
 
-Id EGraph::lookup(OpId op, std::span<const Id> children) const {
-  const Impl& g = *impl_;
-  std::vector<Id> canonical(children.begin(), children.end());
-  for (Id& id : canonical) id = g.find(id);
-  if (canonical.size() == 2 && canonical[0] > canonical[1] && g.ops[op].commutative) std::swap(canonical[0], canonical[1]);
-  if (canonical.size() > 3) {
-    // Keys of many children live in the pool; compare by hand.
-    for (const NodeId node : g.ops.of_kind(g.ops[op].kind).empty() ? std::vector<NodeId>() : class_users(canonical[0])) {
-      const ENode candidate = this->node(node);
-      if (candidate.op == op && std::equal(candidate.children.begin(), candidate.children.end(), canonical.begin(), canonical.end())) {
-        return g.find(node);
-      }
-    }
-    return kNone;
+NodeId EGraph::Impl::find_node(OpId op, std::span<const Id> children_in) const {
+  std::vector<Id> canonical(children_in.begin(), children_in.end());
+  for (Id& id : canonical) id = find(id);
+  if (canonical.size() == 2 && canonical[0] > canonical[1] && ops[op].commutative) std::swap(canonical[0], canonical[1]);
+  if (canonical.size() <= 3) {
+    Rec rec{op, {kNone, kNone, kNone}};
+    std::copy(canonical.begin(), canonical.end(), rec.c);
+    return probe(rec, hash(rec));
   }
-  Rec rec{op, {kNone, kNone, kNone}};
-  std::copy(canonical.begin(), canonical.end(), rec.c);
-  const NodeId found = g.probe(rec, g.hash(rec));
-  return found == kNone ? kNone : g.find(found);
+  // The children of such a record stand in the pool, which must not grow here.
+  const std::uint32_t h = hash_pooled(op, canonical);
+  return table.find(h, [&](NodeId id) {
+    const Rec& rec = recs[id];
+    return rec.op == op && rec.pooled() && rec.c[1] == canonical.size() && std::equal(canonical.begin(), canonical.end(), pool.data() + rec.c[0]);
+  });
+}
+
+Id EGraph::lookup(OpId op, std::span<const Id> children) const {
+  const NodeId node = impl_->find_node(op, children);
+  return node == kNone ? kNone : impl_->find(node);
 }
 
 std::vector<NodeId> EGraph::class_users(Id id) const {
   const Impl& g = *impl_;
   std::vector<NodeId> users;
-  const std::uint32_t tail = g.uses_tail[g.find(id)];
-  if (tail == kNone) return users;
-  std::uint32_t cell = tail;
-  do {
-    cell = g.cells[cell].next;
+  for (std::uint32_t cell = g.uses[g.find(id)].head; cell != kNone; cell = g.cells[cell].next) {
     const NodeId user = g.cells[cell].node;
     if ((g.flags[user] & Impl::kDead) == 0) users.push_back(user);
-  } while (cell != tail);
+  }
   std::sort(users.begin(), users.end());
   users.erase(std::unique(users.begin(), users.end()), users.end());
   return users;

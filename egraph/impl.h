@@ -30,6 +30,13 @@ class OpTable {
   bool any_commutative_ = false;
 };
 
+inline constexpr std::uint64_t kMix0 = 0x9e3779b97f4a7c15ull, kMix1 = 0xd6e8feb86659fd93ull;
+inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  const Wide product = static_cast<Wide>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
 struct EGraph::Impl {
   explicit Impl(EGraph* owner, Analysis* analysis) : owner(owner), analysis(analysis) {}
 
@@ -37,6 +44,10 @@ struct EGraph::Impl {
   struct Cell {
     NodeId node;
     std::uint32_t next;
+  };
+  struct Uses {
+    std::uint32_t head;  // first cell
+    std::uint32_t count;
   };
   struct Pending {
     NodeId node;
@@ -54,9 +65,8 @@ struct EGraph::Impl {
   Arena<std::uint32_t> touched;     // stamp of the last change of the row: made, re-canonicalized, moved to another class
   Arena<Id> row_class;              // its class in the last index
   Arena<std::uint8_t> flags;
-  Arena<std::uint32_t> uses_tail;   // class: last cell of its circular parent list
-  Arena<std::uint32_t> num_uses;    // class: its length
-  Arena<std::uint32_t> facts_stamp; // class: stamp of the last change of its facts
+  Arena<Uses> uses;                 // class: its parent list
+  Arena<std::uint32_t> facts_stamp; // class: stamp of the last change of its facts; empty where there is no analysis
   // Shared pools.
   Arena<Id> pool;                   // children of e-nodes with more than three
   Arena<Cell> cells;                // parent lists
@@ -94,7 +104,13 @@ struct EGraph::Impl {
 
   // The canonical record of an e-node; more than three children are put at the end of the pool.
   Rec canonical(OpId op, std::span<const Id> children_in);
-  std::uint32_t hash(const Rec& rec) const;
+  std::uint32_t hash(const Rec& rec) const {
+    if (rec.pooled()) return hash_pooled(rec.op, children(rec));
+    const std::uint64_t h = mix((std::uint64_t{rec.c[0]} << 32 | rec.op) ^ kMix0, (std::uint64_t{rec.c[2]} << 32 | rec.c[1]) ^ kMix1);
+    return static_cast<std::uint32_t>(h ^ (h >> 32));
+  }
+  static std::uint32_t hash_pooled(OpId op, std::span<const Id> children_in);
+  NodeId find_node(OpId op, std::span<const Id> children_in) const;
   bool equal(const Rec& a, const Rec& b) const;
   NodeId probe(const Rec& rec, std::uint32_t hash) const;
   // Adds into class `into` (kNone: a class of its own). Returns the class where it is found or put.

@@ -73,6 +73,7 @@ void build(EGraph::Impl& g, Index& index) {
   }
   sort_rows(g, index);
   const std::size_t rows = g.live_nodes;
+  index.kinds.assign(n, 0);
   index.rows.resize(rows);
   index.cls.resize(rows);
   index.touched.resize(rows);
@@ -80,6 +81,7 @@ void build(EGraph::Impl& g, Index& index) {
     const NodeId node = index.node[r];
     index.rows[r] = g.recs[node];
     index.cls[r] = g.parent[node];
+    index.kinds[g.parent[node]] |= 1u << (g.ops[g.recs[node].op].kind % 32);
     index.touched[r] = g.touched[node];
   }
   index_kinds(g, index);

@@ -13,11 +13,12 @@ struct Index {
   Arena<Id> cls;                    // row -> class
   Arena<std::uint32_t> touched;     // row -> stamp
   Arena<std::uint32_t> start;       // class id -> first row; rows of class c are start[c] .. start[c+1]-1 (none where c is not canonical)
+  Arena<std::uint32_t> kinds;       // class id -> bits of the kinds that it holds (kind modulo 32)
   Arena<std::uint32_t> kind_start;  // kind -> place in kind_rows
   Arena<std::uint32_t> kind_rows;   // rows by kind, ascending
 
   std::size_t bytes() const {
-    return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + start.bytes() + kind_start.bytes() + kind_rows.bytes();
+    return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + start.bytes() + kinds.bytes() + kind_start.bytes() + kind_rows.bytes();
   }
 };
 

@@ -6,6 +6,17 @@ namespace saturate {
 
 Matcher::Matcher(const Pattern& pattern) : pattern_(pattern) { compile(); }
 
+void Matcher::find_ground() {
+  is_ground_.assign(num_slots(), false);
+  for (std::size_t i = 0; i + 1 < num_slots(); ++i) {
+    const PatternNode& node = pattern_.nodes[i];
+    if (node.type != PatternNode::Type::kOperator || node.op == kNone || node.accepts_op || node.accepts) continue;
+    if (!std::all_of(node.children.begin(), node.children.end(), [&](std::uint32_t child) { return is_ground_[child]; })) continue;
+    is_ground_[i] = true;
+    ground_.push_back({static_cast<std::uint32_t>(i)});
+  }
+}
+
 void Matcher::schedule(std::uint32_t root, std::vector<bool>& bound) {
   std::vector<std::uint32_t> todo{root};  // operator nodes whose class is bound
   while (!todo.empty()) {
@@ -24,8 +35,10 @@ void Matcher::schedule(std::uint32_t root, std::vector<bool>& bound) {
     }
     std::vector<std::uint32_t> opened;
     for (const std::uint32_t child : p.children) {
-      step.children.push_back({child, bound[child]});
-      if (!bound[child] && pattern_.nodes[child].type == PatternNode::Type::kOperator) opened.push_back(child);
+      const PatternNode& q = pattern_.nodes[child];
+      const bool is_operator = q.type == PatternNode::Type::kOperator;
+      step.children.push_back({child, bound[child], static_cast<bool>(q.accepts), is_operator && !bound[child] ? 1u << (q.kind % 32) : 0});
+      if (!bound[child] && is_operator) opened.push_back(child);
       bound[child] = true;
     }
     todo.insert(todo.end(), opened.rbegin(), opened.rend());
@@ -34,15 +47,11 @@ void Matcher::schedule(std::uint32_t root, std::vector<bool>& bound) {
 }
 
 void Matcher::compile() {
-  std::vector<bool> bound(num_slots(), false);
-  std::vector<std::uint32_t> depth(num_slots(), 0);
-  for (std::size_t i = 0; i < num_slots(); ++i) {
-    has_guards_ |= static_cast<bool>(pattern_.nodes[i].accepts);
-    for (const std::uint32_t child : pattern_.nodes[i].children) depth[i] = std::max(depth[i], depth[child] + 1);
-    depth_ = std::max(depth_, depth[i]);
-  }
   if (num_slots() == 0) return;
+  for (const PatternNode& node : pattern_.nodes) has_guards_ |= static_cast<bool>(node.accepts);
   if (pattern_.nodes.back().type == PatternNode::Type::kVariable) return;
+  find_ground();
+  std::vector<bool> bound = is_ground_;
   bound[pattern_.root()] = true;
   schedule(pattern_.root(), bound);
   // Operator nodes that the root does not reach (a second root): later ones first, so that each component starts at its own root.
@@ -52,7 +61,8 @@ void Matcher::compile() {
 }
 
 void Matcher::prepare(const EGraph& egraph) {
-  const OpTable& ops = egraph.impl().ops;
+  const EGraph::Impl& g = egraph.impl();
+  const OpTable& ops = g.ops;
   for (const Step& step : steps_) {
     if (step.cached == kNone) continue;
     std::vector<std::int8_t>& answers = accepts_op_[step.cached];
@@ -64,10 +74,39 @@ void Matcher::prepare(const EGraph& egraph) {
       answers[*op] = pattern_.nodes[step.slot].accepts_op(*op) ? 1 : 0;
     }
   }
+  ground_missing_ = false;
+  ground_touched_ = 0;
+  std::vector<Id> children;
+  for (Ground& ground : ground_) {
+    const PatternNode& p = pattern_.nodes[ground.slot];
+    children.clear();
+    for (const std::uint32_t child : p.children) {
+      children.push_back(std::find_if(ground_.begin(), ground_.end(), [&](const Ground& other) { return other.slot == child; })->id);
+    }
+    ground.node = p.op < ops.size() && ops[p.op].kind == p.kind ? g.find_node(p.op, children) : kNone;
+    if (ground.node == kNone) {
+      ground_missing_ = true;
+      return;
+    }
+    ground.id = g.find(ground.node);
+    ground_touched_ = std::max(ground_touched_, g.touched[ground.node]);
+  }
+}
+
+Matcher::State Matcher::start_state() const {
+  const std::size_t n = num_slots();
+  State state{std::vector<Id>(n, kNone), std::vector<NodeId>(n, kNone), std::vector<OpId>(n, kNone), std::vector<std::uint32_t>(steps_.size(), 0),
+              std::vector<Frame>(steps_.size())};
+  for (const Ground& ground : ground_) {
+    state.classes[ground.slot] = ground.id;
+    state.matched[ground.slot] = ground.node;
+    state.ops[ground.slot] = pattern_.nodes[ground.slot].op;
+  }
+  return state;
 }
 
 std::size_t Matcher::num_starts(const EGraph::Impl& g, const Index& index) const {
-  if (num_slots() == 0) return 0;
+  if (num_slots() == 0 || ground_missing_) return 0;
   if (pattern_.nodes.back().type == PatternNode::Type::kVariable) return g.recs.size();
   const Kind kind = steps_[0].kind;
   if (kind + std::size_t{2} >= index.kind_start.size()) return 0;
@@ -80,87 +119,92 @@ Matcher::Frame Matcher::open(const EGraph::Impl& g, const Index& index, const St
     return {index.kind_start[step.kind], index.kind_start[step.kind + 1], false};
   }
   const Id c = state.classes[step.slot];
-  std::uint32_t first = index.start[c], last = index.start[c + 1];
-  if (last - first > 8) {
-    // Rows of a class are sorted by kind, then operator, then children.
-    const auto before = [&](const Rec& row, Kind kind) { return g.ops[row.op].kind < kind; };
-    const auto after = [&](Kind kind, const Rec& row) { return kind < g.ops[row.op].kind; };
-    const Rec* rows = index.rows.data();
-    first = static_cast<std::uint32_t>(std::lower_bound(rows + first, rows + last, step.kind, before) - rows);
-    last = static_cast<std::uint32_t>(std::upper_bound(rows + first, rows + last, step.kind, after) - rows);
-    if (step.op != kNone) {
-      first = static_cast<std::uint32_t>(std::lower_bound(rows + first, rows + last, step.op, [](const Rec& row, OpId op) { return row.op < op; }) - rows);
-      last = static_cast<std::uint32_t>(std::upper_bound(rows + first, rows + last, step.op, [](OpId op, const Rec& row) { return op < row.op; }) - rows);
-      if (!step.children.empty() && step.children[0].bound && step.children.size() <= 3 && !g.ops[step.op].commutative && last - first > 8) {
-        // Rows of other arity are among them, but pooled ones compare by their place: only exact where all have few children.
-        const Id child = state.classes[step.children[0].slot];
-        bool pooled = false;
-        for (std::uint32_t r = first; r < last && !pooled; ++r) pooled = rows[r].pooled();
-        if (!pooled) {
-          first = static_cast<std::uint32_t>(std::lower_bound(rows + first, rows + last, child, [](const Rec& row, Id id) { return row.c[0] + 1 < id + 1; }) - rows);
-          last = static_cast<std::uint32_t>(std::upper_bound(rows + first, rows + last, child, [](Id id, const Rec& row) { return id + 1 < row.c[0] + 1; }) - rows);
-        }
-      }
-    }
-  }
-  return {first, last, false};
+  Frame frame{index.start[c], index.start[c + 1], false};
+  if (frame.last - frame.next > 8) narrow(g, index, step, state, frame);
+  return frame;
 }
 
-bool Matcher::take(const EGraph& egraph, const Index& index, const Step& step, std::uint32_t row, bool swapped, State& state) const {
-  const EGraph::Impl& g = egraph.impl();
+// Rows of a class are sorted by kind, then operator, then children: binary search.
+void Matcher::narrow(const EGraph::Impl& g, const Index& index, const Step& step, const State& state, Frame& frame) const {
+  const Rec* rows = index.rows.data();
+  const auto search = [&](auto before, auto after) {
+    frame.next = static_cast<std::uint32_t>(std::partition_point(rows + frame.next, rows + frame.last, before) - rows);
+    frame.last = static_cast<std::uint32_t>(std::partition_point(rows + frame.next, rows + frame.last, after) - rows);
+  };
+  search([&](const Rec& row) { return g.ops[row.op].kind < step.kind; }, [&](const Rec& row) { return g.ops[row.op].kind == step.kind; });
+  if (step.op == kNone) return;
+  search([&](const Rec& row) { return row.op < step.op; }, [&](const Rec& row) { return row.op == step.op; });
+  if (step.children.empty() || !step.children[0].bound || g.ops[step.op].commutative || frame.last - frame.next <= 4) return;
+  const Id wanted = state.classes[step.children[0].slot] + 1;
+  const Id* pool = g.pool.data();
+  // One more than the first child, so that rows without children come first, where they are sorted to.
+  const auto first_child = [pool](const Rec& row) { return (row.pooled() ? pool[row.c[0]] : row.c[0]) + 1; };
+  search([&](const Rec& row) { return first_child(row) < wanted; }, [&](const Rec& row) { return first_child(row) == wanted; });
+}
+
+bool Matcher::take(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, std::uint32_t row, bool swapped,
+                   State& state) const {
+  const Step& step = steps_[level];
   const Rec& rec = index.rows[row];
   const Id* children = rec.child_data(g.pool.data());
-  for (std::size_t i = 0; i < step.children.size(); ++i) {
+  const std::size_t n = step.children.size();
+  Id* classes = state.classes.data();
+  bool tested = false;
+  for (std::size_t i = 0; i < n; ++i) {
     const Child& child = step.children[i];
     const Id id = children[swapped ? 1 - i : i];
     if (child.bound) {
-      if (state.classes[child.slot] != id) return false;
-    } else {
-      state.classes[child.slot] = id;
+      if (classes[child.slot] != id) return false;
+      continue;
     }
+    if (child.kinds != 0 && (index.kinds[id] & child.kinds) == 0) return false;
+    classes[child.slot] = id;
+    tested |= child.tested;
   }
-  for (const Child& child : step.children) {
-    if (!child.bound && !accepts(egraph, child.slot, state.classes[child.slot])) return false;
+  if (tested) {
+    for (const Child& child : step.children) {
+      if (!child.bound && child.tested && !accepts(egraph, child.slot, classes[child.slot])) return false;
+    }
   }
   state.matched[step.slot] = index.node[row];
   state.ops[step.slot] = rec.op;
-  state.touched[step.slot] = index.touched[row];
+  state.touched[level] = std::max(index.touched[row], level == 0 ? ground_touched_ : state.touched[level - 1]);
   return true;
 }
 
-bool Matcher::next(const EGraph& egraph, const Index& index, std::size_t level, State& state) const {
-  const EGraph::Impl& g = egraph.impl();
+bool Matcher::next(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const {
   const Step& step = steps_[level];
   Frame& frame = state.frames[level];
   for (;;) {
     if (frame.swapped) {
       frame.swapped = false;
       const std::uint32_t row = step.free ? index.kind_rows[frame.next - 1] : frame.next - 1;
-      if (take(egraph, index, step, row, true, state)) return true;
+      if (take(egraph, g, index, level, row, true, state)) return true;
       continue;
     }
     if (frame.next == frame.last) return false;
     const std::uint32_t row = step.free ? index.kind_rows[frame.next] : frame.next;
     ++frame.next;
     const Rec& rec = index.rows[row];
+    if (step.op != kNone && rec.op != step.op) continue;
     const OpTraits& traits = g.ops[rec.op];
-    if (traits.kind != step.kind || (step.op != kNone && rec.op != step.op) || rec.arity() != step.children.size()) continue;
+    if (traits.kind != step.kind || rec.arity() != step.children.size()) continue;
     if (step.cached != kNone && accepts_op_[step.cached][rec.op] != 1) continue;
     if (step.free) {
       state.classes[step.slot] = index.cls[row];
       if (!accepts(egraph, step.slot, index.cls[row])) continue;
     }
     frame.swapped = traits.commutative && step.children.size() == 2 && rec.c[0] != rec.c[1];
-    if (take(egraph, index, step, row, false, state)) return true;
+    if (take(egraph, g, index, level, row, false, state)) return true;
   }
 }
 
 std::vector<OwnedMatch> search(const EGraph& egraph, const Pattern& pattern, std::size_t limit) {
   std::vector<OwnedMatch> out;
   if (limit == 0) return out;
+  const Index& index = egraph.impl().sorted_index();
   Matcher matcher(pattern);
   matcher.prepare(egraph);
-  const Index& index = egraph.impl().sorted_index();
   matcher.match(egraph, index, 0, matcher.num_starts(egraph.impl(), index), [&](const Matcher::Found& found) {
     out.push_back({{found.classes.begin(), found.classes.end()}, {found.matched.begin(), found.matched.end()}, {found.ops.begin(), found.ops.end()}});
     return out.size() < limit;

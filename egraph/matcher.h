@@ -1,7 +1,6 @@
 // E-matching of one pattern on the sorted index: a fixed order of binds found once (compile), then backtracking without recursion.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "egraph/impl.h"
@@ -13,7 +12,7 @@ class Matcher {
  public:
   explicit Matcher(const Pattern& pattern);
 
-  // Brings cached answers of accepts_op up to date with the operators that exist. Before each search, by one thread.
+  // Brings cached answers of accepts_op and the classes of ground subterms up to date. Before each search, by one thread.
   void prepare(const EGraph& egraph);
 
   // What a match looks like while it is found: valid during the call only.
@@ -21,26 +20,25 @@ class Matcher {
     std::span<const Id> classes;
     std::span<const NodeId> matched;
     std::span<const OpId> ops;
-    std::uint32_t touched;  // newest stamp of the e-nodes
+    std::uint32_t touched;  // newest stamp of the e-nodes; kNone for a pattern of one variable
   };
-  // Returns false to end the search.
-  using Sink = std::function<bool(const Found&)>;
 
   // Places where matches may start: rows of the root's kind, or all classes where the root is a variable.
   std::size_t num_starts(const EGraph::Impl& g, const Index& index) const;
-  // Matches of starts first..last-1, in order. False where the sink ended it.
+  // Calls visit(Found) -> bool for the matches of starts first..last-1, in order. False where a visit ended the search.
   template <class Visit>
   bool match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit) const;
 
   std::size_t num_slots() const { return pattern_.nodes.size(); }
   bool has_guards() const { return has_guards_; }
   const Pattern& pattern() const { return pattern_; }
-  std::uint32_t depth() const { return depth_; }
 
  private:
   struct Child {
     std::uint32_t slot;
-    bool bound;  // by an earlier step or child: compare
+    bool bound;           // by an earlier step or child: compare
+    bool tested;          // has a class predicate
+    std::uint32_t kinds;  // bits of which the class must hold one, 0: any
   };
   // Finds rows for an operator node whose class is known (or, `free`, unknown: a second component of the pattern).
   struct Step {
@@ -52,72 +50,78 @@ class Matcher {
     std::vector<Child> children;
   };
   struct Frame {
-    std::uint32_t next, last;  // rows (of kind_rows where the step is free)
+    std::uint32_t next, last;  // rows (places in kind_rows where the step is free)
     bool swapped;              // the row before `next` is to be tried in the other order
   };
   struct State {
     std::vector<Id> classes;
     std::vector<NodeId> matched;
     std::vector<OpId> ops;
-    std::vector<std::uint32_t> touched;
+    std::vector<std::uint32_t> touched;  // by step: newest stamp of the rows up to this one
     std::vector<Frame> frames;
+  };
+  // An operator node without variables below: looked up once per search.
+  struct Ground {
+    std::uint32_t slot;
+    Id id = kNone;
+    NodeId node = kNone;
   };
 
   void compile();
+  void find_ground();
   void schedule(std::uint32_t node, std::vector<bool>& bound);
   bool accepts(const EGraph& egraph, std::uint32_t slot, Id id) const {
     const auto& test = pattern_.nodes[slot].accepts;
     return !test || test(egraph, id);
   }
+  State start_state() const;
   Frame open(const EGraph::Impl& g, const Index& index, const Step& step, const State& state) const;
-  bool next(const EGraph& egraph, const Index& index, std::size_t level, State& state) const;
-  bool take(const EGraph& egraph, const Index& index, const Step& step, std::uint32_t row, bool swapped, State& state) const;
+  void narrow(const EGraph::Impl& g, const Index& index, const Step& step, const State& state, Frame& frame) const;
+  bool next(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const;
+  bool take(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, std::uint32_t row, bool swapped, State& state) const;
 
   Pattern pattern_;
   std::vector<Step> steps_;
   std::vector<std::vector<std::int8_t>> accepts_op_;  // by OpId: 1 yes, 0 no, -1 not of the kind
+  std::vector<Ground> ground_;
+  std::vector<bool> is_ground_;
+  std::uint32_t ground_touched_ = 0;
+  bool ground_missing_ = false;
   bool has_guards_ = false;
-  std::uint32_t depth_ = 0;
 };
 
 template <class Visit>
 bool Matcher::match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit) const {
   const EGraph::Impl& g = egraph.impl();
-  const std::size_t n = num_slots();
-  State state{std::vector<Id>(n, kNone), std::vector<NodeId>(n, kNone), std::vector<OpId>(n, kNone), std::vector<std::uint32_t>(n, 0),
-              std::vector<Frame>(steps_.size() + 1)};
-  const auto found = [&] {
-    std::uint32_t touched = 0;
-    for (const Step& step : steps_) touched = std::max(touched, state.touched[step.slot]);
-    return visit(Found{state.classes, state.matched, state.ops, touched});
-  };
-  if (pattern_.nodes.back().type == PatternNode::Type::kVariable) {
+  const auto root = pattern_.root();
+  State state = start_state();
+  if (pattern_.nodes[root].type == PatternNode::Type::kVariable) {
     for (std::size_t c = first; c < last; ++c) {
       if (index.start[c] == index.start[c + 1]) continue;
-      state.classes[n - 1] = static_cast<Id>(c);
-      if (accepts(egraph, static_cast<std::uint32_t>(n - 1), static_cast<Id>(c)) && !visit(Found{state.classes, state.matched, state.ops, kNone})) return false;
+      state.classes[root] = static_cast<Id>(c);
+      if (accepts(egraph, root, static_cast<Id>(c)) && !visit(Found{state.classes, state.matched, state.ops, kNone})) return false;
     }
     return true;
   }
+  const bool root_tested = static_cast<bool>(pattern_.nodes[root].accepts);
   const std::uint32_t base = index.kind_start[steps_[0].kind];
+  const std::size_t top = steps_.size() - 1;
   for (std::size_t i = first; i < last; ++i) {
     const std::uint32_t start = index.kind_rows[base + i];
-    state.classes[n - 1] = index.cls[start];
-    if (!accepts(egraph, static_cast<std::uint32_t>(n - 1), index.cls[start])) continue;
+    state.classes[root] = index.cls[start];
+    if (root_tested && !accepts(egraph, root, index.cls[start])) continue;
     state.frames[0] = {start, start + 1, false};
     std::size_t level = 0;
     for (;;) {
-      if (!next(egraph, index, level, state)) {
+      if (!next(egraph, g, index, level, state)) {
         if (level == 0) break;
         --level;
-        continue;
+      } else if (level == top) {
+        if (!visit(Found{state.classes, state.matched, state.ops, state.touched[top]})) return false;
+      } else {
+        ++level;
+        state.frames[level] = open(g, index, steps_[level], state);
       }
-      if (level + 1 == steps_.size()) {
-        if (!found()) return false;
-        continue;
-      }
-      ++level;
-      state.frames[level] = open(g, index, steps_[level], state);
     }
   }
   return true;

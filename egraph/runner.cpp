@@ -277,7 +277,7 @@ class Runner {
     } else if (found.touched > rule.last) {
       return true;
     }
-    if (!rule.guarded) return false;
+    if (!rule.guarded || g_.analysis == nullptr) return false;
     return std::any_of(found.classes.begin(), found.classes.end(), [&](Id id) { return g_.facts_stamp[id] > rule.last; });
   }
 
