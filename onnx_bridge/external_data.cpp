@@ -108,15 +108,16 @@ std::uint64_t copy_in_kernel(int from, std::uint64_t offset, int to, std::uint64
   return done;
 }
 
-// From memory, giving mapped pages back as they are done with.
-absl::Status copy_from_memory(int fd, std::span<const std::byte> bytes, bool mapped, const std::string& name) {
-  for (std::size_t at = 0; at < bytes.size(); at += kStep) {
-    const auto part = bytes.subspan(at, std::min(kStep, bytes.size() - at));
-    if (absl::Status s = write_all(fd, part.data(), part.size(), name); !s.ok()) return s;
-    if (!mapped) continue;
-    const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + kPage - 1) / kPage * kPage;
-    const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / kPage * kPage;
-    if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+// What the kernel did not copy, by way of a buffer.
+absl::Status copy_by_buffer(int from, std::uint64_t offset, int to, std::uint64_t length, const std::string& name) {
+  std::vector<std::byte> buffer(std::min<std::uint64_t>(length, 1u << 20));
+  while (length > 0) {
+    const ssize_t n = ::pread(from, buffer.data(), std::min<std::uint64_t>(length, buffer.size()), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return absl::UnavailableError(fmt::format("{}: cannot read the input's data: {}", name, n == 0 ? "the file has become shorter" : std::strerror(errno)));
+    if (absl::Status s = write_all(to, buffer.data(), static_cast<std::size_t>(n), name); !s.ok()) return s;
+    offset += static_cast<std::uint64_t>(n);
+    length -= static_cast<std::uint64_t>(n);
   }
   return absl::OkStatus();
 }
@@ -204,6 +205,7 @@ absl::StatusOr<Tensor> ExternalFiles::map(const ExternalReference& reference, DT
   range->length = length;
   range->fd = file->fd;
   range->file = file;
+  range->address = file->base ? static_cast<const std::byte*>(file->base) + offset : nullptr;
   const std::span<const std::byte> view(static_cast<const std::byte*>(file->base) + (file->base ? offset : 0), length);
   Tensor tensor(dtype, std::move(dims), file, view);
   const std::size_t element = std::min<std::size_t>(std::max(bit_width(dtype) / 8, 1), 8);
@@ -235,10 +237,14 @@ absl::Status DataFilePlan::write(int fd, const std::string& name) const {
   for (const Chunk& c : chunks_) {
     if (::lseek(fd, static_cast<off_t>(c.place.offset), SEEK_SET) < 0) return absl::UnavailableError(fmt::format("{}: {}", name, std::strerror(errno)));
     const FileRange* from = c.tensor.file_range().get();
-    const bool in_file = from && from->fd >= 0;
-    const std::uint64_t done = in_file ? copy_in_kernel(from->fd, from->offset, fd, c.place.length) : 0;
-    if (done == c.place.length) continue;
-    if (absl::Status s = copy_from_memory(fd, c.tensor.bytes().subspan(done), in_file, name); !s.ok()) return s;
+    absl::Status status;
+    if (from && from->fd >= 0) {
+      const std::uint64_t done = copy_in_kernel(from->fd, from->offset, fd, c.place.length);
+      status = copy_by_buffer(from->fd, from->offset + done, fd, c.place.length - done, name);
+    } else {
+      status = write_all(fd, c.tensor.bytes().data(), c.tensor.bytes().size(), name);
+    }
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }

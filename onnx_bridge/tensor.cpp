@@ -1,5 +1,8 @@
 #include "onnx_bridge/tensor.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -147,6 +150,14 @@ std::int64_t integer_element(const Tensor& t, std::int64_t i) {
 bool holds(const Tensor& t, std::int64_t i) {
   const int bits = bit_width(t.dtype());
   return i >= 0 && i < t.size() && bits > 0 && (static_cast<std::size_t>(i + 1) * static_cast<std::size_t>(bits) + 7) / 8 <= t.bytes().size();
+}
+
+void release_part(const Tensor& t, std::size_t at, std::size_t length) {
+  const FileRange* range = t.file_range().get();
+  if (!range || !range->address || range->address != t.bytes().data()) return;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)), base = reinterpret_cast<std::uintptr_t>(t.bytes().data()) + at;
+  const std::uintptr_t begin = (base + page - 1) / page * page, end = (base + length) / page * page;
+  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 bool fits(DType dtype, std::int64_t value) {
@@ -332,11 +343,26 @@ Tensor Tensor::reshaped(Shape dims) const {
   return t;
 }
 
+void release_pages(const Tensor& t) { release_part(t, 0, t.bytes().size()); }
+
 bool identical(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.dims() != b.dims() || a.bytes().size() != b.bytes().size()) return false;
   const auto x = a.string_data(), y = b.string_data();
   if (!std::equal(x.begin(), x.end(), y.begin(), y.end())) return false;
-  return a.bytes().data() == b.bytes().data() || a.bytes().empty() || std::memcmp(a.bytes().data(), b.bytes().data(), a.bytes().size()) == 0;
+  if (a.bytes().data() == b.bytes().data()) return true;
+  const FileRange *from = a.file_range().get(), *to = b.file_range().get();
+  if (from && to && from->fd >= 0 && from->fd == to->fd && from->offset == to->offset) return true;
+  // In steps, so that weights of any size are never in memory as a whole.
+  constexpr std::size_t kStep = 8u << 20;
+  const std::size_t size = a.bytes().size();
+  for (std::size_t at = 0; at < size; at += kStep) {
+    const std::size_t n = std::min(kStep, size - at);
+    if (std::memcmp(a.bytes().data() + at, b.bytes().data() + at, n) != 0) return false;
+    if (size <= kStep) break;
+    release_part(a, at, n);
+    release_part(b, at, n);
+  }
+  return true;
 }
 
 std::optional<double> element_as_double(const Tensor& t, std::int64_t i) {

@@ -44,6 +44,7 @@ struct FileRange {
   std::uint64_t offset = 0, length = 0;
   int fd = -1;                       // open as long as `file` lives
   std::shared_ptr<const void> file;
+  const std::byte* address = nullptr;  // where it is mapped; a tensor may hold a copy instead
 };
 
 class Tensor {
@@ -91,6 +92,9 @@ class Tensor {
   std::shared_ptr<const FileRange> file_range_;
 };
 
+// Tells the system that the tensor's data will not be needed soon: of tensors that view a mapped file, the pages are given back (they are
+// read again from the file when touched). Call it after walking through big weights. Nothing happens to other tensors.
+void release_pages(const Tensor& t);
 // Same dtype, dims and bits.
 bool identical(const Tensor& a, const Tensor& b);
 // Element i as double / int64 (any numeric dtype, sub-byte and float8 too); nullopt for strings and complex.
