@@ -41,6 +41,7 @@ class TemplateApplier {
         node.slot = static_cast<std::uint32_t>(std::find(layout.slots.begin(), layout.slots.end(), node.slot) - layout.slots.begin());
       } else {
         ++operators_;
+        batchable_ &= node.children.size() <= 3;
       }
     }
   }
@@ -70,6 +71,28 @@ class TemplateApplier {
     return count;
   }
 
+  static constexpr std::size_t kBatch = 64;
+  bool batchable() const { return batchable_; }
+
+  // The same for `count` <= kBatch matches at once, template node by template node, so that the cache misses of many matches overlap.
+  // No union is made before the last e-node of the batch is in, so what is canonical stays so.
+  void apply_batch(const std::uint32_t* words, std::size_t stride, std::size_t count) {
+    columns_.resize(nodes_.size() * kBatch);
+    Id roots[kBatch];
+    for (std::size_t b = 0; b < count; ++b) roots[b] = g_.find_halving(words[b * stride]);
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const Template::Node& node = nodes_[i];
+      Id* column = columns_.data() + i * kBatch;
+      if (node.op == kNone) {
+        for (std::size_t b = 0; b < count; ++b) column[b] = g_.find_halving(words[b * stride + node.slot]);
+      } else {
+        add_batch(node, column, i + 1 == nodes_.size() ? roots : nullptr, count);
+      }
+    }
+    const Id* last = columns_.data() + (nodes_.size() - 1) * kBatch;
+    for (std::size_t b = 0; b < count; ++b) g_.merge(roots[b], last[b], rule_);
+  }
+
   void apply(std::span<const std::uint32_t> match) {
     const Id root = g_.find_halving(match[0]);
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -90,8 +113,39 @@ class TemplateApplier {
     for (const std::uint32_t child : node.children) scratch_.push_back(values_[child]);
   }
 
+  void add_batch(const Template::Node& node, Id* column, const Id* roots, std::size_t count) {
+    Rec recs[kBatch];
+    std::uint32_t hashes[kBatch];
+    const std::size_t n = node.children.size();
+    const bool sorted = n == 2 && g_.ops[node.op].commutative;
+    g_.table.reserve(count);
+    for (std::size_t b = 0; b < count; ++b) {
+      Rec rec{node.op, {kNone, kNone, kNone}};
+      for (std::size_t k = 0; k < n; ++k) rec.c[k] = columns_[node.children[k] * kBatch + b];
+      if (sorted && rec.c[0] > rec.c[1]) std::swap(rec.c[0], rec.c[1]);
+      recs[b] = rec;
+      hashes[b] = g_.hash(rec);
+      g_.table.prefetch(hashes[b]);
+    }
+    for (std::size_t b = 0; b < count; ++b) {
+      const NodeId likely = g_.table.home_id(hashes[b]);
+      if (likely != kNone) {
+        __builtin_prefetch(&g_.recs[likely]);
+        __builtin_prefetch(&g_.parent[likely]);
+      } else {
+        for (std::size_t k = 0; k < n; ++k) __builtin_prefetch(&g_.uses[recs[b].c[k]], 1);
+      }
+    }
+    for (std::size_t b = 0; b < count; ++b) {
+      const NodeId found = g_.probe(recs[b], hashes[b]);
+      column[b] = found != kNone ? g_.find_halving(found) : g_.insert(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);
+    }
+  }
+
   EGraph::Impl& g_;
   std::vector<Template::Node> nodes_;
+  std::vector<Id> columns_;
+  bool batchable_ = true;  // no e-node of more than three children
   std::uint32_t rule_;
   std::size_t operators_ = 0;
   std::vector<Id> values_, scratch_;
@@ -116,21 +170,30 @@ ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayo
                            const StopCheck& check) {
   ApplyResult result;
   TemplateApplier applier(g, *rule.right, layout, g.current_rule);
-  for (std::size_t i = 0; i < matches.size(); ++i) {
-    if (result.effective == budget) {
+  for (std::size_t i = 0; i < matches.size();) {
+    if (result.effective >= budget) {
       result.left = true;
       break;
     }
-    const std::span match(matches.words.data() + i * matches.stride, matches.stride);
-    if (i % 64 == 0) {
-      if (auto stop = check.now(g)) return stopped(result, *stop);
-    }
-    if (g.contradiction) return stopped(result, StopReason::kContradiction);
-    if (!has_room(g, check.limits(), applier.operators(), [&] { return applier.needed(match); })) return stopped(result, StopReason::kNodeLimit);
+    if (auto stop = check.now(g)) return stopped(result, *stop);
     const std::uint64_t before = g.nodes_created + g.unions;
+    const std::size_t batch = std::min(TemplateApplier::kBatch, matches.size() - i);
+    const std::uint32_t* words = matches.words + i * matches.stride;
+    const std::size_t most = batch * applier.operators();
+    if (applier.batchable() && batch > 1 && budget - result.effective >= batch && g.live_nodes + most <= check.limits().nodes &&
+        g.recs.size() + most <= kIdBorder) {
+      applier.apply_batch(words, matches.stride, batch);
+      result.applied += batch;
+      result.effective += std::min<std::uint64_t>(batch, g.nodes_created + g.unions - before);
+      i += batch;
+      continue;
+    }
+    const std::span match(words, matches.stride);
+    if (!has_room(g, check.limits(), applier.operators(), [&] { return applier.needed(match); })) return stopped(result, StopReason::kNodeLimit);
     applier.apply(match);
     ++result.applied;
     result.effective += g.nodes_created + g.unions != before;
+    ++i;
   }
   return result;
 }
@@ -162,7 +225,7 @@ ApplyResult apply_with_applier(EGraph& egraph, const Rewrite& rule, const MatchL
       result.left = true;
       break;
     }
-    const std::uint32_t* words = matches.words.data() + i * matches.stride;
+    const std::uint32_t* words = matches.words + i * matches.stride;
     if (i % 16 == 0) {
       if (auto stop = check.now(g)) return stopped(result, *stop);
     }

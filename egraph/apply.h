@@ -27,8 +27,9 @@ class StopCheck {
 // The matches of one rule that are to be applied: `stride` numbers each, as laid out by `slots` (and e-nodes, for appliers).
 struct MatchList {
   std::uint32_t stride = 0;
-  std::vector<std::uint32_t> words;
-  std::size_t size() const { return stride == 0 ? 0 : words.size() / stride; }
+  const std::uint32_t* words = nullptr;
+  std::size_t count = 0;
+  std::size_t size() const { return count; }
 };
 
 // Which slots of a match a rule needs later: the root first, then those that its template names; of an applier all, and their e-nodes.

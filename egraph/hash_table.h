@@ -31,6 +31,14 @@ class HashTable {
     }
   }
   void prefetch(std::uint32_t hash) const { __builtin_prefetch(&slots_[home(hash)]); }
+  // Where this hash is likely to be found: the id at its home. After reserve().
+  NodeId home_id(std::uint32_t hash) const { return slots_[home(hash)].id; }
+  // Room for so many insertions without growth in between.
+  void reserve(std::size_t more) {
+    std::size_t n = std::max<std::size_t>(64, slots_.size());
+    while (4 * (size_ + more + 1) > 3 * n) n *= 2;
+    if (n != slots_.size()) rehash(n);
+  }
 
   void insert(std::uint32_t hash, NodeId id) {
     if (4 * (size_ + 1) > 3 * slots_.size()) rehash(std::max<std::size_t>(64, 2 * slots_.size()));

@@ -46,6 +46,7 @@ struct RuleState {
   // Of the present search.
   bool searched = false;
   std::uint64_t found = 0;
+  std::size_t first_word = 0;  // of its matches, in the words of all rules
   MatchList matches;
 };
 
@@ -54,7 +55,7 @@ struct Task {
   std::size_t rule, first, last;
   std::uint64_t found = 0;
   double seconds = 0;
-  std::vector<std::uint32_t> words;
+  Arena<std::uint32_t> words;
 };
 
 class Runner {
@@ -108,8 +109,7 @@ class Runner {
   std::uint64_t changes() const { return g_.nodes_created + g_.unions + g_.fact_changes; }
 
   void note_memory() {
-    std::size_t bytes = g_.memory_bytes();
-    for (const RuleState& rule : rules_) bytes += rule.matches.words.capacity() * sizeof(std::uint32_t);
+    const std::size_t bytes = g_.memory_bytes() + words_.bytes();
     report_.peak_memory_bytes = std::max(report_.peak_memory_bytes, bytes);
   }
 
@@ -183,7 +183,7 @@ class Runner {
     for (std::size_t r = 0; r < rules_.size(); ++r) {
       RuleState& rule = rules_[r];
       rule.found = 0;
-      rule.matches.words.clear();
+      rule.matches.count = 0;
       rule.searched = active(rule) && iteration >= rule.banned_until && (rule.budget_left > 0 || !rule.exhausted || options_.count_stale_matches);
       if (!rule.searched) continue;
       rule.matcher.prepare(egraph_);
@@ -193,29 +193,43 @@ class Runner {
     }
     std::vector<std::atomic<std::uint64_t>> totals(rules_.size());
     std::atomic<bool> stopped = false;
-    const auto run_task = [&](Task& task) { search_task(task, index, totals[task.rule], stopped); };
-    if (options_.limits.threads == 1) {
-      for (Task& task : tasks) run_task(task);
+    words_.clear();
+    if (options_.limits.threads == 1 || tasks.size() == 1) {
+      for (Task& task : tasks) {
+        open_rule(task.rule);
+        search_task(task, index, words_, totals[task.rule], stopped);
+        close_task(task);
+      }
     } else {
       const int threads = options_.limits.threads > 0 ? options_.limits.threads : tbb::task_arena::automatic;
       tbb::task_arena arena(threads);
-      arena.execute([&] { tbb::parallel_for(std::size_t{0}, tasks.size(), [&](std::size_t i) { run_task(tasks[i]); }); });
+      arena.execute([&] {
+        tbb::parallel_for(std::size_t{0}, tasks.size(), [&](std::size_t i) {
+          search_task(tasks[i], index, tasks[i].words, totals[tasks[i].rule], stopped);
+        });
+      });
+      for (Task& task : tasks) {
+        open_rule(task.rule);
+        const std::size_t old = words_.size();
+        words_.resize(old + task.words.size());
+        std::copy(task.words.begin(), task.words.end(), words_.begin() + old);
+        task.words.release();
+        close_task(task);
+      }
     }
     if (stopped) return false;
-    for (Task& task : tasks) gather(task);
     for (std::size_t r = 0; r < rules_.size(); ++r) finish_search(r, iteration);
     return true;
   }
 
-  void gather(Task& task) {
+  // Tasks of a rule follow one another, and so do the words of its matches.
+  void open_rule(std::size_t r) {
+    if (rules_[r].found == 0 && rules_[r].matches.count == 0) rules_[r].first_word = words_.size();
+  }
+  void close_task(const Task& task) {
     RuleState& rule = rules_[task.rule];
     rule.found += task.found;
-    if (rule.matches.words.empty()) {
-      rule.matches.words = std::move(task.words);
-    } else {
-      rule.matches.words.insert(rule.matches.words.end(), task.words.begin(), task.words.end());
-      std::vector<std::uint32_t>().swap(task.words);
-    }
+    rule.matches.count = (words_.size() - rule.first_word) / std::max<std::size_t>(1, rule.matches.stride);
     report_.rules[task.rule].search_s += task.seconds;
   }
 
@@ -234,15 +248,16 @@ class Runner {
       ++rule.times_banned;
       ++stats.bans;
       rule.found = 0;
-      rule.matches.words.clear();
+      rule.matches.count = 0;
       rule.searched = false;  // its matches stay fresh
       return;
     }
     stats.matches += rule.found;
     stats.fresh += rule.matches.size();
+    rule.matches.words = words_.data() + rule.first_word;
   }
 
-  void search_task(Task& task, const Index& index, std::atomic<std::uint64_t>& total, std::atomic<bool>& stopped) const {
+  void search_task(Task& task, const Index& index, Arena<std::uint32_t>& words, std::atomic<std::uint64_t>& total, std::atomic<bool>& stopped) const {
     const auto begin = Clock::now();
     const RuleState& rule = rules_[task.rule];
     const std::uint64_t limit = match_limit(rule);
@@ -262,7 +277,7 @@ class Runner {
       if (!fresh && !options_.count_stale_matches) return true;
       if (rule.rule->applier != nullptr && !rule.rule->applier->holds(egraph_, {found.classes, found.matched, found.ops})) return true;
       ++task.found;
-      if (fresh) keep(rule, found, task.words);
+      if (fresh) keep(rule, found, words);
       return (task.found & 0xff) != 0 || flush();
     });
     flush();
@@ -281,7 +296,7 @@ class Runner {
     return std::any_of(found.classes.begin(), found.classes.end(), [&](Id id) { return g_.facts_stamp[id] > rule.last; });
   }
 
-  static void keep(const RuleState& rule, const Matcher::Found& found, std::vector<std::uint32_t>& words) {
+  static void keep(const RuleState& rule, const Matcher::Found& found, Arena<std::uint32_t>& words) {
     for (const std::uint32_t slot : rule.layout.slots) words.push_back(found.classes[slot]);
     if (!rule.layout.with_nodes) return;
     for (const std::uint32_t slot : rule.layout.slots) words.push_back(found.matched[slot]);
@@ -292,6 +307,7 @@ class Runner {
   const RunOptions& options_;
   StopCheck check_;
   std::vector<RuleState> rules_;
+  Arena<std::uint32_t> words_;  // of all matches that are to be applied
   std::vector<int> phases_;
   std::size_t phase_ = 0;
   RunReport report_;
