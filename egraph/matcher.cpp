@@ -48,6 +48,12 @@ void Matcher::schedule(std::uint32_t root, std::vector<bool>& bound) {
 
 void Matcher::compile() {
   if (num_slots() == 0) return;
+  std::vector<std::uint32_t> depth(num_slots(), 0);
+  for (std::size_t i = 0; i < num_slots(); ++i) {
+    if (pattern_.nodes[i].type == PatternNode::Type::kOperator) depth[i] = 1;
+    for (const std::uint32_t child : pattern_.nodes[i].children) depth[i] = std::max(depth[i], depth[child] + 1);
+  }
+  depth_ = depth.back();
   for (const PatternNode& node : pattern_.nodes) has_guards_ |= static_cast<bool>(node.accepts);
   if (pattern_.nodes.back().type == PatternNode::Type::kVariable) return;
   find_ground();
@@ -56,7 +62,10 @@ void Matcher::compile() {
   schedule(pattern_.root(), bound);
   // Operator nodes that the root does not reach (a second root): later ones first, so that each component starts at its own root.
   for (std::size_t i = num_slots(); i-- > 0;) {
-    if (!bound[i] && pattern_.nodes[i].type == PatternNode::Type::kOperator) schedule(static_cast<std::uint32_t>(i), bound);
+    if (!bound[i] && pattern_.nodes[i].type == PatternNode::Type::kOperator) {
+      connected_ = false;
+      schedule(static_cast<std::uint32_t>(i), bound);
+    }
   }
 }
 

@@ -26,11 +26,19 @@ class Matcher {
   // Places where matches may start: rows of the root's kind, or all classes where the root is a variable.
   std::size_t num_starts(const EGraph::Impl& g, const Index& index) const;
   // Calls visit(Found) -> bool for the matches of starts first..last-1, in order. False where a visit ended the search.
+  // Rows of the root for which skip(row) holds are left out.
+  template <class Visit, class Skip>
+  bool match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit, Skip&& skip) const;
   template <class Visit>
-  bool match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit) const;
+  bool match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit) const {
+    return match(egraph, index, first, last, visit, [](std::uint32_t) { return false; });
+  }
 
   std::size_t num_slots() const { return pattern_.nodes.size(); }
   bool has_guards() const { return has_guards_; }
+  // Operators on the longest way down from the root (0: a variable), and whether the root reaches all of the pattern.
+  std::uint32_t depth() const { return depth_; }
+  bool connected() const { return connected_; }
   const Pattern& pattern() const { return pattern_; }
 
  private:
@@ -87,11 +95,12 @@ class Matcher {
   std::vector<bool> is_ground_;
   std::uint32_t ground_touched_ = 0;
   bool ground_missing_ = false;
-  bool has_guards_ = false;
+  bool has_guards_ = false, connected_ = true;
+  std::uint32_t depth_ = 0;
 };
 
-template <class Visit>
-bool Matcher::match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit) const {
+template <class Visit, class Skip>
+bool Matcher::match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit, Skip&& skip) const {
   const EGraph::Impl& g = egraph.impl();
   const auto root = pattern_.root();
   State state = start_state();
@@ -108,6 +117,7 @@ bool Matcher::match(const EGraph& egraph, const Index& index, std::size_t first,
   const std::size_t top = steps_.size() - 1;
   for (std::size_t i = first; i < last; ++i) {
     const std::uint32_t start = index.kind_rows[base + i];
+    if (skip(start)) continue;
     state.classes[root] = index.cls[start];
     if (root_tested && !accepts(egraph, root, index.cls[start])) continue;
     state.frames[0] = {start, start + 1, false};

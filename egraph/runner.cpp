@@ -176,9 +176,41 @@ class Runner {
 
   // ---- search ----
 
+  // newest_[k][c]: stamp of the newest change of facts or e-nodes that a pattern of k operators on end can see from class c downwards.
+  // A row from which nothing new is in sight starts no fresh match.
+  void find_newest(const Index& index) {
+    std::uint32_t depth = 0;
+    for (const RuleState& rule : rules_) {
+      if (active(rule) && rule.last != 0) depth = std::max(depth, rule.matcher.depth());
+    }
+    newest_.resize(depth);
+    const std::size_t n = g_.recs.size();
+    const Id* pool = g_.pool.data();
+    for (std::uint32_t k = 0; k < depth; ++k) {
+      std::vector<std::uint32_t>& level = newest_[k];
+      level.assign(n, 0);
+      if (g_.analysis != nullptr) std::copy(g_.facts_stamp.begin(), g_.facts_stamp.end(), level.begin());
+      if (k == 0) continue;
+      for (std::size_t r = 0; r < index.rows.size(); ++r) {
+        std::uint32_t newest = std::max(level[index.cls[r]], index.touched[r]);
+        for (const Id child : index.rows[r].children(pool)) newest = std::max(newest, newest_[k - 1][child]);
+        level[index.cls[r]] = newest;
+      }
+    }
+  }
+
+  bool nothing_new(const RuleState& rule, const Index& index, std::uint32_t row) const {
+    if (index.touched[row] > rule.last) return false;
+    if (g_.analysis != nullptr && g_.facts_stamp[index.cls[row]] > rule.last) return false;
+    const std::vector<std::uint32_t>& below = newest_[rule.matcher.depth() - 1];
+    const auto children = index.rows[row].children(g_.pool.data());
+    return std::none_of(children.begin(), children.end(), [&](Id child) { return below[child] > rule.last; });
+  }
+
   // Fills found and matches of every rule that may run. False: stopped before its end.
   bool search(std::size_t iteration) {
     const Index& index = g_.sorted_index();
+    if (!options_.count_stale_matches) find_newest(index);
     std::vector<Task> tasks;
     for (std::size_t r = 0; r < rules_.size(); ++r) {
       RuleState& rule = rules_[r];
@@ -268,7 +300,9 @@ class Runner {
       counted = task.found;
       return sum <= limit;
     };
-    rule.matcher.match(egraph_, index, task.first, task.last, [&](const Matcher::Found& found) {
+    const bool fresh_only = !options_.count_stale_matches && rule.last != 0 && rule.matcher.connected();
+    const auto skip = [&](std::uint32_t row) { return fresh_only && nothing_new(rule, index, row); };
+    const auto visit = [&](const Matcher::Found& found) {
       if ((++seen & 0xfff) == 0 && check_.now(g_)) {
         stopped = true;
         return false;
@@ -279,7 +313,8 @@ class Runner {
       ++task.found;
       if (fresh) keep(rule, found, words);
       return (task.found & 0xff) != 0 || flush();
-    });
+    };
+    rule.matcher.match(egraph_, index, task.first, task.last, visit, skip);
     flush();
     task.seconds = since(begin);
     if (check_.seconds() > check_.limits().seconds) stopped = true;
@@ -308,6 +343,7 @@ class Runner {
   StopCheck check_;
   std::vector<RuleState> rules_;
   Arena<std::uint32_t> words_;  // of all matches that are to be applied
+  std::vector<std::vector<std::uint32_t>> newest_;
   std::vector<int> phases_;
   std::size_t phase_ = 0;
   RunReport report_;
