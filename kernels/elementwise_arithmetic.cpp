@@ -76,11 +76,16 @@ struct TruncModOp {
 struct BitAndOp { template <typename T> static T apply(T a, T b) { return static_cast<T>(a & b); } };
 struct BitOrOp { template <typename T> static T apply(T a, T b) { return static_cast<T>(a | b); } };
 struct BitXorOp { template <typename T> static T apply(T a, T b) { return static_cast<T>(a ^ b); } };
+// A shift outside [0, width) leaves nothing but the sign: 0, or -1 for a negative number shifted right (BitShift-28).
+template <typename T> bool shift_in_range(T b) { return b >= 0 && static_cast<std::uint64_t>(b) < 8 * sizeof(T); }
 struct ShiftLeftOp {
-  template <typename T> static T apply(T a, T b) { return b >= static_cast<T>(8 * sizeof(T)) ? T(0) : static_cast<T>(static_cast<std::uint64_t>(a) << b); }
+  template <typename T> static T apply(T a, T b) { return shift_in_range(b) ? static_cast<T>(static_cast<std::uint64_t>(a) << b) : T(0); }
 };
 struct ShiftRightOp {
-  template <typename T> static T apply(T a, T b) { return b >= static_cast<T>(8 * sizeof(T)) ? T(0) : static_cast<T>(a >> b); }
+  template <typename T> static T apply(T a, T b) {
+    if (shift_in_range(b)) return static_cast<T>(a >> b);
+    return std::is_signed_v<T> && a < 0 ? static_cast<T>(-1) : T(0);
+  }
 };
 
 template <typename Op, typename List> Outputs binary(KernelContext& ctx) {
@@ -98,8 +103,8 @@ Outputs mod(KernelContext& ctx) {
 
 Outputs bit_shift(KernelContext& ctx) {
   const std::string direction = ctx.attr_s("direction", "");
-  if (direction == "LEFT") return binary<ShiftLeftOp, UnsignedTypes>(ctx);
-  if (direction == "RIGHT") return binary<ShiftRightOp, UnsignedTypes>(ctx);
+  if (direction == "LEFT") return binary<ShiftLeftOp, IntTypes>(ctx);
+  if (direction == "RIGHT") return binary<ShiftRightOp, IntTypes>(ctx);
   return ctx.invalid("direction must be LEFT or RIGHT");
 }
 
