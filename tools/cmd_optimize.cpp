@@ -51,15 +51,22 @@ std::string default_output(const std::string& input) {
   return (path.parent_path() / (path.stem().string() + ".opt.onnx")).string();
 }
 
-bool exhausted(StopReason stop) { return stop != StopReason::kSaturated && stop != StopReason::kCancelled && stop != StopReason::kContradiction; }
+bool exhausted(StopReason stop) {
+  return stop != StopReason::kSaturated && stop != StopReason::kCancelled && stop != StopReason::kContradiction;
+}
 
 ExitCode exit_code(VerifyStatus status, bool inputs_given) {
   switch (status) {
-    case VerifyStatus::kEqual: return kExitOk;
-    case VerifyStatus::kDifferent: return kExitDifferent;
-    case VerifyStatus::kUnsupported: return kExitUnsupported;
-    case VerifyStatus::kNotRun: return inputs_given ? kExitFile : kExitUnsupported;
-    case VerifyStatus::kCancelled: return kExitInterrupted;
+    case VerifyStatus::kEqual:
+      return kExitOk;
+    case VerifyStatus::kDifferent:
+      return kExitDifferent;
+    case VerifyStatus::kUnsupported:
+      return kExitUnsupported;
+    case VerifyStatus::kNotRun:
+      return inputs_given ? kExitFile : kExitUnsupported;
+    case VerifyStatus::kCancelled:
+      return kExitInterrupted;
   }
   return kExitFile;
 }
@@ -73,8 +80,10 @@ int check(const OptimizeArgs& args, const Model& original, const Model& optimize
   if (code == kExitOk) return kExitOk;
   if (code == kExitInterrupted) return fail(code, args.input, "interrupted", "nothing was written");
   if (code == kExitDifferent)
-    return fail(code, args.input, fmt::format("verification failed: {}", report.verify->message), "nothing was written; find the rule by --skip-rule and report it");
-  return fail(code, args.input, fmt::format("can't verify: {}", report.verify->message), "nothing was written; --no-verify goes on without, --inputs gives inputs");
+    return fail(code, args.input, fmt::format("verification failed: {}", report.verify->message),
+                "nothing was written; find the rule by --skip-rule and report it");
+  return fail(code, args.input, fmt::format("can't verify: {}", report.verify->message),
+              "nothing was written; --no-verify goes on without, --inputs gives inputs");
 }
 
 int write(const OptimizeArgs& args, const Model& model) {
@@ -97,6 +106,9 @@ int write_report(const OptimizeArgs& args, const WholeReport& report) {
 int optimize_command(const OptimizeArgs& given) {
   OptimizeArgs args = given;
   if (args.output.empty()) args.output = default_output(args.input);
+  for (const std::string& path : {args.output, args.report})
+    if (!path.empty())
+      if (const absl::Status status = check_writable(path); !status.ok()) return fail(kExitFile, path, std::string(status.message()), "");
   const Progress progress(args.common.quiet() || args.common.json);
   Clock clock;
   WholeReport report{args.input, args.output, {}, {}, {}};
@@ -119,7 +131,8 @@ int optimize_command(const OptimizeArgs& given) {
   if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), kModelAdvice);
   report.optimize = std::move(result->report);
   for (const char* stage : {"lower", "saturate", "extract", "raise"})
-    if (const auto it = report.optimize.seconds.find(stage); it != report.optimize.seconds.end()) report.stage_seconds.emplace_back(stage, it->second);
+    if (const auto it = report.optimize.seconds.find(stage); it != report.optimize.seconds.end())
+      report.stage_seconds.emplace_back(stage, it->second);
   clock.lap();
   if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");
   if (args.verify) {
@@ -135,10 +148,13 @@ int optimize_command(const OptimizeArgs& given) {
   lap("save");
   progress.clear();
   if (const int code = write_report(args, report); code != kExitOk) return code;
-  if (args.common.json) std::printf("%s\n", to_json(report).dump(2).c_str());
-  else if (!args.common.quiet()) std::fputs(format_report(report, args.common.verbosity).c_str(), stdout);
+  if (args.common.json)
+    std::printf("%s\n", to_json(report).dump(2).c_str());
+  else if (!args.common.quiet())
+    std::fputs(format_report(report, args.common.verbosity).c_str(), stdout);
   if (args.strict_budget && exhausted(report.optimize.run.stop))
-    return fail(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)), "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
+    return fail(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
+                "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
   return kExitOk;
 }
 
