@@ -76,6 +76,7 @@ std::optional<std::int64_t> Table::evaluate(const Poly& p, const std::map<std::s
       std::optional<std::int64_t> factor;
       if (atom.kind == AtomKind::kSymbol) {
         auto it = symbols.find(atom.name);
+        if (it == symbols.end() && atom.group) it = symbols.find(atoms_[*atom.group].name);
         if (it != symbols.end()) factor = it->second;
       } else {
         auto x = evaluate(poly_as_made(atom.a), symbols, depth + 1), y = evaluate(poly_as_made(atom.b), symbols, depth + 1);
@@ -99,6 +100,10 @@ Dim DimTable::constant(std::int64_t value) {
 Dim DimTable::symbol(std::string_view name) {
   Writing lock(impl_->mutex);
   return impl_->table.symbol(name);
+}
+Dim DimTable::declared(std::string_view name, std::string_view where) {
+  Writing lock(impl_->mutex);
+  return impl_->table.declared(name, where);
 }
 Dim DimTable::fresh(std::string_view hint) {
   Writing lock(impl_->mutex);
@@ -157,6 +162,7 @@ std::optional<Dim> DimTable::broadcast(Dim a, Dim b) {
   Table& table = impl_->table;
   const auto x = table.value(a), y = table.value(b);
   if (x && y && *x != *y && *x != 1 && *y != 1) return std::nullopt;
+  if (!x && !y && !table.equal(a, b) && table.equal_by_name(a, b) && table.unify(a, b)) return table.canonical(a);
   return table.apply(Op::kBroadcast, a, b);
 }
 

@@ -29,6 +29,9 @@ class DimTable {
   Dim constant(std::int64_t value);
   // The symbol of this name; always the same one.
   Dim symbol(std::string_view name);
+  // The symbol for a dim that `where` (an input) declares under this name. Inputs that declare the same name get symbols of their own: exports
+  // exist whose inputs share a name and not the size. Two of them are one as soon as an operator broadcasts them against each other.
+  Dim declared(std::string_view name, std::string_view where);
   // A symbol equal to no other, with a name for people ("unk__3").
   Dim fresh(std::string_view hint);
 
@@ -65,7 +68,7 @@ class DimTable {
   std::optional<std::string> symbol_name(Dim d) const;
   // "batch", "2*seq + 3", "floor(seq / 2)".
   std::string to_string(Dim d) const;
-  // Number under an assignment of symbols; nullopt where one is missing.
+  // Number under an assignment of symbols (a declared name stands for all inputs that declare it); nullopt where one is missing.
   std::optional<std::int64_t> evaluate(Dim d, const std::map<std::string, std::int64_t>& symbols) const;
   // All symbols made so far.
   std::vector<std::string> symbols() const;

@@ -33,6 +33,7 @@ struct Atom {
   bool non_negative = false;
   bool fresh = false;
   std::string name;            // symbols
+  std::optional<AtomId> group;  // declared symbols: the first one of that name
   Dim a, b;                    // opaque expressions: their arguments
   std::optional<Dim> replaced;  // by this dim, after a unification
 };
@@ -56,7 +57,10 @@ class Table {
   Dim intern(Poly poly);
   Dim constant(std::int64_t value);
   Dim symbol(std::string_view name);
+  Dim declared(std::string_view name, std::string_view where);
   Dim fresh(std::string_view hint);
+  // Whether the two would be equal if declared names meant equal sizes.
+  bool equal_by_name(Dim a, Dim b);
   Dim apply(Op op, Dim a, Dim b);
   Dim canonical(Dim d) const { return Dim{canonical_[d.id]}; }
   const Poly& poly(Dim d) const { return polys_[canonical_[d.id]]; }
@@ -101,6 +105,7 @@ class Table {
   void leaves(AtomKind kind, Dim d, std::vector<Dim>& out) const;
   Op op_of(AtomKind kind) const;
   AtomId add_symbol(std::string name, bool fresh);
+  Dim by_name(Dim d);
 
   // dims_solve.cpp
   struct Solution {
@@ -124,6 +129,7 @@ class Table {
   std::vector<std::vector<std::uint32_t>> users_;      // by atom: polys that mention it
   absl::flat_hash_map<AtomKey, AtomId> atom_ids_;
   absl::flat_hash_map<std::string, AtomId> names_;
+  absl::flat_hash_map<std::string, std::pair<AtomId, std::string>> first_declared_;  // by declared name: atom, and who declared it
   absl::flat_hash_map<OpKey, std::uint32_t> memo_;     // of this generation
   absl::flat_hash_set<std::uint32_t> zero_;            // polys known to be zero that could not be solved for an atom
   absl::flat_hash_set<std::uint32_t> known_non_negative_;

@@ -62,6 +62,39 @@ Dim Table::symbol(std::string_view name) {
   return of_atom(add_symbol(std::string(name), false));
 }
 
+Dim Table::declared(std::string_view name, std::string_view where) {
+  const std::string own = std::string(name) + "@" + std::string(where);
+  if (auto it = names_.find(own); it != names_.end() && !atoms_[it->second].fresh) return of_atom(it->second);
+  auto [first, added] = first_declared_.try_emplace(std::string(name));
+  if (added) {
+    const Dim plain = symbol(name);
+    first->second = {names_.find(std::string(name))->second, std::string(where)};
+    atoms_[first->second.first].group = first->second.first;
+    return plain;
+  }
+  if (first->second.second == where) return of_atom(first->second.first);
+  symbol(own);
+  const AtomId atom = names_.find(own)->second;
+  atoms_[atom].group = first->second.first;
+  return of_atom(atom);
+}
+
+Dim Table::by_name(Dim d) {
+  Dim sum = constant(0);
+  for (const Term& t : Poly(poly(d))) {
+    Dim product = constant(t.coefficient);
+    for (AtomId id : t.atoms) {
+      const Atom atom = atoms_[id];
+      const Dim factor = atom.kind != AtomKind::kSymbol ? apply(op_of(atom.kind), by_name(atom.a), by_name(atom.b)) : of_atom(atom.group.value_or(id));
+      product = apply(Op::kMul, product, factor);
+    }
+    sum = apply(Op::kAdd, sum, product);
+  }
+  return sum;
+}
+
+bool Table::equal_by_name(Dim a, Dim b) { return !first_declared_.empty() && equal(by_name(a), by_name(b)); }
+
 Dim Table::fresh(std::string_view hint) {
   std::string name;
   do name = std::string(hint.empty() ? "unk" : hint) + "__" + std::to_string(next_fresh_++);

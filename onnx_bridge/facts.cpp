@@ -233,7 +233,7 @@ Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view valu
   f.shape.emplace();
   for (const DimSpec& d : *type.shape) {
     if (const auto* n = std::get_if<std::int64_t>(&d); n && *n >= 0) f.shape->push_back(dims.constant(*n));
-    else if (const auto* name = std::get_if<std::string>(&d); name && !name->empty()) f.shape->push_back(dims.symbol(*name));
+    else if (const auto* name = std::get_if<std::string>(&d); name && !name->empty()) f.shape->push_back(dims.declared(*name, value_name));
     else f.shape->push_back(dims.fresh(value_name));
   }
   return f;

@@ -40,6 +40,7 @@ absl::StatusOr<std::vector<Facts>> infer(const Node& node, std::span<const Facts
 // zero would mean "copy", and dims of tensors stay below 2^31 - 1 (the "to the end" of a Slice).
 // Joins what two sources say of one value; false: contradiction, told in `why`.
 bool join_facts(Facts& into, const Facts& other, DimTable& dims, bool& changed, std::string& why);
+// Names of dims are declared names (see DimTable::declared) of `value_name`.
 Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view value_name);
 // A known tensor: constant, with value, and with content if it is a small integer one.
 Facts facts_of_tensor(const Tensor& tensor, DimTable& dims);

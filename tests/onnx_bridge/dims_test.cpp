@@ -141,6 +141,20 @@ TEST_F(Dims, FreshSymbolsGiveWayToNames) {
   EXPECT_NE(t.symbol_name(v), name);
 }
 
+TEST_F(Dims, DeclaredNamesNeedAnOperatorToAgree) {
+  const Dim ids = t.declared("seq", "ids"), mask = t.declared("seq", "mask"), past = t.declared("seq", "past");
+  EXPECT_EQ(ids, t.declared("seq", "ids"));
+  EXPECT_EQ(mask, t.declared("seq", "mask"));
+  EXPECT_EQ(t.symbol_name(ids), "seq");
+  EXPECT_FALSE(t.equal(ids, mask));
+  EXPECT_EQ(t.evaluate(t.add(ids, mask), {{"seq", 4}}), 8);
+  EXPECT_EQ(t.broadcast(t.add(mask, p), t.add(ids, p)), t.add(ids, p));
+  EXPECT_TRUE(t.equal(ids, mask));
+  EXPECT_FALSE(t.equal(ids, past));
+  EXPECT_NE(t.broadcast(past, s), past);  // names that differ stay open
+  EXPECT_FALSE(t.equal(past, s));
+}
+
 TEST_F(Dims, OverflowBecomesOpaque) {
   const Dim huge = c(std::int64_t{1} << 62);
   const Dim product = t.mul(huge, t.mul(s, c(4)));

@@ -108,8 +108,11 @@ nlohmann::json to_json(const Facts& f, const DimTable& dims, const Symbols& symb
   return j;
 }
 
-// Sizes of the symbols that the inputs' dims are.
-Symbols sizes_of_symbols(const Model& model, const std::map<std::string, Facts>& facts, const DimTable& dims, std::span<char* const> sizes) {
+// Sizes of the symbols that the inputs' dims are. A table made beforehand, before anything is unified, tells their names.
+Symbols sizes_of_symbols(const Model& model, std::span<char* const> sizes) {
+  DimTable dims;
+  std::map<std::string, Facts> facts;
+  for (const ValueInfo& i : model.graph.inputs) facts[i.name] = facts_of_type(i.type, dims, i.name);
   Symbols symbols;
   for (const char* text : sizes) {
     const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
@@ -120,19 +123,6 @@ Symbols sizes_of_symbols(const Model& model, const std::map<std::string, Facts>&
       std::int64_t n = 0;
       const auto name = dims.symbol_name((*it->second.shape)[a]);
       if (name && absl::SimpleAtoi(numbers[a], &n)) symbols[*name] = n;
-    }
-  }
-  // Names as written bind too: the e-graph may have replaced them.
-  for (const ValueInfo& i : model.graph.inputs) {
-    if (!i.type.shape) continue;
-    for (const char* text : sizes) {
-      const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
-      if (parts[0] != i.name || parts.size() != 2) continue;
-      const std::vector<std::string> numbers = absl::StrSplit(parts[1], ',', absl::SkipEmpty());
-      for (std::size_t a = 0; a < numbers.size() && a < i.type.shape->size(); ++a) {
-        std::int64_t n = 0;
-        if (const auto* name = std::get_if<std::string>(&(*i.type.shape)[a]); name && absl::SimpleAtoi(numbers[a], &n)) symbols[*name] = n;
-      }
     }
   }
   return symbols;
@@ -151,12 +141,12 @@ int dump(const Model& model, bool egraph, std::span<char* const> sizes) {
     if (g.egraph().contradiction()) fmt::print(stderr, "contradiction: {}\n", g.egraph().contradiction()->what);
     std::map<std::string, Facts> facts;
     for (const auto& [name, id] : lowered->values) facts[name] = g.facts(id);
-    const Symbols symbols = sizes_of_symbols(model, facts, g.dims(), sizes);
+    const Symbols symbols = sizes_of_symbols(model, sizes);
     for (const auto& [name, f] : facts) all[name] = to_json(f, g.dims(), symbols);
   } else {
     DimTable dims;
     Propagation p(model, dims);
-    Symbols symbols = sizes_of_symbols(model, p.facts(), dims, sizes);
+    const Symbols symbols = sizes_of_symbols(model, sizes);
     for (const Node& node : model.graph.nodes)
       if (auto s = p.run(node); !s.ok()) {
         fmt::print(stderr, "{} '{}': {}\n", node.op_type, node.outputs[0], s.ToString());

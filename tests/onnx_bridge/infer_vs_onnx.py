@@ -42,8 +42,8 @@ def with_all_outputs(model):
     return every
 
 
-def draw_inputs(model, rng):
-    """Other sizes for every symbolic dim, the same symbol the same size."""
+def draw_inputs(model, rng, alike):
+    """Other sizes for every symbolic dim; alike: the same symbol has the same size in all inputs."""
     sizes, inputs = {}, {}
     initializers = {i.name for i in model.graph.initializer}
     for i in model.graph.input:
@@ -55,8 +55,8 @@ def draw_inputs(model, rng):
             if d.HasField("dim_value"):
                 shape.append(d.dim_value)
             else:
-                key = d.dim_param or (i.name, len(shape))
-                shape.append(sizes.setdefault(key, int(rng.integers(1, 8))))
+                key = d.dim_param if d.dim_param and alike else (i.name, d.dim_param or len(shape))
+                shape.append(sizes.setdefault(key, int(rng.integers(1 if alike else 2, 8))))
         dtype = NUMPY.get(t.elem_type)
         if dtype is None:
             return None
@@ -146,7 +146,7 @@ def main():
         stem = re.sub(r"\.onnx$", "", path)
         rng = np.random.default_rng(1)
         draws = [dict(np.load(stem + ".inputs.npz"))] if os.path.exists(stem + ".inputs.npz") else []
-        draws += [d for d in (draw_inputs(model, rng) for _ in range(args.draws)) if d is not None]
+        draws += [d for d in (draw_inputs(model, rng, k != args.draws) for k in range(args.draws + 1)) if d is not None]
         try:
             runner = session(with_all_outputs(model))
         except Exception as error:
