@@ -145,7 +145,7 @@ inline void add_nodes(onnx::GraphProto* g) {
   add->set_domain("ai.onnx");
   add->set_doc_string("adds");
   add_metadata(add, 9, "namespace", "a/b/c");
-  proto::add_unknown_bytes(add, 10, "device");
+  proto::add_unknown_bytes(add, 10, "\x0a\x06" "device");  // device_configurations (IR 11): configuration_id
   proto::add_unknown_bytes(add, 500, "from the future");
   auto* choose = add_node(g, "If", {"c"}, {"out"});
   *add_attribute(choose, "then_branch", A::GRAPH)->mutable_g() = branch("then", "Relu", "mid");
@@ -197,7 +197,7 @@ inline onnx::FunctionProto function(const std::string& overload, const std::stri
   return f;
 }
 
-inline onnx::ModelProto everything_model() {
+inline onnx::ModelProto build_everything() {
   onnx::ModelProto m;
   m.set_ir_version(10);
   m.set_producer_name("a producer");
@@ -226,6 +226,13 @@ inline onnx::ModelProto everything_model() {
   add_tensors_of_every_type(g);
   add_sparse(g);
   add_nodes(g);
+  return m;
+}
+
+// As any program would read it: fields that this ONNX knows are no longer among the unknown ones.
+inline onnx::ModelProto everything_model() {
+  onnx::ModelProto m;
+  m.ParseFromString(build_everything().SerializeAsString());
   return m;
 }
 
