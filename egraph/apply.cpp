@@ -12,10 +12,10 @@ std::optional<StopReason> StopCheck::now(const EGraph::Impl& g) const {
   return std::nullopt;
 }
 
-MatchLayout layout_of(const Rewrite& rule) {
+MatchLayout layout_of(const Rewrite& rule, bool whole) {
   MatchLayout layout;
   if (rule.left.nodes.empty()) return layout;
-  if (!rule.right) {
+  if (!rule.right || whole) {
     layout.with_nodes = true;
     for (std::uint32_t i = 0; i < rule.left.nodes.size(); ++i) layout.slots.push_back(i);
     return layout;
@@ -34,8 +34,10 @@ constexpr std::size_t kIdBorder = 0xffffff00u;
 // A template with slots turned into places in a match.
 class TemplateApplier {
  public:
-  TemplateApplier(EGraph::Impl& g, const Template& right, const MatchLayout& layout, std::uint32_t rule) : g_(g), nodes_(right.nodes), rule_(rule) {
+  TemplateApplier(EGraph::Impl& g, const Rewrite& rule, const MatchLayout& layout)
+      : g_(g), nodes_(rule.right->nodes), rule_(g.current_rule), slots_(layout.slots.size()) {
     values_.resize(nodes_.size());
+    root_ = static_cast<std::uint32_t>(std::find(layout.slots.begin(), layout.slots.end(), rule.left.root()) - layout.slots.begin());
     for (Template::Node& node : nodes_) {
       if (node.op == kNone) {
         node.slot = static_cast<std::uint32_t>(std::find(layout.slots.begin(), layout.slots.end(), node.slot) - layout.slots.begin());
@@ -72,14 +74,14 @@ class TemplateApplier {
   }
 
   static constexpr std::size_t kBatch = 64;
-  bool batchable() const { return batchable_; }
+  bool batchable() const { return batchable_ && !g_.proof; }
 
   // The same for `count` <= kBatch matches at once, template node by template node, so that the cache misses of many matches overlap.
   // No union is made before the last e-node of the batch is in, so what is canonical stays so.
   void apply_batch(const std::uint32_t* words, std::size_t stride, std::size_t count) {
     columns_.resize(nodes_.size() * kBatch);
     Id roots[kBatch];
-    for (std::size_t b = 0; b < count; ++b) roots[b] = g_.find_halving(words[b * stride]);
+    for (std::size_t b = 0; b < count; ++b) roots[b] = g_.find_halving(words[b * stride + root_]);
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Template::Node& node = nodes_[i];
       Id* column = columns_.data() + i * kBatch;
@@ -94,7 +96,8 @@ class TemplateApplier {
   }
 
   void apply(std::span<const std::uint32_t> match) {
-    const Id root = g_.find_halving(match[0]);
+    if (g_.proof) return apply_with_reasons(match);
+    const Id root = g_.find_halving(match[root_]);
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Template::Node& node = nodes_[i];
       if (node.op == kNone) {
@@ -108,6 +111,36 @@ class TemplateApplier {
   }
 
  private:
+  void apply_with_reasons(std::span<const std::uint32_t> match) {
+    const std::uint64_t before = g_.nodes_created + g_.unions;
+    // What stands for a slot: the matched e-node, or the one that founded the class.
+    const auto bound = [&](std::uint32_t slot) { return match[slots_ + slot] == kNone ? match[slot] : match[slots_ + slot]; };
+    std::fill(values_.begin(), values_.end(), kNone);
+    Proof& proof = *g_.proof;
+    const std::uint32_t reason = proof.record(rule_, match.data(), slots_, values_);
+    const std::uint32_t outer = std::exchange(proof.current, reason);
+    const Id root = g_.find_halving(match[root_]);
+    const auto first_new = static_cast<NodeId>(g_.recs.size());
+    std::uint32_t* made = proof.words.end() - nodes_.size();
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const Template::Node& node = nodes_[i];
+      if (node.op == kNone) {
+        values_[i] = bound(node.slot);
+        continue;
+      }
+      gather(node);
+      made[i] = values_[i] = g_.add_node(node.op, scratch_, i + 1 == nodes_.size() ? root : kNone);
+    }
+    const NodeId last = values_.back();
+    if (nodes_.back().op != kNone && last >= first_new) {
+      proof.link(bound(root_), last, reason, root, last, root);
+    } else {
+      g_.merge(bound(root_), last, rule_, reason);
+    }
+    proof.current = outer;
+    if (g_.nodes_created + g_.unions == before) proof.forget(reason);
+  }
+
   void gather(const Template::Node& node) {
     scratch_.clear();
     for (const std::uint32_t child : node.children) scratch_.push_back(values_[child]);
@@ -146,7 +179,8 @@ class TemplateApplier {
   std::vector<Template::Node> nodes_;
   std::vector<Id> columns_;
   bool batchable_ = true;  // no e-node of more than three children
-  std::uint32_t rule_;
+  std::uint32_t rule_, root_ = 0;
+  std::size_t slots_;
   std::size_t operators_ = 0;
   std::vector<Id> values_, scratch_;
 };
@@ -169,7 +203,7 @@ ApplyResult stopped(ApplyResult result, StopReason reason) {
 ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t budget,
                            const StopCheck& check) {
   ApplyResult result;
-  TemplateApplier applier(g, *rule.right, layout, g.current_rule);
+  TemplateApplier applier(g, rule, layout);
   for (std::size_t i = 0; i < matches.size();) {
     if (result.effective >= budget) {
       result.left = true;
@@ -204,12 +238,20 @@ bool apply_one(EGraph& egraph, const Rewrite& rule, const Match& match, std::siz
   std::vector<std::pair<Id, Id>> unions;
   const auto first = static_cast<NodeId>(g.recs.size());
   const std::uint64_t unions_before = g.unions;
+  std::uint32_t reason = Proof::kGiven;
+  if (g.proof) {
+    std::vector<std::uint32_t> words(match.classes.begin(), match.classes.end());
+    words.insert(words.end(), match.matched.begin(), match.matched.end());
+    reason = g.proof->record(g.current_rule, words.data(), match.classes.size(), {});
+    g.proof->current = reason;
+  }
   rule.applier->apply(egraph, match, unions);
+  if (g.proof) g.proof->current = Proof::kGiven;
   if (g.live_nodes > node_limit && g.recs.size() > first && g.unions == unions_before) {
     g.kill_since(first);
     return false;
   }
-  for (const auto& [a, b] : unions) g.merge(a, b, g.current_rule);
+  for (const auto& [a, b] : unions) g.merge(a, b, g.current_rule, reason);
   return true;
 }
 

@@ -32,13 +32,14 @@ struct MatchList {
   std::size_t size() const { return count; }
 };
 
-// Which slots of a match a rule needs later: the root first, then those that its template names; of an applier all, and their e-nodes.
+// Which slots of a match a rule needs later: the root first, then those that its template names; of an applier
+// (and for explanations: `whole`) all, and their e-nodes.
 struct MatchLayout {
   std::vector<std::uint32_t> slots;
   bool with_nodes = false;
   std::uint32_t stride() const { return static_cast<std::uint32_t>(slots.size() * (with_nodes ? 2 : 1)); }
 };
-MatchLayout layout_of(const Rewrite& rule);
+MatchLayout layout_of(const Rewrite& rule, bool whole);
 
 struct ApplyResult {
   std::uint64_t applied = 0;

@@ -62,16 +62,16 @@ void EGraph::Impl::link_use(Id child, NodeId user) {
   ++list.count;
 }
 
-Id EGraph::Impl::add(OpId op, std::span<const Id> children_in, Id into) {
+NodeId EGraph::Impl::add_node(OpId op, std::span<const Id> children_in, Id into) {
   const Rec rec = canonical(op, children_in);
   const std::uint32_t h = hash(rec);
   const NodeId found = probe(rec, h);
   if (found == kNone) return insert(rec, h, into);
   if (rec.pooled()) pool.resize(rec.c[0]);
-  return find_halving(found);
+  return found;
 }
 
-Id EGraph::Impl::insert(const Rec& rec, std::uint32_t h, Id into) {
+NodeId EGraph::Impl::insert(const Rec& rec, std::uint32_t h, Id into) {
   const std::size_t n = recs.size();
   if (n >= 0xfffffff0u || cells.size() + rec.arity() >= kNone || pool.size() >= kNone) {
     std::fputs("saturate: the e-graph has reached its border of 2^32 ids; set a node limit below it\n", stderr);
@@ -87,6 +87,7 @@ Id EGraph::Impl::insert(const Rec& rec, std::uint32_t h, Id into) {
   uses.push_back({kNone, 0});
   if (analysis != nullptr) facts_stamp.push_back(stamp);
   table.insert(h, id);
+  if (proof) proof->added(rec, pool.data());
   const std::span<const Id> children_of = children(rec.pooled() ? rec : recs[id]);
   for (std::size_t i = 0; i < children_of.size(); ++i) {
     const auto seen = children_of.first(i);
@@ -105,14 +106,16 @@ Id EGraph::Impl::insert(const Rec& rec, std::uint32_t h, Id into) {
     return id;
   }
   if (analysis != nullptr) run_update(id, current_rule);
-  return into;
+  return id;
 }
 
-bool EGraph::Impl::merge(Id a, Id b, std::uint32_t rule) {
+bool EGraph::Impl::merge(Id a, Id b, std::uint32_t rule, std::uint32_t reason) {
+  const NodeId from = a, to = b;
   a = find_halving(a);
   b = find_halving(b);
   if (a == b) return false;
   if (uses[a].count < uses[b].count || (uses[a].count == uses[b].count && b < a)) std::swap(a, b);
+  if (proof) proof->link(from, to, reason, find_halving(from), find_halving(to), a);
   parent[b] = a;
   --live_classes;
   ++unions;
@@ -177,7 +180,7 @@ void EGraph::Impl::repair(Pending entry) {
   }
   flags[p] |= kDead;
   --live_nodes;
-  merge(p, twin, entry.rule);
+  merge(p, twin, entry.rule, Proof::kCongruence);
 }
 
 void EGraph::Impl::facts_changed(Id id, std::uint32_t rule, bool parents) {
@@ -221,6 +224,7 @@ void EGraph::Impl::note(Id first, Id second, std::string what, std::uint32_t rul
 void EGraph::Impl::rebuild() {
   if (rebuilding) return;  // called by modify(): the outer call goes on
   rebuilding = true;
+  const std::uint32_t reason = proof ? std::exchange(proof->current, Proof::kByAnalysis) : 0;
   // An analysis whose facts never settle would hang here; no lattice of useful height needs this many rounds.
   std::uint64_t rounds = 0;
   for (;;) {
@@ -257,6 +261,7 @@ void EGraph::Impl::rebuild() {
     }
   }
   rebuilding = false;
+  if (proof) proof->current = reason;
 }
 
 void EGraph::Impl::kill_since(NodeId first) {
@@ -274,6 +279,13 @@ void EGraph::Impl::kill_since(NodeId first) {
   ++version;
 }
 
+void EGraph::Impl::retire(NodeId node) {
+  table.erase(hash(recs[node]), node);
+  flags[node] |= kDead;
+  --live_nodes;
+  ++version;
+}
+
 void EGraph::Impl::compress() {
   for (std::size_t i = 0; i < parent.size(); ++i) {
     const Id root = find(static_cast<Id>(i));
@@ -282,7 +294,8 @@ void EGraph::Impl::compress() {
 }
 
 std::size_t EGraph::Impl::memory_bytes() const {
-  return recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() + facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
+  const std::size_t reasons = proof ? proof->bytes() : 0;
+  return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() + facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
 }
 
 // ---- public face ----

@@ -2,6 +2,7 @@
 // Storage, union by parent list, repair from a worklist: Nelson & Oppen 1980; Downey, Sethi, Tarjan 1980; Willsey et al., POPL 2021.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <queue>
 #include <string>
@@ -12,6 +13,7 @@
 #include "egraph/egraph.h"
 #include "egraph/hash_table.h"
 #include "egraph/index.h"
+#include "egraph/proof.h"
 
 namespace saturate {
 
@@ -71,6 +73,7 @@ struct EGraph::Impl {
   Arena<Id> pool;                   // children of e-nodes with more than three
   Arena<Cell> cells;                // parent lists
   HashTable table;
+  std::unique_ptr<Proof> proof;     // where reasons are kept
 
   std::size_t live_nodes = 0, live_classes = 0;
   std::uint32_t stamp = 1;
@@ -114,12 +117,16 @@ struct EGraph::Impl {
   bool equal(const Rec& a, const Rec& b) const;
   NodeId probe(const Rec& rec, std::uint32_t hash) const;
   // Adds into class `into` (kNone: a class of its own). Returns the class where it is found or put.
-  Id add(OpId op, std::span<const Id> children_in, Id into = kNone);
-  Id insert(const Rec& rec, std::uint32_t hash, Id into);
-  bool merge(Id a, Id b, std::uint32_t rule);
+  Id add(OpId op, std::span<const Id> children_in, Id into = kNone) { return find_halving(add_node(op, children_in, into)); }
+  NodeId add_node(OpId op, std::span<const Id> children_in, Id into = kNone);  // the same, the e-node
+  NodeId insert(const Rec& rec, std::uint32_t hash, Id into);
+  bool merge(Id a, Id b, std::uint32_t rule) { return merge(a, b, rule, proof ? proof->current : 0); }
+  bool merge(Id a, Id b, std::uint32_t rule, std::uint32_t reason);
   void rebuild();
   // Takes out e-nodes that nothing refers to: the ones made since `first` (ids), if no union has touched them.
   void kill_since(NodeId first);
+  // Takes one e-node out of its class, which must hold another.
+  void retire(NodeId node);
   bool clean() const { return pending.empty() && dirty.empty() && updates.empty() && modifies.empty(); }
   const Index& sorted_index() const;
   std::size_t memory_bytes() const;

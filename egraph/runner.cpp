@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct RuleState {
-  explicit RuleState(const Rewrite& rule) : rule(&rule), matcher(rule.left), layout(layout_of(rule)), budget_left(rule.budget) {
+  RuleState(const Rewrite& rule, bool reasons) : rule(&rule), matcher(rule.left), layout(layout_of(rule, reasons)), budget_left(rule.budget) {
     guarded = matcher.has_guards() || rule.applier != nullptr;
     matches.stride = layout.stride();
   }
@@ -64,11 +64,12 @@ class Runner {
       : egraph_(egraph), g_(egraph.impl()), options_(options), check_(options.limits) {
     g_.rule_names.clear();
     for (const Rewrite& rule : rules) {
-      rules_.emplace_back(rule);
+      rules_.emplace_back(rule, g_.proof != nullptr);
       report_.rules.push_back({.name = rule.name});
       g_.rule_names.push_back(rule.name);
       phases_.push_back(rule.phase);
     }
+    if (g_.proof) tell_proof(rules);
     std::sort(phases_.begin(), phases_.end());
     phases_.erase(std::unique(phases_.begin(), phases_.end()), phases_.end());
   }
@@ -85,6 +86,14 @@ class Runner {
   }
 
  private:
+  void tell_proof(std::span<const Rewrite> rules) {
+    g_.proof->rule_base = static_cast<std::uint32_t>(g_.proof->rules.size());
+    for (const Rewrite& rule : rules) {
+      g_.proof->rules.push_back({rule.name, rule.left, rule.right});
+      for (PatternNode& node : g_.proof->rules.back().left.nodes) node.accepts_op = nullptr, node.accepts = nullptr;
+    }
+  }
+
   StopReason loop() {
     g_.rebuild();
     for (std::size_t iteration = 0;; ++iteration) {

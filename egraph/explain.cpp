@@ -1,0 +1,332 @@
+#include "egraph/explain.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "egraph/dump.h"
+#include "egraph/impl.h"
+
+namespace saturate {
+
+bool record_explanations(EGraph& egraph) {
+  EGraph::Impl& g = egraph.impl();
+  if (g.proof) return true;
+  if (g.unions != 0) return false;
+  g.proof = std::make_unique<Proof>();
+  for (const Rec& rec : g.recs) g.proof->added(rec, g.pool.data());
+  return true;
+}
+
+bool records_explanations(const EGraph& egraph) { return egraph.impl().proof != nullptr; }
+
+ENode term(const EGraph& egraph, NodeId node) {
+  const EGraph::Impl& g = egraph.impl();
+  return g.proof ? ENode{g.proof->recs[node].op, g.proof->children(node)} : egraph.node(node);
+}
+
+namespace {
+
+// Collects the edges that a question needs: all ways of all premises, each edge once. Collected edges are contracted, so that no way is walked twice.
+class Collector {
+ public:
+  explicit Collector(const EGraph::Impl& g) : g_(g), proof_(*g.proof) {}
+
+  std::vector<std::uint32_t> collect(NodeId a, NodeId b) {
+    need(a, b);
+    for (std::size_t i = 0; i < edges_.size(); ++i) expand(edges_[i]);
+    return edges_;
+  }
+
+  // The way from a to b: edges, and whether each is taken from its `a` to its `b`.
+  std::vector<std::pair<std::uint32_t, bool>> way(NodeId a, NodeId b) {
+    std::vector<std::pair<std::uint32_t, bool>> front, back;
+    const auto climb = [&](NodeId& n, std::vector<std::pair<std::uint32_t, bool>>& out, bool reverse) {
+      const std::uint32_t edge = proof_.up_edge[n];
+      out.emplace_back(edge, (proof_.edges[edge].a == n) != reverse);
+      n = proof_.up[n];
+    };
+    while (a != b) {
+      if (depth_of(a) >= depth_of(b)) {
+        climb(a, front, false);
+      } else {
+        climb(b, back, true);
+      }
+    }
+    front.insert(front.end(), back.rbegin(), back.rend());
+    return front;
+  }
+
+ private:
+  std::uint32_t depth_of(NodeId n) {
+    std::vector<NodeId> open;
+    for (NodeId at = n; !depth_.contains(at); at = proof_.up[at]) {
+      open.push_back(at);
+      if (proof_.up[at] == kNone) break;
+    }
+    for (; !open.empty(); open.pop_back()) {
+      const NodeId up = proof_.up[open.back()];
+      depth_[open.back()] = up == kNone ? 0 : depth_.at(up) + 1;
+    }
+    return depth_.at(n);
+  }
+  NodeId top(NodeId n) {
+    NodeId root = n;
+    for (auto it = contracted_.find(root); it != contracted_.end(); it = contracted_.find(root)) root = it->second;
+    while (n != root) n = std::exchange(contracted_[n], root);
+    return root;
+  }
+  void need(NodeId a, NodeId b) {
+    a = top(a), b = top(b);
+    while (a != b) {
+      if (depth_of(a) < depth_of(b)) std::swap(a, b);
+      edges_.push_back(proof_.up_edge[a]);
+      contracted_[a] = proof_.up[a];
+      a = top(a);
+    }
+  }
+  // Whether a and b were equal before the edge `age`.
+  bool equal_before(NodeId a, NodeId b, std::uint32_t age) {
+    while (a != b) {
+      if (depth_of(a) < depth_of(b)) std::swap(a, b);
+      if (proof_.up[a] == kNone || proof_.up_edge[a] >= age) return false;
+      a = proof_.up[a];
+    }
+    return true;
+  }
+  // Children of two congruent e-nodes, in the order that pairs equals with equals.
+  void need_children(OpId op, std::span<const NodeId> a, std::span<const NodeId> b, std::uint32_t age) {
+    if (a.size() != b.size()) return;
+    const bool swapped = a.size() == 2 && g_.ops[op].commutative && !(equal_before(a[0], b[0], age) && equal_before(a[1], b[1], age));
+    for (std::size_t i = 0; i < a.size(); ++i) need(a[i], b[swapped ? 1 - i : i]);
+  }
+  void expand(std::uint32_t age) {
+    const Proof::Edge& edge = proof_.edges[age];
+    if (edge.reason == Proof::kGiven || edge.reason == Proof::kByAnalysis) return;
+    if (edge.reason == Proof::kCongruence) {
+      need_children(proof_.recs[edge.a].op, proof_.children(edge.a), proof_.children(edge.b), age);
+      return;
+    }
+    const std::uint32_t* words = proof_.words.data() + edge.reason;
+    const Proof::Rule& rule = proof_.rules[words[0]];
+    const std::uint32_t slots = words[1];
+    const std::uint32_t *ids = words + 2, *nodes = ids + slots;
+    std::vector<NodeId> bound;
+    for (std::uint32_t i = 0; i < slots; ++i) bound.push_back(nodes[i] == kNone ? ids[i] : nodes[i]);
+    std::vector<NodeId> children;
+    for (std::uint32_t i = 0; i < slots; ++i) {
+      children.clear();
+      for (const std::uint32_t child : rule.left.nodes[i].children) children.push_back(bound[child]);
+      if (nodes[i] != kNone) need_children(proof_.recs[nodes[i]].op, proof_.children(nodes[i]), children, age);
+    }
+    // The matched root stands in the class that the rule was applied to.
+    if (!rule.right) {
+      if (slots > 0) need(bound[slots - 1], ids[slots - 1]);
+      return;
+    }
+    const std::uint32_t* made = nodes + slots + 1;
+    for (std::size_t i = 0; i < rule.right->nodes.size(); ++i) {
+      const Template::Node& node = rule.right->nodes[i];
+      if (node.op == kNone) continue;
+      children.clear();
+      for (const std::uint32_t child : node.children) {
+        const Template::Node& below = rule.right->nodes[child];
+        children.push_back(below.op == kNone ? bound[below.slot] : made[child]);
+      }
+      need_children(node.op, proof_.children(made[i]), children, age);
+    }
+  }
+
+  const EGraph::Impl& g_;
+  const Proof& proof_;
+  std::vector<std::uint32_t> edges_;
+  std::unordered_map<NodeId, std::uint32_t> depth_;
+  std::unordered_map<NodeId, NodeId> contracted_;
+};
+
+ExplainStep application(const Proof& proof, std::uint32_t reason) {
+  ExplainStep step;
+  const std::uint32_t* words = proof.words.data() + reason;
+  const std::uint32_t slots = words[1];
+  step.rule_index = words[0];
+  step.rule = proof.rules[words[0]].name;
+  step.kind = proof.rules[words[0]].right ? ExplainStep::Kind::kRule : ExplainStep::Kind::kNative;
+  for (std::uint32_t i = 0; i < slots; ++i) step.slots.push_back(words[2 + slots + i] == kNone ? words[2 + i] : words[2 + slots + i]);
+  return step;
+}
+
+ExplainStep step_of(const Proof& proof, std::uint32_t age) {
+  const Proof::Edge& edge = proof.edges[age];
+  ExplainStep step;
+  if (edge.reason == Proof::kCongruence) {
+    step.kind = ExplainStep::Kind::kCongruence;
+  } else if (edge.reason == Proof::kByAnalysis) {
+    step.kind = ExplainStep::Kind::kAnalysis;
+  } else if (edge.reason != Proof::kGiven) {
+    step = application(proof, edge.reason);
+  }
+  step.left = edge.a;
+  step.right = edge.b;
+  return step;
+}
+
+}  // namespace
+
+std::optional<Explanation> explain(const EGraph& egraph, Id a, Id b) {
+  const EGraph::Impl& g = egraph.impl();
+  if (!g.proof || a >= g.recs.size() || b >= g.recs.size() || g.find(a) != g.find(b)) return std::nullopt;
+  Explanation out;
+  std::vector<bool> in_chain(g.proof->edges.size(), false);
+  for (const auto& [edge, forward] : Collector(g).way(a, b)) {
+    out.chain.push_back(step_of(*g.proof, edge));
+    out.chain.back().forward = forward;
+    in_chain[edge] = true;
+  }
+  std::vector<std::uint32_t> edges = Collector(g).collect(a, b);
+  std::sort(edges.begin(), edges.end());
+  for (const std::uint32_t edge : edges) {
+    out.replay.push_back(step_of(*g.proof, edge));
+    if (!in_chain[edge]) out.support.push_back(out.replay.back());
+  }
+  return out;
+}
+
+std::optional<ExplainStep> explain_added(const EGraph& egraph, NodeId node) {
+  const EGraph::Impl& g = egraph.impl();
+  if (!g.proof || node >= g.recs.size()) return std::nullopt;
+  const std::uint32_t origin = g.proof->origin[node];
+  if (origin >= Proof::kByAnalysis) return std::nullopt;
+  ExplainStep step = application(*g.proof, origin);
+  step.right = node;
+  if (!step.slots.empty()) step.left = step.slots.back();
+  return step;
+}
+
+namespace {
+
+class Checker {
+ public:
+  explicit Checker(const EGraph& egraph) : egraph_(egraph), proof_(*egraph.impl().proof) {
+    for (OpId op = 0; op < egraph.num_ops(); ++op) fresh_.add_op(egraph.op(op));
+  }
+
+  std::string run(const Explanation& explanation, Id a, Id b) {
+    for (std::size_t i = 0; i < explanation.replay.size(); ++i) {
+      const ExplainStep& step = explanation.replay[i];
+      if (std::string wrong = apply(step); !wrong.empty()) return absl::StrCat("step ", i + 1, " (", step.rule, "): ", wrong);
+      fresh_.rebuild();
+      if (!equal(step.left, step.right)) return absl::StrCat("step ", i + 1, " (", step.rule, ") does not equate e-nodes ", step.left, " and ", step.right);
+    }
+    if (!equal(a, b)) return "the steps do not lead from one to the other";
+    Id at = a;
+    for (const ExplainStep& step : explanation.chain) {
+      if (at != (step.forward ? step.left : step.right)) return "the chain has a gap";
+      at = step.forward ? step.right : step.left;
+    }
+    return at == b ? "" : "the chain ends elsewhere";
+  }
+
+ private:
+  bool equal(NodeId a, NodeId b) {
+    const Id x = add(a), y = add(b);
+    fresh_.rebuild();  // adding may have met children that are equal by now
+    return fresh_.find(x) == fresh_.find(y);
+  }
+  // The term of an e-node as it was made.
+  Id add(NodeId node) {
+    std::vector<NodeId> open{node};
+    std::vector<Id> children;
+    while (!open.empty()) {
+      const NodeId n = open.back();
+      if (made_.contains(n)) {
+        open.pop_back();
+        continue;
+      }
+      children.clear();
+      bool ready = true;
+      for (const NodeId child : proof_.children(n)) {
+        const auto it = made_.find(child);
+        if (it == made_.end()) {
+          open.push_back(child);
+          ready = false;
+        } else {
+          children.push_back(it->second);
+        }
+      }
+      if (ready) made_[n] = fresh_.add(proof_.recs[n].op, children);
+    }
+    return made_.at(node);
+  }
+  std::string apply(const ExplainStep& step) {
+    switch (step.kind) {
+      case ExplainStep::Kind::kCongruence: return {};  // the closure has to find it
+      case ExplainStep::Kind::kGiven:
+      case ExplainStep::Kind::kAnalysis:
+      case ExplainStep::Kind::kNative: fresh_.merge(add(step.left), add(step.right)); return {};
+      case ExplainStep::Kind::kRule: return apply_rule(step);
+    }
+    return "unknown kind of step";
+  }
+  std::string apply_rule(const ExplainStep& step) {
+    if (step.rule_index >= proof_.rules.size()) return "unknown rule";
+    const Proof::Rule& rule = proof_.rules[step.rule_index];
+    if (step.slots.size() != rule.left.nodes.size() || !rule.right) return "not an instance of its rule";
+    std::vector<Id> left, right, children;
+    for (std::size_t i = 0; i < rule.left.nodes.size(); ++i) {
+      const PatternNode& node = rule.left.nodes[i];
+      if (node.type == PatternNode::Type::kVariable) {
+        left.push_back(add(step.slots[i]));
+        continue;
+      }
+      const OpId op = proof_.recs[step.slots[i]].op;
+      if (egraph_.op(op).kind != node.kind || (node.op != kNone && node.op != op)) return "the operator is not that of the pattern";
+      children.clear();
+      for (const std::uint32_t child : node.children) children.push_back(left[child]);
+      left.push_back(fresh_.add(op, children));
+    }
+    for (const Template::Node& node : rule.right->nodes) {
+      children.clear();
+      for (const std::uint32_t child : node.children) children.push_back(right[child]);
+      right.push_back(node.op == kNone ? left[node.slot] : fresh_.add(node.op, children));
+    }
+    fresh_.merge(left.back(), right.back());
+    return {};
+  }
+
+  const EGraph& egraph_;
+  const Proof& proof_;
+  EGraph fresh_;
+  std::unordered_map<NodeId, Id> made_;
+};
+
+}  // namespace
+
+std::string check_explanation(const EGraph& egraph, const Explanation& explanation, Id a, Id b) {
+  if (!egraph.impl().proof) return "no reasons are kept";
+  return Checker(egraph).run(explanation, a, b);
+}
+
+std::string to_string(const EGraph& egraph, const ExplainStep& step, const std::function<std::string(OpId)>& op_name) {
+  const auto text = [&](NodeId n) { return term_text(egraph, n, op_name, 40); };
+  const std::string from = text(step.forward ? step.left : step.right), to = text(step.forward ? step.right : step.left);
+  std::string by;
+  switch (step.kind) {
+    case ExplainStep::Kind::kRule:
+    case ExplainStep::Kind::kNative: by = step.rule; break;
+    case ExplainStep::Kind::kCongruence: by = "equal children"; break;
+    case ExplainStep::Kind::kGiven: by = "given"; break;
+    case ExplainStep::Kind::kAnalysis: by = "known fact"; break;
+  }
+  return absl::StrCat(from, "  =", step.forward ? ">" : "<", "=  ", to, "   by ", by);
+}
+
+std::string to_string(const EGraph& egraph, const Explanation& explanation, const std::function<std::string(OpId)>& op_name) {
+  std::string out;
+  for (const ExplainStep& step : explanation.chain) absl::StrAppend(&out, to_string(egraph, step, op_name), "\n");
+  if (!explanation.support.empty()) absl::StrAppend(&out, "where\n");
+  for (const ExplainStep& step : explanation.support) absl::StrAppend(&out, "  ", to_string(egraph, step, op_name), "\n");
+  return out;
+}
+
+}  // namespace saturate
