@@ -19,12 +19,16 @@ absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& fol
 absl::StatusOr<Model> parse_model_text(std::string_view text, const std::string& name_for_errors);
 
 struct SaveOptions {
-  std::size_t external_threshold = 1024;       // initializers of at least so many bytes go outside, when anything does
+  // New initializers of at least so many bytes go outside when the model has external data. Those that were inline stay so, unless
+  // force_external or max_inline_bytes send everything of this size outside.
+  std::size_t external_threshold = 1024;
   std::size_t max_inline_bytes = 1'800'000'000;  // more than this goes to external data
   bool force_external = false;
 };
-// Writes to temporary files beside `path` and renames; a failed save leaves nothing behind and nothing overwritten.
-// Tensors that came from external files are copied file to file into `<path>.data`; a result stays external if its input was.
+// Writes to temporary files beside `path` and renames; a failed save leaves nothing behind and nothing overwritten. A `path` that ends in
+// .onnxtxt gets ONNX text (all data inside; doc strings of parts and unknown fields have no place there).
+// Tensors that came from external files are copied file to file into `<path>.data`, also where that is the input's own file; a result
+// stays external if its input was. What has an `origin` is written as that message with changed names, types and subgraphs put in.
 absl::Status save_model(const Model& model, const std::string& path, const SaveOptions& options = {});
 absl::StatusOr<std::string> serialize_model(const Model& model);
 std::string print_model_text(const Model& model);

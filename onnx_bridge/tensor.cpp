@@ -354,7 +354,11 @@ bool identical(const Tensor& a, const Tensor& b) {
   if (from && to && from->fd >= 0 && from->fd == to->fd && from->offset == to->offset) return true;
   // In steps, so that weights of any size are never in memory as a whole.
   constexpr std::size_t kStep = 8u << 20;
-  const std::size_t size = a.bytes().size();
+  std::size_t size = a.bytes().size();
+  if (const int used = static_cast<int>(a.size() % 8) * bit_width(a.dtype()) % 8; used != 0 && size > 0) {
+    --size;  // bits after the last element do not count
+    if (((a.bytes()[size] ^ b.bytes()[size]) << (8 - used)) != std::byte{0}) return false;
+  }
   for (std::size_t at = 0; at < size; at += kStep) {
     const std::size_t n = std::min(kStep, size - at);
     if (std::memcmp(a.bytes().data() + at, b.bytes().data() + at, n) != 0) return false;

@@ -95,7 +95,7 @@ class Tensor {
 // Tells the system that the tensor's data will not be needed soon: of tensors that view a mapped file, the pages are given back (they are
 // read again from the file when touched). Call it after walking through big weights. Nothing happens to other tensors.
 void release_pages(const Tensor& t);
-// Same dtype, dims and bits.
+// Same dtype, dims and bits of all elements.
 bool identical(const Tensor& a, const Tensor& b);
 // Element i as double / int64 (any numeric dtype, sub-byte and float8 too); nullopt for strings and complex.
 std::optional<double> element_as_double(const Tensor& t, std::int64_t i);

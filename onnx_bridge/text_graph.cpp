@@ -131,6 +131,13 @@ void TextReader::values(std::vector<ValueInfo>& out, std::vector<Initializer>* i
       accept("=");
       if (!initializers) fail_here("data cannot stand here");
       if (!typed) fail(first, "data needs a type before the name: float[2] w = {1, 2}");
+      if (v.type.kind == ValueType::Kind::kSparseTensor) {
+        auto message = sparse_message(hex_bytes(), v.name);
+        if (!message) fail(first, "these bytes are no SparseTensorProto");
+        initializers->push_back({v.name, Tensor(), std::move(message), true});
+        if (!accept(",")) break;
+        continue;
+      }
       initializers->push_back({v.name, literal(v.type), nullptr, false});
       if (close == ")") out.push_back(std::move(v));  // an input with a default
     } else {

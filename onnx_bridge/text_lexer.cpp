@@ -78,7 +78,6 @@ class Lexer {
     if (at() == '0' && (at(1) == 'x' || at(1) == 'X')) {
       t.kind = TextToken::Kind::kHex;
       for (i_ += 2; is_hex(at()); ++i_) t.text += at();
-      if (t.text.empty()) fail(t, "digits must follow 0x");
       return;
     }
     if (at() == '-') t.text += '-';

@@ -105,6 +105,14 @@ std::int64_t TextReader::integer() {
   return *value;
 }
 
+std::string TextReader::hex_bytes() {
+  if (peek().kind != Kind::kHex || peek().text.size() % 2 != 0) fail_here(fmt::format("expected bytes (0x and two digits for each), found {}", describe(peek())));
+  const std::string digits = next().text;
+  std::string bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
 float TextReader::float_number() {
   if (peek().kind == Kind::kHex) {
     const auto bits = parse_integer<std::uint32_t>(peek(), 16);
@@ -223,18 +231,21 @@ Shape TextReader::literal_dims(const ValueType& type) const {
     if (!n) fail_here("all dims of a literal must be numbers");
     dims.push_back(*n);
   }
-  if (!checked_bytes(type.dtype, dims) || bit_width(type.dtype) == 0) {
-    if (type.dtype != DType::kString || !checked_elements(dims)) fail_here(fmt::format("there is no literal of {} with such dims", dtype_name(type.dtype)));
-  }
+  if (!checked_bytes(type.dtype, dims)) fail_here(fmt::format("there is no literal of {} with such dims", dtype_name(type.dtype)));
   return dims;
 }
 
 Tensor TextReader::literal(const ValueType& type) {
   if (at_punct("[")) return external(type);
   const TextToken open = peek();
+  if (open.kind == Kind::kHex && bit_width(type.dtype) == 0 && type.dtype != DType::kString) {  // of a dtype newer than this program
+    const auto held = std::make_shared<const std::string>(hex_bytes());
+    return Tensor(type.dtype, literal_dims(type), held, std::as_bytes(std::span(*held)));
+  }
   Shape dims = literal_dims(type);
   expect("{");
   if (type.dtype == DType::kString) return string_literal(std::move(dims));
+  if (bit_width(type.dtype) == 0) fail(open, fmt::format("there is no literal of {}", dtype_name(type.dtype)));
   // Each element takes two characters at least: dims beyond the text are refused before memory is asked for.
   const bool complex = type.dtype == DType::kComplex64 || type.dtype == DType::kComplex128;
   const std::int64_t count = *checked_elements(dims) * (complex ? 2 : 1);
@@ -334,6 +345,24 @@ Attribute type_attribute(std::string name, const ValueType& type) {
   return out;
 }
 
+std::string message_bytes(const Attribute& attribute) {
+  return attribute.raw ? static_cast<const onnx::AttributeProto*>(attribute.raw.get())->SerializeAsString() : std::string();
+}
+
+std::shared_ptr<const void> attribute_message(const std::string& bytes) {
+  auto message = std::make_shared<onnx::AttributeProto>();
+  return message->ParseFromString(bytes) ? message : nullptr;
+}
+
+std::string message_bytes(const Initializer& sparse) { return static_cast<const onnx::SparseTensorProto*>(sparse.origin.get())->SerializeAsString(); }
+
+std::shared_ptr<const void> sparse_message(const std::string& bytes, const std::string& name) {
+  auto message = std::make_shared<onnx::SparseTensorProto>();
+  if (!message->ParseFromString(bytes)) return nullptr;
+  message->mutable_values()->set_name(name);
+  return message;
+}
+
 void TextReader::scalar_value(Attribute& out, AttributeType wanted) {
   const TextToken& t = peek();
   if (t.kind == Kind::kString) out.value = next().text;
@@ -346,13 +375,17 @@ void TextReader::attribute_value(Attribute& out) {
   const AttributeType wanted = out.type;
   const TextToken first = peek();
   AttributeType found = AttributeType::kInt;
-  if (accept("[")) {
+  if (first.kind == Kind::kHex && (wanted == AttributeType::kSparseTensor || wanted == AttributeType::kSparseTensors || wanted == AttributeType::kTypeProtos)) {
+    out.raw = attribute_message(hex_bytes());
+    if (!out.raw) fail(first, "these bytes are no AttributeProto");
+    found = wanted;
+  } else if (accept("[")) {
     list_value(out);
     found = out.type;
   } else if (at_type() && !is_special_number(peek())) {
     const ValueType t = type();
     if (at_name() && at_punct("{", 1)) next();  // a name of the tensor, which an attribute has no use for
-    if (at_punct("{") || at_punct("[")) {
+    if (at_punct("{") || at_punct("[") || peek().kind == Kind::kHex) {
       out.value = literal(t);
       found = AttributeType::kTensor;
     } else {

@@ -92,13 +92,17 @@ class Printer {
       case 10: items(std::get<10>(a.value), [&](const auto& v) { graph(*v, indent + 2); }); break;
       default:
         if (const auto type_value = type_of(a)) out += print_text(*type_value);
-        else out += "[]";
+        else out += hex(message_bytes(a));
     }
   }
 
   void tensor(const Tensor& t, const std::string& name) {
     out += type_of_tensor(t);
     if (!name.empty()) out += fmt::format(" {} =", name_text(name));
+    if (bit_width(t.dtype()) == 0 && t.dtype() != DType::kString) {
+      out.append(" ").append(hex({reinterpret_cast<const char*>(t.bytes().data()), t.bytes().size()}));
+      return;
+    }
     out += " {";
     if (t.dtype() == DType::kString) {
       for (std::size_t i = 0; i < t.string_data().size(); ++i) out.append(i ? ", " : "").append(quoted(t.string_data()[i]));
@@ -180,7 +184,6 @@ class Printer {
 
   void elements(const Tensor& t) {
     const DType dtype = t.dtype();
-    if (bit_width(dtype) == 0) return;
     if (dtype == DType::kComplex64 || dtype == DType::kComplex128) {
       Shape dims = t.dims();
       dims.push_back(2);
@@ -228,9 +231,10 @@ class Printer {
       any = true;
     };
     for (const Initializer& i : g.initializers) {
-      if (i.sparse || std::find(printed.begin(), printed.end(), &i) != printed.end()) continue;
+      if (std::find(printed.begin(), printed.end(), &i) != printed.end()) continue;
       begin_item();
-      tensor(i.tensor, i.name);
+      if (i.sparse) out += fmt::format("sparse_tensor(undefined[]) {} = {}", name_text(i.name), hex(message_bytes(i)));
+      else tensor(i.tensor, i.name);
     }
     for (const ValueInfo& v : g.value_info) {
       begin_item();
@@ -262,6 +266,12 @@ bool plain(std::string_view name) {
 }
 
 }  // namespace
+
+std::string hex(std::string_view bytes) {
+  std::string out = "0x";
+  for (char c : bytes) out += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return out;
+}
 
 std::string quoted(std::string_view text) {
   std::string out = "\"";

@@ -38,6 +38,7 @@ class TextReader {
   std::string name(const char* what);
   std::string string(const char* what);
   std::int64_t integer();
+  std::string hex_bytes();
   std::map<std::string, std::int64_t> opset_imports();
   std::vector<std::pair<std::string, std::string>> string_pairs();
 
@@ -80,6 +81,7 @@ class TextReader {
   ExternalFiles* files_;
 };
 
+std::string hex(std::string_view bytes);
 std::string quoted(std::string_view text);
 // A name as it is where that can be read back, else in quotes.
 std::string name_text(std::string_view name);
@@ -87,5 +89,10 @@ std::string print_function(const Function& function);
 // The type of an attribute whose message holds one TypeProto, and such an attribute.
 std::optional<ValueType> type_of(const Attribute& attribute);
 Attribute type_attribute(std::string name, const ValueType& type);
+// What text has no syntax for is written as the bytes of its message: attributes that `value` does not carry, sparse initializers.
+std::string message_bytes(const Attribute& attribute);
+std::shared_ptr<const void> attribute_message(const std::string& bytes);  // null: these are no bytes of one
+std::string message_bytes(const Initializer& sparse);
+std::shared_ptr<const void> sparse_message(const std::string& bytes, const std::string& name);
 
 }  // namespace saturate::text

@@ -79,6 +79,14 @@ Tensor of_bytes(DType dtype, Shape dims, std::vector<std::uint8_t> bytes) {
   return t;
 }
 
+TEST(Tensor, IdenticalLeavesPaddingOut) {
+  EXPECT_TRUE(identical(of_bytes(DType::kInt4, {3}, {0x21, 0xf3}), of_bytes(DType::kInt4, {3}, {0x21, 0x03})));
+  EXPECT_FALSE(identical(of_bytes(DType::kInt4, {3}, {0x21, 0xf3}), of_bytes(DType::kInt4, {3}, {0x21, 0xf4})));
+  EXPECT_FALSE(identical(of_bytes(DType::kInt4, {3}, {0x21, 0xf3}), of_bytes(DType::kInt4, {3}, {0x22, 0xf3})));
+  EXPECT_FALSE(identical(of_bytes(DType::kInt4, {4}, {0x21, 0xf3}), of_bytes(DType::kInt4, {4}, {0x21, 0x03})));
+  EXPECT_TRUE(identical(of_bytes(DType::kFloat6e2m3, {1}, {0x7f}), of_bytes(DType::kFloat6e2m3, {1}, {0x3f})));
+}
+
 TEST(Tensor, ReadsPackedIntegers) {
   const Tensor four = of_bytes(DType::kInt4, {3}, {0x8f, 0x07});
   EXPECT_EQ(element_as_int(four, 0), -1);

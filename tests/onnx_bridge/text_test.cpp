@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "everything_model.h"
 #include "onnx_bridge/io.h"
 
 namespace saturate {
@@ -263,6 +264,27 @@ TEST(Text, DamagedTextIsSurvived) {
       good += parse_model_text(damaged, "p").ok();
     }
   EXPECT_GT(good, 1);
+}
+
+TEST(Text, EverythingReadsBack) {
+  auto model = parse_model(testing::everything_model().SerializeAsString(), "");
+  ASSERT_TRUE(model.ok()) << error_of(model.status());
+  const std::string text = print_model_text(*model);
+  auto again = parse_model_text(text, "everything");
+  ASSERT_TRUE(again.ok()) << error_of(again.status());
+  EXPECT_EQ(print_model_text(*again), text);
+  ASSERT_EQ(again->graph.initializers.size(), model->graph.initializers.size());
+  for (const Initializer& i : model->graph.initializers)
+    for (const Initializer& j : again->graph.initializers)
+      if (i.name == j.name) {
+        EXPECT_TRUE(identical(i.tensor, j.tensor)) << i.name;
+        EXPECT_EQ(i.sparse, j.sparse);
+      }
+  auto bytes = serialize_model(*again);
+  ASSERT_TRUE(bytes.ok());
+  auto binary = parse_model(*bytes, "");
+  ASSERT_TRUE(binary.ok()) << error_of(binary.status());
+  EXPECT_EQ(print_model_text(*binary), text);
 }
 
 TEST(Text, EveryModelOfTheZooReadsBack) {
