@@ -1,0 +1,39 @@
+// The checker of rules: both sides of a rule are ONNX functions, so they are run and compared, on the rule's examples and on random
+// instances; counters must be refused and differ; mutants of the rule must be noticed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "onnx_bridge/evaluator.h"
+#include "rules/rule_set.h"
+
+namespace saturate {
+
+struct CheckOptions {
+  int random_instances = 24;  // per example, over dims, dtypes and special values
+  std::uint64_t seed = 1;
+  bool mutate = true;
+  bool fire = true;  // whether a rule matches its own examples in an e-graph
+};
+
+struct RuleFinding {
+  enum class Severity : std::uint8_t { kError, kWarning, kNote };  // wrong; weak (no counter, surviving mutant); not checkable here
+  Severity severity = Severity::kError;
+  std::string rule, place, what;
+};
+
+struct RuleCheck {
+  std::string rule;
+  int examples = 0, random_instances = 0, counters = 0, mutants = 0, survivors = 0;
+  double largest_difference = 0;  // relative to the largest magnitude of the output
+  std::vector<RuleFinding> findings;
+  bool ok() const;  // no errors
+};
+
+RuleCheck check_by_running(const Rule& rule, const Evaluator& evaluator, const CheckOptions& options = {});
+// "rule: 2 examples, 31 random instances, ...", then one line for each finding.
+std::string to_string(const RuleCheck& check);
+
+}  // namespace saturate

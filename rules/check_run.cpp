@@ -1,0 +1,278 @@
+#include "rules/check_run.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace saturate {
+namespace {
+
+std::vector<double> reals_of(const RuleConstant& c) {
+  std::vector<double> reals;
+  for (std::size_t i = 0; i < c.size(); ++i) reals.push_back(c.real(i));
+  return reals;
+}
+
+absl::StatusOr<Tensor> tensor_of(const RuleConstant& c, DType dtype) {
+  return tensor_of_reals(dtype, c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals_of(c));
+}
+
+// A number or list of numbers that an expression gave, as a constant of a rule.
+std::optional<RuleConstant> constant_of(const Val& v) {
+  RuleConstant c;
+  const auto push = [&](const Val& item) {
+    if (const auto* i = item.get<std::int64_t>()) c.ints.push_back(*i);
+    else if (const auto* d = item.get<double>()) c.reals.push_back(*d);
+    else return false;
+    return true;
+  };
+  if (const List* list = v.list()) {
+    c.list = true;
+    for (const Val& item : *list)
+      if (!push(item)) return std::nullopt;
+  } else if (!push(v)) {
+    return std::nullopt;
+  }
+  if (!c.ints.empty() && !c.reals.empty()) return std::nullopt;
+  c.integers = c.reals.empty();
+  return c;
+}
+
+absl::StatusOr<Attribute> attribute_from(const RuleAttribute& a, const Environment& environment) {
+  if (a.kind == RuleAttribute::Kind::kLiteral) return a.literal;
+  const Val* v = environment.find(a.variable);
+  const std::string& name = a.literal.name;
+  if (v == nullptr) return absl::NotFoundError("unbound");
+  if (const auto* t = v->get<DType>()) return Attribute::of(name, static_cast<std::int64_t>(*t));
+  if (const auto* b = v->get<bool>()) return Attribute::of(name, static_cast<std::int64_t>(*b));
+  if (const auto* s = v->get<std::string>()) return Attribute::of(name, *s);
+  if (const Tensor* t = v->tensor()) return Attribute::of(name, *t);
+  const AttributeType type = a.literal.type;
+  if (const auto* i = v->get<std::int64_t>(); i && type != AttributeType::kFloat) return Attribute::of(name, *i);
+  if (const auto r = v->real()) return Attribute::of(name, static_cast<float>(*r));
+  if (const auto ints = v->int_list(); ints && type != AttributeType::kFloats) return Attribute::of(name, *ints);
+  if (const List* list = v->list()) {
+    std::vector<float> floats;
+    for (const Val& item : *list) floats.push_back(static_cast<float>(item.real().value_or(0)));
+    return Attribute::of(name, std::move(floats));
+  }
+  return absl::InvalidArgumentError(fmt::format("attribute {} cannot be written", name));
+}
+
+}  // namespace
+
+Id InstanceFacts::add(const Tensor& t, bool constant) {
+  Facts f;
+  f.kind = Facts::Kind::kTensor;
+  f.dtype = t.dtype();
+  f.shape.emplace();
+  for (std::int64_t d : t.dims()) f.shape->push_back(dims_.constant(d));
+  f.constant = constant;
+  if (constant) {
+    f.value = t;
+    if ((t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32) && t.rank() <= 1 && t.size() <= 64) {
+      f.content.emplace();
+      for (std::int64_t i = 0; i < t.size(); ++i) f.content->push_back(dims_.constant(*element_as_int(t, i)));
+    }
+  }
+  facts_.push_back(std::move(f));
+  return static_cast<Id>(facts_.size() - 1);
+}
+
+Id InstanceFacts::add_absent() {
+  facts_.emplace_back().kind = Facts::Kind::kAbsent;
+  return static_cast<Id>(facts_.size() - 1);
+}
+
+std::optional<Tensor> InstanceFacts::value(Id id, std::size_t max_bytes) const {
+  const auto& v = facts_[id].value;
+  return v && v->bytes().size() <= std::max<std::size_t>(max_bytes, 1 << 16) ? v : std::nullopt;
+}
+
+double tolerance_of(const Rule& rule, DType dtype) {
+  if (!is_floating(dtype)) return 0;
+  const double declared = rule.tolerance.value_or(0);
+  if (dtype == DType::kFloat16) return std::max(declared, 2e-2);
+  if (dtype == DType::kBfloat16) return std::max(declared, 1e-1);
+  if (dtype != DType::kFloat && dtype != DType::kDouble) return std::max(declared, 0.5);
+  if (declared > 0) return declared;
+  return rule.effect == Effect::kApproximates ? 1e-2 : 2e-5;
+}
+
+absl::StatusOr<std::vector<Value>> RuleRunner::run_operator(const Node& node, const std::vector<Value>& inputs) const {
+  if (node.domain != "saturate") return evaluator_.evaluate(node, node.domain.empty() ? kNewestOpset : 1, inputs);
+  if (node.op_type != "sdpa" || inputs.size() < 3) return absl::UnimplementedError(fmt::format("no kernel for saturate.{}", node.op_type));
+  // The stepping stone of attention.rules: Softmax(scale * Q K^T + bias) V.
+  const auto call = [&](std::string op, std::vector<Attribute> attributes, const std::vector<Value>& in) -> absl::StatusOr<Value> {
+    Node n;
+    n.op_type = std::move(op);
+    n.attributes = std::move(attributes);
+    n.inputs.assign(in.size(), "x");
+    n.outputs = {"y"};
+    auto out = evaluator_.evaluate(n, kNewestOpset, in);
+    if (!out.ok()) return out.status();
+    return (*out)[0];
+  };
+  const Attribute* scale = find_attribute(node.attributes, "scale");
+  auto s = tensor_of_reals(inputs[0].tensor().dtype(), {}, std::vector<double>{scale ? scale->f() : 1.0});
+  if (!s.ok()) return s.status();
+  auto kt = call("Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 1, 3, 2})}, {inputs[1]});
+  if (!kt.ok()) return kt.status();
+  auto scores = call("MatMul", {}, {inputs[0], *kt});
+  if (scores.ok()) scores = call("Mul", {}, {*scores, *s});
+  if (scores.ok() && inputs.size() > 3 && inputs[3].present()) scores = call("Add", {}, {*scores, inputs[3]});
+  if (scores.ok()) scores = call("Softmax", {Attribute::of("axis", std::int64_t{-1})}, {*scores});
+  if (scores.ok()) scores = call("MatMul", {}, {*scores, inputs[2]});
+  if (!scores.ok()) return scores.status();
+  return std::vector<Value>{*std::move(scores)};
+}
+
+absl::StatusOr<std::vector<Value>> RuleRunner::run_node(const RuleNode& node, const Values& values, const std::map<std::string, RuleConstant>& constants,
+                                                        const Environment& environment) const {
+  const OpSchema* schema = newest_schema(node.domain, node.op_type);
+  Node call;
+  call.op_type = node.op_type;
+  call.domain = node.domain;
+  call.inputs = node.inputs;
+  call.outputs = node.outputs;
+  for (std::string& name : call.outputs)
+    if (name.empty()) name = "unused";
+  for (const RuleAttribute& a : node.attributes) {
+    if (a.kind == RuleAttribute::Kind::kAny) continue;
+    auto made = attribute_from(a, environment);
+    if (absl::IsNotFound(made.status())) continue;
+    if (!made.ok()) return made.status();
+    call.attributes.push_back(*std::move(made));
+  }
+  std::vector<Value> inputs(node.inputs.size());
+  std::vector<DType> dtypes(node.inputs.size(), DType::kUndefined);
+  for (bool numbers : {false, true})
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const std::string& name = node.inputs[i];
+      const auto constant = constants.find(name);
+      if (name.empty() || (constant != constants.end()) != numbers) continue;
+      if (numbers) {
+        const auto wanted = wanted_dtype(schema, i, dtypes, constant->second.integers ? DType::kInt64 : DType::kFloat);
+        if (!wanted) return absl::FailedPreconditionError(fmt::format("no dtype fits the constant {} of {}", name, node.op_type));
+        auto t = tensor_of(constant->second, *wanted);
+        if (!t.ok()) return absl::FailedPreconditionError(t.status().message());
+        inputs[i] = Value(*std::move(t));
+      } else if (const auto it = values.find(name); it != values.end()) {
+        inputs[i] = it->second;
+      }
+      if (inputs[i].is_tensor()) dtypes[i] = inputs[i].tensor().dtype();
+    }
+  std::string why;
+  if (schema && !dtypes_fit(*schema, dtypes, &why)) return absl::FailedPreconditionError(why);
+  auto outputs = run_operator(call, inputs);
+  if (!outputs.ok()) return absl::Status(outputs.status().code(), fmt::format("{}: {}", node.op_type, std::string(outputs.status().message())));
+  return outputs;
+}
+
+absl::StatusOr<RuleRunner::Values> RuleRunner::run_side(const std::vector<RuleNode>& nodes, Values values, const Environment& environment,
+                                                        const std::map<std::string, DType>& output_dtypes) const {
+  std::map<std::string, RuleConstant> constants;
+  for (const auto& [name, value] : environment.entries())
+    if (auto c = constant_of(value); c && !values.contains(std::string(name))) constants[std::string(name)] = *c;
+  const auto output_dtype = [&](const std::string& name, const RuleConstant& c) {
+    const auto it = output_dtypes.find(name);
+    return it != output_dtypes.end() ? it->second : c.integers ? DType::kInt64 : DType::kFloat;
+  };
+  for (const RuleNode& node : nodes) {
+    if (node.is_constant()) {
+      constants[node.outputs[0]] = *rule_constant(node);
+      continue;
+    }
+    std::vector<Value> outputs;
+    if (node.domain.empty() && node.op_type == "Identity" && constants.contains(node.inputs[0])) {
+      const RuleConstant& c = constants.at(node.inputs[0]);
+      auto t = tensor_of(c, output_dtype(node.outputs[0], c));
+      if (!t.ok()) return absl::FailedPreconditionError(t.status().message());
+      outputs.emplace_back(*std::move(t));
+    } else {
+      auto made = run_node(node, values, constants, environment);
+      if (!made.ok()) return made.status();
+      outputs = *std::move(made);
+    }
+    for (std::size_t i = 0; i < node.outputs.size() && i < outputs.size(); ++i)
+      if (!node.outputs[i].empty()) values[node.outputs[i]] = outputs[i];
+  }
+  for (const std::string& name : rule_.outputs)
+    if (const auto it = constants.find(name); it != constants.end()) {
+      auto t = tensor_of(it->second, output_dtype(name, it->second));
+      if (!t.ok()) return absl::FailedPreconditionError(t.status().message());
+      values[name] = Value(*std::move(t));
+    }
+  return values;
+}
+
+Outcome RuleRunner::compare(const Values& left, const Values& right) const {
+  Outcome out;
+  for (const std::string& name : rule_.outputs) {
+    const auto l = left.find(name), r = right.find(name);
+    if (l == left.end() || r == right.end() || !l->second.is_tensor() || !r->second.is_tensor()) return {Outcome::Kind::kDifferent, name + " is not made", 0};
+    const Tensor &a = l->second.tensor(), &b = r->second.tensor();
+    if (a.dtype() != b.dtype()) return {Outcome::Kind::kDifferent, fmt::format("{} is {} on the left and {} on the right", name, dtype_name(a.dtype()), dtype_name(b.dtype())), 1};
+    if (a.dims() != b.dims()) return {Outcome::Kind::kDifferent, fmt::format("{} has dims [{}] on the left and [{}] on the right", name, fmt::join(a.dims(), ","), fmt::join(b.dims(), ",")), 1};
+    double scale = 0, worst = 0;
+    std::int64_t at = -1;
+    for (std::int64_t i = 0; i < a.size(); ++i) {
+      const double x = element_as_double(a, i).value_or(0), y = element_as_double(b, i).value_or(0);
+      if (std::isfinite(x)) scale = std::max(scale, std::fabs(x));
+      if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+      const double gap = std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) : HUGE_VAL;
+      if (gap > worst) {
+        worst = gap;
+        at = i;
+      }
+    }
+    if (at < 0) continue;
+    const double relative = scale > 0 ? worst / scale : worst;
+    out.difference = std::max(out.difference, relative);
+    if (relative > tolerance_of(rule_, a.dtype()))
+      return {Outcome::Kind::kDifferent, fmt::format("{}: element {} is {:.9g} on the left and {:.9g} on the right", name, at, *element_as_double(a, at), *element_as_double(b, at)), relative};
+  }
+  return out;
+}
+
+Outcome RuleRunner::run(const Instance& instance, const RunOptionsOfRule& options) const {
+  const auto failed = [](const absl::Status& s, Outcome::Kind kind) {
+    return Outcome{absl::IsUnimplemented(s) ? Outcome::Kind::kCannotRun : kind, std::string(s.message()), 0};
+  };
+  Values values;
+  for (const auto& [name, tensor] : instance.tensors) values.emplace(name, tensor);
+  Environment environment;
+  for (const auto& [name, attribute] : instance.attributes) environment.set(name, Val(attribute));
+  auto left = run_side(rule_.left, values, environment, {});
+  if (!left.ok()) return failed(left.status(), Outcome::Kind::kLeftFails);
+
+  InstanceFacts facts;
+  std::map<std::string, DType> output_dtypes;
+  const std::set<std::string> variable = non_constant_names(rule_);
+  for (const std::string& name : rule_.inputs)
+    if (!values.contains(name)) environment.set(name, Val(ClassRef{facts.add_absent()}));
+  for (const auto& [name, value] : *left) {
+    if (!value.is_tensor()) continue;
+    const auto entry = left->find(name);
+    environment.set(entry->first, Val(ClassRef{facts.add(value.tensor(), !variable.contains(name))}));
+    output_dtypes[name] = value.tensor().dtype();
+  }
+  EvalContext context(facts, environment, true);
+  for (std::size_t i = 0; i < rule_.where.size() && options.guards; ++i)
+    if (static_cast<int>(i) != options.dropped_guard && !context.holds(*rule_.where[i])) return {Outcome::Kind::kNotApplicable, context.reason(), 0};
+  for (const auto& [name, expr] : rule_.lets) {
+    const Result r = context.evaluate(*expr);
+    if (!r) return {Outcome::Kind::kNotApplicable, fmt::format("`{}` has no value: {}", name, context.reason()), 0};
+    if (const Tensor* t = r->tensor()) values[name] = Value(*t);
+    environment.set(name, *r);
+  }
+  Values known = *left;
+  for (const std::string& name : rule_.outputs) known.erase(name);
+  for (const auto& [name, value] : values) known[name] = value;
+  auto right = run_side(rule_.right, known, environment, output_dtypes);
+  if (!right.ok() && absl::IsFailedPrecondition(right.status())) return {Outcome::Kind::kNotApplicable, std::string(right.status().message()), 0};
+  if (!right.ok()) return failed(absl::Status(right.status().code(), fmt::format("the right side cannot run where the left does: {}", std::string(right.status().message()))), Outcome::Kind::kDifferent);
+  return compare(*left, *right);
+}
+
+}  // namespace saturate

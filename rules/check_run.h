@@ -1,0 +1,87 @@
+// Private to check*.cpp: instances of rules, and running a side of a rule on one.
+#pragma once
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "rules/check.h"
+#include "rules/eval.h"
+#include "rules/opkey.h"
+
+namespace saturate {
+
+// Tensors for the inputs of a rule and values for its attribute variables.
+struct Instance {
+  std::map<std::string, Tensor> tensors;  // an input that is not here is absent
+  std::map<std::string, Attribute> attributes;
+  std::string what;  // for messages
+};
+
+// How one instance fares.
+struct Outcome {
+  enum class Kind : std::uint8_t {
+    kEqual,
+    kDifferent,      // the sides differ by more than the tolerance, or the right side cannot run where the left does
+    kNotApplicable,  // a guard is false, a let has no value
+    kLeftFails,      // the left side refuses the instance
+    kCannotRun,      // no kernel here
+  };
+  Kind kind = Kind::kEqual;
+  std::string why;
+  double difference = 0;  // largest, relative to the largest magnitude of the left side's output
+};
+
+struct RunOptionsOfRule {
+  bool guards = true;
+  int dropped_guard = -1;  // this one is taken to hold
+};
+
+// Values of one run, as a source of facts for guards.
+class InstanceFacts : public FactSource {
+ public:
+  Id add(const Tensor& t, bool constant);
+  Id add_absent();
+  const Facts& facts(Id id) const override { return facts_[id]; }
+  std::optional<Tensor> value(Id id, std::size_t max_bytes) const override;
+  DimTable& dims() const override { return dims_; }
+
+ private:
+  mutable DimTable dims_;
+  std::vector<Facts> facts_;
+};
+
+class RuleRunner {
+ public:
+  RuleRunner(const Rule& rule, const Evaluator& evaluator) : rule_(rule), evaluator_(evaluator) {}
+  Outcome run(const Instance& instance, const RunOptionsOfRule& options = {}) const;
+
+ private:
+  using Values = std::map<std::string, Value>;
+  absl::StatusOr<Values> run_side(const std::vector<RuleNode>& nodes, Values values, const Environment& environment, const std::map<std::string, DType>& output_dtypes) const;
+  absl::StatusOr<std::vector<Value>> run_node(const RuleNode& node, const Values& values, const std::map<std::string, RuleConstant>& constants,
+                                              const Environment& environment) const;
+  absl::StatusOr<std::vector<Value>> run_operator(const Node& node, const std::vector<Value>& inputs) const;
+  Outcome compare(const Values& left, const Values& right) const;
+
+  const Rule& rule_;
+  const Evaluator& evaluator_;
+};
+
+// Names that must not be constants for a guard to hold.
+std::set<std::string> non_constant_names(const Rule& rule);
+Instance instance_of(const Rule& rule, const RuleExample& example, std::mt19937_64& random);
+// Variations of an example: other dims, dtypes, special values.
+std::vector<Instance> random_instances(const Rule& rule, const RuleExample& example, int count, std::mt19937_64& random);
+double tolerance_of(const Rule& rule, DType dtype);
+
+// check_mutants.cpp: changed rules, and what was changed.
+struct Mutant {
+  Rule rule;
+  std::string what;
+};
+std::vector<Mutant> mutants_of(const Rule& rule);
+// check_fire.cpp: "" if the compiled rule applies to its example in an e-graph, else why not.
+std::string why_it_does_not_fire(const Rule& rule, const Instance& instance, const RuleExample& example, const Evaluator& evaluator);
+
+}  // namespace saturate
