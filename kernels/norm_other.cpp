@@ -115,12 +115,16 @@ Outputs dropout(KernelContext& ctx) {
     std::vector<bool> keep(static_cast<std::size_t>(x.size()), true);
     Tensor y = x;
     if (training && ratio > 0) {
-      std::mt19937_64 generator(ctx.has_attr("seed") ? static_cast<std::uint64_t>(ctx.attr_i("seed", 0)) : std::random_device{}());
-      std::bernoulli_distribution drops(ratio);
+      // The standard's recorded cases draw as numpy's RandomState does: Mersenne Twister, doubles of 53 bits from two words.
+      std::mt19937 generator(ctx.has_attr("seed") ? static_cast<std::uint32_t>(ctx.attr_i("seed", 0)) : std::random_device{}());
+      const auto draw = [&generator] {
+        const double high = static_cast<double>(generator() >> 5), low = static_cast<double>(generator() >> 6);
+        return (high * 67108864.0 + low) / 9007199254740992.0;
+      };
       absl::StatusOr<Tensor> dropped = ctx.allocate(x.dtype(), x.dims());
       if (!dropped.ok()) return dropped.status();
       for (std::size_t i = 0; i < keep.size(); ++i) {
-        keep[i] = !drops(generator);
+        keep[i] = draw() >= ratio;
         write<T>(*dropped)[i] = keep[i] ? static_cast<T>(static_cast<double>(x.data<T>()[i]) / (1 - ratio)) : static_cast<T>(0.0f);
       }
       y = *std::move(dropped);

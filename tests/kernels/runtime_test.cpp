@@ -1,0 +1,164 @@
+#include <limits>
+
+#include "kernel_test_util.h"
+
+namespace saturate {
+namespace {
+
+using test::floats;
+
+Session session_of(const std::string& text, const SessionOptions& options = {}) {
+  absl::StatusOr<Model> model = parse_model_text(text, "test");
+  EXPECT_TRUE(model.ok()) << model.status();
+  absl::StatusOr<Session> session = Session::create(*model, options);
+  EXPECT_TRUE(session.ok()) << session.status();
+  return *std::move(session);
+}
+
+TEST(Runtime, RunsAGraphInOrderAndFreesValues) {
+  const Session s = session_of(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x) => (float[2] y) { a = Add (x, x)  b = Mul (a, x)  y = Sub (b, a) })");
+  std::vector<NodeTiming> timings;
+  const auto out = s.run({{"x", floats({2}, {3, -1})}}, &timings);
+  ASSERT_TRUE(out.ok()) << out.status();
+  test::expect_near((*out)[0].tensor(), floats({2}, {12, 4}));
+  ASSERT_EQ(timings.size(), 3u);
+  EXPECT_EQ(timings[1].op_type, "Mul");
+}
+
+TEST(Runtime, RunsTheSameSessionTwiceWithOtherSizes) {
+  const Session s = session_of(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (float[N] y) { y = Add (x, x) })");
+  for (std::size_t n : {1u, 5u, 0u}) {
+    const auto out = s.run({{"x", floats({static_cast<std::int64_t>(n)}, std::vector<float>(n, 1.5f))}});
+    ASSERT_TRUE(out.ok()) << out.status();
+    test::expect_near((*out)[0].tensor(), floats({static_cast<std::int64_t>(n)}, std::vector<float>(n, 3.0f)));
+  }
+}
+
+TEST(Runtime, SubgraphsSeeOuterValuesAndNestedOnes) {
+  const Session s = session_of(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (bool c, float[1] x) => (float[1] y) {
+      t = Add (x, x)
+      y = If (c) <then_branch = th () => (float[1] a) { a = If (c) <then_branch = in () => (float[1] q) { q = Mul (t, x) }, else_branch = in2 () => (float[1] q2) { q2 = Identity (x) }> },
+                  else_branch = el () => (float[1] b) { b = Neg (t) }>
+    })");
+  auto out = s.run({{"c", test::make<bool>({}, {true})}, {"x", floats({1}, {3})}});
+  ASSERT_TRUE(out.ok()) << out.status();
+  test::expect_near((*out)[0].tensor(), floats({1}, {18}));
+  out = s.run({{"c", test::make<bool>({}, {false})}, {"x", floats({1}, {3})}});
+  ASSERT_TRUE(out.ok()) << out.status();
+  test::expect_near((*out)[0].tensor(), floats({1}, {-6}));
+}
+
+TEST(Runtime, LocalFunctionsTakeAttributesAndDefaults) {
+  Model model;
+  model.opset_imports = {{"", 17}, {"local", 1}};
+  Function f;
+  f.domain = "local";
+  f.name = "Leaky";
+  f.inputs = {"X"};
+  f.outputs = {"Y"};
+  f.attribute_defaults = {Attribute::of("slope", 0.5f)};
+  f.opset_imports = {{"", 17}};
+  Node inner;
+  inner.op_type = "LeakyRelu";
+  inner.inputs = {"X"};
+  inner.outputs = {"Y"};
+  Attribute alpha;
+  alpha.name = "alpha";
+  alpha.type = AttributeType::kFloat;
+  alpha.ref = "slope";
+  inner.attributes = {alpha};
+  f.nodes = {inner};
+  model.functions = {f};
+  Node call;
+  call.domain = "local";
+  call.op_type = "Leaky";
+  call.inputs = {"x"};
+  call.outputs = {"a"};
+  Node with = call;
+  with.inputs = {"a"};
+  with.outputs = {"y"};
+  with.attributes = {Attribute::of("slope", 0.25f)};
+  model.graph.inputs = {{"x", {}, nullptr}};
+  model.graph.outputs = {{"y", {}, nullptr}};
+  model.graph.nodes = {with, call};  // out of order on purpose
+  absl::StatusOr<Session> session = Session::create(model);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto out = session->run({{"x", floats({2}, {-8, 8})}});
+  ASSERT_TRUE(out.ok()) << out.status();
+  test::expect_near((*out)[0].tensor(), floats({2}, {-1, 8}));
+}
+
+TEST(Runtime, ErrorsNameNodeAndOperator) {
+  Model model;
+  model.opset_imports = {{"", 17}};
+  Node node;
+  node.name = "strange";
+  node.op_type = "NoSuchOperator";
+  node.inputs = {"x"};
+  node.outputs = {"y"};
+  model.graph.inputs = {{"x", {}, nullptr}};
+  model.graph.outputs = {{"y", {}, nullptr}};
+  model.graph.nodes = {node};
+  const absl::StatusOr<Session> session = Session::create(model);
+  ASSERT_EQ(session.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_NE(std::string(session.status().message()).find("NoSuchOperator 'strange'"), std::string::npos) << session.status();
+}
+
+TEST(Runtime, MissingAndWrongInputsAreRefused) {
+  const Session s = session_of(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Neg (x) })");
+  EXPECT_EQ(s.run({}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(s.run({{"x", floats({3}, {1, 2, 3})}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(s.run({{"x", test::ints({2}, {1, 2})}}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(s.run({{"x", floats({2}, {1, 2})}, {"z", floats({2}, {1, 2})}}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Runtime, AMemoryLimitStopsBombs) {
+  SessionOptions options;
+  options.memory_limit = 1 << 20;
+  const Session s = session_of(R"(<ir_version: 8, opset_import: ["" : 17]> g (int64[2] d) => (float[A, B] y) { y = ConstantOfShape (d) })", options);
+  EXPECT_FALSE(s.run({{"d", test::ints({2}, {100000, 100000})}}).ok());
+  EXPECT_TRUE(s.run({{"d", test::ints({2}, {10, 10})}}).ok());
+}
+
+TEST(Runtime, CheckFiniteNamesTheNode) {
+  SessionOptions options;
+  options.check_finite = true;
+  const Session s = session_of(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[1] x) => (float[1] y) { a = Log (x)  y = Neg (a) })", options);
+  const auto out = s.run({{"x", floats({1}, {0})}});
+  ASSERT_FALSE(out.ok());
+  EXPECT_NE(std::string(out.status().message()).find("Log"), std::string::npos);
+}
+
+TEST(Runtime, ManyThreadsGiveTheSameResult) {
+  SessionOptions two;
+  two.threads = 2;
+  const std::string text = R"(<ir_version: 8, opset_import: ["" : 17]> g (float[64, 96] x, float[96, 200] w) => (float[64, 200] y) { a = MatMul (x, w)  y = Softmax (a) })";
+  const Session one = session_of(text), parallel = session_of(text, two);
+  const std::map<std::string, Value> inputs{{"x", test::noise_tensor({64, 96}, 1)}, {"w", test::noise_tensor({96, 200}, 2)}};
+  const auto a = one.run(inputs), b = parallel.run(inputs);
+  ASSERT_TRUE(a.ok() && b.ok());
+  test::expect_near((*b)[0].tensor(), (*a)[0].tensor(), 0);
+}
+
+TEST(Numeric, HalfRoundsToNearestEvenOverItsWholeRange) {
+  for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {
+    const auto h = static_cast<std::uint16_t>(bits);
+    const float x = half_bits_to_float(h), next = half_bits_to_float(static_cast<std::uint16_t>(h + 1));
+    EXPECT_EQ(float_to_half_bits(x), h);
+    if (bits == 0x7bff) continue;
+    const float middle = x + (next - x) / 2;
+    EXPECT_EQ(float_to_half_bits(middle), h % 2 == 0 ? h : h + 1) << "between " << x << " and " << next;
+    EXPECT_EQ(float_to_half_bits(std::nextafter(middle, next)), h + 1);
+  }
+  EXPECT_EQ(Half(65520.0).bits, 0x7c00);
+  EXPECT_EQ(Half(65519.0).bits, 0x7bff);
+  EXPECT_TRUE(std::isnan(static_cast<float>(Half(std::numeric_limits<float>::quiet_NaN()))));
+  // A double just above the middle of two halves must not be rounded twice.
+  EXPECT_EQ(Half(1.0 + 0x1p-11 + 0x1p-40).bits, 0x3c01);
+  EXPECT_EQ(BFloat16(1.0 + 0x1p-8 + 0x1p-40).bits, 0x3f81);
+}
+
+}  // namespace
+}  // namespace saturate
