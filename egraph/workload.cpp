@@ -206,14 +206,15 @@ class Builder {
 
   OpId op(const std::string& name, std::size_t arity) {
     const std::string key = absl::StrCat(name, "/", arity);
-    const auto [it, fresh] = ops_.try_emplace(key, 0);
+    const auto [it, fresh] = out_.ops.try_emplace(key, 0);
     if (!fresh) return it->second;
-    it->second = out_.egraph->add_op({.kind = static_cast<Kind>(ops_.size() - 1), .commutative = commutative_.contains(key)});
+    it->second = out_.egraph->add_op({.kind = static_cast<Kind>(out_.ops.size() - 1), .commutative = commutative_.contains(key)});
     const auto number = as_number(name);
     if (arity == 0) {
       leaves_->set_leaf(it->second, !number ? LeafAnalysis::kSymbol : *number == 0 ? LeafAnalysis::kZero | LeafAnalysis::kNumber : LeafAnalysis::kNumber);
     }
     out_.op_names.push_back(arity == 0 ? (number ? "<num>" : "<sym>") : name);
+    out_.op_texts.push_back(name);
     return it->second;
   }
   static std::string leaf_name(const std::string& atom) {
@@ -339,7 +340,6 @@ class Builder {
   Workload::Options options_;
   Workload out_;
   LeafAnalysis* leaves_ = nullptr;
-  std::map<std::string, OpId> ops_;
   std::map<std::string, bool> commutative_;
   std::map<std::string, Id> lets_;
 };
@@ -350,6 +350,25 @@ absl::StatusOr<Workload> Workload::parse(std::string_view text, const Options& o
   auto forms = Reader(text).read();
   if (!forms.ok()) return forms.status();
   return Builder(options).build(*forms);
+}
+
+absl::StatusOr<Id> Workload::add_term(std::string_view text) {
+  auto forms = Reader(text).read();
+  if (!forms.ok()) return forms.status();
+  if (forms->size() != 1) return bad(1, "one term was expected");
+  const auto add = [this](const auto& self, const Expr& expr) -> absl::StatusOr<Id> {
+    const std::string& name = expr.atom.empty() && !expr.items.empty() ? expr.items[0].atom : expr.atom;
+    std::vector<Id> children;
+    for (std::size_t i = 1; i < expr.items.size(); ++i) {
+      auto child = self(self, expr.items[i]);
+      if (!child.ok()) return child;
+      children.push_back(*child);
+    }
+    const auto it = ops.find(absl::StrCat(name, "/", children.size()));
+    if (name.empty() || it == ops.end()) return bad(expr.line, absl::StrCat("unknown operator '", name, "' of ", children.size()));
+    return egraph->add(it->second, children);
+  };
+  return add(add, (*forms)[0]);
 }
 
 std::string class_sizes_fnv1a64(const EGraph& egraph) {

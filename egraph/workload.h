@@ -1,6 +1,7 @@
 // Text workloads of equality saturation: rules and start terms as s-expressions (format: data/egraph_workloads/README.md of the measurements).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,9 +23,14 @@ struct Workload {
   std::unique_ptr<Analysis> leaves;  // what leaves a class holds; for the conditions
   std::unique_ptr<EGraph> egraph;
   std::vector<Rewrite> rules;
-  std::vector<std::string> op_names;  // by OpId
+  std::vector<std::string> op_names;  // by OpId; of leaves "<num>" or "<sym>"
+  std::vector<std::string> op_texts;  // by OpId, as written
+  std::map<std::string, OpId> ops;    // "name/arity"
   std::size_t iterations = 30;
   std::vector<Id> roots;
+
+  // Adds a term of operators that occur in the text; kInvalidArgument where one does not, or the text is no term.
+  absl::StatusOr<Id> add_term(std::string_view text);
 
   // Line and reason where the text is no workload.
   static absl::StatusOr<Workload> parse(std::string_view text, const Options& options);
