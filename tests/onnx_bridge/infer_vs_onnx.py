@@ -52,7 +52,7 @@ def draw_inputs(model, rng, alike):
         t = i.type.tensor_type
         shape = []
         for d in t.shape.dim:
-            if d.HasField("dim_value"):
+            if d.dim_value > 0:
                 shape.append(d.dim_value)
             else:
                 key = d.dim_param if d.dim_param and alike else (i.name, d.dim_param or len(shape))
@@ -140,12 +140,14 @@ def main():
     parser.add_argument("--unknown", action="store_true", help="list values of unknown dims")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
-    wrong, known, total, ran, skipped = 0, 0, 0, 0, 0
+    wrong = known = total = ran = skipped = converted = inexpressible = 0
     for path in args.models:
         model = onnx.load(path)
         stem = re.sub(r"\.onnx$", "", path)
         rng = np.random.default_rng(1)
-        draws = [dict(np.load(stem + ".inputs.npz"))] if os.path.exists(stem + ".inputs.npz") else []
+        wanted = {i.name for i in model.graph.input}
+        given = np.load(stem + ".inputs.npz") if os.path.exists(stem + ".inputs.npz") else None
+        draws = [] if given is None else [{k: given[k] for k in given.files if k in wanted}]
         draws += [d for d in (draw_inputs(model, rng, k != args.draws) for k in range(args.draws + 1)) if d is not None]
         try:
             runner = session(with_all_outputs(model))
@@ -159,15 +161,16 @@ def main():
             known, total, ran, wrong = known + k, total + n, ran + (n > 0), wrong + bool(bad)
             for line in bad[:8]:
                 print("WRONG", os.path.basename(path), line)
-        for opset in args.convert:
+        for opset in args.convert if draws else []:
             try:
                 ok, why = check_conversion(args, path, model, draws[0], opset)
             except Exception as error:
                 ok, why = False, str(error)[:300]
             wrong += ok is False
+            converted, inexpressible = converted + (ok is True), inexpressible + (ok is None)
             if not ok and (ok is False or args.verbose):
                 print("CONVERT" if ok is False else "cannot", opset, os.path.basename(path), why)
-    print(f"{len(args.models)} models, {skipped} not run, {ran} runs compared, {known} of {total} dims known, {wrong} wrong")
+    print(f"{len(args.models)} models, {skipped} not run, {ran} runs compared, {known} of {total} dims known, {converted} converted, {inexpressible} inexpressible, {wrong} wrong")
     return 1 if wrong else 0
 
 
