@@ -47,7 +47,8 @@ absl::StatusOr<std::vector<std::string>> safe_steps(const std::string& location)
   return steps;
 }
 
-constexpr const char* kLinkText = "symbolic links are refused, on the file and on the folders before it: put a copy of the file into the model's folder";
+constexpr const char* kLinkText =
+    "symbolic links are refused, on the file and on the folders before it: put a copy of the file into the model's folder";
 
 // The same walk without openat2 (Linux < 5.6, or a sandbox that denies it): no step may be a symbolic link.
 int open_step_by_step(int folder, const std::vector<std::string>& steps) {
@@ -114,7 +115,9 @@ absl::Status copy_by_buffer(int from, std::uint64_t offset, int to, std::uint64_
   while (length > 0) {
     const ssize_t n = ::pread(from, buffer.data(), std::min<std::uint64_t>(length, buffer.size()), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return absl::UnavailableError(fmt::format("{}: cannot read the input's data: {}", name, n == 0 ? "the file has become shorter" : std::strerror(errno)));
+    if (n <= 0)
+      return absl::UnavailableError(
+          fmt::format("{}: cannot read the input's data: {}", name, n == 0 ? "the file has become shorter" : std::strerror(errno)));
     if (absl::Status s = write_all(to, buffer.data(), static_cast<std::size_t>(n), name); !s.ok()) return s;
     offset += static_cast<std::uint64_t>(n);
     length -= static_cast<std::uint64_t>(n);
@@ -161,7 +164,8 @@ absl::StatusOr<std::shared_ptr<ExternalFiles::File>> ExternalFiles::open(const s
   if (::fstat(file->fd, &info) != 0) return refused(location, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return refused(location, "it is no regular file");
   if (info.st_nlink > 1)
-    return refused(location, fmt::format("hard links are refused (the file has {} names): put a copy of the file into the model's folder", info.st_nlink));
+    return refused(location, fmt::format("hard links are refused (the file has {} names): put a copy of the file into the model's folder",
+                                         info.st_nlink));
   file->size = static_cast<std::uint64_t>(info.st_size);
   if (file->size > 0) {
     file->base = ::mmap(nullptr, file->size, PROT_READ, MAP_PRIVATE, file->fd, 0);
@@ -195,10 +199,12 @@ absl::StatusOr<Tensor> ExternalFiles::map(const ExternalReference& reference, DT
     if (!n) return refused(reference.location, fmt::format("length '{}' is not a number of bytes", *reference.length));
     length = *n;
     if (bit_width(dtype) != 0 && length != *need)
-      return refused(reference.location, fmt::format("length is {}, but {} with dims [{}] takes {} bytes", length, dtype_name(dtype), fmt::join(dims, ","), *need));
+      return refused(reference.location, fmt::format("length is {}, but {} with dims [{}] takes {} bytes", length, dtype_name(dtype),
+                                                     fmt::join(dims, ","), *need));
   }
   if (offset > file->size || length > file->size - offset)
-    return refused(reference.location, fmt::format("bytes {} to {} are asked for, but the file ends at {}", offset, offset + length, file->size));
+    return refused(reference.location,
+                   fmt::format("bytes {} to {} are asked for, but the file ends at {}", offset, offset + length, file->size));
   auto range = std::make_shared<FileRange>();
   range->path = file->path;
   range->offset = offset;
@@ -221,8 +227,9 @@ absl::StatusOr<Tensor> ExternalFiles::map(const ExternalReference& reference, DT
 DataFilePlan::Place DataFilePlan::place(const Tensor& tensor) {
   const FileRange* from = tensor.file_range().get();
   const std::uint64_t length = from ? from->length : tensor.bytes().size();
-  const auto key = from ? std::tuple(from->path, from->offset, length)
-                        : std::tuple(std::string(), static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(tensor.bytes().data())), length);
+  const auto key =
+      from ? std::tuple(from->path, from->offset, length)
+           : std::tuple(std::string(), static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(tensor.bytes().data())), length);
   if (const auto it = known_.find(key); it != known_.end() && length > 0) return it->second;
   const std::uint64_t alignment = length >= kBig ? kPage : kSmallAlignment;
   const Place place{(end_ + alignment - 1) / alignment * alignment, length};
@@ -233,9 +240,11 @@ DataFilePlan::Place DataFilePlan::place(const Tensor& tensor) {
 }
 
 absl::Status DataFilePlan::write(int fd, const std::string& name) const {
-  if (::ftruncate(fd, static_cast<off_t>(end_)) != 0) return absl::UnavailableError(fmt::format("{}: cannot write {} bytes: {}", name, end_, std::strerror(errno)));
+  if (::ftruncate(fd, static_cast<off_t>(end_)) != 0)
+    return absl::UnavailableError(fmt::format("{}: cannot write {} bytes: {}", name, end_, std::strerror(errno)));
   for (const Chunk& c : chunks_) {
-    if (::lseek(fd, static_cast<off_t>(c.place.offset), SEEK_SET) < 0) return absl::UnavailableError(fmt::format("{}: {}", name, std::strerror(errno)));
+    if (::lseek(fd, static_cast<off_t>(c.place.offset), SEEK_SET) < 0)
+      return absl::UnavailableError(fmt::format("{}: {}", name, std::strerror(errno)));
     const FileRange* from = c.tensor.file_range().get();
     absl::Status status;
     if (from && from->fd >= 0) {

@@ -14,12 +14,15 @@ namespace {
 using Names = absl::flat_hash_set<std::string_view>;
 
 std::string node_text(const std::vector<Node>& nodes, std::size_t i) {
-  return nodes[i].name.empty() ? fmt::format("node {} ({})", i, nodes[i].op_type) : fmt::format("node {} ({} '{}')", i, nodes[i].op_type, nodes[i].name);
+  return nodes[i].name.empty() ? fmt::format("node {} ({})", i, nodes[i].op_type)
+                               : fmt::format("node {} ({} '{}')", i, nodes[i].op_type, nodes[i].name);
 }
 
-template <typename F> void for_each_graph(const Node& node, const F& visit) {
+template <typename F>
+void for_each_graph(const Node& node, const F& visit) {
   for (const Attribute& a : node.attributes) {
-    if (const auto* one = std::get_if<std::shared_ptr<const Graph>>(&a.value)) visit(a, **one);
+    if (const auto* one = std::get_if<std::shared_ptr<const Graph>>(&a.value))
+      visit(a, **one);
     else if (const auto* many = std::get_if<std::vector<std::shared_ptr<const Graph>>>(&a.value))
       for (const auto& g : *many) visit(a, *g);
   }
@@ -115,7 +118,8 @@ void check_outputs_once(const std::vector<Node>& nodes, Names& defined, const Pl
   for (std::size_t i = 0; i < nodes.size(); ++i)
     for (const std::string& name : nodes[i].outputs)
       if (!name.empty() && !defined.insert(name).second)
-        places.fail(fmt::format("{}: output '{}' is already the name of an input, an initializer or another node's output", node_text(nodes, i), name));
+        places.fail(fmt::format("{}: output '{}' is already the name of an input, an initializer or another node's output",
+                                node_text(nodes, i), name));
 }
 
 // Walks scopes from outside in, to name the first use that nothing defines.
@@ -151,7 +155,8 @@ class UndefinedFinder {
       const auto step = places_.enter("node", nodes[i].name, static_cast<std::int64_t>(i), nodes[i].op_type);
       for (std::size_t k = 0; k < nodes[i].inputs.size(); ++k)
         if (!nodes[i].inputs[k].empty() && !known(nodes[i].inputs[k]))
-          places_.fail(fmt::format("input {} '{}' is defined nowhere: no graph input, initializer or node has this name", k, nodes[i].inputs[k]));
+          places_.fail(
+              fmt::format("input {} '{}' is defined nowhere: no graph input, initializer or node has this name", k, nodes[i].inputs[k]));
       for_each_graph(nodes[i], [&](const Attribute& a, const Graph& g) {
         const auto at = places_.enter("attribute", a.name);
         visit(g);
@@ -175,7 +180,8 @@ class CallChecker {
     for (std::size_t i = 0; i < model.functions.size(); ++i) {
       const Function& f = model.functions[i];
       if (!index_.emplace(FunctionKey(f.domain, f.name, f.overload), i).second)
-        places.fail(fmt::format("function '{}' of domain '{}'{} is defined twice", f.name, f.domain, f.overload.empty() ? "" : " overload " + f.overload));
+        places.fail(fmt::format("function '{}' of domain '{}'{} is defined twice", f.name, f.domain,
+                                f.overload.empty() ? "" : " overload " + f.overload));
     }
     depth_.assign(model.functions.size(), kUnknown);
   }
@@ -190,7 +196,8 @@ class CallChecker {
   // Calls in the longest chain that starts at function i.
   int depth(std::size_t i, int so_far) {
     const Function& f = model_.functions[i];
-    if (depth_[i] == kOpen) places_.fail(fmt::format("function '{}' of domain '{}' calls itself: ONNX functions must not be recursive", f.name, f.domain));
+    if (depth_[i] == kOpen)
+      places_.fail(fmt::format("function '{}' of domain '{}' calls itself: ONNX functions must not be recursive", f.name, f.domain));
     if (so_far > kMaxNesting) places_.fail(fmt::format("functions call each other more than {} deep, at '{}'", kMaxNesting, f.name));
     if (depth_[i] >= 0) return depth_[i];
     depth_[i] = kOpen;
@@ -231,7 +238,9 @@ const Node* first_default_domain_node(const std::vector<Node>& nodes) {
 void check_opset(const std::vector<Node>& nodes, bool imported, const Places& places) {
   if (imported) return;
   if (const Node* n = first_default_domain_node(nodes))
-    places.fail(fmt::format("operator {} is of the default domain, but opset_import has no entry for it: add OperatorSetIdProto(domain='', version=...)", n->op_type));
+    places.fail(fmt::format(
+        "operator {} is of the default domain, but opset_import has no entry for it: add OperatorSetIdProto(domain='', version=...)",
+        n->op_type));
 }
 
 }  // namespace

@@ -20,11 +20,14 @@ namespace {
 // A subgraph takes three protobuf messages (node, attribute, graph); types, tensors and entries lie below the deepest.
 constexpr int kRecursionLimit = 3 * proto::kMaxNesting + proto::kMaxNesting + 16;
 
-absl::Status invalid(const std::string& file, const std::string& what) { return absl::InvalidArgumentError(file.empty() ? what : file + ": " + what); }
+absl::Status invalid(const std::string& file, const std::string& what) {
+  return absl::InvalidArgumentError(file.empty() ? what : file + ": " + what);
+}
 
 bool looks_like_text(std::string_view bytes) {
   const std::string_view head = bytes.substr(0, 512);
-  return !head.empty() && std::all_of(head.begin(), head.end(), [](char c) { return c == '\n' || c == '\r' || c == '\t' || (c >= ' ' && c != 127); });
+  return !head.empty() &&
+         std::all_of(head.begin(), head.end(), [](char c) { return c == '\n' || c == '\r' || c == '\t' || (c >= ' ' && c != 127); });
 }
 
 // Why bytes are no model, in words.
@@ -34,7 +37,8 @@ std::string diagnose(std::string_view bytes) {
   int fields = 0;
   while (at < bytes.size()) {
     const auto field = proto::read_field(bytes, at);
-    if (!field && fields > 0) return fmt::format("the model is truncated or damaged: byte {} of {} starts no complete protobuf field", at, bytes.size());
+    if (!field && fields > 0)
+      return fmt::format("the model is truncated or damaged: byte {} of {} starts no complete protobuf field", at, bytes.size());
     if (!field) return "this is no ONNX model: it does not start with a protobuf field";
     ++fields;
     at = field->end;
@@ -110,7 +114,8 @@ absl::StatusOr<Model> load(const std::string& path) {
     return errno == ENOENT ? absl::NotFoundError(text) : absl::PermissionDeniedError(text);
   }
   struct stat info {};
-  if (::fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode)) return invalid(path, S_ISDIR(info.st_mode) ? "this is a folder, not a model" : "this is no regular file");
+  if (::fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode))
+    return invalid(path, S_ISDIR(info.st_mode) ? "this is a folder, not a model" : "this is no regular file");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (absl::Status s = check_size(size, path); !s.ok()) return s;
   if (path.ends_with(".onnxtxt")) return load_text(file.fd, size, path);

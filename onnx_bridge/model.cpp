@@ -7,7 +7,8 @@
 namespace saturate {
 namespace {
 
-template <typename T> Attribute make(std::string name, AttributeType type, T value) {
+template <typename T>
+Attribute make(std::string name, AttributeType type, T value) {
   Attribute a;
   a.name = std::move(name);
   a.type = type;
@@ -60,9 +61,15 @@ class CaptureFinder {
 Attribute Attribute::of(std::string name, std::int64_t value) { return make(std::move(name), AttributeType::kInt, value); }
 Attribute Attribute::of(std::string name, float value) { return make(std::move(name), AttributeType::kFloat, value); }
 Attribute Attribute::of(std::string name, std::string value) { return make(std::move(name), AttributeType::kString, std::move(value)); }
-Attribute Attribute::of(std::string name, std::vector<std::int64_t> value) { return make(std::move(name), AttributeType::kInts, std::move(value)); }
-Attribute Attribute::of(std::string name, std::vector<float> value) { return make(std::move(name), AttributeType::kFloats, std::move(value)); }
-Attribute Attribute::of(std::string name, std::vector<std::string> value) { return make(std::move(name), AttributeType::kStrings, std::move(value)); }
+Attribute Attribute::of(std::string name, std::vector<std::int64_t> value) {
+  return make(std::move(name), AttributeType::kInts, std::move(value));
+}
+Attribute Attribute::of(std::string name, std::vector<float> value) {
+  return make(std::move(name), AttributeType::kFloats, std::move(value));
+}
+Attribute Attribute::of(std::string name, std::vector<std::string> value) {
+  return make(std::move(name), AttributeType::kStrings, std::move(value));
+}
 Attribute Attribute::of(std::string name, Tensor value) { return make(std::move(name), AttributeType::kTensor, std::move(value)); }
 
 const Attribute* find_attribute(const std::vector<Attribute>& attributes, std::string_view name) {

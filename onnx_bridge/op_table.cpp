@@ -31,7 +31,8 @@ std::string_view take_word(std::string_view& line) {
   return word;
 }
 
-template <typename T> T to_number(std::string_view text) {
+template <typename T>
+T to_number(std::string_view text) {
   T value{};
   std::from_chars(text.data(), text.data() + text.size(), value);
   return value;
@@ -51,9 +52,12 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 Attribute parse_default(std::string name, AttributeType type, std::string_view text) {
   switch (type) {
-    case AttributeType::kInt: return Attribute::of(std::move(name), to_number<std::int64_t>(text));
-    case AttributeType::kFloat: return Attribute::of(std::move(name), to_number<float>(text));
-    case AttributeType::kString: return Attribute::of(std::move(name), std::string(text));
+    case AttributeType::kInt:
+      return Attribute::of(std::move(name), to_number<std::int64_t>(text));
+    case AttributeType::kFloat:
+      return Attribute::of(std::move(name), to_number<float>(text));
+    case AttributeType::kString:
+      return Attribute::of(std::move(name), std::string(text));
     case AttributeType::kInts: {
       std::vector<std::int64_t> values;
       for (std::string_view v : split(text, ',')) values.push_back(to_number<std::int64_t>(v));
@@ -94,12 +98,18 @@ class Table {
     OpSchema* op = nullptr;
     for (std::string_view line : split(text, '\n')) {
       const std::string_view kind = take_word(line);
-      if (kind == "types") sets.push_back(split(line, ' '));
-      else if (kind == "op") op = add_op(line);
-      else if (kind == "in") op->inputs.push_back(formal(line));
-      else if (kind == "out") op->outputs.push_back(formal(line));
-      else if (kind == "c") add_constraint(*op, line, sets);
-      else if (kind == "a") add_attribute(*op, line);
+      if (kind == "types")
+        sets.push_back(split(line, ' '));
+      else if (kind == "op")
+        op = add_op(line);
+      else if (kind == "in")
+        op->inputs.push_back(formal(line));
+      else if (kind == "out")
+        op->outputs.push_back(formal(line));
+      else if (kind == "c")
+        add_constraint(*op, line, sets);
+      else if (kind == "a")
+        add_attribute(*op, line);
     }
   }
 
@@ -169,7 +179,8 @@ std::span<const OpSchema* const> schema_versions(std::string_view domain, std::s
 
 int ir_version_for_opset(std::int64_t opset) {
   // First opset of each IR version from 3 on.
-  constexpr std::array<std::pair<int, int>, 12> kFirst = {{{28, 14}, {25, 13}, {24, 12}, {23, 11}, {21, 10}, {19, 9}, {15, 8}, {12, 7}, {11, 6}, {10, 5}, {9, 4}, {0, 3}}};
+  constexpr std::array<std::pair<int, int>, 12> kFirst = {
+      {{28, 14}, {25, 13}, {24, 12}, {23, 11}, {21, 10}, {19, 9}, {15, 8}, {12, 7}, {11, 6}, {10, 5}, {9, 4}, {0, 3}}};
   for (const auto& [first, ir] : kFirst)
     if (opset >= first) return ir;
   return 3;

@@ -102,7 +102,8 @@ class Writer {
   void write_rest(const Model& model, onnx::ModelProto* out);
 
  private:
-  template <typename M> M* own() {
+  template <typename M>
+  M* own() {
     auto held = std::make_shared<M>();
     M* message = held.get();
     owned_.push_back(std::move(held));
@@ -123,7 +124,8 @@ class Writer {
   std::vector<std::shared_ptr<void>> owned_;
 };
 
-// Checks names and order of a graph that has just been read (subgraphs before the graphs around them); nodes are sorted stably if they must be.
+// Checks names and order of a graph that has just been read (subgraphs before the graphs around them); nodes are sorted stably if they must
+// be.
 void check_and_sort(Graph& graph, const Places& places);
 void check_and_sort(Function& function, const Places& places);
 // Names that no scope defines, recursive functions, operators of the default domain without an opset.

@@ -28,16 +28,36 @@ void copy_singular(const Message& from, Message* to, const FieldDescriptor* f) {
   const auto* in = from.GetReflection();
   const auto* out = to->GetReflection();
   switch (f->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_MESSAGE: out->MutableMessage(to, f)->CopyFrom(in->GetMessage(from, f)); break;
-    case FieldDescriptor::CPPTYPE_STRING: out->SetString(to, f, in->GetString(from, f)); break;
-    case FieldDescriptor::CPPTYPE_INT32: out->SetInt32(to, f, in->GetInt32(from, f)); break;
-    case FieldDescriptor::CPPTYPE_INT64: out->SetInt64(to, f, in->GetInt64(from, f)); break;
-    case FieldDescriptor::CPPTYPE_UINT32: out->SetUInt32(to, f, in->GetUInt32(from, f)); break;
-    case FieldDescriptor::CPPTYPE_UINT64: out->SetUInt64(to, f, in->GetUInt64(from, f)); break;
-    case FieldDescriptor::CPPTYPE_FLOAT: out->SetFloat(to, f, in->GetFloat(from, f)); break;
-    case FieldDescriptor::CPPTYPE_DOUBLE: out->SetDouble(to, f, in->GetDouble(from, f)); break;
-    case FieldDescriptor::CPPTYPE_BOOL: out->SetBool(to, f, in->GetBool(from, f)); break;
-    case FieldDescriptor::CPPTYPE_ENUM: out->SetEnumValue(to, f, in->GetEnumValue(from, f)); break;
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      out->MutableMessage(to, f)->CopyFrom(in->GetMessage(from, f));
+      break;
+    case FieldDescriptor::CPPTYPE_STRING:
+      out->SetString(to, f, in->GetString(from, f));
+      break;
+    case FieldDescriptor::CPPTYPE_INT32:
+      out->SetInt32(to, f, in->GetInt32(from, f));
+      break;
+    case FieldDescriptor::CPPTYPE_INT64:
+      out->SetInt64(to, f, in->GetInt64(from, f));
+      break;
+    case FieldDescriptor::CPPTYPE_UINT32:
+      out->SetUInt32(to, f, in->GetUInt32(from, f));
+      break;
+    case FieldDescriptor::CPPTYPE_UINT64:
+      out->SetUInt64(to, f, in->GetUInt64(from, f));
+      break;
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      out->SetFloat(to, f, in->GetFloat(from, f));
+      break;
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      out->SetDouble(to, f, in->GetDouble(from, f));
+      break;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      out->SetBool(to, f, in->GetBool(from, f));
+      break;
+    case FieldDescriptor::CPPTYPE_ENUM:
+      out->SetEnumValue(to, f, in->GetEnumValue(from, f));
+      break;
   }
 }
 
@@ -45,16 +65,36 @@ void copy_element(const Message& from, Message* to, const FieldDescriptor* f, in
   const auto* in = from.GetReflection();
   const auto* out = to->GetReflection();
   switch (f->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_MESSAGE: out->AddMessage(to, f)->CopyFrom(in->GetRepeatedMessage(from, f, i)); break;
-    case FieldDescriptor::CPPTYPE_STRING: out->AddString(to, f, in->GetRepeatedString(from, f, i)); break;
-    case FieldDescriptor::CPPTYPE_INT32: out->AddInt32(to, f, in->GetRepeatedInt32(from, f, i)); break;
-    case FieldDescriptor::CPPTYPE_INT64: out->AddInt64(to, f, in->GetRepeatedInt64(from, f, i)); break;
-    case FieldDescriptor::CPPTYPE_UINT32: out->AddUInt32(to, f, in->GetRepeatedUInt32(from, f, i)); break;
-    case FieldDescriptor::CPPTYPE_UINT64: out->AddUInt64(to, f, in->GetRepeatedUInt64(from, f, i)); break;
-    case FieldDescriptor::CPPTYPE_FLOAT: out->AddFloat(to, f, in->GetRepeatedFloat(from, f, i)); break;
-    case FieldDescriptor::CPPTYPE_DOUBLE: out->AddDouble(to, f, in->GetRepeatedDouble(from, f, i)); break;
-    case FieldDescriptor::CPPTYPE_BOOL: out->AddBool(to, f, in->GetRepeatedBool(from, f, i)); break;
-    case FieldDescriptor::CPPTYPE_ENUM: out->AddEnumValue(to, f, in->GetRepeatedEnumValue(from, f, i)); break;
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      out->AddMessage(to, f)->CopyFrom(in->GetRepeatedMessage(from, f, i));
+      break;
+    case FieldDescriptor::CPPTYPE_STRING:
+      out->AddString(to, f, in->GetRepeatedString(from, f, i));
+      break;
+    case FieldDescriptor::CPPTYPE_INT32:
+      out->AddInt32(to, f, in->GetRepeatedInt32(from, f, i));
+      break;
+    case FieldDescriptor::CPPTYPE_INT64:
+      out->AddInt64(to, f, in->GetRepeatedInt64(from, f, i));
+      break;
+    case FieldDescriptor::CPPTYPE_UINT32:
+      out->AddUInt32(to, f, in->GetRepeatedUInt32(from, f, i));
+      break;
+    case FieldDescriptor::CPPTYPE_UINT64:
+      out->AddUInt64(to, f, in->GetRepeatedUInt64(from, f, i));
+      break;
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      out->AddFloat(to, f, in->GetRepeatedFloat(from, f, i));
+      break;
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      out->AddDouble(to, f, in->GetRepeatedDouble(from, f, i));
+      break;
+    case FieldDescriptor::CPPTYPE_BOOL:
+      out->AddBool(to, f, in->GetRepeatedBool(from, f, i));
+      break;
+    case FieldDescriptor::CPPTYPE_ENUM:
+      out->AddEnumValue(to, f, in->GetRepeatedEnumValue(from, f, i));
+      break;
   }
 }
 
@@ -72,14 +112,19 @@ std::optional<WireField> read_field(std::string_view wire, std::size_t at) {
     case 0:
       if (!read_varint(wire, at, value)) return std::nullopt;
       break;
-    case 1: length = 8; break;
+    case 1:
+      length = 8;
+      break;
     case 2:
       if (!read_varint(wire, at, value) || value > wire.size() - at) return std::nullopt;
       length = value;
       field.payload = wire.substr(at, length);
       break;
-    case 5: length = 4; break;
-    default: return std::nullopt;
+    case 5:
+      length = 4;
+      break;
+    default:
+      return std::nullopt;
   }
   if (length > wire.size() - at) return std::nullopt;
   field.end = at + length;

@@ -1,4 +1,5 @@
-// Private to onnx_bridge: protobuf's ONNX classes, and access to fields that the installed ONNX may not know (it keeps them as unknown fields).
+// Private to onnx_bridge: protobuf's ONNX classes, and access to fields that the installed ONNX may not know (it keeps them as unknown
+// fields).
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,12 @@ std::optional<WireField> read_field(std::string_view wire, std::size_t at);
 std::size_t offset_after(std::string_view wire, int last);
 void append_bytes_field(std::string& wire, int number, std::string_view payload);
 
-template <typename M> inline constexpr bool kFull = std::is_base_of_v<google::protobuf::Message, M>;
+template <typename M>
+inline constexpr bool kFull = std::is_base_of_v<google::protobuf::Message, M>;
 
 // Payloads of a length-delimited field that the class has no member for.
-template <typename M> std::vector<std::string_view> unknown_bytes(const M& message, int number) {
+template <typename M>
+std::vector<std::string_view> unknown_bytes(const M& message, int number) {
   std::vector<std::string_view> found;
   if constexpr (kFull<M>) {
     const auto& fields = message.unknown_fields();
@@ -49,28 +52,39 @@ template <typename M> std::vector<std::string_view> unknown_bytes(const M& messa
   return found;
 }
 
-template <typename M> void add_unknown_bytes(M* message, int number, std::string_view payload) {
-  if constexpr (kFull<M>) message->mutable_unknown_fields()->AddLengthDelimited(number)->assign(payload);
-  else append_bytes_field(*message->mutable_unknown_fields(), number, payload);
+template <typename M>
+void add_unknown_bytes(M* message, int number, std::string_view payload) {
+  if constexpr (kFull<M>)
+    message->mutable_unknown_fields()->AddLengthDelimited(number)->assign(payload);
+  else
+    append_bytes_field(*message->mutable_unknown_fields(), number, payload);
 }
 
-template <typename M> constexpr int overload_field() { return std::is_same_v<M, onnx::NodeProto> ? 8 : 13; }
+template <typename M>
+constexpr int overload_field() {
+  return std::is_same_v<M, onnx::NodeProto> ? 8 : 13;
+}
 
 // NodeProto.overload and FunctionProto.overload (IR 10).
-template <typename M> std::string overload_of(const M& message) {
+template <typename M>
+std::string overload_of(const M& message) {
   if constexpr (requires { message.overload(); }) return message.overload();
   const auto found = unknown_bytes(message, overload_field<M>());
   return found.empty() ? std::string() : std::string(found.back());
 }
-template <typename M> void set_overload(M* message, const std::string& overload) {
+template <typename M>
+void set_overload(M* message, const std::string& overload) {
   if (overload.empty()) return;
-  if constexpr (requires { message->set_overload(overload); }) message->set_overload(overload);
-  else add_unknown_bytes(message, overload_field<M>(), overload);
+  if constexpr (requires { message->set_overload(overload); })
+    message->set_overload(overload);
+  else
+    add_unknown_bytes(message, overload_field<M>(), overload);
 }
 
 // FunctionProto.attribute_proto (IR 9): attributes with defaults.
 inline constexpr int kFunctionAttributeProto = 11;
-template <typename F> std::vector<onnx::AttributeProto> attribute_protos(const F& function) {
+template <typename F>
+std::vector<onnx::AttributeProto> attribute_protos(const F& function) {
   std::vector<onnx::AttributeProto> found;
   if constexpr (requires { function.attribute_proto(); }) {
     found.assign(function.attribute_proto().begin(), function.attribute_proto().end());
@@ -82,14 +96,18 @@ template <typename F> std::vector<onnx::AttributeProto> attribute_protos(const F
   }
   return found;
 }
-template <typename F> void add_attribute_proto(F* function, const onnx::AttributeProto& attribute) {
-  if constexpr (requires { function->add_attribute_proto(); }) *function->add_attribute_proto() = attribute;
-  else add_unknown_bytes(function, kFunctionAttributeProto, attribute.SerializeAsString());
+template <typename F>
+void add_attribute_proto(F* function, const onnx::AttributeProto& attribute) {
+  if constexpr (requires { function->add_attribute_proto(); })
+    *function->add_attribute_proto() = attribute;
+  else
+    add_unknown_bytes(function, kFunctionAttributeProto, attribute.SerializeAsString());
 }
 
 void copy_except_full(const google::protobuf::Message& from, google::protobuf::Message* to, std::initializer_list<int> numbers);
 // Adds all fields of `from` to `to` but those of these numbers, without ever copying the left-out ones where reflection is there.
-template <typename M> void copy_except(const M& from, M* to, std::initializer_list<int> numbers) {
+template <typename M>
+void copy_except(const M& from, M* to, std::initializer_list<int> numbers) {
   if constexpr (kFull<M>) {
     copy_except_full(from, to, numbers);
   } else {

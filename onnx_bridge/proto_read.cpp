@@ -8,20 +8,27 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensor data is viewed as it lies in the file");
 
-template <typename R> std::span<const std::byte> bytes_of(const R& field) { return std::as_bytes(std::span(field.data(), static_cast<std::size_t>(field.size()))); }
+template <typename R>
+std::span<const std::byte> bytes_of(const R& field) {
+  return std::as_bytes(std::span(field.data(), static_cast<std::size_t>(field.size())));
+}
 
 std::vector<DimSpec> read_shape(const onnx::TensorShapeProto& shape) {
   std::vector<DimSpec> dims;
   dims.reserve(static_cast<std::size_t>(shape.dim_size()));
   for (const auto& d : shape.dim()) {
-    if (d.has_dim_value() && d.dim_value() >= 0) dims.emplace_back(static_cast<std::int64_t>(d.dim_value()));
-    else if (d.has_dim_param() && !d.dim_param().empty()) dims.emplace_back(d.dim_param());
-    else dims.emplace_back();  // a negative number is how some exporters say "unknown"
+    if (d.has_dim_value() && d.dim_value() >= 0)
+      dims.emplace_back(static_cast<std::int64_t>(d.dim_value()));
+    else if (d.has_dim_param() && !d.dim_param().empty())
+      dims.emplace_back(d.dim_param());
+    else
+      dims.emplace_back();  // a negative number is how some exporters say "unknown"
   }
   return dims;
 }
 
-template <typename T> void read_tensor_type(const T& type, ValueType& out) {
+template <typename T>
+void read_tensor_type(const T& type, ValueType& out) {
   out.dtype = static_cast<DType>(type.elem_type());
   if (type.has_shape()) out.shape = read_shape(type.shape());
 }
@@ -46,17 +53,22 @@ std::string dims_text(const Shape& dims) { return fmt::format("[{}]", fmt::join(
 std::int64_t field_entries(DType dtype, std::int64_t elements) {
   switch (dtype) {
     case DType::kComplex64:
-    case DType::kComplex128: return elements * 2;
+    case DType::kComplex128:
+      return elements * 2;
     case DType::kUint4:
     case DType::kInt4:
-    case DType::kFloat4e2m1: return (elements + 1) / 2;
+    case DType::kFloat4e2m1:
+      return (elements + 1) / 2;
     case DType::kUint2:
-    case DType::kInt2: return (elements + 3) / 4;
-    default: return elements;
+    case DType::kInt2:
+      return (elements + 3) / 4;
+    default:
+      return elements;
   }
 }
 
-template <typename Out, typename R> Tensor narrowed(DType dtype, Shape dims, const R& field) {
+template <typename Out, typename R>
+Tensor narrowed(DType dtype, Shape dims, const R& field) {
   Tensor t(dtype, std::move(dims));
   std::byte* out = t.mutable_data();
   for (int i = 0; i < field.size(); ++i) {
@@ -66,7 +78,8 @@ template <typename Out, typename R> Tensor narrowed(DType dtype, Shape dims, con
   return t;
 }
 
-template <typename R> Tensor six_bits(DType dtype, Shape dims, const R& field) {
+template <typename R>
+Tensor six_bits(DType dtype, Shape dims, const R& field) {
   Tensor t(dtype, std::move(dims));
   std::byte* out = t.mutable_data();
   for (int i = 0; i < field.size(); ++i)
@@ -90,8 +103,10 @@ std::string Places::describe() const {
     if (!text.empty()) text += ", ";
     text += e.what;
     if (e.index >= 0) text += fmt::format(" {}", e.index);
-    if (!e.type.empty()) text += e.name.empty() ? fmt::format(" ({})", e.type) : fmt::format(" ({} '{}')", e.type, e.name);
-    else if (!e.name.empty()) text += fmt::format(" '{}'", e.name);
+    if (!e.type.empty())
+      text += e.name.empty() ? fmt::format(" ({})", e.type) : fmt::format(" ({} '{}')", e.type, e.name);
+    else if (!e.name.empty())
+      text += fmt::format(" '{}'", e.name);
   }
   return text;
 }
@@ -127,8 +142,10 @@ ValueType Reader::read(const onnx::TypeProto& message) {
       out.dtype = static_cast<DType>(message.map_type().key_type());
       out.element = element(message.map_type().value_type());
       break;
-    case onnx::TypeProto::VALUE_NOT_SET: break;
-    default: out.kind = ValueType::Kind::kOpaque;
+    case onnx::TypeProto::VALUE_NOT_SET:
+      break;
+    default:
+      out.kind = ValueType::Kind::kOpaque;
   }
   --depth_;
   return out;
@@ -154,9 +171,12 @@ Tensor Reader::read(const onnx::TensorProto& message) {
   ExternalReference reference;
   bool located = false;
   for (const auto& entry : message.external_data()) {
-    if (entry.key() == "location") reference.location = entry.value(), located = true;
-    else if (entry.key() == "offset") reference.offset = entry.value();
-    else if (entry.key() == "length") reference.length = entry.value();
+    if (entry.key() == "location")
+      reference.location = entry.value(), located = true;
+    else if (entry.key() == "offset")
+      reference.offset = entry.value();
+    else if (entry.key() == "length")
+      reference.length = entry.value();
   }
   if (!located) places_.fail("external data without a location");
   auto mapped = files_.map(reference, dtype, std::move(dims));
@@ -177,7 +197,8 @@ Tensor Reader::inline_tensor(const onnx::TensorProto& message, Shape dims) {
   if (!message.has_raw_data()) return typed_tensor(message, std::move(dims));
   const std::size_t need = *checked_bytes(dtype, dims);
   if (message.raw_data().size() != need)
-    places_.fail(fmt::format("{} with dims {} takes {} bytes, the tensor has {}", dtype_name(dtype), dims_text(dims), need, message.raw_data().size()));
+    places_.fail(fmt::format("{} with dims {} takes {} bytes, the tensor has {}", dtype_name(dtype), dims_text(dims), need,
+                             message.raw_data().size()));
   return Tensor(dtype, std::move(dims), alias(&message.raw_data()), std::as_bytes(std::span(message.raw_data())));
 }
 
@@ -186,7 +207,8 @@ Tensor Reader::typed_tensor(const onnx::TensorProto& m, Shape dims) {
   const std::int64_t need = field_entries(dtype, *checked_elements(dims));
   const auto counted = [&](const char* field, std::int64_t have) {
     if (have != need)
-      places_.fail(fmt::format("{} with dims {} needs {} entries in {}, the tensor has {}", dtype_name(dtype), dims_text(dims), need, field, have));
+      places_.fail(
+          fmt::format("{} with dims {} needs {} entries in {}, the tensor has {}", dtype_name(dtype), dims_text(dims), need, field, have));
   };
   const auto view = [&](const char* field, const auto& values) {
     counted(field, values.size());
@@ -194,14 +216,22 @@ Tensor Reader::typed_tensor(const onnx::TensorProto& m, Shape dims) {
   };
   switch (dtype) {
     case DType::kFloat:
-    case DType::kComplex64: return view("float_data", m.float_data());
+    case DType::kComplex64:
+      return view("float_data", m.float_data());
     case DType::kDouble:
-    case DType::kComplex128: return view("double_data", m.double_data());
-    case DType::kInt64: return view("int64_data", m.int64_data());
-    case DType::kUint64: return view("uint64_data", m.uint64_data());
-    case DType::kInt32: return view("int32_data", m.int32_data());
-    case DType::kUint32: counted("uint64_data", m.uint64_data_size()); return narrowed<std::uint32_t>(dtype, std::move(dims), m.uint64_data());
-    default: break;
+    case DType::kComplex128:
+      return view("double_data", m.double_data());
+    case DType::kInt64:
+      return view("int64_data", m.int64_data());
+    case DType::kUint64:
+      return view("uint64_data", m.uint64_data());
+    case DType::kInt32:
+      return view("int32_data", m.int32_data());
+    case DType::kUint32:
+      counted("uint64_data", m.uint64_data_size());
+      return narrowed<std::uint32_t>(dtype, std::move(dims), m.uint64_data());
+    default:
+      break;
   }
   counted("int32_data", m.int32_data_size());
   if (bit_width(dtype) == 16) return narrowed<std::uint16_t>(dtype, std::move(dims), m.int32_data());
@@ -226,14 +256,30 @@ Attribute Reader::read_value(const onnx::AttributeProto& message, AttributeType 
   Attribute out;
   const auto graph = [&](const onnx::GraphProto& g) { return std::make_shared<const Graph>(read(g)); };
   switch (type) {
-    case AttributeType::kFloat: out.value = message.f(); break;
-    case AttributeType::kInt: out.value = static_cast<std::int64_t>(message.i()); break;
-    case AttributeType::kString: out.value = message.s(); break;
-    case AttributeType::kTensor: out.value = read(message.t()); break;
-    case AttributeType::kGraph: out.value = graph(message.g()); break;
-    case AttributeType::kFloats: out.value = std::vector<float>(message.floats().begin(), message.floats().end()); break;
-    case AttributeType::kInts: out.value = std::vector<std::int64_t>(message.ints().begin(), message.ints().end()); break;
-    case AttributeType::kStrings: out.value = std::vector<std::string>(message.strings().begin(), message.strings().end()); break;
+    case AttributeType::kFloat:
+      out.value = message.f();
+      break;
+    case AttributeType::kInt:
+      out.value = static_cast<std::int64_t>(message.i());
+      break;
+    case AttributeType::kString:
+      out.value = message.s();
+      break;
+    case AttributeType::kTensor:
+      out.value = read(message.t());
+      break;
+    case AttributeType::kGraph:
+      out.value = graph(message.g());
+      break;
+    case AttributeType::kFloats:
+      out.value = std::vector<float>(message.floats().begin(), message.floats().end());
+      break;
+    case AttributeType::kInts:
+      out.value = std::vector<std::int64_t>(message.ints().begin(), message.ints().end());
+      break;
+    case AttributeType::kStrings:
+      out.value = std::vector<std::string>(message.strings().begin(), message.strings().end());
+      break;
     case AttributeType::kTensors: {
       std::vector<Tensor> tensors;
       for (const auto& t : message.tensors()) tensors.push_back(read(t));
@@ -246,7 +292,8 @@ Attribute Reader::read_value(const onnx::AttributeProto& message, AttributeType 
       out.value = std::move(graphs);
       break;
     }
-    default: break;
+    default:
+      break;
   }
   return out;
 }
@@ -301,7 +348,8 @@ std::map<std::string, std::int64_t> Reader::read_opsets(const google::protobuf::
     if (import.version() < 1) places_.fail(fmt::format("opset_import of domain '{}' has version {}", import.domain(), import.version()));
     const auto [it, added] = out.emplace(domain, import.version());
     if (!added && it->second != import.version())
-      places_.fail(fmt::format("opset_import names domain '{}' twice, with versions {} and {}", import.domain(), it->second, import.version()));
+      places_.fail(
+          fmt::format("opset_import names domain '{}' twice, with versions {} and {}", import.domain(), it->second, import.version()));
   }
   return out;
 }

@@ -6,13 +6,18 @@
 namespace saturate::proto {
 namespace {
 
-template <typename M> const M* origin_of(const std::shared_ptr<const void>& origin) { return static_cast<const M*>(origin.get()); }
+template <typename M>
+const M* origin_of(const std::shared_ptr<const void>& origin) {
+  return static_cast<const M*>(origin.get());
+}
 
-template <typename R> bool same_names(const std::vector<std::string>& names, const R& field) {
+template <typename R>
+bool same_names(const std::vector<std::string>& names, const R& field) {
   return std::equal(names.begin(), names.end(), field.begin(), field.end());
 }
 
-template <typename R> void set_names(const std::vector<std::string>& names, R* field) {
+template <typename R>
+void set_names(const std::vector<std::string>& names, R* field) {
   field->Clear();
   for (const std::string& n : names) *field->Add() = n;
 }
@@ -57,8 +62,10 @@ void write_opsets(const std::map<std::string, std::int64_t>& opsets, google::pro
 void write_shape(const std::vector<DimSpec>& dims, onnx::TensorShapeProto* out) {
   for (const DimSpec& d : dims) {
     auto* dim = out->add_dim();
-    if (const auto* n = std::get_if<std::int64_t>(&d)) dim->set_dim_value(*n);
-    else if (const auto* s = std::get_if<std::string>(&d)) dim->set_dim_param(*s);
+    if (const auto* n = std::get_if<std::int64_t>(&d))
+      dim->set_dim_value(*n);
+    else if (const auto* s = std::get_if<std::string>(&d))
+      dim->set_dim_param(*s);
   }
 }
 
@@ -78,8 +85,12 @@ void Writer::write(const ValueType& type, onnx::TypeProto* out) const {
     }
   };
   switch (type.kind) {
-    case ValueType::Kind::kTensor: tensor(out->mutable_tensor_type()); break;
-    case ValueType::Kind::kSparseTensor: tensor(out->mutable_sparse_tensor_type()); break;
+    case ValueType::Kind::kTensor:
+      tensor(out->mutable_tensor_type());
+      break;
+    case ValueType::Kind::kSparseTensor:
+      tensor(out->mutable_sparse_tensor_type());
+      break;
     case ValueType::Kind::kSequence: {
       auto* e = out->mutable_sequence_type()->mutable_elem_type();
       if (type.element) write(*type.element, e);
@@ -96,8 +107,11 @@ void Writer::write(const ValueType& type, onnx::TypeProto* out) const {
       if (type.element) write(*type.element, e);
       break;
     }
-    case ValueType::Kind::kOpaque: out->mutable_opaque_type(); break;
-    case ValueType::Kind::kUnknown: break;
+    case ValueType::Kind::kOpaque:
+      out->mutable_opaque_type();
+      break;
+    case ValueType::Kind::kUnknown:
+      break;
   }
 }
 
@@ -122,7 +136,8 @@ void Writer::write_external(const Tensor& tensor, onnx::TensorProto* out) {
   add("length", std::to_string(place.length));
   // A checksum is of the whole file, which is another one now.
   for (auto& entry : before)
-    if (entry.key() != "location" && entry.key() != "offset" && entry.key() != "length" && entry.key() != "checksum") *out->add_external_data() = entry;
+    if (entry.key() != "location" && entry.key() != "offset" && entry.key() != "length" && entry.key() != "checksum")
+      *out->add_external_data() = entry;
 }
 
 void Writer::write(const Tensor& tensor, const std::string& name, onnx::TensorProto* out) {
@@ -147,17 +162,38 @@ void Writer::write(const Attribute& a, onnx::AttributeProto* out) {
     return;
   }
   switch (a.value.index()) {
-    case 1: out->set_f(std::get<1>(a.value)); break;
-    case 2: out->set_i(std::get<2>(a.value)); break;
-    case 3: out->set_s(std::get<3>(a.value)); break;
-    case 4: write(std::get<4>(a.value), "", out->mutable_t()); break;
-    case 5: write(*std::get<5>(a.value), out->mutable_g()); break;
-    case 6: for (float v : std::get<6>(a.value)) out->add_floats(v); break;
-    case 7: for (std::int64_t v : std::get<7>(a.value)) out->add_ints(v); break;
-    case 8: for (const std::string& v : std::get<8>(a.value)) out->add_strings(v); break;
-    case 9: for (const Tensor& v : std::get<9>(a.value)) write(v, "", out->add_tensors()); break;
-    case 10: for (const auto& v : std::get<10>(a.value)) write(*v, out->add_graphs()); break;
-    default: break;
+    case 1:
+      out->set_f(std::get<1>(a.value));
+      break;
+    case 2:
+      out->set_i(std::get<2>(a.value));
+      break;
+    case 3:
+      out->set_s(std::get<3>(a.value));
+      break;
+    case 4:
+      write(std::get<4>(a.value), "", out->mutable_t());
+      break;
+    case 5:
+      write(*std::get<5>(a.value), out->mutable_g());
+      break;
+    case 6:
+      for (float v : std::get<6>(a.value)) out->add_floats(v);
+      break;
+    case 7:
+      for (std::int64_t v : std::get<7>(a.value)) out->add_ints(v);
+      break;
+    case 8:
+      for (const std::string& v : std::get<8>(a.value)) out->add_strings(v);
+      break;
+    case 9:
+      for (const Tensor& v : std::get<9>(a.value)) write(v, "", out->add_tensors());
+      break;
+    case 10:
+      for (const auto& v : std::get<10>(a.value)) write(*v, out->add_graphs());
+      break;
+    default:
+      break;
   }
 }
 
@@ -206,7 +242,8 @@ const onnx::ValueInfoProto* Writer::message(const ValueInfo& value) {
   if (origin) *out = *origin;
   out->set_name(value.name);
   ExternalFiles none("");
-  if (value.type.kind == ValueType::Kind::kUnknown || (origin && same_type(Reader(nullptr, none).read(origin->type()), value.type))) return out;
+  if (value.type.kind == ValueType::Kind::kUnknown || (origin && same_type(Reader(nullptr, none).read(origin->type()), value.type)))
+    return out;
   const std::string denotation = out->type().denotation();
   out->clear_type();
   write(value.type, out->mutable_type());
@@ -311,7 +348,8 @@ void Writer::write_rest(const Model& model, onnx::ModelProto* out) {
   for (const auto& import : out->opset_import()) raised &= !(normalized_domain(import.domain()).empty() && import.version() == opset);
   if (raised && opset > 0) ir = std::max<std::int64_t>(ir, ir_version_for_opset(opset));
   if (!model.origin || ir != out->ir_version()) out->set_ir_version(ir);
-  if (!model.opset_imports.empty() && !(model.origin && out->opset_import_size() == 0 && model.ir_version < 3)) write_opsets(model.opset_imports, out->mutable_opset_import());
+  if (!model.opset_imports.empty() && !(model.origin && out->opset_import_size() == 0 && model.ir_version < 3))
+    write_opsets(model.opset_imports, out->mutable_opset_import());
 }
 
 bool Writer::unchanged(const ValueInfo& value, const void* origin) const {
@@ -376,7 +414,8 @@ bool Writer::unchanged(const Graph& g, const onnx::GraphProto& origin) const {
 bool Writer::unchanged(const Function& f) const {
   const auto& origin = *origin_of<onnx::FunctionProto>(f.origin);
   if (f.name != origin.name() || f.domain != normalized_domain(origin.domain()) || f.overload != overload_of(origin)) return false;
-  if (!same_names(f.inputs, origin.input()) || !same_names(f.outputs, origin.output()) || !same_names(f.attributes, origin.attribute())) return false;
+  if (!same_names(f.inputs, origin.input()) || !same_names(f.outputs, origin.output()) || !same_names(f.attributes, origin.attribute()))
+    return false;
   if (static_cast<int>(f.nodes.size()) != origin.node_size()) return false;
   for (int i = 0; i < origin.node_size(); ++i) {
     const Node& n = f.nodes[static_cast<std::size_t>(i)];

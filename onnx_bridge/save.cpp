@@ -19,12 +19,14 @@ namespace saturate {
 namespace {
 
 using google::protobuf::MessageLite;
-using google::protobuf::io::CodedOutputStream;
 using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedOutputStream;
 constexpr int kModelGraph = 7, kModelFunctions = 25, kGraphNode = 1, kGraphName = 2, kGraphInitializer = 5, kTensorRaw = 9;
 
 std::size_t varint_size(std::uint64_t n) { return CodedOutputStream::VarintSize64(n); }
-std::size_t field_size(int number, std::size_t payload) { return varint_size(static_cast<std::uint64_t>(number) << 3) + varint_size(payload) + payload; }
+std::size_t field_size(int number, std::size_t payload) {
+  return varint_size(static_cast<std::uint64_t>(number) << 3) + varint_size(payload) + payload;
+}
 
 void write_tag(CodedOutputStream& out, int number, std::size_t payload) {
   out.WriteTag(WireFormatLite::MakeTag(number, WireFormatLite::WIRETYPE_LENGTH_DELIMITED));
@@ -66,7 +68,8 @@ class ModelPieces {
   bool write(google::protobuf::io::ZeroCopyOutputStream* stream) const {
     CodedOutputStream out(stream);
     out.SetSerializationDeterministic(true);
-    const std::size_t before_graph = proto::offset_after(model_rest_, kModelGraph), before_functions = proto::offset_after(model_rest_, kModelFunctions);
+    const std::size_t before_graph = proto::offset_after(model_rest_, kModelGraph),
+                      before_functions = proto::offset_after(model_rest_, kModelFunctions);
     out.WriteRaw(model_rest_.data(), static_cast<int>(before_graph));
     write_tag(out, kModelGraph, graph_size_);
     write_graph(out);
@@ -157,7 +160,8 @@ class TemporaryFile {
     target_ = target;
     struct stat info {};
     if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-      return absl::InvalidArgumentError(fmt::format("{}: cannot write: this is {}", target, S_ISDIR(info.st_mode) ? "a folder" : "no regular file"));
+      return absl::InvalidArgumentError(
+          fmt::format("{}: cannot write: this is {}", target, S_ISDIR(info.st_mode) ? "a folder" : "no regular file"));
     const std::size_t slash = target.rfind('/') + 1;  // npos + 1 == 0
     for (int attempt = 0; attempt < 100; ++attempt) {
       const std::string name = fmt::format("{}.{}.{}-{}.tmp", target.substr(0, slash), target.substr(slash), ::getpid(), counter++);
@@ -179,7 +183,8 @@ class TemporaryFile {
   }
 
   absl::Status commit() {
-    if (::rename(name_.c_str(), target_.c_str()) != 0) return absl::UnavailableError(fmt::format("{}: cannot write: {}", target_, std::strerror(errno)));
+    if (::rename(name_.c_str(), target_.c_str()) != 0)
+      return absl::UnavailableError(fmt::format("{}: cannot write: {}", target_, std::strerror(errno)));
     name_.clear();
     return absl::OkStatus();
   }
@@ -224,7 +229,8 @@ absl::Status save(const Model& model, const std::string& path, const SaveOptions
   DataFilePlan plan(data_path.substr(data_path.rfind('/') + 1));
   const ModelPieces pieces(model, external ? &plan : nullptr, options, options.force_external || too_big);
   if (pieces.size() > INT_MAX)
-    return absl::InvalidArgumentError(fmt::format("{}: the model takes {} bytes without its external data, but protobuf messages end at 2 GB", path, pieces.size()));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the model takes {} bytes without its external data, but protobuf messages end at 2 GB", path, pieces.size()));
   TemporaryFile model_file, data_file;
   if (absl::Status s = model_file.open(path); !s.ok()) return s;
   if (!plan.empty()) {
@@ -251,7 +257,8 @@ absl::Status save_model(const Model& model, const std::string& path, const SaveO
 absl::StatusOr<std::string> serialize_model(const Model& model) {
   const ModelPieces pieces(model, nullptr, {}, false);
   if (pieces.size() > INT_MAX)
-    return absl::InvalidArgumentError(fmt::format("the model takes {} bytes, but protobuf messages end at 2 GB: save it to a file with external data", pieces.size()));
+    return absl::InvalidArgumentError(
+        fmt::format("the model takes {} bytes, but protobuf messages end at 2 GB: save it to a file with external data", pieces.size()));
   std::string bytes;
   bytes.reserve(pieces.size());
   google::protobuf::io::StringOutputStream stream(&bytes);

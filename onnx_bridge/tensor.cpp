@@ -22,12 +22,12 @@ struct TypeRow {
   int bits;
 };
 
-constexpr std::array<TypeRow, 29> kTypes = {{{"undefined", 0},      {"float", 32},       {"uint8", 8},         {"int8", 8},        {"uint16", 16},
-                                             {"int16", 16},         {"int32", 32},       {"int64", 64},        {"string", 0},      {"bool", 8},
-                                             {"float16", 16},       {"double", 64},      {"uint32", 32},       {"uint64", 64},     {"complex64", 64},
-                                             {"complex128", 128},   {"bfloat16", 16},    {"float8e4m3fn", 8},  {"float8e4m3fnuz", 8}, {"float8e5m2", 8},
-                                             {"float8e5m2fnuz", 8}, {"uint4", 4},        {"int4", 4},          {"float4e2m1", 4},  {"float8e8m0", 8},
-                                             {"uint2", 2},          {"int2", 2},         {"float6e2m3", 6},    {"float6e3m2", 6}}};
+constexpr std::array<TypeRow, 29> kTypes = {
+    {{"undefined", 0},      {"float", 32},     {"uint8", 8},          {"int8", 8},         {"uint16", 16},   {"int16", 16},
+     {"int32", 32},         {"int64", 64},     {"string", 0},         {"bool", 8},         {"float16", 16},  {"double", 64},
+     {"uint32", 32},        {"uint64", 64},    {"complex64", 64},     {"complex128", 128}, {"bfloat16", 16}, {"float8e4m3fn", 8},
+     {"float8e4m3fnuz", 8}, {"float8e5m2", 8}, {"float8e5m2fnuz", 8}, {"uint4", 4},        {"int4", 4},      {"float4e2m1", 4},
+     {"float8e8m0", 8},     {"uint2", 2},      {"int2", 2},           {"float6e2m3", 6},   {"float6e3m2", 6}}};
 
 const TypeRow* row_of(DType dtype) {
   const auto i = static_cast<std::int32_t>(dtype);
@@ -45,16 +45,26 @@ struct Minifloat {
 std::optional<Minifloat> minifloat(DType dtype) {
   using S = Minifloat::Special;
   switch (dtype) {
-    case DType::kFloat16: return Minifloat{5, 10, 15, S::kIeee};
-    case DType::kBfloat16: return Minifloat{8, 7, 127, S::kIeee};
-    case DType::kFloat8e4m3fn: return Minifloat{4, 3, 7, S::kAllOnesNan};
-    case DType::kFloat8e4m3fnuz: return Minifloat{4, 3, 8, S::kNegativeZeroNan};
-    case DType::kFloat8e5m2: return Minifloat{5, 2, 15, S::kIeee};
-    case DType::kFloat8e5m2fnuz: return Minifloat{5, 2, 16, S::kNegativeZeroNan};
-    case DType::kFloat4e2m1: return Minifloat{2, 1, 1, S::kNone};
-    case DType::kFloat6e2m3: return Minifloat{2, 3, 1, S::kNone};
-    case DType::kFloat6e3m2: return Minifloat{3, 2, 3, S::kNone};
-    default: return std::nullopt;
+    case DType::kFloat16:
+      return Minifloat{5, 10, 15, S::kIeee};
+    case DType::kBfloat16:
+      return Minifloat{8, 7, 127, S::kIeee};
+    case DType::kFloat8e4m3fn:
+      return Minifloat{4, 3, 7, S::kAllOnesNan};
+    case DType::kFloat8e4m3fnuz:
+      return Minifloat{4, 3, 8, S::kNegativeZeroNan};
+    case DType::kFloat8e5m2:
+      return Minifloat{5, 2, 15, S::kIeee};
+    case DType::kFloat8e5m2fnuz:
+      return Minifloat{5, 2, 16, S::kNegativeZeroNan};
+    case DType::kFloat4e2m1:
+      return Minifloat{2, 1, 1, S::kNone};
+    case DType::kFloat6e2m3:
+      return Minifloat{2, 3, 1, S::kNone};
+    case DType::kFloat6e3m2:
+      return Minifloat{3, 2, 3, S::kNone};
+    default:
+      return std::nullopt;
   }
 }
 
@@ -65,13 +75,15 @@ double decode(std::uint32_t code, const Minifloat& f) {
   const double sign = (code >> sign_at) & 1 ? -1.0 : 1.0;
   const double nan = std::numeric_limits<double>::quiet_NaN();
   if (f.special == Minifloat::Special::kNegativeZeroNan && code == 1u << sign_at) return nan;
-  if (exponent == max_exponent && f.special == Minifloat::Special::kIeee) return mantissa ? nan : sign * std::numeric_limits<double>::infinity();
+  if (exponent == max_exponent && f.special == Minifloat::Special::kIeee)
+    return mantissa ? nan : sign * std::numeric_limits<double>::infinity();
   if (exponent == max_exponent && f.special == Minifloat::Special::kAllOnesNan && mantissa == (1u << f.mantissa_bits) - 1) return nan;
   if (exponent == 0) return sign * std::ldexp(static_cast<double>(mantissa), 1 - f.bias - f.mantissa_bits);
   return sign * std::ldexp(static_cast<double>(mantissa | (1u << f.mantissa_bits)), static_cast<int>(exponent) - f.bias - f.mantissa_bits);
 }
 
-template <typename T> T read_as(const std::byte* at) {
+template <typename T>
+T read_as(const std::byte* at) {
   T value;
   std::memcpy(&value, at, sizeof(T));
   return value;
@@ -85,7 +97,9 @@ std::uint32_t packed_bits(std::span<const std::byte> bytes, std::int64_t i, int 
   return (both >> (bit % 8)) & ((1u << width) - 1);
 }
 
-std::int64_t sign_extend(std::uint32_t code, int width) { return code >> (width - 1) & 1 ? static_cast<std::int64_t>(code) - (1 << width) : code; }
+std::int64_t sign_extend(std::uint32_t code, int width) {
+  return code >> (width - 1) & 1 ? static_cast<std::int64_t>(code) - (1 << width) : code;
+}
 
 double float_element(const Tensor& t, std::int64_t i) {
   const std::byte* at = t.bytes().data() + static_cast<std::size_t>(i) * static_cast<std::size_t>(bit_width(t.dtype())) / 8;
@@ -96,7 +110,8 @@ double float_element(const Tensor& t, std::int64_t i) {
   return code == 255 ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, static_cast<int>(code) - 127);  // float8e8m0
 }
 
-// The code of the nearest number, ties to even; codes of one sign are in the order of their numbers. nullopt: too large, or NaN without a code.
+// The code of the nearest number, ties to even; codes of one sign are in the order of their numbers. nullopt: too large, or NaN without a
+// code.
 std::optional<std::uint32_t> encode(double value, const Minifloat& f) {
   using S = Minifloat::Special;
   const std::uint32_t sign_bit = 1u << (f.bits() - 1);
@@ -118,8 +133,10 @@ std::optional<std::uint32_t> encode(double value, const Minifloat& f) {
   std::uint32_t low = 0, high = largest;  // decode(low) <= magnitude, the largest such
   while (low < high) {
     const std::uint32_t middle = (low + high + 1) / 2;
-    if (decode(middle, f) <= magnitude) low = middle;
-    else high = middle - 1;
+    if (decode(middle, f) <= magnitude)
+      low = middle;
+    else
+      high = middle - 1;
   }
   if (low < largest) {
     const double below = magnitude - decode(low, f), above = decode(low + 1, f) - magnitude;
@@ -132,24 +149,37 @@ std::optional<std::uint32_t> encode(double value, const Minifloat& f) {
 std::int64_t integer_element(const Tensor& t, std::int64_t i) {
   const std::byte* at = t.bytes().data() + static_cast<std::size_t>(i) * static_cast<std::size_t>(bit_width(t.dtype())) / 8;
   switch (t.dtype()) {
-    case DType::kUint8: return read_as<std::uint8_t>(at);
-    case DType::kBool: return read_as<std::uint8_t>(at) != 0;
-    case DType::kInt8: return read_as<std::int8_t>(at);
-    case DType::kUint16: return read_as<std::uint16_t>(at);
-    case DType::kInt16: return read_as<std::int16_t>(at);
-    case DType::kInt32: return read_as<std::int32_t>(at);
-    case DType::kUint32: return read_as<std::uint32_t>(at);
-    case DType::kUint4: return packed_bits(t.bytes(), i, 4);
-    case DType::kInt4: return sign_extend(packed_bits(t.bytes(), i, 4), 4);
-    case DType::kUint2: return packed_bits(t.bytes(), i, 2);
-    case DType::kInt2: return sign_extend(packed_bits(t.bytes(), i, 2), 2);
-    default: return read_as<std::int64_t>(at);  // int64 and, as bits, uint64
+    case DType::kUint8:
+      return read_as<std::uint8_t>(at);
+    case DType::kBool:
+      return read_as<std::uint8_t>(at) != 0;
+    case DType::kInt8:
+      return read_as<std::int8_t>(at);
+    case DType::kUint16:
+      return read_as<std::uint16_t>(at);
+    case DType::kInt16:
+      return read_as<std::int16_t>(at);
+    case DType::kInt32:
+      return read_as<std::int32_t>(at);
+    case DType::kUint32:
+      return read_as<std::uint32_t>(at);
+    case DType::kUint4:
+      return packed_bits(t.bytes(), i, 4);
+    case DType::kInt4:
+      return sign_extend(packed_bits(t.bytes(), i, 4), 4);
+    case DType::kUint2:
+      return packed_bits(t.bytes(), i, 2);
+    case DType::kInt2:
+      return sign_extend(packed_bits(t.bytes(), i, 2), 2);
+    default:
+      return read_as<std::int64_t>(at);  // int64 and, as bits, uint64
   }
 }
 
 bool holds(const Tensor& t, std::int64_t i) {
   const int bits = bit_width(t.dtype());
-  return i >= 0 && i < t.size() && bits > 0 && (static_cast<std::size_t>(i + 1) * static_cast<std::size_t>(bits) + 7) / 8 <= t.bytes().size();
+  return i >= 0 && i < t.size() && bits > 0 &&
+         (static_cast<std::size_t>(i + 1) * static_cast<std::size_t>(bits) + 7) / 8 <= t.bytes().size();
 }
 
 void release_part(const Tensor& t, std::size_t at, std::size_t length) {
@@ -163,15 +193,20 @@ void release_part(const Tensor& t, std::size_t at, std::size_t length) {
 bool fits(DType dtype, std::int64_t value) {
   const int bits = bit_width(dtype);
   switch (dtype) {
-    case DType::kBool: return value == 0 || value == 1;
-    case DType::kUint64: return value >= 0;
-    case DType::kInt64: return true;
+    case DType::kBool:
+      return value == 0 || value == 1;
+    case DType::kUint64:
+      return value >= 0;
+    case DType::kInt64:
+      return true;
     case DType::kUint8:
     case DType::kUint16:
     case DType::kUint32:
     case DType::kUint4:
-    case DType::kUint2: return value >= 0 && value < (std::int64_t{1} << bits);
-    default: return value >= -(std::int64_t{1} << (bits - 1)) && value < (std::int64_t{1} << (bits - 1));
+    case DType::kUint2:
+      return value >= 0 && value < (std::int64_t{1} << bits);
+    default:
+      return value >= -(std::int64_t{1} << (bits - 1)) && value < (std::int64_t{1} << (bits - 1));
   }
 }
 
@@ -181,7 +216,8 @@ std::uint64_t element_bits(const Tensor& t, std::int64_t i) {
   const int bits = bit_width(t.dtype());
   if (bits < 8) return packed_bits(t.bytes(), i, bits);
   std::uint64_t value = 0;
-  std::memcpy(&value, t.bytes().data() + static_cast<std::size_t>(i) * static_cast<std::size_t>(bits) / 8, static_cast<std::size_t>(std::min(bits, 64)) / 8);
+  std::memcpy(&value, t.bytes().data() + static_cast<std::size_t>(i) * static_cast<std::size_t>(bits) / 8,
+              static_cast<std::size_t>(std::min(bits, 64)) / 8);
   return value;
 }
 
@@ -189,7 +225,8 @@ void store_bits(Tensor& t, std::int64_t i, std::uint64_t value) {
   const int bits = bit_width(t.dtype());
   std::byte* base = t.mutable_data();
   if (bits >= 8) {
-    std::memcpy(base + static_cast<std::size_t>(i) * static_cast<std::size_t>(bits) / 8, &value, static_cast<std::size_t>(std::min(bits, 64)) / 8);
+    std::memcpy(base + static_cast<std::size_t>(i) * static_cast<std::size_t>(bits) / 8, &value,
+                static_cast<std::size_t>(std::min(bits, 64)) / 8);
     return;
   }
   for (int b = 0; b < bits; ++b) {
@@ -256,8 +293,10 @@ bool is_floating(DType dtype) {
     case DType::kFloat8e8m0:
     case DType::kFloat4e2m1:
     case DType::kFloat6e2m3:
-    case DType::kFloat6e3m2: return true;
-    default: return false;
+    case DType::kFloat6e3m2:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -274,8 +313,10 @@ bool is_integer(DType dtype) {
     case DType::kUint4:
     case DType::kInt4:
     case DType::kUint2:
-    case DType::kInt2: return true;
-    default: return false;
+    case DType::kInt2:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -12,19 +12,19 @@ namespace {
 using Kind = TextToken::Kind;
 
 constexpr std::array<std::pair<std::string_view, AttributeType>, 14> kAttributeTypes = {{{"float", AttributeType::kFloat},
-                                                                                          {"int", AttributeType::kInt},
-                                                                                          {"string", AttributeType::kString},
-                                                                                          {"tensor", AttributeType::kTensor},
-                                                                                          {"graph", AttributeType::kGraph},
-                                                                                          {"floats", AttributeType::kFloats},
-                                                                                          {"ints", AttributeType::kInts},
-                                                                                          {"strings", AttributeType::kStrings},
-                                                                                          {"tensors", AttributeType::kTensors},
-                                                                                          {"graphs", AttributeType::kGraphs},
-                                                                                          {"sparse_tensor", AttributeType::kSparseTensor},
-                                                                                          {"sparse_tensors", AttributeType::kSparseTensors},
-                                                                                          {"type_proto", AttributeType::kTypeProto},
-                                                                                          {"type_protos", AttributeType::kTypeProtos}}};
+                                                                                         {"int", AttributeType::kInt},
+                                                                                         {"string", AttributeType::kString},
+                                                                                         {"tensor", AttributeType::kTensor},
+                                                                                         {"graph", AttributeType::kGraph},
+                                                                                         {"floats", AttributeType::kFloats},
+                                                                                         {"ints", AttributeType::kInts},
+                                                                                         {"strings", AttributeType::kStrings},
+                                                                                         {"tensors", AttributeType::kTensors},
+                                                                                         {"graphs", AttributeType::kGraphs},
+                                                                                         {"sparse_tensor", AttributeType::kSparseTensor},
+                                                                                         {"sparse_tensors", AttributeType::kSparseTensors},
+                                                                                         {"type_proto", AttributeType::kTypeProto},
+                                                                                         {"type_protos", AttributeType::kTypeProtos}}};
 
 }  // namespace
 
@@ -37,11 +37,14 @@ Attribute TextReader::attribute() {
     const std::string type = name("the type of an attribute");
     for (const auto& [text, value] : kAttributeTypes)
       if (text == type) out.type = value;
-    if (out.type == AttributeType::kUndefined) fail(word, fmt::format("'{}' is no type of an attribute (int, float, string, tensor, graph, ints, ...)", type));
+    if (out.type == AttributeType::kUndefined)
+      fail(word, fmt::format("'{}' is no type of an attribute (int, float, string, tensor, graph, ints, ...)", type));
   }
   expect("=");
-  if (accept("@")) out.ref = name("the name of the function's attribute");
-  else attribute_value(out);
+  if (accept("@"))
+    out.ref = name("the name of the function's attribute");
+  else
+    attribute_value(out);
   return out;
 }
 
@@ -68,8 +71,10 @@ std::vector<std::string> TextReader::names(std::string_view stop, const std::fun
   std::vector<std::string> out;
   if (at_stop()) return out;
   for (;;) {
-    if (at_punct(",") || at_stop()) out.emplace_back();
-    else out.push_back(name("the name of a value"));
+    if (at_punct(",") || at_stop())
+      out.emplace_back();
+    else
+      out.push_back(name("the name of a value"));
     if (at_stop()) return out;
     if (!accept(",")) fail_here(fmt::format("expected ',' or '{}'", stop));
   }
@@ -173,17 +178,24 @@ Function TextReader::function() {
   Function out;
   if (at_punct("<"))
     header([&](const TextToken& key) {
-      if (key.text == "domain") out.domain = proto::normalized_domain(string("a domain"));
-      else if (key.text == "overload") out.overload = string("an overload");
-      else if (key.text == "opset_import") out.opset_imports = opset_imports();
-      else if (key.text == "doc_string") string("a text");
-      else fail(key, fmt::format("'{}' is no key of a function: domain, overload, opset_import, doc_string", key.text));
+      if (key.text == "domain")
+        out.domain = proto::normalized_domain(string("a domain"));
+      else if (key.text == "overload")
+        out.overload = string("an overload");
+      else if (key.text == "opset_import")
+        out.opset_imports = opset_imports();
+      else if (key.text == "doc_string")
+        string("a text");
+      else
+        fail(key, fmt::format("'{}' is no key of a function: domain, overload, opset_import, doc_string", key.text));
     });
   out.name = name("the name of a function");
   if (accept("<")) {
     while (!at_punct(">")) {
-      if (at_name() && !at_punct(":", 1) && !at_punct("=", 1)) out.attributes.push_back(next().text);
-      else out.attribute_defaults.push_back(attribute());
+      if (at_name() && !at_punct(":", 1) && !at_punct("=", 1))
+        out.attributes.push_back(next().text);
+      else
+        out.attribute_defaults.push_back(attribute());
       if (!accept(",")) break;
     }
     expect(">");
@@ -210,7 +222,8 @@ Function TextReader::function() {
 
 namespace {
 
-template <typename F> auto guarded(const F& parse) -> absl::StatusOr<decltype(parse())> {
+template <typename F>
+auto guarded(const F& parse) -> absl::StatusOr<decltype(parse())> {
   try {
     return parse();
   } catch (const text::TextError& e) {
@@ -228,7 +241,8 @@ absl::StatusOr<std::vector<Node>> parse_text_nodes(std::string_view input, const
   return guarded([&] {
     text::TextReader reader(input, name, nullptr);
     std::vector<Node> nodes;
-    if (reader.at_punct("{")) nodes = reader.nodes();
+    if (reader.at_punct("{"))
+      nodes = reader.nodes();
     else
       while (reader.peek().kind != TextToken::Kind::kEnd) nodes.push_back(reader.node());
     reader.expect_end();

@@ -49,10 +49,15 @@ class Lexer {
     t.column = static_cast<int>(i_ - line_start_) + 1;
     if (i_ >= text_.size()) return t;
     const char c = at();
-    if (is_letter(c)) word(t);
-    else if (c == '"') string(t);
-    else if (is_digit(c) || (c == '.' && is_digit(at(1))) || ((c == '-' || c == '+') && (is_digit(at(1)) || at(1) == '.' || at(1) == 'i' || at(1) == 'n'))) number(t);
-    else punct(t);
+    if (is_letter(c))
+      word(t);
+    else if (c == '"')
+      string(t);
+    else if (is_digit(c) || (c == '.' && is_digit(at(1))) ||
+             ((c == '-' || c == '+') && (is_digit(at(1)) || at(1) == '.' || at(1) == 'i' || at(1) == 'n')))
+      number(t);
+    else
+      punct(t);
     return t;
   }
 
@@ -113,11 +118,14 @@ class Lexer {
         return;
       }
     if (std::string_view("<>(){}[],=:@.?*+-/;|!&").find(at()) == std::string_view::npos)
-      fail(t, fmt::format("unexpected character {}", at() > ' ' && at() < 127 ? fmt::format("'{}'", at()) : fmt::format("0x{:02x}", static_cast<unsigned char>(at()))));
+      fail(t, fmt::format("unexpected character {}", at() > ' ' && at() < 127 ? fmt::format("'{}'", at())
+                                                                              : fmt::format("0x{:02x}", static_cast<unsigned char>(at()))));
     t.text = text_[i_++];
   }
 
-  [[noreturn]] void fail(const TextToken& t, const std::string& what) const { throw TextError{fmt::format("{}:{}:{}: {}", name_, t.line, t.column, what)}; }
+  [[noreturn]] void fail(const TextToken& t, const std::string& what) const {
+    throw TextError{fmt::format("{}:{}:{}: {}", name_, t.line, t.column, what)};
+  }
 
   std::string_view text_;
   const std::string& name_;

@@ -1,8 +1,9 @@
 // Whole models as text. What plain values do not carry (producer, metadata) goes by way of a ModelProto that has nothing else.
+#include "onnx_bridge/text_model.h"
+
 #include "fmt/format.h"
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/proto_convert.h"
-#include "onnx_bridge/text_model.h"
 #include "onnx_bridge/text_reader.h"
 
 namespace saturate {
@@ -11,13 +12,20 @@ namespace {
 void read_model_header(text::TextReader& reader, Model& model, onnx::ModelProto& rest) {
   if (!reader.at_punct("<")) return;
   reader.header([&](const TextToken& key) {
-    if (key.text == "ir_version") model.ir_version = reader.integer();
-    else if (key.text == "opset_import") model.opset_imports = reader.opset_imports();
-    else if (key.text == "producer_name") rest.set_producer_name(reader.string("a name"));
-    else if (key.text == "producer_version") rest.set_producer_version(reader.string("a version"));
-    else if (key.text == "domain") rest.set_domain(reader.string("a domain"));
-    else if (key.text == "model_version") rest.set_model_version(reader.integer());
-    else if (key.text == "doc_string") rest.set_doc_string(reader.string("a text"));
+    if (key.text == "ir_version")
+      model.ir_version = reader.integer();
+    else if (key.text == "opset_import")
+      model.opset_imports = reader.opset_imports();
+    else if (key.text == "producer_name")
+      rest.set_producer_name(reader.string("a name"));
+    else if (key.text == "producer_version")
+      rest.set_producer_version(reader.string("a version"));
+    else if (key.text == "domain")
+      rest.set_domain(reader.string("a domain"));
+    else if (key.text == "model_version")
+      rest.set_model_version(reader.integer());
+    else if (key.text == "doc_string")
+      rest.set_doc_string(reader.string("a text"));
     else if (key.text == "metadata_props")
       for (auto& [k, v] : reader.string_pairs()) {
         auto* entry = rest.add_metadata_props();
@@ -25,8 +33,12 @@ void read_model_header(text::TextReader& reader, Model& model, onnx::ModelProto&
         entry->set_value(v);
       }
     else
-      reader.fail(key, fmt::format("'{}' is no key of a model: ir_version, opset_import, producer_name, producer_version, domain, model_version, doc_string, "
-                                   "metadata_props", key.text));
+      reader.fail(
+          key,
+          fmt::format(
+              "'{}' is no key of a model: ir_version, opset_import, producer_name, producer_version, domain, model_version, doc_string, "
+              "metadata_props",
+              key.text));
   });
 }
 
@@ -58,7 +70,9 @@ absl::StatusOr<Model> parse_model_text_in(std::string_view input, const std::str
   }
 }
 
-absl::StatusOr<Model> parse_model_text(std::string_view input, const std::string& name_for_errors) { return parse_model_text_in(input, name_for_errors, ""); }
+absl::StatusOr<Model> parse_model_text(std::string_view input, const std::string& name_for_errors) {
+  return parse_model_text_in(input, name_for_errors, "");
+}
 
 std::string print_model_text(const Model& model) {
   std::string out = fmt::format("<\n  ir_version: {},\n  opset_import: [", model.ir_version);
@@ -78,7 +92,8 @@ std::string print_model_text(const Model& model) {
     if (origin->has_model_version()) out += fmt::format(",\n  model_version: {}", origin->model_version());
     field("doc_string", origin->doc_string());
     std::string pairs;
-    for (const auto& entry : origin->metadata_props()) pairs += fmt::format("{}{}: {}", pairs.empty() ? "" : ", ", text::quoted(entry.key()), text::quoted(entry.value()));
+    for (const auto& entry : origin->metadata_props())
+      pairs += fmt::format("{}{}: {}", pairs.empty() ? "" : ", ", text::quoted(entry.key()), text::quoted(entry.value()));
     if (!pairs.empty()) out += ",\n  metadata_props: [" + pairs + "]";
   }
   out += "\n>\n" + print_text(model.graph) + "\n";

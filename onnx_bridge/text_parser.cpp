@@ -17,9 +17,12 @@ using Kind = TextToken::Kind;
 
 std::string describe(const TextToken& t) {
   switch (t.kind) {
-    case Kind::kEnd: return "the end of the text";
-    case Kind::kString: return fmt::format("\"{}\"", t.text);
-    default: return fmt::format("'{}'", t.text);
+    case Kind::kEnd:
+      return "the end of the text";
+    case Kind::kString:
+      return fmt::format("\"{}\"", t.text);
+    default:
+      return fmt::format("'{}'", t.text);
   }
 }
 
@@ -35,9 +38,12 @@ std::optional<DType> dtype_of(std::string_view name) {
 
 bool is_infinity(std::string_view text) { return text == "inf" || text == "infinity" || text == "-inf" || text == "-infinity"; }
 bool is_nan(std::string_view text) { return text == "nan" || text == "-nan"; }
-bool is_special_number(const TextToken& t) { return (t.kind == Kind::kName || t.kind == Kind::kFloat) && (is_infinity(t.text) || is_nan(t.text)); }
+bool is_special_number(const TextToken& t) {
+  return (t.kind == Kind::kName || t.kind == Kind::kFloat) && (is_infinity(t.text) || is_nan(t.text));
+}
 
-template <typename T> std::optional<T> parse_float(const TextToken& t) {
+template <typename T>
+std::optional<T> parse_float(const TextToken& t) {
   if (is_special_number(t)) {
     if (is_nan(t.text)) return t.text[0] == '-' ? -std::numeric_limits<T>::quiet_NaN() : std::numeric_limits<T>::quiet_NaN();
     return t.text[0] == '-' ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::infinity();
@@ -55,7 +61,8 @@ template <typename T> std::optional<T> parse_float(const TextToken& t) {
   return error == std::errc() ? std::optional<T>(value) : std::nullopt;
 }
 
-template <typename T> std::optional<T> parse_integer(const TextToken& t, int base = 10) {
+template <typename T>
+std::optional<T> parse_integer(const TextToken& t, int base = 10) {
   T value = 0;
   const auto [end, error] = std::from_chars(t.text.data(), t.text.data() + t.text.size(), value, base);
   if (error != std::errc() || end != t.text.data() + t.text.size()) return std::nullopt;
@@ -71,7 +78,9 @@ TextReader::Nesting::Nesting(TextReader& r) : reader(r) {
   }
 }
 
-void TextReader::fail(const TextToken& token, const std::string& what) const { throw TextError{fmt::format("{}:{}:{}: {}", name_, token.line, token.column, what)}; }
+void TextReader::fail(const TextToken& token, const std::string& what) const {
+  throw TextError{fmt::format("{}:{}:{}: {}", name_, token.line, token.column, what)};
+}
 
 bool TextReader::accept(std::string_view punct) {
   if (!at_punct(punct)) return false;
@@ -106,7 +115,8 @@ std::int64_t TextReader::integer() {
 }
 
 std::string TextReader::hex_bytes() {
-  if (peek().kind != Kind::kHex || peek().text.size() % 2 != 0) fail_here(fmt::format("expected bytes (0x and two digits for each), found {}", describe(peek())));
+  if (peek().kind != Kind::kHex || peek().text.size() % 2 != 0)
+    fail_here(fmt::format("expected bytes (0x and two digits for each), found {}", describe(peek())));
   const std::string digits = next().text;
   std::string bytes;
   for (std::size_t i = 0; i < digits.size(); i += 2) bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
@@ -214,17 +224,22 @@ ValueType TextReader::tensor_type(DType dtype) {
     return out;
   }
   do {
-    if (accept("?")) out.shape->emplace_back();
-    else if (at_name()) out.shape->emplace_back(next().text);
-    else if (peek().kind == Kind::kInt && peek().text[0] != '-') out.shape->emplace_back(integer());
-    else fail_here(fmt::format("expected a dim (a number, a name or ?), found {}", describe(peek())));
+    if (accept("?"))
+      out.shape->emplace_back();
+    else if (at_name())
+      out.shape->emplace_back(next().text);
+    else if (peek().kind == Kind::kInt && peek().text[0] != '-')
+      out.shape->emplace_back(integer());
+    else
+      fail_here(fmt::format("expected a dim (a number, a name or ?), found {}", describe(peek())));
   } while (accept(","));
   expect("]");
   return out;
 }
 
 Shape TextReader::literal_dims(const ValueType& type) const {
-  if (type.kind != ValueType::Kind::kTensor || !type.shape) fail_here("a literal needs a tensor type with dims, such as float[2] {1, 2} or float {1}");
+  if (type.kind != ValueType::Kind::kTensor || !type.shape)
+    fail_here("a literal needs a tensor type with dims, such as float[2] {1, 2} or float {1}");
   Shape dims;
   for (const DimSpec& d : *type.shape) {
     const auto* n = std::get_if<std::int64_t>(&d);
@@ -317,9 +332,12 @@ Tensor TextReader::external(const ValueType& type) {
   const TextToken open = peek();
   ExternalReference reference;
   for (auto& [key, value] : string_pairs()) {
-    if (key == "location") reference.location = value;
-    else if (key == "offset") reference.offset = value;
-    else if (key == "length") reference.length = value;
+    if (key == "location")
+      reference.location = value;
+    else if (key == "offset")
+      reference.offset = value;
+    else if (key == "length")
+      reference.length = value;
   }
   if (!files_) fail(open, "data files cannot be named here");
   auto tensor = files_->map(reference, type.dtype, literal_dims(type));
@@ -354,7 +372,9 @@ std::shared_ptr<const void> attribute_message(const std::string& bytes) {
   return message->ParseFromString(bytes) ? message : nullptr;
 }
 
-std::string message_bytes(const Initializer& sparse) { return static_cast<const onnx::SparseTensorProto*>(sparse.origin.get())->SerializeAsString(); }
+std::string message_bytes(const Initializer& sparse) {
+  return static_cast<const onnx::SparseTensorProto*>(sparse.origin.get())->SerializeAsString();
+}
 
 std::shared_ptr<const void> sparse_message(const std::string& bytes, const std::string& name) {
   auto message = std::make_shared<onnx::SparseTensorProto>();
@@ -365,17 +385,23 @@ std::shared_ptr<const void> sparse_message(const std::string& bytes, const std::
 
 void TextReader::scalar_value(Attribute& out, AttributeType wanted) {
   const TextToken& t = peek();
-  if (t.kind == Kind::kString) out.value = next().text;
-  else if (t.kind == Kind::kFloat || t.kind == Kind::kHex || is_special_number(t) || (t.kind == Kind::kInt && wanted == AttributeType::kFloat)) out.value = float_number();
-  else if (t.kind == Kind::kInt) out.value = integer();
-  else fail_here(fmt::format("expected the value of an attribute, found {}", describe(t)));
+  if (t.kind == Kind::kString)
+    out.value = next().text;
+  else if (t.kind == Kind::kFloat || t.kind == Kind::kHex || is_special_number(t) ||
+           (t.kind == Kind::kInt && wanted == AttributeType::kFloat))
+    out.value = float_number();
+  else if (t.kind == Kind::kInt)
+    out.value = integer();
+  else
+    fail_here(fmt::format("expected the value of an attribute, found {}", describe(t)));
 }
 
 void TextReader::attribute_value(Attribute& out) {
   const AttributeType wanted = out.type;
   const TextToken first = peek();
   AttributeType found = AttributeType::kInt;
-  if (first.kind == Kind::kHex && (wanted == AttributeType::kSparseTensor || wanted == AttributeType::kSparseTensors || wanted == AttributeType::kTypeProtos)) {
+  if (first.kind == Kind::kHex &&
+      (wanted == AttributeType::kSparseTensor || wanted == AttributeType::kSparseTensors || wanted == AttributeType::kTypeProtos)) {
     out.raw = attribute_message(hex_bytes());
     if (!out.raw) fail(first, "these bytes are no AttributeProto");
     found = wanted;
@@ -397,9 +423,12 @@ void TextReader::attribute_value(Attribute& out) {
     found = AttributeType::kGraph;
   } else {
     scalar_value(out, wanted);
-    found = std::holds_alternative<float>(out.value) ? AttributeType::kFloat : std::holds_alternative<std::string>(out.value) ? AttributeType::kString : AttributeType::kInt;
+    found = std::holds_alternative<float>(out.value)         ? AttributeType::kFloat
+            : std::holds_alternative<std::string>(out.value) ? AttributeType::kString
+                                                             : AttributeType::kInt;
   }
-  if (wanted != AttributeType::kUndefined && found != wanted) fail(first, fmt::format("the value of attribute '{}' is not of the type written before it", out.name));
+  if (wanted != AttributeType::kUndefined && found != wanted)
+    fail(first, fmt::format("the value of attribute '{}' is not of the type written before it", out.name));
   out.type = found;
 }
 
@@ -434,17 +463,28 @@ void TextReader::list_value(Attribute& out) {
     out.value = std::move(list);
     out.type = type;
   };
-  if (items.empty() && wanted == AttributeType::kFloats) gather(std::vector<float>(), wanted);
-  else if (items.empty() && wanted == AttributeType::kStrings) gather(std::vector<std::string>(), wanted);
-  else if (items.empty() && wanted == AttributeType::kTensors) gather(std::vector<Tensor>(), wanted);
-  else if (items.empty() && wanted == AttributeType::kGraphs) gather(std::vector<std::shared_ptr<const Graph>>(), wanted);
-  else if (items.empty()) gather(std::vector<std::int64_t>(), AttributeType::kInts);
-  else if (any_float) gather(std::vector<float>(), AttributeType::kFloats);
-  else if (items[0].type == AttributeType::kInt) gather(std::vector<std::int64_t>(), AttributeType::kInts);
-  else if (items[0].type == AttributeType::kString) gather(std::vector<std::string>(), AttributeType::kStrings);
-  else if (items[0].type == AttributeType::kTensor) gather(std::vector<Tensor>(), AttributeType::kTensors);
-  else if (items[0].type == AttributeType::kGraph) gather(std::vector<std::shared_ptr<const Graph>>(), AttributeType::kGraphs);
-  else fail_here(fmt::format("the list '{}' holds what no attribute can hold", out.name));
+  if (items.empty() && wanted == AttributeType::kFloats)
+    gather(std::vector<float>(), wanted);
+  else if (items.empty() && wanted == AttributeType::kStrings)
+    gather(std::vector<std::string>(), wanted);
+  else if (items.empty() && wanted == AttributeType::kTensors)
+    gather(std::vector<Tensor>(), wanted);
+  else if (items.empty() && wanted == AttributeType::kGraphs)
+    gather(std::vector<std::shared_ptr<const Graph>>(), wanted);
+  else if (items.empty())
+    gather(std::vector<std::int64_t>(), AttributeType::kInts);
+  else if (any_float)
+    gather(std::vector<float>(), AttributeType::kFloats);
+  else if (items[0].type == AttributeType::kInt)
+    gather(std::vector<std::int64_t>(), AttributeType::kInts);
+  else if (items[0].type == AttributeType::kString)
+    gather(std::vector<std::string>(), AttributeType::kStrings);
+  else if (items[0].type == AttributeType::kTensor)
+    gather(std::vector<Tensor>(), AttributeType::kTensors);
+  else if (items[0].type == AttributeType::kGraph)
+    gather(std::vector<std::shared_ptr<const Graph>>(), AttributeType::kGraphs);
+  else
+    fail_here(fmt::format("the list '{}' holds what no attribute can hold", out.name));
 }
 
 }  // namespace saturate::text

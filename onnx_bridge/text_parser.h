@@ -1,7 +1,8 @@
 // ONNX text: the standard's syntax (onnx/docs/Syntax.md as of onnx 1.23) and a little more. Read beyond it: quoted names everywhere
 // (domains and operators too), `<>`, `[]` without a type, dtypes `type_N`, `undefined` and `opaque`, literals of every dtype,
-// 0x... as the bits of a float, or as the bytes of a message that text has no syntax for (sparse tensors, lists of types, dtypes from the future). Numbers in tensors of float16, bfloat16 and smaller floats: with a
-// point or an exponent they are values, without they are bits, as in the standard.
+// 0x... as the bits of a float, or as the bytes of a message that text has no syntax for (sparse tensors, lists of types, dtypes from the
+// future). Numbers in tensors of float16, bfloat16 and smaller floats: with a point or an exponent they are values, without they are bits,
+// as in the standard.
 #pragma once
 
 #include <string>

@@ -80,19 +80,41 @@ class Printer {
       return;
     }
     switch (a.value.index()) {
-      case 1: out += number(a.f()); break;
-      case 2: out += std::to_string(a.i()); break;
-      case 3: out += quoted(a.s()); break;
-      case 4: tensor(a.t(), ""); break;
-      case 5: graph(a.g(), indent + 2); break;
-      case 6: items(a.floats(), [&](float v) { out += number(v); }); break;
-      case 7: items(a.ints(), [&](std::int64_t v) { out += std::to_string(v); }); break;
-      case 8: items(a.strings(), [&](const std::string& v) { out += quoted(v); }); break;
-      case 9: items(std::get<9>(a.value), [&](const Tensor& v) { tensor(v, ""); }); break;
-      case 10: items(std::get<10>(a.value), [&](const auto& v) { graph(*v, indent + 2); }); break;
+      case 1:
+        out += number(a.f());
+        break;
+      case 2:
+        out += std::to_string(a.i());
+        break;
+      case 3:
+        out += quoted(a.s());
+        break;
+      case 4:
+        tensor(a.t(), "");
+        break;
+      case 5:
+        graph(a.g(), indent + 2);
+        break;
+      case 6:
+        items(a.floats(), [&](float v) { out += number(v); });
+        break;
+      case 7:
+        items(a.ints(), [&](std::int64_t v) { out += std::to_string(v); });
+        break;
+      case 8:
+        items(a.strings(), [&](const std::string& v) { out += quoted(v); });
+        break;
+      case 9:
+        items(std::get<9>(a.value), [&](const Tensor& v) { tensor(v, ""); });
+        break;
+      case 10:
+        items(std::get<10>(a.value), [&](const auto& v) { graph(*v, indent + 2); });
+        break;
       default:
-        if (const auto type_value = type_of(a)) out += print_text(*type_value);
-        else out += hex(message_bytes(a));
+        if (const auto type_value = type_of(a))
+          out += print_text(*type_value);
+        else
+          out += hex(message_bytes(a));
     }
   }
 
@@ -152,8 +174,9 @@ class Printer {
   }
 
   static std::string_view type_word(AttributeType type) {
-    constexpr std::string_view kWords[] = {"",     "float",   "int",    "string",        "tensor",         "graph",      "floats",     "ints",
-                                           "strings", "tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto", "type_protos"};
+    constexpr std::string_view kWords[] = {"",           "float",   "int",     "string", "tensor",        "graph",          "floats",
+                                           "ints",       "strings", "tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto",
+                                           "type_protos"};
     const auto i = static_cast<std::size_t>(type);
     return i < std::size(kWords) ? kWords[i] : "";
   }
@@ -164,7 +187,8 @@ class Printer {
     if (std::isnan(v) && bits != 0x7fc00000u) return fmt::format("0x{:08x}", bits);
     return decimal(v);
   }
-  template <typename T> static std::string decimal(T v) {
+  template <typename T>
+  static std::string decimal(T v) {
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
     std::string text = fmt::format("{}", v);
@@ -172,7 +196,8 @@ class Printer {
     return text;
   }
 
-  template <typename L, typename F> void items(const L& values, const F& print) {
+  template <typename L, typename F>
+  void items(const L& values, const F& print) {
     out += "[";
     bool first = true;
     for (const auto& v : values) {
@@ -233,8 +258,10 @@ class Printer {
     for (const Initializer& i : g.initializers) {
       if (std::find(printed.begin(), printed.end(), &i) != printed.end()) continue;
       begin_item();
-      if (i.sparse) out += fmt::format("sparse_tensor(undefined[]) {} = {}", name_text(i.name), hex(message_bytes(i)));
-      else tensor(i.tensor, i.name);
+      if (i.sparse)
+        out += fmt::format("sparse_tensor(undefined[]) {} = {}", name_text(i.name), hex(message_bytes(i)));
+      else
+        tensor(i.tensor, i.name);
     }
     for (const ValueInfo& v : g.value_info) {
       begin_item();
@@ -295,26 +322,37 @@ std::string print_function(const Function& f) {
 std::string print_text(const ValueType& type) {
   const auto tensor = [&] {
     const int number = static_cast<int>(type.dtype);
-    std::string text = type.dtype == DType::kUndefined || parse_dtype(dtype_name(type.dtype)) ? dtype_name(type.dtype) : fmt::format("type_{}", number);
+    std::string text =
+        type.dtype == DType::kUndefined || parse_dtype(dtype_name(type.dtype)) ? dtype_name(type.dtype) : fmt::format("type_{}", number);
     if (!type.shape) return text + "[]";
     if (type.shape->empty()) return text;
     for (std::size_t i = 0; i < type.shape->size(); ++i) {
       text += i ? "," : "[";
-      if (const auto* n = std::get_if<std::int64_t>(&(*type.shape)[i])) text += std::to_string(*n);
-      else if (const auto* s = std::get_if<std::string>(&(*type.shape)[i])) text += text::name_text(*s);
-      else text += "?";
+      if (const auto* n = std::get_if<std::int64_t>(&(*type.shape)[i]))
+        text += std::to_string(*n);
+      else if (const auto* s = std::get_if<std::string>(&(*type.shape)[i]))
+        text += text::name_text(*s);
+      else
+        text += "?";
     }
     return text + "]";
   };
   const auto element = [&] { return type.element ? print_text(*type.element) : std::string("undefined"); };
   switch (type.kind) {
-    case ValueType::Kind::kUnknown: return "";
-    case ValueType::Kind::kTensor: return tensor();
-    case ValueType::Kind::kSparseTensor: return fmt::format("sparse_tensor({})", tensor());
-    case ValueType::Kind::kSequence: return fmt::format("seq({})", element());
-    case ValueType::Kind::kOptional: return fmt::format("optional({})", element());
-    case ValueType::Kind::kMap: return fmt::format("map({}, {})", dtype_name(type.dtype), element());
-    case ValueType::Kind::kOpaque: return "opaque";
+    case ValueType::Kind::kUnknown:
+      return "";
+    case ValueType::Kind::kTensor:
+      return tensor();
+    case ValueType::Kind::kSparseTensor:
+      return fmt::format("sparse_tensor({})", tensor());
+    case ValueType::Kind::kSequence:
+      return fmt::format("seq({})", element());
+    case ValueType::Kind::kOptional:
+      return fmt::format("optional({})", element());
+    case ValueType::Kind::kMap:
+      return fmt::format("map({}, {})", dtype_name(type.dtype), element());
+    case ValueType::Kind::kOpaque:
+      return "opaque";
   }
   return "";
 }

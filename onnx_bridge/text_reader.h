@@ -26,7 +26,9 @@ class TextReader {
 
   const TextToken& peek(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
   TextToken next() { return at_ + 1 < tokens_.size() ? tokens_[at_++] : tokens_[at_]; }
-  bool at_punct(std::string_view p, std::size_t ahead = 0) const { return peek(ahead).kind == TextToken::Kind::kPunct && peek(ahead).text == p; }
+  bool at_punct(std::string_view p, std::size_t ahead = 0) const {
+    return peek(ahead).kind == TextToken::Kind::kPunct && peek(ahead).text == p;
+  }
   bool at_word(std::string_view w) const { return peek().kind == TextToken::Kind::kName && peek().text == w; }
   bool accept(std::string_view punct);
   void expect(std::string_view punct);

@@ -17,7 +17,8 @@ inline void add_tensors_of_every_type(onnx::GraphProto* g) {
     }
     const std::size_t bits = static_cast<std::size_t>(bit_width(static_cast<DType>(dtype))) * 15;
     std::string raw((bits + 7) / 8, '\0');
-    for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = dtype == 9 ? static_cast<char>(i & 1) : static_cast<char>(i * 37 + static_cast<std::size_t>(dtype));
+    for (std::size_t i = 0; i < raw.size(); ++i)
+      raw[i] = dtype == 9 ? static_cast<char>(i & 1) : static_cast<char>(i * 37 + static_cast<std::size_t>(dtype));
     t->set_raw_data(raw);
     t->set_doc_string("a tensor");
     add_metadata(t, 16, "tensor", "metadata");
@@ -90,7 +91,12 @@ inline void add_all_attributes(onnx::NodeProto* n) {
   *add_attribute(n, "g", A::GRAPH)->mutable_g() = branch("attribute_graph", "Relu", "x");
   auto* sparse = add_attribute(n, "sparse", A::SPARSE_TENSOR)->mutable_sparse_tensor();
   sparse->add_dims(4);
-  add_attribute(n, "tp", A::TYPE_PROTO)->mutable_tp()->mutable_sequence_type()->mutable_elem_type()->mutable_tensor_type()->set_elem_type(22);
+  add_attribute(n, "tp", A::TYPE_PROTO)
+      ->mutable_tp()
+      ->mutable_sequence_type()
+      ->mutable_elem_type()
+      ->mutable_tensor_type()
+      ->set_elem_type(22);
   add_attribute(n, "floats", A::FLOATS)->add_floats(2);
   add_attribute(n, "ints", A::INTS);
   auto* strings = add_attribute(n, "strings", A::STRINGS);
@@ -145,7 +151,9 @@ inline void add_nodes(onnx::GraphProto* g) {
   add->set_domain("ai.onnx");
   add->set_doc_string("adds");
   add_metadata(add, 9, "namespace", "a/b/c");
-  proto::add_unknown_bytes(add, 10, "\x0a\x06" "device");  // device_configurations (IR 11): configuration_id
+  proto::add_unknown_bytes(add, 10,
+                           "\x0a\x06"
+                           "device");  // device_configurations (IR 11): configuration_id
   proto::add_unknown_bytes(add, 500, "from the future");
   auto* choose = add_node(g, "If", {"c"}, {"out"});
   *add_attribute(choose, "then_branch", A::GRAPH)->mutable_g() = branch("then", "Relu", "mid");

@@ -159,7 +159,8 @@ TEST_F(ExternalData, IsCopiedToTheResultsOwnFile) {
   EXPECT_EQ(w.doc_string(), "doc");
   std::map<std::string, std::string> entries;
   for (const auto& e : w.external_data()) entries[e.key()] = e.value();
-  EXPECT_EQ(entries, (std::map<std::string, std::string>{{"location", "o.onnx.data"}, {"offset", "0"}, {"length", "16"}, {"mine", "kept"}}));
+  EXPECT_EQ(entries,
+            (std::map<std::string, std::string>{{"location", "o.onnx.data"}, {"offset", "0"}, {"length", "16"}, {"mine", "kept"}}));
   EXPECT_EQ(after.graph().initializer(2).raw_data(), "abcd");
   auto again = load_model(out / "o.onnx");
   ASSERT_TRUE(again.ok()) << message_of(again.status());

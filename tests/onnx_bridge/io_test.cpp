@@ -193,8 +193,8 @@ TEST(RoundTrip, NewNodesTensorsAndOpsets) {
   node.op_type = "Gelu";
   node.inputs = {"y", ""};
   node.outputs = {"z"};
-  node.attributes = {Attribute::of("approximate", std::string("tanh")), Attribute::of("n", std::int64_t{3}), Attribute::of("fs", std::vector<float>{1, 2}),
-                     Attribute::of("t", Tensor::scalar_int64(9))};
+  node.attributes = {Attribute::of("approximate", std::string("tanh")), Attribute::of("n", std::int64_t{3}),
+                     Attribute::of("fs", std::vector<float>{1, 2}), Attribute::of("t", Tensor::scalar_int64(9))};
   model->graph.nodes.push_back(node);
   const float values[] = {1, 2, 3};
   model->graph.initializers.push_back({"made", Tensor::of<float>(DType::kFloat, {3}, values), nullptr, false});

@@ -28,7 +28,8 @@ TEST(OpTable, DefaultsOfAttributes) {
   EXPECT_EQ(find_schema("", "Elu", 6)->attribute("alpha")->default_value->f(), 1.0f);
   EXPECT_EQ(find_schema("", "Gelu", 20)->attribute("approximate")->default_value->s(), "none");
   EXPECT_EQ(find_schema("", "RNN", 14)->attribute("activations")->default_value->strings(), (std::vector<std::string>{"Tanh", "Tanh"}));
-  EXPECT_EQ(find_schema("", "MeanVarianceNormalization", 13)->attribute("axes")->default_value->ints(), (std::vector<std::int64_t>{0, 2, 3}));
+  EXPECT_EQ(find_schema("", "MeanVarianceNormalization", 13)->attribute("axes")->default_value->ints(),
+            (std::vector<std::int64_t>{0, 2, 3}));
   EXPECT_EQ(find_schema("", "TreeEnsemble", 5), nullptr);
   EXPECT_TRUE(find_schema("ai.onnx.ml", "TreeEnsemble", 5)->attribute("nodes_splits")->required);
   EXPECT_FALSE(find_schema("", "Transpose", 13)->attribute("perm")->default_value);
@@ -68,9 +69,30 @@ TEST(OpTable, TypesOfConstraints) {
 }
 
 TEST(OpTable, MicrosoftOperators) {
-  for (const char* name : {"Attention",       "MultiHeadAttention", "GroupQueryAttention", "RotaryEmbedding", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization",
-                           "EmbedLayerNormalization", "BiasGelu", "FastGelu", "Gelu", "QuickGelu", "FusedMatMul", "FusedConv", "FusedGemm", "MatMulNBits", "QLinearAdd",
-                           "QLinearMul", "QLinearConv", "DequantizeLinear", "QuantizeLinear", "BiasSplitGelu", "GroupNorm", "PackedAttention", "DecoderMaskedMultiHeadAttention"})
+  for (const char* name : {"Attention",
+                           "MultiHeadAttention",
+                           "GroupQueryAttention",
+                           "RotaryEmbedding",
+                           "SkipLayerNormalization",
+                           "SkipSimplifiedLayerNormalization",
+                           "EmbedLayerNormalization",
+                           "BiasGelu",
+                           "FastGelu",
+                           "Gelu",
+                           "QuickGelu",
+                           "FusedMatMul",
+                           "FusedConv",
+                           "FusedGemm",
+                           "MatMulNBits",
+                           "QLinearAdd",
+                           "QLinearMul",
+                           "QLinearConv",
+                           "DequantizeLinear",
+                           "QuantizeLinear",
+                           "BiasSplitGelu",
+                           "GroupNorm",
+                           "PackedAttention",
+                           "DecoderMaskedMultiHeadAttention"})
     EXPECT_NE(find_schema("com.microsoft", name, 1), nullptr) << name;
   ASSERT_NE(find_schema("", "SimplifiedLayerNormalization", 11), nullptr);
   const OpSchema* attention = find_schema("com.microsoft", "Attention", 1);
@@ -89,7 +111,8 @@ TEST(OpTable, VersionsAscend) {
 
 // onnx/helper.py, VERSION_TABLE.
 TEST(OpTable, IrVersions) {
-  const std::pair<int, int> table[] = {{1, 3}, {8, 3}, {9, 4}, {10, 5}, {11, 6}, {12, 7}, {14, 7}, {15, 8}, {18, 8}, {19, 9}, {20, 9}, {21, 10}, {22, 10}, {23, 11}, {24, 12}, {25, 13}, {27, 13}, {28, 14}};
+  const std::pair<int, int> table[] = {{1, 3},  {8, 3},  {9, 4},   {10, 5},  {11, 6},  {12, 7},  {14, 7},  {15, 8},  {18, 8},
+                                       {19, 9}, {20, 9}, {21, 10}, {22, 10}, {23, 11}, {24, 12}, {25, 13}, {27, 13}, {28, 14}};
   for (const auto& [opset, ir] : table) EXPECT_EQ(ir_version_for_opset(opset), ir) << opset;
 }
 

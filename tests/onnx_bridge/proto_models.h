@@ -11,22 +11,27 @@
 
 namespace saturate::testing {
 
-inline void add_entry(google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>* field, const std::string& key, const std::string& value) {
+inline void add_entry(google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>* field, const std::string& key,
+                      const std::string& value) {
   auto* entry = field->Add();
   entry->set_key(key);
   entry->set_value(value);
 }
 
 // metadata_props of messages where the installed ONNX may not know the field.
-template <typename M> void add_metadata(M* message, int number, const std::string& key, const std::string& value) {
+template <typename M>
+void add_metadata(M* message, int number, const std::string& key, const std::string& value) {
   onnx::StringStringEntryProto entry;
   entry.set_key(key);
   entry.set_value(value);
-  if constexpr (requires { message->add_metadata_props(); }) *message->add_metadata_props() = entry;
-  else proto::add_unknown_bytes(message, number, entry.SerializeAsString());
+  if constexpr (requires { message->add_metadata_props(); })
+    *message->add_metadata_props() = entry;
+  else
+    proto::add_unknown_bytes(message, number, entry.SerializeAsString());
 }
 
-inline onnx::TensorProto* add_initializer(onnx::GraphProto* g, const std::string& name, int dtype, std::initializer_list<std::int64_t> dims) {
+inline onnx::TensorProto* add_initializer(onnx::GraphProto* g, const std::string& name, int dtype,
+                                          std::initializer_list<std::int64_t> dims) {
   auto* t = g->add_initializer();
   t->set_name(name);
   t->set_data_type(dtype);
@@ -34,7 +39,8 @@ inline onnx::TensorProto* add_initializer(onnx::GraphProto* g, const std::string
   return t;
 }
 
-inline onnx::NodeProto* add_node(onnx::GraphProto* g, const std::string& op, std::initializer_list<const char*> inputs, std::initializer_list<const char*> outputs) {
+inline onnx::NodeProto* add_node(onnx::GraphProto* g, const std::string& op, std::initializer_list<const char*> inputs,
+                                 std::initializer_list<const char*> outputs) {
   auto* n = g->add_node();
   n->set_op_type(op);
   for (const char* i : inputs) n->add_input(std::string(i));
@@ -49,7 +55,8 @@ inline onnx::AttributeProto* add_attribute(onnx::NodeProto* n, const std::string
   return a;
 }
 
-inline onnx::ValueInfoProto* add_float(google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>* values, const std::string& name, std::initializer_list<std::int64_t> dims) {
+inline onnx::ValueInfoProto* add_float(google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>* values, const std::string& name,
+                                       std::initializer_list<std::int64_t> dims) {
   auto* v = values->Add();
   v->set_name(name);
   auto* t = v->mutable_type()->mutable_tensor_type();
@@ -72,7 +79,6 @@ inline onnx::ModelProto small_model() {
   return m;
 }
 
-
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
@@ -89,7 +95,9 @@ class TestFolder {
   ~TestFolder() { std::filesystem::remove_all(path_); }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
   const std::filesystem::path& path() const { return path_; }
-  int files() const { return static_cast<int>(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator())); }
+  int files() const {
+    return static_cast<int>(std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator()));
+  }
 
  private:
   std::filesystem::path path_;

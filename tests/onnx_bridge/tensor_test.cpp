@@ -101,7 +101,9 @@ TEST(Tensor, ReadsPackedIntegers) {
 
 // Values from the ONNX documents on float8 and float4 and from OCP MX v1.0.
 TEST(Tensor, ReadsSmallFloats) {
-  const auto one = [](DType dtype, std::vector<std::uint8_t> bytes) { return *element_as_double(of_bytes(dtype, {1}, std::move(bytes)), 0); };
+  const auto one = [](DType dtype, std::vector<std::uint8_t> bytes) {
+    return *element_as_double(of_bytes(dtype, {1}, std::move(bytes)), 0);
+  };
   EXPECT_EQ(one(DType::kFloat8e4m3fn, {0x7e}), 448.0);
   EXPECT_TRUE(std::isnan(one(DType::kFloat8e4m3fn, {0x7f})));
   EXPECT_EQ(one(DType::kFloat8e4m3fnuz, {0x7f}), 240.0);
@@ -127,8 +129,8 @@ TEST(Tensor, ReadsSmallFloats) {
 
 // Every code of every small float, but NaNs, survives reading and storing.
 TEST(Tensor, SmallFloatsRoundTrip) {
-  for (DType dtype : {DType::kFloat16, DType::kBfloat16, DType::kFloat8e4m3fn, DType::kFloat8e4m3fnuz, DType::kFloat8e5m2, DType::kFloat8e5m2fnuz, DType::kFloat8e8m0,
-                      DType::kFloat4e2m1, DType::kFloat6e2m3, DType::kFloat6e3m2}) {
+  for (DType dtype : {DType::kFloat16, DType::kBfloat16, DType::kFloat8e4m3fn, DType::kFloat8e4m3fnuz, DType::kFloat8e5m2,
+                      DType::kFloat8e5m2fnuz, DType::kFloat8e8m0, DType::kFloat4e2m1, DType::kFloat6e2m3, DType::kFloat6e3m2}) {
     Tensor t(dtype, {3});
     for (std::uint64_t code = 0; code < (std::uint64_t{1} << bit_width(dtype)); ++code) {
       store_bits(t, 1, code);

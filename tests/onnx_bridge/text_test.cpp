@@ -1,5 +1,3 @@
-#include "onnx_bridge/text_parser.h"
-
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -8,6 +6,7 @@
 
 #include "everything_model.h"
 #include "onnx_bridge/io.h"
+#include "onnx_bridge/text_parser.h"
 
 namespace saturate {
 namespace {
@@ -27,8 +26,9 @@ std::string tensor_error(std::string_view text) {
 }
 
 TEST(Text, TypesReadAndPrint) {
-  for (const char* text : {"float", "float[]", "float[N,3,?]", "int4[2]", "seq(float[N])", "optional(seq(int64[1]))", "map(int64, float[2])", "sparse_tensor(float[3,4])",
-                           "float[\"batch size\"]", "opaque", "type_77[2]", "undefined[]"}) {
+  for (const char* text :
+       {"float", "float[]", "float[N,3,?]", "int4[2]", "seq(float[N])", "optional(seq(int64[1]))", "map(int64, float[2])",
+        "sparse_tensor(float[3,4])", "float[\"batch size\"]", "opaque", "type_77[2]", "undefined[]"}) {
     auto type = parse_text_type(text, "t");
     ASSERT_TRUE(type.ok()) << text << error_of(type.status());
     EXPECT_EQ(print_text(*type), text);
@@ -63,7 +63,8 @@ TEST(Text, LiteralsOfEveryType) {
 }
 
 TEST(Text, BadLiterals) {
-  EXPECT_NE(tensor_error("float[3] {1, 2}").find("t:1:15: the dims ask for 3 elements"), std::string::npos) << tensor_error("float[3] {1, 2}");
+  EXPECT_NE(tensor_error("float[3] {1, 2}").find("t:1:15: the dims ask for 3 elements"), std::string::npos)
+      << tensor_error("float[3] {1, 2}");
   EXPECT_NE(tensor_error("float[1] {1, 2}").find("here are more"), std::string::npos);
   tensor_error("int8[1] {128}");
   tensor_error("int64[1] {9223372036854775808}");
@@ -90,13 +91,15 @@ TEST(Text, TensorsPrintAndReadBackBitForBit) {
     std::uint64_t state = 88172645463325252u + static_cast<std::uint64_t>(i);
     for (std::size_t b = 0; b < t.bytes().size(); ++b) {
       state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-      t.mutable_data()[b] = dtype == DType::kBool ? std::byte{static_cast<unsigned char>(state & 1)} : std::byte{static_cast<unsigned char>(state)};
+      t.mutable_data()[b] =
+          dtype == DType::kBool ? std::byte{static_cast<unsigned char>(state & 1)} : std::byte{static_cast<unsigned char>(state)};
     }
     // The bits after the last element are no part of the tensor.
     Tensor clean(dtype, {2, 5});
     if (bit_width(dtype) <= 64)
       for (std::int64_t e = 0; e < 10; ++e) store_bits(clean, e, element_bits(t, e));
-    else clean = t;
+    else
+      clean = t;
     const std::string text = print_text(clean);
     EXPECT_TRUE(identical(tensor(text), clean)) << text;
   }
@@ -105,10 +108,11 @@ TEST(Text, TensorsPrintAndReadBackBitForBit) {
 }
 
 TEST(Text, Attributes) {
-  auto parsed = parse_text_attributes(R"(<i = 1, f = 1.0, g: float = 2, s = "x", l = [1, 2], m = [1, 2.5], n: floats = [1], e: ints = [], o = [],
+  auto parsed =
+      parse_text_attributes(R"(<i = 1, f = 1.0, g: float = 2, s = "x", l = [1, 2], m = [1, 2.5], n: floats = [1], e: ints = [], o = [],
       es: strings = [], ss = ["a", "b"], t = float[2] {1, 2}, r: int = @outer, u = @other, p: type_proto = float[N], q = g (float[1] a) => (b) { b = Abs (a) },
       w = inf, z = [int64 {1}, float {2}], "odd name" = 3>)",
-                                      "a");
+                            "a");
   ASSERT_TRUE(parsed.ok()) << error_of(parsed.status());
   const auto get = [&](const char* name) -> const Attribute& { return *find_attribute(*parsed, name); };
   EXPECT_EQ(get("i").i(), 1);
@@ -242,8 +246,11 @@ TEST(Text, ModelErrors) {
     return m.ok() ? "" : error_of(m.status());
   };
   EXPECT_EQ(error("<ir_version: 8>\ng (float x) =>\n (y\"z) { }").substr(0, 6), "m:3:4:");  // a stray quote
-  EXPECT_NE(error("<ir_version: 8, opset_import: [\"\": 17]> g (float x) => (float y) { y = Add (x, nope) }").find("'nope' is defined nowhere"), std::string::npos);
-  EXPECT_NE(error("<ir_version: 8, opset_import: [\"\": 17]> g (float x) => (float y) { y = Add (x, z) z = Abs (y) }").find("cycle"), std::string::npos);
+  EXPECT_NE(
+      error("<ir_version: 8, opset_import: [\"\": 17]> g (float x) => (float y) { y = Add (x, nope) }").find("'nope' is defined nowhere"),
+      std::string::npos);
+  EXPECT_NE(error("<ir_version: 8, opset_import: [\"\": 17]> g (float x) => (float y) { y = Add (x, z) z = Abs (y) }").find("cycle"),
+            std::string::npos);
   EXPECT_NE(error("<ir_version: 8> g (float x) => (float y) { y = Abs (x) }").find("opset_import"), std::string::npos);
   EXPECT_NE(error("<ir_vers: 8> g () => () { }").find("'ir_vers' is no key of a model"), std::string::npos);
   EXPECT_NE(error("<opset_import: [\"\": 0]> g () => () { }").find("below 1"), std::string::npos);
@@ -253,7 +260,8 @@ TEST(Text, ModelErrors) {
 
 // Prefixes of a model and models with one character changed: an error or a model, never a crash.
 TEST(Text, DamagedTextIsSurvived) {
-  const std::string text = R"(<ir_version: 8, opset_import: ["" : 17, "l":1]> g (float[N] x, seq(int4[2]) s) => (y) <float[2] w = {1.5, nan}> {
+  const std::string text =
+      R"(<ir_version: 8, opset_import: ["" : 17, "l":1]> g (float[N] x, seq(int4[2]) s) => (y) <float[2] w = {1.5, nan}> {
     [n] y = l.f <a: float = 1.5, b = [1, 2], t = int8[1] {3}, g = h () => (z) { z = Abs (x) }> (x, w) } <domain: "l", opset_import: ["":17]> f <a> (x, w) => (y) { y = Elu <alpha: float = @a> (x) })";
   int good = 0;
   for (std::size_t i = 0; i <= text.size(); ++i) good += parse_model_text(text.substr(0, i), "p").ok();
