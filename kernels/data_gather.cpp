@@ -120,6 +120,7 @@ void register_data_gather(Registry& registry) {
   registry.add("", "Gather", gather);
   registry.add("", "GatherElements", gather_elements);
   registry.add("", "GatherND", gather_nd);
+  registry.add(kMicrosoft, "GatherND", gather_nd);
 }
 
 }  // namespace saturate

@@ -138,6 +138,7 @@ void register_data_generate(Registry& registry) {
   registry.add("", "EyeLike", eye_like);
   registry.add("", "OneHot", one_hot);
   registry.add("", "Trilu", trilu);
+  registry.add(kMicrosoft, "Trilu", trilu);
 }
 
 }  // namespace saturate

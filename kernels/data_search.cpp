@@ -196,6 +196,7 @@ void register_data_search(Registry& registry) {
   registry.add("", "TopK", top_k);
   registry.add("", "NonZero", non_zero);
   registry.add("", "Unique", unique);
+  registry.add(kMicrosoft, "Unique", unique);
 }
 
 }  // namespace saturate

@@ -100,6 +100,8 @@ void register_quant(Registry& registry) {
   register_quant_linear(registry);
   register_quant_matmul(registry);
   register_quant_conv(registry);
+  register_quant_contrib(registry);
+  register_quant_nbits(registry);
 }
 
 }  // namespace saturate

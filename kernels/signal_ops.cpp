@@ -2,6 +2,9 @@
 
 namespace saturate {
 
-void register_signal(Registry& registry) { register_signal_window(registry); }
+void register_signal(Registry& registry) {
+  register_signal_window(registry);
+  register_signal_dft(registry);
+}
 
 }  // namespace saturate

@@ -102,6 +102,8 @@ void register_string(Registry& registry) {
   registry.add("", "StringConcat", string_concat);
   registry.add("", "StringSplit", string_split);
   registry.add("", "StringNormalizer", string_normalizer);
+  register_string_regex(registry);
+  register_string_tfidf(registry);
 }
 
 }  // namespace saturate
