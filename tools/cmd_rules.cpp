@@ -1,7 +1,9 @@
 #include <cstdio>
 
 #include "fmt/format.h"
+#include "kernels/runtime.h"
 #include "nlohmann/json.hpp"
+#include "rules/check.h"
 #include "tools/cli.h"
 #include "tools/table.h"
 
@@ -38,6 +40,45 @@ int show(const RulesArgs& args, const RuleSet& rules) {
   return kExitOk;
 }
 
+std::string_view severity_name(RuleFinding::Severity severity) {
+  return severity == RuleFinding::Severity::kError ? "error" : severity == RuleFinding::Severity::kWarning ? "warning" : "note";
+}
+
+json check_json(const RuleCheck& check) {
+  json findings = json::array();
+  for (const RuleFinding& f : check.findings)
+    findings.push_back({{"severity", std::string(severity_name(f.severity))}, {"place", f.place}, {"what", f.what}});
+  return {{"rule", check.rule},           {"ok", check.ok()},
+          {"examples", check.examples},   {"random_instances", check.random_instances},
+          {"counters", check.counters},   {"mutants", check.mutants},
+          {"survivors", check.survivors}, {"largest_difference", check.largest_difference},
+          {"findings", findings}};
+}
+
+// Loading has checked names, operators, attributes and functions; here both sides are run. Prints rules with findings, all of them with -v.
+int check(const RulesArgs& args, const RuleSet& rules) {
+  const std::unique_ptr<Evaluator> evaluator = make_evaluator(true);
+  json all = json::array();
+  std::size_t wrong = 0, weak = 0;
+  std::string first;
+  for (const Rule& rule : rules.rules()) {
+    if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, "rules check", "interrupted", "");
+    const RuleCheck result = check_by_running(rule, *evaluator);
+    if (!result.ok() && wrong++ == 0) first = rule.name;
+    weak += result.ok() && !result.findings.empty();
+    if (args.common.json)
+      all.push_back(check_json(result));
+    else if (args.common.verbosity > 0 || (!result.findings.empty() && !args.common.quiet()) || !result.ok())
+      std::printf("%s\n", to_string(result).c_str());
+  }
+  if (args.common.json) std::printf("%s\n", all.dump(2).c_str());
+  if (!args.common.json && !args.common.quiet())
+    std::printf("%zu rules checked by running: %zu wrong, %zu with remarks\n", rules.rules().size(), wrong, weak);
+  if (wrong == 0) return kExitOk;
+  return fail(kExitFile, rules.find(first)->file, fmt::format("{} wrong rule{}, the first is {}", wrong, wrong == 1 ? "" : "s", first),
+              "the lines above tell what differs");
+}
+
 }  // namespace
 
 int rules_command(const RulesArgs& args) {
@@ -47,9 +88,7 @@ int rules_command(const RulesArgs& args) {
   if (!rules.ok()) return fail(kExitFile, "", std::string(rules.status().message()), "");
   if (args.action == "list") return list(args, *rules);
   if (args.action == "show") return show(args, *rules);
-  // Loading has checked every rule: names bound, operators and attributes known, functions known.
-  std::printf("%zu rules read and checked against the operators' schemas\n", rules->rules().size());
-  return kExitOk;
+  return check(args, *rules);
 }
 
 }  // namespace saturate

@@ -214,6 +214,22 @@ def test_rules_verbs(tmp_path):
     assert text_rule["name"] in run_ok("rules", "list").stdout
 
 
+def test_rules_check(tmp_path):
+    head = 'opset "" 20\n\nrule two_relus (X) => (Y)\n  { A = Relu (X)\n    Y = Relu (A) }\n  =>\n'
+    (tmp_path / "right.rules").write_text(head + "  { Y = Relu (X) }\n  example X = float[2,3]\n")
+    (tmp_path / "wrong.rules").write_text(head + "  { Y = Exp (X) }\n  example X = float[2,3]\n")
+    assert "1 rules checked" in run_ok("rules", "check", tmp_path / "right.rules").stdout
+    done = run("rules", "check", tmp_path / "wrong.rules")
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and "two_relus" in done.stderr
+    shown = json.loads(run("rules", "check", tmp_path / "wrong.rules", "--json").stdout)
+    assert [r["rule"] for r in shown] == ["two_relus"] and not shown[0]["ok"]
+
+
+def test_builtin_rules_check():
+    done = run("rules", "check", "-q")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+
+
 def test_targets_verbs(tmp_path):
     names = [t["name"] for t in json.loads(run_ok("targets", "list", "--json").stdout)]
     assert {"onnx", "ort-cpu"} <= set(names)

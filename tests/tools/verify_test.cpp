@@ -1,0 +1,157 @@
+#include "tools/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "onnx_bridge/io.h"
+
+namespace saturate {
+namespace {
+
+Model parse(const std::string& text) {
+  auto model = parse_model_text(text, "test");
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? *std::move(model) : Model();
+}
+
+Model graph(const std::string& signature, const std::string& body) {
+  return parse("<ir_version: 8, opset_import: [\"\" : 18]>\ng " + signature + " {\n" + body + "\n}\n");
+}
+
+TEST(Verify, EqualModelsAtSeveralSizes) {
+  const Model a = graph("(float[n, m] x) => (float[n, m] y)", "t = Add (x, x)\ny = Relu (t)");
+  const Model b = graph("(float[n, m] x) => (float[n, m] y)", "r = Relu (x)\ny = Add (r, r)");
+  const VerifyReport report = verify(a, b);
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  std::set<Sizes> sizes;
+  for (const VerifyCase& c : report.cases) sizes.insert(c.sizes);
+  EXPECT_GE(sizes.size(), 3u);
+}
+
+TEST(Verify, DifferenceIsNamed) {
+  const Model a = graph("(float[n] x) => (float[n] y, float[n] z)", "y = Relu (x)\nz = Exp (x)");
+  const Model b = graph("(float[n] x) => (float[n] y, float[n] z)", "y = Relu (x)\nz = Sinh (x)");
+  const VerifyReport report = verify(a, b);
+  EXPECT_EQ(report.status, VerifyStatus::kDifferent);
+  EXPECT_NE(report.message.find("'z'"), std::string::npos) << report.message;
+  EXPECT_NE(report.message.find("n="), std::string::npos) << report.message;
+  EXPECT_GT(report.max_abs(), 0.1);
+}
+
+// Wrong only where a dim is 1 (broadcasting), or only where it isn't.
+TEST(Verify, SizesFindBroadcastMistakes) {
+  const Model a = graph("(float[n, m] x) => (float y)", "s = Shape (x)\np = ReduceProd <keepdims = 0> (s)\ny = Cast <to = 1> (p)");
+  const Model b =
+      graph("(float[n, m] x) => (float y)", "s = Shape <start = 1> (x)\np = ReduceProd <keepdims = 0> (s)\ny = Cast <to = 1> (p)");
+  EXPECT_EQ(verify(a, b).status, VerifyStatus::kDifferent);
+}
+
+TEST(Verify, AFailingResultIsADifference) {
+  const Model a = graph("(float[n] x) => (float[n] y)", "y = Relu (x)");
+  const Model b = graph("(float[n] x) => (float[n] y)", "s = Constant <value_ints = [2]> ()\ny = Reshape (x, s)");
+  EXPECT_EQ(verify(a, b).status, VerifyStatus::kDifferent);
+}
+
+TEST(Verify, AMissingOutputIsADifference) {
+  const Model a = graph("(float[n] x) => (float[n] y)", "y = Relu (x)");
+  const Model b = graph("(float[n] x) => (float[n] z)", "z = Relu (x)");
+  const VerifyReport report = verify(a, b);
+  EXPECT_EQ(report.status, VerifyStatus::kDifferent);
+  EXPECT_NE(report.message.find("'y'"), std::string::npos);
+}
+
+TEST(Verify, UnknownOperatorIsUnsupported) {
+  const Model a =
+      parse("<ir_version: 8, opset_import: [\"\" : 18, \"own\" : 1]>\ng (float[n] x) => (float[n] y) {\n y = own.Mystery (x)\n}\n");
+  const VerifyReport report = verify(a, a);
+  EXPECT_EQ(report.status, VerifyStatus::kUnsupported);
+  EXPECT_NE(report.message.find("Mystery"), std::string::npos) << report.message;
+}
+
+TEST(Verify, IndicesAreDrawnInRange) {
+  const Model a = graph("(int64[n, m] ids) => (float[n, m, 2] y)",
+                        "t = Constant <value = float[3, 2] {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}> ()\ny = Gather (t, ids)");
+  const VerifyReport report = verify(a, a);
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_EQ(report.refused, 0u);
+}
+
+// Reshape to a given shape: only ones are accepted at first, so other styles are tried.
+TEST(Verify, ShapesAsInputsAreFoundByTrial) {
+  const Model a = graph("(float[6] x, int64[2] shape) => (float[n, m] y)", "y = Reshape (x, shape)");
+  const VerifyReport report = verify(a, a);
+  EXPECT_TRUE(report.status == VerifyStatus::kEqual || report.status == VerifyStatus::kNotRun);
+  const Model b = graph("(float[1] x, int64[2] shape) => (float[n, m] y)", "y = Reshape (x, shape)");
+  EXPECT_EQ(verify(b, b).status, VerifyStatus::kEqual);
+}
+
+TEST(Verify, SumsOfSizesAreFound) {
+  const Model a =
+      graph("(float[past] p, float[seq] s, float[total] m) => (float[total] y)", "t = Concat <axis = 0> (p, s)\ny = Add (t, m)");
+  const VerifyReport report = verify(a, a);
+  ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_GE(report.cases.size(), 3u);
+  for (const VerifyCase& c : report.cases) EXPECT_EQ(c.sizes.at("total"), c.sizes.at("past") + c.sizes.at("seq"));
+}
+
+TEST(Verify, RandomOutputsAreNotCompared) {
+  const Model a = graph("(float[8] x) => (float[8] noisy, float[8] y)", "r = RandomNormalLike (x)\nnoisy = Add (x, r)\ny = Relu (x)");
+  const Model seeded =
+      graph("(float[8] x) => (float[8] noisy, float[8] y)", "r = RandomNormalLike <seed = 1.0> (x)\nnoisy = Add (x, r)\ny = Relu (x)");
+  EXPECT_EQ(random_outputs(a), std::vector<std::string>{"noisy"});
+  EXPECT_TRUE(random_outputs(seeded).empty());
+}
+
+TEST(Verify, ChanceComesOutOfSubgraphs) {
+  const Model a = graph("(float[8] x, bool c) => (float[8] y, float[8] z)",
+                        "y = If (c) <then_branch = t () => (float[8] a) { a = RandomNormalLike (x) }, else_branch = e () => (float[8] b) { "
+                        "b = Relu (x) }>\nz = Relu (x)");
+  EXPECT_EQ(random_outputs(a), std::vector<std::string>{"y"});
+}
+
+TEST(Verify, TrainingDropoutIsRandomOnlyWhereItTrains) {
+  const auto dropout = [](const std::string& flag) {
+    return graph("(float[8] x) => (float[8] y)",
+                 "r = Constant <value_float = 0.5> ()\nt = Constant <value = bool {" + flag + "}> ()\ny = Dropout (x, r, t)");
+  };
+  EXPECT_EQ(random_outputs(dropout("1")).size(), 1u);
+  EXPECT_TRUE(random_outputs(dropout("0")).empty());
+}
+
+TEST(Verify, GivenInputsAreUsed) {
+  const Model a = graph("(float[n] x) => (float[n] y)", "y = Relu (x)");
+  const Model b = graph("(float[n] x) => (float[n] y)", "c = Constant <value_float = 100.0> ()\nr = Relu (x)\ny = Min (r, c)");
+  EXPECT_EQ(verify(a, b).status, VerifyStatus::kEqual);
+  VerifyOptions options;
+  const float big[] = {200};
+  options.inputs = Inputs{{"x", Tensor::of<float>(DType::kFloat, {1}, big)}};
+  EXPECT_EQ(verify(a, b, options).status, VerifyStatus::kDifferent);
+}
+
+TEST(Verify, NothingThatTheOriginalAcceptsIsSaid) {
+  const Model a = graph("(float[2] x, float[3] z) => (float[n] y)", "y = Add (x, z)");
+  const VerifyReport report = verify(a, a);
+  EXPECT_EQ(report.status, VerifyStatus::kNotRun);
+  EXPECT_GT(report.refused, 0u);
+  EXPECT_NE(report.message.find("no random inputs"), std::string::npos);
+}
+
+TEST(Verify, NanThroughoutIsNoted) {
+  const Model a = graph("(float[n] x) => (float[n] y)", "z = Sub (x, x)\ny = Div (z, z)");
+  const VerifyReport report = verify(a, a);
+  EXPECT_EQ(report.status, VerifyStatus::kEqual);
+  ASSERT_FALSE(report.notes.empty());
+  EXPECT_NE(report.notes[0].find("NaN"), std::string::npos);
+}
+
+TEST(Verify, CancelStops) {
+  const Model a = graph("(float[n] x) => (float[n] y)", "y = Relu (x)");
+  const std::atomic<bool> cancel{true};
+  VerifyOptions options;
+  options.cancel = &cancel;
+  EXPECT_EQ(verify(a, a, options).status, VerifyStatus::kCancelled);
+}
+
+}  // namespace
+}  // namespace saturate
