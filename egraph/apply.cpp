@@ -4,11 +4,11 @@
 
 namespace saturate {
 
-std::optional<StopReason> StopCheck::now(const EGraph::Impl& g) const {
+std::optional<StopReason> StopCheck::now(const EGraph::Impl& g, std::size_t more) const {
   if (g.contradiction) return StopReason::kContradiction;
   if (limits_.cancel != nullptr && limits_.cancel->load(std::memory_order_relaxed)) return StopReason::kCancelled;
   if (seconds() > limits_.seconds) return StopReason::kTimeLimit;
-  if (g.memory_bytes() > limits_.memory_bytes) return StopReason::kMemoryLimit;
+  if (limits_.memory_bytes != ~std::size_t{0} && g.memory_bytes() + more > limits_.memory_bytes) return StopReason::kMemoryLimit;
   return std::nullopt;
 }
 
@@ -209,7 +209,7 @@ ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayo
       result.left = true;
       break;
     }
-    if (auto stop = check.now(g)) return stopped(result, *stop);
+    if (auto stop = check.now(g, matches.bytes + g.growth(TemplateApplier::kBatch * applier.operators()))) return stopped(result, *stop);
     const std::uint64_t before = g.nodes_created + g.unions;
     const std::size_t batch = std::min(TemplateApplier::kBatch, matches.size() - i);
     const std::uint32_t* words = matches.words + i * matches.stride;
@@ -269,7 +269,7 @@ ApplyResult apply_with_applier(EGraph& egraph, const Rewrite& rule, const MatchL
     }
     const std::uint32_t* words = matches.words + i * matches.stride;
     if (i % 16 == 0) {
-      if (auto stop = check.now(g)) return stopped(result, *stop);
+      if (auto stop = check.now(g, matches.bytes + g.growth(64))) return stopped(result, *stop);
     }
     if (g.contradiction) return stopped(result, StopReason::kContradiction);
     if (g.recs.size() > kIdBorder) return stopped(result, StopReason::kNodeLimit);

@@ -15,7 +15,8 @@ namespace saturate {
 class StopCheck {
  public:
   explicit StopCheck(const Limits& limits) : limits_(limits), begin_(std::chrono::steady_clock::now()) {}
-  std::optional<StopReason> now(const EGraph::Impl& g) const;
+  // `more`: bytes that are in use besides the e-graph, or will be in a moment.
+  std::optional<StopReason> now(const EGraph::Impl& g, std::size_t more = 0) const;
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
   const Limits& limits() const { return limits_; }
 
@@ -29,6 +30,7 @@ struct MatchList {
   std::uint32_t stride = 0;
   const std::uint32_t* words = nullptr;
   std::size_t count = 0;
+  std::size_t bytes = 0;  // of the store in which they stand, all rules' together
   std::size_t size() const { return count; }
 };
 

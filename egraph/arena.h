@@ -48,17 +48,18 @@ class Arena {
   // New values are indeterminate.
   void resize(std::size_t n) {
     if (n > ready_) grow(n);
+    highest_ = std::max(highest_, size_);
     size_ = n;
   }
   void assign(std::size_t n, T value) {
     resize(n);
     std::fill_n(data_, n, value);
   }
-  void clear() { size_ = 0; }
+  void clear() { resize(0); }
   void release() {
     if (data_ != nullptr) munmap(data_, capacity_ * sizeof(T));
     data_ = nullptr;
-    size_ = capacity_ = ready_ = 0;
+    size_ = capacity_ = ready_ = highest_ = 0;
     huge_ = false;
   }
   void swap(Arena& other) noexcept {
@@ -66,10 +67,11 @@ class Arena {
     std::swap(size_, other.size_);
     std::swap(capacity_, other.capacity_);
     std::swap(ready_, other.ready_);
+    std::swap(highest_, other.highest_);
     std::swap(huge_, other.huge_);
   }
-  // Bytes in use (pages touched so far).
-  std::size_t bytes() const { return ready_ * sizeof(T); }
+  // Bytes touched so far.
+  std::size_t bytes() const { return std::max(size_, highest_) * sizeof(T); }
 
  private:
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
@@ -104,7 +106,7 @@ class Arena {
   }
 
   T* data_ = nullptr;
-  std::size_t size_ = 0, capacity_ = 0, ready_ = 0;
+  std::size_t size_ = 0, capacity_ = 0, ready_ = 0, highest_ = 0;
   bool huge_ = false;
 };
 

@@ -1,10 +1,12 @@
 #include "egraph/egraph.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstdio>
 #include <cstdlib>
 
 #include "egraph/impl.h"
+#include "egraph/invariants.h"
 
 namespace saturate {
 
@@ -262,6 +264,7 @@ void EGraph::Impl::rebuild() {
   }
   rebuilding = false;
   if (proof) proof->current = reason;
+  assert(live_nodes > 2000 || check_invariants(*owner).empty());
 }
 
 void EGraph::Impl::kill_since(NodeId first) {
@@ -296,6 +299,16 @@ void EGraph::Impl::compress() {
 std::size_t EGraph::Impl::memory_bytes() const {
   const std::size_t reasons = proof ? proof->bytes() : 0;
   return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() + facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
+}
+
+std::size_t EGraph::Impl::growth(std::size_t nodes) const {
+  // An e-node: record, seven words and a byte, a cell per child.
+  return table.growth(nodes) + nodes * (sizeof(Rec) + 29 + 3 * sizeof(Cell));
+}
+
+std::size_t EGraph::Impl::index_growth() const {
+  const std::size_t whole = live_nodes * (sizeof(Rec) + 16) + (recs.size() + ops.num_kinds() + 4) * 8;
+  return whole > index.bytes() ? whole - index.bytes() : 0;
 }
 
 // ---- public face ----

@@ -130,6 +130,9 @@ struct EGraph::Impl {
   bool clean() const { return pending.empty() && dirty.empty() && updates.empty() && modifies.empty(); }
   const Index& sorted_index() const;
   std::size_t memory_bytes() const;
+  // Bytes that so many new e-nodes may add, a rehash included; and that the next index may add.
+  std::size_t growth(std::size_t nodes) const;
+  std::size_t index_growth() const;
   void compress();
 
  private:

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
@@ -24,6 +25,9 @@ std::string_view to_string(StopReason reason) {
 }
 
 namespace {
+
+// Rows to start from, over all rules, below which one thread searches faster than several.
+constexpr std::size_t kWorthThreads = 20'000;
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -97,7 +101,7 @@ class Runner {
   StopReason loop() {
     g_.rebuild();
     for (std::size_t iteration = 0;; ++iteration) {
-      if (auto stop = check_.now(g_)) return *stop;
+      if (auto stop = check_.now(g_, words_.bytes() + newest_bytes(g_.recs.size()) + g_.index_growth())) return *stop;
       if (iteration >= options_.limits.iterations) return StopReason::kIterationLimit;
       const std::uint64_t before = changes();
       IterationStats stats{.iteration = iteration + 1};
@@ -118,7 +122,7 @@ class Runner {
   std::uint64_t changes() const { return g_.nodes_created + g_.unions + g_.fact_changes; }
 
   void note_memory() {
-    const std::size_t bytes = g_.memory_bytes() + words_.bytes();
+    const std::size_t bytes = g_.memory_bytes() + words_.bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size());
     report_.peak_memory_bytes = std::max(report_.peak_memory_bytes, bytes);
   }
 
@@ -144,7 +148,7 @@ class Runner {
     for (const RuleState& rule : rules_) stats.matches += rule.found;
     note_memory();
     if (!complete) {
-      const auto stop = check_.now(g_);
+      const auto stop = check_.now(g_, memory_stop_ ? ~std::size_t{0} / 2 : 0);
       return stop ? stop : StopReason::kTimeLimit;
     }
     begin = Clock::now();
@@ -235,7 +239,9 @@ class Runner {
     std::vector<std::atomic<std::uint64_t>> totals(rules_.size());
     std::atomic<bool> stopped = false;
     words_.clear();
-    if (options_.limits.threads == 1 || tasks.size() == 1) {
+    // A few thousand rows are searched before the threads have woken up.
+    const std::size_t starts = std::accumulate(tasks.begin(), tasks.end(), std::size_t{0}, [](std::size_t n, const Task& t) { return n + t.last - t.first; });
+    if (options_.limits.threads == 1 || starts < kWorthThreads) {
       for (Task& task : tasks) {
         open_rule(task.rule);
         search_task(task, index, words_, totals[task.rule], stopped);
@@ -296,6 +302,7 @@ class Runner {
     stats.matches += rule.found;
     stats.fresh += rule.matches.size();
     rule.matches.words = words_.data() + rule.first_word;
+    rule.matches.bytes = words_in_use(words_);
   }
 
   void search_task(Task& task, const Index& index, Arena<std::uint32_t>& words, std::atomic<std::uint64_t>& total, std::atomic<bool>& stopped) const {
@@ -316,6 +323,10 @@ class Runner {
         stopped = true;
         return false;
       }
+      if ((words.size() & 0xff) < rule.matches.stride && g_.memory_bytes() + words_in_use(words) + 4 * (256 + rule.matches.stride) > check_.limits().memory_bytes) {
+        memory_stop_ = stopped = true;
+        return false;
+      }
       const bool fresh = is_fresh(rule, found);
       if (!fresh && !options_.count_stale_matches) return true;
       if (rule.rule->applier != nullptr && !rule.rule->applier->holds(egraph_, {found.classes, found.matched, found.ops})) return true;
@@ -328,6 +339,12 @@ class Runner {
     task.seconds = since(begin);
     if (check_.seconds() > check_.limits().seconds) stopped = true;
   }
+
+  // Of this task and what is put together already (other threads' tasks are small).
+  std::size_t words_in_use(const Arena<std::uint32_t>& words) const {
+    return words.bytes() + (&words == &words_ ? 0 : words_.bytes()) + newest_bytes(newest_.empty() ? 0 : newest_[0].size());
+  }
+  std::size_t newest_bytes(std::size_t ids) const { return newest_.size() * ids * sizeof(std::uint32_t); }
 
   bool is_fresh(const RuleState& rule, const Matcher::Found& found) const {
     if (rule.last == 0) return true;
@@ -351,6 +368,7 @@ class Runner {
   const RunOptions& options_;
   StopCheck check_;
   std::vector<RuleState> rules_;
+  mutable std::atomic<bool> memory_stop_ = false;  // the matches alone would pass the memory limit
   Arena<std::uint32_t> words_;  // of all matches that are to be applied
   std::vector<std::vector<std::uint32_t>> newest_;
   std::vector<int> phases_;

@@ -106,6 +106,17 @@ TEST(Runner, IterationTimeMemoryAndCancelStop) {
   options.limits.memory_bytes = 1000;
   EXPECT_EQ(run(*w->egraph, w->rules, options).stop, StopReason::kMemoryLimit);
 
+  for (const std::size_t limit : {300'000u, 1'000'000u, 3'000'000u}) {
+    auto v = Workload::parse(ac_text(10));
+    options = roomy();
+    options.limits.memory_bytes = limit;
+    const RunReport bounded = run(*v->egraph, v->rules, options);
+    EXPECT_EQ(bounded.stop, StopReason::kMemoryLimit);
+    EXPECT_LE(bounded.peak_memory_bytes, limit);
+    EXPECT_GT(bounded.peak_memory_bytes, limit / 4);
+    EXPECT_EQ(check_invariants(*v->egraph), "");
+  }
+
   std::atomic<bool> cancel = false;
   options = roomy();
   options.limits.cancel = &cancel;
