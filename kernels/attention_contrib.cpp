@@ -88,7 +88,10 @@ template <typename T, typename C> absl::StatusOr<Tensor> run(const KernelContext
   const float scale = ctx.attr_f("scale", 0.0f);
   p.scale = scale == 0.0f ? 1.0 / std::sqrt(static_cast<double>(s.size)) : static_cast<double>(scale);
   if (ctx.attr_i("unidirectional", 0) != 0) {
-    p.range = [past = s.past](std::int64_t, std::int64_t i) { return std::pair<std::int64_t, std::int64_t>(0, past + i + 1); };
+    // As ONNX Runtime has it, the last query sees every key; that differs from the plain frontier only where keys outnumber past and queries.
+    p.range = [past = s.past, last = s.queries - 1, keys = s.keys](std::int64_t, std::int64_t i) {
+      return std::pair<std::int64_t, std::int64_t>(0, i == last ? keys : past + i + 1);
+    };
   }
   std::vector<C> out(static_cast<std::size_t>(s.batch * s.queries * s.heads * s.v_size));
   p.out = out.data();

@@ -80,10 +80,7 @@ template <typename C> std::vector<C> updated_cache(const GroupSizes& s, const C*
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t h = 0; h < s.kv_heads; ++h) {
       C* to = cache.data() + (b * s.kv_heads + h) * s.buffer * s.size;
-      if (past != nullptr) {
-        const std::int64_t kept = s.buffer == s.past_buffer ? s.past_buffer : s.past(b);
-        std::copy_n(past + (b * s.kv_heads + h) * s.past_buffer * s.size, kept * s.size, to);
-      }
+      if (past != nullptr) std::copy_n(past + (b * s.kv_heads + h) * s.past_buffer * s.size, s.past(b) * s.size, to);
       for (std::int64_t i = 0; i < s.rows; ++i) std::copy_n(rows + (b * s.rows + i) * stride + h * s.size, s.size, to + (s.past(b) + i) * s.size);
     }
   }
@@ -111,7 +108,7 @@ template <typename C> absl::Status add_score_inputs(const KernelContext& ctx, co
   const bool causal = ctx.attr_i("causal", 1) != 0;
   p.range = [&s, window, causal](std::int64_t b, std::int64_t i) {
     const std::int64_t position = s.past(b) + i, length = s.first_prompt ? s.total : s.lengths[static_cast<std::size_t>(b)];
-    const std::int64_t low = window >= 0 ? std::max<std::int64_t>(0, position - window) : 0;
+    const std::int64_t low = window > 0 ? std::max<std::int64_t>(0, position - window + 1) : 0;  // the window counts the query itself
     return std::pair(low, causal ? std::min(position + 1, length) : s.lengths[static_cast<std::size_t>(b)]);
   };
   return absl::OkStatus();

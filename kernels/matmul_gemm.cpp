@@ -8,7 +8,7 @@ namespace {
 // y = alpha * y + beta * C, C broadcast one way to [m, n].
 template <typename T> absl::Status add_bias(const KernelContext& ctx, const Tensor& c, const Shape& dims, double alpha, double beta, T* y) {
   Tensor bias = c;
-  if (ctx.opset < 7 && ctx.attr_i("broadcast", 0) == 0 && c.dims() != dims) return ctx.invalid("C does not have the result's shape");
+  if (ctx.node.domain.empty() && ctx.opset < 7 && ctx.attr_i("broadcast", 0) == 0 && c.dims() != dims) return ctx.invalid("C does not have the result's shape");
   if (broadcast_shape(bias.dims(), dims) != dims) return ctx.invalid("C does not broadcast to the result");
   if (c.dtype() != dtype_of<T>()) return ctx.invalid("C differs in element type");
   const T* pc = bias.data<T>();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares our com.microsoft and fused kernels with ONNX Runtime's own CPU kernels on generated instances.
 
-usage: contrib_vs_ort.py RUNNER [--seed N] [--rtol 2e-4] [--filter TEXT] [--failures]
+usage: contrib_vs_ort.py RUNNER [--seed N] [--rtol 2e-4] [--filter TEXT]
 
 Instances that ONNX Runtime refuses are skipped and counted. Exits 1 where the two disagree.
 """
@@ -94,7 +94,7 @@ def mha_cases(rng):
 
 def gqa_cases(rng):
     for k in range(60):
-        b, kv, group, h = (int(v) for v in (rng.integers(1, 4), rng.integers(1, 3), rng.integers(1, 4), rng.choice([8, 16])))
+        b, kv, group, h = (int(v) for v in (rng.integers(1, 4), rng.integers(1, 3), rng.integers(1, 4), rng.choice([16, 32])))
         n = kv * group
         prompt = k % 2 == 0
         s = int(rng.integers(1, 8)) if prompt else int(rng.choice([1, 1, 3]))
@@ -254,8 +254,11 @@ def main():
     for folder, result in sorted(results.items()):
         if result != "PASS":
             print(os.path.basename(folder), result)
+    reasons = collections.defaultdict(list)
     for name, why in refused.items():
-        print("refused by ONNX Runtime:", name, why)
+        reasons[why.split("Status Message: ")[-1]].append(name)
+    for why, names in reasons.items():
+        print(f"refused by ONNX Runtime: {why} ({len(names)}: {names[0]}, ...)")
     print(len(results), dict(counts), "refused", len(refused))
     sys.exit(0 if counts["PASS"] == len(results) else 1)
 
