@@ -145,9 +145,26 @@ bool dropout_down(Job& job) {
     const Facts* f = job.facts(2);
     if (!f || !f->value || f->value->size() != 1 || element_as_int(*f->value, 0).value_or(1) != 0) return job.fail("training_mode");
   }
-  if (job.opset < 10 && job.node.outputs.size() > 1 && !job.node.outputs[1].empty()) return job.fail("a mask of bools");
+  if (job.node.outputs.size() > 1 && !job.node.outputs[1].empty()) return job.fail("a mask that is sure");
   erase(job.node, "seed");
   job.node.inputs.resize(1);
+  return true;
+}
+
+// The whole shape, and a slice of it.
+bool shape_down(Job& job) {
+  if (job.opset >= 15) return true;
+  const std::int64_t start = job.int_attribute("start", 0), end = job.int_attribute("end", std::numeric_limits<std::int64_t>::max());
+  erase(job.node, "start");
+  erase(job.node, "end");
+  if (start == 0 && end == std::numeric_limits<std::int64_t>::max()) return true;
+  if (job.opset < 10) return job.fail("parts of a shape");
+  Node slice;
+  slice.op_type = "Slice";
+  slice.inputs = {job.fresh("shape"), job.constant("start", std::vector<std::int64_t>{start}), job.constant("end", std::vector<std::int64_t>{end})};
+  slice.outputs = job.node.outputs;
+  job.node.outputs = {slice.inputs[0]};
+  job.result.nodes.push_back(std::move(slice));
   return true;
 }
 
@@ -156,7 +173,24 @@ bool softmax_down(Job& job) {
   const auto rank = job.rank(0);
   std::int64_t axis = job.int_attribute("axis", -1);
   if (rank && axis < 0) axis += *rank;
-  if (rank ? axis != *rank - 1 : axis != -1) return job.fail("an axis other than the last");
+  if (rank && axis >= 0 && axis < *rank - 1) {  // the axis is brought to the end and back
+    std::vector<std::int64_t> perm;
+    for (int a = 0; a < *rank; ++a) perm.push_back(a);
+    std::swap(perm[static_cast<std::size_t>(axis)], perm.back());
+    Node before, after;
+    before.op_type = after.op_type = "Transpose";
+    before.attributes = after.attributes = {Attribute::of("perm", perm)};
+    before.inputs = {job.input(0)};
+    before.outputs = {job.fresh("turned")};
+    after.inputs = {job.fresh("softmax")};
+    after.outputs = {job.node.outputs[0]};
+    job.node.inputs = before.outputs;
+    job.node.outputs = after.inputs;
+    job.result.nodes = {std::move(before), std::move(after)};
+    axis = *rank - 1;
+  } else if (rank ? axis != *rank - 1 : axis != -1) {
+    return job.fail("an axis other than the last of a tensor of unknown rank");
+  }
   if (job.opset < 11 && axis < 0) return job.fail("negative axes");
   set(job.node, Attribute::of("axis", axis));
   return true;
@@ -225,6 +259,7 @@ bool convert_down(Job& job) {
   if (op == "TopK") return top_k_down(job);
   if (op == "Dropout") return dropout_down(job);
   if (one_of(op, {"Softmax", "LogSoftmax", "Hardmax"})) return softmax_down(job);
+  if (op == "Shape") return shape_down(job);
   if (op == "Resize") return resize_down(job);
   if (op == "GridSample") return grid_sample_down(job);
   if (op == "DFT") return dft_down(job);

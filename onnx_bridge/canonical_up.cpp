@@ -82,8 +82,8 @@ bool split_up(Job& job) {
 }
 
 bool dropout_up(Job& job) {
-  // Before opset 12 it only ever ran as inference: the ratio says nothing. The mask of opset 7 was not bool.
-  if (job.opset < 10 && job.node.outputs.size() > 1 && !job.node.outputs[1].empty()) return false;
+  // Before opset 12 it only ever ran as inference: the ratio says nothing, and what the mask holds was left open.
+  if (job.node.outputs.size() > 1 && !job.node.outputs[1].empty()) return false;
   erase(job.node, "ratio");
   return true;
 }
@@ -267,6 +267,16 @@ void normalize_axis(Job& job, const char* name, int rank) {
   if (axis < 0 && axis >= -rank) a->value = axis + rank;
 }
 
+// The range of Shape as [start, end) in order; no end where it is the rank.
+void normalize_shape(Job& job, std::int64_t rank) {
+  std::int64_t start = job.int_attribute("start", 0), end = job.int_attribute("end", rank);
+  start = std::clamp<std::int64_t>(start < 0 ? std::max(start, -rank) + rank : start, 0, rank);
+  end = std::clamp<std::int64_t>(end < 0 ? std::max(end, -rank) + rank : end, start, rank);
+  set(job.node, Attribute::of("start", start));
+  erase(job.node, "end");
+  if (end < rank) set(job.node, Attribute::of("end", end));
+}
+
 // Windows: strides, dilations and pads of every spatial axis; kernel_shape from the weights; VALID is no padding.
 void normalize_window(Job& job, int rank) {
   const auto spatial = static_cast<std::size_t>(std::max(rank - 2, 0));
@@ -314,6 +324,7 @@ void normalize(Job& job) {
   if (!rank) return;
   if (op == "OneHot") return normalize_axis(job, "axis", *rank + 1);
   normalize_axis(job, "axis", *rank);
+  if (op == "Shape") normalize_shape(job, *rank);
   if (op == "Transpose" && !find(job.node, "perm")) {
     std::vector<std::int64_t> perm;
     for (int a = *rank; a-- > 0;) perm.push_back(a);

@@ -92,16 +92,18 @@ def compare(facts, name, value):
 
 
 def check_facts(args, path, model, runner, inputs):
+    try:
+        outputs = runner.run(None, inputs)
+    except Exception as error:
+        if args.verbose:
+            print("does not run:", path, str(error)[:200])
+        return [], (0, 0)
     sizes = [f"{k}={','.join(map(str, v.shape))}" for k, v in inputs.items()]
     command = [args.dump_facts, "facts", path] + (["--egraph"] if args.egraph else []) + sizes
     told = subprocess.run(command, capture_output=True, text=True)
     if told.returncode or told.stderr:
         return [f"dump_facts: {told.stderr.strip()} ({told.returncode})"], (0, 0)
     facts = json.loads(told.stdout)
-    try:
-        outputs = runner.run(None, inputs)
-    except Exception as error:
-        return ([f"does not run: {str(error)[:200]}"] if inputs is not None and args.verbose else []), (0, 0)
     bad, known, total = [], 0, 0
     for info, value in zip(runner.get_outputs(), outputs):
         complaints, (k, n) = compare(facts, info.name, value)
@@ -113,7 +115,11 @@ def check_facts(args, path, model, runner, inputs):
 
 
 def check_conversion(args, path, model, inputs, opset):
-    expected = session(model).run(None, inputs)
+    try:
+        onnx.checker.check_model(model)
+        expected = session(model).run(None, inputs)
+    except Exception as error:
+        return None, f"original does not run: {error}"
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "converted.onnx")
         told = subprocess.run([args.dump_facts, "convert", path, out, str(opset)], capture_output=True, text=True)
