@@ -35,7 +35,7 @@ constexpr std::size_t kIdBorder = 0xffffff00u;
 class TemplateApplier {
  public:
   TemplateApplier(EGraph::Impl& g, const Rewrite& rule, const MatchLayout& layout)
-      : g_(g), nodes_(rule.right->nodes), rule_(g.current_rule), slots_(layout.slots.size()) {
+      : g_(g), nodes_(rule.right->nodes), rule_(g.current_rule), slots_(layout.slots.size()), slots_of_(layout.slots) {
     values_.resize(nodes_.size());
     root_ = static_cast<std::uint32_t>(std::find(layout.slots.begin(), layout.slots.end(), rule.left.root()) - layout.slots.begin());
     for (Template::Node& node : nodes_) {
@@ -74,7 +74,7 @@ class TemplateApplier {
   }
 
   static constexpr std::size_t kBatch = 64;
-  bool batchable() const { return batchable_ && !g_.proof; }
+  bool batchable() const { return batchable_; }
 
   // The same for `count` <= kBatch matches at once, template node by template node, so that the cache misses of many matches overlap.
   // No union is made before the last e-node of the batch is in, so what is canonical stays so.
@@ -82,17 +82,29 @@ class TemplateApplier {
     columns_.resize(nodes_.size() * kBatch);
     Id roots[kBatch];
     for (std::size_t b = 0; b < count; ++b) roots[b] = g_.find_halving(words[b * stride + root_]);
+    Reasons reasons;
+    if (g_.proof) reasons = record(words, stride, count);
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Template::Node& node = nodes_[i];
       Id* column = columns_.data() + i * kBatch;
       if (node.op == kNone) {
         for (std::size_t b = 0; b < count; ++b) column[b] = g_.find_halving(words[b * stride + node.slot]);
       } else {
-        add_batch(node, column, i + 1 == nodes_.size() ? roots : nullptr, count);
+        add_batch(i, column, i + 1 == nodes_.size() ? roots : nullptr, count, reasons);
       }
     }
     const Id* last = columns_.data() + (nodes_.size() - 1) * kBatch;
-    for (std::size_t b = 0; b < count; ++b) g_.merge(roots[b], last[b], rule_);
+    if (!g_.proof) {
+      for (std::size_t b = 0; b < count; ++b) g_.merge(roots[b], last[b], rule_);
+      return;
+    }
+    for (std::size_t b = 0; b < count; ++b) {
+      const std::uint32_t* bound = g_.proof->words.data() + reasons.of(b) + 1;
+      const NodeId result = nodes_.back().op == kNone ? bound[slots_of_[nodes_.back().slot]] : bound[slots_ + nodes_.size() - 1];
+      g_.merge(bound[slots_of_[root_]], result, rule_, reasons.of(b));
+    }
+    g_.proof->forget_idle(reasons.base, reasons.width, reasons.first_node, reasons.first_edge);
+    g_.proof->current = Proof::kGiven;
   }
 
   void apply(std::span<const std::uint32_t> match) {
@@ -113,29 +125,26 @@ class TemplateApplier {
  private:
   void apply_with_reasons(std::span<const std::uint32_t> match) {
     const std::uint64_t before = g_.nodes_created + g_.unions;
-    // What stands for a slot: the matched e-node, or the one that founded the class.
-    const auto bound = [&](std::uint32_t slot) { return match[slots_ + slot] == kNone ? match[slot] : match[slots_ + slot]; };
-    std::fill(values_.begin(), values_.end(), kNone);
     Proof& proof = *g_.proof;
-    const std::uint32_t reason = proof.record(rule_, match.data(), slots_, values_);
+    const std::uint32_t reason = proof.record(rule_, match.data(), slots_, nodes_.size());
     const std::uint32_t outer = std::exchange(proof.current, reason);
     const Id root = g_.find_halving(match[root_]);
     const auto first_new = static_cast<NodeId>(g_.recs.size());
-    std::uint32_t* made = proof.words.end() - nodes_.size();
+    std::uint32_t* bound = proof.words.data() + reason + 1;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Template::Node& node = nodes_[i];
       if (node.op == kNone) {
-        values_[i] = bound(node.slot);
+        values_[i] = bound[slots_of_[node.slot]];
         continue;
       }
       gather(node);
-      made[i] = values_[i] = g_.add_node(node.op, scratch_, i + 1 == nodes_.size() ? root : kNone);
+      bound[slots_ + i] = values_[i] = g_.add_node(node.op, scratch_, i + 1 == nodes_.size() ? root : kNone);
     }
     const NodeId last = values_.back();
     if (nodes_.back().op != kNone && last >= first_new) {
-      proof.link(bound(root_), last, reason, root, last, root);
+      proof.link(bound[slots_of_[root_]], last, reason, root, last, root);
     } else {
-      g_.merge(bound(root_), last, rule_, reason);
+      g_.merge(bound[slots_of_[root_]], last, rule_, reason);
     }
     proof.current = outer;
     if (g_.nodes_created + g_.unions == before) proof.forget(reason);
@@ -146,7 +155,36 @@ class TemplateApplier {
     for (const std::uint32_t child : node.children) scratch_.push_back(values_[child]);
   }
 
-  void add_batch(const Template::Node& node, Id* column, const Id* roots, std::size_t count) {
+  // Where the applications of a batch are recorded.
+  struct Reasons {
+    std::uint32_t base = 0, width = 0, first_edge = 0;
+    NodeId first_node = 0;
+    std::uint32_t of(std::size_t b) const { return base + static_cast<std::uint32_t>(b) * width; }
+  };
+  Reasons record(const std::uint32_t* words, std::size_t stride, std::size_t count) {
+    Proof& proof = *g_.proof;
+    Reasons reasons{static_cast<std::uint32_t>(proof.words.size()), static_cast<std::uint32_t>(1 + slots_ + nodes_.size()),
+                    static_cast<std::uint32_t>(proof.edges.size()), static_cast<NodeId>(g_.recs.size())};
+    for (std::size_t b = 0; b < count; ++b) proof.record(rule_, words + b * stride, slots_, nodes_.size());
+    return reasons;
+  }
+  void insert_with_reasons(std::size_t i, Id* column, const Id* roots, std::size_t count, const Reasons& reasons, const Rec* recs,
+                           const std::uint32_t* hashes) {
+    Proof& proof = *g_.proof;
+    for (std::size_t b = 0; b < count; ++b) {
+      proof.current = reasons.of(b);
+      std::uint32_t* bound = proof.words.data() + reasons.of(b) + 1;
+      NodeId node = g_.probe(recs[b], hashes[b]);
+      const bool fresh = node == kNone;
+      if (fresh) node = g_.insert(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);
+      if (fresh && roots != nullptr) proof.link(bound[slots_of_[root_]], node, reasons.of(b), roots[b], node, roots[b]);
+      bound[slots_ + i] = node;
+      column[b] = g_.find_halving(node);
+    }
+  }
+
+  void add_batch(std::size_t i, Id* column, const Id* roots, std::size_t count, const Reasons& reasons) {
+    const Template::Node& node = nodes_[i];
     Rec recs[kBatch];
     std::uint32_t hashes[kBatch];
     const std::size_t n = node.children.size();
@@ -169,6 +207,7 @@ class TemplateApplier {
         for (std::size_t k = 0; k < n; ++k) __builtin_prefetch(&g_.uses[recs[b].c[k]], 1);
       }
     }
+    if (g_.proof) return insert_with_reasons(i, column, roots, count, reasons, recs, hashes);
     for (std::size_t b = 0; b < count; ++b) {
       const NodeId found = g_.probe(recs[b], hashes[b]);
       column[b] = found != kNone ? g_.find_halving(found) : g_.insert(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);
@@ -181,6 +220,7 @@ class TemplateApplier {
   bool batchable_ = true;  // no e-node of more than three children
   std::uint32_t rule_, root_ = 0;
   std::size_t slots_;
+  std::vector<std::uint32_t> slots_of_;  // place in a match -> slot
   std::size_t operators_ = 0;
   std::vector<Id> values_, scratch_;
 };
@@ -242,7 +282,7 @@ bool apply_one(EGraph& egraph, const Rewrite& rule, const Match& match, std::siz
   if (g.proof) {
     std::vector<std::uint32_t> words(match.classes.begin(), match.classes.end());
     words.insert(words.end(), match.matched.begin(), match.matched.end());
-    reason = g.proof->record(g.current_rule, words.data(), match.classes.size(), {});
+    reason = g.proof->record(g.current_rule, words.data(), match.classes.size(), 0);
     g.proof->current = reason;
   }
   rule.applier->apply(egraph, match, unions);

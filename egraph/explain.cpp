@@ -110,22 +110,16 @@ class Collector {
     }
     const std::uint32_t* words = proof_.words.data() + edge.reason;
     const Proof::Rule& rule = proof_.rules[words[0]];
-    const std::uint32_t slots = words[1];
-    const std::uint32_t *ids = words + 2, *nodes = ids + slots;
-    std::vector<NodeId> bound;
-    for (std::uint32_t i = 0; i < slots; ++i) bound.push_back(nodes[i] == kNone ? ids[i] : nodes[i]);
+    const std::span<const PatternNode> left = rule.left.nodes;
+    const std::uint32_t *bound = words + 1, *made = bound + left.size();
     std::vector<NodeId> children;
-    for (std::uint32_t i = 0; i < slots; ++i) {
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      if (left[i].type == PatternNode::Type::kVariable) continue;
       children.clear();
-      for (const std::uint32_t child : rule.left.nodes[i].children) children.push_back(bound[child]);
-      if (nodes[i] != kNone) need_children(proof_.recs[nodes[i]].op, proof_.children(nodes[i]), children, age);
+      for (const std::uint32_t child : left[i].children) children.push_back(bound[child]);
+      need_children(proof_.recs[bound[i]].op, proof_.children(bound[i]), children, age);
     }
-    // The matched root stands in the class that the rule was applied to.
-    if (!rule.right) {
-      if (slots > 0) need(bound[slots - 1], ids[slots - 1]);
-      return;
-    }
-    const std::uint32_t* made = nodes + slots + 1;
+    if (!rule.right) return;
     for (std::size_t i = 0; i < rule.right->nodes.size(); ++i) {
       const Template::Node& node = rule.right->nodes[i];
       if (node.op == kNone) continue;
@@ -148,11 +142,11 @@ class Collector {
 ExplainStep application(const Proof& proof, std::uint32_t reason) {
   ExplainStep step;
   const std::uint32_t* words = proof.words.data() + reason;
-  const std::uint32_t slots = words[1];
+  const Proof::Rule& rule = proof.rules[words[0]];
   step.rule_index = words[0];
-  step.rule = proof.rules[words[0]].name;
-  step.kind = proof.rules[words[0]].right ? ExplainStep::Kind::kRule : ExplainStep::Kind::kNative;
-  for (std::uint32_t i = 0; i < slots; ++i) step.slots.push_back(words[2 + slots + i] == kNone ? words[2 + i] : words[2 + slots + i]);
+  step.rule = rule.name;
+  step.kind = rule.right ? ExplainStep::Kind::kRule : ExplainStep::Kind::kNative;
+  step.slots.assign(words + 1, words + 1 + rule.left.nodes.size());
   return step;
 }
 

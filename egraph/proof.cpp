@@ -1,5 +1,6 @@
 #include "egraph/proof.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace saturate {
@@ -35,14 +36,38 @@ void Proof::link(NodeId a, NodeId b, std::uint32_t reason, Id class_a, Id class_
   }
 }
 
-std::uint32_t Proof::record(std::uint32_t rule, const std::uint32_t* match, std::size_t slots, std::span<const NodeId> made) {
+std::uint32_t Proof::record(std::uint32_t rule, const std::uint32_t* match, std::size_t slots, std::size_t made) {
   const auto place = static_cast<std::uint32_t>(words.size());
   words.push_back(rule_base + rule);
-  words.push_back(static_cast<std::uint32_t>(slots));
-  for (std::size_t i = 0; i < 2 * slots; ++i) words.push_back(match[i]);
-  words.push_back(static_cast<std::uint32_t>(made.size()));
-  for (const NodeId node : made) words.push_back(node);
+  for (std::size_t i = 0; i < slots; ++i) words.push_back(match[slots + i] == kNone ? match[i] : match[slots + i]);
+  for (std::size_t i = 0; i < made; ++i) words.push_back(kNone);
   return place;
+}
+
+void Proof::forget_idle(std::uint32_t base, std::uint32_t width, NodeId node, std::uint32_t edge) {
+  const std::size_t count = (words.size() - base) / width;
+  std::vector<std::uint32_t> place(count, kNone);
+  const auto in_batch = [&](std::uint32_t reason) { return reason >= base && reason < base + count * width; };
+  for (std::size_t n = node; n < origin.size(); ++n) {
+    if (in_batch(origin[n])) place[(origin[n] - base) / width] = 0;
+  }
+  for (std::size_t e = edge; e < edges.size(); ++e) {
+    if (in_batch(edges[e].reason)) place[(edges[e].reason - base) / width] = 0;
+  }
+  std::uint32_t to = base;
+  for (std::size_t b = 0; b < count; ++b) {
+    if (place[b] == kNone) continue;
+    place[b] = to;
+    std::copy_n(words.begin() + base + b * width, width, words.begin() + to);
+    to += width;
+  }
+  words.resize(to);
+  for (std::size_t n = node; n < origin.size(); ++n) {
+    if (in_batch(origin[n])) origin[n] = place[(origin[n] - base) / width];
+  }
+  for (std::size_t e = edge; e < edges.size(); ++e) {
+    if (in_batch(edges[e].reason)) edges[e].reason = place[(edges[e].reason - base) / width];
+  }
 }
 
 }  // namespace saturate

@@ -30,8 +30,11 @@ class Proof {
   void added(const Rec& rec, const Id* pool_children);
   // `class_a`, `class_b`: their classes before, `winner`: the one that remains.
   void link(NodeId a, NodeId b, std::uint32_t reason, Id class_a, Id class_b, Id winner);
-  // The application that is going on. Matches are `slots` ids, then as many e-nodes; `made` are the e-nodes of the template.
-  std::uint32_t record(std::uint32_t rule, const std::uint32_t* match, std::size_t slots, std::span<const NodeId> made);
+  // An application: `match` has the classes of `slots` slots, then their e-nodes. Room for `made` e-nodes of the template is left at its end.
+  std::uint32_t record(std::uint32_t rule, const std::uint32_t* match, std::size_t slots, std::size_t made);
+  // Applications of one rule stand in `words` from `base` on, each `width` words; forgets those that made neither an e-node (from `node` on)
+  // nor a union (from `edge` on).
+  void forget_idle(std::uint32_t base, std::uint32_t width, NodeId node, std::uint32_t edge);
   void forget(std::uint32_t reason) { words.resize(reason); }
 
   std::span<const Id> children(NodeId node) const { return recs[node].children(pool.data()); }
@@ -48,7 +51,7 @@ class Proof {
   Arena<std::uint32_t> tree_size;     // of a canonical class
   Arena<std::uint32_t> origin;        // the application that made the e-node, kGiven or kByAnalysis
   Arena<Edge> edges;                  // by age
-  Arena<std::uint32_t> words;         // applications: rule, number of slots, ids, e-nodes, number of made ones, these
+  Arena<std::uint32_t> words;         // applications: rule, what each slot is bound to (an e-node, or a class by its founder), e-nodes of the template
   std::uint32_t current = kGiven;     // reason for what is added or merged now
 };
 
