@@ -165,6 +165,11 @@ std::optional<Dim> DimTable::broadcast(Dim a, Dim b) {
   if (!x && !y && !table.equal(a, b) && table.equal_by_name(a, b) && table.unify(a, b)) return table.canonical(a);
   return table.apply(Op::kBroadcast, a, b);
 }
+bool DimTable::join_named(Dim a, Dim b) {
+  Writing lock(impl_->mutex);
+  Table& table = impl_->table;
+  return table.equal(a, b) || (table.equal_by_name(a, b) && table.unify(a, b));
+}
 
 std::optional<std::int64_t> DimTable::value(Dim d) const {
   Reading lock(impl_->mutex);

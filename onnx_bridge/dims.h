@@ -32,6 +32,8 @@ class DimTable {
   // The symbol for a dim that `where` (an input) declares under this name. Inputs that declare the same name get symbols of their own: exports
   // exist whose inputs share a name and not the size. Two of them are one as soon as an operator broadcasts them against each other.
   Dim declared(std::string_view name, std::string_view where);
+  // Unifies two dims that inputs declare under one name, where an operator puts one in the place of the other. Whether they are equal now.
+  bool join_named(Dim a, Dim b);
   // A symbol equal to no other, with a name for people ("unk__3").
   Dim fresh(std::string_view hint);
 

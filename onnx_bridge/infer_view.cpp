@@ -61,6 +61,10 @@ void reshape_to(Call& c, const DimVector& target) {
       all_known = certain = false;
     }
   }
+  // [batch, seq, 64] to [batch, seq, -1, 16] with batch or seq read off another input: leading dims of one name are one size.
+  if (c.has_rank(0))
+    for (std::size_t i = 0; i < shape.size() && static_cast<int>(i) < c.rank(0) && static_cast<int>(i) != inferred; ++i)
+      if (!c.dims.join_named(c.dim(0, static_cast<int>(i)), shape[i])) break;
   if (inferred >= 0) {
     const auto k = static_cast<std::size_t>(inferred);
     if (all_known && c.has_rank(0)) {

@@ -22,12 +22,6 @@ bool is_random(const Node& node) {
   return false;
 }
 
-bool is_elementwise(std::string_view op_type) {
-  for (std::string_view op : {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Where", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min"})
-    if (op_type == op) return true;
-  return false;
-}
-
 bool has_graphs(const Node& node) {
   return std::any_of(node.attributes.begin(), node.attributes.end(),
                      [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
@@ -76,7 +70,7 @@ class Lowerer {
     std::set<std::string> overridable;
     for (const ValueInfo& input : graph.inputs) {
       if (model_.ir_version < 4 && with_initializer.contains(input.name)) continue;
-      define(out_.values, input.name, g_.input(input.name, facts_of_type(with_own_symbols(input), g_.dims(), input.name)));
+      define(out_.values, input.name, g_.input(input.name, facts_of_type(input.type, g_.dims(), input.name)));
       overridable.insert(input.name);
     }
     for (const Initializer& i : graph.initializers)
@@ -109,17 +103,6 @@ class Lowerer {
     const Id id = g_.constant(i.tensor);
     define(out_.values, i.name, id);
     out_.initializers.emplace(leaf_op(id, kConstantOp), &i);
-  }
-
-  // The type of an input with unreliable names of dims replaced, but for the first use of each.
-  ValueType with_own_symbols(const ValueInfo& input) {
-    ValueType type = input.type;
-    if (!type.shape) return type;
-    for (std::size_t i = 0; i < type.shape->size(); ++i) {
-      auto* name = std::get_if<std::string>(&(*type.shape)[i]);
-      if (name && options_.unreliable_dims.contains(*name) && !used_dims_.insert(*name).second) *name = fmt::format("{}@{}.{}", *name, input.name, i);
-    }
-    return type;
   }
 
   OpId leaf_op(Id id, std::string_view op_type) const {
@@ -334,35 +317,10 @@ class Lowerer {
   const LowerOptions& options_;
   Lowered out_;
   std::unordered_map<std::string, const ValueType*> declared_;
-  std::set<std::string> used_dims_;
   std::int64_t unique_ = 0;
 };
 
 }  // namespace
-
-std::set<std::string> contradicted_dims(const Model& model, const OnnxEGraph& g, const Lowered& lowered) {
-  std::map<std::string, int> uses;
-  for (const ValueInfo& input : model.graph.inputs)
-    if (input.type.shape)
-      for (const DimSpec& d : *input.type.shape)
-        if (const auto* name = std::get_if<std::string>(&d)) ++uses[*name];
-  std::set<std::string> out;
-  const auto note = [&](Dim a, Dim b) {
-    const auto x = g.dims().symbol_name(a), y = g.dims().symbol_name(b);
-    if (!x || !y || *x == *y || !uses.contains(*x) || !uses.contains(*y)) return;
-    for (const auto& name : {*x, *y})
-      if (uses[name] > 1) out.insert(name);
-  };
-  for (const Source& s : lowered.sources) {
-    if (!s.node->domain.empty() || !is_elementwise(s.node->op_type)) continue;
-    for (std::size_t i = 1; i < s.inputs.size(); ++i) {
-      const Facts &a = g.facts(s.inputs[0]), &b = g.facts(s.inputs[i]);
-      if (!a.shape || !b.shape) continue;
-      for (std::size_t k = 1; k <= std::min(a.shape->size(), b.shape->size()); ++k) note((*a.shape)[a.shape->size() - k], (*b.shape)[b.shape->size() - k]);
-    }
-  }
-  return out;
-}
 
 std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id> children) {
   std::vector<Id> key{op};

@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -40,16 +39,10 @@ struct LowerOptions {
   // Facts of values that the graph captures from outside (bodies of If/Loop/Scan); they become inputs of these names.
   std::map<std::string, Facts> captured;
   bool inline_functions = true;     // a call and its body become one e-class
-  // Names of dims that do not mean one size wherever an input uses them, although the standard says so: each use is a symbol of its own.
-  std::set<std::string> unreliable_dims;
 };
 
 // Operator and canonical children as one key, equal exactly for equal e-nodes: children of commutative operators in one order.
 std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id> children);
-
-// Names of dims that the model contradicts: exporters give one name to two sizes. The sign is an elementwise operator over two dims of
-// different names (both from inputs), which must then be equal; every name of such a pair that more than one input dim bears is returned.
-std::set<std::string> contradicted_dims(const Model& model, const OnnxEGraph& egraph, const Lowered& lowered);
 
 absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options = {});
 

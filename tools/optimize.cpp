@@ -102,10 +102,15 @@ class Optimizer {
   using Captured = std::map<std::string, std::pair<Facts, const DimTable*>>;
 
   absl::StatusOr<Model> optimize_graph(const Model& model, const Captured& captured, const std::set<std::string>& without, OptimizeReport& report, int depth) {
-    auto egraph = std::make_unique<OnnxEGraph>(*evaluator_);
-    auto lowered = lower_consistently(model, captured, egraph, report);
+    OnnxEGraph g(*evaluator_);
+    LowerOptions lower_options;
+    for (const auto& [name, facts] : captured) lower_options.captured[name] = translate(facts.first, *facts.second, g.dims());
+    auto lowered = [&] {
+      progress("lower");
+      Stopwatch watch(report.seconds["lower"]);
+      return lower(model, g, lower_options);
+    }();
     if (!lowered.ok()) return lowered.status();
-    OnnxEGraph& g = *egraph;
     if (auto s = saturate(g, without, report, depth); !s.ok()) return s;
     if (depth == 0) {
       report.egraph_nodes = g.egraph().num_nodes();
@@ -117,27 +122,6 @@ class Optimizer {
     if (depth < kMaxBodyDepth && has_bodies(model.graph))
       if (auto s = optimize_bodies(model, g, *lowered, without, report, depth, raise_options); !s.ok()) return s;
     return extract_and_raise(model, g, *lowered, report, depth, raise_options);
-  }
-
-  // Lowers again, with more symbols, where the model contradicts the names that it gives to dims.
-  absl::StatusOr<Lowered> lower_consistently(const Model& model, const Captured& captured, std::unique_ptr<OnnxEGraph>& egraph, OptimizeReport& report) {
-    progress("lower");
-    Stopwatch watch(report.seconds["lower"]);
-    LowerOptions lower_options;
-    lower_options.unreliable_dims = options_.unreliable_dims;
-    for (;;) {
-      lower_options.captured.clear();
-      for (const auto& [name, facts] : captured) lower_options.captured[name] = translate(facts.first, *facts.second, egraph->dims());
-      auto lowered = lower(model, *egraph, lower_options);
-      if (!lowered.ok()) return lowered.status();
-      std::set<std::string> contradicted = contradicted_dims(model, *egraph, *lowered);
-      std::erase_if(contradicted, [&](const std::string& name) { return lower_options.unreliable_dims.contains(name); });
-      if (contradicted.empty()) return lowered;
-      for (const std::string& name : contradicted)
-        report.warnings.push_back(fmt::format("dim '{}' of the inputs names different sizes; each use counts as a size of its own", name));
-      lower_options.unreliable_dims.merge(contradicted);
-      egraph = std::make_unique<OnnxEGraph>(*evaluator_);
-    }
   }
 
   absl::Status saturate(OnnxEGraph& g, const std::set<std::string>& without, OptimizeReport& report, int depth) {

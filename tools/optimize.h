@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -21,7 +20,6 @@ struct OptimizeOptions {
   Limits limits;
   std::optional<std::int64_t> opset;  // --opset N
   bool keep_opset = false;            // --keep-opset
-  std::set<std::string> unreliable_dims;  // names of input dims that are known not to mean one size
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
 };
 
