@@ -61,6 +61,8 @@ class Table {
   Dim fresh(std::string_view hint);
   // Whether the two would be equal if declared names meant equal sizes.
   bool equal_by_name(Dim a, Dim b);
+  // Whether m is min(a, c) with a number c >= 2: broadcast against a, it is a (the operator fails where a > c).
+  bool is_clipped(Dim m, Dim a) const;
   Dim apply(Op op, Dim a, Dim b);
   Dim canonical(Dim d) const { return Dim{canonical_[d.id]}; }
   const Poly& poly(Dim d) const { return polys_[canonical_[d.id]]; }

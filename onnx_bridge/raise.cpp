@@ -65,6 +65,7 @@ class Raiser {
       if (auto s = write_unit(units_[u], out.graph); !s.ok()) return s;
     write_output_copies(out.graph);
     keep_value_info(out.graph);
+    describe_made_values(out.graph);
     out.opset_imports[""] = opset_;
     if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));
     for (const std::string& domain : new_domains_) out.opset_imports.try_emplace(domain, 1);
@@ -440,6 +441,38 @@ class Raiser {
       if (it != lowered_.values.end() && e_.find(it->second) == id) alive.insert(name);
     }
     std::erase_if(graph.value_info, [&](const ValueInfo& v) { return !alive.contains(v.name); });
+  }
+
+  // Types of what goes into and comes out of nodes made by rules: runtimes infer less than the facts know (a Reshape to a computed
+  // shape), and ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown.
+  void describe_made_values(Graph& graph) const {
+    std::set<std::string> known;
+    for (const auto* list : {&graph.inputs, &graph.outputs, &graph.value_info})
+      for (const ValueInfo& v : *list) known.insert(v.name);
+    for (const Initializer& i : graph.initializers) known.insert(i.name);
+    for (const Unit& unit : units_) {
+      if (unit.source) continue;
+      std::vector<Id> values = unit.children;
+      for (const auto& [index, id] : unit.outputs) values.push_back(id);
+      for (Id id : values) {
+        const Facts& f = g_.facts(id);
+        if (f.kind != Facts::Kind::kTensor || f.dtype == DType::kUndefined || !f.shape || !known.insert(value_name(id)).second) continue;
+        ValueInfo info{value_name(id), {ValueType::Kind::kTensor, f.dtype, std::vector<DimSpec>{}, nullptr}, nullptr};
+        for (Dim d : *f.shape) info.type.shape->push_back(dim_spec(d));
+        graph.value_info.push_back(std::move(info));
+      }
+    }
+  }
+
+  // Numbers and the names that inputs declare; names of our own say nothing to others.
+  DimSpec dim_spec(Dim d) const {
+    if (const auto v = g_.dims().value(d)) return *v;
+    const auto name = g_.dims().symbol_name(d);
+    for (const ValueInfo& input : model_.graph.inputs)
+      if (name && input.type.shape)
+        for (const DimSpec& declared : *input.type.shape)
+          if (declared == DimSpec(*name)) return *name;
+    return std::monostate{};
   }
 
   const OnnxEGraph& g_;

@@ -223,5 +223,26 @@ TEST(DimsProperty, ExpressionsMeanWhatTheySay) {
   }
 }
 
+// A table of 64 positions sliced to the length of the input, then added to it: the input is not longer than the table.
+TEST(Dims, AClippedDimThatBroadcastsAgainstItselfIsNotClipped) {
+  DimTable t;
+  const Dim seq = t.symbol("seq"), clipped = t.min(seq, t.constant(64));
+  EXPECT_FALSE(t.equal(seq, clipped));
+  EXPECT_TRUE(t.equal(t.broadcast(seq, clipped).value(), seq));
+  EXPECT_TRUE(t.equal(seq, clipped));
+  const Dim other = t.symbol("other"), to_one = t.min(other, t.constant(1));  // 1 broadcasts against any size: proves nothing
+  t.broadcast(other, to_one);
+  EXPECT_FALSE(t.equal(other, to_one));
+}
+
+TEST(Dims, DeclaredNamesJoinWhereAnOperatorPutsOneInThePlaceOfTheOther) {
+  DimTable t;
+  const Dim a = t.declared("seq", "ids"), b = t.declared("seq", "mask"), c = t.declared("enc", "mask");
+  EXPECT_FALSE(t.equal(a, b));
+  EXPECT_FALSE(t.join_named(a, c));
+  EXPECT_TRUE(t.join_named(a, b));
+  EXPECT_TRUE(t.equal(a, b));
+}
+
 }  // namespace
 }  // namespace saturate
