@@ -28,14 +28,20 @@ struct Variation {
   std::map<std::int64_t, std::int64_t> dims;  // of the example -> of the instance
   DType floats = DType::kFloat;               // what float inputs become
   Fill fill = Fill::kNormal;
+  bool collapse = false;                      // each tensor by itself: some dims become 1, some leading ones go
 };
 
 std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& variation, std::mt19937_64& random) {
   Shape dims = value.dims;
-  const bool renamed = !variation.dims.empty() && (!value.values || value.values->size() <= 1 || std::equal(value.values->begin() + 1, value.values->end(), value.values->begin()));
-  if (renamed && value.dtype != DType::kInt64)
+  const bool uniform = !value.values || value.values->empty() || std::equal(value.values->begin() + 1, value.values->end(), value.values->begin());
+  if (uniform && value.dtype != DType::kInt64)
     for (std::int64_t& d : dims)
       if (const auto it = variation.dims.find(d); it != variation.dims.end()) d = it->second;
+  if (variation.collapse && uniform && value.dtype != DType::kInt64) {
+    if (!dims.empty() && random() % 3 == 0) dims.erase(dims.begin());
+    for (std::int64_t& d : dims)
+      if (random() % 3 == 0) d = 1;
+  }
   const DType dtype = value.dtype == DType::kFloat ? variation.floats : value.dtype;
   std::vector<double> values(static_cast<std::size_t>(checked_elements(dims).value_or(0)));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -108,7 +114,8 @@ std::vector<Instance> random_instances(const Rule& rule, const RuleExample& exam
     if (k % 2 == 1) v.floats = dtypes[static_cast<std::size_t>(k / 2) % std::size(dtypes)];
     if (k % 3 == 1) v.fill = Fill::kSpecial;
     if (k % 6 == 4 && rule.effect == Effect::kExact) v.fill = Fill::kNotFinite;
-    if (k >= 4)
+    v.collapse = k % 4 == 3;
+    if (k >= 4 && !v.collapse)
       for (const ExampleValue& value : example.values)
         for (std::int64_t d : value.dims)
           if (d > 1) v.dims.try_emplace(d, static_cast<std::int64_t>(random() % 7));

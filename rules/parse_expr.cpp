@@ -7,6 +7,7 @@ namespace saturate {
 namespace {
 
 constexpr int kMaxDepth = 100;
+constexpr int kMaxOperators = 1000;  // a chain of them is as deep as it is long
 
 std::shared_ptr<Expr> node(Expr::Kind kind, Place place) {
   auto e = std::make_shared<Expr>();
@@ -18,6 +19,10 @@ std::shared_ptr<Expr> node(Expr::Kind kind, Place place) {
 }  // namespace
 
 ExprPtr RuleParser::binary(const Token& op, ExprPtr left, ExprPtr right) {
+  if (++operators_ > kMaxOperators) {
+    fail(op.place, "the expressions of this rule have too many operators; split the rule");
+    return nullptr;
+  }
   auto e = node(Expr::Kind::kBinary, op.place);
   e->text = op.text;
   e->arguments = {std::move(left), std::move(right)};
@@ -49,7 +54,12 @@ ExprPtr RuleParser::parse_and() {
 ExprPtr RuleParser::parse_not() {
   if (!peek().is_word("not")) return parse_comparison();
   auto e = node(Expr::Kind::kNot, next().place);
+  if (++depth_ > kMaxDepth) {
+    fail(e->place, "the expression is nested too deeply; split it with `let`");
+    return nullptr;
+  }
   ExprPtr operand = parse_not();
+  --depth_;
   if (!operand) return nullptr;
   e->arguments = {operand};
   return e;

@@ -66,7 +66,8 @@ class RuleParser {
   std::string file_;
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
-  int depth_ = 0;  // of nested expressions
+  int depth_ = 0;      // of nested expressions
+  int operators_ = 0;  // of one rule
   std::string error_;
 };
 

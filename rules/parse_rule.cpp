@@ -97,6 +97,7 @@ bool RuleParser::parse_opsets(RuleFile& file) {
 bool RuleParser::parse_rule(Rule& rule) {
   if (!peek().is_word("rule")) return fail(peek().place, fmt::format("expected `rule`, found {}", shown(peek())));
   rule.doc = next().doc;
+  operators_ = 0;
   if (!parse_header(rule) || !parse_body(rule.left)) return false;
   if (accept_word("where")) {
     do {

@@ -1,0 +1,153 @@
+#include "rules/check.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "kernels/runtime.h"
+#include "onnx_bridge/io.h"
+#include "onnx_bridge/lower.h"
+
+namespace saturate {
+namespace {
+
+class CheckRules : public testing::Test {
+ protected:
+  RuleCheck check(std::string_view text) {
+    const auto file = parse_rules(text, "t.rules");
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    return file.ok() ? check_by_running(file->rules[0], *evaluator_) : RuleCheck{};
+  }
+  // Whether a finding of this severity says this.
+  static bool says(const RuleCheck& c, RuleFinding::Severity severity, std::string_view what) {
+    for (const RuleFinding& f : c.findings)
+      if (f.severity == severity && f.what.find(what) != std::string::npos) return true;
+    return false;
+  }
+  static constexpr auto kError = RuleFinding::Severity::kError;
+  static constexpr auto kWarning = RuleFinding::Severity::kWarning;
+  std::unique_ptr<Evaluator> evaluator_ = make_evaluator();
+};
+
+TEST_F(CheckRules, ATrueRulePasses) {
+  const RuleCheck c = check(R"(rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), no_widen(c, X) => { Y = Identity (X) }
+    example X = float[2,3,5], c = float[3,1] {0}
+    counter X = float[3,1], c = float[2,3,5] {0}
+    counter X = float[2,3], c = float[] {0.5})");
+  EXPECT_TRUE(c.findings.empty()) << to_string(c);
+  EXPECT_EQ(c.counters, 2);
+  EXPECT_GT(c.random_instances, 10);
+}
+
+TEST_F(CheckRules, AWrongConstantIsFound) {
+  const RuleCheck c = check("rule r (X) => (Y) { Y = Neg (X) } => { c = Constant <value_float = -1.01> () Y = Mul (X, c) } example X = float[2,3]");
+  EXPECT_TRUE(says(c, kError, "the sides differ")) << to_string(c);
+}
+
+TEST_F(CheckRules, AMissingGuardIsFoundByRandomInstances) {
+  // True for floats, false for integers, which the example does not show.
+  const RuleCheck c = check("rule r (X, Z) => (Y) { D = Div (X, Z) Y = Mul (D, Z) } => { Y = Identity (X) } effect reassociates example X = float[3], Z = float[] {3}");
+  EXPECT_TRUE(says(c, kError, "int")) << to_string(c);
+}
+
+TEST_F(CheckRules, AMissingShapeGuardIsFound) {
+  const RuleCheck c = check("rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c) => { Y = Identity (X) } example X = float[2,3,5], c = float[3,1] {0}");
+  EXPECT_TRUE(says(c, kError, "dims")) << to_string(c);
+}
+
+TEST_F(CheckRules, GuardsNeedCounters) {
+  const RuleCheck c = check("rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), no_widen(c, X) => { Y = Identity (X) } example X = float[2,3,5], c = float[3,1] {0}");
+  EXPECT_TRUE(c.ok());
+  EXPECT_TRUE(says(c, kWarning, "`all_zeros(c)`"));
+  EXPECT_TRUE(says(c, kWarning, "`no_widen(c, X)`"));
+}
+
+TEST_F(CheckRules, ACounterMustShowSomething) {
+  const RuleCheck holds = check("rule r (X) => (Y) { Y = Neg (X) } where float(X) => { c = Constant <value_float = -1.0> () Y = Mul (X, c) } example X = float[2] counter X = float[3]");
+  EXPECT_TRUE(says(holds, kError, "every guard holds"));
+  const RuleCheck same = check("rule r (X) => (Y) { Y = Neg (X) } where float(X) => { c = Constant <value_float = -1.0> () Y = Mul (X, c) } example X = float[2] counter X = int32[3]");
+  EXPECT_TRUE(says(same, kError, "do not differ"));
+}
+
+TEST_F(CheckRules, AWeakExampleLetsAMutantLive) {
+  constexpr std::string_view rule = "rule r <p, q> (X) => (Y) { T = Transpose <perm = @p> (X) Y = Transpose <perm = @q> (T) } let r = compose(p, q) => { Y = Transpose <perm = @r> (X) } ";
+  EXPECT_TRUE(check(std::string(rule) + "example X = float[2,3,5,7], p = [1,2,0,3], q = [3,0,1,2]").findings.empty());
+  const RuleCheck swapped = check("rule r (A, B) => (Y) { N = Neg (B) Y = Add (A, N) } => { Y = Sub (A, B) } example A = float[2] {0}, B = float[2] {0}");
+  EXPECT_TRUE(says(swapped, kWarning, "swapped")) << to_string(swapped);
+}
+
+TEST_F(CheckRules, AnExactRuleMustBeExact) {
+  const RuleCheck c = check("rule r (X, c) => (Y) { Y = Div (X, c) } where const(c), float(X) => { r = Reciprocal (c) Y = Mul (X, r) } example X = float[50], c = float[] {3}");
+  EXPECT_TRUE(says(c, kWarning, "exact")) << to_string(c);
+}
+
+TEST_F(CheckRules, ARuleThatCannotFireIsFound) {
+  const RuleCheck narrow = check("rule r (X) => (Y) { Y = Neg (X) } where rank(X) == 2 => { A = Neg (X) Y = Identity (A) } example X = float[2]");
+  EXPECT_TRUE(says(narrow, kError, "does not apply to its example"));
+}
+
+TEST(BuiltinRules, AreReadAndTrue) {
+  const auto set = RuleSet::builtin();
+  ASSERT_TRUE(set.ok()) << set.status().message();
+  ASSERT_GT(set->rules().size(), 100u);
+  const auto evaluator = make_evaluator();
+  for (const Rule& rule : set->rules()) {
+    const RuleCheck c = check_by_running(rule, *evaluator);
+    EXPECT_TRUE(c.ok()) << to_string(c);
+  }
+}
+
+TEST(RuleSets, FilterFindShowAndLoad) {
+  RuleSet set;
+  ASSERT_TRUE(set.load_text("# First.\nrule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } effect approximates\nrule b (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }", "one").ok());
+  EXPECT_EQ(set.show("a").substr(0, 16), "# First.\nrule a ");
+  EXPECT_EQ(set.show("c"), "");
+  EXPECT_EQ(set.filtered({}).rules().size(), 1u);  // approximating rules are off by default
+  RuleFilter all;
+  all.approximates = true;
+  all.except = {"b"};
+  EXPECT_EQ(set.filtered(all).rules().size(), 1u);
+  EXPECT_EQ(set.load_text("rule b (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }", "two").message(), "two:1:6: rule `b` stands already in one; give it another name");
+  EXPECT_EQ(set.load_file("no/such.rules").message(), "no/such.rules: the rule file cannot be read; check the path");
+}
+
+// How many classes hold an operator of each type after saturation with the built-in rules.
+std::map<std::string, std::set<Id>> saturated_operators(const std::string& path, const RuleSet& rules, const Evaluator& evaluator) {
+  std::map<std::string, std::set<Id>> out;
+  const auto model = load_model(path);
+  if (!model.ok()) return out;
+  OnnxEGraph g(evaluator);
+  if (!lower(*model, g).ok()) return out;
+  auto log = std::make_shared<RuleLog>();
+  const RunReport report = run(g.egraph(), rules.compile(g, log), {});
+  EXPECT_EQ(report.stop, StopReason::kSaturated) << path;
+  for (const auto& refusal : log->refusals()) ADD_FAILURE() << path << ": " << refusal.rule << ": " << refusal.what;
+  for (Id c : g.egraph().classes())
+    for (NodeId n : g.egraph().class_nodes(c)) out[g.key(g.egraph().node(n).op).op_type].insert(c);
+  return out;
+}
+
+TEST(BuiltinRules, FindNormsAndActivationsInEverySpelling) {
+  const std::string folder = std::string(SATURATE_SOURCE_DIR) + "/../shared/data/spellings/models";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "the shared spellings are not here";
+  const auto set = RuleSet::builtin();
+  ASSERT_TRUE(set.ok());
+  const auto evaluator = make_evaluator();
+  const std::pair<std::string, std::string> wanted[] = {
+      {"layernorm", "LayerNormalization"}, {"rmsnorm", "RMSNormalization"}, {"gelu-erf", "Gelu"}, {"gelu-tanh", "Gelu"}, {"gelu-quick", "QuickGelu"}};
+  int seen = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".onnx") continue;
+    for (const auto& [prefix, op] : wanted)
+      if (name.starts_with(prefix)) {
+        ++seen;
+        EXPECT_FALSE(saturated_operators(entry.path().string(), *set, *evaluator)[op].empty()) << name << " has no " << op;
+      }
+  }
+  EXPECT_GT(seen, 40);
+}
+
+}  // namespace
+}  // namespace saturate
