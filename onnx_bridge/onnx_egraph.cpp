@@ -74,6 +74,7 @@ std::size_t sample_hash(const Tensor& t) {
   const std::size_t step = bytes.size() / kPieces;
   for (std::size_t i = 0; i < kPieces; ++i)
     h = absl::HashOf(h, absl::string_view(reinterpret_cast<const char*>(bytes.data()) + i * step, std::min(kPiece, bytes.size() - i * step)));
+  release_pages(t);  // the kernel maps whole neighbourhoods of what was touched
   return h;
 }
 
