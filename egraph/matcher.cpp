@@ -37,7 +37,7 @@ void Matcher::schedule(std::uint32_t root, std::vector<bool>& bound) {
     for (const std::uint32_t child : p.children) {
       const PatternNode& q = pattern_.nodes[child];
       const bool is_operator = q.type == PatternNode::Type::kOperator;
-      step.children.push_back({child, bound[child], static_cast<bool>(q.accepts), is_operator && !bound[child] ? 1u << (q.kind % 32) : 0});
+      step.children.push_back({child, bound[child], static_cast<bool>(q.accepts), is_operator && !bound[child] ? 1u << (q.kind % 32) : 0, is_ground_[child]});
       if (!bound[child] && is_operator) opened.push_back(child);
       bound[child] = true;
     }

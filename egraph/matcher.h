@@ -47,6 +47,7 @@ class Matcher {
     bool bound;           // by an earlier step or child: compare
     bool tested;          // has a class predicate
     std::uint32_t kinds;  // bits of which the class must hold one, 0: any
+    bool ground;          // known before the search
   };
   // Finds rows for an operator node whose class is known (or, `free`, unknown: a second component of the pattern).
   struct Step {
@@ -83,6 +84,19 @@ class Matcher {
     return !test || test(egraph, id);
   }
   State start_state() const;
+  // Cheap test of a row for the root, which most rows fail.
+  bool plausible(const EGraph::Impl& g, const Index& index, const Rec& rec, const State& state) const {
+    const Step& step = steps_[0];
+    if (step.op != kNone && rec.op != step.op) return false;
+    if (step.children.size() > 3 || rec.pooled() || g.ops[rec.op].commutative) return true;
+    for (std::size_t i = 0; i < step.children.size(); ++i) {
+      const Child& child = step.children[i];
+      if (rec.c[i] == kNone) return false;
+      if (child.kinds != 0 && (index.kinds[rec.c[i]] & child.kinds) == 0) return false;
+      if (child.ground && rec.c[i] != state.classes[child.slot]) return false;
+    }
+    return true;
+  }
   Frame open(const EGraph::Impl& g, const Index& index, const Step& step, const State& state) const;
   void narrow(const EGraph::Impl& g, const Index& index, const Step& step, const State& state, Frame& frame) const;
   bool next(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const;
@@ -117,7 +131,7 @@ bool Matcher::match(const EGraph& egraph, const Index& index, std::size_t first,
   const std::size_t top = steps_.size() - 1;
   for (std::size_t i = first; i < last; ++i) {
     const std::uint32_t start = index.kind_rows[base + i];
-    if (skip(start)) continue;
+    if (!plausible(g, index, index.rows[start], state) || skip(start)) continue;
     state.classes[root] = index.cls[start];
     if (root_tested && !accepts(egraph, root, index.cls[start])) continue;
     state.frames[0] = {start, start + 1, false};
