@@ -7,6 +7,7 @@ namespace saturate {
 namespace {
 
 constexpr std::int64_t kBlock = 256;       // of k: a block of a panel stays in the second-level cache
+constexpr std::int64_t kBlockRows = 192;   // of A: a block of them too
 constexpr std::int64_t kPackRows = 24;     // fewer rows do not pay for packing B
 constexpr std::int64_t kTaskFlops = 1 << 20;
 
@@ -30,14 +31,27 @@ struct Panels {
 
 void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end, std::int64_t n,
                std::int64_t k, const float* a, std::int64_t lda, const Panels& b, float* c, std::int64_t ldc) {
+  // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
+  const bool gather = lda > 2 * kBlock && panel_end - panel_begin > 2;
+  std::vector<float> block(gather ? static_cast<std::size_t>(kBlockRows * kBlock) : 0);
   for (std::int64_t k0 = 0; k0 < k || k0 == 0; k0 += kBlock) {
     const std::int64_t depth = std::min(kBlock, k - k0);
-    for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, n - panel * kernel.nr));
-      const float* pb = b.data + panel * b.panel_step + k0 * b.ldb;
-      for (std::int64_t i = row_begin; i < row_end; i += kernel.mr) {
-        const int rows = static_cast<int>(std::min<std::int64_t>(kernel.mr, row_end - i));
-        kernel.tile(rows, cols, depth, a + i * lda + k0, lda, pb, b.ldb, c + i * ldc + panel * kernel.nr, ldc, k0 > 0);
+    for (std::int64_t r0 = row_begin; r0 < row_end; r0 += kBlockRows) {
+      const std::int64_t r1 = std::min(row_end, r0 + kBlockRows);
+      const float* from = a + r0 * lda + k0;
+      std::int64_t step = lda;
+      if (gather) {
+        for (std::int64_t i = r0; i < r1; ++i) std::copy_n(a + i * lda + k0, depth, block.data() + (i - r0) * kBlock);
+        from = block.data();
+        step = kBlock;
+      }
+      for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
+        const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, n - panel * kernel.nr));
+        const float* pb = b.data + panel * b.panel_step + k0 * b.ldb;
+        for (std::int64_t i = r0; i < r1; i += kernel.mr) {
+          const int rows = static_cast<int>(std::min<std::int64_t>(kernel.mr, r1 - i));
+          kernel.tile(rows, cols, depth, from + (i - r0) * step, step, pb, b.ldb, c + i * ldc + panel * kernel.nr, ldc, k0 > 0);
+        }
       }
     }
   }
@@ -93,10 +107,11 @@ const GemmKernel& gemm_kernel() {
 
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
   const std::int64_t nr = gemm_kernel().nr, panels = (n + nr - 1) / nr;
-  PackedMatrix packed{k, n, std::vector<float>(static_cast<std::size_t>(panels * nr * k))};
+  PackedMatrix packed{k, n, std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(panels * nr * k))};
   for (std::int64_t panel = 0; panel < panels; ++panel) {
     const std::int64_t cols = std::min(nr, n - panel * nr);
-    float* to = packed.panels.data() + panel * nr * k;
+    float* to = packed.panels.get() + panel * nr * k;
+    if (cols < nr) std::fill_n(to, nr * k, 0.0f);
     const float* from = b.data + panel * nr * b.col_stride;
     if (b.col_stride == 1) {
       for (std::int64_t p = 0; p < k; ++p) std::copy_n(from + p * b.row_stride, cols, to + p * nr);
@@ -112,7 +127,7 @@ PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
 void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc) {
   const RowMajor rows(m, b.k, a);
   const std::int64_t nr = gemm_kernel().nr;
-  run_panels(ctx, m, b.n, b.k, rows.data, rows.lda, {b.panels.data(), nr, nr * b.k}, c, ldc);
+  run_panels(ctx, m, b.n, b.k, rows.data, rows.lda, {b.panels.get(), nr, nr * b.k}, c, ldc);
 }
 
 void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c, std::int64_t ldc) {

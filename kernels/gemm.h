@@ -30,7 +30,7 @@ const GemmKernel& gemm_kernel();
 
 struct PackedMatrix {
   std::int64_t k = 0, n = 0;
-  std::vector<float> panels;  // [ceil(n / nr)][k][nr], the last panel padded with zeros
+  std::unique_ptr<float[]> panels;  // [ceil(n / nr)][k][nr], the last panel padded with zeros
 };
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);
 

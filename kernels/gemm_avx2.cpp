@@ -9,25 +9,33 @@ namespace {
 constexpr int kRows = 6, kVectors = 2, kLanes = 8;
 alignas(32) constexpr std::int32_t kMask[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
 
+// All loops over the tile are unrolled: otherwise the accumulators would live on the stack.
 template <int R, int V>
 [[gnu::target("avx2,fma")]] void tile(std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
                                       bool accumulate, int rest) {
   const __m256i last = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask + 8 - rest));
   __m256 sum[R][V];
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sum[r][v] = _mm256_setzero_ps();
   }
   for (std::int64_t p = 0; p < k; ++p) {
     __m256 row[V];
+#pragma GCC unroll 8
     for (int v = 0; v + 1 < V; ++v) row[v] = _mm256_loadu_ps(b + v * kLanes);
     row[V - 1] = rest == kLanes ? _mm256_loadu_ps(b + (V - 1) * kLanes) : _mm256_maskload_ps(b + (V - 1) * kLanes, last);
     b += ldb;
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m256 x = _mm256_broadcast_ss(a + r * lda + p);
+#pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum[r][v] = _mm256_fmadd_ps(x, row[v], sum[r][v]);
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
       float* out = c + r * ldc + v * kLanes;
       const __m256i mask = v + 1 < V ? _mm256_set1_epi32(-1) : last;

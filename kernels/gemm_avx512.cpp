@@ -8,24 +8,32 @@ namespace {
 
 constexpr int kRows = 6, kVectors = 4, kLanes = 16;
 
+// All loops over the tile are unrolled: otherwise the accumulators would live on the stack.
 template <int R, int V>
 [[gnu::target("avx512f")]] void tile(std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
                                      bool accumulate, __mmask16 last) {
   __m512 sum[R][V];
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sum[r][v] = _mm512_setzero_ps();
   }
   for (std::int64_t p = 0; p < k; ++p) {
     __m512 row[V];
+#pragma GCC unroll 8
     for (int v = 0; v + 1 < V; ++v) row[v] = _mm512_loadu_ps(b + v * kLanes);
     row[V - 1] = _mm512_maskz_loadu_ps(last, b + (V - 1) * kLanes);
     b += ldb;
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m512 x = _mm512_set1_ps(a[r * lda + p]);
+#pragma GCC unroll 8
       for (int v = 0; v < V; ++v) sum[r][v] = _mm512_fmadd_ps(x, row[v], sum[r][v]);
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
       const __mmask16 mask = v + 1 < V ? static_cast<__mmask16>(0xffff) : last;
       float* out = c + r * ldc + v * kLanes;

@@ -52,8 +52,8 @@ inline absl::StatusOr<std::vector<Value>> run(const Call& call, const std::vecto
   node.op_type = call.op;
   node.domain = call.domain;
   node.attributes = call.attributes;
-  for (std::size_t i = 0; i < inputs.size(); ++i) node.inputs.push_back(inputs[i].present() ? "i" + std::to_string(i) : "");
-  for (int i = 0; i < call.outputs; ++i) node.outputs.push_back("o" + std::to_string(i));
+  for (std::size_t i = 0; i < inputs.size(); ++i) node.inputs.push_back(inputs[i].present() ? std::string("i").append(std::to_string(i)) : std::string());
+  for (int i = 0; i < call.outputs; ++i) node.outputs.push_back(std::string("o").append(std::to_string(i)));
   return make_evaluator(call.reference)->evaluate(node, call.opset, inputs);
 }
 
