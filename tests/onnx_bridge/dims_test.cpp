@@ -224,8 +224,7 @@ TEST(DimsProperty, ExpressionsMeanWhatTheySay) {
 }
 
 // A table of 64 positions sliced to the length of the input, then added to it: the input is not longer than the table.
-TEST(Dims, AClippedDimThatBroadcastsAgainstItselfIsNotClipped) {
-  DimTable t;
+TEST_F(Dims, AClippedDimThatBroadcastsAgainstItselfIsNotClipped) {
   const Dim seq = t.symbol("seq"), clipped = t.min(seq, t.constant(64));
   EXPECT_FALSE(t.equal(seq, clipped));
   EXPECT_TRUE(t.equal(t.broadcast(seq, clipped).value(), seq));
@@ -235,8 +234,7 @@ TEST(Dims, AClippedDimThatBroadcastsAgainstItselfIsNotClipped) {
   EXPECT_FALSE(t.equal(other, to_one));
 }
 
-TEST(Dims, DeclaredNamesJoinWhereAnOperatorPutsOneInThePlaceOfTheOther) {
-  DimTable t;
+TEST_F(Dims, DeclaredNamesJoinWhereAnOperatorPutsOneInThePlaceOfTheOther) {
   const Dim a = t.declared("seq", "ids"), b = t.declared("seq", "mask"), c = t.declared("enc", "mask");
   EXPECT_FALSE(t.equal(a, b));
   EXPECT_FALSE(t.join_named(a, c));
