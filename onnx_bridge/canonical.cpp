@@ -47,6 +47,20 @@ void fill_defaults(Node& node, const OpSchema& schema) {
     if (a.default_value && !canonical::find(node, a.name)) node.attributes.push_back(*a.default_value);
 }
 
+// The schema by which runtimes read the node. ONNX Runtime has LayerNormalization in every opset, and exporters wrote it before opset 17.
+const OpSchema* schema_in_use(const Node& node, std::int64_t opset) {
+  if (const OpSchema* schema = schema_of(node, opset)) return schema;
+  return is_standard(node) && node.op_type == "LayerNormalization" ? schema_of(node, kNewestOpset) : nullptr;
+}
+
+// Attributes that the operator has in no version mean nothing: no runtime reads them.
+void drop_unknown_attributes(Node& node, const OpSchema& schema) {
+  const auto versions = schema_versions(schema.domain, schema.name);
+  std::erase_if(node.attributes, [&](const Attribute& a) {
+    return a.ref.empty() && std::none_of(versions.begin(), versions.end(), [&](const OpSchema* s) { return s->attribute(a.name) != nullptr; });
+  });
+}
+
 Job job_of(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable* dims, const std::string& prefix) {
   Job job;
   job.node = node;
@@ -137,10 +151,13 @@ bool write(Job& job) {
 std::optional<Canonical> to_canonical(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable& dims, const std::string& prefix) {
   if (!node.overload.empty()) return std::nullopt;
   const bool standard = is_standard(node);
-  const OpSchema* schema = schema_of(node, opset);
-  if (!schema || !fits(node, *schema)) return std::nullopt;
+  const OpSchema* schema = schema_in_use(node, opset);
+  if (!schema) return std::nullopt;
+  Node known = node;
+  drop_unknown_attributes(known, *schema);
+  if (!fits(known, *schema)) return std::nullopt;
   if (standard && (opset > kNewestOpset || (opset < kOldestOpset && schema != schema_of(node, kOldestOpset)))) return std::nullopt;
-  Job job = job_of(node, opset, inputs, &dims, prefix);
+  Job job = job_of(known, opset, inputs, &dims, prefix);
   fill_defaults(job.node, *schema);
   if (standard && !canonical::convert_up(job)) return std::nullopt;
   const OpSchema* newest = schema_of(job.node, standard ? kNewestOpset : INT_MAX);

@@ -163,6 +163,8 @@ class Lowerer {
       auto opset = opsets.find(node.domain);
       if (auto s = lower_operator(node, opset == opsets.end() ? 1 : opset->second, scope, used, source, top, depth); !s.ok()) return s;
     }
+    if (const std::string error = g_.take_type_error(); !error.empty())
+      return absl::InvalidArgumentError(fmt::format("node '{}' ({}) cannot run on its inputs: {}", node.name.empty() ? node.outputs[0] : node.name, node.op_type, error));
     if (top) {
       if (source.op != kNone) out_.by_op[source.op].push_back(out_.sources.size());
       out_.sources.push_back(std::move(source));

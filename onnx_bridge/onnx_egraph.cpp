@@ -127,6 +127,7 @@ struct OnnxEGraph::Impl : Analysis {
     f.kind = Facts::Kind::kAbsent;
     return f;
   }();
+  std::string type_error;
   mutable std::mutex values_mutex;
   mutable absl::flat_hash_map<Id, std::optional<Tensor>> values;  // of evaluated classes, by canonical id at that time
 
@@ -211,6 +212,7 @@ struct OnnxEGraph::Impl : Analysis {
 
   void make(const EGraph& g, Id id, const ENode& node) override {
     auto inferred = infer_node(g, id, node);
+    if (!inferred.ok()) type_error = std::string(inferred.status().message());
     at(id) = inferred.ok() ? std::move(*inferred) : Facts{};
   }
 
@@ -346,6 +348,8 @@ Id OnnxEGraph::add(const OpKey& key, std::span<const Id> children) {
   while (!children.empty() && facts(children.back()).kind == Facts::Kind::kAbsent) children = children.first(children.size() - 1);
   return impl_->egraph.add(op(key), children);
 }
+
+std::string OnnxEGraph::take_type_error() { return std::exchange(impl_->type_error, std::string()); }
 
 void OnnxEGraph::assume(Id id, const Facts& facts) {
   bool changed = false;

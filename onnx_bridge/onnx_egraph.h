@@ -53,6 +53,8 @@ class OnnxEGraph {
   // Joins facts that come from outside (a declared type) to a class that no e-node uses yet.
   void assume(Id id, const Facts& facts);
   const Facts& facts(Id id) const;
+  // Why the e-node that last asked for facts cannot run on its inputs (ill-typed); empty if it can. Cleared by the call.
+  std::string take_type_error();
   // The value of a constant class: known, or evaluated now if it takes at most `max_bytes` (cached). nullopt: not constant, too big, cannot be run.
   std::optional<Tensor> value(Id id, std::size_t max_bytes = 1 << 16) const;
   const Tensor& constant_tensor(OpId constant_op) const;   // of a #constant leaf
