@@ -11,7 +11,8 @@
 namespace saturate {
 namespace {
 
-constexpr std::size_t kMaxTries = 400;
+constexpr std::size_t kMaxTries = 1000;
+constexpr std::size_t kEnoughTries = 30;  // where there is a case already
 constexpr std::size_t kMemoryLimit = std::size_t{4} << 30;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -21,17 +22,18 @@ bool unsupported(const absl::Status& status) { return status.code() == absl::Sta
 // A symbol that is the sum of two others ("total" = "past" + "seq"), or the same as another.
 struct Relation {
   std::string symbol, first, second;  // all empty: every symbol for itself; second empty: symbol = first
+  std::string single;                 // this symbol has the size 1 (a decoder that takes one token at a time), empty: none
 };
 
 std::vector<Relation> relations(const std::vector<std::string>& symbols) {
-  std::vector<Relation> out{{}};
+  std::vector<Relation> out{Relation{}};
   if (symbols.size() > 8) return out;
   for (const std::string& s : symbols)
     for (std::size_t i = 0; i < symbols.size(); ++i)
       for (std::size_t k = i + 1; k < symbols.size(); ++k)
-        if (symbols[i] != s && symbols[k] != s) out.push_back({s, symbols[i], symbols[k]});
+        if (symbols[i] != s && symbols[k] != s) out.push_back({s, symbols[i], symbols[k], ""});
   for (std::size_t i = 0; i < symbols.size(); ++i)
-    for (std::size_t k = i + 1; k < symbols.size(); ++k) out.push_back({symbols[k], symbols[i], ""});
+    for (std::size_t k = i + 1; k < symbols.size(); ++k) out.push_back({symbols[k], symbols[i], "", ""});
   return out;
 }
 
@@ -47,6 +49,7 @@ constexpr Base kSpacious[] = {{{7, 7, 7, 7}},    {{2, 2, 2, 2}},     {{1, 1, 1, 
 Sizes assign(const std::vector<std::string>& symbols, const Base& base, const Relation& relation) {
   Sizes sizes;
   for (std::size_t i = 0; i < symbols.size(); ++i) sizes[symbols[i]] = base.row[i % 4];
+  if (!relation.single.empty()) sizes[relation.single] = 1;
   if (!relation.symbol.empty()) sizes[relation.symbol] = sizes[relation.first] + (relation.second.empty() ? 0 : sizes[relation.second]);
   return sizes;
 }
@@ -66,6 +69,13 @@ std::vector<Plan> plans(const std::vector<std::string>& symbols) {
   std::vector<Plan> out;
   for (const Relation& relation : relations(symbols))
     for (const DrawStyle& style : likely) out.push_back({relation, style, false, true});
+  if (symbols.size() <= 8)
+    for (const std::string& single : symbols)
+      for (Relation relation : relations(symbols)) {
+        if (relation.symbol == single || (!relation.symbol.empty() && relation.second.empty())) continue;
+        relation.single = single;
+        out.push_back({relation, likely[0]});
+      }
   if (!symbols.empty()) out.push_back({{}, likely[0], true});
   for (const DrawStyle& style : others) out.push_back({{}, style});
   for (const DrawStyle& style : others)
@@ -251,7 +261,8 @@ class Verifier {
   void try_plans(const InputDrawer& drawer) {
     const std::size_t wanted = drawer.symbols().empty() ? 2 : std::size(kBases);
     for (const Plan& plan : plans(drawer.symbols())) {
-      if (!report_.cases.empty() && !plan.likely) break;  // something to compare, at fewer sizes than wished for
+      if (!report_.cases.empty() && (!plan.likely || report_.refused > kEnoughTries))
+        break;  // something to compare, at fewer sizes than wished for
       follow(drawer, plan);
       if (report_.cases.size() >= wanted || report_.status != VerifyStatus::kEqual || over() || report_.refused > kMaxTries) break;
     }

@@ -85,7 +85,7 @@ def test_strict_budget(tmp_path):
 
 def test_node_limit_gives_a_valid_result(tmp_path):
     report = tmp_path / "r.json"
-    run_ok(BART, tmp_path / "out.onnx", "--node-limit", "600", "--report", report)
+    run_ok(BART, tmp_path / "out.onnx", "--node-limit", "40", "--report", report)
     saturation = json.loads(report.read_text())
     assert saturation["saturation"]["stop_reason"] != "saturated"
     assert saturation["cost_after"] <= saturation["cost_before"]

@@ -95,6 +95,16 @@ TEST(Verify, SumsOfSizesAreFound) {
   for (const VerifyCase& c : report.cases) EXPECT_EQ(c.sizes.at("total"), c.sizes.at("past") + c.sizes.at("seq"));
 }
 
+TEST(Verify, AModelThatTakesOneTokenAtATime) {
+  const Model a =
+      graph("(float[batch, seq] s, float[batch, total] m, float[batch, past] p) => (float[batch, total] y)",
+            "shape = Constant <value_ints = [-1, 1]> ()\none = Reshape (s, shape)\nt = Concat <axis = 1> (p, one)\ny = Add (t, m)");
+  const VerifyReport report = verify(a, a);
+  ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_GE(report.cases.size(), 3u);
+  for (const VerifyCase& c : report.cases) EXPECT_EQ(c.sizes.at("seq"), 1);
+}
+
 TEST(Verify, RandomOutputsAreNotCompared) {
   const Model a = graph("(float[8] x) => (float[8] noisy, float[8] y)", "r = RandomNormalLike (x)\nnoisy = Add (x, r)\ny = Relu (x)");
   const Model seeded =
