@@ -58,6 +58,7 @@ void register_image(Registry& registry) {
   register_image_region(registry);
   register_image_boxes(registry);
   register_image_columns(registry);
+  register_image_decode(registry);
 }
 
 }  // namespace saturate

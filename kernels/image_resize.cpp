@@ -30,7 +30,7 @@ std::optional<double> source_position(const Axis& a, double x, const Settings& s
     if (at < 0 || at > in - 1) return std::nullopt;
     return at;
   }
-  if (s.coordinates == "pytorch_half_pixel" && resized == 1) return -0.5;
+  if (s.coordinates == "pytorch_half_pixel" && resized <= 1) return 0.0;
   double at = (x + 0.5) / a.scale - 0.5;
   if (s.coordinates == "half_pixel_symmetric") at += in / 2 * (1 - static_cast<double>(a.out) / resized);
   return at;

@@ -49,7 +49,7 @@ struct Sampler {
     if (!(std::fabs(x) < 1e9)) x = std::isnan(x) ? -1e9 : std::copysign(1e9, x);
     if (method == Method::kNearest) x = std::nearbyint(x);
     const double low = align_corners ? 0.0 : -0.5, high = static_cast<double>(size) - (align_corners ? 1.0 : 0.5);
-    if (x < low || x > high) {
+    if (method != Method::kCubic && (x < low || x > high)) {  // cubic taps are brought back one by one
       if (padding == Padding::kBorder) x = std::clamp(x, 0.0, static_cast<double>(size - 1));
       if (padding == Padding::kReflection) x = reflect(x, size);
     }

@@ -10,7 +10,6 @@ void register_image_sample(Registry& registry);
 void register_image_region(Registry& registry);
 void register_image_boxes(Registry& registry);
 void register_image_columns(Registry& registry);
-void register_image_deform(Registry& registry);
 void register_image_decode(Registry& registry);
 
 }  // namespace saturate

@@ -101,7 +101,8 @@ Outputs label_encoder(KernelContext& ctx) {
     std::vector<std::string> classes = ctx.attr_strings("classes_strings");
     std::vector<std::int64_t> numbers;
     for (std::size_t i = 0; i < classes.size(); ++i) numbers.push_back(static_cast<std::int64_t>(i));
-    const Tensor ids = Tensor::vector_int64(numbers), names = Tensor::strings({static_cast<std::int64_t>(classes.size())}, std::move(classes));
+    const auto n = static_cast<std::int64_t>(classes.size());
+    const Tensor ids = Tensor::vector_int64(numbers), names = Tensor::strings({n}, std::move(classes));
     return x.dtype() == DType::kString ? map_values(ctx, x, names, ids) : map_values(ctx, x, ids, names);
   }
   const std::optional<Tensor> keys = listed(ctx, "keys"), values = listed(ctx, "values");
