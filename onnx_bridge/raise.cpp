@@ -54,6 +54,7 @@ class Raiser {
 
   absl::StatusOr<Model> run() {
     collect_names(model_.graph, used_names_);
+    for (const ValueInfo& o : model_.graph.outputs) output_names_.insert(o.name);
     collect_units();
     if (auto s = choose_opset(); !s.ok()) return s;
     name_classes();
@@ -88,12 +89,17 @@ class Raiser {
     auto it = lowered_.by_op.find(node.op);
     if (it == lowered_.by_op.end()) return nullptr;
     const auto wanted = node_signature(e_, node.op, node.children);
-    for (std::size_t s : it->second)
-      if (node_signature(e_, node.op, lowered_.sources[s].children) == wanted) {
-        *index = s;
-        return &lowered_.sources[s];
-      }
-    return nullptr;
+    const Source* found = nullptr;
+    for (std::size_t s : it->second) {
+      if (node_signature(e_, node.op, lowered_.sources[s].children) != wanted) continue;
+      const auto& outputs = lowered_.sources[s].node->outputs;
+      const bool makes_output = std::any_of(outputs.begin(), outputs.end(), [this](const std::string& o) { return is_output(o); });
+      if (found && !makes_output) continue;  // of duplicates, the one whose name must stay
+      *index = s;
+      found = &lowered_.sources[s];
+      if (makes_output) break;
+    }
+    return found;
   }
 
   // Walks the selection from the roots; leaves become constants or inputs, the rest units, children before parents.
@@ -248,9 +254,7 @@ class Raiser {
       if (!name_.contains(id)) name_[id] = fresh_name(label(id));
   }
 
-  bool is_output(const std::string& name) const {
-    return std::any_of(model_.graph.outputs.begin(), model_.graph.outputs.end(), [&](const ValueInfo& o) { return o.name == name; });
-  }
+  bool is_output(const std::string& name) const { return output_names_.contains(name); }
 
   std::string label(Id id) const {
     const Choice& c = choice(id);
@@ -486,7 +490,7 @@ class Raiser {
   std::unordered_map<Id, std::size_t> unit_of_;
   std::map<Id, std::vector<std::string>> names_of_;
   std::unordered_map<Id, std::string> name_;
-  std::unordered_set<std::string> used_names_, claimed_;
+  std::unordered_set<std::string> used_names_, claimed_, output_names_;
   std::map<std::string, int> counter_;
   std::set<std::string> new_domains_;
   std::int64_t opset_ = 0;
