@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
+#include "onnx_bridge/op_table.h"
 
 namespace saturate {
 namespace {
@@ -24,6 +25,32 @@ const Function* find_function(const PlanContext& context, const Node& node) {
     if (f.name == node.op_type && f.overload == node.overload && plain_domain(f.domain) == plain_domain(node.domain)) return &f;
   }
   return nullptr;
+}
+
+bool only_tensors(const OpSchema& schema, std::string_view type) {
+  if (type.starts_with("tensor(")) return true;
+  for (const OpSchema::TypeConstraint& c : schema.constraints) {
+    if (c.name == type) return std::all_of(c.types.begin(), c.types.end(), [](std::string_view t) { return t.starts_with("tensor("); });
+  }
+  return false;
+}
+
+// What every kernel may rely on: inputs that the schema requires are there, and are tensors where it has nothing else.
+absl::Status check_against_schema(const Node& node, const std::string& domain, Step& step) {
+  const OpSchema* schema = find_schema(domain, node.op_type, step.opset);
+  if (schema == nullptr) return absl::OkStatus();
+  for (std::size_t i = 0; i < 64 && !schema->inputs.empty(); ++i) {
+    const bool listed = i < schema->inputs.size();
+    const OpSchema::Formal& formal = listed ? schema->inputs[i] : schema->inputs.back();
+    if (!listed && !formal.variadic) break;
+    const std::uint64_t bit = std::uint64_t{1} << i;
+    const bool required = listed && !formal.optional && (!formal.variadic || static_cast<int>(i) < schema->min_inputs);
+    if (required && (i >= step.inputs.size() || step.inputs[i] < 0)) return absl::InvalidArgumentError(fmt::format("{}: input {} is missing", describe(node), i));
+    if (i >= step.inputs.size()) break;
+    if (required) step.required_inputs |= bit;
+    if (only_tensors(*schema, formal.type)) step.tensor_inputs |= bit;
+  }
+  return absl::OkStatus();
 }
 
 using Bindings = std::map<std::string, const Attribute*>;
@@ -199,6 +226,7 @@ class Planner {
     } else {
       step.kernel = Registry::standard().find(plain_domain(node.domain), node.op_type);
       if (step.kernel == nullptr) return absl::UnimplementedError(fmt::format("no kernel for {} (opset {})", describe(node), step.opset));
+      if (absl::Status s = check_against_schema(node, plain_domain(node.domain), step); !s.ok()) return s;
       step.state = std::make_unique<NodeState>();
       if (absl::Status s = plan_graphs(node, inner, step); !s.ok()) return s;
     }

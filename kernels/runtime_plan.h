@@ -29,6 +29,7 @@ struct Step {
   std::vector<std::pair<const Graph*, std::shared_ptr<Plan>>> graphs;
   std::unique_ptr<NodeState> state;
   std::uint64_t constant_inputs = 0;
+  std::uint64_t required_inputs = 0, tensor_inputs = 0;  // by the operator's schema: must be there; must be a tensor if there
 };
 
 struct Plan {

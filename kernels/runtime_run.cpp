@@ -79,6 +79,13 @@ Outputs run_step(const Step& step, const std::vector<Value>& inputs, const std::
     if (!out.ok()) return absl::Status(out.status().code(), fmt::format("in function {}: {}", step.node->op_type, std::string(out.status().message())));
     return out;
   }
+  for (std::size_t i = 0; i < inputs.size() && i < 64; ++i) {
+    const std::uint64_t bit = std::uint64_t{1} << i;
+    const bool missing = !inputs[i].present() && (step.required_inputs & bit) != 0;
+    if (missing || (inputs[i].present() && !inputs[i].is_tensor() && (step.tensor_inputs & bit) != 0)) {
+      return absl::InvalidArgumentError(fmt::format("{} '{}': input {} {}", step.node->op_type, step.node->name, i, missing ? "has no value" : "must be a tensor"));
+    }
+  }
   StepHost host(step, frame, context);
   KernelContext ctx{*step.node, step.opset, inputs,           static_cast<int>(step.outputs.size()), context.options, host,
                     step.state.get(), step.constant_inputs};
