@@ -100,6 +100,11 @@ def check_facts(tool, case, inputs, outputs, folder, counts):
 def check_conversion(tool, case, inputs, folder, opset):
     path, out = os.path.join(folder, "model.onnx"), os.path.join(folder, "out.onnx")
     onnx.save(case.model, path)
+    ops = {n.op_type for n in case.model.graph.node}
+    if "Bernoulli" in case.name or "bernoulli" in case.name or any(op.startswith("Random") for op in ops):
+        return None, "random"
+    if "BatchNormalization" in ops and opset < 14:
+        return None, "the reference normalizes by the batch below opset 14"
     feed = {i.name: v for i, v in zip(case.model.graph.input, inputs)}
     try:
         expected = ReferenceEvaluator(case.model).run(None, feed)
@@ -114,6 +119,8 @@ def check_conversion(tool, case, inputs, folder, opset):
         converted = onnx.load(out)
         got = ReferenceEvaluator(converted).run(None, feed)
     except Exception as error:
+        if "No implementation for operator" in str(error):
+            return None, "the reference does not have this version"
         return False, f"{type(error).__name__}: {str(error)[:200]}"
     for a, b in zip(expected, got):
         if isinstance(a, np.ndarray) and a.dtype.kind in "fiub":
@@ -147,7 +154,7 @@ def main():
                         print("cannot", case.name, why)
             wrong += bool(bad)
             for line in bad[:3]:
-                print("WRONG", case.name, line)
+                print("WRONG", case.name, line, flush=True)
     for key, n in sorted(counts.items(), key=str):
         print(key, n)
     print(f"{wrong} cases wrong")
