@@ -266,6 +266,7 @@ bool convert_down(Job& job) {
   if (op == "BatchNormalization") return batch_normalization_down(job);
   if (op == "GroupNormalization" && v < 21) return job.fail("scale and bias per channel");
   if (op == "RoiAlign" && v < 16) {
+    if (job.string_attribute("mode", "avg") == "max") return job.fail("a sure meaning of mode 'max'");
     if (job.string_attribute("coordinate_transformation_mode", "half_pixel") != "output_half_pixel") return job.fail("its coordinates");
     erase(node, "coordinate_transformation_mode");
   }

@@ -252,6 +252,7 @@ bool convert_up(Job& job) {
   else if (op == "DFT" && v < 20) return dft_up(job);
   else if (op == "GridSample" && v < 20) return grid_sample_up(job);
   else if (op == "Scatter") job.node.op_type = "ScatterElements";
+  else if (op == "RoiAlign" && v < 16 && job.string_attribute("mode", "avg") == "max") return false;  // runtimes differ on what the maximum is taken of
   else if (op == "RoiAlign" && v < 16) set(job.node, Attribute::of("coordinate_transformation_mode", std::string("output_half_pixel")));
   else if (op == "Scan" && v < 9) return false;
   else if (op == "Constant") return constant_up(job);

@@ -174,7 +174,8 @@ TEST_F(Canonicalize, WindowsAreWrittenOut) {
 
 TEST_F(Canonicalize, WhatIsNotKnownStaysOpaque) {
   EXPECT_FALSE(up(node("NoSuchOperator", 1), 18, {tensor({2})}));
-  EXPECT_FALSE(up(node("Relu", 1, {i("no_such_attribute", 1)}), 18, {tensor({2})}));
+  EXPECT_FALSE(up(node("ReduceMean", 1, {ints("axes", {0})}), 18, {tensor({2})}));  // an attribute of another version
+  EXPECT_EQ(up(node("Relu", 1, {i("of_no_version", 1)}), 18, {tensor({2})})->nodes[0].attributes.size(), 0u);
   EXPECT_FALSE(up(node("Relu", 2), 18, {tensor({2}), tensor({2})}));
   EXPECT_FALSE(up(node("Relu", 1), 99, {tensor({2})}));
   EXPECT_FALSE(up(node("Add", 2, {i("broadcast", 1)}), 6, {tensor({2}), tensor({2})}));
