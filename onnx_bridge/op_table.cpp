@@ -20,6 +20,7 @@ constexpr std::string_view kMicrosoft =
     ;
 // Stepping stones between rules, of domain "saturate"; no target runs them.
 // sdpa: softmax(scale * Q K^T + bias) V with Q[B,H,S,D], K[B,H,T,D], V[B,H,T,Dv], bias broadcast to [B,H,S,T] -> [B,H,S,Dv].
+// twice: Concat<axis=-1>(X, X). rotate_half: Concat<axis=-1>(-X2, X1) of the halves X1, X2 of the last dim.
 constexpr std::string_view kInternal =
 #include "onnx_bridge/op_table_internal.inc"
     ;

@@ -209,6 +209,28 @@ void split_of_matmul(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{left, right}));
 }
 
+// Reshape and Expand of twice(h) = twice of the Reshape or Expand of h where the last dim stays.
+void view_of_twice(const Views& v, const Match& m, Unions& unions) {
+  const Dims *half = v.shape(m.classes[0]), *whole = v.shape(m.classes[1]), *to = v.shape(m.root());
+  if (!half || !whole || !to || half->empty() || whole->empty() || to->empty() || !v.equal(whole->back(), to->back())) return;
+  Dims target = *to;
+  target.back() = half->back();
+  const bool expands = v.g.key(m.ops[3]).op_type == "Expand";
+  const Id literal = v.g.literal(target, false);
+  const Id viewed = expands ? v.g.add(make_key("", "Expand", {}, 1, std::nullopt), std::array{m.classes[0], literal}) : v.reshape(m.classes[0], target, 0);
+  unions.emplace_back(m.root(), v.g.add(make_key("saturate", "twice", {}, 1, std::nullopt), std::array{viewed}));
+}
+
+// Reshape(A + B) = Reshape(A) + Reshape(B) for operands of one shape where the Reshape splits batch dims.
+void split_of_sum(const Views& v, const Match& m, Unions& unions) {
+  const Dims *a = v.shape(m.classes[0]), *b = v.shape(m.classes[1]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
+  if (!a || !b || !mid || !to || mid->size() < 3 || to->size() <= mid->size() || !v.equal(*a, *mid) || !v.equal(*b, *mid)) return;
+  if (!v.equal(std::span(*mid).last(2), std::span(*to).last(2))) return;
+  const Dims cut = *to;
+  const Id left = v.reshape(m.classes[0], cut, 0), right = v.reshape(m.classes[1], cut, 0);
+  unions.emplace_back(m.root(), v.g.add(make_key("", "Add", {}, 1, std::nullopt), std::array{left, right}));
+}
+
 // The right factor of a 4-D product is the transpose of its transpose: attention rules may then ask for K itself.
 void transposed_right_factor(const Views& v, const Match& m, Unions& unions) {
   const Dims *a = v.shape(m.classes[0]), *b = v.shape(m.classes[1]);
@@ -229,6 +251,13 @@ Pattern over_two(OnnxEGraph& g, std::string_view op) { return {{variable(), vari
 std::vector<ViewRule> view_rules() {
   auto reshape = [](OnnxEGraph& g) { return over_two(g, "Reshape"); };
   auto expand = [](OnnxEGraph& g) { return over_two(g, "Expand"); };
+  auto view_over_twice = [](std::string_view op) {
+    return [op](OnnxEGraph& g) {
+      PatternNode twice = node(g, "twice", {0});
+      twice.kind = g.kind("saturate", "twice");
+      return Pattern{{variable(), twice, variable(), node(g, op, {1, 2})}};
+    };
+  };
   auto merged_factor = [](int side) {
     return [side](OnnxEGraph& g) {
       return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(),
@@ -257,6 +286,11 @@ std::vector<ViewRule> view_rules() {
       {"split_of_matmul", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Reshape(B)) where batch dims are split", Effect::kExact,
        [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "MatMul", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; },
        split_of_matmul},
+      {"split_of_sum", "Reshape(A + B) = Reshape(A) + Reshape(B) where batch dims are split", Effect::kExact,
+       [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "Add", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; },
+       split_of_sum},
+      {"reshape_of_twice", "Reshape(twice(h)) = twice(Reshape(h)) where the last dim stays", Effect::kExact, view_over_twice("Reshape"), view_of_twice},
+      {"expand_of_twice", "Expand(twice(h)) = twice(Expand(h)) where the last dim stays", Effect::kExact, view_over_twice("Expand"), view_of_twice},
       {"transposed_right_factor", "Kt = Transpose(Transpose(Kt)) for the right factor of a 4-D MatMul", Effect::kExact,
        [](OnnxEGraph& g) { return over_two(g, "MatMul"); },
        transposed_right_factor},
