@@ -171,6 +171,7 @@ Outputs matmul_integer_to_float(KernelContext& ctx) {
 }
 
 Outputs dynamic_quantize_matmul(KernelContext& ctx) {
+  if (!ctx.is_tensor(0) || ctx.tensor(0).dtype() != DType::kFloat) return ctx.unsupported_dtype(ctx.tensor(0).dtype());
   Node node;
   node.op_type = "DynamicQuantizeLinear";
   node.inputs = {"x"};
