@@ -1,6 +1,7 @@
 #include "rules/native_views.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 
 #include "rules/opkey.h"
@@ -221,6 +222,36 @@ void view_of_twice(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), v.g.add(make_key("saturate", "twice", {}, 1, std::nullopt), std::array{viewed}));
 }
 
+constexpr std::size_t kMaxScannedBytes = 1 << 20;
+
+// A constant whose last dim holds one half twice, as precomputed cosines do, is twice(that half).
+void constant_is_twice(const Views& v, Id c, Unions& unions) {
+  const Facts& f = v.g.facts(c);
+  if (!f.constant || f.kind != Facts::Kind::kTensor || !is_floating(f.dtype) || !f.shape || f.shape->size() < 2) return;
+  const auto value = v.g.value(c, kMaxScannedBytes);
+  const int bits = value ? bit_width(value->dtype()) : 0;
+  if (!value || bits % 8 != 0 || value->dims().back() < 2 || value->dims().back() % 2 != 0) return;
+  const std::size_t half = static_cast<std::size_t>(value->dims().back() / 2 * bits / 8), rows = value->bytes().size() / (2 * half);
+  const std::byte* from = value->bytes().data();
+  for (std::size_t r = 0; r < rows; ++r)
+    if (std::memcmp(from + 2 * r * half, from + (2 * r + 1) * half, half) != 0) return;
+  Shape dims = value->dims();
+  dims.back() /= 2;
+  Tensor halves(value->dtype(), dims);
+  for (std::size_t r = 0; r < rows; ++r) std::memcpy(halves.mutable_data() + r * half, from + 2 * r * half, half);
+  const Id part = v.g.constant(halves);
+  unions.emplace_back(c, v.g.add(make_key("saturate", "twice", {}, 1, std::nullopt), std::array{part}));
+}
+
+// Gather of rows of twice(h) = twice(Gather of rows of h).
+void rows_of_twice(const Views& v, const Match& m, Unions& unions) {
+  const Attribute* axis = find_attribute(v.g.key(m.ops[3]).attributes, "axis");
+  const Dims *half = v.shape(m.classes[0]), *ids = v.shape(m.classes[2]);
+  if (!axis || axis->i() != 0 || !half || half->size() < 2 || !ids) return;
+  const Id rows = v.g.add(make_key("", "Gather", {Attribute::of("axis", std::int64_t{0})}, 1, static_cast<int>(half->size())), std::array{m.classes[0], m.classes[2]});
+  unions.emplace_back(m.root(), v.g.add(make_key("saturate", "twice", {}, 1, std::nullopt), std::array{rows}));
+}
+
 // Reshape(A + B) = Reshape(A) + Reshape(B) for operands of one shape where the Reshape splits batch dims.
 void split_of_sum(const Views& v, const Match& m, Unions& unions) {
   const Dims *a = v.shape(m.classes[0]), *b = v.shape(m.classes[1]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
@@ -289,6 +320,21 @@ std::vector<ViewRule> view_rules() {
       {"split_of_sum", "Reshape(A + B) = Reshape(A) + Reshape(B) where batch dims are split", Effect::kExact,
        [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "Add", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; },
        split_of_sum},
+      {"factor_is_twice", "a constant factor that holds one half of its last dim twice is twice(that half)", Effect::kExact,
+       [](OnnxEGraph& g) { return over_two(g, "Mul"); },
+       [](const Views& v, const Match& m, Unions& u) {
+         constant_is_twice(v, m.classes[0], u);
+         constant_is_twice(v, m.classes[1], u);
+       }},
+      {"table_is_twice", "a constant table whose rows hold one half twice is twice(that half)", Effect::kExact,
+       [](OnnxEGraph& g) { return over_two(g, "Gather"); }, [](const Views& v, const Match& m, Unions& u) { constant_is_twice(v, m.classes[0], u); }},
+      {"rows_of_twice", "Gather(twice(h), i) = twice(Gather(h, i)) along axis 0", Effect::kExact,
+       [](OnnxEGraph& g) {
+         PatternNode twice = node(g, "twice", {0});
+         twice.kind = g.kind("saturate", "twice");
+         return Pattern{{variable(), twice, variable(), node(g, "Gather", {1, 2})}};
+       },
+       rows_of_twice},
       {"reshape_of_twice", "Reshape(twice(h)) = twice(Reshape(h)) where the last dim stays", Effect::kExact, view_over_twice("Reshape"), view_of_twice},
       {"expand_of_twice", "Expand(twice(h)) = twice(Expand(h)) where the last dim stays", Effect::kExact, view_over_twice("Expand"), view_of_twice},
       {"transposed_right_factor", "Kt = Transpose(Transpose(Kt)) for the right factor of a 4-D MatMul", Effect::kExact,
