@@ -270,7 +270,7 @@ class Checker {
     for (std::size_t i = 0; i < rule.left.nodes.size(); ++i) {
       const PatternNode& node = rule.left.nodes[i];
       if (node.type == PatternNode::Type::kVariable) {
-        left.push_back(add(step.slots[i]));
+        left.push_back(step.slots[i] == kNone ? kNone : add(step.slots[i]));  // a variable that no operator has is not bound
         continue;
       }
       const OpId op = proof_.recs[step.slots[i]].op;

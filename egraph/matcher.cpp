@@ -55,7 +55,11 @@ void Matcher::compile() {
   }
   depth_ = depth.back();
   for (const PatternNode& node : pattern_.nodes) has_guards_ |= static_cast<bool>(node.accepts);
-  if (pattern_.nodes.back().type == PatternNode::Type::kVariable) return;
+  if (pattern_.nodes.back().type == PatternNode::Type::kVariable) {
+    // A variable as the root stands alone: nothing ties further operators to it.
+    impossible_ = std::any_of(pattern_.nodes.begin(), pattern_.nodes.end(), [](const PatternNode& n) { return n.type == PatternNode::Type::kOperator; });
+    return;
+  }
   find_ground();
   std::vector<bool> bound = is_ground_;
   bound[pattern_.root()] = true;
@@ -115,7 +119,7 @@ Matcher::State Matcher::start_state() const {
 }
 
 std::size_t Matcher::num_starts(const EGraph::Impl& g, const Index& index) const {
-  if (num_slots() == 0 || ground_missing_) return 0;
+  if (num_slots() == 0 || ground_missing_ || impossible_) return 0;
   if (pattern_.nodes.back().type == PatternNode::Type::kVariable) return g.recs.size();
   const Kind kind = steps_[0].kind;
   if (kind + std::size_t{2} >= index.kind_start.size()) return 0;

@@ -108,7 +108,7 @@ class Matcher {
   std::vector<Ground> ground_;
   std::vector<bool> is_ground_;
   std::uint32_t ground_touched_ = 0;
-  bool ground_missing_ = false;
+  bool ground_missing_ = false, impossible_ = false;
   bool has_guards_ = false, connected_ = true;
   std::uint32_t depth_ = 0;
 };

@@ -10,6 +10,7 @@
 namespace saturate {
 
 // A pattern is a DAG in an array; children come before parents. Node i binds slot i of the match.
+// Operators that the root (the last node) does not reach are matched too, as second roots; a variable as the root stands alone.
 // An operator node matches e-nodes of its kind with exactly as many children.
 struct PatternNode {
   enum class Type : std::uint8_t { kVariable, kOperator };

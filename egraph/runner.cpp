@@ -317,7 +317,12 @@ class Runner {
       return sum <= limit;
     };
     const bool fresh_only = !options_.count_stale_matches && rule.last != 0 && rule.matcher.connected();
-    const auto skip = [&](std::uint32_t row) { return fresh_only && nothing_new(rule, index, row); };
+    std::uint64_t starts = 0;
+    // Time is looked at here too: a pattern may try much and find nothing.
+    const auto skip = [&](std::uint32_t row) {
+      if ((++starts & 0x3f) == 0 && check_.now(g_)) stopped = true;
+      return stopped.load(std::memory_order_relaxed) || (fresh_only && nothing_new(rule, index, row));
+    };
     const auto visit = [&](const Matcher::Found& found) {
       if ((++seen & 0xfff) == 0 && check_.now(g_)) {
         stopped = true;
