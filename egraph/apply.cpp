@@ -129,7 +129,7 @@ class TemplateApplier {
     const std::uint32_t reason = proof.record(rule_, match.data(), slots_, nodes_.size());
     const std::uint32_t outer = std::exchange(proof.current, reason);
     const Id root = g_.find_halving(match[root_]);
-    const auto first_new = static_cast<NodeId>(g_.recs.size());
+    bool fresh = false;  // the top e-node has gone into the class of the match
     std::uint32_t* bound = proof.words.data() + reason + 1;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Template::Node& node = nodes_[i];
@@ -138,10 +138,12 @@ class TemplateApplier {
         continue;
       }
       gather(node);
+      const std::size_t ids = g_.recs.size();
       bound[slots_ + i] = values_[i] = g_.add_node(node.op, scratch_, i + 1 == nodes_.size() ? root : kNone);
+      fresh = g_.recs.size() > ids;
     }
     const NodeId last = values_.back();
-    if (nodes_.back().op != kNone && last >= first_new) {
+    if (nodes_.back().op != kNone && fresh) {
       proof.link(bound[slots_of_[root_]], last, reason, root, last, root);
     } else {
       g_.merge(bound[slots_of_[root_]], last, rule_, reason);
