@@ -65,6 +65,7 @@ class Raiser {
     for (std::size_t u : order_units())
       if (auto s = write_unit(units_[u], out.graph); !s.ok()) return s;
     write_output_copies(out.graph);
+    drop_unread_constants(out.graph);
     keep_value_info(out.graph);
     describe_made_values(out.graph);
     out.opset_imports[""] = opset_;
@@ -321,6 +322,21 @@ class Raiser {
     }
     graph.initializers.push_back({value_name(id), g_.constant_tensor(op), nullptr, false});
     return absl::OkStatus();
+  }
+
+  // Constants of canonical forms (axes and the like) that no written node names: their reader was written back as it was.
+  void drop_unread_constants(Graph& graph) const {
+    std::unordered_set<std::string> read;
+    for (const ValueInfo& o : graph.outputs) read.insert(o.name);
+    for (const Node& node : graph.nodes) {
+      read.insert(node.inputs.begin(), node.inputs.end());
+      for (const Attribute& a : node.attributes)
+        if (a.type == AttributeType::kGraph)
+          for (std::string& name : captured_names(a.g())) read.insert(std::move(name));
+    }
+    std::set<std::string> own;
+    for (const Initializer& i : model_.graph.initializers) own.insert(i.name);
+    std::erase_if(graph.initializers, [&](const Initializer& i) { return !own.contains(i.name) && !read.contains(i.name); });
   }
 
   // Topological, and as near to the model's own order as that allows.
