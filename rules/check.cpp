@@ -1,8 +1,8 @@
 #include "rules/check.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "rules/check_run.h"
 #include "rules/parse_lexer.h"
@@ -29,7 +29,8 @@ class Check {
   }
 
   RuleCheck run() {
-    if (rule_.examples.empty()) find(Severity::kWarning, rule_.place, "there is no example, so nothing shows that the sides are equal; add one");
+    if (rule_.examples.empty())
+      find(Severity::kWarning, rule_.place, "there is no example, so nothing shows that the sides are equal; add one");
     for (const RuleExample& example : rule_.examples) check_example(example);
     check_counters();
     if (options_.mutate && out_.ok() && !instances_.empty()) check_mutants();
@@ -37,7 +38,9 @@ class Check {
   }
 
  private:
-  void find(Severity severity, Place place, std::string what) { out_.findings.push_back({severity, rule_.name, at(rule_.file, place, ""), std::move(what)}); }
+  void find(Severity severity, Place place, std::string what) {
+    out_.findings.push_back({severity, rule_.name, at(rule_.file, place, ""), std::move(what)});
+  }
 
   void check_example(const RuleExample& example) {
     ++out_.examples;
@@ -45,15 +48,27 @@ class Check {
     const Outcome outcome = runner_.run(instance);
     note(outcome);
     switch (outcome.kind) {
-      case Outcome::Kind::kEqual: instances_.push_back(instance); break;
-      case Outcome::Kind::kDifferent: find(Severity::kError, example.place, "the sides differ: " + outcome.why); break;
-      case Outcome::Kind::kNotApplicable: find(Severity::kError, example.place, "the rule does not apply to its example: " + outcome.why); break;
-      case Outcome::Kind::kLeftFails: find(Severity::kError, example.place, "the left side cannot run: " + outcome.why); break;
-      case Outcome::Kind::kCannotRun: find(Severity::kNote, example.place, "not run, for want of a kernel: " + outcome.why); break;
+      case Outcome::Kind::kEqual:
+        instances_.push_back(instance);
+        break;
+      case Outcome::Kind::kDifferent:
+        find(Severity::kError, example.place, "the sides differ: " + outcome.why);
+        break;
+      case Outcome::Kind::kNotApplicable:
+        find(Severity::kError, example.place, "the rule does not apply to its example: " + outcome.why);
+        break;
+      case Outcome::Kind::kLeftFails:
+        find(Severity::kError, example.place, "the left side cannot run: " + outcome.why);
+        break;
+      case Outcome::Kind::kCannotRun:
+        find(Severity::kNote, example.place, "not run, for want of a kernel: " + outcome.why);
+        break;
     }
     if (outcome.kind == Outcome::Kind::kEqual && rule_.effect == Effect::kExact && outcome.difference > 0)
-      find(Severity::kWarning, example.place, fmt::format("the rule is said to be exact, but its sides differ by {:.2g} of the largest value", outcome.difference));
-    if (options_.fire && outcome.kind != Outcome::Kind::kLeftFails && outcome.kind != Outcome::Kind::kNotApplicable) check_firing(rule_, instance, example);
+      find(Severity::kWarning, example.place,
+           fmt::format("the rule is said to be exact, but its sides differ by {:.2g} of the largest value", outcome.difference));
+    if (options_.fire && outcome.kind != Outcome::Kind::kLeftFails && outcome.kind != Outcome::Kind::kNotApplicable)
+      check_firing(rule_, instance, example);
     for (const Instance& i : random_instances(rule_, example, options_.random_instances, random_)) check_random(i, example.place);
   }
 
@@ -91,7 +106,8 @@ class Check {
       RunOptionsOfRule open;
       open.guards = false;
       const Outcome outcome = runner_.run(instance, open);
-      if (outcome.kind == Outcome::Kind::kEqual) find(Severity::kError, counter.place, "the sides do not differ for this counter; it shows no need of a guard");
+      if (outcome.kind == Outcome::Kind::kEqual)
+        find(Severity::kError, counter.place, "the sides do not differ for this counter; it shows no need of a guard");
       for (std::size_t g = 0; g < rule_.where.size(); ++g) {
         RunOptionsOfRule without;
         without.dropped_guard = static_cast<int>(g);
@@ -101,14 +117,16 @@ class Check {
     }
     for (std::size_t g = 0; g < rule_.where.size(); ++g)
       if (!shown[g] && !only_asks_for_knowledge(*rule_.where[g]))
-        find(Severity::kWarning, rule_.where[g]->place, fmt::format("no counter shows that the guard `{}` is needed (one in which it alone is false)", to_string(*rule_.where[g])));
+        find(Severity::kWarning, rule_.where[g]->place,
+             fmt::format("no counter shows that the guard `{}` is needed (one in which it alone is false)", to_string(*rule_.where[g])));
   }
 
   void check_mutants() {
     for (const Mutant& mutant : mutants_of(rule_)) {
       ++out_.mutants;
       const RuleRunner runner(mutant.rule, evaluator_);
-      const bool noticed = std::any_of(instances_.begin(), instances_.end(), [&](const Instance& i) { return runner.run(i).kind != Outcome::Kind::kEqual; });
+      const bool noticed =
+          std::any_of(instances_.begin(), instances_.end(), [&](const Instance& i) { return runner.run(i).kind != Outcome::Kind::kEqual; });
       if (noticed) continue;
       ++out_.survivors;
       find(Severity::kWarning, rule_.place, "the examples do not notice this mutant: " + mutant.what);
@@ -131,13 +149,20 @@ bool RuleCheck::ok() const {
   return std::none_of(findings.begin(), findings.end(), [](const RuleFinding& f) { return f.severity == Severity::kError; });
 }
 
-RuleCheck check_by_running(const Rule& rule, const Evaluator& evaluator, const CheckOptions& options) { return Check(rule, evaluator, options).run(); }
+RuleCheck check_by_running(const Rule& rule, const Evaluator& evaluator, const CheckOptions& options) {
+  return Check(rule, evaluator, options).run();
+}
 
 std::string to_string(const RuleCheck& check) {
-  std::string out = fmt::format("{}: {} examples, {} random instances, {} counters, {} mutants of which {} unnoticed, largest difference {:.2g}\n", check.rule,
-                                check.examples, check.random_instances, check.counters, check.mutants, check.survivors, check.largest_difference);
+  std::string out = fmt::format(
+      "{}: {} examples, {} random instances, {} counters, {} mutants of which {} unnoticed, largest difference {:.2g}\n", check.rule,
+      check.examples, check.random_instances, check.counters, check.mutants, check.survivors, check.largest_difference);
   for (const RuleFinding& f : check.findings)
-    out += fmt::format("  {}{}: {}\n", f.place, f.severity == Severity::kError ? "error" : f.severity == Severity::kWarning ? "warning" : "note", f.what);
+    out += fmt::format("  {}{}: {}\n", f.place,
+                       f.severity == Severity::kError     ? "error"
+                       : f.severity == Severity::kWarning ? "warning"
+                                                          : "note",
+                       f.what);
   return out;
 }
 

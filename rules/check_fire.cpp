@@ -1,6 +1,6 @@
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "rules/check_run.h"
 
@@ -50,7 +50,8 @@ class LeftSide {
           const auto dtype = wanted_dtype(schema, i, dtypes, c.integers ? DType::kInt64 : DType::kFloat);
           std::vector<double> reals;
           for (std::size_t k = 0; k < c.size(); ++k) reals.push_back(c.real(k));
-          const auto t = tensor_of_reals(dtype.value_or(DType::kFloat), c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals);
+          const auto t =
+              tensor_of_reals(dtype.value_or(DType::kFloat), c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals);
           if (!t.ok()) return std::string(t.status().message());
           children[i] = g_.constant(*t);
         } else {
@@ -75,7 +76,8 @@ class LeftSide {
     const int outputs = static_cast<int>(node.outputs.size());
     const Id id = g_.add(make_key(node.domain, node.op_type, std::move(attributes), outputs, rank), children);
     for (int i = 0; i < outputs; ++i)
-      if (!node.outputs[static_cast<std::size_t>(i)].empty()) ids_[node.outputs[static_cast<std::size_t>(i)]] = outputs == 1 ? id : g_.project(id, i);
+      if (!node.outputs[static_cast<std::size_t>(i)].empty())
+        ids_[node.outputs[static_cast<std::size_t>(i)]] = outputs == 1 ? id : g_.project(id, i);
     return {};
   }
 

@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "rules/check_run.h"
 
@@ -28,12 +28,13 @@ struct Variation {
   std::map<std::int64_t, std::int64_t> dims;  // of the example -> of the instance
   DType floats = DType::kFloat;               // what float inputs become
   Fill fill = Fill::kNormal;
-  bool collapse = false;                      // each tensor by itself: some dims become 1, some leading ones go
+  bool collapse = false;  // each tensor by itself: some dims become 1, some leading ones go
 };
 
 std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& variation, std::mt19937_64& random) {
   Shape dims = value.dims;
-  const bool uniform = !value.values || value.values->empty() || std::equal(value.values->begin() + 1, value.values->end(), value.values->begin());
+  const bool uniform =
+      !value.values || value.values->empty() || std::equal(value.values->begin() + 1, value.values->end(), value.values->begin());
   if (uniform && value.dtype != DType::kInt64)
     for (std::int64_t& d : dims)
       if (const auto it = variation.dims.find(d); it != variation.dims.end()) d = it->second;
@@ -45,8 +46,10 @@ std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& var
   const DType dtype = value.dtype == DType::kFloat ? variation.floats : value.dtype;
   std::vector<double> values(static_cast<std::size_t>(checked_elements(dims).value_or(0)));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (value.values && !value.values->empty()) values[i] = (*value.values)[std::min(i, value.values->size() - 1)];
-    else values[i] = draw(variation.fill, dtype, random);
+    if (value.values && !value.values->empty())
+      values[i] = (*value.values)[std::min(i, value.values->size() - 1)];
+    else
+      values[i] = draw(variation.fill, dtype, random);
   }
   auto t = tensor_of_reals(dtype, dims, values);
   if (!t.ok()) return std::nullopt;
@@ -74,7 +77,8 @@ std::optional<Instance> vary(const Rule& rule, const RuleExample& example, const
       typed.literal = it->second;
       typed.literal.name = a.literal.name;
       typed.literal.type = AttributeType::kUndefined;
-      if (a.literal.type == AttributeType::kFloat && std::holds_alternative<std::int64_t>(typed.literal.value)) typed.literal.value = static_cast<float>(typed.literal.i());
+      if (a.literal.type == AttributeType::kFloat && std::holds_alternative<std::int64_t>(typed.literal.value))
+        typed.literal.value = static_cast<float>(typed.literal.i());
       if (complete_attribute_type(n.domain, n.op_type, typed).empty()) it->second = typed.literal;
     }
   return out;
@@ -98,7 +102,8 @@ std::set<std::string> non_constant_names(const Rule& rule) {
   }
   // What they feed is not constant either.
   for (const RuleNode& n : rule.left)
-    if (std::any_of(n.inputs.begin(), n.inputs.end(), [&](const std::string& i) { return names.contains(i); })) names.insert(n.outputs.begin(), n.outputs.end());
+    if (std::any_of(n.inputs.begin(), n.inputs.end(), [&](const std::string& i) { return names.contains(i); }))
+      names.insert(n.outputs.begin(), n.outputs.end());
   return names;
 }
 

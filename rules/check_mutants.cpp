@@ -11,10 +11,14 @@ bool symmetric(const RuleNode& n) {
 }
 
 void change(Attribute& a) {
-  if (auto* i = std::get_if<std::int64_t>(&a.value)) *i += *i == 0 ? 1 : -1;
-  else if (auto* f = std::get_if<float>(&a.value)) *f = *f * 1.25f + 0.3f;
-  else if (auto* v = std::get_if<std::vector<std::int64_t>>(&a.value); v && !v->empty()) v->front() += 1;
-  else if (auto* w = std::get_if<std::vector<float>>(&a.value); w && !w->empty()) w->front() += 0.5f;
+  if (auto* i = std::get_if<std::int64_t>(&a.value))
+    *i += *i == 0 ? 1 : -1;
+  else if (auto* f = std::get_if<float>(&a.value))
+    *f = *f * 1.25f + 0.3f;
+  else if (auto* v = std::get_if<std::vector<std::int64_t>>(&a.value); v && !v->empty())
+    v->front() += 1;
+  else if (auto* w = std::get_if<std::vector<float>>(&a.value); w && !w->empty())
+    w->front() += 0.5f;
 }
 
 ExprPtr plus_one(const ExprPtr& e) {

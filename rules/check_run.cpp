@@ -1,9 +1,9 @@
 #include "rules/check_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 namespace saturate {
 namespace {
@@ -22,9 +22,12 @@ absl::StatusOr<Tensor> tensor_of(const RuleConstant& c, DType dtype) {
 std::optional<RuleConstant> constant_of(const Val& v) {
   RuleConstant c;
   const auto push = [&](const Val& item) {
-    if (const auto* i = item.get<std::int64_t>()) c.ints.push_back(*i);
-    else if (const auto* d = item.get<double>()) c.reals.push_back(*d);
-    else return false;
+    if (const auto* i = item.get<std::int64_t>())
+      c.ints.push_back(*i);
+    else if (const auto* d = item.get<double>())
+      c.reals.push_back(*d);
+    else
+      return false;
     return true;
   };
   if (const List* list = v.list()) {
@@ -115,7 +118,8 @@ absl::StatusOr<std::vector<Value>> RuleRunner::run_operator(const Node& node, co
     return (*out)[0];
   };
   const Shape &q = inputs[0].tensor().dims(), &k = inputs[1].tensor().dims(), &v = inputs[2].tensor().dims();
-  if (q.size() != 4 || k.size() != 4 || v.size() != 4 || !std::equal(q.begin(), q.begin() + 2, k.begin()) || !std::equal(q.begin(), q.begin() + 2, v.begin()))
+  if (q.size() != 4 || k.size() != 4 || v.size() != 4 || !std::equal(q.begin(), q.begin() + 2, k.begin()) ||
+      !std::equal(q.begin(), q.begin() + 2, v.begin()))
     return absl::InvalidArgumentError("saturate.sdpa takes Q, K and V of rank 4 with the same batch and heads");
   const Attribute* scale = find_attribute(node.attributes, "scale");
   auto s = tensor_of_reals(inputs[0].tensor().dtype(), {}, std::vector<double>{scale ? scale->f() : 1.0});
@@ -133,7 +137,8 @@ absl::StatusOr<std::vector<Value>> RuleRunner::run_operator(const Node& node, co
   return std::vector<Value>{*std::move(scores)};
 }
 
-absl::StatusOr<std::vector<Value>> RuleRunner::run_node(const RuleNode& node, const Values& values, const std::map<std::string, RuleConstant>& constants,
+absl::StatusOr<std::vector<Value>> RuleRunner::run_node(const RuleNode& node, const Values& values,
+                                                        const std::map<std::string, RuleConstant>& constants,
                                                         const Environment& environment) const {
   const OpSchema* schema = newest_schema(node.domain, node.op_type);
   Node call;
@@ -171,7 +176,8 @@ absl::StatusOr<std::vector<Value>> RuleRunner::run_node(const RuleNode& node, co
   std::string why;
   if (schema && !dtypes_fit(*schema, dtypes, &why)) return absl::FailedPreconditionError(why);
   auto outputs = run_operator(call, inputs);
-  if (!outputs.ok()) return absl::Status(outputs.status().code(), fmt::format("{}: {}", node.op_type, std::string(outputs.status().message())));
+  if (!outputs.ok())
+    return absl::Status(outputs.status().code(), fmt::format("{}: {}", node.op_type, std::string(outputs.status().message())));
   return outputs;
 }
 
@@ -228,14 +234,21 @@ double largest_magnitude(const Tensor& t) {
 Outcome RuleRunner::compare(const Values& left, const Values& right) const {
   double smallest_scale = 0;
   for (const std::string& name : rule_.inputs)
-    if (const auto it = left.find(name); it != left.end() && it->second.is_tensor()) smallest_scale = std::max(smallest_scale, 0.05 * largest_magnitude(it->second.tensor()));
+    if (const auto it = left.find(name); it != left.end() && it->second.is_tensor())
+      smallest_scale = std::max(smallest_scale, 0.05 * largest_magnitude(it->second.tensor()));
   Outcome out;
   for (const std::string& name : rule_.outputs) {
     const auto l = left.find(name), r = right.find(name);
-    if (l == left.end() || r == right.end() || !l->second.is_tensor() || !r->second.is_tensor()) return {Outcome::Kind::kDifferent, name + " is not made", 0};
+    if (l == left.end() || r == right.end() || !l->second.is_tensor() || !r->second.is_tensor())
+      return {Outcome::Kind::kDifferent, name + " is not made", 0};
     const Tensor &a = l->second.tensor(), &b = r->second.tensor();
-    if (a.dtype() != b.dtype()) return {Outcome::Kind::kDifferent, fmt::format("{} is {} on the left and {} on the right", name, dtype_name(a.dtype()), dtype_name(b.dtype())), 1};
-    if (a.dims() != b.dims()) return {Outcome::Kind::kDifferent, fmt::format("{} has dims [{}] on the left and [{}] on the right", name, fmt::join(a.dims(), ","), fmt::join(b.dims(), ",")), 1};
+    if (a.dtype() != b.dtype())
+      return {Outcome::Kind::kDifferent,
+              fmt::format("{} is {} on the left and {} on the right", name, dtype_name(a.dtype()), dtype_name(b.dtype())), 1};
+    if (a.dims() != b.dims())
+      return {Outcome::Kind::kDifferent,
+              fmt::format("{} has dims [{}] on the left and [{}] on the right", name, fmt::join(a.dims(), ","), fmt::join(b.dims(), ",")),
+              1};
     double scale = smallest_scale, worst = 0;
     std::int64_t at = -1;
     for (std::int64_t i = 0; i < a.size(); ++i) {
@@ -252,7 +265,10 @@ Outcome RuleRunner::compare(const Values& left, const Values& right) const {
     const double relative = scale > 0 ? worst / scale : worst;
     out.difference = std::max(out.difference, relative);
     if (relative > tolerance_of(rule_, a.dtype()))
-      return {Outcome::Kind::kDifferent, fmt::format("{}: element {} is {:.9g} on the left and {:.9g} on the right", name, at, *element_as_double(a, at), *element_as_double(b, at)), relative};
+      return {Outcome::Kind::kDifferent,
+              fmt::format("{}: element {} is {:.9g} on the left and {:.9g} on the right", name, at, *element_as_double(a, at),
+                          *element_as_double(b, at)),
+              relative};
   }
   return out;
 }
@@ -281,7 +297,8 @@ Outcome RuleRunner::run(const Instance& instance, const RunOptionsOfRule& option
   }
   EvalContext context(facts, environment, true);
   for (std::size_t i = 0; i < rule_.where.size() && options.guards; ++i)
-    if (static_cast<int>(i) != options.dropped_guard && !context.holds(*rule_.where[i])) return {Outcome::Kind::kNotApplicable, context.reason(), 0};
+    if (static_cast<int>(i) != options.dropped_guard && !context.holds(*rule_.where[i]))
+      return {Outcome::Kind::kNotApplicable, context.reason(), 0};
   for (const auto& [name, expr] : rule_.lets) {
     const Result r = context.evaluate(*expr);
     if (!r) return {Outcome::Kind::kNotApplicable, fmt::format("`{}` has no value: {}", name, context.reason()), 0};
@@ -292,11 +309,16 @@ Outcome RuleRunner::run(const Instance& instance, const RunOptionsOfRule& option
   for (const std::string& name : rule_.outputs) known.erase(name);
   for (const auto& [name, value] : values) known[name] = value;
   auto right = run_side(rule_.right, known, environment, output_dtypes);
-  if (!right.ok() && absl::IsFailedPrecondition(right.status())) return {Outcome::Kind::kNotApplicable, std::string(right.status().message()), 0};
+  if (!right.ok() && absl::IsFailedPrecondition(right.status()))
+    return {Outcome::Kind::kNotApplicable, std::string(right.status().message()), 0};
   // Fused operators may refuse empty tensors that the primitives take: no runtime has a use for them.
-  const bool empty = std::any_of(left->begin(), left->end(), [](const auto& v) { return v.second.is_tensor() && v.second.tensor().size() == 0; });
+  const bool empty =
+      std::any_of(left->begin(), left->end(), [](const auto& v) { return v.second.is_tensor() && v.second.tensor().size() == 0; });
   if (!right.ok() && empty) return failed(right.status(), Outcome::Kind::kNotApplicable);
-  if (!right.ok()) return failed(absl::Status(right.status().code(), fmt::format("the right side cannot run where the left does: {}", std::string(right.status().message()))), Outcome::Kind::kDifferent);
+  if (!right.ok())
+    return failed(absl::Status(right.status().code(),
+                               fmt::format("the right side cannot run where the left does: {}", std::string(right.status().message()))),
+                  Outcome::Kind::kDifferent);
   return compare(*left, *right);
 }
 

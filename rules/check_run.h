@@ -58,9 +58,10 @@ class RuleRunner {
 
  private:
   using Values = std::map<std::string, Value>;
-  absl::StatusOr<Values> run_side(const std::vector<RuleNode>& nodes, Values values, const Environment& environment, const std::map<std::string, DType>& output_dtypes) const;
-  absl::StatusOr<std::vector<Value>> run_node(const RuleNode& node, const Values& values, const std::map<std::string, RuleConstant>& constants,
-                                              const Environment& environment) const;
+  absl::StatusOr<Values> run_side(const std::vector<RuleNode>& nodes, Values values, const Environment& environment,
+                                  const std::map<std::string, DType>& output_dtypes) const;
+  absl::StatusOr<std::vector<Value>> run_node(const RuleNode& node, const Values& values,
+                                              const std::map<std::string, RuleConstant>& constants, const Environment& environment) const;
   absl::StatusOr<std::vector<Value>> run_operator(const Node& node, const std::vector<Value>& inputs) const;
   Outcome compare(const Values& left, const Values& right) const;
 

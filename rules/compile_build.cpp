@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "rules/compile_plan.h"
 
@@ -58,12 +58,15 @@ class Application {
   void explain() { explain_ = true; }
 
  private:
-  template <typename F> bool fail(F&& text) {
+  template <typename F>
+  bool fail(F&& text) {
     if (explain_ && reason_.empty()) reason_ = text();
     return false;
   }
 
-  const Attribute* attribute(std::uint32_t slot, std::string_view name) const { return find_attribute(g_.key(match_.ops[slot]).attributes, name); }
+  const Attribute* attribute(std::uint32_t slot, std::string_view name) const {
+    return find_attribute(g_.key(match_.ops[slot]).attributes, name);
+  }
   const Facts& facts(std::uint32_t slot) const { return g_.facts(match_.classes[slot]); }
 
   // What the pattern cannot test on one class alone.
@@ -152,7 +155,9 @@ class Application {
   // In a rule read backwards, a let that the match has bound is a test.
   bool let_fits(const std::string& name, const Val& computed) {
     for (const auto& b : rule_.bindings)
-      if (const Attribute* bound = attribute(b.slot, b.attribute); b.variable == name && (!bound || context_.equal(computed, Val(*bound)) != true)) return false;
+      if (const Attribute* bound = attribute(b.slot, b.attribute);
+          b.variable == name && (!bound || context_.equal(computed, Val(*bound)) != true))
+        return false;
     for (const auto& [let, slot] : rule_.let_slots) {
       if (let != name) continue;
       const Val bound(ClassRef{g_.egraph().find(match_.classes[slot])});
@@ -173,16 +178,21 @@ class Application {
   // The class of an operand; numbers take the dtype `wanted` (where given).
   std::optional<Id> materialize(const Operand& operand, std::optional<DType> wanted) {
     switch (operand.from) {
-      case Operand::From::kSlot: return match_.classes[operand.index];
-      case Operand::From::kRight: return values_[operand.index];
-      case Operand::From::kAbsent: return g_.absent();
+      case Operand::From::kSlot:
+        return match_.classes[operand.index];
+      case Operand::From::kRight:
+        return values_[operand.index];
+      case Operand::From::kAbsent:
+        return g_.absent();
       case Operand::From::kConstant: {
         const RuleConstant& c = rule_.constants[operand.index];
         std::vector<double> reals;
         for (std::size_t i = 0; i < c.size(); ++i) reals.push_back(c.real(i));
-        return constant(wanted.value_or(c.integers ? DType::kInt64 : DType::kFloat), c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals);
+        return constant(wanted.value_or(c.integers ? DType::kInt64 : DType::kFloat),
+                        c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals);
       }
-      case Operand::From::kLet: return of_let(*environment_.find(rule_.rule.lets[operand.index].first), wanted);
+      case Operand::From::kLet:
+        return of_let(*environment_.find(rule_.rule.lets[operand.index].first), wanted);
     }
     return std::nullopt;
   }
@@ -208,7 +218,8 @@ class Application {
       std::vector<double> reals;
       for (const Val& item : *list)
         if (const auto* d = item.get<double>()) reals.push_back(*d);
-      if (!reals.empty() && reals.size() == list->size()) return constant(wanted.value_or(DType::kFloat), {static_cast<std::int64_t>(reals.size())}, reals);
+      if (!reals.empty() && reals.size() == list->size())
+        return constant(wanted.value_or(DType::kFloat), {static_cast<std::int64_t>(reals.size())}, reals);
       if (const auto dims = context_.as_dims(v)) return g_.literal(*dims, false);
     }
     fail([&] { return fmt::format("{} is nothing that an operator takes", context_.show(v)); });
@@ -291,7 +302,9 @@ class Application {
       for (const RuleAttribute& a : step.node->attributes) {
         if (left_out(a)) {
           const OpAttribute* known = step.schema ? step.schema->attribute(a.literal.name) : nullptr;
-          if (known && known->required) return fail([&] { return fmt::format("{} needs attribute {}, which @{} leaves out", step.node->op_type, a.literal.name, a.variable); });
+          if (known && known->required)
+            return fail(
+                [&] { return fmt::format("{} needs attribute {}, which @{} leaves out", step.node->op_type, a.literal.name, a.variable); });
           continue;
         }
         auto made = attribute_of(a);
@@ -306,7 +319,8 @@ class Application {
       return true;
     }
     for (int i = 0; i < outputs; ++i)
-      if (!step.node->outputs[static_cast<std::size_t>(i)].empty()) values_[step.first_value + static_cast<std::uint32_t>(i)] = g_.project(id, i);
+      if (!step.node->outputs[static_cast<std::size_t>(i)].empty())
+        values_[step.first_value + static_cast<std::uint32_t>(i)] = g_.project(id, i);
     return true;
   }
 
@@ -364,7 +378,8 @@ class Application {
         if (const auto* s = v.get<std::string>()) return Attribute::of(name, *s);
         if (const auto ints = v.int_list()) return Attribute::of(name, *ints);
         break;
-      default: break;
+      default:
+        break;
     }
     fail([&] { return fmt::format("{} cannot be attribute {}", context_.show(v), name); });
     return std::nullopt;
@@ -383,7 +398,8 @@ class Application {
 
 class CompiledApplier : public RuleApplier {
  public:
-  CompiledApplier(std::shared_ptr<const CompiledRule> rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log) : rule_(std::move(rule)), g_(g), log_(std::move(log)) {}
+  CompiledApplier(std::shared_ptr<const CompiledRule> rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log)
+      : rule_(std::move(rule)), g_(g), log_(std::move(log)) {}
 
   bool holds(const EGraph&, const Match& match) const override { return Application(*rule_, g_, match, false).holds(); }
 
@@ -435,7 +451,8 @@ void compile_right(CompiledRule& compiled, OnnxEGraph& g) {
     for (const RuleAttribute& a : n.attributes)
       if (a.kind == RuleAttribute::Kind::kLiteral) literals.push_back(a.literal);
     OpKey key = make_key(n.domain, n.op_type, literals, static_cast<int>(n.outputs.size()), std::nullopt);
-    const bool axes = std::any_of(key.attributes.begin(), key.attributes.end(), [](const Attribute& a) { return a.name == "axis" || a.name == "axes"; });
+    const bool axes =
+        std::any_of(key.attributes.begin(), key.attributes.end(), [](const Attribute& a) { return a.name == "axis" || a.name == "axes"; });
     step.fixed = !step.alias && !axes && literals.size() == n.attributes.size();
     if (step.fixed) step.op = g.op(key);
     for (std::uint32_t i = 0; i < n.outputs.size(); ++i)

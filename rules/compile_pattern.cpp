@@ -88,7 +88,8 @@ class LeftCompiler {
       todo.pop_back();
       for (const ExprPtr& a : e->arguments) {
         if (!a) continue;
-        if (e->kind == Expr::Kind::kCall && (e->text == "absent" || e->text == "present") && a->kind == Expr::Kind::kName) optional_.insert(a->text);
+        if (e->kind == Expr::Kind::kCall && (e->text == "absent" || e->text == "present") && a->kind == Expr::Kind::kName)
+          optional_.insert(a->text);
         todo.push_back(a.get());
       }
     }
@@ -107,18 +108,19 @@ class LeftCompiler {
 
   void variable(const std::string& name) {
     PatternNode node;
-    if (!optional_.contains(name))
-      node.accepts = [&g = g_](const EGraph&, Id id) { return g.facts(id).kind != Facts::Kind::kAbsent; };
+    if (!optional_.contains(name)) node.accepts = [&g = g_](const EGraph&, Id id) { return g.facts(id).kind != Facts::Kind::kAbsent; };
     slot_of_[name] = push(std::move(node));
   }
 
   void constant(const RuleNode& n) {
     const RuleConstant wanted = *rule_constant(n);
-    const bool negative = wanted.list && wanted.integers && std::any_of(wanted.ints.begin(), wanted.ints.end(), [](std::int64_t i) { return i < 0; });
+    const bool negative =
+        wanted.list && wanted.integers && std::any_of(wanted.ints.begin(), wanted.ints.end(), [](std::int64_t i) { return i < 0; });
     bool axes = false;
     for (const RuleNode& consumer : out_.rule.left) {
       const OpSchema* schema = newest_schema(consumer.domain, consumer.op_type);
-      for (std::size_t i = 0; schema && i < consumer.inputs.size(); ++i) axes |= consumer.inputs[i] == n.outputs[0] && is_axes_input(*schema, i);
+      for (std::size_t i = 0; schema && i < consumer.inputs.size(); ++i)
+        axes |= consumer.inputs[i] == n.outputs[0] && is_axes_input(*schema, i);
     }
     PatternNode node;
     node.accepts = constant_test(g_, wanted, axes && negative);
@@ -162,7 +164,8 @@ class LeftCompiler {
     }
     if (const OpSchema* schema = newest_schema(n.domain, n.op_type))
       for (const OpAttribute& a : schema->attributes)
-        if (a.default_value && n.attribute(a.name) == nullptr) out.push_back({std::string(a.name), Expectation::Kind::kEqual, *a.default_value});
+        if (a.default_value && n.attribute(a.name) == nullptr)
+          out.push_back({std::string(a.name), Expectation::Kind::kEqual, *a.default_value});
     return out;
   }
 
@@ -193,9 +196,30 @@ class LeftCompiler {
   }
 
   static bool broadcasts(const RuleNode& n) {
-    static const std::set<std::string_view> ops = {"Add", "Sub",  "Mul",     "Div",        "Pow",         "Min", "Max",        "Mean",      "Sum",
-                                                   "Mod", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Where", "PRelu",
-                                                   "And", "Or",   "Xor",     "BitwiseAnd", "BitwiseOr",   "BitwiseXor", "BitShift"};
+    static const std::set<std::string_view> ops = {"Add",
+                                                   "Sub",
+                                                   "Mul",
+                                                   "Div",
+                                                   "Pow",
+                                                   "Min",
+                                                   "Max",
+                                                   "Mean",
+                                                   "Sum",
+                                                   "Mod",
+                                                   "Equal",
+                                                   "Greater",
+                                                   "GreaterOrEqual",
+                                                   "Less",
+                                                   "LessOrEqual",
+                                                   "Where",
+                                                   "PRelu",
+                                                   "And",
+                                                   "Or",
+                                                   "Xor",
+                                                   "BitwiseAnd",
+                                                   "BitwiseOr",
+                                                   "BitwiseXor",
+                                                   "BitShift"};
     return n.domain.empty() && ops.contains(n.op_type);
   }
 
@@ -209,7 +233,8 @@ class LeftCompiler {
       return;
     }
     const bool root = &n == &last_operator();
-    const auto ends = std::count_if(n.outputs.begin(), n.outputs.end(), [&](const std::string& o) { return !o.empty() && rule_output(o) < std::ssize(wanted); });
+    const auto ends = std::count_if(n.outputs.begin(), n.outputs.end(),
+                                    [&](const std::string& o) { return !o.empty() && rule_output(o) < std::ssize(wanted); });
     for (std::size_t i = 0; i < n.outputs.size(); ++i) {
       const std::string& name = n.outputs[i];
       if (name.empty()) continue;

@@ -1,9 +1,9 @@
 #include "rules/eval.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include <fmt/format.h>
 
 #include "rules/functions.h"
 
@@ -21,14 +21,30 @@ Val::Val(const Attribute& a) {
     return std::make_shared<const List>(std::move(list));
   };
   switch (a.type) {
-    case AttributeType::kInt: v = a.i(); break;
-    case AttributeType::kFloat: v = static_cast<double>(a.f()); break;
-    case AttributeType::kString: v = a.s(); break;
-    case AttributeType::kInts: v = list_of(a.ints(), [](std::int64_t x) { return Val(x); }); break;
-    case AttributeType::kFloats: v = list_of(a.floats(), [](float x) { return Val(static_cast<double>(x)); }); break;
-    case AttributeType::kStrings: v = list_of(a.strings(), [](const std::string& x) { return Val(x); }); break;
-    case AttributeType::kTensor: v = std::make_shared<const Tensor>(a.t()); break;
-    default: v = std::make_shared<const Attribute>(a); break;
+    case AttributeType::kInt:
+      v = a.i();
+      break;
+    case AttributeType::kFloat:
+      v = static_cast<double>(a.f());
+      break;
+    case AttributeType::kString:
+      v = a.s();
+      break;
+    case AttributeType::kInts:
+      v = list_of(a.ints(), [](std::int64_t x) { return Val(x); });
+      break;
+    case AttributeType::kFloats:
+      v = list_of(a.floats(), [](float x) { return Val(static_cast<double>(x)); });
+      break;
+    case AttributeType::kStrings:
+      v = list_of(a.strings(), [](const std::string& x) { return Val(x); });
+      break;
+    case AttributeType::kTensor:
+      v = std::make_shared<const Tensor>(a.t());
+      break;
+    default:
+      v = std::make_shared<const Attribute>(a);
+      break;
   }
 }
 
@@ -62,8 +78,10 @@ std::optional<std::vector<std::int64_t>> Val::int_list() const {
   if (items == nullptr) return std::nullopt;
   std::vector<std::int64_t> out;
   for (const Val& item : *items) {
-    if (const auto* i = item.get<std::int64_t>()) out.push_back(*i);
-    else return std::nullopt;
+    if (const auto* i = item.get<std::int64_t>())
+      out.push_back(*i);
+    else
+      return std::nullopt;
   }
   return out;
 }
@@ -124,9 +142,12 @@ bool EvalContext::holds(const Expr& condition) {
 
 Result EvalContext::evaluate(const Expr& expr) {
   switch (expr.kind) {
-    case Expr::Kind::kInt: return Val(expr.integer);
-    case Expr::Kind::kReal: return Val(expr.real);
-    case Expr::Kind::kString: return Val(expr.text);
+    case Expr::Kind::kInt:
+      return Val(expr.integer);
+    case Expr::Kind::kReal:
+      return Val(expr.real);
+    case Expr::Kind::kString:
+      return Val(expr.text);
     case Expr::Kind::kName: {
       if (const Val* value = environment_.find(expr.text)) return *value;
       if (expr.text == "true" || expr.text == "false") return Val(expr.text == "true");
@@ -152,8 +173,10 @@ Result EvalContext::evaluate(const Expr& expr) {
       }
       return expr.function->run(*this, arguments);
     }
-    case Expr::Kind::kIndex: return index(expr);
-    case Expr::Kind::kSlice: return slice(expr);
+    case Expr::Kind::kIndex:
+      return index(expr);
+    case Expr::Kind::kSlice:
+      return slice(expr);
     case Expr::Kind::kNot: {
       const Result r = evaluate(*expr.arguments[0]);
       if (!r) return r;
@@ -168,7 +191,8 @@ Result EvalContext::evaluate(const Expr& expr) {
       if (const auto* d = r->get<Dim>()) return Val::of(dims().neg(*d), dims());
       return fail([&] { return fmt::format("{} cannot be negated", show(*r)); });
     }
-    case Expr::Kind::kBinary: return evaluate_binary(expr);
+    case Expr::Kind::kBinary:
+      return evaluate_binary(expr);
   }
   return std::nullopt;
 }

@@ -56,7 +56,10 @@ struct Val {
   static Val ints(std::span<const std::int64_t> values);
   static Val dims(std::span<const Dim> dims, const DimTable& table);
 
-  template <typename T> const T* get() const { return std::get_if<T>(&v); }
+  template <typename T>
+  const T* get() const {
+    return std::get_if<T>(&v);
+  }
   const List* list() const { return get<std::shared_ptr<const List>>() ? std::get<std::shared_ptr<const List>>(v).get() : nullptr; }
   const Tensor* tensor() const { return get<std::shared_ptr<const Tensor>>() ? std::get<std::shared_ptr<const Tensor>>(v).get() : nullptr; }
   // A number as a real; nullopt for all else.
@@ -81,7 +84,8 @@ class Environment {
 
 class EvalContext {
  public:
-  EvalContext(const FactSource& source, const Environment& environment, bool explain) : source_(source), environment_(environment), explain_(explain) {}
+  EvalContext(const FactSource& source, const Environment& environment, bool explain)
+      : source_(source), environment_(environment), explain_(explain) {}
   const FactSource& source() const { return source_; }
   DimTable& dims() const { return source_.dims(); }
   const Environment& environment() const { return environment_; }
@@ -91,7 +95,8 @@ class EvalContext {
   bool holds(const Expr& condition);
 
   // No value. The text is made only when someone wants to read it.
-  template <typename F> std::nullopt_t fail(F&& text) {
+  template <typename F>
+  std::nullopt_t fail(F&& text) {
     if (explain_ && reason_.empty()) reason_ = text();
     return std::nullopt;
   }
@@ -100,12 +105,15 @@ class EvalContext {
 
   // Arguments of functions, with a reason where they are of another kind. `number` is its place, for the reason.
   std::optional<Id> as_class(const Val& v);
-  const Facts* as_facts(const Val& v) { auto id = as_class(v); return id ? &source_.facts(*id) : nullptr; }
-  const Facts* as_ranked(const Val& v);                           // a tensor of known rank
+  const Facts* as_facts(const Val& v) {
+    auto id = as_class(v);
+    return id ? &source_.facts(*id) : nullptr;
+  }
+  const Facts* as_ranked(const Val& v);  // a tensor of known rank
   std::optional<std::int64_t> as_int(const Val& v);
-  std::optional<double> as_real(const Val& v);                    // of an int, real or single-element constant
+  std::optional<double> as_real(const Val& v);  // of an int, real or single-element constant
   std::optional<Dim> as_dim(const Val& v);
-  std::optional<std::vector<Dim>> as_dims(const Val& v);          // a list, or the content of a shape value
+  std::optional<std::vector<Dim>> as_dims(const Val& v);           // a list, or the content of a shape value
   std::optional<std::vector<std::int64_t>> as_ints(const Val& v);  // a list of numbers, or a constant integer vector
   std::optional<Tensor> as_tensor(const Val& v, std::size_t max_bytes);
 

@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "rules/eval.h"
 
@@ -52,7 +52,7 @@ std::optional<bool> EvalContext::equal_dims(std::span<const Dim> a, std::span<co
 
 std::optional<bool> EvalContext::equal(const Val& a, const Val& b) {
   if (const auto x = a.real(), y = b.real(); x && y) return *x == *y;
-  if (const auto *x = a.get<DType>(), *y = b.get<DType>(); x || y) {  // Cast's `to` is a dtype as an int
+  if (const auto* x = a.get<DType>(), *y = b.get<DType>(); x || y) {  // Cast's `to` is a dtype as an int
     const auto number = [](const Val& v) -> std::optional<std::int64_t> {
       if (const auto* t = v.get<DType>()) return static_cast<std::int64_t>(*t);
       if (const auto* i = v.get<std::int64_t>()) return *i;
@@ -61,7 +61,7 @@ std::optional<bool> EvalContext::equal(const Val& a, const Val& b) {
     const auto m = number(a), n = number(b);
     return m && n && *m == *n;
   }
-  if (const List *x = a.list(), *y = b.list(); x && y) {
+  if (const List* x = a.list(), *y = b.list(); x && y) {
     if (x->size() != y->size()) return false;
     bool unknown = false;
     for (std::size_t i = 0; i < x->size(); ++i) {
@@ -79,20 +79,20 @@ std::optional<bool> EvalContext::equal(const Val& a, const Val& b) {
     const Dim left[] = {*x}, right[] = {*y};
     return equal_dims(left, right);
   }
-  if (const auto *x = a.get<ClassRef>(), *y = b.get<ClassRef>(); x && y) {
+  if (const auto* x = a.get<ClassRef>(), *y = b.get<ClassRef>(); x && y) {
     if (x->id == y->id) return true;
     const auto t = source_.value(x->id, 1 << 16), u = source_.value(y->id, 1 << 16);
     if (t && u) return identical(*t, *u);
     return std::nullopt;
   }
-  if (const auto *x = a.get<ClassRef>(), *y = b.get<ClassRef>(); x || y) {  // a value against what it holds
+  if (const auto* x = a.get<ClassRef>(), *y = b.get<ClassRef>(); x || y) {  // a value against what it holds
     const Result held = elements_of((x ? x : y)->id);
     if (!held || held->get<ClassRef>()) return std::nullopt;
     return equal(*held, x ? b : a);
   }
-  if (const Tensor *x = a.tensor(), *y = b.tensor(); x && y) return identical(*x, *y);
-  if (const auto *x = a.get<std::string>(), *y = b.get<std::string>(); x && y) return *x == *y;
-  if (const auto *x = a.get<bool>(), *y = b.get<bool>(); x && y) return *x == *y;
+  if (const Tensor* x = a.tensor(), *y = b.tensor(); x && y) return identical(*x, *y);
+  if (const auto* x = a.get<std::string>(), *y = b.get<std::string>(); x && y) return *x == *y;
+  if (const auto* x = a.get<bool>(), *y = b.get<bool>(); x && y) return *x == *y;
   return false;
 }
 
@@ -114,12 +114,12 @@ Result EvalContext::compare(const Expr& expr, const Val& a, const Val& b) {
 
 Result EvalContext::arithmetic(const Expr& expr, const Val& a, const Val& b) {
   if (expr.text == "+")
-    if (const List *x = a.list(), *y = b.list(); x && y) {
+    if (const List* x = a.list(), *y = b.list(); x && y) {
       List joined = *x;
       joined.insert(joined.end(), y->begin(), y->end());
       return Val(std::move(joined));
     }
-  if (const auto *x = a.get<std::int64_t>(), *y = b.get<std::int64_t>(); x && y) return integer_arithmetic(expr, *x, *y);
+  if (const auto* x = a.get<std::int64_t>(), *y = b.get<std::int64_t>(); x && y) return integer_arithmetic(expr, *x, *y);
   if (const auto x = a.real(), y = b.real(); x && y) {
     if (expr.text == "+") return Val(*x + *y);
     if (expr.text == "-") return Val(*x - *y);

@@ -44,7 +44,8 @@ const RuleFunction* find_rule_function(std::string_view name) {
 
 std::string nearest_rule_function(std::string_view name) {
   const auto& all = registry().sorted;
-  const auto best = std::min_element(all.begin(), all.end(), [&](const auto* a, const auto* b) { return edit_distance(a->name, name) < edit_distance(b->name, name); });
+  const auto best = std::min_element(
+      all.begin(), all.end(), [&](const auto* a, const auto* b) { return edit_distance(a->name, name) < edit_distance(b->name, name); });
   return std::string((*best)->name);
 }
 

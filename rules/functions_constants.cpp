@@ -1,8 +1,8 @@
 // Tests on the elements of constants, and new constants.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <cstring>
-
-#include <fmt/format.h>
 
 #include "rules/functions.h"
 #include "rules/opkey.h"
@@ -136,12 +136,14 @@ Result filled(EvalContext& c, Args a) {
   const auto dtype = dims ? dtype_like(c, a[2]) : std::nullopt;
   if (!dtype) return std::nullopt;
   const auto n = checked_elements(*dims);
-  if (!n || static_cast<std::size_t>(*n) > kMaxScanned / 8) return c.fail([&] { return fmt::format("a constant of dims {} is too large for a rule", c.show(a[1])); });
+  if (!n || static_cast<std::size_t>(*n) > kMaxScanned / 8)
+    return c.fail([&] { return fmt::format("a constant of dims {} is too large for a rule", c.show(a[1])); });
   return made(c, *dtype, *dims, std::vector<double>(static_cast<std::size_t>(*n), *x));
 }
 
 constexpr RuleFunction kFunctions[] = {
-    {"all_equal", 2, 2, "(c, number) -> bool", "Whether every element of a constant is this number, within its dtype's precision.", "all_equal(c, 0.5)", all_equal},
+    {"all_equal", 2, 2, "(c, number) -> bool", "Whether every element of a constant is this number, within its dtype's precision.",
+     "all_equal(c, 0.5)", all_equal},
     {"all_zeros", 1, 1, "(c) -> bool", "Whether every element of a constant is 0.", "all_zeros(b)", all_zeros},
     {"all_ones", 1, 1, "(c) -> bool", "Whether every element of a constant is 1.", "all_ones(g)", all_ones},
     {"nonzero", 1, 1, "(c) -> bool", "Whether no element of a constant is 0.", "nonzero(d)", nonzero},
@@ -149,14 +151,16 @@ constexpr RuleFunction kFunctions[] = {
     {"all_positive", 1, 1, "(c) -> bool", "Whether every element of a constant is above 0.", "all_positive(c)", all_positive},
     {"all_nonneg", 1, 1, "(c) -> bool", "Whether no element of a constant is below 0, or NaN.", "all_nonneg(c)", all_nonneg},
     {"all_at_most", 2, 2, "(c, number) -> bool", "Whether no element of a constant is above a number.", "all_at_most(mask, 0)", all_below},
-    {"power_of_two", 1, 1, "(c or number) -> bool", "Whether every element is a power of two, so that products with it round nothing.", "power_of_two(c)", power_of_two},
+    {"power_of_two", 1, 1, "(c or number) -> bool", "Whether every element is a power of two, so that products with it round nothing.",
+     "power_of_two(c)", power_of_two},
     {"splat", 1, 1, "(c) -> bool", "Whether all elements of a constant are one number.", "splat(c)", is_splat},
     {"splat_value", 1, 1, "(c) -> real", "The number that all elements of a constant are.", "splat_value(c) > 0", splat_value},
     {"scalar_like", 2, 2, "(number, x or dtype) -> tensor", "A rank-0 tensor of x's dtype.", "scalar_like(0.5, X)", scalar_like},
     {"vector_like", 2, 2, "(list, x or dtype) -> tensor", "A vector of x's dtype.", "vector_like([1, 0], X)", vector_like},
     {"ints_tensor", 1, 1, "(ints) -> tensor", "An int64 vector.", "ints_tensor([1, -1])", ints_tensor},
     {"int_tensor", 1, 1, "(int) -> tensor", "An int64 tensor of rank 0.", "int_tensor(1)", int_tensor},
-    {"filled", 3, 3, "(number, dims, x or dtype) -> tensor", "A tensor of these dims and x's dtype, one number all over.", "filled(1, shape(X)[-1:], X)", filled},
+    {"filled", 3, 3, "(number, dims, x or dtype) -> tensor", "A tensor of these dims and x's dtype, one number all over.",
+     "filled(1, shape(X)[-1:], X)", filled},
 };
 
 }  // namespace

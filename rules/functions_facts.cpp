@@ -1,7 +1,7 @@
 // What is known of matched values: type, shape, constancy.
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "rules/functions.h"
 
@@ -153,8 +153,10 @@ constexpr RuleFunction kFunctions[] = {
     {"const", 1, 16, "(x, ...) -> bool", "Whether the values are constant expressions.", "const(W)", is_constant},
     {"absent", 1, 1, "(x) -> bool", "Whether an optional input is left out; lets the name match an absent input.", "absent(bias)", absent},
     {"present", 1, 1, "(x) -> bool", "Whether a tensor is there.", "present(mask)", present},
-    {"scalar", 1, 2, "(x[, y]) -> bool", "Whether x has one element; with y also that its rank is not above y's, so that it widens nothing.", "scalar(s, X)", scalar},
-    {"value", 1, 1, "(x) -> int, list or tensor", "The elements of a vector (dims where symbolic), the number of a rank-0 value, else the tensor.", "value(shape)[2] == 12", value},
+    {"scalar", 1, 2, "(x[, y]) -> bool",
+     "Whether x has one element; with y also that its rank is not above y's, so that it widens nothing.", "scalar(s, X)", scalar},
+    {"value", 1, 1, "(x) -> int, list or tensor",
+     "The elements of a vector (dims where symbolic), the number of a rank-0 value, else the tensor.", "value(shape)[2] == 12", value},
     {"item", 1, 1, "(x) -> number", "The number in a single-element constant.", "item(eps) < 0.001", item},
     {"known", 1, 1, "(x) -> bool", "Whether the content of a shape value is known, be it symbolically.", "known(shape)", known_content},
 };

@@ -1,8 +1,8 @@
 // Lists: permutations, axes, sums and products.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
-
-#include <fmt/format.h>
 
 #include "rules/functions.h"
 
@@ -46,7 +46,8 @@ Result compose(EvalContext& c, Args a) {
   const auto p = permutation(c, a[0]);
   const auto q = p ? permutation(c, a[1]) : std::nullopt;
   if (!q) return std::nullopt;
-  if (p->size() != q->size()) return c.fail([&] { return fmt::format("{} and {} permute different numbers of axes", c.show(a[0]), c.show(a[1])); });
+  if (p->size() != q->size())
+    return c.fail([&] { return fmt::format("{} and {} permute different numbers of axes", c.show(a[0]), c.show(a[1])); });
   Ints r;
   for (std::int64_t i : *q) r.push_back((*p)[static_cast<std::size_t>(i)]);
   return Val::ints(r);
@@ -118,7 +119,8 @@ std::optional<Ints> normalized(EvalContext& c, const Val& v, std::int64_t rank) 
     if (axis < 0 || axis >= rank) return c.fail([&] { return fmt::format("{} are no axes of rank {}", c.show(v), rank); });
   }
   std::sort(axes->begin(), axes->end());
-  if (std::adjacent_find(axes->begin(), axes->end()) != axes->end()) return c.fail([&] { return fmt::format("{} name an axis twice", c.show(v)); });
+  if (std::adjacent_find(axes->begin(), axes->end()) != axes->end())
+    return c.fail([&] { return fmt::format("{} name an axis twice", c.show(v)); });
   return axes;
 }
 
@@ -184,7 +186,8 @@ Result permute(EvalContext& c, Args a) {
   const List* list = a[0].list();
   const auto p = permutation(c, a[1]);
   if (!p) return std::nullopt;
-  if (list == nullptr || list->size() != p->size()) return c.fail([&] { return fmt::format("{} does not permute {}", c.show(a[1]), c.show(a[0])); });
+  if (list == nullptr || list->size() != p->size())
+    return c.fail([&] { return fmt::format("{} does not permute {}", c.show(a[1]), c.show(a[0])); });
   List out;
   for (std::int64_t i : *p) out.push_back((*list)[static_cast<std::size_t>(i)]);
   return Val(std::move(out));
@@ -247,10 +250,12 @@ constexpr RuleFunction kFunctions[] = {
     {"inverse", 1, 1, "(p) -> list", "The permutation that undoes p.", "inverse(p) == q", inverse},
     {"identity_perm", 1, 1, "(p) -> bool", "Whether p moves no axis.", "identity_perm(p)", identity_perm},
     {"swaps_last_two", 1, 1, "(p) -> bool", "Whether p swaps the last two axes and moves no other.", "swaps_last_two(p)", swaps_last_two},
-    {"moves_only_ones", 2, 2, "(shape, p) -> bool", "Whether p keeps the order of all dims but those of size 1.", "moves_only_ones(shape(X), p)", moves_only_ones},
+    {"moves_only_ones", 2, 2, "(shape, p) -> bool", "Whether p keeps the order of all dims but those of size 1.",
+     "moves_only_ones(shape(X), p)", moves_only_ones},
     {"swap_last_two", 1, 1, "(rank) -> list", "The permutation that swaps the last two axes.", "swap_last_two(rank(X))", swap_last_two},
     {"range", 1, 2, "([first,] last) -> list", "The numbers from first (0) to last - 1.", "range(rank(X))", range},
-    {"axes_of", 2, 2, "(axes, x or rank) -> list", "Axes as ascending numbers >= 0; all of them where `axes` is absent.", "axes_of(axes, X) == [2]", axes_of},
+    {"axes_of", 2, 2, "(axes, x or rank) -> list", "Axes as ascending numbers >= 0; all of them where `axes` is absent.",
+     "axes_of(axes, X) == [2]", axes_of},
     {"trailing", 2, 2, "(axes, x or rank) -> bool", "Whether the axes are the last ones.", "trailing(value(axes), rank(X))", trailing},
     {"last_axes", 2, 2, "(axes, x or rank) -> bool", "The same as trailing.", "last_axes(axes, X)", trailing},
     {"product", 1, 1, "(dims) -> dim", "The product of a list of dims.", "product(shape(X)[:2])", product},

@@ -1,7 +1,7 @@
 // Numbers.
-#include <cmath>
-
 #include <fmt/format.h>
+
+#include <cmath>
 
 #include "rules/functions.h"
 
@@ -77,11 +77,16 @@ bool widens(DType from, DType to) {
   if (from == to || from == DType::kBool) return from == to || is_floating(to) || is_integer(to);
   const auto digits = [](DType t) {
     switch (t) {
-      case DType::kFloat16: return 11;
-      case DType::kBfloat16: return 8;
-      case DType::kFloat: return 24;
-      case DType::kDouble: return 53;
-      default: return 0;
+      case DType::kFloat16:
+        return 11;
+      case DType::kBfloat16:
+        return 8;
+      case DType::kFloat:
+        return 24;
+      case DType::kDouble:
+        return 53;
+      default:
+        return 0;
     }
   };
   const auto exponents = [](DType t) { return t == DType::kFloat16 ? 5 : t == DType::kDouble ? 11 : 8; };
@@ -129,10 +134,12 @@ constexpr RuleFunction kFunctions[] = {
     {"max", 1, 8, "(number, ...) -> number", "The largest.", "max(item(a), item(b))", extreme<true>},
     {"integral", 1, 1, "(number) -> bool", "Whether a number is whole.", "integral(item(e))", integral},
     {"int", 1, 1, "(number) -> int", "A whole number as an int.", "int(item(e))", integer_of},
-    {"approx", 2, 3, "(a, b[, tolerance]) -> bool", "Whether two numbers agree within a relative tolerance (1e-5).", "approx(item(s), 0.125)", approx},
+    {"approx", 2, 3, "(a, b[, tolerance]) -> bool", "Whether two numbers agree within a relative tolerance (1e-5).",
+     "approx(item(s), 0.125)", approx},
     {"near", 2, 3, "(a, b[, tolerance]) -> bool", "The same as approx.", "near(item(s), 0.125)", approx},
     {"finite", 1, 1, "(number) -> bool", "Whether a number is neither infinite nor NaN.", "finite(item(c))", finite},
-    {"lossless", 2, 2, "(from, to) -> bool", "Whether every number of one dtype is a number of the other; dtypes, values, or Cast's `to`.", "lossless(dtype(X), @to)", lossless},
+    {"lossless", 2, 2, "(from, to) -> bool", "Whether every number of one dtype is a number of the other; dtypes, values, or Cast's `to`.",
+     "lossless(dtype(X), @to)", lossless},
     {"floating", 1, 1, "(dtype) -> bool", "Whether a dtype, or Cast's `to`, is floating.", "floating(@to)", floating},
 };
 

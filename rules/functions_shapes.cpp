@@ -1,7 +1,7 @@
 // Shapes: broadcasting, and what reshapes keep.
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "rules/functions.h"
 
@@ -57,10 +57,14 @@ Result broadcast(EvalContext& c, Args a) {
     const Dim* r = i < y->size() ? &(*y)[y->size() - 1 - i] : nullptr;
     Dim& d = out[out.size() - 1 - i];
     const auto one = [&](const Dim* v) { return v == nullptr || c.dims().value(*v) == 1; };
-    if (one(l)) d = r ? *r : *l;
-    else if (one(r)) d = *l;
-    else if (c.dims().equal(*l, *r)) d = *l;
-    else return c.fail([&] { return fmt::format("nothing says how {} and {} broadcast", c.dims().to_string(*l), c.dims().to_string(*r)); });
+    if (one(l))
+      d = r ? *r : *l;
+    else if (one(r))
+      d = *l;
+    else if (c.dims().equal(*l, *r))
+      d = *l;
+    else
+      return c.fail([&] { return fmt::format("nothing says how {} and {} broadcast", c.dims().to_string(*l), c.dims().to_string(*r)); });
   }
   return Val::dims(out, c.dims());
 }
@@ -85,7 +89,8 @@ Result split_heads(EvalContext& c, Args a) {
   Dims flat(after->begin(), after->begin() + static_cast<std::ptrdiff_t>(n));
   flat.push_back(joined);
   const auto same = c.equal_dims(*before, flat);
-  if (!same) return c.fail([&] { return fmt::format("nothing decides whether {} is {} with the last dim split", c.show(a[1]), c.show(a[0])); });
+  if (!same)
+    return c.fail([&] { return fmt::format("nothing decides whether {} is {} with the last dim split", c.show(a[1]), c.show(a[0])); });
   return Val(*same);
 }
 
@@ -100,7 +105,9 @@ Result common_prefix(EvalContext& c, Args a) {
   const auto y = x ? shape_of(c, a[1]) : std::nullopt;
   if (!y) return std::nullopt;
   std::int64_t n = 0;
-  while (n < static_cast<std::int64_t>(std::min(x->size(), y->size())) && c.dims().equal((*x)[static_cast<std::size_t>(n)], (*y)[static_cast<std::size_t>(n)])) ++n;
+  while (n < static_cast<std::int64_t>(std::min(x->size(), y->size())) &&
+         c.dims().equal((*x)[static_cast<std::size_t>(n)], (*y)[static_cast<std::size_t>(n)]))
+    ++n;
   return Val(n);
 }
 
@@ -119,8 +126,10 @@ Result reshaped(EvalContext& c, Args a) {
       if (i >= from->size()) return c.fail([] { return std::string("a 0 in the shape has no dim to copy"); });
       (*to)[i] = (*from)[i];
     }
-    if (n == -1) open = i;
-    else rest = t.mul(rest, (*to)[i]);
+    if (n == -1)
+      open = i;
+    else
+      rest = t.mul(rest, (*to)[i]);
   }
   if (open) {
     const auto q = t.exact_div(total, rest);
@@ -160,16 +169,24 @@ Result is_static(EvalContext& c, Args a) {
 
 constexpr RuleFunction kFunctions[] = {
     {"no_widen", 2, 2, "(c, x or shape) -> bool", "Whether c broadcasts with x to the very shape of x.", "no_widen(bias, X)", no_widen},
-    {"broadcastable_to", 2, 2, "(x, shape) -> bool", "The same as no_widen: x broadcasts into the shape and leaves it as it is.", "broadcastable_to(mask, [dim(X, 0), 1])", no_widen},
-    {"broadcast", 2, 2, "(x, y) -> dims", "The shape of an elementwise operator on two values or shapes.", "broadcast(A, B) == shape(A)", broadcast},
-    {"same_shape", 2, 2, "(x, y) -> bool", "Whether two values or shapes are proven to have the same dims.", "same_shape(X, Y)", same_shape},
-    {"split_heads", 2, 2, "(before, after) -> bool", "Whether a reshape splits the last dim in two and keeps the others.", "split_heads(X, Y)", split_heads},
-    {"merge_heads", 2, 2, "(before, after) -> bool", "Whether a reshape joins the last two dims and keeps the others.", "merge_heads(X, Y)", merge_heads},
+    {"broadcastable_to", 2, 2, "(x, shape) -> bool", "The same as no_widen: x broadcasts into the shape and leaves it as it is.",
+     "broadcastable_to(mask, [dim(X, 0), 1])", no_widen},
+    {"broadcast", 2, 2, "(x, y) -> dims", "The shape of an elementwise operator on two values or shapes.", "broadcast(A, B) == shape(A)",
+     broadcast},
+    {"same_shape", 2, 2, "(x, y) -> bool", "Whether two values or shapes are proven to have the same dims.", "same_shape(X, Y)",
+     same_shape},
+    {"split_heads", 2, 2, "(before, after) -> bool", "Whether a reshape splits the last dim in two and keeps the others.",
+     "split_heads(X, Y)", split_heads},
+    {"merge_heads", 2, 2, "(before, after) -> bool", "Whether a reshape joins the last two dims and keeps the others.", "merge_heads(X, Y)",
+     merge_heads},
     {"common_prefix", 2, 2, "(x, y) -> int", "How many leading dims two shapes have in common.", "common_prefix(X, Y) >= 2", common_prefix},
-    {"reshaped", 2, 2, "(x, target) -> dims", "The dims that Reshape (allowzero = 0) makes of x, 0 and -1 resolved.", "reshaped(X, shape) == shape(X)", reshaped},
-    {"positive", 1, 1, "(dim or number) -> bool", "Whether it is proven to be at least 1 (a real: above 0).", "positive(dim(X, 0))", positive},
+    {"reshaped", 2, 2, "(x, target) -> dims", "The dims that Reshape (allowzero = 0) makes of x, 0 and -1 resolved.",
+     "reshaped(X, shape) == shape(X)", reshaped},
+    {"positive", 1, 1, "(dim or number) -> bool", "Whether it is proven to be at least 1 (a real: above 0).", "positive(dim(X, 0))",
+     positive},
     {"nonneg", 1, 1, "(dim or number) -> bool", "Whether it is proven to be at least 0.", "nonneg(item(c))", nonneg},
-    {"no_zero", 1, 1, "(x or shape) -> bool", "Whether no dim is the number 0 (which means another thing to Reshape).", "no_zero(Y)", no_zero},
+    {"no_zero", 1, 1, "(x or shape) -> bool", "Whether no dim is the number 0 (which means another thing to Reshape).", "no_zero(Y)",
+     no_zero},
     {"static", 1, 1, "(x or shape) -> bool", "Whether all dims are numbers.", "static(X)", is_static},
 };
 

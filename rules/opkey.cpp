@@ -1,11 +1,11 @@
 #include "rules/opkey.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <climits>
 #include <cmath>
-
-#include <fmt/format.h>
 
 namespace saturate {
 namespace {
@@ -14,20 +14,28 @@ std::int64_t wrapped(std::int64_t axis, int rank) { return axis < 0 && axis >= -
 
 std::string_view type_word(AttributeType type) {
   switch (type) {
-    case AttributeType::kFloat: return "a float";
-    case AttributeType::kInt: return "an int";
-    case AttributeType::kString: return "a string";
-    case AttributeType::kTensor: return "a tensor";
-    case AttributeType::kFloats: return "a list of floats";
-    case AttributeType::kInts: return "a list of ints";
-    case AttributeType::kStrings: return "a list of strings";
-    default: return "something that rules cannot write";
+    case AttributeType::kFloat:
+      return "a float";
+    case AttributeType::kInt:
+      return "an int";
+    case AttributeType::kString:
+      return "a string";
+    case AttributeType::kTensor:
+      return "a tensor";
+    case AttributeType::kFloats:
+      return "a list of floats";
+    case AttributeType::kInts:
+      return "a list of ints";
+    case AttributeType::kStrings:
+      return "a list of strings";
+    default:
+      return "something that rules cannot write";
   }
 }
 
 AttributeType written_type(const Attribute& a) {
-  constexpr std::array types = {AttributeType::kUndefined, AttributeType::kFloat,  AttributeType::kInt,     AttributeType::kString,
-                                AttributeType::kTensor,    AttributeType::kGraph,  AttributeType::kFloats,  AttributeType::kInts,
+  constexpr std::array types = {AttributeType::kUndefined, AttributeType::kFloat,   AttributeType::kInt,    AttributeType::kString,
+                                AttributeType::kTensor,    AttributeType::kGraph,   AttributeType::kFloats, AttributeType::kInts,
                                 AttributeType::kStrings,   AttributeType::kTensors, AttributeType::kGraphs};
   return types[a.value.index()];
 }
@@ -102,8 +110,10 @@ bool same_value(const Attribute& a, const Attribute& b) {
   return std::visit(
       [&](const auto& v) {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, std::monostate> || std::is_same_v<T, Tensor> || std::is_same_v<T, std::vector<Tensor>>) return false;
-        else return v == std::get<T>(b.value);
+        if constexpr (std::is_same_v<T, std::monostate> || std::is_same_v<T, Tensor> || std::is_same_v<T, std::vector<Tensor>>)
+          return false;
+        else
+          return v == std::get<T>(b.value);
       },
       a.value);
 }
@@ -159,7 +169,8 @@ bool allows(const OpSchema& schema, std::string_view type, DType dtype) {
 std::optional<DType> wanted_dtype(const OpSchema* schema, std::size_t input, std::span<const DType> dtypes, DType fallback) {
   const OpSchema::Formal* formal = schema ? formal_at(schema->inputs, input) : nullptr;
   if (formal == nullptr) return fallback;
-  if (formal->type.starts_with("tensor(") && formal->type.ends_with(")")) return parse_dtype(formal->type.substr(7, formal->type.size() - 8));
+  if (formal->type.starts_with("tensor(") && formal->type.ends_with(")"))
+    return parse_dtype(formal->type.substr(7, formal->type.size() - 8));
   for (std::size_t i = 0; i < dtypes.size(); ++i) {
     if (i == input || dtypes[i] == DType::kUndefined) continue;
     const OpSchema::Formal* other = formal_at(schema->inputs, i);
@@ -169,7 +180,8 @@ std::optional<DType> wanted_dtype(const OpSchema* schema, std::size_t input, std
   const OpSchema::TypeConstraint* c = constraint_of(*schema, formal->type);
   for (DType d : dtypes)
     if (d != DType::kUndefined && allows(*schema, formal->type, d)) return d;
-  if (c != nullptr && c->types.size() == 1 && c->types[0].starts_with("tensor(")) return parse_dtype(c->types[0].substr(7, c->types[0].size() - 8));
+  if (c != nullptr && c->types.size() == 1 && c->types[0].starts_with("tensor("))
+    return parse_dtype(c->types[0].substr(7, c->types[0].size() - 8));
   return std::nullopt;
 }
 
@@ -188,7 +200,9 @@ bool dtypes_fit(const OpSchema& schema, std::span<const DType> dtypes, std::stri
     if (known == bound.end()) {
       bound.emplace_back(formal->type, dtypes[i]);
     } else if (known->second != dtypes[i]) {
-      if (why) *why = fmt::format("{} takes one dtype for {}, not {} and {}", schema.name, formal->type, dtype_name(known->second), dtype_name(dtypes[i]));
+      if (why)
+        *why = fmt::format("{} takes one dtype for {}, not {} and {}", schema.name, formal->type, dtype_name(known->second),
+                           dtype_name(dtypes[i]));
       return false;
     }
   }
@@ -198,10 +212,14 @@ bool dtypes_fit(const OpSchema& schema, std::span<const DType> dtypes, std::stri
 double match_tolerance(DType dtype) {
   switch (dtype) {
     case DType::kFloat:
-    case DType::kDouble: return 1e-5;  // exporters write numbers rounded to float into doubles too
-    case DType::kFloat16: return 4 * 0x1p-10;
-    case DType::kBfloat16: return 4 * 0x1p-7;
-    default: return is_floating(dtype) ? 0.125 : 0;
+    case DType::kDouble:
+      return 1e-5;  // exporters write numbers rounded to float into doubles too
+    case DType::kFloat16:
+      return 4 * 0x1p-10;
+    case DType::kBfloat16:
+      return 4 * 0x1p-7;
+    default:
+      return is_floating(dtype) ? 0.125 : 0;
   }
 }
 

@@ -28,7 +28,8 @@ bool is_axes_input(const OpSchema& schema, std::size_t input);
 
 bool same_value(const Attribute& a, const Attribute& b);
 
-// Turns a literal as written into the type of the schema (`alpha = 1` of a float attribute becomes 1.0). Returns what is wrong, empty if nothing.
+// Turns a literal as written into the type of the schema (`alpha = 1` of a float attribute becomes 1.0). Returns what is wrong, empty if
+// nothing.
 std::string complete_attribute_type(std::string_view domain, std::string_view op_type, RuleAttribute& attribute);
 
 // The formal input or output that number `i` belongs to (the last one if variadic); null where there is none.

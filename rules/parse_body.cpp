@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "onnx_bridge/op_table.h"
 #include "rules/opkey.h"
@@ -24,8 +24,10 @@ bool RuleParser::parse_node(RuleNode& node) {
   node.place = peek().place;
   do {
     std::string name;
-    if (peek().kind == Token::Kind::kString) name = next().text;
-    else if (!peek().is(",") && !peek().is("=") && !expect_name(name, "the name of an output, as in `Y = Add (A, B)`")) return false;
+    if (peek().kind == Token::Kind::kString)
+      name = next().text;
+    else if (!peek().is(",") && !peek().is("=") && !expect_name(name, "the name of an output, as in `Y = Add (A, B)`"))
+      return false;
     node.outputs.push_back(std::move(name));
   } while (accept(","));
   if (!expect("=", "after the outputs of a node") || !parse_operator_name(node)) return false;
@@ -55,8 +57,10 @@ bool RuleParser::parse_arguments(std::vector<std::string>& names) {
   if (accept(")")) return true;
   while (true) {
     std::string name;
-    if (peek().kind == Token::Kind::kString) name = next().text;
-    else if (!peek().is(",") && !peek().is(")") && !expect_name(name, "the name of an input")) return false;
+    if (peek().kind == Token::Kind::kString)
+      name = next().text;
+    else if (!peek().is(",") && !peek().is(")") && !expect_name(name, "the name of an input"))
+      return false;
     names.push_back(std::move(name));
     if (accept(")")) return true;
     if (!expect(",", "between inputs")) return false;
@@ -71,17 +75,19 @@ bool RuleParser::parse_attributes(std::vector<RuleAttribute>& attributes) {
     a.place = peek().place;
     if (!expect_name(a.literal.name, "the name of an attribute")) return false;
     for (const RuleAttribute& other : attributes)
-      if (other.literal.name == a.literal.name) return fail(a.place, fmt::format("attribute `{}` is given twice; keep one", a.literal.name));
+      if (other.literal.name == a.literal.name)
+        return fail(a.place, fmt::format("attribute `{}` is given twice; keep one", a.literal.name));
     if (accept(":")) {
       static const std::pair<std::string_view, AttributeType> types[] = {
-          {"int", AttributeType::kInt},   {"float", AttributeType::kFloat},   {"string", AttributeType::kString},
-          {"ints", AttributeType::kInts}, {"floats", AttributeType::kFloats}, {"strings", AttributeType::kStrings},
+          {"int", AttributeType::kInt},      {"float", AttributeType::kFloat},   {"string", AttributeType::kString},
+          {"ints", AttributeType::kInts},    {"floats", AttributeType::kFloats}, {"strings", AttributeType::kStrings},
           {"tensor", AttributeType::kTensor}};
       const Token type = next();
       for (const auto& [name, value] : types)
         if (type.is_word(name)) a.literal.type = value;
       if (a.literal.type == AttributeType::kUndefined)
-        return fail(type.place, fmt::format("{} is no type of attribute; write int, float, string, ints, floats, strings or tensor", shown(type)));
+        return fail(type.place,
+                    fmt::format("{} is no type of attribute; write int, float, string, ints, floats, strings or tensor", shown(type)));
     }
     if (!expect("=", "after the name of an attribute") || !parse_attribute_value(a)) return false;
     attributes.push_back(std::move(a));
@@ -114,8 +120,10 @@ bool RuleParser::parse_literal(Attribute& attribute) {
   std::int64_t integer = 0;
   bool is_real = false;
   if (!parse_number(real, integer, is_real)) return false;
-  if (is_real) attribute.value = static_cast<float>(real);
-  else attribute.value = integer;
+  if (is_real)
+    attribute.value = static_cast<float>(real);
+  else
+    attribute.value = integer;
   return true;
 }
 
@@ -141,9 +149,12 @@ bool RuleParser::parse_literal_list(Attribute& attribute) {
     } while (accept(","));
     if (!expect("]", "after a list")) return false;
   }
-  if (!strings.empty()) attribute.value = std::move(strings);
-  else if (any_real) attribute.value = std::move(floats);
-  else attribute.value = std::move(ints);
+  if (!strings.empty())
+    attribute.value = std::move(strings);
+  else if (any_real)
+    attribute.value = std::move(floats);
+  else
+    attribute.value = std::move(ints);
   return true;
 }
 

@@ -1,10 +1,10 @@
 // The static checks of a rule: every name bound, every operator and attribute known, the pattern connected, the examples complete.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <climits>
 #include <map>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "rules/functions.h"
 #include "rules/opkey.h"
@@ -38,7 +38,8 @@ class Checker {
     Names seen;
     for (const auto* list : {&rule_.inputs, &rule_.outputs, &rule_.attribute_variables})
       for (const std::string& name : *list)
-        if (!seen.insert(name).second) fail(rule_.place, fmt::format("`{}` is declared twice in the header; give the second another name", name));
+        if (!seen.insert(name).second)
+          fail(rule_.place, fmt::format("`{}` is declared twice in the header; give the second another name", name));
     if (rule_.outputs.empty()) fail(rule_.place, "a rule needs an output; name it after `=>` in the header");
     if (rule_.left.empty()) fail(rule_.place, "the left side has no nodes; a rule needs an operator to match");
   }
@@ -49,10 +50,14 @@ class Checker {
         if (a.kind == RuleAttribute::Kind::kVariable) bound_attributes_.insert(a.variable);
     for (const auto& [name, expr] : rule_.lets) lets_.insert(name);
     for (const std::string& name : rule_.attribute_variables)
-      if (!bound_attributes_.contains(name)) fail(rule_.place, fmt::format("attribute variable `{}` is bound by no attribute of the left side; write `attribute = @{}` there", name, name));
+      if (!bound_attributes_.contains(name))
+        fail(rule_.place,
+             fmt::format("attribute variable `{}` is bound by no attribute of the left side; write `attribute = @{}` there", name, name));
     for (const std::string& name : bound_attributes_)
-      if (!lets_.contains(name) && std::find(rule_.attribute_variables.begin(), rule_.attribute_variables.end(), name) == rule_.attribute_variables.end())
-        fail(rule_.place, fmt::format("attribute variable `@{}` is not declared; add it to the header: `rule {} <{}>`", name, rule_.name, name));
+      if (!lets_.contains(name) &&
+          std::find(rule_.attribute_variables.begin(), rule_.attribute_variables.end(), name) == rule_.attribute_variables.end())
+        fail(rule_.place,
+             fmt::format("attribute variable `@{}` is not declared; add it to the header: `rule {} <{}>`", name, rule_.name, name));
   }
 
   // What holds for nodes of both sides.
@@ -61,18 +66,23 @@ class Checker {
     if (!opsets_.empty() && std::none_of(opsets_.begin(), opsets_.end(), declared))
       fail(n.place, fmt::format("domain \"{}\" of {} is not in the file's `opset` line; add it", n.domain, n.op_type));
     if (n.is_constant()) {
-      if (!rule_constant(n)) fail(n.place, "a Constant of a rule has one attribute: value_float, value_floats, value_int or value_ints; other constants come from `let`");
+      if (!rule_constant(n))
+        fail(n.place,
+             "a Constant of a rule has one attribute: value_float, value_floats, value_int or value_ints; other constants come from `let`");
       return;
     }
     const OpSchema* schema = newest_schema(n.domain, n.op_type);
     if (schema == nullptr) {
-      if (find_schema(n.domain, n.op_type, INT_MAX) != nullptr) fail(n.place, fmt::format("{} is deprecated: lowering replaces it, so no rule can match it", n.op_type));
-      else if (n.domain.empty() || n.domain == "com.microsoft") fail(n.place, fmt::format("there is no operator {}{}{}", n.domain, n.domain.empty() ? "" : ".", n.op_type));
+      if (find_schema(n.domain, n.op_type, INT_MAX) != nullptr)
+        fail(n.place, fmt::format("{} is deprecated: lowering replaces it, so no rule can match it", n.op_type));
+      else if (n.domain.empty() || n.domain == "com.microsoft")
+        fail(n.place, fmt::format("there is no operator {}{}{}", n.domain, n.domain.empty() ? "" : ".", n.op_type));
       return;
     }
     arity(n, *schema);
     for (const OpAttribute& a : schema->attributes)
-      if (a.required && n.attribute(a.name) == nullptr) fail(n.place, fmt::format("{} needs its attribute `{}`; write `<{} = ...>` or `<{} = @_>`", n.op_type, a.name, a.name, a.name));
+      if (a.required && n.attribute(a.name) == nullptr)
+        fail(n.place, fmt::format("{} needs its attribute `{}`; write `<{} = ...>` or `<{} = @_>`", n.op_type, a.name, a.name, a.name));
   }
 
   void arity(const RuleNode& n, const OpSchema& schema) {
@@ -95,7 +105,8 @@ class Checker {
     for (const RuleNode& n : rule_.left) {
       node(n);
       for (const std::string& name : n.inputs) {
-        if (!name.empty() && !available.contains(name)) fail(n.place, fmt::format("`{}` is made by no node before it and is no input of the rule; declare or make it", name));
+        if (!name.empty() && !available.contains(name))
+          fail(n.place, fmt::format("`{}` is made by no node before it and is no input of the rule; declare or make it", name));
         used.insert(name);
       }
       for (const std::string& name : n.outputs) {
@@ -116,12 +127,19 @@ class Checker {
   void connected(const Names& used) {
     const RuleNode* root = nullptr;
     for (const RuleNode& n : rule_.left) {
-      const bool feeds = std::any_of(n.outputs.begin(), n.outputs.end(), [&](const std::string& o) { return !o.empty() && used.contains(o); });
+      const bool feeds =
+          std::any_of(n.outputs.begin(), n.outputs.end(), [&](const std::string& o) { return !o.empty() && used.contains(o); });
       if (feeds) continue;
       if (n.is_constant()) fail(n.place, "this Constant feeds no node of the left side; remove it");
-      if (root != nullptr) fail(n.place, fmt::format("the left side has two ends, {} and {}; a pattern has one node that all others feed (write a native rule for more)", root->op_type, n.op_type));
+      if (root != nullptr)
+        fail(
+            n.place,
+            fmt::format("the left side has two ends, {} and {}; a pattern has one node that all others feed (write a native rule for more)",
+                        root->op_type, n.op_type));
       root = &n;
-      if (std::none_of(n.outputs.begin(), n.outputs.end(), [&](const std::string& o) { return std::find(rule_.outputs.begin(), rule_.outputs.end(), o) != rule_.outputs.end(); }))
+      if (std::none_of(n.outputs.begin(), n.outputs.end(), [&](const std::string& o) {
+            return std::find(rule_.outputs.begin(), rule_.outputs.end(), o) != rule_.outputs.end();
+          }))
         fail(n.place, fmt::format("the last node, {}, makes no output of the rule; name it in the header", n.op_type));
     }
   }
@@ -144,7 +162,8 @@ class Checker {
     Names seen;
     for (const auto& [name, expr] : rule_.lets) {
       names_in(*expr, known);
-      if (!seen.insert(name).second || made_.contains(name) || std::find(rule_.inputs.begin(), rule_.inputs.end(), name) != rule_.inputs.end())
+      if (!seen.insert(name).second || made_.contains(name) ||
+          std::find(rule_.inputs.begin(), rule_.inputs.end(), name) != rule_.inputs.end())
         fail(expr->place, fmt::format("`{}` has a meaning already; give this `let` another name", name));
       known.insert(name);
     }
@@ -159,7 +178,8 @@ class Checker {
     for (const RuleNode& n : rule_.right) {
       node(n);
       for (const std::string& name : n.inputs)
-        if (!name.empty() && !available.contains(name)) fail(n.place, fmt::format("`{}` is bound to nothing on the right side; make it before, or bind it on the left", name));
+        if (!name.empty() && !available.contains(name))
+          fail(n.place, fmt::format("`{}` is bound to nothing on the right side; make it before, or bind it on the left", name));
       for (const RuleAttribute& a : n.attributes) {
         if (a.kind == RuleAttribute::Kind::kAny) fail(a.place, "`@_` accepts anything: it can stand on the left side only");
         if (a.kind == RuleAttribute::Kind::kVariable && !bound_attributes_.contains(a.variable) && !lets_.contains(a.variable))
@@ -167,13 +187,16 @@ class Checker {
       }
       for (const std::string& name : n.outputs) {
         if (name.empty()) continue;
-        if (!made.insert(name).second || lets_.contains(name) || std::find(rule_.inputs.begin(), rule_.inputs.end(), name) != rule_.inputs.end())
+        if (!made.insert(name).second || lets_.contains(name) ||
+            std::find(rule_.inputs.begin(), rule_.inputs.end(), name) != rule_.inputs.end())
           fail(n.place, fmt::format("`{}` is made twice; every name has one maker", name));
         available.insert(name);
       }
     }
     for (const std::string& name : rule_.outputs)
-      if (!made.contains(name)) fail(rule_.place, fmt::format("output `{}` is made by no node of the right side (`{} = Identity (X)` passes a value on)", name, name));
+      if (!made.contains(name))
+        fail(rule_.place,
+             fmt::format("output `{}` is made by no node of the right side (`{} = Identity (X)` passes a value on)", name, name));
   }
 
   void examples() {
@@ -187,7 +210,8 @@ class Checker {
           if (!given.insert(v.name).second) fail(v.place, fmt::format("`{}` is given twice", v.name));
         }
         for (const std::string& name : rule_.inputs)
-          if (!given.contains(name) && !optional_.contains(name)) fail(example.place, fmt::format("the example gives no value to `{}`", name));
+          if (!given.contains(name) && !optional_.contains(name))
+            fail(example.place, fmt::format("the example gives no value to `{}`", name));
         for (const std::string& name : rule_.attribute_variables)
           if (!given.contains(name)) fail(example.place, fmt::format("the example gives no value to attribute variable `{}`", name));
       }

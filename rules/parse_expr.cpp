@@ -175,7 +175,8 @@ ExprPtr RuleParser::parse_primary() {
       e->text = token.text;
       return e;
     }
-    default: break;
+    default:
+      break;
   }
   if (token.is("(")) {
     ExprPtr inner = parse_expr();
@@ -196,8 +197,8 @@ ExprPtr RuleParser::parse_call(const Token& name) {
   if (!parse_expr_list(e->arguments, ")")) return nullptr;
   e->function = find_rule_function(name.text);
   if (e->function == nullptr) {
-    fail(name.place, fmt::format("there is no function `{}`; did you mean `{}`? (`saturate rules list --functions` names them all)", name.text,
-                                 nearest_rule_function(name.text)));
+    fail(name.place, fmt::format("there is no function `{}`; did you mean `{}`? (`saturate rules list --functions` names them all)",
+                                 name.text, nearest_rule_function(name.text)));
     return nullptr;
   }
   const int n = static_cast<int>(e->arguments.size());
@@ -243,18 +244,27 @@ std::string joined(std::span<const ExprPtr> list) {
 
 std::string to_string(const Expr& e) {
   switch (e.kind) {
-    case Expr::Kind::kInt: return fmt::format("{}", e.integer);
-    case Expr::Kind::kReal: return fmt::format("{}", e.real);
-    case Expr::Kind::kString: return fmt::format("\"{}\"", e.text);
-    case Expr::Kind::kName: return e.text;
-    case Expr::Kind::kList: return fmt::format("[{}]", joined(e.arguments));
-    case Expr::Kind::kCall: return fmt::format("{}({})", e.text, joined(e.arguments));
-    case Expr::Kind::kIndex: return fmt::format("{}[{}]", operand(*e.arguments[0], 9), to_string(*e.arguments[1]));
+    case Expr::Kind::kInt:
+      return fmt::format("{}", e.integer);
+    case Expr::Kind::kReal:
+      return fmt::format("{}", e.real);
+    case Expr::Kind::kString:
+      return fmt::format("\"{}\"", e.text);
+    case Expr::Kind::kName:
+      return e.text;
+    case Expr::Kind::kList:
+      return fmt::format("[{}]", joined(e.arguments));
+    case Expr::Kind::kCall:
+      return fmt::format("{}({})", e.text, joined(e.arguments));
+    case Expr::Kind::kIndex:
+      return fmt::format("{}[{}]", operand(*e.arguments[0], 9), to_string(*e.arguments[1]));
     case Expr::Kind::kSlice:
       return fmt::format("{}[{}:{}]", operand(*e.arguments[0], 9), e.arguments[1] ? to_string(*e.arguments[1]) : "",
                          e.arguments[2] ? to_string(*e.arguments[2]) : "");
-    case Expr::Kind::kNot: return fmt::format("not {}", operand(*e.arguments[0], 3));
-    case Expr::Kind::kNegate: return fmt::format("-{}", operand(*e.arguments[0], 7));
+    case Expr::Kind::kNot:
+      return fmt::format("not {}", operand(*e.arguments[0], 3));
+    case Expr::Kind::kNegate:
+      return fmt::format("-{}", operand(*e.arguments[0], 7));
     case Expr::Kind::kBinary: {
       const int p = precedence(e);
       return fmt::format("{} {} {}", operand(*e.arguments[0], p), e.text, operand(*e.arguments[1], p + 1));

@@ -1,9 +1,9 @@
 #include "rules/parse_lexer.h"
 
-#include <charconv>
-#include <cctype>
-
 #include <fmt/format.h>
+
+#include <cctype>
+#include <charconv>
 
 namespace saturate {
 namespace {
@@ -49,9 +49,12 @@ class Lexer {
 
   void skip_space() {
     while (at_ < text_.size()) {
-      if (std::isspace(static_cast<unsigned char>(text_[at_]))) advance();
-      else if (text_[at_] == '#') comment();
-      else return;
+      if (std::isspace(static_cast<unsigned char>(text_[at_])))
+        advance();
+      else if (text_[at_] == '#')
+        comment();
+      else
+        return;
     }
   }
 
@@ -65,8 +68,10 @@ class Lexer {
     if (!own_line) return;
     std::string_view words = text_.substr(begin, at_ - begin);
     if (!words.empty() && words.front() == ' ') words.remove_prefix(1);
-    if (!comment_.empty() && comment_line_ + 1 == line) comment_ += "\n";
-    else comment_.clear();
+    if (!comment_.empty() && comment_line_ + 1 == line)
+      comment_ += "\n";
+    else
+      comment_.clear();
     comment_ += words;
     comment_line_ = line;
   }

@@ -10,7 +10,8 @@ namespace saturate {
 
 class RuleParser {
  public:
-  RuleParser(std::string_view text, std::string file, std::vector<Token> tokens) : text_(text), file_(std::move(file)), tokens_(std::move(tokens)) {}
+  RuleParser(std::string_view text, std::string file, std::vector<Token> tokens)
+      : text_(text), file_(std::move(file)), tokens_(std::move(tokens)) {}
   absl::StatusOr<RuleFile> parse_file();
 
  private:

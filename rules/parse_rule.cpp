@@ -12,7 +12,8 @@ constexpr std::int64_t kMaxExampleElements = 1 << 24;
 }  // namespace
 
 absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name) {
-  if (text.size() > kMaxRuleFileBytes) return absl::InvalidArgumentError(at(file_name, {1, 1}, "the file is larger than 16 MiB; is it a rule file?"));
+  if (text.size() > kMaxRuleFileBytes)
+    return absl::InvalidArgumentError(at(file_name, {1, 1}, "the file is larger than 16 MiB; is it a rule file?"));
   auto tokens = tokenize(text, file_name);
   if (!tokens.ok()) return tokens.status();
   return RuleParser(text, file_name, *std::move(tokens)).parse_file();
@@ -69,7 +70,8 @@ absl::StatusOr<RuleFile> RuleParser::parse_file() {
     rule.source = std::string(text_.substr(begin, tokens_[at_ - 1].end - begin));
     for (const Rule& other : file.rules)
       if (other.name == rule.name)
-        return absl::InvalidArgumentError(at(file_, rule.place, fmt::format("rule `{}` stands already in line {}; give it another name", rule.name, other.place.line)));
+        return absl::InvalidArgumentError(
+            at(file_, rule.place, fmt::format("rule `{}` stands already in line {}; give it another name", rule.name, other.place.line)));
     if (auto status = check_rule(rule, file.opsets); !status.ok()) return status;
     file.rules.push_back(std::move(rule));
   }
@@ -88,7 +90,8 @@ bool RuleParser::parse_opsets(RuleFile& file) {
       domain += "." + part;
     }
     if (domain == "ai.onnx") domain.clear();
-    if (peek().kind != Token::Kind::kInt) return fail(peek().place, fmt::format("expected the version of domain \"{}\", found {}", domain, shown(peek())));
+    if (peek().kind != Token::Kind::kInt)
+      return fail(peek().place, fmt::format("expected the version of domain \"{}\", found {}", domain, shown(peek())));
     file.opsets.emplace_back(std::move(domain), next().integer);
   } while (accept(","));
   return true;
@@ -116,8 +119,10 @@ bool RuleParser::parse_rule(Rule& rule) {
     } while (accept(","));
   }
   if (peek().is_word("where")) return fail(peek().place, "`where` comes before `let`; move it up");
-  if (accept("<=>")) rule.both_ways = true;
-  else if (!accept("=>")) return fail(peek().place, fmt::format("expected `=>` or `<=>` before the right side, found {}", shown(peek())));
+  if (accept("<=>"))
+    rule.both_ways = true;
+  else if (!accept("=>"))
+    return fail(peek().place, fmt::format("expected `=>` or `<=>` before the right side, found {}", shown(peek())));
   return parse_body(rule.right) && parse_clauses(rule);
 }
 
@@ -133,9 +138,12 @@ bool RuleParser::parse_header(Rule& rule) {
 bool RuleParser::parse_names(std::vector<std::string>& names, std::string_view close, bool variables) {
   if (accept(close)) return true;
   do {
-    if (variables && peek().kind == Token::Kind::kVariable) names.push_back(next().text);
-    else if (std::string name; expect_name(name, "a name")) names.push_back(std::move(name));
-    else return false;
+    if (variables && peek().kind == Token::Kind::kVariable)
+      names.push_back(next().text);
+    else if (std::string name; expect_name(name, "a name"))
+      names.push_back(std::move(name));
+    else
+      return false;
   } while (accept(","));
   return expect(close, "after a list of names");
 }
@@ -150,17 +158,23 @@ bool RuleParser::parse_clauses(Rule& rule) {
       if (!parse_example(example)) return false;
       (counter ? rule.counters : rule.examples).push_back(std::move(example));
     } else if (accept_word("effect")) {
-      if (accept_word("exact")) rule.effect = Effect::kExact;
-      else if (accept_word("reassociates")) rule.effect = Effect::kReassociates;
-      else if (accept_word("approximates")) rule.effect = Effect::kApproximates;
-      else return fail(peek().place, fmt::format("{} is no effect; write exact, reassociates or approximates", shown(peek())));
+      if (accept_word("exact"))
+        rule.effect = Effect::kExact;
+      else if (accept_word("reassociates"))
+        rule.effect = Effect::kReassociates;
+      else if (accept_word("approximates"))
+        rule.effect = Effect::kApproximates;
+      else
+        return fail(peek().place, fmt::format("{} is no effect; write exact, reassociates or approximates", shown(peek())));
     } else if (peek().is_word("budget") || peek().is_word("phase")) {
       const bool budget = next().text == "budget";
       if (peek().kind != Token::Kind::kInt || peek().integer > 1'000'000'000)
         return fail(peek().place, fmt::format("expected a number from 0 to 1000000000, found {}", shown(peek())));
       const std::int64_t n = next().integer;
-      if (budget) rule.budget = static_cast<std::uint64_t>(n);
-      else rule.phase = static_cast<int>(n);
+      if (budget)
+        rule.budget = static_cast<std::uint64_t>(n);
+      else
+        rule.phase = static_cast<int>(n);
     } else if (accept_word("tolerance")) {
       double real = 0;
       std::int64_t integer = 0;
@@ -177,8 +191,10 @@ bool RuleParser::parse_example(RuleExample& example) {
   do {
     ExampleValue value;
     value.place = peek().place;
-    if (peek().kind == Token::Kind::kVariable) value.name = next().text;
-    else if (!expect_name(value.name, "the name of an input or attribute variable")) return false;
+    if (peek().kind == Token::Kind::kVariable)
+      value.name = next().text;
+    else if (!expect_name(value.name, "the name of an input or attribute variable"))
+      return false;
     if (!expect("=", "after the name of an example's value") || !parse_example_value(value)) return false;
     example.values.push_back(std::move(value));
   } while (accept(","));
@@ -201,13 +217,16 @@ bool RuleParser::parse_tensor_spec(ExampleValue& value, DType dtype) {
   value.dtype = dtype;
   if (!parse_dims(value.dims)) return false;
   const auto elements = checked_elements(value.dims);
-  if (!elements || *elements > kMaxExampleElements) return fail(value.place, "an example's tensor has at most 16777216 elements; use smaller dims");
+  if (!elements || *elements > kMaxExampleElements)
+    return fail(value.place, "an example's tensor has at most 16777216 elements; use smaller dims");
   if (!peek().is("{")) return true;
   value.values.emplace();
   if (!parse_elements(*value.values)) return false;
   const auto given = static_cast<std::int64_t>(value.values->size());
-  if (given == 1 && *elements > 1) value.values->resize(static_cast<std::size_t>(*elements), value.values->front());
-  else if (given != *elements) return fail(value.place, fmt::format("{} elements are given for a tensor of {}; give all, or one to fill it", given, *elements));
+  if (given == 1 && *elements > 1)
+    value.values->resize(static_cast<std::size_t>(*elements), value.values->front());
+  else if (given != *elements)
+    return fail(value.place, fmt::format("{} elements are given for a tensor of {}; give all, or one to fill it", given, *elements));
   return true;
 }
 
@@ -221,11 +240,16 @@ std::optional<RuleConstant> rule_constant(const RuleNode& node) {
   if (!node.is_constant() || node.attributes.size() != 1 || node.attributes[0].kind != RuleAttribute::Kind::kLiteral) return std::nullopt;
   const Attribute& a = node.attributes[0].literal;
   RuleConstant c;
-  if (a.name == "value_float" && a.type == AttributeType::kFloat) c.reals = {a.f()};
-  else if (a.name == "value_floats" && a.type == AttributeType::kFloats) c.reals.assign(a.floats().begin(), a.floats().end());
-  else if (a.name == "value_int" && a.type == AttributeType::kInt) c.ints = {a.i()};
-  else if (a.name == "value_ints" && a.type == AttributeType::kInts) c.ints = a.ints();
-  else return std::nullopt;
+  if (a.name == "value_float" && a.type == AttributeType::kFloat)
+    c.reals = {a.f()};
+  else if (a.name == "value_floats" && a.type == AttributeType::kFloats)
+    c.reals.assign(a.floats().begin(), a.floats().end());
+  else if (a.name == "value_int" && a.type == AttributeType::kInt)
+    c.ints = {a.i()};
+  else if (a.name == "value_ints" && a.type == AttributeType::kInts)
+    c.ints = a.ints();
+  else
+    return std::nullopt;
   c.integers = a.name.starts_with("value_int");
   c.list = a.name.ends_with("s");
   return c;
@@ -233,9 +257,12 @@ std::optional<RuleConstant> rule_constant(const RuleNode& node) {
 
 std::string_view to_string(Effect effect) {
   switch (effect) {
-    case Effect::kExact: return "exact";
-    case Effect::kReassociates: return "reassociates";
-    case Effect::kApproximates: return "approximates";
+    case Effect::kExact:
+      return "exact";
+    case Effect::kReassociates:
+      return "reassociates";
+    case Effect::kApproximates:
+      return "approximates";
   }
   return "";
 }

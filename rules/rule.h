@@ -70,8 +70,8 @@ std::optional<RuleConstant> rule_constant(const RuleNode& node);
 // One input or attribute variable of an example.
 struct ExampleValue {
   std::string name;
-  std::optional<Attribute> attribute;         // an attribute variable
-  DType dtype = DType::kUndefined;            // a tensor
+  std::optional<Attribute> attribute;  // an attribute variable
+  DType dtype = DType::kUndefined;     // a tensor
   Shape dims;
   std::optional<std::vector<double>> values;  // absent: random
   Place place;

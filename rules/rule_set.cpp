@@ -1,10 +1,10 @@
 #include "rules/rule_set.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <sstream>
-
-#include <fmt/format.h>
 
 namespace saturate {
 
@@ -24,11 +24,12 @@ absl::StatusOr<RuleSet> RuleSet::builtin() {
 }
 
 absl::Status RuleSet::check_name(const std::string& name, const std::string& place) const {
-  const bool known = find(name) != nullptr || std::any_of(native_.begin(), native_.end(), [&](const NativeRule& n) { return n.name == name; });
+  const bool known =
+      find(name) != nullptr || std::any_of(native_.begin(), native_.end(), [&](const NativeRule& n) { return n.name == name; });
   if (!known) return absl::OkStatus();
   const Rule* other = find(name);
-  return absl::InvalidArgumentError(
-      fmt::format("{}: rule `{}` stands already in {}; give it another name", place, name, other ? other->file : std::string("the native rules")));
+  return absl::InvalidArgumentError(fmt::format("{}: rule `{}` stands already in {}; give it another name", place, name,
+                                                other ? other->file : std::string("the native rules")));
 }
 
 absl::Status RuleSet::load_text(std::string_view text, const std::string& name) {
@@ -45,7 +46,8 @@ absl::Status RuleSet::load_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (!in || !(text << in.rdbuf()))
-    if (!in || in.peek() != std::ifstream::traits_type::eof()) return absl::NotFoundError(fmt::format("{}: the rule file cannot be read; check the path", path));
+    if (!in || in.peek() != std::ifstream::traits_type::eof())
+      return absl::NotFoundError(fmt::format("{}: the rule file cannot be read; check the path", path));
   return load_text(text.str(), path);
 }
 
@@ -57,7 +59,8 @@ absl::Status RuleSet::add(NativeRule rule) {
 
 absl::Status RuleSet::add(const RuleSet& other) {
   for (const Rule& rule : other.rules_)
-    if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", rule.file, rule.place.line, rule.place.column)); !status.ok()) return status;
+    if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", rule.file, rule.place.line, rule.place.column)); !status.ok())
+      return status;
   for (const NativeRule& rule : other.native_)
     if (auto status = check_name(rule.name, "native rules"); !status.ok()) return status;
   rules_.insert(rules_.end(), other.rules_.begin(), other.rules_.end());

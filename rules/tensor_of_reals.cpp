@@ -1,8 +1,8 @@
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "rules/opkey.h"
 
@@ -55,15 +55,24 @@ absl::Status store(Tensor& t, std::span<const double> values) {
     case DType::kBool:
       for (std::size_t i = 0; i < values.size(); ++i) t.mutable_as<std::uint8_t>()[i] = values[i] != 0;
       return absl::OkStatus();
-    case DType::kInt8: return store_integers<std::int8_t>(t, values);
-    case DType::kInt16: return store_integers<std::int16_t>(t, values);
-    case DType::kInt32: return store_integers<std::int32_t>(t, values);
-    case DType::kInt64: return store_integers<std::int64_t>(t, values);
-    case DType::kUint8: return store_integers<std::uint8_t>(t, values);
-    case DType::kUint16: return store_integers<std::uint16_t>(t, values);
-    case DType::kUint32: return store_integers<std::uint32_t>(t, values);
-    case DType::kUint64: return store_integers<std::uint64_t>(t, values);
-    default: return absl::InvalidArgumentError(fmt::format("rules write no constants of type {}", dtype_name(t.dtype())));
+    case DType::kInt8:
+      return store_integers<std::int8_t>(t, values);
+    case DType::kInt16:
+      return store_integers<std::int16_t>(t, values);
+    case DType::kInt32:
+      return store_integers<std::int32_t>(t, values);
+    case DType::kInt64:
+      return store_integers<std::int64_t>(t, values);
+    case DType::kUint8:
+      return store_integers<std::uint8_t>(t, values);
+    case DType::kUint16:
+      return store_integers<std::uint16_t>(t, values);
+    case DType::kUint32:
+      return store_integers<std::uint32_t>(t, values);
+    case DType::kUint64:
+      return store_integers<std::uint64_t>(t, values);
+    default:
+      return absl::InvalidArgumentError(fmt::format("rules write no constants of type {}", dtype_name(t.dtype())));
   }
 }
 

@@ -41,49 +41,65 @@ TEST_F(CheckRules, ATrueRulePasses) {
 }
 
 TEST_F(CheckRules, AWrongConstantIsFound) {
-  const RuleCheck c = check("rule r (X) => (Y) { Y = Neg (X) } => { c = Constant <value_float = -1.01> () Y = Mul (X, c) } example X = float[2,3]");
+  const RuleCheck c =
+      check("rule r (X) => (Y) { Y = Neg (X) } => { c = Constant <value_float = -1.01> () Y = Mul (X, c) } example X = float[2,3]");
   EXPECT_TRUE(says(c, kError, "the sides differ")) << to_string(c);
 }
 
 TEST_F(CheckRules, AMissingGuardIsFoundByRandomInstances) {
   // True for floats, false for integers, which the example does not show.
-  const RuleCheck c = check("rule r (X, Z) => (Y) { D = Div (X, Z) Y = Mul (D, Z) } => { Y = Identity (X) } effect reassociates example X = float[3], Z = float[] {3}");
+  const RuleCheck c = check(
+      "rule r (X, Z) => (Y) { D = Div (X, Z) Y = Mul (D, Z) } => { Y = Identity (X) } effect reassociates example X = float[3], Z = "
+      "float[] {3}");
   EXPECT_TRUE(says(c, kError, "int")) << to_string(c);
 }
 
 TEST_F(CheckRules, AMissingShapeGuardIsFound) {
-  const RuleCheck c = check("rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c) => { Y = Identity (X) } example X = float[2,3,5], c = float[3,1] {0}");
+  const RuleCheck c = check(
+      "rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c) => { Y = Identity (X) } example X = float[2,3,5], c = float[3,1] {0}");
   EXPECT_TRUE(says(c, kError, "dims")) << to_string(c);
 }
 
 TEST_F(CheckRules, GuardsNeedCounters) {
-  const RuleCheck c = check("rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), no_widen(c, X) => { Y = Identity (X) } example X = float[2,3,5], c = float[3,1] {0}");
+  const RuleCheck c = check(
+      "rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), no_widen(c, X) => { Y = Identity (X) } example X = float[2,3,5], c = "
+      "float[3,1] {0}");
   EXPECT_TRUE(c.ok());
   EXPECT_TRUE(says(c, kWarning, "`all_zeros(c)`"));
   EXPECT_TRUE(says(c, kWarning, "`no_widen(c, X)`"));
 }
 
 TEST_F(CheckRules, ACounterMustShowSomething) {
-  const RuleCheck holds = check("rule r (X) => (Y) { Y = Neg (X) } where float(X) => { c = Constant <value_float = -1.0> () Y = Mul (X, c) } example X = float[2] counter X = float[3]");
+  const RuleCheck holds = check(
+      "rule r (X) => (Y) { Y = Neg (X) } where float(X) => { c = Constant <value_float = -1.0> () Y = Mul (X, c) } example X = float[2] "
+      "counter X = float[3]");
   EXPECT_TRUE(says(holds, kError, "every guard holds"));
-  const RuleCheck same = check("rule r (X) => (Y) { Y = Neg (X) } where float(X) => { c = Constant <value_float = -1.0> () Y = Mul (X, c) } example X = float[2] counter X = int32[3]");
+  const RuleCheck same = check(
+      "rule r (X) => (Y) { Y = Neg (X) } where float(X) => { c = Constant <value_float = -1.0> () Y = Mul (X, c) } example X = float[2] "
+      "counter X = int32[3]");
   EXPECT_TRUE(says(same, kError, "do not differ"));
 }
 
 TEST_F(CheckRules, AWeakExampleLetsAMutantLive) {
-  constexpr std::string_view rule = "rule r <p, q> (X) => (Y) { T = Transpose <perm = @p> (X) Y = Transpose <perm = @q> (T) } let r = compose(p, q) => { Y = Transpose <perm = @r> (X) } ";
+  constexpr std::string_view rule =
+      "rule r <p, q> (X) => (Y) { T = Transpose <perm = @p> (X) Y = Transpose <perm = @q> (T) } let r = compose(p, q) => { Y = Transpose "
+      "<perm = @r> (X) } ";
   EXPECT_TRUE(check(std::string(rule) + "example X = float[2,3,5,7], p = [1,2,0,3], q = [3,0,1,2]").findings.empty());
-  const RuleCheck swapped = check("rule r (A, B) => (Y) { N = Neg (B) Y = Add (A, N) } => { Y = Sub (A, B) } example A = float[2] {0}, B = float[2] {0}");
+  const RuleCheck swapped =
+      check("rule r (A, B) => (Y) { N = Neg (B) Y = Add (A, N) } => { Y = Sub (A, B) } example A = float[2] {0}, B = float[2] {0}");
   EXPECT_TRUE(says(swapped, kWarning, "swapped")) << to_string(swapped);
 }
 
 TEST_F(CheckRules, AnExactRuleMustBeExact) {
-  const RuleCheck c = check("rule r (X, c) => (Y) { Y = Div (X, c) } where const(c), float(X) => { r = Reciprocal (c) Y = Mul (X, r) } example X = float[50], c = float[] {3}");
+  const RuleCheck c = check(
+      "rule r (X, c) => (Y) { Y = Div (X, c) } where const(c), float(X) => { r = Reciprocal (c) Y = Mul (X, r) } example X = float[50], c "
+      "= float[] {3}");
   EXPECT_TRUE(says(c, kWarning, "exact")) << to_string(c);
 }
 
 TEST_F(CheckRules, ARuleThatCannotFireIsFound) {
-  const RuleCheck narrow = check("rule r (X) => (Y) { Y = Neg (X) } where rank(X) == 2 => { A = Neg (X) Y = Identity (A) } example X = float[2]");
+  const RuleCheck narrow =
+      check("rule r (X) => (Y) { Y = Neg (X) } where rank(X) == 2 => { A = Neg (X) Y = Identity (A) } example X = float[2]");
   EXPECT_TRUE(says(narrow, kError, "does not apply to its example"));
 }
 
@@ -100,7 +116,10 @@ TEST(BuiltinRules, AreReadAndTrue) {
 
 TEST(RuleSets, FilterFindShowAndLoad) {
   RuleSet set;
-  ASSERT_TRUE(set.load_text("# First.\nrule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } effect approximates\nrule b (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }", "one").ok());
+  ASSERT_TRUE(set.load_text("# First.\nrule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } effect approximates\nrule b (X) => (Y) { Y = "
+                            "Abs (X) } => { Y = Neg (X) }",
+                            "one")
+                  .ok());
   EXPECT_EQ(set.show("a").substr(0, 16), "# First.\nrule a ");
   EXPECT_EQ(set.show("c"), "");
   EXPECT_EQ(set.filtered({}).rules().size(), 1u);  // approximating rules are off by default
@@ -108,7 +127,8 @@ TEST(RuleSets, FilterFindShowAndLoad) {
   all.approximates = true;
   all.except = {"b"};
   EXPECT_EQ(set.filtered(all).rules().size(), 1u);
-  EXPECT_EQ(set.load_text("rule b (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }", "two").message(), "two:1:6: rule `b` stands already in one; give it another name");
+  EXPECT_EQ(set.load_text("rule b (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }", "two").message(),
+            "two:1:6: rule `b` stands already in one; give it another name");
   EXPECT_EQ(set.load_file("no/such.rules").message(), "no/such.rules: the rule file cannot be read; check the path");
 }
 
@@ -134,8 +154,11 @@ TEST(BuiltinRules, FindNormsAndActivationsInEverySpelling) {
   const auto set = RuleSet::builtin();
   ASSERT_TRUE(set.ok());
   const auto evaluator = make_evaluator();
-  const std::pair<std::string, std::string> wanted[] = {
-      {"layernorm", "LayerNormalization"}, {"rmsnorm", "RMSNormalization"}, {"gelu-erf", "Gelu"}, {"gelu-tanh", "Gelu"}, {"gelu-quick", "QuickGelu"}};
+  const std::pair<std::string, std::string> wanted[] = {{"layernorm", "LayerNormalization"},
+                                                        {"rmsnorm", "RMSNormalization"},
+                                                        {"gelu-erf", "Gelu"},
+                                                        {"gelu-tanh", "Gelu"},
+                                                        {"gelu-quick", "QuickGelu"}};
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();

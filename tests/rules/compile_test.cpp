@@ -1,9 +1,10 @@
+#include "rules/compile.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "kernels/runtime.h"
-#include "rules/compile.h"
 #include "rules/opkey.h"
 
 namespace saturate {
@@ -85,8 +86,10 @@ TEST_F(Compile, ARepeatedAttributeVariableMeansEqualValues) {
 
 TEST_F(Compile, ANegativeAxisCountsFromTheRank) {
   const Id x = input("x", {2, 3, 5}), u = unranked("u");
-  const Id last = op("Softmax", {x}, {Attribute::of("axis", std::int64_t{2})}), first = op("Softmax", {x}, {Attribute::of("axis", std::int64_t{0})});
-  const Id open = op("Softmax", {u}, {Attribute::of("axis", std::int64_t{-1})}), fixed = op("Softmax", {u}, {Attribute::of("axis", std::int64_t{2})});
+  const Id last = op("Softmax", {x}, {Attribute::of("axis", std::int64_t{2})}),
+           first = op("Softmax", {x}, {Attribute::of("axis", std::int64_t{0})});
+  const Id open = op("Softmax", {u}, {Attribute::of("axis", std::int64_t{-1})}),
+           fixed = op("Softmax", {u}, {Attribute::of("axis", std::int64_t{2})});
   apply("rule r (X) => (Y) { Y = Softmax <axis = -1> (X) } => { Y = LogSoftmax <axis = -1> (X) }");
   EXPECT_TRUE(same(last, op("LogSoftmax", {x}, {Attribute::of("axis", std::int64_t{2})})));
   EXPECT_FALSE(same(first, op("LogSoftmax", {x}, {Attribute::of("axis", std::int64_t{0})})));
@@ -121,7 +124,9 @@ TEST_F(Compile, AConstantThatWidensDoesNotMatch) {
 TEST_F(Compile, AListOfAxesMatchesByValueAndRank) {
   const Id x = input("x", {2, 3, 5});
   const Id last = op("ReduceMean", {x, ints({2})}), middle = op("ReduceMean", {x, ints({1})}), both = op("ReduceMean", {x, ints({1, 2})});
-  apply("rule r (X) => (Y) { a = Constant <value_ints = [-1]> () Y = ReduceMean (X, a) } => { b = Constant <value_ints = [-1]> () Y = ReduceMax (X, b) }");
+  apply(
+      "rule r (X) => (Y) { a = Constant <value_ints = [-1]> () Y = ReduceMean (X, a) } => { b = Constant <value_ints = [-1]> () Y = "
+      "ReduceMax (X, b) }");
   EXPECT_TRUE(same(last, op("ReduceMax", {x, ints({2})})));
   EXPECT_FALSE(same(middle, op("ReduceMax", {x, ints({1})})));
   EXPECT_FALSE(same(both, op("ReduceMax", {x, ints({2})})));
@@ -191,7 +196,9 @@ TEST_F(Compile, AListOfDimsIsAShape) {
   const Dim b = g_.dims().symbol("B"), s = g_.dims().symbol("S");
   const Id x = input("x", DType::kFloat, {b, s, g_.dims().constant(6)});
   const Id y = op("Flatten", {x}, {Attribute::of("axis", std::int64_t{2})});
-  apply("rule r <a> (X) => (Y) { Y = Flatten <axis = @a> (X) } let l = [product(shape(X)[:@a]), product(shape(X)[@a:])] => { Y = Reshape (X, l) }");
+  apply(
+      "rule r <a> (X) => (Y) { Y = Flatten <axis = @a> (X) } let l = [product(shape(X)[:@a]), product(shape(X)[@a:])] => { Y = Reshape (X, "
+      "l) }");
   const Dim flat[] = {g_.dims().mul(b, s), g_.dims().constant(6)};
   EXPECT_TRUE(same(y, op("Reshape", {x, g_.literal(flat, false)})));
 }
@@ -200,7 +207,8 @@ TEST_F(Compile, BothDirectionsMeetAndLetsAreTestsBackwards) {
   const Id x = input("x", {2, 3, 5});
   const Id a = op("Transpose", {op("Neg", {x})}, {Attribute::of("perm", Ints{0, 2, 1})});
   const Id b = op("Neg", {op("Transpose", {x}, {Attribute::of("perm", Ints{2, 1, 0})})});
-  const Id scaled = op("Mul", {op("Abs", {x}), reals(DType::kFloat, {}, {3})}), other = op("Mul", {op("Abs", {x}), reals(DType::kFloat, {}, {4})});
+  const Id scaled = op("Mul", {op("Abs", {x}), reals(DType::kFloat, {}, {3})}),
+           other = op("Mul", {op("Abs", {x}), reals(DType::kFloat, {}, {4})});
   apply(R"(rule swap <p> (X) => (Y) { N = Neg (X) Y = Transpose <perm = @p> (N) } <=> { T = Transpose <perm = @p> (X) Y = Neg (T) }
            rule scale (X) => (Y) { Y = HardSwish (X) } let r = rank(X) <=> { A = Abs (X) Y = Mul (A, r) })");
   EXPECT_TRUE(same(a, op("Neg", {op("Transpose", {x}, {Attribute::of("perm", Ints{0, 2, 1})})})));
@@ -237,7 +245,9 @@ TEST_F(Compile, SaysWhyNot) {
   std::vector<std::string> reasons;
   for (const OwnedMatch& m : search(g_.egraph(), r.left))
     reasons.push_back(dynamic_cast<const RuleApplier&>(*r.applier).why_not({m.classes, m.matched, m.ops}));
-  EXPECT_NE(std::find(reasons.begin(), reasons.end(), "`no_widen(c, X)` does not hold: it is false (c is float[3, 1] constant, X is float[3])"), reasons.end())
+  EXPECT_NE(
+      std::find(reasons.begin(), reasons.end(), "`no_widen(c, X)` does not hold: it is false (c is float[3, 1] constant, X is float[3])"),
+      reasons.end())
       << testing::PrintToString(reasons);
 }
 
@@ -256,13 +266,13 @@ TEST(TensorOfReals, RoundsToHalfFormatsAsTheStandardSays) {
   EXPECT_EQ(bits(DType::kFloat16, 1.0), 0x3c00);
   EXPECT_EQ(bits(DType::kFloat16, -2.0), 0xc000);
   EXPECT_EQ(bits(DType::kFloat16, 65504.0), 0x7bff);
-  EXPECT_EQ(bits(DType::kFloat16, 65520.0), 0x7c00);         // ties to even: infinity
+  EXPECT_EQ(bits(DType::kFloat16, 65520.0), 0x7c00);  // ties to even: infinity
   EXPECT_EQ(bits(DType::kFloat16, 65519.0), 0x7bff);
-  EXPECT_EQ(bits(DType::kFloat16, 0x1p-24), 0x0001);         // the smallest subnormal
-  EXPECT_EQ(bits(DType::kFloat16, 0x1p-25), 0x0000);         // a tie, to even
+  EXPECT_EQ(bits(DType::kFloat16, 0x1p-24), 0x0001);  // the smallest subnormal
+  EXPECT_EQ(bits(DType::kFloat16, 0x1p-25), 0x0000);  // a tie, to even
   EXPECT_EQ(bits(DType::kFloat16, 0x1.8p-25), 0x0001);
   EXPECT_EQ(bits(DType::kFloat16, 0x1p-14 - 0x1p-25), 0x0400);  // carries into the smallest normal number
-  EXPECT_EQ(bits(DType::kFloat16, 1 + 0x1p-11), 0x3c00);     // a tie, to even
+  EXPECT_EQ(bits(DType::kFloat16, 1 + 0x1p-11), 0x3c00);        // a tie, to even
   EXPECT_EQ(bits(DType::kFloat16, 1 + 0x3p-11), 0x3c02);
   EXPECT_EQ(bits(DType::kFloat16, -0.0), 0x8000);
   EXPECT_EQ(bits(DType::kBfloat16, 1.0), 0x3f80);

@@ -1,8 +1,9 @@
+#include "rules/eval.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "rules/eval.h"
 #include "rules/rule.h"
 
 namespace saturate {
@@ -64,8 +65,9 @@ class Eval : public testing::Test {
   // "true", "false", the value, or "no: reason".
   std::string eval(const std::string& text) {
     const auto file = parse_rules(
-        "rule r <p, q, t, a> (X, Y, H, U, c, ones, axes, shape) => (Z) { Z = saturate.f <p = @p, q = @q, t = @t, a = @a> (X, Y, H, U, c, ones, axes, shape) } where " + text +
-            " => { Z = Identity (X) }",
+        "rule r <p, q, t, a> (X, Y, H, U, c, ones, axes, shape) => (Z) { Z = saturate.f <p = @p, q = @q, t = @t, a = @a> (X, Y, H, U, c, "
+        "ones, axes, shape) } where " +
+            text + " => { Z = Identity (X) }",
         "t");
     if (!file.ok()) return std::string(file.status().message());
     EvalContext context(source_, environment_, true);

@@ -77,8 +77,10 @@ TEST(ParseRules, ExpressionsKeepTheirStructure) {
 
 TEST(ParseRules, ErrorsSayWhereWhatAndWhatToDo) {
   EXPECT_EQ(error_of("rule a (X) => (Y)\n  { Y = Ad (X, X) } => { Y = Abs (X) }"), "t.rules:2:9: rule a: there is no operator Ad");
-  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Softmax <axes = 1> (X) } => { Y = Abs (X) }"), "t.rules:1:34: Softmax has no attribute `axes`; it has: axis");
-  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Softmax <axis = 1.5> (X) } => { Y = Abs (X) }"), "t.rules:1:34: attribute `axis` of Softmax is an int, not a float");
+  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Softmax <axes = 1> (X) } => { Y = Abs (X) }"),
+            "t.rules:1:34: Softmax has no attribute `axes`; it has: axis");
+  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Softmax <axis = 1.5> (X) } => { Y = Abs (X) }"),
+            "t.rules:1:34: attribute `axis` of Softmax is an int, not a float");
   EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (Z) } => { Y = Abs (X) }"),
             "t.rules:1:25: rule a: `Z` is made by no node before it and is no input of the rule; declare or make it");
   EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (Z) }"),
@@ -86,26 +88,30 @@ TEST(ParseRules, ErrorsSayWhereWhatAndWhatToDo) {
   EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X, X) } => { Y = Neg (X) }"), "t.rules:1:25: rule a: Abs takes 1 inputs, not 2");
   EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } where rnak(X) == 1 => { Y = Neg (X) }"),
             "t.rules:1:41: there is no function `rnak`; did you mean `rank`? (`saturate rules list --functions` names them all)");
-  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } where rank(X, X) == 1 => { Y = Neg (X) }"), "t.rules:1:41: `rank` takes (x) -> int, not 2 arguments");
+  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } where rank(X, X) == 1 => { Y = Neg (X) }"),
+            "t.rules:1:41: `rank` takes (x) -> int, not 2 arguments");
   EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } where rank(W) == 1 => { Y = Neg (X) }"),
             "t.rules:1:46: rule a: `W` is no input, node output, attribute variable or earlier `let` of this rule");
-  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } effect none"), "t.rules:1:61: `none` is no effect; write exact, reassociates or approximates");
+  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } effect none"),
+            "t.rules:1:61: `none` is no effect; write exact, reassociates or approximates");
   EXPECT_EQ(error_of("rule a (X) => (Y)\n{ Y = Abs (X"), "t.rules:2:13: expected `,` between inputs, found the end of the file");
-  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }\nexample X = float[2], Z = float[1]"), "t.rules:2:23: rule a: `Z` is no input of the rule");
-  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } $"), "t.rules:1:54: the character `$` has no meaning here; remove it");
+  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }\nexample X = float[2], Z = float[1]"),
+            "t.rules:2:23: rule a: `Z` is no input of the rule");
+  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } $"),
+            "t.rules:1:54: the character `$` has no meaning here; remove it");
 }
 
 TEST(ParseRules, RefusesWhatCannotBeMatchedOrBuilt) {
-  EXPECT_NE(error_of("rule a (X, Z) => (Y) { A = Abs (X) Y = Abs (Z) } => { Y = Neg (X) }"), "");                    // two ends
-  EXPECT_NE(error_of("rule a (X, Z) => (Y) { Y = Abs (X) } => { Y = Neg (X) }"), "");                                  // Z unused
-  EXPECT_NE(error_of("rule a <p> (X) => (Y) { Y = Abs (X) } => { Y = Transpose <perm = @p> (X) }"), "");               // p unbound
-  EXPECT_NE(error_of("rule a (X) => (Y) { Y = Softmax <axis = @p> (X) } => { Y = Neg (X) }"), "");                     // p undeclared
-  EXPECT_NE(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Softmax <axis = @_> (X) }"), "");                     // @_ on the right
-  EXPECT_NE(error_of("rule a (X) => (Y) { Y = Upsample (X, X) } => { Y = Neg (X) }"), "");                             // deprecated
-  EXPECT_NE(error_of("rule a (X) => (Y) { Y = Cast (X) } => { Y = Neg (X) }"), "");                                    // `to` is required
-  EXPECT_NE(error_of("opset com.microsoft 1\nrule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }"), "");              // domain undeclared
+  EXPECT_NE(error_of("rule a (X, Z) => (Y) { A = Abs (X) Y = Abs (Z) } => { Y = Neg (X) }"), "");          // two ends
+  EXPECT_NE(error_of("rule a (X, Z) => (Y) { Y = Abs (X) } => { Y = Neg (X) }"), "");                      // Z unused
+  EXPECT_NE(error_of("rule a <p> (X) => (Y) { Y = Abs (X) } => { Y = Transpose <perm = @p> (X) }"), "");   // p unbound
+  EXPECT_NE(error_of("rule a (X) => (Y) { Y = Softmax <axis = @p> (X) } => { Y = Neg (X) }"), "");         // p undeclared
+  EXPECT_NE(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Softmax <axis = @_> (X) }"), "");         // @_ on the right
+  EXPECT_NE(error_of("rule a (X) => (Y) { Y = Upsample (X, X) } => { Y = Neg (X) }"), "");                 // deprecated
+  EXPECT_NE(error_of("rule a (X) => (Y) { Y = Cast (X) } => { Y = Neg (X) }"), "");                        // `to` is required
+  EXPECT_NE(error_of("opset com.microsoft 1\nrule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }"), "");  // domain undeclared
   EXPECT_NE(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }"), "");
-  EXPECT_NE(error_of("rule a <p> (X) => (Y) { Y = Softmax <axis = @p> (X) } <=> { Y = Neg (X) }"), "");                // not reversible
+  EXPECT_NE(error_of("rule a <p> (X) => (Y) { Y = Softmax <axis = @p> (X) } <=> { Y = Neg (X) }"), "");  // not reversible
 }
 
 TEST(ParseRules, DeepNestingIsAnErrorNotACrash) {
