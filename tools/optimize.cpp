@@ -119,7 +119,7 @@ class Optimizer {
     RaiseOptions raise_options;
     raise_options.opset = options_.opset;
     raise_options.reserved = &names_;
-    if (depth < kMaxBodyDepth && has_bodies(model.graph))
+    if (has_rules() && depth < kMaxBodyDepth && has_bodies(model.graph))
       if (auto s = optimize_bodies(model, g, *lowered, without, report, depth, raise_options); !s.ok()) return s;
     return extract_and_raise(model, g, *lowered, report, depth, raise_options);
   }
@@ -186,7 +186,7 @@ class Optimizer {
       progress("extract");
       auto selection = [&] {
         Stopwatch watch(report.seconds["extract"]);
-        return extract(g, lowered, target_, cost_, extract_options);
+        return has_rules() ? extract(g, lowered, target_, cost_, extract_options) : original_selection(g, lowered, cost_);
       }();
       if (!selection.ok()) return selection.status();
       if (ban_folds(g, *selection, extract_options) && attempt < kMaxRetries) continue;
@@ -224,6 +224,9 @@ class Optimizer {
       report.made.push_back({m.op_type, m.output, depth == 0 && rule < rule_names_.size() ? rule_names_[rule] : ""});
     }
   }
+
+  // Without rules every node is written back as it came: no folding either.
+  bool has_rules() const { return !rules_.rules().empty() || !rules_.native_rules().empty(); }
 
   void progress(const char* stage) const {
     if (options_.progress) options_.progress(stage, nullptr);
