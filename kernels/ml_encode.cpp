@@ -154,12 +154,10 @@ Outputs array_feature_extractor(KernelContext& ctx) {
   if (!at.ok()) return at.status();
   if (x.rank() == 0 || at->empty()) return ctx.invalid("the input has no last axis or there are no indices");
   const std::int64_t width = x.dims().back(), rows = width == 0 ? 0 : x.size() / width, n = static_cast<std::int64_t>(at->size());
+  if (std::any_of(at->begin(), at->end(), [&](std::int64_t i) { return i < 0 || i >= width; })) return ctx.invalid("an index is out of range");
   std::vector<std::int64_t> from;
   for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t i : *at) {
-      if (i < 0 || i >= width) return ctx.invalid("an index is out of range");
-      from.push_back(r * width + i);
-    }
+    for (std::int64_t i : *at) from.push_back(r * width + i);
   }
   Shape dims(x.dims().begin(), x.dims().end() - 1);
   dims.push_back(n);

@@ -33,6 +33,7 @@ absl::StatusOr<Value> dequantized(KernelContext& ctx, std::size_t x, std::size_t
 }
 
 Outputs quantized(KernelContext& ctx, const Value& real, std::size_t scale, std::size_t zero, DType dtype) {
+  if (!ctx.is_tensor(scale)) return ctx.invalid("the scale of the result is absent");
   const Value z = ctx.has_input(zero) ? ctx.inputs[zero] : Value(Tensor(dtype, ctx.tensor(scale).dims()));
   return ctx.host.run_node(node_of("QuantizeLinear", "", 3, 1, {}), kOpset, {real, ctx.inputs[scale], z});
 }
@@ -62,6 +63,7 @@ Outputs qlinear_softmax(KernelContext& ctx) { return unary(ctx, "Softmax", ctx.a
 // Moves the channels of [n, ..., c] to the second place, or back.
 Outputs move_channels(KernelContext& ctx, const Value& x, bool to_second) {
   std::vector<std::int64_t> perm;
+  if (!x.is_tensor()) return ctx.invalid("an image is expected");
   const std::int64_t rank = x.tensor().rank();
   if (rank < 3) return ctx.invalid("an image is expected");
   for (std::int64_t k = 0; k < rank; ++k) perm.push_back(k);
@@ -124,6 +126,7 @@ Outputs qlinear_concat(KernelContext& ctx) {
 Outputs qlinear_conv(KernelContext& ctx) {
   const bool last = ctx.attr_i("channels_last", 0) != 0;
   std::vector<Value> inputs = ctx.inputs;
+  if (inputs.empty()) return ctx.invalid("there is no input");
   if (last) {
     Outputs x = move_channels(ctx, inputs.front(), true);
     if (!x.ok()) return x;
@@ -147,6 +150,7 @@ Outputs qattention(KernelContext& ctx) {
 }
 
 Outputs qembed_layer_normalization(KernelContext& ctx) {
+  if (!ctx.is_tensor(0)) return ctx.invalid("the ids are absent");
   std::vector<Value> inputs = {ctx.inputs[0], ctx.has_input(1) ? ctx.inputs[1] : Value()};
   for (std::size_t k = 0; k < 5; ++k) {  // word, position and segment embeddings, gamma, beta
     if (k == 2 && !ctx.has_input(4)) {
