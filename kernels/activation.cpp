@@ -43,7 +43,8 @@ Outputs elu(KernelContext& ctx) {
 
 Outputs selu(KernelContext& ctx) {
   const bool old = ctx.opset < 6;
-  const float alpha = ctx.attr_f("alpha", old ? 1.6732f : 1.67326319217681884765625f), gamma = ctx.attr_f("gamma", old ? 1.0507f : 1.05070102214813232421875f);
+  const float alpha = ctx.attr_f("alpha", old ? 1.6732f : 1.67326319217681884765625f),
+              gamma = ctx.attr_f("gamma", old ? 1.0507f : 1.05070102214813232421875f);
   return map_floats(ctx, ctx.tensor(0), [=](auto x) {
     using C = decltype(x);
     return static_cast<C>(gamma) * (x > 0 ? x : static_cast<C>(alpha) * std::expm1(x));
@@ -93,7 +94,8 @@ absl::StatusOr<Tensor> swish_of(const KernelContext& ctx, const Tensor& x, float
     absl::StatusOr<Tensor> y = ctx.allocate(DType::kFloat, x.dims());
     if (!y.ok()) return y.status();
     float* out = write<float>(*y);
-    parallel_for(ctx, x.size(), kElementGrain / 4, [&](std::int64_t b, std::int64_t e) { swish_floats(x.data<float>() + b, out + b, e - b, alpha); });
+    parallel_for(ctx, x.size(), kElementGrain / 4,
+                 [&](std::int64_t b, std::int64_t e) { swish_floats(x.data<float>() + b, out + b, e - b, alpha); });
     return y;
   }
   Outputs y = map_floats(ctx, x, [alpha](auto v) { return v * sigmoid(static_cast<decltype(v)>(alpha) * v); });
@@ -116,11 +118,13 @@ Outputs quick_gelu(KernelContext& ctx) {
 
 // SwiGLU-28: Swish of the gate times the linear input; both of one shape.
 Outputs swiglu(KernelContext& ctx) {
-  if (ctx.tensor(0).dims() != ctx.tensor(1).dims() || ctx.tensor(0).dtype() != ctx.tensor(1).dtype()) return ctx.invalid("A and B differ in shape or type");
+  if (ctx.tensor(0).dims() != ctx.tensor(1).dims() || ctx.tensor(0).dtype() != ctx.tensor(1).dtype())
+    return ctx.invalid("A and B differ in shape or type");
   absl::StatusOr<Tensor> gate = swish_of(ctx, ctx.tensor(0), ctx.attr_f("alpha", 1.0f));
   if (!gate.ok()) return gate.status();
   return dispatch(FloatTypes{}, ctx, gate->dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    return zip_elements<T, T, T>(ctx, *gate, ctx.tensor(1), [](T a, T b) { return static_cast<T>(static_cast<Compute<T>>(a) * static_cast<Compute<T>>(b)); });
+    return zip_elements<T, T, T>(ctx, *gate, ctx.tensor(1),
+                                 [](T a, T b) { return static_cast<T>(static_cast<Compute<T>>(a) * static_cast<Compute<T>>(b)); });
   });
 }
 
@@ -147,7 +151,8 @@ Outputs prelu(KernelContext& ctx) {
   if (broadcast_shape(x.dims(), slope.dims()) != x.dims()) return ctx.invalid("the slope does not broadcast to the input");
   return dispatch(NumericTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     using C = Compute<T>;
-    return zip_elements<T, T, T>(ctx, x, slope, [](T v, T s) { return static_cast<C>(v) < 0 ? static_cast<T>(static_cast<C>(v) * static_cast<C>(s)) : v; });
+    return zip_elements<T, T, T>(
+        ctx, x, slope, [](T v, T s) { return static_cast<C>(v) < 0 ? static_cast<T>(static_cast<C>(v) * static_cast<C>(s)) : v; });
   });
 }
 
@@ -186,7 +191,8 @@ std::string lower(std::string_view name) {
 
 }  // namespace
 
-std::optional<std::function<double(double)>> activation_function(std::string_view name, std::optional<float> alpha, std::optional<float> beta) {
+std::optional<std::function<double(double)>> activation_function(std::string_view name, std::optional<float> alpha,
+                                                                 std::optional<float> beta) {
   const std::string key = lower(name);
   const auto a = [&](double fallback) { return alpha ? static_cast<double>(*alpha) : fallback; };
   const auto b = [&](double fallback) { return beta ? static_cast<double>(*beta) : fallback; };

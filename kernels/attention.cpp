@@ -18,11 +18,13 @@ struct Heads {
 absl::StatusOr<Heads> heads_of(const KernelContext& ctx, const Tensor& t, std::string_view attribute) {
   if (t.rank() == 4) return Heads{t.dims()[0], t.dims()[1], t.dims()[2], t.dims()[3], false};
   const std::int64_t heads = ctx.attr_i(attribute, 0);
-  if (t.rank() != 3 || heads < 1 || t.dims()[2] % heads != 0) return ctx.invalid("Q, K and V must be of rank 4, or of rank 3 with head counts that divide them");
+  if (t.rank() != 3 || heads < 1 || t.dims()[2] % heads != 0)
+    return ctx.invalid("Q, K and V must be of rank 4, or of rank 3 with head counts that divide them");
   return Heads{t.dims()[0], heads, t.dims()[1], t.dims()[2] / heads, true};
 }
 
-template <typename C> HeadsView<C> view(const Heads& h, const C* data) {
+template <typename C>
+HeadsView<C> view(const Heads& h, const C* data) {
   if (h.packed) return {data, h.rows * h.heads * h.size, h.size, h.heads * h.size};
   return {data, h.heads * h.rows * h.size, h.rows * h.size, h.size};
 }
@@ -50,12 +52,14 @@ absl::StatusOr<Tensor> present(const KernelContext& ctx, const Tensor& x, const 
 }
 
 // The mask as numbers to add, padded with -inf to `keys`, with the strides that broadcast it.
-template <typename C> absl::Status add_mask(const KernelContext& ctx, const Tensor& mask, std::vector<C>& store, AttentionProblem<C>& p) {
+template <typename C>
+absl::Status add_mask(const KernelContext& ctx, const Tensor& mask, std::vector<C>& store, AttentionProblem<C>& p) {
   if (mask.rank() > 4 || mask.rank() < 1) return ctx.invalid("attn_mask has the wrong rank");
   Shape dims(static_cast<std::size_t>(4 - mask.rank()), 1);
   dims.insert(dims.end(), mask.dims().begin(), mask.dims().end());
   const std::int64_t given = dims[3];
-  if (given > p.keys || (dims[0] != 1 && dims[0] != p.batch) || (dims[1] != 1 && dims[1] != p.heads) || (dims[2] != 1 && dims[2] != p.queries)) {
+  if (given > p.keys || (dims[0] != 1 && dims[0] != p.batch) || (dims[1] != 1 && dims[1] != p.heads) ||
+      (dims[2] != 1 && dims[2] != p.queries)) {
     return ctx.invalid("attn_mask does not broadcast to the scores");
   }
   const std::int64_t rows = dims[0] * dims[1] * dims[2];
@@ -63,7 +67,7 @@ template <typename C> absl::Status add_mask(const KernelContext& ctx, const Tens
   const auto fill = [&](auto value) {
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t j = 0; j < p.keys; ++j) {
-        // A last dim of 1 broadcasts where more keys than one are there only if it is not short by padding: the spec pads.
+        // A last dim of 1 is a short one and padded as the spec says, not broadcast.
         if (j < given) store[static_cast<std::size_t>(r * p.keys + j)] = value(r * given + j);
       }
     }
@@ -76,13 +80,15 @@ template <typename C> absl::Status add_mask(const KernelContext& ctx, const Tens
     if (!numbers.ok()) return numbers.status();
     fill([&](std::int64_t i) { return (*numbers)[i]; });
   }
-  BiasView<C> bias{store.data(), dims[0] == 1 ? 0 : dims[1] * dims[2] * p.keys, dims[1] == 1 ? 0 : dims[2] * p.keys, dims[2] == 1 ? 0 : p.keys, 1};
+  BiasView<C> bias{store.data(), dims[0] == 1 ? 0 : dims[1] * dims[2] * p.keys, dims[1] == 1 ? 0 : dims[2] * p.keys,
+                   dims[2] == 1 ? 0 : p.keys, 1};
   p.biases.push_back(bias);
   return absl::OkStatus();
 }
 
 // Causal frontier, window and padding as a range of keys a query.
-template <typename C> absl::Status add_range(const KernelContext& ctx, std::int64_t past, AttentionProblem<C>& p) {
+template <typename C>
+absl::Status add_range(const KernelContext& ctx, std::int64_t past, AttentionProblem<C>& p) {
   const bool causal = ctx.attr_i("is_causal", 0) != 0;
   const std::int64_t left = ctx.attr_i("left_window_size", -1), right = ctx.attr_i("right_window_size", -1);
   if (left < -1 || right < -1) return ctx.invalid("a window size must be -1 or more");
@@ -107,65 +113,101 @@ template <typename C> absl::Status add_range(const KernelContext& ctx, std::int6
   return absl::OkStatus();
 }
 
-template <typename T, typename C> C round_through(C x) { return static_cast<C>(static_cast<T>(x)); }
+template <typename T, typename C>
+C round_through(C x) {
+  return static_cast<C>(static_cast<T>(x));
+}
 
-template <typename C> C (*rounding_to(DType dtype))(C) {
+template <typename C>
+C (*rounding_to(DType dtype))
+(C) {
   switch (dtype) {
-    case DType::kFloat16: return round_through<Half, C>;
-    case DType::kBfloat16: return round_through<BFloat16, C>;
-    case DType::kFloat: return std::is_same_v<C, float> ? nullptr : round_through<float, C>;
-    default: return nullptr;
+    case DType::kFloat16:
+      return round_through<Half, C>;
+    case DType::kBfloat16:
+      return round_through<BFloat16, C>;
+    case DType::kFloat:
+      return std::is_same_v<C, float> ? nullptr : round_through<float, C>;
+    default:
+      return nullptr;
   }
 }
 
-template <typename T, typename C> Outputs attention_as(const KernelContext& ctx) {
-  const Tensor& q = ctx.tensor(0);
-  absl::StatusOr<Heads> hq = heads_of(ctx, q, "q_num_heads"), hk = heads_of(ctx, ctx.tensor(1), "kv_num_heads"), hv = heads_of(ctx, ctx.tensor(2), "kv_num_heads");
+struct Operands {
+  Heads q, k, v;
+  std::int64_t past = 0;
+  Tensor key, value;  // past and new together
+};
+
+absl::Status check_past(const KernelContext& ctx, const Heads& h, std::size_t input) {
+  const Tensor& past = ctx.tensor(input);
+  const Shape wanted{h.batch, h.heads, ctx.tensor(4).rank() == 4 ? ctx.tensor(4).dims()[2] : 0, h.size};
+  if (past.dims() != wanted || past.dtype() != ctx.tensor(input - 3).dtype()) return ctx.invalid("past_key or past_value does not fit");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Operands> operands_of(const KernelContext& ctx) {
+  absl::StatusOr<Heads> hq = heads_of(ctx, ctx.tensor(0), "q_num_heads"), hk = heads_of(ctx, ctx.tensor(1), "kv_num_heads"),
+                        hv = heads_of(ctx, ctx.tensor(2), "kv_num_heads");
   for (const absl::StatusOr<Heads>* h : {&hq, &hk, &hv}) {
     if (!h->ok()) return h->status();
   }
-  if (hk->heads < 1 || hq->heads % hk->heads != 0 || hk->heads != hv->heads || hk->rows != hv->rows || hq->size != hk->size || hq->batch != hk->batch || hq->batch != hv->batch) {
+  Operands o{*hq, *hk, *hv, 0, {}, {}};
+  if (hk->heads < 1 || hq->heads % hk->heads != 0 || hk->heads != hv->heads || hk->rows != hv->rows || hq->size != hk->size ||
+      hq->batch != hk->batch || hq->batch != hv->batch) {
     return ctx.invalid("Q, K and V do not fit");
   }
   const bool cached = ctx.has_input(4);
   if (cached != ctx.has_input(5)) return ctx.invalid("past_key and past_value belong together");
-  for (std::size_t i : {4u, 5u}) {
-    const Heads& h = i == 4 ? *hk : *hv;
-    if (cached && (ctx.tensor(i).rank() != 4 || ctx.tensor(i).dims()[0] != h.batch || ctx.tensor(i).dims()[1] != h.heads || ctx.tensor(i).dims()[3] != h.size ||
-                   ctx.tensor(i).dims()[2] != ctx.tensor(4).dims()[2] || ctx.tensor(i).dtype() != ctx.tensor(i == 4 ? 1 : 2).dtype())) {
-      return ctx.invalid("past_key or past_value does not fit");
+  if (cached) {
+    for (absl::Status s : {check_past(ctx, o.k, 4), check_past(ctx, o.v, 5)}) {
+      if (!s.ok()) return s;
     }
+    o.past = ctx.tensor(4).dims()[2];
   }
-  const std::int64_t past = cached ? ctx.tensor(4).dims()[2] : 0;
-  absl::StatusOr<Tensor> key = present(ctx, ctx.tensor(1), *hk, cached ? &ctx.tensor(4) : nullptr), value = present(ctx, ctx.tensor(2), *hv, cached ? &ctx.tensor(5) : nullptr);
+  absl::StatusOr<Tensor> key = present(ctx, ctx.tensor(1), o.k, cached ? &ctx.tensor(4) : nullptr);
+  absl::StatusOr<Tensor> value = present(ctx, ctx.tensor(2), o.v, cached ? &ctx.tensor(5) : nullptr);
   if (!key.ok()) return key.status();
   if (!value.ok()) return value.status();
+  o.key = *std::move(key);
+  o.value = *std::move(value);
+  return o;
+}
+
+template <typename T, typename C>
+Outputs attention_as(const KernelContext& ctx) {
+  const Tensor& q = ctx.tensor(0);
+  absl::StatusOr<Operands> o = operands_of(ctx);
+  if (!o.ok()) return o.status();
   AttentionProblem<C> p;
-  p.batch = hq->batch, p.heads = hq->heads, p.kv_heads = hk->heads, p.queries = hq->rows, p.keys = past + hk->rows, p.size = hq->size, p.v_size = hv->size;
+  p.batch = o->q.batch, p.heads = o->q.heads, p.kv_heads = o->k.heads, p.queries = o->q.rows, p.keys = o->past + o->k.rows;
+  p.size = o->q.size, p.v_size = o->v.size;
   p.scale = ctx.has_attr("scale") ? static_cast<double>(ctx.attr_f("scale", 1.0f)) : 1.0 / std::sqrt(static_cast<double>(p.size));
   p.softcap = ctx.attr_f("softcap", 0.0f);
   std::vector<C> sq, sk, sv, mask;
-  absl::StatusOr<const C*> cq = as_compute<C>(ctx, q, sq), ck = as_compute<C>(ctx, *key, sk), cv = as_compute<C>(ctx, *value, sv);
+  absl::StatusOr<const C*> cq = as_compute<C>(ctx, q, sq), ck = as_compute<C>(ctx, o->key, sk), cv = as_compute<C>(ctx, o->value, sv);
   for (const absl::StatusOr<const C*>* c : {&cq, &ck, &cv}) {
     if (!c->ok()) return c->status();
   }
-  p.q = view<C>(*hq, *cq);
+  p.q = view<C>(o->q, *cq);
   p.k = {*ck, p.kv_heads * p.keys * p.size, p.keys * p.size, p.size};
   p.v = {*cv, p.kv_heads * p.keys * p.v_size, p.keys * p.v_size, p.v_size};
   if (ctx.has_input(3)) {
     if (absl::Status s = add_mask(ctx, ctx.tensor(3), mask, p); !s.ok()) return s;
   }
-  if (absl::Status s = add_range(ctx, past, p); !s.ok()) return s;
+  if (absl::Status s = add_range(ctx, o->past, p); !s.ok()) return s;
   if constexpr (is_small_float_v<T>) p.round = rounding_to<C>(dtype_of<T>());
   p.round_softmax = ctx.has_attr("softmax_precision") ? rounding_to<C>(static_cast<DType>(ctx.attr_i("softmax_precision", 1))) : p.round;
-  Shape out_dims = hq->packed ? Shape{p.batch, p.queries, p.heads * p.v_size} : Shape{p.batch, p.heads, p.queries, p.v_size};
-  absl::StatusOr<Tensor> y = ctx.allocate(q.dtype(), out_dims), scores = Tensor();
+  const bool packed = o->q.packed;
+  absl::StatusOr<Tensor> y =
+      ctx.allocate(q.dtype(), packed ? Shape{p.batch, p.queries, p.heads * p.v_size} : Shape{p.batch, p.heads, p.queries, p.v_size});
   if (!y.ok()) return y.status();
+  absl::StatusOr<Tensor> scores = Tensor();
   std::vector<C> result(std::is_same_v<T, C> ? 0 : static_cast<std::size_t>(y->size())), kept;
   p.out = std::is_same_v<T, C> ? write<C>(*y) : result.data();
   p.out_batch = p.queries * p.heads * p.v_size;
-  p.out_head = hq->packed ? p.v_size : p.queries * p.v_size;
-  p.out_row = hq->packed ? p.heads * p.v_size : p.v_size;
+  p.out_head = packed ? p.v_size : p.queries * p.v_size;
+  p.out_row = packed ? p.heads * p.v_size : p.v_size;
   if (ctx.wants(3)) {
     scores = ctx.allocate(q.dtype(), {p.batch, p.heads, p.queries, p.keys});
     if (!scores.ok()) return scores.status();
@@ -178,16 +220,19 @@ template <typename T, typename C> Outputs attention_as(const KernelContext& ctx)
     for (std::size_t i = 0; i < result.size(); ++i) write<T>(*y)[i] = static_cast<T>(result[i]);
   }
   for (std::size_t i = 0; i < kept.size(); ++i) write<T>(*scores)[i] = static_cast<T>(kept[i]);
-  std::vector<Value> out = outputs_of(*std::move(y), *std::move(key), *std::move(value));
+  std::vector<Value> out = outputs_of(*std::move(y), std::move(o->key), std::move(o->value));
   if (ctx.wants(3)) out.emplace_back(*std::move(scores));
   return out;
 }
 
 Outputs attention(KernelContext& ctx) {
   return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    if constexpr (std::is_same_v<T, double>) return attention_as<double, double>(ctx);
-    else if (ctx.options.reference && std::is_same_v<T, float>) return attention_as<T, double>(ctx);
-    else return attention_as<T, float>(ctx);
+    if constexpr (std::is_same_v<T, double>)
+      return attention_as<double, double>(ctx);
+    else if (ctx.options.reference && std::is_same_v<T, float>)
+      return attention_as<T, double>(ctx);
+    else
+      return attention_as<T, float>(ctx);
   });
 }
 

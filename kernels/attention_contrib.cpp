@@ -15,7 +15,8 @@ struct Sizes {
 };
 
 // Which keys a mask forbids, as numbers to add to [batch, queries, keys].
-template <typename C> absl::Status add_padding_mask(const KernelContext& ctx, const Tensor& mask, const Sizes& s, std::vector<C>& store, AttentionProblem<C>& p) {
+template <typename C>
+absl::Status add_padding_mask(const KernelContext& ctx, const Tensor& mask, const Sizes& s, std::vector<C>& store, AttentionProblem<C>& p) {
   const C filter = static_cast<C>(ctx.attr_f("mask_filter_value", -10000.0f));
   absl::StatusOr<std::vector<std::int64_t>> m = int_values(ctx, mask);
   if (!m.ok()) return m.status();
@@ -51,11 +52,14 @@ template <typename C> absl::Status add_padding_mask(const KernelContext& ctx, co
   return absl::OkStatus();
 }
 
-template <typename C> absl::Status add_attention_bias(const KernelContext& ctx, std::size_t input, const Sizes& s, std::vector<C>& store, AttentionProblem<C>& p) {
+template <typename C>
+absl::Status add_attention_bias(const KernelContext& ctx, std::size_t input, const Sizes& s, std::vector<C>& store,
+                                AttentionProblem<C>& p) {
   if (!ctx.has_input(input)) return absl::OkStatus();
   const Tensor& t = ctx.tensor(input);
   const Shape& d = t.dims();
-  if (t.rank() != 4 || (d[0] != 1 && d[0] != s.batch) || (d[1] != 1 && d[1] != s.heads) || d[2] != s.queries || d[3] != s.keys) return ctx.invalid("attention_bias does not fit the scores");
+  if (t.rank() != 4 || (d[0] != 1 && d[0] != s.batch) || (d[1] != 1 && d[1] != s.heads) || d[2] != s.queries || d[3] != s.keys)
+    return ctx.invalid("attention_bias does not fit the scores");
   absl::StatusOr<const C*> data = as_compute<C>(ctx, t, store);
   if (!data.ok()) return data.status();
   p.biases.push_back({*data, d[0] == 1 ? 0 : d[1] * d[2] * d[3], d[1] == 1 ? 0 : d[2] * d[3], d[3], 1});
@@ -63,7 +67,8 @@ template <typename C> absl::Status add_attention_bias(const KernelContext& ctx, 
 }
 
 // K or V with what came before: [batch, heads, past + rows, size] in C, from rows at [batch, rows, heads, size] strides.
-template <typename C> std::vector<C> joined(const HeadsView<C>& rows, const C* past, const Sizes& s, std::int64_t size) {
+template <typename C>
+std::vector<C> joined(const HeadsView<C>& rows, const C* past, const Sizes& s, std::int64_t size) {
   std::vector<C> out(static_cast<std::size_t>(s.batch * s.heads * s.keys * size));
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t h = 0; h < s.heads; ++h) {
@@ -75,7 +80,8 @@ template <typename C> std::vector<C> joined(const HeadsView<C>& rows, const C* p
   return out;
 }
 
-template <typename T, typename C> absl::StatusOr<Tensor> narrowed(const KernelContext& ctx, const Shape& dims, std::span<const C> values) {
+template <typename T, typename C>
+absl::StatusOr<Tensor> narrowed(const KernelContext& ctx, const Shape& dims, std::span<const C> values) {
   absl::StatusOr<Tensor> t = ctx.allocate(dtype_of<T>(), dims);
   if (!t.ok()) return t;
   for (std::size_t i = 0; i < values.size(); ++i) write<T>(*t)[i] = static_cast<T>(values[i]);
@@ -83,12 +89,14 @@ template <typename T, typename C> absl::StatusOr<Tensor> narrowed(const KernelCo
 }
 
 // The attention itself, into [batch, queries, heads * v_size].
-template <typename T, typename C> absl::StatusOr<Tensor> run(const KernelContext& ctx, const Sizes& s, AttentionProblem<C>& p) {
+template <typename T, typename C>
+absl::StatusOr<Tensor> run(const KernelContext& ctx, const Sizes& s, AttentionProblem<C>& p) {
   p.batch = s.batch, p.heads = p.kv_heads = s.heads, p.queries = s.queries, p.keys = s.keys, p.size = s.size, p.v_size = s.v_size;
   const float scale = ctx.attr_f("scale", 0.0f);
   p.scale = scale == 0.0f ? 1.0 / std::sqrt(static_cast<double>(s.size)) : static_cast<double>(scale);
   if (ctx.attr_i("unidirectional", 0) != 0) {
-    // As ONNX Runtime has it, the last query sees every key; that differs from the plain frontier only where keys outnumber past and queries.
+    // As ONNX Runtime has it, the last query sees every key; that differs from the plain frontier only where keys outnumber past and
+    // queries.
     p.range = [past = s.past, last = s.queries - 1, keys = s.keys](std::int64_t, std::int64_t i) {
       return std::pair<std::int64_t, std::int64_t>(0, i == last ? keys : past + i + 1);
     };
@@ -102,16 +110,19 @@ template <typename T, typename C> absl::StatusOr<Tensor> run(const KernelContext
   return narrowed<T, C>(ctx, {s.batch, s.queries, s.heads * s.v_size}, out);
 }
 
-template <typename T, typename C> Outputs attention_as(const KernelContext& ctx) {
+template <typename T, typename C>
+Outputs attention_as(const KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
   if (x.rank() != 3 || w.rank() != 2 || w.dims()[0] != x.dims()[2]) return ctx.invalid("the input or the weights have the wrong shape");
-  if (ctx.attr_i("past_present_share_buffer", 0) != 0 || ctx.attr_i("do_rotary", 0) != 0) return ctx.unsupported("do_rotary or past_present_share_buffer");
+  if (ctx.attr_i("past_present_share_buffer", 0) != 0 || ctx.attr_i("do_rotary", 0) != 0)
+    return ctx.unsupported("do_rotary or past_present_share_buffer");
   Sizes s;
   s.batch = x.dims()[0], s.queries = x.dims()[1], s.heads = ctx.attr_i("num_heads", 0);
   std::vector<std::int64_t> hidden = ctx.attr_ints("qkv_hidden_sizes");
   const std::int64_t total = w.dims()[1];
   if (hidden.empty()) hidden.assign(3, total / 3);
-  if (s.heads < 1 || hidden.size() != 3 || hidden[0] + hidden[1] + hidden[2] != total || hidden[0] != hidden[1] || hidden[0] % s.heads != 0 || hidden[2] % s.heads != 0) {
+  if (s.heads < 1 || hidden.size() != 3 || hidden[0] + hidden[1] + hidden[2] != total || hidden[0] != hidden[1] ||
+      hidden[0] % s.heads != 0 || hidden[2] % s.heads != 0) {
     return ctx.invalid("num_heads or qkv_hidden_sizes do not fit the weights");
   }
   s.size = hidden[0] / s.heads, s.v_size = hidden[2] / s.heads;
@@ -130,7 +141,8 @@ template <typename T, typename C> Outputs attention_as(const KernelContext& ctx)
   const C *past_k = nullptr, *past_v = nullptr;
   if (ctx.has_input(4)) {
     const Shape& d = ctx.tensor(4).dims();
-    if (d.size() != 5 || d[0] != 2 || d[1] != s.batch || d[2] != s.heads || d[4] != s.size || s.size != s.v_size) return ctx.invalid("past has the wrong shape");
+    if (d.size() != 5 || d[0] != 2 || d[1] != s.batch || d[2] != s.heads || d[4] != s.size || s.size != s.v_size)
+      return ctx.invalid("past has the wrong shape");
     s.past = d[3];
     absl::StatusOr<const C*> past = as_compute<C>(ctx, ctx.tensor(4), spast);
     if (!past.ok()) return past.status();
@@ -160,12 +172,14 @@ template <typename T, typename C> Outputs attention_as(const KernelContext& ctx)
 }
 
 // Q, K and V of MultiHeadAttention in all the layouts that it takes.
-template <typename C> struct QkvInputs {
+template <typename C>
+struct QkvInputs {
   std::array<std::vector<C>, 3> store;
   std::array<HeadsView<C>, 3> view;
 };
 
-template <typename C> absl::Status add_projection_bias(const KernelContext& ctx, const Sizes& s, bool heads_first, QkvInputs<C>& in) {
+template <typename C>
+absl::Status add_projection_bias(const KernelContext& ctx, const Sizes& s, bool heads_first, QkvInputs<C>& in) {
   if (!ctx.has_input(3)) return absl::OkStatus();
   std::vector<C> store;
   const std::int64_t hidden = s.heads * s.size;
@@ -192,7 +206,8 @@ template <typename C> absl::Status add_projection_bias(const KernelContext& ctx,
   return absl::OkStatus();
 }
 
-template <typename C> absl::StatusOr<Sizes> multi_head_inputs(const KernelContext& ctx, QkvInputs<C>& in) {
+template <typename C>
+absl::StatusOr<Sizes> multi_head_inputs(const KernelContext& ctx, QkvInputs<C>& in) {
   const Tensor &q = ctx.tensor(0), &k = ctx.tensor(1), &v = ctx.tensor(2);
   Sizes s;
   s.heads = ctx.attr_i("num_heads", 0);
@@ -211,25 +226,32 @@ template <typename C> absl::StatusOr<Sizes> multi_head_inputs(const KernelContex
     if (ctx.has_input(1) || q.dims()[2] != s.heads || q.dims()[3] != 3) return ctx.invalid("packed QKV has the wrong shape");
     s.size = s.v_size = q.dims()[4];
     rows = s.queries;
-    for (std::size_t i = 0; i < 3; ++i) in.view[i] = {data[0] + static_cast<std::int64_t>(i) * s.size, rows * s.heads * 3 * s.size, 3 * s.size, s.heads * 3 * s.size};
+    for (std::size_t i = 0; i < 3; ++i)
+      in.view[i] = {data[0] + static_cast<std::int64_t>(i) * s.size, rows * s.heads * 3 * s.size, 3 * s.size, s.heads * 3 * s.size};
   } else {
     if (q.rank() != 3 || q.dims()[2] % s.heads != 0 || !ctx.has_input(1)) return ctx.invalid("the query or the key has the wrong shape");
     s.size = q.dims()[2] / s.heads;
     in.view[0] = {data[0], s.queries * s.heads * s.size, s.size, s.heads * s.size};
     if (k.rank() == 5) {  // packed [batch, rows, heads, 2, size]
-      if (k.dims()[0] != s.batch || k.dims()[2] != s.heads || k.dims()[3] != 2 || k.dims()[4] != s.size) return ctx.invalid("packed KV has the wrong shape");
+      if (k.dims()[0] != s.batch || k.dims()[2] != s.heads || k.dims()[3] != 2 || k.dims()[4] != s.size)
+        return ctx.invalid("packed KV has the wrong shape");
       rows = k.dims()[1];
       s.v_size = s.size;
-      for (std::size_t i = 1; i < 3; ++i) in.view[i] = {data[1] + static_cast<std::int64_t>(i - 1) * s.size, rows * s.heads * 2 * s.size, 2 * s.size, s.heads * 2 * s.size};
+      for (std::size_t i = 1; i < 3; ++i)
+        in.view[i] = {data[1] + static_cast<std::int64_t>(i - 1) * s.size, rows * s.heads * 2 * s.size, 2 * s.size, s.heads * 2 * s.size};
     } else if (k.rank() == 4) {  // [batch, heads, rows, size], as a past would be
-      if (v.rank() != 4 || k.dims()[0] != s.batch || k.dims()[1] != s.heads || k.dims()[3] != s.size || v.dims()[2] != k.dims()[2] || v.dims()[1] != s.heads || v.dims()[0] != s.batch) return ctx.invalid("key or value has the wrong shape");
+      if (v.rank() != 4 || k.dims()[0] != s.batch || k.dims()[1] != s.heads || k.dims()[3] != s.size || v.dims()[2] != k.dims()[2] ||
+          v.dims()[1] != s.heads || v.dims()[0] != s.batch)
+        return ctx.invalid("key or value has the wrong shape");
       rows = k.dims()[2];
       s.v_size = v.dims()[3];
       heads_first = true;
       in.view[1] = {data[1], s.heads * rows * s.size, rows * s.size, s.size};
       in.view[2] = {data[2], s.heads * rows * s.v_size, rows * s.v_size, s.v_size};
     } else {
-      if (k.rank() != 3 || v.rank() != 3 || k.dims()[0] != s.batch || k.dims()[2] != s.heads * s.size || v.dims()[0] != s.batch || v.dims()[1] != k.dims()[1] || v.dims()[2] % s.heads != 0) return ctx.invalid("key or value has the wrong shape");
+      if (k.rank() != 3 || v.rank() != 3 || k.dims()[0] != s.batch || k.dims()[2] != s.heads * s.size || v.dims()[0] != s.batch ||
+          v.dims()[1] != k.dims()[1] || v.dims()[2] % s.heads != 0)
+        return ctx.invalid("key or value has the wrong shape");
       rows = k.dims()[1];
       s.v_size = v.dims()[2] / s.heads;
       in.view[1] = {data[1], rows * s.heads * s.size, s.size, s.heads * s.size};
@@ -238,7 +260,9 @@ template <typename C> absl::StatusOr<Sizes> multi_head_inputs(const KernelContex
   }
   if (ctx.has_input(6)) {
     const Tensor &pk = ctx.tensor(6), &pv = ctx.tensor(7);
-    if (pk.rank() != 4 || pv.rank() != 4 || pk.dims() != Shape{s.batch, s.heads, pk.dims()[2], s.size} || pv.dims() != Shape{s.batch, s.heads, pk.dims()[2], s.v_size}) return ctx.invalid("past_key or past_value has the wrong shape");
+    if (pk.rank() != 4 || pv.rank() != 4 || pk.dims() != Shape{s.batch, s.heads, pk.dims()[2], s.size} ||
+        pv.dims() != Shape{s.batch, s.heads, pk.dims()[2], s.v_size})
+      return ctx.invalid("past_key or past_value has the wrong shape");
     s.past = pk.dims()[2];
   }
   s.keys = s.past + rows;
@@ -246,7 +270,8 @@ template <typename C> absl::StatusOr<Sizes> multi_head_inputs(const KernelContex
   return s;
 }
 
-template <typename T, typename C> Outputs multi_head_as(const KernelContext& ctx) {
+template <typename T, typename C>
+Outputs multi_head_as(const KernelContext& ctx) {
   if (ctx.has_input(8) || ctx.has_input(9) || ctx.wants(3)) return ctx.unsupported("buffer sharing, cache_indirection or the output of QK");
   QkvInputs<C> in;
   absl::StatusOr<Sizes> s = multi_head_inputs(ctx, in);
@@ -289,7 +314,8 @@ template <typename T, typename C> Outputs multi_head_as(const KernelContext& ctx
   return out;
 }
 
-template <bool kProjects> Outputs contrib_attention(KernelContext& ctx) {
+template <bool kProjects>
+Outputs contrib_attention(KernelContext& ctx) {
   return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     if (std::is_same_v<T, double> || ctx.options.reference) return kProjects ? attention_as<T, double>(ctx) : multi_head_as<T, double>(ctx);
     return kProjects ? attention_as<T, float>(ctx) : multi_head_as<T, float>(ctx);

@@ -10,12 +10,14 @@ namespace {
 
 constexpr std::int64_t kQueryBlock = 96;
 
-template <typename C> void apply_rounding(C (*round)(C), C* x, std::int64_t n) {
+template <typename C>
+void apply_rounding(C (*round)(C), C* x, std::int64_t n) {
   if (round == nullptr) return;
   for (std::int64_t i = 0; i < n; ++i) x[i] = round(x[i]);
 }
 
-template <typename C> void add_biases(const AttentionProblem<C>& p, std::int64_t b, std::int64_t h, std::int64_t i, C* row) {
+template <typename C>
+void add_biases(const AttentionProblem<C>& p, std::int64_t b, std::int64_t h, std::int64_t i, C* row) {
   constexpr C kMinusInf = -std::numeric_limits<C>::infinity();
   for (const BiasView<C>& bias : p.biases) {
     const C* from = bias.data + b * bias.batch + h * bias.head + i * bias.row;
@@ -33,7 +35,8 @@ template <typename C> void add_biases(const AttentionProblem<C>& p, std::int64_t
   }
 }
 
-template <typename C> void softmax_in_place(const AttentionProblem<C>& p, std::int64_t h, C* row, bool reference) {
+template <typename C>
+void softmax_in_place(const AttentionProblem<C>& p, std::int64_t h, C* row, bool reference) {
   constexpr C kMinusInf = -std::numeric_limits<C>::infinity();
   const C top_key = p.keys == 0 ? kMinusInf : *std::max_element(row, row + p.keys);
   if (top_key == kMinusInf && p.zero_masked_rows) return std::fill_n(row, p.keys, C(0)), void();
@@ -52,13 +55,15 @@ template <typename C> void softmax_in_place(const AttentionProblem<C>& p, std::i
 }
 
 // Rows of one head that a block works on, scaled where the definition scales before the product.
-template <typename C> struct HeadWork {
+template <typename C>
+struct HeadWork {
   std::vector<C> q, k, scores;
   MatrixView<C> keys;
 };
 
-template <typename C> void score_block(const KernelContext& ctx, const AttentionProblem<C>& p, std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count,
-                                       const MatrixView<C>& keys, const PackedMatrix* packed, HeadWork<C>& work) {
+template <typename C>
+void score_block(const KernelContext& ctx, const AttentionProblem<C>& p, std::int64_t b, std::int64_t h, std::int64_t first,
+                 std::int64_t count, const MatrixView<C>& keys, const PackedMatrix* packed, HeadWork<C>& work) {
   const C* q = p.q.at(b, h) + first * p.q.row;
   std::int64_t row = p.q.row;
   if (p.round != nullptr) {
@@ -72,8 +77,10 @@ template <typename C> void score_block(const KernelContext& ctx, const Attention
   }
   C* scores = work.scores.data();
   if constexpr (std::is_same_v<C, float>) {
-    if (packed != nullptr) gemm_packed(ctx, count, {q, row, 1}, *packed, scores, p.keys);
-    else gemm_any<C>(ctx, count, p.keys, p.size, {q, row, 1}, keys, scores, p.keys);
+    if (packed != nullptr)
+      gemm_packed(ctx, count, {q, row, 1}, *packed, scores, p.keys);
+    else
+      gemm_any<C>(ctx, count, p.keys, p.size, {q, row, 1}, keys, scores, p.keys);
   } else {
     gemm_any<C>(ctx, count, p.keys, p.size, {q, row, 1}, keys, scores, p.keys);
   }
@@ -84,12 +91,15 @@ template <typename C> void score_block(const KernelContext& ctx, const Attention
   apply_rounding(p.round, scores, n);
 }
 
-template <typename C> void keep(const AttentionProblem<C>& p, int stage, std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count, const C* scores) {
+template <typename C>
+void keep(const AttentionProblem<C>& p, int stage, std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count,
+          const C* scores) {
   if (p.scores == nullptr || p.score_stage != stage) return;
   std::copy_n(scores, count * p.keys, p.scores + ((b * p.heads + h) * p.queries + first) * p.keys);
 }
 
-template <typename C> void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::int64_t b, std::int64_t h) {
+template <typename C>
+void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::int64_t b, std::int64_t h) {
   const std::int64_t kv = h / (p.heads / p.kv_heads);
   HeadWork<C> work;
   MatrixView<C> keys{p.k.at(b, kv), 1, p.k.row};
@@ -97,7 +107,8 @@ template <typename C> void attend_head(const KernelContext& ctx, const Attention
     const C factor = p.round(static_cast<C>(std::sqrt(p.scale)));
     work.k.resize(static_cast<std::size_t>(p.keys * p.size));
     for (std::int64_t j = 0; j < p.keys; ++j) {
-      for (std::int64_t d = 0; d < p.size; ++d) work.k[static_cast<std::size_t>(j * p.size + d)] = p.round(keys.data[j * p.k.row + d] * factor);
+      for (std::int64_t d = 0; d < p.size; ++d)
+        work.k[static_cast<std::size_t>(j * p.size + d)] = p.round(keys.data[j * p.k.row + d] * factor);
     }
     keys = {work.k.data(), 1, p.size};
   }
@@ -123,13 +134,15 @@ template <typename C> void attend_head(const KernelContext& ctx, const Attention
     for (std::int64_t i = 0; i < count; ++i) softmax_in_place(p, h, scores + i * p.keys, ctx.options.reference);
     apply_rounding(p.round, scores, n);
     keep(p, 3, b, h, first, count, scores);
-    gemm_any<C>(ctx, count, p.v_size, p.keys, {scores, p.keys, 1}, {p.v.at(b, kv), p.v.row, 1}, p.out + b * p.out_batch + h * p.out_head + first * p.out_row, p.out_row);
+    gemm_any<C>(ctx, count, p.v_size, p.keys, {scores, p.keys, 1}, {p.v.at(b, kv), p.v.row, 1},
+                p.out + b * p.out_batch + h * p.out_head + first * p.out_row, p.out_row);
   }
 }
 
 }  // namespace
 
-template <typename C> void attend(const KernelContext& ctx, const AttentionProblem<C>& p) {
+template <typename C>
+void attend(const KernelContext& ctx, const AttentionProblem<C>& p) {
   parallel_for(ctx, p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) attend_head(ctx, p, i / p.heads, i % p.heads);
   });
@@ -138,7 +151,8 @@ template <typename C> void attend(const KernelContext& ctx, const AttentionProbl
 template void attend(const KernelContext&, const AttentionProblem<float>&);
 template void attend(const KernelContext&, const AttentionProblem<double>&);
 
-template <typename C> absl::StatusOr<const C*> as_compute(const KernelContext& ctx, const Tensor& t, std::vector<C>& store) {
+template <typename C>
+absl::StatusOr<const C*> as_compute(const KernelContext& ctx, const Tensor& t, std::vector<C>& store) {
   if (t.dtype() == dtype_of<C>()) return t.data<C>();
   store.resize(static_cast<std::size_t>(t.size()));
   Outputs done = dispatch(FloatTypes{}, ctx, t.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {

@@ -21,25 +21,29 @@ absl::StatusOr<GroupSizes> sizes_of(const KernelContext& ctx) {
   const Tensor& q = ctx.tensor(0);
   s.heads = ctx.attr_i("num_heads", 0);
   s.kv_heads = ctx.attr_i("kv_num_heads", 0);
-  if (q.rank() != 3 || s.heads < 1 || s.kv_heads < 1 || s.heads % s.kv_heads != 0) return ctx.invalid("the query or the head counts are wrong");
+  if (q.rank() != 3 || s.heads < 1 || s.kv_heads < 1 || s.heads % s.kv_heads != 0)
+    return ctx.invalid("the query or the head counts are wrong");
   s.batch = q.dims()[0], s.rows = q.dims()[1];
   const bool packed = !ctx.has_input(1);
   const std::int64_t parts = packed ? s.heads + 2 * s.kv_heads : s.heads;
   if (q.dims()[2] % parts != 0) return ctx.invalid("the query does not fit num_heads");
   s.size = q.dims()[2] / parts;
   for (std::size_t i : {1u, 2u}) {
-    if (!packed && ctx.tensor(i).dims() != Shape{s.batch, s.rows, s.kv_heads * s.size}) return ctx.invalid("key or value has the wrong shape");
+    if (!packed && ctx.tensor(i).dims() != Shape{s.batch, s.rows, s.kv_heads * s.size})
+      return ctx.invalid("key or value has the wrong shape");
   }
   absl::StatusOr<std::vector<std::int64_t>> lengths = int_values(ctx, ctx.tensor(5)), total = int_values(ctx, ctx.tensor(6));
   if (!lengths.ok()) return lengths.status();
   if (!total.ok()) return total.status();
-  if (static_cast<std::int64_t>(lengths->size()) != s.batch || total->size() != 1) return ctx.invalid("seqlens_k or total_sequence_length has the wrong shape");
+  if (static_cast<std::int64_t>(lengths->size()) != s.batch || total->size() != 1)
+    return ctx.invalid("seqlens_k or total_sequence_length has the wrong shape");
   s.total = (*total)[0];
   s.lengths = *std::move(lengths);
   s.first_prompt = s.rows == s.total;
   if (ctx.has_input(3)) {
     const Shape& d = ctx.tensor(3).dims();
-    if (d.size() != 4 || d[0] != s.batch || d[1] != s.kv_heads || d[3] != s.size || ctx.tensor(4).dims() != d) return ctx.invalid("past_key or past_value has the wrong shape");
+    if (d.size() != 4 || d[0] != s.batch || d[1] != s.kv_heads || d[3] != s.size || ctx.tensor(4).dims() != d)
+      return ctx.invalid("past_key or past_value has the wrong shape");
     s.past_buffer = d[2];
   }
   s.buffer = std::max(s.total, s.past_buffer);
@@ -52,7 +56,9 @@ absl::StatusOr<GroupSizes> sizes_of(const KernelContext& ctx) {
 }
 
 // Turns the rows of a [batch, rows, heads, size] part by their positions.
-template <typename C> absl::Status apply_rotary(const KernelContext& ctx, const GroupSizes& s, const C* cos, const C* sin, C* x, std::int64_t heads, std::int64_t stride) {
+template <typename C>
+absl::Status apply_rotary(const KernelContext& ctx, const GroupSizes& s, const C* cos, const C* sin, C* x, std::int64_t heads,
+                          std::int64_t stride) {
   const std::int64_t half = ctx.tensor(7).dims()[1], longest = ctx.tensor(7).dims()[0];
   const bool interleaved = ctx.attr_i("rotary_interleaved", 0) != 0;
   std::vector<std::int64_t> given;
@@ -75,22 +81,27 @@ template <typename C> absl::Status apply_rotary(const KernelContext& ctx, const 
 }
 
 // The cache with the new rows written at each batch entry's own end: [batch, kv_heads, buffer, size], zeros elsewhere.
-template <typename C> std::vector<C> updated_cache(const GroupSizes& s, const C* past, const C* rows, std::int64_t stride) {
+template <typename C>
+std::vector<C> updated_cache(const GroupSizes& s, const C* past, const C* rows, std::int64_t stride) {
   std::vector<C> cache(static_cast<std::size_t>(s.batch * s.kv_heads * s.buffer * s.size), C(0));
   for (std::int64_t b = 0; b < s.batch; ++b) {
     for (std::int64_t h = 0; h < s.kv_heads; ++h) {
       C* to = cache.data() + (b * s.kv_heads + h) * s.buffer * s.size;
       if (past != nullptr) std::copy_n(past + (b * s.kv_heads + h) * s.past_buffer * s.size, s.past(b) * s.size, to);
-      for (std::int64_t i = 0; i < s.rows; ++i) std::copy_n(rows + (b * s.rows + i) * stride + h * s.size, s.size, to + (s.past(b) + i) * s.size);
+      for (std::int64_t i = 0; i < s.rows; ++i)
+        std::copy_n(rows + (b * s.rows + i) * stride + h * s.size, s.size, to + (s.past(b) + i) * s.size);
     }
   }
   return cache;
 }
 
-template <typename C> absl::Status add_score_inputs(const KernelContext& ctx, const GroupSizes& s, std::array<std::vector<C>, 2>& stores, AttentionProblem<C>& p) {
+template <typename C>
+absl::Status add_score_inputs(const KernelContext& ctx, const GroupSizes& s, std::array<std::vector<C>, 2>& stores,
+                              AttentionProblem<C>& p) {
   if (ctx.has_input(10)) {
     const Shape& d = ctx.tensor(10).dims();
-    if (d.size() != 4 || (d[0] != 1 && d[0] != s.batch) || (d[1] != 1 && d[1] != s.heads) || d[2] != s.rows || d[3] < s.total) return ctx.invalid("attention_bias does not fit the scores");
+    if (d.size() != 4 || (d[0] != 1 && d[0] != s.batch) || (d[1] != 1 && d[1] != s.heads) || d[2] != s.rows || d[3] < s.total)
+      return ctx.invalid("attention_bias does not fit the scores");
     absl::StatusOr<const C*> bias = as_compute<C>(ctx, ctx.tensor(10), stores[0]);
     if (!bias.ok()) return bias.status();
     p.biases.push_back({*bias, d[0] == 1 ? 0 : d[1] * d[2] * d[3], d[1] == 1 ? 0 : d[2] * d[3], d[3], 1});
@@ -114,15 +125,18 @@ template <typename C> absl::Status add_score_inputs(const KernelContext& ctx, co
   return absl::OkStatus();
 }
 
-template <typename T, typename C> absl::StatusOr<Tensor> narrowed(const KernelContext& ctx, const Shape& dims, const std::vector<C>& values) {
+template <typename T, typename C>
+absl::StatusOr<Tensor> narrowed(const KernelContext& ctx, const Shape& dims, const std::vector<C>& values) {
   absl::StatusOr<Tensor> t = ctx.allocate(dtype_of<T>(), dims);
   if (!t.ok()) return t;
   for (std::size_t i = 0; i < values.size(); ++i) write<T>(*t)[i] = static_cast<T>(values[i]);
   return t;
 }
 
-template <typename T, typename C> Outputs group_query_as(const KernelContext& ctx) {
-  if (ctx.has_input(12) || ctx.has_input(13) || ctx.has_input(14) || ctx.wants(3) || ctx.attr_s("k_quant_type", "NONE") != "NONE" || ctx.attr_i("sliding_window_cache", 0) != 0) {
+template <typename T, typename C>
+Outputs group_query_as(const KernelContext& ctx) {
+  if (ctx.has_input(12) || ctx.has_input(13) || ctx.has_input(14) || ctx.wants(3) || ctx.attr_s("k_quant_type", "NONE") != "NONE" ||
+      ctx.attr_i("sliding_window_cache", 0) != 0) {
     return ctx.unsupported("a quantized or sliding cache, per-head norms or the output of QK");
   }
   absl::StatusOr<GroupSizes> s = sizes_of(ctx);
@@ -136,11 +150,13 @@ template <typename T, typename C> Outputs group_query_as(const KernelContext& ct
     rows[i].assign(*data, *data + ctx.tensor(i).size());
   }
   const std::int64_t q_stride = ctx.tensor(0).dims()[2], kv_stride = packed ? q_stride : s->kv_heads * s->size;
-  C *q = rows[0].data(), *k = packed ? q + s->heads * s->size : rows[1].data(), *v = packed ? q + (s->heads + s->kv_heads) * s->size : rows[2].data();
+  C *q = rows[0].data(), *k = packed ? q + s->heads * s->size : rows[1].data(),
+    *v = packed ? q + (s->heads + s->kv_heads) * s->size : rows[2].data();
   std::array<std::vector<C>, 4> stores;
   if (ctx.attr_i("do_rotary", 0) != 0) {
     const Tensor &cos = ctx.tensor(7), &sin = ctx.tensor(8);
-    if (cos.rank() != 2 || sin.dims() != cos.dims() || 2 * cos.dims()[1] > s->size) return ctx.invalid("cos_cache or sin_cache has the wrong shape");
+    if (cos.rank() != 2 || sin.dims() != cos.dims() || 2 * cos.dims()[1] > s->size)
+      return ctx.invalid("cos_cache or sin_cache has the wrong shape");
     absl::StatusOr<const C*> pc = as_compute<C>(ctx, cos, stores[0]), ps = as_compute<C>(ctx, sin, stores[1]);
     if (!pc.ok()) return pc.status();
     if (!ps.ok()) return ps.status();

@@ -68,9 +68,11 @@ absl::StatusOr<Recurrence> recurrence_of(const KernelContext& ctx) {
   r.q_heads = ctx.attr_i("q_num_heads", 0);
   r.kv_heads = ctx.attr_i("kv_num_heads", 0);
   if (q.rank() != 3 || k.rank() != 3 || v.rank() != 3) return ctx.invalid("query, key and value must be of rank 3");
-  if (r.kv_heads < 1 || r.q_heads < 1 || r.q_heads % r.kv_heads != 0 || q.dims()[2] % r.q_heads != 0 || v.dims()[2] % r.kv_heads != 0) return ctx.invalid("the head counts do not fit");
+  if (r.kv_heads < 1 || r.q_heads < 1 || r.q_heads % r.kv_heads != 0 || q.dims()[2] % r.q_heads != 0 || v.dims()[2] % r.kv_heads != 0)
+    return ctx.invalid("the head counts do not fit");
   r.batch = q.dims()[0], r.length = q.dims()[1], r.dk = q.dims()[2] / r.q_heads, r.dv = v.dims()[2] / r.kv_heads;
-  if (k.dims() != Shape{r.batch, r.length, r.kv_heads * r.dk} || v.dims()[0] != r.batch || v.dims()[1] != r.length) return ctx.invalid("query, key and value do not fit");
+  if (k.dims() != Shape{r.batch, r.length, r.kv_heads * r.dk} || v.dims()[0] != r.batch || v.dims()[1] != r.length)
+    return ctx.invalid("query, key and value do not fit");
   const std::string rule = ctx.attr_s("update_rule", "gated_delta");
   const bool gated = rule == "gated" || rule == "gated_delta";
   r.delta = rule == "delta" || rule == "gated_delta";
@@ -132,7 +134,8 @@ absl::StatusOr<Tensor> modified(KernelContext& ctx, std::string_view attribute, 
   if (graph == nullptr) return scores;
   Outputs out = ctx.host.run_graph(*graph, {Value(scores)});
   if (!out.ok()) return out.status();
-  if (out->size() != 1 || !(*out)[0].is_tensor() || (*out)[0].tensor().dims() != scores.dims() || (*out)[0].tensor().dtype() != scores.dtype()) {
+  if (out->size() != 1 || !(*out)[0].is_tensor() || (*out)[0].tensor().dims() != scores.dims() ||
+      (*out)[0].tensor().dtype() != scores.dtype()) {
     return ctx.invalid(std::string(attribute) + " must give one tensor of its input's shape and type");
   }
   return (*out)[0].tensor();
@@ -149,7 +152,8 @@ absl::StatusOr<Tensor> repeated_heads(KernelContext& ctx, const Tensor& x, std::
   const std::int64_t group = heads / x.dims()[1];
   for (std::int64_t i = 0; i < dims[0] * heads; ++i) {
     const std::int64_t from = i / heads * x.dims()[1] + i % heads / group;
-    std::copy_n(x.bytes().data() + static_cast<std::size_t>(from) * plane, plane, write<std::byte>(*y) + static_cast<std::size_t>(i) * plane);
+    std::copy_n(x.bytes().data() + static_cast<std::size_t>(from) * plane, plane,
+                write<std::byte>(*y) + static_cast<std::size_t>(i) * plane);
   }
   return y;
 }
@@ -161,7 +165,8 @@ Outputs flex_attention(KernelContext& ctx) {
   const DType precision = ctx.has_attr("softmax_precision") ? static_cast<DType>(ctx.attr_i("softmax_precision", 1))
                           : q.dtype() == DType::kDouble     ? DType::kDouble
                                                             : DType::kFloat;
-  const double scale = ctx.has_attr("scale") ? static_cast<double>(ctx.attr_f("scale", 1)) : 1.0 / std::sqrt(static_cast<double>(q.dims()[3]));
+  const double scale =
+      ctx.has_attr("scale") ? static_cast<double>(ctx.attr_f("scale", 1)) : 1.0 / std::sqrt(static_cast<double>(q.dims()[3]));
   absl::StatusOr<Tensor> keys = repeated_heads(ctx, k, q.dims()[1]), values = repeated_heads(ctx, v, q.dims()[1]);
   if (!keys.ok()) return keys.status();
   if (!values.ok()) return values.status();

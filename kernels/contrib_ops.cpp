@@ -14,7 +14,8 @@ namespace {
 absl::StatusOr<Tensor> biased(const KernelContext& ctx, bool required) {
   const Tensor &x = ctx.tensor(0), &bias = ctx.tensor(1);
   if (!ctx.has_input(1)) return required ? absl::StatusOr<Tensor>(ctx.invalid("needs a bias")) : absl::StatusOr<Tensor>(x);
-  if (x.rank() < 1 || bias.dims() != Shape{x.dims().back()} || bias.dtype() != x.dtype()) return ctx.invalid("the bias does not fit the last dim");
+  if (x.rank() < 1 || bias.dims() != Shape{x.dims().back()} || bias.dtype() != x.dtype())
+    return ctx.invalid("the bias does not fit the last dim");
   Outputs sum = dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     using C = Compute<T>;
     return zip_elements<T, T, T>(ctx, x, bias, [](T a, T b) { return static_cast<T>(static_cast<C>(a) + static_cast<C>(b)); });
@@ -65,7 +66,8 @@ absl::StatusOr<std::vector<std::int64_t>> ids_of(const KernelContext& ctx, const
   return out;
 }
 
-template <typename T> Outputs embed_as(const KernelContext& ctx) {
+template <typename T>
+Outputs embed_as(const KernelContext& ctx) {
   const Tensor &ids = ctx.tensor(0), &word = ctx.tensor(2), &position = ctx.tensor(3), &segment = ctx.tensor(4);
   if (ids.rank() != 2 || word.rank() != 2) return ctx.invalid("input_ids or word_embedding has the wrong rank");
   const std::int64_t batch = ids.dims()[0], rows = ids.dims()[1], hidden = word.dims()[1];
@@ -73,7 +75,8 @@ template <typename T> Outputs embed_as(const KernelContext& ctx) {
     if (ctx.has_input(i) && ctx.tensor(i).dtype() != dtype_of<T>()) return ctx.invalid("the embeddings differ in element type");
   }
   if (ctx.tensor(5).size() != hidden || ctx.tensor(6).size() != hidden) return ctx.invalid("gamma or beta does not fit");
-  absl::StatusOr<std::vector<std::int64_t>> words = ids_of(ctx, ids, word, hidden), segments = std::vector<std::int64_t>(), positions = std::vector<std::int64_t>();
+  absl::StatusOr<std::vector<std::int64_t>> words = ids_of(ctx, ids, word, hidden), segments = std::vector<std::int64_t>(),
+                                            positions = std::vector<std::int64_t>();
   if (!words.ok()) return words.status();
   const bool with_segments = ctx.has_input(1) && ctx.has_input(4);
   if (with_segments) segments = ids_of(ctx, ctx.tensor(1), segment, hidden);
@@ -81,8 +84,10 @@ template <typename T> Outputs embed_as(const KernelContext& ctx) {
   if (with_segments && segments->size() != words->size()) return ctx.invalid("segment_ids do not fit input_ids");
   if (ctx.has_input(8)) positions = ids_of(ctx, ctx.tensor(8), position, hidden);
   if (!positions.ok()) return positions.status();
-  if (!positions->empty() && static_cast<std::int64_t>(positions->size()) % std::max<std::int64_t>(1, rows) != 0) return ctx.invalid("position_ids do not fit input_ids");
-  if (position.rank() != 2 || position.dims()[1] != hidden || (positions->empty() && position.dims()[0] < rows)) return ctx.invalid("position_embedding is too short");
+  if (!positions->empty() && static_cast<std::int64_t>(positions->size()) % std::max<std::int64_t>(1, rows) != 0)
+    return ctx.invalid("position_ids do not fit input_ids");
+  if (position.rank() != 2 || position.dims()[1] != hidden || (positions->empty() && position.dims()[0] < rows))
+    return ctx.invalid("position_embedding is too short");
   absl::StatusOr<Tensor> sum = ctx.allocate(dtype_of<T>(), {batch, rows, hidden}), y = ctx.allocate(dtype_of<T>(), {batch, rows, hidden});
   if (!sum.ok()) return sum.status();
   if (!y.ok()) return y.status();
@@ -103,7 +108,8 @@ template <typename T> Outputs embed_as(const KernelContext& ctx) {
     absl::StatusOr<std::vector<std::int64_t>> mask = int_values(ctx, ctx.tensor(7));
     if (!mask.ok()) return mask.status();
     if (mask->size() != words->size()) return ctx.invalid("mask does not fit input_ids");
-    for (std::size_t i = 0; i < mask->size(); ++i) write<std::int32_t>(*mask_index)[static_cast<std::int64_t>(i) / rows] += (*mask)[i] == 1 ? 1 : 0;
+    for (std::size_t i = 0; i < mask->size(); ++i)
+      write<std::int32_t>(*mask_index)[static_cast<std::int64_t>(i) / rows] += (*mask)[i] == 1 ? 1 : 0;
   }
   return outputs_of(*std::move(y), *std::move(mask_index), *std::move(sum));
 }
@@ -118,7 +124,9 @@ struct Rotary {
 };
 
 // Positions: an id per (batch, row); for com.microsoft also one offset for all. Empty: the caches are per (batch, row) already.
-template <typename T> Outputs rotary_as(const KernelContext& ctx, const Rotary& r, const Tensor& cos, const Tensor& sin, const std::vector<std::int64_t>& positions) {
+template <typename T>
+Outputs rotary_as(const KernelContext& ctx, const Rotary& r, const Tensor& cos, const Tensor& sin,
+                  const std::vector<std::int64_t>& positions) {
   const Tensor& x = ctx.tensor(0);
   const std::int64_t half = r.dim / 2;
   const double scale = ctx.attr_f("scale", 1.0f);
@@ -130,24 +138,30 @@ template <typename T> Outputs rotary_as(const KernelContext& ctx, const Rotary& 
   if (!pc.ok()) return pc.status();
   if (!ps.ok()) return ps.status();
   const bool interleaved = ctx.attr_i("interleaved", 0) != 0;
-  parallel_for(ctx, r.batch * r.rows, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, r.heads * r.size)), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<C> in(static_cast<std::size_t>(r.size));
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t b = i / r.rows, s = i % r.rows;
-      const std::int64_t row = positions.empty() ? i : positions.size() == 1 ? positions[0] + s : positions[static_cast<std::size_t>(i)];
-      for (std::int64_t h = 0; h < r.heads; ++h) {
-        const std::int64_t at = r.heads_first ? ((b * r.heads + h) * r.rows + s) * r.size : (i * r.heads + h) * r.size;
-        for (std::int64_t d = 0; d < r.size; ++d) in[static_cast<std::size_t>(d)] = static_cast<C>(x.data<T>()[at + d]);
-        rotate(in.data(), *pc + row * half, *ps + row * half, r.dim, interleaved, in.data());
-        for (std::int64_t d = 0; d < r.size; ++d) write<T>(*y)[at + d] = static_cast<T>(d < r.dim ? in[static_cast<std::size_t>(d)] * static_cast<C>(scale) : in[static_cast<std::size_t>(d)]);
-      }
-    }
-  });
+  parallel_for(ctx, r.batch * r.rows, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, r.heads * r.size)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<C> in(static_cast<std::size_t>(r.size));
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const std::int64_t b = i / r.rows, s = i % r.rows;
+                   const std::int64_t row = positions.empty()       ? i
+                                            : positions.size() == 1 ? positions[0] + s
+                                                                    : positions[static_cast<std::size_t>(i)];
+                   for (std::int64_t h = 0; h < r.heads; ++h) {
+                     const std::int64_t at = r.heads_first ? ((b * r.heads + h) * r.rows + s) * r.size : (i * r.heads + h) * r.size;
+                     for (std::int64_t d = 0; d < r.size; ++d) in[static_cast<std::size_t>(d)] = static_cast<C>(x.data<T>()[at + d]);
+                     rotate(in.data(), *pc + row * half, *ps + row * half, r.dim, interleaved, in.data());
+                     for (std::int64_t d = 0; d < r.size; ++d)
+                       write<T>(*y)[at + d] = static_cast<T>(d < r.dim ? in[static_cast<std::size_t>(d)] * static_cast<C>(scale)
+                                                                       : in[static_cast<std::size_t>(d)]);
+                   }
+                 }
+               });
   return outputs_of(*std::move(y));
 }
 
 // com.microsoft: inputs (x, position_ids, cos, sin), caches [longest, dim / 2]. ONNX: (x, cos, sin, position_ids or none).
-template <bool kContrib> Outputs rotary_embedding(KernelContext& ctx) {
+template <bool kContrib>
+Outputs rotary_embedding(KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &cos = ctx.tensor(kContrib ? 2 : 1), &sin = ctx.tensor(kContrib ? 3 : 2);
   const std::size_t position_input = kContrib ? 1 : 3;
   Rotary r;
@@ -172,7 +186,8 @@ template <bool kContrib> Outputs rotary_embedding(KernelContext& ctx) {
     absl::StatusOr<std::vector<std::int64_t>> ids = int_values(ctx, ctx.tensor(position_input));
     if (!ids.ok()) return ids.status();
     positions = *std::move(ids);
-    if (static_cast<std::int64_t>(positions.size()) != r.batch * r.rows && !(kContrib && positions.size() == 1)) return ctx.invalid("position_ids do not fit the input");
+    if (static_cast<std::int64_t>(positions.size()) != r.batch * r.rows && !(kContrib && positions.size() == 1))
+      return ctx.invalid("position_ids do not fit the input");
     for (std::int64_t& p : positions) {
       const std::int64_t last = positions.size() == 1 ? p + r.rows - 1 : p;
       if (p < 0 || last >= cos.dims()[0]) return ctx.invalid("a position is outside the caches");
@@ -180,7 +195,8 @@ template <bool kContrib> Outputs rotary_embedding(KernelContext& ctx) {
   } else if (cos.rank() != 3 || cos.dims()[0] != r.batch || cos.dims()[1] != r.rows) {
     return ctx.invalid("without position_ids, the caches must be [batch, sequence, dim / 2]");
   }
-  return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs { return rotary_as<T>(ctx, r, cos, sin, positions); });
+  return dispatch(FloatTypes{}, ctx, x.dtype(),
+                  [&]<typename T>(std::type_identity<T>) -> Outputs { return rotary_as<T>(ctx, r, cos, sin, positions); });
 }
 
 }  // namespace

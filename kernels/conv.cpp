@@ -23,9 +23,11 @@ absl::StatusOr<ConvShape> shape_of(const KernelContext& ctx, const Tensor& x, co
   s.batch = x.dims()[0];
   s.channels = x.dims()[1];
   s.filters = w.dims()[0];
-  if (s.groups < 1 || s.filters % s.groups != 0 || s.channels != w.dims()[1] * s.groups) return ctx.invalid("channels, filters and group do not fit");
+  if (s.groups < 1 || s.filters % s.groups != 0 || s.channels != w.dims()[1] * s.groups)
+    return ctx.invalid("channels, filters and group do not fit");
   const Shape kernel(w.dims().begin() + 2, w.dims().end());
-  if (const Shape given = ctx.attr_ints("kernel_shape"); !given.empty() && given != kernel) return ctx.invalid("kernel_shape is not the weight's");
+  if (const Shape given = ctx.attr_ints("kernel_shape"); !given.empty() && given != kernel)
+    return ctx.invalid("kernel_shape is not the weight's");
   absl::StatusOr<Window> window = window_of(ctx, Shape(x.dims().begin() + 2, x.dims().end()), kernel);
   if (!window.ok()) return window.status();
   s.window = *std::move(window);
@@ -40,26 +42,29 @@ bool is_pointwise(const Window& w) {
          std::all_of(w.pad_begin.begin(), w.pad_begin.end(), [](auto p) { return p == 0; });
 }
 
-template <typename T> void fill_columns(const KernelContext& ctx, const Window& w, std::int64_t channels, const T* x, T* columns) {
+template <typename T>
+void fill_columns(const KernelContext& ctx, const Window& w, std::int64_t channels, const T* x, T* columns) {
   const std::int64_t kernel = w.kernel_size(), positions = w.output_size(), plane = w.input_size();
-  parallel_for(ctx, channels * kernel, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, positions)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      T* out = columns + row * positions;
-      std::fill_n(out, positions, T(0));
-      const T* in = x + row / kernel * plane;
-      for_each_window_run(w, row % kernel, [&](std::int64_t to, std::int64_t n, std::int64_t from, std::int64_t step) {
-        if (step == 1) {
-          std::copy_n(in + from, n, out + to);
-        } else {
-          for (std::int64_t i = 0; i < n; ++i) out[to + i] = in[from + i * step];
-        }
-      });
-    }
-  });
+  parallel_for(ctx, channels * kernel, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, positions)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   T* out = columns + row * positions;
+                   std::fill_n(out, positions, T(0));
+                   const T* in = x + row / kernel * plane;
+                   for_each_window_run(w, row % kernel, [&](std::int64_t to, std::int64_t n, std::int64_t from, std::int64_t step) {
+                     if (step == 1) {
+                       std::copy_n(in + from, n, out + to);
+                     } else {
+                       for (std::int64_t i = 0; i < n; ++i) out[to + i] = in[from + i * step];
+                     }
+                   });
+                 }
+               });
 }
 
 // One channel in, some filters out: the sums run straight over the input rows.
-template <typename T> void depthwise(const Window& w, const T* x, const T* weight, T* y) {
+template <typename T>
+void depthwise(const Window& w, const T* x, const T* weight, T* y) {
   using A = std::conditional_t<std::is_same_v<T, float>, float, Accumulator<T>>;
   const std::int64_t positions = w.output_size();
   std::vector<A> sums;
@@ -88,9 +93,11 @@ template <typename T> void depthwise(const Window& w, const T* x, const T* weigh
   }
 }
 
-template <typename T> void convolve(const KernelContext& ctx, const ConvShape& s, const T* x, const T* weight, T* y) {
+template <typename T>
+void convolve(const KernelContext& ctx, const ConvShape& s, const T* x, const T* weight, T* y) {
   const Window& w = s.window;
-  const std::int64_t in = s.channels / s.groups, out = s.filters / s.groups, k = in * w.kernel_size(), positions = w.output_size(), plane = w.input_size();
+  const std::int64_t in = s.channels / s.groups, out = s.filters / s.groups, k = in * w.kernel_size(), positions = w.output_size(),
+                     plane = w.input_size();
   if (in == 1 && !ctx.options.reference) {
     parallel_for(ctx, s.batch * s.filters, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
@@ -113,7 +120,8 @@ template <typename T> void convolve(const KernelContext& ctx, const ConvShape& s
   });
 }
 
-template <typename T> void add_channel_bias(const ConvShape& s, const T* bias, T* y) {
+template <typename T>
+void add_channel_bias(const ConvShape& s, const T* bias, T* y) {
   using C = Compute<T>;
   const std::int64_t positions = s.window.output_size();
   for (std::int64_t i = 0; i < s.batch * s.filters; ++i) {
@@ -126,7 +134,8 @@ absl::StatusOr<Tensor> conv_tensor(const KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
   absl::StatusOr<ConvShape> s = shape_of(ctx, x, w);
   if (!s.ok()) return s.status();
-  if (ctx.has_input(2) && (ctx.tensor(2).size() != s->filters || ctx.tensor(2).dtype() != x.dtype())) return ctx.invalid("the bias does not fit");
+  if (ctx.has_input(2) && (ctx.tensor(2).size() != s->filters || ctx.tensor(2).dtype() != x.dtype()))
+    return ctx.invalid("the bias does not fit");
   const std::optional<std::int64_t> columns = checked_elements(std::array{s->channels, s->window.kernel_size(), s->window.output_size()});
   if (!columns || static_cast<std::size_t>(*columns) > ctx.options.memory_limit) return ctx.invalid("the windows take too much memory");
   absl::StatusOr<Tensor> y = ctx.allocate(x.dtype(), s->out_dims);
@@ -164,7 +173,8 @@ Outputs fused_conv(KernelContext& ctx) {
   if (name.empty()) return outputs_of(*std::move(y));
   const std::vector<float> params = ctx.attr_floats("activation_params");
   if (name == "Clip" && params.size() == 2) {
-    return map_floats(ctx, *y, [&](auto v) { return std::clamp(v, static_cast<decltype(v)>(params[0]), static_cast<decltype(v)>(params[1])); });
+    return map_floats(ctx, *y,
+                      [&](auto v) { return std::clamp(v, static_cast<decltype(v)>(params[0]), static_cast<decltype(v)>(params[1])); });
   }
   std::optional<float> alpha, beta;
   if (!params.empty()) alpha = params[0];

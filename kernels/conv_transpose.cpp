@@ -45,13 +45,16 @@ absl::StatusOr<Window> transposed_window(const KernelContext& ctx, const Shape& 
   return w;
 }
 
-template <typename T, typename C> std::vector<C> converted(const Tensor& t) {
+template <typename T, typename C>
+std::vector<C> converted(const Tensor& t) {
   std::vector<C> out(static_cast<std::size_t>(t.size()));
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<C>(t.data<T>()[i]);
   return out;
 }
 
-template <typename T> void transpose_convolve(const KernelContext& ctx, const Window& w, std::int64_t groups, const Tensor& x, const Tensor& weight, const Tensor* bias, T* y) {
+template <typename T>
+void transpose_convolve(const KernelContext& ctx, const Window& w, std::int64_t groups, const Tensor& x, const Tensor& weight,
+                        const Tensor* bias, T* y) {
   using C = std::conditional_t<std::is_same_v<T, float>, float, double>;
   const std::int64_t batch = x.dims()[0], channels = x.dims()[1], in = channels / groups, out = weight.dims()[1];
   const std::int64_t kernel = w.kernel_size(), positions = w.output_size(), plane = w.input_size();
@@ -60,8 +63,8 @@ template <typename T> void transpose_convolve(const KernelContext& ctx, const Wi
     std::vector<C> columns(static_cast<std::size_t>(out * kernel * positions)), sums(static_cast<std::size_t>(out * plane));
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t b = i / groups, g = i % groups;
-      gemm_any<C>(ctx, out * kernel, positions, in, {fw.data() + g * in * out * kernel, 1, out * kernel}, {fx.data() + (b * channels + g * in) * positions, positions, 1},
-                  columns.data(), positions);
+      gemm_any<C>(ctx, out * kernel, positions, in, {fw.data() + g * in * out * kernel, 1, out * kernel},
+                  {fx.data() + (b * channels + g * in) * positions, positions, 1}, columns.data(), positions);
       for (std::int64_t o = 0; o < out; ++o) {
         const C start = bias == nullptr ? C(0) : static_cast<C>(bias->data<T>()[g * out + o]);
         std::fill_n(sums.data() + o * plane, plane, start);
@@ -82,9 +85,11 @@ template <typename T> void transpose_convolve(const KernelContext& ctx, const Wi
 Outputs conv_transpose(KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
   const std::int64_t groups = ctx.attr_i("group", 1);
-  if (x.rank() < 2 || w.rank() != x.rank() || x.dtype() != w.dtype()) return ctx.invalid("the input and the weight must be of equal rank and type");
+  if (x.rank() < 2 || w.rank() != x.rank() || x.dtype() != w.dtype())
+    return ctx.invalid("the input and the weight must be of equal rank and type");
   if (groups < 1 || x.dims()[1] != w.dims()[0] || x.dims()[1] % groups != 0) return ctx.invalid("channels and group do not fit");
-  absl::StatusOr<Window> window = transposed_window(ctx, Shape(x.dims().begin() + 2, x.dims().end()), Shape(w.dims().begin() + 2, w.dims().end()));
+  absl::StatusOr<Window> window =
+      transposed_window(ctx, Shape(x.dims().begin() + 2, x.dims().end()), Shape(w.dims().begin() + 2, w.dims().end()));
   if (!window.ok()) return window.status();
   Shape dims{x.dims()[0], w.dims()[1] * groups};
   dims.insert(dims.end(), window->input.begin(), window->input.end());

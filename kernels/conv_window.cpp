@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::int64_t kMaxDim = std::int64_t{1} << 40;  // keeps sums and products of attributes from overflowing
 
-absl::StatusOr<Shape> spatial_attribute(const KernelContext& ctx, std::string_view name, std::size_t rank, std::int64_t lowest, std::size_t factor = 1) {
+absl::StatusOr<Shape> spatial_attribute(const KernelContext& ctx, std::string_view name, std::size_t rank, std::int64_t lowest,
+                                        std::size_t factor = 1) {
   Shape v = ctx.attr_ints(name);
   if (v.empty()) return Shape(rank * factor, lowest > 0 ? 1 : 0);
   if (v.size() != rank * factor) return ctx.invalid(std::string(name) + " has the wrong number of elements");
@@ -61,7 +62,8 @@ absl::StatusOr<Window> window_of(const KernelContext& ctx, Shape input, Shape ke
       w.pad_begin[d] = auto_pad == "SAME_UPPER" ? total / 2 : total - total / 2;
       w.pad_end[d] = total - w.pad_begin[d];
     }
-    w.output.push_back(pooled(w.input[d] + w.pad_begin[d] + w.pad_end[d], extent, w.strides[d], ceil_mode && !same, w.input[d], w.pad_begin[d]));
+    w.output.push_back(
+        pooled(w.input[d] + w.pad_begin[d] + w.pad_end[d], extent, w.strides[d], ceil_mode && !same, w.input[d], w.pad_begin[d]));
   }
   return w;
 }

@@ -7,32 +7,43 @@ namespace saturate {
 namespace {
 
 // Integers wrap around: computed unsigned, because overflow of signed integers is undefined in C++.
-template <typename T, typename F> T wrapping(T a, T b, F f) {
+template <typename T, typename F>
+T wrapping(T a, T b, F f) {
   using U = std::conditional_t<sizeof(T) < 4, std::uint32_t, std::make_unsigned_t<T>>;
   return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
 }
 
 struct AddOp {
-  template <typename T> static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>) return wrapping(a, b, [](auto x, auto y) { return x + y; });
-    else return a + b;
+  template <typename T>
+  static T apply(T a, T b) {
+    if constexpr (std::is_integral_v<T>)
+      return wrapping(a, b, [](auto x, auto y) { return x + y; });
+    else
+      return a + b;
   }
 };
 struct SubOp {
-  template <typename T> static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>) return wrapping(a, b, [](auto x, auto y) { return x - y; });
-    else return a - b;
+  template <typename T>
+  static T apply(T a, T b) {
+    if constexpr (std::is_integral_v<T>)
+      return wrapping(a, b, [](auto x, auto y) { return x - y; });
+    else
+      return a - b;
   }
 };
 struct MulOp {
-  template <typename T> static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>) return wrapping(a, b, [](auto x, auto y) { return x * y; });
-    else return a * b;
+  template <typename T>
+  static T apply(T a, T b) {
+    if constexpr (std::is_integral_v<T>)
+      return wrapping(a, b, [](auto x, auto y) { return x * y; });
+    else
+      return a * b;
   }
 };
 // Integers truncate towards zero (spec, Div-14); division by zero, undefined there, gives 0.
 struct DivOp {
-  template <typename T> static T apply(T a, T b) {
+  template <typename T>
+  static T apply(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
       if (b == 0) return 0;
       if constexpr (std::is_signed_v<T>) {
@@ -46,7 +57,8 @@ struct DivOp {
 };
 // Mod with fmod=0 takes the divisor's sign as Python's %, with fmod=1 the dividend's as C's fmod.
 struct FloorModOp {
-  template <typename T> static T apply(T a, T b) {
+  template <typename T>
+  static T apply(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
       if (b == 0) return 0;
       if constexpr (std::is_signed_v<T>) {
@@ -61,7 +73,8 @@ struct FloorModOp {
   }
 };
 struct TruncModOp {
-  template <typename T> static T apply(T a, T b) {
+  template <typename T>
+  static T apply(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
       if (b == 0) return 0;
       if constexpr (std::is_signed_v<T>) {
@@ -73,27 +86,51 @@ struct TruncModOp {
     }
   }
 };
-struct BitAndOp { template <typename T> static T apply(T a, T b) { return static_cast<T>(a & b); } };
-struct BitOrOp { template <typename T> static T apply(T a, T b) { return static_cast<T>(a | b); } };
-struct BitXorOp { template <typename T> static T apply(T a, T b) { return static_cast<T>(a ^ b); } };
+struct BitAndOp {
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct BitOrOp {
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct BitXorOp {
+  template <typename T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
 // A shift outside [0, width) leaves nothing but the sign: 0, or -1 for a negative number shifted right (BitShift-28).
-template <typename T> bool shift_in_range(T b) { return b >= 0 && static_cast<std::uint64_t>(b) < 8 * sizeof(T); }
+template <typename T>
+bool shift_in_range(T b) {
+  return b >= 0 && static_cast<std::uint64_t>(b) < 8 * sizeof(T);
+}
 struct ShiftLeftOp {
-  template <typename T> static T apply(T a, T b) { return shift_in_range(b) ? static_cast<T>(static_cast<std::uint64_t>(a) << b) : T(0); }
+  template <typename T>
+  static T apply(T a, T b) {
+    return shift_in_range(b) ? static_cast<T>(static_cast<std::uint64_t>(a) << b) : T(0);
+  }
 };
 struct ShiftRightOp {
-  template <typename T> static T apply(T a, T b) {
+  template <typename T>
+  static T apply(T a, T b) {
     if (shift_in_range(b)) return static_cast<T>(a >> b);
     return std::is_signed_v<T> && a < 0 ? static_cast<T>(-1) : T(0);
   }
 };
 
-template <typename Op, typename List> Outputs binary(KernelContext& ctx) {
+template <typename Op, typename List>
+Outputs binary(KernelContext& ctx) {
   absl::StatusOr<std::pair<Tensor, Tensor>> in = binary_inputs(ctx);
   if (!in.ok()) return in.status();
   return dispatch(List{}, ctx, in->first.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     using C = Compute<T>;
-    return zip_elements<T, T, T>(ctx, in->first, in->second, [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); });
+    return zip_elements<T, T, T>(ctx, in->first, in->second,
+                                 [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); });
   });
 }
 
@@ -109,7 +146,8 @@ Outputs bit_shift(KernelContext& ctx) {
 }
 
 // Integer base and exponent: exact, wrapping, by squaring; a negative exponent gives 0 unless |base| is 1.
-template <typename T> T integer_power(T base, std::int64_t exponent) {
+template <typename T>
+T integer_power(T base, std::int64_t exponent) {
   if (exponent < 0) {
     if (base == 1) return 1;
     if constexpr (std::is_signed_v<T>) {
@@ -125,7 +163,8 @@ template <typename T> T integer_power(T base, std::int64_t exponent) {
   return result;
 }
 
-template <typename T, typename E> T power(T base, E exponent) {
+template <typename T, typename E>
+T power(T base, E exponent) {
   if constexpr (std::is_integral_v<T> && std::is_integral_v<E>) {
     return integer_power<T>(base, static_cast<std::int64_t>(exponent));
   } else if constexpr (std::is_integral_v<T>) {
@@ -139,7 +178,8 @@ template <typename T, typename E> T power(T base, E exponent) {
   }
 }
 
-template <typename E> absl::StatusOr<Tensor> widened(const KernelContext& ctx, const Tensor& t) {
+template <typename E>
+absl::StatusOr<Tensor> widened(const KernelContext& ctx, const Tensor& t) {
   Outputs out = dispatch(NumericTypes{}, ctx, t.dtype(), [&]<typename F>(std::type_identity<F>) -> Outputs {
     return map_elements<F, E>(ctx, t, [](F x) { return static_cast<E>(x); });
   });

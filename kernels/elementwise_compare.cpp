@@ -4,16 +4,48 @@
 namespace saturate {
 namespace {
 
-struct EqualOp { template <typename T> static bool apply(const T& a, const T& b) { return a == b; } };
-struct LessOp { template <typename T> static bool apply(const T& a, const T& b) { return a < b; } };
-struct LessOrEqualOp { template <typename T> static bool apply(const T& a, const T& b) { return a <= b; } };
-struct GreaterOp { template <typename T> static bool apply(const T& a, const T& b) { return a > b; } };
-struct GreaterOrEqualOp { template <typename T> static bool apply(const T& a, const T& b) { return a >= b; } };
-struct AndOp { static bool apply(bool a, bool b) { return a && b; } };
-struct OrOp { static bool apply(bool a, bool b) { return a || b; } };
-struct XorOp { static bool apply(bool a, bool b) { return a != b; } };
+struct EqualOp {
+  template <typename T>
+  static bool apply(const T& a, const T& b) {
+    return a == b;
+  }
+};
+struct LessOp {
+  template <typename T>
+  static bool apply(const T& a, const T& b) {
+    return a < b;
+  }
+};
+struct LessOrEqualOp {
+  template <typename T>
+  static bool apply(const T& a, const T& b) {
+    return a <= b;
+  }
+};
+struct GreaterOp {
+  template <typename T>
+  static bool apply(const T& a, const T& b) {
+    return a > b;
+  }
+};
+struct GreaterOrEqualOp {
+  template <typename T>
+  static bool apply(const T& a, const T& b) {
+    return a >= b;
+  }
+};
+struct AndOp {
+  static bool apply(bool a, bool b) { return a && b; }
+};
+struct OrOp {
+  static bool apply(bool a, bool b) { return a || b; }
+};
+struct XorOp {
+  static bool apply(bool a, bool b) { return a != b; }
+};
 
-template <typename Op> Outputs compare(KernelContext& ctx) {
+template <typename Op>
+Outputs compare(KernelContext& ctx) {
   absl::StatusOr<std::pair<Tensor, Tensor>> in = binary_inputs(ctx);
   if (!in.ok()) return in.status();
   return dispatch(NumericAndBoolTypes{}, ctx, in->first.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
@@ -44,7 +76,8 @@ Outputs equal(KernelContext& ctx) {
   return compare<EqualOp>(ctx);
 }
 
-template <typename Op> Outputs logical(KernelContext& ctx) {
+template <typename Op>
+Outputs logical(KernelContext& ctx) {
   absl::StatusOr<std::pair<Tensor, Tensor>> in = binary_inputs(ctx);
   if (!in.ok()) return in.status();
   return dispatch(Types<bool>{}, ctx, in->first.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
@@ -58,7 +91,8 @@ Outputs logical_not(KernelContext& ctx) {
 }
 
 template <typename Out, typename In>
-void select_elements(const KernelContext& ctx, const Tensor& condition, const std::array<Tensor, 2>& from, const Shape& dims, Out* out, const In* x, const In* y) {
+void select_elements(const KernelContext& ctx, const Tensor& condition, const std::array<Tensor, 2>& from, const Shape& dims, Out* out,
+                     const In* x, const In* y) {
   const bool* c = condition.data<bool>();
   const std::array<Shape, 4> strides{strides_of(dims), broadcast_strides(condition.dims(), dims), broadcast_strides(from[0].dims(), dims),
                                      broadcast_strides(from[1].dims(), dims)};
@@ -85,16 +119,23 @@ Outputs where(KernelContext& ctx) {
     KernelOptions serial = ctx.options;
     serial.threads = 1;
     const KernelContext single{ctx.node, ctx.opset, ctx.inputs, ctx.num_outputs, serial, ctx.host};
-    select_elements<std::string, std::string>(single, condition, {x, y}, *dims, out->mutable_strings().data(), x.string_data().data(), y.string_data().data());
+    select_elements<std::string, std::string>(single, condition, {x, y}, *dims, out->mutable_strings().data(), x.string_data().data(),
+                                              y.string_data().data());
     return outputs_of(*std::move(out));
   }
   switch (bit_width(x.dtype())) {
-    case 8: return copy(std::type_identity<std::uint8_t>());
-    case 16: return copy(std::type_identity<std::uint16_t>());
-    case 32: return copy(std::type_identity<std::uint32_t>());
-    case 64: return copy(std::type_identity<std::uint64_t>());
-    case 128: return copy(std::type_identity<std::complex<double>>());
-    default: return ctx.unsupported_dtype(x.dtype());
+    case 8:
+      return copy(std::type_identity<std::uint8_t>());
+    case 16:
+      return copy(std::type_identity<std::uint16_t>());
+    case 32:
+      return copy(std::type_identity<std::uint32_t>());
+    case 64:
+      return copy(std::type_identity<std::uint64_t>());
+    case 128:
+      return copy(std::type_identity<std::complex<double>>());
+    default:
+      return ctx.unsupported_dtype(x.dtype());
   }
 }
 

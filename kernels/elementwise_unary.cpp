@@ -7,56 +7,159 @@ namespace saturate {
 namespace {
 
 struct AbsOp {
-  template <typename T> static T apply(T x) {
-    if constexpr (std::is_unsigned_v<T>) return x;
-    else if constexpr (std::is_integral_v<T>) return x < 0 ? static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(x)) : x;
-    else return std::fabs(x);
+  template <typename T>
+  static T apply(T x) {
+    if constexpr (std::is_unsigned_v<T>)
+      return x;
+    else if constexpr (std::is_integral_v<T>)
+      return x < 0 ? static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(x)) : x;
+    else
+      return std::fabs(x);
   }
 };
 struct NegOp {
-  template <typename T> static T apply(T x) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(x));
-    else return -x;
+  template <typename T>
+  static T apply(T x) {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(0 - static_cast<std::make_unsigned_t<T>>(x));
+    else
+      return -x;
   }
 };
 struct SignOp {
-  template <typename T> static T apply(T x) {
+  template <typename T>
+  static T apply(T x) {
     if constexpr (std::is_floating_point_v<T>) {
       if (std::isnan(x)) return x;
     }
     return static_cast<T>((x > 0) - (x < 0));
   }
 };
-struct CeilOp { template <typename T> static T apply(T x) { return std::ceil(x); } };
-struct FloorOp { template <typename T> static T apply(T x) { return std::floor(x); } };
-struct RoundOp { template <typename T> static T apply(T x) { return std::nearbyint(x); } };  // half to even
-struct SqrtOp { template <typename T> static T apply(T x) { return std::sqrt(x); } };
-struct ReciprocalOp { template <typename T> static T apply(T x) { return T(1) / x; } };
-struct LogOp { template <typename T> static T apply(T x) { return std::log(x); } };
-struct SinOp { template <typename T> static T apply(T x) { return std::sin(x); } };
-struct CosOp { template <typename T> static T apply(T x) { return std::cos(x); } };
-struct TanOp { template <typename T> static T apply(T x) { return std::tan(x); } };
-struct AsinOp { template <typename T> static T apply(T x) { return std::asin(x); } };
-struct AcosOp { template <typename T> static T apply(T x) { return std::acos(x); } };
-struct AtanOp { template <typename T> static T apply(T x) { return std::atan(x); } };
-struct SinhOp { template <typename T> static T apply(T x) { return std::sinh(x); } };
-struct CoshOp { template <typename T> static T apply(T x) { return std::cosh(x); } };
-struct AsinhOp { template <typename T> static T apply(T x) { return std::asinh(x); } };
-struct AcoshOp { template <typename T> static T apply(T x) { return std::acosh(x); } };
-struct AtanhOp { template <typename T> static T apply(T x) { return std::atanh(x); } };
-struct ErfOp {
-  template <typename T> static T apply(T x) {
-    if constexpr (std::is_integral_v<T>) return static_cast<T>(std::erf(static_cast<double>(x)));
-    else return std::erf(x);
+struct CeilOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::ceil(x);
   }
 };
-struct BitNotOp { template <typename T> static T apply(T x) { return static_cast<T>(~x); } };
+struct FloorOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::floor(x);
+  }
+};
+struct RoundOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::nearbyint(x);
+  }
+};  // half to even
+struct SqrtOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::sqrt(x);
+  }
+};
+struct ReciprocalOp {
+  template <typename T>
+  static T apply(T x) {
+    return T(1) / x;
+  }
+};
+struct LogOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::log(x);
+  }
+};
+struct SinOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::sin(x);
+  }
+};
+struct CosOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::cos(x);
+  }
+};
+struct TanOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::tan(x);
+  }
+};
+struct AsinOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::asin(x);
+  }
+};
+struct AcosOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::acos(x);
+  }
+};
+struct AtanOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::atan(x);
+  }
+};
+struct SinhOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::sinh(x);
+  }
+};
+struct CoshOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::cosh(x);
+  }
+};
+struct AsinhOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::asinh(x);
+  }
+};
+struct AcoshOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::acosh(x);
+  }
+};
+struct AtanhOp {
+  template <typename T>
+  static T apply(T x) {
+    return std::atanh(x);
+  }
+};
+struct ErfOp {
+  template <typename T>
+  static T apply(T x) {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(std::erf(static_cast<double>(x)));
+    else
+      return std::erf(x);
+  }
+};
+struct BitNotOp {
+  template <typename T>
+  static T apply(T x) {
+    return static_cast<T>(~x);
+  }
+};
 
-template <typename Op, typename List> Outputs unary(KernelContext& ctx) {
+template <typename Op, typename List>
+Outputs unary(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   return dispatch(List{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     if constexpr (is_float_v<T>) {
-      if (ctx.options.reference) return map_elements<T, T>(ctx, x, [](T v) { return static_cast<T>(Op::template apply<double>(static_cast<double>(v))); });
+      if (ctx.options.reference)
+        return map_elements<T, T>(ctx, x, [](T v) { return static_cast<T>(Op::template apply<double>(static_cast<double>(v))); });
     }
     using C = Compute<T>;
     return map_elements<T, T>(ctx, x, [](T v) { return static_cast<T>(Op::template apply<C>(static_cast<C>(v))); });

@@ -8,15 +8,21 @@ namespace {
 
 // NaN wins, as in numpy.maximum and minimum.
 struct MaxOp {
-  template <typename T> static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return a > b || std::isnan(a) ? a : b;
-    else return a > b ? a : b;
+  template <typename T>
+  static T apply(T a, T b) {
+    if constexpr (std::is_floating_point_v<T>)
+      return a > b || std::isnan(a) ? a : b;
+    else
+      return a > b ? a : b;
   }
 };
 struct MinOp {
-  template <typename T> static T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) return a < b || std::isnan(a) ? a : b;
-    else return a < b ? a : b;
+  template <typename T>
+  static T apply(T a, T b) {
+    if constexpr (std::is_floating_point_v<T>)
+      return a < b || std::isnan(a) ? a : b;
+    else
+      return a < b ? a : b;
   }
 };
 
@@ -33,7 +39,8 @@ absl::StatusOr<Shape> common_shape(const KernelContext& ctx) {
   return *std::move(dims);
 }
 
-template <typename Op, typename List> Outputs fold(KernelContext& ctx) {
+template <typename Op, typename List>
+Outputs fold(KernelContext& ctx) {
   absl::StatusOr<Shape> dims = common_shape(ctx);
   if (!dims.ok()) return dims.status();
   if (ctx.inputs.size() == 1) return outputs_of(ctx.tensor(0));
@@ -41,7 +48,8 @@ template <typename Op, typename List> Outputs fold(KernelContext& ctx) {
     using C = Compute<T>;
     Tensor so_far = ctx.tensor(0);
     for (std::size_t i = 1; i < ctx.inputs.size(); ++i) {
-      Outputs next = zip_elements<T, T, T>(ctx, so_far, ctx.tensor(i), [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); });
+      Outputs next = zip_elements<T, T, T>(
+          ctx, so_far, ctx.tensor(i), [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); });
       if (!next.ok()) return next;
       so_far = (*next)[0].tensor();
     }
@@ -50,7 +58,8 @@ template <typename Op, typename List> Outputs fold(KernelContext& ctx) {
 }
 
 // Sum and Mean: the sum is kept in double until the end.
-template <bool kMean> Outputs total(KernelContext& ctx) {
+template <bool kMean>
+Outputs total(KernelContext& ctx) {
   absl::StatusOr<Shape> dims = common_shape(ctx);
   if (!dims.ok()) return dims.status();
   return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
@@ -59,9 +68,11 @@ template <bool kMean> Outputs total(KernelContext& ctx) {
     std::vector<double> sums(static_cast<std::size_t>(y->size()), 0);
     for (std::size_t k = 0; k < ctx.inputs.size(); ++k) {
       const T* x = ctx.tensor(k).data<T>();
-      for_each_run<2>(*dims, {strides_of(*dims), broadcast_strides(ctx.tensor(k).dims(), *dims)}, [&](const auto& at, std::int64_t n, const auto& step) {
-        for (std::int64_t i = 0; i < n; ++i) sums[static_cast<std::size_t>(at[0] + i * step[0])] += static_cast<double>(x[at[1] + i * step[1]]);
-      });
+      for_each_run<2>(*dims, {strides_of(*dims), broadcast_strides(ctx.tensor(k).dims(), *dims)},
+                      [&](const auto& at, std::int64_t n, const auto& step) {
+                        for (std::int64_t i = 0; i < n; ++i)
+                          sums[static_cast<std::size_t>(at[0] + i * step[0])] += static_cast<double>(x[at[1] + i * step[1]]);
+                      });
     }
     T* out = write<T>(*y);
     const double divisor = kMean ? static_cast<double>(ctx.inputs.size()) : 1.0;

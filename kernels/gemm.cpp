@@ -6,13 +6,13 @@
 namespace saturate {
 namespace {
 
-constexpr std::int64_t kBlock = 256;       // of k: a block of a panel stays in the second-level cache
-constexpr std::int64_t kBlockRows = 192;   // of A: a block of them too
-constexpr std::int64_t kPackRows = 24;     // fewer rows do not pay for packing B
+constexpr std::int64_t kBlock = 256;      // of k: a block of a panel stays in the second-level cache
+constexpr std::int64_t kBlockRows = 192;  // of A: a block of them too
+constexpr std::int64_t kPackRows = 24;    // fewer rows do not pay for packing B
 constexpr std::int64_t kTaskFlops = 1 << 20;
 
-void tile_portable(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                   bool accumulate) {
+void tile_portable(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
+                   std::int64_t ldc, bool accumulate) {
   for (int r = 0; r < rows; ++r) {
     float sum[16] = {};
     for (std::int64_t p = 0; p < k; ++p) {
@@ -29,8 +29,8 @@ struct Panels {
   std::int64_t ldb, panel_step;
 };
 
-void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end, std::int64_t n,
-               std::int64_t k, const float* a, std::int64_t lda, const Panels& b, float* c, std::int64_t ldc) {
+void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end,
+               std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const Panels& b, float* c, std::int64_t ldc) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
   const bool gather = lda > 2 * kBlock && panel_end - panel_begin > 2;
   std::vector<float> block(gather ? static_cast<std::size_t>(kBlockRows * kBlock) : 0);
@@ -58,8 +58,8 @@ void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t ro
 }
 
 // Tasks are rectangles of C: whole panels times chunks of rows, so that few panels still feed all threads.
-void run_panels(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const Panels& b, float* c,
-                std::int64_t ldc) {
+void run_panels(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const Panels& b,
+                float* c, std::int64_t ldc) {
   if (m == 0 || n == 0) return;
   const GemmKernel& kernel = gemm_kernel();
   const std::int64_t panels = (n + kernel.nr - 1) / kernel.nr;
@@ -130,20 +130,24 @@ void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, 
   run_panels(ctx, m, b.n, b.k, rows.data, rows.lda, {b.panels.get(), nr, nr * b.k}, c, ldc);
 }
 
-void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c, std::int64_t ldc) {
+void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,
+          std::int64_t ldc) {
   if (b.col_stride != 1 || m >= kPackRows) return gemm_packed(ctx, m, a, pack_matrix(k, n, b), c, ldc);
   const RowMajor rows(m, k, a);
   run_panels(ctx, m, n, k, rows.data, rows.lda, {b.data, b.row_stride, gemm_kernel().nr}, c, ldc);
 }
 
-void gemm(const KernelContext&, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c, std::int64_t ldc) {
+void gemm(const KernelContext&, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c,
+          std::int64_t ldc) {
   if (m == 0 || n == 0) return;
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Strided = Eigen::Map<const Matrix, 0, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
   const Strided left(a.data, m, k, {a.row_stride, a.col_stride}), right(b.data, k, n, {b.row_stride, b.col_stride});
   Eigen::Map<Matrix, 0, Eigen::OuterStride<>> out(c, m, n, Eigen::OuterStride<>(ldc));
-  if (k == 0) out.setZero();
-  else out.noalias() = left * right;
+  if (k == 0)
+    out.setZero();
+  else
+    out.noalias() = left * right;
 }
 
 }  // namespace saturate

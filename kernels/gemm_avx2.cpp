@@ -11,8 +11,8 @@ alignas(32) constexpr std::int32_t kMask[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 
 
 // All loops over the tile are unrolled: otherwise the accumulators would live on the stack.
 template <int R, int V>
-[[gnu::target("avx2,fma")]] void tile(std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                                      bool accumulate, int rest) {
+[[gnu::target("avx2,fma")]] void tile(std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
+                                      std::int64_t ldc, bool accumulate, int rest) {
   const __m256i last = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask + 8 - rest));
   __m256 sum[R][V];
 #pragma GCC unroll 8
@@ -53,8 +53,8 @@ constexpr std::array<std::array<Tile, kVectors>, kRows> kTiles{{{tile<1, 1>, til
                                                                 {tile<5, 1>, tile<5, 2>},
                                                                 {tile<6, 1>, tile<6, 2>}}};
 
-void run_tile(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-              bool accumulate) {
+void run_tile(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
+              std::int64_t ldc, bool accumulate) {
   const int vectors = (cols + kLanes - 1) / kLanes, rest = cols - (vectors - 1) * kLanes;
   kTiles[static_cast<std::size_t>(rows - 1)][static_cast<std::size_t>(vectors - 1)](k, a, lda, b, ldb, c, ldc, accumulate, rest);
 }

@@ -10,8 +10,8 @@ constexpr int kRows = 6, kVectors = 4, kLanes = 16;
 
 // All loops over the tile are unrolled: otherwise the accumulators would live on the stack.
 template <int R, int V>
-[[gnu::target("avx512f")]] void tile(std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-                                     bool accumulate, __mmask16 last) {
+[[gnu::target("avx512f")]] void tile(std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
+                                     std::int64_t ldc, bool accumulate, __mmask16 last) {
   __m512 sum[R][V];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -45,15 +45,18 @@ template <int R, int V>
 
 using Tile = void (*)(std::int64_t, const float*, std::int64_t, const float*, std::int64_t, float*, std::int64_t, bool, __mmask16);
 
-template <int R> constexpr std::array<Tile, kVectors> row_of_tiles() { return {tile<R, 1>, tile<R, 2>, tile<R, 3>, tile<R, 4>}; }
+template <int R>
+constexpr std::array<Tile, kVectors> row_of_tiles() {
+  return {tile<R, 1>, tile<R, 2>, tile<R, 3>, tile<R, 4>};
+}
 constexpr std::array<std::array<Tile, kVectors>, kRows> kTiles{row_of_tiles<1>(), row_of_tiles<2>(), row_of_tiles<3>(),
                                                                row_of_tiles<4>(), row_of_tiles<5>(), row_of_tiles<6>()};
 
-void run_tile(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-              bool accumulate) {
+void run_tile(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
+              std::int64_t ldc, bool accumulate) {
   const int vectors = (cols + kLanes - 1) / kLanes, rest = cols - (vectors - 1) * kLanes;
   kTiles[static_cast<std::size_t>(rows - 1)][static_cast<std::size_t>(vectors - 1)](k, a, lda, b, ldb, c, ldc, accumulate,
-                                                                                  static_cast<__mmask16>((1u << rest) - 1u));
+                                                                                    static_cast<__mmask16>((1u << rest) - 1u));
 }
 
 }  // namespace

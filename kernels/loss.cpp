@@ -33,12 +33,14 @@ absl::StatusOr<LossInputs> loss_inputs(const KernelContext& ctx) {
   for (std::int64_t t : in.target) {
     if (t != in.ignore && (t < 0 || t >= in.classes)) return ctx.invalid("a label is out of range");
   }
-  if (ctx.has_input(2) && (ctx.tensor(2).size() != in.classes || ctx.tensor(2).dtype() != x.dtype())) return ctx.invalid("the weights do not fit the classes");
+  if (ctx.has_input(2) && (ctx.tensor(2).size() != in.classes || ctx.tensor(2).dtype() != x.dtype()))
+    return ctx.invalid("the weights do not fit the classes");
   return in;
 }
 
 // The loss of log probabilities `logp` [batch, classes, inner].
-template <typename T> Outputs loss_of(const KernelContext& ctx, const LossInputs& in, const std::vector<double>& logp) {
+template <typename T>
+Outputs loss_of(const KernelContext& ctx, const LossInputs& in, const std::vector<double>& logp) {
   const T* weight = ctx.has_input(2) ? ctx.tensor(2).data<T>() : nullptr;
   const std::string reduction = ctx.attr_s("reduction", "mean");
   if (reduction != "none" && reduction != "sum" && reduction != "mean") return ctx.invalid("unknown reduction");

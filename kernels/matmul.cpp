@@ -9,7 +9,7 @@ namespace saturate {
 namespace {
 
 struct Operand {
-  Shape batch;              // leading dims
+  Shape batch;  // leading dims
   std::int64_t rows = 1, cols = 1, row_stride = 1, col_stride = 1;
 };
 
@@ -52,15 +52,20 @@ absl::StatusOr<Problem> problem_of(const KernelContext& ctx, const Tensor& a, co
 }
 
 // One weight matrix for every batch: the batch is more rows of A.
-bool one_product(const Problem& p, const Tensor& a) { return product(p.b.batch) == 1 && p.a.col_stride == 1 && p.a.rows * p.a.cols * product(p.batch) == a.size(); }
+bool one_product(const Problem& p, const Tensor& a) {
+  return product(p.b.batch) == 1 && p.a.col_stride == 1 && p.a.rows * p.a.cols * product(p.batch) == a.size();
+}
 
 // The packed form of a constant B of a node of a session.
 std::shared_ptr<const PackedMatrix> packed_constant(const KernelContext& ctx, const Tensor& b, const Problem& p) {
-  if (ctx.options.reference || ctx.inputs.size() < 2 || !ctx.is_constant(1) || !ctx.is_tensor(1) || ctx.tensor(1).bytes().data() != b.bytes().data()) return nullptr;
+  if (ctx.options.reference || ctx.inputs.size() < 2 || !ctx.is_constant(1) || !ctx.is_tensor(1) ||
+      ctx.tensor(1).bytes().data() != b.bytes().data())
+    return nullptr;
   return ctx.prepared<PackedMatrix>([&] { return pack_matrix(p.b.rows, p.b.cols, {b.data<float>(), p.b.row_stride, p.b.col_stride}); });
 }
 
-template <typename T> void multiply(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Problem& p, T* out) {
+template <typename T>
+void multiply(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Problem& p, T* out) {
   const std::int64_t m = p.a.rows, n = p.b.cols, k = p.a.cols, batches = product(p.batch);
   const T *pa = a.data<T>(), *pb = b.data<T>();
   if (one_product(p, a)) {
@@ -71,18 +76,21 @@ template <typename T> void multiply(const KernelContext& ctx, const Tensor& a, c
     return gemm_any<T>(ctx, m * batches, n, k, left, {pb, p.b.row_stride, p.b.col_stride}, out, n);
   }
   const std::int64_t a_size = m * k, b_size = k * n;
-  const Shape a_strides = broadcast_strides(p.a.batch, p.batch), b_strides = broadcast_strides(p.b.batch, p.batch), steps = strides_of(p.batch);
-  parallel_for(ctx, batches, std::max<std::int64_t>(1, (1 << 18) / std::max<std::int64_t>(1, m * n * k)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      std::int64_t at_a = 0, at_b = 0, rest = i;
-      for (std::size_t d = 0; d < steps.size(); ++d) {
-        at_a += rest / steps[d] * a_strides[d];
-        at_b += rest / steps[d] * b_strides[d];
-        rest %= steps[d];
-      }
-      gemm_any<T>(ctx, m, n, k, {pa + at_a * a_size, p.a.row_stride, p.a.col_stride}, {pb + at_b * b_size, p.b.row_stride, p.b.col_stride}, out + i * m * n, n);
-    }
-  });
+  const Shape a_strides = broadcast_strides(p.a.batch, p.batch), b_strides = broadcast_strides(p.b.batch, p.batch),
+              steps = strides_of(p.batch);
+  parallel_for(ctx, batches, std::max<std::int64_t>(1, (1 << 18) / std::max<std::int64_t>(1, m * n * k)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   std::int64_t at_a = 0, at_b = 0, rest = i;
+                   for (std::size_t d = 0; d < steps.size(); ++d) {
+                     at_a += rest / steps[d] * a_strides[d];
+                     at_b += rest / steps[d] * b_strides[d];
+                     rest %= steps[d];
+                   }
+                   gemm_any<T>(ctx, m, n, k, {pa + at_a * a_size, p.a.row_stride, p.a.col_stride},
+                               {pb + at_b * b_size, p.b.row_stride, p.b.col_stride}, out + i * m * n, n);
+                 }
+               });
 }
 
 Outputs matmul_op(KernelContext& ctx) {

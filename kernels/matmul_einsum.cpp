@@ -36,8 +36,10 @@ absl::StatusOr<Equation> parse(const KernelContext& ctx) {
   bool ellipsis = false;
   for (const std::string& term : e.terms) {
     for (char c : term) {
-      if (c == kEllipsis) ellipsis = true;
-      else ++seen[c];
+      if (c == kEllipsis)
+        ellipsis = true;
+      else
+        ++seen[c];
     }
   }
   if (ellipsis) e.output = "...";
@@ -52,7 +54,8 @@ absl::StatusOr<std::vector<int>> labels_of(const KernelContext& ctx, const std::
   const std::size_t dots = term.find("...");
   const int letters = static_cast<int>(term.size()) - (dots == std::string::npos ? 0 : 3);
   const int broadcast = rank - letters;
-  if (broadcast < 0 || (dots == std::string::npos && broadcast != 0)) return ctx.invalid("a term of the equation does not fit its input's rank");
+  if (broadcast < 0 || (dots == std::string::npos && broadcast != 0))
+    return ctx.invalid("a term of the equation does not fit its input's rank");
   std::vector<int> labels;
   for (std::size_t i = 0; i < term.size(); ++i) {
     if (i == dots) {
@@ -68,10 +71,10 @@ absl::StatusOr<std::vector<int>> labels_of(const KernelContext& ctx, const std::
 }
 
 struct Walk {
-  std::vector<int> labels;               // output labels, then summed ones
+  std::vector<int> labels;  // output labels, then summed ones
   Shape sizes;
   std::size_t outputs = 0;
-  std::vector<Shape> strides;            // one per input, over `labels`
+  std::vector<Shape> strides;  // one per input, over `labels`
 };
 
 absl::StatusOr<Walk> plan(const KernelContext& ctx) {
@@ -118,7 +121,8 @@ absl::StatusOr<Walk> plan(const KernelContext& ctx) {
   return w;
 }
 
-template <typename T> Accumulator<T> sum_at(const KernelContext& ctx, const Walk& w, const std::vector<std::int64_t>& base) {
+template <typename T>
+Accumulator<T> sum_at(const KernelContext& ctx, const Walk& w, const std::vector<std::int64_t>& base) {
   const std::size_t inputs = w.strides.size(), summed = w.sizes.size() - w.outputs;
   Accumulator<T> total = 0;
   Shape index(summed, 0);
@@ -143,7 +147,8 @@ template <typename T> Accumulator<T> sum_at(const KernelContext& ctx, const Walk
 
 Outputs einsum(KernelContext& ctx) {
   for (std::size_t i = 0; i < ctx.inputs.size(); ++i) {
-    if (!ctx.is_tensor(i) || ctx.tensor(i).dtype() != ctx.tensor(0).dtype()) return ctx.invalid("the inputs must be tensors of one element type");
+    if (!ctx.is_tensor(i) || ctx.tensor(i).dtype() != ctx.tensor(0).dtype())
+      return ctx.invalid("the inputs must be tensors of one element type");
   }
   absl::StatusOr<Walk> w = plan(ctx);
   if (!w.ok()) return w.status();

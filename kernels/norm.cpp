@@ -10,7 +10,8 @@
 namespace saturate {
 namespace {
 
-template <typename T> std::pair<double, double> row_statistics(const T* x, std::int64_t n, bool rms) {
+template <typename T>
+std::pair<double, double> row_statistics(const T* x, std::int64_t n, bool rms) {
   const auto count = static_cast<double>(n);
   if constexpr (std::is_same_v<T, float>) {
     if (rms) return {0.0, sum_squares_floats(x, n) / count};
@@ -32,36 +33,41 @@ template <typename T> std::pair<double, double> row_statistics(const T* x, std::
 }  // namespace
 
 template <typename T, typename S>
-void normalize_rows(const KernelContext& ctx, const NormOptions& o, const T* x, const S* scale, const S* bias, T* y, float* mean, float* inverse_std) {
+void normalize_rows(const KernelContext& ctx, const NormOptions& o, const T* x, const S* scale, const S* bias, T* y, float* mean,
+                    float* inverse_std) {
   using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  parallel_for(ctx, o.rows, std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, o.length)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const T* in = x + r * o.length;
-      T* out = y + r * o.length;
-      const auto [center, variance] = row_statistics(in, o.length, o.rms);
-      const double factor = 1.0 / std::sqrt(variance + o.epsilon);
-      const C c = static_cast<C>(center), f = static_cast<C>(factor);
-      for (std::int64_t i = 0; i < o.length; ++i) {
-        C v = (static_cast<C>(in[i]) - c) * f;
-        if (scale != nullptr) v *= static_cast<C>(scale[i]);
-        if (bias != nullptr) v += static_cast<C>(bias[i]);
-        out[i] = static_cast<T>(v);
-      }
-      if (mean != nullptr) mean[r] = static_cast<float>(center);
-      if (inverse_std != nullptr) inverse_std[r] = static_cast<float>(factor);
-    }
-  });
+  parallel_for(ctx, o.rows, std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, o.length)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   const T* in = x + r * o.length;
+                   T* out = y + r * o.length;
+                   const auto [center, variance] = row_statistics(in, o.length, o.rms);
+                   const double factor = 1.0 / std::sqrt(variance + o.epsilon);
+                   const C c = static_cast<C>(center), f = static_cast<C>(factor);
+                   for (std::int64_t i = 0; i < o.length; ++i) {
+                     C v = (static_cast<C>(in[i]) - c) * f;
+                     if (scale != nullptr) v *= static_cast<C>(scale[i]);
+                     if (bias != nullptr) v += static_cast<C>(bias[i]);
+                     out[i] = static_cast<T>(v);
+                   }
+                   if (mean != nullptr) mean[r] = static_cast<float>(center);
+                   if (inverse_std != nullptr) inverse_std[r] = static_cast<float>(factor);
+                 }
+               });
 }
 
 template void normalize_rows(const KernelContext&, const NormOptions&, const float*, const float*, const float*, float*, float*, float*);
-template void normalize_rows(const KernelContext&, const NormOptions&, const double*, const double*, const double*, double*, float*, float*);
+template void normalize_rows(const KernelContext&, const NormOptions&, const double*, const double*, const double*, double*, float*,
+                             float*);
 template void normalize_rows(const KernelContext&, const NormOptions&, const Half*, const Half*, const Half*, Half*, float*, float*);
-template void normalize_rows(const KernelContext&, const NormOptions&, const BFloat16*, const BFloat16*, const BFloat16*, BFloat16*, float*, float*);
+template void normalize_rows(const KernelContext&, const NormOptions&, const BFloat16*, const BFloat16*, const BFloat16*, BFloat16*, float*,
+                             float*);
 
 namespace {
 
 // A tensor that broadcasts to `dims`, written out in full.
-template <typename T> std::vector<T> expanded(const Tensor& t, const Shape& dims) {
+template <typename T>
+std::vector<T> expanded(const Tensor& t, const Shape& dims) {
   std::vector<T> out(static_cast<std::size_t>(product(dims)));
   const T* in = t.data<T>();
   for_each_run<2>(dims, {strides_of(dims), broadcast_strides(t.dims(), dims)}, [&](const auto& at, std::int64_t n, const auto& step) {
@@ -71,7 +77,8 @@ template <typename T> std::vector<T> expanded(const Tensor& t, const Shape& dims
 }
 
 // Scale or bias over the normalized dims as [length] elements of T, converted where its own type differs (SimplifiedLayerNormalization).
-template <typename T> absl::StatusOr<std::vector<T>> weights(const KernelContext& ctx, const Tensor& t, const Shape& dims) {
+template <typename T>
+absl::StatusOr<std::vector<T>> weights(const KernelContext& ctx, const Tensor& t, const Shape& dims) {
   if (broadcast_shape(t.dims(), dims) != dims) return ctx.invalid("scale or bias does not fit the normalized dims");
   if (t.dtype() == dtype_of<T>()) return expanded<T>(t, dims);
   std::vector<T> out;
@@ -136,7 +143,8 @@ Outputs normalize(const KernelContext& ctx, const Tensor& x, const NormCall& cal
   std::vector<Value> out = outputs_of(*std::move(y));
   const DType stash = static_cast<DType>(ctx.attr_i("stash_type", 1));
   const auto wanted = [&](int i) { return ctx.num_outputs > i && ctx.wants(i); };
-  const std::vector<const std::vector<float>*> extra = call.rms ? std::vector<const std::vector<float>*>{&inverse} : std::vector<const std::vector<float>*>{&mean, &inverse};
+  const std::vector<const std::vector<float>*> extra =
+      call.rms ? std::vector<const std::vector<float>*>{&inverse} : std::vector<const std::vector<float>*>{&mean, &inverse};
   for (std::size_t k = 0; k < extra.size(); ++k) {
     out.emplace_back();
     if (!wanted(static_cast<int>(k) + 1)) continue;
@@ -148,7 +156,8 @@ Outputs normalize(const KernelContext& ctx, const Tensor& x, const NormCall& cal
 }
 
 Outputs layer_normalization(KernelContext& ctx) {
-  const NormCall call{false, ctx.attr_f("epsilon", 1e-5f), static_cast<int>(ctx.attr_i("axis", -1)), &ctx.tensor(1), ctx.has_input(2) ? &ctx.tensor(2) : nullptr};
+  const NormCall call{false, ctx.attr_f("epsilon", 1e-5f), static_cast<int>(ctx.attr_i("axis", -1)), &ctx.tensor(1),
+                      ctx.has_input(2) ? &ctx.tensor(2) : nullptr};
   return normalize(ctx, ctx.tensor(0), call);
 }
 
@@ -160,15 +169,18 @@ Outputs rms_normalization(KernelContext& ctx) {
 // x + skip + bias: skip has x's shape, or [1, S, H] or [S, H] for each batch entry; bias [H].
 absl::StatusOr<Tensor> residual(const KernelContext& ctx, const Tensor& x, const Tensor& skip, const Tensor* bias) {
   if (skip.dtype() != x.dtype() || broadcast_shape(x.dims(), skip.dims()) != x.dims()) return ctx.invalid("skip does not fit the input");
-  if (bias != nullptr && (bias->dtype() != x.dtype() || broadcast_shape(x.dims(), bias->dims()) != x.dims())) return ctx.invalid("bias does not fit the input");
+  if (bias != nullptr && (bias->dtype() != x.dtype() || broadcast_shape(x.dims(), bias->dims()) != x.dims()))
+    return ctx.invalid("bias does not fit the input");
   absl::StatusOr<Tensor> sum = ctx.allocate(x.dtype(), x.dims());
   if (!sum.ok()) return sum;
   Outputs done = dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     using C = Compute<T>;
-    zip_into<T, T, T>(ctx, x, skip, x.dims(), write<T>(*sum), [](T a, T b) { return static_cast<T>(static_cast<C>(a) + static_cast<C>(b)); });
+    zip_into<T, T, T>(ctx, x, skip, x.dims(), write<T>(*sum),
+                      [](T a, T b) { return static_cast<T>(static_cast<C>(a) + static_cast<C>(b)); });
     if (bias != nullptr) {
       const Tensor so_far = *sum;
-      zip_into<T, T, T>(ctx, so_far, *bias, x.dims(), write<T>(*sum), [](T a, T b) { return static_cast<T>(static_cast<C>(a) + static_cast<C>(b)); });
+      zip_into<T, T, T>(ctx, so_far, *bias, x.dims(), write<T>(*sum),
+                        [](T a, T b) { return static_cast<T>(static_cast<C>(a) + static_cast<C>(b)); });
     }
     return std::vector<Value>();
   });
@@ -177,7 +189,8 @@ absl::StatusOr<Tensor> residual(const KernelContext& ctx, const Tensor& x, const
 }
 
 // Inputs: input, skip, gamma, beta, bias. Outputs: output, mean, inv_std_var, input_skip_bias_sum. The simplified one has no beta.
-template <bool kRms> Outputs skip_layer_normalization(KernelContext& ctx) {
+template <bool kRms>
+Outputs skip_layer_normalization(KernelContext& ctx) {
   const std::size_t bias = kRms ? 3 : 4;
   absl::StatusOr<Tensor> sum = residual(ctx, ctx.tensor(0), ctx.tensor(1), ctx.has_input(bias) ? &ctx.tensor(bias) : nullptr);
   if (!sum.ok()) return sum.status();

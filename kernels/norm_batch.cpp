@@ -40,7 +40,8 @@ Channels channels_of(const Shape& dims) {
   return c;
 }
 
-template <typename T> void channel_statistics(const T* x, const Channels& c, std::vector<double>& mean, std::vector<double>& variance) {
+template <typename T>
+void channel_statistics(const T* x, const Channels& c, std::vector<double>& mean, std::vector<double>& variance) {
   const double n = static_cast<double>(c.batch * c.inner);
   for (std::int64_t k = 0; k < c.channels; ++k) {
     double sum = 0, square = 0;
@@ -49,8 +50,10 @@ template <typename T> void channel_statistics(const T* x, const Channels& c, std
         const T* p = x + (b * c.channels + k) * c.inner;
         for (std::int64_t i = 0; i < c.inner; ++i) {
           const double v = static_cast<double>(p[i]);
-          if (pass == 0) sum += v;
-          else square += (v - sum / n) * (v - sum / n);
+          if (pass == 0)
+            sum += v;
+          else
+            square += (v - sum / n) * (v - sum / n);
         }
       }
     }
@@ -61,17 +64,20 @@ template <typename T> void channel_statistics(const T* x, const Channels& c, std
 
 // y = x * factor + offset, one pair per (batch, channel) or per channel.
 template <typename T>
-void affine(const KernelContext& ctx, const T* x, T* y, const Channels& c, const std::vector<double>& factor, const std::vector<double>& offset) {
+void affine(const KernelContext& ctx, const T* x, T* y, const Channels& c, const std::vector<double>& factor,
+            const std::vector<double>& offset) {
   using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const std::int64_t period = static_cast<std::int64_t>(factor.size());
-  parallel_for(ctx, c.batch * c.channels, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, c.inner)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const C f = static_cast<C>(factor[static_cast<std::size_t>(r % period)]), o = static_cast<C>(offset[static_cast<std::size_t>(r % period)]);
-      const T* in = x + r * c.inner;
-      T* out = y + r * c.inner;
-      for (std::int64_t i = 0; i < c.inner; ++i) out[i] = static_cast<T>(static_cast<C>(in[i]) * f + o);
-    }
-  });
+  parallel_for(ctx, c.batch * c.channels, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, c.inner)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   const C f = static_cast<C>(factor[static_cast<std::size_t>(r % period)]),
+                           o = static_cast<C>(offset[static_cast<std::size_t>(r % period)]);
+                   const T* in = x + r * c.inner;
+                   T* out = y + r * c.inner;
+                   for (std::int64_t i = 0; i < c.inner; ++i) out[i] = static_cast<T>(static_cast<C>(in[i]) * f + o);
+                 }
+               });
 }
 
 // Training: by attribute training_mode from opset 14; below 7 by is_test = 0 (whose default it is); from 7 to 13 by the number of outputs.
@@ -90,7 +96,8 @@ Outputs batch_normalization(KernelContext& ctx) {
     if (!v.ok()) return v.status();
     p[k] = *std::move(v);
     if (static_cast<std::int64_t>(p[k].size()) != c.channels) {
-      return ctx.attr_i("spatial", 1) == 0 ? ctx.unsupported("spatial = 0") : ctx.invalid("scale, bias, mean and variance must have one element a channel");
+      return ctx.attr_i("spatial", 1) == 0 ? ctx.unsupported("spatial = 0")
+                                           : ctx.invalid("scale, bias, mean and variance must have one element a channel");
     }
   }
   const double epsilon = ctx.attr_f("epsilon", 1e-5f), momentum = ctx.attr_f("momentum", 0.9f);
@@ -159,7 +166,8 @@ Outputs group_norm(const KernelContext& ctx, std::int64_t groups, std::int64_t w
   absl::StatusOr<std::vector<double>> scale = doubles(ctx, ctx.tensor(1)), bias = doubles(ctx, ctx.tensor(2));
   if (!scale.ok()) return scale.status();
   if (!bias.ok()) return bias.status();
-  if (static_cast<std::int64_t>(scale->size()) != weights || scale->size() != bias->size()) return ctx.invalid("scale and bias have the wrong size");
+  if (static_cast<std::int64_t>(scale->size()) != weights || scale->size() != bias->size())
+    return ctx.invalid("scale and bias have the wrong size");
   absl::StatusOr<Tensor> y = ctx.allocate(x.dtype(), x.dims());
   if (!y.ok()) return y.status();
   return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {

@@ -28,7 +28,8 @@ Outputs lp_normalization(KernelContext& ctx) {
       }
       if (p == 2) norm = std::sqrt(norm);
       // A row of zeros stays zero (LpNormalization-22).
-      for (std::int64_t i = 0; i < length; ++i) write<T>(*y)[at + i * inner] = static_cast<T>(norm == 0 ? 0.0 : static_cast<double>(x.data<T>()[at + i * inner]) / norm);
+      for (std::int64_t i = 0; i < length; ++i)
+        write<T>(*y)[at + i * inner] = static_cast<T>(norm == 0 ? 0.0 : static_cast<double>(x.data<T>()[at + i * inner]) / norm);
     }
     return outputs_of(*std::move(y));
   });
@@ -92,7 +93,8 @@ Outputs lrn(KernelContext& ctx) {
             const double v = static_cast<double>(in[(batch * channels + k) * inner + i]);
             square += v * v;
           }
-          out[r * inner + i] = static_cast<T>(static_cast<double>(in[r * inner + i]) / std::pow(bias + alpha / static_cast<double>(size) * square, beta));
+          out[r * inner + i] =
+              static_cast<T>(static_cast<double>(in[r * inner + i]) / std::pow(bias + alpha / static_cast<double>(size) * square, beta));
         }
       }
     });
@@ -133,8 +135,10 @@ Outputs dropout(KernelContext& ctx) {
     absl::StatusOr<Tensor> mask = ctx.allocate(ctx.opset >= 10 ? DType::kBool : x.dtype(), x.dims());
     if (!mask.ok()) return mask.status();
     for (std::size_t i = 0; i < keep.size(); ++i) {
-      if (ctx.opset >= 10) write<bool>(*mask)[i] = keep[i];
-      else write<T>(*mask)[i] = static_cast<T>(keep[i] ? 1.0f : 0.0f);
+      if (ctx.opset >= 10)
+        write<bool>(*mask)[i] = keep[i];
+      else
+        write<T>(*mask)[i] = static_cast<T>(keep[i] ? 1.0f : 0.0f);
     }
     return outputs_of(std::move(y), *std::move(mask));
   });

@@ -27,7 +27,8 @@ absl::StatusOr<Tensor> pooled_like(const KernelContext& ctx, const Tensor& x, co
 }
 
 // f(plane) for every (batch, channel).
-template <typename F> void for_each_plane(const KernelContext& ctx, const Tensor& x, F f) {
+template <typename F>
+void for_each_plane(const KernelContext& ctx, const Tensor& x, F f) {
   const std::int64_t planes = x.dims()[0] * x.dims()[1];
   parallel_for(ctx, planes, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) f(p);
@@ -50,7 +51,8 @@ std::vector<double> padded_counts(const Window& w) {
   return counts;
 }
 
-template <bool kGlobal> Outputs average_pool(KernelContext& ctx) {
+template <bool kGlobal>
+Outputs average_pool(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   absl::StatusOr<Window> w = pool_window(ctx, x, kGlobal);
   if (!w.ok()) return w.status();
@@ -75,13 +77,15 @@ template <bool kGlobal> Outputs average_pool(KernelContext& ctx) {
           for (std::int64_t i = 0; i < n; ++i) sums[static_cast<std::size_t>(to + i)] += static_cast<double>(from[at + i * step]);
         });
       }
-      for (std::int64_t i = 0; i < out; ++i) write<T>(*y)[p * out + i] = static_cast<T>(sums[static_cast<std::size_t>(i)] / counts[static_cast<std::size_t>(i)]);
+      for (std::int64_t i = 0; i < out; ++i)
+        write<T>(*y)[p * out + i] = static_cast<T>(sums[static_cast<std::size_t>(i)] / counts[static_cast<std::size_t>(i)]);
     });
     return outputs_of(*std::move(y));
   });
 }
 
-template <bool kGlobal> Outputs lp_pool(KernelContext& ctx) {
+template <bool kGlobal>
+Outputs lp_pool(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   absl::StatusOr<Window> w = pool_window(ctx, x, kGlobal);
   if (!w.ok()) return w.status();
@@ -97,10 +101,12 @@ template <bool kGlobal> Outputs lp_pool(KernelContext& ctx) {
       const T* from = x.data<T>() + plane * in;
       for (std::int64_t k = 0; k < w->kernel_size(); ++k) {
         for_each_window_run(*w, k, [&](std::int64_t to, std::int64_t n, std::int64_t at, std::int64_t step) {
-          for (std::int64_t i = 0; i < n; ++i) sums[static_cast<std::size_t>(to + i)] += std::pow(std::fabs(static_cast<double>(from[at + i * step])), p);
+          for (std::int64_t i = 0; i < n; ++i)
+            sums[static_cast<std::size_t>(to + i)] += std::pow(std::fabs(static_cast<double>(from[at + i * step])), p);
         });
       }
-      for (std::int64_t i = 0; i < out; ++i) write<T>(*y)[plane * out + i] = static_cast<T>(std::pow(sums[static_cast<std::size_t>(i)], 1.0 / p));
+      for (std::int64_t i = 0; i < out; ++i)
+        write<T>(*y)[plane * out + i] = static_cast<T>(std::pow(sums[static_cast<std::size_t>(i)], 1.0 / p));
     });
     return outputs_of(*std::move(y));
   });
@@ -119,10 +125,12 @@ std::int64_t index_of(const Window& w, std::int64_t plane, std::int64_t at, bool
   return plane * w.input_size() + index;
 }
 
-template <typename T> void max_plane(const Window& w, std::int64_t plane, bool column_major, const T* from, T* to, std::int64_t* indices) {
+template <typename T>
+void max_plane(const Window& w, std::int64_t plane, bool column_major, const T* from, T* to, std::int64_t* indices) {
   using C = Compute<T>;
   const std::int64_t out = w.output_size();
-  std::vector<C> best(static_cast<std::size_t>(out), is_float_v<T> ? static_cast<C>(-std::numeric_limits<float>::infinity()) : std::numeric_limits<C>::lowest());
+  std::vector<C> best(static_cast<std::size_t>(out),
+                      is_float_v<T> ? static_cast<C>(-std::numeric_limits<float>::infinity()) : std::numeric_limits<C>::lowest());
   std::vector<std::int64_t> where(indices == nullptr ? 0 : static_cast<std::size_t>(out), -1);
   for (std::int64_t k = 0; k < w.kernel_size(); ++k) {
     for_each_window_run(w, k, [&](std::int64_t first, std::int64_t n, std::int64_t at, std::int64_t step) {
@@ -141,7 +149,8 @@ template <typename T> void max_plane(const Window& w, std::int64_t plane, bool c
   }
 }
 
-template <bool kGlobal> Outputs max_pool(KernelContext& ctx) {
+template <bool kGlobal>
+Outputs max_pool(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   absl::StatusOr<Window> w = pool_window(ctx, x, kGlobal);
   if (!w.ok()) return w.status();
@@ -159,7 +168,8 @@ template <bool kGlobal> Outputs max_pool(KernelContext& ctx) {
   return dispatch(Join<FloatTypes, Types<std::int8_t, std::uint8_t>>{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     T* to = write<T>(*y);
     for_each_plane(ctx, x, [&](std::int64_t p) {
-      max_plane<T>(*w, p, column_major, x.data<T>() + p * w->input_size(), to + p * w->output_size(), indices == nullptr ? nullptr : indices + p * w->output_size());
+      max_plane<T>(*w, p, column_major, x.data<T>() + p * w->input_size(), to + p * w->output_size(),
+                   indices == nullptr ? nullptr : indices + p * w->output_size());
     });
     return outputs_of(*std::move(y), std::move(index_value));
   });
@@ -169,10 +179,13 @@ template <bool kGlobal> Outputs max_pool(KernelContext& ctx) {
 // planes the indices are then counted in anew).
 Outputs max_unpool(KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &indices = ctx.tensor(1);
-  if (x.rank() < 3 || indices.dims() != x.dims() || indices.dtype() != DType::kInt64) return ctx.invalid("the indices do not fit the input");
+  if (x.rank() < 3 || indices.dims() != x.dims() || indices.dtype() != DType::kInt64)
+    return ctx.invalid("the indices do not fit the input");
   const std::size_t rank = static_cast<std::size_t>(x.rank()) - 2;
-  const Shape kernel = ctx.attr_ints("kernel_shape"), strides = ctx.attr_ints("strides", Shape(rank, 1)), pads = ctx.attr_ints("pads", Shape(2 * rank, 0));
-  if (kernel.size() != rank || strides.size() != rank || pads.size() != 2 * rank) return ctx.invalid("kernel_shape, strides or pads have the wrong size");
+  const Shape kernel = ctx.attr_ints("kernel_shape"), strides = ctx.attr_ints("strides", Shape(rank, 1)),
+              pads = ctx.attr_ints("pads", Shape(2 * rank, 0));
+  if (kernel.size() != rank || strides.size() != rank || pads.size() != 2 * rank)
+    return ctx.invalid("kernel_shape, strides or pads have the wrong size");
   Shape natural{x.dims()[0], x.dims()[1]};
   for (std::size_t d = 0; d < rank; ++d) natural.push_back((x.dims()[d + 2] - 1) * strides[d] + kernel[d] - pads[d] - pads[rank + d]);
   Shape dims = natural;

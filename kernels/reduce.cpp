@@ -58,49 +58,96 @@ absl::StatusOr<Reduction> plan(const KernelContext& ctx, const Tensor& x) {
 
 // Each operator: `start`, `add` per element, `finish`. A is the accumulator's type.
 struct SumOp {
-  template <typename A> static A start() { return 0; }
-  template <typename A> static A add(A a, A x) { return a + x; }
-  template <typename A> static A finish(A a, std::int64_t) { return a; }
+  template <typename A>
+  static A start() {
+    return 0;
+  }
+  template <typename A>
+  static A add(A a, A x) {
+    return a + x;
+  }
+  template <typename A>
+  static A finish(A a, std::int64_t) {
+    return a;
+  }
 };
 struct MeanOp : SumOp {
-  template <typename A> static A finish(A a, std::int64_t n) {
-    if constexpr (std::is_floating_point_v<A>) return a / static_cast<A>(n);
-    else return n == 0 ? A(0) : static_cast<A>(a / static_cast<A>(n));
+  template <typename A>
+  static A finish(A a, std::int64_t n) {
+    if constexpr (std::is_floating_point_v<A>)
+      return a / static_cast<A>(n);
+    else
+      return n == 0 ? A(0) : static_cast<A>(a / static_cast<A>(n));
   }
 };
 struct ProdOp : SumOp {
-  template <typename A> static A start() { return 1; }
-  template <typename A> static A add(A a, A x) { return a * x; }
+  template <typename A>
+  static A start() {
+    return 1;
+  }
+  template <typename A>
+  static A add(A a, A x) {
+    return a * x;
+  }
 };
 struct SumSquareOp : SumOp {
-  template <typename A> static A add(A a, A x) { return a + x * x; }
+  template <typename A>
+  static A add(A a, A x) {
+    return a + x * x;
+  }
 };
 struct L1Op : SumOp {
-  template <typename A> static A add(A a, A x) { return a + (x < 0 ? A(0) - x : x); }
+  template <typename A>
+  static A add(A a, A x) {
+    return a + (x < 0 ? A(0) - x : x);
+  }
 };
 struct L2Op : SumSquareOp {
-  template <typename A> static A finish(A a, std::int64_t) { return static_cast<A>(std::sqrt(static_cast<double>(a))); }
+  template <typename A>
+  static A finish(A a, std::int64_t) {
+    return static_cast<A>(std::sqrt(static_cast<double>(a)));
+  }
 };
 struct LogSumOp : SumOp {
-  template <typename A> static A finish(A a, std::int64_t) { return static_cast<A>(std::log(static_cast<double>(a))); }
+  template <typename A>
+  static A finish(A a, std::int64_t) {
+    return static_cast<A>(std::log(static_cast<double>(a)));
+  }
 };
 struct MaxOp : SumOp {
-  template <typename A> static A start() { return std::is_floating_point_v<A> ? -std::numeric_limits<A>::infinity() : std::numeric_limits<A>::lowest(); }
-  template <typename A> static A add(A a, A x) { return x > a || x != x ? x : a; }
+  template <typename A>
+  static A start() {
+    return std::is_floating_point_v<A> ? -std::numeric_limits<A>::infinity() : std::numeric_limits<A>::lowest();
+  }
+  template <typename A>
+  static A add(A a, A x) {
+    return x > a || x != x ? x : a;
+  }
 };
 struct MinOp : SumOp {
-  template <typename A> static A start() { return std::is_floating_point_v<A> ? std::numeric_limits<A>::infinity() : std::numeric_limits<A>::max(); }
-  template <typename A> static A add(A a, A x) { return x < a || x != x ? x : a; }
+  template <typename A>
+  static A start() {
+    return std::is_floating_point_v<A> ? std::numeric_limits<A>::infinity() : std::numeric_limits<A>::max();
+  }
+  template <typename A>
+  static A add(A a, A x) {
+    return x < a || x != x ? x : a;
+  }
 };
 
 // Float rows that lie together take the vectorised sums; nullopt where the operator has none.
-template <typename Op> std::optional<double> contiguous_row(const float* x, std::int64_t n) {
-  if constexpr (std::is_same_v<Op, SumOp> || std::is_same_v<Op, MeanOp> || std::is_same_v<Op, LogSumOp>) return sum_floats(x, n);
-  else if constexpr (std::is_same_v<Op, SumSquareOp> || std::is_same_v<Op, L2Op>) return sum_squares_floats(x, n);
-  else return std::nullopt;
+template <typename Op>
+std::optional<double> contiguous_row(const float* x, std::int64_t n) {
+  if constexpr (std::is_same_v<Op, SumOp> || std::is_same_v<Op, MeanOp> || std::is_same_v<Op, LogSumOp>)
+    return sum_floats(x, n);
+  else if constexpr (std::is_same_v<Op, SumSquareOp> || std::is_same_v<Op, L2Op>)
+    return sum_squares_floats(x, n);
+  else
+    return std::nullopt;
 }
 
-template <typename Op, typename T, typename A> A reduce_one(const T* x, const Reduction& r) {
+template <typename Op, typename T, typename A>
+A reduce_one(const T* x, const Reduction& r) {
   A a = Op::template start<A>();
   for_each_run<1>(r.reduced_dims, {r.reduced_strides}, [&](const auto& at, std::int64_t n, const auto& step) {
     const T* p = x + at[0];
@@ -118,7 +165,8 @@ template <typename Op, typename T, typename A> A reduce_one(const T* x, const Re
 }
 
 // log(sum(exp(x))) about the largest element, which must be finite to be subtracted.
-template <typename T> double log_sum_exp(const T* x, const Reduction& r) {
+template <typename T>
+double log_sum_exp(const T* x, const Reduction& r) {
   const double top = reduce_one<MaxOp, T, double>(x, r);
   if (!std::isfinite(top)) return top;
   double sum = 0;
@@ -128,26 +176,29 @@ template <typename T> double log_sum_exp(const T* x, const Reduction& r) {
   return top + std::log(sum);
 }
 
-template <typename T, typename F> Outputs reduce_with(const KernelContext& ctx, const Tensor& x, const Reduction& r, F one) {
+template <typename T, typename F>
+Outputs reduce_with(const KernelContext& ctx, const Tensor& x, const Reduction& r, F one) {
   absl::StatusOr<Tensor> y = ctx.allocate(dtype_of<T>(), r.out_dims);
   if (!y.ok()) return y.status();
   T* out = write<T>(*y);
   const T* in = x.data<T>();
   const Shape kept = strides_of(r.kept_dims);
-  parallel_for(ctx, y->size(), std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, r.count)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      std::int64_t offset = 0, rest = i;
-      for (std::size_t k = 0; k < kept.size(); ++k) {
-        offset += rest / kept[k] * r.kept_strides[k];
-        rest %= kept[k];
-      }
-      out[i] = one(in + offset);
-    }
-  });
+  parallel_for(ctx, y->size(), std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, r.count)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   std::int64_t offset = 0, rest = i;
+                   for (std::size_t k = 0; k < kept.size(); ++k) {
+                     offset += rest / kept[k] * r.kept_strides[k];
+                     rest %= kept[k];
+                   }
+                   out[i] = one(in + offset);
+                 }
+               });
   return outputs_of(*std::move(y));
 }
 
-template <typename Op, typename List> Outputs reduce(KernelContext& ctx) {
+template <typename Op, typename List>
+Outputs reduce(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   absl::StatusOr<Reduction> r = plan(ctx, x);
   if (!r.ok()) return r.status();

@@ -15,7 +15,8 @@ namespace saturate {
   return sum;
 }
 
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] double sum_squared_deviations_floats(const float* x, std::int64_t n, float center) {
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] double sum_squared_deviations_floats(const float* x, std::int64_t n,
+                                                                                                           float center) {
   double sum = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     const double d = static_cast<double>(x[i] - center);

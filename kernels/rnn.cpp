@@ -14,16 +14,18 @@ enum class Cell { kRnn, kGru, kLstm };
 
 constexpr int gates_of(Cell cell) { return cell == Cell::kRnn ? 1 : cell == Cell::kGru ? 3 : 4; }
 
-template <typename C> struct Recurrent {
+template <typename C>
+struct Recurrent {
   std::int64_t steps = 0, batch = 0, input = 0, hidden = 0, directions = 1;
   std::vector<C> x, w, r, bias, h0, c0, peephole;  // x as [steps, batch, input]; bias, h0, c0, peephole may be empty
   std::vector<std::int64_t> lengths;
-  std::vector<Activation> activations;              // in the order of the attribute, all directions
+  std::vector<Activation> activations;  // in the order of the attribute, all directions
   double clip = 0;
   bool linear_before_reset = false, input_forget = false;
 };
 
-template <typename C> absl::Status read(const KernelContext& ctx, std::size_t i, const Shape& dims, std::vector<C>& out) {
+template <typename C>
+absl::Status read(const KernelContext& ctx, std::size_t i, const Shape& dims, std::vector<C>& out) {
   if (!ctx.has_input(i)) return absl::OkStatus();
   if (ctx.tensor(i).dims() != dims) return ctx.invalid("an input has the wrong shape");
   std::vector<C> store;
@@ -34,7 +36,8 @@ template <typename C> absl::Status read(const KernelContext& ctx, std::size_t i,
 }
 
 // Swaps the two leading dims of [a, b, n].
-template <typename C> std::vector<C> swapped(const std::vector<C>& x, std::int64_t a, std::int64_t b, std::int64_t n) {
+template <typename C>
+std::vector<C> swapped(const std::vector<C>& x, std::int64_t a, std::int64_t b, std::int64_t n) {
   std::vector<C> y(x.size());
   for (std::int64_t i = 0; i < a; ++i) {
     for (std::int64_t j = 0; j < b; ++j) std::copy_n(x.data() + (i * b + j) * n, n, y.data() + (j * a + i) * n);
@@ -53,15 +56,18 @@ absl::StatusOr<std::vector<Activation>> activations_of(const KernelContext& ctx,
     if (cell == Cell::kLstm) fallback.emplace_back("Tanh");
   }
   std::vector<std::string> names = ctx.attr_strings("activations", fallback);
-  if (names.size() * static_cast<std::size_t>(directions) == fallback.size() && names.size() != fallback.size()) names.insert(names.end(), names.begin(), names.end());
+  if (names.size() * static_cast<std::size_t>(directions) == fallback.size() && names.size() != fallback.size())
+    names.insert(names.end(), names.begin(), names.end());
   if (names.size() != fallback.size()) return ctx.invalid("activations has the wrong number of names");
   const std::vector<float> alphas = ctx.attr_floats("activation_alpha"), betas = ctx.attr_floats("activation_beta");
   std::size_t next_alpha = 0, next_beta = 0;
   std::vector<Activation> out;
   for (const std::string& name : names) {
     std::optional<float> alpha, beta;
-    if (std::find(std::begin(kWithAlpha), std::end(kWithAlpha), name) != std::end(kWithAlpha) && next_alpha < alphas.size()) alpha = alphas[next_alpha++];
-    if (std::find(std::begin(kWithBeta), std::end(kWithBeta), name) != std::end(kWithBeta) && next_beta < betas.size()) beta = betas[next_beta++];
+    if (std::find(std::begin(kWithAlpha), std::end(kWithAlpha), name) != std::end(kWithAlpha) && next_alpha < alphas.size())
+      alpha = alphas[next_alpha++];
+    if (std::find(std::begin(kWithBeta), std::end(kWithBeta), name) != std::end(kWithBeta) && next_beta < betas.size())
+      beta = betas[next_beta++];
     std::optional<Activation> f = activation_function(name, alpha, beta);
     if (!f) return ctx.unsupported("activation '" + name + "'");
     out.push_back(*std::move(f));
@@ -69,7 +75,8 @@ absl::StatusOr<std::vector<Activation>> activations_of(const KernelContext& ctx,
   return out;
 }
 
-template <typename C> absl::StatusOr<Recurrent<C>> read_recurrent(const KernelContext& ctx, Cell cell) {
+template <typename C>
+absl::StatusOr<Recurrent<C>> read_recurrent(const KernelContext& ctx, Cell cell) {
   const Tensor& x = ctx.tensor(0);
   if (x.rank() != 3 || ctx.tensor(1).rank() != 3 || ctx.tensor(2).rank() != 3) return ctx.invalid("X, W and R must be of rank 3");
   const bool batch_first = ctx.attr_i("layout", 0) != 0;
@@ -118,14 +125,16 @@ template <typename C> absl::StatusOr<Recurrent<C>> read_recurrent(const KernelCo
 }
 
 // One direction of one cell type. `gate` holds x W^T + Wb for a row, `rec` h R^T + Rb.
-template <typename C> struct Step {
+template <typename C>
+struct Step {
   const Recurrent<C>& p;
   std::size_t direction;
   const Activation& f(std::size_t i, std::size_t per_direction) const { return p.activations[direction * per_direction + i]; }
   double clipped(double v) const { return p.clip > 0 ? std::clamp(v, -p.clip, p.clip) : v; }
 
   void rnn(const C* gate, const C* rec, C* h) const {
-    for (std::int64_t j = 0; j < p.hidden; ++j) h[j] = static_cast<C>(f(0, 1)(clipped(static_cast<double>(gate[j]) + static_cast<double>(rec[j]))));
+    for (std::int64_t j = 0; j < p.hidden; ++j)
+      h[j] = static_cast<C>(f(0, 1)(clipped(static_cast<double>(gate[j]) + static_cast<double>(rec[j]))));
   }
 
   void lstm(const C* gate, const C* rec, C* h, C* c) const {
@@ -145,7 +154,8 @@ template <typename C> struct Step {
   }
 
   // `rec` has z and r, and for linear_before_reset also h; `reset_product` makes (r . h) Rh^T + Rbh otherwise.
-  template <typename F> void gru(const C* gate, const C* rec, C* h, F reset_product) const {
+  template <typename F>
+  void gru(const C* gate, const C* rec, C* h, F reset_product) const {
     const std::int64_t n = p.hidden;
     std::vector<double> z(static_cast<std::size_t>(n)), r(z.size());
     std::vector<C> reset(z.size()), hidden(z.size());
@@ -165,7 +175,8 @@ template <typename C> struct Step {
 };
 
 // y [steps, directions, batch, hidden]; h and c [directions, batch, hidden] hold the initial states and end as the last ones.
-template <typename C> void run_direction(const KernelContext& ctx, const Recurrent<C>& p, Cell cell, std::size_t direction, bool reverse, C* y, C* h, C* c) {
+template <typename C>
+void run_direction(const KernelContext& ctx, const Recurrent<C>& p, Cell cell, std::size_t direction, bool reverse, C* y, C* h, C* c) {
   const std::int64_t n = p.hidden, g = gates_of(cell) * n, d = static_cast<std::int64_t>(direction);
   const C *w = p.w.data() + d * g * p.input, *r = p.r.data() + d * g * n;
   const C *wb = p.bias.empty() ? nullptr : p.bias.data() + d * 2 * g, *rb = wb == nullptr ? nullptr : wb + g;
@@ -201,14 +212,16 @@ template <typename C> void run_direction(const KernelContext& ctx, const Recurre
   }
 }
 
-template <typename T, typename C> absl::StatusOr<Value> as_output(const KernelContext& ctx, const Shape& dims, const std::vector<C>& values) {
+template <typename T, typename C>
+absl::StatusOr<Value> as_output(const KernelContext& ctx, const Shape& dims, const std::vector<C>& values) {
   absl::StatusOr<Tensor> t = ctx.allocate(dtype_of<T>(), dims);
   if (!t.ok()) return t.status();
   for (std::size_t i = 0; i < values.size(); ++i) write<T>(*t)[i] = static_cast<T>(values[i]);
   return Value(*std::move(t));
 }
 
-template <typename T, typename C> Outputs recurrent_as(const KernelContext& ctx, Cell cell) {
+template <typename T, typename C>
+Outputs recurrent_as(const KernelContext& ctx, Cell cell) {
   absl::StatusOr<Recurrent<C>> p = read_recurrent<C>(ctx, cell);
   if (!p.ok()) return p.status();
   const std::int64_t d = p->directions, n = p->hidden, states = d * p->batch * n;
@@ -217,7 +230,8 @@ template <typename T, typename C> Outputs recurrent_as(const KernelContext& ctx,
   c.resize(static_cast<std::size_t>(states), C(0));
   const bool reverse = ctx.attr_s("direction", "forward") == "reverse";
   for (std::int64_t k = 0; k < d; ++k) {
-    run_direction(ctx, *p, cell, static_cast<std::size_t>(k), reverse || k == 1, y.data(), h.data() + k * p->batch * n, c.data() + k * p->batch * n);
+    run_direction(ctx, *p, cell, static_cast<std::size_t>(k), reverse || k == 1, y.data(), h.data() + k * p->batch * n,
+                  c.data() + k * p->batch * n);
   }
   Shape y_dims{p->steps, d, p->batch, n}, state_dims{d, p->batch, n};
   if (ctx.attr_i("layout", 0) != 0) {
@@ -239,7 +253,8 @@ template <typename T, typename C> Outputs recurrent_as(const KernelContext& ctx,
   return out;
 }
 
-template <Cell kCell> Outputs recurrent(KernelContext& ctx) {
+template <Cell kCell>
+Outputs recurrent(KernelContext& ctx) {
   return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     if (std::is_same_v<T, double> || ctx.options.reference) return recurrent_as<T, double>(ctx, kCell);
     return recurrent_as<T, float>(ctx, kCell);

@@ -3,7 +3,6 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
-
 #include <chrono>
 
 #include "fmt/format.h"
@@ -19,7 +18,8 @@ absl::Status check_input(const ValueInfo& info, const Value& value) {
   if (!value.is_tensor()) return absl::InvalidArgumentError(fmt::format("input '{}' must be a tensor", info.name));
   const Tensor& t = value.tensor();
   if (info.type.dtype != DType::kUndefined && info.type.dtype != t.dtype()) {
-    return absl::InvalidArgumentError(fmt::format("input '{}' must be {}, not {}", info.name, dtype_name(info.type.dtype), dtype_name(t.dtype())));
+    return absl::InvalidArgumentError(
+        fmt::format("input '{}' must be {}, not {}", info.name, dtype_name(info.type.dtype), dtype_name(t.dtype())));
   }
   if (!info.type.shape) return absl::OkStatus();
   if (info.type.shape->size() != t.dims().size()) {
@@ -100,7 +100,8 @@ struct Session::Impl {
       const auto it = given.find(graph.inputs[i].name);
       if (it == given.end()) {
         const int slot = plan->inputs[i].second;
-        const bool has_default = std::any_of(plan->constants.begin(), plan->constants.end(), [&](const auto& c) { return c.first == slot; });
+        const bool has_default =
+            std::any_of(plan->constants.begin(), plan->constants.end(), [&](const auto& c) { return c.first == slot; });
         const bool optional = graph.inputs[i].type.kind == ValueType::Kind::kOptional;
         if (!has_default && !optional) return absl::InvalidArgumentError(fmt::format("input '{}' is missing", graph.inputs[i].name));
         continue;

@@ -45,7 +45,8 @@ absl::Status check_against_schema(const Node& node, const std::string& domain, S
     if (!listed && !formal.variadic) break;
     const std::uint64_t bit = std::uint64_t{1} << i;
     const bool required = listed && !formal.optional && (!formal.variadic || static_cast<int>(i) < schema->min_inputs);
-    if (required && (i >= step.inputs.size() || step.inputs[i] < 0)) return absl::InvalidArgumentError(fmt::format("{}: input {} is missing", describe(node), i));
+    if (required && (i >= step.inputs.size() || step.inputs[i] < 0))
+      return absl::InvalidArgumentError(fmt::format("{}: input {} is missing", describe(node), i));
     if (i >= step.inputs.size()) break;
     if (required) step.required_inputs |= bit;
     if (only_tensors(*schema, formal.type)) step.tensor_inputs |= bit;
@@ -221,7 +222,8 @@ class Planner {
     if (const Function* function = find_function(context_, node)) {
       inner.opset_imports = function->opset_imports;
       absl::StatusOr<std::shared_ptr<Plan>> body = make_plan(instantiate(*function, node), inner, nullptr);
-      if (!body.ok()) return absl::Status(body.status().code(), fmt::format("in function {}: {}", describe(node), std::string(body.status().message())));
+      if (!body.ok())
+        return absl::Status(body.status().code(), fmt::format("in function {}: {}", describe(node), std::string(body.status().message())));
       step.function = *std::move(body);
     } else {
       step.kernel = Registry::standard().find(plain_domain(node.domain), node.op_type);
@@ -243,7 +245,9 @@ class Planner {
       for (const std::shared_ptr<const Graph>& g : graphs) {
         if (g == nullptr) return absl::InvalidArgumentError(fmt::format("{}: attribute '{}' has no graph", describe(node), a.name));
         absl::StatusOr<std::shared_ptr<Plan>> plan = make_plan(g, inner, [this](const std::string& name) { return find(name); });
-        if (!plan.ok()) return absl::Status(plan.status().code(), fmt::format("in {} of {}: {}", a.name, describe(node), std::string(plan.status().message())));
+        if (!plan.ok())
+          return absl::Status(plan.status().code(),
+                              fmt::format("in {} of {}: {}", a.name, describe(node), std::string(plan.status().message())));
         step.graphs.emplace_back(g.get(), *std::move(plan));
       }
     }

@@ -20,7 +20,8 @@ class StepHost : public KernelHost {
   Outputs run_graph(const Graph& graph, const std::vector<Value>& inputs) override {
     for (const auto& [known, plan] : step_.graphs) {
       if (known != &graph) continue;
-      if (inputs.size() > plan->inputs.size()) return absl::InvalidArgumentError(fmt::format("graph '{}' is given too many inputs", graph.name));
+      if (inputs.size() > plan->inputs.size())
+        return absl::InvalidArgumentError(fmt::format("graph '{}' is given too many inputs", graph.name));
       std::vector<Value> captured;
       for (const auto& [outside, own] : plan->captures) captured.push_back(frame_[outside]);
       RunContext inner{context_.options, context_.pool, context_.check_finite, nullptr, context_.epoch, context_.depth + 1};
@@ -44,7 +45,8 @@ class StepHost : public KernelHost {
   RunContext& context_;
 };
 
-template <typename T> bool all_finite(const Tensor& t) {
+template <typename T>
+bool all_finite(const Tensor& t) {
   for (const T& x : t.span<T>()) {
     if (!std::isfinite(static_cast<double>(x))) return false;
   }
@@ -55,11 +57,16 @@ bool finite(const Value& value) {
   if (!value.is_tensor()) return true;
   const Tensor& t = value.tensor();
   switch (t.dtype()) {
-    case DType::kFloat: return all_finite<float>(t);
-    case DType::kDouble: return all_finite<double>(t);
-    case DType::kFloat16: return all_finite<Half>(t);
-    case DType::kBfloat16: return all_finite<BFloat16>(t);
-    default: return true;
+    case DType::kFloat:
+      return all_finite<float>(t);
+    case DType::kDouble:
+      return all_finite<double>(t);
+    case DType::kFloat16:
+      return all_finite<Half>(t);
+    case DType::kBfloat16:
+      return all_finite<BFloat16>(t);
+    default:
+      return true;
   }
 }
 
@@ -76,19 +83,21 @@ Outputs run_step(const Step& step, const std::vector<Value>& inputs, const std::
     inner.timings = nullptr;
     ++inner.depth;
     Outputs out = run_plan(*step.function, inputs, {}, inner);
-    if (!out.ok()) return absl::Status(out.status().code(), fmt::format("in function {}: {}", step.node->op_type, std::string(out.status().message())));
+    if (!out.ok())
+      return absl::Status(out.status().code(), fmt::format("in function {}: {}", step.node->op_type, std::string(out.status().message())));
     return out;
   }
   for (std::size_t i = 0; i < inputs.size() && i < 64; ++i) {
     const std::uint64_t bit = std::uint64_t{1} << i;
     const bool missing = !inputs[i].present() && (step.required_inputs & bit) != 0;
     if (missing || (inputs[i].present() && !inputs[i].is_tensor() && (step.tensor_inputs & bit) != 0)) {
-      return absl::InvalidArgumentError(fmt::format("{} '{}': input {} {}", step.node->op_type, step.node->name, i, missing ? "has no value" : "must be a tensor"));
+      return absl::InvalidArgumentError(
+          fmt::format("{} '{}': input {} {}", step.node->op_type, step.node->name, i, missing ? "has no value" : "must be a tensor"));
     }
   }
   StepHost host(step, frame, context);
-  KernelContext ctx{*step.node, step.opset, inputs,           static_cast<int>(step.outputs.size()), context.options, host,
-                    step.state.get(), step.constant_inputs};
+  KernelContext ctx{*step.node,      step.opset, inputs,           static_cast<int>(step.outputs.size()),
+                    context.options, host,       step.state.get(), step.constant_inputs};
   return invoke(step.kernel, ctx);
 }
 
@@ -123,7 +132,8 @@ Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector
     if (context.timings != nullptr) context.timings->push_back({step.node->name, step.node->op_type, start - context.epoch, now() - start});
     if (out->size() < step.outputs.size()) out->resize(step.outputs.size());
     if (context.check_finite && !finite(*out) && finite(arguments)) {
-      return absl::InvalidArgumentError(fmt::format("{} '{}' makes a NaN or infinity from finite inputs", step.node->op_type, step.node->name));
+      return absl::InvalidArgumentError(
+          fmt::format("{} '{}' makes a NaN or infinity from finite inputs", step.node->op_type, step.node->name));
     }
     for (std::size_t i = 0; i < step.outputs.size(); ++i) {
       if (step.outputs[i] >= 0) frame[step.outputs[i]] = std::move((*out)[i]);

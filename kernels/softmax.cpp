@@ -29,16 +29,20 @@ absl::StatusOr<Layout> layout_of(const KernelContext& ctx, const Tensor& x) {
   const std::optional<int> axis = normalize_axis(wanted, x.rank());
   if (!axis) return ctx.invalid("axis is out of range");
   for (int k = 0; k < x.rank(); ++k) {
-    if (k < *axis) l.outer *= x.dims()[k];
-    else if (k == *axis || flattened) l.length *= x.dims()[k];
-    else l.inner *= x.dims()[k];
+    if (k < *axis)
+      l.outer *= x.dims()[k];
+    else if (k == *axis || flattened)
+      l.length *= x.dims()[k];
+    else
+      l.inner *= x.dims()[k];
   }
   return l;
 }
 
 enum class Form { kSoftmax, kLogSoftmax, kHardmax };
 
-template <Form kForm, typename T> void one_row(const T* x, T* y, std::int64_t n, std::int64_t stride) {
+template <Form kForm, typename T>
+void one_row(const T* x, T* y, std::int64_t n, std::int64_t stride) {
   if constexpr (kForm == Form::kHardmax) {
     std::int64_t best = 0;
     for (std::int64_t i = 1; i < n; ++i) {
@@ -56,7 +60,8 @@ template <Form kForm, typename T> void one_row(const T* x, T* y, std::int64_t n,
   }
 }
 
-template <Form kForm> Outputs softmax(KernelContext& ctx) {
+template <Form kForm>
+Outputs softmax(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   absl::StatusOr<Layout> l = layout_of(ctx, x);
   if (!l.ok()) return l.status();
@@ -67,19 +72,20 @@ template <Form kForm> Outputs softmax(KernelContext& ctx) {
     T* out = write<T>(*y);
     const bool fast = kForm == Form::kSoftmax && std::is_same_v<T, float> && l->inner == 1 && !ctx.options.reference;
     const std::int64_t rows = x.size() == 0 ? 0 : l->outer * l->inner;
-    parallel_for(ctx, rows, std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, l->length)), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const std::int64_t at = r / l->inner * l->length * l->inner + r % l->inner;
-        if constexpr (std::is_same_v<T, float>) {
-          if (fast) {
-            std::copy_n(in + at, l->length, out + at);
-            softmax_row(out + at, l->length);
-            continue;
-          }
-        }
-        one_row<kForm, T>(in + at, out + at, l->length, l->inner);
-      }
-    });
+    parallel_for(ctx, rows, std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, l->length)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t r = begin; r < end; ++r) {
+                     const std::int64_t at = r / l->inner * l->length * l->inner + r % l->inner;
+                     if constexpr (std::is_same_v<T, float>) {
+                       if (fast) {
+                         std::copy_n(in + at, l->length, out + at);
+                         softmax_row(out + at, l->length);
+                         continue;
+                       }
+                     }
+                     one_row<kForm, T>(in + at, out + at, l->length, l->inner);
+                   }
+                 });
     return outputs_of(*std::move(y));
   });
 }

@@ -9,7 +9,8 @@ namespace {
 using test::eval, test::expect_near, test::floats, test::ints, test::make;
 
 // softmax(q k^T * scale + bias) v for one head, by the formula.
-std::vector<float> head(const float* q, const float* k, const float* v, std::int64_t rows, std::int64_t keys, std::int64_t size, double scale, const std::function<bool(std::int64_t, std::int64_t)>& sees) {
+std::vector<float> head(const float* q, const float* k, const float* v, std::int64_t rows, std::int64_t keys, std::int64_t size,
+                        double scale, const std::function<bool(std::int64_t, std::int64_t)>& sees) {
   std::vector<float> out;
   for (std::int64_t i = 0; i < rows; ++i) {
     std::vector<double> p(static_cast<std::size_t>(keys), 0);
@@ -29,9 +30,11 @@ std::vector<float> head(const float* q, const float* k, const float* v, std::int
 }
 
 TEST(Attention, ManyQueriesBlockByBlock) {
-  const Tensor q = test::noise_tensor({1, 1, 250, 8}, 1), k = test::noise_tensor({1, 1, 130, 8}, 2), v = test::noise_tensor({1, 1, 130, 8}, 3);
+  const Tensor q = test::noise_tensor({1, 1, 250, 8}, 1), k = test::noise_tensor({1, 1, 130, 8}, 2),
+               v = test::noise_tensor({1, 1, 130, 8}, 3);
   const auto all = [](std::int64_t, std::int64_t) { return true; };
-  expect_near(eval({"Attention", "", 23}, {q, k, v}), floats({1, 1, 250, 8}, head(q.data<float>(), k.data<float>(), v.data<float>(), 250, 130, 8, 1 / std::sqrt(8.0), all)), 1e-5);
+  expect_near(eval({"Attention", "", 23}, {q, k, v}),
+              floats({1, 1, 250, 8}, head(q.data<float>(), k.data<float>(), v.data<float>(), 250, 130, 8, 1 / std::sqrt(8.0), all)), 1e-5);
 }
 
 TEST(Attention, CausalWithPastIsAlignedAtTheBottomRight) {
@@ -43,7 +46,9 @@ TEST(Attention, CausalWithPastIsAlignedAtTheBottomRight) {
   const auto out = test::run(call, {q, part(k, 2, 5), part(v, 2, 5), Value(), part(k, 0, 2), part(v, 0, 2)});
   ASSERT_TRUE(out.ok()) << out.status();
   const auto sees = [](std::int64_t i, std::int64_t j) { return j <= i + 2; };
-  expect_near((*out)[0].tensor(), floats({1, 1, 3, 4}, head(q.data<float>(), k.data<float>(), v.data<float>(), 3, 5, 4, static_cast<double>(0.7f), sees)), 1e-5);
+  expect_near((*out)[0].tensor(),
+              floats({1, 1, 3, 4}, head(q.data<float>(), k.data<float>(), v.data<float>(), 3, 5, 4, static_cast<double>(0.7f), sees)),
+              1e-5);
   expect_near((*out)[1].tensor(), k);
   expect_near((*out)[2].tensor(), v);
 }
@@ -56,8 +61,10 @@ TEST(Attention, FullyMaskedRowsAreZero) {
 }
 
 TEST(Attention, GroupsOfQueriesShareKeys) {
-  const Tensor q = test::noise_tensor({1, 3, 2 * 4 * 6}, 1), k = test::noise_tensor({1, 5, 2 * 6}, 2), v = test::noise_tensor({1, 5, 2 * 6}, 3);
-  const test::Call call{"Attention", "", 23, {Attribute::of("q_num_heads", std::int64_t{8}), Attribute::of("kv_num_heads", std::int64_t{2})}};
+  const Tensor q = test::noise_tensor({1, 3, 2 * 4 * 6}, 1), k = test::noise_tensor({1, 5, 2 * 6}, 2),
+               v = test::noise_tensor({1, 5, 2 * 6}, 3);
+  const test::Call call{
+      "Attention", "", 23, {Attribute::of("q_num_heads", std::int64_t{8}), Attribute::of("kv_num_heads", std::int64_t{2})}};
   const Tensor y = eval(call, {q, k, v});
   ASSERT_EQ(y.dims(), (Shape{1, 3, 48}));
   std::vector<float> q5, k1, v1;  // query head 5 reads key head 1
@@ -73,9 +80,11 @@ TEST(Attention, GroupsOfQueriesShareKeys) {
 }
 
 TEST(Attention, FastEqualsReference) {
-  const Tensor q = test::noise_tensor({2, 4, 7, 8}, 1), k = test::noise_tensor({2, 2, 9, 8}, 2), v = test::noise_tensor({2, 2, 9, 5}, 3), mask = test::noise_tensor({2, 1, 7, 9}, 4);
+  const Tensor q = test::noise_tensor({2, 4, 7, 8}, 1), k = test::noise_tensor({2, 2, 9, 8}, 2), v = test::noise_tensor({2, 2, 9, 5}, 3),
+               mask = test::noise_tensor({2, 1, 7, 9}, 4);
   const std::vector<Attribute> attributes{Attribute::of("softcap", 1.5f), Attribute::of("is_causal", std::int64_t{1})};
-  expect_near(eval({"Attention", "", 23, attributes}, {q, k, v, mask}), eval({"Attention", "", 23, attributes, 1, true}, {q, k, v, mask}), 1e-5);
+  expect_near(eval({"Attention", "", 23, attributes}, {q, k, v, mask}), eval({"Attention", "", 23, attributes, 1, true}, {q, k, v, mask}),
+              1e-5);
 }
 
 TEST(Attention, RefusesWhatDoesNotFit) {

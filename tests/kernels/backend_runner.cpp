@@ -89,7 +89,8 @@ std::string compare(const Tensor& got, const Tensor& want, const Tolerance& tole
   if (got.dtype() != want.dtype() || got.dims() != want.dims()) return fmt::format("is {}, expected {}", dims_text(got), dims_text(want));
   if (want.dtype() == DType::kString) {
     for (std::size_t i = 0; i < want.string_data().size(); ++i) {
-      if (got.string_data()[i] != want.string_data()[i]) return fmt::format("[{}] is '{}', expected '{}'", i, got.string_data()[i], want.string_data()[i]);
+      if (got.string_data()[i] != want.string_data()[i])
+        return fmt::format("[{}] is '{}', expected '{}'", i, got.string_data()[i], want.string_data()[i]);
     }
     return "";
   }
@@ -104,7 +105,8 @@ std::string compare(const Tensor& got, const Tensor& want, const Tolerance& tole
     if (!same && wrong++ == 0) first = i;
   }
   if (wrong == 0) return "";
-  return fmt::format("{} of {} elements of {} differ, first [{}]: {} expected {}", wrong, a.size(), dims_text(want), first, a[first], b[first]);
+  return fmt::format("{} of {} elements of {} differ, first [{}]: {} expected {}", wrong, a.size(), dims_text(want), first, a[first],
+                     b[first]);
 }
 
 std::string compare(const Value& got, const Value& want, const Tolerance& tolerance) {

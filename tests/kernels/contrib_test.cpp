@@ -8,7 +8,8 @@ using test::eval, test::expect_near, test::floats, test::ints, test::make;
 const std::string kMs = "com.microsoft";
 
 TEST(Contrib, SkipLayerNormalizationIsAddThenNorm) {
-  const Tensor x = test::noise_tensor({2, 3, 8}, 1), skip = test::noise_tensor({3, 8}, 2), g = test::noise_tensor({8}, 3), b = test::noise_tensor({8}, 4), bias = test::noise_tensor({8}, 5);
+  const Tensor x = test::noise_tensor({2, 3, 8}, 1), skip = test::noise_tensor({3, 8}, 2), g = test::noise_tensor({8}, 3),
+               b = test::noise_tensor({8}, 4), bias = test::noise_tensor({8}, 5);
   const auto out = test::run({"SkipLayerNormalization", kMs, 1, {Attribute::of("epsilon", 1e-3f)}, 4}, {x, skip, g, b, bias});
   ASSERT_TRUE(out.ok()) << out.status();
   const Tensor sum = eval({"Add"}, {eval({"Add"}, {x, skip}), bias});
@@ -27,12 +28,14 @@ TEST(Contrib, GelusAddTheirBiasFirst) {
   const Tensor split = eval({"BiasSplitGelu", kMs, 1}, {x, b});
   const Tensor gelu = eval({"Gelu"}, {sum});
   for (int i = 0; i < 2; ++i) {
-    for (int j = 0; j < 3; ++j) EXPECT_NEAR(split.data<float>()[i * 3 + j], sum.data<float>()[i * 6 + j] * gelu.data<float>()[i * 6 + 3 + j], 1e-6);
+    for (int j = 0; j < 3; ++j)
+      EXPECT_NEAR(split.data<float>()[i * 3 + j], sum.data<float>()[i * 6 + j] * gelu.data<float>()[i * 6 + 3 + j], 1e-6);
   }
 }
 
 TEST(Contrib, RotaryOfBothDomainsAgree) {
-  const Tensor x = test::noise_tensor({2, 3, 2, 8}, 1), cos = test::noise_tensor({10, 4}, 2), sin = test::noise_tensor({10, 4}, 3), at = ints({2, 2}, {0, 9, 4, 1});
+  const Tensor x = test::noise_tensor({2, 3, 2, 8}, 1), cos = test::noise_tensor({10, 4}, 2), sin = test::noise_tensor({10, 4}, 3),
+               at = ints({2, 2}, {0, 9, 4, 1});
   for (std::int64_t interleaved : {0, 1}) {
     const std::vector<Attribute> a{Attribute::of("interleaved", interleaved)};
     expect_near(eval({"RotaryEmbedding", "", 23, a}, {x, cos, sin, at}), eval({"RotaryEmbedding", kMs, 1, a}, {x, at, cos, sin}));
@@ -42,19 +45,27 @@ TEST(Contrib, RotaryOfBothDomainsAgree) {
 
 TEST(Contrib, MultiHeadAttentionIsAttention) {
   const Tensor q = test::noise_tensor({2, 3, 8}, 1), k = test::noise_tensor({2, 5, 8}, 2), v = test::noise_tensor({2, 5, 8}, 3);
-  const Tensor want = eval({"Attention", "", 23, {Attribute::of("q_num_heads", std::int64_t{2}), Attribute::of("kv_num_heads", std::int64_t{2})}}, {q, k, v});
+  const Tensor want = eval(
+      {"Attention", "", 23, {Attribute::of("q_num_heads", std::int64_t{2}), Attribute::of("kv_num_heads", std::int64_t{2})}}, {q, k, v});
   expect_near(eval({"MultiHeadAttention", kMs, 1, {Attribute::of("num_heads", std::int64_t{2})}}, {q, k, v}), want);
   // Masked keys are as good as absent.
   const Tensor mask = make<std::int32_t>({2, 5}, {1, 1, 1, 0, 0, 1, 1, 1, 0, 0});
   const Tensor masked = eval({"MultiHeadAttention", kMs, 1, {Attribute::of("num_heads", std::int64_t{2})}}, {q, k, v, Value(), mask});
-  const Tensor lengths = eval({"MultiHeadAttention", kMs, 1, {Attribute::of("num_heads", std::int64_t{2})}}, {q, k, v, Value(), make<std::int32_t>({2}, {3, 3})});
+  const Tensor lengths = eval({"MultiHeadAttention", kMs, 1, {Attribute::of("num_heads", std::int64_t{2})}},
+                              {q, k, v, Value(), make<std::int32_t>({2}, {3, 3})});
   expect_near(masked, lengths);
 }
 
 TEST(Contrib, GroupQueryDecodingContinuesThePrompt) {
   // Three rows at once give the same as two and then one with the cache.
-  const Tensor q = test::noise_tensor({1, 3, 16}, 1), k = test::noise_tensor({1, 3, 8}, 2), v = test::noise_tensor({1, 3, 8}, 3), cos = test::noise_tensor({8, 2}, 4), sin = test::noise_tensor({8, 2}, 5);
-  const test::Call call{"GroupQueryAttention", kMs, 1, {Attribute::of("num_heads", std::int64_t{4}), Attribute::of("kv_num_heads", std::int64_t{2}), Attribute::of("do_rotary", std::int64_t{1})}, 3};
+  const Tensor q = test::noise_tensor({1, 3, 16}, 1), k = test::noise_tensor({1, 3, 8}, 2), v = test::noise_tensor({1, 3, 8}, 3),
+               cos = test::noise_tensor({8, 2}, 4), sin = test::noise_tensor({8, 2}, 5);
+  const test::Call call{"GroupQueryAttention",
+                        kMs,
+                        1,
+                        {Attribute::of("num_heads", std::int64_t{4}), Attribute::of("kv_num_heads", std::int64_t{2}),
+                         Attribute::of("do_rotary", std::int64_t{1})},
+                        3};
   const auto rows = [](const Tensor& t, std::int64_t from, std::int64_t to) {
     const std::int64_t n = t.dims()[2];
     return floats({1, to - from, n}, std::vector<float>(t.data<float>() + from * n, t.data<float>() + to * n));
@@ -64,7 +75,8 @@ TEST(Contrib, GroupQueryDecodingContinuesThePrompt) {
   ASSERT_TRUE(all.ok()) << all.status();
   const auto first = test::run(call, {rows(q, 0, 2), rows(k, 0, 2), rows(v, 0, 2), Value(), Value(), length(1), length(2), cos, sin});
   ASSERT_TRUE(first.ok()) << first.status();
-  const auto next = test::run(call, {rows(q, 2, 3), rows(k, 2, 3), rows(v, 2, 3), (*first)[1], (*first)[2], length(2), length(3), cos, sin});
+  const auto next =
+      test::run(call, {rows(q, 2, 3), rows(k, 2, 3), rows(v, 2, 3), (*first)[1], (*first)[2], length(2), length(3), cos, sin});
   ASSERT_TRUE(next.ok()) << next.status();
   expect_near((*next)[0].tensor(), rows((*all)[0].tensor(), 2, 3), 1e-6);
   expect_near((*next)[1].tensor(), (*all)[1].tensor());
@@ -72,18 +84,28 @@ TEST(Contrib, GroupQueryDecodingContinuesThePrompt) {
 
 TEST(Contrib, FusedMatMulTransposesAndScales) {
   const Tensor a = test::noise_tensor({2, 4, 3}, 1), b = test::noise_tensor({2, 5, 4}, 2);
-  const Tensor at = eval({"Transpose", "", 21, {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1})}}, {a}), bt = eval({"Transpose", "", 21, {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1})}}, {b});
+  const Tensor at = eval({"Transpose", "", 21, {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1})}}, {a}),
+               bt = eval({"Transpose", "", 21, {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1})}}, {b});
   const Tensor want = eval({"Mul"}, {eval({"MatMul"}, {at, bt}), floats({}, {0.5f})});
-  expect_near(eval({"FusedMatMul", kMs, 1, {Attribute::of("transA", std::int64_t{1}), Attribute::of("transB", std::int64_t{1}), Attribute::of("alpha", 0.5f)}}, {a, b}), want, 1e-6);
+  expect_near(eval({"FusedMatMul",
+                    kMs,
+                    1,
+                    {Attribute::of("transA", std::int64_t{1}), Attribute::of("transB", std::int64_t{1}), Attribute::of("alpha", 0.5f)}},
+                   {a, b}),
+              want, 1e-6);
 }
 
 TEST(Contrib, EmbedLayerNormalizationCountsItsMask) {
-  const Tensor ids = make<std::int32_t>({1, 2}, {2, 0}), words = test::noise_tensor({3, 4}, 1), positions = test::noise_tensor({2, 4}, 2), ones = floats({4}, {1, 1, 1, 1}), zeros = floats({4}, {0, 0, 0, 0});
-  const auto out = test::run({"EmbedLayerNormalization", kMs, 1, {}, 3}, {ids, Value(), words, positions, Value(), ones, zeros, make<std::int32_t>({1, 2}, {1, 0})});
+  const Tensor ids = make<std::int32_t>({1, 2}, {2, 0}), words = test::noise_tensor({3, 4}, 1), positions = test::noise_tensor({2, 4}, 2),
+               ones = floats({4}, {1, 1, 1, 1}), zeros = floats({4}, {0, 0, 0, 0});
+  const auto out = test::run({"EmbedLayerNormalization", kMs, 1, {}, 3},
+                             {ids, Value(), words, positions, Value(), ones, zeros, make<std::int32_t>({1, 2}, {1, 0})});
   ASSERT_TRUE(out.ok()) << out.status();
   EXPECT_EQ((*out)[1].tensor().data<std::int32_t>()[0], 1);
   EXPECT_NEAR((*out)[2].tensor().data<float>()[0], words.data<float>()[8] + positions.data<float>()[0], 1e-6);
-  EXPECT_FALSE(test::run({"EmbedLayerNormalization", kMs, 1, {}, 2}, {make<std::int32_t>({1, 1}, {3}), Value(), words, positions, Value(), ones, zeros}).ok());
+  EXPECT_FALSE(test::run({"EmbedLayerNormalization", kMs, 1, {}, 2},
+                         {make<std::int32_t>({1, 1}, {3}), Value(), words, positions, Value(), ones, zeros})
+                   .ok());
 }
 
 }  // namespace

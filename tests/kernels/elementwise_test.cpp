@@ -22,15 +22,18 @@ TEST(Elementwise, IntegersWrapAndTruncate) {
   expect_near(eval({"Div"}, {ints({4}, {-7, 7, 5, std::numeric_limits<std::int64_t>::min()}), ints({4}, {2, -2, 0, -1})}),
               ints({4}, {-3, -3, 0, std::numeric_limits<std::int64_t>::min()}));
   expect_near(eval({"Mod"}, {ints({4}, {-7, 7, -7, 7}), ints({4}, {3, -3, -3, 3})}), ints({4}, {2, -2, -1, 1}));
-  expect_near(eval({"Mod", "", 21, {Attribute::of("fmod", std::int64_t{1})}}, {ints({2}, {-7, 7}), ints({2}, {3, -3})}), ints({2}, {-1, 1}));
+  expect_near(eval({"Mod", "", 21, {Attribute::of("fmod", std::int64_t{1})}}, {ints({2}, {-7, 7}), ints({2}, {3, -3})}),
+              ints({2}, {-1, 1}));
   expect_near(eval({"Pow"}, {ints({3}, {3, 2, -1}), ints({3}, {4, -1, -3})}), ints({3}, {81, 0, -1}));
   expect_near(eval({"Pow"}, {floats({2}, {9, 2}), ints({2}, {2, -1})}), floats({2}, {81, 0.5f}));
 }
 
 TEST(Elementwise, ShiftsBeyondTheWidth) {
   const Attribute right = Attribute::of("direction", std::string("RIGHT")), left = Attribute::of("direction", std::string("LEFT"));
-  expect_near(eval({"BitShift", "", 28, {right}}, {make<std::int8_t>({3}, {-8, 8, -1}), make<std::int8_t>({3}, {1, 9, -1})}), make<std::int8_t>({3}, {-4, 0, -1}));
-  expect_near(eval({"BitShift", "", 28, {left}}, {make<std::uint8_t>({2}, {255, 1}), make<std::uint8_t>({2}, {1, 8})}), make<std::uint8_t>({2}, {254, 0}));
+  expect_near(eval({"BitShift", "", 28, {right}}, {make<std::int8_t>({3}, {-8, 8, -1}), make<std::int8_t>({3}, {1, 9, -1})}),
+              make<std::int8_t>({3}, {-4, 0, -1}));
+  expect_near(eval({"BitShift", "", 28, {left}}, {make<std::uint8_t>({2}, {255, 1}), make<std::uint8_t>({2}, {1, 8})}),
+              make<std::uint8_t>({2}, {254, 0}));
 }
 
 TEST(Elementwise, NanWinsInMaxAndMin) {
@@ -67,7 +70,8 @@ void expect_function(const char* op, double (*f)(double), double bound, std::vec
   for (int i = -4000; i <= 4000; ++i) x.push_back(static_cast<float>(i) * 0.005f);
   x.insert(x.end(), {kInf, -kInf, 88.0f, -90.0f, 1e-30f, -0.0f});
   const auto n = static_cast<std::int64_t>(x.size());
-  const Tensor fast = eval({op, "", 21, attributes}, {floats({n}, x)}), reference = eval({op, "", 21, attributes, 1, true}, {floats({n}, x)});
+  const Tensor fast = eval({op, "", 21, attributes}, {floats({n}, x)}),
+               reference = eval({op, "", 21, attributes, 1, true}, {floats({n}, x)});
   for (std::int64_t i = 0; i < n; ++i) {
     const double want = f(static_cast<double>(x[static_cast<std::size_t>(i)]));
     if (std::isnan(want)) continue;
@@ -83,11 +87,16 @@ void expect_function(const char* op, double (*f)(double), double bound, std::vec
 }
 
 TEST(Activation, FastLoopsAreWithinTheirBounds) {
-  expect_function("Exp", [](double x) { return static_cast<double>(static_cast<float>(std::exp(x))); }, 3e-7);
-  expect_function("Tanh", [](double x) { return std::tanh(x); }, 3e-7);
-  expect_function("Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, 3e-7);
-  expect_function("Erf", [](double x) { return std::erf(x); }, 3e-7);
-  expect_function("Gelu", [](double x) { return std::isinf(x) ? (x > 0 ? x : std::nan("")) : 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }, 1e-6);
+  expect_function(
+      "Exp", [](double x) { return static_cast<double>(static_cast<float>(std::exp(x))); }, 3e-7);
+  expect_function(
+      "Tanh", [](double x) { return std::tanh(x); }, 3e-7);
+  expect_function(
+      "Sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, 3e-7);
+  expect_function(
+      "Erf", [](double x) { return std::erf(x); }, 3e-7);
+  expect_function(
+      "Gelu", [](double x) { return std::isinf(x) ? (x > 0 ? x : std::nan("")) : 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }, 1e-6);
 }
 
 TEST(Activation, KnownValues) {

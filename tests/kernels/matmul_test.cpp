@@ -15,15 +15,19 @@ TEST(Gemm, TilesOfEveryKernel) {
     for (int rows = 1; rows <= kernel.mr; ++rows) {
       for (int cols = 1; cols <= kernel.nr; ++cols) {
         const std::int64_t k = 7, lda = 9, ldb = kernel.nr + 3, ldc = kernel.nr + 1;
-        const std::vector<float> a = test::noise(static_cast<std::size_t>(rows * lda), 5), b = test::noise(static_cast<std::size_t>(k * ldb), 6);
+        const std::vector<float> a = test::noise(static_cast<std::size_t>(rows * lda), 5),
+                                 b = test::noise(static_cast<std::size_t>(k * ldb), 6);
         std::vector<float> c(static_cast<std::size_t>(rows * ldc), 100.0f);
         kernel.tile(rows, cols, k, a.data(), lda, b.data(), ldb, c.data(), ldc, false);
         kernel.tile(rows, cols, k, a.data(), lda, b.data(), ldb, c.data(), ldc, true);
         for (int i = 0; i < rows; ++i) {
           for (int j = 0; j < ldc; ++j) {
             double want = 0;
-            for (std::int64_t p = 0; p < k; ++p) want += 2.0 * static_cast<double>(a[static_cast<std::size_t>(i * lda + p)]) * static_cast<double>(b[static_cast<std::size_t>(p * ldb + j)]);
-            ASSERT_NEAR(c[static_cast<std::size_t>(i * ldc + j)], j < cols ? want : 100.0, 1e-5) << kernel.nr << " " << rows << " " << cols << " at " << i << "," << j;
+            for (std::int64_t p = 0; p < k; ++p)
+              want += 2.0 * static_cast<double>(a[static_cast<std::size_t>(i * lda + p)]) *
+                      static_cast<double>(b[static_cast<std::size_t>(p * ldb + j)]);
+            ASSERT_NEAR(c[static_cast<std::size_t>(i * ldc + j)], j < cols ? want : 100.0, 1e-5)
+                << kernel.nr << " " << rows << " " << cols << " at " << i << "," << j;
           }
         }
       }
@@ -32,9 +36,19 @@ TEST(Gemm, TilesOfEveryKernel) {
 }
 
 TEST(MatMul, FastEqualsReferenceOverShapes) {
-  const std::vector<std::pair<Shape, Shape>> shapes{{{5, 7}, {7, 9}},    {{1, 300}, {300, 65}},      {{70, 513}, {513, 130}}, {{2, 3, 4, 5}, {5, 6}}, {{2, 3, 4, 5}, {2, 1, 5, 6}},
-                                                    {{3, 4, 5}, {2, 3, 5, 6}}, {{5}, {5}},               {{5}, {2, 5, 3}},        {{2, 3, 5}, {5}},       {{0, 5}, {5, 3}},
-                                                    {{3, 0}, {0, 4}},    {{2, 0, 4}, {4, 4}},        {{4, 1}, {1, 3}}};
+  const std::vector<std::pair<Shape, Shape>> shapes{{{5, 7}, {7, 9}},
+                                                    {{1, 300}, {300, 65}},
+                                                    {{70, 513}, {513, 130}},
+                                                    {{2, 3, 4, 5}, {5, 6}},
+                                                    {{2, 3, 4, 5}, {2, 1, 5, 6}},
+                                                    {{3, 4, 5}, {2, 3, 5, 6}},
+                                                    {{5}, {5}},
+                                                    {{5}, {2, 5, 3}},
+                                                    {{2, 3, 5}, {5}},
+                                                    {{0, 5}, {5, 3}},
+                                                    {{3, 0}, {0, 4}},
+                                                    {{2, 0, 4}, {4, 4}},
+                                                    {{4, 1}, {1, 3}}};
   for (const auto& [a, b] : shapes) {
     const Tensor x = test::noise_tensor(a, 1), y = test::noise_tensor(b, 2);
     expect_near(eval({"MatMul"}, {x, y}), eval({"MatMul", "", 21, {}, 1, true}, {x, y}), 1e-4);
@@ -50,14 +64,20 @@ TEST(MatMul, FollowsNumpyForVectorsAndBatches) {
 TEST(MatMul, GemmWithTransposesAndBias) {
   for (int t = 0; t < 4; ++t) {
     const bool ta = t % 2 != 0, tb = t / 2 != 0;
-    const Tensor a = test::noise_tensor(ta ? Shape{7, 5} : Shape{5, 7}, 3), b = test::noise_tensor(tb ? Shape{6, 7} : Shape{7, 6}, 4), c = test::noise_tensor({5, 1}, 5);
-    test::Call call{"Gemm", "", 13,
-                    {Attribute::of("transA", std::int64_t{ta}), Attribute::of("transB", std::int64_t{tb}), Attribute::of("alpha", 0.5f), Attribute::of("beta", 2.0f)}};
+    const Tensor a = test::noise_tensor(ta ? Shape{7, 5} : Shape{5, 7}, 3), b = test::noise_tensor(tb ? Shape{6, 7} : Shape{7, 6}, 4),
+                 c = test::noise_tensor({5, 1}, 5);
+    test::Call call{"Gemm",
+                    "",
+                    13,
+                    {Attribute::of("transA", std::int64_t{ta}), Attribute::of("transB", std::int64_t{tb}), Attribute::of("alpha", 0.5f),
+                     Attribute::of("beta", 2.0f)}};
     const Tensor fast = eval(call, {a, b, c});
     call.reference = true;
     expect_near(fast, eval(call, {a, b, c}), 1e-5);
     double want = 0;
-    for (int p = 0; p < 7; ++p) want += static_cast<double>(a.data<float>()[ta ? p * 5 + 1 : 7 + p]) * static_cast<double>(b.data<float>()[tb ? 2 * 7 + p : p * 6 + 2]);
+    for (int p = 0; p < 7; ++p)
+      want +=
+          static_cast<double>(a.data<float>()[ta ? p * 5 + 1 : 7 + p]) * static_cast<double>(b.data<float>()[tb ? 2 * 7 + p : p * 6 + 2]);
     EXPECT_NEAR(fast.data<float>()[6 + 2], 0.5 * want + 2.0 * static_cast<double>(c.data<float>()[1]), 1e-5);
   }
 }

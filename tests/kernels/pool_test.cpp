@@ -10,7 +10,12 @@ using Ints = std::vector<std::int64_t>;
 
 TEST(Pool, MaxWithPaddingAndIndices) {
   const Tensor x = floats({1, 1, 3, 3}, {-1, -2, -3, -4, -5, -6, -7, -8, -9});
-  const test::Call call{"MaxPool", "", 12, {Attribute::of("kernel_shape", Ints{2, 2}), Attribute::of("pads", Ints{1, 1, 0, 0}), Attribute::of("strides", Ints{2, 2})}, 2};
+  const test::Call call{
+      "MaxPool",
+      "",
+      12,
+      {Attribute::of("kernel_shape", Ints{2, 2}), Attribute::of("pads", Ints{1, 1, 0, 0}), Attribute::of("strides", Ints{2, 2})},
+      2};
   const auto out = test::run(call, {x});
   ASSERT_TRUE(out.ok()) << out.status();
   expect_near((*out)[0].tensor(), floats({1, 1, 2, 2}, {-1, -2, -4, -5}));
@@ -19,7 +24,8 @@ TEST(Pool, MaxWithPaddingAndIndices) {
 
 TEST(Pool, MaxCountsColumnMajorWhenAsked) {
   const Tensor x = floats({1, 1, 2, 3}, {1, 2, 3, 4, 5, 6});
-  const auto out = test::run({"MaxPool", "", 12, {Attribute::of("kernel_shape", Ints{2, 3}), Attribute::of("storage_order", std::int64_t{1})}, 2}, {x});
+  const auto out =
+      test::run({"MaxPool", "", 12, {Attribute::of("kernel_shape", Ints{2, 3}), Attribute::of("storage_order", std::int64_t{1})}, 2}, {x});
   ASSERT_TRUE(out.ok());
   EXPECT_EQ((*out)[1].tensor().data<std::int64_t>()[0], 5);
 }
@@ -34,10 +40,19 @@ TEST(Pool, AverageCountsPaddingOnlyWhenAsked) {
 
 TEST(Pool, CeilModeAddsAWindowThatStartsInside) {
   const Tensor x = floats({1, 1, 4}, {1, 2, 3, 4});
-  expect_near(eval({"MaxPool", "", 12, {Attribute::of("kernel_shape", Ints{3}), Attribute::of("strides", Ints{2}), Attribute::of("ceil_mode", std::int64_t{1})}}, {x}), floats({1, 1, 2}, {3, 4}));
+  expect_near(
+      eval({"MaxPool",
+            "",
+            12,
+            {Attribute::of("kernel_shape", Ints{3}), Attribute::of("strides", Ints{2}), Attribute::of("ceil_mode", std::int64_t{1})}},
+           {x}),
+      floats({1, 1, 2}, {3, 4}));
   // A window that would start in the trailing padding is dropped.
-  const Tensor y = eval({"AveragePool", "", 19,
-                         {Attribute::of("kernel_shape", Ints{1}), Attribute::of("strides", Ints{2}), Attribute::of("pads", Ints{0, 1}), Attribute::of("ceil_mode", std::int64_t{1})}},
+  const Tensor y = eval({"AveragePool",
+                         "",
+                         19,
+                         {Attribute::of("kernel_shape", Ints{1}), Attribute::of("strides", Ints{2}), Attribute::of("pads", Ints{0, 1}),
+                          Attribute::of("ceil_mode", std::int64_t{1})}},
                         {x});
   EXPECT_EQ(y.dims(), (Shape{1, 1, 2}));
 }
@@ -51,9 +66,12 @@ TEST(Pool, GlobalFormsTakeTheWholePlane) {
 
 TEST(Pool, UnpoolPutsValuesBack) {
   const Tensor x = floats({1, 1, 2, 2}, {5, 6, 7, 8}), where = ints({1, 1, 2, 2}, {0, 3, 8, 15});
-  const Tensor y = eval({"MaxUnpool", "", 11, {Attribute::of("kernel_shape", Ints{2, 2}), Attribute::of("strides", Ints{2, 2})}}, {x, where});
+  const Tensor y =
+      eval({"MaxUnpool", "", 11, {Attribute::of("kernel_shape", Ints{2, 2}), Attribute::of("strides", Ints{2, 2})}}, {x, where});
   expect_near(y, floats({1, 1, 4, 4}, {5, 0, 0, 6, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 8}));
-  EXPECT_FALSE(test::run({"MaxUnpool", "", 11, {Attribute::of("kernel_shape", Ints{2, 2}), Attribute::of("strides", Ints{2, 2})}}, {x, ints({1, 1, 2, 2}, {0, 3, 8, 16})}).ok());
+  EXPECT_FALSE(test::run({"MaxUnpool", "", 11, {Attribute::of("kernel_shape", Ints{2, 2}), Attribute::of("strides", Ints{2, 2})}},
+                         {x, ints({1, 1, 2, 2}, {0, 3, 8, 16})})
+                   .ok());
 }
 
 }  // namespace

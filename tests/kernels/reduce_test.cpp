@@ -54,7 +54,12 @@ TEST(Reduce, FastEqualsReferenceOverAnyAxes) {
 TEST(Reduce, ArgMaxTiesAndLastIndex) {
   const Tensor x = floats({2, 3}, {2, 7, 7, 5, 5, 1});
   expect_near(eval({"ArgMax", "", 13, {Attribute::of("axis", std::int64_t{1})}}, {x}), ints({2, 1}, {1, 0}));
-  expect_near(eval({"ArgMax", "", 13, {Attribute::of("axis", std::int64_t{1}), Attribute::of("select_last_index", std::int64_t{1}), Attribute::of("keepdims", std::int64_t{0})}}, {x}),
+  expect_near(eval({"ArgMax",
+                    "",
+                    13,
+                    {Attribute::of("axis", std::int64_t{1}), Attribute::of("select_last_index", std::int64_t{1}),
+                     Attribute::of("keepdims", std::int64_t{0})}},
+                   {x}),
               ints({2}, {2, 1}));
 }
 
