@@ -38,3 +38,17 @@ def test_zoo_equals_pytorch():
 
 def test_fused_operators_equal_those_of_onnx_runtime():
     script("contrib_vs_ort.py")
+
+
+def test_data_movement_equals_onnx_runtime():
+    script("data_vs_ort.py")
+
+
+def test_facts_hold_in_real_runs():
+    build = Path(os.environ.get("SATURATE_BUILD") or "") / "tests" / "dump_facts"
+    models = sorted((SHARED / "data" / "zoo" / "models").glob("*18*.onnx"))
+    if not build.exists() or not models:
+        pytest.skip("SATURATE_BUILD or the models are not there")
+    words = [sys.executable, ROOT / "tests" / "onnx_bridge" / "infer_vs_onnx.py", build, *models, "--egraph"]
+    done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
