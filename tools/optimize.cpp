@@ -221,7 +221,8 @@ class Optimizer {
   void note_made(const OnnxEGraph& g, const std::vector<MadeNode>& made, OptimizeReport& report, int depth) const {
     for (const MadeNode& m : made) {
       const std::uint32_t rule = g.egraph().made_by(m.node);
-      report.made.push_back({m.op_type, m.output, depth == 0 && rule < rule_names_.size() ? rule_names_[rule] : ""});
+      const bool spelled = rule == kNone && !rule_names_.empty();  // made after saturation
+      report.made.push_back({m.op_type, m.output, depth > 0 ? "" : spelled ? "spell_literals" : rule < rule_names_.size() ? rule_names_[rule] : ""});
     }
   }
 
