@@ -162,6 +162,10 @@ template <typename T> absl::StatusOr<std::vector<T>> interpolate_all(const Kerne
     const std::int64_t outer = product(all.first(k)), inner = product(all.subspan(k + 1));
     dims[k] = a.out;
     if (const auto room = ctx.allocate(DType::kDouble, dims); !room.ok()) return room.status();
+    if (outer * a.out * inner == 0) {  // nothing to compute; a scale may be as small as it likes
+      data.clear();
+      continue;
+    }
     // The footprint of antialiasing grows with the reduction: bounded by the input, or the table would not be.
     if (s.antialias && a.scale > 0 && 4.0 / a.scale * static_cast<double>(a.out) > 64.0 * static_cast<double>(a.in + a.out) + 4096) return ctx.invalid("a scale is too small");
     const Taps taps = taps_of(a, s);
