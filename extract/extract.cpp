@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <queue>
 
 #include "absl/container/flat_hash_set.h"
@@ -147,14 +148,15 @@ class LocalSearch {
   bool selected(Id id) const { return uses_[id] > 0; }
   const Problem& problem() const { return p_; }
 
-  // One sweep over all selected classes, inputs first. Returns whether anything got cheaper.
+  // One sweep over all selected classes, inputs first, then over groups of them. Returns whether anything got cheaper.
   bool sweep() {
     complete();
     bool improved = false;
     std::vector<Id> order = order_;
     for (Id id : order)
       if (selected(id) && try_alternatives(id)) improved = true;
-    return improved;
+    complete();
+    return try_groups() || improved;
   }
 
  private:
@@ -202,8 +204,8 @@ class LocalSearch {
     return std::all_of(c.children.begin(), c.children.end(), [this](Id k) { return choice_[k] >= 0; });
   }
 
-  // Whether `id` under candidate `c` would depend on itself. Classes placed before `id` cannot.
-  bool makes_cycle(Id id, const Candidate& c) {
+  // Whether `id` under candidate `c` would depend on itself. Classes placed before `id` cannot, as long as the places are up to date.
+  bool makes_cycle(Id id, const Candidate& c, bool places_hold = true) {
     if (++stamp_ == 0) std::fill(stamps_.begin(), stamps_.end(), 0), stamp_ = 1;
     stamps_.resize(p_.candidates.size(), 0);
     std::vector<Id> stack(c.children.begin(), c.children.end());
@@ -213,7 +215,7 @@ class LocalSearch {
       if (k == id) return true;
       if (stamps_[k] == stamp_) continue;
       stamps_[k] = stamp_;
-      if (place_[k] != kNotPlaced && place_[id] != kNotPlaced && place_[k] < place_[id]) continue;
+      if (places_hold && place_[k] != kNotPlaced && place_[id] != kNotPlaced && place_[k] < place_[id]) continue;
       const auto& children = p_.candidates[k][choice_[k]].children;
       stack.insert(stack.end(), children.begin(), children.end());
     }
@@ -260,6 +262,40 @@ class LocalSearch {
     if (!keep)
       for (auto it = done.rbegin(); it != done.rend(); ++it) switch_to(it->first, it->second);
     return change;
+  }
+
+  // What one alternative alone does not pay for, several that share it may: cosines brought to one shape for every rotary embedding.
+  bool try_groups() {
+    std::map<Id, std::vector<std::pair<Id, int>>> users;  // of classes that are not selected, by alternatives of those that are
+    for (Id id : order_)
+      for (int i = 0; i < static_cast<int>(p_.candidates[id].size()); ++i) {
+        const Candidate& c = p_.candidates[id][i];
+        if (i == choice_[id] || !can_complete(c)) continue;
+        for (Id child : c.children)
+          if (!selected(child)) users[child].emplace_back(id, i);
+      }
+    bool improved = false;
+    for (const auto& [shared, group] : users)
+      if (group.size() > 1 && !selected(shared) && try_group(group)) improved = true;
+    return improved;
+  }
+
+  bool try_group(const std::vector<std::pair<Id, int>>& group) {
+    std::vector<std::pair<Id, int>> done;
+    double change = 0;
+    for (const auto& [id, candidate] : group) {
+      const Candidate& c = p_.candidates[id][candidate];
+      if (!selected(id) || choice_[id] == candidate || !can_complete(c) || makes_cycle(id, c, false)) continue;
+      done.emplace_back(id, choice_[id]);
+      change += switch_to(id, candidate);
+    }
+    if (change < -kLeastGain) {
+      cost_ += change;
+      rank();
+      return true;
+    }
+    for (auto it = done.rbegin(); it != done.rend(); ++it) switch_to(it->first, it->second);
+    return false;
   }
 
   const std::vector<std::pair<Id, int>>& siblings(Id tuple) {
