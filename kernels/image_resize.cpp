@@ -108,23 +108,23 @@ std::int64_t nearest_index(double x, const std::string& mode, double scale) {
 
 Outputs resize_nearest(const KernelContext& ctx, const Tensor& x, const std::vector<Axis>& axes, const Settings& s) {
   Shape dims;
+  for (const Axis& a : axes) dims.push_back(a.out);
+  Moving moving(ctx, x.dtype());
+  auto to = moving.make(dims);
+  if (!to.ok()) return to.status();
+  if (product(dims) == 0) return one_output(moving.take());  // before the maps: one axis may be huge beside an empty one
   std::vector<std::vector<std::int64_t>> maps;
   for (const Axis& a : axes) {
-    dims.push_back(a.out);
     auto& map = maps.emplace_back();
     for (std::int64_t o = 0; o < a.out; ++o) {
       const std::optional<double> at = a.scale == 1 && a.in == a.out && s.coordinates != "tf_crop_and_resize" ? static_cast<double>(o) : source_position(a, static_cast<double>(o), s);
       map.push_back(at ? std::clamp<std::int64_t>(nearest_index(*at, s.nearest, a.scale), 0, a.in - 1) : -1);
     }
   }
-  Moving moving(ctx, x.dtype());
-  auto to = moving.make(dims);
-  if (!to.ok()) return to.status();
   const std::byte* from = moving.units(x);
   const auto fill = x.dtype() == DType::kString ? absl::StatusOr<Tensor>(Tensor::strings({}, {""})) : from_doubles(ctx, x.dtype(), {}, std::span(&s.extrapolation, 1));
   if (!fill.ok()) return fill.status();
   const std::byte* outside = moving.units(*fill);
-  if (product(dims) == 0) return one_output(moving.take());
   const std::int64_t line = dims.back(), in_line = axes.back().in;
   with_unit(moving.unit(), [&]<typename U>(std::type_identity<U>) {
     const U* source = reinterpret_cast<const U*>(from);
