@@ -1,6 +1,7 @@
 #include "extract/extract.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -154,7 +155,8 @@ TEST(CheckSelection, FindsWhatIsMissingOrCyclic) {
 
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& text) : path_(std::filesystem::temp_directory_path() / ("saturate_extract_test_" + std::to_string(counter_++) + ".json")) {
+  explicit TemporaryFile(const std::string& text)  // named by process: ctest runs each test in one of its own
+      : path_(std::filesystem::temp_directory_path() / ("saturate_extract_test_" + std::to_string(getpid()) + "_" + std::to_string(counter_++) + ".json")) {
     std::ofstream(path_) << text;
   }
   ~TemporaryFile() { std::filesystem::remove(path_); }
