@@ -161,7 +161,7 @@ class Lowerer {
       if (top) out_.constant_nodes.emplace(leaf_op(id, kConstantOp), &node);
     } else {
       auto opset = opsets.find(node.domain);
-      if (auto s = lower_operator(node, opset == opsets.end() ? 1 : opset->second, scope, used, source, top, depth); !s.ok()) return s;
+      if (auto s = lower_operator(node, opset == opsets.end() ? 1 : opset->second, scope, used, source, depth); !s.ok()) return s;
     }
     if (const std::string error = g_.take_type_error(); !error.empty())
       return absl::InvalidArgumentError(fmt::format("node '{}' ({}) cannot run on its inputs: {}", node.name.empty() ? node.outputs[0] : node.name, node.op_type, error));
@@ -172,7 +172,7 @@ class Lowerer {
     return absl::OkStatus();
   }
 
-  absl::Status lower_operator(const Node& node, std::int64_t opset, Scope& scope, const std::set<std::string>& used, Source& source, bool top, int depth) {
+  absl::Status lower_operator(const Node& node, std::int64_t opset, Scope& scope, const std::set<std::string>& used, Source& source, int depth) {
     const int outputs = count_outputs(node, used);
     const Function* function = find_function(node);
     std::optional<Canonical> canonical;
@@ -185,7 +185,7 @@ class Lowerer {
       canonical = to_canonical(node, opset, facts, g_.dims(), fmt::format("{}/c", node.outputs.empty() ? node.name : node.outputs[0]));
     }
     if (canonical && canonical->nodes.size() == 1 && !is_training(canonical->nodes[0], source.inputs))
-      return lower_canonical_single(canonical->nodes[0], *canonical, node, outputs, scope, source, top);
+      return lower_canonical_single(canonical->nodes[0], *canonical, node, outputs, scope, source);
     lower_opaque(node, opset, outputs, scope, source, random || is_training(node, source.inputs));
     if (canonical && canonical->nodes.size() > 1) return unite_expansion(*canonical, node, outputs, source);
     if (function && options_.inline_functions && depth < kMaxCallDepth) return unite_body(*function, node, outputs, source, depth);
@@ -218,7 +218,7 @@ class Lowerer {
     }
   }
 
-  absl::Status lower_canonical_single(const Node& newest, const Canonical& canonical, const Node& node, int outputs, Scope& scope, Source& source, bool) {
+  absl::Status lower_canonical_single(const Node& newest, const Canonical& canonical, const Node& node, int outputs, Scope& scope, Source& source) {
     Scope local;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) local[node.inputs[i]] = source.inputs[i];
     for (const Initializer& c : canonical.constants) local[c.name] = g_.constant(c.tensor);

@@ -147,7 +147,7 @@ struct OnnxEGraph::Impl : Analysis {
     switch (op.role) {
       case Role::kInput: return op.input_facts;
       case Role::kAbsent: return absent_facts;
-      case Role::kConstant: return constant_facts(op.tensor);
+      case Role::kConstant: return facts_of_tensor(op.tensor, dims);
       case Role::kLiteral: return literal_facts(op);
       case Role::kProj: {
         const Facts& tuple = facts[g.find(node.children[0])];
@@ -182,22 +182,6 @@ struct OnnxEGraph::Impl : Analysis {
     tuple.kind = Facts::Kind::kTuple;
     tuple.elements = std::move(*outputs);
     return tuple;
-  }
-
-  Facts constant_facts(const Tensor& t) {
-    Facts f;
-    f.kind = Facts::Kind::kTensor;
-    f.dtype = t.dtype();
-    f.shape.emplace();
-    for (std::int64_t d : t.dims()) f.shape->push_back(dims.constant(d));
-    f.constant = true;
-    f.value = t;
-    const bool integers = t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32;
-    if (integers && t.rank() <= 1 && t.size() <= static_cast<std::int64_t>(kMaxContent)) {
-      f.content.emplace();
-      for (std::int64_t i = 0; i < t.size(); ++i) f.content->push_back(dims.constant(*element_as_int(t, i)));
-    }
-    return f;
   }
 
   Facts literal_facts(const Operator& op) {
