@@ -90,6 +90,17 @@ struct RunArgs {
   bool profile = false;
 };
 
+struct BenchArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  std::vector<std::string> models;  // one or two
+  std::string inputs, profile;
+  std::optional<std::size_t> iterations;
+  std::size_t warmup = 3;
+  std::uint64_t seed = 0;
+  bool table = true, pin = false;
+};
+
 struct RulesArgs {
   CommonArgs common;
   std::string action, name;  // list; show NAME; check [FILE]
@@ -111,6 +122,7 @@ int optimize_command(const OptimizeArgs& args);
 int inspect_command(const InspectArgs& args);
 int verify_command(const VerifyCommandArgs& args);
 int run_command(const RunArgs& args);
+int bench_command(const BenchArgs& args);
 int rules_command(const RulesArgs& args);
 int explain_command(const ExplainArgs& args);
 int targets_command(const TargetsArgs& args);

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdio>
 
 #include "fmt/format.h"
@@ -8,6 +7,7 @@
 #include "tools/cli.h"
 #include "tools/files.h"
 #include "tools/npz.h"
+#include "tools/profile.h"
 #include "tools/table.h"
 
 namespace saturate {
@@ -22,25 +22,6 @@ void flatten(const std::string& name, const Value& value, NamedTensors& out) {
   } else if (const auto* optional = std::get_if<Optional>(&value.v); optional && optional->value) {
     flatten(name, *optional->value, out);
   }
-}
-
-std::string profile_table(const std::vector<NodeTiming>& timings) {
-  std::map<std::string, std::pair<std::size_t, double>> by_type;
-  double total = 0;
-  for (const NodeTiming& t : timings) {
-    auto& [count, seconds] = by_type[t.op_type];
-    ++count;
-    seconds += t.seconds;
-    total += t.seconds;
-  }
-  std::vector<std::pair<std::string, std::pair<std::size_t, double>>> sorted(by_type.begin(), by_type.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
-  std::vector<std::vector<std::string>> rows{{"operator", "nodes", "time", "share"}};
-  for (const auto& [type, sums] : sorted)
-    rows.push_back({type, fmt::format("{}", sums.first), human_seconds(sums.second),
-                    fmt::format("{:.1f} %", total > 0 ? 100 * sums.second / total : 0)});
-  rows.push_back({"all", fmt::format("{}", timings.size()), human_seconds(total), ""});
-  return format_table(rows);
 }
 
 }  // namespace
@@ -69,7 +50,7 @@ int run_command(const RunArgs& args) {
   for (const auto& [name, tensor] : flat)
     rows.push_back({name, dtype_name(tensor.dtype()), fmt::format("[{}]", fmt::join(tensor.dims(), ", "))});
   std::fputs(format_table(rows, 3).c_str(), stdout);
-  if (args.profile) std::printf("\n%s", profile_table(timings).c_str());
+  if (args.profile) std::printf("\n%s", profile_table(operator_times(timings)).c_str());
   return kExitOk;
 }
 

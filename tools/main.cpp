@@ -232,6 +232,28 @@ void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, 
   verb->footer("saturate run bart.onnx --inputs x.npz -o y.npz");
 }
 
+void add_bench(CLI::App& app, BenchArgs& args) {
+  CLI::App* verb = app.add_subcommand("bench",
+                                      "measure how long a model takes, or two against each other\n\nRuns in our runtime, on the same "
+                                      "inputs, two models in turns so that what disturbs the machine disturbs both.\nMedian, 90th "
+                                      "percentile, spread, and the time by operator from separate runs.");
+  verb->add_option("MODEL.onnx", args.models, "one model, or two to compare")->required()->expected(1, 2);
+  verb->add_option("--inputs", args.inputs, "measure on these inputs instead of random ones")->type_name("X.npz");
+  add_shapes(verb, args.shapes, "the size");
+  verb->add_option("--iterations", args.iterations, "measured runs of each model (default: as many as fit into 2 s, 10 to 1000)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000'000));
+  verb->add_option("--warmup", args.warmup, "runs before (default 3)")->type_name("N")->check(CLI::Range(0, 1'000'000'000));
+  verb->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
+  verb->add_option("--profile", args.profile, "write every node's time as a Chrome trace (chrome://tracing, Perfetto)")
+      ->type_name("TRACE.json");
+  verb->add_flag("!--no-table", args.table, "without the time by operator");
+  verb->add_flag("--pin", args.pin, "stay on as many processors as there are threads");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate bench bart.onnx --dim batch=1 --dim sequence=128\nsaturate bench bart.onnx bart.opt.onnx --threads 2 --profile trace.json");
+}
+
 // The nested actions of a verb: `rules list`, `targets show NAME`.
 void add_rules(CLI::App& app, RulesArgs& args) {
   CLI::App* verb = app.add_subcommand("rules",
@@ -273,6 +295,7 @@ struct Everything {
   InspectArgs inspect;
   VerifyCommandArgs verify;
   RunArgs run;
+  BenchArgs bench;
   RulesArgs rules;
   ExplainArgs explain;
   TargetsArgs targets;
@@ -289,6 +312,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "inspect") return inspect_command(all.inspect);
   if (verb == "verify") return verify_command(all.verify);
   if (verb == "run") return run_command(all.run);
+  if (verb == "bench") return bench_command(all.bench);
   if (verb == "explain") return explain_command(all.explain);
   if (verb == "rules")
     return all.rules.action == "show" && all.rules.name.empty() ? usage("rules show: which rule?") : rules_command(all.rules);
@@ -323,6 +347,7 @@ int main(int argc, char** argv) {
   app.footer("saturate bart.onnx\nsaturate verify bart.onnx bart.opt.onnx");
   add_optimize(app, all.optimize, all.output_option);
   add_models(app, all.inspect, all.verify, all.run);
+  add_bench(app, all.bench);
   add_rules(app, all.rules);
   add_explain(app, all.explain);
   add_targets(app, all.targets);
