@@ -177,9 +177,9 @@ void print_tables(const BenchArgs& args, const std::vector<Contestant>& contesta
     std::printf("note: the times spread widely (quartiles more than %.0f %% of the median apart): the machine is busy\n", 100 * kNoisy);
   if (!args.table) return;
   for (const Contestant& c : contestants)
-    std::printf(
-        "%s", fmt::format("\n{}{}", contestants.size() > 1 ? c.path + "\n" : "", profile_table(operator_times(c.timings, kProfiledRuns)))
-                  .c_str());
+    std::printf("%s",
+                fmt::format("\n{}{}", contestants.size() > 1 ? c.path + "\n" : "", profile_table(operator_times(c.timings, kProfiledRuns)))
+                    .c_str());
 }
 
 json to_json(const Summary& s) {
@@ -192,8 +192,11 @@ json bench_json(const BenchArgs& args, const std::vector<Contestant>& contestant
     json operators = json::array();
     for (const OperatorTime& t : operator_times(c.timings, kProfiledRuns))
       operators.push_back({{"op_type", t.op_type}, {"nodes", t.nodes}, {"seconds", t.seconds}});
-    models.push_back(
-        {{"model", c.path}, {"runs", c.seconds.size()}, {"seconds", to_json(Summary(c.seconds))}, {"operators", std::move(operators)}});
+    models.push_back({{"model", c.path},
+                      {"runs", c.seconds.size()},
+                      {"all_seconds", c.seconds},
+                      {"seconds", to_json(Summary(c.seconds))},
+                      {"operators", std::move(operators)}});
   }
   json out{{"models", std::move(models)},
            {"threads", args.common.threads},
