@@ -14,8 +14,14 @@ namespace saturate {
 // Reads a model and checks its structure: acyclic (nodes are sorted if need be), every input defined once, names unique, tensors consistent.
 // Errors name the file and the place.
 absl::StatusOr<Model> load_model(const std::string& path);
-// The same from bytes; external data is looked up in `folder` ("" : refused).
-absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& folder);
+// The data of the graph's dense initializer number `index` where it lies apart from the model's bytes.
+struct DetachedData {
+  std::size_t index = 0;
+  std::span<const std::byte> bytes;  // as raw_data
+  std::shared_ptr<const void> owner;
+};
+// The same from bytes; external data is looked up in `folder` ("" : refused). Initializers in `detached` hold no data in the bytes.
+absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& folder, std::vector<DetachedData> detached = {});
 absl::StatusOr<Model> parse_model_text(std::string_view text, const std::string& name_for_errors);
 
 struct SaveOptions {
@@ -31,6 +37,8 @@ struct SaveOptions {
 // stays external if its input was. What has an `origin` is written as that message with changed names, types and subgraphs put in.
 absl::Status save_model(const Model& model, const std::string& path, const SaveOptions& options = {});
 absl::StatusOr<std::string> serialize_model(const Model& model);
+// The same without the raw_data of initializers of at least `threshold` bytes: setting it to what `detached` says gives the same message.
+absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached);
 std::string print_model_text(const Model& model);
 
 }  // namespace saturate

@@ -52,9 +52,10 @@ bool parse(google::protobuf::io::CodedInputStream& stream, onnx::ModelProto& mes
   return message.ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
 }
 
-absl::StatusOr<Model> convert(std::shared_ptr<const onnx::ModelProto> message, const std::string& folder, const std::string& file) {
+absl::StatusOr<Model> convert(std::shared_ptr<const onnx::ModelProto> message, const std::string& folder, const std::string& file,
+                              std::vector<DetachedData> detached = {}) {
   ExternalFiles files(folder);
-  proto::Reader reader(message, files);
+  proto::Reader reader(message, files, std::move(detached));
   try {
     Model model = reader.read(*message);
     model.path = file;
@@ -141,12 +142,12 @@ absl::StatusOr<Model> load_model(const std::string& path) {
   }
 }
 
-absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& folder) {
+absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& folder, std::vector<DetachedData> detached) {
   if (absl::Status s = check_size(bytes.size(), "model from memory"); !s.ok()) return s;
   auto message = std::make_shared<onnx::ModelProto>();
   google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
   if (!parse(stream, *message)) return invalid("model from memory", diagnose(bytes));
-  auto model = convert(std::move(message), folder, "");
+  auto model = convert(std::move(message), folder, "", std::move(detached));
   if (!model.ok()) return invalid("model from memory", std::string(model.status().message()));
   return model;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "onnx_bridge/external_data.h"
+#include "onnx_bridge/io.h"
 #include "onnx_bridge/model.h"
 #include "onnx_bridge/proto_fields.h"
 
@@ -47,7 +48,9 @@ class Places {
 // Reads messages that `owner` keeps alive: the values made are views into them.
 class Reader {
  public:
-  Reader(std::shared_ptr<const void> owner, ExternalFiles& files) : owner_(std::move(owner)), files_(files) {}
+  // `detached`: data of the outermost graph's initializers.
+  Reader(std::shared_ptr<const void> owner, ExternalFiles& files, std::vector<DetachedData> detached = {})
+      : owner_(std::move(owner)), files_(files), detached_(std::move(detached)) {}
   Model read(const onnx::ModelProto& message);
   ValueType read(const onnx::TypeProto& message);
   ValueInfo read(const onnx::ValueInfoProto& message);
@@ -61,12 +64,14 @@ class Reader {
  private:
   std::shared_ptr<const void> alias(const void* part) const { return {owner_, part}; }
   Tensor inline_tensor(const onnx::TensorProto& message, Shape dims);
+  Tensor detached_tensor(const onnx::TensorProto& message, const DetachedData& data);
   Tensor typed_tensor(const onnx::TensorProto& message, Shape dims);
   Attribute read_value(const onnx::AttributeProto& message, AttributeType type);
   std::map<std::string, std::int64_t> read_opsets(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports);
 
   std::shared_ptr<const void> owner_;
   ExternalFiles& files_;
+  std::vector<DetachedData> detached_;
   Places places_;
   int depth_ = 0;
 };
@@ -95,6 +100,8 @@ class Writer {
     std::span<const std::byte> raw;
   };
   InitializerParts parts(const Initializer& initializer, bool keep_raw_apart);
+  // The same with the data always apart; nullopt where it isn't written as raw_data.
+  std::optional<InitializerParts> parts_without_data(const Initializer& initializer);
   const onnx::SparseTensorProto* sparse_message(const Initializer& initializer);
   // Everything of a graph but nodes and initializers.
   void write_rest(const Graph& graph, onnx::GraphProto* out);

@@ -81,6 +81,12 @@ void set_overload(M* message, const std::string& overload) {
     add_unknown_bytes(message, overload_field<M>(), overload);
 }
 
+// Whether the message itself holds a tensor's elements, as raw_data or in a typed field.
+inline bool has_data(const onnx::TensorProto& t) {
+  return t.has_raw_data() || t.float_data_size() || t.int32_data_size() || t.string_data_size() || t.int64_data_size() ||
+         t.double_data_size() || t.uint64_data_size();
+}
+
 // FunctionProto.attribute_proto (IR 9): attributes with defaults.
 inline constexpr int kFunctionAttributeProto = 11;
 template <typename F>

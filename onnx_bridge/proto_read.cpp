@@ -202,6 +202,19 @@ Tensor Reader::inline_tensor(const onnx::TensorProto& message, Shape dims) {
   return Tensor(dtype, std::move(dims), alias(&message.raw_data()), std::as_bytes(std::span(message.raw_data())));
 }
 
+Tensor Reader::detached_tensor(const onnx::TensorProto& message, const DetachedData& data) {
+  Shape dims(message.dims().begin(), message.dims().end());
+  const auto dtype = static_cast<DType>(message.data_type());
+  if (!checked_elements(dims) || !checked_bytes(dtype, dims)) places_.fail(fmt::format("dims {} make no tensor", dims_text(dims)));
+  const std::size_t need = *checked_bytes(dtype, dims);
+  if (has_data(message)) places_.fail("the tensor has data of its own beside the data given apart");
+  if (dtype == DType::kString) places_.fail("strings can't be given apart");
+  if (bit_width(dtype) > 0 && data.bytes.size() != need)
+    places_.fail(fmt::format("{} with dims {} takes {} bytes, the data given apart has {}", dtype_name(dtype), dims_text(dims), need,
+                             data.bytes.size()));
+  return Tensor(dtype, std::move(dims), data.owner, data.bytes);
+}
+
 Tensor Reader::typed_tensor(const onnx::TensorProto& m, Shape dims) {
   const auto dtype = static_cast<DType>(m.data_type());
   const std::int64_t need = field_entries(dtype, *checked_elements(dims));
@@ -325,9 +338,16 @@ Graph Reader::read(const onnx::GraphProto& message) {
   for (const auto& v : message.output()) out.outputs.push_back(read(v));
   for (const auto& v : message.value_info()) out.value_info.push_back(read(v));
   out.initializers.reserve(static_cast<std::size_t>(message.initializer_size()));
-  for (const auto& t : message.initializer()) {
+  const bool outermost = depth_ == 1;
+  for (const DetachedData& d : detached_)
+    if (outermost && d.index >= static_cast<std::size_t>(message.initializer_size()))
+      places_.fail(fmt::format("data is given for initializer {} of {}", d.index, message.initializer_size()));
+  for (int i = 0; i < message.initializer_size(); ++i) {
+    const auto& t = message.initializer(i);
     const auto at = places_.enter("initializer", t.name());
-    out.initializers.push_back({t.name(), read(t), alias(&t), false});
+    const auto apart = std::find_if(detached_.begin(), detached_.end(), [&](const DetachedData& d) { return d.index == static_cast<std::size_t>(i); });
+    const bool detached = outermost && apart != detached_.end();
+    out.initializers.push_back({t.name(), detached ? detached_tensor(t, *apart) : read(t), alias(&t), false});
   }
   for (const auto& t : message.sparse_initializer()) out.initializers.push_back({t.values().name(), Tensor(), alias(&t), true});
   out.nodes.reserve(static_cast<std::size_t>(message.node_size()));

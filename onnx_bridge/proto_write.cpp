@@ -41,6 +41,11 @@ bool has_file_data(const Attribute& a) {
   return false;
 }
 
+// Whether the tensor's data was given apart from its message (DetachedData).
+bool lies_apart(const Initializer& init, const onnx::TensorProto& origin) {
+  return !init.tensor.bytes().empty() && !has_data(origin) && origin.data_location() != onnx::TensorProto::EXTERNAL;
+}
+
 void write_opsets(const std::map<std::string, std::int64_t>& opsets, google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>* field) {
   google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto> before;
   before.Swap(field);
@@ -267,7 +272,7 @@ Writer::InitializerParts Writer::parts(const Initializer& init, bool keep_raw_ap
     if (out_there) write_external(init.tensor, out);
     return {out, out_there ? std::span<const std::byte>() : init.tensor.bytes()};
   }
-  const bool move_data = out_there || init.tensor.file_range();
+  const bool move_data = out_there || init.tensor.file_range() || lies_apart(init, *origin);
   copy_except(*origin, out, move_data ? std::initializer_list<int>{4, 5, 7, 9, 10, 11} : std::initializer_list<int>{});
   out->set_name(init.name);
   if (!move_data) return {out, {}};
@@ -280,6 +285,20 @@ Writer::InitializerParts Writer::parts(const Initializer& init, bool keep_raw_ap
   if (keep_raw_apart) return {out, init.tensor.bytes()};
   out->set_raw_data(init.tensor.bytes().data(), init.tensor.bytes().size());
   return {out, {}};
+}
+
+std::optional<Writer::InitializerParts> Writer::parts_without_data(const Initializer& init) {
+  const auto* origin = origin_of<onnx::TensorProto>(init.origin);
+  if (origin && !init.tensor.file_range() && !lies_apart(init, *origin)) {
+    if (!origin->has_raw_data() || goes_out(init.tensor, true)) return std::nullopt;
+    auto* out = own<onnx::TensorProto>();
+    copy_except(*origin, out, {9});
+    out->set_name(init.name);
+    return InitializerParts{out, init.tensor.bytes()};
+  }
+  InitializerParts parts = this->parts(init, true);
+  if (!parts.raw.data()) return std::nullopt;
+  return parts;
 }
 
 const onnx::SparseTensorProto* Writer::sparse_message(const Initializer& init) {
@@ -360,7 +379,7 @@ bool Writer::unchanged(const ValueInfo& value, const void* origin) const {
 }
 
 bool Writer::unchanged(const Initializer& init, const onnx::TensorProto& origin) const {
-  return init.origin.get() == &origin && !init.tensor.file_range() && init.name == origin.name();
+  return init.origin.get() == &origin && !init.tensor.file_range() && !lies_apart(init, origin) && init.name == origin.name();
 }
 
 bool Writer::unchanged(const Node& node) const {

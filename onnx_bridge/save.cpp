@@ -48,11 +48,17 @@ void write_raw(CodedOutputStream& out, std::span<const std::byte> bytes) {
 // A model taken apart so that weights are written from where they lie, in the order in which protobuf writes fields.
 class ModelPieces {
  public:
-  ModelPieces(const Model& model, DataFilePlan* plan, const SaveOptions& options, bool inline_goes_out)
+  // `detached`: data of at least `detach_from` bytes is left out and told there.
+  ModelPieces(const Model& model, DataFilePlan* plan, const SaveOptions& options, bool inline_goes_out,
+              std::vector<DetachedData>* detached = nullptr, std::size_t detach_from = 0)
       : writer_(plan, options.external_threshold, inline_goes_out) {
     for (const Node& n : model.graph.nodes) nodes_.push_back(writer_.message(n));
-    for (const Initializer& i : model.graph.initializers)
-      if (!i.sparse) initializers_.push_back(writer_.parts(i, true));
+    for (const Initializer& i : model.graph.initializers) {
+      if (i.sparse) continue;
+      auto apart = detached && i.tensor.bytes().size() >= detach_from ? writer_.parts_without_data(i) : std::nullopt;
+      if (apart) detached->push_back({initializers_.size(), std::exchange(apart->raw, {}), std::make_shared<Tensor>(i.tensor)});
+      initializers_.push_back(apart ? *apart : writer_.parts(i, true));
+    }
     for (const Function& f : model.functions) functions_.push_back(writer_.message(f));
     onnx::GraphProto graph;
     writer_.write_rest(model.graph, &graph);
@@ -98,12 +104,17 @@ class ModelPieces {
     const std::size_t after_name = proto::offset_after(graph_rest_, kGraphName);
     out.WriteRaw(graph_rest_.data(), static_cast<int>(after_name));
     for (const auto& p : initializers_) {
+      if (!p.raw.data()) {
+        write_message(out, kGraphInitializer, *p.message);
+        continue;
+      }
+      const std::string fields = p.message->SerializeAsString();
+      const std::size_t before_raw = proto::offset_after(fields, kTensorRaw);
       write_tag(out, kGraphInitializer, initializer_size(p));
-      p.message->ByteSizeLong();
-      p.message->SerializeWithCachedSizes(&out);
-      if (!p.raw.data()) continue;
+      out.WriteRaw(fields.data(), static_cast<int>(before_raw));
       write_tag(out, kTensorRaw, p.raw.size());
       write_raw(out, p.raw);
+      out.WriteRaw(fields.data() + before_raw, static_cast<int>(fields.size() - before_raw));
     }
     out.WriteRaw(graph_rest_.data() + after_name, static_cast<int>(graph_rest_.size() - after_name));
   }
@@ -254,8 +265,9 @@ absl::Status save_model(const Model& model, const std::string& path, const SaveO
   }
 }
 
-absl::StatusOr<std::string> serialize_model(const Model& model) {
-  const ModelPieces pieces(model, nullptr, {}, false);
+namespace {
+
+absl::StatusOr<std::string> serialize(const ModelPieces& pieces) {
   if (pieces.size() > INT_MAX)
     return absl::InvalidArgumentError(
         fmt::format("the model takes {} bytes, but protobuf messages end at 2 GB: save it to a file with external data", pieces.size()));
@@ -264,6 +276,14 @@ absl::StatusOr<std::string> serialize_model(const Model& model) {
   google::protobuf::io::StringOutputStream stream(&bytes);
   if (!pieces.write(&stream)) return absl::InternalError("the model could not be serialized");
   return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> serialize_model(const Model& model) { return serialize(ModelPieces(model, nullptr, {}, false)); }
+
+absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached) {
+  return serialize(ModelPieces(model, nullptr, {}, false, &detached, threshold));
 }
 
 }  // namespace saturate

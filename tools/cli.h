@@ -127,8 +127,12 @@ int rules_command(const RulesArgs& args);
 int explain_command(const ExplainArgs& args);
 int targets_command(const TargetsArgs& args);
 
-// Prints `saturate: error: <place>: <what>; <what to do>` as one line on stderr and returns the code. `place` is put in front unless the
-// message begins with it, `advice` at the end unless the message has some already.
+// Advice where a model can't be read or makes no sense.
+inline constexpr const char* kModelAdvice = "check that it is a complete ONNX model";
+// `<place>: <what>; <what to do>` as one line. `place` is put in front unless the message begins with it, `advice` at the end unless the
+// message has some already.
+std::string error_line(std::string_view place, std::string_view message, std::string_view advice);
+// Prints `saturate: error: ` and that line on stderr and returns the code.
 int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice);
 int fail(const absl::Status& status, std::string_view place, std::string_view advice);  // kUnimplemented: 5; others: 1
 
@@ -139,6 +143,8 @@ struct Setup {
   std::unique_ptr<CostModel> cost;
 };
 absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const std::vector<std::string>& skip, bool approximate);
+// Without the named rules (each must exist), and without those that approximate unless asked for.
+absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const std::vector<std::string>& skip, bool approximate);
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common);
 // Shapes and sizes that the user gave, into the model's inputs (for optimize) or for verify; kInvalidArgument with one line.

@@ -47,14 +47,18 @@ absl::Status fix_dim(Model& model, ValueInfo& input, std::size_t axis, std::int6
 
 }  // namespace
 
-int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice) {
-  std::string line = "saturate: error: ";
-  if (!place.empty() && !message.starts_with(place)) line += fmt::format("{}: ", place);
+std::string error_line(std::string_view place, std::string_view message, std::string_view advice) {
+  std::string line;
+  if (!place.empty() && !message.starts_with(place)) line = fmt::format("{}: ", place);
   line += message;
   if (!advice.empty() && message.find(';') == std::string_view::npos) line += fmt::format("; {}", advice);
   std::replace_if(
       line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-  std::fprintf(stderr, "%s\n", line.c_str());
+  return line;
+}
+
+int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice) {
+  std::fprintf(stderr, "saturate: error: %s\n", error_line(place, message, advice).c_str());
   return code;
 }
 

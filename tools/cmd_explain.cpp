@@ -4,6 +4,7 @@
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/io.h"
 #include "tools/cli.h"
+#include "tools/inspect.h"
 #include "tools/report.h"
 #include "tools/table.h"
 
@@ -41,13 +42,13 @@ void print(const ExplainArgs& args, const OptimizeReport& report) {
   for (const std::string& warning : report.warnings) std::printf("warning: %s\n", warning.c_str());
 }
 
-json explain_json(const ExplainArgs& args, const OptimizeReport& report) {
+json report_json(const std::string& path, const OptimizeReport& report, const std::string& op) {
   json made = json::array(), fired = json::array();
   for (const OptimizeReport::Made& m : report.made)
-    if (wanted(m.op_type, args.op)) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
+    if (wanted(m.op_type, op)) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
   for (const RuleStats& rule : fired_rules(report.run))
     fired.push_back({{"rule", rule.name}, {"matches", rule.matches}, {"applied", rule.applied}});
-  return {{"input", args.input},
+  return {{"input", path},
           {"made_by_rules", made},
           {"rules", fired},
           {"stop_reason", std::string(to_string(report.run.stop))},
@@ -58,17 +59,24 @@ json explain_json(const ExplainArgs& args, const OptimizeReport& report) {
 
 }  // namespace
 
+absl::StatusOr<json> explain_json(const std::string& path, const Model& model, const Setup& setup, const OptimizeOptions& options,
+                                  const std::string& op) {
+  absl::StatusOr<OptimizeResult> result = optimize(model, setup.rules, setup.target, *setup.cost, options);
+  if (!result.ok()) return result.status();
+  return report_json(path, result->report, op);
+}
+
 int explain_command(const ExplainArgs& args) {
   absl::StatusOr<Setup> setup = set_up(args.saturate, {});
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   absl::StatusOr<Model> model = load_model(args.input);
-  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), "check that it is a complete ONNX model");
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   absl::StatusOr<OptimizeResult> result =
       optimize(*model, setup->rules, setup->target, *setup->cost, optimize_options(args.saturate, args.common));
-  if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), "check that it is a complete ONNX model");
+  if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), kModelAdvice);
   if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");
   if (args.common.json)
-    std::printf("%s\n", explain_json(args, result->report).dump(2).c_str());
+    std::printf("%s\n", report_json(args.input, result->report, args.op).dump(2).c_str());
   else
     print(args, result->report);
   return kExitOk;

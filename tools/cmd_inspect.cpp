@@ -7,6 +7,7 @@
 #include "onnx_bridge/io.h"
 #include "tools/cli.h"
 #include "tools/fused.h"
+#include "tools/inspect.h"
 #include "tools/report.h"
 #include "tools/table.h"
 
@@ -112,12 +113,14 @@ void print_tables(const std::string& path, const Model& model, const GraphStats&
   fmt::print("{}", format_table(rows));
 }
 
-json inspect_json(const std::string& path, const Model& model, const GraphStats& stats) {
+}  // namespace
+
+json inspect_json(const std::string& path, const Model& model) {
   json opsets = json::object(), types = json::object(), functions = json::array();
   for (const auto& [domain, version] : model.opset_imports) opsets[domain_name(domain)] = version;
   for (const auto& [type, s] : stored_types(model)) types[type] = {{"tensors", s.tensors}, {"parameters", s.elements}, {"bytes", s.bytes}};
   for (const Function& f : model.functions) functions.push_back(domain_name(f.domain) + "." + f.name);
-  json out = to_json(stats);
+  json out = to_json(graph_stats(model));
   out.update({{"path", path},
               {"ir_version", model.ir_version},
               {"opsets", opsets},
@@ -128,16 +131,13 @@ json inspect_json(const std::string& path, const Model& model, const GraphStats&
   return out;
 }
 
-}  // namespace
-
 int inspect_command(const InspectArgs& args) {
   absl::StatusOr<Model> model = load_model(args.input);
-  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), "check that it is a complete ONNX model");
-  const GraphStats stats = graph_stats(*model);
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (args.common.json)
-    std::printf("%s\n", inspect_json(args.input, *model, stats).dump(2).c_str());
+    std::printf("%s\n", inspect_json(args.input, *model).dump(2).c_str());
   else
-    print_tables(args.input, *model, stats);
+    print_tables(args.input, *model, graph_stats(*model));
   return kExitOk;
 }
 

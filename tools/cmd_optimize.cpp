@@ -9,13 +9,10 @@
 #include "onnx_bridge/io.h"
 #include "tools/cli.h"
 #include "tools/files.h"
-#include "tools/optimize.h"
-#include "tools/report.h"
+#include "tools/pipeline.h"
 
 namespace saturate {
 namespace {
-
-constexpr const char* kModelAdvice = "check that it is a complete ONNX model";
 
 // Times stages and, on a terminal, says on stderr which one runs.
 class Progress {
@@ -55,37 +52,6 @@ bool exhausted(StopReason stop) {
   return stop != StopReason::kSaturated && stop != StopReason::kCancelled && stop != StopReason::kContradiction;
 }
 
-ExitCode exit_code(VerifyStatus status, bool inputs_given) {
-  switch (status) {
-    case VerifyStatus::kEqual:
-      return kExitOk;
-    case VerifyStatus::kDifferent:
-      return kExitDifferent;
-    case VerifyStatus::kUnsupported:
-      return kExitUnsupported;
-    case VerifyStatus::kNotRun:
-      return inputs_given ? kExitFile : kExitUnsupported;
-    case VerifyStatus::kCancelled:
-      return kExitInterrupted;
-  }
-  return kExitFile;
-}
-
-// 0, or the code of the error that was printed.
-int check(const OptimizeArgs& args, const Model& original, const Model& optimized, WholeReport& report) {
-  absl::StatusOr<VerifyOptions> options = verify_options(args.check, {}, args.common, original);
-  if (!options.ok()) return fail(options.status(), "", "");
-  report.verify = verify(original, optimized, *options);
-  const ExitCode code = exit_code(report.verify->status, options->inputs.has_value());
-  if (code == kExitOk) return kExitOk;
-  if (code == kExitInterrupted) return fail(code, args.input, "interrupted", "nothing was written");
-  if (code == kExitDifferent)
-    return fail(code, args.input, fmt::format("verification failed: {}", report.verify->message),
-                "nothing was written; find the rule by --skip-rule and report it");
-  return fail(code, args.input, fmt::format("can't verify: {}", report.verify->message),
-              "nothing was written; --no-verify goes on without, --inputs gives inputs");
-}
-
 int write(const OptimizeArgs& args, const Model& model) {
   SaveOptions options;
   options.force_external = args.external_data;
@@ -123,28 +89,31 @@ int optimize_command(const OptimizeArgs& given) {
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
   lap("load");
 
-  OptimizeOptions options = optimize_options(args.saturate, args.common);
-  options.progress = [&](const std::string& stage, const IterationStats* i) {
+  PipelineOptions options;
+  options.optimize = optimize_options(args.saturate, args.common);
+  options.optimize.progress = [&](const std::string& stage, const IterationStats* i) {
     progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
   };
-  absl::StatusOr<OptimizeResult> result = optimize(*model, setup->rules, setup->target, *setup->cost, options);
-  if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), kModelAdvice);
-  report.optimize = std::move(result->report);
-  for (const char* stage : {"lower", "saturate", "extract", "raise"})
-    if (const auto it = report.optimize.seconds.find(stage); it != report.optimize.seconds.end())
-      report.stage_seconds.emplace_back(stage, it->second);
-  clock.lap();
-  if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");
+  options.verify = args.verify;
+  options.abort = args.common.cancel;
   if (args.verify) {
-    progress.stage("verify");
-    if (const int code = check(args, *model, result->model, report); code != kExitOk) {
-      if (report.verify) write_report(args, report);
-      return code;
-    }
-    lap("verify");
+    absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
+    if (!check.ok()) return fail(check.status(), "", "");
+    options.check = *std::move(check);
   }
+  PipelineResult result = run_pipeline(*model, *setup, options);
+  for (auto& [stage, seconds] : result.report.stage_seconds) report.stage_seconds.emplace_back(stage, seconds);
+  report.optimize = std::move(result.report.optimize);
+  report.verify = std::move(result.report.verify);
+  if (result.failure) {
+    progress.clear();
+    fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
+    if (report.verify) write_report(args, report);
+    return result.failure->code;
+  }
+  clock.lap();
   progress.stage("save", args.output);
-  if (const int code = write(args, result->model); code != kExitOk) return code;
+  if (const int code = write(args, result.model); code != kExitOk) return code;
   lap("save");
   progress.clear();
   if (const int code = write_report(args, report); code != kExitOk) return code;

@@ -30,7 +30,7 @@ int run_command(const RunArgs& args) {
   if (!args.output.empty())
     if (const absl::Status status = check_writable(args.output); !status.ok()) return fail(status, args.output, "");
   absl::StatusOr<Model> model = load_model(args.input);
-  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), "check that it is a complete ONNX model");
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   absl::StatusOr<Inputs> inputs = Inputs{};
   if (!args.inputs.empty()) inputs = load_inputs(args.inputs, *model);
   if (!inputs.ok()) return fail(inputs.status(), "", "");

@@ -35,7 +35,7 @@ int verify_command(const VerifyCommandArgs& args) {
   const std::string* paths[2] = {&args.original, &args.optimized};
   for (int i = 0; i < 2; ++i) {
     absl::StatusOr<Model> model = load_model(*paths[i]);
-    if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), "check that it is a complete ONNX model");
+    if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
     models[i] = *std::move(model);
   }
   absl::StatusOr<VerifyOptions> options = verify_options(args.check, args.shapes, args.common, models[0]);

@@ -1,19 +1,23 @@
-# `cmake --install`: the command, the libraries, their headers, and a package config: find_package(saturate) gives saturate::saturate.
+# `cmake --install`: the command, the library, its header saturate/saturate.h, the engine's headers saturate/egraph/*.h, and a package config:
+# find_package(saturate) gives saturate::saturate.
 include(CMakePackageConfigHelpers)
 set(folders egraph onnx_bridge rules extract kernels tools)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/saturate)
 
 add_library(saturate_all INTERFACE)
 target_link_libraries(saturate_all INTERFACE saturate_tools)
+target_include_directories(saturate_all INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 set_target_properties(saturate_all PROPERTIES EXPORT_NAME saturate)
 set_target_properties(saturate_common PROPERTIES EXPORT_NAME common)
 install(TARGETS saturate_all saturate_common EXPORT saturateTargets)
 foreach(folder ${folders})
   set_target_properties(saturate_${folder} PROPERTIES EXPORT_NAME ${folder})
   install(TARGETS saturate_${folder} EXPORT saturateTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.h)
-  install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate/${folder})
 endforeach()
+# These include nothing but the standard library and each other.
+install(FILES ${PROJECT_SOURCE_DIR}/tools/saturate.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate)
+install(FILES ${PROJECT_SOURCE_DIR}/egraph/egraph.h ${PROJECT_SOURCE_DIR}/egraph/rewrite.h ${PROJECT_SOURCE_DIR}/egraph/explain.h
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate/egraph)
 target_compile_features(saturate_common INTERFACE cxx_std_20)
 install(TARGETS saturate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(EXPORT saturateTargets NAMESPACE saturate:: DESTINATION ${package_dir})

@@ -20,13 +20,17 @@ absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const 
   for (const std::string& file : files)
     if (file != "none")
       if (const absl::Status status = rules->load_file(file); !status.ok()) return status;
+  return filter_rules(*rules, skip, approximate);
+}
+
+absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const std::vector<std::string>& skip, bool approximate) {
   for (const std::string& name : skip)
-    if (!has_rule(*rules, name))
-      return absl::InvalidArgumentError(fmt::format("--skip-rule {}: no such rule; `saturate rules list` names them", name));
+    if (!has_rule(rules, name))
+      return absl::InvalidArgumentError(fmt::format("{}: no such rule to leave out; `saturate rules list` names them", name));
   RuleFilter filter;
   filter.approximates = approximate;
   filter.except = skip;
-  return rules->filtered(filter);
+  return rules.filtered(filter);
 }
 
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {

@@ -62,6 +62,44 @@ TEST(RoundTrip, EverythingComesBackByteForByte) {
   EXPECT_EQ(*bytes, original.SerializeAsString());
 }
 
+TEST(RoundTrip, DataGivenApart) {
+  const onnx::ModelProto original = everything_model();
+  auto model = parse(original);
+  ASSERT_TRUE(model.ok()) << message_of(model.status());
+  std::vector<DetachedData> detached;
+  auto bytes = serialize_model(*model, 1, detached);
+  ASSERT_TRUE(bytes.ok());
+  EXPECT_GT(detached.size(), 20u);
+  onnx::ModelProto filled;
+  ASSERT_TRUE(filled.ParseFromString(*bytes));
+  for (const DetachedData& d : detached) {
+    auto* t = filled.mutable_graph()->mutable_initializer(static_cast<int>(d.index));
+    EXPECT_FALSE(t->has_raw_data());
+    t->set_raw_data(d.bytes.data(), d.bytes.size());
+  }
+  EXPECT_EQ(filled.SerializeAsString(), original.SerializeAsString());
+
+  auto again = parse_model(*bytes, "", detached);
+  ASSERT_TRUE(again.ok()) << message_of(again.status());
+  EXPECT_EQ(again->graph.initializers[detached[0].index].tensor.bytes().data(), detached[0].bytes.data()) << "copied";
+  auto whole = serialize_model(*again);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(*whole, original.SerializeAsString());
+  std::vector<DetachedData> once_more;
+  EXPECT_EQ(*serialize_model(*again, 1, once_more), *bytes);
+  EXPECT_EQ(once_more.size(), detached.size());
+
+  const auto refused = [&](std::vector<DetachedData> wrong) { return message_of(parse_model(*bytes, "", std::move(wrong)).status()); };
+  auto wrong = detached;
+  wrong[0].bytes = wrong[0].bytes.first(wrong[0].bytes.size() - 1);
+  EXPECT_NE(refused(wrong).find("the data given apart has"), std::string::npos);
+  wrong = detached;
+  wrong[0].index = 10000;
+  EXPECT_NE(refused(wrong).find("initializer 10000"), std::string::npos);
+  EXPECT_NE(refused({}).find("needs"), std::string::npos);
+  EXPECT_NE(message_of(parse_model(original.SerializeAsString(), "", detached).status()).find("data of its own"), std::string::npos);
+}
+
 TEST(RoundTrip, EveryModelOfTheData) {
   const std::filesystem::path data = SATURATE_SOURCE_DIR "/../shared/data";
   if (!std::filesystem::exists(data)) GTEST_SKIP() << "no models at " << data;

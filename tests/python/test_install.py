@@ -1,5 +1,6 @@
 """Another CMake project can find_package(saturate) and use the library."""
 import os
+import re
 import shutil
 import subprocess
 
@@ -21,6 +22,11 @@ def test_consumer_project(tmp_path):
     prefix = tmp_path / "prefix"
     command("cmake", "--install", build, "--prefix", prefix)
     assert command(prefix / "bin" / "saturate", "--version").startswith("saturate ")
+    headers = sorted((prefix / "include").rglob("*.h"))
+    assert sorted(h.name for h in headers) == ["egraph.h", "explain.h", "rewrite.h", "saturate.h"], headers
+    for header in headers:  # the standard library and each other, nothing else
+        for included in re.findall(r'#include (\S+)', header.read_text()):
+            assert re.fullmatch(r'<\w+>|"egraph/\w+\.h"', included), (header, included)
     command("cmake", "-S", ROOT / "tests" / "consumer", "-B", tmp_path / "consumer", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_PREFIX_PATH={prefix}")
     command("cmake", "--build", tmp_path / "consumer")
     out = tmp_path / "out.onnx"

@@ -1,0 +1,66 @@
+#include "tools/pipeline.h"
+
+#include <chrono>
+
+#include "fmt/format.h"
+
+namespace saturate {
+namespace {
+
+ExitCode exit_code(VerifyStatus status, bool inputs_given) {
+  switch (status) {
+    case VerifyStatus::kEqual:
+      return kExitOk;
+    case VerifyStatus::kDifferent:
+      return kExitDifferent;
+    case VerifyStatus::kUnsupported:
+      return kExitUnsupported;
+    case VerifyStatus::kNotRun:
+      return inputs_given ? kExitFile : kExitUnsupported;
+    case VerifyStatus::kCancelled:
+      return kExitInterrupted;
+  }
+  return kExitFile;
+}
+
+std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
+  const ExitCode code = exit_code(report.status, inputs_given);
+  if (code == kExitOk) return std::nullopt;
+  if (code == kExitInterrupted) return Failure{code, "interrupted", "nothing was written"};
+  if (code == kExitDifferent)
+    return Failure{code, fmt::format("verification failed: {}", report.message),
+                   "nothing was written; find the rule by --skip-rule and report it"};
+  return Failure{code, fmt::format("can't verify: {}", report.message),
+                 "nothing was written; --no-verify goes on without, --inputs gives inputs"};
+}
+
+bool set(const std::atomic<bool>* flag) { return flag && *flag; }
+
+}  // namespace
+
+PipelineResult run_pipeline(const Model& model, const Setup& setup, const PipelineOptions& options) {
+  PipelineResult out;
+  absl::StatusOr<OptimizeResult> result = optimize(model, setup.rules, setup.target, *setup.cost, options.optimize);
+  if (!result.ok()) {
+    out.failure = Failure{kExitFile, std::string(result.status().message()), kModelAdvice};
+    return out;
+  }
+  out.model = std::move(result->model);
+  out.report.optimize = std::move(result->report);
+  for (const char* stage : {"lower", "saturate", "extract", "raise"})
+    if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
+      out.report.stage_seconds.emplace_back(stage, it->second);
+  if (set(options.abort)) {
+    out.failure = Failure{kExitInterrupted, "interrupted", "nothing was written"};
+    return out;
+  }
+  if (!options.verify) return out;
+  if (options.optimize.progress) options.optimize.progress("verify", nullptr);
+  const auto start = std::chrono::steady_clock::now();
+  out.report.verify = verify(model, out.model, options.check);
+  out.failure = judge(*out.report.verify, options.check.inputs.has_value());
+  out.report.stage_seconds.emplace_back("verify", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return out;
+}
+
+}  // namespace saturate

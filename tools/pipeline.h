@@ -1,0 +1,37 @@
+// What happens to a model between load and save: optimize, then verify. The command and the library (saturate.h) share it, so that both
+// give the same bytes.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include "tools/cli.h"
+#include "tools/optimize.h"
+#include "tools/report.h"
+#include "tools/verify.h"
+
+namespace saturate {
+
+struct PipelineOptions {
+  OptimizeOptions optimize;  // limits.cancel ends the rewriting early, with the best so far
+  bool verify = true;
+  VerifyOptions check;                       // its `cancel` is `abort`
+  const std::atomic<bool>* abort = nullptr;  // gives up: kExitInterrupted
+};
+
+// A sentence for the user: see fail().
+struct Failure {
+  ExitCode code = kExitFile;
+  std::string message, advice;
+};
+
+struct PipelineResult {
+  Model model;  // not to be used where there is a failure
+  WholeReport report;
+  std::optional<Failure> failure;
+};
+
+PipelineResult run_pipeline(const Model& model, const Setup& setup, const PipelineOptions& options);
+
+}  // namespace saturate

@@ -1,0 +1,231 @@
+#include "tools/saturate.h"
+
+#include <cmath>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "tools/inspect.h"
+#include "tools/pipeline.h"
+#include "tools/saturate_impl.h"
+
+namespace saturate::api {
+namespace {
+
+Expected<Model> model_of(absl::StatusOr<saturate::Model> model, const std::string& place) {
+  if (!model.ok()) return error_of(model.status(), place, kModelAdvice);
+  return Model(std::make_shared<const Model::Impl>(Model::Impl{*std::move(model)}));
+}
+
+RuleSet rules_of(saturate::RuleSet rules) { return RuleSet(std::make_shared<const RuleSet::Impl>(RuleSet::Impl{std::move(rules)})); }
+
+Error usage(std::string message) { return {Code::kUsage, std::move(message)}; }
+
+std::optional<Error> check_options(const Options& o) {
+  if (!(o.time_limit >= 0)) return usage(fmt::format("time_limit {}: negative; give seconds", o.time_limit));
+  if (o.node_limit == 0) return usage("node_limit 0: nothing fits; give a number of e-nodes");
+  if (o.threads < 0) return usage(fmt::format("threads {}: negative; 0 takes all cores", o.threads));
+  if (o.keep_opset && o.opset) return usage("opset and keep_opset: only one of them can hold; leave one out");
+  if (o.cost_model && !o.cost.empty()) return usage("cost and cost_model: only one of them can hold; leave one out");
+  if (!(o.constant_cost >= 0) || !std::isfinite(o.constant_cost)) return usage("constant_cost: give a finite number of at least 0");
+  return std::nullopt;
+}
+
+ShapeArgs shape_args(const Options& o) {
+  ShapeArgs args;
+  for (const auto& [symbol, size] : o.dims) args.dims.push_back(fmt::format("{}={}", symbol, size));
+  for (const auto& [name, dims] : o.input_shapes) args.input_shapes.push_back(fmt::format("{}:[{}]", name, fmt::join(dims, ",")));
+  return args;
+}
+
+Expected<VerifyOptions> check_of(const Options& o, const ShapeArgs& shapes, const saturate::Model& original) {
+  CommonArgs common;
+  common.threads = o.threads;
+  common.cancel = o.abort;
+  absl::StatusOr<VerifyOptions> options = verify_options({"", o.rtol, o.atol, o.seed}, shapes, common, original);
+  if (!options.ok()) return error_of(options.status(), "", "");
+  if (o.inputs) {
+    Expected<Inputs> inputs = to_internal(*o.inputs);
+    if (!inputs) return inputs.error();
+    options->inputs = *std::move(inputs);
+  }
+  return *std::move(options);
+}
+
+Expected<Setup> setup_of(const Options& o, const ShapeArgs& shapes) {
+  SaturateArgs args;
+  args.target = o.target;
+  args.cost = o.cost;
+  args.rules = {"none"};
+  absl::StatusOr<Setup> setup = set_up(args, shapes);
+  if (!setup.ok()) return error_of(setup.status(), "", "");
+  absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin();
+  if (rules.ok()) rules = filter_rules(*rules, {}, o.approximate);
+  if (!rules.ok()) return error_of(rules.status(), "", "");
+  setup->rules = *std::move(rules);
+  if (o.cost_model) setup->cost = make_cost_model(o.cost_model, o.constant_cost);
+  return *std::move(setup);
+}
+
+const char* advice_of(Code code) {
+  if (code == Code::kDifferent) return "leave out rules (RuleSet::without) to find the wrong one, and report it";
+  if (code == Code::kUnsupported) return "verify = false goes on without, `inputs` gives inputs";
+  return code == Code::kInterrupted ? "" : kModelAdvice;
+}
+
+OptimizeOptions optimize_options_of(const Options& o) {
+  OptimizeOptions options;
+  options.limits.iterations = o.iterations;
+  options.limits.nodes = o.node_limit;
+  options.limits.memory_bytes = o.memory_limit;
+  options.limits.seconds = o.time_limit;
+  options.limits.threads = o.threads;
+  options.limits.cancel = o.stop;
+  options.opset = o.opset;
+  options.keep_opset = o.keep_opset;
+  if (o.progress)
+    options.progress = [&progress = o.progress](const std::string& stage, const IterationStats* i) {
+      progress({stage, i ? i->iteration : 0, i ? i->nodes : 0});
+    };
+  return options;
+}
+
+}  // namespace
+
+Error error_of(const absl::Status& status, const std::string& place, const std::string& advice) {
+  const Code code = status.code() == absl::StatusCode::kUnimplemented ? Code::kUnsupported : Code::kFile;
+  return {code, error_line(place, std::string(status.message()), advice)};
+}
+
+std::string Report::table(int verbosity) const { return format_report(impl_->report, verbosity); }
+std::string Report::json() const { return to_json(impl_->report).dump(2); }
+
+Expected<Model> Model::load(const std::string& path) { return model_of(load_model(path), path); }
+
+Expected<Model> Model::parse(std::string_view bytes, const std::string& folder, std::vector<Weight> weights) {
+  std::vector<DetachedData> detached;
+  for (Weight& w : weights) detached.push_back({w.index, w.data, std::move(w.owner)});
+  return model_of(parse_model(bytes, folder, std::move(detached)), "");
+}
+
+Done Model::save(const std::string& path, const SaveOptions& given) const {
+  saturate::SaveOptions options;
+  options.force_external = given.external_data;
+  options.external_threshold = given.external_threshold;
+  if (const absl::Status status = save_model(impl_->model, path, options); !status.ok())
+    return error_of(status, path, "check the folder and its rights");
+  return std::monostate();
+}
+
+Expected<std::string> Model::serialize() const {
+  absl::StatusOr<std::string> bytes = serialize_model(impl_->model);
+  if (!bytes.ok()) return error_of(bytes.status(), impl_->model.path, "");
+  return *std::move(bytes);
+}
+
+Expected<std::string> Model::serialize(std::size_t threshold, std::vector<Weight>* weights) const {
+  std::vector<DetachedData> detached;
+  absl::StatusOr<std::string> bytes = serialize_model(impl_->model, threshold, detached);
+  if (!bytes.ok()) return error_of(bytes.status(), impl_->model.path, "");
+  for (DetachedData& d : detached) weights->push_back({d.index, d.bytes, std::move(d.owner)});
+  return *std::move(bytes);
+}
+
+std::string Model::inspect() const { return inspect_json(impl_->model.path, impl_->model).dump(2); }
+std::string Model::text() const { return print_model_text(impl_->model); }
+
+Expected<RuleSet> RuleSet::builtin() {
+  absl::StatusOr<saturate::RuleSet> rules = saturate::RuleSet::builtin();
+  if (!rules.ok()) return error_of(rules.status(), "", "");
+  return rules_of(*std::move(rules));
+}
+
+RuleSet RuleSet::none() { return rules_of({}); }
+
+Expected<RuleSet> RuleSet::with_file(const std::string& path) const {
+  saturate::RuleSet rules = impl_->rules;
+  if (const absl::Status status = rules.load_file(path); !status.ok()) return error_of(status, "", "");
+  return rules_of(std::move(rules));
+}
+
+Expected<RuleSet> RuleSet::with_text(std::string_view text, const std::string& name) const {
+  saturate::RuleSet rules = impl_->rules;
+  if (const absl::Status status = rules.load_text(text, name); !status.ok()) return error_of(status, "", "");
+  return rules_of(std::move(rules));
+}
+
+Expected<RuleSet> RuleSet::without(const std::vector<std::string>& names) const {
+  absl::StatusOr<saturate::RuleSet> rules = filter_rules(impl_->rules, names, true);
+  if (!rules.ok()) return error_of(rules.status(), "", "");
+  return rules_of(*std::move(rules));
+}
+
+std::vector<std::string> RuleSet::names() const {
+  std::vector<std::string> names;
+  for (const Rule& rule : impl_->rules.rules()) names.push_back(rule.name);
+  for (const NativeRule& rule : impl_->rules.native_rules()) names.push_back(rule.name);
+  return names;
+}
+
+std::string RuleSet::show(std::string_view name) const { return impl_->rules.show(name); }
+
+Expected<Result> optimize(const Model& model, const Options& o) {
+  if (const auto error = check_options(o)) return *error;
+  const ShapeArgs shapes = shape_args(o);
+  Expected<Setup> setup = setup_of(o, shapes);
+  if (!setup) return setup.error();
+  saturate::Model input = model.impl().model;
+  if (const absl::Status status = fix_shapes(input, shapes); !status.ok()) return error_of(status, input.path, "");
+  PipelineOptions options;
+  options.optimize = optimize_options_of(o);
+  options.verify = o.verify;
+  options.abort = o.abort;
+  if (o.verify) {
+    Expected<VerifyOptions> check = check_of(o, {}, input);
+    if (!check) return check.error();
+    options.check = *std::move(check);
+  }
+  PipelineResult result = run_pipeline(input, *setup, options);
+  if (const std::string wrong = cost_model_error(*setup->cost); !wrong.empty()) return usage(wrong);
+  const bool verified = result.report.verify.has_value();
+  Report report(std::make_shared<const Report::Impl>(Report::Impl{std::move(result.report)}));
+  if (result.failure) {
+    const auto code = static_cast<Code>(result.failure->code);
+    Error error{code, error_line(input.path, result.failure->message, advice_of(code))};
+    if (verified) error.report = std::move(report);
+    return error;
+  }
+  return Result{Model(std::make_shared<const Model::Impl>(Model::Impl{std::move(result.model)})), std::move(report)};
+}
+
+Expected<Verification> verify(const Model& original, const Model& other, const Options& o) {
+  if (const auto error = check_options(o)) return *error;
+  Expected<VerifyOptions> options = check_of(o, shape_args(o), original.impl().model);
+  if (!options) return options.error();
+  const VerifyReport report = saturate::verify(original.impl().model, other.impl().model, *options);
+  if (report.status == VerifyStatus::kCancelled) return Error{Code::kInterrupted, "interrupted"};
+  if (report.status == VerifyStatus::kUnsupported) return Error{Code::kUnsupported, fmt::format("can't verify: {}", report.message)};
+  if (report.status == VerifyStatus::kNotRun)
+    return Error{o.inputs ? Code::kFile : Code::kUnsupported, fmt::format("can't verify: {}; give inputs that it takes", report.message)};
+  return Verification{report.status == VerifyStatus::kEqual, summary(report), to_json(report).dump(2)};
+}
+
+Expected<std::string> explain(const Model& model, const std::string& op, const Options& o) {
+  if (const auto error = check_options(o)) return *error;
+  const ShapeArgs shapes = shape_args(o);
+  Expected<Setup> setup = setup_of(o, shapes);
+  if (!setup) return setup.error();
+  saturate::Model input = model.impl().model;
+  if (const absl::Status status = fix_shapes(input, shapes); !status.ok()) return error_of(status, input.path, "");
+  const auto text = explain_json(input.path, input, *setup, optimize_options_of(o), op);
+  if (!text.ok()) return error_of(text.status(), input.path, kModelAdvice);
+  if (const std::string wrong = cost_model_error(*setup->cost); !wrong.empty()) return usage(wrong);
+  if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};
+  return text->dump(2);
+}
+
+std::vector<std::string> targets() { return builtin_targets(); }
+
+std::string version() { return SATURATE_VERSION; }
+
+}  // namespace saturate::api

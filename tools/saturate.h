@@ -1,0 +1,235 @@
+// The library: load, optimize, verify and run ONNX models. Only the standard library is needed to include this.
+//   namespace sat = saturate::api;
+//   const auto model = sat::Model::load("in.onnx");
+//   const auto result = sat::optimize(*model, {.target = "ort-cpu"});
+//   if (!result || !result->model.save("out.onnx")) ...
+// Nothing here throws but std::bad_alloc (and what a caller's own function throws). Values may be used from several threads at once; a
+// Model, RuleSet or Report is a handle whose copies share one immutable state. Results don't depend on threads, time or machine.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace saturate::api {
+
+// The exit statuses of the command.
+enum class Code : int {
+  kFile = 1,         // a model, rule or other file can't be read, is invalid or can't be written
+  kUsage = 2,        // an option makes no sense
+  kDifferent = 3,    // verification failed
+  kUnsupported = 5,  // something that can't be run here, so nothing can be verified
+  kInterrupted = 130,
+};
+
+// What was done, for people and for programs.
+class Report {
+ public:
+  std::string table(int verbosity = 0) const;  // 1: with the rules that fired
+  std::string json() const;                    // everything; the keys of `saturate --report`
+  struct Impl;
+  explicit Report(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+// `message`: "place: what is wrong; what to do", one line.
+struct Error {
+  Code code = Code::kFile;
+  std::string message;
+  std::optional<Report> report = {};  // where verification failed
+};
+
+// A value or an error. Taking the value where there is none throws std::bad_variant_access.
+template <typename T>
+class [[nodiscard]] Expected {
+ public:
+  Expected(T value) : v_(std::move(value)) {}
+  Expected(Error error) : v_(std::move(error)) {}
+  explicit operator bool() const { return v_.index() == 0; }
+  const T& operator*() const& { return std::get<0>(v_); }
+  T& operator*() & { return std::get<0>(v_); }
+  T&& operator*() && { return std::get<0>(std::move(v_)); }
+  const T* operator->() const { return &std::get<0>(v_); }
+  T* operator->() { return &std::get<0>(v_); }
+  const Error& error() const { return std::get<1>(v_); }
+
+ private:
+  std::variant<T, Error> v_;
+};
+using Done = Expected<std::monostate>;
+
+// Elements in C order, little-endian; types of fewer than 8 bits are packed, low bits first (as in TensorProto.raw_data).
+struct Tensor {
+  std::int32_t dtype = 0;  // onnx.TensorProto.DataType
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> data;
+  std::vector<std::string> strings;   // instead of data, for strings
+  std::shared_ptr<const void> owner;  // keeps `data` alive; null: the caller does, as long as anything that was made from it lives
+  bool writable = false;              // of results: nobody else sees `data`
+};
+
+struct Value;
+struct Sequence {
+  std::vector<Value> items;
+  std::int32_t dtype = 0;  // of its tensors, for empty ones
+};
+struct Maybe {
+  std::shared_ptr<const Value> value;  // null: an optional without a value
+};
+struct Value {
+  std::variant<Tensor, Sequence, Maybe> v;
+};
+using Values = std::map<std::string, Value>;
+
+// An ONNX model that passed the loader's checks.
+class Model {
+ public:
+  // .onnx, or .onnxtxt (ONNX text). External data is mapped, not read, and never taken from outside the model's folder.
+  static Expected<Model> load(const std::string& path);
+  // Data of the graph's initializer number `index` that lies outside of the bytes, whose tensor has neither raw_data nor typed data.
+  struct Weight {
+    std::size_t index = 0;
+    std::span<const std::byte> data;
+    std::shared_ptr<const void> owner;
+  };
+  // A serialized ModelProto. `folder`: where external data lies ("": refused).
+  static Expected<Model> parse(std::string_view bytes, const std::string& folder = "", std::vector<Weight> weights = {});
+
+  struct SaveOptions {
+    bool external_data = false;             // tensors of at least `external_threshold` bytes go to `<path>.data`
+    std::size_t external_threshold = 1024;  // (those of a model that had external data do anyway)
+  };
+  // To temporary files, then renamed: a failed save leaves what was there.
+  Done save(const std::string& path) const { return save(path, SaveOptions()); }
+  Done save(const std::string& path, const SaveOptions& options) const;
+  Expected<std::string> serialize() const;
+  // The same without the data of initializers of at least `threshold` bytes, which `weights` points to.
+  Expected<std::string> serialize(std::size_t threshold, std::vector<Weight>* weights) const;
+
+  std::string inspect() const;  // JSON; the keys of `saturate inspect --json`
+  std::string text() const;     // ONNX text
+  struct Impl;
+  explicit Model(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+class RuleSet {
+ public:
+  static Expected<RuleSet> builtin();
+  static RuleSet none();
+  // This set and the rules of a file or of a text in its language (rules/README.md); a name that is taken is an error.
+  Expected<RuleSet> with_file(const std::string& path) const;
+  Expected<RuleSet> with_text(std::string_view text, const std::string& name) const;
+  // Names that don't exist are an error.
+  Expected<RuleSet> without(const std::vector<std::string>& names) const;
+  std::vector<std::string> names() const;
+  std::string show(std::string_view name) const;  // a rule's text, "" where there is none of this name
+  struct Impl;
+  explicit RuleSet(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+// An operator to be priced.
+struct Operator {
+  using Dim = std::variant<std::int64_t, std::string>;  // a number, or an expression over the model's symbols
+  struct Type {
+    std::int32_t dtype = 0;                 // 0: unknown, or no tensor
+    std::optional<std::vector<Dim>> shape;  // nullopt: unknown rank
+  };
+  using Attribute = std::variant<std::monostate, double, std::int64_t, std::string, std::vector<double>, std::vector<std::int64_t>,
+                                 std::vector<std::string>>;  // monostate: of another type
+  std::string domain, op_type;                               // domain "" is ai.onnx
+  std::vector<std::pair<std::string, Attribute>> attributes;
+  std::vector<Type> inputs, outputs;
+};
+// A finite number that isn't negative; anything else is an error. Asked once or more for every e-node, from one thread.
+using CostModel = std::function<double(const Operator&)>;
+
+// Where a run stands: lower, saturate, extract, raise, verify; of saturate, after each iteration.
+struct Progress {
+  std::string stage;
+  std::size_t iteration = 0, nodes = 0;  // of saturate
+};
+
+struct Options {
+  std::string target = "ort-cpu";      // a built-in one (`saturate targets list`) or a JSON file
+  std::string cost = {};               // nodes, roofline or a JSON file; "": the target's own
+  CostModel cost_model = {};           // instead of `cost`
+  double constant_cost = 1.0 / 65536;  // of a byte of a new constant, for `cost_model`
+  std::optional<RuleSet> rules = {};   // nullopt: the built-in ones
+  bool approximate = false;            // also rules that approximate
+  std::optional<std::int64_t> opset = {};
+  bool keep_opset = false;
+  std::map<std::string, std::int64_t> dims = {};                       // sizes of symbolic dims
+  std::map<std::string, std::vector<std::int64_t>> input_shapes = {};  // dims of inputs; -1 leaves one as it is
+
+  std::size_t iterations = 30, node_limit = 1'000'000, memory_limit = ~std::size_t{0};  // e-nodes; bytes
+  double time_limit = 60;  // seconds; where it is hit the result depends on the machine
+  int threads = 1;         // 0: all cores
+
+  bool verify = true;  // run original and result on the same inputs
+  std::optional<double> rtol = {}, atol = {};
+  std::uint64_t seed = 0;
+  std::optional<Values> inputs = {};  // these instead of random ones
+
+  const std::atomic<bool>* stop = nullptr;   // ends the rewriting: the best result so far
+  const std::atomic<bool>* abort = nullptr;  // gives up: kInterrupted (set `stop` too)
+  std::function<void(const Progress&)> progress = {};
+};
+
+struct Result {
+  Model model;
+  Report report;
+};
+// An equal, cheaper model that the target can run; the model itself is never changed. An error where the two don't compute the same.
+Expected<Result> optimize(const Model& model, const Options& options = {});
+
+// Does `other` compute the same? Of the options: dims, input_shapes, rtol, atol, seed, inputs, threads, abort.
+struct Verification {
+  bool equal = false;
+  std::string message;  // one line: how equal, or why not
+  std::string json;     // the keys of `saturate verify --json`
+};
+Expected<Verification> verify(const Model& original, const Model& other, const Options& options = {});
+
+// Which rules made which operators, as JSON (the keys of `saturate explain --json`). `op`: operators of this type only.
+Expected<std::string> explain(const Model& model, const std::string& op = "", const Options& options = {});
+
+// Names of the built-in targets.
+std::vector<std::string> targets();
+
+// Runs a model on the CPU: for verification and measurement, not for serving.
+class Session {
+ public:
+  // kUnsupported, naming node and operator, where something can't be run. `reference`: the slow kernels that the fast ones are judged by.
+  static Expected<Session> create(const Model& model, int threads = 1, bool reference = false);
+  // Inputs by name; those with an initializer may be left out. Outputs in the graph's order. Tensors are used where they lie.
+  Expected<std::vector<std::pair<std::string, Value>>> run(const Values& inputs) const;
+  struct Impl;
+  explicit Session(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+std::string version();
+
+}  // namespace saturate::api
