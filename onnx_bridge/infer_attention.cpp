@@ -163,6 +163,31 @@ void sdpa(Call& c) {
 
 void like_first(Call& c) { c.set_like(0, 0); }
 
+// Internal operators on the last axis: its size becomes `last`.
+void with_last(Call& c, Dim last) {
+  c.set_dtype(0, c.in(0).dtype);
+  DimVector shape = c.shape(0);
+  shape.back() = last;
+  c.set_shape(0, std::move(shape));
+}
+
+bool has_last(Call& c) {
+  if (!c.has_rank(0)) {
+    c.set_dtype(0, c.in(0).dtype);
+    return false;
+  }
+  if (c.rank(0) == 0) c.fail("there is no last axis");
+  return c.rank(0) > 0;
+}
+
+void part(Call& c) {
+  if (has_last(c)) with_last(c, c.constant(c.int_attribute("count", 0)));
+}
+
+void twice(Call& c) {
+  if (has_last(c)) with_last(c, c.dims.mul(c.dim(0, -1), c.constant(2)));
+}
+
 void linear_attention(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   const std::int64_t q_heads = c.int_attribute("q_num_heads", 0), kv_heads = c.int_attribute("kv_num_heads", 0);
@@ -195,7 +220,9 @@ void add_attention_rules(Rules& rules) {
   rules[":LinearAttention"] = linear_attention;
   rules[":CausalConvWithState"] = causal_conv;
   rules["saturate:sdpa"] = sdpa;
-  for (const char* op : {"rms", "rope", "layer_norm", "gelu", "silu"}) rules[std::string("saturate:") + op] = like_first;
+  rules["saturate:part"] = part;
+  rules["saturate:twice"] = rules["saturate:interleave"] = twice;
+  rules["saturate:rotate_half"] = rules["saturate:rope"] = like_first;
 }
 
 }  // namespace saturate::inference

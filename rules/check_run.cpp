@@ -105,36 +105,9 @@ double tolerance_of(const Rule& rule, DType dtype) {
 
 absl::StatusOr<std::vector<Value>> RuleRunner::run_operator(const Node& node, const std::vector<Value>& inputs) const {
   if (node.domain != "saturate") return evaluator_.evaluate(node, node.domain.empty() ? kNewestOpset : 1, inputs);
-  if (node.op_type != "sdpa" || inputs.size() < 3) return absl::UnimplementedError(fmt::format("no kernel for saturate.{}", node.op_type));
-  // The stepping stone of attention.rules: Softmax(scale * Q K^T + bias) V.
-  const auto call = [&](std::string op, std::vector<Attribute> attributes, const std::vector<Value>& in) -> absl::StatusOr<Value> {
-    Node n;
-    n.op_type = std::move(op);
-    n.attributes = std::move(attributes);
-    n.inputs.assign(in.size(), "x");
-    n.outputs = {"y"};
-    auto out = evaluator_.evaluate(n, kNewestOpset, in);
-    if (!out.ok()) return out.status();
-    return (*out)[0];
-  };
-  const Shape &q = inputs[0].tensor().dims(), &k = inputs[1].tensor().dims(), &v = inputs[2].tensor().dims();
-  if (q.size() != 4 || k.size() != 4 || v.size() != 4 || !std::equal(q.begin(), q.begin() + 2, k.begin()) ||
-      !std::equal(q.begin(), q.begin() + 2, v.begin()))
-    return absl::InvalidArgumentError("saturate.sdpa takes Q, K and V of rank 4 with the same batch and heads");
-  const Attribute* scale = find_attribute(node.attributes, "scale");
-  auto s = tensor_of_reals(inputs[0].tensor().dtype(), {}, std::vector<double>{scale ? scale->f() : 1.0});
-  if (!s.ok()) return s.status();
-  auto kt = call("Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 1, 3, 2})}, {inputs[1]});
-  if (!kt.ok()) return kt.status();
-  auto scores = call("MatMul", {}, {inputs[0], *kt});
-  if (scores.ok()) scores = call("Mul", {}, {*scores, *s});
-  const Shape dims = scores.ok() ? scores->tensor().dims() : Shape{};
-  if (scores.ok() && inputs.size() > 3 && inputs[3].present()) scores = call("Add", {}, {*scores, inputs[3]});
-  if (scores.ok() && scores->tensor().dims() != dims) return absl::InvalidArgumentError("the bias of saturate.sdpa widens the scores");
-  if (scores.ok()) scores = call("Softmax", {Attribute::of("axis", std::int64_t{-1})}, {*scores});
-  if (scores.ok()) scores = call("MatMul", {}, {*scores, inputs[2]});
-  if (!scores.ok()) return scores.status();
-  return std::vector<Value>{*std::move(scores)};
+  auto value = run_stone(evaluator_, node, inputs);
+  if (!value.ok()) return value.status();
+  return std::vector<Value>{*std::move(value)};
 }
 
 absl::StatusOr<std::vector<Value>> RuleRunner::run_node(const RuleNode& node, const Values& values,

@@ -51,6 +51,9 @@ class InstanceFacts : public FactSource {
   std::vector<Facts> facts_;
 };
 
+// An operator of domain "saturate" (check_stones.cpp).
+absl::StatusOr<Value> run_stone(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs);
+
 class RuleRunner {
  public:
   RuleRunner(const Rule& rule, const Evaluator& evaluator) : rule_(rule), evaluator_(evaluator) {}

@@ -1,69 +1,16 @@
 #include "rules/native_views.h"
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
+#include <array>
+#include <map>
 
+#include "rules/native_kit.h"
 #include "rules/opkey.h"
 
 namespace saturate {
 namespace {
 
-using Dims = std::vector<Dim>;
-using Unions = std::vector<std::pair<Id, Id>>;
-
-class LambdaApplier : public Applier {
- public:
-  explicit LambdaApplier(std::function<void(const Match&, Unions&)> f) : f_(std::move(f)) {}
-  void apply(EGraph&, const Match& match, Unions& unions) const override { f_(match, unions); }
-
- private:
-  std::function<void(const Match&, Unions&)> f_;
-};
-
-// Builds nodes and asks facts; one per rule set, shared by its appliers.
-struct Views {
-  OnnxEGraph& g;
-
-  const Dims* shape(Id id) const {
-    const Facts& f = g.facts(id);
-    return f.kind == Facts::Kind::kTensor && f.shape ? &*f.shape : nullptr;
-  }
-  bool equal(Dim a, Dim b) const { return g.dims().equal(a, b); }
-  bool equal(std::span<const Dim> a, std::span<const Dim> b) const {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [this](Dim x, Dim y) { return equal(x, y); });
-  }
-  bool has_zero(std::span<const Dim> dims) const {
-    return std::any_of(dims.begin(), dims.end(), [this](Dim d) { return g.dims().value(d) == 0; });
-  }
-  Id reshape(Id x, std::span<const Dim> to, int rank) const {
-    const Id shape_id = g.literal(to, false);
-    return g.add(make_key("", "Reshape", {Attribute::of("allowzero", std::int64_t{has_zero(to) ? 1 : 0})}, 1, rank), std::array{x, shape_id});
-  }
-  Id reshape_by(Id x, std::vector<std::int64_t> to, int rank) const {
-    const Id shape_id = g.constant(Tensor::vector_int64(to));
-    return g.add(make_key("", "Reshape", {Attribute::of("allowzero", std::int64_t{0})}, 1, rank), std::array{x, shape_id});
-  }
-  Id transpose(Id x, std::vector<std::int64_t> perm) const {
-    const int rank = static_cast<int>(perm.size());
-    bool identity = true;
-    for (int i = 0; i < rank; ++i) identity = identity && perm[i] == i;
-    return identity ? x : g.add(make_key("", "Transpose", {Attribute::of("perm", std::move(perm))}, 1, rank), std::array{x});
-  }
-  std::vector<std::int64_t> perm(OpId op) const {
-    const Attribute* a = find_attribute(g.key(op).attributes, "perm");
-    return a ? a->ints() : std::vector<std::int64_t>{};
-  }
-};
-
-PatternNode variable() { return {}; }
-PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> children) {
-  PatternNode n;
-  n.type = PatternNode::Type::kOperator;
-  n.kind = g.kind("", op);
-  n.children = std::move(children);
-  return n;
-}
+using namespace native;
 
 // Reshape(X, anything) = Reshape(X, the shape it has): all spellings of one target shape become one e-node.
 void reshape_to_literal(const Views& v, const Match& m, Unions& unions) {
@@ -102,8 +49,7 @@ void expand_to_literal(const Views& v, const Match& m, Unions& unions) {
     return;
   }
   const Dims copy = *to;
-  const Id literal = v.g.literal(copy, false);
-  unions.emplace_back(m.root(), v.g.add(make_key("", "Expand", {}, 1, std::nullopt), std::array{m.classes[0], literal}));
+  unions.emplace_back(m.root(), v.expand(m.classes[0], copy));
 }
 
 // Expand(X, computed shape) = Expand(X, [1, 1, 7]) where every dim that grows is a number.
@@ -210,48 +156,6 @@ void split_of_matmul(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{left, right}));
 }
 
-// Reshape and Expand of twice(h) = twice of the Reshape or Expand of h where the last dim stays.
-void view_of_twice(const Views& v, const Match& m, Unions& unions) {
-  const Dims *half = v.shape(m.classes[0]), *whole = v.shape(m.classes[1]), *to = v.shape(m.root());
-  if (!half || !whole || !to || half->empty() || whole->empty() || to->empty() || !v.equal(whole->back(), to->back())) return;
-  Dims target = *to;
-  target.back() = half->back();
-  const bool expands = v.g.key(m.ops[3]).op_type == "Expand";
-  const Id literal = v.g.literal(target, false);
-  const Id viewed = expands ? v.g.add(make_key("", "Expand", {}, 1, std::nullopt), std::array{m.classes[0], literal}) : v.reshape(m.classes[0], target, 0);
-  unions.emplace_back(m.root(), v.g.add(make_key("saturate", "twice", {}, 1, std::nullopt), std::array{viewed}));
-}
-
-constexpr std::size_t kMaxScannedBytes = 1 << 20;
-
-// A constant whose last dim holds one half twice, as precomputed cosines do, is twice(that half).
-void constant_is_twice(const Views& v, Id c, Unions& unions) {
-  const Facts& f = v.g.facts(c);
-  if (!f.constant || f.kind != Facts::Kind::kTensor || !is_floating(f.dtype) || !f.shape || f.shape->size() < 2) return;
-  const auto value = v.g.value(c, kMaxScannedBytes);
-  const int bits = value ? bit_width(value->dtype()) : 0;
-  if (!value || bits % 8 != 0 || value->dims().back() < 2 || value->dims().back() % 2 != 0) return;
-  const std::size_t half = static_cast<std::size_t>(value->dims().back() / 2 * bits / 8), rows = value->bytes().size() / (2 * half);
-  const std::byte* from = value->bytes().data();
-  for (std::size_t r = 0; r < rows; ++r)
-    if (std::memcmp(from + 2 * r * half, from + (2 * r + 1) * half, half) != 0) return;
-  Shape dims = value->dims();
-  dims.back() /= 2;
-  Tensor halves(value->dtype(), dims);
-  for (std::size_t r = 0; r < rows; ++r) std::memcpy(halves.mutable_data() + r * half, from + 2 * r * half, half);
-  const Id part = v.g.constant(halves);
-  unions.emplace_back(c, v.g.add(make_key("saturate", "twice", {}, 1, std::nullopt), std::array{part}));
-}
-
-// Gather of rows of twice(h) = twice(Gather of rows of h).
-void rows_of_twice(const Views& v, const Match& m, Unions& unions) {
-  const Attribute* axis = find_attribute(v.g.key(m.ops[3]).attributes, "axis");
-  const Dims *half = v.shape(m.classes[0]), *ids = v.shape(m.classes[2]);
-  if (!axis || axis->i() != 0 || !half || half->size() < 2 || !ids) return;
-  const Id rows = v.g.add(make_key("", "Gather", {Attribute::of("axis", std::int64_t{0})}, 1, static_cast<int>(half->size())), std::array{m.classes[0], m.classes[2]});
-  unions.emplace_back(m.root(), v.g.add(make_key("saturate", "twice", {}, 1, std::nullopt), std::array{rows}));
-}
-
 // Reshape(A + B) = Reshape(A) + Reshape(B) for operands of one shape where the Reshape splits batch dims.
 void split_of_sum(const Views& v, const Match& m, Unions& unions) {
   const Dims *a = v.shape(m.classes[0]), *b = v.shape(m.classes[1]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
@@ -270,25 +174,9 @@ void transposed_right_factor(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.classes[1], v.transpose(k, {0, 1, 3, 2}));
 }
 
-struct ViewRule {
-  std::string name, doc;
-  Effect effect;
-  std::function<Pattern(OnnxEGraph&)> pattern;
-  std::function<void(const Views&, const Match&, Unions&)> apply;
-};
-
-Pattern over_two(OnnxEGraph& g, std::string_view op) { return {{variable(), variable(), node(g, op, {0, 1})}}; }
-
 std::vector<ViewRule> view_rules() {
   auto reshape = [](OnnxEGraph& g) { return over_two(g, "Reshape"); };
   auto expand = [](OnnxEGraph& g) { return over_two(g, "Expand"); };
-  auto view_over_twice = [](std::string_view op) {
-    return [op](OnnxEGraph& g) {
-      PatternNode twice = node(g, "twice", {0});
-      twice.kind = g.kind("saturate", "twice");
-      return Pattern{{variable(), twice, variable(), node(g, op, {1, 2})}};
-    };
-  };
   auto merged_factor = [](int side) {
     return [side](OnnxEGraph& g) {
       return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(),
@@ -320,23 +208,6 @@ std::vector<ViewRule> view_rules() {
       {"split_of_sum", "Reshape(A + B) = Reshape(A) + Reshape(B) where batch dims are split", Effect::kExact,
        [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "Add", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; },
        split_of_sum},
-      {"factor_is_twice", "a constant factor that holds one half of its last dim twice is twice(that half)", Effect::kExact,
-       [](OnnxEGraph& g) { return over_two(g, "Mul"); },
-       [](const Views& v, const Match& m, Unions& u) {
-         constant_is_twice(v, m.classes[0], u);
-         constant_is_twice(v, m.classes[1], u);
-       }},
-      {"table_is_twice", "a constant table whose rows hold one half twice is twice(that half)", Effect::kExact,
-       [](OnnxEGraph& g) { return over_two(g, "Gather"); }, [](const Views& v, const Match& m, Unions& u) { constant_is_twice(v, m.classes[0], u); }},
-      {"rows_of_twice", "Gather(twice(h), i) = twice(Gather(h, i)) along axis 0", Effect::kExact,
-       [](OnnxEGraph& g) {
-         PatternNode twice = node(g, "twice", {0});
-         twice.kind = g.kind("saturate", "twice");
-         return Pattern{{variable(), twice, variable(), node(g, "Gather", {1, 2})}};
-       },
-       rows_of_twice},
-      {"reshape_of_twice", "Reshape(twice(h)) = twice(Reshape(h)) where the last dim stays", Effect::kExact, view_over_twice("Reshape"), view_of_twice},
-      {"expand_of_twice", "Expand(twice(h)) = twice(Expand(h)) where the last dim stays", Effect::kExact, view_over_twice("Expand"), view_of_twice},
       {"transposed_right_factor", "Kt = Transpose(Transpose(Kt)) for the right factor of a 4-D MatMul", Effect::kExact,
        [](OnnxEGraph& g) { return over_two(g, "MatMul"); },
        transposed_right_factor},
@@ -380,21 +251,7 @@ std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const 
   return groups;
 }
 
-std::vector<NativeRule> native_view_rules() {
-  std::vector<NativeRule> out;
-  for (ViewRule& rule : view_rules()) {
-    NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr};
-    native.make = [rule = std::move(rule)](OnnxEGraph& g, const std::shared_ptr<RuleLog>&) {
-      Rewrite rewrite;
-      rewrite.name = rule.name;
-      rewrite.left = rule.pattern(g);
-      rewrite.applier = std::make_shared<LambdaApplier>([views = Views{g}, f = rule.apply](const Match& m, Unions& unions) { f(views, m, unions); });
-      return std::vector<Rewrite>{std::move(rewrite)};
-    };
-    out.push_back(std::move(native));
-  }
-  return out;
-}
+std::vector<NativeRule> native_view_rules() { return to_native(view_rules()); }
 
 namespace {
 

@@ -1,0 +1,114 @@
+// The stepping stones of domain "saturate", run by what they are defined as.
+#include <fmt/format.h>
+
+#include "rules/check_run.h"
+#include "rules/opkey.h"
+
+namespace saturate {
+namespace {
+
+class Stone {
+ public:
+  Stone(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs) : evaluator_(evaluator), node_(node), inputs_(inputs) {}
+
+  absl::StatusOr<Value> run() {
+    if (node_.op_type == "sdpa") return sdpa();
+    const auto& op = node_.op_type;
+    if (inputs_.empty() || !inputs_[0].is_tensor() || inputs_[0].tensor().dims().empty()) return absl::InvalidArgumentError("there is no last axis");
+    const std::int64_t last = inputs_[0].tensor().dims().back();
+    if (op == "part") {
+      const std::int64_t offset = number("offset", 0), step = number("step", 1), count = number("count", 0);
+      if (offset < 0 || step < 1 || count < 0 || (count > 0 && offset + step * (count - 1) >= last)) return absl::InvalidArgumentError("the part is not inside");
+      return part(inputs_[0], offset, step, count);
+    }
+    const bool interleaved = number("interleaved", 0) != 0;
+    if (op == "twice") return join(interleaved, inputs_[0], inputs_[0]);
+    if (op == "interleave") return join(true, inputs_[0], inputs_[1]);
+    if (last % 2 != 0) return absl::InvalidArgumentError("the last axis has no halves");
+    if (op == "rotate_half") return rotated(interleaved, last / 2);
+    if (op == "rope") return rope(interleaved, last / 2);
+    return absl::UnimplementedError(fmt::format("no kernel for saturate.{}", op));
+  }
+
+ private:
+  using Result = absl::StatusOr<Value>;
+
+  std::int64_t number(std::string_view name, std::int64_t absent) const {
+    const Attribute* a = find_attribute(node_.attributes, std::string(name));
+    return a ? a->i() : absent;
+  }
+
+  // An operator on what came before; the first error goes through.
+  Result call(std::string op, std::vector<Attribute> attributes, std::vector<Result> in) const {
+    std::vector<Value> values;
+    for (Result& r : in) {
+      if (!r.ok()) return r.status();
+      values.push_back(*std::move(r));
+    }
+    Node n;
+    n.op_type = std::move(op);
+    n.attributes = std::move(attributes);
+    n.inputs.assign(values.size(), "x");
+    n.outputs = {"y"};
+    auto out = evaluator_.evaluate(n, kNewestOpset, values);
+    if (!out.ok()) return out.status();
+    return (*out)[0];
+  }
+
+  static Value ints(std::vector<std::int64_t> values) { return Value(Tensor::vector_int64(std::move(values))); }
+
+  Result part(const Result& x, std::int64_t offset, std::int64_t step, std::int64_t count) const {
+    std::vector<std::int64_t> places;
+    for (std::int64_t i = 0; i < count; ++i) places.push_back(offset + step * i);
+    return call("Gather", {Attribute::of("axis", std::int64_t{-1})}, {x, ints(std::move(places))});
+  }
+
+  Result join(bool interleaved, const Result& a, const Result& b) const {
+    if (!interleaved) return call("Concat", {Attribute::of("axis", std::int64_t{-1})}, {a, b});
+    if (!a.ok()) return a.status();
+    Shape joined = a->tensor().dims();
+    joined.back() *= 2;
+    auto both = call("Concat", {Attribute::of("axis", std::int64_t{-1})}, {call("Unsqueeze", {}, {a, ints({-1})}), call("Unsqueeze", {}, {b, ints({-1})})});
+    return call("Reshape", {Attribute::of("allowzero", std::int64_t{1})}, {both, ints({joined.begin(), joined.end()})});
+  }
+
+  Result rotated(bool interleaved, std::int64_t half) const {
+    const std::int64_t step = interleaved ? 2 : 1, second = interleaved ? 1 : half;
+    return join(interleaved, call("Neg", {}, {part(inputs_[0], second, step, half)}), part(inputs_[0], 0, step, half));
+  }
+
+  Result rope(bool interleaved, std::int64_t half) const {
+    const auto whole = [&](std::size_t i) { return join(interleaved, inputs_[i], inputs_[i]); };
+    auto sum = call("Add", {}, {call("Mul", {}, {inputs_[0], whole(1)}), call("Mul", {}, {rotated(interleaved, half), whole(2)})});
+    if (sum.ok() && sum->tensor().dims() != inputs_[0].tensor().dims()) return absl::InvalidArgumentError("the angles of saturate.rope widen X");
+    return sum;
+  }
+
+  // Softmax(scale * Q K^T + bias) V.
+  Result sdpa() const {
+    const Shape &q = inputs_[0].tensor().dims(), &k = inputs_[1].tensor().dims(), &v = inputs_[2].tensor().dims();
+    if (q.size() != 4 || k.size() != 4 || v.size() != 4 || !std::equal(q.begin(), q.begin() + 2, k.begin()) ||
+        !std::equal(q.begin(), q.begin() + 2, v.begin()))
+      return absl::InvalidArgumentError("saturate.sdpa takes Q, K and V of rank 4 with the same batch and heads");
+    const Attribute* scale = find_attribute(node_.attributes, "scale");
+    auto s = tensor_of_reals(inputs_[0].tensor().dtype(), {}, std::vector<double>{scale ? scale->f() : 1.0});
+    if (!s.ok()) return s.status();
+    auto kt = call("Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 1, 3, 2})}, {inputs_[1]});
+    auto scores = call("Mul", {}, {call("MatMul", {}, {inputs_[0], kt}), Value(*std::move(s))});
+    if (!scores.ok()) return scores.status();
+    const Shape dims = scores->tensor().dims();
+    if (inputs_.size() > 3 && inputs_[3].present()) scores = call("Add", {}, {*scores, inputs_[3]});
+    if (scores.ok() && scores->tensor().dims() != dims) return absl::InvalidArgumentError("the bias of saturate.sdpa widens the scores");
+    return call("MatMul", {}, {call("Softmax", {Attribute::of("axis", std::int64_t{-1})}, {scores}), inputs_[2]});
+  }
+
+  const Evaluator& evaluator_;
+  const Node& node_;
+  const std::vector<Value>& inputs_;
+};
+
+}  // namespace
+
+absl::StatusOr<Value> run_stone(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs) { return Stone(evaluator, node, inputs).run(); }
+
+}  // namespace saturate

@@ -1,0 +1,54 @@
+// What native rules are written with: nodes of patterns, facts, and the views that they build.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "egraph/rewrite.h"
+#include "onnx_bridge/onnx_egraph.h"
+#include "rules/rule_set.h"
+
+namespace saturate::native {
+
+using Dims = std::vector<Dim>;
+using Unions = std::vector<std::pair<Id, Id>>;
+
+// Builds nodes and asks facts; shared by the appliers of a rule set.
+struct Views {
+  OnnxEGraph& g;
+
+  const Dims* shape(Id id) const;  // nullptr where it is unknown
+  bool equal(Dim a, Dim b) const { return g.dims().equal(a, b); }
+  bool equal(std::span<const Dim> a, std::span<const Dim> b) const;
+  bool has_zero(std::span<const Dim> dims) const;
+  Id reshape(Id x, std::span<const Dim> to, int rank) const;  // `rank` of x; 0 where only the literal matters
+  Id reshape_by(Id x, std::vector<std::int64_t> to, int rank) const;
+  Id transpose(Id x, std::vector<std::int64_t> perm) const;
+  Id expand(Id x, std::span<const Dim> to) const;
+  std::vector<std::int64_t> perm(OpId op) const;
+  // An int attribute of the operator, or what it is where absent.
+  std::int64_t int_attribute(OpId op, std::string_view name, std::int64_t absent) const;
+  // The elements of a small constant int tensor.
+  std::optional<std::vector<std::int64_t>> ints(Id id) const;
+};
+
+PatternNode variable();
+PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> children, std::string_view domain = "");
+// Operator of two variables: classes 0 and 1, the root is 2.
+Pattern over_two(OnnxEGraph& g, std::string_view op);
+
+// One rule: a pattern, and what a match makes.
+struct ViewRule {
+  std::string name, doc;
+  Effect effect;
+  std::function<Pattern(OnnxEGraph&)> pattern;
+  std::function<void(const Views&, const Match&, Unions&)> apply;
+};
+
+std::vector<NativeRule> to_native(std::vector<ViewRule> rules);
+
+}  // namespace saturate::native

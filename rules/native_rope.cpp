@@ -1,0 +1,244 @@
+// Parts of the last axis in their many spellings, and constants that hold a pattern: what the rotary embedding is spelled with.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "rules/native_kit.h"
+#include "rules/native_views.h"
+#include "rules/opkey.h"
+
+namespace saturate {
+namespace {
+
+using namespace native;
+
+// A part of the last axis, as saturate.part says it.
+struct Part {
+  std::int64_t offset, step, count;
+};
+
+Id make_part(const Views& v, Id x, Part p) {
+  return v.g.add(make_key("saturate", "part", {Attribute::of("count", p.count), Attribute::of("offset", p.offset), Attribute::of("step", p.step)}, 1, std::nullopt),
+                 std::array{x});
+}
+
+Id make_last(const Views& v, std::string_view op, bool interleaved, std::vector<Id> children) {
+  return v.g.add(make_key("saturate", op, {Attribute::of("interleaved", std::int64_t{interleaved})}, 1, std::nullopt), children);
+}
+
+// The size of the last axis of a floating tensor of at least two dims; rotary embeddings have no others.
+std::optional<std::int64_t> last_of(const Views& v, Id id) {
+  const Facts& f = v.g.facts(id);
+  if (f.kind != Facts::Kind::kTensor || !is_floating(f.dtype) || !f.shape || f.shape->size() < 2) return std::nullopt;
+  return v.g.dims().value(f.shape->back());
+}
+
+// Slice along the last axis alone.
+void slice_is_part(const Views& v, const Match& m, Unions& unions, std::size_t inputs) {
+  const Id x = m.classes[0];
+  const auto last = last_of(v, x), count = last_of(v, m.root());
+  if (!last || !count || *count == 0 || *count == *last || v.g.facts(x).constant) return;
+  const auto starts = v.ints(m.classes[1]);
+  const auto axes = inputs > 3 ? v.ints(m.classes[3]) : std::nullopt, steps = inputs > 4 ? v.ints(m.classes[4]) : std::vector<std::int64_t>{1};
+  const auto rank = static_cast<std::int64_t>(v.shape(x)->size());
+  if (!starts || !axes || !steps || starts->size() != 1 || axes->size() != 1 || steps->size() != 1 || (*steps)[0] < 1) return;
+  if ((*axes)[0] != rank - 1 && (*axes)[0] != -1) return;
+  const std::int64_t start = (*starts)[0] < 0 ? std::max<std::int64_t>((*starts)[0] + *last, 0) : (*starts)[0];
+  unions.emplace_back(m.root(), make_part(v, x, {start, (*steps)[0], *count}));
+}
+
+// Gather of ascending, evenly spaced places of the last axis; or of a permutation that swaps the halves, or the members of each pair:
+// a rotation up to signs.
+void gather_is_part(const Views& v, const Match& m, Unions& unions) {
+  const Id x = m.classes[0];
+  const auto last = last_of(v, x);
+  if (!last || v.g.facts(x).constant || v.int_attribute(m.ops[2], "axis", 0) != static_cast<std::int64_t>(v.shape(x)->size()) - 1) return;
+  const Dims* places = v.shape(m.classes[1]);
+  auto index = places && places->size() == 1 ? v.ints(m.classes[1]) : std::nullopt;
+  if (!index || index->empty()) return;
+  for (std::int64_t& i : *index) i += i < 0 ? *last : 0;
+  const auto n = static_cast<std::int64_t>(index->size());
+  const std::int64_t step = n > 1 ? (*index)[1] - (*index)[0] : 1;
+  bool even = step >= 1, halves = n == *last && n % 2 == 0, pairs = halves;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t at = (*index)[static_cast<std::size_t>(i)];
+    even = even && at == (*index)[0] + i * step;
+    halves = halves && at == (i + n / 2) % n;
+    pairs = pairs && at == (i ^ 1);
+  }
+  if (even && n < *last) unions.emplace_back(m.root(), make_part(v, x, {(*index)[0], step, n}));
+  if (!halves && !pairs) return;
+  std::vector<double> signs;
+  for (std::int64_t i = 0; i < n; ++i) signs.push_back((halves ? i < n / 2 : i % 2 == 0) ? -1 : 1);
+  const auto sign = tensor_of_reals(v.g.facts(x).dtype, {n}, signs);
+  if (!sign.ok()) return;
+  const Id rotated = make_last(v, "rotate_half", !halves, {x});
+  unions.emplace_back(m.root(), v.g.add(make_key("", "Mul", {}, 1, std::nullopt), std::array{rotated, v.g.constant(*sign)}));
+}
+
+// Gather(Reshape(X, [..., k, n]), i) over the k or the n is a part of the last axis of X[..., k * n].
+void gather_of_split_is_part(const Views& v, const Match& m, Unions& unions) {
+  const Id x = m.classes[0];
+  const Dims *from = v.shape(x), *cut = v.shape(m.classes[2]);
+  const auto last = last_of(v, x);
+  if (!last || !cut || v.g.facts(x).constant || cut->size() != from->size() + 1) return;
+  if (!v.equal(std::span(*from).first(from->size() - 1), std::span(*cut).first(from->size() - 1))) return;
+  const auto rows = v.g.dims().value((*cut)[cut->size() - 2]), columns = v.g.dims().value(cut->back());
+  const Dims* place = v.shape(m.classes[3]);
+  const auto index = place && place->empty() ? v.ints(m.classes[3]) : std::nullopt;
+  if (!rows || !columns || !index || *rows < 2 || *columns < 2) return;
+  const auto axis = v.int_attribute(m.ops[4], "axis", 0), rank = static_cast<std::int64_t>(cut->size());
+  if (axis != rank - 1 && axis != rank - 2) return;
+  const std::int64_t size = axis == rank - 1 ? *columns : *rows, at = (*index)[0] < 0 ? (*index)[0] + size : (*index)[0];
+  if (at < 0 || at >= size) return;
+  unions.emplace_back(m.root(), make_part(v, x, axis == rank - 1 ? Part{at, *columns, *rows} : Part{at * *columns, 1, *columns}));
+}
+
+// Reshape(Concat(A', B')) where A' and B' are A and B with an axis of 1 put last or before the last, and the Reshape joins it.
+void reshape_of_stack(const Views& v, const Match& m, Unions& unions) {
+  const Id a = m.classes[0], b = m.classes[3];
+  const Dims *da = v.shape(a), *db = v.shape(b), *cut = v.shape(m.classes[2]), *other = v.shape(m.classes[5]), *to = v.shape(m.root());
+  if (!last_of(v, a) || !db || !cut || !other || !to || !v.equal(*da, *db) || !v.equal(*cut, *other)) return;
+  const std::size_t rank = da->size();
+  if (cut->size() != rank + 1 || to->size() != rank || !v.equal(std::span(*da).first(rank - 1), std::span(*to).first(rank - 1))) return;
+  if (!v.equal(std::span(*da).first(rank - 1), std::span(*cut).first(rank - 1))) return;
+  const auto axis = v.int_attribute(m.ops[6], "axis", 0);
+  const bool innermost = axis == static_cast<std::int64_t>(rank) && v.equal((*cut)[rank - 1], da->back());
+  const bool before = axis == static_cast<std::int64_t>(rank) - 1 && v.equal((*cut)[rank], da->back());
+  if (innermost) unions.emplace_back(m.root(), v.g.add(make_key("saturate", "interleave", {}, 1, std::nullopt), std::array{a, b}));
+  else if (before)
+    unions.emplace_back(m.root(), v.g.add(make_key("", "Concat", {Attribute::of("axis", std::int64_t{-1})}, 1, static_cast<int>(rank)), std::array{a, b}));
+}
+
+// Reshape(Expand(Reshape(h, [..., n, 1]), [..., n, 2]), [..., 2n]) repeats every element; with the 1 before the n it repeats the whole.
+void reshape_of_repeat(const Views& v, const Match& m, Unions& unions) {
+  const Id h = m.classes[0];
+  const Dims *from = v.shape(h), *cut = v.shape(m.classes[2]), *wide = v.shape(m.classes[4]), *to = v.shape(m.root());
+  if (!last_of(v, h) || !cut || !wide || !to) return;
+  const std::size_t rank = from->size();
+  if (cut->size() != rank + 1 || wide->size() != rank + 1 || to->size() != rank) return;
+  const auto outer = std::span(*from).first(rank - 1);
+  if (!v.equal(outer, std::span(*cut).first(rank - 1)) || !v.equal(outer, std::span(*wide).first(rank - 1)) || !v.equal(outer, std::span(*to).first(rank - 1))) return;
+  const auto two = [&](std::size_t i) { return v.g.dims().value((*cut)[i]) == 1 && v.g.dims().value((*wide)[i]) == 2; };
+  if (two(rank) && v.equal((*cut)[rank - 1], from->back())) unions.emplace_back(m.root(), make_last(v, "twice", true, {h}));
+  else if (two(rank - 1) && v.equal((*cut)[rank], from->back())) unions.emplace_back(m.root(), make_last(v, "twice", false, {h}));
+}
+
+// MatMul by a constant that rotates the last axis.
+void matmul_is_rotation(const Views& v, const Match& m, Unions& unions) {
+  const auto n = last_of(v, m.classes[0]), rows = last_of(v, m.classes[1]);
+  if (!n || n != rows || *n % 2 != 0 || *n > 512 || v.shape(m.classes[1])->size() != 2 || !v.g.facts(m.classes[1]).constant) return;
+  const auto value = v.g.value(m.classes[1], 1 << 21);
+  if (!value || value->size() != *n * *n) return;
+  bool halves = true, pairs = true;
+  for (std::int64_t k = 0; k < *n && (halves || pairs); ++k)
+    for (std::int64_t j = 0; j < *n && (halves || pairs); ++j) {
+      const auto e = element_as_double(*value, k * *n + j);
+      if (!e) return;
+      halves = halves && *e == (k == (j + *n / 2) % *n ? (j < *n / 2 ? -1 : 1) : 0);
+      pairs = pairs && *e == (k == (j ^ 1) ? (j % 2 == 0 ? -1 : 1) : 0);
+    }
+  if (halves || pairs) unions.emplace_back(m.root(), make_last(v, "rotate_half", !halves, {m.classes[0]}));
+}
+
+// Reshape and Expand of twice(h) = twice of the Reshape or Expand of h where the last dim stays.
+void view_of_twice(const Views& v, const Match& m, Unions& unions) {
+  const Dims *half = v.shape(m.classes[0]), *whole = v.shape(m.classes[1]), *to = v.shape(m.root());
+  if (!half || !whole || !to || half->empty() || whole->empty() || to->empty() || !v.equal(whole->back(), to->back())) return;
+  Dims target = *to;
+  target.back() = half->back();
+  const bool expands = v.g.key(m.ops[3]).op_type == "Expand";
+  const Id viewed = expands ? v.expand(m.classes[0], target) : v.reshape(m.classes[0], target, 0);
+  unions.emplace_back(m.root(), make_last(v, "twice", v.int_attribute(m.ops[1], "interleaved", 0) != 0, {viewed}));
+}
+
+// Gather of rows of twice(h) = twice(Gather of rows of h).
+void rows_of_twice(const Views& v, const Match& m, Unions& unions) {
+  const Dims *half = v.shape(m.classes[0]), *ids = v.shape(m.classes[2]);
+  if (v.int_attribute(m.ops[3], "axis", 0) != 0 || !half || half->size() < 2 || !ids) return;
+  const Id rows = v.g.add(make_key("", "Gather", {Attribute::of("axis", std::int64_t{0})}, 1, static_cast<int>(half->size())), std::array{m.classes[0], m.classes[2]});
+  unions.emplace_back(m.root(), make_last(v, "twice", v.int_attribute(m.ops[1], "interleaved", 0) != 0, {rows}));
+}
+
+constexpr std::size_t kMaxScannedBytes = 1 << 20;
+
+// A constant whose last dim holds one half twice, or every element twice, as precomputed cosines do, is twice(that half).
+void constant_is_twice(const Views& v, Id c, Unions& unions) {
+  const Facts& f = v.g.facts(c);
+  if (!f.constant || f.kind != Facts::Kind::kTensor || !is_floating(f.dtype) || !f.shape || f.shape->size() < 2) return;
+  const auto value = v.g.value(c, kMaxScannedBytes);
+  const int bits = value ? bit_width(value->dtype()) : 0;
+  if (!value || bits % 8 != 0 || value->size() == 0 || value->dims().back() % 2 != 0) return;
+  const std::size_t element = static_cast<std::size_t>(bits / 8), half = static_cast<std::size_t>(value->dims().back() / 2) * element;
+  const std::size_t rows = value->bytes().size() / (2 * half);
+  const std::byte* from = value->bytes().data();
+  bool halves = true, pairs = true;
+  for (std::size_t r = 0; r < rows; ++r) halves = halves && std::memcmp(from + 2 * r * half, from + (2 * r + 1) * half, half) == 0;
+  for (std::size_t i = 0; i < rows * half && pairs; i += element) pairs = std::memcmp(from + 2 * i, from + 2 * i + element, element) == 0;
+  Shape dims = value->dims();
+  dims.back() /= 2;
+  for (bool interleaved : {false, true}) {
+    if (interleaved ? !pairs : !halves) continue;
+    Tensor part(value->dtype(), dims);
+    if (interleaved)
+      for (std::size_t i = 0; i < rows * half; i += element) std::memcpy(part.mutable_data() + i, from + 2 * i, element);
+    else
+      for (std::size_t r = 0; r < rows; ++r) std::memcpy(part.mutable_data() + r * half, from + 2 * r * half, half);
+    unions.emplace_back(c, make_last(v, "twice", interleaved, {v.g.constant(part)}));
+  }
+}
+
+std::function<Pattern(OnnxEGraph&)> slice_of(std::size_t inputs) {
+  return [inputs](OnnxEGraph& g) {
+    Pattern p{std::vector<PatternNode>(inputs)};
+    std::vector<std::uint32_t> children;
+    for (std::uint32_t i = 0; i < inputs; ++i) children.push_back(i);
+    p.nodes.push_back(node(g, "Slice", children));
+    return p;
+  };
+}
+
+std::function<Pattern(OnnxEGraph&)> view_over_twice(std::string_view op) {
+  return [op](OnnxEGraph& g) { return Pattern{{variable(), node(g, "twice", {0}, "saturate"), variable(), node(g, op, {1, 2})}}; };
+}
+
+Pattern stack(OnnxEGraph& g) {
+  return {{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), variable(), node(g, "Reshape", {3, 4}), node(g, "Concat", {2, 5}), variable(),
+           node(g, "Reshape", {6, 7})}};
+}
+
+Pattern repeated(OnnxEGraph& g) {
+  return {{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Expand", {2, 3}), variable(), node(g, "Reshape", {4, 5})}};
+}
+
+Pattern split_gather(OnnxEGraph& g) { return {{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Gather", {2, 3})}}; }
+
+}  // namespace
+
+std::vector<NativeRule> native_rope_rules() {
+  const auto over = [](std::string_view op) { return [op](OnnxEGraph& g) { return over_two(g, op); }; };
+  const auto first_slice = [](const Views& v, const Match& m, Unions& u) { slice_is_part(v, m, u, 4); };
+  const auto second_slice = [](const Views& v, const Match& m, Unions& u) { slice_is_part(v, m, u, 5); };
+  const auto table = [](const Views& v, const Match& m, Unions& u) { constant_is_twice(v, m.classes[0], u); };
+  const auto factor = [](const Views& v, const Match& m, Unions& u) {
+    constant_is_twice(v, m.classes[0], u);
+    constant_is_twice(v, m.classes[1], u);
+  };
+  return to_native({
+      {"slice_is_part", "Slice(X) along the last axis by 1 = part(X)", Effect::kExact, slice_of(4), first_slice},
+      {"slice_by_step_is_part", "Slice(X) along the last axis = part(X)", Effect::kExact, slice_of(5), second_slice},
+      {"gather_is_part", "Gather(X, evenly spaced places of the last axis) = part(X); swapped halves or pairs = rotate_half(X) with signs", Effect::kExact,
+       over("Gather"), gather_is_part},
+      {"gather_of_split_is_part", "Gather(Reshape(X, [..., k, n]), i) over one of the two = part(X)", Effect::kExact, split_gather, gather_of_split_is_part},
+      {"reshape_of_stack", "Reshape(Concat(A', B')) with A' = A[..., 1], or A[..., 1, n] = interleave(A, B), or Concat(A, B)", Effect::kExact, stack, reshape_of_stack},
+      {"reshape_of_repeat", "Reshape(Expand(h[..., 1] to h[..., 2])) = twice(h)", Effect::kExact, repeated, reshape_of_repeat},
+      {"matmul_is_rotation", "MatMul(X, constant that rotates) = rotate_half(X)", Effect::kReassociates, over("MatMul"), matmul_is_rotation},
+      {"factor_is_twice", "a constant factor that holds one half of its last dim twice is twice(that half)", Effect::kExact, over("Mul"), factor},
+      {"table_is_twice", "a constant table whose rows hold one half twice is twice(that half)", Effect::kExact, over("Gather"), table},
+      {"rows_of_twice", "Gather(twice(h), i) = twice(Gather(h, i)) along axis 0", Effect::kExact, view_over_twice("Gather"), rows_of_twice},
+      {"reshape_of_twice", "Reshape(twice(h)) = twice(Reshape(h)) where the last dim stays", Effect::kExact, view_over_twice("Reshape"), view_of_twice},
+      {"expand_of_twice", "Expand(twice(h)) = twice(Expand(h)) where the last dim stays", Effect::kExact, view_over_twice("Expand"), view_of_twice},
+  });
+}
+
+}  // namespace saturate
