@@ -223,6 +223,7 @@ void add_attention_rules(Rules& rules) {
   rules["saturate:part"] = part;
   rules["saturate:twice"] = rules["saturate:interleave"] = twice;
   rules["saturate:rotate_half"] = rules["saturate:rope"] = like_first;
+  rules["saturate:activation"] = like_first;
 }
 
 }  // namespace saturate::inference

@@ -16,7 +16,7 @@ using Severity = RuleFinding::Severity;
 bool only_asks_for_knowledge(const Expr& e) {
   if (e.kind == Expr::Kind::kNot) return only_asks_for_knowledge(*e.arguments[0]);
   if (e.kind != Expr::Kind::kCall) return false;
-  for (std::string_view name : {"const", "static", "known", "present", "absent", "no_zero"})
+  for (std::string_view name : {"const", "static", "known", "present", "absent", "no_zero", "useful"})
     if (e.text == name) return true;
   return false;
 }

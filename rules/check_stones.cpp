@@ -13,6 +13,7 @@ class Stone {
 
   absl::StatusOr<Value> run() {
     if (node_.op_type == "sdpa") return sdpa();
+    if (node_.op_type == "activation") return activation();
     const auto& op = node_.op_type;
     if (inputs_.empty() || !inputs_[0].is_tensor() || inputs_[0].tensor().dims().empty()) return absl::InvalidArgumentError("there is no last axis");
     const std::int64_t last = inputs_[0].tensor().dims().back();
@@ -82,6 +83,24 @@ class Stone {
     auto sum = call("Add", {}, {call("Mul", {}, {inputs_[0], whole(1)}), call("Mul", {}, {rotated(interleaved, half), whole(2)})});
     if (sum.ok() && sum->tensor().dims() != inputs_[0].tensor().dims()) return absl::InvalidArgumentError("the angles of saturate.rope widen X");
     return sum;
+  }
+
+  // The operator of that kind; parameters are attributes, those of Clip are inputs.
+  Result activation() const {
+    const Attribute *kind = find_attribute(node_.attributes, "kind"), *params = find_attribute(node_.attributes, "params");
+    if (!kind || inputs_.size() != 1) return absl::InvalidArgumentError("saturate.activation takes a kind and one input");
+    const std::vector<float> p = params ? params->floats() : std::vector<float>{};
+    std::vector<Attribute> attributes;
+    std::vector<Result> in{inputs_[0]};
+    for (std::size_t i = 0; i < p.size(); ++i)
+      if (kind->s() != "Clip") {
+        attributes.push_back(Attribute::of(i == 0 ? "alpha" : "beta", p[i]));
+      } else {
+        auto bound = tensor_of_reals(inputs_[0].tensor().dtype(), {}, std::vector<double>{p[i]});
+        if (!bound.ok()) return bound.status();
+        in.emplace_back(Value(*std::move(bound)));
+      }
+    return call(kind->s(), std::move(attributes), std::move(in));
   }
 
   // Softmax(scale * Q K^T + bias) V.

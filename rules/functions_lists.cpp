@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "rules/functions.h"
@@ -243,7 +244,32 @@ Result repeat(EvalContext& c, Args a) {
   return Val(List(static_cast<std::size_t>(*n), a[0]));
 }
 
+// Two lists of numbers of one length; nullopt, with a reason, where they are not.
+std::optional<std::pair<Ints, Ints>> number_lists(EvalContext& c, Args a) {
+  auto p = c.as_ints(a[0]);
+  auto q = p ? c.as_ints(a[1]) : std::nullopt;
+  if (!q) return std::nullopt;
+  if (p->size() != q->size()) return c.fail([&] { return fmt::format("{} and {} differ in length", c.show(a[0]), c.show(a[1])); });
+  return std::pair(*std::move(p), *std::move(q));
+}
+
+Result plus(EvalContext& c, Args a) {
+  auto lists = number_lists(c, a);
+  if (!lists) return std::nullopt;
+  for (std::size_t i = 0; i < lists->first.size(); ++i)
+    if (__builtin_add_overflow(lists->first[i], lists->second[i], &lists->first[i])) return c.fail([] { return std::string("a sum out of range"); });
+  return Val::ints(lists->first);
+}
+
+Result each_below(EvalContext& c, Args a) {
+  const auto lists = number_lists(c, a);
+  if (!lists) return std::nullopt;
+  return Val(std::equal(lists->first.begin(), lists->first.end(), lists->second.begin(), std::less<>()));
+}
+
 constexpr RuleFunction kFunctions[] = {
+    {"plus", 2, 2, "(p, q) -> list", "The sums of the numbers of two lists, place by place.", "plus(pads, [1, 0])", plus},
+    {"each_below", 2, 2, "(p, q) -> bool", "Whether each number of a list is below the one at its place in the other.", "each_below(pads, kernel)", each_below},
     {"len", 1, 1, "(list) -> int", "The number of elements of a list, or of a vector of known content.", "len(value(axes)) == 2", len},
     {"is_permutation", 1, 1, "(list) -> bool", "Whether the list holds 0 to n-1, each once.", "is_permutation(p)", is_permutation},
     {"compose", 2, 2, "(p, q) -> list", "The permutation of a Transpose by p and then by q.", "compose(p, q)", compose},
