@@ -12,6 +12,7 @@ namespace {
 
 // Below one operator, above any sum of rounding: the standard's operators first, then fewer attributes.
 constexpr double kForeignDomain = 1e-4, kPerAttribute = 1e-6;
+constexpr double kShapeArithmetic = 0.25;  // what a handful of integers that hold a shape costs, against an operator on tensors
 constexpr double kBytesPerNode = 65536;  // a folded constant of so many bytes weighs as much as an operator
 
 double tie_break(const OpKey& key) {
@@ -39,9 +40,9 @@ double count_nodes(const OpKey& key) {
 class NodesCost : public CostModel {
  public:
   std::string name() const override { return "nodes"; }
-  double cost(const OnnxEGraph& g, const ENode& node, Id) const override {
+  double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
-    return count_nodes(key) + tie_break(key);
+    return count_nodes(key) * (g.facts(id).content ? kShapeArithmetic : 1) + tie_break(key);
   }
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kBytesPerNode; }
 };

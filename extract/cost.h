@@ -14,7 +14,7 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   virtual std::string name() const = 0;
-  // What running this e-node costs, its inputs given. Unit: the model's own ("nodes": operators; "roofline": seconds).
+  // What running this e-node costs, its inputs given. Unit: the model's own ("nodes": operators, those that only compute shapes at a quarter; "roofline": seconds).
   virtual double cost(const OnnxEGraph& egraph, const ENode& node, Id id) const = 0;
   // What storing a new constant of so many bytes costs.
   virtual double constant_cost(std::size_t bytes) const = 0;
