@@ -114,6 +114,7 @@ absl::StatusOr<std::vector<Facts>> infer(const Node& node, std::span<const Facts
   if (rule != all_rules().end()) rule->second(call);
   if (call.ok() && schema) apply_schema(call, *schema);
   if (!call.ok()) return call.status;
+  if (!call.out.empty() && !call.out[0].counts_from) call.out[0].counts_from = inference::infer_counts_from(call);
   bool constant = pure(call, rule != all_rules().end() || schema);
   bool any = false;
   for (const Facts* f : inputs) {
@@ -199,6 +200,10 @@ bool join_facts(Facts& into, const Facts& other, DimTable& dims, bool& changed, 
       return false;
     }
   }
+  if (other.counts_from && !into.counts_from) {  // two of them may differ where there is no element
+    into.counts_from = other.counts_from;
+    changed = true;
+  }
   if (into.elements.size() != other.elements.size()) {
     if (into.kind == Kind::kTuple) {
       why = absl::StrCat("tuples of ", into.elements.size(), " and of ", other.elements.size());
@@ -247,7 +252,9 @@ Facts facts_of_tensor(const Tensor& tensor, DimTable& dims) {
   for (std::int64_t d : tensor.dims()) f.shape->push_back(dims.constant(d));
   f.constant = true;
   f.value = tensor;
-  if ((f.dtype == DType::kInt64 || f.dtype == DType::kInt32) && tensor.rank() <= 1 && tensor.size() <= inference::kMaxContent) {
+  if (f.dtype != DType::kInt64 && f.dtype != DType::kInt32) return f;
+  if (const auto from = inference::counted_from(tensor)) f.counts_from = dims.constant(*from);
+  if (tensor.rank() <= 1 && tensor.size() <= inference::kMaxContent) {
     f.content.emplace();
     for (std::int64_t i = 0; i < tensor.size(); ++i) f.content->push_back(dims.constant(*element_as_int(tensor, i)));
   }
@@ -270,6 +277,7 @@ std::string to_string(const Facts& facts, const DimTable& dims) {
   }
   std::string text = absl::StrCat(facts.dtype == DType::kUndefined ? "?" : dtype_name(facts.dtype), facts.shape ? absl::StrCat("[", list(*facts.shape), "]") : "[...]");
   if (facts.content) absl::StrAppend(&text, " = {", list(*facts.content), "}");
+  if (facts.counts_from && !facts.content) absl::StrAppend(&text, " counts from ", dims.to_string(*facts.counts_from));
   if (facts.constant) absl::StrAppend(&text, " constant");
   return text;
 }

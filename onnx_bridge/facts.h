@@ -21,6 +21,7 @@ struct Facts {
   bool constant = false;                            // an expression over constants: could be evaluated
   std::optional<Tensor> value;                      // known value (initializers, and small results that were folded)
   std::optional<std::vector<Dim>> content;          // int32/int64 of rank 0 or 1, at most 64 elements: the elements, symbolically
+  std::optional<Dim> counts_from;                   // int32/int64 of rank >= 1: element [..., i] is this + i
   std::vector<Facts> elements;                      // tuple: one per output
   bool has_rank() const { return shape.has_value(); }
   int rank() const { return static_cast<int>(shape->size()); }

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
+#include "onnx_bridge/op_table.h"
 #include "onnx_bridge/proto_convert.h"
 
 namespace saturate::proto {
@@ -235,14 +236,6 @@ const Node* first_default_domain_node(const std::vector<Node>& nodes) {
   return nullptr;
 }
 
-void check_opset(const std::vector<Node>& nodes, bool imported, const Places& places) {
-  if (imported) return;
-  if (const Node* n = first_default_domain_node(nodes))
-    places.fail(fmt::format(
-        "operator {} is of the default domain, but opset_import has no entry for it: add OperatorSetIdProto(domain='', version=...)",
-        n->op_type));
-}
-
 }  // namespace
 
 void check_and_sort(Graph& graph, const Places& places) {
@@ -273,13 +266,15 @@ void check_and_sort(Function& function, const Places& places) {
 void check_model(const Model& model, Places& places) {
   UndefinedFinder finder(places);
   finder.visit(model.graph);
-  check_opset(model.graph.nodes, model.opset_imports.contains(""), places);
-  for (const Function& f : model.functions) {
-    finder.visit(f);
-    const auto step = places.enter("function", f.name);
-    check_opset(f.nodes, f.opset_imports.contains("") || model.opset_imports.contains(""), places);
-  }
+  for (const Function& f : model.functions) finder.visit(f);
   CallChecker(model, places).run();
+}
+
+void assume_opset(Model& model) {
+  if (model.opset_imports.contains("")) return;
+  bool used = first_default_domain_node(model.graph.nodes) != nullptr;
+  for (const Function& f : model.functions) used |= !f.opset_imports.contains("") && first_default_domain_node(f.nodes);
+  if (used) model.opset_imports[""] = kNewestOpset;
 }
 
 }  // namespace saturate::proto

@@ -87,6 +87,10 @@ class Call {
 using Rule = void (*)(Call&);
 using Rules = absl::flat_hash_map<std::string, Rule>;  // "domain:op"
 
+// What output 0 counts from (Facts::counts_from), once its dtype and shape are known.
+std::optional<Dim> infer_counts_from(Call& c);
+std::optional<std::int64_t> counted_from(const Tensor& tensor);  // of int32 or int64
+
 void add_elementwise_rules(Rules& rules);
 void add_view_rules(Rules& rules);      // Reshape, Transpose, Squeeze, Expand, ...
 void add_index_rules(Rules& rules);     // Slice, Gather, Scatter, Concat, Split, ...

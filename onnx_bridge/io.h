@@ -23,6 +23,8 @@ struct DetachedData {
 // The same from bytes; external data is looked up in `folder` ("" : refused). Initializers in `detached` hold no data in the bytes.
 absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& folder, std::vector<DetachedData> detached = {});
 absl::StatusOr<Model> parse_model_text(std::string_view text, const std::string& name_for_errors);
+// True if the file uses ai.onnx but imports no version of it: the newest was taken then, as ONNX Runtime does.
+bool opset_was_assumed(const Model& model);
 
 struct SaveOptions {
   // New initializers of at least so many bytes go outside when the model has external data. Those that were inline stay so, unless

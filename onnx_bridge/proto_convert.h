@@ -135,7 +135,9 @@ class Writer {
 // be.
 void check_and_sort(Graph& graph, const Places& places);
 void check_and_sort(Function& function, const Places& places);
-// Names that no scope defines, recursive functions, operators of the default domain without an opset.
+// Names that no scope defines, recursive functions.
 void check_model(const Model& model, Places& places);
+// A model that uses ai.onnx and imports no version of it is taken to mean the newest, as ONNX Runtime takes it.
+void assume_opset(Model& model);
 
 }  // namespace saturate::proto

@@ -410,8 +410,21 @@ Model Reader::read(const onnx::ModelProto& message) {
   out.functions.reserve(static_cast<std::size_t>(message.functions_size()));
   for (const auto& f : message.functions()) out.functions.push_back(read(f));
   out.origin = alias(&message);
+  assume_opset(out);
   check_model(out, places_);
   return out;
 }
 
 }  // namespace saturate::proto
+
+namespace saturate {
+
+bool opset_was_assumed(const Model& model) {
+  if (!model.origin || model.opset("") == 0) return false;
+  const auto& message = *static_cast<const onnx::ModelProto*>(model.origin.get());
+  const auto& imports = message.opset_import();
+  if (imports.empty() && message.ir_version() < 3) return false;
+  return std::none_of(imports.begin(), imports.end(), [](const auto& i) { return proto::normalized_domain(i.domain()).empty(); });
+}
+
+}  // namespace saturate

@@ -409,8 +409,9 @@ class Raiser {
       node.outputs[i] = it == unit.outputs.end() ? "" : value_name(it->second);
     }
     const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? opset_ : INT_MAX);
-    for (std::size_t i = 0; i < node.outputs.size(); ++i) {  // every output of a variadic operator and the first one need a name
-      const bool needed = i == 0 || (schema && !schema->outputs.empty() && schema->outputs.back().variadic && i + 1 >= schema->outputs.size());
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {  // every output of a variadic operator and the required ones need a name
+      const bool variadic = schema && !schema->outputs.empty() && schema->outputs.back().variadic;
+      const bool needed = i == 0 || (schema && i < static_cast<std::size_t>(schema->min_outputs)) || (variadic && i + 1 >= schema->outputs.size());
       if (node.outputs[i].empty() && needed) node.outputs[i] = fresh_name("unused");
     }
     while (node.outputs.size() > 1 && node.outputs.back().empty()) node.outputs.pop_back();

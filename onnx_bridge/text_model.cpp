@@ -61,6 +61,7 @@ absl::StatusOr<Model> parse_model_text_in(std::string_view input, const std::str
     text::TextReader reader(input, name, &files);
     Model model = read_model(reader);
     proto::Places places;
+    proto::assume_opset(model);
     proto::check_model(model, places);
     return model;
   } catch (const text::TextError& e) {

@@ -66,18 +66,12 @@ absl::StatusOr<Attribute> attribute_from(const RuleAttribute& a, const Environme
 }  // namespace
 
 Id InstanceFacts::add(const Tensor& t, bool constant) {
-  Facts f;
-  f.kind = Facts::Kind::kTensor;
-  f.dtype = t.dtype();
-  f.shape.emplace();
-  for (std::int64_t d : t.dims()) f.shape->push_back(dims_.constant(d));
-  f.constant = constant;
-  if (constant) {
-    f.value = t;
-    if ((t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32) && t.rank() <= 1 && t.size() <= 64) {
-      f.content.emplace();
-      for (std::int64_t i = 0; i < t.size(); ++i) f.content->push_back(dims_.constant(*element_as_int(t, i)));
-    }
+  Facts f = facts_of_tensor(t, dims_);
+  if (!constant) {
+    f.constant = false;
+    f.value.reset();
+    f.content.reset();
+    f.counts_from.reset();
   }
   facts_.push_back(std::move(f));
   return static_cast<Id>(facts_.size() - 1);

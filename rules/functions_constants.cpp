@@ -83,6 +83,17 @@ Result splat_value(EvalContext& c, Args a) {
   return Val(*element_as_double(*t, 0));
 }
 
+Result repeats(EvalContext& c, Args a) {
+  const auto t = c.as_tensor(a[0], kMaxScanned);
+  if (!t) return std::nullopt;
+  const auto bytes = t->bytes();
+  if (t->rank() == 0 || t->dims()[0] == 0 || t->dtype() == DType::kString) return Val(false);
+  if (bytes.size() > kMaxScanned || bytes.size() % static_cast<std::size_t>(t->dims()[0]) != 0)
+    return c.fail([&] { return fmt::format("{} is too large to be read by a guard", c.show(a[0])); });
+  const std::size_t part = bytes.size() / static_cast<std::size_t>(t->dims()[0]);
+  return Val(std::equal(bytes.begin() + static_cast<std::ptrdiff_t>(part), bytes.end(), bytes.begin()));
+}
+
 std::optional<DType> dtype_like(EvalContext& c, const Val& v) {
   if (const auto* d = v.get<DType>()) return *d;
   const Facts* f = c.as_facts(v);
@@ -155,6 +166,7 @@ constexpr RuleFunction kFunctions[] = {
      "power_of_two(c)", power_of_two},
     {"splat", 1, 1, "(c) -> bool", "Whether all elements of a constant are one number.", "splat(c)", is_splat},
     {"splat_value", 1, 1, "(c) -> real", "The number that all elements of a constant are.", "splat_value(c) > 0", splat_value},
+    {"repeats", 1, 1, "(c) -> bool", "Whether a constant is the same at every index of its first axis.", "repeats(c)", repeats},
     {"scalar_like", 2, 2, "(number, x or dtype) -> tensor", "A rank-0 tensor of x's dtype.", "scalar_like(0.5, X)", scalar_like},
     {"vector_like", 2, 2, "(list, x or dtype) -> tensor", "A vector of x's dtype.", "vector_like([1, 0], X)", vector_like},
     {"ints_tensor", 1, 1, "(ints) -> tensor", "An int64 vector.", "ints_tensor([1, -1])", ints_tensor},

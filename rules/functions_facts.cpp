@@ -139,6 +139,13 @@ Result known_content(EvalContext& c, Args a) {
   return Val(f->content.has_value());
 }
 
+Result counts_from(EvalContext& c, Args a) {
+  const Facts* f = c.as_facts(a[0]);
+  if (f == nullptr) return std::nullopt;
+  if (f->counts_from) return Val::of(*f->counts_from, c.dims());
+  return c.fail([&] { return fmt::format("{} is not known to count upwards along its last axis", c.show(a[0])); });
+}
+
 constexpr RuleFunction kFunctions[] = {
     {"rank", 1, 1, "(x) -> int", "The number of dims of a value.", "rank(X) == 4", rank},
     {"shape", 1, 1, "(x) -> dims", "The dims of a value, as a list.", "shape(A) == shape(B)", shape},
@@ -162,6 +169,8 @@ constexpr RuleFunction kFunctions[] = {
      "The elements of a vector (dims where symbolic), the number of a rank-0 value, else the tensor.", "value(shape)[2] == 12", value},
     {"item", 1, 1, "(x) -> number", "The number in a single-element constant.", "item(eps) < 0.001", item},
     {"known", 1, 1, "(x) -> bool", "Whether the content of a shape value is known, be it symbolically.", "known(shape)", known_content},
+    {"counts_from", 1, 1, "(x) -> dim", "The number n such that the elements along x's last axis are n, n + 1, n + 2, ... in every row.",
+     "counts_from(positions) == 0", counts_from},
 };
 
 }  // namespace

@@ -148,6 +148,12 @@ bool RuleParser::parse_names(std::vector<std::string>& names, std::string_view c
   return expect(close, "after a list of names");
 }
 
+std::string assumption_names() {
+  std::string out;
+  for (const Assumption& a : known_assumptions()) out += fmt::format("{}{}", out.empty() ? "" : ", ", a.name);
+  return out;
+}
+
 bool RuleParser::parse_clauses(Rule& rule) {
   while (true) {
     const Place place = peek().place;
@@ -166,6 +172,13 @@ bool RuleParser::parse_clauses(Rule& rule) {
         rule.effect = Effect::kApproximates;
       else
         return fail(peek().place, fmt::format("{} is no effect; write exact, reassociates or approximates", shown(peek())));
+    } else if (accept_word("assume")) {
+      std::string name;
+      if (!expect_name(name, "the name of an assumption")) return false;
+      const auto known = known_assumptions();
+      if (std::none_of(known.begin(), known.end(), [&](const Assumption& a) { return a.name == name; }))
+        return fail(place, fmt::format("{} is no assumption; known are {}", name, assumption_names()));
+      rule.assumes.push_back(std::move(name));
     } else if (peek().is_word("budget") || peek().is_word("phase")) {
       const bool budget = next().text == "budget";
       if (peek().kind != Token::Kind::kInt || peek().integer > 1'000'000'000)
@@ -253,6 +266,14 @@ std::optional<RuleConstant> rule_constant(const RuleNode& node) {
   c.integers = a.name.starts_with("value_int");
   c.list = a.name.ends_with("s");
   return c;
+}
+
+std::span<const Assumption> known_assumptions() {
+  static constexpr Assumption known[] = {
+      {"ids_in_range", "ids that look up a row of a table are not negative (Gather counts negative ones from the end)"},
+      {"no_empty_row", "each row of attention scores has one that is not masked and lies above the masks' fill value"},
+  };
+  return known;
 }
 
 std::string_view to_string(Effect effect) {

@@ -85,6 +85,12 @@ struct RuleExample {
 enum class Effect : std::uint8_t { kExact, kReassociates, kApproximates };
 std::string_view to_string(Effect effect);
 
+// What a rule may take for granted that no fact can prove: `assume NAME`. Such rules are on unless the user forbids the assumption.
+struct Assumption {
+  std::string_view name, what;
+};
+std::span<const Assumption> known_assumptions();
+
 struct Rule {
   std::string name, file, doc;
   Place place;
@@ -94,6 +100,7 @@ struct Rule {
   std::vector<std::pair<std::string, ExprPtr>> lets;
   bool both_ways = false;
   Effect effect = Effect::kExact;
+  std::vector<std::string> assumes;  // names of known assumptions
   std::optional<std::uint64_t> budget;
   int phase = 0;
   std::optional<double> tolerance;

@@ -8,7 +8,11 @@
 
 namespace saturate {
 
-bool RuleFilter::accepts(std::string_view name, Effect effect) const {
+bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const std::string> assumes) const {
+  const auto forbidden = [&](std::string_view assumption) {
+    return std::find(not_assumed.begin(), not_assumed.end(), assumption) != not_assumed.end();
+  };
+  if (!assumes.empty() && (forbidden("all") || std::any_of(assumes.begin(), assumes.end(), forbidden))) return false;
   if (effect == Effect::kExact ? !exact : effect == Effect::kReassociates ? !reassociates : !approximates) return false;
   if (std::find(except.begin(), except.end(), name) != except.end()) return false;
   return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
@@ -76,7 +80,7 @@ const Rule* RuleSet::find(std::string_view name) const {
 RuleSet RuleSet::filtered(const RuleFilter& filter) const {
   RuleSet out;
   for (const Rule& r : rules_)
-    if (filter.accepts(r.name, r.effect)) out.rules_.push_back(r);
+    if (filter.accepts(r.name, r.effect, r.assumes)) out.rules_.push_back(r);
   for (const NativeRule& r : native_)
     if (filter.accepts(r.name, r.effect)) out.native_.push_back(r);
   return out;

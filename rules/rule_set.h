@@ -24,7 +24,8 @@ struct RuleFilter {
   bool exact = true, reassociates = true, approximates = false;
   std::vector<std::string> only;    // names; empty: all
   std::vector<std::string> except;  // names
-  bool accepts(std::string_view name, Effect effect) const;
+  std::vector<std::string> not_assumed;  // names of assumptions, or "all"
+  bool accepts(std::string_view name, Effect effect, std::span<const std::string> assumes = {}) const;
 };
 
 class RuleSet {

@@ -56,6 +56,7 @@ struct SaturateArgs {
   std::string cost;                     // empty: the target's own
   std::vector<std::string> rules;       // files, or "none"
   std::vector<std::string> skip_rules;  // names
+  std::vector<std::string> not_assumed;  // names of assumptions, or "all"
   bool approximate = false;
   std::optional<std::int64_t> opset;
   bool keep_opset = false;
@@ -142,9 +143,9 @@ struct Setup {
   Target target;
   std::unique_ptr<CostModel> cost;
 };
-absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const std::vector<std::string>& skip, bool approximate);
-// Without the named rules (each must exist), and without those that approximate unless asked for.
-absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const std::vector<std::string>& skip, bool approximate);
+absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter);
+// What the filter lets through; the rules and assumptions that it names must exist.
+absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const RuleFilter& filter);
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common);
 // Shapes and sizes that the user gave, into the model's inputs (for optimize) or for verify; kInvalidArgument with one line.

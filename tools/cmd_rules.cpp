@@ -17,12 +17,13 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 int list(const RulesArgs& args, const RuleSet& rules) {
   json all = json::array();
   std::vector<std::vector<std::string>> rows{{"rule", "effect", "from", "what"}};
-  const auto add = [&](const std::string& name, Effect effect, const std::string& from, const std::string& doc) {
-    rows.push_back({name, std::string(to_string(effect)), from, first_line(doc)});
-    all.push_back({{"name", name}, {"effect", std::string(to_string(effect))}, {"from", from}, {"doc", doc}});
+  const auto add = [&](const std::string& name, Effect effect, const std::vector<std::string>& assumes, const std::string& from, const std::string& doc) {
+    const std::string assumed = assumes.empty() ? "" : fmt::format(" (assumes {})", fmt::join(assumes, ", "));
+    rows.push_back({name, std::string(to_string(effect)), from, first_line(doc) + assumed});
+    all.push_back({{"name", name}, {"effect", std::string(to_string(effect))}, {"assumes", assumes}, {"from", from}, {"doc", doc}});
   };
-  for (const Rule& rule : rules.rules()) add(rule.name, rule.effect, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc);
-  for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, "C++", rule.doc);
+  for (const Rule& rule : rules.rules()) add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc);
+  for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, {}, "C++", rule.doc);
   if (args.common.json)
     std::printf("%s\n", all.dump(2).c_str());
   else
@@ -84,7 +85,9 @@ int check(const RulesArgs& args, const RuleSet& rules) {
 int rules_command(const RulesArgs& args) {
   std::vector<std::string> files = args.rules;
   if (args.action == "check" && !args.name.empty()) files = {args.name, "none"};
-  absl::StatusOr<RuleSet> rules = load_rules(files, {}, true);
+  RuleFilter everything;
+  everything.approximates = true;
+  absl::StatusOr<RuleSet> rules = load_rules(files, everything);
   if (!rules.ok()) return fail(kExitFile, "", std::string(rules.status().message()), "");
   if (args.action == "list") return list(args, *rules);
   if (args.action == "show") return show(args, *rules);

@@ -24,6 +24,8 @@ import onnx.defs
 NO_LIMIT = 2**31 - 1
 # Operators of the default domain that are ONNX Runtime's own and that its optimizers emit.
 EXTRA_DEFAULT_DOMAIN = {"SimplifiedLayerNormalization"}
+# Outputs that a schema calls optional, but without which ONNX Runtime's type inference refuses the node.
+REQUIRED_OUTPUTS = {("com.microsoft", "EmbedLayerNormalization"): 2}
 
 
 def option_flag(formal):
@@ -78,7 +80,7 @@ class Table:
     def add(self, schema):
         limit = lambda n: "*" if n >= NO_LIMIT else str(n)
         head = ["op", schema.domain or "-", schema.name, str(schema.since_version), str(schema.min_input), limit(schema.max_input),
-                str(schema.min_output), limit(schema.max_output)]
+                str(REQUIRED_OUTPUTS.get((schema.domain, schema.name), schema.min_output)), limit(schema.max_output)]
         self.lines.append(" ".join(head + (["deprecated"] if schema.deprecated else [])))
         for kind, formals in (("in", schema.inputs), ("out", schema.outputs)):
             for f in formals:

@@ -144,6 +144,9 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->expected(1)
       ->take_all()
       ->group(group);
+  std::string assumptions = "don't apply rules that assume this (all: any):";
+  for (const Assumption& a : known_assumptions()) assumptions += fmt::format("\n{}: {}", a.name, a.what);
+  app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
   app->add_flag("--approximate", args.approximate, "allow rules that approximate (effect approximates)")->group(group);
   auto* opset =
       app->add_option("--opset", args.opset, "write this opset of ai.onnx (default: the input's, or higher where the result needs it)")

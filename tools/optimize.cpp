@@ -8,6 +8,7 @@
 #include "extract/extract.h"
 #include "fmt/format.h"
 #include "kernels/runtime.h"
+#include "onnx_bridge/io.h"
 #include "onnx_bridge/lower.h"
 #include "onnx_bridge/raise.h"
 #include "rules/native_views.h"
@@ -70,6 +71,9 @@ Facts translate(const Facts& facts, const DimTable& from, DimTable& to) {
   return out;
 }
 
+// Of a rule that reads both ways, `name.back` is the other way.
+std::string_view base_name(std::string_view rule) { return rule.substr(0, rule.find('.')); }
+
 class Optimizer {
  public:
   Optimizer(const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options)
@@ -81,6 +85,8 @@ class Optimizer {
     report.before = graph_stats(model);
     report.cost_model = cost_.name();
     report.target = target_.name;
+    if (opset_was_assumed(model))
+      report.warnings.push_back(fmt::format("opset_import names no version of ai.onnx: taken as the newest ({}), as ONNX Runtime does", model.opset("")));
     std::set<std::string> without;
     collect_names(model.graph, names_);
     for (int attempt = 0;; ++attempt) {
@@ -95,11 +101,23 @@ class Optimizer {
       report.made.clear();
     }
     report.after = graph_stats(result.model);
+    for (const Assumption& a : known_assumptions())
+      if (OptimizeReport::Assumed assumed{std::string(a.name), applied_rules_that_assume(a.name, report.run)}; !assumed.rules.empty())
+        report.assumed.push_back(std::move(assumed));
     return result;
   }
 
  private:
   using Captured = std::map<std::string, std::pair<Facts, const DimTable*>>;
+
+  std::vector<std::string> applied_rules_that_assume(std::string_view assumption, const RunReport& run) const {
+    std::vector<std::string> names;
+    for (const RuleStats& stats : run.rules) {
+      const Rule* rule = stats.applied > 0 ? rules_.find(base_name(stats.name)) : nullptr;
+      if (rule && std::find(rule->assumes.begin(), rule->assumes.end(), assumption) != rule->assumes.end()) names.push_back(rule->name);
+    }
+    return names;
+  }
 
   absl::StatusOr<Model> optimize_graph(const Model& model, const Captured& captured, const std::set<std::string>& without, OptimizeReport& report, int depth) {
     OnnxEGraph g(*evaluator_);
@@ -179,6 +197,7 @@ class Optimizer {
     const bool fixed = options_.keep_opset || depth > 0 || has_bodies(model.graph);
     ExtractOptions extract_options;
     extract_options.opset_limit = options_.opset.value_or(fixed ? given : std::max(given, target_.max_opset));
+    if (opset_was_assumed(model) && !fixed && !options_.opset) raise_options.opset = extract_options.opset_limit = target_.max_opset;
     raise_options.max_opset = extract_options.opset_limit;
     std::vector<MadeNode> made;
     raise_options.made = &made;
@@ -196,8 +215,9 @@ class Optimizer {
         Stopwatch watch(report.seconds["raise"]);
         return raise(g, lowered, *selection, raise_options);
       }();
-      if (!raised.ok() && extract_options.opset_limit > given && !options_.opset) {
-        extract_options.opset_limit = raise_options.max_opset = given;  // something in the model cannot follow to a newer opset
+      if (!raised.ok() && extract_options.opset_limit != given && !options_.opset) {
+        extract_options.opset_limit = raise_options.max_opset = given;  // something in the model cannot follow to another opset
+        raise_options.opset.reset();
         continue;
       }
       if (!raised.ok()) return raised.status();

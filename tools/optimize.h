@@ -47,6 +47,9 @@ struct OptimizeReport {
   // Operators of the result that rules made: operator, output name, rule that made the e-node.
   struct Made { std::string op_type, output, rule; };
   std::vector<Made> made;
+  // What the rules that were applied take for granted (rules/rule.h, Assumption), and which rules do.
+  struct Assumed { std::string assumption; std::vector<std::string> rules; };
+  std::vector<Assumed> assumed;
   std::vector<std::string> warnings;
 };
 

@@ -162,6 +162,8 @@ std::string format_report(const WholeReport& report, int verbosity) {
   const std::size_t steps = r.run.iterations.size();
   out += fmt::format("stopped: {} after {} iteration{}; {} e-nodes in {} e-classes\n", to_string(r.run.stop), steps, steps == 1 ? "" : "s",
                      r.egraph_nodes, r.egraph_classes);
+  for (const OptimizeReport::Assumed& a : r.assumed)
+    out += fmt::format("assumed: {} (by {}; --no-assume {} forbids it)\n", a.assumption, fmt::join(a.rules, ", "), a.assumption);
   for (const std::string& warning : r.warnings) out += fmt::format("warning: {}\n", warning);
   if (!report.verify) return out + "not verified (--no-verify)\n";
   for (const std::string& note : report.verify->notes) out += fmt::format("note: {}\n", note);
@@ -209,7 +211,8 @@ json to_json(const VerifyReport& report) {
 
 json to_json(const WholeReport& report) {
   const OptimizeReport& r = report.optimize;
-  json stages = json::object(), made = json::array();
+  json stages = json::object(), made = json::array(), assumed = json::array();
+  for (const OptimizeReport::Assumed& a : r.assumed) assumed.push_back({{"assumption", a.assumption}, {"rules", a.rules}});
   for (const auto& [stage, seconds] : report.stage_seconds) stages[stage] = seconds;
   for (const OptimizeReport::Made& m : r.made) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
   return {{"saturate", SATURATE_VERSION},
@@ -225,6 +228,7 @@ json to_json(const WholeReport& report) {
           {"egraph", {{"enodes", r.egraph_nodes}, {"eclasses", r.egraph_classes}}},
           {"saturation", run_json(r.run)},
           {"made_by_rules", made},
+          {"assumed", assumed},
           {"warnings", r.warnings},
           {"verify", report.verify ? to_json(*report.verify) : json(nullptr)}};
 }

@@ -60,7 +60,10 @@ Expected<Setup> setup_of(const Options& o, const ShapeArgs& shapes) {
   absl::StatusOr<Setup> setup = set_up(args, shapes);
   if (!setup.ok()) return error_of(setup.status(), "", "");
   absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin();
-  if (rules.ok()) rules = filter_rules(*rules, {}, o.approximate);
+  RuleFilter filter;
+  filter.approximates = o.approximate;
+  filter.not_assumed = o.not_assumed;
+  if (rules.ok()) rules = filter_rules(*rules, filter);
   if (!rules.ok()) return error_of(rules.status(), "", "");
   setup->rules = *std::move(rules);
   if (o.cost_model) setup->cost = make_cost_model(o.cost_model, o.constant_cost);
@@ -155,7 +158,10 @@ Expected<RuleSet> RuleSet::with_text(std::string_view text, const std::string& n
 }
 
 Expected<RuleSet> RuleSet::without(const std::vector<std::string>& names) const {
-  absl::StatusOr<saturate::RuleSet> rules = filter_rules(impl_->rules, names, true);
+  RuleFilter filter;
+  filter.approximates = true;
+  filter.except = names;
+  absl::StatusOr<saturate::RuleSet> rules = filter_rules(impl_->rules, filter);
   if (!rules.ok()) return error_of(rules.status(), "", "");
   return rules_of(*std::move(rules));
 }

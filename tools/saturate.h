@@ -176,6 +176,7 @@ struct Options {
   double constant_cost = 1.0 / 65536;  // of a byte of a new constant, for `cost_model`
   std::optional<RuleSet> rules = {};   // nullopt: the built-in ones
   bool approximate = false;            // also rules that approximate
+  std::vector<std::string> not_assumed = {};  // assumptions that no rule may make (`saturate optimize --help` names them), or "all"
   std::optional<std::int64_t> opset = {};
   bool keep_opset = false;
   std::map<std::string, std::int64_t> dims = {};                       // sizes of symbolic dims

@@ -13,28 +13,33 @@ bool has_rule(const RuleSet& rules, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const std::vector<std::string>& skip, bool approximate) {
+absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter) {
   const bool none = std::find(files.begin(), files.end(), "none") != files.end();
   absl::StatusOr<RuleSet> rules = none ? RuleSet() : RuleSet::builtin();
   if (!rules.ok()) return rules;
   for (const std::string& file : files)
     if (file != "none")
       if (const absl::Status status = rules->load_file(file); !status.ok()) return status;
-  return filter_rules(*rules, skip, approximate);
+  return filter_rules(*rules, filter);
 }
 
-absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const std::vector<std::string>& skip, bool approximate) {
-  for (const std::string& name : skip)
+absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const RuleFilter& filter) {
+  for (const std::string& name : filter.except)
     if (!has_rule(rules, name))
       return absl::InvalidArgumentError(fmt::format("{}: no such rule to leave out; `saturate rules list` names them", name));
-  RuleFilter filter;
-  filter.approximates = approximate;
-  filter.except = skip;
+  const auto known = known_assumptions();
+  for (const std::string& name : filter.not_assumed)
+    if (name != "all" && std::none_of(known.begin(), known.end(), [&](const Assumption& a) { return a.name == name; }))
+      return absl::InvalidArgumentError(fmt::format("{}: no such assumption; `saturate optimize --help` names them", name));
   return rules.filtered(filter);
 }
 
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
-  absl::StatusOr<RuleSet> rules = load_rules(args.rules, args.skip_rules, args.approximate);
+  RuleFilter filter;
+  filter.approximates = args.approximate;
+  filter.except = args.skip_rules;
+  filter.not_assumed = args.not_assumed;
+  absl::StatusOr<RuleSet> rules = load_rules(args.rules, filter);
   if (!rules.ok()) return rules.status();
   absl::StatusOr<Target> target = load_target(args.target);
   if (!target.ok()) return target.status();

@@ -128,7 +128,7 @@ TEST_F(Infer, ShapeComputationsAreFollowed) {
   EXPECT_EQ(text(one("ConstantOfShape", {s})), "float[B, S, 768]");
   EXPECT_EQ(text(one("Expand", {tensor("S,1"), s})), "float[B, S, 768]");
   EXPECT_EQ(text(one("Tile", {tensor("B,4"), one("Slice", {s, ints({0}), ints({2})})})), "float[B*B, 4*S]");
-  EXPECT_EQ(text(one("Range", {scalar(0), one("Gather", {s, scalar(1)}), scalar(1)})), "int64[S]");
+  EXPECT_EQ(text(one("Range", {scalar(0), one("Gather", {s, scalar(1)}), scalar(1)})), "int64[S] counts from 0");
   EXPECT_EQ(text(one("Range", {scalar(5), scalar(-2), scalar(-3)})), "int64[3] = {5, 2, -1} constant");
   EXPECT_EQ(text(one("Range", {scalar(5), scalar(2), scalar(1)})), "int64[0] = {} constant");
 }
@@ -293,6 +293,39 @@ TEST_F(Infer, JoiningFacts) {
   Facts g = shape("2,X"), h = shape("2,9");
   EXPECT_TRUE(join_facts(g, h, dims, changed, why));
   EXPECT_EQ(dims.value(dims.symbol("X")), 9);
+}
+
+TEST_F(Infer, CountsAlongTheLastAxis) {
+  const auto from = [&](const Facts& f) { return f.counts_from ? dims.to_string(*f.counts_from) : "none"; };
+  Facts length = scalar(0), past = scalar(0);
+  length.value.reset();
+  length.content = list("S");
+  const Facts range = one("Range", {scalar(0), length, scalar(1)});
+  EXPECT_EQ(from(range), "0");
+  EXPECT_EQ(from(one("Range", {scalar(3), length, scalar(1)})), "3");
+  EXPECT_EQ(from(one("Range", {scalar(0), length, scalar(2)})), "none");
+  EXPECT_EQ(from(one("Add", {range, scalar(2)})), "2");
+  EXPECT_EQ(from(one("Add", {scalar(2), range})), "2");
+  EXPECT_EQ(from(one("Sub", {range, scalar(2)})), "-2");
+  EXPECT_EQ(from(one("Sub", {scalar(2), range})), "none");
+  past.value.reset();
+  past.content = list("P");
+  EXPECT_EQ(from(one("Add", {range, past})), "P");
+  EXPECT_EQ(from(one("Expand", {range, shape("B,S")})), "0");
+  EXPECT_EQ(from(one("Unsqueeze", {range, ints({0})})), "0");
+  EXPECT_EQ(from(one("Unsqueeze", {range, ints({1})})), "none");
+  EXPECT_EQ(from(one("Reshape", {range, shape("1,S")})), "0");
+  EXPECT_EQ(from(one("Reshape", {one("Expand", {range, shape("B,S")}), shape("S,B")})), "none");
+  EXPECT_EQ(from(one("Slice", {range, ints({1}), ints({1 << 30}), ints({0}), ints({1})})), "1");
+  EXPECT_EQ(from(one("Slice", {range, ints({1}), ints({1 << 30}), ints({0}), ints({2})})), "none");
+  EXPECT_EQ(from(one("Slice", {range, ints({-1}), ints({1 << 30}), ints({0}), ints({1})})), "none");
+  EXPECT_EQ(from(ints({4, 5, 6})), "4");
+  EXPECT_EQ(from(ints({4, 5, 5})), "none");
+  const std::vector<std::int64_t> rows{1, 2, 1, 2}, odd{1, 2, 3, 4};
+  EXPECT_EQ(from(facts_of_tensor(Tensor::of<std::int64_t>(DType::kInt64, {2, 2}, rows), dims)), "1");
+  EXPECT_EQ(from(facts_of_tensor(Tensor::of<std::int64_t>(DType::kInt64, {2, 2}, odd), dims)), "none");
+  // One counting element that broadcasting widens does not count any more.
+  EXPECT_EQ(from(one("Expand", {ints({7}), ints({5})})), "none");
 }
 
 }  // namespace

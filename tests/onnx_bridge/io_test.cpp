@@ -1,4 +1,5 @@
 #include "onnx_bridge/io.h"
+#include "onnx_bridge/op_table.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -408,14 +409,20 @@ TEST(Load, RefusesBrokenTensors) {
   expect_error(m, {"node 0 (Relu)", "attribute 'value'", "float_data"});
 }
 
-TEST(Load, RefusesMissingOrWrongOpsets) {
+TEST(Load, TakesTheNewestOpsetForAMissingOneAndRefusesWrongOnes) {
   onnx::ModelProto m = small_model();
   m.clear_opset_import();
-  expect_error(m, {"opset_import"});
+  auto missing = parse(m);
+  ASSERT_TRUE(missing.ok()) << message_of(missing.status());
+  EXPECT_EQ(missing->opset(""), kNewestOpset);
+  EXPECT_TRUE(opset_was_assumed(*missing));
+  EXPECT_EQ(saved(*missing).opset_import(0).version(), kNewestOpset);
+  EXPECT_FALSE(opset_was_assumed(*parse(small_model())));
   m.set_ir_version(2);
   auto old = parse(m);
   ASSERT_TRUE(old.ok()) << message_of(old.status());
   EXPECT_EQ(old->opset(""), 1);
+  EXPECT_FALSE(opset_was_assumed(*old));
   EXPECT_EQ(saved(*old).opset_import_size(), 0);
   m = small_model();
   m.mutable_opset_import(0)->set_version(0);

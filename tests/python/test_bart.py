@@ -1,11 +1,12 @@
 """The bundled BART encoder: the model on which today's attention fusions stop."""
 import collections
+import json
 
 import numpy as np
 import onnx
 import pytest
 
-from conftest import DATA, onnxruntime_outputs, run_ok
+from conftest import DATA, onnxruntime_outputs, run, run_ok
 
 BART = DATA / "bart_encoder.onnx"
 
@@ -36,11 +37,29 @@ def test_every_block_fuses_for_ort_cpu(tmp_path):
     ms = lambda op: count[("com.microsoft", op)]
     assert ms("Attention") + ms("MultiHeadAttention") == 2
     assert ms("BiasGelu") + ms("Gelu") + count[("", "Gelu")] == 2
-    # The first norm, over token and position embeddings, may be an Add and a LayerNormalization or, cheaper, a fifth SkipLayerNormalization.
-    assert ms("SkipLayerNormalization") >= 4
-    assert ms("SkipLayerNormalization") + ms("EmbedLayerNormalization") + count[("", "LayerNormalization")] == 5
+    assert ms("SkipLayerNormalization") == 4
+    assert ms("EmbedLayerNormalization") == 1
     assert count[("", "Softmax")] == 0
     assert_right(path)
+
+
+def test_assumptions_are_named_and_can_be_forbidden(tmp_path):
+    report = tmp_path / "report.json"
+    done = run_ok(BART, tmp_path / "out.onnx", "--cost", "nodes", "--report", report)
+    assumed = {a["assumption"]: a["rules"] for a in json.loads(report.read_text())["assumed"]}
+    assert "embed_layer_normalization" in assumed["ids_in_range"]
+    assert "assumed: ids_in_range (by embed_layer_normalization" in done.stdout
+    path, model, count = optimized(tmp_path, "--cost", "nodes", "--no-assume", "ids_in_range", "--report", str(report))
+    assert count[("com.microsoft", "EmbedLayerNormalization")] == 0
+    assert "ids_in_range" not in {a["assumption"] for a in json.loads(report.read_text())["assumed"]}
+    # Negative ids count from the end, and without the assumption they still do.
+    inputs, _ = expected()
+    inputs["input_ids"] = inputs["input_ids"] - 5
+    before, after = (onnxruntime_outputs(p, inputs) for p in (BART, path))
+    for a, b in zip(before.values(), after.values()):
+        assert np.abs(a - b).max() <= 1e-5
+    done = run(BART, tmp_path / "none.onnx", "--no-assume", "nonsense")
+    assert done.returncode == 1 and "nonsense" in done.stderr and not (tmp_path / "none.onnx").exists()
 
 
 def test_standard_attention_for_onnx(tmp_path):

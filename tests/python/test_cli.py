@@ -288,3 +288,21 @@ def test_in_place(tmp_path, small_model):
     run_ok("in.onnx", "in.onnx", cwd=tmp_path)
     onnx.checker.check_model(onnx.load(tmp_path / "in.onnx"), full_check=True)
     assert [p.name for p in tmp_path.iterdir()] == ["in.onnx"]
+
+
+def test_a_model_without_an_opset_means_the_newest(tmp_path):
+    """As ONNX Runtime takes it; the result says which."""
+    nodes = [helper.make_node("Add", ["x", "y"], ["s"]), helper.make_node("BiasGelu", ["s", "b"], ["z"], domain="com.microsoft")]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 4]), value("y", TensorProto.FLOAT, ["n", 4])], [value("z", TensorProto.FLOAT, ["n", 4])],
+                       [tensor("b", np.arange(4, dtype=np.float32))], domains=["com.microsoft"])
+    kept = [i for i in model.opset_import if i.domain == "com.microsoft"]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    onnx.save(model, tmp_path / "in.onnx")
+    done = run_ok("in.onnx", "out.onnx", cwd=tmp_path)
+    assert "opset_import names no version of ai.onnx" in done.stdout
+    result = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(result)
+    x, y = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+    expected = onnxruntime_outputs(tmp_path / "in.onnx", {"x": x, "y": y})["z"]
+    assert np.abs(onnxruntime_outputs(tmp_path / "out.onnx", {"x": x, "y": y})["z"] - expected).max() < 1e-5
