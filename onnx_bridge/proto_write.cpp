@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "onnx_bridge/io.h"
 #include "onnx_bridge/op_table.h"
 #include "onnx_bridge/proto_convert.h"
 
@@ -363,6 +364,7 @@ void Writer::write_rest(const Model& model, onnx::ModelProto* out) {
   std::int64_t ir = model.ir_version;
   if (model.origin) copy_except(*origin_of<onnx::ModelProto>(model.origin), out, {7, 25});
   const std::int64_t opset = model.opset("");
+  if (opset == kNewestOpset && opset_was_assumed(model)) return;  // as it came
   bool raised = true;  // an unchanged opset needs no other IR version, whatever the table says
   for (const auto& import : out->opset_import()) raised &= !(normalized_domain(import.domain()).empty() && import.version() == opset);
   if (raised && opset > 0) ir = std::max<std::int64_t>(ir, ir_version_for_opset(opset));
