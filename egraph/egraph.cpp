@@ -47,14 +47,8 @@ std::uint32_t EGraph::Impl::hash_pooled(OpId op, std::span<const Id> children_in
   return static_cast<std::uint32_t>(h ^ (h >> 32));
 }
 
-bool EGraph::Impl::equal(const Rec& a, const Rec& b) const {
-  if (a.op != b.op || a.c[1] != b.c[1] || a.c[2] != b.c[2]) return false;
-  if (!a.pooled()) return a.c[0] == b.c[0];
+bool EGraph::Impl::equal_pooled(const Rec& a, const Rec& b) const {
   return std::equal(pool.data() + a.c[0], pool.data() + a.c[0] + a.c[1], pool.data() + b.c[0]);
-}
-
-NodeId EGraph::Impl::probe(const Rec& rec, std::uint32_t hash) const {
-  return table.find(hash, [&](NodeId id) { return equal(recs[id], rec); });
 }
 
 void EGraph::Impl::link_use(Id child, NodeId user) {
@@ -185,6 +179,34 @@ void EGraph::Impl::repair(Pending entry) {
   merge(p, twin, entry.rule, Proof::kCongruence);
 }
 
+// Repairs wait for memory: what the coming ones need is fetched ahead, in three steps that build on one another.
+void EGraph::Impl::repair_all(const std::vector<Pending>& batch) {
+  constexpr std::size_t kFar = 24, kMiddle = 16, kNear = 8;
+  const std::size_t n = batch.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i + kFar < n) {
+      __builtin_prefetch(&recs[batch[i + kFar].node], 1);
+      __builtin_prefetch(&flags[batch[i + kFar].node], 1);
+    }
+    if (i + kMiddle < n) {
+      const Rec& rec = recs[batch[i + kMiddle].node];
+      if (!rec.pooled()) {
+        table.prefetch(hash(rec));
+        for (const Id child : rec.children(nullptr)) __builtin_prefetch(&parent[child]);
+      }
+    }
+    if (i + kNear < n) {
+      Rec rec = recs[batch[i + kNear].node];
+      if (!rec.pooled()) {
+        const std::uint32_t arity = rec.arity();
+        for (std::uint32_t k = 0; k < arity; ++k) rec.c[k] = find(rec.c[k]);
+        table.prefetch(hash(rec));
+      }
+    }
+    repair(batch[i]);
+  }
+}
+
 void EGraph::Impl::facts_changed(Id id, std::uint32_t rule, bool parents) {
   ++fact_changes;
   facts_stamp[id] = stamp;
@@ -233,7 +255,7 @@ void EGraph::Impl::rebuild() {
     if (!pending.empty()) {
       std::vector<Pending> batch;
       batch.swap(pending);
-      for (const Pending entry : batch) repair(entry);
+      repair_all(batch);
     } else if (!dirty.empty()) {
       std::vector<Pending> batch;
       batch.swap(dirty);

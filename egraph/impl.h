@@ -114,8 +114,14 @@ struct EGraph::Impl {
   }
   static std::uint32_t hash_pooled(OpId op, std::span<const Id> children_in);
   NodeId find_node(OpId op, std::span<const Id> children_in) const;
-  bool equal(const Rec& a, const Rec& b) const;
-  NodeId probe(const Rec& rec, std::uint32_t hash) const;
+  bool equal(const Rec& a, const Rec& b) const {
+    if (a.op != b.op || a.c[1] != b.c[1] || a.c[2] != b.c[2]) return false;
+    return a.pooled() ? equal_pooled(a, b) : a.c[0] == b.c[0];
+  }
+  bool equal_pooled(const Rec& a, const Rec& b) const;
+  NodeId probe(const Rec& rec, std::uint32_t hash) const {
+    return table.find(hash, [&](NodeId id) { return equal(recs[id], rec); });
+  }
   // Adds into class `into` (kNone: a class of its own). Returns the class where it is found or put.
   Id add(OpId op, std::span<const Id> children_in, Id into = kNone) { return find_halving(add_node(op, children_in, into)); }
   NodeId add_node(OpId op, std::span<const Id> children_in, Id into = kNone);  // the same, the e-node
@@ -138,6 +144,7 @@ struct EGraph::Impl {
  private:
   void link_use(Id child, NodeId user);
   void repair(Pending entry);
+  void repair_all(const std::vector<Pending>& batch);
   void facts_changed(Id id, std::uint32_t rule, bool parents);
   void push_update(NodeId node, std::uint32_t rule);
   void run_update(NodeId node, std::uint32_t rule);

@@ -372,10 +372,12 @@ absl::StatusOr<Id> Workload::add_term(std::string_view text) {
 }
 
 std::string class_sizes_fnv1a64(const EGraph& egraph) {
-  std::vector<std::size_t> sizes(egraph.num_ids(), 0);
-  for (const Id c : egraph.classes()) sizes[c] = egraph.class_size(c);
+  std::vector<std::uint32_t> sizes(egraph.num_ids(), 0);
+  for (NodeId n = 0; n < egraph.num_ids(); ++n) {
+    if (egraph.is_live(n)) ++sizes[egraph.class_of(n)];
+  }
   std::map<std::size_t, std::size_t> histogram;
-  for (const std::size_t size : sizes) {
+  for (const std::uint32_t size : sizes) {
     if (size > 0) ++histogram[size];
   }
   // Not the standard's offset basis (its last digit is missing), but the one that the expected values were made with.
