@@ -95,7 +95,9 @@ class TemplateApplier {
     }
     const Id* last = columns_.data() + (nodes_.size() - 1) * kBatch;
     if (!g_.proof) {
-      for (std::size_t b = 0; b < count; ++b) g_.merge(roots[b], last[b], rule_);
+      for (std::size_t b = 0; b < count; ++b) {
+        if (roots[b] != last[b]) g_.merge(roots[b], last[b], rule_);
+      }
       return;
     }
     for (std::size_t b = 0; b < count; ++b) {
@@ -178,7 +180,7 @@ class TemplateApplier {
       std::uint32_t* bound = proof.words.data() + reasons.of(b) + 1;
       NodeId node = g_.probe(recs[b], hashes[b]);
       const bool fresh = node == kNone;
-      if (fresh) node = g_.insert(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);
+      if (fresh) node = g_.insert_ensured(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);
       if (fresh && roots != nullptr) proof.link(bound[slots_of_[root_]], node, reasons.of(b), roots[b], node, roots[b]);
       bound[slots_ + i] = node;
       column[b] = g_.find_halving(node);
@@ -192,12 +194,16 @@ class TemplateApplier {
     const std::size_t n = node.children.size();
     const bool sorted = n == 2 && g_.ops[node.op].commutative;
     g_.table.reserve(count);
+    g_.ensure_ids(count);
+    for (std::size_t k = 0; k < 3; ++k) {
+      const Id* from = k < n ? columns_.data() + node.children[k] * kBatch : nullptr;
+      for (std::size_t b = 0; b < count; ++b) recs[b].c[k] = from != nullptr ? from[b] : kNone;
+    }
     for (std::size_t b = 0; b < count; ++b) {
-      Rec rec{node.op, {kNone, kNone, kNone}};
-      for (std::size_t k = 0; k < n; ++k) rec.c[k] = columns_[node.children[k] * kBatch + b];
+      Rec& rec = recs[b];
+      rec.op = node.op;
       if (sorted && rec.c[0] > rec.c[1]) std::swap(rec.c[0], rec.c[1]);
-      recs[b] = rec;
-      hashes[b] = g_.hash(rec);
+      hashes[b] = EGraph::Impl::hash_inline(rec);
       g_.table.prefetch(hashes[b]);
     }
     for (std::size_t b = 0; b < count; ++b) {
@@ -212,7 +218,7 @@ class TemplateApplier {
     if (g_.proof) return insert_with_reasons(i, column, roots, count, reasons, recs, hashes);
     for (std::size_t b = 0; b < count; ++b) {
       const NodeId found = g_.probe(recs[b], hashes[b]);
-      column[b] = found != kNone ? g_.find_halving(found) : g_.insert(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);
+      column[b] = found != kNone ? g_.find_halving(found) : g_.insert_ensured(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);
     }
   }
 

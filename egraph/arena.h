@@ -45,6 +45,11 @@ class Arena {
     if (size_ == ready_) grow(size_ + 1);
     data_[size_++] = value;
   }
+  // Room for `more` append()s, which don't look.
+  void ensure(std::size_t more) {
+    if (size_ + more > ready_) grow(size_ + more);
+  }
+  void append(T value) { data_[size_++] = value; }
   // New values are indeterminate.
   void resize(std::size_t n) {
     if (n > ready_) grow(n);

@@ -51,11 +51,24 @@ bool EGraph::Impl::equal_pooled(const Rec& a, const Rec& b) const {
   return std::equal(pool.data() + a.c[0], pool.data() + a.c[0] + a.c[1], pool.data() + b.c[0]);
 }
 
-void EGraph::Impl::link_use(Id child, NodeId user) {
+inline void EGraph::Impl::link_use(Id child, NodeId user) {
   Uses& list = uses[child];
-  cells.push_back({user, list.head});
-  list.head = static_cast<std::uint32_t>(cells.size() - 1);
+  const auto cell = static_cast<std::uint32_t>(cells.size());
+  cells.append({user, list.head});
+  list.head = cell;
   ++list.count;
+}
+
+void EGraph::Impl::ensure_ids(std::size_t more) {
+  recs.ensure(more);
+  parent.ensure(more);
+  made_by.ensure(more);
+  touched.ensure(more);
+  row_class.ensure(more);
+  flags.ensure(more);
+  uses.ensure(more);
+  if (analysis != nullptr) facts_stamp.ensure(more);
+  cells.ensure(3 * more);
 }
 
 NodeId EGraph::Impl::add_node(OpId op, std::span<const Id> children_in, Id into) {
@@ -68,41 +81,58 @@ NodeId EGraph::Impl::add_node(OpId op, std::span<const Id> children_in, Id into)
 }
 
 NodeId EGraph::Impl::insert(const Rec& rec, std::uint32_t h, Id into) {
+  ensure_ids(1);
+  return insert_ensured(rec, h, into);
+}
+
+NodeId EGraph::Impl::insert_ensured(const Rec& rec, std::uint32_t h, Id into) {
   const std::size_t n = recs.size();
   if (n >= 0xfffffff0u || cells.size() + rec.arity() >= kNone || pool.size() >= kNone) {
     std::fputs("saturate: the e-graph has reached its border of 2^32 ids; set a node limit below it\n", stderr);
     std::abort();
   }
   const auto id = static_cast<NodeId>(n);
-  recs.push_back(rec);
-  parent.push_back(into == kNone ? id : into);
-  made_by.push_back(current_rule);
-  touched.push_back(stamp);
-  row_class.push_back(kNone);
-  flags.push_back(0);
-  uses.push_back({kNone, 0});
-  if (analysis != nullptr) facts_stamp.push_back(stamp);
+  recs.append(rec);
+  parent.append(into == kNone ? id : into);
+  made_by.append(current_rule);
+  touched.append(stamp);
+  row_class.append(kNone);
+  flags.append(0);
+  uses.append({kNone, 0});
+  if (analysis != nullptr) facts_stamp.append(stamp);
   table.insert(h, id);
   if (proof) proof->added(rec, pool.data());
-  const std::span<const Id> children_of = children(rec.pooled() ? rec : recs[id]);
-  for (std::size_t i = 0; i < children_of.size(); ++i) {
-    const auto seen = children_of.first(i);
-    if (std::find(seen.begin(), seen.end(), children_of[i]) == seen.end()) link_use(children_of[i], id);
+  if (rec.pooled()) {
+    link_pooled(rec, id);
+  } else {
+    // Each class once, however often it stands among the children.
+    if (rec.c[0] != kNone) link_use(rec.c[0], id);
+    if (rec.c[1] != kNone && rec.c[1] != rec.c[0]) link_use(rec.c[1], id);
+    if (rec.c[2] != kNone && rec.c[2] != rec.c[1] && rec.c[2] != rec.c[0]) link_use(rec.c[2], id);
   }
   ++live_nodes;
   ++nodes_created;
   ++version;
-  if (into == kNone) {
-    ++live_classes;
-    if (analysis != nullptr) {
-      analysis->make(*owner, id, owner->node(id));
-      flags[id] |= kToModify;
-      modifies.push_back(id);
-    }
-    return id;
-  }
-  if (analysis != nullptr) run_update(id, current_rule);
+  if (into == kNone) ++live_classes;
+  if (analysis != nullptr) analyse(id, into == kNone);
   return id;
+}
+
+void EGraph::Impl::link_pooled(const Rec& rec, NodeId id) {
+  const std::span<const Id> ids = children(rec);
+  cells.ensure(ids.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto seen = ids.first(i);
+    if (std::find(seen.begin(), seen.end(), ids[i]) == seen.end()) link_use(ids[i], id);
+  }
+}
+
+// Facts of a new e-node.
+void EGraph::Impl::analyse(NodeId id, bool founds_class) {
+  if (!founds_class) return run_update(id, current_rule);
+  analysis->make(*owner, id, owner->node(id));
+  flags[id] |= kToModify;
+  modifies.push_back(id);
 }
 
 bool EGraph::Impl::merge(Id a, Id b, std::uint32_t rule, std::uint32_t reason) {

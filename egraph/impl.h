@@ -107,8 +107,8 @@ struct EGraph::Impl {
 
   // The canonical record of an e-node; more than three children are put at the end of the pool.
   Rec canonical(OpId op, std::span<const Id> children_in);
-  std::uint32_t hash(const Rec& rec) const {
-    if (rec.pooled()) return hash_pooled(rec.op, children(rec));
+  std::uint32_t hash(const Rec& rec) const { return rec.pooled() ? hash_pooled(rec.op, children(rec)) : hash_inline(rec); }
+  static std::uint32_t hash_inline(const Rec& rec) {
     const std::uint64_t h = mix((std::uint64_t{rec.c[0]} << 32 | rec.op) ^ kMix0, (std::uint64_t{rec.c[2]} << 32 | rec.c[1]) ^ kMix1);
     return static_cast<std::uint32_t>(h ^ (h >> 32));
   }
@@ -126,6 +126,9 @@ struct EGraph::Impl {
   Id add(OpId op, std::span<const Id> children_in, Id into = kNone) { return find_halving(add_node(op, children_in, into)); }
   NodeId add_node(OpId op, std::span<const Id> children_in, Id into = kNone);  // the same, the e-node
   NodeId insert(const Rec& rec, std::uint32_t hash, Id into);
+  // The same, without looking whether there is room: after ensure_ids() for so many e-nodes.
+  NodeId insert_ensured(const Rec& rec, std::uint32_t hash, Id into);
+  void ensure_ids(std::size_t more);
   bool merge(Id a, Id b, std::uint32_t rule) { return merge(a, b, rule, proof ? proof->current : 0); }
   bool merge(Id a, Id b, std::uint32_t rule, std::uint32_t reason);
   void rebuild();
@@ -143,6 +146,8 @@ struct EGraph::Impl {
 
  private:
   void link_use(Id child, NodeId user);
+  void link_pooled(const Rec& rec, NodeId id);
+  void analyse(NodeId id, bool founds_class);
   void repair(Pending entry);
   void repair_all(const std::vector<Pending>& batch);
   void facts_changed(Id id, std::uint32_t rule, bool parents);

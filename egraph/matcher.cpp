@@ -38,6 +38,7 @@ void Matcher::schedule(std::uint32_t root, std::vector<bool>& bound) {
       const PatternNode& q = pattern_.nodes[child];
       const bool is_operator = q.type == PatternNode::Type::kOperator;
       step.children.push_back({child, bound[child], static_cast<bool>(q.accepts), is_operator && !bound[child] ? 1u << (q.kind % 32) : 0, is_ground_[child]});
+      step.tested |= static_cast<bool>(q.accepts);
       if (!bound[child] && is_operator) opened.push_back(child);
       bound[child] = true;
     }
@@ -76,7 +77,9 @@ void Matcher::compile() {
 void Matcher::prepare(const EGraph& egraph) {
   const EGraph::Impl& g = egraph.impl();
   const OpTable& ops = g.ops;
-  for (const Step& step : steps_) {
+  for (Step& step : steps_) {
+    step.plain = !step.free && step.cached == kNone && step.children.size() <= 3 && step.op < ops.size() && ops[step.op].kind == step.kind &&
+                 !ops[step.op].commutative;
     if (step.cached == kNone) continue;
     std::vector<std::int8_t>& answers = accepts_op_[step.cached];
     const std::size_t known = answers.size();
@@ -155,6 +158,12 @@ void Matcher::narrow(const EGraph::Impl& g, const Index& index, const Step& step
   search([&](const Rec& row) { return first_child(row) < wanted; }, [&](const Rec& row) { return first_child(row) == wanted; });
 }
 
+bool Matcher::tests_hold(const EGraph& egraph, const Step& step, const State& state) const {
+  return std::all_of(step.children.begin(), step.children.end(), [&](const Child& child) {
+    return child.bound || !child.tested || accepts(egraph, child.slot, state.classes[child.slot]);
+  });
+}
+
 bool Matcher::take(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, std::uint32_t row, bool swapped,
                    State& state) const {
   const Step& step = steps_[level];
@@ -162,7 +171,6 @@ bool Matcher::take(const EGraph& egraph, const EGraph::Impl& g, const Index& ind
   const Id* children = rec.child_data(g.pool.data());
   const std::size_t n = step.children.size();
   Id* classes = state.classes.data();
-  bool tested = false;
   for (std::size_t i = 0; i < n; ++i) {
     const Child& child = step.children[i];
     const Id id = children[swapped ? 1 - i : i];
@@ -172,20 +180,47 @@ bool Matcher::take(const EGraph& egraph, const EGraph::Impl& g, const Index& ind
     }
     if (child.kinds != 0 && (index.kinds[id] & child.kinds) == 0) return false;
     classes[child.slot] = id;
-    tested |= child.tested;
   }
-  if (tested) {
-    for (const Child& child : step.children) {
-      if (!child.bound && child.tested && !accepts(egraph, child.slot, classes[child.slot])) return false;
-    }
-  }
+  if (step.tested && !tests_hold(egraph, step, state)) return false;
   state.matched[step.slot] = index.node[row];
   state.ops[step.slot] = rec.op;
   state.touched[level] = std::max(index.touched[row], level == 0 ? ground_touched_ : state.touched[level - 1]);
   return true;
 }
 
-bool Matcher::next(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const {
+bool Matcher::next_plain(const EGraph& egraph, const Index& index, std::size_t level, State& state) const {
+  const Step& step = steps_[level];
+  Frame& frame = state.frames[level];
+  const Rec* const rows = index.rows.data();
+  const Child* const children = step.children.data();
+  const std::size_t n = step.children.size();
+  Id* const classes = state.classes.data();
+  for (std::uint32_t row = frame.next; row != frame.last; ++row) {
+    const Rec& rec = rows[row];
+    if (rec.op != step.op || !rec.has_inline(n)) continue;
+    bool fits = true;
+    for (std::size_t i = 0; i < n && fits; ++i) {
+      const Child& child = children[i];
+      const Id id = rec.c[i];
+      if (child.bound) {
+        fits = classes[child.slot] == id;
+      } else {
+        fits = child.kinds == 0 || (index.kinds[id] & child.kinds) != 0;
+        classes[child.slot] = id;
+      }
+    }
+    if (!fits || (step.tested && !tests_hold(egraph, step, state))) continue;
+    frame.next = row + 1;
+    state.matched[step.slot] = index.node[row];
+    state.ops[step.slot] = rec.op;
+    state.touched[level] = std::max(index.touched[row], level == 0 ? ground_touched_ : state.touched[level - 1]);
+    return true;
+  }
+  frame.next = frame.last;
+  return false;
+}
+
+bool Matcher::next_any(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const {
   const Step& step = steps_[level];
   Frame& frame = state.frames[level];
   for (;;) {

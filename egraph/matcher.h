@@ -56,6 +56,8 @@ class Matcher {
     OpId op = kNone;
     std::uint32_t cached = kNone;  // place in accepts_op_
     bool free = false;
+    bool plain = false;   // one OpId, not commutative, at most three children, no test on it: the usual step has a loop of its own
+    bool tested = false;  // some child has a class predicate
     std::vector<Child> children;
   };
   struct Frame {
@@ -99,7 +101,12 @@ class Matcher {
   }
   Frame open(const EGraph::Impl& g, const Index& index, const Step& step, const State& state) const;
   void narrow(const EGraph::Impl& g, const Index& index, const Step& step, const State& state, Frame& frame) const;
-  bool next(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const;
+  bool next(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const {
+    return steps_[level].plain ? next_plain(egraph, index, level, state) : next_any(egraph, g, index, level, state);
+  }
+  bool next_plain(const EGraph& egraph, const Index& index, std::size_t level, State& state) const;
+  bool next_any(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const;
+  bool tests_hold(const EGraph& egraph, const Step& step, const State& state) const;
   bool take(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, std::uint32_t row, bool swapped, State& state) const;
 
   Pattern pattern_;

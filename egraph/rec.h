@@ -18,6 +18,11 @@ struct alignas(16) Rec {
     if (pooled()) return c[1];
     return static_cast<std::uint32_t>(c[0] != kNone) + static_cast<std::uint32_t>(c[1] != kNone) + static_cast<std::uint32_t>(c[2] != kNone);
   }
+  // Whether it has exactly n <= 3 children.
+  bool has_inline(std::size_t n) const {
+    if (n == 3) return c[2] < kPooled;
+    return c[n] == kNone && (n == 0 || c[n - 1] != kNone) && (n == 2 || c[2] == kNone);
+  }
   std::span<const Id> children(const Id* pool) const { return pooled() ? std::span(pool + c[0], c[1]) : std::span(c, arity()); }
   const Id* child_data(const Id* pool) const { return pooled() ? pool + c[0] : c; }
 };

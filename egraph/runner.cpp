@@ -316,6 +316,7 @@ class Runner {
       counted = task.found;
       return sum <= limit;
     };
+    const bool limited_memory = check_.limits().memory_bytes != ~std::size_t{0};
     const bool fresh_only = !options_.count_stale_matches && rule.last != 0 && rule.matcher.connected();
     std::uint64_t starts = 0;
     // Time is looked at here too: a pattern may try much and find nothing.
@@ -323,26 +324,33 @@ class Runner {
       if ((++starts & 0x3f) == 0 && check_.now(g_)) stopped = true;
       return stopped.load(std::memory_order_relaxed) || (fresh_only && nothing_new(rule, index, row));
     };
-    const auto visit = [&](const Matcher::Found& found) {
+    const auto visit = [&](const Matcher::Found& found) __attribute__((always_inline)) {
       if ((++seen & 0xfff) == 0 && check_.now(g_)) {
         stopped = true;
-        return false;
-      }
-      if ((words.size() & 0xff) < rule.matches.stride && g_.memory_bytes() + words_in_use(words) + 4 * (256 + rule.matches.stride) > check_.limits().memory_bytes) {
-        memory_stop_ = stopped = true;
         return false;
       }
       const bool fresh = is_fresh(rule, found);
       if (!fresh && !options_.count_stale_matches) return true;
       if (rule.rule->applier != nullptr && !rule.rule->applier->holds(egraph_, {found.classes, found.matched, found.ops})) return true;
       ++task.found;
-      if (fresh) keep(rule, found, words);
+      if (fresh) {
+        if (limited_memory && (words.size() & 0xff) < rule.matches.stride && full(rule, words)) {
+          memory_stop_ = stopped = true;
+          return false;
+        }
+        keep(rule, found, words);
+      }
       return (task.found & 0xff) != 0 || flush();
     };
     rule.matcher.match(egraph_, index, task.first, task.last, visit, skip);
     flush();
     task.seconds = since(begin);
     if (check_.seconds() > check_.limits().seconds) stopped = true;
+  }
+
+  // Whether the next matches would pass the memory limit.
+  bool full(const RuleState& rule, const Arena<std::uint32_t>& words) const {
+    return g_.memory_bytes() + words_in_use(words) + 4 * (256 + rule.matches.stride) > check_.limits().memory_bytes;
   }
 
   // Of this task and what is put together already (other threads' tasks are small).
@@ -363,9 +371,10 @@ class Runner {
   }
 
   static void keep(const RuleState& rule, const Matcher::Found& found, Arena<std::uint32_t>& words) {
-    for (const std::uint32_t slot : rule.layout.slots) words.push_back(found.classes[slot]);
+    words.ensure(rule.matches.stride);
+    for (const std::uint32_t slot : rule.layout.slots) words.append(found.classes[slot]);
     if (!rule.layout.with_nodes) return;
-    for (const std::uint32_t slot : rule.layout.slots) words.push_back(found.matched[slot]);
+    for (const std::uint32_t slot : rule.layout.slots) words.append(found.matched[slot]);
   }
 
   EGraph& egraph_;
