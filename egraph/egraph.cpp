@@ -341,13 +341,6 @@ void EGraph::Impl::retire(NodeId node) {
   ++version;
 }
 
-void EGraph::Impl::compress() {
-  for (std::size_t i = 0; i < parent.size(); ++i) {
-    const Id root = find(static_cast<Id>(i));
-    parent[i] = root;
-  }
-}
-
 std::size_t EGraph::Impl::memory_bytes() const {
   const std::size_t reasons = proof ? proof->bytes() : 0;
   return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() + facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();

@@ -88,6 +88,7 @@ struct EGraph::Impl {
   std::priority_queue<std::pair<NodeId, std::uint32_t>, std::vector<std::pair<NodeId, std::uint32_t>>, std::greater<>> updates;
   std::vector<Id> modifies;
   bool rebuilding = false;
+  int threads = 1;                  // of the present run
 
   mutable std::mutex index_mutex;
   mutable Index index;
@@ -142,7 +143,6 @@ struct EGraph::Impl {
   // Bytes that so many new e-nodes may add, a rehash included; and that the next index may add.
   std::size_t growth(std::size_t nodes) const;
   std::size_t index_growth() const;
-  void compress();
 
  private:
   void link_use(Id child, NodeId user);

@@ -1,8 +1,10 @@
 #include "egraph/index.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "egraph/impl.h"
+#include "egraph/parallel.h"
 
 namespace saturate {
 namespace {
@@ -22,16 +24,96 @@ struct RowOrder {
   }
 };
 
-void sort_rows(const EGraph::Impl& g, Index& index) {
-  const RowOrder order{g.ops, g.recs, g.pool.data()};
-  for (std::size_t c = 0; c < g.parent.size(); ++c) {
-    NodeId* first = index.node.data() + index.start[c];
-    NodeId* last = index.node.data() + index.start[c + 1];
-    if (last - first < 2) continue;
-    if (last - first > 16) {
-      std::sort(first, last, order);
-      continue;
+// Builds the index in passes over stretches of ids or classes, each stretch by one thread. Within a class the order of rows is total
+// (no two live e-nodes of a class are equal), so it does not matter which thread counts or places a row first.
+template <bool kShared>
+class Builder {
+ public:
+  Builder(EGraph::Impl& g, Index& index, int threads) : g_(g), index_(index), threads_(threads), ids_(g.recs.size()) {}
+
+  void build() {
+    index_.start.assign(ids_ + 2, 0);
+    index_.node.resize(g_.live_nodes);
+    index_.kinds.assign(ids_, 0);
+    index_.rows.resize(g_.live_nodes);
+    index_.cls.resize(g_.live_nodes);
+    index_.touched.resize(g_.live_nodes);
+    over(ids_, [&](std::size_t first, std::size_t last) { compress(first, last); });
+    over(ids_, [&](std::size_t first, std::size_t last) { count(first, last); });
+    for (std::size_t c = 2; c < ids_ + 2; ++c) index_.start[c] += index_.start[c - 1];
+    over(ids_, [&](std::size_t first, std::size_t last) { place(first, last); });
+    over(ids_, [&](std::size_t first, std::size_t last) { fill(first, last); });
+    index_kinds();
+  }
+
+ private:
+  template <class Pass>
+  void over(std::size_t n, const Pass& pass) {
+    if constexpr (!kShared) {
+      pass(std::size_t{0}, n);
+    } else {
+      const std::size_t stretches = (n + kStretch - 1) / kStretch;
+      parallel_for(threads_, stretches, [&](std::size_t i, std::size_t) { pass(i * kStretch, std::min(n, (i + 1) * kStretch)); });
     }
+  }
+  static std::uint32_t take_one(std::uint32_t& counter) {
+    if constexpr (!kShared) return counter++;
+    return std::atomic_ref(counter).fetch_add(1, std::memory_order_relaxed);
+  }
+  Id root(Id id) const {
+    for (;;) {
+      const Id up = kShared ? std::atomic_ref(g_.parent[id]).load(std::memory_order_relaxed) : g_.parent[id];
+      if (up == id) return id;
+      id = up;
+    }
+  }
+  // Other threads climb the same ways meanwhile: whichever parent they see, old or new, leads to the root.
+  void compress(std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) {
+      const Id r = root(static_cast<Id>(i));
+      if constexpr (kShared) {
+        std::atomic_ref(g_.parent[i]).store(r, std::memory_order_relaxed);
+      } else {
+        g_.parent[i] = r;
+      }
+    }
+  }
+  bool live(std::size_t i) const { return (g_.flags[i] & EGraph::Impl::kDead) == 0; }
+  void count(std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) {
+      if (!live(i)) continue;
+      const Id c = g_.parent[i];
+      take_one(index_.start[c + 2]);
+      if (g_.row_class[i] == c) continue;
+      if (g_.row_class[i] != kNone) g_.touched[i] = g_.stamp;
+      g_.row_class[i] = c;
+    }
+  }
+  void place(std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) {
+      if (live(i)) index_.node[take_one(index_.start[g_.parent[i] + 1])] = static_cast<NodeId>(i);
+    }
+  }
+  // Sorts the rows of classes first..last-1 and copies what matching reads.
+  void fill(std::size_t first, std::size_t last) {
+    const RowOrder order{g_.ops, g_.recs, g_.pool.data()};
+    for (std::size_t c = first; c < last; ++c) {
+      const std::uint32_t begin = index_.start[c], end = index_.start[c + 1];
+      if (begin == end) continue;
+      sort_class(index_.node.data() + begin, index_.node.data() + end, order);
+      std::uint32_t kinds = 0;
+      for (std::uint32_t r = begin; r < end; ++r) {
+        const NodeId node = index_.node[r];
+        index_.rows[r] = g_.recs[node];
+        index_.cls[r] = static_cast<Id>(c);
+        index_.touched[r] = g_.touched[node];
+        kinds |= 1u << (g_.ops[g_.recs[node].op].kind % 32);
+      }
+      index_.kinds[c] = kinds;
+    }
+  }
+  static void sort_class(NodeId* first, NodeId* last, const RowOrder& order) {
+    if (last - first > 16) return std::sort(first, last, order);
     for (NodeId* i = first + 1; i < last; ++i) {
       const NodeId x = *i;
       NodeId* j = i;
@@ -39,52 +121,32 @@ void sort_rows(const EGraph::Impl& g, Index& index) {
       *j = x;
     }
   }
-}
-
-void index_kinds(const EGraph::Impl& g, Index& index) {
-  const std::size_t kinds = g.ops.num_kinds();
-  index.kind_start.assign(kinds + 2, 0);
-  for (const Rec& row : index.rows) ++index.kind_start[g.ops[row.op].kind + 2];
-  for (std::size_t k = 2; k < kinds + 2; ++k) index.kind_start[k] += index.kind_start[k - 1];
-  index.kind_rows.resize(index.rows.size());
-  for (std::size_t r = 0; r < index.rows.size(); ++r) {
-    index.kind_rows[index.kind_start[g.ops[index.rows[r].op].kind + 1]++] = static_cast<std::uint32_t>(r);
-  }
-}
-
-// Counting sort by class, then each class by itself.
-void build(EGraph::Impl& g, Index& index) {
-  g.compress();
-  const std::size_t n = g.recs.size();
-  index.start.assign(n + 2, 0);
-  for (std::size_t i = 0; i < n; ++i) {
-    if ((g.flags[i] & EGraph::Impl::kDead) != 0) continue;
-    const Id c = g.parent[i];
-    ++index.start[c + 2];
-    if (g.row_class[i] != c) {
-      if (g.row_class[i] != kNone) g.touched[i] = g.stamp;
-      g.row_class[i] = c;
+  void index_kinds() {
+    const std::size_t kinds = g_.ops.num_kinds();
+    index_.kind_start.assign(kinds + 2, 0);
+    for (const Rec& row : index_.rows) ++index_.kind_start[g_.ops[row.op].kind + 2];
+    for (std::size_t k = 2; k < kinds + 2; ++k) index_.kind_start[k] += index_.kind_start[k - 1];
+    index_.kind_rows.resize(index_.rows.size());
+    for (std::size_t r = 0; r < index_.rows.size(); ++r) {
+      index_.kind_rows[index_.kind_start[g_.ops[index_.rows[r].op].kind + 1]++] = static_cast<std::uint32_t>(r);
     }
   }
-  for (std::size_t c = 2; c < n + 2; ++c) index.start[c] += index.start[c - 1];
-  index.node.resize(g.live_nodes);
-  for (std::size_t i = 0; i < n; ++i) {
-    if ((g.flags[i] & EGraph::Impl::kDead) == 0) index.node[index.start[g.parent[i] + 1]++] = static_cast<NodeId>(i);
+
+  static constexpr std::size_t kStretch = 32'768;
+  EGraph::Impl& g_;
+  Index& index_;
+  int threads_;
+  std::size_t ids_;
+};
+
+void build(EGraph::Impl& g, Index& index) {
+  // Below this, one thread is done before the others have woken up.
+  constexpr std::size_t kWorthThreads = 200'000;
+  if (g.threads == 1 || g.recs.size() < kWorthThreads) {
+    Builder<false>(g, index, 1).build();
+  } else {
+    Builder<true>(g, index, g.threads).build();
   }
-  sort_rows(g, index);
-  const std::size_t rows = g.live_nodes;
-  index.kinds.assign(n, 0);
-  index.rows.resize(rows);
-  index.cls.resize(rows);
-  index.touched.resize(rows);
-  for (std::size_t r = 0; r < rows; ++r) {
-    const NodeId node = index.node[r];
-    index.rows[r] = g.recs[node];
-    index.cls[r] = g.parent[node];
-    index.kinds[g.parent[node]] |= 1u << (g.ops[g.recs[node].op].kind % 32);
-    index.touched[r] = g.touched[node];
-  }
-  index_kinds(g, index);
   index.version = g.version;
 }
 

@@ -2,11 +2,9 @@
 #include <limits>
 #include <numeric>
 
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-
 #include "egraph/apply.h"
 #include "egraph/matcher.h"
+#include "egraph/parallel.h"
 #include "egraph/rewrite.h"
 
 namespace saturate {
@@ -59,13 +57,14 @@ struct Task {
   std::size_t rule, first, last;
   std::uint64_t found = 0;
   double seconds = 0;
-  Arena<std::uint32_t> words;
+  std::size_t worker = 0, begin = 0, end = 0;  // where its matches stand
 };
 
 class Runner {
  public:
   Runner(EGraph& egraph, std::span<const Rewrite> rules, const RunOptions& options)
       : egraph_(egraph), g_(egraph.impl()), options_(options), check_(options.limits) {
+    g_.threads = thread_count(options.limits.threads);
     g_.rule_names.clear();
     for (const Rewrite& rule : rules) {
       rules_.emplace_back(rule, g_.proof != nullptr);
@@ -80,6 +79,7 @@ class Runner {
 
   RunReport run() {
     report_.stop = loop();
+    g_.threads = 1;
     g_.current_rule = kNone;
     g_.rebuild();
     if (g_.contradiction) report_.stop = StopReason::kContradiction;
@@ -234,49 +234,60 @@ class Runner {
       rule.matcher.prepare(egraph_);
       const std::size_t starts = rule.matcher.num_starts(g_, index);
       constexpr std::size_t kStretch = 4096;
-      for (std::size_t first = 0; first < starts; first += kStretch) tasks.push_back({r, first, std::min(starts, first + kStretch), 0, 0, {}});
+      for (std::size_t first = 0; first < starts; first += kStretch) tasks.push_back({r, first, std::min(starts, first + kStretch)});
     }
     std::vector<std::atomic<std::uint64_t>> totals(rules_.size());
     std::atomic<bool> stopped = false;
     words_.clear();
     // A few thousand rows are searched before the threads have woken up.
     const std::size_t starts = std::accumulate(tasks.begin(), tasks.end(), std::size_t{0}, [](std::size_t n, const Task& t) { return n + t.last - t.first; });
-    if (options_.limits.threads == 1 || starts < kWorthThreads) {
+    search_bytes_ = 0;
+    if (g_.threads == 1 || starts < kWorthThreads) {
       for (Task& task : tasks) {
-        open_rule(task.rule);
+        task.begin = words_.size();
         search_task(task, index, words_, totals[task.rule], stopped);
-        close_task(task);
+        task.end = words_.size();
       }
     } else {
-      const int threads = options_.limits.threads > 0 ? options_.limits.threads : tbb::task_arena::automatic;
-      tbb::task_arena arena(threads);
-      arena.execute([&] {
-        tbb::parallel_for(std::size_t{0}, tasks.size(), [&](std::size_t i) {
-          search_task(tasks[i], index, tasks[i].words, totals[tasks[i].rule], stopped);
-        });
-      });
-      for (Task& task : tasks) {
-        open_rule(task.rule);
-        const std::size_t old = words_.size();
-        words_.resize(old + task.words.size());
-        std::copy(task.words.begin(), task.words.end(), words_.begin() + old);
-        task.words.release();
-        close_task(task);
-      }
+      search_parallel(tasks, index, totals, stopped);
     }
     if (stopped) return false;
+    for (const Task& task : tasks) close_task(task);
     for (std::size_t r = 0; r < rules_.size(); ++r) finish_search(r, iteration);
     return true;
   }
 
-  // Tasks of a rule follow one another, and so do the words of its matches.
-  void open_rule(std::size_t r) {
-    if (rules_[r].found == 0 && rules_[r].matches.count == 0) rules_[r].first_word = words_.size();
+  // Each worker writes the matches of its tasks into a store of its own; then they are put together in the order of the tasks.
+  void search_parallel(std::vector<Task>& tasks, const Index& index, std::vector<std::atomic<std::uint64_t>>& totals, std::atomic<bool>& stopped) {
+    std::vector<Arena<std::uint32_t>> found(static_cast<std::size_t>(g_.threads));
+    parallel_for(g_.threads, tasks.size(), [&](std::size_t i, std::size_t worker) {
+      Task& task = tasks[i];
+      task.worker = worker;
+      task.begin = found[worker].size();
+      search_task(task, index, found[worker], totals[task.rule], stopped);
+      task.end = found[worker].size();
+    });
+    std::vector<std::size_t> from;
+    std::size_t total = 0;
+    for (Task& task : tasks) {
+      from.push_back(task.begin);
+      total += task.end - task.begin;
+      task.begin = total - (task.end - task.begin);
+      task.end = total;
+    }
+    words_.resize(total);
+    parallel_for(g_.threads, tasks.size(), [&](std::size_t i, std::size_t) {
+      const std::uint32_t* source = found[tasks[i].worker].data() + from[i];
+      std::copy(source, source + (tasks[i].end - tasks[i].begin), words_.begin() + tasks[i].begin);
+    });
   }
+
+  // Tasks of a rule follow one another, and so do the words of its matches.
   void close_task(const Task& task) {
     RuleState& rule = rules_[task.rule];
+    if (task.first == 0) rule.first_word = task.begin;
     rule.found += task.found;
-    rule.matches.count = (words_.size() - rule.first_word) / std::max<std::size_t>(1, rule.matches.stride);
+    rule.matches.count = (task.end - rule.first_word) / std::max<std::size_t>(1, rule.matches.stride);
     report_.rules[task.rule].search_s += task.seconds;
   }
 
@@ -302,7 +313,7 @@ class Runner {
     stats.matches += rule.found;
     stats.fresh += rule.matches.size();
     rule.matches.words = words_.data() + rule.first_word;
-    rule.matches.bytes = words_in_use(words_);
+    rule.matches.bytes = words_.bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size());
   }
 
   void search_task(Task& task, const Index& index, Arena<std::uint32_t>& words, std::atomic<std::uint64_t>& total, std::atomic<bool>& stopped) const {
@@ -334,7 +345,7 @@ class Runner {
       if (rule.rule->applier != nullptr && !rule.rule->applier->holds(egraph_, {found.classes, found.matched, found.ops})) return true;
       ++task.found;
       if (fresh) {
-        if (limited_memory && (words.size() & 0xff) < rule.matches.stride && full(rule, words)) {
+        if (limited_memory && (words.size() & 0xff) < rule.matches.stride && full(rule)) {
           memory_stop_ = stopped = true;
           return false;
         }
@@ -348,15 +359,13 @@ class Runner {
     if (check_.seconds() > check_.limits().seconds) stopped = true;
   }
 
-  // Whether the next matches would pass the memory limit.
-  bool full(const RuleState& rule, const Arena<std::uint32_t>& words) const {
-    return g_.memory_bytes() + words_in_use(words) + 4 * (256 + rule.matches.stride) > check_.limits().memory_bytes;
+  // Whether the next 256 words of matches would pass the memory limit; what several threads find is held twice for a moment.
+  bool full(const RuleState& rule) const {
+    const std::size_t more = 4 * (256 + rule.matches.stride) * (g_.threads == 1 ? 1 : 2);
+    const std::size_t matches = std::max(words_.bytes(), search_bytes_.fetch_add(more, std::memory_order_relaxed) + more);
+    return g_.memory_bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size()) + matches > check_.limits().memory_bytes;
   }
 
-  // Of this task and what is put together already (other threads' tasks are small).
-  std::size_t words_in_use(const Arena<std::uint32_t>& words) const {
-    return words.bytes() + (&words == &words_ ? 0 : words_.bytes()) + newest_bytes(newest_.empty() ? 0 : newest_[0].size());
-  }
   std::size_t newest_bytes(std::size_t ids) const { return newest_.size() * ids * sizeof(std::uint32_t); }
 
   bool is_fresh(const RuleState& rule, const Matcher::Found& found) const {
@@ -382,6 +391,7 @@ class Runner {
   const RunOptions& options_;
   StopCheck check_;
   std::vector<RuleState> rules_;
+  mutable std::atomic<std::size_t> search_bytes_ = 0;  // of matches, while they are searched
   mutable std::atomic<bool> memory_stop_ = false;  // the matches alone would pass the memory limit
   Arena<std::uint32_t> words_;  // of all matches that are to be applied
   std::vector<std::vector<std::uint32_t>> newest_;
