@@ -56,6 +56,11 @@ Result all_below(EvalContext& c, Args a) {
   if (!bound) return std::nullopt;
   return every(c, a[0], [&](double x, DType) { return x <= *bound; });
 }
+Result all_above(EvalContext& c, Args a) {
+  const auto bound = c.as_real(a[1]);
+  if (!bound) return std::nullopt;
+  return every(c, a[0], [&](double x, DType) { return x >= *bound; });
+}
 Result power_of_two(EvalContext& c, Args a) {
   if (const auto r = a[0].real()) {
     int exponent = 0;
@@ -162,6 +167,7 @@ constexpr RuleFunction kFunctions[] = {
     {"all_positive", 1, 1, "(c) -> bool", "Whether every element of a constant is above 0.", "all_positive(c)", all_positive},
     {"all_nonneg", 1, 1, "(c) -> bool", "Whether no element of a constant is below 0, or NaN.", "all_nonneg(c)", all_nonneg},
     {"all_at_most", 2, 2, "(c, number) -> bool", "Whether no element of a constant is above a number.", "all_at_most(mask, 0)", all_below},
+    {"all_at_least", 2, 2, "(c, number) -> bool", "Whether no element of a constant is below a number.", "all_at_least(scale, 0.001)", all_above},
     {"power_of_two", 1, 1, "(c or number) -> bool", "Whether every element is a power of two, so that products with it round nothing.",
      "power_of_two(c)", power_of_two},
     {"splat", 1, 1, "(c) -> bool", "Whether all elements of a constant are one number.", "splat(c)", is_splat},

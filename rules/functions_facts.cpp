@@ -160,7 +160,7 @@ constexpr RuleFunction kFunctions[] = {
     {"boolean", 1, 8, "(x, ...) -> bool", "Whether the element types are bool.", "boolean(M)", dtype_is<is_bool>},
     {"numeric", 1, 8, "(x, ...) -> bool", "Whether the element types are numbers.", "numeric(X)", dtype_is<is_number>},
     {"const", 1, 16, "(x, ...) -> bool", "Whether the values are constant expressions.", "const(W)", is_constant},
-    {"useful", 1, 1, "(condition) -> bool", "The condition, which only keeps the rule to the direction that helps: the equality holds without it.", "useful(a != 1)", useful},
+    {"useful", 1, 1, "(condition) -> bool", "The condition, which only keeps the rule to the direction that helps or to what runtimes take: the equality holds without it.", "useful(a != 1)", useful},
     {"absent", 1, 1, "(x) -> bool", "Whether an optional input is left out; lets the name match an absent input.", "absent(bias)", absent},
     {"present", 1, 1, "(x) -> bool", "Whether a tensor is there.", "present(mask)", present},
     {"scalar", 1, 2, "(x[, y]) -> bool",
