@@ -163,7 +163,8 @@ std::optional<Dim> DimTable::broadcast(Dim a, Dim b) {
   const auto x = table.value(a), y = table.value(b);
   if (x && y && *x != *y && *x != 1 && *y != 1) return std::nullopt;
   if (!x && !y && !table.equal(a, b) && table.equal_by_name(a, b) && table.unify(a, b)) return table.canonical(a);
-  if ((table.is_clipped(a, b) || table.is_clipped(b, a)) && table.unify(a, b)) return table.canonical(a);
+  if (table.is_clipped(a, b) && table.unify_clipped(a, b)) return table.canonical(a);
+  if (table.is_clipped(b, a) && table.unify_clipped(b, a)) return table.canonical(a);
   return table.apply(Op::kBroadcast, a, b);
 }
 bool DimTable::join_named(Dim a, Dim b) {

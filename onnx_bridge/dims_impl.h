@@ -63,6 +63,8 @@ class Table {
   bool equal_by_name(Dim a, Dim b);
   // Whether m is min(a, c) with a number c >= 2: broadcast against a, it is a (the operator fails where a > c).
   bool is_clipped(Dim m, Dim a) const;
+  // What that proves: m = a, and a is at most c.
+  bool unify_clipped(Dim m, Dim a);
   Dim apply(Op op, Dim a, Dim b);
   Dim canonical(Dim d) const { return Dim{canonical_[d.id]}; }
   const Poly& poly(Dim d) const { return polys_[canonical_[d.id]]; }
@@ -108,6 +110,7 @@ class Table {
   Op op_of(AtomKind kind) const;
   AtomId add_symbol(std::string name, bool fresh);
   Dim by_name(Dim d);
+  void refresh_bounds();
 
   // dims_solve.cpp
   struct Solution {

@@ -9,7 +9,8 @@ namespace saturate::dims {
 
 namespace {
 constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
-constexpr std::size_t kMostTerms = 64;  // beyond it a product stays an opaque atom
+constexpr std::size_t kMostTerms = 64;        // beyond it a product stays an opaque atom
+constexpr std::size_t kMostBoundsTried = 64;
 }  // namespace
 
 Table::Table() { intern({}); }
@@ -91,6 +92,29 @@ Dim Table::by_name(Dim d) {
     sum = apply(Op::kAdd, sum, product);
   }
   return sum;
+}
+
+bool Table::unify_clipped(Dim m, Dim a) {
+  const Atom atom = atoms_[poly(m)[0].atoms[0]];
+  const Dim bound = value(atom.a) ? atom.a : atom.b;
+  if (!unify(m, a)) return false;
+  if (auto room = dims::add(poly(bound), poly(a), -1); room && !non_negative(*room)) {
+    known_non_negative_.insert(intern(*std::move(room)).id);
+    refresh_bounds();
+  }
+  return true;
+}
+
+// A new bound may decide minima and maxima that stood open.
+void Table::refresh_bounds() {
+  ++generation_;
+  memo_.clear();
+  for (AtomId id = 0; id < atoms_.size(); ++id) {
+    const Atom atom = atoms_[id];
+    if (atom.replaced || (atom.kind != AtomKind::kMin && atom.kind != AtomKind::kMax)) continue;
+    const Dim now = apply(op_of(atom.kind), atom.a, atom.b);
+    if (const Dim before = of_atom(id); now != before) unify(before, now);
+  }
 }
 
 bool Table::is_clipped(Dim m, Dim a) const {
@@ -351,6 +375,9 @@ bool Table::non_negative(const Poly& p, int depth) const {
   if (!known_non_negative_.empty())
     if (auto it = ids_.find(p); it != ids_.end() && known_non_negative_.contains(it->second)) return true;
   if (depth == 0) return false;
+  if (known_non_negative_.size() <= kMostBoundsTried)  // what is at least a number that is known to be >= 0
+    for (std::uint32_t id : known_non_negative_)
+      if (auto more = dims::add(p, poly(Dim{id}), -1); more && non_negative(*more, 0)) return true;
   // -min(x, y) >= -x and max(x, y) >= x: a bound by either argument will do.
   for (const Term& t : p) {
     if (t.atoms.size() != 1) continue;
