@@ -234,6 +234,17 @@ TEST_F(Dims, AClippedDimThatBroadcastsAgainstItselfIsNotClipped) {
   EXPECT_FALSE(t.equal(other, to_one));
 }
 
+// The rows of a table from `past` to `past + seq` that are broadcast against scores of as many columns: no row was clipped.
+TEST_F(Dims, WhatIsBelowAClippedDimIsNotClippedEither) {
+  const Dim past = t.symbol("past"), seq = t.symbol("seq"), total = t.add(past, seq), table = t.constant(32);
+  const Dim rows = t.sub(t.min(total, table), t.min(past, table));
+  EXPECT_FALSE(t.equal(rows, seq));
+  EXPECT_TRUE(t.equal(t.broadcast(t.min(total, table), total).value(), total));
+  EXPECT_TRUE(t.equal(rows, seq));
+  EXPECT_TRUE(t.equal(t.min(past, table), past));
+  EXPECT_FALSE(t.equal(t.min(past, t.constant(31)), past));
+}
+
 TEST_F(Dims, DeclaredNamesJoinWhereAnOperatorPutsOneInThePlaceOfTheOther) {
   const Dim a = t.declared("seq", "ids"), b = t.declared("seq", "mask"), c = t.declared("enc", "mask");
   EXPECT_FALSE(t.equal(a, b));
