@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "extract/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -16,7 +17,7 @@ constexpr double kShapeArithmetic = 0.25;  // what a handful of integers that ho
 constexpr double kBytesPerNode = 65536;  // a folded constant of so many bytes weighs as much as an operator
 
 double tie_break(const OpKey& key) {
-  return (key.domain.empty() ? 0 : kForeignDomain) + kPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
+  return (is_standard(key) ? 0 : kForeignDomain) + kPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
 }
 
 // Operators of a node, those inside its subgraphs too.
@@ -47,12 +48,19 @@ class NodesCost : public CostModel {
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kBytesPerNode; }
 };
 
+CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& g) {
+  for (const std::string& s : g.dims().symbols()) options.symbols.try_emplace(s, options.default_symbol);
+  return options;
+}
+
 // Roofline (Williams, Waterman, Patterson, CACM 2009): the larger of compute and memory time, plus a launch cost. Constants of a
 // current desktop core; `saturate cost gather` is to measure them.
 class RooflineCost : public CostModel {
  public:
   explicit RooflineCost(CostOptions options) : options_(std::move(options)) {}
   std::string name() const override { return "roofline"; }
+
+  std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g) const override { return std::make_unique<RooflineCost>(with_all_symbols(options_, g)); }
 
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
@@ -70,9 +78,7 @@ class RooflineCost : public CostModel {
 
   std::optional<double> number(const OnnxEGraph& g, Dim d) const {
     if (const auto v = g.dims().value(d)) return static_cast<double>(*v);
-    std::map<std::string, std::int64_t> sizes = options_.symbols;
-    for (const std::string& s : g.dims().symbols()) sizes.try_emplace(s, options_.default_symbol);
-    if (const auto v = g.dims().evaluate(d, sizes)) return static_cast<double>(*v);
+    if (const auto v = g.dims().evaluate(d, options_.symbols)) return static_cast<double>(*v);
     return std::nullopt;
   }
 

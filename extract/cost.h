@@ -16,6 +16,8 @@ class CostModel {
   virtual std::string name() const = 0;
   // What running this e-node costs, its inputs given. Unit: the model's own ("nodes": operators, those that only compute shapes at a quarter; "roofline": seconds).
   virtual double cost(const OnnxEGraph& egraph, const ENode& node, Id id) const = 0;
+  // This model with what it asks of one e-graph looked up before; nullptr where that saves nothing.
+  virtual std::unique_ptr<CostModel> for_graph(const OnnxEGraph&) const { return nullptr; }
   // What storing a new constant of so many bytes costs.
   virtual double constant_cost(std::size_t bytes) const = 0;
 };

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/container/flat_hash_set.h"
+#include "extract/extractors.h"
 #include "extract/local_search.h"
 #include "extract/problem.h"
 #include "fmt/format.h"
@@ -13,6 +14,7 @@ namespace saturate {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kLeastGain = 1e-9;  // relative; below it another extractor changes nothing
 
 // The plain problem of an e-graph: the classes that can be reached from the roots, each with the e-nodes that may stand for it.
 struct Problem {
@@ -36,7 +38,13 @@ std::optional<std::size_t> constant_bytes(const OnnxEGraph& g, const Facts& f) {
 class ProblemBuilder {
  public:
   ProblemBuilder(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost, const ExtractOptions& options)
-      : g_(g), e_(g.egraph()), lowered_(lowered), target_(target), cost_(cost), options_(options) {
+      : g_(g),
+        e_(g.egraph()),
+        lowered_(lowered),
+        target_(target),
+        prepared_(cost.for_graph(g)),
+        cost_(prepared_ ? *prepared_ : cost),
+        options_(options) {
     for (const Source& s : lowered.sources)
       if (s.op != kNone) originals_.insert(node_signature(e_, s.op, s.children));
   }
@@ -138,6 +146,7 @@ class ProblemBuilder {
   const EGraph& e_;
   const Lowered& lowered_;
   const Target* target_;
+  std::unique_ptr<CostModel> prepared_;
   const CostModel& cost_;
   const ExtractOptions& options_;
   absl::flat_hash_set<std::vector<Id>> originals_;
@@ -219,7 +228,11 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   LocalSearch search(p.plain, *std::move(original));
   for (int round = 0; round < options.improvement_rounds && search.sweep(); ++round) {
   }
-  Selection result = to_selection(p, search.choice());
+  const Extractor* extractor = find_extractor(options.extractor);
+  if (!extractor) return absl::InvalidArgumentError(fmt::format("{}: no such extractor", options.extractor));
+  const auto other = extractor->run(p.plain, {.seconds = options.extractor_seconds, .seed = 1});
+  if (!other.ok()) return other.status();
+  Selection result = to_selection(p, other->cost < search.cost() * (1 - kLeastGain) ? other->choice : search.choice());
   if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty())
     return absl::InternalError("extraction: " + wrong);
   if (result.cost > before * (1 + 1e-9) + 1e-9) return absl::InternalError("extraction: the result costs more than the model it came from");

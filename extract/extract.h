@@ -2,6 +2,7 @@
 #pragma once
 
 #include <set>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "extract/cost.h"
@@ -13,7 +14,9 @@ namespace saturate {
 struct ExtractOptions {
   std::int64_t opset_limit = 23;  // operators made by rules must exist in this opset of ai.onnx
   std::set<Id> not_foldable;      // constant classes whose value cannot be computed here
-  int improvement_rounds = 8;     // local search over DAG cost after the greedy pass
+  int improvement_rounds = 8;     // of local search over DAG cost, from the model's own graph
+  std::string extractor = "search";  // of extract/extractors.h; its choice is taken where it costs less
+  double extractor_seconds = 10;
 };
 
 // The selection covers the roots, is acyclic and complete (proved before it is returned), and costs no more than the input's own e-nodes.

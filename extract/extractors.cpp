@@ -14,7 +14,7 @@
 namespace saturate {
 namespace {
 
-constexpr int kAmortizedRounds = 6;
+constexpr int kAmortizedRounds = 6, kSweeps = 12;
 constexpr std::size_t kExactNodes = 400;        // up to so many nodes the heuristic asks the exact solver
 constexpr std::size_t kSearchedNodes = 30'000;  // up to so many it searches locally
 constexpr double kHeuristicSeconds = 0.1;
@@ -88,43 +88,55 @@ State start(const ExtractionProblem& p) {
   return s;
 }
 
-void search(State& s, const Clock& clock) {
+// A bounded number of sweeps, so that the result doesn't depend on the machine.
+void search(State& s) {
+  if (s.proved || s.problem().num_nodes() > kSearchedNodes) return;
   LocalSearch search(s.problem(), s.choice);
-  while (clock.left() > 0 && search.sweep()) {
+  for (int sweep = 0; sweep < kSweeps && search.sweep(); ++sweep) {
   }
   s.choice = search.choice();
 }
 
-absl::StatusOr<Extraction> heuristic(const ExtractionProblem& p, const ExtractorLimits&) {
+absl::StatusOr<State> start_and_search(const ExtractionProblem& p) {
   if (std::string wrong = check_problem(p); !wrong.empty()) return absl::InvalidArgumentError(wrong);
   State s = start(p);
   if (s.simplified.unreachable_root != kUnchosen) return no_term(s.simplified.unreachable_root);
-  if (!s.proved && s.problem().num_nodes() <= kSearchedNodes) search(s, Clock(kHeuristicSeconds));
-  if (!s.proved && s.problem().num_nodes() <= kExactNodes) {
-    IlpResult exact = solve_ilp(s.simplified, s.choice, kHeuristicSeconds);
-    s.choice = std::move(exact.choice);
-    s.proved = exact.proved;
+  search(s);
+  return s;
+}
+
+absl::StatusOr<Extraction> plain_search(const ExtractionProblem& p, const ExtractorLimits&) {
+  auto s = start_and_search(p);
+  if (!s.ok()) return s.status();
+  return finish(p, s->simplified.restore(s->choice), s->proved);
+}
+
+absl::StatusOr<Extraction> heuristic(const ExtractionProblem& p, const ExtractorLimits&) {
+  auto s = start_and_search(p);
+  if (!s.ok()) return s.status();
+  if (!s->proved && s->problem().num_nodes() <= kExactNodes) {
+    IlpResult exact = solve_ilp(s->simplified, s->choice, kHeuristicSeconds);
+    s->choice = std::move(exact.choice);
+    s->proved = exact.proved;
   }
-  return finish(p, s.simplified.restore(s.choice), s.proved);
+  return finish(p, s->simplified.restore(s->choice), s->proved);
 }
 
 // Iterated local search: kicks, then repairs; the better state is kept.
 absl::StatusOr<Extraction> local(const ExtractionProblem& p, const ExtractorLimits& limits) {
   const Clock clock(limits.seconds);
-  if (std::string wrong = check_problem(p); !wrong.empty()) return absl::InvalidArgumentError(wrong);
-  State s = start(p);
-  if (s.simplified.unreachable_root != kUnchosen) return no_term(s.simplified.unreachable_root);
-  search(s, clock);
-  double cost = s.cost();
+  auto s = start_and_search(p);
+  if (!s.ok()) return s.status();
+  double cost = s->cost();
   std::mt19937_64 random(limits.seed);
-  while (!s.proved && clock.left() > 0) {
-    LocalSearch next(s.problem(), s.choice);
+  while (!s->proved && clock.left() > 0) {
+    LocalSearch next(s->problem(), s->choice);
     next.kick(random, 1 + static_cast<int>(random() % 6));
     while (clock.left() > 0 && next.sweep()) {
     }
-    if (next.cost() <= cost) cost = next.cost(), s.choice = next.choice();
+    if (next.cost() <= cost) cost = next.cost(), s->choice = next.choice();
   }
-  return finish(p, s.simplified.restore(s.choice), s.proved);
+  return finish(p, s->simplified.restore(s->choice), s->proved);
 }
 
 // Each part by the integer program, small ones first; what is not proved then by neighbourhoods, in the time that is left.
@@ -159,10 +171,9 @@ void solve_parts(State& s, double share, bool neighbourhoods, const Clock& clock
 
 absl::StatusOr<Extraction> exact(const ExtractionProblem& p, double share, bool neighbourhoods, const ExtractorLimits& limits) {
   const Clock clock(limits.seconds * kUsedShare);
-  if (std::string wrong = check_problem(p); !wrong.empty()) return absl::InvalidArgumentError(wrong);
-  State first = start(p);
-  if (first.simplified.unreachable_root != kUnchosen) return no_term(first.simplified.unreachable_root);
-  if (!first.proved) search(first, Clock(limits.seconds / 10));
+  auto started = start_and_search(p);
+  if (!started.ok()) return started.status();
+  const State& first = *started;
   State s;
   s.simplified = simplify(first.problem(), {.cost_to_beat = first.cost()});
   s.choice = s.simplified.restrict_choice(first.choice);
@@ -177,10 +188,11 @@ absl::StatusOr<Extraction> exact(const ExtractionProblem& p, double share, bool 
 absl::StatusOr<Extraction> ilp(const ExtractionProblem& p, const ExtractorLimits& limits) { return exact(p, 1, false, limits); }
 absl::StatusOr<Extraction> portfolio(const ExtractionProblem& p, const ExtractorLimits& limits) { return exact(p, 0.5, true, limits); }
 
-constexpr std::array<Extractor, 6> kExtractors{{
+constexpr std::array<Extractor, 7> kExtractors{{
     {"bottom-up", "least tree cost, exactly", &run_greedy<tree_greedy>},
     {"greedy-dag", "one pass, each class ranked by the set of classes below it", &run_greedy<dag_greedy>},
-    {"heuristic", "simplify, the best of the greedy ones, local search; exact where that leaves little", &heuristic},
+    {"search", "simplify, the best of the greedy ones, local search", &plain_search},
+    {"heuristic", "search, then the integer program for 0.1 s where few nodes are left", &heuristic},
     {"local", "iterated local search until the time is over", &local},
     {"ilp", "integer linear program (CBC), warm-started by the heuristics; says when it is optimal", &ilp},
     {"portfolio", "heuristics, then the integer program, then large neighbourhoods of it", &portfolio},

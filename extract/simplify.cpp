@@ -62,7 +62,7 @@ std::vector<std::uint32_t> components(const ExtractionProblem& p) {
 
 class Simplifier {
  public:
-  Simplifier(const ExtractionProblem& p, const SimplifyOptions& options) : original_(p), options_(options) {
+  Simplifier(const ExtractionProblem& p, const SimplifyOptions& options) : options_(options) {
     out_.problem = p;
     out_.free_node.assign(p.num_classes(), kUnchosen);
     out_.node_origin.resize(p.num_nodes());
@@ -311,7 +311,6 @@ class Simplifier {
     }
   }
 
-  const ExtractionProblem& original_;
   const SimplifyOptions& options_;
   Simplified out_;
   std::vector<std::uint32_t> order_;

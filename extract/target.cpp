@@ -51,7 +51,7 @@ bool Target::allows(const OpKey& key, const Facts& first_input, std::int64_t, st
   };
   const std::string name_of_op = qualified(key);
   if (forbidden.contains(name_of_op)) return refuse(fmt::format("target {} forbids {}", name, name_of_op));
-  if (!key.domain.empty()) {
+  if (!is_standard(key)) {
     auto it = operators.find(key.domain);
     if (it == operators.end() || !(it->second.contains("*") || it->second.contains(key.op_type)))
       return refuse(fmt::format("target {} has no {}", name, name_of_op));

@@ -11,11 +11,14 @@
 
 namespace saturate {
 
+// Whether the ONNX standard has the operator. ONNX Runtime registers one of its own in the standard's domain (tools/generate_op_table.py).
+inline bool is_standard(const OpKey& key) { return key.domain.empty() && key.op_type != "SimplifiedLayerNormalization"; }
+
 struct Target {
   std::string name, description;
   std::int64_t min_opset = 7, max_opset = 23;              // of ai.onnx; extraction may raise the model's opset up to max_opset
   std::string cost_model = "roofline";                     // default of `--cost`
-  std::map<std::string, std::set<std::string>> operators;  // further domains: operators that exist ("*": all). ai.onnx: all by version
+  std::map<std::string, std::set<std::string>> operators;  // operators beyond the standard by domain ("*": all)
   std::set<std::string> forbidden;                         // "domain::Op" or "Op"
   std::map<std::string, std::vector<std::string>> dtypes;  // "domain::Op" -> element types of the first input that have a kernel
   // Whether an operator made by a rule may be emitted; `why` gets the reason if not. Operators of the input model always may stay.

@@ -54,6 +54,7 @@ struct VerifyArgs {
 struct SaturateArgs {
   std::string target = "ort-cpu";
   std::string cost;                     // empty: the target's own
+  std::string extractor = "search";     // of extract/extractors.h
   std::vector<std::string> rules;       // files, or "none"
   std::vector<std::string> skip_rules;  // names
   std::vector<std::string> not_assumed;  // names of assumptions, or "all"

@@ -4,7 +4,9 @@
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
+#include "extract/extractors.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "tools/cli.h"
 
 namespace {
@@ -133,6 +135,14 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->group(group);
   app->add_option("--cost", args.cost, "cost model: nodes, roofline, or a JSON file (default: the target's own)")
       ->type_name("MODEL")
+      ->group(group);
+  std::vector<std::string> extractors;
+  for (const Extractor& e : saturate::extractors()) extractors.emplace_back(e.name);
+  app->add_option("--extractor", args.extractor,
+                  fmt::format("what looks for the cheapest graph: {}; those without end stop after 10 s (default: search)",
+                              fmt::join(extractors, ", ")))
+      ->type_name("NAME")
+      ->check(CLI::IsMember(extractors))
       ->group(group);
   app->add_option("--rules", args.rules, "rules beside the built-in ones; none: without the built-in ones; may be repeated")
       ->type_name("FILE|none")

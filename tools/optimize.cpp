@@ -196,6 +196,7 @@ class Optimizer {
     const std::int64_t given = model.opset("");
     const bool fixed = options_.keep_opset || depth > 0 || has_bodies(model.graph);
     ExtractOptions extract_options;
+    extract_options.extractor = options_.extractor;
     extract_options.opset_limit = options_.opset.value_or(fixed ? given : std::max(given, target_.max_opset));
     if (opset_was_assumed(model) && !fixed && !options_.opset) raise_options.opset = extract_options.opset_limit = target_.max_opset;
     raise_options.max_opset = extract_options.opset_limit;

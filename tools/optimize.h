@@ -20,6 +20,7 @@ struct OptimizeOptions {
   Limits limits;
   std::optional<std::int64_t> opset;  // --opset N
   bool keep_opset = false;            // --keep-opset
+  std::string extractor = "search";   // as in ExtractOptions
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
 };
 

@@ -59,6 +59,7 @@ OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& com
   options.limits.cancel = common.cancel;
   options.opset = args.opset;
   options.keep_opset = args.keep_opset;
+  options.extractor = args.extractor;
   return options;
 }
 
