@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLeastGain = 1e-9;  // relative; below it another extractor changes nothing
+constexpr double kNotForced = 1e12;  // of what is not chosen where something else is forced
 
 // The plain problem of an e-graph: the classes that can be reached from the roots, each with the e-nodes that may stand for it.
 struct Problem {
@@ -90,12 +91,14 @@ class ProblemBuilder {
   std::vector<Candidate> candidates_of(Id id) const {
     std::vector<Candidate> out;
     bool has_constant = false;
+    const auto forced = options_.forced.find(id);
     for (NodeId n : e_.class_nodes(id)) {
       const ENode node = e_.node(n);
       const OpKey& key = g_.key(node.op);
       has_constant = has_constant || key.op_type == kConstantOp;
-      const double cost = node_cost(id, node, key);
+      double cost = node_cost(id, node, key);
       if (cost == kInfinity) continue;
+      if (forced != options_.forced.end() && forced->second != n) cost += kNotForced;
       Candidate c{n, cost, {}};
       for (Id child : node.children)
         if (const Id k = e_.find(child); std::find(c.children.begin(), c.children.end(), k) == c.children.end()) c.children.push_back(k);

@@ -1,6 +1,7 @@
 // Extraction: the cheapest acyclic choice of e-nodes that the target can run, sharing counted once (DAG cost).
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -14,6 +15,7 @@ namespace saturate {
 struct ExtractOptions {
   std::int64_t opset_limit = 23;  // operators made by rules must exist in this opset of ai.onnx
   std::set<Id> not_foldable;      // constant classes whose value cannot be computed here
+  std::map<Id, NodeId> forced;    // e-nodes that shall stand for their classes, at any price (to ask what that would cost)
   int improvement_rounds = 8;     // of local search over DAG cost, from the model's own graph
   std::string extractor = "search";  // of extract/extractors.h; its choice is taken where it costs less
   double extractor_seconds = 10;

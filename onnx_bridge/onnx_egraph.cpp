@@ -259,6 +259,16 @@ Kind OnnxEGraph::kind(std::string_view domain, std::string_view op_type, int out
   return impl_->kinds.try_emplace(name, static_cast<Kind>(impl_->kinds.size())).first->second;
 }
 
+std::string OnnxEGraph::kind_name(Kind kind) const {
+  for (const auto& [name, k] : impl_->kinds) {
+    if (k != kind) continue;
+    const std::size_t colons = name.find("::"), slash = name.rfind('/');
+    const std::string domain = name.substr(0, colons), op_type = name.substr(colons + 2, slash - colons - 2);
+    return domain.empty() || domain == "#" ? op_type : fmt::format("{}.{}", domain, op_type);
+  }
+  return "an unknown operator";
+}
+
 OpId OnnxEGraph::op(const OpKey& key) {
   std::string text = serialize(key);
   if (auto it = impl_->op_ids.find(text); it != impl_->op_ids.end()) return it->second;

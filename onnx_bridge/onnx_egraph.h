@@ -40,6 +40,7 @@ class OnnxEGraph {
 
   // The kind of an operator of `outputs` values; patterns name it. Commutative binary operators are known here.
   Kind kind(std::string_view domain, std::string_view op_type, int outputs = 1);
+  std::string kind_name(Kind kind) const;  // "MatMul", "com.microsoft.Attention", "#proj"
   OpId op(const OpKey& key);
   const OpKey& key(OpId op) const;
 

@@ -112,7 +112,7 @@ struct RulesArgs {
 struct ExplainArgs {
   CommonArgs common;
   SaturateArgs saturate;
-  std::string input, op;
+  std::string input, op, rule, value;
 };
 
 struct TargetsArgs {

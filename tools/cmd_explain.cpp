@@ -7,6 +7,7 @@
 #include "tools/inspect.h"
 #include "tools/report.h"
 #include "tools/table.h"
+#include "tools/why_not.h"
 
 namespace saturate {
 namespace {
@@ -57,13 +58,19 @@ json report_json(const std::string& path, const OptimizeReport& report, const st
           {"warnings", report.warnings}};
 }
 
+json whole_json(const std::string& path, const WhyReport& why, const std::string& op) {
+  json out = report_json(path, why.run, op);
+  out.update(to_json(why));
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<json> explain_json(const std::string& path, const Model& model, const Setup& setup, const OptimizeOptions& options,
-                                  const std::string& op) {
-  absl::StatusOr<OptimizeResult> result = optimize(model, setup.rules, setup.target, *setup.cost, options);
-  if (!result.ok()) return result.status();
-  return report_json(path, result->report, op);
+                                  const WhyQuery& query) {
+  absl::StatusOr<WhyReport> why = why_not(model, setup, options, query);
+  if (!why.ok()) return why.status();
+  return whole_json(path, *why, query.op);
 }
 
 int explain_command(const ExplainArgs& args) {
@@ -71,14 +78,15 @@ int explain_command(const ExplainArgs& args) {
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   absl::StatusOr<Model> model = load_model(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
-  absl::StatusOr<OptimizeResult> result =
-      optimize(*model, setup->rules, setup->target, *setup->cost, optimize_options(args.saturate, args.common));
-  if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), kModelAdvice);
+  absl::StatusOr<WhyReport> why = why_not(*model, *setup, optimize_options(args.saturate, args.common), {args.op, args.rule, args.value});
+  if (!why.ok()) return fail(kExitFile, args.input, std::string(why.status().message()), "");
   if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");
-  if (args.common.json)
-    std::printf("%s\n", report_json(args.input, result->report, args.op).dump(2).c_str());
-  else
-    print(args, result->report);
+  if (args.common.json) {
+    std::printf("%s\n", whole_json(args.input, *why, args.op).dump(2).c_str());
+    return kExitOk;
+  }
+  if (!why->anchors.empty()) std::printf("%s\n", format_why(*why).c_str());
+  print(args, why->run);
   return kExitOk;
 }
 

@@ -7,12 +7,13 @@
 #include "nlohmann/json_fwd.hpp"
 #include "tools/cli.h"
 #include "tools/optimize.h"
+#include "tools/why_not.h"
 
 namespace saturate {
 
 nlohmann::json inspect_json(const std::string& path, const Model& model);
-// Optimizes the model and tells which rules fired. `op`: only operators of this type, with or without domain; empty: all.
+// Optimizes the model and tells which rules fired, and what became of the query's places (why_not.h).
 absl::StatusOr<nlohmann::json> explain_json(const std::string& path, const Model& model, const Setup& setup, const OptimizeOptions& options,
-                                            const std::string& op);
+                                            const WhyQuery& query);
 
 }  // namespace saturate

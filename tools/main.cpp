@@ -282,13 +282,17 @@ void add_rules(CLI::App& app, RulesArgs& args) {
 
 void add_explain(CLI::App& app, ExplainArgs& args) {
   CLI::App* verb = app.add_subcommand("explain",
-                                      "tell which rules made the operators of the result\n\nOptimizes the model without writing it, and "
-                                      "lists the operators that rules made, and the rules that fired.");
+                                      "tell which rules made the operators of the result, and why others were not made\n\nOptimizes the "
+                                      "model without writing it, and lists the operators that rules made and the rules that fired. With --op, --rule "
+                                      "or --value it goes to each place where that might have happened (each Softmax for Attention) and tells the chain "
+                                      "of rules, what the alternative would cost, or the rules that come nearest and the condition that fails there.");
   verb->add_option("IN.onnx", args.input, "the model")->required();
-  verb->add_option("--op", args.op, "only operators of this type, with or without domain")->type_name("OP");
+  auto* op = verb->add_option("--op", args.op, "operators of this type, with or without domain")->type_name("OP");
+  auto* rule = verb->add_option("--rule", args.rule, "where this rule applies or nearly does")->type_name("NAME")->excludes(op);
+  verb->add_option("--value", args.value, "what is known of this value of the model")->type_name("NAME")->excludes(op)->excludes(rule);
   add_saturate(verb, args.saturate);
   add_common(verb, args.common, true);
-  verb->footer("saturate explain bart.onnx --op Attention");
+  verb->footer("saturate explain bart.onnx --op Attention\nsaturate explain bart.onnx --rule attention_scores --json");
 }
 
 void add_targets(CLI::App& app, TargetsArgs& args) {

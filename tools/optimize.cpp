@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "egraph/explain.h"
 #include "extract/extract.h"
 #include "fmt/format.h"
 #include "kernels/runtime.h"
@@ -121,6 +122,7 @@ class Optimizer {
 
   absl::StatusOr<Model> optimize_graph(const Model& model, const Captured& captured, const std::set<std::string>& without, OptimizeReport& report, int depth) {
     OnnxEGraph g(*evaluator_);
+    if (options_.observe && depth == 0) record_explanations(g.egraph());
     LowerOptions lower_options;
     for (const auto& [name, facts] : captured) lower_options.captured[name] = translate(facts.first, *facts.second, g.dims());
     auto lowered = [&] {
@@ -157,6 +159,7 @@ class Optimizer {
       report.run = std::move(run_report);
       rule_names_.clear();
       for (const Rewrite& r : rewrites) rule_names_.push_back(r.name);
+      if (options_.observe) rewrites_ = rewrites;
     }
     unsound_rule_.clear();
     if (!contradiction) {
@@ -227,6 +230,7 @@ class Optimizer {
         if (auto original = original_selection(g, lowered, cost_); original.ok()) report.cost_before = original->cost;
       }
       note_made(g, made, report, depth);
+      if (options_.observe && depth == 0) options_.observe({g, lowered, *selection, rewrites_, extract_options});
       return raised;
     }
   }
@@ -260,6 +264,7 @@ class Optimizer {
   const OptimizeOptions& options_;
   std::unique_ptr<Evaluator> evaluator_;
   std::vector<std::string> rule_names_;
+  std::vector<Rewrite> rewrites_;  // kept for `observe`
   std::string unsound_rule_;
   std::unordered_set<std::string> names_;  // of the whole model: scopes are nested, so new names differ from all
 };

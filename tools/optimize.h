@@ -10,11 +10,21 @@
 #include "absl/status/statusor.h"
 #include "egraph/rewrite.h"
 #include "extract/cost.h"
+#include "extract/extract.h"
 #include "extract/target.h"
 #include "onnx_bridge/model.h"
 #include "rules/rule_set.h"
 
 namespace saturate {
+
+// A finished run of the main graph, for those who ask why: valid during the call only.
+struct Observed {
+  const OnnxEGraph& g;
+  const Lowered& lowered;
+  const Selection& selection;
+  std::span<const Rewrite> rewrites;
+  const ExtractOptions& extract_options;
+};
 
 struct OptimizeOptions {
   Limits limits;
@@ -22,6 +32,7 @@ struct OptimizeOptions {
   bool keep_opset = false;            // --keep-opset
   std::string extractor = "search";   // as in ExtractOptions
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
+  std::function<void(const Observed&)> observe;  // given, the e-graph keeps reasons (egraph/explain.h)
 };
 
 struct GraphStats {

@@ -223,7 +223,7 @@ Expected<std::string> explain(const Model& model, const std::string& op, const O
   if (!setup) return setup.error();
   saturate::Model input = model.impl().model;
   if (const absl::Status status = fix_shapes(input, shapes); !status.ok()) return error_of(status, input.path, "");
-  const auto text = explain_json(input.path, input, *setup, optimize_options_of(o), op);
+  const auto text = explain_json(input.path, input, *setup, optimize_options_of(o), {op, "", ""});
   if (!text.ok()) return error_of(text.status(), input.path, kModelAdvice);
   if (const std::string wrong = cost_model_error(*setup->cost); !wrong.empty()) return usage(wrong);
   if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};

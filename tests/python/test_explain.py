@@ -1,0 +1,102 @@
+"""Why something fused, or did not."""
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import DATA, make_model, run, run_ok, tensor, value
+
+BART = DATA / "bart_encoder.onnx"
+
+
+def explain(*words):
+    return json.loads(run_ok("explain", *words, "--json").stdout)
+
+
+def attention(folder, between="Identity", mask_shape=("b", 1, "s", "t")):
+    """softmax(between(q k^T / 4) + mask) v"""
+    x = lambda name, *shape: value(name, TensorProto.FLOAT, list(shape))
+    nodes = [
+        helper.make_node("MatMul", ["q", "k"], ["scores"]),
+        helper.make_node("Mul", ["scores", "scale"], ["scaled"]),
+        helper.make_node(between, ["scaled"], ["between"]),
+        helper.make_node("Add", ["between", "mask"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["weights"], axis=-1),
+        helper.make_node("MatMul", ["weights", "v"], ["y"]),
+    ]
+    inputs = [x("q", "b", 3, "s", 8), x("k", "b", 3, 8, "t"), x("v", "b", 3, "t", 8), x("mask", *mask_shape)]
+    path = folder / f"{between}.onnx"
+    onnx.save(make_model(nodes, inputs, [x("y", "b", 3, "s", 8)], [tensor("scale", np.float32(0.25))]), path)
+    return path
+
+
+def test_the_chain_of_rules_behind_a_fused_operator():
+    told = explain(BART, "--op", "Attention", "--cost", "nodes")
+    assert told["anchors"] == "Softmax"
+    assert [p["status"] for p in told["places"]] == ["fused", "fused"]
+    for place in told["places"]:
+        assert place["op_type"] == "Softmax" and place["fused"] == "com.microsoft.Attention"
+        assert place["rules"][-1] == "packed_projections_with_bias"
+        assert len(place["rules"]) == len(set(place["rules"])) > 3
+    text = run_ok("explain", BART, "--op", "Attention", "--cost", "nodes").stdout
+    assert "2 fused" in text and " -> " in text
+
+
+def test_the_operator_in_the_way_is_named(tmp_path):
+    assert explain(attention(tmp_path), "--op", "Attention", "--cost", "nodes")["places"][0]["status"] == "fused"
+    (place,) = explain(attention(tmp_path, "Sigmoid"), "--op", "Attention", "--cost", "nodes")["places"]
+    assert place["status"] == "missed" and place["value"] == "weights"
+    nearest = place["nearest"][0]
+    assert nearest["rule"].startswith("sdpa")
+    assert 0 < nearest["matched"] < nearest["total"]
+    assert "'between' is Sigmoid, not MatMul" in nearest["reason"]
+
+
+def test_the_condition_that_fails_is_told_with_its_values(tmp_path):
+    (place,) = explain(attention(tmp_path, mask_shape=("b", 1, "s", "other")), "--op", "Attention", "--cost", "nodes", "--target", "onnx", "--rules", wrong_guard(tmp_path))["places"]
+    assert place["status"] in ("missed", "fused")
+    told = explain(attention(tmp_path), "--rule", "needs_a_constant", "--rules", wrong_guard(tmp_path))
+    (place,) = [p for p in told["places"] if p["value"] == "'y'"]
+    assert place["status"] == "missed"
+    assert place["nearest"][0]["matched"] == place["nearest"][0]["total"] == 1
+    assert "`const(B)` does not hold" in place["nearest"][0]["reason"] and "float[b, 3, t, 8]" in place["nearest"][0]["reason"]
+
+
+def wrong_guard(folder):
+    path = folder / "mine.rules"
+    path.write_text(
+        "rule needs_a_constant (A, B) => (Y) { Y = MatMul (A, B) } where const(B) => { T = Identity (B) Y = MatMul (A, T) }\n"
+        "  example A = float[2,3], B = float[3,4]\n"
+    )
+    return path
+
+
+def test_what_was_found_but_not_chosen_has_a_price():
+    places = explain(BART, "--op", "SkipLayerNormalization")["places"]
+    chosen = [p for p in places if p["status"] == "not chosen"]
+    assert chosen and all(p["forced_cost"] > p["cost"] > 0 for p in chosen if "forced_cost" in p)
+    assert any("the result costs" in p["reason"] for p in chosen)
+
+
+def test_an_operator_that_the_opset_does_not_have():
+    for place in explain(BART, "--op", "Attention", "--target", "onnx", "--keep-opset")["places"]:
+        assert place["status"] == "not chosen"
+        assert place["reason"] == "it needs opset 23 of ai.onnx, and the result is held to 18"
+
+
+def test_a_value():
+    (place,) = explain(BART, "--value", "gelu", "--cost", "nodes")["places"]
+    assert place["fused"] == "com.microsoft.BiasGelu" and place["rules"][-1] == "bias_gelu"
+    assert place["facts"] == "float[batch, seq, 128]"
+
+
+@pytest.mark.parametrize("words", [["--rule", "nonsense"], ["--value", "nonsense"]])
+def test_unknown_names_are_errors(words):
+    done = run("explain", BART, *words)
+    assert done.returncode == 1 and "nonsense" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_only_one_question_at_a_time():
+    assert run("explain", BART, "--op", "Attention", "--rule", "bias_gelu").returncode == 2

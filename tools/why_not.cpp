@@ -1,0 +1,449 @@
+#include "tools/why_not.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "egraph/explain.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/op_table.h"
+#include "rules/nearest.h"
+#include "tools/fused.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kMaxStepsUp = 8;            // users of users of an anchor among which its fused operator is looked for
+constexpr std::size_t kMaxClassesUp = 400;
+constexpr std::size_t kMaxMisses = 3, kMaxPlaces = 20, kMaxChain = 60;
+
+std::string full_name(const std::string& domain, const std::string& op_type) { return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type); }
+
+// "Attention" means ai.onnx's and com.microsoft's.
+bool is_op(const std::string& op_type, const std::string& asked) { return op_type == asked || op_type.ends_with("." + asked); }
+
+std::string_view family_of(const std::string& op_type) {
+  const std::string_view family = fused_family(op_type);
+  return family == "other fused" ? "" : family;
+}
+
+// The operators that the rules for one operator pass through: stepping stones, and how many rules away they are.
+class Closure {
+ public:
+  Closure(const RuleSet& rules, const std::string& op) {
+    std::deque<std::pair<std::string, int>> todo{{op, 0}};
+    std::set<std::string> seen{op};
+    while (!todo.empty()) {
+      const auto [target, distance] = todo.front();
+      todo.pop_front();
+      for (const Rule& rule : rules.rules()) {
+        if (makes(rule.right, target)) add(rule.name, rule.left, distance, seen, todo);
+        if (rule.both_ways && makes(rule.left, target)) add(rule.name + ".back", rule.right, distance, seen, todo);
+      }
+    }
+  }
+  std::optional<int> distance(const std::string& rule) const {
+    const auto it = distance_.find(rule);
+    return it == distance_.end() ? std::nullopt : std::optional(it->second);
+  }
+  const std::set<std::string>& roots() const { return roots_; }  // last operators of the rules that make it directly
+
+ private:
+  static bool makes(const std::vector<RuleNode>& side, const std::string& op) {
+    return std::any_of(side.begin(), side.end(), [&](const RuleNode& n) { return is_op(full_name(n.domain, n.op_type), op); });
+  }
+
+  void add(const std::string& rule, const std::vector<RuleNode>& left, int distance, std::set<std::string>& seen, std::deque<std::pair<std::string, int>>& todo) {
+    if (!distance_.try_emplace(rule, distance).second) return;
+    if (distance == 0 && !left.empty()) roots_.insert(left.back().op_type);
+    for (const RuleNode& n : left) {
+      const std::string name = full_name(n.domain, n.op_type);
+      if ((n.domain == "saturate" || !family_of(name).empty()) && seen.insert(name).second) todo.emplace_back(name, distance + 1);
+    }
+  }
+
+  std::map<std::string, int> distance_;
+  std::set<std::string> roots_;
+};
+
+class Asker {
+ public:
+  Asker(const Observed& run, const Setup& setup, const Model& model, const WhyQuery& query, WhyReport& report)
+      : run_(run), g_(run.g), e_(run.g.egraph()), setup_(setup), model_(model), query_(query), report_(report) {
+    for (const auto& [id, names] : run.lowered.names)
+      if (!names.empty()) names_.try_emplace(e_.find(id), names.front());
+    for (const auto& [name, id] : run.lowered.values) names_.try_emplace(e_.find(id), name);
+    for (const Node& n : model.graph.nodes)
+      for (const std::string& o : n.outputs)
+        if (const auto it = run.lowered.values.find(o); !o.empty() && it != run.lowered.values.end()) names_[e_.find(it->second)] = o;
+    name_ = [this](Id id) { return name(id); };
+  }
+
+  void ask() {
+    if (!query_.rule.empty()) return ask_rule();
+    if (!query_.value.empty()) return ask_value();
+    if (!query_.op.empty()) ask_op();
+  }
+
+ private:
+  std::string name(Id id) const {
+    id = e_.find(id);
+    if (const auto it = names_.find(id); it != names_.end()) return fmt::format("'{}'", it->second);
+    return fmt::format("a value made by rules ({})", operators_of(g_, id));
+  }
+
+  std::string op_of(NodeId node) const {
+    const OpKey& key = g_.key(e_.node(node).op);
+    return full_name(key.domain, key.op_type);
+  }
+
+  // ---- --op
+
+  void ask_op() {
+    const Closure closure(setup_.rules, query_.op);
+    const std::string_view family = family_of(query_.op).empty() ? family_of("com.microsoft." + query_.op) : family_of(query_.op);
+    const auto [what, anchors] = anchors_of(family, closure);
+    report_.anchors = what;
+    for (const auto& [value, op_type] : anchors) {
+      WhyPlace place = place_of(value, op_type);
+      explain_place(place, e_.find(run_.lowered.values.at(value)), family, closure);
+      report_.places.push_back(std::move(place));
+    }
+  }
+
+  WhyPlace place_of(const std::string& value, const std::string& op_type) const {
+    WhyPlace place;
+    place.value = value;
+    place.op_type = op_type;
+    place.facts = to_string(g_.facts(e_.find(run_.lowered.values.at(value))), g_.dims());
+    return place;
+  }
+
+  using Anchors = std::vector<std::pair<std::string, std::string>>;  // value, operator
+
+  std::pair<std::string, Anchors> anchors_of(std::string_view family, const Closure& closure) const {
+    if (family == "attention") return {"Softmax", nodes_of({"Softmax", "LogSoftmax"}, nullptr)};
+    if (family == "normalization")
+      return {"mean of squares, or a normalization", nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Asker::not_a_plain_mean)};
+    if (family == "GELU") return {"Erf, Tanh or Gelu", nodes_of({"Erf", "Tanh", "Gelu"}, nullptr)};
+    if (family == "SiLU") return {"Sigmoid", nodes_of({"Sigmoid", "HardSigmoid"}, nullptr)};
+    if (family == "rotary embedding") return {"Concat with a negated half", nodes_of({"Concat"}, &Asker::has_negated_input)};
+    return {fmt::format("{}", fmt::join(closure.roots(), ", ")), nodes_of(closure.roots(), nullptr)};
+  }
+
+  Anchors nodes_of(const std::set<std::string>& ops, bool (Asker::*test)(const Node&) const) const {
+    Anchors anchors;
+    for (const Node& n : model_.graph.nodes)
+      if (ops.contains(n.op_type) && !n.outputs.empty() && run_.lowered.values.contains(n.outputs[0]) && (!test || (this->*test)(n)))
+        anchors.emplace_back(n.outputs[0], full_name(n.domain, n.op_type));
+    return anchors;
+  }
+
+  bool not_a_plain_mean(const Node& node) const {
+    if (node.op_type != "ReduceMean") return true;
+    const auto it = run_.lowered.values.find(node.inputs[0]);
+    return it != run_.lowered.values.end() && any_node(it->second, [&](const OpKey& key, const ENode& n) {
+             return (key.op_type == "Mul" && n.children.size() == 2 && e_.find(n.children[0]) == e_.find(n.children[1])) || key.op_type == "Pow";
+           });
+  }
+
+  bool has_negated_input(const Node& node) const {
+    for (const std::string& input : node.inputs)
+      if (const auto it = run_.lowered.values.find(input); it != run_.lowered.values.end())
+        if (any_node(it->second, [](const OpKey& key, const ENode&) { return key.op_type == "Neg"; })) return true;
+    return false;
+  }
+
+  template <typename Test>
+  bool any_node(Id id, Test test) const {
+    for (NodeId n : e_.class_nodes(e_.find(id)))
+      if (const ENode node = e_.node(n); test(g_.key(node.op), node)) return true;
+    return false;
+  }
+
+  // The classes that an anchor feeds, nearest first.
+  std::vector<Id> above(Id anchor) const {
+    std::vector<Id> order{anchor};
+    std::set<Id> seen{anchor};
+    std::size_t begin = 0;
+    for (int step = 0; step < kMaxStepsUp && order.size() < kMaxClassesUp; ++step) {
+      const std::size_t end = order.size();
+      for (; begin < end; ++begin)
+        for (NodeId user : e_.class_users(order[begin]))
+          if (const Id id = e_.find(e_.class_of(user)); seen.insert(id).second) order.push_back(id);
+    }
+    return order;
+  }
+
+  // The e-node that the result has for a class: of an output of several, the operator's.
+  NodeId selected(Id id) const {
+    const Choice* choice = run_.selection.find(id);
+    if (!choice || choice->folded || choice->node == kNone) return kNone;
+    const ENode node = e_.node(choice->node);
+    return g_.key(node.op).op_type == kProjOp ? selected(e_.find(node.children[0])) : choice->node;
+  }
+
+  // The operators that compute a class: e-node of the class, e-node of the operator (another one where it has several outputs).
+  std::vector<std::pair<NodeId, NodeId>> operators(Id id) const {
+    std::vector<std::pair<NodeId, NodeId>> out;
+    for (NodeId n : e_.class_nodes(id)) {
+      const ENode node = e_.node(n);
+      if (g_.key(node.op).op_type != kProjOp) {
+        out.emplace_back(n, n);
+        continue;
+      }
+      for (NodeId tuple : e_.class_nodes(e_.find(node.children[0]))) out.emplace_back(n, tuple);
+    }
+    return out;
+  }
+
+  void explain_place(WhyPlace& place, Id anchor, std::string_view family, const Closure& closure) const {
+    if (is_op(place.op_type, query_.op)) {
+      place.status = WhyPlace::Status::kGiven;
+      return;
+    }
+    const std::vector<Id> classes = above(anchor);
+    if (fused_above(place, classes, family)) return;
+    if (not_chosen_above(place, classes)) return;
+    place.nearest = nearest(classes, anchor, closure);
+  }
+
+  bool fused_above(WhyPlace& place, const std::vector<Id>& classes, std::string_view family) const {
+    for (const bool asked : {true, false})
+      for (Id id : classes) {
+        const NodeId node = selected(id);
+        if (node == kNone) continue;
+        const std::string op = op_of(node);
+        if (asked ? !is_op(op, query_.op) : family.empty() || family_of(op) != family) continue;
+        place.rules = chain(node);
+        if (!asked && place.rules.empty()) continue;  // the model's own
+        place.status = WhyPlace::Status::kFused;
+        place.fused = op;
+        return true;
+      }
+    return false;
+  }
+
+  bool not_chosen_above(WhyPlace& place, const std::vector<Id>& classes) const {
+    for (Id id : classes)
+      for (const auto& [of_class, n] : operators(id)) {
+        if (!is_op(op_of(n), query_.op)) continue;
+        place.status = WhyPlace::Status::kNotChosen;
+        place.fused = op_of(n);
+        place.rules = chain(n);
+        place.reason = why_not_chosen(place, id, of_class, n);
+        return true;
+      }
+    return false;
+  }
+
+  std::string why_not_chosen(WhyPlace& place, Id id, NodeId of_class, NodeId node) const {
+    const ENode n = e_.node(node);
+    static const Facts none;
+    std::string why;
+    const OpKey& key = g_.key(n.op);
+    if (key.domain.empty() && !find_schema("", key.op_type, run_.extract_options.opset_limit))
+      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}", schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
+    if (!setup_.target.allows(key, n.children.empty() ? none : g_.facts(n.children[0]), run_.extract_options.opset_limit, &why))
+      return fmt::format("target {} does not take it{}{}", setup_.target.name, why.empty() ? "" : ": ", why);
+    ExtractOptions options = run_.extract_options;
+    options.forced[id] = of_class;
+    if (of_class != node) options.forced[e_.find(e_.class_of(node))] = node;
+    const auto forced = extract(g_, run_.lowered, setup_.target, *setup_.cost, options);
+    place.cost = run_.selection.cost;
+    if (!forced.ok() || !forced->find(id) || forced->find(id)->node != of_class) return "nothing that the target can run has it: what it needs cannot be chosen with it";
+    place.forced_cost = forced->cost;
+    return fmt::format("the result costs {:.6g} with it and {:.6g} without ({})", forced->cost, run_.selection.cost, setup_.cost->name());
+  }
+
+  // The rules behind an e-node, those that fired first coming first.
+  std::vector<std::string> chain(NodeId node) const {
+    std::vector<std::string> rules;
+    std::set<NodeId> seen;
+    std::vector<std::pair<NodeId, bool>> stack{{node, false}};
+    while (!stack.empty() && seen.size() < kMaxChain) {
+      const auto [n, done] = stack.back();
+      stack.pop_back();
+      const auto step = explain_added(e_, n);
+      if (!step) continue;
+      if (done) {
+        if (std::find(rules.begin(), rules.end(), step->rule) == rules.end()) rules.push_back(step->rule);
+        continue;
+      }
+      if (!seen.insert(n).second) continue;
+      stack.emplace_back(n, true);
+      for (NodeId s : step->slots)
+        if (s != kNone) stack.emplace_back(s, false);
+    }
+    return rules;
+  }
+
+  std::vector<WhyMiss> nearest(const std::vector<Id>& classes, Id anchor, const Closure& closure) const {
+    struct Ranked {
+      std::uint32_t missing;
+      int distance;
+      std::uint32_t unmatched;
+      WhyMiss miss;
+    };
+    std::vector<Ranked> all;
+    for (const Rewrite& rewrite : run_.rewrites) {
+      const auto distance = closure.distance(rewrite.name);
+      if (!distance) continue;
+      std::optional<Ranked> best;
+      for (Id id : classes) {
+        const auto miss = nearest_miss(g_, rewrite, id, name_);
+        if (!miss || miss->missing == 0 || !concerns(*miss, anchor)) continue;
+        Ranked r{miss->missing, *distance, ~miss->matched, {rewrite.name, miss->matched, miss->total, name(id), miss->reason}};
+        if (!best || std::tie(r.missing, r.unmatched) < std::tie(best->missing, best->unmatched)) best = std::move(r);
+      }
+      if (best) all.push_back(*std::move(best));
+    }
+    std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return std::tie(a.missing, a.distance, a.unmatched) < std::tie(b.missing, b.distance, b.unmatched); });
+    std::vector<WhyMiss> out;
+    for (std::size_t i = 0; i < std::min(all.size(), kMaxMisses); ++i) out.push_back(std::move(all[i].miss));
+    return out;
+  }
+
+  // A miss is about an anchor if it looked at it, or stands on a stepping stone above it.
+  bool concerns(const NearMiss& miss, Id anchor) const {
+    return std::find(miss.classes.begin(), miss.classes.end(), anchor) != miss.classes.end() ||
+           std::any_of(miss.nodes.begin(), miss.nodes.end(), [&](NodeId n) {
+             const std::string op = op_of(n);
+             return op.starts_with("saturate.") || !family_of(op).empty();
+           });
+  }
+
+  // ---- --rule, --value
+
+  void ask_rule() {
+    report_.anchors = fmt::format("places of rule {}", query_.rule);
+    std::vector<std::pair<std::uint32_t, WhyPlace>> all;
+    for (const Rewrite& rewrite : run_.rewrites) {
+      if (rewrite.name != query_.rule && rewrite.name != query_.rule + ".back") continue;
+      for (Id id : e_.classes()) {
+        const auto miss = nearest_miss(g_, rewrite, id, name_);
+        if (!miss) continue;
+        WhyPlace place;
+        place.value = name(id);
+        place.op_type = operators_of(g_, id);
+        place.facts = to_string(g_.facts(id), g_.dims());
+        place.status = miss->missing == 0 ? WhyPlace::Status::kApplied : WhyPlace::Status::kMissed;
+        if (miss->missing > 0) place.nearest.push_back({rewrite.name, miss->matched, miss->total, place.value, miss->reason});
+        all.emplace_back(miss->missing, std::move(place));
+      }
+    }
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t i = 0; i < std::min(all.size(), kMaxPlaces); ++i) report_.places.push_back(std::move(all[i].second));
+  }
+
+  void ask_value() {
+    report_.anchors = fmt::format("value '{}'", query_.value);
+    const Id id = e_.find(run_.lowered.values.at(query_.value));
+    WhyPlace place = place_of(query_.value, operators_of(g_, id));
+    const NodeId node = selected(id);
+    place.status = WhyPlace::Status::kGiven;
+    if (node != kNone) {
+      place.fused = op_of(node);
+      place.rules = chain(node);
+      if (!place.rules.empty()) place.status = WhyPlace::Status::kFused;
+    }
+    std::vector<std::pair<std::uint32_t, WhyMiss>> all;
+    for (const Rewrite& rewrite : run_.rewrites)
+      if (const auto miss = nearest_miss(g_, rewrite, id, name_); miss && miss->missing == 1 && 2 * miss->matched > miss->total)
+        all.push_back({miss->missing, {rewrite.name, miss->matched, miss->total, name(id), miss->reason}});
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 10); ++i) place.nearest.push_back(std::move(all[i].second));
+    report_.places.push_back(std::move(place));
+  }
+
+  const Observed& run_;
+  const OnnxEGraph& g_;
+  const EGraph& e_;
+  const Setup& setup_;
+  const Model& model_;
+  const WhyQuery& query_;
+  WhyReport& report_;
+  std::map<Id, std::string> names_;
+  Namer name_;
+};
+
+std::string_view to_string(WhyPlace::Status status) {
+  switch (status) {
+    case WhyPlace::Status::kGiven:
+      return "given";
+    case WhyPlace::Status::kFused:
+      return "fused";
+    case WhyPlace::Status::kNotChosen:
+      return "not chosen";
+    case WhyPlace::Status::kMissed:
+      return "missed";
+    case WhyPlace::Status::kApplied:
+      return "applied";
+  }
+  return "?";
+}
+
+bool has_value(const Model& model, const std::string& value) {
+  const auto& graph = model.graph;
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return std::find(n.outputs.begin(), n.outputs.end(), value) != n.outputs.end(); }) ||
+         std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](const ValueInfo& v) { return v.name == value; });
+}
+
+}  // namespace
+
+absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query) {
+  if (!query.value.empty() && !has_value(model, query.value))
+    return absl::InvalidArgumentError(fmt::format("--value {}: the main graph has no such value; `saturate inspect` names inputs and outputs", query.value));
+  if (!query.rule.empty() && setup.rules.show(query.rule).empty())
+    return absl::InvalidArgumentError(fmt::format("--rule {}: no such rule; `saturate rules list` names them", query.rule));
+  WhyReport report;
+  options.observe = [&](const Observed& run) { Asker(run, setup, model, query, report).ask(); };
+  auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
+  if (!result.ok()) return result.status();
+  report.run = std::move(result->report);
+  return report;
+}
+
+std::string format_why(const WhyReport& report) {
+  std::string out;
+  std::map<std::string_view, std::size_t> counts;
+  for (const WhyPlace& p : report.places) ++counts[to_string(p.status)];
+  std::vector<std::string> parts;
+  for (const auto& [status, n] : counts) parts.push_back(fmt::format("{} {}", n, status));
+  out += fmt::format("places ({}): {}\n", report.anchors, parts.empty() ? "none in the main graph" : fmt::format("{}", fmt::join(parts, ", ")));
+  for (const WhyPlace& p : report.places) {
+    out += fmt::format("\n{} {}  ({})\n", p.op_type, p.value, p.facts);
+    if (p.status == WhyPlace::Status::kFused) out += fmt::format("  fused into {}", p.fused);
+    if (p.status == WhyPlace::Status::kNotChosen) out += fmt::format("  found as {}, not chosen: {}", p.fused, p.reason);
+    if (p.status == WhyPlace::Status::kGiven) out += "  as the model gives it";
+    if (p.status == WhyPlace::Status::kApplied) out += "  applied";
+    if (p.status == WhyPlace::Status::kMissed) out += p.nearest.empty() ? "  no rule comes near" : "  nearest:";
+    if (!p.rules.empty()) out += fmt::format("\n  by {}", fmt::join(p.rules, " -> "));
+    out += "\n";
+    for (const WhyMiss& m : p.nearest)
+      out += fmt::format("  - {} at {}: {} of {} operators are there; {}\n", m.rule, m.at, m.matched, m.total, m.reason);
+  }
+  return out;
+}
+
+nlohmann::json to_json(const WhyReport& report) {
+  nlohmann::json places = nlohmann::json::array();
+  for (const WhyPlace& p : report.places) {
+    nlohmann::json nearest = nlohmann::json::array();
+    for (const WhyMiss& m : p.nearest) nearest.push_back({{"rule", m.rule}, {"matched", m.matched}, {"total", m.total}, {"at", m.at}, {"reason", m.reason}});
+    nlohmann::json place{{"value", p.value}, {"op_type", p.op_type}, {"facts", p.facts}, {"status", std::string(to_string(p.status))}, {"rules", p.rules}, {"nearest", nearest}};
+    if (!p.fused.empty()) place["fused"] = p.fused;
+    if (p.status == WhyPlace::Status::kNotChosen) {
+      place["reason"] = p.reason;
+      place["cost"] = p.cost;
+      if (p.forced_cost > 0) place["forced_cost"] = p.forced_cost;
+    }
+    places.push_back(std::move(place));
+  }
+  return {{"anchors", report.anchors}, {"places", places}};
+}
+
+}  // namespace saturate
