@@ -37,7 +37,7 @@ def test_default_output_and_verb(tmp_path, small_model):
     result = onnx.load(tmp_path / "in.opt.onnx")
     onnx.checker.check_model(result, full_check=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.onnx", "in.opt.onnx"]
-    assert {n.op_type for n in result.graph.node} <= {"MatMul", "Add", "Relu", "Gemm"}
+    assert {n.op_type for n in result.graph.node} <= {"MatMul", "Add", "Relu", "Gemm", "FusedGemm"}
     for word in ["operator", "before", "after", "parameters", "predicted cost", "opset", "stage", "stopped:", "verified:"]:
         assert word in done.stdout
     assert done.stderr == ""
