@@ -29,51 +29,67 @@ struct Panels {
   std::int64_t ldb, panel_step;
 };
 
+struct Product {
+  std::int64_t m, n, k;
+  const float* a;
+  std::int64_t lda;
+  const RowSource* rows;  // where not null, it makes the rows of A
+  Panels b;
+  float* c;
+  std::int64_t ldc;
+  const GemmFinish* finish;
+};
+
 void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end,
-               std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const Panels& b, float* c, std::int64_t ldc) {
+               const Product& p) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
-  const bool gather = lda > 2 * kBlock && panel_end - panel_begin > 2;
-  std::vector<float> block(gather ? static_cast<std::size_t>(kBlockRows * kBlock) : 0);
-  for (std::int64_t k0 = 0; k0 < k || k0 == 0; k0 += kBlock) {
-    const std::int64_t depth = std::min(kBlock, k - k0);
-    for (std::int64_t r0 = row_begin; r0 < row_end; r0 += kBlockRows) {
-      const std::int64_t r1 = std::min(row_end, r0 + kBlockRows);
-      const float* from = a + r0 * lda + k0;
-      std::int64_t step = lda;
+  const bool gather = p.rows != nullptr || (p.lda > 2 * kBlock && panel_end - panel_begin > 2);
+  const std::int64_t block_rows = std::min(kBlockRows, row_end - row_begin);
+  std::vector<float> block(gather ? static_cast<std::size_t>(block_rows * kBlock) : 0);
+  for (std::int64_t r0 = row_begin; r0 < row_end; r0 += kBlockRows) {
+    const std::int64_t r1 = std::min(row_end, r0 + kBlockRows);
+    for (std::int64_t k0 = 0; k0 < p.k || k0 == 0; k0 += kBlock) {
+      const std::int64_t depth = std::min(kBlock, p.k - k0);
+      const float* from = gather ? nullptr : p.a + r0 * p.lda + k0;
+      std::int64_t step = p.lda;
       if (gather) {
-        for (std::int64_t i = r0; i < r1; ++i) std::copy_n(a + i * lda + k0, depth, block.data() + (i - r0) * kBlock);
+        if (p.rows != nullptr) {
+          (*p.rows)(r0, r1, k0, depth, block.data(), kBlock);
+        } else {
+          for (std::int64_t i = r0; i < r1; ++i) std::copy_n(p.a + i * p.lda + k0, depth, block.data() + (i - r0) * kBlock);
+        }
         from = block.data();
         step = kBlock;
       }
       for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
-        const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, n - panel * kernel.nr));
-        const float* pb = b.data + panel * b.panel_step + k0 * b.ldb;
+        const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, p.n - panel * kernel.nr));
+        const float* pb = p.b.data + panel * p.b.panel_step + k0 * p.b.ldb;
         for (std::int64_t i = r0; i < r1; i += kernel.mr) {
           const int rows = static_cast<int>(std::min<std::int64_t>(kernel.mr, r1 - i));
-          kernel.tile(rows, cols, depth, from + (i - r0) * step, step, pb, b.ldb, c + i * ldc + panel * kernel.nr, ldc, k0 > 0);
+          kernel.tile(rows, cols, depth, from + (i - r0) * step, step, pb, p.b.ldb, p.c + i * p.ldc + panel * kernel.nr, p.ldc, k0 > 0);
         }
       }
     }
+    if (p.finish != nullptr && *p.finish) (*p.finish)(r0, r1, panel_begin * kernel.nr, std::min(p.n, panel_end * kernel.nr));
   }
 }
 
-// Tasks are rectangles of C: whole panels times chunks of rows, so that few panels still feed all threads.
-void run_panels(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, const float* a, std::int64_t lda, const Panels& b,
-                float* c, std::int64_t ldc) {
-  if (m == 0 || n == 0) return;
+// Tasks are rectangles of C: chunks of rows over all panels where there are many rows, else runs of panels over all rows.
+void run_panels(const KernelContext& ctx, const Product& p) {
+  if (p.m == 0 || p.n == 0) return;
   const GemmKernel& kernel = gemm_kernel();
-  const std::int64_t panels = (n + kernel.nr - 1) / kernel.nr;
-  const bool serial = ctx.options.threads == 1 || 2 * m * n * k < 2 * kTaskFlops;
-  if (serial) return run_block(kernel, 0, m, 0, panels, n, k, a, lda, b, c, ldc);
-  const std::int64_t row_chunk = std::max<std::int64_t>(kernel.mr, (m + 3) / 4 / kernel.mr * kernel.mr);
-  const std::int64_t chunks = panels >= 8 ? 1 : (m + row_chunk - 1) / row_chunk;
-  const std::int64_t step = chunks == 1 ? m : row_chunk;
-  parallel_for(ctx, panels * chunks, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      const std::int64_t panel = t / chunks, row = t % chunks * step;
-      run_block(kernel, row, std::min(m, row + step), panel, panel + 1, n, k, a, lda, b, c, ldc);
-    }
-  });
+  const std::int64_t panels = (p.n + kernel.nr - 1) / kernel.nr;
+  if (ctx.options.threads == 1 || 2 * p.m * p.n * p.k < 2 * kTaskFlops) return run_block(kernel, 0, p.m, 0, panels, p);
+  if (p.m >= 4 * kBlockRows || panels < 4) {
+    const std::int64_t chunk =
+        p.m >= 4 * kBlockRows ? kBlockRows : std::max<std::int64_t>(kernel.mr, (p.m + 3) / 4 / kernel.mr * kernel.mr);
+    parallel_for(ctx, (p.m + chunk - 1) / chunk, 1,
+                 [&](std::int64_t begin, std::int64_t end) { run_block(kernel, begin * chunk, std::min(p.m, end * chunk), 0, panels, p); });
+    return;
+  }
+  const std::int64_t run = std::clamp<std::int64_t>(panels / 16, 1, 4);
+  parallel_for(ctx, (panels + run - 1) / run, 1,
+               [&](std::int64_t begin, std::int64_t end) { run_block(kernel, 0, p.m, begin * run, std::min(panels, end * run), p); });
 }
 
 // A with adjacent columns; a transposed one is copied.
@@ -124,17 +140,24 @@ PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
   return packed;
 }
 
-void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc) {
+void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc,
+                 const GemmFinish& finish) {
   const RowMajor rows(m, b.k, a);
   const std::int64_t nr = gemm_kernel().nr;
-  run_panels(ctx, m, b.n, b.k, rows.data, rows.lda, {b.panels.get(), nr, nr * b.k}, c, ldc);
+  run_panels(ctx, {m, b.n, b.k, rows.data, rows.lda, nullptr, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
+}
+
+void gemm_rows(const KernelContext& ctx, std::int64_t m, const RowSource& a, const PackedMatrix& b, float* c, std::int64_t ldc,
+               const GemmFinish& finish) {
+  const std::int64_t nr = gemm_kernel().nr;
+  run_panels(ctx, {m, b.n, b.k, nullptr, 0, &a, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
 }
 
 void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,
           std::int64_t ldc) {
   if (b.col_stride != 1 || m >= kPackRows) return gemm_packed(ctx, m, a, pack_matrix(k, n, b), c, ldc);
   const RowMajor rows(m, k, a);
-  run_panels(ctx, m, n, k, rows.data, rows.lda, {b.data, b.row_stride, gemm_kernel().nr}, c, ldc);
+  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, {b.data, b.row_stride, gemm_kernel().nr}, c, ldc, nullptr});
 }
 
 void gemm(const KernelContext&, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -34,8 +35,17 @@ struct PackedMatrix {
 };
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);
 
+// Rows of A made on demand, e.g. the windows of a convolution: rows [begin, end), columns [k0, k0 + depth), to `to` with `step` floats a row.
+using RowSource =
+    std::function<void(std::int64_t begin, std::int64_t end, std::int64_t k0, std::int64_t depth, float* to, std::int64_t step)>;
+// Called once for every finished rectangle of C, rows [r0, r1) and columns [c0, c1), while it is in the cache. May be empty.
+using GemmFinish = std::function<void(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1)>;
+
 // C[m, n] = A B, C row-major with row stride ldc; what C held before is overwritten. Parallel as the context allows.
-void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc);
+void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc,
+                 const GemmFinish& finish = {});
+void gemm_rows(const KernelContext& ctx, std::int64_t m, const RowSource& a, const PackedMatrix& b, float* c, std::int64_t ldc,
+               const GemmFinish& finish = {});
 void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c, std::int64_t ldc);
 void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c, std::int64_t ldc);
 

@@ -24,6 +24,9 @@ class Registry {
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft", kMlDomain = "ai.onnx.ml", kTrainingDomain = "ai.onnx.preview.training", kPreviewDomain = "ai.onnx.preview";
 
+// Operators that sessions make for themselves (session_graph.h); none that a model names.
+inline constexpr std::string_view kSessionDomain = "saturate.session";
+
 // elementwise*.cpp, activation*.cpp, reduce*.cpp, matmul*.cpp, conv*.cpp, pool*.cpp, norm*.cpp, softmax*.cpp, attention*.cpp, contrib_*.cpp, rnn*.cpp, loss*.cpp
 void register_elementwise(Registry& registry);
 void register_activation(Registry& registry);
@@ -46,5 +49,6 @@ void register_ml(Registry& registry);
 void register_string(Registry& registry);
 void register_signal(Registry& registry);
 void register_image(Registry& registry);
+void register_channels_last(Registry& registry);
 
 }  // namespace saturate

@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime_plan.h"
+#include "kernels/session_graph.h"
 
 namespace saturate {
 namespace {
@@ -138,7 +139,13 @@ absl::StatusOr<Session> Session::create(const Model& model, const SessionOptions
   context.opset_imports = model.opset_imports;
   std::size_t steps = kMaxSteps;
   context.steps_left = &steps;
-  absl::StatusOr<std::shared_ptr<Plan>> plan = make_plan(std::make_shared<const Graph>(model.graph), context, nullptr);
+  const bool own =
+      std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), [](const Node& n) { return n.domain == kSessionDomain; });
+  context.session_nodes = options.prepare && !own && !options.reference &&
+                          !options.check_finite;  // which node made the first NaN is asked of the graph as it is
+  auto graph =
+      std::make_shared<const Graph>(context.session_nodes ? prepare_graph(model.graph, model.opset_imports, model.functions) : model.graph);
+  absl::StatusOr<std::shared_ptr<Plan>> plan = make_plan(std::move(graph), context, nullptr);
   if (!plan.ok()) return plan.status();
   impl->plan = *std::move(plan);
   return Session(std::move(impl));

@@ -219,6 +219,7 @@ class Planner {
     }
     PlanContext inner = context_;
     inner.depth = context_.depth + 1;
+    inner.session_nodes = false;
     if (const Function* function = find_function(context_, node)) {
       inner.opset_imports = function->opset_imports;
       absl::StatusOr<std::shared_ptr<Plan>> body = make_plan(instantiate(*function, node), inner, nullptr);
@@ -227,7 +228,8 @@ class Planner {
       step.function = *std::move(body);
     } else {
       step.kernel = Registry::standard().find(plain_domain(node.domain), node.op_type);
-      if (step.kernel == nullptr) return absl::UnimplementedError(fmt::format("no kernel for {} (opset {})", describe(node), step.opset));
+      if (step.kernel == nullptr || (node.domain == kSessionDomain && !context_.session_nodes))
+        return absl::UnimplementedError(fmt::format("no kernel for {} (opset {})", describe(node), step.opset));
       if (absl::Status s = check_against_schema(node, plain_domain(node.domain), step); !s.ok()) return s;
       step.state = std::make_unique<NodeState>();
       if (absl::Status s = plan_graphs(node, inner, step); !s.ok()) return s;

@@ -47,6 +47,7 @@ struct PlanContext {
   std::map<std::string, std::int64_t> opset_imports;
   std::size_t* steps_left = nullptr;      // bound on what nested functions may blow up to
   int depth = 0;
+  bool session_nodes = false;             // whether the graph may have operators of the session's own domain
 };
 
 // `outer`: resolves a name that the graph does not define to a slot of the surrounding plan, -1 where it has none.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -27,6 +28,12 @@ constexpr double kMeasureSeconds = 2;  // per model, where no number of iteratio
 constexpr std::size_t kFewest = 10, kMost = 1000;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// Of all threads: what is left of a run's time where other programs take the processors away.
+double cpu_now() {
+  timespec t{};
+  return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0 ? static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec) : 0;
+}
 
 // By linear interpolation between the two neighbours in order.
 double quantile(std::vector<double> values, double q) {
@@ -52,15 +59,18 @@ struct Contestant {
   std::string path;
   Session session;
   Inputs inputs;
-  std::vector<double> seconds;
+  std::vector<double> seconds, cpu_seconds;
   std::vector<NodeTiming> timings;       // of all profiled runs
   std::vector<NodeTiming> last_timings;  // of the last one
 
   absl::Status run(std::vector<NodeTiming>* into = nullptr) {
-    const double start = now();
+    const double start = now(), cpu_start = cpu_now();
     absl::StatusOr<std::vector<Value>> out = session.run(inputs, into);
     if (!out.ok()) return out.status();
-    if (into == nullptr) seconds.push_back(now() - start);
+    if (into == nullptr) {
+      seconds.push_back(now() - start);
+      cpu_seconds.push_back(cpu_now() - cpu_start);
+    }
     return absl::OkStatus();
   }
 };
@@ -115,7 +125,10 @@ absl::Status measure(const BenchArgs& args, std::vector<Contestant>& contestants
   for (std::size_t i = 0; i < args.warmup; ++i)
     for (Contestant& c : contestants)
       if (absl::Status s = c.run(); !s.ok() || interrupted(args)) return s;
-  for (Contestant& c : contestants) c.seconds.clear();
+  for (Contestant& c : contestants) {
+    c.seconds.clear();
+    c.cpu_seconds.clear();
+  }
   const double end = now() + kMeasureSeconds * static_cast<double>(contestants.size());
   for (std::size_t i = 0; args.iterations ? i < *args.iterations : i < kMost && (i < kFewest || now() < end); ++i)
     for (std::size_t k = 0; k < contestants.size(); ++k)
@@ -155,13 +168,13 @@ absl::Status pin(int threads) {
 }
 
 void print_tables(const BenchArgs& args, const std::vector<Contestant>& contestants, const std::vector<std::string>& ones) {
-  std::vector<std::vector<std::string>> rows{{"model", "runs", "median", "p90", "fastest", "spread"}};
+  std::vector<std::vector<std::string>> rows{{"model", "runs", "median", "p90", "fastest", "spread", "cpu time"}};
   bool noisy = false;
   for (const Contestant& c : contestants) {
     const Summary s(c.seconds);
     noisy = noisy || s.spread() > kNoisy;
     rows.push_back({c.path, fmt::format("{}", c.seconds.size()), human_seconds(s.median), human_seconds(s.p90), human_seconds(s.least),
-                    fmt::format("{:.1f} %", 100 * s.spread())});
+                    fmt::format("{:.1f} %", 100 * s.spread()), human_seconds(Summary(c.cpu_seconds).median)});
   }
   std::fputs(format_table(rows).c_str(), stdout);
   if (contestants.size() == 2) {
@@ -195,6 +208,7 @@ json bench_json(const BenchArgs& args, const std::vector<Contestant>& contestant
     models.push_back({{"model", c.path},
                       {"runs", c.seconds.size()},
                       {"all_seconds", c.seconds},
+                      {"cpu_seconds", to_json(Summary(c.cpu_seconds))},
                       {"seconds", to_json(Summary(c.seconds))},
                       {"operators", std::move(operators)}});
   }
@@ -236,7 +250,7 @@ int bench_command(const BenchArgs& args) {
     options.threads = args.common.threads;
     absl::StatusOr<Session> session = Session::create(*model, options);
     if (!session.ok()) return fail(session.status(), path, "measure it in another runtime");
-    contestants.push_back({path, *std::move(session), {}, {}, {}, {}});
+    contestants.push_back({path, *std::move(session), {}, {}, {}, {}, {}});
     if (const absl::Status status = share_inputs(contestants.back(), *model, drawn.inputs); !status.ok()) return fail(status, path, "");
   }
   if (const absl::Status status = measure(args, contestants); !status.ok())

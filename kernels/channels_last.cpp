@@ -1,0 +1,264 @@
+#include "kernels/channels_last.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "kernels/elementwise.h"
+#include "kernels/fused_elementwise.h"
+
+namespace saturate {
+namespace {
+
+struct Image {
+  std::int64_t batch, height, width, channels;
+  explicit Image(const Tensor& x) : batch(x.dims()[0]), height(x.dims()[1]), width(x.dims()[2]), channels(x.dims()[3]) {}
+};
+
+absl::Status check_image(const KernelContext& ctx, const Tensor& x) {
+  if (x.rank() != 4) return ctx.invalid("the input must have rank 4");
+  return x.dtype() == DType::kFloat ? absl::OkStatus() : ctx.unsupported_dtype(x.dtype());
+}
+
+struct ConvWeights {
+  PackedMatrix packed;           // [kernel, channels] x filters
+  std::vector<float> depthwise;  // [kernel][channels]
+};
+
+// From [filters, channels, kernel...], the order of Conv.
+ConvWeights prepare_weights(const Tensor& w, bool depthwise) {
+  const std::int64_t filters = w.dims()[0], channels = w.dims()[1], taps = w.dims()[2] * w.dims()[3];
+  const float* from = w.data<float>();
+  ConvWeights out;
+  if (depthwise) {
+    out.depthwise.resize(static_cast<std::size_t>(taps * filters));
+    for (std::int64_t f = 0; f < filters; ++f)
+      for (std::int64_t t = 0; t < taps; ++t) out.depthwise[static_cast<std::size_t>(t * filters + f)] = from[f * taps + t];
+  } else {
+    std::vector<float> moved(static_cast<std::size_t>(taps * channels * filters));  // [filters][taps][channels]
+    for (std::int64_t f = 0; f < filters; ++f)
+      for (std::int64_t c = 0; c < channels; ++c)
+        for (std::int64_t t = 0; t < taps; ++t)
+          moved[static_cast<std::size_t>((f * taps + t) * channels + c)] = from[(f * channels + c) * taps + t];
+    out.packed = pack_matrix(taps * channels, filters, {moved.data(), 1, taps * channels});
+  }
+  release_pages(w);
+  return out;
+}
+
+// One row of the product's left matrix: the window of an output position, [kernel rows][kernel columns * channels].
+class WindowRows {
+ public:
+  WindowRows(const Window& w, const Image& image, const float* x) : w_(w), image_(image), x_(x), run_(w.kernel[1] * image.channels) {}
+
+  void operator()(std::int64_t begin, std::int64_t end, std::int64_t k0, std::int64_t depth, float* to, std::int64_t step) const {
+    const std::int64_t plane = w_.output[0] * w_.output[1];
+    for (std::int64_t r = begin; r < end; ++r, to += step) {
+      const std::int64_t n = r / plane, row = r % plane / w_.output[1], column = r % w_.output[1];
+      const std::int64_t y0 = row * w_.strides[0] - w_.pad_begin[0], x0 = column * w_.strides[1] - w_.pad_begin[1];
+      const float* image = x_ + n * image_.height * image_.width * image_.channels;
+      float* out = to;
+      for (std::int64_t k = k0; k < k0 + depth;) {
+        const std::int64_t tap = k / run_, at = k % run_, count = std::min(run_ - at, k0 + depth - k);
+        const std::int64_t y = y0 + tap * w_.dilations[0];
+        if (y < 0 || y >= image_.height)
+          std::fill_n(out, count, 0.0f);
+        else if (w_.dilations[1] == 1)
+          copy_run(image + y * image_.width * image_.channels, x0, at, count, out);
+        else
+          copy_taps(image + y * image_.width * image_.channels, x0, at, count, out);
+        out += count;
+        k += count;
+      }
+    }
+  }
+
+ private:
+  // Elements [at, at + count) of the kernel columns beside each other, zeros outside the image.
+  void copy_run(const float* line, std::int64_t x0, std::int64_t at, std::int64_t count, float* out) const {
+    const std::int64_t first = x0 * image_.channels + at, length = image_.width * image_.channels;
+    const std::int64_t low = std::clamp<std::int64_t>(-first, 0, count), high = std::clamp<std::int64_t>(length - first, low, count);
+    if (low > 0) std::fill_n(out, low, 0.0f);
+    if (high > low) std::memcpy(out + low, line + first + low, static_cast<std::size_t>(high - low) * sizeof(float));
+    if (high < count) std::fill_n(out + high, count - high, 0.0f);
+  }
+  void copy_taps(const float* line, std::int64_t x0, std::int64_t at, std::int64_t count, float* out) const {
+    while (count > 0) {
+      const std::int64_t tap = at / image_.channels, c = at % image_.channels, n = std::min(count, image_.channels - c);
+      const std::int64_t x = x0 + tap * w_.dilations[1];
+      if (x < 0 || x >= image_.width)
+        std::fill_n(out, n, 0.0f);
+      else
+        std::copy_n(line + x * image_.channels + c, n, out);
+      out += n;
+      at += n;
+      count -= n;
+    }
+  }
+
+  const Window& w_;
+  const Image& image_;
+  const float* x_;
+  std::int64_t run_;
+};
+
+bool is_whole_image(const Window& w) {
+  return w.kernel_size() == 1 && w.input == w.output && w.strides == Shape{1, 1} && w.pad_begin == Shape{0, 0};
+}
+
+// Bias, residual and activation over finished rectangles of the result.
+GemmFinish finisher(const float* bias, const float* residual, const EpilogueCall& epilogue, float* y, std::int64_t filters) {
+  if (bias == nullptr && residual == nullptr && epilogue.kind == Epilogue::kNone) return {};
+  return [=](std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) {
+    for (std::int64_t r = r0; r < r1; ++r) {
+      float* row = y + r * filters + c0;
+      if (bias != nullptr) add_channels(bias + c0, row, c1 - c0);
+      if (residual != nullptr) add_channels(residual + r * filters + c0, row, c1 - c0);
+      apply_epilogue(epilogue, row, c1 - c0);
+    }
+  };
+}
+
+void convolve_depthwise(const KernelContext& ctx, const Window& w, const Image& image, const float* x, const float* weights,
+                        const float* bias, const GemmFinish& finish, float* y) {
+  const std::int64_t channels = image.channels, rows = w.output[0], columns = w.output[1];
+  // Output columns whose whole window lies inside the image.
+  const std::int64_t first = std::min(columns, (std::max<std::int64_t>(0, w.pad_begin[1]) + w.strides[1] - 1) / w.strides[1]);
+  const std::int64_t room = image.width + w.pad_begin[1] - (w.kernel[1] - 1) * w.dilations[1] - 1;
+  const std::int64_t last = std::max(first, room < 0 ? 0 : std::min(columns, room / w.strides[1] + 1));
+  parallel_for(ctx, image.batch * rows, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, columns * channels * 4)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::vector<DepthwiseTap> taps;
+                 const auto run = [&](std::int64_t r, std::int64_t from, std::int64_t to, bool check) {
+                   const std::int64_t n = r / rows, y0 = r % rows * w.strides[0] - w.pad_begin[0],
+                                      x0 = from * w.strides[1] - w.pad_begin[1];
+                   taps.clear();
+                   for (std::int64_t i = 0; i < w.kernel[0]; ++i) {
+                     const std::int64_t at_y = y0 + i * w.dilations[0];
+                     if (at_y < 0 || at_y >= image.height) continue;
+                     for (std::int64_t j = 0; j < w.kernel[1]; ++j) {
+                       const std::int64_t at_x = x0 + j * w.dilations[1];
+                       if (check && (at_x < 0 || at_x >= image.width)) continue;
+                       taps.push_back({(at_y * image.width + at_x) * channels, weights + (i * w.kernel[1] + j) * channels});
+                     }
+                   }
+                   depthwise_positions(x + n * image.height * image.width * channels, w.strides[1] * channels, taps.data(), taps.size(),
+                                       channels, to - from, bias, y + (r * columns + from) * channels);
+                 };
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   for (std::int64_t c = 0; c < first; ++c) run(r, c, c + 1, true);
+                   if (last > first) run(r, first, last, false);
+                   for (std::int64_t c = last; c < columns; ++c) run(r, c, c + 1, true);
+                   if (finish) finish(r * columns, (r + 1) * columns, 0, channels);
+                 }
+               });
+}
+
+// Conv over X[N, H, W, C] with Conv's own W and B, then + Z, then the activation.
+Outputs conv(KernelContext& ctx) {
+  const Tensor &x = ctx.tensor(0), &weight = ctx.tensor(1);
+  if (absl::Status s = check_image(ctx, x); !s.ok()) return s;
+  const Image image(x);
+  const std::int64_t groups = ctx.attr_i("group", 1), filters = weight.dims()[0];
+  const bool depthwise = groups > 1;
+  if (image.channels != weight.dims()[1] * groups) return ctx.invalid("channels, filters and group do not fit");
+  if (ctx.has_input(2) && (ctx.tensor(2).size() != filters || ctx.tensor(2).dtype() != DType::kFloat))
+    return ctx.invalid("the bias does not fit");
+  absl::StatusOr<Window> w = window_of(ctx, {image.height, image.width}, {weight.dims()[2], weight.dims()[3]});
+  if (!w.ok()) return w.status();
+  if (const Shape given = ctx.attr_ints("kernel_shape"); !given.empty() && given != w->kernel)
+    return ctx.invalid("kernel_shape is not the weight's");
+  absl::StatusOr<Tensor> y = ctx.allocate(DType::kFloat, {image.batch, w->output[0], w->output[1], filters});
+  if (!y.ok()) return y.status();
+  const Tensor* residual = ctx.has_input(3) ? &ctx.tensor(3) : nullptr;
+  const bool fits = residual == nullptr || (residual->dims() == y->dims() && residual->dtype() == DType::kFloat);
+  const EpilogueCall epilogue = epilogue_of(ctx);
+  const float* bias = ctx.has_input(2) ? ctx.tensor(2).data<float>() : nullptr;
+  float* out = write<float>(*y);
+  const GemmFinish finish = finisher(depthwise ? nullptr : bias, fits && residual ? residual->data<float>() : nullptr,
+                                     fits ? epilogue : EpilogueCall{}, out, filters);
+  const auto weights = ctx.prepared<ConvWeights>([&] { return prepare_weights(weight, depthwise); });
+  const std::int64_t rows = image.batch * w->output_size();
+  if (depthwise)
+    convolve_depthwise(ctx, *w, image, x.data<float>(), weights->depthwise.data(), bias, finish, out);
+  else if (is_whole_image(*w))
+    gemm_packed(ctx, rows, {x.data<float>(), image.channels, 1}, weights->packed, out, filters, finish);
+  else
+    gemm_rows(ctx, rows, WindowRows(*w, image, x.data<float>()), weights->packed, out, filters, finish);
+  if (fits) return outputs_of(*std::move(y));
+  Outputs sum = ctx.host.run_node({"", "Add", "", "", {"a", "b"}, {"y"}, {}, nullptr}, 14, {*y, *residual});  // broadcast
+  if (!sum.ok() || epilogue.kind == Epilogue::kNone) return sum;
+  Tensor result = (*sum)[0].tensor();
+  apply_epilogue(epilogue, write<float>(result), result.size());
+  return outputs_of(std::move(result));
+}
+
+enum class Pool { kMax, kAverage };
+
+template <Pool kPool>
+Outputs pool(KernelContext& ctx) {
+  const Tensor& x = ctx.tensor(0);
+  if (absl::Status s = check_image(ctx, x); !s.ok()) return s;
+  const Image image(x);
+  const bool global = ctx.attr_i("global", 0) != 0, ceil = ctx.attr_i("ceil_mode", 0) != 0,
+             padded = ctx.attr_i("count_include_pad", 0) != 0;
+  const Shape kernel = global ? Shape{image.height, image.width} : ctx.attr_ints("kernel_shape");
+  if (global && image.height * image.width == 0) return ctx.invalid("there is nothing to pool");
+  absl::StatusOr<Window> w = window_of(ctx, {image.height, image.width}, kernel, ceil);
+  if (!w.ok()) return w.status();
+  const std::int64_t channels = image.channels, columns = w->output[1];
+  absl::StatusOr<Tensor> y = ctx.allocate(DType::kFloat, {image.batch, w->output[0], columns, channels});
+  if (!y.ok()) return y.status();
+  const float* from = x.data<float>();
+  float* to = write<float>(*y);
+  parallel_for(ctx, image.batch * w->output_size(),
+               std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, channels * w->kernel_size())),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t p = begin; p < end; ++p) {
+                   const std::int64_t n = p / w->output_size(), row = p % w->output_size() / columns, column = p % columns;
+                   std::int64_t count = 0, inside = 0;
+                   float* out = to + p * channels;
+                   std::fill_n(out, channels, kPool == Pool::kMax ? -std::numeric_limits<float>::infinity() : 0.0f);
+                   for (std::int64_t i = 0; i < w->kernel[0]; ++i) {
+                     const std::int64_t at_y = row * w->strides[0] - w->pad_begin[0] + i * w->dilations[0];
+                     for (std::int64_t j = 0; j < w->kernel[1]; ++j) {
+                       const std::int64_t at_x = column * w->strides[1] - w->pad_begin[1] + j * w->dilations[1];
+                       // What ceil_mode adds beyond the end padding counts nowhere.
+                       inside += at_y < image.height + w->pad_end[0] && at_x < image.width + w->pad_end[1];
+                       if (at_y < 0 || at_x < 0 || at_y >= image.height || at_x >= image.width) continue;
+                       ++count;
+                       const float* in = from + ((n * image.height + at_y) * image.width + at_x) * channels;
+                       kPool == Pool::kMax ? max_channels(in, out, channels) : add_channels(in, out, channels);
+                     }
+                   }
+                   if (kPool == Pool::kAverage && std::max(count, inside) > 0)
+                     scale_channels(1.0f / static_cast<float>(padded ? inside : count), out, channels);
+                 }
+               });
+  return outputs_of(*std::move(y));
+}
+
+}  // namespace
+
+Epilogue epilogue_named(std::string_view op_type) {
+  constexpr std::pair<std::string_view, Epilogue> kNames[] = {
+      {"Relu", Epilogue::kRelu}, {"Clip", Epilogue::kClip}, {"Swish", Epilogue::kSwish},        {"Sigmoid", Epilogue::kSigmoid},
+      {"Tanh", Epilogue::kTanh}, {"Gelu", Epilogue::kGelu}, {"HardSwish", Epilogue::kHardSwish}};
+  for (const auto& [name, kind] : kNames)
+    if (name == op_type) return kind;
+  return Epilogue::kNone;
+}
+
+EpilogueCall epilogue_of(const KernelContext& ctx) {
+  return {epilogue_named(ctx.attr_s("activation", "")), ctx.attr_f("low", -std::numeric_limits<float>::infinity()),
+          ctx.attr_f("high", std::numeric_limits<float>::infinity())};
+}
+
+void register_channels_last(Registry& registry) {
+  registry.add(kSessionDomain, "Conv", conv);
+  registry.add(kSessionDomain, "MaxPool", pool<Pool::kMax>);
+  registry.add(kSessionDomain, "AveragePool", pool<Pool::kAverage>);
+  register_fused_elementwise(registry);
+}
+
+}  // namespace saturate
