@@ -70,7 +70,7 @@ struct OptimizeArgs {
   VerifyArgs check;
   SaturateArgs saturate;
   std::string input, output, report;
-  bool verify = true, strict_budget = false, external_data = false;
+  bool verify = true, strict_budget = false, debug_rules = false, external_data = false;
   std::optional<std::size_t> external_threshold;
 };
 

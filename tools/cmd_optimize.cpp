@@ -95,6 +95,7 @@ int optimize_command(const OptimizeArgs& given) {
     progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
   };
   options.verify = args.verify;
+  options.debug_rules = args.debug_rules;
   options.abort = args.common.cancel;
   if (args.verify) {
     absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);

@@ -201,6 +201,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   add_shapes(verb, args.shapes, "fix the size");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   add_check(verb, args.check);
+  verb->add_flag("--debug-rules", args.debug_rules, "where verification fails, find the rule application that brings the difference (takes some ten runs)");
   verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,

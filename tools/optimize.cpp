@@ -149,6 +149,7 @@ class Optimizer {
     Stopwatch watch(report.seconds["saturate"]);
     std::vector<Rewrite> rewrites = rules_.compile(g);
     std::erase_if(rewrites, [&](const Rewrite& r) { return without.contains(r.name); });
+    if (options_.instrument) options_.instrument(rewrites);
     RunOptions run_options;
     run_options.limits = options_.limits;
     run_options.limits.nodes += g.egraph().num_nodes();

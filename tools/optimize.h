@@ -32,6 +32,7 @@ struct OptimizeOptions {
   bool keep_opset = false;            // --keep-opset
   std::string extractor = "search";   // as in ExtractOptions
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
+  std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
   std::function<void(const Observed&)> observe;  // given, the e-graph keeps reasons (egraph/explain.h)
 };
 

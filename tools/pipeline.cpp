@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "fmt/format.h"
+#include "tools/debug_rules.h"
 
 namespace saturate {
 namespace {
@@ -29,7 +30,7 @@ std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
   if (code == kExitInterrupted) return Failure{code, "interrupted", "nothing was written"};
   if (code == kExitDifferent)
     return Failure{code, fmt::format("verification failed: {}", report.message),
-                   "nothing was written; find the rule by --skip-rule and report it"};
+                   "nothing was written; --debug-rules finds the rule"};
   return Failure{code, fmt::format("can't verify: {}", report.message),
                  "nothing was written; --no-verify goes on without, --inputs gives inputs"};
 }
@@ -59,6 +60,7 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   const auto start = std::chrono::steady_clock::now();
   out.report.verify = verify(model, out.model, options.check);
   out.failure = judge(*out.report.verify, options.check.inputs.has_value());
+  if (out.failure && out.failure->code == kExitDifferent && options.debug_rules) out.failure->advice = find_culprit(model, setup, options).message;
   out.report.stage_seconds.emplace_back("verify", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return out;
 }

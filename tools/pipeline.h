@@ -16,6 +16,7 @@ namespace saturate {
 struct PipelineOptions {
   OptimizeOptions optimize;  // limits.cancel ends the rewriting early, with the best so far
   bool verify = true;
+  bool debug_rules = false;                  // where verification fails, find the rule (debug_rules.h)
   VerifyOptions check;                       // its `cancel` is `abort`
   const std::atomic<bool>* abort = nullptr;  // gives up: kExitInterrupted
 };

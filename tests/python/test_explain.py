@@ -100,3 +100,23 @@ def test_unknown_names_are_errors(words):
 
 def test_only_one_question_at_a_time():
     assert run("explain", BART, "--op", "Attention", "--rule", "bias_gelu").returncode == 2
+
+
+def wrong_rules(folder, text):
+    path = folder / "wrong.rules"
+    path.write_text(text)
+    return path
+
+
+def test_debug_rules_finds_the_application_that_is_wrong(tmp_path):
+    """A rule that is right for what it is tried on first, and wrong at the second place."""
+    nodes = [helper.make_node("Abs", ["x"], ["positive"]), helper.make_node("Relu", ["positive"], ["same"]),
+             helper.make_node("Sub", ["same", "one"], ["less"]), helper.make_node("Relu", ["less"], ["y"])]
+    path = tmp_path / "in.onnx"
+    onnx.save(make_model(nodes, [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])], [tensor("one", np.float32(1))]), path)
+    rules = wrong_rules(tmp_path, "rule no_relu (X) => (Y) { Y = Relu (X) } => { Y = Identity (X) }\n")
+    done = run(path, tmp_path / "out.onnx", "--rules", rules, "--debug-rules", "--cost", "nodes")
+    assert done.returncode == 3 and not (tmp_path / "out.onnx").exists()
+    assert "rule no_relu, at value 'y', brings the difference" in done.stderr
+    assert "--skip-rule no_relu leaves it out" in done.stderr
+    run_ok(path, tmp_path / "out.onnx", "--rules", rules, "--skip-rule", "no_relu", "--debug-rules")
