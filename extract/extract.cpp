@@ -104,10 +104,32 @@ class ProblemBuilder {
         if (const Id k = e_.find(child); std::find(c.children.begin(), c.children.end(), k) == c.children.end()) c.children.push_back(k);
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
+    give_way(id, out);
     const Facts& f = g_.facts(id);
     if (!has_constant && f.constant && f.kind == Facts::Kind::kTensor && !options_.not_foldable.contains(id))
       if (const auto bytes = constant_bytes(g_, f)) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
     return out;
+  }
+
+  // The model's own nodes stay although the target or the opset cannot take them, but not where there is something else.
+  void give_way(Id id, std::vector<Candidate>& candidates) const {
+    const auto taken = [&](const Candidate& c) {
+      const ENode node = e_.node(c.node);
+      const OpKey& key = g_.key(node.op);
+      return key.domain == "#" || !target_ || allowed(node, key);
+    };
+    const bool others = std::any_of(candidates.begin(), candidates.end(), taken) || outputs_have_others(id);
+    if (!others) return;
+    for (Candidate& c : candidates)
+      if (!taken(c)) c.cost += kNotForced;
+  }
+
+  // Of an operator of several outputs: each output that is there can be had in another way.
+  bool outputs_have_others(Id tuple) const {
+    const std::vector<NodeId> users = e_.class_users(tuple);
+    return !users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId n) {
+      return g_.key(e_.node(n).op).op_type == kProjOp && e_.class_size(e_.find(e_.class_of(n))) > 1;
+    });
   }
 
   double node_cost(Id id, const ENode& node, const OpKey& key) const {

@@ -172,6 +172,8 @@ bool RuleParser::parse_clauses(Rule& rule) {
         rule.effect = Effect::kApproximates;
       else
         return fail(peek().place, fmt::format("{} is no effect; write exact, reassociates or approximates", shown(peek())));
+    } else if (accept_word("unless_taken")) {
+      rule.unless_taken = true;
     } else if (accept_word("assume")) {
       std::string name;
       if (!expect_name(name, "the name of an assumption")) return false;

@@ -101,6 +101,7 @@ struct Rule {
   bool both_ways = false;
   Effect effect = Effect::kExact;
   std::vector<std::string> assumes;  // names of known assumptions
+  bool unless_taken = false;         // for targets only that do not take the operator that the left side ends in
   std::optional<std::uint64_t> budget;
   int phase = 0;
   std::optional<double> tolerance;

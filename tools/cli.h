@@ -107,6 +107,7 @@ struct RulesArgs {
   CommonArgs common;
   std::string action, name;  // list; show NAME; check [FILE]
   std::vector<std::string> rules;
+  bool functions = false;  // list: the functions that rules may call
 };
 
 struct ExplainArgs {

@@ -4,6 +4,7 @@
 #include "kernels/runtime.h"
 #include "nlohmann/json.hpp"
 #include "rules/check.h"
+#include "rules/functions.h"
 #include "tools/cli.h"
 #include "tools/table.h"
 
@@ -80,6 +81,17 @@ int check(const RulesArgs& args, const RuleSet& rules) {
               "the lines above tell what differs");
 }
 
+int list_functions(const RulesArgs& args) {
+  json all = json::array();
+  std::vector<std::vector<std::string>> rows{{"function", "what", "example"}};
+  for (const RuleFunction* f : rule_functions()) {
+    rows.push_back({fmt::format("{}{}", f->name, f->signature), std::string(f->doc), std::string(f->example)});
+    all.push_back({{"name", std::string(f->name)}, {"signature", std::string(f->signature)}, {"doc", std::string(f->doc)}, {"example", std::string(f->example)}});
+  }
+  std::printf("%s", args.common.json ? (all.dump(2) + "\n").c_str() : format_table(rows, 3).c_str());
+  return kExitOk;
+}
+
 }  // namespace
 
 int rules_command(const RulesArgs& args) {
@@ -89,6 +101,7 @@ int rules_command(const RulesArgs& args) {
   everything.approximates = true;
   absl::StatusOr<RuleSet> rules = load_rules(files, everything);
   if (!rules.ok()) return fail(kExitFile, "", std::string(rules.status().message()), "");
+  if (args.action == "list" && args.functions) return list_functions(args);
   if (args.action == "list") return list(args, *rules);
   if (args.action == "show") return show(args, *rules);
   return check(args, *rules);

@@ -277,6 +277,7 @@ void add_rules(CLI::App& app, RulesArgs& args) {
   verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
   verb->add_option("NAME|FILE", args.name, "the rule to show, the file to check");
   verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
+  verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
   add_common(verb, args.common, true);
   verb->footer("saturate rules list\nsaturate rules show layer_norm\nsaturate rules check my.rules");
 }

@@ -11,6 +11,7 @@
 #include "kernels/runtime.h"
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/lower.h"
+#include "onnx_bridge/op_table.h"
 #include "onnx_bridge/raise.h"
 #include "rules/native_views.h"
 
@@ -131,7 +132,7 @@ class Optimizer {
       return lower(model, g, lower_options);
     }();
     if (!lowered.ok()) return lowered.status();
-    if (auto s = saturate(g, without, report, depth); !s.ok()) return s;
+    if (auto s = saturate(model, g, without, report, depth); !s.ok()) return s;
     if (depth == 0) {
       report.egraph_nodes = g.egraph().num_nodes();
       report.egraph_classes = g.egraph().num_classes();
@@ -144,11 +145,30 @@ class Optimizer {
     return extract_and_raise(model, g, *lowered, report, depth, raise_options);
   }
 
-  absl::Status saturate(OnnxEGraph& g, const std::set<std::string>& without, OptimizeReport& report, int depth) {
+  // Whether the target takes an operator at all, in some opset that the result may have.
+  bool takes(const RuleNode& n, std::int64_t limit) const {
+    OpKey key;
+    key.domain = n.domain;
+    key.op_type = n.op_type;
+    return (!n.domain.empty() || find_schema("", n.op_type, limit)) && target_.allows(key, Facts{}, limit);
+  }
+
+  // The highest opset of ai.onnx that the result may have.
+  std::int64_t opset_limit(const Model& model, int depth) const {
+    if (options_.opset) return *options_.opset;
+    if (options_.keep_opset || depth > 0 || has_bodies(model.graph)) return model.opset("");
+    return opset_was_assumed(model) ? target_.max_opset : std::max(model.opset(""), target_.max_opset);
+  }
+
+  absl::Status saturate(const Model& model, OnnxEGraph& g, const std::set<std::string>& without, OptimizeReport& report, int depth) {
     progress("saturate");
     Stopwatch watch(report.seconds["saturate"]);
     std::vector<Rewrite> rewrites = rules_.compile(g);
-    std::erase_if(rewrites, [&](const Rewrite& r) { return without.contains(r.name); });
+    const std::int64_t limit = opset_limit(model, depth);
+    std::erase_if(rewrites, [&](const Rewrite& r) {
+      const Rule* rule = rules_.find(base_name(r.name));
+      return without.contains(r.name) || (rule && rule->unless_taken && takes(rule->left.back(), limit));
+    });
     if (options_.instrument) options_.instrument(rewrites);
     RunOptions run_options;
     run_options.limits = options_.limits;
@@ -198,11 +218,10 @@ class Optimizer {
   absl::StatusOr<Model> extract_and_raise(const Model& model, const OnnxEGraph& g, const Lowered& lowered, OptimizeReport& report, int depth,
                                           RaiseOptions& raise_options) {
     const std::int64_t given = model.opset("");
-    const bool fixed = options_.keep_opset || depth > 0 || has_bodies(model.graph);
     ExtractOptions extract_options;
     extract_options.extractor = options_.extractor;
-    extract_options.opset_limit = options_.opset.value_or(fixed ? given : std::max(given, target_.max_opset));
-    if (opset_was_assumed(model) && !fixed && !options_.opset) raise_options.opset = extract_options.opset_limit = target_.max_opset;
+    extract_options.opset_limit = opset_limit(model, depth);
+    if (opset_was_assumed(model) && extract_options.opset_limit != given) raise_options.opset = extract_options.opset_limit;
     raise_options.max_opset = extract_options.opset_limit;
     std::vector<MadeNode> made;
     raise_options.made = &made;
