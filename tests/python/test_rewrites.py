@@ -1,0 +1,125 @@
+"""The catalog of docs/rewrites.md: small graphs in ONNX text, what they become, and that ONNX Runtime computes the same."""
+import collections
+import json
+import pathlib
+import re
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime as ort
+import pytest
+
+from conftest import run
+
+ort.set_default_logger_severity(4)
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "rewrites.md"
+
+# name: (inputs => outputs, nodes, operators of the result that matter)
+CASES = {
+    "not_where": ("float[2,3] x, bool[2,3] c => float[2,3] y", "n = Not (c)  z = Mul (x, x)  y = Where (n, x, z)", {"Not": 0, "Where": 1}),
+    "where_constant": ("float[2,3] x => float[2,3] y", "t = Constant <value = bool[3] {1, 1, 1}> ()  z = Exp (x)  w = Where (t, x, z)  y = Neg (w)", {"Where": 0, "Exp": 0}),
+    "clips": ("float[4,7] x => float[4,7] y", "a = Constant <value_float = -0.5> ()  b = Constant <value_float = 0.5> ()  c = Constant <value_float = 0.0> ()  u = Clip (x, a, b)  y = Clip (u, c, b)", {"Clip": 1}),
+    "min_max_is_clip": ("float[4,7] x => float[4,7] y", "a = Constant <value_float = -0.5> ()  b = Constant <value_float = 0.5> ()  u = Max (x, a)  y = Min (u, b)", {"Clip": 1, "Max": 0, "Min": 0}),
+    "relu_clip": ("float[4,7] x => float[4,7] y", "a = Constant <value_float = -0.5> ()  b = Constant <value_float = 0.5> ()  u = Relu (x)  y = Clip (u, a, b)", {"Clip": 1, "Relu": 0}),
+    "hard_sigmoid": ("float[4,7] x => float[4,7] y", "t = Constant <value_float = 3.0> ()  z = Constant <value_float = 0.0> ()  s = Constant <value_float = 6.0> ()  u = Add (x, t)  v = Clip (u, z, s)  y = Div (v, s)", {"HardSigmoid": 1, "Clip": 0}),
+    "hard_swish": ("float[4,7] x => float[4,7] y", "t = Constant <value_float = 3.0> ()  z = Constant <value_float = 0.0> ()  s = Constant <value_float = 6.0> ()  u = Add (x, t)  v = Clip (u, z, s)  w = Mul (x, v)  y = Div (w, s)", {"HardSwish": 1, "Clip": 0}),
+    "idempotent": ("float[4,7] x => float[4,7] y", "a = Ceil (x)  b = Ceil (a)  c = Floor (b)  y = Floor (c)", {"Ceil": 1, "Floor": 1}),
+    "log_softmax_twice": ("float[4,7] x => float[4,7] y", "a = LogSoftmax (x)  y = LogSoftmax (a)", {"LogSoftmax": 1}),
+    "log_of_softmax": ("float[4,7] x => float[4,7] y", "a = Softmax (x)  y = Log (a)", {"LogSoftmax": 1, "Log": 0}),
+    "argmax_of_softmax": ("float[4,7] x => int64[4] y", "a = Softmax <axis = 1> (x)  y = ArgMax <axis = 1, keepdims = 0> (a)", {"Softmax": 0, "ArgMax": 1}),
+    "concats": ("float[2,3] x, float[2,5] z => float[2,11] y", "a = Concat <axis = 1> (x, z)  y = Concat <axis = 1> (a, x)", {"Concat": 1}),
+    "concat_slice": ("float[2,3] x, float[2,5] z => float[2,5] y", "a = Concat <axis = 1> (x, z)  s = Constant <value_ints = [3]> ()  e = Constant <value_ints = [8]> ()  i = Constant <value_ints = [1]> ()  b = Slice (a, s, e, i)  y = Relu (b)", {"Concat": 0, "Slice": 0}),
+    "slices": ("float[5,7] x => float[3,3] y", "s = Constant <value_ints = [1]> ()  e = Constant <value_ints = [4]> ()  a = Constant <value_ints = [0]> ()  b = Constant <value_ints = [1]> ()  u = Slice (x, s, e, a)  y = Slice (u, s, e, b)", {"Slice": 1}),
+    "nop_split": ("float[2,3] x => float[2,3] y", "n = Constant <value_ints = [3]> ()  a = Split <axis = 1> (x, n)  y = Relu (a)", {"Split": 0}),
+    "nop_pad_dropout_cast_flatten": ("float[2,3] x => float[2,3] y", "p = Constant <value_ints = [0, 0, 0, 0]> ()  a = Pad (x, p)  b = Dropout (a)  c = Cast <to = 1> (b)  d = Flatten <axis = 1> (c)  y = Relu (d)", {"Pad": 0, "Dropout": 0, "Cast": 0, "Flatten": 0, "Reshape": 0}),
+    "nop_expand_slice_transpose_reshape": ("float[2,3] x => float[2,3] y", "n = Constant <value_ints = [2, 3]> ()  a = Expand (x, n)  s = Constant <value_ints = [0]> ()  e = Constant <value_ints = [9]> ()  b = Slice (a, s, e)  c = Transpose <perm = [0, 1]> (b)  d = Reshape (c, n)  y = Relu (d)", {"Expand": 0, "Slice": 0, "Transpose": 0, "Reshape": 0}),
+    "units": ("float[2,3] x => float[2,3] y", "o = Constant <value_float = 1.0> ()  z = Constant <value_float = 0.0> ()  a = Mul (x, o)  b = Div (a, o)  c = Add (b, z)  d = Sub (c, z)  e = Pow (d, o)  y = Relu (e)", {"Mul": 0, "Div": 0, "Add": 0, "Sub": 0, "Pow": 0}),
+    "squeezes": ("float[2,3] x => float[2,3] y", "a = Constant <value_ints = [0]> ()  b = Constant <value_ints = [1]> ()  u = Unsqueeze (x, a)  v = Unsqueeze (u, b)  w = Squeeze (v, a)  z = Squeeze (w, a)  y = Relu (z)", {"Unsqueeze": 0, "Squeeze": 0, "Reshape": 0}),
+    "transposes": ("float[2,3,5] x => float[2,3,5] y", "a = Transpose <perm = [1, 2, 0]> (x)  b = Relu (a)  c = Tanh (b)  y = Transpose <perm = [2, 0, 1]> (c)", {"Transpose": 0}),
+    "transposed_operands": ("float[2,3,5] x, float[2,3,5] z => float[2,3,5] y", "a = Transpose <perm = [1, 2, 0]> (x)  b = Transpose <perm = [1, 2, 0]> (z)  c = Add (a, b)  y = Transpose <perm = [2, 0, 1]> (c)", {"Transpose": 0}),
+    "expand_before_binary": ("float[3,1] x, float[2,3,5] z => float[2,3,5] y", "n = Constant <value_ints = [2, 3, 5]> ()  a = Expand (x, n)  y = Add (a, z)", {"Expand": 0}),
+    "reduce_unsqueeze": ("float[2,3,5] x => float[2,1,5] y", "a = Constant <value_ints = [1]> ()  r = ReduceMax <keepdims = 0> (x, a)  y = Unsqueeze (r, a)", {"ReduceMax": 1, "Unsqueeze": 0, "Reshape": 0}),
+    "reshape_shape": ("float[b,3,5] x => float[b,15] y", "s = Shape (x)  i = Constant <value_int = 0> ()  d = Gather (s, i)  z = Constant <value_ints = [0]> ()  u = Unsqueeze (d, z)  m = Constant <value_ints = [-1]> ()  n = Concat <axis = 0> (u, m)  y = Reshape (x, n)", {"Shape": 0, "Gather": 0, "Concat": 0}),
+    "cse": ("float[2,3] x => float[2,3] y", "a = Exp (x)  b = Exp (x)  y = Add (a, b)", {"Exp": 1}),
+    "constant_folding": ("float[2,3] x => float[2,3] y", "a = Constant <value_floats = [1.0, 4.0, 9.0]> ()  b = Sqrt (a)  c = Neg (b)  y = Mul (x, c)", {"Sqrt": 0, "Neg": 0}),
+    "dead_nodes": ("float[2,3] x => float[2,3] y", "a = Exp (x)  b = Identity (x)  y = Relu (b)", {"Exp": 0, "Identity": 0}),
+    "reciprocal_mul": ("float[2,3] x, float[2,3] z => float[2,3] y", "r = Reciprocal (z)  y = Mul (x, r)", {"Reciprocal": 0, "Div": 1}),
+    "pad_conv": ("float[1,2,5,5] x, float[3,2,3,3] w => float[1,3,5,5] y", "p = Constant <value_ints = [0, 0, 1, 1, 0, 0, 1, 1]> ()  a = Pad (x, p)  y = Conv (a, w)", {"Pad": 0, "Conv": 1}),
+    "pad_average_pool": ("float[1,2,5,5] x => float[1,2,5,5] y", "p = Constant <value_ints = [0, 0, 1, 1, 0, 0, 1, 1]> ()  a = Pad (x, p)  y = AveragePool <kernel_shape = [3, 3]> (a)", {"Pad": 0, "AveragePool": 1}),
+    "zero_pad_max_pool_stays": ("float[1,2,5,5] x => float[1,2,5,5] y", "p = Constant <value_ints = [0, 0, 1, 1, 0, 0, 1, 1]> ()  a = Pad (x, p)  y = MaxPool <kernel_shape = [3, 3]> (a)", {"Pad": 1}),
+    "conv_bn": ("float[1,2,5,5] x => float[1,1,3,3] y", "w = ConstantOfShape <value = float[1] {0.5}> (n)  s = Constant <value_floats = [2.0]> ()  b = Constant <value_floats = [0.25]> ()  m = Constant <value_floats = [0.5]> ()  v = Constant <value_floats = [4.0]> ()  a = Conv (x, w)  y = BatchNormalization (a, s, b, m, v)", {"Conv": 1, "BatchNormalization": 0, "Mul": 0, "Add": 0}),
+    "conv_add_mul": ("float[1,2,5,5] x => float[1,1,3,3] y", "w = ConstantOfShape <value = float[1] {0.5}> (n)  s = Constant <value_float = 2.0> ()  b = Constant <value_float = 0.25> ()  a = Conv (x, w)  c = Mul (a, s)  y = Add (c, b)", {"Conv": 1, "Mul": 0, "Add": 0}),
+    "conv_transpose_bn": ("float[1,1,5,5] x => float[1,2,7,7] y", "w = ConstantOfShape <value = float[1] {0.5}> (n)  s = Constant <value_floats = [2.0, 3.0]> ()  b = Constant <value_floats = [0.25, 0.5]> ()  m = Constant <value_floats = [0.5, 0.1]> ()  v = Constant <value_floats = [4.0, 1.0]> ()  a = ConvTranspose (x, w)  y = BatchNormalization (a, s, b, m, v)", {"ConvTranspose": 1, "BatchNormalization": 0, "Mul": 0, "Add": 0}),
+    "affine_before_conv": ("float[1,2,5,5] x => float[1,1,3,3] y", "w = ConstantOfShape <value = float[1] {0.5}> (n)  s = Constant <value_float = 2.0> ()  b = Constant <value_float = 0.25> ()  a = Mul (x, s)  c = Add (a, b)  y = Conv (c, w)", {"Conv": 1, "Mul": 0, "Add": 0}),
+    "conv_activation": ("float[1,2,5,5] x, float[3,2,3,3] w => float[1,3,3,3] y", "a = Conv (x, w)  y = LeakyRelu <alpha = 0.2> (a)", {"com.microsoft.FusedConv": 1, "LeakyRelu": 0}),
+    "conv_add_activation": ("float[1,2,5,5] x, float[3,2,3,3] w, float[1,3,3,3] z => float[1,3,3,3] y", "a = Conv (x, w)  b = Add (z, a)  y = Relu (b)", {"com.microsoft.FusedConv": 1, "Relu": 0, "Add": 0}),
+    "matmul_add_is_gemm": ("float[3,4] x, float[4,5] w, float[5] b => float[3,5] y", "a = MatMul (x, w)  y = Add (b, a)", {"Gemm": 1, "MatMul": 0, "Add": 0}),
+    "gemm_sum": ("float[3,4] x, float[4,5] w, float[5] b => float[3,5] y", "a = Gemm (x, w)  y = Sum (a, b)", {"Gemm": 1, "Sum": 0}),
+    "gemm_transposes": ("float[4,3] x, float[5,4] w, float[5] b => float[3,5] y", "a = Transpose (x)  c = Transpose (w)  y = Gemm (a, c, b)", {"Gemm": 1, "Transpose": 0}),
+    "gemm_activation": ("float[3,4] x, float[4,5] w, float[5] b => float[3,5] y", "a = Gemm (x, w, b)  y = Tanh (a)", {"com.microsoft.FusedGemm": 1, "Tanh": 0}),
+    "matmul_transposes_and_scale": ("float[2,4,3] x, float[2,5,4] w => float[2,3,5] y", "a = Transpose <perm = [0, 2, 1]> (x)  c = Transpose <perm = [0, 2, 1]> (w)  d = MatMul (a, c)  s = Constant <value_float = 0.25> ()  y = Mul (d, s)", {"com.microsoft.FusedMatMul": 1, "Transpose": 0, "Mul": 0}),
+    "matmul_bn": ("float[3,4] x => float[3,5] y", "w = ConstantOfShape <value = float[1] {0.5}> (k)  s = Constant <value_floats = [2.0, 1.0, 3.0, 1.0, 1.0]> ()  v = Constant <value_floats = [1.0, 4.0, 1.0, 1.0, 2.0]> ()  a = MatMul (x, w)  y = BatchNormalization (a, s, s, s, v)", {"Gemm": 1, "BatchNormalization": 0}),
+    "skip_layer_normalization_bias": ("float[2,5,8] x, float[2,5,8] z, float[8] g, float[8] b => float[2,5,8] y", "c = Constant <value_floats = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]> ()  a = Add (z, c)  s = Add (x, a)  y = LayerNormalization (s, g, b)", {"com.microsoft.SkipLayerNormalization": 1, "Add": 0}),
+    "skip_broadcast": ("float[2,5,8] x, float[5,8] z, float[8] g => float[2,5,8] y, float[2,5,8] s", "s = Add (z, x)  y = LayerNormalization (s, g)", {"com.microsoft.SkipLayerNormalization": 1, "Add": 0}),
+    "bias_gelu": ("float[2,5,8] x, float[8] b => float[2,5,8] y", "a = Add (x, b)  y = Gelu (a)", {"com.microsoft.BiasGelu": 1}),
+    "double_quantization": ("float[2,3] x => float[2,3] y", "s = Constant <value_float = 0.1> ()  z = Constant <value = uint8 {128}> ()  a = QuantizeLinear (x, s, z)  b = DequantizeLinear (a, s, z)  c = QuantizeLinear (b, s, z)  y = DequantizeLinear (c, s, z)", {"QuantizeLinear": 1, "DequantizeLinear": 1}),
+    "softmax_shift": ("float[2,3] x => float[2,3] y", "c = Constant <value_float = 3.0> ()  a = Add (x, c)  y = Softmax (a)", {"Add": 0}),
+}
+NEEDS = {"n": "int64[4] n = {1, 2, 3, 3}", "k": "int64[2] k = {4, 5}"}
+
+
+def build(signature, nodes):
+    inputs, outputs = signature.split("=>")
+    needed = [text for name, text in NEEDS.items() if f"({name})" in nodes]
+    text = f'<ir_version: 10, opset_import: ["" : 20]> g ({inputs}) => ({outputs}) <{", ".join(needed)}> {{ {nodes} }}'
+    model = onnx.parser.parse_model(text)
+    if "conv_transpose" in nodes.lower() or "ConvTranspose" in nodes:
+        model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.array([1, 2, 3, 3]), "n"))
+    onnx.checker.check_model(model)
+    return model
+
+
+def counts(model):
+    c = collections.Counter()
+    for n in model.graph.node:
+        c[f"{n.domain}.{n.op_type}" if n.domain else n.op_type] += 1
+    return c
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rewrite(tmp_path, name):
+    signature, nodes, wanted = CASES[name]
+    path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    model = build(signature, nodes)
+    onnx.save(model, path)
+    done = run("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes")
+    assert done.returncode == 0, done.stderr
+    result = onnx.load(out)
+    got = counts(result)
+    assert {k: got[k] for k in wanted} == wanted, got
+    rng = np.random.default_rng(3)
+    feeds = {}
+    for i in model.graph.input:
+        dims = [d.dim_value or 2 for d in i.type.tensor_type.shape.dim]
+        is_bool = i.type.tensor_type.elem_type == onnx.TensorProto.BOOL
+        feeds[i.name] = rng.integers(0, 2, dims).astype(bool) if is_bool else rng.standard_normal(dims).astype(np.float32)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    answers = [ort.InferenceSession(str(p), options, providers=["CPUExecutionProvider"]).run([o.name for o in model.graph.output], feeds) for p in (path, out)]
+    for a, b in zip(*answers):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
+
+
+def test_the_table_names_what_exists():
+    """Rules and tests that docs/rewrites.md names are there, and every rule of the catalog's families is named."""
+    text = DOCS.read_text()
+    done = run("rules", "list", "--json")
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(done.stdout)
+    rules = {r["name"] for r in (listed if isinstance(listed, list) else listed["rules"])}
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| ") and not line.startswith("| rewrite")]
+    named = {w for row in rows for w in re.findall(r"`([a-z0-9_]+)`", row[2])}
+    assert named and named <= rules, sorted(named - rules)
+    tests = {w for row in rows for w in re.findall(r"`([a-z0-9_]+)`", row[3])}
+    assert tests <= set(CASES), sorted(tests - set(CASES))
