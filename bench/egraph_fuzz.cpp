@@ -60,8 +60,11 @@ class Fuzzer {
     options.limits.memory_bytes = std::size_t{100} << 20;  // two roots make squares of matches
     options.limits.threads = static_cast<int>(1 + pick(2));
     options.count_stale_matches = pick(2) == 0;
-    options.scheduler = pick(2) == 0 ? SchedulerKind::kSimple : SchedulerKind::kBackoff;
-    options.backoff_match_limit = 1 + pick(50);
+    switch (pick(3)) {
+      case 0: options.scheduler = make_backoff_scheduler(1 + pick(50), 1 + pick(5)); break;
+      case 1: options.scheduler = make_quota_scheduler(0.1, 1 + pick(20)); break;
+      default: break;
+    }
     const std::size_t before = egraph.num_nodes();
     run(egraph, rules, options);
     if (egraph.num_nodes() > std::max(before, options.limits.nodes)) return "the node limit was passed";

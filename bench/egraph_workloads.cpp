@@ -65,8 +65,8 @@ int main(int argc, char** argv) {
   int threads = 1;
   bool json = false, reverse = false, commutative = false, fresh_only = false, stats = false, explain = false, text_summary = false;
   app.add_option("file", file, "Workload")->required();
-  app.add_option("--scheduler", scheduler, "simple or backoff")->check(CLI::IsMember({"simple", "backoff"}));
-  auto* asked = app.add_option("--iterations", iterations, "Instead of the file's number; 30 under backoff");
+  app.add_option("--scheduler", scheduler, "simple, backoff or quota")->check(CLI::IsMember({"simple", "backoff", "quota"}));
+  auto* asked = app.add_option("--iterations", iterations, "Instead of the file's number; 30 under backoff and quota");
   app.add_option("--threads", threads, "0: as many as there are cores");
   app.add_flag("--json", json, "One object a line");
   app.add_flag("--reverse-rules", reverse, "Rules in the opposite order: the counts stay");
@@ -90,8 +90,8 @@ int main(int argc, char** argv) {
     return 1;
   }
   saturate::RunOptions options;
-  options.scheduler = scheduler == "backoff" ? saturate::SchedulerKind::kBackoff : saturate::SchedulerKind::kSimple;
-  options.limits.iterations = asked->count() > 0 ? iterations : scheduler == "backoff" ? 30 : workload->iterations;
+  options.scheduler = scheduler == "backoff" ? saturate::make_backoff_scheduler() : scheduler == "quota" ? saturate::make_quota_scheduler() : saturate::make_simple_scheduler();
+  options.limits.iterations = asked->count() > 0 ? iterations : scheduler != "simple" ? 30 : workload->iterations;
   options.limits.nodes = 100'000'000;
   options.limits.seconds = 3600;
   options.limits.threads = threads;

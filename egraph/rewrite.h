@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "egraph/egraph.h"
+#include "egraph/scheduler.h"
 
 namespace saturate {
 
@@ -93,13 +94,9 @@ struct RunReport {
   bool budget_exhausted = false;  // some rule had matches left when its budget was used up (then never kSaturated)
 };
 
-enum class SchedulerKind { kSimple, kBackoff };
-
 struct RunOptions {
   Limits limits;
-  SchedulerKind scheduler = SchedulerKind::kSimple;
-  std::uint64_t backoff_match_limit = 1000;
-  std::uint64_t backoff_ban_length = 5;
+  std::shared_ptr<Scheduler> scheduler;  // none: everything is applied (make_simple_scheduler())
   std::function<void(const IterationStats&)> on_iteration;  // progress
   // Count matches that were applied before as well (as egg and egglog do: IterationStats and back-off then agree with theirs).
   // Off: guards are asked, and matches counted, for fresh matches only, which is cheaper. What is applied is the same.

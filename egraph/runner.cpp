@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "egraph/apply.h"
@@ -43,8 +42,7 @@ struct RuleState {
   bool guarded;
   std::uint32_t last = 0;    // matches older than this stamp have been applied
   std::size_t last_ids = 0;  // number of ids then
-  std::size_t banned_until = 0;
-  std::uint32_t times_banned = 0;
+  std::vector<std::uint32_t> deferred;  // matches that the scheduler left for later
   // Of the present search.
   bool searched = false;
   std::uint64_t found = 0;
@@ -63,7 +61,9 @@ struct Task {
 class Runner {
  public:
   Runner(EGraph& egraph, std::span<const Rewrite> rules, const RunOptions& options)
-      : egraph_(egraph), g_(egraph.impl()), options_(options), check_(options.limits) {
+      : egraph_(egraph), g_(egraph.impl()), options_(options), check_(options.limits), scheduler_(options.scheduler) {
+    if (!scheduler_) scheduler_ = make_simple_scheduler();
+    scheduler_->start(rules.size(), g_.live_nodes);
     g_.threads = thread_count(options.limits.threads);
     g_.rule_names.clear();
     for (const Rewrite& rule : rules) {
@@ -105,6 +105,7 @@ class Runner {
       if (iteration >= options_.limits.iterations) return StopReason::kIterationLimit;
       const std::uint64_t before = changes();
       IterationStats stats{.iteration = iteration + 1};
+      const bool deferred = std::any_of(rules_.begin(), rules_.end(), [](const RuleState& rule) { return !rule.deferred.empty(); });
       const auto stop = iterate(iteration, stats);
       stats.nodes = g_.live_nodes;
       stats.classes = g_.live_classes;
@@ -113,7 +114,7 @@ class Runner {
       if (options_.on_iteration) options_.on_iteration(stats);
       if (g_.contradiction) return StopReason::kContradiction;
       if (stop) return *stop;
-      if (changes() != before || lift_bans(iteration)) continue;
+      if (changes() != before || deferred || scheduler_->resume(iteration)) continue;
       if (phase_ + 1 >= phases_.size()) return StopReason::kSaturated;
       ++phase_;
     }
@@ -122,24 +123,11 @@ class Runner {
   std::uint64_t changes() const { return g_.nodes_created + g_.unions + g_.fact_changes; }
 
   void note_memory() {
-    const std::size_t bytes = g_.memory_bytes() + words_.bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size());
+    const std::size_t bytes = g_.memory_bytes() + side_bytes();
     report_.peak_memory_bytes = std::max(report_.peak_memory_bytes, bytes);
   }
 
   bool active(const RuleState& rule) const { return rule.rule->phase <= phases_[phase_]; }
-
-  // Nothing changed: rules that are banned get their turn next. False where none is.
-  bool lift_bans(std::size_t iteration) {
-    std::size_t first = std::numeric_limits<std::size_t>::max();
-    for (const RuleState& rule : rules_) {
-      if (active(rule) && rule.banned_until > iteration) first = std::min(first, rule.banned_until);
-    }
-    if (first == std::numeric_limits<std::size_t>::max()) return false;
-    for (RuleState& rule : rules_) {
-      if (rule.banned_until > iteration) rule.banned_until -= first - iteration;
-    }
-    return true;
-  }
 
   std::optional<StopReason> iterate(std::size_t iteration, IterationStats& stats) {
     auto begin = Clock::now();
@@ -157,9 +145,10 @@ class Runner {
     std::optional<StopReason> stop;
     for (std::size_t r = 0; r < rules_.size() && !stop; ++r) {
       RuleState& rule = rules_[r];
-      if (!rule.searched) continue;
-      rule.last = searched_at;
-      rule.last_ids = ids;
+      if (rule.searched) {
+        rule.last = searched_at;
+        rule.last_ids = ids;
+      }
       if (rule.matches.size() != 0) stop = apply(r);
     }
     stats.apply_s = since(begin);
@@ -176,15 +165,24 @@ class Runner {
     const auto begin = Clock::now();
     const std::uint64_t nodes = g_.nodes_created, unions = g_.unions;
     g_.current_rule = static_cast<std::uint32_t>(r);
-    const ApplyResult result = apply_matches(egraph_, *rule.rule, rule.layout, rule.matches, rule.budget_left, check_);
+    const std::uint64_t most = std::min(rule.budget_left, scheduler_->quota(r));
+    const ApplyResult result = apply_matches(egraph_, *rule.rule, rule.layout, rule.matches, most, check_);
     g_.current_rule = kNone;
-    if (result.left) report_.budget_exhausted = rule.exhausted = true;
     rule.budget_left -= result.effective;
+    if (result.left && rule.budget_left == 0) report_.budget_exhausted = rule.exhausted = true;
+    defer(rule, result.left && rule.budget_left > 0 ? rule.matches.size() - result.applied : 0);
+    scheduler_->applied(r, {.effective = result.effective, .left = rule.deferred.size() / std::max<std::uint32_t>(1, rule.matches.stride)});
     stats.applied += result.applied;
     stats.nodes_made += g_.nodes_created - nodes;
     stats.unions += g_.unions - unions;
     stats.apply_s += since(begin);
     return result.stop;
+  }
+
+  // Keeps the last `count` of a rule's matches.
+  static void defer(RuleState& rule, std::size_t count) {
+    const std::uint32_t* end = rule.matches.words + rule.matches.size() * rule.matches.stride;
+    rule.deferred = std::vector<std::uint32_t>(end - count * rule.matches.stride, end);
   }
 
   // ---- search ----
@@ -229,7 +227,14 @@ class Runner {
       RuleState& rule = rules_[r];
       rule.found = 0;
       rule.matches.count = 0;
-      rule.searched = active(rule) && iteration >= rule.banned_until && (rule.budget_left > 0 || !rule.exhausted || options_.count_stale_matches);
+      if (!rule.deferred.empty()) {
+        rule.searched = false;
+        rule.matches.words = rule.deferred.data();
+        rule.matches.count = rule.deferred.size() / rule.matches.stride;
+        rule.matches.bytes = side_bytes();
+        continue;
+      }
+      rule.searched = active(rule) && scheduler_->searches(r, iteration) && (rule.budget_left > 0 || !rule.exhausted || options_.count_stale_matches);
       if (!rule.searched) continue;
       rule.matcher.prepare(egraph_);
       const std::size_t starts = rule.matcher.num_starts(g_, index);
@@ -291,19 +296,12 @@ class Runner {
     report_.rules[task.rule].search_s += task.seconds;
   }
 
-  std::uint64_t match_limit(const RuleState& rule) const {
-    if (options_.scheduler != SchedulerKind::kBackoff || rule.times_banned >= 63) return ~std::uint64_t{0};
-    const std::uint64_t limit = options_.backoff_match_limit;
-    return limit > (~std::uint64_t{0} >> rule.times_banned) ? ~std::uint64_t{0} : limit << rule.times_banned;
-  }
-
   void finish_search(std::size_t r, std::size_t iteration) {
     RuleState& rule = rules_[r];
     if (!rule.searched) return;
     RuleStats& stats = report_.rules[r];
-    if (rule.found > match_limit(rule)) {
-      rule.banned_until = iteration + (options_.backoff_ban_length << rule.times_banned);
-      ++rule.times_banned;
+    if (rule.found > scheduler_->match_limit(r)) {
+      scheduler_->passed(r, iteration);
       ++stats.bans;
       rule.found = 0;
       rule.matches.count = 0;
@@ -313,13 +311,13 @@ class Runner {
     stats.matches += rule.found;
     stats.fresh += rule.matches.size();
     rule.matches.words = words_.data() + rule.first_word;
-    rule.matches.bytes = words_.bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size());
+    rule.matches.bytes = side_bytes();
   }
 
   void search_task(Task& task, const Index& index, Arena<std::uint32_t>& words, std::atomic<std::uint64_t>& total, std::atomic<bool>& stopped) const {
     const auto begin = Clock::now();
     const RuleState& rule = rules_[task.rule];
-    const std::uint64_t limit = match_limit(rule);
+    const std::uint64_t limit = scheduler_->match_limit(task.rule);
     if (stopped.load(std::memory_order_relaxed) || total.load(std::memory_order_relaxed) > limit) return;
     std::uint64_t seen = 0, counted = 0;
     const auto flush = [&] {
@@ -362,10 +360,17 @@ class Runner {
   // Whether the next 256 words of matches would pass the memory limit; what several threads find is held twice for a moment.
   bool full(const RuleState& rule) const {
     const std::size_t more = 4 * (256 + rule.matches.stride) * (g_.threads == 1 ? 1 : 2);
-    const std::size_t matches = std::max(words_.bytes(), search_bytes_.fetch_add(more, std::memory_order_relaxed) + more);
-    return g_.memory_bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size()) + matches > check_.limits().memory_bytes;
+    const std::size_t matches = search_bytes_.fetch_add(more, std::memory_order_relaxed) + more;
+    const std::size_t beyond = matches > words_.bytes() ? matches - words_.bytes() : 0;
+    return g_.memory_bytes() + side_bytes() + beyond > check_.limits().memory_bytes;
   }
 
+  // What the runner holds beside the e-graph.
+  std::size_t side_bytes() const {
+    std::size_t deferred = 0;
+    for (const RuleState& rule : rules_) deferred += rule.deferred.capacity() * sizeof(std::uint32_t);
+    return words_.bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size()) + deferred;
+  }
   std::size_t newest_bytes(std::size_t ids) const { return newest_.size() * ids * sizeof(std::uint32_t); }
 
   bool is_fresh(const RuleState& rule, const Matcher::Found& found) const {
@@ -390,6 +395,7 @@ class Runner {
   EGraph::Impl& g_;
   const RunOptions& options_;
   StopCheck check_;
+  std::shared_ptr<Scheduler> scheduler_;
   std::vector<RuleState> rules_;
   mutable std::atomic<std::size_t> search_bytes_ = 0;  // of matches, while they are searched
   mutable std::atomic<bool> memory_stop_ = false;  // the matches alone would pass the memory limit

@@ -158,6 +158,32 @@ TEST(Explain, RandomRunsAreExplained) {
   EXPECT_GT(checked, 1000u);
 }
 
+// A template may make one e-node twice, the second time as its top: it stands in a class of its own then, and has to be united with the match.
+TEST(Explain, ATopThatAnEarlierENodeOfTheTemplateAlreadyIs) {
+  for (const bool reasons : {false, true}) {
+    EGraph egraph;
+    for (Kind k = 0; k < 3; ++k) egraph.add_op({.kind = k});  // a, f, h
+    if (reasons) {
+      ASSERT_TRUE(record_explanations(egraph));
+    }
+    const Id a = egraph.add(0, {}), fa = egraph.add(1, std::vector{a});
+    Rewrite rule;
+    rule.name = "twice";
+    rule.left.nodes.resize(2);
+    rule.left.nodes[1] = {.type = PatternNode::Type::kOperator, .kind = 1, .op = 1, .accepts_op = nullptr, .accepts = nullptr, .children = {0}};
+    rule.right = Template{{{kNone, 0, {}}, {2, kNone, {0}}, {2, kNone, {0}}}};
+    EXPECT_EQ(run(egraph, std::span(&rule, 1), {}).stop, StopReason::kSaturated);
+    const Id ha = egraph.lookup(2, std::vector{a});
+    ASSERT_NE(ha, kNone);
+    EXPECT_EQ(egraph.find(fa), egraph.find(ha));
+    EXPECT_EQ(check_invariants(egraph), "");
+    if (!reasons) continue;
+    const auto why = explain(egraph, fa, 2);
+    ASSERT_TRUE(why.has_value());
+    EXPECT_EQ(check_explanation(egraph, *why, fa, 2), "");
+  }
+}
+
 TEST(Explain, LongChainsTakeNoStack) {
   EGraph egraph;
   const OpId a = egraph.add_op({.kind = 0}), b = egraph.add_op({.kind = 1}), f = egraph.add_op({.kind = 2});

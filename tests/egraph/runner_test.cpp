@@ -48,6 +48,18 @@ TEST(Runner, AssociativityAndCommutativityHaveAClosedForm) {
   }
 }
 
+TEST(Runner, AssociativityAndCommutativityOfElevenAndTwelve) {
+  for (const int n : {11, 12}) {
+    auto w = Workload::parse(ac_text(n));
+    ASSERT_TRUE(w.ok());
+    RunOptions options = roomy();
+    options.limits.threads = n == 12 ? 2 : 1;
+    EXPECT_EQ(run(*w->egraph, w->rules, options).stop, StopReason::kSaturated);
+    EXPECT_EQ(w->egraph->num_classes(), (std::size_t{1} << n) - 1) << n;
+    EXPECT_EQ(w->egraph->num_nodes(), n + static_cast<std::size_t>(std::pow(3, n)) - (std::size_t{1} << (n + 1)) + 1) << n;
+  }
+}
+
 TEST(Runner, CommutativityInTheMatcherGivesTheSameClasses) {
   for (int n = 3; n <= 9; ++n) {
     auto w = Workload::parse(ac_text(n), {.reverse_rules = false, .commutative_matching = true});
