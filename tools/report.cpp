@@ -154,7 +154,8 @@ std::string summary(const VerifyReport& report) {
 
 std::string format_report(const WholeReport& report, int verbosity) {
   const OptimizeReport& r = report.optimize;
-  std::string out = fmt::format("{} -> {}  (target {}, cost {})\n\n", report.input, report.output, r.target, r.cost_model);
+  const std::string names = report.output.empty() ? report.input : fmt::format("{} -> {}", report.input, report.output);
+  std::string out = fmt::format("{}{}(target {}, cost {})\n\n", names, names.empty() ? "" : "  ", r.target, r.cost_model);
   out += operator_table(r.before, r.after) + "\n";
   if (const std::string fused = fused_table(r.before, r.after); !fused.empty()) out += fused + "\n";
   out += model_table(r) + "\n" + stage_table(report) + "\n";

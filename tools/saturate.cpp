@@ -194,6 +194,7 @@ Expected<Result> optimize(const Model& model, const Options& o) {
   PipelineResult result = run_pipeline(input, *setup, options);
   if (const std::string wrong = cost_model_error(*setup->cost); !wrong.empty()) return usage(wrong);
   const bool verified = result.report.verify.has_value();
+  result.report.input = input.path;
   Report report(std::make_shared<const Report::Impl>(Report::Impl{std::move(result.report)}));
   if (result.failure) {
     const auto code = static_cast<Code>(result.failure->code);

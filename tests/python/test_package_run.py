@@ -1,0 +1,203 @@
+"""The Python package: running models, as a Session, as an ONNX backend, and the engine alone."""
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from conftest import DATA, make_model, onnxruntime_outputs, tensor, value
+from onnx import TensorProto, helper
+
+saturate = pytest.importorskip("saturate", reason="the package is not installed: pip install .")
+ml_dtypes = pytest.importorskip("ml_dtypes")
+BART = DATA / "bart_encoder.onnx"
+
+
+def identity(dtype, shape=("n",)):
+    return make_model([helper.make_node("Identity", ["x"], ["y"])], [value("x", dtype, shape)], [value("y", dtype, shape)], opset=25, ir_version=11)
+
+
+def test_run_equals_onnxruntime():
+    pytest.importorskip("onnxruntime")
+    inputs = dict(np.load(DATA / "bart_encoder.inputs.npz"))
+    ours, theirs = saturate.run(BART, inputs), onnxruntime_outputs(BART, inputs)
+    assert list(ours) == list(theirs)
+    for name in ours:
+        assert ours[name].dtype == theirs[name].dtype and ours[name].flags.writeable
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4, atol=1e-4)
+    session = saturate.Session(BART, threads=2)
+    assert session.input_names == list(inputs) or set(session.input_names) == set(inputs)
+    in_order = session.run([inputs[name] for name in session.input_names])
+    for name in ours:
+        np.testing.assert_array_equal(in_order[name], ours[name])
+    assert "Session" in repr(session) and session.output_names == list(ours)
+
+
+@pytest.mark.parametrize("number", [n for n in range(1, 27) if n != 8])
+def test_every_type_goes_in_and_out(number):
+    from saturate._values import numpy_dtype
+
+    dtype = numpy_dtype(number)
+    array = np.array([4, 1, 1, 4, 1] if number == TensorProto.FLOAT8E8M0 else [0, 1, 1, 0, 1], dtype=np.float32).astype(dtype)
+    before = array.copy()
+    y = saturate.run(identity(number), {"x": array})["y"]
+    assert y.dtype == dtype and y.shape == (5,)
+    np.testing.assert_array_equal(y.view(np.uint8), array.view(np.uint8))
+    y.view(np.uint8)[:] = 0  # the result is the caller's own
+    np.testing.assert_array_equal(array.view(np.uint8), before.view(np.uint8))
+
+
+def test_layouts_shapes_and_lists():
+    session = saturate.Session(identity(TensorProto.FLOAT, ("a", "b")))
+    base = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for array in (base.T, base[::2], base[:, 1:3], np.asfortranarray(base), base.astype(">f4"), base[:0]):
+        y = session.run({"x": array})["y"]
+        assert y.shape == array.shape
+        np.testing.assert_array_equal(y, array)
+    np.testing.assert_array_equal(session.run({"x": [[1, 2], [3, 4]]})["y"], np.array([[1, 2], [3, 4]], np.float32))
+    scalar = saturate.run(identity(TensorProto.DOUBLE, ()), {"x": 2.5})["y"]
+    assert scalar.shape == () and scalar == 2.5
+    read_only = base.copy()
+    read_only.flags.writeable = False
+    np.testing.assert_array_equal(session.run({"x": read_only})["y"], base)
+
+
+def test_inputs_are_used_where_they_lie(monkeypatch):
+    from saturate import _values
+
+    array = np.zeros((1 << 20,), np.float32)
+    assert np.shares_memory(_values.to_core(array)[3], array)
+
+
+def test_strings_sequences_and_optionals():
+    words = np.array([["a", "ä"], ["", "ü\0x"]], dtype=object)
+    np.testing.assert_array_equal(saturate.run(identity(TensorProto.STRING, ("a", "b")), {"x": words})["y"], words)
+    np.testing.assert_array_equal(saturate.run(identity(TensorProto.STRING), {"x": np.array(["b", "c"])})["y"], ["b", "c"])
+    sequence = make_model(
+        [helper.make_node("SequenceConstruct", ["x", "x"], ["s"]), helper.make_node("SequenceInsert", ["t", "x"], ["u"])],
+        [value("x", TensorProto.FLOAT, ["n"]), helper.make_tensor_sequence_value_info("t", TensorProto.FLOAT, None)],
+        [helper.make_tensor_sequence_value_info(name, TensorProto.FLOAT, None) for name in "su"],
+    )
+    x = np.ones(2, np.float32)
+    outputs = saturate.run(sequence, {"x": x, "t": []})
+    assert len(outputs["s"]) == 2 and len(outputs["u"]) == 1
+    np.testing.assert_array_equal(outputs["u"][0], x)
+    tensor_type = helper.make_tensor_type_proto(TensorProto.FLOAT, ["n"])
+    has = make_model(
+        [helper.make_node("OptionalHasElement", ["o"], ["y"])],
+        [helper.make_value_info("o", helper.make_optional_type_proto(tensor_type))],
+        [value("y", TensorProto.BOOL, [])],
+    )
+    assert saturate.run(has, {"o": x})["y"] and not saturate.run(has, {"o": None})["y"]
+
+
+def test_errors_of_running():
+    session = saturate.Session(BART)
+    for inputs in ({}, {"no_such_input": np.zeros(3, np.float32)}, {session.input_names[0]: np.zeros((2, 2), np.float32)}):
+        with pytest.raises(saturate.Error):
+            session.run(inputs)
+    with pytest.raises(ValueError, match="inputs for a model"):
+        session.run([1, 2, 3, 4, 5, 6])
+    with pytest.raises(TypeError, match="no counterpart"):
+        session.run({session.input_names[0]: np.zeros(3, "datetime64[s]")})
+    unknown = make_model([helper.make_node("Nothing", ["x"], ["y"], domain="no.such")], [value("x", 1, ["n"])], [value("y", 1, ["n"])], domains=["no.such"])
+    with pytest.raises(saturate.UnsupportedError, match="Nothing"):
+        saturate.Session(unknown)
+    with pytest.raises(saturate.UnsupportedError, match="verify"):
+        saturate.optimize(unknown)
+    assert saturate.optimize(unknown, verify=False).graph.node[0].op_type == "Nothing"
+
+
+def test_weights_are_not_copied_for_reading_only():
+    weight = np.arange(1 << 16, dtype=np.float32)
+    model = make_model(
+        [helper.make_node("Identity", ["w"], ["y"])], [], [value("y", TensorProto.FLOAT, [1 << 16])], [tensor("w", weight)]
+    )
+    session = saturate.Session(model)
+    first = session.run({})["y"]
+    first[:] = 0  # must not reach the session's weight
+    np.testing.assert_array_equal(session.run({})["y"], weight)
+
+
+def test_backend_protocol():
+    import saturate.backend as backend
+
+    assert backend.supports_device("CPU") and backend.supports_device("CPU:0")
+    assert not backend.supports_device("CUDA") and not backend.supports_device("CUDA:1") and not backend.supports_device("nonsense:x")
+    inputs = list(dict(np.load(DATA / "bart_encoder.inputs.npz")).values())
+    model = onnx.load(BART)
+    prepared = backend.prepare(model)
+    (output,) = prepared.run(inputs)
+    np.testing.assert_array_equal(output, backend.run_model(model, inputs)[0])
+    with pytest.raises(ValueError, match="CUDA"):
+        backend.prepare(model, "CUDA")
+    node = helper.make_node("Clip", ["x", "", "high"], ["y"])
+    x = np.array([1, 5], np.float32)
+    np.testing.assert_array_equal(backend.run_node(node, [x, np.float32(3)])[0], [1, 3])
+    np.testing.assert_array_equal(backend.run_node(helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2), [x])[1], [5])
+    fused = helper.make_node("BiasGelu", ["x", "b"], ["y"], domain="com.microsoft")
+    assert backend.run_node(fused, [x, x])[0].shape == (2,)
+
+
+def test_the_standards_node_cases_pass():
+    """The whole set of onnx.backend.test's node cases, through the package."""
+    from onnx.backend.test.loader import load_model_tests
+    from onnx.backend.test.runner import Runner
+
+    import saturate.backend as backend
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = load_model_tests(kind="node")
+    failed = {}
+    for case in cases:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for inputs, outputs in case.data_sets:
+                    initializers = {i.name for i in case.model.graph.initializer}
+                    declared = [i.name for i in case.model.graph.input if i.name not in initializers]
+                    names = declared if len(declared) >= len(inputs) else [i.name for i in case.model.graph.input]
+                    got = backend.prepare(case.model).run(dict(zip(names, inputs)))
+                    expected = [onnx.numpy_helper.to_array(o) if isinstance(o, onnx.TensorProto) else o for o in outputs]
+                    Runner.assert_similar_outputs(expected, got, rtol=case.rtol, atol=case.atol)
+        except Exception as e:
+            failed[case.name] = f"{type(e).__name__}: {e}".splitlines()[0]
+    passed = len(cases) - len(failed)
+    assert len(failed) <= 20, (passed, len(cases), failed)
+
+
+# The engine alone
+
+RULES = [("add-zero", "(+ ?a 0)", "?a"), ("double", "(* ?a 2)", "(<< ?a 1)"), ("commute", "(+ ?a ?b)", "(+ ?b ?a)")]
+
+
+def test_egraph():
+    g = saturate.EGraph()
+    a = g.add("(* (+ 0 x) 2)")
+    assert not g.equal("(* (+ 0 x) 2)", "(<< x 1)")
+    assert g.run(RULES) == "saturated"
+    assert g.equal(a, "(<< x 1)") and not g.equal(a, "x")
+    assert g.cost(a) == 3
+    assert g.extract(a, cost=lambda op: 100 if op == "*" else 1) == "(<< x 1)"
+    assert g.extract(a, cost=lambda op: 100 if op == "<<" else 1) == "(* x 2)"
+    why = g.explain("(* (+ 0 x) 2)", "(<< x 1)")
+    assert "add-zero" in why and "double" in why and g.explain("x", "2") is None
+    assert "digraph" in g.to_dot() and '"root_eclasses"' in g.to_json([a])
+    assert g.num_classes <= g.num_nodes and "e-nodes" in repr(g)
+    assert g.union(g.add("p"), g.add("q")) and g.equal("(f p)", "(f q)")
+
+
+def test_egraph_limits_and_errors():
+    g = saturate.EGraph()
+    g.add("(f x)")
+    assert g.run([("grow", "(f ?a)", "(f (g ?a))")], iterations=5) == "iteration limit"
+    assert g.run([("grow", "(f ?a)", "(f (g ?a))")], nodes=50, iterations=1000) == "node limit"
+    for wrong in ("(f x", "", "f x", "(f x))", "()", "(f ?x)"):
+        with pytest.raises(ValueError):
+            g.add(wrong)
+    with pytest.raises(ValueError, match=r"\?b"):
+        g.run([("bad", "(f ?a)", "(f ?b)")])
+    with pytest.raises(IndexError):
+        g.extract(10**6)
+    with pytest.raises(ValueError):
+        g.extract("x", cost=lambda op: -1)

@@ -1,0 +1,154 @@
+#include "tools/python/core.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+namespace saturate::python {
+namespace {
+
+// Work that no signal can cut short, without the GIL.
+template <typename F>
+auto unlocked(F work) {
+  const nb::gil_scoped_release release;
+  return work();
+}
+
+api::Model parse(const Bytes& bytes, const std::string& folder, const nb::list& weights) {
+  std::vector<api::Model::Weight> apart;
+  for (const nb::handle item : weights) {
+    const auto pair = nb::cast<nb::tuple>(item);
+    const auto data = nb::cast<Bytes>(pair[1]);
+    apart.push_back(
+        {nb::cast<std::size_t>(pair[0]), {reinterpret_cast<const std::byte*>(data.data()), data.size()}, hold(nb::borrow(pair[1]))});
+  }
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return take(unlocked([&] { return api::Model::parse(text, folder, std::move(apart)); }));
+}
+
+nb::tuple detach(const api::Model& model, std::size_t threshold) {
+  std::vector<api::Model::Weight> weights;
+  const std::string bytes = take(unlocked([&] { return model.serialize(threshold, &weights); }));
+  nb::list apart;
+  for (const auto& w : weights) {
+    api::Tensor view;
+    view.dtype = 2;  // TensorProto.UINT8
+    view.shape = {static_cast<std::int64_t>(w.data.size())};
+    view.data = w.data;
+    view.owner = w.owner;
+    apart.append(nb::make_tuple(w.index, nb::cast<nb::tuple>(value_to({std::move(view)}))[3]));
+  }
+  return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), apart);
+}
+
+// (Model, Report, interrupted)
+nb::tuple optimize(const api::Model& model, const nb::dict& options) {
+  Call call;
+  fill_options(options, call);
+  std::optional<api::Expected<api::Result>> result;
+  run_watched(call, [&] { result = api::optimize(model, call.options); });
+  api::Result out = take(*std::move(result));
+  return nb::make_tuple(std::move(out.model), std::move(out.report), call.interrupted);
+}
+
+// (equal, message, JSON)
+nb::tuple verify(const api::Model& original, const api::Model& other, const nb::dict& options) {
+  Call call;
+  fill_options(options, call);
+  call.stop = true;  // there is no rewriting to end early
+  std::optional<api::Expected<api::Verification>> result;
+  run_watched(call, [&] { result = api::verify(original, other, call.options); });
+  const api::Verification out = take(*std::move(result));
+  return nb::make_tuple(out.equal, out.message, out.json);
+}
+
+std::string explain(const api::Model& model, const std::string& op, const nb::dict& options) {
+  Call call;
+  fill_options(options, call);
+  std::optional<api::Expected<std::string>> result;
+  run_watched(call, [&] { result = api::explain(model, op, call.options); });
+  return take(*std::move(result));
+}
+
+nb::list run_session(const api::Session& session, const nb::dict& inputs) {
+  const api::Values values = values_from(inputs);
+  auto outputs = take(unlocked([&] { return session.run(values); }));
+  nb::list out;
+  for (const auto& [name, value] : outputs) out.append(nb::make_tuple(name, value_to(value)));
+  return out;
+}
+
+void bind_model(nb::module_& m) {
+  nb::class_<api::Model>(m, "Model")
+      .def_static("load", [](const std::string& path) { return take(unlocked([&] { return api::Model::load(path); })); })
+      .def_static("parse", &parse)
+      .def("save",
+           [](const api::Model& model, const std::string& path, bool external_data, std::size_t threshold) {
+             take(unlocked([&] { return model.save(path, {external_data, threshold}); }));
+           })
+      .def("serialize",
+           [](const api::Model& model) {
+             const std::string bytes = take(unlocked([&] { return model.serialize(); }));
+             return nb::bytes(bytes.data(), bytes.size());
+           })
+      .def("detach", &detach)
+      .def("inspect", [](const api::Model& model) { return unlocked([&] { return model.inspect(); }); })
+      .def("text", [](const api::Model& model) { return unlocked([&] { return model.text(); }); });
+  nb::class_<api::Report>(m, "Report").def("table", &api::Report::table).def("json", &api::Report::json);
+  nb::class_<api::Session>(m, "Session")
+      .def_static("create", [](const api::Model& model, int threads,
+                               bool reference) { return take(unlocked([&] { return api::Session::create(model, threads, reference); })); })
+      .def("run", &run_session);
+}
+
+void bind_rules(nb::module_& m) {
+  nb::class_<api::RuleSet>(m, "RuleSet")
+      .def_static("builtin", [] { return take(api::RuleSet::builtin()); })
+      .def_static("none", &api::RuleSet::none)
+      .def("with_file", [](const api::RuleSet& rules, const std::string& path) { return take(rules.with_file(path)); })
+      .def("with_text",
+           [](const api::RuleSet& rules, const std::string& text, const std::string& name) { return take(rules.with_text(text, name)); })
+      .def("without", [](const api::RuleSet& rules, const std::vector<std::string>& names) { return take(rules.without(names)); })
+      .def("names", &api::RuleSet::names)
+      .def("show", [](const api::RuleSet& rules, const std::string& name) { return rules.show(name); });
+}
+
+nb::object shape_of(const api::Operator::Type& type) {
+  if (!type.shape) return nb::none();
+  return nb::tuple(nb::cast(*type.shape));
+}
+
+void bind_operator(nb::module_& m) {
+  nb::class_<api::Operator::Type>(m, "OperatorType").def_ro("dtype", &api::Operator::Type::dtype).def_prop_ro("shape", &shape_of);
+  nb::class_<api::Operator>(m, "Operator")
+      .def_ro("domain", &api::Operator::domain)
+      .def_ro("op_type", &api::Operator::op_type)
+      .def_ro("inputs", &api::Operator::inputs)
+      .def_ro("outputs", &api::Operator::outputs)
+      .def_prop_ro("attributes", [](const api::Operator& op) {
+        nb::dict out;
+        for (const auto& [name, value] : op.attributes)
+          out[name.c_str()] = std::holds_alternative<std::monostate>(value) ? nb::object(nb::none()) : nb::cast(value);
+        return out;
+      });
+}
+
+}  // namespace
+}  // namespace saturate::python
+
+NB_MODULE(_core, m) {
+  using namespace saturate::python;
+  m.doc() = "The compiled part of saturate.";
+  bind_model(m);
+  bind_rules(m);
+  bind_operator(m);
+  bind_egraph(m);
+  m.def("optimize", &optimize);
+  m.def("verify", &verify);
+  m.def("explain", &explain);
+  m.def("targets", &saturate::api::targets);
+  m.attr("__version__") = saturate::api::version();
+}

@@ -1,0 +1,169 @@
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <deque>
+#include <exception>
+
+#include "tools/python/core.h"
+
+namespace saturate::python {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kGlance = 50ms;  // how often this thread looks for signals
+
+// What goes between the working thread and the one that the user called on.
+struct Watch {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::deque<api::Progress> progress;
+  std::exception_ptr error;  // of a Python function, or std::bad_alloc
+};
+
+template <typename T>
+void get(const nb::dict& given, const char* name, T& into) {
+  if (given.contains(name) && !given[name].is_none()) into = nb::cast<T>(given[name]);
+}
+template <typename T>
+void get(const nb::dict& given, const char* name, std::optional<T>& into) {
+  if (given.contains(name) && !given[name].is_none()) into = nb::cast<T>(given[name]);
+}
+
+// What an exception that is being handled means for the run: the first KeyboardInterrupt that finds something to cut short does so.
+void take_exception(Call& call, const std::string& stage, std::exception_ptr& error) {
+  bool cut_short = false;
+  try {
+    throw;
+  } catch (nb::python_error& e) {
+    cut_short = e.matches(PyExc_KeyboardInterrupt) && !call.stop && stage != "verify";
+  } catch (...) {
+  }
+  if (cut_short) {
+    call.interrupted = true;
+  } else {
+    if (!error) error = std::current_exception();
+    call.abort = true;
+  }
+  call.stop = true;
+}
+
+}  // namespace
+
+void raise(const api::Error& error) {
+  const nb::object report = error.report ? nb::cast(*error.report) : nb::object(nb::none());
+  const nb::object exception =
+      nb::module_::import_("saturate._errors").attr("error_of")(static_cast<int>(error.code), error.message, report);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
+  throw nb::python_error();
+}
+
+void fill_options(const nb::dict& given, Call& call) {
+  api::Options& o = call.options;
+  get(given, "target", o.target);
+  get(given, "cost", o.cost);
+  get(given, "constant_cost", o.constant_cost);
+  get(given, "rules", o.rules);
+  get(given, "approximate", o.approximate);
+  get(given, "opset", o.opset);
+  get(given, "keep_opset", o.keep_opset);
+  get(given, "dims", o.dims);
+  get(given, "input_shapes", o.input_shapes);
+  get(given, "iterations", o.iterations);
+  get(given, "node_limit", o.node_limit);
+  get(given, "memory_limit", o.memory_limit);
+  get(given, "time_limit", o.time_limit);
+  get(given, "threads", o.threads);
+  get(given, "verify", o.verify);
+  get(given, "rtol", o.rtol);
+  get(given, "atol", o.atol);
+  get(given, "seed", o.seed);
+  if (given.contains("inputs") && !given["inputs"].is_none()) o.inputs = values_from(nb::cast<nb::dict>(given["inputs"]));
+  if (given.contains("progress") && !given["progress"].is_none()) call.progress = given["progress"];
+  o.stop = &call.stop;
+  o.abort = &call.abort;
+  if (given.contains("cost_model") && !given["cost_model"].is_none()) {
+    // Holds a reference for as long as the options live; called on the working thread.
+    const auto function = hold(given["cost_model"]);
+    o.cost_model = [function](const api::Operator& op) {
+      const nb::gil_scoped_acquire gil;
+      auto* callable = static_cast<PyObject*>(const_cast<void*>(function.get()));
+      return nb::cast<double>(nb::handle(callable)(op));
+    };
+  }
+}
+
+void run_watched(Call& call, const std::function<void()>& work) {
+  Watch watch;
+  std::string stage;
+  if (call.options.cost_model)
+    call.options.cost_model = [&, inner = call.options.cost_model](const api::Operator& op) {
+      if (call.abort) return 0.0;
+      try {
+        return inner(op);
+      } catch (...) {
+        const std::lock_guard lock(watch.mutex);
+        if (!watch.error) watch.error = std::current_exception();
+        call.stop = call.abort = true;
+        return 0.0;
+      }
+    };
+  call.options.progress = [&](const api::Progress& p) {
+    const std::lock_guard lock(watch.mutex);
+    watch.progress.push_back(p);
+    watch.changed.notify_one();
+  };
+  std::thread worker([&] {
+    std::exception_ptr error;
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::lock_guard lock(watch.mutex);
+    if (error && !watch.error) watch.error = error;
+    watch.done = true;
+    watch.changed.notify_one();
+  });
+  std::exception_ptr error;
+  for (bool done = false; !done;) {
+    std::deque<api::Progress> news;
+    {
+      const nb::gil_scoped_release release;
+      std::unique_lock lock(watch.mutex);
+      watch.changed.wait_for(lock, kGlance, [&] { return watch.done || !watch.progress.empty(); });
+      news.swap(watch.progress);
+      done = watch.done;
+    }
+    for (const api::Progress& p : news) {
+      stage = p.stage;
+      if (!call.progress.is_valid() || error) continue;
+      try {
+        call.progress(p.stage, p.iteration, p.nodes);
+      } catch (...) {
+        take_exception(call, stage, error);
+      }
+    }
+    if (PyErr_CheckSignals() == 0) continue;
+    try {
+      nb::raise_python_error();
+    } catch (...) {
+      take_exception(call, stage, error);
+    }
+  }
+  {
+    const nb::gil_scoped_release release;
+    worker.join();
+  }
+  if (!error) error = watch.error;
+  call.options.progress = nullptr;
+  call.options.cost_model = nullptr;
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace saturate::python

@@ -1,0 +1,57 @@
+"""An optimizer for ONNX models that doesn't depend on how a model is spelled.
+
+>>> import saturate
+>>> optimized = saturate.optimize(model)                        # an onnx.ModelProto, bytes, a path or an onnx_ir.Model
+>>> saturate.optimize("in.onnx", "out.onnx", target="ort-cpu")  # file to file
+>>> model, report = saturate.optimize_with_report("in.onnx")    # what was done
+>>> saturate.verify("in.onnx", "out.onnx").equal
+>>> saturate.run(model, {"x": array})
+
+The input is never changed, and the result is verified: original and result are run on the same inputs by saturate's own runtime.
+"""
+from ._core import __version__
+from ._egraph import EGraph, Rewrite
+from ._errors import Error, OptionError, UnsupportedError, VerificationError
+from ._optimize import (
+    Optimized,
+    Options,
+    Verification,
+    explain,
+    inspect,
+    optimize,
+    optimize_with_report,
+    targets,
+    verify,
+)
+from ._report import Report
+from ._rules import CostModel, Operator, Rules, RuleSet, dtype_name
+from ._session import Session, run
+from ._slim import slim
+
+__all__ = [
+    "optimize",
+    "optimize_with_report",
+    "slim",
+    "verify",
+    "run",
+    "inspect",
+    "explain",
+    "targets",
+    "Options",
+    "Optimized",
+    "Report",
+    "Verification",
+    "Session",
+    "RuleSet",
+    "Rules",
+    "CostModel",
+    "Operator",
+    "dtype_name",
+    "EGraph",
+    "Rewrite",
+    "Error",
+    "OptionError",
+    "VerificationError",
+    "UnsupportedError",
+    "__version__",
+]

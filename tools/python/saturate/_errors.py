@@ -1,0 +1,46 @@
+"""What can go wrong, as exceptions. Every message is one line: place: what is wrong; what to do."""
+from __future__ import annotations
+
+from . import _core
+
+
+class Error(Exception):
+    """A model, rule or other file can't be read, is invalid or can't be written."""
+
+    code = 1  # exit status of the command for the same
+
+
+class OptionError(Error, ValueError):
+    """An option makes no sense."""
+
+    code = 2
+
+
+class VerificationError(Error):
+    """The optimized model doesn't compute the same. Nothing was written; `report` (a `Report`) says what differs."""
+
+    code = 3
+
+    def __init__(self, message: str, report: object = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """The model needs something that can't be run here, so nothing can be verified. `verify=False` goes on without."""
+
+    code = 5
+
+
+def error_of(code: int, message: str, report: _core.Report | None) -> BaseException:
+    """The exception for an error of the library."""
+    if code == VerificationError.code:
+        from ._report import Report
+
+        return VerificationError(message, None if report is None else Report(report))
+    if code == 130:
+        return KeyboardInterrupt(message)
+    for kind in (OptionError, UnsupportedError):
+        if code == kind.code:
+            return kind(message)
+    return Error(message)

@@ -1,0 +1,91 @@
+"""What an optimization did."""
+from __future__ import annotations
+
+import html
+import json
+from typing import Any, cast
+
+from . import _core
+
+
+def _html_table(header: list[str], rows: list[list[object]]) -> str:
+    def line(cells: list[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    return "<table>" + line(cast("list[object]", header), "th") + "".join(line(row, "td") for row in rows) + "</table>"
+
+
+class Report:
+    """What an optimization did: `print(report)` shows tables, notebooks show them too, `to_dict()` has everything."""
+
+    def __init__(self, core: _core.Report, interrupted: bool = False) -> None:
+        self._core = core
+        self._dict: dict[str, Any] | None = None
+        self.interrupted = interrupted
+        """Whether Ctrl-C ended the rewriting early."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, with the keys of `saturate optimize --report`."""
+        if self._dict is None:
+            self._dict = json.loads(self._core.json())
+        return self._dict
+
+    @property
+    def nodes(self) -> tuple[int, int]:
+        """Operators before and after."""
+        return self.to_dict()["before"]["nodes"], self.to_dict()["after"]["nodes"]
+
+    @property
+    def operators(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Count of each operator before and after."""
+        return self.to_dict()["before"]["operators"], self.to_dict()["after"]["operators"]
+
+    @property
+    def cost(self) -> tuple[float, float]:
+        """Predicted cost before and after, in the cost model's own unit."""
+        return self.to_dict()["cost_before"], self.to_dict()["cost_after"]
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the rewriting ended: "saturated", a limit, or "cancelled"."""
+        return cast(str, self.to_dict()["saturation"]["stop_reason"])
+
+    @property
+    def rules(self) -> dict[str, int]:
+        """How often each rule that fired was applied."""
+        return {rule["rule"]: rule["applied"] for rule in self.to_dict()["saturation"]["rules"]}
+
+    @property
+    def verified(self) -> bool:
+        """Whether original and result were run and agreed."""
+        check = self.to_dict()["verify"]
+        return check is not None and check["status"] == "equal"
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to know of this run."""
+        return cast("list[str]", self.to_dict()["warnings"])
+
+    def table(self, rules: bool = False) -> str:
+        """The tables of the command; `rules`: also the rules that fired."""
+        return self._core.table(1 if rules else 0)
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def _repr_html_(self) -> str:
+        before, after = self.operators
+        names = sorted(before.keys() | after.keys())
+        rows: list[list[object]] = []
+        for name in names:
+            a, b = before.get(name, 0), after.get(name, 0)
+            rows.append([name, a, b, f"{b - a:+d}" if a != b else ""])
+        rows.append(["all", *self.nodes, f"{self.nodes[1] - self.nodes[0]:+d}"])
+        facts: list[list[object]] = [
+            ["target", self.to_dict()["target"]],
+            [f"cost ({self.to_dict()['cost_model']})", f"{self.cost[0]:.6g} → {self.cost[1]:.6g}"],
+            ["stopped", self.stop_reason],
+            ["verified", "yes" if self.verified else "no"],
+        ]
+        facts.extend(["warning", warning] for warning in self.warnings)
+        return _html_table(["operator", "before", "after", "change"], rows) + _html_table(["", ""], facts)

@@ -1,0 +1,99 @@
+"""Rules and costs."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Union
+
+from . import _core
+from ._values import type_name
+
+Operator = _core.Operator
+"""An operator to be priced: `domain` ("" is ai.onnx), `op_type`, `attributes` (a dict), `inputs` and `outputs` (each with `dtype` and
+`shape`: None for an unknown rank, else a tuple of numbers and, for symbolic dims, strings)."""
+
+CostModel = Callable[[Operator], float]
+"""A cost model of your own: what running one operator costs, a finite number of at least 0. Operators whose result is shared are counted
+once. It is called for every e-node, so keep it quick."""
+
+
+def dtype_name(number: int) -> str:
+    """The name in ONNX text of a number of TensorProto.DataType ("float", "int64"), "" where there is none."""
+    return type_name(number)
+
+
+class RuleSet:
+    """The rules of a run. Sets never change: each method gives a new one.
+
+    >>> rules = saturate.RuleSet.builtin().without("gelu_erf") + "my.rules"
+    """
+
+    def __init__(self, core: _core.RuleSet) -> None:
+        self._core = core
+
+    @classmethod
+    def builtin(cls) -> RuleSet:
+        """The rules that come with saturate, those that approximate too (`optimize` leaves them out unless `approximate=True`)."""
+        return cls(_core.RuleSet.builtin())
+
+    @classmethod
+    def none(cls) -> RuleSet:
+        """No rules: what is optimized with them is written back as it came."""
+        return cls(_core.RuleSet.none())
+
+    @classmethod
+    def from_text(cls, text: str, name: str = "text.rules") -> RuleSet:
+        """Rules in the language of rules/README.md; errors name the place as `name:line:column`."""
+        return cls.none().add_text(text, name)
+
+    def add_text(self, text: str, name: str = "text.rules") -> RuleSet:
+        """These and those of a text. A name that is taken is an error."""
+        return RuleSet(self._core.with_text(text, name))
+
+    def add_file(self, path: str | os.PathLike[str]) -> RuleSet:
+        """These and those of a file."""
+        return RuleSet(self._core.with_file(os.fspath(path)))
+
+    def without(self, *names: str) -> RuleSet:
+        """All but these."""
+        return RuleSet(self._core.without(list(names)))
+
+    def show(self, name: str) -> str:
+        """A rule's text."""
+        text = self._core.show(name)
+        if not text:
+            raise KeyError(name)
+        return text
+
+    def __add__(self, path: str | os.PathLike[str]) -> RuleSet:
+        return self.add_file(path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._core.names())
+
+    def __len__(self) -> int:
+        return len(self._core.names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._core.names()
+
+    def __repr__(self) -> str:
+        return f"<saturate.RuleSet of {len(self)} rules>"
+
+
+Rules = Union[RuleSet, str, os.PathLike[str], Iterable[Union[str, os.PathLike[str]]]]
+"""A RuleSet, or files beside the built-in rules."""
+
+
+def rule_set(rules: Rules | None, skip: Iterable[str]) -> _core.RuleSet | None:
+    """None: the built-in rules, all of them."""
+    if rules is None:
+        chosen = None
+    elif isinstance(rules, RuleSet):
+        chosen = rules._core
+    else:
+        chosen = _core.RuleSet.builtin()
+        for path in [rules] if isinstance(rules, (str, os.PathLike)) else rules:
+            chosen = chosen.with_file(os.fspath(path))
+    names = list(skip)
+    return chosen if not names else (chosen or _core.RuleSet.builtin()).without(names)

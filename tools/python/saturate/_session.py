@@ -1,0 +1,70 @@
+"""Running models."""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Union
+
+from . import _convert, _core
+from ._values import Value, from_core, to_core
+
+Inputs = Union[Mapping[str, Any], Sequence[Any]]
+"""By name, or in the model's order."""
+
+
+def named_inputs(inputs: Inputs, declared: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """As the extension takes them."""
+    types = {str(value["name"]): str(value["type"]) for value in declared}
+    if not isinstance(inputs, Mapping):
+        if len(inputs) > len(types):
+            raise ValueError(f"{len(inputs)} inputs for a model of {len(types)}")
+        inputs = dict(zip(types, inputs))
+    return {name: to_core(value, types.get(name, "")) for name, value in inputs.items()}
+
+
+class Session:
+    """A model made ready to run on the CPU, by saturate's own runtime: for checking and measuring, not for serving.
+
+    Inputs are NumPy arrays or onnx.TensorProtos (lists for sequences, None for optionals without a value); arrays are used where they lie when they are in C order.
+    Runs release the GIL, and may go on in several threads at once.
+    """
+
+    def __init__(
+        self,
+        model: _convert.ModelLike,
+        *,
+        threads: int = 1,
+        reference: bool = False,
+        base_dir: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """`threads`: 0 takes all cores. `reference`: the slow kernels that the fast ones are judged by."""
+        core = _convert.to_core(model, base_dir)
+        self._core = _core.Session.create(core, threads, reference)
+        described = json.loads(core.inspect())
+        self._inputs: list[dict[str, Any]] = described["inputs"]
+        self._outputs: list[dict[str, Any]] = described["outputs"]
+
+    @property
+    def input_names(self) -> list[str]:
+        """In the model's order, those with a default value too."""
+        return [value["name"] for value in self._inputs]
+
+    @property
+    def output_names(self) -> list[str]:
+        """In the model's order."""
+        return [value["name"] for value in self._outputs]
+
+    def run(self, inputs: Inputs) -> dict[str, Value]:
+        """All outputs by name."""
+        return {name: from_core(value) for name, value in self._core.run(named_inputs(inputs, self._inputs))}
+
+    def __repr__(self) -> str:
+        return f"<saturate.Session: {', '.join(self.input_names)} -> {', '.join(self.output_names)}>"
+
+
+def run(
+    model: _convert.ModelLike, inputs: Inputs, *, threads: int = 1, base_dir: str | os.PathLike[str] | None = None
+) -> dict[str, Value]:
+    """Runs a model once; all outputs by name. For several runs make a `Session`."""
+    return Session(model, threads=threads, base_dir=base_dir).run(inputs)

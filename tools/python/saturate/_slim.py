@@ -1,0 +1,60 @@
+"""For the habit of `onnxslim.slim(model)`."""
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import onnx
+
+from ._errors import OptionError
+from ._optimize import optimize_with_report
+
+_DONE_ANYWAY = {"model_check", "no_shape_infer", "size_threshold"}
+
+
+def _shapes(texts: Iterable[str]) -> dict[str, list[int]]:
+    """OnnxSlim's "x:1,3,224,224"."""
+    out = {}
+    for text in texts:
+        name, colon, dims = text.rpartition(":")
+        if not colon or not dims:
+            raise OptionError(f"input_shapes: {text!r} is not NAME:1,3,224,224")
+        out[name] = [int(dim) if dim.strip().lstrip("-").isdigit() else -1 for dim in dims.split(",")]
+    return out
+
+
+def slim(
+    model: onnx.ModelProto | str | os.PathLike[str],
+    output_model: str | os.PathLike[str] | None = None,
+    *,
+    input_shapes: Iterable[str] | None = None,
+    skip_fusion_patterns: Iterable[str] | None = None,
+    save_as_external_data: bool = False,
+    verbose: bool = False,
+    **others: Any,
+) -> onnx.ModelProto | None:
+    """A drop-in for `onnxslim.slim`: fewer nodes, standard operators only, checked by running.
+
+    Same as `optimize(model, output_model, target="onnx", cost="nodes")`. With `output_model` the result goes there and None is returned.
+    `skip_fusion_patterns` names rules. What saturate does anyway (`model_check`, ...) is taken without effect; what it doesn't do
+    (`dtype`, `inputs`, `outputs`, ...) is an error rather than left out silently.
+    """
+    refused = {name for name, value in others.items() if name not in _DONE_ANYWAY and value}
+    if refused:
+        raise OptionError(f"slim: {', '.join(sorted(refused))} is not done by saturate; use onnxslim for it")
+    if others.keys() - _DONE_ANYWAY and verbose:
+        warnings.warn(f"no effect: {', '.join(sorted(others))}", stacklevel=2)
+    result = optimize_with_report(
+        model,
+        output_model,
+        target="onnx",
+        cost="nodes",
+        skip_rules=list(skip_fusion_patterns or ()),
+        input_shapes=_shapes(input_shapes or ()),
+        external_data=save_as_external_data,
+    )
+    if verbose:
+        print(result.report)
+    return None if output_model is not None else result.model
