@@ -141,6 +141,7 @@ absl::StatusOr<Session> Session::create(const Model& model, const SessionOptions
   context.steps_left = &steps;
   const bool own =
       std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), [](const Node& n) { return n.domain == kSessionDomain; });
+  context.keep_prepared = options.prepare;
   context.session_nodes = options.prepare && !own && !options.reference &&
                           !options.check_finite;  // which node made the first NaN is asked of the graph as it is
   auto graph =

@@ -231,7 +231,7 @@ class Planner {
       if (step.kernel == nullptr || (node.domain == kSessionDomain && !context_.session_nodes))
         return absl::UnimplementedError(fmt::format("no kernel for {} (opset {})", describe(node), step.opset));
       if (absl::Status s = check_against_schema(node, plain_domain(node.domain), step); !s.ok()) return s;
-      step.state = std::make_unique<NodeState>();
+      if (context_.keep_prepared) step.state = std::make_unique<NodeState>();
       if (absl::Status s = plan_graphs(node, inner, step); !s.ok()) return s;
     }
     for (const std::string& name : node.outputs) step.outputs.push_back(name.empty() ? -1 : define(name));

@@ -47,6 +47,7 @@ struct PlanContext {
   std::map<std::string, std::int64_t> opset_imports;
   std::size_t* steps_left = nullptr;      // bound on what nested functions may blow up to
   int depth = 0;
+  bool keep_prepared = true;              // whether kernels keep what they make of constants (packed weights)
   bool session_nodes = false;             // whether the graph may have operators of the session's own domain
 };
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "extract/extractors.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/io.h"
@@ -26,6 +27,8 @@ std::optional<Error> check_options(const Options& o) {
   if (o.node_limit == 0) return usage("node_limit 0: nothing fits; give a number of e-nodes");
   if (o.threads < 0) return usage(fmt::format("threads {}: negative; 0 takes all cores", o.threads));
   if (o.keep_opset && o.opset) return usage("opset and keep_opset: only one of them can hold; leave one out");
+  if (!find_extractor(o.extractor))
+    return usage(fmt::format("extractor {}: no such one; `saturate optimize --help` names them", o.extractor));
   if (o.cost_model && !o.cost.empty()) return usage("cost and cost_model: only one of them can hold; leave one out");
   if (!(o.constant_cost >= 0) || !std::isfinite(o.constant_cost)) return usage("constant_cost: give a finite number of at least 0");
   return std::nullopt;
@@ -86,6 +89,7 @@ OptimizeOptions optimize_options_of(const Options& o) {
   options.limits.cancel = o.stop;
   options.opset = o.opset;
   options.keep_opset = o.keep_opset;
+  options.extractor = o.extractor;
   if (o.progress)
     options.progress = [&progress = o.progress](const std::string& stage, const IterationStats* i) {
       progress({stage, i ? i->iteration : 0, i ? i->nodes : 0});
@@ -217,14 +221,14 @@ Expected<Verification> verify(const Model& original, const Model& other, const O
   return Verification{report.status == VerifyStatus::kEqual, summary(report), to_json(report).dump(2)};
 }
 
-Expected<std::string> explain(const Model& model, const std::string& op, const Options& o) {
+Expected<std::string> explain(const Model& model, const Question& question, const Options& o) {
   if (const auto error = check_options(o)) return *error;
   const ShapeArgs shapes = shape_args(o);
   Expected<Setup> setup = setup_of(o, shapes);
   if (!setup) return setup.error();
   saturate::Model input = model.impl().model;
   if (const absl::Status status = fix_shapes(input, shapes); !status.ok()) return error_of(status, input.path, "");
-  const auto text = explain_json(input.path, input, *setup, optimize_options_of(o), {op, "", ""});
+  const auto text = explain_json(input.path, input, *setup, optimize_options_of(o), {question.op, question.rule, question.value});
   if (!text.ok()) return error_of(text.status(), input.path, kModelAdvice);
   if (const std::string wrong = cost_model_error(*setup->cost); !wrong.empty()) return usage(wrong);
   if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};

@@ -170,13 +170,14 @@ struct Progress {
 };
 
 struct Options {
-  std::string target = "ort-cpu";      // a built-in one (`saturate targets list`) or a JSON file
-  std::string cost = {};               // nodes, roofline or a JSON file; "": the target's own
-  CostModel cost_model = {};           // instead of `cost`
-  double constant_cost = 1.0 / 65536;  // of a byte of a new constant, for `cost_model`
-  std::optional<RuleSet> rules = {};   // nullopt: the built-in ones
-  bool approximate = false;            // also rules that approximate
+  std::string target = "ort-cpu";             // a built-in one (`saturate targets list`) or a JSON file
+  std::string cost = {};                      // nodes, roofline or a JSON file; "": the target's own
+  CostModel cost_model = {};                  // instead of `cost`
+  double constant_cost = 1.0 / 65536;         // of a byte of a new constant, for `cost_model`
+  std::optional<RuleSet> rules = {};          // nullopt: the built-in ones
   std::vector<std::string> not_assumed = {};  // assumptions that no rule may make (`saturate optimize --help` names them), or "all"
+  std::string extractor = "search";           // how the cheapest choice is looked for (`saturate optimize --help`)
+  bool approximate = false;                   // also rules that approximate
   std::optional<std::int64_t> opset = {};
   bool keep_opset = false;
   std::map<std::string, std::int64_t> dims = {};                       // sizes of symbolic dims
@@ -211,8 +212,11 @@ struct Verification {
 };
 Expected<Verification> verify(const Model& original, const Model& other, const Options& options = {});
 
-// Which rules made which operators, as JSON (the keys of `saturate explain --json`). `op`: operators of this type only.
-Expected<std::string> explain(const Model& model, const std::string& op = "", const Options& options = {});
+// Which rules made which operators of the optimized model, and why others were not made, as JSON (the keys of `saturate explain --json`).
+struct Question {  // of at most one: an operator type (with or without domain), a rule, a value of the model
+  std::string op = {}, rule = {}, value = {};
+};
+Expected<std::string> explain(const Model& model, const Question& question = {}, const Options& options = {});
 
 // Names of the built-in targets.
 std::vector<std::string> targets();

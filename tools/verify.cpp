@@ -130,6 +130,7 @@ class Verifier {
     SessionOptions options;
     options.threads = options_.threads;
     options.memory_limit = kMemoryLimit;
+    options.prepare = false;  // nothing is run often, and both models' weights would be held a second time
     absl::StatusOr<Session> made = Session::create(model, options);
     if (made.ok()) {
       session.emplace(*std::move(made));

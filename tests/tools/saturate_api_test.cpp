@@ -78,7 +78,7 @@ TEST(Api, OptimizesVerifiesAndSaves) {
   EXPECT_EQ(*bytes, file(path));
   EXPECT_TRUE(Model::load(path));
   std::filesystem::remove(path);
-  const auto why = explain(*model, "Gelu", options);
+  const auto why = explain(*model, {.op = "Gelu"}, options);
   ASSERT_TRUE(why);
   EXPECT_NE(why->find("\"rule\""), std::string::npos);
 }

@@ -65,11 +65,12 @@ nb::tuple verify(const api::Model& original, const api::Model& other, const nb::
   return nb::make_tuple(out.equal, out.message, out.json);
 }
 
-std::string explain(const api::Model& model, const std::string& op, const nb::dict& options) {
+std::string explain(const api::Model& model, const std::string& op, const std::string& rule, const std::string& value,
+                    const nb::dict& options) {
   Call call;
   fill_options(options, call);
   std::optional<api::Expected<std::string>> result;
-  run_watched(call, [&] { result = api::explain(model, op, call.options); });
+  run_watched(call, [&] { result = api::explain(model, {op, rule, value}, call.options); });
   return take(*std::move(result));
 }
 
@@ -122,18 +123,23 @@ nb::object shape_of(const api::Operator::Type& type) {
 }
 
 void bind_operator(nb::module_& m) {
-  nb::class_<api::Operator::Type>(m, "OperatorType").def_ro("dtype", &api::Operator::Type::dtype).def_prop_ro("shape", &shape_of);
-  nb::class_<api::Operator>(m, "Operator")
-      .def_ro("domain", &api::Operator::domain)
-      .def_ro("op_type", &api::Operator::op_type)
-      .def_ro("inputs", &api::Operator::inputs)
-      .def_ro("outputs", &api::Operator::outputs)
-      .def_prop_ro("attributes", [](const api::Operator& op) {
-        nb::dict out;
-        for (const auto& [name, value] : op.attributes)
-          out[name.c_str()] = std::holds_alternative<std::monostate>(value) ? nb::object(nb::none()) : nb::cast(value);
-        return out;
-      });
+  nb::class_<api::Operator::Type>(m, "OperatorType", "Type of a value: `dtype` (a number of TensorProto.DataType, 0: unknown) and `shape`.")
+      .def_ro("dtype", &api::Operator::Type::dtype)
+      .def_prop_ro("shape", &shape_of);
+  nb::class_<api::Operator>(m, "Operator", "An operator to be priced by a cost model.")
+      .def_ro("domain", &api::Operator::domain, "Its domain; \"\" is ai.onnx.")
+      .def_ro("op_type", &api::Operator::op_type, "Its name.")
+      .def_ro("inputs", &api::Operator::inputs, "Types of its inputs.")
+      .def_ro("outputs", &api::Operator::outputs, "Types of its outputs.")
+      .def_prop_ro(
+          "attributes",
+          [](const api::Operator& op) {
+            nb::dict out;
+            for (const auto& [name, value] : op.attributes)
+              out[name.c_str()] = std::holds_alternative<std::monostate>(value) ? nb::object(nb::none()) : nb::cast(value);
+            return out;
+          },
+          "Values by name; None for tensors and graphs.");
 }
 
 }  // namespace

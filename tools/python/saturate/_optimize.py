@@ -38,6 +38,10 @@ class Options(TypedDict, total=False):
     """A `RuleSet`, or files of rules beside the built-in ones."""
     skip_rules: Iterable[str]
     """Names of rules to leave out."""
+    not_assumed: Iterable[str]
+    """Assumptions that no rule may make, or ["all"]; `report` tells which were made."""
+    extractor: str
+    """How the cheapest choice is looked for ("search"; `saturate optimize --help` names the others)."""
     approximate: bool
     """Also rules that approximate, such as Erf by Tanh."""
     opset: int
@@ -125,6 +129,8 @@ def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, A
     if unknown:
         raise TypeError(f"no such option: {', '.join(sorted(unknown))}; saturate.Options lists them")
     out = {name: value for name, value in options.items() if name not in _OF_OUTPUT | {"skip_rules", "progress", "base_dir"}}
+    if out.get("not_assumed") is not None:
+        out["not_assumed"] = list(out["not_assumed"])
     out["rules"] = rule_set(options.get("rules"), options.get("skip_rules", ()))
     if "target" in out:
         out["target"] = os.fspath(out["target"])
@@ -239,10 +245,13 @@ def inspect(model: ModelLike, *, base_dir: Path | None = None) -> dict[str, Any]
     return described
 
 
-def explain(model: ModelLike, op: str = "", **options: Unpack[Options]) -> dict[str, Any]:
-    """Which rules made the operators of the optimized model (the keys of `saturate explain --json`). `op`: of this type only."""
+def explain(model: ModelLike, op: str = "", *, rule: str = "", value: str = "", **options: Unpack[Options]) -> dict[str, Any]:
+    """Which rules made the operators of the optimized model, and why others were not made (the keys of `saturate explain --json`).
+
+    Asked of an operator type `op`, of a `rule`, or of a `value` of the model; of none: of everything that was made.
+    """
     core = _convert.to_core(model, options.get("base_dir"))
-    explained: dict[str, Any] = json.loads(_core.explain(core, op, _core_options(options, core)))
+    explained: dict[str, Any] = json.loads(_core.explain(core, op, rule, value, _core_options(options, core)))
     return explained
 
 

@@ -1,0 +1,71 @@
+"""What the documentation says about the Python package is run."""
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from conftest import DATA, ROOT
+
+saturate = pytest.importorskip("saturate", reason="the package is not installed: pip install .")
+
+
+def run_file(path, *words, cwd):
+    done = subprocess.run([sys.executable, path, *map(str, words)], capture_output=True, text=True, timeout=300, cwd=cwd)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def test_quickstart(tmp_path):
+    printed = run_file(ROOT / "docs" / "quickstart.py", cwd=tmp_path)
+    assert "Attention at " in printed and "SkipLayerNormalization: 0" in printed and "x | <saturate.EGraph" in printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_torch_example(tmp_path):
+    for module in ("torch", "onnxscript", "onnxruntime"):
+        pytest.importorskip(module)
+    assert "the same as PyTorch" in run_file(ROOT / "docs" / "torch_example.py", cwd=tmp_path)
+
+
+def test_olive_pass(tmp_path):
+    pytest.importorskip("olive.passes")
+    import onnx
+    from olive.hardware.accelerator import AcceleratorSpec, Device
+    from olive.model import ONNXModelHandler
+    from olive.passes.olive_pass import create_pass_from_dict
+
+    import saturate.olive
+
+    spec = AcceleratorSpec(Device.CPU, "CPUExecutionProvider")
+    step = create_pass_from_dict(saturate.olive.SaturatePass, {"cost": "nodes"}, disable_search=True, accelerator_spec=spec)
+    result = step.run(ONNXModelHandler(str(DATA / "bart_encoder.onnx")), str(tmp_path / "out"))
+    assert sum(node.op_type == "Attention" for node in onnx.load(result.model_path).graph.node) == 2
+    assert saturate.olive.package_config()["SaturatePass"]["module_path"] == "saturate.olive.SaturatePass"
+
+
+def test_api_reference(tmp_path):
+    pytest.importorskip("pdoc")
+    words = [sys.executable, "-m", "pdoc", "-o", tmp_path / "api", "saturate", "saturate.backend", "saturate.interop"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "api" / "saturate.html").read_text()
+    for name in saturate.__all__:
+        assert f'id="{name}"' in page, name
+
+
+def test_everything_public_is_documented():
+    import saturate.backend
+    import saturate.interop
+
+    missing = []
+    for module in (saturate, saturate.backend, saturate.interop):
+        for name in getattr(module, "__all__", dir(module)):
+            thing = getattr(module, name)
+            if name.startswith("_") or not getattr(thing, "__module__", "").startswith("saturate"):
+                continue
+            members = [(f"{name}.{m}", v) for m, v in vars(thing).items()] if isinstance(thing, type) else []
+            for where, what in [(name, thing), *members]:
+                public = not where.rpartition(".")[2].startswith("_")
+                if public and (callable(what) or isinstance(what, property)) and not getattr(what, "__doc__", None):
+                    missing.append(where)
+    assert not missing
