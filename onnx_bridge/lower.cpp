@@ -12,6 +12,8 @@ namespace saturate {
 namespace {
 
 constexpr int kMaxCallDepth = 32;
+constexpr std::int64_t kMaxIterations = 16;      // of a Loop that is unrolled
+constexpr std::size_t kMaxUnrolledNodes = 1024;  // and of nodes that this makes
 
 using Scope = std::unordered_map<std::string, Id>;
 
@@ -189,6 +191,8 @@ class Lowerer {
     lower_opaque(node, opset, outputs, scope, source, random || is_training(node, source.inputs));
     if (canonical && canonical->nodes.size() > 1) return unite_expansion(*canonical, node, outputs, source);
     if (function && options_.inline_functions && depth < kMaxCallDepth) return unite_body(*function, node, outputs, source, depth);
+    if (node.domain.empty() && node.op_type == "If" && depth < kMaxCallDepth) return unite_branch(node, scope, source, depth);
+    if (node.domain.empty() && node.op_type == "Loop" && depth < kMaxCallDepth) return unite_iterations(node, scope, source, depth);
     return absl::OkStatus();
   }
 
@@ -311,6 +315,83 @@ class Lowerer {
       if (source.outputs[i] != kNone && it != local.end()) g_.egraph().merge(source.outputs[i], it->second);
     }
     g_.egraph().rebuild();
+    return absl::OkStatus();
+  }
+
+  static const Graph* graph_attribute(const Node& node, std::string_view name) {
+    const Attribute* a = find_attribute(node.attributes, name);
+    return a && a->type == AttributeType::kGraph ? &a->g() : nullptr;
+  }
+
+  // Lowers the nodes of a body into a scope that starts as what surrounds it; false where something in it cannot be taken out of it.
+  bool lower_inside(const Graph& graph, Scope& local, int depth) {
+    for (const Node& node : graph.nodes)
+      if (is_random(node) || has_graphs(node)) return false;
+    std::set<std::string> used;
+    mark_used(graph, used);
+    for (const Initializer& i : graph.initializers) {
+      if (i.sparse) return false;
+      local[i.name] = g_.constant(i.tensor);
+    }
+    for (const Node& node : graph.nodes) {
+      out_.owned_nodes.push_back(std::make_shared<Node>(node));
+      if (!lower_node(*out_.owned_nodes.back(), model_.opset_imports, local, used, false, depth + 1).ok()) return false;
+    }
+    return std::all_of(graph.outputs.begin(), graph.outputs.end(), [&](const ValueInfo& o) { return local.contains(o.name); });
+  }
+
+  // What a boolean of one element is known to be.
+  std::optional<bool> truth(Id id) {
+    g_.egraph().rebuild();
+    const auto v = g_.facts(id).constant ? g_.value(id, 64) : std::nullopt;
+    if (!v || v->dtype() != DType::kBool || v->size() != 1) return std::nullopt;
+    return element_as_int(*v, 0) != 0;
+  }
+
+  void unite_outputs(const Source& source, const std::vector<Id>& values) {
+    for (std::size_t i = 0; i < std::min(source.outputs.size(), values.size()); ++i)
+      if (source.outputs[i] != kNone && values[i] != kNone) g_.egraph().merge(source.outputs[i], values[i]);
+    g_.egraph().rebuild();
+  }
+
+  // An If whose condition is known is the branch that it takes.
+  absl::Status unite_branch(const Node& node, const Scope& scope, const Source& source, int depth) {
+    const auto taken = source.inputs.empty() ? std::nullopt : truth(source.inputs[0]);
+    const Graph* branch = taken ? graph_attribute(node, *taken ? "then_branch" : "else_branch") : nullptr;
+    Scope local = branch ? scope : Scope{};
+    if (!branch || !lower_inside(*branch, local, depth)) return absl::OkStatus();
+    std::vector<Id> values;
+    for (const ValueInfo& o : branch->outputs) values.push_back(local.at(o.name));
+    unite_outputs(source, values);
+    return absl::OkStatus();
+  }
+
+  // A Loop that runs a known, small number of times, whatever it computes, is its body so many times.
+  absl::Status unite_iterations(const Node& node, const Scope& scope, const Source& source, int depth) {
+    const Graph* body = graph_attribute(node, "body");
+    if (!body || node.inputs.size() < 2 || body->inputs.size() != node.inputs.size()) return absl::OkStatus();
+    if (body->outputs.size() + 1 != body->inputs.size()) return absl::OkStatus();  // outputs that are collected
+    g_.egraph().rebuild();
+    const Facts& limit_facts = g_.facts(source.inputs[0]);
+    const auto limit = limit_facts.kind == Facts::Kind::kTensor && limit_facts.constant ? g_.value(source.inputs[0], 64) : std::nullopt;
+    const auto times = limit && limit->size() == 1 ? element_as_int(*limit, 0) : std::nullopt;
+    if (!times || *times > kMaxIterations || static_cast<std::size_t>(std::max<std::int64_t>(*times, 0)) * body->nodes.size() > kMaxUnrolledNodes) return absl::OkStatus();
+    const bool conditional = !node.inputs[1].empty();
+    std::vector<Id> carried(source.inputs.begin() + 2, source.inputs.begin() + static_cast<std::ptrdiff_t>(node.inputs.size()));
+    Id condition = conditional ? source.inputs[1] : g_.constant(Tensor::of<bool>(DType::kBool, {}, std::array{true}));
+    for (std::int64_t i = 0; i < *times; ++i) {
+      const auto goes_on = truth(condition);
+      if (!goes_on) return absl::OkStatus();
+      if (!*goes_on) break;
+      Scope local = scope;
+      local[body->inputs[0].name] = g_.constant(Tensor::scalar_int64(i));
+      local[body->inputs[1].name] = condition;
+      for (std::size_t k = 0; k < carried.size(); ++k) local[body->inputs[k + 2].name] = carried[k];
+      if (!lower_inside(*body, local, depth)) return absl::OkStatus();
+      if (conditional) condition = local.at(body->outputs[0].name);
+      for (std::size_t k = 0; k < carried.size(); ++k) carried[k] = local.at(body->outputs[k + 1].name);
+    }
+    unite_outputs(source, carried);
     return absl::OkStatus();
   }
 

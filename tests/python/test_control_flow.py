@@ -1,0 +1,86 @@
+"""If with a known condition, Loop with a known number of iterations."""
+import collections
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import make_model, onnxruntime_outputs, run_ok, tensor, value
+
+X, Y = value("x", TensorProto.FLOAT, ["n", 4]), value("y", TensorProto.FLOAT, ["n", 4])
+node = helper.make_node
+
+
+def branch(name, *nodes, output="out", initializers=()):
+    return helper.make_graph(list(nodes), name, [], [value(output, TensorProto.FLOAT, None)], list(initializers))
+
+
+def condition_of_rank(rank):
+    return [node("Shape", ["x"], ["s"]), node("Size", ["s"], ["r"]), node("Equal", ["r", "wanted"], ["c"])], [tensor("wanted", np.int64(rank))]
+
+
+def optimized(folder, model, **inputs):
+    """Operators of the result, after ONNX Runtime has found it equal."""
+    onnx.save(model, folder / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--cost", "nodes", cwd=folder)
+    result = onnx.load(folder / "out.onnx")
+    onnx.checker.check_model(result, full_check=True)
+    inputs = inputs or {"x": np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)}
+    before, after = (onnxruntime_outputs(folder / f, inputs) for f in ("in.onnx", "out.onnx"))
+    for name in before:
+        np.testing.assert_allclose(before[name], after[name], rtol=1e-5)
+    return collections.Counter(n.op_type for n in result.graph.node)
+
+
+@pytest.mark.parametrize("rank, taken", [(2, "Relu"), (3, "Neg")])
+def test_the_branch_of_a_known_condition_is_taken(tmp_path, rank, taken):
+    """The exporters' spelling of squeeze: an If on the rank."""
+    nodes, initializers = condition_of_rank(rank)
+    choice = node("If", ["c"], ["y"], then_branch=branch("t", node("Relu", ["x"], ["out"])), else_branch=branch("e", node("Neg", ["x"], ["out"])))
+    assert optimized(tmp_path, make_model([*nodes, choice], [X], [Y], initializers)) == {taken: 1}
+
+
+def test_a_branch_with_constants_and_captured_values_of_the_same_names(tmp_path):
+    nodes, initializers = condition_of_rank(2)
+    inside = branch("t", node("Mul", ["z", "w"], ["s2"]), node("Add", ["s2", "x"], ["out"]), initializers=[tensor("w", np.float32([1, 2, 3, 4]))])
+    choice = node("If", ["c"], ["y"], then_branch=inside, else_branch=branch("e", node("Neg", ["x"], ["out"])))
+    model = make_model([*nodes, node("Tanh", ["x"], ["z"]), choice], [X], [Y], initializers)
+    assert optimized(tmp_path, model) == {"Tanh": 1, "Mul": 1, "Add": 1}
+
+
+def test_an_unknown_condition_stays(tmp_path):
+    choice = node("If", ["c"], ["y"], then_branch=branch("t", node("Relu", ["x"], ["out"])), else_branch=branch("e", node("Neg", ["x"], ["out"])))
+    model = make_model([choice], [X, value("c", TensorProto.BOOL, [])], [Y])
+    x = np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)
+    for c in (True, False):
+        assert optimized(tmp_path, model, x=x, c=np.array(c)) == {"If": 1}
+
+
+def loop(trips, *, stop=False, collected=False):
+    """x, multiplied by (iteration + 2) again and again."""
+    nodes = [
+        node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+        node("Add", ["f", "two"], ["k"]),
+        node("Mul", ["a", "k"], ["b"]),
+        node("Less", ["i", "last"], ["go"]) if stop else node("Identity", ["cond"], ["go"]),
+    ]
+    results = [value("go", TensorProto.BOOL, []), value("b", TensorProto.FLOAT, ["n", 4])] + ([value("k", TensorProto.FLOAT, [])] if collected else [])
+    body = helper.make_graph(nodes, "body", [value("i", TensorProto.INT64, []), value("cond", TensorProto.BOOL, []), value("a", TensorProto.FLOAT, ["n", 4])], results)
+    outputs = [Y, value("all", TensorProto.FLOAT, ["times"])] if collected else [Y]
+    initializers = [tensor("m", np.int64(trips)), tensor("true", np.array(True)), tensor("two", np.float32(2)), tensor("last", np.int64(1))]
+    return make_model([node("Loop", ["m", "true", "x"], [o.name for o in outputs], body=body)], [X], outputs, initializers)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 3])
+def test_a_loop_of_known_length_is_its_body_so_many_times(tmp_path, trips):
+    assert optimized(tmp_path, loop(trips)) == ({"Mul": 1} if trips else {"Identity": 1})  # constant factors meet
+
+
+def test_a_loop_that_stops_early(tmp_path):
+    assert optimized(tmp_path, loop(10, stop=True)) == {"Mul": 1}
+
+
+@pytest.mark.parametrize("model", [loop(3, collected=True), loop(1000)])
+def test_loops_that_collect_or_are_long_stay(tmp_path, model):
+    assert optimized(tmp_path, model)["Loop"] == 1
