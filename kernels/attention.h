@@ -25,6 +25,7 @@ template <typename C> struct BiasView {
 template <typename C> struct AttentionProblem {
   std::int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, size = 0, v_size = 0;
   HeadsView<C> q, k, v;
+  std::int64_t k_element = 1;        // stride along the size of K, where it isn't adjacent (and nothing is rounded)
   C* out = nullptr;                  // strides below
   std::int64_t out_batch = 0, out_head = 0, out_row = 0;
   double scale = 1.0, softcap = 0.0;

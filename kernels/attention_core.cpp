@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/attention.h"
+#include "kernels/channels_last.h"
 #include "kernels/gemm.h"
 #include "kernels/softmax.h"
 
@@ -22,6 +23,10 @@ void add_biases(const AttentionProblem<C>& p, std::int64_t b, std::int64_t h, st
   for (const BiasView<C>& bias : p.biases) {
     const C* from = bias.data + b * bias.batch + h * bias.head + i * bias.row;
     if (bias.column == 1) {
+      if constexpr (std::is_same_v<C, float>) {
+        add_channels(from, row, p.keys);
+        continue;
+      }
       for (std::int64_t j = 0; j < p.keys; ++j) row[j] += from[j];
     } else {
       for (std::int64_t j = 0; j < p.keys; ++j) row[j] += from[j * bias.column];
@@ -38,6 +43,9 @@ void add_biases(const AttentionProblem<C>& p, std::int64_t b, std::int64_t h, st
 template <typename C>
 void softmax_in_place(const AttentionProblem<C>& p, std::int64_t h, C* row, bool reference) {
   constexpr C kMinusInf = -std::numeric_limits<C>::infinity();
+  if constexpr (std::is_same_v<C, float>) {
+    if (!p.zero_masked_rows && p.sinks == nullptr && p.round_softmax == nullptr && !reference) return softmax_row(row, p.keys);
+  }
   const C top_key = p.keys == 0 ? kMinusInf : *std::max_element(row, row + p.keys);
   if (top_key == kMinusInf && p.zero_masked_rows) return std::fill_n(row, p.keys, C(0)), void();
   if constexpr (std::is_same_v<C, float>) {
@@ -85,7 +93,9 @@ void score_block(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
     gemm_any<C>(ctx, count, p.keys, p.size, {q, row, 1}, keys, scores, p.keys);
   }
   const std::int64_t n = count * p.keys;
-  if (p.round == nullptr) {
+  if constexpr (std::is_same_v<C, float>) {
+    if (p.round == nullptr && p.scale != 1.0) scale_channels(static_cast<float>(p.scale), scores, n);
+  } else if (p.round == nullptr) {
     for (std::int64_t i = 0; i < n; ++i) scores[i] *= static_cast<C>(p.scale);
   }
   apply_rounding(p.round, scores, n);
@@ -102,7 +112,7 @@ template <typename C>
 void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::int64_t b, std::int64_t h) {
   const std::int64_t kv = h / (p.heads / p.kv_heads);
   HeadWork<C> work;
-  MatrixView<C> keys{p.k.at(b, kv), 1, p.k.row};
+  MatrixView<C> keys{p.k.at(b, kv), p.k_element, p.k.row};
   if (p.round != nullptr) {
     const C factor = p.round(static_cast<C>(std::sqrt(p.scale)));
     work.k.resize(static_cast<std::size_t>(p.keys * p.size));
@@ -112,9 +122,13 @@ void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
     }
     keys = {work.k.data(), 1, p.size};
   }
-  std::unique_ptr<PackedMatrix> packed;
+  const MatrixView<C> values{p.v.at(b, kv), p.v.row, 1};
+  std::unique_ptr<PackedMatrix> packed, packed_values;  // for all blocks
   if constexpr (std::is_same_v<C, float>) {
-    if (!ctx.options.reference && p.queries > kQueryBlock) packed = std::make_unique<PackedMatrix>(pack_matrix(p.size, p.keys, keys));
+    if (!ctx.options.reference && p.queries > kQueryBlock) {
+      packed = std::make_unique<PackedMatrix>(pack_matrix(p.size, p.keys, keys));
+      packed_values = std::make_unique<PackedMatrix>(pack_matrix(p.keys, p.v_size, values));
+    }
   }
   work.scores.resize(static_cast<std::size_t>(std::min(p.queries, kQueryBlock) * p.keys));
   for (std::int64_t first = 0; first < p.queries; first += kQueryBlock) {
@@ -134,8 +148,14 @@ void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
     for (std::int64_t i = 0; i < count; ++i) softmax_in_place(p, h, scores + i * p.keys, ctx.options.reference);
     apply_rounding(p.round, scores, n);
     keep(p, 3, b, h, first, count, scores);
-    gemm_any<C>(ctx, count, p.v_size, p.keys, {scores, p.keys, 1}, {p.v.at(b, kv), p.v.row, 1},
-                p.out + b * p.out_batch + h * p.out_head + first * p.out_row, p.out_row);
+    C* out = p.out + b * p.out_batch + h * p.out_head + first * p.out_row;
+    if constexpr (std::is_same_v<C, float>) {
+      if (packed_values != nullptr) {
+        gemm_packed(ctx, count, {scores, p.keys, 1}, *packed_values, out, p.out_row);
+        continue;
+      }
+    }
+    gemm_any<C>(ctx, count, p.v_size, p.keys, {scores, p.keys, 1}, values, out, p.out_row);
   }
 }
 

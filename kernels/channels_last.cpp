@@ -6,6 +6,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/fused_elementwise.h"
+#include "kernels/session_attention.h"
 
 namespace saturate {
 namespace {
@@ -259,6 +260,7 @@ void register_channels_last(Registry& registry) {
   registry.add(kSessionDomain, "MaxPool", pool<Pool::kMax>);
   registry.add(kSessionDomain, "AveragePool", pool<Pool::kAverage>);
   register_fused_elementwise(registry);
+  register_session_attention(registry);
 }
 
 }  // namespace saturate

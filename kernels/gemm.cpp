@@ -6,8 +6,8 @@
 namespace saturate {
 namespace {
 
-constexpr std::int64_t kBlock = 256;      // of k: a block of a panel stays in the second-level cache
-constexpr std::int64_t kBlockRows = 192;  // of A: a block of them too
+constexpr std::int64_t kBlock = 288;      // of k: a block of a panel stays in the second-level cache
+constexpr std::int64_t kBlockRows = 288;  // of A: a block of them too
 constexpr std::int64_t kPackRows = 24;    // fewer rows do not pay for packing B
 constexpr std::int64_t kTaskFlops = 1 << 20;
 
@@ -40,26 +40,35 @@ struct Product {
   const GemmFinish* finish;
 };
 
+// Pieces of at most `most`, about equal, in multiples of `step`: a short last one would read all of the other operand for little.
+std::int64_t even_piece(std::int64_t n, std::int64_t most, std::int64_t step) {
+  const std::int64_t pieces = std::max<std::int64_t>(1, (n + most - 1) / most), piece = (n + pieces - 1) / pieces;
+  return std::max<std::int64_t>(step, (piece + step - 1) / step * step);
+}
+
 void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end,
                const Product& p) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
   const bool gather = p.rows != nullptr || (p.lda > 2 * kBlock && panel_end - panel_begin > 2);
-  const std::int64_t block_rows = std::min(kBlockRows, row_end - row_begin);
-  std::vector<float> block(gather ? static_cast<std::size_t>(block_rows * kBlock) : 0);
-  for (std::int64_t r0 = row_begin; r0 < row_end; r0 += kBlockRows) {
-    const std::int64_t r1 = std::min(row_end, r0 + kBlockRows);
-    for (std::int64_t k0 = 0; k0 < p.k || k0 == 0; k0 += kBlock) {
-      const std::int64_t depth = std::min(kBlock, p.k - k0);
+  const std::int64_t block_rows = even_piece(row_end - row_begin, kBlockRows, kernel.mr);
+  // Few rows read B once: the longer the run the better.
+  const std::int64_t block_depth =
+      !gather && row_end - row_begin <= kernel.mr ? std::max<std::int64_t>(1, p.k) : even_piece(p.k, kBlock, 1);
+  std::vector<float> block(gather ? static_cast<std::size_t>(block_rows * block_depth) : 0);
+  for (std::int64_t r0 = row_begin; r0 < row_end; r0 += block_rows) {
+    const std::int64_t r1 = std::min(row_end, r0 + block_rows);
+    for (std::int64_t k0 = 0; k0 < p.k || k0 == 0; k0 += block_depth) {
+      const std::int64_t depth = std::min(block_depth, p.k - k0);
       const float* from = gather ? nullptr : p.a + r0 * p.lda + k0;
       std::int64_t step = p.lda;
       if (gather) {
         if (p.rows != nullptr) {
-          (*p.rows)(r0, r1, k0, depth, block.data(), kBlock);
+          (*p.rows)(r0, r1, k0, depth, block.data(), block_depth);
         } else {
-          for (std::int64_t i = r0; i < r1; ++i) std::copy_n(p.a + i * p.lda + k0, depth, block.data() + (i - r0) * kBlock);
+          for (std::int64_t i = r0; i < r1; ++i) std::copy_n(p.a + i * p.lda + k0, depth, block.data() + (i - r0) * block_depth);
         }
         from = block.data();
-        step = kBlock;
+        step = block_depth;
       }
       for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
         const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, p.n - panel * kernel.nr));

@@ -177,6 +177,7 @@ Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t
   fold_constants(g);
   fuse_small_patterns(g);
   lay_out_channels_last(g);
+  fuse_attention(g);
   fuse_elementwise(g);
   return std::move(g.graph);
 }

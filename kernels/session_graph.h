@@ -44,6 +44,7 @@ bool is_random(const Node& node);
 void fold_constants(SessionGraph& graph);
 void fuse_small_patterns(SessionGraph& graph);
 void lay_out_channels_last(SessionGraph& graph);
+void fuse_attention(SessionGraph& graph);
 void fuse_elementwise(SessionGraph& graph);
 
 // All of the above. Nothing is done where a local function goes by the name of one of ai.onnx's operators.

@@ -180,6 +180,57 @@ TEST(SessionFuse, ValuesThatOthersReadStay) {
   EXPECT_EQ(count(ops, "Exp"), 1u);
 }
 
+TEST(SessionAttention, AllOrdersMasksAndScales) {
+  // [batch, sequence, heads, size] brought to heads first, K by two transposes or by one, or given as it is; the result brought back or
+  // not.
+  const char* bodies[] = {
+      "q = Transpose <perm = [0,2,1,3]> (x) k0 = Transpose <perm = [0,2,1,3]> (z) k = Transpose <perm = [0,1,3,2]> (k0) v = Transpose "
+      "<perm = [0,2,1,3]> (u) "
+      "s = MatMul (q, k) t = Mul (s, half) m = Add (t, mask) p = Softmax (m) o = MatMul (p, v) y = Transpose <perm = [0,2,1,3]> (o)",
+      "q = Transpose <perm = [0,2,1,3]> (x) k = Transpose <perm = [0,2,3,1]> (z) v = Transpose <perm = [0,2,1,3]> (u) "
+      "s = MatMul (q, k) t = Div (s, half) m = Add (row, t) p = Softmax <axis = 3> (m) y = MatMul (p, v)",
+      "k = Transpose <perm = [0,1,3,2]> (z) s = MatMul (x, k) p = Softmax (s) y = MatMul (p, u)",
+  };
+  for (std::int64_t length : {3, 130}) {
+    const Shape last{2, length, 5, 8};
+    std::size_t i = 0;
+    for (const char* body : bodies) {
+      SCOPED_TRACE(body);
+      const Shape keys = ++i == 3 ? Shape{2, length, 7, 8} : Shape{2, length + 2, 5, 8};
+      const auto ops = check(
+          fmt::format(
+              R"(<ir_version: 8, opset_import: ["" : 18]> g (float[A,B,C,D] x, float[A,E,C,D] z, float[A,E,C,F] u) => (float y) {{ {} }})",
+              body),
+          {{"mask", {2, 1, length, length + 2}}, {"row", {length + 2}}},
+          {{"x", noise_tensor(last, 3)}, {"z", noise_tensor(keys, 4)}, {"u", noise_tensor(keys, 5)}, {"half", test::floats({}, {0.5f})}});
+      EXPECT_EQ(ops, std::vector<std::string>{"Attention"});
+    }
+  }
+}
+
+TEST(SessionAttention, OtherShapesAndReadersAreRespected) {
+  // Rank 3; K given transposed.
+  auto ops = check(
+      R"(<ir_version: 8, opset_import: ["" : 18]> g (float[B,S,D] x, float[B,D,T] z, float[B,T,D] u) => (float y) { s = MatMul (x, z) p = Softmax (s) y = MatMul (p, u) })",
+      {}, {{"x", noise_tensor({3, 4, 6}, 3)}, {"z", noise_tensor({3, 6, 5}, 4)}, {"u", noise_tensor({3, 5, 6}, 5)}});
+  EXPECT_EQ(ops, std::vector<std::string>{"Attention"});
+  // V is broadcast over the batch; the softmax goes over the queries; ranks of 2: one operator after another.
+  check(
+      R"(<ir_version: 8, opset_import: ["" : 18]> g (float[B,S,D] x, float[B,D,T] z, float[T,D] u) => (float y) { s = MatMul (x, z) p = Softmax (s) y = MatMul (p, u) })",
+      {}, {{"x", noise_tensor({3, 4, 6}, 3)}, {"z", noise_tensor({3, 6, 5}, 4)}, {"u", noise_tensor({5, 6}, 5)}});
+  check(
+      R"(<ir_version: 8, opset_import: ["" : 18]> g (float[B,S,D] x, float[B,D,T] z, float[B,T,D] u) => (float y) { s = MatMul (x, z) p = Softmax <axis = 1> (s) y = MatMul (p, u) })",
+      {}, {{"x", noise_tensor({3, 4, 6}, 3)}, {"z", noise_tensor({3, 6, 5}, 4)}, {"u", noise_tensor({3, 5, 6}, 5)}});
+  check(
+      R"(<ir_version: 8, opset_import: ["" : 18]> g (float[S,D] x, float[D,T] z, float[T,D] u) => (float y) { s = MatMul (x, z) p = Softmax (s) y = MatMul (p, u) })",
+      {}, {{"x", noise_tensor({4, 6}, 3)}, {"z", noise_tensor({6, 5}, 4)}, {"u", noise_tensor({5, 6}, 5)}});
+  // The probabilities are an output.
+  ops = check(
+      R"(<ir_version: 8, opset_import: ["" : 18]> g (float[B,S,D] x, float[B,D,T] z, float[B,T,D] u) => (float y, float p) { s = MatMul (x, z) p = Softmax (s) y = MatMul (p, u) })",
+      {}, {{"x", noise_tensor({3, 4, 6}, 3)}, {"z", noise_tensor({3, 6, 5}, 4)}, {"u", noise_tensor({3, 5, 6}, 5)}});
+  EXPECT_EQ(count(ops, "Attention"), 0u);
+}
+
 TEST(SessionFold, ConstantsAndIdentitiesGo) {
   const auto ops = check(R"(<ir_version: 8, opset_import: ["" : 18]> g (float[2,3] x) => (float y) {
       t = Transpose <perm = [1,0]> (w)  i = Identity (t)  j = Identity (x)  m = MatMul (j, i)  k = Identity (m)  y = Softmax (k) })",
