@@ -18,10 +18,12 @@ bool one_of(std::string_view name, std::initializer_list<std::string_view> names
 // Names of values that are surely floats: the operators that fuse take other types too, which pieces of floats can't hold.
 class FloatValues {
  public:
-  explicit FloatValues(const SessionGraph& g) : g_(g) {
+  // Sessions check the types of inputs; those written beside other values are believed where a mistake costs time only.
+  explicit FloatValues(const SessionGraph& g, bool believing = true) : g_(g) {
     for (const ValueInfo& input : g.graph.inputs) declare(input);
-    for (const ValueInfo& value : g.graph.value_info) declare(value);
-    for (const ValueInfo& output : g.graph.outputs) declare(output);
+    for (const auto* values : {&g.graph.value_info, &g.graph.outputs})
+      for (const ValueInfo& value : *values)
+        if (believing) declare(value);
     for (const Node& node : g.graph.nodes) visit(node);
   }
   bool contains(const std::string& name) const {
@@ -239,6 +241,25 @@ class ElementFuser {
 };
 
 }  // namespace
+
+// Casts of floats to float, as exporters leave around a softmax.
+void drop_casts(SessionGraph& g) {
+  const FloatValues floats(g, false);
+  std::unordered_map<std::string, std::string> same;
+  std::vector<Node> kept;
+  for (Node& node : g.graph.nodes) {
+    for (std::string& input : node.inputs)
+      if (const auto it = same.find(input); it != same.end()) input = it->second;
+    const Attribute* to = is_standard(node, "Cast") ? find_attribute(node.attributes, "to") : nullptr;
+    const bool to_float = to != nullptr && to->type == AttributeType::kInt && to->i() == static_cast<std::int64_t>(DType::kFloat);
+    if (to_float && floats.contains(node.inputs[0]) && !g.is_protected(node.outputs[0]))
+      same[node.outputs[0]] = node.inputs[0];
+    else
+      kept.push_back(std::move(node));
+  }
+  g.graph.nodes = std::move(kept);
+  g.count_uses();
+}
 
 void fuse_elementwise(SessionGraph& g) { ElementFuser(g).run(); }
 

@@ -10,7 +10,6 @@
 namespace saturate {
 namespace {
 
-constexpr int kMany = 1 << 20;
 constexpr std::size_t kFoldedBytes = std::size_t{1} << 24;  // larger results are made at every run rather than kept beside their inputs
 
 bool has_graphs(const Node& node) {
@@ -141,7 +140,7 @@ void fold_constants(SessionGraph& g) {
   for (Node& node : nodes) {
     rename_inputs(node, same);
     if (fold_node(g, node, *evaluator)) continue;
-    if (is_standard(node, "Identity") && node.inputs.size() == 1 && node.outputs.size() == 1 && g.uses(node.outputs[0]) < kMany) {
+    if (is_standard(node, "Identity") && node.inputs.size() == 1 && node.outputs.size() == 1 && !g.is_protected(node.outputs[0])) {
       same[node.outputs[0]] = node.inputs[0];
       continue;
     }
@@ -177,6 +176,7 @@ Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t
   fold_constants(g);
   fuse_small_patterns(g);
   lay_out_channels_last(g);
+  drop_casts(g);
   fuse_attention(g);
   fuse_elementwise(g);
   return std::move(g.graph);

@@ -27,11 +27,13 @@ class SessionGraph {
   void add_constant(const std::string& name, Tensor tensor);
   // How often nodes read the value; outputs of the graph and what subgraphs capture count as many.
   int uses(const std::string& name) const;
+  bool is_protected(const std::string& name) const { return uses(name) >= kMany; }  // an output of the graph, or captured
   void count_uses();  // after nodes changed
   std::string fresh(const std::string& base);
   const Node* producer(const std::string& name) const;  // as of the last count_uses(); null: none
 
  private:
+  static constexpr int kMany = 1 << 20;
   std::unordered_map<std::string, Tensor> constants_;
   std::unordered_map<std::string, int> uses_;
   std::unordered_map<std::string, std::size_t> producers_;
@@ -44,6 +46,7 @@ bool is_random(const Node& node);
 void fold_constants(SessionGraph& graph);
 void fuse_small_patterns(SessionGraph& graph);
 void lay_out_channels_last(SessionGraph& graph);
+void drop_casts(SessionGraph& graph);
 void fuse_attention(SessionGraph& graph);
 void fuse_elementwise(SessionGraph& graph);
 

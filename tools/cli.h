@@ -100,7 +100,7 @@ struct BenchArgs {
   std::optional<std::size_t> iterations;
   std::size_t warmup = 3;
   std::uint64_t seed = 0;
-  bool table = true, pin = false;
+  bool table = true, pin = false, as_is = false;
 };
 
 struct RulesArgs {

@@ -248,6 +248,7 @@ int bench_command(const BenchArgs& args) {
     }
     SessionOptions options;
     options.threads = args.common.threads;
+    options.prepare = !args.as_is;
     absl::StatusOr<Session> session = Session::create(*model, options);
     if (!session.ok()) return fail(session.status(), path, "measure it in another runtime");
     contestants.push_back({path, *std::move(session), {}, {}, {}, {}, {}});

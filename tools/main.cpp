@@ -262,6 +262,7 @@ void add_bench(CLI::App& app, BenchArgs& args) {
   verb->add_option("--profile", args.profile, "write every node's time as a Chrome trace (chrome://tracing, Perfetto)")
       ->type_name("TRACE.json");
   verb->add_flag("!--no-table", args.table, "without the time by operator");
+  verb->add_flag("--as-is", args.as_is, "run every node as it stands: nothing folded, fused or laid out otherwise beforehand");
   verb->add_flag("--pin", args.pin, "stay on as many processors as there are threads");
   add_common(verb, args.common, true);
   verb->footer(
@@ -283,11 +284,12 @@ void add_rules(CLI::App& app, RulesArgs& args) {
 }
 
 void add_explain(CLI::App& app, ExplainArgs& args) {
-  CLI::App* verb = app.add_subcommand("explain",
-                                      "tell which rules made the operators of the result, and why others were not made\n\nOptimizes the "
-                                      "model without writing it, and lists the operators that rules made and the rules that fired. With --op, --rule "
-                                      "or --value it goes to each place where that might have happened (each Softmax for Attention) and tells the chain "
-                                      "of rules, what the alternative would cost, or the rules that come nearest and the condition that fails there.");
+  CLI::App* verb =
+      app.add_subcommand("explain",
+                         "tell which rules made the operators of the result, and why others were not made\n\nOptimizes the "
+                         "model without writing it, and lists the operators that rules made and the rules that fired. With --op, --rule "
+                         "or --value it goes to each place where that might have happened (each Softmax for Attention) and tells the chain "
+                         "of rules, what the alternative would cost, or the rules that come nearest and the condition that fails there.");
   verb->add_option("IN.onnx", args.input, "the model")->required();
   auto* op = verb->add_option("--op", args.op, "operators of this type, with or without domain")->type_name("OP");
   auto* rule = verb->add_option("--rule", args.rule, "where this rule applies or nearly does")->type_name("NAME")->excludes(op);

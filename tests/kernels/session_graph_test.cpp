@@ -238,6 +238,13 @@ TEST(SessionFold, ConstantsAndIdentitiesGo) {
   EXPECT_EQ(ops, (std::vector<std::string>{"MatMul", "Softmax"}));
 }
 
+TEST(SessionFold, OnlyCastsOfKnownFloatsGo) {
+  const auto ops = check(R"(<ir_version: 8, opset_import: ["" : 18]> g (float[2,3] x, int64[3] n) => (float y, float z) {
+      e = Exp (x)  c = Cast <to = 1> (e)  s = Softmax (c)  y = Cast <to = 1> (s)  d = Cast <to = 1> (n)  z = Neg (d) })",
+                         {}, {{"x", noise_tensor({2, 3}, 8)}, {"n", test::ints({3}, {1, 2, 3})}});
+  EXPECT_EQ(count(ops, "Cast"), 2u);
+}
+
 TEST(SessionGraph, OperatorsOfTheSessionCannotBeNamed) {
   for (const char* op : {"Conv (x, x)", "Elementwise <program = [0, 7, 9]> (x)", "MaxPool (x)"}) {
     absl::StatusOr<Model> model = parse_model_text(

@@ -19,13 +19,20 @@ def report(*words, cwd):
 
 
 def test_numbers_and_operators(tmp_path, model):
-    out = report("in.onnx", "--dim", "n=3", "--iterations", "7", cwd=tmp_path)
+    out = report("in.onnx", "--dim", "n=3", "--iterations", "7", "--as-is", cwd=tmp_path)
     (entry,) = out["models"]
     times = entry["seconds"]
     assert entry["runs"] == 7 and out["dims_of_one"] == [] and out["peak_bytes"] > 1 << 20
     assert 0 < times["min"] <= times["q1"] <= times["median"] <= times["q3"] and times["median"] <= times["p90"]
     assert {o["op_type"]: o["nodes"] for o in entry["operators"]} == {n.op_type: 1 for n in onnx.load(model).graph.node}
     assert all(o["seconds"] > 0 for o in entry["operators"])
+    assert entry["cpu_seconds"]["median"] > 0
+
+
+def test_sessions_fuse(tmp_path, model):
+    (entry,) = report("in.onnx", "--dim", "n=3", "--iterations", "7", cwd=tmp_path)["models"]
+    operators = {o["op_type"]: o["nodes"] for o in entry["operators"]}
+    assert operators["Elementwise"] == 1 and "Identity" not in operators and "Relu" not in operators
 
 
 def test_bigger_inputs_take_longer(tmp_path, model):
@@ -56,7 +63,7 @@ def test_two_models_give_a_ratio(tmp_path, model, small_model):
 
 
 def test_trace(tmp_path, model):
-    run_ok("bench", "in.onnx", "--iterations", "3", "--profile", "trace.json", "--threads", "2", "--pin", cwd=tmp_path)
+    run_ok("bench", "in.onnx", "--iterations", "3", "--profile", "trace.json", "--threads", "2", "--pin", "--as-is", cwd=tmp_path)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     nodes = [e for e in events if e["ph"] == "X"]
     assert sorted(e["args"]["node"] for e in nodes) == sorted(n.name for n in onnx.load(model).graph.node)
