@@ -62,7 +62,7 @@ class Table {
   // Whether the two would be equal if declared names meant equal sizes.
   bool equal_by_name(Dim a, Dim b);
   // Whether m is min(a, c) with a number c >= 2: broadcast against a, it is a (the operator fails where a > c).
-  bool is_clipped(Dim m, Dim a) const;
+  bool is_clipped(Dim m, Dim a);
   // What that proves: m = a, and a is at most c.
   bool unify_clipped(Dim m, Dim a);
   Dim apply(Op op, Dim a, Dim b);

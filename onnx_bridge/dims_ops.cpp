@@ -117,12 +117,13 @@ void Table::refresh_bounds() {
   }
 }
 
-bool Table::is_clipped(Dim m, Dim a) const {
+bool Table::is_clipped(Dim m, Dim a) {
   const Poly& p = poly(m);
   if (p.size() != 1 || p[0].coefficient != 1 || p[0].atoms.size() != 1) return false;
-  const Atom& atom = atoms_[p[0].atoms[0]];
+  const Atom atom = atoms_[p[0].atoms[0]];
   if (atom.kind != AtomKind::kMin) return false;
-  return (equal(atom.a, a) && value(atom.b).value_or(0) >= 2) || (equal(atom.b, a) && value(atom.a).value_or(0) >= 2);
+  const auto same = [&](Dim x) { return equal(x, a) || equal_by_name(x, a); };
+  return (value(atom.b).value_or(0) >= 2 && same(atom.a)) || (value(atom.a).value_or(0) >= 2 && same(atom.b));
 }
 
 bool Table::equal_by_name(Dim a, Dim b) { return !first_declared_.empty() && equal(by_name(a), by_name(b)); }
