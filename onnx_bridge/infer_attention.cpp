@@ -184,6 +184,13 @@ void part(Call& c) {
   if (has_last(c)) with_last(c, c.constant(c.int_attribute("count", 0)));
 }
 
+void repeat_heads(Call& c) {
+  c.set_dtype(0, c.in(0).dtype);
+  if (!c.has_rank(0)) return;
+  if (c.rank(0) != 4) return c.fail("heads of a tensor that is not of rank 4");
+  c.set_shape(0, DimVector{c.dim(0, 0), c.dims.mul(c.dim(0, 1), c.constant(c.int_attribute("times", 1))), c.dim(0, 2), c.dim(0, 3)});
+}
+
 void twice(Call& c) {
   if (has_last(c)) with_last(c, c.dims.mul(c.dim(0, -1), c.constant(2)));
 }
@@ -220,6 +227,7 @@ void add_attention_rules(Rules& rules) {
   rules[":LinearAttention"] = linear_attention;
   rules[":CausalConvWithState"] = causal_conv;
   rules["saturate:sdpa"] = sdpa;
+  rules["saturate:repeat_heads"] = repeat_heads;
   rules["saturate:part"] = part;
   rules["saturate:twice"] = rules["saturate:interleave"] = twice;
   rules["saturate:rotate_half"] = rules["saturate:rope"] = like_first;

@@ -19,7 +19,8 @@ constexpr std::string_view kMicrosoft =
 #include "onnx_bridge/op_table_microsoft.inc"
     ;
 // Stepping stones between rules, of domain "saturate"; no target runs them.
-// sdpa: softmax(scale * Q K^T + bias) V with Q[B,H,S,D], K[B,H,T,D], V[B,H,T,Dv], bias broadcast to [B,H,S,T] -> [B,H,S,Dv].
+// sdpa: softmax(cap(scale * Q K^T) + bias) V with Q[B,H,S,D], K[B,G,T,D], V[B,G,T,Dv], bias broadcast to [B,H,S,T] -> [B,H,S,Dv];
+// cap(x) = softcap * tanh(x / softcap), or x where softcap is 0. repeat_heads: each of the heads of [B,G,T,D] `times` times, side by side.
 // activation: the function of that kind (an operator of ai.onnx) with its parameters in order.
 // All of the following are about the last axis. part: X[..., offset + step * i] for i < count. interleave: A0, B0, A1, B1, ... of two of one shape.
 // twice: (X, X); interleaved: X0, X0, X1, X1, ... rotate_half: (-X2, X1) of its halves X1, X2; interleaved: -X1, X0, -X3, X2, ...

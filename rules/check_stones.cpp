@@ -13,6 +13,7 @@ class Stone {
 
   absl::StatusOr<Value> run() {
     if (node_.op_type == "sdpa") return sdpa();
+    if (node_.op_type == "repeat_heads") return repeated(inputs_[0], number("times", 1));
     if (node_.op_type == "activation") return activation();
     const auto& op = node_.op_type;
     if (inputs_.empty() || !inputs_[0].is_tensor() || inputs_[0].tensor().dims().empty()) return absl::InvalidArgumentError("there is no last axis");
@@ -103,22 +104,32 @@ class Stone {
     return call(kind->s(), std::move(attributes), std::move(in));
   }
 
-  // Softmax(scale * Q K^T + bias) V.
+  Result repeated(const Value& x, std::int64_t times) const {
+    if (x.tensor().dims().size() != 4 || times < 1) return absl::InvalidArgumentError("saturate.repeat_heads takes a tensor of rank 4");
+    std::vector<std::int64_t> heads;
+    for (std::int64_t h = 0; h < x.tensor().dims()[1] * times; ++h) heads.push_back(h / times);
+    return call("Gather", {Attribute::of("axis", std::int64_t{1})}, {x, ints(std::move(heads))});
+  }
+
+  // Softmax(cap(scale * Q K^T) + bias) V.
   Result sdpa() const {
     const Shape &q = inputs_[0].tensor().dims(), &k = inputs_[1].tensor().dims(), &v = inputs_[2].tensor().dims();
-    if (q.size() != 4 || k.size() != 4 || v.size() != 4 || !std::equal(q.begin(), q.begin() + 2, k.begin()) ||
-        !std::equal(q.begin(), q.begin() + 2, v.begin()))
-      return absl::InvalidArgumentError("saturate.sdpa takes Q, K and V of rank 4 with the same batch and heads");
-    const Attribute* scale = find_attribute(node_.attributes, "scale");
-    auto s = tensor_of_reals(inputs_[0].tensor().dtype(), {}, std::vector<double>{scale ? scale->f() : 1.0});
-    if (!s.ok()) return s.status();
-    auto kt = call("Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 1, 3, 2})}, {inputs_[1]});
-    auto scores = call("Mul", {}, {call("MatMul", {}, {inputs_[0], kt}), Value(*std::move(s))});
+    if (q.size() != 4 || k.size() != 4 || v.size() != 4 || q[0] != k[0] || !std::equal(k.begin(), k.begin() + 2, v.begin()) || k[1] == 0 || q[1] % k[1] != 0)
+      return absl::InvalidArgumentError("saturate.sdpa takes Q, K and V of rank 4 with the same batch, and heads of Q for each of K and V");
+    const Attribute *scale = find_attribute(node_.attributes, "scale"), *softcap = find_attribute(node_.attributes, "softcap");
+    const auto scalar = [&](double x) -> Result {
+      auto t = tensor_of_reals(inputs_[0].tensor().dtype(), {}, std::vector<double>{x});
+      if (!t.ok()) return t.status();
+      return Value(*std::move(t));
+    };
+    auto kt = call("Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 1, 3, 2})}, {repeated(inputs_[1], q[1] / k[1])});
+    auto scores = call("Mul", {}, {call("MatMul", {}, {inputs_[0], kt}), scalar(scale ? scale->f() : 1.0)});
+    if (softcap != nullptr && softcap->f() > 0) scores = call("Mul", {}, {call("Tanh", {}, {call("Div", {}, {scores, scalar(softcap->f())})}), scalar(softcap->f())});
     if (!scores.ok()) return scores.status();
     const Shape dims = scores->tensor().dims();
     if (inputs_.size() > 3 && inputs_[3].present()) scores = call("Add", {}, {*scores, inputs_[3]});
     if (scores.ok() && scores->tensor().dims() != dims) return absl::InvalidArgumentError("the bias of saturate.sdpa widens the scores");
-    return call("MatMul", {}, {call("Softmax", {Attribute::of("axis", std::int64_t{-1})}, {scores}), inputs_[2]});
+    return call("MatMul", {}, {call("Softmax", {Attribute::of("axis", std::int64_t{-1})}, {scores}), repeated(inputs_[2], q[1] / k[1])});
   }
 
   const Evaluator& evaluator_;

@@ -4,7 +4,8 @@ namespace saturate {
 
 std::vector<NativeRule> native_rules() {
   std::vector<NativeRule> out = native_view_rules();
-  for (NativeRule& rule : native_rope_rules()) out.push_back(std::move(rule));
+  for (auto rules : {native_rope_rules(), native_einsum_rules()})
+    for (NativeRule& rule : rules) out.push_back(std::move(rule));
   return out;
 }
 

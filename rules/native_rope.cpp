@@ -94,34 +94,38 @@ void gather_of_split_is_part(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), make_part(v, x, axis == rank - 1 ? Part{at, *columns, *rows} : Part{at * *columns, 1, *columns}));
 }
 
-// Reshape(Concat(A', B')) where A' and B' are A and B with an axis of 1 put last or before the last, and the Reshape joins it.
+// Reshape(Concat(A, B)) of A and B [..., n, 1] or [..., 1, n] to [..., 2n]: a stack of two that is flattened.
 void reshape_of_stack(const Views& v, const Match& m, Unions& unions) {
-  const Id a = m.classes[0], b = m.classes[3];
-  const Dims *da = v.shape(a), *db = v.shape(b), *cut = v.shape(m.classes[2]), *other = v.shape(m.classes[5]), *to = v.shape(m.root());
-  if (!last_of(v, a) || !db || !cut || !other || !to || !v.equal(*da, *db) || !v.equal(*cut, *other)) return;
-  const std::size_t rank = da->size();
-  if (cut->size() != rank + 1 || to->size() != rank || !v.equal(std::span(*da).first(rank - 1), std::span(*to).first(rank - 1))) return;
-  if (!v.equal(std::span(*da).first(rank - 1), std::span(*cut).first(rank - 1))) return;
-  const auto axis = v.int_attribute(m.ops[6], "axis", 0);
-  const bool innermost = axis == static_cast<std::int64_t>(rank) && v.equal((*cut)[rank - 1], da->back());
-  const bool before = axis == static_cast<std::int64_t>(rank) - 1 && v.equal((*cut)[rank], da->back());
-  if (innermost) unions.emplace_back(m.root(), v.g.add(make_key("saturate", "interleave", {}, 1, std::nullopt), std::array{a, b}));
-  else if (before)
-    unions.emplace_back(m.root(), v.g.add(make_key("", "Concat", {Attribute::of("axis", std::int64_t{-1})}, 1, static_cast<int>(rank)), std::array{a, b}));
+  const Id a = m.classes[0], b = m.classes[1];
+  const Dims *da = v.shape(a), *db = v.shape(b), *to = v.shape(m.root());
+  if (!last_of(v, m.root()) || !da || !db || !v.equal(*da, *db) || da->size() != to->size() + 1) return;
+  const std::size_t outer = to->size() - 1;
+  if (!v.equal(std::span(*da).first(outer), std::span(*to).first(outer))) return;
+  const auto axis = v.int_attribute(m.ops[2], "axis", 0);
+  const bool innermost = axis == static_cast<std::int64_t>(outer) + 1 && v.g.dims().value(da->back()) == 1;
+  if (!innermost && (axis != static_cast<std::int64_t>(outer) || v.g.dims().value((*da)[outer]) != 1)) return;
+  Dims flat(to->begin(), to->end() - 1);
+  flat.push_back((*da)[innermost ? outer : outer + 1]);
+  const Id x = v.reshape(a, flat, 0), y = v.reshape(b, flat, 0);
+  const auto key = innermost ? make_key("saturate", "interleave", {}, 1, std::nullopt)
+                             : make_key("", "Concat", {Attribute::of("axis", std::int64_t{-1})}, 1, static_cast<int>(outer) + 1);
+  unions.emplace_back(m.root(), v.g.add(key, std::array{x, y}));
 }
 
-// Reshape(Expand(Reshape(h, [..., n, 1]), [..., n, 2]), [..., 2n]) repeats every element; with the 1 before the n it repeats the whole.
+// Reshape(Expand or Tile of h [..., n, 1] to [..., n, 2], [..., 2n]) repeats every element; [..., 1, n] the whole.
 void reshape_of_repeat(const Views& v, const Match& m, Unions& unions) {
   const Id h = m.classes[0];
-  const Dims *from = v.shape(h), *cut = v.shape(m.classes[2]), *wide = v.shape(m.classes[4]), *to = v.shape(m.root());
-  if (!last_of(v, h) || !cut || !wide || !to) return;
-  const std::size_t rank = from->size();
-  if (cut->size() != rank + 1 || wide->size() != rank + 1 || to->size() != rank) return;
-  const auto outer = std::span(*from).first(rank - 1);
-  if (!v.equal(outer, std::span(*cut).first(rank - 1)) || !v.equal(outer, std::span(*wide).first(rank - 1)) || !v.equal(outer, std::span(*to).first(rank - 1))) return;
-  const auto two = [&](std::size_t i) { return v.g.dims().value((*cut)[i]) == 1 && v.g.dims().value((*wide)[i]) == 2; };
-  if (two(rank) && v.equal((*cut)[rank - 1], from->back())) unions.emplace_back(m.root(), make_last(v, "twice", true, {h}));
-  else if (two(rank - 1) && v.equal((*cut)[rank], from->back())) unions.emplace_back(m.root(), make_last(v, "twice", false, {h}));
+  const Dims *from = v.shape(h), *wide = v.shape(m.classes[2]), *to = v.shape(m.root());
+  if (!last_of(v, m.root()) || !from || !wide || from->size() != to->size() + 1 || wide->size() != from->size()) return;
+  const std::size_t outer = to->size() - 1;
+  const auto kept = std::span(*to).first(outer);
+  if (!v.equal(kept, std::span(*from).first(outer)) || !v.equal(kept, std::span(*wide).first(outer))) return;
+  const auto doubled = [&](std::size_t i) { return v.g.dims().value((*from)[i]) == 1 && v.g.dims().value((*wide)[i]) == 2; };
+  const bool interleaved = doubled(outer + 1) && v.equal((*from)[outer], (*wide)[outer]);
+  if (!interleaved && (!doubled(outer) || !v.equal(from->back(), wide->back()))) return;
+  Dims flat(to->begin(), to->end() - 1);
+  flat.push_back((*from)[interleaved ? outer : outer + 1]);
+  unions.emplace_back(m.root(), make_last(v, "twice", interleaved, {v.reshape(h, flat, 0)}));
 }
 
 // MatMul by a constant that rotates the last axis.
@@ -157,6 +161,20 @@ void rows_of_twice(const Views& v, const Match& m, Unions& unions) {
   const Dims *half = v.shape(m.classes[0]), *ids = v.shape(m.classes[2]);
   if (v.int_attribute(m.ops[3], "axis", 0) != 0 || !half || half->size() < 2 || !ids) return;
   const Id rows = v.g.add(make_key("", "Gather", {Attribute::of("axis", std::int64_t{0})}, 1, static_cast<int>(half->size())), std::array{m.classes[0], m.classes[2]});
+  unions.emplace_back(m.root(), make_last(v, "twice", v.int_attribute(m.ops[1], "interleaved", 0) != 0, {rows}));
+}
+
+// Slice along other axes than the last.
+void rows_cut_of_twice(const Views& v, const Match& m, Unions& unions, std::size_t inputs) {
+  const Dims *half = v.shape(m.classes[0]), *cut = v.shape(m.root());
+  const auto axes = v.ints(m.classes[4]);
+  if (!half || !cut || !axes) return;
+  const auto rank = static_cast<std::int64_t>(half->size());
+  for (std::int64_t axis : *axes)
+    if (axis == rank - 1 || axis == -1) return;
+  std::vector<Id> children{m.classes[0]};
+  for (std::size_t i = 1; i < inputs; ++i) children.push_back(m.classes[1 + i]);
+  const Id rows = v.g.add(make_key("", "Slice", {}, 1, static_cast<int>(rank)), children);
   unions.emplace_back(m.root(), make_last(v, "twice", v.int_attribute(m.ops[1], "interleaved", 0) != 0, {rows}));
 }
 
@@ -202,13 +220,23 @@ std::function<Pattern(OnnxEGraph&)> view_over_twice(std::string_view op) {
   return [op](OnnxEGraph& g) { return Pattern{{variable(), node(g, "twice", {0}, "saturate"), variable(), node(g, op, {1, 2})}}; };
 }
 
-Pattern stack(OnnxEGraph& g) {
-  return {{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), variable(), node(g, "Reshape", {3, 4}), node(g, "Concat", {2, 5}), variable(),
-           node(g, "Reshape", {6, 7})}};
+Pattern stack(OnnxEGraph& g) { return {{variable(), variable(), node(g, "Concat", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; }
+
+std::function<Pattern(OnnxEGraph&)> repeated(std::string_view op) {
+  return [op](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, op, {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; };
 }
 
-Pattern repeated(OnnxEGraph& g) {
-  return {{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Expand", {2, 3}), variable(), node(g, "Reshape", {4, 5})}};
+std::function<Pattern(OnnxEGraph&)> slice_of_twice(std::size_t inputs) {
+  return [inputs](OnnxEGraph& g) {
+    Pattern p{{variable(), node(g, "twice", {0}, "saturate")}};
+    std::vector<std::uint32_t> children{1};
+    for (std::uint32_t i = 1; i < inputs; ++i) {
+      children.push_back(static_cast<std::uint32_t>(p.nodes.size()));
+      p.nodes.push_back(variable());
+    }
+    p.nodes.push_back(node(g, "Slice", children));
+    return p;
+  };
 }
 
 Pattern split_gather(OnnxEGraph& g) { return {{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Gather", {2, 3})}}; }
@@ -230,10 +258,17 @@ std::vector<NativeRule> native_rope_rules() {
       {"gather_is_part", "Gather(X, evenly spaced places of the last axis) = part(X); swapped halves or pairs = rotate_half(X) with signs", Effect::kExact,
        over("Gather"), gather_is_part},
       {"gather_of_split_is_part", "Gather(Reshape(X, [..., k, n]), i) over one of the two = part(X)", Effect::kExact, split_gather, gather_of_split_is_part},
-      {"reshape_of_stack", "Reshape(Concat(A', B')) with A' = A[..., 1], or A[..., 1, n] = interleave(A, B), or Concat(A, B)", Effect::kExact, stack, reshape_of_stack},
-      {"reshape_of_repeat", "Reshape(Expand(h[..., 1] to h[..., 2])) = twice(h)", Effect::kExact, repeated, reshape_of_repeat},
+      {"reshape_of_stack", "Reshape(Concat(A, B)) of [..., n, 1] to [..., 2n] = interleave(A, B); of [..., 1, n] = Concat(A, B)", Effect::kExact, stack, reshape_of_stack},
+      {"reshape_of_repeat", "Reshape(Expand(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, repeated("Expand"), reshape_of_repeat},
+      {"reshape_of_tile", "Reshape(Tile(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, repeated("Tile"), reshape_of_repeat},
+      {"slice_of_twice", "Slice(twice(h)) = twice(Slice(h)) along other axes than the last", Effect::kExact, slice_of_twice(4),
+       [](const Views& v, const Match& m, Unions& u) { rows_cut_of_twice(v, m, u, 4); }},
+      {"slice_by_step_of_twice", "Slice(twice(h)) = twice(Slice(h)) along other axes than the last", Effect::kExact, slice_of_twice(5),
+       [](const Views& v, const Match& m, Unions& u) { rows_cut_of_twice(v, m, u, 5); }},
       {"matmul_is_rotation", "MatMul(X, constant that rotates) = rotate_half(X)", Effect::kReassociates, over("MatMul"), matmul_is_rotation},
       {"factor_is_twice", "a constant factor that holds one half of its last dim twice is twice(that half)", Effect::kExact, over("Mul"), factor},
+      {"sliced_table_is_twice", "a constant table that is cut is twice(its half) where its rows hold one half twice", Effect::kExact, slice_of(5), table},
+      {"cut_table_is_twice", "a constant table that is cut is twice(its half) where its rows hold one half twice", Effect::kExact, slice_of(4), table},
       {"table_is_twice", "a constant table whose rows hold one half twice is twice(that half)", Effect::kExact, over("Gather"), table},
       {"rows_of_twice", "Gather(twice(h), i) = twice(Gather(h, i)) along axis 0", Effect::kExact, view_over_twice("Gather"), rows_of_twice},
       {"reshape_of_twice", "Reshape(twice(h)) = twice(Reshape(h)) where the last dim stays", Effect::kExact, view_over_twice("Reshape"), view_of_twice},

@@ -156,14 +156,55 @@ void split_of_matmul(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{left, right}));
 }
 
-// Reshape(A + B) = Reshape(A) + Reshape(B) for operands of one shape where the Reshape splits batch dims.
-void split_of_sum(const Views& v, const Match& m, Unions& unions) {
+// How `part`, which broadcasts into `whole`, broadcasts into `to` once `whole` is reshaped to that: the shape to expand it to, then the
+// shape to reshape it to. nullopt where that is not known.
+std::optional<std::pair<Dims, Dims>> reshaped_part(const Views& v, const Dims& part, const Dims& whole, const Dims& to) {
+  const auto groups = group_dims(v.g.dims(), whole, to);
+  if (!groups || part.size() > whole.size()) return std::nullopt;
+  const Dim one = v.g.dims().constant(1);
+  Dims padded(whole.size() - part.size(), one);
+  padded.insert(padded.end(), part.begin(), part.end());
+  Dims wide, cut;
+  for (const DimGroup& g : *groups) {
+    bool ones = true, full = true;
+    for (std::size_t i = g.from_begin; i < g.from_end; ++i) {
+      ones = ones && v.g.dims().value(padded[i]) == 1;
+      full = full && v.equal(padded[i], whole[i]);
+      if (!v.g.dims().fits(padded[i], whole[i])) return std::nullopt;
+    }
+    for (std::size_t i = g.from_begin; i < g.from_end; ++i) wide.push_back(ones ? one : whole[i]);
+    for (std::size_t i = g.to_begin; i < g.to_end; ++i) cut.push_back(ones && !full ? one : to[i]);
+  }
+  return std::pair{std::move(wide), std::move(cut)};
+}
+
+// Reshape(A + B) = Reshape(A) + Reshape(B) where batch dims of scores are cut otherwise; a mask may broadcast.
+void reshape_of_sum(const Views& v, const Match& m, Unions& unions) {
   const Dims *a = v.shape(m.classes[0]), *b = v.shape(m.classes[1]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
-  if (!a || !b || !mid || !to || mid->size() < 3 || to->size() <= mid->size() || !v.equal(*a, *mid) || !v.equal(*b, *mid)) return;
+  if (!a || !b || !mid || !to || mid->size() < 3 || to->size() < 3 || v.equal(*mid, *to) || !is_floating(v.g.facts(m.root()).dtype)) return;
   if (!v.equal(std::span(*mid).last(2), std::span(*to).last(2))) return;
-  const Dims cut = *to;
-  const Id left = v.reshape(m.classes[0], cut, 0), right = v.reshape(m.classes[1], cut, 0);
-  unions.emplace_back(m.root(), v.g.add(make_key("", "Add", {}, 1, std::nullopt), std::array{left, right}));
+  const auto left = reshaped_part(v, *a, *mid, *to), right = reshaped_part(v, *b, *mid, *to);
+  if (!left || !right) return;
+  const auto cut = [&](Id x, const std::pair<Dims, Dims>& shapes) {
+    const Dims from = *v.shape(x);
+    const Id wide = v.equal(from, shapes.first) ? x : v.expand(x, shapes.first);
+    return v.equal(shapes.first, shapes.second) ? wide : v.reshape(wide, shapes.second, 0);
+  };
+  const Id x = cut(m.classes[0], *left), y = cut(m.classes[1], *right);
+  unions.emplace_back(m.root(), v.g.add(make_key("", "Add", {}, 1, std::nullopt), std::array{x, y}));
+}
+
+// Reshape(Expand(Reshape(K, [B, G, 1, T, D]), [B, G, r, T, D]), [B, G * r, T, D]): every head r times.
+void heads_repeated(const Views& v, const Match& m, Unions& unions) {
+  const Dims *from = v.shape(m.classes[0]), *cut = v.shape(m.classes[2]), *wide = v.shape(m.classes[4]), *to = v.shape(m.root());
+  if (!from || !cut || !wide || !to || from->size() != 4 || cut->size() != 5 || wide->size() != 5 || to->size() != 4) return;
+  const auto kept = [&](const Dims& five) {
+    return v.equal(std::span(five).first(2), std::span(*from).first(2)) && v.equal(std::span(five).last(2), std::span(*from).last(2));
+  };
+  const auto times = v.g.dims().value((*wide)[2]), before = v.g.dims().value((*cut)[2]);
+  if (!kept(*cut) || !kept(*wide) || before != 1 || !times || *times < 2 || !is_floating(v.g.facts(m.root()).dtype)) return;
+  if (!v.equal((*to)[0], (*from)[0]) || !v.equal(std::span(*to).last(2), std::span(*from).last(2))) return;
+  unions.emplace_back(m.root(), v.g.add(make_key("saturate", "repeat_heads", {Attribute::of("times", *times)}, 1, std::nullopt), std::array{m.classes[0]}));
 }
 
 // The right factor of a 4-D product is the transpose of its transpose: attention rules may then ask for K itself.
@@ -205,9 +246,14 @@ std::vector<ViewRule> view_rules() {
       {"split_of_matmul", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Reshape(B)) where batch dims are split", Effect::kExact,
        [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "MatMul", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; },
        split_of_matmul},
-      {"split_of_sum", "Reshape(A + B) = Reshape(A) + Reshape(B) where batch dims are split", Effect::kExact,
+      {"reshape_of_sum", "Reshape(A + B) = Reshape(A) + Reshape(B) where only batch dims are cut otherwise", Effect::kExact,
        [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "Add", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; },
-       split_of_sum},
+       reshape_of_sum},
+      {"heads_repeated", "Reshape(Expand(Reshape(K))) = repeat_heads(K) where each head is repeated in place", Effect::kExact,
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Expand", {2, 3}), variable(), node(g, "Reshape", {4, 5})}};
+       },
+       heads_repeated},
       {"transposed_right_factor", "Kt = Transpose(Transpose(Kt)) for the right factor of a 4-D MatMul", Effect::kExact,
        [](OnnxEGraph& g) { return over_two(g, "MatMul"); },
        transposed_right_factor},

@@ -17,6 +17,7 @@ struct DimGroup {
 std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const Dim> from, std::span<const Dim> to);
 
 std::vector<NativeRule> native_view_rules();  // native_views.cpp
+std::vector<NativeRule> native_einsum_rules();  // native_einsum.cpp
 std::vector<NativeRule> native_rope_rules();  // native_rope.cpp: parts of the last axis, and the rotary embedding spelled with them
 
 // After saturation: gives every shape literal that nothing computes a spelling by Shape of a value that has its dims.
