@@ -167,12 +167,6 @@ std::optional<Dim> DimTable::broadcast(Dim a, Dim b) {
   if (table.is_clipped(b, a) && table.unify_clipped(b, a)) return table.canonical(a);
   return table.apply(Op::kBroadcast, a, b);
 }
-bool DimTable::fits(Dim from, Dim to) {
-  Writing lock(impl_->mutex);
-  Table& table = impl_->table;
-  if (table.equal(from, to) || table.value(from) == 1) return true;
-  return !table.value(from) && !table.value(to) && table.equal(table.apply(Op::kBroadcast, from, to), to);
-}
 bool DimTable::join_named(Dim a, Dim b) {
   Writing lock(impl_->mutex);
   Table& table = impl_->table;

@@ -52,9 +52,6 @@ class DimTable {
   // The dim that two broadcast dims give (equal, or one of them 1), an opaque atom where it is open which; nullopt: two numbers that do not broadcast.
   std::optional<Dim> broadcast(Dim a, Dim b);
 
-  // Whether `from` broadcast against `to` is proven to give `to` (1, equal, or an operator has shown it). Records nothing.
-  bool fits(Dim from, Dim to);
-
   std::optional<std::int64_t> value(Dim d) const;            // the number, if constant
   bool equal(Dim a, Dim b) const;                            // proven equal (after unify)
   bool differ(Dim a, Dim b) const;                           // proven different for every size (e.g. constants, S and S+1)

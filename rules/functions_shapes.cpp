@@ -26,7 +26,7 @@ std::optional<bool> fits_into(EvalContext& c, const Dims& from, const Dims& to) 
   bool unknown = false;
   for (std::size_t i = 0; i < from.size(); ++i) {
     const auto n = c.dims().value(from[i]);
-    if (c.dims().fits(from[i], to[offset + i])) continue;
+    if ((n && *n == 1) || c.dims().equal(from[i], to[offset + i])) continue;
     const auto m = c.dims().value(to[offset + i]);
     if (n && m) return false;  // two different numbers, and the first is not 1
     unknown = true;

@@ -168,9 +168,10 @@ std::optional<std::pair<Dims, Dims>> reshaped_part(const Views& v, const Dims& p
   for (const DimGroup& g : *groups) {
     bool ones = true, full = true;
     for (std::size_t i = g.from_begin; i < g.from_end; ++i) {
-      ones = ones && v.g.dims().value(padded[i]) == 1;
-      full = full && v.equal(padded[i], whole[i]);
-      if (!v.g.dims().fits(padded[i], whole[i])) return std::nullopt;
+      const bool one_here = v.g.dims().value(padded[i]) == 1, whole_here = v.equal(padded[i], whole[i]);
+      if (!one_here && !whole_here) return std::nullopt;
+      ones = ones && one_here;
+      full = full && whole_here;
     }
     for (std::size_t i = g.from_begin; i < g.from_end; ++i) wide.push_back(ones ? one : whole[i]);
     for (std::size_t i = g.to_begin; i < g.to_end; ++i) cut.push_back(ones && !full ? one : to[i]);

@@ -251,20 +251,6 @@ TEST_F(Dims, ClippedByAnotherInputOfTheName) {
   EXPECT_FALSE(t.equal(t.broadcast(ids, t.min(other, t.constant(64))).value(), ids));
 }
 
-TEST_F(Dims, FitsWhatAnOperatorHasShown) {
-  const Dim a = t.symbol("a"), b = t.symbol("b"), c = t.declared("n", "x"), d = t.declared("n", "y");
-  EXPECT_TRUE(t.fits(a, a));
-  EXPECT_TRUE(t.fits(t.constant(1), a));
-  EXPECT_FALSE(t.fits(a, b));
-  EXPECT_FALSE(t.fits(a, t.constant(3)));
-  EXPECT_TRUE(t.unify(t.broadcast(a, b).value(), b));  // a + b was used where b is wanted: a is 1 or b
-  EXPECT_TRUE(t.fits(a, b));
-  EXPECT_FALSE(t.fits(b, a));
-  EXPECT_FALSE(t.equal(a, b));
-  EXPECT_FALSE(t.fits(c, d));  // asking joins no names
-  EXPECT_FALSE(t.equal(c, d));
-}
-
 TEST_F(Dims, DeclaredNamesJoinWhereAnOperatorPutsOneInThePlaceOfTheOther) {
   const Dim a = t.declared("seq", "ids"), b = t.declared("seq", "mask"), c = t.declared("enc", "mask");
   EXPECT_FALSE(t.equal(a, b));
