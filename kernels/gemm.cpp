@@ -49,7 +49,7 @@ std::int64_t even_piece(std::int64_t n, std::int64_t most, std::int64_t step) {
 void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end,
                const Product& p) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
-  const bool gather = p.rows != nullptr || (p.lda > 2 * kBlock && panel_end - panel_begin > 2);
+  const bool gather = p.rows != nullptr || (p.lda > 2 * kBlock && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr);
   const std::int64_t block_rows = even_piece(row_end - row_begin, kBlockRows, kernel.mr);
   // Few rows read B once: the longer the run the better.
   const std::int64_t block_depth =
