@@ -18,7 +18,7 @@ std::string node_text(const ENode& node, const OpName& op_name) {
   return out + ")";
 }
 
-std::string quoted(const std::string& text, bool json) {
+std::string quoted_text(const std::string& text, bool json) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -124,7 +124,7 @@ std::string to_dot(const EGraph& egraph, const OpName& op_name, const DumpOption
     absl::StrAppend(&out, "  subgraph cluster_", classes[i], " {\n    label=\"c", classes[i], "\"; style=dotted;\n");
     const auto nodes = egraph.class_nodes(classes[i]);
     for (std::size_t k = 0; k < std::min(nodes.size(), options.max_nodes_per_class); ++k) {
-      absl::StrAppend(&out, "    n", nodes[k], " [label=", quoted(op_name(egraph.node(nodes[k]).op), false), "];\n");
+      absl::StrAppend(&out, "    n", nodes[k], " [label=", quoted_text(op_name(egraph.node(nodes[k]).op), false), "];\n");
     }
     absl::StrAppend(&out, "  }\n");
   }
@@ -152,7 +152,7 @@ std::string to_json(const EGraph& egraph, const OpName& op_name, std::span<const
   for (const Id c : classes) {
     for (const NodeId n : egraph.class_nodes(c)) {
       const ENode node = egraph.node(n);
-      absl::StrAppend(&out, comma ? ",\n" : "\n", "\"n", n, "\":{\"op\":", quoted(op_name(node.op), true), ",\"children\":[");
+      absl::StrAppend(&out, comma ? ",\n" : "\n", "\"n", n, "\":{\"op\":", quoted_text(op_name(node.op), true), ",\"children\":[");
       for (std::size_t i = 0; i < node.children.size(); ++i) absl::StrAppend(&out, i == 0 ? "" : ",", "\"n", first.at(node.children[i]), "\"");
       absl::StrAppend(&out, "],\"eclass\":\"c", c, "\",\"cost\":", cost ? cost(n) : 1.0, ",\"subsumed\":false}");
       comma = true;

@@ -79,13 +79,13 @@ std::string print_model_text(const Model& model) {
   std::string out = fmt::format("<\n  ir_version: {},\n  opset_import: [", model.ir_version);
   bool first = true;
   for (const auto& [domain, version] : model.opset_imports) {
-    out += fmt::format("{}{} : {}", first ? "" : ", ", text::quoted(domain), version);
+    out += fmt::format("{}{} : {}", first ? "" : ", ", text::quoted_text(domain), version);
     first = false;
   }
   out += "]";
   if (const auto* origin = static_cast<const onnx::ModelProto*>(model.origin.get())) {
     const auto field = [&](const char* key, const std::string& value) {
-      if (!value.empty()) out += fmt::format(",\n  {}: {}", key, text::quoted(value));
+      if (!value.empty()) out += fmt::format(",\n  {}: {}", key, text::quoted_text(value));
     };
     field("producer_name", origin->producer_name());
     field("producer_version", origin->producer_version());
@@ -94,7 +94,7 @@ std::string print_model_text(const Model& model) {
     field("doc_string", origin->doc_string());
     std::string pairs;
     for (const auto& entry : origin->metadata_props())
-      pairs += fmt::format("{}{}: {}", pairs.empty() ? "" : ", ", text::quoted(entry.key()), text::quoted(entry.value()));
+      pairs += fmt::format("{}{}: {}", pairs.empty() ? "" : ", ", text::quoted_text(entry.key()), text::quoted_text(entry.value()));
     if (!pairs.empty()) out += ",\n  metadata_props: [" + pairs + "]";
   }
   out += "\n>\n" + print_text(model.graph) + "\n";

@@ -40,8 +40,8 @@ class Printer {
   }
 
   void function(const Function& f) {
-    out += fmt::format("<\n  domain: {}", quoted(f.domain));
-    if (!f.overload.empty()) out += fmt::format(",\n  overload: {}", quoted(f.overload));
+    out += fmt::format("<\n  domain: {}", quoted_text(f.domain));
+    if (!f.overload.empty()) out += fmt::format(",\n  overload: {}", quoted_text(f.overload));
     out += fmt::format(",\n  opset_import: {}\n>\n{} ", opsets(f.opset_imports), name_text(f.name));
     if (!f.attributes.empty() || !f.attribute_defaults.empty()) {
       std::string separator = "<";
@@ -87,7 +87,7 @@ class Printer {
         out += std::to_string(a.i());
         break;
       case 3:
-        out += quoted(a.s());
+        out += quoted_text(a.s());
         break;
       case 4:
         tensor(a.t(), "");
@@ -102,7 +102,7 @@ class Printer {
         items(a.ints(), [&](std::int64_t v) { out += std::to_string(v); });
         break;
       case 8:
-        items(a.strings(), [&](const std::string& v) { out += quoted(v); });
+        items(a.strings(), [&](const std::string& v) { out += quoted_text(v); });
         break;
       case 9:
         items(std::get<9>(a.value), [&](const Tensor& v) { tensor(v, ""); });
@@ -127,7 +127,7 @@ class Printer {
     }
     out += " {";
     if (t.dtype() == DType::kString) {
-      for (std::size_t i = 0; i < t.string_data().size(); ++i) out.append(i ? ", " : "").append(quoted(t.string_data()[i]));
+      for (std::size_t i = 0; i < t.string_data().size(); ++i) out.append(i ? ", " : "").append(quoted_text(t.string_data()[i]));
     } else {
       elements(t);
     }
@@ -146,7 +146,7 @@ class Printer {
 
   static std::string opsets(const std::map<std::string, std::int64_t>& imports) {
     std::string text = "[";
-    for (const auto& [domain, version] : imports) text += fmt::format("{}{} : {}", text.size() > 1 ? ", " : "", quoted(domain), version);
+    for (const auto& [domain, version] : imports) text += fmt::format("{}{} : {}", text.size() > 1 ? ", " : "", quoted_text(domain), version);
     return text + "]";
   }
 
@@ -167,7 +167,7 @@ class Printer {
       text.append(name_text(n.domain.substr(begin, end - begin))).append(".");
       begin = end + 1;
     }
-    if (!n.domain.empty() && !splits) text.append(quoted(n.domain)).append(".");
+    if (!n.domain.empty() && !splits) text.append(quoted_text(n.domain)).append(".");
     text += name_text(n.op_type);
     if (!n.overload.empty()) text.append(":").append(name_text(n.overload));
     return text;
@@ -300,7 +300,7 @@ std::string hex(std::string_view bytes) {
   return out;
 }
 
-std::string quoted(std::string_view text) {
+std::string quoted_text(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -309,7 +309,7 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-std::string name_text(std::string_view name) { return plain(name) ? std::string(name) : quoted(name); }
+std::string name_text(std::string_view name) { return plain(name) ? std::string(name) : quoted_text(name); }
 
 std::string print_function(const Function& f) {
   Printer p;

@@ -84,7 +84,7 @@ class TextReader {
 };
 
 std::string hex(std::string_view bytes);
-std::string quoted(std::string_view text);
+std::string quoted_text(std::string_view text);
 // A name as it is where that can be read back, else in quotes.
 std::string name_text(std::string_view name);
 std::string print_function(const Function& function);
