@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   std::string file, scheduler = "simple";
   std::size_t iterations = 0;
   int threads = 1;
-  bool json = false, reverse = false, commutative = false, fresh_only = false, stats = false, explain = false, text_summary = false;
+  bool json = false, reverse = false, commutative = false, fresh_only = false, stats = false, explain = false, reasons = false, text_summary = false;
   app.add_option("file", file, "Workload")->required();
   app.add_option("--scheduler", scheduler, "simple, backoff or quota")->check(CLI::IsMember({"simple", "backoff", "quota"}));
   auto* asked = app.add_option("--iterations", iterations, "Instead of the file's number; 30 under backoff and quota");
@@ -74,6 +74,7 @@ int main(int argc, char** argv) {
   app.add_flag("--fresh-only", fresh_only, "Count fresh matches only");
   app.add_flag("--rule-stats", stats, "Statistics per rule");
   app.add_flag("--explain", explain, "Keep reasons; at the end, explain and check random pairs");
+  app.add_flag("--reasons", reasons, "Keep reasons, explain nothing: what that costs");
   app.add_flag("--summary", text_summary, "A summary of the e-graph at the end");
   CLI11_PARSE(app, argc, argv);
 
@@ -96,7 +97,7 @@ int main(int argc, char** argv) {
   options.limits.seconds = 3600;
   options.limits.threads = threads;
   options.count_stale_matches = !fresh_only;
-  if (explain && !saturate::record_explanations(*workload->egraph)) return 1;
+  if ((explain || reasons) && !saturate::record_explanations(*workload->egraph)) return 1;
   const auto report = saturate::run(*workload->egraph, workload->rules, options);
   for (const auto& it : report.iterations) print(it, json);
   print_total(report, *workload->egraph, json);
