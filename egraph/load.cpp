@@ -65,7 +65,7 @@ class Loader {
     for (const Entry& entry : entries_) {
       const auto [it, fresh] = classes_.try_emplace(entry.eclass, kNone);
       if (!fresh) continue;
-      it->second = out_.egraph->add(op(absl::StrCat("\n", classes_.size())), {});
+      it->second = out_.egraph->add(new_op(""), {});
       out_.class_names.push_back(entry.eclass);
     }
   }
@@ -79,11 +79,9 @@ class Loader {
         if (it == class_of_node_.end()) return bad(absl::StrCat("child \"", child, "\" is no node"));
         children.push_back(classes_.at(it->second));
       }
-      const std::size_t before = out_.egraph->num_ids();
-      const Id id = out_.egraph->add(op(entry.op), children);
-      if (out_.egraph->num_ids() > before) nodes_.emplace_back(static_cast<NodeId>(before), entry.cost);
-      if (out_.egraph->num_ids() == before) nodes_.emplace_back(id, entry.cost);
-      out_.egraph->merge(id, classes_.at(entry.eclass));
+      const NodeId node = out_.egraph->impl().add_node(op(entry.op), children);
+      nodes_.emplace_back(node, entry.cost);
+      out_.egraph->merge(node, classes_.at(entry.eclass));
     }
     return absl::OkStatus();
   }
@@ -115,11 +113,12 @@ class Loader {
 
   OpId op(const std::string& text) {
     const auto [it, fresh] = ops_.try_emplace(text, kNone);
-    if (fresh) {
-      it->second = out_.egraph->add_op({.kind = static_cast<Kind>(ops_.size() - 1)});
-      out_.op_names.push_back(text);
-    }
+    if (fresh) it->second = new_op(text);
     return it->second;
+  }
+  OpId new_op(const std::string& text) {
+    out_.op_names.push_back(text);
+    return out_.egraph->add_op({.kind = static_cast<Kind>(out_.op_names.size() - 1)});
   }
 
   LoadedEGraph out_;

@@ -66,6 +66,24 @@ TEST(Dump, JsonThereAndBack) {
   EXPECT_DOUBLE_EQ(ours, theirs);
 }
 
+// Both once made costs be written outside of their array.
+TEST(Dump, JsonWithOneENodeInTwoClassesOrAnOperatorNamedLikeALeafOfOurs) {
+  const auto twice = from_json(R"({"nodes": {"a": {"op": "x", "eclass": "A", "cost": 3}, "b": {"op": "f", "children": ["a"], "eclass": "B"},
+                                             "c": {"op": "x", "eclass": "C", "cost": 2}, "d": {"op": "f", "children": ["a"], "eclass": "A"}}})");
+  ASSERT_TRUE(twice.ok()) << twice.status();
+  EXPECT_EQ(check_invariants(*twice->egraph), "");
+  EXPECT_EQ(twice->egraph->num_classes(), 1u);
+  EXPECT_EQ(twice->egraph->num_nodes(), 2u);
+  const Id all = twice->egraph->classes()[0];
+  for (const NodeId n : twice->egraph->class_nodes(all)) {
+    EXPECT_EQ(twice->costs[n], twice->op_names[twice->egraph->node(n).op] == "x" ? 2 : 1);
+  }
+  const auto named = from_json(R"({"nodes": {"a": {"op": "\n1", "eclass": "A"}, "b": {"op": "\n0", "children": ["a"], "eclass": "B"}}})");
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->egraph->num_nodes(), 2u);
+  EXPECT_EQ(check_invariants(*named->egraph), "");
+}
+
 TEST(Dump, BadJsonIsRefused) {
   for (const auto& [text, message] : std::vector<std::pair<const char*, const char*>>{
            {"", "not JSON"},
