@@ -4,6 +4,9 @@
 #include <cmath>
 #include <fstream>
 
+#include "extract/builtin_costs.h"
+#include "extract/measured.h"
+#include "extract/op_sizes.h"
 #include "extract/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -14,7 +17,7 @@ namespace {
 // Below one operator, above any sum of rounding: the standard's operators first, then fewer attributes.
 constexpr double kForeignDomain = 1e-4, kPerAttribute = 1e-6;
 constexpr double kShapeArithmetic = 0.25;  // what a handful of integers that hold a shape costs, against an operator on tensors
-constexpr double kBytesPerNode = 65536;  // a folded constant of so many bytes weighs as much as an operator
+constexpr double kBytesPerNode = 65536;    // a folded constant of so many bytes weighs as much as an operator
 
 double tie_break(const OpKey& key) {
   return (is_standard(key) ? 0 : kForeignDomain) + kPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
@@ -48,27 +51,21 @@ class NodesCost : public CostModel {
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kBytesPerNode; }
 };
 
-CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& g) {
-  for (const std::string& s : g.dims().symbols()) options.symbols.try_emplace(s, options.default_symbol);
-  return options;
-}
-
-// Roofline (Williams, Waterman, Patterson, CACM 2009): the larger of compute and memory time, plus a launch cost. Constants of a
-// current desktop core; `saturate cost gather` is to measure them.
+// Constants of a current desktop core; `--cost measured` has measured ones.
 class RooflineCost : public CostModel {
  public:
   explicit RooflineCost(CostOptions options) : options_(std::move(options)) {}
   std::string name() const override { return "roofline"; }
 
-  std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g) const override { return std::make_unique<RooflineCost>(with_all_symbols(options_, g)); }
+  std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) const override {
+    return std::make_unique<RooflineCost>(with_all_symbols(options_, g, usual));
+  }
 
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
-    double bytes = tensor_bytes(g, id), flops = elements(g, id) * flops_per_element(key.op_type);
-    for (Id c : node.children) bytes += tensor_bytes(g, c);
-    if (is_view(key.op_type)) bytes = 0;
-    if (is_product(key.op_type) && node.children.size() > 1) flops = product_flops(g, node, id);
-    const double seconds = kLaunch * count_nodes(key) + std::max(flops / kFlops, bytes / kBandwidth);
+    OpSizes sizes = sizes_of(use_of(g, node, id, options_));
+    sizes.flops *= flops_per_element(key.op_type);
+    const double seconds = kLaunch * (count_nodes(key) - 1) + Roofline{kLaunch, kFlops, kBandwidth}.seconds(sizes);
     return seconds * (1 + forced_penalty(key.op_type)) + kLaunch * tie_break(key);
   }
   double constant_cost(std::size_t bytes) const override { return kLaunch * static_cast<double>(bytes) / kBytesPerNode * 0.01; }
@@ -76,49 +73,9 @@ class RooflineCost : public CostModel {
  private:
   static constexpr double kLaunch = 2e-6, kFlops = 1e11, kBandwidth = 1e10;
 
-  std::optional<double> number(const OnnxEGraph& g, Dim d) const {
-    if (const auto v = g.dims().value(d)) return static_cast<double>(*v);
-    if (const auto v = g.dims().evaluate(d, options_.symbols)) return static_cast<double>(*v);
-    return std::nullopt;
-  }
-
-  double elements(const OnnxEGraph& g, const Facts& f) const {
-    if (f.kind == Facts::Kind::kTuple) {
-      double sum = 0;
-      for (const Facts& e : f.elements) sum += elements(g, e);
-      return sum;
-    }
-    if (f.kind != Facts::Kind::kTensor || !f.shape) return static_cast<double>(options_.default_symbol);
-    double n = 1;
-    for (Dim d : *f.shape) n *= number(g, d).value_or(static_cast<double>(options_.default_symbol));
-    return std::max(n, 0.0);
-  }
-  double elements(const OnnxEGraph& g, Id id) const { return elements(g, g.facts(id)); }
-
-  double tensor_bytes(const OnnxEGraph& g, Id id) const {
-    const Facts& f = g.facts(id);
-    return elements(g, f) * std::max(1, bit_width(f.dtype)) / 8.0;
-  }
-
-  double product_flops(const OnnxEGraph& g, const ENode& node, Id id) const {
-    const Facts& a = g.facts(node.children[0]);
-    double depth = static_cast<double>(options_.default_symbol);
-    if (a.shape && !a.shape->empty()) depth = number(g, a.shape->back()).value_or(depth);
-    return 2 * elements(g, id) * depth;
-  }
-
-  static bool is_view(std::string_view op) {
-    for (std::string_view v : {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size"})
-      if (op == v) return true;
-    return false;
-  }
-  static bool is_product(std::string_view op) {
-    for (std::string_view v : {"MatMul", "Gemm", "FusedMatMul", "FusedGemm", "Conv", "FusedConv"})
-      if (op == v) return true;
-    return false;
-  }
   static double flops_per_element(std::string_view op) {
-    for (std::string_view v : {"Erf", "Tanh", "Sigmoid", "Exp", "Log", "Pow", "Gelu", "FastGelu", "BiasGelu", "QuickGelu", "Softmax", "Sin", "Cos", "Sqrt", "Div"})
+    for (std::string_view v : {"Erf", "Tanh", "Sigmoid", "Exp", "Log", "Pow", "Gelu", "FastGelu", "BiasGelu", "QuickGelu", "Softmax", "Sin",
+                               "Cos", "Sqrt", "Div"})
       if (op == v) return 12;
     return 2;
   }
@@ -133,7 +90,8 @@ class RooflineCost : public CostModel {
 
 class TableCost : public CostModel {
  public:
-  TableCost(std::string name, std::map<std::string, double> costs, double otherwise) : name_(std::move(name)), costs_(std::move(costs)), otherwise_(otherwise) {}
+  TableCost(std::string name, std::map<std::string, double> costs, double otherwise)
+      : name_(std::move(name)), costs_(std::move(costs)), otherwise_(otherwise) {}
   std::string name() const override { return name_; }
   double cost(const OnnxEGraph& g, const ENode& node, Id) const override {
     const OpKey& key = g.key(node.op);
@@ -150,10 +108,11 @@ class TableCost : public CostModel {
 
 absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, roofline", path));
+  if (!file) return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, roofline, measured", path));
   const auto json = nlohmann::json::parse(file, nullptr, false, true);
   if (json.is_discarded() || !json.is_object() || !json.contains("costs") || !json["costs"].is_object())
-    return absl::InvalidArgumentError(fmt::format("{}: not a cost table; wanted {{\"costs\": {{\"Op\": number, \"domain::Op\": number}}, \"default\": number}}", path));
+    return absl::InvalidArgumentError(
+        fmt::format("{}: not a cost table; wanted {{\"costs\": {{\"Op\": number, \"domain::Op\": number}}, \"default\": number}}", path));
   std::map<std::string, double> costs;
   for (const auto& [op, cost] : json["costs"].items()) {
     if (!cost.is_number() || cost.get<double>() < 0 || !std::isfinite(cost.get<double>()))
@@ -161,15 +120,34 @@ absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
     costs[op] = cost.get<double>();
   }
   const auto otherwise = json.value("default", nlohmann::json(1.0));
-  if (!otherwise.is_number() || otherwise.get<double>() < 0) return absl::InvalidArgumentError(fmt::format("{}: \"default\" is not a number >= 0", path));
+  if (!otherwise.is_number() || otherwise.get<double>() < 0)
+    return absl::InvalidArgumentError(fmt::format("{}: \"default\" is not a number >= 0", path));
   return std::make_unique<TableCost>(path, std::move(costs), otherwise.get<double>());
+}
+
+absl::StatusOr<std::unique_ptr<CostModel>> load_measured(const std::string& name, const std::string& text, const CostOptions& options) {
+  auto table = MeasuredTable::parse(text, name);
+  if (!table.ok()) return table.status();
+  return make_measured_cost(name, std::make_shared<const MeasuredTable>(*std::move(table)), options);
 }
 
 }  // namespace
 
+CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) {
+  for (const auto& [symbol, size] : usual) options.symbols.try_emplace(symbol, size);
+  for (const std::string& s : g.dims().symbols()) options.symbols.try_emplace(s, options.default_symbol);
+  return options;
+}
+
 absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options) {
   if (name_or_path == "nodes") return std::make_unique<NodesCost>();
   if (name_or_path == "roofline") return std::make_unique<RooflineCost>(options);
+  if (name_or_path == "measured") return load_measured(name_or_path, std::string(kMeasuredOrtCpu), options);
+  if (name_or_path.ends_with(".jsonl")) {
+    std::ifstream file(name_or_path);
+    if (!file) return absl::NotFoundError(fmt::format("{}: no such file of measured times", name_or_path));
+    return load_measured(name_or_path, std::string(std::istreambuf_iterator<char>(file), {}), options);
+  }
   return load_table(name_or_path);
 }
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -17,7 +18,16 @@ class CostModel {
   // What running this e-node costs, its inputs given. Unit: the model's own ("nodes": operators, those that only compute shapes at a quarter; "roofline": seconds).
   virtual double cost(const OnnxEGraph& egraph, const ENode& node, Id id) const = 0;
   // This model with what it asks of one e-graph looked up before; nullptr where that saves nothing.
-  virtual std::unique_ptr<CostModel> for_graph(const OnnxEGraph&) const { return nullptr; }
+  // `usual`: sizes of symbols that the user gave no size.
+  virtual std::unique_ptr<CostModel> for_graph(const OnnxEGraph&, const std::map<std::string, std::int64_t>& usual) const {
+    static_cast<void>(usual);
+    return nullptr;
+  }
+  // What another operator would cost that takes these inputs to this output; 0 where the model can't tell.
+  virtual double cost_as(const OnnxEGraph&, const std::string& op, std::span<const Id> inputs, Id output) const {
+    static_cast<void>(op), static_cast<void>(inputs), static_cast<void>(output);
+    return 0;
+  }
   // What storing a new constant of so many bytes costs.
   virtual double constant_cost(std::size_t bytes) const = 0;
 };
@@ -27,7 +37,10 @@ struct CostOptions {
   std::int64_t default_symbol = 64;             // size of the others
 };
 
-// "nodes", "roofline", or the path of a JSON table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}.
+// `options` with a size for every symbol of the e-graph: the user's, else the usual one, else the default.
+CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& egraph, const std::map<std::string, std::int64_t>& usual);
+
+// "nodes", "roofline", "measured" (ONNX Runtime's operators on a CPU, timed), a .jsonl file of measured times, or the path of a JSON table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}.
 absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options = {});
 
 }  // namespace saturate

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "absl/container/flat_hash_set.h"
 #include "extract/extractors.h"
+#include "extract/forced.h"
 #include "extract/local_search.h"
 #include "extract/problem.h"
 #include "fmt/format.h"
@@ -20,9 +22,10 @@ constexpr double kNotForced = 1e12;  // of what is not chosen where something el
 // The plain problem of an e-graph: the classes that can be reached from the roots, each with the e-nodes that may stand for it.
 struct Problem {
   ExtractionProblem plain;
-  std::vector<Id> class_id;           // by class of `plain`, ascending
-  std::vector<NodeId> node_id;        // by node of `plain`; kNone: the class's value, folded
-  std::vector<std::uint32_t> number;  // by canonical class id; kUnchosen: not reachable
+  std::vector<Id> class_id;                                      // by class of `plain`, ascending
+  std::vector<NodeId> node_id;                                   // by node of `plain`; kNone: the class's value, folded
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> escapes;  // classes of one e-node at the end of `plain`, and the class it is of
+  std::vector<std::uint32_t> number;                             // by canonical class id; kUnchosen: not reachable
 };
 
 std::optional<std::size_t> constant_bytes(const OnnxEGraph& g, const Facts& f) {
@@ -43,7 +46,7 @@ class ProblemBuilder {
         e_(g.egraph()),
         lowered_(lowered),
         target_(target),
-        prepared_(cost.for_graph(g)),
+        prepared_(cost.for_graph(g, options.usual_sizes)),
         cost_(prepared_ ? *prepared_ : cost),
         options_(options) {
     for (const Source& s : lowered.sources)
@@ -66,15 +69,24 @@ class ProblemBuilder {
       for (const Candidate& c : candidates[id])
         for (Id child : c.children) reach(child);
     }
+    const std::vector<Escape> escapes = price_pairs(candidates, p);
     std::sort(p.class_id.begin(), p.class_id.end());
     p.number.assign(e_.num_ids(), kUnchosen);
     for (std::uint32_t c = 0; c < p.class_id.size(); ++c) p.number[p.class_id[c]] = c;
     for (Id id : p.class_id) {
       for (Candidate& c : candidates[id]) {
-        for (Id& child : c.children) child = p.number[child];
+        for (Id& child : c.children) child = number_of(p, child);
         p.plain.add_node(c.cost, c.children);
         p.node_id.push_back(c.node);
       }
+      p.plain.end_class();
+    }
+    for (const Escape& escape : escapes) {  // classes of one e-node, after the others
+      p.escapes.push_back({p.plain.num_classes(), p.number[escape.id]});
+      std::vector<std::uint32_t> children;
+      for (Id child : escape.candidate.children) children.push_back(number_of(p, child));
+      p.plain.add_node(escape.candidate.cost, children);
+      p.node_id.push_back(escape.candidate.node);
       p.plain.end_class();
     }
     for (Id r : lowered_.roots) p.plain.roots.push_back(p.number[e_.find(r)]);
@@ -87,6 +99,54 @@ class ProblemBuilder {
     double cost = 0;
     std::vector<Id> children;  // canonical, without repeats
   };
+
+  struct Escape {
+    Id id;
+    Candidate candidate;
+  };
+
+  static std::uint32_t number_of(const Problem& p, Id id) {
+    return id >= kEscapeBase ? static_cast<std::uint32_t>(p.class_id.size()) + (id - kEscapeBase) : p.number[id];
+  }
+
+  // A consumer of a forced pair costs what the runtime makes of it, unless its input comes from an e-node that the runtime leaves alone:
+  // each such e-node is a class of its own (`Escape`), which its class may take for nothing and a second form of the consumer needs without
+  // surcharge.
+  std::vector<Escape> price_pairs(std::vector<std::vector<Candidate>>& candidates, const Problem& p) const {
+    std::vector<Escape> escapes;
+    if (!target_ || target_->forced.empty()) return escapes;
+    const SingleUse single(e_, lowered_);
+    std::map<Id, std::vector<Id>> made;  // class of a producer -> its escapes
+    auto escapes_of = [&](Id id) -> const std::vector<Id>& {
+      const auto [it, fresh] = made.try_emplace(id);
+      if (!fresh) return it->second;
+      for (Candidate& c : candidates[id]) {
+        if (c.node == kNone || is_forced_producer(g_, *target_, e_.node(c.node)) || !g_.key(e_.node(c.node).op).domain.empty()) continue;
+        it->second.push_back(kEscapeBase + static_cast<Id>(escapes.size()));
+        escapes.push_back({id, c});
+        c.cost = 0;
+        c.children = {it->second.back()};
+      }
+      return it->second;
+    };
+    for (Id id : p.class_id) {
+      std::vector<Candidate> more;
+      for (Candidate& c : candidates[id]) {
+        if (c.node == kNone || c.children.empty() || c.children[0] >= kEscapeBase) continue;
+        const ENode node = e_.node(c.node);
+        const double surcharge = forced_surcharge(g_, *target_, cost_, node, id, single);
+        if (surcharge <= 0) continue;
+        const Id child = e_.find(node.children[0]);
+        for (Id escape : escapes_of(child)) {
+          more.push_back(c);
+          std::replace(more.back().children.begin(), more.back().children.end(), child, escape);
+        }
+        c.cost += surcharge;
+      }
+      candidates[id].insert(candidates[id].end(), more.begin(), more.end());
+    }
+    return escapes;
+  }
 
   std::vector<Candidate> candidates_of(Id id) const {
     std::vector<Candidate> out;
@@ -166,6 +226,7 @@ class ProblemBuilder {
   }
 
   // At equal cost the model's own nodes stay, and computed constants are written only where that saves something.
+  static constexpr Id kEscapeBase = Id{1} << 31;  // above any class id
   static constexpr double kMadePreference = 1e-9, kFoldPreference = 1e-10;
   const OnnxEGraph& g_;
   const EGraph& e_;
@@ -195,7 +256,8 @@ absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& l
       return node.op == s.op && node_signature(e, s.op, node.children) == node_signature(e, s.op, s.children);
     };
   };
-  for (std::uint32_t c = 0; c < p.plain.num_classes(); ++c)
+  for (const auto& [c, of] : p.escapes) choice[c] = p.plain.node_begin[c];
+  for (std::uint32_t c = 0; c < p.class_id.size(); ++c)
     pick(c, [&](const ENode& node) { return node.children.empty() && g.key(node.op).domain == "#"; });
   for (const Source& s : lowered.sources) {
     if (s.op == kNone) continue;
@@ -227,17 +289,19 @@ Selection to_selection(const Problem& p, const NodeChoice& choice) {
   Selection s;
   s.by_class.resize(p.number.size());
   const NodeChoice needed = needed_only(p.plain, choice);
-  for (std::uint32_t c = 0; c < p.plain.num_classes(); ++c)
+  for (std::uint32_t c = 0; c < p.class_id.size(); ++c)
     if (needed[c] != kUnchosen) s.by_class[p.class_id[c]] = {p.node_id[needed[c]], p.node_id[needed[c]] == kNone};
+  for (const auto& [c, of] : p.escapes)  // made anyway, so its class is not made in another way, too
+    if (needed[c] != kUnchosen) s.by_class[p.class_id[of]] = {p.node_id[needed[c]], false};
   s.cost = evaluate_choice(p.plain, needed).dag;
   return s;
 }
 
 }  // namespace
 
-absl::StatusOr<Selection> original_selection(const OnnxEGraph& g, const Lowered& lowered, const CostModel& cost) {
-  const ExtractOptions options;
-  const Problem p = ProblemBuilder(g, lowered, nullptr, cost, options).build();
+absl::StatusOr<Selection> original_selection(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost,
+                                             const ExtractOptions& options) {
+  const Problem p = ProblemBuilder(g, lowered, target, cost, options).build();
   const auto choice = original_choice(g, lowered, p);
   if (!choice.ok()) return choice.status();
   return to_selection(p, *choice);

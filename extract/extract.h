@@ -19,13 +19,15 @@ struct ExtractOptions {
   int improvement_rounds = 8;     // of local search over DAG cost, from the model's own graph
   std::string extractor = "search";  // of extract/extractors.h; its choice is taken where it costs less
   double extractor_seconds = 10;
+  std::map<std::string, std::int64_t> usual_sizes;  // of symbolic dims, where the user gives none
 };
 
 // The selection covers the roots, is acyclic and complete (proved before it is returned), and costs no more than the input's own e-nodes.
 absl::StatusOr<Selection> extract(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
                                   const ExtractOptions& options = {});
-// The input's own graph as a selection: what extraction must not be worse than.
-absl::StatusOr<Selection> original_selection(const OnnxEGraph& egraph, const Lowered& lowered, const CostModel& cost);
+// The input's own graph as a selection: what extraction must not be worse than. Without a target nothing is priced that a runtime does by itself.
+absl::StatusOr<Selection> original_selection(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
+                                             const ExtractOptions& options = {});
 // Proof: every selected e-node's children are selected, no cycle, roots covered. Empty string, or what is wrong.
 std::string check_selection(const EGraph& egraph, const std::vector<Id>& roots, const Selection& selection);
 

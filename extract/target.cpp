@@ -15,21 +15,35 @@ std::string qualified(const OpKey& key) { return key.domain.empty() ? key.op_typ
 
 absl::StatusOr<Target> parse_target(const std::string& text, const std::string& place) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (json.is_discarded() || !json.is_object()) return absl::InvalidArgumentError(fmt::format("{}: not a JSON object; see `saturate targets show ort-cpu` for the form", place));
+  if (json.is_discarded() || !json.is_object())
+    return absl::InvalidArgumentError(fmt::format("{}: not a JSON object; see `saturate targets show ort-cpu` for the form", place));
   Target t;
   try {
     for (const auto& [key, value] : json.items()) {
-      if (key == "name") t.name = value.get<std::string>();
-      else if (key == "description") t.description = value.get<std::string>();
-      else if (key == "min_opset") t.min_opset = value.get<std::int64_t>();
-      else if (key == "max_opset") t.max_opset = value.get<std::int64_t>();
-      else if (key == "cost_model") t.cost_model = value.get<std::string>();
+      if (key == "name")
+        t.name = value.get<std::string>();
+      else if (key == "description")
+        t.description = value.get<std::string>();
+      else if (key == "min_opset")
+        t.min_opset = value.get<std::int64_t>();
+      else if (key == "max_opset")
+        t.max_opset = value.get<std::int64_t>();
+      else if (key == "cost_model")
+        t.cost_model = value.get<std::string>();
       else if (key == "domains")
         for (const auto& [domain, ops] : value.items()) t.operators[domain] = ops.get<std::set<std::string>>();
-      else if (key == "forbidden") t.forbidden = value.get<std::set<std::string>>();
+      else if (key == "forbidden")
+        t.forbidden = value.get<std::set<std::string>>();
       else if (key == "dtypes")
         for (const auto& [op, dtypes] : value.items()) t.dtypes[op] = dtypes.get<std::vector<std::string>>();
-      else return absl::InvalidArgumentError(fmt::format("{}: unknown key '{}'; known are name, description, min_opset, max_opset, cost_model, domains, forbidden, dtypes", place, key));
+      else if (key == "forced")
+        for (const auto& f : value)
+          t.forced.push_back({f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false),
+                              f.value("versions", std::string())});
+      else
+        return absl::InvalidArgumentError(fmt::format(
+            "{}: unknown key '{}'; known are name, description, min_opset, max_opset, cost_model, domains, forbidden, dtypes, forced",
+            place, key));
     }
   } catch (const nlohmann::json::exception& error) {
     return absl::InvalidArgumentError(fmt::format("{}: a value of the wrong type ({})", place, error.what()));
@@ -38,7 +52,8 @@ absl::StatusOr<Target> parse_target(const std::string& text, const std::string& 
     for (const std::string& d : dtypes)
       if (!parse_dtype(d)) return absl::InvalidArgumentError(fmt::format("{}: dtypes of {}: '{}' is no element type", place, op, d));
   if (t.name.empty()) return absl::InvalidArgumentError(fmt::format("{}: \"name\" is missing", place));
-  if (t.min_opset > t.max_opset) return absl::InvalidArgumentError(fmt::format("{}: min_opset {} is above max_opset {}", place, t.min_opset, t.max_opset));
+  if (t.min_opset > t.max_opset)
+    return absl::InvalidArgumentError(fmt::format("{}: min_opset {} is above max_opset {}", place, t.min_opset, t.max_opset));
   return t;
 }
 

@@ -12,6 +12,13 @@ namespace {
 
 using nlohmann::json;
 
+json forced_json(const Target& t) {
+  json out = json::array();
+  for (const ForcedRewrite& f : t.forced)
+    out.push_back({{"producer", f.producer}, {"consumer", f.consumer}, {"becomes", f.becomes}, {"constant_operand", f.constant_operand}, {"versions", f.versions}});
+  return out;
+}
+
 json target_json(const Target& t) {
   return {{"name", t.name},
           {"description", t.description},
@@ -20,7 +27,8 @@ json target_json(const Target& t) {
           {"cost_model", t.cost_model},
           {"domains", t.operators},
           {"forbidden", t.forbidden},
-          {"dtypes", t.dtypes}};
+          {"dtypes", t.dtypes},
+          {"forced", forced_json(t)}};
 }
 
 int list(const TargetsArgs& args) {

@@ -7,6 +7,7 @@
 
 #include "egraph/explain.h"
 #include "extract/extract.h"
+#include "extract/forced.h"
 #include "fmt/format.h"
 #include "kernels/runtime.h"
 #include "onnx_bridge/io.h"
@@ -76,6 +77,22 @@ Facts translate(const Facts& facts, const DimTable& from, DimTable& to) {
 // Of a rule that reads both ways, `name.back` is the other way.
 std::string_view base_name(std::string_view rule) { return rule.substr(0, rule.find('.')); }
 
+// Sizes for costs where the user gives none: the first axis of an input is a batch of one, another a sequence.
+std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
+  constexpr std::int64_t kBatch = 1, kSequence = 128;
+  std::map<std::string, std::int64_t> sizes;
+  for (const ValueInfo& input : model.graph.inputs) {
+    if (!input.type.shape) continue;
+    const auto& dims = *input.type.shape;
+    for (std::size_t axis = 0; axis < dims.size(); ++axis)
+      if (const auto* symbol = std::get_if<std::string>(&dims[axis])) {
+        std::int64_t& size = sizes[*symbol];
+        size = std::max(size, axis == 0 && dims.size() > 1 ? kBatch : kSequence);
+      }
+  }
+  return sizes;
+}
+
 class Optimizer {
  public:
   Optimizer(const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options)
@@ -133,6 +150,7 @@ class Optimizer {
     }();
     if (!lowered.ok()) return lowered.status();
     if (auto s = saturate(model, g, without, report, depth); !s.ok()) return s;
+    if (has_rules()) add_escapes(g, *lowered, target_);
     if (depth == 0) {
       report.egraph_nodes = g.egraph().num_nodes();
       report.egraph_classes = g.egraph().num_classes();
@@ -220,6 +238,7 @@ class Optimizer {
     const std::int64_t given = model.opset("");
     ExtractOptions extract_options;
     extract_options.extractor = options_.extractor;
+    extract_options.usual_sizes = usual_sizes(model);
     extract_options.opset_limit = opset_limit(model, depth);
     if (opset_was_assumed(model) && extract_options.opset_limit != given) raise_options.opset = extract_options.opset_limit;
     raise_options.max_opset = extract_options.opset_limit;
@@ -229,7 +248,7 @@ class Optimizer {
       progress("extract");
       auto selection = [&] {
         Stopwatch watch(report.seconds["extract"]);
-        return has_rules() ? extract(g, lowered, target_, cost_, extract_options) : original_selection(g, lowered, cost_);
+        return has_rules() ? extract(g, lowered, target_, cost_, extract_options) : original_selection(g, lowered, &target_, cost_, extract_options);
       }();
       if (!selection.ok()) return selection.status();
       if (ban_folds(g, *selection, extract_options) && attempt < kMaxRetries) continue;
@@ -247,7 +266,7 @@ class Optimizer {
       if (!raised.ok()) return raised.status();
       if (depth == 0) {
         report.cost_after = selection->cost;
-        if (auto original = original_selection(g, lowered, cost_); original.ok()) report.cost_before = original->cost;
+        if (auto original = original_selection(g, lowered, &target_, cost_, extract_options); original.ok()) report.cost_before = original->cost;
       }
       note_made(g, made, report, depth);
       if (options_.observe && depth == 0) options_.observe({g, lowered, *selection, rewrites_, extract_options});

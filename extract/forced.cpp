@@ -1,0 +1,75 @@
+#include "extract/forced.h"
+
+#include <algorithm>
+#include <array>
+
+#include "rules/opkey.h"
+
+namespace saturate {
+namespace {
+
+std::string name_of(const OpKey& key) { return key.domain.empty() ? key.op_type : key.domain + "::" + key.op_type; }
+
+bool is_float(const Facts& f) { return f.dtype == DType::kFloat || f.dtype == DType::kFloat16 || f.dtype == DType::kDouble; }
+
+bool has_constant_operand(const OnnxEGraph& g, const ENode& node) {
+  return std::any_of(node.children.begin(), node.children.end(), [&](Id c) { return g.facts(c).constant; });
+}
+
+}  // namespace
+
+SingleUse::SingleUse(const EGraph& e, const Lowered& lowered) : uses_(e.num_ids(), 0) {
+  for (const Source& s : lowered.sources)
+    for (Id c : s.children) ++uses_[e.find(c)];
+  for (Id r : lowered.roots) uses_[e.find(r)] += 2;
+}
+
+bool is_forced_producer(const OnnxEGraph& g, const Target& target, const ENode& node) {
+  const std::string name = name_of(g.key(node.op));
+  return std::any_of(target.forced.begin(), target.forced.end(), [&](const ForcedRewrite& f) { return f.producer == name; });
+}
+
+double forced_surcharge(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
+                        const SingleUse& single) {
+  const EGraph& e = g.egraph();
+  if (consumer.children.empty() || !single.contains(e.find(consumer.children[0]))) return 0;
+  const Id made = e.find(consumer.children[0]);
+  const std::string name = name_of(g.key(consumer.op));
+  double surcharge = 0;
+  for (const ForcedRewrite& f : target.forced) {
+    if (f.consumer != name) continue;
+    for (NodeId n : e.class_nodes(made)) {
+      const ENode producer = e.node(n);
+      if (name_of(g.key(producer.op)) != f.producer || (f.constant_operand && !has_constant_operand(g, producer))) continue;
+      std::vector<Id> inputs(producer.children.begin(), producer.children.end());
+      inputs.insert(inputs.end(), consumer.children.begin() + 1, consumer.children.end());
+      const double pair = cost.cost_as(g, f.becomes, inputs, id);
+      if (pair > 0) surcharge = std::max(surcharge, pair - cost.cost(g, consumer, id) - cost.cost(g, producer, made));
+    }
+  }
+  return surcharge;
+}
+
+void add_escapes(OnnxEGraph& g, const Lowered& lowered, const Target& target) {
+  if (target.forced.empty()) return;
+  EGraph& e = g.egraph();
+  const SingleUse single(e, lowered);
+  std::vector<std::pair<Id, std::array<Id, 2>>> sums;
+  for (Id id : e.classes())
+    for (NodeId n : e.class_nodes(id)) {
+      const ENode consumer = e.node(n);
+      const std::string name = name_of(g.key(consumer.op));
+      const auto is_consumer = [&](const ForcedRewrite& f) { return f.consumer == name && f.producer == "Add"; };
+      if (consumer.children.empty() || std::none_of(target.forced.begin(), target.forced.end(), is_consumer)) continue;
+      const Id made = e.find(consumer.children[0]);
+      if (!single.contains(made) || !is_float(g.facts(made))) continue;
+      for (NodeId m : e.class_nodes(made))
+        if (const ENode producer = e.node(m); name_of(g.key(producer.op)) == "Add")
+          sums.push_back({made, {producer.children[0], producer.children[1]}});
+    }
+  const OpKey sum = make_key("", "Sum", {}, 1, 2);
+  for (const auto& [made, inputs] : sums) e.merge(made, g.add(sum, inputs));
+  if (!sums.empty()) e.rebuild();
+}
+
+}  // namespace saturate

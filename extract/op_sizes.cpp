@@ -1,0 +1,166 @@
+#include "extract/op_sizes.h"
+
+#include <algorithm>
+#include <array>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+namespace saturate {
+namespace {
+
+double product(const Sizes1D& shape) {
+  double n = 1;
+  for (double d : shape) n *= d;
+  return n;
+}
+
+double at(const Sizes1D& shape, std::size_t from_end, double otherwise = 1) {
+  return shape.size() >= from_end ? shape[shape.size() - from_end] : otherwise;
+}
+
+bool ends_with(std::string_view op, std::string_view name) {
+  return op == name || (op.ends_with(name) && op[op.size() - name.size() - 1] == ':');
+}
+
+// Q is (B, S, H) or (B, heads, S, D), K likewise.
+double attention_flops(const OpUse& use) {
+  if (use.inputs.empty()) return 0;
+  if (use.op == "com.microsoft::Attention") {  // X (B, S, C), W (C, 3H)
+    const Sizes1D &x = use.inputs[0], &w = use.inputs.size() > 1 ? use.inputs[1] : use.inputs[0];
+    const double rows = product(x) / std::max(1.0, at(x, 1)), width = at(w, 1);
+    return 2 * product(x) * width + 4 * rows * at(x, 2) * width / 3;
+  }
+  const Sizes1D& q = use.inputs[0];
+  const Sizes1D& k = use.inputs.size() > 1 && !use.inputs[1].empty() ? use.inputs[1] : q;
+  double keys = at(k, 2);
+  if (use.outputs.size() > 1 && use.outputs[1].size() == 4) keys = at(use.outputs[1], 2);  // past and present
+  return 4 * product(q) * keys;
+}
+
+double flops_of(const OpUse& use) {
+  const double out = use.outputs.empty() ? 0 : product(use.outputs[0]);
+  auto input = [&](std::size_t i) -> const Sizes1D& {
+    static const Sizes1D none;
+    return i < use.inputs.size() ? use.inputs[i] : none;
+  };
+  if (ends_with(use.op, "MatMul") || ends_with(use.op, "FusedMatMul") || ends_with(use.op, "MatMulInteger")) {
+    const Attribute* trans = find_attribute(use.attributes, "transA");
+    return 2 * out * at(input(0), trans && trans->i() ? 2 : 1);
+  }
+  if (ends_with(use.op, "Gemm") || ends_with(use.op, "FusedGemm")) {
+    const Attribute* trans = find_attribute(use.attributes, "transA");
+    return 2 * out * at(input(0), trans && trans->i() ? 2 : 1);
+  }
+  if (ends_with(use.op, "Conv") || ends_with(use.op, "FusedConv"))
+    return 2 * out * product(input(1)) / std::max(1.0, input(1).empty() ? 1 : input(1)[0]);
+  if (ends_with(use.op, "Attention") || ends_with(use.op, "MultiHeadAttention") || ends_with(use.op, "GroupQueryAttention"))
+    return attention_flops(use);
+  double all = 0;
+  for (const Sizes1D& o : use.outputs) all += product(o);
+  return all;
+}
+
+std::string key_of(const OpUse& use) {
+  if (use.op == "Transpose") {
+    const Attribute* perm = find_attribute(use.attributes, "perm");
+    const auto axes = perm ? perm->ints() : std::vector<std::int64_t>{};
+    return axes.empty() || axes.back() + 1 != static_cast<std::int64_t>(axes.size()) ? "Transpose/inner" : "Transpose";
+  }
+  if (use.op == "MatMul" && use.constant.size() > 1 && use.constant[1]) return "MatMul/weights";
+  if (use.op == "com.microsoft::QuickGelu") {
+    const Attribute* alpha = find_attribute(use.attributes, "alpha");
+    return alpha && alpha->type == AttributeType::kFloat && alpha->f() == 1 ? use.op + "/1" : use.op;
+  }
+  return use.op;
+}
+
+double size(const OnnxEGraph& g, Dim d, const CostOptions& options) {
+  if (const auto v = g.dims().value(d)) return static_cast<double>(*v);
+  if (const auto v = g.dims().evaluate(d, options.symbols)) return std::max(0.0, static_cast<double>(*v));
+  return static_cast<double>(options.default_symbol);
+}
+
+Sizes1D shape(const OnnxEGraph& g, const Facts& f, const CostOptions& options) {
+  Sizes1D out;
+  if (!f.shape) return {static_cast<double>(options.default_symbol)};
+  for (Dim d : *f.shape) out.push_back(size(g, d, options));
+  return out;
+}
+
+void add_outputs(const OnnxEGraph& g, const Facts& f, const CostOptions& options, OpUse& use) {
+  if (f.kind == Facts::Kind::kTuple) {
+    for (const Facts& e : f.elements) add_outputs(g, e, options, use);
+  } else if (f.kind == Facts::Kind::kTensor) {
+    use.outputs.push_back(shape(g, f, options));
+  }
+}
+
+}  // namespace
+
+bool is_view(std::string_view op) {
+  constexpr std::array<std::string_view, 7> kViews{"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size"};
+  return std::find(kViews.begin(), kViews.end(), op) != kViews.end();
+}
+
+double Roofline::seconds(const OpSizes& s) const { return launch + (is_view(s.key) ? 0 : std::max(s.flops / flops, s.bytes / bandwidth)); }
+
+OpSizes sizes_of(const OpUse& use) {
+  OpSizes s;
+  s.key = key_of(use);
+  s.flops = flops_of(use);
+  for (const auto* side : {&use.inputs, &use.outputs})
+    for (const Sizes1D& t : *side) s.bytes += product(t) * use.element_bytes;
+  s.arity = use.inputs.size();
+  if (use.op == "Gather" && use.inputs.size() == 2 && !use.outputs.empty())  // reads what it takes, not the table
+    s.bytes = (2 * product(use.outputs[0]) + 2 * product(use.inputs[1])) * use.element_bytes;
+  if (!use.outputs.empty()) s.last = at(use.outputs[0], 1);
+  return s;
+}
+
+OpUse use_of(const OnnxEGraph& g, std::string op, std::span<const Id> inputs, Id output, const CostOptions& options) {
+  OpUse use;
+  use.op = std::move(op);
+  for (Id c : inputs) {
+    const Facts& f = g.facts(c);
+    if (f.kind == Facts::Kind::kAbsent) continue;
+    use.inputs.push_back(shape(g, f, options));
+    use.constant.push_back(f.constant);
+  }
+  add_outputs(g, g.facts(output), options, use);
+  const Facts& f = inputs.empty() ? g.facts(output) : g.facts(inputs[0]);
+  if (const int bits = bit_width(f.dtype); bits > 0) use.element_bytes = bits / 8.0;
+  return use;
+}
+
+OpUse use_of(const OnnxEGraph& g, const ENode& node, Id id, const CostOptions& options) {
+  const OpKey& key = g.key(node.op);
+  OpUse use = use_of(g, key.domain.empty() ? key.op_type : key.domain + "::" + key.op_type, node.children, id, options);
+  use.attributes = key.attributes;
+  return use;
+}
+
+std::optional<OpUse> use_of(const nlohmann::json& row) {
+  if (!row.is_object() || !row.contains("op") || !row.contains("in") || !row.contains("out")) return std::nullopt;
+  OpUse use;
+  use.op = row["op"];
+  const auto constants = row.value("const", std::vector<std::size_t>{});
+  for (std::size_t i = 0; i < row["in"].size(); ++i) {
+    if (row["in"][i].is_null()) continue;
+    use.inputs.push_back(row["in"][i].get<Sizes1D>());
+    use.constant.push_back(std::find(constants.begin(), constants.end(), i) != constants.end());
+  }
+  for (const auto& o : row["out"]) use.outputs.push_back(o.get<Sizes1D>());
+  if (row.contains("attrs"))
+    for (const auto& [name, value] : row["attrs"].items()) {
+      if (value.is_number_integer())
+        use.attributes.push_back(Attribute::of(name, value.get<std::int64_t>()));
+      else if (value.is_number())
+        use.attributes.push_back(Attribute::of(name, value.get<float>()));
+      else if (value.is_array())
+        use.attributes.push_back(Attribute::of(name, value.get<std::vector<std::int64_t>>()));
+    }
+  return use;
+}
+
+}  // namespace saturate

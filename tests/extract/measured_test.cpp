@@ -1,0 +1,69 @@
+#include "extract/measured.h"
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace saturate {
+namespace {
+
+MeasuredTable table(const std::string& text) {
+  auto t = MeasuredTable::parse(text, "test");
+  EXPECT_TRUE(t.ok()) << t.status();
+  return *std::move(t);
+}
+
+OpUse use(const std::string& row) { return *use_of(nlohmann::json::parse(row)); }
+
+constexpr const char* kRows =
+    R"({"machine": {"processor": "x"}})"
+    "\n"
+    R"({"op": "Add", "in": [[1, 16, 64], [1, 16, 64]], "out": [[1, 16, 64]], "seconds": 1e-6})"
+    "\n"
+    R"({"op": "Add", "in": [[1, 256, 64], [1, 256, 64]], "out": [[1, 256, 64]], "seconds": 8e-6})"
+    "\n"
+    R"({"op": "Tanh", "in": [[1, 256, 64]], "out": [[1, 256, 64]], "seconds": 40e-6})"
+    "\n"
+    R"({"op": "Gemm", "in": [[64, 512], [512, 512], [512]], "out": [[64, 512]], "const": [1, 2], "seconds": 500e-6})"
+    "\n";
+
+TEST(Measured, RowsAreMetAndSizesBetweenThemLieBetween) {
+  const MeasuredTable t = table(kRows);
+  EXPECT_EQ(t.num_rows(), 4u);
+  EXPECT_NE(t.machine().find("processor"), std::string::npos);
+  const double small = t.seconds(use(R"({"op": "Add", "in": [[1,16,64],[1,16,64]], "out": [[1,16,64]]})"));
+  const double middle = t.seconds(use(R"({"op": "Add", "in": [[1,64,64],[1,64,64]], "out": [[1,64,64]]})"));
+  const double large = t.seconds(use(R"({"op": "Add", "in": [[1,256,64],[1,256,64]], "out": [[1,256,64]]})"));
+  EXPECT_NEAR(small, 1e-6, 1e-7);
+  EXPECT_NEAR(large, 8e-6, 8e-7);
+  EXPECT_LT(small, middle);
+  EXPECT_LT(middle, large);
+}
+
+TEST(Measured, OperatorsWithoutRowsAreEstimatedAndSaySo) {
+  const MeasuredTable t = table(kRows);
+  bool estimated = false;
+  EXPECT_GT(t.seconds(use(R"({"op": "Erf", "in": [[1,256,64]], "out": [[1,256,64]]})"), &estimated), 0);
+  EXPECT_TRUE(estimated);
+  // A fused product is timed as the plain one.
+  const double gemm = t.seconds(use(R"({"op": "Gemm", "in": [[64,512],[512,512],[512]], "out": [[64,512]]})"), &estimated);
+  EXPECT_FALSE(estimated);
+  EXPECT_EQ(t.seconds(use(R"({"op": "com.microsoft::FusedGemm", "in": [[64,512],[512,512],[512]], "out": [[64,512]]})"), &estimated), gemm);
+  EXPECT_FALSE(estimated);
+}
+
+TEST(Measured, BadRowsAreRefusedWithTheirPlace) {
+  for (const char* text : {"nonsense\n", R"({"op": "Add", "in": [[1]], "out": [[1]], "seconds": -1})", R"({"op": "Add", "in": 3, "out": [[1]], "seconds": 1})"}) {
+    const auto t = MeasuredTable::parse(text, "times.jsonl");
+    ASSERT_FALSE(t.ok()) << text;
+    EXPECT_EQ(std::string(t.status().message()).rfind("times.jsonl:1", 0), 0u) << t.status();
+  }
+  EXPECT_FALSE(MeasuredTable::parse("", "empty.jsonl").ok());
+}
+
+TEST(Measured, BuiltInTableKnowsThatSkipLayerNormalizationLoses) {
+  const auto cost = load_cost_model("measured");
+  ASSERT_TRUE(cost.ok()) << cost.status();
+}
+
+}  // namespace
+}  // namespace saturate
