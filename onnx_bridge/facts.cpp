@@ -84,11 +84,11 @@ void apply_schema(Call& call, const OpSchema& schema) {
     if (!formal || f.kind != Kind::kTensor || f.dtype == DType::kUndefined) continue;
     const DType fixed = dtype_of_formal(formal->type);
     if (fixed != DType::kUndefined && fixed != f.dtype)
-      return call.fail(absl::StrCat("input ", i, " is ", dtype_name(f.dtype), ", not ", dtype_name(fixed)));
+      return call.fail_dtype(absl::StrCat("input ", i, " is ", dtype_name(f.dtype), ", not ", dtype_name(fixed)));
     if (fixed != DType::kUndefined || !only_tensors(schema, formal->type)) continue;
     auto [it, added] = bound.try_emplace(std::string(formal->type), f.dtype);
     if (!added && it->second != f.dtype)
-      return call.fail(absl::StrCat("inputs of dtypes ", dtype_name(it->second), " and ", dtype_name(f.dtype), " where they must agree"));
+      return call.fail_dtype(absl::StrCat("inputs of dtypes ", dtype_name(it->second), " and ", dtype_name(f.dtype), " where they must agree"));
   }
   for (std::size_t o = 0; o < call.out.size(); ++o) {
     const OpSchema::Formal* formal = formal_of(schema.outputs, o);

@@ -22,6 +22,10 @@ Call::Call(const Node& node_in, std::span<const Facts* const> inputs_in, int num
     : node(node_in), inputs(inputs_in), context(context_in), dims(context_in.dims), out(static_cast<std::size_t>(num_outputs)) {}
 
 void Call::fail(std::string_view what) {
+  if (status.ok()) status = absl::FailedPreconditionError(absl::StrCat(node.op_type, ": ", std::string(what)));
+}
+
+void Call::fail_dtype(std::string_view what) {
   if (status.ok()) status = absl::InvalidArgumentError(absl::StrCat(node.op_type, ": ", std::string(what)));
 }
 

@@ -29,7 +29,8 @@ class Call {
   std::vector<Facts> out;
   absl::Status status;
 
-  void fail(std::string_view what);
+  void fail(std::string_view what);        // kFailedPrecondition: no sizes of the inputs fit
+  void fail_dtype(std::string_view what);  // kInvalidArgument
   bool ok() const { return status.ok(); }
 
   // Inputs. Absent ones, and ones beyond the last, are of kind kAbsent.

@@ -59,7 +59,10 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   if (options.optimize.progress) options.optimize.progress("verify", nullptr);
   const auto start = std::chrono::steady_clock::now();
   out.report.verify = verify(model, out.model, options.check);
-  out.failure = judge(*out.report.verify, options.check.inputs.has_value());
+  if (out.report.verify->refuses_all)
+    out.report.optimize.warnings.push_back(fmt::format("not verified, for the model itself cannot run: {}", out.report.verify->message));
+  else
+    out.failure = judge(*out.report.verify, options.check.inputs.has_value());
   if (out.failure && out.failure->code == kExitDifferent && options.debug_rules) out.failure->advice = find_culprit(model, setup, options).message;
   out.report.stage_seconds.emplace_back("verify", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return out;

@@ -42,6 +42,7 @@ struct VerifyReport {
   std::vector<VerifyCase> cases;
   std::vector<std::string> notes;  // outputs that weren't compared, and why
   std::size_t refused = 0;         // tries that the first model refused
+  bool refuses_all = false;        // it refused inputs of every kind and size, always at one node: it cannot run
   double seconds = 0;
   double max_abs() const;  // over all outputs of all cases
 };

@@ -147,6 +147,18 @@ TEST(Verify, NothingThatTheOriginalAcceptsIsSaid) {
   EXPECT_NE(report.message.find("no random inputs"), std::string::npos);
 }
 
+// Whatever the inputs, it fails at one node: no input would tell the two models apart.
+TEST(Verify, AModelThatCannotRunIsToldFromOneThatWantsOtherInputs) {
+  const Model never = graph("(float[2,3] x) => (float[n,m] y)", "s = Constant <value_ints = [7, 11]> ()\ny = Reshape (x, s)");
+  const VerifyReport report = verify(never, never);
+  EXPECT_EQ(report.status, VerifyStatus::kNotRun);
+  EXPECT_TRUE(report.refuses_all);
+  const Model two_places = graph("(float[n] x, float[m] z) => (float[k] y)",
+                                 "s = Constant <value_ints = [500, 1]> ()\nt = Constant <value_ints = [1, 500]> ()\nc = Constant <value_int = 0> ()\n"
+                                 "a = Expand (x, s)\nr = Reshape (a, t)\nb = Reshape (z, t)\nq = Add (r, b)\ny = Squeeze (q)");
+  EXPECT_FALSE(verify(two_places, two_places).refuses_all);
+}
+
 TEST(Verify, NanThroughoutIsNoted) {
   const Model a = graph("(float[n] x) => (float[n] y)", "z = Sub (x, x)\ny = Div (z, z)");
   const VerifyReport report = verify(a, a);
