@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLeastGain = 1e-9;  // relative; below it another extractor changes nothing
-constexpr double kNotForced = 1e12;  // of what is not chosen where something else is forced
+constexpr double kNotForced = 1e12;  // of what is taken only where nothing else can be
 
 // The plain problem of an e-graph: the classes that can be reached from the roots, each with the e-nodes that may stand for it.
 struct Problem {
@@ -28,27 +28,18 @@ struct Problem {
   std::vector<std::uint32_t> number;                             // by canonical class id; kUnchosen: not reachable
 };
 
-std::optional<std::size_t> constant_bytes(const OnnxEGraph& g, const Facts& f) {
-  if (f.kind != Facts::Kind::kTensor || !f.shape) return std::nullopt;
-  Shape shape;
-  for (Dim d : *f.shape) {
-    const auto v = g.dims().value(d);
-    if (!v) return std::nullopt;
-    shape.push_back(*v);
-  }
-  return checked_bytes(f.dtype, shape);
-}
-
 class ProblemBuilder {
  public:
-  ProblemBuilder(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost, const ExtractOptions& options)
+  ProblemBuilder(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost, const ExtractOptions& options,
+                 bool as_given = false)
       : g_(g),
         e_(g.egraph()),
         lowered_(lowered),
         target_(target),
         prepared_(cost.for_graph(g, options.usual_sizes)),
         cost_(prepared_ ? *prepared_ : cost),
-        options_(options) {
+        options_(options),
+        as_given_(as_given) {
     for (const Source& s : lowered.sources)
       if (s.op != kNone) originals_.insert(node_signature(e_, s.op, s.children));
   }
@@ -164,10 +155,10 @@ class ProblemBuilder {
         if (const Id k = e_.find(child); std::find(c.children.begin(), c.children.end(), k) == c.children.end()) c.children.push_back(k);
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
-    give_way(id, out);
+    if (!as_given_) give_way(id, out);
     const Facts& f = g_.facts(id);
     if (!has_constant && f.constant && f.kind == Facts::Kind::kTensor && !options_.not_foldable.contains(id))
-      if (const auto bytes = constant_bytes(g_, f)) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
+      if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
     return out;
   }
 
@@ -235,6 +226,7 @@ class ProblemBuilder {
   std::unique_ptr<CostModel> prepared_;
   const CostModel& cost_;
   const ExtractOptions& options_;
+  const bool as_given_;  // for the model's own graph alone: nothing gives way
   absl::flat_hash_set<std::vector<Id>> originals_;
 };
 
@@ -301,7 +293,7 @@ Selection to_selection(const Problem& p, const NodeChoice& choice) {
 
 absl::StatusOr<Selection> original_selection(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost,
                                              const ExtractOptions& options) {
-  const Problem p = ProblemBuilder(g, lowered, target, cost, options).build();
+  const Problem p = ProblemBuilder(g, lowered, target, cost, options, true).build();
   const auto choice = original_choice(g, lowered, p);
   if (!choice.ok()) return choice.status();
   return to_selection(p, *choice);

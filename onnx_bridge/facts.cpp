@@ -261,6 +261,17 @@ Facts facts_of_tensor(const Tensor& tensor, DimTable& dims) {
   return f;
 }
 
+std::optional<std::size_t> known_bytes(const Facts& facts, const DimTable& dims) {
+  if (facts.kind != Kind::kTensor || !facts.shape) return std::nullopt;
+  Shape shape;
+  for (Dim d : *facts.shape) {
+    const auto v = dims.value(d);
+    if (!v) return std::nullopt;
+    shape.push_back(*v);
+  }
+  return checked_bytes(facts.dtype, shape);
+}
+
 std::string to_string(const Facts& facts, const DimTable& dims) {
   auto list = [&](const std::vector<Dim>& all) { return absl::StrJoin(all, ", ", [&](std::string* out, Dim d) { out->append(dims.to_string(d)); }); };
   switch (facts.kind) {

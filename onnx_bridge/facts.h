@@ -45,6 +45,8 @@ bool join_facts(Facts& into, const Facts& other, DimTable& dims, bool& changed, 
 Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view value_name);
 // A known tensor: constant, with value, and with content if it is a small integer one.
 Facts facts_of_tensor(const Tensor& tensor, DimTable& dims);
+// Bytes of a tensor all of whose dims are numbers; nullopt: not known, or no tensor.
+std::optional<std::size_t> known_bytes(const Facts& facts, const DimTable& dims);
 std::string to_string(const Facts& facts, const DimTable& dims);
 
 }  // namespace saturate

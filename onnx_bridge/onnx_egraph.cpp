@@ -85,15 +85,8 @@ bool is_commutative(std::string_view domain, std::string_view op) {
   return false;
 }
 
-bool same_shape(const Facts& facts, std::size_t max_bytes, const DimTable& dims) {
-  if (facts.kind != Facts::Kind::kTensor || !facts.shape) return false;
-  Shape shape;
-  for (Dim d : *facts.shape) {
-    const auto v = dims.value(d);
-    if (!v) return false;
-    shape.push_back(*v);
-  }
-  const auto bytes = checked_bytes(facts.dtype, shape);
+bool fits(const Facts& facts, std::size_t max_bytes, const DimTable& dims) {
+  const auto bytes = known_bytes(facts, dims);
   return bytes && *bytes <= max_bytes && facts.dtype != DType::kString;
 }
 
@@ -228,7 +221,7 @@ struct OnnxEGraph::Impl : Analysis {
   void modify(EGraph& g, Id id) override {
     const Facts& f = at(id);
     if (f.kind != Facts::Kind::kTensor) return;
-    if (f.constant && !f.value && same_shape(f, kEagerFoldBytes, dims)) {
+    if (f.constant && !f.value && fits(f, kEagerFoldBytes, dims)) {
       if (auto t = owner.value(id, kEagerFoldBytes)) merge_leaf(g, id, owner.constant(*t));
     } else if (f.constant && f.value && f.value->bytes().size() <= kEagerFoldBytes && f.dtype != DType::kString) {
       merge_leaf(g, id, owner.constant(*f.value));
@@ -417,7 +410,7 @@ std::optional<Tensor> OnnxEGraph::value(Id id, std::size_t max_bytes) const {
   id = impl_->egraph.find(id);
   const Facts& f = impl_->facts[id];
   if (f.value) return f.value->bytes().size() <= max_bytes ? f.value : std::nullopt;
-  if (!f.constant || (max_bytes != ~std::size_t{0} && !same_shape(f, max_bytes, impl_->dims))) return std::nullopt;
+  if (!f.constant || (max_bytes != ~std::size_t{0} && !fits(f, max_bytes, impl_->dims))) return std::nullopt;
   const std::lock_guard lock(impl_->values_mutex);
   if (auto it = impl_->values.find(id); it != impl_->values.end()) return it->second;
   std::vector<Id> visiting;

@@ -100,10 +100,11 @@ std::string RuleSet::show(std::string_view name) const {
   return out;
 }
 
-std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log) const {
+std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log, const std::function<bool(const Rule&)>& wanted) const {
   std::vector<Rewrite> out;
   for (const Rule& rule : rules_)
-    for (Rewrite& r : compile_rule(rule, g, log)) out.push_back(std::move(r));
+    if (!wanted || wanted(rule))
+      for (Rewrite& r : compile_rule(rule, g, log)) out.push_back(std::move(r));
   for (const NativeRule& rule : native_)
     for (Rewrite& r : rule.make(g, log)) out.push_back(std::move(r));
   return out;

@@ -44,7 +44,8 @@ class RuleSet {
   RuleSet filtered(const RuleFilter& filter) const;
   // The file's text of a rule with its documentation; "" where there is none of this name.
   std::string show(std::string_view name) const;
-  std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr) const;
+  // `wanted` (given): of the rules in text, only those for which it holds.
+  std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr, const std::function<bool(const Rule&)>& wanted = nullptr) const;
 
  private:
   absl::Status check_name(const std::string& name, const std::string& place) const;

@@ -181,12 +181,10 @@ class Optimizer {
   absl::Status saturate(const Model& model, OnnxEGraph& g, const std::set<std::string>& without, OptimizeReport& report, int depth) {
     progress("saturate");
     Stopwatch watch(report.seconds["saturate"]);
-    std::vector<Rewrite> rewrites = rules_.compile(g);
     const std::int64_t limit = opset_limit(model, depth);
-    std::erase_if(rewrites, [&](const Rewrite& r) {
-      const Rule* rule = rules_.find(base_name(r.name));
-      return without.contains(r.name) || (rule && rule->unless_taken && takes(rule->left.back(), limit));
-    });
+    std::vector<Rewrite> rewrites =
+        rules_.compile(g, nullptr, [&](const Rule& rule) { return !rule.unless_taken || !takes(rule.left.back(), limit); });
+    std::erase_if(rewrites, [&](const Rewrite& r) { return without.contains(r.name); });
     if (options_.instrument) options_.instrument(rewrites);
     RunOptions run_options;
     run_options.limits = options_.limits;

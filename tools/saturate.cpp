@@ -73,6 +73,22 @@ Expected<Setup> setup_of(const Options& o, const ShapeArgs& shapes) {
   return *std::move(setup);
 }
 
+// What the options say, and the model with the shapes that they fix.
+struct Prepared {
+  Setup setup;
+  saturate::Model input;
+};
+
+Expected<Prepared> prepare(const Model& model, const Options& o) {
+  if (const auto error = check_options(o)) return *error;
+  const ShapeArgs shapes = shape_args(o);
+  Expected<Setup> setup = setup_of(o, shapes);
+  if (!setup) return setup.error();
+  saturate::Model input = model.impl().model;
+  if (const absl::Status status = fix_shapes(input, shapes); !status.ok()) return error_of(status, input.path, "");
+  return Prepared{*std::move(setup), std::move(input)};
+}
+
 const char* advice_of(Code code) {
   if (code == Code::kDifferent) return "leave out rules (RuleSet::without) to find the wrong one, and report it";
   if (code == Code::kUnsupported) return "verify = false goes on without, `inputs` gives inputs";
@@ -180,12 +196,9 @@ std::vector<std::string> RuleSet::names() const {
 std::string RuleSet::show(std::string_view name) const { return impl_->rules.show(name); }
 
 Expected<Result> optimize(const Model& model, const Options& o) {
-  if (const auto error = check_options(o)) return *error;
-  const ShapeArgs shapes = shape_args(o);
-  Expected<Setup> setup = setup_of(o, shapes);
-  if (!setup) return setup.error();
-  saturate::Model input = model.impl().model;
-  if (const absl::Status status = fix_shapes(input, shapes); !status.ok()) return error_of(status, input.path, "");
+  Expected<Prepared> prepared = prepare(model, o);
+  if (!prepared) return prepared.error();
+  auto& [setup, input] = *prepared;
   PipelineOptions options;
   options.optimize = optimize_options_of(o);
   options.verify = o.verify;
@@ -195,8 +208,8 @@ Expected<Result> optimize(const Model& model, const Options& o) {
     if (!check) return check.error();
     options.check = *std::move(check);
   }
-  PipelineResult result = run_pipeline(input, *setup, options);
-  if (const std::string wrong = cost_model_error(*setup->cost); !wrong.empty()) return usage(wrong);
+  PipelineResult result = run_pipeline(input, setup, options);
+  if (const std::string wrong = cost_model_error(*setup.cost); !wrong.empty()) return usage(wrong);
   const bool verified = result.report.verify.has_value();
   result.report.input = input.path;
   Report report(std::make_shared<const Report::Impl>(Report::Impl{std::move(result.report)}));
@@ -222,15 +235,12 @@ Expected<Verification> verify(const Model& original, const Model& other, const O
 }
 
 Expected<std::string> explain(const Model& model, const Question& question, const Options& o) {
-  if (const auto error = check_options(o)) return *error;
-  const ShapeArgs shapes = shape_args(o);
-  Expected<Setup> setup = setup_of(o, shapes);
-  if (!setup) return setup.error();
-  saturate::Model input = model.impl().model;
-  if (const absl::Status status = fix_shapes(input, shapes); !status.ok()) return error_of(status, input.path, "");
-  const auto text = explain_json(input.path, input, *setup, optimize_options_of(o), {question.op, question.rule, question.value});
+  Expected<Prepared> prepared = prepare(model, o);
+  if (!prepared) return prepared.error();
+  auto& [setup, input] = *prepared;
+  const auto text = explain_json(input.path, input, setup, optimize_options_of(o), {question.op, question.rule, question.value});
   if (!text.ok()) return error_of(text.status(), input.path, kModelAdvice);
-  if (const std::string wrong = cost_model_error(*setup->cost); !wrong.empty()) return usage(wrong);
+  if (const std::string wrong = cost_model_error(*setup.cost); !wrong.empty()) return usage(wrong);
   if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};
   return text->dump(2);
 }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kMaxStepsUp = 8;            // users of users of an anchor among which its fused operator is looked for
 constexpr std::size_t kMaxClassesUp = 400;
-constexpr std::size_t kMaxMisses = 3, kMaxPlaces = 20, kMaxChain = 60;
+constexpr std::size_t kMaxMisses = 3, kMaxMissesOfValue = 10, kMaxPlaces = 20, kMaxChain = 60;
 
 std::string full_name(const std::string& domain, const std::string& op_type) { return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type); }
 
@@ -350,12 +350,11 @@ class Asker {
       place.rules = chain(node);
       if (!place.rules.empty()) place.status = WhyPlace::Status::kFused;
     }
-    std::vector<std::pair<std::uint32_t, WhyMiss>> all;
-    for (const Rewrite& rewrite : run_.rewrites)
+    for (const Rewrite& rewrite : run_.rewrites) {
+      if (place.nearest.size() == kMaxMissesOfValue) break;
       if (const auto miss = nearest_miss(g_, rewrite, id, name_); miss && miss->missing == 1 && 2 * miss->matched > miss->total)
-        all.push_back({miss->missing, {rewrite.name, miss->matched, miss->total, name(id), miss->reason}});
-    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 10); ++i) place.nearest.push_back(std::move(all[i].second));
+        place.nearest.push_back({rewrite.name, miss->matched, miss->total, name(id), miss->reason});
+    }
     report_.places.push_back(std::move(place));
   }
 

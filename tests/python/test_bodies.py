@@ -1,4 +1,6 @@
 """Operators as their bodies where the target or the opset does not take them."""
+import json
+
 import numpy as np
 import onnx
 import pytest
@@ -75,6 +77,13 @@ def test_another_target_takes_the_standard_form(tmp_path, name):
     before, after = (onnxruntime_outputs(tmp_path / f, {"x": x}) for f in ("in.onnx", "out.onnx"))
     for name in before:
         assert np.abs(before[name] - after[name]).max() < 1e-5
+
+
+def test_what_gives_way_does_not_show_in_the_cost(tmp_path):
+    onnx.save(MICROSOFT["gelu"], tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--target", "onnx", "--cost", "nodes", "--report", "report.json", cwd=tmp_path)
+    told = json.loads((tmp_path / "report.json").read_text())
+    assert 0.9 < told["cost_before"] < 1.1 and 0.9 < told["cost_after"] < 1.1
 
 
 def test_a_target_that_takes_the_operator_keeps_it(tmp_path):
