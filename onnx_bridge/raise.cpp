@@ -399,6 +399,15 @@ class Raiser {
     graph.nodes.push_back(std::move(node));
   }
 
+  // How many outputs an attention operator names where it is given a cache. The later ones, the grown cache, are optional by their schemas, but ONNX
+  // Runtime fails without them (Attention), or is silently wrong (MultiHeadAttention).
+  static std::size_t cache_outputs(const Node& node) {
+    auto given = [&](std::size_t i) { return i < node.inputs.size() && !node.inputs[i].empty(); };
+    if (node.op_type == "Attention" && given(4)) return node.domain.empty() ? 3 : 2;
+    if (node.op_type == "MultiHeadAttention" && given(6)) return 3;
+    return 0;
+  }
+
   absl::Status write_canonical(const Unit& unit, Graph& graph) {
     Node node = canonical_node(unit);
     const ENode enode = e_.node(unit.node);
@@ -411,7 +420,8 @@ class Raiser {
     const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? opset_ : INT_MAX);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {  // every output of a variadic operator and the required ones need a name
       const bool variadic = schema && !schema->outputs.empty() && schema->outputs.back().variadic;
-      const bool needed = i == 0 || (schema && i < static_cast<std::size_t>(schema->min_outputs)) || (variadic && i + 1 >= schema->outputs.size());
+      const bool needed =
+          i == 0 || (schema && i < static_cast<std::size_t>(schema->min_outputs)) || (variadic && i + 1 >= schema->outputs.size()) || i < cache_outputs(node);
       if (node.outputs[i].empty() && needed) node.outputs[i] = fresh_name("unused");
     }
     while (node.outputs.size() > 1 && node.outputs.back().empty()) node.outputs.pop_back();

@@ -303,7 +303,12 @@ std::vector<NativeRule> native_view_rules() { return to_native(view_rules()); }
 namespace {
 
 // Where each dim can be read off: a class and an axis of it. Graph inputs come first.
-using DimSources = std::map<Dim, std::pair<Id, int>>;
+struct DimSource {
+  Id from;
+  int axis;
+  bool input;
+};
+using DimSources = std::map<Dim, DimSource>;
 
 DimSources find_dims(const OnnxEGraph& g, const std::vector<Id>& classes) {
   DimSources sources;
@@ -316,20 +321,51 @@ DimSources find_dims(const OnnxEGraph& g, const std::vector<Id>& classes) {
       if (is_input != inputs) continue;
       for (int axis = 0; axis < f.rank(); ++axis) {
         const Dim d = g.dims().canonical((*f.shape)[axis]);
-        if (!g.dims().value(d)) sources.try_emplace(d, id, axis);
+        if (!g.dims().value(d)) sources.try_emplace(d, DimSource{id, axis, is_input});
       }
     }
   return sources;
 }
 
+// The sums of two dims of graph inputs: a cache's length and the new tokens'.
+std::map<Dim, std::pair<DimSource, DimSource>> find_sums(OnnxEGraph& g, const DimSources& sources) {
+  std::vector<std::pair<Dim, DimSource>> inputs;
+  for (const auto& source : sources)
+    if (source.second.input && inputs.size() < 16) inputs.push_back(source);
+  std::map<Dim, std::pair<DimSource, DimSource>> sums;
+  for (const auto& [x, a] : inputs)
+    for (const auto& [y, b] : inputs) sums.try_emplace(g.dims().canonical(g.dims().add(x, y)), a, b);
+  return sums;
+}
+
+// Spells a symbolic dim as a vector of one element. `inputs`: by sizes of graph inputs only.
+struct DimSpeller {
+  OnnxEGraph& g;
+  DimSources sources;
+  std::map<Dim, std::pair<DimSource, DimSource>> sums = find_sums(g, sources);
+
+  Id size(const DimSource& s) const {
+    return g.add(make_key("", "Shape", {Attribute::of("start", std::int64_t{s.axis}), Attribute::of("end", std::int64_t{s.axis + 1})}, 1, g.facts(s.from).rank()),
+                 std::array{s.from});
+  }
+
+  std::optional<Id> spell(Dim d, bool inputs) const {
+    const Dim dim = g.dims().canonical(d);
+    if (const auto it = sources.find(dim); it != sources.end() && (it->second.input || !inputs)) return size(it->second);
+    if (const auto it = sums.find(dim); it != sums.end()) return g.add(make_key("", "Add", {}, 1, std::nullopt), std::array{size(it->second.first), size(it->second.second)});
+    return std::nullopt;
+  }
+};
+
 }  // namespace
 
 void spell_literals(OnnxEGraph& g) {
   const std::vector<Id> classes = g.egraph().classes();
-  const DimSources sources = find_dims(g, classes);
+  const DimSpeller speller{g, find_dims(g, classes)};
   for (Id id : classes) {
     const auto members = g.egraph().class_nodes(id);
-    if (members.size() != 1 || g.key(g.egraph().node(members[0]).op).op_type != kLiteralOp) continue;
+    if (std::none_of(members.begin(), members.end(), [&](NodeId n) { return g.key(g.egraph().node(n).op).op_type == kLiteralOp; })) continue;
+    const bool computed = members.size() > 1;  // then only graph inputs are better
     const Facts facts = g.facts(id);
     std::vector<Id> parts;
     std::vector<std::int64_t> numbers;
@@ -338,17 +374,16 @@ void spell_literals(OnnxEGraph& g) {
       numbers.clear();
     };
     bool known = facts.shape && !facts.shape->empty();
-    for (Dim d : *facts.content) {
+    for (std::size_t i = 0; known && i < facts.content->size(); ++i) {
+      const Dim d = (*facts.content)[i];
       if (const auto n = g.dims().value(d)) {
         numbers.push_back(*n);
         continue;
       }
-      auto it = sources.find(g.dims().canonical(d));
-      if (!(known = known && it != sources.end())) break;
+      const auto spelled = speller.spell(d, computed);
+      if (!(known = spelled.has_value())) break;
       flush();
-      const auto [from, axis] = it->second;
-      parts.push_back(g.add(make_key("", "Shape", {Attribute::of("start", std::int64_t{axis}), Attribute::of("end", std::int64_t{axis + 1})}, 1, g.facts(from).rank()),
-                            std::array{from}));
+      parts.push_back(*spelled);
     }
     if (!known) continue;
     flush();
