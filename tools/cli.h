@@ -1,4 +1,4 @@
-// The verbs of the `saturate` command: plain arguments in, exit code out. main.cpp parses the command line into these.
+// The verbs of the `saturate` command: plain arguments in, exit code out. command_line.cpp parses the command line into these.
 #pragma once
 
 #include <atomic>
@@ -120,6 +120,9 @@ struct TargetsArgs {
   CommonArgs common;
   std::string action, name;
 };
+
+// The whole command; `argv` as main gets it. Takes SIGINT over.
+int command_line(int argc, char** argv);
 
 int optimize_command(const OptimizeArgs& args);
 int inspect_command(const InspectArgs& args);

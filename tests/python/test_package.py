@@ -88,6 +88,22 @@ def test_same_bytes_as_the_command_over_the_zoo(tmp_path):
         assert saturate.optimize(path, tmp_path / "package.onnx", cost="nodes", verify=False).read_bytes() == out.read_bytes(), path
 
 
+def test_the_package_brings_the_command(tmp_path):
+    out, same = tmp_path / "command.onnx", tmp_path / "module.onnx"
+    run_ok(BART, out)
+    script = pathlib.Path(sys.executable).parent / "saturate"
+    for words in ([script], [sys.executable, "-m", "saturate"]):
+        done = subprocess.run([*words, BART, same], capture_output=True, text=True)
+        assert done.returncode == 0 and "verified" in done.stdout, done.stderr + done.stdout
+        assert same.read_bytes() == out.read_bytes()
+        same.unlink()
+        missing = subprocess.run([*words, tmp_path / "missing.onnx"], capture_output=True, text=True)
+        assert missing.returncode == 1 and missing.stderr.startswith("saturate: error: "), missing.stderr
+    # Ended by its reader, as programs are.
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", f"{sys.executable} -m saturate rules list | head -1"], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr and len(done.stdout.splitlines()) == 1, done.stderr
+
+
 def test_weights_are_handed_over_apart_and_all_fields_survive():
     model = relus(weight=np.arange(16, dtype=np.float32).reshape(4, 4))
     big = numpy_helper.from_array(np.arange(40000, dtype=np.float32).reshape(4, 10000), "big")

@@ -7,6 +7,10 @@
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdio>
+
+#include "tools/cli.h"
+
 namespace saturate::python {
 namespace {
 
@@ -117,6 +121,16 @@ void bind_rules(nb::module_& m) {
       .def("show", [](const api::RuleSet& rules, const std::string& name) { return rules.show(name); });
 }
 
+int command_line(std::vector<std::string> words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return unlocked([&] {
+    const int code = saturate::command_line(static_cast<int>(argv.size()), argv.data());
+    std::fflush(stdout);
+    return code;
+  });
+}
+
 nb::object shape_of(const api::Operator::Type& type) {
   if (!type.shape) return nb::none();
   return nb::tuple(nb::cast(*type.shape));
@@ -155,6 +169,7 @@ NB_MODULE(_core, m) {
   m.def("optimize", &optimize);
   m.def("verify", &verify);
   m.def("explain", &explain);
+  m.def("command_line", &command_line);
   m.def("targets", &saturate::api::targets);
   m.attr("__version__") = saturate::api::version();
 }

@@ -1,0 +1,390 @@
+// The command line: words into the argument structs of cli.h.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+
+#include "CLI/CLI.hpp"
+#include "extract/extractors.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "tools/cli.h"
+
+namespace {
+
+using namespace saturate;
+
+std::atomic<bool> interrupted{false};  // what a signal handler may touch
+
+void on_interrupt(int) {
+  interrupted = true;
+  std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C kills
+}
+
+constexpr const char* kExitText =
+    "EXIT STATUS\n"
+    "  0    all went well\n"
+    "  1    a model, rule or other file can't be read, is invalid or can't be written\n"
+    "  2    wrong usage\n"
+    "  3    verification failed: the result differs; no output file\n"
+    "  4    a budget was exhausted under --strict-budget; the best valid result is written\n"
+    "  5    the model needs something that can't be run here, so that it can't be verified\n"
+    "  130  interrupted; nothing is written\n";
+
+// Help in the manner of a man page. The app's description is "one line\n\nparagraphs"; its footer is the examples.
+class ManFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
+    const std::string description = app->get_description();
+    const std::size_t line = std::min(description.find('\n'), description.size());
+    const bool top = app->get_parent() == nullptr;
+    const std::string name = top ? "saturate" : "saturate " + app->get_name();
+    std::string out = fmt::format("NAME\n  {} - {}\n\nSYNOPSIS\n", name, description.substr(0, line));
+    out += top ? "  saturate VERB [ARGUMENTS] [OPTIONS]\n  saturate IN.onnx [OUT.onnx] [OPTIONS]\n" : synopsis(app, name);
+    if (line < description.size()) out += "\nDESCRIPTION\n" + indented(description.substr(line + 2));
+    if (top) out += "\nVERBS\n" + verbs(app);
+    out += make_groups(app, CLI::AppFormatMode::Normal);
+    out += fmt::format("\n{}", kExitText);
+    if (!app->get_footer().empty()) out += "\nEXAMPLES\n" + indented(app->get_footer());
+    return out;
+  }
+  std::string make_group(std::string group, bool, std::vector<const CLI::Option*> options) const override {
+    std::string title = group == "Options" ? "OPTIONS" : group;
+    std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return std::toupper(c); });
+    std::string out = fmt::format("\n{}\n", title);
+    for (const CLI::Option* option : options) {
+      const std::string type = option->get_type_name();  // with the check's words after a colon
+      out += fmt::format("  {} {}\n", option->get_name(false, true), type.substr(0, type.find(':')));
+      out += fmt::format("      {}\n", option->get_description());
+    }
+    return out;
+  }
+
+ private:
+  static std::string indented(const std::string& text) {
+    std::string out = "  ";
+    for (char c : text) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
+    return out + "\n";
+  }
+  static std::string synopsis(const CLI::App* app, const std::string& name) {
+    std::string out = "  " + name;
+    for (const CLI::Option* option : app->get_options(nullptr)) {
+      if (!option->get_positional() || option->get_group().empty()) continue;
+      out += option->get_required() ? fmt::format(" {}", option->get_name(true)) : fmt::format(" [{}]", option->get_name(true));
+    }
+    return out + " [OPTIONS]\n";
+  }
+  static std::string verbs(const CLI::App* app) {
+    std::string out;
+    for (const CLI::App* verb : app->get_subcommands(nullptr)) {
+      const std::string description = verb->get_description();
+      out += fmt::format("  {:<10}{}\n", verb->get_name(), description.substr(0, description.find('\n')));
+    }
+    return out + "  `saturate VERB --help` tells each one's options.\n";
+  }
+};
+
+// A second spelling that other tools' users have in their fingers; not shown in the help.
+template <typename T>
+void hidden(CLI::App* app, const std::string& name, T& target) {
+  app->add_option(name, target)->group("");
+}
+
+void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true) {
+  args.cancel = &interrupted;
+  app->add_flag_function(
+      "-v,--verbose", [&args](std::int64_t n) { args.verbosity = static_cast<int>(n); }, "say more; for optimize: which rules fired");
+  app->add_flag_function(
+      "-q,--quiet", [&args](std::int64_t) { args.verbosity = -1; }, "print nothing but errors");
+  if (json) app->add_flag("--json", args.json, "print JSON on stdout instead of tables");
+  if (threads)
+    app->add_option("--threads", args.threads, "threads; 0: all cores; the result is the same for any number (default 1)")
+        ->type_name("T")
+        ->check(CLI::Range(0, 4096));
+}
+
+void add_check(CLI::App* app, VerifyArgs& args) {
+  app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones")->type_name("X.npz");
+  app->add_option(
+         "--check-rtol", args.rtol,
+         "relative tolerance, times the output's scale max(1, max|original|) (default: float 1e-4, double 1e-6, float16 and bfloat16 2e-2)")
+      ->type_name("R");
+  app->add_option("--check-atol", args.atol, "absolute tolerance (default 0)")->type_name("A");
+  app->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
+  for (const char* name : {"--model-check-inputs", "--input-data-path"}) hidden(app, name, args.inputs);
+  hidden(app, "--rtol", args.rtol);
+  hidden(app, "--atol", args.atol);
+}
+
+void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
+  app->add_option("--dim", args.dims, fmt::format("{} of a symbolic dim; may be repeated", what))
+      ->type_name("SYMBOL=SIZE")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--input-shapes,--input-shape", args.input_shapes,
+                  fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim); may be repeated", what))
+      ->type_name("NAME:DIMS")
+      ->expected(1, 1 << 20);
+  for (const char* name : {"--overwrite-input-shape", "--override-input-shapes", "--test-input-shape", "--shapes"})
+    app->add_option(name, args.input_shapes)->group("")->expected(1, 1 << 20);
+}
+
+void add_saturate(CLI::App* app, SaturateArgs& args) {
+  const std::string group = "What is done";
+  app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
+      ->type_name("TARGET")
+      ->group(group);
+  app->add_option("--cost", args.cost, "cost model: nodes, roofline, measured, a JSON table or a .jsonl of measured times (default: the target's own)")
+      ->type_name("MODEL")
+      ->group(group);
+  std::vector<std::string> extractors;
+  for (const Extractor& e : saturate::extractors()) extractors.emplace_back(e.name);
+  app->add_option("--extractor", args.extractor,
+                  fmt::format("what looks for the cheapest graph: {}; those without end stop after 10 s (default: search)",
+                              fmt::join(extractors, ", ")))
+      ->type_name("NAME")
+      ->check(CLI::IsMember(extractors))
+      ->group(group);
+  app->add_option("--rules", args.rules, "rules beside the built-in ones; none: without the built-in ones; may be repeated")
+      ->type_name("FILE|none")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--skip-rule", args.skip_rules, "leave out a rule; may be repeated")
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  std::string assumptions = "don't apply rules that assume this (all: any):";
+  for (const Assumption& a : known_assumptions()) assumptions += fmt::format("\n{}: {}", a.name, a.what);
+  app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
+  app->add_flag("--approximate", args.approximate, "allow rules that approximate (effect approximates)")->group(group);
+  auto* opset =
+      app->add_option("--opset", args.opset, "write this opset of ai.onnx (default: the input's, or higher where the result needs it)")
+          ->type_name("N")
+          ->check(CLI::Range(1, 1000))
+          ->group(group);
+  app->add_flag("--keep-opset", args.keep_opset, "write the input's opset")->excludes(opset)->group(group);
+  for (const char* name : {"--skip-rules", "--skip-optimization", "--skip-optimizations", "--skip-fusion-patterns"})
+    app->add_option(name, args.skip_rules)->group("")->delimiter(',');
+  app->add_option("--target-opset", args.opset)->group("");
+  const std::string budgets = "Budgets";
+  app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
+      ->type_name("N")
+      ->group(budgets);
+  app->add_option("--node-limit", args.limits.nodes, fmt::format("e-nodes (default {})", args.limits.nodes))
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->group(budgets);
+  app->add_option_function<std::size_t>(
+         "--memory-limit", [&args](std::size_t megabytes) { args.limits.memory_bytes = megabytes << 20; },
+         "memory of the e-graph in MB (default: no limit)")
+      ->type_name("MB")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
+      ->group(budgets);
+  app->add_option("--time-limit", args.limits.seconds,
+                  "seconds of rewriting, a safety net: where it is hit the result depends on the machine (default 60)")
+      ->type_name("S")
+      ->check(CLI::NonNegativeNumber)
+      ->group(budgets);
+}
+
+void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option) {
+  CLI::App* verb = app.add_subcommand("optimize",
+                                      "rewrite a model into an equal, cheaper one\n\nReads IN.onnx (.onnx or .onnxtxt), grows an e-graph "
+                                      "of equal models by rules, takes the cheapest one that the target\n"
+                                      "can run, verifies it against the original on random inputs of several sizes, and writes it "
+                                      "(IN.opt.onnx unless named).\nThe verb may be left out.");
+  verb->add_option("IN.onnx", args.input, "the model")->required();
+  verb->add_option("OUT.onnx", args.output, "the result");
+  verb->add_option("-o,--output", output_option, "the result (instead of the second argument)")->type_name("OUT.onnx");
+  add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "fix the size");
+  verb->add_flag("!--no-verify", args.verify, "write the result without running it");
+  add_check(verb, args.check);
+  verb->add_flag("--debug-rules", args.debug_rules, "where verification fails, find the rule application that brings the difference (takes some ten runs)");
+  verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
+  verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
+  verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
+                 "write tensors to OUT.onnx.data even where the input has them inline");
+  verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")
+      ->type_name("BYTES");
+  add_common(verb, args.common, true);
+  verb->add_flag_function(
+          "--model-check", [](std::int64_t) {}, "verification is the default")
+      ->group("");
+  verb->footer(
+      "saturate bart.onnx\nsaturate bart.onnx fused.onnx --target ort-cpu --cost nodes --report r.json\nsaturate optimize bart.onnx -o "
+      "bart23.onnx --target onnx --opset 23");
+}
+
+void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, RunArgs& run) {
+  CLI::App* verb =
+      app.add_subcommand("inspect", "show what is in a model\n\nOpsets, inputs and outputs, operators, fused operators, parameters.");
+  verb->add_option("IN.onnx", inspect.input, "the model")->required();
+  add_common(verb, inspect.common, true, false);
+  verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json");
+
+  verb = app.add_subcommand("verify",
+                            "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless "
+                            "--inputs gives them, and compares every output.\n"
+                            "NaN equals NaN; integers must be equal; outputs of random operators without a seed are not compared.");
+  verb->add_option("A.onnx", verify.original, "the original")->required();
+  verb->add_option("B.onnx", verify.optimized, "the other")->required();
+  add_check(verb, verify.check);
+  add_shapes(verb, verify.shapes, "try only this size");
+  add_common(verb, verify.common, true);
+  verb->footer("saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5");
+
+  verb = app.add_subcommand(
+      "run",
+      "run a model on the CPU\n\nIntegers, floats and strings come from a .npz named after the model's inputs; the outputs go to another.");
+  verb->add_option("IN.onnx", run.input, "the model")->required();
+  verb->add_option("--inputs", run.inputs, "its inputs")->type_name("X.npz");
+  verb->add_option("-o,--output", run.output, "where the outputs go")->type_name("OUT.npz");
+  verb->add_flag("--profile", run.profile, "time by operator");
+  add_common(verb, run.common, false);
+  verb->footer("saturate run bart.onnx --inputs x.npz -o y.npz");
+}
+
+void add_bench(CLI::App& app, BenchArgs& args) {
+  CLI::App* verb = app.add_subcommand("bench",
+                                      "measure how long a model takes, or two against each other\n\nRuns in our runtime, on the same "
+                                      "inputs, two models in turns so that what disturbs the machine disturbs both.\nMedian, 90th "
+                                      "percentile, spread, and the time by operator from separate runs.");
+  verb->add_option("MODEL.onnx", args.models, "one model, or two to compare")->required()->expected(1, 2);
+  verb->add_option("--inputs", args.inputs, "measure on these inputs instead of random ones")->type_name("X.npz");
+  add_shapes(verb, args.shapes, "the size");
+  verb->add_option("--iterations", args.iterations, "measured runs of each model (default: as many as fit into 2 s, 10 to 1000)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000'000));
+  verb->add_option("--warmup", args.warmup, "runs before (default 3)")->type_name("N")->check(CLI::Range(0, 1'000'000'000));
+  verb->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
+  verb->add_option("--profile", args.profile, "write every node's time as a Chrome trace (chrome://tracing, Perfetto)")
+      ->type_name("TRACE.json");
+  verb->add_flag("!--no-table", args.table, "without the time by operator");
+  verb->add_flag("--as-is", args.as_is, "run every node as it stands: nothing folded, fused or laid out otherwise beforehand");
+  verb->add_flag("--pin", args.pin, "stay on as many processors as there are threads");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate bench bart.onnx --dim batch=1 --dim sequence=128\nsaturate bench bart.onnx bart.opt.onnx --threads 2 --profile trace.json");
+}
+
+// The nested actions of a verb: `rules list`, `targets show NAME`.
+void add_rules(CLI::App& app, RulesArgs& args) {
+  CLI::App* verb = app.add_subcommand("rules",
+                                      "list, show and check rules\n\nlist: all rules with their effects. show NAME: one rule's text. check "
+                                      "[FILE]: parse and run the built-in rules' or a file's\n"
+                                      "examples, both sides against each other.");
+  verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
+  verb->add_option("NAME|FILE", args.name, "the rule to show, the file to check");
+  verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
+  verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
+  add_common(verb, args.common, true);
+  verb->footer("saturate rules list\nsaturate rules show layer_norm\nsaturate rules check my.rules");
+}
+
+void add_explain(CLI::App& app, ExplainArgs& args) {
+  CLI::App* verb =
+      app.add_subcommand("explain",
+                         "tell which rules made the operators of the result, and why others were not made\n\nOptimizes the "
+                         "model without writing it, and lists the operators that rules made and the rules that fired. With --op, --rule "
+                         "or --value it goes to each place where that might have happened (each Softmax for Attention) and tells the chain "
+                         "of rules, what the alternative would cost, or the rules that come nearest and the condition that fails there.");
+  verb->add_option("IN.onnx", args.input, "the model")->required();
+  auto* op = verb->add_option("--op", args.op, "operators of this type, with or without domain")->type_name("OP");
+  auto* rule = verb->add_option("--rule", args.rule, "where this rule applies or nearly does")->type_name("NAME")->excludes(op);
+  verb->add_option("--value", args.value, "what is known of this value of the model")->type_name("NAME")->excludes(op)->excludes(rule);
+  add_saturate(verb, args.saturate);
+  add_common(verb, args.common, true);
+  verb->footer("saturate explain bart.onnx --op Attention\nsaturate explain bart.onnx --rule attention_scores --json");
+}
+
+void add_targets(CLI::App& app, TargetsArgs& args) {
+  CLI::App* verb = app.add_subcommand("targets",
+                                      "list and show targets\n\nlist: the built-in targets. show NAME: one of them, or a file, as JSON to "
+                                      "start a target of your own from.");
+  verb->add_option("ACTION", args.action, "list or show")->required()->check(CLI::IsMember({"list", "show"}));
+  verb->add_option("NAME|FILE", args.name, "the target to show");
+  add_common(verb, args.common, true, false);
+  verb->footer("saturate targets list\nsaturate targets show ort-cpu > mine.json");
+}
+
+int usage(const std::string& what) { return fail(kExitUsage, "command line", what, "see `saturate --help`"); }
+
+struct Everything {
+  OptimizeArgs optimize;
+  InspectArgs inspect;
+  VerifyCommandArgs verify;
+  RunArgs run;
+  BenchArgs bench;
+  RulesArgs rules;
+  ExplainArgs explain;
+  TargetsArgs targets;
+  std::string output_option;
+};
+
+int dispatch(const CLI::App& app, Everything& all) {
+  const std::string verb = app.get_subcommands().front()->get_name();
+  if (verb == "optimize") {
+    if (!all.output_option.empty() && !all.optimize.output.empty()) return usage("two outputs given");
+    if (!all.output_option.empty()) all.optimize.output = all.output_option;
+    return optimize_command(all.optimize);
+  }
+  if (verb == "inspect") return inspect_command(all.inspect);
+  if (verb == "verify") return verify_command(all.verify);
+  if (verb == "run") return run_command(all.run);
+  if (verb == "bench") return bench_command(all.bench);
+  if (verb == "explain") return explain_command(all.explain);
+  if (verb == "rules")
+    return all.rules.action == "show" && all.rules.name.empty() ? usage("rules show: which rule?") : rules_command(all.rules);
+  return all.targets.action == "show" && all.targets.name.empty() ? usage("targets show: which target?") : targets_command(all.targets);
+}
+
+// `saturate in.onnx` is `saturate optimize in.onnx`.
+std::vector<std::string> words(int argc, char** argv, const CLI::App& app) {
+  std::vector<std::string> out(argv + 1, argv + argc);
+  if (out.empty()) return out;
+  for (const char* own : {"-h", "--help", "--version", "-V"})
+    if (out[0] == own) return out;
+  for (const CLI::App* verb : app.get_subcommands(nullptr))
+    if (out[0] == verb->get_name()) return out;
+  out.insert(out.begin(), "optimize");
+  return out;
+}
+
+}  // namespace
+
+int saturate::command_line(int argc, char** argv) {
+  std::signal(SIGINT, on_interrupt);
+  CLI::App app(
+      "optimize ONNX models by equality saturation\n\nRules say which models are equal; an e-graph holds all that follow from them at "
+      "once; the cheapest one that the target can run is\n"
+      "taken, verified against the original, and written.");
+  Everything all;
+  app.formatter(std::make_shared<ManFormatter>());
+  app.set_help_flag("-h,--help", "this text");
+  app.set_version_flag("-V,--version", std::string("saturate ") + SATURATE_VERSION, "the version");
+  app.require_subcommand(1);
+  app.footer("saturate bart.onnx\nsaturate verify bart.onnx bart.opt.onnx");
+  add_optimize(app, all.optimize, all.output_option);
+  add_models(app, all.inspect, all.verify, all.run);
+  add_bench(app, all.bench);
+  add_rules(app, all.rules);
+  add_explain(app, all.explain);
+  add_targets(app, all.targets);
+  std::vector<std::string> arguments = words(argc, argv, app);
+  if (arguments.empty()) {
+    std::fputs(app.help().c_str(), stderr);
+    return kExitUsage;
+  }
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  try {
+    app.parse(arguments);
+  } catch (const CLI::Success& success) {  // --help and --version
+    app.exit(success);
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    return usage(error.what());
+  }
+  return dispatch(app, all);
+}
