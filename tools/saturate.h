@@ -131,7 +131,7 @@ class Model {
 class RuleSet {
  public:
   static Expected<RuleSet> builtin();
-  static RuleSet none();
+  static RuleSet none();  // nodes are written back as they came, but equal ones become one, and those that no output needs go
   // This set and the rules of a file or of a text in its language (rules/README.md); a name that is taken is an error.
   Expected<RuleSet> with_file(const std::string& path) const;
   Expected<RuleSet> with_text(std::string_view text, const std::string& name) const;

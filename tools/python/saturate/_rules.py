@@ -38,7 +38,7 @@ class RuleSet:
 
     @classmethod
     def none(cls) -> RuleSet:
-        """No rules: what is optimized with them is written back as it came."""
+        """No rules: nodes are written back as they came, but equal ones become one, and those that no output needs go."""
         return cls(_core.RuleSet.none())
 
     @classmethod
