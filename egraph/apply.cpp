@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "egraph/bulk.h"
+
 namespace saturate {
 
 std::optional<StopReason> StopCheck::now(const EGraph::Impl& g, std::size_t more) const {
@@ -30,6 +32,7 @@ MatchLayout layout_of(const Rewrite& rule, bool whole) {
 namespace {
 
 constexpr std::size_t kIdBorder = 0xffffff00u;
+constexpr std::size_t kWorthBulk = 8'192;  // matches of one rule: below, small batches are faster
 
 // A template with slots turned into places in a match.
 class TemplateApplier {
@@ -75,6 +78,7 @@ class TemplateApplier {
 
   static constexpr std::size_t kBatch = 64;
   bool batchable() const { return batchable_; }
+  BulkApplier bulk(const Limits& limits) { return BulkApplier(g_, nodes_, root_, rule_, limits.memory_bytes == ~std::size_t{0}); }
 
   // The same for `count` <= kBatch matches at once, template node by template node, so that the cache misses of many matches overlap.
   // No union is made before the last e-node of the batch is in, so what is canonical stays so.
@@ -252,19 +256,31 @@ ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayo
                            const StopCheck& check) {
   ApplyResult result;
   TemplateApplier applier(g, rule, layout);
+  BulkApplier bulk = applier.bulk(check.limits());
+  // Whether, must not depend on the number of threads: unions come later in larger batches, which other ids follow from.
+  const bool many = applier.batchable() && matches.size() >= kWorthBulk && g.analysis == nullptr && !g.proof;
+  const std::size_t most_at_once = many ? BulkApplier::kMost : TemplateApplier::kBatch;
   for (std::size_t i = 0; i < matches.size();) {
     if (result.effective >= budget) {
       result.left = true;
       break;
     }
-    if (auto stop = check.now(g, matches.bytes + g.growth(TemplateApplier::kBatch * applier.operators()))) return stopped(result, *stop);
+    if (auto stop = check.now(g, matches.bytes + bulk.bytes() + g.growth(most_at_once * applier.operators()))) return stopped(result, *stop);
     const std::uint64_t before = g.nodes_created + g.unions;
-    const std::size_t batch = std::min(TemplateApplier::kBatch, matches.size() - i);
     const std::uint32_t* words = matches.words + i * matches.stride;
-    const std::size_t most = batch * applier.operators();
-    if (applier.batchable() && batch > 1 && budget - result.effective >= batch && g.live_nodes + most <= check.limits().nodes &&
-        g.recs.size() + most <= kIdBorder) {
-      applier.apply_batch(words, matches.stride, batch);
+    const std::size_t left = matches.size() - i;
+    const auto fits = [&](std::size_t batch) {
+      const std::size_t most = batch * applier.operators();
+      return batch > 1 && budget - result.effective >= batch && g.live_nodes + most <= check.limits().nodes && g.recs.size() + most <= kIdBorder;
+    };
+    std::size_t batch = std::min(left, most_at_once);
+    if (!fits(batch)) batch = std::min(left, TemplateApplier::kBatch);
+    if (applier.batchable() && fits(batch)) {
+      if (many) {
+        bulk.apply(words, matches.stride, batch);
+      } else {
+        applier.apply_batch(words, matches.stride, batch);
+      }
       result.applied += batch;
       result.effective += std::min<std::uint64_t>(batch, g.nodes_created + g.unions - before);
       i += batch;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -50,6 +51,8 @@ class Arena {
     if (size_ + more > ready_) grow(size_ + more);
   }
   void append(T value) { data_[size_++] = value; }
+  // The bytes of the next `more` values, after ensure(): what lies behind the end may be written to, and will be lost.
+  std::span<std::byte> behind(std::size_t more) { return std::as_writable_bytes(std::span(data_ + size_, more)); }
   // New values are indeterminate.
   void resize(std::size_t n) {
     if (n > ready_) grow(n);

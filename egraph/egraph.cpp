@@ -71,6 +71,34 @@ void EGraph::Impl::ensure_ids(std::size_t more) {
   cells.ensure(3 * more);
 }
 
+void EGraph::Impl::check_border(std::size_t ids, std::size_t cells, std::size_t pool) {
+  if (ids < 0xfffffff0u && cells < kNone && pool < kNone) return;
+  std::fputs("saturate: the e-graph has reached its border of 2^32 ids; set a node limit below it\n", stderr);
+  std::abort();
+}
+
+void EGraph::Impl::grow_ids(std::size_t nodes, std::size_t new_cells) {
+  const std::size_t ids = recs.size() + nodes;
+  check_border(ids, cells.size() + new_cells, pool.size());
+  recs.resize(ids);
+  parent.resize(ids);
+  made_by.resize(ids);
+  touched.resize(ids);
+  row_class.resize(ids);
+  flags.resize(ids);
+  uses.resize(ids);
+  cells.resize(cells.size() + new_cells);
+  live_nodes += nodes;
+  nodes_created += nodes;
+  version += nodes;
+}
+
+std::vector<std::span<std::byte>> EGraph::Impl::behind(std::size_t more) {
+  ensure_ids(more);
+  return {recs.behind(more),      parent.behind(more), made_by.behind(more), touched.behind(more),
+          row_class.behind(more), flags.behind(more),  uses.behind(more),    cells.behind(2 * more)};
+}
+
 NodeId EGraph::Impl::add_node(OpId op, std::span<const Id> children_in, Id into) {
   const Rec rec = canonical(op, children_in);
   const std::uint32_t h = hash(rec);
@@ -87,10 +115,7 @@ NodeId EGraph::Impl::insert(const Rec& rec, std::uint32_t h, Id into) {
 
 NodeId EGraph::Impl::insert_ensured(const Rec& rec, std::uint32_t h, Id into) {
   const std::size_t n = recs.size();
-  if (n >= 0xfffffff0u || cells.size() + rec.arity() >= kNone || pool.size() >= kNone) {
-    std::fputs("saturate: the e-graph has reached its border of 2^32 ids; set a node limit below it\n", stderr);
-    std::abort();
-  }
+  check_border(n, cells.size() + rec.arity(), pool.size());
   const auto id = static_cast<NodeId>(n);
   recs.append(rec);
   parent.append(into == kNone ? id : into);

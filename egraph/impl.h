@@ -13,6 +13,7 @@
 #include "egraph/egraph.h"
 #include "egraph/hash_table.h"
 #include "egraph/index.h"
+#include "egraph/parallel.h"
 #include "egraph/proof.h"
 
 namespace saturate {
@@ -88,7 +89,7 @@ struct EGraph::Impl {
   std::priority_queue<std::pair<NodeId, std::uint32_t>, std::vector<std::pair<NodeId, std::uint32_t>>, std::greater<>> updates;
   std::vector<Id> modifies;
   bool rebuilding = false;
-  int threads = 1;                  // of the present run
+  std::unique_ptr<Team> team;       // of the present run, where it has several threads
 
   mutable std::mutex index_mutex;
   mutable Index index;
@@ -115,6 +116,8 @@ struct EGraph::Impl {
   }
   static std::uint32_t hash_pooled(OpId op, std::span<const Id> children_in);
   NodeId find_node(OpId op, std::span<const Id> children_in) const;
+  // Of records with at most three children.
+  static bool equal_inline(const Rec& a, const Rec& b) { return a.op == b.op && a.c[0] == b.c[0] && a.c[1] == b.c[1] && a.c[2] == b.c[2]; }
   bool equal(const Rec& a, const Rec& b) const {
     if (a.op != b.op || a.c[1] != b.c[1] || a.c[2] != b.c[2]) return false;
     return a.pooled() ? equal_pooled(a, b) : a.c[0] == b.c[0];
@@ -130,6 +133,11 @@ struct EGraph::Impl {
   // The same, without looking whether there is room: after ensure_ids() for so many e-nodes.
   NodeId insert_ensured(const Rec& rec, std::uint32_t hash, Id into);
   void ensure_ids(std::size_t more);
+  // Makes so many e-nodes and parent cells, which the caller fills, and counts them; without an analysis.
+  void grow_ids(std::size_t nodes, std::size_t new_cells);
+  // The memory that so many more ids will need, after ensure_ids().
+  std::vector<std::span<std::byte>> behind(std::size_t more);
+  static void check_border(std::size_t ids, std::size_t cells, std::size_t pool);
   bool merge(Id a, Id b, std::uint32_t rule) { return merge(a, b, rule, proof ? proof->current : 0); }
   bool merge(Id a, Id b, std::uint32_t rule, std::uint32_t reason);
   void rebuild();

@@ -29,7 +29,7 @@ struct RowOrder {
 template <bool kShared>
 class Builder {
  public:
-  Builder(EGraph::Impl& g, Index& index, int threads) : g_(g), index_(index), threads_(threads), ids_(g.recs.size()) {}
+  Builder(EGraph::Impl& g, Index& index) : g_(g), index_(index), ids_(g.recs.size()) {}
 
   void build() {
     index_.start.assign(ids_ + 2, 0);
@@ -52,8 +52,7 @@ class Builder {
     if constexpr (!kShared) {
       pass(std::size_t{0}, n);
     } else {
-      const std::size_t stretches = (n + kStretch - 1) / kStretch;
-      parallel_for(threads_, stretches, [&](std::size_t i, std::size_t) { pass(i * kStretch, std::min(n, (i + 1) * kStretch)); });
+      over_stretches(g_.team.get(), n, kStretch, pass);
     }
   }
   static std::uint32_t take_one(std::uint32_t& counter) {
@@ -135,17 +134,16 @@ class Builder {
   static constexpr std::size_t kStretch = 32'768;
   EGraph::Impl& g_;
   Index& index_;
-  int threads_;
   std::size_t ids_;
 };
 
 void build(EGraph::Impl& g, Index& index) {
   // Below this, one thread is done before the others have woken up.
   constexpr std::size_t kWorthThreads = 200'000;
-  if (g.threads == 1 || g.recs.size() < kWorthThreads) {
-    Builder<false>(g, index, 1).build();
+  if (!g.team || g.recs.size() < kWorthThreads) {
+    Builder<false>(g, index).build();
   } else {
-    Builder<true>(g, index, g.threads).build();
+    Builder<true>(g, index).build();
   }
   index.version = g.version;
 }

@@ -1,33 +1,93 @@
 #include "egraph/parallel.h"
 
 #include <algorithm>
-#include <atomic>
-
-#include "egraph/parallel_tbb.h"
 
 namespace saturate {
 namespace {
 
-struct Work {
-  std::size_t n;
-  const std::function<void(std::size_t, std::size_t)>& body;
-  std::atomic<std::size_t> next{0}, workers{0};
-
-  void run() {
-    const std::size_t worker = workers.fetch_add(1, std::memory_order_relaxed);
-    for (std::size_t i = next.fetch_add(1, std::memory_order_relaxed); i < n; i = next.fetch_add(1, std::memory_order_relaxed)) body(i, worker);
-  }
-};
+void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
 
 }  // namespace
 
-void parallel_for(int threads, std::size_t n, const std::function<void(std::size_t, std::size_t)>& body) {
-  if (threads <= 1 || n <= 1) {
+Team::~Team() {
+  quit_.store(true, std::memory_order_relaxed);
+  state_.fetch_add(kPhase, std::memory_order_release);
+  state_.notify_all();
+  for (std::thread& helper : helpers_) helper.join();
+}
+
+void Team::start() {
+  for (std::size_t worker = 1; worker < threads_; ++worker) helpers_.emplace_back([this, worker] { help(worker); });
+}
+
+// A state other than `seen`. The next phase is often a moment away: sleeping and waking would take longer than some phases.
+std::uint32_t Team::wait_while(std::uint32_t seen) const {
+  constexpr int kSpins = 1000;
+  for (int spins = 0; spins < kSpins; ++spins) {
+    const std::uint32_t state = state_.load(std::memory_order_acquire);
+    if (state != seen) return state;
+    pause();
+  }
+  state_.wait(seen, std::memory_order_acquire);
+  return state_.load(std::memory_order_acquire);
+}
+
+void Team::help(std::size_t worker) {
+  std::uint32_t done = 0;  // the phase that this helper has been in
+  for (std::uint32_t state = state_.load(std::memory_order_acquire); !quit_.load(std::memory_order_relaxed);) {
+    if ((state & kOpen) == 0 || state / kPhase == done) {
+      state = wait_while(state);
+      continue;
+    }
+    if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
+    done = state / kPhase;
+    drain(worker);
+    state = state_.fetch_sub(1, std::memory_order_acq_rel) - 1;
+    if ((state & (kInside | kOpen)) == 0) state_.notify_all();
+  }
+}
+
+void Team::drain(std::size_t worker) {
+  for (std::size_t i = next_.fetch_add(1, std::memory_order_relaxed); i < n_; i = next_.fetch_add(1, std::memory_order_relaxed)) (*body_)(i, worker);
+}
+
+void Team::run(std::size_t n, const std::function<void(std::size_t, std::size_t)>& body) {
+  if (threads_ == 1 || n <= 1 || alone_ > 0) {
+    if (n > 1 && alone_ > 0) --alone_;
     for (std::size_t i = 0; i < n; ++i) body(i, 0);
     return;
   }
-  Work work{n, body};
-  run_on_threads(std::min(static_cast<std::size_t>(threads), n), [](void* context) { static_cast<Work*>(context)->run(); }, &work);
+  if (helpers_.empty()) start();
+  n_ = n;
+  body_ = &body;
+  next_.store(0, std::memory_order_relaxed);
+  state_.fetch_add(kPhase + kOpen, std::memory_order_release);
+  state_.notify_all();
+  const auto begin = std::chrono::steady_clock::now();
+  drain(0);
+  const auto drained = std::chrono::steady_clock::now();
+  // No helper comes in from now on; the ones inside are waited for.
+  for (std::uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; (state & kInside) != 0;) state = wait_while(state);
+  look_back(drained - begin, std::chrono::steady_clock::now() - drained);
 }
+
+// Where other programs have the helpers' cores, waiting for what a helper has begun costs more than its help saves: then better alone, for longer each
+// time.
+void Team::look_back(Duration worked, Duration waited) {
+  constexpr Duration kLong = std::chrono::microseconds(500);
+  constexpr std::size_t kFirst = 16, kMost = 1024;  // phases
+  if (waited > kLong && 2 * waited > worked) {
+    penalty_ = std::clamp(2 * penalty_, kFirst, kMost);
+    alone_ = penalty_;
+  } else {
+    penalty_ -= penalty_ / 8;
+  }
+}
+
+int thread_count(int threads) { return threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 }  // namespace saturate

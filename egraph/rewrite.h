@@ -66,7 +66,7 @@ struct Limits {
   std::size_t nodes = 1'000'000;     // live canonical e-nodes, never exceeded by rules
   double seconds = 60.0;
   std::size_t memory_bytes = ~std::size_t{0};
-  int threads = 1;                   // 0: as many as TBB gives
+  int threads = 1;                   // 0: as many as there are cores
   const std::atomic<bool>* cancel = nullptr;
 };
 

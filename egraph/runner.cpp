@@ -64,7 +64,7 @@ class Runner {
       : egraph_(egraph), g_(egraph.impl()), options_(options), check_(options.limits), scheduler_(options.scheduler) {
     if (!scheduler_) scheduler_ = make_simple_scheduler();
     scheduler_->start(rules.size(), g_.live_nodes);
-    g_.threads = thread_count(options.limits.threads);
+    if (const int threads = thread_count(options.limits.threads); threads > 1) g_.team = std::make_unique<Team>(threads);
     g_.rule_names.clear();
     for (const Rewrite& rule : rules) {
       rules_.emplace_back(rule, g_.proof != nullptr);
@@ -79,7 +79,7 @@ class Runner {
 
   RunReport run() {
     report_.stop = loop();
-    g_.threads = 1;
+    g_.team = nullptr;
     g_.current_rule = kNone;
     g_.rebuild();
     if (g_.contradiction) report_.stop = StopReason::kContradiction;
@@ -143,6 +143,7 @@ class Runner {
     const std::size_t ids = g_.recs.size();
     const std::uint32_t searched_at = g_.stamp++;
     std::optional<StopReason> stop;
+    reserve();
     for (std::size_t r = 0; r < rules_.size() && !stop; ++r) {
       RuleState& rule = rules_[r];
       if (rule.searched) {
@@ -157,6 +158,21 @@ class Runner {
     g_.rebuild();
     stats.rebuild_s = since(begin);
     return stop;
+  }
+
+  // Makes room in the table for what is to be expected, so that it does not grow step by step: each rule makes as many e-nodes of a match as before.
+  void reserve() {
+    if (check_.limits().memory_bytes != ~std::size_t{0}) return;
+    double expected = 0;
+    for (std::size_t r = 0; r < rules_.size(); ++r) {
+      const RuleStats& stats = report_.rules[r];
+      if (stats.applied == 0) continue;
+      const std::uint64_t applied = std::min<std::uint64_t>(rules_[r].matches.size(), std::min(rules_[r].budget_left, scheduler_->quota(r)));
+      expected += static_cast<double>(applied) * static_cast<double>(stats.nodes_made) / static_cast<double>(stats.applied);
+    }
+    constexpr double kSure = 0.7;  // of what is expected
+    const std::size_t room = check_.limits().nodes - std::min(check_.limits().nodes, g_.live_nodes);
+    g_.table.reserve(std::min(room, static_cast<std::size_t>(kSure * expected)), g_.team.get());
   }
 
   std::optional<StopReason> apply(std::size_t r) {
@@ -247,7 +263,7 @@ class Runner {
     // A few thousand rows are searched before the threads have woken up.
     const std::size_t starts = std::accumulate(tasks.begin(), tasks.end(), std::size_t{0}, [](std::size_t n, const Task& t) { return n + t.last - t.first; });
     search_bytes_ = 0;
-    if (g_.threads == 1 || starts < kWorthThreads) {
+    if (!g_.team || starts < kWorthThreads) {
       for (Task& task : tasks) {
         task.begin = words_.size();
         search_task(task, index, words_, totals[task.rule], stopped);
@@ -264,8 +280,8 @@ class Runner {
 
   // Each worker writes the matches of its tasks into a store of its own; then they are put together in the order of the tasks.
   void search_parallel(std::vector<Task>& tasks, const Index& index, std::vector<std::atomic<std::uint64_t>>& totals, std::atomic<bool>& stopped) {
-    std::vector<Arena<std::uint32_t>> found(static_cast<std::size_t>(g_.threads));
-    parallel_for(g_.threads, tasks.size(), [&](std::size_t i, std::size_t worker) {
+    std::vector<Arena<std::uint32_t>> found(g_.team->threads());
+    g_.team->run(tasks.size(), [&](std::size_t i, std::size_t worker) {
       Task& task = tasks[i];
       task.worker = worker;
       task.begin = found[worker].size();
@@ -281,7 +297,7 @@ class Runner {
       task.end = total;
     }
     words_.resize(total);
-    parallel_for(g_.threads, tasks.size(), [&](std::size_t i, std::size_t) {
+    g_.team->run(tasks.size(), [&](std::size_t i, std::size_t) {
       const std::uint32_t* source = found[tasks[i].worker].data() + from[i];
       std::copy(source, source + (tasks[i].end - tasks[i].begin), words_.begin() + tasks[i].begin);
     });
@@ -359,7 +375,7 @@ class Runner {
 
   // Whether the next 256 words of matches would pass the memory limit; what several threads find is held twice for a moment.
   bool full(const RuleState& rule) const {
-    const std::size_t more = 4 * (256 + rule.matches.stride) * (g_.threads == 1 ? 1 : 2);
+    const std::size_t more = 4 * (256 + rule.matches.stride) * (g_.team ? 2 : 1);
     const std::size_t matches = search_bytes_.fetch_add(more, std::memory_order_relaxed) + more;
     const std::size_t beyond = matches > words_.bytes() ? matches - words_.bytes() : 0;
     return g_.memory_bytes() + side_bytes() + beyond > check_.limits().memory_bytes;
