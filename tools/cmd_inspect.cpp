@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <set>
+#include <string_view>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -120,11 +121,15 @@ json inspect_json(const std::string& path, const Model& model) {
   for (const auto& [domain, version] : model.opset_imports) opsets[domain_name(domain)] = version;
   for (const auto& [type, s] : stored_types(model)) types[type] = {{"tensors", s.tensors}, {"parameters", s.elements}, {"bytes", s.bytes}};
   for (const Function& f : model.functions) functions.push_back(domain_name(f.domain) + "." + f.name);
+  json inputs = values_json(model.graph.inputs);
+  std::set<std::string_view> defaults;
+  for (const Initializer& i : model.graph.initializers) defaults.insert(i.name);
+  for (json& input : inputs) input["has_default"] = defaults.contains(input["name"].get<std::string>());
   json out = to_json(graph_stats(model));
   out.update({{"path", path},
               {"ir_version", model.ir_version},
               {"opsets", opsets},
-              {"inputs", values_json(model.graph.inputs)},
+              {"inputs", inputs},
               {"outputs", values_json(model.graph.outputs)},
               {"initializer_types", types},
               {"functions", functions}});

@@ -10,7 +10,7 @@ from . import _convert, _core
 from ._values import Value, from_core, to_core
 
 Inputs = Union[Mapping[str, Any], Sequence[Any]]
-"""By name, or in the model's order."""
+"""By name, or in the model's order: all inputs, or those alone that have no default value."""
 
 
 def named_inputs(inputs: Inputs, declared: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
@@ -19,7 +19,8 @@ def named_inputs(inputs: Inputs, declared: Sequence[Mapping[str, Any]]) -> dict[
     if not isinstance(inputs, Mapping):
         if len(inputs) > len(types):
             raise ValueError(f"{len(inputs)} inputs for a model of {len(types)}")
-        inputs = dict(zip(types, inputs))
+        needed = [str(value["name"]) for value in declared if not value["has_default"]]
+        inputs = dict(zip(needed if len(inputs) <= len(needed) else types, inputs))
     return {name: to_core(value, types.get(name, "")) for name, value in inputs.items()}
 
 
