@@ -106,6 +106,43 @@ class TableCost : public CostModel {
   double otherwise_;
 };
 
+// The weighted mean of a model's costs at several sizes.
+class WeightedCost : public CostModel {
+ public:
+  using Part = std::pair<double, std::unique_ptr<CostModel>>;
+  explicit WeightedCost(std::vector<Part> parts) : parts_(std::move(parts)) {
+    double sum = 0;
+    for (const Part& p : parts_) sum += p.first;
+    for (Part& p : parts_) p.first /= sum;
+  }
+  std::string name() const override { return parts_[0].second->name(); }
+  double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
+    return mean([&](const CostModel& m) { return m.cost(g, node, id); });
+  }
+  double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {
+    return mean([&](const CostModel& m) { return m.cost_as(g, op, inputs, output); });
+  }
+  double constant_cost(std::size_t bytes) const override { return parts_[0].second->constant_cost(bytes); }
+  std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) const override {
+    std::vector<Part> prepared;
+    for (const Part& p : parts_) {
+      auto m = p.second->for_graph(g, usual);
+      if (!m) return nullptr;
+      prepared.emplace_back(p.first, std::move(m));
+    }
+    return std::make_unique<WeightedCost>(std::move(prepared));
+  }
+
+ private:
+  template <typename Cost>
+  double mean(Cost cost) const {
+    double sum = 0;
+    for (const Part& p : parts_) sum += p.first * cost(*p.second);
+    return sum;
+  }
+  std::vector<Part> parts_;
+};
+
 absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, roofline, measured", path));
@@ -140,6 +177,19 @@ CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& g, const std
 }
 
 absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options) {
+  if (!options.points.empty()) {
+    std::vector<WeightedCost::Part> parts;
+    for (const CostPoint& point : options.points) {
+      CostOptions at = options;
+      at.points.clear();
+      at.symbols = point.symbols;
+      at.symbols.insert(options.symbols.begin(), options.symbols.end());
+      auto part = load_cost_model(name_or_path, at);
+      if (!part.ok()) return part;
+      parts.emplace_back(point.weight, *std::move(part));
+    }
+    return std::make_unique<WeightedCost>(std::move(parts));
+  }
   if (name_or_path == "nodes") return std::make_unique<NodesCost>();
   if (name_or_path == "roofline") return std::make_unique<RooflineCost>(options);
   if (name_or_path == "measured") return load_measured(name_or_path, std::string(kMeasuredOrtCpu), options);

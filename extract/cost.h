@@ -32,9 +32,16 @@ class CostModel {
   virtual double constant_cost(std::size_t bytes) const = 0;
 };
 
+// Sizes of symbolic dims at which costs are computed, and how much they count.
+struct CostPoint {
+  std::map<std::string, std::int64_t> symbols;
+  double weight = 1;
+};
+
 struct CostOptions {
   std::map<std::string, std::int64_t> symbols;  // sizes of symbolic dims for models that need numbers
   std::int64_t default_symbol = 64;             // size of the others
+  std::vector<CostPoint> points;                // several: the weighted mean of the costs at each, sizes beyond `symbols`
 };
 
 // `options` with a size for every symbol of the e-graph: the user's, else the usual one, else the default.

@@ -19,6 +19,7 @@ struct ExtractOptions {
   int improvement_rounds = 8;     // of local search over DAG cost, from the model's own graph
   std::string extractor = "search";  // of extract/extractors.h; its choice is taken where it costs less
   double extractor_seconds = 10;
+  double memory_slack = 0;  // share of the cost that may be given away for less memory at the peak (extract/memory.h)
   std::map<std::string, std::int64_t> usual_sizes;  // of symbolic dims, where the user gives none
 };
 

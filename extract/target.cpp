@@ -5,77 +5,137 @@
 #include <sstream>
 
 #include "extract/builtin_targets.h"
+#include "extract/target_json.h"
 #include "fmt/format.h"
-#include "nlohmann/json.hpp"
+#include "fmt/ranges.h"
+#include "onnx_bridge/op_table.h"
 
 namespace saturate {
 namespace {
 
 std::string qualified(const OpKey& key) { return key.domain.empty() ? key.op_type : key.domain + "::" + key.op_type; }
 
-absl::StatusOr<Target> parse_target(const std::string& text, const std::string& place) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (json.is_discarded() || !json.is_object())
-    return absl::InvalidArgumentError(fmt::format("{}: not a JSON object; see `saturate targets show ort-cpu` for the form", place));
-  Target t;
-  try {
-    for (const auto& [key, value] : json.items()) {
-      if (key == "name")
-        t.name = value.get<std::string>();
-      else if (key == "description")
-        t.description = value.get<std::string>();
-      else if (key == "min_opset")
-        t.min_opset = value.get<std::int64_t>();
-      else if (key == "max_opset")
-        t.max_opset = value.get<std::int64_t>();
-      else if (key == "cost_model")
-        t.cost_model = value.get<std::string>();
-      else if (key == "domains")
-        for (const auto& [domain, ops] : value.items()) t.operators[domain] = ops.get<std::set<std::string>>();
-      else if (key == "forbidden")
-        t.forbidden = value.get<std::set<std::string>>();
-      else if (key == "dtypes")
-        for (const auto& [op, dtypes] : value.items()) t.dtypes[op] = dtypes.get<std::vector<std::string>>();
-      else if (key == "forced")
-        for (const auto& f : value)
-          t.forced.push_back({f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false),
-                              f.value("versions", std::string())});
-      else
-        return absl::InvalidArgumentError(fmt::format(
-            "{}: unknown key '{}'; known are name, description, min_opset, max_opset, cost_model, domains, forbidden, dtypes, forced",
-            place, key));
-    }
-  } catch (const nlohmann::json::exception& error) {
-    return absl::InvalidArgumentError(fmt::format("{}: a value of the wrong type ({})", place, error.what()));
+bool in_range(std::int64_t version, const std::vector<VersionRange>& ranges) {
+  return ranges.empty() ||
+         std::any_of(ranges.begin(), ranges.end(), [&](const VersionRange& r) { return version >= r.low && version <= r.high; });
+}
+
+// Whether some version of the operator that can be written is in the ranges.
+bool has_version(const OpSite& site, const std::vector<VersionRange>& ranges) {
+  if (ranges.empty()) return true;
+  const OpSchema* first = find_schema(site.key.domain, site.key.op_type, site.lowest_opset);
+  if (first && in_range(first->since_version, ranges)) return true;
+  const auto versions = schema_versions(site.key.domain, site.key.op_type);
+  return std::any_of(versions.begin(), versions.end(), [&](const OpSchema* s) {
+    return s->since_version > site.lowest_opset && s->since_version <= site.highest_opset && in_range(s->since_version, ranges);
+  });
+}
+
+// Tensors of the site that carry data, with what to call them.
+struct Carried {
+  const Facts* facts;
+  std::string name;
+};
+void add_carried(const Facts& f, const std::string& name, std::vector<Carried>& out) {
+  if (f.kind == Facts::Kind::kTuple) {
+    for (std::size_t i = 0; i < f.elements.size(); ++i) add_carried(f.elements[i], fmt::format("output {}", i), out);
+  } else if (f.kind == Facts::Kind::kTensor && !f.constant && !f.content) {
+    out.push_back({&f, name});
   }
-  for (const auto& [op, dtypes] : t.dtypes)
-    for (const std::string& d : dtypes)
-      if (!parse_dtype(d)) return absl::InvalidArgumentError(fmt::format("{}: dtypes of {}: '{}' is no element type", place, op, d));
-  if (t.name.empty()) return absl::InvalidArgumentError(fmt::format("{}: \"name\" is missing", place));
-  if (t.min_opset > t.max_opset)
-    return absl::InvalidArgumentError(fmt::format("{}: min_opset {} is above max_opset {}", place, t.min_opset, t.max_opset));
-  return t;
+}
+std::vector<Carried> carried(const OpSite& site) {
+  std::vector<Carried> out;
+  for (std::size_t i = 0; i < site.inputs.size(); ++i) add_carried(*site.inputs[i], fmt::format("input {}", i), out);
+  for (std::size_t i = 0; i < site.outputs.size(); ++i) add_carried(*site.outputs[i], fmt::format("output {}", i), out);
+  return out;
+}
+
+// What is wrong with one tensor; empty if nothing.
+std::string refuse_tensor(const OperatorLimits& limits, const Carried& c, const DimTable& dims) {
+  const Facts& f = *c.facts;
+  const std::string dtype = dtype_name(f.dtype);
+  if (!limits.dtypes.empty() && f.dtype != DType::kUndefined &&
+      std::find(limits.dtypes.begin(), limits.dtypes.end(), dtype) == limits.dtypes.end())
+    return fmt::format("{} is {}, wanted {}", c.name, dtype, fmt::join(limits.dtypes, " or "));
+  if (!f.shape) return limits.static_shapes ? fmt::format("{} has no known shape", c.name) : "";
+  if (limits.min_rank && f.rank() < *limits.min_rank)
+    return fmt::format("{} has rank {}, wanted at least {}", c.name, f.rank(), *limits.min_rank);
+  if (limits.max_rank && f.rank() > *limits.max_rank)
+    return fmt::format("{} has rank {}, wanted at most {}", c.name, f.rank(), *limits.max_rank);
+  if (limits.max_batch && f.rank() > 2) {
+    std::int64_t batch = 1;
+    for (int a = 0; a + 2 < f.rank() && batch > 0; ++a)
+      batch = dims.value((*f.shape)[static_cast<std::size_t>(a)]) ? batch * *dims.value((*f.shape)[static_cast<std::size_t>(a)]) : -1;
+    if (batch < 0 || batch > *limits.max_batch)
+      return fmt::format("{} holds {} matrices, wanted at most {}", c.name, batch < 0 ? "a variable number of" : std::to_string(batch),
+                         *limits.max_batch);
+  }
+  for (const Dim d : *f.shape) {
+    const auto v = dims.value(d);
+    if (!v && limits.static_shapes)
+      return fmt::format("{} has the dim {}, wanted a number (--dim or --input-shapes gives one)", c.name,
+                         dims.to_string(dims.canonical(d)));
+    if (v && limits.max_dim && *v > *limits.max_dim)
+      return fmt::format("{} has a dim of {}, wanted at most {}", c.name, *v, *limits.max_dim);
+  }
+  return "";
+}
+
+std::string refuse_site(const OperatorLimits& limits, const OpSite& site) {
+  for (const auto& [name, allowed] : limits.attributes)
+    if (const Attribute* a = find_attribute(site.key.attributes, name)) {
+      const std::string value = attribute_text(*a);
+      if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+        return fmt::format("{} is {}, wanted {}", name, value, fmt::join(allowed, " or "));
+    }
+  for (const int i : limits.constant_inputs)
+    if (i < static_cast<int>(site.inputs.size()) && site.inputs[static_cast<std::size_t>(i)]->kind != Facts::Kind::kAbsent &&
+        !site.inputs[static_cast<std::size_t>(i)]->constant)
+      return fmt::format("input {} is computed, wanted a constant", i);
+  if (!site.dims) return "";
+  for (const Carried& c : carried(site))
+    if (std::string wrong = refuse_tensor(limits, c, *site.dims); !wrong.empty()) return wrong;
+  return "";
+}
+
+bool concerns(const OperatorLimits& limits, const std::string& op) {
+  return (limits.operators.empty() || limits.operators.contains(op)) && !limits.except.contains(op);
 }
 
 }  // namespace
 
-bool Target::allows(const OpKey& key, const Facts& first_input, std::int64_t, std::string* why) const {
+OpSite site_of(const OnnxEGraph& g, const ENode& node, Id id) {
+  OpSite site{g.key(node.op), {}, {&g.facts(id)}, &g.dims()};
+  for (const Id c : node.children) site.inputs.push_back(&g.facts(c));
+  return site;
+}
+
+bool Target::allows(const OpSite& site, std::string* why) const {
   auto refuse = [&](std::string reason) {
     if (why) *why = std::move(reason);
     return false;
   };
-  const std::string name_of_op = qualified(key);
-  if (forbidden.contains(name_of_op)) return refuse(fmt::format("target {} forbids {}", name, name_of_op));
-  if (!is_standard(key)) {
-    auto it = operators.find(key.domain);
-    if (it == operators.end() || !(it->second.contains("*") || it->second.contains(key.op_type)))
-      return refuse(fmt::format("target {} has no {}", name, name_of_op));
+  const std::string op = qualified(site.key);
+  if (forbidden.contains(op)) return refuse(fmt::format("target {} forbids {}", name, op));
+  if (!is_standard(site.key)) {
+    const auto it = operators.find(site.key.domain);
+    if (it == operators.end() || !(it->second.contains("*") || it->second.contains(site.key.op_type)))
+      return refuse(fmt::format("target {} has no {}", name, op));
+  } else if (!standard.empty()) {
+    const auto it = standard.find(op);
+    if (it == standard.end()) return refuse(fmt::format("target {} has no {}", name, op));
+    if (!has_version(site, it->second))
+      return refuse(fmt::format("target {} has {} only in versions {}", name, op, versions_text(it->second)));
   }
-  if (auto it = dtypes.find(name_of_op); it != dtypes.end()) {
-    const std::string dtype = dtype_name(first_input.dtype);
-    if (first_input.dtype != DType::kUndefined && std::find(it->second.begin(), it->second.end(), dtype) == it->second.end())
-      return refuse(fmt::format("target {} has no {} for {}", name, name_of_op, dtype));
+  if (const auto it = dtypes.find(op); it != dtypes.end() && !site.inputs.empty()) {
+    const std::string dtype = dtype_name(site.inputs[0]->dtype);
+    if (site.inputs[0]->dtype != DType::kUndefined && std::find(it->second.begin(), it->second.end(), dtype) == it->second.end())
+      return refuse(fmt::format("target {} has no {} for {}", name, op, dtype));
   }
+  for (const OperatorLimits& l : limits)
+    if (concerns(l, op))
+      if (std::string wrong = refuse_site(l, site); !wrong.empty())
+        return refuse(fmt::format("target {}, {}: {}{}", name, op, wrong, l.because.empty() ? "" : fmt::format(" ({})", l.because)));
   return true;
 }
 

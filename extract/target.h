@@ -1,7 +1,9 @@
 // A target: what can run, and what it costs. Readable JSON; built-in ones are embedded, a user's own is a file.
 #pragma once
 
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,20 +24,57 @@ struct ForcedRewrite {
   std::string versions;           // of the runtime, as text
 };
 
+// Operator versions (since_version of the schema): "13+", "7-12", "9", several separated by commas, or empty: any.
+struct VersionRange {
+  std::int64_t low = 1, high = std::numeric_limits<std::int64_t>::max();
+};
+
+// What all of some operators must keep to. Of tensors, those count that carry data: no constants (a weight is stored as the target likes it)
+// and no integers that only hold shapes.
+struct OperatorLimits {
+  std::set<std::string> operators;  // "Op", "domain::Op"; empty: every operator but `except`
+  std::set<std::string> except;
+  std::optional<int> min_rank, max_rank;
+  std::optional<std::int64_t> max_dim;
+  std::optional<std::int64_t> max_batch;                         // product of all dims but the last two
+  std::vector<std::string> dtypes;                               // of all tensors; empty: any
+  bool static_shapes = false;                                    // every dim is a number
+  std::vector<int> constant_inputs;                              // must be constants where they are there
+  std::map<std::string, std::vector<std::string>> attributes;    // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
+  std::string because;                                           // added to the reason
+};
+
+// An operator where it stands.
+struct OpSite {
+  const OpKey& key;
+  std::vector<const Facts*> inputs = {}, outputs = {};
+  const DimTable* dims = nullptr;
+  std::int64_t lowest_opset = 1, highest_opset = std::numeric_limits<std::int64_t>::max();  // of ai.onnx, that it may be written in
+};
+
+// Where an e-node of class `id` stands.
+OpSite site_of(const OnnxEGraph& egraph, const ENode& node, Id id);
+
 struct Target {
   std::string name, description;
   std::int64_t min_opset = 7, max_opset = 23;              // of ai.onnx; extraction may raise the model's opset up to max_opset
   std::string cost_model = "roofline";                     // default of `--cost`
   std::map<std::string, std::set<std::string>> operators;  // operators beyond the standard by domain ("*": all)
+  std::map<std::string, std::vector<VersionRange>> standard;  // the standard's operators that the target has; empty: all
   std::set<std::string> forbidden;                         // "domain::Op" or "Op"
   std::map<std::string, std::vector<std::string>> dtypes;  // "domain::Op" -> element types of the first input that have a kernel
+  std::vector<OperatorLimits> limits;
   std::vector<ForcedRewrite> forced;
-  // Whether an operator made by a rule may be emitted; `why` gets the reason if not. Operators of the input model always may stay.
-  bool allows(const OpKey& key, const Facts& first_input, std::int64_t opset_limit, std::string* why = nullptr) const;
+  // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
+  bool allows(const OpSite& site, std::string* why = nullptr) const;
+  // Whether there are operators of the standard that it does not take.
+  bool is_restricted() const { return !standard.empty() || !limits.empty() || !forbidden.empty(); }
 };
 
-// Name of a built-in target ("onnx", "ort-cpu") or path of a JSON file.
+// Name of a built-in target or path of a JSON file.
 absl::StatusOr<Target> load_target(const std::string& name_or_path);
 std::vector<std::string> builtin_targets();
+// A target as the JSON that load_target() reads.
+std::string target_text(const Target& target);
 
 }  // namespace saturate

@@ -55,6 +55,8 @@ struct SaturateArgs {
   std::string target = "ort-cpu";
   std::string cost;                     // empty: the target's own
   std::string extractor = "search";     // of extract/extractors.h
+  std::vector<std::string> cost_at;     // SYMBOL=SIZE,...[:WEIGHT]
+  double memory_slack = 0;              // share of the cost
   std::vector<std::string> rules;       // files, or "none"
   std::vector<std::string> skip_rules;  // names
   std::vector<std::string> not_assumed;  // names of assumptions, or "all"
@@ -69,7 +71,7 @@ struct OptimizeArgs {
   ShapeArgs shapes;
   VerifyArgs check;
   SaturateArgs saturate;
-  std::string input, output, report;
+  std::string input, output, report, dump_egraph;
   bool verify = true, strict_budget = false, debug_rules = false, external_data = false;
   std::optional<std::size_t> external_threshold;
 };
@@ -118,7 +120,28 @@ struct ExplainArgs {
 
 struct TargetsArgs {
   CommonArgs common;
-  std::string action, name;
+  ShapeArgs shapes;
+  std::string action, name, target;  // check MODEL --target T
+};
+
+struct ExtractArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  VerifyArgs check;
+  SaturateArgs saturate;
+  std::string input, output, dump_egraph;  // output: a folder
+  std::size_t samples = 8;
+  bool verify = true;
+};
+
+struct CostArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  SaturateArgs saturate;
+  std::string action;               // gather, fit or eval
+  std::vector<std::string> inputs;  // gather: models; fit: rows; eval: models or measured graphs
+  std::string output, rows, kind = "fitted";
+  double seconds = 0.05;            // for each row
 };
 
 // The whole command; `argv` as main gets it. Takes SIGINT over.
@@ -132,6 +155,8 @@ int bench_command(const BenchArgs& args);
 int rules_command(const RulesArgs& args);
 int explain_command(const ExplainArgs& args);
 int targets_command(const TargetsArgs& args);
+int extract_command(const ExtractArgs& args);
+int cost_command(const CostArgs& args);
 
 // Advice where a model can't be read or makes no sense.
 inline constexpr const char* kModelAdvice = "check that it is a complete ONNX model";
@@ -155,6 +180,7 @@ absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common);
 // Shapes and sizes that the user gave, into the model's inputs (for optimize) or for verify; kInvalidArgument with one line.
 absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims);
+absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::string>& texts);
 absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> parse_shapes(const std::vector<std::string>& shapes);
 absl::Status fix_shapes(Model& model, const ShapeArgs& args);
 // A .npz as the model's inputs: every name declared, dtypes right, none missing.

@@ -72,7 +72,7 @@ int write_report(const OptimizeArgs& args, const WholeReport& report) {
 int optimize_command(const OptimizeArgs& given) {
   OptimizeArgs args = given;
   if (args.output.empty()) args.output = default_output(args.input);
-  for (const std::string& path : {args.output, args.report})
+  for (const std::string& path : {args.output, args.report, args.dump_egraph})
     if (!path.empty())
       if (const absl::Status status = check_writable(path); !status.ok()) return fail(kExitFile, path, std::string(status.message()), "");
   const Progress progress(args.common.quiet() || args.common.json);
@@ -94,6 +94,7 @@ int optimize_command(const OptimizeArgs& given) {
   options.optimize.progress = [&](const std::string& stage, const IterationStats* i) {
     progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
   };
+  options.optimize.dump_egraph = !args.dump_egraph.empty();
   options.verify = args.verify;
   options.debug_rules = args.debug_rules;
   options.abort = args.common.cancel;
@@ -118,6 +119,8 @@ int optimize_command(const OptimizeArgs& given) {
   lap("save");
   progress.clear();
   if (const int code = write_report(args, report); code != kExitOk) return code;
+  if (!args.dump_egraph.empty())
+    if (const absl::Status status = write_file(args.dump_egraph, result.egraph); !status.ok()) return fail(status, args.dump_egraph, "");
   if (args.common.json)
     std::printf("%s\n", to_json(report).dump(2).c_str());
   else if (!args.common.quiet())

@@ -2,55 +2,67 @@
 
 #include "extract/target.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
 #include "tools/cli.h"
 #include "tools/table.h"
+#include "tools/target_check.h"
 
 namespace saturate {
 namespace {
 
 using nlohmann::json;
-
-json forced_json(const Target& t) {
-  json out = json::array();
-  for (const ForcedRewrite& f : t.forced)
-    out.push_back({{"producer", f.producer}, {"consumer", f.consumer}, {"becomes", f.becomes}, {"constant_operand", f.constant_operand}, {"versions", f.versions}});
-  return out;
-}
-
-json target_json(const Target& t) {
-  return {{"name", t.name},
-          {"description", t.description},
-          {"min_opset", t.min_opset},
-          {"max_opset", t.max_opset},
-          {"cost_model", t.cost_model},
-          {"domains", t.operators},
-          {"forbidden", t.forbidden},
-          {"dtypes", t.dtypes},
-          {"forced", forced_json(t)}};
-}
+using nlohmann::ordered_json;
 
 int list(const TargetsArgs& args) {
-  json all = json::array();
+  ordered_json all = ordered_json::array();
   std::vector<std::vector<std::string>> rows{{"target", "opsets", "cost", "description"}};
   for (const std::string& name : builtin_targets()) {
     absl::StatusOr<Target> target = load_target(name);
     if (!target.ok()) return fail(target.status(), name, "");
     rows.push_back({target->name, fmt::format("{}-{}", target->min_opset, target->max_opset), target->cost_model, target->description});
-    all.push_back(target_json(*target));
+    all.push_back(ordered_json::parse(target_text(*target)));
   }
   std::fputs(args.common.json ? (all.dump(2) + "\n").c_str() : format_table(rows, 4).c_str(), stdout);
   return kExitOk;
+}
+
+// Exit status 1 where the target can't express some node.
+int check(const TargetsArgs& args) {
+  absl::StatusOr<Target> target = load_target(args.target);
+  if (!target.ok()) return fail(kExitFile, "", std::string(target.status().message()), "`saturate targets list` names the built-in ones");
+  absl::StatusOr<Model> model = load_model(args.name);
+  if (!model.ok()) return fail(kExitFile, args.name, std::string(model.status().message()), kModelAdvice);
+  if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.name, "");
+  const auto found = check_target(*model, *target);
+  if (!found.ok()) return fail(kExitFile, args.name, std::string(found.status().message()), kModelAdvice);
+  if (args.common.json) {
+    json out = json::array();
+    for (const Inexpressible& i : *found) out.push_back({{"node", i.node}, {"op_type", i.op}, {"reason", i.reason}});
+    std::printf("%s\n", json{{"model", args.name}, {"target", target->name}, {"inexpressible", out}}.dump(2).c_str());
+  } else if (!args.common.quiet()) {
+    std::vector<std::vector<std::string>> rows{{"node", "operator", "why not"}};
+    for (const Inexpressible& i : *found) rows.push_back({i.node, i.op, i.reason});
+    if (found->empty())
+      std::printf("%s takes every node\n", target->name.c_str());
+    else
+      std::fputs(format_table(rows, 3).c_str(), stdout);
+  }
+  if (found->empty()) return kExitOk;
+  return fail(kExitFile, args.name,
+              fmt::format("{} node{} can't be expressed on {}, the first is {} '{}'", found->size(), found->size() == 1 ? "" : "s",
+                          target->name, found->front().op, found->front().node),
+              "`saturate optimize --target` rewrites what rules can");
 }
 
 }  // namespace
 
 int targets_command(const TargetsArgs& args) {
   if (args.action == "list") return list(args);
+  if (args.action == "check") return check(args);
   absl::StatusOr<Target> target = load_target(args.name);
   if (!target.ok()) return fail(kExitFile, "", std::string(target.status().message()), "`saturate targets list` names the built-in ones");
-  std::printf("%s\n", target_json(*target).dump(2).c_str());
+  std::printf("%s\n", target_text(*target).c_str());
   return kExitOk;
 }
 

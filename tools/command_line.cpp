@@ -136,6 +136,18 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   app->add_option("--cost", args.cost, "cost model: nodes, roofline, measured, a JSON table or a .jsonl of measured times (default: the target's own)")
       ->type_name("MODEL")
       ->group(group);
+  app->add_option("--cost-at", args.cost_at,
+                  "sizes of symbolic dims to count costs at, and their weight; may be repeated: the weighted mean counts (default: 1 for first axes, "
+                  "128 for others)")
+      ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--memory-slack", args.memory_slack,
+                  "how much dearer the result may be for a lower peak of memory, as a share of the cost: 0.02 for 2 % (default 0: cost alone)")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 10.0))
+      ->group(group);
   std::vector<std::string> extractors;
   for (const Extractor& e : saturate::extractors()) extractors.emplace_back(e.name);
   app->add_option("--extractor", args.extractor,
@@ -203,6 +215,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   add_check(verb, args.check);
   verb->add_flag("--debug-rules", args.debug_rules, "where verification fails, find the rule application that brings the difference (takes some ten runs)");
   verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
+  verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
                  "write tensors to OUT.onnx.data even where the input has them inline");
@@ -283,6 +296,23 @@ void add_rules(CLI::App& app, RulesArgs& args) {
   verb->footer("saturate rules list\nsaturate rules show layer_norm\nsaturate rules check my.rules");
 }
 
+void add_extract(CLI::App& app, ExtractArgs& args) {
+  CLI::App* verb = app.add_subcommand("extract",
+                                      "write several equal graphs of a model, to experiment with costs\n\nOptimizes the model, then draws "
+                                      "other graphs from the same e-graph: near the chosen one and far from it. Each is valid and verified.\n"
+                                      "The first is what `optimize` would write. The same seed gives the same graphs.");
+  verb->add_option("IN.onnx", args.input, "the model")->required();
+  verb->add_option("-o,--output", args.output, "write them to this folder as IN.0000.onnx, IN.0001.onnx, ... (default: only list them)")->type_name("FOLDER");
+  verb->add_option("--sample", args.samples, "how many others to draw (default 8)")->type_name("K")->check(CLI::Range(0, 100000));
+  verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
+  add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "fix the size");
+  verb->add_flag("!--no-verify", args.verify, "don't run them");
+  add_check(verb, args.check);
+  add_common(verb, args.common, true);
+  verb->footer("saturate extract bart.onnx --sample 20 --seed 7 -o graphs\nsaturate extract bart.onnx --sample 0 --dump-egraph bart.json");
+}
+
 void add_explain(CLI::App& app, ExplainArgs& args) {
   CLI::App* verb =
       app.add_subcommand("explain",
@@ -301,12 +331,15 @@ void add_explain(CLI::App& app, ExplainArgs& args) {
 
 void add_targets(CLI::App& app, TargetsArgs& args) {
   CLI::App* verb = app.add_subcommand("targets",
-                                      "list and show targets\n\nlist: the built-in targets. show NAME: one of them, or a file, as JSON to "
-                                      "start a target of your own from.");
-  verb->add_option("ACTION", args.action, "list or show")->required()->check(CLI::IsMember({"list", "show"}));
-  verb->add_option("NAME|FILE", args.name, "the target to show");
+                                      "list and show targets, and check models against them\n\nlist: the built-in targets. show NAME: one of them, or a file, "
+                                      "as JSON to start a target of your own from.\ncheck MODEL: each node that the target can't express, "
+                                      "and why; exit status 1 if there is one.");
+  verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
+  verb->add_option("NAME|FILE", args.name, "the target to show, the model to check");
+  verb->add_option("--target", args.target, "check: for this target, a built-in one or a file")->type_name("T");
+  add_shapes(verb, args.shapes, "check: fix the size");
   add_common(verb, args.common, true, false);
-  verb->footer("saturate targets list\nsaturate targets show ort-cpu > mine.json");
+  verb->footer("saturate targets list\nsaturate targets show ort-cpu > mine.json\nsaturate targets check bart.onnx --target npu-4d --dim batch=1");
 }
 
 int usage(const std::string& what) { return fail(kExitUsage, "command line", what, "see `saturate --help`"); }
@@ -319,6 +352,7 @@ struct Everything {
   BenchArgs bench;
   RulesArgs rules;
   ExplainArgs explain;
+  ExtractArgs extract;
   TargetsArgs targets;
   std::string output_option;
 };
@@ -335,9 +369,13 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "run") return run_command(all.run);
   if (verb == "bench") return bench_command(all.bench);
   if (verb == "explain") return explain_command(all.explain);
+  if (verb == "extract") return extract_command(all.extract);
   if (verb == "rules")
     return all.rules.action == "show" && all.rules.name.empty() ? usage("rules show: which rule?") : rules_command(all.rules);
-  return all.targets.action == "show" && all.targets.name.empty() ? usage("targets show: which target?") : targets_command(all.targets);
+  if (all.targets.action == "show" && all.targets.name.empty()) return usage("targets show: which target?");
+  if (all.targets.action == "check" && all.targets.name.empty()) return usage("targets check: which model?");
+  if (all.targets.action == "check" && all.targets.target.empty()) return usage("targets check: for which --target?");
+  return targets_command(all.targets);
 }
 
 // `saturate in.onnx` is `saturate optimize in.onnx`.
@@ -371,6 +409,7 @@ int saturate::command_line(int argc, char** argv) {
   add_bench(app, all.bench);
   add_rules(app, all.rules);
   add_explain(app, all.explain);
+  add_extract(app, all.extract);
   add_targets(app, all.targets);
   std::vector<std::string> arguments = words(argc, argv, app);
   if (arguments.empty()) {

@@ -8,6 +8,7 @@
 #include "egraph/explain.h"
 #include "extract/extract.h"
 #include "extract/forced.h"
+#include "extract/sample.h"
 #include "fmt/format.h"
 #include "kernels/runtime.h"
 #include "onnx_bridge/io.h"
@@ -60,20 +61,6 @@ bool has_bodies(const Graph& graph) {
   return false;
 }
 
-// Facts of a captured value for the e-graph of a body, which has symbols of its own: equal dims keep equal names.
-Facts translate(const Facts& facts, const DimTable& from, DimTable& to) {
-  Facts out;
-  out.kind = facts.kind;
-  out.dtype = facts.dtype;
-  if (!facts.shape) return out;
-  out.shape.emplace();
-  for (Dim d : *facts.shape) {
-    const auto v = from.value(d);
-    out.shape->push_back(v ? to.constant(*v) : to.symbol(from.to_string(from.canonical(d))));
-  }
-  return out;
-}
-
 // Of a rule that reads both ways, `name.back` is the other way.
 std::string_view base_name(std::string_view rule) { return rule.substr(0, rule.find('.')); }
 
@@ -119,6 +106,8 @@ class Optimizer {
       report.run = {};
       report.made.clear();
     }
+    result.samples = std::move(samples_);
+    result.egraph = std::move(egraph_);
     report.after = graph_stats(result.model);
     for (const Assumption& a : known_assumptions())
       if (OptimizeReport::Assumed assumed{std::string(a.name), applied_rules_that_assume(a.name, report.run)}; !assumed.rules.empty())
@@ -168,7 +157,7 @@ class Optimizer {
     OpKey key;
     key.domain = n.domain;
     key.op_type = n.op_type;
-    return (!n.domain.empty() || find_schema("", n.op_type, limit)) && target_.allows(key, Facts{}, limit);
+    return (!n.domain.empty() || find_schema("", n.op_type, limit)) && target_.allows({.key = key, .highest_opset = limit});
   }
 
   // The highest opset of ai.onnx that the result may have.
@@ -236,6 +225,7 @@ class Optimizer {
     const std::int64_t given = model.opset("");
     ExtractOptions extract_options;
     extract_options.extractor = options_.extractor;
+    extract_options.memory_slack = options_.memory_slack;
     extract_options.usual_sizes = usual_sizes(model);
     extract_options.opset_limit = opset_limit(model, depth);
     if (opset_was_assumed(model) && extract_options.opset_limit != given) raise_options.opset = extract_options.opset_limit;
@@ -267,8 +257,24 @@ class Optimizer {
         if (auto original = original_selection(g, lowered, &target_, cost_, extract_options); original.ok()) report.cost_before = original->cost;
       }
       note_made(g, made, report, depth);
+      if (depth == 0) add_experiments(g, lowered, *selection, extract_options, raise_options);
       if (options_.observe && depth == 0) options_.observe({g, lowered, *selection, rewrites_, extract_options});
       return raised;
+    }
+  }
+
+  // What experiments with costs ask for: other graphs of the same e-graph, and the e-graph itself.
+  void add_experiments(const OnnxEGraph& g, const Lowered& lowered, const Selection& chosen, const ExtractOptions& extract_options, RaiseOptions raise_options) {
+    if (options_.dump_egraph) egraph_ = problem_json(g, onnx_problem(g, lowered, &target_, cost_, extract_options));
+    if (options_.samples == 0) return;
+    raise_options.made = nullptr;
+    samples_.clear();
+    for (const Selection& s : sample_selections(g, lowered, target_, cost_, extract_options, chosen, options_.samples, options_.sample_seed)) {
+      const auto known = [&](Id id) { return !s.by_class[id].folded || g.value(id, ~std::size_t{0}).has_value(); };
+      bool foldable = true;
+      for (Id id = 0; id < s.by_class.size() && foldable; ++id) foldable = known(id);
+      if (!foldable) continue;
+      if (auto raised = raise(g, lowered, s, raise_options); raised.ok()) samples_.push_back({*std::move(raised), s.cost});
     }
   }
 
@@ -303,10 +309,25 @@ class Optimizer {
   std::vector<std::string> rule_names_;
   std::vector<Rewrite> rewrites_;  // kept for `observe`
   std::string unsound_rule_;
+  std::vector<OptimizeResult::Sample> samples_;
+  std::string egraph_;
   std::unordered_set<std::string> names_;  // of the whole model: scopes are nested, so new names differ from all
 };
 
 }  // namespace
+
+Facts translate(const Facts& facts, const DimTable& from, DimTable& to) {
+  Facts out;
+  out.kind = facts.kind;
+  out.dtype = facts.dtype;
+  if (!facts.shape) return out;
+  out.shape.emplace();
+  for (Dim d : *facts.shape) {
+    const auto v = from.value(d);
+    out.shape->push_back(v ? to.constant(*v) : to.symbol(from.to_string(from.canonical(d))));
+  }
+  return out;
+}
 
 GraphStats graph_stats(const Model& model) {
   GraphStats stats;

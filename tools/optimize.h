@@ -31,6 +31,10 @@ struct OptimizeOptions {
   std::optional<std::int64_t> opset;  // --opset N
   bool keep_opset = false;            // --keep-opset
   std::string extractor = "search";   // as in ExtractOptions
+  double memory_slack = 0;            // as in ExtractOptions
+  std::size_t samples = 0;            // other graphs of the same e-graph to return, for experiments with costs
+  std::uint64_t sample_seed = 0;
+  bool dump_egraph = false;           // return the main graph's extraction problem as egraph-serialize's JSON
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
   std::function<void(const Observed&)> observe;  // given, the e-graph keeps reasons (egraph/explain.h)
@@ -44,6 +48,8 @@ struct GraphStats {
   std::int64_t opset = 0;
 };
 GraphStats graph_stats(const Model& model);
+// Facts of a captured value for the e-graph of a body, which has symbols of its own: equal dims keep equal names.
+Facts translate(const Facts& facts, const DimTable& from, DimTable& to);
 
 struct FiredRule {
   std::string rule;
@@ -69,6 +75,9 @@ struct OptimizeReport {
 struct OptimizeResult {
   Model model;
   OptimizeReport report;
+  struct Sample { Model model; double cost = 0; };
+  std::vector<Sample> samples;  // differ from `model` and from each other in the e-nodes they take
+  std::string egraph;           // JSON, where asked for
 };
 
 absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options);

@@ -4,6 +4,7 @@
 
 #include "fmt/format.h"
 #include "tools/debug_rules.h"
+#include "tools/target_check.h"
 
 namespace saturate {
 namespace {
@@ -35,6 +36,15 @@ std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
                  "nothing was written; --no-verify goes on without, --inputs gives inputs"};
 }
 
+// What stays in the result although the target can't express it.
+void warn_of_inexpressible(const Model& model, const Target& target, OptimizeReport& report) {
+  if (!target.is_restricted()) return;
+  const auto found = check_target(model, target);
+  if (!found.ok() || found->empty()) return;
+  report.warnings.push_back(fmt::format("{} node{} can't be expressed on {}, the first is {} '{}': {}; `saturate targets check` lists them", found->size(),
+                                        found->size() == 1 ? "" : "s", target.name, found->front().op, found->front().node, found->front().reason));
+}
+
 bool set(const std::atomic<bool>* flag) { return flag && *flag; }
 
 }  // namespace
@@ -47,7 +57,9 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
     return out;
   }
   out.model = std::move(result->model);
+  out.egraph = std::move(result->egraph);
   out.report.optimize = std::move(result->report);
+  warn_of_inexpressible(out.model, setup.target, out.report.optimize);
   for (const char* stage : {"lower", "saturate", "extract", "raise"})
     if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
       out.report.stage_seconds.emplace_back(stage, it->second);

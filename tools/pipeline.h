@@ -30,6 +30,7 @@ struct Failure {
 struct PipelineResult {
   Model model;  // not to be used where there is a failure
   WholeReport report;
+  std::string egraph;  // JSON, where options.optimize asks for it
   std::optional<Failure> failure;
 };
 

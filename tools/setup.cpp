@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 
 #include "fmt/format.h"
 #include "tools/cli.h"
@@ -34,6 +36,33 @@ absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const RuleFilter& fil
   return rules.filtered(filter);
 }
 
+// SYMBOL=SIZE,SYMBOL=SIZE:WEIGHT.
+absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::string>& texts) {
+  std::vector<CostPoint> out;
+  for (const std::string& text : texts) {
+    CostPoint point;
+    const std::size_t colon = text.rfind(':');
+    std::vector<std::string> dims;
+    for (std::size_t at = 0, end = std::min(colon, text.size()); at < end;) {
+      const std::size_t comma = std::min(text.find(',', at), end);
+      dims.push_back(text.substr(at, comma - at));
+      at = comma + 1;
+    }
+    absl::StatusOr<Sizes> sizes = parse_sizes(dims);
+    if (colon != std::string::npos) {
+      const std::string weight = text.substr(colon + 1);
+      char* end = nullptr;
+      point.weight = std::strtod(weight.c_str(), &end);
+      if (weight.empty() || *end != 0 || !(point.weight > 0) || !std::isfinite(point.weight))
+        return absl::InvalidArgumentError(fmt::format("--cost-at {}: '{}' is no weight above 0", text, weight));
+    }
+    if (!sizes.ok() || sizes->empty()) return absl::InvalidArgumentError(fmt::format("--cost-at {}: not SYMBOL=SIZE,...[:WEIGHT]; write e.g. batch=1,seq=128:0.7", text));
+    point.symbols = *std::move(sizes);
+    out.push_back(std::move(point));
+  }
+  return out;
+}
+
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
   RuleFilter filter;
   filter.approximates = args.approximate;
@@ -47,6 +76,9 @@ absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) 
   if (!sizes.ok()) return sizes.status();
   CostOptions options;
   options.symbols = *std::move(sizes);
+  absl::StatusOr<std::vector<CostPoint>> points = parse_cost_points(args.cost_at);
+  if (!points.ok()) return points.status();
+  options.points = *std::move(points);
   absl::StatusOr<std::unique_ptr<CostModel>> cost = load_cost_model(args.cost.empty() ? target->cost_model : args.cost, options);
   if (!cost.ok()) return cost.status();
   return Setup{*std::move(rules), *std::move(target), *std::move(cost)};
@@ -60,6 +92,7 @@ OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& com
   options.opset = args.opset;
   options.keep_opset = args.keep_opset;
   options.extractor = args.extractor;
+  options.memory_slack = args.memory_slack;
   return options;
 }
 

@@ -242,12 +242,13 @@ class Asker {
 
   std::string why_not_chosen(WhyPlace& place, Id id, NodeId of_class, NodeId node) const {
     const ENode n = e_.node(node);
-    static const Facts none;
     std::string why;
     const OpKey& key = g_.key(n.op);
     if (key.domain.empty() && !find_schema("", key.op_type, run_.extract_options.opset_limit))
       return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}", schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
-    if (!setup_.target.allows(key, n.children.empty() ? none : g_.facts(n.children[0]), run_.extract_options.opset_limit, &why))
+    OpSite site = site_of(g_, n, id);
+    site.highest_opset = run_.extract_options.opset_limit;
+    if (!setup_.target.allows(site, &why))
       return fmt::format("target {} does not take it{}{}", setup_.target.name, why.empty() ? "" : ": ", why);
     ExtractOptions options = run_.extract_options;
     options.forced[id] = of_class;

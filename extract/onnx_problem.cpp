@@ -1,0 +1,281 @@
+#include "extract/onnx_problem.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "absl/container/flat_hash_set.h"
+#include "extract/forced.h"
+#include "fmt/format.h"
+#include "onnx_bridge/canonical.h"
+
+namespace saturate {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNotForced = 1e12;  // of what is taken only where nothing else can be
+
+class ProblemBuilder {
+ public:
+  ProblemBuilder(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost, const ExtractOptions& options,
+                 bool as_given)
+      : g_(g),
+        e_(g.egraph()),
+        lowered_(lowered),
+        target_(target),
+        prepared_(cost.for_graph(g, options.usual_sizes)),
+        cost_(prepared_ ? *prepared_ : cost),
+        options_(options),
+        as_given_(as_given) {
+    for (const Source& s : lowered.sources)
+      if (s.op != kNone) originals_.insert(node_signature(e_, s.op, s.children));
+  }
+
+  OnnxProblem build() {
+    OnnxProblem p;
+    std::vector<std::vector<Candidate>> candidates(e_.num_ids());
+    std::vector<Id> stack;
+    std::vector<bool> seen(e_.num_ids());
+    auto reach = [&](Id id) {
+      if (!seen[id]) seen[id] = true, stack.push_back(id), p.class_id.push_back(id);
+    };
+    for (Id r : lowered_.roots) reach(e_.find(r));
+    while (!stack.empty()) {
+      const Id id = stack.back();
+      stack.pop_back();
+      candidates[id] = candidates_of(id);
+      for (const Candidate& c : candidates[id])
+        for (Id child : c.children) reach(child);
+    }
+    const std::vector<Escape> escapes = price_pairs(candidates, p);
+    std::sort(p.class_id.begin(), p.class_id.end());
+    p.number.assign(e_.num_ids(), kUnchosen);
+    for (std::uint32_t c = 0; c < p.class_id.size(); ++c) p.number[p.class_id[c]] = c;
+    for (Id id : p.class_id) {
+      for (Candidate& c : candidates[id]) {
+        for (Id& child : c.children) child = number_of(p, child);
+        p.plain.add_node(c.cost, c.children);
+        p.node_id.push_back(c.node);
+      }
+      p.plain.end_class();
+    }
+    for (const Escape& escape : escapes) {  // classes of one e-node, after the others
+      p.escapes.push_back({p.plain.num_classes(), p.number[escape.id]});
+      std::vector<std::uint32_t> children;
+      for (Id child : escape.candidate.children) children.push_back(number_of(p, child));
+      p.plain.add_node(escape.candidate.cost, children);
+      p.node_id.push_back(escape.candidate.node);
+      p.plain.end_class();
+    }
+    for (Id r : lowered_.roots) p.plain.roots.push_back(p.number[e_.find(r)]);
+    return p;
+  }
+
+ private:
+  struct Candidate {
+    NodeId node = kNone;
+    double cost = 0;
+    std::vector<Id> children;  // canonical, without repeats
+  };
+
+  struct Escape {
+    Id id;
+    Candidate candidate;
+  };
+
+  static std::uint32_t number_of(const OnnxProblem& p, Id id) {
+    return id >= kEscapeBase ? static_cast<std::uint32_t>(p.class_id.size()) + (id - kEscapeBase) : p.number[id];
+  }
+
+  // A consumer of a forced pair costs what the runtime makes of it, unless its input comes from an e-node that the runtime leaves alone:
+  // each such e-node is a class of its own (`Escape`), which its class may take for nothing and a second form of the consumer needs without
+  // surcharge.
+  std::vector<Escape> price_pairs(std::vector<std::vector<Candidate>>& candidates, const OnnxProblem& p) const {
+    std::vector<Escape> escapes;
+    if (!target_ || target_->forced.empty()) return escapes;
+    const SingleUse single(e_, lowered_);
+    std::map<Id, std::vector<Id>> made;  // class of a producer -> its escapes
+    auto escapes_of = [&](Id id) -> const std::vector<Id>& {
+      const auto [it, fresh] = made.try_emplace(id);
+      if (!fresh) return it->second;
+      for (Candidate& c : candidates[id]) {
+        if (c.node == kNone || is_forced_producer(g_, *target_, e_.node(c.node)) || !g_.key(e_.node(c.node).op).domain.empty()) continue;
+        it->second.push_back(kEscapeBase + static_cast<Id>(escapes.size()));
+        escapes.push_back({id, c});
+        c.cost = 0;
+        c.children = {it->second.back()};
+      }
+      return it->second;
+    };
+    for (Id id : p.class_id) {
+      std::vector<Candidate> more;
+      for (Candidate& c : candidates[id]) {
+        if (c.node == kNone || c.children.empty() || c.children[0] >= kEscapeBase) continue;
+        const ENode node = e_.node(c.node);
+        const double surcharge = forced_surcharge(g_, *target_, cost_, node, id, single);
+        if (surcharge <= 0) continue;
+        const Id child = e_.find(node.children[0]);
+        for (Id escape : escapes_of(child)) {
+          more.push_back(c);
+          std::replace(more.back().children.begin(), more.back().children.end(), child, escape);
+        }
+        c.cost += surcharge;
+      }
+      candidates[id].insert(candidates[id].end(), more.begin(), more.end());
+    }
+    return escapes;
+  }
+
+  std::vector<Candidate> candidates_of(Id id) const {
+    std::vector<Candidate> out;
+    bool has_constant = false;
+    const auto forced = options_.forced.find(id);
+    for (NodeId n : e_.class_nodes(id)) {
+      const ENode node = e_.node(n);
+      const OpKey& key = g_.key(node.op);
+      has_constant = has_constant || key.op_type == kConstantOp;
+      double cost = node_cost(id, node, key);
+      if (cost == kInfinity) continue;
+      if (forced != options_.forced.end() && forced->second != n) cost += kNotForced;
+      Candidate c{n, cost, {}};
+      for (Id child : node.children)
+        if (const Id k = e_.find(child); std::find(c.children.begin(), c.children.end(), k) == c.children.end()) c.children.push_back(k);
+      if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
+    }
+    if (!as_given_) give_way(id, out);
+    const Facts& f = g_.facts(id);
+    if (!has_constant && f.constant && f.kind == Facts::Kind::kTensor && !options_.not_foldable.contains(id))
+      if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
+    return out;
+  }
+
+  // The model's own nodes stay although the target or the opset cannot take them, but not where there is something else.
+  void give_way(Id id, std::vector<Candidate>& candidates) const {
+    const auto taken = [&](const Candidate& c) {
+      const ENode node = e_.node(c.node);
+      const OpKey& key = g_.key(node.op);
+      return key.domain == "#" || !target_ || allowed(id, node, key);
+    };
+    const bool others = std::any_of(candidates.begin(), candidates.end(), taken) || outputs_have_others(id);
+    if (!others) return;
+    for (Candidate& c : candidates)
+      if (!taken(c)) c.cost += kNotForced;
+  }
+
+  // Of an operator of several outputs: each output that is there can be had in another way.
+  bool outputs_have_others(Id tuple) const {
+    const std::vector<NodeId> users = e_.class_users(tuple);
+    return !users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId n) {
+      return g_.key(e_.node(n).op).op_type == kProjOp && e_.class_size(e_.find(e_.class_of(n))) > 1;
+    });
+  }
+
+  double node_cost(Id id, const ENode& node, const OpKey& key) const {
+    if (key.domain == "#") {
+      if (key.op_type == kLiteralOp) return kInfinity;
+      return key.op_type == kConstantOp ? cost_.constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
+    }
+    const bool original = is_original(node);
+    if (!original && !allowed(id, node, key)) return kInfinity;
+    return cost_.cost(g_, node, id) + (original ? 0 : kMadePreference);
+  }
+
+  bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
+
+  bool allowed(Id id, const ENode& node, const OpKey& key) const {
+    if (key.version != 0 || key.unique != 0 || !target_) return false;
+    OpSite site = site_of(g_, node, id);
+    if (key.domain.empty()) {
+      Node probe;
+      probe.op_type = key.op_type;
+      probe.attributes = key.attributes;
+      probe.outputs.assign(static_cast<std::size_t>(key.outputs), "y");
+      for (const Facts* f : site.inputs) probe.inputs.push_back(f->kind == Facts::Kind::kAbsent ? "" : fmt::format("x{}", probe.inputs.size()));
+      const auto lowest = lowest_opset(probe, site.inputs);
+      if (!lowest || *lowest > options_.opset_limit) return false;
+      site.lowest_opset = *lowest;
+      site.highest_opset = options_.opset_limit;
+    }
+    return target_->allows(site);
+  }
+
+  // At equal cost the model's own nodes stay, and computed constants are written only where that saves something.
+  static constexpr Id kEscapeBase = Id{1} << 31;  // above any class id
+  static constexpr double kMadePreference = 1e-9, kFoldPreference = 1e-10;
+  const OnnxEGraph& g_;
+  const EGraph& e_;
+  const Lowered& lowered_;
+  const Target* target_;
+  std::unique_ptr<CostModel> prepared_;
+  const CostModel& cost_;
+  const ExtractOptions& options_;
+  const bool as_given_;  // for the model's own graph alone: nothing gives way
+  absl::flat_hash_set<std::vector<Id>> originals_;
+};
+
+}  // namespace
+
+OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost, const ExtractOptions& options,
+                         bool as_given) {
+  return ProblemBuilder(egraph, lowered, target, cost, options, as_given).build();
+}
+
+absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p) {
+  const EGraph& e = g.egraph();
+  NodeChoice choice(p.plain.num_classes(), kUnchosen);
+  // The first node of the class for which `fits` holds, unless the class has one already.
+  auto pick = [&](std::uint32_t c, auto fits) {
+    if (c == kUnchosen || choice[c] != kUnchosen) return;
+    for (std::uint32_t n = p.plain.node_begin[c]; n < p.plain.node_begin[c + 1]; ++n)
+      if (p.node_id[n] != kNone && fits(e.node(p.node_id[n]))) {
+        choice[c] = n;
+        return;
+      }
+  };
+  auto is_source = [&](const Source& s) {
+    return [&e, &s](const ENode& node) {
+      return node.op == s.op && node_signature(e, s.op, node.children) == node_signature(e, s.op, s.children);
+    };
+  };
+  for (const auto& [c, of] : p.escapes) choice[c] = p.plain.node_begin[c];
+  for (std::uint32_t c = 0; c < p.class_id.size(); ++c)
+    pick(c, [&](const ENode& node) { return node.children.empty() && g.key(node.op).domain == "#"; });
+  for (const Source& s : lowered.sources) {
+    if (s.op == kNone) continue;
+    const bool tuple = g.key(s.op).outputs != 1;
+    Id tuple_class = kNone;
+    for (std::size_t o = 0; o < s.outputs.size(); ++o) {
+      if (s.outputs[o] == kNone) continue;
+      const std::uint32_t c = p.number[e.find(s.outputs[o])];
+      if (!tuple) {
+        pick(c, is_source(s));
+        continue;
+      }
+      if (tuple_class == kNone) tuple_class = e.lookup(s.op, s.children);
+      if (tuple_class == kNone) return absl::InternalError("a node of the model has no e-node");
+      pick(c, [&](const ENode& node) {
+        const OpKey& key = g.key(node.op);
+        return key.op_type == kProjOp && key.attributes[0].i() == static_cast<std::int64_t>(o) &&
+               e.find(node.children[0]) == e.find(tuple_class);
+      });
+    }
+    if (tuple_class != kNone) pick(p.number[e.find(tuple_class)], is_source(s));
+  }
+  if (const ChoiceValue value = evaluate_choice(p.plain, choice); !value.wrong.empty())
+    return absl::InternalError(fmt::format("the model's own graph: {}", value.wrong));
+  return choice;
+}
+
+Selection to_selection(const OnnxProblem& p, const NodeChoice& choice) {
+  Selection s;
+  s.by_class.resize(p.number.size());
+  const NodeChoice needed = needed_only(p.plain, choice);
+  for (std::uint32_t c = 0; c < p.class_id.size(); ++c)
+    if (needed[c] != kUnchosen) s.by_class[p.class_id[c]] = {p.node_id[needed[c]], p.node_id[needed[c]] == kNone};
+  for (const auto& [c, of] : p.escapes)  // made anyway, so its class is not made in another way, too
+    if (needed[c] != kUnchosen) s.by_class[p.class_id[of]] = {p.node_id[needed[c]], false};
+  s.cost = evaluate_choice(p.plain, needed).dag;
+  return s;
+}
+
+}  // namespace saturate

@@ -1,0 +1,142 @@
+#include "extract/target.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "extract/extract.h"
+#include "extract/target_json.h"
+#include "kernels/runtime.h"
+#include "onnx_bridge/io.h"
+
+namespace saturate {
+namespace {
+
+// The one node of a model given as text, where it stands.
+struct Place {
+  explicit Place(const std::string& text) : evaluator(make_evaluator()), g(*evaluator) {
+    model = parse_model_text(text, "test").value();
+    lowered = lower(model, g).value();
+  }
+  std::string refusal(const Target& target) {
+    const Source& s = lowered.sources.back();
+    OpSite site{.key = g.key(s.op)};
+    for (const Id c : s.inputs) site.inputs.push_back(&g.facts(c));
+    for (const Id o : s.outputs) site.outputs.push_back(&g.facts(o));
+    site.dims = &g.dims();
+    site.lowest_opset = site.highest_opset = model.opset("");
+    std::string why;
+    const bool allowed = target.allows(site, &why);
+    EXPECT_EQ(allowed, why.empty());
+    return why;
+  }
+  std::unique_ptr<Evaluator> evaluator;
+  OnnxEGraph g;
+  Model model;
+  Lowered lowered;
+};
+
+std::string refusal(const std::string& target, const std::string& text) {
+  const auto parsed = parse_target(target, "test");
+  EXPECT_TRUE(parsed.ok()) << parsed.status();
+  return parsed.ok() ? Place(text).refusal(*parsed) : "unparsed";
+}
+
+constexpr const char* kConv =
+    R"(<ir_version: 8, opset_import: ["" : 17]> g (float[1, 6, 8, 8] x, float[6, 3, 3, 3] w) => (float[1, 6, 6, 6] y) { y = Conv <group = 2> (x, w) })";
+constexpr const char* kTanh = R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 6] x) => (float[N, 6] y) { y = Tanh (x) })";
+
+TEST(TargetLimits, SayWhichTensorAndWhy) {
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"max_rank": 4}]})", kConv), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"rank": 4}]})", kTanh), "target t, Tanh: input 0 has rank 2, wanted at least 4");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"max_dim": 7, "because": "small"}]})", kConv),
+            "target t, Conv: input 0 has a dim of 8, wanted at most 7 (small)");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"dtypes": ["float16", "int8"]}]})", kConv),
+            "target t, Conv: input 0 is float, wanted float16 or int8");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"static_shapes": true}]})", kTanh),
+            "target t, Tanh: input 0 has the dim N, wanted a number (--dim or --input-shapes gives one)");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"static_shapes": true}]})", kConv), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"constant_inputs": [1, 2]}]})", kConv),
+            "target t, Conv: input 1 is computed, wanted a constant");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"attributes": {"group": [1, 4]}}]})", kConv), "target t, Conv: group is 2, wanted 1 or 4");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"attributes": {"group": [2]}}]})", kConv), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"max_batch": 5}]})", kConv), "target t, Conv: input 0 holds 6 matrices, wanted at most 5");
+}
+
+TEST(TargetLimits, ConcernTheOperatorsThatTheyName) {
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"operators": ["Relu"], "rank": 4}]})", kTanh), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"except": ["Tanh"], "rank": 4}]})", kTanh), "");
+  EXPECT_NE(refusal(R"({"name": "t", "limits": [{"operators": ["Relu", "Tanh"], "rank": 4}]})", kTanh), "");
+}
+
+TEST(TargetLimits, LeaveShapesAndWeightsAlone) {
+  const char* text =
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3, 4, 5] x) => (float[1, 6, 4, 5] y) <int64[4] s = {1, 6, 4, 5}> { y = Reshape (x, s) })";
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"rank": 4, "dtypes": ["float"]}]})", text), "");
+}
+
+TEST(TargetStandard, VersionsAreThoseOfTheOperator) {
+  for (const auto& [versions, taken] :
+       std::map<std::string, bool>{{"", true}, {"6", true}, {"6-12", true}, {"1-5,13+", true}, {"1-5", false}, {"14+", false}})
+    EXPECT_EQ(refusal(R"({"name": "t", "standard": {"Tanh": ")" + versions + "\"}}",
+                      R"(<ir_version: 8, opset_import: ["" : )" + std::string(versions.starts_with("1-5,") ? "17" : "12") +
+                          R"(]> g (float[N, 6] x) => (float[N, 6] y) { y = Tanh (x) })")
+                  .empty(),
+              taken)
+        << versions;
+  EXPECT_EQ(refusal(R"({"name": "t", "standard": ["Relu"]})", kTanh), "target t has no Tanh");
+}
+
+TEST(TargetJson, WhatIsShownIsReadAgain) {
+  for (const std::string& name : builtin_targets()) {
+    const Target target = load_target(name).value();
+    const auto again = parse_target(target_text(target), name);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(target_text(*again), target_text(target));
+    EXPECT_EQ(again->limits.size(), target.limits.size());
+  }
+}
+
+TEST(TargetJson, ErrorsNameKeyAndValue) {
+  for (const auto& [text, word] : std::map<std::string, std::string>{{R"({"name": "t", "limits": [{"ranks": 4}]})", "ranks"},
+                                                                     {R"({"name": "t", "limits": [{"dtypes": ["float33"]}]})", "float33"},
+                                                                     {R"({"name": "t", "standard": {"Add": "7-"}})", "Add"},
+                                                                     {R"({"name": "t", "standard": {"Add": "9-7"}})", "9-7"},
+                                                                     {R"({"name": "t", "limits": {"rank": 4}})", "limits"},
+                                                                     {R"({"name": 3})", "name"}}) {
+    const auto target = parse_target(text, "mine.json");
+    ASSERT_FALSE(target.ok()) << text;
+    EXPECT_EQ(std::string(target.status().message()).rfind("mine.json: ", 0), 0u) << target.status();
+    EXPECT_NE(std::string(target.status().message()).find(word), std::string::npos) << target.status();
+  }
+}
+
+// A hard constraint decides where cost alone would not: Gemm is one operator, but this target only knows rank 4.
+TEST(TargetLimits, AreHardInExtraction) {
+  Place p(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3] x) => (float[2, 3] y) { y = Tanh (x) })");
+  auto add = [&](const std::string& op, std::vector<Id> children) {
+    return p.g.add(OpKey{.domain = "", .op_type = op, .overload = "", .attributes = {}}, children);
+  };
+  const Id x = p.lowered.values.at("x"), y = p.lowered.values.at("y");
+  p.g.egraph().merge(y, add("Neg", {add("Abs", {add("Exp", {x})})}));
+  p.g.egraph().rebuild();
+  const auto cost = load_cost_model("nodes").value();
+  auto operators = [&](const std::string& target) {
+    const auto selection = extract(p.g, p.lowered, parse_target(target, "test").value(), *cost);
+    EXPECT_TRUE(selection.ok()) << selection.status();
+    std::multiset<std::string> out;
+    const absl::StatusOr<Model> raised = selection.ok() ? raise(p.g, p.lowered, *selection) : selection.status();
+    EXPECT_TRUE(raised.ok()) << raised.status();
+    if (raised.ok())
+      for (const Node& n : raised->graph.nodes) out.insert(n.op_type);
+    return out;
+  };
+  EXPECT_EQ(operators(R"({"name": "t"})"), (std::multiset<std::string>{"Tanh"}));
+  EXPECT_EQ(operators(R"({"name": "t", "limits": [{"operators": ["Tanh"], "rank": 4}]})"),
+            (std::multiset<std::string>{"Abs", "Exp", "Neg"}));
+  EXPECT_EQ(operators(R"({"name": "t", "standard": ["Exp", "Neg", "Tanh"]})"),
+            (std::multiset<std::string>{"Tanh"}));  // Abs is not to be had
+}
+
+}  // namespace
+}  // namespace saturate

@@ -1,0 +1,76 @@
+"""`saturate extract`: equal graphs of one e-graph, and the e-graph itself as extraction sees it."""
+import json
+import os
+import pathlib
+import subprocess
+
+import onnx
+import pytest
+
+from conftest import DATA, run, run_ok
+
+BART = DATA / "bart_encoder.onnx"
+GYM = pathlib.Path(os.environ.get("SATURATE_BUILD", ".")) / "bench" / "extraction_gym"
+
+
+def structure(path):
+    """Operators with where their inputs come from, names aside."""
+    graph, made = onnx.load(path).graph, {}
+    for node in graph.node:
+        key = (node.op_type, tuple(made.get(i, i) for i in node.input), tuple(sorted(a.SerializeToString() for a in node.attribute)))
+        for k, output in enumerate(node.output):
+            made[output] = (hash(key), k)
+    return tuple(made.get(o.name) for o in graph.output)
+
+
+def test_samples_are_different_equal_graphs(tmp_path):
+    rows = json.loads(run_ok("extract", BART, "--sample", 10, "--seed", 3, "-o", tmp_path / "a", "--json").stdout)
+    assert len(rows) == 11 and rows[0]["chosen"] and not any(r["chosen"] for r in rows[1:])
+    assert all(r["verified"] == "equal" for r in rows)
+    assert all(r["cost"] >= rows[0]["cost"] for r in rows)
+    assert len({structure(r["graph"]) for r in rows}) == 11
+    for r in rows:
+        onnx.checker.check_model(r["graph"])
+
+
+def test_the_seed_decides(tmp_path):
+    for folder, seed in [("a", 3), ("b", 3), ("c", 4)]:
+        run_ok("extract", BART, "--sample", 5, "--seed", seed, "-o", tmp_path / folder, "--no-verify")
+    read = lambda folder: [p.read_bytes() for p in sorted((tmp_path / folder).iterdir())]
+    assert read("a") == read("b") and read("a") != read("c")
+    run_ok("optimize", BART, tmp_path / "best.onnx", "--no-verify")
+    assert read("a")[0] == (tmp_path / "best.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("verb", ["optimize", "extract"])
+def test_dumped_egraph_has_the_cost_of_the_result(tmp_path, verb):
+    if not GYM.exists():
+        pytest.skip("extraction_gym is not built")
+    if verb == "optimize":
+        report = json.loads(run_ok("optimize", BART, tmp_path / "out.onnx", "--no-verify", "--dump-egraph", tmp_path / "g.json", "--json").stdout)
+        cost = report["cost_after"]
+    else:
+        cost = json.loads(run_ok("extract", BART, "--sample", 0, "--no-verify", "--dump-egraph", tmp_path / "g.json", "--json").stdout)[0]["cost"]
+    done = subprocess.run([GYM, tmp_path / "g.json", "--extractor", "ilp", "--json"], capture_output=True, text=True, check=True)
+    row = json.loads(done.stdout)
+    assert row["valid"]
+    assert row["dag"] == pytest.approx(cost, rel=1e-6)
+
+
+def test_memory_slack_keeps_to_the_slack(tmp_path):
+    cost = lambda *words: json.loads(run_ok("optimize", BART, tmp_path / "o.onnx", "--json", *words).stdout)["cost_after"]
+    cheapest = cost()
+    assert cheapest <= cost("--memory-slack", 0.05) <= cheapest * 1.05 + 1e-12
+
+
+def test_cost_at_weighs_sizes(tmp_path):
+    cost = lambda *words: json.loads(run_ok("optimize", BART, tmp_path / "o.onnx", "--rules", "none", "--no-verify", "--json", *words).stdout)["cost_after"]
+    names = [d.dim_param for d in onnx.load(BART).graph.input[0].type.tensor_type.shape.dim]
+    at = lambda n: f"{names[0]}=1,{names[1]}={n}"
+    small, large = cost("--cost-at", at(8)), cost("--cost-at", at(512))
+    assert small < large
+    both = cost("--cost-at", at(8) + ":3", "--cost-at", at(512) + ":1")
+    assert both == pytest.approx((3 * small + large) / 4, rel=1e-9)
+    for wrong in ["seq", "seq=x", "seq=4:0", "seq=4:a", ":2"]:
+        done = run("optimize", BART, "--cost-at", wrong)
+        assert done.returncode == 1 and "--cost-at" in done.stderr

@@ -1,0 +1,89 @@
+// `saturate extract`: several equal graphs from one e-graph, for experiments with costs.
+#include <cstdio>
+#include <filesystem>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "tools/cli.h"
+#include "tools/files.h"
+#include "tools/pipeline.h"
+#include "tools/report.h"
+#include "tools/table.h"
+
+namespace saturate {
+namespace {
+
+using nlohmann::json;
+
+struct Listed {
+  std::string path;
+  const Model* model = nullptr;
+  double cost = 0;
+};
+
+std::string verdict(const std::optional<VerifyReport>& report) { return report ? std::string(to_string(report->status)) : "not verified"; }
+
+}  // namespace
+
+int extract_command(const ExtractArgs& args) {
+  namespace fs = std::filesystem;
+  if (!args.dump_egraph.empty())
+    if (const absl::Status s = check_writable(args.dump_egraph); !s.ok()) return fail(s, args.dump_egraph, "");
+  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
+  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
+  absl::StatusOr<Model> model = load_model(args.input);
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
+  if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
+  OptimizeOptions options = optimize_options(args.saturate, args.common);
+  options.samples = args.samples;
+  options.sample_seed = args.check.seed;
+  options.dump_egraph = !args.dump_egraph.empty();
+  absl::StatusOr<OptimizeResult> result = optimize(*model, setup->rules, setup->target, *setup->cost, options);
+  if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), kModelAdvice);
+  if (options.dump_egraph)
+    if (const absl::Status s = write_file(args.dump_egraph, result->egraph); !s.ok()) return fail(s, args.dump_egraph, "");
+
+  const std::string stem = fs::path(args.input).stem().string();
+  std::vector<Listed> graphs{{"", &result->model, result->report.cost_after}};
+  for (const OptimizeResult::Sample& s : result->samples) graphs.push_back({"", &s.model, s.cost});
+  absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
+  if (!check.ok()) return fail(check.status(), "", "");
+  if (!args.output.empty()) {
+    std::error_code error;
+    fs::create_directories(args.output, error);
+    if (error) return fail(kExitFile, args.output, error.message(), "name a folder that can be written");
+  }
+  json rows = json::array();
+  std::vector<std::vector<std::string>> table{{"graph", "nodes", "cost", "verified"}};
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");
+    Listed& g = graphs[i];
+    g.path =
+        args.output.empty() ? fmt::format("{}.{:04}", stem, i) : (fs::path(args.output) / fmt::format("{}.{:04}.onnx", stem, i)).string();
+    std::optional<VerifyReport> report;
+    if (args.verify) report = verify(*model, *g.model, *check);
+    if (report && report->status != VerifyStatus::kEqual && !report->refuses_all)
+      return fail(report->status == VerifyStatus::kDifferent ? kExitDifferent : kExitUnsupported, g.path, report->message,
+                  "nothing more was written");
+    if (!args.output.empty())
+      if (const absl::Status s = save_model(*g.model, g.path, {}); !s.ok())
+        return fail(kExitFile, g.path, std::string(s.message()), "check the folder and its rights");
+    const GraphStats stats = graph_stats(*g.model);
+    rows.push_back({{"graph", g.path},
+                    {"chosen", i == 0},
+                    {"nodes", stats.nodes},
+                    {"operators", stats.operators},
+                    {"cost", g.cost},
+                    {"cost_model", setup->cost->name()},
+                    {"verified", verdict(report)}});
+    table.push_back({g.path, fmt::format("{}", stats.nodes), fmt::format("{:.6g}", g.cost), verdict(report)});
+  }
+  if (args.common.json)
+    std::printf("%s\n", rows.dump(2).c_str());
+  else if (!args.common.quiet())
+    std::fputs(format_table(table).c_str(), stdout);
+  return kExitOk;
+}
+
+}  // namespace saturate

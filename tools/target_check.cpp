@@ -1,0 +1,79 @@
+#include "tools/target_check.h"
+
+#include <algorithm>
+
+#include "kernels/runtime.h"
+#include "onnx_bridge/lower.h"
+#include "tools/optimize.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kMaxDepth = 16;
+
+class Checker {
+ public:
+  Checker(const Target& target, const Evaluator& evaluator) : target_(target), evaluator_(evaluator) {}
+
+  absl::Status check(const Model& model, const std::map<std::string, std::pair<Facts, const DimTable*>>& captured, int depth) {
+    OnnxEGraph g(evaluator_);
+    LowerOptions options;
+    for (const auto& [name, facts] : captured) options.captured[name] = translate(facts.first, *facts.second, g.dims());
+    const auto lowered = lower(model, g, options);
+    if (!lowered.ok()) return lowered.status();
+    for (const Source& s : lowered->sources) check_source(model, g, s);
+    if (depth == kMaxDepth) return absl::OkStatus();
+    auto inner = captured;
+    for (const auto& [name, id] : lowered->values) inner[name] = {g.facts(id), &g.dims()};
+    for (const Node& node : model.graph.nodes)
+      for (const Attribute& a : node.attributes) {
+        if (a.type != AttributeType::kGraph) continue;
+        Model body = model;
+        body.graph = a.g();
+        if (absl::Status s = check(body, inner, depth + 1); !s.ok()) return s;
+      }
+    return absl::OkStatus();
+  }
+
+  std::vector<Inexpressible> found;
+
+ private:
+  void check_source(const Model& model, const OnnxEGraph& g, const Source& s) {
+    if (!s.node || s.op == kNone) return;
+    const Node& node = *s.node;
+    const bool call = std::any_of(model.functions.begin(), model.functions.end(), [&](const Function& f) {
+      return f.domain == node.domain && f.name == node.op_type && f.overload == node.overload;
+    });
+    if (call) return;
+    OpKey key = g.key(s.op);
+    key.domain = node.domain;  // as written: the e-node may be of another operator (canonical form)
+    key.op_type = node.op_type;
+    OpSite site{.key = key};
+    for (const Id c : s.inputs) site.inputs.push_back(&g.facts(c));
+    for (const Id o : s.outputs)
+      if (o != kNone) site.outputs.push_back(&g.facts(o));
+    site.dims = &g.dims();
+    site.lowest_opset = site.highest_opset = model.opset("");
+    std::string why;
+    if (target_.allows(site, &why)) return;
+    const auto first = std::find_if(node.outputs.begin(), node.outputs.end(), [](const std::string& o) { return !o.empty(); });
+    found.push_back({!node.name.empty()            ? node.name
+                     : first != node.outputs.end() ? *first
+                                                   : "",
+                     node.domain.empty() ? node.op_type : node.domain + "." + node.op_type, why});
+  }
+
+  const Target& target_;
+  const Evaluator& evaluator_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, const Target& target) {
+  const auto evaluator = make_evaluator();
+  Checker checker(target, *evaluator);
+  if (absl::Status s = checker.check(model, {}, 0); !s.ok()) return s;
+  return std::move(checker.found);
+}
+
+}  // namespace saturate

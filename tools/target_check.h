@@ -1,0 +1,22 @@
+// What of a model a target can't express, and why.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "extract/target.h"
+#include "onnx_bridge/model.h"
+
+namespace saturate {
+
+struct Inexpressible {
+  std::string node;    // its name, or that of its first output
+  std::string op;      // "domain.Op"
+  std::string reason;  // begins with the target's name
+};
+
+// Every node of the graph and of the subgraphs in it, in their order. Calls of local functions are judged by the nodes of their bodies.
+absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, const Target& target);
+
+}  // namespace saturate
