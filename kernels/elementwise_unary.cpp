@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/activation.h"
+#include "kernels/data_codec.h"
 
 namespace saturate {
 namespace {
@@ -171,20 +172,28 @@ Outputs erf(KernelContext& ctx) {
   return map_activation(ctx, ctx.tensor(0), erf_floats, [](auto x) { return std::erf(x); });
 }
 
-Outputs is_nan(KernelContext& ctx) {
-  return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    return map_elements<T, bool>(ctx, ctx.tensor(0), [](T x) { return std::isnan(static_cast<Compute<T>>(x)); });
+// f over the elements of a float tensor of any width.
+template <typename F>
+Outputs test_floats(KernelContext& ctx, F f) {
+  const Tensor& x = ctx.tensor(0);
+  if (is_tiny_float(x.dtype())) {
+    absl::StatusOr<Tensor> y = ctx.allocate(DType::kBool, x.dims());
+    if (!y.ok()) return y.status();
+    for (std::int64_t i = 0; i < x.size(); ++i) write<bool>(*y)[i] = f(element_as_double(x, i).value_or(0));
+    return outputs_of(*std::move(y));
+  }
+  return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+    return map_elements<T, bool>(ctx, x, [=](T v) { return f(static_cast<Compute<T>>(v)); });
   });
+}
+
+Outputs is_nan(KernelContext& ctx) {
+  return test_floats(ctx, [](auto x) { return std::isnan(x); });
 }
 
 Outputs is_inf(KernelContext& ctx) {
   const bool positive = ctx.attr_i("detect_positive", 1) != 0, negative = ctx.attr_i("detect_negative", 1) != 0;
-  return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    return map_elements<T, bool>(ctx, ctx.tensor(0), [=](T v) {
-      const auto x = static_cast<Compute<T>>(v);
-      return std::isinf(x) && (x > 0 ? positive : negative);
-    });
-  });
+  return test_floats(ctx, [=](auto x) { return std::isinf(x) && (x > 0 ? positive : negative); });
 }
 
 }  // namespace

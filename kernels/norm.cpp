@@ -155,15 +155,46 @@ Outputs normalize(const KernelContext& ctx, const Tensor& x, const NormCall& cal
   return out;
 }
 
+bool fits(const Tensor* t, std::span<const std::int64_t> dims) {
+  return t == nullptr || broadcast_shape(t->dims(), dims) == Shape(dims.begin(), dims.end());
+}
+
+// y = f(y, w), w broadcast to y.
+template <typename F>
+absl::Status apply_wide(const KernelContext& ctx, Value& y, const Tensor& w, F f) {
+  const Tensor x = y.tensor();
+  if (w.dtype() != x.dtype()) return ctx.invalid("scale or bias has another element type than the input");
+  Outputs done = dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+    return zip_elements<T, T, T>(ctx, x, w, [&](T a, T b) { return static_cast<T>(f(static_cast<Compute<T>>(a), static_cast<Compute<T>>(b))); });
+  });
+  if (!done.ok()) return done.status();
+  y = std::move((*done)[0]);
+  return absl::OkStatus();
+}
+
+// Scale and bias may broadcast to all of X, not to its normalized dims alone.
+Outputs normalize_and_scale(const KernelContext& ctx, const NormCall& call) {
+  const Tensor& x = ctx.tensor(0);
+  const std::optional<int> axis = normalize_axis(call.axis, x.rank());
+  if (!axis) return ctx.invalid("axis is out of range");
+  const std::span<const std::int64_t> inner = std::span(x.dims()).subspan(static_cast<std::size_t>(*axis));
+  const bool wide = !fits(call.scale, inner) || !fits(call.bias, inner);
+  if (!wide || !fits(call.scale, x.dims()) || !fits(call.bias, x.dims())) return normalize(ctx, x, call);
+  Outputs out = normalize(ctx, x, {call.rms, call.epsilon, call.axis, nullptr, nullptr});
+  if (!out.ok()) return out;
+  if (absl::Status s = apply_wide(ctx, (*out)[0], *call.scale, [](auto a, auto b) { return a * b; }); !s.ok()) return s;
+  if (call.bias == nullptr) return out;
+  if (absl::Status s = apply_wide(ctx, (*out)[0], *call.bias, [](auto a, auto b) { return a + b; }); !s.ok()) return s;
+  return out;
+}
+
 Outputs layer_normalization(KernelContext& ctx) {
-  const NormCall call{false, ctx.attr_f("epsilon", 1e-5f), static_cast<int>(ctx.attr_i("axis", -1)), &ctx.tensor(1),
-                      ctx.has_input(2) ? &ctx.tensor(2) : nullptr};
-  return normalize(ctx, ctx.tensor(0), call);
+  return normalize_and_scale(ctx, {false, ctx.attr_f("epsilon", 1e-5f), static_cast<int>(ctx.attr_i("axis", -1)), &ctx.tensor(1),
+                                   ctx.has_input(2) ? &ctx.tensor(2) : nullptr});
 }
 
 Outputs rms_normalization(KernelContext& ctx) {
-  const NormCall call{true, ctx.attr_f("epsilon", 1e-5f), static_cast<int>(ctx.attr_i("axis", -1)), &ctx.tensor(1), nullptr};
-  return normalize(ctx, ctx.tensor(0), call);
+  return normalize_and_scale(ctx, {true, ctx.attr_f("epsilon", 1e-5f), static_cast<int>(ctx.attr_i("axis", -1)), &ctx.tensor(1), nullptr});
 }
 
 // x + skip + bias: skip has x's shape, or [1, S, H] or [S, H] for each batch entry; bias [H].

@@ -18,8 +18,9 @@ Outputs cosine_window(KernelContext& ctx, std::span<const double> coefficients) 
   if (const auto room = ctx.allocate(DType::kDouble, {*size}); !room.ok()) return room.status();
   const bool periodic = ctx.attr_i("periodic", 1) != 0;
   const double period = static_cast<double>(periodic ? *size : *size - 1);
-  std::vector<double> values(static_cast<std::size_t>(*size), 1.0);
-  for (std::size_t n = 0; n < values.size() && period > 0; ++n) {
+  std::vector<double> values(static_cast<std::size_t>(*size));
+  // A symmetric window of one element is 0/0 in the functions that define these operators: NaN.
+  for (std::size_t n = 0; n < values.size(); ++n) {
     double sum = 0;
     for (std::size_t k = 0; k < coefficients.size(); ++k) {
       sum += coefficients[k] * std::cos(2 * std::numbers::pi * static_cast<double>(k) * static_cast<double>(n) / period);

@@ -1,4 +1,6 @@
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kernel_test_util.h"
@@ -120,6 +122,17 @@ TEST(Activation, SoftmaxByVersion) {
   expect_near(eval({"Softmax"}, {floats({2}, {1000, -1000})}), floats({2}, {1, 0}));
   expect_near(eval({"LogSoftmax"}, {floats({1, 2}, {0, 0})}), floats({1, 2}, {-0.69314718f, -0.69314718f}));
   EXPECT_EQ(eval({"Softmax"}, {floats({0, 3}, {})}).dims(), (Shape{0, 3}));
+}
+
+// IsNaN-20 and IsInf-20 take the 8-bit floats.
+TEST(Elementwise, NanAndInfinityOfEightBitFloats) {
+  Tensor x(DType::kFloat8e5m2, {4});  // 1, -inf, inf, NaN
+  const std::array<std::uint8_t, 4> codes{0x3c, 0xfc, 0x7c, 0x7f};
+  std::memcpy(write<std::byte>(x), codes.data(), codes.size());
+  test::expect_near(test::eval({"IsNaN", "", 20}, {x}), test::make<bool>({4}, {false, false, false, true}));
+  test::expect_near(test::eval({"IsInf", "", 20}, {x}), test::make<bool>({4}, {false, true, true, false}));
+  test::expect_near(test::eval({"IsInf", "", 20, {Attribute::of("detect_negative", std::int64_t{0})}}, {x}),
+                    test::make<bool>({4}, {false, false, true, false}));
 }
 
 }  // namespace

@@ -30,6 +30,13 @@ TEST(Norm, FastEqualsReference) {
   }
 }
 
+// "Scale and B should be unidirectional broadcastable to tensor X": to all of it, not to the normalized dims alone.
+TEST(Norm, ScaleAndBiasAsWideAsTheInput) {
+  const Tensor x = floats({2, 2}, {1, 3, -4, 4}), scale = floats({2, 2}, {2, 3, 5, 7}), bias = floats({2, 1}, {10, 20});
+  expect_near(eval({"LayerNormalization", "", 17, {Attribute::of("epsilon", 0.0f)}}, {x, scale, bias}), floats({2, 2}, {8, 13, 15, 27}));
+  EXPECT_FALSE(test::run({"LayerNormalization", "", 17}, {x, floats({3, 2}, {1, 1, 1, 1, 1, 1})}).ok());
+}
+
 // A mean far from zero must not cancel the variance away.
 TEST(Norm, VarianceAboutALargeMean) {
   const Tensor y =

@@ -52,3 +52,13 @@ def test_facts_hold_in_real_runs():
     words = [sys.executable, ROOT / "tests" / "onnx_bridge" / "infer_vs_onnx.py", build, *models, "--egraph"]
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("words", [(), ("--wild",)], ids=["valid", "wild"])
+def test_random_models_against_both_others(words):
+    pytest.importorskip("saturate", reason="the package is not installed: pip install .")
+    pytest.importorskip("onnxruntime")
+    fuzz = [sys.executable, str(ROOT / "bench" / "fuzz_models.py"), "--cases", "300", "--seed", "5", "--show", "bad", *words]
+    done = subprocess.run(fuzz, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert "agree with" in done.stdout

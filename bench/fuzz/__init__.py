@@ -1,0 +1,1 @@
+"""Random small models, and who runs them: see ../fuzz_models.py."""
