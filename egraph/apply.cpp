@@ -1,6 +1,7 @@
 #include "egraph/apply.h"
 
 #include <algorithm>
+#include <array>
 
 #include "egraph/bulk.h"
 
@@ -18,7 +19,7 @@ MatchLayout layout_of(const Rewrite& rule, bool whole) {
   MatchLayout layout;
   if (rule.left.nodes.empty()) return layout;
   if (!rule.right || whole) {
-    layout.with_nodes = true;
+    (rule.right ? layout.by_node : layout.with_nodes) = true;
     for (std::uint32_t i = 0; i < rule.left.nodes.size(); ++i) layout.slots.push_back(i);
     return layout;
   }
@@ -38,10 +39,11 @@ constexpr std::size_t kWorthBulk = 8'192;  // matches of one rule: below, small 
 class TemplateApplier {
  public:
   TemplateApplier(EGraph::Impl& g, const Rewrite& rule, const MatchLayout& layout)
-      : g_(g), nodes_(rule.right->nodes), rule_(g.current_rule), slots_(layout.slots.size()), slots_of_(layout.slots) {
+      : g_(g), nodes_(rule.right->nodes), rule_(g.current_rule), slots_(layout.slots.size()) {
     values_.resize(nodes_.size());
     root_ = static_cast<std::uint32_t>(std::find(layout.slots.begin(), layout.slots.end(), rule.left.root()) - layout.slots.begin());
     for (Template::Node& node : nodes_) {
+      made_.push_back(static_cast<std::uint32_t>(operators_));
       if (node.op == kNone) {
         node.slot = static_cast<std::uint32_t>(std::find(layout.slots.begin(), layout.slots.end(), node.slot) - layout.slots.begin());
       } else {
@@ -106,10 +108,10 @@ class TemplateApplier {
     }
     for (std::size_t b = 0; b < count; ++b) {
       const std::uint32_t* bound = g_.proof->words.data() + reasons.of(b) + 1;
-      const NodeId result = nodes_.back().op == kNone ? bound[slots_of_[nodes_.back().slot]] : bound[slots_ + nodes_.size() - 1];
-      g_.merge(bound[slots_of_[root_]], result, rule_, reasons.of(b));
+      const NodeId result = bound[nodes_.back().op == kNone ? nodes_.back().slot : slots_ + operators_ - 1];
+      reasons.used[b] |= g_.merge(bound[root_], result, rule_, reasons.of(b));
     }
-    g_.proof->forget_idle(reasons.base, reasons.width, reasons.first_node, reasons.first_edge);
+    g_.proof->forget_idle(reasons.base, std::span(reasons.used).first(count), reasons.first_edge);
     g_.proof->current = Proof::kGiven;
   }
 
@@ -132,7 +134,7 @@ class TemplateApplier {
   void apply_with_reasons(std::span<const std::uint32_t> match) {
     const std::uint64_t before = g_.nodes_created + g_.unions;
     Proof& proof = *g_.proof;
-    const std::uint32_t reason = proof.record(rule_, match.data(), slots_, nodes_.size());
+    const std::uint32_t reason = proof.record(rule_, match, operators_);
     const std::uint32_t outer = std::exchange(proof.current, reason);
     const Id root = g_.find_halving(match[root_]);
     bool fresh = false;  // the top e-node has gone into the class of the match
@@ -140,19 +142,19 @@ class TemplateApplier {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Template::Node& node = nodes_[i];
       if (node.op == kNone) {
-        values_[i] = bound[slots_of_[node.slot]];
+        values_[i] = bound[node.slot];
         continue;
       }
       gather(node);
       const std::size_t ids = g_.recs.size();
-      bound[slots_ + i] = values_[i] = g_.add_node(node.op, scratch_, i + 1 == nodes_.size() ? root : kNone);
+      bound[slots_ + made_[i]] = values_[i] = g_.add_node(node.op, scratch_, i + 1 == nodes_.size() ? root : kNone);
       fresh = g_.recs.size() > ids;
     }
     const NodeId last = values_.back();
     if (nodes_.back().op != kNone && fresh) {
-      proof.link(bound[slots_of_[root_]], last, reason, root, last, root);
+      proof.link(bound[root_], last, reason);
     } else {
-      g_.merge(bound[slots_of_[root_]], last, rule_, reason);
+      g_.merge(bound[root_], last, rule_, reason);
     }
     proof.current = outer;
     if (g_.nodes_created + g_.unions == before) proof.forget(reason);
@@ -163,35 +165,39 @@ class TemplateApplier {
     for (const std::uint32_t child : node.children) scratch_.push_back(values_[child]);
   }
 
-  // Where the applications of a batch are recorded.
+  // Where the applications of a batch are recorded, and which of them have made something.
   struct Reasons {
     std::uint32_t base = 0, width = 0, first_edge = 0;
-    NodeId first_node = 0;
+    std::array<bool, kBatch> used{};
     std::uint32_t of(std::size_t b) const { return base + static_cast<std::uint32_t>(b) * width; }
   };
   Reasons record(const std::uint32_t* words, std::size_t stride, std::size_t count) {
     Proof& proof = *g_.proof;
-    Reasons reasons{static_cast<std::uint32_t>(proof.words.size()), static_cast<std::uint32_t>(1 + slots_ + nodes_.size()),
-                    static_cast<std::uint32_t>(proof.edges.size()), static_cast<NodeId>(g_.recs.size())};
-    for (std::size_t b = 0; b < count; ++b) proof.record(rule_, words + b * stride, slots_, nodes_.size());
+    Reasons reasons;
+    reasons.base = static_cast<std::uint32_t>(proof.words.size());
+    reasons.width = static_cast<std::uint32_t>(1 + slots_ + operators_);
+    reasons.first_edge = static_cast<std::uint32_t>(proof.edges.size());
+    for (std::size_t b = 0; b < count; ++b) proof.record(rule_, {words + b * stride, slots_}, operators_);
+    proof.current = reasons.base;
     return reasons;
   }
-  void insert_with_reasons(std::size_t i, Id* column, const Id* roots, std::size_t count, const Reasons& reasons, const Rec* recs,
+  void insert_with_reasons(std::size_t i, Id* column, const Id* roots, std::size_t count, Reasons& reasons, const Rec* recs,
                            const std::uint32_t* hashes) {
     Proof& proof = *g_.proof;
     for (std::size_t b = 0; b < count; ++b) {
-      proof.current = reasons.of(b);
       std::uint32_t* bound = proof.words.data() + reasons.of(b) + 1;
       NodeId node = g_.probe(recs[b], hashes[b]);
-      const bool fresh = node == kNone;
-      if (fresh) node = g_.insert_ensured(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);
-      if (fresh && roots != nullptr) proof.link(bound[slots_of_[root_]], node, reasons.of(b), roots[b], node, roots[b]);
-      bound[slots_ + i] = node;
+      if (node == kNone) {
+        node = g_.insert_ensured(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);
+        if (roots != nullptr) proof.link(bound[root_], node, reasons.of(b));
+        reasons.used[b] = true;
+      }
+      bound[slots_ + made_[i]] = node;
       column[b] = g_.find_halving(node);
     }
   }
 
-  void add_batch(std::size_t i, Id* column, const Id* roots, std::size_t count, const Reasons& reasons) {
+  void add_batch(std::size_t i, Id* column, const Id* roots, std::size_t count, Reasons& reasons) {
     const Template::Node& node = nodes_[i];
     Rec recs[kBatch];
     std::uint32_t hashes[kBatch];
@@ -232,7 +238,7 @@ class TemplateApplier {
   bool batchable_ = true;  // no e-node of more than three children
   std::uint32_t rule_, root_ = 0;
   std::size_t slots_;
-  std::vector<std::uint32_t> slots_of_;  // place in a match -> slot
+  std::vector<std::uint32_t> made_;  // template node -> operators before it
   std::size_t operators_ = 0;
   std::vector<Id> values_, scratch_;
 };
@@ -304,9 +310,11 @@ bool apply_one(EGraph& egraph, const Rewrite& rule, const Match& match, std::siz
   const std::uint64_t unions_before = g.unions;
   std::uint32_t reason = Proof::kGiven;
   if (g.proof) {
-    std::vector<std::uint32_t> words(match.classes.begin(), match.classes.end());
-    words.insert(words.end(), match.matched.begin(), match.matched.end());
-    reason = g.proof->record(g.current_rule, words.data(), match.classes.size(), 0);
+    std::vector<std::uint32_t> bound(match.matched.begin(), match.matched.end());
+    for (std::size_t i = 0; i < bound.size(); ++i) {
+      if (bound[i] == kNone) bound[i] = match.classes[i];
+    }
+    reason = g.proof->record(g.current_rule, bound, 0);
     g.proof->current = reason;
   }
   rule.applier->apply(egraph, match, unions);

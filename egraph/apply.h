@@ -34,11 +34,11 @@ struct MatchList {
   std::size_t size() const { return count; }
 };
 
-// Which slots of a match a rule needs later: the root first, then those that its template names; of an applier
-// (and for explanations: `whole`) all, and their e-nodes.
+// Which slots of a match a rule needs later: the root first, then those that its template names; of an applier all, and their e-nodes.
+// For explanations (`whole`) of a template all, by e-node where they are operators: an e-node names its class too.
 struct MatchLayout {
   std::vector<std::uint32_t> slots;
-  bool with_nodes = false;
+  bool with_nodes = false, by_node = false;
   std::uint32_t stride() const { return static_cast<std::uint32_t>(slots.size() * (with_nodes ? 2 : 1)); }
 };
 MatchLayout layout_of(const Rewrite& rule, bool whole);

@@ -30,6 +30,14 @@ class Arena {
   }
   ~Arena() { release(); }
 
+  // n zeros; pages that nobody looks at cost nothing.
+  static Arena zeros(std::size_t n) {
+    Arena arena;
+    arena.huge_ = true;  // not: few pages are looked at
+    arena.resize(n);
+    return arena;
+  }
+
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
   T* data() { return data_; }

@@ -166,7 +166,7 @@ bool EGraph::Impl::merge(Id a, Id b, std::uint32_t rule, std::uint32_t reason) {
   b = find_halving(b);
   if (a == b) return false;
   if (uses[a].count < uses[b].count || (uses[a].count == uses[b].count && b < a)) std::swap(a, b);
-  if (proof) proof->link(from, to, reason, find_halving(from), find_halving(to), a);
+  if (proof) proof->link(from, to, reason);
   parent[b] = a;
   --live_classes;
   ++unions;

@@ -31,7 +31,8 @@ namespace {
 // Collects the edges that a question needs: all ways of all premises, each edge once. Collected edges are contracted, so that no way is walked twice.
 class Collector {
  public:
-  explicit Collector(const EGraph::Impl& g) : g_(g), proof_(*g.proof) {}
+  explicit Collector(const EGraph::Impl& g)
+      : g_(g), proof_(*g.proof), depth_(Arena<std::uint32_t>::zeros(g.recs.size())), contracted_(Arena<std::uint32_t>::zeros(g.recs.size())) {}
 
   std::vector<std::uint32_t> collect(NodeId a, NodeId b) {
     need(a, b);
@@ -45,7 +46,7 @@ class Collector {
     const auto climb = [&](NodeId& n, std::vector<std::pair<std::uint32_t, bool>>& out, bool reverse) {
       const std::uint32_t edge = proof_.up_edge[n];
       out.emplace_back(edge, (proof_.edges[edge].a == n) != reverse);
-      n = proof_.up[n];
+      n = proof_.up(n);
     };
     while (a != b) {
       if (depth_of(a) >= depth_of(b)) {
@@ -60,21 +61,17 @@ class Collector {
 
  private:
   std::uint32_t depth_of(NodeId n) {
-    std::vector<NodeId> open;
-    for (NodeId at = n; !depth_.contains(at); at = proof_.up[at]) {
-      open.push_back(at);
-      if (proof_.up[at] == kNone) break;
-    }
-    for (; !open.empty(); open.pop_back()) {
-      const NodeId up = proof_.up[open.back()];
-      depth_[open.back()] = up == kNone ? 0 : depth_.at(up) + 1;
-    }
-    return depth_.at(n);
+    open_.clear();
+    NodeId at = n;
+    for (; at != kNone && depth_[at] == 0; at = proof_.up(at)) open_.push_back(at);
+    std::uint32_t depth = at == kNone ? 0 : depth_[at];
+    for (; !open_.empty(); open_.pop_back()) depth_[open_.back()] = ++depth;
+    return depth_[n];
   }
   NodeId top(NodeId n) {
     NodeId root = n;
-    for (auto it = contracted_.find(root); it != contracted_.end(); it = contracted_.find(root)) root = it->second;
-    while (n != root) n = std::exchange(contracted_[n], root);
+    while (contracted_[root] != 0) root = contracted_[root] - 1;
+    while (n != root) n = std::exchange(contracted_[n], root + 1) - 1;
     return root;
   }
   void need(NodeId a, NodeId b) {
@@ -82,7 +79,7 @@ class Collector {
     while (a != b) {
       if (depth_of(a) < depth_of(b)) std::swap(a, b);
       edges_.push_back(proof_.up_edge[a]);
-      contracted_[a] = proof_.up[a];
+      contracted_[a] = proof_.up(a) + 1;
       a = top(a);
     }
   }
@@ -90,8 +87,8 @@ class Collector {
   bool equal_before(NodeId a, NodeId b, std::uint32_t age) {
     while (a != b) {
       if (depth_of(a) < depth_of(b)) std::swap(a, b);
-      if (proof_.up[a] == kNone || proof_.up_edge[a] >= age) return false;
-      a = proof_.up[a];
+      if (proof_.up_edge[a] == kNone || proof_.up_edge[a] >= age) return false;
+      a = proof_.up(a);
     }
     return true;
   }
@@ -112,7 +109,7 @@ class Collector {
     const Proof::Rule& rule = proof_.rules[words[0]];
     const std::span<const PatternNode> left = rule.left.nodes;
     const std::uint32_t *bound = words + 1, *made = bound + left.size();
-    std::vector<NodeId> children;
+    std::vector<NodeId> children, right;
     for (std::size_t i = 0; i < left.size(); ++i) {
       if (left[i].type == PatternNode::Type::kVariable) continue;
       children.clear();
@@ -120,23 +117,25 @@ class Collector {
       need_children(proof_.recs[bound[i]].op, proof_.children(bound[i]), children, age);
     }
     if (!rule.right) return;
-    for (std::size_t i = 0; i < rule.right->nodes.size(); ++i) {
-      const Template::Node& node = rule.right->nodes[i];
-      if (node.op == kNone) continue;
-      children.clear();
-      for (const std::uint32_t child : node.children) {
-        const Template::Node& below = rule.right->nodes[child];
-        children.push_back(below.op == kNone ? bound[below.slot] : made[child]);
+    for (const Template::Node& node : rule.right->nodes) {
+      if (node.op == kNone) {
+        right.push_back(bound[node.slot]);
+        continue;
       }
-      need_children(node.op, proof_.children(made[i]), children, age);
+      children.clear();
+      for (const std::uint32_t child : node.children) children.push_back(right[child]);
+      need_children(node.op, proof_.children(*made), children, age);
+      right.push_back(*made++);
     }
   }
 
   const EGraph::Impl& g_;
   const Proof& proof_;
   std::vector<std::uint32_t> edges_;
-  std::unordered_map<NodeId, std::uint32_t> depth_;
-  std::unordered_map<NodeId, NodeId> contracted_;
+  std::vector<NodeId> open_;
+  // By e-node, where 0 is unknown:
+  Arena<std::uint32_t> depth_;       // in its tree, and 1
+  Arena<std::uint32_t> contracted_;  // the e-node above, and 1, where the edge to it has been collected
 };
 
 ExplainStep application(const Proof& proof, std::uint32_t reason) {
@@ -172,13 +171,17 @@ std::optional<Explanation> explain(const EGraph& egraph, Id a, Id b) {
   if (!g.proof || a >= g.recs.size() || b >= g.recs.size() || g.find(a) != g.find(b)) return std::nullopt;
   Explanation out;
   std::vector<bool> in_chain(g.proof->edges.size(), false);
-  for (const auto& [edge, forward] : Collector(g).way(a, b)) {
+  Collector collector(g);
+  const auto way = collector.way(a, b);
+  out.chain.reserve(way.size());
+  for (const auto& [edge, forward] : way) {
     out.chain.push_back(step_of(*g.proof, edge));
     out.chain.back().forward = forward;
     in_chain[edge] = true;
   }
-  std::vector<std::uint32_t> edges = Collector(g).collect(a, b);
+  std::vector<std::uint32_t> edges = collector.collect(a, b);
   std::sort(edges.begin(), edges.end());
+  out.replay.reserve(edges.size());
   for (const std::uint32_t edge : edges) {
     out.replay.push_back(step_of(*g.proof, edge));
     if (!in_chain[edge]) out.support.push_back(out.replay.back());
@@ -189,7 +192,7 @@ std::optional<Explanation> explain(const EGraph& egraph, Id a, Id b) {
 std::optional<ExplainStep> explain_added(const EGraph& egraph, NodeId node) {
   const EGraph::Impl& g = egraph.impl();
   if (!g.proof || node >= g.recs.size()) return std::nullopt;
-  const std::uint32_t origin = g.proof->origin[node];
+  const std::uint32_t origin = g.proof->origin(node);
   if (origin >= Proof::kByAnalysis) return std::nullopt;
   ExplainStep step = application(*g.proof, origin);
   step.right = node;

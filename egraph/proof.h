@@ -3,6 +3,8 @@
 // After Nieuwenhuis & Oliveras, "Proof-producing congruence closure", RTA 2005.
 #pragma once
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,38 +22,54 @@ class Proof {
     std::string name;
     Pattern left;  // structure only, predicates left out
     std::optional<Template> right;
+    std::size_t operators() const {  // of the template
+      return right ? static_cast<std::size_t>(std::count_if(right->nodes.begin(), right->nodes.end(), [](const Template::Node& n) { return n.op != kNone; })) : 0;
+    }
   };
   struct Edge {
     NodeId a, b;
     std::uint32_t reason;  // place in `words`, or one of the above
   };
 
+  // E-nodes from `first` on were made for the applications in words[reason..end) (all of one rule, and as wide as that says), or kGiven, kByAnalysis.
+  struct Origin {
+    NodeId first;
+    std::uint32_t reason, end;
+  };
+
   // The e-node as it is made; its children are e-nodes too (an id names the e-node that founded its class).
   void added(const Rec& rec, const Id* pool_children);
-  // `class_a`, `class_b`: their classes before, `winner`: the one that remains.
-  void link(NodeId a, NodeId b, std::uint32_t reason, Id class_a, Id class_b, Id winner);
-  // An application: `match` has the classes of `slots` slots, then their e-nodes. Room for `made` e-nodes of the template is left at its end.
-  std::uint32_t record(std::uint32_t rule, const std::uint32_t* match, std::size_t slots, std::size_t made);
-  // Applications of one rule stand in `words` from `base` on, each `width` words; forgets those that made neither an e-node (from `node` on)
-  // nor a union (from `edge` on).
-  void forget_idle(std::uint32_t base, std::uint32_t width, NodeId node, std::uint32_t edge);
+  // A new edge between e-nodes of two trees.
+  void link(NodeId a, NodeId b, std::uint32_t reason);
+  // The next e-node on the way to the root of the tree, kNone at the root: the other end of the edge.
+  NodeId up(NodeId n) const {
+    if (up_edge[n] == kNone) return kNone;
+    const Edge& edge = edges[up_edge[n]];
+    return edge.a == n ? edge.b : edge.a;
+  }
+  // An application: `bound` has for each slot the e-node where it is an operator, else the class. Room for the e-nodes that the operators of the
+  // template make is left at its end.
+  std::uint32_t record(std::uint32_t rule, std::span<const std::uint32_t> bound, std::size_t made);
+  // `used.size()` applications of one rule stand at the end of `words`, from `base` on; forgets those that have made neither an e-node nor a union
+  // (edges from `edge` on).
+  void forget_idle(std::uint32_t base, std::span<const bool> used, std::uint32_t edge);
   void forget(std::uint32_t reason) { words.resize(reason); }
+  // The application that made the e-node, kGiven or kByAnalysis.
+  std::uint32_t origin(NodeId node) const;
 
   std::span<const Id> children(NodeId node) const { return recs[node].children(pool.data()); }
   std::size_t bytes() const {
-    return recs.bytes() + pool.bytes() + up.bytes() + up_edge.bytes() + tree_size.bytes() + origin.bytes() + edges.bytes() + words.bytes();
+    return recs.bytes() + pool.bytes() + up_edge.bytes() + origins.bytes() + edges.bytes() + words.bytes();
   }
 
   std::vector<Rule> rules;
   std::uint32_t rule_base = 0;        // of the present run, in `rules`
   Arena<Rec> recs;
   Arena<Id> pool;
-  Arena<NodeId> up;                   // towards the root of the tree, kNone at the root
-  Arena<std::uint32_t> up_edge;
-  Arena<std::uint32_t> tree_size;     // of a canonical class
-  Arena<std::uint32_t> origin;        // the application that made the e-node, kGiven or kByAnalysis
+  Arena<std::uint32_t> up_edge;       // towards the root of the tree, kNone at the root
+  Arena<Origin> origins;              // ascending
   Arena<Edge> edges;                  // by age
-  Arena<std::uint32_t> words;         // applications: rule, what each slot is bound to (an e-node, or a class by its founder), e-nodes of the template
+  Arena<std::uint32_t> words;         // applications: rule, what each slot is bound to, e-nodes of the template's operators
   std::uint32_t current = kGiven;     // reason for what is added or merged now
 };
 

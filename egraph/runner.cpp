@@ -402,6 +402,10 @@ class Runner {
 
   static void keep(const RuleState& rule, const Matcher::Found& found, Arena<std::uint32_t>& words) {
     words.ensure(rule.matches.stride);
+    if (rule.layout.by_node) {
+      for (const std::uint32_t slot : rule.layout.slots) words.append(found.matched[slot] == kNone ? found.classes[slot] : found.matched[slot]);
+      return;
+    }
     for (const std::uint32_t slot : rule.layout.slots) words.append(found.classes[slot]);
     if (!rule.layout.with_nodes) return;
     for (const std::uint32_t slot : rule.layout.slots) words.append(found.matched[slot]);
