@@ -168,13 +168,14 @@ void unsqueeze(Call& c) {
   const int rank = c.rank(0) + static_cast<int>(given->size());
   auto axes = c.normal_axes(*given, rank);
   if (!axes) return;
+  std::vector<bool> added(static_cast<std::size_t>(rank));
+  for (const auto a : *axes) {
+    if (added[static_cast<std::size_t>(a)]) return c.fail("an axis is named twice");
+    added[static_cast<std::size_t>(a)] = true;
+  }
   DimVector shape;
   int from = 0;
-  for (int a = 0; a < rank; ++a) {
-    const auto times = std::count(axes->begin(), axes->end(), a);
-    if (times > 1) return c.fail("an axis is named twice");
-    shape.push_back(times == 1 ? c.constant(1) : c.dim(0, from++));
-  }
+  for (int a = 0; a < rank; ++a) shape.push_back(added[static_cast<std::size_t>(a)] ? c.constant(1) : c.dim(0, from++));
   c.set_shape(0, std::move(shape));
   keep_content(c);
 }

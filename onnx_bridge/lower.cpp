@@ -7,6 +7,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/canonical.h"
 #include "onnx_bridge/op_table.h"
+#include "onnx_bridge/text_model.h"
 
 namespace saturate {
 namespace {
@@ -148,10 +149,28 @@ class Lowerer {
     return ids;
   }
 
+  // What reads an attribute relies on its type.
+  static absl::Status check_attributes(const Node& node, std::int64_t opset) {
+    const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? opset : INT_MAX);
+    if (schema == nullptr) return absl::OkStatus();
+    for (const Attribute& a : node.attributes) {
+      const OpAttribute* declared = schema->attribute(a.name);
+      if (declared == nullptr || declared->type == a.type || a.type == AttributeType::kUndefined) continue;
+      return absl::InvalidArgumentError(fmt::format("node '{}' ({}): attribute '{}' is of type {}, the operator takes {}", node_name(node),
+                                                    node.op_type, a.name, attribute_type_name(a.type), attribute_type_name(declared->type)));
+    }
+    return absl::OkStatus();
+  }
+
+  static const std::string& node_name(const Node& node) { return node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name; }
+
   absl::Status lower_node(const Node& node, const std::map<std::string, std::int64_t>& opsets, Scope& scope, const std::set<std::string>& used,
                           bool top, int depth) {
     auto inputs = inputs_of(node, scope);
     if (!inputs.ok()) return inputs.status();
+    auto opset = opsets.find(node.domain);
+    const std::int64_t version = opset == opsets.end() ? 1 : opset->second;
+    if (auto s = check_attributes(node, version); !s.ok()) return s;
     Source source{&node, kNone, *inputs, {}, {}, {}};
     if (node.domain.empty() && node.op_type == "Identity" && inputs->size() == 1) {
       define(scope, node.outputs[0], (*inputs)[0]);
@@ -162,11 +181,10 @@ class Lowerer {
       source.outputs = {id};
       if (top) out_.constant_nodes.emplace(leaf_op(id, kConstantOp), &node);
     } else {
-      auto opset = opsets.find(node.domain);
-      if (auto s = lower_operator(node, opset == opsets.end() ? 1 : opset->second, scope, used, source, depth); !s.ok()) return s;
+      if (auto s = lower_operator(node, version, scope, used, source, depth); !s.ok()) return s;
     }
     if (const std::string error = g_.take_type_error(); !error.empty())
-      return absl::InvalidArgumentError(fmt::format("node '{}' ({}) cannot run on its inputs: {}", node.name.empty() ? node.outputs[0] : node.name, node.op_type, error));
+      return absl::InvalidArgumentError(fmt::format("node '{}' ({}) cannot run on its inputs: {}", node_name(node), node.op_type, error));
     if (top) {
       if (source.op != kNone) out_.by_op[source.op].push_back(out_.sources.size());
       out_.sources.push_back(std::move(source));

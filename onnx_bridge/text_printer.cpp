@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "fmt/format.h"
+#include "onnx_bridge/text_model.h"
 #include "onnx_bridge/text_reader.h"
 
 namespace saturate {
@@ -72,7 +73,7 @@ class Printer {
 
   void attribute(const Attribute& a, int indent) {
     out += name_text(a.name);
-    const std::string_view type = type_word(a.type);
+    const std::string_view type = attribute_type_name(a.type);
     if (!type.empty()) out += fmt::format(": {}", type);
     out += " = ";
     if (!a.ref.empty()) {
@@ -171,14 +172,6 @@ class Printer {
     text += name_text(n.op_type);
     if (!n.overload.empty()) text.append(":").append(name_text(n.overload));
     return text;
-  }
-
-  static std::string_view type_word(AttributeType type) {
-    constexpr std::string_view kWords[] = {"",           "float",   "int",     "string", "tensor",        "graph",          "floats",
-                                           "ints",       "strings", "tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto",
-                                           "type_protos"};
-    const auto i = static_cast<std::size_t>(type);
-    return i < std::size(kWords) ? kWords[i] : "";
   }
 
   // Shortest text that reads back as the same number; NaNs other than the usual one as bits.
@@ -355,6 +348,14 @@ std::string print_text(const ValueType& type) {
       return "opaque";
   }
   return "";
+}
+
+std::string_view attribute_type_name(AttributeType type) {
+  constexpr std::string_view kNames[] = {"",     "float",   "int",     "string", "tensor",        "graph",          "floats",
+                                         "ints", "strings", "tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto",
+                                         "type_protos"};
+  const auto i = static_cast<std::size_t>(type);
+  return i < std::size(kNames) ? kNames[i] : "";
 }
 
 std::string print_text(const Tensor& tensor) {

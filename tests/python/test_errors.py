@@ -86,6 +86,22 @@ def test_wrong_dtype_of_data(tmp_path):
     refused(tmp_path, [write(tmp_path, model)], place="'w'")
 
 
+@pytest.mark.parametrize("attribute", [{"perm": 1.5}, {"perm": "01"}, {"perm": 1}])
+def test_attribute_of_another_type(tmp_path, attribute):
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], name="turn", **attribute), helper.make_node("Relu", ["t"], ["y"])]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, [2, 3])], [value("y", TensorProto.FLOAT, [3, 2])])
+    for cost in ("nodes", "measured"):
+        refused(tmp_path, [write(tmp_path, model), "--cost", cost, "--no-verify"], place="node 'turn' (Transpose): attribute 'perm' is of type ")
+
+
+def test_axis_named_twice(tmp_path):
+    """A model that cannot run, whatever its input: it goes through as it is, with a warning."""
+    axes = tensor("axes", np.array([-1, 1], np.int64))
+    model = make_model([helper.make_node("Unsqueeze", ["x", "axes"], ["y"])], [value("x", TensorProto.FLOAT, [])], [value("y", TensorProto.FLOAT, None)], [axes])
+    done = run(write(tmp_path, model), tmp_path / "out.onnx")
+    assert done.returncode == 0 and "an axis is given twice" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("dims", [[1 << 62, 4], [1 << 40], [-1], [2**63 - 1, 2**63 - 1]])
 def test_huge_or_negative_dim(tmp_path, dims):
     weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=dims, raw_data=b"1234")
