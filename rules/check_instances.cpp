@@ -10,12 +10,15 @@ namespace {
 
 enum class Fill : std::uint8_t { kNormal, kSpecial, kNotFinite };
 
-double draw(Fill fill, DType dtype, bool non_negative, std::mt19937_64& random) {
+// What integers are, by what a rule assumes of them.
+enum class Ints : std::uint8_t { kAny, kIndices, kMask };
+
+double draw(Fill fill, DType dtype, Ints ints, std::mt19937_64& random) {
   std::normal_distribution<double> normal(0.0, 1.0);
-  if (dtype == DType::kBool) return static_cast<double>(random() % 2);
+  if (dtype == DType::kBool || (is_integer(dtype) && ints == Ints::kMask)) return static_cast<double>(random() % 2);
   if (is_integer(dtype)) {
     const bool is_signed = dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
-    return static_cast<double>(random() % 9) - (is_signed && !non_negative ? 4 : 0);
+    return static_cast<double>(random() % 9) - (is_signed && ints == Ints::kAny ? 4 : 0);
   }
   if (fill == Fill::kNormal || random() % 3 != 0) return normal(random);
   static constexpr double special[] = {0.0, -0.0, 1.0, -1.0, 0.5, 1e-3, -1e-3, 20.0, -20.0};
@@ -28,7 +31,7 @@ struct Variation {
   std::map<std::int64_t, std::int64_t> dims;  // of the example -> of the instance
   DType floats = DType::kFloat;               // what float inputs become
   Fill fill = Fill::kNormal;
-  bool ids = false;       // integers are indices from 0 on
+  Ints ints = Ints::kAny;
   bool collapse = false;  // each tensor by itself: some dims become 1, some leading ones go
 };
 
@@ -50,7 +53,7 @@ std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& var
     if (value.values && !value.values->empty())
       values[i] = (*value.values)[std::min(i, value.values->size() - 1)];
     else
-      values[i] = draw(variation.fill, dtype, variation.ids, random);
+      values[i] = draw(variation.fill, dtype, variation.ints, random);
   }
   auto t = tensor_of_reals(dtype, dims, values);
   if (!t.ok()) return std::nullopt;
@@ -85,7 +88,10 @@ std::optional<Instance> vary(const Rule& rule, const RuleExample& example, const
   return out;
 }
 
-bool assumes_ids(const Rule& rule) { return std::find(rule.assumes.begin(), rule.assumes.end(), "ids_in_range") != rule.assumes.end(); }
+Ints assumed_ints(const Rule& rule) {
+  const auto assumes = [&](std::string_view name) { return std::find(rule.assumes.begin(), rule.assumes.end(), name) != rule.assumes.end(); };
+  return assumes("mask_of_zeros_and_ones") ? Ints::kMask : assumes("ids_in_range") ? Ints::kIndices : Ints::kAny;
+}
 
 }  // namespace
 
@@ -112,7 +118,7 @@ std::set<std::string> non_constant_names(const Rule& rule) {
 
 Instance instance_of(const Rule& rule, const RuleExample& example, std::mt19937_64& random) {
   Variation v;
-  v.ids = assumes_ids(rule);
+  v.ints = assumed_ints(rule);
   return vary(rule, example, v, random).value_or(Instance{});
 }
 
@@ -121,7 +127,7 @@ std::vector<Instance> random_instances(const Rule& rule, const RuleExample& exam
   std::vector<Instance> out;
   for (int k = 0; k < count; ++k) {
     Variation v;
-    v.ids = assumes_ids(rule);
+    v.ints = assumed_ints(rule);
     if (k % 2 == 1) v.floats = dtypes[static_cast<std::size_t>(k / 2) % std::size(dtypes)];
     if (k % 3 == 1) v.fill = Fill::kSpecial;
     if (k % 6 == 4 && rule.effect == Effect::kExact) v.fill = Fill::kNotFinite;

@@ -63,9 +63,15 @@ std::vector<std::int64_t> order_of(const std::string& wanted, const std::string&
 
 void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
   const Attribute* text = find_attribute(v.g.key(m.ops[2]).attributes, "equation");
-  const auto e = text ? parse(text->s()) : std::nullopt;
-  const auto r = e ? roles_of(*e) : std::nullopt;
-  const Dims *left = v.shape(m.classes[0]), *right = v.shape(m.classes[1]);
+  auto e = text ? parse(text->s()) : std::nullopt;
+  auto r = e ? roles_of(*e) : std::nullopt;
+  Id operands[] = {m.classes[0], m.classes[1]};
+  if (r && !r->rows.empty() && !r->columns.empty() && e->out.find(r->columns[0]) < e->out.find(r->rows[0])) {  // the product comes out transposed
+    std::swap(e->left, e->right);
+    std::swap(r->rows, r->columns);
+    std::swap(operands[0], operands[1]);
+  }
+  const Dims *left = v.shape(operands[0]), *right = v.shape(operands[1]);
   if (!r || !left || !right || left->size() != e->left.size() || right->size() != e->right.size() || !is_floating(v.g.facts(m.classes[0]).dtype)) return;
   DimTable& table = v.g.dims();
   const Dims a = *left, b = *right;
@@ -79,18 +85,22 @@ void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
   };
   Dims batch;
   for (char c : r->batch) batch.push_back(dim(c));
-  const auto matrix = [&](Id x, const std::string& letters, const std::string& first, const std::string& second) {
+  const bool rows_apart = r->batch.empty() && !r->rows.empty();  // a product with one matrix leaves the rows as they are
+  const auto matrix = [&](Id x, const std::string& letters, const std::string& first, const std::string& second, bool apart) {
     const std::string wanted = r->batch + first + second;
     const Id moved = v.transpose(x, order_of(wanted, letters));
-    if (first.size() == 1 && second.size() == 1) return moved;
+    if ((first.size() == 1 || apart) && second.size() == 1) return moved;
     Dims to = batch;
-    to.push_back(joined(first));
+    if (apart)
+      for (char c : first) to.push_back(dim(c));
+    else
+      to.push_back(joined(first));
     to.push_back(joined(second));
     return v.reshape(moved, to, 0);
   };
-  const Id x = matrix(m.classes[0], e->left, r->rows, r->inner), y = matrix(m.classes[1], e->right, r->inner, r->columns);
+  const Id x = matrix(operands[0], e->left, r->rows, r->inner, rows_apart), y = matrix(operands[1], e->right, r->inner, r->columns, false);
   Id product = v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{x, y});
-  if (r->rows.size() != 1 || r->columns.size() != 1) {
+  if ((r->rows.size() != 1 && !rows_apart) || r->columns.size() != 1) {
     Dims to = batch;
     for (char c : r->rows + r->columns) to.push_back(dim(c));
     product = v.reshape(product, to, 0);
