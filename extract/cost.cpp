@@ -16,6 +16,7 @@ namespace {
 
 // Below one operator, above any sum of rounding: the standard's operators first, then fewer attributes.
 constexpr double kForeignDomain = 1e-4, kPerAttribute = 1e-6;
+constexpr double kIntegers = 1e-5;  // of as many operators, those that move ids instead of the rows they stand for
 constexpr double kShapeArithmetic = 0.25;  // what a handful of integers that hold a shape costs, against an operator on tensors
 constexpr double kBytesPerNode = 65536;    // a folded constant of so many bytes weighs as much as an operator
 
@@ -46,7 +47,8 @@ class NodesCost : public CostModel {
   std::string name() const override { return "nodes"; }
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
-    return count_nodes(key) * (g.facts(id).content ? kShapeArithmetic : 1) + tie_break(key);
+    const Facts& facts = g.facts(id);
+    return count_nodes(key) * (facts.content ? kShapeArithmetic : 1) + tie_break(key) - (is_integer(facts.dtype) ? kIntegers : 0);
   }
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kBytesPerNode; }
 };
