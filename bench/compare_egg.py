@@ -67,26 +67,27 @@ def egglog_program(text, iterations):
         if isinstance(e, str):
             if e[0] in "?$":
                 return e
-            return f"(Num {e})" if re.fullmatch(r"-?\d+", e) else f'(Sym "{e}")'
-        name = operators.setdefault(e[0], (f"Op{len(operators)}", len(e) - 1))[0]
+            return f"({operators.setdefault((e, 'leaf'), (f'Op{len(operators)}', 0))[0]})"
+        name = operators.setdefault((e[0], len(e) - 1), (f"Op{len(operators)}", len(e) - 1))[0]
         return f"({name} {' '.join(map(term, e[1:]))})"
 
-    body = []
+    body, names = [], set()
     for form in forms:
         if form[0] == "rule":
             if len(form) > 4 or isinstance(form[2], str):
                 return None
             body.append(f"(rewrite {term(form[2])} {term(form[3])})")
         elif form[0] == "let":
+            names.add(form[1])
             body.append(f"(let {form[1]} {term(form[2])})")
-        elif form[0] == "root":
+        elif form[0] == "root" and not (isinstance(form[1], str) and form[1] in names):  # what has a name stands there already
             body.append(term(form[1]))
     sorts = "".join(f" ({name}{' T' * arity})" for name, arity in operators.values())
-    return f"(datatype T (Num i64) (Sym String){sorts})\n" + "\n".join(body) + f"\n(run {iterations})\n(print-size)\n"
+    return f"(datatype T{sorts})\n" + "\n".join(body) + f"\n(run {iterations})\n(print-size)\n"
 
 
 def egglog_nodes(output):
-    return sum(int(n) for name, n in re.findall(r"\(?(\w+)[: ]+(\d+)\)?", output) if re.fullmatch(r"Op\d+|Num|Sym", name))
+    return sum(int(n) for name, n in re.findall(r"\(?(\w+)[: ]+(\d+)\)?", output) if re.fullmatch(r"Op\d+", name))
 
 
 # ---- checks and measurement ----

@@ -55,7 +55,7 @@ class Fuzzer {
   std::string finish(EGraph& egraph, const std::vector<Rewrite>& rules) {
     RunOptions options;
     options.limits.iterations = 1 + pick(6);
-    options.limits.nodes = 50 + pick(3000);
+    options.limits.nodes = pick(20) == 0 ? 60'000 : 50 + pick(3000);  // many: matches by the thousand are applied at once
     options.limits.seconds = 1;
     options.limits.memory_bytes = std::size_t{100} << 20;  // two roots make squares of matches
     options.limits.threads = static_cast<int>(1 + pick(2));

@@ -37,7 +37,9 @@ void Matcher::schedule(std::uint32_t root, std::vector<bool>& bound) {
     for (const std::uint32_t child : p.children) {
       const PatternNode& q = pattern_.nodes[child];
       const bool is_operator = q.type == PatternNode::Type::kOperator;
-      step.children.push_back({child, bound[child], static_cast<bool>(q.accepts), is_operator && !bound[child] ? 1u << (q.kind % 32) : 0, is_ground_[child]});
+      const auto twin = static_cast<std::uint32_t>(std::find(p.children.begin(), p.children.end(), child) - p.children.begin());
+      step.children.push_back(
+          {child, bound[child], static_cast<bool>(q.accepts), is_operator && !bound[child] ? 1u << (q.kind % 32) : 0, is_ground_[child], twin});
       step.tested |= static_cast<bool>(q.accepts);
       if (!bound[child] && is_operator) opened.push_back(child);
       bound[child] = true;

@@ -48,6 +48,7 @@ class Matcher {
     bool tested;          // has a class predicate
     std::uint32_t kinds;  // bits of which the class must hold one, 0: any
     bool ground;          // known before the search
+    std::uint32_t twin;   // place among the children where the same slot stands first
   };
   // Finds rows for an operator node whose class is known (or, `free`, unknown: a second component of the pattern).
   struct Step {
@@ -95,6 +96,7 @@ class Matcher {
       const Child& child = step.children[i];
       if (rec.c[i] == kNone) return false;
       if (child.kinds != 0 && (index.kinds[rec.c[i]] & child.kinds) == 0) return false;
+      if (child.twin != i && rec.c[i] != rec.c[child.twin]) return false;
       if (child.ground && rec.c[i] != state.classes[child.slot]) return false;
     }
     return true;

@@ -13,12 +13,11 @@ class Backoff : public Scheduler {
   void start(std::size_t rules, std::size_t) override { rules_.assign(rules, {}); }
   bool searches(std::size_t rule, std::size_t iteration) const override { return iteration >= rules_[rule].banned_until; }
   std::uint64_t match_limit(std::size_t rule) const override {
-    const std::uint32_t bans = rules_[rule].bans;
-    return bans >= 63 || limit_ > (kAll >> bans) ? kAll : limit_ << bans;
+    return doubled(limit_, rules_[rule].bans);
   }
   void passed(std::size_t rule, std::size_t iteration) override {
-    rules_[rule].banned_until = iteration + (length_ << rules_[rule].bans);
-    ++rules_[rule].bans;
+    const std::uint64_t length = doubled(length_, rules_[rule].bans++);
+    rules_[rule].banned_until = length < kAll - 1 - iteration ? iteration + length : kAll - 1;
   }
   bool resume(std::size_t iteration) override {
     std::size_t first = ~std::size_t{0};
@@ -33,6 +32,9 @@ class Backoff : public Scheduler {
   }
 
  private:
+  // kAll where it grows beyond all numbers.
+  static std::uint64_t doubled(std::uint64_t n, std::uint32_t times) { return times >= 64 || n > (kAll >> times) ? kAll : n << times; }
+
   struct State {
     std::size_t banned_until = 0;
     std::uint32_t bans = 0;

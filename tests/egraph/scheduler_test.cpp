@@ -145,6 +145,9 @@ TEST(Scheduler, BackoffBansDoublesAndCallsBack) {
   EXPECT_FALSE(backoff->resume(10));
   for (int i = 0; i < 80; ++i) backoff->passed(0, 10);
   EXPECT_EQ(backoff->match_limit(0), Scheduler::kAll);
+  EXPECT_FALSE(backoff->searches(0, 1'000'000)) << "the ban grows beyond all numbers too";
+  EXPECT_TRUE(backoff->resume(20));
+  EXPECT_TRUE(backoff->searches(0, 20));
 }
 
 // A scheduler of a user: rules take turns.
