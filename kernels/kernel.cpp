@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "fmt/format.h"
+#include "kernels/thread_order.h"
 
 namespace saturate {
 namespace {
@@ -139,8 +140,15 @@ absl::StatusOr<std::vector<std::int64_t>> int_values(const KernelContext& ctx, c
 void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& f) {
   if (n <= 0) return;
   if (ctx.options.threads == 1 || ctx.options.reference || n <= grain) return f(0, n);
+  char begin = 0, end = 0;
+  told(&begin);
   tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, n, static_cast<std::size_t>(std::max<std::int64_t>(1, grain))),
-                    [&](const tbb::blocked_range<std::int64_t>& r) { f(r.begin(), r.end()); });
+                    [&](const tbb::blocked_range<std::int64_t>& r) {
+                      seen(&begin);
+                      f(r.begin(), r.end());
+                      told(&end);
+                    });
+  seen(&end);
 }
 
 }  // namespace saturate

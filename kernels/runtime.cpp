@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "kernels/runtime_plan.h"
 #include "kernels/session_graph.h"
+#include "kernels/thread_order.h"
 
 namespace saturate {
 namespace {
@@ -122,7 +123,15 @@ struct Session::Impl {
     const double epoch = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     RunContext context{kernel_options, *pool, options.check_finite, timings, epoch, 0};
     if (options.threads == 1) return run_plan(*plan, inputs, {}, context);
-    return arena.execute([&] { return run_plan(*plan, inputs, {}, context); });
+    told(&context);
+    Outputs outputs = arena.execute([&] {  // on this thread or, where the arena is full, on one of its own
+      seen(&context);
+      Outputs made = run_plan(*plan, inputs, {}, context);
+      told(&context);
+      return made;
+    });
+    seen(&context);
+    return outputs;
   }
 };
 
