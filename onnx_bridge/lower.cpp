@@ -149,10 +149,15 @@ class Lowerer {
     return ids;
   }
 
-  // What reads an attribute relies on its type.
-  static absl::Status check_attributes(const Node& node, std::int64_t opset) {
+  // Number of inputs and types of attributes: what reads them relies on these.
+  absl::Status check_form(const Node& node, std::int64_t opset) const {
+    const auto is_own = [&](const Function& f) { return f.domain == node.domain && f.name == node.op_type; };
     const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? opset : INT_MAX);
-    if (schema == nullptr) return absl::OkStatus();
+    if (schema == nullptr || std::any_of(model_.functions.begin(), model_.functions.end(), is_own)) return absl::OkStatus();
+    const int given = static_cast<int>(node.inputs.size());
+    if (given < schema->min_inputs || given > schema->max_inputs)
+      return absl::InvalidArgumentError(fmt::format("node '{}' ({}): has {} inputs, the operator takes {}", node_name(node), node.op_type, given,
+                                                    number_range(schema->min_inputs, schema->max_inputs)));
     for (const Attribute& a : node.attributes) {
       const OpAttribute* declared = schema->attribute(a.name);
       if (declared == nullptr || declared->type == a.type || a.type == AttributeType::kUndefined) continue;
@@ -160,6 +165,11 @@ class Lowerer {
                                                     node.op_type, a.name, attribute_type_name(a.type), attribute_type_name(declared->type)));
     }
     return absl::OkStatus();
+  }
+
+  static std::string number_range(int low, int high) {
+    if (high == INT_MAX) return fmt::format("at least {}", low);
+    return low == high ? fmt::format("{}", low) : fmt::format("{} to {}", low, high);
   }
 
   static const std::string& node_name(const Node& node) { return node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name; }
@@ -170,7 +180,7 @@ class Lowerer {
     if (!inputs.ok()) return inputs.status();
     auto opset = opsets.find(node.domain);
     const std::int64_t version = opset == opsets.end() ? 1 : opset->second;
-    if (auto s = check_attributes(node, version); !s.ok()) return s;
+    if (auto s = check_form(node, version); !s.ok()) return s;
     Source source{&node, kNone, *inputs, {}, {}, {}};
     if (node.domain.empty() && node.op_type == "Identity" && inputs->size() == 1) {
       define(scope, node.outputs[0], (*inputs)[0]);

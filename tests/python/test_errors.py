@@ -94,6 +94,13 @@ def test_attribute_of_another_type(tmp_path, attribute):
         refused(tmp_path, [write(tmp_path, model), "--cost", cost, "--no-verify"], place="node 'turn' (Transpose): attribute 'perm' is of type ")
 
 
+@pytest.mark.parametrize("inputs", [["x"], ["x", "x", "x"]])
+def test_number_of_inputs(tmp_path, inputs):
+    layer_norm = helper.make_node("LayerNormalization", ["sum", "x"], ["y"])
+    model = make_model([helper.make_node("Add", inputs, ["sum"], name="plus"), layer_norm], [value("x", TensorProto.FLOAT, [4])], [value("y", TensorProto.FLOAT, [4])])
+    refused(tmp_path, [write(tmp_path, model), "--no-verify"], place=f"node 'plus' (Add): has {len(inputs)} inputs, the operator takes 2")
+
+
 def test_axis_named_twice(tmp_path):
     """A model that cannot run, whatever its input: it goes through as it is, with a warning."""
     axes = tensor("axes", np.array([-1, 1], np.int64))
