@@ -101,7 +101,6 @@ Outputs matmul_op(KernelContext& ctx) {
 
 // transBatchA/B: the matrix's rows are dim 0, the batch dims follow: [M, batch..., K] becomes [batch..., M, K].
 absl::StatusOr<Tensor> batch_first(const KernelContext& ctx, const Tensor& x) {
-  if (x.rank() < 3) return x;
   Shape dims(x.dims().begin() + 1, x.dims().end() - 1);
   dims.push_back(x.dims()[0]);
   dims.push_back(x.dims().back());
@@ -123,6 +122,8 @@ absl::StatusOr<Tensor> batch_first(const KernelContext& ctx, const Tensor& x) {
 
 Outputs fused_matmul(KernelContext& ctx) {
   Tensor a = ctx.tensor(0), b = ctx.tensor(1);
+  if ((ctx.attr_i("transBatchA", 0) != 0 || ctx.attr_i("transBatchB", 0) != 0) && (a.rank() != b.rank() || a.rank() < 3))
+    return ctx.invalid("transBatchA and transBatchB want two inputs of one rank, at least 3");
   for (auto& [tensor, name] : {std::pair<Tensor*, const char*>(&a, "transBatchA"), {&b, "transBatchB"}}) {
     if (ctx.attr_i(name, 0) == 0) continue;
     absl::StatusOr<Tensor> moved = batch_first(ctx, *tensor);

@@ -95,6 +95,17 @@ TEST(Contrib, FusedMatMulTransposesAndScales) {
               want, 1e-6);
 }
 
+TEST(Contrib, FusedMatMulMovesBatchesOfEqualRanksFromThreeOn) {
+  const auto refused = [](std::int64_t left, std::int64_t right, const Shape& a, const Shape& b) {
+    return !test::run({"FusedMatMul", kMs, 1, {Attribute::of("transBatchA", left), Attribute::of("transBatchB", right)}},
+                      {test::noise_tensor(a, 1), test::noise_tensor(b, 2)})
+                .ok();
+  };
+  EXPECT_FALSE(refused(1, 0, {3, 2, 4}, {2, 4, 5}));
+  EXPECT_TRUE(refused(1, 0, {3, 4}, {4, 5}));
+  EXPECT_TRUE(refused(0, 1, {2, 3, 4}, {4, 5}));
+}
+
 TEST(Contrib, EmbedLayerNormalizationCountsItsMask) {
   const Tensor ids = make<std::int32_t>({1, 2}, {2, 0}), words = test::noise_tensor({3, 4}, 1), positions = test::noise_tensor({2, 4}, 2),
                ones = floats({4}, {1, 1, 1, 1}), zeros = floats({4}, {0, 0, 0, 0});
