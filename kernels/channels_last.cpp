@@ -23,7 +23,7 @@ absl::Status check_image(const KernelContext& ctx, const Tensor& x) {
 
 struct ConvWeights {
   PackedMatrix packed;           // [kernel, channels] x filters
-  std::vector<float> depthwise;  // [kernel][channels]
+  AlignedFloats depthwise;       // [kernel][channels]
 };
 
 // From [filters, channels, kernel...], the order of Conv.
@@ -32,7 +32,7 @@ ConvWeights prepare_weights(const Tensor& w, bool depthwise) {
   const float* from = w.data<float>();
   ConvWeights out;
   if (depthwise) {
-    out.depthwise.resize(static_cast<std::size_t>(taps * filters));
+    out.depthwise = aligned_floats(taps * filters);
     for (std::int64_t f = 0; f < filters; ++f)
       for (std::int64_t t = 0; t < taps; ++t) out.depthwise[static_cast<std::size_t>(t * filters + f)] = from[f * taps + t];
   } else {
@@ -107,21 +107,20 @@ bool is_whole_image(const Window& w) {
   return w.kernel_size() == 1 && w.input == w.output && w.strides == Shape{1, 1} && w.pad_begin == Shape{0, 0};
 }
 
-// Bias, residual and activation over finished rectangles of the result.
+// Bias, residual and activation of the result.
 GemmFinish finisher(const float* bias, const float* residual, const EpilogueCall& epilogue, float* y, std::int64_t filters) {
-  if (bias == nullptr && residual == nullptr && epilogue.kind == Epilogue::kNone) return {};
-  return [=](std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) {
-    for (std::int64_t r = r0; r < r1; ++r) {
-      float* row = y + r * filters + c0;
-      if (bias != nullptr) add_channels(bias + c0, row, c1 - c0);
-      if (residual != nullptr) add_channels(residual + r * filters + c0, row, c1 - c0);
-      apply_epilogue(epilogue, row, c1 - c0);
-    }
-  };
+  GemmFinish finish;
+  finish.tile = {bias, residual, filters, epilogue.clip_low(), epilogue.clip_high()};
+  if (!epilogue.is_clip()) {
+    finish.rest = [=](std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1) {
+      for (std::int64_t r = r0; r < r1; ++r) apply_epilogue(epilogue, y + r * filters + c0, c1 - c0);
+    };
+  }
+  return finish;
 }
 
 void convolve_depthwise(const KernelContext& ctx, const Window& w, const Image& image, const float* x, const float* weights,
-                        const float* bias, const GemmFinish& finish, float* y) {
+                        const GemmFinish& finish, float* y) {
   const std::int64_t channels = image.channels, rows = w.output[0], columns = w.output[1];
   // Output columns whose whole window lies inside the image.
   const std::int64_t first = std::min(columns, (std::max<std::int64_t>(0, w.pad_begin[1]) + w.strides[1] - 1) / w.strides[1]);
@@ -143,14 +142,18 @@ void convolve_depthwise(const KernelContext& ctx, const Window& w, const Image& 
                        taps.push_back({(at_y * image.width + at_x) * channels, weights + (i * w.kernel[1] + j) * channels});
                      }
                    }
-                   depthwise_positions(x + n * image.height * image.width * channels, w.strides[1] * channels, taps.data(), taps.size(),
-                                       channels, to - from, bias, y + (r * columns + from) * channels);
+                   const bool sliding = !check && w.strides[1] == 1 && w.dilations[1] == 1;
+                   TileFinish here = finish.tile;
+                   if (here.residual != nullptr) here.residual += (r * columns + from) * channels;
+                   depthwise_positions({x + n * image.height * image.width * channels, w.strides[1] * channels, taps,
+                                        sliding ? static_cast<int>(w.kernel[1]) : 0, channels, to - from},
+                                       here, y + (r * columns + from) * channels);
                  };
                  for (std::int64_t r = begin; r < end; ++r) {
                    for (std::int64_t c = 0; c < first; ++c) run(r, c, c + 1, true);
                    if (last > first) run(r, first, last, false);
                    for (std::int64_t c = last; c < columns; ++c) run(r, c, c + 1, true);
-                   if (finish) finish(r * columns, (r + 1) * columns, 0, channels);
+                   if (finish.rest) finish.rest(r * columns, (r + 1) * columns, 0, channels);
                  }
                });
 }
@@ -176,12 +179,12 @@ Outputs conv(KernelContext& ctx) {
   const EpilogueCall epilogue = epilogue_of(ctx);
   const float* bias = ctx.has_input(2) ? ctx.tensor(2).data<float>() : nullptr;
   float* out = write<float>(*y);
-  const GemmFinish finish = finisher(depthwise ? nullptr : bias, fits && residual ? residual->data<float>() : nullptr,
+  const GemmFinish finish = finisher(bias, fits && residual ? residual->data<float>() : nullptr,
                                      fits ? epilogue : EpilogueCall{}, out, filters);
   const auto weights = ctx.prepared<ConvWeights>([&] { return prepare_weights(weight, depthwise); });
   const std::int64_t rows = image.batch * w->output_size();
   if (depthwise)
-    convolve_depthwise(ctx, *w, image, x.data<float>(), weights->depthwise.data(), bias, finish, out);
+    convolve_depthwise(ctx, *w, image, x.data<float>(), weights->depthwise.get(), finish, out);
   else if (is_whole_image(*w))
     gemm_packed(ctx, rows, {x.data<float>(), image.channels, 1}, weights->packed, out, filters, finish);
   else

@@ -2,6 +2,8 @@
 // convolution is a matrix product with packed weights. Made by kernels/session_layout.cpp; a model can't name them.
 #pragma once
 
+#include <limits>
+
 #include "kernels/conv.h"
 #include "kernels/gemm.h"
 
@@ -12,6 +14,10 @@ enum class Epilogue : std::uint8_t { kNone, kRelu, kClip, kSwish, kSigmoid, kTan
 struct EpilogueCall {
   Epilogue kind = Epilogue::kNone;
   float low = 0, high = 0;  // of kClip
+  // Relu and Clip are bounds, which a product applies in its registers; no function has none.
+  bool is_clip() const { return kind == Epilogue::kNone || kind == Epilogue::kRelu || kind == Epilogue::kClip; }
+  float clip_low() const { return kind == Epilogue::kRelu ? 0.0f : kind == Epilogue::kClip ? low : -std::numeric_limits<float>::infinity(); }
+  float clip_high() const { return kind == Epilogue::kClip ? high : std::numeric_limits<float>::infinity(); }
 };
 void apply_epilogue(const EpilogueCall& call, float* y, std::int64_t n);
 // From the attributes `activation`, `low` and `high`.
@@ -19,14 +25,20 @@ EpilogueCall epilogue_of(const KernelContext& ctx);
 // The kind of the operator that it stands for, kNone: there is none.
 Epilogue epilogue_named(std::string_view op_type);
 
-// y[i] = x[i] * w[i] summed over taps: one row of output positions of a depthwise convolution.
-// x: first input of the first position; taps: offsets into x and rows of w [taps][channels]; step: floats from one position's input to the next one's.
+// One row of output positions of a depthwise convolution.
 struct DepthwiseTap {
-  std::int64_t offset;
-  const float* weight;
+  std::int64_t offset;  // into x
+  const float* weight;  // [channels]
 };
-void depthwise_positions(const float* x, std::int64_t step, const DepthwiseTap* taps, std::size_t tap_count, std::int64_t channels,
-                         std::int64_t positions, const float* bias, float* y);
+struct DepthwiseRow {
+  const float* x;      // first input of the first position
+  std::int64_t step;   // floats from one position's input to the next one's
+  std::span<const DepthwiseTap> taps;
+  int width;           // > 0: the taps are rows of this many neighbours, and `step` is a neighbour's distance
+  std::int64_t channels, positions;
+};
+// y[position][channel] = finish(sum over taps of x * weight).
+void depthwise_positions(const DepthwiseRow& row, const TileFinish& finish, float* y);
 // y[c] = max(y[c], x[c]) with NaN kept; y[c] += x[c]; y[c] = y[c] * factor.
 void max_channels(const float* x, float* y, std::int64_t channels);
 void add_channels(const float* x, float* y, std::int64_t channels);

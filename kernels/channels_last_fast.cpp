@@ -1,7 +1,5 @@
 // The loops over channels. Each is compiled for the baseline, AVX2 and AVX-512 and chosen by cpuid when the program is loaded.
 #pragma GCC optimize("O3", "no-math-errno", "no-trapping-math")
-#include <cstring>
-
 #include "kernels/activation.h"
 #include "kernels/channels_last.h"
 
@@ -11,52 +9,86 @@ namespace {
 constexpr int kLanes = 16, kPositions = 6;
 typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
 
+// Lanes anywhere in memory. (A function that gives Lanes back would have another calling convention in each clone.)
+typedef float LooseLanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
+[[gnu::always_inline]] inline const LooseLanes& lanes_at(const float* from) { return *reinterpret_cast<const LooseLanes*>(from); }
+
+template <int P>
+[[gnu::always_inline]] inline void store_tile(Lanes* sum, const TileFinish& finish, std::int64_t position, std::int64_t channel, float* y,
+                                              std::int64_t channels) {
+  for (int i = 0; i < P; ++i) {
+    const std::int64_t at = (position + i) * channels + channel;
+    Lanes v = sum[i];
+    if (finish.residual != nullptr) v += lanes_at(finish.residual + at);
+    v = v < finish.low ? Lanes{} + finish.low : v;  // NaN stays
+    v = v > finish.high ? Lanes{} + finish.high : v;
+    *reinterpret_cast<LooseLanes*>(y + at) = v;
+  }
+}
+
 // Sums of P positions for 16 channels: the weights are read once for all of them.
 template <int P>
-[[gnu::always_inline]] inline void depthwise_tile(const float* x, std::int64_t step, const DepthwiseTap* taps, std::size_t tap_count,
-                                                  std::int64_t channel, const float* bias, float* y, std::int64_t channels) {
+[[gnu::always_inline]] inline void depthwise_tile(const DepthwiseRow& row, const TileFinish& finish, std::int64_t position,
+                                                  std::int64_t channel, float* y) {
   Lanes sum[P];
-  for (int i = 0; i < P; ++i) {
-    if (bias != nullptr)
-      std::memcpy(&sum[i], bias + channel, sizeof(Lanes));
-    else
-      sum[i] = Lanes{};
-  }
-  for (std::size_t t = 0; t < tap_count; ++t) {
-    Lanes w;
-    std::memcpy(&w, taps[t].weight + channel, sizeof w);
-    const float* from = x + taps[t].offset + channel;
+  for (int i = 0; i < P; ++i) sum[i] = finish.bias != nullptr ? lanes_at(finish.bias + channel) : Lanes{};
+  for (const DepthwiseTap& tap : row.taps) {
+    const Lanes w = lanes_at(tap.weight + channel);
+    const float* from = row.x + position * row.step + tap.offset + channel;
 #pragma GCC unroll 8
-    for (int i = 0; i < P; ++i) {
-      Lanes v;
-      std::memcpy(&v, from + i * step, sizeof v);
-      sum[i] += v * w;
+    for (int i = 0; i < P; ++i) sum[i] += lanes_at(from + i * row.step) * w;
+  }
+  store_tile<P>(sum, finish, position, channel, y, row.channels);
+}
+
+// The same where W taps are neighbours, as positions are: every input is read once for all the positions that it serves.
+template <int P, int W>
+[[gnu::always_inline]] inline void sliding_tile(const DepthwiseRow& row, const TileFinish& finish, std::int64_t position,
+                                                std::int64_t channel, float* y) {
+  Lanes sum[P];
+  for (int i = 0; i < P; ++i) sum[i] = finish.bias != nullptr ? lanes_at(finish.bias + channel) : Lanes{};
+  for (std::size_t t = 0; t < row.taps.size(); t += W) {
+    Lanes w[W];
+#pragma GCC unroll 8
+    for (int j = 0; j < W; ++j) w[j] = lanes_at(row.taps[t + static_cast<std::size_t>(j)].weight + channel);
+    const float* from = row.x + position * row.step + row.taps[t].offset + channel;
+#pragma GCC unroll 16
+    for (int c = 0; c < P + W - 1; ++c) {
+      const Lanes v = lanes_at(from + c * row.step);
+#pragma GCC unroll 8
+      for (int j = 0; j < W; ++j) {
+        if (c - j >= 0 && c - j < P) sum[c - j] += v * w[j];
+      }
     }
   }
-  for (int i = 0; i < P; ++i) std::memcpy(y + i * channels + channel, &sum[i], sizeof(Lanes));
+  store_tile<P>(sum, finish, position, channel, y, row.channels);
 }
 
 }  // namespace
 
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void depthwise_positions(const float* x, std::int64_t step,
-                                                                                               const DepthwiseTap* taps,
-                                                                                               std::size_t tap_count, std::int64_t channels,
-                                                                                               std::int64_t positions, const float* bias,
-                                                                                               float* y) {
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void depthwise_positions(const DepthwiseRow& row,
+                                                                                               const TileFinish& finish, float* y) {
+  const std::int64_t channels = row.channels;
   std::int64_t p = 0;
-  for (; p + kPositions <= positions; p += kPositions) {
-    for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes)
-      depthwise_tile<kPositions>(x + p * step, step, taps, tap_count, c, bias, y + p * channels, channels);
+  for (; p + kPositions <= row.positions; p += kPositions) {
+    if (row.width == 3) {
+      for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes) sliding_tile<kPositions, 3>(row, finish, p, c, y);
+    } else if (row.width == 5) {
+      for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes) sliding_tile<kPositions, 5>(row, finish, p, c, y);
+    } else {
+      for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes) depthwise_tile<kPositions>(row, finish, p, c, y);
+    }
   }
-  for (; p < positions; ++p) {
-    for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes)
-      depthwise_tile<1>(x + p * step, step, taps, tap_count, c, bias, y + p * channels, channels);
+  for (; p < row.positions; ++p) {
+    for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes) depthwise_tile<1>(row, finish, p, c, y);
   }
-  for (p = 0; p < positions; ++p) {
+  for (p = 0; p < row.positions; ++p) {
     for (std::int64_t c = channels / kLanes * kLanes; c < channels; ++c) {
-      float sum = bias == nullptr ? 0.0f : bias[c];
-      for (std::size_t t = 0; t < tap_count; ++t) sum += x[p * step + taps[t].offset + c] * taps[t].weight[c];
-      y[p * channels + c] = sum;
+      float sum = finish.bias == nullptr ? 0.0f : finish.bias[c];
+      for (const DepthwiseTap& tap : row.taps) sum += row.x[p * row.step + tap.offset + c] * tap.weight[c];
+      if (finish.residual != nullptr) sum += finish.residual[p * channels + c];
+      sum = sum < finish.low ? finish.low : sum;
+      y[p * channels + c] = sum > finish.high ? finish.high : sum;
     }
   }
 }

@@ -2,24 +2,34 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <new>
 
 namespace saturate {
 namespace {
 
-constexpr std::int64_t kBlock = 288;      // of k: a block of a panel stays in the second-level cache
-constexpr std::int64_t kBlockRows = 288;  // of A: a block of them too
+constexpr std::int64_t kBlockDepth = 768;       // of k: a piece of a panel stays in the second-level cache
+constexpr std::int64_t kBlockRows = 288;        // of A, that read a panel one after another
+constexpr std::int64_t kBlockFloats = 1 << 20;  // of A, copied together
+constexpr std::int64_t kFarRows = 512;          // floats from one row to the next
+constexpr std::int64_t kParts = 4;              // of a panel: what a tile can ask for, 16 floats each step of k
 constexpr std::int64_t kPackRows = 24;    // fewer rows do not pay for packing B
 constexpr std::int64_t kTaskFlops = 1 << 20;
 
-void tile_portable(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c,
-                   std::int64_t ldc, bool accumulate) {
-  for (int r = 0; r < rows; ++r) {
+void tile_portable(const TileCall& t) {
+  for (int r = 0; r < t.rows; ++r) {
     float sum[16] = {};
-    for (std::int64_t p = 0; p < k; ++p) {
-      const float x = a[r * lda + p];
-      for (int j = 0; j < cols; ++j) sum[j] += x * b[p * ldb + j];
+    for (std::int64_t p = 0; p < t.k; ++p) {
+      const float x = t.a[r * t.lda + p];
+      for (int j = 0; j < t.cols; ++j) sum[j] += x * t.b[p * t.ldb + j];
     }
-    for (int j = 0; j < cols; ++j) c[r * ldc + j] = accumulate ? c[r * ldc + j] + sum[j] : sum[j];
+    for (int j = 0; j < t.cols; ++j) {
+      float& c = t.c[r * t.ldc + j];
+      c = t.accumulate ? c + sum[j] : sum[j];
+      if (t.finish == nullptr) continue;
+      if (t.finish->bias != nullptr) c += t.finish->bias[j];
+      if (t.finish->residual != nullptr) c += t.finish->residual[r * t.finish->residual_step + j];
+      c = c < t.finish->low ? t.finish->low : c > t.finish->high ? t.finish->high : c;
+    }
   }
 }
 
@@ -46,40 +56,70 @@ std::int64_t even_piece(std::int64_t n, std::int64_t most, std::int64_t step) {
   return std::max<std::int64_t>(step, (piece + step - 1) / step * step);
 }
 
+// The tile whose first element is C[row, column].
+void run_tile(const GemmKernel& kernel, TileCall call, const GemmFinish* finish, std::int64_t row, std::int64_t column) {
+  if (finish == nullptr) return kernel.tile(call);
+  TileFinish here = finish->tile;
+  if (here.bias != nullptr) here.bias += column;
+  if (here.residual != nullptr) here.residual += row * here.residual_step + column;
+  call.finish = &here;
+  kernel.tile(call);
+  if (finish->rest) finish->rest(row, row + call.rows, column, column + call.cols);
+}
+
+// Rows [row_begin, row_end) of A with adjacent columns and little between them: as they lie, or copied, or made, together.
+struct RowBlock {
+  AlignedFloats copy;
+  const float* data = nullptr;
+  std::int64_t step = 0;
+
+  void take(const Product& p, std::int64_t begin, std::int64_t end, bool gather) {
+    if (!gather) {
+      data = p.a + begin * p.lda;
+      step = p.lda;
+      return;
+    }
+    if (copy == nullptr) copy = aligned_floats((end - begin) * p.k);
+    data = copy.get();
+    step = p.k;
+    if (p.rows != nullptr) return (*p.rows)(begin, end, 0, p.k, copy.get(), p.k);
+    for (std::int64_t i = begin; i < end; ++i) std::copy_n(p.a + i * p.lda, p.k, copy.get() + (i - begin) * p.k);
+  }
+};
+
+// Panel by panel, so that a panel's part of C stays in the cache from one piece of k to the next.
 void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end,
                const Product& p) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
-  const bool gather = p.rows != nullptr || (p.lda > 2 * kBlock && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr);
-  const std::int64_t block_rows = even_piece(row_end - row_begin, kBlockRows, kernel.mr);
-  // Few rows read B once: the longer the run the better.
-  const std::int64_t block_depth =
-      !gather && row_end - row_begin <= kernel.mr ? std::max<std::int64_t>(1, p.k) : even_piece(p.k, kBlock, 1);
-  std::vector<float> block(gather ? static_cast<std::size_t>(block_rows * block_depth) : 0);
+  const bool gather = p.rows != nullptr || (p.lda > p.k && p.lda > kFarRows && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr);
+  const std::int64_t most_rows = gather ? std::clamp<std::int64_t>(kBlockFloats / std::max<std::int64_t>(1, p.k), 8 * kernel.mr, kBlockRows) : kBlockRows;
+  const std::int64_t block_rows = even_piece(row_end - row_begin, most_rows, kernel.mr);
+  const std::int64_t block_depth = even_piece(p.k, kBlockDepth, 1);
+  RowBlock block;
   for (std::int64_t r0 = row_begin; r0 < row_end; r0 += block_rows) {
     const std::int64_t r1 = std::min(row_end, r0 + block_rows);
-    for (std::int64_t k0 = 0; k0 < p.k || k0 == 0; k0 += block_depth) {
-      const std::int64_t depth = std::min(block_depth, p.k - k0);
-      const float* from = gather ? nullptr : p.a + r0 * p.lda + k0;
-      std::int64_t step = p.lda;
-      if (gather) {
-        if (p.rows != nullptr) {
-          (*p.rows)(r0, r1, k0, depth, block.data(), block_depth);
-        } else {
-          for (std::int64_t i = r0; i < r1; ++i) std::copy_n(p.a + i * p.lda + k0, depth, block.data() + (i - r0) * block_depth);
-        }
-        from = block.data();
-        step = block_depth;
-      }
-      for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
-        const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, p.n - panel * kernel.nr));
+    // Tiles of about equal height: one of a single row would read all of the panel for little.
+    const std::int64_t tiles = (r1 - r0 + kernel.mr - 1) / kernel.mr, low = (r1 - r0) / tiles, higher = (r1 - r0) % tiles;
+    block.take(p, r0, r1, gather);
+    for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
+      const std::int64_t c0 = panel * kernel.nr;
+      const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, p.n - c0));
+      for (std::int64_t k0 = 0; k0 < p.k || k0 == 0; k0 += block_depth) {
+        const std::int64_t depth = std::min(block_depth, p.k - k0);
         const float* pb = p.b.data + panel * p.b.panel_step + k0 * p.b.ldb;
-        for (std::int64_t i = r0; i < r1; i += kernel.mr) {
-          const int rows = static_cast<int>(std::min<std::int64_t>(kernel.mr, r1 - i));
-          kernel.tile(rows, cols, depth, from + (i - r0) * step, step, pb, p.b.ldb, p.c + i * p.ldc + panel * kernel.nr, p.ldc, k0 > 0);
+        // What the next tiles read of B, asked for while there is time: packed panels and pieces of k follow each other.
+        const bool more = p.b.ldb == kernel.nr && (k0 + depth < p.k || panel + 1 < panel_end);
+        const float* next = pb + depth * p.b.ldb;
+        for (std::int64_t t = 0, i = r0; t < tiles; ++t) {
+          const std::int64_t rows = low + (t < higher), part = depth * (kernel.nr / kParts);
+          const float* ahead = more && (t + 1) * part <= depth * kernel.nr ? next + t * part : pb;
+          run_tile(kernel, {static_cast<int>(rows), cols, depth, block.data + (i - r0) * block.step + k0, block.step, pb, p.b.ldb,
+                            p.c + i * p.ldc + c0, p.ldc, k0 > 0, nullptr, ahead},
+                   k0 + depth >= p.k ? p.finish : nullptr, i, c0);
+          i += rows;
         }
       }
     }
-    if (p.finish != nullptr && *p.finish) (*p.finish)(r0, r1, panel_begin * kernel.nr, std::min(p.n, panel_end * kernel.nr));
   }
 }
 
@@ -96,7 +136,9 @@ void run_panels(const KernelContext& ctx, const Product& p) {
                  [&](std::int64_t begin, std::int64_t end) { run_block(kernel, begin * chunk, std::min(p.m, end * chunk), 0, panels, p); });
     return;
   }
-  const std::int64_t run = std::clamp<std::int64_t>(panels / 16, 1, 4);
+  // Rows that are made on demand are made by every task anew: as few tasks as there are threads.
+  const std::int64_t threads = ctx.options.threads > 0 ? ctx.options.threads : 8;
+  const std::int64_t run = p.rows != nullptr ? (panels + threads - 1) / threads : std::clamp<std::int64_t>(panels / 16, 1, 4);
   parallel_for(ctx, (panels + run - 1) / run, 1,
                [&](std::int64_t begin, std::int64_t end) { run_block(kernel, 0, p.m, begin * run, std::min(panels, end * run), p); });
 }
@@ -130,9 +172,16 @@ const GemmKernel& gemm_kernel() {
   return kernel;
 }
 
+AlignedFloats aligned_floats(std::int64_t n) {
+  const std::size_t bytes = (static_cast<std::size_t>(std::max<std::int64_t>(n, 1)) * sizeof(float) + 63) / 64 * 64;
+  auto* data = static_cast<float*>(std::aligned_alloc(64, bytes));
+  if (data == nullptr) throw std::bad_alloc();
+  return AlignedFloats(data);
+}
+
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
   const std::int64_t nr = gemm_kernel().nr, panels = (n + nr - 1) / nr;
-  PackedMatrix packed{k, n, std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(panels * nr * k))};
+  PackedMatrix packed{k, n, aligned_floats(panels * nr * k)};
   for (std::int64_t panel = 0; panel < panels; ++panel) {
     const std::int64_t cols = std::min(nr, n - panel * nr);
     float* to = packed.panels.get() + panel * nr * k;

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -17,11 +19,31 @@ template <typename T> struct MatrixView {
   std::int64_t row_stride = 0, col_stride = 1;
 };
 
+// What happens to an element of C while it is in a register: c = clip(c + bias[column] + residual[row][column]), NaN kept.
+struct TileFinish {
+  const float* bias = nullptr;      // null: none
+  const float* residual = nullptr;  // null: none
+  std::int64_t residual_step = 0;
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+};
+
 // One tile: C[rows, cols] (+)= A[rows, k] B[k, cols], rows <= mr, cols <= nr; columns of A and of B adjacent.
+struct TileCall {
+  int rows, cols;
+  std::int64_t k;
+  const float* a;
+  std::int64_t lda;
+  const float* b;
+  std::int64_t ldb;
+  float* c;
+  std::int64_t ldc;
+  bool accumulate;
+  const TileFinish* finish;       // null: none; its pointers are at the tile's first element
+  const float* ahead = nullptr;  // what later tiles read, 16 floats each step of k; null: nothing
+};
 struct GemmKernel {
   int mr = 0, nr = 0;
-  void (*tile)(int rows, int cols, std::int64_t k, const float* a, std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc,
-               bool accumulate) = nullptr;
+  void (*tile)(const TileCall& call) = nullptr;
 };
 GemmKernel gemm_kernel_portable();
 GemmKernel gemm_kernel_avx2();
@@ -29,17 +51,28 @@ GemmKernel gemm_kernel_avx512();
 // The best that this processor has.
 const GemmKernel& gemm_kernel();
 
+// Floats that begin where a cache line does: a vector that straddles two lines is read twice.
+struct FreeFloats {
+  void operator()(float* p) const { std::free(p); }
+};
+using AlignedFloats = std::unique_ptr<float[], FreeFloats>;
+AlignedFloats aligned_floats(std::int64_t n);  // not initialized
+
 struct PackedMatrix {
   std::int64_t k = 0, n = 0;
-  std::unique_ptr<float[]> panels;  // [ceil(n / nr)][k][nr], the last panel padded with zeros
+  AlignedFloats panels;  // [ceil(n / nr)][k][nr], the last panel padded with zeros
 };
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);
 
 // Rows of A made on demand, e.g. the windows of a convolution: rows [begin, end), columns [k0, k0 + depth), to `to` with `step` floats a row.
 using RowSource =
     std::function<void(std::int64_t begin, std::int64_t end, std::int64_t k0, std::int64_t depth, float* to, std::int64_t step)>;
-// Called once for every finished rectangle of C, rows [r0, r1) and columns [c0, c1), while it is in the cache. May be empty.
-using GemmFinish = std::function<void(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1)>;
+// What happens to C as it is finished. `rest`, where not empty, is called once for every rectangle, rows [r0, r1) and columns [c0, c1),
+// after the additions and the clip, while it is in the first-level cache.
+struct GemmFinish {
+  TileFinish tile;
+  std::function<void(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1)> rest;
+};
 
 // C[m, n] = A B, C row-major with row stride ldc; what C held before is overwritten. Parallel as the context allows.
 void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc,

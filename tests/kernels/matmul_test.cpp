@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "kernel_test_util.h"
 #include "kernels/gemm.h"
 
@@ -18,20 +22,43 @@ TEST(Gemm, TilesOfEveryKernel) {
         const std::vector<float> a = test::noise(static_cast<std::size_t>(rows * lda), 5),
                                  b = test::noise(static_cast<std::size_t>(k * ldb), 6);
         std::vector<float> c(static_cast<std::size_t>(rows * ldc), 100.0f);
-        kernel.tile(rows, cols, k, a.data(), lda, b.data(), ldb, c.data(), ldc, false);
-        kernel.tile(rows, cols, k, a.data(), lda, b.data(), ldb, c.data(), ldc, true);
+        const std::vector<float> bias = test::noise(static_cast<std::size_t>(cols), 7),
+                                 residual = test::noise(static_cast<std::size_t>(rows * ldc), 8);
+        const TileFinish finish{bias.data(), residual.data(), ldc, -1.0f, 1.5f};
+        kernel.tile({rows, cols, k, a.data(), lda, b.data(), ldb, c.data(), ldc, false, nullptr});
+        kernel.tile({rows, cols, k, a.data(), lda, b.data(), ldb, c.data(), ldc, true, &finish});
         for (int i = 0; i < rows; ++i) {
           for (int j = 0; j < ldc; ++j) {
             double want = 0;
             for (std::int64_t p = 0; p < k; ++p)
               want += 2.0 * static_cast<double>(a[static_cast<std::size_t>(i * lda + p)]) *
                       static_cast<double>(b[static_cast<std::size_t>(p * ldb + j)]);
+            if (j < cols) {
+              want += static_cast<double>(bias[static_cast<std::size_t>(j)]) + static_cast<double>(residual[static_cast<std::size_t>(i * ldc + j)]);
+              want = std::clamp(want, -1.0, 1.5);
+            }
             ASSERT_NEAR(c[static_cast<std::size_t>(i * ldc + j)], j < cols ? want : 100.0, 1e-5)
                 << kernel.nr << " " << rows << " " << cols << " at " << i << "," << j;
           }
         }
       }
     }
+  }
+}
+
+// A clip leaves NaN as it is, whatever the micro-kernel.
+TEST(Gemm, TilesKeepNanInAClip) {
+  std::vector<GemmKernel> kernels{gemm_kernel_portable()};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(gemm_kernel_avx2());
+  if (__builtin_cpu_supports("avx512f")) kernels.push_back(gemm_kernel_avx512());
+  for (const GemmKernel& kernel : kernels) {
+    const std::vector<float> a{1}, b{std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 9};
+    std::vector<float> c(3);
+    const TileFinish finish{nullptr, nullptr, 0, 0.0f, 6.0f};
+    kernel.tile({1, 3, 1, a.data(), 1, b.data(), 3, c.data(), 3, false, &finish});
+    EXPECT_TRUE(std::isnan(c[0]));
+    EXPECT_EQ(c[1], 0.0f);
+    EXPECT_EQ(c[2], 6.0f);
   }
 }
 
