@@ -69,26 +69,28 @@ void run_tile(const GemmKernel& kernel, TileCall call, const GemmFinish* finish,
 
 // Rows [row_begin, row_end) of A with adjacent columns and little between them: as they lie, or copied, or made, together.
 struct RowBlock {
-  AlignedFloats copy;
+  std::shared_ptr<std::byte> copy;  // of the session's buffers: fresh memory would be paid for page by page, at every call
   const float* data = nullptr;
   std::int64_t step = 0;
 
-  void take(const Product& p, std::int64_t begin, std::int64_t end, bool gather) {
+  void take(const KernelContext& ctx, const Product& p, std::int64_t begin, std::int64_t end, bool gather) {
     if (!gather) {
       data = p.a + begin * p.lda;
       step = p.lda;
       return;
     }
-    if (copy == nullptr) copy = aligned_floats((end - begin) * p.k);
-    data = copy.get();
+    if (copy == nullptr) copy = ctx.host.buffer(static_cast<std::size_t>((end - begin) * p.k) * sizeof(float));
+    if (copy == nullptr) throw std::bad_alloc();
+    auto* to = reinterpret_cast<float*>(copy.get());
+    data = to;
     step = p.k;
-    if (p.rows != nullptr) return (*p.rows)(begin, end, 0, p.k, copy.get(), p.k);
-    for (std::int64_t i = begin; i < end; ++i) std::copy_n(p.a + i * p.lda, p.k, copy.get() + (i - begin) * p.k);
+    if (p.rows != nullptr) return (*p.rows)(begin, end, 0, p.k, to, p.k);
+    for (std::int64_t i = begin; i < end; ++i) std::copy_n(p.a + i * p.lda, p.k, to + (i - begin) * p.k);
   }
 };
 
 // Panel by panel, so that a panel's part of C stays in the cache from one piece of k to the next.
-void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end,
+void run_block(const KernelContext& ctx, const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end,
                const Product& p) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
   const bool gather = p.rows != nullptr || (p.lda > p.k && p.lda > kFarRows && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr);
@@ -100,7 +102,7 @@ void run_block(const GemmKernel& kernel, std::int64_t row_begin, std::int64_t ro
     const std::int64_t r1 = std::min(row_end, r0 + block_rows);
     // Tiles of about equal height: one of a single row would read all of the panel for little.
     const std::int64_t tiles = (r1 - r0 + kernel.mr - 1) / kernel.mr, low = (r1 - r0) / tiles, higher = (r1 - r0) % tiles;
-    block.take(p, r0, r1, gather);
+    block.take(ctx, p, r0, r1, gather);
     for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
       const std::int64_t c0 = panel * kernel.nr;
       const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, p.n - c0));
@@ -128,19 +130,19 @@ void run_panels(const KernelContext& ctx, const Product& p) {
   if (p.m == 0 || p.n == 0) return;
   const GemmKernel& kernel = gemm_kernel();
   const std::int64_t panels = (p.n + kernel.nr - 1) / kernel.nr;
-  if (ctx.options.threads == 1 || 2 * p.m * p.n * p.k < 2 * kTaskFlops) return run_block(kernel, 0, p.m, 0, panels, p);
+  if (ctx.options.threads == 1 || 2 * p.m * p.n * p.k < 2 * kTaskFlops) return run_block(ctx, kernel, 0, p.m, 0, panels, p);
   if (p.m >= 4 * kBlockRows || panels < 4) {
     const std::int64_t chunk =
         p.m >= 4 * kBlockRows ? kBlockRows : std::max<std::int64_t>(kernel.mr, (p.m + 3) / 4 / kernel.mr * kernel.mr);
     parallel_for(ctx, (p.m + chunk - 1) / chunk, 1,
-                 [&](std::int64_t begin, std::int64_t end) { run_block(kernel, begin * chunk, std::min(p.m, end * chunk), 0, panels, p); });
+                 [&](std::int64_t begin, std::int64_t end) { run_block(ctx, kernel, begin * chunk, std::min(p.m, end * chunk), 0, panels, p); });
     return;
   }
   // Rows that are made on demand are made by every task anew: as few tasks as there are threads.
   const std::int64_t threads = ctx.options.threads > 0 ? ctx.options.threads : 8;
   const std::int64_t run = p.rows != nullptr ? (panels + threads - 1) / threads : std::clamp<std::int64_t>(panels / 16, 1, 4);
   parallel_for(ctx, (panels + run - 1) / run, 1,
-               [&](std::int64_t begin, std::int64_t end) { run_block(kernel, 0, p.m, begin * run, std::min(panels, end * run), p); });
+               [&](std::int64_t begin, std::int64_t end) { run_block(ctx, kernel, 0, p.m, begin * run, std::min(panels, end * run), p); });
 }
 
 // A with adjacent columns; a transposed one is copied.

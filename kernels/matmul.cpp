@@ -61,7 +61,11 @@ std::shared_ptr<const PackedMatrix> packed_constant(const KernelContext& ctx, co
   if (ctx.options.reference || ctx.inputs.size() < 2 || !ctx.is_constant(1) || !ctx.is_tensor(1) ||
       ctx.tensor(1).bytes().data() != b.bytes().data())
     return nullptr;
-  return ctx.prepared<PackedMatrix>([&] { return pack_matrix(p.b.rows, p.b.cols, {b.data<float>(), p.b.row_stride, p.b.col_stride}); });
+  return ctx.prepared<PackedMatrix>([&] {
+    PackedMatrix packed = pack_matrix(p.b.rows, p.b.cols, {b.data<float>(), p.b.row_stride, p.b.col_stride});
+    release_pages(b);
+    return packed;
+  });
 }
 
 template <typename T>

@@ -169,12 +169,33 @@ void fuse_small_patterns(SessionGraph& g) {
   g.count_uses();
 }
 
+// A product by a transposed constant (an embedding that is the output's weight, too big to fold) packs it as it lies.
+void fuse_transposed_weights(SessionGraph& g) {
+  for (Node& node : g.graph.nodes) {
+    if (!is_standard(node, "MatMul") || node.inputs.size() != 2) continue;
+    const Node* transpose = g.producer(node.inputs[1]);
+    if (transpose == nullptr || !is_standard(*transpose, "Transpose") || g.uses(node.inputs[1]) != 1) continue;
+    const Tensor* weight = g.constant(transpose->inputs[0]);
+    if (weight == nullptr || weight->rank() != 2 || weight->dtype() != DType::kFloat) continue;
+    const Attribute* perm = find_attribute(transpose->attributes, "perm");
+    if (perm != nullptr && perm->ints() != Shape{1, 0}) continue;
+    node.domain = kMicrosoft;
+    node.op_type = "FusedMatMul";
+    node.attributes = {Attribute::of("transB", std::int64_t{1})};
+    node.inputs[1] = transpose->inputs[0];
+  }
+  g.count_uses();
+  std::erase_if(g.graph.nodes, [&](const Node& n) { return is_standard(n, "Transpose") && n.outputs.size() == 1 && g.uses(n.outputs[0]) == 0; });
+  g.count_uses();
+}
+
 Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t>& opset_imports, const std::vector<Function>& functions) {
   if (std::any_of(functions.begin(), functions.end(), [](const Function& f) { return f.domain.empty() || f.domain == "ai.onnx"; }))
     return graph;
   SessionGraph g(graph, opset_imports);
   fold_constants(g);
   fuse_small_patterns(g);
+  fuse_transposed_weights(g);
   lay_out_channels_last(g);
   drop_casts(g);
   fuse_attention(g);

@@ -45,6 +45,7 @@ bool is_random(const Node& node);
 
 void fold_constants(SessionGraph& graph);
 void fuse_small_patterns(SessionGraph& graph);
+void fuse_transposed_weights(SessionGraph& graph);
 void lay_out_channels_last(SessionGraph& graph);
 void drop_casts(SessionGraph& graph);
 void fuse_attention(SessionGraph& graph);
