@@ -2,6 +2,8 @@
 """Times single operators in ONNX Runtime on this machine: the rows of the measured cost model.
 
     python bench/gather_ort.py OUT.jsonl [--only REGEX] [--threads 1] [--seconds 0.15]
+    python bench/gather_ort.py OUT.jsonl --models M.onnx ...   # the operators of these models as ONNX Runtime runs them, instead of a grid
+    python bench/gather_ort.py OUT.jsonl --graphs G.onnx ...   # whole graphs, such as `saturate extract` writes, in turns
 
 One JSON object a line; the first describes the machine. A row: op ("domain::Op"), dtype, in and out (shapes), const (positions of inputs that are
 weights), attrs, and seconds for one run of the kernel. A kernel is timed as the difference between a graph with many copies of it and one with few,
@@ -14,6 +16,7 @@ import os
 import platform
 import re
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -24,12 +27,14 @@ from onnx import TensorProto, helper
 MS = "com.microsoft"
 FLOAT, INT64, BOOL, INT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.INT32
 FEW, ROUNDS = 2, 5
+DTYPE_NAMES = {"float32": "float", "float64": "double"}
 
 
 class Case:
     """A node: inputs are (shape, how they are filled); `weights` are the positions of inputs that a model has as constants."""
 
-    def __init__(self, op, inputs, attrs=None, weights=(), outputs=1, domain="", opset=23):
+    def __init__(self, op, inputs, attrs=None, weights=(), outputs=1, domain="", opset=23, from_model=False):
+        self.from_model = from_model
         self.op, self.domain, self.attrs, self.weights, self.outputs, self.opset = op, domain, attrs or {}, weights, outputs, opset
         self.inputs = [i if i is None or isinstance(i, (tuple, np.ndarray)) else tuple(i) for i in inputs]
 
@@ -148,8 +153,10 @@ def measure(case, threads, seconds):
 def row(case, threads, seconds):
     spent, shapes = measure(case, threads, seconds)
     full = [None if v is None else list(v.shape if isinstance(v, np.ndarray) else v) for v in case.inputs]
+    first = next((v for v in case.inputs if v is not None), None)
+    dtype = DTYPE_NAMES.get(first.dtype.name, first.dtype.name) if isinstance(first, np.ndarray) and case.from_model else "float"
     attrs = {k: v for k, v in case.attrs.items() if isinstance(v, (int, float, list))}
-    return {"op": case.name(), "dtype": "float", "in": full, "out": shapes, "const": list(case.weights), "attrs": attrs, "threads": threads,
+    return {"op": case.name(), "dtype": dtype, "in": full, "out": shapes, "const": list(case.weights), "attrs": attrs, "threads": threads,
             "seconds": round(max(spent, 1e-9), 9)}
 
 
@@ -282,6 +289,99 @@ def convolutions():
         yield Case("BatchNormalization", [x, *[np.ones(channels, np.float32)] * 4], weights=(1, 2, 3, 4))
 
 
+def model_feeds(model, dims, npz):
+    """Inputs: those of the file, else ones for integers and random floats; symbolic dims have the sizes given, else 1 for the first axis and 128."""
+    if npz:
+        with np.load(npz) as file:
+            return {i.name: file[i.name] for i in model.graph.input if i.name in file}
+    rng, feeds, known = np.random.default_rng(0), {}, {i.name for i in model.graph.initializer}
+    for info in model.graph.input:
+        if info.name in known:
+            continue
+        tensor = info.type.tensor_type
+        shape = [d.dim_value if d.HasField("dim_value") else dims.get(d.dim_param, 1 if axis == 0 else 128) for axis, d in enumerate(tensor.shape.dim)]
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        feeds[info.name] = rng.standard_normal(shape).astype(dtype) if np.issubdtype(dtype, np.floating) else np.ones(shape, dtype)
+    return feeds
+
+
+def optimized(path, threads):
+    """The graph that ONNX Runtime makes of a model at ENABLE_ALL."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 4
+        options.optimized_model_filepath = os.path.join(folder, "o.onnx")
+        ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return onnx.load(options.optimized_model_filepath)
+
+
+def from_model(path, dims, npz, threads):
+    """Each different node of the optimized graph as a case, with the shapes it has in a run."""
+    model = optimized(path, threads)
+    feeds = model_feeds(model, dims, npz)
+    constants = {i.name: onnx.numpy_helper.to_array(i) for i in model.graph.initializer}
+    names = [o for n in model.graph.node for o in n.output if o]
+    every = onnx.ModelProto()
+    every.CopyFrom(model)
+    del every.graph.output[:]
+    every.graph.output.extend(onnx.ValueInfoProto(name=n) for n in names)
+    values = dict(zip(names, session(every.SerializeToString(), threads).run(None, feeds)), **feeds, **constants)
+    opset = max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    seen = set()
+    for node in model.graph.node:
+        inputs = [values.get(i) if i else None for i in node.input]
+        if node.domain not in ("", MS) or any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.TENSOR) for a in node.attribute):
+            continue
+        if any(i and v is None or isinstance(v, list) for i, v in zip(node.input, inputs)) or "" in node.output:
+            continue
+        attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        weights = tuple(i for i, name in enumerate(node.input) if name in constants)
+        key = (node.op_type, weights, str(sorted(attrs.items())), str([None if v is None else (v.shape, v.dtype) for v in inputs]))
+        if len(weights) < len(inputs) and key not in seen:
+            seen.add(key)
+            yield Case(node.op_type, inputs, attrs, weights, len(node.output), node.domain, opset, True)
+
+
+def graph_rows(paths, dims, npz, threads, seconds):
+    """Least processor time (one thread) or wall time of each graph as users load it; rounds go over all graphs in turns."""
+    clock, entries = clock_for(threads), []
+    for path in paths:
+        for profiled in (False, True):
+            options = ort.SessionOptions()
+            options.intra_op_num_threads = threads
+            options.inter_op_num_threads = 1
+            options.log_severity_level = 4
+            options.enable_profiling = profiled
+            options.profile_file_prefix = os.path.join(tempfile.gettempdir(), f"gather_ort_{os.getpid()}")
+            s = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            feeds = model_feeds(onnx.load(path, load_external_data=False), dims, npz)
+            for _ in range(3):
+                s.run(None, feeds)
+            if not profiled:
+                entries.append([path, s, feeds, np.inf])
+                continue
+            for _ in range(5):
+                s.run(None, feeds)
+            with open(profile := s.end_profiling(), encoding="utf-8") as file:
+                events = json.load(file)
+            os.remove(profile)
+            kernels = {}
+            for e in events:
+                if e.get("cat") == "Node" and e["name"].endswith("_kernel_time"):
+                    kernels.setdefault((e["name"], e["args"].get("node_index")), []).append(e["dur"] * 1e-6)
+            entries[-1].append(sum(min(times) for times in kernels.values()))
+    end, rounds = time.perf_counter() + seconds * len(paths), 0
+    while time.perf_counter() < end or rounds < ROUNDS:
+        for entry in entries:
+            begin = clock()
+            entry[1].run(None, entry[2])
+            entry[3] = min(entry[3], clock() - begin)
+        rounds += 1
+    for path, _, _, least, kernels in entries:
+        yield {"graph": str(path), "seconds": least, "operators_seconds": kernels, "threads": threads}
+
+
 def machine():
     model = ""
     if os.path.exists("/proc/cpuinfo"):
@@ -300,12 +400,21 @@ def main():
     parser.add_argument("--only", default="", help="operators that match this expression")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.15, help="for each row")
+    parser.add_argument("--models", nargs="+", default=[], metavar="M.onnx")
+    parser.add_argument("--graphs", nargs="+", default=[], metavar="G.onnx")
+    parser.add_argument("--dim", action="append", default=[], metavar="SYMBOL=SIZE", help="for --models and --graphs")
+    parser.add_argument("--inputs", metavar="X.npz", help="for --models and --graphs")
     args = parser.parse_args()
     ort.set_default_logger_severity(4)
     count = 0
+    dims = {name: int(size) for name, size in (d.rsplit("=", 1) for d in args.dim)}
+    families = [functools.partial(from_model, m, dims, args.inputs, args.threads) for m in args.models] or (elementwise, norms, movement, products, attention, convolutions)
     with open(args.out, "w", encoding="utf-8") as out:
         out.write(json.dumps(machine()) + "\n")
-        for family in (elementwise, norms, movement, products, attention, convolutions):
+        for r in graph_rows(args.graphs, dims, args.inputs, args.threads, args.seconds) if args.graphs else ():
+            out.write(json.dumps(r) + "\n")
+            count += 1
+        for family in () if args.graphs else families:
             for case in family():
                 if not re.search(args.only, case.name()):
                     continue

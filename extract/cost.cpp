@@ -4,9 +4,9 @@
 #include <cmath>
 #include <fstream>
 
-#include "extract/builtin_costs.h"
-#include "extract/measured.h"
 #include "extract/op_sizes.h"
+#include "extract/op_times.h"
+#include "extract/plugin_cost.h"
 #include "extract/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -53,40 +53,29 @@ class NodesCost : public CostModel {
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kBytesPerNode; }
 };
 
-// Constants of a current desktop core; `--cost measured` has measured ones.
-class RooflineCost : public CostModel {
+// Floating-point operations, or bytes that are read and written: what a machine without limits on the other side would see.
+class SizeCost : public CostModel {
  public:
-  explicit RooflineCost(CostOptions options) : options_(std::move(options)) {}
-  std::string name() const override { return "roofline"; }
-
+  enum class What : std::uint8_t { kFlops, kBytes };
+  SizeCost(What what, CostOptions options) : what_(what), options_(std::move(options)) {}
+  std::string name() const override { return what_ == What::kFlops ? "flops" : "bytes"; }
   std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) const override {
-    return std::make_unique<RooflineCost>(with_all_symbols(options_, g, usual));
+    return std::make_unique<SizeCost>(what_, with_all_symbols(options_, g, usual));
   }
-
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
-    const OpKey& key = g.key(node.op);
-    OpSizes sizes = sizes_of(use_of(g, node, id, options_));
-    sizes.flops *= flops_per_element(key.op_type);
-    const double seconds = kLaunch * (count_nodes(key) - 1) + Roofline{kLaunch, kFlops, kBandwidth}.seconds(sizes);
-    return seconds * (1 + forced_penalty(key.op_type)) + kLaunch * tie_break(key);
+    return of(use_of(g, node, id, options_)) + count_nodes(g.key(node.op)) + tie_break(g.key(node.op));  // of two equal ones the one with fewer operators
   }
-  double constant_cost(std::size_t bytes) const override { return kLaunch * static_cast<double>(bytes) / kBytesPerNode * 0.01; }
+  double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {
+    return of(use_of(g, op, inputs, output, options_)) + 1;
+  }
+  double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kBytesPerNode; }
 
  private:
-  static constexpr double kLaunch = 2e-6, kFlops = 1e11, kBandwidth = 1e10;
-
-  static double flops_per_element(std::string_view op) {
-    for (std::string_view v : {"Erf", "Tanh", "Sigmoid", "Exp", "Log", "Pow", "Gelu", "FastGelu", "BiasGelu", "QuickGelu", "Softmax", "Sin",
-                               "Cos", "Sqrt", "Div"})
-      if (op == v) return 12;
-    return 2;
+  double of(const OpUse& use) const {
+    const OpSizes s = sizes_of(use);
+    return is_view(s.key) ? 0 : what_ == What::kFlops ? s.flops : s.bytes;
   }
-  // SkipLayerNormalization takes 5 to 7 times as long as Add + LayerNormalization in ONNX Runtime's CPU provider (measured, version 1.31).
-  static double forced_penalty(std::string_view op) {
-    if (op == "SkipLayerNormalization" || op == "EmbedLayerNormalization") return 8;
-    return op == "SkipSimplifiedLayerNormalization" ? 2 : 0;
-  }
-
+  What what_;
   CostOptions options_;
 };
 
@@ -147,7 +136,7 @@ class WeightedCost : public CostModel {
 
 absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, roofline, measured", path));
+  if (!file) return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, flops, bytes, roofline, measured", path));
   const auto json = nlohmann::json::parse(file, nullptr, false, true);
   if (json.is_discarded() || !json.is_object() || !json.contains("costs") || !json["costs"].is_object())
     return absl::InvalidArgumentError(
@@ -162,12 +151,6 @@ absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
   if (!otherwise.is_number() || otherwise.get<double>() < 0)
     return absl::InvalidArgumentError(fmt::format("{}: \"default\" is not a number >= 0", path));
   return std::make_unique<TableCost>(path, std::move(costs), otherwise.get<double>());
-}
-
-absl::StatusOr<std::unique_ptr<CostModel>> load_measured(const std::string& name, const std::string& text, const CostOptions& options) {
-  auto table = MeasuredTable::parse(text, name);
-  if (!table.ok()) return table.status();
-  return make_measured_cost(name, std::make_shared<const MeasuredTable>(*std::move(table)), options);
 }
 
 }  // namespace
@@ -193,13 +176,12 @@ absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& na
     return std::make_unique<WeightedCost>(std::move(parts));
   }
   if (name_or_path == "nodes") return std::make_unique<NodesCost>();
-  if (name_or_path == "roofline") return std::make_unique<RooflineCost>(options);
-  if (name_or_path == "measured") return load_measured(name_or_path, std::string(kMeasuredOrtCpu), options);
-  if (name_or_path.ends_with(".jsonl")) {
-    std::ifstream file(name_or_path);
-    if (!file) return absl::NotFoundError(fmt::format("{}: no such file of measured times", name_or_path));
-    return load_measured(name_or_path, std::string(std::istreambuf_iterator<char>(file), {}), options);
-  }
+  if (name_or_path == "flops") return std::make_unique<SizeCost>(SizeCost::What::kFlops, options);
+  if (name_or_path == "bytes") return std::make_unique<SizeCost>(SizeCost::What::kBytes, options);
+  if (name_or_path.ends_with(".so") || name_or_path.ends_with(".dylib")) return load_plugin_cost(name_or_path, options);
+  auto times = load_op_times(name_or_path);
+  if (!times.ok()) return times.status();
+  if (*times) return make_times_cost(name_or_path, *std::move(times), options);
   return load_table(name_or_path);
 }
 

@@ -1,13 +1,11 @@
-// A cost model of measured times: rows of operator, shapes and seconds, interpolated between the nearest ones of the same operator.
+// Measured times: rows of operator, shapes and seconds, interpolated between the nearest ones of the same operator.
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "extract/cost.h"
 #include "extract/op_sizes.h"
 
 namespace saturate {
@@ -28,16 +26,11 @@ class MeasuredTable {
     double log_flops, log_bytes, log_last, log_ratio;  // ratio: measured to roofline
     std::size_t arity;
   };
-  void fit_roofline(const std::vector<std::pair<OpUse, double>>& rows);
-
   Roofline roofline_;
   std::map<std::string, std::vector<Point>> points_;
   std::string machine_;
   std::size_t num_rows_ = 0;
   double usual_ratio_ = 1;  // the median of measured to roofline: for operators that were never measured
 };
-
-// Costs in seconds. Symbolic dims have the sizes of `options`.
-std::unique_ptr<CostModel> make_measured_cost(std::string name, std::shared_ptr<const MeasuredTable> table, CostOptions options);
 
 }  // namespace saturate

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <sstream>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -82,10 +84,8 @@ double size(const OnnxEGraph& g, Dim d, const CostOptions& options) {
 }
 
 Sizes1D shape(const OnnxEGraph& g, const Facts& f, const CostOptions& options) {
-  Sizes1D out;
   if (!f.shape) return {static_cast<double>(options.default_symbol)};
-  for (Dim d : *f.shape) out.push_back(size(g, d, options));
-  return out;
+  return sizes_of(g, *f.shape, options);
 }
 
 void add_outputs(const OnnxEGraph& g, const Facts& f, const CostOptions& options, OpUse& use) {
@@ -103,7 +103,11 @@ bool is_view(std::string_view op) {
   return std::find(kViews.begin(), kViews.end(), op) != kViews.end();
 }
 
-double Roofline::seconds(const OpSizes& s) const { return launch + (is_view(s.key) ? 0 : std::max(s.flops / flops, s.bytes / bandwidth)); }
+Sizes1D sizes_of(const OnnxEGraph& g, std::span<const Dim> dims, const CostOptions& options) {
+  Sizes1D out;
+  for (const Dim d : dims) out.push_back(size(g, d, options));
+  return out;
+}
 
 OpSizes sizes_of(const OpUse& use) {
   OpSizes s;
@@ -114,7 +118,8 @@ OpSizes sizes_of(const OpUse& use) {
   s.arity = use.inputs.size();
   if (use.op == "Gather" && use.inputs.size() == 2 && !use.outputs.empty())  // reads what it takes, not the table
     s.bytes = (2 * product(use.outputs[0]) + 2 * product(use.inputs[1])) * use.element_bytes;
-  if (!use.outputs.empty()) s.last = at(use.outputs[0], 1);
+  if (!use.outputs.empty()) s.last = at(use.outputs[0], 1), s.outputs = product(use.outputs[0]);
+  s.dtype = use.dtype;
   return s;
 }
 
@@ -129,7 +134,7 @@ OpUse use_of(const OnnxEGraph& g, std::string op, std::span<const Id> inputs, Id
   }
   add_outputs(g, g.facts(output), options, use);
   const Facts& f = inputs.empty() ? g.facts(output) : g.facts(inputs[0]);
-  if (const int bits = bit_width(f.dtype); bits > 0) use.element_bytes = bits / 8.0;
+  if (const int bits = bit_width(f.dtype); bits > 0) use.element_bytes = bits / 8.0, use.dtype = dtype_name(f.dtype);
   return use;
 }
 
@@ -151,6 +156,8 @@ std::optional<OpUse> use_of(const nlohmann::json& row) {
     use.constant.push_back(std::find(constants.begin(), constants.end(), i) != constants.end());
   }
   for (const auto& o : row["out"]) use.outputs.push_back(o.get<Sizes1D>());
+  use.dtype = row.value("dtype", std::string("float"));
+  if (const auto dtype = parse_dtype(use.dtype); dtype && bit_width(*dtype) > 0) use.element_bytes = bit_width(*dtype) / 8.0;
   if (row.contains("attrs"))
     for (const auto& [name, value] : row["attrs"].items()) {
       if (value.is_number_integer())
@@ -161,6 +168,33 @@ std::optional<OpUse> use_of(const nlohmann::json& row) {
         use.attributes.push_back(Attribute::of(name, value.get<std::vector<std::int64_t>>()));
     }
   return use;
+}
+
+absl::StatusOr<TimedRows> read_timed_rows(const std::string& text, const std::string& place) {
+  TimedRows out;
+  std::istringstream lines(text);
+  std::string line;
+  for (std::size_t number = 1; std::getline(lines, line); ++number) {
+    if (line.empty()) continue;
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    if (row.is_object() && row.contains("graph")) continue;
+    if (row.is_object() && row.contains("machine")) {
+      out.machine = row.dump();
+      continue;
+    }
+    try {
+      auto use = use_of(row);
+      const double seconds = use ? row.at("seconds").get<double>() : -1;
+      if (!use || !std::isfinite(seconds) || seconds < 0)
+        return absl::InvalidArgumentError(
+            fmt::format("{}:{}: not a row of measured times; wanted {{\"op\", \"in\", \"out\", \"seconds\"}}", place, number));
+      out.rows.push_back({*std::move(use), seconds});
+    } catch (const nlohmann::json::exception& error) {
+      return absl::InvalidArgumentError(fmt::format("{}:{}: {}", place, number, error.what()));
+    }
+  }
+  if (out.rows.empty()) return absl::InvalidArgumentError(fmt::format("{}: no measured times; `saturate cost gather` makes some", place));
+  return out;
 }
 
 }  // namespace saturate

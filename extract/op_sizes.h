@@ -18,6 +18,13 @@ struct OpUse {
   std::vector<char> constant;                   // by input: a weight
   std::vector<Attribute> attributes;
   double element_bytes = 4;
+  std::string dtype = "float";                  // of the first input
+};
+
+// An operator with the seconds that it took.
+struct TimedUse {
+  OpUse use;
+  double seconds = 0;
 };
 
 struct OpSizes {
@@ -25,6 +32,8 @@ struct OpSizes {
   std::size_t arity = 0;        // inputs that are there
   double flops = 0, bytes = 0;  // of inputs and outputs
   double last = 1;              // last dim of the first output
+  double outputs = 0;           // elements of the first output
+  std::string dtype = "float";  // of the first input
 };
 OpSizes sizes_of(const OpUse& use);
 // An e-node with its symbolic dims at these sizes; dims that have no size count as `otherwise`.
@@ -36,10 +45,34 @@ std::optional<OpUse> use_of(const nlohmann::json& row);
 
 // Operators that only give a tensor another shape: a runtime does them in place.
 bool is_view(std::string_view op);
+// Sizes of dims, symbolic ones as `options` say.
+Sizes1D sizes_of(const OnnxEGraph& egraph, std::span<const Dim> dims, const CostOptions& options);
+// The rows of a file of measured times, as bench/gather_ort.py and `saturate cost gather` write them: JSON lines; objects with "machine" describe it, those
+// with "graph" are times of whole graphs and are skipped. `place` names the file in errors.
+struct TimedRows {
+  std::vector<TimedUse> rows;
+  std::string machine;  // JSON
+};
+absl::StatusOr<TimedRows> read_timed_rows(const std::string& text, const std::string& place);
+
 // Roofline (Williams, Waterman, Patterson, CACM 2009): the larger of compute and memory time, plus a launch cost.
 struct Roofline {
-  double launch = 0.4e-6, flops = 8e10, bandwidth = 2e10;
+  double launch = 0.4e-6, flops = 8e10, bandwidth = 2e10;  // seconds, 1/s, bytes/s
+  std::map<std::string, double> flops_of;                  // by dtype; `flops` for others
+  double cache_bytes = 0, cache_bandwidth = 0;             // of what fits into the cache; 0: as the rest
   double seconds(const OpSizes& s) const;
+  std::string to_json() const;
+  static absl::StatusOr<Roofline> parse(const std::string& json);
 };
+// Least times and best rates. With a size of cache, bandwidth in it and beyond it apart.
+Roofline fit_roofline(const std::vector<TimedUse>& rows, double cache_bytes = 0);
+
+// The entry of a kind of operator, or of the plain one for FusedGemm and FusedConv, which only have an activation on their output.
+template <typename Map>
+auto find_kind(const Map& map, const std::string& key) {
+  constexpr std::string_view kFused = "com.microsoft::Fused";
+  const auto it = map.find(key);
+  return it == map.end() && key.starts_with(kFused) ? map.find(key.substr(kFused.size())) : it;
+}
 
 }  // namespace saturate

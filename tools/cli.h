@@ -142,6 +142,7 @@ struct CostArgs {
   std::vector<std::string> inputs;  // gather: models; fit: rows; eval: models or measured graphs
   std::string output, rows, kind = "fitted";
   double seconds = 0.05;            // for each row
+  bool graphs = false;              // gather: times of whole graphs instead of operators
 };
 
 // The whole command; `argv` as main gets it. Takes SIGINT over.

@@ -313,6 +313,29 @@ void add_extract(CLI::App& app, ExtractArgs& args) {
   verb->footer("saturate extract bart.onnx --sample 20 --seed 7 -o graphs\nsaturate extract bart.onnx --sample 0 --dump-egraph bart.json");
 }
 
+void add_cost(CLI::App& app, CostArgs& args) {
+  CLI::App* verb = app.add_subcommand("cost",
+                                      "measure operators, fit cost models, and judge them\n\ngather MODEL...: time every different operator of the "
+                                      "models in our runtime (bench/gather_ort.py does it in ONNX Runtime), or whole\ngraphs with --graphs. "
+                                      "fit ROWS...: a cost model from such rows. eval [GRAPHS...] [--rows ROWS]: how far a cost model is off, by operator "
+                                      "and\nfor graphs that are equal: do they rank as they run?");
+  verb->add_option("ACTION", args.action, "gather, fit or eval")->required()->check(CLI::IsMember({"gather", "fit", "eval"}));
+  verb->add_option("FILES", args.inputs, "gather: models; fit: rows; eval: times of graphs")->expected(1, 1 << 20);
+  verb->add_option("-o,--output", args.output, "gather: the rows (JSON lines); fit: the cost model (JSON)")->type_name("FILE");
+  verb->add_flag("--graphs", args.graphs, "gather: times of whole graphs, such as `saturate extract` writes");
+  verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05)")->type_name("S")->check(CLI::PositiveNumber);
+  verb->add_option("--kind", args.kind, "fit: fitted (least squares by kind of operator) or roofline (default fitted)")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"fitted", "roofline"}));
+  verb->add_option("--rows", args.rows, "eval: times of operators to compare with")->type_name("ROWS.jsonl");
+  add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "the size");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate cost gather bert.onnx --dim batch=1 --dim seq=128 -o rows.jsonl\nsaturate cost fit rows.jsonl -o mine.json\nsaturate cost eval "
+      "graphs.jsonl --cost mine.json --rows others.jsonl");
+}
+
 void add_explain(CLI::App& app, ExplainArgs& args) {
   CLI::App* verb =
       app.add_subcommand("explain",
@@ -353,6 +376,7 @@ struct Everything {
   RulesArgs rules;
   ExplainArgs explain;
   ExtractArgs extract;
+  CostArgs cost;
   TargetsArgs targets;
   std::string output_option;
 };
@@ -370,6 +394,9 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "bench") return bench_command(all.bench);
   if (verb == "explain") return explain_command(all.explain);
   if (verb == "extract") return extract_command(all.extract);
+  if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty()) return usage(fmt::format("cost {}: of which files?", all.cost.action));
+  if (verb == "cost" && all.cost.inputs.empty() && all.cost.rows.empty()) return usage("cost eval: against which graphs, or --rows?");
+  if (verb == "cost") return cost_command(all.cost);
   if (verb == "rules")
     return all.rules.action == "show" && all.rules.name.empty() ? usage("rules show: which rule?") : rules_command(all.rules);
   if (all.targets.action == "show" && all.targets.name.empty()) return usage("targets show: which target?");
@@ -410,6 +437,7 @@ int saturate::command_line(int argc, char** argv) {
   add_rules(app, all.rules);
   add_explain(app, all.explain);
   add_extract(app, all.extract);
+  add_cost(app, all.cost);
   add_targets(app, all.targets);
   std::vector<std::string> arguments = words(argc, argv, app);
   if (arguments.empty()) {

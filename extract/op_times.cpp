@@ -1,0 +1,131 @@
+#include "extract/op_times.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "extract/builtin_costs.h"
+#include "extract/fitted.h"
+#include "extract/measured.h"
+#include "extract/target.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+namespace saturate {
+namespace {
+
+constexpr double kStoreBandwidth = 1e12;  // of a new constant: loading it once is not part of a run
+constexpr double kStandardFirst = 1e-10, kPerAttribute = 1e-12, kShapeOperator = 0.25;
+
+// An operator in the standard's domain that the standard lacks fails ONNX's checker: only where nothing near is to be had.
+constexpr double kUnchecked = 1.5;
+
+class RooflineTimes : public OpTimes {
+ public:
+  explicit RooflineTimes(Roofline roofline) : roofline_(std::move(roofline)) {}
+  double launch() const override { return roofline_.launch; }
+  double seconds(const OpUse& use) const override {
+    OpSizes s = sizes_of(use);
+    s.flops *= per_element(use.op);
+    return roofline_.seconds(s) * (1 + penalty(use.op));
+  }
+
+ private:
+  static double per_element(std::string_view op) {
+    for (std::string_view v : {"Erf", "Tanh", "Sigmoid", "Exp", "Log", "Pow", "Gelu", "com.microsoft::Gelu", "com.microsoft::FastGelu",
+                               "com.microsoft::BiasGelu", "com.microsoft::QuickGelu", "Softmax", "Sin", "Cos", "Sqrt", "Div"})
+      if (op == v) return 12;
+    return 2;
+  }
+  // SkipLayerNormalization takes 5 to 7 times as long as Add + LayerNormalization in ONNX Runtime's CPU provider (measured, version 1.31).
+  static double penalty(std::string_view op) {
+    if (op == "com.microsoft::SkipLayerNormalization" || op == "com.microsoft::EmbedLayerNormalization") return 8;
+    return op == "com.microsoft::SkipSimplifiedLayerNormalization" ? 2 : 0;
+  }
+  Roofline roofline_;
+};
+
+class MeasuredTimes : public OpTimes {
+ public:
+  explicit MeasuredTimes(MeasuredTable table) : table_(std::move(table)) {}
+  double launch() const override { return table_.roofline().launch; }
+  double seconds(const OpUse& use) const override { return table_.seconds(use); }
+
+ private:
+  MeasuredTable table_;
+};
+
+class FittedOpTimes : public OpTimes {
+ public:
+  explicit FittedOpTimes(FittedTimes times) : times_(std::move(times)) {}
+  double launch() const override { return times_.roofline().launch; }
+  double seconds(const OpUse& use) const override { return times_.seconds(use); }
+
+ private:
+  FittedTimes times_;
+};
+
+class TimesCost : public CostModel {
+ public:
+  TimesCost(std::string name, std::shared_ptr<const OpTimes> times, CostOptions options)
+      : name_(std::move(name)), times_(std::move(times)), options_(std::move(options)) {}
+  std::string name() const override { return name_; }
+
+  std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) const override {
+    return std::make_unique<TimesCost>(name_, times_, with_all_symbols(options_, g, usual));
+  }
+
+  double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
+    const OpKey& key = g.key(node.op);
+    const double tie =
+        (is_standard(key) ? 0 : kStandardFirst) + kPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
+    if (g.facts(id).content) return times_->launch() * kShapeOperator + tie;
+    const double unchecked = key.domain.empty() && !is_standard(key) ? kUnchecked : 1;
+    return unchecked * times_->seconds(use_of(g, node, id, options_)) + tie;
+  }
+
+  double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {
+    return times_->seconds(use_of(g, op, inputs, output, options_));
+  }
+
+  double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kStoreBandwidth; }
+
+ private:
+  std::string name_;
+  std::shared_ptr<const OpTimes> times_;
+  CostOptions options_;
+};
+
+absl::StatusOr<std::shared_ptr<const OpTimes>> measured(const std::string& text, const std::string& place) {
+  auto table = MeasuredTable::parse(text, place);
+  if (!table.ok()) return table.status();
+  return std::make_shared<MeasuredTimes>(*std::move(table));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& name) {
+  if (name == "roofline") return std::make_shared<RooflineTimes>(Roofline{});
+  if (name == "measured") return measured(std::string(kMeasuredOrtCpu), name);
+  if (!name.ends_with(".jsonl") && !name.ends_with(".json")) return nullptr;
+  std::ifstream file(name);
+  if (!file)
+    return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, flops, bytes, roofline, measured", name));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (name.ends_with(".jsonl")) return measured(text, name);
+  const auto json = nlohmann::json::parse(text, nullptr, false, true);
+  if (!json.is_object() || !json.contains("roofline")) return nullptr;  // a table
+  if (json.contains("fitted")) {
+    auto fitted = FittedTimes::parse(text, name);
+    if (!fitted.ok()) return fitted.status();
+    return std::make_shared<FittedOpTimes>(*std::move(fitted));
+  }
+  auto roofline = Roofline::parse(json["roofline"].dump());
+  if (!roofline.ok()) return absl::InvalidArgumentError(fmt::format("{}: {}", name, std::string(roofline.status().message())));
+  return std::make_shared<RooflineTimes>(*std::move(roofline));
+}
+
+std::unique_ptr<CostModel> make_times_cost(std::string name, std::shared_ptr<const OpTimes> times, CostOptions options) {
+  return std::make_unique<TimesCost>(std::move(name), std::move(times), std::move(options));
+}
+
+}  // namespace saturate

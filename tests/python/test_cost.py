@@ -1,0 +1,72 @@
+"""`saturate cost gather|fit|eval`: from a machine to a cost model to how good it is."""
+import json
+
+import onnx
+import pytest
+
+from conftest import DATA, run, run_ok
+
+BART = DATA / "bart_encoder.onnx"
+SIZES = ["--dim", "batch=1", "--dim", "seq=16"]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cost") / "rows.jsonl"
+    run_ok("cost", "gather", BART, *SIZES, "-o", path, "--seconds", 0.001)
+    return path
+
+
+def test_rows_describe_the_machine_and_each_operator_once(rows):
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert lines[0]["machine"]["cores"] >= 1 and "saturate" in lines[0]["runtime"]
+    keys = [json.dumps([r[k] for k in ("op", "dtype", "in", "out", "const", "attrs")]) for r in lines[1:]]
+    assert len(set(keys)) == len(keys) > 20
+    assert {"MatMul", "Softmax", "LayerNormalization"} <= {r["op"] for r in lines[1:]} <= {n.op_type for n in onnx.load(BART).graph.node}
+    assert all(r["seconds"] > 0 for r in lines[1:])
+
+
+@pytest.mark.parametrize("kind", ["fitted", "roofline", "measured"])
+def test_rows_become_a_cost_model(rows, tmp_path, kind):
+    model = rows
+    if kind != "measured":
+        model = tmp_path / "mine.json"
+        run_ok("cost", "fit", rows, "--kind", kind, "-o", model)
+    report = json.loads(run_ok("optimize", BART, tmp_path / "out.onnx", "--cost", model, "--json").stdout)
+    assert report["cost_model"] == str(model) and 0 < report["cost_after"] <= report["cost_before"]
+    out = json.loads(run_ok("cost", "eval", "--rows", rows, "--cost", model, "--json").stdout)
+    assert out["all_operators"]["rows"] == sum(r["rows"] for r in out["operators"])
+    if kind == "measured":
+        assert out["all_operators"]["mape"] < 0.5  # its own rows
+
+
+def test_graphs_are_ranked(rows, tmp_path):
+    run_ok("extract", BART, "--sample", 4, "-o", tmp_path / "g", "--no-verify")
+    run_ok("cost", "gather", "--graphs", *sorted((tmp_path / "g").iterdir()), *SIZES, "-o", tmp_path / "graphs.jsonl", "--seconds", 0.001)
+    out = json.loads(run_ok("cost", "eval", tmp_path / "graphs.jsonl", "--cost", rows, *SIZES, "--json").stdout)
+    assert out["graphs"][0]["count"] == 5
+    assert -1 <= out["tau"] <= 1 and out["regret"] >= 0 and out["additivity_error"] >= 0
+
+
+def test_known_times_give_known_quality(tmp_path):
+    """Graphs whose times are their numbers of operators: --cost nodes ranks them perfectly."""
+    run_ok("extract", BART, "--sample", 4, "-o", tmp_path / "g", "--no-verify")
+    paths = sorted((tmp_path / "g").iterdir())
+    cost = lambda p: json.loads(run_ok("optimize", p, tmp_path / "o.onnx", "--rules", "none", "--cost", "nodes", "--no-verify", "--json").stdout)["cost_before"]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"graph": str(p), "seconds": cost(p)}) + "\n" for p in paths))
+    out = json.loads(run_ok("cost", "eval", tmp_path / "t.jsonl", "--cost", "nodes", "--json").stdout)
+    assert out["tau"] == pytest.approx(1) and out["regret"] == 0
+
+
+def test_errors(rows, tmp_path):
+    assert run("cost", "gather").returncode == 2
+    assert run("cost", "fit").returncode == 2
+    assert run("cost", "eval").returncode == 2
+    assert run("cost", "gather", BART).returncode == 2  # no -o
+    assert run("cost", "eval", "--rows", rows, "--cost", "nodes").returncode == 2  # counts have no times
+    (tmp_path / "bad.jsonl").write_text('{"op": "Add"}\n')
+    done = run("cost", "fit", tmp_path / "bad.jsonl", "-o", tmp_path / "x.json")
+    assert done.returncode == 1 and "bad.jsonl:1" in done.stderr and not (tmp_path / "x.json").exists()
+    (tmp_path / "other.jsonl").write_text('{"machine": {"processor": "another"}}\n' + rows.read_text().splitlines()[1] + "\n")
+    done = run("cost", "fit", rows, tmp_path / "other.jsonl", "-o", tmp_path / "x.json")
+    assert done.returncode == 1 and "another machine" in done.stderr
