@@ -6,7 +6,7 @@ One command: builds what is missing (egraph_workloads with CMake; egg's runner, 
 the counts of all iterations and the class sizes equal expected.json, at 1 and 2 threads, then measures. CPU is user and system time of the process,
 peak its largest resident set; medians over the rounds. Ratios: theirs / ours, so more is better for us; of the peak ours / theirs.
 """
-import argparse, json, os, pathlib, re, shutil, statistics, subprocess, sys, tempfile, time
+import argparse, json, os, pathlib, platform, re, shutil, statistics, subprocess, sys, tempfile, time
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA = HERE / "workloads"
@@ -121,6 +121,11 @@ def check_peers(commands, want):
             sys.exit(f"{name} ends with {nodes} e-nodes instead of {want['iterations'][-1]['nodes']}: not the same work")
 
 
+def circumstances():
+    names = [line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    return f"{time.strftime('%Y-%m-%d %H:%M')}, {os.cpu_count()} x {names[0] if names else platform.machine()}, load {os.getloadavg()[0]:.1f}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", help="egraph_workloads, built already")
@@ -141,6 +146,7 @@ def main():
     if not options.no_counts:
         check_counts(engine, expected)
 
+    print(f"{options.rounds} rounds, begun {circumstances()}\n", flush=True)
     columns = ["workload", "scheduler", "egg CPU s", "egglog CPU s", "ours CPU s", "egg/ours CPU", "wall", "egglog/ours CPU", "wall", "peak MB", "peak/egg",
                "2 threads wall"]
     if options.markdown:
@@ -170,6 +176,8 @@ def main():
                  f"{median('ours', 'peak'):.0f}", f"{median('ours', 'peak') / median('egg', 'peak'):.2f}",
                  f"{median('ours', 'wall') / median('two', 'wall'):.2f}"]
         print("| " + " | ".join(cells) + " |" if options.markdown else "  ".join(f"{c:>{len(h)}}" for c, h in zip(cells, columns)), flush=True)
+
+    print(f"\nended {circumstances()}")
 
 
 if __name__ == "__main__":
