@@ -1,0 +1,41 @@
+"""bench/ort_latency.py: what executes the same kernels counts as 1, what differs is timed and compared."""
+import json
+import pathlib
+import subprocess
+import sys
+
+import onnx
+import pytest
+
+from conftest import DATA, binary
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "ort_latency.py"
+
+
+def latency(tmp_path, name, options=""):
+    words = [sys.executable, SCRIPT, DATA, name, "--binary", binary(), "--tools", "saturate", "--rounds", "5", "--work", tmp_path / "work", "--json", tmp_path / "r.json", f"--options={options}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {r["tool"]: r for r in json.loads((tmp_path / "r.json").read_text())}, done.stdout
+
+
+def test_untouched_is_one(tmp_path):
+    rows, text = latency(tmp_path, "bart_encoder", "--rules none --no-verify")
+    assert rows["saturate"]["same_kernels"] and rows["saturate"]["ratio"] == 1 and rows["saturate"]["difference"] == 0
+    assert "slower: none" in text
+
+
+def test_what_differs_is_timed_and_compared(tmp_path):
+    rows, _ = latency(tmp_path, "bart_encoder")
+    assert not rows["saturate"]["same_kernels"] and rows["saturate"]["low"] <= rows["saturate"]["ratio"] <= rows["saturate"]["high"]
+    assert 0 < rows["saturate"]["difference"] < 1e-3
+
+
+def test_wrong_outputs_are_told(tmp_path):
+    model = onnx.load(DATA / "bart_encoder.onnx")
+    weight = max(model.graph.initializer, key=lambda i: onnx.numpy_helper.to_array(i).size)
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * 1.5 + 0.25, weight.name))
+    (tmp_path / "work").mkdir()
+    onnx.save(model, tmp_path / "work" / "bart_encoder.saturate.onnx")  # found there, and not made again
+    rows, text = latency(tmp_path, "bart_encoder")
+    assert rows["saturate"]["difference"] > 1e-3 and "wrong: bart_encoder" in text
