@@ -99,6 +99,19 @@ def session(path, threads, saved=None):
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
+def is_default(node, attribute):
+    """Whether the schema says the same where the attribute is left out."""
+    import onnx
+
+    if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
+        return False
+    declared = onnx.defs.get_schema(node.op_type).attributes.get(attribute.name)
+    value = onnx.helper.get_attribute_value(attribute)
+    if node.op_type in ("Conv", "MaxPool", "AveragePool") and attribute.name in ("dilations", "strides", "pads", "kernel_shape"):
+        return attribute.name == "kernel_shape" or set(value) == {0 if attribute.name == "pads" else 1}
+    return declared is not None and declared.default_value.type != 0 and onnx.helper.get_attribute_value(declared.default_value) == value
+
+
 def kernels(path):
     """What ONNX Runtime executes: operators with attributes, shapes and dtypes of weights, and which of them feed each other; names aside."""
     import onnx
@@ -111,7 +124,7 @@ def kernels(path):
     made.update({i.name: f"input {i.name}" for i in graph.input})
     counts = collections.Counter()
     for node in graph.node:
-        attributes = sorted(a.SerializeToString() for a in node.attribute)
+        attributes = sorted(a.SerializeToString() for a in node.attribute if not is_default(node, a))
         key = hashlib.sha256(repr((node.domain, node.op_type, attributes, [made.get(i, "") for i in node.input])).encode()).hexdigest()
         counts[key] += 1
         made.update({o: f"{key} {k}" for k, o in enumerate(node.output)})
