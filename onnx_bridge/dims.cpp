@@ -24,14 +24,24 @@ std::string Table::to_string(AtomId id) const {
   const std::string a = to_string(poly(atom.a)), b = to_string(poly(atom.b));
   auto grouped = [](const std::string& text) { return text.find(' ') == std::string::npos ? text : absl::StrCat("(", text, ")"); };
   switch (atom.kind) {
-    case AtomKind::kFloorDiv: return absl::StrCat("floor(", grouped(a), " / ", grouped(b), ")");
-    case AtomKind::kTruncDiv: return absl::StrCat("trunc(", grouped(a), " / ", grouped(b), ")");
-    case AtomKind::kMod: return absl::StrCat("mod(", a, ", ", b, ")");
-    case AtomKind::kMin: return absl::StrCat("min(", a, ", ", b, ")");
-    case AtomKind::kMax: return absl::StrCat("max(", a, ", ", b, ")");
-    case AtomKind::kBroadcast: return absl::StrCat("broadcast(", a, ", ", b, ")");
-    case AtomKind::kMul: return absl::StrCat("(", grouped(a), "*", grouped(b), ")");
-    default: return absl::StrCat("(", a, " + ", b, ")");
+    case AtomKind::kFloorDiv:
+      return absl::StrCat("floor(", grouped(a), " / ", grouped(b), ")");
+    case AtomKind::kTruncDiv:
+      return absl::StrCat("trunc(", grouped(a), " / ", grouped(b), ")");
+    case AtomKind::kMod:
+      return absl::StrCat("mod(", a, ", ", b, ")");
+    case AtomKind::kMin:
+      return absl::StrCat("min(", a, ", ", b, ")");
+    case AtomKind::kMax:
+      return absl::StrCat("max(", a, ", ", b, ")");
+    case AtomKind::kBroadcast:
+      return absl::StrCat("broadcast(", a, ", ", b, ")");
+    case AtomKind::kPlace:
+      return absl::StrCat("place(", a, ", ", b, ")");
+    case AtomKind::kMul:
+      return absl::StrCat("(", grouped(a), "*", grouped(b), ")");
+    default:
+      return absl::StrCat("(", a, " + ", b, ")");
   }
 }
 
@@ -48,23 +58,33 @@ std::string Table::to_string(const Poly& p) const {
   return out;
 }
 
-namespace {
-std::optional<std::int64_t> run(AtomKind kind, std::int64_t x, std::int64_t y) {
+std::optional<std::int64_t> dims::run(AtomKind kind, std::int64_t x, std::int64_t y) {
   std::int64_t r;
   const bool division = kind == AtomKind::kFloorDiv || kind == AtomKind::kTruncDiv || kind == AtomKind::kMod;
-  if (division && (y == 0 || y == -1)) return y == 0 ? std::nullopt : std::optional(kind == AtomKind::kMod || __builtin_sub_overflow(0, x, &r) ? 0 : r);
+  if (division && (y == 0 || y == -1))
+    return y == 0 ? std::nullopt : std::optional(kind == AtomKind::kMod || __builtin_sub_overflow(0, x, &r) ? 0 : r);
   switch (kind) {
-    case AtomKind::kFloorDiv: return dims::floor_div(x, y);
-    case AtomKind::kTruncDiv: return x / y;
-    case AtomKind::kMod: return x - dims::floor_div(x, y) * y;
-    case AtomKind::kMin: return std::min(x, y);
-    case AtomKind::kMax: return std::max(x, y);
-    case AtomKind::kBroadcast: return x == 1 ? std::optional(y) : y == 1 || x == y ? std::optional(x) : std::nullopt;
-    case AtomKind::kMul: return __builtin_mul_overflow(x, y, &r) ? std::nullopt : std::optional(r);
-    default: return __builtin_add_overflow(x, y, &r) ? std::nullopt : std::optional(r);
+    case AtomKind::kFloorDiv:
+      return dims::floor_div(x, y);
+    case AtomKind::kTruncDiv:
+      return x / y;
+    case AtomKind::kMod:
+      return x - dims::floor_div(x, y) * y;
+    case AtomKind::kMin:
+      return std::min(x, y);
+    case AtomKind::kMax:
+      return std::max(x, y);
+    case AtomKind::kBroadcast:
+      return x == 1 ? std::optional(y) : y == 1 || x == y ? std::optional(x) : std::nullopt;
+    case AtomKind::kPlace:
+      if (x < 0 && __builtin_add_overflow(x, y, &x)) return std::nullopt;
+      return std::max<std::int64_t>(std::min(x, y), 0);
+    case AtomKind::kMul:
+      return __builtin_mul_overflow(x, y, &r) ? std::nullopt : std::optional(r);
+    default:
+      return __builtin_add_overflow(x, y, &r) ? std::nullopt : std::optional(r);
   }
 }
-}  // namespace
 
 std::optional<std::int64_t> Table::evaluate(const Poly& p, const std::map<std::string, std::int64_t>& symbols, int depth) const {
   std::int64_t sum = 0;
@@ -80,7 +100,7 @@ std::optional<std::int64_t> Table::evaluate(const Poly& p, const std::map<std::s
         if (it != symbols.end()) factor = it->second;
       } else {
         auto x = evaluate(poly_as_made(atom.a), symbols, depth + 1), y = evaluate(poly_as_made(atom.b), symbols, depth + 1);
-        if (x && y) factor = run(atom.kind, *x, *y);
+        if (x && y) factor = dims::run(atom.kind, *x, *y);
       }
       if (!factor && atom.replaced) factor = evaluate(poly(*atom.replaced), symbols, depth + 1);
       if (!factor || __builtin_mul_overflow(product, *factor, &product)) return std::nullopt;
@@ -153,6 +173,10 @@ Dim DimTable::max(Dim a, Dim b) {
   Writing lock(impl_->mutex);
   return impl_->table.apply(Op::kMax, a, b);
 }
+Dim DimTable::place(Dim at, Dim size) {
+  Writing lock(impl_->mutex);
+  return impl_->table.apply(Op::kPlace, at, size);
+}
 Dim DimTable::neg(Dim a) {
   Writing lock(impl_->mutex);
   return impl_->table.apply(Op::kSub, Dim{0}, a);
@@ -165,6 +189,7 @@ std::optional<Dim> DimTable::broadcast(Dim a, Dim b) {
   if (!x && !y && !table.equal(a, b) && table.equal_by_name(a, b) && table.unify(a, b)) return table.canonical(a);
   if (table.is_clipped(a, b) && table.unify_clipped(a, b)) return table.canonical(a);
   if (table.is_clipped(b, a) && table.unify_clipped(b, a)) return table.canonical(a);
+  if (!x && !y) table.join_symbols_by_name(a, b);
   return table.apply(Op::kBroadcast, a, b);
 }
 bool DimTable::join_named(Dim a, Dim b) {

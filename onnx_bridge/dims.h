@@ -29,8 +29,9 @@ class DimTable {
   Dim constant(std::int64_t value);
   // The symbol of this name; always the same one.
   Dim symbol(std::string_view name);
-  // The symbol for a dim that `where` (an input) declares under this name. Inputs that declare the same name get symbols of their own: exports
-  // exist whose inputs share a name and not the size. Two of them are one as soon as an operator broadcasts them against each other.
+  // The symbol for a dim that `where` (an input) declares under this name. Inputs that declare the same name get symbols of their own:
+  // exports exist whose inputs share a name and not the size. Two of them are one as soon as an operator broadcasts them against each
+  // other.
   Dim declared(std::string_view name, std::string_view where);
   // Unifies two dims that inputs declare under one name, where an operator puts one in the place of the other. Whether they are equal now.
   bool join_named(Dim a, Dim b);
@@ -42,21 +43,24 @@ class DimTable {
   Dim mul(Dim a, Dim b);
   // a/b where b divides a as a polynomial; nullopt otherwise.
   std::optional<Dim> exact_div(Dim a, Dim b);
-  Dim floor_div(Dim a, Dim b);   // Python's //: exact where possible, else an opaque atom
-  Dim trunc_div(Dim a, Dim b);   // ONNX Div on integers; equals floor_div where both are known to be non-negative
+  Dim floor_div(Dim a, Dim b);  // Python's //: exact where possible, else an opaque atom
+  Dim trunc_div(Dim a, Dim b);  // ONNX Div on integers; equals floor_div where both are known to be non-negative
   Dim ceil_div(Dim a, Dim b);
   Dim mod(Dim a, Dim b);
   Dim min(Dim a, Dim b);
   Dim max(Dim a, Dim b);
   Dim neg(Dim a);
-  // The dim that two broadcast dims give (equal, or one of them 1), an opaque atom where it is open which; nullopt: two numbers that do not broadcast.
+  // Where a start or end of Slice falls among `size` elements: one below 0 counts from the end, both are cut to [0, size].
+  Dim place(Dim at, Dim size);
+  // The dim that two broadcast dims give (equal, or one of them 1), an opaque atom where it is open which; nullopt: two numbers that do not
+  // broadcast.
   std::optional<Dim> broadcast(Dim a, Dim b);
 
-  std::optional<std::int64_t> value(Dim d) const;            // the number, if constant
-  bool equal(Dim a, Dim b) const;                            // proven equal (after unify)
-  bool differ(Dim a, Dim b) const;                           // proven different for every size (e.g. constants, S and S+1)
-  bool non_negative(Dim d) const;                            // proven >= 0 (dims of tensors are; all coefficients >= 0)
-  bool positive(Dim d) const;                                // proven >= 1
+  std::optional<std::int64_t> value(Dim d) const;  // the number, if constant
+  bool equal(Dim a, Dim b) const;                  // proven equal (after unify)
+  bool differ(Dim a, Dim b) const;                 // proven different for every size (e.g. constants, S and S+1)
+  bool non_negative(Dim d) const;                  // proven >= 0 (dims of tensors are; all coefficients >= 0)
+  bool positive(Dim d) const;                      // proven >= 1
   // Records that two dims are equal (from a merge of e-classes, or an operator that would fail otherwise). False: contradiction.
   bool unify(Dim a, Dim b);
   // Records that a dim is the size of a tensor, hence >= 0.

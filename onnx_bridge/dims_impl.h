@@ -22,23 +22,26 @@ struct Term {
   Monomial atoms;
   std::int64_t coefficient = 0;
   friend bool operator==(const Term&, const Term&) = default;
-  template <typename H> friend H AbslHashValue(H h, const Term& t) { return H::combine(std::move(h), t.atoms, t.coefficient); }
+  template <typename H>
+  friend H AbslHashValue(H h, const Term& t) {
+    return H::combine(std::move(h), t.atoms, t.coefficient);
+  }
 };
 // Terms in descending graded lexicographic order, no zero coefficients; empty: zero.
 using Poly = std::vector<Term>;
 
-enum class AtomKind : std::uint8_t { kSymbol, kFloorDiv, kTruncDiv, kMod, kMin, kMax, kBroadcast, kAdd, kMul };
+enum class AtomKind : std::uint8_t { kSymbol, kFloorDiv, kTruncDiv, kMod, kMin, kMax, kBroadcast, kPlace, kAdd, kMul };
 struct Atom {
   AtomKind kind = AtomKind::kSymbol;
   bool non_negative = false;
   bool fresh = false;
-  std::string name;            // symbols
+  std::string name;             // symbols
   std::optional<AtomId> group;  // declared symbols: the first one of that name
-  Dim a, b;                    // opaque expressions: their arguments
+  Dim a, b;                     // opaque expressions: their arguments
   std::optional<Dim> replaced;  // by this dim, after a unification
 };
 
-enum class Op : std::uint8_t { kAdd, kSub, kMul, kFloorDiv, kTruncDiv, kCeilDiv, kMod, kMin, kMax, kBroadcast };
+enum class Op : std::uint8_t { kAdd, kSub, kMul, kFloorDiv, kTruncDiv, kCeilDiv, kMod, kMin, kMax, kBroadcast, kPlace };
 
 // -1, 0, 1 as a is smaller, equal or greater in graded lexicographic order (an admissible order: polynomial division needs one).
 int compare(const Monomial& a, const Monomial& b);
@@ -49,6 +52,8 @@ std::optional<Poly> mul(const Poly& a, const Poly& b);
 std::optional<Poly> exact_div(Poly a, const Poly& b);
 std::optional<std::int64_t> constant_value(const Poly& p);
 std::int64_t floor_div(std::int64_t a, std::int64_t b);
+// What an opaque expression of two numbers is; nullopt where it overflows, divides by 0 or does not broadcast.
+std::optional<std::int64_t> run(AtomKind kind, std::int64_t x, std::int64_t y);
 
 // All without locks; the public class takes them.
 class Table {
@@ -61,6 +66,8 @@ class Table {
   Dim fresh(std::string_view hint);
   // Whether the two would be equal if declared names meant equal sizes.
   bool equal_by_name(Dim a, Dim b);
+  // Unifies symbols of one declared name that stand in a and in b, where the two would have to be broadcast to one of them then.
+  bool join_symbols_by_name(Dim a, Dim b);
   // Whether m is min(a, c) with a number c >= 2: broadcast against a, it is a (the operator fails where a > c).
   bool is_clipped(Dim m, Dim a);
   // What that proves: m = a, and a is at most c.
@@ -89,13 +96,19 @@ class Table {
     AtomKind kind;
     std::uint32_t a, b;
     friend bool operator==(const AtomKey&, const AtomKey&) = default;
-    template <typename H> friend H AbslHashValue(H h, const AtomKey& k) { return H::combine(std::move(h), k.kind, k.a, k.b); }
+    template <typename H>
+    friend H AbslHashValue(H h, const AtomKey& k) {
+      return H::combine(std::move(h), k.kind, k.a, k.b);
+    }
   };
   struct OpKey {
     Op op;
     std::uint32_t a, b;
     friend bool operator==(const OpKey&, const OpKey&) = default;
-    template <typename H> friend H AbslHashValue(H h, const OpKey& k) { return H::combine(std::move(h), k.op, k.a, k.b); }
+    template <typename H>
+    friend H AbslHashValue(H h, const OpKey& k) {
+      return H::combine(std::move(h), k.op, k.a, k.b);
+    }
   };
   Dim compute(Op op, Dim a, Dim b);
   Dim floor_div_dims(Dim a, Dim b);
@@ -103,6 +116,10 @@ class Table {
   Dim trunc_div_dims(Dim a, Dim b);
   Dim mod_dims(Dim a, Dim b);
   Dim lattice(AtomKind kind, Dim a, Dim b);
+  Dim place(Dim at, Dim size);
+  // Proven: keep == 1 has drop == 1 in its wake. So where the two broadcast at all, they give keep.
+  bool one_where_one(Dim keep, Dim drop) const;
+  std::optional<std::int64_t> at_ones(const Poly& p, std::span<const AtomId> ones, int depth) const;
   Dim atom_dim(AtomKind kind, Dim a, Dim b);
   Dim of_atom(AtomId id);
   bool atom_non_negative(AtomKind kind, Dim a, Dim b) const;
@@ -127,18 +144,18 @@ class Table {
 
   std::deque<Poly> polys_;
   absl::flat_hash_map<Poly, std::uint32_t> ids_;
-  std::vector<std::uint32_t> canonical_;               // by poly id
-  std::vector<std::vector<std::uint32_t>> members_;    // poly ids that are canonically this one (others than itself)
-  std::vector<std::vector<AtomId>> arguments_of_;      // atoms that have this poly as an argument
+  std::vector<std::uint32_t> canonical_;             // by poly id
+  std::vector<std::vector<std::uint32_t>> members_;  // poly ids that are canonically this one (others than itself)
+  std::vector<std::vector<AtomId>> arguments_of_;    // atoms that have this poly as an argument
   std::deque<Atom> atoms_;
-  std::vector<std::vector<std::uint32_t>> users_;      // by atom: polys that mention it
+  std::vector<std::vector<std::uint32_t>> users_;  // by atom: polys that mention it
   absl::flat_hash_map<AtomKey, AtomId> atom_ids_;
   absl::flat_hash_map<std::string, AtomId> names_;
   absl::flat_hash_map<std::string, std::pair<AtomId, std::string>> first_declared_;  // by declared name: atom, and who declared it
-  absl::flat_hash_map<OpKey, std::uint32_t> memo_;     // of this generation
-  absl::flat_hash_set<std::uint32_t> zero_;            // polys known to be zero that could not be solved for an atom
+  absl::flat_hash_map<OpKey, std::uint32_t> memo_;                                   // of this generation
+  absl::flat_hash_set<std::uint32_t> zero_;  // polys known to be zero that could not be solved for an atom
   absl::flat_hash_set<std::uint32_t> known_non_negative_;
-  std::vector<std::pair<Dim, Dim>> pending_;           // equations found while substituting
+  std::vector<std::pair<Dim, Dim>> pending_;  // equations found while substituting
   std::uint64_t generation_ = 0;
   std::uint64_t next_fresh_ = 0;
 };

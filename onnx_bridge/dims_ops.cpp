@@ -9,7 +9,7 @@ namespace saturate::dims {
 
 namespace {
 constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
-constexpr std::size_t kMostTerms = 64;        // beyond it a product stays an opaque atom
+constexpr std::size_t kMostTerms = 64;  // beyond it a product stays an opaque atom
 constexpr std::size_t kMostBoundsTried = 64;
 }  // namespace
 
@@ -25,7 +25,8 @@ Dim Table::intern(Poly poly) {
   arguments_of_.emplace_back();
   for (const Term& t : polys_.back())
     for (std::size_t i = 0; i < t.atoms.size(); ++i)
-      if ((i == 0 || t.atoms[i] != t.atoms[i - 1]) && (users_[t.atoms[i]].empty() || users_[t.atoms[i]].back() != id)) users_[t.atoms[i]].push_back(id);
+      if ((i == 0 || t.atoms[i] != t.atoms[i - 1]) && (users_[t.atoms[i]].empty() || users_[t.atoms[i]].back() != id))
+        users_[t.atoms[i]].push_back(id);
   return Dim{id};
 }
 
@@ -86,7 +87,8 @@ Dim Table::by_name(Dim d) {
     Dim product = constant(t.coefficient);
     for (AtomId id : t.atoms) {
       const Atom atom = atoms_[id];
-      const Dim factor = atom.kind != AtomKind::kSymbol ? apply(op_of(atom.kind), by_name(atom.a), by_name(atom.b)) : of_atom(atom.group.value_or(id));
+      const Dim factor =
+          atom.kind != AtomKind::kSymbol ? apply(op_of(atom.kind), by_name(atom.a), by_name(atom.b)) : of_atom(atom.group.value_or(id));
       product = apply(Op::kMul, product, factor);
     }
     sum = apply(Op::kAdd, sum, product);
@@ -111,7 +113,7 @@ void Table::refresh_bounds() {
   memo_.clear();
   for (AtomId id = 0; id < atoms_.size(); ++id) {
     const Atom atom = atoms_[id];
-    if (atom.replaced || (atom.kind != AtomKind::kMin && atom.kind != AtomKind::kMax)) continue;
+    if (atom.replaced || (atom.kind != AtomKind::kMin && atom.kind != AtomKind::kMax && atom.kind != AtomKind::kPlace)) continue;
     const Dim now = apply(op_of(atom.kind), atom.a, atom.b);
     if (const Dim before = of_atom(id); now != before) unify(before, now);
   }
@@ -127,6 +129,21 @@ bool Table::is_clipped(Dim m, Dim a) {
 }
 
 bool Table::equal_by_name(Dim a, Dim b) { return !first_declared_.empty() && equal(by_name(a), by_name(b)); }
+
+bool Table::join_symbols_by_name(Dim a, Dim b) {
+  if (first_declared_.empty() || one_where_one(a, b) || one_where_one(b, a)) return false;
+  const Dim x = by_name(a), y = by_name(b);
+  if (!one_where_one(x, y) && !one_where_one(y, x)) return false;
+  std::vector<std::pair<AtomId, AtomId>> pairs;
+  for (const Term& s : poly(a))
+    for (AtomId i : s.atoms)
+      for (const Term& t : poly(b))
+        for (AtomId j : t.atoms)
+          if (i != j && atoms_[i].group && atoms_[i].group == atoms_[j].group) pairs.emplace_back(i, j);
+  bool joined = false;
+  for (const auto& [i, j] : pairs) joined = unify(of_atom(i), of_atom(j)) || joined;
+  return joined;
+}
 
 Dim Table::fresh(std::string_view hint) {
   std::string name;
@@ -159,18 +176,26 @@ Dim Table::compute(Op op, Dim a, Dim b) {
       if (pa.size() * pb.size() <= kMostTerms)
         if (auto p = dims::mul(pa, pb)) return intern(*std::move(p));
       return atom_dim(AtomKind::kMul, std::min(a, b), std::max(a, b));
-    case Op::kFloorDiv: return floor_div_dims(a, b);
-    case Op::kTruncDiv: return trunc_div_dims(a, b);
+    case Op::kFloorDiv:
+      return floor_div_dims(a, b);
+    case Op::kTruncDiv:
+      return trunc_div_dims(a, b);
     case Op::kCeilDiv: {
       // ceil(a / b) = floor((a + b - 1) / b) for positive b, -floor(-a / b) for any.
       if (const auto k = value(b); k && *k > 0) return floor_div_dims(apply(Op::kAdd, a, constant(*k - 1)), b);
       const Dim minus = apply(Op::kSub, constant(0), a);
       return apply(Op::kSub, constant(0), floor_div_dims(minus, b));
     }
-    case Op::kMod: return mod_dims(a, b);
-    case Op::kMin: return lattice(AtomKind::kMin, a, b);
-    case Op::kMax: return lattice(AtomKind::kMax, a, b);
-    case Op::kBroadcast: return lattice(AtomKind::kBroadcast, a, b);
+    case Op::kMod:
+      return mod_dims(a, b);
+    case Op::kMin:
+      return lattice(AtomKind::kMin, a, b);
+    case Op::kMax:
+      return lattice(AtomKind::kMax, a, b);
+    case Op::kBroadcast:
+      return lattice(AtomKind::kBroadcast, a, b);
+    case Op::kPlace:
+      return place(a, b);
   }
   return a;
 }
@@ -267,7 +292,7 @@ Dim Table::lattice(AtomKind kind, Dim a, Dim b) {
   all.erase(std::unique(all.begin(), all.end()), all.end());
   // Of two, the one that the other makes superfluous goes.
   auto covers = [&](Dim keep, Dim drop) {
-    if (kind == AtomKind::kBroadcast) return value(drop) == 1 || at_least(keep, 2) || value(keep) == 0;
+    if (kind == AtomKind::kBroadcast) return value(drop) == 1 || at_least(keep, 2) || value(keep) == 0 || one_where_one(keep, drop);
     const auto difference = kind == AtomKind::kMax ? dims::add(poly(keep), poly(drop), -1) : dims::add(poly(drop), poly(keep), -1);
     return difference && non_negative(*difference);
   };
@@ -285,14 +310,60 @@ Dim Table::lattice(AtomKind kind, Dim a, Dim b) {
   return result;
 }
 
+std::optional<std::int64_t> Table::at_ones(const Poly& p, std::span<const AtomId> ones, int depth) const {
+  if (depth == 0) return std::nullopt;
+  std::int64_t sum = 0;
+  for (const Term& t : p) {
+    std::int64_t product = t.coefficient;
+    for (AtomId id : t.atoms) {
+      if (std::find(ones.begin(), ones.end(), id) != ones.end()) continue;
+      const Atom& atom = atoms_[id];
+      if (atom.kind == AtomKind::kSymbol) return std::nullopt;
+      const auto x = at_ones(poly(atom.a), ones, depth - 1), y = at_ones(poly(atom.b), ones, depth - 1);
+      const auto factor = x && y ? run(atom.kind, *x, *y) : std::nullopt;
+      if (!factor || __builtin_mul_overflow(product, *factor, &product)) return std::nullopt;
+    }
+    if (__builtin_add_overflow(sum, product, &sum)) return std::nullopt;
+  }
+  return sum;
+}
+
+bool Table::one_where_one(Dim keep, Dim drop) const {
+  const Poly& p = poly(keep);
+  if (p.size() != 1 || p[0].coefficient != 1 || p[0].atoms.empty()) return false;
+  // A product of sizes is 1 only where each of them is.
+  const auto size = [&](AtomId id) { return atoms_[id].non_negative; };
+  if (p[0].atoms.size() > 1 && !std::all_of(p[0].atoms.begin(), p[0].atoms.end(), size)) return false;
+  return at_ones(poly(drop), p[0].atoms, 8) == 1;
+}
+
+Dim Table::place(Dim at, Dim size) {
+  const auto x = value(at), y = value(size);
+  if (x && y)
+    if (const auto known = run(AtomKind::kPlace, *x, *y)) return constant(*known);
+  if (at_least(at, 0)) return apply(Op::kMin, at, size);
+  if (at_least(apply(Op::kSub, constant(0), at), 1)) return apply(Op::kMax, apply(Op::kAdd, at, size), constant(0));
+  return atom_dim(AtomKind::kPlace, at, size);
+}
+
 bool Table::atom_non_negative(AtomKind kind, Dim a, Dim b) const {
   const bool x = non_negative(poly(a)), y = non_negative(poly(b));
   switch (kind) {
-    case AtomKind::kFloorDiv: case AtomKind::kTruncDiv: case AtomKind::kMin: case AtomKind::kAdd: case AtomKind::kMul: return x && y;
-    case AtomKind::kMod: return y;
-    case AtomKind::kMax: return x || y;
-    case AtomKind::kBroadcast: return x && y;
-    case AtomKind::kSymbol: return true;
+    case AtomKind::kFloorDiv:
+    case AtomKind::kTruncDiv:
+    case AtomKind::kMin:
+    case AtomKind::kAdd:
+    case AtomKind::kMul:
+      return x && y;
+    case AtomKind::kMod:
+      return y;
+    case AtomKind::kMax:
+      return x || y;
+    case AtomKind::kBroadcast:
+      return x && y;
+    case AtomKind::kPlace:
+    case AtomKind::kSymbol:
+      return true;
   }
   return false;
 }
@@ -320,14 +391,24 @@ Dim Table::atom_dim(AtomKind kind, Dim a, Dim b) {
 
 Op Table::op_of(AtomKind kind) const {
   switch (kind) {
-    case AtomKind::kFloorDiv: return Op::kFloorDiv;
-    case AtomKind::kTruncDiv: return Op::kTruncDiv;
-    case AtomKind::kMod: return Op::kMod;
-    case AtomKind::kMin: return Op::kMin;
-    case AtomKind::kMax: return Op::kMax;
-    case AtomKind::kBroadcast: return Op::kBroadcast;
-    case AtomKind::kMul: return Op::kMul;
-    default: return Op::kAdd;
+    case AtomKind::kFloorDiv:
+      return Op::kFloorDiv;
+    case AtomKind::kTruncDiv:
+      return Op::kTruncDiv;
+    case AtomKind::kMod:
+      return Op::kMod;
+    case AtomKind::kMin:
+      return Op::kMin;
+    case AtomKind::kMax:
+      return Op::kMax;
+    case AtomKind::kBroadcast:
+      return Op::kBroadcast;
+    case AtomKind::kPlace:
+      return Op::kPlace;
+    case AtomKind::kMul:
+      return Op::kMul;
+    default:
+      return Op::kAdd;
   }
 }
 
@@ -348,8 +429,10 @@ bool Table::differ(Dim a, Dim b) const {
   std::int64_t g = 0, c = 0;
   for (const Term& t : *difference) {
     if (t.coefficient == kLowest) return false;
-    if (t.atoms.empty()) c = t.coefficient;
-    else g = std::gcd(g, t.coefficient);
+    if (t.atoms.empty())
+      c = t.coefficient;
+    else
+      g = std::gcd(g, t.coefficient);
   }
   if (g == 0) return c != 0;
   if (c % g != 0) return true;
@@ -367,7 +450,8 @@ bool Table::non_negative(const Poly& p, int depth) const {
     bool atoms = true;
     std::size_t odd = 0;  // an atom of unknown sign is harmless in an even power
     for (std::size_t i = 0; i < t.atoms.size(); i += odd) {
-      for (odd = 1; i + odd < t.atoms.size() && t.atoms[i + odd] == t.atoms[i]; ++odd) {}
+      for (odd = 1; i + odd < t.atoms.size() && t.atoms[i + odd] == t.atoms[i]; ++odd) {
+      }
       if (!atoms_[t.atoms[i]].non_negative && odd % 2 == 1) atoms = false;
     }
     if (!atoms || t.coefficient < 0) plain = false;
@@ -379,13 +463,14 @@ bool Table::non_negative(const Poly& p, int depth) const {
   if (known_non_negative_.size() <= kMostBoundsTried)  // what is at least a number that is known to be >= 0
     for (std::uint32_t id : known_non_negative_)
       if (auto more = dims::add(p, poly(Dim{id}), -1); more && non_negative(*more, 0)) return true;
-  // -min(x, y) >= -x and max(x, y) >= x: a bound by either argument will do.
+  // -min(x, y) >= -x and max(x, y) >= x: a bound by either argument will do. -place(x, n) >= -n.
   for (const Term& t : p) {
     if (t.atoms.size() != 1) continue;
     const Atom& atom = atoms_[t.atoms[0]];
     const bool useful = (atom.kind == AtomKind::kMin && t.coefficient < 0) || (atom.kind == AtomKind::kMax && t.coefficient > 0);
-    if (!useful) continue;
-    for (Dim argument : {atom.a, atom.b}) {
+    const bool placed = atom.kind == AtomKind::kPlace && t.coefficient < 0;
+    if (!useful && !placed) continue;
+    for (Dim argument : {placed ? atom.b : atom.a, atom.b}) {
       auto without = dims::add(p, Poly{t}, -1);
       auto bound = without ? dims::add(*without, poly(argument), t.coefficient) : std::nullopt;
       if (bound && non_negative(*bound, depth - 1)) return true;

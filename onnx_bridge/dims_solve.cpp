@@ -72,6 +72,13 @@ bool Table::unify(Dim a, Dim b) {
 
 bool Table::assume_zero(Poly p) {
   if (!normalize_equation(p)) return false;
+  // A product of sizes that is 1: so is each of them.
+  const auto size = [&](AtomId id) { return atoms_[id].non_negative; };
+  if (p.size() == 2 && p[0].coefficient == 1 && p[1].atoms.empty() && p[1].coefficient == -1 && p[0].atoms.size() > 1 &&
+      std::all_of(p[0].atoms.begin(), p[0].atoms.end(), size)) {
+    for (AtomId id : p[0].atoms) pending_.emplace_back(of_atom(id), constant(1));
+    return true;
+  }
   auto solution = solve(p);
   if (!solution) {
     zero_.insert(intern(std::move(p)).id);

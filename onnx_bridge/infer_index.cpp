@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kToTheEnd = std::numeric_limits<std::int32_t>::max();
 
-// A start or end of Slice as a position in [0, size] (for step > 0) or [-1, size - 1] (step < 0). nullopt: its sign is open.
+// A start or end of Slice as a position in [0, size] (for step > 0) or [-1, size - 1] (step < 0). nullopt: backwards, and its sign is open.
 std::optional<Dim> clamp(Call& c, Dim at, Dim size, bool forward) {
   const auto v = c.value(at);
   const Dim low = c.constant(forward ? 0 : -1), high = forward ? size : c.dims.sub(size, c.constant(1));
@@ -19,6 +19,7 @@ std::optional<Dim> clamp(Call& c, Dim at, Dim size, bool forward) {
   if (v && *v <= -kToTheEnd) return low;
   if (c.dims.non_negative(at)) return c.dims.min(at, high);
   if (c.dims.positive(c.dims.neg(at))) return c.dims.max(c.dims.add(at, size), low);
+  if (forward) return c.dims.place(at, size);
   return std::nullopt;
 }
 
@@ -33,9 +34,12 @@ void slice_content(Call& c, std::int64_t start, std::int64_t end, std::int64_t s
   auto elements = c.content(0);
   if (!elements) return;
   const auto n = static_cast<std::int64_t>(elements->size());
-  auto place = [&](std::int64_t v) { return std::clamp<std::int64_t>(v < 0 ? std::max<std::int64_t>(v, -n - 1) + n : v, step > 0 ? 0 : -1, step > 0 ? n : n - 1); };
+  auto place = [&](std::int64_t v) {
+    return std::clamp<std::int64_t>(v < 0 ? std::max<std::int64_t>(v, -n - 1) + n : v, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
+  };
   DimVector part;
-  for (std::int64_t k = place(start); step > 0 ? k < place(end) : k > place(end); k += step) part.push_back((*elements)[static_cast<std::size_t>(k)]);
+  for (std::int64_t k = place(start); step > 0 ? k < place(end) : k > place(end); k += step)
+    part.push_back((*elements)[static_cast<std::size_t>(k)]);
   c.set_content(0, std::move(part));
 }
 
@@ -129,8 +133,10 @@ void concat(Call& c) {
     if (!c.require_rank(i, c.rank(0))) return;
     for (int a = 0; a < c.rank(0); ++a) {
       auto& d = shape[static_cast<std::size_t>(a)];
-      if (a == *axis) d = c.dims.add(d, c.dim(i, a));
-      else if (!c.require_equal(d, c.dim(i, a), absl::StrCat("dim ", a, " of the inputs"))) return;
+      if (a == *axis)
+        d = c.dims.add(d, c.dim(i, a));
+      else if (!c.require_equal(d, c.dim(i, a), absl::StrCat("dim ", a, " of the inputs")))
+        return;
     }
   }
   c.set_shape(0, std::move(shape));
@@ -219,8 +225,10 @@ void one_hot(Call& c) {
 
 void non_zero(Call& c) {
   c.set_dtype(0, DType::kInt64);
-  if (c.has_rank(0)) c.set_shape(0, DimVector{c.constant(c.rank(0)), c.fresh(0, 1)});
-  else c.set_shape(0, c.fresh_shape(0, 2));
+  if (c.has_rank(0))
+    c.set_shape(0, DimVector{c.constant(c.rank(0)), c.fresh(0, 1)});
+  else
+    c.set_shape(0, c.fresh_shape(0, 2));
 }
 
 void compress(Call& c) {
@@ -265,7 +273,8 @@ void center_crop_pad(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   if (!c.has_rank(0)) return;
   std::vector<std::int64_t> axes;
-  if (auto given = c.ints_attribute("axes")) axes = *given;
+  if (auto given = c.ints_attribute("axes"))
+    axes = *given;
   else
     for (int a = 0; a < c.rank(0); ++a) axes.push_back(a);
   auto normal = c.normal_axes(axes, c.rank(0));

@@ -16,10 +16,10 @@ constexpr std::size_t kMaxScanned = 1 << 20;  // bytes of a constant that a guar
 
 // Applies a test to every element; none where the constant is larger than a guard may read.
 template <typename Test>
-Result every(EvalContext& c, const Val& v, Test test) {
-  const auto t = c.as_tensor(v, kMaxScanned);
+Result every(EvalContext& c, const Val& v, Test test, std::size_t most = kMaxScanned) {
+  const auto t = c.as_tensor(v, most);
   if (!t) return std::nullopt;
-  if (t->bytes().size() > kMaxScanned) return c.fail([&] { return fmt::format("{} is too large to be read by a guard", c.show(v)); });
+  if (t->bytes().size() > most) return c.fail([&] { return fmt::format("{} is too large to be read by a guard", c.show(v)); });
   for (std::int64_t i = 0; i < t->size(); ++i) {
     const auto x = element_as_double(*t, i);
     if (!x) return c.fail([&] { return fmt::format("the elements of {} are no numbers", c.show(v)); });
@@ -38,6 +38,10 @@ Result all_zeros(EvalContext& c, Args a) {
 }
 Result all_ones(EvalContext& c, Args a) {
   return every(c, a[0], [](double x, DType) { return x == 1; });
+}
+Result all_zero_or_one(EvalContext& c, Args a) {
+  return every(
+      c, a[0], [](double x, DType) { return x == 0 || x == 1; }, std::size_t{1} << 25);  // causal masks are large
 }
 Result nonzero(EvalContext& c, Args a) {
   return every(c, a[0], [](double x, DType) { return x != 0; });
@@ -162,12 +166,14 @@ constexpr RuleFunction kFunctions[] = {
      "all_equal(c, 0.5)", all_equal},
     {"all_zeros", 1, 1, "(c) -> bool", "Whether every element of a constant is 0.", "all_zeros(b)", all_zeros},
     {"all_ones", 1, 1, "(c) -> bool", "Whether every element of a constant is 1.", "all_ones(g)", all_ones},
+    {"zeros_and_ones", 1, 1, "(c) -> bool", "Whether every element of a constant is 0 or 1.", "zeros_and_ones(mask)", all_zero_or_one},
     {"nonzero", 1, 1, "(c) -> bool", "Whether no element of a constant is 0.", "nonzero(d)", nonzero},
     {"all_finite", 1, 1, "(c) -> bool", "Whether no element of a constant is infinite or NaN.", "all_finite(c)", all_finite},
     {"all_positive", 1, 1, "(c) -> bool", "Whether every element of a constant is above 0.", "all_positive(c)", all_positive},
     {"all_nonneg", 1, 1, "(c) -> bool", "Whether no element of a constant is below 0, or NaN.", "all_nonneg(c)", all_nonneg},
     {"all_at_most", 2, 2, "(c, number) -> bool", "Whether no element of a constant is above a number.", "all_at_most(mask, 0)", all_below},
-    {"all_at_least", 2, 2, "(c, number) -> bool", "Whether no element of a constant is below a number.", "all_at_least(scale, 0.001)", all_above},
+    {"all_at_least", 2, 2, "(c, number) -> bool", "Whether no element of a constant is below a number.", "all_at_least(scale, 0.001)",
+     all_above},
     {"power_of_two", 1, 1, "(c or number) -> bool", "Whether every element is a power of two, so that products with it round nothing.",
      "power_of_two(c)", power_of_two},
     {"splat", 1, 1, "(c) -> bool", "Whether all elements of a constant are one number.", "splat(c)", is_splat},

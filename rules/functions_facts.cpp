@@ -87,6 +87,8 @@ Result is_constant(EvalContext& c, Args a) {
 
 Result useful(EvalContext&, Args a) { return a[0]; }
 
+Result proven_equal(EvalContext& c, Args a) { return Val(c.equal(a[0], a[1]).value_or(false)); }
+
 Result absent(EvalContext& c, Args a) {
   const Facts* f = c.as_facts(a[0]);
   if (f == nullptr) return std::nullopt;
@@ -160,7 +162,11 @@ constexpr RuleFunction kFunctions[] = {
     {"boolean", 1, 8, "(x, ...) -> bool", "Whether the element types are bool.", "boolean(M)", dtype_is<is_bool>},
     {"numeric", 1, 8, "(x, ...) -> bool", "Whether the element types are numbers.", "numeric(X)", dtype_is<is_number>},
     {"const", 1, 16, "(x, ...) -> bool", "Whether the values are constant expressions.", "const(W)", is_constant},
-    {"useful", 1, 1, "(condition) -> bool", "The condition, which only keeps the rule to the direction that helps or to what runtimes take: the equality holds without it.", "useful(a != 1)", useful},
+    {"useful", 1, 1, "(condition) -> bool",
+     "The condition, which only keeps the rule to the direction that helps or to what runtimes take: the equality holds without it.",
+     "useful(a != 1)", useful},
+    {"proven_equal", 2, 2, "(x, y) -> bool", "Whether == is proven: `false` where nothing decides. For `useful`.",
+     "useful(not proven_equal(dim(Q, 0), dim(K, 0)))", proven_equal},
     {"absent", 1, 1, "(x) -> bool", "Whether an optional input is left out; lets the name match an absent input.", "absent(bias)", absent},
     {"present", 1, 1, "(x) -> bool", "Whether a tensor is there.", "present(mask)", present},
     {"scalar", 1, 2, "(x[, y]) -> bool",

@@ -99,7 +99,8 @@ std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
       Rewrite rewrite;
       rewrite.name = rule.name;
       rewrite.left = rule.pattern(g);
-      rewrite.applier = std::make_shared<LambdaApplier>([views = Views{g}, f = rule.apply](const Match& m, Unions& unions) { f(views, m, unions); });
+      rewrite.applier =
+          std::make_shared<LambdaApplier>([views = Views{g}, f = rule.apply](const Match& m, Unions& unions) { f(views, m, unions); });
       return std::vector<Rewrite>{std::move(rewrite)};
     };
     out.push_back(std::move(native));

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <numeric>
 
 #include "rules/native_kit.h"
 #include "rules/opkey.h"
@@ -27,10 +27,14 @@ void reshape_by_constant(const Views& v, const Match& m, Unions& unions) {
   std::vector<std::int64_t> spelled;
   bool inferred = false;
   for (std::size_t i = 0; i < to->size(); ++i) {
-    if (const auto n = v.g.dims().value((*to)[i])) spelled.push_back(*n);
-    else if (i < from->size() && v.equal((*from)[i], (*to)[i])) spelled.push_back(0);
-    else if (!std::exchange(inferred, true)) spelled.push_back(-1);
-    else return;
+    if (const auto n = v.g.dims().value((*to)[i]))
+      spelled.push_back(*n);
+    else if (i < from->size() && v.equal((*from)[i], (*to)[i]))
+      spelled.push_back(0);
+    else if (!std::exchange(inferred, true))
+      spelled.push_back(-1);
+    else
+      return;
   }
   const int rank = static_cast<int>(from->size());
   unions.emplace_back(m.root(), v.reshape_by(m.classes[0], std::move(spelled), rank));
@@ -59,12 +63,50 @@ void expand_by_constant(const Views& v, const Match& m, Unions& unions) {
   std::vector<std::int64_t> spelled;
   const std::size_t lead = to->size() - from->size();
   for (std::size_t i = 0; i < to->size(); ++i) {
-    if (i >= lead && v.equal((*from)[i - lead], (*to)[i])) spelled.push_back(1);
-    else if (const auto n = v.g.dims().value((*to)[i])) spelled.push_back(*n);
-    else return;
+    if (i >= lead && v.equal((*from)[i - lead], (*to)[i]))
+      spelled.push_back(1);
+    else if (const auto n = v.g.dims().value((*to)[i]))
+      spelled.push_back(*n);
+    else
+      return;
   }
   const Id shape_id = v.g.constant(Tensor::vector_int64(spelled));
   unions.emplace_back(m.root(), v.g.add(make_key("", "Expand", {}, 1, std::nullopt), std::array{m.classes[0], shape_id}));
+}
+
+// The coarsest shape that both are merges of; nullopt where none is proven.
+std::optional<Dims> refinement(DimTable& table, Dims from, Dims to) {
+  Dims fine;
+  std::size_t i = 0, j = 0;
+  while (i < from.size() && j < to.size()) {
+    if (table.equal(from[i], to[j])) {
+      fine.push_back(from[i]);
+      ++i, ++j;
+      continue;
+    }
+    if (table.value(from[i]) == 0 || table.value(to[j]) == 0) return std::nullopt;
+    if (const auto rest = table.exact_div(to[j], from[i])) {
+      fine.push_back(from[i++]);
+      to[j] = *rest;
+    } else if (const auto left = table.exact_div(from[i], to[j])) {
+      fine.push_back(to[j++]);
+      from[i] = *left;
+    } else {
+      return std::nullopt;
+    }
+  }
+  if (i < from.size() || j < to.size()) return std::nullopt;
+  return fine;
+}
+
+// Reshape(X) = Reshape(Reshape(X)) by way of the shape that splits and does not merge: [s, b, 64] -> [s, b, 4, 16] -> [s, 4 b, 16].
+void reshape_by_refinement(const Views& v, const Match& m, Unions& unions) {
+  const Dims *from = v.shape(m.classes[0]), *to = v.shape(m.root());
+  if (!from || !to || from->size() < 2 || to->size() < 2 || v.has_zero(*from)) return;
+  const Dims result = *to;
+  const auto fine = refinement(v.g.dims(), *from, *to);
+  if (!fine || fine->size() <= from->size() || fine->size() <= result.size() || fine->size() > 6) return;
+  unions.emplace_back(m.root(), v.reshape(v.reshape(m.classes[0], *fine, 0), result, 0));
 }
 
 // Transpose(Reshape(X)) = Reshape(Transpose(X)) where the Reshape only merges neighbouring dims.
@@ -112,6 +154,77 @@ void split_of_transpose(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), v.transpose(inner, std::move(place)));
 }
 
+// Runs of axes of a Transpose's result that are neighbours in this order before it too, and that `keep` does not tear apart.
+// Each is (first axis of the result, length).
+using Runs = std::vector<std::pair<std::size_t, std::size_t>>;
+template <typename Keep>
+Runs neighbours(std::span<const std::int64_t> perm, Keep together) {
+  Runs runs;
+  for (std::size_t i = 0; i < perm.size(); ++i) {
+    if (i > 0 && perm[i] == perm[i - 1] + 1 && together(i - 1, i))
+      ++runs.back().second;
+    else
+      runs.emplace_back(i, 1);
+  }
+  return runs;
+}
+
+// The Transpose of X with each run of axes joined to one; `x_dims` are X's.
+Id transpose_of_runs(const Views& v, Id x, const Dims& x_dims, std::span<const std::int64_t> perm, const Runs& runs) {
+  std::vector<std::size_t> order(runs.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return perm[runs[a].first] < perm[runs[b].first]; });
+  Dims joined;
+  std::vector<std::int64_t> outer(runs.size());
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    const auto [first, length] = runs[order[k]];
+    Dim n = v.g.dims().constant(1);
+    for (std::size_t i = 0; i < length; ++i) n = v.g.dims().mul(n, x_dims[static_cast<std::size_t>(perm[first]) + i]);
+    joined.push_back(n);
+    outer[order[k]] = static_cast<std::int64_t>(k);
+  }
+  return v.transpose(v.reshape(x, joined, 0), std::move(outer));
+}
+
+// Reshape(Transpose(X)) = Reshape(Transpose(Reshape(X))) where axes that the Transpose keeps together are joined by the Reshape anyway.
+void merge_of_transpose(const Views& v, const Match& m, Unions& unions) {
+  const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
+  const auto perm = v.perm(m.ops[1]);
+  if (!from || !mid || !to || perm.size() != mid->size() || from->size() != mid->size() || from->size() < 4 || v.has_zero(*from)) return;
+  const auto groups = group_dims(v.g.dims(), *mid, *to);
+  if (!groups) return;
+  std::vector<std::size_t> group_of(mid->size(), 0);
+  for (std::size_t k = 0; k < groups->size(); ++k) {
+    if ((*groups)[k].from_end - (*groups)[k].from_begin > 1 && (*groups)[k].to_end - (*groups)[k].to_begin != 1) continue;
+    for (std::size_t i = (*groups)[k].from_begin; i < (*groups)[k].from_end; ++i) group_of[i] = k + 1;
+  }
+  const Runs runs = neighbours(perm, [&](std::size_t a, std::size_t b) { return group_of[a] != 0 && group_of[a] == group_of[b]; });
+  if (runs.size() == perm.size() || runs.size() == 1) return;
+  const Dims x_dims = *from, result = *to;
+  unions.emplace_back(m.root(), v.reshape(transpose_of_runs(v, m.classes[0], x_dims, perm, runs), result, 0));
+}
+
+// Transpose(Reshape(X)) = Reshape(Transpose(Reshape(X))) where axes that the Reshape split from one stay together.
+void transpose_of_split(const Views& v, const Match& m, Unions& unions) {
+  const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
+  const auto perm = v.perm(m.ops[3]);
+  if (!from || !mid || !to || perm.size() != mid->size() || mid->size() < 4 || v.has_zero(*mid)) return;
+  const auto groups = group_dims(v.g.dims(), *from, *mid);
+  if (!groups) return;
+  std::vector<std::size_t> group_of(mid->size(), 0);
+  for (std::size_t k = 0; k < groups->size(); ++k)
+    if ((*groups)[k].from_end - (*groups)[k].from_begin == 1)
+      for (std::size_t i = (*groups)[k].to_begin; i < (*groups)[k].to_end; ++i) group_of[i] = k + 1;
+  const auto together = [&](std::size_t a, std::size_t b) {
+    const std::size_t before = group_of[static_cast<std::size_t>(perm[a])];
+    return before != 0 && before == group_of[static_cast<std::size_t>(perm[b])];
+  };
+  const Runs runs = neighbours(perm, together);
+  if (runs.size() == perm.size() || runs.size() == 1) return;
+  const Dims mid_dims = *mid, result = *to;
+  unions.emplace_back(m.root(), v.reshape(transpose_of_runs(v, m.classes[2], mid_dims, perm, runs), result, 0));
+}
+
 // Softmax over the last axis does not see how the other dims are cut.
 void softmax_of_reshape(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]);
@@ -121,6 +234,36 @@ void softmax_of_reshape(const Views& v, const Match& m, Unions& unions) {
   const int rank = static_cast<int>(from->size());
   const Dims result = *mid;
   const Id inner = v.g.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{rank - 1})}, 1, rank), std::array{m.classes[0]});
+  unions.emplace_back(m.root(), v.reshape(inner, result, 0));
+}
+
+// Softmax(Reshape(X) + M) = Reshape(Softmax(X + Reshape(M))) where the Reshape only merged batch dims of the scores X; M may broadcast
+// there.
+void softmax_of_merged_sum(const Views& v, const Match& m, Unions& unions) {
+  const Dims *wide = v.shape(m.classes[0]), *narrow = v.shape(m.classes[2]), *mask = v.shape(m.classes[3]), *to = v.shape(m.root());
+  if (!wide || !narrow || !mask || !to || narrow->size() < 3 || wide->size() <= narrow->size() || !v.equal(*narrow, *to) ||
+      v.has_zero(*mask))
+    return;
+  if (!v.equal(std::span(*wide).last(2), std::span(*narrow).last(2)) || mask->size() > narrow->size()) return;
+  const Attribute* axis = find_attribute(v.g.key(m.ops[5]).attributes, "axis");
+  if (!axis || (axis->i() != static_cast<std::int64_t>(narrow->size()) - 1 && axis->i() != -1)) return;
+  const auto groups = group_dims(v.g.dims(), *narrow, *wide);
+  if (!groups) return;
+  const Dim one = v.g.dims().constant(1);
+  Dims padded(narrow->size() - mask->size(), one);
+  padded.insert(padded.end(), mask->begin(), mask->end());
+  Dims cut;
+  for (const DimGroup& g : *groups) {
+    if (g.from_end - g.from_begin != 1) return;
+    const Dim here = padded[g.from_begin];
+    const bool whole = v.equal(here, (*narrow)[g.from_begin]);
+    if (!whole && v.g.dims().value(here) != 1) return;
+    for (std::size_t i = g.to_begin; i < g.to_end; ++i) cut.push_back(whole ? (*wide)[i] : one);
+  }
+  const Dims result = *narrow;
+  const std::int64_t last = static_cast<std::int64_t>(wide->size()) - 1;
+  const Id sum = v.g.add(make_key("", "Add", {}, 1, std::nullopt), std::array{m.classes[0], v.reshape(m.classes[3], cut, 0)});
+  const Id inner = v.g.add(make_key("", "Softmax", {Attribute::of("axis", last)}, 1, static_cast<int>(last) + 1), std::array{sum});
   unions.emplace_back(m.root(), v.reshape(inner, result, 0));
 }
 
@@ -148,12 +291,56 @@ void matmul_of_merge(const Views& v, const Match& m, Unions& unions, int side) {
 void split_of_matmul(const Views& v, const Match& m, Unions& unions) {
   const Id a = m.classes[0], b = m.classes[1];
   const Dims *da = v.shape(a), *db = v.shape(b), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
-  if (!da || !db || !mid || !to || mid->size() < 3 || to->size() <= mid->size() || da->size() != mid->size() || db->size() != mid->size()) return;
+  if (!da || !db || !mid || !to || mid->size() < 3 || to->size() <= mid->size() || da->size() != mid->size() || db->size() != mid->size())
+    return;
   if (!v.equal(std::span(*mid).last(2), std::span(*to).last(2))) return;
   if (!v.equal(std::span(*da).first(da->size() - 2), std::span(*db).first(db->size() - 2))) return;
   const Dims cut_a = with_matrix(*to, *da), cut_b = with_matrix(*to, *db);
   const Id left = v.reshape(a, cut_a, 0), right = v.reshape(b, cut_b, 0);
   unions.emplace_back(m.root(), v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{left, right}));
+}
+
+// Where `merged` is `wide` with the dims [at, at + 2) joined; nullopt where it is not proven to be.
+std::optional<std::size_t> joined_at(const Views& v, const Dims& wide, const Dims& merged) {
+  if (wide.size() != merged.size() + 1) return std::nullopt;
+  for (std::size_t at = 0; at < merged.size(); ++at)
+    if (v.equal(std::span(wide).first(at), std::span(merged).first(at)) &&
+        v.equal(std::span(wide).subspan(at + 2), std::span(merged).subspan(at + 1)) &&
+        v.equal(v.g.dims().mul(wide[at], wide[at + 1]), merged[at]))
+      return at;
+  return std::nullopt;
+}
+
+Dims with_one(Dims dims, std::size_t at, Dim one) {
+  dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(at), one);
+  return dims;
+}
+
+// Reshape(MatMul(A, B)) = MatMul(Reshape(A), Unsqueeze(B)) where the Reshape splits the rows of each matrix: heads of queries that share
+// one of keys.
+void split_of_matmul_rows(const Views& v, const Match& m, Unions& unions) {
+  const Id a = m.classes[0], b = m.classes[1];
+  const Dims *da = v.shape(a), *db = v.shape(b), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
+  if (!da || !db || !mid || !to || mid->size() < 3 || da->size() != mid->size() || db->size() != mid->size()) return;
+  const std::size_t rows = mid->size() - 2;
+  if (joined_at(v, *to, *mid) != rows || !v.equal(std::span(*da).first(rows), std::span(*db).first(rows))) return;
+  Dims cut = *to;
+  cut.back() = da->back();
+  const Dims beside = with_one(*db, rows, v.g.dims().constant(1));
+  const Id left = v.reshape(a, cut, 0), right = v.reshape(b, beside, 0);
+  unions.emplace_back(m.root(), v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{left, right}));
+}
+
+// MatMul(Reshape(A), B) = Reshape(MatMul(A, Unsqueeze(B))) where the Reshape joined the rows of two axes.
+void matmul_of_joined_rows(const Views& v, const Match& m, Unions& unions) {
+  const Id a = m.classes[0], b = m.classes[3];
+  const Dims *wide = v.shape(a), *joined = v.shape(m.classes[2]), *other = v.shape(b), *to = v.shape(m.root());
+  if (!wide || !joined || !other || !to || joined->size() < 3 || other->size() != joined->size()) return;
+  const std::size_t rows = joined->size() - 2;
+  if (joined_at(v, *wide, *joined) != rows || !v.equal(std::span(*joined).first(rows), std::span(*other).first(rows))) return;
+  const Dims beside = with_one(*other, rows, v.g.dims().constant(1)), result = *to;
+  const Id right = v.reshape(b, beside, 0);
+  unions.emplace_back(m.root(), v.reshape(v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{a, right}), result, 0));
 }
 
 // How `part`, which broadcasts into `whole`, broadcasts into `to` once `whole` is reshaped to that: the shape to expand it to, then the
@@ -205,15 +392,19 @@ void heads_repeated(const Views& v, const Match& m, Unions& unions) {
   const auto times = v.g.dims().value((*wide)[2]), before = v.g.dims().value((*cut)[2]);
   if (!kept(*cut) || !kept(*wide) || before != 1 || !times || *times < 2 || !is_floating(v.g.facts(m.root()).dtype)) return;
   if (!v.equal((*to)[0], (*from)[0]) || !v.equal(std::span(*to).last(2), std::span(*from).last(2))) return;
-  unions.emplace_back(m.root(), v.g.add(make_key("saturate", "repeat_heads", {Attribute::of("times", *times)}, 1, std::nullopt), std::array{m.classes[0]}));
+  unions.emplace_back(
+      m.root(), v.g.add(make_key("saturate", "repeat_heads", {Attribute::of("times", *times)}, 1, std::nullopt), std::array{m.classes[0]}));
 }
 
-// The right factor of a 4-D product is the transpose of its transpose: attention rules may then ask for K itself.
+// The right factor of a batched product is the transpose of its transpose: attention rules may then ask for K itself.
 void transposed_right_factor(const Views& v, const Match& m, Unions& unions) {
   const Dims *a = v.shape(m.classes[0]), *b = v.shape(m.classes[1]);
-  if (!a || !b || a->size() != 4 || b->size() != 4) return;
-  const Id k = v.transpose(m.classes[1], {0, 1, 3, 2});
-  unions.emplace_back(m.classes[1], v.transpose(k, {0, 1, 3, 2}));
+  if (!a || !b || a->size() != b->size() || a->size() < 3 || a->size() > 6) return;
+  std::vector<std::int64_t> swap(a->size());
+  std::iota(swap.begin(), swap.end(), 0);
+  std::swap(swap[swap.size() - 2], swap.back());
+  const Id k = v.transpose(m.classes[1], swap);
+  unions.emplace_back(m.classes[1], v.transpose(k, swap));
 }
 
 std::vector<ViewRule> view_rules() {
@@ -227,37 +418,77 @@ std::vector<ViewRule> view_rules() {
   };
   return {
       {"reshape_to_literal", "Reshape(X, any spelling) = Reshape(X, the shape it has)", Effect::kExact, reshape, reshape_to_literal},
-      {"reshape_by_constant", "Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same", Effect::kExact, reshape, reshape_by_constant},
+      {"reshape_by_constant", "Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same", Effect::kExact, reshape,
+       reshape_by_constant},
       {"reshape_identity", "Reshape(X, shape of X) = X", Effect::kExact, reshape, reshape_identity},
-      {"expand_to_literal", "Expand(X, any spelling) = Expand(X, the shape it has); X where nothing grows", Effect::kExact, expand, expand_to_literal},
-      {"expand_by_constant", "Expand(X, computed shape) = Expand(X, [1, n]) where only numbers grow", Effect::kExact, expand, expand_by_constant},
+      {"reshape_by_refinement", "Reshape(X) = Reshape(Reshape(X)) by way of a shape that only splits", Effect::kExact, reshape,
+       reshape_by_refinement},
+      {"expand_to_literal", "Expand(X, any spelling) = Expand(X, the shape it has); X where nothing grows", Effect::kExact, expand,
+       expand_to_literal},
+      {"expand_by_constant", "Expand(X, computed shape) = Expand(X, [1, n]) where only numbers grow", Effect::kExact, expand,
+       expand_by_constant},
       {"transpose_of_merge", "Transpose(Reshape(X)) = Reshape(Transpose(X)) where the Reshape merges neighbours", Effect::kExact,
-       [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), node(g, "Transpose", {2})}}; },
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), node(g, "Transpose", {2})}};
+       },
        transpose_of_merge},
       {"split_of_transpose", "Reshape(Transpose(X)) = Transpose(Reshape(X)) where the Reshape splits dims", Effect::kExact,
-       [](OnnxEGraph& g) { return Pattern{{variable(), node(g, "Transpose", {0}), variable(), node(g, "Reshape", {1, 2})}}; },
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), node(g, "Transpose", {0}), variable(), node(g, "Reshape", {1, 2})}};
+       },
        split_of_transpose},
+      {"merge_of_transpose", "Reshape(Transpose(X)) = Reshape(Transpose(Reshape(X))) where axes that stay together are joined",
+       Effect::kExact,
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), node(g, "Transpose", {0}), variable(), node(g, "Reshape", {1, 2})}};
+       },
+       merge_of_transpose},
+      {"transpose_of_split", "Transpose(Reshape(X)) = Reshape(Transpose(Reshape(X))) where axes split from one stay together",
+       Effect::kExact,
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), node(g, "Transpose", {2})}};
+       },
+       transpose_of_split},
       {"softmax_of_reshape", "Softmax(Reshape(X)) = Reshape(Softmax(X)) where the last dim stays", Effect::kExact,
-       [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), node(g, "Softmax", {2})}}; },
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), node(g, "Softmax", {2})}};
+       },
        softmax_of_reshape},
+      {"softmax_of_merged_sum", "Softmax(Reshape(X) + M) = Reshape(Softmax(X + Reshape(M))) where batch dims of X were merged",
+       Effect::kExact,
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Add", {2, 3}), node(g, "Softmax", {4})}};
+       },
+       softmax_of_merged_sum},
       {"matmul_of_merged_left", "MatMul(Reshape(A), B) = Reshape(MatMul(A, Reshape(B))) where batch dims of A were merged", Effect::kExact,
        merged_factor(0), [](const Views& v, const Match& m, Unions& u) { matmul_of_merge(v, m, u, 0); }},
       {"matmul_of_merged_right", "MatMul(A, Reshape(B)) = Reshape(MatMul(Reshape(A), B)) where batch dims of B were merged", Effect::kExact,
        merged_factor(1), [](const Views& v, const Match& m, Unions& u) { matmul_of_merge(v, m, u, 1); }},
       {"split_of_matmul", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Reshape(B)) where batch dims are split", Effect::kExact,
-       [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "MatMul", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; },
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), variable(), node(g, "MatMul", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
+       },
        split_of_matmul},
+      {"split_of_matmul_rows", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Unsqueeze(B)) where the rows are split", Effect::kExact,
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), variable(), node(g, "MatMul", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
+       },
+       split_of_matmul_rows},
+      {"matmul_of_joined_rows", "MatMul(Reshape(A), B) = Reshape(MatMul(A, Unsqueeze(B))) where rows of two axes were joined",
+       Effect::kExact, merged_factor(0), matmul_of_joined_rows},
       {"reshape_of_sum", "Reshape(A + B) = Reshape(A) + Reshape(B) where only batch dims are cut otherwise", Effect::kExact,
-       [](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, "Add", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; },
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), variable(), node(g, "Add", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
+       },
        reshape_of_sum},
       {"heads_repeated", "Reshape(Expand(Reshape(K))) = repeat_heads(K) where each head is repeated in place", Effect::kExact,
        [](OnnxEGraph& g) {
-         return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Expand", {2, 3}), variable(), node(g, "Reshape", {4, 5})}};
+         return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Expand", {2, 3}), variable(),
+                         node(g, "Reshape", {4, 5})}};
        },
        heads_repeated},
-      {"transposed_right_factor", "Kt = Transpose(Transpose(Kt)) for the right factor of a 4-D MatMul", Effect::kExact,
-       [](OnnxEGraph& g) { return over_two(g, "MatMul"); },
-       transposed_right_factor},
+      {"transposed_right_factor", "Kt = Transpose(Transpose(Kt)) for the right factor of a batched MatMul", Effect::kExact,
+       [](OnnxEGraph& g) { return over_two(g, "MatMul"); }, transposed_right_factor},
   };
 }
 
@@ -299,98 +530,5 @@ std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const 
 }
 
 std::vector<NativeRule> native_view_rules() { return to_native(view_rules()); }
-
-namespace {
-
-// Where each dim can be read off: a class and an axis of it. Graph inputs come first.
-struct DimSource {
-  Id from;
-  int axis;
-  bool input;
-};
-using DimSources = std::map<Dim, DimSource>;
-
-DimSources find_dims(const OnnxEGraph& g, const std::vector<Id>& classes) {
-  DimSources sources;
-  for (bool inputs : {true, false})
-    for (Id id : classes) {
-      const Facts& f = g.facts(id);
-      if (f.kind != Facts::Kind::kTensor || !f.shape) continue;
-      const auto members = g.egraph().class_nodes(id);
-      const bool is_input = std::any_of(members.begin(), members.end(), [&](NodeId n) { return g.key(g.egraph().node(n).op).op_type == kInputOp; });
-      if (is_input != inputs) continue;
-      for (int axis = 0; axis < f.rank(); ++axis) {
-        const Dim d = g.dims().canonical((*f.shape)[axis]);
-        if (!g.dims().value(d)) sources.try_emplace(d, DimSource{id, axis, is_input});
-      }
-    }
-  return sources;
-}
-
-// The sums of two dims of graph inputs: a cache's length and the new tokens'.
-std::map<Dim, std::pair<DimSource, DimSource>> find_sums(OnnxEGraph& g, const DimSources& sources) {
-  std::vector<std::pair<Dim, DimSource>> inputs;
-  for (const auto& source : sources)
-    if (source.second.input && inputs.size() < 16) inputs.push_back(source);
-  std::map<Dim, std::pair<DimSource, DimSource>> sums;
-  for (const auto& [x, a] : inputs)
-    for (const auto& [y, b] : inputs) sums.try_emplace(g.dims().canonical(g.dims().add(x, y)), a, b);
-  return sums;
-}
-
-// Spells a symbolic dim as a vector of one element. `inputs`: by sizes of graph inputs only.
-struct DimSpeller {
-  OnnxEGraph& g;
-  DimSources sources;
-  std::map<Dim, std::pair<DimSource, DimSource>> sums = find_sums(g, sources);
-
-  Id size(const DimSource& s) const {
-    return g.add(make_key("", "Shape", {Attribute::of("start", std::int64_t{s.axis}), Attribute::of("end", std::int64_t{s.axis + 1})}, 1, g.facts(s.from).rank()),
-                 std::array{s.from});
-  }
-
-  std::optional<Id> spell(Dim d, bool inputs) const {
-    const Dim dim = g.dims().canonical(d);
-    if (const auto it = sources.find(dim); it != sources.end() && (it->second.input || !inputs)) return size(it->second);
-    if (const auto it = sums.find(dim); it != sums.end()) return g.add(make_key("", "Add", {}, 1, std::nullopt), std::array{size(it->second.first), size(it->second.second)});
-    return std::nullopt;
-  }
-};
-
-}  // namespace
-
-void spell_literals(OnnxEGraph& g) {
-  const std::vector<Id> classes = g.egraph().classes();
-  const DimSpeller speller{g, find_dims(g, classes)};
-  for (Id id : classes) {
-    const auto members = g.egraph().class_nodes(id);
-    if (std::none_of(members.begin(), members.end(), [&](NodeId n) { return g.key(g.egraph().node(n).op).op_type == kLiteralOp; })) continue;
-    const bool computed = members.size() > 1;  // then only graph inputs are better
-    const Facts facts = g.facts(id);
-    std::vector<Id> parts;
-    std::vector<std::int64_t> numbers;
-    auto flush = [&] {
-      if (!numbers.empty()) parts.push_back(g.constant(Tensor::vector_int64(numbers)));
-      numbers.clear();
-    };
-    bool known = facts.shape && !facts.shape->empty();
-    for (std::size_t i = 0; known && i < facts.content->size(); ++i) {
-      const Dim d = (*facts.content)[i];
-      if (const auto n = g.dims().value(d)) {
-        numbers.push_back(*n);
-        continue;
-      }
-      const auto spelled = speller.spell(d, computed);
-      if (!(known = spelled.has_value())) break;
-      flush();
-      parts.push_back(*spelled);
-    }
-    if (!known) continue;
-    flush();
-    const Id spelled = parts.size() == 1 ? parts[0] : g.add(make_key("", "Concat", {Attribute::of("axis", std::int64_t{0})}, 1, 1), parts);
-    g.egraph().merge(id, spelled);
-  }
-  g.egraph().rebuild();
-}
 
 }  // namespace saturate

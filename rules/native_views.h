@@ -20,8 +20,8 @@ std::vector<NativeRule> native_view_rules();  // native_views.cpp
 std::vector<NativeRule> native_einsum_rules();  // native_einsum.cpp
 std::vector<NativeRule> native_rope_rules();  // native_rope.cpp: parts of the last axis, and the rotary embedding spelled with them
 
-// After saturation: gives every shape literal that nothing computes a spelling by Shape of a value that has its dims; and those that something
-// computes one by Shape of graph inputs, where these have all the dims, so that no value is kept for its size alone.
+// native_spell.cpp. After saturation: gives every shape literal that nothing computes a spelling by Shape of values that have its dims; and those
+// that something computes one by Shape of graph inputs, where these have all the dims, so that no value is kept for its size alone.
 void spell_literals(OnnxEGraph& egraph);
 
 }  // namespace saturate

@@ -177,7 +177,10 @@ TEST(DimsProperty, ExpressionsMeanWhatTheySay) {
   for (int round = 0; round < 60; ++round) {
     DimTable t;
     std::map<std::string, std::int64_t> sizes;
-    struct Pair { Dim dim; std::int64_t value; };
+    struct Pair {
+      Dim dim;
+      std::int64_t value;
+    };
     std::vector<Pair> pool;
     auto symbol = [&](const char* name) {
       const std::int64_t v = static_cast<std::int64_t>(random() % 7);
@@ -190,18 +193,42 @@ TEST(DimsProperty, ExpressionsMeanWhatTheySay) {
     for (int step = 0; step < 250; ++step) {
       const Pair x = pool[random() % pool.size()], y = pool[random() % pool.size()];
       if (std::abs(x.value) > 100000 || std::abs(y.value) > 100000) continue;
-      const int op = static_cast<int>(random() % 10);
+      const int op = static_cast<int>(random() % 11);
       if (op >= 3 && op <= 6 && y.value == 0) continue;
       switch (op) {
-        case 0: pool.push_back({t.add(x.dim, y.dim), x.value + y.value}); break;
-        case 1: pool.push_back({t.sub(x.dim, y.dim), x.value - y.value}); break;
-        case 2: pool.push_back({t.mul(x.dim, y.dim), x.value * y.value}); break;
-        case 3: pool.push_back({t.floor_div(x.dim, y.dim), floor_div(x.value, y.value)}); break;
-        case 4: pool.push_back({t.trunc_div(x.dim, y.dim), x.value / y.value}); break;
-        case 5: pool.push_back({t.ceil_div(x.dim, y.dim), -floor_div(-x.value, y.value)}); break;
-        case 6: pool.push_back({t.mod(x.dim, y.dim), x.value - floor_div(x.value, y.value) * y.value}); break;
-        case 7: pool.push_back({t.min(x.dim, y.dim), std::min(x.value, y.value)}); break;
-        case 8: pool.push_back({t.max(x.dim, y.dim), std::max(x.value, y.value)}); break;
+        case 0:
+          pool.push_back({t.add(x.dim, y.dim), x.value + y.value});
+          break;
+        case 1:
+          pool.push_back({t.sub(x.dim, y.dim), x.value - y.value});
+          break;
+        case 2:
+          pool.push_back({t.mul(x.dim, y.dim), x.value * y.value});
+          break;
+        case 3:
+          pool.push_back({t.floor_div(x.dim, y.dim), floor_div(x.value, y.value)});
+          break;
+        case 4:
+          pool.push_back({t.trunc_div(x.dim, y.dim), x.value / y.value});
+          break;
+        case 5:
+          pool.push_back({t.ceil_div(x.dim, y.dim), -floor_div(-x.value, y.value)});
+          break;
+        case 6:
+          pool.push_back({t.mod(x.dim, y.dim), x.value - floor_div(x.value, y.value) * y.value});
+          break;
+        case 7:
+          pool.push_back({t.min(x.dim, y.dim), std::min(x.value, y.value)});
+          break;
+        case 9: {
+          if (y.value < 0) continue;
+          const std::int64_t at = x.value < 0 ? x.value + y.value : x.value;
+          pool.push_back({t.place(x.dim, y.dim), std::max<std::int64_t>(std::min(at, y.value), 0)});
+          break;
+        }
+        case 8:
+          pool.push_back({t.max(x.dim, y.dim), std::max(x.value, y.value)});
+          break;
         default:
           if (x.value == y.value && random() % 4 == 0) {
             EXPECT_TRUE(t.unify(x.dim, y.dim)) << t.to_string(x.dim) << " = " << t.to_string(y.dim);
@@ -211,16 +238,66 @@ TEST(DimsProperty, ExpressionsMeanWhatTheySay) {
     for (const Pair& p : pool) {
       const auto now = t.evaluate(t.canonical(p.dim), sizes);
       // Zero divisors inside a subterm have no value; everything else must agree.
-      if (now) { ASSERT_EQ(*now, p.value) << t.to_string(p.dim); }
-      if (t.non_negative(p.dim)) { ASSERT_GE(p.value, 0) << t.to_string(p.dim); }
-      if (t.positive(p.dim)) { ASSERT_GE(p.value, 1) << t.to_string(p.dim); }
+      if (now) {
+        ASSERT_EQ(*now, p.value) << t.to_string(p.dim);
+      }
+      if (t.non_negative(p.dim)) {
+        ASSERT_GE(p.value, 0) << t.to_string(p.dim);
+      }
+      if (t.positive(p.dim)) {
+        ASSERT_GE(p.value, 1) << t.to_string(p.dim);
+      }
     }
     for (std::size_t i = 0; i < pool.size(); i += 3)
       for (std::size_t j = i + 1; j < pool.size(); j += 5) {
-        if (t.equal(pool[i].dim, pool[j].dim)) { ASSERT_EQ(pool[i].value, pool[j].value) << t.to_string(pool[i].dim); }
-        if (t.differ(pool[i].dim, pool[j].dim)) { ASSERT_NE(pool[i].value, pool[j].value) << t.to_string(pool[i].dim); }
+        if (t.equal(pool[i].dim, pool[j].dim)) {
+          ASSERT_EQ(pool[i].value, pool[j].value) << t.to_string(pool[i].dim);
+        }
+        if (t.differ(pool[i].dim, pool[j].dim)) {
+          ASSERT_NE(pool[i].value, pool[j].value) << t.to_string(pool[i].dim);
+        }
       }
   }
+}
+
+// Where b = 1 has c = 1 in its wake, b is what the two give wherever they broadcast at all.
+TEST_F(Dims, WhatIsOneWithAnotherDoesNotWidenIt) {
+  EXPECT_EQ(t.broadcast(t.mul(b, s), s), t.mul(b, s));
+  EXPECT_EQ(t.broadcast(s, t.mul(s, s)).value(), t.broadcast(t.mul(s, s), s).value());
+  EXPECT_NE(t.broadcast(t.add(b, s), s), t.add(b, s));  // b + s = 1 leaves s = 0 or 1
+  EXPECT_NE(t.broadcast(t.mul(b, c(2)), b), b);         // 2 and 1 broadcast
+  const Dim tail = t.sub(c(64), t.place(t.sub(c(64), s), c(64)));
+  EXPECT_EQ(t.broadcast(tail, s), s);
+  EXPECT_NE(t.broadcast(t.sub(c(63), t.place(t.sub(c(64), s), c(64))), s), s);
+}
+
+TEST_F(Dims, PlacesOfASlice) {
+  EXPECT_EQ(t.value(t.place(c(-3), c(5))), 2);
+  EXPECT_EQ(t.value(t.place(c(-7), c(5))), 0);
+  EXPECT_EQ(t.value(t.place(c(7), c(5))), 5);
+  EXPECT_EQ(t.place(s, c(5)), t.min(s, c(5)));
+  const Dim open = t.place(t.sub(s, c(2)), c(5));
+  EXPECT_TRUE(t.non_negative(open));
+  EXPECT_TRUE(t.non_negative(t.sub(c(5), open)));
+  EXPECT_EQ(t.evaluate(open, {{"S", 1}}), 4);
+  EXPECT_EQ(t.evaluate(open, {{"S", 4}}), 2);
+  EXPECT_TRUE(t.unify(s, c(1)));
+  EXPECT_EQ(t.value(open), 4);
+}
+
+TEST_F(Dims, AProductOfSizesThatIsOne) {
+  EXPECT_TRUE(t.unify(t.mul(t.mul(b, s), s), c(1)));
+  EXPECT_EQ(t.value(b), 1);
+  EXPECT_EQ(t.value(s), 1);
+  EXPECT_TRUE(t.unify(t.mul(p, p), c(4)));  // not taken apart
+  EXPECT_EQ(t.value(p), std::nullopt);
+}
+
+TEST_F(Dims, DeclaredNamesJoinInsideProducts) {
+  const Dim ids = t.declared("batch", "ids"), cache = t.declared("batch", "cache"), other = t.declared("enc", "cache");
+  EXPECT_EQ(t.broadcast(t.mul(ids, s), cache), t.mul(ids, s));
+  EXPECT_TRUE(t.equal(ids, cache));
+  EXPECT_NE(t.broadcast(t.mul(ids, s), other), t.mul(ids, s));
 }
 
 // A table of 64 positions sliced to the length of the input, then added to it: the input is not longer than the table.

@@ -1,0 +1,83 @@
+"""Attention, norms and embeddings in forms that real exports have: ONNX text, what must be fused, and that ONNX Runtime computes the same."""
+import collections
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime as ort
+import pytest
+
+from conftest import run_ok
+
+ort.set_default_logger_severity(4)
+ATTENTION = {"Attention", "MultiHeadAttention", "GroupQueryAttention"}
+NORMS = {"LayerNormalization", "SkipLayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization"}
+FAMILY = {**{op: "attention" for op in ATTENTION}, **{op: "norm" for op in NORMS}, "Gelu": "gelu", "FastGelu": "gelu", "BiasGelu": "gelu", "RotaryEmbedding": "rope"}
+SIZES = {"b": 2, "s": 5, "t": 6, "p": 3}
+
+WINDOWS = "h = Constant <value_ints = [0,0,0,2,8]> () q5 = Reshape (q, h) k5 = Reshape (k, h) v5 = Reshape (v, h) " + "".join(
+    f"{x.upper()} = Transpose <perm = [0,1,3,2,4]> ({x}5) " for x in "qkv")
+JOINED = "r = Transpose <perm = [0,1,3,2,4]> (o) n = Constant <value_ints = [0,0,0,-1]> () y = Reshape (r, n)"
+GROUPED = ("hq = Constant <value_ints = [0,0,2,3,8]> () hk = Constant <value_ints = [0,0,2,8]> () q5 = Reshape (q, hq) k4 = Reshape (k, hk) v4 = Reshape (v, hk) "
+           "Q = Transpose <perm = [0,2,3,1,4]> (q5) K = Transpose <perm = [0,2,1,3]> (k4) V = Transpose <perm = [0,2,1,3]> (v4) ")
+UNGROUPED = "r = Transpose <perm = [0,3,1,2,4]> (o) n = Constant <value_ints = [0,0,48]> () y = Reshape (r, n)"
+
+# name: (inputs => outputs, initializers, nodes, fused operators of the result)
+CASES = {
+    "windows_beside_the_batch": ("float[b,3,s,16] q, float[b,3,s,16] k, float[b,3,s,16] v, float[2,s,s] m => float[b,3,s,16] y", "",
+        WINDOWS + "i = Constant <value_float = 0.25> () kt = Transpose <perm = [0,1,2,4,3]> (K) a = MatMul (Q, kt) c = Mul (a, i) d = Add (c, m) p = Softmax (d) o = MatMul (p, V) " + JOINED, {"attention": 1}),
+    "windows_with_masks_of_their_own": ("float[b,3,s,16] q, float[b,3,s,16] k, float[b,3,s,16] v, float[3,1,s,s] m => float[b,3,s,16] y", "",
+        WINDOWS + "kt = Transpose <perm = [0,1,2,4,3]> (K) a = MatMul (Q, kt) d = Add (a, m) p = Softmax (d) o = MatMul (p, V) " + JOINED, {"attention": 1}),
+    "einsum_of_windows": ("float[b,3,s,16] q, float[b,3,s,16] k, float[b,3,s,16] v => float[b,3,s,16] y", "",
+        WINDOWS + 'a = Einsum <equation = "BGHID,BGHJD->BGHIJ"> (Q, K) p = Softmax (a) o = Einsum <equation = "BGHIJ,BGHJD->BGHID"> (p, V) ' + JOINED, {"attention": 1}),
+    "grouped_heads": ("float[b,s,48] q, float[b,t,16] k, float[b,t,16] v, float[b,1,1,s,t] m => float[b,s,48] y", "int64[1] two = {2}",
+        GROUPED + "K5 = Unsqueeze (K, two) V5 = Unsqueeze (V, two) kt = Transpose <perm = [0,1,2,4,3]> (K5) a = MatMul (Q, kt) d = Add (m, a) p = Softmax (d) o = MatMul (p, V5) " + UNGROUPED, {"attention": 1}),
+    "grouped_heads_by_einsum": ("float[b,s,48] q, float[b,t,16] k, float[b,t,16] v, float[1,1,1,s,t] m => float[b,s,48] y", "",
+        GROUPED + 'a = Einsum <equation = "bgrsd,bgtd->bgrst"> (Q, K) d = Add (a, m) p = Softmax (d) o = Einsum <equation = "bgrst,bgtd->bgrsd"> (p, V) ' + UNGROUPED, {"attention": 1}),
+    # torch.nn.MultiheadAttention with need_weights: batch and heads joined in one step, positions outside.
+    "heads_joined_with_the_batch": ("float[s,b,16] q, float[t,b,16] k, float[t,b,16] v, float[b,2,s,t] m => float[s,b,16] y", "int64 h = {2}, int64[1] one = {1}",
+        "i = Constant <value_float = 0.25> () n = Shape (q) ix = Constant <value_ints = [1]> () b = Gather (n, ix) bh = Mul (b, h) d8 = Constant <value_ints = [8]> () "
+        "l = Constant <value_ints = [0]> () hq = Concat <axis = 0> (l, bh, d8) q3 = Reshape (q, hq) k3 = Reshape (k, hq) v3 = Reshape (v, hq) "
+        "qt = Transpose <perm = [1,0,2]> (q3) kt = Transpose <perm = [1,2,0]> (k3) vt = Transpose <perm = [1,0,2]> (v3) qs = Mul (qt, i) a = MatMul (qs, kt) "
+        "nm = Shape (a) m3 = Reshape (m, nm) c = Add (a, m3) p = Softmax (c) o = MatMul (p, vt) ot = Transpose <perm = [1,0,2]> (o) ny = Shape (q) y = Reshape (ot, ny)", {"attention": 1}),
+    "queries_of_one_batch": ("float[1,2,5,8] q, float[b,2,t,8] k, float[b,2,t,8] v => float[b,2,5,8] y", "",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) p = Softmax (a) y = MatMul (p, v)", {"attention": 1}),
+    "bias_of_many_rows": ("float[b,2,1,8] q, float[b,2,t,8] k, float[b,2,t,8] v, float[b,1,s,t] m => float[b,2,s,8] y", "",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) c = Add (a, m) p = Softmax (c) y = MatMul (p, v)", {"attention": 1}),
+    # ALiBi cut from the end of a table: whether it was long enough is not known, but it never widens the scores.
+    "bias_cut_from_the_end": ("float[b,2,s,8] q, float[b,2,s,8] k, float[b,2,s,8] v, float[2,1,64] table => float[b,2,s,8] y", "int64[1] len = {64}, int64[1] two = {2}, int64[1] end = {2147483647}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) n = Shape <start = 2, end = 3> (q) f = Sub (len, n) m = Slice (table, f, end, two) "
+        "c = Add (a, m) p = Softmax (c) y = MatMul (p, v)", {"attention": 1}),
+}
+
+
+def build(case):
+    signature, initializers, nodes, _ = case
+    inputs, outputs = signature.split("=>")
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g ({inputs}) => ({outputs}) <{initializers}> {{ {nodes} }}')
+
+
+def fused(model):
+    return dict(collections.Counter(FAMILY[n.op_type] for n in model.graph.node if n.op_type in FAMILY))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_form(tmp_path, name):
+    path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    model = build(CASES[name])
+    onnx.save(model, path)
+    run_ok("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes")
+    result = onnx.load(out)
+    assert fused(result) == CASES[name][3], collections.Counter(n.op_type for n in result.graph.node)
+    rng = np.random.default_rng(3)
+    feeds = {}
+    for i in model.graph.input:
+        dims = [d.dim_value or SIZES[d.dim_param] for d in i.type.tensor_type.shape.dim]
+        is_bool = i.type.tensor_type.elem_type == onnx.TensorProto.BOOL
+        feeds[i.name] = rng.random(dims) < 0.8 if is_bool else rng.standard_normal(dims).astype(np.float32)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    answers = [ort.InferenceSession(str(p), options, providers=["CPUExecutionProvider"]).run(None, feeds) for p in (path, out)]
+    for a, b in zip(*answers):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
