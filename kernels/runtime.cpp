@@ -121,7 +121,7 @@ struct Session::Impl {
     }
     const KernelOptions kernel_options{options.reference, options.threads, options.memory_limit};
     const double epoch = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    RunContext context{kernel_options, *pool, options.check_finite, timings, epoch, 0};
+    RunContext context{kernel_options, *pool, options.check_finite, timings, epoch, 0, options.most_graph_runs};
     if (options.threads == 1) return run_plan(*plan, inputs, {}, context);
     told(&context);
     Outputs outputs = arena.execute([&] {  // on this thread or, where the arena is full, on one of its own

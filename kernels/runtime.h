@@ -1,6 +1,7 @@
 // Runs ONNX models on the CPU: for verification, constant folding and measurement. Knows nothing of e-graphs, rules or extraction.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,12 +19,16 @@ struct NodeTiming {
   double start_s = 0, seconds = 0;
 };
 
+// Runs of subgraphs in one run of a model: a loop that goes on for longer is taken for endless.
+inline constexpr std::int64_t kMostGraphRuns = 5'000'000;
+
 struct SessionOptions {
   int threads = 1;              // 0: as many as TBB gives
   bool reference = false;       // only reference kernels
   bool check_finite = false;    // a NaN or Inf made from finite inputs is an error naming the node
   bool prepare = true;          // fold constants, fuse and lay out for speed first; without, a step for every node as it is and no copy of a weight
   std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
+  std::int64_t most_graph_runs = kMostGraphRuns;
 };
 
 class Session {

@@ -62,6 +62,11 @@ struct RunContext {
   std::vector<NodeTiming>* timings = nullptr;
   double epoch = 0;
   int depth = 0;
+  std::int64_t most_graph_runs = kMostGraphRuns;
+  std::int64_t graph_runs = 0;                // of subgraphs so far, where this is the outermost context
+  std::int64_t* all_graph_runs = nullptr;     // of the outermost context; null: this is it
+
+  std::int64_t& counter() { return all_graph_runs == nullptr ? graph_runs : *all_graph_runs; }
 };
 
 // `inputs` in the order of plan.inputs, `captured` in the order of plan.captures.

@@ -47,6 +47,27 @@ TEST(Control, LoopStopsByCountAndByCondition) {
   EXPECT_EQ((*stopped)[1].tensor().dims(), (Shape{2, 2}));
 }
 
+// A condition that never turns false must end in an error that names the node, not in a hang.
+TEST(Control, EndlessLoopsAreStopped) {
+  const auto model = parse_model_text(R"(<ir_version: 8, opset_import: ["" : 16]>
+g (float[2] x) => (float[2] last) {
+  yes = Constant <value = bool {1}> ()
+  last = Loop (, yes, x) <body = b (int64 i, bool go, float[2] s) => (bool more, float[2] next) {
+    more = Identity (go)
+    next = Neg (s)
+  }>
+})", "test");
+  ASSERT_TRUE(model.ok()) << model.status();
+  SessionOptions options;
+  options.most_graph_runs = 1000;
+  const auto session = Session::create(*model, options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto out = session->run({{"x", floats({2}, {1, 10})}});
+  ASSERT_FALSE(out.ok());
+  EXPECT_EQ(out.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(out.status().message()).find("Loop"), std::string::npos);
+}
+
 TEST(Control, LoopWithoutTurnsGivesEmptyScans) {
   const auto none = run_text(kLoop, {{"m", ints({}, {0})}, {"x", floats({2}, {1, 10})}, {"limit", floats({}, {3})}});
   ASSERT_TRUE(none.ok()) << none.status();
