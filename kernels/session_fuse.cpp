@@ -38,7 +38,8 @@ class FloatValues {
   void visit(const Node& node) {
     if (node.inputs.empty() || node.outputs.empty()) return;
     const bool session = node.domain == kSessionDomain;
-    if (!session && !node.domain.empty() && node.domain != "ai.onnx") return;
+    const bool product = node.domain == kMicrosoft && node.op_type == "FusedMatMul";
+    if (!session && !product && !node.domain.empty() && node.domain != "ai.onnx") return;
     if (node.op_type == "Cast") {
       const Attribute* to = find_attribute(node.attributes, "to");
       if (to != nullptr && to->type == AttributeType::kInt && to->i() == static_cast<std::int64_t>(DType::kFloat))
@@ -46,7 +47,7 @@ class FloatValues {
       return;
     }
     const std::size_t data = node.op_type == "Where" ? 1 : 0;  // the input whose type the result has
-    const bool same = session || element_op_named(node.op_type) ||
+    const bool same = session || product || element_op_named(node.op_type) ||
                       one_of(node.op_type, {"MatMul",
                                             "Gemm",
                                             "Conv",

@@ -169,12 +169,13 @@ void fuse_small_patterns(SessionGraph& g) {
   g.count_uses();
 }
 
-// A product by a transposed constant (an embedding that is the output's weight, too big to fold) packs it as it lies.
+// A product by a transposed constant packs it as it lies: folded, the transposed weights would stand in memory beside the packed ones.
 void fuse_transposed_weights(SessionGraph& g) {
+  g.count_uses();
   for (Node& node : g.graph.nodes) {
     if (!is_standard(node, "MatMul") || node.inputs.size() != 2) continue;
     const Node* transpose = g.producer(node.inputs[1]);
-    if (transpose == nullptr || !is_standard(*transpose, "Transpose") || g.uses(node.inputs[1]) != 1) continue;
+    if (transpose == nullptr || !is_standard(*transpose, "Transpose")) continue;
     const Tensor* weight = g.constant(transpose->inputs[0]);
     if (weight == nullptr || weight->rank() != 2 || weight->dtype() != DType::kFloat) continue;
     const Attribute* perm = find_attribute(transpose->attributes, "perm");
@@ -193,9 +194,9 @@ Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t
   if (std::any_of(functions.begin(), functions.end(), [](const Function& f) { return f.domain.empty() || f.domain == "ai.onnx"; }))
     return graph;
   SessionGraph g(graph, opset_imports);
+  fuse_transposed_weights(g);
   fold_constants(g);
   fuse_small_patterns(g);
-  fuse_transposed_weights(g);
   lay_out_channels_last(g);
   drop_casts(g);
   fuse_attention(g);
