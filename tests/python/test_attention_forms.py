@@ -48,6 +48,27 @@ CASES = {
     "bias_cut_from_the_end": ("float[b,2,s,8] q, float[b,2,s,8] k, float[b,2,s,8] v, float[2,1,64] table => float[b,2,s,8] y", "int64[1] len = {64}, int64[1] two = {2}, int64[1] end = {2147483647}",
         "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) n = Shape <start = 2, end = 3> (q) f = Sub (len, n) m = Slice (table, f, end, two) "
         "c = Add (a, m) p = Softmax (c) y = MatMul (p, v)", {"attention": 1}),
+    "softmax_by_exp": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v => float[b,2,s,8] y", "int64[1] last = {-1}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) e = Exp (a) z = ReduceSum (e, last) p = Div (e, z) y = MatMul (p, v)", {"attention": 1}),
+    "softmax_by_log_sum": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v => float[b,2,s,8] y", "int64[1] last = {-1}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) l = ReduceLogSumExp (a, last) d = Sub (a, l) p = Exp (d) y = MatMul (p, v)", {"attention": 1}),
+    "softmax_divided_late": ("float[b,2,s,8] q, float[b,2,6,8] k, float[b,2,6,8] v => float[b,2,s,8] y", "int64[1] last = {-1}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) m = ReduceMax (a, last) d = Sub (a, m) e = Exp (d) z = ReduceSum (e, last) o = MatMul (e, v) y = Div (o, z)", {"attention": 1}),
+    "keys_before_queries": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v => float[b,2,s,8] y", "",
+        "qt = Transpose <perm = [0,1,3,2]> (q) a = MatMul (k, qt) p = Softmax <axis = 2> (a) vt = Transpose <perm = [0,1,3,2]> (v) o = MatMul (vt, p) y = Transpose <perm = [0,1,3,2]> (o)", {"attention": 1}),
+    "fill_before_another_mask": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v, bool[s,t] c, float[b,1,1,t] m => float[b,2,s,8] y", "float f = {-10000.0}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) w = Where (c, a, f) x = Add (w, m) p = Softmax (x) y = MatMul (p, v)", {"attention": 1}),
+    "channels_first_layer_norm": ("float[b,16,5,7] x => float[b,16,5,7] y", "int64[1] one = {1}, float two = {2.0}, float eps = {0.001}",
+        "m = ReduceMean (x, one) d = Sub (x, m) s = Pow (d, two) v = ReduceMean (s, one) e = Add (v, eps) r = Sqrt (e) y = Div (d, r)", {"norm": 1}),
+    "scale_before_the_quotient": ("float[b,s,4] x => float[b,s,4] y", "int64[1] last = {-1}, float two = {2.0}, float eps = {0.001}, float[4] g = {1, 2, -3, 0.5}",
+        "s2 = Pow (x, two) v = ReduceMean (s2, last) e = Add (v, eps) r = Sqrt (e) z = Mul (g, x) y = Div (z, r)", {"norm": 1}),
+    "gelu_by_sigmoid": ("float[b,s,4] x => float[b,s,4] y", "float k = {0.044715}, float three = {3.0}, float c = {1.5957691216}",
+        "p = Pow (x, three) q = Mul (k, p) a = Add (x, q) u = Mul (a, c) g = Sigmoid (u) y = Mul (g, x)", {"gelu": 1}),
+    "gelu_with_the_half_inside": ("float[b,s,4] x => float[b,s,4] y", "float h = {0.5}, float c = {1.41421354}",
+        "d = Div (x, c) e = Erf (d) f = Mul (e, h) g = Add (h, f) y = Mul (x, g)", {"gelu": 1}),
+    "rotated_by_split_of_halves": ("float[b,2,s,8] x, float[s,4] c, float[s,4] n => float[b,2,s,8] y", "int64[2] ones = {1, 1}, int64[1] ax = {3}, int64[5] h = {0, 0, 0, 2, 4}",
+        "x5 = Reshape (x, h) u, w = Split <axis = -2> (x5, ones) x1 = Squeeze (u, ax) x2 = Squeeze (w, ax) o = Neg (x2) r = Concat <axis = -1> (o, x1) "
+        "cc = Concat <axis = -1> (c, c) nn = Concat <axis = -1> (n, n) a = Mul (x, cc) b2 = Mul (r, nn) y = Add (a, b2)", {"rope": 1}),
 }
 
 
