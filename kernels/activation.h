@@ -40,6 +40,9 @@ void gelu_floats(const float* x, float* y, std::int64_t n);
 void gelu_tanh_floats(const float* x, float* y, std::int64_t n);
 // y[i] = x[i] * sigmoid(alpha * x[i])
 void swish_floats(const float* x, float* y, std::int64_t n, float alpha);
+// Of the two above, where the processor has AVX-512.
+void sigmoid_floats_avx512(const float* x, float* y, std::int64_t n);
+void swish_floats_avx512(const float* x, float* y, std::int64_t n, float alpha);
 
 using FloatLoop = void (*)(const float*, float*, std::int64_t);
 // The float fast path where it applies (float input, not a reference run), f otherwise.

@@ -74,10 +74,31 @@ using std::bit_cast;
 
 }  // namespace
 
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]]
-void sigmoid_floats(const float* x, float* y, std::int64_t n) {
+namespace {
+
+[[gnu::target_clones("default", "arch=x86-64-v3")]] void sigmoid_floats_portable(const float* x, float* y, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = sigmoid_of(x[i]);
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3")]] void swish_floats_portable(const float* x, float* y, std::int64_t n, float alpha) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * sigmoid_of(alpha * x[i]);
+}
+
+bool has_avx512() {
+  static const bool has = __builtin_cpu_supports("avx512f") != 0;
+  return has;
+}
+
+}  // namespace
+
+void sigmoid_floats(const float* x, float* y, std::int64_t n) {
+  has_avx512() ? sigmoid_floats_avx512(x, y, n) : sigmoid_floats_portable(x, y, n);
+}
+
+void swish_floats(const float* x, float* y, std::int64_t n, float alpha) {
+  has_avx512() ? swish_floats_avx512(x, y, n, alpha) : swish_floats_portable(x, y, n, alpha);
 }
 
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]]
@@ -108,12 +129,6 @@ void gelu_floats(const float* x, float* y, std::int64_t n) {
 void gelu_tanh_floats(const float* x, float* y, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5f * x[i] * (1.0f + tanh_of(0.79788456f * (x[i] + 0.044715f * x[i] * x[i] * x[i])));
-}
-
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]]
-void swish_floats(const float* x, float* y, std::int64_t n, float alpha) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * sigmoid_of(alpha * x[i]);
 }
 
 }  // namespace saturate

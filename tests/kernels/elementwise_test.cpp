@@ -135,5 +135,31 @@ TEST(Elementwise, NanAndInfinityOfEightBitFloats) {
                     test::make<bool>({4}, {false, false, true, false}));
 }
 
+// Over the whole range, with tails of every length: 4 units in the last place, or 1e-36 where the result is next to nothing.
+TEST(Elementwise, FastSigmoidAndSwish) {
+  for (std::int64_t n : {1, 15, 16, 17, 2003}) {
+    std::vector<float> x(static_cast<std::size_t>(n)), sigmoid(x.size(), 7.0f), swish(x.size(), 7.0f);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = (static_cast<float>(i) - static_cast<float>(n) / 2) * 0.11f;
+    sigmoid_floats(x.data(), sigmoid.data(), n);
+    swish_floats(x.data(), swish.data(), n, 1.7f);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double v = x[i], s = 1 / (1 + std::exp(-v)), w = v / (1 + std::exp(-static_cast<double>(1.7f * x[i])));
+      EXPECT_NEAR(sigmoid[i], s, 5e-7 * s + 1e-36) << x[i];
+      EXPECT_NEAR(swish[i], w, 5e-7 * std::fabs(w) * (1 + std::fabs(v)) + 1e-34) << x[i];
+    }
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> special{inf, -inf, std::numeric_limits<float>::quiet_NaN(), 0.0f}, y(4);
+  sigmoid_floats(special.data(), y.data(), 4);
+  EXPECT_EQ(y[0], 1.0f);
+  EXPECT_NEAR(y[1], 0.0f, 1e-36);
+  EXPECT_TRUE(std::isnan(y[2]));
+  EXPECT_EQ(y[3], 0.5f);
+  swish_floats(special.data(), y.data(), 4, 1.0f);
+  EXPECT_EQ(y[0], inf);
+  EXPECT_TRUE(std::isnan(y[2]));
+  EXPECT_EQ(y[3], 0.0f);
+}
+
 }  // namespace
 }  // namespace saturate
