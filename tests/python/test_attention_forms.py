@@ -58,6 +58,15 @@ CASES = {
         "qt = Transpose <perm = [0,1,3,2]> (q) a = MatMul (k, qt) p = Softmax <axis = 2> (a) vt = Transpose <perm = [0,1,3,2]> (v) o = MatMul (vt, p) y = Transpose <perm = [0,1,3,2]> (o)", {"attention": 1}),
     "fill_before_another_mask": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v, bool[s,t] c, float[b,1,1,t] m => float[b,2,s,8] y", "float f = {-10000.0}",
         "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) w = Where (c, a, f) x = Add (w, m) p = Softmax (x) y = MatMul (p, v)", {"attention": 1}),
+    # GPT-2 of old: the causal mask is multiplied in, and its complement added.
+    "mask_by_products": ("float[b,2,s,8] q, float[b,2,s,8] k, float[b,2,s,8] v => float[b,2,s,8] y", "float one = {1.0}, float f = {-10000.0}, int64 zero = {0}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) n = Shape <start = 2, end = 3> (q) nn = Concat <axis = 0> (n, n) o = ConstantOfShape <value = float[1] {1}> (nn) "
+        "l = Trilu <upper = 0> (o, zero) u = Mul (a, l) w = Sub (one, l) x = Mul (f, w) z = Add (x, u) p = Softmax (z) y = MatMul (p, v)", {"attention": 1}),
+    "mask_by_products_of_a_table": ("float[b,2,3,8] q, float[b,2,3,8] k, float[b,2,3,8] v, float[b,1,1,3] m => float[b,2,3,8] y", "float one = {1.0}, float f = {10000.0}, float[1,1,3,3] l = {1, 0, 0, 1, 1, 0, 1, 1, 1}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) u = Mul (a, l) w = Sub (one, l) x = Mul (f, w) z = Sub (u, x) zz = Add (z, m) p = Softmax (zz) y = MatMul (p, v)", {"attention": 1}),
+    # 0.5 hides nothing.
+    "no_mask_by_products": ("float[b,2,3,8] q, float[b,2,3,8] k, float[b,2,3,8] v => float[b,2,3,8] y", "float one = {1.0}, float f = {-10000.0}, float[1,1,3,3] l = {1, 0.5, 0, 1, 1, 0, 1, 1, 1}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) u = Mul (a, l) w = Sub (one, l) x = Mul (f, w) z = Add (u, x) p = Softmax (z) y = MatMul (p, v)", {}),
     "channels_first_layer_norm": ("float[b,16,5,7] x => float[b,16,5,7] y", "int64[1] one = {1}, float two = {2.0}, float eps = {0.001}",
         "m = ReduceMean (x, one) d = Sub (x, m) s = Pow (d, two) v = ReduceMean (s, one) e = Add (v, eps) r = Sqrt (e) y = Div (d, r)", {"norm": 1}),
     "scale_before_the_quotient": ("float[b,s,4] x => float[b,s,4] y", "int64[1] last = {-1}, float two = {2.0}, float eps = {0.001}, float[4] g = {1, 2, -3, 0.5}",
