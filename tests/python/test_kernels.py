@@ -62,3 +62,12 @@ def test_random_models_against_both_others(words):
     done = subprocess.run(fuzz, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert "agree with" in done.stdout
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_random_graphs_optimized(dtype):
+    pytest.importorskip("saturate", reason="the package is not installed: pip install .")
+    pytest.importorskip("onnxruntime")
+    fuzz = [sys.executable, str(ROOT / "bench" / "fuzz_optimize.py"), "--cases", "80", "--seed", "3", "--dtype", dtype]
+    done = subprocess.run(fuzz, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

@@ -134,6 +134,10 @@ def test_backend_protocol():
     node = helper.make_node("Clip", ["x", "", "high"], ["y"])
     x = np.array([1, 5], np.float32)
     np.testing.assert_array_equal(backend.run_node(node, [x, np.float32(3)])[0], [1, 3])
+    np.testing.assert_array_equal(backend.run_node(node, [x, None, np.float32(3)])[0], [1, 3])
+    np.testing.assert_array_equal(backend.run_node(helper.make_node("Concat", ["x", "x", "z"], ["y"], axis=0), [x, x, -x])[0], [1, 5, 1, 5, -1, -5])
+    with pytest.raises(ValueError, match="4 inputs"):
+        backend.run_node(node, [x, x, x, x])
     np.testing.assert_array_equal(backend.run_node(helper.make_node("Split", ["x"], ["a", "b"], num_outputs=2), [x])[1], [5])
     fused = helper.make_node("BiasGelu", ["x", "b"], ["y"], domain="com.microsoft")
     assert backend.run_node(fused, [x, x])[0].shape == (2,)

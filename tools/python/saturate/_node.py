@@ -19,11 +19,19 @@ def _info(name: str, value: Any) -> onnx.ValueInfoProto:
     return onnx.ValueInfoProto(name=name)
 
 
-def model_of_node(node: onnx.NodeProto, inputs: Any, version: int | None = None) -> onnx.ModelProto:
-    """Inputs: arrays in the node's order (those that it leaves out are skipped), or by name."""
-    names = [name for name in node.input if name]
-    if not isinstance(inputs, dict):
-        inputs = dict(zip(names, inputs if isinstance(inputs, (list, tuple)) else [inputs]))
+def by_name(node: onnx.NodeProto, inputs: Any) -> dict[str, Any]:
+    """Inputs of a node by name, of arrays in its order: one for each input, or for those alone that it doesn't leave out."""
+    if isinstance(inputs, dict):
+        return inputs
+    given = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    names = list(node.input) if len(given) == len(node.input) else [name for name in node.input if name]
+    if len(given) > len(names):
+        raise ValueError(f"{len(given)} inputs for a node of {len(names)}")
+    return {name: value for name, value in zip(names, given) if name}
+
+
+def model_of_node(node: onnx.NodeProto, inputs: dict[str, Any], version: int | None = None) -> onnx.ModelProto:
+    """A model that runs the node on such inputs."""
     arrays = {name: value if isinstance(value, (list, type(None))) else np.asarray(value) for name, value in inputs.items()}
     if version is None:
         version = onnx.defs.onnx_opset_version() if node.domain in ("", "ai.onnx") else 1

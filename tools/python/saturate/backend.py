@@ -41,11 +41,12 @@ class SaturateBackend(Backend):  # type: ignore[misc,unused-ignore]
     def run_node(
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """Runs one operator on arrays. `opset_version`: of the operator's domain (the newest)."""
-        from ._node import model_of_node
+        """Runs one operator on arrays: by name, or in the node's order, with or without those that it leaves out. `opset_version`: of the
+        operator's domain (the newest)."""
+        from ._node import by_name, model_of_node
 
-        version = kwargs.pop("opset_version", None)
-        return cls.run_model(model_of_node(node, inputs, version), inputs, device, **kwargs)
+        version, named = kwargs.pop("opset_version", None), by_name(node, inputs)
+        return cls.run_model(model_of_node(node, named, version), named, device, **kwargs)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Optimizes random small graphs (fuzz/graphs.py) and runs original and result in ONNX Runtime.
+
+usage: fuzz_optimize.py [--cases N] [--seed S] [--dtype float32|float64|float16] [--save FOLDER]
+
+Each is verified by saturate's own runtime as always; then ONNX Runtime runs the original as it stands and the result with and without its own
+optimizer. Targets and cost models take turns. Prints a line for each case in which something is wrong (not verified, refused by ONNX Runtime
+though it runs the original, other numbers) and exits 1 if there was one; --save keeps them. Needs the packages saturate and onnxruntime.
+"""
+import argparse
+import collections
+import pathlib
+import sys
+
+import numpy as np
+import onnxruntime
+
+import saturate
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from fuzz import graphs  # noqa: E402
+
+OPTIONS = [{"target": "ort-cpu", "cost": "nodes"}, {"target": "onnx", "cost": "nodes"}, {"target": "ort-cpu", "cost": "measured"}, {"target": "onnx", "cost": "roofline"}]
+TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
+Level = onnxruntime.GraphOptimizationLevel
+
+
+def run(model, feed, level):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads, options.graph_optimization_level = 4, 1, level
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feed)
+
+
+def close(a, b):
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    bound = TOLERANCE.get(a.dtype.name, 0)
+    scale = max(1.0, float(np.abs(a).max(initial=0))) if bound else 0
+    return np.allclose(a, b, rtol=bound, atol=bound * scale, equal_nan=bool(bound))
+
+
+def outcome(model, feed, options):
+    """A word for what happened, and what is wrong, if anything."""
+    try:
+        result, report = saturate.optimize_with_report(model, inputs=feed, progress=False, **options)
+    except saturate.UnsupportedError as error:
+        return "not verifiable", str(error)
+    except saturate.Error as error:
+        return "wrong", f"{type(error).__name__}: {error}"
+    if not report.to_dict()["made_by_rules"]:
+        return "unchanged", None
+    try:
+        wanted = run(model, feed, Level.ORT_DISABLE_ALL)
+    except Exception:
+        return "ONNX Runtime refuses the original", None
+    for level in (Level.ORT_DISABLE_ALL, Level.ORT_ENABLE_ALL):
+        try:
+            got = run(result, feed, level)
+        except Exception as error:
+            return "wrong", f"ONNX Runtime refuses the result: {' '.join(str(error).split())[:400]}"
+        if not all(close(a, b) for a, b in zip(wanted, got)):
+            return "wrong", f"other numbers in ONNX Runtime ({level.name})"
+    return "changed", None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--dtype", choices=sorted(TOLERANCE), default="float32")
+    parser.add_argument("--save", type=pathlib.Path, help="folder for the models (and inputs) in which something is wrong")
+    args = parser.parse_args()
+    onnxruntime.set_default_logger_severity(4)
+    counts = collections.Counter()
+    for number in range(args.cases):
+        seed = args.seed * 1_000_003 + number
+        case = graphs.random_graph(seed, args.dtype)
+        if case is None:
+            continue
+        model, feed, operators = case
+        options = OPTIONS[number % len(OPTIONS)]
+        word, why = outcome(model, feed, options)
+        counts[word] += 1
+        if why:
+            print(f"seed {seed}, {options['target']} by {options['cost']}, {' '.join(operators)}: {why}", flush=True)
+            if args.save:
+                args.save.mkdir(parents=True, exist_ok=True)
+                (args.save / f"{seed}.onnx").write_bytes(model.SerializeToString())
+                np.savez(args.save / f"{seed}.npz", **feed)
+    print(", ".join(f"{count} {word}" for word, count in counts.most_common()))
+    sys.exit(counts["wrong"] > 0 or not counts["changed"])
+
+
+if __name__ == "__main__":
+    main()
