@@ -21,6 +21,8 @@ std::size_t distinct(const Rec& rec, std::array<Id, 3>& out) {
 
 void BulkApplier::apply(const std::uint32_t* words, std::size_t stride, std::size_t count) {
   words_ = words, stride_ = stride, count_ = count;
+  constexpr std::size_t kPhases = 12;  // of a usual template
+  team_ = g_.team && count > kStretch && g_.team->helpful(kPhases) ? g_.team.get() : nullptr;
   columns_.resize(nodes_.size() * kMost);
   roots_.resize(kMost);
   unite_.resize(kMost / kStretch);
@@ -61,11 +63,11 @@ void BulkApplier::add(std::size_t i) {
   made_.assign(kMost / kStretch, {});
   base_ = static_cast<NodeId>(g_.recs.size());
   cells_ = g_.cells.size();
-  g_.table.reserve(count_, g_.team.get());
+  g_.table.reserve(count_, team_);
   g_.ensure_ids(count_);
-  if (g_.team && pages_ahead_) touch_pages();
+  if (team_ != nullptr && pages_ahead_) touch_pages();
   const bool top = i + 1 == nodes_.size();
-  if (g_.team && count_ > kStretch) {
+  if (team_ != nullptr) {
     over([&](std::size_t first, std::size_t last) { look_up<true>(i, first, last); });
   } else {
     look_up<false>(i, 0, count_);
@@ -87,12 +89,12 @@ void BulkApplier::add(std::size_t i) {
       if (place_[b] == kTwin) out[b] = ids[out[b] - base_];
     }
   };
-  if (!g_.team || count_ <= kStretch) {
+  if (team_ == nullptr) {
     follow(0, count_);
     return link(0, 1, sum);
   }
-  const std::size_t owners = g_.team->threads(), stretches = (count_ + kStretch - 1) / kStretch;
-  g_.team->run(owners + stretches, [&](std::size_t task, std::size_t) {
+  const std::size_t owners = team_->threads(), stretches = (count_ + kStretch - 1) / kStretch;
+  team_->run(owners + stretches, [&](std::size_t task, std::size_t) {
     if (task < owners) return link(task, owners, sum);
     const std::size_t first = (task - owners) * kStretch;
     follow(first, std::min(count_, first + kStretch));
@@ -227,7 +229,7 @@ void BulkApplier::touch_pages() {
       bytes = bytes.subspan(size);
     }
   }
-  g_.team->run(pieces.size(), [&](std::size_t i, std::size_t) {
+  team_->run(pieces.size(), [&](std::size_t i, std::size_t) {
     for (std::size_t at = 0; at < pieces[i].size(); at += kPage) pieces[i][at] = std::byte{0};
     pieces[i].back() = std::byte{0};
   });

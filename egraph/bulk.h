@@ -32,7 +32,7 @@ class BulkApplier {
 
   template <class Pass>
   void over(const Pass& pass) {
-    over_stretches(g_.team.get(), count_, kStretch, pass);
+    over_stretches(team_, count_, kStretch, pass);
   }
   Id* column(std::size_t node) { return columns_.data() + node * kMost; }
   void bind(std::size_t first, std::size_t last);
@@ -52,6 +52,7 @@ class BulkApplier {
   bool pages_ahead_;
   std::size_t pages_ready_ = 0;  // ids whose memory has been touched
 
+  Team* team_ = nullptr;  // where the present matches are worth several threads
   const std::uint32_t* words_ = nullptr;
   std::size_t stride_ = 0, count_ = 0;
   // By match.
@@ -59,7 +60,7 @@ class BulkApplier {
   std::vector<Rec> recs_;            // of the present operator: the e-node that the match needs,
   std::vector<std::size_t> place_;   // and its slot in the table
   // By stretch: what one thread did in one piece, the whole where there is one thread.
-  std::size_t stretch_of(std::size_t match) const { return g_.team ? match / kStretch : 0; }
+  std::size_t stretch_of(std::size_t match) const { return team_ != nullptr ? match / kStretch : 0; }
   std::vector<Made> made_;                        // before this stretch
   std::vector<std::vector<std::uint32_t>> unite_;  // matches whose two sides are not one class yet
   std::vector<std::vector<std::uint32_t>> losers_;  // matches whose claim has lost

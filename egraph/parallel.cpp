@@ -51,8 +51,13 @@ void Team::help(std::size_t worker) {
   }
 }
 
-void Team::drain(std::size_t worker) {
-  for (std::size_t i = next_.fetch_add(1, std::memory_order_relaxed); i < n_; i = next_.fetch_add(1, std::memory_order_relaxed)) (*body_)(i, worker);
+// Returns how many pieces it has done.
+std::size_t Team::drain(std::size_t worker) {
+  std::size_t done = 0;
+  for (std::size_t i = next_.fetch_add(1, std::memory_order_relaxed); i < n_; i = next_.fetch_add(1, std::memory_order_relaxed), ++done) {
+    (*body_)(i, worker);
+  }
+  return done;
 }
 
 void Team::run(std::size_t n, const std::function<void(std::size_t, std::size_t)>& body) {
@@ -68,24 +73,33 @@ void Team::run(std::size_t n, const std::function<void(std::size_t, std::size_t)
   state_.fetch_add(kPhase + kOpen, std::memory_order_release);
   state_.notify_all();
   const auto begin = std::chrono::steady_clock::now();
-  drain(0);
+  const std::size_t own = drain(0);
   const auto drained = std::chrono::steady_clock::now();
   // No helper comes in from now on; the ones inside are waited for.
   for (std::uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; (state & kInside) != 0;) state = wait_while(state);
-  look_back(drained - begin, std::chrono::steady_clock::now() - drained);
+  look_back(drained - begin, std::chrono::steady_clock::now() - drained, n < kTelling || own < n - n / 8);
 }
 
-// Where other programs have the helpers' cores, waiting for what a helper has begun costs more than its help saves: then better alone, for longer each
-// time.
-void Team::look_back(Duration worked, Duration waited) {
+// Where other programs have the helpers' cores, helpers do next to nothing, or waiting for what one has begun costs more than its help saves: then
+// better alone, for longer each time.
+void Team::look_back(Duration worked, Duration waited, bool helped) {
   constexpr Duration kLong = std::chrono::microseconds(500);
-  constexpr std::size_t kFirst = 16, kMost = 1024;  // phases
+  constexpr std::size_t kFirst = 32, kMost = 4096, kPatience = 4;  // phases
   if (waited > kLong && 2 * waited > worked) {
-    penalty_ = std::clamp(2 * penalty_, kFirst, kMost);
+    penalty_ = std::clamp(4 * penalty_, kFirst, kMost);
     alone_ = penalty_;
+  } else if (!helped) {
+    if (++idle_ % kPatience == 0) alone_ = kFirst;
   } else {
+    idle_ = 0;
     penalty_ -= penalty_ / 8;
   }
+}
+
+bool Team::helpful(std::size_t phases) {
+  if (alone_ == 0) return true;
+  alone_ -= std::min(alone_, phases);
+  return false;
 }
 
 int thread_count(int threads) { return threads > 0 ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }

@@ -24,22 +24,26 @@ class Team {
   // Calls body(i, worker) for each i < n once, in any order; what one `worker` < threads() does is done one after the other. What was written
   // before is seen by all of them, and what they write is seen afterwards. With one thread: here, in order. No calls from inside.
   void run(std::size_t n, const std::function<void(std::size_t, std::size_t)>& body);
+  // Whether helpers are worth the way for several threads, which costs some more. If not, `phases` are taken as run alone: say it as they come.
+  bool helpful(std::size_t phases);
 
  private:
   // state_: number of the phase, whether it is open to helpers, and how many are inside.
   static constexpr std::uint32_t kInside = 0x7fff, kOpen = 0x8000, kPhase = 0x10000;
   void start();
   void help(std::size_t worker);
-  void drain(std::size_t worker);
+  std::size_t drain(std::size_t worker);
   std::uint32_t wait_while(std::uint32_t seen) const;
   using Duration = std::chrono::steady_clock::duration;
-  void look_back(Duration worked, Duration waited);
+  void look_back(Duration worked, Duration waited, bool helped);
 
   std::size_t threads_;
   std::vector<std::thread> helpers_;
   std::atomic<std::uint32_t> state_ = 0;
   std::atomic<bool> quit_ = false;
-  std::size_t alone_ = 0, penalty_ = 0;  // phases that are run without helpers: the coming ones, and after the next disappointment
+  static constexpr std::size_t kTelling = 8;  // pieces from which one sees whether helpers helped
+  std::size_t alone_ = 0, penalty_ = 0;        // phases that are run without helpers: the coming ones, and after the next disappointment
+  std::size_t idle_ = 0;                       // phases one after the other in which helpers did next to nothing
   // Of the open phase.
   std::atomic<std::size_t> next_ = 0;
   std::size_t n_ = 0;
