@@ -47,7 +47,7 @@ class WithPast(torch.nn.Module):
         present = []
         for layer in out.past_key_values.layers:
             present += [layer.keys, layer.values]
-        return (out.logits, *present)
+        return (out.logits if hasattr(out, "logits") else out.last_hidden_state, *present)
 
 
 def ids(batch, length, vocabulary):
@@ -87,6 +87,24 @@ def decoder(model, layers, heads, head_size, length, past, vocabulary):
         for kind in ("key", "value"):
             inputs[f"past_{kind}_{i}"] = torch.randn(1, heads, past, head_size, generator=generator)
     return WithPast(model, layers), inputs
+
+
+def free(inputs):
+    """Names of the dims that are left open: a decoder with a cache serves any batch and any length."""
+    axes = {"input_ids": {0: "batch", 1: "seq"}, "attention_mask": {0: "batch", 1: "total"}, "position_ids": {0: "batch", 1: "seq"}}
+    return {name: axes.get(name, {0: "batch", 2: "past"}) for name in inputs}
+
+
+def gpt2_decode():
+    """Without the product by the embedding table, which is most of a step and nothing can be done about."""
+    model, inputs = decoder(transformer("GPT2Model"), 12, 12, 64, 1, 127, 50000)
+    return model, inputs, free(inputs)
+
+
+def llama_gqa_decode():
+    settings = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048, vocab_size=32000, max_position_embeddings=2048)
+    model, inputs = decoder(transformer("LlamaModel", **settings), 12, 4, 64, 1, 127, 32000)
+    return model, inputs, free(inputs)
 
 
 def gpt2_past():
@@ -132,6 +150,8 @@ MODELS = {
     "bert_base": bert,
     "bart_encoder": bart_encoder,
     "gpt2_past": gpt2_past,
+    "gpt2_decode": gpt2_decode,
+    "llama_gqa_decode": llama_gqa_decode,
     "llama_prefill": lambda: llama(128, 0),
     "llama_decode": lambda: llama(1, 127),
     "vit_b16": vit,
@@ -144,14 +164,17 @@ MODELS = {
 }
 
 
-def export(model, inputs, exporter, path):
+def export(model, inputs, axes, exporter, path):
     arguments = tuple(inputs.values())
     options = dict(input_names=list(inputs), opset_version=OPSETS[exporter])
     with torch.no_grad():
         if exporter == "dynamo":
+            if axes:  # dims of 1 stay fixed: torch.export takes them for constants
+                dims = [{a: torch.export.Dim.AUTO for a in axes[n] if t.shape[a] > 1} for n, t in inputs.items()]
+                options["dynamic_shapes"] = (*dims[:3], tuple(dims[3:]))
             torch.onnx.export(model, arguments, str(path), dynamo=True, external_data=False, verbose=False, **options)
         else:
-            torch.onnx.export(model, arguments, str(path), dynamo=False, **options)
+            torch.onnx.export(model, arguments, str(path), dynamo=False, dynamic_axes=axes, **options)
 
 
 def main():
@@ -172,14 +195,14 @@ def main():
     failures = 0
     for name in args.names or MODELS:
         torch.manual_seed(0)
-        model, inputs = MODELS[name]()
+        model, inputs, *axes = MODELS[name]()
         model.eval()
         np.savez(args.folder / f"{name}.inputs.npz", **{k: v.numpy() for k, v in inputs.items()})
         for exporter in args.exporters.split(","):
             start = time.time()
             path = args.folder / f"{name}.{exporter}.onnx"
             try:
-                export(model, inputs, exporter, path)
+                export(model, inputs, axes[0] if axes else None, exporter, path)
                 print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB, {time.time() - start:.0f} s", flush=True)
             except Exception as error:  # noqa: BLE001 (exporters raise anything)
                 failures += 1
