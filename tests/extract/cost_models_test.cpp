@@ -1,10 +1,7 @@
 // Cost models that know sizes: flops, bytes, roofline, fitted, a shared library; and how their quality is told.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 
 #include "extract/cost_quality.h"
 #include "extract/extract.h"
@@ -12,6 +9,7 @@
 #include "extract/op_times.h"
 #include "kernels/runtime.h"
 #include "onnx_bridge/io.h"
+#include "tests/extract/temporary_file.h"
 
 namespace saturate {
 namespace {
@@ -32,21 +30,6 @@ CostOptions at(std::int64_t n) {
   options.symbols["N"] = n;
   return options;
 }
-
-class TemporaryFile {
- public:
-  TemporaryFile(const std::string& text, const std::string& ending)
-      : path_(std::filesystem::temp_directory_path() /
-              ("saturate_cost_models_test_" + std::to_string(getpid()) + "_" + std::to_string(counter_++) + ending)) {
-    std::ofstream(path_) << text;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_; }
-
- private:
-  static inline int counter_ = 0;
-  std::filesystem::path path_;
-};
 
 constexpr const char* kProduct =
     R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 64] x, float[64, 32] w) => (float[N, 32] y) { y = MatMul (x, w) })";
@@ -117,7 +100,7 @@ TEST(FittedTimes, FindTheLineThroughTheRowsAndReadItBack) {
   OpUse erf = add(1000);
   erf.op = "Erf";
   EXPECT_GT(fitted.seconds(erf), 0);  // never measured: by the roofline
-  const TemporaryFile file(fitted.to_json(), ".json");
+  const test::TemporaryFile file(fitted.to_json(), ".json");
   EXPECT_GT(cost_of(kProduct, file.path()), 0);
 }
 
@@ -139,7 +122,7 @@ TEST(SharedLibraryCost, IsAskedWithSizes) {
 
 TEST(SharedLibraryCost, ErrorsAreOneLine) {
   EXPECT_NE(std::string(load_cost_model("no/such/lib.so").status().message()).find("no/such/lib.so"), std::string::npos);
-  const TemporaryFile text("not a library", ".so");
+  const test::TemporaryFile text("not a library", ".so");
   EXPECT_NE(std::string(load_cost_model(text.path()).status().message()).find("can't be loaded"), std::string::npos);
 }
 

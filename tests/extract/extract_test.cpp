@@ -1,14 +1,12 @@
 #include "extract/extract.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "kernels/runtime.h"
 #include "onnx_bridge/io.h"
+#include "tests/extract/temporary_file.h"
 
 namespace saturate {
 namespace {
@@ -153,22 +151,8 @@ TEST(CheckSelection, FindsWhatIsMissingOrCyclic) {
   EXPECT_EQ(check_selection(b.g.egraph(), b.lowered.roots, s), "");
 }
 
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& text)  // named by process: ctest runs each test in one of its own
-      : path_(std::filesystem::temp_directory_path() / ("saturate_extract_test_" + std::to_string(getpid()) + "_" + std::to_string(counter_++) + ".json")) {
-    std::ofstream(path_) << text;
-  }
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  std::string path() const { return path_; }
-
- private:
-  static inline int counter_ = 0;
-  std::filesystem::path path_;
-};
-
 TEST(CostTable, DecidesWhatIsTaken) {
-  const TemporaryFile table(R"({"costs": {"com.microsoft::BiasGelu": 5, "Gelu": 1}, "default": 1})");
+  const test::TemporaryFile table(R"({"costs": {"com.microsoft::BiasGelu": 5, "Gelu": 1}, "default": 1})");
   Bench b(R"(<ir_version: 10, opset_import: ["" : 20]> g (float[2, 4] x, float[4] c) => (float[2, 4] y) { a = Add(x, c)  y = Gelu(a) })");
   b.same(b.value("y"), b.add("BiasGelu", {b.value("x"), b.value("c")}, {}, "com.microsoft"));
   b.cost = load_cost_model(table.path()).value();
@@ -176,14 +160,14 @@ TEST(CostTable, DecidesWhatIsTaken) {
 }
 
 TEST(CostTable, RefusesNegativeCosts) {
-  const TemporaryFile table(R"({"costs": {"Gelu": -1}})");
+  const test::TemporaryFile table(R"({"costs": {"Gelu": -1}})");
   const auto cost = load_cost_model(table.path());
   ASSERT_FALSE(cost.ok());
   EXPECT_NE(std::string(cost.status().message()).find("Gelu"), std::string::npos);
 }
 
 TEST(Target, ErrorsNameTheFileAndTheKey) {
-  const TemporaryFile file(R"({"name": "mine", "max_opsets": 20})");
+  const test::TemporaryFile file(R"({"name": "mine", "max_opsets": 20})");
   const auto target = load_target(file.path());
   ASSERT_FALSE(target.ok());
   EXPECT_NE(std::string(target.status().message()).find(file.path()), std::string::npos);
