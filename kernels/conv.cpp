@@ -134,7 +134,7 @@ absl::StatusOr<Tensor> conv_tensor(const KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
   absl::StatusOr<ConvShape> s = shape_of(ctx, x, w);
   if (!s.ok()) return s.status();
-  if (ctx.has_input(2) && (ctx.tensor(2).size() != s->filters || ctx.tensor(2).dtype() != x.dtype()))
+  if (ctx.has_input(2) && (ctx.tensor(2).dims() != Shape{s->filters} || ctx.tensor(2).dtype() != x.dtype()))
     return ctx.invalid("the bias does not fit");
   const std::optional<std::int64_t> columns = checked_elements(std::array{s->channels, s->window.kernel_size(), s->window.output_size()});
   if (!columns || static_cast<std::size_t>(*columns) > ctx.options.memory_limit) return ctx.invalid("the windows take too much memory");

@@ -115,12 +115,28 @@ class Sorter {
   bool in_order_ = true;
 };
 
+bool is_constant(const Node& node) { return node.op_type == "Constant" && node.domain.empty() && node.outputs.size() == 1; }
+
 void check_outputs_once(const std::vector<Node>& nodes, Names& defined, const Places& places) {
   for (std::size_t i = 0; i < nodes.size(); ++i)
     for (const std::string& name : nodes[i].outputs)
       if (!name.empty() && !defined.insert(name).second)
         places.fail(fmt::format("{}: output '{}' is already the name of an input, an initializer or another node's output",
                                 node_text(nodes, i), name));
+}
+
+// Of Constants that define one name the last holds, as ONNX Runtime reads them ("the model will use the latest encountered initializer").
+void keep_last_constants(std::vector<Node>& nodes) {
+  Names later;
+  std::vector<bool> drop(nodes.size(), false);
+  bool any = false;
+  for (std::size_t i = nodes.size(); i-- > 0;)
+    if (is_constant(nodes[i]) && !later.insert(nodes[i].outputs[0]).second) drop[i] = any = true;
+  if (!any) return;
+  std::vector<Node> kept;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (!drop[i]) kept.push_back(std::move(nodes[i]));
+  nodes = std::move(kept);
 }
 
 // Walks scopes from outside in, to name the first use that nothing defines.
@@ -249,6 +265,7 @@ void check_and_sort(Graph& graph, const Places& places) {
     if (!initialized.insert(i.name).second) places.fail(fmt::format("initializer '{}' is defined twice", i.name));
     defined.insert(i.name);  // an initializer may be the default of an input of its name
   }
+  keep_last_constants(graph.nodes);
   check_outputs_once(graph.nodes, defined, places);
   for (const ValueInfo& v : graph.outputs)
     if (v.name.empty()) places.fail("a graph output has no name");

@@ -25,6 +25,8 @@ absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& fol
 absl::StatusOr<Model> parse_model_text(std::string_view text, const std::string& name_for_errors);
 // True if the file uses ai.onnx but imports no version of it: the newest was taken then, as ONNX Runtime does.
 bool opset_was_assumed(const Model& model);
+// Names that several Constants of one graph of the file define. The last was taken, as ONNX Runtime does.
+std::vector<std::string> names_of_repeated_constants(const Model& model);
 
 struct SaveOptions {
   // New initializers of at least so many bytes go outside when the model has external data. Those that were inline stay so, unless

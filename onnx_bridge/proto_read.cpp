@@ -1,5 +1,6 @@
 #include <bit>
 
+#include "absl/container/flat_hash_map.h"
 #include "fmt/format.h"
 #include "onnx_bridge/proto_convert.h"
 
@@ -425,6 +426,26 @@ bool opset_was_assumed(const Model& model) {
   const auto& imports = message.opset_import();
   if (imports.empty() && message.ir_version() < 3) return false;
   return std::none_of(imports.begin(), imports.end(), [](const auto& i) { return proto::normalized_domain(i.domain()).empty(); });
+}
+
+namespace {
+
+void add_repeated_constants(const onnx::GraphProto& graph, std::vector<std::string>& names) {
+  absl::flat_hash_map<std::string_view, int> times;
+  for (const onnx::NodeProto& node : graph.node()) {
+    if (node.op_type() == "Constant" && proto::normalized_domain(node.domain()).empty() && node.output_size() == 1 && ++times[node.output(0)] == 2)
+      names.push_back(node.output(0));
+    for (const onnx::AttributeProto& a : node.attribute())
+      if (a.has_g()) add_repeated_constants(a.g(), names);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> names_of_repeated_constants(const Model& model) {
+  std::vector<std::string> names;
+  if (model.origin) add_repeated_constants(static_cast<const onnx::ModelProto*>(model.origin.get())->graph(), names);
+  return names;
 }
 
 }  // namespace saturate

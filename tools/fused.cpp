@@ -5,6 +5,7 @@
 namespace saturate {
 namespace {
 
+constexpr std::size_t kGelu = 2, kSilu = 3;
 constexpr std::string_view kFamilies[] = {"attention", "normalization", "GELU", "SiLU", "rotary embedding", "other fused"};
 
 struct Member {
@@ -77,6 +78,8 @@ std::vector<std::pair<std::string, std::size_t>> fused_counts(const GraphStats& 
   for (std::string_view family : kFamilies) out.emplace_back(family, 0);
   for (const auto& [op_type, count] : stats.operators)
     if (const Member* member = find_member(op_type)) out[static_cast<std::size_t>(member->family)].second += count;
+  out[kGelu].second -= stats.unit_quick_gelus;
+  out[kSilu].second += stats.unit_quick_gelus;
   return out;
 }
 

@@ -49,6 +49,8 @@ void count(const std::vector<Node>& nodes, const Model& model, GraphStats& stats
     }
     ++stats.nodes;
     ++stats.operators[qualified(node)];
+    const Attribute* alpha = qualified(node) == "com.microsoft.QuickGelu" ? find_attribute(node.attributes, "alpha") : nullptr;
+    if (alpha && alpha->type == AttributeType::kFloat && alpha->f() == 1) ++stats.unit_quick_gelus;
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kGraph && depth < 64) count(a.g().nodes, model, stats, depth + 1);
   }
@@ -93,6 +95,9 @@ class Optimizer {
     report.target = target_.name;
     if (opset_was_assumed(model))
       report.warnings.push_back(fmt::format("opset_import names no version of ai.onnx: taken as the newest ({}), as ONNX Runtime does", model.opset("")));
+    if (const std::vector<std::string> twice = names_of_repeated_constants(model); !twice.empty())
+      report.warnings.push_back(
+          fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(), twice.size() == 1 ? " is" : "s are", twice[0]));
     std::set<std::string> without;
     collect_names(model.graph, names_);
     for (int attempt = 0;; ++attempt) {

@@ -138,3 +138,28 @@ def test_the_table_names_what_exists():
     assert named and named <= rules, sorted(named - rules)
     tests = {w for row in rows for w in re.findall(r"`([a-z0-9_]+)`", row[3])}
     assert tests <= set(CASES), sorted(tests - set(CASES))
+
+
+def test_quick_gelu_of_alpha_one_counts_as_silu(tmp_path):
+    path, out, report = tmp_path / "in.onnx", tmp_path / "out.onnx", tmp_path / "r.json"
+    onnx.save(build("float[2,3] x => float[2,3] y", "s = Sigmoid (x)  y = Mul (x, s)"), path)
+    done = run("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes", "--report", report)
+    assert done.returncode == 0, done.stderr
+    assert counts(onnx.load(out)) == {"com.microsoft.QuickGelu": 1}
+    fused = json.loads(report.read_text())["after"]["fused"]
+    assert (fused["SiLU"], fused["GELU"]) == (1, 0)
+
+
+def test_the_last_of_several_constants_of_a_name_holds(tmp_path):
+    """As in ONNX Runtime, which warns too. The standard forbids such files."""
+    path, out, report = tmp_path / "in.onnx", tmp_path / "out.onnx", tmp_path / "r.json"
+    constant = lambda value: onnx.helper.make_node("Constant", [], ["c"], value=onnx.numpy_helper.from_array(np.array(value, np.float32)))
+    x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [3]) for n in "xy")
+    graph = onnx.helper.make_graph([constant(2.0), onnx.helper.make_node("Mul", ["x", "c"], ["y"]), constant(5.0)], "g", [x], [y])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    done = run("optimize", path, "-o", out, "--report", report)
+    assert done.returncode == 0, done.stderr
+    assert any("'c'" in w for w in json.loads(report.read_text())["warnings"])
+    feeds = {"x": np.array([1, 2, 3], np.float32)}
+    for p in (path, out):
+        np.testing.assert_array_equal(ort.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, feeds)[0], [5, 10, 15])
