@@ -105,7 +105,9 @@ void reshape_by_refinement(const Views& v, const Match& m, Unions& unions) {
   if (!from || !to || from->size() < 2 || to->size() < 2 || v.has_zero(*from)) return;
   const Dims result = *to;
   const auto fine = refinement(v.g.dims(), *from, *to);
-  if (!fine || fine->size() <= from->size() || fine->size() <= result.size() || fine->size() > 6) return;
+  if (!fine || fine->size() > 6) return;
+  const auto cuts = [&](const Dims& dims) { return std::count_if(dims.begin(), dims.end(), [&](Dim d) { return v.g.dims().value(d) != 1; }); };
+  if (cuts(*fine) <= cuts(*from) || cuts(*fine) <= cuts(result)) return;  // dims of 1 cut nothing: with them every view would refine every other
   unions.emplace_back(m.root(), v.reshape(v.reshape(m.classes[0], *fine, 0), result, 0));
 }
 
