@@ -14,11 +14,16 @@ bool digit(char c) { return c >= '0' && c <= '9'; }
 
 class Lexer {
  public:
-  Lexer(std::string_view text, const std::string& file) : text_(text), file_(file) {}
+  Lexer(std::string_view text, const std::string& file, bool examples) : text_(text), file_(file), examples_(examples) {}
 
   absl::StatusOr<std::vector<Token>> run() {
+    tokens_.reserve(text_.size() / 4);  // rule files have a token for every five characters
     while (true) {
       skip_space();
+      if (!examples_ && at_example()) {
+        while (at_ < text_.size() && text_[at_] != '\n') advance();
+        continue;
+      }
       Token token;
       token.place = place_;
       token.begin = at_;
@@ -45,6 +50,12 @@ class Lexer {
     } else {
       ++place_.column;
     }
+  }
+
+  bool at_example() const {
+    if (!tokens_.empty() && tokens_.back().place.line == place_.line) return false;
+    const std::string_view word = text_.substr(at_, 8);
+    return word == "example " || word == "counter ";
   }
 
   void skip_space() {
@@ -141,8 +152,10 @@ class Lexer {
 
   std::string punctuation(Token& token) {
     token.kind = Token::Kind::kPunctuation;
+    const char second = peek(1);
+    const bool longer = second == '=' || second == '>' || second == '/' || second == '*';
     for (std::string_view p : {"<=>", "=>", "<=", ">=", "==", "!=", "//", "**"})
-      if (text_.substr(at_, p.size()) == p) {
+      if (longer && text_.substr(at_, p.size()) == p) {
         for (std::size_t i = 0; i < p.size(); ++i) advance();
         token.text = p;
         return {};
@@ -157,6 +170,7 @@ class Lexer {
 
   std::string_view text_;
   const std::string& file_;
+  bool examples_;
   std::size_t at_ = 0;
   Place place_{1, 1};
   std::string comment_;
@@ -166,7 +180,9 @@ class Lexer {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Token>> tokenize(std::string_view text, const std::string& file_name) { return Lexer(text, file_name).run(); }
+absl::StatusOr<std::vector<Token>> tokenize(std::string_view text, const std::string& file_name, bool examples) {
+  return Lexer(text, file_name, examples).run();
+}
 
 std::string at(const std::string& file_name, Place place, std::string_view message) {
   return fmt::format("{}:{}:{}: {}", file_name, place.line, place.column, message);

@@ -11,10 +11,12 @@ constexpr std::int64_t kMaxExampleElements = 1 << 24;
 
 }  // namespace
 
-absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name) {
+absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name) { return parse_rules(text, file_name, true); }
+
+absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name, bool examples) {
   if (text.size() > kMaxRuleFileBytes)
     return absl::InvalidArgumentError(at(file_name, {1, 1}, "the file is larger than 16 MiB; is it a rule file?"));
-  auto tokens = tokenize(text, file_name);
+  auto tokens = tokenize(text, file_name, examples);
   if (!tokens.ok()) return tokens.status();
   return RuleParser(text, file_name, *std::move(tokens)).parse_file();
 }

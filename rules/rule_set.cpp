@@ -6,6 +6,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/container/flat_hash_set.h"
+#include "rules/parse_parser.h"
+
 namespace saturate {
 
 bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const std::string> assumes) const {
@@ -18,10 +21,10 @@ bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const s
   return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
 }
 
-absl::StatusOr<RuleSet> RuleSet::builtin() {
+absl::StatusOr<RuleSet> RuleSet::builtin(bool examples) {
   RuleSet set;
   for (const EmbeddedRules& file : embedded_rules())
-    if (auto status = set.load_text(file.text, std::string(file.name)); !status.ok()) return status;
+    if (auto status = set.load_text(file.text, std::string(file.name), examples); !status.ok()) return status;
   for (NativeRule& rule : saturate::native_rules())
     if (auto status = set.add(std::move(rule)); !status.ok()) return status;
   return set;
@@ -36,10 +39,17 @@ absl::Status RuleSet::check_name(const std::string& name, const std::string& pla
                                                 other ? other->file : std::string("the native rules")));
 }
 
-absl::Status RuleSet::load_text(std::string_view text, const std::string& name) {
-  auto file = parse_rules(text, name);
+absl::Status RuleSet::load_text(std::string_view text, const std::string& name, bool examples) {
+  auto file = parse_rules(text, name, examples);
   if (!file.ok()) return file.status();
+  absl::flat_hash_set<std::string> known;
+  for (const Rule& rule : rules_) known.insert(rule.name);
+  for (const NativeRule& rule : native_) known.insert(rule.name);
   for (Rule& rule : file->rules) {
+    if (known.insert(rule.name).second) {
+      rules_.push_back(std::move(rule));
+      continue;
+    }
     if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", name, rule.place.line, rule.place.column)); !status.ok()) return status;
     rules_.push_back(std::move(rule));
   }

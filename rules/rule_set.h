@@ -31,9 +31,10 @@ struct RuleFilter {
 class RuleSet {
  public:
   // The rules of rules/*.rules as of the build, and the native ones. An error is a bug in one of these files.
-  static absl::StatusOr<RuleSet> builtin();
+  // Without `examples` they lack their examples and counters, which only the checker and people read, and load faster.
+  static absl::StatusOr<RuleSet> builtin(bool examples = true);
   absl::Status load_file(const std::string& path);
-  absl::Status load_text(std::string_view text, const std::string& name);
+  absl::Status load_text(std::string_view text, const std::string& name, bool examples = true);
   absl::Status add(NativeRule rule);
   // Adds the rules of another set; a name that stands here already is an error.
   absl::Status add(const RuleSet& other);

@@ -62,7 +62,7 @@ Expected<Setup> setup_of(const Options& o, const ShapeArgs& shapes) {
   args.rules = {"none"};
   absl::StatusOr<Setup> setup = set_up(args, shapes);
   if (!setup.ok()) return error_of(setup.status(), "", "");
-  absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin();
+  absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin(false);
   RuleFilter filter;
   filter.approximates = o.approximate;
   filter.not_assumed = o.not_assumed;

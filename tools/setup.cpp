@@ -13,17 +13,19 @@ bool has_rule(const RuleSet& rules, const std::string& name) {
   return rules.find(name) || std::any_of(native.begin(), native.end(), [&](const NativeRule& rule) { return rule.name == name; });
 }
 
-}  // namespace
-
-absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter) {
+absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter, bool examples) {
   const bool none = std::find(files.begin(), files.end(), "none") != files.end();
-  absl::StatusOr<RuleSet> rules = none ? RuleSet() : RuleSet::builtin();
+  absl::StatusOr<RuleSet> rules = none ? RuleSet() : RuleSet::builtin(examples);
   if (!rules.ok()) return rules;
   for (const std::string& file : files)
     if (file != "none")
       if (const absl::Status status = rules->load_file(file); !status.ok()) return status;
   return filter_rules(*rules, filter);
 }
+
+}  // namespace
+
+absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter) { return load_rules(files, filter, true); }
 
 absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const RuleFilter& filter) {
   for (const std::string& name : filter.except)
@@ -68,7 +70,7 @@ absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) 
   filter.approximates = args.approximate;
   filter.except = args.skip_rules;
   filter.not_assumed = args.not_assumed;
-  absl::StatusOr<RuleSet> rules = load_rules(args.rules, filter);
+  absl::StatusOr<RuleSet> rules = load_rules(args.rules, filter, false);
   if (!rules.ok()) return rules.status();
   absl::StatusOr<Target> target = load_target(args.target);
   if (!target.ok()) return target.status();
