@@ -202,20 +202,11 @@ class TemplateApplier {
     Rec recs[kBatch];
     std::uint32_t hashes[kBatch];
     const std::size_t n = node.children.size();
-    const bool sorted = n == 2 && g_.ops[node.op].commutative;
+    const Id* columns[3] = {};
     g_.table.reserve(count);
     g_.ensure_ids(count);
-    for (std::size_t k = 0; k < 3; ++k) {
-      const Id* from = k < n ? columns_.data() + node.children[k] * kBatch : nullptr;
-      for (std::size_t b = 0; b < count; ++b) recs[b].c[k] = from != nullptr ? from[b] : kNone;
-    }
-    for (std::size_t b = 0; b < count; ++b) {
-      Rec& rec = recs[b];
-      rec.op = node.op;
-      if (sorted && rec.c[0] > rec.c[1]) std::swap(rec.c[0], rec.c[1]);
-      hashes[b] = EGraph::Impl::hash_inline(rec);
-      g_.table.prefetch(hashes[b]);
-    }
+    for (std::size_t k = 0; k < n; ++k) columns[k] = columns_.data() + node.children[k] * kBatch;
+    g_.compose(node.op, std::span(columns, n), count, recs, hashes);
     for (std::size_t b = 0; b < count; ++b) {
       const NodeId likely = g_.table.home_id(hashes[b]);
       if (likely != kNone) {

@@ -107,7 +107,7 @@ void BulkApplier::look_up(std::size_t i, std::size_t first, std::size_t last) {
   constexpr std::size_t kBatch = 64;
   const Template::Node& node = nodes_[i];
   const std::size_t n = node.children.size();
-  const bool sorted = n == 2 && g_.ops[node.op].commutative;
+  const Id* columns[3] = {};
   Id* out = column(i);
   std::uint32_t hashes[kBatch];
   std::array<Id, 3> children;
@@ -117,17 +117,8 @@ void BulkApplier::look_up(std::size_t i, std::size_t first, std::size_t last) {
   for (; first < last; first += std::min(kBatch, last - first)) {
     const std::size_t count = std::min(kBatch, last - first);
     Rec* recs = recs_.data() + first;
-    for (std::size_t k = 0; k < 3; ++k) {
-      const Id* from = k < n ? column(node.children[k]) + first : nullptr;
-      for (std::size_t b = 0; b < count; ++b) recs[b].c[k] = from != nullptr ? from[b] : kNone;
-    }
-    for (std::size_t b = 0; b < count; ++b) {
-      Rec& rec = recs[b];
-      rec.op = node.op;
-      if (sorted && rec.c[0] > rec.c[1]) std::swap(rec.c[0], rec.c[1]);
-      hashes[b] = EGraph::Impl::hash_inline(rec);
-      g_.table.prefetch(hashes[b]);
-    }
+    for (std::size_t k = 0; k < n; ++k) columns[k] = column(node.children[k]) + first;
+    g_.compose(node.op, std::span(columns, n), count, recs, hashes);
     for (std::size_t b = 0; b < count; ++b) {
       const NodeId likely = g_.table.template home_id<kShared>(hashes[b]);
       if (likely >= base_) continue;

@@ -117,6 +117,21 @@ struct EGraph::Impl {
   static std::uint32_t hash_pooled(OpId op, std::span<const Id> children_in);
   NodeId find_node(OpId op, std::span<const Id> children_in) const;
   // Of records with at most three children.
+  // E-nodes of one operator with at most three children, which stand in columns; with their hashes, and their slots in the table fetched ahead.
+  void compose(std::uint32_t op, std::span<const Id* const> columns, std::size_t count, Rec* recs, std::uint32_t* hashes) const {
+    for (std::size_t k = 0; k < 3; ++k) {
+      const Id* from = k < columns.size() ? columns[k] : nullptr;
+      for (std::size_t b = 0; b < count; ++b) recs[b].c[k] = from != nullptr ? from[b] : kNone;
+    }
+    const bool sorted = columns.size() == 2 && ops[op].commutative;
+    for (std::size_t b = 0; b < count; ++b) {
+      Rec& rec = recs[b];
+      rec.op = op;
+      if (sorted && rec.c[0] > rec.c[1]) std::swap(rec.c[0], rec.c[1]);
+      hashes[b] = hash_inline(rec);
+      table.prefetch(hashes[b]);
+    }
+  }
   static bool equal_inline(const Rec& a, const Rec& b) { return a.op == b.op && a.c[0] == b.c[0] && a.c[1] == b.c[1] && a.c[2] == b.c[2]; }
   bool equal(const Rec& a, const Rec& b) const {
     if (a.op != b.op || a.c[1] != b.c[1] || a.c[2] != b.c[2]) return false;
