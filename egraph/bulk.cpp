@@ -22,8 +22,7 @@ std::size_t distinct(const Rec& rec, std::array<Id, 3>& out) {
 void BulkApplier::apply(const std::uint32_t* words, std::size_t stride, std::size_t count) {
   words_ = words, stride_ = stride, count_ = count;
   constexpr std::size_t kPhases = 12;  // of a usual template
-  constexpr std::size_t kWorthThreads = 250'000;  // e-nodes: fewer fit into the caches of one core
-  team_ = g_.team && count > kStretch && g_.recs.size() > kWorthThreads && g_.team->helpful(kPhases) ? g_.team.get() : nullptr;
+  team_ = g_.team && count > kStretch && g_.recs.size() >= g_.team_from && g_.team->helpful(kPhases) ? g_.team.get() : nullptr;
   columns_.resize(nodes_.size() * kMost);
   roots_.resize(kMost);
   unite_.resize(kMost / kStretch);

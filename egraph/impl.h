@@ -90,6 +90,7 @@ struct EGraph::Impl {
   std::vector<Id> modifies;
   bool rebuilding = false;
   std::unique_ptr<Team> team;       // of the present run, where it has several threads
+  std::size_t team_from = 0;        // e-nodes from which on it applies matches
 
   mutable std::mutex index_mutex;
   mutable Index index;

@@ -67,6 +67,7 @@ struct Limits {
   double seconds = 60.0;
   std::size_t memory_bytes = ~std::size_t{0};
   int threads = 1;                   // 0: as many as there are cores
+  std::size_t threads_from = 250'000;  // e-nodes ever made: before that, what fits into the caches of one core is applied by one
   const std::atomic<bool>* cancel = nullptr;
 };
 

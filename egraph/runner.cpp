@@ -65,6 +65,7 @@ class Runner {
     if (!scheduler_) scheduler_ = make_simple_scheduler();
     scheduler_->start(rules.size(), g_.live_nodes);
     if (const int threads = thread_count(options.limits.threads); threads > 1) g_.team = std::make_unique<Team>(threads);
+    g_.team_from = options.limits.threads_from;
     g_.rule_names.clear();
     for (const Rewrite& rule : rules) {
       rules_.emplace_back(rule, g_.proof != nullptr);

@@ -72,6 +72,7 @@ Dump grow(const std::string& text, int threads, std::size_t iterations, std::siz
   options.limits.iterations = iterations;
   options.limits.nodes = nodes;
   options.limits.threads = threads;
+  options.limits.threads_from = 0;
   const RunReport report = run(*w->egraph, w->rules, options);
   EXPECT_LE(w->egraph->num_nodes(), nodes);
   EXPECT_EQ(check_invariants(*w->egraph), "") << threads << " threads";

@@ -35,6 +35,7 @@ TEST(Runner, AssociativityAndCommutativityHaveAClosedForm) {
         ASSERT_TRUE(w.ok());
         RunOptions options = roomy();
         options.limits.threads = threads;
+        options.limits.threads_from = 0;
         options.count_stale_matches = count_all;
         const RunReport report = run(*w->egraph, w->rules, options);
         EXPECT_EQ(report.stop, StopReason::kSaturated);
@@ -54,6 +55,7 @@ TEST(Runner, AssociativityAndCommutativityOfElevenAndTwelve) {
     ASSERT_TRUE(w.ok());
     RunOptions options = roomy();
     options.limits.threads = n == 12 ? 2 : 1;
+    options.limits.threads_from = 0;
     EXPECT_EQ(run(*w->egraph, w->rules, options).stop, StopReason::kSaturated);
     EXPECT_EQ(w->egraph->num_classes(), (std::size_t{1} << n) - 1) << n;
     EXPECT_EQ(w->egraph->num_nodes(), n + static_cast<std::size_t>(std::pow(3, n)) - (std::size_t{1} << (n + 1)) + 1) << n;
@@ -280,6 +282,7 @@ TEST(Runner, RandomRulesGiveTheNaiveResult) {
     RunOptions options = roomy();
     options.limits.iterations = 3;
     options.limits.threads = static_cast<int>(1 + seed % 2);
+    options.limits.threads_from = 0;
     options.limits.nodes = 400;
     const RunReport report = run(egraph, rules, options);
     if (report.stop == StopReason::kNodeLimit) continue;
@@ -328,6 +331,7 @@ TEST(Runner, SameResultWhateverTheThreads) {
     auto w = Workload::parse(ac_text(8));
     RunOptions options = roomy();
     options.limits.threads = threads;
+    options.limits.threads_from = 0;
     options.limits.iterations = 6;
     options.limits.nodes = 3000;  // stops inside an iteration
     run(*w->egraph, w->rules, options);

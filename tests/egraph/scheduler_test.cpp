@@ -37,6 +37,7 @@ TEST(Scheduler, AllSaturateToTheSameEGraph) {
         ASSERT_TRUE(w.ok());
         RunOptions options = with(make());
         options.limits.threads = threads;
+        options.limits.threads_from = 0;
         options.count_stale_matches = count_all;
         EXPECT_EQ(run(*w->egraph, w->rules, options).stop, StopReason::kSaturated) << options.scheduler->name();
         EXPECT_EQ(w->egraph->num_classes(), 63u) << options.scheduler->name();

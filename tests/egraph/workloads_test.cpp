@@ -45,6 +45,7 @@ TEST_P(WorkloadTest, CountsEqualExpected) {
   options.limits.nodes = 100'000'000;
   options.limits.seconds = 600;
   options.limits.threads = c.threads;
+  options.limits.threads_from = 0;
   options.count_stale_matches = true;
   const RunReport report = run(*w->egraph, w->rules, options);
   ASSERT_EQ(report.iterations.size(), expected["iterations"].size());
