@@ -133,7 +133,7 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
       ->type_name("TARGET")
       ->group(group);
-  app->add_option("--cost", args.cost, "cost model: nodes, roofline, measured, a JSON table or a .jsonl of measured times (default: the target's own)")
+  app->add_option("--cost", args.cost, "cost model: nodes, flops, bytes, roofline, measured, a JSON file (table, roofline or fit), a .jsonl of measured times or a shared library (default: the target's own)")
       ->type_name("MODEL")
       ->group(group);
   app->add_option("--cost-at", args.cost_at,

@@ -171,7 +171,7 @@ struct Progress {
 
 struct Options {
   std::string target = "ort-cpu";             // a built-in one (`saturate targets list`) or a JSON file
-  std::string cost = {};                      // nodes, roofline or a JSON file; "": the target's own
+  std::string cost = {};                      // nodes, flops, bytes, roofline, measured or a file; "": the target's own
   CostModel cost_model = {};                  // instead of `cost`
   double constant_cost = 1.0 / 65536;         // of a byte of a new constant, for `cost_model`
   std::optional<RuleSet> rules = {};          // nullopt: the built-in ones

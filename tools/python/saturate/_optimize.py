@@ -31,7 +31,7 @@ class Options(TypedDict, total=False):
     target: str | os.PathLike[str]
     """What can run, and what it costs: "ort-cpu" (the default), another of `saturate.targets()`, or a JSON file."""
     cost: str | os.PathLike[str] | CostModel
-    """"nodes", "roofline", a JSON file, or a function of an `Operator` (default: the target's own)."""
+    """"nodes", "flops", "bytes", "roofline", "measured", a file (docs/extraction.md), or a function of an `Operator` (default: the target's own)."""
     constant_cost: float
     """With a function as cost: of a byte of a new constant (1/65536)."""
     rules: Rules

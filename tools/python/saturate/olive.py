@@ -29,7 +29,7 @@ class SaturatePass(Pass):  # type: ignore[misc,unused-ignore]
 
         return {
             "target": param(str, "ort-cpu", "What can run and what it costs: a built-in target or a JSON file."),
-            "cost": param(Optional[str], None, "Cost model: nodes, roofline or a JSON file; None: the target's own."),
+            "cost": param(Optional[str], None, "Cost model: nodes, flops, bytes, roofline, measured or a file; None: the target's own."),
             "opset": param(Optional[int], None, "Opset of ai.onnx to write; None: the input's, or higher where the result needs it."),
             "verify": param(bool, True, "Run original and result on the same inputs."),
             "approximate": param(bool, False, "Also rules that approximate."),
