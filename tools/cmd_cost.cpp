@@ -147,67 +147,77 @@ double mean(const std::vector<double>& v) {
   return v.empty() ? 0 : sum / static_cast<double>(v.size());
 }
 
+// How far predicted times of operators are from measured ones.
+int eval_rows(const CostArgs& args, const std::string& model, ordered_json& out, std::string& text) {
+  absl::StatusOr<TimedRows> rows = read_rows({args.rows});
+  if (!rows.ok()) return fail(kExitFile, "", std::string(rows.status().message()), "");
+  const auto times = load_op_times(model);
+  if (!times.ok()) return fail(times.status(), "", "");
+  if (!*times)
+    return fail(kExitUsage, "cost eval", fmt::format("{} has no times of operators, so that --rows can't be compared", model),
+                "leave --rows out");
+  std::vector<Compared> compared;
+  for (const TimedUse& row : rows->rows)
+    if (!is_view(sizes_of(row.use).key)) compared.push_back({sizes_of(row.use).key, (*times)->seconds(row.use), row.seconds});
+  std::vector<std::vector<std::string>> table{{"operator", "rows", "MAPE", "within 10 %"}};
+  out["operators"] = ordered_json::array();
+  for (const ErrorSummary& s : errors_by_key(compared)) {
+    table.push_back({s.key.empty() ? "all" : s.key, fmt::format("{}", s.count), fmt::format("{:.1f} %", 100 * s.mape),
+                     fmt::format("{:.0f} %", 100 * s.within_tenth)});
+    ordered_json row{{"operator", s.key}, {"rows", s.count}, {"mape", s.mape}, {"within_10_percent", s.within_tenth}};
+    if (s.key.empty())
+      out["all_operators"] = std::move(row);
+    else
+      out["operators"].push_back(std::move(row));
+  }
+  text += format_table(table);
+  return kExitOk;
+}
+
+// Whether predicted costs put equal graphs into the order of their measured times.
+int eval_graphs(const CostArgs& args, const Setup& setup, ordered_json& out, std::string& text) {
+  absl::StatusOr<Graphs> graphs = read_graphs(args, setup);
+  if (!graphs.ok()) return fail(kExitFile, "", std::string(graphs.status().message()), "");
+  std::vector<std::vector<std::string>> table{{"graphs of", "count", "Kendall's tau", "top-1 regret", "predicted / measured"}};
+  std::vector<double> taus, regrets;
+  out["graphs"] = ordered_json::array();
+  for (const auto& [group, rows] : graphs->groups) {
+    std::vector<double> scale;
+    ordered_json points = ordered_json::array();
+    for (const Compared& c : rows) scale.push_back(c.predicted / c.measured), points.push_back({c.predicted, c.measured});
+    taus.push_back(kendall_tau(rows));
+    regrets.push_back(top1_regret(rows));
+    table.push_back({group, fmt::format("{}", rows.size()), fmt::format("{:.3f}", taus.back()), fmt::format("{:.2f} %", 100 * regrets.back()),
+                     fmt::format("{:.3g}", mean(scale))});
+    out["graphs"].push_back({{"model", group},
+                             {"count", rows.size()},
+                             {"tau", taus.back()},
+                             {"regret", regrets.back()},
+                             {"scale", mean(scale)},
+                             {"points", std::move(points)}});
+  }
+  table.push_back({"mean", "", fmt::format("{:.3f}", mean(taus)), fmt::format("{:.2f} %", 100 * mean(regrets)), ""});
+  out["tau"] = mean(taus);
+  out["regret"] = mean(regrets);
+  text += format_table(table);
+  if (!graphs->additivity.empty()) {
+    out["additivity_error"] = mean(graphs->additivity);
+    text += fmt::format("additivity error: {:.1f} % (the sum of the operators against the whole graph, {} graphs)\n",
+                        100 * mean(graphs->additivity), graphs->additivity.size());
+  }
+  return kExitOk;
+}
+
 int eval(const CostArgs& args) {
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   const std::string name = setup->cost->name();
   ordered_json out{{"cost_model", name}};
   std::string text = fmt::format("cost model: {}\n", name);
-  if (!args.rows.empty()) {
-    absl::StatusOr<TimedRows> rows = read_rows({args.rows});
-    if (!rows.ok()) return fail(kExitFile, "", std::string(rows.status().message()), "");
-    const auto times = load_op_times(name);
-    if (!times.ok()) return fail(times.status(), "", "");
-    if (!*times)
-      return fail(kExitUsage, "cost eval", fmt::format("{} has no times of operators, so that --rows can't be compared", name),
-                  "leave --rows out");
-    std::vector<Compared> compared;
-    for (const TimedUse& row : rows->rows)
-      if (!is_view(sizes_of(row.use).key)) compared.push_back({sizes_of(row.use).key, (*times)->seconds(row.use), row.seconds});
-    std::vector<std::vector<std::string>> table{{"operator", "rows", "MAPE", "within 10 %"}};
-    out["operators"] = ordered_json::array();
-    for (const ErrorSummary& s : errors_by_key(compared)) {
-      table.push_back({s.key.empty() ? "all" : s.key, fmt::format("{}", s.count), fmt::format("{:.1f} %", 100 * s.mape),
-                       fmt::format("{:.0f} %", 100 * s.within_tenth)});
-      ordered_json row{{"operator", s.key}, {"rows", s.count}, {"mape", s.mape}, {"within_10_percent", s.within_tenth}};
-      if (s.key.empty())
-        out["all_operators"] = std::move(row);
-      else
-        out["operators"].push_back(std::move(row));
-    }
-    text += format_table(table);
-  }
-  if (!args.inputs.empty()) {
-    absl::StatusOr<Graphs> graphs = read_graphs(args, *setup);
-    if (!graphs.ok()) return fail(kExitFile, "", std::string(graphs.status().message()), "");
-    std::vector<std::vector<std::string>> table{{"graphs of", "count", "Kendall's tau", "top-1 regret", "predicted / measured"}};
-    std::vector<double> taus, regrets;
-    out["graphs"] = ordered_json::array();
-    for (const auto& [group, rows] : graphs->groups) {
-      std::vector<double> scale;
-      ordered_json points = ordered_json::array();
-      for (const Compared& c : rows) scale.push_back(c.predicted / c.measured), points.push_back({c.predicted, c.measured});
-      taus.push_back(kendall_tau(rows));
-      regrets.push_back(top1_regret(rows));
-      table.push_back({group, fmt::format("{}", rows.size()), fmt::format("{:.3f}", taus.back()),
-                       fmt::format("{:.2f} %", 100 * regrets.back()), fmt::format("{:.3g}", mean(scale))});
-      out["graphs"].push_back({{"model", group},
-                               {"count", rows.size()},
-                               {"tau", taus.back()},
-                               {"regret", regrets.back()},
-                               {"scale", mean(scale)},
-                               {"points", std::move(points)}});
-    }
-    table.push_back({"mean", "", fmt::format("{:.3f}", mean(taus)), fmt::format("{:.2f} %", 100 * mean(regrets)), ""});
-    out["tau"] = mean(taus);
-    out["regret"] = mean(regrets);
-    text += format_table(table);
-    if (!graphs->additivity.empty()) {
-      out["additivity_error"] = mean(graphs->additivity);
-      text += fmt::format("additivity error: {:.1f} % (the sum of the operators against the whole graph, {} graphs)\n",
-                          100 * mean(graphs->additivity), graphs->additivity.size());
-    }
-  }
+  if (!args.rows.empty())
+    if (const int code = eval_rows(args, name, out, text); code != kExitOk) return code;
+  if (!args.inputs.empty())
+    if (const int code = eval_graphs(args, *setup, out, text); code != kExitOk) return code;
   std::fputs(args.common.json ? (out.dump(2) + "\n").c_str() : text.c_str(), stdout);
   return kExitOk;
 }

@@ -24,6 +24,16 @@ struct Listed {
 
 std::string verdict(const std::optional<VerifyReport>& report) { return report ? std::string(to_string(report->status)) : "not verified"; }
 
+int save_all(const std::vector<Listed>& graphs, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return fail(kExitFile, folder, error.message(), "name a folder that can be written");
+  for (const Listed& g : graphs)
+    if (const absl::Status s = save_model(*g.model, g.path, {}); !s.ok())
+      return fail(kExitFile, g.path, std::string(s.message()), "check the folder and its rights");
+  return kExitOk;
+}
+
 }  // namespace
 
 int extract_command(const ExtractArgs& args) {
@@ -49,15 +59,10 @@ int extract_command(const ExtractArgs& args) {
   for (const OptimizeResult::Sample& s : result->samples) graphs.push_back({"", &s.model, s.cost});
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
-  if (!args.output.empty()) {
-    std::error_code error;
-    fs::create_directories(args.output, error);
-    if (error) return fail(kExitFile, args.output, error.message(), "name a folder that can be written");
-  }
   json rows = json::array();
   std::vector<std::vector<std::string>> table{{"graph", "nodes", "cost", "verified"}};
   for (std::size_t i = 0; i < graphs.size(); ++i) {
-    if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");
+    if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");
     Listed& g = graphs[i];
     g.path =
         args.output.empty() ? fmt::format("{}.{:04}", stem, i) : (fs::path(args.output) / fmt::format("{}.{:04}.onnx", stem, i)).string();
@@ -65,10 +70,7 @@ int extract_command(const ExtractArgs& args) {
     if (args.verify) report = verify(*model, *g.model, *check);
     if (report && report->status != VerifyStatus::kEqual && !report->refuses_all)
       return fail(report->status == VerifyStatus::kDifferent ? kExitDifferent : kExitUnsupported, g.path, report->message,
-                  "nothing more was written");
-    if (!args.output.empty())
-      if (const absl::Status s = save_model(*g.model, g.path, {}); !s.ok())
-        return fail(kExitFile, g.path, std::string(s.message()), "check the folder and its rights");
+                  "nothing was written");
     const GraphStats stats = graph_stats(*g.model);
     rows.push_back({{"graph", g.path},
                     {"chosen", i == 0},
@@ -79,6 +81,8 @@ int extract_command(const ExtractArgs& args) {
                     {"verified", verdict(report)}});
     table.push_back({g.path, fmt::format("{}", stats.nodes), fmt::format("{:.6g}", g.cost), verdict(report)});
   }
+  if (!args.output.empty())
+    if (const int code = save_all(graphs, args.output); code != kExitOk) return code;
   if (args.common.json)
     std::printf("%s\n", rows.dump(2).c_str());
   else if (!args.common.quiet())
