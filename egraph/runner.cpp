@@ -24,7 +24,7 @@ std::string_view to_string(StopReason reason) {
 namespace {
 
 // Rows to start from, over all rules, below which one thread searches faster than several.
-constexpr std::size_t kWorthThreads = 60'000;
+constexpr std::size_t kWorthThreads = 120'000;
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
