@@ -86,7 +86,7 @@ class TableCost : public CostModel {
   std::string name() const override { return name_; }
   double cost(const OnnxEGraph& g, const ENode& node, Id) const override {
     const OpKey& key = g.key(node.op);
-    auto it = costs_.find(key.domain.empty() ? key.op_type : key.domain + "::" + key.op_type);
+    auto it = costs_.find(operator_name(key.domain, key.op_type));
     return (it == costs_.end() ? otherwise_ : it->second) + tie_break(key);
   }
   double constant_cost(std::size_t bytes) const override { return otherwise_ * static_cast<double>(bytes) / kBytesPerNode; }

@@ -8,7 +8,7 @@
 namespace saturate {
 namespace {
 
-std::string name_of(const OpKey& key) { return key.domain.empty() ? key.op_type : key.domain + "::" + key.op_type; }
+std::string name_of(const OpKey& key) { return operator_name(key.domain, key.op_type); }
 
 bool is_float(const Facts& f) { return f.dtype == DType::kFloat || f.dtype == DType::kFloat16 || f.dtype == DType::kDouble; }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "extract/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -140,7 +141,7 @@ OpUse use_of(const OnnxEGraph& g, std::string op, std::span<const Id> inputs, Id
 
 OpUse use_of(const OnnxEGraph& g, const ENode& node, Id id, const CostOptions& options) {
   const OpKey& key = g.key(node.op);
-  OpUse use = use_of(g, key.domain.empty() ? key.op_type : key.domain + "::" + key.op_type, node.children, id, options);
+  OpUse use = use_of(g, operator_name(key.domain, key.op_type), node.children, id, options);
   use.attributes = key.attributes;
   return use;
 }

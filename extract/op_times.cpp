@@ -44,24 +44,16 @@ class RooflineTimes : public OpTimes {
   Roofline roofline_;
 };
 
-class MeasuredTimes : public OpTimes {
+// A MeasuredTable or FittedTimes.
+template <typename Table>
+class TableTimes : public OpTimes {
  public:
-  explicit MeasuredTimes(MeasuredTable table) : table_(std::move(table)) {}
+  explicit TableTimes(Table table) : table_(std::move(table)) {}
   double launch() const override { return table_.roofline().launch; }
   double seconds(const OpUse& use) const override { return table_.seconds(use); }
 
  private:
-  MeasuredTable table_;
-};
-
-class FittedOpTimes : public OpTimes {
- public:
-  explicit FittedOpTimes(FittedTimes times) : times_(std::move(times)) {}
-  double launch() const override { return times_.roofline().launch; }
-  double seconds(const OpUse& use) const override { return times_.seconds(use); }
-
- private:
-  FittedTimes times_;
+  Table table_;
 };
 
 class TimesCost : public CostModel {
@@ -98,7 +90,7 @@ class TimesCost : public CostModel {
 absl::StatusOr<std::shared_ptr<const OpTimes>> measured(const std::string& text, const std::string& place) {
   auto table = MeasuredTable::parse(text, place);
   if (!table.ok()) return table.status();
-  return std::make_shared<MeasuredTimes>(*std::move(table));
+  return std::make_shared<TableTimes<MeasuredTable>>(*std::move(table));
 }
 
 }  // namespace
@@ -117,7 +109,7 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& 
   if (json.contains("fitted")) {
     auto fitted = FittedTimes::parse(text, name);
     if (!fitted.ok()) return fitted.status();
-    return std::make_shared<FittedOpTimes>(*std::move(fitted));
+    return std::make_shared<TableTimes<FittedTimes>>(*std::move(fitted));
   }
   auto roofline = Roofline::parse(json["roofline"].dump());
   if (!roofline.ok()) return absl::InvalidArgumentError(fmt::format("{}: {}", name, std::string(roofline.status().message())));

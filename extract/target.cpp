@@ -13,8 +13,6 @@
 namespace saturate {
 namespace {
 
-std::string qualified(const OpKey& key) { return key.domain.empty() ? key.op_type : key.domain + "::" + key.op_type; }
-
 bool in_range(std::int64_t version, const std::vector<VersionRange>& ranges) {
   return ranges.empty() ||
          std::any_of(ranges.begin(), ranges.end(), [&](const VersionRange& r) { return version >= r.low && version <= r.high; });
@@ -104,6 +102,10 @@ bool concerns(const OperatorLimits& limits, const std::string& op) {
 
 }  // namespace
 
+std::string operator_name(std::string_view domain, std::string_view op_type) {
+  return domain.empty() ? std::string(op_type) : fmt::format("{}::{}", domain, op_type);
+}
+
 OpSite site_of(const OnnxEGraph& g, const ENode& node, Id id) {
   OpSite site{g.key(node.op), {}, {&g.facts(id)}, &g.dims()};
   for (const Id c : node.children) site.inputs.push_back(&g.facts(c));
@@ -115,7 +117,7 @@ bool Target::allows(const OpSite& site, std::string* why) const {
     if (why) *why = std::move(reason);
     return false;
   };
-  const std::string op = qualified(site.key);
+  const std::string op = operator_name(site.key.domain, site.key.op_type);
   if (forbidden.contains(op)) return refuse(fmt::format("target {} forbids {}", name, op));
   if (!is_standard(site.key)) {
     const auto it = operators.find(site.key.domain);

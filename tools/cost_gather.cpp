@@ -9,6 +9,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "extract/target.h"
 #include "fmt/format.h"
 #include "kernels/runtime.h"
 #include "nlohmann/json.hpp"
@@ -96,7 +97,7 @@ class Gatherer {
   absl::Status node_row(const Node& node) {
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kGraph) return absl::OkStatus();
-    json row{{"op", node.domain.empty() ? node.op_type : node.domain + "::" + node.op_type},
+    json row{{"op", operator_name(node.domain, node.op_type)},
              {"in", json::array()},
              {"out", json::array()},
              {"const", json::array()}};
