@@ -91,6 +91,10 @@ PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> 
 
 Pattern over_two(OnnxEGraph& g, std::string_view op) { return {{variable(), variable(), node(g, op, {0, 1})}}; }
 
+std::function<Pattern(OnnxEGraph&)> reshaped(std::string_view op) {
+  return [op](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, op, {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; };
+}
+
 std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
   std::vector<NativeRule> out;
   for (ViewRule& rule : rules) {

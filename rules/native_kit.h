@@ -40,6 +40,8 @@ PatternNode variable();
 PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> children, std::string_view domain = "");
 // Operator of two variables: classes 0 and 1, the root is 2.
 Pattern over_two(OnnxEGraph& g, std::string_view op);
+// Its Reshape: to the literal of class 3, the root is 4.
+std::function<Pattern(OnnxEGraph&)> reshaped(std::string_view op);
 
 // One rule: a pattern, and what a match makes.
 struct ViewRule {

@@ -220,12 +220,6 @@ std::function<Pattern(OnnxEGraph&)> view_over_twice(std::string_view op) {
   return [op](OnnxEGraph& g) { return Pattern{{variable(), node(g, "twice", {0}, "saturate"), variable(), node(g, op, {1, 2})}}; };
 }
 
-Pattern stack(OnnxEGraph& g) { return {{variable(), variable(), node(g, "Concat", {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; }
-
-std::function<Pattern(OnnxEGraph&)> repeated(std::string_view op) {
-  return [op](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, op, {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; };
-}
-
 std::function<Pattern(OnnxEGraph&)> slice_of_twice(std::size_t inputs) {
   return [inputs](OnnxEGraph& g) {
     Pattern p{{variable(), node(g, "twice", {0}, "saturate")}};
@@ -258,9 +252,9 @@ std::vector<NativeRule> native_rope_rules() {
       {"gather_is_part", "Gather(X, evenly spaced places of the last axis) = part(X); swapped halves or pairs = rotate_half(X) with signs", Effect::kExact,
        over("Gather"), gather_is_part},
       {"gather_of_split_is_part", "Gather(Reshape(X, [..., k, n]), i) over one of the two = part(X)", Effect::kExact, split_gather, gather_of_split_is_part},
-      {"reshape_of_stack", "Reshape(Concat(A, B)) of [..., n, 1] to [..., 2n] = interleave(A, B); of [..., 1, n] = Concat(A, B)", Effect::kExact, stack, reshape_of_stack},
-      {"reshape_of_repeat", "Reshape(Expand(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, repeated("Expand"), reshape_of_repeat},
-      {"reshape_of_tile", "Reshape(Tile(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, repeated("Tile"), reshape_of_repeat},
+      {"reshape_of_stack", "Reshape(Concat(A, B)) of [..., n, 1] to [..., 2n] = interleave(A, B); of [..., 1, n] = Concat(A, B)", Effect::kExact, reshaped("Concat"), reshape_of_stack},
+      {"reshape_of_repeat", "Reshape(Expand(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, reshaped("Expand"), reshape_of_repeat},
+      {"reshape_of_tile", "Reshape(Tile(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, reshaped("Tile"), reshape_of_repeat},
       {"slice_of_twice", "Slice(twice(h)) = twice(Slice(h)) along other axes than the last", Effect::kExact, slice_of_twice(4),
        [](const Views& v, const Match& m, Unions& u) { rows_cut_of_twice(v, m, u, 4); }},
       {"slice_by_step_of_twice", "Slice(twice(h)) = twice(Slice(h)) along other axes than the last", Effect::kExact, slice_of_twice(5),

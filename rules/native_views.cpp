@@ -467,21 +467,15 @@ std::vector<ViewRule> view_rules() {
       {"matmul_of_merged_right", "MatMul(A, Reshape(B)) = Reshape(MatMul(Reshape(A), B)) where batch dims of B were merged", Effect::kExact,
        merged_factor(1), [](const Views& v, const Match& m, Unions& u) { matmul_of_merge(v, m, u, 1); }},
       {"split_of_matmul", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Reshape(B)) where batch dims are split", Effect::kExact,
-       [](OnnxEGraph& g) {
-         return Pattern{{variable(), variable(), node(g, "MatMul", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
-       },
+       reshaped("MatMul"),
        split_of_matmul},
       {"split_of_matmul_rows", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Unsqueeze(B)) where the rows are split", Effect::kExact,
-       [](OnnxEGraph& g) {
-         return Pattern{{variable(), variable(), node(g, "MatMul", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
-       },
+       reshaped("MatMul"),
        split_of_matmul_rows},
       {"matmul_of_joined_rows", "MatMul(Reshape(A), B) = Reshape(MatMul(A, Unsqueeze(B))) where rows of two axes were joined",
        Effect::kExact, merged_factor(0), matmul_of_joined_rows},
       {"reshape_of_sum", "Reshape(A + B) = Reshape(A) + Reshape(B) where only batch dims are cut otherwise", Effect::kExact,
-       [](OnnxEGraph& g) {
-         return Pattern{{variable(), variable(), node(g, "Add", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
-       },
+       reshaped("Add"),
        reshape_of_sum},
       {"heads_repeated", "Reshape(Expand(Reshape(K))) = repeat_heads(K) where each head is repeated in place", Effect::kExact,
        [](OnnxEGraph& g) {
