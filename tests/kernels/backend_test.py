@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the standard's own backend node cases (onnx.backend.test) through backend_runner, all in one process, or, where RUNNER is `package`,
-through the installed Python package's saturate.backend.
+"""Runs the standard's own backend node cases (onnx.backend.test) through backend_runner, all in one process. (Through the Python
+package: bench/backend_table.py.)
 
 usage: backend_test.py RUNNER [--work DIR] [--filter TEXT] [--reference] [--failures] [--at-least N]
 
@@ -88,27 +88,6 @@ def node_cases():
         return load_model_tests(kind="node")
 
 
-def run_case_by_package(case, reference):
-    from onnx.backend.test.runner import Runner
-
-    import saturate.backend
-
-    initializers = {i.name for i in case.model.graph.initializer}
-    declared = [i.name for i in case.model.graph.input if i.name not in initializers]
-    try:
-        prepared = saturate.backend.prepare(case.model, reference=reference)
-        for inputs, outputs in case.data_sets:
-            names = declared if len(declared) >= len(inputs) else [i.name for i in case.model.graph.input]
-            got = prepared.run(dict(zip(names, inputs)))
-            expected = [numpy_helper.to_array(o) if isinstance(o, onnx.TensorProto) else o for o in outputs]
-            Runner.assert_similar_outputs(expected, got, rtol=case.rtol, atol=case.atol)
-    except saturate.UnsupportedError as e:
-        return f"UNSUPPORTED {e}"
-    except Exception as e:
-        return " ".join(f"FAIL {type(e).__name__} {e}".split())
-    return "PASS"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runner")
@@ -118,10 +97,6 @@ def main():
     parser.add_argument("--failures", action="store_true")
     parser.add_argument("--at-least", type=int, default=0)
     args = parser.parse_args()
-    if args.runner == "package":
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            finish({c.name: run_case_by_package(c, args.reference) for c in node_cases() if args.filter in c.name}, args)
     stamp = os.path.join(args.work, "cases.txt")
     if not os.path.exists(stamp):
         lines = []
