@@ -1,5 +1,5 @@
-// Random texts, random JSON and random e-graphs, for as long as asked: everything read is refused or gives an e-graph whose invariants hold.
-// usage: egraph_fuzz SECONDS SEED [WORKLOAD...]. Build it with -DSATURATE_SANITIZE=address,undefined.
+// Random texts, random JSON and random e-graphs, for as long as asked: everything read is refused or gives an e-graph whose invariants
+// hold. usage: egraph_fuzz SECONDS SEED [WORKLOAD...]. Build it with -DSATURATE_SANITIZE=address,undefined.
 #include <chrono>
 #include <fstream>
 #include <random>
@@ -25,9 +25,12 @@ class Fuzzer {
   // Empty, or what went wrong.
   std::string round() {
     switch (pick(3)) {
-      case 0: return workload();
-      case 1: return json();
-      default: return graph();
+      case 0:
+        return workload();
+      case 1:
+        return json();
+      default:
+        return graph();
     }
   }
   std::size_t read() const { return read_; }
@@ -36,17 +39,28 @@ class Fuzzer {
   std::size_t pick(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
 
   std::string mutated(std::string text) {
-    static const std::vector<std::string> kPieces = {"(", ")", "?a", "?x", "$a", "0", "-1", " ", "(rule r ", "(root ", "(+ ?a ?b)", "f", ";", "\n", "(not-zero ?a)",
-                                                     "\"", "{", "}", ",", ":", "[", "]", "\"n0\"", "\"children\"", "\"op\"", "null", "1e999"};
+    static const std::vector<std::string> kPieces = {
+        "(",  ")", "?a", "?x", "$a", "0", "-1", " ",      "(rule r ",     "(root ", "(+ ?a ?b)", "f",    ";", "\n", "(not-zero ?a)",
+        "\"", "{", "}",  ",",  ":",  "[", "]",  "\"n0\"", "\"children\"", "\"op\"", "null",      "1e999"};
     const std::size_t edits = 1 + pick(8);
     for (std::size_t i = 0; i < edits && !text.empty(); ++i) {
       const std::size_t at = pick(text.size());
       switch (pick(5)) {
-        case 0: text.erase(at, 1 + pick(10)); break;
-        case 1: text[at] = static_cast<char>(pick(256)); break;
-        case 2: text.insert(at, kPieces[pick(kPieces.size())]); break;
-        case 3: text.insert(at, text.substr(pick(text.size()), pick(60))); break;
-        default: text.insert(at, 1, static_cast<char>(32 + pick(90))); break;
+        case 0:
+          text.erase(at, 1 + pick(10));
+          break;
+        case 1:
+          text[at] = static_cast<char>(pick(256));
+          break;
+        case 2:
+          text.insert(at, kPieces[pick(kPieces.size())]);
+          break;
+        case 3:
+          text.insert(at, text.substr(pick(text.size()), pick(60)));
+          break;
+        default:
+          text.insert(at, 1, static_cast<char>(32 + pick(90)));
+          break;
       }
     }
     return text;
@@ -61,9 +75,14 @@ class Fuzzer {
     options.limits.threads = static_cast<int>(1 + pick(2));
     options.count_stale_matches = pick(2) == 0;
     switch (pick(3)) {
-      case 0: options.scheduler = make_backoff_scheduler(1 + pick(50), 1 + pick(5)); break;
-      case 1: options.scheduler = make_quota_scheduler(0.1, 1 + pick(20)); break;
-      default: break;
+      case 0:
+        options.scheduler = make_backoff_scheduler(1 + pick(50), 1 + pick(5));
+        break;
+      case 1:
+        options.scheduler = make_quota_scheduler(0.1, 1 + pick(20));
+        break;
+      default:
+        break;
     }
     const std::size_t before = egraph.num_nodes();
     run(egraph, rules, options);
@@ -90,7 +109,8 @@ class Fuzzer {
   std::string json() {
     auto w = Workload::parse(texts_[pick(texts_.size())]);
     if (!w.ok() || w->egraph->num_nodes() > 500) return {};
-    std::string text = to_json(*w->egraph, [&](OpId op) { return w->op_texts[op]; }, w->roots);
+    std::string text = to_json(
+        *w->egraph, [&](OpId op) { return w->op_texts[op]; }, w->roots);
     if (pick(4) != 0) text = mutated(text);
     const auto loaded = from_json(text);
     if (!loaded.ok()) return {};
@@ -171,7 +191,8 @@ int main(int argc, char** argv) {
   const auto seed = static_cast<unsigned>(argc > 2 ? std::stoul(argv[2]) : 1);
   std::vector<std::string> texts = {
       "(rule comm (+ ?a ?b) (+ ?b ?a)) (rule assoc (+ ?a (+ ?b ?c)) (+ (+ ?a ?b) ?c)) (root (+ v1 (+ v2 (+ v3 v4)))) (iters 60)",
-      "(lang math) (rule d (/ ?a ?a) 1 (not-zero ?a)) (rule i (i (pow ?x ?c) ?x) (/ (pow ?x (+ ?c 1)) (+ ?c 1)) (is-num ?c)) (rule z ?a (+ ?a 0))\n"
+      "(lang math) (rule d (/ ?a ?a) 1 (not-zero ?a)) (rule i (i (pow ?x ?c) ?x) (/ (pow ?x (+ ?c 1)) (+ ?c 1)) (is-num ?c)) (rule z ?a (+ "
+      "?a 0))\n"
       "; a comment\n(let $q (i (pow x 3) x)) (root (/ $q (f $q 0 1 2 3)))"};
   for (int i = 3; i < argc; ++i) {
     std::ifstream in(argv[i]);

@@ -1,6 +1,6 @@
-// What schedulers are worth: runs text workloads under each, extracts after every iteration, and prints how many e-nodes the e-graph had when
-// the best cost (every operator 1, leaves 0, shared once) was first reached, and at the end.
-// usage: egraph_schedulers FILE... [--iterations 30] [--extractor NAME] [--nodes N]
+// What schedulers are worth: runs text workloads under each, extracts after every iteration, and prints how many e-nodes the e-graph had
+// when the best cost (every operator 1, leaves 0, shared once) was first reached, and at the end. usage: egraph_schedulers FILE...
+// [--iterations 30] [--extractor NAME] [--nodes N]
 #include <fstream>
 #include <iostream>
 #include <sstream>
@@ -41,8 +41,10 @@ struct Point {
   double cost;
 };
 
-void compare(const std::string& file, const std::string& text, std::size_t iterations, std::size_t nodes, const Extractor& extractor, double share, std::uint64_t least) {
-  std::vector<std::shared_ptr<Scheduler>> schedulers = {make_simple_scheduler(), make_backoff_scheduler(), make_quota_scheduler(share, least)};
+void compare(const std::string& file, const std::string& text, std::size_t iterations, std::size_t nodes, const Extractor& extractor,
+             double share, std::uint64_t least) {
+  std::vector<std::shared_ptr<Scheduler>> schedulers = {make_simple_scheduler(), make_backoff_scheduler(),
+                                                        make_quota_scheduler(share, least)};
   for (const auto& scheduler : schedulers) {
     auto w = Workload::parse(text);
     if (!w.ok()) {
@@ -60,9 +62,11 @@ void compare(const std::string& file, const std::string& text, std::size_t itera
     const Point best = *std::min_element(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.cost < b.cost; });
     double seconds = 0;
     for (const IterationStats& it : report.iterations) seconds += it.search_s + it.apply_s + it.rebuild_s;
-    fmt::print("{:24} {:8} start {:6} cost {:6}   best {:6} at iteration {:3} with {:8} e-nodes   end {:3} iterations {:8} e-nodes  {:.3f} s  {}\n",
-               file.substr(file.find_last_of('/') + 1), scheduler->name(), points[0].nodes, points[0].cost, best.cost, best.iteration, best.nodes,
-               report.iterations.size(), w->egraph->num_nodes(), seconds, to_string(report.stop));
+    fmt::print(
+        "{:24} {:8} start {:6} cost {:6}   best {:6} at iteration {:3} with {:8} e-nodes   end {:3} iterations {:8} e-nodes  {:.3f} s  "
+        "{}\n",
+        file.substr(file.find_last_of('/') + 1), scheduler->name(), points[0].nodes, points[0].cost, best.cost, best.iteration, best.nodes,
+        report.iterations.size(), w->egraph->num_nodes(), seconds, to_string(report.stop));
     std::fflush(stdout);
   }
 }

@@ -16,11 +16,12 @@ namespace {
 
 void print(const saturate::IterationStats& it, bool json) {
   if (json) {
-    fmt::print("{{\"iteration\":{},\"nodes\":{},\"classes\":{},\"matches\":{},\"search_s\":{:.6f},\"apply_s\":{:.6f},\"rebuild_s\":{:.6f}}}\n", it.iteration,
-               it.nodes, it.classes, it.matches, it.search_s, it.apply_s, it.rebuild_s);
+    fmt::print(
+        "{{\"iteration\":{},\"nodes\":{},\"classes\":{},\"matches\":{},\"search_s\":{:.6f},\"apply_s\":{:.6f},\"rebuild_s\":{:.6f}}}\n",
+        it.iteration, it.nodes, it.classes, it.matches, it.search_s, it.apply_s, it.rebuild_s);
   } else {
-    fmt::print("{:>4} nodes {:>9} classes {:>9} matches {:>10} search {:8.4f} apply {:8.4f} rebuild {:8.4f}\n", it.iteration, it.nodes, it.classes, it.matches,
-               it.search_s, it.apply_s, it.rebuild_s);
+    fmt::print("{:>4} nodes {:>9} classes {:>9} matches {:>10} search {:8.4f} apply {:8.4f} rebuild {:8.4f}\n", it.iteration, it.nodes,
+               it.classes, it.matches, it.search_s, it.apply_s, it.rebuild_s);
   }
 }
 
@@ -30,7 +31,8 @@ void print_total(const saturate::RunReport& report, const saturate::EGraph& egra
     fmt::print("{{\"class_sizes_fnv1a64\":\"{}\",\"wall_s\":{:.6f},\"stop\":\"{}\",\"peak_memory_bytes\":{}}}\n", sizes, report.seconds,
                to_string(report.stop), report.peak_memory_bytes);
   } else {
-    fmt::print("class sizes {}  wall {:.4f} s  stopped: {}  memory {} MB\n", sizes, report.seconds, to_string(report.stop), report.peak_memory_bytes >> 20);
+    fmt::print("class sizes {}  wall {:.4f} s  stopped: {}  memory {} MB\n", sizes, report.seconds, to_string(report.stop),
+               report.peak_memory_bytes >> 20);
   }
 }
 
@@ -63,7 +65,8 @@ int main(int argc, char** argv) {
   std::string file, scheduler = "simple";
   std::size_t iterations = 0;
   int threads = 1;
-  bool json = false, reverse = false, commutative = false, fresh_only = false, stats = false, explain = false, reasons = false, text_summary = false;
+  bool json = false, reverse = false, commutative = false, fresh_only = false, stats = false, explain = false, reasons = false,
+       text_summary = false;
   app.add_option("file", file, "Workload")->required();
   app.add_option("--scheduler", scheduler, "simple, backoff or quota")->check(CLI::IsMember({"simple", "backoff", "quota"}));
   auto* asked = app.add_option("--iterations", iterations, "Instead of the file's number; 30 under backoff and quota");
@@ -91,7 +94,9 @@ int main(int argc, char** argv) {
     return 1;
   }
   saturate::RunOptions options;
-  options.scheduler = scheduler == "backoff" ? saturate::make_backoff_scheduler() : scheduler == "quota" ? saturate::make_quota_scheduler() : saturate::make_simple_scheduler();
+  options.scheduler = scheduler == "backoff" ? saturate::make_backoff_scheduler()
+                      : scheduler == "quota" ? saturate::make_quota_scheduler()
+                                             : saturate::make_simple_scheduler();
   options.limits.iterations = asked->count() > 0 ? iterations : scheduler != "simple" ? 30 : workload->iterations;
   options.limits.nodes = 100'000'000;
   options.limits.seconds = 3600;
@@ -103,8 +108,8 @@ int main(int argc, char** argv) {
   print_total(report, *workload->egraph, json);
   if (stats) {
     for (const auto& r : report.rules) {
-      fmt::print("{:>20} matches {:>10} fresh {:>9} nodes {:>9} unions {:>9} bans {} search {:.4f} apply {:.4f}\n", r.name, r.matches, r.fresh, r.nodes_made,
-                 r.unions, r.bans, r.search_s, r.apply_s);
+      fmt::print("{:>20} matches {:>10} fresh {:>9} nodes {:>9} unions {:>9} bans {} search {:.4f} apply {:.4f}\n", r.name, r.matches,
+                 r.fresh, r.nodes_made, r.unions, r.bans, r.search_s, r.apply_s);
     }
   }
   if (text_summary) fmt::print("{}", summary(*workload->egraph, [&](saturate::OpId op) { return workload->op_names[op]; }));

@@ -25,7 +25,8 @@ MatchLayout layout_of(const Rewrite& rule, bool whole) {
   }
   layout.slots.push_back(rule.left.root());
   for (const Template::Node& node : rule.right->nodes) {
-    if (node.op == kNone && std::find(layout.slots.begin(), layout.slots.end(), node.slot) == layout.slots.end()) layout.slots.push_back(node.slot);
+    if (node.op == kNone && std::find(layout.slots.begin(), layout.slots.end(), node.slot) == layout.slots.end())
+      layout.slots.push_back(node.slot);
   }
   return layout;
 }
@@ -262,13 +263,15 @@ ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayo
       result.left = true;
       break;
     }
-    if (auto stop = check.now(g, matches.bytes + bulk.bytes() + g.growth(most_at_once * applier.operators()))) return stopped(result, *stop);
+    if (auto stop = check.now(g, matches.bytes + bulk.bytes() + g.growth(most_at_once * applier.operators())))
+      return stopped(result, *stop);
     const std::uint64_t before = g.nodes_created + g.unions;
     const std::uint32_t* words = matches.words + i * matches.stride;
     const std::size_t left = matches.size() - i;
     const auto fits = [&](std::size_t batch) {
       const std::size_t most = batch * applier.operators();
-      return batch > 1 && budget - result.effective >= batch && g.live_nodes + most <= check.limits().nodes && g.recs.size() + most <= kIdBorder;
+      return batch > 1 && budget - result.effective >= batch && g.live_nodes + most <= check.limits().nodes &&
+             g.recs.size() + most <= kIdBorder;
     };
     std::size_t batch = std::min(left, most_at_once);
     if (!fits(batch)) batch = std::min(left, TemplateApplier::kBatch);
@@ -284,7 +287,8 @@ ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayo
       continue;
     }
     const std::span match(words, matches.stride);
-    if (!has_room(g, check.limits(), applier.operators(), [&] { return applier.needed(match); })) return stopped(result, StopReason::kNodeLimit);
+    if (!has_room(g, check.limits(), applier.operators(), [&] { return applier.needed(match); }))
+      return stopped(result, StopReason::kNodeLimit);
     applier.apply(match);
     ++result.applied;
     result.effective += g.nodes_created + g.unions != before;
@@ -318,8 +322,8 @@ bool apply_one(EGraph& egraph, const Rewrite& rule, const Match& match, std::siz
   return true;
 }
 
-ApplyResult apply_with_applier(EGraph& egraph, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches, std::uint64_t budget,
-                               const StopCheck& check) {
+ApplyResult apply_with_applier(EGraph& egraph, const Rewrite& rule, const MatchLayout& layout, const MatchList& matches,
+                               std::uint64_t budget, const StopCheck& check) {
   EGraph::Impl& g = egraph.impl();
   ApplyResult result;
   const std::size_t n = layout.slots.size();

@@ -83,7 +83,8 @@ void BulkApplier::add(std::size_t i) {
   g_.table.added(sum.nodes);
   if (!top) g_.live_classes += sum.nodes;
   const Id* const ids = column(i);
-  // Claims that lost get what won; and the new e-nodes enter the parent lists of their children, each list written by one owner, in the order of ids.
+  // Claims that lost get what won; and the new e-nodes enter the parent lists of their children, each list written by one owner, in the
+  // order of ids.
   const auto follow = [&, out = column(i)](std::size_t first, std::size_t last) {
     for (std::size_t b = first; b < last; ++b) {
       if (place_[b] == kTwin) out[b] = ids[out[b] - base_];
@@ -126,7 +127,8 @@ void BulkApplier::look_up(std::size_t i, std::size_t first, std::size_t last) {
       __builtin_prefetch(&g_.parent[likely]);
     }
     for (std::size_t b = 0; b < count; ++b) {
-      const auto claim = g_.table.template claim<kShared>(hashes[b], base_ + static_cast<NodeId>(first + b), [&](NodeId id) { return equal(id, recs[b]); });
+      const auto claim = g_.table.template claim<kShared>(hashes[b], base_ + static_cast<NodeId>(first + b),
+                                                          [&](NodeId id) { return equal(id, recs[b]); });
       if (claim.id < base_) {
         place_[first + b] = kFound;
         out[first + b] = g_.find(claim.id);

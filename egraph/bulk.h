@@ -1,6 +1,7 @@
-// Application of thousands of matches of one template at once, by one thread or several, in phases: what the matches bind; then, operator by operator,
-// which e-nodes are there and which are new; then the unions. Each phase reads what the ones before have written and writes to places of its own, and
-// new e-nodes are numbered in the order of matches: so the result is the same, id for id, whatever the number of threads.
+// Application of thousands of matches of one template at once, by one thread or several, in phases: what the matches bind; then, operator
+// by operator, which e-nodes are there and which are new; then the unions. Each phase reads what the ones before have written and writes to
+// places of its own, and new e-nodes are numbered in the order of matches: so the result is the same, id for id, whatever the number of
+// threads.
 #pragma once
 
 #include <span>
@@ -15,8 +16,9 @@ class BulkApplier {
  public:
   static constexpr std::size_t kMost = 32'768;  // matches at once: columns of a phase stay in the second cache
 
-  // Node i is a place in a match (op kNone, `slot`) or an operator over at most three earlier ones; `root`: place of the class that the last one is
-  // united with. Without an analysis and reasons, which look at each e-node when it is made. `pages_ahead`: memory may be touched before it is needed.
+  // Node i is a place in a match (op kNone, `slot`) or an operator over at most three earlier ones; `root`: place of the class that the
+  // last one is united with. Without an analysis and reasons, which look at each e-node when it is made. `pages_ahead`: memory may be
+  // touched before it is needed.
   BulkApplier(EGraph::Impl& g, std::span<const Template::Node> nodes, std::uint32_t root, std::uint32_t rule, bool pages_ahead)
       : g_(g), nodes_(nodes), root_(root), rule_(rule), pages_ahead_(pages_ahead) {}
   // `count` <= kMost matches of `stride` numbers each.
@@ -24,7 +26,7 @@ class BulkApplier {
   std::size_t bytes() const;
 
  private:
-  static constexpr std::size_t kStretch = 2'048;  // matches that a thread takes at a time
+  static constexpr std::size_t kStretch = 2'048;                              // matches that a thread takes at a time
   static constexpr std::size_t kFound = ~std::size_t{0}, kTwin = kFound - 1;  // in place_: there before; made by an earlier match
   struct Made {
     std::size_t nodes = 0, cells = 0;
@@ -61,11 +63,11 @@ class BulkApplier {
   std::vector<std::size_t> place_;   // and its slot in the table
   // By stretch: what one thread did in one piece, the whole where there is one thread.
   std::size_t stretch_of(std::size_t match) const { return team_ != nullptr ? match / kStretch : 0; }
-  std::vector<Made> made_;                        // before this stretch
-  std::vector<std::vector<std::uint32_t>> unite_;  // matches whose two sides are not one class yet
+  std::vector<Made> made_;                          // before this stretch
+  std::vector<std::vector<std::uint32_t>> unite_;   // matches whose two sides are not one class yet
   std::vector<std::vector<std::uint32_t>> losers_;  // matches whose claim has lost
-  NodeId base_ = 0;        // ids from here on are claims of the present operator: base_ + match
-  std::size_t cells_ = 0;  // parent cells before it
+  NodeId base_ = 0;                                 // ids from here on are claims of the present operator: base_ + match
+  std::size_t cells_ = 0;                           // parent cells before it
 };
 
 }  // namespace saturate

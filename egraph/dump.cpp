@@ -27,7 +27,8 @@ std::string quoted_text(const std::string& text, bool json) {
     } else if (c == '\n') {
       out += "\\n";
     } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppend(&out, json ? "\\u00" : " ", json ? absl::StrCat(absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2)) : std::string());
+      absl::StrAppend(&out, json ? "\\u00" : " ",
+                      json ? absl::StrCat(absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2)) : std::string());
     } else {
       out += c;
     }
@@ -48,7 +49,8 @@ std::string summary(const EGraph& egraph, const OpName& op_name) {
     sizes.emplace_back(nodes.size(), c);
     for (const NodeId n : nodes) ++by_op[op_name(egraph.node(n).op)];
   }
-  std::string out = absl::StrCat(egraph.num_nodes(), " e-nodes in ", egraph.num_classes(), " e-classes, ", egraph.memory_bytes() >> 10, " KB\n");
+  std::string out =
+      absl::StrCat(egraph.num_nodes(), " e-nodes in ", egraph.num_classes(), " e-classes, ", egraph.memory_bytes() >> 10, " KB\n");
   std::vector<std::pair<std::size_t, std::string>> ops;
   for (const auto& [name, count] : by_op) ops.emplace_back(count, name);
   const auto larger = [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; };
@@ -153,7 +155,8 @@ std::string to_json(const EGraph& egraph, const OpName& op_name, std::span<const
     for (const NodeId n : egraph.class_nodes(c)) {
       const ENode node = egraph.node(n);
       absl::StrAppend(&out, comma ? ",\n" : "\n", "\"n", n, "\":{\"op\":", quoted_text(op_name(node.op), true), ",\"children\":[");
-      for (std::size_t i = 0; i < node.children.size(); ++i) absl::StrAppend(&out, i == 0 ? "" : ",", "\"n", first.at(node.children[i]), "\"");
+      for (std::size_t i = 0; i < node.children.size(); ++i)
+        absl::StrAppend(&out, i == 0 ? "" : ",", "\"n", first.at(node.children[i]), "\"");
       absl::StrAppend(&out, "],\"eclass\":\"c", c, "\",\"cost\":", cost ? cost(n) : 1.0, ",\"subsumed\":false}");
       comma = true;
     }

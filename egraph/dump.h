@@ -31,15 +31,17 @@ std::string term_text(const EGraph& egraph, NodeId node, const OpName& op_name, 
 // A cluster per class.
 std::string to_dot(const EGraph& egraph, const OpName& op_name, const DumpOptions& options = {});
 
-// egraph-serialize: {"nodes": {id: {op, children, eclass, cost, subsumed}}, "root_eclasses": [...], "class_data": {}}. Costs by e-node, 1 where null.
-std::string to_json(const EGraph& egraph, const OpName& op_name, std::span<const Id> roots, const std::function<double(NodeId)>& cost = nullptr);
+// egraph-serialize: {"nodes": {id: {op, children, eclass, cost, subsumed}}, "root_eclasses": [...], "class_data": {}}. Costs by e-node, 1
+// where null.
+std::string to_json(const EGraph& egraph, const OpName& op_name, std::span<const Id> roots,
+                    const std::function<double(NodeId)>& cost = nullptr);
 
 struct LoadedEGraph {
   std::unique_ptr<EGraph> egraph;
-  std::vector<std::string> op_names;    // by OpId; an operator is its text
+  std::vector<std::string> op_names;  // by OpId; an operator is its text
   std::vector<Id> roots;
-  std::vector<double> costs;            // by NodeId; of equal e-nodes the least
-  std::vector<std::string> class_names; // by class id, of canonical ones
+  std::vector<double> costs;             // by NodeId; of equal e-nodes the least
+  std::vector<std::string> class_names;  // by class id, of canonical ones
 };
 // Reads that JSON. Equal e-nodes in different classes make the classes equal. kInvalidArgument: what is wrong, and where.
 absl::StatusOr<LoadedEGraph> from_json(std::string_view text);

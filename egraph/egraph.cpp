@@ -368,7 +368,8 @@ void EGraph::Impl::retire(NodeId node) {
 
 std::size_t EGraph::Impl::memory_bytes() const {
   const std::size_t reasons = proof ? proof->bytes() : 0;
-  return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() + facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
+  return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() +
+         facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
 }
 
 std::size_t EGraph::Impl::growth(std::size_t nodes) const {
@@ -412,7 +413,8 @@ NodeId EGraph::Impl::find_node(OpId op, std::span<const Id> children_in) const {
   const std::uint32_t h = hash_pooled(op, canonical);
   return table.find(h, [&](NodeId id) {
     const Rec& rec = recs[id];
-    return rec.op == op && rec.pooled() && rec.c[1] == canonical.size() && std::equal(canonical.begin(), canonical.end(), pool.data() + rec.c[0]);
+    return rec.op == op && rec.pooled() && rec.c[1] == canonical.size() &&
+           std::equal(canonical.begin(), canonical.end(), pool.data() + rec.c[0]);
   });
 }
 

@@ -28,11 +28,15 @@ ENode term(const EGraph& egraph, NodeId node) {
 
 namespace {
 
-// Collects the edges that a question needs: all ways of all premises, each edge once. Collected edges are contracted, so that no way is walked twice.
+// Collects the edges that a question needs: all ways of all premises, each edge once. Collected edges are contracted, so that no way is
+// walked twice.
 class Collector {
  public:
   explicit Collector(const EGraph::Impl& g)
-      : g_(g), proof_(*g.proof), depth_(Arena<std::uint32_t>::zeros(g.recs.size())), contracted_(Arena<std::uint32_t>::zeros(g.recs.size())) {}
+      : g_(g),
+        proof_(*g.proof),
+        depth_(Arena<std::uint32_t>::zeros(g.recs.size())),
+        contracted_(Arena<std::uint32_t>::zeros(g.recs.size())) {}
 
   std::vector<std::uint32_t> collect(NodeId a, NodeId b) {
     need(a, b);
@@ -213,7 +217,8 @@ class Checker {
       const ExplainStep& step = explanation.replay[i];
       if (std::string wrong = apply(step); !wrong.empty()) return absl::StrCat("step ", i + 1, " (", step.rule, "): ", wrong);
       fresh_.rebuild();
-      if (!equal(step.left, step.right)) return absl::StrCat("step ", i + 1, " (", step.rule, ") does not equate e-nodes ", step.left, " and ", step.right);
+      if (!equal(step.left, step.right))
+        return absl::StrCat("step ", i + 1, " (", step.rule, ") does not equate e-nodes ", step.left, " and ", step.right);
     }
     if (!equal(a, b)) return "the steps do not lead from one to the other";
     Id at = a;
@@ -257,11 +262,15 @@ class Checker {
   }
   std::string apply(const ExplainStep& step) {
     switch (step.kind) {
-      case ExplainStep::Kind::kCongruence: return {};  // the closure has to find it
+      case ExplainStep::Kind::kCongruence:
+        return {};  // the closure has to find it
       case ExplainStep::Kind::kGiven:
       case ExplainStep::Kind::kAnalysis:
-      case ExplainStep::Kind::kNative: fresh_.merge(add(step.left), add(step.right)); return {};
-      case ExplainStep::Kind::kRule: return apply_rule(step);
+      case ExplainStep::Kind::kNative:
+        fresh_.merge(add(step.left), add(step.right));
+        return {};
+      case ExplainStep::Kind::kRule:
+        return apply_rule(step);
     }
     return "unknown kind of step";
   }
@@ -310,10 +319,18 @@ std::string to_string(const EGraph& egraph, const ExplainStep& step, const std::
   std::string by;
   switch (step.kind) {
     case ExplainStep::Kind::kRule:
-    case ExplainStep::Kind::kNative: by = step.rule; break;
-    case ExplainStep::Kind::kCongruence: by = "equal children"; break;
-    case ExplainStep::Kind::kGiven: by = "given"; break;
-    case ExplainStep::Kind::kAnalysis: by = "known fact"; break;
+    case ExplainStep::Kind::kNative:
+      by = step.rule;
+      break;
+    case ExplainStep::Kind::kCongruence:
+      by = "equal children";
+      break;
+    case ExplainStep::Kind::kGiven:
+      by = "given";
+      break;
+    case ExplainStep::Kind::kAnalysis:
+      by = "known fact";
+      break;
   }
   return absl::StrCat(from, "  =", step.forward ? ">" : "<", "=  ", to, "   by ", by);
 }

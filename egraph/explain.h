@@ -20,11 +20,11 @@ struct ExplainStep {
     kAnalysis,    // merged by Analysis::modify()
   };
   Kind kind = Kind::kGiven;
-  std::string rule;               // its name
-  std::uint32_t rule_index = kNone;  // among the rules of explained_rules()
-  bool forward = true;            // in a chain: from `left` to `right`, else the other way
+  std::string rule;                    // its name
+  std::uint32_t rule_index = kNone;    // among the rules of explained_rules()
+  bool forward = true;                 // in a chain: from `left` to `right`, else the other way
   NodeId left = kNone, right = kNone;  // the e-nodes made equal: terms, see term()
-  std::vector<NodeId> slots;      // substitution by pattern slot: an e-node standing for its class; the matched e-node where it is an operator
+  std::vector<NodeId> slots;  // substitution by pattern slot: an e-node standing for its class; the matched e-node where it is an operator
 };
 
 struct Explanation {
@@ -44,8 +44,8 @@ std::optional<Explanation> explain(const EGraph& egraph, Id a, Id b);
 // The application that made an e-node; nullopt: given, or made by the analysis.
 std::optional<ExplainStep> explain_added(const EGraph& egraph, NodeId node);
 
-// Replays all steps on a fresh e-graph: each rule step must be an instance of its rule, each step must equate what it says, and at the end a = b.
-// Empty, or what is wrong.
+// Replays all steps on a fresh e-graph: each rule step must be an instance of its rule, each step must equate what it says, and at the end
+// a = b. Empty, or what is wrong.
 std::string check_explanation(const EGraph& egraph, const Explanation& explanation, Id a, Id b);
 
 // The e-node as it was made: its children name e-nodes. (EGraph::node() has canonical classes instead.)

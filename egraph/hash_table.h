@@ -47,9 +47,9 @@ class HashTable {
     rehash(n);
   }
 
-  // Many insertions at once, with ids that may turn out to be superfluous. claim() finds the slot that has this hash and satisfies `same`, or puts
-  // {hash, id} into a free one; of several claims of one key the lowest id stays. kShared: several threads claim at once (and nothing else is done).
-  // After reserve(); then either settle() or, for another id of a key, nothing; then added().
+  // Many insertions at once, with ids that may turn out to be superfluous. claim() finds the slot that has this hash and satisfies `same`,
+  // or puts {hash, id} into a free one; of several claims of one key the lowest id stays. kShared: several threads claim at once (and
+  // nothing else is done). After reserve(); then either settle() or, for another id of a key, nothing; then added().
   struct Claim {
     std::size_t place;
     NodeId id;  // the claimed one where the key is new; else the other one that was there
@@ -60,7 +60,8 @@ class HashTable {
       Slot slot = load<kShared>(i);
       if (slot.id == kNone && put<kShared>(i, slot, {hash, id})) return {i, id};
       if (slot.hash != hash || !same(slot.id)) continue;
-      while (id < slot.id && !put<kShared>(i, slot, {hash, id})) {}
+      while (id < slot.id && !put<kShared>(i, slot, {hash, id})) {
+      }
       return {i, slot.id};
     }
   }
@@ -107,7 +108,8 @@ class HashTable {
   // False: the slot has changed meanwhile; `old` is what it holds.
   template <bool kShared>
   bool put(std::size_t i, Slot& old, Slot slot) {
-    if constexpr (kShared) return std::atomic_ref(slots_[i]).compare_exchange_strong(old, slot, std::memory_order_acq_rel, std::memory_order_acquire);
+    if constexpr (kShared)
+      return std::atomic_ref(slots_[i]).compare_exchange_strong(old, slot, std::memory_order_acq_rel, std::memory_order_acquire);
     slots_[i] = slot;
     return true;
   }
@@ -116,7 +118,9 @@ class HashTable {
     old.swap(slots_);
     slots_.resize(n);
     mask_ = n - 1;
-    over_stretches(&team, n, kStretch, [&](std::size_t first, std::size_t last) { std::fill(slots_.begin() + first, slots_.begin() + last, Slot{0, kNone}); });
+    over_stretches(&team, n, kStretch, [&](std::size_t first, std::size_t last) {
+      std::fill(slots_.begin() + first, slots_.begin() + last, Slot{0, kNone});
+    });
     over_stretches(&team, old.size(), kStretch, [&](std::size_t first, std::size_t last) {
       for (std::size_t i = first; i < last; ++i) {
         if (old[i].id != kNone) claim<true>(old[i].hash, old[i].id, [](NodeId) { return false; });

@@ -63,34 +63,34 @@ struct EGraph::Impl {
 
   // By id.
   Arena<Rec> recs;
-  Arena<Id> parent;                 // union-find
+  Arena<Id> parent;  // union-find
   Arena<std::uint32_t> made_by;
-  Arena<std::uint32_t> touched;     // stamp of the last change of the row: made, re-canonicalized, moved to another class
-  Arena<Id> row_class;              // its class in the last index
+  Arena<std::uint32_t> touched;  // stamp of the last change of the row: made, re-canonicalized, moved to another class
+  Arena<Id> row_class;           // its class in the last index
   Arena<std::uint8_t> flags;
-  Arena<Uses> uses;                 // class: its parent list
-  Arena<std::uint32_t> facts_stamp; // class: stamp of the last change of its facts; empty where there is no analysis
+  Arena<Uses> uses;                  // class: its parent list
+  Arena<std::uint32_t> facts_stamp;  // class: stamp of the last change of its facts; empty where there is no analysis
   // Shared pools.
-  Arena<Id> pool;                   // children of e-nodes with more than three
-  Arena<Cell> cells;                // parent lists
+  Arena<Id> pool;     // children of e-nodes with more than three
+  Arena<Cell> cells;  // parent lists
   HashTable table;
-  std::unique_ptr<Proof> proof;     // where reasons are kept
+  std::unique_ptr<Proof> proof;  // where reasons are kept
 
   std::size_t live_nodes = 0, live_classes = 0;
   std::uint32_t stamp = 1;
-  std::uint64_t version = 1;        // grows with every change of structure
+  std::uint64_t version = 1;  // grows with every change of structure
   std::uint64_t nodes_created = 0, unions = 0, fact_changes = 0;
   std::uint32_t current_rule = kNone;
   std::vector<std::string> rule_names;  // of the present run
   std::optional<Contradiction> contradiction;
 
-  std::vector<Pending> pending;     // parents of absorbed classes
-  std::vector<Pending> dirty;       // classes whose facts changed
+  std::vector<Pending> pending;  // parents of absorbed classes
+  std::vector<Pending> dirty;    // classes whose facts changed
   std::priority_queue<std::pair<NodeId, std::uint32_t>, std::vector<std::pair<NodeId, std::uint32_t>>, std::greater<>> updates;
   std::vector<Id> modifies;
   bool rebuilding = false;
-  std::unique_ptr<Team> team;       // of the present run, where it has several threads
-  std::size_t team_from = 0;        // e-nodes from which on it applies matches
+  std::unique_ptr<Team> team;  // of the present run, where it has several threads
+  std::size_t team_from = 0;   // e-nodes from which on it applies matches
 
   mutable std::mutex index_mutex;
   mutable Index index;
@@ -118,7 +118,8 @@ struct EGraph::Impl {
   static std::uint32_t hash_pooled(OpId op, std::span<const Id> children_in);
   NodeId find_node(OpId op, std::span<const Id> children_in) const;
   // Of records with at most three children.
-  // E-nodes of one operator with at most three children, which stand in columns; with their hashes, and their slots in the table fetched ahead.
+  // E-nodes of one operator with at most three children, which stand in columns; with their hashes, and their slots in the table fetched
+  // ahead.
   void compose(std::uint32_t op, std::span<const Id* const> columns, std::size_t count, Rec* recs, std::uint32_t* hashes) const {
     for (std::size_t k = 0; k < 3; ++k) {
       const Id* from = k < columns.size() ? columns[k] : nullptr;

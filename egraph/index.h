@@ -18,7 +18,8 @@ struct Index {
   Arena<std::uint32_t> kind_rows;   // rows by kind, ascending
 
   std::size_t bytes() const {
-    return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + start.bytes() + kinds.bytes() + kind_start.bytes() + kind_rows.bytes();
+    return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + start.bytes() + kinds.bytes() + kind_start.bytes() +
+           kind_rows.bytes();
   }
 };
 

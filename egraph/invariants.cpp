@@ -13,12 +13,14 @@ std::string check_node(const EGraph::Impl& g, NodeId n) {
   const Rec& rec = g.recs[n];
   const auto children = g.children(rec);
   for (const Id child : children) {
-    if (child >= g.parent.size() || g.find(child) != child) return absl::StrCat("e-node ", n, " has the child ", child, ", which is not canonical");
+    if (child >= g.parent.size() || g.find(child) != child)
+      return absl::StrCat("e-node ", n, " has the child ", child, ", which is not canonical");
     if ((g.flags[child] & EGraph::Impl::kKilled) != 0) return absl::StrCat("e-node ", n, " has the dead child ", child);
     const std::vector<NodeId> users = g.owner->class_users(child);
     if (!std::binary_search(users.begin(), users.end(), n)) return absl::StrCat("e-node ", n, " is missing among the parents of ", child);
   }
-  if (children.size() == 2 && g.ops[rec.op].commutative && children[0] > children[1]) return absl::StrCat("commutative e-node ", n, " is not sorted");
+  if (children.size() == 2 && g.ops[rec.op].commutative && children[0] > children[1])
+    return absl::StrCat("commutative e-node ", n, " is not sorted");
   if (g.probe(rec, g.hash(rec)) != n) return absl::StrCat("e-node ", n, " is not what its key finds");
   return {};
 }

@@ -38,8 +38,8 @@ void Matcher::schedule(std::uint32_t root, std::vector<bool>& bound) {
       const PatternNode& q = pattern_.nodes[child];
       const bool is_operator = q.type == PatternNode::Type::kOperator;
       const auto twin = static_cast<std::uint32_t>(std::find(p.children.begin(), p.children.end(), child) - p.children.begin());
-      step.children.push_back(
-          {child, bound[child], static_cast<bool>(q.accepts), is_operator && !bound[child] ? 1u << (q.kind % 32) : 0, is_ground_[child], twin});
+      step.children.push_back({child, bound[child], static_cast<bool>(q.accepts), is_operator && !bound[child] ? 1u << (q.kind % 32) : 0,
+                               is_ground_[child], twin});
       step.tested |= static_cast<bool>(q.accepts);
       if (!bound[child] && is_operator) opened.push_back(child);
       bound[child] = true;
@@ -60,7 +60,8 @@ void Matcher::compile() {
   for (const PatternNode& node : pattern_.nodes) has_guards_ |= static_cast<bool>(node.accepts);
   if (pattern_.nodes.back().type == PatternNode::Type::kVariable) {
     // A variable as the root stands alone: nothing ties further operators to it.
-    impossible_ = std::any_of(pattern_.nodes.begin(), pattern_.nodes.end(), [](const PatternNode& n) { return n.type == PatternNode::Type::kOperator; });
+    impossible_ = std::any_of(pattern_.nodes.begin(), pattern_.nodes.end(),
+                              [](const PatternNode& n) { return n.type == PatternNode::Type::kOperator; });
     return;
   }
   find_ground();
@@ -80,8 +81,8 @@ void Matcher::prepare(const EGraph& egraph) {
   const EGraph::Impl& g = egraph.impl();
   const OpTable& ops = g.ops;
   for (Step& step : steps_) {
-    step.plain = !step.free && step.cached == kNone && step.children.size() <= 3 && step.op < ops.size() && ops[step.op].kind == step.kind &&
-                 !ops[step.op].commutative;
+    step.plain = !step.free && step.cached == kNone && step.children.size() <= 3 && step.op < ops.size() &&
+                 ops[step.op].kind == step.kind && !ops[step.op].commutative;
     if (step.cached == kNone) continue;
     std::vector<std::int8_t>& answers = accepts_op_[step.cached];
     const std::size_t known = answers.size();
@@ -113,8 +114,8 @@ void Matcher::prepare(const EGraph& egraph) {
 
 Matcher::State Matcher::start_state() const {
   const std::size_t n = num_slots();
-  State state{std::vector<Id>(n, kNone), std::vector<NodeId>(n, kNone), std::vector<OpId>(n, kNone), std::vector<std::uint32_t>(steps_.size(), 0),
-              std::vector<Frame>(steps_.size())};
+  State state{std::vector<Id>(n, kNone), std::vector<NodeId>(n, kNone), std::vector<OpId>(n, kNone),
+              std::vector<std::uint32_t>(steps_.size(), 0), std::vector<Frame>(steps_.size())};
   for (const Ground& ground : ground_) {
     state.classes[ground.slot] = ground.id;
     state.matched[ground.slot] = ground.node;
@@ -256,7 +257,8 @@ std::vector<OwnedMatch> search(const EGraph& egraph, const Pattern& pattern, std
   Matcher matcher(pattern);
   matcher.prepare(egraph);
   matcher.match(egraph, index, 0, matcher.num_starts(egraph.impl(), index), [&](const Matcher::Found& found) {
-    out.push_back({{found.classes.begin(), found.classes.end()}, {found.matched.begin(), found.matched.end()}, {found.ops.begin(), found.ops.end()}});
+    out.push_back(
+        {{found.classes.begin(), found.classes.end()}, {found.matched.begin(), found.matched.end()}, {found.ops.begin(), found.ops.end()}});
     return out.size() < limit;
   });
   return out;

@@ -109,7 +109,8 @@ class Matcher {
   bool next_plain(const EGraph& egraph, const Index& index, std::size_t level, State& state) const;
   bool next_any(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const;
   bool tests_hold(const EGraph& egraph, const Step& step, const State& state) const;
-  bool take(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, std::uint32_t row, bool swapped, State& state) const;
+  bool take(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, std::uint32_t row, bool swapped,
+            State& state) const;
 
   Pattern pattern_;
   std::vector<Step> steps_;

@@ -76,12 +76,13 @@ void Team::run(std::size_t n, const std::function<void(std::size_t, std::size_t)
   const std::size_t own = drain(0);
   const auto drained = std::chrono::steady_clock::now();
   // No helper comes in from now on; the ones inside are waited for.
-  for (std::uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; (state & kInside) != 0;) state = wait_while(state);
+  for (std::uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; (state & kInside) != 0;)
+    state = wait_while(state);
   look_back(drained - begin, std::chrono::steady_clock::now() - drained, n < kTelling || own < n - n / 8);
 }
 
-// Where other programs have the helpers' cores, helpers do next to nothing, or waiting for what one has begun costs more than its help saves: then
-// better alone, for longer each time.
+// Where other programs have the helpers' cores, helpers do next to nothing, or waiting for what one has begun costs more than its help
+// saves: then better alone, for longer each time.
 void Team::look_back(Duration worked, Duration waited, bool helped) {
   constexpr Duration kLong = std::chrono::microseconds(500);
   constexpr std::size_t kFirst = 32, kMost = 4096, kPatience = 4;  // phases

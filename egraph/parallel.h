@@ -11,8 +11,8 @@
 
 namespace saturate {
 
-// A few threads that wait for work. One call of run() costs some microseconds, so that many short phases may follow one another: helpers look out
-// for the next phase a moment before they sleep. They start with the first run() that needs them.
+// A few threads that wait for work. One call of run() costs some microseconds, so that many short phases may follow one another: helpers
+// look out for the next phase a moment before they sleep. They start with the first run() that needs them.
 class Team {
  public:
   explicit Team(int threads) : threads_(threads < 1 ? 1 : static_cast<std::size_t>(threads)) {}
@@ -21,10 +21,11 @@ class Team {
   ~Team();
 
   std::size_t threads() const { return threads_; }
-  // Calls body(i, worker) for each i < n once, in any order; what one `worker` < threads() does is done one after the other. What was written
-  // before is seen by all of them, and what they write is seen afterwards. With one thread: here, in order. No calls from inside.
+  // Calls body(i, worker) for each i < n once, in any order; what one `worker` < threads() does is done one after the other. What was
+  // written before is seen by all of them, and what they write is seen afterwards. With one thread: here, in order. No calls from inside.
   void run(std::size_t n, const std::function<void(std::size_t, std::size_t)>& body);
-  // Whether helpers are worth the way for several threads, which costs some more. If not, `phases` are taken as run alone: say it as they come.
+  // Whether helpers are worth the way for several threads, which costs some more. If not, `phases` are taken as run alone: say it as they
+  // come.
   bool helpful(std::size_t phases);
 
  private:
@@ -42,8 +43,8 @@ class Team {
   std::atomic<std::uint32_t> state_ = 0;
   std::atomic<bool> quit_ = false;
   static constexpr std::size_t kTelling = 8;  // pieces from which one sees whether helpers helped
-  std::size_t alone_ = 0, penalty_ = 0;        // phases that are run without helpers: the coming ones, and after the next disappointment
-  std::size_t idle_ = 0;                       // phases one after the other in which helpers did next to nothing
+  std::size_t alone_ = 0, penalty_ = 0;       // phases that are run without helpers: the coming ones, and after the next disappointment
+  std::size_t idle_ = 0;                      // phases one after the other in which helpers did next to nothing
   // Of the open phase.
   std::atomic<std::size_t> next_ = 0;
   std::size_t n_ = 0;
@@ -54,7 +55,8 @@ class Team {
 template <class Pass>
 void over_stretches(Team* team, std::size_t n, std::size_t stretch, const Pass& pass) {
   if (team == nullptr || n <= stretch) return pass(std::size_t{0}, n);
-  team->run((n + stretch - 1) / stretch, [&](std::size_t i, std::size_t) { pass(i * stretch, i * stretch + stretch < n ? i * stretch + stretch : n); });
+  team->run((n + stretch - 1) / stretch,
+            [&](std::size_t i, std::size_t) { pass(i * stretch, i * stretch + stretch < n ? i * stretch + stretch : n); });
 }
 
 // The number of threads that is meant by `threads`: 0 is as many as there are cores for this process.

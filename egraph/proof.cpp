@@ -19,8 +19,8 @@ void Proof::added(const Rec& rec, const Id* pool_children) {
 }
 
 void Proof::link(NodeId a, NodeId b, std::uint32_t reason) {
-  // The one that is nearer to its root goes below the other: the shorter way has no more steps than the smaller tree has e-nodes, so all turning
-  // together takes n log n steps at most.
+  // The one that is nearer to its root goes below the other: the shorter way has no more steps than the smaller tree has e-nodes, so all
+  // turning together takes n log n steps at most.
   for (NodeId x = a, y = b;;) {
     if ((x = up(x)) == kNone) break;
     if ((y = up(y)) == kNone) {
@@ -64,7 +64,8 @@ void Proof::forget_idle(std::uint32_t base, std::span<const bool> used, std::uin
 }
 
 std::uint32_t Proof::origin(NodeId node) const {
-  const Origin* next = std::upper_bound(origins.begin(), origins.end(), node, [](NodeId n, const Origin& origin) { return n < origin.first; });
+  const Origin* next =
+      std::upper_bound(origins.begin(), origins.end(), node, [](NodeId n, const Origin& origin) { return n < origin.first; });
   const Origin& origin = next[-1];
   if (origin.reason >= kByAnalysis) return origin.reason;
   const Rule& rule = rules[words[origin.reason]];

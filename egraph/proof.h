@@ -1,6 +1,6 @@
-// Why classes are equal: every e-node as it was made, and a forest whose edges are the unions. The way between two e-nodes of one tree never
-// changes once it exists, and all its edges are older than what was concluded from it: so proofs need no more than the needed edges by age.
-// After Nieuwenhuis & Oliveras, "Proof-producing congruence closure", RTA 2005.
+// Why classes are equal: every e-node as it was made, and a forest whose edges are the unions. The way between two e-nodes of one tree
+// never changes once it exists, and all its edges are older than what was concluded from it: so proofs need no more than the needed edges
+// by age. After Nieuwenhuis & Oliveras, "Proof-producing congruence closure", RTA 2005.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,9 @@ class Proof {
     Pattern left;  // structure only, predicates left out
     std::optional<Template> right;
     std::size_t operators() const {  // of the template
-      return right ? static_cast<std::size_t>(std::count_if(right->nodes.begin(), right->nodes.end(), [](const Template::Node& n) { return n.op != kNone; })) : 0;
+      return right ? static_cast<std::size_t>(
+                         std::count_if(right->nodes.begin(), right->nodes.end(), [](const Template::Node& n) { return n.op != kNone; }))
+                   : 0;
     }
   };
   struct Edge {
@@ -31,7 +33,8 @@ class Proof {
     std::uint32_t reason;  // place in `words`, or one of the above
   };
 
-  // E-nodes from `first` on were made for the applications in words[reason..end) (all of one rule, and as wide as that says), or kGiven, kByAnalysis.
+  // E-nodes from `first` on were made for the applications in words[reason..end) (all of one rule, and as wide as that says), or kGiven,
+  // kByAnalysis.
   struct Origin {
     NodeId first;
     std::uint32_t reason, end;
@@ -47,30 +50,28 @@ class Proof {
     const Edge& edge = edges[up_edge[n]];
     return edge.a == n ? edge.b : edge.a;
   }
-  // An application: `bound` has for each slot the e-node where it is an operator, else the class. Room for the e-nodes that the operators of the
-  // template make is left at its end.
+  // An application: `bound` has for each slot the e-node where it is an operator, else the class. Room for the e-nodes that the operators
+  // of the template make is left at its end.
   std::uint32_t record(std::uint32_t rule, std::span<const std::uint32_t> bound, std::size_t made);
-  // `used.size()` applications of one rule stand at the end of `words`, from `base` on; forgets those that have made neither an e-node nor a union
-  // (edges from `edge` on).
+  // `used.size()` applications of one rule stand at the end of `words`, from `base` on; forgets those that have made neither an e-node nor
+  // a union (edges from `edge` on).
   void forget_idle(std::uint32_t base, std::span<const bool> used, std::uint32_t edge);
   void forget(std::uint32_t reason) { words.resize(reason); }
   // The application that made the e-node, kGiven or kByAnalysis.
   std::uint32_t origin(NodeId node) const;
 
   std::span<const Id> children(NodeId node) const { return recs[node].children(pool.data()); }
-  std::size_t bytes() const {
-    return recs.bytes() + pool.bytes() + up_edge.bytes() + origins.bytes() + edges.bytes() + words.bytes();
-  }
+  std::size_t bytes() const { return recs.bytes() + pool.bytes() + up_edge.bytes() + origins.bytes() + edges.bytes() + words.bytes(); }
 
   std::vector<Rule> rules;
-  std::uint32_t rule_base = 0;        // of the present run, in `rules`
+  std::uint32_t rule_base = 0;  // of the present run, in `rules`
   Arena<Rec> recs;
   Arena<Id> pool;
-  Arena<std::uint32_t> up_edge;       // towards the root of the tree, kNone at the root
-  Arena<Origin> origins;              // ascending
-  Arena<Edge> edges;                  // by age
-  Arena<std::uint32_t> words;         // applications: rule, what each slot is bound to, e-nodes of the template's operators
-  std::uint32_t current = kGiven;     // reason for what is added or merged now
+  Arena<std::uint32_t> up_edge;    // towards the root of the tree, kNone at the root
+  Arena<Origin> origins;           // ascending
+  Arena<Edge> edges;               // by age
+  Arena<std::uint32_t> words;      // applications: rule, what each slot is bound to, e-nodes of the template's operators
+  std::uint32_t current = kGiven;  // reason for what is added or merged now
 };
 
 }  // namespace saturate

@@ -16,7 +16,8 @@ struct alignas(16) Rec {
   bool pooled() const { return c[2] == kPooled; }
   std::uint32_t arity() const {
     if (pooled()) return c[1];
-    return static_cast<std::uint32_t>(c[0] != kNone) + static_cast<std::uint32_t>(c[1] != kNone) + static_cast<std::uint32_t>(c[2] != kNone);
+    return static_cast<std::uint32_t>(c[0] != kNone) + static_cast<std::uint32_t>(c[1] != kNone) +
+           static_cast<std::uint32_t>(c[2] != kNone);
   }
   // Whether it has exactly n <= 3 children.
   bool has_inline(std::size_t n) const {

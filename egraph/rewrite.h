@@ -16,9 +16,9 @@ namespace saturate {
 struct PatternNode {
   enum class Type : std::uint8_t { kVariable, kOperator };
   Type type = Type::kVariable;
-  Kind kind = 0;                                  // operator: its kind
-  OpId op = kNone;                                // operator: exactly this OpId where not kNone
-  std::function<bool(OpId)> accepts_op;           // operator: further test on attributes (pure; its answer is cached)
+  Kind kind = 0;                                   // operator: its kind
+  OpId op = kNone;                                 // operator: exactly this OpId where not kNone
+  std::function<bool(OpId)> accepts_op;            // operator: further test on attributes (pure; its answer is cached)
   std::function<bool(const EGraph&, Id)> accepts;  // test on the class's facts (pure, thread-safe), e.g. "constant 0.5"
   std::vector<std::uint32_t> children;
 };
@@ -48,25 +48,29 @@ class Applier {
 
 // The plain applier: instantiates a template. Node i is a left-hand slot (op kNone, slot set) or an operator over earlier nodes.
 struct Template {
-  struct Node { OpId op = kNone; std::uint32_t slot = kNone; std::vector<std::uint32_t> children; };
+  struct Node {
+    OpId op = kNone;
+    std::uint32_t slot = kNone;
+    std::vector<std::uint32_t> children;
+  };
   std::vector<Node> nodes;  // the last one is united with the match's root
 };
 
 struct Rewrite {
   std::string name;
   Pattern left;
-  std::shared_ptr<const Applier> applier;       // either this
-  std::optional<Template> right;                // or this (the fast path); with both, the applier's holds() is asked and the template applied
-  std::uint64_t budget = ~std::uint64_t{0};     // most applications with an effect in one run (rules that feed themselves)
-  int phase = 0;                                // rules of phase k run once those below k are saturated or exhausted
+  std::shared_ptr<const Applier> applier;    // either this
+  std::optional<Template> right;             // or this (the fast path); with both, the applier's holds() is asked and the template applied
+  std::uint64_t budget = ~std::uint64_t{0};  // most applications with an effect in one run (rules that feed themselves)
+  int phase = 0;                             // rules of phase k run once those below k are saturated or exhausted
 };
 
 struct Limits {
   std::size_t iterations = 30;
-  std::size_t nodes = 1'000'000;     // live canonical e-nodes, never exceeded by rules
+  std::size_t nodes = 1'000'000;  // live canonical e-nodes, never exceeded by rules
   double seconds = 60.0;
   std::size_t memory_bytes = ~std::size_t{0};
-  int threads = 1;                   // 0: as many as there are cores
+  int threads = 1;                     // 0: as many as there are cores
   std::size_t threads_from = 250'000;  // e-nodes ever made: before that, what fits into the caches of one core is applied by one
   const std::atomic<bool>* cancel = nullptr;
 };
@@ -97,7 +101,7 @@ struct RunReport {
 
 struct RunOptions {
   Limits limits;
-  std::shared_ptr<Scheduler> scheduler;  // none: everything is applied (make_simple_scheduler())
+  std::shared_ptr<Scheduler> scheduler;                     // none: everything is applied (make_simple_scheduler())
   std::function<void(const IterationStats&)> on_iteration;  // progress
   // Count matches that were applied before as well (as egg and egglog do: IterationStats and back-off then agree with theirs).
   // Off: guards are asked, and matches counted, for fresh matches only, which is cheaper. What is applied is the same.
@@ -109,7 +113,11 @@ struct RunOptions {
 RunReport run(EGraph& egraph, std::span<const Rewrite> rules, const RunOptions& options);
 
 // All matches of a pattern on a clean e-graph, in a fixed order (tests, explain, native rules).
-struct OwnedMatch { std::vector<Id> classes; std::vector<NodeId> matched; std::vector<OpId> ops; };
+struct OwnedMatch {
+  std::vector<Id> classes;
+  std::vector<NodeId> matched;
+  std::vector<OpId> ops;
+};
 std::vector<OwnedMatch> search(const EGraph& egraph, const Pattern& pattern, std::size_t limit = ~std::size_t{0});
 
 }  // namespace saturate

@@ -10,13 +10,20 @@ namespace saturate {
 
 std::string_view to_string(StopReason reason) {
   switch (reason) {
-    case StopReason::kSaturated: return "saturated";
-    case StopReason::kIterationLimit: return "iteration limit";
-    case StopReason::kNodeLimit: return "node limit";
-    case StopReason::kTimeLimit: return "time limit";
-    case StopReason::kMemoryLimit: return "memory limit";
-    case StopReason::kCancelled: return "cancelled";
-    case StopReason::kContradiction: return "contradiction";
+    case StopReason::kSaturated:
+      return "saturated";
+    case StopReason::kIterationLimit:
+      return "iteration limit";
+    case StopReason::kNodeLimit:
+      return "node limit";
+    case StopReason::kTimeLimit:
+      return "time limit";
+    case StopReason::kMemoryLimit:
+      return "memory limit";
+    case StopReason::kCancelled:
+      return "cancelled";
+    case StopReason::kContradiction:
+      return "contradiction";
   }
   return "unknown";
 }
@@ -30,7 +37,8 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct RuleState {
-  RuleState(const Rewrite& rule, bool reasons) : rule(&rule), matcher(rule.left), layout(layout_of(rule, reasons)), budget_left(rule.budget) {
+  RuleState(const Rewrite& rule, bool reasons)
+      : rule(&rule), matcher(rule.left), layout(layout_of(rule, reasons)), budget_left(rule.budget) {
     guarded = matcher.has_guards() || rule.applier != nullptr;
     matches.stride = layout.stride();
   }
@@ -40,8 +48,8 @@ struct RuleState {
   std::uint64_t budget_left;
   bool exhausted = false;  // the budget is used up and a match was left
   bool guarded;
-  std::uint32_t last = 0;    // matches older than this stamp have been applied
-  std::size_t last_ids = 0;  // number of ids then
+  std::uint32_t last = 0;               // matches older than this stamp have been applied
+  std::size_t last_ids = 0;             // number of ids then
   std::vector<std::uint32_t> deferred;  // matches that the scheduler left for later
   // Of the present search.
   bool searched = false;
@@ -161,14 +169,16 @@ class Runner {
     return stop;
   }
 
-  // Makes room in the table for what is to be expected, so that it does not grow step by step: each rule makes as many e-nodes of a match as before.
+  // Makes room in the table for what is to be expected, so that it does not grow step by step: each rule makes as many e-nodes of a match
+  // as before.
   void reserve() {
     if (check_.limits().memory_bytes != ~std::size_t{0}) return;
     double expected = 0;
     for (std::size_t r = 0; r < rules_.size(); ++r) {
       const RuleStats& stats = report_.rules[r];
       if (stats.applied == 0) continue;
-      const std::uint64_t applied = std::min<std::uint64_t>(rules_[r].matches.size(), std::min(rules_[r].budget_left, scheduler_->quota(r)));
+      const std::uint64_t applied =
+          std::min<std::uint64_t>(rules_[r].matches.size(), std::min(rules_[r].budget_left, scheduler_->quota(r)));
       expected += static_cast<double>(applied) * static_cast<double>(stats.nodes_made) / static_cast<double>(stats.applied);
     }
     constexpr double kSure = 0.7;  // of what is expected
@@ -251,7 +261,8 @@ class Runner {
         rule.matches.bytes = side_bytes();
         continue;
       }
-      rule.searched = active(rule) && scheduler_->searches(r, iteration) && (rule.budget_left > 0 || !rule.exhausted || options_.count_stale_matches);
+      rule.searched =
+          active(rule) && scheduler_->searches(r, iteration) && (rule.budget_left > 0 || !rule.exhausted || options_.count_stale_matches);
       if (!rule.searched) continue;
       rule.matcher.prepare(egraph_);
       const std::size_t starts = rule.matcher.num_starts(g_, index);
@@ -262,7 +273,8 @@ class Runner {
     std::atomic<bool> stopped = false;
     words_.clear();
     // A few thousand rows are searched before the threads have woken up.
-    const std::size_t starts = std::accumulate(tasks.begin(), tasks.end(), std::size_t{0}, [](std::size_t n, const Task& t) { return n + t.last - t.first; });
+    const std::size_t starts =
+        std::accumulate(tasks.begin(), tasks.end(), std::size_t{0}, [](std::size_t n, const Task& t) { return n + t.last - t.first; });
     search_bytes_ = 0;
     if (!g_.team || starts < kWorthThreads) {
       for (Task& task : tasks) {
@@ -280,7 +292,8 @@ class Runner {
   }
 
   // Each worker writes the matches of its tasks into a store of its own; then they are put together in the order of the tasks.
-  void search_parallel(std::vector<Task>& tasks, const Index& index, std::vector<std::atomic<std::uint64_t>>& totals, std::atomic<bool>& stopped) {
+  void search_parallel(std::vector<Task>& tasks, const Index& index, std::vector<std::atomic<std::uint64_t>>& totals,
+                       std::atomic<bool>& stopped) {
     std::vector<Arena<std::uint32_t>> found(g_.team->threads());
     g_.team->run(tasks.size(), [&](std::size_t i, std::size_t worker) {
       Task& task = tasks[i];
@@ -331,7 +344,8 @@ class Runner {
     rule.matches.bytes = side_bytes();
   }
 
-  void search_task(Task& task, const Index& index, Arena<std::uint32_t>& words, std::atomic<std::uint64_t>& total, std::atomic<bool>& stopped) const {
+  void search_task(Task& task, const Index& index, Arena<std::uint32_t>& words, std::atomic<std::uint64_t>& total,
+                   std::atomic<bool>& stopped) const {
     const auto begin = Clock::now();
     const RuleState& rule = rules_[task.rule];
     const std::uint64_t limit = scheduler_->match_limit(task.rule);
@@ -404,7 +418,8 @@ class Runner {
   static void keep(const RuleState& rule, const Matcher::Found& found, Arena<std::uint32_t>& words) {
     words.ensure(rule.matches.stride);
     if (rule.layout.by_node) {
-      for (const std::uint32_t slot : rule.layout.slots) words.append(found.matched[slot] == kNone ? found.classes[slot] : found.matched[slot]);
+      for (const std::uint32_t slot : rule.layout.slots)
+        words.append(found.matched[slot] == kNone ? found.classes[slot] : found.matched[slot]);
       return;
     }
     for (const std::uint32_t slot : rule.layout.slots) words.append(found.classes[slot]);
@@ -419,8 +434,8 @@ class Runner {
   std::shared_ptr<Scheduler> scheduler_;
   std::vector<RuleState> rules_;
   mutable std::atomic<std::size_t> search_bytes_ = 0;  // of matches, while they are searched
-  mutable std::atomic<bool> memory_stop_ = false;  // the matches alone would pass the memory limit
-  Arena<std::uint32_t> words_;  // of all matches that are to be applied
+  mutable std::atomic<bool> memory_stop_ = false;      // the matches alone would pass the memory limit
+  Arena<std::uint32_t> words_;                         // of all matches that are to be applied
   std::vector<std::vector<std::uint32_t>> newest_;
   std::vector<int> phases_;
   std::size_t phase_ = 0;

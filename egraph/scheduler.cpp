@@ -12,9 +12,7 @@ class Backoff : public Scheduler {
   std::string_view name() const override { return "backoff"; }
   void start(std::size_t rules, std::size_t) override { rules_.assign(rules, {}); }
   bool searches(std::size_t rule, std::size_t iteration) const override { return iteration >= rules_[rule].banned_until; }
-  std::uint64_t match_limit(std::size_t rule) const override {
-    return doubled(limit_, rules_[rule].bans);
-  }
+  std::uint64_t match_limit(std::size_t rule) const override { return doubled(limit_, rules_[rule].bans); }
   void passed(std::size_t rule, std::size_t iteration) override {
     const std::uint64_t length = doubled(length_, rules_[rule].bans++);
     rules_[rule].banned_until = length < kAll - 1 - iteration ? iteration + length : kAll - 1;

@@ -123,9 +123,15 @@ class Conditional : public Applier {
       const std::uint8_t bits = leaves_.bits(match.classes[c.first]);
       bool ok = false;
       switch (c.type) {
-        case Condition::Type::kNotZero: ok = (bits & LeafAnalysis::kZero) == 0; break;
-        case Condition::Type::kIsNumber: ok = (bits & LeafAnalysis::kNumber) != 0; break;
-        case Condition::Type::kIsSymbol: ok = (bits & LeafAnalysis::kSymbol) != 0; break;
+        case Condition::Type::kNotZero:
+          ok = (bits & LeafAnalysis::kZero) == 0;
+          break;
+        case Condition::Type::kIsNumber:
+          ok = (bits & LeafAnalysis::kNumber) != 0;
+          break;
+        case Condition::Type::kIsSymbol:
+          ok = (bits & LeafAnalysis::kSymbol) != 0;
+          break;
         case Condition::Type::kNumberOrOther:
           ok = match.classes[c.first] != match.classes[c.second] && (bits & (LeafAnalysis::kNumber | LeafAnalysis::kSymbol)) != 0;
           break;
@@ -211,7 +217,9 @@ class Builder {
     it->second = out_.egraph->add_op({.kind = static_cast<Kind>(out_.ops.size() - 1), .commutative = commutative_.contains(key)});
     const auto number = as_number(name);
     if (arity == 0) {
-      leaves_->set_leaf(it->second, !number ? LeafAnalysis::kSymbol : *number == 0 ? LeafAnalysis::kZero | LeafAnalysis::kNumber : LeafAnalysis::kNumber);
+      leaves_->set_leaf(it->second, !number        ? LeafAnalysis::kSymbol
+                                    : *number == 0 ? LeafAnalysis::kZero | LeafAnalysis::kNumber
+                                                   : LeafAnalysis::kNumber);
     }
     out_.op_names.push_back(arity == 0 ? (number ? "<num>" : "<sym>") : name);
     out_.op_texts.push_back(name);
@@ -269,7 +277,8 @@ class Builder {
     return static_cast<std::uint32_t>(pattern.nodes.size() - 1);
   }
 
-  absl::StatusOr<std::uint32_t> add_template(const Expr& expr, Template& right, const Slots& slots, std::map<std::uint32_t, std::uint32_t>& made) {
+  absl::StatusOr<std::uint32_t> add_template(const Expr& expr, Template& right, const Slots& slots,
+                                             std::map<std::uint32_t, std::uint32_t>& made) {
     Template::Node node;
     if (expr.atom.starts_with('$')) return bad(expr.line, "a $name in a rule");
     if (expr.atom.starts_with('?')) {
@@ -295,9 +304,9 @@ class Builder {
 
   absl::StatusOr<Condition> read_condition(const Expr& expr, const Slots& slots) {
     static constexpr std::pair<std::string_view, Condition::Type> kTypes[] = {{"not-zero", Condition::Type::kNotZero},
-                                                                               {"is-num", Condition::Type::kIsNumber},
-                                                                               {"is-sym", Condition::Type::kIsSymbol},
-                                                                               {"num-or-other", Condition::Type::kNumberOrOther}};
+                                                                              {"is-num", Condition::Type::kIsNumber},
+                                                                              {"is-sym", Condition::Type::kIsSymbol},
+                                                                              {"num-or-other", Condition::Type::kNumberOrOther}};
     if (expr.items.empty()) return bad(expr.line, "a condition was expected");
     for (const auto& [name, type] : kTypes) {
       if (expr.items[0].atom != name) continue;

@@ -1,4 +1,5 @@
-// Text workloads of equality saturation: rules and start terms as s-expressions (format: data/egraph_workloads/README.md of the measurements).
+// Text workloads of equality saturation: rules and start terms as s-expressions (format: data/egraph_workloads/README.md of the
+// measurements).
 #pragma once
 
 #include <map>
@@ -16,7 +17,7 @@ namespace saturate {
 // An e-graph filled with the start terms, its rules, and names to print it by.
 struct Workload {
   struct Options {
-    bool reverse_rules = false;       // the same rules in the opposite order
+    bool reverse_rules = false;         // the same rules in the opposite order
     bool commutative_matching = false;  // rules of the form (f ?a ?b) -> (f ?b ?a) become a trait of f
   };
 

@@ -16,7 +16,7 @@ namespace {
 
 // Below one operator, above any sum of rounding: the standard's operators first, then fewer attributes.
 constexpr double kForeignDomain = 1e-4, kPerAttribute = 1e-6;
-constexpr double kIntegers = 1e-5;  // of as many operators, those that move ids instead of the rows they stand for
+constexpr double kIntegers = 1e-5;         // of as many operators, those that move ids instead of the rows they stand for
 constexpr double kShapeArithmetic = 0.25;  // what a handful of integers that hold a shape costs, against an operator on tensors
 constexpr double kBytesPerNode = 65536;    // a folded constant of so many bytes weighs as much as an operator
 
@@ -63,7 +63,8 @@ class SizeCost : public CostModel {
     return std::make_unique<SizeCost>(what_, with_all_symbols(options_, g, usual));
   }
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
-    return of(use_of(g, node, id, options_)) + count_nodes(g.key(node.op)) + tie_break(g.key(node.op));  // of two equal ones the one with fewer operators
+    return of(use_of(g, node, id, options_)) + count_nodes(g.key(node.op)) +
+           tie_break(g.key(node.op));  // of two equal ones the one with fewer operators
   }
   double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {
     return of(use_of(g, op, inputs, output, options_)) + 1;
@@ -136,7 +137,8 @@ class WeightedCost : public CostModel {
 
 absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
   std::ifstream file(path);
-  if (!file) return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, flops, bytes, roofline, measured", path));
+  if (!file)
+    return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, flops, bytes, roofline, measured", path));
   const auto json = nlohmann::json::parse(file, nullptr, false, true);
   if (json.is_discarded() || !json.is_object() || !json.contains("costs") || !json["costs"].is_object())
     return absl::InvalidArgumentError(

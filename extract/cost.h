@@ -15,7 +15,8 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   virtual std::string name() const = 0;
-  // What running this e-node costs, its inputs given. Unit: the model's own ("nodes": operators, those that only compute shapes at a quarter; "roofline": seconds).
+  // What running this e-node costs, its inputs given. Unit: the model's own ("nodes": operators, those that only compute shapes at a
+  // quarter; "roofline": seconds).
   virtual double cost(const OnnxEGraph& egraph, const ENode& node, Id id) const = 0;
   // This model with what it asks of one e-graph looked up before; nullptr where that saves nothing.
   // `usual`: sizes of symbols that the user gave no size.
@@ -47,8 +48,9 @@ struct CostOptions {
 // `options` with a size for every symbol of the e-graph: the user's, else the usual one, else the default.
 CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& egraph, const std::map<std::string, std::int64_t>& usual);
 
-// "nodes", "flops", "bytes", "roofline", "measured" (ONNX Runtime's operators on a CPU, timed); a .jsonl file of measured times; a .json file of a
-// roofline, of a fit, or a table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}; a shared library (extract/saturate_cost.h).
+// "nodes", "flops", "bytes", "roofline", "measured" (ONNX Runtime's operators on a CPU, timed); a .jsonl file of measured times; a .json
+// file of a roofline, of a fit, or a table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}; a shared library
+// (extract/saturate_cost.h).
 absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options = {});
 
 }  // namespace saturate

@@ -15,8 +15,8 @@ struct Compared {
 struct ErrorSummary {
   std::string key;
   std::size_t count = 0;
-  double mape = 0;         // mean of |predicted - measured| / measured
-  double within_tenth = 0; // share of rows within 10 %
+  double mape = 0;          // mean of |predicted - measured| / measured
+  double within_tenth = 0;  // share of rows within 10 %
 };
 // By key in alphabetical order, then all rows as "".
 std::vector<ErrorSummary> errors_by_key(std::span<const Compared> rows);

@@ -16,7 +16,8 @@ constexpr double kLeastGain = 1e-9;  // relative; below it another extractor cha
 constexpr std::size_t kMemoryCandidates = 64;
 
 // Of the cheapest choice and others near it that cost at most the slack more: the one with the lowest peak.
-NodeChoice least_memory(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p, const NodeChoice& cheapest, const ExtractOptions& options) {
+NodeChoice least_memory(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p, const NodeChoice& cheapest,
+                        const ExtractOptions& options) {
   const double limit = evaluate_choice(p.plain, cheapest).dag * (1 + options.memory_slack);
   NodeChoice best = cheapest;
   double least = peak_bytes(g, lowered, to_selection(p, cheapest), options);

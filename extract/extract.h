@@ -13,10 +13,10 @@
 namespace saturate {
 
 struct ExtractOptions {
-  std::int64_t opset_limit = 23;  // operators made by rules must exist in this opset of ai.onnx
-  std::set<Id> not_foldable;      // constant classes whose value cannot be computed here
-  std::map<Id, NodeId> forced;    // e-nodes that shall stand for their classes, at any price (to ask what that would cost)
-  int improvement_rounds = 8;     // of local search over DAG cost, from the model's own graph
+  std::int64_t opset_limit = 23;     // operators made by rules must exist in this opset of ai.onnx
+  std::set<Id> not_foldable;         // constant classes whose value cannot be computed here
+  std::map<Id, NodeId> forced;       // e-nodes that shall stand for their classes, at any price (to ask what that would cost)
+  int improvement_rounds = 8;        // of local search over DAG cost, from the model's own graph
   std::string extractor = "search";  // of extract/extractors.h; its choice is taken where it costs less
   double extractor_seconds = 10;
   double memory_slack = 0;  // share of the cost that may be given away for less memory at the peak (extract/memory.h)
@@ -26,7 +26,8 @@ struct ExtractOptions {
 // The selection covers the roots, is acyclic and complete (proved before it is returned), and costs no more than the input's own e-nodes.
 absl::StatusOr<Selection> extract(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
                                   const ExtractOptions& options = {});
-// The input's own graph as a selection: what extraction must not be worse than. Without a target nothing is priced that a runtime does by itself.
+// The input's own graph as a selection: what extraction must not be worse than. Without a target nothing is priced that a runtime does by
+// itself.
 absl::StatusOr<Selection> original_selection(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
                                              const ExtractOptions& options = {});
 // Proof: every selected e-node's children are selected, no cycle, roots covered. Empty string, or what is wrong.

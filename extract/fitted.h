@@ -18,8 +18,8 @@ class FittedTimes {
   static constexpr std::size_t kFeatures = 5;
   using Weights = std::array<double, kFeatures>;
 
-  // Least squares of the relative error, weights not negative (coordinate descent; the problem is convex). Kinds with less than three rows get the
-  // roofline's times, scaled.
+  // Least squares of the relative error, weights not negative (coordinate descent; the problem is convex). Kinds with less than three rows
+  // get the roofline's times, scaled.
   static FittedTimes fit(const std::vector<TimedUse>& rows, std::string machine);
   // As to_json() writes it. `place` names it in errors.
   static absl::StatusOr<FittedTimes> parse(const std::string& text, const std::string& place);

@@ -7,7 +7,8 @@
 
 namespace saturate {
 
-// Adds to every class that a forced pair may be made of the same sum under a name that the runtime leaves alone: Sum (a, b) beside Add (a, b).
+// Adds to every class that a forced pair may be made of the same sum under a name that the runtime leaves alone: Sum (a, b) beside Add (a,
+// b).
 void add_escapes(OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
 
 // For pricing: classes whose value one node of the model reads, and no graph output.
@@ -21,7 +22,8 @@ class SingleUse {
 };
 
 // What the pair costs beyond its parts, for a consumer e-node of class `id`; 0 where no forced rewrite applies.
-double forced_surcharge(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& consumer, Id id, const SingleUse& single);
+double forced_surcharge(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
+                        const SingleUse& single);
 // Whether the e-node is the producer of a forced pair.
 bool is_forced_producer(const OnnxEGraph& egraph, const Target& target, const ENode& node);
 

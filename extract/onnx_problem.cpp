@@ -190,7 +190,8 @@ class ProblemBuilder {
       probe.op_type = key.op_type;
       probe.attributes = key.attributes;
       probe.outputs.assign(static_cast<std::size_t>(key.outputs), "y");
-      for (const Facts* f : site.inputs) probe.inputs.push_back(f->kind == Facts::Kind::kAbsent ? "" : fmt::format("x{}", probe.inputs.size()));
+      for (const Facts* f : site.inputs)
+        probe.inputs.push_back(f->kind == Facts::Kind::kAbsent ? "" : fmt::format("x{}", probe.inputs.size()));
       const auto lowest = lowest_opset(probe, site.inputs);
       if (!lowest || *lowest > options_.opset_limit) return false;
       site.lowest_opset = *lowest;
@@ -215,8 +216,8 @@ class ProblemBuilder {
 
 }  // namespace
 
-OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost, const ExtractOptions& options,
-                         bool as_given) {
+OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
+                         const ExtractOptions& options, bool as_given) {
   return ProblemBuilder(egraph, lowered, target, cost, options, as_given).build();
 }
 

@@ -13,12 +13,12 @@ namespace saturate {
 using Sizes1D = std::vector<double>;
 
 struct OpUse {
-  std::string op;                               // "Add", "com.microsoft::Gelu"
-  std::vector<Sizes1D> inputs, outputs;         // shapes; an absent input is skipped
-  std::vector<char> constant;                   // by input: a weight
+  std::string op;                        // "Add", "com.microsoft::Gelu"
+  std::vector<Sizes1D> inputs, outputs;  // shapes; an absent input is skipped
+  std::vector<char> constant;            // by input: a weight
   std::vector<Attribute> attributes;
   double element_bytes = 4;
-  std::string dtype = "float";                  // of the first input
+  std::string dtype = "float";  // of the first input
 };
 
 // An operator with the seconds that it took.
@@ -47,8 +47,8 @@ std::optional<OpUse> use_of(const nlohmann::json& row);
 bool is_view(std::string_view op);
 // Sizes of dims, symbolic ones as `options` say.
 Sizes1D sizes_of(const OnnxEGraph& egraph, std::span<const Dim> dims, const CostOptions& options);
-// The rows of a file of measured times, as bench/gather_ort.py and `saturate cost gather` write them: JSON lines; objects with "machine" describe it, those
-// with "graph" are times of whole graphs and are skipped. `place` names the file in errors.
+// The rows of a file of measured times, as bench/gather_ort.py and `saturate cost gather` write them: JSON lines; objects with "machine"
+// describe it, those with "graph" are times of whole graphs and are skipped. `place` names the file in errors.
 struct TimedRows {
   std::vector<TimedUse> rows;
   std::string machine;  // JSON

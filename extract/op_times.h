@@ -16,8 +16,8 @@ class OpTimes {
   virtual double launch() const = 0;  // of an operator that does nothing
 };
 
-// "roofline" and "measured" with the constants of ort-cpu, a .jsonl file of measured times, a .json file of a roofline or a fit. Null where `name_or_path`
-// is another kind of cost model.
+// "roofline" and "measured" with the constants of ort-cpu, a .jsonl file of measured times, a .json file of a roofline or a fit. Null where
+// `name_or_path` is another kind of cost model.
 absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& name_or_path);
 
 // Costs in seconds. Symbolic dims have the sizes of `options`.

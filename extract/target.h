@@ -19,8 +19,8 @@ std::string operator_name(std::string_view domain, std::string_view op_type);
 // Whether the ONNX standard has the operator. ONNX Runtime registers one of its own in the standard's domain (tools/generate_op_table.py).
 inline bool is_standard(const OpKey& key) { return key.domain.empty() && key.op_type != "SimplifiedLayerNormalization"; }
 
-// What the target's runtime does to a pair of operators when it loads the model, like it or not: `consumer` reads, as its first input, a value that
-// `producer` makes and nobody else reads. Extraction prices the pair as `becomes`; a producer of another name escapes it.
+// What the target's runtime does to a pair of operators when it loads the model, like it or not: `consumer` reads, as its first input, a
+// value that `producer` makes and nobody else reads. Extraction prices the pair as `becomes`; a producer of another name escapes it.
 struct ForcedRewrite {
   std::string producer, consumer, becomes;
   bool constant_operand = false;  // only where one input of the producer is a constant
@@ -32,19 +32,19 @@ struct VersionRange {
   std::int64_t low = 1, high = std::numeric_limits<std::int64_t>::max();
 };
 
-// What all of some operators must keep to. Of tensors, those count that carry data: no constants (a weight is stored as the target likes it)
-// and no integers that only hold shapes.
+// What all of some operators must keep to. Of tensors, those count that carry data: no constants (a weight is stored as the target likes
+// it) and no integers that only hold shapes.
 struct OperatorLimits {
   std::set<std::string> operators;  // "Op", "domain::Op"; empty: every operator but `except`
   std::set<std::string> except;
   std::optional<int> min_rank, max_rank;
   std::optional<std::int64_t> max_dim;
-  std::optional<std::int64_t> max_batch;                         // product of all dims but the last two
-  std::vector<std::string> dtypes;                               // of all tensors; empty: any
-  bool static_shapes = false;                                    // every dim is a number
-  std::vector<int> constant_inputs;                              // must be constants where they are there
-  std::map<std::string, std::vector<std::string>> attributes;    // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
-  std::string because;                                           // added to the reason
+  std::optional<std::int64_t> max_batch;                       // product of all dims but the last two
+  std::vector<std::string> dtypes;                             // of all tensors; empty: any
+  bool static_shapes = false;                                  // every dim is a number
+  std::vector<int> constant_inputs;                            // must be constants where they are there
+  std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
+  std::string because;                                         // added to the reason
 };
 
 // An operator where it stands.
@@ -60,12 +60,12 @@ OpSite site_of(const OnnxEGraph& egraph, const ENode& node, Id id);
 
 struct Target {
   std::string name, description;
-  std::int64_t min_opset = 7, max_opset = 23;              // of ai.onnx; extraction may raise the model's opset up to max_opset
-  std::string cost_model = "roofline";                     // default of `--cost`
-  std::map<std::string, std::set<std::string>> operators;  // operators beyond the standard by domain ("*": all)
+  std::int64_t min_opset = 7, max_opset = 23;                 // of ai.onnx; extraction may raise the model's opset up to max_opset
+  std::string cost_model = "roofline";                        // default of `--cost`
+  std::map<std::string, std::set<std::string>> operators;     // operators beyond the standard by domain ("*": all)
   std::map<std::string, std::vector<VersionRange>> standard;  // the standard's operators that the target has; empty: all
-  std::set<std::string> forbidden;                         // "domain::Op" or "Op"
-  std::map<std::string, std::vector<std::string>> dtypes;  // "domain::Op" -> element types of the first input that have a kernel
+  std::set<std::string> forbidden;                            // "domain::Op" or "Op"
+  std::map<std::string, std::vector<std::string>> dtypes;     // "domain::Op" -> element types of the first input that have a kernel
   std::vector<OperatorLimits> limits;
   std::vector<ForcedRewrite> forced;
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.

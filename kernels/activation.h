@@ -11,24 +11,36 @@
 namespace saturate {
 
 // The scalar function; alpha and beta default as the operator of that name does. Case does not matter. nullopt: unknown name.
-std::optional<std::function<double(double)>> activation_function(std::string_view name, std::optional<float> alpha, std::optional<float> beta);
+std::optional<std::function<double(double)>> activation_function(std::string_view name, std::optional<float> alpha,
+                                                                 std::optional<float> beta);
 
 // y = f(x) with f on double for reference runs, on float (double for double) otherwise.
-template <typename F> Outputs map_floats(const KernelContext& ctx, const Tensor& x, F f) {
+template <typename F>
+Outputs map_floats(const KernelContext& ctx, const Tensor& x, F f) {
   return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     if (ctx.options.reference) return map_elements<T, T>(ctx, x, [f](T v) { return static_cast<T>(f(static_cast<double>(v))); });
     return map_elements<T, T>(ctx, x, [f](T v) { return static_cast<T>(f(static_cast<Compute<T>>(v))); });
   });
 }
 
-template <typename C> C sigmoid(C x) {
+template <typename C>
+C sigmoid(C x) {
   if (x >= 0) return C(1) / (C(1) + std::exp(-x));
   const C e = std::exp(x);
   return e / (C(1) + e);
 }
-template <typename C> C softplus(C x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
-template <typename C> C gelu(C x) { return C(0.5) * x * (C(1) + std::erf(x * C(0.70710678118654752440))); }
-template <typename C> C gelu_tanh(C x) { return C(0.5) * x * (C(1) + std::tanh(C(0.79788456080286535588) * (x + C(0.044715) * x * x * x))); }
+template <typename C>
+C softplus(C x) {
+  return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x));
+}
+template <typename C>
+C gelu(C x) {
+  return C(0.5) * x * (C(1) + std::erf(x * C(0.70710678118654752440)));
+}
+template <typename C>
+C gelu_tanh(C x) {
+  return C(0.5) * x * (C(1) + std::tanh(C(0.79788456080286535588) * (x + C(0.044715) * x * x * x)));
+}
 
 // Vectorised float versions (activation_fast.cpp): y[i] = f(x[i]) for i in [0, n). y may be x. Error bounds relative to the true value
 // or, near zeros of the result, to 1: exp 2 ulp, tanh and sigmoid 4 ulp, erf and gelu 1e-6.
@@ -46,7 +58,8 @@ void swish_floats_avx512(const float* x, float* y, std::int64_t n, float alpha);
 
 using FloatLoop = void (*)(const float*, float*, std::int64_t);
 // The float fast path where it applies (float input, not a reference run), f otherwise.
-template <typename F> Outputs map_activation(const KernelContext& ctx, const Tensor& x, FloatLoop fast, F f) {
+template <typename F>
+Outputs map_activation(const KernelContext& ctx, const Tensor& x, FloatLoop fast, F f) {
   if (x.dtype() != DType::kFloat || ctx.options.reference) return map_floats(ctx, x, f);
   absl::StatusOr<Tensor> y = ctx.allocate(DType::kFloat, x.dims());
   if (!y.ok()) return y.status();

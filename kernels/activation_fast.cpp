@@ -101,32 +101,27 @@ void swish_floats(const float* x, float* y, std::int64_t n, float alpha) {
   has_avx512() ? swish_floats_avx512(x, y, n, alpha) : swish_floats_portable(x, y, n, alpha);
 }
 
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]]
-void tanh_floats(const float* x, float* y, std::int64_t n) {
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void tanh_floats(const float* x, float* y, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = tanh_of(x[i]);
 }
 
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]]
-void exp_floats(const float* x, float* y, std::int64_t n) {
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void exp_floats(const float* x, float* y, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = exp_of(x[i]);
 }
 
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]]
-void erf_floats(const float* x, float* y, std::int64_t n) {
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void erf_floats(const float* x, float* y, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = erf_of(x[i]);
 }
 
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]]
-void gelu_floats(const float* x, float* y, std::int64_t n) {
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void gelu_floats(const float* x, float* y, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5f * x[i] * (1.0f + erf_of(x[i] * 0.70710678f));
 }
 
-[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]]
-void gelu_tanh_floats(const float* x, float* y, std::int64_t n) {
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void gelu_tanh_floats(const float* x, float* y, std::int64_t n) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5f * x[i] * (1.0f + tanh_of(0.79788456f * (x[i] + 0.044715f * x[i] * x[i] * x[i])));
 }

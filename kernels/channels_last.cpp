@@ -22,8 +22,8 @@ absl::Status check_image(const KernelContext& ctx, const Tensor& x) {
 }
 
 struct ConvWeights {
-  PackedMatrix packed;           // [kernel, channels] x filters
-  AlignedFloats depthwise;       // [kernel][channels]
+  PackedMatrix packed;      // [kernel, channels] x filters
+  AlignedFloats depthwise;  // [kernel][channels]
 };
 
 // From [filters, channels, kernel...], the order of Conv.
@@ -179,8 +179,8 @@ Outputs conv(KernelContext& ctx) {
   const EpilogueCall epilogue = epilogue_of(ctx);
   const float* bias = ctx.has_input(2) ? ctx.tensor(2).data<float>() : nullptr;
   float* out = write<float>(*y);
-  const GemmFinish finish = finisher(bias, fits && residual ? residual->data<float>() : nullptr,
-                                     fits ? epilogue : EpilogueCall{}, out, filters);
+  const GemmFinish finish =
+      finisher(bias, fits && residual ? residual->data<float>() : nullptr, fits ? epilogue : EpilogueCall{}, out, filters);
   const auto weights = ctx.prepared<ConvWeights>([&] { return prepare_weights(weight, depthwise); });
   const std::int64_t rows = image.batch * w->output_size();
   if (depthwise)

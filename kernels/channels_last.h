@@ -16,7 +16,9 @@ struct EpilogueCall {
   float low = 0, high = 0;  // of kClip
   // Relu and Clip are bounds, which a product applies in its registers; no function has none.
   bool is_clip() const { return kind == Epilogue::kNone || kind == Epilogue::kRelu || kind == Epilogue::kClip; }
-  float clip_low() const { return kind == Epilogue::kRelu ? 0.0f : kind == Epilogue::kClip ? low : -std::numeric_limits<float>::infinity(); }
+  float clip_low() const {
+    return kind == Epilogue::kRelu ? 0.0f : kind == Epilogue::kClip ? low : -std::numeric_limits<float>::infinity();
+  }
   float clip_high() const { return kind == Epilogue::kClip ? high : std::numeric_limits<float>::infinity(); }
 };
 void apply_epilogue(const EpilogueCall& call, float* y, std::int64_t n);
@@ -31,10 +33,10 @@ struct DepthwiseTap {
   const float* weight;  // [channels]
 };
 struct DepthwiseRow {
-  const float* x;      // first input of the first position
-  std::int64_t step;   // floats from one position's input to the next one's
+  const float* x;     // first input of the first position
+  std::int64_t step;  // floats from one position's input to the next one's
   std::span<const DepthwiseTap> taps;
-  int width;           // > 0: the taps are rows of this many neighbours, and `step` is a neighbour's distance
+  int width;  // > 0: the taps are rows of this many neighbours, and `step` is a neighbour's distance
   std::int64_t channels, positions;
 };
 // y[position][channel] = finish(sum over taps of x * weight).
@@ -43,6 +45,5 @@ void depthwise_positions(const DepthwiseRow& row, const TileFinish& finish, floa
 void max_channels(const float* x, float* y, std::int64_t channels);
 void add_channels(const float* x, float* y, std::int64_t channels);
 void scale_channels(float factor, float* y, std::int64_t channels);
-
 
 }  // namespace saturate

@@ -27,10 +27,13 @@ Outputs loop(KernelContext& ctx) {
     if (!ctx.has_input(i)) continue;
     const auto value = one_integer(ctx, ctx.tensor(i));
     if (!value.ok()) return value.status();
-    if (i == 0) trips = *value;
-    else go = *value != 0;
+    if (i == 0)
+      trips = *value;
+    else
+      go = *value != 0;
   }
-  std::vector<Value> carried(ctx.inputs.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(2, ctx.inputs.size())), ctx.inputs.end());
+  std::vector<Value> carried(ctx.inputs.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(2, ctx.inputs.size())),
+                             ctx.inputs.end());
   ScanOutputs scans(ctx, *body, states + 1);
   for (std::int64_t trip = 0; go && (!trips || trip < *trips); ++trip) {
     std::vector<Value> inputs = {Tensor::scalar_int64(trip), Tensor::of<bool>(DType::kBool, {}, std::span(&go, 1))};

@@ -45,9 +45,9 @@ namespace {
 struct Plan {
   const Graph* body = nullptr;
   std::size_t states = 0, scans = 0;
-  std::vector<int> in_axes;               // one per scan input
+  std::vector<int> in_axes;  // one per scan input
   std::vector<bool> in_reversed;
-  std::vector<std::int64_t> out_axes;     // one per scan output
+  std::vector<std::int64_t> out_axes;  // one per scan output
   std::vector<bool> out_reversed;
 };
 
@@ -85,10 +85,12 @@ absl::Status fill_plan(const KernelContext& ctx, Plan& plan, std::size_t first) 
   plan.body = ctx.attr_g("body");
   const std::int64_t scans = ctx.attr_i("num_scan_inputs", 0);
   if (plan.body == nullptr) return ctx.invalid("the body is missing");
-  if (scans <= 0 || first + static_cast<std::size_t>(scans) > ctx.inputs.size()) return ctx.invalid("num_scan_inputs does not fit the inputs");
+  if (scans <= 0 || first + static_cast<std::size_t>(scans) > ctx.inputs.size())
+    return ctx.invalid("num_scan_inputs does not fit the inputs");
   plan.scans = static_cast<std::size_t>(scans);
   plan.states = ctx.inputs.size() - first - plan.scans;
-  if (plan.body->inputs.size() != plan.states + plan.scans || plan.body->outputs.size() < plan.states) return ctx.invalid("the body does not fit the inputs");
+  if (plan.body->inputs.size() != plan.states + plan.scans || plan.body->outputs.size() < plan.states)
+    return ctx.invalid("the body does not fit the inputs");
   for (std::size_t i = first + plan.states; i < ctx.inputs.size(); ++i) {
     if (!ctx.is_tensor(i)) return ctx.invalid("a scan input is not a tensor");
   }
@@ -122,11 +124,14 @@ Outputs scan_batched(KernelContext& ctx) {
     for (std::size_t i = 1; i < ctx.inputs.size(); ++i) {
       const Tensor& t = ctx.tensor(i);
       const bool is_scan = i > plan.states;
-      if (t.rank() < (is_scan ? 2 : 1) || t.dims()[0] != batch || (is_scan && t.dims()[1] != length)) return ctx.invalid("the inputs differ in batch or length");
+      if (t.rank() < (is_scan ? 2 : 1) || t.dims()[0] != batch || (is_scan && t.dims()[1] != length))
+        return ctx.invalid("the inputs differ in batch or length");
       auto one = select(ctx, t, 0, b);
       if (!one.ok()) return one.status();
-      if (is_scan) scanned.push_back(*std::move(one));
-      else states.emplace_back(*std::move(one));
+      if (is_scan)
+        scanned.push_back(*std::move(one));
+      else
+        states.emplace_back(*std::move(one));
     }
     Outputs out = run_scan(ctx, plan, std::move(states), scanned, lengths[b]);
     if (!out.ok()) return out;

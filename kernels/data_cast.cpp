@@ -18,9 +18,10 @@ struct CastOptions {
   Round8e8m0 round = Round8e8m0::kUp;
 };
 
-// Out of range: integers wrap, floats become infinite; a float outside an integer's range is undefined in ONNX: it saturates here (wraps for
-// integers below 8 bits), NaN is 0.
-template <typename D, typename S> D convert(S s) {
+// Out of range: integers wrap, floats become infinite; a float outside an integer's range is undefined in ONNX: it saturates here (wraps
+// for integers below 8 bits), NaN is 0.
+template <typename D, typename S>
+D convert(S s) {
   if constexpr (std::is_same_v<D, bool>) {
     return static_cast<Compute<S>>(s) != 0;
   } else if constexpr (is_float_v<S> && std::is_integral_v<D>) {
@@ -37,7 +38,8 @@ template <typename D, typename S> D convert(S s) {
   }
 }
 
-template <typename S> Outputs cast_to_tiny(const KernelContext& ctx, const S* x, const Shape& dims, const CastOptions& o) {
+template <typename S>
+Outputs cast_to_tiny(const KernelContext& ctx, const S* x, const Shape& dims, const CastOptions& o) {
   auto out = ctx.allocate(o.to, dims);
   if (!out.ok()) return out.status();
   std::vector<std::uint8_t> codes(static_cast<std::size_t>(out->size()));
@@ -53,7 +55,8 @@ template <typename S> Outputs cast_to_tiny(const KernelContext& ctx, const S* x,
   return outputs_of(*std::move(out));
 }
 
-template <typename S> Outputs cast_from(const KernelContext& ctx, const S* x, const Shape& dims, const CastOptions& o) {
+template <typename S>
+Outputs cast_from(const KernelContext& ctx, const S* x, const Shape& dims, const CastOptions& o) {
   if (is_tiny_float(o.to) || is_tiny_integer(o.to)) return cast_to_tiny(ctx, x, dims, o);
   auto out = ctx.allocate(o.to, dims);
   if (!out.ok()) return out.status();
@@ -67,7 +70,8 @@ template <typename S> Outputs cast_from(const KernelContext& ctx, const S* x, co
 }
 
 // Shortest text that reads back as the same number; integers of floats without a point, as in C.
-template <typename T> std::string text_of(T value) {
+template <typename T>
+std::string text_of(T value) {
   if constexpr (std::is_same_v<T, bool>) {
     return value ? "1" : "0";
   } else if constexpr (is_float_v<T>) {
@@ -102,7 +106,8 @@ std::optional<double> number_of(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;  // from_chars reads inf, infinity and nan in any case
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range) return text.starts_with('-') ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+  if (error == std::errc::result_out_of_range)
+    return text.starts_with('-') ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
@@ -138,16 +143,20 @@ Outputs cast_tensor(const KernelContext& ctx, const Tensor& x, const CastOptions
     for (std::size_t i = 0; i < codes.size(); ++i) values[i] = decode_tiny_integer(x.dtype(), codes[i]);
     return cast_from(ctx, values.data(), x.dims(), o);
   }
-  return dispatch(NumericAndBoolTypes(), ctx, x.dtype(), [&]<typename S>(std::type_identity<S>) { return cast_from(ctx, x.data<S>(), x.dims(), o); });
+  return dispatch(NumericAndBoolTypes(), ctx, x.dtype(),
+                  [&]<typename S>(std::type_identity<S>) { return cast_from(ctx, x.data<S>(), x.dims(), o); });
 }
 
 absl::StatusOr<CastOptions> options_of(const KernelContext& ctx) {
   CastOptions o;
   o.saturate = ctx.attr_i("saturate", 1) != 0;
   const std::string round = ctx.attr_s("round_mode", "up");
-  if (round == "down") o.round = Round8e8m0::kDown;
-  else if (round == "nearest") o.round = Round8e8m0::kNearest;
-  else if (round != "up") return ctx.invalid("the round_mode is not known");
+  if (round == "down")
+    o.round = Round8e8m0::kDown;
+  else if (round == "nearest")
+    o.round = Round8e8m0::kNearest;
+  else if (round != "up")
+    return ctx.invalid("the round_mode is not known");
   return o;
 }
 

@@ -10,21 +10,28 @@ namespace {
 
 struct Format {
   int exponent_bits, mantissa_bits, bias;
-  bool infinity;     // the top exponent with mantissa 0 is infinity, other mantissas NaN (IEEE)
-  bool nan_all_ones; // the code with all exponent and mantissa bits set is NaN
+  bool infinity;      // the top exponent with mantissa 0 is infinity, other mantissas NaN (IEEE)
+  bool nan_all_ones;  // the code with all exponent and mantissa bits set is NaN
   bool nan_negative_zero;
 };
 
 // ONNX docs/docsgen "float8" and OCP 8-bit / MX specification, tables of formats.
 constexpr Format format_of(DType dtype) {
   switch (dtype) {
-    case DType::kFloat8e4m3fn: return {4, 3, 7, false, true, false};
-    case DType::kFloat8e4m3fnuz: return {4, 3, 8, false, false, true};
-    case DType::kFloat8e5m2: return {5, 2, 15, true, false, false};
-    case DType::kFloat8e5m2fnuz: return {5, 2, 16, false, false, true};
-    case DType::kFloat6e2m3: return {2, 3, 1, false, false, false};
-    case DType::kFloat6e3m2: return {3, 2, 3, false, false, false};
-    default: return {2, 1, 1, false, false, false};  // float4e2m1
+    case DType::kFloat8e4m3fn:
+      return {4, 3, 7, false, true, false};
+    case DType::kFloat8e4m3fnuz:
+      return {4, 3, 8, false, false, true};
+    case DType::kFloat8e5m2:
+      return {5, 2, 15, true, false, false};
+    case DType::kFloat8e5m2fnuz:
+      return {5, 2, 16, false, false, true};
+    case DType::kFloat6e2m3:
+      return {2, 3, 1, false, false, false};
+    case DType::kFloat6e3m2:
+      return {3, 2, 3, false, false, false};
+    default:
+      return {2, 1, 1, false, false, false};  // float4e2m1
   }
 }
 
@@ -55,13 +62,23 @@ int round_code(const Format& f, float x) {
 
 bool is_tiny_float(DType dtype) {
   switch (dtype) {
-    case DType::kFloat8e4m3fn: case DType::kFloat8e4m3fnuz: case DType::kFloat8e5m2: case DType::kFloat8e5m2fnuz:
-    case DType::kFloat4e2m1: case DType::kFloat8e8m0: case DType::kFloat6e2m3: case DType::kFloat6e3m2: return true;
-    default: return false;
+    case DType::kFloat8e4m3fn:
+    case DType::kFloat8e4m3fnuz:
+    case DType::kFloat8e5m2:
+    case DType::kFloat8e5m2fnuz:
+    case DType::kFloat4e2m1:
+    case DType::kFloat8e8m0:
+    case DType::kFloat6e2m3:
+    case DType::kFloat6e3m2:
+      return true;
+    default:
+      return false;
   }
 }
 
-bool is_tiny_integer(DType dtype) { return dtype == DType::kInt4 || dtype == DType::kUint4 || dtype == DType::kInt2 || dtype == DType::kUint2; }
+bool is_tiny_integer(DType dtype) {
+  return dtype == DType::kInt4 || dtype == DType::kUint4 || dtype == DType::kInt2 || dtype == DType::kUint2;
+}
 
 float decode_tiny_float(DType dtype, std::uint8_t code) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -86,7 +103,7 @@ std::uint8_t encode_tiny_float(DType dtype, float value, bool saturate) {
   if (std::isnan(value)) {
     if (f.nan_negative_zero) return static_cast<std::uint8_t>(sign_bit);
     if (f.infinity) return static_cast<std::uint8_t>(sign | (all - 1));  // quiet bit set
-    return static_cast<std::uint8_t>(has_nan ? sign | all : sign_bit);  // formats without NaN: undefined, -0 here
+    return static_cast<std::uint8_t>(has_nan ? sign | all : sign_bit);   // formats without NaN: undefined, -0 here
   }
   const int code = std::isinf(value) ? all + 1 : round_code(f, std::fabs(value));
   if (code <= largest) return static_cast<std::uint8_t>(f.nan_negative_zero && code == 0 ? 0 : sign | code);
@@ -114,39 +131,62 @@ std::uint8_t encode_float8e8m0(float value, bool saturate, Round8e8m0 mode) {
 
 std::int8_t decode_tiny_integer(DType dtype, std::uint8_t code) {
   switch (dtype) {
-    case DType::kInt4: return static_cast<std::int8_t>(((code & 15) ^ 8) - 8);
-    case DType::kInt2: return static_cast<std::int8_t>(((code & 3) ^ 2) - 2);
-    case DType::kUint2: return static_cast<std::int8_t>(code & 3);
-    default: return static_cast<std::int8_t>(code & 15);
+    case DType::kInt4:
+      return static_cast<std::int8_t>(((code & 15) ^ 8) - 8);
+    case DType::kInt2:
+      return static_cast<std::int8_t>(((code & 3) ^ 2) - 2);
+    case DType::kUint2:
+      return static_cast<std::int8_t>(code & 3);
+    default:
+      return static_cast<std::int8_t>(code & 15);
   }
 }
 
 std::int64_t integer_min(DType dtype) {
   switch (dtype) {
-    case DType::kInt2: return -2;
-    case DType::kInt4: return -8;
-    case DType::kInt8: return std::numeric_limits<std::int8_t>::min();
-    case DType::kInt16: return std::numeric_limits<std::int16_t>::min();
-    case DType::kInt32: return std::numeric_limits<std::int32_t>::min();
-    case DType::kInt64: return std::numeric_limits<std::int64_t>::min();
-    default: return 0;
+    case DType::kInt2:
+      return -2;
+    case DType::kInt4:
+      return -8;
+    case DType::kInt8:
+      return std::numeric_limits<std::int8_t>::min();
+    case DType::kInt16:
+      return std::numeric_limits<std::int16_t>::min();
+    case DType::kInt32:
+      return std::numeric_limits<std::int32_t>::min();
+    case DType::kInt64:
+      return std::numeric_limits<std::int64_t>::min();
+    default:
+      return 0;
   }
 }
 
 std::int64_t integer_max(DType dtype) {
   switch (dtype) {
-    case DType::kBool: return 1;
-    case DType::kInt2: return 1;
-    case DType::kUint2: return 3;
-    case DType::kInt4: return 7;
-    case DType::kUint4: return 15;
-    case DType::kInt8: return std::numeric_limits<std::int8_t>::max();
-    case DType::kUint8: return std::numeric_limits<std::uint8_t>::max();
-    case DType::kInt16: return std::numeric_limits<std::int16_t>::max();
-    case DType::kUint16: return std::numeric_limits<std::uint16_t>::max();
-    case DType::kInt32: return std::numeric_limits<std::int32_t>::max();
-    case DType::kUint32: return std::numeric_limits<std::uint32_t>::max();
-    default: return std::numeric_limits<std::int64_t>::max();
+    case DType::kBool:
+      return 1;
+    case DType::kInt2:
+      return 1;
+    case DType::kUint2:
+      return 3;
+    case DType::kInt4:
+      return 7;
+    case DType::kUint4:
+      return 15;
+    case DType::kInt8:
+      return std::numeric_limits<std::int8_t>::max();
+    case DType::kUint8:
+      return std::numeric_limits<std::uint8_t>::max();
+    case DType::kInt16:
+      return std::numeric_limits<std::int16_t>::max();
+    case DType::kUint16:
+      return std::numeric_limits<std::uint16_t>::max();
+    case DType::kInt32:
+      return std::numeric_limits<std::int32_t>::max();
+    case DType::kUint32:
+      return std::numeric_limits<std::uint32_t>::max();
+    default:
+      return std::numeric_limits<std::int64_t>::max();
   }
 }
 

@@ -59,7 +59,8 @@ Outputs gather_elements(KernelContext& ctx) {
     if (k != *axis && indices.dims()[k] > x.dims()[k]) return ctx.invalid("the indices are larger than the data");
   }
   const std::int64_t dim = x.dims()[*axis];
-  if (std::any_of(at->begin(), at->end(), [&](std::int64_t i) { return i < -dim || i >= dim; })) return ctx.invalid("an index is out of range");
+  if (std::any_of(at->begin(), at->end(), [&](std::int64_t i) { return i < -dim || i >= dim; }))
+    return ctx.invalid("an index is out of range");
   Moving moving(ctx, x.dtype());
   auto to = moving.make(indices.dims());
   if (!to.ok()) return to.status();
@@ -84,7 +85,8 @@ Outputs gather_nd(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   const Tensor& indices = ctx.tensor(1);
   const std::int64_t batch_dims = ctx.attr_i("batch_dims", 0);
-  if (x.rank() < 1 || indices.rank() < 1 || batch_dims < 0 || batch_dims >= std::min(x.rank(), indices.rank())) return ctx.invalid("batch_dims does not fit the ranks");
+  if (x.rank() < 1 || indices.rank() < 1 || batch_dims < 0 || batch_dims >= std::min(x.rank(), indices.rank()))
+    return ctx.invalid("batch_dims does not fit the ranks");
   const auto b = static_cast<std::size_t>(batch_dims);
   const std::int64_t depth = indices.dims().back();
   if (depth < 0 || depth + batch_dims > x.rank()) return ctx.invalid("the indices are longer than the data's rank");

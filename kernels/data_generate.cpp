@@ -20,9 +20,11 @@ Outputs constant_of_shape(KernelContext& ctx) {
   return rearrange(ctx, value, *dims, Shape(dims->size(), 0));
 }
 
-template <typename T> Outputs range_of(KernelContext& ctx) {
+template <typename T>
+Outputs range_of(KernelContext& ctx) {
   for (std::size_t i = 0; i < 3; ++i) {
-    if (ctx.tensor(i).size() != 1 || ctx.tensor(i).dtype() != dtype_of<T>()) return ctx.invalid("start, limit and delta must be one number each, of one type");
+    if (ctx.tensor(i).size() != 1 || ctx.tensor(i).dtype() != dtype_of<T>())
+      return ctx.invalid("start, limit and delta must be one number each, of one type");
   }
   const auto number = [&](std::size_t i) { return static_cast<Compute<T>>(*ctx.tensor(i).data<T>()); };
   const auto start = number(0), limit = number(1), delta = number(2);
@@ -122,7 +124,8 @@ Outputs trilu(KernelContext& ctx) {
   for (std::int64_t line = 0; line < lines; ++line) {
     // The line keeps [first, last).
     const std::int64_t diagonal = line % rows + k;
-    const std::int64_t first = upper ? std::clamp<std::int64_t>(diagonal, 0, cols) : 0, last = upper ? cols : std::clamp<std::int64_t>(diagonal + 1, 0, cols);
+    const std::int64_t first = upper ? std::clamp<std::int64_t>(diagonal, 0, cols) : 0,
+                       last = upper ? cols : std::clamp<std::int64_t>(diagonal + 1, 0, cols);
     std::byte* row = *to + line * cols * unit;
     std::memset(row, 0, static_cast<std::size_t>(cols * unit));
     std::memcpy(row + first * unit, from + (line * cols + first) * unit, static_cast<std::size_t>((last - first) * unit));

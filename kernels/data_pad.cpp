@@ -14,14 +14,17 @@ enum class Mode { kConstant, kEdge, kReflect, kWrap };
 std::int64_t source_of(std::int64_t at, std::int64_t n, Mode mode) {
   if (at >= 0 && at < n) return at;
   switch (mode) {
-    case Mode::kEdge: return at < 0 ? 0 : n - 1;
-    case Mode::kWrap: return ((at % n) + n) % n;
+    case Mode::kEdge:
+      return at < 0 ? 0 : n - 1;
+    case Mode::kWrap:
+      return ((at % n) + n) % n;
     case Mode::kReflect: {
       if (n == 1) return 0;
       const std::int64_t period = 2 * (n - 1), r = ((at % period) + period) % period;
       return r < n ? r : period - r;
     }
-    default: return -1;
+    default:
+      return -1;
   }
 }
 
@@ -55,7 +58,8 @@ Outputs pad_by(KernelContext& ctx, const Tensor& x, const Shape& before, const S
   }
   const std::int64_t line = dims.back(), lines = product(dims) / line;
   // The stretch of a line that is a plain copy.
-  const std::int64_t first = std::clamp<std::int64_t>(before.back(), 0, line), last = std::clamp<std::int64_t>(before.back() + x.dims().back(), first, line);
+  const std::int64_t first = std::clamp<std::int64_t>(before.back(), 0, line),
+                     last = std::clamp<std::int64_t>(before.back() + x.dims().back(), first, line);
   with_unit(unit, [&]<typename U>(std::type_identity<U>) {
     const U* source = reinterpret_cast<const U*>(from);
     U* target = reinterpret_cast<U*>(*to);

@@ -5,7 +5,8 @@
 namespace saturate {
 namespace {
 
-template <bool kProduct> Outputs cumulative(KernelContext& ctx) {
+template <bool kProduct>
+Outputs cumulative(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   const auto given = one_integer(ctx, ctx.tensor(1));
   if (!given.ok()) return given.status();
@@ -25,8 +26,10 @@ template <bool kProduct> Outputs cumulative(KernelContext& ctx) {
         const std::int64_t at = base + (reverse ? n - 1 - i : i) * inner;
         const Sum value = static_cast<Sum>(static_cast<Compute<T>>(x.data<T>()[at]));
         if (exclusive) y[at] = static_cast<T>(sum);
-        if constexpr (kProduct) sum *= value;
-        else sum += value;
+        if constexpr (kProduct)
+          sum *= value;
+        else
+          sum += value;
         if (!exclusive) y[at] = static_cast<T>(sum);
       }
     }

@@ -21,7 +21,8 @@ std::optional<Reduction> reduction_of(const KernelContext& ctx) {
   return std::nullopt;
 }
 
-template <typename T> T combine(T a, T b, Reduction reduction) {
+template <typename T>
+T combine(T a, T b, Reduction reduction) {
   const auto x = static_cast<Compute<T>>(a), y = static_cast<Compute<T>>(b);
   if constexpr (std::is_same_v<T, bool>) {
     return reduction == Reduction::kAdd || reduction == Reduction::kMax ? a || b : a && b;
@@ -30,17 +31,23 @@ template <typename T> T combine(T a, T b, Reduction reduction) {
       if (reduction >= Reduction::kMax && (std::isnan(x) || std::isnan(y))) return std::isnan(x) ? a : b;
     }
     switch (reduction) {
-      case Reduction::kAdd: return static_cast<T>(x + y);
-      case Reduction::kMul: return static_cast<T>(x * y);
-      case Reduction::kMax: return x > y ? a : b;
-      case Reduction::kMin: return x < y ? a : b;
-      default: return b;
+      case Reduction::kAdd:
+        return static_cast<T>(x + y);
+      case Reduction::kMul:
+        return static_cast<T>(x * y);
+      case Reduction::kMax:
+        return x > y ? a : b;
+      case Reduction::kMin:
+        return x < y ? a : b;
+      default:
+        return b;
     }
   }
 }
 
 // Runs `each(set)` where set(position, source) stores the update's element `source` at the output's element `position`.
-template <typename F> Outputs scatter_into(KernelContext& ctx, const Tensor& data, const Tensor& updates, Reduction reduction, F&& each) {
+template <typename F>
+Outputs scatter_into(KernelContext& ctx, const Tensor& data, const Tensor& updates, Reduction reduction, F&& each) {
   if (data.dtype() != updates.dtype()) return ctx.invalid("data and updates differ in element type");
   if (reduction == Reduction::kNone) {
     Moving moving(ctx, data.dtype());
@@ -51,7 +58,9 @@ template <typename F> Outputs scatter_into(KernelContext& ctx, const Tensor& dat
     const std::int64_t unit = moving.unit();
     if (data.size() > 0) std::memcpy(*to, from, static_cast<std::size_t>(data.size() * unit));
     with_unit(moving.unit(), [&]<typename U>(std::type_identity<U>) {
-      each([&](std::int64_t position, std::int64_t source) { reinterpret_cast<U*>(*to)[position] = reinterpret_cast<const U*>(news)[source]; });
+      each([&](std::int64_t position, std::int64_t source) {
+        reinterpret_cast<U*>(*to)[position] = reinterpret_cast<const U*>(news)[source];
+      });
     });
     return one_output(moving.take());
   }
@@ -73,14 +82,16 @@ Outputs scatter_elements(KernelContext& ctx) {
   const std::optional<int> axis = normalize_axis(ctx.attr_i("axis", 0), x.rank());
   const std::optional<Reduction> reduction = reduction_of(ctx);
   if (!axis || !reduction) return ctx.invalid("the axis or the reduction is not valid");
-  if (indices.rank() != x.rank() || indices.dims() != updates.dims()) return ctx.invalid("indices and updates must have one shape, of the data's rank");
+  if (indices.rank() != x.rank() || indices.dims() != updates.dims())
+    return ctx.invalid("indices and updates must have one shape, of the data's rank");
   const auto at = int_values(ctx, indices);
   if (!at.ok()) return at.status();
   const std::int64_t dim = x.dims()[*axis];
   for (int k = 0; k < x.rank(); ++k) {
     if (k != *axis && indices.dims()[k] > x.dims()[k]) return ctx.invalid("the indices are larger than the data");
   }
-  if (std::any_of(at->begin(), at->end(), [&](std::int64_t i) { return i < -dim || i >= dim; })) return ctx.invalid("an index is out of range");
+  if (std::any_of(at->begin(), at->end(), [&](std::int64_t i) { return i < -dim || i >= dim; }))
+    return ctx.invalid("an index is out of range");
   Shape strides = strides_of(x.dims());
   const std::int64_t step = strides[*axis];
   strides[*axis] = 0;
@@ -134,7 +145,8 @@ Outputs tensor_scatter(KernelContext& ctx) {
   if (!axis || *axis == 0) return ctx.invalid("the axis is out of range");
   const bool circular = ctx.attr_s("mode", "linear") == "circular";
   for (int k = 0; k < cache.rank(); ++k) {
-    if (update.rank() != cache.rank() || (k == *axis ? update.dims()[k] > cache.dims()[k] : update.dims()[k] != cache.dims()[k])) return ctx.invalid("the update does not fit the cache");
+    if (update.rank() != cache.rank() || (k == *axis ? update.dims()[k] > cache.dims()[k] : update.dims()[k] != cache.dims()[k]))
+      return ctx.invalid("the update does not fit the cache");
   }
   const std::int64_t batch = cache.dims()[0], length = cache.dims()[*axis], piece = update.dims()[*axis];
   std::vector<std::int64_t> starts(static_cast<std::size_t>(batch), 0);
@@ -145,7 +157,8 @@ Outputs tensor_scatter(KernelContext& ctx) {
     starts = *std::move(given);
   }
   for (std::int64_t& s : starts) {
-    if (s < 0 || s >= std::max<std::int64_t>(length, 1) || (!circular && s + piece > length)) return ctx.invalid("a write index is out of range");
+    if (s < 0 || s >= std::max<std::int64_t>(length, 1) || (!circular && s + piece > length))
+      return ctx.invalid("a write index is out of range");
   }
   const std::span<const std::int64_t> dims(cache.dims());
   const std::int64_t middle = product(dims.subspan(1, static_cast<std::size_t>(*axis) - 1)), inner = strides_of(cache.dims())[*axis];

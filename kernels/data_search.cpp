@@ -11,7 +11,8 @@ namespace saturate {
 namespace {
 
 // Total order: by value, NaN above everything (as numpy sorts), ties by position.
-template <typename T> bool less_value(const T& a, const T& b) {
+template <typename T>
+bool less_value(const T& a, const T& b) {
   if constexpr (is_float_v<T>) {
     const auto x = static_cast<Compute<T>>(a), y = static_cast<Compute<T>>(b);
     return std::isnan(x) ? false : std::isnan(y) || x < y;
@@ -20,7 +21,8 @@ template <typename T> bool less_value(const T& a, const T& b) {
   }
 }
 
-template <typename T> void top_k_line(const T* x, std::int64_t stride, std::int64_t n, std::int64_t k, bool largest, std::vector<std::int64_t>& order) {
+template <typename T>
+void top_k_line(const T* x, std::int64_t stride, std::int64_t n, std::int64_t k, bool largest, std::vector<std::int64_t>& order) {
   order.resize(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   const auto before = [&](std::int64_t a, std::int64_t b) {
@@ -108,7 +110,8 @@ struct Groups {
 };
 
 // Items 0..n-1 in groups of equals; groups in ascending order or in order of first occurrence.
-template <typename Less> Groups group(std::int64_t n, bool sorted, Less&& less) {
+template <typename Less>
+Groups group(std::int64_t n, bool sorted, Less&& less) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), less);
@@ -138,7 +141,8 @@ template <typename Less> Groups group(std::int64_t n, bool sorted, Less&& less) 
 }
 
 // Items are the slices along the axis: element j of item i lies at (j / inner) * n * inner + i * inner + j % inner.
-template <typename T> Groups group_slices(std::span<const T> x, std::int64_t n, std::int64_t inner, bool sorted) {
+template <typename T>
+Groups group_slices(std::span<const T> x, std::int64_t n, std::int64_t inner, bool sorted) {
   const std::int64_t length = n == 0 ? 0 : static_cast<std::int64_t>(x.size()) / n;
   return group(n, sorted, [&](std::int64_t a, std::int64_t b) {
     for (std::int64_t j = 0; j < length; ++j) {
@@ -182,7 +186,8 @@ Outputs unique(KernelContext& ctx) {
   const std::int64_t run = inner * moving.unit(), outer = n * inner == 0 ? 0 : x.size() / (n * inner);
   for (std::int64_t o = 0; o < outer; ++o) {
     for (std::size_t k = 0; k < g.first.size(); ++k) {
-      std::memcpy(*to + (o * out_dims[axis] + static_cast<std::int64_t>(k)) * run, from + (o * n + g.first[k]) * run, static_cast<std::size_t>(run));
+      std::memcpy(*to + (o * out_dims[axis] + static_cast<std::int64_t>(k)) * run, from + (o * n + g.first[k]) * run,
+                  static_cast<std::size_t>(run));
     }
   }
   auto y = moving.take();

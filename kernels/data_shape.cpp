@@ -16,7 +16,8 @@ Outputs identity(KernelContext& ctx) {
 Outputs constant(KernelContext& ctx) {
   if (const Tensor* t = ctx.attr_t("value")) return outputs_of(*t);
   for (const Attribute& a : ctx.node.attributes) {
-    if (a.name == "value_float" && a.type == AttributeType::kFloat) return outputs_of(Tensor::of<float>(DType::kFloat, {}, std::span(&std::get<float>(a.value), 1)));
+    if (a.name == "value_float" && a.type == AttributeType::kFloat)
+      return outputs_of(Tensor::of<float>(DType::kFloat, {}, std::span(&std::get<float>(a.value), 1)));
     if (a.name == "value_int" && a.type == AttributeType::kInt) return outputs_of(Tensor::scalar_int64(a.i()));
     if (a.name == "value_string" && a.type == AttributeType::kString) return outputs_of(Tensor::strings({}, {a.s()}));
     // An empty list may arrive with any of the list types.

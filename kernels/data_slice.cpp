@@ -28,7 +28,8 @@ absl::StatusOr<SliceSpec> slice_spec(const KernelContext& ctx) {
   const bool all_axes = spec.axes.empty() && !ctx.has_input(3);
   for (std::size_t k = 0; all_axes && k < n; ++k) spec.axes.push_back(static_cast<std::int64_t>(k));
   if (spec.steps.empty() && !ctx.has_input(4)) spec.steps.assign(n, 1);
-  if (spec.ends.size() != n || spec.axes.size() != n || spec.steps.size() != n) return ctx.invalid("starts, ends, axes and steps differ in length");
+  if (spec.ends.size() != n || spec.axes.size() != n || spec.steps.size() != n)
+    return ctx.invalid("starts, ends, axes and steps differ in length");
   return spec;
 }
 
@@ -47,7 +48,8 @@ Outputs slice(KernelContext& ctx) {
     // Ends and starts saturate at the tensor's borders; a negative step may end before element 0.
     const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? dim : dim - 1;
     const auto bound = [&](std::int64_t at) { return std::clamp(at < 0 ? at + dim : at, low, high); };
-    const std::int64_t start = std::clamp<std::int64_t>(bound(spec->starts[k]), 0, std::max<std::int64_t>(high, 0)), end = bound(spec->ends[k]);
+    const std::int64_t start = std::clamp<std::int64_t>(bound(spec->starts[k]), 0, std::max<std::int64_t>(high, 0)),
+                       end = bound(spec->ends[k]);
     std::int64_t n = 0;
     if (dim > 0 && (step > 0 ? end > start : end < start)) {
       const std::int64_t distance = step > 0 ? end - start : start - end;
@@ -58,7 +60,8 @@ Outputs slice(KernelContext& ctx) {
     if (n > 0) offset += start * strides[a];
     strides[a] = n > 1 ? strides[a] * step : 0;
   }
-  if (dims == x.dims() && offset == 0 && std::all_of(spec->steps.begin(), spec->steps.end(), [](std::int64_t s) { return s > 0; })) return outputs_of(x);
+  if (dims == x.dims() && offset == 0 && std::all_of(spec->steps.begin(), spec->steps.end(), [](std::int64_t s) { return s > 0; }))
+    return outputs_of(x);
   return rearrange(ctx, x, dims, strides, offset);
 }
 
@@ -103,7 +106,8 @@ Outputs reverse_sequence(KernelContext& ctx) {
   const auto lengths = int_values(ctx, ctx.tensor(1));
   if (!lengths.ok()) return lengths.status();
   const std::int64_t batch_axis = ctx.attr_i("batch_axis", 1), time_axis = ctx.attr_i("time_axis", 0);
-  if (x.rank() < 2 || batch_axis + time_axis != 1 || batch_axis * time_axis != 0) return ctx.invalid("batch_axis and time_axis must be 0 and 1");
+  if (x.rank() < 2 || batch_axis + time_axis != 1 || batch_axis * time_axis != 0)
+    return ctx.invalid("batch_axis and time_axis must be 0 and 1");
   const Shape strides = strides_of(x.dims());
   const std::int64_t batch = x.dims()[batch_axis], time = x.dims()[time_axis];
   if (static_cast<std::int64_t>(lengths->size()) != batch) return ctx.invalid("sequence_lens has another length than the batch");
@@ -118,7 +122,8 @@ Outputs reverse_sequence(KernelContext& ctx) {
     for (std::int64_t t = 0; t < time; ++t) {
       const std::int64_t source = t < n ? n - 1 - t : t;
       const std::int64_t base = b * strides[batch_axis];
-      std::memcpy(*to + (base + t * strides[time_axis]) * unit, from + (base + source * strides[time_axis]) * unit, static_cast<std::size_t>(run));
+      std::memcpy(*to + (base + t * strides[time_axis]) * unit, from + (base + source * strides[time_axis]) * unit,
+                  static_cast<std::size_t>(run));
     }
   }
   return one_output(moving.take());

@@ -96,7 +96,8 @@ absl::StatusOr<Tensor> Moving::take(std::size_t k) {
 
 namespace {
 
-template <typename U> void copy_run(const U* from, std::int64_t from_stride, U* to, std::int64_t to_stride, std::int64_t n) {
+template <typename U>
+void copy_run(const U* from, std::int64_t from_stride, U* to, std::int64_t to_stride, std::int64_t n) {
   if (from_stride == 1 && to_stride == 1) {
     std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(U));
   } else if (from_stride == 0 && to_stride == 1) {
@@ -107,7 +108,8 @@ template <typename U> void copy_run(const U* from, std::int64_t from_stride, U* 
 }
 
 // A matrix read along columns and written along rows: in blocks, so that every line of cache is read once.
-template <typename U> void copy_transposed(const U* from, std::int64_t from_row, U* to, std::int64_t to_row, std::int64_t rows, std::int64_t cols) {
+template <typename U>
+void copy_transposed(const U* from, std::int64_t from_row, U* to, std::int64_t to_row, std::int64_t rows, std::int64_t cols) {
   constexpr std::int64_t kBlock = 16;
   for (std::int64_t i = 0; i < rows; i += kBlock) {
     const std::int64_t i_end = std::min(rows, i + kBlock);
@@ -142,7 +144,8 @@ Layout merged(const Shape& dims, const Shape& from, const Shape& to) {
   return m;
 }
 
-template <typename U> void copy_layout(const Layout& m, const U* from, U* to) {
+template <typename U>
+void copy_layout(const Layout& m, const U* from, U* to) {
   const std::size_t rank = m.dims.size();
   // The dim along which the source is contiguous becomes the row of a blocked transpose with the last one.
   if (rank >= 2 && m.from.back() > 1 && m.to.back() == 1 && m.dims.back() >= 4) {
@@ -165,7 +168,8 @@ template <typename U> void copy_layout(const Layout& m, const U* from, U* to) {
 
 }  // namespace
 
-void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const std::byte* from, const Shape& from_strides, std::byte* to, const Shape& to_strides) {
+void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const std::byte* from, const Shape& from_strides, std::byte* to,
+                  const Shape& to_strides) {
   const std::int64_t total = product(dims);
   if (total == 0) return;
   const Layout m = merged(dims, from_strides, to_strides);
@@ -175,11 +179,12 @@ void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const s
     constexpr std::int64_t kGrain = 1 << 16;  // elements a task should move
     if (ctx.options.threads == 1 || total < 2 * kGrain || m.dims.empty()) return copy_layout(m, source, target);
     const std::int64_t each = total / m.dims[0];
-    parallel_for(ctx, m.dims[0], std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, each)), [&](std::int64_t begin, std::int64_t end) {
-      Layout part = m;
-      part.dims[0] = end - begin;
-      copy_layout(part, source + begin * m.from[0], target + begin * m.to[0]);
-    });
+    parallel_for(ctx, m.dims[0], std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, each)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   Layout part = m;
+                   part.dims[0] = end - begin;
+                   copy_layout(part, source + begin * m.from[0], target + begin * m.to[0]);
+                 });
   });
 }
 
@@ -194,13 +199,15 @@ Outputs rearrange(const KernelContext& ctx, const Tensor& input, const Shape& di
 
 absl::StatusOr<std::vector<double>> to_doubles(const KernelContext& ctx, const Tensor& tensor) {
   const auto n = static_cast<std::size_t>(tensor.size());
-  if (n > ctx.options.memory_limit / sizeof(double)) return absl::ResourceExhaustedError("an intermediate tensor is above the memory limit");
+  if (n > ctx.options.memory_limit / sizeof(double))
+    return absl::ResourceExhaustedError("an intermediate tensor is above the memory limit");
   std::vector<double> out(n);
   const DType dtype = tensor.dtype();
   if (is_tiny_float(dtype) || is_tiny_integer(dtype)) {
     std::vector<std::uint8_t> codes(n);
     unpack_bits(tensor, codes.data());
-    for (std::size_t i = 0; i < n; ++i) out[i] = is_tiny_float(dtype) ? decode_tiny_float(dtype, codes[i]) : decode_tiny_integer(dtype, codes[i]);
+    for (std::size_t i = 0; i < n; ++i)
+      out[i] = is_tiny_float(dtype) ? decode_tiny_float(dtype, codes[i]) : decode_tiny_integer(dtype, codes[i]);
     return out;
   }
   const Outputs done = dispatch(NumericAndBoolTypes(), ctx, dtype, [&]<typename T>(std::type_identity<T>) -> Outputs {
@@ -239,9 +246,12 @@ absl::StatusOr<Tensor> from_doubles(const KernelContext& ctx, DType dtype, const
       } else {
         const double r = std::nearbyint(values[i]);
         // The largest 64-bit integers are not doubles: compare before converting.
-        if (!(r >= static_cast<double>(std::numeric_limits<T>::min()))) y[i] = std::isnan(r) ? T{0} : std::numeric_limits<T>::min();
-        else if (r >= static_cast<double>(std::numeric_limits<T>::max())) y[i] = std::numeric_limits<T>::max();
-        else y[i] = static_cast<T>(r);
+        if (!(r >= static_cast<double>(std::numeric_limits<T>::min())))
+          y[i] = std::isnan(r) ? T{0} : std::numeric_limits<T>::min();
+        else if (r >= static_cast<double>(std::numeric_limits<T>::max()))
+          y[i] = std::numeric_limits<T>::max();
+        else
+          y[i] = static_cast<T>(r);
       }
     }
     return std::vector<Value>();
@@ -291,9 +301,11 @@ absl::StatusOr<Tensor> stack(const KernelContext& ctx, std::span<const Tensor> p
   const std::int64_t step = strides[*at];
   strides.erase(strides.begin() + *at);
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts[i].dtype() != first.dtype() || parts[i].dims() != first.dims()) return ctx.invalid("tensors to be stacked differ in element type or shape");
+    if (parts[i].dtype() != first.dtype() || parts[i].dims() != first.dims())
+      return ctx.invalid("tensors to be stacked differ in element type or shape");
     const std::byte* from = moving.units(parts[i]);
-    copy_strided(ctx, moving.unit(), first.dims(), from, strides_of(first.dims()), *to + static_cast<std::int64_t>(i) * step * moving.unit(), strides);
+    copy_strided(ctx, moving.unit(), first.dims(), from, strides_of(first.dims()),
+                 *to + static_cast<std::int64_t>(i) * step * moving.unit(), strides);
   }
   return moving.take();
 }

@@ -15,13 +15,19 @@ struct Unit16 {
 };
 
 // Calls f(std::type_identity<U>()) with a trivially copyable U of `size` bytes (1, 2, 4, 8, 16).
-template <typename F> void with_unit(int size, F&& f) {
+template <typename F>
+void with_unit(int size, F&& f) {
   switch (size) {
-    case 1: return f(std::type_identity<std::uint8_t>());
-    case 2: return f(std::type_identity<std::uint16_t>());
-    case 4: return f(std::type_identity<std::uint32_t>());
-    case 8: return f(std::type_identity<std::uint64_t>());
-    default: return f(std::type_identity<Unit16>());
+    case 1:
+      return f(std::type_identity<std::uint8_t>());
+    case 2:
+      return f(std::type_identity<std::uint16_t>());
+    case 4:
+      return f(std::type_identity<std::uint32_t>());
+    case 8:
+      return f(std::type_identity<std::uint64_t>());
+    default:
+      return f(std::type_identity<Unit16>());
   }
 }
 
@@ -57,7 +63,8 @@ void unpack_bits(const Tensor& tensor, std::uint8_t* codes);
 void pack_bits(std::span<const std::uint8_t> codes, int bits, std::byte* packed);
 
 // Copies an array of `dims` from one layout to another; strides in units. Parallel where the context allows.
-void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const std::byte* from, const Shape& from_strides, std::byte* to, const Shape& to_strides);
+void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const std::byte* from, const Shape& from_strides, std::byte* to,
+                  const Shape& to_strides);
 
 // One tensor, rearranged: element at index i of `dims` is taken from offset + sum(i * strides) of `input`.
 Outputs rearrange(const KernelContext& ctx, const Tensor& input, const Shape& dims, const Shape& strides, std::int64_t offset = 0);
@@ -78,7 +85,8 @@ absl::StatusOr<Tensor> select(const KernelContext& ctx, const Tensor& tensor, in
 // A single number or bool given as a tensor of one element.
 absl::StatusOr<std::int64_t> one_integer(const KernelContext& ctx, const Tensor& tensor);
 
-template <typename T> Outputs one_output(absl::StatusOr<T> value) {
+template <typename T>
+Outputs one_output(absl::StatusOr<T> value) {
   if (!value.ok()) return value.status();
   return outputs_of(*std::move(value));
 }

@@ -12,7 +12,8 @@ namespace saturate {
 inline constexpr std::int64_t kElementGrain = 1 << 15;
 
 // y[i] = f(x[i]) for a tensor of T into a tensor of R.
-template <typename T, typename R, typename F> Outputs map_elements(const KernelContext& ctx, const Tensor& x, F f) {
+template <typename T, typename R, typename F>
+Outputs map_elements(const KernelContext& ctx, const Tensor& x, F f) {
   absl::StatusOr<Tensor> y = ctx.allocate(dtype_of<R>(), x.dims());
   if (!y.ok()) return y.status();
   const T* in = x.data<T>();
@@ -24,7 +25,8 @@ template <typename T, typename R, typename F> Outputs map_elements(const KernelC
 }
 
 // f(offsets, count, inner_strides) over runs as for_each_run, the outermost dim split over threads.
-template <std::size_t N, typename F> void parallel_runs(const KernelContext& ctx, const Shape& dims, const std::array<Shape, N>& strides, F&& f) {
+template <std::size_t N, typename F>
+void parallel_runs(const KernelContext& ctx, const Shape& dims, const std::array<Shape, N>& strides, F&& f) {
   std::size_t lead = 0;
   while (lead < dims.size() && dims[lead] == 1) ++lead;
   if (lead == dims.size()) return for_each_run<N>({}, {}, f);
@@ -32,14 +34,16 @@ template <std::size_t N, typename F> void parallel_runs(const KernelContext& ctx
   const std::int64_t inner = product(std::span(rest).subspan(1));
   std::array<Shape, N> rest_strides;
   for (std::size_t n = 0; n < N; ++n) rest_strides[n].assign(strides[n].begin() + static_cast<std::ptrdiff_t>(lead), strides[n].end());
-  parallel_for(ctx, rest[0], std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, inner)), [&](std::int64_t begin, std::int64_t end) {
-    Shape part = rest;
-    part[0] = end - begin;
-    for_each_run<N>(part, rest_strides, [&](std::array<std::int64_t, N> offset, std::int64_t count, const std::array<std::int64_t, N>& step) {
-      for (std::size_t n = 0; n < N; ++n) offset[n] += begin * rest_strides[n][0];
-      f(offset, count, step);
-    });
-  });
+  parallel_for(ctx, rest[0], std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, inner)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 Shape part = rest;
+                 part[0] = end - begin;
+                 for_each_run<N>(part, rest_strides,
+                                 [&](std::array<std::int64_t, N> offset, std::int64_t count, const std::array<std::int64_t, N>& step) {
+                                   for (std::size_t n = 0; n < N; ++n) offset[n] += begin * rest_strides[n][0];
+                                   f(offset, count, step);
+                                 });
+               });
 }
 
 // out = f(a, b) broadcast to `dims`; `out` is contiguous.
@@ -66,7 +70,8 @@ void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const 
   });
 }
 
-template <typename A, typename B, typename R, typename F> Outputs zip_elements(const KernelContext& ctx, const Tensor& a, const Tensor& b, F f) {
+template <typename A, typename B, typename R, typename F>
+Outputs zip_elements(const KernelContext& ctx, const Tensor& a, const Tensor& b, F f) {
   const std::optional<Shape> dims = broadcast_shape(a.dims(), b.dims());
   if (!dims) return ctx.invalid("the inputs' shapes cannot be broadcast");
   absl::StatusOr<Tensor> y = ctx.allocate(dtype_of<R>(), *dims);

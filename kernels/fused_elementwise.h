@@ -10,8 +10,25 @@
 namespace saturate {
 
 enum class ElementOp : std::uint8_t {
-  kAdd, kSub, kMul, kDiv, kAtLeast, kAtMost,  // two operands
-  kNeg, kAbs, kSqrt, kReciprocal, kExp, kErf, kTanh, kSigmoid, kRelu, kGelu, kGeluTanh, kSwish, kHardSwish,
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kAtLeast,
+  kAtMost,  // two operands
+  kNeg,
+  kAbs,
+  kSqrt,
+  kReciprocal,
+  kExp,
+  kErf,
+  kTanh,
+  kSigmoid,
+  kRelu,
+  kGelu,
+  kGeluTanh,
+  kSwish,
+  kHardSwish,
 };
 constexpr bool has_two_operands(ElementOp op) { return op <= ElementOp::kAtMost; }
 // The standard's operator that computes the same; AtLeast and AtMost are Max and Min.

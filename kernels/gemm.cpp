@@ -12,7 +12,7 @@ constexpr std::int64_t kBlockRows = 288;        // of A, that read a panel one a
 constexpr std::int64_t kBlockFloats = 1 << 20;  // of A, copied together
 constexpr std::int64_t kFarRows = 512;          // floats from one row to the next
 constexpr std::int64_t kParts = 4;              // of a panel: what a tile can ask for, 16 floats each step of k
-constexpr std::int64_t kPackRows = 24;    // fewer rows do not pay for packing B
+constexpr std::int64_t kPackRows = 24;          // fewer rows do not pay for packing B
 constexpr std::int64_t kTaskFlops = 1 << 20;
 
 void tile_portable(const TileCall& t) {
@@ -90,11 +90,13 @@ struct RowBlock {
 };
 
 // Panel by panel, so that a panel's part of C stays in the cache from one piece of k to the next.
-void run_block(const KernelContext& ctx, const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin, std::int64_t panel_end,
-               const Product& p) {
+void run_block(const KernelContext& ctx, const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin,
+               std::int64_t panel_end, const Product& p) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
-  const bool gather = p.rows != nullptr || (p.lda > p.k && p.lda > kFarRows && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr);
-  const std::int64_t most_rows = gather ? std::clamp<std::int64_t>(kBlockFloats / std::max<std::int64_t>(1, p.k), 8 * kernel.mr, kBlockRows) : kBlockRows;
+  const bool gather =
+      p.rows != nullptr || (p.lda > p.k && p.lda > kFarRows && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr);
+  const std::int64_t most_rows =
+      gather ? std::clamp<std::int64_t>(kBlockFloats / std::max<std::int64_t>(1, p.k), 8 * kernel.mr, kBlockRows) : kBlockRows;
   const std::int64_t block_rows = even_piece(row_end - row_begin, most_rows, kernel.mr);
   const std::int64_t block_depth = even_piece(p.k, kBlockDepth, 1);
   RowBlock block;
@@ -115,8 +117,9 @@ void run_block(const KernelContext& ctx, const GemmKernel& kernel, std::int64_t 
         for (std::int64_t t = 0, i = r0; t < tiles; ++t) {
           const std::int64_t rows = low + (t < higher), part = depth * (kernel.nr / kParts);
           const float* ahead = more && (t + 1) * part <= depth * kernel.nr ? next + t * part : pb;
-          run_tile(kernel, {static_cast<int>(rows), cols, depth, block.data + (i - r0) * block.step + k0, block.step, pb, p.b.ldb,
-                            p.c + i * p.ldc + c0, p.ldc, k0 > 0, nullptr, ahead},
+          run_tile(kernel,
+                   {static_cast<int>(rows), cols, depth, block.data + (i - r0) * block.step + k0, block.step, pb, p.b.ldb,
+                    p.c + i * p.ldc + c0, p.ldc, k0 > 0, nullptr, ahead},
                    k0 + depth >= p.k ? p.finish : nullptr, i, c0);
           i += rows;
         }
@@ -134,8 +137,9 @@ void run_panels(const KernelContext& ctx, const Product& p) {
   if (p.m >= 4 * kBlockRows || panels < 4) {
     const std::int64_t chunk =
         p.m >= 4 * kBlockRows ? kBlockRows : std::max<std::int64_t>(kernel.mr, (p.m + 3) / 4 / kernel.mr * kernel.mr);
-    parallel_for(ctx, (p.m + chunk - 1) / chunk, 1,
-                 [&](std::int64_t begin, std::int64_t end) { run_block(ctx, kernel, begin * chunk, std::min(p.m, end * chunk), 0, panels, p); });
+    parallel_for(ctx, (p.m + chunk - 1) / chunk, 1, [&](std::int64_t begin, std::int64_t end) {
+      run_block(ctx, kernel, begin * chunk, std::min(p.m, end * chunk), 0, panels, p);
+    });
     return;
   }
   // Rows that are made on demand are made by every task anew: as few tasks as there are threads.

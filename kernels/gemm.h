@@ -14,7 +14,8 @@
 
 namespace saturate {
 
-template <typename T> struct MatrixView {
+template <typename T>
+struct MatrixView {
   const T* data = nullptr;
   std::int64_t row_stride = 0, col_stride = 1;
 };
@@ -38,7 +39,7 @@ struct TileCall {
   float* c;
   std::int64_t ldc;
   bool accumulate;
-  const TileFinish* finish;       // null: none; its pointers are at the tile's first element
+  const TileFinish* finish;      // null: none; its pointers are at the tile's first element
   const float* ahead = nullptr;  // what later tiles read, 16 floats each step of k; null: nothing
 };
 struct GemmKernel {
@@ -64,7 +65,8 @@ struct PackedMatrix {
 };
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);
 
-// Rows of A made on demand, e.g. the windows of a convolution: rows [begin, end), columns [k0, k0 + depth), to `to` with `step` floats a row.
+// Rows of A made on demand, e.g. the windows of a convolution: rows [begin, end), columns [k0, k0 + depth), to `to` with `step` floats a
+// row.
 using RowSource =
     std::function<void(std::int64_t begin, std::int64_t end, std::int64_t k0, std::int64_t depth, float* to, std::int64_t step)>;
 // What happens to C as it is finished. `rest`, where not empty, is called once for every rectangle, rows [r0, r1) and columns [c0, c1),
@@ -79,8 +81,10 @@ void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, 
                  const GemmFinish& finish = {});
 void gemm_rows(const KernelContext& ctx, std::int64_t m, const RowSource& a, const PackedMatrix& b, float* c, std::int64_t ldc,
                const GemmFinish& finish = {});
-void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c, std::int64_t ldc);
-void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c, std::int64_t ldc);
+void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,
+          std::int64_t ldc);
+void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c,
+          std::int64_t ldc);
 
 // The same by plain loops for any element type; sums in Accumulator<T>.
 template <typename T>
@@ -90,7 +94,8 @@ void gemm_reference(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T
       Accumulator<T> sum = 0;
       const T* x = a.data + i * a.row_stride;
       const T* y = b.data + j * b.col_stride;
-      for (std::int64_t p = 0; p < k; ++p) sum += static_cast<Accumulator<T>>(x[p * a.col_stride]) * static_cast<Accumulator<T>>(y[p * b.row_stride]);
+      for (std::int64_t p = 0; p < k; ++p)
+        sum += static_cast<Accumulator<T>>(x[p * a.col_stride]) * static_cast<Accumulator<T>>(y[p * b.row_stride]);
       c[i * ldc + j] = static_cast<T>(sum);
     }
   }
@@ -98,17 +103,20 @@ void gemm_reference(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T
 
 // Element type T by the fastest way the context allows: floats as above, 16-bit floats through float, the rest by plain loops.
 template <typename T>
-void gemm_any(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t ldc) {
+void gemm_any(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c,
+              std::int64_t ldc) {
   if (ctx.options.reference) return gemm_reference(m, n, k, a, b, c, ldc);
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
     gemm(ctx, m, n, k, a, b, c, ldc);
   } else if constexpr (is_small_float_v<T>) {
     std::vector<float> fa(static_cast<std::size_t>(m * k)), fb(static_cast<std::size_t>(k * n)), fc(static_cast<std::size_t>(m * n));
     for (std::int64_t i = 0; i < m; ++i) {
-      for (std::int64_t p = 0; p < k; ++p) fa[static_cast<std::size_t>(i * k + p)] = static_cast<float>(a.data[i * a.row_stride + p * a.col_stride]);
+      for (std::int64_t p = 0; p < k; ++p)
+        fa[static_cast<std::size_t>(i * k + p)] = static_cast<float>(a.data[i * a.row_stride + p * a.col_stride]);
     }
     for (std::int64_t p = 0; p < k; ++p) {
-      for (std::int64_t j = 0; j < n; ++j) fb[static_cast<std::size_t>(p * n + j)] = static_cast<float>(b.data[p * b.row_stride + j * b.col_stride]);
+      for (std::int64_t j = 0; j < n; ++j)
+        fb[static_cast<std::size_t>(p * n + j)] = static_cast<float>(b.data[p * b.row_stride + j * b.col_stride]);
     }
     gemm(ctx, m, n, k, MatrixView<float>{fa.data(), k, 1}, MatrixView<float>{fb.data(), n, 1}, fc.data(), n);
     for (std::int64_t i = 0; i < m; ++i) {

@@ -45,7 +45,8 @@ template <int R, int V>
       __m256 x = sum[r][v];
       if (call.accumulate) x = _mm256_add_ps(x, _mm256_maskload_ps(out, mask));
       if (finish.bias != nullptr) x = _mm256_add_ps(x, _mm256_maskload_ps(finish.bias + v * kLanes, mask));
-      if (finish.residual != nullptr) x = _mm256_add_ps(x, _mm256_maskload_ps(finish.residual + r * finish.residual_step + v * kLanes, mask));
+      if (finish.residual != nullptr)
+        x = _mm256_add_ps(x, _mm256_maskload_ps(finish.residual + r * finish.residual_step + v * kLanes, mask));
       x = _mm256_min_ps(high, _mm256_max_ps(low, x));  // the second operand where one is NaN
       _mm256_maskstore_ps(out, mask, x);
     }

@@ -48,7 +48,8 @@ template <int R, int V>
       __m512 x = sum[r][v];
       if (call.accumulate) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, out));
       if (finish.bias != nullptr) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, finish.bias + v * kLanes));
-      if (finish.residual != nullptr) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, finish.residual + r * finish.residual_step + v * kLanes));
+      if (finish.residual != nullptr)
+        x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, finish.residual + r * finish.residual_step + v * kLanes));
       // The second operand where one is NaN. (GCC 12 warns of the forms without a mask.)
       x = _mm512_maskz_min_ps(kAll, high, _mm512_maskz_max_ps(kAll, low, x));
       _mm512_mask_storeu_ps(out, mask, x);

@@ -27,8 +27,8 @@ bool overlaps(const Box& a, const Box& b, float threshold) {
 
 Outputs non_max_suppression(KernelContext& ctx) {
   const Tensor &boxes = ctx.tensor(0), &scores = ctx.tensor(1);
-  if (boxes.rank() != 3 || boxes.dims()[2] != 4 || scores.rank() != 3 || boxes.dims()[0] != scores.dims()[0] || boxes.dims()[1] != scores.dims()[2] || boxes.dtype() != DType::kFloat ||
-      scores.dtype() != DType::kFloat) {
+  if (boxes.rank() != 3 || boxes.dims()[2] != 4 || scores.rank() != 3 || boxes.dims()[0] != scores.dims()[0] ||
+      boxes.dims()[1] != scores.dims()[2] || boxes.dtype() != DType::kFloat || scores.dtype() != DType::kFloat) {
     return ctx.invalid("boxes of shape [b, n, 4] and scores of shape [b, c, n] are expected");
   }
   std::int64_t most = 0;

@@ -11,9 +11,11 @@ Outputs col2im(KernelContext& ctx) {
   if (!image.ok()) return image.status();
   if (!block.ok()) return block.status();
   const std::size_t axes = image->size();
-  const std::vector<std::int64_t> dilations = ctx.attr_ints("dilations", std::vector<std::int64_t>(axes, 1)), strides = ctx.attr_ints("strides", std::vector<std::int64_t>(axes, 1)),
+  const std::vector<std::int64_t> dilations = ctx.attr_ints("dilations", std::vector<std::int64_t>(axes, 1)),
+                                  strides = ctx.attr_ints("strides", std::vector<std::int64_t>(axes, 1)),
                                   pads = ctx.attr_ints("pads", std::vector<std::int64_t>(2 * axes, 0));
-  if (x.rank() != 3 || axes == 0 || block->size() != axes || dilations.size() != axes || strides.size() != axes || pads.size() != 2 * axes) return ctx.invalid("inputs and attributes do not fit");
+  if (x.rank() != 3 || axes == 0 || block->size() != axes || dilations.size() != axes || strides.size() != axes || pads.size() != 2 * axes)
+    return ctx.invalid("inputs and attributes do not fit");
   Shape positions;  // of blocks, per axis
   for (std::size_t k = 0; k < axes; ++k) {
     constexpr std::int64_t kFar = std::int64_t{1} << 31;
@@ -26,7 +28,8 @@ Outputs col2im(KernelContext& ctx) {
     positions.push_back(room / strides[k] + 1);
   }
   const auto block_size = checked_elements(*block), count = checked_elements(positions), pixels = checked_elements(*image);
-  if (!block_size || !count || !pixels || x.dims()[1] % *block_size != 0 || x.dims()[2] != *count) return ctx.invalid("the columns do not fit the image");
+  if (!block_size || !count || !pixels || x.dims()[1] % *block_size != 0 || x.dims()[2] != *count)
+    return ctx.invalid("the columns do not fit the image");
   const std::int64_t planes = x.dims()[0] * (x.dims()[1] / *block_size);
   const auto values = to_doubles(ctx, x);
   if (!values.ok()) return values.status();

@@ -36,7 +36,8 @@ std::optional<Image> decode_bmp(Bytes b) {
   const std::size_t start = little(b, 10, 4), depth = little(b, 28, 2) / 8;
   const auto width = static_cast<std::int32_t>(little(b, 18, 4)), rows = static_cast<std::int32_t>(little(b, 22, 4));
   const std::int64_t height = std::abs(static_cast<std::int64_t>(rows));
-  if (b.size() < 54 || (depth != 3 && depth != 4) || little(b, 30, 4) != 0 || width <= 0 || width > kWidest || height > kWidest) return std::nullopt;
+  if (b.size() < 54 || (depth != 3 && depth != 4) || little(b, 30, 4) != 0 || width <= 0 || width > kWidest || height > kWidest)
+    return std::nullopt;
   const std::size_t line = (static_cast<std::size_t>(width) * depth + 3) / 4 * 4;
   if (start > b.size() || (b.size() - start) / line < static_cast<std::size_t>(height)) return std::nullopt;
   Image image{height, width, {}};
@@ -95,7 +96,9 @@ std::optional<Image> decode_png(Bytes b, std::size_t limit) {
   const std::int64_t width = big(b, 16, 4), height = big(b, 20, 4);
   const std::uint32_t depth = big(b, 24, 1), kind = big(b, 25, 1), interlaced = big(b, 28, 1);
   const std::size_t channels = kind == 0 || kind == 3 ? 1 : kind == 2 ? 3 : kind == 4 ? 2 : 4;
-  if (depth != 8 || interlaced != 0 || kind == 1 || kind == 5 || kind > 6 || width <= 0 || height <= 0 || width > kWidest || height > kWidest) return std::nullopt;
+  if (depth != 8 || interlaced != 0 || kind == 1 || kind == 5 || kind > 6 || width <= 0 || height <= 0 || width > kWidest ||
+      height > kWidest)
+    return std::nullopt;
   const std::size_t line = static_cast<std::size_t>(width) * channels, total = (line + 1) * static_cast<std::size_t>(height);
   if (total > limit) return std::nullopt;
   auto raw = inflate_zlib(packed, total);
@@ -132,7 +135,8 @@ std::optional<Image> decode_tiff(Bytes b) {
   std::int64_t width = 0, height = 0;
   std::size_t strips_at = 0, strips = 0, samples = 1, compression = 1, strip_kind = 4, rows_per_strip = ~std::size_t{0};
   for (std::size_t k = 0; k < count && directory + 2 + 12 * (k + 1) <= b.size(); ++k) {
-    const std::size_t at = directory + 2 + 12 * k, tag = number(at, 2), kind = number(at + 2, 2), n = number(at + 4, 4), value = number(at + 8, kind == 3 && n == 1 ? 2 : 4);
+    const std::size_t at = directory + 2 + 12 * k, tag = number(at, 2), kind = number(at + 2, 2), n = number(at + 4, 4),
+                      value = number(at + 8, kind == 3 && n == 1 ? 2 : 4);
     if (tag == 256) width = static_cast<std::int64_t>(value);
     if (tag == 257) height = static_cast<std::int64_t>(value);
     if (tag == 259) compression = value;
@@ -144,7 +148,9 @@ std::optional<Image> decode_tiff(Bytes b) {
       strips_at = n * strip_kind <= 4 ? at + 8 : value;
     }
   }
-  if (compression != 1 || samples != 3 || strips == 0 || rows_per_strip == 0 || width <= 0 || height <= 0 || width > kWidest || height > kWidest) return std::nullopt;
+  if (compression != 1 || samples != 3 || strips == 0 || rows_per_strip == 0 || width <= 0 || height <= 0 || width > kWidest ||
+      height > kWidest)
+    return std::nullopt;
   Image image{height, width, {}};
   const std::size_t line = static_cast<std::size_t>(width) * 3;
   for (std::size_t r = 0; r < static_cast<std::size_t>(height); ++r) {
@@ -165,11 +171,16 @@ Outputs image_decoder(KernelContext& ctx) {
   if (x.dtype() != DType::kUint8 || x.rank() != 1) return ctx.invalid("a vector of bytes is expected");
   const Bytes b = x.span<std::uint8_t>();
   std::optional<Image> image;
-  if (starts(b, "BM")) image = decode_bmp(b);
-  else if (starts(b, "P6") || starts(b, "P5")) image = decode_pnm(b);
-  else if (starts(b, "\x89PNG\r\n\x1a\n")) image = decode_png(b, ctx.options.memory_limit);
-  else if (starts(b, "II*") || starts(b, "MM")) image = decode_tiff(b);
-  else return ctx.unsupported("this image format");
+  if (starts(b, "BM"))
+    image = decode_bmp(b);
+  else if (starts(b, "P6") || starts(b, "P5"))
+    image = decode_pnm(b);
+  else if (starts(b, "\x89PNG\r\n\x1a\n"))
+    image = decode_png(b, ctx.options.memory_limit);
+  else if (starts(b, "II*") || starts(b, "MM"))
+    image = decode_tiff(b);
+  else
+    return ctx.unsupported("this image format");
   if (!image) return ctx.invalid("the image is damaged or of a kind that is not supported");
   const std::string format = ctx.attr_s("pixel_format", "RGB");
   const std::size_t pixels = image->rgb.size() / 3;

@@ -12,8 +12,10 @@ class Bits {
   std::uint32_t take(int n) {
     std::uint32_t out = 0;
     for (int k = 0; k < n; ++k, ++at_) {
-      if ((at_ >> 3) < data_.size()) out |= static_cast<std::uint32_t>((data_[at_ >> 3] >> (at_ & 7)) & 1) << k;
-      else failed_ = true;
+      if ((at_ >> 3) < data_.size())
+        out |= static_cast<std::uint32_t>((data_[at_ >> 3] >> (at_ & 7)) & 1) << k;
+      else
+        failed_ = true;
     }
     return out;
   }
@@ -57,9 +59,11 @@ struct Huffman {
   }
 };
 
-constexpr int kLengthBase[29] = {3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 17, 19, 23, 27, 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
+constexpr int kLengthBase[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
+                                 31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
 constexpr int kLengthBits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
-constexpr int kDistanceBase[30] = {1, 2, 3, 4, 5, 7, 9, 13, 17, 25, 33, 49, 65, 97, 129, 193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+constexpr int kDistanceBase[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
+                                   193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
 constexpr int kDistanceBits[30] = {0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13};
 
 bool stored_block(Bits& bits, std::vector<std::uint8_t>& out, std::size_t limit) {
@@ -130,7 +134,9 @@ std::optional<std::vector<std::uint8_t>> inflate_zlib(std::span<const std::uint8
   while (!last) {
     last = bits.take(1) != 0;
     const std::uint32_t kind = bits.take(2);
-    const bool fine = kind == 0 ? stored_block(bits, out, limit) : kind == 1 ? fixed_block(bits, out, limit) : kind == 2 && dynamic_block(bits, out, limit);
+    const bool fine = kind == 0   ? stored_block(bits, out, limit)
+                      : kind == 1 ? fixed_block(bits, out, limit)
+                                  : kind == 2 && dynamic_block(bits, out, limit);
     if (!fine || bits.failed()) return std::nullopt;
   }
   return out;

@@ -44,8 +44,10 @@ Outputs roi_align(KernelContext& ctx) {
   const std::int64_t n = rois.dims()[0], channels = x.dims()[1], height = x.dims()[2], width = x.dims()[3];
   const std::int64_t oh = ctx.attr_i("output_height", 1), ow = ctx.attr_i("output_width", 1), sampling = ctx.attr_i("sampling_ratio", 0);
   const double scale = ctx.attr_f("spatial_scale", 1.0f);
-  const bool half_pixel = ctx.attr_s("coordinate_transformation_mode", ctx.opset < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel", average = ctx.attr_s("mode", "avg") == "avg";
-  if (static_cast<std::int64_t>(batch->size()) != n || oh <= 0 || ow <= 0 || height * width == 0) return ctx.invalid("the inputs or output sizes do not fit");
+  const bool half_pixel = ctx.attr_s("coordinate_transformation_mode", ctx.opset < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel",
+             average = ctx.attr_s("mode", "avg") == "avg";
+  if (static_cast<std::int64_t>(batch->size()) != n || oh <= 0 || ow <= 0 || height * width == 0)
+    return ctx.invalid("the inputs or output sizes do not fit");
   const Shape dims = {n, channels, oh, ow};
   if (const auto room = ctx.allocate(DType::kDouble, dims); !room.ok()) return room.status();
   std::vector<double> out(static_cast<std::size_t>(product(dims)), 0.0);
@@ -74,8 +76,12 @@ Outputs roi_align(KernelContext& ctx) {
     std::vector<Bilinear> taps(static_cast<std::size_t>(samples));
     for (std::int64_t p = 0; p < oh * ow; ++p) {
       for (std::int64_t s = 0; s < samples; ++s) {
-        const double y = region.top + region.bin_height * (static_cast<double>(p / ow) + (static_cast<double>(s / region.grid_width) + 0.5) / static_cast<double>(region.grid_height));
-        const double at = region.left + region.bin_width * (static_cast<double>(p % ow) + (static_cast<double>(s % region.grid_width) + 0.5) / static_cast<double>(region.grid_width));
+        const double y =
+            region.top + region.bin_height * (static_cast<double>(p / ow) +
+                                              (static_cast<double>(s / region.grid_width) + 0.5) / static_cast<double>(region.grid_height));
+        const double at =
+            region.left + region.bin_width * (static_cast<double>(p % ow) +
+                                              (static_cast<double>(s % region.grid_width) + 0.5) / static_cast<double>(region.grid_width));
         taps[static_cast<std::size_t>(s)] = bilinear(y, at, height, width);
       }
       for (std::int64_t c = 0; c < channels; ++c) {
@@ -83,7 +89,8 @@ Outputs roi_align(KernelContext& ctx) {
         double value = 0;
         for (std::size_t s = 0; s < taps.size(); ++s) {
           const Bilinear& t = taps[s];
-          const double part[4] = {t.weight[0] * image[t.at[0]], t.weight[1] * image[t.at[1]], t.weight[2] * image[t.at[2]], t.weight[3] * image[t.at[3]]};
+          const double part[4] = {t.weight[0] * image[t.at[0]], t.weight[1] * image[t.at[1]], t.weight[2] * image[t.at[2]],
+                                  t.weight[3] * image[t.at[3]]};
           if (average) {
             value += part[0] + part[1] + part[2] + part[3];
           } else {  // the largest weighted neighbour, not the largest interpolated value
@@ -102,7 +109,8 @@ Outputs roi_align(KernelContext& ctx) {
 Outputs max_roi_pool(KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &rois = ctx.tensor(1);
   const std::vector<std::int64_t> pooled = ctx.attr_ints("pooled_shape");
-  if (x.rank() != 4 || rois.rank() != 2 || rois.dims()[1] != 5 || pooled.size() != 2 || pooled[0] <= 0 || pooled[1] <= 0) return ctx.invalid("the inputs or pooled_shape do not fit");
+  if (x.rank() != 4 || rois.rank() != 2 || rois.dims()[1] != 5 || pooled.size() != 2 || pooled[0] <= 0 || pooled[1] <= 0)
+    return ctx.invalid("the inputs or pooled_shape do not fit");
   const auto data = to_doubles(ctx, x), boxes = to_doubles(ctx, rois);
   if (!data.ok()) return data.status();
   if (!boxes.ok()) return boxes.status();
@@ -121,7 +129,8 @@ Outputs max_roi_pool(KernelContext& ctx) {
     const double* box = boxes->data() + r * 5;
     if (!(box[0] >= 0 && box[0] < static_cast<double>(x.dims()[0]))) return ctx.invalid("a batch index is out of range");
     const auto b = static_cast<std::int64_t>(box[0]);
-    const double left = std::round(box[1] * scale), top = std::round(box[2] * scale), right = std::round(box[3] * scale), bottom = std::round(box[4] * scale);
+    const double left = std::round(box[1] * scale), top = std::round(box[2] * scale), right = std::round(box[3] * scale),
+                 bottom = std::round(box[4] * scale);
     const double h = std::max(bottom - top + 1, 1.0), w = std::max(right - left + 1, 1.0);
     if (!(h < 1e9 && w < 1e9)) return ctx.invalid("a region is too large");
     for (std::int64_t c = 0; c < channels; ++c) {
@@ -131,7 +140,8 @@ Outputs max_roi_pool(KernelContext& ctx) {
         const auto [x0, x1] = bin(left, w, p % pooled[1], pooled[1], width);
         if (y0 >= y1 || x0 >= x1) continue;  // empty bins are 0
         double largest = image[y0 * width + x0];
-        for (std::int64_t i = y0; i < y1; ++i) largest = std::max(largest, *std::max_element(image + i * width + x0, image + i * width + x1));
+        for (std::int64_t i = y0; i < y1; ++i)
+          largest = std::max(largest, *std::max_element(image + i * width + x0, image + i * width + x1));
         out[static_cast<std::size_t>((r * channels + c) * pooled[0] * pooled[1] + p)] = largest;
       }
     }

@@ -78,7 +78,9 @@ Taps taps_of(const Axis& a, const Settings& s) {
 }
 
 // y[o, j, :] = sum over taps of weight * x[o, index, :].
-template <typename T> void interpolate(const KernelContext& ctx, const T* x, T* y, std::int64_t outer, const Axis& a, std::int64_t inner, const Taps& taps, T fill) {
+template <typename T>
+void interpolate(const KernelContext& ctx, const T* x, T* y, std::int64_t outer, const Axis& a, std::int64_t inner, const Taps& taps,
+                 T fill) {
   parallel_for(ctx, outer * a.out, 1 + (1 << 14) / std::max<std::int64_t>(1, inner), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t o = row / a.out, j = row % a.out;
@@ -117,12 +119,15 @@ Outputs resize_nearest(const KernelContext& ctx, const Tensor& x, const std::vec
   for (const Axis& a : axes) {
     auto& map = maps.emplace_back();
     for (std::int64_t o = 0; o < a.out; ++o) {
-      const std::optional<double> at = a.scale == 1 && a.in == a.out && s.coordinates != "tf_crop_and_resize" ? static_cast<double>(o) : source_position(a, static_cast<double>(o), s);
+      const std::optional<double> at = a.scale == 1 && a.in == a.out && s.coordinates != "tf_crop_and_resize"
+                                           ? static_cast<double>(o)
+                                           : source_position(a, static_cast<double>(o), s);
       map.push_back(at ? std::clamp<std::int64_t>(nearest_index(*at, s.nearest, a.scale), 0, a.in - 1) : -1);
     }
   }
   const std::byte* from = moving.units(x);
-  const auto fill = x.dtype() == DType::kString ? absl::StatusOr<Tensor>(Tensor::strings({}, {""})) : from_doubles(ctx, x.dtype(), {}, std::span(&s.extrapolation, 1));
+  const auto fill = x.dtype() == DType::kString ? absl::StatusOr<Tensor>(Tensor::strings({}, {""}))
+                                                : from_doubles(ctx, x.dtype(), {}, std::span(&s.extrapolation, 1));
   if (!fill.ok()) return fill.status();
   const std::byte* outside = moving.units(*fill);
   const std::int64_t line = dims.back(), in_line = axes.back().in;
@@ -152,12 +157,15 @@ Outputs resize_nearest(const KernelContext& ctx, const Tensor& x, const std::vec
   return one_output(moving.take());
 }
 
-template <typename T> absl::StatusOr<std::vector<T>> interpolate_all(const KernelContext& ctx, std::vector<T> data, const std::vector<Axis>& axes, const Settings& s) {
+template <typename T>
+absl::StatusOr<std::vector<T>> interpolate_all(const KernelContext& ctx, std::vector<T> data, const std::vector<Axis>& axes,
+                                               const Settings& s) {
   Shape dims;
   for (const Axis& a : axes) dims.push_back(a.in);
   for (std::size_t k = 0; k < axes.size(); ++k) {
     const Axis& a = axes[k];
-    if (a.in == a.out && std::fabs(a.scale - 1) < 1e-9 && (s.coordinates != "tf_crop_and_resize" || (a.roi_start == 0 && a.roi_end == 1))) continue;
+    if (a.in == a.out && std::fabs(a.scale - 1) < 1e-9 && (s.coordinates != "tf_crop_and_resize" || (a.roi_start == 0 && a.roi_end == 1)))
+      continue;
     const std::span<const std::int64_t> all(dims);
     const std::int64_t outer = product(all.first(k)), inner = product(all.subspan(k + 1));
     dims[k] = a.out;
@@ -167,7 +175,8 @@ template <typename T> absl::StatusOr<std::vector<T>> interpolate_all(const Kerne
       continue;
     }
     // The footprint of antialiasing grows with the reduction: bounded by the input, or the table would not be.
-    if (s.antialias && a.scale > 0 && 4.0 / a.scale * static_cast<double>(a.out) > 64.0 * static_cast<double>(a.in + a.out) + 4096) return ctx.invalid("a scale is too small");
+    if (s.antialias && a.scale > 0 && 4.0 / a.scale * static_cast<double>(a.out) > 64.0 * static_cast<double>(a.in + a.out) + 4096)
+      return ctx.invalid("a scale is too small");
     const Taps taps = taps_of(a, s);
     std::vector<T> next(static_cast<std::size_t>(outer * a.out * inner));
     interpolate(ctx, data.data(), next.data(), outer, a, inner, taps, static_cast<T>(s.extrapolation));
@@ -215,7 +224,8 @@ absl::Status apply_scales(const KernelContext& ctx, std::vector<Axis>& axes, con
   return absl::OkStatus();
 }
 
-absl::Status apply_sizes(const KernelContext& ctx, std::vector<Axis>& axes, const std::vector<int>& at, std::span<const std::int64_t> sizes, const std::string& policy) {
+absl::Status apply_sizes(const KernelContext& ctx, std::vector<Axis>& axes, const std::vector<int>& at, std::span<const std::int64_t> sizes,
+                         const std::string& policy) {
   if (sizes.size() != at.size()) return ctx.invalid("sizes has the wrong length");
   double common = policy == "not_smaller" ? 0 : std::numeric_limits<double>::infinity();
   for (std::size_t k = 0; k < at.size(); ++k) {

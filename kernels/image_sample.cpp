@@ -65,8 +65,8 @@ struct Sampler {
     }
     constexpr double kA = -0.75;
     const double s = 1 - r, far = r + 1, farther = 2 - r;
-    const double w[4] = {((kA * far - 5 * kA) * far + 8 * kA) * far - 4 * kA, ((kA + 2) * r - (kA + 3)) * r * r + 1, ((kA + 2) * s - (kA + 3)) * s * s + 1,
-                         ((kA * farther - 5 * kA) * farther + 8 * kA) * farther - 4 * kA};
+    const double w[4] = {((kA * far - 5 * kA) * far + 8 * kA) * far - 4 * kA, ((kA + 2) * r - (kA + 3)) * r * r + 1,
+                         ((kA + 2) * s - (kA + 3)) * s * s + 1, ((kA * farther - 5 * kA) * farther + 8 * kA) * farther - 4 * kA};
     for (int k = 0; k < 4; ++k) out[k] = {element(base - 1 + k, size), w[k]};
     return 4;
   }
@@ -97,9 +97,15 @@ void contributions(const Sampler& sampler, const double* grid, std::span<const s
 Outputs grid_sample(KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &grid = ctx.tensor(1);
   const std::string mode = ctx.attr_s("mode", "linear"), padding = ctx.attr_s("padding_mode", "zeros");
-  Sampler sampler{mode == "nearest" ? Method::kNearest : mode == "cubic" || mode == "bicubic" ? Method::kCubic : Method::kLinear,
-                  padding == "border" ? Padding::kBorder : padding == "reflection" ? Padding::kReflection : Padding::kZeros, ctx.attr_i("align_corners", 0) != 0};
-  if (x.rank() < 3 || x.rank() > 8 || grid.rank() != x.rank() || grid.dims()[0] != x.dims()[0] || grid.dims().back() != x.rank() - 2) return ctx.invalid("input and grid do not fit");
+  Sampler sampler{mode == "nearest"                      ? Method::kNearest
+                  : mode == "cubic" || mode == "bicubic" ? Method::kCubic
+                                                         : Method::kLinear,
+                  padding == "border"       ? Padding::kBorder
+                  : padding == "reflection" ? Padding::kReflection
+                                            : Padding::kZeros,
+                  ctx.attr_i("align_corners", 0) != 0};
+  if (x.rank() < 3 || x.rank() > 8 || grid.rank() != x.rank() || grid.dims()[0] != x.dims()[0] || grid.dims().back() != x.rank() - 2)
+    return ctx.invalid("input and grid do not fit");
   const std::span<const std::int64_t> space = std::span(x.dims()).subspan(2);
   Shape dims = {x.dims()[0], x.dims()[1]};
   dims.insert(dims.end(), grid.dims().begin() + 1, grid.dims().end() - 1);
@@ -108,7 +114,8 @@ Outputs grid_sample(KernelContext& ctx) {
   if (!points.ok()) return points.status();
   if (const auto room = ctx.allocate(DType::kDouble, dims); !room.ok()) return room.status();
   std::vector<double> y(static_cast<std::size_t>(product(dims)), 0.0);
-  const std::int64_t channels = dims[1], count = product(std::span(dims).subspan(2)), size = product(space), axes = static_cast<std::int64_t>(space.size());
+  const std::int64_t channels = dims[1], count = product(std::span(dims).subspan(2)), size = product(space),
+                     axes = static_cast<std::int64_t>(space.size());
   if (size > 0) {
     parallel_for(ctx, dims[0] * count, 256, [&](std::int64_t begin, std::int64_t end) {
       std::vector<Contribution> parts;

@@ -12,12 +12,14 @@
 namespace saturate {
 namespace {
 
-template <typename T> const T* attribute_value(const Node& node, std::string_view name) {
+template <typename T>
+const T* attribute_value(const Node& node, std::string_view name) {
   const Attribute* a = find_attribute(node.attributes, name);
   return a == nullptr ? nullptr : std::get_if<T>(&a->value);
 }
 
-template <typename T> T attribute_or(const Node& node, std::string_view name, T fallback) {
+template <typename T>
+T attribute_or(const Node& node, std::string_view name, T fallback) {
   const T* value = attribute_value<T>(node, name);
   return value == nullptr ? std::move(fallback) : *value;
 }
@@ -37,7 +39,9 @@ const Tensor& KernelContext::tensor(std::size_t i) const {
 
 std::int64_t KernelContext::attr_i(std::string_view name, std::int64_t fallback) const { return attribute_or(node, name, fallback); }
 float KernelContext::attr_f(std::string_view name, float fallback) const { return attribute_or(node, name, fallback); }
-std::string KernelContext::attr_s(std::string_view name, std::string_view fallback) const { return attribute_or(node, name, std::string(fallback)); }
+std::string KernelContext::attr_s(std::string_view name, std::string_view fallback) const {
+  return attribute_or(node, name, std::string(fallback));
+}
 std::vector<std::int64_t> KernelContext::attr_ints(std::string_view name, std::vector<std::int64_t> fallback) const {
   return attribute_or(node, name, std::move(fallback));
 }
@@ -57,7 +61,8 @@ absl::StatusOr<Tensor> KernelContext::allocate(DType dtype, const Shape& dims) c
   const std::optional<std::size_t> bytes = checked_bytes(dtype, dims);
   if (!bytes) return invalid("an output's shape is negative or too large");
   if (*bytes > options.memory_limit) {
-    return absl::ResourceExhaustedError(fmt::format("{}: an output of {} bytes is above the limit of {}", where(node), *bytes, options.memory_limit));
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: an output of {} bytes is above the limit of {}", where(node), *bytes, options.memory_limit));
   }
   if (dtype == DType::kString) return Tensor::strings(dims, std::vector<std::string>(static_cast<std::size_t>(product(dims))));
   std::shared_ptr<std::byte> data = host.buffer(*bytes);
@@ -72,7 +77,9 @@ absl::StatusOr<Tensor> KernelContext::allocate_zeroed(DType dtype, const Shape& 
   return t;
 }
 
-absl::Status KernelContext::invalid(std::string_view what) const { return absl::InvalidArgumentError(fmt::format("{}: {}", where(node), what)); }
+absl::Status KernelContext::invalid(std::string_view what) const {
+  return absl::InvalidArgumentError(fmt::format("{}: {}", where(node), what));
+}
 absl::Status KernelContext::unsupported(std::string_view what) const {
   return absl::UnimplementedError(fmt::format("{}: {} is not supported", where(node), what));
 }

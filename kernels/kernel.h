@@ -49,8 +49,8 @@ struct NodeState {
 
 struct KernelContext {
   const Node& node;
-  std::int64_t opset;                 // of the node's domain
-  const std::vector<Value>& inputs;   // absent ones are monostate; trailing absent ones may be missing
+  std::int64_t opset;                // of the node's domain
+  const std::vector<Value>& inputs;  // absent ones are monostate; trailing absent ones may be missing
   int num_outputs;
   const KernelOptions& options;
   KernelHost& host;
@@ -75,7 +75,8 @@ struct KernelContext {
   const Graph* attr_g(std::string_view name) const;
 
   // What `make` gives, made once per node where the state is kept; null where it is not.
-  template <typename T, typename F> std::shared_ptr<const T> prepared(F&& make) const {
+  template <typename T, typename F>
+  std::shared_ptr<const T> prepared(F&& make) const {
     if (state == nullptr) return nullptr;
     std::lock_guard lock(state->mutex);
     if (state->value == nullptr) state->value = std::make_shared<const T>(make());
@@ -96,9 +97,13 @@ struct KernelContext {
 using KernelFn = Outputs (*)(KernelContext&);
 
 // The data of a tensor that allocate() gave and nobody else holds yet.
-template <typename T> T* write(Tensor& tensor) { return reinterpret_cast<T*>(const_cast<std::byte*>(tensor.bytes().data())); }
+template <typename T>
+T* write(Tensor& tensor) {
+  return reinterpret_cast<T*>(const_cast<std::byte*>(tensor.bytes().data()));
+}
 
-template <typename... V> std::vector<Value> outputs_of(V&&... values) {
+template <typename... V>
+std::vector<Value> outputs_of(V&&... values) {
   std::vector<Value> out;
   out.reserve(sizeof...(values));
   (out.emplace_back(std::forward<V>(values)), ...);
@@ -106,7 +111,8 @@ template <typename... V> std::vector<Value> outputs_of(V&&... values) {
 }
 
 // Calls f(std::type_identity<T>()) with the T of the list that `dtype` names; kUnimplemented naming the dtype where there is none.
-template <typename... Ts, typename F> Outputs dispatch(Types<Ts...>, const KernelContext& ctx, DType dtype, F&& f) {
+template <typename... Ts, typename F>
+Outputs dispatch(Types<Ts...>, const KernelContext& ctx, DType dtype, F&& f) {
   std::optional<Outputs> result;
   (void)((dtype == dtype_of<Ts>() && (result.emplace(f(std::type_identity<Ts>())), true)) || ...);
   if (!result) return ctx.unsupported_dtype(dtype);
@@ -128,7 +134,8 @@ absl::StatusOr<std::vector<std::int64_t>> int_values(const KernelContext& ctx, c
 
 // Walks `dims` in row-major order with N operands of given strides; calls f(offsets, count, inner_strides) for each innermost run.
 // Neighbouring dims are merged where all strides allow.
-template <std::size_t N, typename F> void for_each_run(const Shape& dims, std::array<Shape, N> strides, F&& f) {
+template <std::size_t N, typename F>
+void for_each_run(const Shape& dims, std::array<Shape, N> strides, F&& f) {
   Shape d;
   std::array<Shape, N> s;
   for (std::size_t k = 0; k < dims.size(); ++k) {

@@ -1,4 +1,5 @@
-// Encoders and feature operators (ONNX Operators-ml: LabelEncoder, CategoryMapper, OneHotEncoder, ArrayFeatureExtractor, FeatureVectorizer, Binarizer).
+// Encoders and feature operators (ONNX Operators-ml: LabelEncoder, CategoryMapper, OneHotEncoder, ArrayFeatureExtractor, FeatureVectorizer,
+// Binarizer).
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -58,7 +59,8 @@ std::optional<Tensor> listed(const KernelContext& ctx, const std::string& name) 
 absl::StatusOr<Tensor> default_of(const KernelContext& ctx, DType dtype) {
   if (const Tensor* t = ctx.attr_t("default_tensor"); t != nullptr && t->size() == 1 && t->dtype() == dtype) return t->reshaped({1});
   if (dtype == DType::kString) return Tensor::strings({1}, {ctx.attr_s("default_string", "_Unused")});
-  const double value = is_integer(dtype) ? static_cast<double>(ctx.attr_i("default_int64", -1)) : static_cast<double>(ctx.attr_f("default_float", -0.0f));
+  const double value =
+      is_integer(dtype) ? static_cast<double>(ctx.attr_i("default_int64", -1)) : static_cast<double>(ctx.attr_f("default_float", -0.0f));
   if (dtype == DType::kInt64) {
     const std::int64_t exact = ctx.attr_i("default_int64", -1);
     return Tensor::vector_int64(std::span(&exact, 1));
@@ -67,14 +69,16 @@ absl::StatusOr<Tensor> default_of(const KernelContext& ctx, DType dtype) {
 }
 
 // Elements of `table`, or of `otherwise` for -1, in the shape given.
-Outputs look_up(const KernelContext& ctx, const Tensor& table, const Tensor& otherwise, std::span<const std::int64_t> at, const Shape& dims) {
+Outputs look_up(const KernelContext& ctx, const Tensor& table, const Tensor& otherwise, std::span<const std::int64_t> at,
+                const Shape& dims) {
   Moving moving(ctx, table.dtype());
   auto to = moving.make(dims);
   if (!to.ok()) return to.status();
   const std::byte* from = moving.units(table);
   const std::byte* none = moving.units(otherwise);
   const auto unit = static_cast<std::size_t>(moving.unit());
-  for (std::size_t i = 0; i < at.size(); ++i) std::memcpy(*to + i * unit, at[i] < 0 ? none : from + static_cast<std::size_t>(at[i]) * unit, unit);
+  for (std::size_t i = 0; i < at.size(); ++i)
+    std::memcpy(*to + i * unit, at[i] < 0 ? none : from + static_cast<std::size_t>(at[i]) * unit, unit);
   return one_output(moving.take());
 }
 
@@ -131,7 +135,8 @@ Outputs one_hot_encoder(KernelContext& ctx) {
     const auto numbers = to_doubles(ctx, x);
     if (!numbers.ok()) return numbers.status();
     std::vector<std::int64_t> whole;
-    for (double d : *numbers) whole.push_back(std::fabs(d) < 9e18 ? static_cast<std::int64_t>(d) : std::numeric_limits<std::int64_t>::min());
+    for (double d : *numbers)
+      whole.push_back(std::fabs(d) < 9e18 ? static_cast<std::int64_t>(d) : std::numeric_limits<std::int64_t>::min());
     wanted = keys_of(ctx, Tensor::vector_int64(whole));
   }
   if (!names.ok()) return names.status();
@@ -154,7 +159,8 @@ Outputs array_feature_extractor(KernelContext& ctx) {
   if (!at.ok()) return at.status();
   if (x.rank() == 0 || at->empty()) return ctx.invalid("the input has no last axis or there are no indices");
   const std::int64_t width = x.dims().back(), rows = width == 0 ? 0 : x.size() / width, n = static_cast<std::int64_t>(at->size());
-  if (std::any_of(at->begin(), at->end(), [&](std::int64_t i) { return i < 0 || i >= width; })) return ctx.invalid("an index is out of range");
+  if (std::any_of(at->begin(), at->end(), [&](std::int64_t i) { return i < 0 || i >= width; }))
+    return ctx.invalid("an index is out of range");
   std::vector<std::int64_t> from;
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i : *at) from.push_back(r * width + i);
@@ -188,7 +194,8 @@ Outputs feature_vectorizer(KernelContext& ctx) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::int64_t have = static_cast<std::int64_t>(parts[i].size()) / rows, width = i < widths.size() ? widths[i] : have;
     for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t k = 0; k < std::min(have, width); ++k) write<float>(*out)[r * total + at + k] = static_cast<float>(parts[i][static_cast<std::size_t>(r * have + k)]);
+      for (std::int64_t k = 0; k < std::min(have, width); ++k)
+        write<float>(*out)[r * total + at + k] = static_cast<float>(parts[i][static_cast<std::size_t>(r * have + k)]);
     }
     at += width;
   }

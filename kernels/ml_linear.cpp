@@ -62,13 +62,16 @@ absl::StatusOr<Matrix> matrix_of(const KernelContext& ctx, const Tensor& x) {
 // X W' + b with one row of W per target.
 absl::StatusOr<Matrix> linear(const KernelContext& ctx, const Matrix& x, std::int64_t targets) {
   const std::vector<float> w = ctx.attr_floats("coefficients"), b = ctx.attr_floats("intercepts");
-  if (targets <= 0 || static_cast<std::int64_t>(w.size()) != targets * x.cols || (!b.empty() && static_cast<std::int64_t>(b.size()) != targets)) return ctx.invalid("the coefficients do not fit");
+  if (targets <= 0 || static_cast<std::int64_t>(w.size()) != targets * x.cols ||
+      (!b.empty() && static_cast<std::int64_t>(b.size()) != targets))
+    return ctx.invalid("the coefficients do not fit");
   if (const auto room = ctx.allocate(DType::kDouble, {x.rows, targets}); !room.ok()) return room.status();
   Matrix y{x.rows, targets, std::vector<double>(static_cast<std::size_t>(x.rows * targets))};
   for (std::int64_t r = 0; r < x.rows; ++r) {
     for (std::int64_t t = 0; t < targets; ++t) {
       double sum = b.empty() ? 0.0 : b[static_cast<std::size_t>(t)];
-      for (std::int64_t k = 0; k < x.cols; ++k) sum += x.values[static_cast<std::size_t>(r * x.cols + k)] * w[static_cast<std::size_t>(t * x.cols + k)];
+      for (std::int64_t k = 0; k < x.cols; ++k)
+        sum += x.values[static_cast<std::size_t>(r * x.cols + k)] * w[static_cast<std::size_t>(t * x.cols + k)];
       y.values[static_cast<std::size_t>(r * targets + t)] = sum;
     }
   }
@@ -77,7 +80,8 @@ absl::StatusOr<Matrix> linear(const KernelContext& ctx, const Matrix& x, std::in
 
 absl::Status transform_rows(const KernelContext& ctx, Matrix& y) {
   for (std::int64_t r = 0; r < y.rows; ++r) {
-    if (!transform_scores(ctx.attr_s("post_transform", "NONE"), std::span(y.values).subspan(static_cast<std::size_t>(r * y.cols), static_cast<std::size_t>(y.cols)))) {
+    if (!transform_scores(ctx.attr_s("post_transform", "NONE"),
+                          std::span(y.values).subspan(static_cast<std::size_t>(r * y.cols), static_cast<std::size_t>(y.cols)))) {
       return ctx.invalid("the post_transform is not known");
     }
   }
@@ -106,9 +110,12 @@ Outputs linear_classifier(KernelContext& ctx) {
   if (y->cols == 1 && classes == 2) {  // one score decides between two classes
     Matrix both{y->rows, 2, {}};
     for (double s : y->values) {
-      if (transform == "NONE") both.values.insert(both.values.end(), {-s, s});
-      else if (transform == "LOGISTIC") both.values.insert(both.values.end(), {-s, s});
-      else both.values.insert(both.values.end(), {0.0, s});
+      if (transform == "NONE")
+        both.values.insert(both.values.end(), {-s, s});
+      else if (transform == "LOGISTIC")
+        both.values.insert(both.values.end(), {-s, s});
+      else
+        both.values.insert(both.values.end(), {0.0, s});
     }
     y = std::move(both);
   }
@@ -119,12 +126,15 @@ Outputs linear_classifier(KernelContext& ctx) {
   for (std::int64_t r = 0; r < y->rows; ++r) {
     const auto row = y->values.begin() + r * y->cols;
     const auto best = static_cast<std::size_t>(std::max_element(row, row + y->cols) - row);
-    if (names.empty()) label_ids.push_back(ids[best]);
-    else label_names.push_back(names[best]);
+    if (names.empty())
+      label_ids.push_back(ids[best]);
+    else
+      label_names.push_back(names[best]);
   }
   auto scores = from_doubles(ctx, DType::kFloat, {y->rows, y->cols}, y->values);
   if (!scores.ok()) return scores.status();
-  return outputs_of(names.empty() ? Tensor::vector_int64(label_ids) : Tensor::strings({y->rows}, std::move(label_names)), *std::move(scores));
+  return outputs_of(names.empty() ? Tensor::vector_int64(label_ids) : Tensor::strings({y->rows}, std::move(label_names)),
+                    *std::move(scores));
 }
 
 Outputs scaler(KernelContext& ctx) {
@@ -167,7 +177,8 @@ Outputs imputer(KernelContext& ctx) {
   for (float f : ctx.attr_floats("imputed_value_floats")) with.push_back(f);
   for (std::int64_t i : ctx.attr_ints("imputed_value_int64s")) with.push_back(static_cast<double>(i));
   const bool whole = ctx.has_attr("imputed_value_int64s");
-  const double missing = whole ? static_cast<double>(ctx.attr_i("replaced_value_int64", 0)) : static_cast<double>(ctx.attr_f("replaced_value_float", 0.0f));
+  const double missing =
+      whole ? static_cast<double>(ctx.attr_i("replaced_value_int64", 0)) : static_cast<double>(ctx.attr_f("replaced_value_float", 0.0f));
   const auto cols = static_cast<std::size_t>(x->cols);
   if (with.size() != 1 && with.size() != cols) return ctx.invalid("the imputed values have the wrong length");
   for (std::size_t i = 0; i < x->values.size(); ++i) {

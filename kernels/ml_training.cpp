@@ -9,12 +9,14 @@ namespace {
 
 // Inputs: rate, step count, then for each of n parameters x, its gradient and its states, kind by kind: x1..xn, g1..gn, ...
 // Outputs: the new x and states in the same order. step(values) changes one element: values[0] = x, [1] = gradient, [2..] states.
-template <std::size_t kStates, typename F> Outputs optimize_step(const KernelContext& ctx, F&& step) {
+template <std::size_t kStates, typename F>
+Outputs optimize_step(const KernelContext& ctx, F&& step) {
   constexpr std::size_t kKinds = 2 + kStates;
   if (ctx.inputs.size() < 2 + kKinds || (ctx.inputs.size() - 2) % kKinds != 0) return ctx.invalid("the number of inputs does not fit");
   const auto rate = to_doubles(ctx, ctx.tensor(0));
   const auto count = to_integers(ctx, ctx.tensor(1));
-  if (!rate.ok() || rate->size() != 1 || !count.ok() || count->size() != 1) return ctx.invalid("rate and step count must be one number each");
+  if (!rate.ok() || rate->size() != 1 || !count.ok() || count->size() != 1)
+    return ctx.invalid("rate and step count must be one number each");
   const std::size_t n = (ctx.inputs.size() - 2) / kKinds;
   std::vector<Value> out(n * (1 + kStates));
   for (std::size_t p = 0; p < n; ++p) {
@@ -53,8 +55,8 @@ Outputs adagrad(KernelContext& ctx) {
 }
 
 Outputs adam(KernelContext& ctx) {
-  const double norm = ctx.attr_f("norm_coefficient", 0.0f), post = ctx.attr_f("norm_coefficient_post", 0.0f), epsilon = ctx.attr_f("epsilon", 0.0f), alpha = ctx.attr_f("alpha", 0.9f),
-               beta = ctx.attr_f("beta", 0.999f);
+  const double norm = ctx.attr_f("norm_coefficient", 0.0f), post = ctx.attr_f("norm_coefficient_post", 0.0f),
+               epsilon = ctx.attr_f("epsilon", 0.0f), alpha = ctx.attr_f("alpha", 0.9f), beta = ctx.attr_f("beta", 0.999f);
   return optimize_step<2>(ctx, [&](double rate, std::int64_t count, auto& v) {
     const double g = norm * v[0] + v[1], t = static_cast<double>(count);
     v[2] = alpha * v[2] + (1 - alpha) * g;

@@ -23,13 +23,20 @@ struct Branch {
   bool holds(double x) const {
     if (missing_is_true && std::isnan(x)) return true;
     switch (mode) {
-      case Mode::kLessEqual: return x <= split;
-      case Mode::kLess: return x < split;
-      case Mode::kGreaterEqual: return x >= split;
-      case Mode::kGreater: return x > split;
-      case Mode::kEqual: return x == split;
-      case Mode::kNotEqual: return x != split;
-      case Mode::kMember: return std::find(members.begin(), members.end(), x) != members.end();
+      case Mode::kLessEqual:
+        return x <= split;
+      case Mode::kLess:
+        return x < split;
+      case Mode::kGreaterEqual:
+        return x >= split;
+      case Mode::kGreater:
+        return x > split;
+      case Mode::kEqual:
+        return x == split;
+      case Mode::kNotEqual:
+        return x != split;
+      case Mode::kMember:
+        return std::find(members.begin(), members.end(), x) != members.end();
     }
     return false;
   }
@@ -63,9 +70,12 @@ bool score(const Forest& f, const double* x, std::vector<double>& out, std::vect
     for (const Vote& v : f.leaves[static_cast<std::size_t>(-1 - at)]) {
       double& y = out[static_cast<std::size_t>(v.target)];
       const bool first = votes[static_cast<std::size_t>(v.target)]++ == 0;
-      if (!extreme) y += v.weight;
-      else if (first) y = v.weight;
-      else y = f.aggregate == "MIN" ? std::min(y, v.weight) : std::max(y, v.weight);
+      if (!extreme)
+        y += v.weight;
+      else if (first)
+        y = v.weight;
+      else
+        y = f.aggregate == "MIN" ? std::min(y, v.weight) : std::max(y, v.weight);
     }
   }
   for (std::size_t t = 0; t < out.size(); ++t) {
@@ -79,15 +89,19 @@ Outputs run_forest(const KernelContext& ctx, const Forest& f, DType to) {
   const Tensor& x = ctx.tensor(0);
   if (x.rank() != 2 || f.targets <= 0) return ctx.invalid("a matrix of samples is expected");
   const std::int64_t rows = x.dims()[0], features = x.dims()[1];
-  const auto in_range = [&](std::int64_t at) { return at < 0 ? static_cast<std::size_t>(-1 - at) < f.leaves.size() : static_cast<std::size_t>(at) < f.branches.size(); };
+  const auto in_range = [&](std::int64_t at) {
+    return at < 0 ? static_cast<std::size_t>(-1 - at) < f.leaves.size() : static_cast<std::size_t>(at) < f.branches.size();
+  };
   for (const Branch& b : f.branches) {
-    if (b.feature < 0 || b.feature >= features || !in_range(b.if_true) || !in_range(b.if_false)) return ctx.invalid("a node of the trees points nowhere");
+    if (b.feature < 0 || b.feature >= features || !in_range(b.if_true) || !in_range(b.if_false))
+      return ctx.invalid("a node of the trees points nowhere");
   }
   for (std::int64_t r : f.roots) {
     if (!in_range(r)) return ctx.invalid("a root of the trees points nowhere");
   }
   for (const auto& leaf : f.leaves) {
-    if (std::any_of(leaf.begin(), leaf.end(), [&](const Vote& v) { return v.target < 0 || v.target >= f.targets; })) return ctx.invalid("a target is out of range");
+    if (std::any_of(leaf.begin(), leaf.end(), [&](const Vote& v) { return v.target < 0 || v.target >= f.targets; }))
+      return ctx.invalid("a target is out of range");
   }
   if (!f.base.empty() && static_cast<std::int64_t>(f.base.size()) != f.targets) return ctx.invalid("base_values has the wrong length");
   const auto values = to_doubles(ctx, x);
@@ -112,12 +126,14 @@ absl::StatusOr<std::vector<double>> numbers(const KernelContext& ctx, const std:
 
 Outputs tree_ensemble(KernelContext& ctx) {
   Forest f;
-  const auto modes = numbers(ctx, "nodes_modes"), splits = numbers(ctx, "nodes_splits"), weights = numbers(ctx, "leaf_weights"), members = numbers(ctx, "membership_values");
+  const auto modes = numbers(ctx, "nodes_modes"), splits = numbers(ctx, "nodes_splits"), weights = numbers(ctx, "leaf_weights"),
+             members = numbers(ctx, "membership_values");
   for (const auto* v : {&modes, &splits, &weights, &members}) {
     if (!v->ok()) return v->status();
   }
-  const auto features = ctx.attr_ints("nodes_featureids"), true_at = ctx.attr_ints("nodes_truenodeids"), false_at = ctx.attr_ints("nodes_falsenodeids"),
-             true_leaf = ctx.attr_ints("nodes_trueleafs"), false_leaf = ctx.attr_ints("nodes_falseleafs"), missing = ctx.attr_ints("nodes_missing_value_tracks_true"),
+  const auto features = ctx.attr_ints("nodes_featureids"), true_at = ctx.attr_ints("nodes_truenodeids"),
+             false_at = ctx.attr_ints("nodes_falsenodeids"), true_leaf = ctx.attr_ints("nodes_trueleafs"),
+             false_leaf = ctx.attr_ints("nodes_falseleafs"), missing = ctx.attr_ints("nodes_missing_value_tracks_true"),
              targets = ctx.attr_ints("leaf_targetids");
   const std::size_t n = features.size();
   for (std::size_t size : {modes->size(), splits->size(), true_at.size(), false_at.size(), true_leaf.size(), false_leaf.size()}) {
@@ -127,13 +143,21 @@ Outputs tree_ensemble(KernelContext& ctx) {
   std::size_t next_member = 0;
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
   for (std::size_t i = 0; i < n; ++i) {
-    if ((*modes)[i] < 0 || (*modes)[i] > 6 || std::abs(true_at[i]) > kMost || std::abs(false_at[i]) > kMost) return ctx.invalid("a node's mode or branch is not known");
-    Branch b{static_cast<Mode>(static_cast<int>((*modes)[i])), features[i], (*splits)[i], {}, i < missing.size() && missing[i] != 0, true_at[i], false_at[i]};
+    if ((*modes)[i] < 0 || (*modes)[i] > 6 || std::abs(true_at[i]) > kMost || std::abs(false_at[i]) > kMost)
+      return ctx.invalid("a node's mode or branch is not known");
+    Branch b{static_cast<Mode>(static_cast<int>((*modes)[i])),
+             features[i],
+             (*splits)[i],
+             {},
+             i < missing.size() && missing[i] != 0,
+             true_at[i],
+             false_at[i]};
     if (b.if_true < 0 || b.if_false < 0) return ctx.invalid("a node of the trees points nowhere");
     if (true_leaf[i] != 0) b.if_true = -1 - b.if_true;
     if (false_leaf[i] != 0) b.if_false = -1 - b.if_false;
     if (b.mode == Mode::kMember) {  // sets follow each other, NaN between them
-      for (; next_member < members->size() && !std::isnan((*members)[next_member]); ++next_member) b.members.push_back((*members)[next_member]);
+      for (; next_member < members->size() && !std::isnan((*members)[next_member]); ++next_member)
+        b.members.push_back((*members)[next_member]);
       ++next_member;
     }
     f.branches.push_back(std::move(b));
@@ -144,7 +168,8 @@ Outputs tree_ensemble(KernelContext& ctx) {
   constexpr const char* kAggregates[] = {"AVERAGE", "SUM", "MIN", "MAX"};
   constexpr const char* kTransforms[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
   const std::int64_t aggregate = ctx.attr_i("aggregate_function", 1), transform = ctx.attr_i("post_transform", 0);
-  if (aggregate < 0 || aggregate > 3 || transform < 0 || transform > 4) return ctx.invalid("aggregate_function or post_transform is not known");
+  if (aggregate < 0 || aggregate > 3 || transform < 0 || transform > 4)
+    return ctx.invalid("aggregate_function or post_transform is not known");
   f.aggregate = kAggregates[aggregate];
   f.transform = kTransforms[transform];
   return run_forest(ctx, f, ctx.tensor(0).dtype());
@@ -165,23 +190,27 @@ Outputs tree_ensemble_regressor(KernelContext& ctx) {
   for (const auto* v : {&splits, &weights, &base}) {
     if (!v->ok()) return v->status();
   }
-  const auto trees = ctx.attr_ints("nodes_treeids"), ids = ctx.attr_ints("nodes_nodeids"), features = ctx.attr_ints("nodes_featureids"), true_at = ctx.attr_ints("nodes_truenodeids"),
-             false_at = ctx.attr_ints("nodes_falsenodeids"), missing = ctx.attr_ints("nodes_missing_value_tracks_true"), vote_trees = ctx.attr_ints("target_treeids"),
+  const auto trees = ctx.attr_ints("nodes_treeids"), ids = ctx.attr_ints("nodes_nodeids"), features = ctx.attr_ints("nodes_featureids"),
+             true_at = ctx.attr_ints("nodes_truenodeids"), false_at = ctx.attr_ints("nodes_falsenodeids"),
+             missing = ctx.attr_ints("nodes_missing_value_tracks_true"), vote_trees = ctx.attr_ints("target_treeids"),
              vote_nodes = ctx.attr_ints("target_nodeids"), targets = ctx.attr_ints("target_ids");
   const auto modes = ctx.attr_strings("nodes_modes");
   const std::size_t n = ids.size();
   for (std::size_t size : {trees.size(), features.size(), true_at.size(), false_at.size(), modes.size(), splits->size()}) {
     if (size != n) return ctx.invalid("the attributes of the nodes differ in length");
   }
-  if (vote_nodes.size() != vote_trees.size() || targets.size() != vote_trees.size() || weights->size() != vote_trees.size()) return ctx.invalid("the attributes of the targets differ in length");
+  if (vote_nodes.size() != vote_trees.size() || targets.size() != vote_trees.size() || weights->size() != vote_trees.size())
+    return ctx.invalid("the attributes of the targets differ in length");
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> place;  // (tree, node) -> branch or leaf
   std::int64_t branches = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const bool leaf = modes[i] == "LEAF";
     const std::int64_t at = leaf ? -1 - static_cast<std::int64_t>(f.leaves.size()) : branches;
     if (!place.emplace(std::pair(trees[i], ids[i]), at).second) return ctx.invalid("a node is given twice");
-    if (leaf) f.leaves.emplace_back();
-    else ++branches;
+    if (leaf)
+      f.leaves.emplace_back();
+    else
+      ++branches;
     if (i == 0 || trees[i] != trees[i - 1]) f.roots.push_back(at);
   }
   for (std::size_t i = 0; i < n; ++i) {

@@ -165,7 +165,8 @@ absl::Status apply_wide(const KernelContext& ctx, Value& y, const Tensor& w, F f
   const Tensor x = y.tensor();
   if (w.dtype() != x.dtype()) return ctx.invalid("scale or bias has another element type than the input");
   Outputs done = dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    return zip_elements<T, T, T>(ctx, x, w, [&](T a, T b) { return static_cast<T>(f(static_cast<Compute<T>>(a), static_cast<Compute<T>>(b))); });
+    return zip_elements<T, T, T>(ctx, x, w,
+                                 [&](T a, T b) { return static_cast<T>(f(static_cast<Compute<T>>(a), static_cast<Compute<T>>(b))); });
   });
   if (!done.ok()) return done.status();
   y = std::move((*done)[0]);

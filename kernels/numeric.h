@@ -28,54 +28,90 @@ struct Half {  // IEEE binary16
   std::uint16_t bits = 0;
   Half() = default;
   explicit Half(float value) : bits(float_to_half_bits(value)) {}
-  template <typename T> requires(std::is_arithmetic_v<T> && !std::is_same_v<T, float>)
-  explicit Half(T value) : bits(float_to_half_bits(narrow_round_to_odd(static_cast<double>(value)))) {}
+  template <typename T>
+  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, float>) explicit Half(T value)
+      : bits(float_to_half_bits(narrow_round_to_odd(static_cast<double>(value)))) {}
   operator float() const { return half_bits_to_float(bits); }
-  static Half from_bits(std::uint16_t b) { Half h; h.bits = b; return h; }
+  static Half from_bits(std::uint16_t b) {
+    Half h;
+    h.bits = b;
+    return h;
+  }
 };
 
 struct BFloat16 {
   std::uint16_t bits = 0;
   BFloat16() = default;
   explicit BFloat16(float value) : bits(float_to_bfloat16_bits(value)) {}
-  template <typename T> requires(std::is_arithmetic_v<T> && !std::is_same_v<T, float>)
-  explicit BFloat16(T value) : bits(float_to_bfloat16_bits(narrow_round_to_odd(static_cast<double>(value)))) {}
+  template <typename T>
+  requires(std::is_arithmetic_v<T> && !std::is_same_v<T, float>) explicit BFloat16(T value)
+      : bits(float_to_bfloat16_bits(narrow_round_to_odd(static_cast<double>(value)))) {}
   operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-  static BFloat16 from_bits(std::uint16_t b) { BFloat16 h; h.bits = b; return h; }
+  static BFloat16 from_bits(std::uint16_t b) {
+    BFloat16 h;
+    h.bits = b;
+    return h;
+  }
 };
 
-template <typename T> inline constexpr bool is_small_float_v = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-template <typename T> inline constexpr bool is_float_v = std::is_floating_point_v<T> || is_small_float_v<T>;
+template <typename T>
+inline constexpr bool is_small_float_v = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+template <typename T>
+inline constexpr bool is_float_v = std::is_floating_point_v<T> || is_small_float_v<T>;
 
-template <typename T> constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) return DType::kFloat;
-  else if constexpr (std::is_same_v<T, double>) return DType::kDouble;
-  else if constexpr (std::is_same_v<T, Half>) return DType::kFloat16;
-  else if constexpr (std::is_same_v<T, BFloat16>) return DType::kBfloat16;
-  else if constexpr (std::is_same_v<T, bool>) return DType::kBool;
-  else if constexpr (std::is_same_v<T, std::int8_t>) return DType::kInt8;
-  else if constexpr (std::is_same_v<T, std::int16_t>) return DType::kInt16;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DType::kInt32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DType::kInt64;
-  else if constexpr (std::is_same_v<T, std::uint8_t>) return DType::kUint8;
-  else if constexpr (std::is_same_v<T, std::uint16_t>) return DType::kUint16;
-  else if constexpr (std::is_same_v<T, std::uint32_t>) return DType::kUint32;
-  else if constexpr (std::is_same_v<T, std::uint64_t>) return DType::kUint64;
-  else if constexpr (std::is_same_v<T, std::complex<float>>) return DType::kComplex64;
-  else if constexpr (std::is_same_v<T, std::complex<double>>) return DType::kComplex128;
-  else return DType::kUndefined;
+template <typename T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>)
+    return DType::kFloat;
+  else if constexpr (std::is_same_v<T, double>)
+    return DType::kDouble;
+  else if constexpr (std::is_same_v<T, Half>)
+    return DType::kFloat16;
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return DType::kBfloat16;
+  else if constexpr (std::is_same_v<T, bool>)
+    return DType::kBool;
+  else if constexpr (std::is_same_v<T, std::int8_t>)
+    return DType::kInt8;
+  else if constexpr (std::is_same_v<T, std::int16_t>)
+    return DType::kInt16;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DType::kInt32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DType::kInt64;
+  else if constexpr (std::is_same_v<T, std::uint8_t>)
+    return DType::kUint8;
+  else if constexpr (std::is_same_v<T, std::uint16_t>)
+    return DType::kUint16;
+  else if constexpr (std::is_same_v<T, std::uint32_t>)
+    return DType::kUint32;
+  else if constexpr (std::is_same_v<T, std::uint64_t>)
+    return DType::kUint64;
+  else if constexpr (std::is_same_v<T, std::complex<float>>)
+    return DType::kComplex64;
+  else if constexpr (std::is_same_v<T, std::complex<double>>)
+    return DType::kComplex128;
+  else
+    return DType::kUndefined;
 }
 
 // What sums of T are kept in: double for floats, the widest integer of the same signedness for integers.
 template <typename T>
 using Accumulator = std::conditional_t<is_float_v<T>, double, std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
 // What a single operation on T is computed in: float for the 16-bit floats, T itself otherwise.
-template <typename T> using Compute = std::conditional_t<is_small_float_v<T>, float, T>;
+template <typename T>
+using Compute = std::conditional_t<is_small_float_v<T>, float, T>;
 
-template <typename... Ts> struct Types {};
-template <typename A, typename B> struct JoinTypes;
-template <typename... A, typename... B> struct JoinTypes<Types<A...>, Types<B...>> { using type = Types<A..., B...>; };
-template <typename A, typename B> using Join = typename JoinTypes<A, B>::type;
+template <typename... Ts>
+struct Types {};
+template <typename A, typename B>
+struct JoinTypes;
+template <typename... A, typename... B>
+struct JoinTypes<Types<A...>, Types<B...>> {
+  using type = Types<A..., B...>;
+};
+template <typename A, typename B>
+using Join = typename JoinTypes<A, B>::type;
 using FloatTypes = Types<float, double, Half, BFloat16>;
 using SignedTypes = Types<std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
 using UnsignedTypes = Types<std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>;

@@ -67,8 +67,10 @@ Outputs move_channels(KernelContext& ctx, const Value& x, bool to_second) {
   const std::int64_t rank = x.tensor().rank();
   if (rank < 3) return ctx.invalid("an image is expected");
   for (std::int64_t k = 0; k < rank; ++k) perm.push_back(k);
-  if (to_second) std::rotate(perm.begin() + 1, perm.end() - 1, perm.end());
-  else std::rotate(perm.begin() + 1, perm.begin() + 2, perm.end());
+  if (to_second)
+    std::rotate(perm.begin() + 1, perm.end() - 1, perm.end());
+  else
+    std::rotate(perm.begin() + 1, perm.begin() + 2, perm.end());
   return ctx.host.run_node(node_of("Transpose", "", 1, 1, {Attribute::of("perm", perm)}), kOpset, {x});
 }
 
@@ -141,7 +143,8 @@ Outputs qattention(KernelContext& ctx) {
   const auto x = dequantized(ctx, 0, 3, 6), w = dequantized(ctx, 1, 4, 7);
   if (!x.ok()) return x.status();
   if (!w.ok()) return w.status();
-  std::vector<Value> inputs = {*x, *w, ctx.inputs[2], ctx.has_input(5) ? ctx.inputs[5] : Value(), ctx.has_input(8) ? ctx.inputs[8] : Value()};
+  std::vector<Value> inputs = {*x, *w, ctx.inputs[2], ctx.has_input(5) ? ctx.inputs[5] : Value(),
+                               ctx.has_input(8) ? ctx.inputs[8] : Value()};
   Node node = node_of("Attention", kMicrosoft, inputs.size(), static_cast<std::size_t>(std::max(ctx.num_outputs, 1)), ctx.node.attributes);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].present()) node.inputs[i].clear();

@@ -13,9 +13,11 @@ struct IntegerConv {
 };
 
 // Padding counts as the zero point: 0 after centring.
-absl::StatusOr<IntegerConv> integer_conv(const KernelContext& ctx, const Tensor& x, const Tensor* x_zero, const Tensor& w, const Tensor* w_zero) {
+absl::StatusOr<IntegerConv> integer_conv(const KernelContext& ctx, const Tensor& x, const Tensor* x_zero, const Tensor& w,
+                                         const Tensor* w_zero) {
   const std::int64_t groups = ctx.attr_i("group", 1);
-  if (x.rank() < 3 || w.rank() != x.rank() || groups <= 0 || w.dims()[0] % groups != 0 || x.dims()[1] != w.dims()[1] * groups) return ctx.invalid("input, weight and group do not fit");
+  if (x.rank() < 3 || w.rank() != x.rank() || groups <= 0 || w.dims()[0] % groups != 0 || x.dims()[1] != w.dims()[1] * groups)
+    return ctx.invalid("input, weight and group do not fit");
   const Shape space(x.dims().begin() + 2, x.dims().end()), kernel(w.dims().begin() + 2, w.dims().end());
   const auto window = window_of(ctx, space, kernel);
   if (!window.ok()) return window.status();
@@ -24,7 +26,8 @@ absl::StatusOr<IntegerConv> integer_conv(const KernelContext& ctx, const Tensor&
   // Weights per output channel: the first axis.
   auto weights = centred(ctx, w.reshaped({w.dims()[0], w.dims()[0] == 0 ? 0 : w.size() / w.dims()[0]}), w_zero, true);
   if (!weights.ok()) return weights.status();
-  const std::int64_t channels = w.dims()[1], per_group = w.dims()[0] / groups, kernel_size = window->kernel_size(), outputs = window->output_size();
+  const std::int64_t channels = w.dims()[1], per_group = w.dims()[0] / groups, kernel_size = window->kernel_size(),
+                     outputs = window->output_size();
   const std::int64_t inputs = window->input_size(), k = channels * kernel_size;
   IntegerConv out;
   out.dims = {x.dims()[0], w.dims()[0]};

@@ -19,16 +19,21 @@ struct Quantizer {
 
   double ratio(double x, double s) const {
     switch (precision) {
-      case DType::kDouble: return x / s;
-      case DType::kFloat16: return Half(static_cast<float>(Half(x)) / static_cast<float>(Half(s)));
-      case DType::kBfloat16: return BFloat16(static_cast<float>(BFloat16(x)) / static_cast<float>(BFloat16(s)));
-      default: return static_cast<float>(x) / static_cast<float>(s);
+      case DType::kDouble:
+        return x / s;
+      case DType::kFloat16:
+        return Half(static_cast<float>(Half(x)) / static_cast<float>(Half(s)));
+      case DType::kBfloat16:
+        return BFloat16(static_cast<float>(BFloat16(x)) / static_cast<float>(BFloat16(s)));
+      default:
+        return static_cast<float>(x) / static_cast<float>(s);
     }
   }
 };
 
 // Integers: rounded, shifted by the zero point, clamped; 8-bit floats and smaller: encoded.
-template <typename S, typename D> void quantize_run(const Quantizer& q, const S* x, std::int64_t n, std::int64_t scale_at, std::int64_t step, D* y) {
+template <typename S, typename D>
+void quantize_run(const Quantizer& q, const S* x, std::int64_t n, std::int64_t scale_at, std::int64_t step, D* y) {
   const bool tiny_float = is_tiny_float(q.to);
   const double low = static_cast<double>(integer_min(q.to)), high = static_cast<double>(integer_max(q.to));
   const bool plain_float = q.precision == DType::kFloat;
@@ -47,8 +52,10 @@ template <typename S, typename D> void quantize_run(const Quantizer& q, const S*
 }
 
 // The common case, one scale and float input, in single precision throughout: bit for bit what the general loop gives.
-template <typename D> void quantize_plain(const float* x, std::int64_t n, float scale, float zero, float low, float high, D* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<D>(static_cast<std::int32_t>(std::min(high, std::max(low, std::nearbyint(x[i] / scale) + zero))));
+template <typename D>
+void quantize_plain(const float* x, std::int64_t n, float scale, float zero, float low, float high, D* y) {
+  for (std::int64_t i = 0; i < n; ++i)
+    y[i] = static_cast<D>(static_cast<std::int32_t>(std::min(high, std::max(low, std::nearbyint(x[i] / scale) + zero))));
 }
 
 absl::StatusOr<Tensor> quantize(const KernelContext& ctx, const Tensor& x, const Quantizer& q) {
@@ -56,25 +63,28 @@ absl::StatusOr<Tensor> quantize(const KernelContext& ctx, const Tensor& x, const
   auto out = ctx.allocate(packed ? DType::kUint8 : q.to, x.dims());
   if (!out.ok()) return out;
   const DType carrier = bit_width(q.to) <= 8 && q.to != DType::kInt8 ? DType::kUint8 : q.to;
-  const Outputs done = dispatch(Types<float, Half, BFloat16, double, std::int32_t>(), ctx, x.dtype(), [&]<typename S>(std::type_identity<S>) -> Outputs {
-    return dispatch(StoredTypes(), ctx, carrier, [&]<typename D>(std::type_identity<D>) -> Outputs {
-      const S* from = x.data<S>();
-      D* to = write<D>(*out);
-      parallel_for(ctx, q.where.outer, 1 + (1 << 15) / std::max<std::int64_t>(1, q.where.axis * q.where.inner), [&](std::int64_t begin, std::int64_t end) {
-        q.where.for_each_run(begin, end, [&](std::int64_t first, std::int64_t n, std::int64_t scale_at, std::int64_t step) {
-          if constexpr (std::is_same_v<S, float>) {
-            if (step == 0 && is_integer(q.to) && q.precision == DType::kFloat) {
-              const float zero = q.zero.empty() ? 0.0f : static_cast<float>(q.zero[static_cast<std::size_t>(scale_at)]);
-              return quantize_plain(from + first, n, static_cast<float>(q.scale[static_cast<std::size_t>(scale_at)]), zero, static_cast<float>(integer_min(q.to)),
-                                    static_cast<float>(integer_max(q.to)), to + first);
-            }
-          }
-          quantize_run(q, from + first, n, scale_at, step, to + first);
+  const Outputs done =
+      dispatch(Types<float, Half, BFloat16, double, std::int32_t>(), ctx, x.dtype(), [&]<typename S>(std::type_identity<S>) -> Outputs {
+        return dispatch(StoredTypes(), ctx, carrier, [&]<typename D>(std::type_identity<D>) -> Outputs {
+          const S* from = x.data<S>();
+          D* to = write<D>(*out);
+          parallel_for(
+              ctx, q.where.outer, 1 + (1 << 15) / std::max<std::int64_t>(1, q.where.axis * q.where.inner),
+              [&](std::int64_t begin, std::int64_t end) {
+                q.where.for_each_run(begin, end, [&](std::int64_t first, std::int64_t n, std::int64_t scale_at, std::int64_t step) {
+                  if constexpr (std::is_same_v<S, float>) {
+                    if (step == 0 && is_integer(q.to) && q.precision == DType::kFloat) {
+                      const float zero = q.zero.empty() ? 0.0f : static_cast<float>(q.zero[static_cast<std::size_t>(scale_at)]);
+                      return quantize_plain(from + first, n, static_cast<float>(q.scale[static_cast<std::size_t>(scale_at)]), zero,
+                                            static_cast<float>(integer_min(q.to)), static_cast<float>(integer_max(q.to)), to + first);
+                    }
+                  }
+                  quantize_run(q, from + first, n, scale_at, step, to + first);
+                });
+              });
+          return std::vector<Value>();
         });
       });
-      return std::vector<Value>();
-    });
-  });
   if (!done.ok()) return done.status();
   if (!packed) return out;
   auto result = ctx.allocate(q.to, x.dims());
@@ -84,8 +94,13 @@ absl::StatusOr<Tensor> quantize(const KernelContext& ctx, const Tensor& x, const
 
 bool is_quantized(DType dtype) {
   switch (dtype) {
-    case DType::kUint8: case DType::kInt8: case DType::kUint16: case DType::kInt16: return true;
-    default: return is_tiny_integer(dtype) || (is_tiny_float(dtype) && dtype != DType::kFloat8e8m0);
+    case DType::kUint8:
+    case DType::kInt8:
+    case DType::kUint16:
+    case DType::kInt16:
+      return true;
+    default:
+      return is_tiny_integer(dtype) || (is_tiny_float(dtype) && dtype != DType::kFloat8e8m0);
   }
 }
 
@@ -118,21 +133,24 @@ Outputs quantize_linear(KernelContext& ctx) {
   return one_output(quantize(ctx, x, q));
 }
 
-template <typename S, typename D> Outputs dequantize(const KernelContext& ctx, const S* x, const Granularity& where, const std::vector<float>& scale, const std::vector<float>& zero, Tensor out) {
+template <typename S, typename D>
+Outputs dequantize(const KernelContext& ctx, const S* x, const Granularity& where, const std::vector<float>& scale,
+                   const std::vector<float>& zero, Tensor out) {
   D* y = write<D>(out);
-  parallel_for(ctx, where.outer, 1 + (1 << 15) / std::max<std::int64_t>(1, where.axis * where.inner), [&](std::int64_t begin, std::int64_t end) {
-    where.for_each_run(begin, end, [&](std::int64_t first, std::int64_t n, std::int64_t at, std::int64_t step) {
-      if (step == 0) {
-        const float s = scale[static_cast<std::size_t>(at)], z = zero.empty() ? 0.0f : zero[static_cast<std::size_t>(at)];
-        for (std::int64_t i = first; i < first + n; ++i) y[i] = static_cast<D>((static_cast<float>(x[i]) - z) * s);
-        return;
-      }
-      for (std::int64_t i = 0; i < n; ++i) {
-        const auto k = static_cast<std::size_t>(at + i);
-        y[first + i] = static_cast<D>((static_cast<float>(x[first + i]) - (zero.empty() ? 0.0f : zero[k])) * scale[k]);
-      }
-    });
-  });
+  parallel_for(ctx, where.outer, 1 + (1 << 15) / std::max<std::int64_t>(1, where.axis * where.inner),
+               [&](std::int64_t begin, std::int64_t end) {
+                 where.for_each_run(begin, end, [&](std::int64_t first, std::int64_t n, std::int64_t at, std::int64_t step) {
+                   if (step == 0) {
+                     const float s = scale[static_cast<std::size_t>(at)], z = zero.empty() ? 0.0f : zero[static_cast<std::size_t>(at)];
+                     for (std::int64_t i = first; i < first + n; ++i) y[i] = static_cast<D>((static_cast<float>(x[i]) - z) * s);
+                     return;
+                   }
+                   for (std::int64_t i = 0; i < n; ++i) {
+                     const auto k = static_cast<std::size_t>(at + i);
+                     y[first + i] = static_cast<D>((static_cast<float>(x[first + i]) - (zero.empty() ? 0.0f : zero[k])) * scale[k]);
+                   }
+                 });
+               });
   return outputs_of(std::move(out));
 }
 
@@ -151,7 +169,8 @@ Outputs dequantize_linear(KernelContext& ctx) {
   if (!scales.ok()) return scales.status();
   std::vector<float> zeros;
   if (ctx.has_input(2)) {
-    if (ctx.tensor(2).size() != scale.size() || ctx.tensor(2).dtype() != x.dtype()) return ctx.invalid("the zero point differs from scale in size or from the input in type");
+    if (ctx.tensor(2).size() != scale.size() || ctx.tensor(2).dtype() != x.dtype())
+      return ctx.invalid("the zero point differs from scale in size or from the input in type");
     auto values = to_floats(ctx, ctx.tensor(2));
     if (!values.ok()) return values.status();
     zeros = *std::move(values);
@@ -166,8 +185,9 @@ Outputs dequantize_linear(KernelContext& ctx) {
       if (!values.ok()) return values.status();
       return dequantize<float, D>(ctx, values->data(), *where, *scales, zeros, *std::move(out));
     }
-    return dispatch(Join<StoredTypes, Types<std::int32_t>>(), ctx, x.dtype(),
-                    [&]<typename S>(std::type_identity<S>) -> Outputs { return dequantize<S, D>(ctx, x.data<S>(), *where, *scales, zeros, *std::move(out)); });
+    return dispatch(Join<StoredTypes, Types<std::int32_t>>(), ctx, x.dtype(), [&]<typename S>(std::type_identity<S>) -> Outputs {
+      return dequantize<S, D>(ctx, x.data<S>(), *where, *scales, zeros, *std::move(out));
+    });
   });
 }
 
@@ -188,7 +208,8 @@ Outputs dynamic_quantize_linear(KernelContext& ctx) {
   q.zero = {static_cast<double>(zero)};
   auto y = quantize(ctx, x, q);
   if (!y.ok()) return y.status();
-  return outputs_of(*std::move(y), Tensor::of<float>(DType::kFloat, {}, std::span(&scale, 1)), Tensor::of<std::uint8_t>(DType::kUint8, {}, std::span(&zero, 1)));
+  return outputs_of(*std::move(y), Tensor::of<float>(DType::kFloat, {}, std::span(&scale, 1)),
+                    Tensor::of<std::uint8_t>(DType::kUint8, {}, std::span(&zero, 1)));
 }
 
 }  // namespace

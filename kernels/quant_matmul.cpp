@@ -20,26 +20,33 @@ absl::StatusOr<std::vector<float>> centred(const KernelContext& ctx, const Tenso
   if (zeros->size() == 1) zero_dims.clear();
   const std::optional<Shape> joint = broadcast_shape(tensor.dims(), zero_dims);
   if (!joint || *joint != tensor.dims()) return ctx.invalid("a zero point does not fit its tensor");
-  for_each_run<2>(tensor.dims(), {strides_of(tensor.dims()), broadcast_strides(zero_dims, tensor.dims())}, [&](const auto& at, std::int64_t n, const auto& step) {
-    for (std::int64_t i = 0; i < n; ++i) out[static_cast<std::size_t>(at[0] + i * step[0])] -= static_cast<float>((*zeros)[static_cast<std::size_t>(at[1] + i * step[1])]);
-  });
+  for_each_run<2>(tensor.dims(), {strides_of(tensor.dims()), broadcast_strides(zero_dims, tensor.dims())},
+                  [&](const auto& at, std::int64_t n, const auto& step) {
+                    for (std::int64_t i = 0; i < n; ++i)
+                      out[static_cast<std::size_t>(at[0] + i * step[0])] -=
+                          static_cast<float>((*zeros)[static_cast<std::size_t>(at[1] + i * step[1])]);
+                  });
   return out;
 }
 
-void add_exact_product(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, std::int32_t* c) {
+void add_exact_product(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b,
+                       std::int32_t* c) {
   constexpr std::int64_t kStretch = 256;
   std::vector<float> partial(static_cast<std::size_t>(m * n));
   for (std::int64_t at = 0; at < k; at += kStretch) {
-    const MatrixView<float> left{a.data + at * a.col_stride, a.row_stride, a.col_stride}, right{b.data + at * b.row_stride, b.row_stride, b.col_stride};
+    const MatrixView<float> left{a.data + at * a.col_stride, a.row_stride, a.col_stride},
+        right{b.data + at * b.row_stride, b.row_stride, b.col_stride};
     gemm(ctx, m, n, std::min(kStretch, k - at), left, right, partial.data(), n);
     for (std::int64_t i = 0; i < m * n; ++i) {
-      const auto sum = static_cast<std::uint32_t>(c[i]) + static_cast<std::uint32_t>(static_cast<std::int32_t>(partial[static_cast<std::size_t>(i)]));
+      const auto sum =
+          static_cast<std::uint32_t>(c[i]) + static_cast<std::uint32_t>(static_cast<std::int32_t>(partial[static_cast<std::size_t>(i)]));
       c[i] = static_cast<std::int32_t>(sum);
     }
   }
 }
 
-absl::StatusOr<IntegerProduct> integer_product(const KernelContext& ctx, const Tensor& a, const Tensor* a_zero, const Tensor& b, const Tensor* b_zero) {
+absl::StatusOr<IntegerProduct> integer_product(const KernelContext& ctx, const Tensor& a, const Tensor* a_zero, const Tensor& b,
+                                               const Tensor* b_zero) {
   if (a.rank() < 1 || b.rank() < 1) return ctx.invalid("a matrix has rank 0");
   if (bit_width(a.dtype()) > 8 || bit_width(b.dtype()) > 8) return ctx.unsupported("integers above 8 bits");
   const auto x = centred(ctx, a, a_zero, true), y = centred(ctx, b, b_zero, false);
@@ -68,11 +75,13 @@ absl::StatusOr<IntegerProduct> integer_product(const KernelContext& ctx, const T
     return out;
   }
   std::int64_t index = 0;
-  for_each_run<2>(*batch, {broadcast_strides(a_batch, *batch), broadcast_strides(b_batch, *batch)}, [&](const auto& at, std::int64_t count, const auto& step) {
-    for (std::int64_t i = 0; i < count; ++i, ++index) {
-      add_exact_product(ctx, m, n, k, {x->data() + (at[0] + i * step[0]) * m * k, k, 1}, {y->data() + (at[1] + i * step[1]) * k * n, n, 1}, c + index * m * n);
-    }
-  });
+  for_each_run<2>(*batch, {broadcast_strides(a_batch, *batch), broadcast_strides(b_batch, *batch)},
+                  [&](const auto& at, std::int64_t count, const auto& step) {
+                    for (std::int64_t i = 0; i < count; ++i, ++index) {
+                      add_exact_product(ctx, m, n, k, {x->data() + (at[0] + i * step[0]) * m * k, k, 1},
+                                        {y->data() + (at[1] + i * step[1]) * k * n, n, 1}, c + index * m * n);
+                    }
+                  });
   return out;
 }
 
@@ -114,7 +123,8 @@ class PerElement {
 Outputs qlinear_matmul_float8(KernelContext& ctx) {
   const auto a = to_doubles(ctx, ctx.tensor(0)), b = to_doubles(ctx, ctx.tensor(3));
   const auto sa = one_scale(ctx, 1), sb = one_scale(ctx, 4), sy = one_scale(ctx, 6);
-  if (!a.ok() || !b.ok() || !sa.ok() || !sb.ok() || !sy.ok() || ctx.tensor(0).rank() != 2 || ctx.tensor(3).rank() != 2) return ctx.unsupported("this form of an 8-bit float product");
+  if (!a.ok() || !b.ok() || !sa.ok() || !sb.ok() || !sy.ok() || ctx.tensor(0).rank() != 2 || ctx.tensor(3).rank() != 2)
+    return ctx.unsupported("this form of an 8-bit float product");
   const std::int64_t m = ctx.tensor(0).dims()[0], k = ctx.tensor(0).dims()[1], n = ctx.tensor(3).dims()[1];
   if (ctx.tensor(3).dims()[0] != k) return ctx.invalid("the inner dims differ");
   std::vector<double> y(static_cast<std::size_t>(m * n));
@@ -135,23 +145,27 @@ Outputs qlinear_matmul(KernelContext& ctx) {
   const DType to = ctx.tensor(7).dtype();
   std::vector<std::int32_t> y(p->values.size());
   std::int64_t at = 0;
-  for_each_run<4>(p->dims, {sa->strides(), sb->strides(), sy->strides(), zy->strides()}, [&](const auto& o, std::int64_t n, const auto& step) {
-    for (std::int64_t i = 0; i < n; ++i, ++at) {
-      const float ratio = static_cast<float>((*sa)[o[0] + i * step[0]]) * static_cast<float>((*sb)[o[1] + i * step[1]]) / static_cast<float>((*sy)[o[2] + i * step[2]]);
-      const double v = std::nearbyint(p->values[static_cast<std::size_t>(at)] * static_cast<double>(ratio)) + (*zy)[o[3] + i * step[3]];
-      y[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(std::clamp(v, -1.0e9, 1.0e9));
-    }
-  });
+  for_each_run<4>(
+      p->dims, {sa->strides(), sb->strides(), sy->strides(), zy->strides()}, [&](const auto& o, std::int64_t n, const auto& step) {
+        for (std::int64_t i = 0; i < n; ++i, ++at) {
+          const float ratio = static_cast<float>((*sa)[o[0] + i * step[0]]) * static_cast<float>((*sb)[o[1] + i * step[1]]) /
+                              static_cast<float>((*sy)[o[2] + i * step[2]]);
+          const double v = std::nearbyint(p->values[static_cast<std::size_t>(at)] * static_cast<double>(ratio)) + (*zy)[o[3] + i * step[3]];
+          y[static_cast<std::size_t>(at)] = static_cast<std::int32_t>(std::clamp(v, -1.0e9, 1.0e9));
+        }
+      });
   return one_output(saturated(ctx, to, p->dims, y));
 }
 
 // product * a_scale * b_scale + bias, as floats of type `to`; b_scale and bias per column.
-Outputs scaled_product(KernelContext& ctx, const IntegerProduct& p, const Tensor& a_scale, const Tensor& b_scale, const Tensor* bias, DType to) {
+Outputs scaled_product(KernelContext& ctx, const IntegerProduct& p, const Tensor& a_scale, const Tensor& b_scale, const Tensor* bias,
+                       DType to) {
   const auto sa = PerElement::make(ctx, a_scale, p, true), sb = PerElement::make(ctx, b_scale, p, false);
   if (!sa.ok()) return sa.status();
   if (!sb.ok()) return sb.status();
   const double zero = 0;
-  const auto add = bias != nullptr ? PerElement::make(ctx, *bias, p, false) : PerElement::make(ctx, Tensor::of<double>(DType::kDouble, {}, std::span(&zero, 1)), p, false);
+  const auto add = bias != nullptr ? PerElement::make(ctx, *bias, p, false)
+                                   : PerElement::make(ctx, Tensor::of<double>(DType::kDouble, {}, std::span(&zero, 1)), p, false);
   if (!add.ok()) return add.status();
   std::vector<double> y;
   y.reserve(p.values.size());
@@ -220,14 +234,17 @@ Outputs qgemm(KernelContext& ctx) {
     if (!bias.ok()) return bias.status();
     const Shape dims = {m, n};
     if (broadcast_shape(ctx.tensor(6).dims(), dims) != dims) return ctx.invalid("C does not broadcast to the product");
-    for_each_run<2>(dims, {strides_of(dims), broadcast_strides(ctx.tensor(6).dims(), dims)}, [&](const auto& o, std::int64_t count, const auto& step) {
-      for (std::int64_t i = 0; i < count; ++i) c[static_cast<std::size_t>(o[0] + i * step[0])] = (*bias)[static_cast<std::size_t>(o[1] + i * step[1])];
-    });
+    for_each_run<2>(dims, {strides_of(dims), broadcast_strides(ctx.tensor(6).dims(), dims)},
+                    [&](const auto& o, std::int64_t count, const auto& step) {
+                      for (std::int64_t i = 0; i < count; ++i)
+                        c[static_cast<std::size_t>(o[0] + i * step[0])] = (*bias)[static_cast<std::size_t>(o[1] + i * step[1])];
+                    });
   }
   add_exact_product(ctx, m, n, k, {x->data(), ta ? 1 : k, ta ? m : 1}, {y->data(), tb ? 1 : n, tb ? k : 1}, c.data());
   const float alpha = ctx.attr_f("alpha", 1.0f);
   std::vector<float> real(c.size());
-  for (std::size_t i = 0; i < c.size(); ++i) real[i] = static_cast<float>(c[i]) * (alpha * *sa * static_cast<float>((*sb)[sb->size() == 1 ? 0 : i % static_cast<std::size_t>(n)]));
+  for (std::size_t i = 0; i < c.size(); ++i)
+    real[i] = static_cast<float>(c[i]) * (alpha * *sa * static_cast<float>((*sb)[sb->size() == 1 ? 0 : i % static_cast<std::size_t>(n)]));
   if (!ctx.has_input(7)) return outputs_of(Tensor::of<float>(DType::kFloat, {m, n}, real));
   const auto scale = one_scale(ctx, 7);
   const auto zero = one_zero_point(ctx, 8);

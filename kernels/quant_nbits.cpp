@@ -20,13 +20,16 @@ struct Weights {
 
 Weights weights_of(const KernelContext& ctx, std::vector<float> plain, std::int64_t k, std::int64_t n) {
   Weights w;
-  if (!ctx.options.reference) w.packed = pack_matrix(k, n, {plain.data(), 1, k});
-  else w.plain = std::move(plain);
+  if (!ctx.options.reference)
+    w.packed = pack_matrix(k, n, {plain.data(), 1, k});
+  else
+    w.plain = std::move(plain);
   return w;
 }
 
 // The weights, made once per session where the inputs from 1 to `last` are constant.
-template <typename F> std::shared_ptr<const absl::StatusOr<Weights>> cached_weights(KernelContext& ctx, std::size_t last, F&& make) {
+template <typename F>
+std::shared_ptr<const absl::StatusOr<Weights>> cached_weights(KernelContext& ctx, std::size_t last, F&& make) {
   using Made = absl::StatusOr<Weights>;
   bool constant = true;
   for (std::size_t i = 1; i <= last; ++i) constant = constant && (!ctx.has_input(i) || ctx.is_constant(i));
@@ -47,8 +50,10 @@ Outputs times_weights(KernelContext& ctx, const Weights& w, std::int64_t k, std:
   const std::vector<float> left(values->begin(), values->end());
   if (const auto room = ctx.allocate(DType::kDouble, dims); !room.ok()) return room.status();
   std::vector<float> y(static_cast<std::size_t>(m * n));
-  if (ctx.options.reference) gemm_reference<float>(m, n, k, {left.data(), k, 1}, {w.plain.data(), 1, k}, y.data(), n);
-  else gemm_packed(ctx, m, {left.data(), k, 1}, w.packed, y.data(), n);
+  if (ctx.options.reference)
+    gemm_reference<float>(m, n, k, {left.data(), k, 1}, {w.plain.data(), 1, k}, y.data(), n);
+  else
+    gemm_packed(ctx, m, {left.data(), k, 1}, w.packed, y.data(), n);
   std::vector<double> sum(y.begin(), y.end());
   if (bias != nullptr) {
     const auto b = to_doubles(ctx, *bias);
@@ -79,7 +84,8 @@ absl::StatusOr<Weights> nbits_weights(const KernelContext& ctx, const NBits& p) 
       zeros = *std::move(given);
     } else {
       if (z.size() != p.n * row) return ctx.invalid("zero_points has the wrong size");
-      for (std::int64_t i = 0; i < p.n * p.blocks; ++i) zeros[static_cast<std::size_t>(i)] = packed_element(z.data<std::uint8_t>() + i / p.blocks * row, i % p.blocks, p.bits);
+      for (std::int64_t i = 0; i < p.n * p.blocks; ++i)
+        zeros[static_cast<std::size_t>(i)] = packed_element(z.data<std::uint8_t>() + i / p.blocks * row, i % p.blocks, p.bits);
     }
   }
   std::vector<std::int64_t> group(static_cast<std::size_t>(p.k));
@@ -89,7 +95,8 @@ absl::StatusOr<Weights> nbits_weights(const KernelContext& ctx, const NBits& p) 
     if (!given.ok()) return given.status();
     if (given->size() < group.size()) return ctx.invalid("g_idx is too short");
     std::copy_n(given->begin(), group.size(), group.begin());
-    if (std::any_of(group.begin(), group.end(), [&](std::int64_t g) { return g < 0 || g >= p.blocks; })) return ctx.invalid("g_idx is out of range");
+    if (std::any_of(group.begin(), group.end(), [&](std::int64_t g) { return g < 0 || g >= p.blocks; }))
+      return ctx.invalid("g_idx is out of range");
   }
   std::vector<float> plain(static_cast<std::size_t>(p.n * p.k));
   for (std::int64_t n = 0; n < p.n; ++n) {
@@ -111,20 +118,24 @@ Outputs matmul_nbits(KernelContext& ctx) {
   p.block = ctx.attr_i("block_size", 0);
   if (p.bits != 2 && p.bits != 4 && p.bits != 8) return ctx.unsupported("weights of this number of bits");
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
-  if (p.k <= 0 || p.n <= 0 || p.block < 16 || std::max({p.k, p.n, p.block}) > kMost || p.block % 8 != 0) return ctx.invalid("K, N or block_size is out of range");
+  if (p.k <= 0 || p.n <= 0 || p.block < 16 || std::max({p.k, p.n, p.block}) > kMost || p.block % 8 != 0)
+    return ctx.invalid("K, N or block_size is out of range");
   p.blocks = (p.k + p.block - 1) / p.block;
   p.blob = p.block * p.bits / 8;
   const Tensor &a = ctx.tensor(0), &b = ctx.tensor(1);
   if (b.dtype() != DType::kUint8) return ctx.unsupported_dtype(b.dtype());
-  if (b.size() / p.n / p.blob != p.blocks || b.size() % (p.n * p.blob) != 0) return ctx.invalid("the weight does not fit K, N and block_size");
+  if (b.size() / p.n / p.blob != p.blocks || b.size() % (p.n * p.blob) != 0)
+    return ctx.invalid("the weight does not fit K, N and block_size");
   if (a.rank() < 1 || a.dims().back() != p.k) return ctx.invalid("A does not fit K");
   const auto w = cached_weights(ctx, 4, [&] { return nbits_weights(ctx, p); });
   if (!w->ok()) return w->status();
   return times_weights(ctx, **w, p.k, p.n, ctx.has_input(5) ? &ctx.tensor(5) : nullptr);
 }
 
-// Tables of the 4-bit formats of bitsandbytes (Dettmers et al., "QLoRA", 2023, appendix E; FP4 by its bits), per largest magnitude of a block.
-constexpr float kFp4[16] = {0.0f,  0.0052083333f,  2.0f / 3,  1.0f,  1.0f / 3,  0.5f,  1.0f / 6,  0.25f, 0.0f, -0.0052083333f, -2.0f / 3, -1.0f, -1.0f / 3, -0.5f, -1.0f / 6, -0.25f};
+// Tables of the 4-bit formats of bitsandbytes (Dettmers et al., "QLoRA", 2023, appendix E; FP4 by its bits), per largest magnitude of a
+// block.
+constexpr float kFp4[16] = {0.0f, 0.0052083333f,  2.0f / 3,  1.0f,  1.0f / 3,  0.5f,  1.0f / 6,  0.25f,
+                            0.0f, -0.0052083333f, -2.0f / 3, -1.0f, -1.0f / 3, -0.5f, -1.0f / 6, -0.25f};
 constexpr float kNf4[16] = {-1.0f,
                             -0.6961928009986877f,
                             -0.5250730514526367f,
@@ -147,8 +158,10 @@ Outputs matmul_bnb4(KernelContext& ctx) {
   const Tensor &a = ctx.tensor(0), &b = ctx.tensor(1);
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   if (ctx.attr_i("transB", 1) == 0) return ctx.unsupported("a weight that is not transposed");
-  if (k <= 0 || n <= 0 || block <= 0 || std::max({k, n, block}) > kMost || b.size() != (k * n + 1) / 2 || b.dtype() != DType::kUint8) return ctx.invalid("the weight does not fit K, N and block_size");
-  if (a.rank() < 1 || a.dims().back() != k || ctx.tensor(2).size() != (k * n + block - 1) / block) return ctx.invalid("A or absmax does not fit K, N and block_size");
+  if (k <= 0 || n <= 0 || block <= 0 || std::max({k, n, block}) > kMost || b.size() != (k * n + 1) / 2 || b.dtype() != DType::kUint8)
+    return ctx.invalid("the weight does not fit K, N and block_size");
+  if (a.rank() < 1 || a.dims().back() != k || ctx.tensor(2).size() != (k * n + block - 1) / block)
+    return ctx.invalid("A or absmax does not fit K, N and block_size");
   const float* table = ctx.attr_i("quant_type", 0) == 0 ? kFp4 : kNf4;
   const auto w = cached_weights(ctx, 2, [&]() -> absl::StatusOr<Weights> {
     const auto largest = to_doubles(ctx, ctx.tensor(2));
@@ -176,12 +189,14 @@ Outputs gather_block_quantized(KernelContext& ctx) {
   const auto expand = [&](const Tensor& t) -> absl::StatusOr<std::vector<std::int32_t>> {
     if (per_byte == 1) return quantized_values(ctx, t);
     std::vector<std::int32_t> out(static_cast<std::size_t>(t.size() * per_byte));
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::int32_t>(packed_element(t.data<std::uint8_t>(), static_cast<std::int64_t>(i), bits));
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<std::int32_t>(packed_element(t.data<std::uint8_t>(), static_cast<std::int64_t>(i), bits));
     return out;
   };
   Shape dims = data.dims();
   dims.back() *= per_byte;
-  const std::optional<int> gather_axis = normalize_axis(ctx.attr_i("gather_axis", 0), data.rank()), quantize_axis = normalize_axis(ctx.attr_i("quantize_axis", 1), data.rank());
+  const std::optional<int> gather_axis = normalize_axis(ctx.attr_i("gather_axis", 0), data.rank()),
+                           quantize_axis = normalize_axis(ctx.attr_i("quantize_axis", 1), data.rank());
   if (!gather_axis || !quantize_axis) return ctx.invalid("an axis is out of range");
   Shape scale_dims = dims;
   scale_dims[*quantize_axis] = (dims[*quantize_axis] + block - 1) / block;

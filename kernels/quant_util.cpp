@@ -7,7 +7,8 @@
 
 namespace saturate {
 
-absl::StatusOr<Granularity> granularity_of(const KernelContext& ctx, const Shape& dims, const Tensor& scale, std::int64_t axis, std::int64_t block) {
+absl::StatusOr<Granularity> granularity_of(const KernelContext& ctx, const Shape& dims, const Tensor& scale, std::int64_t axis,
+                                           std::int64_t block) {
   Granularity g;
   g.outer = 1;
   g.axis = 1;
@@ -43,10 +44,11 @@ absl::StatusOr<std::vector<std::int32_t>> quantized_values(const KernelContext& 
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = decode_tiny_integer(tensor.dtype(), codes[i]);
     return out;
   }
-  const Outputs done = dispatch(Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t>(), ctx, tensor.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    std::copy_n(tensor.data<T>(), out.size(), out.begin());
-    return std::vector<Value>();
-  });
+  const Outputs done = dispatch(Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t>(), ctx, tensor.dtype(),
+                                [&]<typename T>(std::type_identity<T>) -> Outputs {
+                                  std::copy_n(tensor.data<T>(), out.size(), out.begin());
+                                  return std::vector<Value>();
+                                });
   if (!done.ok()) return done.status();
   return out;
 }
@@ -54,23 +56,26 @@ absl::StatusOr<std::vector<std::int32_t>> quantized_values(const KernelContext& 
 absl::StatusOr<Tensor> saturated(const KernelContext& ctx, DType dtype, const Shape& dims, std::span<const std::int32_t> values) {
   auto tensor = ctx.allocate(dtype, dims);
   if (!tensor.ok()) return tensor;
-  const auto low = static_cast<std::int32_t>(integer_min(dtype)), high = static_cast<std::int32_t>(std::min<std::int64_t>(integer_max(dtype), INT32_MAX));
+  const auto low = static_cast<std::int32_t>(integer_min(dtype)),
+             high = static_cast<std::int32_t>(std::min<std::int64_t>(integer_max(dtype), INT32_MAX));
   if (is_tiny_integer(dtype)) {
     std::vector<std::uint8_t> codes(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) codes[i] = static_cast<std::uint8_t>(std::clamp(values[i], low, high));
     pack_bits(codes, bit_width(dtype), write<std::byte>(*tensor));
     return tensor;
   }
-  const Outputs done = dispatch(Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t>(), ctx, dtype, [&]<typename T>(std::type_identity<T>) -> Outputs {
-    T* y = write<T>(*tensor);
-    for (std::size_t i = 0; i < values.size(); ++i) y[i] = static_cast<T>(std::clamp(values[i], low, high));
-    return std::vector<Value>();
-  });
+  const Outputs done = dispatch(Types<std::int8_t, std::uint8_t, std::int16_t, std::uint16_t, std::int32_t>(), ctx, dtype,
+                                [&]<typename T>(std::type_identity<T>) -> Outputs {
+                                  T* y = write<T>(*tensor);
+                                  for (std::size_t i = 0; i < values.size(); ++i) y[i] = static_cast<T>(std::clamp(values[i], low, high));
+                                  return std::vector<Value>();
+                                });
   if (!done.ok()) return done.status();
   return tensor;
 }
 
-absl::StatusOr<Tensor> requantize(const KernelContext& ctx, DType dtype, const Shape& dims, std::span<const float> values, float scale, std::int32_t zero_point) {
+absl::StatusOr<Tensor> requantize(const KernelContext& ctx, DType dtype, const Shape& dims, std::span<const float> values, float scale,
+                                  std::int32_t zero_point) {
   std::vector<std::int32_t> out(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const float r = std::nearbyint(values[i] / scale);

@@ -1,5 +1,6 @@
-// Random operators (ONNX Operators: RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial). The generator is ours: the same seed gives
-// the same numbers here, not those of another runtime; without a seed the numbers are drawn from the node's name and output, the same in every run.
+// Random operators (ONNX Operators: RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial). The generator is ours: the same
+// seed gives the same numbers here, not those of another runtime; without a seed the numbers are drawn from the node's name and output, the
+// same in every run.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -44,16 +45,23 @@ Outputs drawn(const KernelContext& ctx, DType dtype, const Shape& dims, bool nor
   if (const auto room = ctx.allocate(DType::kDouble, dims); !room.ok()) return room.status();
   std::vector<double> values(static_cast<std::size_t>(product(dims)));
   Generator random(ctx);
-  const double mean = ctx.attr_f("mean", 0.0f), scale = ctx.attr_f("scale", 1.0f), low = ctx.attr_f("low", 0.0f), high = ctx.attr_f("high", 1.0f);
+  const double mean = ctx.attr_f("mean", 0.0f), scale = ctx.attr_f("scale", 1.0f), low = ctx.attr_f("low", 0.0f),
+               high = ctx.attr_f("high", 1.0f);
   for (double& v : values) v = normal ? mean + scale * random.normal() : low + (high - low) * random.uniform();
   return one_output(from_doubles(ctx, dtype, dims, values));
 }
 
-DType dtype_or(const KernelContext& ctx, DType fallback) { return static_cast<DType>(ctx.attr_i("dtype", static_cast<std::int64_t>(fallback))); }
+DType dtype_or(const KernelContext& ctx, DType fallback) {
+  return static_cast<DType>(ctx.attr_i("dtype", static_cast<std::int64_t>(fallback)));
+}
 
-template <bool kNormal> Outputs random_of_shape(KernelContext& ctx) { return drawn(ctx, dtype_or(ctx, DType::kFloat), ctx.attr_ints("shape"), kNormal); }
+template <bool kNormal>
+Outputs random_of_shape(KernelContext& ctx) {
+  return drawn(ctx, dtype_or(ctx, DType::kFloat), ctx.attr_ints("shape"), kNormal);
+}
 
-template <bool kNormal> Outputs random_like(KernelContext& ctx) {
+template <bool kNormal>
+Outputs random_like(KernelContext& ctx) {
   if (!ctx.is_tensor(0)) return ctx.invalid("the input is not a tensor");
   const DType own = is_floating(ctx.tensor(0).dtype()) ? ctx.tensor(0).dtype() : DType::kFloat;
   return drawn(ctx, dtype_or(ctx, own), ctx.tensor(0).dims(), kNormal);

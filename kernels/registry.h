@@ -22,12 +22,14 @@ class Registry {
   absl::flat_hash_map<std::string, KernelFn> kernels_;  // "domain:op_type"
 };
 
-inline constexpr std::string_view kMicrosoft = "com.microsoft", kMlDomain = "ai.onnx.ml", kTrainingDomain = "ai.onnx.preview.training", kPreviewDomain = "ai.onnx.preview";
+inline constexpr std::string_view kMicrosoft = "com.microsoft", kMlDomain = "ai.onnx.ml", kTrainingDomain = "ai.onnx.preview.training",
+                                  kPreviewDomain = "ai.onnx.preview";
 
 // Operators that sessions make for themselves (session_graph.h); none that a model names.
 inline constexpr std::string_view kSessionDomain = "saturate.session";
 
-// elementwise*.cpp, activation*.cpp, reduce*.cpp, matmul*.cpp, conv*.cpp, pool*.cpp, norm*.cpp, softmax*.cpp, attention*.cpp, contrib_*.cpp, rnn*.cpp, loss*.cpp
+// elementwise*.cpp, activation*.cpp, reduce*.cpp, matmul*.cpp, conv*.cpp, pool*.cpp, norm*.cpp, softmax*.cpp, attention*.cpp,
+// contrib_*.cpp, rnn*.cpp, loss*.cpp
 void register_elementwise(Registry& registry);
 void register_activation(Registry& registry);
 void register_reduce(Registry& registry);

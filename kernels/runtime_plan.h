@@ -22,10 +22,10 @@ struct Plan;
 struct Step {
   const Node* node = nullptr;
   std::int64_t opset = 0;
-  KernelFn kernel = nullptr;              // null: a call of a local function, `function` is its body
+  KernelFn kernel = nullptr;  // null: a call of a local function, `function` is its body
   std::shared_ptr<Plan> function;
-  std::vector<int> inputs, outputs;       // slots; -1: absent
-  std::vector<int> release;               // slots whose last use this is
+  std::vector<int> inputs, outputs;  // slots; -1: absent
+  std::vector<int> release;          // slots whose last use this is
   std::vector<std::pair<const Graph*, std::shared_ptr<Plan>>> graphs;
   std::unique_ptr<NodeState> state;
   std::uint64_t constant_inputs = 0;
@@ -33,22 +33,22 @@ struct Step {
 };
 
 struct Plan {
-  std::shared_ptr<const Graph> graph;     // owns the nodes that the steps point to
+  std::shared_ptr<const Graph> graph;  // owns the nodes that the steps point to
   std::vector<Step> steps;
   int slots = 0;
   std::vector<std::pair<int, Value>> constants;
-  std::vector<std::pair<std::string, int>> inputs;   // in the graph's order
+  std::vector<std::pair<std::string, int>> inputs;  // in the graph's order
   std::vector<std::pair<std::string, int>> outputs;
-  std::vector<std::pair<int, int>> captures;         // slot outside, slot here
+  std::vector<std::pair<int, int>> captures;  // slot outside, slot here
 };
 
 struct PlanContext {
   const std::vector<Function>* functions = nullptr;
   std::map<std::string, std::int64_t> opset_imports;
-  std::size_t* steps_left = nullptr;      // bound on what nested functions may blow up to
+  std::size_t* steps_left = nullptr;  // bound on what nested functions may blow up to
   int depth = 0;
-  bool keep_prepared = true;              // whether kernels keep what they make of constants (packed weights)
-  bool session_nodes = false;             // whether the graph may have operators of the session's own domain
+  bool keep_prepared = true;   // whether kernels keep what they make of constants (packed weights)
+  bool session_nodes = false;  // whether the graph may have operators of the session's own domain
 };
 
 // `outer`: resolves a name that the graph does not define to a slot of the surrounding plan, -1 where it has none.
@@ -63,8 +63,8 @@ struct RunContext {
   double epoch = 0;
   int depth = 0;
   std::int64_t most_graph_runs = kMostGraphRuns;
-  std::int64_t graph_runs = 0;                // of subgraphs so far, where this is the outermost context
-  std::int64_t* all_graph_runs = nullptr;     // of the outermost context; null: this is it
+  std::int64_t graph_runs = 0;             // of subgraphs so far, where this is the outermost context
+  std::int64_t* all_graph_runs = nullptr;  // of the outermost context; null: this is it
 
   std::int64_t& counter() { return all_graph_runs == nullptr ? graph_runs : *all_graph_runs; }
 };

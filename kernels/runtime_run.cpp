@@ -23,13 +23,15 @@ class StepHost : public KernelHost {
       if (inputs.size() > plan->inputs.size())
         return absl::InvalidArgumentError(fmt::format("graph '{}' is given too many inputs", graph.name));
       if (++context_.counter() > context_.most_graph_runs) {
-        return absl::ResourceExhaustedError(fmt::format("{} '{}': more than {} turns of loops in one run; the loop may never end, check its condition",
-                                                        step_.node->op_type, step_.node->name, context_.most_graph_runs));
+        return absl::ResourceExhaustedError(
+            fmt::format("{} '{}': more than {} turns of loops in one run; the loop may never end, check its condition", step_.node->op_type,
+                        step_.node->name, context_.most_graph_runs));
       }
       std::vector<Value> captured;
       for (const auto& [outside, own] : plan->captures) captured.push_back(frame_[outside]);
-      RunContext inner{context_.options, context_.pool, context_.check_finite, nullptr, context_.epoch, context_.depth + 1,
-                       context_.most_graph_runs, 0, &context_.counter()};
+      RunContext inner{context_.options,   context_.pool,      context_.check_finite,    nullptr,
+                       context_.epoch,     context_.depth + 1, context_.most_graph_runs, 0,
+                       &context_.counter()};
       return run_plan(*plan, inputs, std::move(captured), inner);
     }
     return absl::InternalError(fmt::format("graph '{}' is not an attribute of the node that runs it", graph.name));

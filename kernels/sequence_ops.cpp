@@ -64,7 +64,8 @@ Outputs sequence_insert(KernelContext& ctx) {
     at = *given;
   }
   const DType dtype = ctx.tensor(1).dtype();
-  if (n > 0 && s->items[0].is_tensor() && s->items[0].tensor().dtype() != dtype) return ctx.invalid("the tensor has another element type than the sequence");
+  if (n > 0 && s->items[0].is_tensor() && s->items[0].tensor().dtype() != dtype)
+    return ctx.invalid("the tensor has another element type than the sequence");
   Sequence out = *s;
   out.items.insert(out.items.begin() + at, ctx.inputs[1]);
   out.dtype = dtype;

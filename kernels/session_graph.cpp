@@ -186,7 +186,8 @@ void fuse_transposed_weights(SessionGraph& g) {
     node.inputs[1] = transpose->inputs[0];
   }
   g.count_uses();
-  std::erase_if(g.graph.nodes, [&](const Node& n) { return is_standard(n, "Transpose") && n.outputs.size() == 1 && g.uses(n.outputs[0]) == 0; });
+  std::erase_if(g.graph.nodes,
+                [&](const Node& n) { return is_standard(n, "Transpose") && n.outputs.size() == 1 && g.uses(n.outputs[0]) == 0; });
   g.count_uses();
 }
 

@@ -28,7 +28,7 @@ class SessionGraph {
   // How often nodes read the value; outputs of the graph and what subgraphs capture count as many.
   int uses(const std::string& name) const;
   bool is_protected(const std::string& name) const { return uses(name) >= kMany; }  // an output of the graph, or captured
-  void count_uses();  // after nodes changed
+  void count_uses();                                                                // after nodes changed
   std::string fresh(const std::string& base);
   const Node* producer(const std::string& name) const;  // as of the last count_uses(); null: none
 
@@ -52,6 +52,7 @@ void fuse_attention(SessionGraph& graph);
 void fuse_elementwise(SessionGraph& graph);
 
 // All of the above. Nothing is done where a local function goes by the name of one of ai.onnx's operators.
-Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t>& opset_imports, const std::vector<Function>& functions = {});
+Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t>& opset_imports,
+                    const std::vector<Function>& functions = {});
 
 }  // namespace saturate

@@ -63,7 +63,8 @@ Outputs dft(KernelContext& ctx) {
   dims.back() = real_result ? 1 : 2;
   if (const auto room = ctx.allocate(DType::kComplex128, dims); !room.ok()) return room.status();
   std::vector<double> out(static_cast<std::size_t>(product(dims)));
-  const std::int64_t inner = strides_of(x.dims())[*axis] / parts, lines = n == 0 ? 0 : x.size() / (n * parts), bins = dims[*axis], width = dims.back();
+  const std::int64_t inner = strides_of(x.dims())[*axis] / parts, lines = n == 0 ? 0 : x.size() / (n * parts), bins = dims[*axis],
+                     width = dims.back();
   parallel_for(ctx, lines, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t l = begin; l < end; ++l) {
       std::vector<Complex> line(static_cast<std::size_t>(n));
@@ -94,7 +95,8 @@ Outputs stft(KernelContext& ctx) {
     if (!given.ok()) return given.status();
     length = *given;
   }
-  if (*step <= 0 || length <= 0 || length > std::min(samples, kLongest) || (parts != 1 && parts != 2)) return ctx.invalid("the frame does not fit the signal");
+  if (*step <= 0 || length <= 0 || length > std::min(samples, kLongest) || (parts != 1 && parts != 2))
+    return ctx.invalid("the frame does not fit the signal");
   std::vector<double> window(static_cast<std::size_t>(length), 1.0);
   if (ctx.has_input(2)) {
     const auto given = to_doubles(ctx, ctx.tensor(2));
@@ -115,7 +117,8 @@ Outputs stft(KernelContext& ctx) {
       std::vector<Complex> line(static_cast<std::size_t>(length));
       const double* from = values->data() + (f / frames * samples + f % frames * *step) * parts;
       for (std::int64_t i = 0; i < length; ++i) {
-        line[static_cast<std::size_t>(i)] = Complex(from[i * parts], parts == 2 ? from[i * parts + 1] : 0.0) * window[static_cast<std::size_t>(i)];
+        line[static_cast<std::size_t>(i)] =
+            Complex(from[i * parts], parts == 2 ? from[i * parts + 1] : 0.0) * window[static_cast<std::size_t>(i)];
       }
       const std::vector<Complex> result = transform(std::move(line), length, false, onesided);
       for (std::int64_t i = 0; i < bins; ++i) {

@@ -23,7 +23,8 @@ void radix2(std::vector<Complex>& x, bool inverse) {
   }
   for (std::size_t length = 2; length <= n; length *= 2) {
     std::vector<Complex> twiddle(length / 2);
-    for (std::size_t k = 0; k < twiddle.size(); ++k) twiddle[k] = turn((inverse ? 1.0 : -1.0) * static_cast<double>(k) / static_cast<double>(length));
+    for (std::size_t k = 0; k < twiddle.size(); ++k)
+      twiddle[k] = turn((inverse ? 1.0 : -1.0) * static_cast<double>(k) / static_cast<double>(length));
     for (std::size_t start = 0; start < n; start += length) {
       for (std::size_t k = 0; k < length / 2; ++k) {
         const Complex a = x[start + k], b = x[start + k + length / 2] * twiddle[k];

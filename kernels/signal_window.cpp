@@ -40,7 +40,8 @@ double to_hertz(double mel) { return 700.0 * (std::pow(10.0, mel / 2595.0) - 1.0
 Outputs mel_weight_matrix(KernelContext& ctx) {
   const auto bins = one_integer(ctx, ctx.tensor(0)), length = one_integer(ctx, ctx.tensor(1)), rate = one_integer(ctx, ctx.tensor(2));
   const auto low = to_doubles(ctx, ctx.tensor(3)), high = to_doubles(ctx, ctx.tensor(4));
-  if (!bins.ok() || !length.ok() || !rate.ok() || !low.ok() || !high.ok() || low->size() != 1 || high->size() != 1) return ctx.invalid("each input must be one number");
+  if (!bins.ok() || !length.ok() || !rate.ok() || !low.ok() || !high.ok() || low->size() != 1 || high->size() != 1)
+    return ctx.invalid("each input must be one number");
   if (*bins <= 0 || *length <= 0 || *rate <= 0) return ctx.invalid("number of bins, length and rate must be positive");
   const std::int64_t rows = *length / 2 + 1;
   const auto room = ctx.allocate(DType::kDouble, {rows, *bins});

@@ -14,8 +14,8 @@ std::uint32_t swap_case(std::uint32_t c, bool upper) {
   if (c >= 0xe0 && c <= 0xfe && c != 0xf7) return upper ? c - 32 : c;
   if (c == 0xff) return upper ? 0x178 : c;
   if (c == 0x178) return upper ? c : 0xff;
-  const bool even_upper = (c >= 0x100 && c <= 0x137 && c != 0x130 && c != 0x131) || (c >= 0x14a && c <= 0x177) || (c >= 0x460 && c <= 0x481) || (c >= 0x48a && c <= 0x4bf) ||
-                          (c >= 0x4d0 && c <= 0x52f);
+  const bool even_upper = (c >= 0x100 && c <= 0x137 && c != 0x130 && c != 0x131) || (c >= 0x14a && c <= 0x177) ||
+                          (c >= 0x460 && c <= 0x481) || (c >= 0x48a && c <= 0x4bf) || (c >= 0x4d0 && c <= 0x52f);
   if (even_upper) return upper ? c & ~1u : c | 1u;
   const bool odd_upper = (c >= 0x139 && c <= 0x148) || (c >= 0x179 && c <= 0x17e);
   if (odd_upper) return upper ? (c - 1) | 1u : (c + 1) & ~1u;

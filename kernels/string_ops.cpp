@@ -19,12 +19,13 @@ Outputs string_concat(KernelContext& ctx) {
   out.reserve(static_cast<std::size_t>(product(*dims)));
   const auto x = a.string_data(), y = b.string_data();
   std::size_t bytes = 0;
-  for_each_run<2>(*dims, {broadcast_strides(a.dims(), *dims), broadcast_strides(b.dims(), *dims)}, [&](const auto& at, std::int64_t n, const auto& step) {
-    for (std::int64_t i = 0; i < n && bytes <= ctx.options.memory_limit; ++i) {
-      out.push_back(x[at[0] + i * step[0]] + y[at[1] + i * step[1]]);
-      bytes += out.back().size() + sizeof(std::string);
-    }
-  });
+  for_each_run<2>(*dims, {broadcast_strides(a.dims(), *dims), broadcast_strides(b.dims(), *dims)},
+                  [&](const auto& at, std::int64_t n, const auto& step) {
+                    for (std::int64_t i = 0; i < n && bytes <= ctx.options.memory_limit; ++i) {
+                      out.push_back(x[at[0] + i * step[0]] + y[at[1] + i * step[1]]);
+                      bytes += out.back().size() + sizeof(std::string);
+                    }
+                  });
   if (bytes > ctx.options.memory_limit) return absl::ResourceExhaustedError("the strings of an output are above the memory limit");
   return outputs_of(Tensor::strings(*dims, std::move(out)));
 }
@@ -75,13 +76,15 @@ Outputs string_split(KernelContext& ctx) {
   dims.push_back(static_cast<std::int64_t>(widest));
   if (const auto room = ctx.allocate(DType::kComplex128, dims); !room.ok()) return room.status();
   std::vector<std::string> out(static_cast<std::size_t>(product(dims)));
-  for (std::size_t i = 0; i < all.size(); ++i) std::move(all[i].begin(), all[i].end(), out.begin() + static_cast<std::ptrdiff_t>(i * widest));
+  for (std::size_t i = 0; i < all.size(); ++i)
+    std::move(all[i].begin(), all[i].end(), out.begin() + static_cast<std::ptrdiff_t>(i * widest));
   return outputs_of(Tensor::strings(dims, std::move(out)), Tensor::of<std::int64_t>(DType::kInt64, x.dims(), counts));
 }
 
 Outputs string_normalizer(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
-  if (x.dtype() != DType::kString || x.rank() < 1 || x.rank() > 2 || (x.rank() == 2 && x.dims()[0] != 1)) return ctx.invalid("strings of shape [C] or [1, C] are expected");
+  if (x.dtype() != DType::kString || x.rank() < 1 || x.rank() > 2 || (x.rank() == 2 && x.dims()[0] != 1))
+    return ctx.invalid("strings of shape [C] or [1, C] are expected");
   const std::string action = ctx.attr_s("case_change_action", "NONE");
   const bool sensitive = ctx.attr_i("is_case_sensitive", 0) != 0;
   std::unordered_set<std::string> stop;

@@ -63,10 +63,17 @@ Ranges negated(Ranges set) {
 std::optional<Ranges> perl_class(char32_t c) {
   Ranges set;
   switch (c | 0x20) {
-    case 'd': set = {{'0', '9'}}; break;
-    case 's': set = {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}}; break;
-    case 'w': set = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; break;
-    default: return std::nullopt;
+    case 'd':
+      set = {{'0', '9'}};
+      break;
+    case 's':
+      set = {{'\t', '\n'}, {'\f', '\r'}, {' ', ' '}};
+      break;
+    case 'w':
+      set = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+      break;
+    default:
+      return std::nullopt;
   }
   return (c & 0x20) != 0 ? set : negated(set);
 }
@@ -145,9 +152,12 @@ class Parser {
     int nested = 0;
     while (e && more()) {
       int low = 0, high = -1;
-      if (take('+')) low = 1;
-      else if (take('?')) high = 1;
-      else if (!take('*') && !counts(low, high)) break;
+      if (take('+'))
+        low = 1;
+      else if (take('?'))
+        high = 1;
+      else if (!take('*') && !counts(low, high))
+        break;
       if (!error_.empty()) return nullptr;
       if (++nested > 4) return fail("too many repeats of a repeat");
       take('?');  // non-greedy: the same full matches
@@ -190,14 +200,24 @@ class Parser {
   ExprPtr atom() {
     const char32_t c = text_[at_++];
     switch (c) {
-      case '.': return set_of(dot_all_ ? Ranges{{0, 0x10ffff}} : negated({{'\n', '\n'}}));
-      case '^': return assertion('^');
-      case '$': return assertion('$');
-      case '[': return bracket();
-      case '(': return group();
-      case '\\': return escape();
-      case '*': case '+': case '?': return fail("a repeat of nothing");
-      default: return set_of({{c, c}});
+      case '.':
+        return set_of(dot_all_ ? Ranges{{0, 0x10ffff}} : negated({{'\n', '\n'}}));
+      case '^':
+        return assertion('^');
+      case '$':
+        return assertion('$');
+      case '[':
+        return bracket();
+      case '(':
+        return group();
+      case '\\':
+        return escape();
+      case '*':
+      case '+':
+      case '?':
+        return fail("a repeat of nothing");
+      default:
+        return set_of({{c, c}});
     }
   }
 
@@ -226,10 +246,14 @@ class Parser {
       const char32_t c = text_[at_++];
       if (c == ':') return true;
       if (c == ')') return false;
-      if (c == '-') on = false;
-      else if (c == 'i') fold_ = on;
-      else if (c == 's') dot_all_ = on;
-      else if (c != 'U') break;
+      if (c == '-')
+        on = false;
+      else if (c == 'i')
+        fold_ = on;
+      else if (c == 's')
+        dot_all_ = on;
+      else if (c != 'U')
+        break;
     }
     fail("a group of a kind that is not supported");
     return false;
@@ -238,19 +262,27 @@ class Parser {
   // The character that an escape stands for.
   std::optional<char32_t> escaped_character(char32_t c) {
     switch (c) {
-      case 'n': return '\n';
-      case 't': return '\t';
-      case 'r': return '\r';
-      case 'f': return '\f';
-      case 'v': return '\v';
-      case 'a': return '\a';
+      case 'n':
+        return '\n';
+      case 't':
+        return '\t';
+      case 'r':
+        return '\r';
+      case 'f':
+        return '\f';
+      case 'v':
+        return '\v';
+      case 'a':
+        return '\a';
       case 'x': {
         const bool braces = take('{');
         char32_t value = 0;
         int digits = 0;
         for (; more() && digits < (braces ? 6 : 2); ++digits) {
           const char32_t h = text_[at_];
-          const int digit = h >= '0' && h <= '9' ? static_cast<int>(h - '0') : (h | 0x20) >= 'a' && (h | 0x20) <= 'f' ? static_cast<int>((h | 0x20) - 'a') + 10 : -1;
+          const int digit = h >= '0' && h <= '9'                     ? static_cast<int>(h - '0')
+                            : (h | 0x20) >= 'a' && (h | 0x20) <= 'f' ? static_cast<int>((h | 0x20) - 'a') + 10
+                                                                     : -1;
           if (digit < 0) break;
           value = value * 16 + static_cast<char32_t>(digit);
           ++at_;
@@ -375,12 +407,20 @@ class Program {
   bool emit(const Expr& e) {
     if (code_.size() > kMaxProgram) return false;
     switch (e.kind) {
-      case Expr::Kind::kEmpty: return true;
-      case Expr::Kind::kSet: add(Instruction::Kind::kSet, &e); return true;
-      case Expr::Kind::kAssert: add(Instruction::Kind::kAssert, &e); return true;
-      case Expr::Kind::kSequence: return std::all_of(e.parts.begin(), e.parts.end(), [&](const ExprPtr& p) { return emit(*p); });
-      case Expr::Kind::kChoice: return emit_choice(e);
-      case Expr::Kind::kRepeat: return emit_repeat(e);
+      case Expr::Kind::kEmpty:
+        return true;
+      case Expr::Kind::kSet:
+        add(Instruction::Kind::kSet, &e);
+        return true;
+      case Expr::Kind::kAssert:
+        add(Instruction::Kind::kAssert, &e);
+        return true;
+      case Expr::Kind::kSequence:
+        return std::all_of(e.parts.begin(), e.parts.end(), [&](const ExprPtr& p) { return emit(*p); });
+      case Expr::Kind::kChoice:
+        return emit_choice(e);
+      case Expr::Kind::kRepeat:
+        return emit_repeat(e);
     }
     return false;
   }
@@ -436,7 +476,8 @@ class Program {
   }
 
   // Adds the instructions that can run at text position `at` without reading.
-  void follow(std::size_t start, std::size_t at, const std::u32string& text, std::vector<std::size_t>& out, std::vector<std::size_t>& seen) const {
+  void follow(std::size_t start, std::size_t at, const std::u32string& text, std::vector<std::size_t>& out,
+              std::vector<std::size_t>& seen) const {
     std::vector<std::size_t> stack = {start};
     while (!stack.empty()) {
       const std::size_t i = stack.back();
@@ -445,12 +486,18 @@ class Program {
       seen[i] = at;
       const Instruction& in = code_[i];
       switch (in.kind) {
-        case Instruction::Kind::kJump: stack.push_back(in.a); break;
-        case Instruction::Kind::kSplit: stack.push_back(in.b); stack.push_back(in.a); break;
+        case Instruction::Kind::kJump:
+          stack.push_back(in.a);
+          break;
+        case Instruction::Kind::kSplit:
+          stack.push_back(in.b);
+          stack.push_back(in.a);
+          break;
         case Instruction::Kind::kAssert:
           if (holds(in.expr->assertion, at, text)) stack.push_back(i + 1);
           break;
-        default: out.push_back(i);
+        default:
+          out.push_back(i);
       }
     }
   }

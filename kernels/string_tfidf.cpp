@@ -38,8 +38,10 @@ absl::StatusOr<Pool> read_pool(const KernelContext& ctx) {
   pool.skips = ctx.attr_i("max_skip_count", 0);
   const std::vector<std::int64_t> counts = ctx.attr_ints("ngram_counts"), indexes = ctx.attr_ints("ngram_indexes");
   std::vector<std::int64_t> items = ctx.attr_ints("pool_int64s");
-  for (const std::string& s : ctx.attr_strings("pool_strings")) items.push_back(pool.words.try_emplace(s, static_cast<std::int64_t>(pool.words.size())).first->second);
-  if (pool.shortest < 1 || pool.longest < pool.shortest || pool.skips < 0 || indexes.empty()) return ctx.invalid("the n-gram attributes do not fit");
+  for (const std::string& s : ctx.attr_strings("pool_strings"))
+    items.push_back(pool.words.try_emplace(s, static_cast<std::int64_t>(pool.words.size())).first->second);
+  if (pool.shortest < 1 || pool.longest < pool.shortest || pool.skips < 0 || indexes.empty())
+    return ctx.invalid("the n-gram attributes do not fit");
   for (std::int64_t i : indexes) {
     if (i < 0 || i > (std::int64_t{1} << 40)) return ctx.invalid("an n-gram index is out of range");
     pool.columns = std::max(pool.columns, i + 1);
@@ -100,7 +102,9 @@ Outputs tf_idf_vectorizer(KernelContext& ctx) {
   const Shape dims = x.rank() == 2 ? Shape{rows, pool->columns} : Shape{pool->columns};
   if (const auto room = ctx.allocate(DType::kDouble, dims); !room.ok()) return room.status();
   std::vector<double> y(static_cast<std::size_t>(rows * pool->columns), 0.0);
-  for (std::int64_t r = 0; r < rows; ++r) count_row(*pool, std::span(words).subspan(static_cast<std::size_t>(r * width), static_cast<std::size_t>(width)), y.data() + r * pool->columns);
+  for (std::int64_t r = 0; r < rows; ++r)
+    count_row(*pool, std::span(words).subspan(static_cast<std::size_t>(r * width), static_cast<std::size_t>(width)),
+              y.data() + r * pool->columns);
   const std::string mode = ctx.attr_s("mode", "TF");
   const std::vector<float> weights = ctx.attr_floats("weights");
   if (mode != "TF" && mode != "IDF" && mode != "TFIDF") return ctx.invalid("the mode is not known");

@@ -1,5 +1,6 @@
 // What TBB orders, told to ThreadSanitizer, which can't see into the library: it isn't compiled with it. Nothing in other builds.
-// Source: the contract of tsan_interface.h; oneAPI Threading Building Blocks Specification, "parallel_for": a call returns when all is done.
+// Source: the contract of tsan_interface.h; oneAPI Threading Building Blocks Specification, "parallel_for": a call returns when all is
+// done.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)

@@ -32,7 +32,9 @@ bool fits(const Node& node, const OpSchema& schema) {
   if (count(node.inputs) > schema.max_inputs || count(node.outputs) > schema.max_outputs) return false;
   for (int i = 0; i < static_cast<int>(schema.inputs.size()); ++i) {
     const auto& formal = schema.inputs[static_cast<std::size_t>(i)];
-    if (!formal.optional && !formal.variadic && (i >= static_cast<int>(node.inputs.size()) || node.inputs[static_cast<std::size_t>(i)].empty())) return false;
+    if (!formal.optional && !formal.variadic &&
+        (i >= static_cast<int>(node.inputs.size()) || node.inputs[static_cast<std::size_t>(i)].empty()))
+      return false;
   }
   for (const Attribute& a : node.attributes) {
     const OpAttribute* known = schema.attribute(a.name);
@@ -57,7 +59,8 @@ const OpSchema* schema_in_use(const Node& node, std::int64_t opset) {
 void drop_unknown_attributes(Node& node, const OpSchema& schema) {
   const auto versions = schema_versions(schema.domain, schema.name);
   std::erase_if(node.attributes, [&](const Attribute& a) {
-    return a.ref.empty() && std::none_of(versions.begin(), versions.end(), [&](const OpSchema* s) { return s->attribute(a.name) != nullptr; });
+    return a.ref.empty() &&
+           std::none_of(versions.begin(), versions.end(), [&](const OpSchema* s) { return s->attribute(a.name) != nullptr; });
   });
 }
 
@@ -109,7 +112,9 @@ bool dtypes_allowed(const Job& job, const OpSchema& schema) {
       return false;
   }
   const Attribute* value = find_attribute(job.node.attributes, "value");
-  if (value && std::holds_alternative<Tensor>(value->value) && !schema.outputs.empty() && !dtype_allowed(schema, schema.outputs[0].type, value->t().dtype())) return false;
+  if (value && std::holds_alternative<Tensor>(value->value) && !schema.outputs.empty() &&
+      !dtype_allowed(schema, schema.outputs[0].type, value->t().dtype()))
+    return false;
   return true;
 }
 
@@ -120,7 +125,8 @@ bool fit_attributes(Job& job, const OpSchema& schema, const OpSchema& newest) {
     const OpAttribute* there = schema.attribute(a.name);
     if (!there) {
       const OpAttribute* here = newest.attribute(a.name);
-      if (!here || !here->default_value || !canonical::same_value(a, *here->default_value)) return job.fail(absl::StrCat("attribute '", a.name, "'"));
+      if (!here || !here->default_value || !canonical::same_value(a, *here->default_value))
+        return job.fail(absl::StrCat("attribute '", a.name, "'"));
       continue;
     }
     if (there->default_value && canonical::same_value(a, *there->default_value)) continue;
@@ -148,7 +154,8 @@ bool write(Job& job) {
 
 }  // namespace
 
-std::optional<Canonical> to_canonical(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable& dims, const std::string& prefix) {
+std::optional<Canonical> to_canonical(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable& dims,
+                                      const std::string& prefix) {
   if (!node.overload.empty()) return std::nullopt;
   const bool standard = is_standard(node);
   const OpSchema* schema = schema_in_use(node, opset);
@@ -189,12 +196,14 @@ std::optional<std::int64_t> lowest_opset(const Node& node, std::span<const Facts
   return std::nullopt;
 }
 
-absl::StatusOr<Canonical> from_canonical(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable& dims, const std::string& prefix) {
+absl::StatusOr<Canonical> from_canonical(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable& dims,
+                                         const std::string& prefix) {
   Job job = job_of(node, is_standard(node) ? opset : INT_MAX, inputs, &dims, prefix);
   if (write(job)) return std::move(job.result);
   const auto lowest = lowest_opset(node, inputs);
-  return absl::FailedPreconditionError(absl::StrCat(node.op_type, ": opset ", opset, " does not have ", job.why,
-                                                    lowest ? absl::StrCat("; the lowest that can express it is opset ", *lowest) : std::string("; no opset has it")));
+  return absl::FailedPreconditionError(
+      absl::StrCat(node.op_type, ": opset ", opset, " does not have ", job.why,
+                   lowest ? absl::StrCat("; the lowest that can express it is opset ", *lowest) : std::string("; no opset has it")));
 }
 
 }  // namespace saturate

@@ -12,18 +12,20 @@
 namespace saturate {
 
 // The node in newest form: attributes complete (schema defaults written out, sorted by name), axes as inputs where the newest form has
-// them, axes and axis attributes >= 0 where the rank is known, deprecated forms replaced (Upsample -> Resize, Softmax below 13 -> Flatten, Softmax, Reshape),
-// trailing absent inputs dropped. Several nodes where one does not suffice; `constants` are initializers that the nodes name.
-// New value names start with `prefix`. nullopt: the operator is unknown, or no newest form expresses it: it stays opaque.
+// them, axes and axis attributes >= 0 where the rank is known, deprecated forms replaced (Upsample -> Resize, Softmax below 13 -> Flatten,
+// Softmax, Reshape), trailing absent inputs dropped. Several nodes where one does not suffice; `constants` are initializers that the nodes
+// name. New value names start with `prefix`. nullopt: the operator is unknown, or no newest form expresses it: it stays opaque.
 struct Canonical {
-  std::vector<Node> nodes;               // topological; the outputs of `node` are made under their own names
+  std::vector<Node> nodes;  // topological; the outputs of `node` are made under their own names
   std::vector<Initializer> constants;
 };
-std::optional<Canonical> to_canonical(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable& dims, const std::string& prefix);
+std::optional<Canonical> to_canonical(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable& dims,
+                                      const std::string& prefix);
 
 // The same the other way: a canonical node as nodes of `opset` of ai.onnx (attributes equal to schema defaults left out).
 // kFailedPrecondition with the lowest opset that can express it in the message, where `opset` cannot.
-absl::StatusOr<Canonical> from_canonical(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable& dims, const std::string& prefix);
+absl::StatusOr<Canonical> from_canonical(const Node& node, std::int64_t opset, std::span<const Facts* const> inputs, const DimTable& dims,
+                                         const std::string& prefix);
 // The lowest opset of the node's domain that can express it with these inputs' dtypes; nullopt: none.
 std::optional<std::int64_t> lowest_opset(const Node& node, std::span<const Facts* const> inputs);
 

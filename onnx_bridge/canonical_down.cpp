@@ -8,7 +8,9 @@ namespace saturate::canonical {
 
 namespace {
 
-bool one_of(std::string_view name, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 // Input i as a list of known integers; absent: an empty optional in `out`.
 bool known_ints(Job& job, std::size_t i, const char* what, std::optional<std::vector<std::int64_t>>& out) {
@@ -22,8 +24,10 @@ bool plain_axes(Job& job, std::vector<std::int64_t>& axes, int more_axes = 0) {
   const auto rank = job.rank(0);
   for (std::int64_t& a : axes) {
     if (a >= 0) continue;
-    if (rank) a += *rank + more_axes;
-    else if (job.opset < 11) return job.fail("negative axes");
+    if (rank)
+      a += *rank + more_axes;
+    else if (job.opset < 11)
+      return job.fail("negative axes");
   }
   return true;
 }
@@ -48,7 +52,9 @@ bool reduce_down(Job& job) {
 
 bool slice_down(Job& job) {
   std::optional<std::vector<std::int64_t>> starts, ends, axes, steps;
-  if (!known_ints(job, 1, "starts", starts) || !known_ints(job, 2, "ends", ends) || !known_ints(job, 3, "axes", axes) || !known_ints(job, 4, "steps", steps)) return false;
+  if (!known_ints(job, 1, "starts", starts) || !known_ints(job, 2, "ends", ends) || !known_ints(job, 3, "axes", axes) ||
+      !known_ints(job, 4, "steps", steps))
+    return false;
   if (!starts || !ends) return job.fail("its starts and ends");
   if (steps && std::any_of(steps->begin(), steps->end(), [](std::int64_t s) { return s != 1; })) return job.fail("steps other than 1");
   if (axes && !plain_axes(job, *axes)) return false;
@@ -64,7 +70,8 @@ bool clip_down(Job& job) {
   for (std::size_t i = 1; i < 3; ++i) {
     if (!job.has(i)) continue;
     bounds[i - 1] = job.number(i);
-    if (!bounds[i - 1] || static_cast<double>(static_cast<float>(*bounds[i - 1])) != *bounds[i - 1]) return job.fail("bounds that are computed");
+    if (!bounds[i - 1] || static_cast<double>(static_cast<float>(*bounds[i - 1])) != *bounds[i - 1])
+      return job.fail("bounds that are computed");
   }
   job.node.inputs.resize(1);
   if (bounds[0]) set(job.node, Attribute::of("min", static_cast<float>(*bounds[0])));
@@ -161,7 +168,8 @@ bool shape_down(Job& job) {
   if (job.opset < 10) return job.fail("parts of a shape");
   Node slice;
   slice.op_type = "Slice";
-  slice.inputs = {job.fresh("shape"), job.constant("start", std::vector<std::int64_t>{start}), job.constant("end", std::vector<std::int64_t>{end})};
+  slice.inputs = {job.fresh("shape"), job.constant("start", std::vector<std::int64_t>{start}),
+                  job.constant("end", std::vector<std::int64_t>{end})};
   slice.outputs = job.node.outputs;
   job.node.outputs = {slice.inputs[0]};
   job.result.nodes.push_back(std::move(slice));
@@ -249,7 +257,8 @@ bool convert_down(Job& job) {
   const std::int64_t v = job.opset;
   if (!node.domain.empty()) return true;
   if (v < 11 && !old_negative_axis(op) && !one_of(op, {"Softmax", "LogSoftmax", "Hardmax"}))
-    if (const OpSchema* s = find_schema("", op, v); s && s->since_version < 11 && job.int_attribute("axis", 0) < 0) return job.fail("negative axes");
+    if (const OpSchema* s = find_schema("", op, v); s && s->since_version < 11 && job.int_attribute("axis", 0) < 0)
+      return job.fail("negative axes");
   if (one_of(op, {"Squeeze", "Unsqueeze"})) return v >= 13 || axes_to_attribute(job, op == "Unsqueeze");
   if (op.starts_with("Reduce")) return v >= (op == "ReduceSum" ? 13 : 18) || reduce_down(job);
   if (op == "Slice") return v >= 10 || slice_down(job);

@@ -9,7 +9,9 @@ namespace saturate::canonical {
 
 namespace {
 
-bool one_of(std::string_view name, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 bool is_reduction(std::string_view op) { return op.starts_with("Reduce"); }
 
@@ -94,7 +96,8 @@ bool softmax_up(Job& job) {
   const auto rank = job.rank(0);
   if (axis == -1 || (rank && axis == *rank - 1)) return true;
   if (axis < 0 && !rank) return false;
-  const std::string x = job.input(0), flat = job.fresh("flat"), done = job.fresh("softmax"), shape = job.fresh("shape"), y = job.node.outputs[0];
+  const std::string x = job.input(0), flat = job.fresh("flat"), done = job.fresh("softmax"), shape = job.fresh("shape"),
+                    y = job.node.outputs[0];
   Node flatten, shape_of, reshape;
   flatten.op_type = "Flatten";
   flatten.inputs = {x};
@@ -124,7 +127,8 @@ bool upsample_up(Job& job) {
     if (!given) return false;
     const std::vector<float> values = given->floats();
     erase(job.node, "scales");
-    scales = job.constant("scales", Tensor::of<float>(DType::kFloat, {static_cast<std::int64_t>(values.size())}, std::span<const float>(values)));
+    scales = job.constant("scales",
+                          Tensor::of<float>(DType::kFloat, {static_cast<std::int64_t>(values.size())}, std::span<const float>(values)));
   }
   job.node.op_type = "Resize";
   job.node.inputs = {job.input(0), "", scales};
@@ -164,7 +168,8 @@ bool resize_up(Job& job) {
 bool batch_normalization_up(Job& job) {
   if (job.opset < 9 && job.int_attribute("spatial", 1) != 1) return false;
   erase(job.node, "spatial");
-  return job.opset >= 14 || std::all_of(job.node.outputs.begin() + 1, job.node.outputs.end(), [](const std::string& o) { return o.empty(); });
+  return job.opset >= 14 ||
+         std::all_of(job.node.outputs.begin() + 1, job.node.outputs.end(), [](const std::string& o) { return o.empty(); });
 }
 
 bool top_k_up(Job& job) {
@@ -222,7 +227,8 @@ bool constant_up(Job& job) {
   if (a.name == "value_int") t = Tensor::scalar_int64(a.i());
   if (a.name == "value_ints") t = Tensor::vector_int64(a.ints());
   if (a.name == "value_float") t = scalar_of(DType::kFloat, a.f());
-  if (a.name == "value_floats") t = Tensor::of<float>(DType::kFloat, {static_cast<std::int64_t>(a.floats().size())}, std::span<const float>(a.floats()));
+  if (a.name == "value_floats")
+    t = Tensor::of<float>(DType::kFloat, {static_cast<std::int64_t>(a.floats().size())}, std::span<const float>(a.floats()));
   if (a.name == "value_string") t = Tensor::strings({}, {a.s()});
   if (a.name == "value_strings") t = Tensor::strings({static_cast<std::int64_t>(a.strings().size())}, a.strings());
   if (!t) return false;
@@ -235,27 +241,48 @@ bool constant_up(Job& job) {
 bool convert_up(Job& job) {
   const std::string op = job.node.op_type;
   const std::int64_t v = job.opset;
-  if (op == "Squeeze" && v < 13) axes_to_input(job, 1);
-  else if (op == "Unsqueeze" && v < 13) axes_to_input(job, 1, static_cast<int>(job.ints_attribute("axes").value_or(std::vector<std::int64_t>{}).size()));
-  else if (is_reduction(op) && v < (op == "ReduceSum" ? 13 : 18)) axes_to_input(job, 1);
-  else if (op == "Slice" && v < 10) return slice_up(job);
-  else if (op == "Clip" && v < 11) return clip_up(job);
-  else if (op == "Pad" && v < 11) return pad_up(job);
-  else if (op == "Split" && v < 18) return split_up(job);
-  else if (op == "Dropout" && v < 12) return dropout_up(job);
-  else if (one_of(op, {"Softmax", "LogSoftmax", "Hardmax"}) && v < 13) return softmax_up(job);
-  else if (op == "Upsample") return upsample_up(job);
-  else if (op == "Resize" && v < 19) return resize_up(job);
-  else if (op == "BatchNormalization" && v < 14) return batch_normalization_up(job);
-  else if (op == "TopK" && v < 10) return top_k_up(job);
-  else if (op == "GroupNormalization" && v < 21) return group_normalization_up(job);
-  else if (op == "DFT" && v < 20) return dft_up(job);
-  else if (op == "GridSample" && v < 20) return grid_sample_up(job);
-  else if (op == "Scatter") job.node.op_type = "ScatterElements";
-  else if (op == "RoiAlign" && v < 16 && job.string_attribute("mode", "avg") == "max") return false;  // runtimes differ on what the maximum is taken of
-  else if (op == "RoiAlign" && v < 16) set(job.node, Attribute::of("coordinate_transformation_mode", std::string("output_half_pixel")));
-  else if (op == "Scan" && v < 9) return false;
-  else if (op == "Constant") return constant_up(job);
+  if (op == "Squeeze" && v < 13)
+    axes_to_input(job, 1);
+  else if (op == "Unsqueeze" && v < 13)
+    axes_to_input(job, 1, static_cast<int>(job.ints_attribute("axes").value_or(std::vector<std::int64_t>{}).size()));
+  else if (is_reduction(op) && v < (op == "ReduceSum" ? 13 : 18))
+    axes_to_input(job, 1);
+  else if (op == "Slice" && v < 10)
+    return slice_up(job);
+  else if (op == "Clip" && v < 11)
+    return clip_up(job);
+  else if (op == "Pad" && v < 11)
+    return pad_up(job);
+  else if (op == "Split" && v < 18)
+    return split_up(job);
+  else if (op == "Dropout" && v < 12)
+    return dropout_up(job);
+  else if (one_of(op, {"Softmax", "LogSoftmax", "Hardmax"}) && v < 13)
+    return softmax_up(job);
+  else if (op == "Upsample")
+    return upsample_up(job);
+  else if (op == "Resize" && v < 19)
+    return resize_up(job);
+  else if (op == "BatchNormalization" && v < 14)
+    return batch_normalization_up(job);
+  else if (op == "TopK" && v < 10)
+    return top_k_up(job);
+  else if (op == "GroupNormalization" && v < 21)
+    return group_normalization_up(job);
+  else if (op == "DFT" && v < 20)
+    return dft_up(job);
+  else if (op == "GridSample" && v < 20)
+    return grid_sample_up(job);
+  else if (op == "Scatter")
+    job.node.op_type = "ScatterElements";
+  else if (op == "RoiAlign" && v < 16 && job.string_attribute("mode", "avg") == "max")
+    return false;  // runtimes differ on what the maximum is taken of
+  else if (op == "RoiAlign" && v < 16)
+    set(job.node, Attribute::of("coordinate_transformation_mode", std::string("output_half_pixel")));
+  else if (op == "Scan" && v < 9)
+    return false;
+  else if (op == "Constant")
+    return constant_up(job);
   return true;
 }
 
@@ -337,7 +364,8 @@ void normalize(Job& job) {
         if (a < 0 && a >= -*rank) a += *rank;
       set(job.node, Attribute::of("axes", *std::move(axes)));
     }
-  if (one_of(op, {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool", "LpPool"}) && *rank >= 2) normalize_window(job, *rank);
+  if (one_of(op, {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool", "LpPool"}) && *rank >= 2)
+    normalize_window(job, *rank);
 }
 
 }  // namespace saturate::canonical

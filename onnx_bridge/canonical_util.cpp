@@ -29,8 +29,10 @@ bool erase(Node& node, std::string_view name) {
 }
 
 void set(Node& node, Attribute attribute) {
-  if (Attribute* old = find(node, attribute.name)) *old = std::move(attribute);
-  else node.attributes.push_back(std::move(attribute));
+  if (Attribute* old = find(node, attribute.name))
+    *old = std::move(attribute);
+  else
+    node.attributes.push_back(std::move(attribute));
 }
 
 void sort_attributes(Node& node) {
@@ -130,7 +132,7 @@ std::uint16_t to_half(float value) {
   std::frexp(size, &exponent);
   exponent = std::max(exponent - 1, -14);
   const auto units = static_cast<std::uint32_t>(std::nearbyint(std::ldexp(size, 10 - exponent)));  // in [0, 2048]
-  const std::uint32_t biased = static_cast<std::uint32_t>(exponent + 14) << 10;                    // the leading bit of units adds one to it
+  const std::uint32_t biased = static_cast<std::uint32_t>(exponent + 14) << 10;  // the leading bit of units adds one to it
   return static_cast<std::uint16_t>(sign | (size == 0 ? 0u : biased + units));
 }
 }  // namespace
@@ -138,8 +140,10 @@ std::uint16_t to_half(float value) {
 std::optional<Tensor> scalar_of(DType dtype, double value) {
   const auto f = static_cast<float>(value);
   switch (dtype) {
-    case DType::kFloat: return Tensor::of<float>(dtype, {}, std::span(&f, 1));
-    case DType::kDouble: return Tensor::of<double>(dtype, {}, std::span(&value, 1));
+    case DType::kFloat:
+      return Tensor::of<float>(dtype, {}, std::span(&f, 1));
+    case DType::kDouble:
+      return Tensor::of<double>(dtype, {}, std::span(&value, 1));
     case DType::kFloat16: {
       const std::uint16_t h = to_half(f);
       return Tensor::of<std::uint16_t>(dtype, {}, std::span(&h, 1));
@@ -149,7 +153,8 @@ std::optional<Tensor> scalar_of(DType dtype, double value) {
       const auto b = static_cast<std::uint16_t>(std::isnan(f) ? 0x7fc0u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
       return Tensor::of<std::uint16_t>(dtype, {}, std::span(&b, 1));
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 

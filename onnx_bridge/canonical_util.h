@@ -21,13 +21,13 @@ void drop_trailing_absent(Node& node);
 // A conversion in progress: the node and what its inputs are known to be.
 struct Job {
   Node node;
-  std::int64_t opset = 0;                  // coming from (up) or going to (down)
-  std::span<const Facts* const> inputs;    // of the original node; changes of node.inputs do not move them
+  std::int64_t opset = 0;                // coming from (up) or going to (down)
+  std::span<const Facts* const> inputs;  // of the original node; changes of node.inputs do not move them
   std::vector<std::string> original_inputs;
-  const DimTable* dims = nullptr;          // null: symbolic contents and shapes are not asked
+  const DimTable* dims = nullptr;  // null: symbolic contents and shapes are not asked
   std::string prefix;
-  Canonical result;                        // nodes around `node`, constants
-  std::string why;                         // down: what this opset cannot say
+  Canonical result;  // nodes around `node`, constants
+  std::string why;   // down: what this opset cannot say
 
   bool has(std::size_t i) const { return i < node.inputs.size() && !node.inputs[i].empty(); }
   std::string input(std::size_t i) const { return i < node.inputs.size() ? node.inputs[i] : std::string(); }
@@ -45,7 +45,9 @@ struct Job {
   std::string fresh(std::string_view label) const { return prefix + "_" + std::string(label); }
   // A new initializer; returns its name.
   std::string constant(std::string_view label, Tensor tensor);
-  std::string constant(std::string_view label, const std::vector<std::int64_t>& values) { return constant(label, Tensor::vector_int64(values)); }
+  std::string constant(std::string_view label, const std::vector<std::int64_t>& values) {
+    return constant(label, Tensor::vector_int64(values));
+  }
   bool fail(std::string reason) {
     why = std::move(reason);
     return false;

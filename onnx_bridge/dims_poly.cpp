@@ -46,8 +46,10 @@ std::optional<Monomial> quotient(const Monomial& a, const Monomial& b) {
   Monomial m;
   std::size_t j = 0;
   for (AtomId atom : a) {
-    if (j < b.size() && b[j] == atom) ++j;
-    else m.push_back(atom);
+    if (j < b.size() && b[j] == atom)
+      ++j;
+    else
+      m.push_back(atom);
   }
   if (j != b.size()) return std::nullopt;
   return m;

@@ -33,7 +33,9 @@ const Rules& all_rules() {
   return rules;
 }
 
-bool one_of(std::string_view name, std::initializer_list<std::string_view> names) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 bool has_subgraph(const Node& node) {
   return std::any_of(node.attributes.begin(), node.attributes.end(),
@@ -44,7 +46,8 @@ bool has_subgraph(const Node& node) {
 bool pure(const Call& call, bool known) {
   const Node& node = call.node;
   if (!known || has_subgraph(node)) return false;
-  if (one_of(node.op_type, {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "BiasDropout", "BitmaskDropout"}))
+  if (one_of(node.op_type, {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial",
+                            "BiasDropout", "BitmaskDropout"}))
     return false;
   if (node.op_type == "Dropout" && call.has(2)) {
     auto training = call.bools(2);
@@ -68,7 +71,8 @@ const OpSchema::TypeConstraint* constraint(const OpSchema& schema, std::string_v
 bool only_tensors(const OpSchema& schema, std::string_view type) {
   if (type.starts_with("tensor(")) return true;
   const auto* c = constraint(schema, type);
-  return c && !c->types.empty() && std::all_of(c->types.begin(), c->types.end(), [](std::string_view t) { return t.starts_with("tensor("); });
+  return c && !c->types.empty() &&
+         std::all_of(c->types.begin(), c->types.end(), [](std::string_view t) { return t.starts_with("tensor("); });
 }
 
 // Dtypes by the schema's type variables: clashes among inputs are errors, outputs take what their variable is bound to.
@@ -88,7 +92,8 @@ void apply_schema(Call& call, const OpSchema& schema) {
     if (fixed != DType::kUndefined || !only_tensors(schema, formal->type)) continue;
     auto [it, added] = bound.try_emplace(std::string(formal->type), f.dtype);
     if (!added && it->second != f.dtype)
-      return call.fail_dtype(absl::StrCat("inputs of dtypes ", dtype_name(it->second), " and ", dtype_name(f.dtype), " where they must agree"));
+      return call.fail_dtype(
+          absl::StrCat("inputs of dtypes ", dtype_name(it->second), " and ", dtype_name(f.dtype), " where they must agree"));
   }
   for (std::size_t o = 0; o < call.out.size(); ++o) {
     const OpSchema::Formal* formal = formal_of(schema.outputs, o);
@@ -98,7 +103,8 @@ void apply_schema(Call& call, const OpSchema& schema) {
     if (f.kind != Kind::kTensor || f.dtype != DType::kUndefined) continue;
     f.dtype = dtype_of_formal(formal->type);
     if (auto it = bound.find(std::string(formal->type)); it != bound.end()) f.dtype = it->second;
-    if (const auto* c = constraint(schema, formal->type); c && c->types.size() == 1 && f.dtype == DType::kUndefined) f.dtype = dtype_of_formal(c->types[0]);
+    if (const auto* c = constraint(schema, formal->type); c && c->types.size() == 1 && f.dtype == DType::kUndefined)
+      f.dtype = dtype_of_formal(c->types[0]);
   }
 }
 
@@ -135,7 +141,8 @@ absl::StatusOr<std::vector<Facts>> infer(const Node& node, std::span<const Facts
 
 namespace {
 
-bool join_dims(std::vector<Dim>& into, const std::vector<Dim>& other, DimTable& dims, bool& changed, std::string& why, const std::string& what) {
+bool join_dims(std::vector<Dim>& into, const std::vector<Dim>& other, DimTable& dims, bool& changed, std::string& why,
+               const std::string& what) {
   if (into.size() != other.size()) {
     why = absl::StrCat(what, " of ", into.size(), " and of ", other.size());
     return false;
@@ -223,11 +230,20 @@ bool join_facts(Facts& into, const Facts& other, DimTable& dims, bool& changed, 
 Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view value_name) {
   Facts f;
   switch (type.kind) {
-    case ValueType::Kind::kUnknown: return f;
-    case ValueType::Kind::kTensor: f.kind = Kind::kTensor; break;
-    case ValueType::Kind::kSequence: f.kind = Kind::kSequence; break;
-    case ValueType::Kind::kOptional: f.kind = Kind::kOptional; break;
-    default: f.kind = Kind::kOther; return f;
+    case ValueType::Kind::kUnknown:
+      return f;
+    case ValueType::Kind::kTensor:
+      f.kind = Kind::kTensor;
+      break;
+    case ValueType::Kind::kSequence:
+      f.kind = Kind::kSequence;
+      break;
+    case ValueType::Kind::kOptional:
+      f.kind = Kind::kOptional;
+      break;
+    default:
+      f.kind = Kind::kOther;
+      return f;
   }
   if (f.kind != Kind::kTensor) {
     if (type.element && type.element->kind == ValueType::Kind::kTensor) f.dtype = type.element->dtype;
@@ -237,9 +253,12 @@ Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view valu
   if (!type.shape) return f;
   f.shape.emplace();
   for (const DimSpec& d : *type.shape) {
-    if (const auto* n = std::get_if<std::int64_t>(&d); n && *n >= 0) f.shape->push_back(dims.constant(*n));
-    else if (const auto* name = std::get_if<std::string>(&d); name && !name->empty()) f.shape->push_back(dims.declared(*name, value_name));
-    else f.shape->push_back(dims.fresh(value_name));
+    if (const auto* n = std::get_if<std::int64_t>(&d); n && *n >= 0)
+      f.shape->push_back(dims.constant(*n));
+    else if (const auto* name = std::get_if<std::string>(&d); name && !name->empty())
+      f.shape->push_back(dims.declared(*name, value_name));
+    else
+      f.shape->push_back(dims.fresh(value_name));
   }
   return f;
 }
@@ -273,20 +292,29 @@ std::optional<std::size_t> known_bytes(const Facts& facts, const DimTable& dims)
 }
 
 std::string to_string(const Facts& facts, const DimTable& dims) {
-  auto list = [&](const std::vector<Dim>& all) { return absl::StrJoin(all, ", ", [&](std::string* out, Dim d) { out->append(dims.to_string(d)); }); };
+  auto list = [&](const std::vector<Dim>& all) {
+    return absl::StrJoin(all, ", ", [&](std::string* out, Dim d) { out->append(dims.to_string(d)); });
+  };
   switch (facts.kind) {
-    case Kind::kUnknown: return "unknown";
-    case Kind::kAbsent: return "absent";
-    case Kind::kOther: return "other";
+    case Kind::kUnknown:
+      return "unknown";
+    case Kind::kAbsent:
+      return "absent";
+    case Kind::kOther:
+      return "other";
     case Kind::kTuple: {
       auto element = [&](std::string* out, const Facts& f) { out->append(to_string(f, dims)); };
       return absl::StrCat("(", absl::StrJoin(facts.elements, "; ", element), ")");
     }
-    case Kind::kSequence: return absl::StrCat("sequence(", dtype_name(facts.dtype), ")");
-    case Kind::kOptional: return absl::StrCat("optional(", dtype_name(facts.dtype), ")");
-    case Kind::kTensor: break;
+    case Kind::kSequence:
+      return absl::StrCat("sequence(", dtype_name(facts.dtype), ")");
+    case Kind::kOptional:
+      return absl::StrCat("optional(", dtype_name(facts.dtype), ")");
+    case Kind::kTensor:
+      break;
   }
-  std::string text = absl::StrCat(facts.dtype == DType::kUndefined ? "?" : dtype_name(facts.dtype), facts.shape ? absl::StrCat("[", list(*facts.shape), "]") : "[...]");
+  std::string text = absl::StrCat(facts.dtype == DType::kUndefined ? "?" : dtype_name(facts.dtype),
+                                  facts.shape ? absl::StrCat("[", list(*facts.shape), "]") : "[...]");
   if (facts.content) absl::StrAppend(&text, " = {", list(*facts.content), "}");
   if (facts.counts_from && !facts.content) absl::StrAppend(&text, " counts from ", dims.to_string(*facts.counts_from));
   if (facts.constant) absl::StrAppend(&text, " constant");

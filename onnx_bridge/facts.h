@@ -16,21 +16,21 @@ namespace saturate {
 struct Facts {
   enum class Kind : std::uint8_t { kUnknown, kTensor, kTuple, kSequence, kOptional, kAbsent, kOther };
   Kind kind = Kind::kUnknown;
-  DType dtype = DType::kUndefined;                  // tensor (sequence/optional: of the element where it is a tensor)
-  std::optional<std::vector<Dim>> shape;            // tensor; nullopt: unknown rank
-  bool constant = false;                            // an expression over constants: could be evaluated
-  std::optional<Tensor> value;                      // known value (initializers, and small results that were folded)
-  std::optional<std::vector<Dim>> content;          // int32/int64 of rank 0 or 1, at most 64 elements: the elements, symbolically
-  std::optional<Dim> counts_from;                   // int32/int64 of rank >= 1: element [..., i] is this + i
-  std::vector<Facts> elements;                      // tuple: one per output
+  DType dtype = DType::kUndefined;          // tensor (sequence/optional: of the element where it is a tensor)
+  std::optional<std::vector<Dim>> shape;    // tensor; nullopt: unknown rank
+  bool constant = false;                    // an expression over constants: could be evaluated
+  std::optional<Tensor> value;              // known value (initializers, and small results that were folded)
+  std::optional<std::vector<Dim>> content;  // int32/int64 of rank 0 or 1, at most 64 elements: the elements, symbolically
+  std::optional<Dim> counts_from;           // int32/int64 of rank >= 1: element [..., i] is this + i
+  std::vector<Facts> elements;              // tuple: one per output
   bool has_rank() const { return shape.has_value(); }
   int rank() const { return static_cast<int>(shape->size()); }
 };
 
-// Facts of the outputs of one operator in canonical (newest opset) form from the facts of its inputs (ONNX spec, per operator; absent inputs have kind kAbsent).
-// Never fails for want of knowledge: unknown stays unknown; dims that the operator makes up (NonZero, ...) are fresh symbols named after `hint`.
-// kInvalidArgument: the operator cannot run on such inputs (ill-typed).
-// `fresh` gives the symbol for output `o`, axis `a`: the same node must get the same symbol each time it is asked.
+// Facts of the outputs of one operator in canonical (newest opset) form from the facts of its inputs (ONNX spec, per operator; absent
+// inputs have kind kAbsent). Never fails for want of knowledge: unknown stays unknown; dims that the operator makes up (NonZero, ...) are
+// fresh symbols named after `hint`. kInvalidArgument: the operator cannot run on such inputs (ill-typed). `fresh` gives the symbol for
+// output `o`, axis `a`: the same node must get the same symbol each time it is asked.
 struct InferContext {
   DimTable& dims;
   std::function<Dim(int output, int axis)> fresh;

@@ -80,15 +80,18 @@ void attention(Call& c) {
   c.set_dtype(3, c.in(0).dtype);
   if (!c.has_rank(0)) return;
   const Dim batch = c.dim(0, 0);
-  if (c.rank(0) == 4) c.set_shape(0, DimVector{batch, c.dim(0, 1), c.dim(0, 2), known_or_fresh(c, v.size, 0, 3)});
-  else if (c.rank(0) == 3) c.set_shape(0, DimVector{batch, c.dim(0, 1), v.size && q_heads > 0 ? c.dims.mul(*v.size, c.constant(q_heads)) : c.fresh(0, 2)});
+  if (c.rank(0) == 4)
+    c.set_shape(0, DimVector{batch, c.dim(0, 1), c.dim(0, 2), known_or_fresh(c, v.size, 0, 3)});
+  else if (c.rank(0) == 3)
+    c.set_shape(0, DimVector{batch, c.dim(0, 1), v.size && q_heads > 0 ? c.dims.mul(*v.size, c.constant(q_heads)) : c.fresh(0, 2)});
   std::optional<Dim> total = k.length;
   if (c.has(4)) total = k.length && c.has_rank(4) && c.rank(4) == 4 ? std::optional(c.dims.add(c.dim(4, 2), *k.length)) : std::nullopt;
   for (int o = 1; o < 3 && c.wants(o); ++o) {
     const Heads& h = o == 1 ? k : v;
     c.set_shape(o, DimVector{batch, known_or_fresh(c, h.heads, o, 1), known_or_fresh(c, total, o, 2), known_or_fresh(c, h.size, o, 3)});
   }
-  if (c.wants(3)) c.set_shape(3, DimVector{batch, known_or_fresh(c, q.heads, 3, 1), known_or_fresh(c, q.length, 3, 2), known_or_fresh(c, total, 3, 3)});
+  if (c.wants(3))
+    c.set_shape(3, DimVector{batch, known_or_fresh(c, q.heads, 3, 1), known_or_fresh(c, q.length, 3, 2), known_or_fresh(c, total, 3, 3)});
 }
 
 // com.microsoft.Attention: input, weights, bias, mask_index, past, attention_bias, past_sequence_length.
@@ -100,9 +103,12 @@ void packed_attention(Call& c) {
   const std::int64_t heads = c.int_attribute("num_heads", 0);
   std::optional<Dim> width;
   auto sizes = c.ints_attribute("qkv_hidden_sizes");
-  if (sizes && sizes->size() == 3) width = c.constant((*sizes)[2]);
-  else if (c.has_rank(1) && c.rank(1) == 2) width = divided(c, c.dim(1, 1), 3);
-  else if (c.has_rank(2) && c.rank(2) == 1) width = divided(c, c.dim(2, 0), 3);
+  if (sizes && sizes->size() == 3)
+    width = c.constant((*sizes)[2]);
+  else if (c.has_rank(1) && c.rank(1) == 2)
+    width = divided(c, c.dim(1, 1), 3);
+  else if (c.has_rank(2) && c.rank(2) == 1)
+    width = divided(c, c.dim(2, 0), 3);
   c.set_shape(0, DimVector{c.dim(0, 0), c.dim(0, 1), known_or_fresh(c, width, 0, 2)});
   if (!c.wants(1)) return;
   // The cache holds K and V in one tensor: their head sizes agree.
@@ -110,7 +116,8 @@ void packed_attention(Call& c) {
   std::optional<Dim> total = past ? std::nullopt : std::optional(c.dim(0, 1));
   if (past && c.has_rank(4) && c.rank(4) == 5) total = shared ? c.dim(4, 3) : c.dims.add(c.dim(4, 3), c.dim(0, 1));
   const auto head = width ? divided(c, *width, heads) : std::nullopt;
-  c.set_shape(1, DimVector{c.constant(2), c.dim(0, 0), heads > 0 ? c.constant(heads) : c.fresh(1, 2), known_or_fresh(c, total, 1, 3), known_or_fresh(c, head, 1, 4)});
+  c.set_shape(1, DimVector{c.constant(2), c.dim(0, 0), heads > 0 ? c.constant(heads) : c.fresh(1, 2), known_or_fresh(c, total, 1, 3),
+                           known_or_fresh(c, head, 1, 4)});
 }
 
 // com.microsoft.MultiHeadAttention: query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value, ...
@@ -133,8 +140,12 @@ void multi_head_attention(Call& c) {
     const auto i = static_cast<std::size_t>(o);
     const Heads h = heads_of(c, i, heads);
     std::optional<Dim> total = h.length;
-    if (c.has(i + 5)) total = h.length && c.has_rank(1) && c.rank(1) == 3 && c.has_rank(i + 5) && c.rank(i + 5) == 4 ? std::optional(c.dims.add(c.dim(i + 5, 2), *h.length)) : std::nullopt;
-    c.set_shape(o, DimVector{c.dim(0, 0), known_or_fresh(c, h.heads, o, 1), known_or_fresh(c, total, o, 2), known_or_fresh(c, h.size, o, 3)});
+    if (c.has(i + 5))
+      total = h.length && c.has_rank(1) && c.rank(1) == 3 && c.has_rank(i + 5) && c.rank(i + 5) == 4
+                  ? std::optional(c.dims.add(c.dim(i + 5, 2), *h.length))
+                  : std::nullopt;
+    c.set_shape(o,
+                DimVector{c.dim(0, 0), known_or_fresh(c, h.heads, o, 1), known_or_fresh(c, total, o, 2), known_or_fresh(c, h.size, o, 3)});
   }
 }
 
@@ -148,7 +159,8 @@ void group_query_attention(Call& c) {
   if (!c.has_rank(0) || c.rank(0) != 3 || heads <= 0 || kv_heads <= 0) return;
   const std::optional<Dim> head = divided(c, c.dim(0, 2), c.has(1) ? heads : heads + 2 * kv_heads);
   c.set_shape(0, DimVector{c.dim(0, 0), c.dim(0, 1), c.has(1) ? c.dim(0, 2) : head ? c.dims.mul(*head, c.constant(heads)) : c.fresh(0, 2)});
-  for (int o = 1; o < 3 && c.wants(o); ++o) c.set_shape(o, DimVector{c.dim(0, 0), c.constant(kv_heads), c.fresh(o, 2), head ? *head : c.fresh(o, 3)});
+  for (int o = 1; o < 3 && c.wants(o); ++o)
+    c.set_shape(o, DimVector{c.dim(0, 0), c.constant(kv_heads), c.fresh(o, 2), head ? *head : c.fresh(o, 3)});
 }
 
 // Internal: softmax(Q * K^T * scale + mask) * V over [B, H, S, D].
@@ -201,7 +213,9 @@ void linear_attention(Call& c) {
   if (!c.has_rank(0) || c.rank(0) != 3) return;
   const Heads k = heads_of(c, 1, kv_heads), v = heads_of(c, 2, kv_heads);
   c.set_shape(0, DimVector{c.dim(0, 0), c.dim(0, 1), v.size && q_heads > 0 ? c.dims.mul(*v.size, c.constant(q_heads)) : c.fresh(0, 2)});
-  if (c.wants(1)) c.set_shape(1, DimVector{c.dim(0, 0), known_or_fresh(c, v.heads, 1, 1), known_or_fresh(c, k.size, 1, 2), known_or_fresh(c, v.size, 1, 3)});
+  if (c.wants(1))
+    c.set_shape(1,
+                DimVector{c.dim(0, 0), known_or_fresh(c, v.heads, 1, 1), known_or_fresh(c, k.size, 1, 2), known_or_fresh(c, v.size, 1, 3)});
 }
 
 void causal_conv(Call& c) {

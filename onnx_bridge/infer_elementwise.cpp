@@ -219,9 +219,12 @@ void where(Call& c) {
   DimVector all;
   for (std::size_t k = 0; k < n; ++k) {
     const Dim a = at(*x, k), b = at(*y, k);
-    if (condition) all.push_back(at(*condition, k) ? a : b);
-    else if (c.dims.equal(a, b)) all.push_back(a);
-    else return;
+    if (condition)
+      all.push_back(at(*condition, k) ? a : b);
+    else if (c.dims.equal(a, b))
+      all.push_back(a);
+    else
+      return;
   }
   c.set_content(0, std::move(all));
 }
@@ -289,16 +292,68 @@ void gated(Call& c) {
 }  // namespace
 
 void add_elementwise_rules(Rules& rules) {
-  for (const char* op : {"Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Elu", "Erf", "Exp", "Floor",
-                         "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Mish", "Reciprocal", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh",
-                         "Softplus", "Softsign", "Sqrt", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Softmax", "LogSoftmax", "Hardmax", "CumSum", "CumProd", "Trilu", "LRN",
-                         "LpNormalization", "MeanVarianceNormalization", "InstanceNormalization", "GroupNormalization", "ReverseSequence", "ScatterND",
-                         "ScatterElements", "Scatter", "TensorScatter", "RotaryEmbedding"})
+  for (const char* op : {"Acos",
+                         "Acosh",
+                         "Asin",
+                         "Asinh",
+                         "Atan",
+                         "Atanh",
+                         "BitwiseNot",
+                         "Ceil",
+                         "Celu",
+                         "Clip",
+                         "Cos",
+                         "Cosh",
+                         "Elu",
+                         "Erf",
+                         "Exp",
+                         "Floor",
+                         "Gelu",
+                         "HardSigmoid",
+                         "HardSwish",
+                         "LeakyRelu",
+                         "Log",
+                         "Mish",
+                         "Reciprocal",
+                         "Relu",
+                         "Round",
+                         "Selu",
+                         "Shrink",
+                         "Sigmoid",
+                         "Sign",
+                         "Sin",
+                         "Sinh",
+                         "Softplus",
+                         "Softsign",
+                         "Sqrt",
+                         "Swish",
+                         "Tan",
+                         "Tanh",
+                         "ThresholdedRelu",
+                         "Softmax",
+                         "LogSoftmax",
+                         "Hardmax",
+                         "CumSum",
+                         "CumProd",
+                         "Trilu",
+                         "LRN",
+                         "LpNormalization",
+                         "MeanVarianceNormalization",
+                         "InstanceNormalization",
+                         "GroupNormalization",
+                         "ReverseSequence",
+                         "ScatterND",
+                         "ScatterElements",
+                         "Scatter",
+                         "TensorScatter",
+                         "RotaryEmbedding"})
     rules[std::string(":") + op] = same_as_first;
-  for (const char* op : {"Gelu", "FastGelu", "QuickGelu", "BiasGelu", "RotaryEmbedding", "GroupNorm", "Trilu", "Inverse", "SimplifiedLayerNormalization"})
+  for (const char* op :
+       {"Gelu", "FastGelu", "QuickGelu", "BiasGelu", "RotaryEmbedding", "GroupNorm", "Trilu", "Inverse", "SimplifiedLayerNormalization"})
     rules[std::string("com.microsoft:") + op] = same_as_first;
   for (const char* op : {"IsNaN", "IsInf", "RegexFullMatch"}) rules[std::string(":") + op] = bool_like_first;
-  for (const char* op : {"Sum", "Mean", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift", "StringConcat"}) rules[std::string(":") + op] = broadcasting;
+  for (const char* op : {"Sum", "Mean", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift", "StringConcat"})
+    rules[std::string(":") + op] = broadcasting;
   rules[":Add"] = add;
   rules[":Sub"] = sub;
   rules[":Mul"] = mul;

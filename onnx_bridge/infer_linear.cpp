@@ -73,7 +73,8 @@ void fused_matmul(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   if (!c.has_rank(0) || !c.has_rank(1)) return;
   const bool batch = c.int_attribute("transBatchA", 0) != 0 || c.int_attribute("transBatchB", 0) != 0;
-  if (batch && (c.rank(0) != c.rank(1) || c.rank(0) < 3)) return c.fail("transBatchA and transBatchB want two inputs of one rank, at least 3");
+  if (batch && (c.rank(0) != c.rank(1) || c.rank(0) < 3))
+    return c.fail("transBatchA and transBatchB want two inputs of one rank, at least 3");
   const DimVector a = fused_factor(c.shape(0), c.int_attribute("transA", 0) != 0, c.int_attribute("transBatchA", 0) != 0);
   const DimVector b = fused_factor(c.shape(1), c.int_attribute("transB", 0) != 0, c.int_attribute("transBatchB", 0) != 0);
   if (auto shape = matmul_shape(c, a, b)) c.set_shape(0, std::move(shape));

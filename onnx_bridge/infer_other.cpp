@@ -16,8 +16,10 @@ void recurrent(Call& c) {
   const Dim steps = c.dim(0, batch_first ? 1 : 0), batch = c.dim(0, batch_first ? 0 : 1);
   const Dim directions = c.constant(c.string_attribute("direction", "forward") == "bidirectional" ? 2 : 1);
   std::optional<Dim> hidden;
-  if (c.attribute("hidden_size") && c.int_attribute("hidden_size", 0) > 0) hidden = c.constant(c.int_attribute("hidden_size", 0));
-  else if (c.has_rank(2) && c.rank(2) == 3) hidden = c.dim(2, 2);
+  if (c.attribute("hidden_size") && c.int_attribute("hidden_size", 0) > 0)
+    hidden = c.constant(c.int_attribute("hidden_size", 0));
+  else if (c.has_rank(2) && c.rank(2) == 3)
+    hidden = c.dim(2, 2);
   if (!hidden) return;
   c.set_shape(0, batch_first ? DimVector{batch, steps, directions, *hidden} : DimVector{steps, directions, batch, *hidden});
   const DimVector last = batch_first ? DimVector{batch, directions, *hidden} : DimVector{directions, batch, *hidden};
@@ -58,8 +60,10 @@ void split_to_sequence(Call& c) {
     item.kind = Kind::kTensor;
     item.dtype = c.in(0).dtype;
     item.shape = c.shape(0);
-    if (keep) (*item.shape)[static_cast<std::size_t>(*axis)] = d;
-    else item.shape->erase(item.shape->begin() + *axis);
+    if (keep)
+      (*item.shape)[static_cast<std::size_t>(*axis)] = d;
+    else
+      item.shape->erase(item.shape->begin() + *axis);
     c.out[0].elements.push_back(std::move(item));
   }
 }

@@ -18,8 +18,10 @@ std::optional<bool> reduce_shape(Call& c) {
   if (!c.has_rank(0)) return std::nullopt;
   const int rank = c.rank(0);
   if (!given) {
-    if (keep) c.set_shape(0, c.fresh_shape(0, rank));
-    else if (auto n = c.length(1); n && *n > 0 && *n <= rank) c.set_shape(0, c.fresh_shape(0, rank - static_cast<int>(*n)));
+    if (keep)
+      c.set_shape(0, c.fresh_shape(0, rank));
+    else if (auto n = c.length(1); n && *n > 0 && *n <= rank)
+      c.set_shape(0, c.fresh_shape(0, rank - static_cast<int>(*n)));
     return std::nullopt;
   }
   if (given->empty() && c.int_attribute("noop_with_empty_axes", 0) != 0) {
@@ -33,8 +35,10 @@ std::optional<bool> reduce_shape(Call& c) {
   for (int a = 0; a < rank; ++a) {
     const bool reduced = axes->empty() || std::find(axes->begin(), axes->end(), a) != axes->end();
     all = all && reduced;
-    if (!reduced) shape.push_back(c.dim(0, a));
-    else if (keep) shape.push_back(c.constant(1));
+    if (!reduced)
+      shape.push_back(c.dim(0, a));
+    else if (keep)
+      shape.push_back(c.constant(1));
   }
   c.set_shape(0, std::move(shape));
   return all;
@@ -42,7 +46,8 @@ std::optional<bool> reduce_shape(Call& c) {
 
 void reduce(Call& c) { reduce_shape(c); }
 
-template <typename Fold> void reduce_content(Call& c, std::optional<Dim> start, Fold fold) {
+template <typename Fold>
+void reduce_content(Call& c, std::optional<Dim> start, Fold fold) {
   const auto all = reduce_shape(c);
   if (!all || !*all || !c.ok()) return;
   auto elements = c.content(0);
@@ -75,15 +80,18 @@ void arg_reduce(Call& c) {
   auto axis = c.normal_axis(c.int_attribute("axis", 0), c.rank(0));
   if (!axis) return;
   DimVector shape = c.shape(0);
-  if (c.int_attribute("keepdims", 1) != 0) shape[static_cast<std::size_t>(*axis)] = c.constant(1);
-  else shape.erase(shape.begin() + *axis);
+  if (c.int_attribute("keepdims", 1) != 0)
+    shape[static_cast<std::size_t>(*axis)] = c.constant(1);
+  else
+    shape.erase(shape.begin() + *axis);
   c.set_shape(0, std::move(shape));
 }
 
 }  // namespace
 
 void add_reduce_rules(Rules& rules) {
-  for (const char* op : {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean", "ReduceSumSquare"}) rules[std::string(":") + op] = reduce;
+  for (const char* op : {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean", "ReduceSumSquare"})
+    rules[std::string(":") + op] = reduce;
   rules[":ReduceProd"] = reduce_prod;
   rules[":ReduceSum"] = reduce_sum;
   rules[":ReduceMax"] = reduce_max;

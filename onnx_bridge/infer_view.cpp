@@ -86,8 +86,10 @@ void reshape_to(Call& c, const DimVector& target) {
 
 void reshape(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
-  if (auto target = c.content(1)) reshape_to(c, *target);
-  else reshape_unknown(c);
+  if (auto target = c.content(1))
+    reshape_to(c, *target);
+  else
+    reshape_unknown(c);
   keep_content(c);
 }
 
@@ -123,7 +125,8 @@ void flatten(Call& c) {
   if (axis < -rank || axis > rank) return c.fail("axis is outside the tensor");
   if (axis < 0) axis += rank;
   const std::span<const Dim> all = c.shape(0);
-  c.set_shape(0, DimVector{c.product(all.subspan(0, static_cast<std::size_t>(axis))), c.product(all.subspan(static_cast<std::size_t>(axis)))});
+  c.set_shape(0,
+              DimVector{c.product(all.subspan(0, static_cast<std::size_t>(axis))), c.product(all.subspan(static_cast<std::size_t>(axis)))});
 }
 
 void squeeze(Call& c) {
@@ -196,7 +199,8 @@ void expand(Call& c) {
     auto n = c.length(1);
     if (!n || *n > kMaxContent) return;
     DimVector shape = c.fresh_shape(0, std::max(c.rank(0), static_cast<int>(*n)));
-    for (std::size_t k = 0; k < c.shape(0).size(); ++k) {  // a dim of two or more stays what it is; so do those that the target does not reach
+    for (std::size_t k = 0; k < c.shape(0).size();
+         ++k) {  // a dim of two or more stays what it is; so do those that the target does not reach
       const Dim d = c.shape(0)[c.shape(0).size() - 1 - k];
       if (k >= static_cast<std::size_t>(*n) || c.dims.positive(c.dims.sub(d, c.constant(1)))) shape[shape.size() - 1 - k] = d;
     }
@@ -208,7 +212,8 @@ void expand(Call& c) {
   auto elements = c.content(0);
   if (!elements || elements->size() != 1 || shape->size() > 1) return;
   if (shape->empty()) return c.set_content(0, *elements);
-  if (auto n = c.value(shape->front()); n && *n <= kMaxContent) c.set_content(0, DimVector(static_cast<std::size_t>(*n), elements->front()));
+  if (auto n = c.value(shape->front()); n && *n <= kMaxContent)
+    c.set_content(0, DimVector(static_cast<std::size_t>(*n), elements->front()));
 }
 
 void tile(Call& c) {

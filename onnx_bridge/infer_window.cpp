@@ -178,10 +178,12 @@ void resize(Call& c) {
     if (scales && scales->size() == axes.size() && plain) {
       const double s = (*scales)[k];
       const auto n = c.value(d);
-      if (s == std::floor(s) && s >= 1 && s < 1e6) now = c.dims.mul(d, c.constant(static_cast<std::int64_t>(s)));
+      if (s == std::floor(s) && s >= 1 && s < 1e6)
+        now = c.dims.mul(d, c.constant(static_cast<std::int64_t>(s)));
       else if (const double r = n ? static_cast<double>(*n) * s : 0.5; n && std::abs(r - std::round(r)) > 1e-4 && r > 0 && r < 1e9)
         now = c.constant(static_cast<std::int64_t>(std::floor(r)));
-      else if (const float f = n ? static_cast<float>(*n) * static_cast<float>(s) : 0.5f; n && f == std::floor(f) && s > 0 && f < 1e9f && std::ldexp(s, 20) == std::floor(std::ldexp(s, 20)))
+      else if (const float f = n ? static_cast<float>(*n) * static_cast<float>(s) : 0.5f;
+               n && f == std::floor(f) && s > 0 && f < 1e9f && std::ldexp(s, 20) == std::floor(std::ldexp(s, 20)))
         now = c.constant(static_cast<std::int64_t>(f));  // the scale is a short binary fraction: nothing is rounded
     }
     d = now ? *now : c.fresh(0, axes[k]);
@@ -212,7 +214,8 @@ void affine_grid(Call& c) {
 void roi_align(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   if (!c.has_rank(0) || !c.has_rank(1) || c.rank(0) != 4 || c.rank(1) != 2) return;
-  c.set_shape(0, DimVector{c.dim(1, 0), c.dim(0, 1), c.constant(c.int_attribute("output_height", 1)), c.constant(c.int_attribute("output_width", 1))});
+  c.set_shape(0, DimVector{c.dim(1, 0), c.dim(0, 1), c.constant(c.int_attribute("output_height", 1)),
+                           c.constant(c.int_attribute("output_width", 1))});
 }
 
 void max_roi_pool(Call& c) {

@@ -11,8 +11,8 @@
 
 namespace saturate {
 
-// Reads a model and checks its structure: acyclic (nodes are sorted if need be), every input defined once, names unique, tensors consistent.
-// Errors name the file and the place.
+// Reads a model and checks its structure: acyclic (nodes are sorted if need be), every input defined once, names unique, tensors
+// consistent. Errors name the file and the place.
 absl::StatusOr<Model> load_model(const std::string& path);
 // The data of the graph's dense initializer number `index` where it lies apart from the model's bytes.
 struct DetachedData {

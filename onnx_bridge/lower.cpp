@@ -156,13 +156,14 @@ class Lowerer {
     if (schema == nullptr || std::any_of(model_.functions.begin(), model_.functions.end(), is_own)) return absl::OkStatus();
     const int given = static_cast<int>(node.inputs.size());
     if (given < schema->min_inputs || given > schema->max_inputs)
-      return absl::InvalidArgumentError(fmt::format("node '{}' ({}): has {} inputs, the operator takes {}", node_name(node), node.op_type, given,
-                                                    number_range(schema->min_inputs, schema->max_inputs)));
+      return absl::InvalidArgumentError(fmt::format("node '{}' ({}): has {} inputs, the operator takes {}", node_name(node), node.op_type,
+                                                    given, number_range(schema->min_inputs, schema->max_inputs)));
     for (const Attribute& a : node.attributes) {
       const OpAttribute* declared = schema->attribute(a.name);
       if (declared == nullptr || declared->type == a.type || a.type == AttributeType::kUndefined) continue;
       return absl::InvalidArgumentError(fmt::format("node '{}' ({}): attribute '{}' is of type {}, the operator takes {}", node_name(node),
-                                                    node.op_type, a.name, attribute_type_name(a.type), attribute_type_name(declared->type)));
+                                                    node.op_type, a.name, attribute_type_name(a.type),
+                                                    attribute_type_name(declared->type)));
     }
     return absl::OkStatus();
   }
@@ -174,8 +175,8 @@ class Lowerer {
 
   static const std::string& node_name(const Node& node) { return node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name; }
 
-  absl::Status lower_node(const Node& node, const std::map<std::string, std::int64_t>& opsets, Scope& scope, const std::set<std::string>& used,
-                          bool top, int depth) {
+  absl::Status lower_node(const Node& node, const std::map<std::string, std::int64_t>& opsets, Scope& scope,
+                          const std::set<std::string>& used, bool top, int depth) {
     auto inputs = inputs_of(node, scope);
     if (!inputs.ok()) return inputs.status();
     auto opset = opsets.find(node.domain);
@@ -202,7 +203,8 @@ class Lowerer {
     return absl::OkStatus();
   }
 
-  absl::Status lower_operator(const Node& node, std::int64_t opset, Scope& scope, const std::set<std::string>& used, Source& source, int depth) {
+  absl::Status lower_operator(const Node& node, std::int64_t opset, Scope& scope, const std::set<std::string>& used, Source& source,
+                              int depth) {
     const int outputs = count_outputs(node, used);
     const Function* function = find_function(node);
     std::optional<Canonical> canonical;
@@ -243,21 +245,24 @@ class Lowerer {
         continue;
       }
       const Id value = key.outputs == 1 ? id : g_.project(id, i);
-      if (auto it = declared_.find(node.outputs[i]); it != declared_.end() && &scope == &out_.values && g_.facts(value).kind == Facts::Kind::kUnknown)
+      if (auto it = declared_.find(node.outputs[i]);
+          it != declared_.end() && &scope == &out_.values && g_.facts(value).kind == Facts::Kind::kUnknown)
         g_.assume(value, declared_facts(*it->second, g_.dims(), node.outputs[i]));
       source.outputs.push_back(value);
       define(scope, node.outputs[i], value);
     }
   }
 
-  absl::Status lower_canonical_single(const Node& newest, const Canonical& canonical, const Node& node, int outputs, Scope& scope, Source& source) {
+  absl::Status lower_canonical_single(const Node& newest, const Canonical& canonical, const Node& node, int outputs, Scope& scope,
+                                      Source& source) {
     Scope local;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) local[node.inputs[i]] = source.inputs[i];
     for (const Initializer& c : canonical.constants) local[c.name] = g_.constant(c.tensor);
     local[""] = g_.absent();
     std::vector<Id> children;
     for (const std::string& name : newest.inputs) {
-      if (!local.contains(name)) return absl::InternalError(fmt::format("canonical form of {} names unknown input '{}'", node.op_type, name));
+      if (!local.contains(name))
+        return absl::InternalError(fmt::format("canonical form of {} names unknown input '{}'", node.op_type, name));
       children.push_back(local[name]);
     }
     add_outputs({newest.domain, newest.op_type, newest.overload, newest.attributes, outputs, 0, 0}, children, node, scope, source);
@@ -322,7 +327,8 @@ class Lowerer {
 
   absl::Status unite_body(const Function& function, const Node& call, int outputs, const Source& source, int depth) {
     Scope local;
-    for (std::size_t i = 0; i < function.inputs.size(); ++i) local[function.inputs[i]] = i < source.inputs.size() ? source.inputs[i] : g_.absent();
+    for (std::size_t i = 0; i < function.inputs.size(); ++i)
+      local[function.inputs[i]] = i < source.inputs.size() ? source.inputs[i] : g_.absent();
     std::set<std::string> used(function.outputs.begin(), function.outputs.end());
     for (const Node& node : function.nodes) used.insert(node.inputs.begin(), node.inputs.end());
     for (const Node& node : function.nodes) {
@@ -403,7 +409,9 @@ class Lowerer {
     const Facts& limit_facts = g_.facts(source.inputs[0]);
     const auto limit = limit_facts.kind == Facts::Kind::kTensor && limit_facts.constant ? g_.value(source.inputs[0], 64) : std::nullopt;
     const auto times = limit && limit->size() == 1 ? element_as_int(*limit, 0) : std::nullopt;
-    if (!times || *times > kMaxIterations || static_cast<std::size_t>(std::max<std::int64_t>(*times, 0)) * body->nodes.size() > kMaxUnrolledNodes) return absl::OkStatus();
+    if (!times || *times > kMaxIterations ||
+        static_cast<std::size_t>(std::max<std::int64_t>(*times, 0)) * body->nodes.size() > kMaxUnrolledNodes)
+      return absl::OkStatus();
     const bool conditional = !node.inputs[1].empty();
     std::vector<Id> carried(source.inputs.begin() + 2, source.inputs.begin() + static_cast<std::ptrdiff_t>(node.inputs.size()));
     Id condition = conditional ? source.inputs[1] : g_.constant(Tensor::of<bool>(DType::kBool, {}, std::array{true}));
@@ -440,6 +448,8 @@ std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id
   return key;
 }
 
-absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options) { return Lowerer(model, egraph, options).run(); }
+absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options) {
+  return Lowerer(model, egraph, options).run();
+}
 
 }  // namespace saturate

@@ -23,9 +23,9 @@ using DimSpec = std::variant<std::monostate, std::int64_t, std::string>;
 struct ValueType {
   enum class Kind : std::uint8_t { kUnknown, kTensor, kSparseTensor, kSequence, kOptional, kMap, kOpaque };
   Kind kind = Kind::kUnknown;
-  DType dtype = DType::kUndefined;                    // tensor, sparse tensor; map: the key type
-  std::optional<std::vector<DimSpec>> shape;          // tensor, sparse tensor; nullopt: unknown rank
-  std::shared_ptr<const ValueType> element;           // sequence, optional, map (value)
+  DType dtype = DType::kUndefined;            // tensor, sparse tensor; map: the key type
+  std::optional<std::vector<DimSpec>> shape;  // tensor, sparse tensor; nullopt: unknown rank
+  std::shared_ptr<const ValueType> element;   // sequence, optional, map (value)
 };
 
 struct ValueInfo {
@@ -35,16 +35,29 @@ struct ValueInfo {
 };
 
 enum class AttributeType : std::int32_t {  // onnx.AttributeProto.AttributeType
-  kUndefined = 0, kFloat = 1, kInt = 2, kString = 3, kTensor = 4, kGraph = 5, kFloats = 6, kInts = 7, kStrings = 8, kTensors = 9, kGraphs = 10,
-  kSparseTensor = 11, kSparseTensors = 12, kTypeProto = 13, kTypeProtos = 14,
+  kUndefined = 0,
+  kFloat = 1,
+  kInt = 2,
+  kString = 3,
+  kTensor = 4,
+  kGraph = 5,
+  kFloats = 6,
+  kInts = 7,
+  kStrings = 8,
+  kTensors = 9,
+  kGraphs = 10,
+  kSparseTensor = 11,
+  kSparseTensors = 12,
+  kTypeProto = 13,
+  kTypeProtos = 14,
 };
 
 struct Attribute {
   std::string name;
   AttributeType type = AttributeType::kUndefined;
   // By type: float, int64, string, tensor, graph, floats, ints, strings, tensors, graphs; monostate for the others (see `raw`).
-  std::variant<std::monostate, float, std::int64_t, std::string, Tensor, std::shared_ptr<const Graph>, std::vector<float>, std::vector<std::int64_t>,
-               std::vector<std::string>, std::vector<Tensor>, std::vector<std::shared_ptr<const Graph>>>
+  std::variant<std::monostate, float, std::int64_t, std::string, Tensor, std::shared_ptr<const Graph>, std::vector<float>,
+               std::vector<std::int64_t>, std::vector<std::string>, std::vector<Tensor>, std::vector<std::shared_ptr<const Graph>>>
       value;
   std::string ref;                  // ref_attr_name inside a function body, else empty
   std::shared_ptr<const void> raw;  // onnx.AttributeProto, for the types that `value` does not carry
@@ -73,13 +86,13 @@ struct Node {
   std::string name, op_type, domain, overload;  // domain "" for ai.onnx (normalized on load)
   std::vector<std::string> inputs, outputs;     // "" = absent
   std::vector<Attribute> attributes;
-  std::shared_ptr<const void> origin;           // onnx.NodeProto; written back as it is, but for renamed inputs and outputs
+  std::shared_ptr<const void> origin;  // onnx.NodeProto; written back as it is, but for renamed inputs and outputs
 };
 
 struct Initializer {
   std::string name;
-  Tensor tensor;                        // external data is mapped, not read
-  std::shared_ptr<const void> origin;   // onnx.TensorProto (or SparseTensorProto, then tensor is empty and sparse is true)
+  Tensor tensor;                       // external data is mapped, not read
+  std::shared_ptr<const void> origin;  // onnx.TensorProto (or SparseTensorProto, then tensor is empty and sparse is true)
   bool sparse = false;
 };
 

@@ -17,7 +17,10 @@ constexpr std::size_t kMaxContent = 64;
 constexpr int kMaxFoldDepth = 500;
 
 void append_raw(std::string& out, const void* data, std::size_t size) { out.append(static_cast<const char*>(data), size); }
-template <typename T> void append_value(std::string& out, const T& value) { append_raw(out, &value, sizeof value); }
+template <typename T>
+void append_value(std::string& out, const T& value) {
+  append_raw(out, &value, sizeof value);
+}
 void append_text(std::string& out, std::string_view text) {
   append_value(out, text.size());
   out.append(text);
@@ -31,23 +34,28 @@ void append_attribute(std::string& out, const Attribute& a) {
   std::visit(
       [&out, &a](const auto& v) {
         using T = std::decay_t<decltype(v)>;
-        if constexpr (std::is_same_v<T, std::monostate>) append_value(out, a.raw.get());
-        else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, std::int64_t>) append_value(out, v);
-        else if constexpr (std::is_same_v<T, std::string>) append_text(out, v);
+        if constexpr (std::is_same_v<T, std::monostate>)
+          append_value(out, a.raw.get());
+        else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, std::int64_t>)
+          append_value(out, v);
+        else if constexpr (std::is_same_v<T, std::string>)
+          append_text(out, v);
         else if constexpr (std::is_same_v<T, std::vector<float>> || std::is_same_v<T, std::vector<std::int64_t>>) {
           append_value(out, v.size());
           append_raw(out, v.data(), v.size() * sizeof v[0]);
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
           append_value(out, v.size());
           for (const auto& s : v) append_text(out, s);
-        } else if constexpr (std::is_same_v<T, std::shared_ptr<const Graph>>) append_value(out, v.get());
+        } else if constexpr (std::is_same_v<T, std::shared_ptr<const Graph>>)
+          append_value(out, v.get());
         else if constexpr (std::is_same_v<T, Tensor>) {
           append_value(out, v.dtype());
           append_value(out, v.dims().size());
           append_raw(out, v.dims().data(), v.dims().size() * sizeof(std::int64_t));
           append_raw(out, v.bytes().data(), v.bytes().size());
           for (const auto& s : v.string_data()) append_text(out, s);
-        } else append_value(out, &v);  // lists of tensors or graphs: by identity
+        } else
+          append_value(out, &v);  // lists of tensors or graphs: by identity
       },
       a.value);
 }
@@ -70,10 +78,12 @@ std::size_t sample_hash(const Tensor& t) {
   for (const auto& s : t.string_data()) h = absl::HashOf(h, s);
   const auto bytes = t.bytes();
   constexpr std::size_t kPiece = 64, kPieces = 64;
-  if (bytes.size() <= kPiece * kPieces) return absl::HashOf(h, absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  if (bytes.size() <= kPiece * kPieces)
+    return absl::HashOf(h, absl::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   const std::size_t step = bytes.size() / kPieces;
   for (std::size_t i = 0; i < kPieces; ++i)
-    h = absl::HashOf(h, absl::string_view(reinterpret_cast<const char*>(bytes.data()) + i * step, std::min(kPiece, bytes.size() - i * step)));
+    h = absl::HashOf(h,
+                     absl::string_view(reinterpret_cast<const char*>(bytes.data()) + i * step, std::min(kPiece, bytes.size() - i * step)));
   release_pages(t);  // the kernel maps whole neighbourhoods of what was touched
   return h;
 }
@@ -103,12 +113,12 @@ struct OnnxEGraph::Impl : Analysis {
   absl::flat_hash_map<std::string, OpId> op_ids;
   struct Operator {
     OpKey key;
-    Node node;                        // for inference and evaluation
-    Tensor tensor;                    // #constant
-    std::vector<Dim> literal;         // #literal
+    Node node;                 // for inference and evaluation
+    Tensor tensor;             // #constant
+    std::vector<Dim> literal;  // #literal
     bool scalar_literal = false;
-    int projection = 0;               // #proj
-    Facts input_facts;                // #input
+    int projection = 0;  // #proj
+    Facts input_facts;   // #input
     enum class Role { kOperator, kInput, kConstant, kLiteral, kAbsent, kProj } role = Role::kOperator;
   };
   std::deque<Operator> ops;
@@ -138,16 +148,21 @@ struct OnnxEGraph::Impl : Analysis {
     const Operator& op = ops[node.op];
     using Role = Operator::Role;
     switch (op.role) {
-      case Role::kInput: return op.input_facts;
-      case Role::kAbsent: return absent_facts;
-      case Role::kConstant: return facts_of_tensor(op.tensor, dims);
-      case Role::kLiteral: return literal_facts(op);
+      case Role::kInput:
+        return op.input_facts;
+      case Role::kAbsent:
+        return absent_facts;
+      case Role::kConstant:
+        return facts_of_tensor(op.tensor, dims);
+      case Role::kLiteral:
+        return literal_facts(op);
       case Role::kProj: {
         const Facts& tuple = facts[g.find(node.children[0])];
         if (tuple.kind != Facts::Kind::kTuple || op.projection >= static_cast<int>(tuple.elements.size())) return Facts{};
         return tuple.elements[op.projection];
       }
-      case Role::kOperator: break;
+      case Role::kOperator:
+        break;
     }
     return infer_operator(g, id, node, op);
   }
@@ -274,7 +289,8 @@ OpId OnnxEGraph::op(const OpKey& key) {
   op.node.attributes = key.attributes;
   const bool plain = key.version == 0 && key.unique == 0;
   const std::string kind_name = plain ? key.op_type : fmt::format("{}@{}#{}", key.op_type, key.version, key.unique);
-  const OpId id = impl_->new_op({kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && is_commutative(key.domain, key.op_type)}, std::move(op));
+  const OpId id = impl_->new_op(
+      {kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && is_commutative(key.domain, key.op_type)}, std::move(op));
   impl_->op_ids.emplace(std::move(text), id);
   return id;
 }
@@ -358,7 +374,8 @@ std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max
   if (f.value) return f.value;
   const EGraph& e = g.egraph();
   id = e.find(id);
-  if (!f.constant || visiting.size() > kMaxFoldDepth || std::find(visiting.begin(), visiting.end(), id) != visiting.end()) return std::nullopt;
+  if (!f.constant || visiting.size() > kMaxFoldDepth || std::find(visiting.begin(), visiting.end(), id) != visiting.end())
+    return std::nullopt;
   visiting.push_back(id);
   std::optional<Tensor> result;
   for (NodeId n : e.class_nodes(id)) {

@@ -26,7 +26,8 @@ struct OpKey {
 };
 
 // Operator types of leaves and plumbing; their domain is "#".
-inline constexpr std::string_view kInputOp = "#input", kConstantOp = "#constant", kLiteralOp = "#literal", kAbsentOp = "#absent", kProjOp = "#proj";
+inline constexpr std::string_view kInputOp = "#input", kConstantOp = "#constant", kLiteralOp = "#literal", kAbsentOp = "#absent",
+                                  kProjOp = "#proj";
 
 class OnnxEGraph {
  public:
@@ -45,8 +46,8 @@ class OnnxEGraph {
   const OpKey& key(OpId op) const;
 
   Id input(const std::string& name, const Facts& facts);
-  Id constant(const Tensor& tensor);                       // one leaf per identical tensor (bit for bit)
-  Id literal(std::span<const Dim> dims, bool scalar);      // int64 tensor of rank 1 (or 0) with this content; all numbers: a constant
+  Id constant(const Tensor& tensor);                   // one leaf per identical tensor (bit for bit)
+  Id literal(std::span<const Dim> dims, bool scalar);  // int64 tensor of rank 1 (or 0) with this content; all numbers: a constant
   Id absent();
   Id project(Id tuple, int index);
   Id add(const OpKey& key, std::span<const Id> children);  // trailing absent children are dropped
@@ -56,9 +57,10 @@ class OnnxEGraph {
   const Facts& facts(Id id) const;
   // Why the e-node that last asked for facts cannot run on its inputs (ill-typed); empty if it can. Cleared by the call.
   std::string take_type_error();
-  // The value of a constant class: known, or evaluated now if it takes at most `max_bytes` (cached). nullopt: not constant, too big, cannot be run.
+  // The value of a constant class: known, or evaluated now if it takes at most `max_bytes` (cached). nullopt: not constant, too big, cannot
+  // be run.
   std::optional<Tensor> value(Id id, std::size_t max_bytes = 1 << 16) const;
-  const Tensor& constant_tensor(OpId constant_op) const;   // of a #constant leaf
+  const Tensor& constant_tensor(OpId constant_op) const;  // of a #constant leaf
   std::span<const Dim> literal_dims(OpId literal_op) const;
 
   struct Impl;

@@ -20,14 +20,21 @@ struct OpAttribute {
 struct OpSchema {
   std::string_view domain, name;
   int since_version = 1;
-  int min_inputs = 0, max_inputs = 0;    // max: INT_MAX for variadic
+  int min_inputs = 0, max_inputs = 0;  // max: INT_MAX for variadic
   int min_outputs = 0, max_outputs = 0;
   bool deprecated = false;
   std::vector<OpAttribute> attributes;
   // Type constraint of each formal input/output as a list of dtypes of tensors (empty: not only tensors, or unconstrained).
-  struct Formal { std::string_view name; std::string_view type; bool optional = false, variadic = false; };
+  struct Formal {
+    std::string_view name;
+    std::string_view type;
+    bool optional = false, variadic = false;
+  };
   std::vector<Formal> inputs, outputs;
-  struct TypeConstraint { std::string_view name; std::vector<std::string_view> types; };  // "T" -> {"tensor(float)", ...}
+  struct TypeConstraint {
+    std::string_view name;
+    std::vector<std::string_view> types;
+  };  // "T" -> {"tensor(float)", ...}
   std::vector<TypeConstraint> constraints;
   const OpAttribute* attribute(std::string_view attribute_name) const;
 };

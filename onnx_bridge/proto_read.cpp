@@ -346,7 +346,8 @@ Graph Reader::read(const onnx::GraphProto& message) {
   for (int i = 0; i < message.initializer_size(); ++i) {
     const auto& t = message.initializer(i);
     const auto at = places_.enter("initializer", t.name());
-    const auto apart = std::find_if(detached_.begin(), detached_.end(), [&](const DetachedData& d) { return d.index == static_cast<std::size_t>(i); });
+    const auto apart =
+        std::find_if(detached_.begin(), detached_.end(), [&](const DetachedData& d) { return d.index == static_cast<std::size_t>(i); });
     const bool detached = outermost && apart != detached_.end();
     out.initializers.push_back({t.name(), detached ? detached_tensor(t, *apart) : read(t), alias(&t), false});
   }
@@ -433,7 +434,8 @@ namespace {
 void add_repeated_constants(const onnx::GraphProto& graph, std::vector<std::string>& names) {
   absl::flat_hash_map<std::string_view, int> times;
   for (const onnx::NodeProto& node : graph.node()) {
-    if (node.op_type() == "Constant" && proto::normalized_domain(node.domain()).empty() && node.output_size() == 1 && ++times[node.output(0)] == 2)
+    if (node.op_type() == "Constant" && proto::normalized_domain(node.domain()).empty() && node.output_size() == 1 &&
+        ++times[node.output(0)] == 2)
       names.push_back(node.output(0));
     for (const onnx::AttributeProto& a : node.attribute())
       if (a.has_g()) add_repeated_constants(a.g(), names);

@@ -365,7 +365,7 @@ void Writer::write_rest(const Model& model, onnx::ModelProto* out) {
   if (model.origin) copy_except(*origin_of<onnx::ModelProto>(model.origin), out, {7, 25});
   const std::int64_t opset = model.opset("");
   if (opset == kNewestOpset && opset_was_assumed(model)) return;  // as it came
-  bool raised = true;  // an unchanged opset needs no other IR version, whatever the table says
+  bool raised = true;                                             // an unchanged opset needs no other IR version, whatever the table says
   for (const auto& import : out->opset_import()) raised &= !(normalized_domain(import.domain()).empty() && import.version() == opset);
   if (raised && opset > 0) ir = std::max<std::int64_t>(ir, ir_version_for_opset(opset));
   if (!model.origin || ir != out->ir_version()) out->set_ir_version(ir);

@@ -34,14 +34,29 @@ bool same_attributes(const std::vector<Attribute>& a, const std::vector<Attribut
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i].name != b[i].name || a[i].value.index() != b[i].value.index()) return false;
     switch (a[i].type) {
-      case AttributeType::kFloat: if (a[i].f() != b[i].f()) return false; break;
-      case AttributeType::kInt: if (a[i].i() != b[i].i()) return false; break;
-      case AttributeType::kString: if (a[i].s() != b[i].s()) return false; break;
-      case AttributeType::kInts: if (a[i].ints() != b[i].ints()) return false; break;
-      case AttributeType::kFloats: if (a[i].floats() != b[i].floats()) return false; break;
-      case AttributeType::kStrings: if (a[i].strings() != b[i].strings()) return false; break;
-      case AttributeType::kTensor: if (!identical(a[i].t(), b[i].t())) return false; break;
-      default: return false;
+      case AttributeType::kFloat:
+        if (a[i].f() != b[i].f()) return false;
+        break;
+      case AttributeType::kInt:
+        if (a[i].i() != b[i].i()) return false;
+        break;
+      case AttributeType::kString:
+        if (a[i].s() != b[i].s()) return false;
+        break;
+      case AttributeType::kInts:
+        if (a[i].ints() != b[i].ints()) return false;
+        break;
+      case AttributeType::kFloats:
+        if (a[i].floats() != b[i].floats()) return false;
+        break;
+      case AttributeType::kStrings:
+        if (a[i].strings() != b[i].strings()) return false;
+        break;
+      case AttributeType::kTensor:
+        if (!identical(a[i].t(), b[i].t())) return false;
+        break;
+      default:
+        return false;
     }
   }
   return true;
@@ -76,7 +91,7 @@ class Raiser {
 
  private:
   struct Unit {
-    Id id = kNone;            // class of the e-node (the tuple's, for several outputs)
+    Id id = kNone;  // class of the e-node (the tuple's, for several outputs)
     NodeId node = kNone;
     const Source* source = nullptr;
     std::size_t position = 0;  // where it would like to stand
@@ -143,7 +158,8 @@ class Raiser {
     Unit unit{id, c.node, nullptr, 0, {}, {}};
     for (Id child : node.children) {
       unit.children.push_back(e_.find(child));
-      if (auto it = unit_of_.find(producer(e_.find(child))); it != unit_of_.end()) unit.position = std::max(unit.position, units_[it->second].position);
+      if (auto it = unit_of_.find(producer(e_.find(child))); it != unit_of_.end())
+        unit.position = std::max(unit.position, units_[it->second].position);
     }
     std::size_t index = 0;
     unit.source = source_of(node, &index);
@@ -203,7 +219,9 @@ class Raiser {
     const std::int64_t given = model_.opset("");
     if (opset_ == given) return true;
     for (const Attribute& a : node.attributes)
-      if (a.type == AttributeType::kGraph && !options_.bodies.contains(&a.g()) && !std::all_of(a.g().nodes.begin(), a.g().nodes.end(), [this](const Node& n) { return keeps_meaning(n); })) return false;
+      if (a.type == AttributeType::kGraph && !options_.bodies.contains(&a.g()) &&
+          !std::all_of(a.g().nodes.begin(), a.g().nodes.end(), [this](const Node& n) { return keeps_meaning(n); }))
+        return false;
     if (!node.domain.empty()) return true;
     const OpSchema* before = find_schema("", node.op_type, given);
     const OpSchema* after = find_schema("", node.op_type, opset_);
@@ -219,7 +237,8 @@ class Raiser {
     const auto a = to_canonical(node, model_.opset(""), facts, g_.dims(), "c");
     const auto b = to_canonical(node, opset_, facts, g_.dims(), "c");
     if (!a || !b || a->nodes.size() != 1 || b->nodes.size() != 1 || !a->constants.empty() || !b->constants.empty()) return false;
-    return a->nodes[0].op_type == b->nodes[0].op_type && a->nodes[0].inputs == b->nodes[0].inputs && same_attributes(a->nodes[0].attributes, b->nodes[0].attributes);
+    return a->nodes[0].op_type == b->nodes[0].op_type && a->nodes[0].inputs == b->nodes[0].inputs &&
+           same_attributes(a->nodes[0].attributes, b->nodes[0].attributes);
   }
 
   void claim(Id id, const std::string& name) {
@@ -239,15 +258,18 @@ class Raiser {
       const OpKey& key = g_.key(node.op);
       if (key.op_type == kInputOp) claim(id, key.attributes[0].s());
       if (key.op_type != kConstantOp) continue;
-      if (auto it = lowered_.initializers.find(node.op); it != lowered_.initializers.end()) claim(id, it->second->name);
-      else if (auto n = lowered_.constant_nodes.find(node.op); n != lowered_.constant_nodes.end() && !is_output(n->second->outputs[0])) claim(id, n->second->outputs[0]);
+      if (auto it = lowered_.initializers.find(node.op); it != lowered_.initializers.end())
+        claim(id, it->second->name);
+      else if (auto n = lowered_.constant_nodes.find(node.op); n != lowered_.constant_nodes.end() && !is_output(n->second->outputs[0]))
+        claim(id, n->second->outputs[0]);
     }
     for (std::size_t i = 0; i < lowered_.roots.size(); ++i) claim(e_.find(lowered_.roots[i]), model_.graph.outputs[i].name);
     for (const ValueInfo& o : model_.graph.outputs) claimed_.insert(o.name);
     for (const Unit& unit : units_)
       if (unit.source)
         for (const auto& [o, id] : unit.outputs)
-          if (o < static_cast<int>(unit.source->node->outputs.size()) && !unit.source->node->outputs[o].empty()) claim(id, unit.source->node->outputs[o]);
+          if (o < static_cast<int>(unit.source->node->outputs.size()) && !unit.source->node->outputs[o].empty())
+            claim(id, unit.source->node->outputs[o]);
     for (Id id : classes_)
       if (auto it = names_of_.find(id); it != names_of_.end())
         for (const std::string& name : it->second) claim(id, name);
@@ -392,15 +414,17 @@ class Raiser {
       if (!renamed.empty()) a.value = rename_captures(a.g(), renamed);
     }
     for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i) {
-      if (auto it = unit.outputs.find(i); it != unit.outputs.end()) node.outputs[i] = value_name(it->second);
-      else if (!node.outputs[i].empty() && !claimed_.insert(node.outputs[i]).second) node.outputs[i] = fresh_name("unused");
+      if (auto it = unit.outputs.find(i); it != unit.outputs.end())
+        node.outputs[i] = value_name(it->second);
+      else if (!node.outputs[i].empty() && !claimed_.insert(node.outputs[i]).second)
+        node.outputs[i] = fresh_name("unused");
     }
     note_domain(node.domain);
     graph.nodes.push_back(std::move(node));
   }
 
-  // How many outputs an attention operator names where it is given a cache. The later ones, the grown cache, are optional by their schemas, but ONNX
-  // Runtime fails without them (Attention), or is silently wrong (MultiHeadAttention).
+  // How many outputs an attention operator names where it is given a cache. The later ones, the grown cache, are optional by their schemas,
+  // but ONNX Runtime fails without them (Attention), or is silently wrong (MultiHeadAttention).
   static std::size_t cache_outputs(const Node& node) {
     auto given = [&](std::size_t i) { return i < node.inputs.size() && !node.inputs[i].empty(); };
     if (node.op_type == "Attention" && given(4)) return node.domain.empty() ? 3 : 2;
@@ -420,8 +444,8 @@ class Raiser {
     const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? opset_ : INT_MAX);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {  // every output of a variadic operator and the required ones need a name
       const bool variadic = schema && !schema->outputs.empty() && schema->outputs.back().variadic;
-      const bool needed =
-          i == 0 || (schema && i < static_cast<std::size_t>(schema->min_outputs)) || (variadic && i + 1 >= schema->outputs.size()) || i < cache_outputs(node);
+      const bool needed = i == 0 || (schema && i < static_cast<std::size_t>(schema->min_outputs)) ||
+                          (variadic && i + 1 >= schema->outputs.size()) || i < cache_outputs(node);
       if (node.outputs[i].empty() && needed) node.outputs[i] = fresh_name("unused");
     }
     while (node.outputs.size() > 1 && node.outputs.back().empty()) node.outputs.pop_back();
@@ -431,7 +455,9 @@ class Raiser {
     for (Initializer& c : written->constants) graph.initializers.push_back(std::move(c));
     for (Node& part : written->nodes) {
       part.origin = nullptr;
-      if (part.name.empty()) part.name = unit.source && written->nodes.size() == 1 ? unit.source->node->name : fmt::format("{}/{}", part.outputs[0], part.op_type);
+      if (part.name.empty())
+        part.name =
+            unit.source && written->nodes.size() == 1 ? unit.source->node->name : fmt::format("{}/{}", part.outputs[0], part.op_type);
       note_domain(part.domain);
       graph.nodes.push_back(std::move(part));
     }

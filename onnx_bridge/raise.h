@@ -29,11 +29,12 @@ struct MadeNode {
 };
 
 struct RaiseOptions {
-  std::optional<std::int64_t> opset;      // write this opset of ai.onnx; nullopt: the input's, or the lowest above it that can express the result
-  std::int64_t max_opset = 28;            // never above this
+  std::optional<std::int64_t>
+      opset;                    // write this opset of ai.onnx; nullopt: the input's, or the lowest above it that can express the result
+  std::int64_t max_opset = 28;  // never above this
   std::map<const Graph*, std::shared_ptr<const Graph>> bodies;  // optimized subgraphs in place of the original ones
-  std::vector<MadeNode>* made = nullptr;  // filled if given
-  std::unordered_set<std::string>* reserved = nullptr;  // names that new values must not take; grows by those that are made
+  std::vector<MadeNode>* made = nullptr;                        // filled if given
+  std::unordered_set<std::string>* reserved = nullptr;          // names that new values must not take; grows by those that are made
 };
 
 // Every name of a graph and of its subgraphs.

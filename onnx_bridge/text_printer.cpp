@@ -147,7 +147,8 @@ class Printer {
 
   static std::string opsets(const std::map<std::string, std::int64_t>& imports) {
     std::string text = "[";
-    for (const auto& [domain, version] : imports) text += fmt::format("{}{} : {}", text.size() > 1 ? ", " : "", quoted_text(domain), version);
+    for (const auto& [domain, version] : imports)
+      text += fmt::format("{}{} : {}", text.size() > 1 ? ", " : "", quoted_text(domain), version);
     return text + "]";
   }
 
@@ -351,8 +352,8 @@ std::string print_text(const ValueType& type) {
 }
 
 std::string_view attribute_type_name(AttributeType type) {
-  constexpr std::string_view kNames[] = {"",     "float",   "int",     "string", "tensor",        "graph",          "floats",
-                                         "ints", "strings", "tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto",
+  constexpr std::string_view kNames[] = {"",           "float",   "int",     "string", "tensor",        "graph",          "floats",
+                                         "ints",       "strings", "tensors", "graphs", "sparse_tensor", "sparse_tensors", "type_proto",
                                          "type_protos"};
   const auto i = static_cast<std::size_t>(type);
   return i < std::size(kNames) ? kNames[i] : "";

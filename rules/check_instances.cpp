@@ -89,7 +89,9 @@ std::optional<Instance> vary(const Rule& rule, const RuleExample& example, const
 }
 
 Ints assumed_ints(const Rule& rule) {
-  const auto assumes = [&](std::string_view name) { return std::find(rule.assumes.begin(), rule.assumes.end(), name) != rule.assumes.end(); };
+  const auto assumes = [&](std::string_view name) {
+    return std::find(rule.assumes.begin(), rule.assumes.end(), name) != rule.assumes.end();
+  };
   return assumes("mask_of_zeros_and_ones") ? Ints::kMask : assumes("ids_in_range") ? Ints::kIndices : Ints::kAny;
 }
 

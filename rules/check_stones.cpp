@@ -9,18 +9,21 @@ namespace {
 
 class Stone {
  public:
-  Stone(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs) : evaluator_(evaluator), node_(node), inputs_(inputs) {}
+  Stone(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs)
+      : evaluator_(evaluator), node_(node), inputs_(inputs) {}
 
   absl::StatusOr<Value> run() {
     if (node_.op_type == "sdpa") return sdpa();
     if (node_.op_type == "repeat_heads") return repeated(inputs_[0], number("times", 1));
     if (node_.op_type == "activation") return activation();
     const auto& op = node_.op_type;
-    if (inputs_.empty() || !inputs_[0].is_tensor() || inputs_[0].tensor().dims().empty()) return absl::InvalidArgumentError("there is no last axis");
+    if (inputs_.empty() || !inputs_[0].is_tensor() || inputs_[0].tensor().dims().empty())
+      return absl::InvalidArgumentError("there is no last axis");
     const std::int64_t last = inputs_[0].tensor().dims().back();
     if (op == "part") {
       const std::int64_t offset = number("offset", 0), step = number("step", 1), count = number("count", 0);
-      if (offset < 0 || step < 1 || count < 0 || (count > 0 && offset + step * (count - 1) >= last)) return absl::InvalidArgumentError("the part is not inside");
+      if (offset < 0 || step < 1 || count < 0 || (count > 0 && offset + step * (count - 1) >= last))
+        return absl::InvalidArgumentError("the part is not inside");
       return part(inputs_[0], offset, step, count);
     }
     const bool interleaved = number("interleaved", 0) != 0;
@@ -70,7 +73,8 @@ class Stone {
     if (!a.ok()) return a.status();
     Shape joined = a->tensor().dims();
     joined.back() *= 2;
-    auto both = call("Concat", {Attribute::of("axis", std::int64_t{-1})}, {call("Unsqueeze", {}, {a, ints({-1})}), call("Unsqueeze", {}, {b, ints({-1})})});
+    auto both = call("Concat", {Attribute::of("axis", std::int64_t{-1})},
+                     {call("Unsqueeze", {}, {a, ints({-1})}), call("Unsqueeze", {}, {b, ints({-1})})});
     return call("Reshape", {Attribute::of("allowzero", std::int64_t{1})}, {both, ints({joined.begin(), joined.end()})});
   }
 
@@ -82,7 +86,8 @@ class Stone {
   Result rope(bool interleaved, std::int64_t half) const {
     const auto whole = [&](std::size_t i) { return join(interleaved, inputs_[i], inputs_[i]); };
     auto sum = call("Add", {}, {call("Mul", {}, {inputs_[0], whole(1)}), call("Mul", {}, {rotated(interleaved, half), whole(2)})});
-    if (sum.ok() && sum->tensor().dims() != inputs_[0].tensor().dims()) return absl::InvalidArgumentError("the angles of saturate.rope widen X");
+    if (sum.ok() && sum->tensor().dims() != inputs_[0].tensor().dims())
+      return absl::InvalidArgumentError("the angles of saturate.rope widen X");
     return sum;
   }
 
@@ -114,7 +119,8 @@ class Stone {
   // Softmax(cap(scale * Q K^T) + bias) V.
   Result sdpa() const {
     const Shape &q = inputs_[0].tensor().dims(), &k = inputs_[1].tensor().dims(), &v = inputs_[2].tensor().dims();
-    if (q.size() != 4 || k.size() != 4 || v.size() != 4 || q[0] != k[0] || !std::equal(k.begin(), k.begin() + 2, v.begin()) || k[1] == 0 || q[1] % k[1] != 0)
+    if (q.size() != 4 || k.size() != 4 || v.size() != 4 || q[0] != k[0] || !std::equal(k.begin(), k.begin() + 2, v.begin()) || k[1] == 0 ||
+        q[1] % k[1] != 0)
       return absl::InvalidArgumentError("saturate.sdpa takes Q, K and V of rank 4 with the same batch, and heads of Q for each of K and V");
     const Attribute *scale = find_attribute(node_.attributes, "scale"), *softcap = find_attribute(node_.attributes, "softcap");
     const auto scalar = [&](double x) -> Result {
@@ -124,7 +130,8 @@ class Stone {
     };
     auto kt = call("Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 1, 3, 2})}, {repeated(inputs_[1], q[1] / k[1])});
     auto scores = call("Mul", {}, {call("MatMul", {}, {inputs_[0], kt}), scalar(scale ? scale->f() : 1.0)});
-    if (softcap != nullptr && softcap->f() > 0) scores = call("Mul", {}, {call("Tanh", {}, {call("Div", {}, {scores, scalar(softcap->f())})}), scalar(softcap->f())});
+    if (softcap != nullptr && softcap->f() > 0)
+      scores = call("Mul", {}, {call("Tanh", {}, {call("Div", {}, {scores, scalar(softcap->f())})}), scalar(softcap->f())});
     if (!scores.ok()) return scores.status();
     const Shape dims = scores->tensor().dims();
     if (inputs_.size() > 3 && inputs_[3].present()) scores = call("Add", {}, {*scores, inputs_[3]});
@@ -139,6 +146,8 @@ class Stone {
 
 }  // namespace
 
-absl::StatusOr<Value> run_stone(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs) { return Stone(evaluator, node, inputs).run(); }
+absl::StatusOr<Value> run_stone(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs) {
+  return Stone(evaluator, node, inputs).run();
+}
 
 }  // namespace saturate

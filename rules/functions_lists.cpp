@@ -257,7 +257,8 @@ Result plus(EvalContext& c, Args a) {
   auto lists = number_lists(c, a);
   if (!lists) return std::nullopt;
   for (std::size_t i = 0; i < lists->first.size(); ++i)
-    if (__builtin_add_overflow(lists->first[i], lists->second[i], &lists->first[i])) return c.fail([] { return std::string("a sum out of range"); });
+    if (__builtin_add_overflow(lists->first[i], lists->second[i], &lists->first[i]))
+      return c.fail([] { return std::string("a sum out of range"); });
   return Val::ints(lists->first);
 }
 
@@ -269,7 +270,8 @@ Result each_below(EvalContext& c, Args a) {
 
 constexpr RuleFunction kFunctions[] = {
     {"plus", 2, 2, "(p, q) -> list", "The sums of the numbers of two lists, place by place.", "plus(pads, [1, 0])", plus},
-    {"each_below", 2, 2, "(p, q) -> bool", "Whether each number of a list is below the one at its place in the other.", "each_below(pads, kernel)", each_below},
+    {"each_below", 2, 2, "(p, q) -> bool", "Whether each number of a list is below the one at its place in the other.",
+     "each_below(pads, kernel)", each_below},
     {"len", 1, 1, "(list) -> int", "The number of elements of a list, or of a vector of known content.", "len(value(axes)) == 2", len},
     {"is_permutation", 1, 1, "(list) -> bool", "Whether the list holds 0 to n-1, each once.", "is_permutation(p)", is_permutation},
     {"compose", 2, 2, "(p, q) -> list", "The permutation of a Transpose by p and then by q.", "compose(p, q)", compose},

@@ -22,7 +22,8 @@ std::optional<Equation> parse(const std::string& text) {
   for (char c : text)
     if (c != ' ') plain += c;
   const auto comma = plain.find(','), arrow = plain.find("->");
-  if (comma == std::string::npos || arrow == std::string::npos || comma > arrow || plain.find('.') != std::string::npos) return std::nullopt;
+  if (comma == std::string::npos || arrow == std::string::npos || comma > arrow || plain.find('.') != std::string::npos)
+    return std::nullopt;
   Equation e{plain.substr(0, comma), plain.substr(comma + 1, arrow - comma - 1), plain.substr(arrow + 2)};
   for (const std::string* s : {&e.left, &e.right, &e.out})
     for (std::size_t i = 0; i < s->size(); ++i)
@@ -40,10 +41,14 @@ struct Roles {
 std::optional<Roles> roles_of(const Equation& e) {
   Roles r;
   for (char c : e.out) {
-    if (has(e.left, c) && has(e.right, c)) r.batch += c;
-    else if (has(e.left, c)) r.rows += c;
-    else if (has(e.right, c)) r.columns += c;
-    else return std::nullopt;
+    if (has(e.left, c) && has(e.right, c))
+      r.batch += c;
+    else if (has(e.left, c))
+      r.rows += c;
+    else if (has(e.right, c))
+      r.columns += c;
+    else
+      return std::nullopt;
   }
   for (char c : e.left)
     if (!has(e.out, c)) {
@@ -66,13 +71,16 @@ void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
   auto e = text ? parse(text->s()) : std::nullopt;
   auto r = e ? roles_of(*e) : std::nullopt;
   Id operands[] = {m.classes[0], m.classes[1]};
-  if (r && !r->rows.empty() && !r->columns.empty() && e->out.find(r->columns[0]) < e->out.find(r->rows[0])) {  // the product comes out transposed
+  if (r && !r->rows.empty() && !r->columns.empty() &&
+      e->out.find(r->columns[0]) < e->out.find(r->rows[0])) {  // the product comes out transposed
     std::swap(e->left, e->right);
     std::swap(r->rows, r->columns);
     std::swap(operands[0], operands[1]);
   }
   const Dims *left = v.shape(operands[0]), *right = v.shape(operands[1]);
-  if (!r || !left || !right || left->size() != e->left.size() || right->size() != e->right.size() || !is_floating(v.g.facts(m.classes[0]).dtype)) return;
+  if (!r || !left || !right || left->size() != e->left.size() || right->size() != e->right.size() ||
+      !is_floating(v.g.facts(m.classes[0]).dtype))
+    return;
   DimTable& table = v.g.dims();
   const Dims a = *left, b = *right;
   const auto dim = [&](char c) { return has(e->left, c) ? a[e->left.find(c)] : b[e->right.find(c)]; };
@@ -111,8 +119,8 @@ void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
 }  // namespace
 
 std::vector<NativeRule> native_einsum_rules() {
-  return to_native({{"einsum_is_matmul", "Einsum(A, B) = MatMul of A and B, moved and reshaped, where each letter stands once an operand", Effect::kReassociates,
-                     [](OnnxEGraph& g) { return over_two(g, "Einsum"); }, einsum_is_matmul}});
+  return to_native({{"einsum_is_matmul", "Einsum(A, B) = MatMul of A and B, moved and reshaped, where each letter stands once an operand",
+                     Effect::kReassociates, [](OnnxEGraph& g) { return over_two(g, "Einsum"); }, einsum_is_matmul}});
 }
 
 }  // namespace saturate

@@ -39,12 +39,13 @@ bool is_zero_or_one(const OnnxEGraph& g, Id id, int depth) {
       if (value && holds_zeros_and_ones(value->t())) return true;
       continue;
     }
-    const bool first_only = op == "Cast" || op == "Slice" || op == "Reshape" || op == "Transpose" || op == "Unsqueeze" || op == "Squeeze" || op == "Expand" ||
-                            op == "Tile" || op == "Gather" || op == "Trilu" || op == "Flatten" || op == "Identity";
+    const bool first_only = op == "Cast" || op == "Slice" || op == "Reshape" || op == "Transpose" || op == "Unsqueeze" || op == "Squeeze" ||
+                            op == "Expand" || op == "Tile" || op == "Gather" || op == "Trilu" || op == "Flatten" || op == "Identity";
     const bool all = op == "Mul" || op == "Max" || op == "Min" || op == "Concat";
     if (!first_only && !all) continue;
     const std::size_t count = first_only ? 1 : node.children.size();
-    if (std::all_of(node.children.begin(), node.children.begin() + static_cast<std::ptrdiff_t>(count), [&](Id child) { return is_zero_or_one(g, child, depth - 1); }))
+    if (std::all_of(node.children.begin(), node.children.begin() + static_cast<std::ptrdiff_t>(count),
+                    [&](Id child) { return is_zero_or_one(g, child, depth - 1); }))
       return true;
   }
   return false;
@@ -55,7 +56,9 @@ void masked_by_product(const Views& v, const Match& m, Unions& unions, bool minu
   const Facts &scores = v.g.facts(m.classes[0]), &fill = v.g.facts(m.classes[5]);
   const Dims* shape = v.shape(m.classes[5]);
   if (!is_floating(scores.dtype) || !fill.constant || !shape || !v.shape(m.classes[0])) return;
-  const auto is_scalar = [&](Id id) { return v.shape(id) && std::all_of(v.shape(id)->begin(), v.shape(id)->end(), [&](Dim d) { return v.g.dims().value(d) == 1; }); };
+  const auto is_scalar = [&](Id id) {
+    return v.shape(id) && std::all_of(v.shape(id)->begin(), v.shape(id)->end(), [&](Dim d) { return v.g.dims().value(d) == 1; });
+  };
   if (!is_scalar(m.classes[5]) || !is_scalar(m.classes[3]) || shape->size() > v.shape(m.classes[0])->size()) return;
   const auto one = v.g.value(m.classes[3], 64), f = v.g.value(m.classes[5], 64);
   if (!one || !f || element_as_double(*one, 0) != 1 || !element_as_double(*f, 0)) return;
@@ -68,7 +71,8 @@ void masked_by_product(const Views& v, const Match& m, Unions& unions, bool minu
 ViewRule rule_of(std::string name, std::string doc, const char* last, bool minus) {
   return {std::move(name), std::move(doc), Effect::kReassociates,
           [last](OnnxEGraph& g) {
-            return Pattern{{variable(), variable(), node(g, "Mul", {0, 1}), variable(), node(g, "Sub", {3, 1}), variable(), node(g, "Mul", {4, 5}), node(g, last, {2, 6})}};
+            return Pattern{{variable(), variable(), node(g, "Mul", {0, 1}), variable(), node(g, "Sub", {3, 1}), variable(),
+                            node(g, "Mul", {4, 5}), node(g, last, {2, 6})}};
           },
           [minus](const Views& v, const Match& m, Unions& u) { masked_by_product(v, m, u, minus); }};
 }
@@ -76,8 +80,9 @@ ViewRule rule_of(std::string name, std::string doc, const char* last, bool minus
 }  // namespace
 
 std::vector<NativeRule> native_mask_rules() {
-  return to_native({rule_of("masked_by_sum_of_products", "S * b + (1 - b) * f = Where(b, S, f) where b is 0 or 1 everywhere", "Add", false),
-                    rule_of("masked_by_difference_of_products", "S * b - (1 - b) * f = Where(b, S, -f) where b is 0 or 1 everywhere", "Sub", true)});
+  return to_native(
+      {rule_of("masked_by_sum_of_products", "S * b + (1 - b) * f = Where(b, S, f) where b is 0 or 1 everywhere", "Add", false),
+       rule_of("masked_by_difference_of_products", "S * b - (1 - b) * f = Where(b, S, -f) where b is 0 or 1 everywhere", "Sub", true)});
 }
 
 }  // namespace saturate

@@ -18,8 +18,10 @@ struct Part {
 };
 
 Id make_part(const Views& v, Id x, Part p) {
-  return v.g.add(make_key("saturate", "part", {Attribute::of("count", p.count), Attribute::of("offset", p.offset), Attribute::of("step", p.step)}, 1, std::nullopt),
-                 std::array{x});
+  return v.g.add(
+      make_key("saturate", "part", {Attribute::of("count", p.count), Attribute::of("offset", p.offset), Attribute::of("step", p.step)}, 1,
+               std::nullopt),
+      std::array{x});
 }
 
 Id make_last(const Views& v, std::string_view op, bool interleaved, std::vector<Id> children) {
@@ -39,7 +41,8 @@ void slice_is_part(const Views& v, const Match& m, Unions& unions, std::size_t i
   const auto last = last_of(v, x), count = last_of(v, m.root());
   if (!last || !count || *count == 0 || *count == *last || v.g.facts(x).constant) return;
   const auto starts = v.ints(m.classes[1]);
-  const auto axes = inputs > 3 ? v.ints(m.classes[3]) : std::nullopt, steps = inputs > 4 ? v.ints(m.classes[4]) : std::vector<std::int64_t>{1};
+  const auto axes = inputs > 3 ? v.ints(m.classes[3]) : std::nullopt,
+             steps = inputs > 4 ? v.ints(m.classes[4]) : std::vector<std::int64_t>{1};
   const auto rank = static_cast<std::int64_t>(v.shape(x)->size());
   if (!starts || !axes || !steps || starts->size() != 1 || axes->size() != 1 || steps->size() != 1 || (*steps)[0] < 1) return;
   if ((*axes)[0] != rank - 1 && (*axes)[0] != -1) return;
@@ -160,7 +163,8 @@ void view_of_twice(const Views& v, const Match& m, Unions& unions) {
 void rows_of_twice(const Views& v, const Match& m, Unions& unions) {
   const Dims *half = v.shape(m.classes[0]), *ids = v.shape(m.classes[2]);
   if (v.int_attribute(m.ops[3], "axis", 0) != 0 || !half || half->size() < 2 || !ids) return;
-  const Id rows = v.g.add(make_key("", "Gather", {Attribute::of("axis", std::int64_t{0})}, 1, static_cast<int>(half->size())), std::array{m.classes[0], m.classes[2]});
+  const Id rows = v.g.add(make_key("", "Gather", {Attribute::of("axis", std::int64_t{0})}, 1, static_cast<int>(half->size())),
+                          std::array{m.classes[0], m.classes[2]});
   unions.emplace_back(m.root(), make_last(v, "twice", v.int_attribute(m.ops[1], "interleaved", 0) != 0, {rows}));
 }
 
@@ -233,7 +237,9 @@ std::function<Pattern(OnnxEGraph&)> slice_of_twice(std::size_t inputs) {
   };
 }
 
-Pattern split_gather(OnnxEGraph& g) { return {{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Gather", {2, 3})}}; }
+Pattern split_gather(OnnxEGraph& g) {
+  return {{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Gather", {2, 3})}};
+}
 
 }  // namespace
 
@@ -249,24 +255,34 @@ std::vector<NativeRule> native_rope_rules() {
   return to_native({
       {"slice_is_part", "Slice(X) along the last axis by 1 = part(X)", Effect::kExact, slice_of(4), first_slice},
       {"slice_by_step_is_part", "Slice(X) along the last axis = part(X)", Effect::kExact, slice_of(5), second_slice},
-      {"gather_is_part", "Gather(X, evenly spaced places of the last axis) = part(X); swapped halves or pairs = rotate_half(X) with signs", Effect::kExact,
-       over("Gather"), gather_is_part},
-      {"gather_of_split_is_part", "Gather(Reshape(X, [..., k, n]), i) over one of the two = part(X)", Effect::kExact, split_gather, gather_of_split_is_part},
-      {"reshape_of_stack", "Reshape(Concat(A, B)) of [..., n, 1] to [..., 2n] = interleave(A, B); of [..., 1, n] = Concat(A, B)", Effect::kExact, reshaped("Concat"), reshape_of_stack},
-      {"reshape_of_repeat", "Reshape(Expand(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, reshaped("Expand"), reshape_of_repeat},
-      {"reshape_of_tile", "Reshape(Tile(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, reshaped("Tile"), reshape_of_repeat},
+      {"gather_is_part", "Gather(X, evenly spaced places of the last axis) = part(X); swapped halves or pairs = rotate_half(X) with signs",
+       Effect::kExact, over("Gather"), gather_is_part},
+      {"gather_of_split_is_part", "Gather(Reshape(X, [..., k, n]), i) over one of the two = part(X)", Effect::kExact, split_gather,
+       gather_of_split_is_part},
+      {"reshape_of_stack", "Reshape(Concat(A, B)) of [..., n, 1] to [..., 2n] = interleave(A, B); of [..., 1, n] = Concat(A, B)",
+       Effect::kExact, reshaped("Concat"), reshape_of_stack},
+      {"reshape_of_repeat", "Reshape(Expand(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, reshaped("Expand"),
+       reshape_of_repeat},
+      {"reshape_of_tile", "Reshape(Tile(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, reshaped("Tile"),
+       reshape_of_repeat},
       {"slice_of_twice", "Slice(twice(h)) = twice(Slice(h)) along other axes than the last", Effect::kExact, slice_of_twice(4),
        [](const Views& v, const Match& m, Unions& u) { rows_cut_of_twice(v, m, u, 4); }},
       {"slice_by_step_of_twice", "Slice(twice(h)) = twice(Slice(h)) along other axes than the last", Effect::kExact, slice_of_twice(5),
        [](const Views& v, const Match& m, Unions& u) { rows_cut_of_twice(v, m, u, 5); }},
-      {"matmul_is_rotation", "MatMul(X, constant that rotates) = rotate_half(X)", Effect::kReassociates, over("MatMul"), matmul_is_rotation},
-      {"factor_is_twice", "a constant factor that holds one half of its last dim twice is twice(that half)", Effect::kExact, over("Mul"), factor},
-      {"sliced_table_is_twice", "a constant table that is cut is twice(its half) where its rows hold one half twice", Effect::kExact, slice_of(5), table},
-      {"cut_table_is_twice", "a constant table that is cut is twice(its half) where its rows hold one half twice", Effect::kExact, slice_of(4), table},
+      {"matmul_is_rotation", "MatMul(X, constant that rotates) = rotate_half(X)", Effect::kReassociates, over("MatMul"),
+       matmul_is_rotation},
+      {"factor_is_twice", "a constant factor that holds one half of its last dim twice is twice(that half)", Effect::kExact, over("Mul"),
+       factor},
+      {"sliced_table_is_twice", "a constant table that is cut is twice(its half) where its rows hold one half twice", Effect::kExact,
+       slice_of(5), table},
+      {"cut_table_is_twice", "a constant table that is cut is twice(its half) where its rows hold one half twice", Effect::kExact,
+       slice_of(4), table},
       {"table_is_twice", "a constant table whose rows hold one half twice is twice(that half)", Effect::kExact, over("Gather"), table},
       {"rows_of_twice", "Gather(twice(h), i) = twice(Gather(h, i)) along axis 0", Effect::kExact, view_over_twice("Gather"), rows_of_twice},
-      {"reshape_of_twice", "Reshape(twice(h)) = twice(Reshape(h)) where the last dim stays", Effect::kExact, view_over_twice("Reshape"), view_of_twice},
-      {"expand_of_twice", "Expand(twice(h)) = twice(Expand(h)) where the last dim stays", Effect::kExact, view_over_twice("Expand"), view_of_twice},
+      {"reshape_of_twice", "Reshape(twice(h)) = twice(Reshape(h)) where the last dim stays", Effect::kExact, view_over_twice("Reshape"),
+       view_of_twice},
+      {"expand_of_twice", "Expand(twice(h)) = twice(Expand(h)) where the last dim stays", Effect::kExact, view_over_twice("Expand"),
+       view_of_twice},
   });
 }
 

@@ -103,13 +103,16 @@ void spell_literals(OnnxEGraph& g) {
   Speller speller(g, classes);
   for (Id id : classes) {
     const auto members = g.egraph().class_nodes(id);
-    if (std::none_of(members.begin(), members.end(), [&](NodeId n) { return g.key(g.egraph().node(n).op).op_type == kLiteralOp; })) continue;
+    if (std::none_of(members.begin(), members.end(), [&](NodeId n) { return g.key(g.egraph().node(n).op).op_type == kLiteralOp; }))
+      continue;
     const Facts facts = g.facts(id);
     if (!facts.shape || facts.shape->empty() || !facts.content || facts.content->empty()) continue;
     using enum Speller::How;
-    // What is computed already is spelled by graph inputs or not at all. A class that has a dim may itself need the literal: so two spellings else.
+    // What is computed already is spelled by graph inputs or not at all. A class that has a dim may itself need the literal: so two
+    // spellings else.
     for (Speller::How how : members.size() > 1 ? std::vector{kInputs} : std::vector{kMixed, kReadOff})
-      if (const auto spelled = speller.vector(*facts.content, how); spelled && g.egraph().find(*spelled) != g.egraph().find(id)) g.egraph().merge(id, *spelled);
+      if (const auto spelled = speller.vector(*facts.content, how); spelled && g.egraph().find(*spelled) != g.egraph().find(id))
+        g.egraph().merge(id, *spelled);
   }
   g.egraph().rebuild();
 }

@@ -106,8 +106,11 @@ void reshape_by_refinement(const Views& v, const Match& m, Unions& unions) {
   const Dims result = *to;
   const auto fine = refinement(v.g.dims(), *from, *to);
   if (!fine || fine->size() > 6) return;
-  const auto cuts = [&](const Dims& dims) { return std::count_if(dims.begin(), dims.end(), [&](Dim d) { return v.g.dims().value(d) != 1; }); };
-  if (cuts(*fine) <= cuts(*from) || cuts(*fine) <= cuts(result)) return;  // dims of 1 cut nothing: with them every view would refine every other
+  const auto cuts = [&](const Dims& dims) {
+    return std::count_if(dims.begin(), dims.end(), [&](Dim d) { return v.g.dims().value(d) != 1; });
+  };
+  if (cuts(*fine) <= cuts(*from) || cuts(*fine) <= cuts(result))
+    return;  // dims of 1 cut nothing: with them every view would refine every other
   unions.emplace_back(m.root(), v.reshape(v.reshape(m.classes[0], *fine, 0), result, 0));
 }
 
@@ -467,16 +470,13 @@ std::vector<ViewRule> view_rules() {
       {"matmul_of_merged_right", "MatMul(A, Reshape(B)) = Reshape(MatMul(Reshape(A), B)) where batch dims of B were merged", Effect::kExact,
        merged_factor(1), [](const Views& v, const Match& m, Unions& u) { matmul_of_merge(v, m, u, 1); }},
       {"split_of_matmul", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Reshape(B)) where batch dims are split", Effect::kExact,
-       reshaped("MatMul"),
-       split_of_matmul},
+       reshaped("MatMul"), split_of_matmul},
       {"split_of_matmul_rows", "Reshape(MatMul(A, B)) = MatMul(Reshape(A), Unsqueeze(B)) where the rows are split", Effect::kExact,
-       reshaped("MatMul"),
-       split_of_matmul_rows},
+       reshaped("MatMul"), split_of_matmul_rows},
       {"matmul_of_joined_rows", "MatMul(Reshape(A), B) = Reshape(MatMul(A, Unsqueeze(B))) where rows of two axes were joined",
        Effect::kExact, merged_factor(0), matmul_of_joined_rows},
       {"reshape_of_sum", "Reshape(A + B) = Reshape(A) + Reshape(B) where only batch dims are cut otherwise", Effect::kExact,
-       reshaped("Add"),
-       reshape_of_sum},
+       reshaped("Add"), reshape_of_sum},
       {"heads_repeated", "Reshape(Expand(Reshape(K))) = repeat_heads(K) where each head is repeated in place", Effect::kExact,
        [](OnnxEGraph& g) {
          return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Expand", {2, 3}), variable(),

@@ -16,7 +16,8 @@ constexpr std::size_t kMaxFullMatches = 10'000;
 
 class Search {
  public:
-  Search(const OnnxEGraph& g, const Rewrite& rewrite, const Namer& name) : g_(g), e_(g.egraph()), rewrite_(rewrite), pattern_(rewrite.left), name_(name) {}
+  Search(const OnnxEGraph& g, const Rewrite& rewrite, const Namer& name)
+      : g_(g), e_(g.egraph()), rewrite_(rewrite), pattern_(rewrite.left), name_(name) {}
 
   std::optional<NearMiss> run(Id root) {
     const Found& best = find(pattern_.root(), e_.find(root));
@@ -89,7 +90,9 @@ class Search {
           f.matched += child.matched;
           f.leaves += child.leaves;
         }
-        const auto worse_than = [&](const Found& a, const Found& b) { return std::tie(a.missing, a.leaves, b.matched) > std::tie(b.missing, b.leaves, a.matched); };
+        const auto worse_than = [&](const Found& a, const Found& b) {
+          return std::tie(a.missing, a.leaves, b.matched) > std::tie(b.missing, b.leaves, a.matched);
+        };
         if (best.node == kNone || worse_than(best, f)) best = f;
       }
     }
@@ -102,7 +105,8 @@ class Search {
     const PatternNode& wanted = pattern_.nodes[slot];
     miss.classes.push_back(id);
     if (!is_operator(slot)) {
-      if (found.missing && miss.reason.empty()) miss.reason = fmt::format("{} is {}, not the constant or input that the rule names", name_(id), operators_of(g_, id));
+      if (found.missing && miss.reason.empty())
+        miss.reason = fmt::format("{} is {}, not the constant or input that the rule names", name_(id), operators_of(g_, id));
       return;
     }
     if (!plumbing(slot)) ++miss.total;
@@ -118,7 +122,8 @@ class Search {
       ++miss.matched;
       miss.nodes.push_back(found.node);
     }
-    if (!found.attributes && miss.reason.empty()) miss.reason = fmt::format("{}, a {}, has other attributes than the rule wants", name_(id), shown(node.op));
+    if (!found.attributes && miss.reason.empty())
+      miss.reason = fmt::format("{}, a {}, has other attributes than the rule wants", name_(id), shown(node.op));
     for (std::size_t i = 0; i < node.children.size(); ++i)
       collect(wanted.children[i], e_.find(node.children[found.swapped ? 1 - i : i]), miss);
   }
@@ -147,7 +152,9 @@ class Search {
       if (e_.find(m.classes.back()) != e_.find(root)) continue;
       any = true;
       const Match match{m.classes, m.matched, m.ops};
-      const std::string reason = applier ? applier->why_not(match) : rewrite_.applier && !rewrite_.applier->holds(e_, match) ? "its condition does not hold" : "";
+      const std::string reason = applier                                                   ? applier->why_not(match)
+                                 : rewrite_.applier && !rewrite_.applier->holds(e_, match) ? "its condition does not hold"
+                                                                                           : "";
       if (reason.empty()) return;  // the rule applies
       if (why.empty()) why = reason;
     }
@@ -165,7 +172,9 @@ class Search {
 
 }  // namespace
 
-std::optional<NearMiss> nearest_miss(const OnnxEGraph& g, const Rewrite& rewrite, Id root, const Namer& name) { return Search(g, rewrite, name).run(root); }
+std::optional<NearMiss> nearest_miss(const OnnxEGraph& g, const Rewrite& rewrite, Id root, const Namer& name) {
+  return Search(g, rewrite, name).run(root);
+}
 
 std::string operators_of(const OnnxEGraph& g, Id id) {
   std::set<std::string> ops, stones;  // stepping stones are no operators to a reader, where there are others

@@ -22,8 +22,8 @@ struct NativeRule {
 
 struct RuleFilter {
   bool exact = true, reassociates = true, approximates = false;
-  std::vector<std::string> only;    // names; empty: all
-  std::vector<std::string> except;  // names
+  std::vector<std::string> only;         // names; empty: all
+  std::vector<std::string> except;       // names
   std::vector<std::string> not_assumed;  // names of assumptions, or "all"
   bool accepts(std::string_view name, Effect effect, std::span<const std::string> assumes = {}) const;
 };
@@ -46,7 +46,8 @@ class RuleSet {
   // The file's text of a rule with its documentation; "" where there is none of this name.
   std::string show(std::string_view name) const;
   // `wanted` (given): of the rules in text, only those for which it holds.
-  std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr, const std::function<bool(const Rule&)>& wanted = nullptr) const;
+  std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr,
+                               const std::function<bool(const Rule&)>& wanted = nullptr) const;
 
  private:
   absl::Status check_name(const std::string& name, const std::string& place) const;

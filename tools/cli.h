@@ -53,12 +53,12 @@ struct VerifyArgs {
 
 struct SaturateArgs {
   std::string target = "ort-cpu";
-  std::string cost;                     // empty: the target's own
-  std::string extractor = "search";     // of extract/extractors.h
-  std::vector<std::string> cost_at;     // SYMBOL=SIZE,...[:WEIGHT]
-  double memory_slack = 0;              // share of the cost
-  std::vector<std::string> rules;       // files, or "none"
-  std::vector<std::string> skip_rules;  // names
+  std::string cost;                      // empty: the target's own
+  std::string extractor = "search";      // of extract/extractors.h
+  std::vector<std::string> cost_at;      // SYMBOL=SIZE,...[:WEIGHT]
+  double memory_slack = 0;               // share of the cost
+  std::vector<std::string> rules;        // files, or "none"
+  std::vector<std::string> skip_rules;   // names
   std::vector<std::string> not_assumed;  // names of assumptions, or "all"
   bool approximate = false;
   std::optional<std::int64_t> opset;
@@ -141,8 +141,8 @@ struct CostArgs {
   std::string action;               // gather, fit or eval
   std::vector<std::string> inputs;  // gather: models; fit: rows; eval: models or measured graphs
   std::string output, rows, kind = "fitted";
-  double seconds = 0.05;            // for each row
-  bool graphs = false;              // gather: times of whole graphs instead of operators
+  double seconds = 0.05;  // for each row
+  bool graphs = false;    // gather: times of whole graphs instead of operators
 };
 
 // The whole command; `argv` as main gets it. Takes SIGINT over.

@@ -187,8 +187,8 @@ int eval_graphs(const CostArgs& args, const Setup& setup, ordered_json& out, std
     for (const Compared& c : rows) scale.push_back(c.predicted / c.measured), points.push_back({c.predicted, c.measured});
     taus.push_back(kendall_tau(rows));
     regrets.push_back(top1_regret(rows));
-    table.push_back({group, fmt::format("{}", rows.size()), fmt::format("{:.3f}", taus.back()), fmt::format("{:.2f} %", 100 * regrets.back()),
-                     fmt::format("{:.3g}", mean(scale))});
+    table.push_back({group, fmt::format("{}", rows.size()), fmt::format("{:.3f}", taus.back()),
+                     fmt::format("{:.2f} %", 100 * regrets.back()), fmt::format("{:.3g}", mean(scale))});
     out["graphs"].push_back({{"model", group},
                              {"count", rows.size()},
                              {"tau", taus.back()},

@@ -18,12 +18,14 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 int list(const RulesArgs& args, const RuleSet& rules) {
   json all = json::array();
   std::vector<std::vector<std::string>> rows{{"rule", "effect", "from", "what"}};
-  const auto add = [&](const std::string& name, Effect effect, const std::vector<std::string>& assumes, const std::string& from, const std::string& doc) {
+  const auto add = [&](const std::string& name, Effect effect, const std::vector<std::string>& assumes, const std::string& from,
+                       const std::string& doc) {
     const std::string assumed = assumes.empty() ? "" : fmt::format(" (assumes {})", fmt::join(assumes, ", "));
     rows.push_back({name, std::string(to_string(effect)), from, first_line(doc) + assumed});
     all.push_back({{"name", name}, {"effect", std::string(to_string(effect))}, {"assumes", assumes}, {"from", from}, {"doc", doc}});
   };
-  for (const Rule& rule : rules.rules()) add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc);
+  for (const Rule& rule : rules.rules())
+    add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc);
   for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, {}, "C++", rule.doc);
   if (args.common.json)
     std::printf("%s\n", all.dump(2).c_str());
@@ -86,7 +88,10 @@ int list_functions(const RulesArgs& args) {
   std::vector<std::vector<std::string>> rows{{"function", "what", "example"}};
   for (const RuleFunction* f : rule_functions()) {
     rows.push_back({fmt::format("{}{}", f->name, f->signature), std::string(f->doc), std::string(f->example)});
-    all.push_back({{"name", std::string(f->name)}, {"signature", std::string(f->signature)}, {"doc", std::string(f->doc)}, {"example", std::string(f->example)}});
+    all.push_back({{"name", std::string(f->name)},
+                   {"signature", std::string(f->signature)},
+                   {"doc", std::string(f->doc)},
+                   {"example", std::string(f->example)}});
   }
   std::printf("%s", args.common.json ? (all.dump(2) + "\n").c_str() : format_table(rows, 3).c_str());
   return kExitOk;

@@ -133,18 +133,22 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
       ->type_name("TARGET")
       ->group(group);
-  app->add_option("--cost", args.cost, "cost model: nodes, flops, bytes, roofline, measured, a JSON file (table, roofline or fit), a .jsonl of measured times or a shared library (default: the target's own)")
+  app->add_option("--cost", args.cost,
+                  "cost model: nodes, flops, bytes, roofline, measured, a JSON file (table, roofline or fit), a .jsonl of measured times "
+                  "or a shared library (default: the target's own)")
       ->type_name("MODEL")
       ->group(group);
   app->add_option("--cost-at", args.cost_at,
-                  "sizes of symbolic dims to count costs at, and their weight; may be repeated: the weighted mean counts (default: 1 for first axes, "
+                  "sizes of symbolic dims to count costs at, and their weight; may be repeated: the weighted mean counts (default: 1 for "
+                  "first axes, "
                   "128 for others)")
       ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
       ->expected(1)
       ->take_all()
       ->group(group);
-  app->add_option("--memory-slack", args.memory_slack,
-                  "how much dearer the result may be for a lower peak of memory, as a share of the cost: 0.02 for 2 % (default 0: cost alone)")
+  app->add_option(
+         "--memory-slack", args.memory_slack,
+         "how much dearer the result may be for a lower peak of memory, as a share of the cost: 0.02 for 2 % (default 0: cost alone)")
       ->type_name("SHARE")
       ->check(CLI::Range(0.0, 10.0))
       ->group(group);
@@ -213,7 +217,8 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   add_shapes(verb, args.shapes, "fix the size");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   add_check(verb, args.check);
-  verb->add_flag("--debug-rules", args.debug_rules, "where verification fails, find the rule application that brings the difference (takes some ten runs)");
+  verb->add_flag("--debug-rules", args.debug_rules,
+                 "where verification fails, find the rule application that brings the difference (takes some ten runs)");
   verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
   verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
@@ -297,12 +302,14 @@ void add_rules(CLI::App& app, RulesArgs& args) {
 }
 
 void add_extract(CLI::App& app, ExtractArgs& args) {
-  CLI::App* verb = app.add_subcommand("extract",
-                                      "write several equal graphs of a model, to experiment with costs\n\nOptimizes the model, then draws "
-                                      "other graphs from the same e-graph: near the chosen one and far from it. Each is valid and verified.\n"
-                                      "The first is what `optimize` would write. The same seed gives the same graphs.");
+  CLI::App* verb =
+      app.add_subcommand("extract",
+                         "write several equal graphs of a model, to experiment with costs\n\nOptimizes the model, then draws "
+                         "other graphs from the same e-graph: near the chosen one and far from it. Each is valid and verified.\n"
+                         "The first is what `optimize` would write. The same seed gives the same graphs.");
   verb->add_option("IN.onnx", args.input, "the model")->required();
-  verb->add_option("-o,--output", args.output, "write them to this folder as IN.0000.onnx, IN.0001.onnx, ... (default: only list them)")->type_name("FOLDER");
+  verb->add_option("-o,--output", args.output, "write them to this folder as IN.0000.onnx, IN.0001.onnx, ... (default: only list them)")
+      ->type_name("FOLDER");
   verb->add_option("--sample", args.samples, "how many others to draw (default 8)")->type_name("K")->check(CLI::Range(0, 100000));
   verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
   add_saturate(verb, args.saturate);
@@ -314,11 +321,12 @@ void add_extract(CLI::App& app, ExtractArgs& args) {
 }
 
 void add_cost(CLI::App& app, CostArgs& args) {
-  CLI::App* verb = app.add_subcommand("cost",
-                                      "measure operators, fit cost models, and judge them\n\ngather MODEL...: time every different operator of the "
-                                      "models in our runtime (bench/gather_ort.py does it in ONNX Runtime), or whole\ngraphs with --graphs. "
-                                      "fit ROWS...: a cost model from such rows. eval [GRAPHS...] [--rows ROWS]: how far a cost model is off, by operator "
-                                      "and\nfor graphs that are equal: do they rank as they run?");
+  CLI::App* verb = app.add_subcommand(
+      "cost",
+      "measure operators, fit cost models, and judge them\n\ngather MODEL...: time every different operator of the "
+      "models in our runtime (bench/gather_ort.py does it in ONNX Runtime), or whole\ngraphs with --graphs. "
+      "fit ROWS...: a cost model from such rows. eval [GRAPHS...] [--rows ROWS]: how far a cost model is off, by operator "
+      "and\nfor graphs that are equal: do they rank as they run?");
   verb->add_option("ACTION", args.action, "gather, fit or eval")->required()->check(CLI::IsMember({"gather", "fit", "eval"}));
   verb->add_option("FILES", args.inputs, "gather: models; fit: rows; eval: times of graphs")->expected(1, 1 << 20);
   verb->add_option("-o,--output", args.output, "gather: the rows (JSON lines); fit: the cost model (JSON)")->type_name("FILE");
@@ -332,7 +340,8 @@ void add_cost(CLI::App& app, CostArgs& args) {
   add_shapes(verb, args.shapes, "the size");
   add_common(verb, args.common, true);
   verb->footer(
-      "saturate cost gather bert.onnx --dim batch=1 --dim seq=128 -o rows.jsonl\nsaturate cost fit rows.jsonl -o mine.json\nsaturate cost eval "
+      "saturate cost gather bert.onnx --dim batch=1 --dim seq=128 -o rows.jsonl\nsaturate cost fit rows.jsonl -o mine.json\nsaturate cost "
+      "eval "
       "graphs.jsonl --cost mine.json --rows others.jsonl");
 }
 
@@ -353,16 +362,18 @@ void add_explain(CLI::App& app, ExplainArgs& args) {
 }
 
 void add_targets(CLI::App& app, TargetsArgs& args) {
-  CLI::App* verb = app.add_subcommand("targets",
-                                      "list and show targets, and check models against them\n\nlist: the built-in targets. show NAME: one of them, or a file, "
-                                      "as JSON to start a target of your own from.\ncheck MODEL: each node that the target can't express, "
-                                      "and why; exit status 1 if there is one.");
+  CLI::App* verb = app.add_subcommand(
+      "targets",
+      "list and show targets, and check models against them\n\nlist: the built-in targets. show NAME: one of them, or a file, "
+      "as JSON to start a target of your own from.\ncheck MODEL: each node that the target can't express, "
+      "and why; exit status 1 if there is one.");
   verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
   verb->add_option("NAME|FILE", args.name, "the target to show, the model to check");
   verb->add_option("--target", args.target, "check: for this target, a built-in one or a file")->type_name("T");
   add_shapes(verb, args.shapes, "check: fix the size");
   add_common(verb, args.common, true, false);
-  verb->footer("saturate targets list\nsaturate targets show ort-cpu > mine.json\nsaturate targets check bart.onnx --target npu-4d --dim batch=1");
+  verb->footer(
+      "saturate targets list\nsaturate targets show ort-cpu > mine.json\nsaturate targets check bart.onnx --target npu-4d --dim batch=1");
 }
 
 int usage(const std::string& what) { return fail(kExitUsage, "command line", what, "see `saturate --help`"); }
@@ -394,7 +405,8 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "bench") return bench_command(all.bench);
   if (verb == "explain") return explain_command(all.explain);
   if (verb == "extract") return extract_command(all.extract);
-  if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty()) return usage(fmt::format("cost {}: of which files?", all.cost.action));
+  if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty())
+    return usage(fmt::format("cost {}: of which files?", all.cost.action));
   if (verb == "cost" && all.cost.inputs.empty() && all.cost.rows.empty()) return usage("cost eval: against which graphs, or --rows?");
   if (verb == "cost") return cost_command(all.cost);
   if (verb == "rules")

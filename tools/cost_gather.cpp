@@ -97,10 +97,7 @@ class Gatherer {
   absl::Status node_row(const Node& node) {
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kGraph) return absl::OkStatus();
-    json row{{"op", operator_name(node.domain, node.op_type)},
-             {"in", json::array()},
-             {"out", json::array()},
-             {"const", json::array()}};
+    json row{{"op", operator_name(node.domain, node.op_type)}, {"in", json::array()}, {"out", json::array()}, {"const", json::array()}};
     Model one;
     one.ir_version = model_.ir_version;
     one.opset_imports = model_.opset_imports;

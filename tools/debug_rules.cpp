@@ -16,7 +16,8 @@ struct Counter {
 // A rule's applier that stops when all rules together have been applied often enough.
 class Counted : public Applier {
  public:
-  Counted(std::shared_ptr<const Applier> inner, std::string rule, Counter* counter) : inner_(std::move(inner)), rule_(std::move(rule)), counter_(counter) {}
+  Counted(std::shared_ptr<const Applier> inner, std::string rule, Counter* counter)
+      : inner_(std::move(inner)), rule_(std::move(rule)), counter_(counter) {}
 
   bool holds(const EGraph& g, const Match& match) const override { return inner_->holds(g, match); }
 
@@ -74,8 +75,9 @@ class Bisection {
     out.application = bad;
     out.rule = counter_.rule;
     out.value = value_;
-    out.message = fmt::format("rule {}{} brings the difference (application {} of {}); --skip-rule {} leaves it out", out.rule,
-                              out.value.empty() ? "" : fmt::format(", at value '{}',", out.value), out.application, out.applications, out.rule);
+    out.message =
+        fmt::format("rule {}{} brings the difference (application {} of {}); --skip-rule {} leaves it out", out.rule,
+                    out.value.empty() ? "" : fmt::format(", at value '{}',", out.value), out.application, out.applications, out.rule);
     return out;
   }
 
@@ -104,6 +106,8 @@ class Bisection {
 
 }  // namespace
 
-Culprit find_culprit(const Model& model, const Setup& setup, PipelineOptions options) { return Bisection(model, setup, std::move(options)).run(); }
+Culprit find_culprit(const Model& model, const Setup& setup, PipelineOptions options) {
+  return Bisection(model, setup, std::move(options)).run();
+}
 
 }  // namespace saturate

@@ -15,8 +15,8 @@ struct Culprit {
   std::string message;                              // one sentence for the user; also where nothing was found
 };
 
-// Halves the number of rule applications that a run may make until one is left: with it the result differs, with those before it, it doesn't.
-// Runs on one thread; about log2(applications) runs of optimize and verify. `options.verify` has to be on.
+// Halves the number of rule applications that a run may make until one is left: with it the result differs, with those before it, it
+// doesn't. Runs on one thread; about log2(applications) runs of optimize and verify. `options.verify` has to be on.
 Culprit find_culprit(const Model& model, const Setup& setup, PipelineOptions options);
 
 }  // namespace saturate

@@ -37,8 +37,9 @@ std::string qualified(const Node& node) { return node.domain.empty() ? node.op_t
 
 void count(const std::vector<Node>& nodes, const Model& model, GraphStats& stats, int depth) {
   for (const Node& node : nodes) {
-    auto f = std::find_if(model.functions.begin(), model.functions.end(),
-                          [&](const Function& f) { return f.domain == node.domain && f.name == node.op_type && f.overload == node.overload; });
+    auto f = std::find_if(model.functions.begin(), model.functions.end(), [&](const Function& f) {
+      return f.domain == node.domain && f.name == node.op_type && f.overload == node.overload;
+    });
     if (f != model.functions.end() && depth < 64) {
       count(f->nodes, model, stats, depth + 1);
       continue;
@@ -94,10 +95,12 @@ class Optimizer {
     report.cost_model = cost_.name();
     report.target = target_.name;
     if (opset_was_assumed(model))
-      report.warnings.push_back(fmt::format("opset_import names no version of ai.onnx: taken as the newest ({}), as ONNX Runtime does", model.opset("")));
+      report.warnings.push_back(
+          fmt::format("opset_import names no version of ai.onnx: taken as the newest ({}), as ONNX Runtime does", model.opset("")));
     if (const std::vector<std::string> twice = names_of_repeated_constants(model); !twice.empty())
       report.warnings.push_back(
-          fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(), twice.size() == 1 ? " is" : "s are", twice[0]));
+          fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(),
+                      twice.size() == 1 ? " is" : "s are", twice[0]));
     std::set<std::string> without;
     collect_names(model.graph, names_);
     for (int attempt = 0;; ++attempt) {
@@ -107,7 +110,8 @@ class Optimizer {
         break;
       }
       if (unsound_rule_.empty() || attempt >= kMaxRetries || !without.insert(unsound_rule_).second) return optimized.status();
-      report.warnings.push_back(fmt::format("rule {} contradicts what is known ({}) and was left out", unsound_rule_, std::string(optimized.status().message())));
+      report.warnings.push_back(
+          fmt::format("rule {} contradicts what is known ({}) and was left out", unsound_rule_, std::string(optimized.status().message())));
       report.run = {};
       report.made.clear();
     }
@@ -132,7 +136,8 @@ class Optimizer {
     return names;
   }
 
-  absl::StatusOr<Model> optimize_graph(const Model& model, const Captured& captured, const std::set<std::string>& without, OptimizeReport& report, int depth) {
+  absl::StatusOr<Model> optimize_graph(const Model& model, const Captured& captured, const std::set<std::string>& without,
+                                       OptimizeReport& report, int depth) {
     OnnxEGraph g(*evaluator_);
     if (options_.observe && depth == 0) record_explanations(g.egraph());
     LowerOptions lower_options;
@@ -199,12 +204,13 @@ class Optimizer {
     }
     const auto& c = g.egraph().contradiction();
     unsound_rule_ = c ? c->rule : "";
-    return absl::InternalError(fmt::format("contradiction: {}{}", c ? c->what : "unknown", unsound_rule_.empty() ? "" : ", brought together by rule " + unsound_rule_));
+    return absl::InternalError(fmt::format("contradiction: {}{}", c ? c->what : "unknown",
+                                           unsound_rule_.empty() ? "" : ", brought together by rule " + unsound_rule_));
   }
 
   // Bodies of If, Loop and Scan, each an e-graph of its own that knows the facts of what it captures.
-  absl::Status optimize_bodies(const Model& model, const OnnxEGraph& g, const Lowered& lowered, const std::set<std::string>& without, OptimizeReport& report,
-                               int depth, RaiseOptions& raise_options) {
+  absl::Status optimize_bodies(const Model& model, const OnnxEGraph& g, const Lowered& lowered, const std::set<std::string>& without,
+                               OptimizeReport& report, int depth, RaiseOptions& raise_options) {
     Captured captured;
     for (const auto& [name, id] : lowered.values) captured[name] = {g.facts(id), &g.dims()};
     for (const Node& node : model.graph.nodes)
@@ -225,8 +231,8 @@ class Optimizer {
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Model> extract_and_raise(const Model& model, const OnnxEGraph& g, const Lowered& lowered, OptimizeReport& report, int depth,
-                                          RaiseOptions& raise_options) {
+  absl::StatusOr<Model> extract_and_raise(const Model& model, const OnnxEGraph& g, const Lowered& lowered, OptimizeReport& report,
+                                          int depth, RaiseOptions& raise_options) {
     const std::int64_t given = model.opset("");
     ExtractOptions extract_options;
     extract_options.extractor = options_.extractor;
@@ -241,7 +247,8 @@ class Optimizer {
       progress("extract");
       auto selection = [&] {
         Stopwatch watch(report.seconds["extract"]);
-        return has_rules() ? extract(g, lowered, target_, cost_, extract_options) : original_selection(g, lowered, &target_, cost_, extract_options);
+        return has_rules() ? extract(g, lowered, target_, cost_, extract_options)
+                           : original_selection(g, lowered, &target_, cost_, extract_options);
       }();
       if (!selection.ok()) return selection.status();
       if (ban_folds(g, *selection, extract_options) && attempt < kMaxRetries) continue;
@@ -259,7 +266,8 @@ class Optimizer {
       if (!raised.ok()) return raised.status();
       if (depth == 0) {
         report.cost_after = selection->cost;
-        if (auto original = original_selection(g, lowered, &target_, cost_, extract_options); original.ok()) report.cost_before = original->cost;
+        if (auto original = original_selection(g, lowered, &target_, cost_, extract_options); original.ok())
+          report.cost_before = original->cost;
       }
       note_made(g, made, report, depth);
       if (depth == 0) add_experiments(g, lowered, *selection, extract_options, raise_options);
@@ -269,12 +277,14 @@ class Optimizer {
   }
 
   // What experiments with costs ask for: other graphs of the same e-graph, and the e-graph itself.
-  void add_experiments(const OnnxEGraph& g, const Lowered& lowered, const Selection& chosen, const ExtractOptions& extract_options, RaiseOptions raise_options) {
+  void add_experiments(const OnnxEGraph& g, const Lowered& lowered, const Selection& chosen, const ExtractOptions& extract_options,
+                       RaiseOptions raise_options) {
     if (options_.dump_egraph) egraph_ = problem_json(g, onnx_problem(g, lowered, &target_, cost_, extract_options));
     if (options_.samples == 0) return;
     raise_options.made = nullptr;
     samples_.clear();
-    for (const Selection& s : sample_selections(g, lowered, target_, cost_, extract_options, chosen, options_.samples, options_.sample_seed)) {
+    for (const Selection& s :
+         sample_selections(g, lowered, target_, cost_, extract_options, chosen, options_.samples, options_.sample_seed)) {
       const auto known = [&](Id id) { return !s.by_class[id].folded || g.value(id, ~std::size_t{0}).has_value(); };
       bool foldable = true;
       for (Id id = 0; id < s.by_class.size() && foldable; ++id) foldable = known(id);
@@ -295,7 +305,11 @@ class Optimizer {
     for (const MadeNode& m : made) {
       const std::uint32_t rule = g.egraph().made_by(m.node);
       const bool spelled = rule == kNone && !rule_names_.empty();  // made after saturation
-      report.made.push_back({m.op_type, m.output, depth > 0 ? "" : spelled ? "spell_literals" : rule < rule_names_.size() ? rule_names_[rule] : ""});
+      report.made.push_back({m.op_type, m.output,
+                             depth > 0                   ? ""
+                             : spelled                   ? "spell_literals"
+                             : rule < rule_names_.size() ? rule_names_[rule]
+                                                         : ""});
     }
   }
 
@@ -346,7 +360,8 @@ GraphStats graph_stats(const Model& model) {
   return stats;
 }
 
-absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options) {
+absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
+                                        const OptimizeOptions& options) {
   return Optimizer(rules, target, cost, options).run(model);
 }
 

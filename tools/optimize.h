@@ -34,16 +34,17 @@ struct OptimizeOptions {
   double memory_slack = 0;            // as in ExtractOptions
   std::size_t samples = 0;            // other graphs of the same e-graph to return, for experiments with costs
   std::uint64_t sample_seed = 0;
-  bool dump_egraph = false;           // return the main graph's extraction problem as egraph-serialize's JSON
+  bool dump_egraph = false;  // return the main graph's extraction problem as egraph-serialize's JSON
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
-  std::function<void(const Observed&)> observe;  // given, the e-graph keeps reasons (egraph/explain.h)
+  std::function<void(const Observed&)> observe;           // given, the e-graph keeps reasons (egraph/explain.h)
 };
 
 struct GraphStats {
-  std::map<std::string, std::size_t> operators;  // "Add", "com.microsoft.Attention": graph, subgraphs, and local functions times their calls
-  std::size_t nodes = 0;                         // without Constant
-  std::size_t unit_quick_gelus = 0;              // com.microsoft.QuickGelu with alpha 1, which is SiLU
+  std::map<std::string, std::size_t>
+      operators;                     // "Add", "com.microsoft.Attention": graph, subgraphs, and local functions times their calls
+  std::size_t nodes = 0;             // without Constant
+  std::size_t unit_quick_gelus = 0;  // com.microsoft.QuickGelu with alpha 1, which is SiLU
   std::size_t constants = 0, initializers = 0;
   std::uint64_t parameters = 0, parameter_bytes = 0;
   std::int64_t opset = 0;
@@ -65,10 +66,15 @@ struct OptimizeReport {
   RunReport run;
   std::size_t egraph_nodes = 0, egraph_classes = 0;
   // Operators of the result that rules made: operator, output name, rule that made the e-node.
-  struct Made { std::string op_type, output, rule; };
+  struct Made {
+    std::string op_type, output, rule;
+  };
   std::vector<Made> made;
   // What the rules that were applied take for granted (rules/rule.h, Assumption), and which rules do.
-  struct Assumed { std::string assumption; std::vector<std::string> rules; };
+  struct Assumed {
+    std::string assumption;
+    std::vector<std::string> rules;
+  };
   std::vector<Assumed> assumed;
   std::vector<std::string> warnings;
 };
@@ -76,11 +82,15 @@ struct OptimizeReport {
 struct OptimizeResult {
   Model model;
   OptimizeReport report;
-  struct Sample { Model model; double cost = 0; };
+  struct Sample {
+    Model model;
+    double cost = 0;
+  };
   std::vector<Sample> samples;  // differ from `model` and from each other in the e-nodes they take
   std::string egraph;           // JSON, where asked for
 };
 
-absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options);
+absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
+                                        const OptimizeOptions& options);
 
 }  // namespace saturate

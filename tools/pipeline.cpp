@@ -30,8 +30,7 @@ std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
   if (code == kExitOk) return std::nullopt;
   if (code == kExitInterrupted) return Failure{code, "interrupted", "nothing was written"};
   if (code == kExitDifferent)
-    return Failure{code, fmt::format("verification failed: {}", report.message),
-                   "nothing was written; --debug-rules finds the rule"};
+    return Failure{code, fmt::format("verification failed: {}", report.message), "nothing was written; --debug-rules finds the rule"};
   return Failure{code, fmt::format("can't verify: {}", report.message),
                  "nothing was written; --no-verify goes on without, --inputs gives inputs"};
 }
@@ -41,8 +40,9 @@ void warn_of_inexpressible(const Model& model, const Target& target, OptimizeRep
   if (!target.is_restricted()) return;
   const auto found = check_target(model, target);
   if (!found.ok() || found->empty()) return;
-  report.warnings.push_back(fmt::format("{} node{} can't be expressed on {}, the first is {} '{}': {}; `saturate targets check` lists them", found->size(),
-                                        found->size() == 1 ? "" : "s", target.name, found->front().op, found->front().node, found->front().reason));
+  report.warnings.push_back(fmt::format("{} node{} can't be expressed on {}, the first is {} '{}': {}; `saturate targets check` lists them",
+                                        found->size(), found->size() == 1 ? "" : "s", target.name, found->front().op, found->front().node,
+                                        found->front().reason));
 }
 
 bool set(const std::atomic<bool>* flag) { return flag && *flag; }
@@ -75,7 +75,8 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
     out.report.optimize.warnings.push_back(fmt::format("not verified, for the model itself cannot run: {}", out.report.verify->message));
   else
     out.failure = judge(*out.report.verify, options.check.inputs.has_value());
-  if (out.failure && out.failure->code == kExitDifferent && options.debug_rules) out.failure->advice = find_culprit(model, setup, options).message;
+  if (out.failure && out.failure->code == kExitDifferent && options.debug_rules)
+    out.failure->advice = find_culprit(model, setup, options).message;
   out.report.stage_seconds.emplace_back("verify", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return out;
 }

@@ -25,7 +25,9 @@ absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const 
 
 }  // namespace
 
-absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter) { return load_rules(files, filter, true); }
+absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter) {
+  return load_rules(files, filter, true);
+}
 
 absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const RuleFilter& filter) {
   for (const std::string& name : filter.except)
@@ -58,7 +60,8 @@ absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::
       if (weight.empty() || *end != 0 || !(point.weight > 0) || !std::isfinite(point.weight))
         return absl::InvalidArgumentError(fmt::format("--cost-at {}: '{}' is no weight above 0", text, weight));
     }
-    if (!sizes.ok() || sizes->empty()) return absl::InvalidArgumentError(fmt::format("--cost-at {}: not SYMBOL=SIZE,...[:WEIGHT]; write e.g. batch=1,seq=128:0.7", text));
+    if (!sizes.ok() || sizes->empty())
+      return absl::InvalidArgumentError(fmt::format("--cost-at {}: not SYMBOL=SIZE,...[:WEIGHT]; write e.g. batch=1,seq=128:0.7", text));
     point.symbols = *std::move(sizes);
     out.push_back(std::move(point));
   }

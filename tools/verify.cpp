@@ -12,7 +12,7 @@ namespace saturate {
 namespace {
 
 constexpr std::size_t kMaxTries = 1000;
-constexpr std::size_t kEnoughTries = 30;  // where there is a case already
+constexpr std::size_t kEnoughTries = 30;    // where there is a case already
 constexpr std::size_t kEnoughHarmless = 3;  // refused tries whose integers are zeros, or masks and rows of tables: none can be out of range
 constexpr std::size_t kMemoryLimit = std::size_t{4} << 30;
 

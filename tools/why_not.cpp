@@ -16,11 +16,13 @@
 namespace saturate {
 namespace {
 
-constexpr int kMaxStepsUp = 8;            // users of users of an anchor among which its fused operator is looked for
+constexpr int kMaxStepsUp = 8;  // users of users of an anchor among which its fused operator is looked for
 constexpr std::size_t kMaxClassesUp = 400;
 constexpr std::size_t kMaxMisses = 3, kMaxMissesOfValue = 10, kMaxPlaces = 20, kMaxChain = 60;
 
-std::string full_name(const std::string& domain, const std::string& op_type) { return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type); }
+std::string full_name(const std::string& domain, const std::string& op_type) {
+  return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type);
+}
 
 // "Attention" means ai.onnx's and com.microsoft's.
 bool is_op(const std::string& op_type, const std::string& asked) { return op_type == asked || op_type.ends_with("." + asked); }
@@ -56,7 +58,8 @@ class Closure {
     return std::any_of(side.begin(), side.end(), [&](const RuleNode& n) { return is_op(full_name(n.domain, n.op_type), op); });
   }
 
-  void add(const std::string& rule, const std::vector<RuleNode>& left, int distance, std::set<std::string>& seen, std::deque<std::pair<std::string, int>>& todo) {
+  void add(const std::string& rule, const std::vector<RuleNode>& left, int distance, std::set<std::string>& seen,
+           std::deque<std::pair<std::string, int>>& todo) {
     if (!distance_.try_emplace(rule, distance).second) return;
     if (distance == 0 && !left.empty()) roots_.insert(left.back().op_type);
     for (const RuleNode& n : left) {
@@ -127,7 +130,8 @@ class Asker {
   std::pair<std::string, Anchors> anchors_of(std::string_view family, const Closure& closure) const {
     if (family == "attention") return {"Softmax", nodes_of({"Softmax", "LogSoftmax"}, nullptr)};
     if (family == "normalization")
-      return {"mean of squares, or a normalization", nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Asker::not_a_plain_mean)};
+      return {"mean of squares, or a normalization",
+              nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Asker::not_a_plain_mean)};
     if (family == "GELU") return {"Erf, Tanh or Gelu", nodes_of({"Erf", "Tanh", "Gelu"}, nullptr)};
     if (family == "SiLU") return {"Sigmoid", nodes_of({"Sigmoid", "HardSigmoid"}, nullptr)};
     if (family == "rotary embedding") return {"Concat with a negated half", nodes_of({"Concat"}, &Asker::has_negated_input)};
@@ -146,7 +150,8 @@ class Asker {
     if (node.op_type != "ReduceMean") return true;
     const auto it = run_.lowered.values.find(node.inputs[0]);
     return it != run_.lowered.values.end() && any_node(it->second, [&](const OpKey& key, const ENode& n) {
-             return (key.op_type == "Mul" && n.children.size() == 2 && e_.find(n.children[0]) == e_.find(n.children[1])) || key.op_type == "Pow";
+             return (key.op_type == "Mul" && n.children.size() == 2 && e_.find(n.children[0]) == e_.find(n.children[1])) ||
+                    key.op_type == "Pow";
            });
   }
 
@@ -245,7 +250,8 @@ class Asker {
     std::string why;
     const OpKey& key = g_.key(n.op);
     if (key.domain.empty() && !find_schema("", key.op_type, run_.extract_options.opset_limit))
-      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}", schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
+      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}",
+                         schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
     OpSite site = site_of(g_, n, id);
     site.highest_opset = run_.extract_options.opset_limit;
     if (!setup_.target.allows(site, &why))
@@ -255,7 +261,8 @@ class Asker {
     if (of_class != node) options.forced[e_.find(e_.class_of(node))] = node;
     const auto forced = extract(g_, run_.lowered, setup_.target, *setup_.cost, options);
     place.cost = run_.selection.cost;
-    if (!forced.ok() || !forced->find(id) || forced->find(id)->node != of_class) return "nothing that the target can run has it: what it needs cannot be chosen with it";
+    if (!forced.ok() || !forced->find(id) || forced->find(id)->node != of_class)
+      return "nothing that the target can run has it: what it needs cannot be chosen with it";
     place.forced_cost = forced->cost;
     return fmt::format("the result costs {:.6g} with it and {:.6g} without ({})", forced->cost, run_.selection.cost, setup_.cost->name());
   }
@@ -302,7 +309,9 @@ class Asker {
       }
       if (best) all.push_back(*std::move(best));
     }
-    std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return std::tie(a.missing, a.distance, a.unmatched) < std::tie(b.missing, b.distance, b.unmatched); });
+    std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) {
+      return std::tie(a.missing, a.distance, a.unmatched) < std::tie(b.missing, b.distance, b.unmatched);
+    });
     std::vector<WhyMiss> out;
     for (std::size_t i = 0; i < std::min(all.size(), kMaxMisses); ++i) out.push_back(std::move(all[i].miss));
     return out;
@@ -388,7 +397,8 @@ std::string_view to_string(WhyPlace::Status status) {
 
 bool has_value(const Model& model, const std::string& value) {
   const auto& graph = model.graph;
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return std::find(n.outputs.begin(), n.outputs.end(), value) != n.outputs.end(); }) ||
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const Node& n) { return std::find(n.outputs.begin(), n.outputs.end(), value) != n.outputs.end(); }) ||
          std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](const ValueInfo& v) { return v.name == value; });
 }
 
@@ -396,7 +406,8 @@ bool has_value(const Model& model, const std::string& value) {
 
 absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query) {
   if (!query.value.empty() && !has_value(model, query.value))
-    return absl::InvalidArgumentError(fmt::format("--value {}: the main graph has no such value; `saturate inspect` names inputs and outputs", query.value));
+    return absl::InvalidArgumentError(
+        fmt::format("--value {}: the main graph has no such value; `saturate inspect` names inputs and outputs", query.value));
   if (!query.rule.empty() && setup.rules.show(query.rule).empty())
     return absl::InvalidArgumentError(fmt::format("--rule {}: no such rule; `saturate rules list` names them", query.rule));
   WhyReport report;
@@ -413,7 +424,8 @@ std::string format_why(const WhyReport& report) {
   for (const WhyPlace& p : report.places) ++counts[to_string(p.status)];
   std::vector<std::string> parts;
   for (const auto& [status, n] : counts) parts.push_back(fmt::format("{} {}", n, status));
-  out += fmt::format("places ({}): {}\n", report.anchors, parts.empty() ? "none in the main graph" : fmt::format("{}", fmt::join(parts, ", ")));
+  out += fmt::format("places ({}): {}\n", report.anchors,
+                     parts.empty() ? "none in the main graph" : fmt::format("{}", fmt::join(parts, ", ")));
   for (const WhyPlace& p : report.places) {
     out += fmt::format("\n{} {}  ({})\n", p.op_type, p.value, p.facts);
     if (p.status == WhyPlace::Status::kFused) out += fmt::format("  fused into {}", p.fused);
@@ -433,8 +445,10 @@ nlohmann::json to_json(const WhyReport& report) {
   nlohmann::json places = nlohmann::json::array();
   for (const WhyPlace& p : report.places) {
     nlohmann::json nearest = nlohmann::json::array();
-    for (const WhyMiss& m : p.nearest) nearest.push_back({{"rule", m.rule}, {"matched", m.matched}, {"total", m.total}, {"at", m.at}, {"reason", m.reason}});
-    nlohmann::json place{{"value", p.value}, {"op_type", p.op_type}, {"facts", p.facts}, {"status", std::string(to_string(p.status))}, {"rules", p.rules}, {"nearest", nearest}};
+    for (const WhyMiss& m : p.nearest)
+      nearest.push_back({{"rule", m.rule}, {"matched", m.matched}, {"total", m.total}, {"at", m.at}, {"reason", m.reason}});
+    nlohmann::json place{{"value", p.value}, {"op_type", p.op_type}, {"facts", p.facts}, {"status", std::string(to_string(p.status))},
+                         {"rules", p.rules}, {"nearest", nearest}};
     if (!p.fused.empty()) place["fused"] = p.fused;
     if (p.status == WhyPlace::Status::kNotChosen) {
       place["reason"] = p.reason;

@@ -27,11 +27,11 @@ struct WhyMiss {
 struct WhyPlace {
   enum class Status { kGiven, kFused, kNotChosen, kMissed, kApplied };
   Status status = Status::kMissed;
-  std::string value, op_type;  // the anchor: a value and the operator that computes it
-  std::string facts;           // its type and shape
-  std::string fused;           // the operator that covers it
+  std::string value, op_type;      // the anchor: a value and the operator that computes it
+  std::string facts;               // its type and shape
+  std::string fused;               // the operator that covers it
   std::vector<std::string> rules;  // that led to `fused`, the first to fire first
-  std::string reason;          // of kNotChosen: the target's, or the two costs
+  std::string reason;              // of kNotChosen: the target's, or the two costs
   double cost = 0, forced_cost = 0;
   std::vector<WhyMiss> nearest;  // nearest first
 };

@@ -17,7 +17,8 @@ TEST(Dump, TextsOfASmallGraph) {
   run(*w->egraph, w->rules, {});
   const OpName name = [&](OpId op) { return w->op_names[op]; };
   EXPECT_EQ(to_sexpr(*w->egraph, name), "c0 = <sym>\nc1 = (f c0) | (g c0 c0)\nc2 = (f c1) | (g c1 c1)\n");
-  EXPECT_EQ(to_sexpr(*w->egraph, name, {.max_classes = 2, .max_nodes_per_class = 1}), "c0 = <sym>\nc1 = (f c0) | ... 1 more\n; 1 more e-classes\n");
+  EXPECT_EQ(to_sexpr(*w->egraph, name, {.max_classes = 2, .max_nodes_per_class = 1}),
+            "c0 = <sym>\nc1 = (f c0) | ... 1 more\n; 1 more e-classes\n");
   EXPECT_EQ(term_text(*w->egraph, w->roots[0], name, 10), "(f (f <sym>))");
   EXPECT_EQ(term_text(*w->egraph, w->roots[0], name, 2), "(f (f ...))");
   const std::string dot = to_dot(*w->egraph, name);
@@ -33,7 +34,8 @@ TEST(Dump, ATermOverACycleIsCutOff) {
   auto w = Workload::parse("(root (f a))");
   w->egraph->merge(w->roots[0], 0);
   w->egraph->rebuild();
-  const std::string text = term_text(*w->egraph, w->roots[0], [&](OpId op) { return w->op_names[op]; }, 50);
+  const std::string text = term_text(
+      *w->egraph, w->roots[0], [&](OpId op) { return w->op_names[op]; }, 50);
   EXPECT_FALSE(text.empty());
   EXPECT_LT(text.size(), 1000u);
 }

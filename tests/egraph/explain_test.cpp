@@ -104,9 +104,15 @@ TEST(Explain, WhereAnENodeComesFrom) {
 
 // Everything that ends up equal has a proof that replays; the result is the same as without proofs.
 TEST(Explain, RandomRunsAreExplained) {
-  const char* const kRules[][2] = {{"(add ?x ?y)", "(add ?y ?x)"},     {"(add ?x (add ?y ?z))", "(add (add ?x ?y) ?z)"}, {"(f (f ?x))", "?x"},
-                                   {"(sub ?x ?x)", "a"},               {"(f (add ?x ?y))", "(add (f ?x) (f ?y))"},        {"(g ?x)", "(f (f ?x))"},
-                                   {"(sub ?x ?y)", "(add ?x (g ?y))"}, {"(add ?x a)", "?x"},                              {"(f (g ?x))", "(g (f ?x))"}};
+  const char* const kRules[][2] = {{"(add ?x ?y)", "(add ?y ?x)"},
+                                   {"(add ?x (add ?y ?z))", "(add (add ?x ?y) ?z)"},
+                                   {"(f (f ?x))", "?x"},
+                                   {"(sub ?x ?x)", "a"},
+                                   {"(f (add ?x ?y))", "(add (f ?x) (f ?y))"},
+                                   {"(g ?x)", "(f (f ?x))"},
+                                   {"(sub ?x ?y)", "(add ?x (g ?y))"},
+                                   {"(add ?x a)", "?x"},
+                                   {"(f (g ?x))", "(g (f ?x))"}};
   std::size_t checked = 0;
   for (unsigned seed = 0; seed < 80; ++seed) {
     std::mt19937 random(seed);
@@ -158,7 +164,8 @@ TEST(Explain, RandomRunsAreExplained) {
   EXPECT_GT(checked, 1000u);
 }
 
-// A template may make one e-node twice, the second time as its top: it stands in a class of its own then, and has to be united with the match.
+// A template may make one e-node twice, the second time as its top: it stands in a class of its own then, and has to be united with the
+// match.
 TEST(Explain, ATopThatAnEarlierENodeOfTheTemplateAlreadyIs) {
   for (const bool reasons : {false, true}) {
     EGraph egraph;
@@ -170,7 +177,8 @@ TEST(Explain, ATopThatAnEarlierENodeOfTheTemplateAlreadyIs) {
     Rewrite rule;
     rule.name = "twice";
     rule.left.nodes.resize(2);
-    rule.left.nodes[1] = {.type = PatternNode::Type::kOperator, .kind = 1, .op = 1, .accepts_op = nullptr, .accepts = nullptr, .children = {0}};
+    rule.left.nodes[1] = {
+        .type = PatternNode::Type::kOperator, .kind = 1, .op = 1, .accepts_op = nullptr, .accepts = nullptr, .children = {0}};
     rule.right = Template{{{kNone, 0, {}}, {2, kNone, {0}}, {2, kNone, {0}}}};
     EXPECT_EQ(run(egraph, std::span(&rule, 1), {}).stop, StopReason::kSaturated);
     const Id ha = egraph.lookup(2, std::vector{a});

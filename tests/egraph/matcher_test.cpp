@@ -178,8 +178,9 @@ TEST_F(MatcherTest, RandomPatternsGiveTheNaiveMatches) {
     }
     egraph.rebuild();
     naive.rebuild();
-    for (const char* text : {"(f ?x)", "(add ?x ?y)", "(add (f ?x) ?y)", "(add (f ?x) (f ?y))", "(sub (add ?x ?y) ?x)", "(add (add ?x ?y) (add ?x ?z))", "(f (g ?x))",
-                             "(sub a ?x)", "(add ?x b)", "(sub (f ?x) (add (g ?x) ?y))", "(f (f (f ?x)))", "?x", "(add (f a) (add ?x ?x))"}) {
+    for (const char* text :
+         {"(f ?x)", "(add ?x ?y)", "(add (f ?x) ?y)", "(add (f ?x) (f ?y))", "(sub (add ?x ?y) ?x)", "(add (add ?x ?y) (add ?x ?z))",
+          "(f (g ?x))", "(sub a ?x)", "(add ?x b)", "(sub (f ?x) (add (g ?x) ?y))", "(f (f (f ?x)))", "?x", "(add (f a) (add ?x ?x))"}) {
       const Pattern pattern = pattern_of(language, text);
       // Classes are named differently; compare through a common name.
       const auto name = [&](Id id) { return naive.find(id); };

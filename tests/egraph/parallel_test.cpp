@@ -61,7 +61,8 @@ struct Dump {
   std::vector<std::vector<NodeId>> users;
   bool operator==(const Dump& other) const {
     const auto same = [](const Rec& a, const Rec& b) { return EGraph::Impl::equal_inline(a, b); };
-    return classes == other.classes && users == other.users && std::equal(recs.begin(), recs.end(), other.recs.begin(), other.recs.end(), same);
+    return classes == other.classes && users == other.users &&
+           std::equal(recs.begin(), recs.end(), other.recs.begin(), other.recs.end(), same);
   }
 };
 

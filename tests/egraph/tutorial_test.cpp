@@ -70,7 +70,8 @@ Simplified simplify(const std::string& term) {
 TEST(Tutorial, Simplifies) {
   const Simplified half = simplify("(+ (/ (* x 2) 2) (* 0 y))");
   EXPECT_EQ(half.text, "x");
-  for (const char* rule : {"regroup", "div-self", "mul-one", "mul-zero", "add-zero"}) EXPECT_NE(half.why.find(rule), std::string::npos) << half.why;
+  for (const char* rule : {"regroup", "div-self", "mul-one", "mul-zero", "add-zero"})
+    EXPECT_NE(half.why.find(rule), std::string::npos) << half.why;
   EXPECT_EQ(simplify("(- (+ (* x y) (* z x)) (* (+ z y) x))").text, "0");
   EXPECT_EQ(simplify("(+ (* x y) (* x z))").text.size(), std::string("(* x (+ y z))").size());
   EXPECT_EQ(simplify("(/ 0 0)").text, "(/ 0 0)");

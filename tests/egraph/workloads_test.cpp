@@ -69,11 +69,12 @@ TEST_P(WorkloadTest, CountsEqualExpected) {
 
 INSTANTIATE_TEST_SUITE_P(All, WorkloadTest,
                          ::testing::Values(Case{"ac8", "simple", 1, false}, Case{"ac8", "simple", 2, true}, Case{"ac9", "simple", 1, true},
-                                           Case{"ac10", "backoff", 1, false}, Case{"math", "backoff", 1, false}, Case{"math", "backoff", 2, true},
-                                           Case{"math_cond", "backoff", 1, false}, Case{"math_cond", "backoff", 2, true}, Case{"prop", "simple", 1, false},
-                                           Case{"prop", "simple", 2, true}, Case{"prop", "backoff", 1, false}, Case{"tensor12", "backoff", 2, false},
-                                           Case{"tensor24", "backoff", 1, false}, Case{"tensor48", "simple", 1, false},
-                                           Case{"tensor48", "backoff", 1, true}),
+                                           Case{"ac10", "backoff", 1, false}, Case{"math", "backoff", 1, false},
+                                           Case{"math", "backoff", 2, true}, Case{"math_cond", "backoff", 1, false},
+                                           Case{"math_cond", "backoff", 2, true}, Case{"prop", "simple", 1, false},
+                                           Case{"prop", "simple", 2, true}, Case{"prop", "backoff", 1, false},
+                                           Case{"tensor12", "backoff", 2, false}, Case{"tensor24", "backoff", 1, false},
+                                           Case{"tensor48", "simple", 1, false}, Case{"tensor48", "backoff", 1, true}),
                          [](const auto& info) {
                            return std::string(info.param.workload) + "_" + info.param.scheduler + "_" + std::to_string(info.param.threads) +
                                   (info.param.reverse_rules ? "_reversed" : "");
@@ -82,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(All, WorkloadTest,
 TEST(Workload, CommutativeMatchingOfPropGivesTheSameClasses) {
   // A small formula that saturates, with commutativity as rules and in the matcher.
   const std::string rules =
-      "(rule c1 (& ?a ?b) (& ?b ?a)) (rule c2 (| ?a ?b) (| ?b ?a)) (rule i1 (& ?a ?a) ?a) (rule i2 (| ?a ?a) ?a) (rule lem (| ?a (~ ?a)) true)"
+      "(rule c1 (& ?a ?b) (& ?b ?a)) (rule c2 (| ?a ?b) (| ?b ?a)) (rule i1 (& ?a ?a) ?a) (rule i2 (| ?a ?a) ?a) (rule lem (| ?a (~ ?a)) "
+      "true)"
       "(rule t1 (| ?a true) true) (rule t2 (& ?a true) ?a) (rule dn (~ (~ ?a)) ?a) (rule a1 (& ?a (& ?b ?c)) (& (& ?a ?b) ?c))"
       "(root (& (| p (~ p)) (& q (& r (& (| true s) q)))))";
   auto as_rules = Workload::parse(rules);
@@ -111,7 +113,8 @@ TEST(Workload, CommutativeMatchingOfProp) {
   std::map<Id, Id> image;
   std::size_t compared = 0;
   for (NodeId n = 0; n < as_rules->egraph->num_ids(); ++n) {
-    const auto other = in_matcher->add_term(term_text(*as_rules->egraph, n, [&](OpId op) { return as_rules->op_texts[op]; }, 200));
+    const auto other = in_matcher->add_term(term_text(
+        *as_rules->egraph, n, [&](OpId op) { return as_rules->op_texts[op]; }, 200));
     if (!other.ok()) continue;  // too long to be printed whole
     in_matcher->egraph->rebuild();
     const auto [it, fresh] = image.try_emplace(as_rules->egraph->find(n), *other);
@@ -124,15 +127,16 @@ TEST(Workload, CommutativeMatchingOfProp) {
 }
 
 TEST(Workload, BadTextIsRefusedWithItsLine) {
-  for (const auto& [text, message] : std::vector<std::pair<const char*, const char*>>{{"(root a", "line 1: '(' without ')'"},
-                                                                                     {"\n\n)", "line 3: ')' without '('"},
-                                                                                     {"(root $x)", "line 1: unknown name $x"},
-                                                                                     {"(rule r (f ?x) ?y)", "line 1: ?y does not stand on the left"},
-                                                                                     {"(nonsense)", "line 1: unknown form 'nonsense' or wrong number of parts"},
-                                                                                     {"atom", "line 1: a form (name ...) was expected"},
-                                                                                     {"(rule r (f ?x) ?x (is-num ?z))", "line 1: a condition on an unbound variable"},
-                                                                                     {"(root ?x)", "line 1: a pattern variable in a term"},
-                                                                                     {"(root ())", "line 1: a term (operator ...) was expected"}}) {
+  for (const auto& [text, message] :
+       std::vector<std::pair<const char*, const char*>>{{"(root a", "line 1: '(' without ')'"},
+                                                        {"\n\n)", "line 3: ')' without '('"},
+                                                        {"(root $x)", "line 1: unknown name $x"},
+                                                        {"(rule r (f ?x) ?y)", "line 1: ?y does not stand on the left"},
+                                                        {"(nonsense)", "line 1: unknown form 'nonsense' or wrong number of parts"},
+                                                        {"atom", "line 1: a form (name ...) was expected"},
+                                                        {"(rule r (f ?x) ?x (is-num ?z))", "line 1: a condition on an unbound variable"},
+                                                        {"(root ?x)", "line 1: a pattern variable in a term"},
+                                                        {"(root ())", "line 1: a term (operator ...) was expected"}}) {
     const auto w = Workload::parse(text);
     ASSERT_FALSE(w.ok()) << text;
     EXPECT_EQ(std::string(w.status().message()), message);

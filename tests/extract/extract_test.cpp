@@ -21,7 +21,8 @@ struct Bench {
   }
 
   Id value(const std::string& name) { return lowered.values.at(name); }
-  Id add(const std::string& op, std::vector<Id> children, std::vector<Attribute> attributes = {}, const std::string& domain = "", int outputs = 1) {
+  Id add(const std::string& op, std::vector<Id> children, std::vector<Attribute> attributes = {}, const std::string& domain = "",
+         int outputs = 1) {
     OpKey key;
     key.domain = domain;
     key.op_type = op;
@@ -79,9 +80,11 @@ TEST(Extract, CountsSharedNodesOnce) {
 }
 
 TEST(Extract, TakesAllValuesOfATupleTogether) {
-  Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3, 4] a, float[2, 3, 4] b, float[4] s) => (float[2, 3, 4] y, float[2, 3, 4] r)
+  Bench b(
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3, 4] a, float[2, 3, 4] b, float[4] s) => (float[2, 3, 4] y, float[2, 3, 4] r)
              { r = Add(a, b)  y = LayerNormalization <axis = -1, epsilon = 0.001> (r, s) })");
-  const Id tuple = b.add("SkipLayerNormalization", {b.value("a"), b.value("b"), b.value("s")}, {Attribute::of("epsilon", 0.001f)}, "com.microsoft", 4);
+  const Id tuple =
+      b.add("SkipLayerNormalization", {b.value("a"), b.value("b"), b.value("s")}, {Attribute::of("epsilon", 0.001f)}, "com.microsoft", 4);
   b.g.egraph().merge(b.value("y"), b.g.project(tuple, 0));
   b.same(b.value("r"), b.g.project(tuple, 3));
   EXPECT_EQ(b.operators(), (Ops{"SkipLayerNormalization"}));
@@ -98,7 +101,8 @@ TEST(Extract, PaysForSharedPartsOnceForAllWhoUseThem) {
 }
 
 TEST(Extract, EmitsOnlyWhatTheTargetHas) {
-  const std::string text = R"(<ir_version: 10, opset_import: ["" : 20]> g (float[2, 4] x, float[4] c) => (float[2, 4] y) { a = Add(x, c)  y = Gelu(a) })";
+  const std::string text =
+      R"(<ir_version: 10, opset_import: ["" : 20]> g (float[2, 4] x, float[4] c) => (float[2, 4] y) { a = Add(x, c)  y = Gelu(a) })";
   for (const auto& [target, wanted] : std::map<std::string, Ops>{{"onnx", {"Add", "Gelu"}}, {"ort-cpu", {"BiasGelu"}}}) {
     Bench b(text, target);
     b.same(b.value("y"), b.add("BiasGelu", {b.value("x"), b.value("c")}, {}, "com.microsoft"));
@@ -115,7 +119,8 @@ TEST(Extract, StaysAcyclicInCyclicEGraphs) {
 }
 
 TEST(Extract, FoldsConstantsThatDoNotBloatTheFile) {
-  Bench small(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 2] x) => (float[N, 2] y) <float[2] c = {1, 2}> { d = Exp(c)  y = Add(x, d) })");
+  Bench small(
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 2] x) => (float[N, 2] y) <float[2] c = {1, 2}> { d = Exp(c)  y = Add(x, d) })");
   EXPECT_EQ(small.operators(), (Ops{"Add"}));
   Bench big(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[1000, 1000] x) => (float[1000, 1000] y) <int64[2] s = {1000, 1000}>
                { c = ConstantOfShape(s)  y = Add(x, c) })");
@@ -137,7 +142,8 @@ TEST(Raise, DoesNotTakeANodeForOneWithItsInputsInAnotherOrder) {
   const auto raised = raise(b.g, b.lowered, b.take());
   ASSERT_TRUE(raised.ok()) << raised.status();
   ASSERT_EQ(raised->graph.nodes.size(), 2u);
-  for (const Node& n : raised->graph.nodes) EXPECT_EQ(n.inputs, (n.outputs[0] == "p" ? std::vector<std::string>{"x", "z"} : std::vector<std::string>{"z", "x"}));
+  for (const Node& n : raised->graph.nodes)
+    EXPECT_EQ(n.inputs, (n.outputs[0] == "p" ? std::vector<std::string>{"x", "z"} : std::vector<std::string>{"z", "x"}));
 }
 
 TEST(CheckSelection, FindsWhatIsMissingOrCyclic) {

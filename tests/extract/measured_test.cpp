@@ -54,7 +54,8 @@ TEST(Measured, OperatorsWithoutRowsAreEstimatedAndSaySo) {
 }
 
 TEST(Measured, BadRowsAreRefusedWithTheirPlace) {
-  for (const char* text : {"nonsense\n", R"({"op": "Add", "in": [[1]], "out": [[1]], "seconds": -1})", R"({"op": "Add", "in": 3, "out": [[1]], "seconds": 1})"}) {
+  for (const char* text : {"nonsense\n", R"({"op": "Add", "in": [[1]], "out": [[1]], "seconds": -1})",
+                           R"({"op": "Add", "in": 3, "out": [[1]], "seconds": 1})"}) {
     const auto t = MeasuredTable::parse(text, "times.jsonl");
     ASSERT_FALSE(t.ok()) << text;
     EXPECT_EQ(std::string(t.status().message()).rfind("times.jsonl:1", 0), 0u) << t.status();
@@ -66,9 +67,10 @@ TEST(Measured, BuiltInTableKnowsThatSkipLayerNormalizationLoses) {
   std::ifstream file(SATURATE_SOURCE_DIR "/extract/costs/ort-cpu.jsonl");
   const MeasuredTable t = table(std::string(std::istreambuf_iterator<char>(file), {}));
   const double add = t.seconds(use(R"({"op": "Add", "in": [[1,100,512],[1,100,512]], "out": [[1,100,512]]})"));
-  const double norm = t.seconds(use(R"({"op": "LayerNormalization", "in": [[1,100,512],[512],[512]], "out": [[1,100,512]], "const": [1, 2]})"));
-  const double skip = t.seconds(
-      use(R"({"op": "com.microsoft::SkipLayerNormalization", "in": [[1,100,512],[1,100,512],[512],[512]], "out": [[1,100,512]], "const": [2, 3]})"));
+  const double norm =
+      t.seconds(use(R"({"op": "LayerNormalization", "in": [[1,100,512],[512],[512]], "out": [[1,100,512]], "const": [1, 2]})"));
+  const double skip = t.seconds(use(
+      R"({"op": "com.microsoft::SkipLayerNormalization", "in": [[1,100,512],[1,100,512],[512],[512]], "out": [[1,100,512]], "const": [2, 3]})"));
   EXPECT_GT(skip, 2 * (add + norm));
 }
 

@@ -12,7 +12,8 @@ namespace saturate::test {
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& text, const std::string& ending = ".json")
-      : path_(std::filesystem::temp_directory_path() / ("saturate_test_" + std::to_string(getpid()) + "_" + std::to_string(counter_++) + ending)) {
+      : path_(std::filesystem::temp_directory_path() /
+              ("saturate_test_" + std::to_string(getpid()) + "_" + std::to_string(counter_++) + ending)) {
     std::ofstream(path_) << text;
   }
   ~TemporaryFile() { std::filesystem::remove(path_); }

@@ -56,7 +56,8 @@ g (float[2] x) => (float[2] last) {
     more = Identity (go)
     next = Neg (s)
   }>
-})", "test");
+})",
+                                      "test");
   ASSERT_TRUE(model.ok()) << model.status();
   SessionOptions options;
   options.most_graph_runs = 1000;
@@ -103,7 +104,8 @@ TEST(Control, ScanOfVersion8HasABatch) {
 g (int64[2] lengths, float[2, 1] x, float[2, 3, 1] s) => (float[2, 1] last, float[2, 3, 1] sums) {
   last, sums = Scan <num_scan_inputs = 1, body = b (float[1] a, float[1] e) => (float[1] n, float[1] o) { n = Add (a, e) o = Identity (n) }> (lengths, x, s)
 })";
-  const auto out = run_text(text, {{"lengths", ints({2}, {3, 1})}, {"x", floats({2, 1}, {0, 10})}, {"s", floats({2, 3, 1}, {1, 2, 3, 4, 5, 6})}});
+  const auto out =
+      run_text(text, {{"lengths", ints({2}, {3, 1})}, {"x", floats({2, 1}, {0, 10})}, {"s", floats({2, 3, 1}, {1, 2, 3, 4, 5, 6})}});
   ASSERT_TRUE(out.ok()) << out.status();
   expect_near((*out)[0].tensor(), floats({2, 1}, {6, 14}));
   expect_near((*out)[1].tensor(), floats({2, 3, 1}, {1, 3, 6, 14, 0, 0}));

@@ -94,7 +94,9 @@ TEST(Data, ConcatAndSplitAreInverse) {
 
 TEST(Data, SliceStepsBackAndClamps) {
   const Tensor x = counting({6});
-  const auto slice = [&](std::int64_t start, std::int64_t end, std::int64_t step) { return values(eval({"Slice"}, {x, ints({1}, {start}), ints({1}, {end}), ints({1}, {0}), ints({1}, {step})})); };
+  const auto slice = [&](std::int64_t start, std::int64_t end, std::int64_t step) {
+    return values(eval({"Slice"}, {x, ints({1}, {start}), ints({1}, {end}), ints({1}, {0}), ints({1}, {step})}));
+  };
   constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min(), kMax = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(slice(-1, kMin, -2), (Ints{5, 3, 1}));
   EXPECT_EQ(slice(4, 1, -1), (Ints{4, 3, 2}));
@@ -102,7 +104,8 @@ TEST(Data, SliceStepsBackAndClamps) {
   EXPECT_EQ(slice(3, 2, 1), Ints{});
   EXPECT_EQ(slice(kMax, kMin, kMin), Ints{5});
   EXPECT_EQ(slice(0, kMax, kMax), Ints{0});
-  EXPECT_EQ(values(eval({"Slice", "", 9, {ints_attr("starts", {1}), ints_attr("ends", {-1}), ints_attr("axes", {0})}}, {x})), (Ints{1, 2, 3, 4}));
+  EXPECT_EQ(values(eval({"Slice", "", 9, {ints_attr("starts", {1}), ints_attr("ends", {-1}), ints_attr("axes", {0})}}, {x})),
+            (Ints{1, 2, 3, 4}));
   EXPECT_FALSE(run({"Slice"}, {x, ints({1}, {0}), ints({1}, {1}), ints({1}, {0}), ints({1}, {0})}).ok());
 }
 
@@ -120,7 +123,8 @@ TEST(Data, GatherFamilyChecksIndices) {
 TEST(Data, ScatterFamilyReduces) {
   const Tensor x = ints({3}, {1, 2, 3});
   const auto scatter = [&](const char* how) {
-    return values(eval({"ScatterElements", "", 18, {Attribute::of("reduction", std::string(how))}}, {x, ints({2}, {1, -2}), ints({2}, {5, 1})}));
+    return values(
+        eval({"ScatterElements", "", 18, {Attribute::of("reduction", std::string(how))}}, {x, ints({2}, {1, -2}), ints({2}, {5, 1})}));
   };
   EXPECT_EQ(scatter("none"), (Ints{1, 1, 3}));
   EXPECT_EQ(scatter("add"), (Ints{1, 8, 3}));
@@ -133,7 +137,9 @@ TEST(Data, ScatterFamilyReduces) {
 
 TEST(Data, PadModesReachFar) {
   const Tensor x = counting({3});
-  const auto pad = [&](const char* mode, Ints pads) { return values(eval({"Pad", "", 19, {Attribute::of("mode", std::string(mode))}}, {x, ints({2}, pads)})); };
+  const auto pad = [&](const char* mode, Ints pads) {
+    return values(eval({"Pad", "", 19, {Attribute::of("mode", std::string(mode))}}, {x, ints({2}, pads)}));
+  };
   EXPECT_EQ(pad("constant", {1, 2}), (Ints{0, 0, 1, 2, 0, 0}));
   EXPECT_EQ(pad("edge", {2, 1}), (Ints{0, 0, 0, 1, 2, 2}));
   EXPECT_EQ(pad("reflect", {5, 1}), (Ints{1, 0, 1, 2, 1, 0, 1, 2, 1}));
@@ -176,13 +182,15 @@ TEST(Data, CastSpecialValues) {
   EXPECT_EQ(*element_as_double(cast(x, DType::kFloat8e4m3fn), 4), 448.0);  // saturates
   EXPECT_TRUE(std::isnan(*element_as_double(cast(x, DType::kFloat8e5m2), 3)));
   EXPECT_EQ(texts(cast(floats({3}, {1.5f, -inf, NAN}), DType::kString)), (std::vector<std::string>{"1.5", "-INF", "NaN"}));
-  EXPECT_EQ(*element_as_int(cast(Tensor::strings({1}, {"9223372036854775807"}), DType::kInt64), 0), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(*element_as_int(cast(Tensor::strings({1}, {"9223372036854775807"}), DType::kInt64), 0),
+            std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(*element_as_double(cast(Tensor::strings({1}, {"+INF"}), DType::kFloat), 0), static_cast<double>(inf));
   EXPECT_FALSE(run({"Cast", "", 19, {int_attr("to", 1)}}, {Tensor::strings({1}, {"abc"})}).ok());
 }
 
 TEST(Data, TinyFloatsSurviveTheWayBack) {
-  for (DType dtype : {DType::kFloat8e4m3fn, DType::kFloat8e4m3fnuz, DType::kFloat8e5m2, DType::kFloat8e5m2fnuz, DType::kFloat4e2m1, DType::kFloat6e2m3, DType::kFloat6e3m2, DType::kFloat8e8m0}) {
+  for (DType dtype : {DType::kFloat8e4m3fn, DType::kFloat8e4m3fnuz, DType::kFloat8e5m2, DType::kFloat8e5m2fnuz, DType::kFloat4e2m1,
+                      DType::kFloat6e2m3, DType::kFloat6e3m2, DType::kFloat8e8m0}) {
     for (int code = 0; code < 1 << bit_width(dtype); ++code) {
       const float v = decode_tiny_float(dtype, static_cast<std::uint8_t>(code));
       if (std::isnan(v)) continue;
@@ -248,7 +256,8 @@ TEST(Data, CumulativeAllDirections) {
 TEST(Data, TriluKeepsDiagonals) {
   EXPECT_EQ(values(eval({"Trilu", "", 14, {}}, {counting({2, 3}), ints({}, {1})})), (Ints{0, 1, 2, 0, 0, 5}));
   EXPECT_EQ(values(eval({"Trilu", "", 14, {int_attr("upper", 0)}}, {counting({2, 3}), ints({}, {-1})})), (Ints{0, 0, 0, 3, 0, 0}));
-  EXPECT_EQ(values(eval({"Trilu", "", 14, {}}, {counting({2, 2}), ints({}, {std::numeric_limits<std::int64_t>::min()})})), (Ints{0, 1, 2, 3}));
+  EXPECT_EQ(values(eval({"Trilu", "", 14, {}}, {counting({2, 2}), ints({}, {std::numeric_limits<std::int64_t>::min()})})),
+            (Ints{0, 1, 2, 3}));
 }
 
 }  // namespace

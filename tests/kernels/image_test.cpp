@@ -11,7 +11,8 @@ TEST(Image, ResizeNearestAndLinear) {
   };
   expect_near(resize("nearest", {1, 1, 2, 4}, {}), floats({1, 1, 2, 4}, {1, 1, 2, 2, 3, 3, 4, 4}));
   expect_near(resize("linear", {1, 1, 1, 2}, {}), floats({1, 1, 1, 2}, {2, 3}));
-  expect_near(resize("linear", {1, 1, 3, 2}, {Attribute::of("coordinate_transformation_mode", std::string("align_corners"))}), floats({1, 1, 3, 2}, {1, 2, 2, 3, 3, 4}));
+  expect_near(resize("linear", {1, 1, 3, 2}, {Attribute::of("coordinate_transformation_mode", std::string("align_corners"))}),
+              floats({1, 1, 3, 2}, {1, 2, 2, 3, 3, 4}));
   EXPECT_EQ(resize("cubic", {1, 1, 0, 2}, {}).dims(), (Shape{1, 1, 0, 2}));
 }
 
@@ -42,7 +43,11 @@ TEST(Image, AntialiasedWeightsAddUp) {
 TEST(Image, GridSamplePadding) {
   const Tensor x = floats({1, 1, 1, 3}, {1, 2, 4});
   const auto sample = [&](const char* padding, float at) {
-    const Call call{"GridSample", "", 20, {Attribute::of("padding_mode", std::string(padding)), Attribute::of("align_corners", std::int64_t{1}), Attribute::of("mode", std::string("nearest"))}};
+    const Call call{"GridSample",
+                    "",
+                    20,
+                    {Attribute::of("padding_mode", std::string(padding)), Attribute::of("align_corners", std::int64_t{1}),
+                     Attribute::of("mode", std::string("nearest"))}};
     return *element_as_double(eval(call, {x, floats({1, 1, 1, 2}, {at, 0})}), 0);
   };
   EXPECT_EQ(sample("zeros", 2.0f), 0);
@@ -61,8 +66,11 @@ TEST(Image, SuppressionKeepsTheBest) {
 
 TEST(Image, DecoderReadsPlainFormatsAndRefusesDamage) {
   const std::string ppm = "P6\n# note\n2 1\n255\n\x01\x02\x03\x04\x05\x06";
-  const auto bytes = [](const std::string& s) { return make<std::uint8_t>({static_cast<std::int64_t>(s.size())}, std::vector<std::uint8_t>(s.begin(), s.end())); };
-  EXPECT_TRUE(identical(eval({"ImageDecoder", "", 20, {Attribute::of("pixel_format", std::string("BGR"))}}, {bytes(ppm)}), make<std::uint8_t>({1, 2, 3}, {3, 2, 1, 6, 5, 4})));
+  const auto bytes = [](const std::string& s) {
+    return make<std::uint8_t>({static_cast<std::int64_t>(s.size())}, std::vector<std::uint8_t>(s.begin(), s.end()));
+  };
+  EXPECT_TRUE(identical(eval({"ImageDecoder", "", 20, {Attribute::of("pixel_format", std::string("BGR"))}}, {bytes(ppm)}),
+                        make<std::uint8_t>({1, 2, 3}, {3, 2, 1, 6, 5, 4})));
   EXPECT_FALSE(run({"ImageDecoder", "", 20}, {bytes(ppm.substr(0, ppm.size() - 1))}).ok());
   EXPECT_FALSE(run({"ImageDecoder", "", 20}, {bytes("P6 999999999 999999999 255 ")}).ok());
   EXPECT_FALSE(run({"ImageDecoder", "", 20}, {bytes(std::string("\x89PNG\r\n\x1a\n\xff\xff\xff\xff", 12))}).ok());

@@ -14,7 +14,8 @@
 
 namespace saturate::test {
 
-template <typename T> Tensor make(Shape dims, std::vector<T> values) {
+template <typename T>
+Tensor make(Shape dims, std::vector<T> values) {
   if constexpr (std::is_same_v<T, bool>) {
     Tensor t(DType::kBool, std::move(dims));
     for (std::size_t i = 0; i < values.size(); ++i) t.mutable_as<bool>()[i] = values[i];
@@ -36,7 +37,8 @@ inline std::vector<float> noise(std::size_t n, std::uint32_t seed) {
   return out;
 }
 inline Tensor noise_tensor(const Shape& dims, std::uint32_t seed) {
-  return floats(dims, noise(static_cast<std::size_t>(std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>())), seed));
+  return floats(dims,
+                noise(static_cast<std::size_t>(std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>())), seed));
 }
 
 struct Call {
@@ -52,7 +54,8 @@ inline absl::StatusOr<std::vector<Value>> run(const Call& call, const std::vecto
   node.op_type = call.op;
   node.domain = call.domain;
   node.attributes = call.attributes;
-  for (std::size_t i = 0; i < inputs.size(); ++i) node.inputs.push_back(inputs[i].present() ? std::string("i").append(std::to_string(i)) : std::string());
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    node.inputs.push_back(inputs[i].present() ? std::string("i").append(std::to_string(i)) : std::string());
   for (int i = 0; i < call.outputs; ++i) node.outputs.push_back(std::string("o").append(std::to_string(i)));
   return make_evaluator(call.reference)->evaluate(node, call.opset, inputs);
 }
@@ -72,9 +75,12 @@ inline void expect_near(const Tensor& got, const Tensor& want, double tolerance 
   ASSERT_EQ(got.dtype(), want.dtype());
   for (std::int64_t i = 0; i < want.size(); ++i) {
     const double a = *element_as_double(got, i), b = *element_as_double(want, i);
-    if (std::isnan(b)) EXPECT_TRUE(std::isnan(a)) << "element " << i;
-    else if (std::isinf(b)) EXPECT_EQ(a, b) << "element " << i;
-    else EXPECT_NEAR(a, b, tolerance) << "element " << i;
+    if (std::isnan(b))
+      EXPECT_TRUE(std::isnan(a)) << "element " << i;
+    else if (std::isinf(b))
+      EXPECT_EQ(a, b) << "element " << i;
+    else
+      EXPECT_NEAR(a, b, tolerance) << "element " << i;
   }
 }
 

@@ -34,7 +34,8 @@ TEST(Gemm, TilesOfEveryKernel) {
               want += 2.0 * static_cast<double>(a[static_cast<std::size_t>(i * lda + p)]) *
                       static_cast<double>(b[static_cast<std::size_t>(p * ldb + j)]);
             if (j < cols) {
-              want += static_cast<double>(bias[static_cast<std::size_t>(j)]) + static_cast<double>(residual[static_cast<std::size_t>(i * ldc + j)]);
+              want += static_cast<double>(bias[static_cast<std::size_t>(j)]) +
+                      static_cast<double>(residual[static_cast<std::size_t>(i * ldc + j)]);
               want = std::clamp(want, -1.0, 1.5);
             }
             ASSERT_NEAR(c[static_cast<std::size_t>(i * ldc + j)], j < cols ? want : 100.0, 1e-5)

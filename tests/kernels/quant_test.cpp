@@ -23,12 +23,17 @@ TEST(Quant, RoundsToEvenAndSaturates) {
 
 TEST(Quant, PerAxisAndBlocked) {
   const Tensor x = floats({2, 2}, {1, 2, 3, 4});
-  EXPECT_EQ(whole(eval({"QuantizeLinear", "", 21, {int_attr("axis", 0)}}, {x, floats({2}, {1, 0.5f}), make<std::uint8_t>({2}, {0, 10})})), (Whole{1, 2, 16, 18}));
+  EXPECT_EQ(whole(eval({"QuantizeLinear", "", 21, {int_attr("axis", 0)}}, {x, floats({2}, {1, 0.5f}), make<std::uint8_t>({2}, {0, 10})})),
+            (Whole{1, 2, 16, 18}));
   const Tensor blocked = floats({3, 1}, {1, 2, 3});
-  EXPECT_EQ(whole(eval({"QuantizeLinear", "", 21, {int_attr("axis", 0), int_attr("block_size", 2)}}, {blocked, floats({2, 1}, {1, 0.5f})})), (Whole{1, 2, 6}));
+  EXPECT_EQ(whole(eval({"QuantizeLinear", "", 21, {int_attr("axis", 0), int_attr("block_size", 2)}}, {blocked, floats({2, 1}, {1, 0.5f})})),
+            (Whole{1, 2, 6}));
   EXPECT_FALSE(run({"QuantizeLinear", "", 21, {int_attr("axis", 0)}}, {x, floats({3}, {1, 1, 1})}).ok());
-  EXPECT_FALSE(run({"QuantizeLinear", "", 21, {int_attr("axis", 0), int_attr("block_size", 2)}}, {blocked, floats({3, 1}, {1, 1, 1})}).ok());
-  expect_near(eval({"DequantizeLinear", "", 13, {int_attr("axis", 1)}}, {make<std::int8_t>({1, 2}, {-128, 127}), floats({2}, {0.5f, 2}), make<std::int8_t>({2}, {0, -1})}), floats({1, 2}, {-64, 256}));
+  EXPECT_FALSE(
+      run({"QuantizeLinear", "", 21, {int_attr("axis", 0), int_attr("block_size", 2)}}, {blocked, floats({3, 1}, {1, 1, 1})}).ok());
+  expect_near(eval({"DequantizeLinear", "", 13, {int_attr("axis", 1)}},
+                   {make<std::int8_t>({1, 2}, {-128, 127}), floats({2}, {0.5f, 2}), make<std::int8_t>({2}, {0, -1})}),
+              floats({1, 2}, {-64, 256}));
 }
 
 TEST(Quant, FourBitsGoThereAndBack) {
@@ -79,8 +84,10 @@ TEST(Quant, NBitsWeightsMatchTheirFloats) {
   for (int i = 0; i < 8; ++i) b.mutable_as<std::uint8_t>()[i] = static_cast<std::uint8_t>((2 * i) | ((2 * i + 1) << 4));
   std::vector<float> x(16, 1.0f);
   x[15] = 3.0f;
-  const Call call{"MatMulNBits", "com.microsoft", 1, {int_attr("K", 16), int_attr("N", 1), int_attr("bits", 4), int_attr("block_size", 16)}};
-  expect_near(eval(call, {floats({1, 16}, x), b, floats({1}, {0.5f})}), floats({1, 1}, {3.0f}));  // (sum(q - 8) + 2 * 7) / 2 = (-8 + 14) / 2
+  const Call call{
+      "MatMulNBits", "com.microsoft", 1, {int_attr("K", 16), int_attr("N", 1), int_attr("bits", 4), int_attr("block_size", 16)}};
+  expect_near(eval(call, {floats({1, 16}, x), b, floats({1}, {0.5f})}),
+              floats({1, 1}, {3.0f}));  // (sum(q - 8) + 2 * 7) / 2 = (-8 + 14) / 2
   EXPECT_FALSE(run(call, {floats({1, 15}, std::vector<float>(15)), b, floats({1}, {0.5f})}).ok());
   EXPECT_FALSE(run(call, {floats({1, 16}, x), b, floats({2}, {0.5f, 1})}).ok());
 }

@@ -31,7 +31,9 @@ TEST(Sequence, SplitsAndJoins) {
   const auto single = run({"SplitToSequence", "", 11, {Attribute::of("keepdims", std::int64_t{0})}}, {x});
   ASSERT_TRUE(single.ok());
   EXPECT_EQ(sequence(single).items[0].tensor().rank(), 0);
-  const Tensor stacked = eval({"ConcatFromSequence", "", 11, {Attribute::of("axis", std::int64_t{-1}), Attribute::of("new_axis", std::int64_t{1})}}, {single->front()});
+  const Tensor stacked =
+      eval({"ConcatFromSequence", "", 11, {Attribute::of("axis", std::int64_t{-1}), Attribute::of("new_axis", std::int64_t{1})}},
+           {single->front()});
   EXPECT_TRUE(identical(stacked, x));
   EXPECT_FALSE(run({"SplitToSequence"}, {x, ints({2}, {1, 1})}).ok());
   EXPECT_FALSE(run({"SplitToSequence"}, {x, ints({}, {0})}).ok());

@@ -261,8 +261,10 @@ TEST(SessionGraph, OperatorsOfTheSessionCannotBeNamed) {
 
 // A transposed weight too big to fold (an embedding that is the output layer, too) is packed as it lies, not transposed at every run.
 TEST(SessionGraph, BigTransposedWeights) {
-  const auto operators = check("<ir_version: 8, opset_import: [\"\" : 17]> g (float[2,3,65] x) => (float[2,3,N] y) { t = Transpose <perm = [1,0]> (w) y = MatMul (x, t) }",
-                               {{"w", {70000, 65}}}, {{"x", noise_tensor({2, 3, 65}, 3)}});
+  const auto operators = check(
+      "<ir_version: 8, opset_import: [\"\" : 17]> g (float[2,3,65] x) => (float[2,3,N] y) { t = Transpose <perm = [1,0]> (w) y = MatMul "
+      "(x, t) }",
+      {{"w", {70000, 65}}}, {{"x", noise_tensor({2, 3, 65}, 3)}});
   EXPECT_EQ(operators, std::vector<std::string>{"FusedMatMul"});
 }
 

@@ -17,7 +17,8 @@ TEST(Signal, FourierOfAnyLength) {
       fourier(fast, inverse);
       for (std::size_t k = 0; k < n; ++k) {
         std::complex<double> sum = 0;
-        for (std::size_t i = 0; i < n; ++i) sum += x[i] * std::polar(1.0, (inverse ? 2 : -2) * M_PI * static_cast<double>(i * k % n) / static_cast<double>(n));
+        for (std::size_t i = 0; i < n; ++i)
+          sum += x[i] * std::polar(1.0, (inverse ? 2 : -2) * M_PI * static_cast<double>(i * k % n) / static_cast<double>(n));
         EXPECT_LT(std::abs(fast[k] - sum), 1e-10 * static_cast<double>(n)) << n << " " << k;
       }
     }

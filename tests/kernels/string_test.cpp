@@ -31,7 +31,9 @@ TEST(String, RegexSyntax) {
 TEST(String, RegexCannotHang) {
   EXPECT_FALSE(matches("(a*)*b", std::string(5000, 'a')));
   EXPECT_FALSE(matches("(a|aa)+$b", std::string(5000, 'a')));
-  const auto pattern = [](std::string p) { return run({"RegexFullMatch", "", 20, {Attribute::of("pattern", std::move(p))}}, {Tensor::strings({1}, {"a"})}); };
+  const auto pattern = [](std::string p) {
+    return run({"RegexFullMatch", "", 20, {Attribute::of("pattern", std::move(p))}}, {Tensor::strings({1}, {"a"})});
+  };
   EXPECT_FALSE(pattern("((a{1000}){1000}){1000}").ok());
   EXPECT_FALSE(pattern(std::string(100000, '(')).ok());
   EXPECT_FALSE(pattern("a**********").ok());
@@ -49,21 +51,30 @@ TEST(String, SplitByWhitespaceAndDelimiter) {
   using Parts = std::vector<std::string>;
   EXPECT_EQ(split({"StringSplit", "", 20}, "  a  b "), (Parts{"a", "b"}));
   EXPECT_EQ(split({"StringSplit", "", 20, {Attribute::of("delimiter", std::string(","))}}, "a,,b"), (Parts{"a", "", "b"}));
-  EXPECT_EQ(split({"StringSplit", "", 20, {Attribute::of("delimiter", std::string(",")), Attribute::of("maxsplit", std::int64_t{1})}}, "a,b,c"), (Parts{"a", "b,c"}));
+  EXPECT_EQ(
+      split({"StringSplit", "", 20, {Attribute::of("delimiter", std::string(",")), Attribute::of("maxsplit", std::int64_t{1})}}, "a,b,c"),
+      (Parts{"a", "b,c"}));
   EXPECT_EQ(eval({"StringSplit", "", 20, {}, 2}, {Tensor::strings({0}, {})}).dims(), (Shape{0, 0}));
 }
 
 TEST(String, NormalizerDropsStopwords) {
-  const Call call{"StringNormalizer", "", 10, {Attribute::of("case_change_action", std::string("UPPER")), Attribute::of("stopwords", std::vector<std::string>{"MONDAY"})}};
+  const Call call{
+      "StringNormalizer",
+      "",
+      10,
+      {Attribute::of("case_change_action", std::string("UPPER")), Attribute::of("stopwords", std::vector<std::string>{"MONDAY"})}};
   EXPECT_TRUE(identical(eval(call, {Tensor::strings({3}, {"monday", "\xc3\xa4pfel", "x"})}), Tensor::strings({2}, {"\xc3\x84PFEL", "X"})));
   EXPECT_TRUE(identical(eval(call, {Tensor::strings({1, 1}, {"Monday"})}), Tensor::strings({1, 1}, {""})));
 }
 
 TEST(String, TfIdfSkips) {
   const auto list = [](const char* name, std::vector<std::int64_t> v) { return Attribute::of(name, std::move(v)); };
-  const Call call{"TfIdfVectorizer", "", 9,
-                  {Attribute::of("mode", std::string("TF")), Attribute::of("min_gram_length", std::int64_t{1}), Attribute::of("max_gram_length", std::int64_t{2}),
-                   Attribute::of("max_skip_count", std::int64_t{1}), list("ngram_counts", {0, 1}), list("ngram_indexes", {1, 0}), list("pool_int64s", {5, 5, 6})}};
+  const Call call{"TfIdfVectorizer",
+                  "",
+                  9,
+                  {Attribute::of("mode", std::string("TF")), Attribute::of("min_gram_length", std::int64_t{1}),
+                   Attribute::of("max_gram_length", std::int64_t{2}), Attribute::of("max_skip_count", std::int64_t{1}),
+                   list("ngram_counts", {0, 1}), list("ngram_indexes", {1, 0}), list("pool_int64s", {5, 5, 6})}};
   expect_near(eval(call, {ints({4}, {5, 7, 6, 5})}), floats({2}, {1, 2}));  // "5 . 6" with one skipped; 5 twice
 }
 

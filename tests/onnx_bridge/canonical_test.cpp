@@ -40,8 +40,12 @@ class Canonicalize : public ::testing::Test {
     for (const Facts& f : facts) all.push_back(&f);
     return all;
   }
-  std::optional<Canonical> up(const Node& n, std::int64_t opset, const std::vector<Facts>& facts) { return to_canonical(n, opset, pointers(facts), dims, "p"); }
-  absl::StatusOr<Canonical> down(const Node& n, std::int64_t opset, const std::vector<Facts>& facts) { return from_canonical(n, opset, pointers(facts), dims, "p"); }
+  std::optional<Canonical> up(const Node& n, std::int64_t opset, const std::vector<Facts>& facts) {
+    return to_canonical(n, opset, pointers(facts), dims, "p");
+  }
+  absl::StatusOr<Canonical> down(const Node& n, std::int64_t opset, const std::vector<Facts>& facts) {
+    return from_canonical(n, opset, pointers(facts), dims, "p");
+  }
   std::optional<std::int64_t> lowest(const Node& n, const std::vector<Facts>& facts) { return lowest_opset(n, pointers(facts)); }
   static std::vector<std::int64_t> values(const Canonical& c, const std::string& name) {
     for (const Initializer& k : c.constants)
@@ -96,7 +100,8 @@ TEST_F(Canonicalize, SameFormFromEveryOpset) {
   auto now = up(node("ReduceMean", 2, {}), 18, {tensor({2, 3}), list({1})});
   ASSERT_TRUE(old && now);
   ASSERT_EQ(old->nodes[0].attributes.size(), now->nodes[0].attributes.size());
-  for (std::size_t k = 0; k < old->nodes[0].attributes.size(); ++k) EXPECT_EQ(old->nodes[0].attributes[k].name, now->nodes[0].attributes[k].name);
+  for (std::size_t k = 0; k < old->nodes[0].attributes.size(); ++k)
+    EXPECT_EQ(old->nodes[0].attributes[k].name, now->nodes[0].attributes[k].name);
 }
 
 TEST_F(Canonicalize, SliceOfOpsetOne) {
@@ -114,7 +119,8 @@ TEST_F(Canonicalize, ClipBoundsTakeTheDtypeOfTheData) {
   EXPECT_EQ(element_as_double(c->constants[1].tensor, 0), 6.0);
   EXPECT_FALSE(up(node("Clip", 1), 7, {Facts{}}));  // of what dtype?
   auto open = up(node("Clip", 1, {Attribute::of("min", 0.0f)}), 7, {tensor({2})});
-  EXPECT_EQ(element_as_double(open->constants[1].tensor, 0), static_cast<double>(std::numeric_limits<float>::max()));  // cut +inf, as it did
+  EXPECT_EQ(element_as_double(open->constants[1].tensor, 0),
+            static_cast<double>(std::numeric_limits<float>::max()));  // cut +inf, as it did
 }
 
 TEST_F(Canonicalize, SoftmaxBelowThirteenFlattens) {
@@ -208,7 +214,9 @@ TEST_F(Canonicalize, LowestOpsetLooksAtDtypesAndAttributes) {
   EXPECT_EQ(lowest(relu, {tensor({2})}), 7);
   EXPECT_EQ(lowest(relu, {tensor({2}, DType::kInt32)}), 14);
   EXPECT_EQ(lowest(relu, {tensor({2}, DType::kBfloat16)}), 13);
-  EXPECT_EQ(lowest(up(node("Attention", 3), 23, std::vector<Facts>(3, tensor({1, 2, 3, 4})))->nodes[0], std::vector<Facts>(3, tensor({1, 2, 3, 4}))), 23);
+  EXPECT_EQ(lowest(up(node("Attention", 3), 23, std::vector<Facts>(3, tensor({1, 2, 3, 4})))->nodes[0],
+                   std::vector<Facts>(3, tensor({1, 2, 3, 4}))),
+            23);
   EXPECT_EQ(lowest(up(node("Cast", 1, {i("to", 17)}), 19, {tensor({2})})->nodes[0], {tensor({2})}), 19);
   EXPECT_EQ(lowest(up(node("Reshape", 2, {i("allowzero", 1)}), 14, {tensor({2}), list({2})})->nodes[0], {tensor({2}), list({2})}), 14);
 }
@@ -226,7 +234,8 @@ TEST_F(Canonicalize, SoftmaxOverAnInnerAxisIsTurned) {
 TEST_F(Canonicalize, UpAndDownAgainIsTheSameNode) {
   const std::vector<Facts> x{tensor({2, 3, 4, 4})};
   for (std::int64_t opset : {9, 11, 13, 17, 21}) {
-    for (const Node& n : {node("Relu", 1), node("Flatten", 1, {i("axis", 2)}), node("GlobalAveragePool", 1), node("LeakyRelu", 1, {Attribute::of("alpha", 0.2f)})}) {
+    for (const Node& n : {node("Relu", 1), node("Flatten", 1, {i("axis", 2)}), node("GlobalAveragePool", 1),
+                          node("LeakyRelu", 1, {Attribute::of("alpha", 0.2f)})}) {
       auto c = up(n, opset, x);
       ASSERT_TRUE(c) << n.op_type;
       auto back = down(c->nodes[0], opset, x);

@@ -90,7 +90,8 @@ class Propagation {
 };
 
 nlohmann::json to_json(const Facts& f, const DimTable& dims, const Symbols& symbols) {
-  nlohmann::json j{{"text", to_string(f, dims)}, {"kind", static_cast<int>(f.kind)}, {"dtype", static_cast<int>(f.dtype)}, {"constant", f.constant}};
+  nlohmann::json j{
+      {"text", to_string(f, dims)}, {"kind", static_cast<int>(f.kind)}, {"dtype", static_cast<int>(f.dtype)}, {"constant", f.constant}};
   auto list = [&](const std::vector<Dim>& all) {
     auto a = nlohmann::json::array();
     for (Dim d : all) {
@@ -196,7 +197,8 @@ int run(std::span<char* const> arguments) {
     fmt::print(stderr, "{}\n", model.status().ToString());
     return 1;
   }
-  if (std::string_view(arguments[0]) == "convert" && arguments.size() == 4) return convert(*std::move(model), arguments[2], std::stoll(arguments[3]));
+  if (std::string_view(arguments[0]) == "convert" && arguments.size() == 4)
+    return convert(*std::move(model), arguments[2], std::stoll(arguments[3]));
   const bool egraph = arguments.size() > 2 && std::string_view(arguments[2]) == "--egraph";
   return dump(*model, egraph, arguments.subspan(egraph ? 3 : 2));
 }

@@ -22,7 +22,8 @@ class Infer : public ::testing::Test {
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t comma = std::min(text.find(',', at), text.size());
       const std::string word = text.substr(at, comma - at);
-      all.push_back(std::isdigit(static_cast<unsigned char>(word[0])) || word[0] == '-' ? dims.constant(std::stoll(word)) : dims.symbol(word));
+      all.push_back(std::isdigit(static_cast<unsigned char>(word[0])) || word[0] == '-' ? dims.constant(std::stoll(word))
+                                                                                        : dims.symbol(word));
       at = comma + 1;
     }
     return all;
@@ -41,7 +42,8 @@ class Infer : public ::testing::Test {
     f.kind = Kind::kAbsent;
     return f;
   }
-  std::vector<Facts> all(const std::string& op, std::vector<Facts> inputs, std::vector<Attribute> attributes = {}, int outputs = 1, const std::string& domain = "") {
+  std::vector<Facts> all(const std::string& op, std::vector<Facts> inputs, std::vector<Attribute> attributes = {}, int outputs = 1,
+                         const std::string& domain = "") {
     Node node;
     node.op_type = op;
     node.domain = domain;
@@ -90,7 +92,8 @@ TEST_F(Infer, ReshapeSolvesTheMinusOne) {
   EXPECT_EQ(text(one("Reshape", {tensor("B,12,S,64"), shape("-1,S,64")})), "float[12*B, S, 64]");
   EXPECT_EQ(text(one("Reshape", {tensor("B,S"), shape("-1")})), "float[B*S]");
   EXPECT_EQ(text(one("Reshape", {tensor(""), shape("1,1")})), "float[1, 1]");
-  EXPECT_EQ(text(one("Reshape", {tensor("0,3"), shape("0,-1,3")}, {Attribute::of("allowzero", std::int64_t{1})})).substr(0, 9), "float[0, ");
+  EXPECT_EQ(text(one("Reshape", {tensor("0,3"), shape("0,-1,3")}, {Attribute::of("allowzero", std::int64_t{1})})).substr(0, 9),
+            "float[0, ");
   EXPECT_EQ(text(one("Reshape", {tensor("3,4"), shape("0,7")}, {Attribute::of("allowzero", std::int64_t{1})})), "unknown");
   EXPECT_NE(error, "");
   one("Reshape", {tensor("3,4"), shape("5,-1")});
@@ -118,7 +121,8 @@ TEST_F(Infer, ShapeComputationsAreFollowed) {
   EXPECT_EQ(text(t), "int64[] = {768}");
   const Facts b1 = one("Unsqueeze", {b, ints({0})}), half = one("Div", {t, scalar(12)});
   EXPECT_EQ(text(half), "int64[] = {64}");
-  EXPECT_EQ(text(one("Concat", {b1, ints({-1, 12}), one("Unsqueeze", {half, ints({0})})}, {Attribute::of("axis", std::int64_t{0})})), "int64[4] = {B, -1, 12, 64}");
+  EXPECT_EQ(text(one("Concat", {b1, ints({-1, 12}), one("Unsqueeze", {half, ints({0})})}, {Attribute::of("axis", std::int64_t{0})})),
+            "int64[4] = {B, -1, 12, 64}");
   EXPECT_EQ(text(one("Slice", {s, ints({1}), ints({INT64_MAX}), ints({0})})), "int64[2] = {S, 768}");
   EXPECT_EQ(text(one("Slice", {s, ints({-1}), ints({INT64_MIN}), ints({0}), ints({-1})})), "int64[3] = {768, S, B}");
   EXPECT_EQ(text(one("ReduceProd", {s}, {Attribute::of("keepdims", std::int64_t{0})})), "int64[] = {768*B*S}");
@@ -185,7 +189,8 @@ TEST_F(Infer, Products) {
   one("MatMul", {tensor("2,M"), tensor("7,5")});
   EXPECT_EQ(dims.value(dims.symbol("M")), 7);
   EXPECT_EQ(text(one("Gemm", {tensor("A,B"), tensor("N,B")}, {Attribute::of("transB", std::int64_t{1})})), "float[A, N]");
-  EXPECT_EQ(text(one("Einsum", {tensor("B,I,D"), tensor("B,J,D")}, {Attribute::of("equation", std::string("bid,bjd->bij"))})), "float[B, I, J]");
+  EXPECT_EQ(text(one("Einsum", {tensor("B,I,D"), tensor("B,J,D")}, {Attribute::of("equation", std::string("bid,bjd->bij"))})),
+            "float[B, I, J]");
   EXPECT_EQ(text(one("Einsum", {tensor("B,I,D"), tensor("D,J")}, {Attribute::of("equation", std::string("...d, dj"))})), "float[B, I, J]");
   EXPECT_EQ(text(one("Einsum", {tensor("3,3")}, {Attribute::of("equation", std::string("ii->"))})), "float[]");
 }
@@ -195,7 +200,8 @@ TEST_F(Infer, ReductionsAndTheirAxes) {
   EXPECT_EQ(text(one("ReduceMean", {tensor("B,S,64"), ints({-1})}, {keep(1)})), "float[B, S, 1]");
   EXPECT_EQ(text(one("ReduceMean", {tensor("B,S,64"), ints({-1, 0})}, {keep(0)})), "float[S]");
   EXPECT_EQ(text(one("ReduceSum", {tensor("B,S")}, {keep(0)})), "float[]");
-  EXPECT_EQ(text(one("ReduceSum", {tensor("B,S"), ints({})}, {keep(1), Attribute::of("noop_with_empty_axes", std::int64_t{1})})), "float[B, S]");
+  EXPECT_EQ(text(one("ReduceSum", {tensor("B,S"), ints({})}, {keep(1), Attribute::of("noop_with_empty_axes", std::int64_t{1})})),
+            "float[B, S]");
   EXPECT_EQ(text(one("ReduceSum", {tensor("B,S"), ints({})}, {keep(1)})), "float[1, 1]");
   EXPECT_EQ(text(one("ArgMax", {tensor("B,S")}, {Attribute::of("axis", std::int64_t{-1}), keep(0)})), "int64[B]");
   EXPECT_EQ(text(one("Squeeze", {tensor("B,1,S")})), "float[...]");  // B or S may be 1
@@ -211,10 +217,12 @@ TEST_F(Infer, WindowsSymbolically) {
   EXPECT_EQ(text(one("Conv", {x, w}, stride)), "float[B, 8, floor(H / 16), floor(W / 16)]");
   EXPECT_EQ(text(one("Conv", {tensor("B,4,5,5"), tensor("8,3,1,1")})), "unknown");
   EXPECT_NE(error, "");
-  EXPECT_EQ(text(one("MaxPool", {tensor("1,2,5,5")}, {Attribute::of("kernel_shape", std::vector<std::int64_t>{2, 2}), Attribute::of("strides", std::vector<std::int64_t>{2, 2}),
-                                                     Attribute::of("ceil_mode", std::int64_t{1})})),
+  EXPECT_EQ(text(one("MaxPool", {tensor("1,2,5,5")},
+                     {Attribute::of("kernel_shape", std::vector<std::int64_t>{2, 2}),
+                      Attribute::of("strides", std::vector<std::int64_t>{2, 2}), Attribute::of("ceil_mode", std::int64_t{1})})),
             "float[1, 2, 3, 3]");
-  EXPECT_EQ(text(one("ConvTranspose", {tensor("B,4,H"), tensor("4,6,3")}, {Attribute::of("strides", std::vector<std::int64_t>{2})})), "float[B, 6, 2*H + 1]");
+  EXPECT_EQ(text(one("ConvTranspose", {tensor("B,4,H"), tensor("4,6,3")}, {Attribute::of("strides", std::vector<std::int64_t>{2})})),
+            "float[B, 6, 2*H + 1]");
 }
 
 TEST_F(Infer, ManyOutputs) {
@@ -222,7 +230,8 @@ TEST_F(Infer, ManyOutputs) {
   ASSERT_EQ(parts.size(), 3u);
   EXPECT_EQ(text(parts[0]), "float[B, S, 3]");
   EXPECT_EQ(text(parts[2]), "float[B, S, 1]");
-  auto norm = all("LayerNormalization", {tensor("B,S,64", DType::kFloat16), tensor("64", DType::kFloat16)}, {Attribute::of("axis", std::int64_t{2})}, 3);
+  auto norm = all("LayerNormalization", {tensor("B,S,64", DType::kFloat16), tensor("64", DType::kFloat16)},
+                  {Attribute::of("axis", std::int64_t{2})}, 3);
   EXPECT_EQ(text(norm[0]), "float16[B, S, 64]");
   EXPECT_EQ(text(norm[1]), "float[B, S, 1]");
   auto skip = all("SkipLayerNormalization", {tensor("B,S,64"), tensor("B,S,64"), tensor("64")}, {}, 4, "com.microsoft");
@@ -236,10 +245,13 @@ TEST_F(Infer, Attention) {
   EXPECT_EQ(text(one("Attention", {q, k, v})), "float[B, 12, S, 32]");
   auto cached = all("Attention", {q, k, v, absent(), tensor("B,12,P,64"), tensor("B,12,P,32")}, {}, 3);
   EXPECT_EQ(text(cached[1]), "float[B, 12, T + P, 64]");
-  EXPECT_EQ(text(one("Attention", {tensor("B,S,768"), tensor("B,T,384"), tensor("B,T,192")}, {Attribute::of("q_num_heads", std::int64_t{12}), Attribute::of("kv_num_heads", std::int64_t{6})})),
+  EXPECT_EQ(text(one("Attention", {tensor("B,S,768"), tensor("B,T,384"), tensor("B,T,192")},
+                     {Attribute::of("q_num_heads", std::int64_t{12}), Attribute::of("kv_num_heads", std::int64_t{6})})),
             "float[B, S, 384]");
   EXPECT_EQ(text(one("sdpa", {q, k, v}, {}, "saturate")), "float[B, 12, S, 32]");
-  EXPECT_EQ(text(one("Attention", {tensor("B,S,64"), tensor("64,192"), tensor("192")}, {Attribute::of("num_heads", std::int64_t{4})}, "com.microsoft")), "float[B, S, 64]");
+  EXPECT_EQ(text(one("Attention", {tensor("B,S,64"), tensor("64,192"), tensor("192")}, {Attribute::of("num_heads", std::int64_t{4})},
+                     "com.microsoft")),
+            "float[B, S, 64]");
 }
 
 TEST_F(Infer, ConstantMeansCouldBeEvaluated) {

@@ -153,9 +153,10 @@ TEST(Verify, AModelThatCannotRunIsToldFromOneThatWantsOtherInputs) {
   const VerifyReport report = verify(never, never);
   EXPECT_EQ(report.status, VerifyStatus::kNotRun);
   EXPECT_TRUE(report.refuses_all);
-  const Model two_places = graph("(float[n] x, float[m] z) => (float[k] y)",
-                                 "s = Constant <value_ints = [500, 1]> ()\nt = Constant <value_ints = [1, 500]> ()\nc = Constant <value_int = 0> ()\n"
-                                 "a = Expand (x, s)\nr = Reshape (a, t)\nb = Reshape (z, t)\nq = Add (r, b)\ny = Squeeze (q)");
+  const Model two_places =
+      graph("(float[n] x, float[m] z) => (float[k] y)",
+            "s = Constant <value_ints = [500, 1]> ()\nt = Constant <value_ints = [1, 500]> ()\nc = Constant <value_int = 0> ()\n"
+            "a = Expand (x, s)\nr = Reshape (a, t)\nb = Reshape (z, t)\nq = Add (r, b)\ny = Squeeze (q)");
   EXPECT_FALSE(verify(two_places, two_places).refuses_all);
 }
 
