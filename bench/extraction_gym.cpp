@@ -157,30 +157,13 @@ void print_table(const std::map<std::string, Summary>& summaries) {
                s.seconds, s.longest);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  CLI::App app{"Extraction on e-graphs in egraph-serialize's JSON; costs are relative to best_known.json where that is found"};
+struct Options {
   std::string dir, which = "portfolio", choices_path;
   bool as_json = false;
   saturate::ExtractorLimits limits;
-  std::string names = "all";
-  for (const auto& e : saturate::extractors()) names += fmt::format(", {} ({})", e.name, e.description);
-  app.add_option("dir", dir, "Folder of e-graphs, or one file")->required()->check(CLI::ExistingPath);
-  app.add_option("--extractor", which, names);
-  app.add_option("--time-limit", limits.seconds, "Seconds for each file")->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", limits.seed, "For the extractors that draw");
-  app.add_flag("--json", as_json, "One object a line: file, extractor, dag, tree, valid, seconds (of extraction alone), proved");
-  app.add_option("--choices", choices_path, "Write the choices as JSON: e-class -> node id; under each file's name if there are several");
-  CLI11_PARSE(app, argc, argv);
-  if (which != "all" && !saturate::find_extractor(which)) {
-    std::cerr << "extraction_gym: error: " << which << ": no such extractor; known are " << names << "\n";
-    return 2;
-  }
-  if (which == "all" && !choices_path.empty()) {
-    std::cerr << "extraction_gym: error: --choices wants one extractor\n";
-    return 2;
-  }
+};
+
+std::vector<fs::path> json_files(const std::string& dir) {
   std::vector<fs::path> files;
   if (fs::is_directory(dir)) {
     for (const auto& entry : fs::recursive_directory_iterator(dir))
@@ -189,13 +172,18 @@ int main(int argc, char** argv) {
     files.push_back(dir);
   }
   std::sort(files.begin(), files.end());
-  const auto [known, known_from] = best_known(dir);
-  const fs::path base = fs::is_directory(dir) ? fs::path(dir) : fs::path(dir).parent_path();
+  return files;
+}
+
+// Every e-graph below `dir` by every extractor asked for. False: something failed, and was said.
+bool run_all(const Options& options) {
+  const auto [known, known_from] = best_known(options.dir);
+  const fs::path base = fs::is_directory(options.dir) ? fs::path(options.dir) : fs::path(options.dir).parent_path();
   std::map<std::string, Summary> summaries;
   ordered_json choices = ordered_json::object();
   std::size_t egraphs = 0;
-  bool failed = false;
-  for (const fs::path& path : files) {
+  bool good = true;
+  for (const fs::path& path : json_files(options.dir)) {
     const std::string name = path.lexically_relative(base).generic_string();
     auto egraph = read_egraph(path);
     if (egraph.ok() && !egraph->has_value()) {
@@ -205,26 +193,48 @@ int main(int argc, char** argv) {
     ++egraphs;
     const std::string key = fs::absolute(path).lexically_normal().lexically_relative(known_from).generic_string();
     for (const auto& extractor : saturate::extractors()) {
-      if (which != "all" && which != extractor.name) continue;
-      Row row = egraph.ok() ? run(name, **egraph, extractor, limits)
+      if (options.which != "all" && options.which != extractor.name) continue;
+      Row row = egraph.ok() ? run(name, **egraph, extractor, options.limits)
                             : Row{.file = name, .extractor = std::string(extractor.name), .error = std::string(egraph.status().message())};
-      if (as_json) print_json(row);
+      if (options.as_json) print_json(row);
       if (!row.error.empty()) {
-        failed = true;
+        good = false;
         std::cerr << "extraction_gym: error: " << name << ": " << row.error << "\n";
       }
-      add(summaries[row.extractor], row, as_json ? json::object() : known, key);
-      if (!choices_path.empty()) choices[name] = row.choices;
+      add(summaries[row.extractor], row, options.as_json ? json::object() : known, key);
+      if (!options.choices_path.empty()) choices[name] = row.choices;
     }
   }
-  if (!as_json) print_table(summaries);
-  if (!choices_path.empty()) {
-    std::ofstream out(choices_path);
-    out << (egraphs == 1 ? choices.begin().value() : choices).dump(1) << "\n";
-    if (!out) {
-      std::cerr << "extraction_gym: error: " << choices_path << ": cannot be written\n";
-      return 1;
-    }
+  if (!options.as_json) print_table(summaries);
+  if (options.choices_path.empty()) return good;
+  std::ofstream out(options.choices_path);
+  out << (egraphs == 1 ? choices.begin().value() : choices).dump(1) << "\n";
+  if (!out) std::cerr << "extraction_gym: error: " << options.choices_path << ": cannot be written\n";
+  return good && out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Extraction on e-graphs in egraph-serialize's JSON; costs are relative to best_known.json where that is found"};
+  Options options;
+  std::string names = "all";
+  for (const auto& e : saturate::extractors()) names += fmt::format(", {} ({})", e.name, e.description);
+  app.add_option("dir", options.dir, "Folder of e-graphs, or one file")->required()->check(CLI::ExistingPath);
+  app.add_option("--extractor", options.which, names);
+  app.add_option("--time-limit", options.limits.seconds, "Seconds for each file")->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.limits.seed, "For the extractors that draw");
+  app.add_flag("--json", options.as_json, "One object a line: file, extractor, dag, tree, valid, seconds (of extraction alone), proved");
+  app.add_option("--choices", options.choices_path,
+                 "Write the choices as JSON: e-class -> node id; under each file's name if there are several");
+  CLI11_PARSE(app, argc, argv);
+  if (options.which != "all" && !saturate::find_extractor(options.which)) {
+    std::cerr << "extraction_gym: error: " << options.which << ": no such extractor; known are " << names << "\n";
+    return 2;
   }
-  return failed ? 1 : 0;
+  if (options.which == "all" && !options.choices_path.empty()) {
+    std::cerr << "extraction_gym: error: --choices wants one extractor\n";
+    return 2;
+  }
+  return run_all(options) ? 0 : 1;
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/attention.h"
+#include "kernels/data_util.h"
 #include "kernels/matmul.h"
 
 namespace saturate {
@@ -49,17 +50,6 @@ void run_head(const Recurrence& r, std::int64_t b, std::int64_t h, double* state
       }
     }
   }
-}
-
-absl::StatusOr<Tensor> narrowed(const KernelContext& ctx, DType dtype, const Shape& dims, const std::vector<double>& values) {
-  absl::StatusOr<Tensor> t = ctx.allocate(dtype, dims);
-  if (!t.ok()) return t;
-  Outputs done = dispatch(FloatTypes{}, ctx, dtype, [&]<typename T>(std::type_identity<T>) -> Outputs {
-    for (std::size_t i = 0; i < values.size(); ++i) write<T>(*t)[i] = static_cast<T>(values[i]);
-    return std::vector<Value>();
-  });
-  if (!done.ok()) return done.status();
-  return t;
 }
 
 absl::StatusOr<Recurrence> recurrence_of(const KernelContext& ctx) {
@@ -113,9 +103,9 @@ Outputs linear_attention(KernelContext& ctx) {
   parallel_for(ctx, r->batch * r->kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) run_head(*r, i / r->kv_heads, i % r->kv_heads, state.data() + i * r->dk * r->dv, out.data());
   });
-  absl::StatusOr<Tensor> y = narrowed(ctx, ctx.tensor(0).dtype(), {r->batch, r->length, r->q_heads * r->dv}, out);
+  absl::StatusOr<Tensor> y = from_doubles(ctx, ctx.tensor(0).dtype(), {r->batch, r->length, r->q_heads * r->dv}, out);
   if (!y.ok()) return y.status();
-  absl::StatusOr<Tensor> s = narrowed(ctx, ctx.has_input(3) ? ctx.tensor(3).dtype() : ctx.tensor(0).dtype(), state_dims, state);
+  absl::StatusOr<Tensor> s = from_doubles(ctx, ctx.has_input(3) ? ctx.tensor(3).dtype() : ctx.tensor(0).dtype(), state_dims, state);
   if (!s.ok()) return s.status();
   return outputs_of(*std::move(y), *std::move(s));
 }
@@ -126,7 +116,7 @@ absl::StatusOr<Tensor> converted(KernelContext& ctx, const Tensor& x, DType dtyp
   absl::StatusOr<const double*> data = as_compute<double>(ctx, x, store);
   if (!data.ok()) return data.status();
   if (x.dtype() == DType::kDouble) store.assign(*data, *data + x.size());
-  return narrowed(ctx, dtype, x.dims(), store);
+  return from_doubles(ctx, dtype, x.dims(), store);
 }
 
 absl::StatusOr<Tensor> modified(KernelContext& ctx, std::string_view attribute, Tensor scores) {

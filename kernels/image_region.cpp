@@ -33,6 +33,61 @@ struct Region {
   std::int64_t grid_height, grid_width;  // samples per bin
 };
 
+struct RoiAlign {
+  std::int64_t output_height, output_width, sampling;
+  double scale;
+  bool half_pixel, average;
+};
+
+// The region of a box [x1, y1, x2, y2]; one that takes more than `most` samples a bin is refused.
+absl::StatusOr<Region> region_of(const KernelContext& ctx, const RoiAlign& o, const double* box, double most) {
+  const double shift = o.half_pixel ? 0.5 : 0.0;
+  Region r{box[1] * o.scale - shift, box[0] * o.scale - shift, box[3] * o.scale - shift, box[2] * o.scale - shift, o.sampling, o.sampling};
+  r.bin_height -= r.top;
+  r.bin_width -= r.left;
+  if (!o.half_pixel) {  // malformed regions count as 1 x 1
+    r.bin_height = std::max(r.bin_height, 1.0);
+    r.bin_width = std::max(r.bin_width, 1.0);
+  }
+  r.bin_height /= static_cast<double>(o.output_height);
+  r.bin_width /= static_cast<double>(o.output_width);
+  if (o.sampling <= 0) {
+    if (!(r.bin_height < 1e6 && r.bin_width < 1e6)) return ctx.invalid("a region is too large");
+    r.grid_height = static_cast<std::int64_t>(std::ceil(r.bin_height));
+    r.grid_width = static_cast<std::int64_t>(std::ceil(r.bin_width));
+  }
+  r.grid_height = std::max<std::int64_t>(r.grid_height, 0);
+  r.grid_width = std::max<std::int64_t>(r.grid_width, 0);
+  if (static_cast<double>(r.grid_height) * static_cast<double>(r.grid_width) > most) return ctx.invalid("a region takes too many samples");
+  return r;
+}
+
+// The samples of one bin, evenly spread.
+void taps_of(const Region& r, double bin_y, double bin_x, std::int64_t height, std::int64_t width, std::vector<Bilinear>& taps) {
+  taps.clear();
+  for (std::int64_t s = 0; s < r.grid_height * r.grid_width; ++s) {
+    const double in_y = (static_cast<double>(s / r.grid_width) + 0.5) / static_cast<double>(r.grid_height);
+    const double in_x = (static_cast<double>(s % r.grid_width) + 0.5) / static_cast<double>(r.grid_width);
+    taps.push_back(bilinear(r.top + r.bin_height * (bin_y + in_y), r.left + r.bin_width * (bin_x + in_x), height, width));
+  }
+}
+
+double pooled_taps(const std::vector<Bilinear>& taps, const double* image, bool average) {
+  double value = 0;
+  for (std::size_t s = 0; s < taps.size(); ++s) {
+    const Bilinear& t = taps[s];
+    const double part[4] = {t.weight[0] * image[t.at[0]], t.weight[1] * image[t.at[1]], t.weight[2] * image[t.at[2]],
+                            t.weight[3] * image[t.at[3]]};
+    if (average) {
+      value += part[0] + part[1] + part[2] + part[3];
+    } else {  // the largest weighted neighbour, not the largest interpolated value
+      const double largest = *std::max_element(part, part + 4);
+      value = s == 0 ? largest : std::max(value, largest);
+    }
+  }
+  return average ? value / static_cast<double>(std::max<std::size_t>(taps.size(), 1)) : value;
+}
+
 Outputs roi_align(KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &rois = ctx.tensor(1);
   if (x.rank() != 4 || rois.rank() != 2 || rois.dims()[1] != 4) return ctx.invalid("an image batch and rois of shape [n, 4] are expected");
@@ -41,66 +96,31 @@ Outputs roi_align(KernelContext& ctx) {
   if (!data.ok()) return data.status();
   if (!boxes.ok()) return boxes.status();
   if (!batch.ok()) return batch.status();
+  const std::string default_mode = ctx.opset < 16 ? "output_half_pixel" : "half_pixel";
+  const RoiAlign o{.output_height = ctx.attr_i("output_height", 1),
+                   .output_width = ctx.attr_i("output_width", 1),
+                   .sampling = ctx.attr_i("sampling_ratio", 0),
+                   .scale = ctx.attr_f("spatial_scale", 1.0f),
+                   .half_pixel = ctx.attr_s("coordinate_transformation_mode", default_mode) == "half_pixel",
+                   .average = ctx.attr_s("mode", "avg") == "avg"};
   const std::int64_t n = rois.dims()[0], channels = x.dims()[1], height = x.dims()[2], width = x.dims()[3];
-  const std::int64_t oh = ctx.attr_i("output_height", 1), ow = ctx.attr_i("output_width", 1), sampling = ctx.attr_i("sampling_ratio", 0);
-  const double scale = ctx.attr_f("spatial_scale", 1.0f);
-  const bool half_pixel = ctx.attr_s("coordinate_transformation_mode", ctx.opset < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel",
-             average = ctx.attr_s("mode", "avg") == "avg";
-  if (static_cast<std::int64_t>(batch->size()) != n || oh <= 0 || ow <= 0 || height * width == 0)
+  if (static_cast<std::int64_t>(batch->size()) != n || o.output_height <= 0 || o.output_width <= 0 || height * width == 0)
     return ctx.invalid("the inputs or output sizes do not fit");
-  const Shape dims = {n, channels, oh, ow};
+  const Shape dims = {n, channels, o.output_height, o.output_width};
   if (const auto room = ctx.allocate(DType::kDouble, dims); !room.ok()) return room.status();
+  const std::int64_t bins = o.output_height * o.output_width;
   std::vector<double> out(static_cast<std::size_t>(product(dims)), 0.0);
+  std::vector<Bilinear> taps;
   for (std::int64_t r = 0; r < n; ++r) {
     const std::int64_t b = (*batch)[static_cast<std::size_t>(r)];
     if (b < 0 || b >= x.dims()[0]) return ctx.invalid("a batch index is out of range");
-    const double* box = boxes->data() + r * 4;
-    const double shift = half_pixel ? 0.5 : 0.0;
-    Region region{box[1] * scale - shift, box[0] * scale - shift, box[3] * scale - shift, box[2] * scale - shift, sampling, sampling};
-    region.bin_height -= region.top;
-    region.bin_width -= region.left;
-    if (!half_pixel) {  // malformed regions count as 1 x 1
-      region.bin_height = std::max(region.bin_height, 1.0);
-      region.bin_width = std::max(region.bin_width, 1.0);
-    }
-    region.bin_height /= static_cast<double>(oh);
-    region.bin_width /= static_cast<double>(ow);
-    const double most = static_cast<double>(ctx.options.memory_limit / 1024);
-    if (sampling <= 0) {
-      if (!(region.bin_height < 1e6 && region.bin_width < 1e6)) return ctx.invalid("a region is too large");
-      region.grid_height = static_cast<std::int64_t>(std::ceil(region.bin_height));
-      region.grid_width = static_cast<std::int64_t>(std::ceil(region.bin_width));
-    }
-    const std::int64_t samples = std::max<std::int64_t>(region.grid_height, 0) * std::max<std::int64_t>(region.grid_width, 0);
-    if (static_cast<double>(samples) > most) return ctx.invalid("a region takes too many samples");
-    std::vector<Bilinear> taps(static_cast<std::size_t>(samples));
-    for (std::int64_t p = 0; p < oh * ow; ++p) {
-      for (std::int64_t s = 0; s < samples; ++s) {
-        const double y =
-            region.top + region.bin_height * (static_cast<double>(p / ow) +
-                                              (static_cast<double>(s / region.grid_width) + 0.5) / static_cast<double>(region.grid_height));
-        const double at =
-            region.left + region.bin_width * (static_cast<double>(p % ow) +
-                                              (static_cast<double>(s % region.grid_width) + 0.5) / static_cast<double>(region.grid_width));
-        taps[static_cast<std::size_t>(s)] = bilinear(y, at, height, width);
-      }
-      for (std::int64_t c = 0; c < channels; ++c) {
-        const double* image = data->data() + (b * channels + c) * height * width;
-        double value = 0;
-        for (std::size_t s = 0; s < taps.size(); ++s) {
-          const Bilinear& t = taps[s];
-          const double part[4] = {t.weight[0] * image[t.at[0]], t.weight[1] * image[t.at[1]], t.weight[2] * image[t.at[2]],
-                                  t.weight[3] * image[t.at[3]]};
-          if (average) {
-            value += part[0] + part[1] + part[2] + part[3];
-          } else {  // the largest weighted neighbour, not the largest interpolated value
-            const double largest = *std::max_element(part, part + 4);
-            value = s == 0 ? largest : std::max(value, largest);
-          }
-        }
-        if (average) value /= static_cast<double>(std::max<std::int64_t>(samples, 1));
-        out[static_cast<std::size_t>((r * channels + c) * oh * ow + p)] = value;
-      }
+    const auto region = region_of(ctx, o, boxes->data() + r * 4, static_cast<double>(ctx.options.memory_limit / 1024));
+    if (!region.ok()) return region.status();
+    for (std::int64_t p = 0; p < bins; ++p) {
+      taps_of(*region, static_cast<double>(p / o.output_width), static_cast<double>(p % o.output_width), height, width, taps);
+      for (std::int64_t c = 0; c < channels; ++c)
+        out[static_cast<std::size_t>((r * channels + c) * bins + p)] =
+            pooled_taps(taps, data->data() + (b * channels + c) * height * width, o.average);
     }
   }
   return one_output(from_doubles(ctx, x.dtype(), dims, out));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/data_util.h"
 #include "kernels/elementwise.h"
 
 namespace saturate {
@@ -90,18 +91,6 @@ absl::StatusOr<std::vector<T>> weights(const KernelContext& ctx, const Tensor& t
   return out;
 }
 
-// Statistics outputs in the dtype asked for: stash_type, float otherwise.
-absl::StatusOr<Tensor> statistics(const KernelContext& ctx, const std::vector<float>& values, const Shape& dims, DType dtype) {
-  absl::StatusOr<Tensor> t = ctx.allocate(dtype, dims);
-  if (!t.ok()) return t;
-  Outputs done = dispatch(FloatTypes{}, ctx, dtype, [&]<typename T>(std::type_identity<T>) -> Outputs {
-    for (std::size_t i = 0; i < values.size(); ++i) write<T>(*t)[i] = static_cast<T>(values[i]);
-    return std::vector<Value>();
-  });
-  if (!done.ok()) return done.status();
-  return t;
-}
-
 struct NormCall {
   bool rms = false;
   double epsilon = 1e-5;
@@ -148,7 +137,7 @@ Outputs normalize(const KernelContext& ctx, const Tensor& x, const NormCall& cal
   for (std::size_t k = 0; k < extra.size(); ++k) {
     out.emplace_back();
     if (!wanted(static_cast<int>(k) + 1)) continue;
-    absl::StatusOr<Tensor> t = statistics(ctx, *extra[k], statistics_dims, stash);
+    absl::StatusOr<Tensor> t = from_doubles(ctx, stash, statistics_dims, std::vector<double>(extra[k]->begin(), extra[k]->end()));
     if (!t.ok()) return t.status();
     out.back() = *std::move(t);
   }

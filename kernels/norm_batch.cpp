@@ -1,32 +1,12 @@
 // BatchNormalization in all versions (spec: 1, 6, 7, 9, 14, 15), InstanceNormalization and GroupNormalization (18, 21).
 #include <cmath>
 
+#include "kernels/data_util.h"
 #include "kernels/elementwise.h"
 #include "kernels/norm.h"
 
 namespace saturate {
 namespace {
-
-absl::StatusOr<std::vector<double>> doubles(const KernelContext& ctx, const Tensor& t) {
-  std::vector<double> out(static_cast<std::size_t>(t.size()));
-  Outputs done = dispatch(FloatTypes{}, ctx, t.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<double>(t.data<T>()[i]);
-    return std::vector<Value>();
-  });
-  if (!done.ok()) return done.status();
-  return out;
-}
-
-absl::StatusOr<Tensor> of_doubles(const KernelContext& ctx, DType dtype, const Shape& dims, const std::vector<double>& values) {
-  absl::StatusOr<Tensor> t = ctx.allocate(dtype, dims);
-  if (!t.ok()) return t;
-  Outputs done = dispatch(FloatTypes{}, ctx, dtype, [&]<typename T>(std::type_identity<T>) -> Outputs {
-    for (std::size_t i = 0; i < values.size(); ++i) write<T>(*t)[i] = static_cast<T>(values[i]);
-    return std::vector<Value>();
-  });
-  if (!done.ok()) return done.status();
-  return t;
-}
 
 // A tensor as [batch, channels, inner]; one of rank 1 counts as [n, 1, 1] does not: its only dim is the batch, with one channel.
 struct Channels {
@@ -92,7 +72,7 @@ Outputs batch_normalization(KernelContext& ctx) {
   const Channels c = channels_of(x.dims());
   std::array<std::vector<double>, 4> p;  // scale, bias, mean, variance
   for (std::size_t k = 0; k < 4; ++k) {
-    absl::StatusOr<std::vector<double>> v = doubles(ctx, ctx.tensor(k + 1));
+    absl::StatusOr<std::vector<double>> v = to_doubles(ctx, ctx.tensor(k + 1));
     if (!v.ok()) return v.status();
     p[k] = *std::move(v);
     if (static_cast<std::int64_t>(p[k].size()) != c.channels) {
@@ -120,13 +100,13 @@ Outputs batch_normalization(KernelContext& ctx) {
   std::array<std::vector<double>, 2> running{mean, variance};
   for (std::size_t k = 0; k < 2; ++k) {
     for (std::size_t i = 0; i < running[k].size(); ++i) running[k][i] = p[k + 2][i] * momentum + running[k][i] * (1 - momentum);
-    absl::StatusOr<Tensor> t = of_doubles(ctx, ctx.tensor(k + 3).dtype(), ctx.tensor(k + 3).dims(), running[k]);
+    absl::StatusOr<Tensor> t = from_doubles(ctx, ctx.tensor(k + 3).dtype(), ctx.tensor(k + 3).dims(), running[k]);
     if (!t.ok()) return t.status();
     out.push_back(*std::move(t));
   }
   if (ctx.opset < 14) {  // saved_mean, saved_var
     for (const std::vector<double>& v : {mean, variance}) {
-      absl::StatusOr<Tensor> t = of_doubles(ctx, ctx.tensor(3).dtype(), ctx.tensor(3).dims(), v);
+      absl::StatusOr<Tensor> t = from_doubles(ctx, ctx.tensor(3).dtype(), ctx.tensor(3).dims(), v);
       if (!t.ok()) return t.status();
       out.push_back(*std::move(t));
     }
@@ -163,7 +143,7 @@ Outputs group_norm(const KernelContext& ctx, std::int64_t groups, std::int64_t w
   const Tensor& x = ctx.tensor(0);
   const Channels c = channels_of(x.dims());
   if (groups <= 0 || c.channels % groups != 0) return ctx.invalid("the channels cannot be split into num_groups");
-  absl::StatusOr<std::vector<double>> scale = doubles(ctx, ctx.tensor(1)), bias = doubles(ctx, ctx.tensor(2));
+  absl::StatusOr<std::vector<double>> scale = to_doubles(ctx, ctx.tensor(1)), bias = to_doubles(ctx, ctx.tensor(2));
   if (!scale.ok()) return scale.status();
   if (!bias.ok()) return bias.status();
   if (static_cast<std::int64_t>(scale->size()) != weights || scale->size() != bias->size())

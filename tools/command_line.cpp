@@ -128,6 +128,28 @@ void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
     app->add_option(name, args.input_shapes)->group("")->expected(1, 1 << 20);
 }
 
+void add_budgets(CLI::App* app, SaturateArgs& args) {
+  const std::string budgets = "Budgets";
+  app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
+      ->type_name("N")
+      ->group(budgets);
+  app->add_option("--node-limit", args.limits.nodes, fmt::format("e-nodes (default {})", args.limits.nodes))
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->group(budgets);
+  app->add_option_function<std::size_t>(
+         "--memory-limit", [&args](std::size_t megabytes) { args.limits.memory_bytes = megabytes << 20; },
+         "memory of the e-graph in MB (default: no limit)")
+      ->type_name("MB")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
+      ->group(budgets);
+  app->add_option("--time-limit", args.limits.seconds,
+                  "seconds of rewriting, a safety net: where it is hit the result depends on the machine (default 60)")
+      ->type_name("S")
+      ->check(CLI::NonNegativeNumber)
+      ->group(budgets);
+}
+
 void add_saturate(CLI::App* app, SaturateArgs& args) {
   const std::string group = "What is done";
   app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
@@ -183,25 +205,7 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   for (const char* name : {"--skip-rules", "--skip-optimization", "--skip-optimizations", "--skip-fusion-patterns"})
     app->add_option(name, args.skip_rules)->group("")->delimiter(',');
   app->add_option("--target-opset", args.opset)->group("");
-  const std::string budgets = "Budgets";
-  app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
-      ->type_name("N")
-      ->group(budgets);
-  app->add_option("--node-limit", args.limits.nodes, fmt::format("e-nodes (default {})", args.limits.nodes))
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->group(budgets);
-  app->add_option_function<std::size_t>(
-         "--memory-limit", [&args](std::size_t megabytes) { args.limits.memory_bytes = megabytes << 20; },
-         "memory of the e-graph in MB (default: no limit)")
-      ->type_name("MB")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
-      ->group(budgets);
-  app->add_option("--time-limit", args.limits.seconds,
-                  "seconds of rewriting, a safety net: where it is hit the result depends on the machine (default 60)")
-      ->type_name("S")
-      ->check(CLI::NonNegativeNumber)
-      ->group(budgets);
+  add_budgets(app, args);
 }
 
 void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <span>
 
 #include "fmt/format.h"
 #include "tools/npz.h"
@@ -166,6 +167,58 @@ Tensor string_tensor(const Header& h, std::string_view data, std::uint64_t count
   return Tensor::strings(h.dims, std::move(values));
 }
 
+// NumPy's name of a dtype, little-endian; empty where it has none (strings: print_texts).
+std::string_view dtype_descr(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return "|b1";
+    case DType::kInt8:
+      return "|i1";
+    case DType::kUint8:
+      return "|u1";
+    case DType::kInt16:
+      return "<i2";
+    case DType::kUint16:
+      return "<u2";
+    case DType::kInt32:
+      return "<i4";
+    case DType::kUint32:
+      return "<u4";
+    case DType::kInt64:
+      return "<i8";
+    case DType::kUint64:
+      return "<u8";
+    case DType::kFloat16:
+      return "<f2";
+    case DType::kFloat:
+      return "<f4";
+    case DType::kDouble:
+      return "<f8";
+    case DType::kComplex64:
+      return "<c8";
+    case DType::kComplex128:
+      return "<c16";
+    case DType::kBfloat16:
+      return "<V2";
+    default:
+      return "";
+  }
+}
+
+// Appends the strings as UTF-32 of one width, the longest's; returns that dtype's name.
+std::string print_texts(std::span<const std::string> strings, std::string& out) {
+  std::size_t longest = 1;
+  std::vector<std::vector<std::uint32_t>> texts;
+  for (const std::string& s : strings) {
+    texts.push_back(code_points(s));
+    longest = std::max(longest, texts.back().size());
+  }
+  out.resize(texts.size() * longest * 4);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    if (!texts[i].empty()) std::memcpy(out.data() + i * longest * 4, texts[i].data(), texts[i].size() * 4);
+  return fmt::format("<U{}", longest);
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& place) {
@@ -208,70 +261,12 @@ absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& plac
 }
 
 absl::StatusOr<std::string> print_npy(const Tensor& tensor) {
-  std::string descr, data;
-  switch (tensor.dtype()) {
-    case DType::kBool:
-      descr = "|b1";
-      break;
-    case DType::kInt8:
-      descr = "|i1";
-      break;
-    case DType::kUint8:
-      descr = "|u1";
-      break;
-    case DType::kInt16:
-      descr = "<i2";
-      break;
-    case DType::kUint16:
-      descr = "<u2";
-      break;
-    case DType::kInt32:
-      descr = "<i4";
-      break;
-    case DType::kUint32:
-      descr = "<u4";
-      break;
-    case DType::kInt64:
-      descr = "<i8";
-      break;
-    case DType::kUint64:
-      descr = "<u8";
-      break;
-    case DType::kFloat16:
-      descr = "<f2";
-      break;
-    case DType::kFloat:
-      descr = "<f4";
-      break;
-    case DType::kDouble:
-      descr = "<f8";
-      break;
-    case DType::kComplex64:
-      descr = "<c8";
-      break;
-    case DType::kComplex128:
-      descr = "<c16";
-      break;
-    case DType::kBfloat16:
-      descr = "<V2";
-      break;
-    case DType::kString: {
-      std::size_t longest = 1;
-      std::vector<std::vector<std::uint32_t>> texts;
-      for (const std::string& s : tensor.string_data()) {
-        texts.push_back(code_points(s));
-        longest = std::max(longest, texts.back().size());
-      }
-      descr = fmt::format("<U{}", longest);
-      data.resize(texts.size() * longest * 4);
-      for (std::size_t i = 0; i < texts.size(); ++i)
-        if (!texts[i].empty()) std::memcpy(data.data() + i * longest * 4, texts[i].data(), texts[i].size() * 4);
-      break;
-    }
-    default:
-      return absl::UnimplementedError(
-          fmt::format("NumPy has no dtype for {}; cast the output to another type in the model", dtype_name(tensor.dtype())));
-  }
+  const bool text = tensor.dtype() == DType::kString;
+  std::string texts;
+  const std::string descr = text ? print_texts(tensor.string_data(), texts) : std::string(dtype_descr(tensor.dtype()));
+  if (descr.empty())
+    return absl::UnimplementedError(
+        fmt::format("NumPy has no dtype for {}; cast the output to another type in the model", dtype_name(tensor.dtype())));
   std::string shape;
   for (std::int64_t d : tensor.dims()) shape += fmt::format("{}, ", d);
   if (tensor.rank() > 1) shape.resize(shape.size() - 2);
@@ -281,7 +276,7 @@ absl::StatusOr<std::string> print_npy(const Tensor& tensor) {
   std::string out(kMagic);
   out += {'\x01', '\x00', static_cast<char>(header.size() & 255), static_cast<char>(header.size() >> 8)};
   out += header;
-  if (tensor.dtype() == DType::kString) return out + data;
+  if (text) return out + texts;
   out.append(reinterpret_cast<const char*>(tensor.bytes().data()), tensor.bytes().size());
   return out;
 }

@@ -134,6 +134,66 @@ void put(std::string& out, T value) {
 
 constexpr std::uint16_t kVersion = 45, kDosDate = 0x21;  // 1980-01-01
 
+// What the headers of both places have alike. Sizes stand in the ZIP64 field behind the name.
+void put_common(std::string& out, const Member& m, std::uint16_t extra) {
+  for (std::uint16_t v : {kVersion, std::uint16_t{0}, m.method, std::uint16_t{0}, kDosDate}) put(out, v);
+  put(out, m.crc);
+  put(out, 0xffffffffu);
+  put(out, 0xffffffffu);
+  put(out, static_cast<std::uint16_t>(m.name.size()));
+  put(out, extra);
+}
+
+void put_zip64(std::string& out, const Member& m, std::uint16_t length) {
+  put(out, std::uint16_t{1});
+  put(out, length);
+  put(out, m.size);
+  put(out, m.packed);
+}
+
+void put_local(std::string& out, const Member& m) {
+  put(out, kLocal);
+  put_common(out, m, 20);
+  out += m.name;
+  put_zip64(out, m, 16);
+}
+
+void put_central(std::string& out, const Member& m) {
+  put(out, kCentral);
+  put(out, kVersion);
+  put_common(out, m, 28);
+  for (int i = 0; i < 3; ++i) put(out, std::uint16_t{0});  // comment, disk, internal attributes
+  put(out, std::uint32_t{0600u << 16});
+  put(out, 0xffffffffu);
+  out += m.name;
+  put_zip64(out, m, 24);
+  put(out, m.local);
+}
+
+// The ends of a ZIP64 file: the directory of `count` members, `bytes` long, begins at `offset`.
+void put_end(std::string& out, std::uint64_t count, std::uint64_t offset, std::uint64_t bytes) {
+  const std::uint64_t end64 = out.size();
+  put(out, kEnd64);
+  put(out, std::uint64_t{44});
+  put(out, kVersion);
+  put(out, kVersion);
+  put(out, std::uint32_t{0});
+  put(out, std::uint32_t{0});
+  put(out, count);
+  put(out, count);
+  put(out, bytes);
+  put(out, offset);
+  put(out, kEnd64Locator);
+  put(out, std::uint32_t{0});
+  put(out, end64);
+  put(out, std::uint32_t{1});
+  put(out, kEnd);
+  put(out, std::uint32_t{0});
+  for (int i = 0; i < 2; ++i) put(out, std::uint16_t{0xffff});
+  for (int i = 0; i < 2; ++i) put(out, 0xffffffffu);
+  put(out, std::uint16_t{0});
+}
+
 }  // namespace
 
 absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_member_bytes) {
@@ -159,62 +219,14 @@ absl::Status save_npz(const NamedTensors& tensors, const std::string& path) {
     absl::StatusOr<std::string> bytes = print_npy(tensor);
     if (!bytes.ok())
       return absl::Status(bytes.status().code(), fmt::format("{}({}): {}", path, name, std::string(bytes.status().message())));
-    const std::string member = name + ".npy";
-    const std::uint64_t offset = out.size();
-    const std::uint32_t crc = checksum(*bytes);
-    put(out, kLocal);
-    for (std::uint16_t v : {kVersion, std::uint16_t{0}, std::uint16_t{0}, std::uint16_t{0}, kDosDate}) put(out, v);
-    put(out, crc);
-    put(out, 0xffffffffu);
-    put(out, 0xffffffffu);
-    put(out, static_cast<std::uint16_t>(member.size()));
-    put(out, std::uint16_t{20});
-    out += member;
-    put(out, std::uint16_t{1});
-    put(out, std::uint16_t{16});
-    put(out, std::uint64_t{bytes->size()});
-    put(out, std::uint64_t{bytes->size()});
+    const Member m{.name = name + ".npy", .crc = checksum(*bytes), .packed = bytes->size(), .size = bytes->size(), .local = out.size()};
+    put_local(out, m);
     out += *bytes;
-
-    put(central, kCentral);
-    for (std::uint16_t v : {kVersion, kVersion, std::uint16_t{0}, std::uint16_t{0}, std::uint16_t{0}, kDosDate}) put(central, v);
-    put(central, crc);
-    put(central, 0xffffffffu);
-    put(central, 0xffffffffu);
-    put(central, static_cast<std::uint16_t>(member.size()));
-    put(central, std::uint16_t{28});
-    for (int i = 0; i < 3; ++i) put(central, std::uint16_t{0});  // comment, disk, internal attributes
-    put(central, std::uint32_t{0600u << 16});
-    put(central, 0xffffffffu);
-    central += member;
-    put(central, std::uint16_t{1});
-    put(central, std::uint16_t{24});
-    put(central, std::uint64_t{bytes->size()});
-    put(central, std::uint64_t{bytes->size()});
-    put(central, offset);
+    put_central(central, m);
   }
-  const std::uint64_t directory_at = out.size(), count = tensors.size();
+  const std::uint64_t directory_at = out.size();
   out += central;
-  const std::uint64_t end64 = out.size();
-  put(out, kEnd64);
-  put(out, std::uint64_t{44});
-  put(out, kVersion);
-  put(out, kVersion);
-  put(out, std::uint32_t{0});
-  put(out, std::uint32_t{0});
-  put(out, count);
-  put(out, count);
-  put(out, std::uint64_t{central.size()});
-  put(out, directory_at);
-  put(out, kEnd64Locator);
-  put(out, std::uint32_t{0});
-  put(out, end64);
-  put(out, std::uint32_t{1});
-  put(out, kEnd);
-  put(out, std::uint32_t{0});
-  for (int i = 0; i < 2; ++i) put(out, std::uint16_t{0xffff});
-  for (int i = 0; i < 2; ++i) put(out, 0xffffffffu);
-  put(out, std::uint16_t{0});
+  put_end(out, tensors.size(), directory_at, central.size());
   return write_file(path, out);
 }
 

@@ -100,9 +100,10 @@ void fill_options(const nb::dict& given, Call& call) {
   }
 }
 
-void run_watched(Call& call, const std::function<void()>& work) {
-  Watch watch;
-  std::string stage;
+namespace {
+
+// Has the callbacks of the working thread leave their news, or what they threw, in `watch`.
+void connect(Call& call, Watch& watch) {
   if (call.options.cost_model)
     call.options.cost_model = [&, inner = call.options.cost_model](const api::Operator& op) {
       if (call.abort) return 0.0;
@@ -120,6 +121,14 @@ void run_watched(Call& call, const std::function<void()>& work) {
     watch.progress.push_back(p);
     watch.changed.notify_one();
   };
+}
+
+}  // namespace
+
+void run_watched(Call& call, const std::function<void()>& work) {
+  Watch watch;
+  std::string stage;
+  connect(call, watch);
   std::thread worker([&] {
     std::exception_ptr error;
     try {
