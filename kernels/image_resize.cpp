@@ -275,6 +275,7 @@ Outputs resize(KernelContext& ctx) {
   }
   if (!sized.ok()) return sized;
   if (s.coordinates == "tf_crop_and_resize") {
+    if (!ctx.has_input(1)) return ctx.invalid("tf_crop_and_resize needs a roi");
     const auto roi = to_doubles(ctx, ctx.tensor(1));
     if (!roi.ok()) return roi.status();
     if (roi->size() != 2 * at->size()) return ctx.invalid("roi has the wrong length");

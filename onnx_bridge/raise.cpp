@@ -72,6 +72,7 @@ class Raiser {
     for (const ValueInfo& o : model_.graph.outputs) output_names_.insert(o.name);
     collect_units();
     if (auto s = choose_opset(); !s.ok()) return s;
+    take_dropped_inputs();
     name_classes();
     Model out = model_;
     out.graph.nodes.clear();
@@ -97,9 +98,13 @@ class Raiser {
     std::size_t position = 0;  // where it would like to stand
     std::vector<Id> children;
     std::map<int, Id> outputs;  // selected values by output index
+    bool canonical = false;     // can't be written as its source
   };
 
-  const Choice& choice(Id id) const { return selection_.by_class[e_.find(id)]; }
+  const Choice& choice(Id id) const {
+    const auto it = dropped_.find(e_.find(id));
+    return it != dropped_.end() ? it->second : selection_.by_class[e_.find(id)];
+  }
 
   const Source* source_of(const ENode& node, std::size_t* index) const {
     auto it = lowered_.by_op.find(node.op);
@@ -155,7 +160,7 @@ class Raiser {
       unit.outputs[static_cast<int>(key.attributes[0].i())] = id;
     }
     if (key.domain == "#") return;
-    Unit unit{id, c.node, nullptr, 0, {}, {}};
+    Unit unit{id, c.node, nullptr, 0, {}, {}, false};
     for (Id child : node.children) {
       unit.children.push_back(e_.find(child));
       if (auto it = unit_of_.find(producer(e_.find(child))); it != unit_of_.end())
@@ -201,33 +206,57 @@ class Raiser {
   absl::Status choose_opset() {
     const std::int64_t given = model_.opset("");
     opset_ = options_.opset.value_or(given);
-    if (!options_.opset) {
-      for (const Unit& unit : units_) {
-        if (unit.source || !g_.key(e_.node(unit.node).op).domain.empty()) continue;
-        const auto lowest = lowest_opset(canonical_node(unit), input_facts(unit));
-        if (!lowest) return absl::InternalError(fmt::format("no opset expresses the selected {}", g_.key(e_.node(unit.node).op).op_type));
-        opset_ = std::max(opset_, *lowest);
-      }
-      if (opset_ > std::max(given, options_.max_opset))
-        return absl::FailedPreconditionError(fmt::format("the result needs opset {}, more than {} allows", opset_, options_.max_opset));
+    if (options_.opset) return absl::OkStatus();
+    for (const Unit& unit : units_) {
+      const OpKey& key = g_.key(e_.node(unit.node).op);
+      if (unit.source || !key.domain.empty()) continue;
+      const auto lowest = lowest_opset(canonical_node(unit), input_facts(unit));
+      if (!lowest) return absl::InternalError(fmt::format("no opset expresses the selected {}", key.op_type));
+      opset_ = std::max(opset_, *lowest);
     }
-    return absl::OkStatus();
+    if (opset_ <= std::max(given, options_.max_opset)) return absl::OkStatus();
+    return absl::FailedPreconditionError(fmt::format("the result needs opset {}, more than {} allows", opset_, options_.max_opset));
+  }
+
+  // Inputs that a message names and its canonical form does not, as the roi of a Resize that takes none: constants are written for it.
+  void take_dropped_inputs() {
+    std::unordered_set<Id> taken(classes_.begin(), classes_.end());
+    for (Unit& unit : units_) {
+      if (!unit.source || !keeps_meaning(*unit.source->node)) continue;
+      for (std::size_t i = 0; i < unit.source->inputs.size(); ++i) {
+        const Id id = e_.find(unit.source->inputs[i]);
+        const bool dropped = i >= unit.children.size() || is_absent(unit.children[i]);
+        if (is_absent(id) || (taken.contains(id) && !dropped)) continue;
+        const auto leaf = constant_leaf(id);
+        if (!leaf && !g_.facts(id).value) {  // computed, perhaps after this node
+          unit.canonical = true;
+        } else if (taken.insert(id).second) {
+          dropped_[id] = leaf ? Choice{*leaf, false} : Choice{kNone, true};
+          classes_.push_back(id);
+          constants_.push_back(id);
+        }
+      }
+    }
+  }
+
+  std::optional<NodeId> constant_leaf(Id id) const {
+    for (const NodeId n : e_.class_nodes(id))
+      if (g_.key(e_.node(n).op).op_type == kConstantOp) return n;
+    return std::nullopt;
   }
 
   // Whether the original message means the same in the result's opset.
   bool keeps_meaning(const Node& node) const {
-    const std::int64_t given = model_.opset("");
-    if (opset_ == given) return true;
+    if (opset_ == model_.opset("")) return true;
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kGraph && !options_.bodies.contains(&a.g()) &&
           !std::all_of(a.g().nodes.begin(), a.g().nodes.end(), [this](const Node& n) { return keeps_meaning(n); }))
         return false;
     if (!node.domain.empty()) return true;
-    const OpSchema* before = find_schema("", node.op_type, given);
+    const OpSchema* before = find_schema("", node.op_type, model_.opset(""));
     const OpSchema* after = find_schema("", node.op_type, opset_);
     if (!before || !after || after->deprecated) return before == after;
-    if (before->since_version == after->since_version) return true;
-    return keeps_canonical_form(node);
+    return before->since_version == after->since_version || keeps_canonical_form(node);
   }
 
   bool keeps_canonical_form(const Node& node) const {
@@ -388,7 +417,7 @@ class Raiser {
 
   absl::Status write_unit(const Unit& unit, Graph& graph) {
     const OpKey& key = g_.key(e_.node(unit.node).op);
-    if (unit.source && keeps_meaning(*unit.source->node)) {
+    if (unit.source && !unit.canonical && keeps_meaning(*unit.source->node)) {
       write_original(unit, graph);
       return absl::OkStatus();
     }
@@ -538,7 +567,8 @@ class Raiser {
   const Model& model_;
   const Selection& selection_;
   const RaiseOptions& options_;
-  std::vector<Id> classes_, constants_;  // selected, children first
+  std::vector<Id> classes_, constants_;     // selected, children first
+  std::unordered_map<Id, Choice> dropped_;  // taken for messages that are written as they were
   std::vector<Unit> units_;
   std::unordered_map<Id, std::size_t> unit_of_;
   std::map<Id, std::vector<std::string>> names_of_;
@@ -552,8 +582,8 @@ class Raiser {
 }  // namespace
 
 void collect_names(const Graph& graph, std::unordered_set<std::string>& names) {
-  for (const ValueInfo& v : graph.inputs) names.insert(v.name);
-  for (const ValueInfo& v : graph.outputs) names.insert(v.name);
+  for (const auto* values : {&graph.inputs, &graph.outputs})
+    for (const ValueInfo& v : *values) names.insert(v.name);
   for (const Initializer& i : graph.initializers) names.insert(i.name);
   for (const Node& node : graph.nodes) {
     names.insert(node.inputs.begin(), node.inputs.end());

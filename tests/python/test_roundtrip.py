@@ -4,7 +4,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, SHARED, make_model, run, run_ok, tensor, value
+from conftest import DATA, SHARED, make_model, onnxruntime_outputs, run, run_ok, tensor, value
 
 UNKNOWN = b"\xfa\x3e\x03abc"  # field 1007, length-delimited: no version of ONNX has it
 
@@ -205,6 +205,33 @@ def test_an_input_as_output(tmp_path):
         result = onnx.load(tmp_path / "o.onnx")
         onnx.checker.check_model(result, full_check=True)
         assert [o.name for o in result.graph.output] == ["y", "z"] and [i.name for i in result.graph.input] == ["x"]
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18])
+@pytest.mark.parametrize("roi", ["initializer", "node", "computed"])
+@pytest.mark.parametrize("words", [[], ["--rules", "none"], ["--opset", "21"]])
+def test_resize_names_a_roi_that_it_does_not_take(tmp_path, opset, roi, words):
+    """Exporters give an empty tensor for it; the canonical form has none."""
+    none = np.zeros([0], np.float32)
+    nodes = [helper.make_node("Resize", ["x", "roi", "scales"], ["r"], mode="nearest"), helper.make_node("Relu", ["r"], ["y"])]
+    initializers = [tensor("scales", np.array([1, 1, 2, 2], np.float32))]
+    if roi == "initializer":
+        initializers.append(tensor("roi", none))
+    elif roi == "node":
+        nodes.insert(0, helper.make_node("Constant", [], ["roi"], value=tensor("", none)))
+    elif roi == "computed":
+        initializers.append(tensor("no", np.zeros([1], np.int64)))
+        nodes[:0] = [helper.make_node("Slice", ["flat", "no", "no"], ["roi"]), ]
+        nodes.insert(0, helper.make_node("Reshape", ["x", "all"], ["flat"]))
+        initializers.append(tensor("all", np.array([-1], np.int64)))
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 2, 3, "w"])], [value("y", TensorProto.FLOAT, ["n", 2, 6, "w2"])], initializers, opset=opset, ir_version=7)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx", *words)
+    after = onnx.load(tmp_path / "o.onnx")
+    onnx.checker.check_model(after, full_check=True)
+    assert sorted(n.op_type for n in after.graph.node if n.op_type != "Constant")[-2:] == ["Relu", "Resize"]
+    inputs = {"x": np.random.default_rng(1).normal(size=(2, 2, 3, 5)).astype(np.float32)}
+    np.testing.assert_array_equal(onnxruntime_outputs(tmp_path / "o.onnx", inputs)["y"], onnxruntime_outputs(tmp_path / "m.onnx", inputs)["y"])
 
 
 def cases():
