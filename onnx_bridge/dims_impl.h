@@ -112,6 +112,12 @@ class Table {
   };
   Dim compute(Op op, Dim a, Dim b);
   Dim floor_div_dims(Dim a, Dim b);
+  // p as floor(dividend / divisor) + plus.
+  struct FloorOfConstant {
+    Dim dividend;
+    std::int64_t divisor, plus;
+  };
+  std::optional<FloorOfConstant> floor_of_constant(const Poly& p) const;
   Dim floor_div_by_constant(Poly p, std::int64_t k);
   Dim trunc_div_dims(Dim a, Dim b);
   Dim mod_dims(Dim a, Dim b);

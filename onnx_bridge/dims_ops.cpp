@@ -113,7 +113,9 @@ void Table::refresh_bounds() {
   memo_.clear();
   for (AtomId id = 0; id < atoms_.size(); ++id) {
     const Atom atom = atoms_[id];
-    if (atom.replaced || (atom.kind != AtomKind::kMin && atom.kind != AtomKind::kMax && atom.kind != AtomKind::kPlace)) continue;
+    if (atom.replaced || (atom.kind != AtomKind::kMin && atom.kind != AtomKind::kMax && atom.kind != AtomKind::kPlace &&
+                          atom.kind != AtomKind::kTruncDiv))
+      continue;
     const Dim now = apply(op_of(atom.kind), atom.a, atom.b);
     if (const Dim before = of_atom(id); now != before) unify(before, now);
   }
@@ -200,6 +202,15 @@ Dim Table::compute(Op op, Dim a, Dim b) {
   return a;
 }
 
+std::optional<Table::FloorOfConstant> Table::floor_of_constant(const Poly& p) const {
+  if (p.empty() || p.size() > 2 || p[0].coefficient != 1 || p[0].atoms.size() != 1 || (p.size() == 2 && !p[1].atoms.empty()))
+    return std::nullopt;
+  const Atom& atom = atoms_[p[0].atoms[0]];
+  const auto m = atom.kind == AtomKind::kFloorDiv ? value(atom.b) : std::nullopt;
+  if (!m || *m <= 0) return std::nullopt;
+  return FloorOfConstant{atom.a, *m, p.size() == 2 ? p[1].coefficient : 0};
+}
+
 Dim Table::floor_div_by_constant(Poly p, std::int64_t k) {
   // floor((k*q + r) / k) = q + floor(r / k), with the coefficients of r in [0, k).
   Poly whole, rest;
@@ -219,12 +230,15 @@ Dim Table::floor_div_by_constant(Poly p, std::int64_t k) {
     if (t.coefficient / g != 0) reduced.push_back({t.atoms, t.coefficient / g});
   k /= g;
   if (g > 1) return apply(Op::kAdd, quotient, floor_div_by_constant(std::move(reduced), k));
-  // floor(floor(x / m) / k) = floor(x / (m*k)) for positive m, k.
+  // floor((floor(x / m) + c) / k) = floor((x + c*m) / (m*k)) for positive m, k.
+  if (const auto inner = floor_of_constant(reduced)) {
+    std::int64_t both, shift;
+    if (!__builtin_mul_overflow(inner->divisor, k, &both) && !__builtin_mul_overflow(inner->plus, inner->divisor, &shift))
+      if (auto x = dims::add(poly(inner->dividend), poly(constant(shift)), 1))
+        return apply(Op::kAdd, quotient, floor_div_by_constant(*std::move(x), both));
+  }
   if (reduced.size() == 1 && reduced[0].coefficient == 1 && reduced[0].atoms.size() == 1) {
     const Atom inner = atoms_[reduced[0].atoms[0]];
-    const auto m = inner.kind == AtomKind::kFloorDiv ? value(inner.b) : std::nullopt;
-    std::int64_t both;
-    if (m && *m > 0 && !__builtin_mul_overflow(*m, k, &both)) return apply(Op::kAdd, quotient, floor_div_by_constant(poly(inner.a), both));
     if (inner.kind == AtomKind::kMod) {
       const auto modulus = value(inner.b);
       if (modulus && *modulus > 0 && *modulus <= k) return quotient;
@@ -483,6 +497,14 @@ void Table::assume_non_negative(Dim d) {
   if (non_negative(poly(d)) || value(d)) return;
   known_non_negative_.insert(canonical(d).id);
   memo_.clear();
+  // floor(x / m) + c >= 0 says x + c*m >= 0.
+  if (const auto inner = floor_of_constant(poly(d))) {
+    std::int64_t shift;
+    if (__builtin_mul_overflow(inner->plus, inner->divisor, &shift)) return;
+    if (auto x = dims::add(poly(inner->dividend), poly(constant(shift)), 1)) assume_non_negative(intern(*std::move(x)));
+  }
+  const auto open = [](const Atom& a) { return a.kind == AtomKind::kTruncDiv && !a.replaced; };
+  if (std::any_of(atoms_.begin(), atoms_.end(), open)) refresh_bounds();
 }
 
 bool Table::at_least(Dim d, std::int64_t bound) const {

@@ -78,15 +78,19 @@ Result swaps_last_two(EvalContext& c, Args a) {
 
 // Whether the elements other than 1 keep their order.
 Result moves_only_ones(EvalContext& c, Args a) {
-  const auto shape = c.as_ints(a[0]);
+  const auto shape = c.as_dims(a[0]);
   const auto p = shape ? permutation(c, a[1]) : std::nullopt;
   if (!p) return std::nullopt;
   if (p->size() != shape->size()) return c.fail([&] { return fmt::format("{} does not permute {}", c.show(a[1]), c.show(a[0])); });
   std::int64_t last = -1;
+  bool known = true;
   for (std::int64_t axis : *p) {
-    if ((*shape)[static_cast<std::size_t>(axis)] == 1) continue;
-    if (axis < last) return Val(false);
+    const auto size = c.dims().value((*shape)[static_cast<std::size_t>(axis)]);
+    if (size == 1) continue;
+    if (axis < last && known && size) return Val(false);
+    if (axis < last) return c.fail([&] { return fmt::format("nothing decides whether dims of {} are 1", c.show(a[0])); });
     last = axis;
+    known = size.has_value();
   }
   return Val(true);
 }

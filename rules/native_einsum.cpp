@@ -12,15 +12,21 @@ namespace {
 
 using namespace native;
 
-// "bhqd,bhkd->bhqk" with every letter at most once an operand and no ellipsis.
+// "bhqd,bhkd->bhqk" with every letter at most once an operand; dims that an ellipsis stands for have letters of their own.
 struct Equation {
   std::string left, right, out;
 };
 
-std::optional<Equation> parse(const std::string& text) {
+std::optional<Equation> parse(const std::string& text, std::size_t left_rank) {
   std::string plain;
   for (char c : text)
     if (c != ' ') plain += c;
+  if (const auto dots = plain.find("..."), comma = plain.find(','); dots < comma && comma != std::string::npos && left_rank + 3 >= comma) {
+    std::string hidden;  // as many dims in each operand: others would be refused for their rank
+    for (std::size_t i = 0; i < left_rank + 3 - comma; ++i) hidden += static_cast<char>('0' + i);
+    if (hidden.size() > 6) return std::nullopt;
+    for (auto at = plain.find("..."); at != std::string::npos; at = plain.find("...")) plain.replace(at, 3, hidden);
+  }
   const auto comma = plain.find(','), arrow = plain.find("->");
   if (comma == std::string::npos || arrow == std::string::npos || comma > arrow || plain.find('.') != std::string::npos)
     return std::nullopt;
@@ -68,7 +74,8 @@ std::vector<std::int64_t> order_of(const std::string& wanted, const std::string&
 
 void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
   const Attribute* text = find_attribute(v.g.key(m.ops[2]).attributes, "equation");
-  auto e = text ? parse(text->s()) : std::nullopt;
+  const Dims* first = v.shape(m.classes[0]);
+  auto e = text && first ? parse(text->s(), first->size()) : std::nullopt;
   auto r = e ? roles_of(*e) : std::nullopt;
   Id operands[] = {m.classes[0], m.classes[1]};
   if (r && !r->rows.empty() && !r->columns.empty() &&

@@ -337,4 +337,25 @@ TEST_F(Dims, DeclaredNamesJoinWhereAnOperatorPutsOneInThePlaceOfTheOther) {
 }
 
 }  // namespace
+
+// The lengths that three convolutions leave, as shape inference finds them one by one and as PyTorch writes them in one go.
+TEST_F(Dims, FloorsOfFloorsWithConstants) {
+  const Dim n = t.symbol("n"), one = t.constant(1);
+  const auto floor_of = [&](Dim x, std::int64_t by) { return t.floor_div(x, t.constant(by)); };
+  const Dim after = t.sub(floor_of(t.add(floor_of(t.add(floor_of(t.add(n, one), 64), one), 3), one), 2), t.constant(2));
+  EXPECT_TRUE(t.equal(after, t.sub(floor_of(t.sub(n, t.constant(127)), 384), one)));
+  EXPECT_FALSE(t.equal(after, t.sub(floor_of(t.sub(n, t.constant(126)), 384), one)));
+}
+
+// As a size, floor(x / m) - c says how large x is at least; a division that rounds towards zero is then one that rounds down.
+TEST_F(Dims, ASizeBoundsWhatItIsAQuotientOf) {
+  const Dim n = t.symbol("n"), x = t.sub(n, t.constant(127)), k = t.constant(384);
+  const Dim rounded_to_zero = t.trunc_div(x, k), size = t.sub(t.floor_div(x, k), t.constant(1));
+  EXPECT_FALSE(t.equal(rounded_to_zero, t.floor_div(x, k)));
+  t.assume_non_negative(size);
+  EXPECT_TRUE(t.non_negative(t.sub(n, t.constant(511))));
+  EXPECT_FALSE(t.non_negative(t.sub(n, t.constant(512))));
+  EXPECT_TRUE(t.equal(rounded_to_zero, t.floor_div(x, k)));
+}
+
 }  // namespace saturate

@@ -22,6 +22,16 @@ GROUPED = ("hq = Constant <value_ints = [0,0,2,3,8]> () hk = Constant <value_int
            "Q = Transpose <perm = [0,2,3,1,4]> (q5) K = Transpose <perm = [0,2,1,3]> (k4) V = Transpose <perm = [0,2,1,3]> (v4) ")
 UNGROUPED = "r = Transpose <perm = [0,3,1,2,4]> (o) n = Constant <value_ints = [0,0,48]> () y = Reshape (r, n)"
 
+
+
+def numbers(name, dims, seed):
+    values = np.random.default_rng(seed).standard_normal(dims) / 3
+    return f"float[{','.join(map(str, dims))}] {name} = {{{', '.join(f'{v:.5f}' for v in values.ravel())}}}"
+
+
+ONE_BY_ONE = ", ".join(numbers(f"{k}{x}", (8, 8, 1, 1) if k == "w" else (8,), seed) for k in "wb" for seed, x in enumerate("qkv"))
+PROJECTIONS = ", ".join(numbers(f"{k}{x}", (16, 16) if k == "w" else (16,), seed) for k in "wb" for seed, x in enumerate("qkv"))
+
 # name: (inputs => outputs, initializers, nodes, fused operators of the result)
 CASES = {
     "windows_beside_the_batch": ("float[b,3,s,16] q, float[b,3,s,16] k, float[b,3,s,16] v, float[2,s,s] m => float[b,3,s,16] y", "",
@@ -78,6 +88,36 @@ CASES = {
     "rotated_by_split_of_halves": ("float[b,2,s,8] x, float[s,4] c, float[s,4] n => float[b,2,s,8] y", "int64[2] ones = {1, 1}, int64[1] ax = {3}, int64[5] h = {0, 0, 0, 2, 4}",
         "x5 = Reshape (x, h) u, w = Split <axis = -2> (x5, ones) x1 = Squeeze (u, ax) x2 = Squeeze (w, ax) o = Neg (x2) r = Concat <axis = -1> (o, x1) "
         "cc = Concat <axis = -1> (c, c) nn = Concat <axis = -1> (n, n) a = Mul (x, cc) b2 = Mul (r, nn) y = Add (a, b2)", {"rope": 1}),
+    # torch.roll: the signs are in the table of sines.
+    "rotated_by_roll": ("float[b,s,2,8] x, float[s,4] c, float[s,4] n => float[b,s,2,8] y",
+        "int64[1] half = {-4}, int64[1] end = {9223372036854775807}, int64[1] zero = {0}, int64[1] one = {1}, int64[1] last = {-1}, float[8] g = {-1, -1, -1, -1, 1, 1, 1, 1}",
+        "cc = Concat <axis = -1> (c, c) c1 = Unsqueeze (cc, one) nn = Concat <axis = -1> (n, n) ns = Mul (g, nn) n1 = Unsqueeze (ns, one) u = Slice (x, half, end, last) w = Slice (x, zero, half, last) "
+        "r = Concat <axis = -1> (u, w) a = Mul (x, c1) b2 = Mul (r, n1) y = Add (a, b2)", {"rope": 1}),
+    "rotated_by_roll_of_a_signed_table": ("float[b,2,s,8] x, float[s,4] c, float[s,4] n => float[b,2,s,8] y",
+        "int64[1] half = {4}, int64[1] end = {8}, int64[1] zero = {0}, int64[1] last = {3}",
+        "cc = Concat <axis = -1> (c, c) m = Neg (n) ns = Concat <axis = -1> (m, n) u = Slice (x, half, end, last) w = Slice (x, zero, half, last) "
+        "r = Concat <axis = -1> (u, w) a = Mul (x, cc) b2 = Mul (r, ns) y = Add (a, b2)", {"rope": 1}),
+    # DeepSeek: pairs that come out as halves.
+    "pairs_pulled_apart": ("float[b,2,s,8] x, float[s,4] c, float[s,4] n => float[b,2,s,8] y", "int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] last = {3}, int64[1] end = {8}",
+        "u = Slice (x, zero, end, last, two) w = Slice (x, one, end, last, two) uc = Mul (u, c) wn = Mul (w, n) d = Sub (uc, wn) wc = Mul (w, c) un = Mul (u, n) e = Add (wc, un) "
+        "y = Concat <axis = -1> (d, e)", {"rope": 1}),
+    # The attention of an image, between convolutions by 1 x 1.
+    "attention_of_convolutions": ("float[b,8,3,4] x => float[b,8,3,4] y", f"float i = {{0.35355339}}, {ONE_BY_ONE}",
+        "q4 = Conv (x, wq, bq) k4 = Conv (x, wk, bk) v4 = Conv (x, wv, bv) n = Constant <value_ints = [0,8,12]> () q3 = Reshape (q4, n) k = Reshape (k4, n) v = Reshape (v4, n) "
+        "q = Transpose <perm = [0,2,1]> (q3) a = MatMul (q, k) c = Mul (a, i) p = Softmax (c) t = Transpose <perm = [0,2,1]> (p) o = MatMul (v, t) m = Constant <value_ints = [0,8,3,4]> () y = Reshape (o, m)",
+        {"attention": 1}),
+    "heads_of_convolutions": ("float[b,8,3,4] x => float[b,8,3,4] y", f"float i = {{0.5}}, {ONE_BY_ONE}",
+        "q4 = Conv (x, wq) k4 = Conv (x, wk) v4 = Conv (x, wv) n = Constant <value_ints = [0,2,4,12]> () q3 = Reshape (q4, n) k = Reshape (k4, n) v = Reshape (v4, n) "
+        "q = Transpose <perm = [0,1,3,2]> (q3) a = MatMul (q, k) c = Mul (a, i) p = Softmax (c) t = Transpose <perm = [0,1,3,2]> (v) o = MatMul (p, t) r = Transpose <perm = [0,1,3,2]> (o) "
+        "m = Constant <value_ints = [0,8,3,4]> () y = Reshape (r, m)", {"attention": 1}),
+    # XLNet: positions before the batch, three terms of which two are scaled together.
+    "positions_first_with_two_terms": ("float[s,b,16] x, float[b,2,s,s] w, float[b,1,s,s] m => float[s,b,16] y", f"float i = {{0.35355339}}, {PROJECTIONS}",
+        "q2 = MatMul (x, wq) q1 = Add (q2, bq) k1 = MatMul (x, wk) v1 = MatMul (x, wv) n = Constant <value_ints = [0,0,2,8]> () q = Reshape (q1, n) k = Reshape (k1, n) v = Reshape (v1, n) "
+        'a = Einsum <equation = "ibnd,jbnd->bnij"> (q, k) c = Add (a, w) d = Mul (c, i) e = Sub (d, m) p = Softmax (e) o = Einsum <equation = "bnij,jbnd->ibnd"> (p, v) '
+        "l = Constant <value_ints = [0,0,16]> () y = Reshape (o, l)", {"attention": 1}),
+    "einsum_with_ellipsis": ("float[b,3,s,16] q, float[b,3,s,16] k, float[b,3,s,16] v => float[b,3,s,16] y", "",
+        "h = Constant <value_ints = [0,0,0,2,8]> () Q = Reshape (q, h) K = Reshape (k, h) V = Reshape (v, h) "
+        'a = Einsum <equation = "...qhd,...khd->...hqk"> (Q, K) p = Softmax (a) o = Einsum <equation = "...hqk,...khd->...qhd"> (p, V) n = Constant <value_ints = [0,0,0,16]> () y = Reshape (o, n)', {"attention": 1}),
 }
 
 
