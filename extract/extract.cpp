@@ -1,6 +1,7 @@
 #include "extract/extract.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "extract/extractors.h"
 #include "extract/local_search.h"
@@ -59,6 +60,26 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
     return absl::InternalError("extraction: " + wrong);
   if (result.cost > before * (1 + 1e-9) + 1e-9) return absl::InternalError("extraction: the result costs more than the model it came from");
   return result;
+}
+
+absl::StatusOr<double> cost_with_forced(const OnnxEGraph& g, Lowered lowered, const Target& target, const CostModel& cost,
+                                        const ExtractOptions& options) {
+  for (const auto& [id, node] : options.forced) lowered.roots.push_back(id);
+  const OnnxProblem p = onnx_problem(g, lowered, &target, cost, options);
+  if (root_without_term(p.plain) != kUnchosen) return std::numeric_limits<double>::infinity();
+  const Extractor* extractor = find_extractor(options.extractor);
+  if (!extractor) return absl::InvalidArgumentError(fmt::format("{}: no such extractor", options.extractor));
+  auto found = extractor->run(p.plain, {.seconds = options.extractor_seconds, .seed = 1});
+  if (!found.ok()) return found.status();
+  LocalSearch search(p.plain, std::move(found->choice));
+  for (int round = 0; round < options.improvement_rounds && search.sweep(); ++round) {
+  }
+  const Selection result = to_selection(p, search.choice());
+  for (const auto& [id, node] : options.forced) {
+    const Choice* choice = result.find(g.egraph().find(id));
+    if (!choice || choice->node != node) return std::numeric_limits<double>::infinity();
+  }
+  return result.cost;
 }
 
 std::string check_selection(const EGraph& e, const std::vector<Id>& roots, const Selection& selection) {

@@ -26,6 +26,10 @@ struct ExtractOptions {
 // The selection covers the roots, is acyclic and complete (proved before it is returned), and costs no more than the input's own e-nodes.
 absl::StatusOr<Selection> extract(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
                                   const ExtractOptions& options = {});
+// What the cheapest choice costs in which each e-node of `options.forced` stands for its class and that class is computed, needed or not;
+// infinity where no such choice exists.
+absl::StatusOr<double> cost_with_forced(const OnnxEGraph& egraph, Lowered lowered, const Target& target, const CostModel& cost,
+                                        const ExtractOptions& options);
 // The input's own graph as a selection: what extraction must not be worse than. Without a target nothing is priced that a runtime does by
 // itself.
 absl::StatusOr<Selection> original_selection(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,

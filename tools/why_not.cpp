@@ -1,6 +1,7 @@
 #include "tools/why_not.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <map>
 #include <set>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int kMaxStepsUp = 8;  // users of users of an anchor among which its fused operator is looked for
 constexpr std::size_t kMaxClassesUp = 400;
-constexpr std::size_t kMaxMisses = 3, kMaxMissesOfValue = 10, kMaxPlaces = 20, kMaxChain = 60;
+constexpr std::size_t kMaxMisses = 3, kMaxMissesOfValue = 10, kMaxPlaces = 20, kMaxChain = 60, kMaxPriced = 4;
 
 std::string full_name(const std::string& domain, const std::string& op_type) {
   return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type);
@@ -82,6 +83,10 @@ class Asker {
     for (const Node& n : model.graph.nodes)
       for (const std::string& o : n.outputs)
         if (const auto it = run.lowered.values.find(o); !o.empty() && it != run.lowered.values.end()) names_[e_.find(it->second)] = o;
+    for (Id root : run.lowered.roots) needed_.insert(e_.find(root));
+    for (auto source = run.lowered.sources.rbegin(); source != run.lowered.sources.rend(); ++source)
+      if (std::any_of(source->outputs.begin(), source->outputs.end(), [&](Id o) { return o != kNone && needed_.contains(e_.find(o)); }))
+        for (Id child : source->children) needed_.insert(e_.find(child));
     name_ = [this](Id id) { return name(id); };
   }
 
@@ -130,19 +135,19 @@ class Asker {
   std::pair<std::string, Anchors> anchors_of(std::string_view family, const Closure& closure) const {
     if (family == "attention") return {"Softmax", nodes_of({"Softmax", "LogSoftmax"}, nullptr)};
     if (family == "normalization")
-      return {"mean of squares, or a normalization",
-              nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Asker::not_a_plain_mean)};
+      return {"mean of squares, or a normalization", nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Asker::not_a_plain_mean)};
     if (family == "GELU") return {"Erf, Tanh or Gelu", nodes_of({"Erf", "Tanh", "Gelu"}, nullptr)};
     if (family == "SiLU") return {"Sigmoid", nodes_of({"Sigmoid", "HardSigmoid"}, nullptr)};
-    if (family == "rotary embedding") return {"Concat with a negated half", nodes_of({"Concat"}, &Asker::has_negated_input)};
+    if (family == "rotary embedding") return {"Concat with a negated half or of rotated halves", nodes_of({"Concat"}, &Asker::joins_rotated)};
     return {fmt::format("{}", fmt::join(closure.roots(), ", ")), nodes_of(closure.roots(), nullptr)};
   }
 
   Anchors nodes_of(const std::set<std::string>& ops, bool (Asker::*test)(const Node&) const) const {
     Anchors anchors;
     for (const Node& n : model_.graph.nodes)
-      if (ops.contains(n.op_type) && !n.outputs.empty() && run_.lowered.values.contains(n.outputs[0]) && (!test || (this->*test)(n)))
-        anchors.emplace_back(n.outputs[0], full_name(n.domain, n.op_type));
+      if (!n.outputs.empty() && run_.lowered.values.contains(n.outputs[0]))
+        if (is_op(full_name(n.domain, n.op_type), query_.op) || (ops.contains(n.op_type) && (!test || (this->*test)(n))))
+          anchors.emplace_back(n.outputs[0], full_name(n.domain, n.op_type));
     return anchors;
   }
 
@@ -155,11 +160,15 @@ class Asker {
            });
   }
 
-  bool has_negated_input(const Node& node) const {
-    for (const std::string& input : node.inputs)
-      if (const auto it = run_.lowered.values.find(input); it != run_.lowered.values.end())
-        if (any_node(it->second, [](const OpKey& key, const ENode&) { return key.op_type == "Neg"; })) return true;
-    return false;
+  // Of a negated half, or of a difference of two products (x cos - y sin).
+  bool joins_rotated(const Node& node) const {
+    const auto product = [&](Id id) { return any_node(id, [](const OpKey& key, const ENode&) { return key.op_type == "Mul"; }); };
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& input) {
+      const auto it = run_.lowered.values.find(input);
+      return it != run_.lowered.values.end() && any_node(it->second, [&](const OpKey& key, const ENode& n) {
+               return key.op_type == "Neg" || (key.op_type == "Sub" && product(n.children[0]) && product(n.children[1]));
+             });
+    });
   }
 
   template <typename Test>
@@ -206,12 +215,28 @@ class Asker {
   }
 
   void explain_place(WhyPlace& place, Id anchor, std::string_view family, const Closure& closure) const {
-    if (is_op(place.op_type, query_.op)) {
+    const bool given = is_op(place.op_type, query_.op);
+    const NodeId stays = selected(anchor);
+    if (given && stays != kNone && is_op(op_of(stays), query_.op)) {
       place.status = WhyPlace::Status::kGiven;
+      return;
+    }
+    if (!needed_.contains(anchor)) {
+      place.status = WhyPlace::Status::kNotNeeded;
+      place.reason = "no output of the model is computed from it";
+      return;
+    }
+    if (g_.facts(anchor).constant) {
+      place.status = WhyPlace::Status::kConstant;
+      place.reason = "its value does not depend on an input; it is computed once and stored, so no operator is left";
       return;
     }
     const std::vector<Id> classes = above(anchor);
     if (fused_above(place, classes, family)) return;
+    if (given) {
+      place.status = WhyPlace::Status::kGiven;
+      return;
+    }
     if (not_chosen_above(place, classes)) return;
     place.nearest = nearest(classes, anchor, closure);
   }
@@ -232,17 +257,24 @@ class Asker {
     return false;
   }
 
+  // The cheapest of the e-nodes above an anchor that would do; where none of them can be had, what is wrong with the first.
   bool not_chosen_above(WhyPlace& place, const std::vector<Id>& classes) const {
+    std::size_t priced = 0;
     for (Id id : classes)
       for (const auto& [of_class, n] : operators(id)) {
         if (!is_op(op_of(n), query_.op)) continue;
-        place.status = WhyPlace::Status::kNotChosen;
-        place.fused = op_of(n);
-        place.rules = chain(n);
-        place.reason = why_not_chosen(place, id, of_class, n);
-        return true;
+        WhyPlace candidate = place;
+        candidate.status = WhyPlace::Status::kNotChosen;
+        candidate.fused = op_of(n);
+        candidate.reason = why_not_chosen(candidate, id, of_class, n);
+        const bool better = candidate.forced_cost > 0 && (place.forced_cost == 0 || candidate.forced_cost < place.forced_cost);
+        if (place.status != WhyPlace::Status::kNotChosen || better) {
+          candidate.rules = chain(n);
+          place = std::move(candidate);
+        }
+        if (++priced == kMaxPriced) return true;
       }
-    return false;
+    return priced > 0;
   }
 
   std::string why_not_chosen(WhyPlace& place, Id id, NodeId of_class, NodeId node) const {
@@ -250,8 +282,7 @@ class Asker {
     std::string why;
     const OpKey& key = g_.key(n.op);
     if (key.domain.empty() && !find_schema("", key.op_type, run_.extract_options.opset_limit))
-      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}",
-                         schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
+      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}", schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
     OpSite site = site_of(g_, n, id);
     site.highest_opset = run_.extract_options.opset_limit;
     if (!setup_.target.allows(site, &why))
@@ -259,12 +290,37 @@ class Asker {
     ExtractOptions options = run_.extract_options;
     options.forced[id] = of_class;
     if (of_class != node) options.forced[e_.find(e_.class_of(node))] = node;
-    const auto forced = extract(g_, run_.lowered, setup_.target, *setup_.cost, options);
     place.cost = run_.selection.cost;
-    if (!forced.ok() || !forced->find(id) || forced->find(id)->node != of_class)
-      return "nothing that the target can run has it: what it needs cannot be chosen with it";
-    place.forced_cost = forced->cost;
-    return fmt::format("the result costs {:.6g} with it and {:.6g} without ({})", forced->cost, run_.selection.cost, setup_.cost->name());
+    const auto forced = cost_with_forced(g_, run_.lowered, setup_.target, *setup_.cost, options);
+    if (!forced.ok()) return std::string(forced.status().message());
+    if (std::isinf(*forced)) return what_is_missing(n);
+    place.forced_cost = *forced;
+    return fmt::format("the extractor preferred {}: the result costs {:.6g} with {} and {:.6g} without ({})", instead_of(id), *forced, key.op_type, run_.selection.cost,
+                       setup_.cost->name());
+  }
+
+  // What the result has for a class.
+  std::string instead_of(Id id) const {
+    const Choice* choice = run_.selection.find(id);
+    if (choice && choice->folded) return "a stored constant";
+    const NodeId node = selected(id);
+    return node == kNone ? "a form that does not compute this value" : op_of(node);
+  }
+
+  // An e-node that nothing the target can run completes: the operand that cannot be had, as far down as one can be named.
+  std::string what_is_missing(const ENode& node) const {
+    std::string why;
+    for (Id child : node.children) {
+      const Id id = e_.find(child);
+      const auto nodes = e_.class_nodes(id);
+      const bool none = std::none_of(nodes.begin(), nodes.end(), [&](NodeId n) {
+        const ENode other = e_.node(n);
+        const OpKey& key = g_.key(other.op);
+        return key.domain == "#" ? key.op_type != kLiteralOp : key.domain != "saturate" && setup_.target.allows(site_of(g_, other, id), &why);
+      });
+      if (none) return fmt::format("its operand {} has no form that target {} takes{}{}", name(id), setup_.target.name, why.empty() ? "" : ": ", why);
+    }
+    return "nothing that the target can run has it: what it needs cannot be chosen with it";
   }
 
   // The rules behind an e-node, those that fired first coming first.
@@ -376,6 +432,7 @@ class Asker {
   const WhyQuery& query_;
   WhyReport& report_;
   std::map<Id, std::string> names_;
+  std::set<Id> needed_;  // classes from which an output is computed
   Namer name_;
 };
 
@@ -391,6 +448,10 @@ std::string_view to_string(WhyPlace::Status status) {
       return "missed";
     case WhyPlace::Status::kApplied:
       return "applied";
+    case WhyPlace::Status::kConstant:
+      return "constant";
+    case WhyPlace::Status::kNotNeeded:
+      return "not needed";
   }
   return "?";
 }
@@ -432,6 +493,7 @@ std::string format_why(const WhyReport& report) {
     if (p.status == WhyPlace::Status::kNotChosen) out += fmt::format("  found as {}, not chosen: {}", p.fused, p.reason);
     if (p.status == WhyPlace::Status::kGiven) out += "  as the model gives it";
     if (p.status == WhyPlace::Status::kApplied) out += "  applied";
+    if (p.status == WhyPlace::Status::kConstant || p.status == WhyPlace::Status::kNotNeeded) out += fmt::format("  {}: {}", to_string(p.status), p.reason);
     if (p.status == WhyPlace::Status::kMissed) out += p.nearest.empty() ? "  no rule comes near" : "  nearest:";
     if (!p.rules.empty()) out += fmt::format("\n  by {}", fmt::join(p.rules, " -> "));
     out += "\n";
@@ -450,8 +512,8 @@ nlohmann::json to_json(const WhyReport& report) {
     nlohmann::json place{{"value", p.value}, {"op_type", p.op_type}, {"facts", p.facts}, {"status", std::string(to_string(p.status))},
                          {"rules", p.rules}, {"nearest", nearest}};
     if (!p.fused.empty()) place["fused"] = p.fused;
+    if (!p.reason.empty()) place["reason"] = p.reason;
     if (p.status == WhyPlace::Status::kNotChosen) {
-      place["reason"] = p.reason;
       place["cost"] = p.cost;
       if (p.forced_cost > 0) place["forced_cost"] = p.forced_cost;
     }

@@ -25,7 +25,7 @@ struct WhyMiss {
 };
 
 struct WhyPlace {
-  enum class Status { kGiven, kFused, kNotChosen, kMissed, kApplied };
+  enum class Status { kGiven, kFused, kNotChosen, kMissed, kApplied, kConstant, kNotNeeded };
   Status status = Status::kMissed;
   std::string value, op_type;      // the anchor: a value and the operator that computes it
   std::string facts;               // its type and shape

@@ -77,7 +77,68 @@ def test_what_was_found_but_not_chosen_has_a_price():
     places = explain(BART, "--op", "SkipLayerNormalization")["places"]
     chosen = [p for p in places if p["status"] == "not chosen"]
     assert chosen and all(p["forced_cost"] > p["cost"] > 0 for p in chosen if "forced_cost" in p)
-    assert any("the result costs" in p["reason"] for p in chosen)
+    assert any("the extractor preferred" in p["reason"] and "the result costs" in p["reason"] for p in chosen)
+
+
+def test_forms_on_values_that_the_result_leaves_out_have_a_price_too(tmp_path):
+    """Two table costs: where attention is dear, every form of it has a price, also those over values that no cheaper result computes."""
+    table = tmp_path / "dear.json"
+    table.write_text(json.dumps({"costs": {"Attention": 100, "com.microsoft.Attention": 100, "com.microsoft.MultiHeadAttention": 100}, "default": 1}))
+    for p in explain(BART, "--op", "Attention", "--cost", table)["places"]:
+        assert p["status"] == "not chosen" and p["forced_cost"] > p["cost"] + 50, p
+        assert "the extractor preferred" in p["reason"]
+
+
+def normalizations(folder):
+    """One of the input, one of a constant, one that no output needs."""
+    x = value("x", TensorProto.FLOAT, ["n", 4])
+    nodes = [
+        helper.make_node("LayerNormalization", ["x", "scale"], ["normal"], axis=-1),
+        helper.make_node("LayerNormalization", ["table", "scale"], ["folded"], axis=-1),
+        helper.make_node("LayerNormalization", ["normal", "scale"], ["dead"], axis=-1),
+        helper.make_node("MatMul", ["normal", "folded"], ["y"]),
+    ]
+    path = folder / "normalizations.onnx"
+    weights = [tensor("scale", np.arange(1, 5, dtype=np.float32)), tensor("table", np.arange(16, dtype=np.float32).reshape(4, 4) ** 2)]
+    onnx.save(make_model(nodes, [x], [value("y", TensorProto.FLOAT, ["n", 4])], weights), path)
+    return path
+
+
+def test_what_needs_no_operator_is_told(tmp_path):
+    places = {p["value"]: p for p in explain(normalizations(tmp_path), "--op", "LayerNormalization")["places"]}
+    assert {v: p["status"] for v, p in places.items()} == {"normal": "given", "folded": "constant", "dead": "not needed"}
+    assert "computed once and stored" in places["folded"]["reason"] and "no output" in places["dead"]["reason"]
+    text = run_ok("explain", normalizations(tmp_path), "--op", "LayerNormalization").stdout
+    assert "1 constant, 1 given, 1 not needed" in text
+
+
+def anchors(folder, nodes, inputs, weights, op):
+    path = folder / "anchors.onnx"
+    onnx.save(make_model(nodes, inputs, [value("y", TensorProto.FLOAT, None)], weights, opset=20), path)
+    told = explain(path, "--op", op, "--cost", "nodes")
+    text = run_ok("explain", path, "--op", op, "--cost", "nodes").stdout
+    assert all(f"{p['op_type']} {p['value']}" in text for p in told["places"])
+    return told
+
+
+def test_anchors_of_every_kind(tmp_path):
+    """GELU, SiLU, normalization, and rotation by a negated half and by differences of products."""
+    x, n = value("x", TensorProto.FLOAT, ["b", 3, "s", 8]), lambda *words, **kw: helper.make_node(*words, **kw)
+    number = lambda name, v: tensor(name, np.float32(v))
+    erf = [n("Mul", ["x", "root"], ["i"]), n("Erf", ["i"], ["e"]), n("Add", ["e", "one"], ["f"]), n("Mul", ["x", "f"], ["m"]), n("Mul", ["m", "half"], ["y"])]
+    told = anchors(tmp_path, erf, [x], [number("root", 0.5**0.5), number("one", 1), number("half", 0.5)], "Gelu")
+    assert told["anchors"] == "Erf, Tanh or Gelu" and [p["status"] for p in told["places"]] == ["fused"]
+    told = anchors(tmp_path, [n("Sigmoid", ["x"], ["s"]), n("Mul", ["x", "s"], ["y"])], [x], [], "QuickGelu")
+    assert told["anchors"] in ("Sigmoid", "Erf, Tanh or Gelu")
+    told = anchors(tmp_path, [n("Swish", ["x"], ["y"], domain="unknown")], [x], [], "LayerNormalization")
+    assert told["places"] == []
+    halves = [n("Split", ["x"], ["a", "c"], axis=-1, num_outputs=2)]
+    table = [tensor("cos", np.random.default_rng(1).normal(size=(1, 1, 1, 4)).astype(np.float32)), tensor("sin", np.random.default_rng(2).normal(size=(1, 1, 1, 4)).astype(np.float32))]
+    products = [n("Mul", ["a", "cos"], ["ac"]), n("Mul", ["c", "sin"], ["cs"]), n("Mul", ["c", "cos"], ["cc"]), n("Mul", ["a", "sin"], ["as"])]
+    joined = [n("Sub", ["ac", "cs"], ["l"]), n("Add", ["cc", "as"], ["r"]), n("Concat", ["l", "r"], ["y"], axis=-1)]
+    told = anchors(tmp_path, halves + products + joined, [x], table, "RotaryEmbedding")
+    assert [p["value"] for p in told["places"]] == ["y"]
+    assert told["places"][0]["status"] != "given"
 
 
 def test_an_operator_that_the_opset_does_not_have():
