@@ -135,10 +135,12 @@ class Asker {
   std::pair<std::string, Anchors> anchors_of(std::string_view family, const Closure& closure) const {
     if (family == "attention") return {"Softmax", nodes_of({"Softmax", "LogSoftmax"}, nullptr)};
     if (family == "normalization")
-      return {"mean of squares, or a normalization", nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Asker::not_a_plain_mean)};
+      return {"mean of squares, or a normalization",
+              nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Asker::not_a_plain_mean)};
     if (family == "GELU") return {"Erf, Tanh or Gelu", nodes_of({"Erf", "Tanh", "Gelu"}, nullptr)};
     if (family == "SiLU") return {"Sigmoid", nodes_of({"Sigmoid", "HardSigmoid"}, nullptr)};
-    if (family == "rotary embedding") return {"Concat with a negated half or of rotated halves", nodes_of({"Concat"}, &Asker::joins_rotated)};
+    if (family == "rotary embedding")
+      return {"Concat with a negated half or of rotated halves", nodes_of({"Concat"}, &Asker::joins_rotated)};
     return {fmt::format("{}", fmt::join(closure.roots(), ", ")), nodes_of(closure.roots(), nullptr)};
   }
 
@@ -282,7 +284,8 @@ class Asker {
     std::string why;
     const OpKey& key = g_.key(n.op);
     if (key.domain.empty() && !find_schema("", key.op_type, run_.extract_options.opset_limit))
-      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}", schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
+      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}",
+                         schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
     OpSite site = site_of(g_, n, id);
     site.highest_opset = run_.extract_options.opset_limit;
     if (!setup_.target.allows(site, &why))
@@ -295,8 +298,8 @@ class Asker {
     if (!forced.ok()) return std::string(forced.status().message());
     if (std::isinf(*forced)) return what_is_missing(n);
     place.forced_cost = *forced;
-    return fmt::format("the extractor preferred {}: the result costs {:.6g} with {} and {:.6g} without ({})", instead_of(id), *forced, key.op_type, run_.selection.cost,
-                       setup_.cost->name());
+    return fmt::format("the extractor preferred {}: the result costs {:.6g} with {} and {:.6g} without ({})", instead_of(id), *forced,
+                       key.op_type, run_.selection.cost, setup_.cost->name());
   }
 
   // What the result has for a class.
@@ -316,9 +319,12 @@ class Asker {
       const bool none = std::none_of(nodes.begin(), nodes.end(), [&](NodeId n) {
         const ENode other = e_.node(n);
         const OpKey& key = g_.key(other.op);
-        return key.domain == "#" ? key.op_type != kLiteralOp : key.domain != "saturate" && setup_.target.allows(site_of(g_, other, id), &why);
+        return key.domain == "#" ? key.op_type != kLiteralOp
+                                 : key.domain != "saturate" && setup_.target.allows(site_of(g_, other, id), &why);
       });
-      if (none) return fmt::format("its operand {} has no form that target {} takes{}{}", name(id), setup_.target.name, why.empty() ? "" : ": ", why);
+      if (none)
+        return fmt::format("its operand {} has no form that target {} takes{}{}", name(id), setup_.target.name, why.empty() ? "" : ": ",
+                           why);
     }
     return "nothing that the target can run has it: what it needs cannot be chosen with it";
   }
@@ -493,7 +499,8 @@ std::string format_why(const WhyReport& report) {
     if (p.status == WhyPlace::Status::kNotChosen) out += fmt::format("  found as {}, not chosen: {}", p.fused, p.reason);
     if (p.status == WhyPlace::Status::kGiven) out += "  as the model gives it";
     if (p.status == WhyPlace::Status::kApplied) out += "  applied";
-    if (p.status == WhyPlace::Status::kConstant || p.status == WhyPlace::Status::kNotNeeded) out += fmt::format("  {}: {}", to_string(p.status), p.reason);
+    if (p.status == WhyPlace::Status::kConstant || p.status == WhyPlace::Status::kNotNeeded)
+      out += fmt::format("  {}: {}", to_string(p.status), p.reason);
     if (p.status == WhyPlace::Status::kMissed) out += p.nearest.empty() ? "  no rule comes near" : "  nearest:";
     if (!p.rules.empty()) out += fmt::format("\n  by {}", fmt::join(p.rules, " -> "));
     out += "\n";

@@ -83,7 +83,7 @@ def test_what_was_found_but_not_chosen_has_a_price():
 def test_forms_on_values_that_the_result_leaves_out_have_a_price_too(tmp_path):
     """Two table costs: where attention is dear, every form of it has a price, also those over values that no cheaper result computes."""
     table = tmp_path / "dear.json"
-    table.write_text(json.dumps({"costs": {"Attention": 100, "com.microsoft.Attention": 100, "com.microsoft.MultiHeadAttention": 100}, "default": 1}))
+    table.write_text(json.dumps({"costs": {"Attention": 100, "com.microsoft::Attention": 100, "com.microsoft::MultiHeadAttention": 100}, "default": 1}))
     for p in explain(BART, "--op", "Attention", "--cost", table)["places"]:
         assert p["status"] == "not chosen" and p["forced_cost"] > p["cost"] + 50, p
         assert "the extractor preferred" in p["reason"]
