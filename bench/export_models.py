@@ -3,8 +3,9 @@
 
     python bench/export_models.py FOLDER [NAME ...]     names as in --list; all where none is given
 
-Needs torch, torchvision, transformers, onnx and onnxscript. For every model NAME.EXPORTER.onnx is written, with EXPORTER torchscript or dynamo,
-weights inside the file where they are below 2 GB, and NAME.inputs.npz. What an exporter can't export is told and left out.
+Needs torch, torchvision, transformers, onnx and onnxscript. For every model NAME.EXPORTER.onnx is written, with EXPORTER torchscript (attention spelled out)
+or dynamo (scaled_dot_product_attention), batch and lengths open, weights inside the file where they are below 2 GB, and NAME.inputs.npz.
+What an exporter can't export is told and left out.
 """
 import argparse
 import pathlib
@@ -15,7 +16,8 @@ import warnings
 import numpy as np
 import torch
 
-OPSETS = {"torchscript": 17, "dynamo": 18}
+OPSETS = {"torchscript": 14, "dynamo": 18}
+ATTENTION = {"torchscript": "eager", "dynamo": "sdpa"}
 
 
 class Named(torch.nn.Module):
@@ -38,16 +40,39 @@ class WithPast(torch.nn.Module):
         self.model, self.layers = model, layers
 
     def forward(self, ids, mask, position, *past):
-        from transformers.cache_utils import DynamicCache
-
-        cache = DynamicCache()
-        for i in range(self.layers):
-            cache.update(past[2 * i], past[2 * i + 1], i)
+        cache = filled_cache(past)
         out = self.model(input_ids=ids, attention_mask=mask, position_ids=position, past_key_values=cache, use_cache=True)
-        present = []
-        for layer in out.past_key_values.layers:
-            present += [layer.keys, layer.values]
-        return (out.logits if hasattr(out, "logits") else out.last_hidden_state, *present)
+        return (out.logits if hasattr(out, "logits") else out.last_hidden_state, *flat(out.past_key_values))
+
+
+class CrossWithPast(torch.nn.Module):
+    """A decoder that attends to an encoder's states, whose keys and values it is given: (ids, states, k0, v0, ..., ck0, cv0, ...) -> (hidden, k0', v0', ...)."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, states, *past):
+        from transformers.cache_utils import EncoderDecoderCache
+
+        own, cross = past[: len(past) // 2], past[len(past) // 2 :]
+        cache = EncoderDecoderCache(filled_cache(own), filled_cache(cross))
+        cache.is_updated = dict.fromkeys(range(len(own) // 2), True)
+        out = self.model(input_ids=ids, encoder_hidden_states=states, past_key_values=cache, use_cache=True)
+        return (out.last_hidden_state, *flat(cache.self_attention_cache))
+
+
+def filled_cache(past):
+    from transformers.cache_utils import DynamicCache
+
+    cache = DynamicCache()
+    for i in range(len(past) // 2):
+        cache.update(past[2 * i], past[2 * i + 1], i)
+    return cache
+
+
+def flat(cache):
+    return [tensor for layer in cache.layers for tensor in (layer.keys, layer.values)]
 
 
 def ids(batch, length, vocabulary):
@@ -63,7 +88,6 @@ def transformer(name, **config):
 
     cls = getattr(transformers, name)
     settings = cls.config_class(**config)
-    settings._attn_implementation = "eager"
     return cls(settings)
 
 
@@ -73,51 +97,70 @@ def bert():
         "input_ids": ids(1, 128, 30000), "attention_mask": ones(1, 128), "token_type_ids": torch.zeros(1, 128, dtype=torch.int64)}
 
 
+def bart(layers=(6, 6)):
+    return transformer("BartModel", d_model=768, encoder_layers=layers[0], decoder_layers=layers[1], encoder_attention_heads=12,
+                       decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072)
+
+
 def bart_encoder():
-    model = transformer("BartModel", d_model=768, encoder_layers=6, decoder_layers=1, encoder_attention_heads=12, decoder_attention_heads=12,
-                        encoder_ffn_dim=3072, decoder_ffn_dim=3072).get_encoder()
-    return Named(model, ["input_ids", "attention_mask"], ["last_hidden_state"]), {"input_ids": ids(1, 128, 50000), "attention_mask": ones(1, 128)}
+    return Named(bart((6, 1)).get_encoder(), ["input_ids", "attention_mask"], ["last_hidden_state"]), {
+        "input_ids": ids(1, 128, 50000), "attention_mask": ones(1, 128)}
+
+
+def bart_decoder():
+    return Named(bart((1, 6)).get_decoder(), ["input_ids", "encoder_hidden_states"], ["last_hidden_state"], use_cache=False), {
+        "input_ids": ids(1, 128, 50000), "encoder_hidden_states": normal(1, 128, 768)}
+
+
+def bart_decoder_past():
+    inputs = {"input_ids": ids(1, 1, 50000), "encoder_hidden_states": normal(1, 128, 768)}
+    for part, length in (("past", 127), ("cross", 128)):
+        inputs.update(cache_inputs(6, 12, 64, length, part))
+    return CrossWithPast(bart((1, 6)).get_decoder()), inputs
+
+
+def normal(*shape, seed=2):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def cache_inputs(layers, heads, head_size, length, prefix="past"):
+    return {f"{prefix}_{kind}_{i}": normal(1, heads, length, head_size, seed=100 * i + len(kind))
+            for i in range(layers) for kind in ("key", "value")}
 
 
 def decoder(model, layers, heads, head_size, length, past, vocabulary):
-    generator = torch.Generator().manual_seed(2)
     inputs = {"input_ids": ids(1, length, vocabulary), "attention_mask": ones(1, past + length),
-              "position_ids": torch.arange(past, past + length)[None]}
-    for i in range(layers):
-        for kind in ("key", "value"):
-            inputs[f"past_{kind}_{i}"] = torch.randn(1, heads, past, head_size, generator=generator)
+              "position_ids": torch.arange(past, past + length)[None], **cache_inputs(layers, heads, head_size, past)}
     return WithPast(model, layers), inputs
 
 
-def free(inputs):
-    """Names of the dims that are left open: a decoder with a cache serves any batch and any length."""
-    axes = {"input_ids": {0: "batch", 1: "seq"}, "attention_mask": {0: "batch", 1: "total"}, "position_ids": {0: "batch", 1: "seq"}}
-    return {name: axes.get(name, {0: "batch", 2: "past"}) for name in inputs}
+def prefill(model, field="last_hidden_state"):
+    return Named(model, ["input_ids", "attention_mask"], [field], use_cache=False), {
+        "input_ids": ids(1, 128, 32000), "attention_mask": ones(1, 128)}
 
 
 def gpt2_decode():
-    """Without the product by the embedding table, which is most of a step and nothing can be done about."""
-    model, inputs = decoder(transformer("GPT2Model"), 12, 12, 64, 1, 127, 50000)
-    return model, inputs, free(inputs)
-
-
-def llama_gqa_decode():
-    settings = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048, vocab_size=32000, max_position_embeddings=2048)
-    model, inputs = decoder(transformer("LlamaModel", **settings), 12, 4, 64, 1, 127, 32000)
-    return model, inputs, free(inputs)
+    """Without the product by the embedding table, which is most of a step and nothing can be done about; so are the other decoders but *_past and llama_*."""
+    return decoder(transformer("GPT2Model"), 12, 12, 64, 1, 127, 50000)
 
 
 def gpt2_past():
     return decoder(transformer("GPT2LMHeadModel"), 12, 12, 64, 1, 127, 50000)
 
 
-def llama(length, past):
-    model = transformer("LlamaForCausalLM", hidden_size=768, num_hidden_layers=12, num_attention_heads=12, num_key_value_heads=12,
-                        intermediate_size=2048, vocab_size=32000, max_position_embeddings=2048)
-    if past:
-        return decoder(model, 12, 12, 64, length, past, 32000)
-    return Named(model, ["input_ids", "attention_mask"], ["logits"], use_cache=False), {
-        "input_ids": ids(1, length, 32000), "attention_mask": ones(1, length)}
+SMALL = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=2048, vocab_size=32000, max_position_embeddings=2048)
+
+
+def llama_gqa():
+    return transformer("LlamaModel", num_key_value_heads=4, **SMALL)
+
+
+def qwen3():
+    return transformer("Qwen3Model", num_key_value_heads=4, head_dim=64, **SMALL)
+
+
+def llama():
+    return transformer("LlamaForCausalLM", num_key_value_heads=12, **SMALL)
 
 
 def vit():
@@ -149,11 +192,17 @@ def vision(name):
 MODELS = {
     "bert_base": bert,
     "bart_encoder": bart_encoder,
+    "bart_decoder": bart_decoder,
+    "bart_decoder_past": bart_decoder_past,
     "gpt2_past": gpt2_past,
+    "gpt2_prefill": lambda: prefill(transformer("GPT2Model")),
     "gpt2_decode": gpt2_decode,
-    "llama_gqa_decode": llama_gqa_decode,
-    "llama_prefill": lambda: llama(128, 0),
-    "llama_decode": lambda: llama(1, 127),
+    "llama_gqa_prefill": lambda: prefill(llama_gqa()),
+    "llama_gqa_decode": lambda: decoder(llama_gqa(), 12, 4, 64, 1, 127, 32000),
+    "llama_prefill": lambda: prefill(llama(), "logits"),
+    "llama_decode": lambda: decoder(llama(), 12, 12, 64, 1, 127, 32000),
+    "qwen3_prefill": lambda: prefill(qwen3()),
+    "qwen3_decode": lambda: decoder(qwen3(), 12, 4, 64, 1, 127, 32000),
     "vit_b16": vit,
     "whisper_encoder": whisper_encoder,
     "swin_t": lambda: vision("swin_t"),
@@ -164,17 +213,45 @@ MODELS = {
 }
 
 
-def export(model, inputs, axes, exporter, path):
-    arguments = tuple(inputs.values())
+def open_axes(name, rank, cached):
+    """Names of the dims that are left open: any batch, and any length of what is no picture."""
+    if name.startswith(("past_", "cross_")):
+        return {0: "batch", 2: "past" if name.startswith("past_") else "encoder"}
+    lengths = {"attention_mask": "total" if cached else "seq", "encoder_hidden_states": "encoder"}
+    return {0: "batch", 1: lengths.get(name, "seq")} if rank < 4 and name != "input_features" else {0: "batch"}
+
+
+def twice(tensor):
+    """An example of batch 2: torch.export takes a dim of 1 for a constant."""
+    return torch.cat([tensor, tensor])
+
+
+def export(model, inputs, exporter, path):
+    cached = isinstance(model, (WithPast, CrossWithPast))
+    axes = {name: open_axes(name, tensor.dim(), cached) for name, tensor in inputs.items()}
     options = dict(input_names=list(inputs), opset_version=OPSETS[exporter])
+    for module in model.modules():
+        if hasattr(module, "config"):
+            module.config._attn_implementation = ATTENTION[exporter]
     with torch.no_grad():
         if exporter == "dynamo":
-            if axes:  # dims of 1 stay fixed: torch.export takes them for constants
-                dims = [{a: torch.export.Dim.AUTO for a in axes[n] if t.shape[a] > 1} for n, t in inputs.items()]
-                options["dynamic_shapes"] = (*dims[:3], tuple(dims[3:]))
-            torch.onnx.export(model, arguments, str(path), dynamo=True, external_data=False, verbose=False, **options)
+            examples = [twice(tensor) for tensor in inputs.values()]
+            dims = [{a: torch.export.Dim.AUTO for a in axes[name] if t.shape[a] > 1} for name, t in zip(inputs, examples)]
+            first = next((i for i, name in enumerate(inputs) if name.startswith("past_")), 0)
+            if cached or isinstance(model, Named):  # what `*arguments` of forward takes is one entry
+                dims = [*dims[:first], tuple(dims[first:])]
+            torch.onnx.export(model, tuple(examples), str(path), dynamo=True, external_data=False, verbose=False, dynamic_shapes=tuple(dims), **options)
         else:
-            torch.onnx.export(model, arguments, str(path), dynamo=False, dynamic_axes=axes, **options)
+            torch.onnx.export(model, tuple(inputs.values()), str(path), dynamo=False, dynamic_axes=axes, **options)
+
+
+def trained(model):
+    """Biases and scales as of a trained network: fresh ones are zeros and ones, which any optimizer drops."""
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
 
 
 def main():
@@ -195,14 +272,14 @@ def main():
     failures = 0
     for name in args.names or MODELS:
         torch.manual_seed(0)
-        model, inputs, *axes = MODELS[name]()
-        model.eval()
+        model, inputs = MODELS[name]()
+        trained(model.eval())
         np.savez(args.folder / f"{name}.inputs.npz", **{k: v.numpy() for k, v in inputs.items()})
         for exporter in args.exporters.split(","):
             start = time.time()
             path = args.folder / f"{name}.{exporter}.onnx"
             try:
-                export(model, inputs, axes[0] if axes else None, exporter, path)
+                export(model, inputs, exporter, path)
                 print(f"{path.name}: {path.stat().st_size / 1e6:.0f} MB, {time.time() - start:.0f} s", flush=True)
             except Exception as error:  # noqa: BLE001 (exporters raise anything)
                 failures += 1

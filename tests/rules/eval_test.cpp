@@ -108,6 +108,9 @@ TEST_F(Eval, DimsAreCompletelySymbolic) {
   EXPECT_EQ(eval("merge_heads(X, Y)"), "true");
   EXPECT_EQ(eval("split_heads(X, Y)"), "false");
   EXPECT_EQ(eval("reshaped(X, [0, 0, -1])"), "[B, S, 768]");
+  EXPECT_EQ(eval("moves_only_ones([dim(X, 0), 1, 12, dim(X, 1)], p)"), "true");  // p = [0, 2, 1, 3]
+  EXPECT_EQ(eval("moves_only_ones([dim(X, 0), 5, 12, 64], p)"), "false");
+  EXPECT_EQ(eval("moves_only_ones(shape(X), p)"), "no: nothing decides whether dims of [B, S, 12, 64] are 1");
 }
 
 TEST_F(Eval, UnknownsDecideNothing) {

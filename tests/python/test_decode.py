@@ -1,0 +1,51 @@
+"""One step of a decoder with a cache: what falls away, in models small enough to read; past lengths of 0 and more in ONNX Runtime."""
+import collections
+
+import numpy as np
+import onnx
+import onnx.parser
+import onnxruntime as ort
+import pytest
+
+from conftest import run_ok
+
+ort.set_default_logger_severity(4)
+
+CACHED = "float[b,4,p,8] pk, float[b,4,p,8] pv"
+HEADS = "s = Constant <value_ints = [-1,1,4,8]> () q4 = Reshape (q, s) k4 = Reshape (k, s) v4 = Reshape (v, s) " + "".join(
+    f"{x}h = Transpose <perm = [0,2,1,3]> ({x}4) " for x in "qkv")
+JOIN = "nk = Concat <axis = 2> (pk, kh) nv = Concat <axis = 2> (pv, vh) "
+SCORES = "kt = Transpose <perm = [0,1,3,2]> (nk) a = MatMul (qh, kt) w = Softmax (a) o = MatMul (w, nv) ot = Transpose <perm = [0,2,1,3]> (o) n = Constant <value_ints = [-1,1,32]> () y = Reshape (ot, n)"
+
+# name: (inputs => outputs, nodes, options, operators that must be gone, operators that must be there)
+CASES = {
+    "one_position_of_any_batch_is_a_view": (f"float[b,1,32] q, float[b,1,32] k, float[b,1,32] v, {CACHED} => float[b,1,32] y, float[b,4,n,8] nk, float[b,4,n,8] nv",
+        HEADS + JOIN + SCORES, "--target onnx --opset 18 --cost bytes", {"Transpose": 1}, {"Concat": 2}),
+    "shared_heads_without_copies": ("float[b,6,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v, float[b,1,s,t] m => float[b,6,s,8] y",
+        "u = Constant <value_ints = [2]> () k5 = Unsqueeze (k, u) v5 = Unsqueeze (v, u) e = Constant <value_ints = [1,1,3,1,1]> () ke = Expand (k5, e) ve = Expand (v5, e) "
+        "sh = Shape (k) l0 = Constant <value_ints = [0]> () l2 = Constant <value_ints = [2]> () b = Gather (sh, l0) t = Gather (sh, l2) h = Constant <value_ints = [6]> () d = Constant <value_ints = [8]> () "
+        "to = Concat <axis = 0> (b, h, t, d) kr = Reshape (ke, to) vr = Reshape (ve, to) kt = Transpose <perm = [0,1,3,2]> (kr) a = MatMul (q, kt) c = Add (a, m) w = Softmax (c) y = MatMul (w, vr)",
+        "--target onnx --opset 18 --cost bytes", {"Expand": 0}, {"MatMul": 2}),
+}
+SIZES = [{"b": 1, "s": 1, "t": 7, "p": 0}, {"b": 3, "s": 4, "t": 5, "p": 6}, {"b": 2, "s": 5, "t": 1, "p": 1}]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_step(tmp_path, name):
+    signature, nodes, options, most, exact = CASES[name]
+    inputs, outputs = signature.split("=>")
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]> g ({inputs}) => ({outputs}) {{ {nodes} }}')
+    path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model, path)
+    run_ok("optimize", path, "-o", out, *options.split())
+    counts = collections.Counter(n.op_type for n in onnx.load(out).graph.node)
+    assert all(counts[op] <= n for op, n in most.items()), counts
+    assert all(counts[op] == n for op, n in exact.items()), counts
+    sessions = [ort.InferenceSession(str(p), providers=["CPUExecutionProvider"]) for p in (path, out)]
+    rng = np.random.default_rng(5)
+    for sizes in SIZES:
+        feeds = {i.name: rng.standard_normal([d.dim_value or sizes[d.dim_param] for d in i.type.tensor_type.shape.dim]).astype(np.float32)
+                 for i in model.graph.input}
+        for a, b in zip(*(s.run(None, feeds) for s in sessions), strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
