@@ -70,7 +70,12 @@ std::string key_of(const OpUse& use) {
     const auto axes = perm ? perm->ints() : std::vector<std::int64_t>{};
     return axes.empty() || axes.back() + 1 != static_cast<std::int64_t>(axes.size()) ? "Transpose/inner" : "Transpose";
   }
-  if (use.op == "MatMul" && use.constant.size() > 1 && use.constant[1]) return "MatMul/weights";
+  const bool weights = use.constant.size() > 1 && use.constant[1];
+  if (use.op == "MatMul" && weights) return "MatMul/weights";
+  if (use.op == "com.microsoft::FusedMatMul" && weights) {  // the same kernel, which packs them at load
+    const Attribute* batch = find_attribute(use.attributes, "transBatchB");
+    if (!batch || batch->i() == 0) return "MatMul/weights";
+  }
   if (use.op == "com.microsoft::QuickGelu") {
     const Attribute* alpha = find_attribute(use.attributes, "alpha");
     return alpha && alpha->type == AttributeType::kFloat && alpha->f() == 1 ? use.op + "/1" : use.op;

@@ -53,6 +53,18 @@ TEST(Measured, OperatorsWithoutRowsAreEstimatedAndSaySo) {
   EXPECT_FALSE(estimated);
 }
 
+// Which of the two is cheaper must not depend on rows of products of two activations: runtimes add a bias to MatMul, not to FusedMatMul.
+TEST(Measured, ProductsWithWeightsCostTheSameUnderBothNames) {
+  const MeasuredTable t = table(R"({"op": "MatMul", "in": [[1,1,512],[512,512]], "out": [[1,1,512]], "const": [1], "seconds": 9e-5})"
+                                "\n"
+                                R"({"op": "com.microsoft::FusedMatMul", "in": [[1,8,64,64],[1,8,64,64]], "out": [[1,8,64,64]], "seconds": 1e-6})"
+                                "\n");
+  const std::string rest = R"("in": [[1,1,512],[512,512]], "out": [[1,1,512]], "const": [1]})";
+  const double plain = t.seconds(use(R"({"op": "MatMul", )" + rest));
+  EXPECT_EQ(t.seconds(use(R"({"op": "com.microsoft::FusedMatMul", "attrs": {"transB": 1}, )" + rest)), plain);
+  EXPECT_NE(t.seconds(use(R"({"op": "com.microsoft::FusedMatMul", "attrs": {"transBatchB": 1}, )" + rest)), plain);
+}
+
 TEST(Measured, BadRowsAreRefusedWithTheirPlace) {
   for (const char* text : {"nonsense\n", R"({"op": "Add", "in": [[1]], "out": [[1]], "seconds": -1})",
                            R"({"op": "Add", "in": 3, "out": [[1]], "seconds": 1})"}) {

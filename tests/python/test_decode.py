@@ -26,6 +26,11 @@ CASES = {
         "sh = Shape (k) l0 = Constant <value_ints = [0]> () l2 = Constant <value_ints = [2]> () b = Gather (sh, l0) t = Gather (sh, l2) h = Constant <value_ints = [6]> () d = Constant <value_ints = [8]> () "
         "to = Concat <axis = 0> (b, h, t, d) kr = Reshape (ke, to) vr = Reshape (ve, to) kt = Transpose <perm = [0,1,3,2]> (kr) a = MatMul (q, kt) c = Add (a, m) w = Softmax (c) y = MatMul (w, vr)",
         "--target onnx --opset 18 --cost bytes", {"Expand": 0}, {"MatMul": 2}),
+    "rotary_embedding_of_packed_heads": ("float[b,s,24] x, float[b,s,4] c, float[b,s,4] n => float[b,s,24] y",
+        "h = Constant <value_ints = [0,0,3,8]> () x4 = Reshape (x, h) xt = Transpose <perm = [0,2,1,3]> (x4) i1 = Constant <value_ints = [1]> () c1 = Unsqueeze (c, i1) n1 = Unsqueeze (n, i1) "
+        "cc = Concat <axis = -1> (c1, c1) nn = Concat <axis = -1> (n1, n1) two = Constant <value_ints = [4,4]> () u, w = Split <axis = -1> (xt, two) o = Neg (w) r = Concat <axis = -1> (o, u) "
+        "a = Mul (xt, cc) d = Mul (r, nn) z = Add (a, d) zt = Transpose <perm = [0,2,1,3]> (z) l = Constant <value_ints = [0,0,24]> () y = Reshape (zt, l)",
+        "--target ort-cpu --cost nodes", {"Transpose": 0, "Reshape": 0}, {"RotaryEmbedding": 1}),
 }
 SIZES = [{"b": 1, "s": 1, "t": 7, "p": 0}, {"b": 3, "s": 4, "t": 5, "p": 6}, {"b": 2, "s": 5, "t": 1, "p": 1}]
 
