@@ -67,6 +67,30 @@ bool has_bodies(const Graph& graph) {
 // Of a rule that reads both ways, `name.back` is the other way.
 std::string_view base_name(std::string_view rule) { return rule.substr(0, rule.find('.')); }
 
+// Names of the open dims of inputs that index a table of the model, where another input is a cache, one that a Concat lengthens: with a
+// cache, one position at a time is usual.
+std::set<std::string> next_positions(const Model& model) {
+  std::set<std::string> tables, positions, of_caches;
+  std::map<std::string, const ValueInfo*> inputs;
+  for (const Initializer& table : model.graph.initializers) tables.insert(table.name);
+  for (const ValueInfo& input : model.graph.inputs)
+    if (input.type.shape) inputs[input.name] = &input;
+  const auto add_symbols = [&](const std::string& name, std::set<std::string>& symbols) {
+    for (const DimSpec& dim : *inputs.at(name)->type.shape)
+      if (const auto* symbol = std::get_if<std::string>(&dim)) symbols.insert(*symbol);
+  };
+  for (const Node& node : model.graph.nodes) {
+    if (node.inputs.size() != 2) continue;
+    if (node.op_type == "Gather" && tables.contains(node.inputs[0]) && inputs.contains(node.inputs[1])) add_symbols(node.inputs[1], positions);
+    const auto cache = inputs.find(node.inputs[0]);
+    if (node.op_type == "Concat" && cache != inputs.end() && is_floating(cache->second->type.dtype) && cache->second->type.shape->size() >= 3)
+      add_symbols(node.inputs[0], of_caches);
+  }
+  if (of_caches.empty()) return {};
+  std::erase_if(positions, [&](const std::string& symbol) { return of_caches.contains(symbol); });
+  return positions;
+}
+
 // Sizes for costs where the user gives none: the first axis of an input is a batch of one, another a sequence.
 std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
   constexpr std::int64_t kBatch = 1, kSequence = 128;
@@ -80,6 +104,7 @@ std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
         size = std::max(size, axis == 0 && dims.size() > 1 ? kBatch : kSequence);
       }
   }
+  for (const std::string& symbol : next_positions(model)) sizes[symbol] = 1;
   return sizes;
 }
 

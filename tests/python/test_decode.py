@@ -31,6 +31,12 @@ CASES = {
         "cc = Concat <axis = -1> (c1, c1) nn = Concat <axis = -1> (n1, n1) two = Constant <value_ints = [4,4]> () u, w = Split <axis = -1> (xt, two) o = Neg (w) r = Concat <axis = -1> (o, u) "
         "a = Mul (xt, cc) d = Mul (r, nn) z = Add (a, d) zt = Transpose <perm = [0,2,1,3]> (z) l = Constant <value_ints = [0,0,24]> () y = Reshape (zt, l)",
         "--target ort-cpu --cost nodes", {"Transpose": 0, "Reshape": 0}, {"RotaryEmbedding": 1}),
+    # torch's mask of cross attention: all true, as wide as the encoder's states
+    "mask_that_hides_nothing": ("float[b,4,s,8] q, float[b,4,t,8] k, float[b,4,t,8] v => float[b,4,s,8] y",
+        "c = Constant <value = bool[1,1,1,1] {1}> () l0 = Constant <value_ints = [0]> () l2 = Constant <value_ints = [2]> () one = Constant <value_ints = [1]> () sq = Shape (q) sk = Shape (k) "
+        "b = Gather (sq, l0) s = Gather (sq, l2) t = Gather (sk, l2) to = Concat <axis = 0> (b, one, s, t) w = Expand (c, to) zero = Constant <value_float = 0.0> () f = Constant <value_float = -3e38> () "
+        "m = Where (w, zero, f) kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) d = Add (a, m) p = Softmax (d) y = MatMul (p, v)",
+        "--target ort-cpu --cost nodes", {"Expand": 0, "Where": 0, "Shape": 0}, {"Attention": 1}),
 }
 SIZES = [{"b": 1, "s": 1, "t": 7, "p": 0}, {"b": 3, "s": 4, "t": 5, "p": 6}, {"b": 2, "s": 5, "t": 1, "p": 1}]
 
@@ -54,3 +60,22 @@ def test_step(tmp_path, name):
         for a, b in zip(*(s.run(None, feeds) for s in sessions), strict=True):
             assert a.shape == b.shape
             np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
+
+
+def test_a_cache_means_one_position(tmp_path):
+    """Open lengths of a model with a cache are priced at one new position: what is cached is not transposed, the one query is."""
+    model = onnx.parser.parse_model('''<ir_version: 10, opset_import: ["" : 18]>
+        g (int64[b,s] ids, float[b,12,p,64] pk, float[b,12,p,64] pv, float[b,12,t,64] ck, float[b,12,t,64] cv) => (float[b,s,768] y, float[b,12,n,64] nk, float[b,12,n,64] nv)
+        { x = Gather (table, ids) h = Constant <value_ints = [0,0,12,64]> () l = Constant <value_ints = [0,0,768]> ()
+          k = MatMul (x, wk) k4 = Reshape (k, h) kh = Transpose <perm = [0,2,1,3]> (k4) nk = Concat <axis = 2> (pk, kh)
+          v = MatMul (x, wv) v4 = Reshape (v, h) vh = Transpose <perm = [0,2,1,3]> (v4) nv = Concat <axis = 2> (pv, vh)
+          q = MatMul (x, wq) q4 = Reshape (q, h) qh = Transpose <perm = [0,2,1,3]> (q4)
+          kt = Transpose <perm = [0,1,3,2]> (ck) a = MatMul (qh, kt) w = Softmax (a) o = MatMul (w, cv) ot = Transpose <perm = [0,2,1,3]> (o) y = Reshape (ot, l) }''')
+    rng = np.random.default_rng(1)
+    for name, shape in {"table": (20, 768), "wq": (768, 768), "wk": (768, 768), "wv": (768, 768)}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 28, name))
+    path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    onnx.save(model, path)
+    run_ok("optimize", path, "-o", out, "--target", "ort-cpu")
+    transposed = {i for n in onnx.load(out).graph.node if n.op_type == "Transpose" for i in n.input}
+    assert not transposed & {"ck", "cv", "pk", "pv"}, transposed
