@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
 """Times single operators in ONNX Runtime on this machine: the rows of the measured cost model.
 
-    python bench/gather_ort.py OUT.jsonl [--only REGEX] [--threads 1] [--seconds 0.15]
+    python bench/gather_ort.py OUT.jsonl [--only REGEX] [--threads 1] [--seconds 0.1] [--passes 4] [--budget 450] [--again 0.1]
     python bench/gather_ort.py OUT.jsonl --models M.onnx ...   # the operators of these models as ONNX Runtime runs them, instead of a grid
     python bench/gather_ort.py OUT.jsonl --graphs G.onnx ...   # whole graphs, such as `saturate extract` writes, in turns
 
 One JSON object a line; the first describes the machine. A row: op ("domain::Op"), dtype, in and out (shapes), const (positions of inputs that are
 weights), attrs, and seconds for one run of the kernel. A kernel is timed as the difference between a graph with many copies of it and one with few,
-both without graph optimization, so that the runtime's own overhead per call drops out; the least of many rounds counts.
+both without graph optimization, so that the runtime's own overhead per call drops out; the least of many rounds counts. All rows are measured once, in another
+order each pass, before any is measured again; a row's time is the lower quartile of its passes, its noise the distance from there to the median. Every
+measurement is kept in OUT.jsonl.raw, so that a second call goes on where --budget (seconds) ended the first. --again 0.1 measures only those rows again that
+are noisier than that, or that took longer than a row of the same operator that is nowhere smaller.
 """
 import argparse
 import functools
 import json
+import math
 import os
 import platform
+import random
 import re
+import statistics
 import sys
 import tempfile
 import time
@@ -25,6 +31,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 
 MS = "com.microsoft"
+NCHWC = "com.microsoft.nchwc"  # ONNX Runtime's own layout, in which it runs convolutions and what is between them at ENABLE_ALL
 FLOAT, INT64, BOOL, INT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.INT32
 FEW, ROUNDS = 2, 5
 DTYPE_NAMES = {"float32": "float", "float64": "double"}
@@ -39,13 +46,13 @@ class Case:
         self.inputs = [i if i is None or isinstance(i, (tuple, np.ndarray)) else tuple(i) for i in inputs]
 
     def name(self):
-        return f"{self.domain}::{self.op}" if self.domain else self.op
+        return f"{self.domain}::{self.op}" if self.domain not in ("", NCHWC) else self.op
 
 
 def array(value, rng):
     if isinstance(value, np.ndarray):
         return value
-    return rng.standard_normal(value, dtype=np.float32)
+    return np.resize(rng.standard_normal(min(math.prod(value), 1 << 16), dtype=np.float32), value)
 
 
 def build(case, copies, rng):
@@ -75,7 +82,7 @@ def build(case, copies, rng):
     inputs.append(helper.make_tensor_value_info("one", FLOAT, [1]))
     feeds["one"] = np.ones(1, np.float32)
     graph = helper.make_graph(nodes, "g", inputs, [helper.make_tensor_value_info("done", FLOAT, [1])], initializers)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", case.opset), helper.make_opsetid(MS, 1)], ir_version=10)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", case.opset), helper.make_opsetid(MS, 1), helper.make_opsetid(NCHWC, 1)], ir_version=10)
     return model.SerializeToString(), feeds
 
 
@@ -91,6 +98,9 @@ def session(data, threads):
 def output_shapes(case, rng, threads):
     data, feeds = build(case, 1, rng)
     model = onnx.load_from_string(data)
+    readers = [n for n in model.graph.node if n.op_type == "Shape" and n.output[0].startswith("s_")]
+    for node in readers:
+        model.graph.node.remove(node)
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=f"y0_{k}") for k in range(case.outputs))
     feeds.pop("one")
@@ -107,32 +117,57 @@ def clock_for(threads):
     return time.thread_time if threads == 1 else time.perf_counter
 
 
+VIEWS = ("Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity")
+
+
+def view(op, before, after):
+    axis = {"Reshape": ["shape"], "Unsqueeze": ["axis"], "Squeeze": ["axis"]}.get(op, [])
+    return helper.make_node(op, [before, *axis], [after])
+
+
 @functools.cache
-def reader_seconds(threads):
-    """What one Shape costs: chains of them on a small tensor."""
+def chain_seconds(threads, *ops):
+    """What operators cost that only give another shape: chains of them on a small tensor, each the only reader of the one before (Shape: all of the input)."""
     times = []
     for n in (10, 210):
-        nodes = [helper.make_node("Shape", ["x"], [f"s{i}"]) for i in range(n)] + [helper.make_node("Identity", ["x"], ["done"])]
-        value = [helper.make_tensor_value_info(name, FLOAT, [1]) for name in ("x", "done")]
-        model = helper.make_model(helper.make_graph(nodes, "g", value[:1], value[1:]), opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+        nodes, last = [helper.make_node("Neg", ["x"], ["v0"])], "v0"
+        for i in range(n):
+            if ops == ("Shape",):
+                nodes.append(helper.make_node("Shape", [last], [f"s{i}"]))
+                continue
+            for k, op in enumerate(ops):
+                nodes.append(view(op, last, f"v{i}_{k}"))
+                last = f"v{i}_{k}"
+        nodes.append(helper.make_node("Neg", [last], ["done"]))
+        value = [helper.make_tensor_value_info(name, FLOAT, [1, 1]) for name in ("x", "done")]
+        constants = [onnx.numpy_helper.from_array(np.array(v, np.int64), name) for name, v in (("shape", [1, 1]), ("axis", [1]))]
+        model = helper.make_model(helper.make_graph(nodes, "g", value[:1], value[1:], constants), opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
         s, best = session(model.SerializeToString(), threads), np.inf
-        for _ in range(300):
+        for _ in range(1000):
             begin = time.perf_counter()
-            s.run(None, {"x": np.ones(1, np.float32)})
+            s.run(None, {"x": np.ones((1, 1), np.float32)})
             best = min(best, time.perf_counter() - begin)
         times.append(best)
-    return (times[1] - times[0]) / 200
+    return (times[1] - times[0]) / 200 / len(ops)
+
+
+def reader_seconds(threads):
+    return chain_seconds(threads, "Shape")
 
 
 def measure(case, threads, seconds):
+    if case.op in VIEWS and not case.from_model:
+        chain_seconds.cache_clear()
+        return chain_seconds(threads, *(("Unsqueeze", "Squeeze") if "queeze" in case.op else (case.op,)))
+    if case.op == "Shape":
+        return reader_seconds(threads)
     rng = np.random.default_rng(0)
     clock = clock_for(threads)
-    shapes = output_shapes(case, rng, threads)
     weight_bytes = sum(array(case.inputs[i], rng).nbytes for i in case.weights)
     sessions, best, copies = [], [np.inf, np.inf], FEW
     for k in range(2):
         if k == 1:  # so few copies that a run is shorter than a time slice: on a busy machine no longer run goes undisturbed
-            copies = FEW + max(2, int(min(40, FEW * 1e-3 / best[0], 64e6 / max(1, weight_bytes))))
+            copies = FEW + max(2, int(min(60, FEW * 1e-3 / best[0], 64e6 / max(1, weight_bytes))))
         data, feeds = build(case, copies, rng)
         sessions.append((session(data, threads), feeds))
         for _ in range(ROUNDS):
@@ -147,51 +182,126 @@ def measure(case, threads, seconds):
             s.run(None, feeds)
             best[k] = min(best[k], clock() - begin)
         rounds += 1
-    return (best[1] - best[0]) / (copies - FEW) - reader_seconds(threads) * case.outputs, shapes
+    return (best[1] - best[0]) / (copies - FEW) - reader_seconds(threads) * case.outputs
 
 
-def row(case, threads, seconds):
-    spent, shapes = measure(case, threads, seconds)
+def identity(case, threads):
+    """What a row says of its operator, apart from outputs and times."""
     full = [None if v is None else list(v.shape if isinstance(v, np.ndarray) else v) for v in case.inputs]
     first = next((v for v in case.inputs if v is not None), None)
-    dtype = DTYPE_NAMES.get(first.dtype.name, first.dtype.name) if isinstance(first, np.ndarray) and case.from_model else "float"
-    attrs = {k: v for k, v in case.attrs.items() if isinstance(v, (int, float, list))}
-    return {"op": case.name(), "dtype": dtype, "in": full, "out": shapes, "const": list(case.weights), "attrs": attrs, "threads": threads,
-            "seconds": round(max(spent, 1e-9), 9)}
+    dtype = DTYPE_NAMES.get(first.dtype.name, first.dtype.name) if isinstance(first, np.ndarray) else "float"
+    attrs = {k: v for k, v in case.attrs.items() if isinstance(v, (int, float, list, str))}
+    return {"op": case.name(), "dtype": dtype, "in": full, "const": list(case.weights), "attrs": attrs, "threads": threads, "outputs": case.outputs}
+
+
+def is_beyond(a, b):
+    """Whether row a is at least as large as b in every dim of the same operator."""
+    alike = all(a[k] == b[k] for k in ("op", "dtype", "const", "attrs")) and [i and len(i) for i in a["in"]] == [i and len(i) for i in b["in"]]
+    return alike and all(x >= y for p, q in zip(a["in"], b["in"]) if p for x, y in zip(p, q))
+
+
+def summary(raw):
+    """The row of all measurements of a case."""
+    times = sorted(raw["times"])
+    low = times[(len(times) - 1) // 4]
+    row = {k: v for k, v in raw.items() if k not in ("times", "outputs") and v not in ([], {})}
+    if row["dtype"] == "float":
+        del row["dtype"]
+    return row | {"seconds": float(f"{max(low, 1e-9):.4g}"), "noise": round(statistics.median(times) / max(low, 1e-9) - 1, 3), "passes": len(times)}
+
+
+def doubtful(raws, limit):
+    """Those worth measuring again: noisy ones, and pairs of which the smaller one took longer."""
+    rows, again = {k: summary(r) for k, r in raws.items()}, set()
+    groups = {}
+    for k, r in rows.items():
+        groups.setdefault(r["op"], []).append(k)
+        if r["noise"] > limit:
+            again.add(k)
+    for keys in groups.values():
+        for a in keys:
+            for b in keys:
+                if a != b and rows[a]["seconds"] * (1 + limit) < rows[b]["seconds"] and is_beyond(raws[a], raws[b]):
+                    again |= {a, b}
+    return again
+
+
+def gather(cases, args, raws, raw_file):
+    """Passes over all cases; each measurement is appended to raw_file at once."""
+    begin, unique = time.perf_counter(), {}
+    for case in cases:
+        if re.search(args.only, case.name()):
+            unique.setdefault(json.dumps(identity(case, args.threads)), case)
+    again = doubtful({k: r for k, r in raws.items() if k in unique}, args.again) if args.again else None
+    left_out = set()
+    for number in range(args.passes):
+        order = [k for k in unique if k not in left_out and (k in again if args.again else len(raws.get(k, {"times": ()})["times"]) <= number)]
+        random.Random(number).shuffle(order)
+        for key in order:
+            if args.budget and time.perf_counter() - begin > args.budget:
+                print(f"the time is over in pass {number + 1}; the same command goes on", file=sys.stderr)
+                return
+            try:
+                raw = raws.get(key) or json.loads(key) | {"out": output_shapes(unique[key], np.random.default_rng(0), args.threads), "times": []}
+                raw["times"].append(measure(unique[key], args.threads, args.seconds))
+                raws[key] = raw
+                raw_file.write(json.dumps([key, raw["out"], raw["times"][-1]]) + "\n")
+                raw_file.flush()
+            except Exception as error:  # an operator that this version lacks is told, not fatal
+                left_out.add(key)
+                print(f"{unique[key].name()} {unique[key].attrs} {json.loads(key)['in']}: left out: {str(error).splitlines()[0][:160]}", file=sys.stderr)
+
+
+def read_raw(path):
+    raws = {}
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            for key, out, seconds in map(json.loads, file):
+                raws.setdefault(key, json.loads(key) | {"out": out, "times": []})["times"].append(seconds)
+    return raws
 
 
 SEQUENCES = (1, 16, 128, 512)
+UNARY = ("Sqrt", "Tanh", "Erf", "Sigmoid", "Exp", "Neg", "Reciprocal", "Relu", "Gelu", "Cos", "Sin", "Softplus", "HardSigmoid", "HardSwish", "LeakyRelu")
+MORE_ROWS = (1, 4, 16, 64, 128, 256, 512)
 
 
 def elementwise():
-    for rows in SEQUENCES:
-        for width in (64, 768, 3072):
-            x = (1, rows, width)
-            for op in ("Sqrt", "Tanh", "Erf", "Sigmoid", "Exp", "Neg", "Reciprocal", "Relu", "Gelu"):
-                if width == 768 or op in ("Tanh", "Erf", "Gelu", "Sigmoid"):
+    for rows, widths in ((1, (64, 256, 768, 3072, 11008)), (16, (64, 256, 768, 3072)), (50, (64, 256, 1024)), (128, (64, 256, 768, 3072)), (512, (64, 768, 3072))):
+        for width in widths:
+            x, w = (1, rows, width), (width,)
+            for op in UNARY:
+                if width in (64, 768) or op in ("Tanh", "Erf", "Gelu", "Sigmoid", "Neg"):
                     yield Case(op, [x])
             yield Case("Gelu", [x], {"approximate": "tanh"})
-            for op in ("Gelu", "QuickGelu"):
-                yield Case(op, [x], {"alpha": 1.702} if op == "QuickGelu" else {}, domain=MS)
+            yield Case("Gelu", [x], domain=MS)
+            yield Case("QuickGelu", [x], {"alpha": 1.702}, domain=MS)
             yield Case("QuickGelu", [x], {"alpha": 1.0}, domain=MS)
             yield Case("FastGelu", [x], domain=MS)
-            yield Case("FastGelu", [x, (width,)], weights=(1,), domain=MS)
-            yield Case("BiasGelu", [x, (width,)], weights=(1,), domain=MS)
+            yield Case("FastGelu", [x, w], weights=(1,), domain=MS)
+            yield Case("BiasGelu", [x, w], weights=(1,), domain=MS)
             for op in ("Add", "Mul", "Sub", "Div"):
                 yield Case(op, [x, x])
-                yield Case(op, [x, (width,)], weights=(1,))
                 yield Case(op, [x, (1,)], weights=(1,))
+                if op in ("Add", "Mul") or width == 768:
+                    yield Case(op, [x, w], weights=(1,))
+                if op in ("Mul", "Sub", "Div") or width == 768:
+                    yield Case(op, [x, (1, rows, 1)])
             yield Case("Sum", [x, x])
             yield Case("Sum", [x, x, x])
-            yield Case("Sum", [x, x, (width,)], weights=(2,))
+            yield Case("Sum", [x, x, w], weights=(2,))
             yield Case("Pow", [x, np.array(2.0, np.float32)], weights=(1,))
-            yield Case("Pow", [x, np.array(3.0, np.float32)], weights=(1,))
+            if width in (64, 768, 3072):
+                yield Case("Pow", [x, np.array(3.0, np.float32)], weights=(1,))
+                yield Case("Max", [x, (1,)], weights=(1,))
+                yield Case("Min", [x, (1,)], weights=(1,))
+                yield Case("Clip", [x, np.array(0.0, np.float32), np.array(6.0, np.float32)], weights=(1, 2))
 
 
 def norms():
-    for rows in SEQUENCES:
-        for width in (64, 384, 768, 2048):
-            x, w = (1, rows, width), (width,)
+    for rows in (1, 16, 50, 128, 512):
+        for width in (64, 128, 256, 768, 2048):
+            x, w, axes = (1, rows, width), (width,), np.array([-1], np.int64)
             yield Case("LayerNormalization", [x, w, w], {"epsilon": 1e-5}, weights=(1, 2))
             yield Case("RMSNormalization", [x, w], {"epsilon": 1e-5}, weights=(1,))
             yield Case("SimplifiedLayerNormalization", [x, w], {"epsilon": 1e-5, "axis": -1, "stash_type": 1}, weights=(1,), opset=17)
@@ -199,94 +309,214 @@ def norms():
             yield Case("SkipLayerNormalization", [x, x, w, w, w], {"epsilon": 1e-5}, weights=(2, 3, 4), outputs=4, domain=MS)
             yield Case("SkipSimplifiedLayerNormalization", [x, x, w], {"epsilon": 1e-5}, weights=(2,), domain=MS)
             yield Case("SkipSimplifiedLayerNormalization", [x, x, w], {"epsilon": 1e-5}, weights=(2,), outputs=4, domain=MS)
-            axes = np.array([-1], np.int64)
             yield Case("ReduceMean", [x, axes], {"keepdims": 1}, weights=(1,))
-            yield Case("ReduceSum", [x, axes], {"keepdims": 1}, weights=(1,))
-        for keys in sorted({rows, 128, 512}):
-            yield Case("Softmax", [(1, 12, rows, keys)], {"axis": -1})
-            scores, mask = (1, 12, rows, keys), (1, 1, rows, keys)
-            yield Case("Add", [scores, mask])
-            yield Case("Mul", [scores, (1,)], weights=(1,))
-            yield Case("Div", [scores, (1,)], weights=(1,))
-            yield Case("Where", [np.ones(mask, bool), scores, np.zeros((1,), np.float32)])
+            if width in (64, 768):
+                for op in ("ReduceSum", "ReduceMax", "ReduceL2"):
+                    yield Case(op, [x, axes], {"keepdims": 1}, weights=(1,))
+
+
+def scores():
+    for heads in (4, 12):
+        for rows in SEQUENCES:
+            for keys in sorted({rows, 16, 128, 512}):
+                if heads == 4 and keys == 512 and rows == 512:
+                    continue
+                x, mask = (1, heads, rows, keys), (1, 1, rows, keys)
+                yield Case("Softmax", [x], {"axis": -1})
+                yield Case("Add", [x, mask])
+                yield Case("Mul", [x, (1,)], weights=(1,))
+                yield Case("Where", [np.ones(mask, bool), x, np.zeros((1,), np.float32)])
+                if heads == 12:
+                    yield Case("Add", [x, x])
+                    yield Case("Div", [x, (1,)], weights=(1,))
+                    yield Case("IsNaN", [x])
+                    yield Case("Where", [np.zeros(x, bool), np.zeros((1,), np.float32), x], weights=(1,))
+                    yield Case("Softmax", [(heads * rows, keys)], {"axis": -1})
 
 
 def movement():
-    for rows in SEQUENCES:
-        heads, x = (1, rows, 12, 64), (1, rows, 768)
-        yield Case("Transpose", [heads], {"perm": [0, 2, 1, 3]})
-        yield Case("Transpose", [(1, 12, rows, 64)], {"perm": [0, 2, 1, 3]})
-        yield Case("Transpose", [(1, 12, rows, 64)], {"perm": [0, 1, 3, 2]})
-        yield Case("Transpose", [heads], {"perm": [0, 2, 3, 1]})
-        yield Case("Reshape", [x, np.array([1, rows, 12, 64], np.int64)], weights=(1,))
-        yield Case("Unsqueeze", [x, np.array([1], np.int64)], weights=(1,))
-        yield Case("Squeeze", [(1, 1, rows, 768), np.array([1], np.int64)], weights=(1,))
-        yield Case("Identity", [x])
-        yield Case("Expand", [(1, 4, 1, rows, 64), np.array([1, 4, 3, rows, 64], np.int64)], weights=(1,))
-        yield Case("Concat", [(1, 12, 128, 64), (1, 12, rows, 64)], {"axis": 2})
-        yield Case("Concat", [(1, 12, rows, 32), (1, 12, rows, 32)], {"axis": 3})
-        yield Case("Split", [(1, rows, 2304), np.array([768, 768, 768], np.int64)], {"axis": 2}, weights=(1,), outputs=3)
-        bounds = [np.array([v], np.int64) for v in (32, 64, 3, 1)]
-        yield Case("Slice", [(1, 12, rows, 64), *bounds], weights=(1, 2, 3, 4))
-        yield Case("Gather", [(30522, 768), np.zeros((1, rows), np.int64)], {"axis": 0})
+    for rows in MORE_ROWS:
+        for heads, size in ((4, 16), (4, 64), (12, 64)):
+            x, split, joined = (1, rows, heads * size), (1, rows, heads, size), (1, heads, rows, size)
+            yield Case("Transpose", [split], {"perm": [0, 2, 1, 3]})
+            yield Case("Transpose", [joined], {"perm": [0, 2, 1, 3]})
+            yield Case("Transpose", [joined], {"perm": [0, 1, 3, 2]})
+            yield Case("Transpose", [split], {"perm": [0, 2, 3, 1]})
+            yield Case("Transpose", [x], {"perm": [0, 2, 1]})
+            yield Case("Neg", [(1, heads, rows, size // 2)])
+            yield Case("Concat", [(1, heads, rows, size // 2), (1, heads, rows, size // 2)], {"axis": 3})
+            yield Case("Split", [(1, rows, 3 * heads * size), np.array([heads * size] * 3, np.int64)], {"axis": 2}, weights=(1,), outputs=3)
+            yield Case("Split", [joined, np.array([size // 2] * 2, np.int64)], {"axis": 3}, weights=(1,), outputs=2)
+            yield Case("Slice", [joined, *[np.array([v], np.int64) for v in (size // 2, size, 3, 1)]], weights=(1, 2, 3, 4))
+            yield Case("Slice", [joined, *[np.array([v], np.int64) for v in (0, size // 2, 3, 1)]], weights=(1, 2, 3, 4))
+            yield Case("Mul", [joined, (1, 1, rows, size)])
+            yield Case("Gather", [(3, 1, heads, rows, size), np.array(1, np.int64)], {"axis": 0}, weights=(1,))
+            table = (512, size // 2)
+            yield Case("RotaryEmbedding", [joined, np.arange(rows, dtype=np.int64)[None], table, table], weights=(2, 3), domain=MS)
+            yield Case("RotaryEmbedding", [joined, (1, rows, size // 2), (1, rows, size // 2)])
+            if rows in SEQUENCES:
+                yield Case("Gather", [(30522, heads * size), np.zeros((1, rows), np.int64)], {"axis": 0}, weights=(0,))
+                yield Case("Tile", [(1, 1, heads * size), np.array([1, rows, 1], np.int64)], weights=(1,))
         yield Case("Cast", [np.zeros((1, rows), np.int64)], {"to": FLOAT})
-        yield Case("Neg", [(1, 12, rows, 32)])
-        yield Case("Mul", [(1, 12, rows, 64), (1, 1, rows, 64)])
-        table = (512, 32)
-        yield Case("RotaryEmbedding", [(1, 12, rows, 64), np.arange(rows, dtype=np.int64)[None], table, table], weights=(2, 3), domain=MS)
-        yield Case("RotaryEmbedding", [(1, 12, rows, 64), (1, rows, 32), (1, rows, 32)])
-    yield Case("Shape", [(1, 128, 768)])
-    yield Case("Gather", [np.arange(4, dtype=np.int64), np.array(1, np.int64)], {"axis": 0}, weights=(1,))
-    yield Case("Concat", [np.ones(1, np.int64), np.ones(1, np.int64)], {"axis": 0})
+        yield Case("Cast", [np.zeros((1, 1, rows, rows), bool)], {"to": FLOAT})
+    for heads in (2, 4, 12):
+        for past in (15, 127, 511, 1023):
+            yield Case("Concat", [(1, heads, past, 64), (1, heads, 1, 64)], {"axis": 2})
+            if heads != 12:
+                yield Case("Expand", [(1, heads, 1, past + 1, 64), np.array([1, heads, 3, past + 1, 64], np.int64)], weights=(1,))
+                yield Case("Gather", [(1, heads, past + 1, 64), np.repeat(np.arange(heads, dtype=np.int64), 3)], {"axis": 1}, weights=(1,))
+            yield Case("Transpose", [(1, heads, past + 1, 64)], {"perm": [0, 1, 3, 2]})
+    for dim in (14, 56):
+        yield Case("Transpose", [(1, dim, dim, 96)], {"perm": [0, 3, 1, 2]})
+        yield Case("Transpose", [(1, 96, dim, dim)], {"perm": [0, 2, 3, 1]})
+        yield Case("Transpose", [(1, dim // 7, 7, dim // 7, 7, 96)], {"perm": [0, 1, 3, 2, 4, 5]})
+        for channels in (16, 96, 384):
+            yield Case("Pad", [(1, channels, dim, dim), np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64)], weights=(1,))
+    x = (1, 16, 768)
+    yield Case("Reshape", [x, np.array(x, np.int64)], weights=(1,))
+    yield Case("Unsqueeze", [x, np.array([1], np.int64)], weights=(1,))
+    yield Case("Squeeze", [(1, 1, 16, 768), np.array([1], np.int64)], weights=(1,))
+    yield Case("Flatten", [(16, 768)])
+    yield Case("Identity", [x])
+    yield Case("Shape", [x])
+    for n in (1, 4):
+        yield Case("Gather", [np.arange(4, dtype=np.int64), np.zeros(() if n == 1 else n, np.int64)], {"axis": 0}, weights=(1,))
+        yield Case("Concat", [np.ones(n, np.int64), np.ones(1, np.int64)], {"axis": 0})
+        yield Case("Slice", [np.arange(4, dtype=np.int64), *[np.array([v], np.int64) for v in (0, n, 0, 1)]], weights=(1, 2, 3, 4))
     yield Case("Unsqueeze", [np.array(3, np.int64), np.array([0], np.int64)], weights=(1,))
-    yield Case("Add", [np.array(3, np.int64), np.array(5, np.int64)])
+    yield Case("Range", [np.array(v, np.int64) for v in (0, 128, 1)], weights=(0, 2))
+    yield Case("ConstantOfShape", [np.array([1, 128], np.int64)])
+    for op in ("Add", "Sub", "Mul", "Equal", "Less"):
+        yield Case(op, [np.array(3, np.int64), np.array(5, np.int64)], weights=(1,))
+        yield Case(op, [np.arange(128, dtype=np.int64)[None], np.array([5], np.int64)], weights=(1,))
+    for op in ("And", "Or"):
+        yield Case(op, [np.ones((1, 1, 128, 128), bool), np.ones((1, 1, 1, 128), bool)])
+    yield Case("LessOrEqual", [np.arange(128, dtype=np.int64)[None, None, None], np.arange(128, dtype=np.int64)[None, None, :, None]])
 
 
 def products():
-    for rows in SEQUENCES:
-        for k, n in ((768, 768), (768, 2304), (768, 3072), (3072, 768), (384, 1536)):
+    sizes = ((64, 64), (64, 256), (256, 64), (128, 384), (256, 256), (256, 1024), (1024, 256), (384, 1536), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 2048))
+    for rows in (1, 4, 16, 50, 128, 512):
+        for k, n in sizes:
+            if rows * k * n > 512 * 768 * 3072:
+                continue
             yield Case("MatMul", [(1, rows, k), (k, n)], weights=(1,))
             yield Case("Gemm", [(rows, k), (k, n), (n,)], weights=(1, 2))
-            if k == 768:
+            if (k, n) in ((64, 256), (256, 256), (768, 768), (768, 3072), (3072, 768)):
                 yield Case("Gemm", [(rows, k), (n, k), (n,)], {"transB": 1}, weights=(1, 2))
-        for keys in sorted({rows, 128, 1024 if rows == 1 else 128}):
-            q, kt, p, v = (1, 12, rows, 64), (1, 12, 64, keys), (1, 12, rows, keys), (1, 12, keys, 64)
-            yield Case("MatMul", [q, kt])
-            yield Case("MatMul", [p, v])
-            yield Case("FusedMatMul", [q, (1, 12, keys, 64)], {"transB": 1, "alpha": 0.125}, domain=MS)
+                yield Case("Gemm", [(rows, k), (k, n)], weights=(1,))
+                yield Case("MatMul", [(rows, k), (k, n)], weights=(1,))
+                yield Case("FusedMatMul", [(1, rows, k), (k, n)], {"alpha": 0.125}, weights=(1,), domain=MS)
+                yield Case("FusedMatMul", [(1, rows, k), (n, k)], {"transB": 1}, weights=(1,), domain=MS)
+    for k, n in ((256, 32000), (768, 30522)):
+        yield Case("MatMul", [(1, 1, k), (k, n)], weights=(1,))
+        yield Case("Gemm", [(1, k), (n, k)], {"transB": 1}, weights=(1,))
+    for heads, size in ((4, 16), (4, 64), (12, 64)):
+        for rows in SEQUENCES:
+            for keys in sorted({rows, 16, 128, 1024 if rows == 1 else 128}):
+                q, kt, p, v = (1, heads, rows, size), (1, heads, size, keys), (1, heads, rows, keys), (1, heads, keys, size)
+                yield Case("MatMul", [q, kt])
+                yield Case("MatMul", [p, v])
+                yield Case("FusedMatMul", [q, v], {"transB": 1, "alpha": 0.125}, domain=MS)
+                yield Case("FusedMatMul", [q, kt], {"alpha": 0.125}, domain=MS)
+    for rows in (1, 16, 128):
+        for keys in (128, 1024):
             yield Case("MatMul", [(1, 4, 3 * rows, 64), (1, 4, 64, keys)])
+            yield Case("MatMul", [(1, 4, 3 * rows, keys), (1, 4, keys, 64)])
+            yield Case("FusedMatMul", [(1, 4, 3 * rows, 64), (1, 4, keys, 64)], {"transB": 1, "alpha": 0.125}, domain=MS)
+    for k, n in ((768, 768), (768, 3072), (256, 256), (64, 64), (320, 1280)):
+        weight = np.ones((k, n), np.int8)
+        yield Case("DequantizeLinear", [weight, np.array(0.1, np.float32), np.array(0, np.int8)], weights=(0, 1, 2))
+        yield Case("DequantizeLinear", [weight, np.full(n, 0.1, np.float32), np.zeros(n, np.int8)], {"axis": 1}, weights=(0, 1, 2))
+        for rows in (1, 16, 128):
+            yield Case("MatMulInteger", [np.ones((1, rows, k), np.uint8), weight], weights=(1,))
+            yield Case("QuantizeLinear", [(1, rows, k), np.array(0.1, np.float32), np.array(0, np.uint8)], weights=(1, 2))
+            yield Case("DequantizeLinear", [np.ones((1, rows, k), np.uint8), np.array(0.1, np.float32), np.array(0, np.uint8)], weights=(1, 2))
+            yield Case("DynamicQuantizeLinear", [(1, rows, k)], outputs=3)
 
 
 def attention():
-    for rows in SEQUENCES:
-        for keys in sorted({rows, 128, 1024}) if rows == 1 else (rows,):
-            flat_q, flat_k = (1, rows, 768), (1, keys, 768)
-            q, k = (1, 12, rows, 64), (1, 12, keys, 64)
-            grouped = (1, 4, keys, 64)
-            mask = (1, 1, rows, keys)
-            yield Case("MultiHeadAttention", [flat_q, flat_k, flat_k], {"num_heads": 12}, domain=MS)
-            yield Case("MultiHeadAttention", [flat_q, flat_k, flat_k, None, None, mask], {"num_heads": 12}, domain=MS)
-            yield Case("MultiHeadAttention", [flat_q, k, k], {"num_heads": 12}, domain=MS)
-            yield Case("Attention", [q, k, k])
-            yield Case("Attention", [q, k, k, mask])
-            yield Case("Attention", [flat_q, flat_k, flat_k], {"q_num_heads": 12, "kv_num_heads": 12})
-            yield Case("Attention", [flat_q, flat_k, flat_k, mask], {"q_num_heads": 12, "kv_num_heads": 12})
-            yield Case("Attention", [q, grouped, grouped])
-            yield Case("Attention", [q, grouped, grouped, mask])
-            if keys > rows:
-                past, new = (1, 12, keys - rows, 64), (1, 12, rows, 64)
-                yield Case("Attention", [new, new, new, mask, past, past], outputs=3)
-                yield Case("MultiHeadAttention", [flat_q, flat_q, flat_q, None, None, mask, past, past], {"num_heads": 12}, outputs=3, domain=MS)
-        yield Case("Attention", [(1, rows, 768), (768, 2304), (2304,)], {"num_heads": 12}, weights=(1, 2), domain=MS)
+    for heads, size in ((4, 16), (4, 64), (12, 64)):
+        width = heads * size
+        for rows in (1, 16, 50, 128, 512):
+            for keys in sorted({rows, 16, 128, 512, 1024}) if rows == 1 else sorted({rows, 128} if rows < 128 else {rows}):
+                flat_q, flat_k = (1, rows, width), (1, keys, width)
+                q, k, mask = (1, heads, rows, size), (1, heads, keys, size), (1, 1, rows, keys)
+                flat, causal = {"q_num_heads": heads, "kv_num_heads": heads}, {"is_causal": 1}
+                yield Case("MultiHeadAttention", [flat_q, flat_k, flat_k], {"num_heads": heads}, domain=MS)
+                yield Case("MultiHeadAttention", [flat_q, flat_k, flat_k, None, None, mask], {"num_heads": heads}, domain=MS)
+                yield Case("MultiHeadAttention", [flat_q, flat_k, flat_k, (3 * width,)], {"num_heads": heads}, weights=(3,), domain=MS)
+                yield Case("MultiHeadAttention", [flat_q, k, k], {"num_heads": heads}, domain=MS)
+                yield Case("Attention", [q, k, k])
+                yield Case("Attention", [q, k, k, mask])
+                yield Case("Attention", [flat_q, flat_k, flat_k], flat)
+                yield Case("Attention", [flat_q, flat_k, flat_k, mask], flat)
+                if rows == keys:
+                    yield Case("Attention", [q, k, k], causal)
+                    yield Case("Attention", [flat_q, flat_k, flat_k], flat | causal)
+                for groups in (heads // 2, heads // 3) if heads == 12 else (2,):
+                    grouped, flat_grouped = (1, groups, keys, size), (1, keys, groups * size)
+                    yield Case("Attention", [q, grouped, grouped])
+                    yield Case("Attention", [q, grouped, grouped, mask])
+                    yield Case("Attention", [flat_q, flat_grouped, flat_grouped, mask], {"q_num_heads": heads, "kv_num_heads": groups})
+                    if keys > rows:
+                        old, new = (1, groups, keys - rows, size), (1, groups, rows, size)
+                        yield Case("Attention", [q, new, new, mask, old, old], outputs=3)
+                        yield Case("Attention", [flat_q, *[(1, rows, groups * size)] * 2, mask, old, old], {"q_num_heads": heads, "kv_num_heads": groups}, outputs=3)
+                if keys > rows:
+                    past, new = (1, heads, keys - rows, size), (1, heads, rows, size)
+                    yield Case("Attention", [new, new, new, None, past, past], outputs=3)
+                    yield Case("Attention", [new, new, new, mask, past, past], outputs=3)
+                    yield Case("Attention", [flat_q, flat_q, flat_q, None, past, past], flat, outputs=3)
+                    yield Case("Attention", [flat_q, flat_q, flat_q, mask, past, past], flat, outputs=3)
+                    yield Case("MultiHeadAttention", [flat_q, flat_q, flat_q, None, None, None, past, past], {"num_heads": heads}, outputs=3, domain=MS)
+                    yield Case("MultiHeadAttention", [flat_q, flat_q, flat_q, None, None, mask, past, past], {"num_heads": heads}, outputs=3, domain=MS)
+                if rows == 1 or rows == keys:
+                    lengths = [np.array([keys - 1], np.int32), np.array(keys, np.int32)]
+                    for groups in {heads, heads // 2}:
+                        cache, kv = (1, groups, max(keys - rows, 0), size), (1, rows, groups * size)
+                        past = [cache, cache] if keys > rows else [None, None]
+                        yield Case("GroupQueryAttention", [flat_q, kv, kv, *past, *lengths], {"num_heads": heads, "kv_num_heads": groups}, outputs=3, domain=MS)
+            yield Case("Attention", [(1, rows, width), (width, 3 * width), (3 * width,)], {"num_heads": heads}, weights=(1, 2), domain=MS)
+            yield Case("Attention", [(1, rows, width), (width, 3 * width), (3 * width,), None, None, (1, 1, rows, rows)], {"num_heads": heads}, weights=(1, 2), domain=MS)
 
 
 def convolutions():
-    for channels, size in ((64, 56), (256, 14), (512, 7)):
-        x = (1, channels, size, size)
-        yield Case("Conv", [x, (channels, channels, 3, 3), (channels,)], {"pads": [1, 1, 1, 1]}, weights=(1, 2))
-        yield Case("Conv", [x, (channels, channels, 1, 1), (channels,)], weights=(1, 2))
-        yield Case("Conv", [x, (channels, 1, 3, 3), (channels,)], {"pads": [1, 1, 1, 1], "group": channels}, weights=(1, 2))
+    for channels, size in ((16, 112), (32, 28), (48, 14), (64, 56), (96, 56), (128, 28), (192, 14), (256, 14), (512, 7), (960, 7)):
+        x, bias = (1, channels, size, size), (channels,)
+        yield Case("Conv", [x, (channels, channels, 1, 1), bias], weights=(1, 2), domain=NCHWC)
+        yield Case("Conv", [x, (max(16, channels // 64 * 16), channels, 1, 1), (max(16, channels // 64 * 16),)], weights=(1, 2), domain=NCHWC)
+        if channels < 300:
+            yield Case("Conv", [x, (channels * 4, channels, 1, 1), (channels * 4,)], weights=(1, 2), domain=NCHWC)
+        for kernel in (3, 5):
+            pads = [kernel // 2] * 4
+            for stride in (1, 2):
+                attrs = {"pads": pads, "strides": [stride, stride]}
+                yield Case("Conv", [x, (channels, 1, kernel, kernel), bias], attrs | {"group": channels}, weights=(1, 2), domain=NCHWC)
+                if kernel == 3 and channels <= 512:
+                    yield Case("Conv", [x, (channels, channels, 3, 3), bias], attrs, weights=(1, 2), domain=NCHWC)
+        yield Case("GlobalAveragePool", [x], domain=NCHWC)
+        yield Case("MaxPool", [x], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}, domain=NCHWC)
+        yield Case("AveragePool", [x], {"kernel_shape": [2, 2], "strides": [2, 2]}, domain=NCHWC)
         yield Case("BatchNormalization", [x, *[np.ones(channels, np.float32)] * 4], weights=(1, 2, 3, 4))
+        yield Case("InstanceNormalization", [x, bias, bias], weights=(1, 2))
+        yield Case("GroupNormalization", [x, bias, bias], {"num_groups": 8}, weights=(1, 2))
+        yield Case("ReduceMean", [x, np.array([2, 3], np.int64)], {"keepdims": 1}, weights=(1,))
+        for op in ("Relu", "Sigmoid", "HardSigmoid", "HardSwish"):
+            yield Case(op, [x])
+        yield Case("Mul", [x, (1, channels, 1, 1)])
+        yield Case("Add", [x, x])
+    for squeezed, channels in ((8, 32), (16, 64), (24, 96), (48, 1152)):  # of one pixel
+        yield Case("Conv", [(1, channels, 1, 1), (squeezed, channels, 1, 1), (squeezed,)], weights=(1, 2))
+        yield Case("Conv", [(1, squeezed, 1, 1), (channels, squeezed, 1, 1), (channels,)], weights=(1, 2))
+    for channels, kernel, stride, size in ((64, 16, 16, 224), (192, 16, 16, 96), (768, 16, 16, 224), (96, 4, 4, 224), (64, 7, 2, 224), (32, 3, 2, 224), (16, 3, 2, 112)):
+        pads = [0 if kernel == stride else kernel // 2] * 4
+        yield Case("Conv", [(1, 3, size, size), (channels, 3, kernel, kernel), (channels,)], {"strides": [stride, stride], "pads": pads}, weights=(1, 2), domain=NCHWC)
+    for width, rows in ((80, 3000), (512, 3000)):
+        yield Case("Conv", [(1, width, rows), (512, width, 3), (512,)], {"pads": [1, 1]}, weights=(1, 2))
+
+
+GRID = (elementwise, norms, scores, movement, products, attention, convolutions)
 
 
 def model_feeds(model, dims, npz):
@@ -331,11 +561,11 @@ def from_model(path, dims, npz, threads):
     seen = set()
     for node in model.graph.node:
         inputs = [values.get(i) if i else None for i in node.input]
-        if node.domain not in ("", MS) or any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.TENSOR) for a in node.attribute):
+        if node.domain not in ("", MS, NCHWC) or node.op_type.startswith("Reorder") or any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.TENSOR) for a in node.attribute):
             continue
         if any(i and v is None or isinstance(v, list) for i, v in zip(node.input, inputs)) or "" in node.output:
             continue
-        attrs = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        attrs = {a.name: v.decode() if isinstance(v := helper.get_attribute_value(a), bytes) else v for a in node.attribute}
         weights = tuple(i for i, name in enumerate(node.input) if name in constants)
         key = (node.op_type, weights, str(sorted(attrs.items())), str([None if v is None else (v.shape, v.dtype) for v in inputs]))
         if len(weights) < len(inputs) and key not in seen:
@@ -399,33 +629,29 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--only", default="", help="operators that match this expression")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=0.15, help="for each row")
+    parser.add_argument("--seconds", type=float, default=0.1, help="for each measurement")
+    parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--budget", type=float, default=0, help="seconds after which the call ends")
+    parser.add_argument("--again", type=float, default=0, metavar="NOISE", help="measure only doubtful rows")
     parser.add_argument("--models", nargs="+", default=[], metavar="M.onnx")
     parser.add_argument("--graphs", nargs="+", default=[], metavar="G.onnx")
     parser.add_argument("--dim", action="append", default=[], metavar="SYMBOL=SIZE", help="for --models and --graphs")
     parser.add_argument("--inputs", metavar="X.npz", help="for --models and --graphs")
     args = parser.parse_args()
     ort.set_default_logger_severity(4)
-    count = 0
     dims = {name: int(size) for name, size in (d.rsplit("=", 1) for d in args.dim)}
-    families = [functools.partial(from_model, m, dims, args.inputs, args.threads) for m in args.models] or (elementwise, norms, movement, products, attention, convolutions)
+    if args.graphs:
+        rows = list(graph_rows(args.graphs, dims, args.inputs, args.threads, args.seconds))
+    else:
+        models = [functools.partial(from_model, m, dims, args.inputs, args.threads) for m in args.models]
+        raws = read_raw(args.out + ".raw")
+        with open(args.out + ".raw", "a", encoding="utf-8") as raw_file:
+            gather((case for family in models or GRID for case in family()), args, raws, raw_file)
+        rows = [summary(r) for r in raws.values()]
     with open(args.out, "w", encoding="utf-8") as out:
-        out.write(json.dumps(machine()) + "\n")
-        for r in graph_rows(args.graphs, dims, args.inputs, args.threads, args.seconds) if args.graphs else ():
-            out.write(json.dumps(r) + "\n")
-            count += 1
-        for family in () if args.graphs else families:
-            for case in family():
-                if not re.search(args.only, case.name()):
-                    continue
-                try:
-                    out.write(json.dumps(row(case, args.threads, args.seconds)) + "\n")
-                    out.flush()
-                    count += 1
-                except Exception as error:  # an operator that this version lacks is told, not fatal
-                    print(f"{case.name()} {case.attrs}: left out: {str(error).splitlines()[0][:160]}", file=sys.stderr)
-    print(f"{count} rows in {args.out}")
-    return 0 if count else 1
+        out.writelines(json.dumps(r, separators=(",", ":")) + "\n" for r in [machine(), *rows])
+    print(f"{len(rows)} rows in {args.out}")
+    return 0 if rows else 1
 
 
 if __name__ == "__main__":

@@ -2,14 +2,15 @@
 """Latency in ONNX Runtime of a model as it is and as optimizers write it, as users load it (ENABLE_ALL).
 
     python bench/ort_latency.py FOLDER --binary build/release/tools/saturate [NAME ...] [--tools saturate,onnxslim,...] [--threads 1,2] [--rounds 30]
-        [--clock wall|cpu] [--work FOLDER] [--json OUT.json] [--shuffle-seed 0] [--options "--cost nodes"]
+        [--clock wall|cpu] [--work FOLDER] [--json OUT.json] [--shuffle-seed 0] [--options "--cost nodes"] [--prepare] [--discard] [--budget S]
 
 FOLDER is what bench/export_models.py wrote (NAME.EXPORTER.onnx, NAME.inputs.npz). Tools: saturate, onnxslim, onnxsim, onnxscript (optimize and
 ort_fusions.optimize_for_ort), ortpy (onnxruntime.transformers, the best model type of a few by number of nodes). Outputs are kept in --work, so that a second
 call only measures; one that is older than the tool is not noticed: remove it. All outputs of a model are timed in one process, in another order each
 round. Printed: the median over rounds of (tool / original) of the same round with its 95 % interval (order statistics of the median), 1 exactly where ONNX
 Runtime executes the same kernels, "wrong" where outputs differ from the original's by more than 1e-3 of their scale. The last line counts slower ones
-(lower bound above 1). --clock cpu takes processor time, for busy machines and one thread.
+(lower bound above 1). --clock cpu takes processor time, for busy machines and one thread. --prepare only makes the outputs; --discard removes those of a model
+once it is measured; what is in OUT.json already isn't measured again, so that --budget (seconds) may end a call and the same command goes on.
 """
 import argparse
 import collections
@@ -29,6 +30,7 @@ import time
 TOOLS = ("saturate", "onnxslim", "onnxsim", "onnxscript", "ortpy")
 MODEL_TYPES = ("bert", "gpt2", "bart", "vit", "t5")
 TOLERANCE = 1e-3
+FEWEST_ROUNDS = 9
 
 
 def run_tool(tool, source, target):
@@ -188,7 +190,10 @@ def compare(args, source, threads):
         del s
     clock = time.process_time if args.clock == "cpu" else time.perf_counter
     times, rng = collections.defaultdict(list), random.Random(args.shuffle_seed)
+    end = time.perf_counter() + args.model_seconds
     for round_number in range(args.rounds + 2):
+        if round_number >= FEWEST_ROUNDS + 2 and time.perf_counter() > end:
+            break
         order = list(sessions)
         rng.shuffle(order)
         for tool in order:
@@ -236,20 +241,37 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("ort_latency"))
     parser.add_argument("--shuffle-seed", type=int, default=0)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--prepare", action="store_true")
+    parser.add_argument("--discard", action="store_true")
+    parser.add_argument("--budget", type=float, default=0, help="seconds after which no further model is begun")
+    parser.add_argument("--model-seconds", type=float, default=120, help="of rounds for each model and number of threads; at least 9 rounds are made")
     args = parser.parse_args()
     args.tools = args.tools.split(",")
     args.work.mkdir(parents=True, exist_ok=True)
-    rows = []
-    for threads in map(int, args.threads.split(",")):
-        for source in sorted(args.folder.glob("*.onnx")):
-            if args.names and not any(n in source.name for n in args.names):
+    rows = json.loads(args.json.read_text()) if args.json and args.json.exists() else []
+    begin = time.perf_counter()
+    for source in sorted(args.folder.glob("*.onnx")):
+        if args.names and not any(n in source.name for n in args.names):
+            continue
+        for threads in map(int, args.threads.split(",")):
+            if any(r["model"] == source.stem and r["threads"] == threads for r in rows):
                 continue
+            if args.budget and time.perf_counter() - begin > args.budget:
+                print("the time is over; the same command goes on")
+                return 0
+            if args.prepare:
+                print(source.stem, *(made if isinstance(made := make(args, t, source), str) else t for t in args.tools), flush=True)
+                break
             print(f"{source.stem}, {threads} thread{'s' if threads > 1 else ''}", flush=True)
             for row in compare(args, source, threads):
                 rows.append(row)
                 print(show(row), flush=True)
             if args.json:
                 args.json.write_text(json.dumps(rows, indent=1))
+        for made in args.work.glob(f"{source.stem}.*") if args.discard else ():
+            made.unlink()
+    if args.prepare:
+        return 0
     for tool in args.tools:
         mine = [r for r in rows if r["tool"] == tool and "ratio" in r]
         if mine:

@@ -2,61 +2,207 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+
+#include "extract/op_features.h"
+#include "extract/time_fit.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
 
 namespace saturate {
 namespace {
 
-constexpr std::size_t kNeighbours = 3;
-constexpr double kNear = 0.02;        // added to a squared distance in doublings
-constexpr double kArityDistance = 2;  // what another number of inputs counts, in doublings
+constexpr double kReach = 4;         // doublings over which errors of the fit are alike
+constexpr double kKindDistance = 2;  // what another kernel counts, in doublings
+constexpr double kNoise = 0.01;      // variance of a row to that of the fit's errors
+constexpr double kLeastSeconds = 1e-9;
+constexpr double kCache = 1 << 20;
 
-double log2_of(double v) { return std::log2(std::max(v, 1.0)); }
+// Correlation of two rows' errors: exponential (Matern 1/2), which follows the steps that kernels take.
+double correlation(const OpFeatures& a, const OpFeatures& b) {
+  double square = 0;
+  for (std::size_t i = 0; i < std::min(a.logs.size(), b.logs.size()); ++i) square += (a.logs[i] - b.logs[i]) * (a.logs[i] - b.logs[i]);
+  for (std::size_t i = 0; i < std::min(a.kinds.size(), b.kinds.size()); ++i)
+    if (a.kinds[i] != b.kinds[i]) square += kKindDistance * kKindDistance;
+  return std::exp(-std::sqrt(square) / kReach);
+}
+
+// Solves K x = y in place for a positive definite K (its lower half, by rows).
+void cholesky_solve(std::vector<double>& k, std::vector<double>& y) {
+  const std::size_t n = y.size();
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j <= i; ++j) {
+      double sum = k[i * n + j];
+      for (std::size_t m = 0; m < j; ++m) sum -= k[i * n + m] * k[j * n + m];
+      k[i * n + j] = i == j ? std::sqrt(std::max(sum, 1e-12)) : sum / k[j * n + j];
+    }
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t m = 0; m < i; ++m) y[i] -= k[i * n + m] * y[m];
+    y[i] /= k[i * n + i];
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    for (std::size_t m = i + 1; m < n; ++m) y[i] -= k[m * n + i] * y[m];
+    y[i] /= k[i * n + i];
+  }
+}
+
+double usual_ratio(const std::vector<TimedUse>& rows, const Roofline& roofline) {
+  std::vector<double> ratios;
+  for (const TimedUse& row : rows)
+    if (!is_view(row.use.op)) ratios.push_back(row.seconds / roofline.seconds(sizes_of(row.use)));
+  if (ratios.empty()) return 1;
+  std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2), ratios.end());
+  return ratios[ratios.size() / 2];
+}
 
 }  // namespace
 
-absl::StatusOr<MeasuredTable> MeasuredTable::parse(const std::string& text, const std::string& place) {
-  MeasuredTable table;
-  auto timed = read_timed_rows(text, place);
-  if (!timed.ok()) return timed.status();
-  table.roofline_ = fit_roofline(timed->rows);
-  table.num_rows_ = timed->rows.size();
-  table.machine_ = std::move(timed->machine);
-  for (const auto& [use, seconds] : timed->rows) {
-    const OpSizes s = sizes_of(use);
-    if (is_view(s.key)) continue;  // timed as copies where the input must stay
-    table.points_[s.key].push_back(
-        {log2_of(s.flops), log2_of(s.bytes), log2_of(s.last), std::log(std::max(seconds, 1e-9) / table.roofline_.seconds(s)), s.arity});
+struct MeasuredTable::Family {
+  std::vector<TimedUse> rows;
+  mutable std::once_flag once;
+  mutable TimeWeights weights{};
+  mutable std::vector<OpFeatures> features;
+  mutable std::vector<double> pull;  // of each row on the prediction: K^-1 (log measured - log fit)
+
+  void fit() const {
+    std::vector<std::pair<OpSizes, double>> sizes;
+    for (const TimedUse& row : rows) sizes.emplace_back(sizes_of(row.use), row.seconds);
+    weights = fit_time_weights(sizes, kCache);
+    const std::size_t n = rows.size();
+    for (std::size_t i = 0; i < n; ++i) {
+      features.push_back(features_of(rows[i].use));
+      pull.push_back(std::log(std::max(rows[i].seconds, kLeastSeconds) / weighted_seconds(weights, sizes[i].first, kCache)));
+    }
+    std::vector<double> k(n * n);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < i; ++j) k[i * n + j] = correlation(features[i], features[j]);
+      k[i * n + i] = 1 + kNoise;
+    }
+    cholesky_solve(k, pull);
   }
-  std::vector<double> ratios;
-  for (const auto& [key, points] : table.points_)
-    for (const Point& p : points) ratios.push_back(p.log_ratio);
-  if (!ratios.empty()) {
-    std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2), ratios.end());
-    table.usual_ratio_ = std::exp(ratios[ratios.size() / 2]);
+
+  double seconds(const OpFeatures& at, const OpSizes& sizes) const {
+    std::call_once(once, [&] { fit(); });
+    double error = 0;
+    for (std::size_t i = 0; i < features.size(); ++i) error += pull[i] * correlation(at, features[i]);
+    return weighted_seconds(weights, sizes, kCache) * std::exp(error);
+  }
+};
+
+// All rows of an operator: a family of each kind and dtype.
+struct MeasuredTable::Group {
+  std::vector<std::string_view> lines;  // not read yet
+  std::vector<TimedUse> rows;
+  std::once_flag once;
+  std::map<std::string, Family> families;
+  double least = 0;  // seconds
+
+  void read() {
+    for (const std::string_view line : lines)
+      if (auto row = timed_row(nlohmann::json::parse(line, nullptr, false))) rows.push_back(*std::move(row));
+    for (TimedUse& row : rows) {
+      least = least > 0 ? std::min(least, row.seconds) : row.seconds;
+      families[features_of(row.use).family].rows.push_back(std::move(row));
+    }
+    rows.clear();
+  }
+};
+
+absl::StatusOr<MeasuredTable> MeasuredTable::parse(const std::string& text, const std::string& place) {
+  auto rows = read_timed_rows(text, place);
+  if (!rows.ok()) return rows.status();
+  return MeasuredTable(*std::move(rows));
+}
+
+MeasuredTable::MeasuredTable(TimedRows timed) : roofline_(fit_roofline(timed.rows)), machine_(std::move(timed.machine)), num_rows_(timed.rows.size()) {
+  usual_ratio_ = usual_ratio(timed.rows, roofline_);
+  for (TimedUse& row : timed.rows) {
+    auto& group = groups_[comparable_op(row.use.op)];
+    if (!group) group = std::make_shared<Group>();
+    group->rows.push_back(std::move(row));
+  }
+}
+
+std::string MeasuredTable::to_text(const TimedRows& rows) {
+  nlohmann::ordered_json head = rows.machine.empty() ? nlohmann::ordered_json::object() : nlohmann::ordered_json::parse(rows.machine);
+  const Roofline roofline = fit_roofline(rows.rows);
+  head["roofline"] = nlohmann::ordered_json::parse(roofline.to_json());
+  head["usual_ratio"] = usual_ratio(rows.rows, roofline);
+  std::multimap<std::string, std::string> sorted;
+  for (const std::string& line : rows.lines) {
+    const auto row = nlohmann::ordered_json::parse(line);
+    nlohmann::ordered_json out{{"op", row["op"]}};
+    for (const char* key : {"dtype", "in", "out", "const", "attrs", "seconds", "noise"})
+      if (row.contains(key)) out[key] = row[key];
+    sorted.emplace(row["op"], out.dump());
+  }
+  std::string text = head.dump() + "\n";
+  for (const auto& [op, line] : sorted) text += line + "\n";
+  return text;
+}
+
+absl::StatusOr<MeasuredTable> MeasuredTable::parse_table(std::string_view text, const std::string& place) {
+  MeasuredTable table;
+  const auto head = nlohmann::json::parse(text.substr(0, text.find('\n')), nullptr, false);
+  if (!head.is_object() || !head.contains("roofline") || !head.contains("usual_ratio"))
+    return absl::InvalidArgumentError(fmt::format("{}: not a table that `saturate cost fit --kind measured` wrote", place));
+  auto roofline = Roofline::parse(head["roofline"].dump());
+  if (!roofline.ok()) return roofline.status();
+  table.roofline_ = *roofline;
+  table.usual_ratio_ = head["usual_ratio"];
+  table.machine_ = head.dump();
+  constexpr std::string_view kBegin = R"({"op":")";
+  for (std::size_t at = text.find('\n') + 1; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    at = end + 1;
+    if (!line.starts_with(kBegin)) continue;
+    const std::string_view op = line.substr(kBegin.size(), line.find('"', kBegin.size()) - kBegin.size());
+    auto& group = table.groups_[comparable_op(op)];
+    if (!group) group = std::make_shared<Group>();
+    group->lines.push_back(line);
+    ++table.num_rows_;
   }
   return table;
 }
 
+const MeasuredTable::Group* MeasuredTable::group(const std::string& op) const {
+  const auto it = groups_.find(comparable_op(op));
+  if (it == groups_.end()) return nullptr;
+  std::call_once(it->second->once, [&] { it->second->read(); });
+  return it->second.get();
+}
+
 double MeasuredTable::seconds(const OpUse& use, bool* estimated) const {
   const OpSizes s = sizes_of(use);
-  const auto it = find_kind(points_, s.key);
-  if (estimated) *estimated = it == points_.end();
-  if (it == points_.end()) return roofline_.seconds(s) * (is_view(s.key) ? 1 : usual_ratio_);
-  std::vector<std::pair<double, double>> near;  // squared distance, log ratio
-  for (const Point& p : it->second) {
-    const double a = p.log_flops - log2_of(s.flops), b = p.log_bytes - log2_of(s.bytes), c = p.log_last - log2_of(s.last);
-    const double d = p.arity == s.arity ? 0 : kArityDistance;
-    near.emplace_back(a * a + b * b + 0.25 * c * c + d * d, p.log_ratio);
+  const Group* of = group(use.op);
+  if (estimated) *estimated = !of;
+  if (is_view(use.op)) return of ? of->least : roofline_.launch;  // the least: others were copies, because their input must stay
+  if (!of) return roofline_.seconds(s) * usual_ratio_;
+  const OpFeatures at = features_of(use);
+  auto it = of->families.find(at.family);
+  if (it == of->families.end())  // never measured in this dtype
+    it = of->families.find(at.family.substr(0, at.family.find('/')));
+  if (it == of->families.end()) it = of->families.begin();
+  return it->second.seconds(at, s);
+}
+
+std::vector<Compared> cross_validated(const TimedRows& rows, std::size_t folds, std::vector<std::size_t>& row_of) {
+  constexpr std::size_t kScatter = 2654435761u;  // neighbours in the file go to different folds
+  const auto fold_of = [folds](std::size_t row) { return (row * kScatter >> 16) % folds; };
+  std::vector<Compared> out;
+  for (std::size_t fold = 0; fold < folds; ++fold) {
+    TimedRows others;
+    for (std::size_t i = 0; i < rows.rows.size(); ++i)
+      if (fold_of(i) != fold) others.rows.push_back(rows.rows[i]);
+    const MeasuredTable table(std::move(others));
+    for (std::size_t i = 0; i < rows.rows.size(); ++i)
+      if (fold_of(i) == fold && !is_view(rows.rows[i].use.op)) {
+        out.push_back({rows.rows[i].use.op, table.seconds(rows.rows[i].use), rows.rows[i].seconds});
+        row_of.push_back(i);
+      }
   }
-  const std::size_t count = std::min(kNeighbours, near.size());
-  std::partial_sort(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(count), near.end());
-  double weights = 0, sum = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    const double w = 1 / (near[i].first + kNear);
-    weights += w;
-    sum += w * near[i].second;
-  }
-  return roofline_.seconds(s) * std::exp(sum / weights);
+  return out;
 }
 
 }  // namespace saturate

@@ -1,36 +1,53 @@
-// Measured times: rows of operator, shapes and seconds, interpolated between the nearest ones of the same operator.
+// Measured times: rows of operator, shapes and seconds; between them a physical fit whose error is interpolated.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "extract/cost_quality.h"
 #include "extract/op_sizes.h"
 
 namespace saturate {
 
+// The logarithm of a time is that of a sum of sizes (extract/time_fit.h, by family of operator) plus a Gaussian process over logarithms of sizes and over
+// what else picks the kernel (extract/op_features.h), conditioned on the rows (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 2.2).
+// So rows are met up to their noise, sizes between them lie between, and far from all of them the sum alone counts.
 class MeasuredTable {
  public:
   // Rows as JSON lines: the first object describes the machine; others as bench/gather_ort.py writes them. `place` names them in errors.
   static absl::StatusOr<MeasuredTable> parse(const std::string& text, const std::string& place);
+  explicit MeasuredTable(TimedRows rows);
+  // What to_text() made. Rows are only read when their operator is asked for; `text` must outlive the table.
+  static absl::StatusOr<MeasuredTable> parse_table(std::string_view text, const std::string& place);
+  // The rows by operator, with what the table needs to know of all of them in the first line.
+  static std::string to_text(const TimedRows& rows);
 
-  // Seconds of an operator. One that was never measured gets the roofline's, `estimated` says so.
+  // Seconds of an operator. One that was never measured gets the roofline's, `estimated` says so. Families are fitted when they are first asked for;
+  // safe from several threads.
   double seconds(const OpUse& use, bool* estimated = nullptr) const;
   const Roofline& roofline() const { return roofline_; }
   const std::string& machine() const { return machine_; }
   std::size_t num_rows() const { return num_rows_; }
 
  private:
-  struct Point {
-    double log_flops, log_bytes, log_last, log_ratio;  // ratio: measured to roofline
-    std::size_t arity;
-  };
+  struct Family;
+  struct Group;
+  MeasuredTable() = default;
+  const Group* group(const std::string& op) const;
+
   Roofline roofline_;
-  std::map<std::string, std::vector<Point>> points_;
+  std::map<std::string, std::shared_ptr<Group>> groups_;  // by the operator whose times are comparable: FusedMatMul is in MatMul
   std::string machine_;
   std::size_t num_rows_ = 0;
   double usual_ratio_ = 1;  // the median of measured to roofline: for operators that were never measured
 };
+
+// Each row's measured time beside the one predicted by a table of the rows of all other folds; operators that only give another shape are left out.
+// `row_of` gets the number of each one's row.
+std::vector<Compared> cross_validated(const TimedRows& rows, std::size_t folds, std::vector<std::size_t>& row_of);
 
 }  // namespace saturate

@@ -170,10 +170,24 @@ std::optional<OpUse> use_of(const nlohmann::json& row) {
         use.attributes.push_back(Attribute::of(name, value.get<std::int64_t>()));
       else if (value.is_number())
         use.attributes.push_back(Attribute::of(name, value.get<float>()));
+      else if (value.is_string())
+        use.attributes.push_back(Attribute::of(name, value.get<std::string>()));
       else if (value.is_array())
         use.attributes.push_back(Attribute::of(name, value.get<std::vector<std::int64_t>>()));
     }
   return use;
+}
+
+std::optional<TimedUse> timed_row(const nlohmann::json& row) {
+  try {
+    auto use = use_of(row);
+    if (!use) return std::nullopt;
+    const double seconds = row.at("seconds").get<double>();
+    if (!std::isfinite(seconds) || seconds < 0) return std::nullopt;
+    return TimedUse{*std::move(use), seconds};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
 }
 
 absl::StatusOr<TimedRows> read_timed_rows(const std::string& text, const std::string& place) {
@@ -188,16 +202,12 @@ absl::StatusOr<TimedRows> read_timed_rows(const std::string& text, const std::st
       out.machine = row.dump();
       continue;
     }
-    try {
-      auto use = use_of(row);
-      const double seconds = use ? row.at("seconds").get<double>() : -1;
-      if (!use || !std::isfinite(seconds) || seconds < 0)
-        return absl::InvalidArgumentError(
-            fmt::format("{}:{}: not a row of measured times; wanted {{\"op\", \"in\", \"out\", \"seconds\"}}", place, number));
-      out.rows.push_back({*std::move(use), seconds});
-    } catch (const nlohmann::json::exception& error) {
-      return absl::InvalidArgumentError(fmt::format("{}:{}: {}", place, number, error.what()));
-    }
+    auto timed = timed_row(row);
+    if (!timed)
+      return absl::InvalidArgumentError(
+          fmt::format("{}:{}: not a row of measured times; wanted {{\"op\", \"in\", \"out\", \"seconds\"}}", place, number));
+    out.rows.push_back(*std::move(timed));
+    out.lines.push_back(line);
   }
   if (out.rows.empty()) return absl::InvalidArgumentError(fmt::format("{}: no measured times; `saturate cost gather` makes some", place));
   return out;

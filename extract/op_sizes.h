@@ -51,8 +51,11 @@ Sizes1D sizes_of(const OnnxEGraph& egraph, std::span<const Dim> dims, const Cost
 // describe it, those with "graph" are times of whole graphs and are skipped. `place` names the file in errors.
 struct TimedRows {
   std::vector<TimedUse> rows;
-  std::string machine;  // JSON
+  std::vector<std::string> lines;  // of each row
+  std::string machine;             // JSON
 };
+// A row with its time; nullopt if it is none.
+std::optional<TimedUse> timed_row(const nlohmann::json& row);
 absl::StatusOr<TimedRows> read_timed_rows(const std::string& text, const std::string& place);
 
 // Roofline (Williams, Waterman, Patterson, CACM 2009): the larger of compute and memory time, plus a launch cost.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <mutex>
 
+#include "absl/container/flat_hash_map.h"
 #include "extract/builtin_costs.h"
 #include "extract/fitted.h"
 #include "extract/measured.h"
@@ -14,7 +16,7 @@ namespace saturate {
 namespace {
 
 constexpr double kStoreBandwidth = 1e12;  // of a new constant: loading it once is not part of a run
-constexpr double kStandardFirst = 1e-10, kPerAttribute = 1e-12, kShapeOperator = 0.25;
+constexpr double kStandardFirst = 1e-10, kPerAttribute = 1e-12;
 
 // An operator in the standard's domain that the standard lacks fails ONNX's checker: only where nothing near is to be had.
 constexpr double kUnchecked = 1.5;
@@ -63,16 +65,17 @@ class TimesCost : public CostModel {
   std::string name() const override { return name_; }
 
   std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) const override {
-    return std::make_unique<TimesCost>(name_, times_, with_all_symbols(options_, g, usual));
+    auto own = std::make_unique<TimesCost>(name_, times_, with_all_symbols(options_, g, usual));
+    own->memo_ = std::make_unique<Memo>();
+    return own;
   }
 
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
     const double tie =
         (is_standard(key) ? 0 : kStandardFirst) + kPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
-    if (g.facts(id).content) return times_->launch() * kShapeOperator + tie;
     const double unchecked = key.domain.empty() && !is_standard(key) ? kUnchecked : 1;
-    return unchecked * times_->seconds(use_of(g, node, id, options_)) + tie;
+    return unchecked * seconds(g, node, id) + tie;
   }
 
   double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {
@@ -82,13 +85,36 @@ class TimesCost : public CostModel {
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kStoreBandwidth; }
 
  private:
+  // Layers repeat: the same operator on the same shapes is looked up once.
+  double seconds(const OnnxEGraph& g, const ENode& node, Id id) const {
+    const OpUse use = use_of(g, node, id, options_);
+    if (!memo_) return times_->seconds(use);
+    std::string key;
+    const auto put = [&key](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
+    put(node.op), put(use.element_bytes);
+    for (const auto* side : {&use.inputs, &use.outputs})
+      for (const Sizes1D& shape : *side) {
+        put(shape.size());
+        for (const double d : shape) put(d);
+      }
+    key.append(use.constant.begin(), use.constant.end());
+    const std::lock_guard lock(memo_->mutex);
+    const auto [it, fresh] = memo_->seconds.try_emplace(std::move(key), 0);
+    if (fresh) it->second = times_->seconds(use);
+    return it->second;
+  }
+
+  struct Memo {
+    std::mutex mutex;
+    absl::flat_hash_map<std::string, double> seconds;
+  };
+  std::unique_ptr<Memo> memo_;  // of one e-graph
   std::string name_;
   std::shared_ptr<const OpTimes> times_;
   CostOptions options_;
 };
 
-absl::StatusOr<std::shared_ptr<const OpTimes>> measured(const std::string& text, const std::string& place) {
-  auto table = MeasuredTable::parse(text, place);
+absl::StatusOr<std::shared_ptr<const OpTimes>> measured(absl::StatusOr<MeasuredTable> table) {
   if (!table.ok()) return table.status();
   return std::make_shared<TableTimes<MeasuredTable>>(*std::move(table));
 }
@@ -97,13 +123,13 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> measured(const std::string& text,
 
 absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& name) {
   if (name == "roofline") return std::make_shared<RooflineTimes>(Roofline{});
-  if (name == "measured") return measured(std::string(kMeasuredOrtCpu), name);
+  if (name == "measured") return measured(MeasuredTable::parse_table(kMeasuredOrtCpu, name));
   if (!name.ends_with(".jsonl") && !name.ends_with(".json")) return nullptr;
   std::ifstream file(name);
   if (!file)
     return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, flops, bytes, roofline, measured", name));
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (name.ends_with(".jsonl")) return measured(text, name);
+  if (name.ends_with(".jsonl")) return measured(MeasuredTable::parse(text, name));
   const auto json = nlohmann::json::parse(text, nullptr, false, true);
   if (!json.is_object() || !json.contains("roofline")) return nullptr;  // a table
   if (json.contains("fitted")) {

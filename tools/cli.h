@@ -143,6 +143,7 @@ struct CostArgs {
   std::string output, rows, kind = "fitted";
   double seconds = 0.05;  // for each row
   bool graphs = false;    // gather: times of whole graphs instead of operators
+  unsigned folds = 0;     // eval: cross-validation of --rows
 };
 
 // The whole command; `argv` as main gets it. Takes SIGINT over.

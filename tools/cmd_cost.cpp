@@ -5,8 +5,10 @@
 #include "extract/cost_quality.h"
 #include "extract/extract.h"
 #include "extract/fitted.h"
+#include "extract/measured.h"
 #include "extract/op_times.h"
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "kernels/runtime.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/io.h"
@@ -66,6 +68,7 @@ absl::StatusOr<TimedRows> read_rows(const std::vector<std::string>& paths) {
       return absl::InvalidArgumentError(fmt::format("{}: gathered on another machine than {}; fit each by itself", path, paths[0]));
     if (all.machine.empty()) all.machine = rows->machine;
     all.rows.insert(all.rows.end(), rows->rows.begin(), rows->rows.end());
+    all.lines.insert(all.lines.end(), rows->lines.begin(), rows->lines.end());
   }
   return all;
 }
@@ -80,6 +83,8 @@ int fit(const CostArgs& args) {
     const auto cache = out.value("cache_bytes", 0.0);
     out["roofline"] = ordered_json::parse(fit_roofline(rows->rows, cache).to_json());
     text = out.dump(1) + "\n";
+  } else if (args.kind == "measured") {
+    text = MeasuredTable::to_text(*rows);
   } else {
     text = FittedTimes::fit(rows->rows, rows->machine).to_json();
   }
@@ -147,18 +152,42 @@ double mean(const std::vector<double>& v) {
   return v.empty() ? 0 : sum / static_cast<double>(v.size());
 }
 
+// The rows that are off by more than a quarter, the worst first.
+std::string worst_rows(const TimedRows& rows, const std::vector<Compared>& compared, const std::vector<std::size_t>& row_of) {
+  constexpr double kFar = 0.25;
+  std::vector<std::pair<double, std::string>> lines;
+  for (std::size_t i = 0; i < compared.size(); ++i) {
+    const double ratio = compared[i].predicted / compared[i].measured;
+    if (std::abs(ratio - 1) <= kFar) continue;
+    std::string shapes;
+    for (const Sizes1D& in : rows.rows[row_of[i]].use.inputs) shapes += fmt::format(" [{}]", fmt::join(in, ","));
+    lines.emplace_back(-std::abs(std::log(ratio)), fmt::format("{:.3f} {}{}: {:.3g} s, measured {:.3g} s\n", ratio, compared[i].key, shapes,
+                                                               compared[i].predicted, compared[i].measured));
+  }
+  std::sort(lines.begin(), lines.end());
+  std::string out;
+  for (const auto& [distance, line] : lines) out += line;
+  return out;
+}
+
 // How far predicted times of operators are from measured ones.
 int eval_rows(const CostArgs& args, const std::string& model, ordered_json& out, std::string& text) {
   absl::StatusOr<TimedRows> rows = read_rows({args.rows});
   if (!rows.ok()) return fail(kExitFile, "", std::string(rows.status().message()), "");
+  std::vector<Compared> compared;
+  std::vector<std::size_t> row_of;
+  if (args.folds > 0) compared = cross_validated(*rows, args.folds, row_of);
   const auto times = load_op_times(model);
   if (!times.ok()) return fail(times.status(), "", "");
-  if (!*times)
+  if (!*times && args.folds == 0)
     return fail(kExitUsage, "cost eval", fmt::format("{} has no times of operators, so that --rows can't be compared", model),
                 "leave --rows out");
-  std::vector<Compared> compared;
-  for (const TimedUse& row : rows->rows)
-    if (!is_view(sizes_of(row.use).key)) compared.push_back({sizes_of(row.use).key, (*times)->seconds(row.use), row.seconds});
+  for (std::size_t i = 0; i < rows->rows.size() && args.folds == 0; ++i) {
+    const TimedUse& row = rows->rows[i];
+    if (is_view(row.use.op)) continue;
+    compared.push_back({row.use.op, (*times)->seconds(row.use), row.seconds});
+    row_of.push_back(i);
+  }
   std::vector<std::vector<std::string>> table{{"operator", "rows", "MAPE", "within 10 %"}};
   out["operators"] = ordered_json::array();
   for (const ErrorSummary& s : errors_by_key(compared)) {
@@ -171,6 +200,7 @@ int eval_rows(const CostArgs& args, const std::string& model, ordered_json& out,
       out["operators"].push_back(std::move(row));
   }
   text += format_table(table);
+  if (args.common.verbosity > 0) text += worst_rows(*rows, compared, row_of);
   return kExitOk;
 }
 
@@ -212,8 +242,8 @@ int eval(const CostArgs& args) {
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   const std::string name = setup->cost->name();
-  ordered_json out{{"cost_model", name}};
-  std::string text = fmt::format("cost model: {}\n", name);
+  ordered_json out{{"cost_model", args.folds > 0 ? "the rows of the other folds" : name}};
+  std::string text = fmt::format("cost model: {}\n", out["cost_model"].get<std::string>());
   if (!args.rows.empty())
     if (const int code = eval_rows(args, name, out, text); code != kExitOk) return code;
   if (!args.inputs.empty())

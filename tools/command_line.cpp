@@ -336,10 +336,13 @@ void add_cost(CLI::App& app, CostArgs& args) {
   verb->add_option("-o,--output", args.output, "gather: the rows (JSON lines); fit: the cost model (JSON)")->type_name("FILE");
   verb->add_flag("--graphs", args.graphs, "gather: times of whole graphs, such as `saturate extract` writes");
   verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05)")->type_name("S")->check(CLI::PositiveNumber);
-  verb->add_option("--kind", args.kind, "fit: fitted (least squares by kind of operator) or roofline (default fitted)")
+  verb->add_option("--kind", args.kind, "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order) or roofline (default fitted)")
       ->type_name("KIND")
-      ->check(CLI::IsMember({"fitted", "roofline"}));
+      ->check(CLI::IsMember({"fitted", "measured", "roofline"}));
   verb->add_option("--rows", args.rows, "eval: times of operators to compare with")->type_name("ROWS.jsonl");
+  verb->add_option("--folds", args.folds, "eval: judge the interpolation of --rows by itself, each of N parts predicted from the others")
+      ->type_name("N")
+      ->check(CLI::Range(2, 1000));
   add_saturate(verb, args.saturate);
   add_shapes(verb, args.shapes, "the size");
   add_common(verb, args.common, true);
@@ -412,6 +415,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty())
     return usage(fmt::format("cost {}: of which files?", all.cost.action));
   if (verb == "cost" && all.cost.inputs.empty() && all.cost.rows.empty()) return usage("cost eval: against which graphs, or --rows?");
+  if (verb == "cost" && all.cost.folds > 0 && all.cost.rows.empty()) return usage("cost eval --folds: of which --rows?");
   if (verb == "cost") return cost_command(all.cost);
   if (verb == "rules")
     return all.rules.action == "show" && all.rules.name.empty() ? usage("rules show: which rule?") : rules_command(all.rules);
