@@ -7,6 +7,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/canonical.h"
 #include "onnx_bridge/op_table.h"
+#include "onnx_bridge/quantized.h"
 #include "onnx_bridge/text_model.h"
 
 namespace saturate {
@@ -81,6 +82,7 @@ class Lowerer {
     for (const ValueInfo& v : graph.value_info) declared_.emplace(v.name, &v.type);
     for (const ValueInfo& v : graph.outputs) declared_.emplace(v.name, &v.type);
     mark_used(graph, used);
+    kept_ = quantized_nodes(graph);
     for (const Node& node : graph.nodes)
       if (auto s = lower_node(node, model_.opset_imports, out_.values, used, true, 0); !s.ok()) return s;
     for (const ValueInfo& output : graph.outputs) {
@@ -265,7 +267,8 @@ class Lowerer {
         return absl::InternalError(fmt::format("canonical form of {} names unknown input '{}'", node.op_type, name));
       children.push_back(local[name]);
     }
-    add_outputs({newest.domain, newest.op_type, newest.overload, newest.attributes, outputs, 0, 0}, children, node, scope, source);
+    add_outputs({newest.domain, newest.op_type, newest.overload, newest.attributes, outputs, 0, 0, kept_.contains(&node)}, children, node,
+                scope, source);
     return absl::OkStatus();
   }
 
@@ -437,6 +440,7 @@ class Lowerer {
   Lowered out_;
   std::unordered_map<std::string, const ValueType*> declared_;
   std::int64_t unique_ = 0;
+  std::unordered_set<const Node*> kept_;
 };
 
 }  // namespace

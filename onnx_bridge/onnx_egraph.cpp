@@ -68,6 +68,7 @@ std::string serialize(const OpKey& key) {
   append_value(out, key.outputs);
   append_value(out, key.version);
   append_value(out, key.unique);
+  append_value(out, key.kept);
   for (const Attribute& a : key.attributes) append_attribute(out, a);
   return out;
 }
@@ -185,6 +186,8 @@ struct OnnxEGraph::Impl : Analysis {
     auto outputs = infer(op.node, inputs, op.key.outputs, context);
     if (!outputs.ok()) return outputs.status();
     outputs->resize(op.key.outputs);
+    if (op.key.kept)
+      for (Facts& f : *outputs) f.constant = false, f.value.reset();
     if (op.key.outputs == 1) return std::move(outputs->front());
     Facts tuple;
     tuple.kind = Facts::Kind::kTuple;
@@ -287,8 +290,9 @@ OpId OnnxEGraph::op(const OpKey& key) {
   op.node.domain = key.domain;
   op.node.overload = key.overload;
   op.node.attributes = key.attributes;
-  const bool plain = key.version == 0 && key.unique == 0;
-  const std::string kind_name = plain ? key.op_type : fmt::format("{}@{}#{}", key.op_type, key.version, key.unique);
+  const bool plain = key.version == 0 && key.unique == 0 && !key.kept;
+  const std::string kind_name =
+      plain ? key.op_type : fmt::format("{}@{}#{}{}", key.op_type, key.version, key.unique, key.kept ? "kept" : "");
   const OpId id = impl_->new_op(
       {kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && is_commutative(key.domain, key.op_type)}, std::move(op));
   impl_->op_ids.emplace(std::move(text), id);
@@ -392,7 +396,7 @@ std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max
       key = &g.key(tuple.op);
       children = tuple.children;
     }
-    if (key->domain == "#" || key->version != 0 || key->unique != 0) continue;
+    if (key->domain == "#" || key->version != 0 || key->unique != 0 || key->kept) continue;
     std::vector<Value> inputs;
     bool ok = true;
     for (Id c : children) {

@@ -23,6 +23,7 @@ struct OpKey {
   int outputs = 1;
   std::int64_t version = 0;  // 0: canonical (newest) form; else an operator of this opset that has no canonical form, matched by no rule
   std::int64_t unique = 0;   // not 0: impure (random, ...), equal to nothing but itself
+  bool kept = false;         // known to inference, but matched by no rule and not folded (see quantized.h)
 };
 
 // Operator types of leaves and plumbing; their domain is "#".
