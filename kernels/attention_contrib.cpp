@@ -94,6 +94,7 @@ absl::StatusOr<Tensor> run(const KernelContext& ctx, const Sizes& s, AttentionPr
   p.batch = s.batch, p.heads = p.kv_heads = s.heads, p.queries = s.queries, p.keys = s.keys, p.size = s.size, p.v_size = s.v_size;
   const float scale = ctx.attr_f("scale", 0.0f);
   p.scale = scale == 0.0f ? 1.0 / std::sqrt(static_cast<double>(s.size)) : static_cast<double>(scale);
+  p.zero_masked_rows = false;
   if (ctx.attr_i("unidirectional", 0) != 0) {
     // As ONNX Runtime has it, the last query sees every key; that differs from the plain frontier only where keys outnumber past and
     // queries.

@@ -53,14 +53,12 @@ void finish(OutputComparison& result) {
 
 void compare_floats(OutputComparison& result, const Tensor& reference, const Tensor& other, double rtol, double atol) {
   const std::vector<double> a = doubles(reference), b = doubles(other);
-  double largest = 0;
-  std::size_t nans = 0;
   for (double x : a) {
-    nans += std::isnan(x);
-    if (std::isfinite(x) && std::abs(x) < kHuge) largest = std::max(largest, std::abs(x));
+    result.nans += std::isnan(x);
+    if (std::isfinite(x) && std::abs(x) < kHuge) result.largest = std::max(result.largest, std::abs(x));
   }
-  result.all_nan = !a.empty() && nans == a.size();
-  result.scale = std::max(1.0, largest);
+  result.all_nan = !a.empty() && result.nans == static_cast<std::int64_t>(a.size());
+  result.scale = std::max(1.0, result.largest);
   result.tolerance = atol + rtol * result.scale;
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || same_special(a[i], b[i])) continue;

@@ -21,9 +21,11 @@ struct OutputComparison {
   std::string name, dtype;
   double max_abs = 0;  // largest difference of finite elements
   double scale = 1, tolerance = 0;
+  double largest = 0;  // finite |reference|
   std::int64_t elements = 0, mismatches = 0;
-  bool all_nan = false;  // nothing but NaN to compare
-  bool random = false;   // depends on an operator without a fixed seed: not compared
+  std::int64_t nans = 0;  // in the reference
+  bool all_nan = false;   // nothing but NaN to compare
+  bool random = false;    // depends on an operator without a fixed seed: not compared
   bool ok = true;
   std::string why;  // if not ok: "shape [2,3] instead of [2,4]", "3 of 12 elements differ, first at 5: 1 instead of 2"
 };

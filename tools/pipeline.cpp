@@ -1,5 +1,6 @@
 #include "tools/pipeline.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "fmt/format.h"
@@ -45,6 +46,10 @@ void warn_of_inexpressible(const Model& model, const Target& target, OptimizeRep
                                         found->front().reason));
 }
 
+bool assumes_no_empty_row(const OptimizeReport& report) {
+  return std::any_of(report.assumed.begin(), report.assumed.end(), [](const auto& a) { return a.assumption == "no_empty_row"; });
+}
+
 bool set(const std::atomic<bool>* flag) { return flag && *flag; }
 
 }  // namespace
@@ -70,7 +75,9 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   if (!options.verify) return out;
   if (options.optimize.progress) options.optimize.progress("verify", nullptr);
   const auto start = std::chrono::steady_clock::now();
-  out.report.verify = verify(model, out.model, options.check);
+  VerifyOptions check = options.check;
+  check.avoid_nan = assumes_no_empty_row(out.report.optimize);
+  out.report.verify = verify(model, out.model, check);
   if (out.report.verify->refuses_all)
     out.report.optimize.warnings.push_back(fmt::format("not verified, for the model itself cannot run: {}", out.report.verify->message));
   else

@@ -19,7 +19,8 @@ struct VerifyOptions {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> input_shapes;  // dims of inputs that the user gave, -1: free
   std::uint64_t seed = 0;
   int threads = 1;
-  double seconds = 60;  // no new case is begun after so long
+  bool avoid_nan = false;  // where the original gives a NaN and the outputs differ, draw other inputs (no_empty_row was assumed)
+  double seconds = 60;     // no new case is begun after so long
   const std::atomic<bool>* cancel = nullptr;
 };
 

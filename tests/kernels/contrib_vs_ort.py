@@ -49,6 +49,8 @@ def attention_cases(rng):
         inputs = [f32(rng, b, s, d), f32(rng, d, 3 * hidden), f32(rng, 3 * hidden), mask, f32(rng, 2, b, n, past, h) if past else None]
         if kind in (0, 3):
             inputs.append(f32(rng, int(rng.choice([1, b])), int(rng.choice([1, n])), s, total))
+            if k % 4 == 0:
+                inputs[-1][0, :, 0] = -np.inf  # a row that sees nothing
         attributes = {"num_heads": n, "unidirectional": int(rng.integers(0, 2)) if kind != 5 else 0}
         if k % 5 == 0:
             attributes["mask_filter_value"] = -500.0
@@ -83,6 +85,8 @@ def mha_cases(rng):
         mask = [None, rng.integers(1, total + 1, (b,)).astype(np.int32), rng.integers(0, 2, (b, total)).astype(np.int32),
                 rng.integers(0, 2, (b, s, total)).astype(np.int32)][(k // 5) % 4]
         extra = f32(rng, int(rng.choice([1, b])), int(rng.choice([1, n])), s, total) if k % 4 == 1 else None
+        if extra is not None and k % 8 == 1:
+            extra[0, :, 0] = -np.inf  # a row that sees nothing
         inputs = [q, key, value, bias, mask, extra]
         if past:
             inputs += [f32(rng, b, n, past, h), f32(rng, b, n, past, hv)]

@@ -160,6 +160,31 @@ TEST(Verify, AModelThatCannotRunIsToldFromOneThatWantsOtherInputs) {
   EXPECT_FALSE(verify(two_places, two_places).refuses_all);
 }
 
+// A row without an entry to see is NaN in the one and zeros in the other.
+TEST(Verify, InputsThatGiveNanAreAvoidedWhereAssumed) {
+  const std::string signature = "(float[n] x, int64[n] m) => (float[n] y)", quotient = "f = Cast <to = 1> (m)\np = Mul (x, f)\n";
+  const Model a = graph(signature, quotient + "y = Div (p, f)");
+  const Model b = graph(signature, quotient + "d = Div (p, f)\ni = IsNaN (d)\nz = Constant <value_float = 0.0> ()\ny = Where (i, z, d)");
+  VerifyOptions options;
+  std::size_t different = 0;
+  for (options.seed = 0; options.seed < 20; ++options.seed) {
+    options.avoid_nan = false;
+    different += verify(a, b, options).status == VerifyStatus::kDifferent;
+    options.avoid_nan = true;
+    const VerifyReport report = verify(a, b, options);
+    EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+    EXPECT_FALSE(report.cases.empty());
+  }
+  EXPECT_GT(different, 0u);
+}
+
+TEST(Verify, OutputsBelowTheToleranceAreNoted) {
+  const Model a = graph("(float[n] x) => (float[n] y)", "c = Constant <value_float = 0.000001> ()\ny = Mul (x, c)");
+  const VerifyReport report = verify(a, a);
+  ASSERT_EQ(report.notes.size(), 1u);
+  EXPECT_NE(report.notes[0].find("'y'"), std::string::npos) << report.notes[0];
+}
+
 TEST(Verify, NanThroughoutIsNoted) {
   const Model a = graph("(float[n] x) => (float[n] y)", "z = Sub (x, x)\ny = Div (z, z)");
   const VerifyReport report = verify(a, a);
