@@ -68,6 +68,8 @@ def build(case, copies, rng):
             name = f"w{c}_{i}" if i in case.weights else shared
             names.append(name)
             data = array(value, rng)
+            if i in case.weights and case.from_model and data.size and data.dtype.kind == "f":
+                data = data + np.float32(c * 1e-3).astype(data.dtype)  # equal weights would share one packed copy, and stay in the cache
             if i in case.weights:
                 initializers.append(onnx.numpy_helper.from_array(data, name))
             elif c == 0:
@@ -384,13 +386,20 @@ def movement():
         yield Case("Concat", [np.ones(n, np.int64), np.ones(1, np.int64)], {"axis": 0})
         yield Case("Slice", [np.arange(4, dtype=np.int64), *[np.array([v], np.int64) for v in (0, n, 0, 1)]], weights=(1, 2, 3, 4))
     yield Case("Unsqueeze", [np.array(3, np.int64), np.array([0], np.int64)], weights=(1,))
-    yield Case("Range", [np.array(v, np.int64) for v in (0, 128, 1)], weights=(0, 2))
-    yield Case("ConstantOfShape", [np.array([1, 128], np.int64)])
     for op in ("Add", "Sub", "Mul", "Equal", "Less"):
         yield Case(op, [np.array(3, np.int64), np.array(5, np.int64)], weights=(1,))
         yield Case(op, [np.arange(128, dtype=np.int64)[None], np.array([5], np.int64)], weights=(1,))
     for op in ("And", "Or"):
-        yield Case(op, [np.ones((1, 1, 128, 128), bool), np.ones((1, 1, 1, 128), bool)])
+        for n in (1, 32, 128):
+            yield Case(op, [np.ones((1, 1, n, 128), bool), np.ones((1, 1, 1, 128), bool)])
+            yield Case(op, [np.ones((1, 1, n, 1), bool), np.ones((1, 1, 1, n), bool)])
+    for n in (1, 32, 128):
+        yield Case("Not", [np.ones((1, 1, n, 128), bool)])
+        yield Case("GatherND", [np.ones((1, n), bool), np.zeros((1, 1, n, n, 2), np.int64)])
+        yield Case("Cast", [np.zeros((1, 1, n, n), np.int64)], {"to": BOOL})
+        yield Case("Less", [np.arange(n, dtype=np.int64)[None, None, None], np.arange(n, dtype=np.int64)[None, None, :, None]])
+        yield Case("Range", [np.array(v, np.int64) for v in (0, n, 1)], weights=(0, 2))
+        yield Case("ConstantOfShape", [np.array([1, n], np.int64)])
     yield Case("LessOrEqual", [np.arange(128, dtype=np.int64)[None, None, None], np.arange(128, dtype=np.int64)[None, None, :, None]])
 
 
@@ -408,6 +417,10 @@ def products():
                 yield Case("MatMul", [(rows, k), (k, n)], weights=(1,))
                 yield Case("FusedMatMul", [(1, rows, k), (k, n)], {"alpha": 0.125}, weights=(1,), domain=MS)
                 yield Case("FusedMatMul", [(1, rows, k), (n, k)], {"transB": 1}, weights=(1,), domain=MS)
+    for k, n in ((384, 384), (320, 640), (512, 1024), (1024, 1024), (1536, 384), (2048, 768), (640, 1920), (1152, 48)):
+        for rows in (1, 8, 32):
+            yield Case("MatMul", [(1, rows, k), (k, n)], weights=(1,))
+            yield Case("Gemm", [(rows, k), (k, n), (n,)], weights=(1, 2))
     for k, n in ((256, 32000), (768, 30522)):
         yield Case("MatMul", [(1, 1, k), (k, n)], weights=(1,))
         yield Case("Gemm", [(1, k), (n, k)], {"transB": 1}, weights=(1,))
@@ -477,6 +490,9 @@ def attention():
                         cache, kv = (1, groups, max(keys - rows, 0), size), (1, rows, groups * size)
                         past = [cache, cache] if keys > rows else [None, None]
                         yield Case("GroupQueryAttention", [flat_q, kv, kv, *past, *lengths], {"num_heads": heads, "kv_num_heads": groups}, outputs=3, domain=MS)
+    for heads, size in ((4, 16), (4, 32), (4, 64), (6, 64), (8, 64), (12, 64)):
+        width = heads * size
+        for rows in (1, 16, 32, 50, 64, 128, 200, 512):
             yield Case("Attention", [(1, rows, width), (width, 3 * width), (3 * width,)], {"num_heads": heads}, weights=(1, 2), domain=MS)
             yield Case("Attention", [(1, rows, width), (width, 3 * width), (3 * width,), None, None, (1, 1, rows, rows)], {"num_heads": heads}, weights=(1, 2), domain=MS)
 
@@ -573,43 +589,51 @@ def from_model(path, dims, npz, threads):
             yield Case(node.op_type, inputs, attrs, weights, len(node.output), node.domain, opset, True)
 
 
-def graph_rows(paths, dims, npz, threads, seconds):
-    """Least processor time (one thread) or wall time of each graph as users load it; rounds go over all graphs in turns."""
-    clock, entries = clock_for(threads), []
+def kernel_seconds(path, feeds, threads):
+    """Sum of the least times that ONNX Runtime's profile gives for each node."""
+    s = graph_session(path, threads, True)
+    for _ in range(8):
+        s.run(None, feeds)
+    with open(profile := s.end_profiling(), encoding="utf-8") as file:
+        events = json.load(file)
+    os.remove(profile)
+    kernels = {}
+    for e in events:
+        if e.get("cat") == "Node" and e["name"].endswith("_kernel_time"):
+            kernels.setdefault((e["name"], e["args"].get("node_index")), []).append(e["dur"] * 1e-6)
+    return sum(min(times) for times in kernels.values())
+
+
+def graph_session(path, threads, profiled=False):
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.enable_profiling = profiled
+    options.profile_file_prefix = os.path.join(tempfile.gettempdir(), f"gather_ort_{os.getpid()}")
+    return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+def graph_rows(paths, dims, npz, threads, seconds, passes):
+    """Processor time (one thread) or wall time of each graph as users load it. All graphs are timed, in another order each pass, before any is timed again, each
+    pass in a session of its own, because where a session puts its weights is worth a few percent; runs of one graph follow each other, as they do in use."""
+    clock, times = clock_for(threads), {path: [] for path in paths}
+    feeds = {path: model_feeds(onnx.load(path, load_external_data=False), dims, npz) for path in paths}
+    for number in range(passes):
+        order = list(paths)
+        random.Random(number).shuffle(order)
+        for path in order:
+            s, least = graph_session(path, threads), np.inf
+            end, rounds = time.perf_counter() + seconds / passes, 0
+            while time.perf_counter() < end or rounds < ROUNDS:
+                begin = clock()
+                s.run(None, feeds[path])
+                least = min(least, clock() - begin)
+                rounds += 1
+            times[path].append(least)
     for path in paths:
-        for profiled in (False, True):
-            options = ort.SessionOptions()
-            options.intra_op_num_threads = threads
-            options.inter_op_num_threads = 1
-            options.log_severity_level = 4
-            options.enable_profiling = profiled
-            options.profile_file_prefix = os.path.join(tempfile.gettempdir(), f"gather_ort_{os.getpid()}")
-            s = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-            feeds = model_feeds(onnx.load(path, load_external_data=False), dims, npz)
-            for _ in range(3):
-                s.run(None, feeds)
-            if not profiled:
-                entries.append([path, s, feeds, np.inf])
-                continue
-            for _ in range(5):
-                s.run(None, feeds)
-            with open(profile := s.end_profiling(), encoding="utf-8") as file:
-                events = json.load(file)
-            os.remove(profile)
-            kernels = {}
-            for e in events:
-                if e.get("cat") == "Node" and e["name"].endswith("_kernel_time"):
-                    kernels.setdefault((e["name"], e["args"].get("node_index")), []).append(e["dur"] * 1e-6)
-            entries[-1].append(sum(min(times) for times in kernels.values()))
-    end, rounds = time.perf_counter() + seconds * len(paths), 0
-    while time.perf_counter() < end or rounds < ROUNDS:
-        for entry in entries:
-            begin = clock()
-            entry[1].run(None, entry[2])
-            entry[3] = min(entry[3], clock() - begin)
-        rounds += 1
-    for path, _, _, least, kernels in entries:
-        yield {"graph": str(path), "seconds": least, "operators_seconds": kernels, "threads": threads}
+        low, middle = sorted(times[path])[(passes - 1) // 4], statistics.median(times[path])
+        yield {"graph": str(path), "seconds": low, "noise": round(middle / low - 1, 4), "operators_seconds": kernel_seconds(path, feeds[path], threads), "threads": threads}
 
 
 def machine():
@@ -641,7 +665,7 @@ def main():
     ort.set_default_logger_severity(4)
     dims = {name: int(size) for name, size in (d.rsplit("=", 1) for d in args.dim)}
     if args.graphs:
-        rows = list(graph_rows(args.graphs, dims, args.inputs, args.threads, args.seconds))
+        rows = list(graph_rows(args.graphs, dims, args.inputs, args.threads, args.seconds, args.passes))
     else:
         models = [functools.partial(from_model, m, dims, args.inputs, args.threads) for m in args.models]
         raws = read_raw(args.out + ".raw")

@@ -33,7 +33,10 @@ double kendall_tau(std::span<const Compared> rows) {
   double concordant = 0, ties_predicted = 0, ties_measured = 0, pairs = 0;
   for (std::size_t i = 0; i < rows.size(); ++i)
     for (std::size_t j = i + 1; j < rows.size(); ++j) {
-      const double a = rows[i].predicted - rows[j].predicted, b = rows[i].measured - rows[j].measured;
+      const double a = rows[i].predicted - rows[j].predicted;
+      const double noise = std::max(rows[i].noise * rows[i].measured, rows[j].noise * rows[j].measured);
+      const double b = rows[i].measured - rows[j].measured;
+      if (noise > 0 && std::abs(b) <= noise) continue;
       ++pairs;
       ties_predicted += a == 0;
       ties_measured += b == 0;

@@ -10,6 +10,7 @@ namespace saturate {
 struct Compared {
   std::string key;  // kind of operator, or group of graphs
   double predicted = 0, measured = 0;
+  double noise = 0;  // of the measurement, as a share
 };
 
 struct ErrorSummary {
@@ -21,7 +22,8 @@ struct ErrorSummary {
 // By key in alphabetical order, then all rows as "".
 std::vector<ErrorSummary> errors_by_key(std::span<const Compared> rows);
 
-// Kendall's tau-b (M. Kendall, "The treatment of ties in ranking problems", 1945); 0 where one side is all ties.
+// Kendall's tau-b (M. Kendall, "The treatment of ties in ranking problems", 1945); 0 where one side is all ties. Pairs whose measured
+// values differ by no more than the larger noise of both don't count.
 double kendall_tau(std::span<const Compared> rows);
 // What the one that is predicted to be the cheapest takes beyond the fastest, as a share; 0 for none.
 double top1_regret(std::span<const Compared> rows);

@@ -198,7 +198,7 @@ std::vector<Compared> cross_validated(const TimedRows& rows, std::size_t folds, 
     const MeasuredTable table(std::move(others));
     for (std::size_t i = 0; i < rows.rows.size(); ++i)
       if (fold_of(i) == fold && !is_view(rows.rows[i].use.op)) {
-        out.push_back({rows.rows[i].use.op, table.seconds(rows.rows[i].use), rows.rows[i].seconds});
+        out.push_back({rows.rows[i].use.op, table.seconds(rows.rows[i].use), rows.rows[i].seconds, 0});
         row_of.push_back(i);
       }
   }

@@ -75,10 +75,11 @@ void matrix_product(const OpUse& use, OpFeatures& f) {
   const double rows = product(out) / std::max(1.0, columns) / std::max(1.0, batch);
   f.logs = {doublings(rows), doublings(inner), doublings(columns), doublings(batch)};
   // A constant operand is packed at load, whether transposed or not.
-  const bool packed = is_constant(use, 1);
+  const bool batch_moved = integer(use, "transBatchA") != 0 || integer(use, "transBatchB") != 0;
+  const bool packed = is_constant(use, 1) && !batch_moved;
   const Attribute* alpha = find_attribute(use.attributes, "alpha");
   const bool scaled = alpha && alpha->type == AttributeType::kFloat && alpha->f() != 1;  // one row times a matrix has its own kernel otherwise
-  f.kinds = {packed, packed ? 0 : trans_b, trans_a, static_cast<int>(use.inputs.size()), !packed && scaled, rows == 1};
+  f.kinds = {packed, packed ? 0 : trans_b, trans_a, static_cast<int>(use.inputs.size()), !packed && scaled, rows == 1, batch_moved};
 }
 
 void convolution(const OpUse& use, OpFeatures& f) {

@@ -138,7 +138,7 @@ absl::StatusOr<Graphs> read_graphs(const CostArgs& args, const Setup& setup) {
       const double seconds = row["seconds"];
       const auto cost = graph_cost(graph, setup, args.shapes);
       if (!cost.ok()) return absl::Status(cost.status().code(), fmt::format("{}: {}", graph, std::string(cost.status().message())));
-      out.groups[group_of(graph)].push_back({group_of(graph), *cost, seconds});
+      out.groups[group_of(graph)].push_back({group_of(graph), *cost, seconds, row.value("noise", 0.0)});
       if (row.contains("operators_seconds") && seconds > 0)
         out.additivity.push_back(std::abs(row["operators_seconds"].get<double>() / seconds - 1));
     }
@@ -185,7 +185,7 @@ int eval_rows(const CostArgs& args, const std::string& model, ordered_json& out,
   for (std::size_t i = 0; i < rows->rows.size() && args.folds == 0; ++i) {
     const TimedUse& row = rows->rows[i];
     if (is_view(row.use.op)) continue;
-    compared.push_back({row.use.op, (*times)->seconds(row.use), row.seconds});
+    compared.push_back({row.use.op, (*times)->seconds(row.use), row.seconds, 0});
     row_of.push_back(i);
   }
   std::vector<std::vector<std::string>> table{{"operator", "rows", "MAPE", "within 10 %"}};

@@ -143,6 +143,8 @@ TEST(CostQuality, TauAndRegret) {
   EXPECT_DOUBLE_EQ(kendall_tau(opposite), -1);
   EXPECT_DOUBLE_EQ(kendall_tau(std::vector<Compared>{{"", 1, 10}, {"", 1, 20}}), 0);
   EXPECT_NEAR(kendall_tau(std::vector<Compared>{{"", 1, 10}, {"", 2, 20}, {"", 2, 30}}), 2 / std::sqrt(6.0), 1e-9);
+  // What a measurement can't tell apart is not held against the model.
+  EXPECT_DOUBLE_EQ(kendall_tau(std::vector<Compared>{{"", 1, 10, 0}, {"", 2, 20, 0.01}, {"", 3, 19.9, 0}}), 1);
   EXPECT_DOUBLE_EQ(top1_regret(same), 0);
   EXPECT_DOUBLE_EQ(top1_regret(opposite), 2);
 }
