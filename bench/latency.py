@@ -4,9 +4,9 @@
     python bench/latency.py FOLDER --binary build/release/tools/saturate [NAME ...] [--threads 1,2] [--rounds 5] [--json OUT]
 
 FOLDER is what bench/export_models.py wrote. Rounds alternate between the two runtimes, each a fresh process with warm-up runs and then a burst of measured
-ones. Printed: the median over all measured runs, the ratio of the medians (below 1: ours is faster), of the fastest runs and of the processor time
-(less disturbed on a busy machine; with several threads ONNX Runtime's spinning counts), the peak of resident memory (ONNX Runtime's: above that of
-Python before the model is loaded), and geometric means. Needs onnxruntime and numpy.
+ones. Printed: the median over all measured runs, the median over the rounds of the ratio of their medians (below 1: ours is faster) with the smallest and the
+largest of the rounds, the ratios of the fastest runs and of the processor time (less disturbed on a busy machine; with several threads ONNX Runtime's
+spinning counts), the peak of resident memory (ONNX Runtime's: above that of Python before the model is loaded), and geometric means. Needs onnxruntime and numpy.
 """
 import argparse
 import json
@@ -75,8 +75,9 @@ def compare(args, model, threads):
     median = {side: statistics.median(t) for side, t in times.items()}
     peak = {side: statistics.median(r["peak"] for r in rs) for side, rs in runs.items()}
     cpu = {side: statistics.median(r["cpu"] for r in rs) for side, rs in runs.items()}
-    return {"model": model.name, "threads": threads, "ours": median["ours"], "ort": median["ort"], "ratio": median["ours"] / median["ort"],
-            "cpu_ratio": cpu["ours"] / cpu["ort"],
+    rounds = [statistics.median(a["seconds"]) / statistics.median(b["seconds"]) for a, b in zip(runs["ours"], runs["ort"])]
+    return {"model": model.name, "threads": threads, "ours": median["ours"], "ort": median["ort"], "ratio": statistics.median(rounds),
+            "low": min(rounds), "high": max(rounds), "cpu_ratio": cpu["ours"] / cpu["ort"],
             "ratio_of_fastest": min(times["ours"]) / min(times["ort"]), "peak_ours": peak["ours"], "peak_ort": peak["ort"]}
 
 
@@ -94,7 +95,7 @@ def main():
     models = [p for p in sorted(args.folder.glob("*.onnx")) if not args.names or any(n in p.name for n in args.names)]
     results = []
     for threads in map(int, args.threads.split(",")):
-        print(f"{threads} thread{'s' if threads > 1 else ''}{'':40}ours        ORT   ratio  of fastest  of cpu   peak ours    peak ORT")
+        print(f"{threads} thread{'s' if threads > 1 else ''}{'':40}ours        ORT   ratio  of rounds    of fastest  of cpu   peak ours    peak ORT")
         for model in models:
             try:
                 r = compare(args, model, threads)
@@ -102,11 +103,11 @@ def main():
                 print(f"{model.name:40}{error}", flush=True)
                 continue
             results.append(r)
-            print(f"{r['model']:40}{r['ours'] * 1e3:9.2f} ms{r['ort'] * 1e3:8.2f} ms{r['ratio']:8.2f}{r['ratio_of_fastest']:12.2f}{r['cpu_ratio']:8.2f}"
+            print(f"{r['model']:40}{r['ours'] * 1e3:9.2f} ms{r['ort'] * 1e3:8.2f} ms{r['ratio']:8.2f}  {r['low']:.2f}..{r['high']:.2f}{r['ratio_of_fastest']:12.2f}{r['cpu_ratio']:8.2f}"
                   f"{r['peak_ours'] / 2**20:8.0f} MiB{r['peak_ort'] / 2**20:8.0f} MiB", flush=True)
         mine = [r for r in results if r["threads"] == threads]
         if mine:
-            print(f"{'geometric mean':62}{geomean([r['ratio'] for r in mine]):8.2f}{geomean([r['ratio_of_fastest'] for r in mine]):12.2f}{geomean([r['cpu_ratio'] for r in mine]):8.2f}"
+            print(f"{'geometric mean':62}{geomean([r['ratio'] for r in mine]):8.2f}{'':12}{geomean([r['ratio_of_fastest'] for r in mine]):12.2f}{geomean([r['cpu_ratio'] for r in mine]):8.2f}"
                   f"{'':8}memory ratio {geomean([r['peak_ours'] / r['peak_ort'] for r in mine]):.2f}\n", flush=True)
     if args.json:
         args.json.write_text(json.dumps(results, indent=1))

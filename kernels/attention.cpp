@@ -136,7 +136,8 @@ C (*rounding_to(DType dtype))
 struct Operands {
   Heads q, k, v;
   std::int64_t past = 0;
-  Tensor key, value;  // past and new together
+  Tensor key, value;  // past and new together, of rank 4; as given where there is no past and nobody asks
+  bool as_given = false;
 };
 
 absl::Status check_past(const KernelContext& ctx, const Heads& h, std::size_t input) {
@@ -152,7 +153,7 @@ absl::StatusOr<Operands> operands_of(const KernelContext& ctx) {
   for (const absl::StatusOr<Heads>* h : {&hq, &hk, &hv}) {
     if (!h->ok()) return h->status();
   }
-  Operands o{*hq, *hk, *hv, 0, {}, {}};
+  Operands o{*hq, *hk, *hv, 0, {}, {}, false};
   if (hk->heads < 1 || hq->heads % hk->heads != 0 || hk->heads != hv->heads || hk->rows != hv->rows || hq->size != hk->size ||
       hq->batch != hk->batch || hq->batch != hv->batch) {
     return ctx.invalid("Q, K and V do not fit");
@@ -164,6 +165,12 @@ absl::StatusOr<Operands> operands_of(const KernelContext& ctx) {
       if (!s.ok()) return s;
     }
     o.past = ctx.tensor(4).dims()[2];
+  }
+  if (!cached && !ctx.wants(1) && !ctx.wants(2)) {
+    o.key = ctx.tensor(1);
+    o.value = ctx.tensor(2);
+    o.as_given = true;
+    return o;
   }
   absl::StatusOr<Tensor> key = present(ctx, ctx.tensor(1), o.k, cached ? &ctx.tensor(4) : nullptr);
   absl::StatusOr<Tensor> value = present(ctx, ctx.tensor(2), o.v, cached ? &ctx.tensor(5) : nullptr);
@@ -192,6 +199,10 @@ Outputs attention_as(const KernelContext& ctx) {
   p.q = view<C>(o->q, *cq);
   p.k = {*ck, p.kv_heads * p.keys * p.size, p.keys * p.size, p.size};
   p.v = {*cv, p.kv_heads * p.keys * p.v_size, p.keys * p.v_size, p.v_size};
+  if (o->as_given) {
+    p.k = view<C>(o->k, *ck);
+    p.v = view<C>(o->v, *cv);
+  }
   if (ctx.has_input(3)) {
     if (absl::Status s = add_mask(ctx, ctx.tensor(3), mask, p); !s.ok()) return s;
   }
@@ -220,7 +231,10 @@ Outputs attention_as(const KernelContext& ctx) {
     for (std::size_t i = 0; i < result.size(); ++i) write<T>(*y)[i] = static_cast<T>(result[i]);
   }
   for (std::size_t i = 0; i < kept.size(); ++i) write<T>(*scores)[i] = static_cast<T>(kept[i]);
-  std::vector<Value> out = outputs_of(*std::move(y), std::move(o->key), std::move(o->value));
+  std::vector<Value> out = outputs_of(*std::move(y));
+  if (o->as_given && !ctx.wants(3)) return out;
+  out.emplace_back(o->as_given ? Value() : Value(std::move(o->key)));
+  out.emplace_back(o->as_given ? Value() : Value(std::move(o->value)));
   if (ctx.wants(3)) out.emplace_back(*std::move(scores));
   return out;
 }

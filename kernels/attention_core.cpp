@@ -44,13 +44,10 @@ template <typename C>
 void softmax_in_place(const AttentionProblem<C>& p, std::int64_t h, C* row, bool reference) {
   constexpr C kMinusInf = -std::numeric_limits<C>::infinity();
   if constexpr (std::is_same_v<C, float>) {
-    if (!p.zero_masked_rows && p.sinks == nullptr && p.round_softmax == nullptr && !reference) return softmax_row(row, p.keys);
+    if (p.sinks == nullptr && p.round_softmax == nullptr && !reference) return softmax_row(row, p.keys, p.zero_masked_rows);
   }
   const C top_key = p.keys == 0 ? kMinusInf : *std::max_element(row, row + p.keys);
   if (top_key == kMinusInf && p.zero_masked_rows) return std::fill_n(row, p.keys, C(0)), void();
-  if constexpr (std::is_same_v<C, float>) {
-    if (p.sinks == nullptr && p.round_softmax == nullptr && !reference) return softmax_row(row, p.keys);
-  }
   const C top = p.sinks == nullptr ? top_key : std::max(top_key, p.sinks[h]);
   const auto round = [&](C x) { return p.round_softmax == nullptr ? x : p.round_softmax(x); };
   double sum = p.sinks == nullptr ? 0.0 : std::exp(static_cast<double>(p.sinks[h]) - static_cast<double>(top));
@@ -83,6 +80,17 @@ void score_block(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
     q = work.q.data();
     row = p.size;
   }
+  // Fewer numbers than the scores are; they are rounded once more, though, so the judge scales scores.
+  const bool scale_q = std::is_same_v<C, float> && p.round == nullptr && p.scale != 1.0 && p.size < p.keys && !ctx.options.reference;
+  if (scale_q) {
+    const C factor = static_cast<C>(p.scale);
+    work.q.resize(static_cast<std::size_t>(count * p.size));
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t d = 0; d < p.size; ++d) work.q[static_cast<std::size_t>(i * p.size + d)] = q[i * row + d] * factor;
+    }
+    q = work.q.data();
+    row = p.size;
+  }
   C* scores = work.scores.data();
   if constexpr (std::is_same_v<C, float>) {
     if (packed != nullptr)
@@ -94,7 +102,7 @@ void score_block(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
   }
   const std::int64_t n = count * p.keys;
   if constexpr (std::is_same_v<C, float>) {
-    if (p.round == nullptr && p.scale != 1.0) scale_channels(static_cast<float>(p.scale), scores, n);
+    if (p.round == nullptr && p.scale != 1.0 && !scale_q) scale_channels(static_cast<float>(p.scale), scores, n);
   } else if (p.round == nullptr) {
     for (std::int64_t i = 0; i < n; ++i) scores[i] *= static_cast<C>(p.scale);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <new>
 
 #include "kernels/elementwise.h"
 #include "kernels/fused_elementwise.h"
@@ -103,6 +104,38 @@ class WindowRows {
   std::int64_t run_;
 };
 
+// Where the windows' taps lie: rows of channels, and a row of zeros for what lies outside the image.
+class WindowTaps {
+ public:
+  WindowTaps(const Window& w, const Image& image, const float* x)
+      : w_(w), image_(image), x_(x), zeros_(static_cast<std::size_t>(image.channels)) {}
+
+  void operator()(std::int64_t begin, std::int64_t end, const float** to) const {
+    const std::int64_t plane = w_.output[0] * w_.output[1];
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t y0 = r % plane / w_.output[1] * w_.strides[0] - w_.pad_begin[0],
+                         x0 = r % w_.output[1] * w_.strides[1] - w_.pad_begin[1];
+      const float* image = x_ + r / plane * image_.height * image_.width * image_.channels;
+      for (std::int64_t i = 0; i < w_.kernel[0]; ++i) {
+        const std::int64_t y = y0 + i * w_.dilations[0];
+        const bool inside = y >= 0 && y < image_.height;
+        for (std::int64_t j = 0; j < w_.kernel[1]; ++j) {
+          const std::int64_t x = x0 + j * w_.dilations[1];
+          *to++ = inside && x >= 0 && x < image_.width ? image + (y * image_.width + x) * image_.channels : zeros_.data();
+        }
+      }
+    }
+  }
+
+ private:
+  const Window& w_;
+  const Image& image_;
+  const float* x_;
+  std::vector<float> zeros_;
+};
+
+constexpr std::int64_t kTapChannels = 16;  // fewer are copied together, several taps at once
+
 bool is_whole_image(const Window& w) {
   return w.kernel_size() == 1 && w.input == w.output && w.strides == Shape{1, 1} && w.pad_begin == Shape{0, 0};
 }
@@ -158,13 +191,81 @@ void convolve_depthwise(const KernelContext& ctx, const Window& w, const Image& 
                });
 }
 
-// Conv over X[N, H, W, C] with Conv's own W and B, then + Z, then the activation.
+// X with a factor for every channel of every image, which a convolution of single positions can apply to its weights instead.
+struct GatedImage {
+  Tensor x;
+  Tensor factors;  // [N, 1, 1, C]; empty: none
+};
+
+absl::StatusOr<Tensor> gate_image(const KernelContext& ctx, const GatedImage& in) {
+  const Image image(in.x);
+  absl::StatusOr<Tensor> y = ctx.allocate(DType::kFloat, in.x.dims());
+  if (!y.ok()) return y;
+  const std::int64_t plane = image.height * image.width * image.channels;
+  for (std::int64_t n = 0; n < image.batch; ++n)
+    gate_positions(in.x.data<float>() + n * plane, image.height * image.width, image.channels,
+                   in.factors.data<float>() + n * image.channels, write<float>(*y) + n * plane);
+  return y;
+}
+
+// Inputs 0 and 4: one of them may be the factors of the other; otherwise their product.
+absl::StatusOr<GatedImage> gated_image(const KernelContext& ctx) {
+  GatedImage out{ctx.tensor(0), {}};
+  if (!ctx.has_input(4)) return out;
+  const auto fits = [](const Tensor& x, const Tensor& factors) {
+    return x.rank() == 4 && x.dtype() == DType::kFloat && factors.dtype() == DType::kFloat &&
+           factors.dims() == Shape{x.dims()[0], 1, 1, x.dims()[3]};
+  };
+  if (fits(ctx.tensor(0), ctx.tensor(4))) {
+    out.factors = ctx.tensor(4);
+  } else if (fits(ctx.tensor(4), ctx.tensor(0))) {
+    out = {ctx.tensor(4), ctx.tensor(0)};
+  } else {
+    Outputs product = ctx.host.run_node({"", "Mul", "", "", {"a", "b"}, {"y"}, {}, nullptr}, 14, {ctx.inputs[0], ctx.inputs[4]});
+    if (!product.ok()) return product.status();
+    out.x = (*product)[0].tensor();
+  }
+  return out;
+}
+
+struct Convolution {
+  const Window& window;
+  const Tensor& x;
+  const float* factors;  // one a channel, null: none
+  const ConvWeights& weights;
+  std::int64_t filters;
+  const GemmFinish& finish;
+  float* y;
+};
+
+void convolve(const KernelContext& ctx, const Convolution& c) {
+  const Image image(c.x);
+  const float* x = c.x.data<float>();
+  const std::int64_t rows = image.batch * c.window.output_size();
+  if (c.weights.depthwise != nullptr) return convolve_depthwise(ctx, c.window, image, x, c.weights.depthwise.get(), c.finish, c.y);
+  if (c.factors != nullptr) {
+    const std::int64_t nr = gemm_kernel().nr, panels = (c.filters + nr - 1) / nr, k = image.channels;
+    const std::shared_ptr<std::byte> scaled = ctx.host.buffer(static_cast<std::size_t>(panels * nr * k) * sizeof(float));
+    if (scaled == nullptr) throw std::bad_alloc();
+    auto* to = reinterpret_cast<float*>(scaled.get());
+    for (std::int64_t p = 0; p < panels; ++p) scale_rows(c.weights.packed.panels.get() + p * nr * k, k, nr, c.factors, to + p * nr * k);
+    return gemm_panels(ctx, rows, {x, k, 1}, k, c.filters, to, c.y, c.filters, c.finish);
+  }
+  if (is_whole_image(c.window)) return gemm_packed(ctx, rows, {x, image.channels, 1}, c.weights.packed, c.y, c.filters, c.finish);
+  if (image.channels < kTapChannels)
+    return gemm_rows(ctx, rows, WindowRows(c.window, image, x), c.weights.packed, c.y, c.filters, c.finish);
+  const WindowTaps taps(c.window, image, x);
+  gemm_scattered(ctx, rows, {image.channels, std::cref(taps)}, c.weights.packed, c.y, c.filters, c.finish);
+}
+
+// Conv over X[N, H, W, C], or X * input 4, with Conv's own W and B, then + Z (input 3), then the activation.
 Outputs conv(KernelContext& ctx) {
-  const Tensor &x = ctx.tensor(0), &weight = ctx.tensor(1);
-  if (absl::Status s = check_image(ctx, x); !s.ok()) return s;
-  const Image image(x);
+  absl::StatusOr<GatedImage> in = gated_image(ctx);
+  if (!in.ok()) return in.status();
+  const Tensor& weight = ctx.tensor(1);
+  if (absl::Status s = check_image(ctx, in->x); !s.ok()) return s;
+  const Image image(in->x);
   const std::int64_t groups = ctx.attr_i("group", 1), filters = weight.dims()[0];
-  const bool depthwise = groups > 1;
   if (image.channels != weight.dims()[1] * groups) return ctx.invalid("channels, filters and group do not fit");
   if (ctx.has_input(2) && (ctx.tensor(2).size() != filters || ctx.tensor(2).dtype() != DType::kFloat))
     return ctx.invalid("the bias does not fit");
@@ -181,14 +282,16 @@ Outputs conv(KernelContext& ctx) {
   float* out = write<float>(*y);
   const GemmFinish finish =
       finisher(bias, fits && residual ? residual->data<float>() : nullptr, fits ? epilogue : EpilogueCall{}, out, filters);
-  const auto weights = ctx.prepared<ConvWeights>([&] { return prepare_weights(weight, depthwise); });
-  const std::int64_t rows = image.batch * w->output_size();
-  if (depthwise)
-    convolve_depthwise(ctx, *w, image, x.data<float>(), weights->depthwise.get(), finish, out);
-  else if (is_whole_image(*w))
-    gemm_packed(ctx, rows, {x.data<float>(), image.channels, 1}, weights->packed, out, filters, finish);
-  else
-    gemm_rows(ctx, rows, WindowRows(*w, image, x.data<float>()), weights->packed, out, filters, finish);
+  const auto weights = ctx.prepared<ConvWeights>([&] { return prepare_weights(weight, groups > 1); });
+  // Whichever of the two has fewer numbers takes the factors.
+  const bool gated = in->factors.size() > 0;
+  const bool scale_weights = gated && groups == 1 && image.batch == 1 && is_whole_image(*w) && filters < image.height * image.width;
+  if (gated && !scale_weights) {
+    absl::StatusOr<Tensor> product = gate_image(ctx, *in);
+    if (!product.ok()) return product.status();
+    in->x = *std::move(product);
+  }
+  convolve(ctx, {*w, in->x, scale_weights ? in->factors.data<float>() : nullptr, *weights, filters, finish, out});
   if (fits) return outputs_of(*std::move(y));
   Outputs sum = ctx.host.run_node({"", "Add", "", "", {"a", "b"}, {"y"}, {}, nullptr}, 14, {*y, *residual});  // broadcast
   if (!sum.ok() || epilogue.kind == Epilogue::kNone) return sum;
@@ -215,6 +318,14 @@ Outputs pool(KernelContext& ctx) {
   if (!y.ok()) return y.status();
   const float* from = x.data<float>();
   float* to = write<float>(*y);
+  if (kPool == Pool::kAverage && global) {
+    const std::int64_t positions = image.height * image.width;
+    for (std::int64_t n = 0; n < image.batch; ++n) {
+      sum_positions(from + n * positions * channels, positions, channels, to + n * channels);
+      scale_channels(1.0f / static_cast<float>(positions), to + n * channels, channels);
+    }
+    return outputs_of(*std::move(y));
+  }
   parallel_for(ctx, image.batch * w->output_size(),
                std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, channels * w->kernel_size())),
                [&](std::int64_t begin, std::int64_t end) {

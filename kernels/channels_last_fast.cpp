@@ -103,6 +103,52 @@ template <int P, int W>
   for (std::int64_t c = 0; c < channels; ++c) y[c] += x[c];
 }
 
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void sum_positions(const float* x, std::int64_t positions,
+                                                                                         std::int64_t channels, float* y) {
+  constexpr int kWide = 4;
+  std::int64_t c = 0;
+  for (; c + kWide * kLanes <= channels; c += kWide * kLanes) {
+    Lanes sum[kWide] = {};
+    for (std::int64_t p = 0; p < positions; ++p) {
+#pragma GCC unroll 8
+      for (int i = 0; i < kWide; ++i) sum[i] += lanes_at(x + p * channels + c + i * kLanes);
+    }
+    for (int i = 0; i < kWide; ++i) *reinterpret_cast<LooseLanes*>(y + c + i * kLanes) = sum[i];
+  }
+  for (; c + kLanes <= channels; c += kLanes) {
+    Lanes sum{}, other{};
+    std::int64_t p = 0;
+    for (; p + 1 < positions; p += 2) {
+      sum += lanes_at(x + p * channels + c);
+      other += lanes_at(x + (p + 1) * channels + c);
+    }
+    if (p < positions) sum += lanes_at(x + p * channels + c);
+    *reinterpret_cast<LooseLanes*>(y + c) = sum + other;
+  }
+  for (; c < channels; ++c) {
+    y[c] = 0;
+    for (std::int64_t p = 0; p < positions; ++p) y[c] += x[p * channels + c];
+  }
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void gate_positions(const float* x, std::int64_t positions,
+                                                                                          std::int64_t channels, const float* gate,
+                                                                                          float* y) {
+  for (std::int64_t p = 0; p < positions; ++p) {
+#pragma GCC ivdep
+    for (std::int64_t c = 0; c < channels; ++c) y[p * channels + c] = x[p * channels + c] * gate[c];
+  }
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void scale_rows(const float* x, std::int64_t rows, std::int64_t width,
+                                                                                      const float* gate, float* y) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float factor = gate[r];
+#pragma GCC ivdep
+    for (std::int64_t j = 0; j < width; ++j) y[r * width + j] = x[r * width + j] * factor;
+  }
+}
+
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void scale_channels(float factor, float* y, std::int64_t channels) {
 #pragma GCC ivdep
   for (std::int64_t c = 0; c < channels; ++c) y[c] *= factor;

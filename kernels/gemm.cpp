@@ -4,22 +4,29 @@
 #include <algorithm>
 #include <new>
 
+#include "kernels/reduce.h"
+
 namespace saturate {
 namespace {
 
 constexpr std::int64_t kBlockDepth = 768;       // of k: a piece of a panel stays in the second-level cache
 constexpr std::int64_t kBlockRows = 288;        // of A, that read a panel one after another
 constexpr std::int64_t kBlockFloats = 1 << 20;  // of A, copied together
+constexpr std::int64_t kNearFloats = 1 << 18;   // of A, that stay in the second-level cache from one panel to the next
+constexpr std::int64_t kGroupFloats = 1 << 17;  // of C, beside A and B there
 constexpr std::int64_t kFarRows = 512;          // floats from one row to the next
 constexpr std::int64_t kParts = 4;              // of a panel: what a tile can ask for, 16 floats each step of k
 constexpr std::int64_t kPackRows = 24;          // fewer rows do not pay for packing B
+constexpr std::int64_t kDotRows = 4;            // nor for packing a transposed one
 constexpr std::int64_t kTaskFlops = 1 << 20;
+constexpr std::int64_t kReadFlops = 40;  // what reading an element of B from memory takes as long as
 
 void tile_portable(const TileCall& t) {
   for (int r = 0; r < t.rows; ++r) {
     float sum[16] = {};
+    const std::int64_t piece = t.taps == nullptr ? t.k : t.piece;
     for (std::int64_t p = 0; p < t.k; ++p) {
-      const float x = t.a[r * t.lda + p];
+      const float x = t.row(r, p / piece)[p % piece];
       for (int j = 0; j < t.cols; ++j) sum[j] += x * t.b[p * t.ldb + j];
     }
     for (int j = 0; j < t.cols; ++j) {
@@ -43,7 +50,8 @@ struct Product {
   std::int64_t m, n, k;
   const float* a;
   std::int64_t lda;
-  const RowSource* rows;  // where not null, it makes the rows of A
+  const RowSource* rows;           // where not null, it makes the rows of A
+  const ScatteredRows* scattered;  // where not null, it says where they lie
   Panels b;
   float* c;
   std::int64_t ldc;
@@ -72,8 +80,15 @@ struct RowBlock {
   std::shared_ptr<std::byte> copy;  // of the session's buffers: fresh memory would be paid for page by page, at every call
   const float* data = nullptr;
   std::int64_t step = 0;
+  std::vector<const float*> taps;
+  std::int64_t tap_step = 0;
 
   void take(const KernelContext& ctx, const Product& p, std::int64_t begin, std::int64_t end, bool gather) {
+    if (p.scattered != nullptr) {
+      tap_step = p.k / p.scattered->piece;
+      taps.resize(static_cast<std::size_t>((end - begin) * tap_step));
+      return p.scattered->fill(begin, end, taps.data());
+    }
     if (!gather) {
       data = p.a + begin * p.lda;
       step = p.lda;
@@ -89,42 +104,75 @@ struct RowBlock {
   }
 };
 
-// Panel by panel, so that a panel's part of C stays in the cache from one piece of k to the next.
+// A piece [k0, k0 + depth) of a panel under rows [r0, r1). `next`: what is read of B afterwards, null: nothing that follows on.
+void run_piece(const GemmKernel& kernel, const Product& p, const RowBlock& block, std::int64_t r0, std::int64_t r1, std::int64_t panel,
+               std::int64_t k0, std::int64_t depth, const float* next) {
+  const std::int64_t c0 = panel * kernel.nr;
+  const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, p.n - c0));
+  const float* pb = p.b.data + panel * p.b.panel_step + k0 * p.b.ldb;
+  // Tiles of about equal height: one of a single row would read all of the panel for little.
+  const std::int64_t most = kernel.rows(cols, p.scattered != nullptr), tiles = (r1 - r0 + most - 1) / most, low = (r1 - r0) / tiles,
+                     higher = (r1 - r0) % tiles;
+  const std::int64_t part = depth * (kernel.nr / kParts);
+  for (std::int64_t t = 0, i = r0; t < tiles; ++t) {
+    const std::int64_t rows = low + (t < higher);
+    TileCall call{static_cast<int>(rows), cols, depth, nullptr, block.step, pb, p.b.ldb, p.c + i * p.ldc + c0, p.ldc, k0 > 0, nullptr};
+    call.ahead = next != nullptr && (t + 1) * part <= depth * kernel.nr ? next + t * part : pb;
+    if (p.scattered != nullptr) {
+      call.piece = p.scattered->piece;
+      call.tap_step = block.tap_step;
+      call.taps = block.taps.data() + (i - r0) * block.tap_step + k0 / call.piece;
+    } else {
+      call.a = block.data + (i - r0) * block.step + k0;
+    }
+    run_tile(kernel, call, k0 + depth >= p.k ? p.finish : nullptr, i, c0);
+    i += rows;
+  }
+}
+
+// Rows [r0, r1) under panels [begin, end), a few panels at a time, which are few enough for their part of C to stay in the cache from one
+// piece of k to the next: where the rows of A take more than the cache, each piece of them is read once for all these panels.
+void run_rows(const GemmKernel& kernel, const Product& p, const RowBlock& block, std::int64_t r0, std::int64_t r1, std::int64_t begin,
+              std::int64_t end) {
+  const std::int64_t unit = p.scattered != nullptr ? p.scattered->piece : 1;
+  const std::int64_t block_depth = even_piece(p.k, std::max(unit, kBlockDepth / unit * unit), unit);
+  const bool far = p.scattered == nullptr && (r1 - r0) * p.k > kNearFloats;
+  const std::int64_t group = far ? std::max<std::int64_t>(1, kGroupFloats / ((r1 - r0) * kernel.nr)) : 1;
+  for (std::int64_t first = begin; first < end; first += group) {
+    const std::int64_t last = std::min(end, first + group);
+    for (std::int64_t k0 = 0; k0 < p.k || k0 == 0; k0 += block_depth) {
+      const std::int64_t depth = std::min(block_depth, p.k - k0);
+      for (std::int64_t panel = first; panel < last; ++panel) {
+        // Asked for while there is time: the next panel's piece, the next piece of the first panel, the next group.
+        const bool more_panels = panel + 1 < last, more_k = k0 + depth < p.k;
+        const std::int64_t next_panel = more_panels ? panel + 1
+                                        : more_k    ? first
+                                                    : last,
+                           next_k = more_panels ? k0
+                                    : more_k    ? k0 + depth
+                                                : 0;
+        const bool follows = p.b.ldb == kernel.nr && next_panel < end;
+        run_piece(kernel, p, block, r0, r1, panel, k0, depth,
+                  follows ? p.b.data + next_panel * p.b.panel_step + next_k * p.b.ldb : nullptr);
+      }
+    }
+  }
+}
+
 void run_block(const KernelContext& ctx, const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin,
                std::int64_t panel_end, const Product& p) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
-  const bool gather =
-      p.rows != nullptr || (p.lda > p.k && p.lda > kFarRows && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr);
+  const bool far =
+      p.scattered == nullptr && p.lda > p.k && p.lda > kFarRows && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr;
+  const bool gather = p.rows != nullptr || far;
   const std::int64_t most_rows =
       gather ? std::clamp<std::int64_t>(kBlockFloats / std::max<std::int64_t>(1, p.k), 8 * kernel.mr, kBlockRows) : kBlockRows;
   const std::int64_t block_rows = even_piece(row_end - row_begin, most_rows, kernel.mr);
-  const std::int64_t block_depth = even_piece(p.k, kBlockDepth, 1);
   RowBlock block;
   for (std::int64_t r0 = row_begin; r0 < row_end; r0 += block_rows) {
     const std::int64_t r1 = std::min(row_end, r0 + block_rows);
-    // Tiles of about equal height: one of a single row would read all of the panel for little.
-    const std::int64_t tiles = (r1 - r0 + kernel.mr - 1) / kernel.mr, low = (r1 - r0) / tiles, higher = (r1 - r0) % tiles;
     block.take(ctx, p, r0, r1, gather);
-    for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      const std::int64_t c0 = panel * kernel.nr;
-      const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, p.n - c0));
-      for (std::int64_t k0 = 0; k0 < p.k || k0 == 0; k0 += block_depth) {
-        const std::int64_t depth = std::min(block_depth, p.k - k0);
-        const float* pb = p.b.data + panel * p.b.panel_step + k0 * p.b.ldb;
-        // What the next tiles read of B, asked for while there is time: packed panels and pieces of k follow each other.
-        const bool more = p.b.ldb == kernel.nr && (k0 + depth < p.k || panel + 1 < panel_end);
-        const float* next = pb + depth * p.b.ldb;
-        for (std::int64_t t = 0, i = r0; t < tiles; ++t) {
-          const std::int64_t rows = low + (t < higher), part = depth * (kernel.nr / kParts);
-          const float* ahead = more && (t + 1) * part <= depth * kernel.nr ? next + t * part : pb;
-          run_tile(kernel,
-                   {static_cast<int>(rows), cols, depth, block.data + (i - r0) * block.step + k0, block.step, pb, p.b.ldb,
-                    p.c + i * p.ldc + c0, p.ldc, k0 > 0, nullptr, ahead},
-                   k0 + depth >= p.k ? p.finish : nullptr, i, c0);
-          i += rows;
-        }
-      }
-    }
+    run_rows(kernel, p, block, r0, r1, panel_begin, panel_end);
   }
 }
 
@@ -133,17 +181,19 @@ void run_panels(const KernelContext& ctx, const Product& p) {
   if (p.m == 0 || p.n == 0) return;
   const GemmKernel& kernel = gemm_kernel();
   const std::int64_t panels = (p.n + kernel.nr - 1) / kernel.nr;
-  if (ctx.options.threads == 1 || 2 * p.m * p.n * p.k < 2 * kTaskFlops) return run_block(ctx, kernel, 0, p.m, 0, panels, p);
+  if (ctx.options.threads == 1 || (2 * p.m + kReadFlops) * p.n * p.k < 2 * kTaskFlops) return run_block(ctx, kernel, 0, p.m, 0, panels, p);
+  const std::int64_t threads = std::max<std::int64_t>(1, ctx.options.threads);
   if (p.m >= 4 * kBlockRows || panels < 4) {
-    const std::int64_t chunk =
-        p.m >= 4 * kBlockRows ? kBlockRows : std::max<std::int64_t>(kernel.mr, (p.m + 3) / 4 / kernel.mr * kernel.mr);
+    // Equal pieces, as many for each thread.
+    const std::int64_t wanted = std::max((p.m + kBlockRows - 1) / kBlockRows, 2 * threads),
+                       pieces = (wanted + threads - 1) / threads * threads;
+    const std::int64_t chunk = even_piece(p.m, (p.m + pieces - 1) / pieces, kernel.mr);
     parallel_for(ctx, (p.m + chunk - 1) / chunk, 1, [&](std::int64_t begin, std::int64_t end) {
       run_block(ctx, kernel, begin * chunk, std::min(p.m, end * chunk), 0, panels, p);
     });
     return;
   }
   // Rows that are made on demand are made by every task anew: as few tasks as there are threads.
-  const std::int64_t threads = ctx.options.threads > 0 ? ctx.options.threads : 8;
   const std::int64_t run = p.rows != nullptr ? (panels + threads - 1) / threads : std::clamp<std::int64_t>(panels / 16, 1, 4);
   parallel_for(ctx, (panels + run - 1) / run, 1,
                [&](std::int64_t begin, std::int64_t end) { run_block(ctx, kernel, 0, p.m, begin * run, std::min(panels, end * run), p); });
@@ -188,6 +238,8 @@ AlignedFloats aligned_floats(std::int64_t n) {
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
   const std::int64_t nr = gemm_kernel().nr, panels = (n + nr - 1) / nr;
   PackedMatrix packed{k, n, aligned_floats(panels * nr * k)};
+  constexpr std::int64_t kFarColumns = 1 << 26;
+  const bool gathers = b.row_stride == 1 && b.col_stride < kFarColumns && __builtin_cpu_supports("avx512f");
   for (std::int64_t panel = 0; panel < panels; ++panel) {
     const std::int64_t cols = std::min(nr, n - panel * nr);
     float* to = packed.panels.get() + panel * nr * k;
@@ -195,6 +247,8 @@ PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
     const float* from = b.data + panel * nr * b.col_stride;
     if (b.col_stride == 1) {
       for (std::int64_t p = 0; p < k; ++p) std::copy_n(from + p * b.row_stride, cols, to + p * nr);
+    } else if (gathers) {
+      pack_transposed_avx512(k, cols, from, b.col_stride, nr, to);
     } else {
       for (std::int64_t j = 0; j < cols; ++j) {
         for (std::int64_t p = 0; p < k; ++p) to[p * nr + j] = from[p * b.row_stride + j * b.col_stride];
@@ -206,22 +260,41 @@ PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
 
 void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc,
                  const GemmFinish& finish) {
-  const RowMajor rows(m, b.k, a);
+  gemm_panels(ctx, m, a, b.k, b.n, b.panels.get(), c, ldc, finish);
+}
+
+void gemm_panels(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, std::int64_t k, std::int64_t n, const float* panels,
+                 float* c, std::int64_t ldc, const GemmFinish& finish) {
+  const RowMajor rows(m, k, a);
   const std::int64_t nr = gemm_kernel().nr;
-  run_panels(ctx, {m, b.n, b.k, rows.data, rows.lda, nullptr, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
+  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, nullptr, {panels, nr, nr * k}, c, ldc, &finish});
 }
 
 void gemm_rows(const KernelContext& ctx, std::int64_t m, const RowSource& a, const PackedMatrix& b, float* c, std::int64_t ldc,
                const GemmFinish& finish) {
   const std::int64_t nr = gemm_kernel().nr;
-  run_panels(ctx, {m, b.n, b.k, nullptr, 0, &a, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
+  run_panels(ctx, {m, b.n, b.k, nullptr, 0, &a, nullptr, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
+}
+
+void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, float* c, std::int64_t ldc,
+                    const GemmFinish& finish) {
+  const std::int64_t nr = gemm_kernel().nr;
+  run_panels(ctx, {m, b.n, b.k, nullptr, 0, nullptr, &a, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
 }
 
 void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,
           std::int64_t ldc) {
+  if (m <= kDotRows && b.row_stride == 1 && b.col_stride != 1 && a.col_stride == 1) {
+    return parallel_for(ctx, n, std::max<std::int64_t>(1, kTaskFlops / (2 * kReadFlops * std::max<std::int64_t>(1, k))),
+                        [&](std::int64_t begin, std::int64_t end) {
+                          for (std::int64_t j = begin; j < end; ++j)
+                            for (std::int64_t i = 0; i < m; ++i)
+                              c[i * ldc + j] = dot_floats(a.data + i * a.row_stride, b.data + j * b.col_stride, k);
+                        });
+  }
   if (b.col_stride != 1 || m >= kPackRows) return gemm_packed(ctx, m, a, pack_matrix(k, n, b), c, ldc);
   const RowMajor rows(m, k, a);
-  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, {b.data, b.row_stride, gemm_kernel().nr}, c, ldc, nullptr});
+  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, nullptr, {b.data, b.row_stride, gemm_kernel().nr}, c, ldc, nullptr});
 }
 
 void gemm(const KernelContext&, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c,

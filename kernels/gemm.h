@@ -41,16 +41,24 @@ struct TileCall {
   bool accumulate;
   const TileFinish* finish;      // null: none; its pointers are at the tile's first element
   const float* ahead = nullptr;  // what later tiles read, 16 floats each step of k; null: nothing
+  // Where not null, rows of A lie in pieces: element p of row r at taps[r * tap_step + p / piece][p % piece]; a and lda are not read.
+  const float* const* taps = nullptr;
+  std::int64_t tap_step = 0, piece = 0;
+  const float* row(int r, std::int64_t part) const { return taps == nullptr ? a + r * lda : taps[r * tap_step + part]; }
 };
 struct GemmKernel {
   int mr = 0, nr = 0;
   void (*tile)(const TileCall& call) = nullptr;
+  int narrow_mr = mr, narrow_nr = 0;  // at most this many rows where there are at most narrow_nr columns and no taps
+  int rows(std::int64_t cols, bool taps) const { return !taps && cols <= narrow_nr ? narrow_mr : mr; }
 };
 GemmKernel gemm_kernel_portable();
 GemmKernel gemm_kernel_avx2();
 GemmKernel gemm_kernel_avx512();
 // The best that this processor has.
 const GemmKernel& gemm_kernel();
+// to[p * nr + j] = b[p + j * col_stride], p < k, j < cols; col_stride below 2^26.
+void pack_transposed_avx512(std::int64_t k, std::int64_t cols, const float* b, std::int64_t col_stride, std::int64_t nr, float* to);
 
 // Floats that begin where a cache line does: a vector that straddles two lines is read twice.
 struct FreeFloats {
@@ -69,6 +77,12 @@ PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);
 // row.
 using RowSource =
     std::function<void(std::int64_t begin, std::int64_t end, std::int64_t k0, std::int64_t depth, float* to, std::int64_t step)>;
+// Rows of A in pieces that lie anywhere, e.g. the windows of a convolution, one piece a tap: where the pieces of rows [begin, end) begin, k
+// / piece a row.
+struct ScatteredRows {
+  std::int64_t piece = 0;
+  std::function<void(std::int64_t begin, std::int64_t end, const float** to)> fill;
+};
 // What happens to C as it is finished. `rest`, where not empty, is called once for every rectangle, rows [r0, r1) and columns [c0, c1),
 // after the additions and the clip, while it is in the first-level cache.
 struct GemmFinish {
@@ -79,8 +93,13 @@ struct GemmFinish {
 // C[m, n] = A B, C row-major with row stride ldc; what C held before is overwritten. Parallel as the context allows.
 void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc,
                  const GemmFinish& finish = {});
+// The same with the panels anywhere, laid out as pack_matrix lays them out.
+void gemm_panels(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, std::int64_t k, std::int64_t n, const float* panels,
+                 float* c, std::int64_t ldc, const GemmFinish& finish = {});
 void gemm_rows(const KernelContext& ctx, std::int64_t m, const RowSource& a, const PackedMatrix& b, float* c, std::int64_t ldc,
                const GemmFinish& finish = {});
+void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, float* c, std::int64_t ldc,
+                    const GemmFinish& finish = {});
 void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,
           std::int64_t ldc);
 void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c,

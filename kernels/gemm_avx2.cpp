@@ -12,8 +12,8 @@ alignas(32) constexpr std::int32_t kMask[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 
 // All loops over the tile are unrolled: otherwise the accumulators would live on the stack.
 template <int R, int V>
 [[gnu::target("avx2,fma")]] void tile(const TileCall& call, int rest) {
-  const std::int64_t lda = call.lda, ldb = call.ldb;
-  const float *a = call.a, *b = call.b;
+  const std::int64_t ldb = call.ldb, piece = call.taps == nullptr ? call.k : call.piece;
+  const float* b = call.b;
   const __m256i last = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMask + 8 - rest));
   __m256 sum[R][V];
 #pragma GCC unroll 8
@@ -21,17 +21,22 @@ template <int R, int V>
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) sum[r][v] = _mm256_setzero_ps();
   }
-  for (std::int64_t p = 0; p < call.k; ++p) {
-    __m256 row[V];
+  for (std::int64_t part = 0, done = 0; done < call.k; ++part, done += piece) {
+    const float* a[R];
 #pragma GCC unroll 8
-    for (int v = 0; v + 1 < V; ++v) row[v] = _mm256_loadu_ps(b + v * kLanes);
-    row[V - 1] = rest == kLanes ? _mm256_loadu_ps(b + (V - 1) * kLanes) : _mm256_maskload_ps(b + (V - 1) * kLanes, last);
-    b += ldb;
+    for (int r = 0; r < R; ++r) a[r] = call.row(r, part);
+    for (std::int64_t p = 0; p < piece; ++p) {
+      __m256 row[V];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const __m256 x = _mm256_broadcast_ss(a + r * lda + p);
+      for (int v = 0; v + 1 < V; ++v) row[v] = _mm256_loadu_ps(b + v * kLanes);
+      row[V - 1] = rest == kLanes ? _mm256_loadu_ps(b + (V - 1) * kLanes) : _mm256_maskload_ps(b + (V - 1) * kLanes, last);
+      b += ldb;
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sum[r][v] = _mm256_fmadd_ps(x, row[v], sum[r][v]);
+      for (int r = 0; r < R; ++r) {
+        const __m256 x = _mm256_broadcast_ss(a[r] + p);
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) sum[r][v] = _mm256_fmadd_ps(x, row[v], sum[r][v]);
+      }
     }
   }
   const TileFinish none, &finish = call.finish == nullptr ? none : *call.finish;

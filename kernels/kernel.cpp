@@ -1,16 +1,17 @@
 #include "kernels/kernel.h"
 
-#include <tbb/blocked_range.h>
-#include <tbb/parallel_for.h>
-
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
+#include "egraph/parallel.h"
 #include "fmt/format.h"
-#include "kernels/thread_order.h"
+#include "kernels/team_scope.h"
 
 namespace saturate {
 namespace {
+
+thread_local Team* current_team = nullptr;
 
 template <typename T>
 const T* attribute_value(const Node& node, std::string_view name) {
@@ -144,18 +145,30 @@ absl::StatusOr<std::vector<std::int64_t>> int_values(const KernelContext& ctx, c
   return out;
 }
 
+TeamScope::TeamScope(Team* team) : before_(current_team) { current_team = team; }
+TeamScope::~TeamScope() { current_team = before_; }
+Team* TeamScope::current() { return current_team; }
+
 void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& f) {
   if (n <= 0) return;
-  if (ctx.options.threads == 1 || ctx.options.reference || n <= grain) return f(0, n);
-  char begin = 0, end = 0;
-  told(&begin);
-  tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, n, static_cast<std::size_t>(std::max<std::int64_t>(1, grain))),
-                    [&](const tbb::blocked_range<std::int64_t>& r) {
-                      seen(&begin);
-                      f(r.begin(), r.end());
-                      told(&end);
-                    });
-  seen(&end);
+  Team* team = TeamScope::current();
+  if (team == nullptr || ctx.options.threads == 1 || ctx.options.reference || n <= grain) return f(0, n);
+  constexpr std::int64_t kPiecesPerThread = 8;  // threads are not equally fast
+  const std::int64_t most = kPiecesPerThread * static_cast<std::int64_t>(team->threads());
+  const std::int64_t pieces = std::min(most, (n + grain - 1) / std::max<std::int64_t>(1, grain));
+  std::mutex mutex;
+  std::exception_ptr thrown;  // no exception may leave a helper
+  team->run(static_cast<std::size_t>(pieces), [&](std::size_t i, std::size_t) {
+    const TeamScope alone(nullptr);
+    const auto at = static_cast<std::int64_t>(i);
+    try {
+      f(n * at / pieces, n * (at + 1) / pieces);
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      thrown = std::current_exception();
+    }
+  });
+  if (thrown != nullptr) std::rethrow_exception(thrown);
 }
 
 }  // namespace saturate

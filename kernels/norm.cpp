@@ -45,14 +45,20 @@ void normalize_rows(const KernelContext& ctx, const NormOptions& o, const T* x, 
                    const auto [center, variance] = row_statistics(in, o.length, o.rms);
                    const double factor = 1.0 / std::sqrt(variance + o.epsilon);
                    const C c = static_cast<C>(center), f = static_cast<C>(factor);
+                   if (mean != nullptr) mean[r] = static_cast<float>(center);
+                   if (inverse_std != nullptr) inverse_std[r] = static_cast<float>(factor);
+                   if constexpr (std::is_same_v<T, float> && std::is_same_v<S, float>) {
+                     if (!ctx.options.reference) {
+                       normalize_floats(in, o.length, c, f, scale, bias, out);
+                       continue;
+                     }
+                   }
                    for (std::int64_t i = 0; i < o.length; ++i) {
                      C v = (static_cast<C>(in[i]) - c) * f;
                      if (scale != nullptr) v *= static_cast<C>(scale[i]);
                      if (bias != nullptr) v += static_cast<C>(bias[i]);
                      out[i] = static_cast<T>(v);
                    }
-                   if (mean != nullptr) mean[r] = static_cast<float>(center);
-                   if (inverse_std != nullptr) inverse_std[r] = static_cast<float>(factor);
                  }
                });
 }

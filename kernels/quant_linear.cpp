@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/data_codec.h"
+#include "kernels/quant_fast.h"
 #include "kernels/quant_util.h"
 
 namespace saturate {
@@ -51,13 +52,6 @@ void quantize_run(const Quantizer& q, const S* x, std::int64_t n, std::int64_t s
   }
 }
 
-// The common case, one scale and float input, in single precision throughout: bit for bit what the general loop gives.
-template <typename D>
-void quantize_plain(const float* x, std::int64_t n, float scale, float zero, float low, float high, D* y) {
-  for (std::int64_t i = 0; i < n; ++i)
-    y[i] = static_cast<D>(static_cast<std::int32_t>(std::min(high, std::max(low, std::nearbyint(x[i] / scale) + zero))));
-}
-
 absl::StatusOr<Tensor> quantize(const KernelContext& ctx, const Tensor& x, const Quantizer& q) {
   const bool packed = bit_width(q.to) < 8;
   auto out = ctx.allocate(packed ? DType::kUint8 : q.to, x.dims());
@@ -75,8 +69,8 @@ absl::StatusOr<Tensor> quantize(const KernelContext& ctx, const Tensor& x, const
                   if constexpr (std::is_same_v<S, float>) {
                     if (step == 0 && is_integer(q.to) && q.precision == DType::kFloat) {
                       const float zero = q.zero.empty() ? 0.0f : static_cast<float>(q.zero[static_cast<std::size_t>(scale_at)]);
-                      return quantize_plain(from + first, n, static_cast<float>(q.scale[static_cast<std::size_t>(scale_at)]), zero,
-                                            static_cast<float>(integer_min(q.to)), static_cast<float>(integer_max(q.to)), to + first);
+                      return quantize_floats(from + first, n, static_cast<float>(q.scale[static_cast<std::size_t>(scale_at)]), zero,
+                                             static_cast<float>(integer_min(q.to)), static_cast<float>(integer_max(q.to)), to + first);
                     }
                   }
                   quantize_run(q, from + first, n, scale_at, step, to + first);
@@ -196,10 +190,7 @@ Outputs dynamic_quantize_linear(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   if (x.dtype() != DType::kFloat) return ctx.unsupported_dtype(x.dtype());
   float low = 0, high = 0;
-  for (float v : x.span<float>()) {
-    low = std::min(low, v);
-    high = std::max(high, v);
-  }
+  range_with_zero(x.data<float>(), x.size(), low, high);
   const float scale = high == low ? 1.0f / 255.0f : (high - low) / 255.0f;
   const auto zero = static_cast<std::uint8_t>(std::nearbyint(std::clamp(0.0f - low / scale, 0.0f, 255.0f)));
   Quantizer q;

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "kernels/data_codec.h"
+#include "kernels/byte_gemm.h"
+#include "kernels/quant_fast.h"
 
 namespace saturate {
 
@@ -89,7 +91,91 @@ namespace {
 
 const Tensor* optional_tensor(const KernelContext& ctx, std::size_t i) { return ctx.is_tensor(i) ? &ctx.tensor(i) : nullptr; }
 
+bool is_byte(DType t) { return t == DType::kInt8 || t == DType::kUint8; }
+const std::uint8_t* bytes_of(const Tensor& t) { return reinterpret_cast<const std::uint8_t*>(t.bytes().data()); }
+
+// One right matrix of bytes, packed, under rows of bytes, with zero points a row and a column at most: what the fast product takes.
+class ByteProduct {
+ public:
+  // `b`: the number of B's input. Empty where this form is not covered.
+  static absl::StatusOr<std::optional<ByteProduct>> make(const KernelContext& ctx, const Tensor& a, const Tensor* a_zero, std::size_t b,
+                                                         const Tensor* b_zero) {
+    const Tensor& right = ctx.tensor(b);
+    if (ctx.options.reference || !is_byte(a.dtype()) || !is_byte(right.dtype()) || a.rank() < 2 || right.rank() != 2 ||
+        a.dims().back() != right.dims()[0])
+      return std::nullopt;
+    ByteProduct p;
+    p.a_ = &a;
+    p.shape_.dims = a.dims();
+    p.shape_.dims.back() = right.dims()[1];
+    p.shape_.rows = a.dims()[a.dims().size() - 2];
+    p.shape_.cols = right.dims()[1];
+    p.k_ = right.dims()[0];
+    p.m_ = product(std::span(a.dims()).first(a.dims().size() - 1));
+    for (const auto& [zero, dtype, length, out] :
+         {std::tuple(a_zero, a.dtype(), p.shape_.rows, &p.a_zero_), {b_zero, right.dtype(), p.shape_.cols, &p.b_zero_}}) {
+      const bool is_a = out == &p.a_zero_;
+      std::int32_t moved = is_a ? (dtype == DType::kInt8 ? 128 : 0) : (dtype == DType::kUint8 ? -128 : 0);
+      out->assign(1, moved);
+      if (zero == nullptr) continue;
+      if (zero->size() != 1 && (zero->rank() != 1 || zero->size() != length)) return std::nullopt;
+      auto values = quantized_values(ctx, *zero);
+      if (!values.ok()) return values.status();
+      for (std::int32_t& v : *values) v += moved;
+      *out = *std::move(values);
+    }
+    if (p.a_zero_.size() > 1 && p.m_ != p.shape_.rows) return std::nullopt;
+    const auto pack = [&] { return pack_bytes(p.k_, p.shape_.cols, bytes_of(right), p.shape_.cols, 1, right.dtype() == DType::kInt8); };
+    if (ctx.is_constant(b)) {
+      p.b_ = ctx.prepared<PackedBytes>([&] {
+        PackedBytes packed = pack();
+        release_pages(right);
+        return packed;
+      });
+    }
+    if (p.b_ == nullptr) p.b_ = std::make_shared<const PackedBytes>(pack());
+    return std::optional(std::move(p));
+  }
+
+  const IntegerProduct& shape() const { return shape_; }  // without values
+  std::int64_t rows() const { return m_; }
+  void run(const KernelContext& ctx, const ByteFinish& finish) const {
+    const std::uint8_t* from = bytes_of(*a_);
+    const bool flip = a_->dtype() == DType::kInt8;
+    const ByteRows rows{m_,
+                        [&](std::int64_t begin, std::int64_t end, std::uint8_t* to, std::int64_t step) {
+                          for (std::int64_t r = begin; r < end; ++r, to += step) {
+                            if (flip)
+                              flip_signs(from + r * k_, k_, to);
+                            else
+                              std::copy_n(from + r * k_, k_, to);
+                          }
+                        },
+                        a_zero_};
+    byte_gemm(ctx, rows, *b_, b_zero_, finish);
+  }
+
+ private:
+  const Tensor* a_ = nullptr;
+  IntegerProduct shape_;
+  std::int64_t k_ = 0, m_ = 0;
+  std::vector<std::int32_t> a_zero_, b_zero_;
+  std::shared_ptr<const PackedBytes> b_;
+};
+
 Outputs matmul_integer(KernelContext& ctx) {
+  const auto fast = ByteProduct::make(ctx, ctx.tensor(0), optional_tensor(ctx, 2), 1, optional_tensor(ctx, 3));
+  if (!fast.ok()) return fast.status();
+  if (*fast) {
+    auto y = ctx.allocate(DType::kInt32, (*fast)->shape().dims);
+    if (!y.ok()) return y.status();
+    auto* out = write<std::int32_t>(*y);
+    const std::int64_t n = (*fast)->shape().cols;
+    (*fast)->run(ctx, [&](std::int64_t row, int rows, std::int64_t column, int columns, const std::int32_t* values) {
+      for (int r = 0; r < rows; ++r) std::copy_n(values + r * kBytePanel, columns, out + (row + r) * n + column);
+    });
+    return outputs_of(*std::move(y));
+  }
   const auto p = integer_product(ctx, ctx.tensor(0), optional_tensor(ctx, 2), ctx.tensor(1), optional_tensor(ctx, 3));
   if (!p.ok()) return p.status();
   return outputs_of(Tensor::of<std::int32_t>(DType::kInt32, p->dims, p->values));
@@ -112,6 +198,16 @@ class PerElement {
     return out;
   }
   const Shape& strides() const { return strides_; }
+  // The first element of row `r` of all rows of the product, and the step along it.
+  std::int64_t row(std::int64_t r, const Shape& dims) const {
+    std::int64_t at = 0;
+    for (std::size_t d = dims.size() - 1; d-- > 0; r /= dims[d]) at += r % dims[d] * strides_[d];
+    return at;
+  }
+  std::int64_t step() const { return strides_.back(); }
+  bool same_rows() const {
+    return std::all_of(strides_.begin(), strides_.end() - 1, [](std::int64_t s) { return s == 0; });
+  }
   double operator[](std::int64_t i) const { return values_[static_cast<std::size_t>(i)]; }
 
  private:
@@ -133,8 +229,73 @@ Outputs qlinear_matmul_float8(KernelContext& ctx) {
   return one_output(from_doubles(ctx, ctx.tensor(7).dtype(), {m, n}, y));
 }
 
+// Scales of one row of the fast product, and what is added: made anew only where rows differ.
+class RowOf {
+ public:
+  RowOf(std::initializer_list<const PerElement*> of, const IntegerProduct& p, float (*combine)(const double*))
+      : of_(of), p_(p), combine_(combine), same_(std::all_of(of.begin(), of.end(), [](const PerElement* e) { return e->same_rows(); })) {
+    if (same_) make(0, 0, p.cols, row_);
+  }
+  // Columns [begin, end) of a row; `store` holds them where rows differ.
+  const float* at(std::int64_t row, std::int64_t begin, std::int64_t end, std::vector<float>& store) const {
+    if (same_) return row_.data() + begin;
+    make(row, begin, end, store);
+    return store.data();
+  }
+
+ private:
+  void make(std::int64_t row, std::int64_t begin, std::int64_t end, std::vector<float>& out) const {
+    out.resize(static_cast<std::size_t>(end - begin));
+    std::array<std::int64_t, 4> first{};
+    for (std::size_t i = 0; i < of_.size(); ++i) first[i] = of_[i]->row(row, p_.dims);
+    for (std::int64_t j = begin; j < end; ++j) {
+      std::array<double, 4> values{};
+      for (std::size_t i = 0; i < of_.size(); ++i) values[i] = (*of_[i])[first[i] + j * of_[i]->step()];
+      out[static_cast<std::size_t>(j - begin)] = combine_(values.data());
+    }
+  }
+
+  std::vector<const PerElement*> of_;
+  const IntegerProduct& p_;
+  float (*combine_)(const double*);
+  bool same_;
+  std::vector<float> row_;
+};
+
+float requantizing_ratio(const double* v) { return static_cast<float>(v[0]) * static_cast<float>(v[1]) / static_cast<float>(v[2]); }
+
+// The fast form of QLinearMatMul; empty where it is not covered.
+absl::StatusOr<std::optional<Tensor>> qlinear_matmul_bytes(const KernelContext& ctx) {
+  const auto fast = ByteProduct::make(ctx, ctx.tensor(0), optional_tensor(ctx, 2), 3, optional_tensor(ctx, 5));
+  if (!fast.ok()) return fast.status();
+  const DType to = ctx.tensor(7).dtype();
+  if (!*fast || !is_byte(to)) return std::nullopt;
+  const IntegerProduct& shape = (*fast)->shape();
+  const auto sa = PerElement::make(ctx, ctx.tensor(1), shape, true), sb = PerElement::make(ctx, ctx.tensor(4), shape, false);
+  const auto sy = PerElement::make(ctx, ctx.tensor(6), shape, true), zy = PerElement::make(ctx, ctx.tensor(7), shape, true);
+  for (const auto* s : {&sa, &sb, &sy, &zy}) {
+    if (!s->ok()) return s->status();
+  }
+  if (zy->step() != 0) return std::nullopt;
+  auto y = ctx.allocate(to, shape.dims);
+  if (!y.ok()) return y.status();
+  auto* out = write<std::uint8_t>(*y);
+  const RowOf ratio({&*sa, &*sb, &*sy}, shape, requantizing_ratio);
+  const auto low = static_cast<double>(integer_min(to)), high = static_cast<double>(integer_max(to));
+  (*fast)->run(ctx, [&](std::int64_t row, int rows, std::int64_t column, int columns, const std::int32_t* values) {
+    std::vector<float> store;
+    for (std::int64_t r = row; r < row + rows; ++r, values += kBytePanel)
+      requantize_products(values, columns, ratio.at(r, column, column + columns, store), (*zy)[zy->row(r, shape.dims)], low, high,
+                          out + r * shape.cols + column);
+  });
+  return std::optional(*std::move(y));
+}
+
 Outputs qlinear_matmul(KernelContext& ctx) {
   if (is_tiny_float(ctx.tensor(0).dtype())) return qlinear_matmul_float8(ctx);
+  auto fast = qlinear_matmul_bytes(ctx);
+  if (!fast.ok()) return fast.status();
+  if (*fast) return outputs_of(**std::move(fast));
   const auto p = integer_product(ctx, ctx.tensor(0), optional_tensor(ctx, 2), ctx.tensor(3), optional_tensor(ctx, 5));
   if (!p.ok()) return p.status();
   const auto sa = PerElement::make(ctx, ctx.tensor(1), *p, true), sb = PerElement::make(ctx, ctx.tensor(4), *p, false);
@@ -155,6 +316,31 @@ Outputs qlinear_matmul(KernelContext& ctx) {
         }
       });
   return one_output(saturated(ctx, to, p->dims, y));
+}
+
+float product_of_scales(const double* v) { return static_cast<float>(v[0]) * static_cast<float>(v[1]); }
+float only_number(const double* v) { return static_cast<float>(*v); }
+
+Outputs scaled_bytes(KernelContext& ctx, const ByteProduct& p, const Tensor& a_scale, const Tensor& b_scale, const Tensor* bias) {
+  const IntegerProduct& shape = p.shape();
+  const double zero = 0;
+  const Tensor nothing = Tensor::of<double>(DType::kDouble, {}, std::span(&zero, 1));
+  const auto sa = PerElement::make(ctx, a_scale, shape, true), sb = PerElement::make(ctx, b_scale, shape, false),
+             add = PerElement::make(ctx, bias == nullptr ? nothing : *bias, shape, false);
+  for (const auto* s : {&sa, &sb, &add}) {
+    if (!s->ok()) return s->status();
+  }
+  auto y = ctx.allocate(DType::kFloat, shape.dims);
+  if (!y.ok()) return y.status();
+  auto* out = write<float>(*y);
+  const RowOf scale({&*sa, &*sb}, shape, product_of_scales), added({&*add}, shape, only_number);
+  p.run(ctx, [&](std::int64_t row, int rows, std::int64_t column, int columns, const std::int32_t* values) {
+    std::vector<float> scales, sums;
+    for (std::int64_t r = row; r < row + rows; ++r, values += kBytePanel)
+      scale_products(values, columns, scale.at(r, column, column + columns, scales), added.at(r, column, column + columns, sums),
+                     out + r * shape.cols + column);
+  });
+  return outputs_of(*std::move(y));
 }
 
 // product * a_scale * b_scale + bias, as floats of type `to`; b_scale and bias per column.
@@ -179,6 +365,11 @@ Outputs scaled_product(KernelContext& ctx, const IntegerProduct& p, const Tensor
 }
 
 Outputs matmul_integer_to_float(KernelContext& ctx) {
+  if (ctx.tensor(2).dtype() == DType::kFloat) {
+    const auto fast = ByteProduct::make(ctx, ctx.tensor(0), optional_tensor(ctx, 4), 1, optional_tensor(ctx, 5));
+    if (!fast.ok()) return fast.status();
+    if (*fast) return scaled_bytes(ctx, **fast, ctx.tensor(2), ctx.tensor(3), optional_tensor(ctx, 6));
+  }
   const auto p = integer_product(ctx, ctx.tensor(0), optional_tensor(ctx, 4), ctx.tensor(1), optional_tensor(ctx, 5));
   if (!p.ok()) return p.status();
   return scaled_product(ctx, *p, ctx.tensor(2), ctx.tensor(3), optional_tensor(ctx, 6), ctx.tensor(2).dtype());
@@ -192,6 +383,9 @@ Outputs dynamic_quantize_matmul(KernelContext& ctx) {
   node.outputs = {"y", "scale", "zero"};
   const Outputs q = ctx.host.run_node(node, 11, {ctx.inputs[0]});
   if (!q.ok()) return q;
+  const auto fast = ByteProduct::make(ctx, (*q)[0].tensor(), &(*q)[2].tensor(), 1, optional_tensor(ctx, 3));
+  if (!fast.ok()) return fast.status();
+  if (*fast) return scaled_bytes(ctx, **fast, (*q)[1].tensor(), ctx.tensor(2), optional_tensor(ctx, 4));
   const auto p = integer_product(ctx, (*q)[0].tensor(), &(*q)[2].tensor(), ctx.tensor(1), optional_tensor(ctx, 3));
   if (!p.ok()) return p.status();
   return scaled_product(ctx, *p, (*q)[1].tensor(), ctx.tensor(2), optional_tensor(ctx, 4), ctx.tensor(0).dtype());

@@ -1,14 +1,14 @@
 #include "kernels/runtime.h"
 
-#include <tbb/task_arena.h>
-
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 
+#include "egraph/parallel.h"
 #include "fmt/format.h"
 #include "kernels/runtime_plan.h"
 #include "kernels/session_graph.h"
-#include "kernels/thread_order.h"
+#include "kernels/team_scope.h"
 
 namespace saturate {
 namespace {
@@ -90,9 +90,10 @@ struct Session::Impl {
   std::vector<Function> functions;  // keeps the bodies' subgraphs alive
   SessionOptions options;
   std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>(true);
-  mutable tbb::task_arena arena;
+  mutable Team team;
+  mutable std::mutex team_in_use;
 
-  explicit Impl(const SessionOptions& o) : options(o), arena(o.threads <= 0 ? tbb::task_arena::automatic : o.threads) {}
+  explicit Impl(const SessionOptions& o) : options(o), team(o.reference ? 1 : thread_count(o.threads)) {}
 
   Outputs run(const std::map<std::string, Value>& given, std::vector<NodeTiming>* timings) const {
     const Graph& graph = *plan->graph;
@@ -119,19 +120,14 @@ struct Session::Impl {
         }
       }
     }
-    const KernelOptions kernel_options{options.reference, options.threads, options.memory_limit};
+    // One run at a time has the team; others that come meanwhile, from other threads, have their own thread only.
+    const std::unique_lock<std::mutex> lock(team_in_use, std::try_to_lock);
+    const bool shared_out = team.threads() > 1 && lock.owns_lock();
+    const TeamScope scope(shared_out ? &team : nullptr);
+    const KernelOptions kernel_options{options.reference, shared_out ? static_cast<int>(team.threads()) : 1, options.memory_limit};
     const double epoch = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     RunContext context{kernel_options, *pool, options.check_finite, timings, epoch, 0, options.most_graph_runs};
-    if (options.threads == 1) return run_plan(*plan, inputs, {}, context);
-    told(&context);
-    Outputs outputs = arena.execute([&] {  // on this thread or, where the arena is full, on one of its own
-      seen(&context);
-      Outputs made = run_plan(*plan, inputs, {}, context);
-      told(&context);
-      return made;
-    });
-    seen(&context);
-    return outputs;
+    return run_plan(*plan, inputs, {}, context);
   }
 };
 

@@ -55,6 +55,7 @@ class FloatValues {
                                             "LayerNormalization",
                                             "RMSNormalization",
                                             "ReduceMean",
+                                            "Sum",
                                             "ReduceSum",
                                             "ReduceMax",
                                             "ReduceMin",
@@ -139,6 +140,13 @@ class ElementFuser {
       return group.operations.empty() ? std::nullopt : std::optional(group);
     }
     if (node.op_type == "Clip") return clip_group(node, std::move(group));
+    if (node.op_type == "Sum" && node.inputs.size() > 1 && g_.opset >= 8) {
+      for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+        const std::string result = i + 1 == node.inputs.size() ? y : y + "#sum" + std::to_string(i);
+        group.operations.push_back({ElementOp::kAdd, i == 1 ? node.inputs[0] : group.operations.back().result, node.inputs[i], result});
+      }
+      return group;
+    }
     std::optional<ElementOp> op = element_op_named(node.op_type);
     if (!op || node.inputs.size() != (has_two_operands(*op) ? 2u : 1u)) return std::nullopt;
     if (*op == ElementOp::kGelu) {
@@ -195,7 +203,7 @@ class ElementFuser {
     int n = 0;
     for (const Operation& o : group.operations) {
       const Node* node = g_.producer(o.result);
-      if (node == nullptr) continue;  // an inner product of Pow
+      if (node == nullptr) continue;  // an inner step of Pow, Clip or Sum
       n += static_cast<int>(std::count(node->inputs.begin(), node->inputs.end(), name));
     }
     return n;

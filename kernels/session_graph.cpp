@@ -195,6 +195,7 @@ Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t
   if (std::any_of(functions.begin(), functions.end(), [](const Function& f) { return f.domain.empty() || f.domain == "ai.onnx"; }))
     return graph;
   SessionGraph g(graph, opset_imports);
+  expand_fused(g);
   fuse_transposed_weights(g);
   fold_constants(g);
   fuse_small_patterns(g);

@@ -61,8 +61,33 @@ class ChannelsLast {
     Node made{node.name, "Conv", std::string(kSessionDomain), "", node.inputs, {}, node.attributes, nullptr};
     std::erase_if(made.attributes, [](const Attribute& a) { return one_of(a.name, {"activation", "low", "high"}); });
     made.inputs[0] = last(node.inputs[0], true);
+    if (groups == 1 && w->dims()[2] == 1 && w->dims()[3] == 1) take_product(node.inputs[0], made);
     emit(node, std::move(made));
     return true;
+  }
+
+  // x * factors, which nothing else reads, under a convolution of single positions: as inputs 0 and 4, the kernel multiplies what is
+  // smaller.
+  void take_product(const std::string& name, Node& conv) {
+    if (g_.uses(name) != 1 || conv.inputs.size() > 3) return;
+    const auto is_product = [&](const Node& n) {
+      return !n.outputs.empty() && n.outputs[0] == conv.inputs[0] && is_standard(n, "Mul") && n.inputs[0] != n.inputs[1];
+    };
+    const auto it = std::find_if(out_.rbegin(), out_.rend(), is_product);
+    if (it == out_.rend() ||
+        std::any_of(it->inputs.begin(), it->inputs.end(), [&](const std::string& n) { return g_.constant(n) != nullptr; }))
+      return;
+    conv.inputs.resize(5);
+    conv.inputs[0] = it->inputs[0];
+    conv.inputs[4] = it->inputs[1];
+    remove(static_cast<std::size_t>(out_.rend() - it) - 1);
+  }
+  Node remove(std::size_t at) {
+    Node node = std::move(out_[at]);
+    out_.erase(out_.begin() + static_cast<std::ptrdiff_t>(at));
+    std::erase_if(made_by_, [at](const auto& entry) { return entry.second == at; });
+    for (auto& [name, index] : made_by_) index -= index > at;
+    return node;
   }
 
   bool pool(const Node& node) {
@@ -175,7 +200,9 @@ class ChannelsLast {
     const auto it = made_by_.find(name);
     if (it == made_by_.end()) return nullptr;
     Node& conv = out_[it->second];
-    if (find_attribute(conv.attributes, "activation") != nullptr || (what == "residual" && conv.inputs.size() > 3)) return nullptr;
+    if (find_attribute(conv.attributes, "activation") != nullptr ||
+        (what == "residual" && conv.inputs.size() > 3 && !conv.inputs[3].empty()))
+      return nullptr;
     return &conv;
   }
 
@@ -208,12 +235,8 @@ class ChannelsLast {
     for (int side : {1, 0}) {
       Node* conv = open_conv(node.inputs[side], "residual");
       if (conv == nullptr) continue;
-      const auto at = static_cast<std::size_t>(conv - out_.data());
-      Node moved = std::move(*conv);
-      out_.erase(out_.begin() + static_cast<std::ptrdiff_t>(at));
-      std::erase_if(made_by_, [at](const auto& entry) { return entry.second == at; });
-      for (auto& [name, index] : made_by_) index -= index > at;
-      moved.inputs.resize(4);
+      Node moved = remove(static_cast<std::size_t>(conv - out_.data()));
+      moved.inputs.resize(std::max<std::size_t>(4, moved.inputs.size()));
       moved.inputs[3] = last(node.inputs[1 - side]);
       last_[node.outputs[0]] = moved.outputs[0];
       out_.push_back(std::move(moved));

@@ -1,4 +1,5 @@
 #pragma GCC optimize("O3", "no-math-errno", "no-trapping-math", "associative-math", "no-signed-zeros")
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -44,8 +45,12 @@ typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
 
 }  // namespace
 
-void softmax_row(float* x, std::int64_t n) {
-  row_scale(x, n, 1.0f, row_max(x, n));
+void softmax_row(float* x, std::int64_t n, bool zero_hidden) {
+  constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
+  const float top = row_max(x, n);
+  if (zero_hidden && top == kMinusInf && std::all_of(x, x + n, [](float v) { return v == kMinusInf; }))
+    return std::fill_n(x, n, 0.0f), void();
+  row_scale(x, n, 1.0f, top);
   exp_floats(x, x, n);
   row_scale(x, n, 1.0f / row_sum(x, n), 0.0f);
 }

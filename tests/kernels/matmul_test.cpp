@@ -16,8 +16,8 @@ TEST(Gemm, TilesOfEveryKernel) {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(gemm_kernel_avx2());
   if (__builtin_cpu_supports("avx512f")) kernels.push_back(gemm_kernel_avx512());
   for (const GemmKernel& kernel : kernels) {
-    for (int rows = 1; rows <= kernel.mr; ++rows) {
-      for (int cols = 1; cols <= kernel.nr; ++cols) {
+    for (int rows = 1; rows <= std::max(kernel.mr, kernel.narrow_mr); ++rows) {
+      for (int cols = 1; cols <= (rows > kernel.mr ? kernel.narrow_nr : kernel.nr); ++cols) {
         const std::int64_t k = 7, lda = 9, ldb = kernel.nr + 3, ldc = kernel.nr + 1;
         const std::vector<float> a = test::noise(static_cast<std::size_t>(rows * lda), 5),
                                  b = test::noise(static_cast<std::size_t>(k * ldb), 6);
@@ -43,6 +43,30 @@ TEST(Gemm, TilesOfEveryKernel) {
           }
         }
       }
+    }
+  }
+}
+
+// Rows in pieces that lie anywhere are the same rows.
+TEST(Gemm, TilesReadRowsInPieces) {
+  std::vector<GemmKernel> kernels{gemm_kernel_portable()};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(gemm_kernel_avx2());
+  if (__builtin_cpu_supports("avx512f")) kernels.push_back(gemm_kernel_avx512());
+  for (const GemmKernel& kernel : kernels) {
+    for (int rows = 1; rows <= kernel.mr; ++rows) {
+      const std::int64_t piece = 5, parts = 3, k = piece * parts, cols = kernel.nr - 1, ldb = kernel.nr;
+      const std::vector<float> a = test::noise(static_cast<std::size_t>(rows * k), 1),
+                               b = test::noise(static_cast<std::size_t>(k * ldb), 2);
+      std::vector<float> moved(a.size()), want(static_cast<std::size_t>(rows * ldb)), got = want;
+      std::vector<const float*> taps;
+      for (std::int64_t i = 0; i < rows * parts; ++i) {  // the last piece first
+        std::copy_n(a.data() + i * piece, piece, moved.data() + (rows * parts - 1 - i) * piece);
+        taps.push_back(moved.data() + (rows * parts - 1 - i) * piece);
+      }
+      kernel.tile({rows, static_cast<int>(cols), k, a.data(), k, b.data(), ldb, want.data(), ldb, false, nullptr});
+      kernel.tile({rows, static_cast<int>(cols), k, nullptr, 0, b.data(), ldb, got.data(), ldb, false, nullptr, nullptr, taps.data(), parts,
+                   piece});
+      EXPECT_EQ(got, want) << kernel.nr << " columns, " << rows << " rows";
     }
   }
 }
@@ -76,6 +100,7 @@ TEST(MatMul, FastEqualsReferenceOverShapes) {
                                                     {{0, 5}, {5, 3}},
                                                     {{3, 0}, {0, 4}},
                                                     {{2, 0, 4}, {4, 4}},
+                                                    {{288, 920}, {920, 600}},  // panels in groups
                                                     {{4, 1}, {1, 3}}};
   for (const auto& [a, b] : shapes) {
     const Tensor x = test::noise_tensor(a, 1), y = test::noise_tensor(b, 2);
@@ -87,6 +112,17 @@ TEST(MatMul, FastEqualsReferenceOverShapes) {
 TEST(MatMul, FollowsNumpyForVectorsAndBatches) {
   EXPECT_EQ(eval({"MatMul"}, {floats({2}, {1, 2}), floats({2}, {3, 4})}).dims(), Shape{});
   expect_near(eval({"MatMul"}, {floats({2}, {1, 2}), floats({2, 2}, {1, 2, 3, 4})}), floats({2}, {7, 10}));
+}
+
+// A few rows by a transposed matrix: dot products; more of them: packed.
+TEST(MatMul, TransposedRightSide) {
+  for (std::int64_t m : {1, 3, 4, 5, 30}) {
+    test::Call call{"FusedMatMul", "com.microsoft", 1, {Attribute::of("transB", std::int64_t{1})}};
+    const Tensor a = test::noise_tensor({2, m, 37}, 3), b = test::noise_tensor({2, 70, 37}, 4);
+    const Tensor fast = eval(call, {a, b});
+    call.reference = true;
+    expect_near(fast, eval(call, {a, b}), 1e-5);
+  }
 }
 
 TEST(MatMul, GemmWithTransposesAndBias) {

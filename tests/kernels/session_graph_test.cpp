@@ -81,6 +81,10 @@ TEST(SessionLayout, ConvolutionsOfAllGeometries) {
       {"strides = [2,2]", {7, 9, 1, 1}, {2, 9, 5, 6}},
       {"auto_pad = \"SAME_LOWER\", strides = [2,2]", {4, 3, 4, 3}, {1, 3, 7, 8}},
       {"kernel_shape = [1,1]", {130, 300, 1, 1}, {1, 300, 3, 5}},
+      {"pads = [1,1,1,1]", {70, 16, 3, 3}, {2, 16, 7, 6}},
+      {"pads = [2,0,1,3], strides = [2,1], dilations = [1,2]", {5, 33, 3, 2}, {1, 33, 9, 11}},
+      {"pads = [1,1,1,1]", {9, 300, 3, 3}, {1, 300, 5, 4}},
+      {"strides = [2,2], pads = [-1,0,0,-1]", {7, 20, 2, 2}, {1, 20, 9, 8}},
       {"group = 20, pads = [1,1,1,1]", {20, 1, 3, 3}, {2, 20, 6, 13}},
       {"group = 37, pads = [2,2,2,2], strides = [2,2]", {37, 1, 5, 5}, {1, 37, 9, 7}},
       {"group = 16, pads = [3,3,3,3], dilations = [3,3]", {16, 1, 3, 3}, {1, 16, 5, 4}},
@@ -106,6 +110,53 @@ TEST(SessionLayout, ConvolutionsTakeInResidualsAndActivations) {
   EXPECT_EQ(count(ops, "Conv"), 5u);
   EXPECT_EQ(count(ops, "Relu") + count(ops, "Add") + count(ops, "Clip") + count(ops, "Sigmoid"), 0u);
   EXPECT_EQ(count(ops, "Transpose"), 2u);
+}
+
+// Factors a channel under a convolution of single positions go to the weights or to the image, whichever is smaller.
+TEST(SessionLayout, ProductsUnderConvolutions) {
+  const std::string text = fmt::format(R"({} {{
+      a = Conv (x, w1)   p = GlobalAveragePool (a)   s = Conv (p, w2, b)   q = Sigmoid (s)   m = Mul (a, q)   d = Conv (m, w3, b)
+      r = Add (d, a)   m2 = Mul (q, r)   e = Conv (m2, w3)   f = Relu (e)   h = Mul (a, f)   y = Conv <strides = [2,2]> (h, w3, b) }})",
+                                       kHead);
+  for (const Shape& input : {Shape{1, 3, 9, 8}, Shape{2, 3, 9, 8}, Shape{1, 3, 2, 1}}) {
+    const auto ops =
+        check(text, {{"w1", {7, 3, 1, 1}}, {"w2", {7, 7, 1, 1}}, {"w3", {7, 7, 1, 1}}, {"b", {7}}}, {{"x", noise_tensor(input, 3)}}, 1e-4);
+    EXPECT_EQ(count(ops, "Mul") + count(ops, "Add"), 0u);
+    EXPECT_EQ(count(ops, "Conv"), 5u);
+  }
+}
+
+// Fused operators of com.microsoft are laid out and fused as the standard's are.
+TEST(SessionExpand, FusedConvolutions) {
+  const auto ops =
+      check(R"(<ir_version: 8, opset_import: ["" : 18, "com.microsoft" : 1]> g (float[N,C,H,W] x) => (float y) {
+      a = com.microsoft.FusedConv <pads = [1,1,1,1], activation = "Relu"> (x, w1, b)
+      c = com.microsoft.FusedConv <pads = [1,1,1,1], activation = "Clip", activation_params = [0.0, 0.5]> (a, w2)
+      d = com.microsoft.FusedConv <pads = [1,1,1,1], activation = "Relu"> (c, w2, b, a)
+      e = com.microsoft.FusedConv <pads = [1,1,1,1]> (d, w2, , c)
+      f = com.microsoft.QuickGelu <alpha = 1.0> (e)
+      g0 = com.microsoft.FusedConv <activation = "LeakyRelu", activation_params = [0.25]> (f, w3)
+      h = com.microsoft.QuickGelu (g0)
+      y = com.microsoft.FusedConv <activation = "HardSwish", strides = [2,2]> (h, w3) })",
+            {{"w1", {4, 3, 3, 3}}, {"w2", {4, 4, 3, 3}}, {"b", {4}}, {"w3", {4, 4, 1, 1}}}, {{"x", noise_tensor({2, 3, 5, 6}, 9)}});
+  EXPECT_EQ(count(ops, "Conv"), 5u);
+  EXPECT_EQ(count(ops, "FusedConv"), 1u);
+  EXPECT_EQ(count(ops, "Relu") + count(ops, "Add") + count(ops, "Clip") + count(ops, "Swish") + count(ops, "HardSwish"), 0u);
+}
+
+TEST(SessionExpand, GeluFamilySumsAndGemm) {
+  const auto ops = check(R"(<ir_version: 8, opset_import: ["" : 18, "com.microsoft" : 1]> g (float[N,K] x) => (float y, float z) {
+      a = com.microsoft.FusedGemm <transB = 1, alpha = 0.5, activation = "Relu"> (x, w, b)
+      c = com.microsoft.BiasGelu (a, b)
+      d = com.microsoft.FastGelu (c, b)
+      e = com.microsoft.FastGelu (c)
+      f = com.microsoft.Gelu (e)
+      y = Sum (d, e, f, x)
+      q = Sum (x, x)
+      z = com.microsoft.FusedGemm <activation = "LeakyRelu", activation_alpha = 0.125> (q, w) })",
+                         {{"w", {6, 6}}, {"b", {6}}}, {{"x", noise_tensor({5, 6}, 9)}});
+  EXPECT_EQ(count(ops, "BiasGelu") + count(ops, "FastGelu") + count(ops, "Gelu"), 0u);
+  EXPECT_EQ(count(ops, "FusedGemm"), 1u);
 }
 
 TEST(SessionLayout, ValuesReadElsewhereKeepTheirLayout) {

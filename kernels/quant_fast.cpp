@@ -1,0 +1,120 @@
+#pragma GCC optimize("O3", "no-math-errno", "no-trapping-math")
+#include "kernels/quant_fast.h"
+
+namespace saturate {
+namespace {
+
+// Rounds to even where the sum of both stays within the mantissa.
+constexpr float kRound = 0x1.8p23f;
+constexpr double kRoundDouble = 0x1.8p52;
+
+template <typename D>
+[[gnu::always_inline]] inline void quantize(const float* x, std::int64_t n, float scale, float zero, float low, float high, D* y) {
+  const float least = low - zero, most = high - zero;  // clamped first: then the rounding is exact
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    float r = x[i] / scale;
+    r = r > least ? r : least;
+    r = r < most ? r : most;
+    y[i] = static_cast<D>(static_cast<std::int32_t>((r + kRound) - kRound + zero));
+  }
+}
+
+}  // namespace
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void range_with_zero(const float* x, std::int64_t n, float& low,
+                                                                                           float& high) {
+  constexpr int kLanes = 32;
+  float least[kLanes] = {}, most[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) {
+      const float v = x[i + j];
+      least[j] = v < least[j] ? v : least[j];
+      most[j] = v > most[j] ? v : most[j];
+    }
+  }
+  for (; i < n; ++i) {
+    least[0] = x[i] < least[0] ? x[i] : least[0];
+    most[0] = x[i] > most[0] ? x[i] : most[0];
+  }
+  low = high = 0;
+  for (int j = 0; j < kLanes; ++j) {
+    low = least[j] < low ? least[j] : low;
+    high = most[j] > high ? most[j] : high;
+  }
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void quantize_floats(const float* x, std::int64_t n, float scale,
+                                                                                           float zero, float low, float high,
+                                                                                           std::uint8_t* y) {
+  quantize(x, n, scale, zero, low, high, y);
+}
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void quantize_floats(const float* x, std::int64_t n, float scale,
+                                                                                           float zero, float low, float high,
+                                                                                           std::int8_t* y) {
+  quantize(x, n, scale, zero, low, high, y);
+}
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void quantize_floats(const float* x, std::int64_t n, float scale,
+                                                                                           float zero, float low, float high,
+                                                                                           std::uint16_t* y) {
+  quantize(x, n, scale, zero, low, high, y);
+}
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void quantize_floats(const float* x, std::int64_t n, float scale,
+                                                                                           float zero, float low, float high,
+                                                                                           std::int16_t* y) {
+  quantize(x, n, scale, zero, low, high, y);
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void requantize_products(const std::int32_t* x, std::int64_t n,
+                                                                                               const float* ratio, double zero, double low,
+                                                                                               double high, std::uint8_t* y) {
+  const double least = low - zero, most = high - zero;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    double r = static_cast<double>(x[i]) * static_cast<double>(ratio[i]);
+    r = r > least ? r : least;
+    r = r < most ? r : most;
+    y[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>((r + kRoundDouble) - kRoundDouble + zero));
+  }
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void requantize_biased(const std::int32_t* x, std::int64_t n,
+                                                                                             const double* bias, const float* ratio,
+                                                                                             float zero, float low, float high,
+                                                                                             std::uint8_t* y) {
+  const float least = low - zero, most = high - zero;
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) {
+    float r = static_cast<float>(static_cast<double>(x[i]) + bias[i]) * ratio[i];
+    r = r > least ? r : least;
+    r = r < most ? r : most;
+    y[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>((r + kRound) - kRound + zero));
+  }
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void scale_products(const std::int32_t* x, std::int64_t n,
+                                                                                          const float* scale, const float* add, float* y) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i]) * scale[i] + add[i];
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void flip_signs(const std::uint8_t* x, std::int64_t n,
+                                                                                      std::uint8_t* y) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<std::uint8_t>(x[i] ^ 0x80);
+}
+
+[[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void add_weighted_bytes(const std::uint8_t* x, std::int64_t n,
+                                                                                              std::int64_t step, std::int32_t zero,
+                                                                                              std::int32_t weight, std::int32_t* y) {
+  if (step == 1) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) y[i] += (x[i] - zero) * weight;
+  } else {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) y[i] += (x[i * step] - zero) * weight;
+  }
+}
+
+}  // namespace saturate

@@ -1,0 +1,29 @@
+// Loops of the quantized operators, compiled for the baseline, AVX2 and AVX-512 and chosen by cpuid when the program is loaded.
+#pragma once
+
+#include <cstdint>
+
+namespace saturate {
+
+// The smallest and the largest of 0 and n numbers; NaN does not count.
+void range_with_zero(const float* x, std::int64_t n, float& low, float& high);
+
+// y = clamp(round to even(x / scale) + zero, low, high), NaN gives low. zero, low and high are integers of up to 16 bits.
+void quantize_floats(const float* x, std::int64_t n, float scale, float zero, float low, float high, std::uint8_t* y);
+void quantize_floats(const float* x, std::int64_t n, float scale, float zero, float low, float high, std::int8_t* y);
+void quantize_floats(const float* x, std::int64_t n, float scale, float zero, float low, float high, std::uint16_t* y);
+void quantize_floats(const float* x, std::int64_t n, float scale, float zero, float low, float high, std::int16_t* y);
+
+// y = clamp(round to even(x * ratio[i]) + zero, low, high) in double precision, the low byte of it: for both 8-bit types.
+void requantize_products(const std::int32_t* x, std::int64_t n, const float* ratio, double zero, double low, double high, std::uint8_t* y);
+// y = clamp(round to even(float(x + bias[i]) * ratio[i]) + zero, low, high) in single precision, the low byte of it; ratios are finite.
+void requantize_biased(const std::int32_t* x, std::int64_t n, const double* bias, const float* ratio, float zero, float low, float high,
+                       std::uint8_t* y);
+// y = x * scale[i] + add[i].
+void scale_products(const std::int32_t* x, std::int64_t n, const float* scale, const float* add, float* y);
+// y = x ^ 0x80: between int8 and uint8 with the zero point moved by 128.
+void flip_signs(const std::uint8_t* x, std::int64_t n, std::uint8_t* y);
+// y += (x - zero) * weight.
+void add_weighted_bytes(const std::uint8_t* x, std::int64_t n, std::int64_t step, std::int32_t zero, std::int32_t weight, std::int32_t* y);
+
+}  // namespace saturate
