@@ -10,6 +10,7 @@ namespace saturate {
 namespace {
 
 constexpr std::int64_t kQueryBlock = 96;
+constexpr std::int64_t kPackedQueries = 16;  // from so many on packing K and V pays
 
 template <typename C>
 void apply_rounding(C (*round)(C), C* x, std::int64_t n) {
@@ -59,11 +60,12 @@ void softmax_in_place(const AttentionProblem<C>& p, std::int64_t h, C* row, bool
   for (std::int64_t j = 0; j < p.keys; ++j) row[j] = round(row[j] / total);
 }
 
-// Rows of one head that a block works on, scaled where the definition scales before the product.
+// Memory for one head after another: rows that a block works on, scaled where the definition scales before the product, and packed
+// matrices.
 template <typename C>
 struct HeadWork {
   std::vector<C> q, k, scores;
-  MatrixView<C> keys;
+  PackedMatrix keys, values;
 };
 
 template <typename C>
@@ -117,9 +119,8 @@ void keep(const AttentionProblem<C>& p, int stage, std::int64_t b, std::int64_t 
 }
 
 template <typename C>
-void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::int64_t b, std::int64_t h) {
+void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::int64_t b, std::int64_t h, HeadWork<C>& work) {
   const std::int64_t kv = h / (p.heads / p.kv_heads);
-  HeadWork<C> work;
   MatrixView<C> keys{p.k.at(b, kv), p.k_element, p.k.row};
   if (p.round != nullptr) {
     const C factor = p.round(static_cast<C>(std::sqrt(p.scale)));
@@ -131,18 +132,20 @@ void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
     keys = {work.k.data(), 1, p.size};
   }
   const MatrixView<C> values{p.v.at(b, kv), p.v.row, 1};
-  std::unique_ptr<PackedMatrix> packed, packed_values;  // for all blocks
+  const PackedMatrix *packed = nullptr, *packed_values = nullptr;  // for all blocks
   if constexpr (std::is_same_v<C, float>) {
-    if (!ctx.options.reference && p.queries > kQueryBlock) {
-      packed = std::make_unique<PackedMatrix>(pack_matrix(p.size, p.keys, keys));
-      packed_values = std::make_unique<PackedMatrix>(pack_matrix(p.keys, p.v_size, values));
+    if (!ctx.options.reference && p.queries >= kPackedQueries) {
+      pack_matrix(p.size, p.keys, keys, work.keys);
+      pack_matrix(p.keys, p.v_size, values, work.values);
+      packed = &work.keys;
+      packed_values = &work.values;
     }
   }
   work.scores.resize(static_cast<std::size_t>(std::min(p.queries, kQueryBlock) * p.keys));
   for (std::int64_t first = 0; first < p.queries; first += kQueryBlock) {
     const std::int64_t count = std::min(kQueryBlock, p.queries - first), n = count * p.keys;
     C* scores = work.scores.data();
-    score_block(ctx, p, b, h, first, count, keys, packed.get(), work);
+    score_block(ctx, p, b, h, first, count, keys, packed, work);
     keep(p, 0, b, h, first, count, scores);
     if (p.softcap > 0) {
       const C cap = static_cast<C>(p.softcap);
@@ -172,7 +175,8 @@ void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
 template <typename C>
 void attend(const KernelContext& ctx, const AttentionProblem<C>& p) {
   parallel_for(ctx, p.batch * p.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) attend_head(ctx, p, i / p.heads, i % p.heads);
+    HeadWork<C> work;
+    for (std::int64_t i = begin; i < end; ++i) attend_head(ctx, p, i / p.heads, i % p.heads, work);
   });
 }
 

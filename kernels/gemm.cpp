@@ -236,8 +236,19 @@ AlignedFloats aligned_floats(std::int64_t n) {
 }
 
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
+  PackedMatrix packed;
+  pack_matrix(k, n, b, packed);
+  return packed;
+}
+
+void pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b, PackedMatrix& packed) {
   const std::int64_t nr = gemm_kernel().nr, panels = (n + nr - 1) / nr;
-  PackedMatrix packed{k, n, aligned_floats(panels * nr * k)};
+  packed.k = k;
+  packed.n = n;
+  if (packed.panels == nullptr || packed.room < panels * nr * k) {
+    packed.room = panels * nr * k;
+    packed.panels = aligned_floats(packed.room);
+  }
   constexpr std::int64_t kFarColumns = 1 << 26;
   const bool gathers = b.row_stride == 1 && b.col_stride < kFarColumns && __builtin_cpu_supports("avx512f");
   for (std::int64_t panel = 0; panel < panels; ++panel) {
@@ -255,7 +266,6 @@ PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
       }
     }
   }
-  return packed;
 }
 
 void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc,

@@ -69,9 +69,12 @@ AlignedFloats aligned_floats(std::int64_t n);  // not initialized
 
 struct PackedMatrix {
   std::int64_t k = 0, n = 0;
-  AlignedFloats panels;  // [ceil(n / nr)][k][nr], the last panel padded with zeros
+  AlignedFloats panels;   // [ceil(n / nr)][k][nr], the last panel padded with zeros
+  std::int64_t room = 0;  // of `panels`, in floats
 };
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);
+void pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b,
+                 PackedMatrix& packed);  // in the memory that it has, where that suffices
 
 // Rows of A made on demand, e.g. the windows of a convolution: rows [begin, end), columns [k0, k0 + depth), to `to` with `step` floats a
 // row.

@@ -23,7 +23,7 @@ struct NodeTiming {
 inline constexpr std::int64_t kMostGraphRuns = 5'000'000;
 
 struct SessionOptions {
-  int threads = 1;            // 0: as many as TBB gives
+  int threads = 1;            // 0: as many as there are cores
   bool reference = false;     // only reference kernels
   bool check_finite = false;  // a NaN or Inf made from finite inputs is an error naming the node
   bool prepare = true;  // fold constants, fuse and lay out for speed first; without, a step for every node as it is and no copy of a weight
