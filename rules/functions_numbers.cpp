@@ -67,12 +67,6 @@ Result approx(EvalContext& c, Args a) {
 }
 
 // What a fill of hidden scores may be replaced by, and no sum of two overflows.
-Result mask_fill(EvalContext& c, Args a) {
-  const auto r = a[0].real();
-  if (!r) return c.fail([&] { return fmt::format("{} is no number", c.show(a[0])); });
-  return Val(std::isinf(*r) ? *r : std::max(*r, -1e30));
-}
-
 Result finite(EvalContext& c, Args a) {
   const auto x = c.as_real(a[0]);
   if (!x) return std::nullopt;
@@ -144,8 +138,6 @@ constexpr RuleFunction kFunctions[] = {
     {"approx", 2, 3, "(a, b[, tolerance]) -> bool", "Whether two numbers agree within a relative tolerance (1e-5).",
      "approx(item(s), 0.125)", approx},
     {"near", 2, 3, "(a, b[, tolerance]) -> bool", "The same as approx.", "near(item(s), 0.125)", approx},
-    {"mask_fill", 1, 1, "(number) -> real", "A fill of hidden scores: the number, but a finite one not below -1e30.", "mask_fill(item(f))",
-     mask_fill},
     {"finite", 1, 1, "(number) -> bool", "Whether a number is neither infinite nor NaN.", "finite(item(c))", finite},
     {"lossless", 2, 2, "(from, to) -> bool", "Whether every number of one dtype is a number of the other; dtypes, values, or Cast's `to`.",
      "lossless(dtype(X), @to)", lossless},
