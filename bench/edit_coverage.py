@@ -68,10 +68,8 @@ def close(got, wanted, share):
 class Case:
     """A model with its inputs and what the optimizer makes of it."""
 
-    def __init__(self, path, command):
-        self.name, self.command = path.stem, command
-        self.model = onnx.load(path)
-        self.feed = dict(np.load(path.with_suffix("").with_suffix(".inputs.npz") if path.suffix != ".onnx" else str(path)[:-5] + ".inputs.npz"))
+    def __init__(self, name, model, feed, command):
+        self.name, self.model, self.feed, self.command = name, model, feed, command
         self.wanted = edits.run(self.model, self.feed)
         half = any(t.data_type == onnx.TensorProto.FLOAT16 for t in self.model.graph.initializer)
         self.tolerance = 3e-2 if half else 1e-3
@@ -152,7 +150,7 @@ def work(path, args, names):
     """All lines about one model."""
     rows = []
     try:
-        case = Case(path, args.command)
+        case = Case(path.stem, onnx.load(path), dict(np.load(path.with_suffix(".inputs.npz"))), args.command)
     except Exception as error:
         return [(path.stem, "original", "unusable", " ".join(str(error).split())[:300])]
 
