@@ -195,10 +195,10 @@ class Optimizer {
     return (!n.domain.empty() || find_schema("", n.op_type, limit)) && target_.allows({.key = key, .highest_opset = limit});
   }
 
-  // The highest opset of ai.onnx that the result may have.
+  // The highest opset of ai.onnx that the result may have. (Bodies that the result still has hold it to the given one, see extract_and_raise.)
   std::int64_t opset_limit(const Model& model, int depth) const {
     if (options_.opset) return *options_.opset;
-    if (options_.keep_opset || depth > 0 || has_bodies(model.graph)) return model.opset("");
+    if (options_.keep_opset || depth > 0) return model.opset("");
     return opset_was_assumed(model) ? target_.max_opset : std::max(model.opset(""), target_.max_opset);
   }
 
@@ -283,7 +283,8 @@ class Optimizer {
         Stopwatch watch(report.seconds["raise"]);
         return raise(g, lowered, *selection, raise_options);
       }();
-      if (!raised.ok() && extract_options.opset_limit != given && !options_.opset) {
+      const bool cannot_follow = !raised.ok() || (raised->opset("") != given && has_bodies(raised->graph));
+      if (cannot_follow && extract_options.opset_limit != given && !options_.opset) {
         extract_options.opset_limit = raise_options.max_opset = given;  // something in the model cannot follow to another opset
         raise_options.opset.reset();
         continue;
