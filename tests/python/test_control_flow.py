@@ -84,3 +84,30 @@ def test_a_loop_that_stops_early(tmp_path):
 @pytest.mark.parametrize("model", [loop(3, collected=True), loop(1000)])
 def test_loops_that_collect_or_are_long_stay(tmp_path, model):
     assert optimized(tmp_path, model)["Loop"] == 1
+
+
+def test_a_branch_that_vanishes_does_not_hold_the_opset(tmp_path):
+    """Attention needs opset 23; one that stays (an unknown condition) does hold it, as its body is of the given one."""
+    x = lambda name, *shape: value(name, TensorProto.FLOAT, list(shape))
+    nodes = [
+        node("If", ["c"], ["scores"], then_branch=branch("t", node("MatMul", ["q", "k"], ["out"])), else_branch=branch("e", node("MatMul", ["q", "k"], ["out"]))),
+        node("Mul", ["scores", "scale"], ["scaled"]), node("Softmax", ["scaled"], ["weights"], axis=-1), node("MatMul", ["weights", "v"], ["z"])]
+    tail = [node("If", ["flag"], ["y"], then_branch=branch("t2", node("Relu", ["z"], ["out"])), else_branch=branch("e2", node("Neg", ["z"], ["out"])))]
+    inputs = [x("q", "b", 3, "s", 8), x("k", "b", 3, 8, "t"), x("v", "b", 3, "t", 8)]
+    constants = [tensor("scale", np.float32(0.25)), tensor("c", np.array(True))]
+    rng = np.random.default_rng(4)
+    feed = {"q": rng.normal(size=(2, 3, 5, 8)), "k": rng.normal(size=(2, 3, 8, 7)), "v": rng.normal(size=(2, 3, 7, 8))}
+    feed = {k: v.astype(np.float32) for k, v in feed.items()}
+    for stays in (False, True):
+        flag = [value("flag", TensorProto.BOOL, [])] if stays else []
+        model = make_model(nodes + (tail if stays else []), inputs + flag, [x("y" if stays else "z", "b", 3, "s", 8)], constants)
+        onnx.save(model, tmp_path / "in.onnx")
+        run_ok("in.onnx", "out.onnx", "--cost", "nodes", "--target", "onnx", cwd=tmp_path)
+        result = onnx.load(tmp_path / "out.onnx")
+        onnx.checker.check_model(result, full_check=True)
+        assert [n.op_type for n in result.graph.node].count("Attention") == (0 if stays else 1)
+        assert (result.opset_import[0].version == 18) == stays
+        given = feed | ({"flag": np.array(False)} if stays else {})
+        before, after = (onnxruntime_outputs(tmp_path / f, given) for f in ("in.onnx", "out.onnx"))
+        for name in before:
+            np.testing.assert_allclose(before[name], after[name], rtol=1e-4, atol=1e-5)
