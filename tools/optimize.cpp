@@ -67,25 +67,32 @@ bool has_bodies(const Graph& graph) {
 // Of a rule that reads both ways, `name.back` is the other way.
 std::string_view base_name(std::string_view rule) { return rule.substr(0, rule.find('.')); }
 
-// Names of the open dims of inputs that index a table of the model, where another input is a cache, one that a Concat lengthens: with a
-// cache, one position at a time is usual.
+// Whether the operator takes a cache at this place: keys and values of earlier positions.
+bool takes_cache(const Node& node, std::size_t place) {
+  if (node.op_type == "Concat") return place == 0 && node.inputs.size() == 2;
+  return (node.op_type == "Attention" && place == 4) || (node.op_type == "MultiHeadAttention" && place == 6) ||
+         (node.op_type == "GroupQueryAttention" && place == 3);
+}
+
+// Names of the open dims of inputs that index a table of the model, where another input is a cache: then one position at a time is usual.
 std::set<std::string> next_positions(const Model& model) {
   std::set<std::string> tables, positions, of_caches;
   std::map<std::string, const ValueInfo*> inputs;
   for (const Initializer& table : model.graph.initializers) tables.insert(table.name);
   for (const ValueInfo& input : model.graph.inputs)
     if (input.type.shape) inputs[input.name] = &input;
-  const auto add_symbols = [&](const std::string& name, std::set<std::string>& symbols) {
-    for (const DimSpec& dim : *inputs.at(name)->type.shape)
+  const auto add_symbols = [&](const ValueInfo& input, std::set<std::string>& symbols) {
+    for (const DimSpec& dim : *input.type.shape)
       if (const auto* symbol = std::get_if<std::string>(&dim)) symbols.insert(*symbol);
   };
-  for (const Node& node : model.graph.nodes) {
-    if (node.inputs.size() != 2) continue;
-    if (node.op_type == "Gather" && tables.contains(node.inputs[0]) && inputs.contains(node.inputs[1])) add_symbols(node.inputs[1], positions);
-    const auto cache = inputs.find(node.inputs[0]);
-    if (node.op_type == "Concat" && cache != inputs.end() && is_floating(cache->second->type.dtype) && cache->second->type.shape->size() >= 3)
-      add_symbols(node.inputs[0], of_caches);
-  }
+  for (const Node& node : model.graph.nodes)
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const auto it = inputs.find(node.inputs[i]);
+      if (it == inputs.end()) continue;
+      const ValueInfo& input = *it->second;
+      if (node.op_type == "Gather" && i == 1 && tables.contains(node.inputs[0])) add_symbols(input, positions);
+      if (takes_cache(node, i) && is_floating(input.type.dtype) && input.type.shape->size() >= 3) add_symbols(input, of_caches);
+    }
   if (of_caches.empty()) return {};
   std::erase_if(positions, [&](const std::string& symbol) { return of_caches.contains(symbol); });
   return positions;
