@@ -21,11 +21,6 @@ SCORES = "kt = Transpose <perm = [0,1,3,2]> (nk) a = MatMul (qh, kt) w = Softmax
 CASES = {
     "one_position_of_any_batch_is_a_view": (f"float[b,1,32] q, float[b,1,32] k, float[b,1,32] v, {CACHED} => float[b,1,32] y, float[b,4,n,8] nk, float[b,4,n,8] nv",
         HEADS + JOIN + SCORES, "--target onnx --opset 18 --cost bytes", {"Transpose": 1}, {"Concat": 2}),
-    "shared_heads_without_copies": ("float[b,6,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v, float[b,1,s,t] m => float[b,6,s,8] y",
-        "u = Constant <value_ints = [2]> () k5 = Unsqueeze (k, u) v5 = Unsqueeze (v, u) e = Constant <value_ints = [1,1,3,1,1]> () ke = Expand (k5, e) ve = Expand (v5, e) "
-        "sh = Shape (k) l0 = Constant <value_ints = [0]> () l2 = Constant <value_ints = [2]> () b = Gather (sh, l0) t = Gather (sh, l2) h = Constant <value_ints = [6]> () d = Constant <value_ints = [8]> () "
-        "to = Concat <axis = 0> (b, h, t, d) kr = Reshape (ke, to) vr = Reshape (ve, to) kt = Transpose <perm = [0,1,3,2]> (kr) a = MatMul (q, kt) c = Add (a, m) w = Softmax (c) y = MatMul (w, vr)",
-        "--target onnx --opset 18 --cost bytes", {"Expand": 0}, {"MatMul": 2}),
     "rotary_embedding_of_packed_heads": ("float[b,s,24] x, float[b,s,4] c, float[b,s,4] n => float[b,s,24] y",
         "h = Constant <value_ints = [0,0,3,8]> () x4 = Reshape (x, h) xt = Transpose <perm = [0,2,1,3]> (x4) i1 = Constant <value_ints = [1]> () c1 = Unsqueeze (c, i1) n1 = Unsqueeze (n, i1) "
         "cc = Concat <axis = -1> (c1, c1) nn = Concat <axis = -1> (n1, n1) two = Constant <value_ints = [4,4]> () u, w = Split <axis = -1> (xt, two) o = Neg (w) r = Concat <axis = -1> (o, u) "
