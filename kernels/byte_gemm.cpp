@@ -8,7 +8,7 @@
 namespace saturate {
 namespace {
 
-constexpr std::int64_t kBlockRows = 96, kBlockBytes = 1 << 19;  // of A, made together
+constexpr std::int64_t kBlockRows = 256, kBlockBytes = 1 << 19;  // of A, made together
 constexpr std::int64_t kTaskOperations = 1 << 21;
 
 void tile_portable(const ByteTile& t) {
@@ -70,9 +70,9 @@ struct Product {
 };
 
 void run_tile(const ByteKernel& kernel, const Product& p, std::int64_t row, int rows, std::int64_t panel, const std::uint8_t* a,
-              const std::uint32_t* row_sums) {
+              const std::uint32_t* row_sums, const std::int8_t* ahead, std::int64_t ahead_step) {
   alignas(64) std::int32_t c[kMostByteRows * kBytePanel];
-  kernel.tile({rows, p.b.depth, a, p.b.depth, p.b.panel(panel), c});
+  kernel.tile({rows, p.b.depth, a, p.b.depth, p.b.panel(panel), c, ahead, ahead_step});
   const std::int64_t column = panel * kBytePanel;
   if (!p.columns.empty()) {
     std::array<std::uint32_t, kMostByteRows> zero;
@@ -100,9 +100,14 @@ void run_block(const KernelContext& ctx, const ByteKernel& kernel, const Product
       if (p.row_sums) sums[static_cast<std::size_t>(r)] = sum_of(rows + r * depth, p.b.k);
     }
     for (std::int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      for (std::int64_t r = r0; r < r1; r += kernel.rows)
+      // The next panel, a part of it during each tile.
+      const std::int64_t tiles = (r1 - r0 + kernel.rows - 1) / kernel.rows, step = (kByteDepth * kBytePanel / tiles + 63) / 64 * 64;
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const std::int64_t r = r0 + t * kernel.rows, part = t * step * (depth / kByteDepth);
+        const bool more = panel + 1 < panel_end && part + step * (depth / kByteDepth) <= depth * kBytePanel;
         run_tile(kernel, p, r, static_cast<int>(std::min<std::int64_t>(kernel.rows, r1 - r)), panel, rows + (r - r0) * depth,
-                 sums.data() + (r - r0));
+                 sums.data() + (r - r0), more ? p.b.panel(panel + 1) + part : nullptr, more ? step : 0);
+      }
     }
   }
 }

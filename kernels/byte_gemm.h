@@ -25,6 +25,9 @@ struct ByteTile {
   std::int64_t lda;
   const std::int8_t* b;
   std::int32_t* c;
+  // What later tiles read of B, and how many bytes of it to ask for with every 64 of k.
+  const std::int8_t* ahead = nullptr;
+  std::int64_t ahead_step = 0;
 };
 struct ByteKernel {
   int rows = 0;  // at most this many a tile

@@ -98,6 +98,11 @@ struct alignas(64) TileConfig {
   std::uint8_t rows[16] = {};
 };
 
+void ask_for(const ByteTile& t, std::int64_t p) {
+  const std::int8_t* from = t.ahead + p / kByteDepth * t.ahead_step;
+  for (std::int64_t i = 0; i < t.ahead_step; i += 64) __builtin_prefetch(from + i, 0, 2);
+}
+
 // Tiles 0 to 3: sums. With up to 16 rows the four quarters of the panel, tile 4 is A, 5 to 7 B; else two halves of the rows by two
 // quarters, tiles 4 and 5 are A, 6 and 7 B.
 [[gnu::target("amx-tile,amx-int8")]] void run_amx(const ByteTile& t) {
@@ -117,6 +122,7 @@ struct alignas(64) TileConfig {
     _tile_zero(3);
     const std::int8_t* b = t.b;
     for (std::int64_t p = 0; p < t.depth; p += 64, b += 16 * kStep) {
+      ask_for(t, p);
       _tile_loadd(4, t.a + p, t.lda);
       _tile_loadd(5, b, kStep);
       _tile_loadd(6, b + 64, kStep);
@@ -140,6 +146,7 @@ struct alignas(64) TileConfig {
       const std::int8_t* b = t.b + half * 128;
       const std::uint8_t* below = t.a + 16 * t.lda;
       for (std::int64_t p = 0; p < t.depth; p += 64, b += 16 * kStep) {
+        if (half == 0) ask_for(t, p);
         _tile_loadd(4, t.a + p, t.lda);
         _tile_loadd(6, b, kStep);
         _tile_loadd(5, below + p, t.lda);

@@ -125,10 +125,8 @@ Outputs qlinear_conv_bytes(const KernelContext& ctx, const ByteConv& conv, const
     for (int r = 0; r < s.rows; ++r)
       requantize_biased(s.values + r * kBytePanel, s.filters, bias.data() + s.filter, by.ratio.data() + s.filter, zero, low, high,
                         tile.data() + r * kBytePanel);
-    for (int f = 0; f < s.filters; ++f) {
-      std::uint8_t* to = out + (s.image * dims[1] + s.filter + f) * dims[2] * dims[3] + s.position;
-      for (int r = 0; r < s.rows; ++r) to[r] = tile[static_cast<std::size_t>(r * kBytePanel + f)];
-    }
+    transpose_bytes(tile.data(), s.rows, s.filters, kBytePanel, out + (s.image * dims[1] + s.filter) * dims[2] * dims[3] + s.position,
+                    dims[2] * dims[3]);
   });
   return outputs_of(*std::move(y));
 }

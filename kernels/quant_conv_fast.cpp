@@ -23,17 +23,10 @@ PackedBytes pack_filters(const Tensor& w) {
   return pack_bytes(taps * channels, filters, moved.data(), 1, taps * channels, w.dtype() == DType::kInt8);
 }
 
-// [channels, positions] made unsigned as [positions, channels], by blocks that fit the first-level cache.
+// [channels, positions] made unsigned as [positions, channels].
 void channels_last(const std::uint8_t* x, std::int64_t channels, std::int64_t positions, bool flip, std::uint8_t* y) {
-  constexpr std::int64_t kBlock = 64;
-  const std::uint8_t sign = flip ? 0x80 : 0;
-  for (std::int64_t p0 = 0; p0 < positions; p0 += kBlock) {
-    for (std::int64_t c0 = 0; c0 < channels; c0 += kBlock) {
-      for (std::int64_t p = p0; p < std::min(positions, p0 + kBlock); ++p)
-        for (std::int64_t c = c0; c < std::min(channels, c0 + kBlock); ++c)
-          y[p * channels + c] = static_cast<std::uint8_t>(x[c * positions + p] ^ sign);
-    }
-  }
+  transpose_bytes(x, channels, positions, positions, y, channels);
+  if (flip) flip_signs(y, channels * positions, y);
 }
 
 }  // namespace

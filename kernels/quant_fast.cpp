@@ -1,6 +1,8 @@
 #pragma GCC optimize("O3", "no-math-errno", "no-trapping-math")
 #include "kernels/quant_fast.h"
 
+#include <cstring>
+
 namespace saturate {
 namespace {
 
@@ -115,6 +117,36 @@ template <typename D>
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) y[i] += (x[i * step] - zero) * weight;
   }
+}
+
+namespace {
+
+constexpr int kSide = 16;
+typedef std::uint8_t Bytes __attribute__((vector_size(kSide)));
+
+// Four times rows i and i + 8 are interleaved: each time the eight bits of row and column turn by one, after four rows are columns.
+[[gnu::always_inline]] inline void transpose_square(const std::uint8_t* x, std::int64_t x_step, std::uint8_t* y, std::int64_t y_step) {
+  Bytes rows[kSide], mixed[kSide];
+  for (int i = 0; i < kSide; ++i) std::memcpy(&rows[i], x + i * x_step, kSide);
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < kSide / 2; ++i) {
+      mixed[2 * i] = __builtin_shuffle(rows[i], rows[i + 8], Bytes{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23});
+      mixed[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + 8], Bytes{8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
+    }
+    for (int i = 0; i < kSide; ++i) rows[i] = mixed[i];
+  }
+  for (int i = 0; i < kSide; ++i) std::memcpy(y + i * y_step, &rows[i], kSide);
+}
+
+}  // namespace
+
+void transpose_bytes(const std::uint8_t* x, std::int64_t rows, std::int64_t columns, std::int64_t x_step, std::uint8_t* y,
+                     std::int64_t y_step) {
+  const std::int64_t whole_rows = rows / kSide * kSide, whole_columns = columns / kSide * kSide;
+  for (std::int64_t j = 0; j < whole_columns; j += kSide)
+    for (std::int64_t i = 0; i < whole_rows; i += kSide) transpose_square(x + i * x_step + j, x_step, y + j * y_step + i, y_step);
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j) y[j * y_step + i] = x[i * x_step + j];
 }
 
 }  // namespace saturate

@@ -26,4 +26,8 @@ void flip_signs(const std::uint8_t* x, std::int64_t n, std::uint8_t* y);
 // y += (x - zero) * weight.
 void add_weighted_bytes(const std::uint8_t* x, std::int64_t n, std::int64_t step, std::int32_t zero, std::int32_t weight, std::int32_t* y);
 
+// y[j * y_step + i] = x[i * x_step + j], i < rows, j < columns.
+void transpose_bytes(const std::uint8_t* x, std::int64_t rows, std::int64_t columns, std::int64_t x_step, std::uint8_t* y,
+                     std::int64_t y_step);
+
 }  // namespace saturate

@@ -1,6 +1,7 @@
 #include "kernels/byte_gemm.h"
 
 #include "kernel_test_util.h"
+#include "kernels/quant_fast.h"
 
 namespace saturate::test {
 namespace {
@@ -100,6 +101,17 @@ TEST(ByteGemm, DynamicQuantizationRoundsAsItsOperatorDoes) {
   Call judge = call;
   judge.reference = true;
   expect_near(eval(call, {x, y, scale, Value(), noise_tensor({70}, 4)}), eval(judge, {x, y, scale, Value(), noise_tensor({70}, 4)}), 1e-5);
+}
+
+TEST(ByteConv, TransposedBytes) {
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{16, 16}, {35, 50}, {3, 40}, {64, 7}}) {
+    const auto x = bytes(rows * (columns + 3), 1);
+    std::vector<std::uint8_t> y(static_cast<std::size_t>(columns * (rows + 2)));
+    transpose_bytes(x.data(), rows, columns, columns + 3, y.data(), rows + 2);
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j)
+        ASSERT_EQ(y[static_cast<std::size_t>(j * (rows + 2) + i)], x[static_cast<std::size_t>(i * (columns + 3) + j)]);
+  }
 }
 
 TEST(ByteConv, EqualsTheReferenceOverGeometries) {
