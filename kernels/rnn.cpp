@@ -1,8 +1,11 @@
-// RNN, GRU, LSTM (ONNX spec): all opset versions; layout since 14.
+// RNN, GRU, LSTM (ONNX spec): all opset versions; layout since 14. com.microsoft's DynamicQuantizeLSTM.
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/data_util.h"
 #include "kernels/gemm.h"
 #include "kernels/registry.h"
 
@@ -22,6 +25,7 @@ struct Recurrent {
   std::vector<Activation> activations;  // in the order of the attribute, all directions
   double clip = 0;
   bool linear_before_reset = false, input_forget = false;
+  bool quantized = false;  // x and each h go through 8 bits before their products
 };
 
 template <typename C>
@@ -75,8 +79,50 @@ absl::StatusOr<std::vector<Activation>> activations_of(const KernelContext& ctx,
   return out;
 }
 
+// To the 8 bits of DynamicQuantizeLinear and back.
 template <typename C>
-absl::StatusOr<Recurrent<C>> read_recurrent(const KernelContext& ctx, Cell cell) {
+void round_to_bytes(std::span<C> values) {
+  float low = 0, high = 0;
+  for (C v : values) low = std::min(low, static_cast<float>(v)), high = std::max(high, static_cast<float>(v));
+  const float scale = low == high ? 1.0f : (high - low) / 255.0f;
+  const float zero = std::nearbyint(std::clamp(-low / scale, 0.0f, 255.0f));
+  for (C& v : values) v = static_cast<C>((std::clamp(std::nearbyint(static_cast<float>(v) / scale) + zero, 0.0f, 255.0f) - zero) * scale);
+}
+
+// A weight of DynamicQuantizeLSTM, [directions, in, 4 * hidden] in 8 bits with a scale and a zero point for each direction or column, as
+// LSTM takes it: [directions, 4 * hidden, in].
+template <typename C>
+absl::Status read_quantized(const KernelContext& ctx, std::size_t i, std::size_t scale_at, const Shape& dims, std::vector<C>& out) {
+  const std::int64_t d = dims[0], columns = dims[1], rows = dims[2];
+  if (ctx.tensor(i).dims() != Shape{d, rows, columns}) return ctx.invalid("a weight has the wrong shape");
+  const auto weight = to_doubles(ctx, ctx.tensor(i)), scale = to_doubles(ctx, ctx.tensor(scale_at)),
+             zero = to_doubles(ctx, ctx.tensor(scale_at + 1));
+  for (const auto* v : {&weight, &scale, &zero})
+    if (!v->ok()) return v->status();
+  const auto size = static_cast<std::int64_t>(scale->size());
+  if ((size != d && size != d * columns) || zero->size() != scale->size()) return ctx.invalid("a scale or zero point has the wrong shape");
+  out.resize(static_cast<std::size_t>(d * rows * columns));
+  for (std::int64_t k = 0; k < d; ++k)
+    for (std::int64_t r = 0; r < rows; ++r)
+      for (std::int64_t c = 0; c < columns; ++c) {
+        const auto q = static_cast<std::size_t>(size == d ? k : k * columns + c);
+        const double v = (*weight)[static_cast<std::size_t>((k * rows + r) * columns + c)];
+        out[static_cast<std::size_t>((k * columns + c) * rows + r)] = static_cast<C>((v - (*zero)[q]) * (*scale)[q]);
+      }
+  return absl::OkStatus();
+}
+
+// W and R, as [directions, gates * hidden, in].
+template <typename C>
+absl::Status read_weights(const KernelContext& ctx, int gates, Recurrent<C>& p) {
+  const Shape w{p.directions, gates * p.hidden, p.input}, r{p.directions, gates * p.hidden, p.hidden};
+  absl::Status status = p.quantized ? read_quantized(ctx, 1, 8, w, p.w) : read(ctx, 1, w, p.w);
+  if (status.ok()) status = p.quantized ? read_quantized(ctx, 2, 10, r, p.r) : read(ctx, 2, r, p.r);
+  return status;
+}
+
+template <typename C>
+absl::StatusOr<Recurrent<C>> read_recurrent(const KernelContext& ctx, Cell cell, bool quantized) {
   const Tensor& x = ctx.tensor(0);
   if (x.rank() != 3 || ctx.tensor(1).rank() != 3 || ctx.tensor(2).rank() != 3) return ctx.invalid("X, W and R must be of rank 3");
   const bool batch_first = ctx.attr_i("layout", 0) != 0;
@@ -85,14 +131,15 @@ absl::StatusOr<Recurrent<C>> read_recurrent(const KernelContext& ctx, Cell cell)
   p.steps = x.dims()[batch_first ? 1 : 0];
   p.batch = x.dims()[batch_first ? 0 : 1];
   p.input = x.dims()[2];
-  p.hidden = ctx.tensor(2).dims()[2];
+  p.quantized = quantized;
+  p.hidden = ctx.tensor(2).dims()[quantized ? 1 : 2];
   const std::string direction = ctx.attr_s("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional") return ctx.invalid("unknown direction");
   p.directions = direction == "bidirectional" ? 2 : 1;
   const std::int64_t d = p.directions, h = p.hidden;
   const Shape state = batch_first ? Shape{p.batch, d, h} : Shape{d, p.batch, h};
-  for (absl::Status s : {read(ctx, 0, x.dims(), p.x), read(ctx, 1, {d, gates * h, p.input}, p.w), read(ctx, 2, {d, gates * h, h}, p.r),
-                         read(ctx, 3, {d, 2 * gates * h}, p.bias), read(ctx, 5, state, p.h0)}) {
+  for (absl::Status s :
+       {read(ctx, 0, x.dims(), p.x), read_weights(ctx, gates, p), read(ctx, 3, {d, 2 * gates * h}, p.bias), read(ctx, 5, state, p.h0)}) {
     if (!s.ok()) return s;
   }
   if (cell == Cell::kLstm) {
@@ -100,6 +147,7 @@ absl::StatusOr<Recurrent<C>> read_recurrent(const KernelContext& ctx, Cell cell)
       if (!s.ok()) return s;
     }
   }
+  if (quantized) round_to_bytes(std::span(p.x));
   if (batch_first) {
     p.x = swapped(p.x, p.batch, p.steps, p.input);
     if (!p.h0.empty()) p.h0 = swapped(p.h0, p.batch, d, h);
@@ -188,8 +236,13 @@ void run_direction(const KernelContext& ctx, const Recurrent<C>& p, Cell cell, s
     }
   }
   const Step<C> step{p, direction};
+  std::vector<C> rounded;
   for (std::int64_t t = 0; t < p.steps; ++t) {
-    gemm_any<C>(ctx, p.batch, g, n, {h, n, 1}, {r, 1, n}, rec.data(), g);
+    if (p.quantized) {
+      rounded.assign(h, h + p.batch * n);
+      round_to_bytes(std::span(rounded));
+    }
+    gemm_any<C>(ctx, p.batch, g, n, {p.quantized ? rounded.data() : h, n, 1}, {r, 1, n}, rec.data(), g);
     for (std::int64_t b = 0; b < p.batch; ++b) {
       const std::int64_t length = p.lengths[static_cast<std::size_t>(b)];
       if (t >= length) continue;
@@ -221,8 +274,8 @@ absl::StatusOr<Value> as_output(const KernelContext& ctx, const Shape& dims, con
 }
 
 template <typename T, typename C>
-Outputs recurrent_as(const KernelContext& ctx, Cell cell) {
-  absl::StatusOr<Recurrent<C>> p = read_recurrent<C>(ctx, cell);
+Outputs recurrent_as(const KernelContext& ctx, Cell cell, bool quantized = false) {
+  absl::StatusOr<Recurrent<C>> p = read_recurrent<C>(ctx, cell, quantized);
   if (!p.ok()) return p.status();
   const std::int64_t d = p->directions, n = p->hidden, states = d * p->batch * n;
   std::vector<C> y(static_cast<std::size_t>(p->steps * states), C(0)), h = p->h0, c = p->c0;
@@ -261,12 +314,18 @@ Outputs recurrent(KernelContext& ctx) {
   });
 }
 
+// Every row of the batch is rounded with one scale, as ONNX Runtime does on one thread.
+Outputs dynamic_quantize_lstm(KernelContext& ctx) {
+  return ctx.options.reference ? recurrent_as<float, double>(ctx, Cell::kLstm, true) : recurrent_as<float, float>(ctx, Cell::kLstm, true);
+}
+
 }  // namespace
 
 void register_rnn(Registry& registry) {
   registry.add("", "RNN", recurrent<Cell::kRnn>);
   registry.add("", "GRU", recurrent<Cell::kGru>);
   registry.add("", "LSTM", recurrent<Cell::kLstm>);
+  registry.add("com.microsoft", "DynamicQuantizeLSTM", dynamic_quantize_lstm);
 }
 
 }  // namespace saturate

@@ -203,6 +203,24 @@ def matmul_cases(rng):
         yield Case(f"fused_conv_{name}", "FusedConv", [f32(rng, 1, 3, 6, 6), f32(rng, 4, 3, 3, 3), f32(rng, 4)] + z, 1, **attributes)
 
 
+def lstm_cases(rng):
+    """One row a batch: ONNX Runtime's scale of several rows depends on its threads."""
+    for k in range(12):
+        s, d, h, dirs = int(rng.integers(1, 6)), int(rng.integers(1, 9)), int(rng.integers(1, 7)), int(k % 3 == 2) + 1
+        dtype = np.int8 if k % 2 else np.uint8
+        low, high = (-128, 128) if k % 2 else (0, 256)
+        shape = (dirs, 4 * h) if k % 4 > 1 else (dirs,)
+
+        def weight(rows):
+            zero = rng.integers(-3, 4, shape) if dtype == np.int8 else rng.integers(120, 130, shape)
+            return rng.integers(low, high, (dirs, rows, 4 * h)).astype(dtype), (0.01 + 0.01 * rng.random(shape)).astype(np.float32), (zero if k % 4 < 2 else np.full(shape, zero.flat[0])).astype(dtype)
+
+        (w, ws, wz), (r, rs, rz) = weight(d), weight(h)
+        inputs = [f32(rng, s, 1, d), w, r, f32(rng, dirs, 8 * h) if k % 5 else None, None, f32(rng, dirs, 1, h) if k % 3 else None,
+                  f32(rng, dirs, 1, h) if k % 4 else None, f32(rng, dirs, 3 * h) if k % 7 == 1 else None, ws, wz, rs, rz]
+        yield Case(f"lstm_{k}", "DynamicQuantizeLSTM", inputs, 3, hidden_size=h, direction="bidirectional" if dirs == 2 else ("reverse" if k % 6 == 1 else "forward"))
+
+
 def build(case):
     names, values = [], []
     for k, value in enumerate(case.inputs):
@@ -233,7 +251,7 @@ def main():
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     lines, refused = [], {}
     with tempfile.TemporaryDirectory() as work:
-        for make in (attention_cases, mha_cases, gqa_cases, norm_cases, pointwise_cases, rotary_cases, matmul_cases):
+        for make in (attention_cases, mha_cases, gqa_cases, norm_cases, pointwise_cases, rotary_cases, matmul_cases, lstm_cases):
             for case in make(rng):
                 if args.filter not in case.name:
                     continue
