@@ -51,6 +51,19 @@ constexpr Base kBases[] = {{{2, 3, 7, 5}}, {{1, 1, 1, 1}}, {{3, 7, 2, 1}}, {{1, 
 constexpr Base kSpacious[] = {{{7, 7, 7, 7}},    {{2, 2, 2, 2}},     {{1, 1, 1, 1}},    {{1, 2, 3, 7}},      {{1, 16, 16, 16}},
                               {{2, 32, 32, 32}}, {{32, 32, 32, 32}}, {{1, 64, 64, 64}}, {{1, 224, 224, 224}}};
 
+// Small images leave nothing for the later convolutions to see.
+constexpr Base kImage = {{1, 64, 64, 64}};
+
+bool takes_images_of_any_size(const Model& model) {
+  return std::any_of(model.graph.inputs.begin(), model.graph.inputs.end(),
+                     [](const ValueInfo& input) {
+                       const ValueType& t = input.type;
+                       return t.kind == ValueType::Kind::kTensor && t.shape && t.shape->size() == 4 &&
+                              !std::holds_alternative<std::int64_t>((*t.shape)[2]);
+                     }) &&
+         std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), [](const Node& n) { return n.op_type == "Conv"; });
+}
+
 Sizes assign(const std::vector<std::string>& symbols, const Base& base, const Relation& relation) {
   Sizes sizes;
   for (std::size_t i = 0; i < symbols.size(); ++i) sizes[symbols[i]] = base.row[i % 4];
@@ -306,6 +319,8 @@ class Verifier {
       follow(drawer, plan);
       if (report_.cases.size() >= wanted || report_.status != VerifyStatus::kEqual || over() || report_.refused > kMaxTries) break;
     }
+    if (taken_ && !taken_->spacious && report_.status == VerifyStatus::kEqual && takes_images_of_any_size(original_) && !over())
+      one_case(drawer, assign(drawer.symbols(), kImage, taken_->relation), taken_->style);
   }
 
   void follow(const InputDrawer& drawer, const Plan& plan) {
@@ -317,6 +332,7 @@ class Verifier {
       const auto same = [&](const VerifyCase& c) { return !sizes.empty() && c.sizes == sizes; };
       if (std::any_of(report_.cases.begin(), report_.cases.end(), same)) continue;
       const Try result = one_case(drawer, sizes, plan.style);
+      if (result == Try::kCompared) taken_ = plan;
       if (result == Try::kStop || over()) return;
       // Size 1 fits by broadcasting where the relation is wrong: it counts only where other sizes fit too.
       if (!plan.spacious && result == Try::kRefused && b == 0) return;
@@ -335,6 +351,7 @@ class Verifier {
   std::size_t harmless_refused_ = 0;
   bool as_declared_ = true;
   bool avoid_nan_ = options_.avoid_nan;
+  std::optional<Plan> taken_;  // the last that gave a case
   std::size_t misdeclared_ = 0, avoided_ = 0;
   VerifyReport report_;
 };

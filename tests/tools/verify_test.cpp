@@ -185,6 +185,18 @@ TEST(Verify, OutputsBelowTheToleranceAreNoted) {
   EXPECT_NE(report.notes[0].find("'y'"), std::string::npos) << report.notes[0];
 }
 
+TEST(Verify, ImagesAreLargeOnce) {
+  const auto model = [](const std::string& last) {
+    return graph("(float[n, 1, h, w] x) => (float[n, 1, h, w] y)",
+                 "k = Constant <value = float[1, 1, 1, 1] {2.0}> ()\nc = Conv (x, k)\ns = Shape <start = 3> (x)\n"
+                 "f = Cast <to = 1> (s)\nb = Constant <value_float = 40.0> ()\nd = Sub (f, b)\nr = Relu (d)\n" +
+                     last);
+  };
+  const Model right = model("y = Add (c, r)"), wrong = model("z = Sub (r, r)\ny = Add (c, z)");
+  EXPECT_EQ(verify(right, right).status, VerifyStatus::kEqual);
+  EXPECT_EQ(verify(right, wrong).status, VerifyStatus::kDifferent);
+}
+
 TEST(Verify, NanThroughoutIsNoted) {
   const Model a = graph("(float[n] x) => (float[n] y)", "z = Sub (x, x)\ny = Div (z, z)");
   const VerifyReport report = verify(a, a);
