@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 
 #include "rules/opkey.h"
@@ -27,6 +28,15 @@ const Dims* Views::shape(Id id) const {
 
 bool Views::equal(std::span<const Dim> a, std::span<const Dim> b) const {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [this](Dim x, Dim y) { return equal(x, y); });
+}
+
+bool Views::fills(Dim d) const {
+  const DimTable& dims = g.dims();
+  if (dims.positive(d) || dims.symbol_name(d)) return true;
+  std::map<std::string, std::int64_t> ones;
+  for (std::string& name : dims.symbols()) ones.emplace(std::move(name), 1);
+  const auto least = dims.evaluate(d, ones);
+  return least && *least >= 1;
 }
 
 bool Views::has_zero(std::span<const Dim> dims) const {

@@ -25,17 +25,20 @@ void reshape_by_constant(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *to = v.shape(m.root());
   if (!from || !to || v.g.facts(m.classes[1]).value || v.has_zero(*to)) return;
   std::vector<std::int64_t> spelled;
-  bool inferred = false;
+  bool inferred = false, empty = false;  // beside a size of 0 none can be inferred
   for (std::size_t i = 0; i < to->size(); ++i) {
-    if (const auto n = v.g.dims().value((*to)[i]))
+    if (const auto n = v.g.dims().value((*to)[i])) {
       spelled.push_back(*n);
-    else if (i < from->size() && v.equal((*from)[i], (*to)[i]))
+    } else if (i < from->size() && v.equal((*from)[i], (*to)[i])) {
       spelled.push_back(0);
-    else if (!std::exchange(inferred, true))
+      empty = empty || !v.fills((*to)[i]);
+    } else if (!std::exchange(inferred, true)) {
       spelled.push_back(-1);
-    else
+    } else {
       return;
+    }
   }
+  if (inferred && empty) return;
   const int rank = static_cast<int>(from->size());
   unions.emplace_back(m.root(), v.reshape_by(m.classes[0], std::move(spelled), rank));
 }

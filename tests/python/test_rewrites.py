@@ -9,8 +9,9 @@ import onnx
 import onnx.parser
 import onnxruntime as ort
 import pytest
+from onnx import TensorProto, helper
 
-from conftest import run
+from conftest import make_model, onnxruntime_outputs, run, run_ok, tensor, value
 
 ort.set_default_logger_severity(4)
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "rewrites.md"
@@ -168,3 +169,20 @@ def test_the_last_of_several_constants_of_a_name_holds(tmp_path):
     feeds = {"x": np.array([1, 2, 3], np.float32)}
     for p in (path, out):
         np.testing.assert_array_equal(ort.InferenceSession(str(p), providers=["CPUExecutionProvider"]).run(None, feeds)[0], [5, 10, 15])
+
+
+@pytest.mark.parametrize("width", [4, 5, 9])
+def test_no_size_is_inferred_beside_one_that_may_be_zero(tmp_path, width):
+    """Reshape's -1 cannot be told where another size is 0: a Slice may leave nothing, a declared size is at least 1."""
+    nodes = [
+        helper.make_node("Slice", ["x", "four", "end", "one"], ["s"]), helper.make_node("Transpose", ["s"], ["t"], perm=[1, 0, 2]),
+        helper.make_node("Shape", ["t"], ["sizes"]), helper.make_node("Gather", ["sizes", "none"], ["rows"]),
+        helper.make_node("Gather", ["sizes", "one"], ["batch"]), helper.make_node("Mul", ["batch", "six"], ["columns"]),
+        helper.make_node("Concat", ["rows", "columns"], ["to"], axis=0), helper.make_node("Reshape", ["t", "to"], ["r"]), helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    constants = [tensor(name, np.array([v], np.int64)) for name, v in (("none", 0), ("one", 1), ("four", 4), ("six", 6), ("end", 1 << 40))]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", "w", 6])], [value("y", TensorProto.FLOAT, ["l", "m"])], constants)
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--no-verify")
+    inputs = {"x": np.ones((2, width, 6), np.float32)}
+    assert onnxruntime_outputs(tmp_path / "o.onnx", inputs)["y"].shape == onnxruntime_outputs(tmp_path / "m.onnx", inputs)["y"].shape == (width - 4, 12)
