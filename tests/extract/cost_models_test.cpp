@@ -34,6 +34,14 @@ CostOptions at(std::int64_t n) {
 constexpr const char* kProduct =
     R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 64] x, float[64, 32] w) => (float[N, 32] y) { y = MatMul (x, w) })";
 
+// Dims of one name at several inputs are dims of their own until something proves them equal; their size is the name's all the same.
+TEST(CostModels, ANameAtSeveralInputsHasOneSize) {
+  const std::string head = R"(<ir_version: 8, opset_import: ["" : 17]> g )";
+  const double one = cost_of(head + "(float[N,8] x) => (float[N,8] a) { a = Neg (x) }", "bytes", at(1000));
+  const double two = cost_of(head + "(float[N,8] x, float[N,8] y) => (float[N,8] a, float[N,8] b) { a = Neg (x) b = Neg (y) }", "bytes", at(1000));
+  EXPECT_NEAR(two, 2 * one, 1e-6 * one);
+}
+
 TEST(SizeCosts, CountWhatTheOperatorDoes) {
   EXPECT_NEAR(cost_of(kProduct, "flops", at(10)), 2 * 10 * 64 * 32, 2);
   EXPECT_NEAR(cost_of(kProduct, "bytes", at(10)), 4 * (10 * 64 + 64 * 32 + 10 * 32), 2);
