@@ -91,7 +91,7 @@ Outputs thresholded_relu(KernelContext& ctx) {
 
 absl::StatusOr<Tensor> swish_of(const KernelContext& ctx, const Tensor& x, float alpha) {
   if (x.dtype() == DType::kFloat && !ctx.options.reference) {
-    absl::StatusOr<Tensor> y = ctx.allocate(DType::kFloat, x.dims());
+    absl::StatusOr<Tensor> y = ctx.allocate_over({&x}, DType::kFloat, x.dims());
     if (!y.ok()) return y.status();
     float* out = write<float>(*y);
     parallel_for(ctx, x.size(), kElementGrain / 4,

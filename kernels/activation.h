@@ -61,7 +61,7 @@ using FloatLoop = void (*)(const float*, float*, std::int64_t);
 template <typename F>
 Outputs map_activation(const KernelContext& ctx, const Tensor& x, FloatLoop fast, F f) {
   if (x.dtype() != DType::kFloat || ctx.options.reference) return map_floats(ctx, x, f);
-  absl::StatusOr<Tensor> y = ctx.allocate(DType::kFloat, x.dims());
+  absl::StatusOr<Tensor> y = ctx.allocate_over({&x}, DType::kFloat, x.dims());
   if (!y.ok()) return y.status();
   float* out = write<float>(*y);
   parallel_for(ctx, x.size(), kElementGrain / 4, [&](std::int64_t b, std::int64_t e) { fast(x.data<float>() + b, out + b, e - b); });

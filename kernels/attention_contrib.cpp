@@ -5,7 +5,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
-#include "kernels/gemm.h"
+#include "kernels/matmul.h"
 
 namespace saturate {
 namespace {
@@ -128,11 +128,20 @@ Outputs attention_as(const KernelContext& ctx) {
   }
   s.size = hidden[0] / s.heads, s.v_size = hidden[2] / s.heads;
   std::vector<C> sx, sw, sb, spast, smask, sbias, qkv(static_cast<std::size_t>(s.batch * s.queries * total));
-  absl::StatusOr<const C*> cx = as_compute<C>(ctx, x, sx), cw = as_compute<C>(ctx, w, sw);
+  absl::StatusOr<const C*> cx = as_compute<C>(ctx, x, sx);
   if (!cx.ok()) return cx.status();
-  if (!cw.ok()) return cw.status();
   const std::int64_t in = x.dims()[2], rows = s.batch * s.queries;
-  gemm_any<C>(ctx, rows, total, in, {*cx, in, 1}, {*cw, total, 1}, qkv.data(), total);
+  std::shared_ptr<const PackedMatrix> packed;
+  if constexpr (std::is_same_v<T, float> && std::is_same_v<C, float>) {
+    packed = w.dtype() == DType::kFloat ? packed_constant(ctx, w, in, total, total, 1) : nullptr;
+    if (packed != nullptr) gemm_packed(ctx, rows, {*cx, in, 1}, *packed, qkv.data(), total);
+  }
+  if (packed == nullptr) {
+    const Tensor weights = aligned(w);
+    absl::StatusOr<const C*> cw = as_compute<C>(ctx, weights, sw);
+    if (!cw.ok()) return cw.status();
+    gemm_any<C>(ctx, rows, total, in, {*cx, in, 1}, {*cw, total, 1}, qkv.data(), total);
+  }
   if (ctx.has_input(2)) {
     if (ctx.tensor(2).size() != total) return ctx.invalid("the bias does not fit");
     absl::StatusOr<const C*> bias = as_compute<C>(ctx, ctx.tensor(2), sb);
@@ -326,7 +335,7 @@ Outputs contrib_attention(KernelContext& ctx) {
 }  // namespace
 
 void register_attention_contrib(Registry& registry) {
-  registry.add(kMicrosoft, "Attention", contrib_attention<true>);
+  registry.add(kMicrosoft, "Attention", contrib_attention<true>, 1u << 1);  // weights, packed once
   registry.add(kMicrosoft, "MultiHeadAttention", contrib_attention<false>);
 }
 

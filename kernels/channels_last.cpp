@@ -28,7 +28,8 @@ struct ConvWeights {
 };
 
 // From [filters, channels, kernel...], the order of Conv.
-ConvWeights prepare_weights(const Tensor& w, bool depthwise) {
+ConvWeights prepare_weights(const Tensor& weight, bool depthwise) {
+  const Tensor w = aligned(weight);
   const std::int64_t filters = w.dims()[0], channels = w.dims()[1], taps = w.dims()[2] * w.dims()[3];
   const float* from = w.data<float>();
   ConvWeights out;
@@ -44,7 +45,7 @@ ConvWeights prepare_weights(const Tensor& w, bool depthwise) {
           moved[static_cast<std::size_t>((f * taps + t) * channels + c)] = from[(f * channels + c) * taps + t];
     out.packed = pack_matrix(taps * channels, filters, {moved.data(), 1, taps * channels});
   }
-  release_pages(w);
+  release_pages(weight);
   return out;
 }
 
@@ -370,7 +371,7 @@ EpilogueCall epilogue_of(const KernelContext& ctx) {
 }
 
 void register_channels_last(Registry& registry) {
-  registry.add(kSessionDomain, "Conv", conv);
+  registry.add(kSessionDomain, "Conv", conv, 1u << 1);  // weights are packed
   registry.add(kSessionDomain, "MaxPool", pool<Pool::kMax>);
   registry.add(kSessionDomain, "AveragePool", pool<Pool::kAverage>);
   register_fused_elementwise(registry);

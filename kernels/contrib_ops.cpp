@@ -2,6 +2,7 @@
 // both domains (ONNX spec, RotaryEmbedding-23).
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
@@ -91,12 +92,17 @@ Outputs embed_as(const KernelContext& ctx) {
   absl::StatusOr<Tensor> sum = ctx.allocate(dtype_of<T>(), {batch, rows, hidden}), y = ctx.allocate(dtype_of<T>(), {batch, rows, hidden});
   if (!sum.ok()) return sum.status();
   if (!y.ok()) return y.status();
+  const auto element = [](const Tensor& table, std::int64_t i) {
+    T value;
+    std::memcpy(&value, table.data<T>() + i, sizeof value);
+    return static_cast<double>(value);
+  };
   for (std::int64_t i = 0; i < batch * rows; ++i) {
     const auto k = static_cast<std::size_t>(i);
     const std::int64_t at = positions->empty() ? i % rows : (*positions)[k % positions->size()];
     for (std::int64_t j = 0; j < hidden; ++j) {
-      double v = static_cast<double>(word.data<T>()[(*words)[k] * hidden + j]) + static_cast<double>(position.data<T>()[at * hidden + j]);
-      if (with_segments) v += static_cast<double>(segment.data<T>()[(*segments)[k] * hidden + j]);
+      double v = element(word, (*words)[k] * hidden + j) + element(position, at * hidden + j);
+      if (with_segments) v += element(segment, (*segments)[k] * hidden + j);
       write<T>(*sum)[i * hidden + j] = static_cast<T>(v);
     }
   }
@@ -205,7 +211,8 @@ void register_contrib(Registry& registry) {
   registry.add(kMicrosoft, "BiasGelu", bias_gelu);
   registry.add(kMicrosoft, "FastGelu", fast_gelu);
   registry.add(kMicrosoft, "BiasSplitGelu", bias_split_gelu);
-  registry.add(kMicrosoft, "EmbedLayerNormalization", embed_layer_normalization);
+  registry.add(kMicrosoft, "EmbedLayerNormalization", embed_layer_normalization,
+               1u << 2 | 1u << 3 | 1u << 4);  // of tables few rows are read
   registry.add(kMicrosoft, "RotaryEmbedding", rotary_embedding<true>);
   registry.add("", "RotaryEmbedding", rotary_embedding<false>);
 }

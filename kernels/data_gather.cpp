@@ -30,7 +30,7 @@ Outputs gather(KernelContext& ctx) {
   const std::int64_t outer = product(std::span(x.dims()).first(static_cast<std::size_t>(*axis))), inner = strides_of(x.dims())[*axis];
   const std::int64_t run = inner * moving.unit(), n = indices.size();
   if (outer * n * run == 0) return one_output(moving.take());
-  if (inner == 1) {  // single elements: typed loads and stores instead of calls
+  if (inner == 1 && is_aligned(x)) {  // single elements: typed loads and stores instead of calls
     with_unit(moving.unit(), [&]<typename U>(std::type_identity<U>) {
       const U* source = reinterpret_cast<const U*>(from);
       U* target = reinterpret_cast<U*>(*to);
@@ -119,7 +119,7 @@ Outputs gather_nd(KernelContext& ctx) {
 }  // namespace
 
 void register_data_gather(Registry& registry) {
-  registry.add("", "Gather", gather);
+  registry.add("", "Gather", gather, 1u << 0);  // of tables few rows are read
   registry.add("", "GatherElements", gather_elements);
   registry.add("", "GatherND", gather_nd);
   registry.add(kMicrosoft, "GatherND", gather_nd);

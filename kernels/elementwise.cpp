@@ -11,12 +11,13 @@ absl::StatusOr<Tensor> align_legacy(const KernelContext& ctx, const Tensor& a, c
   return b.reshaped(std::move(dims));
 }
 
-absl::StatusOr<std::pair<Tensor, Tensor>> binary_inputs(const KernelContext& ctx) {
+absl::StatusOr<BinaryInputs> binary_inputs(const KernelContext& ctx, std::optional<Tensor>& store) {
   if (!ctx.is_tensor(0) || !ctx.is_tensor(1)) return ctx.invalid("needs two tensors");
   if (ctx.tensor(0).dtype() != ctx.tensor(1).dtype()) return ctx.invalid("the inputs differ in element type");
+  if (ctx.opset >= 7) return BinaryInputs{ctx.tensor(0), ctx.tensor(1)};
   absl::StatusOr<Tensor> b = align_legacy(ctx, ctx.tensor(0), ctx.tensor(1));
   if (!b.ok()) return b.status();
-  return std::pair(ctx.tensor(0), *std::move(b));
+  return BinaryInputs{ctx.tensor(0), store.emplace(*std::move(b))};
 }
 
 void register_elementwise(Registry& registry) {

@@ -14,7 +14,7 @@ inline constexpr std::int64_t kElementGrain = 1 << 15;
 // y[i] = f(x[i]) for a tensor of T into a tensor of R.
 template <typename T, typename R, typename F>
 Outputs map_elements(const KernelContext& ctx, const Tensor& x, F f) {
-  absl::StatusOr<Tensor> y = ctx.allocate(dtype_of<R>(), x.dims());
+  absl::StatusOr<Tensor> y = ctx.allocate_over({&x}, dtype_of<R>(), x.dims());
   if (!y.ok()) return y.status();
   const T* in = x.data<T>();
   R* out = write<R>(*y);
@@ -74,7 +74,7 @@ template <typename A, typename B, typename R, typename F>
 Outputs zip_elements(const KernelContext& ctx, const Tensor& a, const Tensor& b, F f) {
   const std::optional<Shape> dims = broadcast_shape(a.dims(), b.dims());
   if (!dims) return ctx.invalid("the inputs' shapes cannot be broadcast");
-  absl::StatusOr<Tensor> y = ctx.allocate(dtype_of<R>(), *dims);
+  absl::StatusOr<Tensor> y = ctx.allocate_over({&a, &b}, dtype_of<R>(), *dims);
   if (!y.ok()) return y.status();
   zip_into<A, B, R>(ctx, a, b, *dims, write<R>(*y), f);
   return outputs_of(*std::move(y));
@@ -83,7 +83,12 @@ Outputs zip_elements(const KernelContext& ctx, const Tensor& a, const Tensor& b,
 // Below opset 7, B of a binary operator is aligned to A at `axis` instead of at the end (with attribute broadcast=1).
 absl::StatusOr<Tensor> align_legacy(const KernelContext& ctx, const Tensor& a, const Tensor& b);
 // The two inputs of a binary operator, aligned, of one dtype.
-absl::StatusOr<std::pair<Tensor, Tensor>> binary_inputs(const KernelContext& ctx);
+struct BinaryInputs {
+  const Tensor& first;
+  const Tensor& second;
+};
+// `store` holds the second one where it had to be aligned.
+absl::StatusOr<BinaryInputs> binary_inputs(const KernelContext& ctx, std::optional<Tensor>& store);
 
 void register_elementwise_arithmetic(Registry& registry);
 void register_elementwise_compare(Registry& registry);

@@ -125,7 +125,8 @@ struct ShiftRightOp {
 
 template <typename Op, typename List>
 Outputs binary(KernelContext& ctx) {
-  absl::StatusOr<std::pair<Tensor, Tensor>> in = binary_inputs(ctx);
+  std::optional<Tensor> store;
+  const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
   return dispatch(List{}, ctx, in->first.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     using C = Compute<T>;

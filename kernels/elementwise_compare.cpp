@@ -46,7 +46,8 @@ struct XorOp {
 
 template <typename Op>
 Outputs compare(KernelContext& ctx) {
-  absl::StatusOr<std::pair<Tensor, Tensor>> in = binary_inputs(ctx);
+  std::optional<Tensor> store;
+  const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
   return dispatch(NumericAndBoolTypes{}, ctx, in->first.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     return zip_elements<T, T, bool>(ctx, in->first, in->second,
@@ -70,7 +71,8 @@ Outputs equal_strings(const KernelContext& ctx, const Tensor& a, const Tensor& b
 }
 
 Outputs equal(KernelContext& ctx) {
-  absl::StatusOr<std::pair<Tensor, Tensor>> in = binary_inputs(ctx);
+  std::optional<Tensor> store;
+  const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
   if (in->first.dtype() == DType::kString) return equal_strings(ctx, in->first, in->second);
   return compare<EqualOp>(ctx);
@@ -78,7 +80,8 @@ Outputs equal(KernelContext& ctx) {
 
 template <typename Op>
 Outputs logical(KernelContext& ctx) {
-  absl::StatusOr<std::pair<Tensor, Tensor>> in = binary_inputs(ctx);
+  std::optional<Tensor> store;
+  const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
   return dispatch(Types<bool>{}, ctx, in->first.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     return zip_elements<T, T, bool>(ctx, in->first, in->second, [](bool a, bool b) { return Op::apply(a, b); });

@@ -143,7 +143,7 @@ Outputs fused_elementwise(KernelContext& ctx) {
     if (!a) return one_by_one(ctx, program);
     inputs.push_back(*a);
   }
-  absl::StatusOr<Tensor> y = ctx.allocate(DType::kFloat, *dims);
+  absl::StatusOr<Tensor> y = ctx.allocate_over(tensors, DType::kFloat, *dims);
   if (!y.ok()) return y.status();
   const Pieces pieces(program, std::move(inputs), y->size(), write<float>(*y));
   if (pieces.shortest() < kShortest && pieces.shortest() < y->size()) return one_by_one(ctx, program);

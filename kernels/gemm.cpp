@@ -2,6 +2,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "kernels/reduce.h"
@@ -235,6 +236,17 @@ AlignedFloats aligned_floats(std::int64_t n) {
   return AlignedFloats(data);
 }
 
+namespace {
+
+// Of weights that lie in a file as they come, at any address.
+float load(const float* at) {
+  float value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+}  // namespace
+
 PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b) {
   PackedMatrix packed;
   pack_matrix(k, n, b, packed);
@@ -257,12 +269,13 @@ void pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b, PackedMatr
     if (cols < nr) std::fill_n(to, nr * k, 0.0f);
     const float* from = b.data + panel * nr * b.col_stride;
     if (b.col_stride == 1) {
-      for (std::int64_t p = 0; p < k; ++p) std::copy_n(from + p * b.row_stride, cols, to + p * nr);
+      for (std::int64_t p = 0; p < k; ++p)
+        std::memcpy(to + p * nr, from + p * b.row_stride, static_cast<std::size_t>(cols) * sizeof(float));
     } else if (gathers) {
       pack_transposed_avx512(k, cols, from, b.col_stride, nr, to);
     } else {
       for (std::int64_t j = 0; j < cols; ++j) {
-        for (std::int64_t p = 0; p < k; ++p) to[p * nr + j] = from[p * b.row_stride + j * b.col_stride];
+        for (std::int64_t p = 0; p < k; ++p) to[p * nr + j] = load(from + p * b.row_stride + j * b.col_stride);
       }
     }
   }

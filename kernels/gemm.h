@@ -72,7 +72,7 @@ struct PackedMatrix {
   AlignedFloats panels;   // [ceil(n / nr)][k][nr], the last panel padded with zeros
   std::int64_t room = 0;  // of `panels`, in floats
 };
-PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);
+PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);  // b may begin at any address
 void pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b,
                  PackedMatrix& packed);  // in the memory that it has, where that suffices
 

@@ -66,7 +66,7 @@ absl::StatusOr<Tensor> KernelContext::allocate(DType dtype, const Shape& dims) c
         fmt::format("{}: an output of {} bytes is above the limit of {}", where(node), *bytes, options.memory_limit));
   }
   if (dtype == DType::kString) return Tensor::strings(dims, std::vector<std::string>(static_cast<std::size_t>(product(dims))));
-  std::shared_ptr<std::byte> data = host.buffer(*bytes);
+  std::shared_ptr<std::byte> data = host.tensor_buffer(*bytes);
   if (data == nullptr) return absl::ResourceExhaustedError(fmt::format("{}: no memory for an output of {} bytes", where(node), *bytes));
   const std::span<const std::byte> view(data.get(), *bytes);
   return Tensor(dtype, dims, std::shared_ptr<const void>(std::move(data)), view);
@@ -76,6 +76,16 @@ absl::StatusOr<Tensor> KernelContext::allocate_zeroed(DType dtype, const Shape& 
   absl::StatusOr<Tensor> t = allocate(dtype, dims);
   if (t.ok() && !t->bytes().empty()) std::memset(write<std::byte>(*t), 0, t->bytes().size());
   return t;
+}
+
+absl::StatusOr<Tensor> KernelContext::allocate_over(std::span<const Tensor* const> over, DType dtype, const Shape& dims) const {
+  for (std::size_t i = 0; i < inputs.size() && i < 64 && last_uses >> i != 0; ++i) {
+    if (((last_uses >> i) & 1u) == 0 || !is_tensor(i)) continue;
+    const Tensor& t = inputs[i].tensor();
+    if (std::find(over.begin(), over.end(), &t) == over.end() || !t.unique() || t.bytes().empty()) continue;
+    if (t.dtype() == dtype && t.dims() == dims && host.owns(t.bytes().data())) return t;
+  }
+  return allocate(dtype, dims);
 }
 
 absl::Status KernelContext::invalid(std::string_view what) const {

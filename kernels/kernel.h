@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -33,6 +34,10 @@ class KernelHost {
   virtual Outputs run_node(const Node& node, std::int64_t opset, const std::vector<Value>& inputs) = 0;
   // A buffer of this many bytes, 64-byte aligned, not initialized.
   virtual std::shared_ptr<std::byte> buffer(std::size_t bytes) = 0;
+  // The same for a tensor that the kernel makes; on the thread that the kernel was called on.
+  virtual std::shared_ptr<std::byte> tensor_buffer(std::size_t bytes) { return buffer(bytes); }
+  // Whether the data lies in such a buffer.
+  virtual bool owns(const std::byte*) const { return false; }
 };
 
 struct KernelOptions {
@@ -56,6 +61,7 @@ struct KernelContext {
   KernelHost& host;
   NodeState* state = nullptr;         // null outside sessions
   std::uint64_t constant_inputs = 0;  // bit i: input i is an initializer that no run overrides
+  std::uint64_t last_uses = 0;        // bit i: nothing needs the value of input i after this node
 
   bool has_input(std::size_t i) const { return i < inputs.size() && inputs[i].present(); }
   bool is_tensor(std::size_t i) const { return i < inputs.size() && inputs[i].is_tensor(); }
@@ -87,6 +93,12 @@ struct KernelContext {
   // A tensor to be written through `write<T>()`: checked against the memory limit, not initialized.
   absl::StatusOr<Tensor> allocate(DType dtype, const Shape& dims) const;
   absl::StatusOr<Tensor> allocate_zeroed(DType dtype, const Shape& dims) const;
+  // The same, in the place of one of these tensors where that is an input of this type and these dims that nothing else needs: for kernels
+  // that read no element of it after they wrote the output's element of the same index.
+  absl::StatusOr<Tensor> allocate_over(std::span<const Tensor* const> over, DType dtype, const Shape& dims) const;
+  absl::StatusOr<Tensor> allocate_over(std::initializer_list<const Tensor*> over, DType dtype, const Shape& dims) const {
+    return allocate_over(std::span(over.begin(), over.size()), dtype, dims);
+  }
 
   // kInvalidArgument / kUnimplemented naming operator and node.
   absl::Status invalid(std::string_view what) const;

@@ -56,27 +56,19 @@ bool one_product(const Problem& p, const Tensor& a) {
   return product(p.b.batch) == 1 && p.a.col_stride == 1 && p.a.rows * p.a.cols * product(p.batch) == a.size();
 }
 
-// The packed form of a constant B of a node of a session.
-std::shared_ptr<const PackedMatrix> packed_constant(const KernelContext& ctx, const Tensor& b, const Problem& p) {
-  if (ctx.options.reference || ctx.inputs.size() < 2 || !ctx.is_constant(1) || !ctx.is_tensor(1) ||
-      ctx.tensor(1).bytes().data() != b.bytes().data())
-    return nullptr;
-  return ctx.prepared<PackedMatrix>([&] {
-    PackedMatrix packed = pack_matrix(p.b.rows, p.b.cols, {b.data<float>(), p.b.row_stride, p.b.col_stride});
-    release_pages(b);
-    return packed;
-  });
-}
-
 template <typename T>
 void multiply(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Problem& p, T* out) {
   const std::int64_t m = p.a.rows, n = p.b.cols, k = p.a.cols, batches = product(p.batch);
-  const T *pa = a.data<T>(), *pb = b.data<T>();
-  if (one_product(p, a)) {
-    const MatrixView<T> left{pa, p.a.row_stride == 1 ? k : p.a.row_stride, 1};
-    if constexpr (std::is_same_v<T, float>) {
-      if (const auto packed = packed_constant(ctx, b, p)) return gemm_packed(ctx, m * batches, left, *packed, out, n);
-    }
+  const T* pa = a.data<T>();
+  const bool one = one_product(p, a);
+  const MatrixView<T> left{pa, p.a.row_stride == 1 ? k : p.a.row_stride, 1};
+  if constexpr (std::is_same_v<T, float>) {
+    const auto packed = one ? packed_constant(ctx, b, p.b.rows, p.b.cols, p.b.row_stride, p.b.col_stride) : nullptr;
+    if (packed != nullptr) return gemm_packed(ctx, m * batches, left, *packed, out, n);
+  }
+  const Tensor right = aligned(b);
+  const T* pb = right.data<T>();
+  if (one) {
     return gemm_any<T>(ctx, m * batches, n, k, left, {pb, p.b.row_stride, p.b.col_stride}, out, n);
   }
   const std::int64_t a_size = m * k, b_size = k * n;
@@ -130,7 +122,7 @@ Outputs fused_matmul(KernelContext& ctx) {
     return ctx.invalid("transBatchA and transBatchB want two inputs of one rank, at least 3");
   for (auto& [tensor, name] : {std::pair<Tensor*, const char*>(&a, "transBatchA"), {&b, "transBatchB"}}) {
     if (ctx.attr_i(name, 0) == 0) continue;
-    absl::StatusOr<Tensor> moved = batch_first(ctx, *tensor);
+    absl::StatusOr<Tensor> moved = batch_first(ctx, aligned(*tensor));
     if (!moved.ok()) return moved.status();
     *tensor = *std::move(moved);
   }
@@ -141,6 +133,18 @@ Outputs fused_matmul(KernelContext& ctx) {
 }
 
 }  // namespace
+
+std::shared_ptr<const PackedMatrix> packed_constant(const KernelContext& ctx, const Tensor& b, std::int64_t k, std::int64_t n,
+                                                    std::int64_t row_stride, std::int64_t col_stride) {
+  if (ctx.options.reference || ctx.inputs.size() < 2 || !ctx.is_constant(1) || !ctx.is_tensor(1) ||
+      ctx.tensor(1).bytes().data() != b.bytes().data())
+    return nullptr;
+  return ctx.prepared<PackedMatrix>([&] {
+    PackedMatrix packed = pack_matrix(k, n, {b.data<float>(), row_stride, col_stride});
+    release_pages(b);
+    return packed;
+  });
+}
 
 absl::StatusOr<Tensor> matmul(const KernelContext& ctx, const Tensor& a, const Tensor& b, const MatMulOptions& options) {
   absl::StatusOr<Problem> p = problem_of(ctx, a, b, options);
@@ -161,9 +165,10 @@ absl::StatusOr<Tensor> matmul(const KernelContext& ctx, const Tensor& a, const T
 }
 
 void register_matmul(Registry& registry) {
-  registry.add("", "MatMul", matmul_op);
-  registry.add(kMicrosoft, "FusedMatMul", fused_matmul);
-  registry.add(kMicrosoft, "TransposeMatMul", fused_matmul);
+  constexpr std::uint64_t kPacked = 1u << 1;  // B, which is read once
+  registry.add("", "MatMul", matmul_op, kPacked);
+  registry.add(kMicrosoft, "FusedMatMul", fused_matmul, kPacked);
+  registry.add(kMicrosoft, "TransposeMatMul", fused_matmul, kPacked);
   register_matmul_gemm(registry);
   register_matmul_einsum(registry);
 }

@@ -69,8 +69,9 @@ Outputs fused_gemm(KernelContext& ctx) {
 }  // namespace
 
 void register_matmul_gemm(Registry& registry) {
-  registry.add("", "Gemm", gemm_op);
-  registry.add(kMicrosoft, "FusedGemm", fused_gemm);
+  constexpr std::uint64_t kPacked = 1u << 1;  // B, which is read once
+  registry.add("", "Gemm", gemm_op, kPacked);
+  registry.add(kMicrosoft, "FusedGemm", fused_gemm, kPacked);
 }
 
 }  // namespace saturate

@@ -114,7 +114,7 @@ Outputs normalize(const KernelContext& ctx, const Tensor& x, const NormCall& cal
   std::fill(statistics_dims.begin() + *axis, statistics_dims.end(), 1);
   NormOptions o{call.epsilon, call.rms, 0, product(inner)};
   o.rows = product(statistics_dims);
-  absl::StatusOr<Tensor> y = ctx.allocate(x.dtype(), x.dims());
+  absl::StatusOr<Tensor> y = ctx.allocate_over({&x}, x.dtype(), x.dims());
   if (!y.ok()) return y.status();
   std::vector<float> mean(static_cast<std::size_t>(o.rows)), inverse(mean.size());
   Outputs done = dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {

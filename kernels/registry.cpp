@@ -4,14 +4,31 @@
 
 namespace saturate {
 
-void Registry::add(std::string_view domain, std::string_view op_type, KernelFn kernel) {
-  kernels_[absl::StrCat(absl::string_view(domain.data(), domain.size()), ":", absl::string_view(op_type.data(), op_type.size()))] = kernel;
+namespace {
+
+std::string key_of(std::string_view domain, std::string_view op_type) {
+  return absl::StrCat(absl::string_view(domain.data(), domain.size()), ":", absl::string_view(op_type.data(), op_type.size()));
+}
+
+}  // namespace
+
+void Registry::add(std::string_view domain, std::string_view op_type, KernelFn kernel, std::uint64_t any_alignment) {
+  kernels_[key_of(domain, op_type)] = {kernel, any_alignment};
+}
+
+const Registry::Entry* Registry::entry(std::string_view domain, std::string_view op_type) const {
+  const auto it = kernels_.find(key_of(domain, op_type));
+  return it == kernels_.end() ? nullptr : &it->second;
 }
 
 KernelFn Registry::find(std::string_view domain, std::string_view op_type) const {
-  const auto it =
-      kernels_.find(absl::StrCat(absl::string_view(domain.data(), domain.size()), ":", absl::string_view(op_type.data(), op_type.size())));
-  return it == kernels_.end() ? nullptr : it->second;
+  const Entry* e = entry(domain, op_type);
+  return e == nullptr ? nullptr : e->kernel;
+}
+
+std::uint64_t Registry::any_alignment(std::string_view domain, std::string_view op_type) const {
+  const Entry* e = entry(domain, op_type);
+  return e == nullptr ? 0 : e->any_alignment;
 }
 
 const Registry& Registry::standard() {

@@ -1,6 +1,7 @@
 // Which kernel runs an operator. One kernel serves all opset versions of an operator; it looks at KernelContext::opset.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,14 +13,21 @@ namespace saturate {
 
 class Registry {
  public:
-  void add(std::string_view domain, std::string_view op_type, KernelFn kernel);
+  // `any_alignment`: bit i, input i may be a constant whose elements are not aligned (is_aligned()). The others are, always.
+  void add(std::string_view domain, std::string_view op_type, KernelFn kernel, std::uint64_t any_alignment = 0);
   KernelFn find(std::string_view domain, std::string_view op_type) const;  // null: none
+  std::uint64_t any_alignment(std::string_view domain, std::string_view op_type) const;
   // Every kernel of every family; built once, never changed.
   static const Registry& standard();
   std::size_t size() const { return kernels_.size(); }
 
  private:
-  absl::flat_hash_map<std::string, KernelFn> kernels_;  // "domain:op_type"
+  struct Entry {
+    KernelFn kernel;
+    std::uint64_t any_alignment;
+  };
+  const Entry* entry(std::string_view domain, std::string_view op_type) const;
+  absl::flat_hash_map<std::string, Entry> kernels_;  // "domain:op_type"
 };
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft", kMlDomain = "ai.onnx.ml", kTrainingDomain = "ai.onnx.preview.training",

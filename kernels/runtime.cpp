@@ -14,6 +14,7 @@ namespace saturate {
 namespace {
 
 constexpr std::size_t kMaxSteps = 4'000'000;
+constexpr std::size_t kMostSizes = 64;  // of inputs, whose plans are kept
 
 absl::Status check_input(const ValueInfo& info, const Value& value) {
   if (info.type.kind != ValueType::Kind::kTensor) return absl::OkStatus();
@@ -67,8 +68,12 @@ class KernelEvaluator : public Evaluator {
       if (slot >= 0) (*plan)->outputs.emplace_back("", slot);
     }
     (*plan)->steps[0].release.clear();
-    RunContext run{options_, *pool_};
-    Outputs out = run_plan(**plan, inputs, {}, run);
+    RunMemory memory(*pool_, nullptr, nullptr);
+    RunContext run{options_, memory};
+    std::vector<Value> readable = inputs;
+    for (Value& value : readable)
+      if (value.is_tensor() && !is_aligned(value.tensor())) value = aligned(value.tensor());
+    Outputs out = run_plan(**plan, readable, {}, run);
     if (!out.ok()) return out;
     std::vector<Value> all(node.outputs.size());
     std::size_t next = 0;
@@ -124,11 +129,54 @@ struct Session::Impl {
     const std::unique_lock<std::mutex> lock(team_in_use, std::try_to_lock);
     const bool shared_out = team.threads() > 1 && lock.owns_lock();
     const TeamScope scope(shared_out ? &team : nullptr);
+    const std::optional<std::vector<std::int64_t>> sizes = sizes_of(inputs);
+    const MemoryOfSize known = sizes ? memory_of(*sizes) : MemoryOfSize{};
+    RunMemory memory(*pool, known.plan.get(), known.trace);
     const KernelOptions kernel_options{options.reference, shared_out ? static_cast<int>(team.threads()) : 1, options.memory_limit};
     const double epoch = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    RunContext context{kernel_options, *pool, options.check_finite, timings, epoch, 0, options.most_graph_runs};
-    return run_plan(*plan, inputs, {}, context);
+    RunContext context{kernel_options, memory, options.check_finite, timings, epoch, 0, options.most_graph_runs};
+    Outputs outputs = run_plan(*plan, inputs, {}, context);
+    if (outputs.ok() && known.trace != nullptr) keep_trace(*sizes, known.trace);
+    return outputs;
   }
+
+  // Of inputs of given sizes: the plan once a run was recorded, a new record where none was.
+  struct MemoryOfSize {
+    std::shared_ptr<MemoryTrace> trace;
+    std::shared_ptr<const MemoryPlan> plan;
+  };
+
+  MemoryOfSize memory_of(const std::vector<std::int64_t>& sizes) const {
+    std::lock_guard lock(memory_mutex);
+    const auto it = memory_by_size.find(sizes);
+    if (it == memory_by_size.end()) return {std::make_shared<MemoryTrace>(), nullptr};
+    if (it->second.plan == nullptr) {
+      it->second.plan = std::make_shared<const MemoryPlan>(plan_memory(it->second.trace->buffers()));
+      it->second.trace = nullptr;
+      pool->trim(it->second.plan->size);
+    }
+    return {nullptr, it->second.plan};
+  }
+
+  void keep_trace(const std::vector<std::int64_t>& sizes, std::shared_ptr<MemoryTrace> trace) const {
+    std::lock_guard lock(memory_mutex);
+    if (memory_by_size.size() >= kMostSizes) memory_by_size.clear();
+    memory_by_size.emplace(sizes, MemoryOfSize{std::move(trace), nullptr});
+  }
+
+  // Ranks and dims one after another; nullopt where an input is no tensor.
+  static std::optional<std::vector<std::int64_t>> sizes_of(const std::vector<Value>& inputs) {
+    std::vector<std::int64_t> out;
+    for (const Value& v : inputs) {
+      if (v.present() && !v.is_tensor()) return std::nullopt;
+      out.push_back(v.present() ? v.tensor().rank() : -1);
+      if (v.present()) out.insert(out.end(), v.tensor().dims().begin(), v.tensor().dims().end());
+    }
+    return out;
+  }
+
+  mutable std::mutex memory_mutex;
+  mutable std::map<std::vector<std::int64_t>, MemoryOfSize> memory_by_size;
 };
 
 Session::Session(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -160,6 +208,8 @@ absl::StatusOr<Session> Session::create(const Model& model, const SessionOptions
 absl::StatusOr<std::vector<Value>> Session::run(const std::map<std::string, Value>& inputs, std::vector<NodeTiming>* timings) const {
   return impl_->run(inputs, timings);
 }
+
+MemoryUse Session::memory() const { return {impl_->pool->arena_bytes(), impl_->pool->system_requests()}; }
 
 std::unique_ptr<Evaluator> make_evaluator(bool reference) { return std::make_unique<KernelEvaluator>(reference); }
 

@@ -31,6 +31,14 @@ struct SessionOptions {
   std::int64_t most_graph_runs = kMostGraphRuns;
 };
 
+// Of the tensors that runs make; constants and what is prepared of them are not counted.
+struct MemoryUse {
+  std::size_t most = 0;             // bytes that were ever in use at once, gaps between them included; results of runs apart
+  std::size_t system_requests = 0;  // how often a run asked the system for memory, so far
+};
+
+// Runs may go on at the same time from several threads. The first run of each size of the inputs records when which tensor lives; later
+// ones put them where a plan made of that says.
 class Session {
  public:
   // Fails with kUnimplemented naming node and operator where something cannot be run.
@@ -40,6 +48,7 @@ class Session {
   ~Session();
   // Inputs by name; inputs with an initializer of the same name may be left out. Outputs in the graph's order.
   absl::StatusOr<std::vector<Value>> run(const std::map<std::string, Value>& inputs, std::vector<NodeTiming>* timings = nullptr) const;
+  MemoryUse memory() const;
 
  private:
   struct Impl;

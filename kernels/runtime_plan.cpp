@@ -177,6 +177,7 @@ class Planner {
       plan_->outputs.emplace_back(output.name, slot);
     }
     find_last_uses();
+    align_constants();
     return plan_;
   }
 
@@ -256,6 +257,36 @@ class Planner {
     return absl::OkStatus();
   }
 
+  // Weights mapped from a file begin anywhere. Kernels that can't read them so get copies: kept, where what is prepared is kept, else made
+  // at every run, one at a time.
+  void align_constants() {
+    absl::flat_hash_map<int, Value*> found;
+    absl::flat_hash_set<int> fixed;  // to be copied once
+    for (auto& [slot, value] : plan_->constants) {
+      if (!value.is_tensor() || is_aligned(value.tensor())) continue;
+      found[slot] = &value;
+      if (context_.keep_prepared || !constant_.contains(slot)) fixed.insert(slot);
+    }
+    if (found.empty()) return;
+    absl::flat_hash_set<int> wanted;
+    for (const auto& [name, slot] : plan_->outputs) fixed.insert(slot), wanted.insert(slot);
+    for (Step& step : plan_->steps) {
+      for (const auto& [graph, plan] : step.graphs)
+        for (const auto& [outside, own] : plan->captures) fixed.insert(outside), wanted.insert(outside);
+      const std::uint64_t any =
+          step.kernel == nullptr ? 0 : Registry::standard().any_alignment(plain_domain(step.node->domain), step.node->op_type);
+      for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+        if (!found.contains(step.inputs[i]) || (i < 64 && (any >> i & 1u) != 0 && constant_.contains(step.inputs[i]))) continue;
+        wanted.insert(step.inputs[i]);
+        step.realigned.push_back(static_cast<int>(i));
+      }
+    }
+    for (const auto& [slot, value] : found)
+      if (fixed.contains(slot) && wanted.contains(slot)) *value = aligned(value->tensor());
+    for (Step& step : plan_->steps)
+      std::erase_if(step.realigned, [&](int i) { return is_aligned(found.at(step.inputs[static_cast<std::size_t>(i)])->tensor()); });
+  }
+
   void find_last_uses() {
     std::vector<char> seen(static_cast<std::size_t>(plan_->slots), 0);
     for (const auto& [name, slot] : plan_->outputs) seen[slot] = 1;
@@ -270,6 +301,15 @@ class Planner {
       for (int slot : step->inputs) use(slot);
       for (const auto& [graph, plan] : step->graphs) {
         for (const auto& [outside, own] : plan->captures) use(outside);
+      }
+      for (const auto& [name, slot] : plan_->outputs)
+        step->makes_result = step->makes_result || std::find(step->outputs.begin(), step->outputs.end(), slot) != step->outputs.end();
+      if (!step->graphs.empty() || step->kernel == nullptr) continue;  // what a subgraph captures it takes from where it was
+      for (std::size_t i = 0; i < step->inputs.size() && i < 64; ++i) {
+        const int slot = step->inputs[i];
+        if (std::find(step->release.begin(), step->release.end(), slot) != step->release.end() &&
+            std::count(step->inputs.begin(), step->inputs.end(), slot) == 1)
+          step->last_uses |= std::uint64_t{1} << i;
       }
     }
   }

@@ -29,6 +29,9 @@ struct Step {
   std::vector<std::pair<const Graph*, std::shared_ptr<Plan>>> graphs;
   std::unique_ptr<NodeState> state;
   std::uint64_t constant_inputs = 0;
+  std::uint64_t last_uses = 0;  // inputs whose last use this is, each in one place only
+  bool makes_result = false;    // an output of it is one of the plan's
+  std::vector<int> realigned;   // inputs that are copied before the kernel sees them: constants of a file, not aligned
   std::uint64_t required_inputs = 0, tensor_inputs = 0;  // by the operator's schema: must be there; must be a tensor if there
 };
 
@@ -57,7 +60,7 @@ absl::StatusOr<std::shared_ptr<Plan>> make_plan(std::shared_ptr<const Graph> gra
 
 struct RunContext {
   const KernelOptions& options;
-  BufferPool& pool;
+  RunMemory& memory;
   bool check_finite = false;
   std::vector<NodeTiming>* timings = nullptr;
   double epoch = 0;

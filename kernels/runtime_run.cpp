@@ -29,7 +29,7 @@ class StepHost : public KernelHost {
       }
       std::vector<Value> captured;
       for (const auto& [outside, own] : plan->captures) captured.push_back(frame_[outside]);
-      RunContext inner{context_.options,   context_.pool,      context_.check_finite,    nullptr,
+      RunContext inner{context_.options,   context_.memory,    context_.check_finite,    nullptr,
                        context_.epoch,     context_.depth + 1, context_.most_graph_runs, 0,
                        &context_.counter()};
       return run_plan(*plan, inputs, std::move(captured), inner);
@@ -44,9 +44,16 @@ class StepHost : public KernelHost {
     return invoke(kernel, ctx);
   }
 
-  std::shared_ptr<std::byte> buffer(std::size_t bytes) override { return context_.pool.get(bytes); }
+  std::shared_ptr<std::byte> buffer(std::size_t bytes) override { return context_.memory.scratch(bytes); }
+  std::shared_ptr<std::byte> tensor_buffer(std::size_t bytes) override {
+    return makes_result() ? context_.memory.result(bytes) : context_.memory.tensor(bytes);
+  }
+  bool owns(const std::byte* data) const override { return !makes_result() && context_.memory.owns(data); }
 
  private:
+  // Of the model: it outlives the run, and should not stand in the way of the next one.
+  bool makes_result() const { return step_.makes_result && context_.depth == 0; }
+
   const Step& step_;
   const std::vector<Value>& frame_;
   RunContext& context_;
@@ -104,8 +111,15 @@ Outputs run_step(const Step& step, const std::vector<Value>& inputs, const std::
     }
   }
   StepHost host(step, frame, context);
-  KernelContext ctx{*step.node,      step.opset, inputs,           static_cast<int>(step.outputs.size()),
-                    context.options, host,       step.state.get(), step.constant_inputs};
+  KernelContext ctx{*step.node,
+                    step.opset,
+                    inputs,
+                    static_cast<int>(step.outputs.size()),
+                    context.options,
+                    host,
+                    step.state.get(),
+                    step.constant_inputs,
+                    context.check_finite ? 0 : step.last_uses};
   return invoke(step.kernel, ctx);
 }
 
@@ -133,7 +147,16 @@ Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector
   std::vector<Value> arguments;
   for (const Step& step : plan.steps) {
     arguments.clear();
-    for (int slot : step.inputs) arguments.push_back(slot < 0 ? Value() : frame[slot]);
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const int slot = step.inputs[i];
+      if (slot < 0)
+        arguments.emplace_back();
+      else if (i < 64 && ((step.last_uses >> i) & 1u) != 0)
+        arguments.push_back(std::move(frame[slot]));
+      else
+        arguments.push_back(frame[slot]);
+    }
+    for (int i : step.realigned) arguments[static_cast<std::size_t>(i)] = aligned(arguments[static_cast<std::size_t>(i)].tensor());
     const double start = context.timings == nullptr ? 0 : now();
     Outputs out = run_step(step, arguments, frame, context);
     if (!out.ok()) return out.status();

@@ -66,7 +66,7 @@ Outputs softmax(KernelContext& ctx) {
   absl::StatusOr<Layout> l = layout_of(ctx, x);
   if (!l.ok()) return l.status();
   return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    absl::StatusOr<Tensor> y = ctx.allocate(x.dtype(), x.dims());
+    absl::StatusOr<Tensor> y = kForm == Form::kHardmax ? ctx.allocate(x.dtype(), x.dims()) : ctx.allocate_over({&x}, x.dtype(), x.dims());
     if (!y.ok()) return y.status();
     const T* in = x.data<T>();
     T* out = write<T>(*y);

@@ -21,7 +21,6 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096, kBig = 64 * 1024, kSmallAlignment = 64;
 constexpr std::size_t kStep = 8u << 20;
-constexpr std::size_t kRealignLimit = 16u << 20;
 
 absl::Status refused(const std::string& location, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format("external data '{}': {}", location, why));
@@ -211,15 +210,10 @@ absl::StatusOr<Tensor> ExternalFiles::map(const ExternalReference& reference, DT
   range->length = length;
   range->fd = file->fd;
   range->file = file;
-  range->address = file->base ? static_cast<const std::byte*>(file->base) + offset : nullptr;
   const std::span<const std::byte> view(static_cast<const std::byte*>(file->base) + (file->base ? offset : 0), length);
   Tensor tensor(dtype, std::move(dims), file, view);
-  const std::size_t element = std::min<std::size_t>(std::max(bit_width(dtype) / 8, 1), 8);
-  if (reinterpret_cast<std::uintptr_t>(view.data()) % element != 0 && length <= kRealignLimit) {  // C++ needs aligned elements
-    Tensor copy(dtype, tensor.dims());
-    std::memcpy(copy.mutable_data(), view.data(), length);
-    tensor = std::move(copy);
-  }
+  tensor.set_mapped(true);
+  if (length < kBig) tensor = aligned(tensor);
   tensor.set_file_range(std::move(range));
   return tensor;
 }

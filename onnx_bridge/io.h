@@ -12,13 +12,15 @@
 namespace saturate {
 
 // Reads a model and checks its structure: acyclic (nodes are sorted if need be), every input defined once, names unique, tensors
-// consistent. Errors name the file and the place.
+// consistent. Errors name the file and the place. Large weights stay in the file, mapped: while the model lives, the file may be replaced
+// (by a rename, as save_model does), but not written into or cut.
 absl::StatusOr<Model> load_model(const std::string& path);
 // The data of the graph's dense initializer number `index` where it lies apart from the model's bytes.
 struct DetachedData {
   std::size_t index = 0;
   std::span<const std::byte> bytes;  // as raw_data
   std::shared_ptr<const void> owner;
+  bool mapped = false;  // see Tensor::mapped()
 };
 // The same from bytes; external data is looked up in `folder` ("" : refused). Initializers in `detached` hold no data in the bytes.
 absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& folder, std::vector<DetachedData> detached = {});

@@ -11,6 +11,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "onnx_bridge/io.h"
+#include "onnx_bridge/mapped.h"
 #include "onnx_bridge/proto_convert.h"
 #include "onnx_bridge/text_model.h"
 
@@ -50,6 +51,11 @@ bool parse(google::protobuf::io::CodedInputStream& stream, onnx::ModelProto& mes
   stream.SetTotalBytesLimit(INT_MAX);
   stream.SetRecursionLimit(kRecursionLimit);
   return message.ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+}
+
+bool parse(std::string_view bytes, onnx::ModelProto& message) {
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
+  return parse(stream, message);
 }
 
 absl::StatusOr<Model> convert(std::shared_ptr<const onnx::ModelProto> message, const std::string& folder, const std::string& file,
@@ -120,6 +126,14 @@ absl::StatusOr<Model> load(const std::string& path) {
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (absl::Status s = check_size(size, path); !s.ok()) return s;
   if (path.ends_with(".onnxtxt")) return load_text(file.fd, size, path);
+  if (size >= proto::kMappedFrom) {
+    if (const auto whole = proto::map_file(file.fd, size)) {
+      if (auto split = proto::split_model({whole->data, whole->size}, whole)) {
+        auto message = std::make_shared<onnx::ModelProto>();
+        if (parse(split->skeleton, *message)) return convert(std::move(message), folder_of(path), path, std::move(split->detached));
+      }
+    }
+  }
   auto message = std::make_shared<onnx::ModelProto>();
   bool ok = false;
   {
@@ -145,8 +159,7 @@ absl::StatusOr<Model> load_model(const std::string& path) {
 absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& folder, std::vector<DetachedData> detached) {
   if (absl::Status s = check_size(bytes.size(), "model from memory"); !s.ok()) return s;
   auto message = std::make_shared<onnx::ModelProto>();
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()), static_cast<int>(bytes.size()));
-  if (!parse(stream, *message)) return invalid("model from memory", diagnose(bytes));
+  if (!parse(bytes, *message)) return invalid("model from memory", diagnose(bytes));
   auto model = convert(std::move(message), folder, "", std::move(detached));
   if (!model.ok()) return invalid("model from memory", std::string(model.status().message()));
   return model;

@@ -211,9 +211,11 @@ Tensor Reader::detached_tensor(const onnx::TensorProto& message, const DetachedD
   if (has_data(message)) places_.fail("the tensor has data of its own beside the data given apart");
   if (dtype == DType::kString) places_.fail("strings can't be given apart");
   if (bit_width(dtype) > 0 && data.bytes.size() != need)
-    places_.fail(fmt::format("{} with dims {} takes {} bytes, the data given apart has {}", dtype_name(dtype), dims_text(dims), need,
-                             data.bytes.size()));
-  return Tensor(dtype, std::move(dims), data.owner, data.bytes);
+    places_.fail(fmt::format("{} with dims {} takes {} bytes, {} has {}", dtype_name(dtype), dims_text(dims), need,
+                             data.mapped ? "the tensor" : "the data given apart", data.bytes.size()));
+  Tensor tensor(dtype, std::move(dims), data.owner, data.bytes);
+  tensor.set_mapped(data.mapped);
+  return tensor;
 }
 
 Tensor Reader::typed_tensor(const onnx::TensorProto& m, Shape dims) {
@@ -339,17 +341,17 @@ Graph Reader::read(const onnx::GraphProto& message) {
   for (const auto& v : message.output()) out.outputs.push_back(read(v));
   for (const auto& v : message.value_info()) out.value_info.push_back(read(v));
   out.initializers.reserve(static_cast<std::size_t>(message.initializer_size()));
-  const bool outermost = depth_ == 1;
-  for (const DetachedData& d : detached_)
-    if (outermost && d.index >= static_cast<std::size_t>(message.initializer_size()))
-      places_.fail(fmt::format("data is given for initializer {} of {}", d.index, message.initializer_size()));
+  std::vector<const DetachedData*> apart(static_cast<std::size_t>(message.initializer_size()), nullptr);
+  if (depth_ == 1)
+    for (const DetachedData& d : detached_) {
+      if (d.index >= apart.size()) places_.fail(fmt::format("data is given for initializer {} of {}", d.index, apart.size()));
+      if (apart[d.index] == nullptr) apart[d.index] = &d;
+    }
   for (int i = 0; i < message.initializer_size(); ++i) {
     const auto& t = message.initializer(i);
     const auto at = places_.enter("initializer", t.name());
-    const auto apart =
-        std::find_if(detached_.begin(), detached_.end(), [&](const DetachedData& d) { return d.index == static_cast<std::size_t>(i); });
-    const bool detached = outermost && apart != detached_.end();
-    out.initializers.push_back({t.name(), detached ? detached_tensor(t, *apart) : read(t), alias(&t), false});
+    const DetachedData* data = apart[static_cast<std::size_t>(i)];
+    out.initializers.push_back({t.name(), data ? detached_tensor(t, *data) : read(t), alias(&t), false});
   }
   for (const auto& t : message.sparse_initializer()) out.initializers.push_back({t.values().name(), Tensor(), alias(&t), true});
   out.nodes.reserve(static_cast<std::size_t>(message.node_size()));
@@ -409,6 +411,7 @@ Model Reader::read(const onnx::ModelProto& message) {
   out.opset_imports = read_opsets(message.opset_import());
   if (out.opset_imports.empty() && out.ir_version < 3) out.opset_imports[""] = 1;  // IR.md: the import is implied before IR 3
   out.graph = read(message.graph());
+  detached_.clear();  // subgraphs of functions are no main graphs
   out.functions.reserve(static_cast<std::size_t>(message.functions_size()));
   for (const auto& f : message.functions()) out.functions.push_back(read(f));
   out.origin = alias(&message);

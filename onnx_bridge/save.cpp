@@ -58,6 +58,7 @@ class ModelPieces {
       auto apart = detached && i.tensor.bytes().size() >= detach_from ? writer_.parts_without_data(i) : std::nullopt;
       if (apart) detached->push_back({initializers_.size(), std::exchange(apart->raw, {}), std::make_shared<Tensor>(i.tensor)});
       initializers_.push_back(apart ? *apart : writer_.parts(i, true));
+      tensors_.push_back(i.tensor);
     }
     for (const Function& f : model.functions) functions_.push_back(writer_.message(f));
     onnx::GraphProto graph;
@@ -100,10 +101,12 @@ class ModelPieces {
   }
 
   void write_graph(CodedOutputStream& out) const {
+    auto data = tensors_.begin();
     for (const auto* n : nodes_) write_message(out, kGraphNode, *n);
     const std::size_t after_name = proto::offset_after(graph_rest_, kGraphName);
     out.WriteRaw(graph_rest_.data(), static_cast<int>(after_name));
     for (const auto& p : initializers_) {
+      const Tensor& tensor = *data++;
       if (!p.raw.data()) {
         write_message(out, kGraphInitializer, *p.message);
         continue;
@@ -114,6 +117,7 @@ class ModelPieces {
       out.WriteRaw(fields.data(), static_cast<int>(before_raw));
       write_tag(out, kTensorRaw, p.raw.size());
       write_raw(out, p.raw);
+      release_pages(tensor);
       out.WriteRaw(fields.data() + before_raw, static_cast<int>(fields.size() - before_raw));
     }
     out.WriteRaw(graph_rest_.data() + after_name, static_cast<int>(graph_rest_.size() - after_name));
@@ -122,6 +126,7 @@ class ModelPieces {
   proto::Writer writer_;
   std::vector<const onnx::NodeProto*> nodes_;
   std::vector<proto::Writer::InitializerParts> initializers_;
+  std::vector<Tensor> tensors_;  // of the initializers
   std::vector<const onnx::FunctionProto*> functions_;
   std::string graph_rest_, model_rest_;
   std::size_t graph_size_ = 0, size_ = 0;

@@ -183,8 +183,7 @@ bool holds(const Tensor& t, std::int64_t i) {
 }
 
 void release_part(const Tensor& t, std::size_t at, std::size_t length) {
-  const FileRange* range = t.file_range().get();
-  if (!range || !range->address || range->address != t.bytes().data()) return;
+  if (!t.mapped()) return;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)), base = reinterpret_cast<std::uintptr_t>(t.bytes().data()) + at;
   const std::uintptr_t begin = (base + page - 1) / page * page, end = (base + length) / page * page;
   if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
@@ -369,6 +368,7 @@ Tensor Tensor::strings(Shape dims, std::vector<std::string> values) {
 
 std::byte* Tensor::mutable_data() {
   file_range_.reset();
+  mapped_ = false;
   return const_cast<std::byte*>(bytes_.data());
 }
 
@@ -385,6 +385,19 @@ Tensor Tensor::reshaped(Shape dims) const {
 }
 
 void release_pages(const Tensor& t) { release_part(t, 0, t.bytes().size()); }
+
+bool is_aligned(const Tensor& t) {
+  const std::size_t element = std::clamp<std::size_t>(static_cast<std::size_t>(bit_width(t.dtype())) / 8, 1, 8);
+  return reinterpret_cast<std::uintptr_t>(t.bytes().data()) % element == 0;
+}
+
+Tensor aligned(const Tensor& t) {
+  if (is_aligned(t)) return t;
+  Tensor copy(t.dtype(), t.dims());
+  std::memcpy(copy.mutable_data(), t.bytes().data(), t.bytes().size());
+  release_pages(t);
+  return copy;
+}
 
 bool identical(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.dims() != b.dims() || a.bytes().size() != b.bytes().size()) return false;

@@ -69,7 +69,6 @@ struct FileRange {
   std::uint64_t offset = 0, length = 0;
   int fd = -1;  // open as long as `file` lives
   std::shared_ptr<const void> file;
-  const std::byte* address = nullptr;  // where it is mapped; a tensor may hold a copy instead
 };
 
 class Tensor {
@@ -96,6 +95,7 @@ class Tensor {
   int rank() const { return static_cast<int>(dims_.size()); }
   std::int64_t size() const { return elements_; }  // elements
   std::span<const std::byte> bytes() const { return bytes_; }
+  // Buffers are 64-byte aligned; of views see is_aligned().
   template <typename T>
   const T* data() const {
     return reinterpret_cast<const T*>(bytes_.data());
@@ -119,6 +119,9 @@ class Tensor {
   // Where the data comes from, if from a file.
   const std::shared_ptr<const FileRange>& file_range() const { return file_range_; }
   void set_file_range(std::shared_ptr<const FileRange> range) { file_range_ = std::move(range); }
+  // Whether the bytes are those of a file mapped for reading: its pages can be given back, and are read again when touched.
+  bool mapped() const { return mapped_; }
+  void set_mapped(bool mapped) { mapped_ = mapped; }
   bool unique() const { return owner_.use_count() <= 1; }
 
  private:
@@ -129,11 +132,16 @@ class Tensor {
   std::span<const std::byte> bytes_;
   std::shared_ptr<std::vector<std::string>> strings_;
   std::shared_ptr<const FileRange> file_range_;
+  bool mapped_ = false;
 };
 
 // Tells the system that the tensor's data will not be needed soon: of tensors that view a mapped file, the pages are given back (they are
 // read again from the file when touched). Call it after walking through big weights. Nothing happens to other tensors.
 void release_pages(const Tensor& t);
+// Whether the elements lie where C++ may read them as numbers. Data that is mapped from a file begins anywhere; `bytes()` is always right.
+bool is_aligned(const Tensor& t);
+// The tensor itself, or a copy that is aligned.
+Tensor aligned(const Tensor& t);
 // Same dtype, dims and bits of all elements.
 bool identical(const Tensor& a, const Tensor& b);
 // Element i as double / int64 (any numeric dtype, sub-byte and float8 too); nullopt for strings and complex.

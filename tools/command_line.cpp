@@ -336,7 +336,8 @@ void add_cost(CLI::App& app, CostArgs& args) {
   verb->add_option("-o,--output", args.output, "gather: the rows (JSON lines); fit: the cost model (JSON)")->type_name("FILE");
   verb->add_flag("--graphs", args.graphs, "gather: times of whole graphs, such as `saturate extract` writes");
   verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05)")->type_name("S")->check(CLI::PositiveNumber);
-  verb->add_option("--kind", args.kind, "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order) or roofline (default fitted)")
+  verb->add_option("--kind", args.kind,
+                   "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order) or roofline (default fitted)")
       ->type_name("KIND")
       ->check(CLI::IsMember({"fitted", "measured", "roofline"}));
   verb->add_option("--rows", args.rows, "eval: times of operators to compare with")->type_name("ROWS.jsonl");

@@ -96,7 +96,8 @@ using Values = std::map<std::string, Value>;
 // An ONNX model that passed the loader's checks.
 class Model {
  public:
-  // .onnx, or .onnxtxt (ONNX text). External data is mapped, not read, and never taken from outside the model's folder.
+  // .onnx, or .onnxtxt (ONNX text). External data and large weights are mapped, not read: while the model lives, its files may be replaced
+  // but not written into (sessions hold weights of the .onnx file in memory). Nothing is taken from outside the model's folder.
   static Expected<Model> load(const std::string& path);
   // Data of the graph's initializer number `index` that lies outside of the bytes, whose tensor has neither raw_data nor typed data.
   struct Weight {

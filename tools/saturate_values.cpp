@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "fmt/format.h"
 #include "tools/saturate_impl.h"
 
@@ -79,11 +81,27 @@ Value to_public(const saturate::Value& value, bool writable) {
   return {Maybe{std::make_shared<const Value>(to_public(*o->value, false))}};
 }
 
+namespace {
+
+// Sessions live long, and whoever has one may write the model's file anew: weights that lie in it are read now.
+saturate::Model in_memory(saturate::Model model) {
+  for (Initializer& init : model.graph.initializers) {
+    if (!init.tensor.mapped() || init.tensor.file_range() != nullptr) continue;
+    saturate::Tensor copy(init.tensor.dtype(), init.tensor.dims());
+    std::memcpy(copy.mutable_data(), init.tensor.bytes().data(), init.tensor.bytes().size());
+    release_pages(init.tensor);
+    init.tensor = std::move(copy);
+  }
+  return model;
+}
+
+}  // namespace
+
 Expected<Session> Session::create(const Model& model, int threads, bool reference) {
   SessionOptions options;
   options.threads = threads;
   options.reference = reference;
-  const saturate::Model& inner = model.impl().model;
+  const saturate::Model inner = in_memory(model.impl().model);
   absl::StatusOr<saturate::Session> session = saturate::Session::create(inner, options);
   if (!session.ok()) return error_of(session.status(), inner.path, "run it in another runtime");
   return Session(std::make_shared<const Impl>(Impl{inner, *std::move(session)}));

@@ -230,6 +230,30 @@ g (float[N] x) => (float[N] y) { y = Identity (x) })"));
   EXPECT_FALSE(y.writable && y.data.data() == x.data.data());
 }
 
+TEST(Api, ASessionOutlivesTheFileOfItsModel) {
+  std::string numbers = "0";
+  for (int i = 1; i < 20'000; ++i) numbers += "," + std::to_string(i % 100);
+  const std::string path = scratch("large.onnx");
+  ASSERT_TRUE(text_model(R"(<ir_version: 8, opset_import: ["" : 18]>
+g (int64[2] i) => (float[2] y) <float[20000] w = {)" +
+                         numbers + "}> { y = Gather (w, i) }")
+                  .save(path));
+  const auto loaded = Model::load(path);
+  ASSERT_TRUE(loaded);
+  const auto session = Session::create(*loaded);
+  ASSERT_TRUE(session) << session.error().message;
+  std::filesystem::resize_file(path, 0);
+  std::int64_t at[2] = {7, 19'942};
+  Tensor i;
+  i.dtype = 7;
+  i.shape = {2};
+  i.data = std::as_bytes(std::span(at));
+  const auto out = session->run({{"i", {i}}});
+  std::filesystem::remove(path);
+  ASSERT_TRUE(out) << out.error().message;
+  EXPECT_EQ(values_of((*out)[0].second), (std::vector<float>{7, 42}));
+}
+
 TEST(Api, SizesOfSymbols) {
   const auto fixed = optimize(relus(), {.dims = {{"N", 3}}});
   ASSERT_TRUE(fixed) << fixed.error().message;

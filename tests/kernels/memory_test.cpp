@@ -1,0 +1,320 @@
+// Where tensors of a run lie: the arena, the plan by size, and results in the place of inputs.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <thread>
+
+#include "fmt/format.h"
+#include "kernel_test_util.h"
+#include "kernels/runtime_buffer.h"
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<int> large_requests{0};
+constexpr std::size_t kLarge = 32'768;  // no scratch of a few lines, no list of values
+
+void* counted(std::size_t bytes) {
+  if (bytes >= kLarge && counting) ++large_requests;
+  void* at = std::malloc(bytes == 0 ? 1 : bytes);
+  if (at == nullptr) throw std::bad_alloc();
+  return at;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted(bytes); }
+void* operator new[](std::size_t bytes) { return counted(bytes); }
+void operator delete(void* at) noexcept { std::free(at); }
+void operator delete[](void* at) noexcept { std::free(at); }
+void operator delete(void* at, std::size_t) noexcept { std::free(at); }
+void operator delete[](void* at, std::size_t) noexcept { std::free(at); }
+
+namespace saturate {
+namespace {
+
+using test::floats;
+using test::noise_tensor;
+using Inputs = std::map<std::string, Value>;
+
+TEST(Arena, HandsOutNothingTwiceAndJoinsWhatComesBack) {
+  Arena arena;
+  std::mt19937 random(7);
+  struct Held {
+    std::size_t offset, bytes;
+    std::byte mark;
+  };
+  std::vector<Held> held;
+  for (int turn = 0; turn < 4000; ++turn) {
+    if (held.size() < 40 && random() % 3 != 0) {
+      const std::size_t bytes = 64 * (1 + random() % 50);
+      std::optional<std::size_t> offset;
+      if (random() % 4 == 0) {
+        const std::size_t wish = 64 * (random() % 3000);
+        const bool free =
+            std::none_of(held.begin(), held.end(), [&](const Held& h) { return wish < h.offset + h.bytes && h.offset < wish + bytes; });
+        ASSERT_EQ(arena.take_at(wish, bytes), free);
+        if (free) offset = wish;
+      } else {
+        offset = arena.take(bytes);
+        ASSERT_TRUE(offset.has_value());
+      }
+      if (!offset) continue;
+      const auto mark = static_cast<std::byte>(random());
+      std::fill_n(arena.at(*offset), bytes, mark);
+      held.push_back({*offset, bytes, mark});
+    } else if (!held.empty()) {
+      const std::size_t k = random() % held.size();
+      for (std::size_t i = 0; i < held[k].bytes; ++i) ASSERT_EQ(arena.at(held[k].offset)[i], held[k].mark);
+      arena.give_back(held[k].offset, held[k].bytes);
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(k));
+      if (random() % 100 == 0) arena.trim(0);
+    }
+  }
+  for (const Held& h : held) arena.give_back(h.offset, h.bytes);
+  const std::size_t all = arena.most_used();
+  EXPECT_EQ(arena.take(all), 0u) << "all gaps are one again";
+  EXPECT_EQ(arena.most_used(), all);
+}
+
+TEST(MemoryPlan, BuffersThatLiveTogetherLieApart) {
+  std::mt19937 random(3);
+  for (int turn = 0; turn < 50; ++turn) {
+    std::vector<MemoryTrace::Buffer> buffers;
+    const int count = 1 + static_cast<int>(random() % 60);
+    for (int i = 0; i < count; ++i) buffers.push_back({64 * (1 + random() % 100), i, i + 1 + static_cast<int>(random() % 12)});
+    const MemoryPlan plan = plan_memory(buffers);
+    std::size_t together = 0;
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      EXPECT_LE(plan.offsets[i] + buffers[i].bytes, plan.size);
+      std::size_t alive = 0;
+      for (std::size_t k = 0; k < buffers.size(); ++k) {
+        if (buffers[k].begin <= buffers[i].begin && buffers[i].begin <= buffers[k].end) alive += buffers[k].bytes;
+        if (k == i || buffers[k].end < buffers[i].begin || buffers[i].end < buffers[k].begin) continue;
+        EXPECT_TRUE(plan.offsets[i] + buffers[i].bytes <= plan.offsets[k] || plan.offsets[k] + buffers[k].bytes <= plan.offsets[i]);
+      }
+      together = std::max(together, alive);
+    }
+    EXPECT_GE(plan.size, together);
+    EXPECT_LE(plan.size, together * 3 / 2) << "of " << count << " buffers";
+  }
+  // A chain needs its two largest neighbours.
+  EXPECT_EQ(plan_memory({{640, 0, 2}, {128, 1, 4}, {640, 3, 6}}).size, 768u);
+  EXPECT_EQ(plan_memory({}).size, 0u);
+}
+
+Session session_of(const std::string& text, const SessionOptions& options = {}) {
+  absl::StatusOr<Model> model = parse_model_text(text, "test");
+  EXPECT_TRUE(model.ok()) << model.status();
+  absl::StatusOr<Session> session = Session::create(*model, options);
+  EXPECT_TRUE(session.ok()) << session.status();
+  return *std::move(session);
+}
+
+SessionOptions as_it_is() {
+  SessionOptions options;
+  options.prepare = false;
+  return options;
+}
+
+constexpr const char* kHeader = R"(<ir_version: 8, opset_import: ["" : 17]> )";
+
+TEST(Memory, RunsOfKnownSizesAskTheSystemForNothing) {
+  const std::string text = std::string(kHeader) + R"(g (float[N, 64] x, float[64, 64] w) => (float[N, 64] y) {
+    a = MatMul (x, w)  b = Relu (a)  c = Sigmoid (b)  d = Add (c, a)  e = Softmax (d)  f = MatMul (e, w)  s = Transpose (f)
+    t = Transpose (s)  u = Mul (t, d)  y = Tanh (u) })";
+  for (const bool prepare : {true, false}) {
+    SessionOptions options;
+    options.prepare = prepare;
+    const Session s = session_of(text, options);
+    const Tensor w = noise_tensor({64, 64}, 2);
+    std::map<std::int64_t, Tensor> first;
+    for (int round = 0; round < 4; ++round) {
+      const std::size_t before = s.memory().system_requests;
+      for (const std::int64_t n : {300, 137, 512}) {
+        const Inputs inputs{{"x", noise_tensor({n, 64}, 1)}, {"w", w}};
+        large_requests = 0;
+        counting = true;
+        const auto out = s.run(inputs);
+        counting = false;
+        ASSERT_TRUE(out.ok()) << out.status();
+        if (round == 0)
+          first[n] = aligned((*out)[0].tensor());
+        else
+          EXPECT_TRUE(identical((*out)[0].tensor(), first[n])) << n;
+        if (round > 1) {
+          EXPECT_EQ(large_requests, 0) << (prepare ? "prepared, " : "") << n << " rows";
+        }
+      }
+      if (round > 1) {
+        EXPECT_EQ(s.memory().system_requests, before);
+      }
+    }
+    // At the largest size 128 KiB a tensor; never are more than three needed at once.
+    EXPECT_LE(s.memory().most, 4u * 131072);
+  }
+}
+
+TEST(Memory, ResultsStayWhenTheNextRunAndTheEndOfTheSessionCome) {
+  std::vector<Value> kept;
+  const std::string text =
+      std::string(kHeader) + "g (float[4] x) => (float[4] y, float[4] z) { a = Neg (x)  b = Add (a, x)  y = Identity (a)  z = Sub (b, a) }";
+  {
+    const Session s = session_of(text, as_it_is());
+    for (int i = 0; i < 5; ++i) {
+      const auto out = s.run({{"x", floats({4}, {1.0f + static_cast<float>(i), 2, 3, 4})}});
+      ASSERT_TRUE(out.ok()) << out.status();
+      kept.insert(kept.end(), out->begin(), out->end());
+    }
+  }
+  for (int i = 0; i < 5; ++i) {
+    const float x = 1.0f + static_cast<float>(i);
+    test::expect_near(kept[static_cast<std::size_t>(2 * i)].tensor(), floats({4}, {-x, -2, -3, -4}), 0);
+    test::expect_near(kept[static_cast<std::size_t>(2 * i + 1)].tensor(), floats({4}, {x, 2, 3, 4}), 0);
+  }
+}
+
+TEST(Memory, AResultTakesThePlaceOfAnInputThatNobodyNeeds) {
+  const Session chain = session_of(
+      std::string(kHeader) +
+          "g (float[1024] x) => (float[1024] y) { a = Neg (x)  b = Exp (a)  c = Tanh (b)  d = Abs (c)  e = Add (d, x)  y = Neg (e) }",
+      as_it_is());
+  ASSERT_TRUE(chain.run({{"x", noise_tensor({1024}, 1)}}).ok());
+  EXPECT_EQ(chain.memory().most, 4096u) << "one buffer, through all of them";
+}
+
+// Graphs of operators that write in place, view or copy, wired at random.
+std::string random_graph(std::mt19937& random) {
+  std::string body;
+  std::vector<std::string> flat{"x"}, square;  // of 64 elements, of 8 x 8
+  const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
+  const int nodes = 3 + static_cast<int>(random() % 20);
+  for (int i = 0; i < nodes; ++i) {
+    const std::string name = fmt::format("v{}", i);
+    const bool of_square = !square.empty() && random() % 2 == 0;
+    const std::vector<std::string>& from = of_square ? square : flat;
+    switch (random() % 8) {
+      case 0:
+        body += fmt::format("{} = Add ({}, {})  ", name, pick(from), pick(from));
+        break;
+      case 1:
+        body += fmt::format("{} = Mul ({}, {})  ", name, pick(from), of_square ? "row" : pick(from));
+        break;
+      case 2:
+        body += fmt::format("{} = {} ({})  ", name, random() % 2 == 0 ? "Sin" : "Sigmoid", pick(from));
+        break;
+      case 3:
+        body += fmt::format("{} = Softmax ({})  ", name, pick(from));
+        break;
+      case 4:
+        body += fmt::format("{} = Reshape ({}, {})  ", name, pick(from), of_square ? "flat" : "square");
+        (of_square ? flat : square).push_back(name);
+        continue;
+      case 5:
+        body += fmt::format("{0}a, {0}b = Split ({1})  {0} = Concat <axis = 0> ({0}b, {0}a)  ", name, pick(from));
+        break;
+      case 6:
+        if (!of_square) {
+          body += fmt::format("{} = Identity ({})  ", name, pick(from));
+        } else if (random() % 2 == 0) {
+          body += fmt::format("{} = Transpose ({})  ", name, pick(from));
+        } else {
+          body += fmt::format("{0}a = Gather <axis = 0> ({1}, one)  {0}b = Sin ({0}a)  {0} = Add ({0}b, {1})  ", name, pick(from));
+        }
+        break;
+      default:
+        body += fmt::format("{} = Max ({}, {}, {})  ", name, pick(from), pick(from), pick(from));
+    }
+    (of_square ? square : flat).push_back(name);
+  }
+  std::string outputs = "float[64] " + flat.back();
+  if (flat.back() == "x") {
+    body += "end = Neg (x)  ";
+    outputs = "float[64] end";
+  }
+  if (!square.empty()) outputs += ", float[8, 8] " + square.back();
+  return fmt::format("{} g (float[64] x, float[8] row, int64[1] flat, int64[2] square, int64 one) => ({}) {{ {} }}", kHeader, outputs,
+                     body);
+}
+
+TEST(Memory, RandomGraphsComputeWhatTheyDoWithoutReuse) {
+  std::mt19937 random(11);
+  for (int turn = 0; turn < 400; ++turn) {
+    const std::string text = random_graph(random);
+    absl::StatusOr<Model> model = parse_model_text(text, "test");
+    ASSERT_TRUE(model.ok()) << model.status() << "\n" << text;
+    const Inputs inputs{{"x", noise_tensor({64}, static_cast<std::uint32_t>(turn))},
+                        {"row", noise_tensor({8}, 5)},
+                        {"flat", test::ints({1}, {64})},
+                        {"square", test::ints({2}, {8, 8})},
+                        {"one", test::ints({}, {1})}};
+    std::map<std::string, Value> values(inputs.begin(), inputs.end());  // node by node, all kept
+    for (const Node& node : model->graph.nodes) {
+      std::vector<Value> arguments;
+      for (const std::string& name : node.inputs) arguments.push_back(values.at(name));
+      auto out = make_evaluator()->evaluate(node, 17, arguments);
+      ASSERT_TRUE(out.ok()) << out.status() << "\n" << text;
+      for (std::size_t i = 0; i < node.outputs.size(); ++i) values[node.outputs[i]] = (*out)[i];
+    }
+    absl::StatusOr<Session> session = Session::create(*model, as_it_is());
+    ASSERT_TRUE(session.ok()) << session.status();
+    const Tensor x = aligned(inputs.at("x").tensor());
+    for (int run = 0; run < 3; ++run) {
+      const auto out = session->run(inputs);
+      ASSERT_TRUE(out.ok()) << out.status() << "\n" << text;
+      for (std::size_t i = 0; i < out->size(); ++i)
+        ASSERT_TRUE(identical((*out)[i].tensor(), values.at(model->graph.outputs[i].name).tensor())) << "run " << run << "\n" << text;
+    }
+    EXPECT_TRUE(identical(inputs.at("x").tensor(), x)) << "an input was written to\n" << text;
+  }
+}
+
+TEST(Memory, CheckFiniteSeesInputsAsTheyWere) {
+  SessionOptions options;
+  options.check_finite = true;
+  const Session s = session_of(std::string(kHeader) + "g (float[2] x) => (float[2] y) { a = Neg (x)  b = Log (a)  y = Neg (b) }", options);
+  const auto out = s.run({{"x", floats({2}, {1, 1})}});
+  ASSERT_FALSE(out.ok());
+  EXPECT_NE(std::string(out.status().message()).find("Log"), std::string::npos) << out.status();
+}
+
+TEST(Memory, LoopsOfAnyLengthGoOnWithoutThePlan) {
+  const Session s = session_of(std::string(kHeader) + R"(g (int64 n, bool c, float[32] x) => (float[32] y) {
+    y = Loop (n, c, x) <body = b (int64 i, bool k, float[32] v) => (bool k2, float[32] v2) { k2 = Identity (k)  t = Neg (v)  u = Add (t, x)  v2 = Sub (u, v) }>
+  })",
+                               as_it_is());
+  for (const std::int64_t n : {3, 3, 7, 3, 0, 7}) {
+    const auto out =
+        s.run({{"n", test::ints({}, {n})}, {"c", test::make<bool>({}, {true})}, {"x", floats({32}, std::vector<float>(32, 1.0f))}});
+    ASSERT_TRUE(out.ok()) << out.status();
+    float want = 1;
+    for (std::int64_t i = 0; i < n; ++i) want = 1 - 2 * want;
+    test::expect_near((*out)[0].tensor(), floats({32}, std::vector<float>(32, want)), 0);
+  }
+}
+
+TEST(Memory, RunsAtTheSameTimeDoNotMeet) {
+  const Session s = session_of(
+      std::string(kHeader) +
+          "g (float[N] x) => (float[N] y) { a = Neg (x)  b = Add (a, a)  c = Mul (b, x)  d = Relu (b)  e = Sub (c, d)  y = Neg (e) }",
+      as_it_is());
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int k = 0; k < 4; ++k)
+    threads.emplace_back([&s, &wrong, k] {
+      for (int turn = 0; turn < 200; ++turn) {
+        const auto n = static_cast<std::size_t>(100 + 50 * (turn % 3));
+        const float x = static_cast<float>(k + turn % 7);
+        const auto out = s.run({{"x", floats({static_cast<std::int64_t>(n)}, std::vector<float>(n, x))}});
+        const bool right = out.ok() && std::all_of((*out)[0].tensor().data<float>(), (*out)[0].tensor().data<float>() + n,
+                                                   [&](float y) { return y == 2 * x * x; });
+        if (!right) ++wrong;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace saturate
