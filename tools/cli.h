@@ -91,7 +91,7 @@ struct VerifyCommandArgs {
 struct RunArgs {
   CommonArgs common;
   std::string input, inputs, output;
-  bool profile = false;
+  bool profile = false, check_finite = false;
 };
 
 struct BenchArgs {
@@ -102,7 +102,7 @@ struct BenchArgs {
   std::optional<std::size_t> iterations;
   std::size_t warmup = 3;
   std::uint64_t seed = 0;
-  bool table = true, pin = false, as_is = false;
+  bool table = true, pin = false, as_is = false, check_finite = false;
 };
 
 struct RulesArgs {

@@ -118,6 +118,16 @@ absl::Status share_inputs(Contestant& contestant, const Model& model, const Inpu
   return absl::OkStatus();
 }
 
+// One run of every node as it is, before anything is measured.
+absl::Status check_finite(const BenchArgs& args, const Model& model, const Inputs& inputs) {
+  SessionOptions options;
+  options.threads = args.common.threads;
+  options.prepare = false;
+  options.check_finite = true;
+  absl::StatusOr<Session> session = Session::create(model, options);
+  return session.ok() ? session->run(inputs).status() : session.status();
+}
+
 bool interrupted(const BenchArgs& args) { return args.common.cancel != nullptr && *args.common.cancel; }
 
 // All contestants in turns, so that what disturbs the machine disturbs them alike.
@@ -253,6 +263,9 @@ int bench_command(const BenchArgs& args) {
     if (!session.ok()) return fail(session.status(), path, "measure it in another runtime");
     contestants.push_back({path, *std::move(session), {}, {}, {}, {}, {}});
     if (const absl::Status status = share_inputs(contestants.back(), *model, drawn.inputs); !status.ok()) return fail(status, path, "");
+    if (!args.check_finite) continue;
+    if (const absl::Status status = check_finite(args, *model, contestants.back().inputs); !status.ok())
+      return fail(status, path, "look at the node's inputs with other sizes or values");
   }
   if (const absl::Status status = measure(args, contestants); !status.ok())
     return fail(status, args.models[0], "give sizes by --dim or --input-shapes, or inputs by --inputs");

@@ -36,6 +36,7 @@ int run_command(const RunArgs& args) {
   if (!inputs.ok()) return fail(inputs.status(), "", "");
   SessionOptions options;
   options.threads = args.common.threads;
+  options.check_finite = args.check_finite;
   absl::StatusOr<Session> session = Session::create(*model, options);
   if (!session.ok()) return fail(session.status(), args.input, "run it in another runtime");
   std::vector<NodeTiming> timings;

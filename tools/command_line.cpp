@@ -264,6 +264,7 @@ void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, 
   verb->add_option("--inputs", run.inputs, "its inputs")->type_name("X.npz");
   verb->add_option("-o,--output", run.output, "where the outputs go")->type_name("OUT.npz");
   verb->add_flag("--profile", run.profile, "time by operator");
+  verb->add_flag("--check-finite", run.check_finite, "fail at the first node that makes a NaN or infinity of finite inputs, and name it");
   add_common(verb, run.common, false);
   verb->footer("saturate run bart.onnx --inputs x.npz -o y.npz");
 }
@@ -285,6 +286,8 @@ void add_bench(CLI::App& app, BenchArgs& args) {
       ->type_name("TRACE.json");
   verb->add_flag("!--no-table", args.table, "without the time by operator");
   verb->add_flag("--as-is", args.as_is, "run every node as it stands: nothing folded, fused or laid out otherwise beforehand");
+  verb->add_flag("--check-finite", args.check_finite,
+                 "run each model once before, node by node: the first that makes a NaN or infinity of finite inputs is named");
   verb->add_flag("--pin", args.pin, "stay on as many processors as there are threads");
   add_common(verb, args.common, true);
   verb->footer(

@@ -71,6 +71,21 @@ def test_trace(tmp_path, model):
     assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-3 for a, b in zip(nodes, nodes[1:]))
 
 
+def test_check_finite_names_the_first_node(tmp_path, model):
+    run_ok("bench", "in.onnx", "--iterations", "3", "--check-finite", cwd=tmp_path)
+    nodes = [onnx.helper.make_node("Neg", ["x"], ["a"], name="minus"), onnx.helper.make_node("Log", ["a"], ["b"], name="culprit"),
+             onnx.helper.make_node("Exp", ["b"], ["y"], name="after")]
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = onnx.helper.make_graph(nodes, "g", values[:1], values[1:])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / "log.onnx")
+    np.savez(tmp_path / "ones.npz", x=np.ones(2, np.float32))
+    before = listing(tmp_path)
+    for verb in ("bench", "run"):
+        error = run(verb, "log.onnx", "--inputs", "ones.npz", "--check-finite", cwd=tmp_path)
+        assert_refused(error, 1, tmp_path, before, "culprit")
+        assert run(verb, "log.onnx", "--inputs", "ones.npz", cwd=tmp_path).returncode == 0
+
+
 def test_given_inputs(tmp_path, model):
     np.savez(tmp_path / "x.npz", x=np.ones((6, 4), np.float32))
     assert report("in.onnx", "--inputs", "x.npz", "--iterations", "3", cwd=tmp_path)["dims_of_one"] == []
