@@ -18,6 +18,7 @@ constexpr std::int64_t kMaxIterations = 16;      // of a Loop that is unrolled
 constexpr std::size_t kMaxUnrolledNodes = 1024;  // and of nodes that this makes
 
 using Scope = std::unordered_map<std::string, Id>;
+using Opsets = std::map<std::string, std::int64_t>;
 
 bool is_random(const Node& node) {
   if (!node.domain.empty()) return false;
@@ -177,8 +178,7 @@ class Lowerer {
 
   static const std::string& node_name(const Node& node) { return node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name; }
 
-  absl::Status lower_node(const Node& node, const std::map<std::string, std::int64_t>& opsets, Scope& scope,
-                          const std::set<std::string>& used, bool top, int depth) {
+  absl::Status lower_node(const Node& node, const Opsets& opsets, Scope& scope, const std::set<std::string>& used, bool top, int depth) {
     auto inputs = inputs_of(node, scope);
     if (!inputs.ok()) return inputs.status();
     auto opset = opsets.find(node.domain);
@@ -328,6 +328,23 @@ class Lowerer {
     return copy;
   }
 
+  // The node of a function's body with the call's attributes, also in its subgraphs.
+  static Node bind_attributes(const Node& node, const Node& call, const Function& function) {
+    Node out = node;
+    out.attributes.clear();
+    for (const Attribute& a : node.attributes) {
+      auto bound = bind_attribute(a, call, function);
+      if (!bound) continue;
+      if (bound->type == AttributeType::kGraph) {
+        auto graph = std::make_shared<Graph>(bound->g());
+        for (Node& inner : graph->nodes) inner = bind_attributes(inner, call, function);
+        bound->value = std::shared_ptr<const Graph>(std::move(graph));
+      }
+      out.attributes.push_back(std::move(*bound));
+    }
+    return out;
+  }
+
   absl::Status unite_body(const Function& function, const Node& call, int outputs, const Source& source, int depth) {
     Scope local;
     for (std::size_t i = 0; i < function.inputs.size(); ++i)
@@ -335,17 +352,9 @@ class Lowerer {
     std::set<std::string> used(function.outputs.begin(), function.outputs.end());
     for (const Node& node : function.nodes) used.insert(node.inputs.begin(), node.inputs.end());
     for (const Node& node : function.nodes) {
-      // Bodies that draw random numbers or hold subgraphs stay calls.
-      if (is_random(node) || has_graphs(node)) return absl::OkStatus();
-    }
-    for (const Node& node : function.nodes) {
-      auto bound = std::make_shared<Node>(node);
-      bound->attributes.clear();
-      for (const Attribute& a : node.attributes)
-        if (auto value = bind_attribute(a, call, function)) bound->attributes.push_back(std::move(*value));
-      if (!function.opset_imports.contains(node.domain) && !find_function(*bound)) return absl::OkStatus();
-      out_.owned_nodes.push_back(bound);
-      if (auto s = lower_node(*bound, function.opset_imports, local, used, false, depth + 1); !s.ok()) return absl::OkStatus();
+      // Bodies that draw random numbers, or hold subgraphs of which it is open what they do, stay calls.
+      if (!function.opset_imports.contains(node.domain) && !find_function(node)) return absl::OkStatus();
+      if (!lower_part(bind_attributes(node, call, function), function.opset_imports, local, used, depth)) return absl::OkStatus();
     }
     for (int i = 0; i < outputs && i < static_cast<int>(function.outputs.size()); ++i) {
       auto it = local.find(function.outputs[i]);
@@ -360,20 +369,33 @@ class Lowerer {
     return a && a->type == AttributeType::kGraph ? &a->g() : nullptr;
   }
 
+  // One node that is taken out of its body; false where it cannot be. An If is the branch that it is known to take.
+  bool lower_part(Node part, const Opsets& opsets, Scope& local, const std::set<std::string>& used, int depth) {
+    if (is_random(part)) return false;
+    out_.owned_nodes.push_back(std::make_shared<Node>(std::move(part)));
+    const Node& node = *out_.owned_nodes.back();
+    if (!has_graphs(node)) return lower_node(node, opsets, local, used, false, depth + 1).ok();
+    if (!node.domain.empty() || node.op_type != "If" || node.inputs.size() != 1 || depth >= kMaxCallDepth) return false;
+    const auto condition = local.find(node.inputs[0]);
+    const auto taken = condition == local.end() ? std::nullopt : truth(condition->second);
+    const Graph* branch = taken ? graph_attribute(node, *taken ? "then_branch" : "else_branch") : nullptr;
+    Scope inner = local;
+    if (!branch || branch->outputs.size() < node.outputs.size() || !lower_inside(*branch, inner, opsets, depth + 1)) return false;
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (!node.outputs[i].empty()) define(local, node.outputs[i], inner.at(branch->outputs[i].name));
+    return true;
+  }
+
   // Lowers the nodes of a body into a scope that starts as what surrounds it; false where something in it cannot be taken out of it.
-  bool lower_inside(const Graph& graph, Scope& local, int depth) {
-    for (const Node& node : graph.nodes)
-      if (is_random(node) || has_graphs(node)) return false;
+  bool lower_inside(const Graph& graph, Scope& local, const Opsets& opsets, int depth) {
     std::set<std::string> used;
     mark_used(graph, used);
     for (const Initializer& i : graph.initializers) {
       if (i.sparse) return false;
       local[i.name] = g_.constant(i.tensor);
     }
-    for (const Node& node : graph.nodes) {
-      out_.owned_nodes.push_back(std::make_shared<Node>(node));
-      if (!lower_node(*out_.owned_nodes.back(), model_.opset_imports, local, used, false, depth + 1).ok()) return false;
-    }
+    for (const Node& node : graph.nodes)
+      if (!lower_part(node, opsets, local, used, depth)) return false;
     return std::all_of(graph.outputs.begin(), graph.outputs.end(), [&](const ValueInfo& o) { return local.contains(o.name); });
   }
 
@@ -396,7 +418,7 @@ class Lowerer {
     const auto taken = source.inputs.empty() ? std::nullopt : truth(source.inputs[0]);
     const Graph* branch = taken ? graph_attribute(node, *taken ? "then_branch" : "else_branch") : nullptr;
     Scope local = branch ? scope : Scope{};
-    if (!branch || !lower_inside(*branch, local, depth)) return absl::OkStatus();
+    if (!branch || !lower_inside(*branch, local, model_.opset_imports, depth)) return absl::OkStatus();
     std::vector<Id> values;
     for (const ValueInfo& o : branch->outputs) values.push_back(local.at(o.name));
     unite_outputs(source, values);
@@ -426,7 +448,7 @@ class Lowerer {
       local[body->inputs[0].name] = g_.constant(Tensor::scalar_int64(i));
       local[body->inputs[1].name] = condition;
       for (std::size_t k = 0; k < carried.size(); ++k) local[body->inputs[k + 2].name] = carried[k];
-      if (!lower_inside(*body, local, depth)) return absl::OkStatus();
+      if (!lower_inside(*body, local, model_.opset_imports, depth)) return absl::OkStatus();
       if (conditional) condition = local.at(body->outputs[0].name);
       for (std::size_t k = 0; k < carried.size(); ++k) carried[k] = local.at(body->outputs[k + 1].name);
     }

@@ -111,3 +111,26 @@ def test_a_branch_that_vanishes_does_not_hold_the_opset(tmp_path):
         before, after = (onnxruntime_outputs(tmp_path / f, given) for f in ("in.onnx", "out.onnx"))
         for name in before:
             np.testing.assert_allclose(before[name], after[name], rtol=1e-4, atol=1e-5)
+
+
+def norm_of_order(order):
+    """A local function that chooses by its attribute, as onnxscript's torch_lib writes them: Ifs in branches of Ifs."""
+    flat = lambda name, op, **more: branch(name, node(op, ["a"], ["out"], **more))
+    constant = lambda name, number: node("Constant", [], [name], value_float=number)
+    inner = branch("inner", constant("two", 2.0), node("Equal", ["o", "two"], ["is_two"]),
+                   node("If", ["is_two"], ["out"], then_branch=flat("l2", "ReduceL2", keepdims=1), else_branch=flat("l1", "ReduceL1", keepdims=1)))
+    order_of = node("Constant", [], ["o"])
+    order_of.attribute.append(onnx.AttributeProto(name="value_float", ref_attr_name="ord", type=onnx.AttributeProto.FLOAT))
+    keep = flat("max", "ReduceMax")
+    keep.node[0].attribute.append(onnx.AttributeProto(name="keepdims", ref_attr_name="keepdims", type=onnx.AttributeProto.INT))
+    body = [node("Abs", ["v"], ["a"]), order_of, node("IsInf", ["o"], ["is_inf"]), node("If", ["is_inf"], ["r"], then_branch=keep, else_branch=inner)]
+    function = helper.make_function("mine", "norm", ["v"], ["r"], body, [helper.make_opsetid("", 20)], ["ord", "keepdims"])
+    model = make_model([node("norm", ["x"], ["y"], domain="mine", ord=order, keepdims=1)], [X], [value("y", TensorProto.FLOAT, [1, 1])], opset=20, ir_version=10, domains=["mine"])
+    model.functions.append(function)
+    return model
+
+
+@pytest.mark.parametrize("order, wanted", [(2.0, "ReduceL2"), (1.0, "ReduceL1"), (float("inf"), "ReduceMax")])
+def test_ifs_of_a_function_that_its_attributes_decide(tmp_path, order, wanted):
+    left = optimized(tmp_path, norm_of_order(order))
+    assert left[wanted] == 1 and not left["If"] and not left["norm"], left
