@@ -32,6 +32,7 @@ class Check {
     if (rule_.examples.empty())
       find(Severity::kWarning, rule_.place, "there is no example, so nothing shows that the sides are equal; add one");
     for (const RuleExample& example : rule_.examples) check_example(example);
+    check_optional_inputs();
     check_counters();
     if (options_.mutate && out_.ok() && !instances_.empty()) check_mutants();
     return std::move(out_);
@@ -91,6 +92,17 @@ class Check {
 
   void note(const Outcome& outcome) {
     if (outcome.kind == Outcome::Kind::kEqual) out_.largest_difference = std::max(out_.largest_difference, outcome.difference);
+  }
+
+  void check_optional_inputs() {
+    for (const std::string& name : rule_.optional) {
+      const auto given = std::count_if(rule_.examples.begin(), rule_.examples.end(), [&](const RuleExample& e) {
+        return std::any_of(e.values.begin(), e.values.end(), [&](const ExampleValue& v) { return v.name == name; });
+      });
+      if (given == 0 || given == std::ssize(rule_.examples))
+        find(Severity::kWarning, rule_.place,
+             fmt::format("`{}` may be absent, but is {} example; add one", name, given == 0 ? "in no" : "in every"));
+    }
   }
 
   void check_counters() {

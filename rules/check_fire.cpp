@@ -104,16 +104,18 @@ std::string try_to_fire(const Rule& rule, const Instance& instance, const Evalua
   OnnxEGraph g(evaluator);
   if (std::string problem = LeftSide(rule, instance, g).build(variable); !problem.empty()) return problem;
   auto log = std::make_shared<RuleLog>();
-  const Rewrite rewrite = compile_rule(rule, g, log).front();
   std::string why = "its pattern does not match";
-  for (const OwnedMatch& found : search(g.egraph(), rewrite.left, 100)) {
-    const Match match{found.classes, found.matched, found.ops};
-    why = dynamic_cast<const RuleApplier&>(*rewrite.applier).why_not(match);
-    if (!why.empty()) continue;
-    std::vector<std::pair<Id, Id>> unions;
-    rewrite.applier->apply(g.egraph(), match, unions);
-    if (!unions.empty()) return {};
-    why = log->refusals().empty() ? "its right side cannot be built" : "its sides exclude each other: " + log->refusals().front().what;
+  for (const Rewrite& rewrite : compile_rule(rule, g, log)) {
+    if (rewrite.name != rule.name) continue;
+    for (const OwnedMatch& found : search(g.egraph(), rewrite.left, 100)) {
+      const Match match{found.classes, found.matched, found.ops};
+      why = dynamic_cast<const RuleApplier&>(*rewrite.applier).why_not(match);
+      if (!why.empty()) continue;
+      std::vector<std::pair<Id, Id>> unions;
+      rewrite.applier->apply(g.egraph(), match, unions);
+      if (!unions.empty()) return {};
+      why = log->refusals().empty() ? "its right side cannot be built" : "its sides exclude each other: " + log->refusals().front().what;
+    }
   }
   return why;
 }

@@ -66,6 +66,7 @@ absl::StatusOr<Attribute> attribute_from(const RuleAttribute& a, const Environme
 }  // namespace
 
 Id InstanceFacts::add(const Tensor& t, bool constant) {
+  values_.emplace_back(t);
   Facts f = facts_of_tensor(t, dims_);
   if (!constant) {
     f.constant = false;
@@ -78,6 +79,7 @@ Id InstanceFacts::add(const Tensor& t, bool constant) {
 }
 
 Id InstanceFacts::add_absent() {
+  values_.emplace_back();
   facts_.emplace_back().kind = Facts::Kind::kAbsent;
   return static_cast<Id>(facts_.size() - 1);
 }
@@ -85,6 +87,12 @@ Id InstanceFacts::add_absent() {
 std::optional<Tensor> InstanceFacts::value(Id id, std::size_t max_bytes) const {
   const auto& v = facts_[id].value;
   return v && v->bytes().size() <= std::max<std::size_t>(max_bytes, 1 << 16) ? v : std::nullopt;
+}
+
+std::optional<Dim> InstanceFacts::lower_triangle(Id id) const {
+  const auto& value = values_[id];
+  const auto n = value ? saturate::lower_triangle(*value) : std::nullopt;
+  return n ? std::optional(dims_.constant(*n)) : std::nullopt;
 }
 
 double tolerance_of(const Rule& rule, DType dtype) {
@@ -187,11 +195,12 @@ absl::StatusOr<RuleRunner::Values> RuleRunner::run_side(const std::vector<RuleNo
 
 namespace {
 
+constexpr double kFill = 1e4;  // numbers from here on hide scores: beside them every error in the others would vanish
+
 double largest_magnitude(const Tensor& t) {
   double largest = 0;
-  if (!is_floating(t.dtype())) return 0;
   for (std::int64_t i = 0; i < t.size(); ++i)
-    if (const double x = std::fabs(element_as_double(t, i).value_or(0)); std::isfinite(x)) largest = std::max(largest, x);
+    if (const double x = std::fabs(element_as_double(t, i).value_or(0)); x < kFill) largest = std::max(largest, x);
   return largest;
 }
 
@@ -201,7 +210,7 @@ double largest_magnitude(const Tensor& t) {
 Outcome RuleRunner::compare(const Values& left, const Values& right) const {
   double smallest_scale = 0;
   for (const std::string& name : rule_.inputs)
-    if (const auto it = left.find(name); it != left.end() && it->second.is_tensor())
+    if (const auto it = left.find(name); it != left.end() && it->second.is_tensor() && is_floating(it->second.tensor().dtype()))
       smallest_scale = std::max(smallest_scale, 0.05 * largest_magnitude(it->second.tensor()));
   Outcome out;
   for (const std::string& name : rule_.outputs) {
@@ -216,20 +225,20 @@ Outcome RuleRunner::compare(const Values& left, const Values& right) const {
       return {Outcome::Kind::kDifferent,
               fmt::format("{} has dims [{}] on the left and [{}] on the right", name, fmt::join(a.dims(), ","), fmt::join(b.dims(), ",")),
               1};
-    double scale = smallest_scale, worst = 0;
+    const double scale = std::max(smallest_scale, largest_magnitude(a));
+    double relative = 0;
     std::int64_t at = -1;
     for (std::int64_t i = 0; i < a.size(); ++i) {
       const double x = element_as_double(a, i).value_or(0), y = element_as_double(b, i).value_or(0);
-      if (std::isfinite(x)) scale = std::max(scale, std::fabs(x));
       if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-      const double gap = std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) : HUGE_VAL;
-      if (gap > worst) {
-        worst = gap;
+      const double gap = std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) : HUGE_VAL, size = std::max(scale, std::fabs(x));
+      const double error = size > 0 && std::isfinite(size) ? gap / size : gap;
+      if (error > relative || at < 0) {
+        relative = error;
         at = i;
       }
     }
     if (at < 0) continue;
-    const double relative = scale > 0 ? worst / scale : worst;
     out.difference = std::max(out.difference, relative);
     if (relative > tolerance_of(rule_, a.dtype()))
       return {Outcome::Kind::kDifferent,

@@ -45,10 +45,12 @@ class InstanceFacts : public FactSource {
   const Facts& facts(Id id) const override { return facts_[id]; }
   std::optional<Tensor> value(Id id, std::size_t max_bytes) const override;
   DimTable& dims() const override { return dims_; }
+  std::optional<Dim> lower_triangle(Id id) const override;
 
  private:
   mutable DimTable dims_;
   std::vector<Facts> facts_;
+  std::vector<std::optional<Tensor>> values_;  // also of what is no constant
 };
 
 // An operator of domain "saturate" (check_stones.cpp).

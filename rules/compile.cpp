@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "rules/compile_plan.h"
 
 namespace saturate {
@@ -30,11 +32,44 @@ std::string clash(const Facts& a, const Facts& b, const DimTable& dims) {
   return {};
 }
 
+namespace {
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The sets of optional inputs to compile a rule without. E-nodes have no absent operands at the end, so operators of each length are
+// patterns of their own; an absent operand between others is matched by its variable.
+std::vector<std::vector<std::string>> forms(const Rule& rule) {
+  std::vector<std::vector<std::string>> out = {{}};
+  for (const RuleNode& n : rule.left) {
+    std::size_t first = n.inputs.size();
+    while (first > 0 && (n.inputs[first - 1].empty() || contains(rule.optional, n.inputs[first - 1]))) --first;
+    const std::size_t known = out.size();
+    std::vector<std::string> dropped;
+    for (std::size_t i = n.inputs.size(); i-- > first;) {
+      if (n.inputs[i].empty() || contains(dropped, n.inputs[i])) continue;
+      dropped.push_back(n.inputs[i]);
+      for (std::size_t k = 0; k < known; ++k) {
+        std::vector<std::string> form = out[k];
+        for (const std::string& name : dropped)
+          if (!contains(form, name)) form.push_back(name);
+        std::sort(form.begin(), form.end());
+        if (std::find(out.begin(), out.end(), form) == out.end()) out.push_back(std::move(form));
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
   std::vector<Rewrite> rewrites;
-  const auto compile_one = [&](Rule direction) {
+  const auto compile_one = [&](Rule direction, std::vector<std::string> left_out) {
     auto compiled = std::make_shared<CompiledRule>();
     compiled->rule = std::move(direction);
+    compiled->left_out = std::move(left_out);
     compile_left(*compiled, g);
     compile_right(*compiled, g);
     Rewrite rewrite;
@@ -45,8 +80,11 @@ std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_p
     rewrite.applier = make_applier(std::move(compiled), g, log);
     rewrites.push_back(std::move(rewrite));
   };
-  compile_one(rule);
-  if (rule.both_ways) compile_one(reversed(rule));
+  const auto compile_all = [&](const Rule& direction) {
+    for (std::vector<std::string>& form : forms(direction)) compile_one(direction, std::move(form));
+  };
+  compile_all(rule);
+  if (rule.both_ways) compile_all(reversed(rule));
   return rewrites;
 }
 

@@ -33,7 +33,8 @@ class RuleApplier : public Applier {
   virtual std::string why_not(const Match& match) const = 0;
 };
 
-// The rewrites of one rule: two of a `<=>` rule (`name`, `name.back`). `g` must outlive them, and be the one that they run on.
+// The rewrites of one rule: one for each operand list that its optional inputs allow, twice as many of a `<=>` rule (`name`, `name.back`).
+// `g` must outlive them, and be the one that they run on.
 std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr);
 
 // "dtype float and int64", "rank 2 and 3", "dim 1: 4 and 5" where the facts exclude each other, else "".

@@ -137,6 +137,7 @@ class Application {
   void bind() {
     for (const auto& [name, slot] : rule_.slots)
       if (rule_.let_slots.empty() || !is_let(name)) environment_.set(name, Val(ClassRef{g_.egraph().find(match_.classes[slot])}));
+    for (const std::string& name : rule_.left_out) environment_.set(name, Val(ClassRef{g_.absent()}));
     for (const auto& b : rule_.bindings)
       if (const Attribute* bound = attribute(b.slot, b.attribute); bound && environment_.find(b.variable) == nullptr && !is_let(b.variable))
         environment_.set(b.variable, Val(*bound));
@@ -432,6 +433,7 @@ class CompiledApplier : public RuleApplier {
 void compile_right(CompiledRule& compiled, OnnxEGraph& g) {
   std::map<std::string, Operand> scope;
   for (const auto& [name, slot] : compiled.slots) scope[name] = {Operand::From::kSlot, slot};
+  for (const std::string& name : compiled.left_out) scope[name] = {};
   for (std::uint32_t i = 0; i < compiled.rule.lets.size(); ++i) scope[compiled.rule.lets[i].first] = {Operand::From::kLet, i};
   for (const RuleNode& n : compiled.rule.right) {
     if (compiled.num_values > kMaxRightNodes) return;

@@ -65,7 +65,8 @@ class LeftCompiler {
 
   void run() {
     find_optional_names();
-    for (const std::string& name : out_.rule.inputs) variable(name);
+    for (const std::string& name : out_.rule.inputs)
+      if (!left_out(name)) variable(name);
     for (const auto& [name, expr] : out_.rule.lets)
       if (used_on_left(name)) {
         variable(name);
@@ -81,6 +82,7 @@ class LeftCompiler {
 
  private:
   void find_optional_names() {
+    optional_.insert(out_.rule.optional.begin(), out_.rule.optional.end());
     std::vector<const Expr*> todo;
     for (const ExprPtr& e : out_.rule.where) todo.push_back(e.get());
     while (!todo.empty()) {
@@ -93,6 +95,10 @@ class LeftCompiler {
         todo.push_back(a.get());
       }
     }
+  }
+
+  bool left_out(const std::string& name) const {
+    return std::find(out_.left_out.begin(), out_.left_out.end(), name) != out_.left_out.end();
   }
 
   bool used_on_left(const std::string& name) const {
@@ -133,7 +139,10 @@ class LeftCompiler {
     PatternNode node;
     node.type = PatternNode::Type::kOperator;
     node.kind = g_.kind(n.domain, n.op_type, static_cast<int>(n.outputs.size()));
-    for (const std::string& name : n.inputs) node.children.push_back(name.empty() ? absent() : slot_of_.at(name));
+    std::size_t operands = n.inputs.size();  // e-nodes have no absent operands at the end
+    while (operands > 0 && (n.inputs[operands - 1].empty() || left_out(n.inputs[operands - 1]))) --operands;
+    for (const std::string& name : std::span(n.inputs).first(operands))
+      node.children.push_back(name.empty() || left_out(name) ? absent() : slot_of_.at(name));
     const std::vector<std::uint32_t> children = node.children;
     std::vector<Expectation> expectations = expect(n);
     std::vector<std::pair<std::string, std::string>> variables;

@@ -18,6 +18,7 @@ struct Operand {
 
 struct CompiledRule {
   Rule rule;
+  std::vector<std::string> left_out;  // optional inputs that this form of the rule is without
   Pattern pattern;
 
   // The left side.

@@ -14,6 +14,7 @@
 #include "onnx_bridge/facts.h"
 #include "onnx_bridge/onnx_egraph.h"
 #include "rules/rule.h"
+#include "rules/triangles.h"
 
 namespace saturate {
 
@@ -25,6 +26,8 @@ class FactSource {
   // As OnnxEGraph::value.
   virtual std::optional<Tensor> value(Id id, std::size_t max_bytes) const = 0;
   virtual DimTable& dims() const = 0;
+  // As lower_triangle of triangles.h.
+  virtual std::optional<Dim> lower_triangle(Id) const { return std::nullopt; }
 };
 
 // A value of the model, named by what stands for it.
@@ -146,6 +149,7 @@ class EGraphFacts : public FactSource {
   const Facts& facts(Id id) const override { return g_.facts(id); }
   std::optional<Tensor> value(Id id, std::size_t max_bytes) const override { return g_.value(id, max_bytes); }
   DimTable& dims() const override { return g_.dims(); }
+  std::optional<Dim> lower_triangle(Id id) const override { return saturate::lower_triangle(g_, id); }
 
  private:
   const OnnxEGraph& g_;

@@ -148,6 +148,13 @@ Result counts_from(EvalContext& c, Args a) {
   return c.fail([&] { return fmt::format("{} is not known to count upwards along its last axis", c.show(a[0])); });
 }
 
+Result lower_triangle(EvalContext& c, Args a) {
+  const auto id = c.as_class(a[0]);
+  if (!id) return std::nullopt;
+  if (const auto n = c.source().lower_triangle(*id)) return Val::of(*n, c.dims());
+  return c.fail([&] { return fmt::format("{} is not known to be a causal mask", c.show(a[0])); });
+}
+
 constexpr RuleFunction kFunctions[] = {
     {"rank", 1, 1, "(x) -> int", "The number of dims of a value.", "rank(X) == 4", rank},
     {"shape", 1, 1, "(x) -> dims", "The dims of a value, as a list.", "shape(A) == shape(B)", shape},
@@ -177,6 +184,8 @@ constexpr RuleFunction kFunctions[] = {
     {"known", 1, 1, "(x) -> bool", "Whether the content of a shape value is known, be it symbolically.", "known(shape)", known_content},
     {"counts_from", 1, 1, "(x) -> dim", "The number n such that the elements along x's last axis are n, n + 1, n + 2, ... in every row.",
      "counts_from(positions) == 0", counts_from},
+    {"lower_triangle", 1, 1, "(x) -> dim", "The number n such that element [..., i, j] of x is 1 where j <= i + n, and 0 elsewhere.",
+     "lower_triangle(mask) == 0", lower_triangle},
 };
 
 }  // namespace

@@ -16,10 +16,11 @@ struct DimGroup {
 // The finest partition of two shapes into runs of provably equal product; nullopt where none is proven.
 std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const Dim> from, std::span<const Dim> to);
 
-std::vector<NativeRule> native_view_rules();    // native_views.cpp
-std::vector<NativeRule> native_einsum_rules();  // native_einsum.cpp
-std::vector<NativeRule> native_rope_rules();    // native_rope.cpp: parts of the last axis, and the rotary embedding spelled with them
-std::vector<NativeRule> native_mask_rules();    // native_masks.cpp
+std::vector<NativeRule> native_view_rules();      // native_views.cpp
+std::vector<NativeRule> native_einsum_rules();    // native_einsum.cpp
+std::vector<NativeRule> native_rope_rules();      // native_rope.cpp: parts of the last axis, and the rotary embedding spelled with them
+std::vector<NativeRule> native_mask_rules();      // native_masks.cpp
+std::vector<NativeRule> native_sequence_rules();  // native_sequences.cpp
 
 // native_spell.cpp. After saturation: gives every shape literal that nothing computes a spelling by Shape of values that have its dims; and
 // those that something computes one by Shape of graph inputs, where these have all the dims, so that no value is kept for its size alone.

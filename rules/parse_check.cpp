@@ -35,6 +35,7 @@ class Checker {
   }
 
   void header() {
+    optional_.insert(rule_.optional.begin(), rule_.optional.end());
     Names seen;
     for (const auto* list : {&rule_.inputs, &rule_.outputs, &rule_.attribute_variables})
       for (const std::string& name : *list)

@@ -22,7 +22,8 @@ class RuleParser {
   bool parse_opsets(RuleFile& file);
   bool parse_rule(Rule& rule);
   bool parse_header(Rule& rule);
-  bool parse_names(std::vector<std::string>& names, std::string_view close, bool variables);
+  // `optional`: takes the names that a `?` follows.
+  bool parse_names(std::vector<std::string>& names, std::string_view close, bool variables, std::vector<std::string>* optional = nullptr);
   bool parse_clauses(Rule& rule);
   bool parse_example(RuleExample& example);
   bool parse_example_value(ExampleValue& value);

@@ -132,12 +132,12 @@ bool RuleParser::parse_header(Rule& rule) {
   rule.place = peek().place;
   if (!expect_name(rule.name, "the name of the rule")) return false;
   if (accept("<") && !parse_names(rule.attribute_variables, ">", true)) return false;
-  if (!expect("(", "before the inputs of the rule") || !parse_names(rule.inputs, ")", false)) return false;
+  if (!expect("(", "before the inputs of the rule") || !parse_names(rule.inputs, ")", false, &rule.optional)) return false;
   if (!expect("=>", "between the inputs and outputs of the rule") || !expect("(", "before the outputs of the rule")) return false;
   return parse_names(rule.outputs, ")", false);
 }
 
-bool RuleParser::parse_names(std::vector<std::string>& names, std::string_view close, bool variables) {
+bool RuleParser::parse_names(std::vector<std::string>& names, std::string_view close, bool variables, std::vector<std::string>* optional) {
   if (accept(close)) return true;
   do {
     if (variables && peek().kind == Token::Kind::kVariable)
@@ -146,6 +146,7 @@ bool RuleParser::parse_names(std::vector<std::string>& names, std::string_view c
       names.push_back(std::move(name));
     else
       return false;
+    if (optional && accept("?")) optional->push_back(names.back());
   } while (accept(","));
   return expect(close, "after a list of names");
 }

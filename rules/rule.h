@@ -95,6 +95,7 @@ struct Rule {
   std::string name, file, doc;
   Place place;
   std::vector<std::string> attribute_variables, inputs, outputs;
+  std::vector<std::string> optional;  // inputs that may be absent: `M?`
   std::vector<RuleNode> left, right;
   std::vector<ExprPtr> where;
   std::vector<std::pair<std::string, ExprPtr>> lets;

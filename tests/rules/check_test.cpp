@@ -90,6 +90,21 @@ TEST_F(CheckRules, AWeakExampleLetsAMutantLive) {
   EXPECT_TRUE(says(swapped, kWarning, "swapped")) << to_string(swapped);
 }
 
+TEST_F(CheckRules, AFillOfHiddenScoresHidesNoMutant) {
+  // Beside 1e9 the other elements of Y are nothing: which of them is which must matter all the same.
+  const RuleCheck c = check(R"(rule r (C, S, f, N) => (Y) { W = Where (C, S, f) Y = Add (W, N) } where const(f), item(f) <= -10000
+    => { T = Sub (S, S) Y = Where (C, T, f) } effect reassociates
+    example C = bool[7] {1, 0, 1, 1, 1, 1, 1}, S = float[5,7], f = float[] {-1e9}, N = float[5,7] {0})");
+  EXPECT_TRUE(says(c, kError, "the sides differ")) << to_string(c);
+}
+
+TEST_F(CheckRules, AnOptionalInputNeedsExamplesWithAndWithoutIt) {
+  const char* rule = "rule r (X, l?) => (Y) { N = Neg (X) M = Neg (N) Y = Clip (M, l) } => { Y = Clip (X, l) } ";
+  EXPECT_TRUE(says(check(std::string(rule) + "example X = float[4]"), kWarning, "in no example"));
+  EXPECT_TRUE(says(check(std::string(rule) + "example X = float[4], l = float[] {0.5}"), kWarning, "in every example"));
+  EXPECT_TRUE(check(std::string(rule) + "example X = float[4], l = float[] {0.5} example X = float[4]").findings.empty());
+}
+
 TEST_F(CheckRules, AnExactRuleMustBeExact) {
   const RuleCheck c = check(
       "rule r (X, c) => (Y) { Y = Div (X, c) } where const(c), float(X) => { r = Reciprocal (c) Y = Mul (X, r) } example X = float[50], c "

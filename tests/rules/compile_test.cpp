@@ -169,6 +169,29 @@ TEST_F(Compile, AVariableMatchesAnAbsentInputWhereAGuardAsks) {
   EXPECT_TRUE(same(upper, op("Min", {x, high})));
 }
 
+TEST_F(Compile, AnOptionalInputMayBeAbsentAtTheEndAndBetween) {
+  const Id x = input("x", {2, 3}), low = reals(DType::kFloat, {}, {0}), high = reals(DType::kFloat, {}, {6});
+  const Id n = op("Neg", {x});
+  const std::vector<std::vector<Id>> bounds = {{}, {low}, {g_.absent(), high}, {low, high}};
+  const auto clip = [&](Id of, const std::vector<Id>& by) {
+    std::vector<Id> children = {of};
+    children.insert(children.end(), by.begin(), by.end());
+    return op("Clip", children);
+  };
+  for (const auto& by : bounds) clip(n, by);
+  apply("rule r (X, l?, h?) => (Y) { N = Neg (X) Y = Clip (N, l, h) } => { C = Clip (X, l, h) Y = Neg (C) }");
+  for (const auto& by : bounds) EXPECT_TRUE(same(clip(n, by), op("Neg", {clip(x, by)}))) << by.size();
+}
+
+TEST_F(Compile, AnOptionalInputCanBeAskedFor) {
+  const Id x = input("x", {2, 3}), low = reals(DType::kFloat, {}, {0}), one = reals(DType::kFloat, {}, {1});
+  const Id none = op("Clip", {x}), zero = op("Clip", {x, low}), other = op("Clip", {x, one});
+  apply("rule r (X, l?) => (Y) { Y = Clip (X, l) } where absent(l) or item(l) == 1 => { Y = Identity (X) }");
+  EXPECT_TRUE(same(none, x));
+  EXPECT_TRUE(same(other, x));
+  EXPECT_FALSE(same(zero, x));
+}
+
 TEST_F(Compile, SeveralOutputs) {
   const Id x = input("x", {4, 3});
   const Id tuple = op("Split", {x}, {Attribute::of("axis", std::int64_t{0}), Attribute::of("num_outputs", std::int64_t{2})}, 2);
