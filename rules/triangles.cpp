@@ -54,10 +54,10 @@ class Search {
     if (op == "Reshape" || op == "Expand") return same_matrices(node.children[0], out) ? triangle(node.children[0], depth) : std::nullopt;
     if (op == "Slice") return sliced(node, depth);
     if (op == "Trilu") return kept_part(node, key);
-    if (op == "GreaterOrEqual") return compared(node.children[0], node.children[1], 0);
-    if (op == "LessOrEqual") return compared(node.children[1], node.children[0], 0);
-    if (op == "Greater") return compared(node.children[0], node.children[1], 1);
-    if (op == "Less") return compared(node.children[1], node.children[0], 1);
+    if (op == "GreaterOrEqual") return compared(node.children[0], node.children[1], out, 0);
+    if (op == "LessOrEqual") return compared(node.children[1], node.children[0], out, 0);
+    if (op == "Greater") return compared(node.children[0], node.children[1], out, 1);
+    if (op == "Less") return compared(node.children[1], node.children[0], out, 1);
     return std::nullopt;
   }
 
@@ -120,10 +120,12 @@ class Search {
   }
 
   // rows >= columns (+ gap): both count, rows along the axis before the last, columns along the last.
-  std::optional<Dim> compared(Id rows, Id columns, std::int64_t gap) const {
+  std::optional<Dim> compared(Id rows, Id columns, const Facts& out, std::int64_t gap) const {
     const auto r = counts_down(rows);
     const Facts& c = g_.facts(columns);
     if (!r || !c.counts_from || !c.shape || c.shape->empty()) return std::nullopt;
+    const auto& down = *g_.facts(rows).shape;  // one row that broadcasts to many does not count down them
+    if (!dims_.equal(down[down.size() - 2], (*out.shape)[out.shape->size() - 2])) return std::nullopt;
     return dims_.sub(dims_.sub(*r, *c.counts_from), dims_.constant(gap));
   }
 
