@@ -66,7 +66,8 @@ std::int64_t even_piece(std::int64_t n, std::int64_t most, std::int64_t step) {
 }
 
 // The tile whose first element is C[row, column].
-void run_tile(const GemmKernel& kernel, TileCall call, const GemmFinish* finish, std::int64_t row, std::int64_t column) {
+// (By reference: a copy of what has just been written waits for the writes.)
+void run_tile(const GemmKernel& kernel, TileCall& call, const GemmFinish* finish, std::int64_t row, std::int64_t column) {
   if (finish == nullptr) return kernel.tile(call);
   TileFinish here = finish->tile;
   if (here.bias != nullptr) here.bias += column;
@@ -115,18 +116,43 @@ void run_piece(const GemmKernel& kernel, const Product& p, const RowBlock& block
   const std::int64_t most = kernel.rows(cols, p.scattered != nullptr), tiles = (r1 - r0 + most - 1) / most, low = (r1 - r0) / tiles,
                      higher = (r1 - r0) % tiles;
   const std::int64_t part = depth * (kernel.nr / kParts);
+  const GemmFinish* finish = k0 + depth >= p.k ? p.finish : nullptr;
   for (std::int64_t t = 0, i = r0; t < tiles; ++t) {
     const std::int64_t rows = low + (t < higher);
-    TileCall call{static_cast<int>(rows), cols, depth, nullptr, block.step, pb, p.b.ldb, p.c + i * p.ldc + c0, p.ldc, k0 > 0, nullptr};
-    call.ahead = next != nullptr && (t + 1) * part <= depth * kernel.nr ? next + t * part : pb;
+    const float* ahead = next != nullptr && (t + 1) * part <= depth * kernel.nr ? next + t * part : pb;
     if (p.scattered != nullptr) {
-      call.piece = p.scattered->piece;
-      call.tap_step = block.tap_step;
-      call.taps = block.taps.data() + (i - r0) * block.tap_step + k0 / call.piece;
+      const std::int64_t piece = p.scattered->piece;
+      TileCall call{static_cast<int>(rows),
+                    cols,
+                    depth,
+                    nullptr,
+                    0,
+                    pb,
+                    p.b.ldb,
+                    p.c + i * p.ldc + c0,
+                    p.ldc,
+                    k0 > 0,
+                    nullptr,
+                    ahead,
+                    block.taps.data() + (i - r0) * block.tap_step + k0 / piece,
+                    block.tap_step,
+                    piece};
+      run_tile(kernel, call, finish, i, c0);
     } else {
-      call.a = block.data + (i - r0) * block.step + k0;
+      TileCall call{static_cast<int>(rows),
+                    cols,
+                    depth,
+                    block.data + (i - r0) * block.step + k0,
+                    block.step,
+                    pb,
+                    p.b.ldb,
+                    p.c + i * p.ldc + c0,
+                    p.ldc,
+                    k0 > 0,
+                    nullptr,
+                    ahead};
+      run_tile(kernel, call, finish, i, c0);
     }
-    run_tile(kernel, call, k0 + depth >= p.k ? p.finish : nullptr, i, c0);
     i += rows;
   }
 }

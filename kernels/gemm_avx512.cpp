@@ -34,25 +34,49 @@ template <int R, int V>
   }
 }
 
+// Choices outside of the loops: inside, each costs as much as a step of k.
 template <int R, int V>
-[[gnu::target("avx512f"), gnu::always_inline]] inline void finish_tile(const TileCall& call, __mmask16 last, const __m512 (*sum)[V]) {
-  const TileFinish none, &finish = call.finish == nullptr ? none : *call.finish;
-  const __m512 low = _mm512_set1_ps(finish.low), high = _mm512_set1_ps(finish.high);
+[[gnu::target("avx512f"), gnu::always_inline]] inline void finish_tile(const TileCall& call, __mmask16 last, __m512 (&sum)[R][V]) {
+  float* const c = call.c;
+  const std::int64_t ldc = call.ldc;
+  if (call.accumulate) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v)
+        sum[r][v] = _mm512_add_ps(sum[r][v], _mm512_maskz_loadu_ps(v + 1 < V ? kAll : last, c + r * ldc + v * kLanes));
+    }
+  }
+  if (call.finish != nullptr) {
+    const TileFinish& finish = *call.finish;
+    if (finish.bias != nullptr) {
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) {
+        const __m512 bias = _mm512_maskz_loadu_ps(v + 1 < V ? kAll : last, finish.bias + v * kLanes);
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) sum[r][v] = _mm512_add_ps(sum[r][v], bias);
+      }
+    }
+    if (finish.residual != nullptr) {
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const float* from = finish.residual + r * finish.residual_step;
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) sum[r][v] = _mm512_add_ps(sum[r][v], _mm512_maskz_loadu_ps(v + 1 < V ? kAll : last, from + v * kLanes));
+      }
+    }
+    const __m512 low = _mm512_set1_ps(finish.low), high = _mm512_set1_ps(finish.high);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v)  // The second operand where one is NaN. (GCC 12 warns of the forms without a mask.)
+        sum[r][v] = _mm512_maskz_min_ps(kAll, high, _mm512_maskz_max_ps(kAll, low, sum[r][v]));
+    }
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      const __mmask16 mask = v + 1 < V ? kAll : last;
-      float* out = call.c + r * call.ldc + v * kLanes;
-      __m512 x = sum[r][v];
-      if (call.accumulate) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, out));
-      if (finish.bias != nullptr) x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, finish.bias + v * kLanes));
-      if (finish.residual != nullptr)
-        x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(mask, finish.residual + r * finish.residual_step + v * kLanes));
-      // The second operand where one is NaN. (GCC 12 warns of the forms without a mask.)
-      x = _mm512_maskz_min_ps(kAll, high, _mm512_maskz_max_ps(kAll, low, x));
-      _mm512_mask_storeu_ps(out, mask, x);
-    }
+    for (int v = 0; v < V; ++v) _mm512_mask_storeu_ps(c + r * ldc + v * kLanes, v + 1 < V ? kAll : last, sum[r][v]);
   }
 }
 
