@@ -123,7 +123,8 @@ absl::StatusOr<MeasuredTable> MeasuredTable::parse(const std::string& text, cons
   return MeasuredTable(*std::move(rows));
 }
 
-MeasuredTable::MeasuredTable(TimedRows timed) : roofline_(fit_roofline(timed.rows)), machine_(std::move(timed.machine)), num_rows_(timed.rows.size()) {
+MeasuredTable::MeasuredTable(TimedRows timed)
+    : roofline_(fit_roofline(timed.rows)), machine_(std::move(timed.machine)), num_rows_(timed.rows.size()) {
   usual_ratio_ = usual_ratio(timed.rows, roofline_);
   for (TimedUse& row : timed.rows) {
     auto& group = groups_[comparable_op(row.use.op)];

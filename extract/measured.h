@@ -13,9 +13,10 @@
 
 namespace saturate {
 
-// The logarithm of a time is that of a sum of sizes (extract/time_fit.h, by family of operator) plus a Gaussian process over logarithms of sizes and over
-// what else picks the kernel (extract/op_features.h), conditioned on the rows (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 2.2).
-// So rows are met up to their noise, sizes between them lie between, and far from all of them the sum alone counts.
+// The logarithm of a time is that of a sum of sizes (extract/time_fit.h, by family of operator) plus a Gaussian process over logarithms of
+// sizes and over what else picks the kernel (extract/op_features.h), conditioned on the rows (Rasmussen and Williams, Gaussian Processes
+// for Machine Learning, 2006, 2.2). So rows are met up to their noise, sizes between them lie between, and far from all of them the sum
+// alone counts.
 class MeasuredTable {
  public:
   // Rows as JSON lines: the first object describes the machine; others as bench/gather_ort.py writes them. `place` names them in errors.
@@ -26,8 +27,8 @@ class MeasuredTable {
   // The rows by operator, with what the table needs to know of all of them in the first line.
   static std::string to_text(const TimedRows& rows);
 
-  // Seconds of an operator. One that was never measured gets the roofline's, `estimated` says so. Families are fitted when they are first asked for;
-  // safe from several threads.
+  // Seconds of an operator. One that was never measured gets the roofline's, `estimated` says so. Families are fitted when they are first
+  // asked for; safe from several threads.
   double seconds(const OpUse& use, bool* estimated = nullptr) const;
   const Roofline& roofline() const { return roofline_; }
   const std::string& machine() const { return machine_; }
@@ -46,8 +47,8 @@ class MeasuredTable {
   double usual_ratio_ = 1;  // the median of measured to roofline: for operators that were never measured
 };
 
-// Each row's measured time beside the one predicted by a table of the rows of all other folds; operators that only give another shape are left out.
-// `row_of` gets the number of each one's row.
+// Each row's measured time beside the one predicted by a table of the rows of all other folds; operators that only give another shape are
+// left out. `row_of` gets the number of each one's row.
 std::vector<Compared> cross_validated(const TimedRows& rows, std::size_t folds, std::vector<std::size_t>& row_of);
 
 }  // namespace saturate

@@ -51,7 +51,8 @@ Runs runs_of(const OpUse& use) {
   std::vector<char> first, now(use.inputs.size());  // by operand: has this dim
   for (std::size_t i = 1; i <= out.size(); ++i) {
     if (from_end(out, i) <= 1) continue;
-    for (std::size_t k = 0; k < use.inputs.size(); ++k) now[k] = i <= use.inputs[k].size() && from_end(use.inputs[k], i) == from_end(out, i);
+    for (std::size_t k = 0; k < use.inputs.size(); ++k)
+      now[k] = i <= use.inputs[k].size() && from_end(use.inputs[k], i) == from_end(out, i);
     if (first.empty()) first = now;
     if (now != first) break;
     runs.length *= from_end(out, i);
@@ -78,7 +79,8 @@ void matrix_product(const OpUse& use, OpFeatures& f) {
   const bool batch_moved = integer(use, "transBatchA") != 0 || integer(use, "transBatchB") != 0;
   const bool packed = is_constant(use, 1) && !batch_moved;
   const Attribute* alpha = find_attribute(use.attributes, "alpha");
-  const bool scaled = alpha && alpha->type == AttributeType::kFloat && alpha->f() != 1;  // one row times a matrix has its own kernel otherwise
+  const bool scaled =
+      alpha && alpha->type == AttributeType::kFloat && alpha->f() != 1;  // one row times a matrix has its own kernel otherwise
   f.kinds = {packed, packed ? 0 : trans_b, trans_a, static_cast<int>(use.inputs.size()), !packed && scaled, rows == 1, batch_moved};
 }
 
@@ -102,7 +104,8 @@ void reduction(const OpUse& use, OpFeatures& f) {
   const Sizes1D &x = input(use, 0), &out = output(use);
   const double kept = product(out), reduced = product(x) / std::max(1.0, kept);
   f.logs = {doublings(kept), doublings(reduced)};
-  f.kinds = {from_end(x, 1) == reduced || (from_end(out, 1) == 1 && out.size() == x.size()), from_end(out, 1) == 1 && from_end(out, 2) == 1};
+  f.kinds = {from_end(x, 1) == reduced || (from_end(out, 1) == 1 && out.size() == x.size()),
+             from_end(out, 1) == 1 && from_end(out, 2) == 1};
 }
 
 void transposition(const OpUse& use, OpFeatures& f) {
@@ -164,7 +167,8 @@ void attention(const OpUse& use, OpFeatures& f) {
 void packed_attention(const OpUse& use, OpFeatures& f) {
   const Sizes1D &x = input(use, 0), &w = input(use, 1);
   const double heads = static_cast<double>(integer(use, "num_heads", 1)), width = from_end(w, 1) / 3;
-  f.logs = {doublings(from_end(x, 2) * from_end(x, 3)), doublings(from_end(x, 1)), doublings(heads), doublings(width / std::max(1.0, heads))};
+  f.logs = {doublings(from_end(x, 2) * from_end(x, 3)), doublings(from_end(x, 1)), doublings(heads),
+            doublings(width / std::max(1.0, heads))};
   f.kinds = {use.inputs.size() > 3, use.outputs.size() > 1};
 }
 
@@ -181,12 +185,18 @@ bool is_one_of(std::string_view op, const std::array<std::string_view, N>& names
   return std::find(names.begin(), names.end(), op) != names.end();
 }
 
-constexpr std::array<std::string_view, 17> kBroadcast{"Add", "Sub", "Mul", "Div", "Sum", "Pow", "Max", "Min", "Where",
+constexpr std::array<std::string_view, 17> kBroadcast{"Add", "Sub", "Mul",   "Div",  "Sum",         "Pow",     "Max", "Min",  "Where",
                                                       "And", "Or",  "Equal", "Less", "LessOrEqual", "Greater", "Mod", "PRelu"};
 constexpr std::array<std::string_view, 6> kCopies{"Concat", "Split", "Slice", "Gather", "Expand", "Tile"};
-constexpr std::array<std::string_view, 9> kByRows{"LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization",
-                                                  "com.microsoft::SkipLayerNormalization", "com.microsoft::SkipSimplifiedLayerNormalization",
-                                                  "Softmax", "LogSoftmax", "com.microsoft::BiasGelu", "com.microsoft::FastGelu"};
+constexpr std::array<std::string_view, 9> kByRows{"LayerNormalization",
+                                                  "RMSNormalization",
+                                                  "SimplifiedLayerNormalization",
+                                                  "com.microsoft::SkipLayerNormalization",
+                                                  "com.microsoft::SkipSimplifiedLayerNormalization",
+                                                  "Softmax",
+                                                  "LogSoftmax",
+                                                  "com.microsoft::BiasGelu",
+                                                  "com.microsoft::FastGelu"};
 
 }  // namespace
 

@@ -18,7 +18,8 @@ namespace {
 constexpr double kStoreBandwidth = 1e12;  // of a new constant: loading it once is not part of a run
 constexpr double kStandardFirst = 1e-10, kPerAttribute = 1e-12;
 
-// What an operator costs beside its kernel in a model whose weights pass through the cache between two of them; rows are timed in a warm cache.
+// What an operator costs beside its kernel in a model whose weights pass through the cache between two of them; rows are timed in a warm
+// cache.
 constexpr double kDispatch = 1e-6;
 
 // An operator in the standard's domain that the standard lacks fails ONNX's checker: only where nothing near is to be had.

@@ -9,7 +9,8 @@ namespace {
 constexpr int kRounds = 2000;
 constexpr double kSettled = 1e-9;  // the largest relative change of a weight in the last round
 constexpr double kLeastSeconds = 1e-8;
-// Seconds for 1e9 bytes beyond the cache: no memory is slower than 5 GB/s. Without it a single large row takes the blame for the error of all others.
+// Seconds for 1e9 bytes beyond the cache: no memory is slower than 5 GB/s. Without it a single large row takes the blame for the error of
+// all others.
 constexpr double kSlowestMemory = 0.2;
 constexpr std::size_t kBeyondCache = 3;
 

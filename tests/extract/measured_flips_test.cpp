@@ -1,5 +1,5 @@
-// The shipped table of ONNX Runtime's times must tell which fusion pays at which size: ratios of whole chains of operators as they were timed end to end
-// (six copies in a row, one thread, hidden size 768, 12 heads of 64), apart from the table.
+// The shipped table of ONNX Runtime's times must tell which fusion pays at which size: ratios of whole chains of operators as they were
+// timed end to end (six copies in a row, one thread, hidden size 768, 12 heads of 64), apart from the table.
 #include "extract/op_times.h"
 #include "gtest/gtest.h"
 
@@ -8,7 +8,8 @@ namespace {
 
 using Shape = Sizes1D;
 
-OpUse use(std::string op, std::vector<Shape> inputs, Shape output, std::vector<std::size_t> constants = {}, std::vector<Attribute> attributes = {}) {
+OpUse use(std::string op, std::vector<Shape> inputs, Shape output, std::vector<std::size_t> constants = {},
+          std::vector<Attribute> attributes = {}) {
   OpUse u;
   u.op = std::move(op);
   u.constant.assign(inputs.size(), 0);
@@ -42,8 +43,8 @@ std::vector<Flip> flips_of_norms(double rows, bool decode) {
   const std::vector<OpUse> add{same("Add", x)}, norm{use("LayerNormalization", {x, w, w}, x, {1, 2})};
   const std::vector<OpUse> rms{use("SimplifiedLayerNormalization", {x, w}, x, {1})};
   const std::vector<OpUse> standard_rms{use("RMSNormalization", {x, w}, x, {1})};
-  const std::vector<OpUse> spelled{same("Mul", x), row_mean(x), use("Add", {mean, {1}}, mean, {1}), unary("Sqrt", mean), by_mean("Div", x),
-                                   by_weight("Mul", x)};
+  const std::vector<OpUse> spelled{same("Mul", x),      row_mean(x),       use("Add", {mean, {1}}, mean, {1}),
+                                   unary("Sqrt", mean), by_mean("Div", x), by_weight("Mul", x)};
   OpUse skip = use("com.microsoft::SkipLayerNormalization", {x, x, w, w, w}, x, {2, 3, 4});
   skip.outputs = {x, mean, mean, x};
   OpUse skip_rms = use("com.microsoft::SkipSimplifiedLayerNormalization", {x, x, w}, x, {2});
@@ -61,16 +62,23 @@ std::vector<Flip> flips_of_activations(double rows, bool decode) {
   const std::vector<OpUse> gelu{unary("com.microsoft::Gelu", x)};
   const OpUse silu = use("com.microsoft::QuickGelu", {x}, x, {}, {Attribute::of("alpha", 1.0F)});
   const OpUse tanh_gelu = use("Gelu", {x}, x, {}, {Attribute::of("approximate", std::string("tanh"))});
-  const std::vector<OpUse> cube{scalar("Pow", x), scalar("Mul", x), same("Add", x), scalar("Mul", x), unary("Tanh", x), scalar("Add", x),
-                                same("Mul", x), scalar("Mul", x)};
-  return {{"Gelu of an erf chain", rows, decode ? 0.53 : 0.6,
-           {scalar("Div", x), unary("Erf", x), scalar("Add", x), same("Mul", x), scalar("Mul", x)}, gelu},
+  const std::vector<OpUse> cube{scalar("Pow", x), scalar("Mul", x), same("Add", x), scalar("Mul", x),
+                                unary("Tanh", x), scalar("Add", x), same("Mul", x), scalar("Mul", x)};
+  return {{"Gelu of an erf chain",
+           rows,
+           decode ? 0.53 : 0.6,
+           {scalar("Div", x), unary("Erf", x), scalar("Add", x), same("Mul", x), scalar("Mul", x)},
+           gelu},
           {"BiasGelu", rows, decode ? 0.96 : 1.05, std::vector{by_weight("Add", x)} + gelu, {by_weight("com.microsoft::BiasGelu", x)}},
           {"FastGelu of a tanh chain", rows, decode ? 0.33 : 0.38, cube, {unary("com.microsoft::FastGelu", x)}},
           {"Gelu by tanh of a tanh chain", rows, decode ? 0.33 : 0.38, cube, {tanh_gelu}},
           {"SiLU", rows, decode ? 0.68 : 0.67, {unary("Sigmoid", x), same("Mul", x)}, {silu}},
           {"Div by a constant to Mul", rows, decode ? 0.79 : 0.45, {scalar("Div", narrow)}, {scalar("Mul", narrow)}},
-          {"Pow 2 to Mul", rows, decode ? 0.81 : 0.70, {scalar("Pow", narrow), unary("Tanh", narrow)}, {same("Mul", narrow), unary("Tanh", narrow)}}};
+          {"Pow 2 to Mul",
+           rows,
+           decode ? 0.81 : 0.70,
+           {scalar("Pow", narrow), unary("Tanh", narrow)},
+           {same("Mul", narrow), unary("Tanh", narrow)}}};
 }
 
 std::vector<Flip> flips_of_products(double rows, bool decode) {
@@ -78,10 +86,17 @@ std::vector<Flip> flips_of_products(double rows, bool decode) {
   const OpUse product = use("MatMul", {x, w}, y, {1});
   OpUse dequantize = use("DequantizeLinear", {w, {1}, {1}}, w, {0, 1, 2});
   dequantize.dtype = "int8", dequantize.element_bytes = 1;
-  return {{"Gemm of MatMul and Add", rows, decode ? 0.91 : 0.99, {product, by_weight("Add", y)},
+  return {{"Gemm of MatMul and Add",
+           rows,
+           decode ? 0.91 : 0.99,
+           {product, by_weight("Add", y)},
            {use("Gemm", {{rows, 768}, w, {3072}}, {rows, 3072}, {1, 2})}},
           {"DequantizeLinear of a weight", rows, decode ? 2.21 : 1.26, {product}, {dequantize, product}},
-          {"FusedMatMul of constant weights", rows, 1.0, {product}, {use("com.microsoft::FusedMatMul", {x, w}, y, {1}, {Attribute::of("alpha", 0.125F)})}}};
+          {"FusedMatMul of constant weights",
+           rows,
+           1.0,
+           {product},
+           {use("com.microsoft::FusedMatMul", {x, w}, y, {1}, {Attribute::of("alpha", 0.125F)})}}};
 }
 
 std::vector<Flip> flips_of_attention(double rows, double measured_multi_head, double measured_standard) {
@@ -92,13 +107,14 @@ std::vector<Flip> flips_of_attention(double rows, double measured_multi_head, do
   };
   const std::vector<OpUse> core{use("com.microsoft::FusedMatMul", {q, k}, p, {}, {Attribute::of("alpha", 0.125F)}), unary("Softmax", p),
                                 use("MatMul", {p, q}, q)};
-  const std::vector<OpUse> spelled = std::vector{moved(split, q, heads_first), moved(split, k, keys_last), moved(split, q, heads_first)} + core +
-                                     std::vector{moved(q, split, heads_first)};
+  const std::vector<OpUse> spelled = std::vector{moved(split, q, heads_first), moved(split, k, keys_last), moved(split, q, heads_first)} +
+                                     core + std::vector{moved(q, split, heads_first)};
   const OpUse multi_head =
       use("com.microsoft::MultiHeadAttention", {flat, flat, flat}, flat, {}, {Attribute::of("num_heads", std::int64_t{12})});
   const OpUse standard = use("Attention", {flat, flat, flat}, flat, {},
                              {Attribute::of("q_num_heads", std::int64_t{12}), Attribute::of("kv_num_heads", std::int64_t{12})});
-  return {{"MultiHeadAttention", rows, measured_multi_head, spelled, {multi_head}}, {"Attention", rows, measured_standard, spelled, {standard}}};
+  return {{"MultiHeadAttention", rows, measured_multi_head, spelled, {multi_head}},
+          {"Attention", rows, measured_standard, spelled, {standard}}};
 }
 
 TEST(MeasuredFlips, FusionsPayAndLoseAsTimedEndToEnd) {
@@ -110,8 +126,9 @@ TEST(MeasuredFlips, FusionsPayAndLoseAsTimedEndToEnd) {
     return s;
   };
   std::vector<Flip> flips = flips_of_attention(128, 1.08, 0.97);
-  for (std::vector<Flip> more : {flips_of_norms(1, true), flips_of_norms(128, false), flips_of_activations(1, true), flips_of_activations(128, false),
-                                 flips_of_products(1, true), flips_of_products(128, false), flips_of_attention(512, 1.00, 0.99)})
+  for (std::vector<Flip> more :
+       {flips_of_norms(1, true), flips_of_norms(128, false), flips_of_activations(1, true), flips_of_activations(128, false),
+        flips_of_products(1, true), flips_of_products(128, false), flips_of_attention(512, 1.00, 0.99)})
     flips.insert(flips.end(), more.begin(), more.end());
   for (const Flip& f : flips) {
     const double predicted = sum(f.after) / sum(f.before);

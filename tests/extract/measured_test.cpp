@@ -55,10 +55,11 @@ TEST(Measured, OperatorsWithoutRowsAreEstimatedAndSaySo) {
 
 // Which of the two is cheaper must not depend on rows of products of two activations: runtimes add a bias to MatMul, not to FusedMatMul.
 TEST(Measured, ProductsWithWeightsCostTheSameUnderBothNames) {
-  const MeasuredTable t = table(R"({"op": "MatMul", "in": [[1,1,512],[512,512]], "out": [[1,1,512]], "const": [1], "seconds": 9e-5})"
-                                "\n"
-                                R"({"op": "com.microsoft::FusedMatMul", "in": [[1,8,64,64],[1,8,64,64]], "out": [[1,8,64,64]], "seconds": 1e-6})"
-                                "\n");
+  const MeasuredTable t =
+      table(R"({"op": "MatMul", "in": [[1,1,512],[512,512]], "out": [[1,1,512]], "const": [1], "seconds": 9e-5})"
+            "\n"
+            R"({"op": "com.microsoft::FusedMatMul", "in": [[1,8,64,64],[1,8,64,64]], "out": [[1,8,64,64]], "seconds": 1e-6})"
+            "\n");
   const std::string rest = R"("in": [[1,1,512],[512,512]], "out": [[1,1,512]], "const": [1]})";
   const double plain = t.seconds(use(R"({"op": "MatMul", )" + rest));
   EXPECT_EQ(t.seconds(use(R"({"op": "com.microsoft::FusedMatMul", "attrs": {"transB": 1}, )" + rest)), plain);
@@ -122,11 +123,11 @@ TEST(Measured, FoldsPredictFromTheOthers) {
 
 // The same sizes and operands, another formula: GELU by tanh takes half as long as by erf.
 TEST(Measured, AttributesThatPickAKernelCount) {
-  const MeasuredTable t = table(
-      R"({"op": "Gelu", "in": [[1,128,64]], "out": [[1,128,64]], "seconds": 20e-6})"
-      "\n"
-      R"({"op": "Gelu", "in": [[1,128,64]], "out": [[1,128,64]], "attrs": {"approximate": "tanh"}, "seconds": 10e-6})"
-      "\n");
+  const MeasuredTable t =
+      table(R"({"op": "Gelu", "in": [[1,128,64]], "out": [[1,128,64]], "seconds": 20e-6})"
+            "\n"
+            R"({"op": "Gelu", "in": [[1,128,64]], "out": [[1,128,64]], "attrs": {"approximate": "tanh"}, "seconds": 10e-6})"
+            "\n");
   EXPECT_NEAR(t.seconds(use(R"({"op": "Gelu", "in": [[1,128,64]], "out": [[1,128,64]]})")), 20e-6, 1e-6);
   EXPECT_NEAR(t.seconds(use(R"({"op": "Gelu", "in": [[1,128,64]], "out": [[1,128,64]], "attrs": {"approximate": "tanh"}})")), 10e-6, 1e-6);
 }

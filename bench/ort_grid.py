@@ -1,0 +1,291 @@
+"""The cases of bench/gather_ort.py: operators over a grid of sizes of transformers, decoding steps and convolutional networks."""
+import numpy as np
+from onnx import TensorProto
+
+MS = "com.microsoft"
+NCHWC = "com.microsoft.nchwc"  # ONNX Runtime's own layout, in which it runs convolutions and what is between them at ENABLE_ALL
+FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
+
+
+class Case:
+    """A node: inputs are (shape, how they are filled); `weights` are the positions of inputs that a model has as constants."""
+
+    def __init__(self, op, inputs, attrs=None, weights=(), outputs=1, domain="", opset=23, from_model=False):
+        self.from_model = from_model
+        self.op, self.domain, self.attrs, self.weights, self.outputs, self.opset = op, domain, attrs or {}, weights, outputs, opset
+        self.inputs = [i if i is None or isinstance(i, (tuple, np.ndarray)) else tuple(i) for i in inputs]
+
+    def name(self):
+        return f"{self.domain}::{self.op}" if self.domain not in ("", NCHWC) else self.op
+
+
+SEQUENCES = (1, 16, 128, 512)
+UNARY = ("Sqrt", "Tanh", "Erf", "Sigmoid", "Exp", "Neg", "Reciprocal", "Relu", "Gelu", "Cos", "Sin", "Softplus", "HardSigmoid", "HardSwish", "LeakyRelu")
+MORE_ROWS = (1, 4, 16, 64, 128, 256, 512)
+
+
+def elementwise():
+    for rows, widths in ((1, (64, 256, 768, 3072, 11008)), (16, (64, 256, 768, 3072)), (50, (64, 256, 1024)), (128, (64, 256, 768, 3072)), (512, (64, 768, 3072))):
+        for width in widths:
+            x, w = (1, rows, width), (width,)
+            for op in UNARY:
+                if width in (64, 768) or op in ("Tanh", "Erf", "Gelu", "Sigmoid", "Neg"):
+                    yield Case(op, [x])
+            yield Case("Gelu", [x], {"approximate": "tanh"})
+            yield Case("Gelu", [x], domain=MS)
+            yield Case("QuickGelu", [x], {"alpha": 1.702}, domain=MS)
+            yield Case("QuickGelu", [x], {"alpha": 1.0}, domain=MS)
+            yield Case("FastGelu", [x], domain=MS)
+            yield Case("FastGelu", [x, w], weights=(1,), domain=MS)
+            yield Case("BiasGelu", [x, w], weights=(1,), domain=MS)
+            for op in ("Add", "Mul", "Sub", "Div"):
+                yield Case(op, [x, x])
+                yield Case(op, [x, (1,)], weights=(1,))
+                if op in ("Add", "Mul") or width == 768:
+                    yield Case(op, [x, w], weights=(1,))
+                if op in ("Mul", "Sub", "Div") or width == 768:
+                    yield Case(op, [x, (1, rows, 1)])
+            yield Case("Sum", [x, x])
+            yield Case("Sum", [x, x, x])
+            yield Case("Sum", [x, x, w], weights=(2,))
+            yield Case("Pow", [x, np.array(2.0, np.float32)], weights=(1,))
+            if width in (64, 768, 3072):
+                yield Case("Pow", [x, np.array(3.0, np.float32)], weights=(1,))
+                yield Case("Max", [x, (1,)], weights=(1,))
+                yield Case("Min", [x, (1,)], weights=(1,))
+                yield Case("Clip", [x, np.array(0.0, np.float32), np.array(6.0, np.float32)], weights=(1, 2))
+
+
+def norms():
+    for rows in (1, 16, 50, 128, 512):
+        for width in (64, 128, 256, 768, 2048):
+            x, w, axes = (1, rows, width), (width,), np.array([-1], np.int64)
+            yield Case("LayerNormalization", [x, w, w], {"epsilon": 1e-5}, weights=(1, 2))
+            yield Case("RMSNormalization", [x, w], {"epsilon": 1e-5}, weights=(1,))
+            yield Case("SimplifiedLayerNormalization", [x, w], {"epsilon": 1e-5, "axis": -1, "stash_type": 1}, weights=(1,), opset=17)
+            yield Case("SkipLayerNormalization", [x, x, w, w], {"epsilon": 1e-5}, weights=(2, 3), domain=MS)
+            yield Case("SkipLayerNormalization", [x, x, w, w, w], {"epsilon": 1e-5}, weights=(2, 3, 4), outputs=4, domain=MS)
+            yield Case("SkipSimplifiedLayerNormalization", [x, x, w], {"epsilon": 1e-5}, weights=(2,), domain=MS)
+            yield Case("SkipSimplifiedLayerNormalization", [x, x, w], {"epsilon": 1e-5}, weights=(2,), outputs=4, domain=MS)
+            yield Case("ReduceMean", [x, axes], {"keepdims": 1}, weights=(1,))
+            if width in (64, 768):
+                for op in ("ReduceSum", "ReduceMax", "ReduceL2"):
+                    yield Case(op, [x, axes], {"keepdims": 1}, weights=(1,))
+
+
+def scores():
+    for heads in (4, 12):
+        for rows in SEQUENCES:
+            for keys in sorted({rows, 16, 128, 512}):
+                if heads == 4 and keys == 512 and rows == 512:
+                    continue
+                x, mask = (1, heads, rows, keys), (1, 1, rows, keys)
+                yield Case("Softmax", [x], {"axis": -1})
+                yield Case("Add", [x, mask])
+                yield Case("Mul", [x, (1,)], weights=(1,))
+                yield Case("Where", [np.ones(mask, bool), x, np.zeros((1,), np.float32)])
+                if heads == 12:
+                    yield Case("Add", [x, x])
+                    yield Case("Div", [x, (1,)], weights=(1,))
+                    yield Case("IsNaN", [x])
+                    yield Case("Where", [np.zeros(x, bool), np.zeros((1,), np.float32), x], weights=(1,))
+                    yield Case("Softmax", [(heads * rows, keys)], {"axis": -1})
+
+
+def movement():
+    for rows in MORE_ROWS:
+        for heads, size in ((4, 16), (4, 64), (12, 64)):
+            x, split, joined = (1, rows, heads * size), (1, rows, heads, size), (1, heads, rows, size)
+            yield Case("Transpose", [split], {"perm": [0, 2, 1, 3]})
+            yield Case("Transpose", [joined], {"perm": [0, 2, 1, 3]})
+            yield Case("Transpose", [joined], {"perm": [0, 1, 3, 2]})
+            yield Case("Transpose", [split], {"perm": [0, 2, 3, 1]})
+            yield Case("Transpose", [x], {"perm": [0, 2, 1]})
+            yield Case("Neg", [(1, heads, rows, size // 2)])
+            yield Case("Concat", [(1, heads, rows, size // 2), (1, heads, rows, size // 2)], {"axis": 3})
+            yield Case("Split", [(1, rows, 3 * heads * size), np.array([heads * size] * 3, np.int64)], {"axis": 2}, weights=(1,), outputs=3)
+            yield Case("Split", [joined, np.array([size // 2] * 2, np.int64)], {"axis": 3}, weights=(1,), outputs=2)
+            yield Case("Slice", [joined, *[np.array([v], np.int64) for v in (size // 2, size, 3, 1)]], weights=(1, 2, 3, 4))
+            yield Case("Slice", [joined, *[np.array([v], np.int64) for v in (0, size // 2, 3, 1)]], weights=(1, 2, 3, 4))
+            yield Case("Mul", [joined, (1, 1, rows, size)])
+            yield Case("Gather", [(3, 1, heads, rows, size), np.array(1, np.int64)], {"axis": 0}, weights=(1,))
+            table = (512, size // 2)
+            yield Case("RotaryEmbedding", [joined, np.arange(rows, dtype=np.int64)[None], table, table], weights=(2, 3), domain=MS)
+            yield Case("RotaryEmbedding", [joined, (1, rows, size // 2), (1, rows, size // 2)])
+            if rows in SEQUENCES:
+                yield Case("Gather", [(30522, heads * size), np.zeros((1, rows), np.int64)], {"axis": 0}, weights=(0,))
+                yield Case("Tile", [(1, 1, heads * size), np.array([1, rows, 1], np.int64)], weights=(1,))
+        yield Case("Cast", [np.zeros((1, rows), np.int64)], {"to": FLOAT})
+        yield Case("Cast", [np.zeros((1, 1, rows, rows), bool)], {"to": FLOAT})
+    for heads in (2, 4, 12):
+        for past in (15, 127, 511, 1023):
+            yield Case("Concat", [(1, heads, past, 64), (1, heads, 1, 64)], {"axis": 2})
+            if heads != 12:
+                yield Case("Expand", [(1, heads, 1, past + 1, 64), np.array([1, heads, 3, past + 1, 64], np.int64)], weights=(1,))
+                yield Case("Gather", [(1, heads, past + 1, 64), np.repeat(np.arange(heads, dtype=np.int64), 3)], {"axis": 1}, weights=(1,))
+            yield Case("Transpose", [(1, heads, past + 1, 64)], {"perm": [0, 1, 3, 2]})
+    for dim in (14, 56):
+        yield Case("Transpose", [(1, dim, dim, 96)], {"perm": [0, 3, 1, 2]})
+        yield Case("Transpose", [(1, 96, dim, dim)], {"perm": [0, 2, 3, 1]})
+        yield Case("Transpose", [(1, dim // 7, 7, dim // 7, 7, 96)], {"perm": [0, 1, 3, 2, 4, 5]})
+        for channels in (16, 96, 384):
+            yield Case("Pad", [(1, channels, dim, dim), np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64)], weights=(1,))
+    x = (1, 16, 768)
+    yield Case("Reshape", [x, np.array(x, np.int64)], weights=(1,))
+    yield Case("Unsqueeze", [x, np.array([1], np.int64)], weights=(1,))
+    yield Case("Squeeze", [(1, 1, 16, 768), np.array([1], np.int64)], weights=(1,))
+    yield Case("Flatten", [(16, 768)])
+    yield Case("Identity", [x])
+    yield Case("Shape", [x])
+    for n in (1, 4):
+        yield Case("Gather", [np.arange(4, dtype=np.int64), np.zeros(() if n == 1 else n, np.int64)], {"axis": 0}, weights=(1,))
+        yield Case("Concat", [np.ones(n, np.int64), np.ones(1, np.int64)], {"axis": 0})
+        yield Case("Slice", [np.arange(4, dtype=np.int64), *[np.array([v], np.int64) for v in (0, n, 0, 1)]], weights=(1, 2, 3, 4))
+    yield Case("Unsqueeze", [np.array(3, np.int64), np.array([0], np.int64)], weights=(1,))
+    for op in ("Add", "Sub", "Mul", "Equal", "Less"):
+        yield Case(op, [np.array(3, np.int64), np.array(5, np.int64)], weights=(1,))
+        yield Case(op, [np.arange(128, dtype=np.int64)[None], np.array([5], np.int64)], weights=(1,))
+    for op in ("And", "Or"):
+        for n in (1, 32, 128):
+            yield Case(op, [np.ones((1, 1, n, 128), bool), np.ones((1, 1, 1, 128), bool)])
+            yield Case(op, [np.ones((1, 1, n, 1), bool), np.ones((1, 1, 1, n), bool)])
+    for n in (1, 32, 128):
+        yield Case("Not", [np.ones((1, 1, n, 128), bool)])
+        yield Case("GatherND", [np.ones((1, n), bool), np.zeros((1, 1, n, n, 2), np.int64)])
+        yield Case("Cast", [np.zeros((1, 1, n, n), np.int64)], {"to": BOOL})
+        yield Case("Less", [np.arange(n, dtype=np.int64)[None, None, None], np.arange(n, dtype=np.int64)[None, None, :, None]])
+        yield Case("Range", [np.array(v, np.int64) for v in (0, n, 1)], weights=(0, 2))
+        yield Case("ConstantOfShape", [np.array([1, n], np.int64)])
+    yield Case("LessOrEqual", [np.arange(128, dtype=np.int64)[None, None, None], np.arange(128, dtype=np.int64)[None, None, :, None]])
+
+
+def products():
+    sizes = ((64, 64), (64, 256), (256, 64), (128, 384), (256, 256), (256, 1024), (1024, 256), (384, 1536), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 2048))
+    for rows in (1, 4, 16, 50, 128, 512):
+        for k, n in sizes:
+            if rows * k * n > 512 * 768 * 3072:
+                continue
+            yield Case("MatMul", [(1, rows, k), (k, n)], weights=(1,))
+            yield Case("Gemm", [(rows, k), (k, n), (n,)], weights=(1, 2))
+            if (k, n) in ((64, 256), (256, 256), (768, 768), (768, 3072), (3072, 768)):
+                yield Case("Gemm", [(rows, k), (n, k), (n,)], {"transB": 1}, weights=(1, 2))
+                yield Case("Gemm", [(rows, k), (k, n)], weights=(1,))
+                yield Case("MatMul", [(rows, k), (k, n)], weights=(1,))
+                yield Case("FusedMatMul", [(1, rows, k), (k, n)], {"alpha": 0.125}, weights=(1,), domain=MS)
+                yield Case("FusedMatMul", [(1, rows, k), (n, k)], {"transB": 1}, weights=(1,), domain=MS)
+    for k, n in ((384, 384), (320, 640), (512, 1024), (1024, 1024), (1536, 384), (2048, 768), (640, 1920), (1152, 48)):
+        for rows in (1, 8, 32):
+            yield Case("MatMul", [(1, rows, k), (k, n)], weights=(1,))
+            yield Case("Gemm", [(rows, k), (k, n), (n,)], weights=(1, 2))
+    for k, n in ((256, 32000), (768, 30522)):
+        yield Case("MatMul", [(1, 1, k), (k, n)], weights=(1,))
+        yield Case("Gemm", [(1, k), (n, k)], {"transB": 1}, weights=(1,))
+    for heads, size in ((4, 16), (4, 64), (12, 64)):
+        for rows in SEQUENCES:
+            for keys in sorted({rows, 16, 128, 1024 if rows == 1 else 128}):
+                q, kt, p, v = (1, heads, rows, size), (1, heads, size, keys), (1, heads, rows, keys), (1, heads, keys, size)
+                yield Case("MatMul", [q, kt])
+                yield Case("MatMul", [p, v])
+                yield Case("FusedMatMul", [q, v], {"transB": 1, "alpha": 0.125}, domain=MS)
+                yield Case("FusedMatMul", [q, kt], {"alpha": 0.125}, domain=MS)
+    for rows in (1, 16, 128):
+        for keys in (128, 1024):
+            yield Case("MatMul", [(1, 4, 3 * rows, 64), (1, 4, 64, keys)])
+            yield Case("MatMul", [(1, 4, 3 * rows, keys), (1, 4, keys, 64)])
+            yield Case("FusedMatMul", [(1, 4, 3 * rows, 64), (1, 4, keys, 64)], {"transB": 1, "alpha": 0.125}, domain=MS)
+    for k, n in ((768, 768), (768, 3072), (256, 256), (64, 64), (320, 1280)):
+        weight = np.ones((k, n), np.int8)
+        yield Case("DequantizeLinear", [weight, np.array(0.1, np.float32), np.array(0, np.int8)], weights=(0, 1, 2))
+        yield Case("DequantizeLinear", [weight, np.full(n, 0.1, np.float32), np.zeros(n, np.int8)], {"axis": 1}, weights=(0, 1, 2))
+        for rows in (1, 16, 128):
+            yield Case("MatMulInteger", [np.ones((1, rows, k), np.uint8), weight], weights=(1,))
+            yield Case("QuantizeLinear", [(1, rows, k), np.array(0.1, np.float32), np.array(0, np.uint8)], weights=(1, 2))
+            yield Case("DequantizeLinear", [np.ones((1, rows, k), np.uint8), np.array(0.1, np.float32), np.array(0, np.uint8)], weights=(1, 2))
+            yield Case("DynamicQuantizeLinear", [(1, rows, k)], outputs=3)
+
+
+def attention():
+    for heads, size in ((4, 16), (4, 64), (12, 64)):
+        width = heads * size
+        for rows in (1, 16, 50, 128, 512):
+            for keys in sorted({rows, 16, 128, 512, 1024}) if rows == 1 else sorted({rows, 128} if rows < 128 else {rows}):
+                flat_q, flat_k = (1, rows, width), (1, keys, width)
+                q, k, mask = (1, heads, rows, size), (1, heads, keys, size), (1, 1, rows, keys)
+                flat, causal = {"q_num_heads": heads, "kv_num_heads": heads}, {"is_causal": 1}
+                yield Case("MultiHeadAttention", [flat_q, flat_k, flat_k], {"num_heads": heads}, domain=MS)
+                yield Case("MultiHeadAttention", [flat_q, flat_k, flat_k, None, None, mask], {"num_heads": heads}, domain=MS)
+                yield Case("MultiHeadAttention", [flat_q, flat_k, flat_k, (3 * width,)], {"num_heads": heads}, weights=(3,), domain=MS)
+                yield Case("MultiHeadAttention", [flat_q, k, k], {"num_heads": heads}, domain=MS)
+                yield Case("Attention", [q, k, k])
+                yield Case("Attention", [q, k, k, mask])
+                yield Case("Attention", [flat_q, flat_k, flat_k], flat)
+                yield Case("Attention", [flat_q, flat_k, flat_k, mask], flat)
+                if rows == keys:
+                    yield Case("Attention", [q, k, k], causal)
+                    yield Case("Attention", [flat_q, flat_k, flat_k], flat | causal)
+                for groups in (heads // 2, heads // 3) if heads == 12 else (2,):
+                    grouped, flat_grouped = (1, groups, keys, size), (1, keys, groups * size)
+                    yield Case("Attention", [q, grouped, grouped])
+                    yield Case("Attention", [q, grouped, grouped, mask])
+                    yield Case("Attention", [flat_q, flat_grouped, flat_grouped, mask], {"q_num_heads": heads, "kv_num_heads": groups})
+                    if keys > rows:
+                        old, new = (1, groups, keys - rows, size), (1, groups, rows, size)
+                        yield Case("Attention", [q, new, new, mask, old, old], outputs=3)
+                        yield Case("Attention", [flat_q, *[(1, rows, groups * size)] * 2, mask, old, old], {"q_num_heads": heads, "kv_num_heads": groups}, outputs=3)
+                if keys > rows:
+                    past, new = (1, heads, keys - rows, size), (1, heads, rows, size)
+                    yield Case("Attention", [new, new, new, None, past, past], outputs=3)
+                    yield Case("Attention", [new, new, new, mask, past, past], outputs=3)
+                    yield Case("Attention", [flat_q, flat_q, flat_q, None, past, past], flat, outputs=3)
+                    yield Case("Attention", [flat_q, flat_q, flat_q, mask, past, past], flat, outputs=3)
+                    yield Case("MultiHeadAttention", [flat_q, flat_q, flat_q, None, None, None, past, past], {"num_heads": heads}, outputs=3, domain=MS)
+                    yield Case("MultiHeadAttention", [flat_q, flat_q, flat_q, None, None, mask, past, past], {"num_heads": heads}, outputs=3, domain=MS)
+                if rows == 1 or rows == keys:
+                    lengths = [np.array([keys - 1], np.int32), np.array(keys, np.int32)]
+                    for groups in {heads, heads // 2}:
+                        cache, kv = (1, groups, max(keys - rows, 0), size), (1, rows, groups * size)
+                        past = [cache, cache] if keys > rows else [None, None]
+                        yield Case("GroupQueryAttention", [flat_q, kv, kv, *past, *lengths], {"num_heads": heads, "kv_num_heads": groups}, outputs=3, domain=MS)
+    for heads, size in ((4, 16), (4, 32), (4, 64), (6, 64), (8, 64), (12, 64)):
+        width = heads * size
+        for rows in (1, 16, 32, 50, 64, 128, 200, 512):
+            yield Case("Attention", [(1, rows, width), (width, 3 * width), (3 * width,)], {"num_heads": heads}, weights=(1, 2), domain=MS)
+            yield Case("Attention", [(1, rows, width), (width, 3 * width), (3 * width,), None, None, (1, 1, rows, rows)], {"num_heads": heads}, weights=(1, 2), domain=MS)
+
+
+def convolutions():
+    for channels, size in ((16, 112), (32, 28), (48, 14), (64, 56), (96, 56), (128, 28), (192, 14), (256, 14), (512, 7), (960, 7)):
+        x, bias = (1, channels, size, size), (channels,)
+        yield Case("Conv", [x, (channels, channels, 1, 1), bias], weights=(1, 2), domain=NCHWC)
+        yield Case("Conv", [x, (max(16, channels // 64 * 16), channels, 1, 1), (max(16, channels // 64 * 16),)], weights=(1, 2), domain=NCHWC)
+        if channels < 300:
+            yield Case("Conv", [x, (channels * 4, channels, 1, 1), (channels * 4,)], weights=(1, 2), domain=NCHWC)
+        for kernel in (3, 5):
+            pads = [kernel // 2] * 4
+            for stride in (1, 2):
+                attrs = {"pads": pads, "strides": [stride, stride]}
+                yield Case("Conv", [x, (channels, 1, kernel, kernel), bias], attrs | {"group": channels}, weights=(1, 2), domain=NCHWC)
+                if kernel == 3 and channels <= 512:
+                    yield Case("Conv", [x, (channels, channels, 3, 3), bias], attrs, weights=(1, 2), domain=NCHWC)
+        yield Case("GlobalAveragePool", [x], domain=NCHWC)
+        yield Case("MaxPool", [x], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}, domain=NCHWC)
+        yield Case("AveragePool", [x], {"kernel_shape": [2, 2], "strides": [2, 2]}, domain=NCHWC)
+        yield Case("BatchNormalization", [x, *[np.ones(channels, np.float32)] * 4], weights=(1, 2, 3, 4))
+        yield Case("InstanceNormalization", [x, bias, bias], weights=(1, 2))
+        yield Case("GroupNormalization", [x, bias, bias], {"num_groups": 8}, weights=(1, 2))
+        yield Case("ReduceMean", [x, np.array([2, 3], np.int64)], {"keepdims": 1}, weights=(1,))
+        for op in ("Relu", "Sigmoid", "HardSigmoid", "HardSwish"):
+            yield Case(op, [x])
+        yield Case("Mul", [x, (1, channels, 1, 1)])
+        yield Case("Add", [x, x])
+    for squeezed, channels in ((8, 32), (16, 64), (24, 96), (48, 1152)):  # of one pixel
+        yield Case("Conv", [(1, channels, 1, 1), (squeezed, channels, 1, 1), (squeezed,)], weights=(1, 2))
+        yield Case("Conv", [(1, squeezed, 1, 1), (channels, squeezed, 1, 1), (channels,)], weights=(1, 2))
+    for channels, kernel, stride, size in ((64, 16, 16, 224), (192, 16, 16, 96), (768, 16, 16, 224), (96, 4, 4, 224), (64, 7, 2, 224), (32, 3, 2, 224), (16, 3, 2, 112)):
+        pads = [0 if kernel == stride else kernel // 2] * 4
+        yield Case("Conv", [(1, 3, size, size), (channels, 3, kernel, kernel), (channels,)], {"strides": [stride, stride], "pads": pads}, weights=(1, 2), domain=NCHWC)
+    for width, rows in ((80, 3000), (512, 3000)):
+        yield Case("Conv", [(1, width, rows), (512, width, 3), (512,)], {"pads": [1, 1]}, weights=(1, 2))
+
+
+GRID = (elementwise, norms, scores, movement, products, attention, convolutions)
