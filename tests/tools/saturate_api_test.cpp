@@ -232,7 +232,7 @@ g (float[N] x) => (float[N] y) { y = Identity (x) })"));
 
 TEST(Api, ASessionOutlivesTheFileOfItsModel) {
   std::string numbers = "0";
-  for (int i = 1; i < 20'000; ++i) numbers += "," + std::to_string(i % 100);
+  for (int i = 1; i < 20'000; ++i) numbers.append(",").append(std::to_string(i % 100));
   const std::string path = scratch("large.onnx");
   ASSERT_TRUE(text_model(R"(<ir_version: 8, opset_import: ["" : 18]>
 g (int64[2] i) => (float[2] y) <float[20000] w = {)" +
