@@ -143,6 +143,8 @@ CASES = {
         "p0 = MatMul (x, wqkv) p1 = Add (p0, bqkv) n = Constant <value_ints = [0,0,3,2,8]> () p5 = Reshape (p1, n) pt = Transpose <perm = [2,0,3,1,4]> (p5) q0, k0, v0 = Split <axis = 0> (pt, ones) "
         "q = Squeeze (q0, zero) k = Squeeze (k0, zero) v = Squeeze (v0, zero) kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) c = Mul (a, i) p = Softmax (c) o = MatMul (p, v) "
         "r = Transpose <perm = [0,2,1,3]> (o) l = Constant <value_ints = [0,0,16]> () y = Reshape (r, l)", {"attention": 1}),
+    "hidden_before_and_after_softmax": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v, bool[b,1,1,t] m => float[b,2,s,8] y", "float f = {-3.4028234e38}, float zero = {0.0}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) c = Where (m, a, f) p = Softmax (c) w = Where (m, p, zero) y = MatMul (w, v)", {"attention": 1}),
 }
 
 
