@@ -143,8 +143,13 @@ CASES = {
         "p0 = MatMul (x, wqkv) p1 = Add (p0, bqkv) n = Constant <value_ints = [0,0,3,2,8]> () p5 = Reshape (p1, n) pt = Transpose <perm = [2,0,3,1,4]> (p5) q0, k0, v0 = Split <axis = 0> (pt, ones) "
         "q = Squeeze (q0, zero) k = Squeeze (k0, zero) v = Squeeze (v0, zero) kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) c = Mul (a, i) p = Softmax (c) o = MatMul (p, v) "
         "r = Transpose <perm = [0,2,1,3]> (o) l = Constant <value_ints = [0,0,16]> () y = Reshape (r, l)", {"attention": 1}),
-    "hidden_before_and_after_softmax": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v, bool[b,1,1,t] m => float[b,2,s,8] y", "float f = {-3.4028234e38}, float zero = {0.0}",
+    "hidden_before_and_after_softmax": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v, bool[b,1,s,t] m => float[b,2,s,8] y", "float f = {-3.4028234e38}, float zero = {0.0}",
         "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) c = Where (m, a, f) p = Softmax (c) w = Where (m, p, zero) y = MatMul (w, v)", {"attention": 1}),
+    # One convolution for queries, keys and values.
+    "heads_of_one_convolution": ("float[b,8,3,4] x => float[b,8,3,4] y", "float i = {0.5}, int64[3] ones = {1, 1, 1}, int64[1] one = {1}, " + numbers("wqkv", (24, 8, 1, 1), 5) + ", " + numbers("bqkv", (24,), 6),
+        "p4 = Conv (x, wqkv, bqkv) n = Constant <value_ints = [0,3,2,4,12]> () p5 = Reshape (p4, n) q0, k0, v0 = Split <axis = 1> (p5, ones) q3 = Squeeze (q0, one) k = Squeeze (k0, one) v = Squeeze (v0, one) "
+        "q = Transpose <perm = [0,1,3,2]> (q3) a = MatMul (q, k) c = Mul (a, i) p = Softmax (c) t = Transpose <perm = [0,1,3,2]> (v) o = MatMul (p, t) r = Transpose <perm = [0,1,3,2]> (o) "
+        "m = Constant <value_ints = [0,8,3,4]> () y = Reshape (r, m)", {"attention": 1}),
 }
 
 
