@@ -102,10 +102,6 @@ CASES = {
         "u = Slice (x, zero, end, last, two) w = Slice (x, one, end, last, two) uc = Mul (u, c) wn = Mul (w, n) d = Sub (uc, wn) wc = Mul (w, c) un = Mul (u, n) e = Add (wc, un) "
         "y = Concat <axis = -1> (d, e)", {"rope": 1}),
     # The attention of an image, between convolutions by 1 x 1.
-    "attention_of_convolutions": ("float[b,8,3,4] x => float[b,8,3,4] y", f"float i = {{0.35355339}}, {ONE_BY_ONE}",
-        "q4 = Conv (x, wq, bq) k4 = Conv (x, wk, bk) v4 = Conv (x, wv, bv) n = Constant <value_ints = [0,8,12]> () q3 = Reshape (q4, n) k = Reshape (k4, n) v = Reshape (v4, n) "
-        "q = Transpose <perm = [0,2,1]> (q3) a = MatMul (q, k) c = Mul (a, i) p = Softmax (c) t = Transpose <perm = [0,2,1]> (p) o = MatMul (v, t) m = Constant <value_ints = [0,8,3,4]> () y = Reshape (o, m)",
-        {"attention": 1}),
     "heads_of_convolutions": ("float[b,8,3,4] x => float[b,8,3,4] y", f"float i = {{0.5}}, {ONE_BY_ONE}",
         "q4 = Conv (x, wq) k4 = Conv (x, wk) v4 = Conv (x, wv) n = Constant <value_ints = [0,2,4,12]> () q3 = Reshape (q4, n) k = Reshape (k4, n) v = Reshape (v4, n) "
         "q = Transpose <perm = [0,1,3,2]> (q3) a = MatMul (q, k) c = Mul (a, i) p = Softmax (c) t = Transpose <perm = [0,1,3,2]> (v) o = MatMul (p, t) r = Transpose <perm = [0,1,3,2]> (o) "
