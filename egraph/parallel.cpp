@@ -1,6 +1,10 @@
 #include "egraph/parallel.h"
 
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+
 #include <algorithm>
+#include <thread>
 
 namespace saturate {
 namespace {
@@ -13,34 +17,51 @@ void pause() {
 
 }  // namespace
 
+// `called`: tasks that TBB was asked for and that have not ended. The caller keeps a place of the arena, so that helpers have 1, 2, ...
+struct Team::Helpers {
+  explicit Helpers(std::size_t threads) : arena(static_cast<int>(threads), 1) {}
+  tbb::task_arena arena;
+  tbb::task_group group;
+  std::atomic<std::size_t> called = 0;
+};
+
+Team::Team(int threads) : threads_(threads < 1 ? 1 : static_cast<std::size_t>(threads)) {}
+
 Team::~Team() {
+  if (!helpers_) return;
   quit_.store(true, std::memory_order_relaxed);
-  state_.fetch_add(kPhase, std::memory_order_release);
-  state_.notify_all();
-  for (std::thread& helper : helpers_) helper.join();
+  helpers_->arena.execute([this] { helpers_->group.wait(); });
 }
 
-void Team::start() {
-  for (std::size_t worker = 1; worker < threads_; ++worker) helpers_.emplace_back([this, worker] { help(worker); });
+void Team::call_helpers() {
+  if (!helpers_) helpers_ = std::make_unique<Helpers>(threads_);
+  for (std::size_t here = helpers_->called.load(std::memory_order_relaxed); here + 1 < threads_; ++here) {
+    helpers_->called.fetch_add(1, std::memory_order_relaxed);
+    helpers_->arena.enqueue(helpers_->group.defer([this] {
+      help(static_cast<std::size_t>(tbb::this_task_arena::current_thread_index()));
+      helpers_->called.fetch_sub(1, std::memory_order_relaxed);
+    }));
+  }
 }
 
-// A state other than `seen`. The next phase is often a moment away: sleeping and waking would take longer than some phases.
-std::uint32_t Team::wait_while(std::uint32_t seen) const {
-  constexpr int kSpins = 1000;
+// Another state than `seen`, or `seen` if none comes for a moment.
+std::uint32_t Team::look_out(std::uint32_t seen) const {
+  constexpr int kSpins = 2000;
   for (int spins = 0; spins < kSpins; ++spins) {
     const std::uint32_t state = state_.load(std::memory_order_acquire);
-    if (state != seen) return state;
+    if (state != seen || quit_.load(std::memory_order_relaxed)) return state;
     pause();
   }
-  state_.wait(seen, std::memory_order_acquire);
-  return state_.load(std::memory_order_acquire);
+  return seen;
 }
 
 void Team::help(std::size_t worker) {
   std::uint32_t done = 0;  // the phase that this helper has been in
   for (std::uint32_t state = state_.load(std::memory_order_acquire); !quit_.load(std::memory_order_relaxed);) {
     if ((state & kOpen) == 0 || state / kPhase == done) {
-      state = wait_while(state);
+      const std::uint32_t next = look_out(state);
+      if (next == state) return;
+      state = next;
       continue;
     }
     if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) continue;
@@ -66,18 +87,20 @@ void Team::run(std::size_t n, const std::function<void(std::size_t, std::size_t)
     for (std::size_t i = 0; i < n; ++i) body(i, 0);
     return;
   }
-  if (helpers_.empty()) start();
   n_ = n;
   body_ = &body;
   next_.store(0, std::memory_order_relaxed);
   state_.fetch_add(kPhase + kOpen, std::memory_order_release);
-  state_.notify_all();
+  call_helpers();
   const auto begin = std::chrono::steady_clock::now();
   const std::size_t own = drain(0);
   const auto drained = std::chrono::steady_clock::now();
   // No helper comes in from now on; the ones inside are waited for.
-  for (std::uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; (state & kInside) != 0;)
-    state = wait_while(state);
+  for (std::uint32_t state = state_.fetch_and(~kOpen, std::memory_order_acq_rel) & ~kOpen; (state & kInside) != 0;) {
+    const std::uint32_t next = look_out(state);
+    if (next == state) state_.wait(state, std::memory_order_acquire);
+    state = state_.load(std::memory_order_acquire);
+  }
   look_back(drained - begin, std::chrono::steady_clock::now() - drained, n < kTelling || own < n - n / 8);
 }
 

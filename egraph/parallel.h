@@ -6,16 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <thread>
-#include <vector>
+#include <memory>
 
 namespace saturate {
 
-// A few threads that wait for work. One call of run() costs some microseconds, so that many short phases may follow one another: helpers
-// look out for the next phase a moment before they sleep. They start with the first run() that needs them.
+// A few threads of TBB that share work phase by phase. One call of run() costs a microsecond or so, and many short phases may follow one
+// another: a helper is one task of TBB, which looks out for the next phase a moment before it gives its thread back. Where TBB has no
+// thread to spare, the caller does the work alone.
 class Team {
  public:
-  explicit Team(int threads) : threads_(threads < 1 ? 1 : static_cast<std::size_t>(threads)) {}
+  explicit Team(int threads);
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
   ~Team();
@@ -31,15 +31,16 @@ class Team {
  private:
   // state_: number of the phase, whether it is open to helpers, and how many are inside.
   static constexpr std::uint32_t kInside = 0x7fff, kOpen = 0x8000, kPhase = 0x10000;
-  void start();
+  struct Helpers;
+  void call_helpers();
   void help(std::size_t worker);
   std::size_t drain(std::size_t worker);
-  std::uint32_t wait_while(std::uint32_t seen) const;
+  std::uint32_t look_out(std::uint32_t seen) const;
   using Duration = std::chrono::steady_clock::duration;
   void look_back(Duration worked, Duration waited, bool helped);
 
   std::size_t threads_;
-  std::vector<std::thread> helpers_;
+  std::unique_ptr<Helpers> helpers_;
   std::atomic<std::uint32_t> state_ = 0;
   std::atomic<bool> quit_ = false;
   static constexpr std::size_t kTelling = 8;  // pieces from which one sees whether helpers helped

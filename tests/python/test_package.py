@@ -423,7 +423,7 @@ def test_no_symbol_of_the_libraries_is_visible():
     # Libraries that come along have names of their own.
     needed = subprocess.run(["ldd", module], capture_output=True, text=True).stdout
     for line in needed.splitlines():
-        if any(word in line for word in ("protobuf", "onnx", "absl", "fmt")):
+        if any(word in line for word in ("protobuf", "onnx", "tbb", "absl", "fmt")):
             assert str(module.parent / "_lib") in line, line
 
 

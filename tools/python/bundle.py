@@ -3,7 +3,7 @@
 usage: bundle.py [--patchelf PATCHELF] PACKAGE_FOLDER
 
 What every Linux that runs Python has (glibc, libstdc++, zlib) stays outside. Each library is renamed by a hash of its bytes, so that a
-process that also loads another build of it (protobuf, onnx) has both, and neither sees the other's symbols.
+process that also loads another build of it (protobuf, TBB) has both, and neither sees the other's symbols.
 """
 import argparse
 import hashlib
