@@ -231,13 +231,11 @@ g (float[N] x) => (float[N] y) { y = Identity (x) })"));
 }
 
 TEST(Api, ASessionOutlivesTheFileOfItsModel) {
-  std::string numbers = "0";
-  for (int i = 1; i < 20'000; ++i) numbers.append(",").append(std::to_string(i % 100));
+  std::string text = "<ir_version: 8, opset_import: [\"\" : 18]>\ng (int64[2] i) => (float[2] y) <float[20000] w = {0";
+  for (int i = 1; i < 20'000; ++i) text.append(",").append(std::to_string(i % 100));
+  text.append("}> { y = Gather (w, i) }");
   const std::string path = scratch("large.onnx");
-  ASSERT_TRUE(text_model(R"(<ir_version: 8, opset_import: ["" : 18]>
-g (int64[2] i) => (float[2] y) <float[20000] w = {)" +
-                         numbers + "}> { y = Gather (w, i) }")
-                  .save(path));
+  ASSERT_TRUE(text_model(text).save(path));
   const auto loaded = Model::load(path);
   ASSERT_TRUE(loaded);
   const auto session = Session::create(*loaded);
