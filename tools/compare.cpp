@@ -107,7 +107,8 @@ void compare_tensors(OutputComparison& result, const Tensor& reference, const Te
   if (is_floating(reference.dtype()) || is_complex(reference.dtype())) {
     const double own = std::max(dtype_tolerance(as_real(reference).dtype()), dtype_tolerance(tolerances.coarsest));
     const bool given = tolerances.rtol || tolerances.atol;
-    compare_floats(result, as_real(reference), as_real(other), tolerances.rtol.value_or(given ? 0 : own), tolerances.atol.value_or(0));
+    compare_floats(result, as_real(reference), as_real(other), tolerances.rtol.value_or(given ? 0 : own),
+                   tolerances.atol.value_or(0) + tolerances.noise);
   } else if (tolerances.inexact_integers && reference.dtype() != DType::kString) {
     compare_floats(result, reference, other, 0, 1);
   } else {

@@ -12,6 +12,7 @@ namespace saturate {
 struct Tolerances {
   std::optional<double> rtol, atol;  // given by the user: in place of the dtype's own, for every float output
   DType coarsest = DType::kFloat;  // coarsest float format that the original computes in: float16 inside a model shows in its float outputs
+  double noise = 0;                // allowed beside: what the original differs from itself by, see verify.cpp
   bool inexact_integers = false;   // integers and bools are compared like floats of tolerance 1 (an approximating rule was allowed)
 };
 

@@ -197,6 +197,23 @@ TEST(Verify, ImagesAreLargeOnce) {
   EXPECT_EQ(verify(right, wrong).status, VerifyStatus::kDifferent);
 }
 
+// Sums in another order: equal but for rounding, of which the exponentials make much.
+TEST(Verify, RoundingThatTheOriginalMagnifiesIsNoDifference) {
+  const auto model = [](const std::string& sum) {
+    return graph("(float[n, m] a, float[n, m] b, float[n, m] c) => (float[n, m] y)",
+                 "k = Constant <value_float = 300000.0> ()\n" + sum + "t = Mul (s, k)\ny = Sin (t)");
+  };
+  const Model left = model("p = Add (a, b)\ns = Add (p, c)\n"), right = model("p = Add (b, c)\ns = Add (a, p)\n");
+  const VerifyReport report = verify(left, right);
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_FALSE(report.notes.empty());
+  EXPECT_GT(report.max_abs(), 1e-3);
+  EXPECT_EQ(verify(left, model("p = Add (b, c)\ns = Sub (a, p)\n")).status, VerifyStatus::kDifferent);
+  VerifyOptions strict;
+  strict.tolerances.rtol = 1e-4;
+  EXPECT_EQ(verify(left, right, strict).status, VerifyStatus::kDifferent);
+}
+
 TEST(Verify, NanThroughoutIsNoted) {
   const Model a = graph("(float[n] x) => (float[n] y)", "z = Sub (x, x)\ny = Div (z, z)");
   const VerifyReport report = verify(a, a);
