@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--json", type=pathlib.Path)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     models = [p for p in sorted(args.folder.glob("*.onnx")) if not args.names or any(n in p.name for n in args.names)]
     results = []
     for threads in map(int, args.threads.split(",")):

@@ -113,8 +113,8 @@ void Table::refresh_bounds() {
   memo_.clear();
   for (AtomId id = 0; id < atoms_.size(); ++id) {
     const Atom atom = atoms_[id];
-    if (atom.replaced || (atom.kind != AtomKind::kMin && atom.kind != AtomKind::kMax && atom.kind != AtomKind::kPlace &&
-                          atom.kind != AtomKind::kTruncDiv))
+    if (atom.replaced ||
+        (atom.kind != AtomKind::kMin && atom.kind != AtomKind::kMax && atom.kind != AtomKind::kPlace && atom.kind != AtomKind::kTruncDiv))
       continue;
     const Dim now = apply(op_of(atom.kind), atom.a, atom.b);
     if (const Dim before = of_atom(id); now != before) unify(before, now);

@@ -202,7 +202,8 @@ class Optimizer {
     return (!n.domain.empty() || find_schema("", n.op_type, limit)) && target_.allows({.key = key, .highest_opset = limit});
   }
 
-  // The highest opset of ai.onnx that the result may have. (Bodies that the result still has hold it to the given one, see extract_and_raise.)
+  // The highest opset of ai.onnx that the result may have. (Bodies that the result still has hold it to the given one, see
+  // extract_and_raise.)
   std::int64_t opset_limit(const Model& model, int depth) const {
     if (options_.opset) return *options_.opset;
     if (options_.keep_opset || depth > 0) return model.opset("");

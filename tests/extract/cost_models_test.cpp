@@ -38,7 +38,8 @@ constexpr const char* kProduct =
 TEST(CostModels, ANameAtSeveralInputsHasOneSize) {
   const std::string head = R"(<ir_version: 8, opset_import: ["" : 17]> g )";
   const double one = cost_of(head + "(float[N,8] x) => (float[N,8] a) { a = Neg (x) }", "bytes", at(1000));
-  const double two = cost_of(head + "(float[N,8] x, float[N,8] y) => (float[N,8] a, float[N,8] b) { a = Neg (x) b = Neg (y) }", "bytes", at(1000));
+  const double two =
+      cost_of(head + "(float[N,8] x, float[N,8] y) => (float[N,8] a, float[N,8] b) { a = Neg (x) b = Neg (y) }", "bytes", at(1000));
   EXPECT_NEAR(two, 2 * one, 1e-6 * one);
 }
 
