@@ -234,6 +234,12 @@ class Verifier {
       return Try::kRefused;
     }
     const absl::StatusOr<std::vector<Value>> got = second_->run(inputs);
+    if (!got.ok() && !unsupported(got.status()) && gives_nothing(*wanted)) {
+      report_.notes.push_back(fmt::format("at {} an output of the original is empty, and the optimized model fails: {}", to_string(sizes),
+                                          std::string(got.status().message())));
+      ++report_.refused;
+      return Try::kRefused;
+    }
     if (!got.ok()) {
       fail(unsupported(got.status()) ? VerifyStatus::kUnsupported : VerifyStatus::kDifferent,
            fmt::format("the optimized model{} {}: {}", sizes.empty() ? "" : " at " + to_string(sizes),
@@ -303,6 +309,12 @@ class Verifier {
       result.outputs.push_back(std::move(comparison));
     }
     return result;
+  }
+
+  // Inputs are never empty when they are drawn: sizes of 0 come from convolutions and the like that find no room.
+  bool gives_nothing(const std::vector<Value>& outputs) const {
+    return !options_.inputs &&
+           std::any_of(outputs.begin(), outputs.end(), [](const Value& v) { return v.is_tensor() && v.tensor().size() == 0; });
   }
 
   // Whether outputs have the sizes that their declared dims say. Where not, the inputs only happened to run, by broadcasting.
