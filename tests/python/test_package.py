@@ -346,6 +346,7 @@ def test_keyboard_interrupt_gives_the_best_so_far():
     done = run_script(
         """
         import os, signal, sys, warnings, onnx, saturate
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         model = onnx.load(sys.argv[1])
         def progress(stage, iteration, nodes):
             if stage == "saturate" and iteration == 1:
@@ -369,6 +370,7 @@ def test_second_keyboard_interrupt_gives_up():
     done = run_script(
         """
         import os, signal, sys, onnx, saturate
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as above
         model = onnx.load(sys.argv[1])
         def progress(stage, iteration, nodes):
             if stage == "verify" or (stage == "saturate" and iteration == 0):
