@@ -1,12 +1,23 @@
 // Loops of the quantized operators, compiled for the baseline, AVX2 and AVX-512 and chosen by cpuid when the program is loaded.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace saturate {
 
 // The smallest and the largest of 0 and n numbers; NaN does not count.
 void range_with_zero(const float* x, std::int64_t n, float& low, float& high);
+
+// Scale and zero point (ONNX Operators: DynamicQuantizeLinear) of numbers in [low, high], which holds 0.
+struct ByteScale {
+  float scale, zero;
+};
+inline ByteScale byte_scale(float low, float high) {
+  const float scale = high == low ? 1.0f / 255.0f : (high - low) / 255.0f;
+  return {scale, std::nearbyint(std::clamp(0.0f - low / scale, 0.0f, 255.0f))};
+}
 
 // y = clamp(round to even(x / scale) + zero, low, high), NaN gives low. zero, low and high are integers of up to 16 bits.
 void quantize_floats(const float* x, std::int64_t n, float scale, float zero, float low, float high, std::uint8_t* y);

@@ -191,8 +191,8 @@ Outputs dynamic_quantize_linear(KernelContext& ctx) {
   if (x.dtype() != DType::kFloat) return ctx.unsupported_dtype(x.dtype());
   float low = 0, high = 0;
   range_with_zero(x.data<float>(), x.size(), low, high);
-  const float scale = high == low ? 1.0f / 255.0f : (high - low) / 255.0f;
-  const auto zero = static_cast<std::uint8_t>(std::nearbyint(std::clamp(0.0f - low / scale, 0.0f, 255.0f)));
+  const auto [scale, zero_point] = byte_scale(low, high);
+  const auto zero = static_cast<std::uint8_t>(zero_point);
   Quantizer q;
   q.where.outer = x.size();
   q.scale = {scale};

@@ -7,6 +7,7 @@
 #include "kernels/attention.h"
 #include "kernels/data_util.h"
 #include "kernels/gemm.h"
+#include "kernels/quant_fast.h"
 #include "kernels/registry.h"
 
 namespace saturate {
@@ -84,8 +85,7 @@ template <typename C>
 void round_to_bytes(std::span<C> values) {
   float low = 0, high = 0;
   for (C v : values) low = std::min(low, static_cast<float>(v)), high = std::max(high, static_cast<float>(v));
-  const float scale = low == high ? 1.0f : (high - low) / 255.0f;
-  const float zero = std::nearbyint(std::clamp(-low / scale, 0.0f, 255.0f));
+  const auto [scale, zero] = byte_scale(low, high);
   for (C& v : values) v = static_cast<C>((std::clamp(std::nearbyint(static_cast<float>(v) / scale) + zero, 0.0f, 255.0f) - zero) * scale);
 }
 

@@ -53,7 +53,7 @@ class Finder {
                        [this](const std::string& i) { return i.empty() || constants_.contains(i); });
   }
 
-  // Ends in integers whoever reads it, at once or as a constant: there is no operator to be kept.
+  // Ends in integers whoever reads it, at once or, `kMaxDepth - depth` operators further at most, as a constant.
   bool is_quantized_again(const Node& node, int depth) const {
     return std::all_of(node.outputs.begin(), node.outputs.end(), [&](const std::string& name) {
       const auto it = readers_.find(name);
@@ -71,12 +71,7 @@ class Finder {
   bool stands_between(const Node& node) const {
     if (node.inputs.empty() || is_view(node) || quantizes(node) || is_constant(node)) return false;
     const auto dequantized = [this](const std::string& name) { return name.empty() || is_dequantized(name, 0); };
-    const auto quantized = [this](const std::string& name) {
-      const auto it = readers_.find(name);
-      return it != readers_.end() && std::all_of(it->second.begin(), it->second.end(), [](const Node* n) { return n && quantizes(*n); });
-    };
-    return std::all_of(node.inputs.begin(), node.inputs.end(), dequantized) &&
-           std::all_of(node.outputs.begin(), node.outputs.end(), quantized);
+    return std::all_of(node.inputs.begin(), node.inputs.end(), dequantized) && is_quantized_again(node, kMaxDepth);
   }
 
   const Graph& graph_;

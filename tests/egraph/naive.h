@@ -13,6 +13,17 @@
 
 namespace saturate {
 
+// Rules that random runs draw from.
+inline constexpr const char* kRandomRules[][2] = {{"(add ?x ?y)", "(add ?y ?x)"},
+                                                  {"(add ?x (add ?y ?z))", "(add (add ?x ?y) ?z)"},
+                                                  {"(f (f ?x))", "?x"},
+                                                  {"(sub ?x ?x)", "a"},
+                                                  {"(f (add ?x ?y))", "(add (f ?x) (f ?y))"},
+                                                  {"(g ?x)", "(f (f ?x))"},
+                                                  {"(sub ?x ?y)", "(add ?x (g ?y))"},
+                                                  {"(add ?x a)", "?x"},
+                                                  {"(f (g ?x))", "(g (f ?x))"}};
+
 class NaiveEGraph {
  public:
   using Key = std::pair<OpId, std::vector<Id>>;

@@ -14,6 +14,14 @@
 
 namespace saturate::test {
 
+inline Session session_of(const std::string& text, const SessionOptions& options = {}) {
+  absl::StatusOr<Model> model = parse_model_text(text, "test");
+  EXPECT_TRUE(model.ok()) << model.status();
+  absl::StatusOr<Session> session = Session::create(*model, options);
+  EXPECT_TRUE(session.ok()) << session.status();
+  return *std::move(session);
+}
+
 template <typename T>
 Tensor make(Shape dims, std::vector<T> values) {
   if constexpr (std::is_same_v<T, bool>) {

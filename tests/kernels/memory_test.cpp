@@ -36,6 +36,7 @@ namespace {
 
 using test::floats;
 using test::noise_tensor;
+using test::session_of;
 using Inputs = std::map<std::string, Value>;
 
 TEST(Arena, HandsOutNothingTwiceAndJoinsWhatComesBack) {
@@ -102,14 +103,6 @@ TEST(MemoryPlan, BuffersThatLiveTogetherLieApart) {
   // A chain needs its two largest neighbours.
   EXPECT_EQ(plan_memory({{640, 0, 2}, {128, 1, 4}, {640, 3, 6}}).size, 768u);
   EXPECT_EQ(plan_memory({}).size, 0u);
-}
-
-Session session_of(const std::string& text, const SessionOptions& options = {}) {
-  absl::StatusOr<Model> model = parse_model_text(text, "test");
-  EXPECT_TRUE(model.ok()) << model.status();
-  absl::StatusOr<Session> session = Session::create(*model, options);
-  EXPECT_TRUE(session.ok()) << session.status();
-  return *std::move(session);
 }
 
 SessionOptions as_it_is() {

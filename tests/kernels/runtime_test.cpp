@@ -6,14 +6,7 @@ namespace saturate {
 namespace {
 
 using test::floats;
-
-Session session_of(const std::string& text, const SessionOptions& options = {}) {
-  absl::StatusOr<Model> model = parse_model_text(text, "test");
-  EXPECT_TRUE(model.ok()) << model.status();
-  absl::StatusOr<Session> session = Session::create(*model, options);
-  EXPECT_TRUE(session.ok()) << session.status();
-  return *std::move(session);
-}
+using test::session_of;
 
 TEST(Runtime, RunsAGraphInOrderAndFreesValues) {
   SessionOptions as_it_is;
