@@ -46,7 +46,7 @@ struct KernelOptions {
   std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
 };
 
-// What a kernel prepares once per node of a session, e.g. packed weights.
+// What a kernel prepares once of a node's attributes and constant inputs in a session, e.g. packed weights. Nodes may share it.
 struct NodeState {
   std::mutex mutex;
   std::shared_ptr<const void> value;

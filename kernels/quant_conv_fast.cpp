@@ -74,30 +74,46 @@ void ByteConv::run(const KernelContext& ctx, const std::function<void(const Sums
   packed_ == nullptr ? run_depthwise(ctx, finish) : run_product(ctx, finish);
 }
 
+// The images made unsigned, channels last, and room to read 64 bytes from any channel on.
+std::vector<std::uint8_t> ByteConv::images_channels_last(const KernelContext& ctx) const {
+  const std::int64_t positions = window_.input_size(), image = channels_ * positions;
+  std::vector<std::uint8_t> last(static_cast<std::size_t>(x_->size() + kDepthwiseChannels));
+  parallel_for(ctx, dims_[0], 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n)
+      channels_last(bytes_of(*x_) + n * image, channels_, positions, x_->dtype() == DType::kInt8, last.data() + n * image);
+  });
+  return last;
+}
+
+// Gives `f` where each tap's channels lie, null where it is padding.
+template <typename F>
+void ByteConv::for_each_tap(std::int64_t position, const std::uint8_t* image, F&& f) const {
+  const Window& w = window_;
+  const std::int64_t y0 = position / w.output[1] * w.strides[0] - w.pad_begin[0],
+                     x0 = position % w.output[1] * w.strides[1] - w.pad_begin[1];
+  for (std::int64_t i = 0; i < w.kernel[0]; ++i) {
+    const std::int64_t y = y0 + i * w.dilations[0];
+    for (std::int64_t j = 0; j < w.kernel[1]; ++j) {
+      const std::int64_t x = x0 + j * w.dilations[1];
+      f(y >= 0 && y < w.input[0] && x >= 0 && x < w.input[1] ? image + (y * w.input[1] + x) * channels_ : nullptr);
+    }
+  }
+}
+
 void ByteConv::run_product(const KernelContext& ctx, const std::function<void(const Sums&)>& finish) const {
   const Window& w = window_;
-  const std::int64_t channels = channels_, height = w.input[0], width = w.input[1], images = dims_[0], plane = w.output_size();
-  std::vector<std::uint8_t> last(static_cast<std::size_t>(x_->size()));
-  parallel_for(ctx, images, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n)
-      channels_last(bytes_of(*x_) + n * channels * height * width, channels, height * width, x_->dtype() == DType::kInt8,
-                    last.data() + n * channels * height * width);
-  });
+  const std::int64_t channels = channels_, images = dims_[0], plane = w.output_size(), image_size = channels * w.input_size();
+  const std::vector<std::uint8_t> last = images_channels_last(ctx);
   const auto fill = [&](std::int64_t begin, std::int64_t end, std::uint8_t* to, std::int64_t step) {
     for (std::int64_t r = begin; r < end; ++r, to += step) {
-      const std::int64_t y0 = r % plane / w.output[1] * w.strides[0] - w.pad_begin[0], x0 = r % w.output[1] * w.strides[1] - w.pad_begin[1];
-      const std::uint8_t* image = last.data() + r / plane * height * width * channels;
       std::uint8_t* out = to;
-      for (std::int64_t i = 0; i < w.kernel[0]; ++i) {
-        const std::int64_t y = y0 + i * w.dilations[0];
-        for (std::int64_t j = 0; j < w.kernel[1]; ++j, out += channels) {
-          const std::int64_t x = x0 + j * w.dilations[1];
-          if (y >= 0 && y < height && x >= 0 && x < width)
-            std::copy_n(image + (y * width + x) * channels, channels, out);
-          else
-            std::fill_n(out, channels, static_cast<std::uint8_t>(x_zero_));
-        }
-      }
+      for_each_tap(r % plane, last.data() + r / plane * image_size, [&](const std::uint8_t* tap) {
+        if (tap != nullptr)
+          std::copy_n(tap, channels, out);
+        else
+          std::fill_n(out, channels, static_cast<std::uint8_t>(x_zero_));
+        out += channels;
+      });
     }
   };
   byte_gemm(ctx, {images * plane, fill, std::span(&x_zero_, 1)}, *packed_, w_zero_,
@@ -111,39 +127,59 @@ void ByteConv::run_product(const KernelContext& ctx, const std::function<void(co
             });
 }
 
-// Every filter over its channel, 64 positions at a time given on.
+// Every filter over its channel: the weights of 64 channels by pairs of taps, and what the zero point of X takes off.
+struct ByteConv::Depthwise {
+  std::int64_t pairs;
+  std::vector<std::int16_t> weights;  // [panels][pairs][64][2]
+  std::vector<std::int32_t> start;    // [panels][64]
+};
+
+ByteConv::Depthwise ByteConv::depthwise_weights() const {
+  const std::int64_t taps = window_.kernel_size(), pairs = (taps + 1) / 2,
+                     panels = (channels_ + kDepthwiseChannels - 1) / kDepthwiseChannels;
+  const bool flip = w_->dtype() == DType::kUint8;
+  Depthwise d{pairs, std::vector<std::int16_t>(static_cast<std::size_t>(panels * pairs * kDepthwiseChannels * 2)),
+              std::vector<std::int32_t>(static_cast<std::size_t>(panels * kDepthwiseChannels))};
+  for (std::int64_t f = 0; f < channels_; ++f) {
+    const std::int32_t zero = w_zero_[w_zero_.size() == 1 ? 0 : static_cast<std::size_t>(f)];
+    const std::int64_t panel = f / kDepthwiseChannels, lane = f % kDepthwiseChannels;
+    for (std::int64_t t = 0; t < taps; ++t) {
+      const auto code = static_cast<std::uint8_t>(bytes_of(*w_)[f * taps + t] ^ (flip ? 0x80 : 0));
+      const std::int32_t weight = static_cast<std::int8_t>(code) - zero;
+      d.weights[static_cast<std::size_t>(((panel * pairs + t / 2) * kDepthwiseChannels + lane) * 2 + t % 2)] =
+          static_cast<std::int16_t>(weight);
+      d.start[static_cast<std::size_t>(f)] -= x_zero_ * weight;
+    }
+  }
+  return d;
+}
+
 void ByteConv::run_depthwise(const KernelContext& ctx, const std::function<void(const Sums&)>& finish) const {
-  const Window& w = window_;
-  const std::int64_t filters = dims_[1], plane = w.output_size(), inputs = w.input_size(), taps = w.kernel_size();
-  const bool flip_x = x_->dtype() == DType::kInt8, flip_w = w_->dtype() == DType::kUint8;
-  parallel_for(ctx, dims_[0] * filters, std::max<std::int64_t>(1, (1 << 16) / std::max<std::int64_t>(1, plane * taps)),
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<std::int32_t> sums(static_cast<std::size_t>(plane));
-                 std::vector<std::uint8_t> image(static_cast<std::size_t>(inputs));
-                 std::array<std::int32_t, kMostByteRows * kBytePanel> tile;
-                 for (std::int64_t at = begin; at < end; ++at) {
-                   const std::int64_t f = at % filters;
-                   const std::uint8_t* x = bytes_of(*x_) + at * inputs;
-                   if (flip_x) {
-                     flip_signs(x, inputs, image.data());
-                     x = image.data();
-                   }
-                   std::fill(sums.begin(), sums.end(), 0);
-                   const std::int32_t w_zero = w_zero_[w_zero_.size() == 1 ? 0 : static_cast<std::size_t>(f)];
-                   for (std::int64_t e = 0; e < taps; ++e) {
-                     const auto code = static_cast<std::uint8_t>(bytes_of(*w_)[f * taps + e] ^ (flip_w ? 0x80 : 0));
-                     const std::int32_t weight = static_cast<std::int8_t>(code) - w_zero;
-                     for_each_window_run(w, e, [&](std::int64_t first, std::int64_t count, std::int64_t from, std::int64_t step) {
-                       add_weighted_bytes(x + from, count, step, x_zero_, weight, sums.data() + first);
-                     });
-                   }
-                   for (std::int64_t p = 0; p < plane; p += kMostByteRows) {
-                     const int rows = static_cast<int>(std::min<std::int64_t>(kMostByteRows, plane - p));
-                     for (int r = 0; r < rows; ++r) tile[static_cast<std::size_t>(r * kBytePanel)] = sums[static_cast<std::size_t>(p + r)];
-                     finish({at / filters, p, f, rows, 1, tile.data()});
-                   }
-                 }
-               });
+  const std::int64_t plane = window_.output_size(), image_size = channels_ * window_.input_size();
+  const std::int64_t tiles = (plane + kMostByteRows - 1) / kMostByteRows;
+  const std::vector<std::uint8_t> last = images_channels_last(ctx);
+  const std::vector<std::uint8_t> padding(static_cast<std::size_t>(channels_ + kDepthwiseChannels), static_cast<std::uint8_t>(x_zero_));
+  const Depthwise by = depthwise_weights();
+  const auto run_tile = [&](std::int64_t image, std::int64_t position, std::span<const std::uint8_t*> from, std::int32_t* sums) {
+    const int rows = static_cast<int>(std::min<std::int64_t>(kMostByteRows, plane - position));
+    for (int r = 0; r < rows; ++r) {
+      auto next = from.begin() + r * 2 * by.pairs;
+      for_each_tap(position + r, last.data() + image * image_size,
+                   [&](const std::uint8_t* tap) { *next++ = tap == nullptr ? padding.data() : tap; });
+    }
+    for (std::int64_t c = 0; c < channels_; c += kDepthwiseChannels) {
+      for (int r = 0; r < rows; ++r)
+        sum_weighted_bytes(from.data() + r * 2 * by.pairs, by.pairs, c, by.weights.data() + 2 * by.pairs * c, by.start.data() + c,
+                           sums + r * kBytePanel);
+      finish({image, position, c, rows, static_cast<int>(std::min<std::int64_t>(kDepthwiseChannels, channels_ - c)), sums});
+    }
+  };
+  const std::int64_t work = kMostByteRows * 2 * by.pairs * channels_;  // of a tile
+  parallel_for(ctx, dims_[0] * tiles, std::max<std::int64_t>(1, (1 << 16) / work), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<const std::uint8_t*> from(static_cast<std::size_t>(kMostByteRows * 2 * by.pairs), padding.data());
+    std::array<std::int32_t, kMostByteRows * kBytePanel> sums;
+    for (std::int64_t t = begin; t < end; ++t) run_tile(t / tiles, t % tiles * kMostByteRows, from, sums.data());
+  });
 }
 
 }  // namespace saturate

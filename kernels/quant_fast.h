@@ -34,8 +34,11 @@ void requantize_biased(const std::int32_t* x, std::int64_t n, const double* bias
 void scale_products(const std::int32_t* x, std::int64_t n, const float* scale, const float* add, float* y);
 // y = x ^ 0x80: between int8 and uint8 with the zero point moved by 128.
 void flip_signs(const std::uint8_t* x, std::int64_t n, std::uint8_t* y);
-// y += (x - zero) * weight.
-void add_weighted_bytes(const std::uint8_t* x, std::int64_t n, std::int64_t step, std::int32_t zero, std::int32_t weight, std::int32_t* y);
+// y[i] = start[i] + the sum over t < 2 * pairs of x[t][offset + i] * weight of tap t, channel i < kDepthwiseChannels; weights, of at most 9
+// bits, lie by pairs of taps: [pairs][kDepthwiseChannels][2].
+inline constexpr int kDepthwiseChannels = 64;
+void sum_weighted_bytes(const std::uint8_t* const* x, std::int64_t pairs, std::int64_t offset, const std::int16_t* weight,
+                        const std::int32_t* start, std::int32_t* y);
 
 // y[j * y_step + i] = x[i * x_step + j], i < rows, j < columns.
 void transpose_bytes(const std::uint8_t* x, std::int64_t rows, std::int64_t columns, std::int64_t x_step, std::uint8_t* y,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
 #include "onnx_bridge/op_table.h"
@@ -232,12 +233,36 @@ class Planner {
       if (step.kernel == nullptr || (node.domain == kSessionDomain && !context_.session_nodes))
         return absl::UnimplementedError(fmt::format("no kernel for {} (opset {})", describe(node), step.opset));
       if (absl::Status s = check_against_schema(node, plain_domain(node.domain), step); !s.ok()) return s;
-      if (context_.keep_prepared) step.state = std::make_unique<NodeState>();
+      if (context_.keep_prepared) step.state = state_of(node, step);
       if (absl::Status s = plan_graphs(node, inner, step); !s.ok()) return s;
     }
     for (const std::string& name : node.outputs) step.outputs.push_back(name.empty() ? -1 : define(name));
     plan_->steps.push_back(std::move(step));
     return absl::OkStatus();
+  }
+
+  // Layers that share their weights share what is prepared of them: it depends on operator, attributes and constants alone.
+  std::shared_ptr<NodeState> state_of(const Node& node, const Step& step) {
+    auto state = std::make_shared<NodeState>();
+    std::string key = fmt::format("{}|{}|{}|{}", node.domain, node.op_type, step.opset, step.constant_inputs);
+    for (std::size_t i = 0; i < std::min<std::size_t>(step.inputs.size(), 64); ++i)
+      if ((step.constant_inputs >> i & 1u) != 0) key += fmt::format("|{}", step.inputs[i]);
+    for (const Attribute& a : node.attributes) {
+      key += fmt::format("|{}:{}=", a.name, static_cast<int>(a.type));
+      if (const auto* i = std::get_if<std::int64_t>(&a.value))
+        key += fmt::format("{}", *i);
+      else if (const auto* f = std::get_if<float>(&a.value))
+        key += fmt::format("{}", *f);
+      else if (const auto* s = std::get_if<std::string>(&a.value))
+        key += fmt::format("{}:{}", s->size(), *s);
+      else if (const auto* ints = std::get_if<std::vector<std::int64_t>>(&a.value))
+        key += fmt::format("{}", fmt::join(*ints, ","));
+      else if (const auto* floats = std::get_if<std::vector<float>>(&a.value))
+        key += fmt::format("{}", fmt::join(*floats, ","));
+      else
+        return state;
+    }
+    return step.constant_inputs == 0 ? state : states_.try_emplace(std::move(key), std::move(state)).first->second;
   }
 
   absl::Status plan_graphs(const Node& node, const PlanContext& inner, Step& step) {
@@ -319,6 +344,7 @@ class Planner {
   std::shared_ptr<Plan> plan_;
   absl::flat_hash_map<std::string, int> slots_;
   absl::flat_hash_set<int> constant_;
+  absl::flat_hash_map<std::string, std::shared_ptr<NodeState>> states_;  // by what they are prepared of
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ struct Step {
   std::vector<int> inputs, outputs;  // slots; -1: absent
   std::vector<int> release;          // slots whose last use this is
   std::vector<std::pair<const Graph*, std::shared_ptr<Plan>>> graphs;
-  std::unique_ptr<NodeState> state;
+  std::shared_ptr<NodeState> state;  // shared by steps that prepare the same
   std::uint64_t constant_inputs = 0;
   std::uint64_t last_uses = 0;  // inputs whose last use this is, each in one place only
   bool makes_result = false;    // an output of it is one of the plan's

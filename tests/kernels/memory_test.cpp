@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "kernel_test_util.h"
 #include "kernels/runtime_buffer.h"
+#include "kernels/runtime_plan.h"
 
 namespace {
 
@@ -112,6 +113,26 @@ SessionOptions as_it_is() {
 }
 
 constexpr const char* kHeader = R"(<ir_version: 8, opset_import: ["" : 17]> )";
+
+TEST(Memory, NodesOfTheSameWeightsShareWhatIsPreparedOfThem) {
+  const absl::StatusOr<Model> model = parse_model_text(std::string(kHeader) + R"(g (float[N, 2] x) => (float[N, 2] y)
+    <float[2, 2] w = {1, 2, 3, 4}, float[2, 2] v = {5, 6, 7, 8}> {
+    a = MatMul (x, w)  b = MatMul (a, w)  c = MatMul (b, v)  d = Gemm (c, w)  e = Gemm <transB = 1> (d, w)  f = MatMul (e, x)
+    y = MatMul (f, x) })",
+                                                       "test");
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::size_t steps_left = 100;
+  PlanContext context;
+  context.opset_imports = model->opset_imports;
+  context.steps_left = &steps_left;
+  const auto plan = make_plan(std::make_shared<const Graph>(model->graph), context, [](const std::string&) { return -1; });
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  std::vector<const NodeState*> states;
+  for (const Step& step : (*plan)->steps) states.push_back(step.state.get());
+  EXPECT_EQ(states[0], states[1]);
+  for (std::size_t i = 1; i < states.size(); ++i)
+    for (std::size_t k = i + 1; k < states.size(); ++k) EXPECT_NE(states[i], states[k]) << i << " and " << k;
+}
 
 TEST(Memory, RunsOfKnownSizesAskTheSystemForNothing) {
   const std::string text = std::string(kHeader) + R"(g (float[N, 64] x, float[64, 64] w) => (float[N, 64] y) {
