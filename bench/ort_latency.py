@@ -2,135 +2,40 @@
 """Latency in ONNX Runtime of a model as it is and as optimizers write it, as users load it (ENABLE_ALL).
 
     python bench/ort_latency.py FOLDER --binary build/release/tools/saturate [NAME ...] [--tools saturate,onnxslim,...] [--threads 1,2] [--rounds 30]
-        [--clock wall|cpu] [--work FOLDER] [--json OUT.json] [--shuffle-seed 0] [--options "--cost nodes"] [--prepare] [--discard] [--budget S]
+        [--clock wall|cpu] [--work FOLDER] [--json OUT.json] [--shuffle-seed 0] [--options "--cost nodes"] [--prepare [--jobs 2]] [--discard] [--budget S]
 
 FOLDER is what bench/export_models.py wrote (NAME.EXPORTER.onnx, NAME.inputs.npz). Tools: saturate, onnxslim, onnxsim, onnxscript (optimize and
-ort_fusions.optimize_for_ort), ortpy (onnxruntime.transformers, the best model type of a few by number of nodes). Outputs are kept in --work, so that a second
-call only measures; one that is older than the tool is not noticed: remove it. All outputs of a model are timed in one process, in another order each
-round. Printed: the median over rounds of (tool / original) of the same round with its 95 % interval (order statistics of the median), 1 exactly where ONNX
-Runtime executes the same kernels, "wrong" where outputs differ from the original's by more than 1e-3 of their scale. The last line counts slower ones
-(lower bound above 1). --clock cpu takes processor time, for busy machines and one thread. --prepare only makes the outputs; --discard removes those of a model
-once it is measured; what is in OUT.json already isn't measured again, so that --budget (seconds) may end a call and the same command goes on.
+ort_fusions.optimize_for_ort), ortpy (onnxruntime.transformers, the best model type of a few by number of nodes). Outputs are kept in --work (bench/ort_outputs.py:
+without the weights that the original has, so that those of many models fit), and made again where the tool is another one. --prepare only makes and checks them:
+what follows it on a quiet machine is timing alone. All outputs of a model are timed in one process, in another order each round; outputs of which ONNX Runtime
+executes the same kernels are timed once. Printed: the median over rounds of (tool / original) of the same round with its 95 % interval (order statistics of
+the median), 1 exactly where the kernels are the original's, "wrong" where outputs differ from the original's by more than 1e-3 of their scale; beside ours the same
+against the best right peer. Then a table in Markdown, and who is slower (lower bound above 1). --clock cpu takes processor time, for busy machines and one thread.
+
+What is in OUT.json isn't measured again unless a tool is another one by now, so that --budget (seconds) may end a call and the same command goes on; the rounds
+of slow models are cut so that all models fit into it, to 7 at least. Without --discard all models are measured with the first number of threads, then with
+the next; --discard removes the outputs of a model once it is measured with all.
 """
 import argparse
 import collections
+import concurrent.futures
 import gc
-import hashlib
 import json
 import math
-import os
+import multiprocessing
 import pathlib
 import random
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
+import ort_outputs
+
 TOOLS = ("saturate", "onnxslim", "onnxsim", "onnxscript", "ortpy")
-MODEL_TYPES = ("bert", "gpt2", "bart", "vit", "t5")
 TOLERANCE = 1e-3
-FEWEST_ROUNDS = 9
-
-
-def run_tool(tool, source, target):
-    """In a process of its own."""
-    import onnx
-
-    if tool == "onnxslim":
-        import onnxslim
-
-        onnxslim.slim(source, target)
-    elif tool == "onnxsim":
-        import onnxsim
-
-        model, ok = onnxsim.simplify(source)
-        assert ok
-        onnx.save(model, target)
-    elif tool == "onnxscript":
-        import onnx_ir
-        import onnxscript.optimizer
-        from onnxscript.rewriter.ort_fusions import optimize_for_ort
-
-        model = onnx_ir.load(source)
-        onnxscript.optimizer.optimize(model)
-        model, _ = optimize_for_ort(model)
-        onnx_ir.save(model, target)
-    else:
-        from onnxruntime.transformers import optimizer
-
-        best = None
-        for kind in MODEL_TYPES:
-            try:
-                model = optimizer.optimize_model(source, model_type=kind, num_heads=0, hidden_size=0, opt_level=0)
-            except Exception:
-                continue
-            if best is None or len(model.model.graph.node) < len(best.model.graph.node):
-                best = model
-        best.save_model_to_file(target)
-
-
-def make(args, tool, source):
-    target = args.work / f"{source.stem}.{tool}.onnx"
-    if target.exists():
-        return target
-    partial = target.with_suffix(".part.onnx")
-    if tool == "saturate":
-        words = [args.binary, "optimize", str(source), str(partial), "-q", *args.options.split()]
-    else:
-        words = [sys.executable, __file__, "--tool", tool, str(source), str(partial)]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=args.tool_seconds)
-    except subprocess.TimeoutExpired:
-        return f"no result in {args.tool_seconds} s"
-    if done.returncode != 0 or not partial.exists():
-        return (done.stderr.strip().splitlines() or ["failed"])[-1][:200]
-    partial.rename(target)
-    return target
-
-
-def session(path, threads, saved=None):
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    if saved:
-        options.optimized_model_filepath = saved
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-
-def is_default(node, attribute):
-    """Whether the schema says the same where the attribute is left out."""
-    import onnx
-
-    if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
-        return False
-    declared = onnx.defs.get_schema(node.op_type).attributes.get(attribute.name)
-    value = onnx.helper.get_attribute_value(attribute)
-    if node.op_type in ("Conv", "MaxPool", "AveragePool") and attribute.name in ("dilations", "strides", "pads", "kernel_shape"):
-        return attribute.name == "kernel_shape" or set(value) == {0 if attribute.name == "pads" else 1}
-    return declared is not None and declared.default_value.type != 0 and onnx.helper.get_attribute_value(declared.default_value) == value
-
-
-def kernels(path):
-    """What ONNX Runtime executes: operators with attributes, shapes and dtypes of weights, and which of them feed each other; names aside."""
-    import onnx
-
-    with tempfile.TemporaryDirectory() as folder:
-        saved = os.path.join(folder, "o.onnx")
-        session(path, 1, saved)
-        graph = onnx.load(saved).graph
-    made = {i.name: f"weight {i.data_type} {list(i.dims)}" for i in graph.initializer}
-    made.update({i.name: f"input {i.name}" for i in graph.input})
-    counts = collections.Counter()
-    for node in graph.node:
-        attributes = sorted(a.SerializeToString() for a in node.attribute if not is_default(node, a))
-        key = hashlib.sha256(repr((node.domain, node.op_type, attributes, [made.get(i, "") for i in node.input])).encode()).hexdigest()
-        counts[key] += 1
-        made.update({o: f"{key} {k}" for k, o in enumerate(node.output)})
-    return counts, len(graph.node)
+FEWEST_ROUNDS = 7
+SLOW = 0.5  # seconds of a run that need no second one for warming up
+USUAL_OVERHEAD = 10  # seconds that a model takes beside its rounds, before that was measured
 
 
 def interval(ratios):
@@ -138,96 +43,136 @@ def interval(ratios):
     ordered, n = sorted(ratios), len(ratios)
     half = 0.98 * math.sqrt(n)
     low, high = max(0, math.floor((n - 1) / 2 - half)), min(n - 1, math.ceil((n - 1) / 2 + half))
-    return statistics.median(ordered), ordered[low], ordered[high]
+    return [statistics.median(ordered), ordered[low], ordered[high]]
 
 
-def difference(ours, theirs):
-    import numpy as np
-
-    worst = 0.0
-    for a, b in zip(ours, theirs, strict=True):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return math.inf
-        if a.size and a.dtype.kind == "f":
-            scale = max(1.0, float(np.nanmax(np.abs(a))))
-            worst = max(worst, float(np.nanmax(np.abs(a - b))) / scale) if (np.isnan(a) == np.isnan(b)).all() else math.inf
-        elif not np.array_equal(a, b):
-            return math.inf
-    return worst
-
-
-def compare(args, source, threads):
-    import numpy as np
-
-    outputs = {"original": source}
-    rows = []
-    for tool in args.tools:
-        made = make(args, tool, source)
-        if isinstance(made, pathlib.Path):
-            outputs[tool] = made
-        else:
-            rows.append({"model": source.stem, "threads": threads, "tool": tool, "error": made})
-    base_kernels = kernels(source)[0]
-    with np.load(source.parent / (source.name.split(".")[0] + ".inputs.npz")) as file:
-        inputs = dict(file)
-    sessions, results = {}, {}
-    for tool, path in outputs.items():
-        try:
-            counts, number = kernels(path)
-            s = session(path, threads)
-            feeds = {i.name: inputs[i.name] for i in s.get_inputs()}
-            out = s.run([o.name for o in session_outputs(sessions, s)], feeds)
-        except Exception as error:
-            rows.append({"model": source.stem, "threads": threads, "tool": tool, "error": str(error).splitlines()[0][:200]})
-            continue
-        results[tool] = {"model": source.stem, "threads": threads, "tool": tool, "kernels": number, "same_kernels": counts == base_kernels}
-        if tool == "original":
-            reference = out
-        else:
-            results[tool]["difference"] = difference(reference, out)
-        if tool == "original" or counts != base_kernels:
-            sessions[tool] = (s, feeds)
-        del s
-    clock = time.process_time if args.clock == "cpu" else time.perf_counter
-    times, rng = collections.defaultdict(list), random.Random(args.shuffle_seed)
-    end = time.perf_counter() + args.model_seconds
-    for round_number in range(args.rounds + 2):
-        if round_number >= FEWEST_ROUNDS + 2 and time.perf_counter() > end:
+def time_in_turns(paths, source, threads, how):
+    """Seconds of each round by what `paths` maps from."""
+    inputs, sessions = ort_outputs.inputs_of(source), {}
+    clock = time.process_time if how["clock"] == "cpu" else time.perf_counter
+    times, rng = collections.defaultdict(list), random.Random(how["seed"])
+    slowest = 0
+    for key, path in paths.items():
+        s = ort_outputs.session(ort_outputs.read(path, source), threads)
+        gc.collect()
+        sessions[key] = (s, {i.name: inputs[i.name] for i in s.get_inputs()})
+        begin = time.perf_counter()
+        s.run(None, sessions[key][1])
+        slowest = max(slowest, time.perf_counter() - begin)
+    warm = 0 if slowest > SLOW else 1
+    begin = time.perf_counter()
+    for number in range(how["rounds"] + warm):
+        if number >= FEWEST_ROUNDS + warm and time.perf_counter() - begin > how["seconds"]:
             break
         order = list(sessions)
         rng.shuffle(order)
-        for tool in order:
-            s, feeds = sessions[tool]
-            begin = clock()
+        for key in order:
+            s, feeds = sessions[key]
+            start = clock()
             s.run(None, feeds)
-            if round_number >= 2:
-                times[tool].append(clock() - begin)
-    for tool, row in results.items():
-        if tool in times:
-            row["seconds"] = statistics.median(times[tool])
-            row["ratio"], row["low"], row["high"] = interval([t / o for t, o in zip(times[tool], times["original"])])
-        else:
-            row["ratio"] = row["low"] = row["high"] = 1.0
+            if number >= warm:
+                times[key].append(clock() - start)
+    return dict(times), time.perf_counter() - begin
+
+
+def compare(outputs, tools, source, threads, how):
+    """Rows of a model, and the seconds that its rounds took."""
+    facts = {tool: outputs.facts(tool, source) for tool in ("original", *tools)}
+    cell = {"model": source.stem, "threads": threads}
+    stamps = {tool: f["stamp"] for tool, f in facts.items()}
+    if "error" in facts["original"]:
+        return [cell | {"tool": tool, "stamp": stamps[tool], "error": f"original: {facts['original']['error']}"} for tool in facts], 0
+    first = {}  # by kernels: the tool whose output is timed
+    for tool, f in facts.items():
+        if "error" not in f:
+            first.setdefault(f["kernels"], tool)
+    times, spent = {}, 0
+    try:
+        if len(first) > 1 or facts["original"]["kernels"] not in first:
+            paths = {key: outputs.path(tool, source) for key, tool in first.items()}
+            with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                times, spent = pool.submit(time_in_turns, paths, source, threads, how).result()
+    except Exception as error:
+        return [cell | {"tool": tool, "stamp": stamps[tool], "error": f"{type(error).__name__}: {str(error)[:200]}"} for tool in facts], 0
+    base, rows = facts["original"]["kernels"], []
+    for tool, f in facts.items():
+        row = cell | {"tool": tool, "stamp": stamps[tool]}
+        if "error" in f:
+            rows.append(row | {"error": f["error"]})
+            continue
+        row |= {"kernels": f["nodes"], "same_kernels": f["kernels"] == base, "difference": f["difference"], "rounds": len(times.get(base, []))}
+        row["ratio"], row["low"], row["high"] = paired(times, f["kernels"], base)
+        if f["kernels"] in times:
+            row["seconds"] = statistics.median(times[f["kernels"]])
         rows.append(row)
-    sessions.clear()
-    gc.collect()
-    return rows
+    add_best_peer(rows, facts, times)
+    return rows, spent
 
 
-def session_outputs(sessions, s):
-    return (sessions["original"][0] if "original" in sessions else s).get_outputs()
+def paired(times, mine, other):
+    return [1.0, 1.0, 1.0] if mine == other else interval([a / b for a, b in zip(times[mine], times[other])])
+
+
+def add_best_peer(rows, facts, times):
+    """To our row: the fastest right peer, or the original where none is faster, and our times over its."""
+    ours = next((r for r in rows if r["tool"] == "saturate" and "ratio" in r), None)
+    if ours is None:
+        return
+    others = [r for r in rows if r["tool"] != "saturate" and "ratio" in r and r["difference"] <= TOLERANCE]
+    best = min(others, key=lambda r: r["ratio"])
+    ours["best_peer"] = best["tool"]
+    ours["against_best"] = paired(times, facts["saturate"]["kernels"], facts[best["tool"]]["kernels"])
 
 
 def show(row):
     if "error" in row:
         return f"  {row['tool']:12}{row['error']}"
     if row["tool"] == "original":
-        return f"  {'original':12}{row['seconds'] * 1e3:9.2f} ms {row['kernels']:6} kernels"
+        seconds = f"{row['seconds'] * 1e3:9.2f} ms" if "seconds" in row else " " * 12
+        return f"  {'original':12}{seconds} {row['kernels']:6} kernels, {row['rounds']} rounds"
     wrong = "" if row["difference"] <= TOLERANCE else f"  wrong: {row['difference']:.2g}"
-    return f"  {row['tool']:12}{row['ratio']:9.3f}  [{row['low']:.3f}, {row['high']:.3f}]{row['kernels']:6} kernels{' the same' if row['same_kernels'] else ''}{wrong}"
+    best = f"; over {row['best_peer']} {row['against_best'][0]:.3f} [{row['against_best'][1]:.3f}, {row['against_best'][2]:.3f}]" if "best_peer" in row else ""
+    return f"  {row['tool']:12}{row['ratio']:9.3f}  [{row['low']:.3f}, {row['high']:.3f}]{row['kernels']:6} kernels{' the same' if row['same_kernels'] else ''}{wrong}{best}"
 
 
-def main():
+def table(rows, tools):
+    """A line a model, the numbers of threads side by side."""
+    by = {(r["model"], r["threads"], r["tool"]): r for r in rows}
+    threads = sorted({r["threads"] for r in rows})
+    yield "| model | original, ms | " + " | ".join(tools) + " | ours / best peer |"
+    yield "|---" * (len(tools) + 3) + "|"
+    for model in sorted({r["model"] for r in rows}):
+        def cells(tool, text):
+            return " / ".join(text(by[model, t, tool]) if (model, t, tool) in by else "" for t in threads)
+
+        def ratio(row):
+            if "error" in row:
+                return "failed"
+            return "same" if row["same_kernels"] else f"{row['ratio']:.3f}" + ("" if row["difference"] <= TOLERANCE else " wrong")
+
+        base = cells("original", lambda row: f"{row['seconds'] * 1e3:.1f}" if "seconds" in row else "not timed")
+        best = cells("saturate", lambda row: f"{row['against_best'][0]:.3f} {row['best_peer']}" if "best_peer" in row else "")
+        yield f"| {model} | {base} | " + " | ".join(cells(tool, ratio) for tool in tools) + f" | {best} |"
+
+
+def summary(rows, tools):
+    for threads in sorted({r["threads"] for r in rows}):
+        for tool in tools:
+            mine = [r for r in rows if r["tool"] == tool and r["threads"] == threads and "ratio" in r]
+            if mine:
+                slower, wrong = [r["model"] for r in mine if r["low"] > 1], [r["model"] for r in mine if r["difference"] > TOLERANCE]
+                behind = [r["model"] for r in mine if r.get("against_best", [0, 0])[1] > 1]
+                text = f"; behind the best peer: {', '.join(behind) or 'none'}" if tool == "saturate" else ""
+                yield f"{threads} thread{'s' if threads > 1 else ''}, {tool:12} median {statistics.median(r['ratio'] for r in mine):.3f}, worst {max(r['ratio'] for r in mine):.3f} over {len(mine)}; slower: {', '.join(slower) or 'none'}; wrong: {', '.join(wrong) or 'none'}{text}"
+
+
+def measured(rows, source, threads, tools, outputs):
+    """Whether all tools were measured as they are now."""
+    stamps = {r["tool"]: r["stamp"] for r in rows if r["model"] == source.stem and r["threads"] == threads}
+    return all(stamps.get(tool) in (outputs.stamp(tool, source), "given") for tool in ("original", *tools))
+
+
+def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help="parts of file names; default: all")
@@ -242,46 +187,84 @@ def main():
     parser.add_argument("--shuffle-seed", type=int, default=0)
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--prepare", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1, help="models of --prepare at a time")
     parser.add_argument("--discard", action="store_true")
     parser.add_argument("--budget", type=float, default=0, help="seconds after which no further model is begun")
-    parser.add_argument("--model-seconds", type=float, default=120, help="of rounds for each model and number of threads; at least 9 rounds are made")
-    args = parser.parse_args()
+    parser.add_argument("--model-seconds", type=float, default=120, help="of rounds for each model and number of threads, at most")
+    args = parser.parse_intermixed_args()
     args.tools = args.tools.split(",")
-    args.work.mkdir(parents=True, exist_ok=True)
-    rows = json.loads(args.json.read_text()) if args.json and args.json.exists() else []
-    begin = time.perf_counter()
-    for source in sorted(args.folder.glob("*.onnx")):
-        if args.names and not any(n in source.name for n in args.names):
-            continue
-        for threads in map(int, args.threads.split(",")):
-            if any(r["model"] == source.stem and r["threads"] == threads for r in rows):
-                continue
-            if args.budget and time.perf_counter() - begin > args.budget:
-                print("the time is over; the same command goes on")
-                return 0
-            if args.prepare:
-                print(source.stem, *(made if isinstance(made := make(args, t, source), str) else t for t in args.tools), flush=True)
-                break
-            print(f"{source.stem}, {threads} thread{'s' if threads > 1 else ''}", flush=True)
-            for row in compare(args, source, threads):
-                rows.append(row)
-                print(show(row), flush=True)
-            if args.json:
-                args.json.write_text(json.dumps(rows, indent=1))
-        for made in args.work.glob(f"{source.stem}.*") if args.discard else ():
-            made.unlink()
+    args.threads = [int(t) for t in args.threads.split(",")]
+    return args
+
+
+class Clock:
+    """How long the rounds of the next model may take, so that those after it fit into the budget, too."""
+
+    def __init__(self, args):
+        self.args, self.begin, self.overheads = args, time.perf_counter(), []
+
+    def is_over(self):
+        return 0 < self.args.budget < time.perf_counter() - self.begin
+
+    def share(self, left):
+        if not self.args.budget:
+            return self.args.model_seconds
+        overhead = statistics.mean(self.overheads or [USUAL_OVERHEAD])
+        rest = self.args.budget - (time.perf_counter() - self.begin)
+        return min(self.args.model_seconds, max(0, rest / left - overhead))
+
+
+def run(args, outputs, cells, rows):
+    """Measures the cells; False where the time is over."""
+    clock = Clock(args)
+    for number, (source, threads) in enumerate(cells):
+        if clock.is_over():
+            print(f"the time is over after {number} of {len(cells)}; the same command goes on")
+            return False
+        begin, how = time.perf_counter(), {"clock": args.clock, "seed": args.shuffle_seed, "rounds": args.rounds, "seconds": clock.share(len(cells) - number)}
+        print(f"{source.stem}, {threads} thread{'s' if threads > 1 else ''}", flush=True)
+        made, spent = compare(outputs, args.tools, source, threads, how)
+        clock.overheads.append(time.perf_counter() - begin - spent)
+        rows[:] = [r for r in rows if (r["model"], r["threads"]) != (source.stem, threads)] + made
+        print(*map(show, made), sep="\n", flush=True)
+        if args.json:
+            args.json.write_text(json.dumps(rows, indent=1))
+        if args.discard and threads == args.threads[-1]:
+            outputs.discard(source)
+    return True
+
+
+def prepare(args, outputs, sources):
+    """Makes and checks all outputs, of --jobs models at a time."""
+    clock = Clock(args)
+
+    def one(source):
+        if clock.is_over():
+            return False
+        facts = {tool: outputs.facts(tool, source) for tool in ("original", *args.tools)}
+        print(source.stem, *(f"{tool}: {f.get('error') or f.get('tool_seconds', 'given')}" for tool, f in facts.items() if tool != "original"), sep="; ", flush=True)
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        if not all(list(pool.map(one, sources))):
+            print("the time is over; the same command goes on")
+    return 0
+
+
+def main():
+    args = arguments()
+    outputs = ort_outputs.Outputs(args.work, args.binary, args.options, args.tool_seconds)
+    sources = [s for s in sorted(args.folder.glob("*.onnx")) if not args.names or any(n in s.name for n in args.names)]
     if args.prepare:
-        return 0
-    for tool in args.tools:
-        mine = [r for r in rows if r["tool"] == tool and "ratio" in r]
-        if mine:
-            slower, wrong = [r["model"] for r in mine if r["low"] > 1], [r["model"] for r in mine if r["difference"] > TOLERANCE]
-            print(f"{tool:12} median {statistics.median(r['ratio'] for r in mine):.3f}, worst {max(r['ratio'] for r in mine):.3f} over {len(mine)}; slower: {', '.join(slower) or 'none'}; wrong: {', '.join(wrong) or 'none'}")
+        return prepare(args, outputs, sources)
+    rows = json.loads(args.json.read_text()) if args.json and args.json.exists() else []
+    cells = [(s, t) for s in sources for t in args.threads] if args.discard else [(s, t) for t in args.threads for s in sources]
+    cells = [c for c in cells if not measured(rows, *c, args.tools, outputs)]
+    if run(args, outputs, cells, rows):
+        print(*table(rows, args.tools), sep="\n")
+        print(*summary(rows, args.tools), sep="\n")
     return 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--tool"]:
-        run_tool(*sys.argv[2:5])
-    else:
-        sys.exit(main())
+    sys.exit(main())

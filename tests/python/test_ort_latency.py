@@ -10,13 +10,16 @@ import pytest
 from conftest import DATA, binary
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "ort_latency.py"
+sys.path.insert(0, str(SCRIPT.parent))
+import ort_outputs  # noqa: E402
 
 
-def latency(tmp_path, name, options=""):
-    words = [sys.executable, SCRIPT, DATA, name, "--binary", binary(), "--tools", "saturate", "--rounds", "5", "--work", tmp_path / "work", "--json", tmp_path / "r.json", f"--options={options}"]
+def latency(tmp_path, name, *more):
+    words = [sys.executable, SCRIPT, DATA, name, "--binary", binary(), "--tools", "saturate", "--rounds", "5", "--work", tmp_path / "work", "--json", tmp_path / "r.json", *more]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return {r["tool"]: r for r in json.loads((tmp_path / "r.json").read_text())}, done.stdout
+    rows = tmp_path / "r.json"
+    return {r["tool"]: r for r in json.loads(rows.read_text())} if rows.exists() else {}, done.stdout
 
 
 def test_the_same_kernels_count_as_one(tmp_path):
@@ -53,3 +56,20 @@ def test_wrong_outputs_are_told(tmp_path):
     onnx.save(model, tmp_path / "work" / "bart_encoder.saturate.onnx")  # found there, and not made again
     rows, text = latency(tmp_path, "bart_encoder")
     assert rows["saturate"]["difference"] > 1e-3 and "wrong: bart_encoder" in text
+
+
+def test_outputs_are_kept_without_the_weights_of_the_original(tmp_path):
+    latency(tmp_path, "bart_encoder", "--prepare")
+    small, original = tmp_path / "work" / "bart_encoder.saturate.onnx", DATA / "bart_encoder.onnx"
+    assert small.stat().st_size < original.stat().st_size / 2
+    whole = onnx.load_from_string(ort_outputs.read(small, original))
+    onnx.checker.check_model(whole)
+    assert all(i.raw_data or not i.external_data for i in whole.graph.initializer)
+
+
+def test_a_second_call_measures_what_another_tool_made(tmp_path):
+    first, _ = latency(tmp_path, "bart_encoder")
+    again, text = latency(tmp_path, "bart_encoder")
+    assert again == first and "rounds" not in text
+    other, _ = latency(tmp_path, "bart_encoder", "--options=--rules none")
+    assert other["saturate"]["stamp"] != first["saturate"]["stamp"]
