@@ -53,7 +53,9 @@ class ManFormatter : public CLI::Formatter {
     std::string out = fmt::format("\n{}\n", title);
     for (const CLI::Option* option : options) {
       const std::string type = option->get_type_name();  // with the check's words after a colon
-      out += fmt::format("  {} {}\n", option->get_name(false, true), type.substr(0, type.find(':')));
+      const std::string names = option->get_name(false, true);  // of a flag that turns something off with "{false}"
+      out += fmt::format("  {}", names.substr(0, names.find('{')));
+      out += fmt::format("{}{}\n", type.empty() ? "" : " ", type.substr(0, type.find(':')));
       out += fmt::format("      {}\n", option->get_description());
     }
     return out;
@@ -122,7 +124,7 @@ void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
       ->expected(1);
   app->add_option("--input-shapes,--input-shape", args.input_shapes,
                   fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim); may be repeated", what))
-      ->type_name("NAME:DIMS")
+      ->type_name("SHAPE")
       ->expected(1, 1 << 20);
   for (const char* name : {"--overwrite-input-shape", "--override-input-shapes", "--test-input-shape", "--shapes"})
     app->add_option(name, args.input_shapes)->group("")->expected(1, 1 << 20);

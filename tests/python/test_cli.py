@@ -29,6 +29,8 @@ def test_help_of_a_verb(verb):
     for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES"]:
         assert f"\n{section}\n" in "\n" + done.stdout
     assert f"saturate {verb} - " in done.stdout
+    for line in done.stdout.splitlines():
+        assert line == line.rstrip() and "{false}" not in line, line
 
 
 def test_default_output_and_verb(tmp_path, small_model):
