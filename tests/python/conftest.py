@@ -18,7 +18,7 @@ def binary():
     path = os.environ.get("SATURATE_BIN") or shutil.which("saturate")
     if not path:
         pytest.exit("set SATURATE_BIN to the saturate command, or run tools/test", returncode=4)
-    return path
+    return os.path.abspath(path)  # tests run it in other folders
 
 
 def run(*words, cwd=None, timeout=300):
