@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "extract/op_sizes.h"
 #include "rules/opkey.h"
 
 namespace saturate {

@@ -1,6 +1,7 @@
 #include "extract/measured.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <mutex>
 
@@ -67,13 +68,14 @@ double usual_ratio(const std::vector<TimedUse>& rows, const Roofline& roofline) 
 }  // namespace
 
 struct MeasuredTable::Family {
-  std::vector<TimedUse> rows;
+  std::vector<TimedUse> rows;  // not fitted yet
   mutable std::once_flag once;
   mutable TimeWeights weights{};
   mutable std::vector<OpFeatures> features;
   mutable std::vector<double> pull;  // of each row on the prediction: K^-1 (log measured - log fit)
 
   void fit() const {
+    if (rows.empty()) return;  // was read fitted
     std::vector<std::pair<OpSizes, double>> sizes;
     for (const TimedUse& row : rows) sizes.emplace_back(sizes_of(row.use), row.seconds);
     weights = fit_time_weights(sizes, kCache);
@@ -100,22 +102,87 @@ struct MeasuredTable::Family {
 
 // All rows of an operator: a family of each kind and dtype.
 struct MeasuredTable::Group {
-  std::vector<std::string_view> lines;  // not read yet
-  std::vector<TimedUse> rows;
+  std::vector<std::string_view> lines;  // of fitted families, not read yet
   std::once_flag once;
   std::map<std::string, Family> families;
   double least = 0;  // seconds
 
-  void read() {
-    for (const std::string_view line : lines)
-      if (auto row = timed_row(nlohmann::json::parse(line, nullptr, false))) rows.push_back(*std::move(row));
-    for (TimedUse& row : rows) {
-      least = least > 0 ? std::min(least, row.seconds) : row.seconds;
-      families[features_of(row.use).family].rows.push_back(std::move(row));
-    }
-    rows.clear();
+  void add(TimedUse row) {
+    least = least > 0 ? std::min(least, row.seconds) : row.seconds;
+    families[features_of(row.use).family].rows.push_back(std::move(row));
   }
+  void read();
 };
+
+namespace {
+
+constexpr std::string_view kFittedFormat = "saturate-times-1";
+
+// Words with a blank after each; numbers in hexadecimal, so that they are the same when they are read again.
+class WordWriter {
+ public:
+  void word(std::string_view w) { text_.append(w).push_back(' '); }
+  void number(double v) {
+    char digits[64];
+    word({digits, std::to_chars(digits, digits + sizeof digits, v, std::chars_format::hex).ptr});
+  }
+  void count(std::size_t n) { word(fmt::format_int(n).c_str()); }
+  void end_line() { text_.push_back('\n'); }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+class WordReader {
+ public:
+  explicit WordReader(std::string_view text) : text_(text) {}
+  std::string_view word() {
+    const std::size_t end = std::min(text_.find(' '), text_.size());
+    const std::string_view w = text_.substr(0, end);
+    text_.remove_prefix(std::min(end + 1, text_.size()));
+    return w;
+  }
+  double number() {
+    double v = 0;
+    const std::string_view w = word();
+    std::from_chars(w.data(), w.data() + w.size(), v, std::chars_format::hex);
+    return v;
+  }
+  std::size_t count() {
+    std::size_t n = 0;
+    const std::string_view w = word();
+    std::from_chars(w.data(), w.data() + w.size(), n);
+    return n;
+  }
+  bool empty() const { return text_.empty(); }
+  std::string_view rest() const { return text_; }
+
+ private:
+  std::string_view text_;
+};
+
+}  // namespace
+
+// operator, least seconds, family, weights, and of each row its features and pull
+void MeasuredTable::Group::read() {
+  for (const std::string_view line : lines) {
+    WordReader words(line);
+    words.word();
+    least = words.number();
+    Family& family = families[std::string(words.word())];
+    for (double& w : family.weights) w = words.number();
+    while (!words.empty()) {
+      OpFeatures f;
+      f.logs.resize(words.count());
+      for (float& v : f.logs) v = static_cast<float>(words.number());
+      f.kinds.resize(words.count());
+      for (int& v : f.kinds) v = static_cast<int>(words.number());
+      family.features.push_back(std::move(f));
+      family.pull.push_back(words.number());
+    }
+  }
+}
 
 absl::StatusOr<MeasuredTable> MeasuredTable::parse(const std::string& text, const std::string& place) {
   auto rows = read_timed_rows(text, place);
@@ -129,15 +196,12 @@ MeasuredTable::MeasuredTable(TimedRows timed)
   for (TimedUse& row : timed.rows) {
     auto& group = groups_[comparable_op(row.use.op)];
     if (!group) group = std::make_shared<Group>();
-    group->rows.push_back(std::move(row));
+    group->add(std::move(row));
   }
 }
 
 std::string MeasuredTable::to_text(const TimedRows& rows) {
   nlohmann::ordered_json head = rows.machine.empty() ? nlohmann::ordered_json::object() : nlohmann::ordered_json::parse(rows.machine);
-  const Roofline roofline = fit_roofline(rows.rows);
-  head["roofline"] = nlohmann::ordered_json::parse(roofline.to_json());
-  head["usual_ratio"] = usual_ratio(rows.rows, roofline);
   std::multimap<std::string, std::string> sorted;
   for (const std::string& line : rows.lines) {
     const auto row = nlohmann::ordered_json::parse(line);
@@ -151,27 +215,50 @@ std::string MeasuredTable::to_text(const TimedRows& rows) {
   return text;
 }
 
-absl::StatusOr<MeasuredTable> MeasuredTable::parse_table(std::string_view text, const std::string& place) {
+std::string MeasuredTable::to_fitted() const {
+  WordWriter out;
+  out.word(kFittedFormat);
+  out.count(num_rows_);
+  out.number(usual_ratio_);
+  out.word(roofline_.to_json());
+  out.word(machine_);
+  out.end_line();
+  for (const auto& [op, group] : groups_)
+    for (const auto& [name, family] : group->families) {
+      std::call_once(family.once, [&of = family] { of.fit(); });
+      out.word(op);
+      out.number(group->least);
+      out.word(name);
+      for (const double w : family.weights) out.number(w);
+      for (std::size_t i = 0; i < family.features.size(); ++i) {
+        out.count(family.features[i].logs.size());
+        for (const float v : family.features[i].logs) out.number(v);
+        out.count(family.features[i].kinds.size());
+        for (const int v : family.features[i].kinds) out.number(v);
+        out.number(family.pull[i]);
+      }
+      out.end_line();
+    }
+  return out.take();
+}
+
+absl::StatusOr<MeasuredTable> MeasuredTable::parse_fitted(std::string_view text, const std::string& place) {
   MeasuredTable table;
-  const auto head = nlohmann::json::parse(text.substr(0, text.find('\n')), nullptr, false);
-  if (!head.is_object() || !head.contains("roofline") || !head.contains("usual_ratio"))
-    return absl::InvalidArgumentError(fmt::format("{}: not a table that `saturate cost fit --kind measured` wrote", place));
-  auto roofline = Roofline::parse(head["roofline"].dump());
+  WordReader head(text.substr(0, text.find('\n')));
+  if (head.word() != kFittedFormat) return absl::InvalidArgumentError(fmt::format("{}: not a fitted table", place));
+  table.num_rows_ = head.count();
+  table.usual_ratio_ = head.number();
+  auto roofline = Roofline::parse(std::string(head.word()));
   if (!roofline.ok()) return roofline.status();
-  table.roofline_ = *roofline;
-  table.usual_ratio_ = head["usual_ratio"];
-  table.machine_ = head.dump();
-  constexpr std::string_view kBegin = R"({"op":")";
+  table.roofline_ = *std::move(roofline);
+  table.machine_ = head.rest().substr(0, head.rest().find_last_not_of(' ') + 1);
   for (std::size_t at = text.find('\n') + 1; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const std::string_view line = text.substr(at, end - at);
     at = end + 1;
-    if (!line.starts_with(kBegin)) continue;
-    const std::string_view op = line.substr(kBegin.size(), line.find('"', kBegin.size()) - kBegin.size());
-    auto& group = table.groups_[comparable_op(op)];
+    auto& group = table.groups_[std::string(WordReader(line).word())];
     if (!group) group = std::make_shared<Group>();
     group->lines.push_back(line);
-    ++table.num_rows_;
   }
   return table;
 }

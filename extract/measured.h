@@ -22,9 +22,11 @@ class MeasuredTable {
   // Rows as JSON lines: the first object describes the machine; others as bench/gather_ort.py writes them. `place` names them in errors.
   static absl::StatusOr<MeasuredTable> parse(const std::string& text, const std::string& place);
   explicit MeasuredTable(TimedRows rows);
-  // What to_text() made. Rows are only read when their operator is asked for; `text` must outlive the table.
-  static absl::StatusOr<MeasuredTable> parse_table(std::string_view text, const std::string& place);
-  // The rows by operator, with what the table needs to know of all of them in the first line.
+  // What to_fitted() made: the same predictions to the last bit, without rows and fits. Families are read when their operator is first
+  // asked for; `text` must outlive the table.
+  static absl::StatusOr<MeasuredTable> parse_fitted(std::string_view text, const std::string& place);
+  std::string to_fitted() const;
+  // The rows by operator, without what a table has no use for.
   static std::string to_text(const TimedRows& rows);
 
   // Seconds of an operator. One that was never measured gets the roofline's, `estimated` says so. Families are fitted when they are first

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <sstream>
 
-#include "extract/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -103,6 +102,10 @@ void add_outputs(const OnnxEGraph& g, const Facts& f, const CostOptions& options
 }
 
 }  // namespace
+
+std::string operator_name(std::string_view domain, std::string_view op_type) {
+  return domain.empty() ? std::string(op_type) : fmt::format("{}::{}", domain, op_type);
+}
 
 bool is_view(std::string_view op) {
   constexpr std::array<std::string_view, 7> kViews{"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size"};

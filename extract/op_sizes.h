@@ -3,12 +3,16 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "extract/cost.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace saturate {
+
+// As targets, cost tables and rows of times name an operator: "MatMul", "com.microsoft::Attention".
+std::string operator_name(std::string_view domain, std::string_view op_type);
 
 using Sizes1D = std::vector<double>;
 

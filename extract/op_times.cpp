@@ -127,7 +127,7 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> measured(absl::StatusOr<MeasuredT
 
 absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& name) {
   if (name == "roofline") return std::make_shared<RooflineTimes>(Roofline{});
-  if (name == "measured") return measured(MeasuredTable::parse_table(kMeasuredOrtCpu, name));
+  if (name == "measured") return measured(MeasuredTable::parse_fitted(kMeasuredOrtCpu, name));
   if (!name.ends_with(".jsonl") && !name.ends_with(".json")) return nullptr;
   std::ifstream file(name);
   if (!file)

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "extract/builtin_targets.h"
+#include "extract/op_sizes.h"
 #include "extract/target_json.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -101,10 +102,6 @@ bool concerns(const OperatorLimits& limits, const std::string& op) {
 }
 
 }  // namespace
-
-std::string operator_name(std::string_view domain, std::string_view op_type) {
-  return domain.empty() ? std::string(op_type) : fmt::format("{}::{}", domain, op_type);
-}
 
 OpSite site_of(const OnnxEGraph& g, const ENode& node, Id id) {
   OpSite site{g.key(node.op), {}, {&g.facts(id)}, &g.dims()};

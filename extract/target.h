@@ -13,9 +13,6 @@
 
 namespace saturate {
 
-// As targets, cost tables and rows of times name an operator: "MatMul", "com.microsoft::Attention".
-std::string operator_name(std::string_view domain, std::string_view op_type);
-
 // Whether the ONNX standard has the operator. ONNX Runtime registers one of its own in the standard's domain (tools/generate_op_table.py).
 inline bool is_standard(const OpKey& key) { return key.domain.empty() && key.op_type != "SimplifiedLayerNormalization"; }
 
