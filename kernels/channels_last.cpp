@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <optional>
 
 #include "kernels/elementwise.h"
 #include "kernels/fused_elementwise.h"
@@ -14,8 +15,9 @@ namespace {
 
 struct Image {
   std::int64_t batch, height, width, channels;
-  explicit Image(const Tensor& x) : batch(x.dims()[0]), height(x.dims()[1]), width(x.dims()[2]), channels(x.dims()[3]) {}
 };
+
+Image image_of(const Tensor& x) { return {x.dims()[0], x.dims()[1], x.dims()[2], x.dims()[3]}; }
 
 absl::Status check_image(const KernelContext& ctx, const Tensor& x) {
   if (x.rank() != 4) return ctx.invalid("the input must have rank 4");
@@ -49,62 +51,6 @@ ConvWeights prepare_weights(const Tensor& weight, bool depthwise) {
   return out;
 }
 
-// One row of the product's left matrix: the window of an output position, [kernel rows][kernel columns * channels].
-class WindowRows {
- public:
-  WindowRows(const Window& w, const Image& image, const float* x) : w_(w), image_(image), x_(x), run_(w.kernel[1] * image.channels) {}
-
-  void operator()(std::int64_t begin, std::int64_t end, std::int64_t k0, std::int64_t depth, float* to, std::int64_t step) const {
-    const std::int64_t plane = w_.output[0] * w_.output[1];
-    for (std::int64_t r = begin; r < end; ++r, to += step) {
-      const std::int64_t n = r / plane, row = r % plane / w_.output[1], column = r % w_.output[1];
-      const std::int64_t y0 = row * w_.strides[0] - w_.pad_begin[0], x0 = column * w_.strides[1] - w_.pad_begin[1];
-      const float* image = x_ + n * image_.height * image_.width * image_.channels;
-      float* out = to;
-      for (std::int64_t k = k0; k < k0 + depth;) {
-        const std::int64_t tap = k / run_, at = k % run_, count = std::min(run_ - at, k0 + depth - k);
-        const std::int64_t y = y0 + tap * w_.dilations[0];
-        if (y < 0 || y >= image_.height)
-          std::fill_n(out, count, 0.0f);
-        else if (w_.dilations[1] == 1)
-          copy_run(image + y * image_.width * image_.channels, x0, at, count, out);
-        else
-          copy_taps(image + y * image_.width * image_.channels, x0, at, count, out);
-        out += count;
-        k += count;
-      }
-    }
-  }
-
- private:
-  // Elements [at, at + count) of the kernel columns beside each other, zeros outside the image.
-  void copy_run(const float* line, std::int64_t x0, std::int64_t at, std::int64_t count, float* out) const {
-    const std::int64_t first = x0 * image_.channels + at, length = image_.width * image_.channels;
-    const std::int64_t low = std::clamp<std::int64_t>(-first, 0, count), high = std::clamp<std::int64_t>(length - first, low, count);
-    if (low > 0) std::fill_n(out, low, 0.0f);
-    if (high > low) std::memcpy(out + low, line + first + low, static_cast<std::size_t>(high - low) * sizeof(float));
-    if (high < count) std::fill_n(out + high, count - high, 0.0f);
-  }
-  void copy_taps(const float* line, std::int64_t x0, std::int64_t at, std::int64_t count, float* out) const {
-    while (count > 0) {
-      const std::int64_t tap = at / image_.channels, c = at % image_.channels, n = std::min(count, image_.channels - c);
-      const std::int64_t x = x0 + tap * w_.dilations[1];
-      if (x < 0 || x >= image_.width)
-        std::fill_n(out, n, 0.0f);
-      else
-        std::copy_n(line + x * image_.channels + c, n, out);
-      out += n;
-      at += n;
-      count -= n;
-    }
-  }
-
-  const Window& w_;
-  const Image& image_;
-  const float* x_;
-  std::int64_t run_;
-};
-
 // Where the windows' taps lie: rows of channels, and a row of zeros for what lies outside the image.
 class WindowTaps {
  public:
@@ -135,7 +81,60 @@ class WindowTaps {
   std::vector<float> zeros_;
 };
 
-constexpr std::int64_t kTapChannels = 16;  // fewer are copied together, several taps at once
+// An image with the zeros around it that windows read, and these windows, each row of which is one piece then.
+struct PaddedImage {
+  Image image;
+  Window window;
+  const float* data;
+  std::shared_ptr<std::byte> copy;
+};
+
+void pad_image(const KernelContext& ctx, const Window& w, const Image& image, const float* x, const Image& to, float* out) {
+  const std::int64_t left = std::clamp<std::int64_t>(w.pad_begin[1], 0, to.width), first = left - w.pad_begin[1],
+                     count = std::clamp<std::int64_t>(image.width - first, 0, std::max<std::int64_t>(0, to.width - left));
+  parallel_for(ctx, to.batch * to.height, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, to.width * to.channels)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   const std::int64_t y = r % to.height - w.pad_begin[0];
+                   float* line = out + r * to.width * to.channels;
+                   if (y < 0 || y >= image.height || count == 0) {
+                     std::fill_n(line, to.width * to.channels, 0.0f);
+                     continue;
+                   }
+                   const float* from = x + ((r / to.height * image.height + y) * image.width + first) * image.channels;
+                   line = std::fill_n(line, left * to.channels, 0.0f);
+                   line = std::copy_n(from, count * to.channels, line);
+                   std::fill_n(line, (to.width - left - count) * to.channels, 0.0f);
+                 }
+               });
+}
+
+// nullopt: there would be more zeros than an image is worth.
+std::optional<PaddedImage> padded_image(const KernelContext& ctx, const Window& w, const Image& image, const float* x) {
+  PaddedImage out{image, w, x, nullptr};
+  std::int64_t* const extents[] = {&out.image.height, &out.image.width};
+  bool inside = true;
+  for (std::size_t d = 0; d < 2; ++d) {
+    const std::int64_t extent = (w.output[d] - 1) * w.strides[d] + (w.kernel[d] - 1) * w.dilations[d] + 1, most = 4 * (w.input[d] + 16);
+    if (extent > most) return std::nullopt;
+    inside = inside && w.pad_begin[d] == 0 && extent <= w.input[d];
+    *extents[d] = extent;
+  }
+  out.window.pad_begin = {0, 0};
+  out.window.kernel[1] = 1;
+  if (inside) {
+    out.image = image;
+    return out;
+  }
+  const std::int64_t size = image.batch * out.image.height * out.image.width * image.channels;
+  out.copy = ctx.host.buffer(static_cast<std::size_t>(size) * sizeof(float));
+  if (out.copy == nullptr) throw std::bad_alloc();
+  pad_image(ctx, w, image, x, out.image, reinterpret_cast<float*>(out.copy.get()));
+  out.data = reinterpret_cast<const float*>(out.copy.get());
+  return out;
+}
+
+constexpr std::int64_t kTapChannels = 16;  // fewer are too few for a piece
 
 bool is_whole_image(const Window& w) {
   return w.kernel_size() == 1 && w.input == w.output && w.strides == Shape{1, 1} && w.pad_begin == Shape{0, 0};
@@ -199,13 +198,18 @@ struct GatedImage {
 };
 
 absl::StatusOr<Tensor> gate_image(const KernelContext& ctx, const GatedImage& in) {
-  const Image image(in.x);
+  const Image image = image_of(in.x);
   absl::StatusOr<Tensor> y = ctx.allocate(DType::kFloat, in.x.dims());
   if (!y.ok()) return y;
-  const std::int64_t plane = image.height * image.width * image.channels;
-  for (std::int64_t n = 0; n < image.batch; ++n)
-    gate_positions(in.x.data<float>() + n * plane, image.height * image.width, image.channels,
-                   in.factors.data<float>() + n * image.channels, write<float>(*y) + n * plane);
+  const std::int64_t line = image.width * image.channels;
+  const float* from = in.x.data<float>();
+  float* to = write<float>(*y);
+  parallel_for(ctx, image.batch * image.height, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, line)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r)
+                   gate_positions(from + r * line, image.width, image.channels,
+                                  in.factors.data<float>() + r / image.height * image.channels, to + r * line);
+               });
   return y;
 }
 
@@ -240,7 +244,7 @@ struct Convolution {
 };
 
 void convolve(const KernelContext& ctx, const Convolution& c) {
-  const Image image(c.x);
+  const Image image = image_of(c.x);
   const float* x = c.x.data<float>();
   const std::int64_t rows = image.batch * c.window.output_size();
   if (c.weights.depthwise != nullptr) return convolve_depthwise(ctx, c.window, image, x, c.weights.depthwise.get(), c.finish, c.y);
@@ -249,12 +253,20 @@ void convolve(const KernelContext& ctx, const Convolution& c) {
     const std::shared_ptr<std::byte> scaled = ctx.host.buffer(static_cast<std::size_t>(panels * nr * k) * sizeof(float));
     if (scaled == nullptr) throw std::bad_alloc();
     auto* to = reinterpret_cast<float*>(scaled.get());
-    for (std::int64_t p = 0; p < panels; ++p) scale_rows(c.weights.packed.panels.get() + p * nr * k, k, nr, c.factors, to + p * nr * k);
+    const float* from = c.weights.packed.panels.get();
+    parallel_for(ctx, panels, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, nr * k)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t p = begin; p < end; ++p) scale_rows(from + p * nr * k, k, nr, c.factors, to + p * nr * k);
+                 });
     return gemm_panels(ctx, rows, {x, k, 1}, k, c.filters, to, c.y, c.filters, c.finish);
   }
   if (is_whole_image(c.window)) return gemm_packed(ctx, rows, {x, image.channels, 1}, c.weights.packed, c.y, c.filters, c.finish);
-  if (image.channels < kTapChannels)
-    return gemm_rows(ctx, rows, WindowRows(c.window, image, x), c.weights.packed, c.y, c.filters, c.finish);
+  if (image.channels < kTapChannels && c.window.dilations[1] == 1 && rows > 0) {
+    if (const std::optional<PaddedImage> padded = padded_image(ctx, c.window, image, x)) {
+      const WindowTaps taps(padded->window, padded->image, padded->data);
+      return gemm_scattered(ctx, rows, {c.window.kernel[1] * image.channels, std::cref(taps)}, c.weights.packed, c.y, c.filters, c.finish);
+    }
+  }
   const WindowTaps taps(c.window, image, x);
   gemm_scattered(ctx, rows, {image.channels, std::cref(taps)}, c.weights.packed, c.y, c.filters, c.finish);
 }
@@ -265,7 +277,7 @@ Outputs conv(KernelContext& ctx) {
   if (!in.ok()) return in.status();
   const Tensor& weight = ctx.tensor(1);
   if (absl::Status s = check_image(ctx, in->x); !s.ok()) return s;
-  const Image image(in->x);
+  const Image image = image_of(in->x);
   const std::int64_t groups = ctx.attr_i("group", 1), filters = weight.dims()[0];
   if (image.channels != weight.dims()[1] * groups) return ctx.invalid("channels, filters and group do not fit");
   if (ctx.has_input(2) && (ctx.tensor(2).size() != filters || ctx.tensor(2).dtype() != DType::kFloat))
@@ -307,7 +319,7 @@ template <Pool kPool>
 Outputs pool(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   if (absl::Status s = check_image(ctx, x); !s.ok()) return s;
-  const Image image(x);
+  const Image image = image_of(x);
   const bool global = ctx.attr_i("global", 0) != 0, ceil = ctx.attr_i("ceil_mode", 0) != 0,
              padded = ctx.attr_i("count_include_pad", 0) != 0;
   const Shape kernel = global ? Shape{image.height, image.width} : ctx.attr_ints("kernel_shape");
@@ -321,10 +333,16 @@ Outputs pool(KernelContext& ctx) {
   float* to = write<float>(*y);
   if (kPool == Pool::kAverage && global) {
     const std::int64_t positions = image.height * image.width;
-    for (std::int64_t n = 0; n < image.batch; ++n) {
-      sum_positions(from + n * positions * channels, positions, channels, to + n * channels);
-      scale_channels(1.0f / static_cast<float>(positions), to + n * channels, channels);
-    }
+    constexpr std::int64_t kGroup = 64;  // of channels, summed together
+    const std::int64_t groups = (channels + kGroup - 1) / kGroup;
+    parallel_for(ctx, image.batch * groups, std::max<std::int64_t>(1, 4 * kElementGrain / (kGroup * positions)),
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (std::int64_t g = begin; g < end; ++g) {
+                     const std::int64_t n = g / groups, c = g % groups * kGroup, count = std::min(kGroup, channels - c);
+                     sum_positions(from + n * positions * channels + c, positions, channels, count, to + n * channels + c);
+                     scale_channels(1.0f / static_cast<float>(positions), to + n * channels + c, count);
+                   }
+                 });
     return outputs_of(*std::move(y));
   }
   parallel_for(ctx, image.batch * w->output_size(),

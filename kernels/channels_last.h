@@ -45,8 +45,8 @@ void depthwise_positions(const DepthwiseRow& row, const TileFinish& finish, floa
 void max_channels(const float* x, float* y, std::int64_t channels);
 void add_channels(const float* x, float* y, std::int64_t channels);
 void scale_channels(float factor, float* y, std::int64_t channels);
-// y[c] = sum of x[position][c].
-void sum_positions(const float* x, std::int64_t positions, std::int64_t channels, float* y);
+// y[c] = sum of x[position * step + c].
+void sum_positions(const float* x, std::int64_t positions, std::int64_t step, std::int64_t channels, float* y);
 // y[position][c] = x[position][c] * gate[c].
 void gate_positions(const float* x, std::int64_t positions, std::int64_t channels, const float* gate, float* y);
 // y[row][j] = x[row][j] * gate[row], j < width.

@@ -64,23 +64,61 @@ template <int P, int W>
   store_tile<P>(sum, finish, position, channel, y, row.channels);
 }
 
+template <int P>
+[[gnu::always_inline]] inline void positions_tile(const DepthwiseRow& row, const TileFinish& finish, std::int64_t position, float* y) {
+  const std::int64_t end = row.channels - kLanes;
+  if (row.width == 3) {
+    for (std::int64_t c = 0; c <= end; c += kLanes) sliding_tile<P, 3>(row, finish, position, c, y);
+  } else if (row.width == 5) {
+    for (std::int64_t c = 0; c <= end; c += kLanes) sliding_tile<P, 5>(row, finish, position, c, y);
+  } else {
+    for (std::int64_t c = 0; c <= end; c += kLanes) depthwise_tile<P>(row, finish, position, c, y);
+  }
+}
+
+// One position, V vectors of channels: a single sum would wait for itself.
+template <int V>
+[[gnu::always_inline]] inline void channels_tile(const DepthwiseRow& row, const TileFinish& finish, std::int64_t position,
+                                                 std::int64_t channel, float* y) {
+  Lanes sum[V];
+  for (int v = 0; v < V; ++v) sum[v] = finish.bias != nullptr ? lanes_at(finish.bias + channel + v * kLanes) : Lanes{};
+  for (const DepthwiseTap& tap : row.taps) {
+    const float *w = tap.weight + channel, *from = row.x + position * row.step + tap.offset + channel;
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) sum[v] += lanes_at(from + v * kLanes) * lanes_at(w + v * kLanes);
+  }
+  for (int v = 0; v < V; ++v) store_tile<1>(sum + v, finish, position, channel + v * kLanes, y, row.channels);
+}
+
 }  // namespace
 
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void depthwise_positions(const DepthwiseRow& row,
                                                                                                const TileFinish& finish, float* y) {
+  constexpr int kWide = 4;
   const std::int64_t channels = row.channels;
   std::int64_t p = 0;
-  for (; p + kPositions <= row.positions; p += kPositions) {
-    if (row.width == 3) {
-      for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes) sliding_tile<kPositions, 3>(row, finish, p, c, y);
-    } else if (row.width == 5) {
-      for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes) sliding_tile<kPositions, 5>(row, finish, p, c, y);
-    } else {
-      for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes) depthwise_tile<kPositions>(row, finish, p, c, y);
+  for (; p + kPositions <= row.positions; p += kPositions) positions_tile<kPositions>(row, finish, p, y);
+  switch (row.positions - p) {
+    case 5:
+      positions_tile<5>(row, finish, p, y);
+      break;
+    case 4:
+      positions_tile<4>(row, finish, p, y);
+      break;
+    case 3:
+      positions_tile<3>(row, finish, p, y);
+      break;
+    case 2:
+      positions_tile<2>(row, finish, p, y);
+      break;
+    case 1: {
+      std::int64_t c = 0;
+      for (; c + kWide * kLanes <= channels; c += kWide * kLanes) channels_tile<kWide>(row, finish, p, c, y);
+      for (; c + kLanes <= channels; c += kLanes) channels_tile<1>(row, finish, p, c, y);
+      break;
     }
-  }
-  for (; p < row.positions; ++p) {
-    for (std::int64_t c = 0; c + kLanes <= channels; c += kLanes) depthwise_tile<1>(row, finish, p, c, y);
+    default:
+      break;
   }
   for (p = 0; p < row.positions; ++p) {
     for (std::int64_t c = channels / kLanes * kLanes; c < channels; ++c) {
@@ -104,14 +142,15 @@ template <int P, int W>
 }
 
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void sum_positions(const float* x, std::int64_t positions,
-                                                                                         std::int64_t channels, float* y) {
+                                                                                         std::int64_t step, std::int64_t channels,
+                                                                                         float* y) {
   constexpr int kWide = 4;
   std::int64_t c = 0;
   for (; c + kWide * kLanes <= channels; c += kWide * kLanes) {
     Lanes sum[kWide] = {};
     for (std::int64_t p = 0; p < positions; ++p) {
 #pragma GCC unroll 8
-      for (int i = 0; i < kWide; ++i) sum[i] += lanes_at(x + p * channels + c + i * kLanes);
+      for (int i = 0; i < kWide; ++i) sum[i] += lanes_at(x + p * step + c + i * kLanes);
     }
     for (int i = 0; i < kWide; ++i) *reinterpret_cast<LooseLanes*>(y + c + i * kLanes) = sum[i];
   }
@@ -119,15 +158,15 @@ template <int P, int W>
     Lanes sum{}, other{};
     std::int64_t p = 0;
     for (; p + 1 < positions; p += 2) {
-      sum += lanes_at(x + p * channels + c);
-      other += lanes_at(x + (p + 1) * channels + c);
+      sum += lanes_at(x + p * step + c);
+      other += lanes_at(x + (p + 1) * step + c);
     }
-    if (p < positions) sum += lanes_at(x + p * channels + c);
+    if (p < positions) sum += lanes_at(x + p * step + c);
     *reinterpret_cast<LooseLanes*>(y + c) = sum + other;
   }
   for (; c < channels; ++c) {
     y[c] = 0;
-    for (std::int64_t p = 0; p < positions; ++p) y[c] += x[p * channels + c];
+    for (std::int64_t p = 0; p < positions; ++p) y[c] += x[p * step + c];
   }
 }
 

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "kernels/reduce.h"
+#include "kernels/team_scope.h"
 
 namespace saturate {
 namespace {
@@ -20,7 +21,8 @@ constexpr std::int64_t kParts = 4;              // of a panel: what a tile can a
 constexpr std::int64_t kPackRows = 24;          // fewer rows do not pay for packing B
 constexpr std::int64_t kDotRows = 4;            // nor for packing a transposed one
 constexpr std::int64_t kTaskFlops = 1 << 20;
-constexpr std::int64_t kReadFlops = 40;  // what reading an element of B from memory takes as long as
+constexpr std::int64_t kThreadRows = 48;  // of C: so many make up for reading all of B
+constexpr std::int64_t kReadFlops = 40;   // what reading an element of B from memory takes as long as
 
 void tile_portable(const TileCall& t) {
   for (int r = 0; r < t.rows; ++r) {
@@ -51,7 +53,6 @@ struct Product {
   std::int64_t m, n, k;
   const float* a;
   std::int64_t lda;
-  const RowSource* rows;           // where not null, it makes the rows of A
   const ScatteredRows* scattered;  // where not null, it says where they lie
   Panels b;
   float* c;
@@ -77,7 +78,7 @@ void run_tile(const GemmKernel& kernel, TileCall& call, const GemmFinish* finish
   if (finish->rest) finish->rest(row, row + call.rows, column, column + call.cols);
 }
 
-// Rows [row_begin, row_end) of A with adjacent columns and little between them: as they lie, or copied, or made, together.
+// Rows [row_begin, row_end) of A with adjacent columns and little between them: as they lie, or copied together.
 struct RowBlock {
   std::shared_ptr<std::byte> copy;  // of the session's buffers: fresh memory would be paid for page by page, at every call
   const float* data = nullptr;
@@ -101,7 +102,6 @@ struct RowBlock {
     auto* to = reinterpret_cast<float*>(copy.get());
     data = to;
     step = p.k;
-    if (p.rows != nullptr) return (*p.rows)(begin, end, 0, p.k, to, p.k);
     for (std::int64_t i = begin; i < end; ++i) std::copy_n(p.a + i * p.lda, p.k, to + (i - begin) * p.k);
   }
 };
@@ -189,9 +189,8 @@ void run_rows(const GemmKernel& kernel, const Product& p, const RowBlock& block,
 void run_block(const KernelContext& ctx, const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin,
                std::int64_t panel_end, const Product& p) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
-  const bool far =
+  const bool gather =
       p.scattered == nullptr && p.lda > p.k && p.lda > kFarRows && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr;
-  const bool gather = p.rows != nullptr || far;
   const std::int64_t most_rows =
       gather ? std::clamp<std::int64_t>(kBlockFloats / std::max<std::int64_t>(1, p.k), 8 * kernel.mr, kBlockRows) : kBlockRows;
   const std::int64_t block_rows = even_piece(row_end - row_begin, most_rows, kernel.mr);
@@ -203,27 +202,61 @@ void run_block(const KernelContext& ctx, const GemmKernel& kernel, std::int64_t 
   }
 }
 
-// Tasks are rectangles of C: chunks of rows over all panels where there are many rows, else runs of panels over all rows.
+// The tiles of rows [begin, end) of C in the order in which one thread goes through them: blocks of rows, in these panel by panel, rows
+// from the top.
+class TileOrder {
+ public:
+  TileOrder(const GemmKernel& kernel, const Product& p, std::int64_t begin, std::int64_t end)
+      : begin_(begin),
+        rows_(end - begin),
+        panels_((p.n + kernel.nr - 1) / kernel.nr),
+        tiles_((rows_ + kernel.mr - 1) / kernel.mr),
+        blocks_((rows_ + kBlockRows - 1) / kBlockRows) {}
+
+  std::int64_t size() const { return panels_ * tiles_; }
+  // run(row_begin, row_end, panel_begin, panel_end) for rectangles that make up tiles [begin, end).
+  template <typename Run>
+  void visit(std::int64_t begin, std::int64_t end, const Run& run) const {
+    for (std::int64_t b = 0; b < blocks_; ++b) {
+      const std::int64_t above = tiles_ * b / blocks_, count = tiles_ * (b + 1) / blocks_ - above, start = panels_ * above;
+      const std::int64_t last = std::min(end - start, panels_ * count);
+      for (std::int64_t at = std::max<std::int64_t>(0, begin - start); at < last;) {
+        const std::int64_t panel = at / count, top = at % count, whole = top == 0 ? (last - at) / count : 0,
+                           bottom = whole > 0 ? count : std::min(count, top + last - at);
+        run(row(above + top), row(above + bottom), panel, panel + std::max<std::int64_t>(1, whole));
+        at += whole > 0 ? whole * count : bottom - top;
+      }
+    }
+  }
+
+ private:
+  std::int64_t row(std::int64_t tile) const { return begin_ + rows_ * tile / tiles_; }
+
+  std::int64_t begin_, rows_, panels_, tiles_, blocks_;
+};
+
+// Each thread has its rows of C, as it has them of what comes before and after, so that they stay in its cache; where rows are few, panels:
+// each is read by one thread only then.
 void run_panels(const KernelContext& ctx, const Product& p) {
   if (p.m == 0 || p.n == 0) return;
   const GemmKernel& kernel = gemm_kernel();
-  const std::int64_t panels = (p.n + kernel.nr - 1) / kernel.nr;
-  if (ctx.options.threads == 1 || (2 * p.m + kReadFlops) * p.n * p.k < 2 * kTaskFlops) return run_block(ctx, kernel, 0, p.m, 0, panels, p);
-  const std::int64_t threads = std::max<std::int64_t>(1, ctx.options.threads);
-  if (p.m >= 4 * kBlockRows || panels < 4) {
-    // Equal pieces, as many for each thread.
-    const std::int64_t wanted = std::max((p.m + kBlockRows - 1) / kBlockRows, 2 * threads),
-                       pieces = (wanted + threads - 1) / threads * threads;
-    const std::int64_t chunk = even_piece(p.m, (p.m + pieces - 1) / pieces, kernel.mr);
-    parallel_for(ctx, (p.m + chunk - 1) / chunk, 1, [&](std::int64_t begin, std::int64_t end) {
-      run_block(ctx, kernel, begin * chunk, std::min(p.m, end * chunk), 0, panels, p);
-    });
-    return;
+  const std::int64_t panels = (p.n + kernel.nr - 1) / kernel.nr, threads = team_size(ctx);
+  if (threads == 1 || (2 * p.m + kReadFlops) * p.n * p.k < 2 * kTaskFlops) return run_block(ctx, kernel, 0, p.m, 0, panels, p);
+  const bool by_rows = p.m >= kThreadRows * threads || p.m >= p.n;
+  const std::int64_t most = std::min<std::int64_t>(threads, by_rows ? (p.m + kernel.mr - 1) / kernel.mr : threads);
+  std::vector<TileOrder> orders;
+  std::vector<Band> bands;
+  for (std::int64_t i = 0; i < most; ++i) {
+    orders.push_back(by_rows ? TileOrder(kernel, p, p.m * i / most, p.m * (i + 1) / most) : TileOrder(kernel, p, 0, p.m));
+    const std::int64_t size = orders.back().size();
+    bands.push_back(by_rows ? Band{0, size} : Band{size * i / most, size * (i + 1) / most});
   }
-  // Rows that are made on demand are made by every task anew: as few tasks as there are threads.
-  const std::int64_t run = p.rows != nullptr ? (panels + threads - 1) / threads : std::clamp<std::int64_t>(panels / 16, 1, 4);
-  parallel_for(ctx, (panels + run - 1) / run, 1,
-               [&](std::int64_t begin, std::int64_t end) { run_block(ctx, kernel, 0, p.m, begin * run, std::min(panels, end * run), p); });
+  constexpr std::int64_t kShare = 16;  // of a band: smaller pieces read too much of the other operand
+  parallel_bands(ctx, bands, 1 + (bands[0].end - bands[0].begin) / kShare, [&](std::size_t band, std::int64_t begin, std::int64_t end) {
+    orders[band].visit(begin, end, [&](std::int64_t r0, std::int64_t r1, std::int64_t first, std::int64_t last) {
+      run_block(ctx, kernel, r0, r1, first, last, p);
+    });
+  });
 }
 
 // A with adjacent columns; a transposed one is copied.
@@ -316,19 +349,13 @@ void gemm_panels(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, 
                  float* c, std::int64_t ldc, const GemmFinish& finish) {
   const RowMajor rows(m, k, a);
   const std::int64_t nr = gemm_kernel().nr;
-  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, nullptr, {panels, nr, nr * k}, c, ldc, &finish});
-}
-
-void gemm_rows(const KernelContext& ctx, std::int64_t m, const RowSource& a, const PackedMatrix& b, float* c, std::int64_t ldc,
-               const GemmFinish& finish) {
-  const std::int64_t nr = gemm_kernel().nr;
-  run_panels(ctx, {m, b.n, b.k, nullptr, 0, &a, nullptr, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
+  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, {panels, nr, nr * k}, c, ldc, &finish});
 }
 
 void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, float* c, std::int64_t ldc,
                     const GemmFinish& finish) {
   const std::int64_t nr = gemm_kernel().nr;
-  run_panels(ctx, {m, b.n, b.k, nullptr, 0, nullptr, &a, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
+  run_panels(ctx, {m, b.n, b.k, nullptr, 0, &a, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
 }
 
 void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,
@@ -343,7 +370,7 @@ void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t
   }
   if (b.col_stride != 1 || m >= kPackRows) return gemm_packed(ctx, m, a, pack_matrix(k, n, b), c, ldc);
   const RowMajor rows(m, k, a);
-  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, nullptr, {b.data, b.row_stride, gemm_kernel().nr}, c, ldc, nullptr});
+  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, {b.data, b.row_stride, gemm_kernel().nr}, c, ldc, nullptr});
 }
 
 void gemm(const KernelContext&, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c,

@@ -76,10 +76,6 @@ PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);  
 void pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b,
                  PackedMatrix& packed);  // in the memory that it has, where that suffices
 
-// Rows of A made on demand, e.g. the windows of a convolution: rows [begin, end), columns [k0, k0 + depth), to `to` with `step` floats a
-// row.
-using RowSource =
-    std::function<void(std::int64_t begin, std::int64_t end, std::int64_t k0, std::int64_t depth, float* to, std::int64_t step)>;
 // Rows of A in pieces that lie anywhere, e.g. the windows of a convolution, one piece a tap: where the pieces of rows [begin, end) begin, k
 // / piece a row.
 struct ScatteredRows {
@@ -99,8 +95,6 @@ void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, 
 // The same with the panels anywhere, laid out as pack_matrix lays them out.
 void gemm_panels(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, std::int64_t k, std::int64_t n, const float* panels,
                  float* c, std::int64_t ldc, const GemmFinish& finish = {});
-void gemm_rows(const KernelContext& ctx, std::int64_t m, const RowSource& a, const PackedMatrix& b, float* c, std::int64_t ldc,
-               const GemmFinish& finish = {});
 void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, float* c, std::int64_t ldc,
                     const GemmFinish& finish = {});
 void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,

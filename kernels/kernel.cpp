@@ -1,6 +1,7 @@
 #include "kernels/kernel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <exception>
 
@@ -159,26 +160,83 @@ TeamScope::TeamScope(Team* team) : before_(current_team) { current_team = team; 
 TeamScope::~TeamScope() { current_team = before_; }
 Team* TeamScope::current() { return current_team; }
 
-void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& f) {
-  if (n <= 0) return;
-  Team* team = TeamScope::current();
-  if (team == nullptr || ctx.options.threads == 1 || ctx.options.reference || n <= grain) return f(0, n);
-  constexpr std::int64_t kPiecesPerThread = 8;  // threads are not equally fast
-  const std::int64_t most = kPiecesPerThread * static_cast<std::int64_t>(team->threads());
-  const std::int64_t pieces = std::min(most, (n + grain - 1) / std::max<std::int64_t>(1, grain));
+namespace {
+
+// What is left of a band: its thread takes from the front, others from the back, half of it each time.
+class Queue {
+ public:
+  void fill(const Band& band) {
+    band_ = band;
+    left_.store(static_cast<std::uint64_t>(band.end - band.begin), std::memory_order_relaxed);
+  }
+  bool take(bool front, std::int64_t least, Band& piece) {
+    std::uint64_t left = left_.load(std::memory_order_relaxed);
+    while (true) {
+      const std::int64_t begin = band_.begin + static_cast<std::int64_t>(left >> 32),
+                         end = band_.begin + static_cast<std::int64_t>(left & 0xffffffffu), rest = end - begin;
+      if (rest <= 0) return false;
+      const std::int64_t count = std::min(rest, std::max(least, (rest + 1) / 2));
+      piece = front ? Band{begin, begin + count} : Band{end - count, end};
+      const std::uint64_t taken = static_cast<std::uint64_t>(count);
+      if (left_.compare_exchange_weak(left, front ? left + (taken << 32) : left - taken, std::memory_order_relaxed)) return true;
+    }
+  }
+
+ private:
+  Band band_{};
+  std::atomic<std::uint64_t> left_ = 0;  // counted from the band's begin: the first one left above, the end below
+};
+constexpr std::int64_t kMostOfBand = 0x7fffffff;
+
+// Of this thread, where the context shares work out; null: none.
+Team* team_of(const KernelContext& ctx) { return ctx.options.threads == 1 || ctx.options.reference ? nullptr : TeamScope::current(); }
+
+}  // namespace
+
+std::int64_t team_size(const KernelContext& ctx) {
+  const Team* team = team_of(ctx);
+  return team == nullptr ? 1 : static_cast<std::int64_t>(team->threads());
+}
+
+void parallel_bands(const KernelContext& ctx, std::span<const Band> bands, std::int64_t least,
+                    const std::function<void(std::size_t, std::int64_t, std::int64_t)>& f) {
+  Team* team = team_of(ctx);
+  const bool fit = std::all_of(bands.begin(), bands.end(), [](const Band& b) { return b.end - b.begin <= kMostOfBand; });
+  if (team == nullptr || !fit || bands.size() < 2) {
+    for (std::size_t b = 0; b < bands.size(); ++b)
+      if (bands[b].begin < bands[b].end) f(b, bands[b].begin, bands[b].end);
+    return;
+  }
+  std::vector<Queue> queues(bands.size());
+  for (std::size_t b = 0; b < bands.size(); ++b) queues[b].fill(bands[b]);
   std::mutex mutex;
   std::exception_ptr thrown;  // no exception may leave a helper
-  team->run(static_cast<std::size_t>(pieces), [&](std::size_t i, std::size_t) {
+  team->run(bands.size(), [&](std::size_t, std::size_t worker) {
     const TeamScope alone(nullptr);
-    const auto at = static_cast<std::int64_t>(i);
     try {
-      f(n * at / pieces, n * (at + 1) / pieces);
+      Band piece;
+      for (std::size_t i = 0; i < queues.size(); ++i) {
+        const std::size_t b = (worker + i) % queues.size();
+        while (queues[b].take(i == 0, least, piece)) f(b, piece.begin, piece.end);
+      }
     } catch (...) {
       std::lock_guard lock(mutex);
       thrown = std::current_exception();
     }
   });
   if (thrown != nullptr) std::rethrow_exception(thrown);
+}
+
+void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& f) {
+  if (n <= 0) return;
+  grain = std::max<std::int64_t>(1, grain);
+  const std::int64_t pieces = std::min(team_size(ctx), (n + grain - 1) / grain);
+  if (pieces <= 1) return f(0, n);
+  constexpr std::int64_t kShare = 16;  // of what falls to a thread: smaller pieces do not pay
+  std::vector<Band> bands;
+  for (std::int64_t i = 0; i < pieces; ++i) bands.push_back({n * i / pieces, n * (i + 1) / pieces});
+  parallel_bands(ctx, bands, std::max(grain, n / (kShare * pieces)),
+                 [&f](std::size_t, std::int64_t begin, std::int64_t end) { f(begin, end); });
 }
 
 }  // namespace saturate

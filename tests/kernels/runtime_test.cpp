@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "fmt/format.h"
 #include "kernel_test_util.h"
 
 namespace saturate {
@@ -139,6 +140,29 @@ TEST(Runtime, ManyThreadsGiveTheSameResult) {
   const auto a = one.run(inputs), b = parallel.run(inputs);
   ASSERT_TRUE(a.ok() && b.ok());
   test::expect_near((*b)[0].tensor(), (*a)[0].tensor(), 0);
+}
+
+// Threads share out tiles: parts of panels, whole panels, parts of blocks of rows.
+TEST(Runtime, ProductsOfAllSizesAreTheSameOnManyThreads) {
+  const std::int64_t sizes[][3] = {{1, 900, 700},   {5, 400, 640},  {49, 960, 160}, {64, 300, 64},
+                                   {300, 200, 130}, {700, 80, 200}, {1300, 70, 100}};
+  for (const auto& [m, k, n] : sizes) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", m, k, n));
+    const std::string text = fmt::format(
+        "<ir_version: 8, opset_import: [\"\" : 17]> g (float[{0}, {1}] x, float[{1}, {2}] w) => (float[{0}, {2}] y) {{ y = MatMul (x, w) "
+        "}}",
+        m, k, n);
+    const std::map<std::string, Value> inputs{{"x", test::noise_tensor({m, k}, 1)}, {"w", test::noise_tensor({k, n}, 2)}};
+    const auto want = session_of(text).run(inputs);
+    ASSERT_TRUE(want.ok());
+    for (int threads : {2, 3}) {
+      SessionOptions options;
+      options.threads = threads;
+      const auto got = session_of(text, options).run(inputs);
+      ASSERT_TRUE(got.ok());
+      test::expect_near((*got)[0].tensor(), (*want)[0].tensor(), 0);
+    }
+  }
 }
 
 TEST(Numeric, HalfRoundsToNearestEvenOverItsWholeRange) {

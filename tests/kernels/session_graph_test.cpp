@@ -89,11 +89,43 @@ TEST(SessionLayout, ConvolutionsOfAllGeometries) {
       {"group = 37, pads = [2,2,2,2], strides = [2,2]", {37, 1, 5, 5}, {1, 37, 9, 7}},
       {"group = 16, pads = [3,3,3,3], dilations = [3,3]", {16, 1, 3, 3}, {1, 16, 5, 4}},
       {"group = 2, pads = [1,1,1,1]", {6, 2, 3, 3}, {1, 4, 5, 5}},
+      // Few channels: rows of windows are read from an image with zeros around it, or from the image itself.
+      {"pads = [3,3,3,3], strides = [2,2]", {64, 3, 7, 7}, {2, 3, 20, 22}},
+      {"strides = [4,4]", {5, 3, 4, 4}, {2, 3, 8, 13}},
+      {"pads = [1,9,1,9], strides = [1,30]", {5, 3, 3, 3}, {1, 3, 5, 6}},
+      {"pads = [0,40,0,0], strides = [1,60]", {5, 3, 2, 2}, {1, 3, 5, 22}},
+      {"pads = [-1,-2,0,1]", {5, 3, 2, 2}, {1, 3, 8, 9}},
+      {"pads = [200,0,200,0], strides = [100,1], dilations = [2,1]", {5, 3, 3, 3}, {1, 3, 6, 5}},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.attributes);
     check(fmt::format("{} {{ y = Conv <{}> (x, w, b) }}", kHead, c.attributes), {{"w", c.weight}, {"b", {c.weight[0]}}},
           {{"x", noise_tensor(c.input, 5)}}, 1e-4);
+  }
+}
+
+// One filter a channel: all numbers of positions beside each other, whole windows and cut ones.
+TEST(SessionLayout, DepthwiseRowsOfAllLengths) {
+  for (std::int64_t size : {3, 5}) {
+    for (std::int64_t width = 1; width <= 11; ++width) {
+      for (const char* strides : {"1,1", "2,2"}) {
+        SCOPED_TRACE(fmt::format("{} wide, windows of {}, strides {}", width, size, strides));
+        check(fmt::format("{} {{ c = Conv <group = 83, pads = [{},{},{},{}], strides = [{}]> (x, w, b)  y = Clip (c, lo, hi) }}", kHead,
+                          size / 2, size / 2, size / 2, size / 2, strides),
+              {{"w", {83, 1, size, size}}, {"b", {83}}},
+              {{"x", noise_tensor({1, 83, 4, width}, 5)}, {"lo", test::floats({}, {-0.8f})}, {"hi", test::floats({}, {0.9f})}}, 1e-4);
+      }
+    }
+  }
+}
+
+// Large enough to be shared out: means of images, factors to the weights (one image) and to the images (two).
+TEST(SessionLayout, MeansAndProductsOfManyChannels) {
+  for (std::int64_t batch : {1, 2}) {
+    const auto ops =
+        check(fmt::format("{} {{ a = Conv (x, w1)  p = GlobalAveragePool (a)  q = Sigmoid (p)  m = Mul (a, q)  y = Conv (m, w2) }}", kHead),
+              {{"w1", {150, 3, 1, 1}}, {"w2", {300, 150, 1, 1}}}, {{"x", noise_tensor({batch, 3, 24, 24}, 3)}}, 2e-4);
+    EXPECT_EQ(count(ops, "Mul"), 0u);
   }
 }
 
