@@ -107,9 +107,21 @@ void copy_run(const U* from, std::int64_t from_stride, U* to, std::int64_t to_st
   }
 }
 
+// Rows of so few elements that lie one after another, as the colours of an image: the compiler makes shuffles of it.
+template <typename U>
+void interleave_three(const U* __restrict from, std::int64_t from_row, U* __restrict to, std::int64_t rows) {
+  const U *first = from, *second = from + from_row, *third = from + 2 * from_row;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    to[3 * r] = first[r];
+    to[3 * r + 1] = second[r];
+    to[3 * r + 2] = third[r];
+  }
+}
+
 // A matrix read along columns and written along rows: in blocks, so that every line of cache is read once.
 template <typename U>
 void copy_transposed(const U* from, std::int64_t from_row, U* to, std::int64_t to_row, std::int64_t rows, std::int64_t cols) {
+  if (cols == 3 && to_row == 3) return interleave_three(from, from_row, to, rows);
   constexpr std::int64_t kBlock = 16;
   for (std::int64_t i = 0; i < rows; i += kBlock) {
     const std::int64_t i_end = std::min(rows, i + kBlock);
@@ -148,7 +160,7 @@ template <typename U>
 void copy_layout(const Layout& m, const U* from, U* to) {
   const std::size_t rank = m.dims.size();
   // The dim along which the source is contiguous becomes the row of a blocked transpose with the last one.
-  if (rank >= 2 && m.from.back() > 1 && m.to.back() == 1 && m.dims.back() >= 4) {
+  if (rank >= 2 && m.from.back() > 1 && m.to.back() == 1 && m.dims.back() > 1) {
     for (std::size_t k = 0; k + 1 < rank; ++k) {
       if (m.from[k] != 1 || m.dims[k] < 4) continue;
       Layout rest = m;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "kernels/registry.h"
 #include "kernels/session_graph.h"
 
 namespace saturate {
@@ -18,6 +19,7 @@ bool has_perm(const Node& node, const std::vector<std::int64_t>& perm) {
 struct Match {
   Node made;
   std::vector<std::string> gone;  // results of the nodes that it stands for
+  bool plain_keys = false;        // the product transposes K
 };
 
 class AttentionFinder {
@@ -61,12 +63,14 @@ class AttentionFinder {
     return node != nullptr && is_standard(*node, op_type) ? node : nullptr;
   }
 
-  // MatMul, or MatMul times or over a constant.
+  // MatMul, or MatMul times or over a constant, or com.microsoft's FusedMatMul that says so.
   const Node* scores_of(const std::string& name, Match& m) const {
     if (const Node* product = only(name, "MatMul")) {
       m.gone.push_back(product->outputs[0]);
       return product;
     }
+    if (const Node* product = g_.uses(name) == 1 ? g_.producer(name) : nullptr; product != nullptr && take_fused(*product, m))
+      return product;
     for (const char* op : {"Mul", "Div"}) {
       const Node* scaled = only(name, op);
       if (scaled == nullptr) continue;
@@ -85,8 +89,22 @@ class AttentionFinder {
     return nullptr;
   }
 
+  bool take_fused(const Node& product, Match& m) const {
+    if (product.domain != kMicrosoft || product.op_type != "FusedMatMul") return false;
+    const auto number = [&](std::string_view name) {
+      const Attribute* a = find_attribute(product.attributes, name);
+      return a != nullptr && a->type == AttributeType::kInt ? a->i() : std::int64_t{0};
+    };
+    if (number("transA") != 0 || number("transBatchA") != 0 || number("transBatchB") != 0) return false;
+    m.plain_keys = number("transB") != 0;
+    if (const Attribute* alpha = find_attribute(product.attributes, "alpha"); alpha != nullptr && alpha->type == AttributeType::kFloat)
+      m.made.attributes.push_back(Attribute::of("scale", alpha->f()));
+    m.gone.push_back(product.outputs[0]);
+    return true;
+  }
+
   void take_transposes(Match& m) const {
-    std::string orders[4] = {"bhsd", "bhds", "bhsd", "bhsd"};
+    std::string orders[4] = {"bhsd", m.plain_keys ? "bhsd" : "bhds", "bhsd", "bhsd"};
     const auto take = [&](std::size_t i, const std::vector<std::int64_t>& perm, const char* order) {
       const Node* t = only(m.made.inputs[i], "Transpose");
       if (t == nullptr || !has_perm(*t, perm)) return false;
@@ -97,7 +115,8 @@ class AttentionFinder {
     };
     take(0, kSwapHeads, "bshd");
     take(2, kSwapHeads, "bshd");
-    if (!take(1, kSwapBoth, "bshd") && (take(1, kSwapLast, "bhsd") || take(1, kSwapLast3, "bhsd"))) take(1, kSwapHeads, "bshd");
+    if (m.plain_keys || (!take(1, kSwapBoth, "bshd") && (take(1, kSwapLast, "bhsd") || take(1, kSwapLast3, "bhsd"))))
+      take(1, kSwapHeads, "bshd");
     const std::string& result = m.made.outputs[0];
     const auto reader = g_.uses(result) == 1 ? reader_.find(result) : reader_.end();
     if (reader != reader_.end() && is_standard(*reader->second, "Transpose") && has_perm(*reader->second, kSwapHeads)) {

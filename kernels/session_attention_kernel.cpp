@@ -28,12 +28,9 @@ class OneByOne {
       if (perm.size() >= 2) std::swap(perm[perm.size() - 1], perm[perm.size() - 2]);
       k = step(plain("Transpose", 1, {Attribute::of("perm", perm)}), {k});
     }
-    Value s = step(plain("MatMul", 2), {q, k});
-    if (ctx_.has_attr("scale")) {
-      Tensor scale(DType::kFloat, {});
-      scale.mutable_as<float>()[0] = ctx_.attr_f("scale", 1.0f);
-      s = step(plain("Mul", 2), {s, scale});
-    }
+    Node product = plain("FusedMatMul", 2, {Attribute::of("alpha", ctx_.attr_f("scale", 1.0f))});
+    product.domain = kMicrosoft;
+    Value s = step(product, {q, k});
     if (ctx_.has_input(3)) s = step(plain("Add", 2), {s, ctx_.inputs[3]});
     s = step(plain("Softmax", 1, {Attribute::of("axis", ctx_.attr_i("axis", -1))}), {s});
     Value y = step(plain("MatMul", 2), {s, v});

@@ -291,6 +291,35 @@ TEST(SessionAttention, AllOrdersMasksAndScales) {
   }
 }
 
+// com.microsoft's product scales and transposes by itself.
+TEST(SessionAttention, FusedProducts) {
+  constexpr const char* kText =
+      R"(<ir_version: 8, opset_import: ["" : 18, "com.microsoft" : 1]> g (float[A,B,C,D] x, float[A,E,C,D] z, float[A,E,C,F] u) => (float y) {{ {} }})";
+  const char* bodies[] = {
+      "q = Transpose <perm = [0,2,1,3]> (x) k = Transpose <perm = [0,2,1,3]> (z) v = Transpose <perm = [0,2,1,3]> (u) "
+      "s = com.microsoft.FusedMatMul <alpha = 0.3, transB = 1> (q, k) m = Add (s, row) p = Softmax (m) o = MatMul (p, v) "
+      "y = Transpose <perm = [0,2,1,3]> (o)",
+      "q = Transpose <perm = [0,2,1,3]> (x) k = Transpose <perm = [0,2,3,1]> (z) v = Transpose <perm = [0,2,1,3]> (u) "
+      "s = com.microsoft.FusedMatMul <alpha = -2.0> (q, k) p = Softmax (s) y = MatMul (p, v)",
+      "s = com.microsoft.FusedMatMul <transB = 1> (x, z) p = Softmax (s) y = MatMul (p, u)",
+  };
+  for (std::size_t i = 0; i < 3; ++i) {
+    SCOPED_TRACE(bodies[i]);
+    const Shape keys = i == 2 ? Shape{2, 21, 7, 8} : Shape{2, 23, 5, 8};
+    const auto ops = check(fmt::format(fmt::runtime(kText), bodies[i]), {{"row", {23}}},
+                           {{"x", noise_tensor({2, 21, 5, 8}, 3)}, {"z", noise_tensor(keys, 4)}, {"u", noise_tensor(keys, 5)}});
+    EXPECT_EQ(ops, std::vector<std::string>{"Attention"});
+  }
+  // V is broadcast: one operator after another. Q is transposed by the product: not ours.
+  check(
+      R"(<ir_version: 8, opset_import: ["" : 18, "com.microsoft" : 1]> g (float[B,S,D] x, float[B,T,D] z, float[T,D] u) => (float y) { s = com.microsoft.FusedMatMul <alpha = 0.7, transB = 1> (x, z) p = Softmax (s) y = MatMul (p, u) })",
+      {}, {{"x", noise_tensor({3, 4, 6}, 3)}, {"z", noise_tensor({3, 5, 6}, 4)}, {"u", noise_tensor({5, 6}, 5)}});
+  const auto ops = check(
+      R"(<ir_version: 8, opset_import: ["" : 18, "com.microsoft" : 1]> g (float[B,D,S] x, float[B,T,D] z, float[B,T,D] u) => (float y) { s = com.microsoft.FusedMatMul <transA = 1, transB = 1> (x, z) p = Softmax (s) y = MatMul (p, u) })",
+      {}, {{"x", noise_tensor({3, 6, 4}, 3)}, {"z", noise_tensor({3, 5, 6}, 4)}, {"u", noise_tensor({3, 5, 6}, 5)}});
+  EXPECT_EQ(count(ops, "Attention"), 0u);
+}
+
 TEST(SessionAttention, OtherShapesAndReadersAreRespected) {
   // Rank 3; K given transposed.
   auto ops = check(
