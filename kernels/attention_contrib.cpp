@@ -52,6 +52,11 @@ absl::Status add_padding_mask(const KernelContext& ctx, const Tensor& mask, cons
   return absl::OkStatus();
 }
 
+// A mask of Attention with one number a row, which ONNX Runtime ignores: Softmax does not see it.
+bool is_one_column(const Tensor& mask, const Sizes& s) {
+  return mask.rank() == 2 && mask.dims()[1] == 1 && s.keys != 1 && (mask.dims()[0] == s.batch || mask.dims()[0] == 1);
+}
+
 template <typename C>
 absl::Status add_attention_bias(const KernelContext& ctx, std::size_t input, const Sizes& s, std::vector<C>& store,
                                 AttentionProblem<C>& p) {
@@ -167,7 +172,7 @@ Outputs attention_as(const KernelContext& ctx) {
   std::vector<C> keys = joined(k, past_k, s, s.size), values = joined(v, past_v, s, s.v_size);
   p.k = {keys.data(), s.heads * s.keys * s.size, s.keys * s.size, s.size};
   p.v = {values.data(), s.heads * s.keys * s.v_size, s.keys * s.v_size, s.v_size};
-  if (ctx.has_input(3)) {
+  if (ctx.has_input(3) && !is_one_column(ctx.tensor(3), s)) {
     if (absl::Status status = add_padding_mask(ctx, ctx.tensor(3), s, smask, p); !status.ok()) return status;
   }
   if (absl::Status status = add_attention_bias(ctx, 5, s, sbias, p); !status.ok()) return status;

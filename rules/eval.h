@@ -13,6 +13,7 @@
 
 #include "onnx_bridge/facts.h"
 #include "onnx_bridge/onnx_egraph.h"
+#include "rules/masks.h"
 #include "rules/rule.h"
 #include "rules/triangles.h"
 
@@ -28,6 +29,8 @@ class FactSource {
   virtual DimTable& dims() const = 0;
   // As lower_triangle of triangles.h.
   virtual std::optional<Dim> lower_triangle(Id) const { return std::nullopt; }
+  // As may_be_mask of masks.h.
+  virtual bool may_be_mask(Id) const { return false; }
 };
 
 // A value of the model, named by what stands for it.
@@ -150,6 +153,7 @@ class EGraphFacts : public FactSource {
   std::optional<Tensor> value(Id id, std::size_t max_bytes) const override { return g_.value(id, max_bytes); }
   DimTable& dims() const override { return g_.dims(); }
   std::optional<Dim> lower_triangle(Id id) const override { return saturate::lower_triangle(g_, id); }
+  bool may_be_mask(Id id) const override { return saturate::may_be_mask(g_, id); }
 
  private:
   const OnnxEGraph& g_;

@@ -155,6 +155,12 @@ Result lower_triangle(EvalContext& c, Args a) {
   return c.fail([&] { return fmt::format("{} is not known to be a causal mask", c.show(a[0])); });
 }
 
+Result may_be_mask(EvalContext& c, Args a) {
+  const auto id = c.as_class(a[0]);
+  if (!id) return std::nullopt;
+  return Val(c.source().may_be_mask(*id));
+}
+
 constexpr RuleFunction kFunctions[] = {
     {"rank", 1, 1, "(x) -> int", "The number of dims of a value.", "rank(X) == 4", rank},
     {"shape", 1, 1, "(x) -> dims", "The dims of a value, as a list.", "shape(A) == shape(B)", shape},
@@ -186,6 +192,9 @@ constexpr RuleFunction kFunctions[] = {
      "counts_from(positions) == 0", counts_from},
     {"lower_triangle", 1, 1, "(x) -> dim", "The number n such that element [..., i, j] of x is 1 where j <= i + n, and 0 elsewhere.",
      "lower_triangle(mask) == 0", lower_triangle},
+    {"may_be_mask", 1, 1, "(x) -> bool",
+     "Whether x is 0 or 1 everywhere, or handed on as it is from an input of the model. For rules that assume mask_of_zeros_and_ones.",
+     "may_be_mask(M)", may_be_mask},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include "rules/masks.h"
 #include "rules/native_kit.h"
 #include "rules/native_views.h"
 #include "rules/opkey.h"
@@ -11,45 +12,6 @@ namespace saturate {
 namespace {
 
 using namespace native;
-
-constexpr std::size_t kMostBytes = std::size_t{1} << 25;  // causal masks are large
-
-bool holds_zeros_and_ones(const Tensor& t) {
-  for (std::int64_t i = 0; i < t.size(); ++i)
-    if (const auto x = element_as_double(t, i); !x || (*x != 0 && *x != 1)) return false;
-  return true;
-}
-
-// Whether every element is proven to be 0 or 1: made from truth values or from constants by operators that keep elements as they are.
-bool is_zero_or_one(const OnnxEGraph& g, Id id, int depth) {
-  const Facts& facts = g.facts(id);
-  if (facts.dtype == DType::kBool) return true;
-  if (facts.constant) {
-    const auto value = g.value(id, kMostBytes);
-    return value && holds_zeros_and_ones(*value);
-  }
-  if (depth == 0) return false;
-  for (NodeId n : g.egraph().class_nodes(id)) {
-    const auto& node = g.egraph().node(n);
-    const OpKey& key = g.key(node.op);
-    if (!key.domain.empty() || node.children.empty()) continue;
-    const std::string& op = key.op_type;
-    if (op == "ConstantOfShape") {
-      const Attribute* value = find_attribute(key.attributes, "value");
-      if (value && holds_zeros_and_ones(value->t())) return true;
-      continue;
-    }
-    const bool first_only = op == "Cast" || op == "Slice" || op == "Reshape" || op == "Transpose" || op == "Unsqueeze" || op == "Squeeze" ||
-                            op == "Expand" || op == "Tile" || op == "Gather" || op == "Trilu" || op == "Flatten" || op == "Identity";
-    const bool all = op == "Mul" || op == "Max" || op == "Min" || op == "Concat";
-    if (!first_only && !all) continue;
-    const std::size_t count = first_only ? 1 : node.children.size();
-    if (std::all_of(node.children.begin(), node.children.begin() + static_cast<std::ptrdiff_t>(count),
-                    [&](Id child) { return is_zero_or_one(g, child, depth - 1); }))
-      return true;
-  }
-  return false;
-}
 
 // Classes: 0 S, 1 b, 2 S * b, 3 one, 4 one - b, 5 f, 6 (one - b) * f, 7 the sum or difference.
 void masked_by_product(const Views& v, const Match& m, Unions& unions, bool minus) {
@@ -62,7 +24,7 @@ void masked_by_product(const Views& v, const Match& m, Unions& unions, bool minu
   if (!is_scalar(m.classes[5]) || !is_scalar(m.classes[3]) || shape->size() > v.shape(m.classes[0])->size()) return;
   const auto one = v.g.value(m.classes[3], 64), f = v.g.value(m.classes[5], 64);
   if (!one || !f || element_as_double(*one, 0) != 1 || !element_as_double(*f, 0)) return;
-  if (!std::isfinite(*element_as_double(*f, 0)) || !is_zero_or_one(v.g, m.classes[1], 8)) return;
+  if (!std::isfinite(*element_as_double(*f, 0)) || !is_zero_or_one(v.g, m.classes[1])) return;
   const Id number = minus ? v.g.add(make_key("", "Neg", {}, 1, std::nullopt), std::array{m.classes[5]}) : m.classes[5];
   const Id kept = v.g.add(make_key("", "Cast", {Attribute::of("to", std::int64_t{9})}, 1, std::nullopt), std::array{m.classes[1]});
   unions.emplace_back(m.root(), v.g.add(make_key("", "Where", {}, 1, std::nullopt), std::array{kept, m.classes[0], number}));

@@ -277,7 +277,7 @@ std::span<const Assumption> known_assumptions() {
   static constexpr Assumption known[] = {
       {"finite_values", "values that a model hides by a product with 0 are finite (0 times infinity is NaN)"},
       {"ids_in_range", "ids that look up a row of a table are not negative (Gather counts negative ones from the end)"},
-      {"mask_of_zeros_and_ones", "integers that become a mask of attention by (1 - m) * -10000 and the like are 0 or 1"},
+      {"mask_of_zeros_and_ones", "integers and float inputs that become a mask of attention by (1 - m) * -10000 and the like are 0 or 1"},
       {"no_empty_row", "each row of attention scores has one that is not masked and lies above the masks' fill value"},
   };
   return known;

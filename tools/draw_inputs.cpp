@@ -16,23 +16,39 @@ std::string dim_symbol(const std::string& input, std::size_t axis) { return fmt:
 
 // Operators that hand on the values of their first input as they are.
 bool forwards(const Node& node) {
-  static constexpr std::string_view kForward[] = {"Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Expand"};
+  static constexpr std::string_view kForward[] = {"Identity", "Cast",   "Reshape", "Unsqueeze", "Squeeze",
+                                                  "Flatten",  "Expand", "Slice",   "Transpose"};
   return node.domain.empty() && std::find(std::begin(kForward), std::end(kForward), node.op_type) != std::end(kForward);
 }
 
-// Rows of the tables that values of the graph index, through operators that hand them on.
-class TableFinder {
+bool is_one(const Tensor& t) { return t.size() == 1 && element_as_double(t, 0) == 1.0; }
+
+// What values of the graph are for, through operators that hand them on.
+class UseFinder {
  public:
-  explicit TableFinder(const Graph& graph) {
-    for (const Initializer& initializer : graph.initializers) shapes_[initializer.name] = initializer.tensor.dims();
-    for (const Node& node : graph.nodes)
-      if (const Attribute* value = find_attribute(node.attributes, "value");
-          node.op_type == "Constant" && value && value->type == AttributeType::kTensor)
-        shapes_[node.outputs[0]] = value->t().dims();
+  explicit UseFinder(const Graph& graph) {
+    for (const Initializer& initializer : graph.initializers) see_constant(initializer.name, initializer.tensor);
+    for (const Node& node : graph.nodes) {
+      if (node.op_type != "Constant") continue;
+      if (const Attribute* value = find_attribute(node.attributes, "value"); value && value->type == AttributeType::kTensor)
+        see_constant(node.outputs[0], value->t());
+      if (const Attribute* number = find_attribute(node.attributes, "value_float"); number && number->type == AttributeType::kFloat)
+        see_constant(node.outputs[0], Tensor::of<float>(DType::kFloat, {}, std::vector{number->f()}));
+    }
     for (const Node& node : graph.nodes)
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         if (!node.inputs[i].empty()) uses_[node.inputs[i]].push_back({&node, i});
   }
+  // Whether it is taken from 1, as masks are.
+  bool taken_from_one(const std::string& value, int depth = 0) const {
+    const auto it = uses_.find(value);
+    return it != uses_.end() && depth <= 16 && std::any_of(it->second.begin(), it->second.end(), [&](const auto& use) {
+             const auto& [node, position] = use;
+             if (position == 0 && forwards(*node) && !node->outputs.empty()) return taken_from_one(node->outputs[0], depth + 1);
+             return position == 1 && node->domain.empty() && node->op_type == "Sub" && ones_.contains(node->inputs[0]);
+           });
+  }
+  // Rows of the smallest table that it indexes.
   std::optional<std::int64_t> rows(const std::string& value, int depth = 0) const {
     std::optional<std::int64_t> least;
     const auto it = uses_.find(value);
@@ -49,6 +65,10 @@ class TableFinder {
   }
 
  private:
+  void see_constant(const std::string& name, const Tensor& tensor) {
+    shapes_[name] = tensor.dims();
+    if (is_one(tensor)) ones_.insert(name);
+  }
   std::optional<std::int64_t> gather_rows(const Node& node) const {
     const Attribute* axis = find_attribute(node.attributes, "axis");
     return table_rows(node.inputs[0], axis ? axis->i() : 0);
@@ -63,6 +83,7 @@ class TableFinder {
     return n > 0 ? std::optional(n) : std::nullopt;
   }
   std::map<std::string, Shape> shapes_;
+  std::set<std::string> ones_;
   std::map<std::string, std::vector<std::pair<const Node*, std::size_t>>> uses_;
 };
 
@@ -97,8 +118,11 @@ void fill(Tensor& tensor, auto&& element) {
   for (std::int64_t i = 0; i < tensor.size(); ++i) data[i] = static_cast<T>(element(i));
 }
 
-bool fill_floats(Tensor& tensor, const DrawStyle& style, Random& random) {
-  const auto one = [&](std::int64_t) { return style.positive ? random.uniform() : random.normal(); };
+bool fill_floats(Tensor& tensor, const DrawStyle& style, bool mask, std::int64_t row, Random& random) {
+  const auto one = [&](std::int64_t i) {
+    if (mask) return draw_int(style, i, i % row == 0, random) != 0 ? 1.0 : 0.0;
+    return style.positive ? random.uniform() : random.normal();
+  };
   switch (tensor.dtype()) {
     case DType::kFloat:
       fill<float>(tensor, one);
@@ -170,10 +194,11 @@ std::int64_t Random::below(std::int64_t limit) { return static_cast<std::int64_t
 InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fixed)) {
   std::set<std::string> defaults, seen;
   for (const Initializer& initializer : model.graph.initializers) defaults.insert(initializer.name);
-  const TableFinder tables(model.graph);
+  const UseFinder uses(model.graph);
   for (const ValueInfo& info : model.graph.inputs) {
-    Input input{info, std::nullopt, defaults.contains(info.name)};
-    if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.table = tables.rows(info.name);
+    Input input{info, std::nullopt, false, defaults.contains(info.name)};
+    if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.table = uses.rows(info.name);
+    if (info.type.kind == ValueType::Kind::kTensor && is_floating(info.type.dtype)) input.mask = uses.taken_from_one(info.name);
     const ValueType* type = &info.type;
     while (type->element && type->kind != ValueType::Kind::kMap) type = type->element.get();
     if (type->shape && !input.has_default) {
@@ -252,8 +277,8 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
   if (bit_width(type.dtype) == 0)
     return absl::UnimplementedError(fmt::format("input '{}': inputs of {} can't be drawn", name, dtype_name(type.dtype)));
   Tensor tensor(type.dtype, dims);
-  if (fill_floats(tensor, style, random)) return Value(std::move(tensor));
   const std::int64_t row = dims.empty() ? 1 : std::max<std::int64_t>(dims.back(), 1);
+  if (fill_floats(tensor, style, style.float_masks && input.mask, row, random)) return Value(std::move(tensor));
   const std::int64_t limit = input.table ? (style.whole_tables ? *input.table : std::min<std::int64_t>(*input.table, 2)) : 0;
   const auto element = [&](std::int64_t i) -> std::int64_t {
     if (limit > 0 && style.ints == IntStyle::kMask) return random.below(limit);

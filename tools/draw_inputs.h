@@ -42,8 +42,9 @@ enum class IntStyle : std::uint8_t {
 struct DrawStyle {
   IntStyle ints = IntStyle::kMask;
   bool whole_tables = true;
-  bool positive = false;    // floats in [0, 1) instead of normal ones
-  bool full_masks = false;  // masks without zeros
+  bool positive = false;     // floats in [0, 1) instead of normal ones
+  bool full_masks = false;   // masks without zeros
+  bool float_masks = false;  // floats that the model takes from 1 are 0 and 1, too
 };
 
 class InputDrawer {
@@ -61,6 +62,7 @@ class InputDrawer {
   struct Input {
     ValueInfo info;
     std::optional<std::int64_t> table;  // rows of the table that it indexes
+    bool mask = false;                  // a float that the model takes from 1
     bool has_default = false;
   };
   absl::StatusOr<Value> draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style,

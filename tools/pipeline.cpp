@@ -46,8 +46,8 @@ void warn_of_inexpressible(const Model& model, const Target& target, OptimizeRep
                                         found->front().reason));
 }
 
-bool assumes_no_empty_row(const OptimizeReport& report) {
-  return std::any_of(report.assumed.begin(), report.assumed.end(), [](const auto& a) { return a.assumption == "no_empty_row"; });
+bool assumes(const OptimizeReport& report, std::string_view assumption) {
+  return std::any_of(report.assumed.begin(), report.assumed.end(), [&](const auto& a) { return a.assumption == assumption; });
 }
 
 bool set(const std::atomic<bool>* flag) { return flag && *flag; }
@@ -76,7 +76,8 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   if (options.optimize.progress) options.optimize.progress("verify", nullptr);
   const auto start = std::chrono::steady_clock::now();
   VerifyOptions check = options.check;
-  check.avoid_nan = assumes_no_empty_row(out.report.optimize);
+  check.avoid_nan = assumes(out.report.optimize, "no_empty_row");
+  check.float_masks = assumes(out.report.optimize, "mask_of_zeros_and_ones");
   out.report.verify = verify(model, out.model, check);
   if (out.report.verify->refuses_all)
     out.report.optimize.warnings.push_back(fmt::format("not verified, for the model itself cannot run: {}", out.report.verify->message));

@@ -354,6 +354,7 @@ class Verifier {
   Try one_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style) {
     style.positive = style.positive || report_.cases.size() == 1;
     style.full_masks = style.full_masks || report_.cases.size() == 1;
+    style.float_masks = options_.float_masks;
     harmless_ = (style.ints == IntStyle::kMask && style.whole_tables) || style.ints == IntStyle::kZeros;
     absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, options_.seed * 1000003 + report_.cases.size() + 1);
     if (inputs.ok()) return attempt(*inputs, sizes);

@@ -80,6 +80,7 @@ CASES = {
     "gemm_of_flattened": ("float[b,3,8] x, float[8,6] w => float[b,3,6] y", "c = Constant <value_floats = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]> ()  f = Constant <value_ints = [-1, 8]> ()  t = Constant <value_ints = [-1, 3, 6]> ()  a = Reshape (x, f)  g = Gemm (a, w, c)  y = Reshape (g, t)", {"MatMul": 1, "Add": 1, "Gemm": 0, "Reshape": 0}),
     "size_of_joined": ("float[2,m] x, float[2,n] z => int64[1] y", "c = Concat <axis = 1> (x, z)  y = Shape <start = 1> (c)", {"Concat": 0, "Shape": 2, "Add": 1}),
     "mask_of_tokens": ("float[b,5,12] q, float[b,7,12] n, float[b,7,12] w, int64[b,7] m => float[b,5,12] y", "d = Constant <value_ints = [0, 0, 3, -1]> ()  e = Constant <value_ints = [0, 0, -1]> ()  qr = Reshape (q, d)  qt = Transpose <perm = [0, 2, 1, 3]> (qr)  nr = Reshape (n, d)  t = Transpose <perm = [0, 2, 3, 1]> (nr)  wr = Reshape (w, d)  vt = Transpose <perm = [0, 2, 1, 3]> (wr)  u = MatMul (qt, t)  one = Constant <value_float = 1.0> ()  far = Constant <value_float = -10000.0> ()  ax = Constant <value_ints = [1, 2]> ()  mu = Unsqueeze (m, ax)  mf = Cast <to = 1> (mu)  mc = Sub (one, mf)  ms = Mul (mc, far)  s = Add (u, ms)  p = Softmax <axis = 3> (s)  o = MatMul (p, vt)  ot = Transpose <perm = [0, 2, 1, 3]> (o)  y = Reshape (ot, e)", {"com.microsoft.MultiHeadAttention": 1, "Cast": 1, "Sub": 0, "Mul": 0, "Unsqueeze": 0, "Expand": 0}),
+    "mask_of_floats": ("float[b,5,12] q, float[b,7,12] n, float[b,7,12] w, float[b,7] mask => float[b,5,12] y", "d = Constant <value_ints = [0, 0, 3, -1]> ()  e = Constant <value_ints = [0, 0, -1]> ()  qr = Reshape (q, d)  qt = Transpose <perm = [0, 2, 1, 3]> (qr)  nr = Reshape (n, d)  t = Transpose <perm = [0, 2, 3, 1]> (nr)  wr = Reshape (w, d)  vt = Transpose <perm = [0, 2, 1, 3]> (wr)  u = MatMul (qt, t)  one = Constant <value_float = 1.0> ()  far = Constant <value_float = -10000.0> ()  ax = Constant <value_ints = [1, 2]> ()  mu = Unsqueeze (mask, ax)  mc = Sub (one, mu)  ms = Mul (mc, far)  s = Add (u, ms)  p = Softmax <axis = 3> (s)  o = MatMul (p, vt)  ot = Transpose <perm = [0, 2, 1, 3]> (o)  y = Reshape (ot, e)", {"com.microsoft.MultiHeadAttention": 1, "Cast": 1, "Sub": 0, "Mul": 0, "Unsqueeze": 0, "Expand": 0}),
     "mask_of_truth_values": ("float[b,5,12] q, float[b,7,12] n, float[b,7,12] w, bool[b,7] m => float[b,5,12] y", "d = Constant <value_ints = [0, 0, 3, -1]> ()  e = Constant <value_ints = [0, 0, -1]> ()  qr = Reshape (q, d)  qt = Transpose <perm = [0, 2, 1, 3]> (qr)  nr = Reshape (n, d)  t = Transpose <perm = [0, 2, 3, 1]> (nr)  wr = Reshape (w, d)  vt = Transpose <perm = [0, 2, 1, 3]> (wr)  u = MatMul (qt, t)  one = Constant <value_float = 1.0> ()  far = Constant <value_float = -10000.0> ()  ax = Constant <value_ints = [1, 2]> ()  mu = Unsqueeze (m, ax)  mf = Cast <to = 1> (mu)  mc = Sub (one, mf)  ms = Mul (mc, far)  s = Add (u, ms)  p = Softmax <axis = 3> (s)  o = MatMul (p, vt)  ot = Transpose <perm = [0, 2, 1, 3]> (o)  y = Reshape (ot, e)", {"com.microsoft.MultiHeadAttention": 1, "Cast": 1, "Sub": 0, "Mul": 0, "Unsqueeze": 0, "Expand": 0}),
     "causal_slices": ("float[b,s,12] q, float[b,s,12] nk, float[b,s,12] nv => float[b,s,12] y", "d = Constant <value_ints = [0, 0, 3, 4]> ()  e = Constant <value_ints = [0, 0, 12]> ()  qr = Reshape (q, d)  qt = Transpose <perm = [0, 2, 1, 3]> (qr)  nr = Reshape (nk, d)  nt = Transpose <perm = [0, 2, 1, 3]> (nr)  wr = Reshape (nv, d)  wt = Transpose <perm = [0, 2, 1, 3]> (wr)  o = Constant <value_ints = [1, 1, 8, 8]> ()  on = ConstantOfShape <value = float[1] {1}> (o)  tri = Trilu <upper = 0> (on)  two = Constant <value_ints = [2]> ()  three = Constant <value_ints = [3]> ()  zero = Constant <value_ints = [0]> ()  "
       "kx = Transpose <perm = [0, 1, 3, 2]> (nt)  t = MatMul (qt, kx)  size = Shape <start = 2, end = 3> (qt)  s1 = Slice (tri, zero, size, two)  s2 = Slice (s1, zero, size, three)  cb = Cast <to = 9> (s2)  "
@@ -100,6 +101,11 @@ CASES = {
       "t = MatMul (qt, kx)  half = Constant <value_float = 0.5> ()  th = Mul (t, half)  ns = Shape <start = 2, end = 3> (kk)  nd = Shape <start = 2, end = 3> (qt)  st = Sub (ns, nd)  s1 = Slice (tri, st, ns, two)  s2 = Slice (s1, zero, ns, three)  cb = Cast <to = 9> (s2)  "
       "f = Constant <value_float = -10000.0> ()  u = Where (cb, th, f)  p = Softmax (u)  g = MatMul (p, vv)  gt = Transpose <perm = [0, 2, 1, 3]> (g)  y = Reshape (gt, e)  k5 = Unsqueeze (kk, zero)  v5 = Unsqueeze (vv, zero)  present = Concat <axis = 0> (k5, v5)",
       {"com.microsoft.Attention": 1, "MatMul": 0, "Where": 0, "Slice": 0, "Concat": 0, "Gather": 0}),
+    "attention_packed_cache_and_mask": ("float[b,3,12] x, float[12,36] w, float[36] bias, float[2,b,3,4,4] c, float[b,7] mask => float[b,3,12] y, float[2,b,3,7,4] present", "a = MatMul (x, w)  a2 = Add (a, bias)  z = Constant <value_ints = [12, 12, 12]> ()  q, nk, nv = Split <axis = 2> (a2, z)  "
+      "d = Constant <value_ints = [0, 0, 3, 4]> ()  e = Constant <value_ints = [0, 0, 12]> ()  qr = Reshape (q, d)  qt = Transpose <perm = [0, 2, 1, 3]> (qr)  nr = Reshape (nk, d)  nt = Transpose <perm = [0, 2, 1, 3]> (nr)  wr = Reshape (nv, d)  wt = Transpose <perm = [0, 2, 1, 3]> (wr)  o = Constant <value_ints = [1, 1, 8, 8]> ()  on = ConstantOfShape <value = float[1] {1}> (o)  tri = Trilu <upper = 0> (on)  two = Constant <value_ints = [2]> ()  three = Constant <value_ints = [3]> ()  zero = Constant <value_ints = [0]> ()  i = Constant <value_int = 0> ()  l = Constant <value_int = 1> ()  pk = Gather (c, i)  pv = Gather (c, l)  kk = Concat <axis = 2> (pk, nt)  vv = Concat <axis = 2> (pv, wt)  kx = Transpose <perm = [0, 1, 3, 2]> (kk)  "
+      "t = MatMul (qt, kx)  half = Constant <value_float = 0.5> ()  th = Mul (t, half)  ns = Shape <start = 2, end = 3> (kk)  nd = Shape <start = 2, end = 3> (qt)  st = Sub (ns, nd)  s1 = Slice (tri, st, ns, two)  s2 = Slice (s1, zero, ns, three)  cb = Cast <to = 9> (s2)  "
+      "f = Constant <value_float = -10000.0> ()  u = Where (cb, th, f)  mz = Constant <value_ints = [1, 2]> ()  mu = Unsqueeze (mask, mz)  one = Constant <value_float = 1.0> ()  mc = Sub (one, mu)  ms = Mul (mc, f)  um = Add (u, ms)  p = Softmax (um)  g = MatMul (p, vv)  gt = Transpose <perm = [0, 2, 1, 3]> (g)  y = Reshape (gt, e)  k5 = Unsqueeze (kk, zero)  v5 = Unsqueeze (vv, zero)  present = Concat <axis = 0> (k5, v5)",
+      {"com.microsoft.Attention": 1, "MatMul": 0, "Where": 0, "Sub": 0, "Cast": 1, "Slice": 0, "Concat": 0, "Gather": 0}),
     "sequence_of_parts": ("float[2,7] x => float[2,3] y, float[2,1] z", "n = Constant <value_int = 3> ()  i = Constant <value_int = 1> ()  l = Constant <value_int = 2> ()  s = SplitToSequence <axis = 1> (x, n)  y = SequenceAt (s, i)  z = SequenceAt (s, l)", {"SplitToSequence": 0, "SequenceAt": 0}),
     "sequence_of_tensors": ("float[2,3] x, float[2,3] z => float[4,3] y, float[2,3] w", "i = Constant <value_int = -1> ()  a = Exp (x)  s = SequenceConstruct (z, a)  y = ConcatFromSequence <axis = 0> (s)  w = SequenceAt (s, i)", {"SequenceConstruct": 0, "ConcatFromSequence": 0, "SequenceAt": 0, "Exp": 1}),
     "slices_of_one_axis": ("float[5,11] x => float[5,3] y", "s = Constant <value_ints = [2]> ()  e = Constant <value_ints = [9]> ()  a = Constant <value_ints = [1]> ()  t = Constant <value_ints = [1]> ()  f = Constant <value_ints = [4]> ()  u = Slice (x, s, e, a)  y = Slice (u, t, f, a)", {"Slice": 1}),
@@ -155,12 +161,25 @@ def test_rewrite(tmp_path, name):
     for i in model.graph.input:
         dims = [d.dim_value or 2 for d in i.type.tensor_type.shape.dim]
         dtype = onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)
-        feeds[i.name] = rng.standard_normal(dims).astype(dtype) if dtype.kind == "f" else rng.integers(0, 2, dims).astype(dtype)
+        feeds[i.name] = rng.standard_normal(dims).astype(dtype) if dtype.kind == "f" and i.name != "mask" else rng.integers(0, 2, dims).astype(dtype)
+        if i.name == "mask":
+            feeds[i.name][..., 0] = 1  # no row is masked as a whole
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     answers = [ort.InferenceSession(str(p), options, providers=["CPUExecutionProvider"]).run([o.name for o in model.graph.output], feeds) for p in (path, out)]
     for a, b in zip(*answers):
         np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["mask_of_floats", "attention_packed_cache_and_mask"])
+def test_a_mask_of_floats_is_one_by_assumption(tmp_path, name):
+    signature, nodes, _ = CASES[name]
+    path, out, report = tmp_path / "in.onnx", tmp_path / "out.onnx", tmp_path / "r.json"
+    onnx.save(build(signature, nodes), path)
+    run_ok(path, out, "--target", "ort-cpu", "--cost", "nodes", "--report", report)
+    assert "mask_of_zeros_and_ones" in {a["assumption"] for a in json.loads(report.read_text())["assumed"]}
+    run_ok(path, out, "--target", "ort-cpu", "--cost", "nodes", "--no-assume", "mask_of_zeros_and_ones")
+    assert counts(onnx.load(out))["Sub"] == 1
 
 
 def test_the_table_names_what_exists():

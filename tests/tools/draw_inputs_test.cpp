@@ -74,6 +74,24 @@ TEST(InputDrawer, IndicesStayInTheTableAndMasksHaveAOne) {
   EXPECT_EQ(inputs->at("x").tensor().dims(), (Shape{7, 0, 3}));
 }
 
+TEST(InputDrawer, FloatsTakenFromOneAreMasksWhereAsked) {
+  Model model;
+  model.graph.inputs = {tensor_input("mask", DType::kFloat, {std::int64_t{4}, std::int64_t{50}}),
+                        tensor_input("x", DType::kFloat, {std::int64_t{4}, std::int64_t{50}})};
+  model.graph.initializers.push_back({"one", Tensor::of<float>(DType::kFloat, {}, std::vector{1.0f}), nullptr, false});
+  model.graph.initializers.push_back({"axes", Tensor::vector_int64(std::vector<std::int64_t>{1}), nullptr, false});
+  model.graph.nodes = {node("Unsqueeze", {"mask", "axes"}, {"wide"}), node("Sub", {"one", "wide"}, {"hidden"}),
+                       node("Sub", {"x", "one"}, {"y"})};
+  const auto binary = [&](const std::string& name, bool float_masks) {
+    const auto inputs = InputDrawer(model).draw({}, {.float_masks = float_masks}, 1);
+    const auto values = inputs->at(name).tensor().span<float>();
+    return std::all_of(values.begin(), values.end(), [](float v) { return v == 0 || v == 1; });
+  };
+  EXPECT_TRUE(binary("mask", true));
+  EXPECT_FALSE(binary("mask", false));
+  EXPECT_FALSE(binary("x", true));
+}
+
 TEST(InputDrawer, SameSeedSameNumbers) {
   const Model model = embedding_model();
   const Sizes sizes{{"batch", 2}, {"seq", 3}, {"x[1]", 5}};

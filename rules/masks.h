@@ -1,0 +1,16 @@
+// Masks: tensors that hold nothing but 0 and 1.
+#pragma once
+
+#include "onnx_bridge/onnx_egraph.h"
+
+namespace saturate {
+
+bool holds_zeros_and_ones(const Tensor& t);
+
+// Whether every element is proven to be 0 or 1: made from truth values or from constants by operators that keep elements as they are.
+bool is_zero_or_one(const OnnxEGraph& g, Id id);
+
+// Whether one may assume it (`assume mask_of_zeros_and_ones`): proven, or moved about from an input of the model of the same element type.
+bool may_be_mask(const OnnxEGraph& g, Id id);
+
+}  // namespace saturate
