@@ -188,7 +188,7 @@ void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const s
   with_unit(unit, [&]<typename U>(std::type_identity<U>) {
     const U* source = reinterpret_cast<const U*>(from);
     U* target = reinterpret_cast<U*>(to);
-    constexpr std::int64_t kGrain = 1 << 16;  // elements a task should move
+    constexpr std::int64_t kGrain = 1 << 14;  // elements a task should move
     if (ctx.options.threads == 1 || total < 2 * kGrain || m.dims.empty()) return copy_layout(m, source, target);
     const std::int64_t each = total / m.dims[0];
     parallel_for(ctx, m.dims[0], std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, each)),

@@ -1,5 +1,7 @@
 #include "kernels/gemm.h"
 
+#include <sys/mman.h>
+
 #include <Eigen/Core>
 #include <algorithm>
 #include <cstring>
@@ -288,10 +290,15 @@ const GemmKernel& gemm_kernel() {
   return kernel;
 }
 
+// Large ones in large pages where the system has some: weights are read from end to end, and each page that is new to the processor costs a
+// walk through tables (Linux, Documentation/admin-guide/mm/transhuge.rst).
 AlignedFloats aligned_floats(std::int64_t n) {
-  const std::size_t bytes = (static_cast<std::size_t>(std::max<std::int64_t>(n, 1)) * sizeof(float) + 63) / 64 * 64;
-  auto* data = static_cast<float*>(std::aligned_alloc(64, bytes));
+  constexpr std::size_t kLine = 64, kLargePage = std::size_t{1} << 21;
+  const std::size_t bytes = (static_cast<std::size_t>(std::max<std::int64_t>(n, 1)) * sizeof(float) + kLine - 1) / kLine * kLine;
+  const bool large = bytes >= 2 * kLargePage;
+  auto* data = static_cast<float*>(std::aligned_alloc(large ? kLargePage : kLine, bytes));
   if (data == nullptr) throw std::bad_alloc();
+  if (large) ::madvise(data, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // a wish: nothing is lost where it is refused
   return AlignedFloats(data);
 }
 
