@@ -9,7 +9,7 @@ ONNX Runtime adds to the default domain, the schemas that the installed onnxrunt
 Lines, fields separated by one blank ("*" as a maximum: no limit):
   types TYPE...                                        set number 0, 1, ... in order
   op DOMAIN NAME SINCE MININ MAXIN MINOUT MAXOUT [deprecated]   DOMAIN "-" is the default one; what follows belongs to it
-  in NAME TYPE FLAGS   out NAME TYPE FLAGS             FLAGS: - single, ? optional, * variadic
+  in NAME TYPE FLAGS   out NAME TYPE FLAGS             FLAGS: - single, ? optional, * variadic; TYPE * where each of a variadic has its own
   c NAME SET                                           type constraint
   a NAME TYPE FLAGS [DEFAULT]                          TYPE: AttributeProto.AttributeType; FLAGS: ! required, = has a default, - neither
 Lists are separated by commas; a string default is the rest of the line.
@@ -31,6 +31,11 @@ REQUIRED_OUTPUTS = {("com.microsoft", "EmbedLayerNormalization"): 2}
 def option_flag(formal):
     name = str(formal.option).rsplit(".", 1)[-1].lower()
     return {"single": "-", "optional": "?", "variadic": "*"}[name]
+
+
+def type_of(formal):
+    homogeneous = getattr(formal, "is_homogeneous", getattr(formal, "isHomogeneous", True))
+    return (getattr(formal, "type_str", None) or formal.typeStr).replace(" ", "") if homogeneous else "*"
 
 
 def number(value):
@@ -84,8 +89,7 @@ class Table:
         self.lines.append(" ".join(head + (["deprecated"] if schema.deprecated else [])))
         for kind, formals in (("in", schema.inputs), ("out", schema.outputs)):
             for f in formals:
-                type_text = getattr(f, "type_str", None) or f.typeStr
-                self.lines.append(f"{kind} {f.name or '-'} {type_text.replace(' ', '')} {option_flag(f)}")
+                self.lines.append(f"{kind} {f.name or '-'} {type_of(f)} {option_flag(f)}")
         for c in schema.type_constraints:
             name = getattr(c, "type_param_str", None)
             types = sorted(t.replace(" ", "") for t in c.allowed_type_strs)

@@ -202,6 +202,13 @@ class Optimizer {
     return (!n.domain.empty() || find_schema("", n.op_type, limit)) && target_.allows({.key = key, .highest_opset = limit});
   }
 
+  // Whether the model holds an operator of another domain than the standard's. Rules start from the standard's operators, so such a one
+  // (from a runtime's own optimizer) is read as its body, too.
+  static bool holds_foreign(const Model& model, const RuleNode& n) {
+    return !n.domain.empty() && std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(),
+                                            [&](const Node& node) { return node.domain == n.domain && node.op_type == n.op_type; });
+  }
+
   // The highest opset of ai.onnx that the result may have. (Bodies that the result still has hold it to the given one, see
   // extract_and_raise.)
   std::int64_t opset_limit(const Model& model, int depth) const {
@@ -214,8 +221,9 @@ class Optimizer {
     progress("saturate");
     Stopwatch watch(report.seconds["saturate"]);
     const std::int64_t limit = opset_limit(model, depth);
-    std::vector<Rewrite> rewrites =
-        rules_.compile(g, nullptr, [&](const Rule& rule) { return !rule.unless_taken || !takes(rule.left.back(), limit); });
+    std::vector<Rewrite> rewrites = rules_.compile(g, nullptr, [&](const Rule& rule) {
+      return !rule.unless_taken || !takes(rule.left.back(), limit) || holds_foreign(model, rule.left.back());
+    });
     std::erase_if(rewrites, [&](const Rewrite& r) { return without.contains(r.name); });
     if (options_.instrument) options_.instrument(rewrites);
     RunOptions run_options;

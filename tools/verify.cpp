@@ -10,12 +10,14 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime.h"
+#include "tools/model_sizes.h"
 
 namespace saturate {
 namespace {
 
 constexpr std::size_t kMaxTries = 1000;
 constexpr std::size_t kEnoughTries = 30;    // where there is a case already
+constexpr std::size_t kModelSizes = 256;    // of those that stand in the model
 constexpr std::size_t kEnoughHarmless = 3;  // refused tries whose integers are zeros, or masks and rows of tables: none can be out of range
 constexpr std::size_t kMemoryLimit = std::size_t{4} << 30;
 
@@ -380,6 +382,7 @@ class Verifier {
       report_.refused = 0;
       try_plans(drawer);
     }
+    if (report_.cases.empty() && report_.status == VerifyStatus::kEqual) try_model_sizes(drawer);
     if (report_.cases.empty() && report_.status == VerifyStatus::kEqual) {
       report_.refuses_all = one_place_ && misdeclared_ == 0 && harmless_refused_ >= kEnoughHarmless;
       fail(VerifyStatus::kNotRun,
@@ -398,6 +401,16 @@ class Verifier {
     }
     if (taken_ && !taken_->spacious && report_.status == VerifyStatus::kEqual && takes_images_of_any_size(original_) && !over())
       one_case(drawer, assign(drawer.symbols(), kImage, taken_->relation), taken_->style);
+  }
+
+  // Sizes that were written into the model when it was traced, though its inputs leave them open.
+  void try_model_sizes(const InputDrawer& drawer) {
+    for (const Sizes& sizes : sizes_in_model(original_, drawer.symbols(), kModelSizes)) {
+      if (over()) return;
+      if (one_case(drawer, sizes, {}) == Try::kRefused) continue;
+      if (report_.status == VerifyStatus::kEqual) one_case(drawer, sizes, {});  // of other numbers
+      return;
+    }
   }
 
   void follow(const InputDrawer& drawer, const Plan& plan) {

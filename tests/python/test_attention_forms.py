@@ -50,6 +50,9 @@ CASES = {
         "l = Constant <value_ints = [0]> () hq = Concat <axis = 0> (l, bh, d8) q3 = Reshape (q, hq) k3 = Reshape (k, hq) v3 = Reshape (v, hq) "
         "qt = Transpose <perm = [1,0,2]> (q3) kt = Transpose <perm = [1,2,0]> (k3) vt = Transpose <perm = [1,0,2]> (v3) qs = Mul (qt, i) a = MatMul (qs, kt) "
         "nm = Shape (a) m3 = Reshape (m, nm) c = Add (a, m3) p = Softmax (c) o = MatMul (p, vt) ot = Transpose <perm = [1,0,2]> (o) ny = Shape (q) y = Reshape (ot, ny)", {"attention": 1}),
+    # What ONNX Runtime's own optimizer makes of scores.
+    "scores_by_fused_matmul": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v, float[b,1,s,t] m => float[b,2,s,8] y", "",
+        "a = com.microsoft.FusedMatMul <alpha = 0.25, transB = 1> (q, k) c = Add (m, a) p = Softmax (c) y = MatMul (p, v)", {"attention": 1}),
     "queries_of_one_batch": ("float[1,2,5,8] q, float[b,2,t,8] k, float[b,2,t,8] v => float[b,2,5,8] y", "",
         "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) p = Softmax (a) y = MatMul (p, v)", {"attention": 1}),
     "bias_of_many_rows": ("float[b,2,1,8] q, float[b,2,t,8] k, float[b,2,t,8] v, float[b,1,s,t] m => float[b,2,s,8] y", "",
@@ -152,7 +155,7 @@ CASES = {
 def build(case):
     signature, initializers, nodes, _ = case
     inputs, outputs = signature.split("=>")
-    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g ({inputs}) => ({outputs}) <{initializers}> {{ {nodes} }}')
+    return onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20, "com.microsoft" : 1]> g ({inputs}) => ({outputs}) <{initializers}> {{ {nodes} }}')
 
 
 def fused(model):

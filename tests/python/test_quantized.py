@@ -78,3 +78,13 @@ def test_weight_only_quantization_is_a_matter_of_cost(tmp_path):
     onnx.save(quantized_layers(quantize=False), tmp_path / "m.onnx")
     run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx")
     assert operators(onnx.load(tmp_path / "o.onnx"))["DequantizeLinear"] == 0
+
+
+def test_inputs_of_a_joined_quantized_tensor_have_types_of_their_own(tmp_path):
+    """QLinearConcat takes tensors, scales and zero points in one list."""
+    node = helper.make_node("QLinearConcat", ["s", "z", "x", "s", "z", "x", "s", "z"], ["y"], domain="com.microsoft", axis=1)
+    model = make_model([node], [value("x", TensorProto.INT8, ["n", 4])], [value("y", TensorProto.INT8, ["n", 8])],
+                       [tensor("s", np.float32(0.02)), tensor("z", np.int8(3))], opset=17, domains=["com.microsoft"])
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx")
+    assert operators(onnx.load(tmp_path / "o.onnx"))["QLinearConcat"] == 1

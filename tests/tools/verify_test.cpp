@@ -161,6 +161,29 @@ TEST(Verify, AModelThatCannotRunIsToldFromOneThatWantsOtherInputs) {
 }
 
 // A row without an entry to see is NaN in the one and zeros in the other.
+// What tracing at batch 2 and length 11 with 4 heads leaves behind: 8 = 2 * 4 and 11 stand in a Reshape.
+TEST(Verify, SizesThatStandInTheModelAreTried) {
+  const Model a = graph("(float[b, s, 12] x) => (float[b, s, 12] y)",
+                        "t = Transpose <perm = [1, 0, 2]> (x)\nh = Constant <value_ints = [11, 8, 3]> ()\nr = Reshape (t, h)\n"
+                        "e = Exp (r)\nn = Shape (t)\nu = Reshape (e, n)\ny = Transpose <perm = [1, 0, 2]> (u)");
+  const Model b = graph("(float[b, s, 12] x) => (float[b, s, 12] y)", "y = Exp (x)");
+  const VerifyReport report = verify(a, b);
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  ASSERT_EQ(report.cases.size(), 2u);
+  EXPECT_EQ(report.cases[0].sizes, (Sizes{{"b", 2}, {"s", 11}}));
+  const Model wrong = graph("(float[b, s, 12] x) => (float[b, s, 12] y)", "y = Sinh (x)");
+  EXPECT_EQ(verify(a, wrong).status, VerifyStatus::kDifferent);
+}
+
+// A loop over positions that was unrolled: the last index says how many there were.
+TEST(Verify, TheLastIndexSaysHowManyThereAre) {
+  const Model a =
+      graph("(float[b, s] x) => (float[b] y)",
+            "i = Constant <value_int = 12> ()\ng = Gather <axis = 1> (x, i)\nn = Constant <value_floats = [1.0, 2.0, 3.0, 4.0, 5.0, "
+            "6.0, 7.0, 8.0, 9.0, 1.0, 2.0, 3.0, 4.0]> ()\nm = MatMul (x, n)\ny = Add (g, m)");
+  EXPECT_EQ(verify(a, a).status, VerifyStatus::kEqual);
+}
+
 TEST(Verify, InputsThatGiveNanAreAvoidedWhereAssumed) {
   const std::string signature = "(float[n] x, int64[n] m) => (float[n] y)", quotient = "f = Cast <to = 1> (m)\np = Mul (x, f)\n";
   const Model a = graph(signature, quotient + "y = Div (p, f)");
