@@ -33,6 +33,9 @@ namespace {
 // Rows to start from, over all rules, below which one thread searches faster than several.
 constexpr std::size_t kWorthThreads = 120'000;
 
+// Matches of one search, in words: a product of many large classes ends the run as a memory limit does.
+constexpr std::size_t kMostWords = std::size_t{1} << 27;
+
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -145,7 +148,8 @@ class Runner {
     for (const RuleState& rule : rules_) stats.matches += rule.found;
     note_memory();
     if (!complete) {
-      const auto stop = check_.now(g_, memory_stop_ ? ~std::size_t{0} / 2 : 0);
+      if (memory_stop_) return StopReason::kMemoryLimit;
+      const auto stop = check_.now(g_);
       return stop ? stop : StopReason::kTimeLimit;
     }
     begin = Clock::now();
@@ -374,7 +378,7 @@ class Runner {
       if (rule.rule->applier != nullptr && !rule.rule->applier->holds(egraph_, {found.classes, found.matched, found.ops})) return true;
       ++task.found;
       if (fresh) {
-        if (limited_memory && (words.size() & 0xff) < rule.matches.stride && full(rule)) {
+        if ((words.size() & 0xff) < rule.matches.stride && (words.size() > kMostWords || (limited_memory && full(rule)))) {
           memory_stop_ = stopped = true;
           return false;
         }

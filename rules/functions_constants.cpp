@@ -66,6 +66,32 @@ Result all_above(EvalContext& c, Args a) {
   if (!bound) return std::nullopt;
   return every(c, a[0], [&](double x, DType) { return x >= *bound; });
 }
+// By the magnitudes of all elements: every one of `d` is below the last place of every one of `c`.
+Result swallows(EvalContext& c, Args a) {
+  constexpr std::size_t kMost = 1 << 16;
+  double least = HUGE_VAL, most = 0, place = 0;
+  const Result of_c = every(
+      c, a[0],
+      [&](double x, DType t) {
+        least = std::min(least, std::fabs(x));
+        place = t == DType::kDouble     ? 0x1p-54
+                : t == DType::kFloat    ? 0x1p-25
+                : t == DType::kFloat16  ? 0x1p-12
+                : t == DType::kBfloat16 ? 0x1p-9
+                                        : 0;
+        return place > 0;
+      },
+      kMost);
+  const Result of_d = every(
+      c, a[1],
+      [&](double x, DType) {
+        most = std::max(most, std::fabs(x));
+        return !std::isnan(x);
+      },
+      kMost);
+  if (!of_c || !of_d) return Val(false);  // too large to be read
+  return Val(*of_c->get<bool>() && *of_d->get<bool>() && most <= place * least);
+}
 Result power_of_two(EvalContext& c, Args a) {
   if (const auto r = a[0].real()) {
     int exponent = 0;
@@ -183,6 +209,8 @@ constexpr RuleFunction kFunctions[] = {
     {"all_at_most", 2, 2, "(c, number) -> bool", "Whether no element of a constant is above a number.", "all_at_most(mask, 0)", all_below},
     {"all_at_least", 2, 2, "(c, number) -> bool", "Whether no element of a constant is below a number.", "all_at_least(scale, 0.001)",
      all_above},
+    {"swallows", 2, 2, "(c, d) -> bool", "Whether every element of a small constant stays as it is when any of the other's is added to it.",
+     "not swallows(c, d)", swallows},
     {"power_of_two", 1, 1, "(c or number) -> bool", "Whether every element is a power of two, so that products with it round nothing.",
      "power_of_two(c)", power_of_two},
     {"splat", 1, 1, "(c) -> bool", "Whether all elements of a constant are one number.", "splat(c)", is_splat},

@@ -236,3 +236,13 @@ def test_no_size_is_inferred_beside_one_that_may_be_zero(tmp_path, width):
     run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--no-verify")
     inputs = {"x": np.ones((2, width, 6), np.float32)}
     assert onnxruntime_outputs(tmp_path / "o.onnx", inputs)["y"].shape == onnxruntime_outputs(tmp_path / "m.onnx", inputs)["y"].shape == (width - 4, 12)
+
+
+def test_a_constant_that_vanishes_in_another_is_not_added_for_ever(tmp_path):
+    """-1e38 + w is -1e38: were x - 1e38 + w read as x - 1e38, w could be added any number of times (a recurrence's first state)."""
+    w = np.linspace(-1, 1, 6).astype(np.float32)
+    nodes = [helper.make_node("Add", ["x", "least"], ["a"]), helper.make_node("Add", ["a", "w"], ["b"]), helper.make_node("Add", ["b", "v"], ["y"])]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 6])], [value("y", TensorProto.FLOAT, ["n", 6])],
+                       [tensor("least", np.full(6, -1e38, np.float32)), tensor("w", w), tensor("v", w * w)])
+    onnx.save(model, tmp_path / "m.onnx")
+    assert "stopped: saturated" in run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx").stdout
