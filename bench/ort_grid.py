@@ -173,8 +173,8 @@ def products():
                 yield Case("MatMul", [(rows, k), (k, n)], weights=(1,))
                 yield Case("FusedMatMul", [(1, rows, k), (k, n)], {"alpha": 0.125}, weights=(1,), domain=MS)
                 yield Case("FusedMatMul", [(1, rows, k), (n, k)], {"transB": 1}, weights=(1,), domain=MS)
-    for k, n in ((384, 384), (320, 640), (512, 1024), (1024, 1024), (1536, 384), (2048, 768), (640, 1920), (1152, 48)):
-        for rows in (1, 8, 32):
+    for k, n in ((192, 192), (192, 768), (768, 192), (384, 384), (320, 640), (512, 1024), (1024, 1024), (1536, 384), (2048, 768), (640, 1920), (1152, 48)):
+        for rows in (1, 8, 32, 64):
             yield Case("MatMul", [(1, rows, k), (k, n)], weights=(1,))
             yield Case("Gemm", [(rows, k), (k, n), (n,)], weights=(1, 2))
     for k, n in ((256, 32000), (768, 30522)):
@@ -246,7 +246,7 @@ def attention():
                         cache, kv = (1, groups, max(keys - rows, 0), size), (1, rows, groups * size)
                         past = [cache, cache] if keys > rows else [None, None]
                         yield Case("GroupQueryAttention", [flat_q, kv, kv, *past, *lengths], {"num_heads": heads, "kv_num_heads": groups}, outputs=3, domain=MS)
-    for heads, size in ((4, 16), (4, 32), (4, 64), (6, 64), (8, 64), (12, 64)):
+    for heads, size in ((4, 16), (4, 32), (3, 64), (4, 64), (6, 64), (8, 64), (12, 64)):
         width = heads * size
         for rows in (1, 16, 32, 50, 64, 128, 200, 512):
             yield Case("Attention", [(1, rows, width), (width, 3 * width), (3 * width,)], {"num_heads": heads}, weights=(1, 2), domain=MS)
