@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Latency and peak memory of our runtime against ONNX Runtime on the CPU.
 
-    python bench/latency.py FOLDER --binary build/release/tools/saturate [NAME ...] [--threads 1,2] [--rounds 5] [--json OUT]
+    python bench/latency.py FOLDER --binary build/release/tools/saturate [NAME ...] [--threads 1,2] [--rounds 5] [--json OUT] [--markdown OUT]
 
 FOLDER is what bench/export_models.py wrote. Rounds alternate between the two runtimes, each a fresh process with warm-up runs and then a burst of measured
 ones. Printed: the median over all measured runs, the median over the rounds of the ratio of their medians (below 1: ours is faster) with the smallest and the
@@ -81,6 +81,20 @@ def compare(args, model, threads):
             "ratio_of_fastest": min(times["ours"]) / min(times["ort"]), "peak_ours": peak["ours"], "peak_ort": peak["ort"]}
 
 
+def markdown(results):
+    """The table of docs/latency.md: a row a model, time and ratio for each number of threads."""
+    counts = sorted({r["threads"] for r in results})
+    rows = ["| model | " + " | ".join(f"ours / theirs, {t} thread{'s' if t > 1 else ''} | ratio" for t in counts) + " | memory |", "|" + "---|" * (2 * len(counts) + 2)]
+    for model in dict.fromkeys(r["model"] for r in results):
+        mine = {r["threads"]: r for r in results if r["model"] == model}
+        cells = [f"{r['ours'] * 1e3:.2f} / {r['ort'] * 1e3:.2f} ms | {r['ratio']:.2f} ({r['low']:.2f}..{r['high']:.2f})" if r else " | " for r in map(mine.get, counts)]
+        first = next(iter(mine.values()))
+        rows.append(f"| {model.removesuffix('.onnx')} | {' | '.join(cells)} | {first['peak_ours'] / first['peak_ort']:.2f} |")
+    means = [f" | {geomean([r['ratio'] for r in results if r['threads'] == t]):.2f}" for t in counts]
+    rows.append(f"| geometric mean | {' | '.join(means)} | {geomean([r['peak_ours'] / r['peak_ort'] for r in results if r['threads'] == counts[0]]):.2f} |")
+    return "\n".join(rows) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path)
@@ -91,6 +105,7 @@ def main():
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--markdown", type=pathlib.Path, help="write the table of docs/latency.md")
     args = parser.parse_intermixed_args()
     models = [p for p in sorted(args.folder.glob("*.onnx")) if not args.names or any(n in p.name for n in args.names)]
     results = []
@@ -111,6 +126,8 @@ def main():
                   f"{'':8}memory ratio {geomean([r['peak_ours'] / r['peak_ort'] for r in mine]):.2f}\n", flush=True)
     if args.json:
         args.json.write_text(json.dumps(results, indent=1))
+    if args.markdown and results:
+        args.markdown.write_text(markdown(results))
     return 0
 
 

@@ -295,7 +295,7 @@ const GemmKernel& gemm_kernel() {
 AlignedFloats aligned_floats(std::int64_t n) {
   constexpr std::size_t kLine = 64, kLargePage = std::size_t{1} << 21;
   const std::size_t bytes = (static_cast<std::size_t>(std::max<std::int64_t>(n, 1)) * sizeof(float) + kLine - 1) / kLine * kLine;
-  const bool large = bytes >= 2 * kLargePage;
+  const bool large = bytes >= kLargePage;
   auto* data = static_cast<float*>(std::aligned_alloc(large ? kLargePage : kLine, bytes));
   if (data == nullptr) throw std::bad_alloc();
   if (large) ::madvise(data, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // a wish: nothing is lost where it is refused

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include "kernels/quant_fast.h"
 
@@ -21,12 +22,6 @@ PackedBytes pack_filters(const Tensor& w) {
       for (std::int64_t t = 0; t < taps; ++t)
         moved[static_cast<std::size_t>((f * taps + t) * channels + c)] = from[(f * channels + c) * taps + t];
   return pack_bytes(taps * channels, filters, moved.data(), 1, taps * channels, w.dtype() == DType::kInt8);
-}
-
-// [channels, positions] made unsigned as [positions, channels].
-void channels_last(const std::uint8_t* x, std::int64_t channels, std::int64_t positions, bool flip, std::uint8_t* y) {
-  transpose_bytes(x, channels, positions, positions, y, channels);
-  if (flip) flip_signs(y, channels * positions, y);
 }
 
 }  // namespace
@@ -75,13 +70,23 @@ void ByteConv::run(const KernelContext& ctx, const std::function<void(const Sums
 }
 
 // The images made unsigned, channels last, and room to read 64 bytes from any channel on.
-std::vector<std::uint8_t> ByteConv::images_channels_last(const KernelContext& ctx) const {
-  const std::int64_t positions = window_.input_size(), image = channels_ * positions;
-  std::vector<std::uint8_t> last(static_cast<std::size_t>(x_->size() + kDepthwiseChannels));
-  parallel_for(ctx, dims_[0], 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n)
-      channels_last(bytes_of(*x_) + n * image, channels_, positions, x_->dtype() == DType::kInt8, last.data() + n * image);
-  });
+std::shared_ptr<std::byte> ByteConv::images_channels_last(const KernelContext& ctx) const {
+  constexpr std::int64_t kStripe = 256, kTaskBytes = 1 << 15;  // of positions
+  const std::int64_t positions = window_.input_size(), image = channels_ * positions, stripes = (positions + kStripe - 1) / kStripe;
+  const std::shared_ptr<std::byte> last = ctx.host.buffer(static_cast<std::size_t>(x_->size() + kDepthwiseChannels));
+  if (last == nullptr) throw std::bad_alloc();
+  auto* to = reinterpret_cast<std::uint8_t*>(last.get());
+  std::fill_n(to + x_->size(), kDepthwiseChannels, std::uint8_t{0});
+  parallel_for(ctx, dims_[0] * stripes, std::max<std::int64_t>(1, kTaskBytes / (kStripe * channels_)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t s = begin; s < end; ++s) {
+                   const std::int64_t first = s % stripes * kStripe, count = std::min(kStripe, positions - first);
+                   const std::uint8_t* from = bytes_of(*x_) + s / stripes * image + first;
+                   std::uint8_t* y = to + s / stripes * image + first * channels_;
+                   transpose_bytes(from, channels_, count, positions, y, channels_);
+                   if (x_->dtype() == DType::kInt8) flip_signs(y, channels_ * count, y);
+                 }
+               });
   return last;
 }
 
@@ -103,11 +108,12 @@ void ByteConv::for_each_tap(std::int64_t position, const std::uint8_t* image, F&
 void ByteConv::run_product(const KernelContext& ctx, const std::function<void(const Sums&)>& finish) const {
   const Window& w = window_;
   const std::int64_t channels = channels_, images = dims_[0], plane = w.output_size(), image_size = channels * w.input_size();
-  const std::vector<std::uint8_t> last = images_channels_last(ctx);
+  const std::shared_ptr<std::byte> store = images_channels_last(ctx);
+  const auto* last = reinterpret_cast<const std::uint8_t*>(store.get());
   const auto fill = [&](std::int64_t begin, std::int64_t end, std::uint8_t* to, std::int64_t step) {
     for (std::int64_t r = begin; r < end; ++r, to += step) {
       std::uint8_t* out = to;
-      for_each_tap(r % plane, last.data() + r / plane * image_size, [&](const std::uint8_t* tap) {
+      for_each_tap(r % plane, last + r / plane * image_size, [&](const std::uint8_t* tap) {
         if (tap != nullptr)
           std::copy_n(tap, channels, out);
         else
@@ -157,14 +163,15 @@ ByteConv::Depthwise ByteConv::depthwise_weights() const {
 void ByteConv::run_depthwise(const KernelContext& ctx, const std::function<void(const Sums&)>& finish) const {
   const std::int64_t plane = window_.output_size(), image_size = channels_ * window_.input_size();
   const std::int64_t tiles = (plane + kMostByteRows - 1) / kMostByteRows;
-  const std::vector<std::uint8_t> last = images_channels_last(ctx);
+  const std::shared_ptr<std::byte> store = images_channels_last(ctx);
+  const auto* last = reinterpret_cast<const std::uint8_t*>(store.get());
   const std::vector<std::uint8_t> padding(static_cast<std::size_t>(channels_ + kDepthwiseChannels), static_cast<std::uint8_t>(x_zero_));
   const Depthwise by = depthwise_weights();
   const auto run_tile = [&](std::int64_t image, std::int64_t position, std::span<const std::uint8_t*> from, std::int32_t* sums) {
     const int rows = static_cast<int>(std::min<std::int64_t>(kMostByteRows, plane - position));
     for (int r = 0; r < rows; ++r) {
       auto next = from.begin() + r * 2 * by.pairs;
-      for_each_tap(position + r, last.data() + image * image_size,
+      for_each_tap(position + r, last + image * image_size,
                    [&](const std::uint8_t* tap) { *next++ = tap == nullptr ? padding.data() : tap; });
     }
     for (std::int64_t c = 0; c < channels_; c += kDepthwiseChannels) {

@@ -29,7 +29,7 @@ class ByteConv {
  private:
   void run_product(const KernelContext& ctx, const std::function<void(const Sums&)>& finish) const;
   void run_depthwise(const KernelContext& ctx, const std::function<void(const Sums&)>& finish) const;
-  std::vector<std::uint8_t> images_channels_last(const KernelContext& ctx) const;
+  std::shared_ptr<std::byte> images_channels_last(const KernelContext& ctx) const;
   template <typename F>
   void for_each_tap(std::int64_t position, const std::uint8_t* image, F&& f) const;
   struct Depthwise;

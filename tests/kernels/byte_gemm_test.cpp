@@ -128,6 +128,7 @@ TEST(ByteConv, EqualsTheReferenceOverGeometries) {
                         Case{{2, 6, 9, 8}, {6, 1, 3, 3}, 6, {1, 2}, {2, 1}, {2, 1, 2, 1}},
                         Case{{2, 67, 5, 7}, {67, 1, 2, 2}, 67, {1, 1}, {1, 1}, {1, 0, 0, 1}},
                         Case{{1, 128, 3, 15}, {128, 1, 1, 5}, 128, {1, 1}, {1, 2}, {0, 4, 0, 4}},
+                        Case{{2, 19, 17, 19}, {9, 19, 1, 1}, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}},  // more positions than are turned at once
                         Case{{1, 4, 5, 5}, {6, 2, 3, 3}, 2, {1, 1}, {1, 1}, {1, 1, 1, 1}}}) {
     const std::vector<Attribute> attributes{Attribute::of("group", c.group), Attribute::of("strides", c.strides),
                                             Attribute::of("dilations", c.dilations), Attribute::of("pads", c.pads)};
