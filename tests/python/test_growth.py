@@ -1,0 +1,63 @@
+"""The e-graph stays small and saturation ends by itself: on models of the zoo, and on stacks of decoder layers in proportion to the layers.
+Counts, not times. A rule that feeds itself, or two that feed each other, show here first."""
+import json
+
+import onnx
+import pytest
+
+from conftest import SHARED, run_ok
+from test_edits import decoder
+
+MODELS = sorted((SHARED / "data" / "zoo" / "models").glob("*.onnx"))[::4]
+MOST_ENODES_A_NODE = 20  # 13.6 at most on the whole zoo when this was written, 5.3 on average
+MOST_ITERATIONS = 40     # 24
+
+
+def saturation(path, folder):
+    run_ok(path, folder / "out.onnx", "--target", "ort-cpu", "--cost", "nodes", "--no-verify", "--report", folder / "r.json")
+    report = json.loads((folder / "r.json").read_text())
+    return report["egraph"]["enodes"], len(report["saturation"]["iterations"]), report["saturation"], report["before"]["nodes"]
+
+
+@pytest.mark.skipif(not MODELS, reason=f"{SHARED} is not there")
+def test_models_stay_small_and_saturate(tmp_path):
+    large, unsaturated = [], []
+    for path in MODELS:
+        enodes, iterations, details, nodes = saturation(path, tmp_path)
+        if enodes > MOST_ENODES_A_NODE * nodes or iterations > MOST_ITERATIONS:
+            large.append((path.stem, enodes, nodes, iterations))
+        # "iteration limit" after few iterations: a rule with a budget used it up.
+        if details["stop_reason"] not in ("saturated", "iteration limit"):
+            unsaturated.append((path.stem, details["stop_reason"]))
+    assert not large and not unsaturated
+
+
+def stack(layers):
+    """A decoder's layer on itself: weights are shared, masks and angles too, values are not."""
+    model, _ = decoder()
+    body, shared = list(model.graph.node), {i.name for i in model.graph.initializer} | {i.name for i in model.graph.input[1:]}
+    del model.graph.node[:]
+    x = model.graph.input[0].name
+    for layer in range(layers):
+        rename = {model.graph.input[0].name: x}
+        for source in body:
+            node = model.graph.node.add()
+            node.CopyFrom(source)
+            for k, name in enumerate(source.input):
+                node.input[k] = rename.get(name, name if name in shared or not name else f"{name}_{layer}")
+            for k, name in enumerate(source.output):
+                node.output[k] = f"{name}_{layer}"
+        x = f"{model.graph.output[0].name}_{layer}"
+    model.graph.output[0].name = x
+    onnx.checker.check_model(model)
+    return model
+
+
+def test_stacks_grow_by_the_layer(tmp_path):
+    enodes = {}
+    for layers in (8, 32):
+        onnx.save(stack(layers), tmp_path / "stack.onnx")
+        enodes[layers], iterations, details, nodes = saturation(tmp_path / "stack.onnx", tmp_path)
+        assert details["stop_reason"] == "saturated" and iterations <= MOST_ITERATIONS, details["stop_reason"]
+        assert enodes[layers] <= MOST_ENODES_A_NODE * nodes
+    assert enodes[32] <= 4.2 * enodes[8], enodes
