@@ -8,8 +8,8 @@ FOLDER is what bench/export_models.py wrote (NAME.EXPORTER.onnx, NAME.inputs.npz
 ort_fusions.optimize_for_ort), ortpy (onnxruntime.transformers, the best model type of a few by number of nodes). Outputs are kept in --work (bench/ort_outputs.py:
 without the weights that the original has, so that those of many models fit), and made again where the tool is another one. --prepare only makes and checks them:
 what follows it on a quiet machine is timing alone. All outputs of a model are timed in one process, in another order each round; outputs of which ONNX Runtime
-executes the same kernels are timed once. Printed: the median over rounds of (tool / original) of the same round with its 95 % interval (order statistics of
-the median), 1 exactly where the kernels are the original's, "wrong" where outputs differ from the original's by more than 1e-3 of their scale; beside ours the same
+executes the same kernels are timed once. With more than one thread, those of the session before are first let come to rest. Printed: the median over rounds
+of (tool / original) of the same round with its 95 % interval (order statistics of the median), 1 exactly where the kernels are the original's, "wrong" where outputs differ from the original's by more than 1e-3 of their scale; beside ours the same
 against the best right peer. Then a table in Markdown, and who is slower (lower bound above 1). --clock cpu takes processor time, for busy machines and one thread.
 
 What is in OUT.json isn't measured again unless a tool is another one by now, so that --budget (seconds) may end a call and the same command goes on; the rounds
@@ -35,6 +35,8 @@ TOOLS = ("saturate", "onnxslim", "onnxsim", "onnxscript", "ortpy")
 TOLERANCE = 1e-3
 FEWEST_ROUNDS = 7
 SLOW = 0.5  # seconds of a run that need no second one for warming up
+SHORT = 0.1  # seconds of a run in which waking threads up counts
+IDLE = 0.01  # seconds
 USUAL_OVERHEAD = 10  # seconds that a model takes beside its rounds, before that was measured
 
 
@@ -44,6 +46,16 @@ def interval(ratios):
     half = 0.98 * math.sqrt(n)
     low, high = max(0, math.floor((n - 1) / 2 - half)), min(n - 1, math.ceil((n - 1) / 2 + half))
     return [statistics.median(ordered), ordered[low], ordered[high]]
+
+
+def settle():
+    """Waits until no thread of this process works: those of ONNX Runtime look out for work for tens of milliseconds after a run, and would take a core from the
+    next session."""
+    while True:
+        begin = time.process_time()
+        time.sleep(IDLE)
+        if time.process_time() - begin < IDLE / 4:
+            return
 
 
 def time_in_turns(paths, source, threads, how):
@@ -68,6 +80,10 @@ def time_in_turns(paths, source, threads, how):
         rng.shuffle(order)
         for key in order:
             s, feeds = sessions[key]
+            if threads > 1:
+                settle()
+                if slowest < SHORT:
+                    s.run(None, feeds)  # wakes its threads
             start = clock()
             s.run(None, feeds)
             if number >= warm:
