@@ -23,7 +23,7 @@ constexpr std::int64_t kParts = 4;              // of a panel: what a tile can a
 constexpr std::int64_t kPackRows = 24;          // fewer rows do not pay for packing B
 constexpr std::int64_t kDotRows = 4;            // nor for packing a transposed one
 constexpr std::int64_t kTaskFlops = 1 << 20;
-constexpr std::int64_t kThreadRows = 48;  // of C: so many make up for reading all of B
+constexpr std::int64_t kThreadRows = 96;  // of C: so many make up for reading all of B
 constexpr std::int64_t kReadFlops = 40;   // what reading an element of B from memory takes as long as
 
 void tile_portable(const TileCall& t) {
