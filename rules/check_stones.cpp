@@ -118,6 +118,8 @@ class Stone {
 
   // Softmax(cap(scale * Q K^T) + bias) V.
   Result sdpa() const {
+    if (inputs_.size() < 3 || !inputs_[1].is_tensor() || !inputs_[2].is_tensor())
+      return absl::InvalidArgumentError("saturate.sdpa takes Q, K and V");
     const Shape &q = inputs_[0].tensor().dims(), &k = inputs_[1].tensor().dims(), &v = inputs_[2].tensor().dims();
     if (q.size() != 4 || k.size() != 4 || v.size() != 4 || q[0] != k[0] || !std::equal(k.begin(), k.begin() + 2, v.begin()) || k[1] == 0 ||
         q[1] % k[1] != 0)
