@@ -52,7 +52,7 @@ class ManFormatter : public CLI::Formatter {
     std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return std::toupper(c); });
     std::string out = fmt::format("\n{}\n", title);
     for (const CLI::Option* option : options) {
-      const std::string type = option->get_type_name();  // with the check's words after a colon
+      const std::string type = option->get_type_name();         // with the check's words after a colon
       const std::string names = option->get_name(false, true);  // of a flag that turns something off with "{false}"
       out += fmt::format("  {}", names.substr(0, names.find('{')));
       out += fmt::format("{}{}\n", type.empty() ? "" : " ", type.substr(0, type.find(':')));
@@ -135,7 +135,8 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
   app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
       ->type_name("N")
       ->group(budgets);
-  app->add_option("--node-limit", args.limits.nodes, fmt::format("e-nodes (default {})", args.limits.nodes))
+  app->add_option("--node-limit", args.limits.nodes,
+                  fmt::format("e-nodes that rules may make (default: 60 for each of the model's, 10000 to {})", args.limits.nodes))
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->group(budgets);

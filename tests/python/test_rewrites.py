@@ -246,3 +246,15 @@ def test_a_constant_that_vanishes_in_another_is_not_added_for_ever(tmp_path):
                        [tensor("least", np.full(6, -1e38, np.float32)), tensor("w", w), tensor("v", w * w)])
     onnx.save(model, tmp_path / "m.onnx")
     assert "stopped: saturated" in run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx").stdout
+
+
+def test_the_default_node_limit_goes_with_the_size_of_the_model(tmp_path):
+    # Not true, but never cheaper: each Exp makes two more.
+    rule = 'opset "" 20\nrule grow (X) => (Y)\n  { Y = Exp (X) }\n  =>\n  { a = Sin (X)\n    b = Cos (X)\n    A = Exp (a)\n    B = Exp (b)\n    Y = Add (A, B) }\n'
+    (tmp_path / "grow.rules").write_text(rule)
+    model = make_model([helper.make_node("Exp", ["x"], ["y"])], [value("x", TensorProto.FLOAT, ["n"])], [value("y", TensorProto.FLOAT, ["n"])])
+    onnx.save(model, tmp_path / "m.onnx")
+    words = (tmp_path / "m.onnx", tmp_path / "o.onnx", "--rules", tmp_path / "grow.rules")
+    of = lambda done: int(re.search(r"node limit after \d+ iterations; (\d+) e-nodes", done.stdout)[1])
+    assert 5_000 < of(run_ok(*words)) < 11_000
+    assert of(run_ok(*words, "--node-limit", 20_000)) > 15_000
