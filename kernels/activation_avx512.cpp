@@ -6,7 +6,7 @@
 namespace saturate {
 namespace {
 
-// 1 / (1 + exp(-x)). Below -87 it stays at exp(-87), a normal number: the step of Newton needs one.
+// 1 / (1 + exp(-x)). Below -87 it is 0, so that minus infinity times it is NaN; the step of Newton would need normal numbers there.
 [[gnu::target("avx512f")]] inline __m512 sigmoid_of(__m512 x) {
   constexpr __mmask16 kAll = 0xffff;
   const __m512 t = _mm512_maskz_min_ps(kAll, _mm512_set1_ps(87.0f), _mm512_sub_ps(_mm512_setzero_ps(), x));  // NaN: the second operand
@@ -20,7 +20,8 @@ namespace {
   p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
   const __m512 d = _mm512_add_ps(_mm512_set1_ps(1.0f), _mm512_maskz_scalef_ps(kAll, p, n));
   const __m512 y = _mm512_maskz_rcp14_ps(kAll, d);
-  return _mm512_mul_ps(y, _mm512_fnmadd_ps(d, y, _mm512_set1_ps(2.0f)));
+  const __mmask16 normal = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0f), _CMP_NLT_UQ);  // NaN, too
+  return _mm512_maskz_mul_ps(normal, y, _mm512_fnmadd_ps(d, y, _mm512_set1_ps(2.0f)));
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ void softmax_in_place(const AttentionProblem<C>& p, std::int64_t h, C* row, bool
     if (p.sinks == nullptr && p.round_softmax == nullptr && !reference) return softmax_row(row, p.keys, p.zero_masked_rows);
   }
   const C top_key = p.keys == 0 ? kMinusInf : *std::max_element(row, row + p.keys);
-  if (top_key == kMinusInf && p.zero_masked_rows) return std::fill_n(row, p.keys, C(0)), void();
+  const bool masked = std::all_of(row, row + p.keys, [](C x) { return x == kMinusInf; });  // not: the largest is, which no NaN is
+  if (masked && p.zero_masked_rows) return std::fill_n(row, p.keys, C(0)), void();
   const C top = p.sinks == nullptr ? top_key : std::max(top_key, p.sinks[h]);
   const auto round = [&](C x) { return p.round_softmax == nullptr ? x : p.round_softmax(x); };
   double sum = p.sinks == nullptr ? 0.0 : std::exp(static_cast<double>(p.sinks[h]) - static_cast<double>(top));

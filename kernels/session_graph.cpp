@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "kernels/registry.h"
 #include "kernels/runtime.h"
+#include "onnx_bridge/op_table.h"
 
 namespace saturate {
 namespace {
@@ -191,9 +192,23 @@ void fuse_transposed_weights(SessionGraph& g) {
   g.count_uses();
 }
 
+namespace {
+
+// Whether a node has the inputs and outputs that its schema demands: the passes rely on them.
+bool is_complete(const Node& node, const std::map<std::string, std::int64_t>& opset_imports) {
+  const std::string domain = node.domain == "ai.onnx" ? "" : node.domain;
+  const auto version = opset_imports.find(domain);
+  const OpSchema* schema = find_schema(domain, node.op_type, version == opset_imports.end() ? kNewestOpset : version->second);
+  const int inputs = schema == nullptr ? 0 : schema->min_inputs, outputs = schema == nullptr ? 1 : std::max(1, schema->min_outputs);
+  return static_cast<int>(node.inputs.size()) >= inputs && static_cast<int>(node.outputs.size()) >= outputs;
+}
+
+}  // namespace
+
 Graph prepare_graph(const Graph& graph, const std::map<std::string, std::int64_t>& opset_imports, const std::vector<Function>& functions) {
   if (std::any_of(functions.begin(), functions.end(), [](const Function& f) { return f.domain.empty() || f.domain == "ai.onnx"; }))
     return graph;
+  if (!std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return is_complete(n, opset_imports); })) return graph;
   SessionGraph g(graph, opset_imports);
   expand_fused(g);
   fuse_transposed_weights(g);

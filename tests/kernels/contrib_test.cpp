@@ -1,4 +1,7 @@
 // Identities between fused operators and what they fuse. contrib_vs_ort.py compares with ONNX Runtime's own kernels.
+#include <cmath>
+#include <limits>
+
 #include "kernel_test_util.h"
 
 namespace saturate {
@@ -80,6 +83,27 @@ TEST(Contrib, GroupQueryDecodingContinuesThePrompt) {
   ASSERT_TRUE(next.ok()) << next.status();
   expect_near((*next)[0].tensor(), rows((*all)[0].tensor(), 2, 3), 1e-6);
   expect_near((*next)[1].tensor(), (*all)[1].tensor());
+}
+
+TEST(Contrib, ScoresThatAreNotANumberAreNoMask) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const Tensor q = floats({1, 1, 8}, std::vector<float>(8, 1.0f)), v = test::noise_tensor({1, 2, 8}, 3);
+  Tensor k = test::noise_tensor({1, 2, 8}, 2);
+  k.mutable_as<float>()[0] = -inf;                                     // the score of the first key: minus infinity
+  k.mutable_as<float>()[8] = std::numeric_limits<float>::quiet_NaN();  // of the second
+  for (const bool reference : {false, true}) {
+    const Tensor y = eval({"MultiHeadAttention", kMs, 1, {Attribute::of("num_heads", std::int64_t{1})}, 1, reference}, {q, k, v});
+    const Tensor z = eval({"GroupQueryAttention",
+                           kMs,
+                           1,
+                           {Attribute::of("num_heads", std::int64_t{1}), Attribute::of("kv_num_heads", std::int64_t{1})},
+                           3,
+                           reference},
+                          {floats({1, 2, 8}, std::vector<float>(16, 1.0f)), k, v, Value(), Value(), make<std::int32_t>({1}, {1}),
+                           make<std::int32_t>({1}, {2})});
+    EXPECT_TRUE(std::isnan(y.data<float>()[0])) << reference;
+    EXPECT_TRUE(std::isnan(z.data<float>()[8])) << reference;
+  }
 }
 
 TEST(Contrib, FusedMatMulTransposesAndScales) {

@@ -176,6 +176,23 @@ TEST(SessionExpand, FusedConvolutions) {
   EXPECT_EQ(count(ops, "Relu") + count(ops, "Add") + count(ops, "Clip") + count(ops, "Swish") + count(ops, "HardSwish"), 0u);
 }
 
+// Nodes that lack inputs or outputs are refused by name, before a pass looks for them.
+TEST(SessionGraph, RefusesNodesThatLackInputs) {
+  for (const char* node :
+       {"a = Cast <to = 1> ()", "s = Sigmoid () a = Mul (x, s)", "t = Transpose () a = MatMul (x, t)", "a = Conv (x)", "a = Conv ()",
+        "a = Relu ()", "a = Identity ()", "a = Softmax ()", "a = MatMul ()", "a = com.microsoft.FusedMatMul ()",
+        "a = com.microsoft.BiasGelu ()", "a = com.microsoft.FusedConv <activation = \"Relu\"> (x)", "a = BatchNormalization (x)"}) {
+    const auto model = parse_model_text(fmt::format(R"(<ir_version: 8, opset_import: ["" : 18, "com.microsoft" : 1]>
+        g (float[2,3,4,4] x) => (float y) {{ {} y = Add (a, x) }})",
+                                                    node),
+                                        "test");
+    ASSERT_TRUE(model.ok()) << node << model.status();
+    const auto session = Session::create(*model);
+    const bool fails = !session.ok() || !session->run({{"x", noise_tensor({2, 3, 4, 4}, 1)}}).ok();
+    EXPECT_TRUE(fails) << node;
+  }
+}
+
 TEST(SessionExpand, GeluFamilySumsAndGemm) {
   const auto ops = check(R"(<ir_version: 8, opset_import: ["" : 18, "com.microsoft" : 1]> g (float[N,K] x) => (float y, float z) {
       a = com.microsoft.FusedGemm <transB = 1, alpha = 0.5, activation = "Relu"> (x, w, b)
