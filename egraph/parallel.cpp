@@ -1,10 +1,16 @@
 #include "egraph/parallel.h"
 
+#include <tbb/info.h>
 #include <tbb/task_arena.h>
 #include <tbb/task_group.h>
 
 #include <algorithm>
 #include <thread>
+#include <utility>
+
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace saturate {
 namespace {
@@ -15,11 +21,25 @@ void pause() {
 #endif
 }
 
+// The queues of TBB hand a task over with all that was written before, and waiting for a group sees all that its tasks wrote. The library
+// is not compiled for ThreadSanitizer, which has to be told.
+void hand_over() {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_release(reinterpret_cast<void*>(&hand_over));
+#endif
+}
+void take_over() {
+#if defined(__SANITIZE_THREAD__)
+  __tsan_acquire(reinterpret_cast<void*>(&hand_over));
+#endif
+}
+
 }  // namespace
 
 // `called`: tasks that TBB was asked for and that have not ended. The caller keeps a place of the arena, so that helpers have 1, 2, ...
+// TBB has no more threads than cores, and prints a warning where more are asked for.
 struct Team::Helpers {
-  explicit Helpers(std::size_t threads) : arena(static_cast<int>(threads), 1) {}
+  explicit Helpers(std::size_t threads) : arena(std::min(static_cast<int>(threads), tbb::info::default_concurrency()), 1) {}
   tbb::task_arena arena;
   tbb::task_group group;
   std::atomic<std::size_t> called = 0;
@@ -31,16 +51,22 @@ Team::~Team() {
   if (!helpers_) return;
   quit_.store(true, std::memory_order_relaxed);
   helpers_->arena.execute([this] { helpers_->group.wait(); });
+  take_over();
 }
 
 void Team::call_helpers() {
   if (!helpers_) helpers_ = std::make_unique<Helpers>(threads_);
-  for (std::size_t here = helpers_->called.load(std::memory_order_relaxed); here + 1 < threads_; ++here) {
+  const auto most = static_cast<std::size_t>(helpers_->arena.max_concurrency());
+  for (std::size_t here = helpers_->called.load(std::memory_order_relaxed); here + 1 < most; ++here) {
     helpers_->called.fetch_add(1, std::memory_order_relaxed);
-    helpers_->arena.enqueue(helpers_->group.defer([this] {
+    auto task = helpers_->group.defer([this] {
+      take_over();
       help(static_cast<std::size_t>(tbb::this_task_arena::current_thread_index()));
       helpers_->called.fetch_sub(1, std::memory_order_relaxed);
-    }));
+      hand_over();
+    });
+    hand_over();
+    helpers_->arena.enqueue(std::move(task));
   }
 }
 

@@ -1,5 +1,6 @@
 """`saturate bench`: what it prints, its JSON and trace, and what it refuses."""
 import json
+import os
 
 import numpy as np
 import onnx
@@ -39,6 +40,11 @@ def test_bigger_inputs_take_longer(tmp_path, model):
     small = report("in.onnx", "--dim", "n=1", "--iterations", "9", cwd=tmp_path)["models"][0]["seconds"]["median"]
     large = report("in.onnx", "--input-shapes", "x:400000,4", "--iterations", "9", cwd=tmp_path)["models"][0]["seconds"]["median"]
     assert large > 3 * small
+
+
+def test_more_threads_than_cores_are_no_matter(tmp_path, model):
+    done = run_ok("bench", "in.onnx", "--dim", "n=200000", "--iterations", "3", "--threads", 2 + 2 * os.cpu_count(), cwd=tmp_path)
+    assert "TBB" not in done.stderr + done.stdout, done.stderr
 
 
 def test_table_names_free_dims(tmp_path, model):
