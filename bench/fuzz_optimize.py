@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Optimizes random small graphs (fuzz/graphs.py) and runs original and result in ONNX Runtime.
 
-usage: fuzz_optimize.py [--cases N] [--seed S] [--dtype float32|float64|float16] [--save FOLDER]
+usage: fuzz_optimize.py [--cases N] [--seed S] [--dtype float32|float64|float16] [--bodies] [--save FOLDER]
 
 Each is verified by saturate's own runtime as always; then ONNX Runtime runs the original as it stands and the result with and without its own
 optimizer. Targets and cost models take turns. Prints a line for each case in which something is wrong (not verified, refused by ONNX Runtime
@@ -18,7 +18,7 @@ import onnxruntime
 import saturate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from fuzz import graphs  # noqa: E402
+from fuzz import bodies, graphs  # noqa: E402
 
 OPTIONS = [{"target": "ort-cpu", "cost": "nodes"}, {"target": "onnx", "cost": "nodes"}, {"target": "ort-cpu", "cost": "measured"}, {"target": "onnx", "cost": "roofline"}]
 TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
@@ -68,13 +68,14 @@ def main():
     parser.add_argument("--cases", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", choices=sorted(TOLERANCE), default="float32")
+    parser.add_argument("--bodies", action="store_true", help="also If, Loop and Scan (fuzz/bodies.py)")
     parser.add_argument("--save", type=pathlib.Path, help="folder for the models (and inputs) in which something is wrong")
     args = parser.parse_args()
     onnxruntime.set_default_logger_severity(4)
     counts = collections.Counter()
     for number in range(args.cases):
         seed = args.seed * 1_000_003 + number
-        case = graphs.random_graph(seed, args.dtype)
+        case = graphs.random_graph(seed, args.dtype, bodies.STEPS if args.bodies else graphs.STEPS)
         if case is None:
             continue
         model, feed, operators = case

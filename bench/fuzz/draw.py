@@ -1,5 +1,5 @@
-"""Draws shapes, arrays and whole models: chains of operators of ai.onnx, each instance valid by its specification (specs.py), or, "wild",
-made from the schema alone and mostly refused by everybody."""
+"""Draws shapes, arrays and whole models: chains of operators, each instance valid by its specification (specs*.py), or, "wild", made from
+the schema alone and mostly refused by everybody."""
 import warnings
 
 import ml_dtypes
@@ -8,6 +8,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
+LARGE = (1, 2, 3, 16, 33, 64, 65, 100, 130, 257)
 EXOTIC = {"bfloat16": ml_dtypes.bfloat16, "float8e4m3fn": ml_dtypes.float8_e4m3fn, "float8e5m2": ml_dtypes.float8_e5m2,
           "float8e4m3fnuz": ml_dtypes.float8_e4m3fnuz, "float8e5m2fnuz": ml_dtypes.float8_e5m2fnuz, "int4": ml_dtypes.int4, "uint4": ml_dtypes.uint4}
 NATIVE = {"float": np.float32, "double": np.float64, "float16": np.float16, "bool": np.bool_, "string": object, "int8": np.int8, "int16": np.int16,
@@ -33,11 +34,12 @@ def is_exotic(dtype):
 
 
 class Draw:
-    """A seeded source of everything. `special`: NaN, infinities, signed zeros and extreme integers are drawn, too."""
+    """A seeded source of everything. `special`: NaN, infinities, signed zeros and extreme integers are drawn, too. `large`: tensors large
+    enough to be shared out to threads."""
 
-    def __init__(self, seed, opset):
+    def __init__(self, seed, opset, large=False):
         self.rng = np.random.default_rng(seed)
-        self.opset = opset
+        self.opset, self.large = opset, large
         self.special = self.chance(0.12)
         self.zero_size = self.chance(0.08)
 
@@ -52,11 +54,11 @@ class Draw:
         return int(self.rng.integers(low, high + 1))
 
     def size(self):
-        return 0 if self.zero_size and self.chance(0.3) else self.pick(SIZES)
+        return 0 if self.zero_size and self.chance(0.3) else self.pick(LARGE if self.large else SIZES)
 
     def shape(self, low=0, high=4):
         shape = [self.size() for _ in range(self.int(low, high))]
-        while np.prod(shape) > 20000:
+        while np.prod(shape) > (400_000 if self.large else 20000):
             shape[int(np.argmax(shape))] = 2
         return tuple(shape)
 
@@ -136,7 +138,7 @@ class Build:
             info.name = name
             infos.append(info)
         graph = helper.make_graph(self.nodes, "fuzz", self.inputs, infos, self.initializers)
-        imports = [helper.make_opsetid("", self.draw.opset)]
+        imports = [helper.make_opsetid("", self.draw.opset)] + [helper.make_opsetid(d, 1) for d in sorted({n.domain for n in self.nodes} - {""})]
         return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
@@ -215,20 +217,21 @@ def add(build, spec, known, first=None):
             arrays[name] = np.asarray(value)
     while names and names[-1] == "":
         names.pop()
-    outputs = [build.fresh("y") for _ in range(made.outputs)]
-    node = helper.make_node(spec.op, names, outputs, **made.attributes)
+    outputs = ["" if k in made.absent else build.fresh("y") for k in range(made.outputs)]
+    node = helper.make_node(spec.op, names, outputs, domain=spec.domain, **made.attributes)
     build.nodes.append(node)
-    values = evaluate(node, arrays, draw.opset) if made.evaluate else None
+    values = evaluate(node, arrays, draw.opset) if made.evaluate and not (spec.domain or draw.large) else None
+    outputs = [name for name in outputs if name]
     for name in outputs:
         known[name] = (values or {}).get(name)
     return outputs
 
 
-def random_model(seed, specs, opset, only=None):
-    """(model, feed, operators) of a chain of one to five operators."""
-    draw = Draw(seed, opset)
+def random_model(seed, specs, opset, only=None, large=False):
+    """(model, feed, operators) of a chain of one to five operators; of one, if `large`."""
+    draw = Draw(seed, opset, large)
     build, known = Build(draw), {}
-    length = 1 if only or draw.chance(0.5) else draw.int(2, 5)
+    length = 1 if only or large or draw.chance(0.5) else draw.int(2, 5)
     draw.special = draw.special and length == 1
     usable = [s for s in specs if s.since <= opset <= s.until]
     pool = [s for s in usable if only is None or s.op in only]

@@ -1,5 +1,7 @@
 """Random small graphs in which rules find something to do: transposes, views, slices and concatenations that meet, arithmetic with numbers
-like 0, 1 and -1, products with constants, normalizations, values that several nodes read."""
+like 0, 1 and -1, products with constants, normalizations, values that several nodes read, bodies that read values from outside."""
+import copy
+
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
@@ -31,10 +33,16 @@ def broadcasts(a, b):
 class Graph:
     """Nodes so far, and the array that each value has on the drawn inputs: so every step is known to run, and stays finite."""
 
-    def __init__(self, seed, dtype):
-        self.rng, self.dtype = np.random.default_rng(seed), np.dtype(dtype)
+    def __init__(self, seed, dtype, most=MOST_ELEMENTS):
+        self.rng, self.dtype, self.most = np.random.default_rng(seed), np.dtype(dtype), most
         self.nodes, self.initializers, self.arrays, self.count = [], [], {}, 0
         self.opset = self.pick(OPSETS)
+
+    def child(self):
+        """For a body: it sees all values so far; its names are its own. `count` has to be taken over afterwards."""
+        inner = copy.copy(self)
+        inner.nodes, inner.initializers, inner.arrays = [], [], dict(self.arrays)
+        return inner
 
     def pick(self, options):
         return options[int(self.rng.integers(len(options)))]
@@ -69,7 +77,7 @@ class Graph:
         with np.errstate(all="ignore"):
             results = backend.run_node(node, [self.arrays[i] if i else None for i in inputs], opset_version=self.opset)
         for result in results:
-            if not isinstance(result, np.ndarray) or not 0 < result.size <= MOST_ELEMENTS:
+            if not isinstance(result, np.ndarray) or not 0 < result.size <= self.most:
                 raise Unfit
             if result.dtype == self.dtype and not np.all(np.abs(result) <= LARGEST):
                 raise Unfit
@@ -283,29 +291,45 @@ def declared(name, array, symbolic):
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), symbolic or array.shape)
 
 
-def random_graph(seed, dtype=np.float32):
-    """(model, feed, operators), or None where nothing came of the seed."""
-    g = Graph(seed, dtype)
-    inputs = [f"x{i}" for i in range(g.pick((1, 2)))]
-    for name in inputs:
-        g.arrays[name] = g.noise([g.pick((1, 2, 3, 4, 6)) for _ in range(int(g.rng.integers(1, 5)))])
-    values, length = list(inputs), int(g.rng.integers(2, 16))
-    for _ in range(8 * length):
+def names_read(nodes):
+    """Also in bodies."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            yield from names_read(attribute.g.node)
+
+
+def grow(g, values, wanted, steps):
+    """Steps until there are that many values, appended to `values`; fewer where too little fits."""
+    for _ in range(8 * wanted):
         before = len(g.nodes), len(g.initializers)
         mine = [v for v in values if g.arrays[v].dtype == g.dtype]
         try:
-            values += g.pick(STEPS)(g, mine, g.pick(mine[-4:] if g.chance(0.7) else mine))
+            values += g.pick(steps)(g, mine, g.pick(mine[-4:] if g.chance(0.7) else mine))
         except (Unfit, saturate.Error):
             g.nodes, g.initializers = g.nodes[: before[0]], g.initializers[: before[1]]
-        if len(values) >= len(inputs) + length:
-            break
+        if len(values) >= wanted:
+            return
+
+
+def random_graph(seed, dtype=np.float32, steps=STEPS, sizes=(1, 2, 3, 4, 6), most=MOST_ELEMENTS):
+    """(model, feed, operators), or None where nothing came of the seed."""
+    g = Graph(seed, dtype, most)
+    inputs = [f"x{i}" for i in range(g.pick((1, 2)))]
+    for name in inputs:
+        shape = [g.pick(sizes) for _ in range(int(g.rng.integers(1, 5)))]
+        g.arrays[name] = g.noise(shape[: max(n for n in range(1, len(shape) + 1) if np.prod(shape[:n]) <= most)])
+    values, length = list(inputs), int(g.rng.integers(2, 16))
+    grow(g, values, len(inputs) + length, steps)
     made = [v for v in values if v not in inputs]
     if not made:
         return None
-    read = {name for node in g.nodes for name in node.input}
+    read = set(names_read(g.nodes))
     outputs = [v for v in made if v not in read] or made[-1:]
     if g.chance(0.2):  # a value inside that others need too
         outputs = list(dict.fromkeys([*outputs, g.pick(made)]))
+    if g.chance(0.1):  # an input as it is
+        outputs.append(g.pick(inputs))
     free = g.chance(0.4)
     graph = helper.make_graph(
         g.nodes, "g",

@@ -25,6 +25,7 @@ class Made:
     chained: int = 0           # which input a chain's value becomes
     constants: tuple = ()      # inputs that have to be initializers
     evaluate: bool = True
+    absent: tuple = ()         # outputs that are left out
 
 
 @dataclasses.dataclass
@@ -36,6 +37,7 @@ class Spec:
     jumps: bool = False        # a rounding error before it may change its result at large
     since: int = 13
     until: int = 99
+    domain: str = ""           # of others than ai.onnx: in no version of it
 
 
 SPECS = []
@@ -255,7 +257,8 @@ def window(d, spatial, *, dilate=True, pad=True):
 def image(d, x, dtypes=(F32, F32, F32, F32, F64, F16), ranks=(3, 4, 4, 4, 5)):
     if x is None:
         rank = d.pick(ranks)
-        return d.array(d.pick(dtypes), [d.int(1, 2), d.pick((1, 2, 3, 4, 6, 8, 16))] + [d.int(1, 9) for _ in range(rank - 2)])
+        most = 30 if d.large and rank < 5 else 9
+        return d.array(d.pick(dtypes), [d.int(1, 2), d.pick((1, 2, 3, 4, 6, 8, 16, 16 + most))] + [d.int(1, most) for _ in range(rank - 2)])
     need(3 <= x.ndim <= 5 and x.dtype in [np.dtype(t) for t in dtypes] and x.size)
     return x
 

@@ -333,11 +333,22 @@ def _dynamic(d, x, op):
     return Made([x], outputs=3)
 
 
+def bytes_of(d, kind, shape):
+    """Small numbers, or of the whole range."""
+    info = np.iinfo(kind)
+    return d.array(kind, shape, int(info.min), int(info.max)) if d.chance(0.5) else d.array(kind, shape)
+
+
+def inner_size(d, shape):
+    """The last dim at times beyond a vector or a tile of bytes."""
+    return (*shape[:-1], d.pick((63, 64, 65, 130, 200))) if shape and d.chance(0.3) and np.prod(shape[:-1]) < 100 else shape
+
+
 @spec("MatMulInteger")
 def _matmul_integer(d, x, op):
     need(x is None)
-    a = d.array(d.pick((U8, I8)), d.shape(2, 3))
-    b = d.array(d.pick((U8, I8)), (a.shape[-1], d.size()))
+    a = bytes_of(d, d.pick((U8, I8)), inner_size(d, d.shape(2, 3)))
+    b = bytes_of(d, d.pick((U8, I8)), (a.shape[-1], d.size()))
     return Made([a, b] + ([d.array(a.dtype, (), 0, 5)] if d.chance(0.5) else [None]) + ([d.array(b.dtype, d.pick(((), (b.shape[-1],))), 0, 5)] if d.chance(0.5) else []))
 
 
@@ -345,21 +356,27 @@ def _matmul_integer(d, x, op):
 def _qmatmul(d, x, op):
     need(x is None)
     kind = d.pick((U8, I8))
-    a = d.array(kind, d.shape(2, 3))
-    b = d.array(kind, (a.shape[-1], d.size()))
-    return Made([a, scale_of(d), d.array(kind, (), 0, 5), b, scale_of(d), d.array(kind, (), 0, 5), scale_of(d), d.array(kind, (), 0, 5)])
+    a = bytes_of(d, kind, inner_size(d, d.shape(2, 3)))
+    b = bytes_of(d, kind, (a.shape[-1], d.size()))
+    wide = (b.shape[-1],) if d.chance(0.3) else ()
+    return Made([a, scale_of(d), d.array(kind, (), 0, 5), b, scale_of(d, wide), d.array(kind, wide, 0, 5), scale_of(d), d.array(kind, (), 0, 5)])
 
 
 @spec("ConvInteger", "QLinearConv", jumps=True, themes=())
 def _qconv(d, x, op):
     need(x is None)
-    x = image(d, None, dtypes=(U8,), ranks=(4,))
+    kind = d.pick((U8, I8)) if op == "QLinearConv" else U8
+    x = image(d, None, dtypes=(U8,), ranks=(3, 4, 4, 4)).astype(kind)
     kernel, attributes = window(d, x.shape[2:])
-    filters = d.int(1, 4)
-    w = d.array(U8, [filters, x.shape[1], *kernel])
+    group = d.pick([g for g in range(1, x.shape[1] + 1) if x.shape[1] % g == 0])
+    filters = group * d.int(1, 4)
+    attributes |= {"group": group} if group > 1 else {}
+    w = bytes_of(d, d.pick((kind, I8)), [filters, x.shape[1] // group, *kernel])
     if op == "ConvInteger":
-        return Made([x, w] + ([d.array(U8, (), 0, 5)] if d.chance(0.6) else []), attributes)
-    inputs = [x, scale_of(d), d.array(U8, (), 0, 5), w, scale_of(d), d.array(U8, (), 0, 5), scale_of(d), d.array(U8, (), 0, 5)]
+        zero = [d.array(U8, (), 0, 5)] if d.chance(0.6) else []
+        return Made([x, w] + zero + ([d.array(w.dtype, (), 0, 5)] if zero and d.chance(0.4) else []), attributes)
+    wide = (filters,) if d.chance(0.4) else ()
+    inputs = [x, scale_of(d), d.array(kind, (), 0, 5), w, scale_of(d, wide), d.array(w.dtype, wide, 0, 0 if wide and w.dtype == I8 else 5), scale_of(d), d.array(kind, (), 0, 5)]
     return Made(inputs + ([d.array(I32, (filters,), -50, 50)] if d.chance(0.5) else []), attributes)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, SHARED
+from conftest import ROOT, SHARED, binary
 
 NODE_CASES = 1860  # of 1,884 in onnx 1.23.2
 
@@ -70,4 +70,18 @@ def test_random_graphs_optimized(dtype):
     pytest.importorskip("onnxruntime")
     fuzz = [sys.executable, str(ROOT / "bench" / "fuzz_optimize.py"), "--cases", "80", "--seed", "3", "--dtype", dtype]
     done = subprocess.run(fuzz, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("words", [("--cases", "40"), ("--cases", "60", "--small"), ("--cases", "150", "--operators")], ids=["graphs", "small", "operators"])
+def test_runs_agree_bit_by_bit(words):
+    pytest.importorskip("saturate", reason="the package is not installed: pip install .")
+    pytest.importorskip("onnxruntime")
+    done = subprocess.run([sys.executable, str(ROOT / "bench" / "fuzz_runs.py"), "--seed", "4", *words], capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def test_changed_files_end_in_words():
+    pytest.importorskip("saturate", reason="the package is not installed: pip install .")
+    done = subprocess.run([sys.executable, str(ROOT / "bench" / "fuzz_files.py"), binary(), "--cases", "60", "--seed", "2"], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

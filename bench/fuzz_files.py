@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Changes model files at random (bytes, nodes, attributes, types, shapes, weights) and gives them to the command.
+
+usage: fuzz_files.py COMMAND [--cases N] [--seed S] [--seconds T] [--save FOLDER] [MODEL ...]
+
+MODELs are what is changed; without, random graphs (fuzz/graphs.py, fuzz/bodies.py). Each file is optimized, run and inspected in turns. Wrong
+is: a signal, a sanitizer's report, an exit status that the command doesn't document, an error that isn't one line `saturate: error: ...`, a
+file that was written in spite of it, or more than T seconds (60). Prints a line for each such file and exits 1 if there was one.
+"""
+import argparse
+import collections
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+VERBS = ("optimize", "optimize", "optimize", "run", "inspect", "explain")
+EXPECTED = {"optimize": (0, 1, 3, 4, 5), "run": (0, 1, 5), "inspect": (0, 1), "explain": (0, 1, 4)}
+WRITES = (0, 4)
+SIZES = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 2**16, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1)
+
+
+class Mutator:
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+
+    def pick(self, options):
+        return options[int(self.rng.integers(len(options)))]
+
+    def bytes(self, data):
+        """Bits flipped, stretches taken out, doubled or overwritten."""
+        data = bytearray(data)
+        for _ in range(int(self.rng.integers(1, 6))):
+            at, length = int(self.rng.integers(len(data))), int(self.rng.integers(1, 30))
+            kind = self.rng.integers(5)
+            if kind <= 1:
+                data[at] ^= 1 << int(self.rng.integers(8))
+            elif kind == 2 and len(data) > 2 * length:
+                del data[at: at + length]
+            elif kind == 3:
+                data[at:at] = data[at: at + length]
+            else:
+                data[at: at + length] = self.rng.bytes(len(data[at: at + length]))
+        return bytes(data)
+
+    def graph_of(self, model):
+        """The main graph, or a body."""
+        graphs = [model.graph] + [a.g for n in model.graph.node for a in n.attribute if a.HasField("g")]
+        return self.pick(graphs)
+
+    def nodes(self, model):
+        graph = self.graph_of(model)
+        for _ in range(int(self.rng.integers(1, 4))):
+            names = [o for n in graph.node for o in n.output] + [i.name for i in graph.input] + [i.name for i in graph.initializer] + ["", "nowhere"]
+            change = self.pick((self.inputs, self.inputs, self.operator, self.attribute, self.attribute, self.order, self.outputs, self.tensor, self.tensor, self.declared))
+            if graph.node:
+                change(graph, names)
+        return model.SerializeToString()
+
+    def inputs(self, graph, names):
+        node = self.pick(graph.node)
+        kind = self.rng.integers(4)
+        if kind == 0 and node.input:
+            del node.input[int(self.rng.integers(len(node.input)))]
+        elif kind == 1:
+            node.input.append(self.pick(names))
+        elif node.input:
+            node.input[int(self.rng.integers(len(node.input)))] = self.pick(names)
+
+    def outputs(self, graph, names):
+        node = self.pick(graph.node)
+        kind = self.rng.integers(3)
+        if kind == 0:
+            node.output.append(self.pick(names))
+        elif kind == 1 and node.output:
+            node.output[0] = self.pick(names)
+        elif graph.output:
+            self.pick(graph.output).name = self.pick(names)
+
+    def operator(self, graph, names):
+        node = self.pick(graph.node)
+        if self.rng.random() < 0.2:
+            node.domain = self.pick(("", "ai.onnx", "com.microsoft", "nobody", "ai.onnx.ml"))
+        else:
+            node.op_type = self.pick([n.op_type for n in graph.node] + [s.name for s in onnx.defs.get_all_schemas()])
+
+    def order(self, graph, names):
+        i, j = (int(k) for k in self.rng.integers(len(graph.node), size=2))
+        first, second = onnx.NodeProto.FromString(graph.node[i].SerializeToString()), onnx.NodeProto.FromString(graph.node[j].SerializeToString())
+        graph.node[i].CopyFrom(second)
+        graph.node[j].CopyFrom(first)
+
+    def attribute(self, graph, names):
+        node = self.pick(graph.node)
+        if not node.attribute or self.rng.random() < 0.2:
+            name = self.pick(("axis", "axes", "perm", "keepdims", "to", "value", "pads", "strides", "group", "num_heads", "body"))
+            node.attribute.append(onnx.helper.make_attribute(name, self.pick((1, -1, 2**62, 0.5, "x", [1, -1], [2**62] * 3, [0.5]))))
+            return
+        attribute = self.pick(node.attribute)
+        kind = self.rng.integers(4)
+        if kind == 0:
+            attribute.type = int(self.rng.integers(0, 15))
+        elif kind == 1 and attribute.ints:
+            attribute.ints[int(self.rng.integers(len(attribute.ints)))] = self.pick(SIZES)
+        elif kind == 2:
+            attribute.i = self.pick(SIZES)
+        else:
+            attribute.f, attribute.s = self.pick((np.nan, np.inf, -1.0, 1e38)), self.rng.bytes(4)
+
+    def tensor(self, graph, names):
+        tensors = list(graph.initializer) + [a.t for n in graph.node for a in n.attribute if a.HasField("t")]
+        if not tensors:
+            return
+        tensor = self.pick(tensors)
+        kind = self.rng.integers(5)
+        if kind == 0:
+            tensor.data_type = int(self.rng.integers(0, 28))
+        elif kind == 1 and tensor.dims:
+            tensor.dims[int(self.rng.integers(len(tensor.dims)))] = self.pick(SIZES)
+        elif kind == 2:
+            tensor.dims.append(self.pick(SIZES))
+        elif kind == 3 and tensor.raw_data:
+            tensor.raw_data = self.bytes(tensor.raw_data)
+        else:
+            tensor.data_location = onnx.TensorProto.EXTERNAL
+            entry = tensor.external_data.add()
+            entry.key, entry.value = self.pick(("location", "offset", "length")), self.pick(("../x", "/etc/passwd", "in.onnx", "-1", str(2**63), "x"))
+
+    def declared(self, graph, names):
+        infos = [*graph.input, *graph.output, *graph.value_info]
+        if not infos:
+            return
+        tensor = self.pick(infos).type.tensor_type
+        kind = self.rng.integers(3)
+        if kind == 0:
+            tensor.elem_type = int(self.rng.integers(0, 28))
+        elif kind == 1 and tensor.shape.dim:
+            self.pick(tensor.shape.dim).dim_value = self.pick(SIZES)
+        else:
+            tensor.shape.dim.add().dim_param = self.pick(("n", "", "x0_0"))
+
+
+def drawn(seed):
+    from fuzz import bodies, graphs
+
+    while (case := graphs.random_graph(seed, "float32", bodies.STEPS)) is None:
+        seed += 1_000_000_007
+    return case[0].SerializeToString()
+
+
+def run(command, verb, folder, seconds):
+    """(exit status, error text, whether a result was written)"""
+    source, out = folder / "in.onnx", folder / "out.onnx"
+    words = {"optimize": [source, "-o", out, "--time-limit", 10], "run": [source, "-o", folder / "out.npz"], "inspect": [source], "explain": [source, "--op", "Attention"]}[verb]
+    try:
+        done = subprocess.run([command, verb, *map(str, words)], capture_output=True, timeout=seconds, cwd=folder)
+    except subprocess.TimeoutExpired:
+        return "hang", "", False
+    written = sorted(p.name for p in folder.iterdir() if p != source)
+    for path in folder.iterdir():
+        if path != source:
+            path.unlink()
+    return done.returncode, done.stderr.decode(errors="replace"), written
+
+
+def verdict(verb, status, text, written):
+    """What is wrong, if anything."""
+    if status == "hang":
+        return "no end"
+    if status < 0 or "Sanitizer" in text or "runtime error:" in text:
+        return "crash"
+    if status not in EXPECTED[verb]:
+        return f"exit status {status}"
+    if written and status not in WRITES:
+        return f"exit status {status}, but {', '.join(written)} was written"
+    errors = [line for line in text.splitlines() if not line.startswith("saturate: warning: ")]
+    if status not in WRITES and (len(errors) != 1 or not errors[0].startswith("saturate: error: ")):
+        return f"exit status {status} with other than one line of error"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command")
+    parser.add_argument("models", nargs="*", type=pathlib.Path)
+    parser.add_argument("--cases", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--save", type=pathlib.Path, help="folder for the files with which something is wrong")
+    args = parser.parse_args()
+    command, counts, bad = str(pathlib.Path(args.command).resolve()), collections.Counter(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        for number in range(args.cases):
+            seed = args.seed * 1_000_003 + number
+            mutator = Mutator(seed)
+            data = mutator.pick(args.models).read_bytes() if args.models else drawn(seed)
+            try:
+                changed = mutator.bytes(data) if mutator.rng.random() < 0.3 else mutator.nodes(onnx.ModelProto.FromString(data))
+            except (DecodeError, ValueError, TypeError):
+                continue
+            (folder / "in.onnx").write_bytes(changed)
+            verb = VERBS[number % len(VERBS)]
+            status, text, written = run(command, verb, folder, args.seconds)
+            counts[f"{verb} {status}"] += 1
+            why = verdict(verb, status, text, written)
+            if why:
+                bad += 1
+                print(f"seed {seed}, {verb}: {why}: {' '.join(text.split())[:300]}", flush=True)
+                if args.save:
+                    args.save.mkdir(parents=True, exist_ok=True)
+                    (args.save / f"{seed}.onnx").write_bytes(changed)
+    print(", ".join(f"{word}: {count}" for word, count in sorted(counts.items())))
+    print(f"{bad} wrong")
+    sys.exit(bad > 0)
+
+
+if __name__ == "__main__":
+    main()
