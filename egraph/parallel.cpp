@@ -59,6 +59,7 @@ void Team::call_helpers() {
   const auto most = static_cast<std::size_t>(helpers_->arena.max_concurrency());
   for (std::size_t here = helpers_->called.load(std::memory_order_relaxed); here + 1 < most; ++here) {
     helpers_->called.fetch_add(1, std::memory_order_relaxed);
+    take_over();  // the memory of a task that has ended
     auto task = helpers_->group.defer([this] {
       take_over();
       help(static_cast<std::size_t>(tbb::this_task_arena::current_thread_index()));

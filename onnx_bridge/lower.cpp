@@ -437,9 +437,10 @@ class Lowerer {
     if (!times || *times > kMaxIterations ||
         static_cast<std::size_t>(std::max<std::int64_t>(*times, 0)) * body->nodes.size() > kMaxUnrolledNodes)
       return absl::OkStatus();
-    const bool conditional = !node.inputs[1].empty();
+    // Without a condition the body's still ends the loop, in ONNX Runtime, the reference evaluator and here, though the specification has
+    // it ignored.
     std::vector<Id> carried(source.inputs.begin() + 2, source.inputs.begin() + static_cast<std::ptrdiff_t>(node.inputs.size()));
-    Id condition = conditional ? source.inputs[1] : g_.constant(Tensor::of<bool>(DType::kBool, {}, std::array{true}));
+    Id condition = !node.inputs[1].empty() ? source.inputs[1] : g_.constant(Tensor::of<bool>(DType::kBool, {}, std::array{true}));
     for (std::int64_t i = 0; i < *times; ++i) {
       const auto goes_on = truth(condition);
       if (!goes_on) return absl::OkStatus();
@@ -449,7 +450,7 @@ class Lowerer {
       local[body->inputs[1].name] = condition;
       for (std::size_t k = 0; k < carried.size(); ++k) local[body->inputs[k + 2].name] = carried[k];
       if (!lower_inside(*body, local, model_.opset_imports, depth)) return absl::OkStatus();
-      if (conditional) condition = local.at(body->outputs[0].name);
+      condition = local.at(body->outputs[0].name);
       for (std::size_t k = 0; k < carried.size(); ++k) carried[k] = local.at(body->outputs[k + 1].name);
     }
     unite_outputs(source, carried);

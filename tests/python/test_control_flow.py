@@ -134,3 +134,17 @@ def norm_of_order(order):
 def test_ifs_of_a_function_that_its_attributes_decide(tmp_path, order, wanted):
     left = optimized(tmp_path, norm_of_order(order))
     assert left[wanted] == 1 and not left["If"] and not left["norm"], left
+
+
+def test_a_loop_without_a_condition_ends_where_its_body_says(tmp_path):
+    body = helper.make_graph(
+        [helper.make_node("Less", ["i", "last"], ["on"]), helper.make_node("Add", ["a", "x"], ["b"])], "body",
+        [value("i", TensorProto.INT64, []), value("c", TensorProto.BOOL, []), value("a", TensorProto.FLOAT, [3])],
+        [value("on", TensorProto.BOOL, []), value("b", TensorProto.FLOAT, [3])], [tensor("last", np.array(1, np.int64))])
+    model = make_model([helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)], [value("x", TensorProto.FLOAT, [3])], [value("y", TensorProto.FLOAT, [3])],
+                       [tensor("n", np.array(5, np.int64))])
+    onnx.save(model, tmp_path / "in.onnx")
+    run_ok("optimize", "in.onnx", "-o", "out.onnx", cwd=tmp_path)
+    x = np.ones(3, np.float32)
+    for name in ("in.onnx", "out.onnx"):
+        assert np.array_equal(onnxruntime_outputs(tmp_path / name, {"x": x})["y"], 3 * x)
