@@ -296,8 +296,9 @@ AlignedFloats aligned_floats(std::int64_t n) {
   constexpr std::size_t kLine = 64, kLargePage = std::size_t{1} << 21;
   const std::size_t bytes = (static_cast<std::size_t>(std::max<std::int64_t>(n, 1)) * sizeof(float) + kLine - 1) / kLine * kLine;
   const bool large = bytes >= kLargePage;
-  auto* data = static_cast<float*>(std::aligned_alloc(large ? kLargePage : kLine, bytes));
-  if (data == nullptr) throw std::bad_alloc();
+  void* room = nullptr;  // std::aligned_alloc wants whole multiples of the alignment, which sanitizers insist on
+  if (::posix_memalign(&room, large ? kLargePage : kLine, bytes) != 0) throw std::bad_alloc();
+  auto* data = static_cast<float*>(room);
   if (large) ::madvise(data, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);  // a wish: nothing is lost where it is refused
   return AlignedFloats(data);
 }
