@@ -1,7 +1,9 @@
-// Einsum (ONNX spec, numpy's notation): '...', repeated letters (diagonals), implicit output. One walk over all letters.
+// Einsum (ONNX spec, numpy's notation): '...', repeated letters (diagonals), implicit output. Products of matrices where every summed
+// letter is in two inputs, else one walk over all letters.
 #include <algorithm>
 #include <map>
 
+#include "kernels/data_util.h"
 #include "kernels/matmul.h"
 
 namespace saturate {
@@ -145,6 +147,91 @@ Accumulator<T> sum_at(const KernelContext& ctx, const Walk& w, const std::vector
   }
 }
 
+// A tensor over the walk's letters: its step along each, 0 along those that it does not have.
+struct Operand {
+  Tensor tensor;
+  Shape strides;
+};
+using Letters = std::vector<std::size_t>;
+
+Letters joined(std::initializer_list<Letters> groups) {
+  Letters all;
+  for (const Letters& g : groups) all.insert(all.end(), g.begin(), g.end());
+  return all;
+}
+
+std::int64_t count(const Shape& sizes, const Letters& letters) {
+  std::int64_t n = 1;
+  for (std::size_t l : letters) n *= sizes[l];
+  return n;
+}
+
+// The operand with these letters as its axes, as `dims`; copied where it does not lie so.
+absl::StatusOr<Tensor> arranged(const KernelContext& ctx, const Shape& sizes, const Operand& x, const Letters& letters, Shape dims) {
+  Shape axes, strides;
+  for (std::size_t l : letters) {
+    if (sizes[l] == 1) continue;
+    axes.push_back(sizes[l]);
+    strides.push_back(x.strides[l]);
+  }
+  if (product(axes) == x.tensor.size() && strides == strides_of(axes)) return x.tensor.reshaped(std::move(dims));
+  Outputs moved = rearrange(ctx, x.tensor, axes, strides);
+  if (!moved.ok()) return moved.status();
+  return (*moved)[0].tensor().reshaped(std::move(dims));
+}
+
+// The product of two, summed over the letters of both that are not `kept`.
+absl::StatusOr<Operand> contract(const KernelContext& ctx, const Shape& sizes, const Operand& a, const Operand& b,
+                                 const std::vector<bool>& kept) {
+  Letters batch, rows, columns, inner;
+  for (std::size_t l = 0; l < sizes.size(); ++l) {
+    const bool in_a = a.strides[l] != 0, in_b = b.strides[l] != 0;
+    if (sizes[l] == 1 || (!in_a && !in_b)) continue;
+    (!kept[l] ? inner : in_a && in_b ? batch : in_a ? rows : columns).push_back(l);
+  }
+  const std::int64_t n = count(sizes, batch), m = count(sizes, rows), k = count(sizes, inner), c = count(sizes, columns);
+  const auto left = arranged(ctx, sizes, a, joined({batch, rows, inner}), {n, m, k});
+  const auto right = arranged(ctx, sizes, b, joined({batch, inner, columns}), {n, k, c});
+  if (!left.ok()) return left.status();
+  if (!right.ok()) return right.status();
+  absl::StatusOr<Tensor> y = matmul(ctx, *left, *right);
+  if (!y.ok()) return y.status();
+  Operand result{*std::move(y), Shape(sizes.size(), 0)};
+  const Letters letters = joined({batch, rows, columns});
+  std::int64_t step = 1;
+  for (auto l = letters.rbegin(); l != letters.rend(); ++l) {
+    result.strides[*l] = step;
+    step *= sizes[*l];
+  }
+  return result;
+}
+
+// Whether every summed letter is in two inputs at least, so that products of matrices sum it.
+bool sums_in_pairs(const Walk& w) {
+  for (std::size_t l = w.outputs; l < w.sizes.size(); ++l) {
+    const auto has = [l](const Shape& strides) { return strides[l] != 0; };
+    if (w.sizes[l] != 1 && std::count_if(w.strides.begin(), w.strides.end(), has) < 2) return false;
+  }
+  return w.strides.size() > 0;
+}
+
+Outputs einsum_by_products(const KernelContext& ctx, const Walk& w, const Shape& dims) {
+  Operand all{ctx.tensor(0), w.strides[0]};
+  for (std::size_t t = 1; t < w.strides.size(); ++t) {
+    std::vector<bool> kept(w.sizes.size());
+    for (std::size_t l = 0; l < kept.size(); ++l) {
+      kept[l] = l < w.outputs;
+      for (std::size_t later = t + 1; later < w.strides.size(); ++later) kept[l] = kept[l] || w.strides[later][l] != 0;
+    }
+    absl::StatusOr<Operand> product = contract(ctx, w.sizes, all, {ctx.tensor(t), w.strides[t]}, kept);
+    if (!product.ok()) return product.status();
+    all = *std::move(product);
+  }
+  Letters letters(w.outputs);
+  for (std::size_t l = 0; l < letters.size(); ++l) letters[l] = l;
+  return one_output(arranged(ctx, w.sizes, all, letters, dims));
+}
+
 Outputs einsum(KernelContext& ctx) {
   for (std::size_t i = 0; i < ctx.inputs.size(); ++i) {
     if (!ctx.is_tensor(i) || ctx.tensor(i).dtype() != ctx.tensor(0).dtype())
@@ -153,9 +240,13 @@ Outputs einsum(KernelContext& ctx) {
   absl::StatusOr<Walk> w = plan(ctx);
   if (!w.ok()) return w.status();
   const Shape dims(w->sizes.begin(), w->sizes.begin() + static_cast<std::ptrdiff_t>(w->outputs));
-  absl::StatusOr<Tensor> y = ctx.allocate_zeroed(ctx.tensor(0).dtype(), dims);
+  const DType dtype = ctx.tensor(0).dtype();
+  const bool empty = std::find(w->sizes.begin(), w->sizes.end(), 0) != w->sizes.end();
+  if (!empty && !ctx.options.reference && (dtype == DType::kFloat || dtype == DType::kDouble) && sums_in_pairs(*w))
+    return einsum_by_products(ctx, *w, dims);
+  absl::StatusOr<Tensor> y = ctx.allocate_zeroed(dtype, dims);
   if (!y.ok()) return y.status();
-  if (std::find(w->sizes.begin(), w->sizes.end(), 0) != w->sizes.end()) return outputs_of(*std::move(y));
+  if (empty) return outputs_of(*std::move(y));
   return dispatch(NumericTypes{}, ctx, y->dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     T* out = write<T>(*y);
     const Shape steps = strides_of(dims);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "kernel_test_util.h"
 #include "kernels/gemm.h"
@@ -177,6 +178,33 @@ TEST(Einsum, DiagonalsEllipsisAndImplicitOutput) {
   expect_near(batched, eval({"MatMul"}, {test::noise_tensor({3, 2, 4}, 1), b}), 1e-5);
   EXPECT_EQ(eval({"Einsum", "", 12, equation("abc->")}, {a}).dims(), Shape{});
   EXPECT_FALSE(test::run({"Einsum", "", 12, equation("ab->a")}, {a}).ok());
+}
+
+TEST(Einsum, ProductsEqualTheWalkOverAllLetters) {
+  const std::map<char, std::int64_t> size{{'a', 2}, {'b', 3}, {'c', 5}, {'d', 7}, {'e', 4}, {'f', 1}};
+  for (const std::string equation : {"abd,acd->abc", "abcd,aecd->abec", "abc,cde->abde", "acbe,aecd->abcd", "ab,cd->dacb", "abc,abd->cd",
+                                     "ab,bc,cd->da", "abc,adc,aed->abe", "abcd,dcba->", "ab->ba", "abb,bc->ac", "af,fb->ab",
+                                     "abf,cdf->adbc", "abc,c->ab", "ab,b,b->a", "afc,abc->bf", "ab,bc->b"}) {
+    std::vector<Value> inputs;
+    Shape dims;
+    for (const char letter : equation.substr(0, equation.find('-')) + ",") {
+      if (letter != ',') {
+        dims.push_back(size.at(letter));
+        continue;
+      }
+      inputs.emplace_back(test::noise_tensor(dims, static_cast<std::uint32_t>(inputs.size() + 1)));
+      dims.clear();
+    }
+    const std::vector<Attribute> attributes{Attribute::of("equation", equation)};
+    SCOPED_TRACE(equation);
+    expect_near(eval({"Einsum", "", 12, attributes}, inputs), eval({"Einsum", "", 12, attributes, 1, true}, inputs), 1e-5);
+  }
+}
+
+TEST(Einsum, SizesOfOneBroadcastInProducts) {
+  const std::vector<Attribute> attributes{Attribute::of("equation", std::string("...ij,...jk->...ik"))};
+  const std::vector<Value> inputs{test::noise_tensor({4, 1, 2, 3}, 1), test::noise_tensor({5, 3, 2}, 2)};
+  expect_near(eval({"Einsum", "", 12, attributes}, inputs), eval({"Einsum", "", 12, attributes, 1, true}, inputs), 1e-5);
 }
 
 }  // namespace
