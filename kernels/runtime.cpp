@@ -134,7 +134,7 @@ struct Session::Impl {
     RunMemory memory(*pool, known.plan.get(), known.trace);
     const KernelOptions kernel_options{options.reference, shared_out ? static_cast<int>(team.threads()) : 1, options.memory_limit};
     const double epoch = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    RunContext context{kernel_options, memory, options.check_finite, timings, epoch, 0, options.most_graph_runs};
+    RunContext context{kernel_options, memory, options.check_finite, timings, epoch, 0, options.most_graph_runs, options.cancel};
     Outputs outputs = run_plan(*plan, inputs, {}, context);
     if (outputs.ok() && known.trace != nullptr) keep_trace(*sizes, known.trace);
     return outputs;

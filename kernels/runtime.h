@@ -1,6 +1,7 @@
 // Runs ONNX models on the CPU: for verification, constant folding and measurement. Knows nothing of e-graphs, rules or extraction.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,6 +30,7 @@ struct SessionOptions {
   bool prepare = true;  // fold constants, fuse and lay out for speed first; without, a step for every node as it is and no copy of a weight
   std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
   std::int64_t most_graph_runs = kMostGraphRuns;
+  const std::atomic<bool>* cancel = nullptr;  // a run ends with kCancelled before the next node once it is true
 };
 
 // Of the tensors that runs make; constants and what is prepared of them are not counted.

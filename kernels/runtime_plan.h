@@ -66,10 +66,19 @@ struct RunContext {
   double epoch = 0;
   int depth = 0;
   std::int64_t most_graph_runs = kMostGraphRuns;
+  const std::atomic<bool>* cancel = nullptr;
   std::int64_t graph_runs = 0;             // of subgraphs so far, where this is the outermost context
   std::int64_t* all_graph_runs = nullptr;  // of the outermost context; null: this is it
 
   std::int64_t& counter() { return all_graph_runs == nullptr ? graph_runs : *all_graph_runs; }
+  // Of what a node of this run runs: a graph or a function.
+  RunContext inside() {
+    RunContext inner = *this;
+    inner.timings = nullptr;
+    inner.all_graph_runs = &counter();
+    ++inner.depth;
+    return inner;
+  }
 };
 
 // `inputs` in the order of plan.inputs, `captured` in the order of plan.captures.

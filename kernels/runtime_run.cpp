@@ -29,9 +29,7 @@ class StepHost : public KernelHost {
       }
       std::vector<Value> captured;
       for (const auto& [outside, own] : plan->captures) captured.push_back(frame_[outside]);
-      RunContext inner{context_.options,   context_.memory,    context_.check_finite,    nullptr,
-                       context_.epoch,     context_.depth + 1, context_.most_graph_runs, 0,
-                       &context_.counter()};
+      RunContext inner = context_.inside();
       return run_plan(*plan, inputs, std::move(captured), inner);
     }
     return absl::InternalError(fmt::format("graph '{}' is not an attribute of the node that runs it", graph.name));
@@ -93,10 +91,7 @@ bool finite(const std::vector<Value>& values) {
 
 Outputs run_step(const Step& step, const std::vector<Value>& inputs, const std::vector<Value>& frame, RunContext& context) {
   if (step.kernel == nullptr) {
-    RunContext inner = context;
-    inner.timings = nullptr;
-    inner.all_graph_runs = &context.counter();
-    ++inner.depth;
+    RunContext inner = context.inside();
     Outputs out = run_plan(*step.function, inputs, {}, inner);
     if (!out.ok())
       return absl::Status(out.status().code(), fmt::format("in function {}: {}", step.node->op_type, std::string(out.status().message())));
@@ -146,6 +141,7 @@ Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector
   for (std::size_t i = 0; i < plan.captures.size(); ++i) frame[plan.captures[i].second] = std::move(captured[i]);
   std::vector<Value> arguments;
   for (const Step& step : plan.steps) {
+    if (context.cancel != nullptr && *context.cancel) return absl::CancelledError("interrupted");
     arguments.clear();
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const int slot = step.inputs[i];

@@ -63,8 +63,8 @@ int fail(ExitCode code, std::string_view place, std::string_view message, std::s
 }
 
 int fail(const absl::Status& status, std::string_view place, std::string_view advice) {
-  return fail(status.code() == absl::StatusCode::kUnimplemented ? kExitUnsupported : kExitFile, place, std::string(status.message()),
-              advice);
+  if (absl::IsCancelled(status)) return fail(kExitInterrupted, place, std::string(status.message()), "");
+  return fail(absl::IsUnimplemented(status) ? kExitUnsupported : kExitFile, place, std::string(status.message()), advice);
 }
 
 absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {

@@ -122,6 +122,7 @@ absl::Status share_inputs(Contestant& contestant, const Model& model, const Inpu
 absl::Status check_finite(const BenchArgs& args, const Model& model, const Inputs& inputs) {
   SessionOptions options;
   options.threads = args.common.threads;
+  options.cancel = args.common.cancel;
   options.prepare = false;
   options.check_finite = true;
   absl::StatusOr<Session> session = Session::create(model, options);
@@ -258,6 +259,7 @@ int bench_command(const BenchArgs& args) {
     }
     SessionOptions options;
     options.threads = args.common.threads;
+    options.cancel = args.common.cancel;
     options.prepare = !args.as_is;
     absl::StatusOr<Session> session = Session::create(*model, options);
     if (!session.ok()) return fail(session.status(), path, "measure it in another runtime");

@@ -37,6 +37,7 @@ int run_command(const RunArgs& args) {
   SessionOptions options;
   options.threads = args.common.threads;
   options.check_finite = args.check_finite;
+  options.cancel = args.common.cancel;
   absl::StatusOr<Session> session = Session::create(*model, options);
   if (!session.ok()) return fail(session.status(), args.input, "run it in another runtime");
   std::vector<NodeTiming> timings;

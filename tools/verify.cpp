@@ -191,6 +191,7 @@ class Verifier {
     SessionOptions options;
     options.threads = options_.threads;
     options.memory_limit = kMemoryLimit;
+    options.cancel = options_.cancel;
     options.prepare = false;  // nothing is run often, and both models' weights would be held a second time
     absl::StatusOr<Session> made = Session::create(model, options);
     if (made.ok()) {
@@ -220,6 +221,7 @@ class Verifier {
 
   Try attempt(const Inputs& inputs, const Sizes& sizes) {
     const absl::StatusOr<std::vector<Value>> wanted = first_->run(inputs);
+    if (cancelled()) return Try::kStop;
     if (!wanted.ok()) {
       if (unsupported(wanted.status())) {
         fail(VerifyStatus::kUnsupported, fmt::format("the original model: {}", std::string(wanted.status().message())));
@@ -240,6 +242,7 @@ class Verifier {
       return Try::kRefused;
     }
     const absl::StatusOr<std::vector<Value>> got = second_->run(inputs);
+    if (cancelled()) return Try::kStop;
     if (!got.ok() && !unsupported(got.status()) && gives_nothing(*wanted)) {
       report_.notes.push_back(fmt::format("at {} an output of the original is empty, and the optimized model fails: {}", to_string(sizes),
                                           std::string(got.status().message())));
@@ -254,6 +257,7 @@ class Verifier {
     }
     VerifyCase result = compared(*wanted, *got, sizes);
     allow_for_noise(inputs, *wanted, *got, result);
+    if (cancelled()) return Try::kStop;
     const auto has_nan = [](const OutputComparison& o) { return o.nans > 0; };
     if (avoid_nan_ && !all_ok(result) && std::any_of(result.outputs.begin(), result.outputs.end(), has_nan)) {
       ++avoided_;
@@ -289,6 +293,7 @@ class Verifier {
     SessionOptions exact;
     exact.reference = true;
     exact.memory_limit = kMemoryLimit;
+    exact.cancel = options_.cancel;
     if (const auto session = Session::create(original_, exact); session.ok()) learn(session->run(inputs));
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       OutputComparison& o = result.outputs[i];
@@ -344,13 +349,13 @@ class Verifier {
       fail(VerifyStatus::kNotRun, fmt::format("the original model refuses the given inputs: {}", refusal_));
   }
 
-  bool over() {
-    if (options_.cancel && *options_.cancel) {
-      fail(VerifyStatus::kCancelled, "interrupted");
-      return true;
-    }
-    return now() - started_ > options_.seconds;
+  bool cancelled() {
+    if (options_.cancel == nullptr || !*options_.cancel) return false;
+    fail(VerifyStatus::kCancelled, "interrupted");
+    return true;
   }
+
+  bool over() { return cancelled() || now() - started_ > options_.seconds; }
 
   // One case at these sizes. Cases differ in their random numbers; the second has positive floats and masks without zeros.
   Try one_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style) {

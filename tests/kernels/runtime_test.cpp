@@ -1,4 +1,7 @@
+#include <atomic>
+#include <chrono>
 #include <limits>
+#include <thread>
 
 #include "fmt/format.h"
 #include "kernel_test_util.h"
@@ -118,6 +121,23 @@ TEST(Runtime, AMemoryLimitStopsBombs) {
       session_of(R"(<ir_version: 8, opset_import: ["" : 17]> g (int64[2] d) => (float[A, B] y) { y = ConstantOfShape (d) })", options);
   EXPECT_FALSE(s.run({{"d", test::ints({2}, {100000, 100000})}}).ok());
   EXPECT_TRUE(s.run({{"d", test::ints({2}, {10, 10})}}).ok());
+}
+
+TEST(Runtime, ALoopThatGoesOnIsCancelled) {
+  std::atomic<bool> cancel = false;
+  SessionOptions options;
+  options.cancel = &cancel;
+  const Session session = session_of(R"(<ir_version: 8, opset_import: ["" : 17]> g (int64 n, float x) => (float y) {
+    y = Loop (n, , x) <body = b (int64 i, bool c, float v) => (bool d, float w) { d = Identity (c)  w = Cos (v) }> })",
+                                     options);
+  const std::map<std::string, Value> inputs{{"n", test::make<std::int64_t>({}, {4'000'000})}, {"x", floats({}, {1})}};
+  std::thread canceller([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    cancel = true;
+  });
+  const auto result = session.run(inputs);
+  canceller.join();
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kCancelled) << result.status();
 }
 
 TEST(Runtime, CheckFiniteNamesTheNode) {

@@ -26,6 +26,13 @@ CASES = {
         "cc = Concat <axis = -1> (c1, c1) nn = Concat <axis = -1> (n1, n1) two = Constant <value_ints = [4,4]> () u, w = Split <axis = -1> (xt, two) o = Neg (w) r = Concat <axis = -1> (o, u) "
         "a = Mul (xt, cc) d = Mul (r, nn) z = Add (a, d) zt = Transpose <perm = [0,2,1,3]> (z) l = Constant <value_ints = [0,0,24]> () y = Reshape (zt, l)",
         "--target ort-cpu --cost nodes", {"Transpose": 0, "Reshape": 0}, {"RotaryEmbedding": 1}),
+    # six of eight elements of a head turn (GPT-NeoX, Phi)
+    "rotary_embedding_of_first_part": ("float[b,s,24] x, float[b,s,3] c, float[b,s,3] n => float[b,s,24] y",
+        "h = Constant <value_ints = [0,0,3,8]> () x4 = Reshape (x, h) xt = Transpose <perm = [0,2,1,3]> (x4) i1 = Constant <value_ints = [1]> () c1 = Unsqueeze (c, i1) n1 = Unsqueeze (n, i1) "
+        "parts = Constant <value_ints = [6,2]> () xr, xp = Split <axis = -1> (xt, parts) "
+        "cc = Concat <axis = -1> (c1, c1) nn = Concat <axis = -1> (n1, n1) two = Constant <value_ints = [3,3]> () u, w = Split <axis = -1> (xr, two) o = Neg (w) r = Concat <axis = -1> (o, u) "
+        "a = Mul (xr, cc) d = Mul (r, nn) e = Add (a, d) z = Concat <axis = -1> (e, xp) zt = Transpose <perm = [0,2,1,3]> (z) l = Constant <value_ints = [0,0,24]> () y = Reshape (zt, l)",
+        "--target ort-cpu --cost nodes", {"Transpose": 0, "Reshape": 0, "Split": 0, "Slice": 0, "Concat": 0}, {"RotaryEmbedding": 1}),
     # torch's mask of cross attention: all true, as wide as the encoder's states
     "mask_that_hides_nothing": ("float[b,4,s,8] q, float[b,4,t,8] k, float[b,4,t,8] v => float[b,4,s,8] y",
         "c = Constant <value = bool[1,1,1,1] {1}> () l0 = Constant <value_ints = [0]> () l2 = Constant <value_ints = [2]> () one = Constant <value_ints = [1]> () sq = Shape (q) sk = Shape (k) "

@@ -1,12 +1,15 @@
 """Every bad input gives one line of error with its place, the right exit code, and nothing is written."""
 import os
+import signal
+import subprocess
+import time
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, assert_refused, listing, make_model, run, tensor, value
+from conftest import DATA, assert_refused, binary, listing, make_model, run, tensor, value
 
 BART = DATA / "bart_encoder.onnx"
 
@@ -283,3 +286,18 @@ def test_unknown_operator_cant_be_verified(tmp_path):
     assert run(path, "--no-verify", cwd=tmp_path).returncode == 0
     result = onnx.load(tmp_path / "bad.opt.onnx")
     assert [n.op_type for n in result.graph.node] == ["Mystery", "Relu"]
+
+
+def test_ctrl_c_ends_a_run(tmp_path):
+    text = """<ir_version: 8, opset_import: ["" : 17]> g (float x) => (float y) {
+        n = Constant <value_int = 4000000> ()
+        y = Loop (n, , x) <body = b (int64 i, bool c, float v) => (bool d, float w) { d = Identity (c)  w = Cos (v) }> }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=np.float32(1))
+    words = [binary(), "run", "m.onnx", "--inputs", "x.npz", "-o", "y.npz"]
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "saturate: error: m.onnx: interrupted\n")
+    assert not (tmp_path / "y.npz").exists()
