@@ -201,7 +201,7 @@ class PerElement {
   // The first element of row `r` of all rows of the product, and the step along it.
   std::int64_t row(std::int64_t r, const Shape& dims) const {
     std::int64_t at = 0;
-    for (std::size_t d = dims.size() - 1; d-- > 0; r /= dims[d]) at += r % dims[d] * strides_[d];
+    for (std::size_t d = dims.size() - 1; r > 0 && d-- > 0; r /= dims[d]) at += r % dims[d] * strides_[d];  // row 0 also of no rows
     return at;
   }
   std::int64_t step() const { return strides_.back(); }

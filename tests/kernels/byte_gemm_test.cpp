@@ -95,6 +95,19 @@ TEST(ByteGemm, RequantizedAndScaledProducts) {
   expect_same({"QLinearMatMul"}, {x, scales, zeros, y, floats({}, {0.5f}), one, scales, zeros});  // a scale and a zero point a row
 }
 
+TEST(ByteGemm, ScaledProductsOfNoRows) {
+  const Tensor y = byte_tensor(DType::kInt8, {20, 6}, 1), zero = byte_tensor(DType::kUint8, {}, 2), of_y = byte_tensor(DType::kInt8, {}, 3);
+  const Tensor scale = floats({}, {0.02f});
+  for (const Shape& batch : {Shape{0}, Shape{3, 0}, Shape{0, 4}}) {
+    Shape in = batch, out = batch;
+    in.push_back(20);
+    out.push_back(6);
+    const Tensor x = byte_tensor(DType::kUint8, in, 4);
+    EXPECT_EQ(eval({"MatMulIntegerToFloat", "com.microsoft", 1}, {x, y, scale, scale, zero, of_y}).dims(), out);
+    EXPECT_EQ(eval({"QLinearMatMul"}, {x, scale, zero, y, scale, of_y, scale, zero}).dims(), out);
+  }
+}
+
 TEST(ByteGemm, DynamicQuantizationRoundsAsItsOperatorDoes) {
   const Tensor x = noise_tensor({7, 66}, 1), y = byte_tensor(DType::kInt8, {66, 70}, 2), scale = floats({}, {0.02f});
   const Call call{"DynamicQuantizeMatMul", "com.microsoft", 1};
