@@ -19,6 +19,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from fuzz.cases import keep  # noqa: E402
 
 VERBS = ("optimize", "optimize", "optimize", "run", "inspect", "explain")
 EXPECTED = {"optimize": (0, 1, 3, 4, 5), "run": (0, 1, 5), "inspect": (0, 1), "explain": (0, 1, 4)}
@@ -213,9 +214,7 @@ def main():
             if why:
                 bad += 1
                 print(f"seed {seed}, {verb}: {why}: {' '.join(text.split())[:300]}", flush=True)
-                if args.save:
-                    args.save.mkdir(parents=True, exist_ok=True)
-                    (args.save / f"{seed}.onnx").write_bytes(changed)
+                keep(args.save, seed, changed)
     print(", ".join(f"{word}: {count}" for word, count in sorted(counts.items())))
     print(f"{bad} wrong")
     sys.exit(bad > 0)

@@ -20,6 +20,7 @@ import onnx
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from fuzz import draw, explained, judges, specs, specs_contrib, specs_data  # noqa: E402, F401
+from fuzz.cases import keep  # noqa: E402
 
 BATCH = 250
 OPSETS = (13, 14, 15, 16, 17, 18, 18, 19, 20, 21, 21, 22, 23, 23, 24)
@@ -179,10 +180,7 @@ def main():
             if args.show and (args.show in sort or (args.show == "bad" and counts_against and why is None)):
                 print(f"{sort}{' (explained)' if why else ''}: seed {seed} opset {model.opset_import[0].version}\n      "
                       f"{' | '.join(onnx.printer.to_text(n) for n in model.graph.node)[:600]}\n      {({n: (v.dtype.name, v.shape) for n, v in feed.items()})} {[(i.name, onnx.TensorProto.DataType.Name(i.data_type), tuple(i.dims)) for i in model.graph.initializer]}\n{describe(outcome)}", flush=True)
-                if args.save:
-                    args.save.mkdir(parents=True, exist_ok=True)
-                    onnx.save(model, args.save / f"{seed}.onnx")
-                    np.savez(args.save / f"{seed}.npz", **feed)
+                keep(args.save, seed, model, feed)
         batch.clear()
 
     for case in cases(args):

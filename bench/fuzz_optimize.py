@@ -12,16 +12,15 @@ import collections
 import pathlib
 import sys
 
-import numpy as np
 import onnxruntime
 
 import saturate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from fuzz import bodies, graphs  # noqa: E402
+from fuzz.cases import TOLERANCE, close, keep  # noqa: E402
 
 OPTIONS = [{"target": "ort-cpu", "cost": "nodes"}, {"target": "onnx", "cost": "nodes"}, {"target": "ort-cpu", "cost": "measured"}, {"target": "onnx", "cost": "roofline"}]
-TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
 Level = onnxruntime.GraphOptimizationLevel
 
 
@@ -29,14 +28,6 @@ def run(model, feed, level):
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads, options.graph_optimization_level = 4, 1, level
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feed)
-
-
-def close(a, b):
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    bound = TOLERANCE.get(a.dtype.name, 0)
-    scale = max(1.0, float(np.abs(a).max(initial=0))) if bound else 0
-    return np.allclose(a, b, rtol=bound, atol=bound * scale, equal_nan=bool(bound))
 
 
 def outcome(model, feed, options):
@@ -84,10 +75,7 @@ def main():
         counts[word] += 1
         if why:
             print(f"seed {seed}, {options['target']} by {options['cost']}, {' '.join(operators)}: {why}", flush=True)
-            if args.save:
-                args.save.mkdir(parents=True, exist_ok=True)
-                (args.save / f"{seed}.onnx").write_bytes(model.SerializeToString())
-                np.savez(args.save / f"{seed}.npz", **feed)
+            keep(args.save, seed, model, feed)
     print(", ".join(f"{count} {word}" for word, count in counts.most_common()))
     sys.exit(counts["wrong"] > 0 or not counts["changed"])
 

@@ -22,12 +22,12 @@ import saturate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from fuzz import bodies, draw, graphs, specs, specs_contrib, specs_data  # noqa: E402, F401
+from fuzz.cases import TOLERANCE, close, keep  # noqa: E402
 
 THREADS = (1, 2, 3)
 RUNS = 3
 LARGE, MOST = (1, 2, 3, 7, 16, 33, 64, 100, 130, 257), 400_000
 SMALLER = (TensorProto.FLOAT, TensorProto.FLOAT16)
-TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
 
 
 def same(a, b):
@@ -35,14 +35,6 @@ def same(a, b):
     return len(a) == len(b) and all(
         x.dtype == y.dtype and x.shape == y.shape and (x.tobytes() == y.tobytes() or (x.dtype.kind == "f" and np.array_equal(x, y, equal_nan=True) and np.array_equal(np.signbit(x[x == 0]), np.signbit(y[y == 0]))))
         for x, y in zip(a, b))
-
-
-def close(a, b):
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    bound = TOLERANCE.get(a.dtype.name, 0)
-    scale = max(1.0, float(np.abs(a).max(initial=0))) if bound else 0
-    return np.allclose(a, b, rtol=bound, atol=bound * scale, equal_nan=bool(bound))
 
 
 def all_close(a, b):
@@ -196,10 +188,7 @@ def main():
         ops.update(set(operators))
         if why:
             print(f"seed {seed}, {' '.join(operators)}: {why}", flush=True)
-            if args.save:
-                args.save.mkdir(parents=True, exist_ok=True)
-                (args.save / f"{seed}.onnx").write_bytes(model.SerializeToString())
-                np.savez(args.save / f"{seed}.npz", **feed)
+            keep(args.save, seed, model, feed)
     print(", ".join(f"{count} {word}" for word, count in counts.most_common()))
     print(f"{len(ops)} operators; graphs with If, Loop, Scan: " + ", ".join(str(ops[name]) for name in ("If", "Loop", "Scan")))
     sys.exit(counts["wrong"] > 0 or not counts["right"])
