@@ -19,10 +19,32 @@ bool has_constant_operand(const OnnxEGraph& g, const ENode& node) {
 
 }  // namespace
 
-SingleUse::SingleUse(const EGraph& e, const Lowered& lowered) : uses_(e.num_ids(), 0) {
-  for (const Source& s : lowered.sources)
-    for (Id c : s.children) ++uses_[e.find(c)];
-  for (Id r : lowered.roots) uses_[e.find(r)] += 2;
+Readers::Readers(const EGraph& e, const Lowered& lowered) : egraph_(e), lowered_(lowered) {
+  for (std::size_t i = 0; i < lowered.sources.size(); ++i)
+    for (Id c : lowered.sources[i].children) sources_[e.find(c)].push_back(i);
+  for (Id r : lowered.roots) roots_.insert(e.find(r));
+}
+
+bool Readers::only_for(Id value, Id consumer) const {
+  constexpr std::size_t kMost = 24;  // values between the two
+  const Id first = egraph_.find(value), last = egraph_.find(consumer);
+  if (!sources_.contains(first)) return false;
+  std::vector<Id> open{first};
+  std::unordered_set<Id> seen{first};
+  while (!open.empty()) {
+    const Id id = open.back();
+    open.pop_back();
+    if (roots_.contains(id) || seen.size() > kMost) return false;
+    const auto readers = sources_.find(id);
+    if (readers == sources_.end()) continue;
+    for (std::size_t i : readers->second)
+      for (Id output : lowered_.sources[i].outputs) {
+        if (output == kNone) continue;
+        const Id made = egraph_.find(output);
+        if (made != last && seen.insert(made).second) open.push_back(made);
+      }
+  }
+  return true;
 }
 
 bool is_forced_producer(const OnnxEGraph& g, const Target& target, const ENode& node) {
@@ -31,11 +53,12 @@ bool is_forced_producer(const OnnxEGraph& g, const Target& target, const ENode& 
 }
 
 double forced_surcharge(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
-                        const SingleUse& single) {
+                        const Readers& readers) {
   const EGraph& e = g.egraph();
-  if (consumer.children.empty() || !single.contains(e.find(consumer.children[0]))) return 0;
-  const Id made = e.find(consumer.children[0]);
   const std::string name = name_of(g.key(consumer.op));
+  const bool may = std::any_of(target.forced.begin(), target.forced.end(), [&](const ForcedRewrite& f) { return f.consumer == name; });
+  if (!may || consumer.children.empty() || !readers.only_for(consumer.children[0], id)) return 0;
+  const Id made = e.find(consumer.children[0]);
   double surcharge = 0;
   for (const ForcedRewrite& f : target.forced) {
     if (f.consumer != name) continue;
@@ -54,7 +77,7 @@ double forced_surcharge(const OnnxEGraph& g, const Target& target, const CostMod
 void add_escapes(OnnxEGraph& g, const Lowered& lowered, const Target& target) {
   if (target.forced.empty()) return;
   EGraph& e = g.egraph();
-  const SingleUse single(e, lowered);
+  const Readers readers(e, lowered);
   std::vector<std::pair<Id, std::array<Id, 2>>> sums;
   for (Id id : e.classes())
     for (NodeId n : e.class_nodes(id)) {
@@ -63,7 +86,7 @@ void add_escapes(OnnxEGraph& g, const Lowered& lowered, const Target& target) {
       const auto is_consumer = [&](const ForcedRewrite& f) { return f.consumer == name && f.producer == "Add"; };
       if (consumer.children.empty() || std::none_of(target.forced.begin(), target.forced.end(), is_consumer)) continue;
       const Id made = e.find(consumer.children[0]);
-      if (!single.contains(made) || !is_float(g.facts(made))) continue;
+      if (!is_float(g.facts(made)) || !readers.only_for(made, id)) continue;
       for (NodeId m : e.class_nodes(made))
         if (const ENode producer = e.node(m); name_of(g.key(producer.op)) == "Add")
           sums.push_back({made, {producer.children[0], producer.children[1]}});

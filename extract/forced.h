@@ -1,6 +1,10 @@
 // What a runtime rewrites by itself at load, as part of the choice (ForcedRewrite in extract/target.h).
 #pragma once
 
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
 #include "extract/cost.h"
 #include "extract/target.h"
 #include "onnx_bridge/lower.h"
@@ -11,19 +15,24 @@ namespace saturate {
 // b).
 void add_escapes(OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
 
-// For pricing: classes whose value one node of the model reads, and no graph output.
-class SingleUse {
+// Who reads which value in the model.
+class Readers {
  public:
-  SingleUse(const EGraph& egraph, const Lowered& lowered);
-  bool contains(Id id) const { return id < uses_.size() && uses_[id] == 1; }
+  Readers(const EGraph& egraph, const Lowered& lowered);
+  // Whether all that is made of `value` goes into `consumer`, so that an operator that makes `consumer` of it is its only reader: the nodes
+  // between them, as of a normalization in single operators, are not needed then. Only near ones are looked at.
+  bool only_for(Id value, Id consumer) const;
 
  private:
-  std::vector<std::uint32_t> uses_;
+  const EGraph& egraph_;
+  const Lowered& lowered_;
+  std::unordered_map<Id, std::vector<std::size_t>> sources_;  // by what they read
+  std::unordered_set<Id> roots_;
 };
 
 // What the pair costs beyond its parts, for a consumer e-node of class `id`; 0 where no forced rewrite applies.
 double forced_surcharge(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
-                        const SingleUse& single);
+                        const Readers& readers);
 // Whether the e-node is the producer of a forced pair.
 bool is_forced_producer(const OnnxEGraph& egraph, const Target& target, const ENode& node);
 

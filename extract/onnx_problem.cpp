@@ -93,7 +93,7 @@ class ProblemBuilder {
   std::vector<Escape> price_pairs(std::vector<std::vector<Candidate>>& candidates, const OnnxProblem& p) const {
     std::vector<Escape> escapes;
     if (!target_ || target_->forced.empty()) return escapes;
-    const SingleUse single(e_, lowered_);
+    const Readers readers(e_, lowered_);
     std::map<Id, std::vector<Id>> made;  // class of a producer -> its escapes
     auto escapes_of = [&](Id id) -> const std::vector<Id>& {
       const auto [it, fresh] = made.try_emplace(id);
@@ -112,7 +112,7 @@ class ProblemBuilder {
       for (Candidate& c : candidates[id]) {
         if (c.node == kNone || c.children.empty() || c.children[0] >= kEscapeBase) continue;
         const ENode node = e_.node(c.node);
-        const double surcharge = forced_surcharge(g_, *target_, cost_, node, id, single);
+        const double surcharge = forced_surcharge(g_, *target_, cost_, node, id, readers);
         if (surcharge <= 0) continue;
         const Id child = e_.find(node.children[0]);
         for (Id escape : escapes_of(child)) {
