@@ -9,7 +9,8 @@ namespace {
 // 1 / (1 + exp(-x)). Below -87 it is 0, so that minus infinity times it is NaN; the step of Newton would need normal numbers there.
 [[gnu::target("avx512f")]] inline __m512 sigmoid_of(__m512 x) {
   constexpr __mmask16 kAll = 0xffff;
-  const __m512 t = _mm512_maskz_min_ps(kAll, _mm512_set1_ps(87.0f), _mm512_sub_ps(_mm512_setzero_ps(), x));  // NaN: the second operand
+  const __m512 below = _mm512_maskz_min_ps(kAll, _mm512_set1_ps(87.0f), _mm512_sub_ps(_mm512_setzero_ps(), x));  // NaN: the second operand
+  const __m512 t = _mm512_maskz_max_ps(kAll, _mm512_set1_ps(-87.0f), below);  // farther off the remainder of t / log 2 is none
   const __m512 n = _mm512_maskz_roundscale_ps(kAll, _mm512_mul_ps(t, _mm512_set1_ps(1.44269504f)), 0);
   const __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860682030941723e-6f), _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145751953125f), t));
   __m512 p = _mm512_set1_ps(0.00139411055320755f);  // as exp_of in activation_fast.cpp

@@ -70,7 +70,7 @@ TEST(Elementwise, WhereBroadcastsAndTakesStrings) {
 void expect_function(const char* op, double (*f)(double), double bound, std::vector<Attribute> attributes = {}) {
   std::vector<float> x;
   for (int i = -4000; i <= 4000; ++i) x.push_back(static_cast<float>(i) * 0.005f);
-  x.insert(x.end(), {kInf, -kInf, 88.0f, -90.0f, 1e-30f, -0.0f});
+  x.insert(x.end(), {kInf, -kInf, 88.0f, -90.0f, 1e-30f, -0.0f, 1e6f, -1e6f, 3e14f, -3e14f, 1e30f, -1e30f});
   const auto n = static_cast<std::int64_t>(x.size());
   const Tensor fast = eval({op, "", 21, attributes}, {floats({n}, x)}),
                reference = eval({op, "", 21, attributes, 1, true}, {floats({n}, x)});
@@ -153,6 +153,11 @@ TEST(Elementwise, FastSigmoidAndSwish) {
     }
   }
   const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> far{1e9f, -1e9f, 3e14f, -3e14f, 1e30f, -1e30f}, z(6);
+  sigmoid_floats(far.data(), z.data(), 6);
+  EXPECT_EQ(z, (std::vector<float>{1, 0, 1, 0, 1, 0}));
+  swish_floats(far.data(), z.data(), 6, 1.0f);
+  for (std::size_t i = 0; i < z.size(); ++i) EXPECT_EQ(z[i], std::max(0.0f, far[i]));
   std::vector<float> special{inf, -inf, std::numeric_limits<float>::quiet_NaN(), 0.0f}, y(4);
   sigmoid_floats(special.data(), y.data(), 4);
   EXPECT_EQ(y[0], 1.0f);
