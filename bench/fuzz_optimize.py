@@ -7,7 +7,6 @@ Each is verified by saturate's own runtime as always; then ONNX Runtime runs the
 optimizer. Targets and cost models take turns. Prints a line for each case in which something is wrong (not verified, refused by ONNX Runtime
 though it runs the original, other numbers) and exits 1 if there was one; --save keeps them. Needs the packages saturate and onnxruntime.
 """
-import argparse
 import collections
 import pathlib
 import sys
@@ -18,7 +17,7 @@ import saturate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from fuzz import bodies, graphs  # noqa: E402
-from fuzz.cases import TOLERANCE, close, keep  # noqa: E402
+from fuzz.cases import close, keep, parser  # noqa: E402
 
 OPTIONS = [{"target": "ort-cpu", "cost": "nodes"}, {"target": "onnx", "cost": "nodes"}, {"target": "ort-cpu", "cost": "measured"}, {"target": "onnx", "cost": "roofline"}]
 Level = onnxruntime.GraphOptimizationLevel
@@ -55,13 +54,7 @@ def outcome(model, feed, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dtype", choices=sorted(TOLERANCE), default="float32")
-    parser.add_argument("--bodies", action="store_true", help="also If, Loop and Scan (fuzz/bodies.py)")
-    parser.add_argument("--save", type=pathlib.Path, help="folder for the models (and inputs) in which something is wrong")
-    args = parser.parse_args()
+    args = parser(__doc__, {"--bodies": "also If, Loop and Scan (fuzz/bodies.py)"}).parse_args()
     onnxruntime.set_default_logger_severity(4)
     counts = collections.Counter()
     for number in range(args.cases):

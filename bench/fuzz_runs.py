@@ -8,7 +8,6 @@ instead of graphs; ONNX Runtime is not asked (that is what fuzz_models.py does).
 from that of one thread; results and inputs that a later run overwrote; numbers other than the reference kernels' or ONNX Runtime's. Prints a
 line for each such case and exits 1 if there was one. Needs the packages saturate and onnxruntime.
 """
-import argparse
 import collections
 import pathlib
 import sys
@@ -22,7 +21,7 @@ import saturate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from fuzz import bodies, draw, graphs, specs, specs_contrib, specs_data  # noqa: E402, F401
-from fuzz.cases import TOLERANCE, close, keep  # noqa: E402
+from fuzz.cases import close, keep, parser  # noqa: E402
 
 THREADS = (1, 2, 3)
 RUNS = 3
@@ -172,14 +171,7 @@ def cases(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--dtype", choices=sorted(TOLERANCE), default="float32")
-    parser.add_argument("--small", action="store_true", help="tensors of a few elements")
-    parser.add_argument("--operators", action="store_true", help="single operators of all sorts and types")
-    parser.add_argument("--save", type=pathlib.Path, help="folder for the models (and inputs) in which something is wrong")
-    args = parser.parse_args()
+    args = parser(__doc__, {"--small": "tensors of a few elements", "--operators": "single operators of all sorts and types"}).parse_args()
     onnxruntime.set_default_logger_severity(4)
     counts, ops = collections.Counter(), collections.Counter()
     for seed, model, feed, operators in cases(args):

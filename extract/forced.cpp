@@ -56,12 +56,11 @@ double forced_surcharge(const OnnxEGraph& g, const Target& target, const CostMod
                         const Readers& readers) {
   const EGraph& e = g.egraph();
   const std::string name = name_of(g.key(consumer.op));
-  const bool may = std::any_of(target.forced.begin(), target.forced.end(), [&](const ForcedRewrite& f) { return f.consumer == name; });
-  if (!may || consumer.children.empty() || !readers.only_for(consumer.children[0], id)) return 0;
+  if (consumer.children.empty()) return 0;
   const Id made = e.find(consumer.children[0]);
   double surcharge = 0;
   for (const ForcedRewrite& f : target.forced) {
-    if (f.consumer != name) continue;
+    if (f.consumer != name || !readers.only_for(made, id)) continue;
     for (NodeId n : e.class_nodes(made)) {
       const ENode producer = e.node(n);
       if (name_of(g.key(producer.op)) != f.producer || (f.constant_operand && !has_constant_operand(g, producer))) continue;

@@ -119,42 +119,17 @@ void run_piece(const GemmKernel& kernel, const Product& p, const RowBlock& block
                      higher = (r1 - r0) % tiles;
   const std::int64_t part = depth * (kernel.nr / kParts);
   const GemmFinish* finish = k0 + depth >= p.k ? p.finish : nullptr;
+  const std::int64_t piece = p.scattered != nullptr ? p.scattered->piece : 1;
   for (std::int64_t t = 0, i = r0; t < tiles; ++t) {
     const std::int64_t rows = low + (t < higher);
     const float* ahead = next != nullptr && (t + 1) * part <= depth * kernel.nr ? next + t * part : pb;
-    if (p.scattered != nullptr) {
-      const std::int64_t piece = p.scattered->piece;
-      TileCall call{static_cast<int>(rows),
-                    cols,
-                    depth,
-                    nullptr,
-                    0,
-                    pb,
-                    p.b.ldb,
-                    p.c + i * p.ldc + c0,
-                    p.ldc,
-                    k0 > 0,
-                    nullptr,
-                    ahead,
-                    block.taps.data() + (i - r0) * block.tap_step + k0 / piece,
-                    block.tap_step,
-                    piece};
-      run_tile(kernel, call, finish, i, c0);
-    } else {
-      TileCall call{static_cast<int>(rows),
-                    cols,
-                    depth,
-                    block.data + (i - r0) * block.step + k0,
-                    block.step,
-                    pb,
-                    p.b.ldb,
-                    p.c + i * p.ldc + c0,
-                    p.ldc,
-                    k0 > 0,
-                    nullptr,
-                    ahead};
-      run_tile(kernel, call, finish, i, c0);
-    }
+    const bool tapped = p.scattered != nullptr;
+    const float* a = tapped ? nullptr : block.data + (i - r0) * block.step + k0;
+    const float* const* taps = tapped ? block.taps.data() + (i - r0) * block.tap_step + k0 / piece : nullptr;
+    TileCall call{
+        static_cast<int>(rows), cols, depth, a, block.step, pb, p.b.ldb, p.c + i * p.ldc + c0, p.ldc, k0 > 0, nullptr, ahead, taps,
+        block.tap_step,         piece};
+    run_tile(kernel, call, finish, i, c0);
     i += rows;
   }
 }

@@ -26,6 +26,13 @@ PackedBytes pack_filters(const Tensor& w) {
 
 }  // namespace
 
+// Every filter over its channel: the weights of 64 channels by pairs of taps, and their sums.
+struct ByteConv::Depthwise {
+  std::int64_t pairs;
+  std::vector<std::int16_t> weights;  // [panels][pairs][64][2]
+  std::vector<std::int32_t> sums;     // [panels][64]
+};
+
 absl::StatusOr<std::optional<ByteConv>> ByteConv::make(const KernelContext& ctx, const Tensor& x, const Tensor* x_zero, std::size_t weight,
                                                        const Tensor* w_zero) {
   const Tensor& w = ctx.tensor(weight);
@@ -59,7 +66,12 @@ absl::StatusOr<std::optional<ByteConv>> ByteConv::make(const KernelContext& ctx,
     for (std::int32_t& v : *values) v += moved;
     conv.w_zero_ = *std::move(values);
   }
-  if (depthwise) return std::optional(std::move(conv));
+  if (depthwise) {
+    if (ctx.is_constant(weight) && (w_zero == nullptr || ctx.is_constant(weight + 2)))
+      conv.depthwise_ = ctx.prepared<Depthwise>([&] { return conv.depthwise_weights(); });
+    if (conv.depthwise_ == nullptr) conv.depthwise_ = std::make_shared<const Depthwise>(conv.depthwise_weights());
+    return std::optional(std::move(conv));
+  }
   if (ctx.is_constant(weight)) conv.packed_ = ctx.prepared<PackedBytes>([&] { return pack_filters(w); });
   if (conv.packed_ == nullptr) conv.packed_ = std::make_shared<const PackedBytes>(pack_filters(w));
   return std::optional(std::move(conv));
@@ -133,13 +145,6 @@ void ByteConv::run_product(const KernelContext& ctx, const std::function<void(co
             });
 }
 
-// Every filter over its channel: the weights of 64 channels by pairs of taps, and what the zero point of X takes off.
-struct ByteConv::Depthwise {
-  std::int64_t pairs;
-  std::vector<std::int16_t> weights;  // [panels][pairs][64][2]
-  std::vector<std::int32_t> start;    // [panels][64]
-};
-
 ByteConv::Depthwise ByteConv::depthwise_weights() const {
   const std::int64_t taps = window_.kernel_size(), pairs = (taps + 1) / 2,
                      panels = (channels_ + kDepthwiseChannels - 1) / kDepthwiseChannels;
@@ -154,7 +159,7 @@ ByteConv::Depthwise ByteConv::depthwise_weights() const {
       const std::int32_t weight = static_cast<std::int8_t>(code) - zero;
       d.weights[static_cast<std::size_t>(((panel * pairs + t / 2) * kDepthwiseChannels + lane) * 2 + t % 2)] =
           static_cast<std::int16_t>(weight);
-      d.start[static_cast<std::size_t>(f)] -= x_zero_ * weight;
+      d.sums[static_cast<std::size_t>(f)] += weight;
     }
   }
   return d;
@@ -166,7 +171,9 @@ void ByteConv::run_depthwise(const KernelContext& ctx, const std::function<void(
   const std::shared_ptr<std::byte> store = images_channels_last(ctx);
   const auto* last = reinterpret_cast<const std::uint8_t*>(store.get());
   const std::vector<std::uint8_t> padding(static_cast<std::size_t>(channels_ + kDepthwiseChannels), static_cast<std::uint8_t>(x_zero_));
-  const Depthwise by = depthwise_weights();
+  const Depthwise& by = *depthwise_;
+  std::vector<std::int32_t> start(by.sums.size());
+  std::transform(by.sums.begin(), by.sums.end(), start.begin(), [&](std::int32_t sum) { return -x_zero_ * sum; });
   const auto run_tile = [&](std::int64_t image, std::int64_t position, std::span<const std::uint8_t*> from, std::int32_t* sums) {
     const int rows = static_cast<int>(std::min<std::int64_t>(kMostByteRows, plane - position));
     for (int r = 0; r < rows; ++r) {
@@ -176,7 +183,7 @@ void ByteConv::run_depthwise(const KernelContext& ctx, const std::function<void(
     }
     for (std::int64_t c = 0; c < channels_; c += kDepthwiseChannels) {
       for (int r = 0; r < rows; ++r)
-        sum_weighted_bytes(from.data() + r * 2 * by.pairs, by.pairs, c, by.weights.data() + 2 * by.pairs * c, by.start.data() + c,
+        sum_weighted_bytes(from.data() + r * 2 * by.pairs, by.pairs, c, by.weights.data() + 2 * by.pairs * c, start.data() + c,
                            sums + r * kBytePanel);
       finish({image, position, c, rows, static_cast<int>(std::min<std::int64_t>(kDepthwiseChannels, channels_ - c)), sums});
     }

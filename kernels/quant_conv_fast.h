@@ -41,7 +41,8 @@ class ByteConv {
   std::int64_t channels_ = 0;
   std::int32_t x_zero_ = 0;                    // of X made unsigned
   std::vector<std::int32_t> w_zero_;           // of W made signed
-  std::shared_ptr<const PackedBytes> packed_;  // null: depthwise
+  std::shared_ptr<const PackedBytes> packed_;  // one of the two
+  std::shared_ptr<const Depthwise> depthwise_;
 };
 
 }  // namespace saturate

@@ -244,6 +244,7 @@ class Planner {
   // Layers that share their weights share what is prepared of them: it depends on operator, attributes and constants alone.
   std::shared_ptr<NodeState> state_of(const Node& node, const Step& step) {
     auto state = std::make_shared<NodeState>();
+    if (step.constant_inputs == 0) return state;
     std::string key = fmt::format("{}|{}|{}|{}", node.domain, node.op_type, step.opset, step.constant_inputs);
     for (std::size_t i = 0; i < std::min<std::size_t>(step.inputs.size(), 64); ++i)
       if ((step.constant_inputs >> i & 1u) != 0) key += fmt::format("|{}", step.inputs[i]);
@@ -262,7 +263,7 @@ class Planner {
       else
         return state;
     }
-    return step.constant_inputs == 0 ? state : states_.try_emplace(std::move(key), std::move(state)).first->second;
+    return states_.try_emplace(std::move(key), std::move(state)).first->second;
   }
 
   absl::Status plan_graphs(const Node& node, const PlanContext& inner, Step& step) {

@@ -1,4 +1,7 @@
 """Compares the results of cases, and keeps those in which something is wrong."""
+import argparse
+import pathlib
+
 import numpy as np
 
 TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
@@ -21,3 +24,15 @@ def keep(folder, seed, model, feed=None):
     (folder / f"{seed}.onnx").write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
     if feed is not None:
         np.savez(folder / f"{seed}.npz", **feed)
+
+
+def parser(doc, flags):
+    """Of a program that draws random graphs: `flags` maps its own switches to their help."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--cases", type=int, default=500)
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--dtype", choices=sorted(TOLERANCE), default="float32")
+    for flag, text in flags.items():
+        made.add_argument(flag, action="store_true", help=text)
+    made.add_argument("--save", type=pathlib.Path, help="folder for the models (and inputs) in which something is wrong")
+    return made
