@@ -99,7 +99,7 @@ std::uint16_t to_half(float value) {
 std::int64_t draw_int(const DrawStyle& style, std::int64_t i, bool first_of_row, Random& random) {
   switch (style.ints) {
     case IntStyle::kMask:
-      return first_of_row || style.full_masks ? 1 : random.below(4) != 0;
+      return (first_of_row || style.full_masks || random.below(4) != 0) != style.hiding;
     case IntStyle::kOnes:
       return 1;
     case IntStyle::kZeros:

@@ -43,7 +43,8 @@ struct DrawStyle {
   IntStyle ints = IntStyle::kMask;
   bool whole_tables = true;
   bool positive = false;     // floats in [0, 1) instead of normal ones
-  bool full_masks = false;   // masks without zeros
+  bool full_masks = false;   // masks that hide nothing
+  bool hiding = false;       // 1 hides in a mask, and the first of each row is 0
   bool float_masks = false;  // floats that the model takes from 1 are 0 and 1, too
 };
 

@@ -76,7 +76,7 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   if (options.optimize.progress) options.optimize.progress("verify", nullptr);
   const auto start = std::chrono::steady_clock::now();
   VerifyOptions check = options.check;
-  check.avoid_nan = assumes(out.report.optimize, "no_empty_row");
+  check.full_rows = assumes(out.report.optimize, "no_empty_row");
   check.float_masks = assumes(out.report.optimize, "mask_of_zeros_and_ones");
   out.report.verify = verify(model, out.model, check);
   if (out.report.verify->refuses_all)

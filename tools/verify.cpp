@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime.h"
+#include "tools/empty_rows.h"
 #include "tools/model_sizes.h"
 
 namespace saturate {
@@ -187,13 +188,17 @@ class Verifier {
             fmt::format("output '{}' was never larger than what may differ: this verifies little; --inputs gives inputs", name));
   }
 
-  bool open(const Model& model, const char* which, std::optional<Session>& session) {
+  SessionOptions session_options() const {
     SessionOptions options;
     options.threads = options_.threads;
     options.memory_limit = kMemoryLimit;
     options.cancel = options_.cancel;
     options.prepare = false;  // nothing is run often, and both models' weights would be held a second time
-    absl::StatusOr<Session> made = Session::create(model, options);
+    return options;
+  }
+
+  bool open(const Model& model, const char* which, std::optional<Session>& session) {
+    absl::StatusOr<Session> made = Session::create(model, session_options());
     if (made.ok()) {
       session.emplace(*std::move(made));
       return true;
@@ -258,17 +263,26 @@ class Verifier {
     VerifyCase result = compared(*wanted, *got, sizes);
     allow_for_noise(inputs, *wanted, *got, result);
     if (cancelled()) return Try::kStop;
-    const auto has_nan = [](const OutputComparison& o) { return o.nans > 0; };
-    if (avoid_nan_ && !all_ok(result) && std::any_of(result.outputs.begin(), result.outputs.end(), has_nan)) {
+    const bool outside = full_rows_ && !all_ok(result) && hides_rows(inputs, result);
+    if (outside && !options_.inputs) {
       ++avoided_;
       ++report_.refused;
       return Try::kRefused;
     }
     for (const OutputComparison& o : result.outputs)
       if (!o.ok && report_.status == VerifyStatus::kEqual)
-        fail(VerifyStatus::kDifferent, fmt::format("output '{}'{}: {}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), o.why));
+        fail(
+            VerifyStatus::kDifferent,
+            fmt::format("output '{}'{}: {}{}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), o.why,
+                        outside ? " (the inputs mask a row of scores as a whole; --no-assume no_empty_row keeps what becomes of it)" : ""));
     report_.cases.push_back(std::move(result));
     return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
+  }
+
+  // Whether the original has a row of scores that is masked as a whole: a NaN in the end, or seen where it is.
+  bool hides_rows(const Inputs& inputs, const VerifyCase& result) const {
+    const auto has_nan = [](const OutputComparison& o) { return o.nans > 0; };
+    return std::any_of(result.outputs.begin(), result.outputs.end(), has_nan) || has_empty_row(original_, inputs, session_options());
   }
 
   const Value& of_same_name(const std::vector<Value>& values, const std::string& name) const {
@@ -363,8 +377,16 @@ class Verifier {
     style.full_masks = style.full_masks || report_.cases.size() == 1;
     style.float_masks = options_.float_masks;
     harmless_ = (style.ints == IntStyle::kMask && style.whole_tables) || style.ints == IntStyle::kZeros;
-    absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, options_.seed * 1000003 + report_.cases.size() + 1);
-    if (inputs.ok()) return attempt(*inputs, sizes);
+    const std::uint64_t seed = options_.seed * 1000003 + report_.cases.size() + 1;
+    absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, seed);
+    if (inputs.ok()) {
+      const std::size_t avoided = avoided_;
+      const Try result = attempt(*inputs, sizes);
+      if (avoided_ == avoided) return result;
+      style.hiding = true;
+      inputs = drawer.draw(sizes, style, seed);
+      if (inputs.ok()) return attempt(*inputs, sizes);
+    }
     ++report_.refused;
     one_place_ = false;
     if (refusal_.empty()) refusal_ = std::string(inputs.status().message());
@@ -383,7 +405,7 @@ class Verifier {
     try_plans(drawer);
     if (report_.cases.empty() && report_.status == VerifyStatus::kEqual && (misdeclared_ > 0 || avoided_ > 0)) {
       as_declared_ = as_declared_ && misdeclared_ == 0;  // its own outputs never have the declared sizes
-      avoid_nan_ = avoid_nan_ && avoided_ == 0;
+      full_rows_ = full_rows_ && avoided_ == 0;
       report_.refused = 0;
       try_plans(drawer);
     }
@@ -445,7 +467,7 @@ class Verifier {
   bool one_place_ = true, harmless_ = false;
   std::size_t harmless_refused_ = 0;
   bool as_declared_ = true;
-  bool avoid_nan_ = options_.avoid_nan;
+  bool full_rows_ = options_.full_rows;
   std::optional<Plan> taken_;  // the last that gave a case
   std::size_t misdeclared_ = 0, avoided_ = 0;
   VerifyReport report_;

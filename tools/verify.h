@@ -19,7 +19,7 @@ struct VerifyOptions {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> input_shapes;  // dims of inputs that the user gave, -1: free
   std::uint64_t seed = 0;
   int threads = 1;
-  bool avoid_nan = false;    // where the original gives a NaN and the outputs differ, draw other inputs (no_empty_row was assumed)
+  bool full_rows = false;    // where outputs differ and the original masks a row of scores as a whole, draw other inputs (no_empty_row)
   bool float_masks = false;  // floats of which masks are made are 0 or 1 (mask_of_zeros_and_ones was assumed)
   double seconds = 60;       // no new case is begun after so long
   const std::atomic<bool>* cancel = nullptr;

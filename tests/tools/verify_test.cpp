@@ -191,14 +191,40 @@ TEST(Verify, InputsThatGiveNanAreAvoidedWhereAssumed) {
   VerifyOptions options;
   std::size_t different = 0;
   for (options.seed = 0; options.seed < 20; ++options.seed) {
-    options.avoid_nan = false;
+    options.full_rows = false;
     different += verify(a, b, options).status == VerifyStatus::kDifferent;
-    options.avoid_nan = true;
+    options.full_rows = true;
     const VerifyReport report = verify(a, b, options);
     EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
     EXPECT_FALSE(report.cases.empty());
   }
   EXPECT_GT(different, 0u);
+}
+
+// Masks of either polarity; where every score of a row is hidden, a mask that fills and one that is added differ.
+TEST(Verify, RowsThatAreMaskedAsAWholeAreAvoidedWhereAssumed) {
+  const std::string signature = "(float[n, 7] x, bool[n, 7] m) => (float[n, 7] y)", fill = "f = Constant <value_float = -10000.0> ()\n",
+                    added = "z = Constant <value_float = 0.0> ()\na = Add (x, b)\ny = Softmax (a)";
+  for (const bool hides : {false, true}) {
+    const Model a = graph(signature, fill + (hides ? "w = Where (m, f, x)" : "w = Where (m, x, f)") + "\ny = Softmax (w)");
+    const Model b = graph(signature, fill + added.substr(0, added.find("a = ")) +
+                                         (hides ? "b = Where (m, f, z)\n" : "b = Where (m, z, f)\n") + added.substr(added.find("a = ")));
+    VerifyOptions options;
+    std::size_t different = 0;
+    for (options.seed = 0; options.seed < 20; ++options.seed) {
+      options.full_rows = false;
+      different += verify(a, b, options).status == VerifyStatus::kDifferent;
+      options.full_rows = true;
+      const VerifyReport report = verify(a, b, options);
+      EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+      EXPECT_GE(report.cases.size(), 3u);
+    }
+    EXPECT_EQ(different > 0, hides);
+  }
+  const Model wrong = graph(signature, fill + "w = Where (m, f, x)\ny = Softmax (w)");
+  VerifyOptions options;
+  options.full_rows = true;
+  EXPECT_EQ(verify(graph(signature, fill + "w = Where (m, x, f)\ny = Softmax (w)"), wrong, options).status, VerifyStatus::kDifferent);
 }
 
 TEST(Verify, OutputsBelowTheToleranceAreNoted) {
