@@ -295,6 +295,16 @@ void normalize_axis(Job& job, const char* name, int rank) {
   if (axis < 0 && axis >= -rank) a->value = axis + rank;
 }
 
+void normalize_axes_input(Job& job, int rank) {
+  const OpSchema* schema = find_schema("", job.node.op_type, kNewestOpset);
+  for (std::size_t i = 1; schema && i < job.node.inputs.size(); ++i) {
+    const Facts* f = is_axes_input(*schema, i) ? job.facts(i) : nullptr;
+    if (!f || !f->value) continue;
+    if (auto axes = axes_from_front(*f->value, rank + (job.node.op_type == "Unsqueeze" ? f->value->size() : 0)))
+      job.set_input(i, job.constant("axes", *std::move(axes)));
+  }
+}
+
 // The range of Shape as [start, end) in order; no end where it is the rank.
 void normalize_shape(Job& job, std::int64_t rank) {
   std::int64_t start = job.int_attribute("start", 0), end = job.int_attribute("end", rank);
@@ -352,6 +362,7 @@ void normalize(Job& job) {
   if (!rank) return;
   if (op == "OneHot") return normalize_axis(job, "axis", *rank + 1);
   normalize_axis(job, "axis", *rank);
+  normalize_axes_input(job, *rank);
   if (op == "Shape") normalize_shape(job, *rank);
   if (op == "Transpose" && !find(job.node, "perm")) {
     std::vector<std::int64_t> perm;

@@ -159,3 +159,25 @@ std::optional<Tensor> scalar_of(DType dtype, double value) {
 }
 
 }  // namespace saturate::canonical
+
+namespace saturate {
+
+bool is_axes_input(const OpSchema& schema, std::size_t input) {
+  if (input == 0 || !schema.domain.empty() || input >= schema.inputs.size()) return false;
+  const std::string_view name = schema.inputs[input].name;
+  return name == "axes" || name == "axis";
+}
+
+std::optional<Tensor> axes_from_front(const Tensor& axes, std::int64_t rank) {
+  if (axes.dtype() != DType::kInt64) return std::nullopt;
+  std::vector<std::int64_t> values(axes.span<std::int64_t>().begin(), axes.span<std::int64_t>().end());
+  bool negative = false;
+  for (std::int64_t& a : values) {
+    if (a < -rank || a >= rank) return std::nullopt;
+    negative = negative || a < 0;
+    if (a < 0) a += rank;
+  }
+  return negative ? std::optional(Tensor::of<std::int64_t>(DType::kInt64, axes.dims(), values)) : std::nullopt;
+}
+
+}  // namespace saturate

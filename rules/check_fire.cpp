@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "onnx_bridge/canonical.h"
 #include "rules/check_run.h"
 
 namespace saturate {
@@ -85,12 +86,9 @@ class LeftSide {
   void normalize_axes(std::vector<Id>& children, const OpSchema* schema, bool grows) {
     for (std::size_t i = 1; schema && i < children.size(); ++i) {
       const auto value = g_.facts(children[i]).value;
-      if (!is_axes_input(*schema, i) || !value || value->dtype() != DType::kInt64 || !g_.facts(children[0]).shape) continue;
-      const std::int64_t rank = g_.facts(children[0]).rank() + (grows ? value->size() : 0);
-      std::vector<std::int64_t> axes(value->span<std::int64_t>().begin(), value->span<std::int64_t>().end());
-      for (std::int64_t& a : axes)
-        if (a < 0) a += rank;
-      children[i] = g_.constant(Tensor::of<std::int64_t>(DType::kInt64, value->dims(), axes));
+      if (!is_axes_input(*schema, i) || !value || !g_.facts(children[0]).shape) continue;
+      if (auto axes = axes_from_front(*value, g_.facts(children[0]).rank() + (grows ? value->size() : 0)))
+        children[i] = g_.constant(*std::move(axes));
     }
   }
 

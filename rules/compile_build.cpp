@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "onnx_bridge/canonical.h"
 #include "rules/compile_plan.h"
 
 namespace saturate {
@@ -280,15 +281,10 @@ class Application {
 
   // Constant axes as lowering writes them: >= 0 where the rank is known.
   void normalize_axes(std::vector<Id>& children, std::size_t i, bool grows) {
-    auto rank = rank_of(g_.facts(children[0]));
+    const auto rank = rank_of(g_.facts(children[0]));
     const auto& value = g_.facts(children[i]).value;
-    if (!rank || !value || value->dtype() != DType::kInt64) return;
-    if (grows) *rank += static_cast<int>(value->size());
-    std::vector<std::int64_t> axes(value->span<std::int64_t>().begin(), value->span<std::int64_t>().end());
-    if (std::none_of(axes.begin(), axes.end(), [](std::int64_t a) { return a < 0; })) return;
-    for (std::int64_t& a : axes)
-      if (a < 0) a += *rank;
-    children[i] = g_.constant(Tensor::of<std::int64_t>(DType::kInt64, value->dims(), axes));
+    if (!rank || !value) return;
+    if (auto axes = axes_from_front(*value, *rank + (grows ? value->size() : 0))) children[i] = g_.constant(*std::move(axes));
   }
 
   bool intern(const CompiledRule::Step& step, std::vector<Id>& children) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <set>
 
+#include "onnx_bridge/canonical.h"
 #include "rules/compile_plan.h"
 
 namespace saturate {

@@ -69,12 +69,6 @@ std::optional<int> axis_rank(std::string_view op_type, std::string_view attribut
   return op_type == "OneHot" ? first_input_rank + 1 : first_input_rank;
 }
 
-bool is_axes_input(const OpSchema& schema, std::size_t input) {
-  if (input == 0 || !schema.domain.empty()) return false;
-  const OpSchema::Formal* formal = formal_at(schema.inputs, input);
-  return formal != nullptr && (formal->name == "axes" || formal->name == "axis");
-}
-
 OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs, std::optional<int> rank) {
   if (const OpSchema* schema = newest_schema(domain, op_type))
     for (const OpAttribute& a : schema->attributes)

@@ -23,8 +23,6 @@ OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<At
 
 // The rank by which this attribute counts negative axes, from that of the first input; nullopt: it holds no axes.
 std::optional<int> axis_rank(std::string_view op_type, std::string_view attribute, int first_input_rank);
-// Whether the input of this number lists axes that lowering normalizes (ReduceSum, Unsqueeze, ...).
-bool is_axes_input(const OpSchema& schema, std::size_t input);
 
 bool same_value(const Attribute& a, const Attribute& b);
 
