@@ -91,7 +91,7 @@ std::size_t sample_hash(const Tensor& t) {
 
 bool is_commutative(std::string_view domain, std::string_view op) {
   if (!domain.empty()) return false;
-  for (std::string_view c : {"Add", "Mul", "And", "Or", "Xor", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
+  for (std::string_view c : {"Add", "Mul", "And", "Or", "Xor", "Equal", "Max", "Min", "Sum", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
     if (op == c) return true;
   return false;
 }
