@@ -55,6 +55,8 @@ def build(case, copies, rng):
             name = f"w{c}_{i}" if i in case.weights else shared
             names.append(name)
             data = array(value, rng)
+            if i in case.weights and not case.from_model and data.ndim == 2 and data.dtype.kind == "f":
+                data = data / np.float32(math.sqrt(data.shape[0]))  # else scores of attention are so large that Softmax leaves denormal numbers
             if i in case.weights and case.from_model and data.size and data.dtype.kind == "f":
                 data = data + np.float32(c * 1e-3).astype(data.dtype)  # equal weights would share one packed copy, and stay in the cache
             if i in case.weights:
@@ -329,16 +331,16 @@ def graph_session(path, threads, profiled=False):
     return ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def graph_rows(paths, dims, npz, threads, seconds, passes):
-    """Processor time (one thread) or wall time of each graph as users load it. All graphs are timed, in another order each pass, before any is timed again, each
-    pass in a session of its own, because where a session puts its weights is worth a few percent; runs of one graph follow each other, as they do in use."""
+def graph_times(paths, feeds, threads, seconds, passes):
+    """Least time of each graph in each pass, a pass being a session of each graph, in another order each time: where a session puts its weights is worth a few
+    percent, so that many sessions say more than long ones. Runs of one graph follow each other, as they do in use."""
     clock, times = clock_for(threads), {path: [] for path in paths}
-    feeds = {path: model_feeds(onnx.load(path, load_external_data=False), dims, npz) for path in paths}
     for number in range(passes):
         order = list(paths)
         random.Random(number).shuffle(order)
         for path in order:
             s, least = graph_session(path, threads), np.inf
+            s.run(None, feeds[path])
             end, rounds = time.perf_counter() + seconds / passes, 0
             while time.perf_counter() < end or rounds < ROUNDS:
                 begin = clock()
@@ -346,9 +348,28 @@ def graph_rows(paths, dims, npz, threads, seconds, passes):
                 least = min(least, clock() - begin)
                 rounds += 1
             times[path].append(least)
+    return times
+
+
+def median_with_noise(ratios):
+    """The median, and half of its 95 % interval (order statistics) relative to it; of few ones, half of their range."""
+    ordered, n = sorted(ratios), len(ratios)
+    half = 0.98 * math.sqrt(n)
+    low, high = ordered[max(0, math.floor((n - 1) / 2 - half))], ordered[min(n - 1, math.ceil((n - 1) / 2 + half))]
+    middle = statistics.median(ordered)
+    return middle, (high - low) / 2 / middle
+
+
+def graph_rows(paths, dims, npz, threads, seconds, passes):
+    """Processor time (one thread) or wall time of each graph as users load it. What a pass takes as a whole drifts with what else the machine does: a graph's time is
+    the median over passes of its share in the pass."""
+    feeds = {path: model_feeds(onnx.load(path, load_external_data=False), dims, npz) for path in paths}
+    times = graph_times(paths, feeds, threads, seconds, passes)
+    whole = [statistics.median(times[path][number] for path in paths) for number in range(passes)]
+    usual = statistics.median(whole)
     for path in paths:
-        low, middle = sorted(times[path])[(passes - 1) // 4], statistics.median(times[path])
-        yield {"graph": str(path), "seconds": low, "noise": round(middle / low - 1, 4), "operators_seconds": kernel_seconds(path, feeds[path], threads), "threads": threads}
+        share, noise = median_with_noise([t / w for t, w in zip(times[path], whole)])
+        yield {"graph": str(path), "seconds": float(f"{share * usual:.6g}"), "noise": round(noise, 4), "operators_seconds": kernel_seconds(path, feeds[path], threads), "threads": threads}
 
 
 def machine():

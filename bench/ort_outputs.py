@@ -221,12 +221,13 @@ class Outputs:
         return source if tool == "original" else self.folder / f"{source.stem}.{tool}.onnx"
 
     def facts(self, tool, source):
-        """Made where it is not there, or was made by another version; a model without facts beside it is taken as it is."""
+        """Made where it is not there, is older than the model, or was made by another version; a model without facts beside it is taken as it is."""
         path, facts_path, stamp = self.path(tool, source), self.folder / f"{source.stem}.{tool}.json", self.stamp(tool, source)
-        facts = json.loads(facts_path.read_text()) if facts_path.exists() else None
+        before = facts_path.read_text() if facts_path.exists() else None
+        facts = json.loads(before) if before else None
         if facts is None and tool != "original" and path.exists():
             facts = {"stamp": "given"}
-        elif facts is None or facts["stamp"] not in (stamp, "given"):
+        elif facts is None or facts["stamp"] not in (stamp, "given") or facts_path.stat().st_mtime < source.stat().st_mtime:
             facts = {"stamp": stamp}
             if tool != "original":
                 facts |= self.make(tool, source, path)
@@ -234,7 +235,8 @@ class Outputs:
             facts_path.write_text(json.dumps(facts))
             done = self.run([sys.executable, __file__, "--inspect", path, source, facts_path])
             facts = json.loads(facts_path.read_text()) if done == "" else facts | {"error": done}
-        facts_path.write_text(json.dumps(facts))
+        if json.dumps(facts) != before:
+            facts_path.write_text(json.dumps(facts))
         return facts
 
     def run(self, words):

@@ -34,7 +34,7 @@ double kendall_tau(std::span<const Compared> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i)
     for (std::size_t j = i + 1; j < rows.size(); ++j) {
       const double a = rows[i].predicted - rows[j].predicted;
-      const double noise = std::max(rows[i].noise * rows[i].measured, rows[j].noise * rows[j].measured);
+      const double noise = std::hypot(rows[i].noise * rows[i].measured, rows[j].noise * rows[j].measured);
       const double b = rows[i].measured - rows[j].measured;
       if (noise > 0 && std::abs(b) <= noise) continue;
       ++pairs;

@@ -86,3 +86,11 @@ def test_rewriting_a_result_keeps_it(tmp_path):
     first, _, count = optimized(tmp_path, "--cost", "nodes")
     run_ok(first, tmp_path / "again.onnx", "--cost", "nodes")
     assert collections.Counter((n.domain, n.op_type) for n in onnx.load(tmp_path / "again.onnx").graph.node) == count
+
+
+def test_attention_needs_no_biases_of_keys_and_values(tmp_path):
+    path, model, _ = optimized(tmp_path, "--target", "onnx", "--opset", "23", "--cost", "nodes")
+    made = {o: n for n in model.graph.node for o in n.output}
+    attentions = [n for n in model.graph.node if n.op_type == "Attention"]
+    assert attentions and all([made[i].op_type for i in n.input[:3]] == ["Add", "MatMul", "MatMul"] for n in attentions)
+    assert_right(path)

@@ -1,9 +1,12 @@
 """bench/ort_latency.py: what executes the same kernels counts as 1, what differs is timed and compared."""
 import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
+import numpy as np
 import onnx
 import pytest
 
@@ -73,3 +76,23 @@ def test_a_second_call_measures_what_another_tool_made(tmp_path):
     assert again == first and "rounds" not in text
     other, _ = latency(tmp_path, "bart_encoder", "--options=--rules none")
     assert other["saturate"]["stamp"] != first["saturate"]["stamp"]
+
+
+def test_outputs_of_a_model_that_was_replaced_are_made_again(tmp_path):
+    source = tmp_path / "bart_encoder.onnx"
+    shutil.copy(DATA / "bart_encoder.inputs.npz", tmp_path)
+    model = onnx.load(DATA / "bart_encoder.onnx")
+    onnx.save(model, source)
+    outputs = ort_outputs.Outputs(tmp_path / "work", binary(), "", 100)
+    outputs.facts("original", source)
+    first = outputs.facts("saturate", source)
+    for weight in model.graph.initializer:
+        data = onnx.numpy_helper.to_array(weight)
+        if data.ndim == 2:
+            weight.CopyFrom(onnx.numpy_helper.from_array(data * np.float32(0.5), weight.name))
+    model.doc_string = "moves the weights in the file"
+    onnx.save(model, source)
+    os.utime(source)
+    outputs.facts("original", source)
+    again = outputs.facts("saturate", source)
+    assert "error" not in first and "error" not in again and again["difference"] < 1e-3
