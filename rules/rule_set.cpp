@@ -87,13 +87,12 @@ const Rule* RuleSet::find(std::string_view name) const {
   return it == rules_.end() ? nullptr : &*it;
 }
 
-RuleSet RuleSet::filtered(const RuleFilter& filter) const {
-  RuleSet out;
-  for (const Rule& r : rules_)
-    if (filter.accepts(r.name, r.effect, r.assumes)) out.rules_.push_back(r);
-  for (const NativeRule& r : native_)
-    if (filter.accepts(r.name, r.effect)) out.native_.push_back(r);
-  return out;
+RuleSet RuleSet::filtered(const RuleFilter& filter) const& { return RuleSet(*this).filtered(filter); }
+
+RuleSet RuleSet::filtered(const RuleFilter& filter) && {
+  std::erase_if(rules_, [&](const Rule& r) { return !filter.accepts(r.name, r.effect, r.assumes); });
+  std::erase_if(native_, [&](const NativeRule& r) { return !filter.accepts(r.name, r.effect); });
+  return std::move(*this);
 }
 
 std::string RuleSet::show(std::string_view name) const {

@@ -42,7 +42,8 @@ class RuleSet {
   std::span<const Rule> rules() const { return rules_; }
   std::span<const NativeRule> native_rules() const { return native_; }
   const Rule* find(std::string_view name) const;
-  RuleSet filtered(const RuleFilter& filter) const;
+  RuleSet filtered(const RuleFilter& filter) const&;
+  RuleSet filtered(const RuleFilter& filter) &&;
   // The file's text of a rule with its documentation; "" where there is none of this name.
   std::string show(std::string_view name) const;
   // `wanted` (given): of the rules in text, only those for which it holds.

@@ -177,7 +177,7 @@ struct Setup {
 };
 absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter);
 // What the filter lets through; the rules and assumptions that it names must exist.
-absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const RuleFilter& filter);
+absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter);
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common);
 // Shapes and sizes that the user gave, into the model's inputs (for optimize) or for verify; kInvalidArgument with one line.

@@ -66,7 +66,7 @@ Expected<Setup> setup_of(const Options& o, const ShapeArgs& shapes) {
   RuleFilter filter;
   filter.approximates = o.approximate;
   filter.not_assumed = o.not_assumed;
-  if (rules.ok()) rules = filter_rules(*rules, filter);
+  if (rules.ok()) rules = filter_rules(*std::move(rules), filter);
   if (!rules.ok()) return error_of(rules.status(), "", "");
   setup->rules = *std::move(rules);
   if (o.cost_model) setup->cost = make_cost_model(o.cost_model, o.constant_cost);

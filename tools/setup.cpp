@@ -20,7 +20,7 @@ absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const 
   for (const std::string& file : files)
     if (file != "none")
       if (const absl::Status status = rules->load_file(file); !status.ok()) return status;
-  return filter_rules(*rules, filter);
+  return filter_rules(*std::move(rules), filter);
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const 
   return load_rules(files, filter, true);
 }
 
-absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const RuleFilter& filter) {
+absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter) {
   for (const std::string& name : filter.except)
     if (!has_rule(rules, name))
       return absl::InvalidArgumentError(fmt::format("{}: no such rule to leave out; `saturate rules list` names them", name));
@@ -37,7 +37,7 @@ absl::StatusOr<RuleSet> filter_rules(const RuleSet& rules, const RuleFilter& fil
   for (const std::string& name : filter.not_assumed)
     if (name != "all" && std::none_of(known.begin(), known.end(), [&](const Assumption& a) { return a.name == name; }))
       return absl::InvalidArgumentError(fmt::format("{}: no such assumption; `saturate optimize --help` names them", name));
-  return rules.filtered(filter);
+  return std::move(rules).filtered(filter);
 }
 
 // SYMBOL=SIZE,SYMBOL=SIZE:WEIGHT.
