@@ -328,17 +328,6 @@ def concat_by_steps(ed, node):
     return c.nodes
 
 
-@edit("shape_in_float", "Gather")
-def shape_in_float(ed, node):
-    """A dim through a float and Floor."""
-    if ed.made_by(node.input[0], "Shape") is None:
-        return None
-    c = Chain(ed)
-    number = c("Cast", c("Gather", *node.input, axis=0), to=TensorProto.FLOAT)
-    c("Cast", c("Floor", number), to=TensorProto.INT64, out=node.output[0])
-    return c.nodes
-
-
 @edit("dim_from_the_end", "Gather")
 def dim_from_the_end(ed, node):
     shape, index = ed.made_by(node.input[0], "Shape"), ed.constants.get(node.input[1])
