@@ -40,7 +40,7 @@ AttributeType written_type(const Attribute& a) {
   return types[a.value.index()];
 }
 
-// Ints stand for floats of the same value, an empty list for any empty list.
+// Ints stand for floats of the same value, a number for a tensor of it, an empty list for any empty list.
 bool convert(Attribute& a, AttributeType to) {
   const AttributeType from = written_type(a);
   if (from == AttributeType::kInt && to == AttributeType::kFloat) {
@@ -49,6 +49,11 @@ bool convert(Attribute& a, AttributeType to) {
     a.value = std::vector<float>(a.ints().begin(), a.ints().end());
   } else if (from == AttributeType::kInts && to == AttributeType::kStrings && a.ints().empty()) {
     a.value = std::vector<std::string>();
+  } else if (from == AttributeType::kInt && to == AttributeType::kTensor) {
+    a.value = Tensor::vector_int64(std::vector{a.i()});
+  } else if (from == AttributeType::kFloat && to == AttributeType::kTensor) {
+    const float number = a.f();
+    a.value = Tensor::of<float>(DType::kFloat, {1}, std::span(&number, 1));
   } else if (from != to) {
     return false;
   }
