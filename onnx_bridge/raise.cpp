@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/canonical.h"
+#include "onnx_bridge/empty_dims.h"
 #include "onnx_bridge/op_table.h"
 
 namespace saturate {
@@ -29,37 +30,26 @@ std::shared_ptr<const Graph> rename_captures(const Graph& graph, std::map<std::s
   return copy;
 }
 
-bool same_attributes(const std::vector<Attribute>& a, const std::vector<Attribute>& b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i].name != b[i].name || a[i].value.index() != b[i].value.index()) return false;
-    switch (a[i].type) {
-      case AttributeType::kFloat:
-        if (a[i].f() != b[i].f()) return false;
-        break;
-      case AttributeType::kInt:
-        if (a[i].i() != b[i].i()) return false;
-        break;
-      case AttributeType::kString:
-        if (a[i].s() != b[i].s()) return false;
-        break;
-      case AttributeType::kInts:
-        if (a[i].ints() != b[i].ints()) return false;
-        break;
-      case AttributeType::kFloats:
-        if (a[i].floats() != b[i].floats()) return false;
-        break;
-      case AttributeType::kStrings:
-        if (a[i].strings() != b[i].strings()) return false;
-        break;
-      case AttributeType::kTensor:
-        if (!identical(a[i].t(), b[i].t())) return false;
-        break;
-      default:
-        return false;
-    }
+bool same_attribute(const Attribute& a, const Attribute& b) {
+  if (a.name != b.name || a.value.index() != b.value.index()) return false;
+  switch (a.type) {
+    case AttributeType::kFloat:
+      return a.f() == b.f();
+    case AttributeType::kInt:
+      return a.i() == b.i();
+    case AttributeType::kString:
+      return a.s() == b.s();
+    case AttributeType::kInts:
+      return a.ints() == b.ints();
+    case AttributeType::kFloats:
+      return a.floats() == b.floats();
+    case AttributeType::kStrings:
+      return a.strings() == b.strings();
+    case AttributeType::kTensor:
+      return identical(a.t(), b.t());
+    default:
+      return false;
   }
-  return true;
 }
 
 class Raiser {
@@ -267,7 +257,7 @@ class Raiser {
     const auto b = to_canonical(node, opset_, facts, g_.dims(), "c");
     if (!a || !b || a->nodes.size() != 1 || b->nodes.size() != 1 || !a->constants.empty() || !b->constants.empty()) return false;
     return a->nodes[0].op_type == b->nodes[0].op_type && a->nodes[0].inputs == b->nodes[0].inputs &&
-           same_attributes(a->nodes[0].attributes, b->nodes[0].attributes);
+           std::ranges::equal(a->nodes[0].attributes, b->nodes[0].attributes, same_attribute);
   }
 
   void claim(Id id, const std::string& name) {
@@ -464,6 +454,9 @@ class Raiser {
   absl::Status write_canonical(const Unit& unit, Graph& graph) {
     Node node = canonical_node(unit);
     const ENode enode = e_.node(unit.node);
+    const bool reshape = !unit.source && opset_ >= 14 && key_name(unit) == "Reshape";
+    if (reshape && may_make_empty(g_, lowered_, model_, enode.children[1], unit.outputs.at(0)))
+      node.attributes = {Attribute::of("allowzero", std::int64_t{1})};
     for (std::size_t i = 0; i < enode.children.size(); ++i) node.inputs[i] = value_name(enode.children[i]);
     while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
     for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i) {

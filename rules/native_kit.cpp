@@ -30,15 +30,6 @@ bool Views::equal(std::span<const Dim> a, std::span<const Dim> b) const {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [this](Dim x, Dim y) { return equal(x, y); });
 }
 
-bool Views::fills(Dim d) const {
-  const DimTable& dims = g.dims();
-  if (dims.positive(d) || dims.symbol_name(d)) return true;
-  std::map<std::string, std::int64_t> ones;
-  for (std::string& name : dims.symbols()) ones.emplace(std::move(name), 1);
-  const auto least = dims.evaluate(d, ones);
-  return least && *least >= 1;
-}
-
 bool Views::has_zero(std::span<const Dim> dims) const {
   return std::any_of(dims.begin(), dims.end(), [this](Dim d) { return g.dims().value(d) == 0; });
 }

@@ -25,8 +25,6 @@ struct Views {
   bool equal(Dim a, Dim b) const { return g.dims().equal(a, b); }
   bool equal(std::span<const Dim> a, std::span<const Dim> b) const;
   bool has_zero(std::span<const Dim> dims) const;
-  // At least 1 where every symbol is: a declared size, or a product of such; not what a convolution or a Slice leaves, which may be 0.
-  bool fills(Dim d) const;
   Id reshape(Id x, std::span<const Dim> to, int rank) const;  // `rank` of x; 0 where only the literal matters
   Id reshape_by(Id x, std::vector<std::int64_t> to, int rank) const;
   Id transpose(Id x, std::vector<std::int64_t> perm) const;

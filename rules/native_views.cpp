@@ -1,3 +1,4 @@
+#include "onnx_bridge/empty_dims.h"
 #include "rules/native_views.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ void reshape_by_constant(const Views& v, const Match& m, Unions& unions) {
       spelled.push_back(*n);
     } else if (i < from->size() && v.equal((*from)[i], (*to)[i])) {
       spelled.push_back(0);
-      empty = empty || !v.fills((*to)[i]);
+      empty = empty || !(v.g.dims().symbol_name((*to)[i]) || fills(v.g.dims(), (*to)[i], v.g.dims().symbols()));
     } else if (!std::exchange(inferred, true)) {
       spelled.push_back(-1);
     } else {

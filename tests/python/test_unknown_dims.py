@@ -199,6 +199,18 @@ case("a row that is one of its dims", """
     y = Identity (z)
   }""", [dict(s=3, s2=5, t=3), dict(s=5, s2=2, t=5)], {}, None)
 
+case("rows by themselves in another order", """
+  g (float[b,s,8] x) => (float[i,j,k,l] y)
+  <int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[2] tail = {8, 1}> {
+    shape = Shape (x)
+    first = Slice (shape, zero, one)
+    second = Slice (shape, one, two)
+    turned = Concat <axis = 0> (second, first, tail)
+    row = Unsqueeze (x, two)
+    column = Reshape (x, turned)
+    y = MatMul (row, column)
+  }""", [dict(b=1, s=3), dict(b=3, s=1), dict(b=2, s=2)], dict(s="b"), None)
+
 
 def parsed(text, rename):
     model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["" : 18]>' + text)
@@ -261,3 +273,28 @@ def test_the_same_model_fuses_where_they_are_one(tmp_path, name):
     result = optimized(parsed(graph, twin), tmp_path, "ort-cpu", "nodes")
     made = {n.op_type for n in result.graph.node}
     assert made & ({fused, "MultiHeadAttention", "GroupQueryAttention"} if fused == "Attention" else {fused, "Skip" + fused}), made
+
+
+CUT_SHORT = """<ir_version: 9, opset_import: ["" : 18]>
+g (float[b,s,8] x, int64[1] n, float[8] w) => (float[i,j,k,l,8] y, float[o,p,q,r,8] z)
+<int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] three = {3}, int64[1] eight = {8}> {
+  c = Slice (x, zero, n, one)
+  shape = Shape (c)
+  lead = Slice (shape, zero, two)
+  five = Concat <axis = 0> (one, lead, one, eight)
+  z = Expand (w, five)
+  u = Unsqueeze (c, zero)
+  v = Unsqueeze (u, three)
+  y = Relu (v)
+}"""
+
+
+@pytest.mark.parametrize("length", [3, 0])
+def test_a_reshape_that_rules_made_takes_what_is_cut_to_nothing(tmp_path, length):
+    """A size of 0 among computed sizes is no copy of the input's."""
+    model = onnx.parser.parse_model(CUT_SHORT)
+    feed = {"x": np.ones((2, 5, 8), np.float32), "n": np.array([length]), "w": np.arange(8, dtype=np.float32)}
+    result = optimized(model, tmp_path, "ort-cpu", "nodes")
+    assert "Unsqueeze" not in {n.op_type for n in result.graph.node}
+    for a, b in itertools.zip_longest(outputs(result, feed), outputs(model, feed)):
+        np.testing.assert_array_equal(a, b)
