@@ -57,7 +57,7 @@ def build(case, copies, rng):
             data = array(value, rng)
             if i in case.weights and not case.from_model and data.ndim == 2 and data.dtype.kind == "f":
                 data = data / np.float32(math.sqrt(data.shape[0]))  # else scores of attention are so large that Softmax leaves denormal numbers
-            if i in case.weights and case.from_model and data.size and data.dtype.kind == "f":
+            if i in case.weights and case.from_model and data.size > 1 and data.dtype.kind == "f":
                 data = data + np.float32(c * 1e-3).astype(data.dtype)  # equal weights would share one packed copy, and stay in the cache
             if i in case.weights:
                 initializers.append(onnx.numpy_helper.from_array(data, name))

@@ -159,6 +159,34 @@ def movement():
     yield Case("LessOrEqual", [np.arange(128, dtype=np.int64)[None, None, None], np.arange(128, dtype=np.int64)[None, None, :, None]])
 
 
+def masks():
+    """Positions and truth values, of which models make masks and buckets of distances."""
+    for n in (1, 16, 72, 200, 512):
+        row, column, square, truth = np.arange(n)[None], np.arange(n)[:, None], np.arange(n * n).reshape(n, n), np.ones((n, n), bool)
+        for op in ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"):
+            yield Case(op, [row[None, None], column[None, None]])
+            yield Case(op, [square, np.array(5)], weights=(1,))
+        for op in ("Add", "Sub", "Mul", "Min", "Max"):
+            yield Case(op, [square, square])
+            yield Case(op, [square, np.array(5)], weights=(1,))
+            yield Case(op, [row, column])
+        for op in ("Abs", "Neg"):
+            yield Case(op, [square])
+        for op in ("And", "Or"):
+            yield Case(op, [truth, truth])
+        yield Case("Where", [truth, square, square])
+        yield Case("Where", [truth, (n, n), np.array(0, np.float32)], weights=(2,))
+        yield Case("Cast", [square], {"to": FLOAT})
+        yield Case("Cast", [(n, n)], {"to": TensorProto.INT64})
+        yield Case("Cast", [truth], {"to": TensorProto.INT64})
+        yield Case("Log", [(n, n)])
+        yield Case("Gather", [(32, 6), np.zeros((n, n), np.int64)], weights=(0,))
+        yield Case("Concat", [np.zeros((1, 1, n, n, 1), np.int64)] * 2, {"axis": 4})
+        yield Case("Expand", [row[None, None], np.array([1, 1, n, n])], weights=(1,))
+        yield Case("Expand", [column[None, None], np.array([1, 1, n, n])], weights=(1,))
+        yield Case("Expand", [row[None, None], np.array([1, 1, 1, n])], weights=(1,))
+
+
 def products():
     sizes = ((64, 64), (64, 256), (256, 64), (128, 384), (256, 256), (256, 1024), (1024, 256), (384, 1536), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 2048))
     for rows in (1, 4, 16, 50, 128, 512):
@@ -251,6 +279,25 @@ def attention():
         for rows in (1, 16, 32, 50, 64, 128, 200, 512):
             yield Case("Attention", [(1, rows, width), (width, 3 * width), (3 * width,)], {"num_heads": heads}, weights=(1, 2), domain=MS)
             yield Case("Attention", [(1, rows, width), (width, 3 * width), (3 * width,), None, None, (1, 1, rows, rows)], {"num_heads": heads}, weights=(1, 2), domain=MS)
+    for rows in (1024, 1500):  # attention and its parts where scores fit into no cache
+        heads, size = 8, 64
+        flat, q, k, scores, mask = (1, rows, heads * size), (1, heads, rows, size), (1, heads, size, rows), (1, heads, rows, rows), (1, 1, rows, rows)
+        for more in ((), (mask,)):
+            yield Case("MultiHeadAttention", [flat, flat, flat, *([None, None, mask] if more else [])], {"num_heads": heads}, domain=MS)
+            yield Case("Attention", [flat, flat, flat, *more], {"q_num_heads": heads, "kv_num_heads": heads})
+            yield Case("Attention", [q, q, q, *more])
+        yield Case("FusedMatMul", [q, q], {"transB": 1, "alpha": 0.125}, domain=MS)
+        yield Case("FusedMatMul", [q, k], {"alpha": 0.125}, domain=MS)
+        yield Case("MatMul", [scores, q])
+        yield Case("Softmax", [scores], {"axis": -1})
+        yield Case("Add", [scores, mask])
+        yield Case("Transpose", [(1, rows, heads, size)], {"perm": [0, 2, 1, 3]})
+        yield Case("Transpose", [q], {"perm": [0, 2, 1, 3]})
+        yield Case("Transpose", [(1, rows, heads, size)], {"perm": [0, 2, 3, 1]})
+    for heads in (4, 12):
+        width = heads * 64
+        for past in (15, 127, 511, 1023):
+            yield Case("Attention", [(1, 1, width), (width, 3 * width), (3 * width,), None, (2, 1, heads, past, 64)], {"num_heads": heads}, weights=(1, 2), outputs=2, domain=MS)
 
 
 def convolutions():
@@ -288,4 +335,4 @@ def convolutions():
         yield Case("Conv", [(1, width, rows), (512, width, 3), (512,)], {"pads": [1, 1]}, weights=(1, 2))
 
 
-GRID = (elementwise, norms, scores, movement, products, attention, convolutions)
+GRID = (elementwise, norms, scores, movement, masks, products, attention, convolutions)

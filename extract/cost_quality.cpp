@@ -5,6 +5,15 @@
 #include <map>
 
 namespace saturate {
+namespace {
+
+// Whether what was measured differs by more than its noise.
+bool told_apart(const Compared& a, const Compared& b) {
+  const double noise = std::hypot(a.noise * a.measured, b.noise * b.measured);
+  return noise == 0 || std::abs(a.measured - b.measured) > noise;
+}
+
+}  // namespace
 
 std::vector<ErrorSummary> errors_by_key(std::span<const Compared> rows) {
   std::map<std::string, ErrorSummary> by_key;
@@ -34,9 +43,8 @@ double kendall_tau(std::span<const Compared> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i)
     for (std::size_t j = i + 1; j < rows.size(); ++j) {
       const double a = rows[i].predicted - rows[j].predicted;
-      const double noise = std::hypot(rows[i].noise * rows[i].measured, rows[j].noise * rows[j].measured);
       const double b = rows[i].measured - rows[j].measured;
-      if (noise > 0 && std::abs(b) <= noise) continue;
+      if (!told_apart(rows[i], rows[j])) continue;
       ++pairs;
       ties_predicted += a == 0;
       ties_measured += b == 0;
@@ -44,6 +52,13 @@ double kendall_tau(std::span<const Compared> rows) {
     }
   const double scale = std::sqrt((pairs - ties_predicted) * (pairs - ties_measured));
   return scale > 0 ? concordant / scale : 0;
+}
+
+std::size_t pairs_told_apart(std::span<const Compared> rows) {
+  std::size_t pairs = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    for (std::size_t j = i + 1; j < rows.size(); ++j) pairs += told_apart(rows[i], rows[j]) ? 1 : 0;
+  return pairs;
 }
 
 double top1_regret(std::span<const Compared> rows) {

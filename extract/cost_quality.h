@@ -25,6 +25,8 @@ std::vector<ErrorSummary> errors_by_key(std::span<const Compared> rows);
 // Kendall's tau-b (M. Kendall, "The treatment of ties in ranking problems", 1945); 0 where one side is all ties. Pairs whose measured
 // values differ by no more than the noise of their difference (the root of the sum of squares) don't count.
 double kendall_tau(std::span<const Compared> rows);
+// How many pairs that are.
+std::size_t pairs_told_apart(std::span<const Compared> rows);
 // What the one that is predicted to be the cheapest takes beyond the fastest, as a share; 0 for none.
 double top1_regret(std::span<const Compared> rows);
 

@@ -164,12 +164,16 @@ void attention(const OpUse& use, OpFeatures& f) {
   f.kinds = {flat, masked && !bias, bias, past, integer(use, "is_causal") != 0 || integer(use, "unidirectional") != 0, k.size() == 4};
 }
 
+// The past is (2, B, heads, P, D).
 void packed_attention(const OpUse& use, OpFeatures& f) {
   const Sizes1D &x = input(use, 0), &w = input(use, 1);
-  const double heads = static_cast<double>(integer(use, "num_heads", 1)), width = from_end(w, 1) / 3;
-  f.logs = {doublings(from_end(x, 2) * from_end(x, 3)), doublings(from_end(x, 1)), doublings(heads),
-            doublings(width / std::max(1.0, heads))};
-  f.kinds = {use.inputs.size() > 3, use.outputs.size() > 1};
+  const auto past = std::find_if(use.inputs.begin(), use.inputs.end(), [](const Sizes1D& in) { return in.size() == 5; });
+  const bool cached = past != use.inputs.end();
+  const double heads = static_cast<double>(integer(use, "num_heads", 1)), width = from_end(w, 1) / 3, rows = from_end(x, 2);
+  const double keys = rows + (cached ? from_end(*past, 2) : 0);
+  f.logs = {doublings(rows * from_end(x, 3)), doublings(from_end(x, 1)), doublings(heads), doublings(width / std::max(1.0, heads)),
+            doublings(keys / std::max(1.0, rows))};
+  f.kinds = {use.inputs.size() > (cached ? 4U : 3U), use.outputs.size() > 1};
 }
 
 void plain(const OpUse& use, OpFeatures& f) {

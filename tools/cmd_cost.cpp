@@ -208,7 +208,7 @@ int eval_rows(const CostArgs& args, const std::string& model, ordered_json& out,
 int eval_graphs(const CostArgs& args, const Setup& setup, ordered_json& out, std::string& text) {
   absl::StatusOr<Graphs> graphs = read_graphs(args, setup);
   if (!graphs.ok()) return fail(kExitFile, "", std::string(graphs.status().message()), "");
-  std::vector<std::vector<std::string>> table{{"graphs of", "count", "Kendall's tau", "top-1 regret", "predicted / measured"}};
+  std::vector<std::vector<std::string>> table{{"graphs of", "count", "pairs", "Kendall's tau", "top-1 regret", "predicted / measured"}};
   std::vector<double> taus, regrets;
   out["graphs"] = ordered_json::array();
   for (const auto& [group, rows] : graphs->groups) {
@@ -217,16 +217,17 @@ int eval_graphs(const CostArgs& args, const Setup& setup, ordered_json& out, std
     for (const Compared& c : rows) scale.push_back(c.predicted / c.measured), points.push_back({c.predicted, c.measured});
     taus.push_back(kendall_tau(rows));
     regrets.push_back(top1_regret(rows));
-    table.push_back({group, fmt::format("{}", rows.size()), fmt::format("{:.3f}", taus.back()),
+    table.push_back({group, fmt::format("{}", rows.size()), fmt::format("{}", pairs_told_apart(rows)), fmt::format("{:.3f}", taus.back()),
                      fmt::format("{:.2f} %", 100 * regrets.back()), fmt::format("{:.3g}", mean(scale))});
     out["graphs"].push_back({{"model", group},
                              {"count", rows.size()},
+                             {"pairs", pairs_told_apart(rows)},
                              {"tau", taus.back()},
                              {"regret", regrets.back()},
                              {"scale", mean(scale)},
                              {"points", std::move(points)}});
   }
-  table.push_back({"mean", "", fmt::format("{:.3f}", mean(taus)), fmt::format("{:.2f} %", 100 * mean(regrets)), ""});
+  table.push_back({"mean", "", "", fmt::format("{:.3f}", mean(taus)), fmt::format("{:.2f} %", 100 * mean(regrets)), ""});
   out["tau"] = mean(taus);
   out["regret"] = mean(regrets);
   text += format_table(table);

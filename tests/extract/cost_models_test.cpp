@@ -154,6 +154,9 @@ TEST(CostQuality, TauAndRegret) {
   EXPECT_NEAR(kendall_tau(std::vector<Compared>{{"", 1, 10}, {"", 2, 20}, {"", 2, 30}}), 2 / std::sqrt(6.0), 1e-9);
   // What a measurement can't tell apart is not held against the model.
   EXPECT_DOUBLE_EQ(kendall_tau(std::vector<Compared>{{"", 1, 10, 0}, {"", 2, 20, 0.01}, {"", 3, 19.9, 0}}), 1);
+  EXPECT_EQ(pairs_told_apart(std::vector<Compared>{{"", 1, 10, 0}, {"", 2, 20, 0.01}, {"", 3, 19.9, 0}}), 2u);
+  // 0.4 apart, noise of 0.3 and 0.3: 0.42 of the difference.
+  EXPECT_EQ(pairs_told_apart(std::vector<Compared>{{"", 1, 10, 0.03}, {"", 2, 10.4, 0.03 / 1.04}}), 0u);
   EXPECT_DOUBLE_EQ(top1_regret(same), 0);
   EXPECT_DOUBLE_EQ(top1_regret(opposite), 2);
 }
