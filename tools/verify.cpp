@@ -449,7 +449,7 @@ class Verifier {
       const auto same = [&](const VerifyCase& c) { return !sizes.empty() && c.sizes == sizes; };
       if (std::any_of(report_.cases.begin(), report_.cases.end(), same)) continue;
       const Try result = one_case(drawer, sizes, plan.style);
-      if (result == Try::kCompared) taken_ = plan;
+      if (result == Try::kCompared && !taken_) taken_ = plan;
       if (result == Try::kStop || over()) return;
       // Size 1 fits by broadcasting where the relation is wrong: it counts only where other sizes fit too.
       if (!plan.spacious && result == Try::kRefused && b == 0) return;
@@ -468,7 +468,7 @@ class Verifier {
   std::size_t harmless_refused_ = 0;
   bool as_declared_ = true;
   bool full_rows_ = options_.full_rows;
-  std::optional<Plan> taken_;  // the last that gave a case
+  std::optional<Plan> taken_;  // the first that gave a case
   std::size_t misdeclared_ = 0, avoided_ = 0;
   VerifyReport report_;
 };

@@ -246,6 +246,17 @@ TEST(Verify, ImagesAreLargeOnce) {
   EXPECT_EQ(verify(right, wrong).status, VerifyStatus::kDifferent);
 }
 
+// One pixel is refused here, so that a relation of sizes is tried, too: the large image is not one in a batch of 128 for it.
+TEST(Verify, TheLargeImageIsAlone) {
+  const Model model = graph("(float[n, 1, h, w] x) => (float[n, 1, u, v] y)",
+                            "k = Constant <value = float[1, 1, 2, 2] {1.0, 2.0, 3.0, 4.0}> ()\ny = Conv (x, k)");
+  const VerifyReport report = verify(model, model);
+  ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  const Sizes& last = report.cases.back().sizes;
+  EXPECT_EQ(last.at("h"), 64);
+  EXPECT_EQ(last.at("n"), 1);
+}
+
 // Sums in another order: equal but for rounding, of which the exponentials make much.
 TEST(Verify, RoundingThatTheOriginalMagnifiesIsNoDifference) {
   const auto model = [](const std::string& sum) {
