@@ -22,9 +22,9 @@ void reshape_to_literal(const Views& v, const Match& m, Unions& unions) {
 }
 
 // Reshape(X, computed shape) = Reshape(X, [0, -1, 64]) where copies and one inferred dim suffice.
-void reshape_by_constant(const Views& v, const Match& m, Unions& unions) {
-  const Dims *from = v.shape(m.classes[0]), *to = v.shape(m.root());
-  if (!from || !to || v.g.facts(m.classes[1]).value || v.has_zero(*to)) return;
+void reshape_by_constant(const Views& v, Id result, Id x, Id target, Unions& unions) {
+  const Dims *from = v.shape(x), *to = v.shape(result);
+  if (!from || !to || v.g.facts(target).value || v.has_zero(*to)) return;
   std::vector<std::int64_t> spelled;
   bool inferred = false, empty = false;  // beside a size of 0 none can be inferred
   for (std::size_t i = 0; i < to->size(); ++i) {
@@ -41,7 +41,7 @@ void reshape_by_constant(const Views& v, const Match& m, Unions& unions) {
   }
   if (inferred && empty) return;
   const int rank = static_cast<int>(from->size());
-  unions.emplace_back(m.root(), v.reshape_by(m.classes[0], std::move(spelled), rank));
+  unions.emplace_back(result, v.reshape_by(x, std::move(spelled), rank));
 }
 
 void reshape_identity(const Views& v, const Match& m, Unions& unions) {
@@ -103,10 +103,26 @@ std::optional<Dims> refinement(DimTable& table, Dims from, Dims to) {
   return fine;
 }
 
+// Whether this input of a Reshape says each size, as the literal does that every Reshape to a known shape gets: the rules about Reshapes in
+// Reshapes and Transposes look at that spelling only, or each view would meet each other one as often as both have spellings.
+bool is_spelled_out(const Views& v, Id target, const Dims* to) {
+  if (!to || to->size() > 8) return true;
+  const auto& content = v.g.facts(target).content;
+  return content && v.equal(*content, *to);
+}
+
+// Reshape(Reshape(X, any), to) = Reshape(X, to).
+void reshape_reshape(const Views& v, const Match& m, Unions& unions) {
+  const Dims *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
+  if (!to || v.has_zero(*to) || !is_spelled_out(v, m.classes[1], mid) || !is_spelled_out(v, m.classes[3], to)) return;
+  const Dims result = *to;
+  unions.emplace_back(m.root(), v.reshape(m.classes[0], result, 0));
+}
+
 // Reshape(X) = Reshape(Reshape(X)) by way of the shape that splits and does not merge: [s, b, 64] -> [s, b, 4, 16] -> [s, 4 b, 16].
 void reshape_by_refinement(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *to = v.shape(m.root());
-  if (!from || !to || from->size() < 2 || to->size() < 2 || v.has_zero(*from)) return;
+  if (!from || !to || from->size() < 2 || to->size() < 2 || v.has_zero(*from) || !is_spelled_out(v, m.classes[1], to)) return;
   const Dims result = *to;
   const auto fine = refinement(v.g.dims(), *from, *to);
   if (!fine || fine->size() > 6) return;
@@ -121,6 +137,7 @@ void reshape_by_refinement(const Views& v, const Match& m, Unions& unions) {
 // Transpose(Reshape(X)) = Reshape(Transpose(X)) where the Reshape only merges neighbouring dims.
 void transpose_of_merge(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
+  if (!is_spelled_out(v, m.classes[1], mid)) return;
   const auto perm = v.perm(m.ops[3]);
   if (!from || !mid || !to || perm.size() != mid->size() || from->size() <= mid->size()) return;
   const auto groups = group_dims(v.g.dims(), *from, *mid);
@@ -142,6 +159,7 @@ void transpose_of_merge(const Views& v, const Match& m, Unions& unions) {
 // Reshape(Transpose(X)) = Transpose(Reshape(X)) where the Reshape only splits dims.
 void split_of_transpose(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
+  if (!is_spelled_out(v, m.classes[2], to)) return;
   const auto perm = v.perm(m.ops[1]);
   if (!from || !mid || !to || perm.size() != mid->size() || to->size() <= mid->size()) return;
   const auto groups = group_dims(v.g.dims(), *mid, *to);
@@ -198,6 +216,7 @@ Id transpose_of_runs(const Views& v, Id x, const Dims& x_dims, std::span<const s
 // Reshape(Transpose(X)) = Reshape(Transpose(Reshape(X))) where axes that the Transpose keeps together are joined by the Reshape anyway.
 void merge_of_transpose(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
+  if (!is_spelled_out(v, m.classes[2], to)) return;
   const auto perm = v.perm(m.ops[1]);
   if (!from || !mid || !to || perm.size() != mid->size() || from->size() != mid->size() || from->size() < 4 || v.has_zero(*from)) return;
   const auto groups = group_dims(v.g.dims(), *mid, *to);
@@ -216,6 +235,7 @@ void merge_of_transpose(const Views& v, const Match& m, Unions& unions) {
 // Transpose(Reshape(X)) = Reshape(Transpose(Reshape(X))) where axes that the Reshape split from one stay together.
 void transpose_of_split(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
+  if (!is_spelled_out(v, m.classes[1], mid)) return;
   const auto perm = v.perm(m.ops[3]);
   if (!from || !mid || !to || perm.size() != mid->size() || mid->size() < 4 || v.has_zero(*mid)) return;
   const auto groups = group_dims(v.g.dims(), *from, *mid);
@@ -283,20 +303,27 @@ Dims with_matrix(const Dims& batch, const Dims& matrix) {
   return out;
 }
 
-// MatMul(Reshape(A), B) = Reshape(MatMul(A, Reshape(B))) where the Reshape merged batch dims of A only. `side`: which factor it is.
+// Dims that are not 1.
+std::ptrdiff_t cuts(const Views& v, const Dims& dims) {
+  return std::count_if(dims.begin(), dims.end(), [&](Dim d) { return v.g.dims().value(d) != 1; });
+}
+
+// MatMul(Reshape(A), B) = Reshape(MatMul(A, Reshape(B))) where the Reshape merged batch dims of A only, not just ones. `side`: which factor
+// it is.
 void matmul_of_merge(const Views& v, const Match& m, Unions& unions, int side) {
   const Id a = m.classes[0], merged = m.classes[2], b = m.classes[3];
   const Dims *wide = v.shape(a), *narrow = v.shape(merged), *other = v.shape(b), *to = v.shape(m.root());
   if (!wide || !narrow || !other || !to || narrow->size() < 3 || other->size() != narrow->size() || wide->size() <= narrow->size()) return;
   if (!v.equal(std::span(*wide).last(2), std::span(*narrow).last(2))) return;
   if (!v.equal(std::span(*narrow).first(narrow->size() - 2), std::span(*other).first(other->size() - 2))) return;
+  if (cuts(v, *wide) <= cuts(v, *narrow)) return;
   const Dims cut = with_matrix(*wide, *other), result = *to;
   const Id b_cut = v.reshape(b, cut, 0);
   const Id product = v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), side == 0 ? std::array{a, b_cut} : std::array{b_cut, a});
   unions.emplace_back(m.root(), v.reshape(product, result, 0));
 }
 
-// Reshape(MatMul(A, B)) = MatMul(Reshape(A), Reshape(B)) where the Reshape splits batch dims only.
+// Reshape(MatMul(A, B)) = MatMul(Reshape(A), Reshape(B)) where the Reshape splits batch dims only, and not just ones off them.
 void split_of_matmul(const Views& v, const Match& m, Unions& unions) {
   const Id a = m.classes[0], b = m.classes[1];
   const Dims *da = v.shape(a), *db = v.shape(b), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
@@ -304,6 +331,7 @@ void split_of_matmul(const Views& v, const Match& m, Unions& unions) {
     return;
   if (!v.equal(std::span(*mid).last(2), std::span(*to).last(2))) return;
   if (!v.equal(std::span(*da).first(da->size() - 2), std::span(*db).first(db->size() - 2))) return;
+  if (cuts(v, *to) <= cuts(v, *mid)) return;
   const Dims cut_a = with_matrix(*to, *da), cut_b = with_matrix(*to, *db);
   const Id left = v.reshape(a, cut_a, 0), right = v.reshape(b, cut_b, 0);
   unions.emplace_back(m.root(), v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{left, right}));
@@ -325,14 +353,19 @@ Dims with_one(Dims dims, std::size_t at, Dim one) {
   return dims;
 }
 
+// A dim of 1 cut off the rows says nothing, and could be cut off again and again.
+bool has_one(const Views& v, const Dims& wide, std::size_t at) {
+  return v.g.dims().value(wide[at]) == 1 || v.g.dims().value(wide[at + 1]) == 1;
+}
+
 // Reshape(MatMul(A, B)) = MatMul(Reshape(A), Unsqueeze(B)) where the Reshape splits the rows of each matrix: heads of queries that share
 // one of keys.
 void split_of_matmul_rows(const Views& v, const Match& m, Unions& unions) {
   const Id a = m.classes[0], b = m.classes[1];
   const Dims *da = v.shape(a), *db = v.shape(b), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
-  if (!da || !db || !mid || !to || mid->size() < 3 || da->size() != mid->size() || db->size() != mid->size()) return;
+  if (!da || !db || !mid || !to || mid->size() < 3 || mid->size() > 4 || da->size() != mid->size() || db->size() != mid->size()) return;
   const std::size_t rows = mid->size() - 2;
-  if (joined_at(v, *to, *mid) != rows || !v.equal(std::span(*da).first(rows), std::span(*db).first(rows))) return;
+  if (joined_at(v, *to, *mid) != rows || has_one(v, *to, rows) || !v.equal(std::span(*da).first(rows), std::span(*db).first(rows))) return;
   Dims cut = *to;
   cut.back() = da->back();
   const Dims beside = with_one(*db, rows, v.g.dims().constant(1));
@@ -344,9 +377,11 @@ void split_of_matmul_rows(const Views& v, const Match& m, Unions& unions) {
 void matmul_of_joined_rows(const Views& v, const Match& m, Unions& unions) {
   const Id a = m.classes[0], b = m.classes[3];
   const Dims *wide = v.shape(a), *joined = v.shape(m.classes[2]), *other = v.shape(b), *to = v.shape(m.root());
-  if (!wide || !joined || !other || !to || joined->size() < 3 || other->size() != joined->size()) return;
+  if (!wide || !joined || !other || !to || joined->size() < 3 || joined->size() > 4 || other->size() != joined->size()) return;
   const std::size_t rows = joined->size() - 2;
-  if (joined_at(v, *wide, *joined) != rows || !v.equal(std::span(*joined).first(rows), std::span(*other).first(rows))) return;
+  if (joined_at(v, *wide, *joined) != rows || has_one(v, *wide, rows) ||
+      !v.equal(std::span(*joined).first(rows), std::span(*other).first(rows)))
+    return;
   const Dims beside = with_one(*other, rows, v.g.dims().constant(1)), result = *to;
   const Id right = v.reshape(b, beside, 0);
   unions.emplace_back(m.root(), v.reshape(v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{a, right}), result, 0));
@@ -427,9 +462,12 @@ std::vector<ViewRule> view_rules() {
   };
   return {
       {"reshape_to_literal", "Reshape(X, any spelling) = Reshape(X, the shape it has)", Effect::kExact, reshape, reshape_to_literal},
-      {"reshape_by_constant", "Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same", Effect::kExact, reshape,
-       reshape_by_constant},
       {"reshape_identity", "Reshape(X, shape of X) = X", Effect::kExact, reshape, reshape_identity},
+      {"reshape_reshape", "Reshape(Reshape(X)) = Reshape(X)", Effect::kExact,
+       [](OnnxEGraph& g) {
+         return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
+       },
+       reshape_reshape},
       {"reshape_by_refinement", "Reshape(X) = Reshape(Reshape(X)) by way of a shape that only splits", Effect::kExact, reshape,
        reshape_by_refinement},
       {"expand_to_literal", "Expand(X, any spelling) = Expand(X, the shape it has); X where nothing grows", Effect::kExact, expand,
@@ -530,5 +568,22 @@ std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const 
 }
 
 std::vector<NativeRule> native_view_rules() { return to_native(view_rules()); }
+
+void spell_reshapes(OnnxEGraph& g) {
+  struct Reshape {
+    Id result, x, target;
+  };
+  std::vector<Reshape> reshapes;
+  for (const Id id : g.egraph().classes())
+    for (const NodeId n : g.egraph().class_nodes(id)) {
+      const ENode node = g.egraph().node(n);
+      if (g.key(node.op).op_type == "Reshape" && g.key(node.op).domain.empty())
+        reshapes.push_back({id, node.children[0], node.children[1]});
+    }
+  Unions unions;
+  for (const Reshape& r : reshapes) reshape_by_constant(Views{g}, r.result, r.x, r.target, unions);
+  for (const auto& [a, b] : unions) g.egraph().merge(a, b);
+  g.egraph().rebuild();
+}
 
 }  // namespace saturate

@@ -22,6 +22,9 @@ std::vector<NativeRule> native_rope_rules();      // native_rope.cpp: parts of t
 std::vector<NativeRule> native_mask_rules();      // native_masks.cpp
 std::vector<NativeRule> native_sequence_rules();  // native_sequences.cpp
 
+// native_views.cpp. After saturation: Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same. As a rule it would
+// double the ways in which views of views are found.
+void spell_reshapes(OnnxEGraph& egraph);
 // native_spell.cpp. After saturation: gives every shape literal that nothing computes a spelling by Shape of values that have its dims; and
 // those that something computes one by Shape of graph inputs, where these have all the dims, so that no value is kept for its size alone.
 void spell_literals(OnnxEGraph& egraph);

@@ -245,7 +245,10 @@ class Optimizer {
     }
     unsound_rule_.clear();
     if (!contradiction) {
-      if (!rewrites.empty()) spell_literals(g);
+      if (!rewrites.empty()) {
+        spell_reshapes(g);
+        spell_literals(g);
+      }
       return absl::OkStatus();
     }
     const auto& c = g.egraph().contradiction();
