@@ -17,6 +17,7 @@ std::optional<Dim> clamp(Call& c, Dim at, Dim size, bool forward) {
   const Dim low = c.constant(forward ? 0 : -1), high = forward ? size : c.dims.sub(size, c.constant(1));
   if (v && *v >= kToTheEnd) return high;
   if (v && *v <= -kToTheEnd) return low;
+  if (forward && c.dims.equal(at, c.dims.neg(size))) return low;  // whether or not the size is 0
   if (c.dims.non_negative(at)) return c.dims.min(at, high);
   if (c.dims.positive(c.dims.neg(at))) return c.dims.max(c.dims.add(at, size), low);
   if (forward) return c.dims.place(at, size);

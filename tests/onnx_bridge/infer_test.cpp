@@ -158,6 +158,7 @@ TEST_F(Infer, Slices) {
   EXPECT_EQ(text(one("Slice", {x, ints({0}), ints({32}), ints({2})})), "float[B, S, 32]");
   EXPECT_EQ(text(one("Slice", {x, ints({-32}), ints({INT32_MAX}), ints({-1})})), "float[B, S, 32]");
   EXPECT_EQ(text(one("Slice", {x, ints({0}), shape("S"), ints({1})})), "float[B, S, 64]");
+  EXPECT_EQ(text(one("Slice", {x, one("Neg", {shape("S")}), ints({INT64_MAX}), ints({1})})), "float[B, S, 64]");
   EXPECT_EQ(text(one("Slice", {x, ints({1}), ints({INT64_MAX}), ints({1})})), "float[B, S - min(S, 1), 64]");
   EXPECT_EQ(text(one("Slice", {x, ints({0}), ints({-1}), ints({1})})), "float[B, max(0, S - 1), 64]");
   EXPECT_EQ(text(one("Slice", {x, ints({63}), ints({INT64_MIN}), ints({2}), ints({-2})})), "float[B, S, 32]");
