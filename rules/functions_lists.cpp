@@ -248,17 +248,6 @@ Result repeat(EvalContext& c, Args a) {
   return Val(List(static_cast<std::size_t>(*n), a[0]));
 }
 
-Result each_repeated(EvalContext& c, Args a) {
-  const List* list = a[0].list();
-  const auto n = c.as_int(a[1]);
-  if (!n) return std::nullopt;
-  if (list == nullptr || *n < 0 || *n > 64) return c.fail([&] { return fmt::format("{} times each element", *n); });
-  List out;
-  out.reserve(list->size() * static_cast<std::size_t>(*n));
-  for (const Val& v : *list) out.insert(out.end(), static_cast<std::size_t>(*n), v);
-  return Val(std::move(out));
-}
-
 // Two lists of numbers of one length; nullopt, with a reason, where they are not.
 std::optional<std::pair<Ints, Ints>> number_lists(EvalContext& c, Args a) {
   auto p = c.as_ints(a[0]);
@@ -275,6 +264,14 @@ Result plus(EvalContext& c, Args a) {
     if (__builtin_add_overflow(lists->first[i], lists->second[i], &lists->first[i]))
       return c.fail([] { return std::string("a sum out of range"); });
   return Val::ints(lists->first);
+}
+
+Result alternating(EvalContext& c, Args a) {
+  const auto lists = number_lists(c, a);
+  if (!lists) return std::nullopt;
+  Ints out;
+  for (std::size_t i = 0; i < lists->first.size(); ++i) out.insert(out.end(), {lists->first[i], lists->second[i]});
+  return Val::ints(out);
 }
 
 Result each_below(EvalContext& c, Args a) {
@@ -309,8 +306,7 @@ constexpr RuleFunction kFunctions[] = {
     {"without", 2, 2, "(list, indices) -> list", "The list without the elements at these places.", "without(shape(X), [0])", without},
     {"replace_at", 3, 3, "(list, i, x) -> list", "The list with one element replaced.", "replace_at(shape(X), -1, 1)", replace_at},
     {"repeat", 2, 2, "(x, n) -> list", "A list of n times x.", "repeat(1, rank(X))", repeat},
-    {"each_repeated", 2, 2, "(list, n) -> list", "The list with each element n times in a row.", "each_repeated(range(4), 2)",
-     each_repeated},
+    {"alternating", 2, 2, "(p, q) -> list", "The numbers of two lists in turns.", "alternating([0, 1], [2, 3])", alternating},
 };
 
 }  // namespace

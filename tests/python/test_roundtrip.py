@@ -168,7 +168,8 @@ def test_everything_with_rules(tmp_path):
 def test_external_data(tmp_path, words):
     rng = np.random.default_rng(0)
     weights = [tensor(f"w{i}", rng.normal(size=(64, 64)).astype(np.float32)) for i in range(3)]
-    nodes = [helper.make_node("MatMul", ["x", "w0"], ["a"]), helper.make_node("MatMul", ["a", "w1"], ["b"]), helper.make_node("MatMul", ["b", "w2"], ["y"])]
+    nodes = [helper.make_node("MatMul", ["x", "w0"], ["a"]), helper.make_node("Tanh", ["a"], ["b"]), helper.make_node("MatMul", ["b", "w1"], ["c"]),
+             helper.make_node("Tanh", ["c"], ["d"]), helper.make_node("MatMul", ["d", "w2"], ["y"])]
     model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 64])], [value("y", TensorProto.FLOAT, ["n", 64])], weights)
     folder = tmp_path / "in"
     folder.mkdir()

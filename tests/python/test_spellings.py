@@ -17,7 +17,7 @@ MISSED = {
     "gelu_tanh": [{"gelu_tanh.tanh": "quotient"}, {"gelu_tanh.tanh": "exp"}, {"gelu_tanh.tanh": "sinh"}, {"gelu_tanh.gelu_tanh": "sigmoid", "gelu_tanh.sigmoid": "other_side"},
                   {"gelu_tanh.gelu_tanh": "sigmoid", "gelu_tanh.polynomial": "inside"}],
     "silu": [{"silu.silu": "growing"}, {"silu.sigmoid": "growing"}, {"silu.sigmoid": "softplus"}, {"silu.silu": "tanh", "silu.tanh": "sinh"}, {"silu.silu": "tanh", "silu.number#2": (1,)}],
-    "attention": [{"attention.rotary": "neighbours"}, {"attention.rotary": "halves", "attention.turn.rotated": "where"}, {"attention.scores": "transposed_result"},
+    "attention": [{"attention.rotary": "neighbours"}, {"attention.rotary": "neighbours", "attention.turn.interleave": "gather"}, {"attention.rotary": "halves", "attention.turn.rotated": "where"}, {"attention.scores": "transposed_result"},
                   {"attention.scores": "batch_of_batches"}, {"attention.mask": "multiplied"}, {"attention.scale": "mask_before", "attention.mask": "causal_positions", "attention.low": -1e9}],
 }
 
