@@ -166,7 +166,9 @@ class Optimizer {
     std::vector<std::string> names;
     for (const RuleStats& stats : run.rules) {
       const Rule* rule = stats.applied > 0 ? rules_.find(base_name(stats.name)) : nullptr;
-      if (rule && std::find(rule->assumes.begin(), rule->assumes.end(), assumption) != rule->assumes.end()) names.push_back(rule->name);
+      const bool listed = rule && std::find(names.begin(), names.end(), rule->name) != names.end();  // in another form of it
+      if (rule && !listed && std::find(rule->assumes.begin(), rule->assumes.end(), assumption) != rule->assumes.end())
+        names.push_back(rule->name);
     }
     return names;
   }
