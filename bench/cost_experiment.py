@@ -4,7 +4,7 @@
     python bench/cost_experiment.py GRID.json OUT_FOLDER --binary build/release/tools/saturate [--jobs 2]
 
 GRID.json: {"models": [path or {"path", "inputs": "x.npz", "dims": {"batch": 1}}], "cost_models": ["measured", "roofline", "mine.json"], "extractors":
-["search", "portfolio"], "samples": 16, "seed": 0, "target": "ort-cpu", "runtime": "onnxruntime" or "saturate", "threads": 1, "seconds": 0.2}. Paths are
+["search", "portfolio"], "samples": 16, "seed": 0, "target": "ort-cpu", "runtime": "onnxruntime" or "saturate", "threads": 1, "seconds": 0.2, "passes": 8}. Paths are
 relative to the grid's folder.
 
 For each model, K equal graphs are drawn once (`saturate extract`) and timed once, in turns; for each cost model, they are ranked (`saturate cost eval`); for
@@ -87,7 +87,7 @@ class Experiment:
                 self.run(self.binary, "cost", "gather", "--graphs", *paths, "-o", rows, "--seconds", self.get("seconds", 0.2), "--threads", self.get("threads", 1), *self.dims(entry))
             else:
                 inputs = ["--inputs", entry["inputs"]] if "inputs" in entry else []
-                self.run(sys.executable, HERE / "gather_ort.py", rows, "--seconds", self.get("seconds", 0.2), "--threads", self.get("threads", 1), *self.dims(entry), *inputs, "--graphs", *paths)
+                self.run(sys.executable, HERE / "gather_ort.py", rows, "--seconds", self.get("seconds", 0.2), "--passes", self.get("passes", 8), "--threads", self.get("threads", 1), *self.dims(entry), *inputs, "--graphs", *paths)
         return [r for r in map(json.loads, pathlib.Path(rows).read_text().splitlines()) if "graph" in r]
 
     def stamp(self, entry):
