@@ -62,7 +62,7 @@ def test_weights_stay_integers_where_activations_are_quantized(tmp_path, view, c
     for op in ("QuantizeLinear", "DequantizeLinear", "MatMul"):
         assert now[op] == before[op], op
     assert now["Gelu"] == 1 and now["Erf"] == 0  # what stands between is still rewritten
-    made = {o for n in after.graph.node if n.op_type in ("DequantizeLinear", "Transpose", "Reshape") for o in n.output}
+    made = {o for n in after.graph.node if n.op_type == "DequantizeLinear" for o in n.output}  # no view between it and the product
     for node in after.graph.node:
         if node.op_type == "MatMul":
             assert set(node.input) <= made, node
