@@ -1,12 +1,17 @@
 """`saturate targets`: what can't be expressed is said node by node, and extraction keeps to the limits."""
 import json
+import pathlib
+import sys
 
 import onnx
+import onnx.parser
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
 from conftest import make_model, run, run_ok, value
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = ["npu-4d", "onnx", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp"]
 
 
@@ -57,3 +62,28 @@ def test_usage(model):
 def test_optimize_warns_of_what_stays(model, tmp_path):
     done = run_ok("optimize", model, tmp_path / "out.onnx", "--target", "npu-4d", "--dim", "c=4", "--json")
     assert any("2 nodes" in w and "Det" in w for w in json.loads(done.stdout)["warnings"])
+
+
+def test_types_of_ort_cpu_are_those_of_its_kernels():
+    sys.path.insert(0, str(ROOT / "tools"))
+    import ort_kernel_types
+
+    dtypes = json.loads((ROOT / "extract" / "targets" / "ort-cpu.json").read_text())["dtypes"]
+    for op, types in ort_kernel_types.kernel_types().items():
+        if op not in ort_kernel_types.FOUND_BY_RUNNING:
+            assert dtypes.get(op) == types, op
+
+
+@pytest.mark.parametrize("nodes, operator", [
+    ("d = Mul (x, s)  p = Relu (x)  u = Neg (x)  n = Relu (u)  m = Mul (n, s)  y = Sub (p, m)", "LeakyRelu"),
+    ("m = Mul (x, s)  p = Add (m, s)  y = Clip (p, z, o)", "HardSigmoid"),
+    ("p = Greater (x, z)  q = Exp (x)  d = Sub (q, o)  y = Where (p, x, d)", "Elu"),
+])
+def test_operators_without_a_kernel_for_double_are_not_made(tmp_path, nodes, operator):
+    for dtype, made in (("float", 1), ("double", 0)):
+        constants = " ".join(f"{name} = Constant <value = {dtype} {{{number}}}> ()" for name, number in (("z", 0), ("o", 1), ("s", 0.25)))
+        text = f'<ir_version: 8, opset_import: ["" : 17]> g ({dtype}[4,7] x) => ({dtype}[4,7] y) {{ {constants} {nodes} }}'
+        onnx.save(onnx.parser.parse_model(text), tmp_path / "in.onnx")
+        run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "nodes")
+        assert [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node].count(operator) == made
+        ort.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
