@@ -312,3 +312,18 @@ def test_the_default_node_limit_goes_with_the_size_of_the_model(tmp_path):
     of = lambda done: int(re.search(r"node limit after \d+ iterations; (\d+) e-nodes", done.stdout)[1])
     assert 5_000 < of(run_ok(*words)) < 11_000
     assert of(run_ok(*words, "--node-limit", 20_000)) > 15_000
+
+
+# A length of 0 masks all: NaN by Softmax, numbers by Attention. Verification draws such lengths and must not take that for a mistake.
+def test_lengths_that_mask_whole_rows_are_assumed_away(tmp_path):
+    signature = "float[b,2,s,8] q, float[b,2,s,8] k, float[b,2,s,8] v, int64[b] n => float[b,2,s,8] y"
+    body = ("z = Constant <value_int = 0> ()  one = Constant <value_int = 1> ()  d = Shape <start = 2, end = 3> (k)  a0 = Constant <value_ints = [0]> ()  a = Constant <value_ints = [1]> ()  a3 = Constant <value_ints = [1, 2]> ()  "
+            "s0 = Squeeze (d, a0)  r = Range (z, s0, one)  ru = Unsqueeze (r, a0)  nu = Unsqueeze (n, a)  g = GreaterOrEqual (ru, nu)  far = Constant <value = float {-inf}> ()  near = Constant <value_float = 0.0> ()  w = Where (g, far, near)  "
+            "m = Unsqueeze (w, a3)  t = Transpose <perm = [0, 1, 3, 2]> (k)  u = MatMul (q, t)  c = Constant <value_float = 0.25> ()  x = Mul (u, c)  e = Add (x, m)  p = Softmax (e)  y = MatMul (p, v)")
+    text = f'<ir_version: 8, opset_import: ["" : 18]> g ({signature.replace(" => ", ") => (")}) {{ {body} }}'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    report = tmp_path / "r.json"
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "ort-cpu", "--cost", "nodes", "--report", report)
+    report = json.loads(report.read_text())
+    assert report["after"]["fused"]["attention"] == 1
+    assert "no_empty_row" in {a["assumption"] for a in report["assumed"]}
