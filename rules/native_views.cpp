@@ -134,12 +134,17 @@ void reshape_by_refinement(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), v.reshape(v.reshape(m.classes[0], *fine, 0), result, 0));
 }
 
-// Transpose(Reshape(X)) = Reshape(Transpose(X)) where the Reshape only merges neighbouring dims.
+// Dims that are not 1.
+std::ptrdiff_t cuts(const Views& v, const Dims& dims) {
+  return std::count_if(dims.begin(), dims.end(), [&](Dim d) { return v.g.dims().value(d) != 1; });
+}
+
+// Transpose(Reshape(X)) = Reshape(Transpose(X)) where the Reshape only merges neighbouring dims, not just ones.
 void transpose_of_merge(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
   if (!is_spelled_out(v, m.classes[1], mid)) return;
   const auto perm = v.perm(m.ops[3]);
-  if (!from || !mid || !to || perm.size() != mid->size() || from->size() <= mid->size()) return;
+  if (!from || !mid || !to || perm.size() != mid->size() || cuts(v, *from) <= cuts(v, *mid)) return;
   const auto groups = group_dims(v.g.dims(), *from, *mid);
   if (!groups) return;
   std::vector<std::pair<std::size_t, std::size_t>> run(mid->size(), {0, 0});
@@ -161,7 +166,7 @@ void split_of_transpose(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
   if (!is_spelled_out(v, m.classes[2], to)) return;
   const auto perm = v.perm(m.ops[1]);
-  if (!from || !mid || !to || perm.size() != mid->size() || to->size() <= mid->size()) return;
+  if (!from || !mid || !to || perm.size() != mid->size() || cuts(v, *to) <= cuts(v, *mid)) return;
   const auto groups = group_dims(v.g.dims(), *mid, *to);
   if (!groups) return;
   std::vector<std::pair<std::size_t, std::size_t>> run(from->size(), {0, 0});  // dims of the result that each dim of X becomes
@@ -301,11 +306,6 @@ Dims with_matrix(const Dims& batch, const Dims& matrix) {
   Dims out(batch.begin(), batch.end() - 2);
   out.insert(out.end(), matrix.end() - 2, matrix.end());
   return out;
-}
-
-// Dims that are not 1.
-std::ptrdiff_t cuts(const Views& v, const Dims& dims) {
-  return std::count_if(dims.begin(), dims.end(), [&](Dim d) { return v.g.dims().value(d) != 1; });
 }
 
 // [1, h, ...] for [h, ...]: heads of a batch of one, which the operators want apart.
