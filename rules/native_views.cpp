@@ -166,7 +166,7 @@ void split_of_transpose(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
   if (!is_spelled_out(v, m.classes[2], to)) return;
   const auto perm = v.perm(m.ops[1]);
-  if (!from || !mid || !to || perm.size() != mid->size() || cuts(v, *to) <= cuts(v, *mid)) return;
+  if (!from || !mid || !to || perm.size() != mid->size() || to->size() <= mid->size()) return;
   const auto groups = group_dims(v.g.dims(), *mid, *to);
   if (!groups) return;
   std::vector<std::pair<std::size_t, std::size_t>> run(from->size(), {0, 0});  // dims of the result that each dim of X becomes
