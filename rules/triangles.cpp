@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "rules/opkey.h"
 
 namespace saturate {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 25;
-constexpr int kDeepest = 10;
+constexpr std::size_t kMostClasses = 64;
 
 std::optional<std::int64_t> triangle_of_matrix(const Tensor& t, std::int64_t first, std::int64_t rows, std::int64_t columns) {
   std::optional<std::int64_t> offset;
@@ -31,7 +32,18 @@ class Search {
  public:
   explicit Search(const OnnxEGraph& g) : g_(g), e_(g.egraph()), dims_(g.dims()) {}
 
-  std::optional<Dim> triangle(Id id, int depth) const {
+  // A class is looked at once: classes read each other through views that undo each other.
+  std::optional<Dim> triangle(Id id) {
+    id = e_.find(id);
+    if (const auto it = known_.find(id); it != known_.end()) return it->second;
+    if (known_.size() == kMostClasses) return std::nullopt;
+    known_[id] = std::nullopt;
+    const std::optional<Dim> found = look_at(id);
+    return known_[id] = found;
+  }
+
+ private:
+  std::optional<Dim> look_at(Id id) {
     const Facts& f = g_.facts(id);
     if (f.kind != Facts::Kind::kTensor || !f.shape || f.rank() < 2) return std::nullopt;
     if (f.constant) {
@@ -39,20 +51,18 @@ class Search {
       const auto n = value ? lower_triangle(*value) : std::nullopt;
       return n ? std::optional(dims_.constant(*n)) : std::nullopt;
     }
-    if (depth == 0) return std::nullopt;
     for (NodeId n : e_.class_nodes(id))
-      if (const auto found = of_node(e_.node(n), f, depth - 1)) return found;
+      if (const auto found = of_node(e_.node(n), f)) return found;
     return std::nullopt;
   }
 
- private:
-  std::optional<Dim> of_node(const ENode& node, const Facts& out, int depth) const {
+  std::optional<Dim> of_node(const ENode& node, const Facts& out) {
     const OpKey& key = g_.key(node.op);
     if (!key.domain.empty() || node.children.empty()) return std::nullopt;
     const std::string& op = key.op_type;
-    if (op == "Cast") return triangle(node.children[0], depth);
-    if (op == "Reshape" || op == "Expand") return same_matrices(node.children[0], out) ? triangle(node.children[0], depth) : std::nullopt;
-    if (op == "Slice") return sliced(node, depth);
+    if (op == "Cast") return triangle(node.children[0]);
+    if (op == "Reshape" || op == "Expand") return same_matrices(node.children[0], out) ? triangle(node.children[0]) : std::nullopt;
+    if (op == "Slice") return sliced(node);
     if (op == "Trilu") return kept_part(node, key);
     if (op == "GreaterOrEqual") return compared(node.children[0], node.children[1], out, 0);
     if (op == "LessOrEqual") return compared(node.children[1], node.children[0], out, 0);
@@ -70,7 +80,7 @@ class Search {
   }
 
   // Rows from s on: n + s; columns from s on: n - s. What a Slice leaves at the end does not matter.
-  std::optional<Dim> sliced(const ENode& node, int depth) const {
+  std::optional<Dim> sliced(const ENode& node) {
     const Facts& x = g_.facts(node.children[0]);
     const auto starts = content(node.children[1]), axes = node.children.size() > 3 ? content(node.children[3]) : std::nullopt;
     if (!x.shape || !starts || !axes || starts->size() != axes->size()) return std::nullopt;
@@ -78,7 +88,7 @@ class Search {
       const auto steps = content(node.children[4]);
       if (!steps || !std::all_of(steps->begin(), steps->end(), [&](Dim d) { return dims_.value(d) == 1; })) return std::nullopt;
     }
-    auto offset = triangle(node.children[0], depth);
+    auto offset = triangle(node.children[0]);
     for (std::size_t k = 0; offset && k < axes->size(); ++k) {
       const auto axis = dims_.value((*axes)[k]);
       if (!axis || !dims_.non_negative((*starts)[k])) return std::nullopt;
@@ -152,6 +162,7 @@ class Search {
   const OnnxEGraph& g_;
   const EGraph& e_;
   DimTable& dims_;
+  absl::flat_hash_map<Id, std::optional<Dim>> known_;
 };
 
 }  // namespace
@@ -168,6 +179,6 @@ std::optional<std::int64_t> lower_triangle(const Tensor& t) {
   return found;
 }
 
-std::optional<Dim> lower_triangle(const OnnxEGraph& g, Id id) { return Search(g).triangle(g.egraph().find(id), kDeepest); }
+std::optional<Dim> lower_triangle(const OnnxEGraph& g, Id id) { return Search(g).triangle(id); }
 
 }  // namespace saturate
