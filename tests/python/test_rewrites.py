@@ -328,3 +328,9 @@ def test_lengths_that_mask_whole_rows_are_assumed_away(tmp_path):
     report = json.loads(report.read_text())
     assert report["after"]["fused"]["attention"] == 1
     assert "no_empty_row" in {a["assumption"] for a in report["assumed"]}
+
+
+def test_a_gather_by_one_number_loses_its_axis(tmp_path):
+    """What follows counts along the next one: two Gathers are one only where the first keeps its axis."""
+    onnx.save(build("float[1,3,2,3] x => float[3,2,3] y", "i = Constant <value_int = 0> ()  j = Constant <value_ints = [2, 1, 0]> ()  g = Gather (x, i)  y = Gather (g, j)"), tmp_path / "in.onnx")
+    run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "measured")
