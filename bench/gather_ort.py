@@ -31,6 +31,7 @@ import onnxruntime as ort
 from onnx import helper
 
 from ort_grid import FLOAT, GRID, MS, NCHWC, Case
+from ort_latency import interval
 
 FEW, ROUNDS = 2, 5
 DTYPE_NAMES = {"float32": "float", "float64": "double"}
@@ -352,11 +353,8 @@ def graph_times(paths, feeds, threads, seconds, passes):
 
 
 def median_with_noise(ratios):
-    """The median, and half of its 95 % interval (order statistics) relative to it; of few ones, half of their range."""
-    ordered, n = sorted(ratios), len(ratios)
-    half = 0.98 * math.sqrt(n)
-    low, high = ordered[max(0, math.floor((n - 1) / 2 - half))], ordered[min(n - 1, math.ceil((n - 1) / 2 + half))]
-    middle = statistics.median(ordered)
+    """The median, and half of its 95 % interval relative to it; of few ones, half of their range."""
+    middle, low, high = interval(ratios)
     return middle, (high - low) / 2 / middle
 
 
