@@ -34,6 +34,7 @@ from ort_grid import FLOAT, GRID, MS, NCHWC, Case
 from ort_latency import interval
 
 FEW, ROUNDS = 2, 5
+LEAST_DIFFERENCE = 5e-8  # seconds; less can't be told from nothing
 DTYPE_NAMES = {"float32": "float", "float64": "double"}
 
 
@@ -153,28 +154,39 @@ def measure(case, threads, seconds):
         return chain_seconds(threads, *(("Unsqueeze", "Squeeze") if "queeze" in case.op else (case.op,)))
     if case.op == "Shape":
         return reader_seconds(threads)
+    if case.without:
+        whole, rest = seconds_in_turns([case, case.without], threads, seconds)
+        return max(whole - rest, LEAST_DIFFERENCE)
+    return seconds_in_turns([case], threads, seconds)[0]
+
+
+def seconds_in_turns(cases, threads, seconds):
     rng = np.random.default_rng(0)
     clock = clock_for(threads)
-    weight_bytes = sum(array(case.inputs[i], rng).nbytes for i in case.weights)
-    sessions, best, copies = [], [np.inf, np.inf], FEW
+    weight_bytes = sum(array(cases[0].inputs[i], rng).nbytes for i in cases[0].weights)
+    sessions, best, copies = [], {}, FEW
+
+    def run(i):
+        begin = clock()
+        sessions[i][0].run(None, sessions[i][1])
+        best[i] = min(best.get(i, np.inf), clock() - begin)
+
     for k in range(2):
         if k == 1:  # so few copies that a run is shorter than a time slice: on a busy machine no longer run goes undisturbed
             copies = FEW + max(2, int(min(60, FEW * 1e-3 / best[0], 64e6 / max(1, weight_bytes))))
-        data, feeds = build(case, copies, rng)
-        sessions.append((session(data, threads), feeds))
-        for _ in range(ROUNDS):
-            begin = clock()
-            sessions[k][0].run(None, feeds)
-            best[k] = min(best[k], clock() - begin)
+        for case in cases:
+            data, feeds = build(case, copies, rng)
+            sessions.append((session(data, threads), feeds))
+            for _ in range(ROUNDS):
+                run(len(sessions) - 1)
     end = time.perf_counter() + seconds
     rounds = 0
     while time.perf_counter() < end or rounds < ROUNDS:
-        for k, (s, feeds) in enumerate(sessions):
-            begin = clock()
-            s.run(None, feeds)
-            best[k] = min(best[k], clock() - begin)
+        for i in range(len(sessions)):
+            run(i)
         rounds += 1
-    return (best[1] - best[0]) / (copies - FEW) - reader_seconds(threads) * case.outputs
+    n = len(cases)
+    return [(best[n + i] - best[i]) / (copies - FEW) - reader_seconds(threads) * case.outputs for i, case in enumerate(cases)]
 
 
 def identity(case, threads):
@@ -183,6 +195,8 @@ def identity(case, threads):
     first = next((v for v in case.inputs if v is not None), None)
     dtype = DTYPE_NAMES.get(first.dtype.name, first.dtype.name) if isinstance(first, np.ndarray) else "float"
     attrs = {k: v for k, v in case.attrs.items() if isinstance(v, (int, float, list, str))}
+    if case.without:
+        return {"op": case.name(), "dtype": dtype, "in": full[2:], "const": [i - 2 for i in case.weights if i >= 2], "attrs": {"rows": case.inputs[0][0]}, "threads": threads, "outputs": 1}
     return {"op": case.name(), "dtype": dtype, "in": full, "const": list(case.weights), "attrs": attrs, "threads": threads, "outputs": case.outputs}
 
 
@@ -193,13 +207,13 @@ def is_beyond(a, b):
 
 
 def summary(raw):
-    """The row of all measurements of a case."""
+    """The row of all measurements of a case: the lower quartile, of differences the median."""
     times = sorted(raw["times"])
-    low = times[(len(times) - 1) // 4]
+    low = statistics.median(times) if "/" in raw["op"] else times[(len(times) - 1) // 4]
     row = {k: v for k, v in raw.items() if k not in ("times", "outputs") and v not in ([], {})}
     if row["dtype"] == "float":
         del row["dtype"]
-    return row | {"seconds": float(f"{max(low, 1e-9):.4g}"), "noise": round(statistics.median(times) / max(low, 1e-9) - 1, 3), "passes": len(times)}
+    return row | {"seconds": float(f"{max(low, 1e-9):.4g}"), "noise": round(statistics.quantiles(times, n=4)[2] / low - 1 if "/" in raw["op"] and len(times) > 1 else statistics.median(times) / max(low, 1e-9) - 1, 3), "passes": len(times)}
 
 
 def doubtful(raws, limit):

@@ -10,12 +10,14 @@ FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 class Case:
     """A node: inputs are (shape, how they are filled); `weights` are the positions of inputs that a model has as constants."""
 
-    def __init__(self, op, inputs, attrs=None, weights=(), outputs=1, domain="", opset=23, from_model=False):
-        self.from_model = from_model
+    def __init__(self, op, inputs, attrs=None, weights=(), outputs=1, domain="", opset=23, from_model=False, without=None):
+        self.from_model, self.without = from_model, without  # `without`: a case timed in turns with this one, of which the rest is asked: a Gemm's bias
         self.op, self.domain, self.attrs, self.weights, self.outputs, self.opset = op, domain, attrs or {}, weights, outputs, opset
         self.inputs = [i if i is None or isinstance(i, (tuple, np.ndarray)) else tuple(i) for i in inputs]
 
     def name(self):
+        if self.without:
+            return f"{self.op}/bias"
         return f"{self.domain}::{self.op}" if self.domain not in ("", NCHWC) else self.op
 
 
@@ -187,6 +189,18 @@ def masks():
         yield Case("Expand", [row[None, None], np.array([1, 1, 1, n])], weights=(1,))
 
 
+def biases():
+    """What a Gemm takes beyond the product without bias: it writes the bias to all rows first, and adds the product to it."""
+    for rows in (1, 4, 16, 50, 128, 256, 512, 1024, 2048, 4096):
+        for columns in (64, 192, 384, 768, 1536, 3072):
+            if rows * columns > 4096 * 384:
+                continue
+            x, w = (rows, 64), (64, columns)
+            yield Case("Gemm", [x, w, (columns,)], weights=(1, 2), without=Case("MatMul", [x, w], weights=(1,)))
+            if columns in (192, 768):
+                yield Case("Gemm", [x, w, (rows, columns)], weights=(1,), without=Case("MatMul", [x, w], weights=(1,)))
+
+
 def products():
     sizes = ((64, 64), (64, 256), (256, 64), (128, 384), (256, 256), (256, 1024), (1024, 256), (384, 1536), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 2048))
     for rows in (1, 4, 16, 50, 128, 512):
@@ -194,20 +208,15 @@ def products():
             if rows * k * n > 512 * 768 * 3072:
                 continue
             yield Case("MatMul", [(1, rows, k), (k, n)], weights=(1,))
-            yield Case("Gemm", [(rows, k), (k, n), (n,)], weights=(1, 2))
             if (k, n) in ((64, 256), (256, 256), (768, 768), (768, 3072), (3072, 768)):
-                yield Case("Gemm", [(rows, k), (n, k), (n,)], {"transB": 1}, weights=(1, 2))
-                yield Case("Gemm", [(rows, k), (k, n)], weights=(1,))
                 yield Case("MatMul", [(rows, k), (k, n)], weights=(1,))
                 yield Case("FusedMatMul", [(1, rows, k), (k, n)], {"alpha": 0.125}, weights=(1,), domain=MS)
                 yield Case("FusedMatMul", [(1, rows, k), (n, k)], {"transB": 1}, weights=(1,), domain=MS)
     for k, n in ((192, 192), (192, 768), (768, 192), (384, 384), (320, 640), (512, 1024), (1024, 1024), (1536, 384), (2048, 768), (640, 1920), (1152, 48)):
         for rows in (1, 8, 32, 64):
             yield Case("MatMul", [(1, rows, k), (k, n)], weights=(1,))
-            yield Case("Gemm", [(rows, k), (k, n), (n,)], weights=(1, 2))
     for k, n in ((256, 32000), (768, 30522)):
         yield Case("MatMul", [(1, 1, k), (k, n)], weights=(1,))
-        yield Case("Gemm", [(1, k), (n, k)], {"transB": 1}, weights=(1,))
     for heads, size in ((4, 16), (4, 64), (12, 64)):
         for rows in SEQUENCES:
             for keys in sorted({rows, 16, 128, 1024 if rows == 1 else 128}):
@@ -335,4 +344,4 @@ def convolutions():
         yield Case("Conv", [(1, width, rows), (512, width, 3), (512,)], {"pads": [1, 1]}, weights=(1, 2))
 
 
-GRID = (elementwise, norms, scores, movement, masks, products, attention, convolutions)
+GRID = (elementwise, norms, scores, movement, masks, products, biases, attention, convolutions)

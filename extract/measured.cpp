@@ -18,6 +18,7 @@ constexpr double kKindDistance = 2;  // what another kernel counts, in doublings
 constexpr double kNoise = 0.01;      // variance of a row to that of the fit's errors
 constexpr double kLeastSeconds = 1e-9;
 constexpr double kCache = 1 << 20;
+constexpr const char* kGemmBias = "Gemm/bias";
 
 // Correlation of two rows' errors: exponential (Matern 1/2), which follows the steps that kernels take.
 double correlation(const OpFeatures& a, const OpFeatures& b) {
@@ -270,7 +271,24 @@ const MeasuredTable::Group* MeasuredTable::group(const std::string& op) const {
   return it->second.get();
 }
 
+double MeasuredTable::gemm_seconds(const OpUse& use, bool* estimated) const {
+  OpUse product = use, bias;
+  product.op = "MatMul";
+  product.inputs.resize(std::min<std::size_t>(use.inputs.size(), 2));
+  product.constant.resize(product.inputs.size());
+  const double without = seconds(product, estimated);
+  if (use.inputs.size() < 3) return without;
+  bias.op = kGemmBias;
+  bias.inputs = {use.inputs[2]};
+  bias.constant = {use.constant[2]};
+  bias.outputs = use.outputs;
+  bias.element_bytes = use.element_bytes;
+  bias.dtype = use.dtype;
+  return without + seconds(bias);
+}
+
 double MeasuredTable::seconds(const OpUse& use, bool* estimated) const {
+  if (comparable_op(use.op) == "Gemm" && groups_.contains(kGemmBias)) return gemm_seconds(use, estimated);
   const OpSizes s = sizes_of(use);
   const Group* of = group(use.op);
   if (estimated) *estimated = !of;

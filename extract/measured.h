@@ -41,6 +41,8 @@ class MeasuredTable {
   struct Group;
   MeasuredTable() = default;
   const Group* group(const std::string& op) const;
+  // A product and its bias: the difference decides between Gemm and MatMul with Add, and is less than what two rows of products differ by.
+  double gemm_seconds(const OpUse& use, bool* estimated) const;
 
   Roofline roofline_;
   std::map<std::string, std::shared_ptr<Group>> groups_;  // by the operator whose times are comparable: FusedMatMul is in MatMul

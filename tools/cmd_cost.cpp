@@ -199,6 +199,12 @@ int eval_rows(const CostArgs& args, const std::string& model, ordered_json& out,
     else
       out["operators"].push_back(std::move(row));
   }
+  out["rows"] = ordered_json::array();
+  for (std::size_t i = 0; i < compared.size(); ++i)
+    out["rows"].push_back({{"row", row_of[i]},
+                           {"operator", compared[i].key},
+                           {"predicted", compared[i].predicted},
+                           {"measured", compared[i].measured}});
   text += format_table(table);
   if (args.common.verbosity > 0) text += worst_rows(*rows, compared, row_of);
   return kExitOk;

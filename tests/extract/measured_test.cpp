@@ -67,6 +67,19 @@ TEST(Measured, ProductsWithWeightsCostTheSameUnderBothNames) {
   EXPECT_NE(t.seconds(use(R"({"op": "com.microsoft::FusedMatMul", "attrs": {"transBatchB": 1}, )" + rest)), plain);
 }
 
+TEST(Measured, GemmIsAProductAndItsBias) {
+  const std::string product = R"({"op": "MatMul", "in": [[64,512],[512,512]], "out": [[64,512]], "const": [1], "seconds": 4e-4})";
+  const std::string bias = R"({"op": "Gemm/bias", "in": [[512]], "out": [[64,512]], "const": [0], "seconds": 3e-6})";
+  const MeasuredTable t = table(product + "\n" + bias + "\n");
+  const double plain = t.seconds(use(product));
+  EXPECT_EQ(t.seconds(use(R"({"op": "Gemm", "in": [[64,512],[512,512]], "out": [[64,512]], "const": [1]})")), plain);
+  const double whole = t.seconds(use(R"({"op": "Gemm", "in": [[64,512],[512,512],[512]], "out": [[64,512]], "const": [1, 2]})"));
+  EXPECT_NEAR(whole - plain, 3e-6, 3e-7);
+  EXPECT_EQ(
+      t.seconds(use(R"({"op": "Gemm", "in": [[64,512],[512,512],[512]], "out": [[64,512]], "const": [1, 2], "attrs": {"transB": 1}})")),
+      whole);
+}
+
 TEST(Measured, BadRowsAreRefusedWithTheirPlace) {
   for (const char* text : {"nonsense\n", R"({"op": "Add", "in": [[1]], "out": [[1]], "seconds": -1})",
                            R"({"op": "Add", "in": 3, "out": [[1]], "seconds": 1})"}) {

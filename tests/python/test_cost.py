@@ -36,7 +36,8 @@ def test_rows_become_a_cost_model(rows, tmp_path, kind):
     report = json.loads(run_ok("optimize", BART, tmp_path / "out.onnx", "--cost", model, "--json").stdout)
     assert report["cost_model"] == str(model) and 0 < report["cost_after"] <= report["cost_before"]
     out = json.loads(run_ok("cost", "eval", "--rows", rows, "--cost", model, "--json").stdout)
-    assert out["all_operators"]["rows"] == sum(r["rows"] for r in out["operators"])
+    assert out["all_operators"]["rows"] == sum(r["rows"] for r in out["operators"]) == len(out["rows"])
+    assert all(r["predicted"] > 0 for r in out["rows"])
     if kind == "measured":
         assert out["all_operators"]["mape"] < 0.5  # its own rows
 
