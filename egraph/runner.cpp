@@ -82,8 +82,9 @@ class Runner {
       rules_.emplace_back(rule, g_.proof != nullptr);
       report_.rules.push_back({.name = rule.name});
       g_.rule_names.push_back(rule.name);
-      phases_.push_back(rule.phase);
+      if (rule.phase != Rewrite::kLastPhase) phases_.push_back(rule.phase);
     }
+    last_rules_ = phases_.size() < rules.size();
     if (g_.proof) tell_proof(rules);
     std::sort(phases_.begin(), phases_.end());
     phases_.erase(std::unique(phases_.begin(), phases_.end()), phases_.end());
@@ -91,6 +92,7 @@ class Runner {
 
   RunReport run() {
     report_.stop = loop();
+    if (last_rules_ && (report_.stop == StopReason::kSaturated || report_.stop == StopReason::kIterationLimit)) finish();
     g_.team = nullptr;
     g_.current_rule = kNone;
     g_.rebuild();
@@ -116,20 +118,31 @@ class Runner {
       if (auto stop = check_.now(g_, words_.bytes() + newest_bytes(g_.recs.size()) + g_.index_growth())) return *stop;
       if (iteration >= options_.limits.iterations) return StopReason::kIterationLimit;
       const std::uint64_t before = changes();
-      IterationStats stats{.iteration = iteration + 1};
       const bool deferred = std::any_of(rules_.begin(), rules_.end(), [](const RuleState& rule) { return !rule.deferred.empty(); });
-      const auto stop = iterate(iteration, stats);
-      stats.nodes = g_.live_nodes;
-      stats.classes = g_.live_classes;
-      report_.iterations.push_back(stats);
-      note_memory();
-      if (options_.on_iteration) options_.on_iteration(stats);
-      if (g_.contradiction) return StopReason::kContradiction;
-      if (stop) return *stop;
+      if (const auto stop = reported_iteration(iteration)) return *stop;
       if (changes() != before || deferred || scheduler_->resume(iteration)) continue;
       if (phase_ + 1 >= phases_.size()) return StopReason::kSaturated;
       ++phase_;
     }
+  }
+
+  // One iteration of the rules that are active now, told to the report and to whoever looks on.
+  std::optional<StopReason> reported_iteration(std::size_t iteration) {
+    IterationStats stats{.iteration = iteration + 1};
+    const auto stop = iterate(iteration, stats);
+    stats.nodes = g_.live_nodes;
+    stats.classes = g_.live_classes;
+    report_.iterations.push_back(stats);
+    note_memory();
+    if (options_.on_iteration) options_.on_iteration(stats);
+    if (g_.contradiction) return StopReason::kContradiction;
+    return stop;
+  }
+
+  // The rules of the last phase, once.
+  void finish() {
+    finishing_ = true;
+    if (const auto stop = reported_iteration(report_.iterations.size())) report_.stop = *stop;
   }
 
   std::uint64_t changes() const { return g_.nodes_created + g_.unions + g_.fact_changes; }
@@ -139,7 +152,9 @@ class Runner {
     report_.peak_memory_bytes = std::max(report_.peak_memory_bytes, bytes);
   }
 
-  bool active(const RuleState& rule) const { return rule.rule->phase <= phases_[phase_]; }
+  bool active(const RuleState& rule) const {
+    return finishing_ ? rule.rule->phase == Rewrite::kLastPhase : !phases_.empty() && rule.rule->phase <= phases_[phase_];
+  }
 
   std::optional<StopReason> iterate(std::size_t iteration, IterationStats& stats) {
     auto begin = Clock::now();
@@ -443,6 +458,7 @@ class Runner {
   std::vector<std::vector<std::uint32_t>> newest_;
   std::vector<int> phases_;
   std::size_t phase_ = 0;
+  bool last_rules_ = false, finishing_ = false;
   RunReport report_;
 };
 

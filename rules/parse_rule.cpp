@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "rules/opkey.h"
+#include "egraph/rewrite.h"
 #include "rules/parse_parser.h"
 
 namespace saturate {
@@ -186,6 +187,10 @@ bool RuleParser::parse_clauses(Rule& rule) {
       rule.assumes.push_back(std::move(name));
     } else if (peek().is_word("budget") || peek().is_word("phase")) {
       const bool budget = next().text == "budget";
+      if (!budget && accept_word("last")) {
+        rule.phase = Rewrite::kLastPhase;
+        continue;
+      }
       if (peek().kind != Token::Kind::kInt || peek().integer > 1'000'000'000)
         return fail(peek().place, fmt::format("expected a number from 0 to 1000000000, found {}", shown(peek())));
       const std::int64_t n = next().integer;

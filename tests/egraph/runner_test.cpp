@@ -195,6 +195,28 @@ TEST(Runner, PhasesComeOneAfterTheOther) {
   EXPECT_EQ(report.rules[0].applied, 2u);
 }
 
+TEST(Runner, RulesOfTheLastPhaseRunAloneAndOnce) {
+  // `echo` would make h of g again, and `last` would find its own result.
+  auto w = Workload::parse("(rule last (h ?x) (h (g ?x))) (rule echo (g ?x) (k ?x)) (rule early (f ?x) (h ?x)) (root (f a))");
+  w->rules[0].phase = Rewrite::kLastPhase;
+  const RunReport report = run(*w->egraph, w->rules, roomy());
+  EXPECT_EQ(report.stop, StopReason::kSaturated);
+  EXPECT_EQ(report.rules[0].applied, 1u);
+  EXPECT_EQ(report.rules[1].applied, 0u);
+  EXPECT_EQ(w->egraph->num_nodes(), 5u);  // f, a, h, g, and h of g
+}
+
+TEST(Runner, RulesOfTheLastPhaseRunAfterTheLastIterationToo) {
+  auto w = Workload::parse("(rule last (f ?x) (k ?x)) (rule forever (f ?x) (f (g ?x))) (root (f a))");
+  w->rules[0].phase = Rewrite::kLastPhase;
+  RunOptions options = roomy();
+  options.limits.iterations = 3;
+  const RunReport report = run(*w->egraph, w->rules, options);
+  EXPECT_EQ(report.stop, StopReason::kIterationLimit);
+  EXPECT_GT(report.rules[0].applied, 0u);
+  EXPECT_EQ(report.iterations.size(), 4u);
+}
+
 TEST(Runner, ARuleIsAppliedToAMatchOnce) {
   auto w = Workload::parse(ac_text(6));
   const RunReport report = run(*w->egraph, w->rules, roomy());

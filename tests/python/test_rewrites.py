@@ -334,3 +334,23 @@ def test_a_gather_by_one_number_loses_its_axis(tmp_path):
     """What follows counts along the next one: two Gathers are one only where the first keeps its axis."""
     onnx.save(build("float[1,3,2,3] x => float[3,2,3] y", "i = Constant <value_int = 0> ()  j = Constant <value_ints = [2, 1, 0]> ()  g = Gather (x, i)  y = Gather (g, j)"), tmp_path / "in.onnx")
     run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "measured")
+
+
+@pytest.mark.parametrize("activation, gemm", [("Identity", "Gemm"), ("Relu", "com.microsoft.FusedGemm")])
+def test_linear_layers_can_be_gemms_of_rows(tmp_path, activation, gemm):
+    """Where the cost model likes Gemm better than MatMul, a layer of rank 3 or 4 is one, too, also of open and of empty dims."""
+    signature, nodes = "float[b,s,8] x, float[2,s,b,8] z => float[b,s,6] y, float[2,s,b,6] u", (
+        f"w = Constant <value = float[8,6] {{{', '.join(str(i % 7 - 3.0) for i in range(48))}}}> ()  c = Constant <value_floats = [1.0, 2.0, 3.0, -4.0, 5.0, 6.0]> ()  "
+        f"m = MatMul (x, w)  a = Add (c, m)  y = {activation} (a)  n = MatMul (z, w)  d = Add (n, c)  u = {activation} (d)")
+    path, out, cost = tmp_path / "in.onnx", tmp_path / "out.onnx", tmp_path / "cost.json"
+    onnx.save(build(signature, nodes), path)
+    cost.write_text(json.dumps({"costs": {"MatMul": 9, "com.microsoft::FusedMatMul": 9}, "default": 1}))
+    run_ok(path, out, "--target", "ort-cpu", "--cost", cost)
+    got = counts(onnx.load(out))
+    assert got[gemm] == 2 and got["MatMul"] == got["Add"] == 0, got
+    sessions = [ort.InferenceSession(str(p), providers=["CPUExecutionProvider"]) for p in (path, out)]
+    for b, s in ((2, 3), (1, 5), (0, 3), (2, 0)):
+        feeds = {"x": np.arange(b * s * 8, dtype=np.float32).reshape(b, s, 8) / 9 - 5, "z": np.ones((2, s, b, 8), np.float32)}
+        for a, c in zip(*(session.run(None, feeds) for session in sessions)):
+            assert a.shape == c.shape
+            np.testing.assert_allclose(c, a, rtol=1e-5, atol=1e-5)
