@@ -69,6 +69,9 @@ class Stone {
   }
 
   Result join(bool interleaved, const Result& a, const Result& b) const {
+    for (const Result* half : {&a, &b})
+      if (half->ok() && (!(*half)->is_tensor() || (*half)->tensor().dims().empty()))
+        return absl::InvalidArgumentError("a half has no last axis");
     if (!interleaved) return call("Concat", {Attribute::of("axis", std::int64_t{-1})}, {a, b});
     if (!a.ok()) return a.status();
     Shape joined = a->tensor().dims();

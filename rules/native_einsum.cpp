@@ -123,11 +123,56 @@ void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), v.transpose(product, order_of(e->out, r->batch + r->rows + r->columns)));
 }
 
+// A sum over two terms, where one operand has a matrix for each place of the other: "tdij,bhtdj->bhtdi", as rotations of pairs are written.
+void einsum_over_two(const Views& v, const Match& m, Unions& unions) {
+  const Attribute* text = find_attribute(v.g.key(m.ops[2]).attributes, "equation");
+  const Dims *left = v.shape(m.classes[0]), *right = v.shape(m.classes[1]);
+  const auto e = text && left ? parse(text->s(), left->size()) : std::nullopt;
+  if (!e || !right || left->size() != e->left.size() || right->size() != e->right.size() || !is_floating(v.g.facts(m.classes[0]).dtype))
+    return;
+  std::string inner;
+  for (char c : e->left + e->right)
+    if (!has(e->out, c) && !has(inner, c)) inner += c;
+  const auto size = [&](const std::string& letters, const Dims& dims, char c) { return v.g.dims().value(dims[letters.find(c)]); };
+  if (inner.size() != 1 || !has(e->left, inner[0]) || !has(e->right, inner[0]) || size(e->left, *left, inner[0]) != 2 ||
+      size(e->right, *right, inner[0]) != 2)
+    return;
+  bool pairs = false, shared = false;
+  for (char c : e->out) {
+    const bool l = has(e->left, c), r = has(e->right, c);
+    if (!l && !r) return;
+    if (l != r) pairs = pairs || (l ? size(e->left, *left, c) : size(e->right, *right, c)) == 2;
+    if (l && r) shared = true;
+    if (l && r && !v.equal((*left)[e->left.find(c)], (*right)[e->right.find(c)])) return;
+  }
+  if (!pairs || !shared) return;
+  const auto term = [&](Id x, const std::string& letters, const Dims& dims, std::int64_t at) {
+    const auto axis = static_cast<std::int64_t>(letters.find(inner[0]));
+    const Id taken = v.g.add(make_key("", "Gather", {Attribute::of("axis", axis)}, 1, static_cast<int>(letters.size())),
+                             std::array{x, v.g.constant(Tensor::scalar_int64(at))});
+    std::string rest = letters, moved;
+    rest.erase(static_cast<std::size_t>(axis), 1);
+    Dims wide;
+    for (char c : e->out) {
+      if (has(rest, c)) moved += c;
+      if (has(rest, c) || !moved.empty()) wide.push_back(has(rest, c) ? dims[letters.find(c)] : v.g.dims().constant(1));
+    }
+    const Id ordered = v.transpose(taken, order_of(moved, rest));
+    return wide.size() == moved.size() ? ordered : v.reshape(ordered, wide, 0);
+  };
+  const auto binary = [&](const char* op, Id a, Id b) { return v.g.add(make_key("", op, {}, 1, std::nullopt), std::array{a, b}); };
+  Id products[2];
+  for (std::int64_t k : {0, 1}) products[k] = binary("Mul", term(m.classes[0], e->left, *left, k), term(m.classes[1], e->right, *right, k));
+  unions.emplace_back(m.root(), binary("Add", products[0], products[1]));
+}
+
 }  // namespace
 
 std::vector<NativeRule> native_einsum_rules() {
   return to_native({{"einsum_is_matmul", "Einsum(A, B) = MatMul of A and B, moved and reshaped, where each letter stands once an operand",
-                     Effect::kReassociates, [](OnnxEGraph& g) { return over_two(g, "Einsum"); }, einsum_is_matmul}});
+                     Effect::kReassociates, [](OnnxEGraph& g) { return over_two(g, "Einsum"); }, einsum_is_matmul},
+                    {"einsum_over_two", "Einsum(A, B) that sums over two = the sum of two products", Effect::kReassociates,
+                     [](OnnxEGraph& g) { return over_two(g, "Einsum"); }, einsum_over_two}});
 }
 
 }  // namespace saturate

@@ -97,6 +97,56 @@ void gather_of_split_is_part(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), make_part(v, x, axis == rank - 1 ? Part{at, *columns, *rows} : Part{at * *columns, 1, *columns}));
 }
 
+// Reshape(Gather(V, i)) that joins the last two axes of V, one of which is permuted by i = Gather along the joined axis.
+void gather_of_pairs_joined(const Views& v, const Match& m, Unions& unions) {
+  const Id x = m.classes[0];
+  const Dims *from = v.shape(x), *to = v.shape(m.root());
+  if (!last_of(v, x) || !last_of(v, m.root()) || v.g.facts(x).constant || from->size() != to->size() + 1) return;
+  const std::size_t outer = to->size() - 1;
+  if (!v.equal(std::span(*from).first(outer), std::span(*to).first(outer))) return;
+  const auto rows = v.g.dims().value((*from)[outer]), columns = v.g.dims().value(from->back());
+  const auto order = v.ints(m.classes[1]);
+  const auto axis = static_cast<std::size_t>(v.int_attribute(m.ops[2], "axis", 0));
+  if (!rows || !columns || !order || axis < outer || *rows * *columns > 4096) return;
+  const std::int64_t size = axis == outer ? *rows : *columns;
+  if (static_cast<std::int64_t>(order->size()) != size || (*rows != 2 && *columns != 2)) return;
+  std::vector<std::int64_t> joined;
+  for (std::int64_t r = 0; r < *rows; ++r)
+    for (std::int64_t c = 0; c < *columns; ++c) {
+      const std::int64_t at = (*order)[static_cast<std::size_t>(axis == outer ? r : c)];
+      if (at < -size || at >= size) return;
+      const std::int64_t place = at < 0 ? at + size : at;
+      joined.push_back(axis == outer ? place * *columns + c : r * *columns + place);
+    }
+  const Id flat = v.reshape(x, *to, static_cast<int>(from->size())), index = v.g.constant(Tensor::vector_int64(joined));
+  unions.emplace_back(
+      m.root(), v.g.add(make_key("", "Gather", {Attribute::of("axis", static_cast<std::int64_t>(outer))}, 1, static_cast<int>(to->size())),
+                        std::array{flat, index}));
+}
+
+// A row or a column of a matrix of two by two whose elements were joined and then reshaped.
+void line_of_four(const Views& v, const Match& m, Unions& unions) {
+  const Dims *line = v.shape(m.root()), *matrix = v.shape(m.classes[6]), *place = v.shape(m.classes[7]);
+  const auto index = place && place->empty() ? v.ints(m.classes[7]) : std::nullopt;
+  if (!last_of(v, m.root()) || !matrix || !index || matrix->size() < 3) return;
+  const std::size_t rank = matrix->size();
+  const auto size = [&](std::size_t i) { return v.g.dims().value((*matrix)[i]); };
+  if (size(rank - 1) != 2 || size(rank - 2) != 2) return;
+  for (std::size_t i = 0; i < 4; ++i)
+    if (const Dims* d = v.shape(m.classes[i]); !d || d->empty() || v.g.dims().value(d->back()) != 1) return;
+  const auto joined = static_cast<std::size_t>(v.int_attribute(m.ops[4], "axis", 0)),
+             axis = static_cast<std::size_t>(v.int_attribute(m.ops[8], "axis", 0));
+  if (joined + 1 != v.shape(m.classes[0])->size() || axis + 2 < rank) return;
+  const auto at = static_cast<std::size_t>((*index)[0] < 0 ? (*index)[0] + 2 : (*index)[0]);
+  if (at > 1) return;
+  const auto [first, second] = axis + 1 == rank ? std::pair{at, at + 2} : std::pair{2 * at, 2 * at + 1};
+  Dims one(line->begin(), line->end());
+  one.back() = v.g.dims().constant(1);
+  const Id a = v.reshape(m.classes[first], one, 0), b = v.reshape(m.classes[second], one, 0);
+  unions.emplace_back(m.root(), v.g.add(make_key("", "Concat", {Attribute::of("axis", std::int64_t{-1})}, 1, static_cast<int>(one.size())),
+                                        std::array{a, b}));
+}
+
 // Reshape(Concat(A, B)) of A and B [..., n, 1] or [..., 1, n] to [..., 2n]: a stack of two that is flattened.
 void reshape_of_stack(const Views& v, const Match& m, Unions& unions) {
   const Id a = m.classes[0], b = m.classes[1];
@@ -237,6 +287,15 @@ std::function<Pattern(OnnxEGraph&)> slice_of_twice(std::size_t inputs) {
   };
 }
 
+Pattern gathered_and_reshaped(OnnxEGraph& g) {
+  return {{variable(), variable(), node(g, "Gather", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
+}
+
+Pattern four_joined(OnnxEGraph& g) {
+  return {{variable(), variable(), variable(), variable(), node(g, "Concat", {0, 1, 2, 3}), variable(), node(g, "Reshape", {4, 5}),
+           variable(), node(g, "Gather", {6, 7})}};
+}
+
 Pattern split_gather(OnnxEGraph& g) {
   return {{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Gather", {2, 3})}};
 }
@@ -259,6 +318,10 @@ std::vector<NativeRule> native_rope_rules() {
        Effect::kExact, over("Gather"), gather_is_part},
       {"gather_of_split_is_part", "Gather(Reshape(X, [..., k, n]), i) over one of the two = part(X)", Effect::kExact, split_gather,
        gather_of_split_is_part},
+      {"gather_of_pairs_joined", "Reshape(Gather(V, i)) that joins two axes, one permuted by i = Gather(Reshape(V))", Effect::kExact,
+       gathered_and_reshaped, gather_of_pairs_joined},
+      {"line_of_four", "Gather(Reshape(Concat(A, B, C, D), [..., 2, 2]), i) = Concat of two of the four", Effect::kExact, four_joined,
+       line_of_four},
       {"reshape_of_stack", "Reshape(Concat(A, B)) of [..., n, 1] to [..., 2n] = interleave(A, B); of [..., 1, n] = Concat(A, B)",
        Effect::kExact, reshaped("Concat"), reshape_of_stack},
       {"reshape_of_repeat", "Reshape(Expand(h from [..., n, 1] to [..., n, 2]), [..., 2n]) = twice(h)", Effect::kExact, reshaped("Expand"),

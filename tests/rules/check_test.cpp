@@ -54,6 +54,14 @@ TEST_F(CheckRules, AMissingGuardIsFoundByRandomInstances) {
   EXPECT_TRUE(says(c, kError, "int")) << to_string(c);
 }
 
+TEST_F(CheckRules, HalvesWithoutALastAxisAreRefused) {
+  const RuleCheck c = check(R"(rule r (X, c, s) => (Y) { Y = saturate.rope <interleaved: int = 1> (X, c, s) } where rank(c) >= 2
+    let t = shape(c)[1:] => { f = Reshape (c, t) g = Reshape (s, t) Y = saturate.rope <interleaved: int = 1> (X, f, g) }
+    example X = float[3,4], c = float[1,2], s = float[1,2]
+    counter X = float[3,2], c = float[1], s = float[1])");
+  EXPECT_EQ(c.counters, 1) << to_string(c);
+}
+
 TEST_F(CheckRules, AMissingShapeGuardIsFound) {
   const RuleCheck c = check(
       "rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c) => { Y = Identity (X) } example X = float[2,3,5], c = float[3,1] {0}");
