@@ -237,11 +237,17 @@ std::uint64_t DimTable::generation() const {
 
 std::optional<std::string> DimTable::symbol_name(Dim d) const {
   Reading lock(impl_->mutex);
-  const Poly& p = impl_->table.poly(d);
-  if (p.size() != 1 || p[0].coefficient != 1 || p[0].atoms.size() != 1) return std::nullopt;
-  const Atom& atom = impl_->table.atom(p[0].atoms[0]);
-  if (atom.kind != AtomKind::kSymbol) return std::nullopt;
-  return atom.name;
+  const Atom* atom = impl_->table.plain_symbol(d);
+  return atom ? std::optional(atom->name) : std::nullopt;
+}
+std::optional<std::string> DimTable::name_apart(Dim d) const {
+  Reading lock(impl_->mutex);
+  const dims::Table& table = impl_->table;
+  const Atom* atom = table.plain_symbol(d);
+  if (!atom || !atom->group || &table.atom(*atom->group) == atom) return std::nullopt;
+  const Atom& first = table.atom(*atom->group);
+  if (first.replaced && table.canonical(*first.replaced) == table.canonical(d)) return std::nullopt;
+  return atom->name;
 }
 std::string DimTable::to_string(Dim d) const {
   Reading lock(impl_->mutex);

@@ -72,6 +72,8 @@ class DimTable {
 
   // The name of d if it is one plain symbol.
   std::optional<std::string> symbol_name(Dim d) const;
+  // Its name ("batch@mask") where d is one that an input declares under a name of another input's dim, and nothing has made them one.
+  std::optional<std::string> name_apart(Dim d) const;
   // "batch", "2*seq + 3", "floor(seq / 2)".
   std::string to_string(Dim d) const;
   // Number under an assignment of symbols (a declared name stands for all inputs that declare it); nullopt where one is missing.

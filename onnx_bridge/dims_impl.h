@@ -77,6 +77,13 @@ class Table {
   const Poly& poly(Dim d) const { return polys_[canonical_[d.id]]; }
   const Poly& poly_as_made(Dim d) const { return polys_[d.id]; }
   const Atom& atom(AtomId id) const { return atoms_[id]; }
+  // The atom that d is, if it is one plain symbol.
+  const Atom* plain_symbol(Dim d) const {
+    const Poly& p = poly(d);
+    if (p.size() != 1 || p[0].coefficient != 1 || p[0].atoms.size() != 1) return nullptr;
+    const Atom& only = atom(p[0].atoms[0]);
+    return only.kind == AtomKind::kSymbol ? &only : nullptr;
+  }
   std::size_t num_atoms() const { return atoms_.size(); }
   std::optional<std::int64_t> value(Dim d) const { return constant_value(poly(d)); }
   bool equal(Dim a, Dim b) const;

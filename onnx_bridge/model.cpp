@@ -84,4 +84,16 @@ std::vector<std::string> captured_names(const Graph& graph) {
   return std::move(finder.result);
 }
 
+void collect_names(const Graph& graph, std::unordered_set<std::string>& names) {
+  for (const auto* values : {&graph.inputs, &graph.outputs})
+    for (const ValueInfo& v : *values) names.insert(v.name);
+  for (const Initializer& i : graph.initializers) names.insert(i.name);
+  for (const Node& node : graph.nodes) {
+    names.insert(node.inputs.begin(), node.inputs.end());
+    names.insert(node.outputs.begin(), node.outputs.end());
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph) collect_names(a.g(), names);
+  }
+}
+
 }  // namespace saturate

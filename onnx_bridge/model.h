@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -128,5 +129,7 @@ struct Model {
 
 // Names that the nodes of a graph (a subgraph of something) take from outside, in order of first use, without duplicates.
 std::vector<std::string> captured_names(const Graph& graph);
+// Every name of a graph and of its subgraphs.
+void collect_names(const Graph& graph, std::unordered_set<std::string>& names);
 
 }  // namespace saturate

@@ -519,20 +519,30 @@ class Raiser {
       auto it = lowered_.values.find(name);
       if (it != lowered_.values.end() && e_.find(it->second) == id) alive.insert(name);
     }
-    std::erase_if(graph.value_info, [&](const ValueInfo& v) { return !alive.contains(v.name); });
+    std::erase_if(graph.value_info,
+                  [&](const ValueInfo& v) { return !alive.contains(v.name) || has_dim_apart(lowered_.values.at(v.name)); });
+  }
+
+  // Whether two inputs declare one name for a dim of this class and nothing in the model says that it is one size.
+  bool has_dim_apart(Id id) const {
+    const Facts& f = g_.facts(id);
+    return f.shape && std::any_of(f.shape->begin(), f.shape->end(), [&](Dim d) { return g_.dims().name_apart(d).has_value(); });
   }
 
   // Types of what goes into and comes out of nodes made by rules: runtimes infer less than the facts know (a Reshape to a computed
-  // shape), and ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown.
+  // shape), and ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown. And of what has a dim whose
+  // name another dim of the inputs has, too: ONNX Runtime takes values of one name for equally large and reuses their memory, so whether
+  // such a model runs where they are not would hang on the order of its nodes.
   void describe_made_values(Graph& graph) const {
     std::set<std::string> known;
     for (const auto* list : {&graph.inputs, &graph.outputs, &graph.value_info})
       for (const ValueInfo& v : *list) known.insert(v.name);
     for (const Initializer& i : graph.initializers) known.insert(i.name);
     for (const Unit& unit : units_) {
-      if (unit.source) continue;
-      std::vector<Id> values = unit.children;
-      for (const auto& [index, id] : unit.outputs) values.push_back(id);
+      std::vector<Id> values;
+      if (!unit.source) values = unit.children;
+      for (const auto& [index, id] : unit.outputs)
+        if (!unit.source || has_dim_apart(id)) values.push_back(id);
       for (Id id : values) {
         const Facts& f = g_.facts(id);
         if (f.kind != Facts::Kind::kTensor || f.dtype == DType::kUndefined || !f.shape || !known.insert(value_name(id)).second) continue;
@@ -546,6 +556,7 @@ class Raiser {
   // Numbers and the names that inputs declare; names of our own say nothing to others.
   DimSpec dim_spec(Dim d) const {
     if (const auto v = g_.dims().value(d)) return *v;
+    if (const auto apart = g_.dims().name_apart(d)) return *apart;
     const auto name = g_.dims().symbol_name(d);
     for (const ValueInfo& input : model_.graph.inputs)
       if (name && input.type.shape)
@@ -573,18 +584,6 @@ class Raiser {
 };
 
 }  // namespace
-
-void collect_names(const Graph& graph, std::unordered_set<std::string>& names) {
-  for (const auto* values : {&graph.inputs, &graph.outputs})
-    for (const ValueInfo& v : *values) names.insert(v.name);
-  for (const Initializer& i : graph.initializers) names.insert(i.name);
-  for (const Node& node : graph.nodes) {
-    names.insert(node.inputs.begin(), node.inputs.end());
-    names.insert(node.outputs.begin(), node.outputs.end());
-    for (const Attribute& a : node.attributes)
-      if (a.type == AttributeType::kGraph) collect_names(a.g(), names);
-  }
-}
 
 absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options) {
   return Raiser(egraph, lowered, selection, options).run();

@@ -37,9 +37,6 @@ struct RaiseOptions {
   std::unordered_set<std::string>* reserved = nullptr;          // names that new values must not take; grows by those that are made
 };
 
-// Every name of a graph and of its subgraphs.
-void collect_names(const Graph& graph, std::unordered_set<std::string>& names);
-
 absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options = {});
 
 }  // namespace saturate

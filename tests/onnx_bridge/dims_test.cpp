@@ -147,9 +147,14 @@ TEST_F(Dims, DeclaredNamesNeedAnOperatorToAgree) {
   EXPECT_EQ(mask, t.declared("seq", "mask"));
   EXPECT_EQ(t.symbol_name(ids), "seq");
   EXPECT_FALSE(t.equal(ids, mask));
+  EXPECT_EQ(t.name_apart(ids), std::nullopt);
+  EXPECT_EQ(t.name_apart(mask), "seq@mask");
+  EXPECT_EQ(t.name_apart(t.add(mask, p)), std::nullopt);
   EXPECT_EQ(t.evaluate(t.add(ids, mask), {{"seq", 4}}), 8);
   EXPECT_EQ(t.broadcast(t.add(mask, p), t.add(ids, p)), t.add(ids, p));
   EXPECT_TRUE(t.equal(ids, mask));
+  EXPECT_EQ(t.name_apart(mask), std::nullopt);
+  EXPECT_EQ(t.name_apart(past), "seq@past");
   EXPECT_FALSE(t.equal(ids, past));
   EXPECT_NE(t.broadcast(past, s), past);  // names that differ stay open
   EXPECT_FALSE(t.equal(past, s));
