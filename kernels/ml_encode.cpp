@@ -1,10 +1,11 @@
 // Encoders and feature operators (ONNX Operators-ml: LabelEncoder, CategoryMapper, OneHotEncoder, ArrayFeatureExtractor, FeatureVectorizer,
-// Binarizer).
+// Binarizer, ZipMap).
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 
 #include "kernels/data_codec.h"
 #include "kernels/data_util.h"
@@ -202,6 +203,26 @@ Outputs feature_vectorizer(KernelContext& ctx) {
   return outputs_of(*std::move(out));
 }
 
+// A map is a sequence of two tensors, its keys and their values.
+Outputs zip_map(KernelContext& ctx) {
+  auto x = matrix_of(ctx, ctx.tensor(0));
+  if (!x.ok()) return x.status();
+  const ClassLabels labels(ctx);
+  if (static_cast<std::int64_t>(labels.size()) != x->cols) return ctx.invalid("labels and columns differ in number");
+  std::vector<std::size_t> all(labels.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const Tensor keys = labels.tensor(all);
+  Sequence maps;
+  for (std::int64_t r = 0; r < x->rows; ++r) {
+    auto values = from_doubles(ctx, DType::kFloat, {x->cols}, std::vector<double>(x->row(r).begin(), x->row(r).end()));
+    if (!values.ok()) return values.status();
+    Sequence map;
+    map.items = {Value(keys), Value(*std::move(values))};
+    maps.items.push_back(Value(std::move(map)));
+  }
+  return outputs_of(Value(std::move(maps)));
+}
+
 }  // namespace
 
 void register_ml_encode(Registry& registry) {
@@ -211,6 +232,7 @@ void register_ml_encode(Registry& registry) {
   registry.add(kMlDomain, "OneHotEncoder", one_hot_encoder);
   registry.add(kMlDomain, "ArrayFeatureExtractor", array_feature_extractor);
   registry.add(kMlDomain, "FeatureVectorizer", feature_vectorizer);
+  registry.add(kMlDomain, "ZipMap", zip_map);
 }
 
 }  // namespace saturate

@@ -43,30 +43,42 @@ bool transform_scores(std::string_view name, std::span<double> scores) {
   return true;
 }
 
-namespace {
-
-struct Matrix {
-  std::int64_t rows = 0, cols = 0;
-  std::vector<double> values;
-};
-
-absl::StatusOr<Matrix> matrix_of(const KernelContext& ctx, const Tensor& x) {
+absl::StatusOr<Scores> matrix_of(const KernelContext& ctx, const Tensor& x) {
   if (x.rank() < 1 || x.rank() > 2) return ctx.invalid("a vector or matrix is expected");
   auto values = to_doubles(ctx, x);
   if (!values.ok()) return values.status();
-  Matrix m{x.rank() == 2 ? x.dims()[0] : 1, x.dims().back(), {}};
+  Scores m{x.rank() == 2 ? x.dims()[0] : 1, x.dims().back(), {}};
   m.values = *std::move(values);
   return m;
 }
 
+ClassLabels::ClassLabels(const KernelContext& ctx)
+    : names(ctx.attr_strings("classlabels_strings")), ids(ctx.attr_ints("classlabels_ints")) {
+  if (ids.empty()) ids = ctx.attr_ints("classlabels_int64s");
+}
+
+Tensor ClassLabels::tensor(std::span<const std::size_t> chosen) const {
+  std::vector<std::string> strings;
+  std::vector<std::int64_t> numbers;
+  for (std::size_t k : chosen) names.empty() ? numbers.push_back(ids[k]) : strings.push_back(names[k]);
+  if (names.empty()) return Tensor::vector_int64(numbers);
+  return Tensor::strings({static_cast<std::int64_t>(chosen.size())}, std::move(strings));
+}
+
+absl::StatusOr<Tensor> scores_tensor(const KernelContext& ctx, DType to, const Scores& scores) {
+  return from_doubles(ctx, to, {scores.rows, scores.cols}, scores.values);
+}
+
+namespace {
+
 // X W' + b with one row of W per target.
-absl::StatusOr<Matrix> linear(const KernelContext& ctx, const Matrix& x, std::int64_t targets) {
+absl::StatusOr<Scores> linear(const KernelContext& ctx, const Scores& x, std::int64_t targets) {
   const std::vector<float> w = ctx.attr_floats("coefficients"), b = ctx.attr_floats("intercepts");
   if (targets <= 0 || static_cast<std::int64_t>(w.size()) != targets * x.cols ||
       (!b.empty() && static_cast<std::int64_t>(b.size()) != targets))
     return ctx.invalid("the coefficients do not fit");
   if (const auto room = ctx.allocate(DType::kDouble, {x.rows, targets}); !room.ok()) return room.status();
-  Matrix y{x.rows, targets, std::vector<double>(static_cast<std::size_t>(x.rows * targets))};
+  Scores y{x.rows, targets, std::vector<double>(static_cast<std::size_t>(x.rows * targets))};
   for (std::int64_t r = 0; r < x.rows; ++r) {
     for (std::int64_t t = 0; t < targets; ++t) {
       double sum = b.empty() ? 0.0 : b[static_cast<std::size_t>(t)];
@@ -78,7 +90,7 @@ absl::StatusOr<Matrix> linear(const KernelContext& ctx, const Matrix& x, std::in
   return y;
 }
 
-absl::Status transform_rows(const KernelContext& ctx, Matrix& y) {
+absl::Status transform_rows(const KernelContext& ctx, Scores& y) {
   for (std::int64_t r = 0; r < y.rows; ++r) {
     if (!transform_scores(ctx.attr_s("post_transform", "NONE"),
                           std::span(y.values).subspan(static_cast<std::size_t>(r * y.cols), static_cast<std::size_t>(y.cols)))) {
@@ -100,15 +112,14 @@ Outputs linear_regressor(KernelContext& ctx) {
 Outputs linear_classifier(KernelContext& ctx) {
   const auto x = matrix_of(ctx, ctx.tensor(0));
   if (!x.ok()) return x.status();
-  const std::vector<std::string> names = ctx.attr_strings("classlabels_strings");
-  const std::vector<std::int64_t> ids = ctx.attr_ints("classlabels_ints");
-  const auto classes = static_cast<std::int64_t>(std::max(names.size(), ids.size()));
+  const ClassLabels labels(ctx);
+  const auto classes = static_cast<std::int64_t>(labels.size());
   const auto targets = static_cast<std::int64_t>(ctx.attr_floats("intercepts").size());
   auto y = linear(ctx, *x, std::max<std::int64_t>(targets, 1));
   if (!y.ok()) return y.status();
   const std::string transform = ctx.attr_s("post_transform", "NONE");
   if (y->cols == 1 && classes == 2) {  // one score decides between two classes
-    Matrix both{y->rows, 2, {}};
+    Scores both{y->rows, 2, {}};
     for (double s : y->values) {
       if (transform == "NONE")
         both.values.insert(both.values.end(), {-s, s});
@@ -121,20 +132,12 @@ Outputs linear_classifier(KernelContext& ctx) {
   }
   if (y->cols != classes) return ctx.invalid("labels and scores differ in number");
   if (const absl::Status s = transform_rows(ctx, *y); !s.ok()) return s;
-  std::vector<std::int64_t> label_ids;
-  std::vector<std::string> label_names;
-  for (std::int64_t r = 0; r < y->rows; ++r) {
-    const auto row = y->values.begin() + r * y->cols;
-    const auto best = static_cast<std::size_t>(std::max_element(row, row + y->cols) - row);
-    if (names.empty())
-      label_ids.push_back(ids[best]);
-    else
-      label_names.push_back(names[best]);
-  }
-  auto scores = from_doubles(ctx, DType::kFloat, {y->rows, y->cols}, y->values);
+  std::vector<std::size_t> chosen;
+  for (std::int64_t r = 0; r < y->rows; ++r)
+    chosen.push_back(static_cast<std::size_t>(std::max_element(y->row(r).begin(), y->row(r).end()) - y->row(r).begin()));
+  auto scores = scores_tensor(ctx, DType::kFloat, *y);
   if (!scores.ok()) return scores.status();
-  return outputs_of(names.empty() ? Tensor::vector_int64(label_ids) : Tensor::strings({y->rows}, std::move(label_names)),
-                    *std::move(scores));
+  return outputs_of(labels.tensor(chosen), *std::move(scores));
 }
 
 Outputs scaler(KernelContext& ctx) {

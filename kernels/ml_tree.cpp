@@ -1,4 +1,4 @@
-// Tree ensembles (ONNX Operators-ml: TreeEnsemble-5, TreeEnsembleRegressor, all versions).
+// Tree ensembles (ONNX Operators-ml: TreeEnsemble-5, TreeEnsembleRegressor and TreeEnsembleClassifier, all versions).
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -85,7 +85,7 @@ bool score(const Forest& f, const double* x, std::vector<double>& out, std::vect
   return true;
 }
 
-Outputs run_forest(const KernelContext& ctx, const Forest& f, DType to) {
+absl::StatusOr<Scores> run_forest(const KernelContext& ctx, const Forest& f) {
   const Tensor& x = ctx.tensor(0);
   if (x.rank() != 2 || f.targets <= 0) return ctx.invalid("a matrix of samples is expected");
   const std::int64_t rows = x.dims()[0], features = x.dims()[1];
@@ -107,14 +107,15 @@ Outputs run_forest(const KernelContext& ctx, const Forest& f, DType to) {
   const auto values = to_doubles(ctx, x);
   if (!values.ok()) return values.status();
   if (const auto room = ctx.allocate(DType::kDouble, {rows, f.targets}); !room.ok()) return room.status();
-  std::vector<double> y(static_cast<std::size_t>(rows * f.targets)), one(static_cast<std::size_t>(f.targets));
+  Scores y{rows, f.targets, std::vector<double>(static_cast<std::size_t>(rows * f.targets))};
+  std::vector<double> one(static_cast<std::size_t>(f.targets));
   std::vector<std::int64_t> votes(one.size());
   for (std::int64_t r = 0; r < rows; ++r) {
     if (!score(f, values->data() + r * features, one, votes)) return ctx.invalid("a tree runs in a circle");
     if (!transform_scores(f.transform, one)) return ctx.invalid("the post_transform is not known");
-    std::copy(one.begin(), one.end(), y.begin() + r * f.targets);
+    std::copy(one.begin(), one.end(), y.row(r).begin());
   }
-  return one_output(from_doubles(ctx, to, {rows, f.targets}, y));
+  return y;
 }
 
 absl::StatusOr<std::vector<double>> numbers(const KernelContext& ctx, const std::string& name) {
@@ -172,7 +173,9 @@ Outputs tree_ensemble(KernelContext& ctx) {
     return ctx.invalid("aggregate_function or post_transform is not known");
   f.aggregate = kAggregates[aggregate];
   f.transform = kTransforms[transform];
-  return run_forest(ctx, f, ctx.tensor(0).dtype());
+  auto scores = run_forest(ctx, f);
+  if (!scores.ok()) return scores.status();
+  return one_output(scores_tensor(ctx, ctx.tensor(0).dtype(), *scores));
 }
 
 std::optional<Mode> mode_of(const std::string& name) {
@@ -183,24 +186,24 @@ std::optional<Mode> mode_of(const std::string& name) {
   return std::nullopt;
 }
 
-// The older form: nodes with tree and node numbers, votes that name them.
-Outputs tree_ensemble_regressor(KernelContext& ctx) {
+// The older form: nodes with tree and node numbers, votes (of "target" or "class") that name them.
+absl::StatusOr<Forest> numbered_forest(const KernelContext& ctx, const std::string& votes) {
   Forest f;
-  const auto splits = numbers(ctx, "nodes_values"), weights = numbers(ctx, "target_weights"), base = numbers(ctx, "base_values");
+  const auto splits = numbers(ctx, "nodes_values"), weights = numbers(ctx, votes + "_weights"), base = numbers(ctx, "base_values");
   for (const auto* v : {&splits, &weights, &base}) {
     if (!v->ok()) return v->status();
   }
   const auto trees = ctx.attr_ints("nodes_treeids"), ids = ctx.attr_ints("nodes_nodeids"), features = ctx.attr_ints("nodes_featureids"),
              true_at = ctx.attr_ints("nodes_truenodeids"), false_at = ctx.attr_ints("nodes_falsenodeids"),
-             missing = ctx.attr_ints("nodes_missing_value_tracks_true"), vote_trees = ctx.attr_ints("target_treeids"),
-             vote_nodes = ctx.attr_ints("target_nodeids"), targets = ctx.attr_ints("target_ids");
+             missing = ctx.attr_ints("nodes_missing_value_tracks_true"), vote_trees = ctx.attr_ints(votes + "_treeids"),
+             vote_nodes = ctx.attr_ints(votes + "_nodeids"), targets = ctx.attr_ints(votes + "_ids");
   const auto modes = ctx.attr_strings("nodes_modes");
   const std::size_t n = ids.size();
   for (std::size_t size : {trees.size(), features.size(), true_at.size(), false_at.size(), modes.size(), splits->size()}) {
     if (size != n) return ctx.invalid("the attributes of the nodes differ in length");
   }
   if (vote_nodes.size() != vote_trees.size() || targets.size() != vote_trees.size() || weights->size() != vote_trees.size())
-    return ctx.invalid("the attributes of the targets differ in length");
+    return ctx.invalid("the attributes of the votes differ in length");
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> place;  // (tree, node) -> branch or leaf
   std::int64_t branches = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -222,14 +225,65 @@ Outputs tree_ensemble_regressor(KernelContext& ctx) {
   }
   for (std::size_t i = 0; i < vote_trees.size(); ++i) {
     const auto leaf = place.find({vote_trees[i], vote_nodes[i]});
-    if (leaf == place.end() || leaf->second >= 0) return ctx.invalid("a target's weight belongs to no leaf");
+    if (leaf == place.end() || leaf->second >= 0) return ctx.invalid("a vote belongs to no leaf");
     f.leaves[static_cast<std::size_t>(-1 - leaf->second)].push_back({targets[i], (*weights)[i]});
   }
-  f.targets = ctx.attr_i("n_targets", 1);
   f.base = *base;
   f.aggregate = ctx.attr_s("aggregate_function", "SUM");
   f.transform = ctx.attr_s("post_transform", "NONE");
-  return run_forest(ctx, f, DType::kFloat);
+  return f;
+}
+
+Outputs tree_ensemble_regressor(KernelContext& ctx) {
+  auto f = numbered_forest(ctx, "target");
+  if (!f.ok()) return f.status();
+  f->targets = ctx.attr_i("n_targets", 1);
+  auto scores = run_forest(ctx, *f);
+  if (!scores.ok()) return scores.status();
+  return one_output(scores_tensor(ctx, DType::kFloat, *scores));
+}
+
+// Votes for a single one of two classes are its probability where none is negative, else a margin around 0; the score of the other class is
+// derived where the votes name class 0 (as older exporters number the one they vote for), else it stays 0.
+Outputs tree_ensemble_classifier(KernelContext& ctx) {
+  auto f = numbered_forest(ctx, "class");
+  if (!f.ok()) return f.status();
+  const ClassLabels labels(ctx);
+  f->targets = static_cast<std::int64_t>(labels.size());
+  std::int64_t only = -1;
+  bool one_class = true, positive = true;
+  for (const auto& leaf : f->leaves) {
+    for (const Vote& v : leaf) {
+      one_class = one_class && (only < 0 || v.target == only);
+      only = v.target;
+      positive = positive && v.weight >= 0;
+    }
+  }
+  const bool margin = labels.size() == 2 && one_class && only >= 0;
+  const std::string transform = f->transform;
+  f->transform = "NONE";
+  double base = 0;
+  if (margin) base = f->base.empty() ? 0 : f->base.back(), f->base.clear();
+  auto scores = run_forest(ctx, *f);
+  if (!scores.ok()) return scores.status();
+  std::vector<std::size_t> chosen;
+  for (std::int64_t r = 0; r < scores->rows; ++r) {
+    const std::span<double> row = scores->row(r);
+    if (!margin) {
+      chosen.push_back(static_cast<std::size_t>(std::max_element(row.begin(), row.end()) - row.begin()));
+      if (!transform_scores(transform, row)) return ctx.invalid("the post_transform is not known");
+      continue;
+    }
+    const double s = row[static_cast<std::size_t>(only)] + base;
+    chosen.push_back(s > (positive ? 0.5 : 0.0) ? 1 : 0);
+    row[1] = s;
+    if (only == 0) row[0] = positive ? 1 - s : -s;
+    const bool transformed = only == 1 || (!positive && transform == "LOGISTIC");
+    if (transformed && !transform_scores(transform, row)) return ctx.invalid("the post_transform is not known");
+  }
+  auto out = scores_tensor(ctx, DType::kFloat, *scores);
+  if (!out.ok()) return out.status();
+  return outputs_of(labels.tensor(chosen), *std::move(out));
 }
 
 }  // namespace
@@ -237,6 +291,7 @@ Outputs tree_ensemble_regressor(KernelContext& ctx) {
 void register_ml_tree(Registry& registry) {
   registry.add(kMlDomain, "TreeEnsemble", tree_ensemble);
   registry.add(kMlDomain, "TreeEnsembleRegressor", tree_ensemble_regressor);
+  registry.add(kMlDomain, "TreeEnsembleClassifier", tree_ensemble_classifier);
 }
 
 }  // namespace saturate

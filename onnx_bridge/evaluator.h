@@ -19,7 +19,7 @@ struct Sequence {
 struct Optional {
   std::shared_ptr<const Value> value;  // null: empty
 };
-// What flows along an edge when a model runs. monostate: absent.
+// What flows along an edge when a model runs. monostate: absent. A map is a sequence of two tensors, keys and values.
 struct Value {
   std::variant<std::monostate, Tensor, Sequence, Optional> v;
   Value() = default;

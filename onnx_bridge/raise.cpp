@@ -77,6 +77,7 @@ class Raiser {
     out.opset_imports[""] = opset_;
     if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));
     for (const std::string& domain : new_domains_) out.opset_imports.try_emplace(domain, 1);
+    out.opset_imports.insert(options_.body_imports.begin(), options_.body_imports.end());
     return out;
   }
 

@@ -33,6 +33,7 @@ struct RaiseOptions {
       opset;                    // write this opset of ai.onnx; nullopt: the input's, or the lowest above it that can express the result
   std::int64_t max_opset = 28;  // never above this
   std::map<const Graph*, std::shared_ptr<const Graph>> bodies;  // optimized subgraphs in place of the original ones
+  std::map<std::string, std::int64_t> body_imports;             // opsets of domains that those need
   std::vector<MadeNode>* made = nullptr;                        // filled if given
   std::unordered_set<std::string>* reserved = nullptr;          // names that new values must not take; grows by those that are made
 };

@@ -277,6 +277,7 @@ class Optimizer {
           if (!unsound_rule_.empty()) return optimized.status();
           continue;  // a body that cannot be lowered stays as it is
         }
+        raise_options.body_imports.insert(optimized->opset_imports.begin(), optimized->opset_imports.end());
         raise_options.bodies[&a.g()] = std::make_shared<Graph>(std::move(optimized->graph));
       }
     return absl::OkStatus();

@@ -48,6 +48,85 @@ TEST(Ml, TreesThatRunInACircleAreRefused) {
   EXPECT_FALSE(run(tree({0, 1}, {1, 1}), {floats({1, 1}, {0})}).ok());
 }
 
+// Votes for these classes at the two leaves of a stump, the last class twice where there are three; ONNX Runtime's outputs.
+Call stump(std::vector<std::int64_t> classes, std::vector<float> weights, std::vector<Attribute> more = {}) {
+  const std::vector<std::int64_t> zeros(classes.size());
+  std::vector<Attribute> attributes = {
+      ints_attr("nodes_treeids", {0, 0, 0}),
+      ints_attr("nodes_nodeids", {0, 1, 2}),
+      ints_attr("nodes_featureids", {0, 0, 0}),
+      Attribute::of("nodes_modes", std::vector<std::string>{"BRANCH_LEQ", "LEAF", "LEAF"}),
+      Attribute::of("nodes_values", std::vector<float>{1, 0, 0}),
+      ints_attr("nodes_truenodeids", {1, 0, 0}),
+      ints_attr("nodes_falsenodeids", {2, 0, 0}),
+      ints_attr("class_treeids", zeros),
+      ints_attr("class_nodeids", classes.size() == 2 ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{1, 1, 2}),
+      ints_attr("class_ids", std::move(classes)),
+      Attribute::of("class_weights", std::move(weights)),
+      ints_attr("classlabels_int64s", {7, 9})};
+  attributes.insert(attributes.end(), more.begin(), more.end());
+  return {"TreeEnsembleClassifier", kMl, 3, std::move(attributes), 2};
+}
+
+void expect_classes(const Call& call, const Tensor& x, const Tensor& labels, const Tensor& scores) {
+  const auto out = run(call, {x});
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_TRUE(identical((*out)[0].tensor(), labels));
+  expect_near((*out)[1].tensor(), scores);
+}
+
+TEST(Ml, TreesClassify) {
+  const Tensor x = floats({2, 2}, {0, 0, 5, 2});
+  expect_classes(stump({1, 1}, {0.2f, 0.9f}), x, ints({2}, {7, 9}), floats({2, 2}, {0, 0.2f, 0, 0.9f}));
+  expect_classes(stump({0, 0}, {0.2f, 0.9f}), x, ints({2}, {7, 9}), floats({2, 2}, {0.8f, 0.2f, 0.1f, 0.9f}));
+  expect_classes(stump({0, 1, 1}, {0.75f, 0.25f, 1}), x, ints({2}, {7, 9}), floats({2, 2}, {0.75f, 0.25f, 0, 1}));
+  expect_classes(stump({0, 0}, {-0.2f, 0.9f},
+                       {Attribute::of("post_transform", std::string("LOGISTIC")), Attribute::of("base_values", std::vector<float>{-0.1f})}),
+                 x, ints({2}, {7, 9}), floats({2, 2}, {0.5744425f, 0.4255575f, 0.31002557f, 0.6899744f}));
+  EXPECT_FALSE(run(stump({2, 2}, {1, 1}), {x}).ok());
+}
+
+Call machine(std::vector<Attribute> more = {}) {
+  std::vector<Attribute> attributes = {Attribute::of("classlabels_strings", std::vector<std::string>{"a", "b", "c"}),
+                                       Attribute::of("kernel_type", std::string("RBF")),
+                                       Attribute::of("kernel_params", std::vector<float>{0.1f, 0, 0}),
+                                       Attribute::of("support_vectors", std::vector<float>{0, 0, 4, 1, 1, -2}),
+                                       ints_attr("vectors_per_class", {1, 1, 1}),
+                                       Attribute::of("coefficients", std::vector<float>{1, -0.5f, -0.25f, 0.75f, 0.5f, -1}),
+                                       Attribute::of("rho", std::vector<float>{0.1f, -0.2f, 0.05f})};
+  attributes.insert(attributes.end(), more.begin(), more.end());
+  return {"SVMClassifier", kMl, 1, std::move(attributes), 2};
+}
+
+// ONNX Runtime's outputs.
+TEST(Ml, SupportVectorsClassify) {
+  const Tensor x = floats({2, 2}, {0, 0, 1.5f, -3}), labels = Tensor::strings({2}, {"a", "c"});
+  expect_classes(machine(), x, labels, floats({2, 3}, {1.0086583f, 0.39836735f, -0.46518892f, 0.37061876f, -0.17713487f, -0.7784632f}));
+  expect_classes(
+      machine({Attribute::of("prob_a", std::vector<float>{-2, -1.5f, -1}), Attribute::of("prob_b", std::vector<float>{0.1f, 0, -0.1f})}), x,
+      labels, floats({2, 3}, {0.5868445f, 0.12511846f, 0.28803712f, 0.35348874f, 0.20534404f, 0.44116738f}));
+  EXPECT_FALSE(run(machine(), {floats({1, 3}, {0, 0, 0})}).ok());
+  const Call regressor{"SVMRegressor",
+                       kMl,
+                       1,
+                       {Attribute::of("kernel_type", std::string("POLY")), Attribute::of("kernel_params", std::vector<float>{0.5f, 1, 2}),
+                        Attribute::of("support_vectors", std::vector<float>{0, 1, 4, 1}), Attribute::of("n_supports", std::int64_t{2}),
+                        Attribute::of("coefficients", std::vector<float>{1, -0.5f}), Attribute::of("rho", std::vector<float>{0.25f})}};
+  expect_near(eval(regressor, {floats({3, 2}, {0, 0, 5, 2, 1.5f, -3})}), floats({3, 1}, {0.75f, -67.75f, -2.625f}));
+}
+
+TEST(Ml, ZipMapGivesAMapForEachRow) {
+  const Call call{"ZipMap", kMl, 1, {Attribute::of("classlabels_strings", std::vector<std::string>{"n", "y"})}};
+  const auto out = run(call, {floats({2, 2}, {1, 2, 3, 4})});
+  ASSERT_TRUE(out.ok()) << out.status();
+  const Sequence& maps = std::get<Sequence>((*out)[0].v);
+  ASSERT_EQ(maps.items.size(), 2u);
+  const Sequence& second = std::get<Sequence>(maps.items[1].v);
+  EXPECT_TRUE(identical(second.items[0].tensor(), Tensor::strings({2}, {"n", "y"})));
+  EXPECT_TRUE(identical(second.items[1].tensor(), floats({2}, {3, 4})));
+  EXPECT_FALSE(run(call, {floats({2, 3}, {1, 2, 3, 4, 5, 6})}).ok());
+}
+
 TEST(Ml, RandomOperatorsKeepTheirPromises) {
   const Tensor p = floats({4}, {0, 1, 0, 1});
   expect_near(eval({"Bernoulli", "", 15}, {p}), p);

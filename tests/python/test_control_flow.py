@@ -57,6 +57,17 @@ def test_an_unknown_condition_stays(tmp_path):
         assert optimized(tmp_path, model, x=x, c=np.array(c)) == {"If": 1}
 
 
+def test_an_operator_made_in_a_branch_alone_is_imported(tmp_path):
+    """GELU in one branch: com.microsoft stands nowhere else in the model."""
+    gelu = [node("Div", ["x", "r"], ["d"]), node("Erf", ["d"], ["e"]), node("Add", ["e", "one"], ["a"]), node("Mul", ["x", "a"], ["m"]), node("Mul", ["m", "half"], ["out"])]
+    inside = branch("t", *gelu, initializers=[tensor("r", np.float32(2**0.5)), tensor("one", np.float32(1)), tensor("half", np.float32(0.5))])
+    choice = node("If", ["c"], ["y"], then_branch=inside, else_branch=branch("e", node("Neg", ["x"], ["out"])))
+    model = make_model([choice], [X, value("c", TensorProto.BOOL, [])], [Y])
+    optimized(tmp_path, model, x=np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32), c=np.array(True))
+    body = next(a.g for a in onnx.load(tmp_path / "out.onnx").graph.node[0].attribute if a.name == "then_branch")
+    assert [n.op_type for n in body.node] == ["Gelu"]
+
+
 def loop(trips, *, stop=False, collected=False):
     """x, multiplied by (iteration + 2) again and again."""
     nodes = [

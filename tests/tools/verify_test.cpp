@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "fmt/format.h"
 #include "onnx_bridge/io.h"
 
 namespace saturate {
@@ -267,6 +268,28 @@ TEST(Verify, RoundingThatTheOriginalMagnifiesIsNoDifference) {
   VerifyOptions strict;
   strict.tolerances.rtol = 1e-4;
   EXPECT_EQ(verify(left, right, strict).status, VerifyStatus::kDifferent);
+}
+
+// Products that lie in the middle between two steps but for their rounding; that the inputs are integers leaves only the weights to be
+// moved.
+TEST(Verify, RoundingThatQuantizationMagnifiesIsNoDifference) {
+  std::string odd, b, c;
+  for (int i = 0; i < 64; ++i) {
+    odd += fmt::format("{}{:.9g}", i ? ", " : "", 0.3f * static_cast<float>(2 * i + 1));
+    b += i ? ", 0.7" : "0.7";
+    c += i ? ", 0.238095239" : "0.238095239";
+  }
+  const auto model = [&](const std::string& product) {
+    return graph("(int32[n, 64] x) => (float[n, 64] y) <float[64] a = {" + odd + "}, float[64] b = {" + b + "}, float[64] c = {" + c + "}>",
+                 "f = Cast <to = 1> (x)\nt = Mul (f, a)\n" + product +
+                     "s = Constant <value = float {0.1}> ()\nz = Constant <value = int8 {0}> ()\n"
+                     "q = QuantizeLinear (p, s, z)\ny = DequantizeLinear (q, s, z)");
+  };
+  const Model left = model("u = Mul (t, b)\np = Mul (u, c)\n");
+  const VerifyReport report = verify(left, model("u = Mul (b, c)\np = Mul (t, u)\n"));
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_GT(report.max_abs(), 0.05);
+  EXPECT_EQ(verify(left, model("u = Add (b, c)\np = Mul (t, u)\n")).status, VerifyStatus::kDifferent);
 }
 
 // Too small an image leaves nothing, and a Reshape that copies a size by 0 may then fail: noted, and other sizes decide.
