@@ -187,3 +187,25 @@ def run_form(tmp_path, case):
 @pytest.mark.parametrize("name", CASES)
 def test_form(tmp_path, name):
     run_form(tmp_path, CASES[name])
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_rows_that_a_mask_hides_stay_guarded_where_attention_is_not_one_operator(tmp_path, half):
+    """Left padding: the first row sees no key. Without the guard its NaN would be in every row of the next layer."""
+    softmax = "p32 = Softmax (d) n = IsNaN (p32) z = Constant <value_float = 0.0> () g = Where (n, z, p32) p = Cast <to = 10> (g)" if half else \
+        "p0 = Softmax (d) n = IsNaN (p0) z = Constant <value_float = 0.0> () p = Where (n, z, p0)"
+    scores = "a = MatMul (q, k) f = Cast <to = 1> (a)" if half else "f = MatMul (q, k)"
+    t = "float16" if half else "float"
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g ({t}[b,2,s,8] q, {t}[b,2,8,s] k, {t}[b,2,s,8] v, bool[b,1,1,s] m) => ({t}[b,2,s,8] y, {t}[b,2,s,s] w)
+    {{ {scores} o = Constant <value_float = 0.0> () i = Constant <value_float = 0.0> () c = Where (m, o, i) d = Add (f, c) {softmax}
+       u = Transpose <perm = [0,1,3,2]> (p) w = Sqrt (p) y = MatMul (u, v) }}"""
+    model = onnx.parser.parse_model(text)
+    next(n for n in model.graph.node if n.output[0] == "i").attribute[0].f = -np.inf  # no literal of the text form
+    onnx.save(model, tmp_path / "in.onnx")
+    run_ok("in.onnx", "-o", "out.onnx", "--cost", "nodes", cwd=tmp_path)
+    rng = np.random.default_rng(4)
+    inputs = {n: rng.standard_normal(d).astype(np.float16 if half else np.float32) for n, d in {"q": (2, 2, 5, 8), "k": (2, 2, 8, 5), "v": (2, 2, 5, 8)}.items()}
+    inputs["m"] = np.array([[True] * 5, [False] * 5]).reshape(2, 1, 1, 5)
+    wanted, got = (ort.InferenceSession(tmp_path / f, providers=["CPUExecutionProvider"]).run(None, inputs) for f in ("in.onnx", "out.onnx"))
+    for a, b in zip(wanted, got):
+        np.testing.assert_allclose(a, b, atol=2e-3)
