@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <deque>
 #include <mutex>
+#include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
@@ -15,6 +17,7 @@ namespace {
 constexpr std::size_t kEagerFoldBytes = 512;  // small constant expressions are evaluated at once, so that equal numbers are one class
 constexpr std::size_t kMaxContent = 64;
 constexpr int kMaxFoldDepth = 500;
+constexpr std::size_t kMostSpread = 1 << 20;  // classes from which what was learnt spreads: a bound against facts that never settle
 
 void append_raw(std::string& out, const void* data, std::size_t size) { out.append(static_cast<const char*>(data), size); }
 template <typename T>
@@ -132,6 +135,8 @@ struct OnnxEGraph::Impl : Analysis {
     return f;
   }();
   std::string type_error;
+  std::uint64_t settled = 0;  // the generation of dims in which all facts are canonical
+  bool spreading = false;
   mutable std::mutex values_mutex;
   mutable absl::flat_hash_map<Id, std::optional<Tensor>> values;  // of evaluated classes, by canonical id at that time
 
@@ -250,6 +255,38 @@ struct OnnxEGraph::Impl : Analysis {
       const bool scalar = now.shape->empty();
       merge_leaf(g, id, owner.literal(content, scalar));
     }
+    spread_learnt(g);
+  }
+
+  // What a merge proves of dims holds in the facts of all classes: sizes that are numbers now make constants, and say more of what is
+  // computed of them. The engine tells only users of the classes that were merged.
+  void spread_learnt(EGraph& g) {
+    if (spreading || settled == dims.generation()) return;
+    spreading = true;
+    settled = dims.generation();
+    std::set<Id> learnt;
+    for (Id id = 0; id < facts.size() && id < g.num_ids(); ++id)
+      if (g.find(id) == id && canonicalize(facts[id])) learnt.insert(id);
+    std::set<Id> spelt = learnt;
+    for (std::size_t left = kMostSpread; !learnt.empty() && left > 0; --left) {
+      const Id id = learnt.extract(learnt.begin()).value();
+      for (NodeId user : g.class_users(id)) {
+        const Id made = g.find(g.class_of(user));
+        if (update(g, made, g.node(user)).first_changed) learnt.insert(made), spelt.insert(made);
+      }
+    }
+    for (Id id : spelt) modify(g, g.find(id));
+    spreading = false;
+  }
+
+  bool canonicalize(Facts& f) {
+    bool changed = false;
+    const auto renew = [&](Dim& d) { changed |= std::exchange(d, dims.canonical(d)) != d; };
+    for (auto* list : {&f.shape, &f.content})
+      if (*list) std::for_each((*list)->begin(), (*list)->end(), renew);
+    if (f.counts_from) renew(*f.counts_from);
+    for (Facts& e : f.elements) changed |= canonicalize(e);
+    return changed;
   }
 
   static void merge_leaf(EGraph& g, Id id, Id leaf) {

@@ -43,6 +43,28 @@ TEST(CostModels, ANameAtSeveralInputsHasOneSize) {
   EXPECT_NEAR(two, 2 * one, 1e-6 * one);
 }
 
+// The product proves that K is 28 after the shape of x was read: what was computed of it is a number then, through a matrix of integers,
+// too.
+TEST(CostModels, SizesProvedLaterAreKnownWhereverTheyStand) {
+  const auto evaluator = make_evaluator();
+  OnnxEGraph g(*evaluator);
+  const Model model = parse_model_text(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N, K] x, float[28, 4] w, float[1] one) => (float[N, 4] m, float[M] y) <int64[2] square = {1, 1}, int64[1] flat = {-1}> {
+      size = Shape <start: int = 1, end: int = 2> (x)
+      matrix = Reshape (size, square)
+      back = Reshape (matrix, flat)
+      y = Expand (one, back)
+      m = MatMul (x, w)
+    })",
+                                       "test")
+                          .value();
+  const Lowered lowered = lower(model, g).value();
+  g.egraph().rebuild();
+  const Facts& y = g.facts(lowered.values.at("y"));
+  ASSERT_TRUE(y.shape && y.shape->size() == 1);
+  EXPECT_EQ(g.dims().value(y.shape->front()), 28) << to_string(y, g.dims());
+}
+
 TEST(SizeCosts, CountWhatTheOperatorDoes) {
   EXPECT_NEAR(cost_of(kProduct, "flops", at(10)), 2 * 10 * 64 * 32, 2);
   EXPECT_NEAR(cost_of(kProduct, "bytes", at(10)), 4 * (10 * 64 + 64 * 32 + 10 * 32), 2);
