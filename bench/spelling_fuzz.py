@@ -54,8 +54,9 @@ def write(author, kind):
     def attend(value, other):
         wanted["attention"] += 1
         with a.within("attention"):
-            y, turned = attention.attention(a, value, other)
+            y, turned, normed = attention.attention(a, value, other)
         wanted["rope"] += turned
+        wanted["norm"] += normed
         return y
 
     def mlp(value, name):

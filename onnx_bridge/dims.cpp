@@ -190,6 +190,8 @@ std::optional<Dim> DimTable::broadcast(Dim a, Dim b) {
   if (table.is_clipped(a, b) && table.unify_clipped(a, b)) return table.canonical(a);
   if (table.is_clipped(b, a) && table.unify_clipped(b, a)) return table.canonical(a);
   if (!x && !y) table.join_symbols_by_name(a, b);
+  if (!x && !y && table.one_where_sum_is_one(a, b)) return table.canonical(a);
+  if (!x && !y && table.one_where_sum_is_one(b, a)) return table.canonical(b);
   return table.apply(Op::kBroadcast, a, b);
 }
 bool DimTable::join_named(Dim a, Dim b) {
@@ -220,6 +222,8 @@ bool DimTable::positive(Dim d) const {
 }
 bool DimTable::unify(Dim a, Dim b) {
   Writing lock(impl_->mutex);
+  impl_->table.join_broadcast_by_name(a, b);
+  impl_->table.join_broadcast_by_name(b, a);
   return impl_->table.unify(a, b);
 }
 void DimTable::assume_non_negative(Dim d) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <shared_mutex>
 #include <span>
@@ -68,6 +69,10 @@ class Table {
   bool equal_by_name(Dim a, Dim b);
   // Unifies symbols of one declared name that stand in a and in b, where the two would have to be broadcast to one of them then.
   bool join_symbols_by_name(Dim a, Dim b);
+  // Whether `drop`, what is left behind a place of a Slice, is 1 where the sum `keep` is: broadcast against each other, the two are `keep`.
+  bool one_where_sum_is_one(Dim keep, Dim drop);
+  // Where `wide` is what two dims broadcast to and must be `d`: unifies the one with d that has d's declared names.
+  void join_broadcast_by_name(Dim wide, Dim d);
   // Whether m is min(a, c) with a number c >= 2: broadcast against a, it is a (the operator fails where a > c).
   bool is_clipped(Dim m, Dim a);
   // What that proves: m = a, and a is at most c.
@@ -99,6 +104,8 @@ class Table {
   std::optional<std::int64_t> evaluate(const Poly& p, const std::map<std::string, std::int64_t>& symbols, int depth = 0) const;
 
  private:
+  // The dim with each atom replaced.
+  Dim rewritten(Dim d, const std::function<Dim(AtomId)>& leaf);
   struct AtomKey {
     AtomKind kind;
     std::uint32_t a, b;

@@ -81,19 +81,39 @@ Dim Table::declared(std::string_view name, std::string_view where) {
   return of_atom(atom);
 }
 
-Dim Table::by_name(Dim d) {
+Dim Table::rewritten(Dim d, const std::function<Dim(AtomId)>& leaf) {
   Dim sum = constant(0);
   for (const Term& t : Poly(poly(d))) {
     Dim product = constant(t.coefficient);
     for (AtomId id : t.atoms) {
       const Atom atom = atoms_[id];
       const Dim factor =
-          atom.kind != AtomKind::kSymbol ? apply(op_of(atom.kind), by_name(atom.a), by_name(atom.b)) : of_atom(atom.group.value_or(id));
+          atom.kind != AtomKind::kSymbol ? apply(op_of(atom.kind), rewritten(atom.a, leaf), rewritten(atom.b, leaf)) : leaf(id);
       product = apply(Op::kMul, product, factor);
     }
     sum = apply(Op::kAdd, sum, product);
   }
   return sum;
+}
+
+Dim Table::by_name(Dim d) {
+  return rewritten(d, [this](AtomId id) { return of_atom(atoms_[id].group.value_or(id)); });
+}
+
+bool Table::one_where_sum_is_one(Dim keep, Dim drop) {
+  const Poly sum = poly(keep), &open = poly(drop);
+  if (sum.size() < 2 || std::none_of(open.begin(), open.end(),
+                                     [this](const Term& t) { return t.atoms.size() == 1 && atoms_[t.atoms[0]].kind == AtomKind::kPlace; }))
+    return false;
+  for (const Term& t : sum) {
+    if (t.coefficient != 1 || t.atoms.size() != 1 || atoms_[t.atoms[0]].kind != AtomKind::kSymbol) continue;
+    const AtomId one = t.atoms[0];
+    if (std::any_of(sum.begin(), sum.end(), [&](const Term& o) { return &o != &t && std::ranges::find(o.atoms, one) != o.atoms.end(); }))
+      continue;
+    const Dim rest = apply(Op::kSub, of_atom(one), apply(Op::kSub, keep, constant(1)));  // what it is where the sum is 1
+    return value(rewritten(drop, [&](AtomId id) { return id == one ? rest : of_atom(id); })) == 1;
+  }
+  return false;
 }
 
 bool Table::unify_clipped(Dim m, Dim a) {
@@ -145,6 +165,15 @@ bool Table::join_symbols_by_name(Dim a, Dim b) {
   bool joined = false;
   for (const auto& [i, j] : pairs) joined = unify(of_atom(i), of_atom(j)) || joined;
   return joined;
+}
+
+void Table::join_broadcast_by_name(Dim wide, Dim d) {
+  const Poly& p = poly(wide);
+  if (first_declared_.empty() || value(d) || p.size() != 1 || p[0].coefficient != 1 || p[0].atoms.size() != 1) return;
+  const Atom atom = atoms_[p[0].atoms[0]];
+  if (atom.kind != AtomKind::kBroadcast) return;
+  for (Dim side : {atom.a, atom.b})
+    if (!equal(side, d) && equal_by_name(side, d)) unify(side, d);
 }
 
 Dim Table::fresh(std::string_view hint) {

@@ -130,6 +130,7 @@ void einsum_over_two(const Views& v, const Match& m, Unions& unions) {
   const auto e = text && left ? parse(text->s(), left->size()) : std::nullopt;
   if (!e || !right || left->size() != e->left.size() || right->size() != e->right.size() || !is_floating(v.g.facts(m.classes[0]).dtype))
     return;
+  const Dims first = *left, second = *right;  // what is added below moves the facts
   std::string inner;
   for (char c : e->left + e->right)
     if (!has(e->out, c) && !has(inner, c)) inner += c;
@@ -162,7 +163,7 @@ void einsum_over_two(const Views& v, const Match& m, Unions& unions) {
   };
   const auto binary = [&](const char* op, Id a, Id b) { return v.g.add(make_key("", op, {}, 1, std::nullopt), std::array{a, b}); };
   Id products[2];
-  for (std::int64_t k : {0, 1}) products[k] = binary("Mul", term(m.classes[0], e->left, *left, k), term(m.classes[1], e->right, *right, k));
+  for (std::int64_t k : {0, 1}) products[k] = binary("Mul", term(m.classes[0], e->left, first, k), term(m.classes[1], e->right, second, k));
   unions.emplace_back(m.root(), binary("Add", products[0], products[1]));
 }
 

@@ -118,10 +118,11 @@ void gather_of_pairs_joined(const Views& v, const Match& m, Unions& unions) {
       const std::int64_t place = at < 0 ? at + size : at;
       joined.push_back(axis == outer ? place * *columns + c : r * *columns + place);
     }
-  const Id flat = v.reshape(x, *to, static_cast<int>(from->size())), index = v.g.constant(Tensor::vector_int64(joined));
-  unions.emplace_back(
-      m.root(), v.g.add(make_key("", "Gather", {Attribute::of("axis", static_cast<std::int64_t>(outer))}, 1, static_cast<int>(to->size())),
-                        std::array{flat, index}));
+  const Dims target = *to;  // what is added moves the facts
+  const Id flat = v.reshape(x, target, static_cast<int>(from->size())), index = v.g.constant(Tensor::vector_int64(joined));
+  unions.emplace_back(m.root(), v.g.add(make_key("", "Gather", {Attribute::of("axis", static_cast<std::int64_t>(outer))}, 1,
+                                                 static_cast<int>(target.size())),
+                                        std::array{flat, index}));
 }
 
 // A row or a column of a matrix of two by two whose elements were joined and then reshaped.

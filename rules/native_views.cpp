@@ -402,6 +402,11 @@ std::optional<std::pair<Dims, Dims>> reshaped_part(const Views& v, const Dims& p
   padded.insert(padded.end(), part.begin(), part.end());
   Dims wide, cut;
   for (const DimGroup& g : *groups) {
+    if (g.from_end - g.from_begin == 1 && g.to_end - g.to_begin == 1) {  // one that stays may be open: whole, or 1
+      wide.push_back(padded[g.from_begin]);
+      cut.push_back(padded[g.from_begin]);
+      continue;
+    }
     bool ones = true, full = true;
     for (std::size_t i = g.from_begin; i < g.from_end; ++i) {
       const bool one_here = v.g.dims().value(padded[i]) == 1, whole_here = v.equal(padded[i], whole[i]);

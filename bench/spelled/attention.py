@@ -25,16 +25,21 @@ def projections(a, x, memory, groups):
         return made
     with a.within("qkv"):
         y = linear(a, x, np.concatenate(weights, 1), np.concatenate(biases))
-    way = a.pick("unpack", "split", "slices", "reshape_gather", "reshape_split", "transpose_first")
-    if groups == HEADS and way in ("reshape_gather", "reshape_split", "transpose_first"):
+    way = a.pick("unpack", "split", "slices", "reshape_gather", "reshape_split", "transpose_first", "reshape_slice", "columns")
+    if groups == HEADS and way in ("reshape_gather", "reshape_split", "transpose_first", "reshape_slice"):
         y = a.reshape(y, [(x, 0), (x, 1), 3, SIZE], kept=(0, 1))
         if way == "transpose_first":
             y = a.op("Transpose", y, perm=[2, 0, 1, 3])
             return [a.op("Gather", y, a.initializer(np.int64(i)), axis=0) for i in range(3)]
+        if way == "reshape_slice":
+            return [a.axes("Squeeze", a.op("Slice", y, *(a.initializer(np.int64([v])) for v in (i, i + 1, 2))), [2]) for i in range(3)]
         if way == "reshape_gather":
             return [a.op("Gather", y, a.initializer(np.int64(i)), axis=2) for i in range(3)]
         parts = a.op("Split", y, a.initializer(np.int64([1, 1, 1])), axis=2, outputs=3) if a.opset >= 13 else a.op("Split", y, axis=2, outputs=3, split=[1, 1, 1])
         return [a.axes("Squeeze", p, [2]) for p in parts]
+    if way == "columns":
+        ends = np.cumsum([0, *sizes])
+        return [a.op("Gather", y, a.initializer(np.arange(ends[i], ends[i + 1])), axis=2) for i in range(3)]
     if way == "slices":
         ends = np.cumsum([0, *sizes])
         return [a.op("Slice", y, *(a.initializer(np.int64([v])) for v in (ends[i], ends[i + 1], -1))) for i in range(3)]
@@ -114,7 +119,8 @@ def scale_of(a, q):
 def masked(a, s, x, memory, after):
     """Scores with a mask; `after` undoes a scale that comes later."""
     way = a.pick("mask", "none", "tokens", "tokens_where", "causal_where", "causal_buffer", "causal_positions", "float", "boolean", "causal_trilu", "tokens_sub", "tokens_equal",
-                 "both", "causal_float", "tokens_expanded", "boolean_not", "causal_cumsum", "tokens_greater", "multiplied")
+                 "both", "causal_float", "tokens_expanded", "boolean_not", "causal_cumsum", "tokens_greater", "multiplied",
+                 "ints", "ints_complement", "truth_complement", "truth_added", "alibi", "alibi_both_ways", "relative")
     if way == "none":
         return s, False
     low = a.pick("low", -10000.0, -1e9, float(np.finfo(np.float32).min), float("-inf"))
@@ -155,8 +161,28 @@ def masked(a, s, x, memory, after):
         if way == "boolean_not":
             return a.op("Where", a.op("Not", value), a.const(low), s), True
         return a.op("Where", value, s, a.const(low)), True
+    if way in ("ints", "ints_complement", "truth_complement", "truth_added"):
+        shown = np.ones((2, 1, 5, keys), bool)
+        shown[0, 0, :3, 2:] = False
+        value = a.input("shown", shown.astype(np.int64) if way.startswith("ints") else shown, ["batch", 1, "seq", batch_key[1]])
+        if way == "ints":
+            return a.op("Where", a.op("Cast", value, to=TensorProto.BOOL), s, a.const(low)), True
+        if way == "truth_added":
+            return a.add(s, a.op("Where", value, a.const(0.0), a.const(finite))), True
+        return a.add(s, a.mul(a.op("Sub", one(), a.op("Cast", value, to=TensorProto.FLOAT)), a.const(finite if finite > -1e30 else -1e9))), True
     if x != memory:
         return s, False
+    if way in ("alibi", "alibi_both_ways", "relative"):
+        n = a.dim(x, 1)
+        steps = a.op("Range", a.initializer(np.int64(0)), a.axes("Squeeze", n, [0]), a.initializer(np.int64(1)))
+        apart = a.op("Sub", a.axes("Unsqueeze", steps, [0]), a.axes("Unsqueeze", steps, [1]))
+        if way == "relative":
+            table = a.const(a.random(2 * LONGEST, HEADS))
+            rows = a.op("Gather", table, a.op("Add", apart, a.initializer(np.int64(LONGEST))), axis=0)
+            return a.add(s, a.axes("Unsqueeze", a.op("Transpose", rows, perm=[2, 0, 1]), [0])), True
+        distance = a.op("Cast", apart, to=TensorProto.FLOAT)
+        distance = a.op("Neg", a.op("Abs", distance)) if way == "alibi_both_ways" else distance
+        return a.add(s, a.mul(distance, a.const((0.5 ** np.arange(1, HEADS + 1)).reshape(1, HEADS, 1, 1)))), True
     if way == "causal_float":
         zeros_low = np.triu(np.full((LONGEST, LONGEST), low if low > -1e30 else -1e9), 1)
         cut = a.op("Slice", a.const(zeros_low), a.initializer(np.int64([0, 0])), a.op("Concat", a.dim(x, 1), a.dim(x, 1), axis=0), a.initializer(np.int64([0, 1])))
@@ -258,6 +284,10 @@ def scores(a, q, k, x, memory):
         s = a.mul(s, value)
     elif place == "after_div":
         s = a.op("Div", s, a.op("Reciprocal", value) if a.coin("reciprocal") else a.number(HEAD ** 0.5))
+    cap = "none" if mask_before else a.pick("cap", "none", "div_tanh_mul", "products")
+    if cap != "none":
+        inner = a.op("Div", s, a.const(20.0)) if cap == "div_tanh_mul" else a.times(s, 1 / 20)
+        s = a.mul(a.op("Tanh", inner), a.const(20.0))
     s, there = masked(a, s, x, memory, mask_before)
     if mask_before:
         s = a.mul(s, value)
@@ -284,8 +314,17 @@ def merged(a, o, x):
     return a.reshape(o, [(x, 0), (x, 1), SIZE], kept=(0, 1))
 
 
+def normed_heads(a, x):
+    """Each head over the root of its mean square, of four dims."""
+    square = a.op("Mul", x, x) if a.pick("square", "mul", "pow") == "mul" else a.op("Pow", x, a.const(2.0))
+    v = a.op("Add", a.axes("ReduceMean", square, [-1], keepdims=1), a.const(1e-5))
+    way = a.pick("root", "div", "reciprocal", "pow")
+    y = a.op("Mul", x, a.op("Pow", v, a.const(-0.5))) if way == "pow" else a.op("Div", x, a.op("Sqrt", v)) if way == "div" else a.op("Mul", a.op("Reciprocal", a.op("Sqrt", v)), x)
+    return a.mul(y, a.const(1 + a.random(HEAD, scale=0.3)))
+
+
 def attention(a, x, memory):
-    """Attention of x over memory, and how many rotations are in it."""
+    """Attention of x over memory, and how many rotations and norms are in it."""
     groups = a.pick("groups", HEADS, 2, 1)
     q, k, v = projections(a, x, memory, groups)
     made = []
@@ -293,6 +332,12 @@ def attention(a, x, memory):
         with a.within(what):
             made.append(heads_apart(a, value, source, heads))
     q, k, v = made
+    normed = a.coin("qk_norm")
+    if normed:
+        with a.within("q_norm"):
+            q = normed_heads(a, q)
+        with a.within("k_norm"):
+            k = normed_heads(a, k)
     turned = x == memory and a.pick("rotary", "none", "halves", "neighbours")
     if turned and turned != "none":
         cos, sin = rotations.angles(a, x, HEAD, (x, 1))
@@ -321,4 +366,4 @@ def attention(a, x, memory):
     y = merged(a, o, x)
     with a.within("out"):
         y = linear(a, y, a.random(SIZE, SIZE, scale=SIZE ** -0.5), a.random(SIZE, scale=0.1))
-    return y, 2 if turned and turned != "none" else 0
+    return y, 2 if turned and turned != "none" else 0, 2 if normed else 0

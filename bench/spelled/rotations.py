@@ -85,11 +85,19 @@ def swapped_matrix(size, by_halves):
 
 def rotated(a, x, size, by_halves):
     """(-x2, x1)"""
-    way = a.pick("rotated", "concat", "matmul", "gather_signs", "roll_signs", "where", "neg_first", "minus_product")
+    way = a.pick("rotated", "concat", "matmul", "gather_signs", "roll_signs", "where", "neg_first", "minus_product", "flip", "swap_by_matmul")
     order = np.abs(swapped_matrix(size, by_halves)).argmax(0)
     signs = swapped_matrix(size, by_halves).sum(0)
     if way == "matmul":
         return a.op("MatMul", x, a.const(swapped_matrix(size, by_halves)))
+    if way == "swap_by_matmul":
+        return a.mul(a.op("MatMul", x, a.const(np.abs(swapped_matrix(size, by_halves)))), a.const(signs))
+    if way == "flip":
+        apart = (2, size // 2) if by_halves else (size // 2, 2)
+        pairs = a.op("Reshape", x, a.initializer(np.int64([0, 0, 0, *apart])))
+        turned = a.op("Slice", pairs, *(a.initializer(np.int64([v])) for v in (-1, -2**63 + 1, 3 if by_halves else 4, -1)))
+        minus = np.float32([-1, 1]).reshape((2, 1) if by_halves else (2,))
+        return a.op("Reshape", a.mul(turned, a.const(minus)), a.initializer(np.int64([0, 0, 0, size])))
     if way in ("gather_signs", "roll_signs"):
         return a.mul(a.op("Gather", x, a.initializer(order), axis=-1), a.const(signs))
     if way == "where":
@@ -103,8 +111,48 @@ def rotated(a, x, size, by_halves):
     return a.op("Concat", minus, left, axis=-1) if by_halves else interleaved(a, minus, left, size)
 
 
+def complex_pairs(a, x, size, cos, sin):
+    """Real and imaginary parts stay apart on the last axis, of size 1."""
+    pairs = a.op("Reshape", x, a.initializer(np.int64([0, 0, 0, size // 2, 2])))
+    re, im = (a.op("Slice", pairs, *(a.initializer(np.int64([v])) for v in (i, i + 1, 4))) for i in (0, 1))
+    c, s = (a.axes("Unsqueeze", t, [-1]) for t in (cos, sin))
+    both = a.op("Concat", a.op("Sub", a.mul(re, c), a.mul(im, s)), a.add(a.mul(re, s), a.mul(im, c)), axis=-1)
+    return a.op("Reshape", both, a.initializer(np.int64([0, 0, 0, size])))
+
+
+def by_matrices(a, x, size, cos, sin):
+    """A matrix of two by two for each pair."""
+    way = a.pick("matrices", "columns", "matmul", "matmul_row", "einsum")
+    c, s, minus = (a.axes("Unsqueeze", t, [-1]) for t in (cos, sin, a.op("Neg", sin)))
+    stack = a.pick("stack", "four", "rows", "columns")
+    if stack == "four":
+        matrix = a.op("Reshape", a.op("Concat", c, minus, s, c, axis=-1), a.op("Concat", a.op("Shape", cos), a.initializer(np.int64([2, 2])), axis=0))
+    else:
+        first, second = ((c, minus), (s, c)) if stack == "rows" else ((c, s), (minus, c))
+        axis = -2 if stack == "rows" else -1
+        matrix = a.op("Concat", *(a.axes("Unsqueeze", a.op("Concat", *p, axis=-1), [axis]) for p in (first, second)), axis=axis)
+    if way == "columns":
+        pairs = a.op("Reshape", x, a.initializer(np.int64([0, 0, 0, size // 2, 1, 2])))
+        part = lambda t, i: a.op("Gather", t, a.initializer(np.int64(i)), axis=-1)
+        y = a.add(a.mul(part(matrix, 0), part(pairs, 0)), a.mul(part(matrix, 1), part(pairs, 1)))
+    elif way == "einsum" and a.opset >= 12:
+        pairs = a.op("Reshape", x, a.initializer(np.int64([0, 0, 0, size // 2, 2])))
+        flat = a.op("Reshape", matrix, a.initializer(np.int64([-1, size // 2, 2, 2])))
+        y = a.op("Einsum", flat, pairs, equation="tdij,bhtdj->bhtdi")
+    elif way == "matmul_row":
+        pairs = a.op("Reshape", x, a.initializer(np.int64([0, 0, 0, size // 2, 1, 2])))
+        flat = a.op("Reshape", matrix, a.initializer(np.int64([-1, size // 2, 2, 2])))
+        y = a.axes("Squeeze", a.op("MatMul", pairs, a.op("Transpose", flat, perm=[0, 1, 3, 2])), [-2])
+    else:
+        pairs = a.op("Reshape", x, a.initializer(np.int64([0, 0, 0, size // 2, 2, 1])))
+        y = a.axes("Squeeze", a.op("MatMul", matrix, pairs), [-1])
+    return a.op("Reshape", y, a.initializer(np.int64([0, 0, 0, size])))
+
+
 def rotary(a, x, size, cos, sin, by_halves):
-    way = a.pick("rotation", "rotated", "parts", "complex")
+    way = a.pick("rotation", "rotated", "parts", "complex", "matrices")
+    if not by_halves and way in ("complex", "matrices"):
+        return {"complex": complex_pairs, "matrices": by_matrices}[way](a, x, size, cos, sin)
     if way == "parts":
         left, right = (halves if by_halves else neighbours)(a, x, size)
         first = a.op("Sub", a.mul(left, cos), a.mul(right, sin))

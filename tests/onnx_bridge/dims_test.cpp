@@ -276,6 +276,15 @@ TEST_F(Dims, WhatIsOneWithAnotherDoesNotWidenIt) {
   EXPECT_NE(t.broadcast(t.sub(c(63), t.place(t.sub(c(64), s), c(64))), s), s);
 }
 
+// The last columns of a table of 64, as many as a cache and the new positions have (MPT's slopes).
+TEST_F(Dims, WhatIsOneWithASumDoesNotWidenIt) {
+  const Dim total = t.add(p, s), tail = t.sub(c(64), t.place(t.sub(c(64), total), c(64)));
+  EXPECT_EQ(t.broadcast(tail, total), total);
+  EXPECT_EQ(t.broadcast(total, tail), total);
+  EXPECT_NE(t.broadcast(t.sub(c(63), t.place(t.sub(c(64), total), c(64))), total), total);
+  EXPECT_NE(t.broadcast(tail, t.add(b, s)), t.add(b, s));
+}
+
 TEST_F(Dims, PlacesOfASlice) {
   EXPECT_EQ(t.value(t.place(c(-3), c(5))), 2);
   EXPECT_EQ(t.value(t.place(c(-7), c(5))), 0);
@@ -331,6 +340,16 @@ TEST_F(Dims, ClippedByAnotherInputOfTheName) {
   const Dim ids = t.declared("seq", "ids"), mask = t.declared("seq", "mask"), other = t.declared("enc", "other");
   EXPECT_TRUE(t.equal(t.broadcast(ids, t.min(mask, t.constant(64))).value(), ids));
   EXPECT_FALSE(t.equal(t.broadcast(ids, t.min(other, t.constant(64))).value(), ids));
+}
+
+// Scores of as many columns as the cache of keys and a mask have, times the cache of values.
+TEST_F(Dims, DeclaredNamesJoinWhereABroadcastDimMustBeAnother) {
+  const Dim keys = t.declared("past", "keys"), values = t.declared("past", "values"), mask = t.declared("total", "mask");
+  const Dim columns = t.broadcast(t.add(keys, s), mask).value();
+  EXPECT_FALSE(t.equal(keys, values));
+  EXPECT_TRUE(t.unify(columns, t.add(values, s)));
+  EXPECT_TRUE(t.equal(keys, values));
+  EXPECT_FALSE(t.equal(mask, t.add(keys, s)));
 }
 
 TEST_F(Dims, DeclaredNamesJoinWhereAnOperatorPutsOneInThePlaceOfTheOther) {

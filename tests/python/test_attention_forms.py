@@ -13,7 +13,7 @@ ort.set_default_logger_severity(4)
 ATTENTION = {"Attention", "MultiHeadAttention", "GroupQueryAttention"}
 NORMS = {"LayerNormalization", "SkipLayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization"}
 FAMILY = {**{op: "attention" for op in ATTENTION}, **{op: "norm" for op in NORMS}, "Gelu": "gelu", "FastGelu": "gelu", "BiasGelu": "gelu", "RotaryEmbedding": "rope"}
-SIZES = {"b": 2, "s": 5, "t": 6, "p": 3}
+SIZES = {"b": 2, "s": 5, "t": 6, "p": 3, "sum": 8}
 
 WINDOWS = "h = Constant <value_ints = [0,0,0,2,8]> () q5 = Reshape (q, h) k5 = Reshape (k, h) v5 = Reshape (v, h) " + "".join(
     f"{x.upper()} = Transpose <perm = [0,1,3,2,4]> ({x}5) " for x in "qkv")
@@ -22,6 +22,10 @@ GROUPED = ("hq = Constant <value_ints = [0,0,2,3,8]> () hk = Constant <value_int
            "Q = Transpose <perm = [0,2,3,1,4]> (q5) K = Transpose <perm = [0,2,1,3]> (k4) V = Transpose <perm = [0,2,1,3]> (v4) ")
 UNGROUPED = "r = Transpose <perm = [0,3,1,2,4]> (o) n = Constant <value_ints = [0,0,48]> () y = Reshape (r, n)"
 
+# Which keys of a cache `other` and of itself a query sees.
+COUNTED = ", float i = {0.35355339}, float low = {-10000.0}, int64 n0 = {0}, int64 n1 = {1}, int64[1] zero = {0}, int64[1] one = {1}"
+UP_TO_ITSELF = ("lo = Shape <start = 2, end = 3> (other) ls = Shape <start = 2, end = 3> (q) so0 = Squeeze (lo, zero) sq0 = Squeeze (ls, zero) l = Add (so0, sq0) columns = Range (n0, l, n1) "
+                "r0 = Range (n0, sq0, n1) r1 = Add (r0, so0) rows = Unsqueeze (r1, one) w = LessOrEqual (columns, rows) ")
 
 
 def numbers(name, dims, seed):
@@ -149,6 +153,19 @@ CASES = {
         "p4 = Conv (x, wqkv, bqkv) n = Constant <value_ints = [0,3,2,4,12]> () p5 = Reshape (p4, n) q0, k0, v0 = Split <axis = 1> (p5, ones) q3 = Squeeze (q0, one) k = Squeeze (k0, one) v = Squeeze (v0, one) "
         "q = Transpose <perm = [0,1,3,2]> (q3) a = MatMul (q, k) c = Mul (a, i) p = Softmax (c) t = Transpose <perm = [0,1,3,2]> (v) o = MatMul (p, t) r = Transpose <perm = [0,1,3,2]> (o) "
         "m = Constant <value_ints = [0,8,3,4]> () y = Reshape (r, m)", {"attention": 1}),
+    # MPT: slopes cut to the length of this layer's cache, and a mask as long as another layer's.
+    "slopes_and_a_mask_of_another_cache": ("float[b,2,s,8] q, float[b,2,s,8] k, float[b,2,s,8] v, float[b,2,p,8] pk, float[b,2,p,8] pv, float[b,2,p,8] other => float[b,2,s,8] y",
+        numbers("slopes", (2, 1, 64), 3) + ", int64[1] table = {64}, int64[1] end = {9223372036854775807}, int64[1] last = {2}" + COUNTED,
+        UP_TO_ITSELF + "kk = Concat <axis = 2> (pk, k) vv = Concat <axis = 2> (pv, v) "
+        "kt = Transpose <perm = [0,1,3,2]> (kk) a = MatMul (q, kt) c = Mul (a, i) lk = Shape <start = 2, end = 3> (kk) start = Sub (table, lk) z = Slice (slopes, start, end, last) d = Add (c, z) e = Where (w, d, low) "
+        "p = Softmax (e) y = MatMul (p, vv)", {"attention": 1}),
+    # BLOOM: heads and batch in one dim, and slopes for as many columns as the mask has.
+    "slopes_of_the_mask": ("float[b,2,s,8] q, float[b,2,s,8] k, float[b,2,s,8] v, float[b,2,p,8] pk, float[b,2,p,8] pv, float[b,2,p,8] other, float[b,sum] m => float[b,2,s,8] y",
+        "float[2,1] g = {0.25, 0.5}, float none = {0.0}, int64[1] two = {2}, int64[1] eight = {8}, int64[1] rest = {-1}, int64[3] line = {-1, 1, 0}" + COUNTED,
+        UP_TO_ITSELF + "mu = Unsqueeze (m, one) al = Mul (mu, g) alibi = Reshape (al, line) kk = Concat <axis = 2> (pk, k) vv = Concat <axis = 2> (pv, v) b1 = Shape <start = 0, end = 1> (q) bh = Mul (b1, two) "
+        "sq = Concat <axis = 0> (bh, ls, eight) q3 = Reshape (q, sq) sv = Concat <axis = 0> (bh, rest, eight) k3 = Reshape (kk, sv) v3 = Reshape (vv, sv) "
+        "kt = Transpose <perm = [0,2,1]> (k3) a = MatMul (q3, kt) c = Mul (a, i) d = Add (c, alibi) s4 = Concat <axis = 0> (b1, two, ls, rest) e0 = Reshape (d, s4) u = Where (w, none, low) e = Add (e0, u) p = Softmax (e) sp = Concat <axis = 0> (bh, ls, rest) p3 = Reshape (p, sp) "
+        "o = MatMul (p3, v3) so = Concat <axis = 0> (b1, two, ls, eight) y = Reshape (o, so)", {"attention": 1}),
 }
 
 

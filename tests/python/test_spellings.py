@@ -9,6 +9,12 @@ pytest.importorskip("onnxruntime")
 sys.path.insert(0, str(ROOT / "bench"))
 import spelling_fuzz  # noqa: E402
 
+
+def turned_by_matrices(way, stack):
+    """Rotations of queries and of keys."""
+    return {"attention.rotary": "neighbours", **{f"attention.turn.{k}{n}": v for n in ("", "#2") for k, v in {"rotation": "matrices", "matrices": way, "stack": stack}.items()}}
+
+
 MISSED = {
     "layer_norm": [{"layer.layer_norm": "keras"}, {"layer.layer_norm": "product_of_differences"}, {"layer.mean_of_squares": "einsum"}, {"layer.mean_of_squares": "matmul"},
                    {"layer.square": "abs"}, {"layer.root": "exp_log"}, {"layer.gain": "on_root"}],
@@ -18,7 +24,8 @@ MISSED = {
                   {"gelu_tanh.gelu_tanh": "sigmoid", "gelu_tanh.polynomial": "inside"}],
     "silu": [{"silu.silu": "growing"}, {"silu.sigmoid": "growing"}, {"silu.sigmoid": "softplus"}, {"silu.silu": "tanh", "silu.tanh": "sinh"}, {"silu.silu": "tanh", "silu.number#2": (1,)}],
     "attention": [{"attention.rotary": "neighbours"}, {"attention.rotary": "neighbours", "attention.turn.interleave": "gather"}, {"attention.rotary": "halves", "attention.turn.rotated": "where"}, {"attention.scores": "transposed_result"},
-                  {"attention.scores": "batch_of_batches"}, {"attention.mask": "multiplied"}, {"attention.scale": "mask_before", "attention.mask": "causal_positions", "attention.low": -1e9}],
+                  {"attention.scores": "batch_of_batches"}, {"attention.mask": "multiplied"}, {"attention.scale": "mask_before", "attention.mask": "causal_positions", "attention.low": -1e9},
+                  {"attention.scale": "mask_before", "attention.mask": "ints"}, *(turned_by_matrices(*how) for how in (("matmul", "four"), ("matmul", "columns"), ("matmul_row", "four"), ("einsum", "rows")))],
 }
 
 
