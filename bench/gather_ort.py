@@ -197,6 +197,7 @@ def identity(case, threads):
     attrs = {k: v for k, v in case.attrs.items() if isinstance(v, (int, float, list, str))}
     if case.without:
         return {"op": case.name(), "dtype": dtype, "in": full[2:], "const": [i - 2 for i in case.weights if i >= 2], "attrs": {"rows": case.inputs[0][0]}, "threads": threads, "outputs": 1}
+    attrs |= {"to_shape": case.inputs[1].tolist()} if case.op == "Expand" and isinstance(case.inputs[1], np.ndarray) else {}
     return {"op": case.name(), "dtype": dtype, "in": full, "const": list(case.weights), "attrs": attrs, "threads": threads, "outputs": case.outputs}
 
 

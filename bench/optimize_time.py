@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long optimizing takes: whole process and inside the optimizer, beside other tools in the same run.
 
-Usage: optimize_time.py --binary build/saturate FOLDER|MODEL.onnx... [--llama 8,16,32,64] [--peers onnxruntime,onnxslim,onnxscript]
+Usage: optimize_time.py --binary build/saturate FOLDER|MODEL.onnx... [--llama 8,16,32,64] [--peers onnxruntime,onnxslim,onnxsim,onnxscript]
 
 Every model is optimized --rounds times by each tool in turn; the figures are medians. `process` is the wall time of our whole command
 (load, rewrite, save; with --verify also verification), `inside` that of lower, saturate, extract and raise. Peers are timed inside their own
@@ -111,6 +111,15 @@ def onnxslim_peer(path, out):
     return time.perf_counter() - start
 
 
+def onnxsim_peer(path, out):
+    import onnxsim
+
+    model = onnx.load(path)
+    start = time.perf_counter()
+    onnxsim.simplify(model)
+    return time.perf_counter() - start
+
+
 def onnxscript_peer(path, out):
     import onnx_ir
     import onnxscript.rewriter.ort_fusions as fusions
@@ -121,7 +130,7 @@ def onnxscript_peer(path, out):
     return time.perf_counter() - start
 
 
-PEERS = {"onnxruntime": onnxruntime_peer, "onnxslim": onnxslim_peer, "onnxscript": onnxscript_peer}
+PEERS = {"onnxruntime": onnxruntime_peer, "onnxslim": onnxslim_peer, "onnxsim": onnxsim_peer, "onnxscript": onnxscript_peer}
 
 
 def measure(args, path, folder):

@@ -201,6 +201,30 @@ def biases():
                 yield Case("Gemm", [x, w, (rows, columns)], weights=(1,), without=Case("MatMul", [x, w], weights=(1,)))
 
 
+def tiny():
+    """Operators on a few numbers, of which a model has dozens: what a call takes."""
+    for n in (1, 16, 128, 512):
+        row = (1, 1, 1, n)
+        for dtype in (np.float32, np.int64, bool):
+            one, full = np.ones((), dtype), np.ones(row, dtype)
+            yield Case("Expand", [one, np.array(row, np.int64)], weights=(1,))
+            yield Case("Expand", [one, np.array((1, 1, n, n), np.int64)], weights=(1,))
+            yield Case("Expand", [full, np.array(row, np.int64)], weights=(1,))
+            yield Case("Where", [np.ones(row, bool), one, one], weights=(1, 2))
+            yield Case("Concat", [full, full], {"axis": 2})
+        yield Case("And", [np.ones(row, bool), np.ones((), bool)])
+        yield Case("Or", [np.ones(row, bool), np.ones((), bool)])
+        for op in ("Add", "Sub", "Mul", "Div"):
+            yield Case(op, [np.ones(row, np.int64), np.ones((), np.int64)])
+            yield Case(op, [np.ones(row, np.float32), np.ones((), np.float32)])
+        for op in ("GreaterOrEqual", "Less", "Equal"):
+            yield Case(op, [np.ones(row, np.int64), np.ones((), np.int64)])
+        yield Case("Cast", [np.ones((1, n), np.int64)], {"to": BOOL})
+        yield Case("Neg", [(1, 4, 1, 16 * n)])
+        for heads in (2, 8):
+            yield Case("Transpose", [(1, heads, 1, n)], {"perm": [0, 2, 1, 3]})
+
+
 def products():
     sizes = ((64, 64), (64, 256), (256, 64), (128, 384), (256, 256), (256, 1024), (1024, 256), (384, 1536), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 2048))
     for rows in (1, 4, 16, 50, 128, 512):
@@ -344,4 +368,4 @@ def convolutions():
         yield Case("Conv", [(1, width, rows), (512, width, 3), (512,)], {"pads": [1, 1]}, weights=(1, 2))
 
 
-GRID = (elementwise, norms, scores, movement, masks, products, biases, attention, convolutions)
+GRID = (elementwise, norms, scores, movement, masks, tiny, products, biases, attention, convolutions)
