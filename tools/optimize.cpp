@@ -136,6 +136,7 @@ class Optimizer {
       report.warnings.push_back(
           fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(),
                       twice.size() == 1 ? " is" : "s are", twice[0]));
+    warn_of_unknown_symbols(model, report);
     std::set<std::string> without;
     collect_names(model.graph, names_);
     for (int attempt = 0;; ++attempt) {
@@ -160,6 +161,18 @@ class Optimizer {
   }
 
  private:
+  void warn_of_unknown_symbols(const Model& model, OptimizeReport& report) const {
+    const auto known = usual_sizes(model);
+    for (const std::string& name : options_.cost_symbols) {
+      const auto has = [&](const auto& symbol) { return symbol.first.find(name) != std::string::npos; };  // "past + 1" has past
+      if (std::any_of(known.begin(), known.end(), has)) continue;
+      std::string names;
+      for (const auto& [symbol, size] : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", symbol);
+      report.warnings.push_back(fmt::format("--cost-at {}: no input has a dim of this name; {}", name,
+                                            names.empty() ? "all sizes of the model's inputs are numbers" : "there are " + names));
+    }
+  }
+
   using Captured = std::map<std::string, std::pair<Facts, const DimTable*>>;
 
   std::vector<std::string> applied_rules_that_assume(std::string_view assumption, const RunReport& run) const {

@@ -34,7 +34,8 @@ struct OptimizeOptions {
   double memory_slack = 0;            // as in ExtractOptions
   std::size_t samples = 0;            // other graphs of the same e-graph to return, for experiments with costs
   std::uint64_t sample_seed = 0;
-  bool dump_egraph = false;  // return the main graph's extraction problem as egraph-serialize's JSON
+  std::vector<std::string> cost_symbols;  // dims that costs were given sizes for; a warning names one that the model has not
+  bool dump_egraph = false;               // return the main graph's extraction problem as egraph-serialize's JSON
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
   std::function<void(const Observed&)> observe;           // given, the e-graph keeps reasons (egraph/explain.h)

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 
 #include "fmt/format.h"
 #include "tools/cli.h"
@@ -98,6 +99,11 @@ OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& com
   options.keep_opset = args.keep_opset;
   options.extractor = args.extractor;
   options.memory_slack = args.memory_slack;
+  std::set<std::string> names;
+  if (const auto points = parse_cost_points(args.cost_at); points.ok())
+    for (const CostPoint& point : *points)
+      for (const auto& [name, size] : point.symbols) names.insert(name);
+  options.cost_symbols.assign(names.begin(), names.end());
   return options;
 }
 

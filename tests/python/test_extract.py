@@ -74,3 +74,10 @@ def test_cost_at_weighs_sizes(tmp_path):
     for wrong in ["seq", "seq=x", "seq=4:0", "seq=4:a", ":2"]:
         done = run("optimize", BART, "--cost-at", wrong)
         assert done.returncode == 1 and "--cost-at" in done.stderr
+
+
+def test_cost_at_names_a_dim_that_the_model_has_not(tmp_path):
+    warnings = lambda *words: json.loads(run_ok("optimize", BART, tmp_path / "o.onnx", "--rules", "none", "--no-verify", "--json", *words).stdout)["warnings"]
+    name = next(d.dim_param for d in onnx.load(BART).graph.input[0].type.tensor_type.shape.dim)
+    assert not warnings("--cost-at", f"{name}=2")
+    assert any("no_such_dim" in w and name in w for w in warnings("--cost-at", "no_such_dim=2"))
