@@ -38,6 +38,16 @@ PROJECTIONS = ", ".join(numbers(f"{k}{x}", (16, 16) if k == "w" else (16,), seed
 
 # name: (inputs => outputs, initializers, nodes, fused operators of the result)
 CASES = {
+    "half_with_a_mask_in_float": ("float16[b,3,s,8] Q, float16[b,3,s,8] K, float16[b,3,s,8] V, float[b,1,1,s] m => float16[b,s,24] y", "",
+        "kt = Transpose <perm = [0,1,3,2]> (K) a = MatMul (Q, kt) f = Cast <to = 1> (a) d = Add (f, m) p = Softmax (d) w = Cast <to = 1> (V) o = MatMul (p, w) "
+        "r = Transpose <perm = [0,2,1,3]> (o) n = Constant <value_ints = [0,0,24]> () c = Reshape (r, n) y = Cast <to = 10> (c)", {"attention": 1}),
+    "norm_of_half_with_operators_in_float": ("float16[b,s,8] x => float16[b,s,8] y", "",
+        "t = Constant <value_float = 2.0> () i = Constant <value_ints = [-1]> () e1 = Constant <value_float = 0.001> () e = Cast <to = 10> (e1) x1 = Cast <to = 1> (x) m1 = ReduceMean (x1, i) m = Cast <to = 10> (m1) d = Sub (x, m) "
+        "d1 = Cast <to = 1> (d) q1 = Pow (d1, t) q = Cast <to = 10> (q1) q2 = Cast <to = 1> (q) v1 = ReduceMean (q2, i) v = Cast <to = 10> (v1) a = Add (v, e) "
+        "a1 = Cast <to = 1> (a) s1 = Sqrt (a1) r = Cast <to = 10> (s1) y = Div (d, r)", {"norm": 1}),
+    "norm_of_half_with_squares_in_float": ("float16[b,s,8] x => float16[b,s,8] y", "",
+        "t = Constant <value_float = 2.0> () i = Constant <value_ints = [-1]> () e1 = Constant <value_float = 0.001> () e = Cast <to = 10> (e1) m = ReduceMean (x, i) d = Sub (x, m) "
+        "d1 = Cast <to = 1> (d) q = Pow (d1, t) v1 = ReduceMean (q, i) v = Cast <to = 10> (v1) a = Add (v, e) r = Sqrt (a) y = Div (d, r)", {"norm": 1}),
     "windows_beside_the_batch": ("float[b,3,s,16] q, float[b,3,s,16] k, float[b,3,s,16] v, float[2,s,s] m => float[b,3,s,16] y", "",
         WINDOWS + "i = Constant <value_float = 0.25> () kt = Transpose <perm = [0,1,2,4,3]> (K) a = MatMul (Q, kt) c = Mul (a, i) d = Add (c, m) p = Softmax (d) o = MatMul (p, V) " + JOINED, {"attention": 1}),
     "windows_with_masks_of_their_own": ("float[b,3,s,16] q, float[b,3,s,16] k, float[b,3,s,16] v, float[3,1,s,s] m => float[b,3,s,16] y", "",
