@@ -212,6 +212,10 @@ InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fix
     }
     inputs_.push_back(std::move(input));
   }
+  for (const Node& node : model.graph.nodes)
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kStrings && node.domain == "ai.onnx.ml")
+        words_.insert(words_.end(), a.strings().begin(), a.strings().end());
 }
 
 std::optional<std::string> InputDrawer::fix(const std::string& input, const std::vector<std::int64_t>& dims) {
@@ -271,7 +275,10 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
     return absl::OutOfRangeError(fmt::format("input '{}': its {} dims make it too big to draw", name, dims.size()));
   if (type.dtype == DType::kString) {
     std::vector<std::string> texts;
-    for (std::int64_t i = 0; i < *count; ++i) texts.push_back(std::string(1, static_cast<char>('a' + random.below(26))));
+    for (std::int64_t i = 0; i < *count; ++i) {
+      const auto word = static_cast<std::size_t>(words_.empty() ? 0 : random.below(static_cast<std::int64_t>(words_.size())));
+      texts.push_back(words_.empty() ? std::string(1, static_cast<char>('a' + random.below(26))) : words_[word]);
+    }
     return Value(Tensor::strings(dims, std::move(texts)));
   }
   if (bit_width(type.dtype) == 0)

@@ -70,6 +70,7 @@ class InputDrawer {
                                    Random& random) const;
   std::vector<Input> inputs_;
   std::vector<std::string> symbols_;
+  std::vector<std::string> words_;  // categories that encoders of the model know; others may be refused
   Sizes fixed_;
 };
 

@@ -146,5 +146,18 @@ TEST(InputDrawer, InputsWithDefaultsAreLeftOut) {
   EXPECT_EQ(inputs->size(), 1u);
 }
 
+// An encoder of categories may refuse what it does not know.
+TEST(DrawInputs, StringsAreWordsThatTheModelKnows) {
+  Model model;
+  model.graph.inputs = {tensor_input("x", DType::kString, {std::int64_t{20}})};
+  Node encoder = node("OneHotEncoder", {"x"}, {"y"});
+  encoder.domain = "ai.onnx.ml";
+  encoder.attributes = {Attribute::of("cats_strings", std::vector<std::string>{"red", "blue"})};
+  model.graph.nodes = {encoder};
+  const auto inputs = InputDrawer(model).draw({}, {}, 3);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  for (const std::string& word : inputs->at("x").tensor().string_data()) EXPECT_TRUE(word == "red" || word == "blue") << word;
+}
+
 }  // namespace
 }  // namespace saturate
