@@ -19,6 +19,8 @@ constexpr double kNoise = 0.01;      // variance of a row to that of the fit's e
 constexpr double kLeastSeconds = 1e-9;
 constexpr double kCache = 1 << 20;
 constexpr const char* kGemmBias = "Gemm/bias";
+constexpr const char* kFusedConv = "com.microsoft::FusedConv";
+constexpr double kReorder = 1e-6;  // one operator more
 
 // Correlation of two rows' errors: exponential (Matern 1/2), which follows the steps that kernels take.
 double correlation(const OpFeatures& a, const OpFeatures& b) {
@@ -287,7 +289,28 @@ double MeasuredTable::gemm_seconds(const OpUse& use, bool* estimated) const {
   return without + seconds(bias);
 }
 
+double MeasuredTable::conv_with_summand_seconds(const OpUse& use, bool* estimated) const {
+  OpUse conv = use, add, activation;
+  conv.op = "Conv";
+  conv.inputs.resize(3);
+  conv.constant.resize(3);
+  add.outputs = activation.outputs = activation.inputs = use.outputs;
+  add.dtype = activation.dtype = use.dtype;
+  add.element_bytes = activation.element_bytes = use.element_bytes;
+  add.op = "Add";
+  add.inputs = {use.outputs[0], use.outputs[0]};
+  add.constant = {0, 0};
+  activation.constant = {0};
+  double sum = seconds(conv, estimated) + 2 * (seconds(add) + kReorder);
+  if (const Attribute* name = find_attribute(use.attributes, "activation"); name && !name->s().empty()) {
+    activation.op = name->s();
+    sum += seconds(activation);
+  }
+  return sum;
+}
+
 double MeasuredTable::seconds(const OpUse& use, bool* estimated) const {
+  if (use.op == kFusedConv && use.inputs.size() > 3) return conv_with_summand_seconds(use, estimated);
   if (comparable_op(use.op) == "Gemm" && groups_.contains(kGemmBias)) return gemm_seconds(use, estimated);
   const OpSizes s = sizes_of(use);
   const Group* of = group(use.op);

@@ -246,6 +246,13 @@ bool batch_normalization_down(Job& job) {
   return more ? job.fail("running statistics") : true;
 }
 
+// A window without gaps needs no attribute, and before opset 10 (MaxPool), 18 (LpPool) and 19 (AveragePool) there is none.
+void drop_dilations_of_one(Node& node) {
+  const Attribute* dilations = find_attribute(node.attributes, "dilations");
+  if (!dilations || dilations->type != AttributeType::kInts) return;
+  if (std::all_of(dilations->ints().begin(), dilations->ints().end(), [](std::int64_t d) { return d == 1; })) erase(node, "dilations");
+}
+
 // Operators whose axis could be negative before opset 11 said so for all.
 bool old_negative_axis(std::string_view op) { return one_of(op, {"Gather", "OneHot", "TopK", "Split", "LpNormalization"}); }
 
@@ -273,6 +280,7 @@ bool convert_down(Job& job) {
   if (op == "GridSample") return grid_sample_down(job);
   if (op == "DFT") return dft_down(job);
   if (op == "BatchNormalization") return batch_normalization_down(job);
+  if (op.ends_with("Pool")) drop_dilations_of_one(node);
   if (op == "GroupNormalization" && v < 21) return job.fail("scale and bias per channel");
   if (op == "RoiAlign" && v < 16) {
     if (job.string_attribute("mode", "avg") == "max") return job.fail("a sure meaning of mode 'max'");

@@ -80,6 +80,23 @@ TEST(Measured, GemmIsAProductAndItsBias) {
       whole);
 }
 
+// ONNX Runtime fuses Conv, Add and Relu itself where its layout allows it; written as one operator they may leave that layout.
+TEST(Measured, AConvolutionWithASummandCostsMoreThanItsParts) {
+  const std::string conv =
+      R"({"op": "Conv", "in": [[1,64,28,28],[64,64,1,1],[64]], "out": [[1,64,28,28]], "const": [1, 2], "seconds": 4e-5})";
+  const std::string add = R"({"op": "Add", "in": [[1,64,28,28],[1,64,28,28]], "out": [[1,64,28,28]], "seconds": 6e-6})";
+  const std::string relu = R"({"op": "Relu", "in": [[1,64,28,28]], "out": [[1,64,28,28]], "seconds": 4e-6})";
+  const MeasuredTable t = table(conv + "\n" + add + "\n" + relu + "\n");
+  const std::string with_sum = R"("in": [[1,64,28,28],[64,64,1,1],[64],[1,64,28,28]], "out": [[1,64,28,28]], "const": [1, 2])";
+  const double parts = t.seconds(use(conv)) + t.seconds(use(add)), relu_seconds = t.seconds(use(relu));
+  EXPECT_GT(t.seconds(use(R"({"op": "com.microsoft::FusedConv", )" + with_sum + "}")), parts);
+  EXPECT_GT(t.seconds(use(R"({"op": "com.microsoft::FusedConv", "attrs": {"activation": "Relu"}, )" + with_sum + "}")),
+            parts + relu_seconds);
+  const std::string plain =
+      R"({"op": "com.microsoft::FusedConv", "attrs": {"activation": "Relu"}, "in": [[1,64,28,28],[64,64,1,1],[64]], )";
+  EXPECT_EQ(t.seconds(use(plain + R"("out": [[1,64,28,28]], "const": [1, 2]})")), t.seconds(use(conv)));
+}
+
 TEST(Measured, BadRowsAreRefusedWithTheirPlace) {
   for (const char* text : {"nonsense\n", R"({"op": "Add", "in": [[1]], "out": [[1]], "seconds": -1})",
                            R"({"op": "Add", "in": 3, "out": [[1]], "seconds": 1})"}) {
