@@ -76,6 +76,7 @@ class Raiser {
     }
     write_output_copies(out.graph);
     drop_unread_constants(out.graph);
+    made_nodes_ = std::any_of(units_.begin(), units_.end(), [](const Unit& unit) { return !unit.source; });
     keep_value_info(out.graph);
     describe_made_values(out.graph);
     out.opset_imports[""] = opset_;
@@ -528,10 +529,11 @@ class Raiser {
                   [&](const ValueInfo& v) { return !alive.contains(v.name) || has_dim_apart(lowered_.values.at(v.name)); });
   }
 
-  // Whether two inputs declare one name for a dim of this class and nothing in the model says that it is one size.
+  // Whether (in a model that rules changed) two inputs declare one name for a dim of this class and nothing makes it one size.
   bool has_dim_apart(Id id) const {
     const Facts& f = g_.facts(id);
-    return f.shape && std::any_of(f.shape->begin(), f.shape->end(), [&](Dim d) { return g_.dims().name_apart(d).has_value(); });
+    return made_nodes_ && f.shape &&
+           std::any_of(f.shape->begin(), f.shape->end(), [&](Dim d) { return g_.dims().name_apart(d).has_value(); });
   }
 
   // Types of what goes into and comes out of nodes made by rules: runtimes infer less than the facts know (a Reshape to a computed
@@ -586,6 +588,7 @@ class Raiser {
   std::map<std::string, int> counter_;
   std::set<std::string> new_domains_;
   std::int64_t opset_ = 0;
+  bool made_nodes_ = false;  // by rules
 };
 
 }  // namespace

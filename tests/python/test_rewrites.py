@@ -359,10 +359,10 @@ def test_linear_layers_can_be_gemms_of_rows(tmp_path, activation, gemm):
 def test_inputs_of_one_name_and_two_sizes_run(tmp_path):
     """ONNX Runtime reuses memory of values whose dims have one name. Exports exist whose inputs share a name and not the size."""
     path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
-    onnx.save(build("float[n] x, float[n] m => float[n] y", "a = Exp (m)  i = Constant <value_ints = [0]> ()  s = ReduceSum <keepdims = 1> (a, i)  b = Exp (x)  c = Identity (b)  y = Mul (c, s)"), path)
+    onnx.save(build("float[n] x, float[n] m => float[n] y", "a = Exp (m)  i = Constant <value_ints = [0]> ()  s = ReduceSum <keepdims = 1> (a, i)  b = Exp (x)  h = Sigmoid (b)  c = Mul (b, h)  y = Mul (c, s)"), path)
     run_ok(path, out, "--target", "ort-cpu")
     dims = {v.name: [d.dim_param for d in v.type.tensor_type.shape.dim] for v in onnx.load(out).graph.value_info}
     assert dims["a"] == ["n@m"]
     x, m = np.arange(5, dtype=np.float32), np.ones(3, np.float32)
     got = ort.InferenceSession(str(out), providers=["CPUExecutionProvider"]).run(None, {"x": x, "m": m})[0]
-    np.testing.assert_allclose(got, np.exp(x) * 3 * np.exp(np.float32(1)), rtol=1e-5)
+    np.testing.assert_allclose(got, np.exp(x) / (1 + np.exp(-np.exp(x))) * 3 * np.exp(np.float32(1)), rtol=1e-5)
