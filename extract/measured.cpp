@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <mutex>
+#include <numeric>
 
 #include "extract/op_features.h"
 #include "extract/time_fit.h"
@@ -18,9 +19,31 @@ constexpr double kKindDistance = 2;  // what another kernel counts, in doublings
 constexpr double kNoise = 0.01;      // variance of a row to that of the fit's errors
 constexpr double kLeastSeconds = 1e-9;
 constexpr double kCache = 1 << 20;
+constexpr std::string_view kGemm = "Gemm", kFusedConv = "com.microsoft::FusedConv";
 constexpr const char* kGemmBias = "Gemm/bias";
-constexpr const char* kFusedConv = "com.microsoft::FusedConv";
 constexpr double kReorder = 1e-6;  // one operator more
+
+// An operator within `use`, with the same result, of these inputs of it.
+OpUse part_of(const OpUse& use, std::string op, const std::vector<std::size_t>& inputs) {
+  OpUse part;
+  part.op = std::move(op);
+  for (std::size_t i : inputs) part.inputs.push_back(use.inputs[i]), part.constant.push_back(use.constant[i]);
+  part.outputs = use.outputs;
+  part.element_bytes = use.element_bytes;
+  part.dtype = use.dtype;
+  return part;
+}
+
+std::vector<std::size_t> first_inputs(const OpUse& use, std::size_t most) {
+  std::vector<std::size_t> all(std::min(use.inputs.size(), most));
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+// Whether a FusedConv adds a tensor to its result: its last input, which has the result's rank (a bias is a vector, and may be absent).
+bool has_summand(const OpUse& use) {
+  return use.op == kFusedConv && use.inputs.size() > 2 && use.inputs.back().size() == use.outputs[0].size();
+}
 
 // Correlation of two rows' errors: exponential (Matern 1/2), which follows the steps that kernels take.
 double correlation(const OpFeatures& a, const OpFeatures& b) {
@@ -266,54 +289,42 @@ absl::StatusOr<MeasuredTable> MeasuredTable::parse_fitted(std::string_view text,
   return table;
 }
 
-const MeasuredTable::Group* MeasuredTable::group(const std::string& op) const {
-  const auto it = groups_.find(comparable_op(op));
+const MeasuredTable::Group* MeasuredTable::group(const std::string& comparable) const {
+  const auto it = groups_.find(comparable);
   if (it == groups_.end()) return nullptr;
   std::call_once(it->second->once, [&] { it->second->read(); });
   return it->second.get();
 }
 
 double MeasuredTable::gemm_seconds(const OpUse& use, bool* estimated) const {
-  OpUse product = use, bias;
-  product.op = "MatMul";
-  product.inputs.resize(std::min<std::size_t>(use.inputs.size(), 2));
-  product.constant.resize(product.inputs.size());
+  OpUse product = part_of(use, "MatMul", first_inputs(use, 2));
+  product.attributes = use.attributes;
   const double without = seconds(product, estimated);
-  if (use.inputs.size() < 3) return without;
-  bias.op = kGemmBias;
-  bias.inputs = {use.inputs[2]};
-  bias.constant = {use.constant[2]};
-  bias.outputs = use.outputs;
-  bias.element_bytes = use.element_bytes;
-  bias.dtype = use.dtype;
-  return without + seconds(bias);
+  return use.inputs.size() < 3 ? without : without + seconds(part_of(use, kGemmBias, {2}));
 }
 
 double MeasuredTable::conv_with_summand_seconds(const OpUse& use, bool* estimated) const {
-  OpUse conv = use, add, activation;
-  conv.op = "Conv";
-  conv.inputs.resize(3);
-  conv.constant.resize(3);
-  add.outputs = activation.outputs = activation.inputs = use.outputs;
-  add.dtype = activation.dtype = use.dtype;
-  add.element_bytes = activation.element_bytes = use.element_bytes;
-  add.op = "Add";
-  add.inputs = {use.outputs[0], use.outputs[0]};
+  const Sizes1D& result = use.outputs[0];
+  OpUse conv = part_of(use, "Conv", first_inputs(use, use.inputs.size() - 1)), add = part_of(use, "Add", {}), activation = add;
+  conv.attributes = use.attributes;
+  add.inputs = {result, result};
   add.constant = {0, 0};
-  activation.constant = {0};
   double sum = seconds(conv, estimated) + 2 * (seconds(add) + kReorder);
   if (const Attribute* name = find_attribute(use.attributes, "activation"); name && !name->s().empty()) {
     activation.op = name->s();
+    activation.inputs = {result};
+    activation.constant = {0};
     sum += seconds(activation);
   }
   return sum;
 }
 
 double MeasuredTable::seconds(const OpUse& use, bool* estimated) const {
-  if (use.op == kFusedConv && use.inputs.size() > 3) return conv_with_summand_seconds(use, estimated);
-  if (comparable_op(use.op) == "Gemm" && groups_.contains(kGemmBias)) return gemm_seconds(use, estimated);
+  if (has_summand(use)) return conv_with_summand_seconds(use, estimated);
+  const std::string op = comparable_op(use.op);
+  if (op == kGemm && groups_.contains(kGemmBias)) return gemm_seconds(use, estimated);
   const OpSizes s = sizes_of(use);
-  const Group* of = group(use.op);
+  const Group* of = group(op);
   if (estimated) *estimated = !of;
   if (is_view(use.op)) return of ? of->least : roofline_.launch;  // the least: others were copies, because their input must stay
   if (!of) return roofline_.seconds(s) * usual_ratio_;

@@ -40,7 +40,7 @@ class MeasuredTable {
   struct Family;
   struct Group;
   MeasuredTable() = default;
-  const Group* group(const std::string& op) const;
+  const Group* group(const std::string& comparable) const;
   // A product and its bias: the difference decides between Gemm and MatMul with Add, and is less than what two rows of products differ by.
   double gemm_seconds(const OpUse& use, bool* estimated) const;
   // FusedConv(X, W, b, Z). ONNX Runtime runs Conv, Add and an activation as one kernel in its blocked layout where Z lies in that layout,
