@@ -210,11 +210,13 @@ def is_beyond(a, b):
 def summary(raw):
     """The row of all measurements of a case: the lower quartile, of differences the median."""
     times = sorted(raw["times"])
-    low = statistics.median(times) if "/" in raw["op"] else times[(len(times) - 1) // 4]
+    difference = "/" in raw["op"] and len(times) > 1
+    low, high = (statistics.median(times), statistics.quantiles(times, n=4)[2]) if difference else (times[(len(times) - 1) // 4], statistics.median(times))
+    low = max(low, 1e-9)
     row = {k: v for k, v in raw.items() if k not in ("times", "outputs") and v not in ([], {})}
     if row["dtype"] == "float":
         del row["dtype"]
-    return row | {"seconds": float(f"{max(low, 1e-9):.4g}"), "noise": round(statistics.quantiles(times, n=4)[2] / low - 1 if "/" in raw["op"] and len(times) > 1 else statistics.median(times) / max(low, 1e-9) - 1, 3), "passes": len(times)}
+    return row | {"seconds": float(f"{low:.4g}"), "noise": round(high / low - 1, 3), "passes": len(times)}
 
 
 def doubtful(raws, limit):

@@ -84,7 +84,6 @@ class Runner {
       g_.rule_names.push_back(rule.name);
       if (rule.phase != Rewrite::kLastPhase) phases_.push_back(rule.phase);
     }
-    last_rules_ = phases_.size() < rules.size();
     if (g_.proof) tell_proof(rules);
     std::sort(phases_.begin(), phases_.end());
     phases_.erase(std::unique(phases_.begin(), phases_.end()), phases_.end());
@@ -92,7 +91,7 @@ class Runner {
 
   RunReport run() {
     report_.stop = loop();
-    if (last_rules_ && (report_.stop == StopReason::kSaturated || report_.stop == StopReason::kIterationLimit)) finish();
+    if (report_.stop == StopReason::kSaturated || report_.stop == StopReason::kIterationLimit) finish();
     g_.team = nullptr;
     g_.current_rule = kNone;
     g_.rebuild();
@@ -142,6 +141,7 @@ class Runner {
   // The rules of the last phase, once.
   void finish() {
     finishing_ = true;
+    if (std::none_of(rules_.begin(), rules_.end(), [this](const RuleState& rule) { return active(rule); })) return;
     if (const auto stop = reported_iteration(report_.iterations.size())) report_.stop = *stop;
   }
 
@@ -458,7 +458,7 @@ class Runner {
   std::vector<std::vector<std::uint32_t>> newest_;
   std::vector<int> phases_;
   std::size_t phase_ = 0;
-  bool last_rules_ = false, finishing_ = false;
+  bool finishing_ = false;
   RunReport report_;
 };
 

@@ -69,6 +69,12 @@ absl::StatusOr<Tensor> scores_tensor(const KernelContext& ctx, DType to, const S
   return from_doubles(ctx, to, {scores.rows, scores.cols}, scores.values);
 }
 
+Outputs classified(const KernelContext& ctx, const ClassLabels& labels, std::span<const std::size_t> chosen, const Scores& scores) {
+  auto out = scores_tensor(ctx, DType::kFloat, scores);
+  if (!out.ok()) return out.status();
+  return outputs_of(labels.tensor(chosen), *std::move(out));
+}
+
 namespace {
 
 // X W' + b with one row of W per target.
@@ -92,10 +98,7 @@ absl::StatusOr<Scores> linear(const KernelContext& ctx, const Scores& x, std::in
 
 absl::Status transform_rows(const KernelContext& ctx, Scores& y) {
   for (std::int64_t r = 0; r < y.rows; ++r) {
-    if (!transform_scores(ctx.attr_s("post_transform", "NONE"),
-                          std::span(y.values).subspan(static_cast<std::size_t>(r * y.cols), static_cast<std::size_t>(y.cols)))) {
-      return ctx.invalid("the post_transform is not known");
-    }
+    if (!transform_scores(ctx.attr_s("post_transform", "NONE"), y.row(r))) return ctx.invalid("the post_transform is not known");
   }
   return absl::OkStatus();
 }
@@ -135,9 +138,7 @@ Outputs linear_classifier(KernelContext& ctx) {
   std::vector<std::size_t> chosen;
   for (std::int64_t r = 0; r < y->rows; ++r)
     chosen.push_back(static_cast<std::size_t>(std::max_element(y->row(r).begin(), y->row(r).end()) - y->row(r).begin()));
-  auto scores = scores_tensor(ctx, DType::kFloat, *y);
-  if (!scores.ok()) return scores.status();
-  return outputs_of(labels.tensor(chosen), *std::move(scores));
+  return classified(ctx, labels, chosen, *y);
 }
 
 Outputs scaler(KernelContext& ctx) {

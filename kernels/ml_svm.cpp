@@ -178,9 +178,7 @@ Outputs svm_classifier(KernelContext& ctx) {
     y.cols = static_cast<std::int64_t>(scores.size());
     y.values.insert(y.values.end(), scores.begin(), scores.end());
   }
-  auto scores = scores_tensor(ctx, DType::kFloat, y);
-  if (!scores.ok()) return scores.status();
-  return outputs_of(labels.tensor(chosen), *std::move(scores));
+  return classified(ctx, labels, chosen, y);
 }
 
 }  // namespace

@@ -281,9 +281,7 @@ Outputs tree_ensemble_classifier(KernelContext& ctx) {
     const bool transformed = only == 1 || (!positive && transform == "LOGISTIC");
     if (transformed && !transform_scores(transform, row)) return ctx.invalid("the post_transform is not known");
   }
-  auto out = scores_tensor(ctx, DType::kFloat, *scores);
-  if (!out.ok()) return out.status();
-  return outputs_of(labels.tensor(chosen), *std::move(out));
+  return classified(ctx, labels, chosen, *scores);
 }
 
 }  // namespace

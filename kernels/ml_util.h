@@ -38,6 +38,9 @@ struct ClassLabels {
   std::vector<std::int64_t> ids;
 };
 
+// What a classifier gives: the label of each sample and its scores.
+Outputs classified(const KernelContext& ctx, const ClassLabels& labels, std::span<const std::size_t> chosen, const Scores& scores);
+
 void register_ml_encode(Registry& registry);
 void register_ml_linear(Registry& registry);
 void register_ml_tree(Registry& registry);

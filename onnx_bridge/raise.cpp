@@ -78,7 +78,7 @@ class Raiser {
     drop_unread_constants(out.graph);
     made_nodes_ = std::any_of(units_.begin(), units_.end(), [](const Unit& unit) { return !unit.source; });
     keep_value_info(out.graph);
-    describe_made_values(out.graph);
+    describe_values(out.graph);
     out.opset_imports[""] = opset_;
     if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));
     for (const std::string& domain : new_domains_) out.opset_imports.try_emplace(domain, 1);
@@ -540,7 +540,7 @@ class Raiser {
   // shape), and ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown. And of what has a dim whose
   // name another dim of the inputs has, too: ONNX Runtime takes values of one name for equally large and reuses their memory, so whether
   // such a model runs where they are not would hang on the order of its nodes.
-  void describe_made_values(Graph& graph) const {
+  void describe_values(Graph& graph) const {
     std::set<std::string> known;
     for (const auto* list : {&graph.inputs, &graph.outputs, &graph.value_info})
       for (const ValueInfo& v : *list) known.insert(v.name);

@@ -162,6 +162,7 @@ class Optimizer {
 
  private:
   void warn_of_unknown_symbols(const Model& model, OptimizeReport& report) const {
+    if (options_.cost_symbols.empty()) return;
     const auto known = usual_sizes(model);
     for (const std::string& name : options_.cost_symbols) {
       const auto has = [&](const auto& symbol) { return symbol.first.find(name) != std::string::npos; };  // "past + 1" has past
