@@ -31,6 +31,8 @@ class RuleLog {
 class RuleApplier : public Applier {
  public:
   virtual std::string why_not(const Match& match) const = 0;
+  // "1.41421", "[0, 1]": the constant that a node of the pattern must be; "" where it is none.
+  virtual std::string constant_at(std::uint32_t slot) const = 0;
 };
 
 // The rewrites of one rule: one for each operand list that its optional inputs allow, twice as many of a `<=>` rule (`name`, `name.back`).

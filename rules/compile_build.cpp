@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -416,6 +417,17 @@ class CompiledApplier : public RuleApplier {
     Application application(*rule_, g_, match, true);
     application.explain();
     return application.holds() && application.lets_hold() ? "" : application.reason();
+  }
+
+  std::string constant_at(std::uint32_t slot) const override {
+    for (const RuleNode& n : rule_->rule.left)
+      for (const auto& [name, at] : rule_->slots)
+        if (at == slot && n.is_constant() && n.outputs[0] == name) {
+          const RuleConstant wanted = *rule_constant(n);
+          if (wanted.integers) return wanted.list ? fmt::format("[{}]", fmt::join(wanted.ints, ", ")) : fmt::format("{}", wanted.ints[0]);
+          return wanted.list ? fmt::format("[{:g}]", fmt::join(wanted.reals, ", ")) : fmt::format("{:g}", wanted.reals[0]);
+        }
+    return "";
   }
 
  private:

@@ -13,6 +13,7 @@ namespace saturate {
 namespace {
 
 constexpr std::size_t kMaxFullMatches = 10'000;
+constexpr std::size_t kMaxShownBytes = 64;  // a constant of one number is read, others are only called so
 
 class Search {
  public:
@@ -105,16 +106,16 @@ class Search {
     const PatternNode& wanted = pattern_.nodes[slot];
     miss.classes.push_back(id);
     if (!is_operator(slot)) {
-      if (found.missing && miss.reason.empty())
-        miss.reason = fmt::format("{} is {}, not the constant or input that the rule names", name_(id), operators_of(g_, id));
+      if (found.missing) fail(miss, id, fmt::format("{} is {}, not {}", name_(id), operators_of(g_, id), wanted_at(slot)));
       return;
     }
     if (!plumbing(slot)) ++miss.total;
     if (found.node == kNone) {
       miss.total += operators_below(slot) - (plumbing(slot) ? 0 : 1);
-      if (miss.reason.empty())
-        miss.reason = plumbing(slot) ? fmt::format("{} is there, where the rule wants nothing", name_(id))
-                                     : fmt::format("{} is {}, not {}", name_(id), operators_of(g_, id), g_.kind_name(wanted.kind));
+      if (miss.reason.empty() && !plumbing(slot)) miss.wanted = g_.kind_name(wanted.kind);
+      fail(miss, id,
+           plumbing(slot) ? fmt::format("{} is there, where the rule wants nothing", name_(id))
+                          : fmt::format("{} is {}, not {}", name_(id), operators_of(g_, id), g_.kind_name(wanted.kind)));
       return;
     }
     const ENode node = e_.node(found.node);
@@ -122,10 +123,22 @@ class Search {
       ++miss.matched;
       miss.nodes.push_back(found.node);
     }
-    if (!found.attributes && miss.reason.empty())
-      miss.reason = fmt::format("{}, a {}, has other attributes than the rule wants", name_(id), shown(node.op));
+    if (!found.attributes) fail(miss, id, fmt::format("{}, a {}, has other attributes than the rule wants", name_(id), shown(node.op)));
     for (std::size_t i = 0; i < node.children.size(); ++i)
       collect(wanted.children[i], e_.find(node.children[found.swapped ? 1 - i : i]), miss);
+  }
+
+  static void fail(NearMiss& miss, Id id, std::string reason) {
+    if (!miss.reason.empty()) return;
+    miss.reason = std::move(reason);
+    miss.at = id;
+  }
+
+  // What a variable or constant of the pattern stands for, to a reader.
+  std::string wanted_at(std::uint32_t slot) const {
+    const auto* applier = dynamic_cast<const RuleApplier*>(rewrite_.applier.get());
+    const std::string constant = applier ? applier->constant_at(slot) : "";
+    return constant.empty() ? "the input that the rule names" : constant;
   }
 
   std::string shown(OpId op) const {
@@ -176,6 +189,17 @@ std::optional<NearMiss> nearest_miss(const OnnxEGraph& g, const Rewrite& rewrite
   return Search(g, rewrite, name).run(root);
 }
 
+namespace {
+
+// "the constant 1.5" where it is one number.
+std::string constant_of(const OnnxEGraph& g, Id id) {
+  const auto t = g.value(id, kMaxShownBytes);
+  const auto number = t && t->size() == 1 ? element_as_double(*t, 0) : std::nullopt;
+  return number ? fmt::format("the constant {:g}", *number) : "a constant";
+}
+
+}  // namespace
+
 std::string operators_of(const OnnxEGraph& g, Id id) {
   std::set<std::string> ops, stones;  // stepping stones are no operators to a reader, where there are others
   bool literal = false;
@@ -186,7 +210,7 @@ std::string operators_of(const OnnxEGraph& g, Id id) {
     else if (key.op_type == kInputOp)
       return "an input";
     else if (key.op_type == kConstantOp)
-      return "a constant";
+      return constant_of(g, id);
     else if (key.op_type == kAbsentOp)
       return "absent";
     else

@@ -19,6 +19,8 @@ struct NearMiss {
   std::vector<NodeId> nodes;             // the e-nodes that stand for the pattern's operators
   std::vector<Id> classes;               // the classes below the root that it looked at
   std::string reason;                    // the first thing that fails, with the values it saw; "" : the rule applies
+  Id at = kNone;                         // the class where an operator, attribute or constant is missing first; kNone where none is
+  std::string wanted;                    // the operator that is missing there, if it is one
 };
 
 // The nearest match of a rule whose pattern's root lies in class `root`; nullopt where no e-node there has the root's operator.
@@ -26,7 +28,7 @@ struct NearMiss {
 // Valid on a clean e-graph. Linear in pattern nodes times e-nodes of the classes visited.
 std::optional<NearMiss> nearest_miss(const OnnxEGraph& g, const Rewrite& rewrite, Id root, const Namer& name);
 
-// "Mul, Reshape" : the operators of a class; "an input", "a constant".
+// "Mul or Reshape" : the operators of a class; "an input", "the constant 1.5", "a constant".
 std::string operators_of(const OnnxEGraph& g, Id id);
 
 }  // namespace saturate

@@ -17,7 +17,8 @@
 namespace saturate {
 namespace {
 
-constexpr int kMaxStepsUp = 8;  // users of users of an anchor among which its fused operator is looked for
+constexpr int kMaxStepsUp = 8;    // users of users of an anchor among which its fused operator is looked for
+constexpr int kMaxStepsDown = 4;  // views and casts that rules put around it
 constexpr std::size_t kMaxClassesUp = 400;
 constexpr std::size_t kMaxMisses = 3, kMaxMissesOfValue = 10, kMaxPlaces = 20, kMaxChain = 60, kMaxPriced = 4;
 
@@ -100,7 +101,7 @@ class Asker {
   std::string name(Id id) const {
     id = e_.find(id);
     if (const auto it = names_.find(id); it != names_.end()) return fmt::format("'{}'", it->second);
-    return fmt::format("a value made by rules ({})", operators_of(g_, id));
+    return g_.facts(id).constant ? "a constant made by rules" : fmt::format("a value made by rules ({})", operators_of(g_, id));
   }
 
   std::string op_of(NodeId node) const {
@@ -202,6 +203,22 @@ class Asker {
     return g_.key(node.op).op_type == kProjOp ? selected(e_.find(node.children[0])) : choice->node;
   }
 
+  // The first of what the result has for a class that passes a test, going down through values that rules made.
+  template <typename Test>
+  NodeId selected_below(Id id, Test test) const {
+    for (int step = 0; step < kMaxStepsDown; ++step) {
+      const NodeId node = selected(id);
+      if (node == kNone || test(node)) return node;
+      const ENode n = e_.node(node);
+      const auto made = std::find_if(n.children.begin(), n.children.end(), [&](Id c) {
+        return !names_.contains(e_.find(c)) && !g_.facts(e_.find(c)).constant && selected(e_.find(c)) != kNone;
+      });
+      if (made == n.children.end()) return kNone;
+      id = e_.find(*made);
+    }
+    return kNone;
+  }
+
   // The operators that compute a class: e-node of the class, e-node of the operator (another one where it has several outputs).
   std::vector<std::pair<NodeId, NodeId>> operators(Id id) const {
     std::vector<std::pair<NodeId, NodeId>> out;
@@ -240,16 +257,42 @@ class Asker {
       return;
     }
     if (not_chosen_above(place, classes)) return;
-    place.nearest = nearest(classes, anchor, closure);
+    place.nearest = nearest(classes, place.op_type, closure);
+    if (place.nearest.empty()) place.reason = used_otherwise(place, anchor, closure);
   }
+
+  // Where no rule comes near: what uses the anchor, beside what the rules look for there.
+  std::string used_otherwise(const WhyPlace& place, Id anchor, const Closure& closure) const {
+    std::set<std::string> wanted, users;
+    for (const Rewrite& rewrite : run_.rewrites)
+      if (closure.distance(rewrite.name)) collect_users(rewrite.left, place.op_type, wanted);
+    for (NodeId n : e_.class_users(anchor))
+      if (e_.find(e_.class_of(n)) != anchor && is_plain(op_of(n))) users.insert(op_of(n));
+    if (wanted.empty()) return "";
+    return fmt::format("it is used by {}; the rules for {} look for a {} under {}",
+                       users.empty() ? "no operator" : fmt::format("{}", fmt::join(users, ", ")), query_.op, place.op_type,
+                       fmt::join(wanted, ", "));
+  }
+
+  // The operators of a pattern that take what an operator of this name computes.
+  void collect_users(const Pattern& pattern, const std::string& op, std::set<std::string>& users) const {
+    for (const PatternNode& user : pattern.nodes)
+      for (const std::uint32_t child : user.children) {
+        if (!is_operator(pattern.nodes[child], op)) continue;
+        if (const std::string name = g_.kind_name(user.kind); is_plain(name)) users.insert(name);
+      }
+  }
+
+  // No stepping stone, projection or literal.
+  static bool is_plain(const std::string& op) { return !op.starts_with("#") && !op.starts_with("saturate."); }
 
   bool fused_above(WhyPlace& place, const std::vector<Id>& classes, std::string_view family) const {
     for (const bool asked : {true, false})
       for (Id id : classes) {
-        const NodeId node = selected(id);
+        const auto is_it = [&](NodeId n) { return asked ? is_op(op_of(n), query_.op) : !family.empty() && family_of(op_of(n)) == family; };
+        const NodeId node = selected_below(id, is_it);
         if (node == kNone) continue;
         const std::string op = op_of(node);
-        if (asked ? !is_op(op, query_.op) : family.empty() || family_of(op) != family) continue;
         place.rules = chain(node);
         if (!asked && place.rules.empty()) continue;  // the model's own
         place.status = WhyPlace::Status::kFused;
@@ -351,7 +394,7 @@ class Asker {
     return rules;
   }
 
-  std::vector<WhyMiss> nearest(const std::vector<Id>& classes, Id anchor, const Closure& closure) const {
+  std::vector<WhyMiss> nearest(const std::vector<Id>& classes, const std::string& op, const Closure& closure) const {
     struct Ranked {
       std::uint32_t missing;
       int distance;
@@ -365,7 +408,7 @@ class Asker {
       std::optional<Ranked> best;
       for (Id id : classes) {
         const auto miss = nearest_miss(g_, rewrite, id, name_);
-        if (!miss || miss->missing == 0 || !concerns(*miss, anchor)) continue;
+        if (!miss || miss->missing == 0 || is_op(miss->wanted, query_.op) || !concerns(*miss, rewrite.left, classes, op)) continue;
         Ranked r{miss->missing, *distance, ~miss->matched, {rewrite.name, miss->matched, miss->total, name(id), miss->reason}};
         if (!best || std::tie(r.missing, r.unmatched) < std::tie(best->missing, best->unmatched)) best = std::move(r);
       }
@@ -375,17 +418,24 @@ class Asker {
       return std::tie(a.missing, a.distance, a.unmatched) < std::tie(b.missing, b.distance, b.unmatched);
     });
     std::vector<WhyMiss> out;
-    for (std::size_t i = 0; i < std::min(all.size(), kMaxMisses); ++i) out.push_back(std::move(all[i].miss));
+    for (Ranked& r : all) {
+      const auto same = [&](const WhyMiss& m) { return m.at == r.miss.at && m.reason == r.miss.reason; };
+      if (out.size() < kMaxMisses && std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(r.miss));
+    }
     return out;
   }
 
-  // A miss is about an anchor if it looked at it, or stands on a stepping stone above it.
-  bool concerns(const NearMiss& miss, Id anchor) const {
-    return std::find(miss.classes.begin(), miss.classes.end(), anchor) != miss.classes.end() ||
-           std::any_of(miss.nodes.begin(), miss.nodes.end(), [&](NodeId n) {
-             const std::string op = op_of(n);
-             return op.starts_with("saturate.") || !family_of(op).empty();
-           });
+  // A miss is about an anchor if it looked at it, stands on a stepping stone above it, or looks for such an operator and fails on the way.
+  bool concerns(const NearMiss& miss, const Pattern& pattern, const std::vector<Id>& above, const std::string& anchor_op) const {
+    if (std::find(miss.classes.begin(), miss.classes.end(), above.front()) != miss.classes.end()) return true;
+    const auto is_stone = [&](NodeId n) { return op_of(n).starts_with("saturate.") || !family_of(op_of(n)).empty(); };
+    if (std::any_of(miss.nodes.begin(), miss.nodes.end(), is_stone)) return true;
+    return miss.matched > 0 && std::find(above.begin(), above.end(), miss.at) != above.end() &&
+           std::any_of(pattern.nodes.begin(), pattern.nodes.end(), [&](const PatternNode& n) { return is_operator(n, anchor_op); });
+  }
+
+  bool is_operator(const PatternNode& node, const std::string& op) const {
+    return node.type == PatternNode::Type::kOperator && g_.kind_name(node.kind) == op;
   }
 
   // ---- --rule, --value
@@ -501,7 +551,8 @@ std::string format_why(const WhyReport& report) {
     if (p.status == WhyPlace::Status::kApplied) out += "  applied";
     if (p.status == WhyPlace::Status::kConstant || p.status == WhyPlace::Status::kNotNeeded)
       out += fmt::format("  {}: {}", to_string(p.status), p.reason);
-    if (p.status == WhyPlace::Status::kMissed) out += p.nearest.empty() ? "  no rule comes near" : "  nearest:";
+    if (p.status == WhyPlace::Status::kMissed)
+      out += !p.nearest.empty() ? "  nearest:" : fmt::format("  no rule comes near{}{}", p.reason.empty() ? "" : ": ", p.reason);
     if (!p.rules.empty()) out += fmt::format("\n  by {}", fmt::join(p.rules, " -> "));
     out += "\n";
     for (const WhyMiss& m : p.nearest)

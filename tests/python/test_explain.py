@@ -54,6 +54,52 @@ def test_the_operator_in_the_way_is_named(tmp_path):
     assert "'between' is Sigmoid, not MatMul" in nearest["reason"]
 
 
+def spelled(folder, name, after, inputs, weights=(), op="Attention"):
+    """The one place of softmax(q k^T) with these nodes after it."""
+    x = lambda name, *shape: value(name, TensorProto.FLOAT, list(shape))
+    nodes = [helper.make_node("MatMul", ["q", "k"], ["scores"]), helper.make_node("Softmax", ["scores"], ["weights"], axis=-1), *after]
+    path = folder / f"{name}.onnx"
+    onnx.save(make_model(nodes, [x("q", "b", 3, "s", 8), x("k", "b", 3, 8, "t"), *inputs], [x("y", None, None, None, None)], list(weights)), path)
+    (place,) = explain(path, "--op", op, "--cost", "nodes")["places"]
+    assert place["status"] == "missed"
+    return place, run_ok("explain", path, "--op", op, "--cost", "nodes").stdout
+
+
+def test_the_operator_in_the_way_behind_the_softmax_is_named(tmp_path):
+    x = lambda name, *shape: value(name, TensorProto.FLOAT, list(shape))
+    gated = [helper.make_node("Mul", ["weights", "gate"], ["gated"]), helper.make_node("MatMul", ["gated", "v"], ["y"])]
+    place, _ = spelled(tmp_path, "gated", gated, [x("gate", "b", 3, "s", "t"), x("v", "b", 3, "t", 8)])
+    assert "'gated' is Mul, not Softmax" in place["nearest"][0]["reason"]
+    reasons = [(m["at"], m["reason"]) for m in place["nearest"]]
+    assert len(set(reasons)) == len(reasons)
+
+
+def test_where_no_rule_comes_near_the_users_are_told(tmp_path):
+    """Einsum takes a dim of 1 where the other is larger: "t" and "u" stay apart, so it is no MatMul."""
+    einsum = [helper.make_node("Einsum", ["weights", "v"], ["y"], equation="bhij,bhjd->bihd")]
+    place, text = spelled(tmp_path, "einsum", einsum, [value("v", TensorProto.FLOAT, ["b", 3, "u", 8])])
+    assert place["nearest"] == [] and place["reason"] in text
+    assert place["reason"] == "it is used by Einsum; the rules for Attention look for a Softmax under MatMul"
+
+
+def test_a_constant_that_differs_is_told_with_both_values(tmp_path):
+    n, number = helper.make_node, lambda name, v: tensor(name, np.float32(v))
+    erf = [n("Div", ["x", "root"], ["i"]), n("Erf", ["i"], ["e"]), n("Add", ["e", "one"], ["f"]), n("Mul", ["x", "f"], ["m"]), n("Mul", ["m", "half"], ["y"])]
+    told = anchors(tmp_path, erf, [value("x", TensorProto.FLOAT, ["b", 8])], [number("root", 1.5), number("one", 1), number("half", 0.5)], "Gelu")
+    (place,) = told["places"]
+    assert place["nearest"][0]["rule"] == "gelu_erf" and "0.666667, not 0.707107" in place["nearest"][0]["reason"]
+
+
+def test_a_normalization_over_another_axis_is_found_between_transposes(tmp_path):
+    n = helper.make_node
+    nodes = [n("ReduceMean", ["x", "axes"], ["mean"]), n("Sub", ["x", "mean"], ["d"]), n("Mul", ["d", "d"], ["dd"]), n("ReduceMean", ["dd", "axes"], ["var"]),
+             n("Add", ["var", "eps"], ["ve"]), n("Sqrt", ["ve"], ["r"]), n("Div", ["d", "r"], ["y"])]
+    weights = [tensor("axes", np.array([1])), tensor("eps", np.float32(1e-5))]
+    told = anchors(tmp_path, nodes, [value("x", TensorProto.FLOAT, ["b", 8, 4])], weights, "LayerNormalization")
+    (place,) = told["places"]
+    assert place["status"] == "fused" and place["fused"] == "LayerNormalization"
+
+
 def test_the_condition_that_fails_is_told_with_its_values(tmp_path):
     (place,) = explain(attention(tmp_path, mask_shape=("b", 1, "s", "other")), "--op", "Attention", "--cost", "nodes", "--target", "onnx", "--rules", wrong_guard(tmp_path))["places"]
     assert place["status"] in ("missed", "fused")
