@@ -4,7 +4,8 @@ namespace saturate {
 
 std::vector<NativeRule> native_rules() {
   std::vector<NativeRule> out = native_view_rules();
-  for (auto rules : {native_rope_rules(), native_einsum_rules(), native_mask_rules(), native_sequence_rules()})
+  for (auto rules : {native_transpose_rules(), native_product_rules(), native_rope_rules(), native_einsum_rules(), native_mask_rules(),
+                     native_sequence_rules()})
     for (NativeRule& rule : rules) out.push_back(std::move(rule));
   return out;
 }

@@ -34,6 +34,22 @@ bool Views::has_zero(std::span<const Dim> dims) const {
   return std::any_of(dims.begin(), dims.end(), [this](Dim d) { return g.dims().value(d) == 0; });
 }
 
+Dims Views::without_ones(std::span<const Dim> dims) const {
+  Dims out;
+  std::copy_if(dims.begin(), dims.end(), std::back_inserter(out), [this](Dim d) { return g.dims().value(d) != 1; });
+  return out;
+}
+
+std::ptrdiff_t Views::cuts(std::span<const Dim> dims) const {
+  return std::count_if(dims.begin(), dims.end(), [this](Dim d) { return g.dims().value(d) != 1; });
+}
+
+bool Views::is_spelled_out(Id target, const Dims* to) const {
+  if (!to || to->size() > 8) return true;
+  const auto& content = g.facts(target).content;
+  return content && equal(*content, *to);
+}
+
 Id Views::reshape(Id x, std::span<const Dim> to, int rank) const {
   const Id shape_id = g.literal(to, false);
   return g.add(make_key("", "Reshape", {Attribute::of("allowzero", std::int64_t{has_zero(to) ? 1 : 0})}, 1, rank), std::array{x, shape_id});

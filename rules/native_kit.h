@@ -25,6 +25,15 @@ struct Views {
   bool equal(Dim a, Dim b) const { return g.dims().equal(a, b); }
   bool equal(std::span<const Dim> a, std::span<const Dim> b) const;
   bool has_zero(std::span<const Dim> dims) const;
+  // The dims of a shape that are not 1. Rules about Reshapes around Transposes count with these alone, and the Transposes that they make
+  // have no others: wherever axes of size 1 stand, the elements are the same, so a view has one form instead of one for each of their
+  // places.
+  Dims without_ones(std::span<const Dim> dims) const;
+  std::ptrdiff_t cuts(std::span<const Dim> dims) const;  // how many these are
+  // Whether this input of a Reshape to the shape `to` says each size, as the literal does that every Reshape to a known shape gets: the
+  // rules about Reshapes in Reshapes and Transposes look at that spelling only, or each view would meet each other one as often as both
+  // have spellings.
+  bool is_spelled_out(Id target, const Dims* to) const;
   Id reshape(Id x, std::span<const Dim> to, int rank) const;  // `rank` of x; 0 where only the literal matters
   Id reshape_by(Id x, std::vector<std::int64_t> to, int rank) const;
   Id transpose(Id x, std::vector<std::int64_t> perm) const;

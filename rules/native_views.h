@@ -16,11 +16,13 @@ struct DimGroup {
 // The finest partition of two shapes into runs of provably equal product; nullopt where none is proven.
 std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const Dim> from, std::span<const Dim> to);
 
-std::vector<NativeRule> native_view_rules();      // native_views.cpp
-std::vector<NativeRule> native_einsum_rules();    // native_einsum.cpp
-std::vector<NativeRule> native_rope_rules();      // native_rope.cpp: parts of the last axis, and the rotary embedding spelled with them
-std::vector<NativeRule> native_mask_rules();      // native_masks.cpp
-std::vector<NativeRule> native_sequence_rules();  // native_sequences.cpp
+std::vector<NativeRule> native_view_rules();       // native_views.cpp
+std::vector<NativeRule> native_transpose_rules();  // native_transposes.cpp: Reshapes around Transposes
+std::vector<NativeRule> native_product_rules();    // native_products.cpp: Reshapes of batched products and Softmax
+std::vector<NativeRule> native_einsum_rules();     // native_einsum.cpp
+std::vector<NativeRule> native_rope_rules();       // native_rope.cpp: parts of the last axis, and the rotary embedding spelled with them
+std::vector<NativeRule> native_mask_rules();       // native_masks.cpp
+std::vector<NativeRule> native_sequence_rules();   // native_sequences.cpp
 
 // native_views.cpp. After saturation: Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same. As a rule it would
 // double the ways in which views of views are found.

@@ -102,3 +102,52 @@ def test_sums_of_a_residual_stream_are_not_had_in_every_view(tmp_path):
     _, _, details, _ = saturation(tmp_path / "windows.onnx", tmp_path)
     made = {rule["rule"]: rule["enodes_made"] for rule in details["rules"]}
     assert made.get("reshape_of_sum", 0) == 0 and made["reshape_reshape"] > 0, made
+
+
+# Attention over an image, channels first, its sizes known, and the most e-nodes (measured ones beside, then those with axes of size 1 in every place).
+CHANNELS_FIRST = {
+    "einops": (350, """
+        five = Constant <value_ints = [-1, 2, 8, 3, 3]> ()  three = Constant <value_ints = [-1, 9, 8]> ()
+        qkv = Conv (x, w)  q0, k0, v0 = Split <axis = 1, num_outputs = 3> (qkv)
+        q1 = Reshape (q0, five)  q2 = Transpose <perm = [0, 1, 3, 4, 2]> (q1)  q = Reshape (q2, three)
+        k1 = Reshape (k0, five)  k2 = Transpose <perm = [0, 1, 3, 4, 2]> (k1)  k = Reshape (k2, three)
+        v1 = Reshape (v0, five)  v2 = Transpose <perm = [0, 1, 3, 4, 2]> (v1)  v = Reshape (v2, three)
+        s = Einsum <equation = "bid,bjd->bij"> (q, k)  c = Constant <value_float = 0.35355338> ()  m = Mul (s, c)  p = Softmax (m)
+        o = Einsum <equation = "bij,bjd->bid"> (p, v)
+        back = Constant <value_ints = [-1, 2, 3, 3, 8]> ()  o1 = Reshape (o, back)  o2 = Transpose <perm = [0, 1, 4, 2, 3]> (o1)
+        image = Constant <value_ints = [-1, 16, 3, 3]> ()  o3 = Reshape (o2, image)  y = Conv (o3, u)"""),  # 281; 1,544
+    "one split": (400, """
+        six = Constant <value_ints = [-1, 3, 2, 8, 9]> ()  qkv = Conv (x, w)  r = Reshape (qkv, six)  t = Transpose <perm = [1, 0, 2, 4, 3]> (r)
+        q0, k0, v0 = Split <axis = 0, num_outputs = 3> (t)  zero = Constant <value_ints = [0]> ()
+        q = Squeeze (q0, zero)  k = Squeeze (k0, zero)  v = Squeeze (v0, zero)  kt = Transpose <perm = [0, 1, 3, 2]> (k)
+        s = MatMul (q, kt)  c = Constant <value_float = 0.35355338> ()  m = Mul (s, c)  p = Softmax (m)  o = MatMul (p, v)
+        ot = Transpose <perm = [0, 1, 3, 2]> (o)  image = Constant <value_ints = [-1, 16, 3, 3]> ()  o3 = Reshape (ot, image)  y = Conv (o3, u)"""),  # 322; 525
+    "two scales": (420, """
+        flat = Constant <value_ints = [-1, 16, 9]> ()  x1 = Conv (x, w)  heads = Constant <value_ints = [-1, 24, 9]> ()  h = Reshape (x1, heads)
+        q, k, v = Split <axis = 1, num_outputs = 3> (h)  c = Constant <value_float = 0.5946> ()  qs = Mul (q, c)  ks = Mul (k, c)
+        qt = Transpose <perm = [0, 2, 1]> (qs)  s = MatMul (qt, ks)  p = Softmax (s)  pt = Transpose <perm = [0, 2, 1]> (p)  o = MatMul (v, pt)
+        image = Constant <value_ints = [-1, 16, 3, 3]> ()  o1 = Reshape (o, image)  o2 = Conv (o1, u)  y = Add (x, o2)"""),
+}
+
+
+@pytest.mark.parametrize("name", CHANNELS_FIRST)
+def test_views_have_one_form_wherever_axes_of_one_stand(tmp_path, name):
+    most, body = CHANNELS_FIRST[name]
+    text = ("<ir_version: 8, opset_import: [\"\" : 18]> g (float[b, 16, 3, 3] x, float[48, 16, 1, 1] w, float[16, 16, 1, 1] u) => (float[b, 16, 3, 3] y) {"
+            + body + "\n}")
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "image.onnx")
+    enodes, _, details, _ = saturation(tmp_path / "image.onnx", tmp_path)
+    assert enodes < most, enodes
+    assert details["stop_reason"] == "saturated"
+
+
+def test_turned_ones_of_open_sizes_need_no_budget(tmp_path):
+    """A batch joined with a length of 1: each Transpose that moves a 1 alone is a Reshape, and saturation ends by itself."""
+    text = """<ir_version: 8, opset_import: ["" : 18]> g (float[b, 1, 64] x, float[b, 4, p, 16] past) => (float[b, 64] y) {
+        four = Constant <value_ints = [-1, 1, 4, 16]> ()  r = Reshape (x, four)  q = Transpose <perm = [0, 2, 1, 3]> (r)
+        k = Concat <axis = 2> (past, q)  kt = Transpose <perm = [0, 1, 3, 2]> (k)  s = MatMul (q, kt)  a = Softmax (s)  o = MatMul (a, k)
+        ot = Transpose <perm = [0, 2, 1, 3]> (o)  flat = Constant <value_ints = [-1, 64]> ()  y = Reshape (ot, flat)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "step.onnx")
+    _, _, details, _ = saturation(tmp_path / "step.onnx", tmp_path)
+    assert details["stop_reason"] == "saturated"
