@@ -205,6 +205,7 @@ std::optional<std::int64_t> DimTable::value(Dim d) const {
   return impl_->table.value(d);
 }
 bool DimTable::equal(Dim a, Dim b) const {
+  if (a == b) return true;  // most are, and the lock is dear
   Reading lock(impl_->mutex);
   return impl_->table.equal(a, b);
 }

@@ -57,6 +57,13 @@ Result same_dtype(EvalContext& c, Args a) {
   return Val(true);
 }
 
+// Classes of a match are canonical.
+Result same_value(EvalContext& c, Args a) {
+  const ClassRef *x = a[0].get<ClassRef>(), *y = a[1].get<ClassRef>();
+  if (!x || !y) return c.fail([&] { return std::string("same_value takes two values"); });
+  return Val(x->id == y->id);
+}
+
 template <bool (*test)(DType)>
 Result dtype_is(EvalContext& c, Args a) {
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -168,6 +175,8 @@ constexpr RuleFunction kFunctions[] = {
     {"size", 1, 1, "(x) -> dim", "The number of elements.", "size(c) == 1", size},
     {"dtype", 1, 1, "(x) -> dtype", "The element type; compares with names of types and with Cast's `to`.", "dtype(X) == @to", dtype},
     {"same_dtype", 2, 8, "(x, y, ...) -> bool", "Whether all values have one element type.", "same_dtype(A, B)", same_dtype},
+    {"same_value", 2, 2, "(x, y) -> bool", "Whether two values are known to be one, as x and x + 0. For `useful`.",
+     "useful(not same_value(A, B))", same_value},
     {"float", 1, 8, "(x, ...) -> bool", "Whether the element types are floating.", "float(X)", dtype_is<is_floating>},
     {"wide_float", 1, 8, "(x, ...) -> bool", "Whether the element types are float or double.", "wide_float(X)", dtype_is<is_wide_float>},
     {"integer", 1, 8, "(x, ...) -> bool", "Whether the element types are integers.", "integer(X)", dtype_is<is_integer>},

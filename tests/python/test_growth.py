@@ -151,3 +151,25 @@ def test_turned_ones_of_open_sizes_need_no_budget(tmp_path):
     onnx.save(onnx.parser.parse_model(text), tmp_path / "step.onnx")
     _, _, details, _ = saturation(tmp_path / "step.onnx", tmp_path)
     assert details["stop_reason"] == "saturated"
+
+
+ZEROS = {
+    "product": """g (float[b, 4] x, float[4, 4] w) => (float[b, 4] y) <float[4] z = {0, 0, 0, 0}, float[4, 4] v = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}> {
+        p = MatMul (z, v)  h = Constant <value_float = 0.5> ()  q = Mul (p, h)  m = MatMul (x, w)  y = Add (m, q) }""",
+    "mask": """g (float[b, 4, s, 8] q, float[b, 4, s, 8] k, float[b, 4, s, 8] v, float[b, 1, s, s] m) => (float[b, 4, s, 8] y) {
+        n = Shape (q)  first = Constant <value_ints = [0]> ()  b1 = Gather (n, first)  third = Constant <value_ints = [2]> ()  s1 = Gather (n, third)
+        four = Constant <value_ints = [4]> ()  heads = Mul (b1, four)  eight = Constant <value_ints = [8]> ()
+        whole = Concat <axis = 0> (heads, s1, s1)  rows = Concat <axis = 0> (heads, s1, eight)  apart = Concat <axis = 0> (b1, four, s1, s1)
+        q3 = Reshape (q, rows)  k3 = Reshape (k, rows)  kt = Transpose <perm = [0, 2, 1]> (k3)  d = MatMul (q3, kt)
+        c = Constant <value_float = 0.35355338> ()  e = Mul (d, c)  z = ConstantOfShape (whole)  f = Add (z, e)
+        g = Reshape (f, apart)  a = Add (g, m)  p = Softmax <axis = -1> (a)  y = MatMul (p, v) }""",
+}
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_zeros_do_not_feed_rules(tmp_path, name):
+    """0 W is 0, with any factor; and what a sum of zeros changes nothing in is no sum of one mask more. Both went on to the limit of iterations."""
+    onnx.save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 18]> ' + ZEROS[name]), tmp_path / "zeros.onnx")
+    enodes, _, details, _ = saturation(tmp_path / "zeros.onnx", tmp_path)
+    assert details["stop_reason"] == "saturated"
+    assert enodes < 200  # 17 and 174; 46 and 852
