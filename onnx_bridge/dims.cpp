@@ -129,6 +129,11 @@ Dim DimTable::fresh(std::string_view hint) {
   Writing lock(impl_->mutex);
   return impl_->table.fresh(hint);
 }
+Dim DimTable::imported(const DimTable& from, Dim d) {
+  Writing lock(impl_->mutex);
+  const Reading other(from.impl_->mutex);
+  return impl_->table.imported(from.impl_->table, d);
+}
 
 Dim DimTable::add(Dim a, Dim b) {
   Writing lock(impl_->mutex);

@@ -37,6 +37,8 @@ class DimTable {
   bool join_named(Dim a, Dim b);
   // A symbol equal to no other, with a name for people ("unk__3").
   Dim fresh(std::string_view hint);
+  // A dim of another table, over symbols of the same names here.
+  Dim imported(const DimTable& from, Dim d);
 
   Dim add(Dim a, Dim b);
   Dim sub(Dim a, Dim b);

@@ -65,6 +65,7 @@ class Table {
   Dim symbol(std::string_view name);
   Dim declared(std::string_view name, std::string_view where);
   Dim fresh(std::string_view hint);
+  Dim imported(const Table& from, Dim d);
   // Whether the two would be equal if declared names meant equal sizes.
   bool equal_by_name(Dim a, Dim b);
   // Unifies symbols of one declared name that stand in a and in b, where the two would have to be broadcast to one of them then.
@@ -104,8 +105,8 @@ class Table {
   std::optional<std::int64_t> evaluate(const Poly& p, const std::map<std::string, std::int64_t>& symbols, int depth = 0) const;
 
  private:
-  // The dim with each atom replaced.
-  Dim rewritten(Dim d, const std::function<Dim(AtomId)>& leaf);
+  // A dim of `from`, perhaps this table, with each symbol replaced.
+  Dim rewritten(const Table& from, Dim d, const std::function<Dim(AtomId)>& leaf);
   struct AtomKey {
     AtomKind kind;
     std::uint32_t a, b;

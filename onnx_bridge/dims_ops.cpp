@@ -81,14 +81,24 @@ Dim Table::declared(std::string_view name, std::string_view where) {
   return of_atom(atom);
 }
 
-Dim Table::rewritten(Dim d, const std::function<Dim(AtomId)>& leaf) {
+Dim Table::imported(const Table& from, Dim d) {
+  return rewritten(from, d, [&](AtomId id) {
+    const Atom& atom = from.atoms_[id];
+    if (!atom.group) return symbol(atom.name);
+    const std::string& name = from.atoms_[*atom.group].name;  // the others are "name@where"
+    const Dim first = declared(name, from.first_declared_.at(name).second);
+    return *atom.group == id ? first : declared(name, std::string_view(atom.name).substr(name.size() + 1));
+  });
+}
+
+Dim Table::rewritten(const Table& from, Dim d, const std::function<Dim(AtomId)>& leaf) {
   Dim sum = constant(0);
-  for (const Term& t : Poly(poly(d))) {
+  for (const Term& t : Poly(from.poly(d))) {
     Dim product = constant(t.coefficient);
     for (AtomId id : t.atoms) {
-      const Atom atom = atoms_[id];
+      const Atom atom = from.atoms_[id];
       const Dim factor =
-          atom.kind != AtomKind::kSymbol ? apply(op_of(atom.kind), rewritten(atom.a, leaf), rewritten(atom.b, leaf)) : leaf(id);
+          atom.kind != AtomKind::kSymbol ? apply(op_of(atom.kind), rewritten(from, atom.a, leaf), rewritten(from, atom.b, leaf)) : leaf(id);
       product = apply(Op::kMul, product, factor);
     }
     sum = apply(Op::kAdd, sum, product);
@@ -97,7 +107,7 @@ Dim Table::rewritten(Dim d, const std::function<Dim(AtomId)>& leaf) {
 }
 
 Dim Table::by_name(Dim d) {
-  return rewritten(d, [this](AtomId id) { return of_atom(atoms_[id].group.value_or(id)); });
+  return rewritten(*this, d, [this](AtomId id) { return of_atom(atoms_[id].group.value_or(id)); });
 }
 
 bool Table::one_where_sum_is_one(Dim keep, Dim drop) {
@@ -111,7 +121,7 @@ bool Table::one_where_sum_is_one(Dim keep, Dim drop) {
     if (std::any_of(sum.begin(), sum.end(), [&](const Term& o) { return &o != &t && std::ranges::find(o.atoms, one) != o.atoms.end(); }))
       continue;
     const Dim rest = apply(Op::kSub, of_atom(one), apply(Op::kSub, keep, constant(1)));  // what it is where the sum is 1
-    return value(rewritten(drop, [&](AtomId id) { return id == one ? rest : of_atom(id); })) == 1;
+    return value(rewritten(*this, drop, [&](AtomId id) { return id == one ? rest : of_atom(id); })) == 1;
   }
   return false;
 }

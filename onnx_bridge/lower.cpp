@@ -69,7 +69,7 @@ class Lowerer {
 
   absl::StatusOr<Lowered> run() {
     const Graph& graph = model_.graph;
-    for (const auto& [name, facts] : options_.captured) define(out_.values, name, g_.input(name, facts));
+    for (const auto& [name, value] : options_.captured) lower_captured(name, value);
     std::set<std::string> with_initializer, used;
     for (const Initializer& i : graph.initializers) with_initializer.insert(i.name);
     std::set<std::string> overridable;
@@ -99,6 +99,12 @@ class Lowerer {
   void define(Scope& scope, const std::string& name, Id id) {
     scope[name] = id;
     if (&scope == &out_.values) out_.names[id].push_back(name);
+  }
+
+  void lower_captured(const std::string& name, const Captured& value) {
+    const Id id = value.constant ? g_.constant(*value.constant) : g_.input(name, value.facts);
+    define(out_.values, name, id);
+    if (value.constant) out_.captured_constants.emplace(leaf_op(id, kConstantOp), name);
   }
 
   void lower_initializer(const Initializer& i) {
@@ -492,6 +498,25 @@ class Lowerer {
 };
 
 }  // namespace
+
+Captured capture(const OnnxEGraph& outside, Id id, DimTable& dims) {
+  const Facts& known = outside.facts(id);
+  Captured out;
+  out.facts.kind = known.kind;
+  out.facts.dtype = known.dtype;
+  if (known.kind != Facts::Kind::kTensor) return out;
+  const auto imported = [&](const std::optional<std::vector<Dim>>& list) {
+    std::optional<std::vector<Dim>> here;
+    if (list) here.emplace();
+    for (const Dim d : list.value_or(std::vector<Dim>{})) here->push_back(dims.imported(outside.dims(), d));
+    return here;
+  };
+  out.facts.shape = imported(known.shape);
+  out.facts.content = imported(known.content);
+  if (known.counts_from) out.facts.counts_from = dims.imported(outside.dims(), *known.counts_from);
+  if (known.constant) out.constant = known.value ? known.value : outside.value(id);
+  return out;
+}
 
 std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id> children) {
   std::vector<Id> key{op};

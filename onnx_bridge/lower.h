@@ -32,12 +32,22 @@ struct Lowered {
   std::unordered_map<std::string, Id> values;                // class of every value of the graph
   std::map<OpId, const Initializer*> initializers;           // #constant leaf -> first initializer that holds it
   std::map<OpId, const Node*> constant_nodes;                // #constant leaf -> first Constant node that holds it
+  std::map<OpId, std::string> captured_constants;            // #constant leaf -> the value outside that holds it
   std::vector<std::shared_ptr<const Node>> owned_nodes;      // backing store of inlined function bodies
 };
 
+// What the e-graph of a body (of If, Loop, Scan) is told of a value outside.
+struct Captured {
+  Facts facts;
+  std::optional<Tensor> constant;
+};
+// `dims` are the body's. Computed constants are known up to 64 KiB.
+Captured capture(const OnnxEGraph& outside, Id id, DimTable& dims);
+
 struct LowerOptions {
-  // Facts of values that the graph captures from outside (bodies of If/Loop/Scan); they become inputs of these names.
-  std::map<std::string, Facts> captured;
+  // Values that the graph captures from outside, by name: constants, and inputs of these names. A constant stays where it is: written back,
+  // it is referred to by its name.
+  std::map<std::string, Captured> captured;
   bool inline_functions = true;  // a call and its body become one e-class
 };
 

@@ -8,28 +8,13 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/canonical.h"
+#include "onnx_bridge/captures.h"
 #include "onnx_bridge/empty_dims.h"
 #include "onnx_bridge/nan_guard.h"
 #include "onnx_bridge/op_table.h"
 
 namespace saturate {
 namespace {
-
-// The graph with the names that it takes from outside changed; names that it defines itself hide them.
-std::shared_ptr<const Graph> rename_captures(const Graph& graph, std::map<std::string, std::string> renamed) {
-  for (const ValueInfo& v : graph.inputs) renamed.erase(v.name);
-  for (const Initializer& i : graph.initializers) renamed.erase(i.name);
-  for (const Node& node : graph.nodes)
-    for (const std::string& o : node.outputs) renamed.erase(o);
-  auto copy = std::make_shared<Graph>(graph);
-  for (Node& node : copy->nodes) {
-    for (std::string& input : node.inputs)
-      if (auto it = renamed.find(input); it != renamed.end()) input = it->second;
-    for (Attribute& a : node.attributes)
-      if (a.type == AttributeType::kGraph) a.value = rename_captures(a.g(), renamed);
-  }
-  return copy;
-}
 
 bool same_attribute(const Attribute& a, const Attribute& b) {
   if (a.name != b.name || a.value.index() != b.value.index()) return false;
@@ -75,7 +60,7 @@ class Raiser {
         guard_last_node(out.graph, g_.facts(units_[u].id).dtype, [this](const std::string& base) { return fresh_name(base); });
     }
     write_output_copies(out.graph);
-    drop_unread_constants(out.graph);
+    drop_unread(out.graph);
     made_nodes_ = std::any_of(units_.begin(), units_.end(), [](const Unit& unit) { return !unit.source; });
     keep_value_info(out.graph);
     describe_values(out.graph);
@@ -248,11 +233,16 @@ class Raiser {
       if (a.type == AttributeType::kGraph && !options_.bodies.contains(&a.g()) &&
           !std::all_of(a.g().nodes.begin(), a.g().nodes.end(), [this](const Node& n) { return keeps_meaning(n); }))
         return false;
-    if (!node.domain.empty()) return true;
+    if (!node.domain.empty() || is_control_flow(node)) return true;
     const OpSchema* before = find_schema("", node.op_type, model_.opset(""));
     const OpSchema* after = find_schema("", node.op_type, opset_);
     if (!before || !after || after->deprecated) return before == after;
     return before->since_version == after->since_version || keeps_canonical_form(node);
+  }
+
+  // Later versions of these only take more types.
+  bool is_control_flow(const Node& node) const {
+    return node.op_type == "If" || node.op_type == "Loop" || (node.op_type == "Scan" && model_.opset("") >= 9);
   }
 
   bool keeps_canonical_form(const Node& node) const {
@@ -287,6 +277,8 @@ class Raiser {
         claim(id, it->second->name);
       else if (auto n = lowered_.constant_nodes.find(node.op); n != lowered_.constant_nodes.end() && !is_output(n->second->outputs[0]))
         claim(id, n->second->outputs[0]);
+      else if (auto c = lowered_.captured_constants.find(node.op); c != lowered_.captured_constants.end())
+        claim(id, c->second);
     }
     for (std::size_t i = 0; i < lowered_.roots.size(); ++i) claim(e_.find(lowered_.roots[i]), model_.graph.outputs[i].name);
     for (const ValueInfo& o : model_.graph.outputs) claimed_.insert(o.name);
@@ -367,23 +359,21 @@ class Raiser {
       graph.nodes.push_back(std::move(node));
       return absl::OkStatus();
     }
+    if (lowered_.captured_constants.contains(op)) return absl::OkStatus();
     graph.initializers.push_back({value_name(id), g_.constant_tensor(op), nullptr, false});
     return absl::OkStatus();
   }
 
-  // Constants of canonical forms (axes and the like) that no written node names: their reader was written back as it was.
-  void drop_unread_constants(Graph& graph) const {
-    std::unordered_set<std::string> read;
-    for (const ValueInfo& o : graph.outputs) read.insert(o.name);
-    for (const Node& node : graph.nodes) {
-      read.insert(node.inputs.begin(), node.inputs.end());
-      for (const Attribute& a : node.attributes)
-        if (a.type == AttributeType::kGraph)
-          for (std::string& name : captured_names(a.g())) read.insert(std::move(name));
+  // Constants of canonical forms (axes and the like) that no written node names: their reader was written back as it was. Where bodies were
+  // optimized, also what they no longer take from here.
+  void drop_unread(Graph& graph) const {
+    std::unordered_set<std::string> kept;
+    for (const ValueInfo& input : model_.graph.inputs) kept.insert(input.name);  // their defaults
+    if (options_.bodies.empty()) {
+      for (const Initializer& i : model_.graph.initializers) kept.insert(i.name);
+      for (const Node& node : graph.nodes) kept.insert(node.outputs.begin(), node.outputs.end());
     }
-    std::set<std::string> own;
-    for (const Initializer& i : model_.graph.initializers) own.insert(i.name);
-    std::erase_if(graph.initializers, [&](const Initializer& i) { return !own.contains(i.name) && !read.contains(i.name); });
+    erase_unread(graph, kept);
   }
 
   // Topological, and as near to the model's own order as that allows.

@@ -10,6 +10,7 @@ namespace {
 struct Counter {
   std::uint64_t limit = ~std::uint64_t{0}, made = 0;
   std::string rule;  // of the last application
+  const EGraph* egraph = nullptr;
   Id root = kNone;
 };
 
@@ -28,6 +29,7 @@ class Counted : public Applier {
     if (unions.size() == before) return;
     ++counter_->made;
     counter_->rule = rule_;
+    counter_->egraph = &g;
     counter_->root = match.root();
   }
 
@@ -91,7 +93,7 @@ class Bisection {
         if (r.applier) r.applier = std::make_shared<Counted>(std::move(r.applier), r.name, &counter_);
     };
     options_.optimize.observe = [this](const Observed& run) {
-      if (counter_.root != kNone && counter_.root < run.g.egraph().num_ids()) value_ = name_of(run, counter_.root);
+      if (counter_.egraph == &run.g.egraph()) value_ = name_of(run, counter_.root);
     };
     const PipelineResult result = run_pipeline(model_, setup_, options_);
     return result.failure && result.failure->code == kExitDifferent;

@@ -11,6 +11,7 @@
 #include "extract/sample.h"
 #include "fmt/format.h"
 #include "kernels/runtime.h"
+#include "onnx_bridge/captures.h"
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/lower.h"
 #include "onnx_bridge/op_table.h"
@@ -118,6 +119,53 @@ std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
   return sizes;
 }
 
+// The runs of all graphs of a model as one.
+void add_run(RunReport& into, RunReport run) {
+  if (into.stop == StopReason::kSaturated) into.stop = run.stop;
+  if (into.iterations.size() < run.iterations.size()) into.iterations = std::move(run.iterations);
+  into.seconds += run.seconds;
+  into.peak_memory_bytes = std::max(into.peak_memory_bytes, run.peak_memory_bytes);
+  into.budget_exhausted = into.budget_exhausted || run.budget_exhausted;
+  std::unordered_map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < into.rules.size(); ++i) places.emplace(into.rules[i].name, i);
+  for (RuleStats& rule : run.rules) {
+    const auto [place, added] = places.try_emplace(rule.name, into.rules.size());
+    if (added) {
+      into.rules.push_back(std::move(rule));
+      continue;
+    }
+    RuleStats& sum = into.rules[place->second];
+    sum.matches += rule.matches;
+    sum.fresh += rule.fresh;
+    sum.applied += rule.applied;
+    sum.nodes_made += rule.nodes_made;
+    sum.unions += rule.unions;
+    sum.bans += rule.bans;
+    sum.search_s += rule.search_s;
+    sum.apply_s += rule.apply_s;
+  }
+}
+
+// One graph, main or a body of If, Loop or Scan, from its e-graph to what was chosen of it.
+struct Plan {
+  std::string where;  // as in Observed
+  const Model* model = nullptr;
+  std::unique_ptr<const Model> body_model;  // of a body: the model with the body in the place of its graph
+  std::unique_ptr<OnnxEGraph> g;
+  Lowered lowered;
+  std::vector<Rewrite> rewrites;  // kept for `observe`
+  std::vector<std::string> rule_names;
+  ExtractOptions extract_options;
+  Selection selection;
+  std::vector<std::pair<const Graph*, std::unique_ptr<Plan>>> bodies;
+};
+
+template <typename Visit>
+void visit_plans(const Plan& plan, Visit visit) {
+  visit(plan);
+  for (const auto& [graph, body] : plan.bodies) visit_plans(*body, visit);
+}
+
 class Optimizer {
  public:
   Optimizer(const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options)
@@ -137,20 +185,25 @@ class Optimizer {
           fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(),
                       twice.size() == 1 ? " is" : "s are", twice[0]));
     warn_of_unknown_symbols(model, report);
-    std::set<std::string> without;
     collect_names(model.graph, names_);
+    std::unique_ptr<Plan> plan;
+    std::set<std::string> without;
     for (int attempt = 0;; ++attempt) {
-      auto optimized = optimize_graph(model, {}, without, report, 0);
-      if (optimized.ok()) {
-        result.model = std::move(*optimized);
+      report.run = {};
+      report.egraph_nodes = report.egraph_classes = 0;
+      auto made = make_plan(model, {}, without, report, 0);
+      if (made.ok()) {
+        plan = *std::move(made);
         break;
       }
-      if (unsound_rule_.empty() || attempt >= kMaxRetries || !without.insert(unsound_rule_).second) return optimized.status();
+      if (unsound_rule_.empty() || attempt >= kMaxRetries || !without.insert(unsound_rule_).second) return made.status();
       report.warnings.push_back(
-          fmt::format("rule {} contradicts what is known ({}) and was left out", unsound_rule_, std::string(optimized.status().message())));
-      report.run = {};
-      report.made.clear();
+          fmt::format("rule {} contradicts what is known ({}) and was left out", unsound_rule_, std::string(made.status().message())));
     }
+    auto written = choose_and_write(*plan, report);
+    if (!written.ok()) return written.status();
+    result.model = *std::move(written);
+    if (has_bodies(result.model.graph)) share_initializers(result.model.graph, initializer_names(model.graph), names_);
     result.samples = std::move(samples_);
     result.egraph = std::move(egraph_);
     report.after = graph_stats(result.model);
@@ -174,8 +227,6 @@ class Optimizer {
     }
   }
 
-  using Captured = std::map<std::string, std::pair<Facts, const DimTable*>>;
-
   std::vector<std::string> applied_rules_that_assume(std::string_view assumption, const RunReport& run) const {
     std::vector<std::string> names;
     for (const RuleStats& stats : run.rules) {
@@ -187,30 +238,39 @@ class Optimizer {
     return names;
   }
 
-  absl::StatusOr<Model> optimize_graph(const Model& model, const Captured& captured, const std::set<std::string>& without,
-                                       OptimizeReport& report, int depth) {
-    OnnxEGraph g(*evaluator_);
-    if (options_.observe && depth == 0) record_explanations(g.egraph());
+  // What a body may know of its surroundings: the e-graph and values of the graph around it.
+  struct Surroundings {
+    const OnnxEGraph* g = nullptr;
+    const Lowered* lowered = nullptr;
+  };
+
+  // Lowers and saturates a graph and its bodies.
+  absl::StatusOr<std::unique_ptr<Plan>> make_plan(const Model& model, Surroundings outside, const std::set<std::string>& without,
+                                                  OptimizeReport& report, int depth) {
+    auto plan = std::make_unique<Plan>();
+    plan->model = &model;
+    plan->g = std::make_unique<OnnxEGraph>(*evaluator_);
+    OnnxEGraph& g = *plan->g;
+    if (options_.observe) record_explanations(g.egraph());
     LowerOptions lower_options;
-    for (const auto& [name, facts] : captured) lower_options.captured[name] = translate(facts.first, *facts.second, g.dims());
-    auto lowered = [&] {
-      progress("lower");
+    if (outside.g)
+      for (const std::string& name : captured_names(model.graph))
+        if (const auto it = outside.lowered->values.find(name); it != outside.lowered->values.end())
+          lower_options.captured[name] = capture(*outside.g, it->second, g.dims());
+    progress("lower");
+    {
       Stopwatch watch(report.seconds["lower"]);
-      return lower(model, g, lower_options);
-    }();
-    if (!lowered.ok()) return lowered.status();
-    if (auto s = saturate(model, g, without, report, depth); !s.ok()) return s;
-    if (has_rules()) add_escapes(g, *lowered, target_);
-    if (depth == 0) {
-      report.egraph_nodes = g.egraph().num_nodes();
-      report.egraph_classes = g.egraph().num_classes();
+      auto lowered = lower(model, g, lower_options);
+      if (!lowered.ok()) return lowered.status();
+      plan->lowered = *std::move(lowered);
     }
-    RaiseOptions raise_options;
-    raise_options.opset = options_.opset;
-    raise_options.reserved = &names_;
+    if (auto s = saturate(*plan, without, report); !s.ok()) return s;
+    if (has_rules()) add_escapes(g, plan->lowered, target_);
+    report.egraph_nodes += g.egraph().num_nodes();
+    report.egraph_classes += g.egraph().num_classes();
     if (has_rules() && depth < kMaxBodyDepth && has_bodies(model.graph))
-      if (auto s = optimize_bodies(model, g, *lowered, without, report, depth, raise_options); !s.ok()) return s;
-    return extract_and_raise(model, g, *lowered, report, depth, raise_options);
+      if (auto s = plan_bodies(*plan, without, report, depth); !s.ok()) return s;
+    return plan;
   }
 
   // Whether the target takes an operator at all, in some opset that the result may have.
@@ -228,20 +288,20 @@ class Optimizer {
                                             [&](const Node& node) { return node.domain == n.domain && node.op_type == n.op_type; });
   }
 
-  // The highest opset of ai.onnx that the result may have. (Bodies that the result still has hold it to the given one, see
-  // extract_and_raise.)
-  std::int64_t opset_limit(const Model& model, int depth) const {
+  // The highest opset of ai.onnx that the result may have.
+  std::int64_t opset_limit(const Model& model) const {
     if (options_.opset) return *options_.opset;
-    if (options_.keep_opset || depth > 0) return model.opset("");
+    if (options_.keep_opset) return model.opset("");
     return opset_was_assumed(model) ? target_.max_opset : std::max(model.opset(""), target_.max_opset);
   }
 
-  absl::Status saturate(const Model& model, OnnxEGraph& g, const std::set<std::string>& without, OptimizeReport& report, int depth) {
+  absl::Status saturate(Plan& plan, const std::set<std::string>& without, OptimizeReport& report) {
     progress("saturate");
     Stopwatch watch(report.seconds["saturate"]);
-    const std::int64_t limit = opset_limit(model, depth);
+    OnnxEGraph& g = *plan.g;
+    const std::int64_t limit = opset_limit(*plan.model);
     std::vector<Rewrite> rewrites = rules_.compile(g, nullptr, [&](const Rule& rule) {
-      return !rule.unless_taken || !takes(rule.left.back(), limit) || holds_foreign(model, rule.left.back());
+      return !rule.unless_taken || !takes(rule.left.back(), limit) || holds_foreign(*plan.model, rule.left.back());
     });
     std::erase_if(rewrites, [&](const Rewrite& r) { return without.contains(r.name); });
     if (options_.instrument) options_.instrument(rewrites);
@@ -253,18 +313,15 @@ class Optimizer {
     if (options_.progress) run_options.on_iteration = [this](const IterationStats& i) { options_.progress("saturate", &i); };
     RunReport run_report = ::saturate::run(g.egraph(), rewrites, run_options);
     const bool contradiction = run_report.stop == StopReason::kContradiction;
-    if (depth == 0) {
-      report.run = std::move(run_report);
-      rule_names_.clear();
-      for (const Rewrite& r : rewrites) rule_names_.push_back(r.name);
-      if (options_.observe) rewrites_ = rewrites;
-    }
+    add_run(report.run, std::move(run_report));
+    for (const Rewrite& r : rewrites) plan.rule_names.push_back(r.name);
     unsound_rule_.clear();
     if (!contradiction) {
       if (!rewrites.empty()) {
         spell_reshapes(g);
         spell_literals(g);
       }
+      if (options_.observe) plan.rewrites = std::move(rewrites);
       return absl::OkStatus();
     }
     const auto& c = g.egraph().contradiction();
@@ -274,89 +331,130 @@ class Optimizer {
   }
 
   // Bodies of If, Loop and Scan, each an e-graph of its own that knows the facts of what it captures.
-  absl::Status optimize_bodies(const Model& model, const OnnxEGraph& g, const Lowered& lowered, const std::set<std::string>& without,
-                               OptimizeReport& report, int depth, RaiseOptions& raise_options) {
-    Captured captured;
-    for (const auto& [name, id] : lowered.values) captured[name] = {g.facts(id), &g.dims()};
-    for (const Node& node : model.graph.nodes)
+  absl::Status plan_bodies(Plan& plan, const std::set<std::string>& without, OptimizeReport& report, int depth) {
+    for (const Node& node : plan.model->graph.nodes)
       for (const Attribute& a : node.attributes) {
         if (a.type != AttributeType::kGraph) continue;
-        Model body = model;
-        body.graph = a.g();
-        Captured used;
-        for (const std::string& name : captured_names(a.g()))
-          if (auto it = captured.find(name); it != captured.end()) used.insert(*it);
-        auto optimized = optimize_graph(body, used, without, report, depth + 1);
-        if (!optimized.ok()) {
-          if (!unsound_rule_.empty()) return optimized.status();
+        auto model = std::make_unique<Model>(*plan.model);
+        model->graph = a.g();
+        auto body = make_plan(*model, {plan.g.get(), &plan.lowered}, without, report, depth + 1);
+        if (!body.ok()) {
+          if (!unsound_rule_.empty()) return body.status();
           continue;  // a body that cannot be lowered stays as it is
         }
-        raise_options.body_imports.insert(optimized->opset_imports.begin(), optimized->opset_imports.end());
-        raise_options.bodies[&a.g()] = std::make_shared<Graph>(std::move(optimized->graph));
+        (*body)->body_model = std::move(model);
+        (*body)->where = fmt::format("{} of '{}'{}", a.name, node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name,
+                                     plan.where.empty() ? "" : " in " + plan.where);
+        plan.bodies.emplace_back(&a.g(), *std::move(body));
       }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<Model> extract_and_raise(const Model& model, const OnnxEGraph& g, const Lowered& lowered, OptimizeReport& report,
-                                          int depth, RaiseOptions& raise_options) {
-    const std::int64_t given = model.opset("");
-    ExtractOptions extract_options;
-    extract_options.extractor = options_.extractor;
-    extract_options.memory_slack = options_.memory_slack;
-    extract_options.usual_sizes = usual_sizes(model);
-    extract_options.opset_limit = opset_limit(model, depth);
-    if (opset_was_assumed(model) && extract_options.opset_limit != given) raise_options.opset = extract_options.opset_limit;
-    raise_options.max_opset = extract_options.opset_limit;
-    std::vector<MadeNode> made;
-    raise_options.made = &made;
-    for (int attempt = 0;; ++attempt) {
-      progress("extract");
-      auto selection = [&] {
-        Stopwatch watch(report.seconds["extract"]);
-        return has_rules() ? extract(g, lowered, target_, cost_, extract_options)
-                           : original_selection(g, lowered, &target_, cost_, extract_options);
-      }();
-      if (!selection.ok()) return selection.status();
-      if (ban_folds(g, *selection, extract_options) && attempt < kMaxRetries) continue;
-      made.clear();
-      progress("raise");
-      auto raised = [&] {
-        Stopwatch watch(report.seconds["raise"]);
-        return raise(g, lowered, *selection, raise_options);
-      }();
-      const bool cannot_follow = !raised.ok() || (raised->opset("") != given && has_bodies(raised->graph));
-      if (cannot_follow && extract_options.opset_limit != given && !options_.opset) {
-        extract_options.opset_limit = raise_options.max_opset = given;  // something in the model cannot follow to another opset
-        raise_options.opset.reset();
+  // All graphs of a model have one opset: first the highest that any of them wants, below the limit; where something cannot follow it, the
+  // given one.
+  absl::StatusOr<Model> choose_and_write(Plan& plan, OptimizeReport& report) {
+    const std::int64_t given = plan.model->opset("");
+    const std::unordered_set<std::string> names = names_;
+    for (std::int64_t limit = opset_limit(*plan.model);; limit = given) {
+      report.cost_before = report.cost_after = 0;
+      if (auto s = choose(plan, limit, usual_sizes(*plan.model), report); !s.ok()) return s;
+      Writing writing{options_.opset, limit, {}, {}};
+      if (opset_was_assumed(*plan.model) && limit != given) writing.opset = limit;
+      auto written = write(plan, writing, report);
+      if (written.ok() && writing.opsets.size() > 1) {
+        names_ = names;
+        writing = {*writing.opsets.rbegin(), limit, {}, {}};
+        written = write(plan, writing, report);
+      }
+      if (!written.ok() && limit != given && !options_.opset) {
+        names_ = names;
         continue;
       }
-      if (!raised.ok()) return raised.status();
-      if (depth == 0) {
-        report.cost_after = selection->cost;
-        if (auto original = original_selection(g, lowered, &target_, cost_, extract_options); original.ok())
-          report.cost_before = original->cost;
-      }
-      note_made(g, made, report, depth);
-      if (depth == 0) add_experiments(g, lowered, *selection, extract_options, raise_options);
-      if (options_.observe && depth == 0) options_.observe({g, lowered, *selection, rewrites_, extract_options});
-      return raised;
+      if (!written.ok()) return written.status();
+      report.made = std::move(writing.made);
+      if (options_.dump_egraph || options_.samples > 0) add_experiments(plan, writing, report);
+      if (options_.observe)
+        visit_plans(plan, [&](const Plan& p) { options_.observe({p.where, *p.g, p.lowered, p.selection, p.rewrites, p.extract_options}); });
+      return written;
     }
   }
 
-  // What experiments with costs ask for: other graphs of the same e-graph, and the e-graph itself.
-  void add_experiments(const OnnxEGraph& g, const Lowered& lowered, const Selection& chosen, const ExtractOptions& extract_options,
-                       RaiseOptions raise_options) {
-    if (options_.dump_egraph) egraph_ = problem_json(g, onnx_problem(g, lowered, &target_, cost_, extract_options));
-    if (options_.samples == 0) return;
-    raise_options.made = nullptr;
-    samples_.clear();
+  absl::Status choose(Plan& plan, std::int64_t limit, const std::map<std::string, std::int64_t>& sizes, OptimizeReport& report) {
+    const OnnxEGraph& g = *plan.g;
+    ExtractOptions& options = plan.extract_options;
+    options.extractor = options_.extractor;
+    options.memory_slack = options_.memory_slack;
+    options.usual_sizes = sizes;
+    options.opset_limit = limit;
+    progress("extract");
+    Stopwatch watch(report.seconds["extract"]);
+    for (int attempt = 0;; ++attempt) {
+      auto selection =
+          has_rules() ? extract(g, plan.lowered, target_, cost_, options) : original_selection(g, plan.lowered, &target_, cost_, options);
+      if (!selection.ok()) return selection.status();
+      plan.selection = *std::move(selection);
+      if (!ban_folds(g, plan.selection, options) || attempt >= kMaxRetries) break;
+    }
+    report.cost_after += plan.selection.cost;
+    if (auto original = original_selection(g, plan.lowered, &target_, cost_, options); original.ok()) report.cost_before += original->cost;
+    for (auto& [graph, body] : plan.bodies)
+      if (auto s = choose(*body, limit, sizes, report); !s.ok()) return s;
+    return absl::OkStatus();
+  }
+
+  // One pass of writing all graphs of a plan.
+  struct Writing {
+    std::optional<std::int64_t> opset;  // of all graphs; nullopt: each the lowest that expresses it
+    std::int64_t limit = 0;
+    std::set<std::int64_t> opsets;  // that were written
+    std::vector<OptimizeReport::Made> made;
+  };
+
+  RaiseOptions raise_options(const Writing& writing) {
+    RaiseOptions options;
+    options.opset = writing.opset;
+    options.max_opset = writing.limit;
+    options.reserved = &names_;
+    return options;
+  }
+
+  absl::StatusOr<Model> write(const Plan& plan, Writing& writing, OptimizeReport& report) {
+    RaiseOptions options = raise_options(writing);
+    if (auto s = write_bodies(plan, writing, options, report); !s.ok()) return s;
+    std::vector<MadeNode> made;
+    options.made = &made;
+    progress("raise");
+    Stopwatch watch(report.seconds["raise"]);
+    auto raised = raise(*plan.g, plan.lowered, plan.selection, options);
+    if (!raised.ok()) return raised.status();
+    note_made(plan, made, writing.made);
+    writing.opsets.insert(raised->opset(""));
+    return raised;
+  }
+
+  absl::Status write_bodies(const Plan& plan, Writing& writing, RaiseOptions& options, OptimizeReport& report) {
+    for (const auto& [graph, body] : plan.bodies) {
+      auto written = write(*body, writing, report);
+      if (!written.ok()) return written.status();
+      options.body_imports.insert(written->opset_imports.begin(), written->opset_imports.end());
+      options.bodies[graph] = std::make_shared<Graph>(std::move(written->graph));
+    }
+    return absl::OkStatus();
+  }
+
+  // What experiments with costs ask for: other graphs of the main graph's e-graph, and that e-graph itself.
+  void add_experiments(const Plan& plan, Writing writing, OptimizeReport& report) {
+    const OnnxEGraph& g = *plan.g;
+    if (options_.dump_egraph) egraph_ = problem_json(g, onnx_problem(g, plan.lowered, &target_, cost_, plan.extract_options));
+    RaiseOptions options = raise_options(writing);
+    if (options_.samples == 0 || !write_bodies(plan, writing, options, report).ok()) return;
     for (const Selection& s :
-         sample_selections(g, lowered, target_, cost_, extract_options, chosen, options_.samples, options_.sample_seed)) {
+         sample_selections(g, plan.lowered, target_, cost_, plan.extract_options, plan.selection, options_.samples, options_.sample_seed)) {
       const auto known = [&](Id id) { return !s.by_class[id].folded || g.value(id, ~std::size_t{0}).has_value(); };
       bool foldable = true;
       for (Id id = 0; id < s.by_class.size() && foldable; ++id) foldable = known(id);
       if (!foldable) continue;
-      if (auto raised = raise(g, lowered, s, raise_options); raised.ok()) samples_.push_back({*std::move(raised), s.cost});
+      if (auto raised = raise(g, plan.lowered, s, options); raised.ok()) samples_.push_back({*std::move(raised), s.cost});
     }
   }
 
@@ -368,15 +466,11 @@ class Optimizer {
     return banned;
   }
 
-  void note_made(const OnnxEGraph& g, const std::vector<MadeNode>& made, OptimizeReport& report, int depth) const {
-    for (const MadeNode& m : made) {
-      const std::uint32_t rule = g.egraph().made_by(m.node);
-      const bool spelled = rule == kNone && !rule_names_.empty();  // made after saturation
-      report.made.push_back({m.op_type, m.output,
-                             depth > 0                   ? ""
-                             : spelled                   ? "spell_literals"
-                             : rule < rule_names_.size() ? rule_names_[rule]
-                                                         : ""});
+  static void note_made(const Plan& plan, const std::vector<MadeNode>& nodes, std::vector<OptimizeReport::Made>& made) {
+    for (const MadeNode& m : nodes) {
+      const std::uint32_t rule = plan.g->egraph().made_by(m.node);
+      const bool spelled = rule == kNone && !plan.rule_names.empty();  // made after saturation
+      made.push_back({m.op_type, m.output, spelled ? "spell_literals" : rule < plan.rule_names.size() ? plan.rule_names[rule] : ""});
     }
   }
 
@@ -392,8 +486,6 @@ class Optimizer {
   const CostModel& cost_;
   const OptimizeOptions& options_;
   std::unique_ptr<Evaluator> evaluator_;
-  std::vector<std::string> rule_names_;
-  std::vector<Rewrite> rewrites_;  // kept for `observe`
   std::string unsound_rule_;
   std::vector<OptimizeResult::Sample> samples_;
   std::string egraph_;
@@ -401,19 +493,6 @@ class Optimizer {
 };
 
 }  // namespace
-
-Facts translate(const Facts& facts, const DimTable& from, DimTable& to) {
-  Facts out;
-  out.kind = facts.kind;
-  out.dtype = facts.dtype;
-  if (!facts.shape) return out;
-  out.shape.emplace();
-  for (Dim d : *facts.shape) {
-    const auto v = from.value(d);
-    out.shape->push_back(v ? to.constant(*v) : to.symbol(from.to_string(from.canonical(d))));
-  }
-  return out;
-}
 
 GraphStats graph_stats(const Model& model) {
   GraphStats stats;

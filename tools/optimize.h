@@ -17,8 +17,9 @@
 
 namespace saturate {
 
-// A finished run of the main graph, for those who ask why: valid during the call only.
+// A finished run of one graph, for those who ask why: valid during the call only.
 struct Observed {
+  const std::string& where;  // "" of the main graph, else "then_branch of 'If_3'"
   const OnnxEGraph& g;
   const Lowered& lowered;
   const Selection& selection;
@@ -38,7 +39,7 @@ struct OptimizeOptions {
   bool dump_egraph = false;               // return the main graph's extraction problem as egraph-serialize's JSON
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
-  std::function<void(const Observed&)> observe;           // given, the e-graph keeps reasons (egraph/explain.h)
+  std::function<void(const Observed&)> observe;           // of the main graph, then of each body; given, e-graphs keep reasons
 };
 
 struct GraphStats {
@@ -51,8 +52,6 @@ struct GraphStats {
   std::int64_t opset = 0;
 };
 GraphStats graph_stats(const Model& model);
-// Facts of a captured value for the e-graph of a body, which has symbols of its own: equal dims keep equal names.
-Facts translate(const Facts& facts, const DimTable& from, DimTable& to);
 
 struct FiredRule {
   std::string rule;
@@ -61,10 +60,10 @@ struct FiredRule {
 
 struct OptimizeReport {
   GraphStats before, after;
-  double cost_before = 0, cost_after = 0;
+  double cost_before = 0, cost_after = 0;  // of the main graph, and of each body once
   std::string cost_model, target;
   std::map<std::string, double> seconds;  // by stage: lower, saturate, extract, raise
-  RunReport run;
+  RunReport run;  // with bodies: the sums of all graphs; `stop` is the first that is no saturation, `iterations` are of the longest run
   std::size_t egraph_nodes = 0, egraph_classes = 0;
   // Operators of the result that rules made: operator, output name, rule that made the e-node.
   struct Made {

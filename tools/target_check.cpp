@@ -15,22 +15,24 @@ class Checker {
  public:
   Checker(const Target& target, const Evaluator& evaluator) : target_(target), evaluator_(evaluator) {}
 
-  absl::Status check(const Model& model, const std::map<std::string, std::pair<Facts, const DimTable*>>& captured, int depth) {
+  // A graph; the one around it is given for a body.
+  absl::Status check(const Model& model, const OnnxEGraph* outside, const Lowered* values, int depth) {
     OnnxEGraph g(evaluator_);
     LowerOptions options;
-    for (const auto& [name, facts] : captured) options.captured[name] = translate(facts.first, *facts.second, g.dims());
+    if (outside)
+      for (const std::string& name : captured_names(model.graph))
+        if (const auto it = values->values.find(name); it != values->values.end())
+          options.captured[name] = capture(*outside, it->second, g.dims());
     const auto lowered = lower(model, g, options);
     if (!lowered.ok()) return lowered.status();
     for (const Source& s : lowered->sources) check_source(model, g, s);
     if (depth == kMaxDepth) return absl::OkStatus();
-    auto inner = captured;
-    for (const auto& [name, id] : lowered->values) inner[name] = {g.facts(id), &g.dims()};
     for (const Node& node : model.graph.nodes)
       for (const Attribute& a : node.attributes) {
         if (a.type != AttributeType::kGraph) continue;
         Model body = model;
         body.graph = a.g();
-        if (absl::Status s = check(body, inner, depth + 1); !s.ok()) return s;
+        if (absl::Status s = check(body, &g, &*lowered, depth + 1); !s.ok()) return s;
       }
     return absl::OkStatus();
   }
@@ -72,7 +74,7 @@ class Checker {
 absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, const Target& target) {
   const auto evaluator = make_evaluator();
   Checker checker(target, *evaluator);
-  if (absl::Status s = checker.check(model, {}, 0); !s.ok()) return s;
+  if (absl::Status s = checker.check(model, nullptr, nullptr, 0); !s.ok()) return s;
   return std::move(checker.found);
 }
 

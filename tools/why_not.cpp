@@ -9,7 +9,6 @@
 #include "egraph/explain.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "nlohmann/json.hpp"
 #include "onnx_bridge/op_table.h"
 #include "rules/nearest.h"
 #include "tools/fused.h"
@@ -76,12 +75,12 @@ class Closure {
 
 class Asker {
  public:
-  Asker(const Observed& run, const Setup& setup, const Model& model, const WhyQuery& query, WhyReport& report)
-      : run_(run), g_(run.g), e_(run.g.egraph()), setup_(setup), model_(model), query_(query), report_(report) {
+  Asker(const Observed& run, const Setup& setup, const WhyQuery& query, WhyReport& report)
+      : run_(run), g_(run.g), e_(run.g.egraph()), setup_(setup), model_(*run.lowered.model), query_(query), report_(report) {
     for (const auto& [id, names] : run.lowered.names)
       if (!names.empty()) names_.try_emplace(e_.find(id), names.front());
     for (const auto& [name, id] : run.lowered.values) names_.try_emplace(e_.find(id), name);
-    for (const Node& n : model.graph.nodes)
+    for (const Node& n : model_.graph.nodes)
       for (const std::string& o : n.outputs)
         if (const auto it = run.lowered.values.find(o); !o.empty() && it != run.lowered.values.end()) names_[e_.find(it->second)] = o;
     for (Id root : run.lowered.roots) needed_.insert(e_.find(root));
@@ -92,9 +91,14 @@ class Asker {
   }
 
   void ask() {
-    if (!query_.rule.empty()) return ask_rule();
-    if (!query_.value.empty()) return ask_value();
-    if (!query_.op.empty()) ask_op();
+    const std::size_t first = report_.places.size();
+    if (!query_.rule.empty())
+      ask_rule();
+    else if (!query_.value.empty())
+      ask_value();
+    else if (!query_.op.empty())
+      ask_op();
+    for (std::size_t i = first; i < report_.places.size(); ++i) report_.places[i].where = run_.where;
   }
 
  private:
@@ -463,7 +467,9 @@ class Asker {
 
   void ask_value() {
     report_.anchors = fmt::format("value '{}'", query_.value);
-    const Id id = e_.find(run_.lowered.values.at(query_.value));
+    const auto value = run_.lowered.values.find(query_.value);
+    if (value == run_.lowered.values.end() || !computes(query_.value)) return;
+    const Id id = e_.find(value->second);
     WhyPlace place = place_of(query_.value, operators_of(g_, id));
     const NodeId node = selected(id);
     place.status = WhyPlace::Status::kGiven;
@@ -480,6 +486,13 @@ class Asker {
     report_.places.push_back(std::move(place));
   }
 
+  // Whether the value is of this graph, not one that it captures.
+  bool computes(const std::string& value) const {
+    return run_.where.empty() || std::any_of(model_.graph.nodes.begin(), model_.graph.nodes.end(), [&](const Node& n) {
+             return std::find(n.outputs.begin(), n.outputs.end(), value) != n.outputs.end();
+           });
+  }
+
   const Observed& run_;
   const OnnxEGraph& g_;
   const EGraph& e_;
@@ -492,92 +505,30 @@ class Asker {
   Namer name_;
 };
 
-std::string_view to_string(WhyPlace::Status status) {
-  switch (status) {
-    case WhyPlace::Status::kGiven:
-      return "given";
-    case WhyPlace::Status::kFused:
-      return "fused";
-    case WhyPlace::Status::kNotChosen:
-      return "not chosen";
-    case WhyPlace::Status::kMissed:
-      return "missed";
-    case WhyPlace::Status::kApplied:
-      return "applied";
-    case WhyPlace::Status::kConstant:
-      return "constant";
-    case WhyPlace::Status::kNotNeeded:
-      return "not needed";
-  }
-  return "?";
-}
-
-bool has_value(const Model& model, const std::string& value) {
-  const auto& graph = model.graph;
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [&](const Node& n) { return std::find(n.outputs.begin(), n.outputs.end(), value) != n.outputs.end(); }) ||
+bool has_value(const Graph& graph, const std::string& value) {
+  const auto computes = [&](const Node& n) {
+    return std::find(n.outputs.begin(), n.outputs.end(), value) != n.outputs.end() ||
+           std::any_of(n.attributes.begin(), n.attributes.end(),
+                       [&](const Attribute& a) { return a.type == AttributeType::kGraph && has_value(a.g(), value); });
+  };
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), computes) ||
          std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](const ValueInfo& v) { return v.name == value; });
 }
 
 }  // namespace
 
 absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query) {
-  if (!query.value.empty() && !has_value(model, query.value))
+  if (!query.value.empty() && !has_value(model.graph, query.value))
     return absl::InvalidArgumentError(
-        fmt::format("--value {}: the main graph has no such value; `saturate inspect` names inputs and outputs", query.value));
+        fmt::format("--value {}: the model has no such value; `saturate inspect` names inputs and outputs", query.value));
   if (!query.rule.empty() && setup.rules.show(query.rule).empty())
     return absl::InvalidArgumentError(fmt::format("--rule {}: no such rule; `saturate rules list` names them", query.rule));
   WhyReport report;
-  options.observe = [&](const Observed& run) { Asker(run, setup, model, query, report).ask(); };
+  options.observe = [&](const Observed& run) { Asker(run, setup, query, report).ask(); };
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
   if (!result.ok()) return result.status();
   report.run = std::move(result->report);
   return report;
-}
-
-std::string format_why(const WhyReport& report) {
-  std::string out;
-  std::map<std::string_view, std::size_t> counts;
-  for (const WhyPlace& p : report.places) ++counts[to_string(p.status)];
-  std::vector<std::string> parts;
-  for (const auto& [status, n] : counts) parts.push_back(fmt::format("{} {}", n, status));
-  out += fmt::format("places ({}): {}\n", report.anchors,
-                     parts.empty() ? "none in the main graph" : fmt::format("{}", fmt::join(parts, ", ")));
-  for (const WhyPlace& p : report.places) {
-    out += fmt::format("\n{} {}  ({})\n", p.op_type, p.value, p.facts);
-    if (p.status == WhyPlace::Status::kFused) out += fmt::format("  fused into {}", p.fused);
-    if (p.status == WhyPlace::Status::kNotChosen) out += fmt::format("  found as {}, not chosen: {}", p.fused, p.reason);
-    if (p.status == WhyPlace::Status::kGiven) out += "  as the model gives it";
-    if (p.status == WhyPlace::Status::kApplied) out += "  applied";
-    if (p.status == WhyPlace::Status::kConstant || p.status == WhyPlace::Status::kNotNeeded)
-      out += fmt::format("  {}: {}", to_string(p.status), p.reason);
-    if (p.status == WhyPlace::Status::kMissed)
-      out += !p.nearest.empty() ? "  nearest:" : fmt::format("  no rule comes near{}{}", p.reason.empty() ? "" : ": ", p.reason);
-    if (!p.rules.empty()) out += fmt::format("\n  by {}", fmt::join(p.rules, " -> "));
-    out += "\n";
-    for (const WhyMiss& m : p.nearest)
-      out += fmt::format("  - {} at {}: {} of {} operators are there; {}\n", m.rule, m.at, m.matched, m.total, m.reason);
-  }
-  return out;
-}
-
-nlohmann::json to_json(const WhyReport& report) {
-  nlohmann::json places = nlohmann::json::array();
-  for (const WhyPlace& p : report.places) {
-    nlohmann::json nearest = nlohmann::json::array();
-    for (const WhyMiss& m : p.nearest)
-      nearest.push_back({{"rule", m.rule}, {"matched", m.matched}, {"total", m.total}, {"at", m.at}, {"reason", m.reason}});
-    nlohmann::json place{{"value", p.value}, {"op_type", p.op_type}, {"facts", p.facts}, {"status", std::string(to_string(p.status))},
-                         {"rules", p.rules}, {"nearest", nearest}};
-    if (!p.fused.empty()) place["fused"] = p.fused;
-    if (!p.reason.empty()) place["reason"] = p.reason;
-    if (p.status == WhyPlace::Status::kNotChosen) {
-      place["cost"] = p.cost;
-      if (p.forced_cost > 0) place["forced_cost"] = p.forced_cost;
-    }
-    places.push_back(std::move(place));
-  }
-  return {{"anchors", report.anchors}, {"places", places}};
 }
 
 }  // namespace saturate

@@ -27,6 +27,7 @@ struct WhyMiss {
 struct WhyPlace {
   enum class Status { kGiven, kFused, kNotChosen, kMissed, kApplied, kConstant, kNotNeeded };
   Status status = Status::kMissed;
+  std::string where;               // "" in the main graph, else "then_branch of 'If_3'"
   std::string value, op_type;      // the anchor: a value and the operator that computes it
   std::string facts;               // its type and shape
   std::string fused;               // the operator that covers it
@@ -42,7 +43,7 @@ struct WhyReport {
   std::vector<WhyPlace> places;
 };
 
-// Optimizes the model and looks at the places where the query might have applied; only the main graph's nodes are places.
+// Optimizes the model and looks at the places where the query might have applied, in the main graph and in the bodies of If, Loop and Scan.
 absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query);
 
 std::string format_why(const WhyReport& report);

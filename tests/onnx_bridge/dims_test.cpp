@@ -360,6 +360,30 @@ TEST_F(Dims, DeclaredNamesJoinWhereAnOperatorPutsOneInThePlaceOfTheOther) {
   EXPECT_TRUE(t.equal(a, b));
 }
 
+TEST_F(Dims, ImportedDimsKeepWhatTheyAreMadeOf) {
+  const Dim sum = t.add(s, p), half = t.floor_div(t.mul(b, s), c(2));
+  DimTable other;
+  const Dim s2 = other.symbol("S");
+  EXPECT_EQ(other.imported(t, s), s2);
+  EXPECT_EQ(other.imported(t, sum), other.add(other.symbol("P"), s2));
+  EXPECT_EQ(other.imported(t, half), other.floor_div(other.mul(other.symbol("B"), s2), other.constant(2)));
+  EXPECT_EQ(other.imported(t, c(7)), other.constant(7));
+  ASSERT_TRUE(t.unify(p, c(4)));
+  EXPECT_EQ(other.imported(t, sum), other.add(s2, other.constant(4)));
+}
+
+TEST_F(Dims, ImportedDimsKeepWhoDeclaredThem) {
+  const Dim ids = t.declared("batch", "ids"), mask = t.declared("batch", "mask"), sum = t.add(mask, c(1));
+  DimTable other;
+  const Dim mask2 = other.imported(t, mask);  // first, and still not the one that has the plain name
+  EXPECT_EQ(other.to_string(mask2), "batch@mask");
+  const Dim ids2 = other.imported(t, ids);
+  EXPECT_EQ(other.to_string(ids2), "batch");
+  EXPECT_EQ(other.imported(t, sum), other.add(mask2, other.constant(1)));
+  EXPECT_FALSE(other.equal(ids2, mask2));
+  EXPECT_TRUE(other.join_named(ids2, mask2));
+}
+
 }  // namespace
 
 // The lengths that three convolutions leave, as shape inference finds them one by one and as PyTorch writes them in one go.
