@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "fmt/format.h"
+#include "onnx_bridge/called_functions.h"
 #include "onnx_bridge/canonical.h"
 #include "onnx_bridge/captures.h"
 #include "onnx_bridge/empty_dims.h"
@@ -68,7 +69,7 @@ class Raiser {
     if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));
     for (const std::string& domain : new_domains_) out.opset_imports.try_emplace(domain, 1);
     out.opset_imports.insert(options_.body_imports.begin(), options_.body_imports.end());
-    return out;
+    return without_uncalled_functions(std::move(out), model_);
   }
 
  private:

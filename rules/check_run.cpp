@@ -97,6 +97,8 @@ std::optional<Dim> InstanceFacts::lower_triangle(Id id) const {
 
 bool InstanceFacts::may_be_mask(Id id) const { return values_[id] && holds_zeros_and_ones(*values_[id]); }
 
+bool InstanceFacts::hides_by_infinity(Id id) const { return values_[id] && holds_minus_infinity(*values_[id]); }
+
 double tolerance_of(const Rule& rule, DType dtype) {
   if (!is_floating(dtype)) return 0;
   const double declared = rule.tolerance.value_or(0);

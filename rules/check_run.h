@@ -47,6 +47,7 @@ class InstanceFacts : public FactSource {
   DimTable& dims() const override { return dims_; }
   std::optional<Dim> lower_triangle(Id id) const override;
   bool may_be_mask(Id id) const override;
+  bool hides_by_infinity(Id id) const override;
 
  private:
   mutable DimTable dims_;

@@ -31,6 +31,8 @@ class FactSource {
   virtual std::optional<Dim> lower_triangle(Id) const { return std::nullopt; }
   // As may_be_mask of masks.h.
   virtual bool may_be_mask(Id) const { return false; }
+  // As hides_by_infinity of masks.h.
+  virtual bool hides_by_infinity(Id) const { return false; }
 };
 
 // A value of the model, named by what stands for it.
@@ -154,6 +156,7 @@ class EGraphFacts : public FactSource {
   DimTable& dims() const override { return g_.dims(); }
   std::optional<Dim> lower_triangle(Id id) const override { return saturate::lower_triangle(g_, id); }
   bool may_be_mask(Id id) const override { return saturate::may_be_mask(g_, id); }
+  bool hides_by_infinity(Id id) const override { return saturate::hides_by_infinity(g_, id); }
 
  private:
   const OnnxEGraph& g_;

@@ -168,6 +168,12 @@ Result may_be_mask(EvalContext& c, Args a) {
   return Val(c.source().may_be_mask(*id));
 }
 
+Result hides_by_infinity(EvalContext& c, Args a) {
+  const auto id = c.as_class(a[0]);
+  if (!id) return std::nullopt;
+  return Val(c.source().hides_by_infinity(*id));
+}
+
 constexpr RuleFunction kFunctions[] = {
     {"rank", 1, 1, "(x) -> int", "The number of dims of a value.", "rank(X) == 4", rank},
     {"shape", 1, 1, "(x) -> dims", "The dims of a value, as a list.", "shape(A) == shape(B)", shape},
@@ -204,6 +210,8 @@ constexpr RuleFunction kFunctions[] = {
     {"may_be_mask", 1, 1, "(x) -> bool",
      "Whether x is 0 or 1 everywhere, or handed on as it is from an input of the model. For rules that assume mask_of_zeros_and_ones.",
      "may_be_mask(M)", may_be_mask},
+    {"hides_by_infinity", 1, 1, "(x) -> bool", "Whether a mask of constants that lies over scores x has a -inf.",
+     "not hides_by_infinity(X)", hides_by_infinity},
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "rules/masks.h"
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "rules/opkey.h"
 
@@ -10,6 +12,12 @@ namespace {
 constexpr std::size_t kMostBytes = std::size_t{1} << 25;  // causal masks are large
 constexpr int kDeepest = 8;
 
+bool holds(const OnnxEGraph& g, Id id, bool (*test)(const Tensor&)) {
+  if (!g.facts(id).constant) return false;
+  const auto value = g.value(id, kMostBytes);
+  return value && test(*value);
+}
+
 class Search {
  public:
   Search(const OnnxEGraph& g, bool inputs) : g_(g), inputs_(inputs) {}
@@ -17,10 +25,7 @@ class Search {
   bool binary(Id id, int depth) const {
     const Facts& facts = g_.facts(id);
     if (facts.dtype == DType::kBool) return true;
-    if (facts.constant) {
-      const auto value = g_.value(id, kMostBytes);
-      return value && holds_zeros_and_ones(*value);
-    }
+    if (facts.constant) return holds(g_, id, holds_zeros_and_ones);
     if (depth == 0) return false;
     for (NodeId n : g_.egraph().class_nodes(id))
       if (of_node(g_.egraph().node(n), facts.dtype, depth - 1)) return true;
@@ -51,12 +56,39 @@ class Search {
   bool inputs_;
 };
 
+bool chooses_infinity(const OnnxEGraph& g, Id id) {
+  const std::vector<NodeId> nodes = g.egraph().class_nodes(id);
+  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
+    const ENode node = g.egraph().node(n);
+    const OpKey& key = g.key(node.op);
+    return key.domain.empty() && key.op_type == "Where" &&
+           (holds(g, node.children[1], holds_minus_infinity) || holds(g, node.children[2], holds_minus_infinity));
+  });
+}
+
 }  // namespace
 
 bool holds_zeros_and_ones(const Tensor& t) {
   for (std::int64_t i = 0; i < t.size(); ++i)
     if (const auto x = element_as_double(t, i); !x || (*x != 0 && *x != 1)) return false;
   return true;
+}
+
+bool holds_minus_infinity(const Tensor& t) {
+  for (std::int64_t i = 0; i < t.size(); ++i)
+    if (const auto x = element_as_double(t, i); x && std::isinf(*x) && *x < 0) return true;
+  return false;
+}
+
+bool hides_by_infinity(const OnnxEGraph& g, Id id) {
+  if (holds(g, id, holds_minus_infinity)) return true;
+  for (NodeId n : g.egraph().class_nodes(id)) {
+    const ENode node = g.egraph().node(n);
+    const OpKey& key = g.key(node.op);
+    if (!key.domain.empty()) continue;
+    if (key.op_type == "Expand" && chooses_infinity(g, node.children[0])) return true;
+  }
+  return chooses_infinity(g, id);
 }
 
 bool is_zero_or_one(const OnnxEGraph& g, Id id) { return Search(g, false).binary(id, kDeepest); }

@@ -13,4 +13,9 @@ bool is_zero_or_one(const OnnxEGraph& g, Id id);
 // Whether one may assume it (`assume mask_of_zeros_and_ones`): proven, or moved about from an input of the model of the same element type.
 bool may_be_mask(const OnnxEGraph& g, Id id);
 
+// Whether a mask hides by -inf: a constant with one, or a choice (Where, be it expanded) of one.
+bool hides_by_infinity(const OnnxEGraph& g, Id id);
+
+bool holds_minus_infinity(const Tensor& t);
+
 }  // namespace saturate

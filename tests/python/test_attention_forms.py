@@ -236,3 +236,31 @@ def test_rows_that_a_mask_hides_stay_guarded_where_attention_is_not_one_operator
     wanted, got = (ort.InferenceSession(tmp_path / f, providers=["CPUExecutionProvider"]).run(None, inputs) for f in ("in.onnx", "out.onnx"))
     for a, b in zip(wanted, got):
         np.testing.assert_allclose(a, b, atol=2e-3)
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+def test_rows_that_a_mask_hides_are_numbers_where_attention_is_one_operator(tmp_path, added, kept, apart):
+    """Left padding and a guard that goes: one row sees no key. NaN of it would be in every row of the next layer, so the mask hides by a number."""
+    words = "m, s, i" if kept else "m, i, s"
+    scores = f"z = Constant <value_float = 0.0> () c = Where ({words.replace('s', 'z')}) d = Add (s, c)" if added else f"d = Where ({words})"
+    dims, heads = ("b,2,s,8", "kt = Transpose <perm = [0, 1, 3, 2]> (k) vt = Identity (v)") if apart else \
+        ("b,s,16", "kr = Reshape (k, a) kt = Transpose <perm = [0, 2, 3, 1]> (kr) vr = Reshape (v, a) vt = Transpose <perm = [0, 2, 1, 3]> (vr)")
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[b,s,16] q, float[{dims}] k, float[{dims}] v, bool[1,1,s,s] m) => (float[b,s,16] y)
+    {{ a = Constant <value_ints = [0, 0, 2, 8]> () qr = Reshape (q, a) qt = Transpose <perm = [0, 2, 1, 3]> (qr) {heads}
+       s = MatMul (qt, kt) i = Constant <value_float = 0.0> () {scores} p = Softmax (d) n = IsNaN (p)
+       o = Constant <value_float = 0.0> () g = Where (n, o, p) w = MatMul (g, vt) t = Transpose <perm = [0, 2, 1, 3]> (w) e = Constant <value_ints = [0, 0, 16]> () y = Reshape (t, e) }}"""
+    model = onnx.parser.parse_model(text)
+    next(n for n in model.graph.node if n.output[0] == "i").attribute[0].f = -np.inf
+    onnx.save(model, tmp_path / "in.onnx")
+    for words in ([], ["--keep-opset"]):  # without the standard's operator, whose kernel makes numbers of such rows on its own
+        run_ok("in.onnx", "-o", "out.onnx", "--target", "ort-cpu", "--cost", "nodes", *words, cwd=tmp_path)
+        rng = np.random.default_rng(4)
+        inputs = {n: rng.standard_normal(d).astype(np.float32) for n, d in {"q": (2, 5, 16), **dict.fromkeys("kv", (2, 2, 5, 8) if apart else (2, 5, 16))}.items()}
+        seen = np.tril(np.ones((5, 5), bool)).reshape(1, 1, 5, 5)
+        seen[..., 0] = False
+        inputs["m"] = seen if kept else ~seen
+        wanted, got = (ort.InferenceSession(tmp_path / f, providers=["CPUExecutionProvider"]).run(None, inputs)[0] for f in ("in.onnx", "out.onnx"))
+        assert np.isfinite(got).all()
+        np.testing.assert_allclose(wanted[:, 1:], got[:, 1:], atol=1e-5)

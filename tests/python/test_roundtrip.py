@@ -164,6 +164,41 @@ def test_everything_with_rules(tmp_path):
     assert [o.name for o in after.graph.output] == [o.name for o in before.graph.output]
 
 
+def with_functions(tmp_path, nodes):
+    """Three functions of opset 18, of which `nodes` call what they call."""
+    old = [helper.make_opsetid("", 18)]
+    bodies = {"Norm": [helper.make_node("LayerNormalization", ["a", "scale"], ["b"], epsilon=1e-5)], "Left": [helper.make_node("Shape", ["a"], ["b"])], "Noise": [helper.make_node("RandomNormalLike", ["a"], ["b"])]}
+    functions = [helper.make_function("own", n, ["a", "scale"] if n == "Norm" else ["a"], ["b"], body, old) for n, body in bodies.items()]
+    f32 = TensorProto.FLOAT
+    scale = tensor("scale", np.arange(1, 9, dtype=np.float32))
+    model = make_model(nodes, [value("x", f32, ["n", 8]), value("r", f32, ["n", 8])], [value("y", f32, ["n", 8])], [scale])
+    del model.opset_import[:]
+    model.opset_import.extend(old + [helper.make_opsetid("own", 1)])
+    model.functions.extend(functions)
+    onnx.save(model, tmp_path / "f.onnx")
+    run_ok(tmp_path / "f.onnx", tmp_path / "out.onnx", "--no-verify", "--cost", "nodes")
+    after = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(after)
+    return after
+
+
+RMS = [helper.make_node("Pow", ["h", "two"], ["p"]), helper.make_node("ReduceMean", ["p", "last"], ["m"]), helper.make_node("Add", ["m", "eps"], ["e"]), helper.make_node("Sqrt", ["e"], ["s"]),
+       helper.make_node("Div", ["h", "s"], ["d"]), helper.make_node("Mul", ["d", "scale"], ["y"])]
+NUMBERS = [helper.make_node("Constant", [], ["two"], value=tensor("", np.float32(2))), helper.make_node("Constant", [], ["last"], value=tensor("", np.array([-1]))), helper.make_node("Constant", [], ["eps"], value=tensor("", np.float32(1e-5)))]
+
+
+def test_functions_that_nothing_calls_any_more_go(tmp_path):
+    """They are of the old opset, and onnx.checker refuses the model for them; one that a node calls holds the model to its opset."""
+    after = with_functions(tmp_path, [*NUMBERS, helper.make_node("Norm", ["x", "scale"], ["h"], domain="own"), *RMS])
+    assert not after.functions and dict((i.domain, i.version) for i in after.opset_import)[""] >= 23
+
+
+def test_a_function_that_is_called_stays(tmp_path):
+    after = with_functions(tmp_path, [*NUMBERS, helper.make_node("Noise", ["x"], ["h"], domain="own"), *RMS])
+    assert "Noise" in [n.op_type for n in after.graph.node] and "LayerNormalization" not in [n.op_type for n in after.graph.node]
+    assert len(after.functions) == 3 and dict((i.domain, i.version) for i in after.opset_import)[""] == 18
+
+
 @pytest.mark.parametrize("words", [[], ["--rules", "none"]])
 def test_external_data(tmp_path, words):
     rng = np.random.default_rng(0)
