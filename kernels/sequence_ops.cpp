@@ -104,6 +104,7 @@ Outputs split_to_sequence(KernelContext& ctx) {
     if (ctx.tensor(1).rank() == 0) {
       const std::int64_t each = (*given)[0];
       if (each <= 0) return ctx.invalid("the length of the pieces is not positive");
+      keep = each != 1 || ctx.attr_i("keepdims", 1) != 0;  // as ONNX Runtime; the standard ignores keepdims here
       for (std::int64_t at = 0; at < dim; at += each) lengths.push_back(std::min(each, dim - at));
     } else {
       lengths = *std::move(given);

@@ -24,14 +24,17 @@ Id part_of_split(const Views& v, const ENode& split, std::int64_t at) {
   if (!shape || at < 0) return kNone;
   std::int64_t axis = v.int_attribute(split.op, "axis", 0);
   if (axis < 0) axis += static_cast<std::int64_t>(shape->size());
-  if (split.children.size() == 1) {
-    if (v.int_attribute(split.op, "keepdims", 1) != 0) return slice(v, split.children[0], at, at + 1, axis);
+  const bool keep = v.int_attribute(split.op, "keepdims", 1) != 0;
+  const auto single = [&] {
+    if (keep) return slice(v, split.children[0], at, at + 1, axis);
     const int rank = static_cast<int>(shape->size());
     return v.g.add(make_key("", "Gather", {Attribute::of("axis", axis)}, 1, rank),
                    std::array{split.children[0], v.g.constant(Tensor::scalar_int64(at))});
-  }
+  };
+  if (split.children.size() == 1) return single();
   const Dims* listed = v.shape(split.children[1]);
   const auto sizes = v.ints(split.children[1]);
+  if (listed && listed->empty() && sizes && sizes->size() == 1 && sizes->front() == 1) return single();
   if (!listed || !sizes || sizes->empty()) return kNone;
   for (std::int64_t size : *sizes)
     if (size < 0 || size >= kLargest) return kNone;

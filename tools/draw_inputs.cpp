@@ -193,6 +193,7 @@ std::int64_t Random::below(std::int64_t limit) { return static_cast<std::int64_t
 
 InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fixed)) {
   std::set<std::string> defaults, seen;
+  std::map<std::pair<std::size_t, std::size_t>, std::string> first;  // by rank and axis
   for (const Initializer& initializer : model.graph.initializers) defaults.insert(initializer.name);
   const UseFinder uses(model.graph);
   for (const ValueInfo& info : model.graph.inputs) {
@@ -207,7 +208,11 @@ InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fix
         if (std::holds_alternative<std::int64_t>(dim)) continue;
         const auto* name = std::get_if<std::string>(&dim);
         for (const std::string& symbol : name ? dim_names(*name) : std::vector{dim_symbol(info.name, axis)})
-          if (!fixed_.contains(symbol) && seen.insert(symbol).second) symbols_.push_back(symbol);
+          if (!fixed_.contains(symbol) && seen.insert(symbol).second) {
+            symbols_.push_back(symbol);
+            const auto [at, is_first] = first.emplace(std::pair(type->shape->size(), axis), symbol);
+            if (!is_first) twins_[symbol] = at->second;
+          }
       }
     }
     inputs_.push_back(std::move(input));

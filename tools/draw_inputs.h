@@ -16,6 +16,7 @@ namespace saturate {
 
 using Sizes = std::map<std::string, std::int64_t>;  // symbol -> size
 using Inputs = std::map<std::string, Value>;
+using Twins = std::map<std::string, std::string>;
 
 // splitmix64 (Steele, Lea, Flood, OOPSLA 2014): the same numbers on every platform.
 class Random {
@@ -54,6 +55,9 @@ class InputDrawer {
   explicit InputDrawer(const Model& model, Sizes fixed = {});
   // Free symbols in order of first use. Dims without a name are symbols of their own: "input[1]".
   const std::vector<std::string>& symbols() const { return symbols_; }
+  // Symbols that stand on the same axis of inputs of one rank as an earlier symbol: by symbol, the first of them. Exporters name dims apart
+  // that are equal whenever the model runs (batches, the lengths of all caches).
+  const Twins& twins() const { return twins_; }
   // kUnimplemented: an input's type can't be drawn (maps and the like); kOutOfRange: dims that make no tensor.
   absl::StatusOr<Inputs> draw(const Sizes& sizes, const DrawStyle& style, std::uint64_t seed) const;
   // The user's words for one input's dims ("x" = {1,3,224,224}, -1: leave it) as sizes of symbols; a message where they clash.
@@ -70,6 +74,7 @@ class InputDrawer {
                                    Random& random) const;
   std::vector<Input> inputs_;
   std::vector<std::string> symbols_;
+  Twins twins_;
   std::vector<std::string> words_;  // categories that encoders of the model know; others may be refused
   Sizes fixed_;
 };

@@ -69,9 +69,10 @@ bool takes_images_of_any_size(const Model& model) {
          std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), [](const Node& n) { return n.op_type == "Conv"; });
 }
 
-Sizes assign(const std::vector<std::string>& symbols, const Base& base, const Relation& relation) {
+Sizes assign(const std::vector<std::string>& symbols, const Base& base, const Relation& relation, const Twins& twins) {
   Sizes sizes;
   for (std::size_t i = 0; i < symbols.size(); ++i) sizes[symbols[i]] = base.row[i % 4];
+  for (const auto& [symbol, first] : twins) sizes[symbol] = sizes[first];
   if (!relation.single.empty()) sizes[relation.single] = 1;
   if (!relation.symbol.empty()) sizes[relation.symbol] = sizes[relation.first] + (relation.second.empty() ? 0 : sizes[relation.second]);
   return sizes;
@@ -83,26 +84,29 @@ struct Plan {
   DrawStyle style;
   bool spacious = false;
   bool likely = false;  // tried until there are cases enough; the others only until there is one
+  Twins twins;          // symbols that are the same as another
 };
 
-std::vector<Plan> plans(const std::vector<std::string>& symbols) {
+std::vector<Plan> plans(const std::vector<std::string>& symbols, const Twins& twins) {
   const std::vector<DrawStyle> likely = {{IntStyle::kMask, true}, {IntStyle::kMask, false}};
   const std::vector<DrawStyle> others = {
       {IntStyle::kOnes, true}, {IntStyle::kZeros, true}, {IntStyle::kSmall, true}, {IntStyle::kCount, true}, {IntStyle::kMask, true, true}};
   std::vector<Plan> out;
   for (const Relation& relation : relations(symbols))
-    for (const DrawStyle& style : likely) out.push_back({relation, style, false, true});
+    for (const DrawStyle& style : likely) out.push_back({relation, style, false, true, {}});
+  if (!twins.empty())
+    for (const Relation& relation : relations(symbols)) out.push_back({relation, likely[0], false, true, twins});
   if (symbols.size() <= 8)
     for (const std::string& single : symbols)
       for (Relation relation : relations(symbols)) {
         if (relation.symbol == single || (!relation.symbol.empty() && relation.second.empty())) continue;
         relation.single = single;
-        out.push_back({relation, likely[0]});
+        out.push_back({relation, likely[0], false, false, {}});
       }
-  if (!symbols.empty()) out.push_back({{}, likely[0], true});
-  for (const DrawStyle& style : others) out.push_back({{}, style});
+  if (!symbols.empty()) out.push_back({{}, likely[0], true, false, {}});
+  for (const DrawStyle& style : others) out.push_back({{}, style, false, false, {}});
   for (const DrawStyle& style : others)
-    if (!symbols.empty()) out.push_back({{}, style, true});
+    if (!symbols.empty()) out.push_back({{}, style, true, false, {}});
   return out;
 }
 
@@ -446,14 +450,14 @@ class Verifier {
 
   void try_plans(const InputDrawer& drawer) {
     const std::size_t wanted = drawer.symbols().empty() ? 2 : std::size(kBases);
-    for (const Plan& plan : plans(drawer.symbols())) {
+    for (const Plan& plan : plans(drawer.symbols(), drawer.twins())) {
       if (!report_.cases.empty() && (!plan.likely || report_.refused > kEnoughTries))
         break;  // something to compare, at fewer sizes than wished for
       follow(drawer, plan);
       if (report_.cases.size() >= wanted || report_.status != VerifyStatus::kEqual || over() || report_.refused > kMaxTries) break;
     }
     if (taken_ && !taken_->spacious && report_.status == VerifyStatus::kEqual && takes_images_of_any_size(original_) && !over())
-      one_case(drawer, assign(drawer.symbols(), kImage, taken_->relation), taken_->style);
+      one_case(drawer, assign(drawer.symbols(), kImage, taken_->relation, taken_->twins), taken_->style);
   }
 
   // Sizes that were written into the model when it was traced, though its inputs leave them open.
@@ -471,7 +475,7 @@ class Verifier {
     const std::size_t rounds = drawer.symbols().empty() ? 2 : bases.size();
     const std::size_t enough = plan.spacious ? 2 : rounds;
     for (std::size_t b = 0; b < rounds && report_.cases.size() < enough; ++b) {
-      const Sizes sizes = assign(drawer.symbols(), bases[b], plan.relation);
+      const Sizes sizes = assign(drawer.symbols(), bases[b], plan.relation, plan.twins);
       const auto same = [&](const VerifyCase& c) { return !sizes.empty() && c.sizes == sizes; };
       if (std::any_of(report_.cases.begin(), report_.cases.end(), same)) continue;
       const Try result = one_case(drawer, sizes, plan.style);

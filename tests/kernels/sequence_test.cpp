@@ -35,6 +35,10 @@ TEST(Sequence, SplitsAndJoins) {
       eval({"ConcatFromSequence", "", 11, {Attribute::of("axis", std::int64_t{-1}), Attribute::of("new_axis", std::int64_t{1})}},
            {single->front()});
   EXPECT_TRUE(identical(stacked, x));
+  // ONNX Runtime drops the dim where the length is 1, too, and PyTorch's unbind counts on it.
+  const auto one = run({"SplitToSequence", "", 11, {Attribute::of("keepdims", std::int64_t{0})}}, {x, ints({}, {1})});
+  ASSERT_TRUE(one.ok());
+  EXPECT_EQ(sequence(one).items[0].tensor().rank(), 0);
   EXPECT_FALSE(run({"SplitToSequence"}, {x, ints({2}, {1, 1})}).ok());
   EXPECT_FALSE(run({"SplitToSequence"}, {x, ints({}, {0})}).ok());
 }

@@ -271,6 +271,9 @@ TEST_F(Infer, Sequences) {
   EXPECT_EQ(s.kind, Kind::kSequence);
   EXPECT_EQ(text(one("SequenceAt", {s, scalar(1)})), "float[B, 2]");
   EXPECT_EQ(text(one("SequenceLength", {s})), "int64[] = {2}");
+  const std::vector<Attribute> dropped = {Attribute::of("axis", std::int64_t{1}), Attribute::of("keepdims", std::int64_t{0})};
+  EXPECT_EQ(text(one("SequenceAt", {one("SplitToSequence", {tensor("B,6"), scalar(1)}, dropped), scalar(1)})), "float[B]");
+  EXPECT_EQ(text(one("SequenceAt", {one("SplitToSequence", {tensor("B,6"), scalar(4)}, dropped), scalar(1)})), "float[B, 2]");
   one("SequenceAt", {s, scalar(2)});
   EXPECT_NE(error, "");
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "kernels/runtime.h"
 #include "rules/opkey.h"
 
@@ -47,6 +49,18 @@ TEST_F(Masks, MayBeAssumedOfInputsThatAreHandedOn) {
   EXPECT_FALSE(may_be_mask(g_, cast(i, DType::kFloat)));
   EXPECT_FALSE(may_be_mask(g_, op("Tanh", {x})));
   EXPECT_FALSE(may_be_mask(g_, floats({0.5f})));
+}
+
+TEST_F(Masks, HideByInfinity) {
+  const Id none = floats({0}), all = floats({-std::numeric_limits<float>::infinity()}), c = input("b", DType::kBool);
+  EXPECT_TRUE(hides_by_infinity(g_, all));
+  EXPECT_FALSE(hides_by_infinity(g_, floats({-1e30f, std::numeric_limits<float>::infinity()})));
+  const Id mask = op("Where", {c, none, all});
+  EXPECT_TRUE(hides_by_infinity(g_, mask));
+  EXPECT_TRUE(hides_by_infinity(g_, op("Where", {c, all, none})));
+  EXPECT_TRUE(hides_by_infinity(g_, op("Expand", {mask, input("shape", DType::kInt64)})));
+  EXPECT_FALSE(hides_by_infinity(g_, op("Where", {c, none, floats({-1e30f})})));
+  EXPECT_FALSE(hides_by_infinity(g_, input("x", DType::kFloat)));
 }
 
 }  // namespace

@@ -96,6 +96,16 @@ TEST(Verify, SumsOfSizesAreFound) {
   for (const VerifyCase& c : report.cases) EXPECT_EQ(c.sizes.at("total"), c.sizes.at("past") + c.sizes.at("seq"));
 }
 
+// As exporters name the dims of a cache, and of a mask beside tokens: apart, though they are equal wherever the model runs.
+TEST(Verify, SizesOfTheSameAxisMayBeEqual) {
+  const Model a = graph("(float[b0,s] x, float[b1,t] m, float[b2,2,p0] k, float[b3,2,p1] v, float[b4,2,p2] w) => (float[b0,2,p0] y)",
+                        "a = Add (k, v)\nb = Add (a, w)\nc = Concat <axis = 1> (x, m)\nd = ReduceSum <keepdims = 1> (c)\ny = Add (b, d)");
+  const VerifyReport report = verify(a, a);
+  ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_GE(report.cases.size(), 3u);
+  for (const VerifyCase& c : report.cases) EXPECT_EQ(c.sizes.at("p0"), c.sizes.at("p2"));
+}
+
 TEST(Verify, AModelThatTakesOneTokenAtATime) {
   const Model a =
       graph("(float[batch, seq] s, float[batch, total] m, float[batch, past] p) => (float[batch, total] y)",
