@@ -35,6 +35,10 @@ CASES = {
     "growing_factor": (f"float[b,2,s,8] x, {C}, {N}, float[s,4] g => float[b,2,s,8] y", PLACES + ", int64[1] zero = {0}, int64[1] half = {4}, int64[1] end = {8}",
         WIDE + "gg = Concat <axis = -1> (g, g) h = Reciprocal (gg) u = Slice (x, zero, half, last) w = Slice (x, half, end, last) m = Neg (w) r = Concat <axis = -1> (m, u) "
         "p0 = Mul (x, cc) p = Mul (p0, h) q0 = Mul (r, nn) q = Mul (q0, h) y = Add (p, q)", {"rope": 1}),
+    # OLMo in half precision: the halves change places in half, the products are in float.
+    "halves_widened": (f"float16[b,2,s,8] x, {C}, {N} => float16[b,2,s,8] y", PLACES + ", int64[1] zero = {0}, int64[1] half = {4}, int64[1] end = {8}",
+        WIDE + "u = Slice (x, zero, half, last) w = Slice (x, half, end, last) m = Neg (w) r = Concat <axis = -1> (m, u) rw = Cast <to = 1> (r) xw = Cast <to = 1> (x) p = Mul (xw, cc) q = Mul (rw, nn) z = Add (p, q) y = Cast <to = 10> (z)",
+        {"rope": 1}),
     "positions_of_a_grid": ("float[b,2,3,5,8] x, float[3,5,4] c, float[3,5,4] n => float[b,2,3,5,8] y", PLACES + ", int64[1] zero = {0}, int64[1] half = {4}, int64[1] end = {8}",
         WIDE + "u = Slice (x, zero, half, last) w = Slice (x, half, end, last) m = Neg (w) r = Concat <axis = -1> (m, u) p = Mul (x, cc) q = Mul (r, nn) y = Add (p, q)", {"rope": 1}),
     "a_table_for_each_head": ("float[1,s,2,8] x, float[s,2,4] c, float[s,2,4] n => float[1,s,2,8] y", PLACES + ", int64[1] zero = {0}, int64[1] half = {4}, int64[1] end = {8}",
