@@ -133,6 +133,7 @@ void set_bools(Call& c, const std::vector<std::optional<bool>>& all) {
     t.mutable_as<bool>()[k] = *all[k];
   }
   c.out[0].value = std::move(t);
+  c.out[0].constant = true;
 }
 
 using Comparison = std::function<std::optional<bool>(DimTable&, Dim, Dim)>;

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "fmt/format.h"
+#include "onnx_bridge/op_table.h"
 
 namespace saturate {
 namespace {
@@ -250,10 +251,11 @@ struct OnnxEGraph::Impl : Analysis {
       merge_leaf(g, id, owner.constant(*f.value));
     }
     const Facts& now = at(g.find(id));
-    if (now.content && now.dtype == DType::kInt64 && now.shape && now.content->size() <= kMaxContent) {
+    if (now.content && now.shape && now.content->size() <= kMaxContent) {
       const std::vector<Dim> content = *now.content;
-      const bool scalar = now.shape->empty();
-      merge_leaf(g, id, owner.literal(content, scalar));
+      const bool scalar = now.shape->empty(), narrow = now.dtype == DType::kInt32;
+      const Id leaf = owner.literal(content, scalar);
+      if (!narrow || !now.constant) merge_leaf(g, id, narrow ? owner.narrowed(leaf) : leaf);
     }
     spread_learnt(g);
   }
@@ -374,6 +376,18 @@ Id OnnxEGraph::literal(std::span<const Dim> literal_dims, bool scalar) {
   impl_->ops[id].literal = std::move(canonical);
   impl_->ops[id].scalar_literal = scalar;
   return impl_->egraph.add(id, {});
+}
+
+Id OnnxEGraph::narrowed(Id whole) {
+  OpKey key{"", "Cast", "", {Attribute::of("to", static_cast<std::int64_t>(DType::kInt32))}};
+  if (const OpSchema* schema = find_schema("", "Cast", kNewestOpset))
+    for (const OpAttribute& a : schema->attributes)
+      if (a.default_value) {
+        key.attributes.push_back(*a.default_value);
+        key.attributes.back().name = a.name;
+      }
+  std::sort(key.attributes.begin(), key.attributes.end(), [](const Attribute& a, const Attribute& b) { return a.name < b.name; });
+  return add(key, std::span(&whole, 1));
 }
 
 Id OnnxEGraph::absent() {

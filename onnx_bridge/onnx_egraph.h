@@ -49,6 +49,7 @@ class OnnxEGraph {
   Id input(const std::string& name, const Facts& facts);
   Id constant(const Tensor& tensor);                   // one leaf per identical tensor (bit for bit)
   Id literal(std::span<const Dim> dims, bool scalar);  // int64 tensor of rank 1 (or 0) with this content; all numbers: a constant
+  Id narrowed(Id whole);                               // a literal or constant as int32
   Id absent();
   Id project(Id tuple, int index);
   Id add(const OpKey& key, std::span<const Id> children);  // trailing absent children are dropped

@@ -284,6 +284,7 @@ std::span<const Assumption> known_assumptions() {
       {"ids_in_range", "ids that look up a row of a table are not negative (Gather counts negative ones from the end)"},
       {"mask_of_zeros_and_ones", "integers and float inputs that become a mask of attention by (1 - m) * -10000 and the like are 0 or 1"},
       {"no_empty_row", "each row of attention scores has one that is not masked and lies above the masks' fill value"},
+      {"small_counts", "dims and the positions that a model counts are below 2^24, up to which float holds whole numbers exactly"},
   };
   return known;
 }

@@ -120,7 +120,8 @@ def masked(a, s, x, memory, after):
     """Scores with a mask; `after` undoes a scale that comes later."""
     way = a.pick("mask", "none", "tokens", "tokens_where", "causal_where", "causal_buffer", "causal_positions", "float", "boolean", "causal_trilu", "tokens_sub", "tokens_equal",
                  "both", "causal_float", "tokens_expanded", "boolean_not", "causal_cumsum", "tokens_greater", "multiplied",
-                 "ints", "ints_complement", "truth_complement", "truth_added", "alibi", "alibi_both_ways", "relative")
+                 "ints", "ints_complement", "truth_complement", "truth_added", "truths_blended", "least", "causal_in_float", "causal_blended", "alibi", "alibi_both_ways",
+                 "relative")
     if way == "none":
         return s, False
     low = a.pick("low", -10000.0, -1e9, float(np.finfo(np.float32).min), float("-inf"))
@@ -152,6 +153,10 @@ def masked(a, s, x, memory, after):
     if way == "multiplied":  # s m - 1e4 (1 - m)
         m = a.op("Cast", wide(tokens()), to=TensorProto.FLOAT)
         return a.op("Sub", a.op("Mul", s, m), a.op("Mul", a.op("Sub", one(), m), a.const(1e4))), True
+    if way == "truths_blended":  # s m + low (not m), as TensorFlow's exporter writes a choice
+        shown = a.op("Cast", wide(tokens()), to=TensorProto.BOOL)
+        number = lambda c: a.op("Cast", c, to=TensorProto.FLOAT)
+        return a.add(a.mul(number(shown), s), a.mul(a.const(max(finite, -1e9)), number(a.op("Not", shown)))), True
     if way == "float":
         return a.add(s, a.input("bias", a.random(2, 1, 5, keys), ["batch", 1, "seq", batch_key[1]])), True
     if way in ("boolean", "boolean_not"):
@@ -187,6 +192,12 @@ def masked(a, s, x, memory, after):
         zeros_low = np.triu(np.full((LONGEST, LONGEST), low if low > -1e30 else -1e9), 1)
         cut = a.op("Slice", a.const(zeros_low), a.initializer(np.int64([0, 0])), a.op("Concat", a.dim(x, 1), a.dim(x, 1), axis=0), a.initializer(np.int64([0, 1])))
         return a.add(s, cut), True
+    if way == "least" and a.opset >= 12:  # the lesser of a mask of tokens and of the future, Keras' way to join them
+        least = a.op("Min", wide(tokens()), a.op("Cast", lower(a, x), to=TensorProto.INT64))
+        return a.op("Where", a.op("Greater", a.op("Cast", least, to=TensorProto.FLOAT), a.const(0.0)), s, a.const(low)), True
+    if way == "causal_blended":  # s m + (1e-9 - 1e4 (1 - m)), TensorFlow's GPT-2
+        m = a.reshape(a.op("Cast", lower(a, x), to=TensorProto.FLOAT), [1, 1, (x, 1), (x, 1)])
+        return a.add(a.mul(s, m), a.op("Sub", a.const(1e-9), a.mul(a.const(1e4), a.op("Sub", one(), m)))), True
     with a.within(way):
         return a.op("Where", lower(a, x, way), s, a.const(low)), True
 
@@ -204,9 +215,12 @@ def lower(a, x, way="causal_where"):
     if way == "causal_cumsum":
         ones = a.op("ConstantOfShape", n, value=scalar_tensor(1, TensorProto.INT64))
         steps = a.op("CumSum", ones, a.initializer(np.int64(0)))
+    elif way == "causal_in_float":
+        steps = a.op("Range", a.const(0.0), a.op("Cast", a.axes("Squeeze", n, [0]), to=TensorProto.FLOAT), a.const(1.0))
     else:
         steps = a.op("Range", a.initializer(np.int64(0)), a.axes("Squeeze", n, [0]), a.initializer(np.int64(1)))
     column, row = a.axes("Unsqueeze", steps, [1]), a.axes("Unsqueeze", steps, [0])
+    unit = a.const(1.0) if way == "causal_in_float" else a.initializer(np.int64(1))
     form = a.pick("compare", "less_or_equal", "greater_or_equal", "not_less", "not_greater", "difference", "less_than_next")
     if form == "greater_or_equal" and a.opset >= 12:
         return a.op("GreaterOrEqual", column, row)
@@ -215,9 +229,9 @@ def lower(a, x, way="causal_where"):
     if form == "not_greater":
         return a.op("Not", a.op("Greater", row, column))
     if form == "difference":
-        return a.op("Less", a.op("Sub", row, column), a.initializer(np.int64(1)))
+        return a.op("Less", a.op("Sub", row, column), unit)
     if form == "less_than_next" or a.opset < 12:
-        return a.op("Less", row, a.op("Add", column, a.initializer(np.int64(1))))
+        return a.op("Less", row, a.op("Add", column, unit))
     return a.op("LessOrEqual", row, column)
 
 

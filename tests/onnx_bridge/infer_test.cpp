@@ -142,6 +142,7 @@ TEST_F(Infer, TheExpandIdiomOfExporters) {  // Where(Equal(shape, -1), ones, sha
   const Facts equal = one("Equal", {s, ints({-1, -1, -1})});
   ASSERT_TRUE(equal.value.has_value());
   EXPECT_EQ(text(one("Where", {equal, ints({1, 1, 1}), s})), "int64[3] = {B, 1, S}");
+  EXPECT_TRUE(equal.constant);
   EXPECT_FALSE(one("Equal", {s, ints({2, 1, 1})}).value.has_value());  // B may be 2
   EXPECT_FALSE(one("Where", {one("Equal", {s, ints({2, 1, 1})}), ints({1, 1, 1}), s}).content.has_value());
 }

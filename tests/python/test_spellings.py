@@ -25,7 +25,8 @@ MISSED = {
     "silu": [{"silu.silu": "growing"}, {"silu.sigmoid": "growing"}, {"silu.sigmoid": "softplus"}, {"silu.silu": "tanh", "silu.tanh": "sinh"}, {"silu.silu": "tanh", "silu.number#2": (1,)}],
     "attention": [{"attention.rotary": "neighbours"}, {"attention.rotary": "neighbours", "attention.turn.interleave": "gather"}, {"attention.rotary": "halves", "attention.turn.rotated": "where"}, {"attention.scores": "transposed_result"},
                   {"attention.scores": "batch_of_batches"}, {"attention.mask": "multiplied"}, {"attention.scale": "mask_before", "attention.mask": "causal_positions", "attention.low": -1e9},
-                  {"attention.scale": "mask_before", "attention.mask": "ints"}, {"attention.groups": 1, "attention.k.repeat": "leave"}, {"attention.groups": 1, "attention.v.repeat": "leave"}, *(turned_by_matrices(*how) for how in (("matmul", "four"), ("matmul", "columns"), ("matmul_row", "four"), ("einsum", "rows")))],
+                  {"attention.scale": "mask_before", "attention.mask": "ints"}, {"attention.mask": "truths_blended"}, {"attention.mask": "least"}, {"attention.mask": "causal_blended"},
+                  {"attention.mask": "causal_in_float", "attention.causal_in_float.compare": "greater_or_equal"}, {"attention.mask": "causal_in_float", "attention.causal_in_float.compare": "less_than_next"}, {"attention.groups": 1, "attention.k.repeat": "leave"}, {"attention.groups": 1, "attention.v.repeat": "leave"}, *(turned_by_matrices(*how) for how in (("matmul", "four"), ("matmul", "columns"), ("matmul_row", "four"), ("einsum", "rows")))],
 }
 
 
