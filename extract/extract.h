@@ -14,6 +14,7 @@ namespace saturate {
 
 struct ExtractOptions {
   std::int64_t opset_limit = 23;     // operators made by rules must exist in this opset of ai.onnx
+  bool lowers_opset = false;         // the model's own operators must, too, wherever rules make something else of them
   std::set<Id> not_foldable;         // constant classes whose value cannot be computed here
   std::map<Id, NodeId> forced;       // e-nodes that shall stand for their classes, at any price (to ask what that would cost)
   int improvement_rounds = 8;        // of local search over DAG cost, from the model's own graph

@@ -13,7 +13,8 @@ namespace saturate {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNotForced = 1e12;  // of what is taken only where nothing else can be
+constexpr double kNotForced = 1e12;   // of what is taken only where nothing else can be
+constexpr double kNotInOpset = 1e15;  // of what is not in the opset that the result shall have
 
 class ProblemBuilder {
  public:
@@ -143,6 +144,7 @@ class ProblemBuilder {
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
     if (!as_given_) give_way(id, out);
+    if (!as_given_ && options_.lowers_opset) leave_opset(out);
     const Facts& f = g_.facts(id);
     if (!has_constant && f.constant && f.kind == Facts::Kind::kTensor && !options_.not_foldable.contains(id))
       if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
@@ -162,6 +164,15 @@ class ProblemBuilder {
       if (!taken(c)) c.cost += kNotForced;
   }
 
+  // Where the opset is lowered, operators that it lacks go before those that the target does not take.
+  void leave_opset(std::vector<Candidate>& candidates) const {
+    for (Candidate& c : candidates) {
+      const ENode node = e_.node(c.node);
+      if (const OpKey& key = g_.key(node.op); key.domain.empty() && key.version == 0 && !lowest_within_limit(node, key))
+        c.cost += kNotInOpset;
+    }
+  }
+
   // Of an operator of several outputs: each output that is there can be had in another way.
   bool outputs_have_others(Id tuple) const {
     const std::vector<NodeId> users = e_.class_users(tuple);
@@ -176,8 +187,9 @@ class ProblemBuilder {
       return key.op_type == kConstantOp ? cost_.constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
     }
     const bool original = is_original(node);
-    if (!original && !allowed(id, node, key)) return kInfinity;
-    return cost_.cost(g_, node, id) + (original ? 0 : kMadePreference);
+    if (original || allowed(id, node, key)) return cost_.cost(g_, node, id) + (original ? 0 : kMadePreference);
+    const bool lowered = options_.lowers_opset && key.domain.empty() && key.version == 0 && lowest_within_limit(node, key);
+    return lowered ? cost_.cost(g_, node, id) + kNotForced : kInfinity;
   }
 
   bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
@@ -186,18 +198,27 @@ class ProblemBuilder {
     if (key.version != 0 || key.unique != 0 || !target_) return false;
     OpSite site = site_of(g_, node, id);
     if (key.domain.empty()) {
-      Node probe;
-      probe.op_type = key.op_type;
-      probe.attributes = key.attributes;
-      probe.outputs.assign(static_cast<std::size_t>(key.outputs), "y");
-      for (const Facts* f : site.inputs)
-        probe.inputs.push_back(f->kind == Facts::Kind::kAbsent ? "" : fmt::format("x{}", probe.inputs.size()));
-      const auto lowest = lowest_opset(probe, site.inputs);
-      if (!lowest || *lowest > options_.opset_limit) return false;
+      const auto lowest = lowest_within_limit(node, key);
+      if (!lowest) return false;
       site.lowest_opset = *lowest;
       site.highest_opset = options_.opset_limit;
     }
     return target_->allows(site);
+  }
+
+  // The lowest opset of ai.onnx that says an operator, if the result may have it.
+  std::optional<std::int64_t> lowest_within_limit(const ENode& node, const OpKey& key) const {
+    Node probe;
+    probe.op_type = key.op_type;
+    probe.attributes = key.attributes;
+    probe.outputs.assign(static_cast<std::size_t>(key.outputs), "y");
+    std::vector<const Facts*> inputs;
+    for (Id child : node.children) {
+      inputs.push_back(&g_.facts(child));
+      probe.inputs.push_back(inputs.back()->kind == Facts::Kind::kAbsent ? "" : fmt::format("x{}", probe.inputs.size()));
+    }
+    const auto lowest = lowest_opset(probe, inputs);
+    return lowest && *lowest <= options_.opset_limit ? lowest : std::nullopt;
   }
 
   // At equal cost the model's own nodes stay, and computed constants are written only where that saves something.

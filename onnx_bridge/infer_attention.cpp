@@ -86,6 +86,7 @@ void attention(Call& c) {
     c.set_shape(0, DimVector{batch, c.dim(0, 1), v.size && q_heads > 0 ? c.dims.mul(*v.size, c.constant(q_heads)) : c.fresh(0, 2)});
   std::optional<Dim> total = k.length;
   if (c.has(4)) total = k.length && c.has_rank(4) && c.rank(4) == 4 ? std::optional(c.dims.add(c.dim(4, 2), *k.length)) : std::nullopt;
+  if (total && c.has(3) && c.has_rank(3) && c.rank(3) > 0) c.dims.join_named(c.dim(3, c.rank(3) - 1), *total);
   for (int o = 1; o < 3 && c.wants(o); ++o) {
     const Heads& h = o == 1 ? k : v;
     c.set_shape(o, DimVector{batch, known_or_fresh(c, h.heads, o, 1), known_or_fresh(c, total, o, 2), known_or_fresh(c, h.size, o, 3)});

@@ -178,6 +178,8 @@ bool RuleParser::parse_clauses(Rule& rule) {
         return fail(peek().place, fmt::format("{} is no effect; write exact, reassociates or approximates", shown(peek())));
     } else if (accept_word("unless_taken")) {
       rule.unless_taken = true;
+    } else if (accept_word("takes_apart")) {
+      rule.unless_taken = rule.takes_apart = true;
     } else if (accept_word("assume")) {
       std::string name;
       if (!expect_name(name, "the name of an assumption")) return false;

@@ -103,6 +103,7 @@ struct Rule {
   Effect effect = Effect::kExact;
   std::vector<std::string> assumes;  // names of known assumptions
   bool unless_taken = false;         // for targets only that do not take the operator that the left side ends in
+  bool takes_apart = false;          // and only in models that hold an operator which an `unless_taken` rule is for
   std::optional<std::uint64_t> budget;
   int phase = 0;
   std::optional<double> tolerance;

@@ -281,11 +281,24 @@ class Optimizer {
     return (!n.domain.empty() || find_schema("", n.op_type, limit)) && target_.allows({.key = key, .highest_opset = limit});
   }
 
-  // Whether the model holds an operator of another domain than the standard's. Rules start from the standard's operators, so such a one
-  // (from a runtime's own optimizer) is read as its body, too.
-  static bool holds_foreign(const Model& model, const RuleNode& n) {
-    return !n.domain.empty() && std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(),
-                                            [&](const Node& node) { return node.domain == n.domain && node.op_type == n.op_type; });
+  static bool holds(const std::vector<Node>& nodes, const RuleNode& n) {
+    return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) { return node.domain == n.domain && node.op_type == n.op_type; });
+  }
+
+  // Whether a model may need an operator step by step: the target does not take it, or it is of another domain than the standard's, from a
+  // runtime's own optimizer, and rules start from the standard's operators.
+  bool not_taken(const Rule& rule, const Model& model, std::int64_t limit) const {
+    const RuleNode& n = rule.left.back();
+    return rule.unless_taken && (!takes(n, limit) || (!n.domain.empty() && holds(model.graph.nodes, n)));
+  }
+
+  // Whether the model holds something to take apart. Else rules would only take apart what others have put together.
+  bool holds_what_to_take_apart(const Model& model, std::int64_t limit) const {
+    return std::any_of(rules_.rules().begin(), rules_.rules().end(), [&](const Rule& rule) {
+      const auto calls = [&](const Function& f) { return holds(f.nodes, rule.left.back()); };
+      return not_taken(rule, model, limit) &&
+             (holds(model.graph.nodes, rule.left.back()) || std::any_of(model.functions.begin(), model.functions.end(), calls));
+    });
   }
 
   // The highest opset of ai.onnx that the result may have.
@@ -300,8 +313,9 @@ class Optimizer {
     Stopwatch watch(report.seconds["saturate"]);
     OnnxEGraph& g = *plan.g;
     const std::int64_t limit = opset_limit(*plan.model);
+    const bool apart = holds_what_to_take_apart(*plan.model, limit);
     std::vector<Rewrite> rewrites = rules_.compile(g, nullptr, [&](const Rule& rule) {
-      return !rule.unless_taken || !takes(rule.left.back(), limit) || holds_foreign(*plan.model, rule.left.back());
+      return !rule.unless_taken || (not_taken(rule, *plan.model, limit) && (apart || !rule.takes_apart));
     });
     std::erase_if(rewrites, [&](const Rewrite& r) { return without.contains(r.name); });
     if (options_.instrument) options_.instrument(rewrites);
@@ -386,6 +400,7 @@ class Optimizer {
     options.memory_slack = options_.memory_slack;
     options.usual_sizes = sizes;
     options.opset_limit = limit;
+    options.lowers_opset = limit < plan.model->opset("");
     progress("extract");
     Stopwatch watch(report.seconds["extract"]);
     for (int attempt = 0;; ++attempt) {

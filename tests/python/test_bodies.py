@@ -96,3 +96,73 @@ def test_functions_of_rules_are_listed():
     done = run_ok("rules", "list", "--functions")
     for word in ["counts_from(x) -> dim", "same_shape", "rank(X) == 4"]:
         assert word in done.stdout
+
+
+def of_opset_23(op, shapes, outputs=1, types=(), **attributes):
+    """A node on inputs of these shapes, and values for them: positions and truth values where a type says so. Sizes are open, but for
+    those of a cache and what it makes longer: a mask may be shorter than the keys, and means another thing then."""
+    names_of = {5: "s"} if len(shapes) > 4 else {5: "s", 7: "t"}
+    names, feed, inputs = [], {}, []
+    for i, shape in enumerate(shapes):
+        names.append(f"x{i}" if shape else "")
+        if not shape:
+            continue
+        kind = dict(types).get(i, TensorProto.FLOAT)
+        inputs.append(value(f"x{i}", kind, ["b" if d == 2 and not axis else names_of.get(d, d) for axis, d in enumerate(shape)]))
+        drawn = RANDOM.integers(0, 5, shape) if kind == TensorProto.INT64 else RANDOM.random(shape) < 0.7 if kind == TensorProto.BOOL else floats(*shape)
+        if kind == TensorProto.BOOL:
+            drawn[..., 0] = True  # no row is hidden as a whole
+        feed[f"x{i}"] = drawn
+    results = [value(f"y{i}", TensorProto.FLOAT, [None] * (4 if i else len(shapes[0]))) for i in range(outputs)]
+    node = helper.make_node(op, names, [r.name for r in results], **attributes)
+    return make_model([node], inputs, results, opset=23, ir_version=11), feed
+
+
+Q4, K4, V4, MASK = (2, 6, 5, 8), (2, 6, 7, 8), (2, 6, 7, 3), (2, 1, 5, 7)
+Q3, K3, V3 = (2, 5, 48), (2, 7, 16), (2, 7, 6)
+PAST = ((2, 2, 4, 8), (2, 2, 4, 3))
+NEWEST = {
+    "attention": of_opset_23("Attention", [Q4, K4, V4]),
+    "attention_of_mask": of_opset_23("Attention", [Q4, K4, V4, MASK], scale=0.3),
+    "attention_of_choice": of_opset_23("Attention", [Q4, K4, V4, MASK], types={3: TensorProto.BOOL}),
+    "attention_of_shared_heads": of_opset_23("Attention", [Q4, (2, 3, 7, 8), (2, 3, 7, 3)]),
+    "attention_of_packed_heads": of_opset_23("Attention", [Q3, K3, V3, MASK], q_num_heads=6, kv_num_heads=2),
+    "attention_capped": of_opset_23("Attention", [Q4, K4, V4, MASK], softcap=1.5),
+    "attention_causal": of_opset_23("Attention", [Q4, (2, 6, 5, 8), (2, 6, 5, 3)], is_causal=1),
+    "attention_causal_of_packed_heads": of_opset_23("Attention", [Q3, (2, 5, 16), (2, 5, 6)], is_causal=1, q_num_heads=6, kv_num_heads=2),
+    "attention_with_past": of_opset_23("Attention", [Q4, (2, 2, 7, 8), (2, 2, 7, 3), (2, 1, 5, 11), *PAST], outputs=3),
+    "attention_with_past_of_packed_heads": of_opset_23("Attention", [Q3, K3, V3, (2, 1, 5, 11), *PAST], outputs=3, q_num_heads=6, kv_num_heads=2, scale=0.2),
+    "rotary": of_opset_23("RotaryEmbedding", [Q4, (2, 5, 4), (2, 5, 4)]),
+    "rotary_of_pairs": of_opset_23("RotaryEmbedding", [Q4, (2, 5, 4), (2, 5, 4)], interleaved=1),
+    "rotary_of_positions": of_opset_23("RotaryEmbedding", [Q4, (9, 4), (9, 4), (2, 5)], types={3: TensorProto.INT64}),
+    "rotary_of_first_part": of_opset_23("RotaryEmbedding", [Q4, (9, 2), (9, 2), (2, 5)], types={3: TensorProto.INT64}, rotary_embedding_dim=4),
+    "rotary_of_packed_heads": of_opset_23("RotaryEmbedding", [Q3, (9, 4), (9, 4), (2, 5)], types={3: TensorProto.INT64}, num_heads=6, interleaved=1),
+    "rms_norm": of_opset_23("RMSNormalization", [Q4, (8,)], epsilon=0.01),
+}
+
+
+@pytest.mark.parametrize("name", NEWEST)
+@pytest.mark.parametrize("target", ["onnx", "ort-cpu", "npu-4d"])
+def test_the_newest_operators_in_an_older_opset(tmp_path, name, target):
+    """Where the target takes the body's operators, and where it lacks some of them: what the opset lacks goes in any case."""
+    model, feed = NEWEST[name]
+    onnx.save(model, tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--opset", "14", "--target", target, "--cost", "nodes", cwd=tmp_path)
+    result = onnx.load(tmp_path / "out.onnx")
+    onnx.checker.check_model(result)
+    assert {i.version for i in result.opset_import if i.domain == ""} == {14}
+    before, after = (onnxruntime_outputs(tmp_path / f, feed) for f in ("in.onnx", "out.onnx"))
+    for key in before:
+        np.testing.assert_allclose(before[key], after[key], rtol=1e-4, atol=1e-5)
+
+
+def test_bodies_of_the_newest_operators_sleep_where_a_model_has_none(tmp_path):
+    """Softmax of a product in opset 18 is Attention to the rules, which opset 18 lacks: that is not taken apart again."""
+    x = lambda name, *shape: value(name, TensorProto.FLOAT, list(shape))
+    nodes = [helper.make_node("MatMul", ["q", "k"], ["s"]), helper.make_node("Softmax", ["s"], ["w"], axis=-1), helper.make_node("MatMul", ["w", "v"], ["y"])]
+    model = make_model(nodes, [x("q", "b", 3, "s", 8), x("k", "b", 3, 8, "t"), x("v", "b", 3, "t", 8)], [x("y", "b", 3, "s", 8)], opset=18)
+    onnx.save(model, tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--keep-opset", "--target", "onnx", "--report", "report.json", cwd=tmp_path)
+    fired = {r["rule"] for r in json.loads((tmp_path / "report.json").read_text())["saturation"]["rules"]}
+    assert any(r.startswith("attention_heads_packed") for r in fired), fired
+    assert "attention_of_packed_heads_as_heads" not in fired
