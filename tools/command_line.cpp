@@ -200,7 +200,9 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
   app->add_flag("--approximate", args.approximate, "allow rules that approximate (effect approximates)")->group(group);
   auto* opset =
-      app->add_option("--opset", args.opset, "write this opset of ai.onnx; newer operators become their bodies (default: the input's, or higher where the result needs it)")
+      app->add_option(
+             "--opset", args.opset,
+             "write this opset of ai.onnx; newer operators become their bodies (default: the input's, or higher where the result needs it)")
           ->type_name("N")
           ->check(CLI::Range(1, 1000))
           ->group(group);
