@@ -173,11 +173,16 @@ class ProblemBuilder {
     }
   }
 
-  // Of an operator of several outputs: each output that is there can be had in another way.
+  // Of an operator of several outputs: each output that is needed can be had in another way.
   bool outputs_have_others(Id tuple) const {
     const std::vector<NodeId> users = e_.class_users(tuple);
+    const auto is_root = [&](Id id) {
+      return std::any_of(lowered_.roots.begin(), lowered_.roots.end(), [&](Id root) { return e_.find(root) == id; });
+    };
     return !users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId n) {
-      return g_.key(e_.node(n).op).op_type == kProjOp && e_.class_size(e_.find(e_.class_of(n))) > 1;
+      const Id output = e_.find(e_.class_of(n));
+      if (g_.key(e_.node(n).op).op_type != kProjOp) return false;
+      return e_.class_size(output) > 1 || (e_.class_users(output).empty() && !is_root(output));
     });
   }
 

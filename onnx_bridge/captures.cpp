@@ -99,7 +99,10 @@ class Sharer {
 
 }  // namespace
 
-// The graph with the names that it takes from outside changed; names that it defines itself hide them.
+Model model_of_body(const Model& model, const Graph& body) {
+  return {model.ir_version, model.opset_imports, body, model.functions, model.path, model.origin};
+}
+
 std::shared_ptr<const Graph> rename_captures(const Graph& graph, std::map<std::string, std::string> renamed) {
   for (const ValueInfo& v : graph.inputs) renamed.erase(v.name);
   for (const Initializer& i : graph.initializers) renamed.erase(i.name);

@@ -10,6 +10,9 @@
 
 namespace saturate {
 
+// The model with a body in the place of its graph.
+Model model_of_body(const Model& model, const Graph& body);
+
 // The graph with the names that it takes from outside changed; names that it defines itself hide them.
 std::shared_ptr<const Graph> rename_captures(const Graph& graph, std::map<std::string, std::string> renamed);
 

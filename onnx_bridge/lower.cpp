@@ -133,14 +133,15 @@ class Lowerer {
     }
   }
 
-  // How many outputs the e-node has: all of a variadic operator, else up to the last one that is used.
+  // How many outputs the e-node has: all of a variadic operator, else up to the last one that is used or that the operator must have.
   int count_outputs(const Node& node, const std::set<std::string>& used) const {
     int last = 0;
     for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i)
       if (used.contains(node.outputs[i]) && !node.outputs[i].empty()) last = i;
     const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? kNewestOpset : INT_MAX);
     const bool fixed = schema && !(schema->outputs.empty() || schema->outputs.back().variadic);
-    return std::max(1, fixed ? last + 1 : static_cast<int>(node.outputs.size()));
+    const int given = static_cast<int>(node.outputs.size());
+    return std::max(1, fixed ? std::max(last + 1, std::min(schema->min_outputs, given)) : given);
   }
 
   absl::StatusOr<std::vector<Id>> inputs_of(const Node& node, const Scope& scope) {

@@ -349,8 +349,7 @@ class Optimizer {
     for (const Node& node : plan.model->graph.nodes)
       for (const Attribute& a : node.attributes) {
         if (a.type != AttributeType::kGraph) continue;
-        auto model = std::make_unique<Model>(*plan.model);
-        model->graph = a.g();
+        auto model = std::make_unique<Model>(model_of_body(*plan.model, a.g()));
         auto body = make_plan(*model, {plan.g.get(), &plan.lowered}, without, report, depth + 1);
         if (!body.ok()) {
           if (!unsound_rule_.empty()) return body.status();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/runtime.h"
+#include "onnx_bridge/captures.h"
 #include "onnx_bridge/lower.h"
 #include "tools/optimize.h"
 
@@ -30,8 +31,7 @@ class Checker {
     for (const Node& node : model.graph.nodes)
       for (const Attribute& a : node.attributes) {
         if (a.type != AttributeType::kGraph) continue;
-        Model body = model;
-        body.graph = a.g();
+        const Model body = model_of_body(model, a.g());
         if (absl::Status s = check(body, &g, &*lowered, depth + 1); !s.ok()) return s;
       }
     return absl::OkStatus();

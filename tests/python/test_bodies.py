@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import make_model, onnxruntime_outputs, run, run_ok, tensor, value
+from conftest import DATA, make_model, onnxruntime_outputs, run, run_ok, tensor, value
 
 RANDOM = np.random.default_rng(3)
 
@@ -154,6 +154,55 @@ def test_the_newest_operators_in_an_older_opset(tmp_path, name, target):
     before, after = (onnxruntime_outputs(tmp_path / f, feed) for f in ("in.onnx", "out.onnx"))
     for key in before:
         np.testing.assert_allclose(before[key], after[key], rtol=1e-4, atol=1e-5)
+
+
+def operators_apart(model):
+    return {n.op_type for n in model.graph.node if n.domain}
+
+
+@pytest.mark.parametrize("opset", [15, 23])
+def test_what_was_fused_for_onnx_runtime_goes_elsewhere(tmp_path, opset):
+    """Embeddings, attention with projections, biases and mask, skip connections, GELU: all as the standard's operators again."""
+    run_ok(DATA / "bart_encoder.onnx", tmp_path / "fused.onnx", "--cost", "nodes")
+    fused = onnx.load(tmp_path / "fused.onnx")
+    assert {"Attention", "SkipLayerNormalization", "EmbedLayerNormalization"} <= operators_apart(fused)
+    run_ok(tmp_path / "fused.onnx", tmp_path / "plain.onnx", "--target", "onnx", "--opset", str(opset))
+    plain = onnx.load(tmp_path / "plain.onnx")
+    onnx.checker.check_model(plain, full_check=True)
+    assert operators_apart(plain) == set()
+    feed = {i.name: np.ones([2, 5], np.int64) for i in fused.graph.input}
+    before, after = (onnxruntime_outputs(tmp_path / f, feed) for f in ("fused.onnx", "plain.onnx"))
+    for name in before:
+        np.testing.assert_allclose(before[name], after[name], rtol=1e-3, atol=1e-4)
+
+
+FUSED = {
+    "biased": ("MultiHeadAttention", [(2, 5, 24), (2, 7, 24), (2, 7, 18), (66,)], {"num_heads": 3}),
+    "of_heads_apart": ("MultiHeadAttention", [(2, 5, 24), (2, 3, 7, 8), (2, 3, 7, 8)], {"num_heads": 3}),
+    "of_heads_apart_biased": ("MultiHeadAttention", [(2, 5, 24), (2, 3, 7, 8), (2, 3, 7, 8), (72,)], {"num_heads": 3}),
+    "causal": ("MultiHeadAttention", [(2, 5, 24), (2, 5, 24), (2, 5, 24), (72,)], {"num_heads": 3, "unidirectional": 1}),
+    "masked": ("MultiHeadAttention", [(2, 5, 24), (2, 7, 24), (2, 7, 18), None, None, (2, 1, 5, 7)], {"num_heads": 3, "scale": 0.3}),
+    "projected": ("Attention", [(2, 5, 16), (16, 36), (36,)], {"num_heads": 3}),
+    "projected_to_sizes": ("Attention", [(2, 5, 16), (16, 42), (42,)], {"num_heads": 3, "qkv_hidden_sizes": [12, 12, 18]}),
+    "transposed": ("FusedMatMul", [(2, 8, 5), (2, 3, 8)], {"transA": 1, "transB": 1, "alpha": 0.4}),
+    "convolution": ("FusedConv", [(2, 4, 7, 7), (6, 4, 3, 3), (6,)], {"activation": "Relu"}),
+    "convolution_and_sum": ("FusedConv", [(2, 4, 7, 7), (6, 4, 3, 3), (6,), (2, 6, 5, 5)], {"activation": "Relu"}),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_an_operator_of_onnx_runtime_as_the_standards(tmp_path, name):
+    op, shapes, attributes = FUSED[name]
+    feed = {f"x{i}": floats(*s) for i, s in enumerate(shapes) if s}
+    node = helper.make_node(op, [f"x{i}" if s else "" for i, s in enumerate(shapes)], ["y"], domain="com.microsoft", **attributes)
+    inputs = [value(k, TensorProto.FLOAT, ["b" if d == 2 and not axis else d for axis, d in enumerate(v.shape)]) for k, v in feed.items()]
+    rank = 4 if op == "FusedConv" else 3
+    onnx.save(make_model([node], inputs, [value("y", TensorProto.FLOAT, [None] * rank)], opset=17, domains=["com.microsoft"]), tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--target", "onnx", "--keep-opset", cwd=tmp_path)
+    result = onnx.load(tmp_path / "out.onnx")
+    assert operators_apart(result) == set()
+    before, after = (onnxruntime_outputs(tmp_path / f, feed) for f in ("in.onnx", "out.onnx"))
+    np.testing.assert_allclose(before["y"], after["y"], rtol=1e-4, atol=1e-5)
 
 
 def test_bodies_of_the_newest_operators_sleep_where_a_model_has_none(tmp_path):
