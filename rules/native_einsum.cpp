@@ -72,6 +72,33 @@ std::vector<std::int64_t> order_of(const std::string& wanted, const std::string&
   return perm;
 }
 
+// Rows of two letters beside columns of one, as several heads of queries that share a head of keys: "bqkgd,bskd->bkgqs". The rows stay
+// apart and the other operand has a dim of 1 for the first of them, in the order of the letters given.
+void einsum_by_groups(const Views& v, const Match& m, const Equation& e, const Roles& r, std::array<Id, 2> operands, Unions& unions) {
+  if (r.batch.size() != 2 || r.rows.size() != 2 || r.columns.size() != 1 || r.inner.size() != 1) return;
+  const auto in_order_of = [](const std::string& letters, const std::string& order) {
+    std::string out;
+    for (char c : order)
+      if (has(letters, c)) out += c;
+    return out;
+  };
+  std::vector<std::string> orders{e.out};
+  if (in_order_of(r.batch + r.rows, e.left) != in_order_of(r.batch + r.rows, e.out)) orders.push_back(e.left);
+  for (const std::string& order : orders) {
+    const std::string batch = in_order_of(r.batch, order), rows = in_order_of(r.rows, order);
+    const Id x = v.transpose(operands[0], order_of(batch + rows + r.inner, e.left));
+    const Id turned = v.transpose(operands[1], order_of(batch + r.columns + r.inner, e.right));
+    const Dims* dims = v.shape(turned);
+    if (!dims || dims->size() != 4) return;
+    Dims wide = *dims;
+    wide.insert(wide.begin() + 2, v.g.dims().constant(1));
+    const Id apart = v.reshape(turned, wide, 0);
+    const Id y = v.transpose(apart, {0, 1, 2, 4, 3});
+    const Id product = v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{x, y});
+    unions.emplace_back(m.root(), v.transpose(product, order_of(e.out, batch + rows + r.columns)));
+  }
+}
+
 void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
   const Attribute* text = find_attribute(v.g.key(m.ops[2]).attributes, "equation");
   const Dims* first = v.shape(m.classes[0]);
@@ -121,6 +148,7 @@ void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
     product = v.reshape(product, to, 0);
   }
   unions.emplace_back(m.root(), v.transpose(product, order_of(e->out, r->batch + r->rows + r->columns)));
+  einsum_by_groups(v, m, *e, *r, {operands[0], operands[1]}, unions);
 }
 
 // A sum over two terms, where one operand has a matrix for each place of the other: "tdij,bhtdj->bhtdi", as rotations of pairs are written.

@@ -56,6 +56,12 @@ CASES = {
         WINDOWS + 'a = Einsum <equation = "BGHID,BGHJD->BGHIJ"> (Q, K) p = Softmax (a) o = Einsum <equation = "BGHIJ,BGHJD->BGHID"> (p, V) ' + JOINED, {"attention": 1}),
     "grouped_heads": ("float[b,s,48] q, float[b,t,16] k, float[b,t,16] v, float[b,1,1,s,t] m => float[b,s,48] y", "int64[1] two = {2}",
         GROUPED + "K5 = Unsqueeze (K, two) V5 = Unsqueeze (V, two) kt = Transpose <perm = [0,1,2,4,3]> (K5) a = MatMul (Q, kt) d = Add (m, a) p = Softmax (d) o = MatMul (p, V5) " + UNGROUPED, {"attention": 1}),
+    "grouped_heads_that_einsum_moves": ("float[b,s,48] q, float[b,t,16] k, float[b,t,16] v, float[s,t] m => float[b,s,48] y", "",
+        "hq = Constant <value_ints = [0,0,2,3,8]> () hk = Constant <value_ints = [0,0,2,8]> () Q = Reshape (q, hq) K = Reshape (k, hk) V = Reshape (v, hk) i = Constant <value_float = 4.0> () "
+        'a = Einsum <equation = "bqkgd,bskd->bkgqs"> (Q, K) c = Div (a, i) d = Add (c, m) p = Softmax (d) o = Einsum <equation = "bkgqs,bskd->bqkgd"> (p, V) '
+        "n = Constant <value_ints = [0,0,48]> () y = Reshape (o, n)", {"attention": 1}),
+    "divided_after_the_values": ("float[b,2,s,8] q, float[b,2,t,8] k, float[b,2,t,8] v => float[b,2,s,8] y", "int64[1] last = {-1}",
+        "kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) x = ReduceMax (a, last) d = Sub (a, x) e = Exp (d) w = MatMul (e, v) n = ReduceSum (e, last) y = Div (w, n)", {"attention": 1}),
     "grouped_heads_by_einsum": ("float[b,s,48] q, float[b,t,16] k, float[b,t,16] v, float[1,1,1,s,t] m => float[b,s,48] y", "",
         GROUPED + 'a = Einsum <equation = "bgrsd,bgtd->bgrst"> (Q, K) d = Add (a, m) p = Softmax (d) o = Einsum <equation = "bgrst,bgtd->bgrsd"> (p, V) ' + UNGROUPED, {"attention": 1}),
     # torch.nn.MultiheadAttention with need_weights: batch and heads joined in one step, positions outside.
