@@ -61,9 +61,9 @@ Dims with_matrix(const Dims& batch, const Dims& matrix) {
   return out;
 }
 
-// [1, h, ...] for [h, ...]: heads of a batch of one, which the operators want apart.
-bool is_batch_of_one(const Views& v, const Dims& wide, const Dims& narrow) {
-  return narrow.size() == 3 && wide.size() == 4 && v.g.dims().value(wide[0]) == 1;
+// [1, h, ...] or [b, 1, ...] for three dims: heads of a batch of one, or one head of each, which the operators want apart.
+bool has_batch_or_head_of_one(const Views& v, const Dims& wide, const Dims& narrow) {
+  return narrow.size() == 3 && wide.size() == 4 && (v.g.dims().value(wide[0]) == 1 || v.g.dims().value(wide[1]) == 1);
 }
 
 // MatMul(Reshape(A), B) = Reshape(MatMul(A, Reshape(B))) where the Reshape merged batch dims of A only, not just ones. `side`: which factor
@@ -74,7 +74,7 @@ void matmul_of_merge(const Views& v, const Match& m, Unions& unions, int side) {
   if (!wide || !narrow || !other || !to || narrow->size() < 3 || other->size() != narrow->size() || wide->size() <= narrow->size()) return;
   if (!v.equal(std::span(*wide).last(2), std::span(*narrow).last(2))) return;
   if (!v.equal(std::span(*narrow).first(narrow->size() - 2), std::span(*other).first(other->size() - 2))) return;
-  if (v.cuts(*wide) <= v.cuts(*narrow) && !is_batch_of_one(v, *wide, *narrow)) return;
+  if (v.cuts(*wide) <= v.cuts(*narrow) && !has_batch_or_head_of_one(v, *wide, *narrow)) return;
   const Dims cut = with_matrix(*wide, *other), result = *to;
   const Id b_cut = v.reshape(b, cut, 0);
   const Id product = v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), side == 0 ? std::array{a, b_cut} : std::array{b_cut, a});
@@ -89,7 +89,7 @@ void split_of_matmul(const Views& v, const Match& m, Unions& unions) {
     return;
   if (!v.equal(std::span(*mid).last(2), std::span(*to).last(2))) return;
   if (!v.equal(std::span(*da).first(da->size() - 2), std::span(*db).first(db->size() - 2))) return;
-  if (v.cuts(*to) <= v.cuts(*mid) && !is_batch_of_one(v, *to, *mid)) return;
+  if (v.cuts(*to) <= v.cuts(*mid) && !has_batch_or_head_of_one(v, *to, *mid)) return;
   const Dims cut_a = with_matrix(*to, *da), cut_b = with_matrix(*to, *db);
   const Id left = v.reshape(a, cut_a, 0), right = v.reshape(b, cut_b, 0);
   unions.emplace_back(m.root(), v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{left, right}));

@@ -120,6 +120,7 @@ class Asker {
     const std::string_view family = family_of(query_.op).empty() ? family_of("com.microsoft." + query_.op) : family_of(query_.op);
     const auto [what, anchors] = anchors_of(family, closure);
     report_.anchors = what;
+    for (const auto& [value, op_type] : anchors) anchors_.insert(e_.find(run_.lowered.values.at(value)));
     for (const auto& [value, op_type] : anchors) {
       WhyPlace place = place_of(value, op_type);
       explain_place(place, e_.find(run_.lowered.values.at(value)), family, closure);
@@ -185,16 +186,19 @@ class Asker {
     return false;
   }
 
-  // The classes that an anchor feeds, nearest first.
-  std::vector<Id> above(Id anchor) const {
+  // The classes that an anchor feeds, nearest first, up to the next anchors and to operators of the family that read what it is part of.
+  std::vector<Id> above(Id anchor, std::string_view family) const {
     std::vector<Id> order{anchor};
     std::set<Id> seen{anchor};
     std::size_t begin = 0;
     for (int step = 0; step < kMaxStepsUp && order.size() < kMaxClassesUp; ++step) {
       const std::size_t end = order.size();
       for (; begin < end; ++begin)
-        for (NodeId user : e_.class_users(order[begin]))
-          if (const Id id = e_.find(e_.class_of(user)); seen.insert(id).second) order.push_back(id);
+        for (NodeId user : e_.class_users(order[begin])) {
+          const Id id = e_.find(e_.class_of(user));
+          const bool reads_block = !family.empty() && (family_of(op_of(user)) == family || op_of(user).starts_with("saturate."));
+          if (!reads_block && !anchors_.contains(id) && seen.insert(id).second) order.push_back(id);
+        }
     }
     return order;
   }
@@ -254,8 +258,9 @@ class Asker {
       place.reason = "its value does not depend on an input; it is computed once and stored, so no operator is left";
       return;
     }
-    const std::vector<Id> classes = above(anchor);
-    if (fused_above(place, classes, family)) return;
+    const std::vector<Id> classes = above(anchor, family);
+    const bool is_there = stays != kNone && op_of(stays) == place.op_type;
+    if (!is_there && fused_above(place, classes, family)) return;
     if (given) {
       place.status = WhyPlace::Status::kGiven;
       return;
@@ -501,7 +506,8 @@ class Asker {
   const WhyQuery& query_;
   WhyReport& report_;
   std::map<Id, std::string> names_;
-  std::set<Id> needed_;  // classes from which an output is computed
+  std::set<Id> needed_;   // classes from which an output is computed
+  std::set<Id> anchors_;  // of --op
   Namer name_;
 };
 

@@ -41,6 +41,9 @@ CASES = {
     "half_with_a_mask_in_float": ("float16[b,3,s,8] Q, float16[b,3,s,8] K, float16[b,3,s,8] V, float[b,1,1,s] m => float16[b,s,24] y", "",
         "kt = Transpose <perm = [0,1,3,2]> (K) a = MatMul (Q, kt) f = Cast <to = 1> (a) d = Add (f, m) p = Softmax (d) w = Cast <to = 1> (V) o = MatMul (p, w) "
         "r = Transpose <perm = [0,2,1,3]> (o) n = Constant <value_ints = [0,0,24]> () c = Reshape (r, n) y = Cast <to = 10> (c)", {"attention": 1}),
+    "one_head_joined_with_the_batch_after_softmax": ("float[b,5,8] q, float[b,5,8] k, float[b,5,8] v => float[b,5,8] y", "",
+        "h = Constant <value_ints = [-1,1,5,8]> () m = Constant <value_ints = [-1,5,5]> () i = Constant <value_float = 0.35355339> () q4 = Reshape (q, h) k4 = Reshape (k, h) "
+        "kt = Transpose <perm = [0,1,3,2]> (k4) a = MatMul (q4, kt) s = Mul (a, i) p = Softmax (s) w = Reshape (p, m) y = MatMul (w, v)", {"attention": 1}),
     "norm_of_half_with_operators_in_float": ("float16[b,s,8] x => float16[b,s,8] y", "",
         "t = Constant <value_float = 2.0> () i = Constant <value_ints = [-1]> () e1 = Constant <value_float = 0.001> () e = Cast <to = 10> (e1) x1 = Cast <to = 1> (x) m1 = ReduceMean (x1, i) m = Cast <to = 10> (m1) d = Sub (x, m) "
         "d1 = Cast <to = 1> (d) q1 = Pow (d1, t) q = Cast <to = 10> (q1) q2 = Cast <to = 1> (q) v1 = ReduceMean (q2, i) v = Cast <to = 10> (v1) a = Add (v, e) "

@@ -74,6 +74,19 @@ def test_the_operator_in_the_way_behind_the_softmax_is_named(tmp_path):
     assert len(set(reasons)) == len(reasons)
 
 
+def test_what_the_next_block_was_fused_into_is_not_taken_for_this_one(tmp_path):
+    """The first block's Softmax is gated; right behind it stands attention that fuses."""
+    x = lambda name, *shape: value(name, TensorProto.FLOAT, list(shape))
+    n = helper.make_node
+    nodes = [n("MatMul", ["q", "k"], ["s1"]), n("Softmax", ["s1"], ["w1"], axis=-1), n("Mul", ["w1", "gate"], ["gated"]), n("MatMul", ["gated", "v"], ["y1"]),
+             n("MatMul", ["y1", "k"], ["s2"]), n("Mul", ["s2", "half"], ["scaled"]), n("Softmax", ["scaled"], ["w2"], axis=-1), n("MatMul", ["w2", "v"], ["y"])]
+    inputs = [x("q", "b", 3, "s", 8), x("k", "b", 3, 8, "t"), x("v", "b", 3, "t", 8), x("gate", "b", 3, "s", "t")]
+    onnx.save(make_model(nodes, inputs, [x("y", "b", 3, "s", 8)], [tensor("half", np.float32(0.5))]), tmp_path / "two.onnx")
+    places = {p["value"]: p for p in explain(tmp_path / "two.onnx", "--op", "Attention", "--cost", "nodes")["places"]}
+    assert {v: p["status"] for v, p in places.items()} == {"w1": "missed", "w2": "fused"}
+    assert "'gated' is Mul, not Softmax" in places["w1"]["nearest"][0]["reason"]
+
+
 def test_where_no_rule_comes_near_the_users_are_told(tmp_path):
     """Einsum takes a dim of 1 where the other is larger: "t" and "u" stay apart, so it is no MatMul."""
     einsum = [helper.make_node("Einsum", ["weights", "v"], ["y"], equation="bhij,bhjd->bihd")]
