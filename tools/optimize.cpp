@@ -392,8 +392,8 @@ class Optimizer {
     }
   }
 
+  // Chooses what stands for each class, in the main graph and in the bodies.
   absl::Status choose(Plan& plan, std::int64_t limit, const std::map<std::string, std::int64_t>& sizes, OptimizeReport& report) {
-    const OnnxEGraph& g = *plan.g;
     ExtractOptions& options = plan.extract_options;
     options.extractor = options_.extractor;
     options.memory_slack = options_.memory_slack;
@@ -401,7 +401,16 @@ class Optimizer {
     options.opset_limit = limit;
     options.lowers_opset = limit < plan.model->opset("");
     progress("extract");
-    Stopwatch watch(report.seconds["extract"]);
+    if (auto s = choose_graph(plan, report); !s.ok()) return s;
+    for (auto& [graph, body] : plan.bodies)
+      if (auto s = choose(*body, limit, sizes, report); !s.ok()) return s;
+    return absl::OkStatus();
+  }
+
+  absl::Status choose_graph(Plan& plan, OptimizeReport& report) {
+    const Stopwatch watch(report.seconds["extract"]);
+    const OnnxEGraph& g = *plan.g;
+    ExtractOptions& options = plan.extract_options;
     for (int attempt = 0;; ++attempt) {
       auto selection =
           has_rules() ? extract(g, plan.lowered, target_, cost_, options) : original_selection(g, plan.lowered, &target_, cost_, options);
@@ -411,8 +420,6 @@ class Optimizer {
     }
     report.cost_after += plan.selection.cost;
     if (auto original = original_selection(g, plan.lowered, &target_, cost_, options); original.ok()) report.cost_before += original->cost;
-    for (auto& [graph, body] : plan.bodies)
-      if (auto s = choose(*body, limit, sizes, report); !s.ok()) return s;
     return absl::OkStatus();
   }
 
