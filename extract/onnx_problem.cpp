@@ -144,7 +144,7 @@ class ProblemBuilder {
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
     if (!as_given_) give_way(id, out);
-    if (!as_given_ && options_.lowers_opset) leave_opset(out);
+    if (!as_given_ && options_.lowers_opset) leave_opset(id, out);
     const Facts& f = g_.facts(id);
     if (!has_constant && f.constant && f.kind == Facts::Kind::kTensor && !options_.not_foldable.contains(id))
       if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
@@ -165,12 +165,16 @@ class ProblemBuilder {
   }
 
   // Where the opset is lowered, operators that it lacks go before those that the target does not take.
-  void leave_opset(std::vector<Candidate>& candidates) const {
-    for (Candidate& c : candidates) {
-      const ENode node = e_.node(c.node);
-      if (const OpKey& key = g_.key(node.op); key.domain.empty() && key.version == 0 && !lowest_within_limit(node, key))
-        c.cost += kNotInOpset;
-    }
+  void leave_opset(Id id, std::vector<Candidate>& candidates) const {
+    for (Candidate& c : candidates)
+      if (standard_in_limit(id, e_.node(c.node)) == false) c.cost += kNotInOpset;
+  }
+
+  // Whether the result's opset may have an operator; nullopt of what is not the standard's, or has no other form than its own.
+  std::optional<bool> standard_in_limit(Id id, const ENode& node) const {
+    const OpKey& key = g_.key(node.op);
+    if (!key.domain.empty() || key.version != 0) return std::nullopt;
+    return lowest_within_limit(key, site_of(g_, node, id).inputs).has_value();
   }
 
   // Of an operator of several outputs: each output that is needed can be had in another way.
@@ -193,7 +197,7 @@ class ProblemBuilder {
     }
     const bool original = is_original(node);
     if (original || allowed(id, node, key)) return cost_.cost(g_, node, id) + (original ? 0 : kMadePreference);
-    const bool lowered = options_.lowers_opset && key.domain.empty() && key.version == 0 && lowest_within_limit(node, key);
+    const bool lowered = options_.lowers_opset && standard_in_limit(id, node) == true;
     return lowered ? cost_.cost(g_, node, id) + kNotForced : kInfinity;
   }
 
@@ -203,7 +207,7 @@ class ProblemBuilder {
     if (key.version != 0 || key.unique != 0 || !target_) return false;
     OpSite site = site_of(g_, node, id);
     if (key.domain.empty()) {
-      const auto lowest = lowest_within_limit(node, key);
+      const auto lowest = lowest_within_limit(key, site.inputs);
       if (!lowest) return false;
       site.lowest_opset = *lowest;
       site.highest_opset = options_.opset_limit;
@@ -212,16 +216,12 @@ class ProblemBuilder {
   }
 
   // The lowest opset of ai.onnx that says an operator, if the result may have it.
-  std::optional<std::int64_t> lowest_within_limit(const ENode& node, const OpKey& key) const {
+  std::optional<std::int64_t> lowest_within_limit(const OpKey& key, std::span<const Facts* const> inputs) const {
     Node probe;
     probe.op_type = key.op_type;
     probe.attributes = key.attributes;
     probe.outputs.assign(static_cast<std::size_t>(key.outputs), "y");
-    std::vector<const Facts*> inputs;
-    for (Id child : node.children) {
-      inputs.push_back(&g_.facts(child));
-      probe.inputs.push_back(inputs.back()->kind == Facts::Kind::kAbsent ? "" : fmt::format("x{}", probe.inputs.size()));
-    }
+    for (const Facts* f : inputs) probe.inputs.push_back(f->kind == Facts::Kind::kAbsent ? "" : fmt::format("x{}", probe.inputs.size()));
     const auto lowest = lowest_opset(probe, inputs);
     return lowest && *lowest <= options_.opset_limit ? lowest : std::nullopt;
   }

@@ -44,11 +44,6 @@ bool fits(const Node& node, const OpSchema& schema) {
                      [&](const OpAttribute& a) { return !a.required || find_attribute(node.attributes, a.name) != nullptr; });
 }
 
-void fill_defaults(Node& node, const OpSchema& schema) {
-  for (const OpAttribute& a : schema.attributes)
-    if (a.default_value && !canonical::find(node, a.name)) node.attributes.push_back(*a.default_value);
-}
-
 // The schema by which runtimes read the node. ONNX Runtime has LayerNormalization in every opset, and exporters wrote it before opset 17.
 const OpSchema* schema_in_use(const Node& node, std::int64_t opset) {
   if (const OpSchema* schema = schema_of(node, opset)) return schema;
@@ -165,11 +160,11 @@ std::optional<Canonical> to_canonical(const Node& node, std::int64_t opset, std:
   if (!fits(known, *schema)) return std::nullopt;
   if (standard && (opset > kNewestOpset || (opset < kOldestOpset && schema != schema_of(node, kOldestOpset)))) return std::nullopt;
   Job job = job_of(known, opset, inputs, &dims, prefix);
-  fill_defaults(job.node, *schema);
+  add_defaults(*schema, job.node.attributes);
   if (standard && !canonical::convert_up(job)) return std::nullopt;
   const OpSchema* newest = schema_of(job.node, standard ? kNewestOpset : INT_MAX);
   if (!newest || newest->deprecated) return std::nullopt;
-  fill_defaults(job.node, *newest);
+  add_defaults(*newest, job.node.attributes);
   canonical::normalize(job);
   canonical::sort_attributes(job.node);
   canonical::drop_trailing_absent(job.node);

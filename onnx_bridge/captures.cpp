@@ -12,12 +12,20 @@ namespace {
 constexpr std::size_t kMinSharedBytes = 256;  // smaller ones stay where they are read
 
 template <typename Visit>
-void visit_bodies(Graph& graph, Visit visit) {
+void for_each_body(const Graph& graph, Visit visit) {
+  for (const Node& node : graph.nodes)
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph) visit(a.g());
+}
+
+// Bodies are shared and const: each is changed as a copy.
+template <typename Change>
+void change_bodies(Graph& graph, Change change) {
   for (Node& node : graph.nodes)
     for (Attribute& a : node.attributes)
       if (a.type == AttributeType::kGraph) {
         auto body = std::make_shared<Graph>(a.g());
-        visit(*body);
+        change(*body);
         a.value = std::shared_ptr<const Graph>(std::move(body));
       }
 }
@@ -29,8 +37,8 @@ class Sharer {
 
   void run() {
     for (const Initializer& i : main_.initializers) note(i, i.name);
-    visit_bodies(main_, [this](Graph& body) { count(body); });
-    visit_bodies(main_, [this](Graph& body) { share(body); });
+    for_each_body(main_, [this](const Graph& body) { count(body); });
+    change_bodies(main_, [this](Graph& body) { share(body); });
     for (Initializer& i : shared_) main_.initializers.push_back(std::move(i));
   }
 
@@ -57,10 +65,10 @@ class Sharer {
     if (group->name.empty()) group->name = name_in_main;
   }
 
-  void count(Graph& body) {
+  void count(const Graph& body) {
     for (const Initializer& i : body.initializers)
       if (is_new(i, body)) note(i, "");
-    visit_bodies(body, [this](Graph& inner) { count(inner); });
+    for_each_body(body, [this](const Graph& inner) { count(inner); });
   }
 
   // Made by the optimizer, and nothing that the body gives away under its name.
@@ -82,7 +90,7 @@ class Sharer {
     }
     std::erase_if(body.initializers, [&](const Initializer& i) { return renamed.contains(i.name); });
     if (!renamed.empty()) body = *rename_captures(body, renamed);
-    visit_bodies(body, [this](Graph& inner) { share(inner); });
+    change_bodies(body, [this](Graph& inner) { share(inner); });
   }
 
   std::string fresh(const std::string& base) {
@@ -138,9 +146,7 @@ void erase_unread(Graph& graph, const std::unordered_set<std::string>& kept) {
 std::unordered_set<std::string> initializer_names(const Graph& graph) {
   std::unordered_set<std::string> names;
   for (const Initializer& i : graph.initializers) names.insert(i.name);
-  for (const Node& node : graph.nodes)
-    for (const Attribute& a : node.attributes)
-      if (a.type == AttributeType::kGraph) names.merge(initializer_names(a.g()));
+  for_each_body(graph, [&](const Graph& body) { names.merge(initializer_names(body)); });
   return names;
 }
 

@@ -50,8 +50,8 @@ void split_to_sequence(Call& c) {
     const auto n = part ? c.value(*part) : std::nullopt;
     if (!size || !n || *n <= 0 || *size / *n > kMaxContent) return;
     for (std::int64_t at = 0; at < *size; at += *n) parts.push_back(c.constant(std::min(*n, *size - at)));
-    keep = *n != 1 ||
-           c.int_attribute("keepdims", 1) != 0;  // as ONNX Runtime, and exporters that count on it; the standard ignores keepdims here
+    // As ONNX Runtime, and exporters that count on it; the standard ignores keepdims here.
+    keep = *n != 1 || c.int_attribute("keepdims", 1) != 0;
   } else if (auto given = c.content(1)) {
     parts = *given;
   } else {

@@ -498,9 +498,7 @@ class Lowerer {
   std::unordered_set<const Node*> kept_;
 };
 
-}  // namespace
-
-Captured capture(const OnnxEGraph& outside, Id id, DimTable& dims) {
+Captured captured_value(const OnnxEGraph& outside, Id id, DimTable& dims) {
   const Facts& known = outside.facts(id);
   Captured out;
   out.facts.kind = known.kind;
@@ -516,6 +514,15 @@ Captured capture(const OnnxEGraph& outside, Id id, DimTable& dims) {
   out.facts.content = imported(known.content);
   if (known.counts_from) out.facts.counts_from = dims.imported(outside.dims(), *known.counts_from);
   if (known.constant) out.constant = known.value ? known.value : outside.value(id);
+  return out;
+}
+
+}  // namespace
+
+std::map<std::string, Captured> capture(const Graph& body, const OnnxEGraph& outside, const Lowered& values, DimTable& dims) {
+  std::map<std::string, Captured> out;
+  for (const std::string& name : captured_names(body))
+    if (const auto it = values.values.find(name); it != values.values.end()) out[name] = captured_value(outside, it->second, dims);
   return out;
 }
 

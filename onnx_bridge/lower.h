@@ -41,8 +41,8 @@ struct Captured {
   Facts facts;
   std::optional<Tensor> constant;
 };
-// `dims` are the body's. Computed constants are known up to 64 KiB.
-Captured capture(const OnnxEGraph& outside, Id id, DimTable& dims);
+// What a body captures of the graph around it, by name; `dims` are the body's. Computed constants are known up to 64 KiB.
+std::map<std::string, Captured> capture(const Graph& body, const OnnxEGraph& outside, const Lowered& values, DimTable& dims);
 
 struct LowerOptions {
   // Values that the graph captures from outside, by name: constants, and inputs of these names. A constant stays where it is: written back,

@@ -380,12 +380,7 @@ Id OnnxEGraph::literal(std::span<const Dim> literal_dims, bool scalar) {
 
 Id OnnxEGraph::narrowed(Id whole) {
   OpKey key{"", "Cast", "", {Attribute::of("to", static_cast<std::int64_t>(DType::kInt32))}};
-  if (const OpSchema* schema = find_schema("", "Cast", kNewestOpset))
-    for (const OpAttribute& a : schema->attributes)
-      if (a.default_value) {
-        key.attributes.push_back(*a.default_value);
-        key.attributes.back().name = a.name;
-      }
+  if (const OpSchema* schema = find_schema("", "Cast", kNewestOpset)) add_defaults(*schema, key.attributes);
   std::sort(key.attributes.begin(), key.attributes.end(), [](const Attribute& a, const Attribute& b) { return a.name < b.name; });
   return add(key, std::span(&whole, 1));
 }

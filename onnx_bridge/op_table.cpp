@@ -182,6 +182,11 @@ const OpSchema* find_schema(std::string_view domain, std::string_view name, std:
 
 std::span<const OpSchema* const> schema_versions(std::string_view domain, std::string_view name) { return table().versions(domain, name); }
 
+void add_defaults(const OpSchema& schema, std::vector<Attribute>& attributes) {
+  for (const OpAttribute& a : schema.attributes)
+    if (a.default_value && find_attribute(attributes, a.name) == nullptr) attributes.push_back(*a.default_value);
+}
+
 int ir_version_for_opset(std::int64_t opset) {
   // First opset of each IR version from 3 on.
   constexpr std::array<std::pair<int, int>, 12> kFirst = {

@@ -43,6 +43,8 @@ struct OpSchema {
 const OpSchema* find_schema(std::string_view domain, std::string_view name, std::int64_t version);
 // All versions, ascending.
 std::span<const OpSchema* const> schema_versions(std::string_view domain, std::string_view name);
+// Appends the defaults of the attributes that are not given.
+void add_defaults(const OpSchema& schema, std::vector<Attribute>& attributes);
 inline constexpr int kNewestOpset = 28;
 // The IR version that an opset of ai.onnx needs at least (onnx/helper.py, VERSION_TABLE).
 int ir_version_for_opset(std::int64_t opset);

@@ -106,16 +106,17 @@ class Search {
     const PatternNode& wanted = pattern_.nodes[slot];
     miss.classes.push_back(id);
     if (!is_operator(slot)) {
-      if (found.missing) fail(miss, id, fmt::format("{} is {}, not {}", name_(id), operators_of(g_, id), wanted_at(slot)));
+      if (found.missing) fail(miss, id, [&] { return fmt::format("{} is {}, not {}", name_(id), operators_of(g_, id), wanted_at(slot)); });
       return;
     }
     if (!plumbing(slot)) ++miss.total;
     if (found.node == kNone) {
       miss.total += operators_below(slot) - (plumbing(slot) ? 0 : 1);
       if (miss.reason.empty() && !plumbing(slot)) miss.wanted = g_.kind_name(wanted.kind);
-      fail(miss, id,
-           plumbing(slot) ? fmt::format("{} is there, where the rule wants nothing", name_(id))
-                          : fmt::format("{} is {}, not {}", name_(id), operators_of(g_, id), g_.kind_name(wanted.kind)));
+      fail(miss, id, [&] {
+        return plumbing(slot) ? fmt::format("{} is there, where the rule wants nothing", name_(id))
+                              : fmt::format("{} is {}, not {}", name_(id), operators_of(g_, id), g_.kind_name(wanted.kind));
+      });
       return;
     }
     const ENode node = e_.node(found.node);
@@ -123,14 +124,17 @@ class Search {
       ++miss.matched;
       miss.nodes.push_back(found.node);
     }
-    if (!found.attributes) fail(miss, id, fmt::format("{}, a {}, has other attributes than the rule wants", name_(id), shown(node.op)));
+    if (!found.attributes)
+      fail(miss, id, [&] { return fmt::format("{}, a {}, has other attributes than the rule wants", name_(id), shown(node.op)); });
     for (std::size_t i = 0; i < node.children.size(); ++i)
       collect(wanted.children[i], e_.find(node.children[found.swapped ? 1 - i : i]), miss);
   }
 
-  static void fail(NearMiss& miss, Id id, std::string reason) {
+  // The first thing that fails is told.
+  template <typename Reason>
+  static void fail(NearMiss& miss, Id id, Reason reason) {
     if (!miss.reason.empty()) return;
-    miss.reason = std::move(reason);
+    miss.reason = reason();
     miss.at = id;
   }
 

@@ -75,12 +75,7 @@ std::optional<int> axis_rank(std::string_view op_type, std::string_view attribut
 }
 
 OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs, std::optional<int> rank) {
-  if (const OpSchema* schema = newest_schema(domain, op_type))
-    for (const OpAttribute& a : schema->attributes)
-      if (a.default_value && find_attribute(attributes, a.name) == nullptr) {
-        attributes.push_back(*a.default_value);
-        attributes.back().name = a.name;
-      }
+  if (const OpSchema* schema = newest_schema(domain, op_type)) add_defaults(*schema, attributes);
   for (Attribute& a : attributes) {
     if (!rank) break;
     const auto r = axis_rank(op_type, a.name, *rank);

@@ -191,7 +191,7 @@ class Optimizer {
     for (int attempt = 0;; ++attempt) {
       report.run = {};
       report.egraph_nodes = report.egraph_classes = 0;
-      auto made = make_plan(model, {}, without, report, 0);
+      auto made = make_plan(model, nullptr, without, report, 0);
       if (made.ok()) {
         plan = *std::move(made);
         break;
@@ -238,14 +238,8 @@ class Optimizer {
     return names;
   }
 
-  // What a body may know of its surroundings: the e-graph and values of the graph around it.
-  struct Surroundings {
-    const OnnxEGraph* g = nullptr;
-    const Lowered* lowered = nullptr;
-  };
-
-  // Lowers and saturates a graph and its bodies.
-  absl::StatusOr<std::unique_ptr<Plan>> make_plan(const Model& model, Surroundings outside, const std::set<std::string>& without,
+  // Lowers and saturates a graph and its bodies; `outside` is the plan of the graph around a body.
+  absl::StatusOr<std::unique_ptr<Plan>> make_plan(const Model& model, const Plan* outside, const std::set<std::string>& without,
                                                   OptimizeReport& report, int depth) {
     auto plan = std::make_unique<Plan>();
     plan->model = &model;
@@ -253,10 +247,7 @@ class Optimizer {
     OnnxEGraph& g = *plan->g;
     if (options_.observe) record_explanations(g.egraph());
     LowerOptions lower_options;
-    if (outside.g)
-      for (const std::string& name : captured_names(model.graph))
-        if (const auto it = outside.lowered->values.find(name); it != outside.lowered->values.end())
-          lower_options.captured[name] = capture(*outside.g, it->second, g.dims());
+    if (outside) lower_options.captured = capture(model.graph, *outside->g, outside->lowered, g.dims());
     progress("lower");
     {
       Stopwatch watch(report.seconds["lower"]);
@@ -350,7 +341,7 @@ class Optimizer {
       for (const Attribute& a : node.attributes) {
         if (a.type != AttributeType::kGraph) continue;
         auto model = std::make_unique<Model>(model_of_body(*plan.model, a.g()));
-        auto body = make_plan(*model, {plan.g.get(), &plan.lowered}, without, report, depth + 1);
+        auto body = make_plan(*model, &plan, without, report, depth + 1);
         if (!body.ok()) {
           if (!unsound_rule_.empty()) return body.status();
           continue;  // a body that cannot be lowered stays as it is
@@ -370,7 +361,7 @@ class Optimizer {
     const std::unordered_set<std::string> names = names_;
     for (std::int64_t limit = opset_limit(*plan.model);; limit = given) {
       report.cost_before = report.cost_after = 0;
-      if (auto s = choose(plan, limit, usual_sizes(*plan.model), report); !s.ok()) return s;
+      if (auto s = choose(plan, limit, {}, report); !s.ok()) return s;
       Writing writing{options_.opset, limit, {}, {}};
       if (opset_was_assumed(*plan.model) && limit != given) writing.opset = limit;
       auto written = write(plan, writing, report);
@@ -392,8 +383,9 @@ class Optimizer {
     }
   }
 
-  // Chooses what stands for each class, in the main graph and in the bodies.
-  absl::Status choose(Plan& plan, std::int64_t limit, const std::map<std::string, std::int64_t>& sizes, OptimizeReport& report) {
+  // Chooses what stands for each class, in a graph and its bodies; `sizes` are the usual ones of the graphs around it.
+  absl::Status choose(Plan& plan, std::int64_t limit, std::map<std::string, std::int64_t> sizes, OptimizeReport& report) {
+    sizes.merge(usual_sizes(*plan.model));
     ExtractOptions& options = plan.extract_options;
     options.extractor = options_.extractor;
     options.memory_slack = options_.memory_slack;

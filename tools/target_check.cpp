@@ -20,10 +20,7 @@ class Checker {
   absl::Status check(const Model& model, const OnnxEGraph* outside, const Lowered* values, int depth) {
     OnnxEGraph g(evaluator_);
     LowerOptions options;
-    if (outside)
-      for (const std::string& name : captured_names(model.graph))
-        if (const auto it = values->values.find(name); it != values->values.end())
-          options.captured[name] = capture(*outside, it->second, g.dims());
+    if (outside) options.captured = capture(model.graph, *outside, *values, g.dims());
     const auto lowered = lower(model, g, options);
     if (!lowered.ok()) return lowered.status();
     for (const Source& s : lowered->sources) check_source(model, g, s);

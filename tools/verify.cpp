@@ -84,7 +84,7 @@ struct Plan {
   DrawStyle style;
   bool spacious = false;
   bool likely = false;  // tried until there are cases enough; the others only until there is one
-  Twins twins;          // symbols that are the same as another
+  Twins twins = {};     // symbols that are the same as another
 };
 
 std::vector<Plan> plans(const std::vector<std::string>& symbols, const Twins& twins) {
@@ -93,7 +93,7 @@ std::vector<Plan> plans(const std::vector<std::string>& symbols, const Twins& tw
       {IntStyle::kOnes, true}, {IntStyle::kZeros, true}, {IntStyle::kSmall, true}, {IntStyle::kCount, true}, {IntStyle::kMask, true, true}};
   std::vector<Plan> out;
   for (const Relation& relation : relations(symbols))
-    for (const DrawStyle& style : likely) out.push_back({relation, style, false, true, {}});
+    for (const DrawStyle& style : likely) out.push_back({relation, style, false, true});
   if (!twins.empty())
     for (const Relation& relation : relations(symbols)) out.push_back({relation, likely[0], false, true, twins});
   if (symbols.size() <= 8)
@@ -101,12 +101,12 @@ std::vector<Plan> plans(const std::vector<std::string>& symbols, const Twins& tw
       for (Relation relation : relations(symbols)) {
         if (relation.symbol == single || (!relation.symbol.empty() && relation.second.empty())) continue;
         relation.single = single;
-        out.push_back({relation, likely[0], false, false, {}});
+        out.push_back({relation, likely[0]});
       }
-  if (!symbols.empty()) out.push_back({{}, likely[0], true, false, {}});
-  for (const DrawStyle& style : others) out.push_back({{}, style, false, false, {}});
+  if (!symbols.empty()) out.push_back({{}, likely[0], true});
+  for (const DrawStyle& style : others) out.push_back({{}, style});
   for (const DrawStyle& style : others)
-    if (!symbols.empty()) out.push_back({{}, style, true, false, {}});
+    if (!symbols.empty()) out.push_back({{}, style, true});
   return out;
 }
 

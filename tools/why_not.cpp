@@ -196,7 +196,8 @@ class Asker {
       for (; begin < end; ++begin)
         for (NodeId user : e_.class_users(order[begin])) {
           const Id id = e_.find(e_.class_of(user));
-          const bool reads_block = !family.empty() && (family_of(op_of(user)) == family || op_of(user).starts_with("saturate."));
+          const std::string op = op_of(user);
+          const bool reads_block = !family.empty() && (family_of(op) == family || op.starts_with("saturate."));
           if (!reads_block && !anchors_.contains(id) && seen.insert(id).second) order.push_back(id);
         }
     }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "onnx_bridge/io.h"
+#include "tests/nodes.h"
 
 namespace saturate {
 namespace {
@@ -10,14 +10,6 @@ namespace {
 Tensor numbers(float first, std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count), first);
   return Tensor::of<float>(DType::kFloat, {count}, values);
-}
-
-Node node(std::string op, std::vector<std::string> inputs, std::vector<std::string> outputs) {
-  Node n;
-  n.op_type = std::move(op);
-  n.inputs = std::move(inputs);
-  n.outputs = std::move(outputs);
-  return n;
 }
 
 Graph body(const std::string& weight, const Tensor& value, const std::string& output) {

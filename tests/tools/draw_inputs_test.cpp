@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/nodes.h"
+
 namespace saturate {
 namespace {
 
@@ -12,14 +14,6 @@ ValueInfo tensor_input(std::string name, DType dtype, std::vector<DimSpec> shape
   info.type.dtype = dtype;
   info.type.shape = std::move(shape);
   return info;
-}
-
-Node node(std::string op, std::vector<std::string> inputs, std::vector<std::string> outputs) {
-  Node n;
-  n.op_type = std::move(op);
-  n.inputs = std::move(inputs);
-  n.outputs = std::move(outputs);
-  return n;
 }
 
 TEST(DimText, SumsAndProducts) {
