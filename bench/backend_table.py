@@ -3,7 +3,7 @@
 
 usage: bench/backend_table.py [--backends saturate,onnxruntime,reference] [--suites node,simple,...] [--failures] [--json OUT.json]
 
-Needs the packages saturate, onnx and onnxruntime. A case passes with the suite's own tolerances; a case that takes the process down counts
+Needs the packages onnx-saturate, onnx and onnxruntime. A case passes with the suite's own tolerances; a case that takes the process down counts
 as a crash, and the next process goes on after it. The light models' inputs and outputs go to a temporary ONNX_HOME.
 """
 import argparse
@@ -65,9 +65,9 @@ class Reference:
 
 def backend(name):
     if name == "saturate":
-        import saturate.backend
+        import onnx_saturate.backend
 
-        return saturate.backend
+        return onnx_saturate.backend
     return {"onnxruntime": OnnxRuntime, "reference": Reference}[name]
 
 

@@ -5,7 +5,7 @@ usage: fuzz_optimize.py [--cases N] [--seed S] [--dtype float32|float64|float16]
 
 Each is verified by saturate's own runtime as always; then ONNX Runtime runs the original as it stands and the result with and without its own
 optimizer. Targets and cost models take turns. Prints a line for each case in which something is wrong (not verified, refused by ONNX Runtime
-though it runs the original, other numbers) and exits 1 if there was one; --save keeps them. Needs the packages saturate and onnxruntime.
+though it runs the original, other numbers) and exits 1 if there was one; --save keeps them. Needs the packages onnx-saturate and onnxruntime.
 """
 import collections
 import pathlib
@@ -13,7 +13,7 @@ import sys
 
 import onnxruntime
 
-import saturate
+import onnx_saturate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from fuzz import bodies, graphs  # noqa: E402
@@ -32,10 +32,10 @@ def run(model, feed, level):
 def outcome(model, feed, options):
     """A word for what happened, and what is wrong, if anything."""
     try:
-        result, report = saturate.optimize_with_report(model, inputs=feed, progress=False, **options)
-    except saturate.UnsupportedError as error:
+        result, report = onnx_saturate.optimize_with_report(model, inputs=feed, progress=False, **options)
+    except onnx_saturate.UnsupportedError as error:
         return "not verifiable", str(error)
-    except saturate.Error as error:
+    except onnx_saturate.Error as error:
         return "wrong", f"{type(error).__name__}: {error}"
     if not report.to_dict()["made_by_rules"]:
         return "unchanged", None

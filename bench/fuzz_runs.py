@@ -6,7 +6,7 @@ usage: fuzz_runs.py [--cases N] [--seed S] [--dtype float32|float64|float16] [--
 Tensors are large enough to be shared out to threads (not with --small). With --operators: single ones of all sorts and types (fuzz/specs*.py)
 instead of graphs; ONNX Runtime is not asked (that is what fuzz_models.py does). Looked for: a run that differs by a single bit from the first one or
 from that of one thread; results and inputs that a later run overwrote; numbers other than the reference kernels' or ONNX Runtime's. Prints a
-line for each such case and exits 1 if there was one. Needs the packages saturate and onnxruntime.
+line for each such case and exits 1 if there was one. Needs the packages onnx-saturate and onnxruntime.
 """
 import collections
 import pathlib
@@ -17,7 +17,7 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, numpy_helper
 
-import saturate
+import onnx_saturate
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from fuzz import bodies, draw, graphs, specs, specs_contrib, specs_data  # noqa: E402, F401
@@ -96,14 +96,14 @@ def nearer(model, feed, ours, theirs):
     """Whether ours are nearer than theirs to what float64 gives, or as near."""
     wide = type(model).FromString(model.SerializeToString())
     widened(wide.graph)
-    exact = values(saturate.Session(wide, reference=True), {n: v.astype(np.float64) if v.dtype.kind == "f" else v for n, v in feed.items()})
+    exact = values(onnx_saturate.Session(wide, reference=True), {n: v.astype(np.float64) if v.dtype.kind == "f" else v for n, v in feed.items()})
     return all(o.shape == e.shape and np.abs(o - e).max(initial=0) <= 1.5 * np.abs(t - e).max(initial=0) + 1e-6 for o, t, e in zip(ours, theirs, exact) if not close(o, t))
 
 
 def runs_differ(model, feed, kept, other, judged):
     """What is wrong with runs on several threads, if anything. `judged`: what the reference kernels give for `other`."""
     for threads in THREADS:
-        session = saturate.Session(model, threads=threads)
+        session = onnx_saturate.Session(model, threads=threads)
         problem = repeated(session, feed, other, kept)
         if problem is None and other is not None and not all_close(judged, values(session, other)):
             problem = "other numbers than the reference kernels' on other sizes"
@@ -115,16 +115,16 @@ def runs_differ(model, feed, kept, other, judged):
 def of_graph(model, feed):
     """A word, and what is wrong, if anything."""
     try:
-        wanted = values(saturate.Session(model, reference=True), feed)
-    except saturate.Error as error:
+        wanted = values(onnx_saturate.Session(model, reference=True), feed)
+    except onnx_saturate.Error as error:
         return "wrong", f"refused: {error}"
-    kept = values(saturate.Session(model), feed)
+    kept = values(onnx_saturate.Session(model), feed)
     if not all_close(wanted, kept):
         return "wrong", "other numbers than the reference kernels'"
     other, judged = other_sizes(model, feed), None
     try:
-        judged = values(saturate.Session(model, reference=True), other)
-    except saturate.Error:
+        judged = values(onnx_saturate.Session(model, reference=True), other)
+    except onnx_saturate.Error:
         other = None  # a constant of it depends on the size
     problem = runs_differ(model, feed, kept, other, judged)
     if problem:
@@ -143,8 +143,8 @@ def of_graph(model, feed):
 def of_operator(model, feed):
     """The same; only one run is held against another."""
     try:
-        kept = values(saturate.Session(model), feed)
-    except saturate.Error:
+        kept = values(onnx_saturate.Session(model), feed)
+    except onnx_saturate.Error:
         return "refused", None
     if not all(isinstance(v, np.ndarray) and v.dtype.kind in "biufcV" for v in kept):
         return "no numbers", None

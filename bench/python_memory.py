@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much memory `saturate.optimize` takes for a big onnx.ModelProto: peak resident size beyond the input, in copies of its weights.
+"""How much memory `onnx_saturate.optimize` takes for a big onnx.ModelProto: peak resident size beyond the input, in copies of its weights.
 
 usage: python_memory.py [--megabytes 500] [--no-verify] [--kind proto|bytes|path]
 
@@ -52,18 +52,18 @@ def main():
     parser.add_argument("--no-verify", action="store_true")
     parser.add_argument("--kind", choices=["proto", "bytes", "path"], default="proto")
     args = parser.parse_args()
-    import saturate
+    import onnx_saturate
 
     folder = tempfile.TemporaryDirectory()
     path = pathlib.Path(folder.name) / "model.onnx"
     onnx.save(make_model(args.megabytes), path)
-    saturate.optimize(make_model(1))  # what is loaded once
+    onnx_saturate.optimize(make_model(1))  # what is loaded once
     gc.collect()
     model = {"proto": lambda: onnx.load(path), "bytes": path.read_bytes, "path": lambda: path}[args.kind]()
     weights = path.stat().st_size
     pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     before, start = status("VmRSS"), time.perf_counter()
-    result = saturate.optimize(model, verify=not args.no_verify)
+    result = onnx_saturate.optimize(model, verify=not args.no_verify)
     seconds, peak, after = time.perf_counter() - start, status("VmHWM"), status("VmRSS")
     del result
     def copies(size):

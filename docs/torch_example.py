@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-import saturate
+import onnx_saturate
 
 
 class Block(torch.nn.Module):
@@ -37,7 +37,7 @@ def main():
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
     program = torch.onnx.export(network, (x,), dynamo=True, dynamic_shapes=({0: batch, 1: length},))
     model = program.model_proto
-    optimized, report = saturate.optimize_with_report(model, target="ort-cpu", cost="nodes")
+    optimized, report = onnx_saturate.optimize_with_report(model, target="ort-cpu", cost="nodes")
     print(report)
     session = onnxruntime.InferenceSession(optimized.SerializeToString(), providers=["CPUExecutionProvider"])
     for shape in ((2, 5, 64), (1, 9, 64)):

@@ -2,7 +2,7 @@
 import numpy as np
 from onnx import helper
 
-from saturate import backend
+from onnx_saturate import backend
 
 from .graphs import LARGEST, STEPS as OUTSIDE, Unfit, broadcasts
 

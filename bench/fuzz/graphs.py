@@ -5,8 +5,8 @@ import copy
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
-import saturate
-from saturate import backend
+import onnx_saturate
+from onnx_saturate import backend
 
 OPSETS = (13, 14, 17, 18, 20, 21, 23)
 NUMBERS = (0, 1, 2, -1, 0.5, 3, -2, 0.125, 1e-5, 8)
@@ -306,7 +306,7 @@ def grow(g, values, wanted, steps):
         mine = [v for v in values if g.arrays[v].dtype == g.dtype]
         try:
             values += g.pick(steps)(g, mine, g.pick(mine[-4:] if g.chance(0.7) else mine))
-        except (Unfit, saturate.Error):
+        except (Unfit, onnx_saturate.Error):
             g.nodes, g.initializers = g.nodes[: before[0]], g.initializers[: before[1]]
         if len(values) >= wanted:
             return

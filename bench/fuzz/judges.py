@@ -13,9 +13,9 @@ BYTES = 6 << 30  # a wild shape must not take the machine down
 
 
 def _ours(model, feed, reference):
-    import saturate
+    import onnx_saturate
 
-    return list(saturate.Session(model, reference=reference).run(feed).values())
+    return list(onnx_saturate.Session(model, reference=reference).run(feed).values())
 
 
 def _ort(model, feed):

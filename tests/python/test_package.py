@@ -1,4 +1,4 @@
-"""The Python package `saturate`: installed where these tests run, or skipped."""
+"""The Python package `onnx_saturate`: installed where these tests run, or skipped."""
 import itertools
 import json
 import pathlib
@@ -14,7 +14,7 @@ import pytest
 from conftest import DATA, SHARED, listing, make_model, run_ok, tensor, value
 from onnx import TensorProto, helper, numpy_helper
 
-saturate = pytest.importorskip("saturate", reason="the package is not installed: pip install .")
+onnx_saturate = pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
 BART = DATA / "bart_encoder.onnx"
 
 
@@ -47,24 +47,24 @@ def relus(n=2, weight=None):
 
 def test_model_proto_in_model_proto_out_and_the_input_is_untouched(bart):
     before = bart.SerializeToString(deterministic=True)
-    result = saturate.optimize(bart)
+    result = onnx_saturate.optimize(bart)
     assert isinstance(result, onnx.ModelProto) and result is not bart
     assert bart.SerializeToString(deterministic=True) == before
     assert attention_count(result) == 2
-    onnx.checker.check_model(onnx.load_from_string(saturate.optimize(bart.SerializeToString(), target="onnx")))
+    onnx.checker.check_model(onnx.load_from_string(onnx_saturate.optimize(bart.SerializeToString(), target="onnx")))
 
 
 def test_bytes_paths_and_files(tmp_path, bart):
-    as_bytes = saturate.optimize(BART.read_bytes())
+    as_bytes = onnx_saturate.optimize(BART.read_bytes())
     assert isinstance(as_bytes, bytes)
-    assert saturate.optimize(str(BART)) == saturate.optimize(BART) == onnx.load_from_string(as_bytes)
+    assert onnx_saturate.optimize(str(BART)) == onnx_saturate.optimize(BART) == onnx.load_from_string(as_bytes)
     out = tmp_path / "out.onnx"
-    assert saturate.optimize(BART, out) is out
+    assert onnx_saturate.optimize(BART, out) is out
     assert out.read_bytes() == as_bytes
-    assert saturate.optimize(bart, str(out)) == str(out)
+    assert onnx_saturate.optimize(bart, str(out)) == str(out)
     assert out.read_bytes() == as_bytes
     with pytest.raises(TypeError, match="onnx.ModelProto"):
-        saturate.optimize(3)
+        onnx_saturate.optimize(3)
 
 
 @pytest.mark.parametrize("cost", ["nodes", "roofline"])
@@ -72,7 +72,7 @@ def test_same_bytes_as_the_command(tmp_path, bart, cost):
     out = tmp_path / "command.onnx"
     run_ok(BART, out, "--cost", cost)
     for given in (bart, BART, BART.read_bytes()):
-        result = saturate.optimize(given, cost=cost)
+        result = onnx_saturate.optimize(given, cost=cost)
         assert (result if isinstance(result, bytes) else result.SerializeToString(deterministic=True)) == out.read_bytes()
 
 
@@ -84,15 +84,15 @@ def test_same_bytes_as_the_command_over_the_zoo(tmp_path):
         out = tmp_path / "command.onnx"
         run_ok(path, out, "--no-verify", "--cost", "nodes")
         model = onnx.load(path)
-        assert saturate.optimize(model, cost="nodes", verify=False).SerializeToString(deterministic=True) == out.read_bytes(), path
-        assert saturate.optimize(path, tmp_path / "package.onnx", cost="nodes", verify=False).read_bytes() == out.read_bytes(), path
+        assert onnx_saturate.optimize(model, cost="nodes", verify=False).SerializeToString(deterministic=True) == out.read_bytes(), path
+        assert onnx_saturate.optimize(path, tmp_path / "package.onnx", cost="nodes", verify=False).read_bytes() == out.read_bytes(), path
 
 
 def test_the_package_brings_the_command(tmp_path):
     out, same = tmp_path / "command.onnx", tmp_path / "module.onnx"
     run_ok(BART, out)
-    script = pathlib.Path(sys.executable).parent / "saturate"
-    for words in ([script], [sys.executable, "-m", "saturate"]):
+    scripts = pathlib.Path(sys.executable).parent
+    for words in ([scripts / "saturate"], [scripts / "onnx-saturate"], [sys.executable, "-m", "onnx_saturate"]):
         done = subprocess.run([*words, BART, same], capture_output=True, text=True)
         assert done.returncode == 0 and "verified" in done.stdout, done.stderr + done.stdout
         assert same.read_bytes() == out.read_bytes()
@@ -100,7 +100,7 @@ def test_the_package_brings_the_command(tmp_path):
         missing = subprocess.run([*words, tmp_path / "missing.onnx"], capture_output=True, text=True)
         assert missing.returncode == 1 and missing.stderr.startswith("saturate: error: "), missing.stderr
     # Ended by its reader, as programs are.
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", f"{sys.executable} -m saturate rules list | head -1"], capture_output=True, text=True)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", f"{sys.executable} -m onnx_saturate rules list | head -1"], capture_output=True, text=True)
     assert "Traceback" not in done.stderr and len(done.stdout.splitlines()) == 1, done.stderr
 
 
@@ -116,14 +116,14 @@ def test_weights_are_handed_over_apart_and_all_fields_survive():
     model.graph.output.extend([value("z", TensorProto.FLOAT, ["n", 10000]), value("t", TensorProto.FLOAT, [20000])])
     model.graph.doc_string, model.producer_name = "a graph", "a test"
     model.metadata_props.add(key="key", value="value")
-    untouched = saturate.optimize(model, rules=saturate.RuleSet.none())
-    assert untouched.SerializeToString(deterministic=True) == saturate.optimize(model.SerializeToString(), rules=saturate.RuleSet.none())
+    untouched = onnx_saturate.optimize(model, rules=onnx_saturate.RuleSet.none())
+    assert untouched.SerializeToString(deterministic=True) == onnx_saturate.optimize(model.SerializeToString(), rules=onnx_saturate.RuleSet.none())
     assert {t.name: t for t in untouched.graph.initializer}["big"] == big
     assert {t.name: t for t in untouched.graph.initializer}["typed"] == typed
     assert untouched.metadata_props == model.metadata_props and untouched.graph.doc_string == "a graph"
     # Fields that this onnx doesn't know.
     model.graph.MergeFromString(bytes([0xFA, 0x3E, 3]) + b"abc")
-    kept = saturate.optimize(model, rules=saturate.RuleSet.none())
+    kept = onnx_saturate.optimize(model, rules=onnx_saturate.RuleSet.none())
     assert bytes([0xFA, 0x3E, 3]) + b"abc" in kept.SerializeToString()
 
 
@@ -133,48 +133,48 @@ def test_external_data(tmp_path, bart):
     onnx.save(onnx.load(BART), path, save_as_external_data=True, location="weights.bin", size_threshold=16)
     before = listing(tmp_path)
     unloaded = onnx.load(path, load_external_data=False)
-    results = [saturate.optimize(path), saturate.optimize(unloaded, base_dir=path.parent)]
+    results = [onnx_saturate.optimize(path), onnx_saturate.optimize(unloaded, base_dir=path.parent)]
     for result in results:
         assert attention_count(result) == 2
         assert all(t.data_location == TensorProto.DEFAULT for t in result.graph.initializer)
-        assert saturate.verify(bart, result)
+        assert onnx_saturate.verify(bart, result)
     assert results[0] == results[1]
-    with pytest.raises(saturate.Error, match="model"):
-        saturate.optimize(unloaded)
+    with pytest.raises(onnx_saturate.Error, match="model"):
+        onnx_saturate.optimize(unloaded)
     assert listing(tmp_path) == before
-    saturate.optimize(bart, tmp_path / "out.onnx", external_data=True, external_data_threshold=100)
+    onnx_saturate.optimize(bart, tmp_path / "out.onnx", external_data=True, external_data_threshold=100)
     assert (tmp_path / "out.onnx.data").stat().st_size > 100_000
 
 
 def test_onnx_ir(bart):
     ir = pytest.importorskip("onnx_ir")
-    from saturate.interop import OptimizePass
+    from onnx_saturate.interop import OptimizePass
 
     model = ir.from_proto(bart)
-    result = saturate.optimize(model)
+    result = onnx_saturate.optimize(model)
     assert isinstance(result, ir.Model) and attention_count(ir.to_proto(result)) == 2
     assert attention_count(ir.to_proto(model)) == 0
     step = OptimizePass(cost="nodes")
     done = ir.passes.Sequential(step)(ir.from_proto(bart))
     assert done.modified and attention_count(ir.to_proto(done.model)) == 2
     assert step.report.nodes[0] > step.report.nodes[1]
-    assert not OptimizePass(rules=saturate.RuleSet.none())(ir.from_proto(relus(weight=np.eye(4, dtype=np.float32)))).modified
+    assert not OptimizePass(rules=onnx_saturate.RuleSet.none())(ir.from_proto(relus(weight=np.eye(4, dtype=np.float32)))).modified
 
 
 def test_slim(tmp_path, bart):
-    slimmed = saturate.slim(bart, model_check=True)
+    slimmed = onnx_saturate.slim(bart, model_check=True)
     assert len(slimmed.graph.node) < len(bart.graph.node)
     assert all(node.domain in ("", "ai.onnx") for node in slimmed.graph.node)
-    assert saturate.slim(str(BART), tmp_path / "slim.onnx", input_shapes=["input_ids:2,5"]) is None
+    assert onnx_saturate.slim(str(BART), tmp_path / "slim.onnx", input_shapes=["input_ids:2,5"]) is None
     assert onnx.load(tmp_path / "slim.onnx").graph.input[0].type.tensor_type.shape.dim[1].dim_value == 5
-    with pytest.raises(saturate.OptionError, match="dtype"):
-        saturate.slim(bart, dtype="fp16")
+    with pytest.raises(onnx_saturate.OptionError, match="dtype"):
+        onnx_saturate.slim(bart, dtype="fp16")
 
 
 # What it does
 
 def test_report(bart):
-    model, report = saturate.optimize_with_report(bart, cost="nodes")
+    model, report = onnx_saturate.optimize_with_report(bart, cost="nodes")
     assert report.nodes == (125, len([n for n in model.graph.node if n.op_type != "Constant"]))
     assert report.verified and not report.interrupted and report.stop_reason == "saturated"
     assert report.cost[1] < report.cost[0] and report.rules and report.warnings == []
@@ -186,50 +186,50 @@ def test_report(bart):
 
 
 def test_verify(bart):
-    result = saturate.optimize(bart)
-    check = saturate.verify(bart, result)
+    result = onnx_saturate.optimize(bart)
+    check = onnx_saturate.verify(bart, result)
     assert check and check.equal and check.details["status"] == "equal" and "cases" in check.details
     weight = next(t for t in result.graph.initializer if t.data_type == TensorProto.FLOAT and len(t.raw_data) > 1000)
     weight.raw_data = (np.frombuffer(weight.raw_data, np.float32) * 1.5).tobytes()
-    check = saturate.verify(bart, result)
+    check = onnx_saturate.verify(bart, result)
     assert not check and "differ" in check.message, check.message
 
 
 def test_wrong_rule_is_found(bart):
-    wrong = saturate.RuleSet.from_text(
+    wrong = onnx_saturate.RuleSet.from_text(
         'opset "" 18\nrule wrong (X) => (Y)\n  { Y = Relu (X) }\n  =>\n  { Y = Abs (X) }\n  example X = float[2,3]\n', "wrong.rules"
     )
     cost = lambda op: 100 if op.op_type == "Relu" else 1
-    with pytest.raises(saturate.VerificationError, match="verification failed") as caught:
-        saturate.optimize(relus(), rules=wrong, cost=cost)
+    with pytest.raises(onnx_saturate.VerificationError, match="verification failed") as caught:
+        onnx_saturate.optimize(relus(), rules=wrong, cost=cost)
     assert caught.value.report.to_dict()["verify"]["status"] == "different"
-    assert saturate.optimize(relus(), rules=wrong, cost=cost, verify=False).graph.node
+    assert onnx_saturate.optimize(relus(), rules=wrong, cost=cost, verify=False).graph.node
 
 
 def test_inspect_explain_targets(bart):
-    described = saturate.inspect(bart)
+    described = onnx_saturate.inspect(bart)
     assert described["nodes"] == 125 and described["inputs"][0]["name"]
-    explained = saturate.explain(BART, "BiasGelu", cost="nodes")
+    explained = onnx_saturate.explain(BART, "BiasGelu", cost="nodes")
     assert len(explained["made_by_rules"]) == 2 and all(made["rule"] for made in explained["made_by_rules"])
-    assert {"onnx", "ort-cpu"} <= set(saturate.targets())
+    assert {"onnx", "ort-cpu"} <= set(onnx_saturate.targets())
 
 
 def test_rule_sets(tmp_path):
-    everything = saturate.RuleSet.builtin()
+    everything = onnx_saturate.RuleSet.builtin()
     assert len(everything) > 50 and "RuleSet of" in repr(everything)
     text = 'opset "" 18\nrule relu_relu_mine (X) => (Y)\n  { A = Relu (X)\n    Y = Relu (A) }\n  =>\n  { Y = Relu (X) }\n  example X = float[2,3]\n'
     path = tmp_path / "mine.rules"
     path.write_text(text)
-    mine = saturate.RuleSet.none() + path
+    mine = onnx_saturate.RuleSet.none() + path
     assert list(mine) == ["relu_relu_mine"] and "Relu (A)" in mine.show("relu_relu_mine")
     with pytest.raises(KeyError):
         mine.show("nothing")
-    assert [n.op_type for n in saturate.optimize(relus(), rules=mine, cost="nodes").graph.node].count("Relu") == 1
-    assert [n.op_type for n in saturate.optimize(relus(), rules=mine, skip_rules=["relu_relu_mine"]).graph.node].count("Relu") == 2
-    assert "relu_relu_mine" in saturate.optimize_with_report(relus(), rules=path, skip_rules=["relu_relu"] if "relu_relu" in everything else []).report.rules
-    with pytest.raises(saturate.Error, match=r"bad\.rules:1"):
-        saturate.RuleSet.from_text("rule", "bad.rules")
-    with pytest.raises(saturate.Error, match="no_such_rule"):
+    assert [n.op_type for n in onnx_saturate.optimize(relus(), rules=mine, cost="nodes").graph.node].count("Relu") == 1
+    assert [n.op_type for n in onnx_saturate.optimize(relus(), rules=mine, skip_rules=["relu_relu_mine"]).graph.node].count("Relu") == 2
+    assert "relu_relu_mine" in onnx_saturate.optimize_with_report(relus(), rules=path, skip_rules=["relu_relu"] if "relu_relu" in everything else []).report.rules
+    with pytest.raises(onnx_saturate.Error, match=r"bad\.rules:1"):
+        onnx_saturate.RuleSet.from_text("rule", "bad.rules")
+    with pytest.raises(onnx_saturate.Error, match="no_such_rule"):
         everything.without("no_such_rule")
 
 
@@ -237,62 +237,62 @@ def test_cost_model_is_a_callable(bart):
     seen = []
 
     def cost(op):
-        seen.append((op.op_type, op.domain, [saturate.dtype_name(i.dtype) for i in op.inputs], [i.shape for i in op.inputs], op.attributes))
+        seen.append((op.op_type, op.domain, [onnx_saturate.dtype_name(i.dtype) for i in op.inputs], [i.shape for i in op.inputs], op.attributes))
         return 1000.0 if op.op_type == "SkipLayerNormalization" else 1.0
 
-    result, report = saturate.optimize_with_report(bart, cost=cost)
+    result, report = onnx_saturate.optimize_with_report(bart, cost=cost)
     assert not any(node.op_type == "SkipLayerNormalization" for node in result.graph.node)
-    assert any(node.op_type == "SkipLayerNormalization" for node in saturate.optimize(bart, cost="nodes").graph.node)
+    assert any(node.op_type == "SkipLayerNormalization" for node in onnx_saturate.optimize(bart, cost="nodes").graph.node)
     assert report.to_dict()["cost_model"] == "function"
     matmul = next(s for s in seen if s[0] == "MatMul")
     assert matmul[2] == ["float", "float"] and isinstance(matmul[3][0], tuple)
     softmax = next(s for s in seen if s[0] == "Softmax")
     assert softmax[4]["axis"] in (-1, 3)
     for bad in (lambda op: -1, lambda op: float("nan")):
-        with pytest.raises(saturate.OptionError, match="costs"):
-            saturate.optimize(bart, cost=bad)
+        with pytest.raises(onnx_saturate.OptionError, match="costs"):
+            onnx_saturate.optimize(bart, cost=bad)
     with pytest.raises(ZeroDivisionError):
-        saturate.optimize(bart, cost=lambda op: 1 / 0)
+        onnx_saturate.optimize(bart, cost=lambda op: 1 / 0)
     with pytest.raises((TypeError, RuntimeError)):
-        saturate.optimize(bart, cost=lambda op: "cheap")
+        onnx_saturate.optimize(bart, cost=lambda op: "cheap")
 
 
 def test_options_are_checked(bart, tmp_path):
     for wrong in ({"threads": -1}, {"opset": 18, "keep_opset": True}, {"node_limit": 0}, {"time_limit": -1.0}):
-        with pytest.raises(saturate.OptionError):
-            saturate.optimize(bart, **wrong)
+        with pytest.raises(onnx_saturate.OptionError):
+            onnx_saturate.optimize(bart, **wrong)
     with pytest.raises(TypeError, match="no such option: iteration"):
-        saturate.optimize(bart, iteration=3)
+        onnx_saturate.optimize(bart, iteration=3)
     for missing in ({"target": "no-such-target"}, {"cost": "no-such-cost"}, {"rules": tmp_path / "no.rules"}):
-        with pytest.raises(saturate.Error, match="no[-.]"):
-            saturate.optimize(bart, **missing)
-    with pytest.raises(saturate.Error, match="no/such.onnx"):
-        saturate.optimize("no/such.onnx")
-    with pytest.raises(saturate.Error):
-        saturate.optimize(b"rubbish")
-    assert saturate.optimize_with_report(bart, iterations=1).report.stop_reason == "iteration limit"
-    assert saturate.optimize(bart, dims={"batch": 2}).graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
-    assert saturate.optimize(bart, target="onnx", opset=23).opset_import[0].version == 23
+        with pytest.raises(onnx_saturate.Error, match="no[-.]"):
+            onnx_saturate.optimize(bart, **missing)
+    with pytest.raises(onnx_saturate.Error, match="no/such.onnx"):
+        onnx_saturate.optimize("no/such.onnx")
+    with pytest.raises(onnx_saturate.Error):
+        onnx_saturate.optimize(b"rubbish")
+    assert onnx_saturate.optimize_with_report(bart, iterations=1).report.stop_reason == "iteration limit"
+    assert onnx_saturate.optimize(bart, dims={"batch": 2}).graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+    assert onnx_saturate.optimize(bart, target="onnx", opset=23).opset_import[0].version == 23
 
 
 def test_same_result_for_any_number_of_threads(bart):
-    assert saturate.optimize(bart, threads=1) == saturate.optimize(bart, threads=4)
+    assert onnx_saturate.optimize(bart, threads=1) == onnx_saturate.optimize(bart, threads=4)
 
 
 def test_progress(bart):
     stages = []
-    saturate.optimize(bart, progress=lambda stage, iteration, nodes: stages.append((stage, nodes)))
+    onnx_saturate.optimize(bart, progress=lambda stage, iteration, nodes: stages.append((stage, nodes)))
     names = [stage for stage, _ in stages]
     assert names[0] == "lower" and names[-1] == "verify" and max(nodes for _, nodes in stages) > 100
     with pytest.raises(ZeroDivisionError):
-        saturate.optimize(bart, progress=lambda *args: 1 / 0)
+        onnx_saturate.optimize(bart, progress=lambda *args: 1 / 0)
 
 
 def test_progress_bar(bart, capfd):
     pytest.importorskip("tqdm")
-    saturate.optimize(bart)
+    onnx_saturate.optimize(bart)
     assert capfd.readouterr().err == "", "no bar where stderr is no terminal"
-    saturate.optimize(bart, progress=True)
+    onnx_saturate.optimize(bart, progress=True)
     assert "e-nodes" in capfd.readouterr().err
 
 
@@ -309,7 +309,7 @@ def test_the_gil_is_released(bart):
     thread = threading.Thread(target=tick)
     thread.start()
     start = time.perf_counter()
-    saturate.optimize(bart)
+    onnx_saturate.optimize(bart)
     during = [t for t in ticks if t > start]
     stop.set()
     thread.join()
@@ -317,13 +317,13 @@ def test_the_gil_is_released(bart):
 
 
 def test_many_threads_at_once(bart, arrays):
-    expected = saturate.optimize(bart)
-    session = saturate.Session(bart)
+    expected = onnx_saturate.optimize(bart)
+    session = onnx_saturate.Session(bart)
     wanted = session.run(arrays)
     results, outputs = [], []
 
     def work():
-        results.append(saturate.optimize(bart))
+        results.append(onnx_saturate.optimize(bart))
         outputs.append(session.run(arrays))
 
     threads = [threading.Thread(target=work) for _ in range(4)]
@@ -345,7 +345,7 @@ def run_script(script, *args):
 def test_keyboard_interrupt_gives_the_best_so_far():
     done = run_script(
         """
-        import os, signal, sys, warnings, onnx, saturate
+        import os, signal, sys, warnings, onnx, onnx_saturate
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         model = onnx.load(sys.argv[1])
         def progress(stage, iteration, nodes):
@@ -354,8 +354,8 @@ def test_keyboard_interrupt_gives_the_best_so_far():
         for attempt in range(50):  # on a busy machine the work may be over before this thread hears of it
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                result, report = saturate.optimize_with_report(model, progress=progress)
-            assert saturate.verify(model, result)
+                result, report = onnx_saturate.optimize_with_report(model, progress=progress)
+            assert onnx_saturate.verify(model, result)
             if report.interrupted:
                 break
         print(report.interrupted, [w.category.__name__ for w in caught], report.verified)
@@ -369,7 +369,7 @@ def test_keyboard_interrupt_gives_the_best_so_far():
 def test_second_keyboard_interrupt_gives_up():
     done = run_script(
         """
-        import os, signal, sys, onnx, saturate
+        import os, signal, sys, onnx, onnx_saturate
         signal.signal(signal.SIGINT, signal.default_int_handler)  # as above
         model = onnx.load(sys.argv[1])
         def progress(stage, iteration, nodes):
@@ -377,11 +377,11 @@ def test_second_keyboard_interrupt_gives_up():
                 os.kill(os.getpid(), signal.SIGINT)
         for attempt in range(50):  # as above
             try:
-                saturate.optimize(model, progress=progress, cost=lambda op: 1.0)
+                onnx_saturate.optimize(model, progress=progress, cost=lambda op: 1.0)
             except KeyboardInterrupt:
                 print("interrupted")
                 break
-        print(len(saturate.optimize(model).graph.node) > 0)
+        print(len(onnx_saturate.optimize(model).graph.node) > 0)
         """,
         BART,
     )
@@ -389,7 +389,7 @@ def test_second_keyboard_interrupt_gives_up():
     assert done.stdout.split() == ["interrupted", "True"], done.stdout
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(["onnx", "onnxruntime", "saturate"])), ids="-".join)
+@pytest.mark.parametrize("order", list(itertools.permutations(["onnx", "onnxruntime", "onnx_saturate"])), ids="-".join)
 def test_every_order_of_imports(order, tmp_path):
     pytest.importorskip("onnxruntime")
     done = run_script(
@@ -397,15 +397,15 @@ def test_every_order_of_imports(order, tmp_path):
         import sys
         import {", ".join(order)}
         import numpy as np
-        import onnx, onnxruntime, saturate
+        import onnx, onnxruntime, onnx_saturate
         path, data = sys.argv[1:]
         model = onnx.load(path)
         inputs = dict(np.load(data))
         onnx.checker.check_model(model)
-        result = onnx.shape_inference.infer_shapes(saturate.optimize(model))
+        result = onnx.shape_inference.infer_shapes(onnx_saturate.optimize(model))
         session = onnxruntime.InferenceSession(result.SerializeToString(), providers=["CPUExecutionProvider"])
         theirs = session.run(None, inputs)
-        ours = list(saturate.run(result, inputs).values())
+        ours = list(onnx_saturate.run(result, inputs).values())
         before = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
         for a, b, c in zip(theirs, ours, before):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
@@ -419,7 +419,7 @@ def test_every_order_of_imports(order, tmp_path):
 
 
 def test_no_symbol_of_the_libraries_is_visible():
-    module = pathlib.Path(saturate._core.__file__)
+    module = pathlib.Path(onnx_saturate._core.__file__)
     listed = subprocess.run(["nm", "-D", "--defined-only", module], capture_output=True, text=True)
     if listed.returncode != 0:
         pytest.skip("no nm here")
@@ -435,7 +435,7 @@ def test_no_symbol_of_the_libraries_is_visible():
 
 def test_types_check(tmp_path):
     pytest.importorskip("mypy")
-    package = pathlib.Path(saturate.__file__).parent
+    package = pathlib.Path(onnx_saturate.__file__).parent
     assert (package / "py.typed").exists()
     use = tmp_path / "use.py"
     use.write_text(
@@ -443,24 +443,24 @@ def test_types_check(tmp_path):
             """
             import numpy as np
             import onnx
-            import saturate
+            import onnx_saturate
             from typing_extensions import assert_type
 
             model = onnx.load("x.onnx")
-            assert_type(saturate.optimize(model, target="ort-cpu", dims={"n": 2}), onnx.ModelProto)
-            assert_type(saturate.optimize("x.onnx", "y.onnx"), str)
-            assert_type(saturate.optimize(b"", verify=False), bytes)
-            assert_type(saturate.optimize_with_report(model).report, saturate.Report)
-            def price(op: saturate.Operator) -> float:
+            assert_type(onnx_saturate.optimize(model, target="ort-cpu", dims={"n": 2}), onnx.ModelProto)
+            assert_type(onnx_saturate.optimize("x.onnx", "y.onnx"), str)
+            assert_type(onnx_saturate.optimize(b"", verify=False), bytes)
+            assert_type(onnx_saturate.optimize_with_report(model).report, onnx_saturate.Report)
+            def price(op: onnx_saturate.Operator) -> float:
                 return 2.0 if op.op_type == "MatMul" else 1.0
-            saturate.optimize(model, cost=price, rules=saturate.RuleSet.builtin().without("a"))
-            saturate.optimize(model, tarket="x")  # type: ignore[call-overload]
-            assert_type(saturate.EGraph().extract("(f x)"), str)
-            saturate.Session(model).run({"x": np.zeros(3)})
+            onnx_saturate.optimize(model, cost=price, rules=onnx_saturate.RuleSet.builtin().without("a"))
+            onnx_saturate.optimize(model, tarket="x")  # type: ignore[call-overload]
+            assert_type(onnx_saturate.EGraph().extract("(f x)"), str)
+            onnx_saturate.Session(model).run({"x": np.zeros(3)})
             """
         )
     )
-    for what in ([use], ["-p", "saturate"]):
+    for what in ([use], ["-p", "onnx_saturate"]):
         words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", *what]
         done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@ import sys
 import pytest
 from conftest import DATA, ROOT
 
-saturate = pytest.importorskip("saturate", reason="the package is not installed: pip install .")
+onnx_saturate = pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
 
 
 def run_file(path, *words, cwd):
@@ -17,7 +17,7 @@ def run_file(path, *words, cwd):
 
 def test_quickstart(tmp_path):
     printed = run_file(ROOT / "docs" / "quickstart.py", cwd=tmp_path)
-    assert "Attention at " in printed and "SkipLayerNormalization: 0" in printed and "x | <saturate.EGraph" in printed
+    assert "Attention at " in printed and "SkipLayerNormalization: 0" in printed and "x | <onnx_saturate.EGraph" in printed
     assert not list(tmp_path.iterdir())
 
 
@@ -34,34 +34,34 @@ def test_olive_pass(tmp_path):
     from olive.model import ONNXModelHandler
     from olive.passes.olive_pass import create_pass_from_dict
 
-    import saturate.olive
+    import onnx_saturate.olive
 
     spec = AcceleratorSpec(Device.CPU, "CPUExecutionProvider")
-    step = create_pass_from_dict(saturate.olive.SaturatePass, {"cost": "nodes"}, disable_search=True, accelerator_spec=spec)
+    step = create_pass_from_dict(onnx_saturate.olive.SaturatePass, {"cost": "nodes"}, disable_search=True, accelerator_spec=spec)
     result = step.run(ONNXModelHandler(str(DATA / "bart_encoder.onnx")), str(tmp_path / "out"))
     assert sum(node.op_type == "Attention" for node in onnx.load(result.model_path).graph.node) == 2
-    assert saturate.olive.package_config()["SaturatePass"]["module_path"] == "saturate.olive.SaturatePass"
+    assert onnx_saturate.olive.package_config()["SaturatePass"]["module_path"] == "onnx_saturate.olive.SaturatePass"
 
 
 def test_api_reference(tmp_path):
     pytest.importorskip("pdoc")
-    words = [sys.executable, "-m", "pdoc", "-o", tmp_path / "api", "saturate", "saturate.backend", "saturate.interop"]
+    words = [sys.executable, "-m", "pdoc", "-o", tmp_path / "api", "onnx_saturate", "onnx_saturate.backend", "onnx_saturate.interop"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "api" / "saturate.html").read_text()
-    for name in saturate.__all__:
+    page = (tmp_path / "api" / "onnx_saturate.html").read_text()
+    for name in onnx_saturate.__all__:
         assert f'id="{name}"' in page, name
 
 
 def test_everything_public_is_documented():
-    import saturate.backend
-    import saturate.interop
+    import onnx_saturate.backend
+    import onnx_saturate.interop
 
     missing = []
-    for module in (saturate, saturate.backend, saturate.interop):
+    for module in (onnx_saturate, onnx_saturate.backend, onnx_saturate.interop):
         for name in getattr(module, "__all__", dir(module)):
             thing = getattr(module, name)
-            if name.startswith("_") or not getattr(thing, "__module__", "").startswith("saturate"):
+            if name.startswith("_") or not getattr(thing, "__module__", "").startswith("onnx_saturate"):
                 continue
             members = [(f"{name}.{m}", v) for m, v in vars(thing).items()] if isinstance(thing, type) else []
             for where, what in [(name, thing), *members]:

@@ -8,7 +8,7 @@ import pytest
 from conftest import DATA, ROOT, make_model, onnxruntime_outputs, tensor, value
 from onnx import TensorProto, helper
 
-saturate = pytest.importorskip("saturate", reason="the package is not installed: pip install .")
+onnx_saturate = pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
 ml_dtypes = pytest.importorskip("ml_dtypes")
 BART = DATA / "bart_encoder.onnx"
 
@@ -20,12 +20,12 @@ def identity(dtype, shape=("n",)):
 def test_run_equals_onnxruntime():
     pytest.importorskip("onnxruntime")
     inputs = dict(np.load(DATA / "bart_encoder.inputs.npz"))
-    ours, theirs = saturate.run(BART, inputs), onnxruntime_outputs(BART, inputs)
+    ours, theirs = onnx_saturate.run(BART, inputs), onnxruntime_outputs(BART, inputs)
     assert list(ours) == list(theirs)
     for name in ours:
         assert ours[name].dtype == theirs[name].dtype and ours[name].flags.writeable
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4, atol=1e-4)
-    session = saturate.Session(BART, threads=2)
+    session = onnx_saturate.Session(BART, threads=2)
     assert session.input_names == list(inputs) or set(session.input_names) == set(inputs)
     in_order = session.run([inputs[name] for name in session.input_names])
     for name in ours:
@@ -35,12 +35,12 @@ def test_run_equals_onnxruntime():
 
 @pytest.mark.parametrize("number", [n for n in range(1, 27) if n != 8])
 def test_every_type_goes_in_and_out(number):
-    from saturate._values import numpy_dtype
+    from onnx_saturate._values import numpy_dtype
 
     dtype = numpy_dtype(number)
     array = np.array([4, 1, 1, 4, 1] if number == TensorProto.FLOAT8E8M0 else [0, 1, 1, 0, 1], dtype=np.float32).astype(dtype)
     before = array.copy()
-    y = saturate.run(identity(number), {"x": array})["y"]
+    y = onnx_saturate.run(identity(number), {"x": array})["y"]
     assert y.dtype == dtype and y.shape == (5,)
     np.testing.assert_array_equal(y.view(np.uint8), array.view(np.uint8))
     y.view(np.uint8)[:] = 0  # the result is the caller's own
@@ -48,14 +48,14 @@ def test_every_type_goes_in_and_out(number):
 
 
 def test_layouts_shapes_and_lists():
-    session = saturate.Session(identity(TensorProto.FLOAT, ("a", "b")))
+    session = onnx_saturate.Session(identity(TensorProto.FLOAT, ("a", "b")))
     base = np.arange(12, dtype=np.float32).reshape(3, 4)
     for array in (base.T, base[::2], base[:, 1:3], np.asfortranarray(base), base.astype(">f4"), base[:0]):
         y = session.run({"x": array})["y"]
         assert y.shape == array.shape
         np.testing.assert_array_equal(y, array)
     np.testing.assert_array_equal(session.run({"x": [[1, 2], [3, 4]]})["y"], np.array([[1, 2], [3, 4]], np.float32))
-    scalar = saturate.run(identity(TensorProto.DOUBLE, ()), {"x": 2.5})["y"]
+    scalar = onnx_saturate.run(identity(TensorProto.DOUBLE, ()), {"x": 2.5})["y"]
     assert scalar.shape == () and scalar == 2.5
     read_only = base.copy()
     read_only.flags.writeable = False
@@ -63,7 +63,7 @@ def test_layouts_shapes_and_lists():
 
 
 def test_inputs_are_used_where_they_lie(monkeypatch):
-    from saturate import _values
+    from onnx_saturate import _values
 
     array = np.zeros((1 << 20,), np.float32)
     assert np.shares_memory(_values.to_core(array)[3], array)
@@ -71,15 +71,15 @@ def test_inputs_are_used_where_they_lie(monkeypatch):
 
 def test_strings_sequences_and_optionals():
     words = np.array([["a", "ä"], ["", "ü\0x"]], dtype=object)
-    np.testing.assert_array_equal(saturate.run(identity(TensorProto.STRING, ("a", "b")), {"x": words})["y"], words)
-    np.testing.assert_array_equal(saturate.run(identity(TensorProto.STRING), {"x": np.array(["b", "c"])})["y"], ["b", "c"])
+    np.testing.assert_array_equal(onnx_saturate.run(identity(TensorProto.STRING, ("a", "b")), {"x": words})["y"], words)
+    np.testing.assert_array_equal(onnx_saturate.run(identity(TensorProto.STRING), {"x": np.array(["b", "c"])})["y"], ["b", "c"])
     sequence = make_model(
         [helper.make_node("SequenceConstruct", ["x", "x"], ["s"]), helper.make_node("SequenceInsert", ["t", "x"], ["u"])],
         [value("x", TensorProto.FLOAT, ["n"]), helper.make_tensor_sequence_value_info("t", TensorProto.FLOAT, None)],
         [helper.make_tensor_sequence_value_info(name, TensorProto.FLOAT, None) for name in "su"],
     )
     x = np.ones(2, np.float32)
-    outputs = saturate.run(sequence, {"x": x, "t": []})
+    outputs = onnx_saturate.run(sequence, {"x": x, "t": []})
     assert len(outputs["s"]) == 2 and len(outputs["u"]) == 1
     np.testing.assert_array_equal(outputs["u"][0], x)
     tensor_type = helper.make_tensor_type_proto(TensorProto.FLOAT, ["n"])
@@ -88,24 +88,24 @@ def test_strings_sequences_and_optionals():
         [helper.make_value_info("o", helper.make_optional_type_proto(tensor_type))],
         [value("y", TensorProto.BOOL, [])],
     )
-    assert saturate.run(has, {"o": x})["y"] and not saturate.run(has, {"o": None})["y"]
+    assert onnx_saturate.run(has, {"o": x})["y"] and not onnx_saturate.run(has, {"o": None})["y"]
 
 
 def test_errors_of_running():
-    session = saturate.Session(BART)
+    session = onnx_saturate.Session(BART)
     for inputs in ({}, {"no_such_input": np.zeros(3, np.float32)}, {session.input_names[0]: np.zeros((2, 2), np.float32)}):
-        with pytest.raises(saturate.Error):
+        with pytest.raises(onnx_saturate.Error):
             session.run(inputs)
     with pytest.raises(ValueError, match="inputs for a model"):
         session.run([1, 2, 3, 4, 5, 6])
     with pytest.raises(TypeError, match="no counterpart"):
         session.run({session.input_names[0]: np.zeros(3, "datetime64[s]")})
     unknown = make_model([helper.make_node("Nothing", ["x"], ["y"], domain="no.such")], [value("x", 1, ["n"])], [value("y", 1, ["n"])], domains=["no.such"])
-    with pytest.raises(saturate.UnsupportedError, match="Nothing"):
-        saturate.Session(unknown)
-    with pytest.raises(saturate.UnsupportedError, match="verify"):
-        saturate.optimize(unknown)
-    assert saturate.optimize(unknown, verify=False).graph.node[0].op_type == "Nothing"
+    with pytest.raises(onnx_saturate.UnsupportedError, match="Nothing"):
+        onnx_saturate.Session(unknown)
+    with pytest.raises(onnx_saturate.UnsupportedError, match="verify"):
+        onnx_saturate.optimize(unknown)
+    assert onnx_saturate.optimize(unknown, verify=False).graph.node[0].op_type == "Nothing"
 
 
 def test_weights_are_not_copied_for_reading_only():
@@ -113,14 +113,14 @@ def test_weights_are_not_copied_for_reading_only():
     model = make_model(
         [helper.make_node("Identity", ["w"], ["y"])], [], [value("y", TensorProto.FLOAT, [1 << 16])], [tensor("w", weight)]
     )
-    session = saturate.Session(model)
+    session = onnx_saturate.Session(model)
     first = session.run({})["y"]
     first[:] = 0  # must not reach the session's weight
     np.testing.assert_array_equal(session.run({})["y"], weight)
 
 
 def test_backend_protocol():
-    import saturate.backend as backend
+    import onnx_saturate.backend as backend
 
     assert backend.supports_device("CPU") and backend.supports_device("CPU:0")
     assert not backend.supports_device("CUDA") and not backend.supports_device("CUDA:1") and not backend.supports_device("nonsense:x")
@@ -148,10 +148,10 @@ def test_a_list_of_inputs_leaves_out_those_with_a_default_or_none():
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     declared = [value("w", TensorProto.FLOAT, [2, 2]), value("x", TensorProto.FLOAT, ["n", 2])]  # as IR version 3 asks
     model = make_model(nodes, declared, [value("y", TensorProto.FLOAT, ["n", 2])], [tensor("w", w)])
-    session, x = saturate.Session(model), np.ones((3, 2), np.float32)
+    session, x = onnx_saturate.Session(model), np.ones((3, 2), np.float32)
     np.testing.assert_array_equal(session.run([x])["y"], x @ w)
     np.testing.assert_array_equal(session.run([2 * w, x])["y"], x @ (2 * w))
-    assert [i["has_default"] for i in saturate.inspect(model)["inputs"]] == [True, False]
+    assert [i["has_default"] for i in onnx_saturate.inspect(model)["inputs"]] == [True, False]
     with pytest.raises(ValueError, match="3 inputs"):
         session.run([x, x, x])
 
@@ -180,7 +180,7 @@ RULES = [("add-zero", "(+ ?a 0)", "?a"), ("double", "(* ?a 2)", "(<< ?a 1)"), ("
 
 
 def test_egraph():
-    g = saturate.EGraph()
+    g = onnx_saturate.EGraph()
     a = g.add("(* (+ 0 x) 2)")
     assert not g.equal("(* (+ 0 x) 2)", "(<< x 1)")
     assert g.run(RULES) == "saturated"
@@ -196,7 +196,7 @@ def test_egraph():
 
 
 def test_egraph_limits_and_errors():
-    g = saturate.EGraph()
+    g = onnx_saturate.EGraph()
     g.add("(f x)")
     assert g.run([("grow", "(f ?a)", "(f (g ?a))")], iterations=5) == "iteration limit"
     assert g.run([("grow", "(f ?a)", "(f (g ?a))")], nodes=50, iterations=1000) == "node limit"

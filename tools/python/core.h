@@ -1,4 +1,5 @@
-// The Python extension saturate._core: saturate.h in Python's terms. The package around it (saturate/*.py) has the types that users see.
+// The Python extension onnx_saturate._core: saturate.h in Python's terms. The package around it (onnx_saturate/*.py) has the types that
+// users see.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,7 +24,7 @@ using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::dev
 
 // Keeps a Python object alive from C++, on any thread.
 std::shared_ptr<const void> hold(nb::object object);
-// The saturate.Error that a code stands for, thrown.
+// The onnx_saturate.Error that a code stands for, thrown.
 [[noreturn]] void raise(const api::Error& error);
 template <typename T>
 T take(api::Expected<T> result) {

@@ -58,7 +58,7 @@ void take_exception(Call& call, const std::string& stage, std::exception_ptr& er
 void raise(const api::Error& error) {
   const nb::object report = error.report ? nb::cast(*error.report) : nb::object(nb::none());
   const nb::object exception =
-      nb::module_::import_("saturate._errors").attr("error_of")(static_cast<int>(error.code), error.message, report);
+      nb::module_::import_("onnx_saturate._errors").attr("error_of")(static_cast<int>(error.code), error.message, report);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   throw nb::python_error();
 }

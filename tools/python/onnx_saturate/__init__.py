@@ -1,11 +1,11 @@
 """An optimizer for ONNX models that doesn't depend on how a model is spelled.
 
->>> import saturate
->>> optimized = saturate.optimize(model)                        # an onnx.ModelProto, bytes, a path or an onnx_ir.Model
->>> saturate.optimize("in.onnx", "out.onnx", target="ort-cpu")  # file to file
->>> model, report = saturate.optimize_with_report("in.onnx")    # what was done
->>> saturate.verify("in.onnx", "out.onnx").equal
->>> saturate.run(model, {"x": array})
+>>> import onnx_saturate
+>>> optimized = onnx_saturate.optimize(model)                        # an onnx.ModelProto, bytes, a path or an onnx_ir.Model
+>>> onnx_saturate.optimize("in.onnx", "out.onnx", target="ort-cpu")  # file to file
+>>> model, report = onnx_saturate.optimize_with_report("in.onnx")    # what was done
+>>> onnx_saturate.verify("in.onnx", "out.onnx").equal
+>>> onnx_saturate.run(model, {"x": array})
 
 The input is never changed, and the result is verified: original and result are run on the same inputs by saturate's own runtime.
 """

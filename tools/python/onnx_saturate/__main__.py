@@ -1,4 +1,4 @@
-"""The command `saturate`, as `python -m saturate` and as the script that the package installs."""
+"""The command `saturate`, as `python -m onnx_saturate` and as the scripts that the package installs, `saturate` and `onnx-saturate`."""
 from __future__ import annotations
 
 import signal

@@ -12,7 +12,7 @@ Rewrite = tuple[str, str, str]
 class EGraph:
     """The engine alone, over terms as s-expressions. Operators are names; in rules, `?x` is a variable.
 
-    >>> g = saturate.EGraph()
+    >>> g = onnx_saturate.EGraph()
     >>> a = g.add("(* (+ x 0) 2)")
     >>> g.run([("add-zero", "(+ ?a 0)", "?a"), ("double", "(* ?a 2)", "(<< ?a 1)")])
     'saturated'
@@ -71,7 +71,7 @@ class EGraph:
         return self._core.classes()
 
     def __repr__(self) -> str:
-        return f"<saturate.EGraph: {self.num_nodes} e-nodes in {self.num_classes} e-classes>"
+        return f"<onnx_saturate.EGraph: {self.num_nodes} e-nodes in {self.num_classes} e-classes>"
 
     def __str__(self) -> str:
         return self._core.text()

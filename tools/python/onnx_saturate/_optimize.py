@@ -29,7 +29,7 @@ class Options(TypedDict, total=False):
     """How to optimize. Everything has the default of the command `saturate optimize`."""
 
     target: str | os.PathLike[str]
-    """What can run, and what it costs: "ort-cpu" (the default), another of `saturate.targets()`, or a JSON file."""
+    """What can run, and what it costs: "ort-cpu" (the default), another of `onnx_saturate.targets()`, or a JSON file."""
     cost: str | os.PathLike[str] | CostModel
     """"nodes", "flops", "bytes", "roofline", "measured", a file (docs/extraction.md), or a function of an `Operator` (default: the target's own)."""
     constant_cost: float
@@ -127,7 +127,7 @@ def _progress(given: Progress, iterations: int) -> Iterator[Callable[[str, int, 
 def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, Any]:
     unknown = options.keys() - Options.__annotations__.keys()
     if unknown:
-        raise TypeError(f"no such option: {', '.join(sorted(unknown))}; saturate.Options lists them")
+        raise TypeError(f"no such option: {', '.join(sorted(unknown))}; onnx_saturate.Options lists them")
     out = {name: value for name, value in options.items() if name not in _OF_OUTPUT | {"skip_rules", "progress", "base_dir"}}
     if out.get("not_assumed") is not None:
         out["not_assumed"] = list(out["not_assumed"])
@@ -209,8 +209,8 @@ def optimize(model: ModelLike, output: Path | None = None, **options: Unpack[Opt
     for options that make no sense, `Error` for models that can't be read. Ctrl-C ends the rewriting and gives the best result so far, with a
     RuntimeWarning; a second one raises KeyboardInterrupt, as does one during verification.
 
-    >>> saturate.optimize("bart.onnx", "bart.opt.onnx", target="ort-cpu")
-    >>> optimized = saturate.optimize(model, cost=lambda op: 10 if op.op_type == "MatMul" else 1)
+    >>> onnx_saturate.optimize("bart.onnx", "bart.opt.onnx", target="ort-cpu")
+    >>> optimized = onnx_saturate.optimize(model, cost=lambda op: 10 if op.op_type == "MatMul" else 1)
     """
     return optimize_with_report(model, output, **options).model
 

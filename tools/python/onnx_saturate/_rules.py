@@ -25,7 +25,7 @@ def dtype_name(number: int) -> str:
 class RuleSet:
     """The rules of a run. Sets never change: each method gives a new one.
 
-    >>> rules = saturate.RuleSet.builtin().without("gelu_erf") + "my.rules"
+    >>> rules = onnx_saturate.RuleSet.builtin().without("gelu_erf") + "my.rules"
     """
 
     def __init__(self, core: _core.RuleSet) -> None:
@@ -78,7 +78,7 @@ class RuleSet:
         return name in self._core.names()
 
     def __repr__(self) -> str:
-        return f"<saturate.RuleSet of {len(self)} rules>"
+        return f"<onnx_saturate.RuleSet of {len(self)} rules>"
 
 
 Rules = Union[RuleSet, str, os.PathLike[str], Iterable[Union[str, os.PathLike[str]]]]

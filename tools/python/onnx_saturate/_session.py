@@ -61,7 +61,7 @@ class Session:
         return {name: from_core(value) for name, value in self._core.run(named_inputs(inputs, self._inputs))}
 
     def __repr__(self) -> str:
-        return f"<saturate.Session: {', '.join(self.input_names)} -> {', '.join(self.output_names)}>"
+        return f"<onnx_saturate.Session: {', '.join(self.input_names)} -> {', '.join(self.output_names)}>"
 
 
 def run(

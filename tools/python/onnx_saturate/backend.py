@@ -1,4 +1,4 @@
-"""saturate's runtime as an ONNX backend (onnx.backend.base): `saturate.backend.prepare(model).run(inputs)`."""
+"""saturate's runtime as an ONNX backend (onnx.backend.base): `onnx_saturate.backend.prepare(model).run(inputs)`."""
 from __future__ import annotations
 
 from typing import Any
@@ -27,7 +27,7 @@ class SaturateBackend(Backend):  # type: ignore[misc,unused-ignore]
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> SaturateBackendRep:
-        """`threads` and `reference` as `saturate.Session` has them."""
+        """`threads` and `reference` as `onnx_saturate.Session` has them."""
         if not cls.supports_device(device):
             raise ValueError(f"device {device}: only CPU is there")
         return SaturateBackendRep(Session(model, **kwargs))

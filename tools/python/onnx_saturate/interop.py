@@ -1,4 +1,4 @@
-"""saturate in the pipelines that people have: a pass for onnx_ir's pass manager. (For Olive: `saturate.olive`.)"""
+"""saturate in the pipelines that people have: a pass for onnx_ir's pass manager. (For Olive: `onnx_saturate.olive`.)"""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class OptimizePass(FunctionalPass):
-    """`saturate.optimize` as a pass: gives a new model, the input stays as it is.
+    """`onnx_saturate.optimize` as a pass: gives a new model, the input stays as it is.
 
     >>> onnx_ir.passes.Sequential(OptimizePass(target="ort-cpu"), ...)(model).model
     """

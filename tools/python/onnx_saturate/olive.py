@@ -20,7 +20,7 @@ from ._optimize import Options, optimize_with_report
 
 
 class SaturatePass(Pass):  # type: ignore[misc,unused-ignore]
-    """`saturate.optimize` on an ONNX model: rewritten by equalities, extracted for the target, verified by running both."""
+    """`onnx_saturate.optimize` on an ONNX model: rewritten by equalities, extracted for the target, verified by running both."""
 
     @classmethod
     def _default_config(cls, accelerator_spec: AcceleratorSpec) -> dict[str, PassConfigParam]:
@@ -55,7 +55,7 @@ def package_config() -> dict[str, Any]:
     """The entry of Olive's package configuration (`passes`) that makes the pass known."""
     return {
         "SaturatePass": {
-            "module_path": "saturate.olive.SaturatePass",
+            "module_path": "onnx_saturate.olive.SaturatePass",
             "supported_providers": ["*"],
             "supported_accelerators": ["*"],
             "supported_precisions": ["*"],
