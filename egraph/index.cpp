@@ -27,9 +27,9 @@ struct RowOrder {
 // Builds the index in passes over stretches of ids or classes, each stretch by one thread. Within a class the order of rows is total
 // (no two live e-nodes of a class are equal), so it does not matter which thread counts or places a row first.
 template <bool kShared>
-class Builder {
+class IndexBuilder {
  public:
-  Builder(EGraph::Impl& g, Index& index) : g_(g), index_(index), ids_(g.recs.size()) {}
+  IndexBuilder(EGraph::Impl& g, Index& index) : g_(g), index_(index), ids_(g.recs.size()) {}
 
   void build() {
     index_.start.assign(ids_ + 2, 0);
@@ -141,9 +141,9 @@ void build(EGraph::Impl& g, Index& index) {
   // Below this, one thread is done before the others have woken up.
   constexpr std::size_t kWorthThreads = 200'000;
   if (!g.team || g.recs.size() < kWorthThreads) {
-    Builder<false>(g, index).build();
+    IndexBuilder<false>(g, index).build();
   } else {
-    Builder<true>(g, index).build();
+    IndexBuilder<true>(g, index).build();
   }
   index.version = g.version;
 }

@@ -149,9 +149,9 @@ class Conditional : public Applier {
 
 // ---- s-expressions to a workload ----
 
-class Builder {
+class WorkloadBuilder {
  public:
-  explicit Builder(const Workload::Options& options) : options_(options) {
+  explicit WorkloadBuilder(const Workload::Options& options) : options_(options) {
     auto leaves = std::make_unique<LeafAnalysis>();
     leaves_ = leaves.get();
     out_.leaves = std::move(leaves);
@@ -358,7 +358,7 @@ class Builder {
 absl::StatusOr<Workload> Workload::parse(std::string_view text, const Options& options) {
   auto forms = Reader(text).read();
   if (!forms.ok()) return forms.status();
-  return Builder(options).build(*forms);
+  return WorkloadBuilder(options).build(*forms);
 }
 
 absl::StatusOr<Id> Workload::add_term(std::string_view text) {

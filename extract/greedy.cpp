@@ -10,7 +10,6 @@
 namespace saturate {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostDagBytes = std::size_t{256} << 20;
 
 using Entry = std::pair<double, std::uint32_t>;

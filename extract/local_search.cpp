@@ -8,7 +8,6 @@
 namespace saturate {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 

@@ -12,7 +12,6 @@
 namespace saturate {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNotForced = 1e12;   // of what is taken only where nothing else can be
 constexpr double kNotInOpset = 1e15;  // of what is not in the opset that the result shall have
 

@@ -16,7 +16,7 @@ namespace saturate {
 namespace {
 
 constexpr double kStoreBandwidth = 1e12;  // of a new constant: loading it once is not part of a run
-constexpr double kStandardFirst = 1e-10, kPerAttribute = 1e-12;
+constexpr double kStandardFirst = 1e-10, kSecondsPerAttribute = 1e-12;
 
 // What an operator costs beside its kernel in a model whose weights pass through the cache between two of them; rows are timed in a warm
 // cache.
@@ -77,7 +77,7 @@ class TimesCost : public CostModel {
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
     const double tie =
-        (is_standard(key) ? 0 : kStandardFirst) + kPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
+        (is_standard(key) ? 0 : kStandardFirst) + kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
     const double unchecked = key.domain.empty() && !is_standard(key) ? kUnchecked : 1;
     return unchecked * (seconds(g, node, id) + kDispatch) + tie;
   }

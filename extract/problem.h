@@ -4,11 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace saturate {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 inline constexpr std::uint32_t kUnchosen = ~std::uint32_t{0};
 

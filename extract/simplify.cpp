@@ -9,7 +9,6 @@
 namespace saturate {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostComparedNodes = 4096;  // nodes of one class that are compared in pairs
 constexpr int kMostRounds = 12;
 

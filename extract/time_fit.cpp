@@ -8,11 +8,11 @@ namespace {
 
 constexpr int kRounds = 2000;
 constexpr double kSettled = 1e-9;  // the largest relative change of a weight in the last round
-constexpr double kLeastSeconds = 1e-8;
+constexpr double kLeastFitted = 1e-8;
 // Seconds for 1e9 bytes beyond the cache: no memory is slower than 5 GB/s. Without it a single large row takes the blame for the error of
 // all others.
 constexpr double kSlowestMemory = 0.2;
-constexpr std::size_t kBeyondCache = 3;
+constexpr std::size_t kBeyondCacheFeature = 3;
 
 // In units that make a weight of 1 a time of about a second.
 TimeWeights features(const OpSizes& s, double cache) {
@@ -29,7 +29,7 @@ TimeWeights fit_time_weights(std::span<const std::pair<OpSizes, double>> rows, d
   double gram[n][n] = {}, right[n] = {};
   for (const auto& [sizes, seconds] : rows) {
     TimeWeights f = features(sizes, cache_bytes);
-    for (double& v : f) v /= std::max(seconds, kLeastSeconds);
+    for (double& v : f) v /= std::max(seconds, kLeastFitted);
     for (std::size_t i = 0; i < n; ++i) {
       right[i] += f[i];
       for (std::size_t j = 0; j < n; ++j) gram[i][j] += f[i] * f[j];
@@ -44,7 +44,7 @@ TimeWeights fit_time_weights(std::span<const std::pair<OpSizes, double>> rows, d
       for (std::size_t j = 0; j < n; ++j)
         if (j != i) r -= gram[i][j] * w[j];
       double next = std::max(0.0, r / gram[i][i]);
-      if (i == kBeyondCache) next = std::min(next, kSlowestMemory);
+      if (i == kBeyondCacheFeature) next = std::min(next, kSlowestMemory);
       change = std::max(change, std::abs(next - w[i]) / std::max(next, w[i] + 1e-300));
       w[i] = next;
     }
@@ -57,7 +57,7 @@ double weighted_seconds(const TimeWeights& weights, const OpSizes& sizes, double
   const TimeWeights f = features(sizes, cache_bytes);
   double sum = 0;
   for (std::size_t i = 0; i < kTimeFeatures; ++i) sum += weights[i] * f[i];
-  return std::max(sum, kLeastSeconds);
+  return std::max(sum, kLeastFitted);
 }
 
 }  // namespace saturate

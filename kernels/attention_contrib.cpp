@@ -117,7 +117,7 @@ absl::StatusOr<Tensor> run(const KernelContext& ctx, const Sizes& s, AttentionPr
 }
 
 template <typename T, typename C>
-Outputs attention_as(const KernelContext& ctx) {
+Outputs packed_attention_as(const KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
   if (x.rank() != 3 || w.rank() != 2 || w.dims()[0] != x.dims()[2]) return ctx.invalid("the input or the weights have the wrong shape");
   if (ctx.attr_i("past_present_share_buffer", 0) != 0 || ctx.attr_i("do_rotary", 0) != 0)
@@ -332,8 +332,8 @@ Outputs multi_head_as(const KernelContext& ctx) {
 template <bool kProjects>
 Outputs contrib_attention(KernelContext& ctx) {
   return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    if (std::is_same_v<T, double> || ctx.options.reference) return kProjects ? attention_as<T, double>(ctx) : multi_head_as<T, double>(ctx);
-    return kProjects ? attention_as<T, float>(ctx) : multi_head_as<T, float>(ctx);
+    if (std::is_same_v<T, double> || ctx.options.reference) return kProjects ? packed_attention_as<T, double>(ctx) : multi_head_as<T, double>(ctx);
+    return kProjects ? packed_attention_as<T, float>(ctx) : multi_head_as<T, float>(ctx);
   });
 }
 

@@ -8,7 +8,7 @@
 namespace saturate {
 namespace {
 
-constexpr std::int64_t kBlockRows = 256, kBlockBytes = 1 << 19;  // of A, made together
+constexpr std::int64_t kByteBlockRows = 256, kBlockBytes = 1 << 19;  // of A, made together
 constexpr std::int64_t kTaskOperations = 1 << 21;
 
 void tile_portable(const ByteTile& t) {
@@ -46,7 +46,7 @@ bool any(std::span<const std::int32_t> values) {
   return std::any_of(values.begin(), values.end(), [](std::int32_t v) { return v != 0; });
 }
 
-struct Product {
+struct ByteGemmProduct {
   const ByteRows& a;
   const PackedBytes& b;
   std::span<const std::int32_t> b_zero;
@@ -54,7 +54,7 @@ struct Product {
   std::vector<std::uint32_t> columns, zeros;  // of Correction; empty where nothing is to be corrected
   bool row_sums = false;
 
-  Product(const ByteRows& rows, const PackedBytes& packed, std::span<const std::int32_t> zero, const ByteFinish& done)
+  ByteGemmProduct(const ByteRows& rows, const PackedBytes& packed, std::span<const std::int32_t> zero, const ByteFinish& done)
       : a(rows), b(packed), b_zero(zero), finish(done), row_sums(any(zero)) {
     if (!row_sums && !any(rows.zero)) return;
     columns.resize(b.column_sums.size());
@@ -69,7 +69,7 @@ struct Product {
   }
 };
 
-void run_tile(const ByteKernel& kernel, const Product& p, std::int64_t row, int rows, std::int64_t panel, const std::uint8_t* a,
+void run_tile(const ByteKernel& kernel, const ByteGemmProduct& p, std::int64_t row, int rows, std::int64_t panel, const std::uint8_t* a,
               const std::uint32_t* row_sums, const std::int8_t* ahead, std::int64_t ahead_step) {
   alignas(64) std::int32_t c[kMostByteRows * kBytePanel];
   kernel.tile({rows, p.b.depth, a, p.b.depth, p.b.panel(panel), c, ahead, ahead_step});
@@ -82,12 +82,12 @@ void run_tile(const ByteKernel& kernel, const Product& p, std::int64_t row, int 
   p.finish(row, rows, column, static_cast<int>(std::min<std::int64_t>(kBytePanel, p.b.n - column)), c);
 }
 
-void run_block(const KernelContext& ctx, const ByteKernel& kernel, const Product& p, std::int64_t row_begin, std::int64_t row_end,
+void run_block(const KernelContext& ctx, const ByteKernel& kernel, const ByteGemmProduct& p, std::int64_t row_begin, std::int64_t row_end,
                std::int64_t panel_begin, std::int64_t panel_end) {
   const std::int64_t depth = p.b.depth;
   const std::int64_t block = std::min(
       row_end - row_begin,
-      std::clamp<std::int64_t>(kBlockBytes / std::max<std::int64_t>(1, depth) / kMostByteRows * kMostByteRows, kMostByteRows, kBlockRows));
+      std::clamp<std::int64_t>(kBlockBytes / std::max<std::int64_t>(1, depth) / kMostByteRows * kMostByteRows, kMostByteRows, kByteBlockRows));
   const std::shared_ptr<std::byte> buffer = ctx.host.buffer(static_cast<std::size_t>(std::max<std::int64_t>(1, block * depth)));
   if (buffer == nullptr) throw std::bad_alloc();
   auto* rows = reinterpret_cast<std::uint8_t*>(buffer.get());
@@ -147,11 +147,11 @@ void byte_gemm(const KernelContext& ctx, const ByteRows& a, const PackedBytes& b
                const ByteFinish& finish) {
   if (a.m == 0 || b.n == 0) return;
   const ByteKernel& kernel = byte_kernel();
-  const Product p(a, b, b_zero, finish);
-  const std::int64_t panels = (b.n + kBytePanel - 1) / kBytePanel, blocks = (a.m + kBlockRows - 1) / kBlockRows;
+  const ByteGemmProduct p(a, b, b_zero, finish);
+  const std::int64_t panels = (b.n + kBytePanel - 1) / kBytePanel, blocks = (a.m + kByteBlockRows - 1) / kByteBlockRows;
   if (ctx.options.threads == 1 || 2 * a.m * b.n * b.k < kTaskOperations) return run_block(ctx, kernel, p, 0, a.m, 0, panels);
   if (blocks >= 4 || panels < 4) {
-    const std::int64_t piece = blocks >= 4 ? kBlockRows : std::max<std::int64_t>(kMostByteRows, (a.m + 3) / 4);
+    const std::int64_t piece = blocks >= 4 ? kByteBlockRows : std::max<std::int64_t>(kMostByteRows, (a.m + 3) / 4);
     return parallel_for(ctx, (a.m + piece - 1) / piece, 1, [&](std::int64_t begin, std::int64_t end) {
       run_block(ctx, kernel, p, begin * piece, std::min(a.m, end * piece), 0, panels);
     });

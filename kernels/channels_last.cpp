@@ -313,9 +313,9 @@ Outputs conv(KernelContext& ctx) {
   return outputs_of(std::move(result));
 }
 
-enum class Pool { kMax, kAverage };
+enum class PoolKind { kMax, kAverage };
 
-template <Pool kPool>
+template <PoolKind kPool>
 Outputs pool(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   if (absl::Status s = check_image(ctx, x); !s.ok()) return s;
@@ -331,7 +331,7 @@ Outputs pool(KernelContext& ctx) {
   if (!y.ok()) return y.status();
   const float* from = x.data<float>();
   float* to = write<float>(*y);
-  if (kPool == Pool::kAverage && global) {
+  if (kPool == PoolKind::kAverage && global) {
     const std::int64_t positions = image.height * image.width;
     constexpr std::int64_t kGroup = 64;  // of channels, summed together
     const std::int64_t groups = (channels + kGroup - 1) / kGroup;
@@ -352,7 +352,7 @@ Outputs pool(KernelContext& ctx) {
                    const std::int64_t n = p / w->output_size(), row = p % w->output_size() / columns, column = p % columns;
                    std::int64_t count = 0, inside = 0;
                    float* out = to + p * channels;
-                   std::fill_n(out, channels, kPool == Pool::kMax ? -std::numeric_limits<float>::infinity() : 0.0f);
+                   std::fill_n(out, channels, kPool == PoolKind::kMax ? -std::numeric_limits<float>::infinity() : 0.0f);
                    for (std::int64_t i = 0; i < w->kernel[0]; ++i) {
                      const std::int64_t at_y = row * w->strides[0] - w->pad_begin[0] + i * w->dilations[0];
                      for (std::int64_t j = 0; j < w->kernel[1]; ++j) {
@@ -362,10 +362,10 @@ Outputs pool(KernelContext& ctx) {
                        if (at_y < 0 || at_x < 0 || at_y >= image.height || at_x >= image.width) continue;
                        ++count;
                        const float* in = from + ((n * image.height + at_y) * image.width + at_x) * channels;
-                       kPool == Pool::kMax ? max_channels(in, out, channels) : add_channels(in, out, channels);
+                       kPool == PoolKind::kMax ? max_channels(in, out, channels) : add_channels(in, out, channels);
                      }
                    }
-                   if (kPool == Pool::kAverage && std::max(count, inside) > 0)
+                   if (kPool == PoolKind::kAverage && std::max(count, inside) > 0)
                      scale_channels(1.0f / static_cast<float>(padded ? inside : count), out, channels);
                  }
                });
@@ -390,8 +390,8 @@ EpilogueCall epilogue_of(const KernelContext& ctx) {
 
 void register_channels_last(Registry& registry) {
   registry.add(kSessionDomain, "Conv", conv, 1u << 1);  // weights are packed
-  registry.add(kSessionDomain, "MaxPool", pool<Pool::kMax>);
-  registry.add(kSessionDomain, "AveragePool", pool<Pool::kAverage>);
+  registry.add(kSessionDomain, "MaxPool", pool<PoolKind::kMax>);
+  registry.add(kSessionDomain, "AveragePool", pool<PoolKind::kAverage>);
   register_fused_elementwise(registry);
   register_session_attention(registry);
 }

@@ -8,17 +8,17 @@
 namespace saturate {
 namespace {
 
-enum class Mode { kConstant, kEdge, kReflect, kWrap };
+enum class PadMode { kConstant, kEdge, kReflect, kWrap };
 
 // Where padded position `at` (relative to the original's first element) takes its element; -1: from the constant. n > 0.
-std::int64_t source_of(std::int64_t at, std::int64_t n, Mode mode) {
+std::int64_t source_of(std::int64_t at, std::int64_t n, PadMode mode) {
   if (at >= 0 && at < n) return at;
   switch (mode) {
-    case Mode::kEdge:
+    case PadMode::kEdge:
       return at < 0 ? 0 : n - 1;
-    case Mode::kWrap:
+    case PadMode::kWrap:
       return ((at % n) + n) % n;
-    case Mode::kReflect: {
+    case PadMode::kReflect: {
       if (n == 1) return 0;
       const std::int64_t period = 2 * (n - 1), r = ((at % period) + period) % period;
       return r < n ? r : period - r;
@@ -29,7 +29,7 @@ std::int64_t source_of(std::int64_t at, std::int64_t n, Mode mode) {
 }
 
 // Pads (negative: crops) `before` and `after` every axis. An axis at a time would copy more: one pass over the output's lines.
-Outputs pad_by(KernelContext& ctx, const Tensor& x, const Shape& before, const Shape& after, Mode mode, const Tensor* value) {
+Outputs pad_by(KernelContext& ctx, const Tensor& x, const Shape& before, const Shape& after, PadMode mode, const Tensor* value) {
   const int rank = x.rank();
   Shape dims(x.dims());
   for (int k = 0; k < rank; ++k) {
@@ -37,7 +37,7 @@ Outputs pad_by(KernelContext& ctx, const Tensor& x, const Shape& before, const S
     if (std::max(std::abs(before[k]), std::abs(after[k])) > kFar) return ctx.invalid("a pad is too large");
     dims[k] += before[k] + after[k];
     if (dims[k] < 0) return ctx.invalid("the pads cut off more than there is");
-    if (x.dims()[k] == 0 && dims[k] > 0 && mode != Mode::kConstant) return ctx.invalid("an empty axis can only be padded with a constant");
+    if (x.dims()[k] == 0 && dims[k] > 0 && mode != PadMode::kConstant) return ctx.invalid("an empty axis can only be padded with a constant");
   }
   Moving moving(ctx, x.dtype());
   auto to = moving.make(dims);
@@ -107,8 +107,8 @@ absl::StatusOr<std::optional<Tensor>> pad_value(const KernelContext& ctx, DType 
 Outputs pad(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   const std::string name = ctx.attr_s("mode", "constant");
-  const Mode mode = name == "edge" ? Mode::kEdge : name == "reflect" ? Mode::kReflect : name == "wrap" ? Mode::kWrap : Mode::kConstant;
-  if (mode == Mode::kConstant && name != "constant") return ctx.invalid("the mode is not known");
+  const PadMode mode = name == "edge" ? PadMode::kEdge : name == "reflect" ? PadMode::kReflect : name == "wrap" ? PadMode::kWrap : PadMode::kConstant;
+  if (mode == PadMode::kConstant && name != "constant") return ctx.invalid("the mode is not known");
   std::vector<std::int64_t> pads = ctx.attr_ints(ctx.opset < 2 ? "paddings" : "pads"), axes;
   for (auto [i, into] : {std::pair(1, &pads), std::pair(3, &axes)}) {
     if (!ctx.has_input(static_cast<std::size_t>(i))) continue;
@@ -152,7 +152,7 @@ Outputs center_crop_pad(KernelContext& ctx) {
     before[(*at)[k]] = more / 2;
     after[(*at)[k]] = more - more / 2;
   }
-  return pad_by(ctx, x, before, after, Mode::kConstant, nullptr);
+  return pad_by(ctx, x, before, after, PadMode::kConstant, nullptr);
 }
 
 }  // namespace

@@ -9,35 +9,35 @@
 namespace saturate {
 namespace {
 
-enum class Reduction { kNone, kAdd, kMul, kMax, kMin };
+enum class ScatterReduction { kNone, kAdd, kMul, kMax, kMin };
 
-std::optional<Reduction> reduction_of(const KernelContext& ctx) {
+std::optional<ScatterReduction> reduction_of(const KernelContext& ctx) {
   const std::string name = ctx.attr_s("reduction", "none");
-  if (name == "none") return Reduction::kNone;
-  if (name == "add") return Reduction::kAdd;
-  if (name == "mul") return Reduction::kMul;
-  if (name == "max") return Reduction::kMax;
-  if (name == "min") return Reduction::kMin;
+  if (name == "none") return ScatterReduction::kNone;
+  if (name == "add") return ScatterReduction::kAdd;
+  if (name == "mul") return ScatterReduction::kMul;
+  if (name == "max") return ScatterReduction::kMax;
+  if (name == "min") return ScatterReduction::kMin;
   return std::nullopt;
 }
 
 template <typename T>
-T combine(T a, T b, Reduction reduction) {
+T combine(T a, T b, ScatterReduction reduction) {
   const auto x = static_cast<Compute<T>>(a), y = static_cast<Compute<T>>(b);
   if constexpr (std::is_same_v<T, bool>) {
-    return reduction == Reduction::kAdd || reduction == Reduction::kMax ? a || b : a && b;
+    return reduction == ScatterReduction::kAdd || reduction == ScatterReduction::kMax ? a || b : a && b;
   } else {
     if constexpr (is_float_v<T>) {
-      if (reduction >= Reduction::kMax && (std::isnan(x) || std::isnan(y))) return std::isnan(x) ? a : b;
+      if (reduction >= ScatterReduction::kMax && (std::isnan(x) || std::isnan(y))) return std::isnan(x) ? a : b;
     }
     switch (reduction) {
-      case Reduction::kAdd:
+      case ScatterReduction::kAdd:
         return static_cast<T>(x + y);
-      case Reduction::kMul:
+      case ScatterReduction::kMul:
         return static_cast<T>(x * y);
-      case Reduction::kMax:
+      case ScatterReduction::kMax:
         return x > y ? a : b;
-      case Reduction::kMin:
+      case ScatterReduction::kMin:
         return x < y ? a : b;
       default:
         return b;
@@ -47,9 +47,9 @@ T combine(T a, T b, Reduction reduction) {
 
 // Runs `each(set)` where set(position, source) stores the update's element `source` at the output's element `position`.
 template <typename F>
-Outputs scatter_into(KernelContext& ctx, const Tensor& data, const Tensor& updates, Reduction reduction, F&& each) {
+Outputs scatter_into(KernelContext& ctx, const Tensor& data, const Tensor& updates, ScatterReduction reduction, F&& each) {
   if (data.dtype() != updates.dtype()) return ctx.invalid("data and updates differ in element type");
-  if (reduction == Reduction::kNone) {
+  if (reduction == ScatterReduction::kNone) {
     Moving moving(ctx, data.dtype());
     auto to = moving.make(data.dims());
     if (!to.ok()) return to.status();
@@ -80,7 +80,7 @@ Outputs scatter_elements(KernelContext& ctx) {
   const Tensor& indices = ctx.tensor(1);
   const Tensor& updates = ctx.tensor(2);
   const std::optional<int> axis = normalize_axis(ctx.attr_i("axis", 0), x.rank());
-  const std::optional<Reduction> reduction = reduction_of(ctx);
+  const std::optional<ScatterReduction> reduction = reduction_of(ctx);
   if (!axis || !reduction) return ctx.invalid("the axis or the reduction is not valid");
   if (indices.rank() != x.rank() || indices.dims() != updates.dims())
     return ctx.invalid("indices and updates must have one shape, of the data's rank");
@@ -109,7 +109,7 @@ Outputs scatter_nd(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   const Tensor& indices = ctx.tensor(1);
   const Tensor& updates = ctx.tensor(2);
-  const std::optional<Reduction> reduction = reduction_of(ctx);
+  const std::optional<ScatterReduction> reduction = reduction_of(ctx);
   if (!reduction) return ctx.invalid("the reduction is not known");
   if (x.rank() < 1 || indices.rank() < 1) return ctx.invalid("data and indices must have rank 1 or more");
   const std::int64_t depth = indices.dims().back();
@@ -162,7 +162,7 @@ Outputs tensor_scatter(KernelContext& ctx) {
   }
   const std::span<const std::int64_t> dims(cache.dims());
   const std::int64_t middle = product(dims.subspan(1, static_cast<std::size_t>(*axis) - 1)), inner = strides_of(cache.dims())[*axis];
-  return scatter_into(ctx, cache, update, Reduction::kNone, [&](auto&& set) {
+  return scatter_into(ctx, cache, update, ScatterReduction::kNone, [&](auto&& set) {
     for (std::int64_t o = 0; o < batch * middle; ++o) {
       for (std::int64_t t = 0; t < piece; ++t) {
         const std::int64_t at = (starts[static_cast<std::size_t>(o / middle)] + t) % length;

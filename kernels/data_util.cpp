@@ -134,13 +134,13 @@ void copy_transposed(const U* from, std::int64_t from_row, U* to, std::int64_t t
   }
 }
 
-struct Layout {
+struct RunLayout {
   Shape dims, from, to;
 };
 
 // Neighbouring dims that both sides walk as one become one; dims of 1 go.
-Layout merged(const Shape& dims, const Shape& from, const Shape& to) {
-  Layout m;
+RunLayout merged(const Shape& dims, const Shape& from, const Shape& to) {
+  RunLayout m;
   for (std::size_t k = 0; k < dims.size(); ++k) {
     if (dims[k] == 1) continue;
     if (!m.dims.empty() && m.from.back() == from[k] * dims[k] && m.to.back() == to[k] * dims[k]) {
@@ -157,13 +157,13 @@ Layout merged(const Shape& dims, const Shape& from, const Shape& to) {
 }
 
 template <typename U>
-void copy_layout(const Layout& m, const U* from, U* to) {
+void copy_layout(const RunLayout& m, const U* from, U* to) {
   const std::size_t rank = m.dims.size();
   // The dim along which the source is contiguous becomes the row of a blocked transpose with the last one.
   if (rank >= 2 && m.from.back() > 1 && m.to.back() == 1 && m.dims.back() > 1) {
     for (std::size_t k = 0; k + 1 < rank; ++k) {
       if (m.from[k] != 1 || m.dims[k] < 4) continue;
-      Layout rest = m;
+      RunLayout rest = m;
       rest.dims[k] = rest.dims.back() = 1;
       for_each_run<2>(rest.dims, {rest.from, rest.to}, [&](const auto& offset, std::int64_t n, const auto& inner) {
         for (std::int64_t i = 0; i < n; ++i) {
@@ -184,7 +184,7 @@ void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const s
                   const Shape& to_strides) {
   const std::int64_t total = product(dims);
   if (total == 0) return;
-  const Layout m = merged(dims, from_strides, to_strides);
+  const RunLayout m = merged(dims, from_strides, to_strides);
   with_unit(unit, [&]<typename U>(std::type_identity<U>) {
     const U* source = reinterpret_cast<const U*>(from);
     U* target = reinterpret_cast<U*>(to);
@@ -193,7 +193,7 @@ void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const s
     const std::int64_t each = total / m.dims[0];
     parallel_for(ctx, m.dims[0], std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, each)),
                  [&](std::int64_t begin, std::int64_t end) {
-                   Layout part = m;
+                   RunLayout part = m;
                    part.dims[0] = end - begin;
                    copy_layout(part, source + begin * m.from[0], target + begin * m.to[0]);
                  });

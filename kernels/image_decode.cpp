@@ -12,7 +12,7 @@ namespace {
 
 using Bytes = std::span<const std::uint8_t>;
 
-struct Image {
+struct DecodedImage {
   std::int64_t height = 0, width = 0;
   std::vector<std::uint8_t> rgb;
 };
@@ -32,7 +32,7 @@ std::uint32_t big(Bytes b, std::size_t at, int n) {
 bool starts(Bytes b, std::string_view magic) { return b.size() >= magic.size() && std::memcmp(b.data(), magic.data(), magic.size()) == 0; }
 
 // 24 or 32 bits a pixel, lines padded to four bytes, bottom line first unless the height is negative.
-std::optional<Image> decode_bmp(Bytes b) {
+std::optional<DecodedImage> decode_bmp(Bytes b) {
   const std::size_t start = little(b, 10, 4), depth = little(b, 28, 2) / 8;
   const auto width = static_cast<std::int32_t>(little(b, 18, 4)), rows = static_cast<std::int32_t>(little(b, 22, 4));
   const std::int64_t height = std::abs(static_cast<std::int64_t>(rows));
@@ -40,7 +40,7 @@ std::optional<Image> decode_bmp(Bytes b) {
     return std::nullopt;
   const std::size_t line = (static_cast<std::size_t>(width) * depth + 3) / 4 * 4;
   if (start > b.size() || (b.size() - start) / line < static_cast<std::size_t>(height)) return std::nullopt;
-  Image image{height, width, {}};
+  DecodedImage image{height, width, {}};
   for (std::int64_t r = 0; r < height; ++r) {
     const std::uint8_t* p = b.data() + start + static_cast<std::size_t>(rows > 0 ? height - 1 - r : r) * line;
     for (std::int64_t c = 0; c < width; ++c, p += depth) image.rgb.insert(image.rgb.end(), {p[2], p[1], p[0]});
@@ -49,7 +49,7 @@ std::optional<Image> decode_bmp(Bytes b) {
 }
 
 // P5 (grey) and P6 (colour), 8 bits.
-std::optional<Image> decode_pnm(Bytes b) {
+std::optional<DecodedImage> decode_pnm(Bytes b) {
   std::size_t at = 2;
   const auto number = [&]() -> std::int64_t {
     while (at < b.size() && (b[at] == '#' || b[at] <= ' ')) {
@@ -69,7 +69,7 @@ std::optional<Image> decode_pnm(Bytes b) {
   if (width <= 0 || height <= 0 || width > kWidest || height > kWidest || top != 255) return std::nullopt;
   const std::size_t pixels = static_cast<std::size_t>(width * height);
   if (at > b.size() || b.size() - at < pixels * channels) return std::nullopt;
-  Image image{height, width, {}};
+  DecodedImage image{height, width, {}};
   for (std::size_t p = 0; p < pixels; ++p) {
     const std::uint8_t* v = b.data() + at + p * channels;
     image.rgb.insert(image.rgb.end(), {v[0], v[channels == 3 ? 1 : 0], v[channels == 3 ? 2 : 0]});
@@ -83,7 +83,7 @@ int paeth(int left, int up, int corner) {
 }
 
 // 8 bits a channel, not interlaced: grey, colour, palette, with or without alpha (dropped).
-std::optional<Image> decode_png(Bytes b, std::size_t limit) {
+std::optional<DecodedImage> decode_png(Bytes b, std::size_t limit) {
   std::vector<std::uint8_t> packed, palette;
   for (std::size_t at = 8; at + 12 <= b.size();) {
     const std::size_t length = big(b, at, 4);
@@ -103,7 +103,7 @@ std::optional<Image> decode_png(Bytes b, std::size_t limit) {
   if (total > limit) return std::nullopt;
   auto raw = inflate_zlib(packed, total);
   if (!raw || raw->size() != total) return std::nullopt;
-  Image image{height, width, {}};
+  DecodedImage image{height, width, {}};
   std::vector<std::uint8_t> above(line, 0);
   for (std::int64_t r = 0; r < height; ++r) {
     std::uint8_t* row = raw->data() + static_cast<std::size_t>(r) * (line + 1);
@@ -128,7 +128,7 @@ std::optional<Image> decode_png(Bytes b, std::size_t limit) {
 }
 
 // Colour without compression, 8 bits, strips one after the other.
-std::optional<Image> decode_tiff(Bytes b) {
+std::optional<DecodedImage> decode_tiff(Bytes b) {
   const bool is_little = b[0] == 'I';
   const auto number = [&](std::size_t at, int n) { return is_little ? little(b, at, n) : big(b, at, n); };
   const std::size_t directory = number(4, 4), count = number(directory, 2);
@@ -151,7 +151,7 @@ std::optional<Image> decode_tiff(Bytes b) {
   if (compression != 1 || samples != 3 || strips == 0 || rows_per_strip == 0 || width <= 0 || height <= 0 || width > kWidest ||
       height > kWidest)
     return std::nullopt;
-  Image image{height, width, {}};
+  DecodedImage image{height, width, {}};
   const std::size_t line = static_cast<std::size_t>(width) * 3;
   for (std::size_t r = 0; r < static_cast<std::size_t>(height); ++r) {
     const std::size_t strip = r / rows_per_strip;
@@ -170,7 +170,7 @@ Outputs image_decoder(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   if (x.dtype() != DType::kUint8 || x.rank() != 1) return ctx.invalid("a vector of bytes is expected");
   const Bytes b = x.span<std::uint8_t>();
-  std::optional<Image> image;
+  std::optional<DecodedImage> image;
   if (starts(b, "BM"))
     image = decode_bmp(b);
   else if (starts(b, "P6") || starts(b, "P5"))

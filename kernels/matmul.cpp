@@ -8,13 +8,13 @@
 namespace saturate {
 namespace {
 
-struct Operand {
+struct MatrixOperand {
   Shape batch;  // leading dims
   std::int64_t rows = 1, cols = 1, row_stride = 1, col_stride = 1;
 };
 
-Operand operand(const Shape& dims, bool vector_is_row, bool transpose) {
-  Operand o;
+MatrixOperand operand(const Shape& dims, bool vector_is_row, bool transpose) {
+  MatrixOperand o;
   if (dims.size() == 1) {
     (vector_is_row ? o.cols : o.rows) = dims[0];
     return o;  // both strides 1: only one of the two dims is longer than 1
@@ -31,7 +31,7 @@ Operand operand(const Shape& dims, bool vector_is_row, bool transpose) {
 }
 
 struct Problem {
-  Operand a, b;
+  MatrixOperand a, b;
   Shape batch, out_dims;
 };
 

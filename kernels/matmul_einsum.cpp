@@ -148,7 +148,7 @@ Accumulator<T> sum_at(const KernelContext& ctx, const Walk& w, const std::vector
 }
 
 // A tensor over the walk's letters: its step along each, 0 along those that it does not have.
-struct Operand {
+struct EinsumOperand {
   Tensor tensor;
   Shape strides;
 };
@@ -167,7 +167,7 @@ std::int64_t count(const Shape& sizes, const Letters& letters) {
 }
 
 // The operand with these letters as its axes, as `dims`; copied where it does not lie so.
-absl::StatusOr<Tensor> arranged(const KernelContext& ctx, const Shape& sizes, const Operand& x, const Letters& letters, Shape dims) {
+absl::StatusOr<Tensor> arranged(const KernelContext& ctx, const Shape& sizes, const EinsumOperand& x, const Letters& letters, Shape dims) {
   Shape axes, strides;
   for (std::size_t l : letters) {
     if (sizes[l] == 1) continue;
@@ -181,7 +181,7 @@ absl::StatusOr<Tensor> arranged(const KernelContext& ctx, const Shape& sizes, co
 }
 
 // The product of two, summed over the letters of both that are not `kept`.
-absl::StatusOr<Operand> contract(const KernelContext& ctx, const Shape& sizes, const Operand& a, const Operand& b,
+absl::StatusOr<EinsumOperand> contract(const KernelContext& ctx, const Shape& sizes, const EinsumOperand& a, const EinsumOperand& b,
                                  const std::vector<bool>& kept) {
   Letters batch, rows, columns, inner;
   for (std::size_t l = 0; l < sizes.size(); ++l) {
@@ -196,7 +196,7 @@ absl::StatusOr<Operand> contract(const KernelContext& ctx, const Shape& sizes, c
   if (!right.ok()) return right.status();
   absl::StatusOr<Tensor> y = matmul(ctx, *left, *right);
   if (!y.ok()) return y.status();
-  Operand result{*std::move(y), Shape(sizes.size(), 0)};
+  EinsumOperand result{*std::move(y), Shape(sizes.size(), 0)};
   const Letters letters = joined({batch, rows, columns});
   std::int64_t step = 1;
   for (auto l = letters.rbegin(); l != letters.rend(); ++l) {
@@ -216,14 +216,14 @@ bool sums_in_pairs(const Walk& w) {
 }
 
 Outputs einsum_by_products(const KernelContext& ctx, const Walk& w, const Shape& dims) {
-  Operand all{ctx.tensor(0), w.strides[0]};
+  EinsumOperand all{ctx.tensor(0), w.strides[0]};
   for (std::size_t t = 1; t < w.strides.size(); ++t) {
     std::vector<bool> kept(w.sizes.size());
     for (std::size_t l = 0; l < kept.size(); ++l) {
       kept[l] = l < w.outputs;
       for (std::size_t later = t + 1; later < w.strides.size(); ++later) kept[l] = kept[l] || w.strides[later][l] != 0;
     }
-    absl::StatusOr<Operand> product = contract(ctx, w.sizes, all, {ctx.tensor(t), w.strides[t]}, kept);
+    absl::StatusOr<EinsumOperand> product = contract(ctx, w.sizes, all, {ctx.tensor(t), w.strides[t]}, kept);
     if (!product.ok()) return product.status();
     all = *std::move(product);
   }

@@ -9,10 +9,10 @@
 namespace saturate {
 namespace {
 
-enum class Mode { kLessEqual, kLess, kGreaterEqual, kGreater, kEqual, kNotEqual, kMember };
+enum class NodeMode { kLessEqual, kLess, kGreaterEqual, kGreater, kEqual, kNotEqual, kMember };
 
 struct Branch {
-  Mode mode = Mode::kLessEqual;
+  NodeMode mode = NodeMode::kLessEqual;
   std::int64_t feature = 0;
   double split = 0;
   std::vector<double> members;
@@ -23,19 +23,19 @@ struct Branch {
   bool holds(double x) const {
     if (missing_is_true && std::isnan(x)) return true;
     switch (mode) {
-      case Mode::kLessEqual:
+      case NodeMode::kLessEqual:
         return x <= split;
-      case Mode::kLess:
+      case NodeMode::kLess:
         return x < split;
-      case Mode::kGreaterEqual:
+      case NodeMode::kGreaterEqual:
         return x >= split;
-      case Mode::kGreater:
+      case NodeMode::kGreater:
         return x > split;
-      case Mode::kEqual:
+      case NodeMode::kEqual:
         return x == split;
-      case Mode::kNotEqual:
+      case NodeMode::kNotEqual:
         return x != split;
-      case Mode::kMember:
+      case NodeMode::kMember:
         return std::find(members.begin(), members.end(), x) != members.end();
     }
     return false;
@@ -146,7 +146,7 @@ Outputs tree_ensemble(KernelContext& ctx) {
   for (std::size_t i = 0; i < n; ++i) {
     if ((*modes)[i] < 0 || (*modes)[i] > 6 || std::abs(true_at[i]) > kMost || std::abs(false_at[i]) > kMost)
       return ctx.invalid("a node's mode or branch is not known");
-    Branch b{static_cast<Mode>(static_cast<int>((*modes)[i])),
+    Branch b{static_cast<NodeMode>(static_cast<int>((*modes)[i])),
              features[i],
              (*splits)[i],
              {},
@@ -156,7 +156,7 @@ Outputs tree_ensemble(KernelContext& ctx) {
     if (b.if_true < 0 || b.if_false < 0) return ctx.invalid("a node of the trees points nowhere");
     if (true_leaf[i] != 0) b.if_true = -1 - b.if_true;
     if (false_leaf[i] != 0) b.if_false = -1 - b.if_false;
-    if (b.mode == Mode::kMember) {  // sets follow each other, NaN between them
+    if (b.mode == NodeMode::kMember) {  // sets follow each other, NaN between them
       for (; next_member < members->size() && !std::isnan((*members)[next_member]); ++next_member)
         b.members.push_back((*members)[next_member]);
       ++next_member;
@@ -178,10 +178,10 @@ Outputs tree_ensemble(KernelContext& ctx) {
   return one_output(scores_tensor(ctx, ctx.tensor(0).dtype(), *scores));
 }
 
-std::optional<Mode> mode_of(const std::string& name) {
+std::optional<NodeMode> mode_of(const std::string& name) {
   constexpr const char* kNames[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"};
   for (int k = 0; k < 6; ++k) {
-    if (name == kNames[k]) return static_cast<Mode>(k);
+    if (name == kNames[k]) return static_cast<NodeMode>(k);
   }
   return std::nullopt;
 }
@@ -218,7 +218,7 @@ absl::StatusOr<Forest> numbered_forest(const KernelContext& ctx, const std::stri
   }
   for (std::size_t i = 0; i < n; ++i) {
     if (modes[i] == "LEAF") continue;
-    const std::optional<Mode> mode = mode_of(modes[i]);
+    const std::optional<NodeMode> mode = mode_of(modes[i]);
     const auto if_true = place.find({trees[i], true_at[i]}), if_false = place.find({trees[i], false_at[i]});
     if (!mode || if_true == place.end() || if_false == place.end()) return ctx.invalid("a node's mode or branch is not known");
     f.branches.push_back({*mode, features[i], (*splits)[i], {}, i < missing.size() && missing[i] != 0, if_true->second, if_false->second});

@@ -125,7 +125,7 @@ Outputs qlinear_concat(KernelContext& ctx) {
 }
 
 // QLinearConv on [n, ..., c] too.
-Outputs qlinear_conv(KernelContext& ctx) {
+Outputs microsoft_qlinear_conv(KernelContext& ctx) {
   const bool last = ctx.attr_i("channels_last", 0) != 0;
   std::vector<Value> inputs = ctx.inputs;
   if (inputs.empty()) return ctx.invalid("there is no input");
@@ -185,7 +185,7 @@ void register_quant_contrib(Registry& registry) {
   registry.add(kMicrosoft, "QLinearMul", qlinear_mul);
   registry.add(kMicrosoft, "QLinearWhere", qlinear_where);
   registry.add(kMicrosoft, "QLinearConcat", qlinear_concat);
-  registry.add(kMicrosoft, "QLinearConv", qlinear_conv);
+  registry.add(kMicrosoft, "QLinearConv", microsoft_qlinear_conv);
   registry.add(kMicrosoft, "QAttention", qattention);
   registry.add(kMicrosoft, "QEmbedLayerNormalization", qembed_layer_normalization);
 }

@@ -7,6 +7,7 @@
 #include "kernels/quant_conv_fast.h"
 #include "kernels/quant_fast.h"
 #include "kernels/quant_matmul.h"
+#include "kernels/quant_util.h"
 
 namespace saturate {
 namespace {
@@ -58,8 +59,6 @@ absl::StatusOr<IntegerConv> integer_conv(const KernelContext& ctx, const Tensor&
   }
   return out;
 }
-
-const Tensor* optional_tensor(const KernelContext& ctx, std::size_t i) { return ctx.is_tensor(i) ? &ctx.tensor(i) : nullptr; }
 
 Outputs conv_integer(KernelContext& ctx) {
   const auto fast = ByteConv::make(ctx, ctx.tensor(0), optional_tensor(ctx, 2), 1, optional_tensor(ctx, 3));

@@ -5,12 +5,10 @@
 #include <new>
 
 #include "kernels/quant_fast.h"
+#include "kernels/quant_util.h"
 
 namespace saturate {
 namespace {
-
-bool is_byte(DType t) { return t == DType::kInt8 || t == DType::kUint8; }
-const std::uint8_t* bytes_of(const Tensor& t) { return reinterpret_cast<const std::uint8_t*>(t.bytes().data()); }
 
 // [filters, channels, taps] as a matrix of [taps, channels] rows and filters columns.
 PackedBytes pack_filters(const Tensor& w) {

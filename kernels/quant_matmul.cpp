@@ -7,6 +7,7 @@
 #include "kernels/data_codec.h"
 #include "kernels/byte_gemm.h"
 #include "kernels/quant_fast.h"
+#include "kernels/quant_util.h"
 
 namespace saturate {
 
@@ -88,11 +89,6 @@ absl::StatusOr<IntegerProduct> integer_product(const KernelContext& ctx, const T
 }
 
 namespace {
-
-const Tensor* optional_tensor(const KernelContext& ctx, std::size_t i) { return ctx.is_tensor(i) ? &ctx.tensor(i) : nullptr; }
-
-bool is_byte(DType t) { return t == DType::kInt8 || t == DType::kUint8; }
-const std::uint8_t* bytes_of(const Tensor& t) { return reinterpret_cast<const std::uint8_t*>(t.bytes().data()); }
 
 // One right matrix of bytes, packed, under rows of bytes, with zero points a row and a column at most: what the fast product takes.
 class ByteProduct {

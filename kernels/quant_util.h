@@ -8,6 +8,10 @@
 
 namespace saturate {
 
+inline const Tensor* optional_tensor(const KernelContext& ctx, std::size_t i) { return ctx.is_tensor(i) ? &ctx.tensor(i) : nullptr; }
+inline bool is_byte(DType t) { return t == DType::kInt8 || t == DType::kUint8; }
+inline const std::uint8_t* bytes_of(const Tensor& t) { return reinterpret_cast<const std::uint8_t*>(t.bytes().data()); }
+
 // Where the scale of each element lies.
 struct Granularity {
   std::int64_t outer = 1, axis = 1, inner = 1;  // the tensor as [outer, axis, inner]

@@ -11,7 +11,7 @@ namespace saturate {
 namespace {
 
 // An output element is a walk over the reduced dims from its own offset.
-struct Reduction {
+struct ReductionPlan {
   Shape out_dims;
   Shape kept_dims, kept_strides, reduced_dims, reduced_strides;
   std::int64_t count = 1;  // elements reduced into one
@@ -40,12 +40,12 @@ absl::StatusOr<std::vector<bool>> reduced_axes(const KernelContext& ctx, int ran
   return reduced;
 }
 
-absl::StatusOr<Reduction> plan(const KernelContext& ctx, const Tensor& x) {
+absl::StatusOr<ReductionPlan> plan(const KernelContext& ctx, const Tensor& x) {
   absl::StatusOr<std::vector<bool>> reduced = reduced_axes(ctx, x.rank());
   if (!reduced.ok()) return reduced.status();
   const bool keep = ctx.attr_i("keepdims", 1) != 0;
   const Shape strides = strides_of(x.dims());
-  Reduction r;
+  ReductionPlan r;
   for (std::size_t k = 0; k < x.dims().size(); ++k) {
     const bool gone = (*reduced)[k];
     if (!gone || keep) r.out_dims.push_back(gone ? 1 : x.dims()[k]);
@@ -57,7 +57,7 @@ absl::StatusOr<Reduction> plan(const KernelContext& ctx, const Tensor& x) {
 }
 
 // Each operator: `start`, `add` per element, `finish`. A is the accumulator's type.
-struct SumOp {
+struct ReduceSumOp {
   template <typename A>
   static A start() {
     return 0;
@@ -71,7 +71,7 @@ struct SumOp {
     return a;
   }
 };
-struct MeanOp : SumOp {
+struct MeanOp : ReduceSumOp {
   template <typename A>
   static A finish(A a, std::int64_t n) {
     if constexpr (std::is_floating_point_v<A>)
@@ -80,7 +80,7 @@ struct MeanOp : SumOp {
       return n == 0 ? A(0) : static_cast<A>(a / static_cast<A>(n));
   }
 };
-struct ProdOp : SumOp {
+struct ProdOp : ReduceSumOp {
   template <typename A>
   static A start() {
     return 1;
@@ -90,13 +90,13 @@ struct ProdOp : SumOp {
     return a * x;
   }
 };
-struct SumSquareOp : SumOp {
+struct SumSquareOp : ReduceSumOp {
   template <typename A>
   static A add(A a, A x) {
     return a + x * x;
   }
 };
-struct L1Op : SumOp {
+struct L1Op : ReduceSumOp {
   template <typename A>
   static A add(A a, A x) {
     return a + (x < 0 ? A(0) - x : x);
@@ -108,13 +108,13 @@ struct L2Op : SumSquareOp {
     return static_cast<A>(std::sqrt(static_cast<double>(a)));
   }
 };
-struct LogSumOp : SumOp {
+struct LogSumOp : ReduceSumOp {
   template <typename A>
   static A finish(A a, std::int64_t) {
     return static_cast<A>(std::log(static_cast<double>(a)));
   }
 };
-struct MaxOp : SumOp {
+struct ReduceMaxOp : ReduceSumOp {
   template <typename A>
   static A start() {
     return std::is_floating_point_v<A> ? -std::numeric_limits<A>::infinity() : std::numeric_limits<A>::lowest();
@@ -124,7 +124,7 @@ struct MaxOp : SumOp {
     return x > a || x != x ? x : a;
   }
 };
-struct MinOp : SumOp {
+struct ReduceMinOp : ReduceSumOp {
   template <typename A>
   static A start() {
     return std::is_floating_point_v<A> ? std::numeric_limits<A>::infinity() : std::numeric_limits<A>::max();
@@ -138,7 +138,7 @@ struct MinOp : SumOp {
 // Float rows that lie together take the vectorised sums; nullopt where the operator has none.
 template <typename Op>
 std::optional<double> contiguous_row(const float* x, std::int64_t n) {
-  if constexpr (std::is_same_v<Op, SumOp> || std::is_same_v<Op, MeanOp> || std::is_same_v<Op, LogSumOp>)
+  if constexpr (std::is_same_v<Op, ReduceSumOp> || std::is_same_v<Op, MeanOp> || std::is_same_v<Op, LogSumOp>)
     return sum_floats(x, n);
   else if constexpr (std::is_same_v<Op, SumSquareOp> || std::is_same_v<Op, L2Op>)
     return sum_squares_floats(x, n);
@@ -147,7 +147,7 @@ std::optional<double> contiguous_row(const float* x, std::int64_t n) {
 }
 
 template <typename Op, typename T, typename A>
-A reduce_one(const T* x, const Reduction& r) {
+A reduce_one(const T* x, const ReductionPlan& r) {
   A a = Op::template start<A>();
   for_each_run<1>(r.reduced_dims, {r.reduced_strides}, [&](const auto& at, std::int64_t n, const auto& step) {
     const T* p = x + at[0];
@@ -166,8 +166,8 @@ A reduce_one(const T* x, const Reduction& r) {
 
 // log(sum(exp(x))) about the largest element, which must be finite to be subtracted.
 template <typename T>
-double log_sum_exp(const T* x, const Reduction& r) {
-  const double top = reduce_one<MaxOp, T, double>(x, r);
+double log_sum_exp(const T* x, const ReductionPlan& r) {
+  const double top = reduce_one<ReduceMaxOp, T, double>(x, r);
   if (!std::isfinite(top)) return top;
   double sum = 0;
   for_each_run<1>(r.reduced_dims, {r.reduced_strides}, [&](const auto& at, std::int64_t n, const auto& step) {
@@ -177,7 +177,7 @@ double log_sum_exp(const T* x, const Reduction& r) {
 }
 
 template <typename T, typename F>
-Outputs reduce_with(const KernelContext& ctx, const Tensor& x, const Reduction& r, F one) {
+Outputs reduce_with(const KernelContext& ctx, const Tensor& x, const ReductionPlan& r, F one) {
   absl::StatusOr<Tensor> y = ctx.allocate(dtype_of<T>(), r.out_dims);
   if (!y.ok()) return y.status();
   T* out = write<T>(*y);
@@ -200,18 +200,18 @@ Outputs reduce_with(const KernelContext& ctx, const Tensor& x, const Reduction& 
 template <typename Op, typename List>
 Outputs reduce(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
-  absl::StatusOr<Reduction> r = plan(ctx, x);
+  absl::StatusOr<ReductionPlan> r = plan(ctx, x);
   if (!r.ok()) return r.status();
   return dispatch(List{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     // Maxima compare in the type itself, so that an empty one gives that type's lowest value.
-    using Own = std::conditional_t<std::is_same_v<Op, MaxOp> || std::is_same_v<Op, MinOp>, Compute<T>, Accumulator<T>>;
+    using Own = std::conditional_t<std::is_same_v<Op, ReduceMaxOp> || std::is_same_v<Op, ReduceMinOp>, Compute<T>, Accumulator<T>>;
     return reduce_with<T>(ctx, x, *r, [&](const T* p) { return static_cast<T>(reduce_one<Op, T, Own>(p, *r)); });
   });
 }
 
 Outputs reduce_log_sum_exp(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
-  absl::StatusOr<Reduction> r = plan(ctx, x);
+  absl::StatusOr<ReductionPlan> r = plan(ctx, x);
   if (!r.ok()) return r.status();
   return dispatch(NumericTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     return reduce_with<T>(ctx, x, *r, [&](const T* p) { return static_cast<T>(log_sum_exp<T>(p, *r)); });
@@ -221,7 +221,7 @@ Outputs reduce_log_sum_exp(KernelContext& ctx) {
 }  // namespace
 
 void register_reduce(Registry& registry) {
-  registry.add("", "ReduceSum", reduce<SumOp, NumericTypes>);
+  registry.add("", "ReduceSum", reduce<ReduceSumOp, NumericTypes>);
   registry.add("", "ReduceMean", reduce<MeanOp, NumericTypes>);
   registry.add("", "ReduceProd", reduce<ProdOp, NumericTypes>);
   registry.add("", "ReduceSumSquare", reduce<SumSquareOp, NumericTypes>);
@@ -229,8 +229,8 @@ void register_reduce(Registry& registry) {
   registry.add("", "ReduceL2", reduce<L2Op, NumericTypes>);
   registry.add("", "ReduceLogSum", reduce<LogSumOp, NumericTypes>);
   registry.add("", "ReduceLogSumExp", reduce_log_sum_exp);
-  registry.add("", "ReduceMax", reduce<MaxOp, NumericAndBoolTypes>);
-  registry.add("", "ReduceMin", reduce<MinOp, NumericAndBoolTypes>);
+  registry.add("", "ReduceMax", reduce<ReduceMaxOp, NumericAndBoolTypes>);
+  registry.add("", "ReduceMin", reduce<ReduceMinOp, NumericAndBoolTypes>);
   register_reduce_arg(registry);
 }
 

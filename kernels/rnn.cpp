@@ -174,7 +174,7 @@ absl::StatusOr<Recurrent<C>> read_recurrent(const KernelContext& ctx, Cell cell,
 
 // One direction of one cell type. `gate` holds x W^T + Wb for a row, `rec` h R^T + Rb.
 template <typename C>
-struct Step {
+struct RecurrentStep {
   const Recurrent<C>& p;
   std::size_t direction;
   const Activation& f(std::size_t i, std::size_t per_direction) const { return p.activations[direction * per_direction + i]; }
@@ -235,7 +235,7 @@ void run_direction(const KernelContext& ctx, const Recurrent<C>& p, Cell cell, s
       for (std::int64_t j = 0; j < g; ++j) gates[static_cast<std::size_t>(i * g + j)] += wb[j];
     }
   }
-  const Step<C> step{p, direction};
+  const RecurrentStep<C> step{p, direction};
   std::vector<C> rounded;
   for (std::int64_t t = 0; t < p.steps; ++t) {
     if (p.quantized) {

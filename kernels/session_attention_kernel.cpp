@@ -59,13 +59,13 @@ class OneByOne {
 };
 
 // [batch, heads, sequence, size] of a tensor of rank 3 or 4 whose dims are in this order.
-struct Heads {
+struct HeadLayout {
   std::int64_t batch, heads, sequence, size;
   HeadsView<float> view;
   std::int64_t element = 1;
 };
 
-Heads heads_of(const Tensor& t, const std::string& order) {
+HeadLayout heads_of(const Tensor& t, const std::string& order) {
   Shape d = t.dims();
   if (d.size() == 3) d.insert(d.begin(), 1);
   if (order == "bshd") return {d[0], d[2], d[1], d[3], {t.data<float>(), d[1] * d[2] * d[3], d[3], d[2] * d[3]}};
@@ -85,7 +85,7 @@ bool is_plain(const KernelContext& ctx) {
 
 Outputs attention(KernelContext& ctx) {
   if (!is_plain(ctx)) return OneByOne(ctx).run();
-  const Heads q = heads_of(ctx.tensor(0), ctx.attr_s("q", "")), k = heads_of(ctx.tensor(1), ctx.attr_s("k", "")),
+  const HeadLayout q = heads_of(ctx.tensor(0), ctx.attr_s("q", "")), k = heads_of(ctx.tensor(1), ctx.attr_s("k", "")),
               v = heads_of(ctx.tensor(2), ctx.attr_s("v", ""));
   const bool fit =
       q.batch == k.batch && q.batch == v.batch && q.heads == k.heads && q.heads == v.heads && q.size == k.size && k.sequence == v.sequence;

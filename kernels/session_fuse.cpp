@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::size_t kMostInstructions = 24, kMostInputs = 12;
 
-bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // Names of values that are surely floats: the operators that fuse take other types too, which pieces of floats can't hold.
 class FloatValues {
  public:

@@ -11,10 +11,6 @@ namespace {
 
 const Shape kToLast{0, 2, 3, 1}, kToFirst{0, 3, 1, 2};
 
-bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::vector<Attribute> attributes_of(const Node& node, std::initializer_list<std::string_view> names) {
   std::vector<Attribute> out;
   for (const Attribute& a : node.attributes)

@@ -8,7 +8,6 @@
 namespace saturate {
 namespace {
 
-using Complex = std::complex<double>;
 constexpr std::int64_t kLongest = std::int64_t{1} << 28;
 
 // The line cut or filled with zeros to `length`, transformed; one half of the spectrum if `onesided`.

@@ -12,14 +12,14 @@ namespace saturate {
 namespace {
 
 // The tensor as [outer, length, inner], normalized over `length`.
-struct Layout {
+struct SoftmaxLayout {
   std::int64_t outer = 1, length = 1, inner = 1;
 };
 
-absl::StatusOr<Layout> layout_of(const KernelContext& ctx, const Tensor& x) {
+absl::StatusOr<SoftmaxLayout> layout_of(const KernelContext& ctx, const Tensor& x) {
   const bool flattened = ctx.opset < 13;
   const std::int64_t wanted = ctx.attr_i("axis", flattened ? 1 : -1);
-  Layout l;
+  SoftmaxLayout l;
   // Flattening allows axis == rank; so does softmax of a scalar, one row of one element.
   if (flattened && wanted == x.rank()) {
     l.outer = x.size();
@@ -63,7 +63,7 @@ void one_row(const T* x, T* y, std::int64_t n, std::int64_t stride) {
 template <Form kForm>
 Outputs softmax(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
-  absl::StatusOr<Layout> l = layout_of(ctx, x);
+  absl::StatusOr<SoftmaxLayout> l = layout_of(ctx, x);
   if (!l.ok()) return l.status();
   return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     absl::StatusOr<Tensor> y = kForm == Form::kHardmax ? ctx.allocate(x.dtype(), x.dims()) : ctx.allocate_over({&x}, x.dtype(), x.dims());

@@ -23,7 +23,7 @@ struct Expr {
 };
 using ExprPtr = std::unique_ptr<Expr>;
 
-struct Instruction {
+struct RegexInstruction {
   enum class Kind { kSet, kSplit, kJump, kAssert, kMatch } kind = Kind::kMatch;
   std::size_t a = 0, b = 0;
   const Expr* expr = nullptr;
@@ -379,7 +379,7 @@ class Program {
   // False where the pattern grows too large.
   bool compile(const Expr& e) {
     const bool fits = emit(e);
-    add(Instruction::Kind::kMatch);
+    add(RegexInstruction::Kind::kMatch);
     return fits && code_.size() <= kMaxProgram;
   }
 
@@ -390,16 +390,16 @@ class Program {
     for (std::size_t i = 0; i < text.size(); ++i) {
       next.clear();
       for (std::size_t at : current) {
-        if (code_[at].kind == Instruction::Kind::kSet && contains(code_[at].expr->set, text[i])) follow(at + 1, i + 1, text, next, seen);
+        if (code_[at].kind == RegexInstruction::Kind::kSet && contains(code_[at].expr->set, text[i])) follow(at + 1, i + 1, text, next, seen);
       }
       current.swap(next);
       if (current.empty()) return false;
     }
-    return std::any_of(current.begin(), current.end(), [&](std::size_t at) { return code_[at].kind == Instruction::Kind::kMatch; });
+    return std::any_of(current.begin(), current.end(), [&](std::size_t at) { return code_[at].kind == RegexInstruction::Kind::kMatch; });
   }
 
  private:
-  std::size_t add(Instruction::Kind kind, const Expr* expr = nullptr) {
+  std::size_t add(RegexInstruction::Kind kind, const Expr* expr = nullptr) {
     code_.push_back({kind, 0, 0, expr});
     return code_.size() - 1;
   }
@@ -410,10 +410,10 @@ class Program {
       case Expr::Kind::kEmpty:
         return true;
       case Expr::Kind::kSet:
-        add(Instruction::Kind::kSet, &e);
+        add(RegexInstruction::Kind::kSet, &e);
         return true;
       case Expr::Kind::kAssert:
-        add(Instruction::Kind::kAssert, &e);
+        add(RegexInstruction::Kind::kAssert, &e);
         return true;
       case Expr::Kind::kSequence:
         return std::all_of(e.parts.begin(), e.parts.end(), [&](const ExprPtr& p) { return emit(*p); });
@@ -429,11 +429,11 @@ class Program {
     std::vector<std::size_t> exits;
     for (std::size_t k = 0; k < e.parts.size(); ++k) {
       const bool last = k + 1 == e.parts.size();
-      const std::size_t split = last ? 0 : add(Instruction::Kind::kSplit);
+      const std::size_t split = last ? 0 : add(RegexInstruction::Kind::kSplit);
       if (!last) code_[split].a = code_.size();
       if (!emit(*e.parts[k])) return false;
       if (last) break;
-      exits.push_back(add(Instruction::Kind::kJump));
+      exits.push_back(add(RegexInstruction::Kind::kJump));
       code_[split].b = code_.size();
     }
     for (std::size_t j : exits) code_[j].a = code_.size();
@@ -446,17 +446,17 @@ class Program {
       if (!emit(part)) return false;
     }
     if (e.high < 0) {
-      const std::size_t split = add(Instruction::Kind::kSplit);
+      const std::size_t split = add(RegexInstruction::Kind::kSplit);
       code_[split].a = code_.size();
       if (!emit(part)) return false;
-      const std::size_t back = add(Instruction::Kind::kJump);
+      const std::size_t back = add(RegexInstruction::Kind::kJump);
       code_[back].a = split;
       code_[split].b = code_.size();
       return true;
     }
     std::vector<std::size_t> splits;
     for (int k = e.low; k < e.high; ++k) {
-      splits.push_back(add(Instruction::Kind::kSplit));
+      splits.push_back(add(RegexInstruction::Kind::kSplit));
       code_[splits.back()].a = code_.size();
       if (!emit(part)) return false;
     }
@@ -484,16 +484,16 @@ class Program {
       stack.pop_back();
       if (seen[i] == at) continue;
       seen[i] = at;
-      const Instruction& in = code_[i];
+      const RegexInstruction& in = code_[i];
       switch (in.kind) {
-        case Instruction::Kind::kJump:
+        case RegexInstruction::Kind::kJump:
           stack.push_back(in.a);
           break;
-        case Instruction::Kind::kSplit:
+        case RegexInstruction::Kind::kSplit:
           stack.push_back(in.b);
           stack.push_back(in.a);
           break;
-        case Instruction::Kind::kAssert:
+        case RegexInstruction::Kind::kAssert:
           if (holds(in.expr->assertion, at, text)) stack.push_back(i + 1);
           break;
         default:
@@ -502,7 +502,7 @@ class Program {
     }
   }
 
-  std::vector<Instruction> code_;
+  std::vector<RegexInstruction> code_;
 };
 
 Outputs regex_full_match(KernelContext& ctx) {

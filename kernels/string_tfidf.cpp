@@ -24,15 +24,15 @@ struct Trie {
   }
 };
 
-struct Pool {
+struct NgramPool {
   Trie trie;
   std::map<std::string, std::int64_t> words;  // numbers of the strings
   std::int64_t columns = 0;
   std::int64_t shortest = 1, longest = 1, skips = 0;
 };
 
-absl::StatusOr<Pool> read_pool(const KernelContext& ctx) {
-  Pool pool;
+absl::StatusOr<NgramPool> read_pool(const KernelContext& ctx) {
+  NgramPool pool;
   pool.shortest = ctx.attr_i("min_gram_length", 1);
   pool.longest = ctx.attr_i("max_gram_length", 1);
   pool.skips = ctx.attr_i("max_skip_count", 0);
@@ -62,7 +62,7 @@ absl::StatusOr<Pool> read_pool(const KernelContext& ctx) {
   return pool;
 }
 
-void count_row(const Pool& pool, std::span<const std::int64_t> row, double* counts) {
+void count_row(const NgramPool& pool, std::span<const std::int64_t> row, double* counts) {
   const auto n = static_cast<std::int64_t>(row.size());
   for (std::int64_t skip = 1; skip <= pool.skips + 1; ++skip) {
     if (skip > 1 && skip >= n) break;

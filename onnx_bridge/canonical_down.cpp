@@ -8,10 +8,6 @@ namespace saturate::canonical {
 
 namespace {
 
-bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // Input i as a list of known integers; absent: an empty optional in `out`.
 bool known_ints(Job& job, std::size_t i, const char* what, std::optional<std::vector<std::int64_t>>& out) {
   if (!job.has(i)) return true;

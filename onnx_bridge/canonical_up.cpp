@@ -9,10 +9,6 @@ namespace saturate::canonical {
 
 namespace {
 
-bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 bool is_reduction(std::string_view op) { return op.starts_with("Reduce"); }
 
 // Axes that were an attribute become an input, normalized where the rank is known.

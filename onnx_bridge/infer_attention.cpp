@@ -174,8 +174,6 @@ void sdpa(Call& c) {
   c.set_shape(0, std::move(shape));
 }
 
-void like_first(Call& c) { c.set_like(0, 0); }
-
 // Internal operators on the last axis: its size becomes `last`.
 void with_last(Call& c, Dim last) {
   c.set_dtype(0, c.in(0).dtype);
@@ -245,8 +243,8 @@ void add_attention_rules(Rules& rules) {
   rules["saturate:repeat_heads"] = repeat_heads;
   rules["saturate:part"] = part;
   rules["saturate:twice"] = rules["saturate:interleave"] = twice;
-  rules["saturate:rotate_half"] = rules["saturate:rope"] = like_first;
-  rules["saturate:activation"] = like_first;
+  rules["saturate:rotate_half"] = rules["saturate:rope"] = same_as_first;
+  rules["saturate:activation"] = same_as_first;
 }
 
 }  // namespace saturate::inference

@@ -85,6 +85,9 @@ class Call {
   void set_content(int o, DimVector content);
 };
 
+// Output 0 is as the first input: shape, and dtype where the schema leaves it open.
+inline void same_as_first(Call& c) { c.set_like(0, 0); }
+
 using Rule = void (*)(Call&);
 using Rules = absl::flat_hash_map<std::string, Rule>;  // "domain:op"
 

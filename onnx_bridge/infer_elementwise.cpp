@@ -9,13 +9,10 @@ namespace saturate::inference {
 
 namespace {
 
-void like_first(Call& c) {
+void shapes_as_first(Call& c) {
   for (int o = 0; o < c.num_outputs(); ++o)
     if (c.in(0).kind == Facts::Kind::kTensor) c.set_shape(o, c.in(0).shape);
 }
-
-// Shape like the first input, dtype left to the schema or, without one, the first input's.
-void same_as_first(Call& c) { c.set_like(0, 0); }
 
 std::optional<DimVector> broadcast_all(Call& c) {
   DimVector shape;
@@ -98,7 +95,7 @@ void power(Call& c) {
 }
 
 void unary_content(Call& c, const std::function<std::optional<Dim>(Call&, Dim)>& op) {
-  like_first(c);
+  shapes_as_first(c);
   if (!c.wants(0)) return;
   c.out[0].dtype = c.in(0).dtype;
   auto elements = c.content(0);
@@ -195,7 +192,7 @@ void logical_xor(Call& c) {
   logic(c, [](bool a, bool b) { return a != b; });
 }
 void logical_not(Call& c) {
-  like_first(c);
+  shapes_as_first(c);
   c.set_dtype(0, DType::kBool);
   auto a = c.bools(0);
   if (!a) return;
@@ -242,7 +239,7 @@ void dropout(Call& c) {
 }
 
 void cast_to(Call& c, DType to) {
-  like_first(c);
+  shapes_as_first(c);
   if (!c.wants(0)) return;
   c.set_dtype(0, to);
   if (auto elements = c.content(0)) {
@@ -267,12 +264,12 @@ void cast_like(Call& c) { cast_to(c, c.in(1).dtype); }
 
 // BitCast (opset 26): the same bits under another dtype of the same width.
 void bit_cast(Call& c) {
-  like_first(c);
+  shapes_as_first(c);
   c.set_dtype(0, static_cast<DType>(c.int_attribute("to", 0)));
 }
 
 void bool_like_first(Call& c) {
-  like_first(c);
+  shapes_as_first(c);
   c.set_dtype(0, DType::kBool);
 }
 

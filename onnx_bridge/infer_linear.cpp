@@ -204,8 +204,6 @@ void qlinear_binary(Call& c) {
   constexpr std::size_t both[] = {0, 3};
   c.set_shape(0, c.broadcast_inputs(both));
 }
-void like_first(Call& c) { c.set_like(0, 0); }
-
 void det(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   if (!c.has_rank(0)) return;
@@ -231,7 +229,7 @@ void add_linear_rules(Rules& rules) {
   rules["com.microsoft:MatMulIntegerToFloat"] = matmul_integer_to_float;
   rules["com.microsoft:DynamicQuantizeMatMul"] = matmul;
   rules["com.microsoft:QLinearAdd"] = rules["com.microsoft:QLinearMul"] = qlinear_binary;
-  for (const char* op : {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"}) rules[std::string("com.microsoft:") + op] = like_first;
+  for (const char* op : {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"}) rules[std::string("com.microsoft:") + op] = same_as_first;
 }
 
 }  // namespace saturate::inference

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -82,6 +83,13 @@ struct Attribute {
 };
 
 const Attribute* find_attribute(const std::vector<Attribute>& attributes, std::string_view name);
+
+// Whether `name` is one of these, e.g. one_of(node.op_type, {"Add", "Sub"}).
+inline bool one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  for (const std::string_view each : names)
+    if (each == name) return true;
+  return false;
+}
 
 struct Node {
   std::string name, op_type, domain, overload;  // domain "" for ai.onnx (normalized on load)

@@ -9,7 +9,7 @@ namespace saturate {
 namespace text {
 namespace {
 
-using Kind = TextToken::Kind;
+using TokenKind = TextToken::Kind;
 
 constexpr std::array<std::pair<std::string_view, AttributeType>, 14> kAttributeTypes = {{{"float", AttributeType::kFloat},
                                                                                          {"int", AttributeType::kInt},
@@ -50,7 +50,7 @@ Attribute TextReader::attribute() {
 
 std::vector<Attribute> TextReader::attribute_list() {
   std::vector<Attribute> out;
-  while (!at_punct(">") && peek().kind != Kind::kEnd) {
+  while (!at_punct(">") && peek().kind != TokenKind::kEnd) {
     const TextToken first = peek();
     Attribute a = attribute();
     if (find_attribute(out, a.name)) fail(first, fmt::format("attribute '{}' is given twice", a.name));
@@ -116,7 +116,7 @@ std::vector<Node> TextReader::nodes() {
   std::vector<Node> out;
   expect("{");
   while (!at_punct("}")) {
-    if (peek().kind == Kind::kEnd) fail_here("'}' is missing");
+    if (peek().kind == TokenKind::kEnd) fail_here("'}' is missing");
     out.push_back(node());
   }
   expect("}");

@@ -13,13 +13,13 @@
 namespace saturate::text {
 namespace {
 
-using Kind = TextToken::Kind;
+using TokenKind = TextToken::Kind;
 
 std::string describe(const TextToken& t) {
   switch (t.kind) {
-    case Kind::kEnd:
+    case TokenKind::kEnd:
       return "the end of the text";
-    case Kind::kString:
+    case TokenKind::kString:
       return fmt::format("\"{}\"", t.text);
     default:
       return fmt::format("'{}'", t.text);
@@ -39,7 +39,7 @@ std::optional<DType> dtype_of(std::string_view name) {
 bool is_infinity(std::string_view text) { return text == "inf" || text == "infinity" || text == "-inf" || text == "-infinity"; }
 bool is_nan(std::string_view text) { return text == "nan" || text == "-nan"; }
 bool is_special_number(const TextToken& t) {
-  return (t.kind == Kind::kName || t.kind == Kind::kFloat) && (is_infinity(t.text) || is_nan(t.text));
+  return (t.kind == TokenKind::kName || t.kind == TokenKind::kFloat) && (is_infinity(t.text) || is_nan(t.text));
 }
 
 template <typename T>
@@ -48,7 +48,7 @@ std::optional<T> parse_float(const TextToken& t) {
     if (is_nan(t.text)) return t.text[0] == '-' ? -std::numeric_limits<T>::quiet_NaN() : std::numeric_limits<T>::quiet_NaN();
     return t.text[0] == '-' ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::infinity();
   }
-  if (t.kind != Kind::kInt && t.kind != Kind::kFloat) return std::nullopt;
+  if (t.kind != TokenKind::kInt && t.kind != TokenKind::kFloat) return std::nullopt;
   T value = 0;
   const auto [end, error] = std::from_chars(t.text.data(), t.text.data() + t.text.size(), value);
   if (end != t.text.data() + t.text.size()) return std::nullopt;
@@ -93,7 +93,7 @@ void TextReader::expect(std::string_view punct) {
 }
 
 void TextReader::expect_end() {
-  if (peek().kind != Kind::kEnd) fail_here(fmt::format("expected the end of the text, found {}", describe(peek())));
+  if (peek().kind != TokenKind::kEnd) fail_here(fmt::format("expected the end of the text, found {}", describe(peek())));
 }
 
 std::string TextReader::name(const char* what) {
@@ -102,12 +102,12 @@ std::string TextReader::name(const char* what) {
 }
 
 std::string TextReader::string(const char* what) {
-  if (peek().kind != Kind::kString) fail_here(fmt::format("expected {} in quotes, found {}", what, describe(peek())));
+  if (peek().kind != TokenKind::kString) fail_here(fmt::format("expected {} in quotes, found {}", what, describe(peek())));
   return next().text;
 }
 
 std::int64_t TextReader::integer() {
-  if (peek().kind != Kind::kInt) fail_here(fmt::format("expected an integer, found {}", describe(peek())));
+  if (peek().kind != TokenKind::kInt) fail_here(fmt::format("expected an integer, found {}", describe(peek())));
   const auto value = parse_integer<std::int64_t>(peek());
   if (!value) fail_here(fmt::format("{} does not fit into 64 bits", peek().text));
   next();
@@ -115,7 +115,7 @@ std::int64_t TextReader::integer() {
 }
 
 std::string TextReader::hex_bytes() {
-  if (peek().kind != Kind::kHex || peek().text.size() % 2 != 0)
+  if (peek().kind != TokenKind::kHex || peek().text.size() % 2 != 0)
     fail_here(fmt::format("expected bytes (0x and two digits for each), found {}", describe(peek())));
   const std::string digits = next().text;
   std::string bytes;
@@ -124,7 +124,7 @@ std::string TextReader::hex_bytes() {
 }
 
 float TextReader::float_number() {
-  if (peek().kind == Kind::kHex) {
+  if (peek().kind == TokenKind::kHex) {
     const auto bits = parse_integer<std::uint32_t>(peek(), 16);
     if (!bits) fail_here(fmt::format("0x{} has more than 32 bits", peek().text));
     next();
@@ -168,7 +168,7 @@ std::map<std::string, std::int64_t> TextReader::opset_imports() {
 void TextReader::header(const std::function<void(const TextToken& key)>& visit) {
   expect("<");
   while (!at_punct(">")) {
-    if (peek().kind != Kind::kName) fail_here(fmt::format("expected a key, found {}", describe(peek())));
+    if (peek().kind != TokenKind::kName) fail_here(fmt::format("expected a key, found {}", describe(peek())));
     const TextToken key = next();
     expect(":");
     visit(key);
@@ -178,7 +178,7 @@ void TextReader::header(const std::function<void(const TextToken& key)>& visit) 
 }
 
 bool TextReader::at_type() const {
-  if (peek().kind != Kind::kName) return false;
+  if (peek().kind != TokenKind::kName) return false;
   const std::string& t = peek().text;
   if (dtype_of(t) || t == "opaque") return true;
   return at_punct("(", 1) && (t == "seq" || t == "optional" || t == "map" || t == "sparse_tensor");
@@ -228,7 +228,7 @@ ValueType TextReader::tensor_type(DType dtype) {
       out.shape->emplace_back();
     else if (at_name())
       out.shape->emplace_back(next().text);
-    else if (peek().kind == Kind::kInt && peek().text[0] != '-')
+    else if (peek().kind == TokenKind::kInt && peek().text[0] != '-')
       out.shape->emplace_back(integer());
     else
       fail_here(fmt::format("expected a dim (a number, a name or ?), found {}", describe(peek())));
@@ -253,7 +253,7 @@ Shape TextReader::literal_dims(const ValueType& type) const {
 Tensor TextReader::literal(const ValueType& type) {
   if (at_punct("[")) return external(type);
   const TextToken open = peek();
-  if (open.kind == Kind::kHex && bit_width(type.dtype) == 0 && type.dtype != DType::kString) {  // of a dtype newer than this program
+  if (open.kind == TokenKind::kHex && bit_width(type.dtype) == 0 && type.dtype != DType::kString) {  // of a dtype newer than this program
     const auto held = std::make_shared<const std::string>(hex_bytes());
     return Tensor(type.dtype, literal_dims(type), held, std::as_bytes(std::span(*held)));
   }
@@ -300,21 +300,21 @@ void TextReader::element(Tensor& tensor, std::int64_t i) {
   const TextToken t = next();
   const DType dtype = tensor.dtype();
   bool stored = false;
-  if (dtype == DType::kBool && t.kind == Kind::kName) {
+  if (dtype == DType::kBool && t.kind == TokenKind::kName) {
     stored = (t.text == "true" || t.text == "false") && store_int(tensor, i, t.text == "true");
-  } else if (t.kind == Kind::kHex) {
+  } else if (t.kind == TokenKind::kHex) {
     const auto bits = parse_integer<std::uint64_t>(t, 16);
     stored = bits && (bit_width(dtype) >= 64 || *bits < std::uint64_t{1} << bit_width(dtype));
     if (stored) store_bits(tensor, i, *bits);
-  } else if (dtype == DType::kUint64 && t.kind == Kind::kInt) {
+  } else if (dtype == DType::kUint64 && t.kind == TokenKind::kInt) {
     const auto value = parse_integer<std::uint64_t>(t);
     stored = value.has_value();
     if (stored) store_bits(tensor, i, *value);
-  } else if (t.kind == Kind::kInt && is_floating(dtype) && bit_width(dtype) < 32) {
+  } else if (t.kind == TokenKind::kInt && is_floating(dtype) && bit_width(dtype) < 32) {
     const auto bits = parse_integer<std::uint64_t>(t);  // as the standard has it: see text_parser.h
     stored = bits && *bits < std::uint64_t{1} << bit_width(dtype);
     if (stored) store_bits(tensor, i, *bits);
-  } else if (t.kind == Kind::kInt && !is_floating(dtype)) {
+  } else if (t.kind == TokenKind::kInt && !is_floating(dtype)) {
     const auto value = parse_integer<std::int64_t>(t);
     stored = value && store_int(tensor, i, *value);
   } else if (dtype == DType::kFloat) {
@@ -385,12 +385,12 @@ std::shared_ptr<const void> sparse_message(const std::string& bytes, const std::
 
 void TextReader::scalar_value(Attribute& out, AttributeType wanted) {
   const TextToken& t = peek();
-  if (t.kind == Kind::kString)
+  if (t.kind == TokenKind::kString)
     out.value = next().text;
-  else if (t.kind == Kind::kFloat || t.kind == Kind::kHex || is_special_number(t) ||
-           (t.kind == Kind::kInt && wanted == AttributeType::kFloat))
+  else if (t.kind == TokenKind::kFloat || t.kind == TokenKind::kHex || is_special_number(t) ||
+           (t.kind == TokenKind::kInt && wanted == AttributeType::kFloat))
     out.value = float_number();
-  else if (t.kind == Kind::kInt)
+  else if (t.kind == TokenKind::kInt)
     out.value = integer();
   else
     fail_here(fmt::format("expected the value of an attribute, found {}", describe(t)));
@@ -400,7 +400,7 @@ void TextReader::attribute_value(Attribute& out) {
   const AttributeType wanted = out.type;
   const TextToken first = peek();
   AttributeType found = AttributeType::kInt;
-  if (first.kind == Kind::kHex &&
+  if (first.kind == TokenKind::kHex &&
       (wanted == AttributeType::kSparseTensor || wanted == AttributeType::kSparseTensors || wanted == AttributeType::kTypeProtos)) {
     out.raw = attribute_message(hex_bytes());
     if (!out.raw) fail(first, "these bytes are no AttributeProto");
@@ -411,7 +411,7 @@ void TextReader::attribute_value(Attribute& out) {
   } else if (at_type() && !is_special_number(peek())) {
     const ValueType t = type();
     if (at_name() && at_punct("{", 1)) next();  // a name of the tensor, which an attribute has no use for
-    if (at_punct("{") || at_punct("[") || peek().kind == Kind::kHex) {
+    if (at_punct("{") || at_punct("[") || peek().kind == TokenKind::kHex) {
       out.value = literal(t);
       found = AttributeType::kTensor;
     } else {

@@ -9,13 +9,15 @@
 
 namespace saturate {
 
+using Args = std::span<const Val>;
+
 struct RuleFunction {
   std::string_view name;
   int min_arguments = 0, max_arguments = 0;
   std::string_view signature;  // "(x, i) -> dim"
   std::string_view doc;        // one sentence
   std::string_view example;    // "dim(X, -1) == 64"
-  Result (*run)(EvalContext& context, std::span<const Val> arguments);
+  Result (*run)(EvalContext& context, Args arguments);
 };
 
 const RuleFunction* find_rule_function(std::string_view name);

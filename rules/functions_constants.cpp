@@ -11,7 +11,6 @@
 namespace saturate {
 namespace {
 
-using Args = std::span<const Val>;
 
 constexpr std::size_t kMaxScanned = 1 << 20;  // bytes of a constant that a guard may read through
 
@@ -196,7 +195,7 @@ Result filled(EvalContext& c, Args a) {
   return made(c, *dtype, *dims, std::vector<double>(static_cast<std::size_t>(*n), *x));
 }
 
-constexpr RuleFunction kFunctions[] = {
+constexpr RuleFunction kConstantFunctions[] = {
     {"all_equal", 2, 2, "(c, number) -> bool", "Whether every element of a constant is this number, within its dtype's precision.",
      "all_equal(c, 0.5)", all_equal},
     {"all_zeros", 1, 1, "(c) -> bool", "Whether every element of a constant is 0.", "all_zeros(b)", all_zeros},
@@ -228,6 +227,6 @@ constexpr RuleFunction kFunctions[] = {
 
 }  // namespace
 
-std::span<const RuleFunction> constant_functions() { return kFunctions; }
+std::span<const RuleFunction> constant_functions() { return kConstantFunctions; }
 
 }  // namespace saturate

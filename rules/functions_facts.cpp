@@ -8,7 +8,6 @@
 namespace saturate {
 namespace {
 
-using Args = std::span<const Val>;
 
 Result rank(EvalContext& c, Args a) {
   const Facts* f = c.as_ranked(a[0]);
@@ -174,7 +173,7 @@ Result hides_by_infinity(EvalContext& c, Args a) {
   return Val(c.source().hides_by_infinity(*id));
 }
 
-constexpr RuleFunction kFunctions[] = {
+constexpr RuleFunction kFactFunctions[] = {
     {"rank", 1, 1, "(x) -> int", "The number of dims of a value.", "rank(X) == 4", rank},
     {"shape", 1, 1, "(x) -> dims", "The dims of a value, as a list.", "shape(A) == shape(B)", shape},
     {"dim", 2, 2, "(x, i) -> dim", "One dim of a value; negative i counts from the end.", "dim(X, -1) == 64", dim},
@@ -216,6 +215,6 @@ constexpr RuleFunction kFunctions[] = {
 
 }  // namespace
 
-std::span<const RuleFunction> fact_functions() { return kFunctions; }
+std::span<const RuleFunction> fact_functions() { return kFactFunctions; }
 
 }  // namespace saturate

@@ -10,10 +10,10 @@
 namespace saturate {
 namespace {
 
-using Args = std::span<const Val>;
-using Ints = std::vector<std::int64_t>;
+using IntList = std::vector<std::int64_t>;
 
-bool permutes(const Ints& p) {
+
+bool permutes(const IntList& p) {
   std::vector<bool> seen(p.size());
   for (std::int64_t i : p) {
     if (i < 0 || i >= static_cast<std::int64_t>(p.size()) || seen[static_cast<std::size_t>(i)]) return false;
@@ -22,7 +22,7 @@ bool permutes(const Ints& p) {
   return true;
 }
 
-std::optional<Ints> permutation(EvalContext& c, const Val& v) {
+std::optional<IntList> permutation(EvalContext& c, const Val& v) {
   auto p = c.as_ints(v);
   if (p && !permutes(*p)) return c.fail([&] { return fmt::format("{} is no permutation", c.show(v)); });
   return p;
@@ -49,7 +49,7 @@ Result compose(EvalContext& c, Args a) {
   if (!q) return std::nullopt;
   if (p->size() != q->size())
     return c.fail([&] { return fmt::format("{} and {} permute different numbers of axes", c.show(a[0]), c.show(a[1])); });
-  Ints r;
+  IntList r;
   for (std::int64_t i : *q) r.push_back((*p)[static_cast<std::size_t>(i)]);
   return Val::ints(r);
 }
@@ -57,7 +57,7 @@ Result compose(EvalContext& c, Args a) {
 Result inverse(EvalContext& c, Args a) {
   const auto p = permutation(c, a[0]);
   if (!p) return std::nullopt;
-  Ints r(p->size());
+  IntList r(p->size());
   for (std::size_t i = 0; i < p->size(); ++i) r[static_cast<std::size_t>((*p)[i])] = static_cast<std::int64_t>(i);
   return Val::ints(r);
 }
@@ -99,7 +99,7 @@ Result swap_last_two(EvalContext& c, Args a) {
   const auto n = c.as_int(a[0]);
   if (!n) return std::nullopt;
   if (*n < 2 || *n > 64) return c.fail([&] { return fmt::format("{} axes have no last two", *n); });
-  Ints p(static_cast<std::size_t>(*n));
+  IntList p(static_cast<std::size_t>(*n));
   std::iota(p.begin(), p.end(), 0);
   std::swap(p[p.size() - 1], p[p.size() - 2]);
   return Val::ints(p);
@@ -110,13 +110,13 @@ Result range(EvalContext& c, Args a) {
   const auto last = first ? c.as_int(a.back()) : std::nullopt;
   if (!last) return std::nullopt;
   if (*last - *first > 64) return c.fail([&] { return std::string("a range of more than 64 numbers"); });
-  Ints r;
+  IntList r;
   for (std::int64_t i = *first; i < *last; ++i) r.push_back(i);
   return Val::ints(r);
 }
 
 // The axes of a list, each in 0..rank-1, ascending.
-std::optional<Ints> normalized(EvalContext& c, const Val& v, std::int64_t rank) {
+std::optional<IntList> normalized(EvalContext& c, const Val& v, std::int64_t rank) {
   auto axes = c.as_ints(v);
   if (!axes) return std::nullopt;
   for (std::int64_t& axis : *axes) {
@@ -141,7 +141,7 @@ Result axes_of(EvalContext& c, Args a) {
   const auto rank = rank_of(c, a[1]);
   if (!rank) return std::nullopt;
   if (const auto* ref = a[0].get<ClassRef>(); ref && c.source().facts(ref->id).kind == Facts::Kind::kAbsent) {
-    Ints all(static_cast<std::size_t>(*rank));
+    IntList all(static_cast<std::size_t>(*rank));
     std::iota(all.begin(), all.end(), 0);
     return Val::ints(all);
   }
@@ -249,7 +249,7 @@ Result repeat(EvalContext& c, Args a) {
 }
 
 // Two lists of numbers of one length; nullopt, with a reason, where they are not.
-std::optional<std::pair<Ints, Ints>> number_lists(EvalContext& c, Args a) {
+std::optional<std::pair<IntList, IntList>> number_lists(EvalContext& c, Args a) {
   auto p = c.as_ints(a[0]);
   auto q = p ? c.as_ints(a[1]) : std::nullopt;
   if (!q) return std::nullopt;
@@ -269,7 +269,7 @@ Result plus(EvalContext& c, Args a) {
 Result alternating(EvalContext& c, Args a) {
   const auto lists = number_lists(c, a);
   if (!lists) return std::nullopt;
-  Ints out;
+  IntList out;
   for (std::size_t i = 0; i < lists->first.size(); ++i) out.insert(out.end(), {lists->first[i], lists->second[i]});
   return Val::ints(out);
 }
@@ -280,7 +280,7 @@ Result each_below(EvalContext& c, Args a) {
   return Val(std::equal(lists->first.begin(), lists->first.end(), lists->second.begin(), std::less<>()));
 }
 
-constexpr RuleFunction kFunctions[] = {
+constexpr RuleFunction kListFunctions[] = {
     {"plus", 2, 2, "(p, q) -> list", "The sums of the numbers of two lists, place by place.", "plus(pads, [1, 0])", plus},
     {"each_below", 2, 2, "(p, q) -> bool", "Whether each number of a list is below the one at its place in the other.",
      "each_below(pads, kernel)", each_below},
@@ -311,6 +311,6 @@ constexpr RuleFunction kFunctions[] = {
 
 }  // namespace
 
-std::span<const RuleFunction> list_functions() { return kFunctions; }
+std::span<const RuleFunction> list_functions() { return kListFunctions; }
 
 }  // namespace saturate

@@ -8,7 +8,6 @@
 namespace saturate {
 namespace {
 
-using Args = std::span<const Val>;
 
 template <double (*f)(double)>
 Result apply(EvalContext& c, Args a) {
@@ -125,7 +124,7 @@ Result floating(EvalContext& c, Args a) {
   return Val(is_floating(*d));
 }
 
-constexpr RuleFunction kFunctions[] = {
+constexpr RuleFunction kNumberFunctions[] = {
     {"sqrt", 1, 1, "(number) -> real", "The square root.", "sqrt(dim(Q, -1))", apply<square_root>},
     {"rsqrt", 1, 1, "(number) -> real", "One over the square root.", "approx(item(scale), rsqrt(dim(Q, -1)))", apply<reciprocal_root>},
     {"exp", 1, 1, "(number) -> real", "e to the power of a number.", "exp(item(c))", apply<exponential>},
@@ -146,6 +145,6 @@ constexpr RuleFunction kFunctions[] = {
 
 }  // namespace
 
-std::span<const RuleFunction> number_functions() { return kFunctions; }
+std::span<const RuleFunction> number_functions() { return kNumberFunctions; }
 
 }  // namespace saturate

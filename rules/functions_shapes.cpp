@@ -8,7 +8,6 @@
 namespace saturate {
 namespace {
 
-using Args = std::span<const Val>;
 using Dims = std::vector<Dim>;
 
 // A list of dims, or the shape of a value.
@@ -112,7 +111,7 @@ Result common_prefix(EvalContext& c, Args a) {
 }
 
 // A target of Reshape (with its 0 and -1) as the dims that it makes of x; `value(shape)` where `allowzero` does not matter.
-Result reshaped(EvalContext& c, Args a) {
+Result reshaped_to(EvalContext& c, Args a) {
   const auto from = shape_of(c, a[0]);
   auto to = from ? c.as_dims(a[1]) : std::nullopt;
   if (!to) return std::nullopt;
@@ -167,7 +166,7 @@ Result is_static(EvalContext& c, Args a) {
   return Val(std::all_of(dims->begin(), dims->end(), [&](Dim d) { return c.dims().value(d).has_value(); }));
 }
 
-constexpr RuleFunction kFunctions[] = {
+constexpr RuleFunction kShapeFunctions[] = {
     {"no_widen", 2, 2, "(c, x or shape) -> bool", "Whether c broadcasts with x to the very shape of x.", "no_widen(bias, X)", no_widen},
     {"broadcastable_to", 2, 2, "(x, shape) -> bool", "The same as no_widen: x broadcasts into the shape and leaves it as it is.",
      "broadcastable_to(mask, [dim(X, 0), 1])", no_widen},
@@ -181,7 +180,7 @@ constexpr RuleFunction kFunctions[] = {
      merge_heads},
     {"common_prefix", 2, 2, "(x, y) -> int", "How many leading dims two shapes have in common.", "common_prefix(X, Y) >= 2", common_prefix},
     {"reshaped", 2, 2, "(x, target) -> dims", "The dims that Reshape (allowzero = 0) makes of x, 0 and -1 resolved.",
-     "reshaped(X, shape) == shape(X)", reshaped},
+     "reshaped(X, shape) == shape(X)", reshaped_to},
     {"positive", 1, 1, "(dim or number) -> bool", "Whether it is proven to be at least 1 (a real: above 0).", "positive(dim(X, 0))",
      positive},
     {"nonneg", 1, 1, "(dim or number) -> bool", "Whether it is proven to be at least 0.", "nonneg(item(c))", nonneg},
@@ -192,6 +191,6 @@ constexpr RuleFunction kFunctions[] = {
 
 }  // namespace
 
-std::span<const RuleFunction> shape_functions() { return kFunctions; }
+std::span<const RuleFunction> shape_functions() { return kShapeFunctions; }
 
 }  // namespace saturate

@@ -18,9 +18,9 @@ bool holds(const OnnxEGraph& g, Id id, bool (*test)(const Tensor&)) {
   return value && test(*value);
 }
 
-class Search {
+class MaskSearch {
  public:
-  Search(const OnnxEGraph& g, bool inputs) : g_(g), inputs_(inputs) {}
+  MaskSearch(const OnnxEGraph& g, bool inputs) : g_(g), inputs_(inputs) {}
 
   bool binary(Id id, int depth) const {
     const Facts& facts = g_.facts(id);
@@ -42,7 +42,7 @@ class Search {
       const Attribute* value = find_attribute(key.attributes, "value");
       return value && holds_zeros_and_ones(value->t());
     }
-    if (op == "Cast" && inputs_ && g_.facts(node.children[0]).dtype != dtype) return Search(g_, false).binary(node.children[0], depth);
+    if (op == "Cast" && inputs_ && g_.facts(node.children[0]).dtype != dtype) return MaskSearch(g_, false).binary(node.children[0], depth);
     const bool first_only = op == "Cast" || op == "Slice" || op == "Reshape" || op == "Transpose" || op == "Unsqueeze" || op == "Squeeze" ||
                             op == "Expand" || op == "Tile" || op == "Gather" || op == "Trilu" || op == "Flatten" || op == "Identity";
     const bool all = op == "Mul" || op == "Max" || op == "Min" || op == "Concat";
@@ -91,8 +91,8 @@ bool hides_by_infinity(const OnnxEGraph& g, Id id) {
   return chooses_infinity(g, id);
 }
 
-bool is_zero_or_one(const OnnxEGraph& g, Id id) { return Search(g, false).binary(id, kDeepest); }
+bool is_zero_or_one(const OnnxEGraph& g, Id id) { return MaskSearch(g, false).binary(id, kDeepest); }
 
-bool may_be_mask(const OnnxEGraph& g, Id id) { return Search(g, true).binary(id, kDeepest); }
+bool may_be_mask(const OnnxEGraph& g, Id id) { return MaskSearch(g, true).binary(id, kDeepest); }
 
 }  // namespace saturate

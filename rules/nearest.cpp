@@ -15,9 +15,9 @@ namespace {
 constexpr std::size_t kMaxFullMatches = 10'000;
 constexpr std::size_t kMaxShownBytes = 64;  // a constant of one number is read, others are only called so
 
-class Search {
+class NearestSearch {
  public:
-  Search(const OnnxEGraph& g, const Rewrite& rewrite, const Namer& name)
+  NearestSearch(const OnnxEGraph& g, const Rewrite& rewrite, const Namer& name)
       : g_(g), e_(g.egraph()), rewrite_(rewrite), pattern_(rewrite.left), name_(name) {}
 
   std::optional<NearMiss> run(Id root) {
@@ -190,7 +190,7 @@ class Search {
 }  // namespace
 
 std::optional<NearMiss> nearest_miss(const OnnxEGraph& g, const Rewrite& rewrite, Id root, const Namer& name) {
-  return Search(g, rewrite, name).run(root);
+  return NearestSearch(g, rewrite, name).run(root);
 }
 
 namespace {

@@ -28,9 +28,9 @@ std::optional<std::int64_t> triangle_of_matrix(const Tensor& t, std::int64_t fir
   return offset;  // none where there are only zeros, which say nothing
 }
 
-class Search {
+class TriangleSearch {
  public:
-  explicit Search(const OnnxEGraph& g) : g_(g), e_(g.egraph()), dims_(g.dims()) {}
+  explicit TriangleSearch(const OnnxEGraph& g) : g_(g), e_(g.egraph()), dims_(g.dims()) {}
 
   // A class is looked at once: classes read each other through views that undo each other.
   std::optional<Dim> triangle(Id id) {
@@ -179,6 +179,6 @@ std::optional<std::int64_t> lower_triangle(const Tensor& t) {
   return found;
 }
 
-std::optional<Dim> lower_triangle(const OnnxEGraph& g, Id id) { return Search(g).triangle(id); }
+std::optional<Dim> lower_triangle(const OnnxEGraph& g, Id id) { return TriangleSearch(g).triangle(id); }
 
 }  // namespace saturate

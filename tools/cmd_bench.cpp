@@ -16,6 +16,7 @@
 #include "tools/files.h"
 #include "tools/profile.h"
 #include "tools/table.h"
+#include "tools/wall_clock.h"
 
 namespace saturate {
 namespace {
@@ -26,8 +27,6 @@ constexpr std::size_t kProfiledRuns = 5;
 constexpr double kNoisy = 0.1;         // spread above this share of the median is pointed out
 constexpr double kMeasureSeconds = 2;  // per model, where no number of iterations is given
 constexpr std::size_t kFewest = 10, kMost = 1000;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Of all threads: what is left of a run's time where other programs take the processors away.
 double cpu_now() {
@@ -64,11 +63,11 @@ struct Contestant {
   std::vector<NodeTiming> last_timings;  // of the last one
 
   absl::Status run(std::vector<NodeTiming>* into = nullptr) {
-    const double start = now(), cpu_start = cpu_now();
+    const double start = wall_seconds(), cpu_start = cpu_now();
     absl::StatusOr<std::vector<Value>> out = session.run(inputs, into);
     if (!out.ok()) return out.status();
     if (into == nullptr) {
-      seconds.push_back(now() - start);
+      seconds.push_back(wall_seconds() - start);
       cpu_seconds.push_back(cpu_now() - cpu_start);
     }
     return absl::OkStatus();
@@ -140,8 +139,8 @@ absl::Status measure(const BenchArgs& args, std::vector<Contestant>& contestants
     c.seconds.clear();
     c.cpu_seconds.clear();
   }
-  const double end = now() + kMeasureSeconds * static_cast<double>(contestants.size());
-  for (std::size_t i = 0; args.iterations ? i < *args.iterations : i < kMost && (i < kFewest || now() < end); ++i)
+  const double end = wall_seconds() + kMeasureSeconds * static_cast<double>(contestants.size());
+  for (std::size_t i = 0; args.iterations ? i < *args.iterations : i < kMost && (i < kFewest || wall_seconds() < end); ++i)
     for (std::size_t k = 0; k < contestants.size(); ++k)
       if (absl::Status s = contestants[(i + k) % contestants.size()].run(); !s.ok() || interrupted(args)) return s;
   for (std::size_t i = 0; i < kProfiledRuns && (args.table || !args.profile.empty()); ++i)

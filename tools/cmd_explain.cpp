@@ -18,7 +18,7 @@ bool wanted(const std::string& op_type, const std::string& asked) {
   return asked.empty() || op_type == asked || op_type.ends_with("." + asked);
 }
 
-std::size_t count_of(const GraphStats& stats, const std::string& asked) {
+std::size_t count_wanted(const GraphStats& stats, const std::string& asked) {
   std::size_t count = 0;
   for (const auto& [op_type, n] : stats.operators)
     if (wanted(op_type, asked)) count += n;
@@ -30,8 +30,8 @@ void print(const ExplainArgs& args, const OptimizeReport& report) {
   for (const OptimizeReport::Made& made : report.made)
     if (wanted(made.op_type, args.op)) rows.push_back({made.op_type, made.rule.empty() ? "(given)" : made.rule, made.output});
   if (!args.op.empty())
-    std::printf("%s: %zu in %s, %zu in the result, %zu of them made by rules\n\n", args.op.c_str(), count_of(report.before, args.op),
-                args.input.c_str(), count_of(report.after, args.op), rows.size() - 1);
+    std::printf("%s: %zu in %s, %zu in the result, %zu of them made by rules\n\n", args.op.c_str(), count_wanted(report.before, args.op),
+                args.input.c_str(), count_wanted(report.after, args.op), rows.size() - 1);
   if (rows.size() > 1) std::printf("%s\n", format_table(rows, 3).c_str());
   rows = {{"rule", "matches", "applied"}};
   for (const RuleStats& rule : fired_rules(report.run))

@@ -1,4 +1,5 @@
 #include "tools/cost_gather.h"
+#include "tools/wall_clock.h"
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -21,8 +22,6 @@ using nlohmann::json;
 
 constexpr std::size_t kFewestRuns = 5;
 constexpr std::int64_t kSizesToTry[] = {16, 8, 4, 2, 1};
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 bool cancelled(const GatherOptions& options) { return options.cancel && *options.cancel; }
 
@@ -155,8 +154,8 @@ class Gatherer {
   // Of the steps of a run, so that what a run costs by itself drops out.
   absl::StatusOr<double> least_seconds(const Session& session, const Inputs& inputs) const {
     double least = 1e9;
-    const double end = now() + options_.seconds;
-    for (std::size_t i = 0; i < kFewestRuns || now() < end; ++i) {
+    const double end = wall_seconds() + options_.seconds;
+    for (std::size_t i = 0; i < kFewestRuns || wall_seconds() < end; ++i) {
       std::vector<NodeTiming> timings;
       if (auto out = session.run(inputs, &timings); !out.ok()) return out.status();
       double sum = 0;
@@ -206,11 +205,11 @@ absl::StatusOr<json> time_graph(const Model& model, const std::string& name, con
   const auto first = first_run(model, *session, options);
   if (!first.ok()) return first.status();
   std::vector<double> whole, steps;
-  const double end = now() + options.seconds;
-  for (std::size_t i = 0; (i < kFewestRuns || now() < end) && !cancelled(options); ++i) {
-    const double start = now();
+  const double end = wall_seconds() + options.seconds;
+  for (std::size_t i = 0; (i < kFewestRuns || wall_seconds() < end) && !cancelled(options); ++i) {
+    const double start = wall_seconds();
     if (auto out = session->run(first->inputs); !out.ok()) return out.status();
-    whole.push_back(now() - start);
+    whole.push_back(wall_seconds() - start);
     std::vector<NodeTiming> timings;
     if (auto out = session->run(first->inputs, &timings); !out.ok()) return out.status();
     steps.push_back(0);

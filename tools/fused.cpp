@@ -8,12 +8,12 @@ namespace {
 constexpr std::size_t kGelu = 2, kSilu = 3;
 constexpr std::string_view kFamilies[] = {"attention", "normalization", "GELU", "SiLU", "rotary embedding", "other fused"};
 
-struct Member {
+struct FamilyMember {
   std::string_view op_type;
   int family;
 };
 // com.microsoft's operators are those of ONNX Runtime 1.31 (docs/ContribOperators.md).
-constexpr Member kMembers[] = {{"Attention", 0},
+constexpr FamilyMember kMembers[] = {{"Attention", 0},
                                {"com.microsoft.Attention", 0},
                                {"com.microsoft.MultiHeadAttention", 0},
                                {"com.microsoft.GroupQueryAttention", 0},
@@ -61,15 +61,15 @@ constexpr Member kMembers[] = {{"Attention", 0},
                                {"com.microsoft.QLinearMul", 5},
                                {"com.microsoft.MatMulNBits", 5}};
 
-const Member* find_member(std::string_view op_type) {
-  const auto it = std::find_if(std::begin(kMembers), std::end(kMembers), [&](const Member& m) { return m.op_type == op_type; });
+const FamilyMember* find_member(std::string_view op_type) {
+  const auto it = std::find_if(std::begin(kMembers), std::end(kMembers), [&](const FamilyMember& m) { return m.op_type == op_type; });
   return it == std::end(kMembers) ? nullptr : it;
 }
 
 }  // namespace
 
 std::string_view fused_family(std::string_view op_type) {
-  const Member* member = find_member(op_type);
+  const FamilyMember* member = find_member(op_type);
   return member ? kFamilies[member->family] : std::string_view();
 }
 
@@ -77,7 +77,7 @@ std::vector<std::pair<std::string, std::size_t>> fused_counts(const GraphStats& 
   std::vector<std::pair<std::string, std::size_t>> out;
   for (std::string_view family : kFamilies) out.emplace_back(family, 0);
   for (const auto& [op_type, count] : stats.operators)
-    if (const Member* member = find_member(op_type)) out[static_cast<std::size_t>(member->family)].second += count;
+    if (const FamilyMember* member = find_member(op_type)) out[static_cast<std::size_t>(member->family)].second += count;
   out[kGelu].second -= stats.unit_quick_gelus;
   out[kSilu].second += stats.unit_quick_gelus;
   return out;

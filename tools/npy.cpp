@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-absl::Status bad(const std::string& place, const std::string& what) {
+absl::Status bad_npy(const std::string& place, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}; save it again with numpy.save or numpy.savez", place, what));
 }
 
@@ -222,22 +222,22 @@ std::string print_texts(std::span<const std::string> strings, std::string& out) 
 }  // namespace
 
 absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& place) {
-  if (!bytes.starts_with(kMagic) || bytes.size() < 12) return bad(place, "not a NumPy array");
+  if (!bytes.starts_with(kMagic) || bytes.size() < 12) return bad_npy(place, "not a NumPy array");
   const bool wide = bytes[6] != 1;
   std::uint32_t length = 0;
   std::memcpy(&length, bytes.data() + 8, wide ? 4 : 2);
   const std::size_t start = wide ? 12 : 10;
-  if (length > bytes.size() - start) return bad(place, "the array's header is cut off");
+  if (length > bytes.size() - start) return bad_npy(place, "the array's header is cut off");
   const auto header = parse_header(bytes.substr(start, length));
-  if (!header) return bad(place, "the array's header can't be read");
-  if (header->kind == 'O') return bad(place, "an array of Python objects is not read");
+  if (!header) return bad_npy(place, "the array's header can't be read");
+  if (header->kind == 'O') return bad_npy(place, "an array of Python objects is not read");
   const bool text = header->kind == 'U' || header->kind == 'S';
   const auto dtype = text ? std::optional(DType::kString) : dtype_of(header->kind, header->item);
-  if (!dtype) return bad(place, fmt::format("arrays of dtype {}{} are not read", header->kind, header->item));
+  if (!dtype) return bad_npy(place, fmt::format("arrays of dtype {}{} are not read", header->kind, header->item));
   const auto count = checked_elements(header->dims);
   const std::string_view data = bytes.substr(start + length);
   if (!count || (*count != 0 && header->item > data.size() / static_cast<std::uint64_t>(*count)))
-    return bad(place, "the array's data is cut off");
+    return bad_npy(place, "the array's data is cut off");
   const auto elements = static_cast<std::uint64_t>(*count);
   std::string ordered;
   Header h = *header;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kEnd64Locator = 0x07064b50;
 
-absl::Status bad(const std::string& path, const std::string& what) {
+absl::Status bad_npz(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}; save it again with numpy.savez", path, what));
 }
 
@@ -23,7 +23,7 @@ T at(std::string_view bytes, std::uint64_t offset) {
   return value;
 }
 
-struct Member {
+struct ZipMember {
   std::string name;
   std::uint16_t method = 0;
   std::uint32_t crc = 0;
@@ -31,7 +31,7 @@ struct Member {
 };
 
 // Values of 2^32-1 stand for ones in the ZIP64 extra field, in this order.
-void read_zip64(std::string_view extra, Member& m) {
+void read_zip64(std::string_view extra, ZipMember& m) {
   for (std::uint64_t i = 0; i + 4 <= extra.size();) {
     const auto id = at<std::uint16_t>(extra, i), length = at<std::uint16_t>(extra, i + 2);
     if (id == 1) {
@@ -47,26 +47,26 @@ void read_zip64(std::string_view extra, Member& m) {
   }
 }
 
-absl::StatusOr<std::vector<Member>> directory(std::string_view file, const std::string& path) {
-  if (file.size() < 22) return bad(path, "not a .npz file");
+absl::StatusOr<std::vector<ZipMember>> directory(std::string_view file, const std::string& path) {
+  if (file.size() < 22) return bad_npz(path, "not a .npz file");
   std::uint64_t end = file.size() - 22;
   const std::uint64_t lowest = end > 65535 ? end - 65535 : 0;
   while (at<std::uint32_t>(file, end) != kEnd) {
-    if (end == lowest) return bad(path, "not a .npz file, or cut off");
+    if (end == lowest) return bad_npz(path, "not a .npz file, or cut off");
     --end;
   }
   std::uint64_t count = at<std::uint16_t>(file, end + 10), offset = at<std::uint32_t>(file, end + 16);
   if (end >= 20 && at<std::uint32_t>(file, end - 20) == kEnd64Locator) {
     const auto end64 = at<std::uint64_t>(file, end - 12);
-    if (at<std::uint32_t>(file, end64) != kEnd64) return bad(path, "the archive's directory can't be read");
+    if (at<std::uint32_t>(file, end64) != kEnd64) return bad_npz(path, "the archive's directory can't be read");
     count = at<std::uint64_t>(file, end64 + 32);
     offset = at<std::uint64_t>(file, end64 + 48);
   }
-  std::vector<Member> members;
+  std::vector<ZipMember> members;
   for (std::uint64_t i = 0; i < count; ++i) {
     if (offset > file.size() || file.size() - offset < 46 || at<std::uint32_t>(file, offset) != kCentral)
-      return bad(path, "the archive's directory can't be read");
-    Member m;
+      return bad_npz(path, "the archive's directory can't be read");
+    ZipMember m;
     m.method = at<std::uint16_t>(file, offset + 10);
     m.crc = at<std::uint32_t>(file, offset + 16);
     m.packed = at<std::uint32_t>(file, offset + 20);
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<Member>> directory(std::string_view file, const std::
     const std::uint64_t name = at<std::uint16_t>(file, offset + 28), extra = at<std::uint16_t>(file, offset + 30),
                         comment = at<std::uint16_t>(file, offset + 32);
     m.local = at<std::uint32_t>(file, offset + 42);
-    if (file.size() - offset - 46 < name + extra) return bad(path, "the archive's directory is cut off");
+    if (file.size() - offset - 46 < name + extra) return bad_npz(path, "the archive's directory is cut off");
     m.name = file.substr(offset + 46, name);
     read_zip64(file.substr(offset + 46 + name, extra), m);
     members.push_back(std::move(m));
@@ -108,22 +108,22 @@ std::uint32_t checksum(std::string_view bytes) {
   return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-absl::StatusOr<Tensor> read_member(std::string_view file, const Member& m, const std::string& path, std::uint64_t max_bytes) {
+absl::StatusOr<Tensor> read_member(std::string_view file, const ZipMember& m, const std::string& path, std::uint64_t max_bytes) {
   const std::string place = fmt::format("{}({})", path, m.name);
   if (m.local > file.size() || file.size() - m.local < 30 || at<std::uint32_t>(file, m.local) != kLocal)
-    return bad(place, "the archive is damaged");
+    return bad_npz(place, "the archive is damaged");
   const std::uint64_t data = m.local + 30u + at<std::uint16_t>(file, m.local + 26) + at<std::uint16_t>(file, m.local + 28);
-  if (data > file.size() || file.size() - data < m.packed) return bad(place, "the archive is cut off");
+  if (data > file.size() || file.size() - data < m.packed) return bad_npz(place, "the archive is cut off");
   const std::string_view packed = file.substr(data, m.packed);
   // Deflate packs at most 1032 to 1: a larger claim is a lie that would only make us allocate.
-  if (m.size > max_bytes || m.size / 1040 > m.packed + 1) return bad(place, fmt::format("{} bytes are too many", m.size));
+  if (m.size > max_bytes || m.size / 1040 > m.packed + 1) return bad_npz(place, fmt::format("{} bytes are too many", m.size));
   if (m.method == 0) {
-    if (m.size != m.packed || checksum(packed) != m.crc) return bad(place, "the archive is damaged");
+    if (m.size != m.packed || checksum(packed) != m.crc) return bad_npz(place, "the archive is damaged");
     return parse_npy(packed, place);
   }
-  if (m.method != 8) return bad(place, fmt::format("compression method {} is not read", m.method));
+  if (m.method != 8) return bad_npz(place, fmt::format("compression method {} is not read", m.method));
   std::string bytes(m.size, '\0');
-  if (!inflate_raw(packed, bytes) || checksum(bytes) != m.crc) return bad(place, "the archive is damaged");
+  if (!inflate_raw(packed, bytes) || checksum(bytes) != m.crc) return bad_npz(place, "the archive is damaged");
   return parse_npy(bytes, place);
 }
 
@@ -135,7 +135,7 @@ void put(std::string& out, T value) {
 constexpr std::uint16_t kVersion = 45, kDosDate = 0x21;  // 1980-01-01
 
 // What the headers of both places have alike. Sizes stand in the ZIP64 field behind the name.
-void put_common(std::string& out, const Member& m, std::uint16_t extra) {
+void put_common(std::string& out, const ZipMember& m, std::uint16_t extra) {
   for (std::uint16_t v : {kVersion, std::uint16_t{0}, m.method, std::uint16_t{0}, kDosDate}) put(out, v);
   put(out, m.crc);
   put(out, 0xffffffffu);
@@ -144,21 +144,21 @@ void put_common(std::string& out, const Member& m, std::uint16_t extra) {
   put(out, extra);
 }
 
-void put_zip64(std::string& out, const Member& m, std::uint16_t length) {
+void put_zip64(std::string& out, const ZipMember& m, std::uint16_t length) {
   put(out, std::uint16_t{1});
   put(out, length);
   put(out, m.size);
   put(out, m.packed);
 }
 
-void put_local(std::string& out, const Member& m) {
+void put_local(std::string& out, const ZipMember& m) {
   put(out, kLocal);
   put_common(out, m, 20);
   out += m.name;
   put_zip64(out, m, 16);
 }
 
-void put_central(std::string& out, const Member& m) {
+void put_central(std::string& out, const ZipMember& m) {
   put(out, kCentral);
   put(out, kVersion);
   put_common(out, m, 28);
@@ -199,10 +199,10 @@ void put_end(std::string& out, std::uint64_t count, std::uint64_t offset, std::u
 absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_member_bytes) {
   absl::StatusOr<std::string> file = read_file(path);
   if (!file.ok()) return file.status();
-  absl::StatusOr<std::vector<Member>> members = directory(*file, path);
+  absl::StatusOr<std::vector<ZipMember>> members = directory(*file, path);
   if (!members.ok()) return members.status();
   NamedTensors out;
-  for (const Member& m : *members) {
+  for (const ZipMember& m : *members) {
     std::string name = m.name;
     if (!name.ends_with(".npy")) continue;
     name.resize(name.size() - 4);
@@ -219,7 +219,7 @@ absl::Status save_npz(const NamedTensors& tensors, const std::string& path) {
     absl::StatusOr<std::string> bytes = print_npy(tensor);
     if (!bytes.ok())
       return absl::Status(bytes.status().code(), fmt::format("{}({}): {}", path, name, std::string(bytes.status().message())));
-    const Member m{.name = name + ".npy", .crc = checksum(*bytes), .packed = bytes->size(), .size = bytes->size(), .local = out.size()};
+    const ZipMember m{.name = name + ".npy", .crc = checksum(*bytes), .packed = bytes->size(), .size = bytes->size(), .local = out.size()};
     put_local(out, m);
     out += *bytes;
     put_central(central, m);

@@ -147,7 +147,7 @@ void add_run(RunReport& into, RunReport run) {
 }
 
 // One graph, main or a body of If, Loop or Scan, from its e-graph to what was chosen of it.
-struct Plan {
+struct GraphPlan {
   std::string where;  // as in Observed
   const Model* model = nullptr;
   std::unique_ptr<const Model> body_model;  // of a body: the model with the body in the place of its graph
@@ -157,11 +157,11 @@ struct Plan {
   std::vector<std::string> rule_names;
   ExtractOptions extract_options;
   Selection selection;
-  std::vector<std::pair<const Graph*, std::unique_ptr<Plan>>> bodies;
+  std::vector<std::pair<const Graph*, std::unique_ptr<GraphPlan>>> bodies;
 };
 
 template <typename Visit>
-void visit_plans(const Plan& plan, Visit visit) {
+void visit_plans(const GraphPlan& plan, Visit visit) {
   visit(plan);
   for (const auto& [graph, body] : plan.bodies) visit_plans(*body, visit);
 }
@@ -186,7 +186,7 @@ class Optimizer {
                       twice.size() == 1 ? " is" : "s are", twice[0]));
     warn_of_unknown_symbols(model, report);
     collect_names(model.graph, names_);
-    std::unique_ptr<Plan> plan;
+    std::unique_ptr<GraphPlan> plan;
     std::set<std::string> without;
     for (int attempt = 0;; ++attempt) {
       report.run = {};
@@ -239,9 +239,9 @@ class Optimizer {
   }
 
   // Lowers and saturates a graph and its bodies; `outside` is the plan of the graph around a body.
-  absl::StatusOr<std::unique_ptr<Plan>> make_plan(const Model& model, const Plan* outside, const std::set<std::string>& without,
+  absl::StatusOr<std::unique_ptr<GraphPlan>> make_plan(const Model& model, const GraphPlan* outside, const std::set<std::string>& without,
                                                   OptimizeReport& report, int depth) {
-    auto plan = std::make_unique<Plan>();
+    auto plan = std::make_unique<GraphPlan>();
     plan->model = &model;
     plan->g = std::make_unique<OnnxEGraph>(*evaluator_);
     OnnxEGraph& g = *plan->g;
@@ -299,7 +299,7 @@ class Optimizer {
     return opset_was_assumed(model) ? target_.max_opset : std::max(model.opset(""), target_.max_opset);
   }
 
-  absl::Status saturate(Plan& plan, const std::set<std::string>& without, OptimizeReport& report) {
+  absl::Status saturate(GraphPlan& plan, const std::set<std::string>& without, OptimizeReport& report) {
     progress("saturate");
     Stopwatch watch(report.seconds["saturate"]);
     OnnxEGraph& g = *plan.g;
@@ -336,7 +336,7 @@ class Optimizer {
   }
 
   // Bodies of If, Loop and Scan, each an e-graph of its own that knows the facts of what it captures.
-  absl::Status plan_bodies(Plan& plan, const std::set<std::string>& without, OptimizeReport& report, int depth) {
+  absl::Status plan_bodies(GraphPlan& plan, const std::set<std::string>& without, OptimizeReport& report, int depth) {
     for (const Node& node : plan.model->graph.nodes)
       for (const Attribute& a : node.attributes) {
         if (a.type != AttributeType::kGraph) continue;
@@ -356,7 +356,7 @@ class Optimizer {
 
   // All graphs of a model have one opset: first the highest that any of them wants, below the limit; where something cannot follow it, the
   // given one.
-  absl::StatusOr<Model> choose_and_write(Plan& plan, OptimizeReport& report) {
+  absl::StatusOr<Model> choose_and_write(GraphPlan& plan, OptimizeReport& report) {
     const std::int64_t given = plan.model->opset("");
     const std::unordered_set<std::string> names = names_;
     for (std::int64_t limit = opset_limit(*plan.model);; limit = given) {
@@ -378,13 +378,13 @@ class Optimizer {
       report.made = std::move(writing.made);
       if (options_.dump_egraph || options_.samples > 0) add_experiments(plan, writing, report);
       if (options_.observe)
-        visit_plans(plan, [&](const Plan& p) { options_.observe({p.where, *p.g, p.lowered, p.selection, p.rewrites, p.extract_options}); });
+        visit_plans(plan, [&](const GraphPlan& p) { options_.observe({p.where, *p.g, p.lowered, p.selection, p.rewrites, p.extract_options}); });
       return written;
     }
   }
 
   // Chooses what stands for each class, in a graph and its bodies; `sizes` are the usual ones of the graphs around it.
-  absl::Status choose(Plan& plan, std::int64_t limit, std::map<std::string, std::int64_t> sizes, OptimizeReport& report) {
+  absl::Status choose(GraphPlan& plan, std::int64_t limit, std::map<std::string, std::int64_t> sizes, OptimizeReport& report) {
     sizes.merge(usual_sizes(*plan.model));
     ExtractOptions& options = plan.extract_options;
     options.extractor = options_.extractor;
@@ -399,7 +399,7 @@ class Optimizer {
     return absl::OkStatus();
   }
 
-  absl::Status choose_graph(Plan& plan, OptimizeReport& report) {
+  absl::Status choose_graph(GraphPlan& plan, OptimizeReport& report) {
     const Stopwatch watch(report.seconds["extract"]);
     const OnnxEGraph& g = *plan.g;
     ExtractOptions& options = plan.extract_options;
@@ -431,7 +431,7 @@ class Optimizer {
     return options;
   }
 
-  absl::StatusOr<Model> write(const Plan& plan, Writing& writing, OptimizeReport& report) {
+  absl::StatusOr<Model> write(const GraphPlan& plan, Writing& writing, OptimizeReport& report) {
     RaiseOptions options = raise_options(writing);
     if (auto s = write_bodies(plan, writing, options, report); !s.ok()) return s;
     std::vector<MadeNode> made;
@@ -445,7 +445,7 @@ class Optimizer {
     return raised;
   }
 
-  absl::Status write_bodies(const Plan& plan, Writing& writing, RaiseOptions& options, OptimizeReport& report) {
+  absl::Status write_bodies(const GraphPlan& plan, Writing& writing, RaiseOptions& options, OptimizeReport& report) {
     for (const auto& [graph, body] : plan.bodies) {
       auto written = write(*body, writing, report);
       if (!written.ok()) return written.status();
@@ -456,7 +456,7 @@ class Optimizer {
   }
 
   // What experiments with costs ask for: other graphs of the main graph's e-graph, and that e-graph itself.
-  void add_experiments(const Plan& plan, Writing writing, OptimizeReport& report) {
+  void add_experiments(const GraphPlan& plan, Writing writing, OptimizeReport& report) {
     const OnnxEGraph& g = *plan.g;
     if (options_.dump_egraph) egraph_ = problem_json(g, onnx_problem(g, plan.lowered, &target_, cost_, plan.extract_options));
     RaiseOptions options = raise_options(writing);
@@ -479,7 +479,7 @@ class Optimizer {
     return banned;
   }
 
-  static void note_made(const Plan& plan, const std::vector<MadeNode>& nodes, std::vector<OptimizeReport::Made>& made) {
+  static void note_made(const GraphPlan& plan, const std::vector<MadeNode>& nodes, std::vector<OptimizeReport::Made>& made) {
     for (const MadeNode& m : nodes) {
       const std::uint32_t rule = plan.g->egraph().made_by(m.node);
       const bool spelled = rule == kNone && !plan.rule_names.empty();  // made after saturation

@@ -12,6 +12,7 @@
 #include "kernels/runtime.h"
 #include "tools/empty_rows.h"
 #include "tools/model_sizes.h"
+#include "tools/wall_clock.h"
 
 namespace saturate {
 namespace {
@@ -21,8 +22,6 @@ constexpr std::size_t kEnoughTries = 30;    // where there is a case already
 constexpr std::size_t kModelSizes = 256;    // of those that stand in the model
 constexpr std::size_t kEnoughHarmless = 3;  // refused tries whose integers are zeros, or masks and rows of tables: none can be out of range
 constexpr std::size_t kMemoryLimit = std::size_t{4} << 30;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 bool unsupported(const absl::Status& status) { return status.code() == absl::StatusCode::kUnimplemented; }
 
@@ -79,7 +78,7 @@ Sizes assign(const std::vector<std::string>& symbols, const Base& base, const Re
 }
 
 // A way to draw inputs; the likely ones come first.
-struct Plan {
+struct CasePlan {
   Relation relation;
   DrawStyle style;
   bool spacious = false;
@@ -87,11 +86,11 @@ struct Plan {
   Twins twins = {};     // symbols that are the same as another
 };
 
-std::vector<Plan> plans(const std::vector<std::string>& symbols, const Twins& twins) {
+std::vector<CasePlan> plans(const std::vector<std::string>& symbols, const Twins& twins) {
   const std::vector<DrawStyle> likely = {{IntStyle::kMask, true}, {IntStyle::kMask, false}};
   const std::vector<DrawStyle> others = {
       {IntStyle::kOnes, true}, {IntStyle::kZeros, true}, {IntStyle::kSmall, true}, {IntStyle::kCount, true}, {IntStyle::kMask, true, true}};
-  std::vector<Plan> out;
+  std::vector<CasePlan> out;
   for (const Relation& relation : relations(symbols))
     for (const DrawStyle& style : likely) out.push_back({relation, style, false, true});
   if (!twins.empty())
@@ -169,7 +168,7 @@ bool all_ok(const VerifyCase& c) {
 class Verifier {
  public:
   Verifier(const Model& original, const Model& optimized, const VerifyOptions& options)
-      : original_(original), optimized_(optimized), options_(options), tolerances_(options.tolerances), started_(now()) {
+      : original_(original), optimized_(optimized), options_(options), tolerances_(options.tolerances), started_(wall_seconds()) {
     const std::vector<std::string> names = random_outputs(original);
     random_ = {names.begin(), names.end()};
     tolerances_.coarsest = coarsest_float(original);
@@ -185,7 +184,7 @@ class Verifier {
         if (o.all_nan && nan.insert(o.name).second)
           report_.notes.push_back(fmt::format("output '{}' was NaN throughout in the original ({})", o.name, to_string(c.sizes)));
     note_small_outputs();
-    report_.seconds = now() - started_;
+    report_.seconds = wall_seconds() - started_;
     return std::move(report_);
   }
 
@@ -399,7 +398,7 @@ class Verifier {
     return true;
   }
 
-  bool over() { return cancelled() || now() - started_ > options_.seconds; }
+  bool over() { return cancelled() || wall_seconds() - started_ > options_.seconds; }
 
   // One case at these sizes. Cases differ in their random numbers; the second has positive floats and masks without zeros.
   Try one_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style) {
@@ -450,7 +449,7 @@ class Verifier {
 
   void try_plans(const InputDrawer& drawer) {
     const std::size_t wanted = drawer.symbols().empty() ? 2 : std::size(kBases);
-    for (const Plan& plan : plans(drawer.symbols(), drawer.twins())) {
+    for (const CasePlan& plan : plans(drawer.symbols(), drawer.twins())) {
       if (!report_.cases.empty() && (!plan.likely || report_.refused > kEnoughTries))
         break;  // something to compare, at fewer sizes than wished for
       follow(drawer, plan);
@@ -470,7 +469,7 @@ class Verifier {
     }
   }
 
-  void follow(const InputDrawer& drawer, const Plan& plan) {
+  void follow(const InputDrawer& drawer, const CasePlan& plan) {
     const std::span<const Base> bases = plan.spacious ? std::span<const Base>(kSpacious) : std::span<const Base>(kBases);
     const std::size_t rounds = drawer.symbols().empty() ? 2 : bases.size();
     const std::size_t enough = plan.spacious ? 2 : rounds;
@@ -498,7 +497,7 @@ class Verifier {
   std::size_t harmless_refused_ = 0;
   bool as_declared_ = true;
   bool full_rows_ = options_.full_rows;
-  std::optional<Plan> taken_;  // the first that gave a case
+  std::optional<CasePlan> taken_;  // the first that gave a case
   std::size_t misdeclared_ = 0, avoided_ = 0;
   VerifyReport report_;
 };
