@@ -272,7 +272,7 @@ void convolve(const KernelContext& ctx, const Convolution& c) {
 }
 
 // Conv over X[N, H, W, C], or X * input 4, with Conv's own W and B, then + Z (input 3), then the activation.
-Outputs conv(KernelContext& ctx) {
+Outputs conv_of_rows(KernelContext& ctx) {
   absl::StatusOr<GatedImage> in = gated_image(ctx);
   if (!in.ok()) return in.status();
   const Tensor& weight = ctx.tensor(1);
@@ -389,7 +389,7 @@ EpilogueCall epilogue_of(const KernelContext& ctx) {
 }
 
 void register_channels_last(Registry& registry) {
-  registry.add(kSessionDomain, "Conv", conv, 1u << 1);  // weights are packed
+  registry.add(kSessionDomain, "Conv", conv_of_rows, 1u << 1);  // weights are packed
   registry.add(kSessionDomain, "MaxPool", pool<PoolKind::kMax>);
   registry.add(kSessionDomain, "AveragePool", pool<PoolKind::kAverage>);
   register_fused_elementwise(registry);

@@ -42,7 +42,7 @@ absl::StatusOr<Tensor> ScanOutputs::stacked(std::size_t k, std::int64_t axis, bo
 
 namespace {
 
-struct Plan {
+struct ScanPlan {
   const Graph* body = nullptr;
   std::size_t states = 0, scans = 0;
   std::vector<int> in_axes;  // one per scan input
@@ -59,7 +59,7 @@ std::vector<bool> directions(const KernelContext& ctx, std::string_view name, st
 }
 
 // One pass over `length` elements of the scan inputs; returns final states and stacked outputs.
-Outputs run_scan(KernelContext& ctx, const Plan& plan, std::vector<Value> states, const std::vector<Tensor>& scanned, std::int64_t length) {
+Outputs run_scan(KernelContext& ctx, const ScanPlan& plan, std::vector<Value> states, const std::vector<Tensor>& scanned, std::int64_t length) {
   ScanOutputs results(ctx, *plan.body, plan.states);
   for (std::int64_t turn = 0; turn < length; ++turn) {
     std::vector<Value> inputs = states;
@@ -81,7 +81,7 @@ Outputs run_scan(KernelContext& ctx, const Plan& plan, std::vector<Value> states
   return states;
 }
 
-absl::Status fill_plan(const KernelContext& ctx, Plan& plan, std::size_t first) {
+absl::Status fill_plan(const KernelContext& ctx, ScanPlan& plan, std::size_t first) {
   plan.body = ctx.attr_g("body");
   const std::int64_t scans = ctx.attr_i("num_scan_inputs", 0);
   if (plan.body == nullptr) return ctx.invalid("the body is missing");
@@ -104,7 +104,7 @@ absl::Status fill_plan(const KernelContext& ctx, Plan& plan, std::size_t first) 
 
 // Version 8: every input has a batch axis in front; inputs[0] may say how long each batch's sequence is.
 Outputs scan_batched(KernelContext& ctx) {
-  Plan plan;
+  ScanPlan plan;
   if (const absl::Status s = fill_plan(ctx, plan, 1); !s.ok()) return s;
   const Tensor& lead = ctx.tensor(1 + plan.states);
   if (lead.rank() < 2) return ctx.invalid("a scan input lacks its batch or sequence axis");
@@ -165,7 +165,7 @@ Outputs scan_batched(KernelContext& ctx) {
 
 Outputs scan(KernelContext& ctx) {
   if (ctx.opset < 9) return scan_batched(ctx);
-  Plan plan;
+  ScanPlan plan;
   if (const absl::Status s = fill_plan(ctx, plan, 0); !s.ok()) return s;
   const std::vector<std::int64_t> in_axes = ctx.attr_ints("scan_input_axes"), out_axes = ctx.attr_ints("scan_output_axes");
   for (std::size_t k = 0; k < std::min(out_axes.size(), plan.out_axes.size()); ++k) plan.out_axes[k] = out_axes[k];

@@ -2,6 +2,40 @@
 
 namespace saturate {
 
+template <std::size_t N>
+void parallel_runs(const KernelContext& ctx, const Shape& dims, const std::array<Shape, N>& strides, RunBody<N> f) {
+  std::size_t lead = 0;
+  while (lead < dims.size() && dims[lead] == 1) ++lead;
+  if (lead == dims.size()) return for_each_run<N>({}, {}, f);
+  const Shape rest(dims.begin() + static_cast<std::ptrdiff_t>(lead), dims.end());
+  const std::int64_t inner = product(std::span(rest).subspan(1));
+  std::array<Shape, N> rest_strides;
+  for (std::size_t n = 0; n < N; ++n) rest_strides[n].assign(strides[n].begin() + static_cast<std::ptrdiff_t>(lead), strides[n].end());
+  parallel_for(ctx, rest[0], std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, inner)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 Shape part = rest;
+                 part[0] = end - begin;
+                 for_each_run<N>(part, rest_strides, [&](const auto& at, std::int64_t count, const auto& step) {
+                   std::array<std::int64_t, N> offset = at;
+                   for (std::size_t n = 0; n < N; ++n) offset[n] += begin * rest_strides[n][0];
+                   f(offset, count, step);
+                 });
+               });
+}
+template void parallel_runs<2>(const KernelContext&, const Shape&, const std::array<Shape, 2>&, RunBody<2>);
+template void parallel_runs<3>(const KernelContext&, const Shape&, const std::array<Shape, 3>&, RunBody<3>);
+template void parallel_runs<4>(const KernelContext&, const Shape&, const std::array<Shape, 4>&, RunBody<4>);
+
+void zip_runs(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, RunBody<3> f) {
+  parallel_runs<3>(ctx, dims, {strides_of(dims), broadcast_strides(a.dims(), dims), broadcast_strides(b.dims(), dims)}, f);
+}
+
+absl::StatusOr<Tensor> zip_output(const KernelContext& ctx, const Tensor& a, const Tensor& b, DType dtype) {
+  const std::optional<Shape> dims = broadcast_shape(a.dims(), b.dims());
+  if (!dims) return ctx.invalid("the inputs' shapes cannot be broadcast");
+  return ctx.allocate_over({&a, &b}, dtype, *dims);
+}
+
 absl::StatusOr<Tensor> align_legacy(const KernelContext& ctx, const Tensor& a, const Tensor& b) {
   if (!ctx.node.domain.empty() || ctx.opset >= 7 || !ctx.has_attr("axis") || b.rank() >= a.rank()) return b;
   const std::optional<int> axis = normalize_axis(ctx.attr_i("axis", 0), a.rank());

@@ -11,6 +11,20 @@ namespace saturate {
 // Elements of work below which a loop is not worth a task of its own.
 inline constexpr std::int64_t kElementGrain = 1 << 15;
 
+// The type in which an integer of T can be handled where only its bits matter.
+template <typename T, bool kUnsigned>
+struct SameBits {
+  using type = T;
+};
+template <typename T>
+struct SameBits<T, true> {
+  using type = std::make_unsigned_t<T>;
+};
+template <>
+struct SameBits<bool, true> {
+  using type = std::uint8_t;
+};
+
 // y[i] = f(x[i]) for a tensor of T into a tensor of R.
 template <typename T, typename R, typename F>
 Outputs map_elements(const KernelContext& ctx, const Tensor& x, F f) {
@@ -24,35 +38,21 @@ Outputs map_elements(const KernelContext& ctx, const Tensor& x, F f) {
   return outputs_of(*std::move(y));
 }
 
-// f(offsets, count, inner_strides) over runs as for_each_run, the outermost dim split over threads.
-template <std::size_t N, typename F>
-void parallel_runs(const KernelContext& ctx, const Shape& dims, const std::array<Shape, N>& strides, F&& f) {
-  std::size_t lead = 0;
-  while (lead < dims.size() && dims[lead] == 1) ++lead;
-  if (lead == dims.size()) return for_each_run<N>({}, {}, f);
-  const Shape rest(dims.begin() + static_cast<std::ptrdiff_t>(lead), dims.end());
-  const std::int64_t inner = product(std::span(rest).subspan(1));
-  std::array<Shape, N> rest_strides;
-  for (std::size_t n = 0; n < N; ++n) rest_strides[n].assign(strides[n].begin() + static_cast<std::ptrdiff_t>(lead), strides[n].end());
-  parallel_for(ctx, rest[0], std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, inner)),
-               [&](std::int64_t begin, std::int64_t end) {
-                 Shape part = rest;
-                 part[0] = end - begin;
-                 for_each_run<N>(part, rest_strides,
-                                 [&](std::array<std::int64_t, N> offset, std::int64_t count, const std::array<std::int64_t, N>& step) {
-                                   for (std::size_t n = 0; n < N; ++n) offset[n] += begin * rest_strides[n][0];
-                                   f(offset, count, step);
-                                 });
-               });
-}
+// for_each_run with the outermost dim split over threads.
+template <std::size_t N>
+void parallel_runs(const KernelContext& ctx, const Shape& dims, const std::array<Shape, N>& strides, RunBody<N> f);
+
+// The runs of an output of `dims`, contiguous, and of a and b broadcast to it.
+void zip_runs(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, RunBody<3> f);
+// The output of a binary operator: a and b broadcast, in the place of one of them where that is allowed (KernelContext::allocate_over).
+absl::StatusOr<Tensor> zip_output(const KernelContext& ctx, const Tensor& a, const Tensor& b, DType dtype);
 
 // out = f(a, b) broadcast to `dims`; `out` is contiguous.
 template <typename A, typename B, typename R, typename F>
 void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, R* out, F f) {
   const A* pa = a.data<A>();
   const B* pb = b.data<B>();
-  const std::array<Shape, 3> strides{strides_of(dims), broadcast_strides(a.dims(), dims), broadcast_strides(b.dims(), dims)};
-  parallel_runs<3>(ctx, dims, strides, [&](const auto& at, std::int64_t n, const auto& step) {
+  zip_runs(ctx, a, b, dims, [&](const auto& at, std::int64_t n, const auto& step) {
     R* o = out + at[0];
     const A* x = pa + at[1];
     const B* y = pb + at[2];
@@ -70,13 +70,12 @@ void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const 
   });
 }
 
+// The same into a new tensor of `dtype`, whose elements are handled as R.
 template <typename A, typename B, typename R, typename F>
-Outputs zip_elements(const KernelContext& ctx, const Tensor& a, const Tensor& b, F f) {
-  const std::optional<Shape> dims = broadcast_shape(a.dims(), b.dims());
-  if (!dims) return ctx.invalid("the inputs' shapes cannot be broadcast");
-  absl::StatusOr<Tensor> y = ctx.allocate_over({&a, &b}, dtype_of<R>(), *dims);
+Outputs zip_elements(const KernelContext& ctx, const Tensor& a, const Tensor& b, F f, DType dtype = dtype_of<R>()) {
+  absl::StatusOr<Tensor> y = zip_output(ctx, a, b, dtype);
   if (!y.ok()) return y.status();
-  zip_into<A, B, R>(ctx, a, b, *dims, write<R>(*y), f);
+  zip_into<A, B, R>(ctx, a, b, y->dims(), write<R>(*y), f);
   return outputs_of(*std::move(y));
 }
 

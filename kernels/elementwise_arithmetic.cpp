@@ -123,15 +123,22 @@ struct ShiftRightOp {
   }
 };
 
+// Operators whose bits are the same for signed and unsigned integers: one loop serves both.
+template <typename Op>
+inline constexpr bool kIgnoresSign = std::is_same_v<Op, AddOp> || std::is_same_v<Op, SubOp> || std::is_same_v<Op, MulOp> ||
+                                     std::is_same_v<Op, BitAndOp> || std::is_same_v<Op, BitOrOp> || std::is_same_v<Op, BitXorOp>;
+
 template <typename Op, typename List>
 Outputs binary(KernelContext& ctx) {
   std::optional<Tensor> store;
   const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
-  return dispatch(List{}, ctx, in->first.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+  return dispatch(List{}, ctx, in->first.dtype(), [&]<typename Given>(std::type_identity<Given>) -> Outputs {
+    using T = typename SameBits<Given, std::is_integral_v<Given> && kIgnoresSign<Op>>::type;
     using C = Compute<T>;
-    return zip_elements<T, T, T>(ctx, in->first, in->second,
-                                 [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); });
+    return zip_elements<T, T, T>(
+        ctx, in->first, in->second, [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); },
+        dtype_of<Given>());
   });
 }
 

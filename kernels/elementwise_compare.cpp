@@ -22,18 +22,6 @@ struct LessOrEqualOp {
     return a <= b;
   }
 };
-struct GreaterOp {
-  template <typename T>
-  static bool apply(const T& a, const T& b) {
-    return a > b;
-  }
-};
-struct GreaterOrEqualOp {
-  template <typename T>
-  static bool apply(const T& a, const T& b) {
-    return a >= b;
-  }
-};
 struct AndOp {
   static bool apply(bool a, bool b) { return a && b; }
 };
@@ -44,14 +32,16 @@ struct XorOp {
   static bool apply(bool a, bool b) { return a != b; }
 };
 
-template <typename Op>
+// `kTurned`: of the second input with the first.
+template <typename Op, bool kTurned = false>
 Outputs compare(KernelContext& ctx) {
   std::optional<Tensor> store;
   const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
-  return dispatch(NumericAndBoolTypes{}, ctx, in->first.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    return zip_elements<T, T, bool>(ctx, in->first, in->second,
-                                    [](T a, T b) { return Op::apply(static_cast<Compute<T>>(a), static_cast<Compute<T>>(b)); });
+  const Tensor &a = kTurned ? in->second : in->first, &b = kTurned ? in->first : in->second;
+  return dispatch(NumericAndBoolTypes{}, ctx, a.dtype(), [&]<typename Given>(std::type_identity<Given>) -> Outputs {
+    using T = typename SameBits<Given, std::is_integral_v<Given> && std::is_same_v<Op, EqualOp>>::type;
+    return zip_elements<T, T, bool>(ctx, a, b, [](T x, T y) { return Op::apply(static_cast<Compute<T>>(x), static_cast<Compute<T>>(y)); });
   });
 }
 
@@ -148,8 +138,8 @@ void register_elementwise_compare(Registry& registry) {
   registry.add("", "Equal", equal);
   registry.add("", "Less", compare<LessOp>);
   registry.add("", "LessOrEqual", compare<LessOrEqualOp>);
-  registry.add("", "Greater", compare<GreaterOp>);
-  registry.add("", "GreaterOrEqual", compare<GreaterOrEqualOp>);
+  registry.add("", "Greater", compare<LessOp, true>);
+  registry.add("", "GreaterOrEqual", compare<LessOrEqualOp, true>);
   registry.add("", "And", logical<AndOp>);
   registry.add("", "Or", logical<OrOp>);
   registry.add("", "Xor", logical<XorOp>);

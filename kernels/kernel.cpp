@@ -227,7 +227,46 @@ void parallel_bands(const KernelContext& ctx, std::span<const Band> bands, std::
   if (thrown != nullptr) std::rethrow_exception(thrown);
 }
 
-void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& f) {
+template <std::size_t N>
+void for_each_run(const Shape& dims, const std::array<Shape, N>& strides, RunBody<N> f) {
+  Shape d;
+  std::array<Shape, N> s;
+  for (std::size_t k = 0; k < dims.size(); ++k) {
+    if (dims[k] == 0) return;
+    if (dims[k] == 1) continue;
+    bool merge = !d.empty();
+    for (std::size_t n = 0; n < N && merge; ++n) merge = s[n].back() == strides[n][k] * dims[k];
+    if (merge) {
+      d.back() *= dims[k];
+      for (std::size_t n = 0; n < N; ++n) s[n].back() = strides[n][k];
+    } else {
+      d.push_back(dims[k]);
+      for (std::size_t n = 0; n < N; ++n) s[n].push_back(strides[n][k]);
+    }
+  }
+  std::array<std::int64_t, N> offset{}, inner{};
+  if (d.empty()) return f(offset, std::int64_t{1}, inner);
+  for (std::size_t n = 0; n < N; ++n) inner[n] = s[n].back();
+  const int outer = static_cast<int>(d.size()) - 1;
+  Shape index(d.size(), 0);
+  while (true) {
+    f(offset, d.back(), inner);
+    int k = outer - 1;
+    for (; k >= 0; --k) {
+      for (std::size_t n = 0; n < N; ++n) offset[n] += s[n][k];
+      if (++index[k] < d[k]) break;
+      for (std::size_t n = 0; n < N; ++n) offset[n] -= s[n][k] * d[k];
+      index[k] = 0;
+    }
+    if (k < 0) return;
+  }
+}
+template void for_each_run<1>(const Shape&, const std::array<Shape, 1>&, RunBody<1>);
+template void for_each_run<2>(const Shape&, const std::array<Shape, 2>&, RunBody<2>);
+template void for_each_run<3>(const Shape&, const std::array<Shape, 3>&, RunBody<3>);
+template void for_each_run<4>(const Shape&, const std::array<Shape, 4>&, RunBody<4>);
+
+void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, absl::FunctionRef<void(std::int64_t, std::int64_t)> f) {
   if (n <= 0) return;
   grain = std::max<std::int64_t>(1, grain);
   const std::int64_t pieces = std::min(team_size(ctx), (n + grain - 1) / grain);
@@ -236,7 +275,7 @@ void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, 
   std::vector<Band> bands;
   for (std::int64_t i = 0; i < pieces; ++i) bands.push_back({n * i / pieces, n * (i + 1) / pieces});
   parallel_bands(ctx, bands, std::max(grain, n / (kShare * pieces)),
-                 [&f](std::size_t, std::int64_t begin, std::int64_t end) { f(begin, end); });
+                 [f](std::size_t, std::int64_t begin, std::int64_t end) { f(begin, end); });
 }
 
 }  // namespace saturate

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/numeric.h"
@@ -144,44 +145,16 @@ std::optional<int> normalize_axis(std::int64_t axis, int rank);
 // The elements of an int32 or int64 tensor.
 absl::StatusOr<std::vector<std::int64_t>> int_values(const KernelContext& ctx, const Tensor& tensor);
 
-// Walks `dims` in row-major order with N operands of given strides; calls f(offsets, count, inner_strides) for each innermost run.
-// Neighbouring dims are merged where all strides allow.
-template <std::size_t N, typename F>
-void for_each_run(const Shape& dims, std::array<Shape, N> strides, F&& f) {
-  Shape d;
-  std::array<Shape, N> s;
-  for (std::size_t k = 0; k < dims.size(); ++k) {
-    if (dims[k] == 0) return;
-    if (dims[k] == 1) continue;
-    bool merge = !d.empty();
-    for (std::size_t n = 0; n < N && merge; ++n) merge = s[n].back() == strides[n][k] * dims[k];
-    if (merge) {
-      d.back() *= dims[k];
-      for (std::size_t n = 0; n < N; ++n) s[n].back() = strides[n][k];
-    } else {
-      d.push_back(dims[k]);
-      for (std::size_t n = 0; n < N; ++n) s[n].push_back(strides[n][k]);
-    }
-  }
-  std::array<std::int64_t, N> offset{}, inner{};
-  if (d.empty()) return f(offset, std::int64_t{1}, inner);
-  for (std::size_t n = 0; n < N; ++n) inner[n] = s[n].back();
-  const int outer = static_cast<int>(d.size()) - 1;
-  Shape index(d.size(), 0);
-  while (true) {
-    f(offset, d.back(), inner);
-    int k = outer - 1;
-    for (; k >= 0; --k) {
-      for (std::size_t n = 0; n < N; ++n) offset[n] += s[n][k];
-      if (++index[k] < d[k]) break;
-      for (std::size_t n = 0; n < N; ++n) offset[n] -= s[n][k] * d[k];
-      index[k] = 0;
-    }
-    if (k < 0) return;
-  }
-}
+// What a walk calls for a run of elements: where it begins in each operand, how many they are, and the way from one to the next.
+template <std::size_t N>
+using RunBody = absl::FunctionRef<void(const std::array<std::int64_t, N>& at, std::int64_t n, const std::array<std::int64_t, N>& step)>;
+
+// Walks `dims` in row-major order with N operands (1 to 4) of given strides; calls f for each innermost run. Neighbouring dims are merged
+// where all strides allow.
+template <std::size_t N>
+void for_each_run(const Shape& dims, const std::array<Shape, N>& strides, RunBody<N> f);
 
 // f(begin, end) over [0, n) in pieces of at least `grain`; serial where the context has one thread or a reference run is asked for.
-void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, const std::function<void(std::int64_t, std::int64_t)>& f);
+void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, absl::FunctionRef<void(std::int64_t, std::int64_t)> f);
 
 }  // namespace saturate

@@ -159,7 +159,9 @@ A reduce_one(const T* x, const ReductionPlan& r) {
         }
       }
     }
-    for (std::int64_t i = 0; i < n; ++i) a = Op::add(a, static_cast<A>(p[i * step[0]]));
+    A here = a;
+    for (std::int64_t i = 0; i < n; ++i) here = Op::add(here, static_cast<A>(p[i * step[0]]));
+    a = here;
   });
   return Op::finish(a, r.count);
 }

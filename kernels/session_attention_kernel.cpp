@@ -83,7 +83,7 @@ bool is_plain(const KernelContext& ctx) {
   return normalize_axis(ctx.attr_i("axis", -1), ctx.tensor(0).rank()) == ctx.tensor(0).rank() - 1;
 }
 
-Outputs attention(KernelContext& ctx) {
+Outputs session_attention(KernelContext& ctx) {
   if (!is_plain(ctx)) return OneByOne(ctx).run();
   const HeadLayout q = heads_of(ctx.tensor(0), ctx.attr_s("q", "")), k = heads_of(ctx.tensor(1), ctx.attr_s("k", "")),
               v = heads_of(ctx.tensor(2), ctx.attr_s("v", ""));
@@ -129,6 +129,6 @@ Outputs attention(KernelContext& ctx) {
 
 }  // namespace
 
-void register_session_attention(Registry& registry) { registry.add(kSessionDomain, "Attention", attention); }
+void register_session_attention(Registry& registry) { registry.add(kSessionDomain, "Attention", session_attention); }
 
 }  // namespace saturate

@@ -9,12 +9,12 @@
 namespace saturate {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 25;  // causal masks are large
+constexpr std::size_t kMostMaskBytes = std::size_t{1} << 25;  // causal masks are large
 constexpr int kDeepest = 8;
 
 bool holds(const OnnxEGraph& g, Id id, bool (*test)(const Tensor&)) {
   if (!g.facts(id).constant) return false;
-  const auto value = g.value(id, kMostBytes);
+  const auto value = g.value(id, kMostMaskBytes);
   return value && test(*value);
 }
 

@@ -52,7 +52,7 @@ bool exhausted(StopReason stop) {
   return stop != StopReason::kSaturated && stop != StopReason::kCancelled && stop != StopReason::kContradiction;
 }
 
-int write(const OptimizeArgs& args, const Model& model) {
+int write_result(const OptimizeArgs& args, const Model& model) {
   SaveOptions options;
   options.force_external = args.external_data;
   if (args.external_threshold) options.external_threshold = *args.external_threshold;
@@ -115,7 +115,7 @@ int optimize_command(const OptimizeArgs& given) {
   }
   clock.lap();
   progress.stage("save", args.output);
-  if (const int code = write(args, result.model); code != kExitOk) return code;
+  if (const int code = write_result(args, result.model); code != kExitOk) return code;
   lap("save");
   progress.clear();
   if (const int code = write_report(args, report); code != kExitOk) return code;
