@@ -40,7 +40,8 @@ def test_a_build_equals_itself(folder):
     done, rows = replay(folder, binary(), "--rounds", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no difference in 4 runs" in done.stdout and "processor time, new / old over 2 files: median" in done.stdout
-    assert {name for name, _ in rows} == {"bart_encoder.onnx", "deep/small.onnx"} and {o for _, o in rows} == {"--target ort-cpu --no-verify", "--target ort-cpu --cost nodes --no-verify"}
+    assert {name for name, _ in rows} == {"bart_encoder.onnx", "deep/small.onnx"}
+    assert {options for _, options in rows} == {"--target ort-cpu --no-verify", "--target ort-cpu --cost nodes --no-verify"}
     for row in rows.values():
         assert not row["differences"] and row["old"]["seconds"] > 0 and row["old"]["digest"] == row["new"]["digest"] != {}
 
@@ -60,6 +61,14 @@ def test_other_names_in_the_result_are_a_difference_of_bytes(folder):
     done, rows = replay(folder, script, "--options=")
     assert done.returncode == 1, done.stdout + done.stderr
     assert all(r["differences"] == {"bytes": "the same operators, other names of nodes"} for r in rows.values()), rows
+
+
+def test_weights_outside_of_the_model_are_compared(folder):
+    script = wrapper(folder, f'{binary()} "$@" || exit $?', 'while [ "$1" != -o ]; do shift; done', 'echo more >> "$2.data"')
+    done, rows = replay(folder, script, "--options=--external-data --external-data-threshold 1")
+    assert done.returncode == 1, done.stdout + done.stderr
+    for row in rows.values():
+        assert row["old"]["digest"].keys() == {"out.onnx", "out.onnx.data"} and row["differences"] == {"bytes": "bytes of weights outside of the model"}
 
 
 def test_new_failures_are_told(folder):
