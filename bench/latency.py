@@ -18,6 +18,7 @@ models' ratios with its 95 % interval from the bootstrap, which draws rounds of 
 compares processor time: for busy machines, with one thread. Exit status: 1 where a model did not run. Needs nothing but Python.
 """
 import argparse
+import functools
 import json
 import math
 import pathlib
@@ -26,9 +27,12 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+import zipfile
 
 DRAWS = 2000  # of the bootstrap
+ENOUGH = 6  # rounds of which an interval tells something
 BURST, FEWEST, MOST = 0.5, 3, 1000  # seconds and runs of a process with --against
 
 
@@ -60,8 +64,26 @@ def inputs_of(model):
     return model.parent / (model.name.split(".")[0] + ".inputs.npz")
 
 
+@functools.cache
+def taken_inputs(binary, model, folder):
+    """The arrays of NAME.inputs.npz that the model has inputs for, as a file, in the folder where some are left out: an exporter drops what nothing reads."""
+    given = inputs_of(model)
+    told = subprocess.run([binary, "inspect", str(model), "--json"], capture_output=True, text=True)
+    if not given.exists() or told.returncode != 0:
+        return given  # what is wrong is told where the model is run
+    names = {f"{i['name']}.npy" for i in json.loads(told.stdout)["inputs"]}
+    with zipfile.ZipFile(given) as whole:
+        if names >= set(whole.namelist()):
+            return given
+        out = folder / f"{model.name}.npz"
+        with zipfile.ZipFile(out, "w") as part:
+            for name in names & set(whole.namelist()):
+                part.writestr(name, whole.read(name))
+    return out
+
+
 def ours(args, binary, model, threads):
-    inputs = inputs_of(model)
+    inputs = taken_inputs(args.binary, model, args.folder)
     words = [binary, "bench", model, "--threads", threads, "--iterations", args.iterations, "--warmup", args.warmup, "--json", "--no-table"]
     words += ["--inputs", inputs] if inputs.exists() else [w for d in args.dim for w in ("--dim", d)]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
@@ -161,6 +183,9 @@ def print_builds(args, models, threads):
         mean, low, high = geomean_interval(rows)
         fastest, cpu, peak = (geomean([r[key] for r in rows]) for key in ("ratio_of_fastest", "cpu_ratio", "peak_ratio"))
         print(f"{f'geometric mean of {len(rows)}, {args.rounds} rounds':64}{mean:8.3f}   {low:.3f}..{high:.3f}{fastest:13.3f}{cpu:8.3f}{peak:10.3f}")
+        if args.rounds < ENOUGH:
+            print(f"fewer than {ENOUGH} rounds: intervals are all that was seen\n", flush=True)
+            return rows
         slower, faster = [r["model"] for r in rows if r["low"] > 1], [r["model"] for r in rows if r["high"] < 1]
         print(f"slower: {', '.join(slower) or 'none'}; faster: {', '.join(faster) or 'none'}\n", flush=True)
     return rows
@@ -230,8 +255,10 @@ def main():
     args.rounds = args.rounds or (15 if args.against else 5)
     args.iterations = args.iterations or (0 if args.against else 5)
     models, results = find(args.words, parser), []
-    for threads in map(int, args.threads.split(",")):
-        results += (print_builds if args.against else print_against_ort)(args, models, threads)
+    with tempfile.TemporaryDirectory() as folder:
+        args.folder = pathlib.Path(folder)
+        for threads in map(int, args.threads.split(",")):
+            results += (print_builds if args.against else print_against_ort)(args, models, threads)
     if args.json:
         args.json.write_text(json.dumps(results, indent=1))
     if args.markdown and results:

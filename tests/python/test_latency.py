@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import onnx
 import pytest
 
@@ -61,6 +62,12 @@ def test_a_model_that_does_not_run_is_told(folder):
     (folder / "broken.onnx").write_bytes(b"no model")
     done, rows = latency(folder, binary(), binary(), folder / "models" / "small.onnx", folder / "broken.onnx")
     assert done.returncode == 1 and len(rows) == 1 and "broken.onnx" in done.stdout
+
+
+def test_inputs_that_the_exporter_dropped_are_left_out(folder):
+    np.savez(folder / "models" / "small.inputs.npz", x=np.ones((50, 4), np.float32), unread=np.ones(3, np.float32))
+    done, rows = latency(folder, binary(), binary(), folder / "models" / "small.onnx")
+    assert done.returncode == 0 and len(rows) == 1, done.stdout + done.stderr
 
 
 def test_refusals(folder):
