@@ -26,14 +26,34 @@ template void parallel_runs<2>(const KernelContext&, const Shape&, const std::ar
 template void parallel_runs<3>(const KernelContext&, const Shape&, const std::array<Shape, 3>&, RunBody<3>);
 template void parallel_runs<4>(const KernelContext&, const Shape&, const std::array<Shape, 4>&, RunBody<4>);
 
-void zip_runs(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, RunBody<3> f) {
-  parallel_runs<3>(ctx, dims, {strides_of(dims), broadcast_strides(a.dims(), dims), broadcast_strides(b.dims(), dims)}, f);
+Outputs map_tensor(const KernelContext& ctx, const Tensor& x, DType dtype, MapLoop loop) {
+  absl::StatusOr<Tensor> y = ctx.allocate_over({&x}, dtype, x.dims());
+  if (!y.ok()) return y.status();
+  const std::byte* in = x.bytes().data();
+  std::byte* out = write<std::byte>(*y);
+  const std::int64_t size_in = bit_width(x.dtype()) / 8, size_out = bit_width(dtype) / 8;
+  parallel_for(ctx, x.size(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+    loop(in + begin * size_in, out + begin * size_out, end - begin);
+  });
+  return outputs_of(*std::move(y));
 }
 
-absl::StatusOr<Tensor> zip_output(const KernelContext& ctx, const Tensor& a, const Tensor& b, DType dtype) {
+void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, DType dtype, std::byte* out, ZipLoop loop) {
+  const std::byte *pa = a.bytes().data(), *pb = b.bytes().data();
+  const std::int64_t size = bit_width(dtype) / 8, size_a = bit_width(a.dtype()) / 8, size_b = bit_width(b.dtype()) / 8;
+  parallel_runs<3>(ctx, dims, {strides_of(dims), broadcast_strides(a.dims(), dims), broadcast_strides(b.dims(), dims)},
+                   [&](const auto& at, std::int64_t n, const auto& step) {
+                     loop(pa + at[1] * size_a, step[1], pb + at[2] * size_b, step[2], out + at[0] * size, n);
+                   });
+}
+
+Outputs zip_tensors(const KernelContext& ctx, const Tensor& a, const Tensor& b, DType dtype, ZipLoop loop) {
   const std::optional<Shape> dims = broadcast_shape(a.dims(), b.dims());
   if (!dims) return ctx.invalid("the inputs' shapes cannot be broadcast");
-  return ctx.allocate_over({&a, &b}, dtype, *dims);
+  absl::StatusOr<Tensor> y = ctx.allocate_over({&a, &b}, dtype, *dims);
+  if (!y.ok()) return y.status();
+  zip_into(ctx, a, b, *dims, dtype, write<std::byte>(*y), loop);
+  return outputs_of(*std::move(y));
 }
 
 absl::StatusOr<Tensor> align_legacy(const KernelContext& ctx, const Tensor& a, const Tensor& b) {

@@ -25,58 +25,69 @@ struct SameBits<bool, true> {
   using type = std::uint8_t;
 };
 
-// y[i] = f(x[i]) for a tensor of T into a tensor of R.
+// A loop over elements of types that it knows: y[i] = f(x[i]).
+using MapLoop = void (*)(const void* x, void* y, std::int64_t n);
+template <typename T, typename R, typename F>
+void map_loop(const void* x, void* y, std::int64_t n) {
+  const T* in = static_cast<const T*>(x);
+  R* out = static_cast<R*>(y);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = F()(in[i]);
+}
+// Runs one over a tensor into a new one of `dtype`.
+Outputs map_tensor(const KernelContext& ctx, const Tensor& x, DType dtype, MapLoop loop);
+
+// y[i] = f(x[i]) for a tensor of T into a tensor of R, where f holds values.
 template <typename T, typename R, typename F>
 Outputs map_elements(const KernelContext& ctx, const Tensor& x, F f) {
-  absl::StatusOr<Tensor> y = ctx.allocate_over({&x}, dtype_of<R>(), x.dims());
-  if (!y.ok()) return y.status();
-  const T* in = x.data<T>();
-  R* out = write<R>(*y);
-  parallel_for(ctx, x.size(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = f(in[i]);
-  });
-  return outputs_of(*std::move(y));
+  if constexpr (std::is_empty_v<F> && std::is_default_constructible_v<F>) {
+    return map_tensor(ctx, x, dtype_of<R>(), map_loop<T, R, F>);
+  } else {
+    absl::StatusOr<Tensor> y = ctx.allocate_over({&x}, dtype_of<R>(), x.dims());
+    if (!y.ok()) return y.status();
+    const T* in = x.data<T>();
+    R* out = write<R>(*y);
+    parallel_for(ctx, x.size(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) out[i] = f(in[i]);
+    });
+    return outputs_of(*std::move(y));
+  }
 }
 
 // for_each_run with the outermost dim split over threads.
 template <std::size_t N>
 void parallel_runs(const KernelContext& ctx, const Shape& dims, const std::array<Shape, N>& strides, RunBody<N> f);
 
-// The runs of an output of `dims`, contiguous, and of a and b broadcast to it.
-void zip_runs(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, RunBody<3> f);
-// The output of a binary operator: a and b broadcast, in the place of one of them where that is allowed (KernelContext::allocate_over).
-absl::StatusOr<Tensor> zip_output(const KernelContext& ctx, const Tensor& a, const Tensor& b, DType dtype);
-
-// out = f(a, b) broadcast to `dims`; `out` is contiguous.
+// A loop over a run of both operands; a step of 0 stands for one element that is repeated.
+using ZipLoop = void (*)(const void* a, std::int64_t step_a, const void* b, std::int64_t step_b, void* out, std::int64_t n);
 template <typename A, typename B, typename R, typename F>
-void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, R* out, F f) {
-  const A* pa = a.data<A>();
-  const B* pb = b.data<B>();
-  zip_runs(ctx, a, b, dims, [&](const auto& at, std::int64_t n, const auto& step) {
-    R* o = out + at[0];
-    const A* x = pa + at[1];
-    const B* y = pb + at[2];
-    if (step[1] == 1 && step[2] == 1) {
-      for (std::int64_t i = 0; i < n; ++i) o[i] = f(x[i], y[i]);
-    } else if (step[1] == 1 && step[2] == 0) {
-      const B c = *y;
-      for (std::int64_t i = 0; i < n; ++i) o[i] = f(x[i], c);
-    } else if (step[1] == 0 && step[2] == 1) {
-      const A c = *x;
-      for (std::int64_t i = 0; i < n; ++i) o[i] = f(c, y[i]);
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) o[i] = f(x[i * step[1]], y[i * step[2]]);
-    }
-  });
+void zip_loop(const void* a, std::int64_t step_a, const void* b, std::int64_t step_b, void* out, std::int64_t n) {
+  const A* x = static_cast<const A*>(a);
+  const B* y = static_cast<const B*>(b);
+  R* o = static_cast<R*>(out);
+  if (step_a == 1 && step_b == 1) {
+    for (std::int64_t i = 0; i < n; ++i) o[i] = F()(x[i], y[i]);
+  } else if (step_a == 1 && step_b == 0) {
+    const B c = *y;
+    for (std::int64_t i = 0; i < n; ++i) o[i] = F()(x[i], c);
+  } else if (step_a == 0 && step_b == 1) {
+    const A c = *x;
+    for (std::int64_t i = 0; i < n; ++i) o[i] = F()(c, y[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) o[i] = F()(x[i * step_a], y[i * step_b]);
+  }
 }
+// Runs one over two tensors, broadcast, into a new one of `dtype`, or into the memory at `out`, contiguous and of `dims`.
+Outputs zip_tensors(const KernelContext& ctx, const Tensor& a, const Tensor& b, DType dtype, ZipLoop loop);
+void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, DType dtype, std::byte* out, ZipLoop loop);
 
-// The same into a new tensor of `dtype`, whose elements are handled as R.
+// out[i] = f(a[i], b[i]), broadcast; f holds no values.
 template <typename A, typename B, typename R, typename F>
-Outputs zip_elements(const KernelContext& ctx, const Tensor& a, const Tensor& b, F f, DType dtype = dtype_of<R>()) {
-  absl::StatusOr<Tensor> y = zip_output(ctx, a, b, dtype);
-  if (!y.ok()) return y.status();
-  zip_into<A, B, R>(ctx, a, b, y->dims(), write<R>(*y), f);
-  return outputs_of(*std::move(y));
+Outputs zip_elements(const KernelContext& ctx, const Tensor& a, const Tensor& b, F) {
+  return zip_tensors(ctx, a, b, dtype_of<R>(), zip_loop<A, B, R, F>);
+}
+template <typename A, typename B, typename R, typename F>
+void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, R* out, F) {
+  zip_into(ctx, a, b, dims, dtype_of<R>(), reinterpret_cast<std::byte*>(out), zip_loop<A, B, R, F>);
 }
 
 // Below opset 7, B of a binary operator is aligned to A at `axis` instead of at the end (with attribute broadcast=1).

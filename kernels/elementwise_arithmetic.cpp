@@ -133,13 +133,15 @@ Outputs binary(KernelContext& ctx) {
   std::optional<Tensor> store;
   const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
-  return dispatch(List{}, ctx, in->first.dtype(), [&]<typename Given>(std::type_identity<Given>) -> Outputs {
+  const DType dtype = in->first.dtype();
+  ZipLoop loop = nullptr;
+  with_type(List{}, dtype, [&]<typename Given>(std::type_identity<Given>) {
     using T = typename SameBits<Given, std::is_integral_v<Given> && kIgnoresSign<Op>>::type;
     using C = Compute<T>;
-    return zip_elements<T, T, T>(
-        ctx, in->first, in->second, [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); },
-        dtype_of<Given>());
+    const auto each = [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); };
+    loop = zip_loop<T, T, T, decltype(each)>;
   });
+  return loop != nullptr ? zip_tensors(ctx, in->first, in->second, dtype, loop) : ctx.unsupported_dtype(dtype);
 }
 
 Outputs mod(KernelContext& ctx) {

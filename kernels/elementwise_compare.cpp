@@ -39,10 +39,13 @@ Outputs compare(KernelContext& ctx) {
   const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
   const Tensor &a = kTurned ? in->second : in->first, &b = kTurned ? in->first : in->second;
-  return dispatch(NumericAndBoolTypes{}, ctx, a.dtype(), [&]<typename Given>(std::type_identity<Given>) -> Outputs {
+  ZipLoop loop = nullptr;
+  with_type(NumericAndBoolTypes{}, a.dtype(), [&]<typename Given>(std::type_identity<Given>) {
     using T = typename SameBits<Given, std::is_integral_v<Given> && std::is_same_v<Op, EqualOp>>::type;
-    return zip_elements<T, T, bool>(ctx, a, b, [](T x, T y) { return Op::apply(static_cast<Compute<T>>(x), static_cast<Compute<T>>(y)); });
+    const auto each = [](T x, T y) { return Op::apply(static_cast<Compute<T>>(x), static_cast<Compute<T>>(y)); };
+    loop = zip_loop<T, T, bool, decltype(each)>;
   });
+  return loop != nullptr ? zip_tensors(ctx, a, b, DType::kBool, loop) : ctx.unsupported_dtype(a.dtype());
 }
 
 Outputs equal_strings(const KernelContext& ctx, const Tensor& a, const Tensor& b) {

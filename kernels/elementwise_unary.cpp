@@ -157,14 +157,17 @@ struct BitNotOp {
 template <typename Op, typename List>
 Outputs unary(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
-  return dispatch(List{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    if constexpr (is_float_v<T>) {
-      if (ctx.options.reference)
-        return map_elements<T, T>(ctx, x, [](T v) { return static_cast<T>(Op::template apply<double>(static_cast<double>(v))); });
-    }
+  MapLoop loop = nullptr;
+  with_type(List{}, x.dtype(), [&]<typename T>(std::type_identity<T>) {
     using C = Compute<T>;
-    return map_elements<T, T>(ctx, x, [](T v) { return static_cast<T>(Op::template apply<C>(static_cast<C>(v))); });
+    const auto each = [](T v) { return static_cast<T>(Op::template apply<C>(static_cast<C>(v))); };
+    loop = map_loop<T, T, decltype(each)>;
+    if constexpr (is_float_v<T>) {
+      const auto in_double = [](T v) { return static_cast<T>(Op::template apply<double>(static_cast<double>(v))); };
+      if (ctx.options.reference) loop = map_loop<T, T, decltype(in_double)>;
+    }
   });
+  return loop != nullptr ? map_tensor(ctx, x, x.dtype(), loop) : ctx.unsupported_dtype(x.dtype());
 }
 
 Outputs erf(KernelContext& ctx) {

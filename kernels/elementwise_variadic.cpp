@@ -44,17 +44,21 @@ Outputs fold(KernelContext& ctx) {
   absl::StatusOr<Shape> dims = common_shape(ctx);
   if (!dims.ok()) return dims.status();
   if (ctx.inputs.size() == 1) return outputs_of(ctx.tensor(0));
-  return dispatch(List{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+  const DType dtype = ctx.tensor(0).dtype();
+  ZipLoop loop = nullptr;
+  with_type(List{}, dtype, [&]<typename T>(std::type_identity<T>) {
     using C = Compute<T>;
-    Tensor so_far = ctx.tensor(0);
-    for (std::size_t i = 1; i < ctx.inputs.size(); ++i) {
-      Outputs next = zip_elements<T, T, T>(
-          ctx, so_far, ctx.tensor(i), [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); });
-      if (!next.ok()) return next;
-      so_far = (*next)[0].tensor();
-    }
-    return outputs_of(std::move(so_far));
+    const auto each = [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); };
+    loop = zip_loop<T, T, T, decltype(each)>;
   });
+  if (loop == nullptr) return ctx.unsupported_dtype(dtype);
+  Tensor so_far = ctx.tensor(0);
+  for (std::size_t i = 1; i < ctx.inputs.size(); ++i) {
+    Outputs next = zip_tensors(ctx, so_far, ctx.tensor(i), dtype, loop);
+    if (!next.ok()) return next;
+    so_far = (*next)[0].tensor();
+  }
+  return outputs_of(std::move(so_far));
 }
 
 // Sum and Mean: the sum is kept in double until the end.

@@ -132,6 +132,12 @@ Outputs dispatch(Types<Ts...>, const KernelContext& ctx, DType dtype, F&& f) {
   return *std::move(result);
 }
 
+// Calls f(std::type_identity<T>()) with the T of the list that `dtype` names; false where there is none.
+template <typename... Ts, typename F>
+bool with_type(Types<Ts...>, DType dtype, F&& f) {
+  return ((dtype == dtype_of<Ts>() && (f(std::type_identity<Ts>()), true)) || ...);
+}
+
 // Multidirectional broadcasting (ONNX docs/Broadcasting.md); nullopt where the shapes don't fit.
 std::optional<Shape> broadcast_shape(std::span<const std::int64_t> a, std::span<const std::int64_t> b);
 std::optional<Shape> broadcast_shape(std::span<const Tensor* const> tensors);

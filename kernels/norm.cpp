@@ -154,14 +154,14 @@ bool fits(const Tensor* t, std::span<const std::int64_t> dims) {
   return t == nullptr || broadcast_shape(t->dims(), dims) == Shape(dims.begin(), dims.end());
 }
 
-// y = f(y, w), w broadcast to y.
+// y = f(y, w), w broadcast to y; f holds no values.
 template <typename F>
-absl::Status apply_wide(const KernelContext& ctx, Value& y, const Tensor& w, F f) {
+absl::Status apply_wide(const KernelContext& ctx, Value& y, const Tensor& w, F) {
   const Tensor x = y.tensor();
   if (w.dtype() != x.dtype()) return ctx.invalid("scale or bias has another element type than the input");
   Outputs done = dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     return zip_elements<T, T, T>(ctx, x, w,
-                                 [&](T a, T b) { return static_cast<T>(f(static_cast<Compute<T>>(a), static_cast<Compute<T>>(b))); });
+                                 [](T a, T b) { return static_cast<T>(F()(static_cast<Compute<T>>(a), static_cast<Compute<T>>(b))); });
   });
   if (!done.ok()) return done.status();
   y = std::move((*done)[0]);

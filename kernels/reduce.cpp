@@ -178,12 +178,23 @@ double log_sum_exp(const T* x, const ReductionPlan& r) {
   return top + std::log(sum);
 }
 
-template <typename T, typename F>
-Outputs reduce_with(const KernelContext& ctx, const Tensor& x, const ReductionPlan& r, F one) {
-  absl::StatusOr<Tensor> y = ctx.allocate(dtype_of<T>(), r.out_dims);
+// Writes the reduction of what begins at `x` to `out`, both of a type that the function knows.
+using ReduceOne = void (*)(const void* x, const ReductionPlan& r, void* out);
+template <typename Op, typename T, typename A>
+void write_reduced(const void* x, const ReductionPlan& r, void* out) {
+  *static_cast<T*>(out) = static_cast<T>(reduce_one<Op, T, A>(static_cast<const T*>(x), r));
+}
+template <typename T>
+void write_log_sum_exp(const void* x, const ReductionPlan& r, void* out) {
+  *static_cast<T*>(out) = static_cast<T>(log_sum_exp<T>(static_cast<const T*>(x), r));
+}
+
+Outputs reduce_with(const KernelContext& ctx, const Tensor& x, const ReductionPlan& r, ReduceOne one) {
+  absl::StatusOr<Tensor> y = ctx.allocate(x.dtype(), r.out_dims);
   if (!y.ok()) return y.status();
-  T* out = write<T>(*y);
-  const T* in = x.data<T>();
+  const std::int64_t size = bit_width(x.dtype()) / 8;
+  std::byte* out = write<std::byte>(*y);
+  const std::byte* in = x.bytes().data();
   const Shape kept = strides_of(r.kept_dims);
   parallel_for(ctx, y->size(), std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, r.count)),
                [&](std::int64_t begin, std::int64_t end) {
@@ -193,7 +204,7 @@ Outputs reduce_with(const KernelContext& ctx, const Tensor& x, const ReductionPl
                      offset += rest / kept[k] * r.kept_strides[k];
                      rest %= kept[k];
                    }
-                   out[i] = one(in + offset);
+                   one(in + offset * size, r, out + i * size);
                  }
                });
   return outputs_of(*std::move(y));
@@ -204,20 +215,22 @@ Outputs reduce(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   absl::StatusOr<ReductionPlan> r = plan(ctx, x);
   if (!r.ok()) return r.status();
-  return dispatch(List{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+  ReduceOne one = nullptr;
+  with_type(List{}, x.dtype(), [&]<typename T>(std::type_identity<T>) {
     // Maxima compare in the type itself, so that an empty one gives that type's lowest value.
     using Own = std::conditional_t<std::is_same_v<Op, ReduceMaxOp> || std::is_same_v<Op, ReduceMinOp>, Compute<T>, Accumulator<T>>;
-    return reduce_with<T>(ctx, x, *r, [&](const T* p) { return static_cast<T>(reduce_one<Op, T, Own>(p, *r)); });
+    one = write_reduced<Op, T, Own>;
   });
+  return one != nullptr ? reduce_with(ctx, x, *r, one) : ctx.unsupported_dtype(x.dtype());
 }
 
 Outputs reduce_log_sum_exp(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   absl::StatusOr<ReductionPlan> r = plan(ctx, x);
   if (!r.ok()) return r.status();
-  return dispatch(NumericTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    return reduce_with<T>(ctx, x, *r, [&](const T* p) { return static_cast<T>(log_sum_exp<T>(p, *r)); });
-  });
+  ReduceOne one = nullptr;
+  with_type(NumericTypes{}, x.dtype(), [&]<typename T>(std::type_identity<T>) { one = write_log_sum_exp<T>; });
+  return one != nullptr ? reduce_with(ctx, x, *r, one) : ctx.unsupported_dtype(x.dtype());
 }
 
 }  // namespace

@@ -8,17 +8,12 @@
 #include "egraph/rewrite.h"
 #include "egraph/workload.h"
 #include "tests/egraph/naive.h"
+#include "tests/egraph/ac_text.h"
 
 namespace saturate {
 namespace {
 
 // (+ v1 (+ v2 ... vn)) with associativity, and commutativity as a rule.
-std::string ac_text(int n) {
-  std::string term = "v" + std::to_string(n);
-  for (int i = n - 1; i >= 1; --i) term = "(+ v" + std::to_string(i) + " " + term + ")";
-  return "(rule comm (+ ?a ?b) (+ ?b ?a)) (rule assoc (+ ?a (+ ?b ?c)) (+ (+ ?a ?b) ?c)) (root " + term + ")";
-}
-
 RunOptions roomy() {
   RunOptions options;
   options.limits.iterations = 100;

@@ -8,15 +8,10 @@
 #include "egraph/invariants.h"
 #include "egraph/rewrite.h"
 #include "egraph/workload.h"
+#include "tests/egraph/ac_text.h"
 
 namespace saturate {
 namespace {
-
-std::string ac_text(int n) {
-  std::string term = fmt::format("v{}", n);
-  for (int i = n - 1; i >= 1; --i) term = fmt::format("(+ v{} {})", i, term);
-  return "(rule comm (+ ?a ?b) (+ ?b ?a)) (rule assoc (+ ?a (+ ?b ?c)) (+ (+ ?a ?b) ?c)) (root " + term + ")";
-}
 
 RunOptions with(std::shared_ptr<Scheduler> scheduler) {
   RunOptions options;

@@ -10,8 +10,6 @@ namespace {
 
 using Ints = std::vector<std::int64_t>;
 
-Attribute ints_attr(std::string name, Ints v) { return Attribute::of(std::move(name), std::move(v)); }
-Attribute int_attr(std::string name, std::int64_t v) { return Attribute::of(std::move(name), v); }
 Tensor counting(Shape dims) {
   const std::int64_t n = std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
   Ints v(static_cast<std::size_t>(n));

@@ -14,6 +14,9 @@
 
 namespace saturate::test {
 
+inline Attribute ints_attr(std::string name, std::vector<std::int64_t> v) { return Attribute::of(std::move(name), std::move(v)); }
+inline Attribute int_attr(std::string name, std::int64_t v) { return Attribute::of(std::move(name), v); }
+
 inline Session session_of(const std::string& text, const SessionOptions& options = {}) {
   absl::StatusOr<Model> model = parse_model_text(text, "test");
   EXPECT_TRUE(model.ok()) << model.status();

@@ -7,7 +7,6 @@ namespace saturate::test {
 namespace {
 
 constexpr const char* kMl = "ai.onnx.ml";
-Attribute ints_attr(std::string name, std::vector<std::int64_t> v) { return Attribute::of(std::move(name), std::move(v)); }
 
 TEST(Ml, LabelEncoderMapsNanAndDefaults) {
   const Call call{"LabelEncoder",

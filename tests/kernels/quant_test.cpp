@@ -6,7 +6,6 @@
 namespace saturate::test {
 namespace {
 
-Attribute int_attr(std::string name, std::int64_t v) { return Attribute::of(std::move(name), v); }
 std::vector<std::int64_t> whole(const Tensor& t) {
   std::vector<std::int64_t> out;
   for (std::int64_t i = 0; i < t.size(); ++i) out.push_back(*element_as_int(t, i));

@@ -14,8 +14,6 @@ namespace {
 
 using testing::TestFolder;
 
-std::string message_of(const absl::Status& status) { return std::string(status.message()); }
-
 // Pieces of a reference, in the order in which they are given: keys and values.
 onnx::ModelProto external_model(const std::vector<std::pair<std::string, std::string>>& entries, std::int64_t elements = 4) {
   onnx::ModelProto m = testing::small_model();

@@ -8,6 +8,7 @@
 #include <climits>
 
 #include "everything_model.h"
+#include "proto_models.h"
 
 namespace saturate {
 namespace {
@@ -15,8 +16,6 @@ namespace {
 using testing::everything_model;
 using testing::small_model;
 using testing::TestFolder;
-
-std::string message_of(const absl::Status& status) { return std::string(status.message()); }
 
 absl::StatusOr<Model> parse(const onnx::ModelProto& message) { return parse_model(message.SerializeAsString(), ""); }
 

@@ -12,8 +12,6 @@ namespace {
 using testing::small_model;
 using testing::TestFolder;
 
-std::string message_of(const absl::Status& status) { return std::string(status.message()); }
-
 onnx::ModelProto model_with_large_weights(int shift) {
   onnx::ModelProto m = small_model();
   m.set_producer_name(std::string(static_cast<std::size_t>(shift), 'p'));

@@ -9,6 +9,12 @@
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/proto_fields.h"
 
+namespace saturate {
+
+inline std::string message_of(const absl::Status& status) { return std::string(status.message()); }
+
+}  // namespace saturate
+
 namespace saturate::testing {
 
 inline void add_entry(google::protobuf::RepeatedPtrField<onnx::StringStringEntryProto>* field, const std::string& key,
