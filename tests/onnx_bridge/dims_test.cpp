@@ -384,8 +384,6 @@ TEST_F(Dims, ImportedDimsKeepWhoDeclaredThem) {
   EXPECT_TRUE(other.join_named(ids2, mask2));
 }
 
-}  // namespace
-
 // The lengths that three convolutions leave, as shape inference finds them one by one and as PyTorch writes them in one go.
 TEST_F(Dims, FloorsOfFloorsWithConstants) {
   const Dim n = t.symbol("n"), one = t.constant(1);
@@ -406,4 +404,5 @@ TEST_F(Dims, ASizeBoundsWhatItIsAQuotientOf) {
   EXPECT_TRUE(t.equal(rounded_to_zero, t.floor_div(x, k)));
 }
 
+}  // namespace
 }  // namespace saturate
