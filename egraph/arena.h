@@ -1,10 +1,12 @@
-// A growing array of plain values in reserved address space: growth neither copies nor moves (until the reserve of 2^28 values is used up),
-// large ones ask for huge pages. Small ones cost the pages that they touch.
+// A growing array of plain values in reserved address space: growth neither copies nor moves until the reserve is used up (2^28 values;
+// much less where the process may not have as many addresses as it likes), large ones ask for huge pages. Small ones cost the pages that
+// they touch.
 #pragma once
 
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,6 +16,26 @@
 #include <utility>
 
 namespace saturate {
+
+// Where a limit is set on the addresses or the memory of the process, all arenas together reserve a quarter of it, besides what they need.
+class AddressSpace {
+ public:
+  AddressSpace();
+  // What the next arena may reserve.
+  std::size_t share() const {
+    if (limit_ == kNone) return kNone;
+    const std::size_t taken = taken_.load(std::memory_order_relaxed), most = limit_ / 4;
+    return taken < most ? std::min(limit_ / 64, (most - taken) / 4) : 0;
+  }
+  void take(std::size_t bytes) { taken_.fetch_add(bytes, std::memory_order_relaxed); }
+  void give_back(std::size_t bytes) { taken_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  std::size_t limit_ = kNone;
+  std::atomic<std::size_t> taken_ = 0;
+};
+AddressSpace& address_space();
 
 template <class T>
 class Arena {
@@ -74,6 +96,7 @@ class Arena {
   void clear() { resize(0); }
   void release() {
     if (data_ != nullptr) munmap(data_, capacity_ * sizeof(T));
+    address_space().give_back(capacity_ * sizeof(T));
     data_ = nullptr;
     size_ = capacity_ = ready_ = highest_ = 0;
     huge_ = false;
@@ -106,13 +129,26 @@ class Arena {
     }
   }
 
+  static void* mapped(std::size_t n) {
+    return mmap(nullptr, n * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  }
+
+  // What lies partly in huge pages is several mappings to the system, which it does not move as one.
+  void* moved(std::size_t n) {
+    void* p = mremap(data_, capacity_ * sizeof(T), n * sizeof(T), MREMAP_MAYMOVE);
+    if (p != MAP_FAILED || (p = mapped(n)) == MAP_FAILED) return p;
+    std::memcpy(p, data_, size_ * sizeof(T));
+    munmap(data_, capacity_ * sizeof(T));
+    huge_ = false;
+    return p;
+  }
+
   void reserve(std::size_t n) {
-    constexpr int kProtection = PROT_READ | PROT_WRITE;
-    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    for (std::size_t want = std::max(std::size_t{1} << 28, 2 * n);; want = std::max(n, want / 4)) {
-      void* p = data_ == nullptr ? mmap(nullptr, want * sizeof(T), kProtection, kFlags, -1, 0)
-                                 : mremap(data_, capacity_ * sizeof(T), want * sizeof(T), MREMAP_MAYMOVE);
+    const std::size_t most = std::max<std::size_t>(address_space().share() / sizeof(T), 1024);
+    for (std::size_t want = std::max(std::min(std::size_t{1} << 28, most), 2 * n);; want = std::max(n, want / 4)) {
+      void* p = data_ == nullptr ? mapped(want) : moved(want);
       if (p != MAP_FAILED) {
+        address_space().take((want - capacity_) * sizeof(T));
         data_ = static_cast<T*>(p);
         capacity_ = want;
         return;
