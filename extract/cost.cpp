@@ -167,6 +167,8 @@ CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& g, const std
   return options;
 }
 
+std::vector<std::string> builtin_cost_models() { return {"nodes", "flops", "bytes", "roofline", "measured"}; }
+
 absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options) {
   if (!options.points.empty()) {
     std::vector<WeightedCost::Part> parts;

@@ -48,9 +48,10 @@ struct CostOptions {
 // `options` with a size for every symbol of the e-graph: the user's, else the usual one, else the default.
 CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& egraph, const std::map<std::string, std::int64_t>& usual);
 
+std::vector<std::string> builtin_cost_models();
 // "nodes", "flops", "bytes", "roofline", "measured" (ONNX Runtime's operators on a CPU, timed); a .jsonl file of measured times; a .json
 // file of a roofline, of a fit, or a table {"costs": {"Op": number, "com.microsoft::Op": number}, "default": number}; a shared library
-// (extract/saturate_cost.h).
+// (extract/saturate_cost.h): code that is run.
 absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options = {});
 
 }  // namespace saturate

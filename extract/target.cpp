@@ -138,6 +138,24 @@ bool Target::allows(const OpSite& site, std::string* why) const {
   return true;
 }
 
+namespace {
+
+// A target file is data: it names a built-in cost model, or a file of costs beside it. Libraries run code and are only taken from the user.
+absl::Status find_cost_model(Target& target, const std::string& path) {
+  const auto built_in = builtin_cost_models();
+  std::string& cost = target.cost_model;
+  if (std::find(built_in.begin(), built_in.end(), cost) != built_in.end()) return absl::OkStatus();
+  const bool costs = cost.ends_with(".json") || cost.ends_with(".jsonl");
+  if (!costs || cost.find('/') != std::string::npos)
+    return absl::InvalidArgumentError(
+        fmt::format("{}: cost_model: '{}' is neither built in ({}) nor a .json or .jsonl file beside the target; give it by --cost", path,
+                    cost, fmt::join(built_in, ", ")));
+  if (const std::size_t slash = path.rfind('/'); slash != std::string::npos) cost = path.substr(0, slash + 1) + cost;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<Target> load_target(const std::string& name_or_path) {
   for (const auto& [name, text] : kBuiltinTargets)
     if (name == name_or_path) return parse_target(std::string(text), std::string(name));
@@ -149,7 +167,10 @@ absl::StatusOr<Target> load_target(const std::string& name_or_path) {
   }
   std::stringstream text;
   text << file.rdbuf();
-  return parse_target(text.str(), name_or_path);
+  absl::StatusOr<Target> target = parse_target(text.str(), name_or_path);
+  if (!target.ok()) return target;
+  if (const absl::Status s = find_cost_model(*target, name_or_path); !s.ok()) return s;
+  return target;
 }
 
 std::vector<std::string> builtin_targets() {
