@@ -87,7 +87,7 @@ void add_escapes(OnnxEGraph& g, const Lowered& lowered, const Target& target) {
       const Id made = e.find(consumer.children[0]);
       if (!is_float(g.facts(made)) || !readers.only_for(made, id)) continue;
       for (NodeId m : e.class_nodes(made))
-        if (const ENode producer = e.node(m); name_of(g.key(producer.op)) == "Add")
+        if (const ENode producer = e.node(m); name_of(g.key(producer.op)) == "Add" && producer.children.size() == 2)
           sums.push_back({made, {producer.children[0], producer.children[1]}});
     }
   const OpKey sum = make_key("", "Sum", {}, 1, 2);

@@ -42,7 +42,7 @@ std::vector<std::size_t> first_inputs(const OpUse& use, std::size_t most) {
 
 // Whether a FusedConv adds a tensor to its result: its last input, which has the result's rank (a bias is a vector, and may be absent).
 bool has_summand(const OpUse& use) {
-  return use.op == kFusedConv && use.inputs.size() > 2 && use.inputs.back().size() == use.outputs[0].size();
+  return use.op == kFusedConv && use.inputs.size() > 2 && !use.outputs.empty() && use.inputs.back().size() == use.outputs[0].size();
 }
 
 // Correlation of two rows' errors: exponential (Matern 1/2), which follows the steps that kernels take.
@@ -310,8 +310,8 @@ double MeasuredTable::conv_with_summand_seconds(const OpUse& use, bool* estimate
   add.inputs = {result, result};
   add.constant = {0, 0};
   double sum = seconds(conv, estimated) + 2 * (seconds(add) + kReorder);
-  if (const Attribute* name = find_attribute(use.attributes, "activation"); name && !name->s().empty()) {
-    activation.op = name->s();
+  if (const std::string name = string_attribute(use, "activation"); !name.empty()) {
+    activation.op = name;
     activation.inputs = {result};
     activation.constant = {0};
     sum += seconds(activation);

@@ -20,7 +20,22 @@ double product(std::span<const double> shape) {
 // All but the first `begin` dims.
 double product_from(std::span<const double> shape, std::size_t begin) { return product(shape.subspan(std::min(begin, shape.size()))); }
 
-double from_end(const Sizes1D& shape, std::size_t i) { return shape.size() >= i ? shape[shape.size() - i] : 1; }
+// The i-th from the end, counted from 1; 1 where there is none.
+double from_end(const Sizes1D& shape, std::size_t i) { return i >= 1 && i <= shape.size() ? shape[shape.size() - i] : 1; }
+
+// The order that Transpose takes the axes in; what is no permutation of them counts as the default.
+std::vector<std::size_t> axes_in_order(const OpUse& use, std::size_t rank) {
+  std::vector<std::size_t> out;
+  std::vector<bool> seen(rank, false);
+  for (const std::int64_t p : ints_attribute(use, "perm")) {
+    if (p < 0 || p >= static_cast<std::int64_t>(rank) || seen[static_cast<std::size_t>(p)]) break;
+    seen[static_cast<std::size_t>(p)] = true;
+    out.push_back(static_cast<std::size_t>(p));
+  }
+  if (out.size() == rank) return out;
+  for (out.clear(); out.size() < rank;) out.push_back(rank - 1 - out.size());
+  return out;
+}
 
 const Sizes1D& input(const OpUse& use, std::size_t i) {
   static const Sizes1D none;
@@ -32,11 +47,6 @@ bool is_constant(const OpUse& use, std::size_t i) { return i < use.constant.size
 const Sizes1D& output(const OpUse& use) {
   static const Sizes1D none;
   return use.outputs.empty() ? none : use.outputs[0];
-}
-
-std::int64_t integer(const OpUse& use, std::string_view name, std::int64_t otherwise = 0) {
-  const Attribute* a = find_attribute(use.attributes, std::string(name));
-  return a && a->type == AttributeType::kInt ? a->i() : otherwise;
 }
 
 // An elementwise operator goes over runs of elements within which each operand is either a whole vector or one scalar.
@@ -70,13 +80,13 @@ void elementwise(const OpUse& use, OpFeatures& f) {
 
 void matrix_product(const OpUse& use, OpFeatures& f) {
   const Sizes1D &a = input(use, 0), &b = input(use, 1), &out = output(use);
-  const bool trans_a = integer(use, "transA") != 0, trans_b = integer(use, "transB") != 0;
+  const bool trans_a = int_attribute(use, "transA") != 0, trans_b = int_attribute(use, "transB") != 0;
   const double inner = from_end(a, trans_a ? 2 : 1), columns = from_end(out, 1);
   const double batch = b.size() > 2 ? product(std::span(b).first(b.size() - 2)) : 1;
   const double rows = product(out) / std::max(1.0, columns) / std::max(1.0, batch);
   f.logs = {doublings(rows), doublings(inner), doublings(columns), doublings(batch)};
   // A constant operand is packed at load, whether transposed or not.
-  const bool batch_moved = integer(use, "transBatchA") != 0 || integer(use, "transBatchB") != 0;
+  const bool batch_moved = int_attribute(use, "transBatchA") != 0 || int_attribute(use, "transBatchB") != 0;
   const bool packed = is_constant(use, 1) && !batch_moved;
   const Attribute* alpha = find_attribute(use.attributes, "alpha");
   const bool scaled =
@@ -86,7 +96,7 @@ void matrix_product(const OpUse& use, OpFeatures& f) {
 
 void convolution(const OpUse& use, OpFeatures& f) {
   const Sizes1D &w = input(use, 1), &out = output(use);
-  const double groups = static_cast<double>(integer(use, "group", 1));
+  const double groups = static_cast<double>(int_attribute(use, "group", 1));
   const double spatial = out.size() > 2 ? product_from(out, 2) : 1;
   f.logs = {doublings(spatial * from_end(out, out.size())), doublings(w.size() > 1 ? w[1] : 1), doublings(w.empty() ? 1 : w[0]),
             doublings(w.size() > 2 ? product_from(w, 2) : 1)};
@@ -110,14 +120,10 @@ void reduction(const OpUse& use, OpFeatures& f) {
 
 void transposition(const OpUse& use, OpFeatures& f) {
   const Sizes1D &x = input(use, 0), &out = output(use);
-  const Attribute* attribute = find_attribute(use.attributes, "perm");
-  std::vector<std::int64_t> perm = attribute ? attribute->ints() : std::vector<std::int64_t>{};
-  if (perm.size() != x.size())
-    for (perm.clear(); perm.size() < x.size();) perm.push_back(static_cast<std::int64_t>(x.size() - 1 - perm.size()));
   // What moves: the order of dims longer than 1.
   std::vector<std::size_t> moved;
-  for (std::int64_t p : perm)
-    if (x[static_cast<std::size_t>(p)] > 1) moved.push_back(static_cast<std::size_t>(p));
+  for (const std::size_t p : axes_in_order(use, x.size()))
+    if (x[p] > 1) moved.push_back(p);
   double run = 1;  // elements that stay together
   for (std::size_t i = x.size(), last = moved.size(); i-- > 0;) {
     if (x[i] <= 1) continue;
@@ -138,7 +144,7 @@ void copies(const OpUse& use, OpFeatures& f) {
   while (same < std::min(x.size(), out.size()) && from_end(x, same + 1) == from_end(out, same + 1)) ++same;
   double run = product_from(out, out.size() - same);
   if (use.op == "Concat" || use.op == "Split") {  // up to and with the axis, of the longest
-    const std::int64_t axis = integer(use, "axis"), rank = static_cast<std::int64_t>(out.size());
+    const std::int64_t axis = int_attribute(use, "axis"), rank = static_cast<std::int64_t>(out.size());
     const std::int64_t at = std::clamp<std::int64_t>(axis < 0 ? axis + rank : axis, 0, std::max<std::int64_t>(rank - 1, 0));
     run = product_from(use.op == "Split" ? out : x, static_cast<std::size_t>(at));
   }
@@ -150,7 +156,7 @@ void copies(const OpUse& use, OpFeatures& f) {
 void attention(const OpUse& use, OpFeatures& f) {
   const Sizes1D &q = input(use, 0), &k = input(use, 1).empty() ? q : input(use, 1);
   const bool grouped = use.op.ends_with("GroupQueryAttention"), flat = q.size() == 3;
-  double heads = static_cast<double>(integer(use, use.op == "Attention" ? "q_num_heads" : "num_heads", 1));
+  double heads = static_cast<double>(int_attribute(use, use.op == "Attention" ? "q_num_heads" : "num_heads", 1));
   if (!flat) heads = from_end(q, 3);
   const double rows = from_end(q, 2), size = flat ? from_end(q, 1) / std::max(1.0, heads) : from_end(q, 1);
   double keys = from_end(k, 2), groups = k.size() == 4 ? from_end(k, 3) : from_end(k, 1) / std::max(1.0, size);
@@ -161,7 +167,8 @@ void attention(const OpUse& use, OpFeatures& f) {
   const std::size_t plain = grouped ? 5 : 3;
   const bool masked = use.inputs.size() > plain + (past ? 2 : 0);
   const bool bias = !grouped && use.inputs.size() > 3 && input(use, 3).size() == 1;
-  f.kinds = {flat, masked && !bias, bias, past, integer(use, "is_causal") != 0 || integer(use, "unidirectional") != 0, k.size() == 4};
+  const bool causal = int_attribute(use, "is_causal") != 0 || int_attribute(use, "unidirectional") != 0;
+  f.kinds = {flat, masked && !bias, bias, past, causal, k.size() == 4};
 }
 
 // The past is (2, B, heads, P, D).
@@ -169,7 +176,7 @@ void packed_attention(const OpUse& use, OpFeatures& f) {
   const Sizes1D &x = input(use, 0), &w = input(use, 1);
   const auto past = std::find_if(use.inputs.begin(), use.inputs.end(), [](const Sizes1D& in) { return in.size() == 5; });
   const bool cached = past != use.inputs.end();
-  const double heads = static_cast<double>(integer(use, "num_heads", 1)), width = from_end(w, 1) / 3, rows = from_end(x, 2);
+  const double heads = static_cast<double>(int_attribute(use, "num_heads", 1)), width = from_end(w, 1) / 3, rows = from_end(x, 2);
   const double keys = rows + (cached ? from_end(*past, 2) : 0);
   f.logs = {doublings(rows * from_end(x, 3)), doublings(from_end(x, 1)), doublings(heads), doublings(width / std::max(1.0, heads)),
             doublings(keys / std::max(1.0, rows))};

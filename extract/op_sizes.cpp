@@ -47,13 +47,9 @@ double flops_of(const OpUse& use) {
     return i < use.inputs.size() ? use.inputs[i] : none;
   };
   if (ends_with(use.op, "MatMul") || ends_with(use.op, "FusedMatMul") || ends_with(use.op, "MatMulInteger")) {
-    const Attribute* trans = find_attribute(use.attributes, "transA");
-    return 2 * out * at(input(0), trans && trans->i() ? 2 : 1);
+    return 2 * out * at(input(0), int_attribute(use, "transA") != 0 ? 2 : 1);
   }
-  if (ends_with(use.op, "Gemm") || ends_with(use.op, "FusedGemm")) {
-    const Attribute* trans = find_attribute(use.attributes, "transA");
-    return 2 * out * at(input(0), trans && trans->i() ? 2 : 1);
-  }
+  if (ends_with(use.op, "Gemm") || ends_with(use.op, "FusedGemm")) return 2 * out * at(input(0), int_attribute(use, "transA") != 0 ? 2 : 1);
   if (ends_with(use.op, "Conv") || ends_with(use.op, "FusedConv"))
     return 2 * out * product(input(1)) / std::max(1.0, input(1).empty() ? 1 : input(1)[0]);
   if (ends_with(use.op, "Attention") || ends_with(use.op, "MultiHeadAttention") || ends_with(use.op, "GroupQueryAttention"))
@@ -65,15 +61,13 @@ double flops_of(const OpUse& use) {
 
 std::string key_of(const OpUse& use) {
   if (use.op == "Transpose") {
-    const Attribute* perm = find_attribute(use.attributes, "perm");
-    const auto axes = perm ? perm->ints() : std::vector<std::int64_t>{};
+    const auto axes = ints_attribute(use, "perm");
     return axes.empty() || axes.back() + 1 != static_cast<std::int64_t>(axes.size()) ? "Transpose/inner" : "Transpose";
   }
   const bool weights = use.constant.size() > 1 && use.constant[1];
   if (use.op == "MatMul" && weights) return "MatMul/weights";
   if (use.op == "com.microsoft::FusedMatMul" && weights) {  // the same kernel, which packs them at load
-    const Attribute* batch = find_attribute(use.attributes, "transBatchB");
-    if (!batch || batch->i() == 0) return "MatMul/weights";
+    if (int_attribute(use, "transBatchB") == 0) return "MatMul/weights";
   }
   if (use.op == "com.microsoft::QuickGelu") {
     const Attribute* alpha = find_attribute(use.attributes, "alpha");
@@ -102,6 +96,24 @@ void add_outputs(const OnnxEGraph& g, const Facts& f, const CostOptions& options
 }
 
 }  // namespace
+
+std::int64_t int_attribute(const OpUse& use, std::string_view name, std::int64_t otherwise) {
+  const Attribute* a = find_attribute(use.attributes, name);
+  const auto* v = a ? std::get_if<std::int64_t>(&a->value) : nullptr;
+  return v ? *v : otherwise;
+}
+
+std::vector<std::int64_t> ints_attribute(const OpUse& use, std::string_view name) {
+  const Attribute* a = find_attribute(use.attributes, name);
+  const auto* v = a ? std::get_if<std::vector<std::int64_t>>(&a->value) : nullptr;
+  return v ? *v : std::vector<std::int64_t>{};
+}
+
+std::string string_attribute(const OpUse& use, std::string_view name) {
+  const Attribute* a = find_attribute(use.attributes, name);
+  const auto* v = a ? std::get_if<std::string>(&a->value) : nullptr;
+  return v ? *v : std::string();
+}
 
 std::string operator_name(std::string_view domain, std::string_view op_type) {
   return domain.empty() ? std::string(op_type) : fmt::format("{}::{}", domain, op_type);

@@ -25,6 +25,11 @@ struct OpUse {
   std::string dtype = "float";  // of the first input
 };
 
+// Attributes as the operator has them. One of another type is none: a function of the model's own may have the operator's name.
+std::int64_t int_attribute(const OpUse& use, std::string_view name, std::int64_t otherwise = 0);
+std::vector<std::int64_t> ints_attribute(const OpUse& use, std::string_view name);
+std::string string_attribute(const OpUse& use, std::string_view name);
+
 // An operator with the seconds that it took.
 struct TimedUse {
   OpUse use;

@@ -128,7 +128,8 @@ std::string problem_json(const OnnxEGraph& g, const OnnxProblem& p) {
   std::set<std::uint32_t> listed;
   for (const std::uint32_t r : plain.roots)
     if (listed.insert(r).second) roots.push_back(fmt::format("c{}", r));
-  return ordered_json{{"nodes", std::move(nodes)}, {"root_eclasses", std::move(roots)}, {"class_data", ordered_json::object()}}.dump();
+  return ordered_json{{"nodes", std::move(nodes)}, {"root_eclasses", std::move(roots)}, {"class_data", ordered_json::object()}}
+      .dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 }  // namespace saturate
