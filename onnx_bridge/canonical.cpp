@@ -29,7 +29,7 @@ bool fits(const Node& node, const OpSchema& schema) {
     while (n > 0 && names[n - 1].empty()) --n;
     return static_cast<int>(n);
   };
-  if (count(node.inputs) > schema.max_inputs || count(node.outputs) > schema.max_outputs) return false;
+  if (node.outputs.empty() || count(node.inputs) > schema.max_inputs || count(node.outputs) > schema.max_outputs) return false;
   for (int i = 0; i < static_cast<int>(schema.inputs.size()); ++i) {
     const auto& formal = schema.inputs[static_cast<std::size_t>(i)];
     if (!formal.optional && !formal.variadic &&
@@ -38,7 +38,7 @@ bool fits(const Node& node, const OpSchema& schema) {
   }
   for (const Attribute& a : node.attributes) {
     const OpAttribute* known = schema.attribute(a.name);
-    if (!known || !a.ref.empty() || (a.type != known->type && a.type != AttributeType::kUndefined)) return false;
+    if (!known || !a.ref.empty() || a.type != known->type) return false;
   }
   return std::all_of(schema.attributes.begin(), schema.attributes.end(),
                      [&](const OpAttribute& a) { return !a.required || find_attribute(node.attributes, a.name) != nullptr; });

@@ -8,6 +8,8 @@ namespace saturate::canonical {
 
 namespace {
 
+constexpr std::int64_t kMostParts = 1 << 16;  // of a Split
+
 // Input i as a list of known integers; absent: an empty optional in `out`.
 bool known_ints(Job& job, std::size_t i, const char* what, std::optional<std::vector<std::int64_t>>& out) {
   if (!job.has(i)) return true;
@@ -118,8 +120,8 @@ bool split_down(Job& job) {
     std::int64_t axis = job.int_attribute("axis", 0);
     if (rank && axis < 0) axis += *rank;
     const auto size = job.dim(0, static_cast<int>(axis));
-    if (parts <= 0 || !size) return job.fail("num_outputs over a dim that is not known");
-    const std::int64_t part = (*size + parts - 1) / parts;
+    if (parts <= 0 || parts > kMostParts || !size) return job.fail("num_outputs over a dim that is not known");
+    const std::int64_t part = *size / parts + (*size % parts != 0 ? 1 : 0);
     if (*size % parts != 0) {
       sizes.emplace(static_cast<std::size_t>(parts), part);
       sizes->back() = *size - part * (parts - 1);
@@ -227,8 +229,9 @@ bool dft_down(Job& job) {
   const auto rank = job.rank(0);
   std::optional<std::vector<std::int64_t>> axis;
   if (!known_ints(job, 2, "axes", axis)) return false;
+  if (axis && axis->size() != 1) return job.fail("an axis that is no single number");
   if ((!axis || axis->front() < 0) && !rank) return job.fail("an axis from the end");
-  std::int64_t a = axis && axis->size() == 1 ? axis->front() : -2;
+  std::int64_t a = axis ? axis->front() : -2;
   if (a < 0) a += *rank;
   if (job.node.inputs.size() > 2) job.node.inputs.resize(2);
   set(job.node, Attribute::of("axis", a));

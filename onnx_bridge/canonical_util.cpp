@@ -8,6 +8,7 @@ namespace saturate::canonical {
 
 bool same_value(const Attribute& a, const Attribute& b) {
   if (a.value.index() != b.value.index()) return false;
+  if (a.value.index() != b.value.index()) return false;
   if (const auto* x = std::get_if<float>(&a.value)) return std::bit_cast<std::uint32_t>(*x) == std::bit_cast<std::uint32_t>(b.f());
   if (const auto* x = std::get_if<std::int64_t>(&a.value)) return *x == b.i();
   if (const auto* x = std::get_if<std::string>(&a.value)) return *x == b.s();

@@ -1,6 +1,7 @@
 // Norms, attention and rotary embeddings of ai.onnx, com.microsoft and the internal domain.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "onnx_bridge/infer_call.h"
 
 namespace saturate::inference {
@@ -79,6 +80,7 @@ void attention(Call& c) {
   c.set_dtype(2, c.in(2).dtype);
   c.set_dtype(3, c.in(0).dtype);
   if (!c.has_rank(0)) return;
+  if (c.rank(0) != 3 && c.rank(0) != 4) return c.fail(absl::StrCat("queries of rank ", c.rank(0), ", not 3 or 4"));
   const Dim batch = c.dim(0, 0);
   if (c.rank(0) == 4)
     c.set_shape(0, DimVector{batch, c.dim(0, 1), c.dim(0, 2), known_or_fresh(c, v.size, 0, 3)});

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "onnx_bridge/max_rank.h"
 
 namespace saturate::inference {
 
@@ -30,6 +31,19 @@ void Call::fail_dtype(std::string_view what) {
 }
 
 const Facts& Call::in(std::size_t i) const { return i < inputs.size() && inputs[i] ? *inputs[i] : absent_facts(); }
+
+Dim Call::dim(std::size_t i, int axis) {
+  const DimVector& all = shape(i);
+  const auto rank = static_cast<std::int64_t>(all.size()), at = axis < 0 ? axis + rank : axis;
+  if (at >= 0 && at < rank) return all[static_cast<std::size_t>(at)];
+  fail(absl::StrCat("input ", i, " has rank ", rank, ", without an axis ", axis));
+  return Dim{};
+}
+
+const DimVector& Call::shape(std::size_t i) const {
+  static const DimVector none;
+  return in(i).shape ? *in(i).shape : none;
+}
 
 std::optional<DimVector> Call::content(std::size_t i) {
   const Facts& f = in(i);
@@ -95,7 +109,7 @@ std::optional<std::vector<bool>> Call::bools(std::size_t i) const {
 std::optional<std::int64_t> Call::length(std::size_t i) const {
   if (in(i).content) return static_cast<std::int64_t>(in(i).content->size());
   if (!has_rank(i) || rank(i) != 1) return std::nullopt;
-  return dims.value(dim(i, 0));
+  return dims.value(shape(i).front());
 }
 
 const Attribute* Call::attribute(std::string_view name) const { return find_attribute(node.attributes, name); }
@@ -198,6 +212,7 @@ void Call::set_shape(int o, std::optional<DimVector> shape) {
   if (!wants(o)) return;
   Facts& f = out[static_cast<std::size_t>(o)];
   f.kind = Facts::Kind::kTensor;
+  if (shape && shape->size() > kMaxRank) return fail(absl::StrCat("an output of rank ", shape->size()));
   if (shape)
     for (Dim d : *shape) {
       if (auto v = value(d); v && *v < 0) {

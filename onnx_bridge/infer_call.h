@@ -38,8 +38,9 @@ class Call {
   bool has(std::size_t i) const { return in(i).kind != Facts::Kind::kAbsent; }
   bool has_rank(std::size_t i) const { return in(i).kind == Facts::Kind::kTensor && in(i).shape.has_value(); }
   int rank(std::size_t i) const { return in(i).rank(); }
-  Dim dim(std::size_t i, int axis) const { return (*in(i).shape)[static_cast<std::size_t>(axis < 0 ? axis + rank(i) : axis)]; }
-  const DimVector& shape(std::size_t i) const { return *in(i).shape; }
+  // The node fails where the input has no such axis; what is returned then means nothing.
+  Dim dim(std::size_t i, int axis);
+  const DimVector& shape(std::size_t i) const;  // empty where the rank is not known
   // Elements of a small integer tensor of rank 0 or 1, symbolically.
   std::optional<DimVector> content(std::size_t i);
   // The only element of a tensor of one element.

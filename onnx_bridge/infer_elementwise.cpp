@@ -213,6 +213,7 @@ void where(Call& c) {
   if (x->empty() || y->empty() || (condition && condition->empty())) return;
   if (!condition && !(c.has_rank(0) && c.rank(0) == 0)) return;
   auto at = [](const auto& v, std::size_t k) { return v[v.size() == 1 ? 0 : k]; };
+  if (condition && condition->size() != n && condition->size() != 1) return;
   if ((x->size() != n && x->size() != 1) || (y->size() != n && y->size() != 1)) return;
   DimVector all;
   for (std::size_t k = 0; k < n; ++k) {

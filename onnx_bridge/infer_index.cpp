@@ -39,6 +39,7 @@ void slice_content(Call& c, std::int64_t start, std::int64_t end, std::int64_t s
     return std::clamp<std::int64_t>(v < 0 ? std::max<std::int64_t>(v, -n - 1) + n : v, step > 0 ? 0 : -1, step > 0 ? n : n - 1);
   };
   DimVector part;
+  step = std::clamp(step, -kToTheEnd, kToTheEnd);  // a content has few elements
   for (std::int64_t k = place(start); step > 0 ? k < place(end) : k > place(end); k += step)
     part.push_back((*elements)[static_cast<std::size_t>(k)]);
   c.set_content(0, std::move(part));
@@ -72,7 +73,8 @@ void slice(Call& c) {
     d = length ? *length : c.fresh(0, (*normal)[k]);
   }
   c.set_shape(0, std::move(shape));
-  if (rank != 1 || !starts || !ends || !steps || starts->size() != 1) return;
+  if (rank != 1 || !starts || !ends || !steps || normal->size() != 1) return;
+  if (starts->size() != 1 || ends->size() != 1 || steps->size() != 1) return;
   const auto start = c.value(starts->front()), end = c.value(ends->front());
   if (start && end) slice_content(c, *start, *end, steps->front());
 }
@@ -108,7 +110,7 @@ void gather_nd(Call& c) {
   if (!c.has_rank(0) || !c.has_rank(1) || c.rank(1) == 0) return;
   const std::int64_t batch = c.int_attribute("batch_dims", 0);
   const auto depth = c.value(c.dim(1, -1));
-  if (!depth || batch < 0 || batch + *depth > c.rank(0)) return;
+  if (!depth || *depth < 0 || batch < 0 || batch > c.rank(0) || *depth > c.rank(0) - batch) return;
   DimVector shape(c.shape(1).begin(), c.shape(1).end() - 1);
   shape.insert(shape.end(), c.shape(0).begin() + batch + *depth, c.shape(0).end());
   c.set_shape(0, std::move(shape));
@@ -159,6 +161,7 @@ void split(Call& c) {
   const Dim size = c.dim(0, *axis);
   const std::int64_t parts = c.int_attribute("num_outputs", c.num_outputs());
   std::optional<DimVector> sizes;
+  std::optional<Dim> part;
   if (c.has(1)) {
     sizes = c.content(1);
     if (sizes && sizes->size() != c.out.size()) return c.fail("as many sizes as outputs are wanted");
@@ -168,19 +171,22 @@ void split(Call& c) {
     if (sizes && !c.require_equal(sum, size, "the parts do not make up the dim")) return;
   } else if (parts > 0) {
     // Equal parts, the last one smaller where it does not come out even.
-    const Dim part = c.dims.ceil_div(size, c.constant(parts));
-    sizes.emplace(static_cast<std::size_t>(parts), part);
-    sizes->back() = c.dims.sub(size, c.dims.mul(part, c.constant(parts - 1)));
+    part = c.dims.ceil_div(size, c.constant(parts));
   }
+  const auto size_of = [&](int o) {
+    const auto k = static_cast<std::size_t>(o);
+    if (sizes) return k < sizes->size() ? (*sizes)[k] : c.fresh(o, *axis);
+    if (!part || o >= parts) return c.fresh(o, *axis);
+    return o + 1 < parts ? *part : c.dims.sub(size, c.dims.mul(*part, c.constant(parts - 1)));
+  };
   auto elements = c.content(0);
   std::int64_t at = 0;
   for (int o = 0; o < c.num_outputs(); ++o) {
     DimVector shape = c.shape(0);
-    const auto k = static_cast<std::size_t>(o);
-    shape[static_cast<std::size_t>(*axis)] = sizes && k < sizes->size() ? (*sizes)[k] : c.fresh(o, *axis);
+    shape[static_cast<std::size_t>(*axis)] = size_of(o);
     const auto n = c.value(shape[static_cast<std::size_t>(*axis)]);
     c.set_shape(o, std::move(shape));
-    if (!elements || c.rank(0) != 1 || !n || *n < 0 || at + *n > static_cast<std::int64_t>(elements->size())) {
+    if (!elements || c.rank(0) != 1 || !n || *n < 0 || *n > static_cast<std::int64_t>(elements->size()) - at) {
       elements.reset();
       continue;
     }

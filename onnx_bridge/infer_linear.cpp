@@ -131,7 +131,12 @@ std::optional<Equation> parse_equation(const std::string& text) {
 
 bool einsum_operand(Call& c, std::size_t i, const std::string& term, std::map<char, Dim>& labels, DimVector& dots) {
   const auto named = static_cast<int>(term.size()) - static_cast<int>(std::count(term.begin(), term.end(), '.'));
-  const bool has_dots = term.find('.') != std::string::npos;
+  const auto dot = std::count(term.begin(), term.end(), '.');
+  const bool has_dots = dot > 0;
+  if (dot > 1) {
+    c.fail("a term with two ellipses");
+    return false;
+  }
   if (has_dots ? c.rank(i) < named : c.rank(i) != named) {
     c.fail("an operand's rank does not fit the equation");
     return false;

@@ -33,7 +33,7 @@ void set_sequence(Call& c, DType dtype) {
 // Facts of the items, where the number of items is known, are the sequence's elements.
 void split_to_sequence(Call& c) {
   set_sequence(c, c.in(0).dtype);
-  if (!c.has_rank(0) || c.rank(0) == 0) return;
+  if (!c.wants(0) || !c.has_rank(0) || c.rank(0) == 0) return;
   auto axis = c.normal_axis(c.int_attribute("axis", 0), c.rank(0));
   if (!axis) return;
   const auto size = c.value(c.dim(0, *axis));
@@ -47,7 +47,7 @@ void split_to_sequence(Call& c) {
     auto part = c.scalar(1);
     const auto n = part ? c.value(*part) : std::nullopt;
     if (!size || !n || *n <= 0 || *size / *n > kMaxContent) return;
-    for (std::int64_t at = 0; at < *size; at += *n) parts.push_back(c.constant(std::min(*n, *size - at)));
+    for (std::int64_t left = *size; left > 0; left -= std::min(*n, left)) parts.push_back(c.constant(std::min(*n, left)));
     // As ONNX Runtime, and exporters that count on it; the standard ignores keepdims here.
     keep = *n != 1 || c.int_attribute("keepdims", 1) != 0;
   } else if (auto given = c.content(1)) {
@@ -70,6 +70,7 @@ void split_to_sequence(Call& c) {
 
 void sequence_construct(Call& c) {
   set_sequence(c, c.inputs.empty() ? DType::kUndefined : c.in(0).dtype);
+  if (!c.wants(0)) return;
   for (const Facts* f : c.inputs) {
     if (!f || f->kind != Facts::Kind::kTensor) return c.out[0].elements.clear();
     c.out[0].elements.push_back(*f);
@@ -79,7 +80,7 @@ void sequence_construct(Call& c) {
 }
 
 void sequence_at(Call& c) {
-  if (c.in(0).kind != Facts::Kind::kSequence) return;
+  if (c.in(0).kind != Facts::Kind::kSequence || !c.wants(0)) return;
   c.set_dtype(0, c.in(0).dtype);
   const auto& items = c.in(0).elements;
   auto at = c.ints(1);
@@ -125,7 +126,7 @@ void concat_from_sequence(Call& c) {
 void optional_has_element(Call& c) { c.set(0, DType::kBool, DimVector{}); }
 
 void optional_get_element(Call& c) {
-  if (c.in(0).kind == Facts::Kind::kTensor || c.in(0).kind == Facts::Kind::kSequence) c.out[0] = c.in(0);
+  if (c.wants(0) && (c.in(0).kind == Facts::Kind::kTensor || c.in(0).kind == Facts::Kind::kSequence)) c.out[0] = c.in(0);
 }
 
 void loss(Call& c, std::size_t scores) {
@@ -163,6 +164,7 @@ void dft(Call& c) {
 void stft(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   if (!c.has_rank(0)) return;
+  if (c.rank(0) == 0) return c.fail("a signal of rank 0");
   const auto step = c.scalar(1);
   const auto length = !c.has(3) && c.has_rank(2) && c.rank(2) == 1 ? std::optional(c.dim(2, 0)) : c.scalar(3);
   DimVector shape = c.fresh_shape(0, 4);

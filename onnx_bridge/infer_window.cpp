@@ -1,12 +1,15 @@
 // Operators that slide over space: Conv, pools, Resize, and others on images.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "onnx_bridge/infer_call.h"
 
 namespace saturate::inference {
 
 namespace {
+
+constexpr std::int64_t kFarSize = std::int64_t{1} << 40;  // sums and products of few such numbers fit
 
 struct Window {
   std::vector<std::int64_t> strides, dilations, pads;
@@ -45,10 +48,10 @@ std::optional<Dim> window_dim(Call& c, const Window& w, std::size_t k, Dim size,
   if (w.auto_pad == "SAME_UPPER" || w.auto_pad == "SAME_LOWER") return c.dims.ceil_div(size, stride);
   const bool valid = w.auto_pad == "VALID";
   const std::int64_t begin = valid ? 0 : w.pads[k], end = valid ? 0 : w.pads[k + n];
-  const Dim room = c.dims.sub(c.dims.add(size, c.constant(begin + end)), span);
+  const Dim room = c.dims.sub(c.dims.add(c.dims.add(size, c.constant(begin)), c.constant(end)), span);
   if (!ceil_mode || w.strides[k] == 1) return c.dims.add(c.dims.floor_div(room, stride), c.constant(1));
   const auto r = c.value(room), s = c.value(size);
-  if (!r || !s) return std::nullopt;
+  if (!r || !s || std::max({std::abs(*r), std::abs(*s), std::abs(begin), w.strides[k]}) > kFarSize) return std::nullopt;
   std::int64_t out = (*r + w.strides[k] - 1) / w.strides[k] + 1;
   if ((out - 1) * w.strides[k] >= *s + begin) --out;  // a window that would start in the padding at the end is left out
   return c.constant(out);
@@ -92,7 +95,8 @@ void conv_transpose(Call& c) {
   DimVector shape = c.fresh_shape(0, c.rank(0));
   shape[0] = c.dim(0, 0);
   auto kernel = c.ints_attribute("kernel_shape"), wanted = c.ints_attribute("output_shape"), extra = c.ints_attribute("output_padding");
-  if (c.has_rank(1) && c.require_rank(1, c.rank(0))) shape[1] = c.dims.mul(c.dim(1, 1), c.constant(c.int_attribute("group", 1)));
+  if (c.has_rank(1) && !c.require_rank(1, c.rank(0))) return;
+  if (c.has_rank(1)) shape[1] = c.dims.mul(c.dim(1, 1), c.constant(c.int_attribute("group", 1)));
   const bool same = w->auto_pad == "SAME_UPPER" || w->auto_pad == "SAME_LOWER";
   for (std::size_t k = 0; k < spatial; ++k) {
     const int axis = static_cast<int>(k) + 2;
@@ -103,9 +107,9 @@ void conv_transpose(Call& c) {
       shape[k + 2] = c.dims.mul(size, stride);
     } else if (c.has_rank(1) || (kernel && kernel->size() == spatial)) {
       const Dim span = extent(c, c.has_rank(1) ? c.dim(1, axis) : c.constant((*kernel)[k]), w->dilations[k]);
-      std::int64_t more = extra && extra->size() == spatial ? (*extra)[k] : 0;
-      if (w->auto_pad != "VALID") more -= w->pads[k] + w->pads[k + spatial];
-      shape[k + 2] = c.dims.add(c.dims.mul(c.dims.sub(size, c.constant(1)), stride), c.dims.add(span, c.constant(more)));
+      Dim more = c.constant(extra && extra->size() == spatial ? (*extra)[k] : 0);
+      if (w->auto_pad != "VALID") more = c.dims.sub(c.dims.sub(more, c.constant(w->pads[k])), c.constant(w->pads[k + spatial]));
+      shape[k + 2] = c.dims.add(c.dims.mul(c.dims.sub(size, c.constant(1)), stride), c.dims.add(span, more));
     }
   }
   c.set_shape(0, std::move(shape));

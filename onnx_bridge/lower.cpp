@@ -44,13 +44,16 @@ bool contains_random(const Graph& graph, int depth = 0) {
 std::optional<Tensor> constant_value(const Node& node) {
   for (const Attribute& a : node.attributes) {
     if (!a.ref.empty()) return std::nullopt;
-    if (a.name == "value" && a.type == AttributeType::kTensor) return a.t();
-    if (a.name == "value_float") return Tensor::of<float>(DType::kFloat, {}, std::array{a.f()});
-    if (a.name == "value_int") return Tensor::scalar_int64(a.i());
-    if (a.name == "value_ints") return Tensor::vector_int64(a.ints());
-    if (a.name == "value_floats") return Tensor::of<float>(DType::kFloat, {static_cast<std::int64_t>(a.floats().size())}, a.floats());
-    if (a.name == "value_string") return Tensor::strings({}, {a.s()});
-    if (a.name == "value_strings") return Tensor::strings({static_cast<std::int64_t>(a.strings().size())}, a.strings());
+    const auto is = [&a](std::string_view name, const auto* value) { return a.name == name && value != nullptr; };
+    const auto length = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
+    if (const auto* t = std::get_if<Tensor>(&a.value); is("value", t)) return *t;
+    if (const auto* f = std::get_if<float>(&a.value); is("value_float", f)) return Tensor::of<float>(DType::kFloat, {}, std::array{*f});
+    if (const auto* i = std::get_if<std::int64_t>(&a.value); is("value_int", i)) return Tensor::scalar_int64(*i);
+    if (const auto* s = std::get_if<std::string>(&a.value); is("value_string", s)) return Tensor::strings({}, {*s});
+    if (const auto* i = std::get_if<std::vector<std::int64_t>>(&a.value); is("value_ints", i)) return Tensor::vector_int64(*i);
+    if (const auto* f = std::get_if<std::vector<float>>(&a.value); is("value_floats", f))
+      return Tensor::of<float>(DType::kFloat, {length(*f)}, *f);
+    if (const auto* s = std::get_if<std::vector<std::string>>(&a.value); is("value_strings", s)) return Tensor::strings({length(*s)}, *s);
   }
   return std::nullopt;
 }
@@ -159,8 +162,13 @@ class Lowerer {
     return ids;
   }
 
-  // Number of inputs and types of attributes: what reads them relies on these.
+  // Numbers of inputs and outputs and types of attributes: what reads them relies on these.
   absl::Status check_form(const Node& node, std::int64_t opset) const {
+    for (const Attribute& a : node.attributes)
+      if (!a.ref.empty())
+        return absl::InvalidArgumentError(
+            fmt::format("node '{}' ({}): attribute '{}' refers to attribute '{}' of a function, but is in none", node_name(node),
+                        node.op_type, a.name, a.ref));
     const auto is_own = [&](const Function& f) { return f.domain == node.domain && f.name == node.op_type; };
     const OpSchema* schema = find_schema(node.domain, node.op_type, node.domain.empty() ? opset : INT_MAX);
     if (schema == nullptr || std::any_of(model_.functions.begin(), model_.functions.end(), is_own)) return absl::OkStatus();
@@ -168,9 +176,12 @@ class Lowerer {
     if (given < schema->min_inputs || given > schema->max_inputs)
       return absl::InvalidArgumentError(fmt::format("node '{}' ({}): has {} inputs, the operator takes {}", node_name(node), node.op_type,
                                                     given, number_range(schema->min_inputs, schema->max_inputs)));
+    if (const int outputs = static_cast<int>(node.outputs.size()); outputs < schema->min_outputs)
+      return absl::InvalidArgumentError(fmt::format("node '{}' ({}): has {} outputs, the operator makes at least {}", node_name(node),
+                                                    node.op_type, outputs, schema->min_outputs));
     for (const Attribute& a : node.attributes) {
       const OpAttribute* declared = schema->attribute(a.name);
-      if (declared == nullptr || declared->type == a.type || a.type == AttributeType::kUndefined) continue;
+      if (declared == nullptr || declared->type == a.type) continue;
       return absl::InvalidArgumentError(fmt::format("node '{}' ({}): attribute '{}' is of type {}, the operator takes {}", node_name(node),
                                                     node.op_type, a.name, attribute_type_name(a.type),
                                                     attribute_type_name(declared->type)));
@@ -192,10 +203,11 @@ class Lowerer {
     const std::int64_t version = opset == opsets.end() ? 1 : opset->second;
     if (auto s = check_form(node, version); !s.ok()) return s;
     Source source{&node, kNone, *inputs, {}, {}, {}};
-    if (node.domain.empty() && node.op_type == "Identity" && inputs->size() == 1) {
+    const bool is_constant = node.domain.empty() && node.op_type == "Constant" && node.outputs.size() == 1;
+    if (node.domain.empty() && node.op_type == "Identity" && inputs->size() == 1 && node.outputs.size() == 1) {
       define(scope, node.outputs[0], (*inputs)[0]);
       source.outputs = {(*inputs)[0]};
-    } else if (auto value = node.domain.empty() && node.op_type == "Constant" ? constant_value(node) : std::nullopt) {
+    } else if (auto value = is_constant ? constant_value(node) : std::nullopt) {
       const Id id = g_.constant(*value);
       define(scope, node.outputs[0], id);
       source.outputs = {id};
@@ -283,7 +295,8 @@ class Lowerer {
   // Reshape and Transpose of a weight that is dequantized as a whole are that of its integers: no rule matches what is kept, and runtimes
   // find their integer kernels only where a DequantizeLinear stands next to the product.
   void unite_view_of_weight(const OpKey& view, std::span<const Id> children, const Source& source) {
-    if (kept_.empty() || !view.domain.empty() || (view.op_type != "Reshape" && view.op_type != "Transpose") || source.outputs[0] == kNone)
+    if (kept_.empty() || !view.domain.empty() || (view.op_type != "Reshape" && view.op_type != "Transpose") || source.outputs.empty() ||
+        source.outputs[0] == kNone)
       return;
     const auto constant = [&](Id id) { return g_.facts(id).constant || g_.facts(id).kind == Facts::Kind::kAbsent; };
     const auto one_number = [&](Id id) {
@@ -305,7 +318,10 @@ class Lowerer {
   }
 
   void lower_opaque(const Node& node, std::int64_t opset, int outputs, Scope& scope, Source& source, bool impure) {
-    OpKey key{node.domain, node.op_type, node.overload, node.attributes, outputs, std::max<std::int64_t>(opset, 1), 0};
+    // A function of the model's own with the name of an operator is no such operator: whatever knows the operator must not take it for one.
+    const bool shadows = find_function(node) != nullptr && !schema_versions(node.domain, node.op_type).empty();
+    OpKey key{shadows ? "own functions" : node.domain, node.op_type, node.overload, node.attributes, outputs, std::max<std::int64_t>(opset, 1),
+              0};
     std::sort(key.attributes.begin(), key.attributes.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     for (const Attribute& a : node.attributes) {
       if (a.type != AttributeType::kGraph) continue;

@@ -17,7 +17,10 @@ bool holds(const OnnxEGraph& g, Id id, std::string_view op_type, std::size_t ind
   const EGraph& e = g.egraph();
   const std::vector<NodeId> nodes = e.class_nodes(id);
   return std::any_of(nodes.begin(), nodes.end(),
-                     [&](NodeId n) { return is(g, n, op_type) && e.find(e.node(n).children[index]) == e.find(wanted); });
+                     [&](NodeId n) {
+    const auto children = e.node(n).children;
+    return is(g, n, op_type) && index < children.size() && e.find(children[index]) == e.find(wanted);
+  });
 }
 
 bool guards_itself(const OnnxEGraph& g, Id id) {
@@ -25,7 +28,7 @@ bool guards_itself(const OnnxEGraph& g, Id id) {
   for (NodeId n : e.class_nodes(id)) {
     if (!is(g, n, "Where")) continue;
     const auto children = e.node(n).children;
-    if (e.find(children[2]) == e.find(id) && holds(g, children[0], "IsNaN", 0, id)) return true;
+    if (children.size() == 3 && e.find(children[2]) == e.find(id) && holds(g, children[0], "IsNaN", 0, id)) return true;
   }
   return false;
 }
@@ -36,7 +39,9 @@ bool lost_nan_guard(const OnnxEGraph& g, Id id) {
   if (guards_itself(g, id)) return true;
   const EGraph& e = g.egraph();
   const std::vector<NodeId> nodes = e.class_nodes(id);
-  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return is(g, n, "Cast") && guards_itself(g, e.node(n).children[0]); });
+  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
+    return is(g, n, "Cast") && !e.node(n).children.empty() && guards_itself(g, e.node(n).children[0]);
+  });
 }
 
 void guard_last_node(Graph& graph, DType dtype, const std::function<std::string(const std::string&)>& fresh_name) {

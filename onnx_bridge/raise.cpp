@@ -451,7 +451,7 @@ class Raiser {
   absl::Status write_canonical(const Unit& unit, Graph& graph) {
     Node node = canonical_node(unit);
     const ENode enode = e_.node(unit.node);
-    const bool reshape = !unit.source && opset_ >= 14 && key_name(unit) == "Reshape";
+    const bool reshape = !unit.source && opset_ >= 14 && key_name(unit) == "Reshape" && enode.children.size() == 2;
     if (reshape && may_make_empty(g_, lowered_, model_, enode.children[1], unit.outputs.at(0)))
       node.attributes = {Attribute::of("allowzero", std::int64_t{1})};
     for (std::size_t i = 0; i < enode.children.size(); ++i) node.inputs[i] = value_name(enode.children[i]);

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <sstream>
+
 #include "onnx_bridge/facts.h"
 
 namespace saturate {
@@ -343,6 +346,70 @@ TEST_F(Infer, CountsAlongTheLastAxis) {
   EXPECT_EQ(from(facts_of_tensor(Tensor::of<std::int64_t>(DType::kInt64, {2, 2}, odd), dims)), "none");
   // One counting element that broadcasting widens does not count any more.
   EXPECT_EQ(from(one("Expand", {ints({7}), ints({5})})), "none");
+}
+
+// Every operator with rules at small ranks of its inputs: whatever it says, it reads nothing that is not there.
+TEST_F(Infer, OddRanksAreNoTrouble) {
+  std::istringstream names(
+      ":Abs :Acos :Acosh :Add :AffineGrid :And :ArgMax :ArgMin :Asin :Asinh :Atan :Atanh :Attention :AveragePool "
+      ":BatchNormalization :Bernoulli :BitCast :BitShift :BitwiseAnd :BitwiseNot :BlackmanWindow :Cast :CastLike "
+      ":CausalConvWithState :Ceil :Celu :CenterCropPad :Clip :Col2Im :Compress :Concat :ConcatFromSequence :Constant "
+      ":ConstantOfShape :Conv :ConvInteger :ConvTranspose :Cos :Cosh :CumProd :CumSum :DFT :DeformConv :DepthToSpace "
+      ":DequantizeLinear :Det :Div :Dropout :DynamicQuantizeLinear :Einsum :Elu :Equal :Erf :Exp :Expand :EyeLike :Flatten "
+      ":Floor :GRU :Gather :GatherElements :GatherND :Gelu :Gemm :GlobalAveragePool :GlobalLpPool :GlobalMaxPool :Greater "
+      ":GreaterOrEqual :GridSample :GroupNormalization :HammingWindow :HannWindow :HardSigmoid :HardSwish :Hardmax :Identity "
+      ":InstanceNormalization :IsNaN :LRN :LSTM :LayerNormalization :LeakyRelu :Less :LessOrEqual :LinearAttention :Log "
+      ":LogSoftmax :LpNormalization :LpPool :MatMul :MatMulInteger :Max :MaxPool :MaxRoiPool :MaxUnpool :Mean "
+      ":MeanVarianceNormalization :MelWeightMatrix :Min :Mish :Mod :Mul :Multinomial :Neg :NegativeLogLikelihoodLoss "
+      ":NonMaxSuppression :NonZero :Not :OneHot :OptionalGetElement :OptionalHasElement :Or :PRelu :Pad :Pow :QLinearConv "
+      ":QLinearMatMul :QuantizeLinear :RMSNormalization :RNN :RandomNormal :RandomNormalLike :RandomUniform :RandomUniformLike "
+      ":Range :Reciprocal :ReduceL1 :ReduceMax :ReduceMean :ReduceMin :ReduceProd :ReduceSum :RegexFullMatch :Relu :Reshape "
+      ":Resize :ReverseSequence :RoiAlign :RotaryEmbedding :Round :STFT :Scatter :ScatterElements :ScatterND :Selu :SequenceAt "
+      ":SequenceConstruct :SequenceEmpty :SequenceErase :SequenceInsert :SequenceLength :Shape :Shrink :Sigmoid :Sign "
+      ":SimplifiedLayerNormalization :Sin :Sinh :Size :Slice :Softmax :SoftmaxCrossEntropyLoss :Softplus :Softsign "
+      ":SpaceToDepth :Split :SplitToSequence :Sqrt :Squeeze :StringConcat :StringSplit :Sub :Sum :SwiGLU :Swish :Tan :Tanh "
+      ":TensorScatter :ThresholdedRelu :Tile :TopK :Transpose :Trilu :Unique :Unsqueeze :Where :Xor com.microsoft:Attention "
+      "com.microsoft:BiasGelu com.microsoft:DequantizeLinear com.microsoft:DynamicQuantizeMatMul "
+      "com.microsoft:EmbedLayerNormalization com.microsoft:FastGelu com.microsoft:FusedConv com.microsoft:FusedGemm "
+      "com.microsoft:FusedMatMul com.microsoft:FusedMatMulActivation com.microsoft:Gelu com.microsoft:GroupNorm "
+      "com.microsoft:GroupQueryAttention com.microsoft:Inverse com.microsoft:LayerNormalization "
+      "com.microsoft:MatMulIntegerToFloat com.microsoft:MatMulNBits com.microsoft:MultiHeadAttention com.microsoft:QLinearAdd "
+      "com.microsoft:QLinearLeakyRelu com.microsoft:QLinearMul com.microsoft:QLinearSigmoid com.microsoft:QLinearSoftmax "
+      "com.microsoft:QuantizeLinear com.microsoft:QuickGelu com.microsoft:RotaryEmbedding "
+      "com.microsoft:SimplifiedLayerNormalization com.microsoft:SkipGroupNorm com.microsoft:SkipLayerNormalization "
+      "com.microsoft:SkipSimplifiedLayerNormalization com.microsoft:Trilu ");
+  const std::vector<std::string> shapes{"", "3", "2,3", "2,3,4", "2,3,4,5", "2,3,4,5,6", "*"};
+  for (std::string name; names >> name;) {
+    const std::size_t colon = name.find(':');
+    for (const std::size_t count : {0, 1, 2, 3, 5})
+      for (const std::string& first : shapes)
+        for (const std::string& others : shapes) {
+          std::vector<Facts> inputs(count, tensor(others));
+          if (count > 0) inputs[0] = tensor(first);
+          for (const int outputs : {0, 1, 4}) all(name.substr(colon + 1), inputs, {}, outputs, name.substr(0, colon));
+        }
+  }
+}
+
+TEST_F(Infer, ElementsThatAreNotThere) {
+  const Facts x = shape("A,B,C,D");
+  const std::int64_t far = std::numeric_limits<std::int64_t>::max();
+  one("Slice", {x, ints({1}), ints({3}), ints({0}), ints({far})});
+  one("Slice", {x, ints({3}), ints({1}), ints({0}), ints({-far - 1})});
+  one("Slice", {x, ints({1}), ints({}), ints({0}), ints({1})});
+  one("Slice", {x, ints({1}), ints({3}), ints({0}), ints({})});
+  one("Slice", {x, ints({1}), ints({3}), ints({}), ints({0})});
+  one("GatherND", {tensor("2,3"), tensor("2,9223372036854775807")}, {Attribute::of("batch_dims", far)});
+  one("Einsum", {tensor("2,3")}, {Attribute::of("equation", std::string("......->..."))});
+  EXPECT_EQ(error, "Einsum: a term with two ellipses");
+  one("ConvTranspose", {tensor("1,1,4,4"), tensor("1")});
+  EXPECT_EQ(error, "ConvTranspose: input 1 has rank 1, not 4");
+  one("STFT", {tensor(""), scalar(2)});
+  EXPECT_EQ(error, "STFT: a signal of rank 0");
+  EXPECT_EQ(all("Split", {tensor("4")}, {Attribute::of("num_outputs", far)}, 2).size(), 2u);
+  one("SplitToSequence", {tensor("9223372036854775807"), scalar(std::int64_t{1} << 62)});
+  one("Unsqueeze", {tensor("2"), ints(std::vector<std::int64_t>(600, 0))});
+  EXPECT_NE(error, "");
 }
 
 }  // namespace
