@@ -32,6 +32,9 @@ struct Term {
 using Poly = std::vector<Term>;
 
 enum class AtomKind : std::uint8_t { kSymbol, kFloorDiv, kTruncDiv, kMod, kMin, kMax, kBroadcast, kPlace, kAdd, kMul };
+// Dims are walked as trees, though they share their parts: what would be larger gets a symbol of its own, equal to nothing else.
+inline constexpr std::uint32_t kLargestExpression = 2048;
+
 struct Atom {
   AtomKind kind = AtomKind::kSymbol;
   bool non_negative = false;
@@ -39,6 +42,7 @@ struct Atom {
   std::string name;             // symbols
   std::optional<AtomId> group;  // declared symbols: the first one of that name
   Dim a, b;                     // opaque expressions: their arguments
+  std::uint32_t size = 1;       // atoms in it, written out as a tree; at most kLargestExpression
   std::optional<Dim> replaced;  // by this dim, after a unification
 };
 
@@ -147,8 +151,14 @@ class Table {
   void leaves(AtomKind kind, Dim d, std::vector<Dim>& out) const;
   Op op_of(AtomKind kind) const;
   AtomId add_symbol(std::string name, bool fresh);
+  AtomId fresh_symbol(std::string_view hint);
   Dim by_name(Dim d);
   void refresh_bounds();
+  std::uint32_t size_of(const Poly& p) const;
+  void forget() {
+    memo_.clear();
+    by_name_.clear();
+  }
 
   // dims_solve.cpp
   struct Solution {
@@ -174,6 +184,7 @@ class Table {
   absl::flat_hash_map<std::string, AtomId> names_;
   absl::flat_hash_map<std::string, std::pair<AtomId, std::string>> first_declared_;  // by declared name: atom, and who declared it
   absl::flat_hash_map<OpKey, std::uint32_t> memo_;                                   // of this generation
+  absl::flat_hash_map<std::uint32_t, std::uint32_t> by_name_;                        // likewise
   absl::flat_hash_set<std::uint32_t> zero_;  // polys known to be zero that could not be solved for an atom
   absl::flat_hash_set<std::uint32_t> known_non_negative_;
   std::vector<std::pair<Dim, Dim>> pending_;  // equations found while substituting

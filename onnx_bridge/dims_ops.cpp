@@ -10,6 +10,7 @@ namespace saturate::dims {
 namespace {
 constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
 constexpr std::size_t kMostTerms = 64;  // beyond it a product stays an opaque atom
+constexpr std::size_t kMostSummands = 512;  // likewise a sum
 constexpr std::size_t kMostBoundsTried = 64;
 }  // namespace
 
@@ -107,7 +108,11 @@ Dim Table::rewritten(const Table& from, Dim d, const std::function<Dim(AtomId)>&
 }
 
 Dim Table::by_name(Dim d) {
-  return rewritten(*this, d, [this](AtomId id) { return of_atom(atoms_[id].group.value_or(id)); });
+  d = canonical(d);
+  if (const auto it = by_name_.find(d.id); it != by_name_.end()) return Dim{it->second};
+  const Dim out = rewritten(*this, d, [this](AtomId id) { return of_atom(atoms_[id].group.value_or(id)); });
+  by_name_[d.id] = out.id;
+  return out;
 }
 
 bool Table::one_where_sum_is_one(Dim keep, Dim drop) {
@@ -140,7 +145,7 @@ bool Table::unify_clipped(Dim m, Dim a) {
 // A new bound may decide minima and maxima that stood open.
 void Table::refresh_bounds() {
   ++generation_;
-  memo_.clear();
+  forget();
   for (AtomId id = 0; id < atoms_.size(); ++id) {
     const Atom atom = atoms_[id];
     if (atom.replaced ||
@@ -186,12 +191,14 @@ void Table::join_broadcast_by_name(Dim wide, Dim d) {
     if (!equal(side, d) && equal_by_name(side, d)) unify(side, d);
 }
 
-Dim Table::fresh(std::string_view hint) {
+AtomId Table::fresh_symbol(std::string_view hint) {
   std::string name;
   do name = std::string(hint.empty() ? "unk" : hint) + "__" + std::to_string(next_fresh_++);
   while (names_.contains(name));
-  return of_atom(add_symbol(std::move(name), true));
+  return add_symbol(std::move(name), true);
 }
+
+Dim Table::fresh(std::string_view hint) { return of_atom(fresh_symbol(hint)); }
 
 Dim Table::apply(Op op, Dim a, Dim b) {
   a = canonical(a);
@@ -208,10 +215,12 @@ Dim Table::compute(Op op, Dim a, Dim b) {
   const Poly& pb = poly(b);
   switch (op) {
     case Op::kAdd:
-      if (auto p = dims::add(pa, pb, 1)) return intern(*std::move(p));
+      if (pa.size() + pb.size() <= kMostSummands)
+        if (auto p = dims::add(pa, pb, 1)) return intern(*std::move(p));
       return atom_dim(AtomKind::kAdd, std::min(a, b), std::max(a, b));
     case Op::kSub:
-      if (auto p = dims::add(pa, pb, -1)) return intern(*std::move(p));
+      if (pa.size() + pb.size() <= kMostSummands)
+        if (auto p = dims::add(pa, pb, -1)) return intern(*std::move(p));
       return atom_dim(AtomKind::kAdd, a, atom_dim(AtomKind::kMul, b, constant(-1)));
     case Op::kMul:
       if (pa.size() * pb.size() <= kMostTerms)
@@ -421,11 +430,24 @@ bool Table::atom_non_negative(AtomKind kind, Dim a, Dim b) const {
   return false;
 }
 
+std::uint32_t Table::size_of(const Poly& p) const {
+  std::uint32_t sum = 0;
+  for (const Term& t : p)
+    for (AtomId id : t.atoms) sum = std::min(sum + atoms_[id].size, kLargestExpression + 1);
+  return sum;
+}
+
 Dim Table::atom_dim(AtomKind kind, Dim a, Dim b) {
   a = canonical(a);
   b = canonical(b);
   const AtomKey key{kind, a.id, b.id};
   auto it = atom_ids_.find(key);
+  const std::uint32_t size = it == atom_ids_.end() ? 1 + size_of(poly(a)) + size_of(poly(b)) : 0;
+  if (size > kLargestExpression) {
+    const AtomId id = fresh_symbol("unk");
+    atoms_[id].non_negative = atom_non_negative(kind, a, b);
+    it = atom_ids_.emplace(key, id).first;
+  }
   if (it == atom_ids_.end()) {
     const auto id = static_cast<AtomId>(atoms_.size());
     Atom atom;
@@ -433,6 +455,7 @@ Dim Table::atom_dim(AtomKind kind, Dim a, Dim b) {
     atom.non_negative = atom_non_negative(kind, a, b);
     atom.a = a;
     atom.b = b;
+    atom.size = size;
     atoms_.push_back(std::move(atom));
     users_.emplace_back();
     arguments_of_[a.id].push_back(id);
@@ -535,7 +558,7 @@ bool Table::non_negative(const Poly& p, int depth) const {
 void Table::assume_non_negative(Dim d) {
   if (non_negative(poly(d)) || value(d)) return;
   known_non_negative_.insert(canonical(d).id);
-  memo_.clear();
+  forget();
   // floor(x / m) + c >= 0 says x + c*m >= 0.
   if (const auto inner = floor_of_constant(poly(d))) {
     std::int64_t shift;

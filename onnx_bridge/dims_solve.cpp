@@ -83,7 +83,7 @@ bool Table::assume_zero(Poly p) {
   if (!solution) {
     zero_.insert(intern(std::move(p)).id);
     ++generation_;
-    memo_.clear();
+    forget();
     return true;
   }
   if (atoms_[solution->atom].non_negative) {
@@ -99,7 +99,7 @@ bool Table::assume_zero(Poly p) {
 
 void Table::substitute(AtomId atom, Dim by) {
   ++generation_;
-  memo_.clear();
+  forget();
   atoms_[atom].replaced = by;
   refresh({atom});
   // Equations and bounds that were known speak of the new forms now.
@@ -155,7 +155,7 @@ void Table::refresh(std::vector<AtomId> dirty) {
       }
     }
   }
-  memo_.clear();
+  forget();
 }
 
 }  // namespace saturate::dims

@@ -384,6 +384,32 @@ TEST_F(Dims, ImportedDimsKeepWhoDeclaredThem) {
   EXPECT_TRUE(other.join_named(ids2, mask2));
 }
 
+// A graph of 2 n operations that is a tree of 2^n leaves.
+TEST_F(Dims, WhatSharesItsPartsStaysSmall) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const bool divide : {false, true}) {
+    Dim x = t.declared("n", "one"), y = t.declared("n", "two");
+    for (int i = 0; i < 3000; ++i) {
+      x = divide ? t.floor_div(t.mul(x, x), s) : t.mod(t.add(t.mul(x, x), x), p);
+      y = divide ? t.floor_div(t.mul(y, y), s) : t.mod(t.add(t.mul(y, y), y), p);
+      if (i % 100 == 0) t.broadcast(x, y);
+    }
+    EXPECT_LT(str(x).size(), 100'000u);
+    t.evaluate(x, {{"n", 3}, {"S", 5}, {"P", 7}});
+    t.unify(x, y);
+  }
+  Dim sum = c(0);
+  for (int i = 0; i < 3000; ++i) sum = t.add(sum, t.symbol("s" + std::to_string(i)));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST_F(Dims, TheSameLargeExpressionIsTheSameSymbol) {
+  Dim x = s;
+  for (int i = 0; i < 40; ++i) x = t.mod(t.add(t.mul(x, x), b), p);
+  EXPECT_EQ(t.mod(t.mul(x, x), p), t.mod(t.mul(x, x), p));
+  EXPECT_FALSE(t.equal(t.mod(t.mul(x, x), p), t.mod(t.mul(x, x), b)));
+}
+
 // The lengths that three convolutions leave, as shape inference finds them one by one and as PyTorch writes them in one go.
 TEST_F(Dims, FloorsOfFloorsWithConstants) {
   const Dim n = t.symbol("n"), one = t.constant(1);
