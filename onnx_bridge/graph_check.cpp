@@ -201,14 +201,36 @@ class CallChecker {
                                 f.overload.empty() ? "" : " overload " + f.overload));
     }
     depth_.assign(model.functions.size(), kUnknown);
+    expanded_.assign(model.functions.size(), 0);
   }
 
   void run() {
+    if (model_.functions.empty()) return;
     for (std::size_t i = 0; i < model_.functions.size(); ++i) depth(i, 1);
+    const std::uint64_t all = expanded_nodes(model_.graph.nodes, 0);
+    if (all > kMostExpanded && all > 2 * plain_nodes(model_.graph.nodes))
+      places_.fail(fmt::format("the graph is of {} nodes or more once its calls of functions are written out; at most {} are taken",
+                               kMostExpanded, kMostExpanded));
   }
 
  private:
   static constexpr int kUnknown = -1, kOpen = -2;
+  static constexpr std::uint64_t kMostExpanded = 500'000, kMostCounted = std::uint64_t{1} << 60;
+
+  // Nodes with all calls written out, as far as they are counted.
+  std::uint64_t expanded_nodes(const std::vector<Node>& nodes, std::uint64_t sum) const {
+    for (const Node& n : nodes) {
+      const auto it = index_.find(FunctionKey(n.domain, n.op_type, n.overload));
+      sum = std::min(sum + (it == index_.end() ? 1 : expanded_[it->second]), kMostCounted);
+      for_each_graph(n, [&](const Attribute&, const Graph& g) { sum = expanded_nodes(g.nodes, sum); });
+    }
+    return sum;
+  }
+  static std::uint64_t plain_nodes(const std::vector<Node>& nodes) {
+    std::uint64_t sum = nodes.size();
+    for (const Node& n : nodes) for_each_graph(n, [&](const Attribute&, const Graph& g) { sum += plain_nodes(g.nodes); });
+    return sum;
+  }
 
   // Calls in the longest chain that starts at function i.
   int depth(std::size_t i, int so_far) {
@@ -220,6 +242,7 @@ class CallChecker {
     depth_[i] = kOpen;
     const int deepest = calls(f.nodes, so_far);
     depth_[i] = deepest + 1;
+    expanded_[i] = expanded_nodes(f.nodes, 0);
     if (depth_[i] > kMaxNesting) places_.fail(fmt::format("functions call each other more than {} deep, at '{}'", kMaxNesting, f.name));
     return depth_[i];
   }
@@ -238,6 +261,7 @@ class CallChecker {
   Places& places_;
   absl::flat_hash_map<FunctionKey, std::size_t> index_;
   std::vector<int> depth_;
+  std::vector<std::uint64_t> expanded_;
 };
 
 const Node* first_default_domain_node(const std::vector<Node>& nodes) {
@@ -281,6 +305,8 @@ void check_and_sort(Function& function, const Places& places) {
 }
 
 void check_model(const Model& model, Places& places) {
+  if (model.ir_version < 0 || model.ir_version > kMaxVersion)
+    places.fail(fmt::format("ir_version is {}, versions are 1 to {}", model.ir_version, kMaxVersion));
   UndefinedFinder finder(places);
   finder.visit(model.graph);
   for (const Function& f : model.functions) finder.visit(f);

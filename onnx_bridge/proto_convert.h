@@ -12,6 +12,7 @@
 
 namespace saturate::proto {
 
+inline constexpr std::int64_t kMaxVersion = 1000;  // of the IR and of opsets
 inline constexpr int kMaxNesting = 64;  // subgraphs in subgraphs, types in types, functions calling functions
 
 struct LoadError {
@@ -63,6 +64,8 @@ class Reader {
 
  private:
   std::shared_ptr<const void> alias(const void* part) const { return {owner_, part}; }
+  Shape dims_of(const onnx::TensorProto& message) const;
+  void check_copied_parts(const onnx::ModelProto& message);
   Tensor inline_tensor(const onnx::TensorProto& message, Shape dims);
   Tensor detached_tensor(const onnx::TensorProto& message, const DetachedData& data);
   Tensor typed_tensor(const onnx::TensorProto& message, Shape dims);

@@ -1,7 +1,9 @@
 #include <bit>
+#include <functional>
 
 #include "absl/container/flat_hash_map.h"
 #include "fmt/format.h"
+#include "onnx_bridge/max_rank.h"
 #include "onnx_bridge/proto_convert.h"
 
 namespace saturate::proto {
@@ -14,8 +16,10 @@ std::span<const std::byte> bytes_of(const R& field) {
   return std::as_bytes(std::span(field.data(), static_cast<std::size_t>(field.size())));
 }
 
-std::vector<DimSpec> read_shape(const onnx::TensorShapeProto& shape) {
+std::vector<DimSpec> read_shape(const onnx::TensorShapeProto& shape, const Places& places) {
   std::vector<DimSpec> dims;
+  if (static_cast<std::size_t>(shape.dim_size()) > kMaxRank)
+    places.fail(fmt::format("a shape of {} dims, tensors have at most {}", shape.dim_size(), kMaxRank));
   dims.reserve(static_cast<std::size_t>(shape.dim_size()));
   for (const auto& d : shape.dim()) {
     if (d.has_dim_value() && d.dim_value() >= 0)
@@ -29,9 +33,9 @@ std::vector<DimSpec> read_shape(const onnx::TensorShapeProto& shape) {
 }
 
 template <typename T>
-void read_tensor_type(const T& type, ValueType& out) {
+void read_tensor_type(const T& type, const Places& places, ValueType& out) {
   out.dtype = static_cast<DType>(type.elem_type());
-  if (type.has_shape()) out.shape = read_shape(type.shape());
+  if (type.has_shape()) out.shape = read_shape(type.shape(), places);
 }
 
 AttributeType guess_type(const onnx::AttributeProto& a) {
@@ -46,6 +50,34 @@ AttributeType guess_type(const onnx::AttributeProto& a) {
   if (a.tensors_size()) return AttributeType::kTensors;
   if (a.graphs_size()) return AttributeType::kGraphs;
   return AttributeType::kUndefined;
+}
+
+using TensorVisitor = std::function<void(const onnx::TensorProto&)>;
+
+void visit_sparse(const onnx::SparseTensorProto& sparse, const TensorVisitor& visit) {
+  visit(sparse.values());
+  visit(sparse.indices());
+}
+
+void for_each_tensor(const onnx::GraphProto& graph, const TensorVisitor& visit, bool dense, int depth = 0);
+// Tensors of a message as it lies in the file: the parts of sparse ones, and, where asked for, dense ones.
+void for_each_tensor(const onnx::NodeProto& node, const TensorVisitor& visit, bool dense, int depth = 0) {
+  if (depth > kMaxNesting) return;  // refused elsewhere
+  for (const auto& a : node.attribute()) {
+    if (a.has_sparse_tensor()) visit_sparse(a.sparse_tensor(), visit);
+    for (const auto& s : a.sparse_tensors()) visit_sparse(s, visit);
+    if (dense && a.has_t()) visit(a.t());
+    if (dense)
+      for (const auto& t : a.tensors()) visit(t);
+    if (a.has_g()) for_each_tensor(a.g(), visit, dense, depth + 1);
+    for (const auto& g : a.graphs()) for_each_tensor(g, visit, dense, depth + 1);
+  }
+}
+void for_each_tensor(const onnx::GraphProto& graph, const TensorVisitor& visit, bool dense, int depth) {
+  for (const auto& s : graph.sparse_initializer()) visit_sparse(s, visit);
+  if (dense)
+    for (const auto& t : graph.initializer()) visit(t);
+  for (const auto& n : graph.node()) for_each_tensor(n, visit, dense, depth);
 }
 
 std::string dims_text(const Shape& dims) { return fmt::format("[{}]", fmt::join(dims, ",")); }
@@ -124,11 +156,11 @@ ValueType Reader::read(const onnx::TypeProto& message) {
   switch (message.value_case()) {
     case onnx::TypeProto::kTensorType:
       out.kind = ValueType::Kind::kTensor;
-      read_tensor_type(message.tensor_type(), out);
+      read_tensor_type(message.tensor_type(), places_, out);
       break;
     case onnx::TypeProto::kSparseTensorType:
       out.kind = ValueType::Kind::kSparseTensor;
-      read_tensor_type(message.sparse_tensor_type(), out);
+      read_tensor_type(message.sparse_tensor_type(), places_, out);
       break;
     case onnx::TypeProto::kSequenceType:
       out.kind = ValueType::Kind::kSequence;
@@ -161,8 +193,14 @@ ValueInfo Reader::read(const onnx::ValueInfoProto& message) {
   return out;
 }
 
+Shape Reader::dims_of(const onnx::TensorProto& message) const {
+  if (static_cast<std::size_t>(message.dims_size()) > kMaxRank)
+    places_.fail(fmt::format("a tensor of {} dims, at most {} can be", message.dims_size(), kMaxRank));
+  return Shape(message.dims().begin(), message.dims().end());
+}
+
 Tensor Reader::read(const onnx::TensorProto& message) {
-  Shape dims(message.dims().begin(), message.dims().end());
+  Shape dims = dims_of(message);
   const auto dtype = static_cast<DType>(message.data_type());
   if (message.has_segment()) places_.fail("the tensor is stored in segments, which ONNX tools do not read: store it in one piece");
   if (!checked_elements(dims)) places_.fail(fmt::format("dims {} are negative, or their product is beyond 2^63", dims_text(dims)));
@@ -204,7 +242,7 @@ Tensor Reader::inline_tensor(const onnx::TensorProto& message, Shape dims) {
 }
 
 Tensor Reader::detached_tensor(const onnx::TensorProto& message, const DetachedData& data) {
-  Shape dims(message.dims().begin(), message.dims().end());
+  Shape dims = dims_of(message);
   const auto dtype = static_cast<DType>(message.data_type());
   if (!checked_elements(dims) || !checked_bytes(dtype, dims)) places_.fail(fmt::format("dims {} make no tensor", dims_text(dims)));
   const std::size_t need = *checked_bytes(dtype, dims);
@@ -264,6 +302,7 @@ Attribute Reader::read(const onnx::AttributeProto& message) {
   out.name = message.name();
   out.type = type;
   out.ref = message.ref_attr_name();
+  if (type == AttributeType::kUndefined && out.ref.empty()) places_.fail("the attribute has neither a type nor a value");
   if (out.ref.empty() && std::holds_alternative<std::monostate>(out.value)) out.raw = alias(&message);
   return out;
 }
@@ -369,7 +408,9 @@ std::map<std::string, std::int64_t> Reader::read_opsets(const google::protobuf::
   std::map<std::string, std::int64_t> out;
   for (const auto& import : imports) {
     const std::string domain = normalized_domain(import.domain());
-    if (import.version() < 1) places_.fail(fmt::format("opset_import of domain '{}' has version {}", import.domain(), import.version()));
+    if (import.version() < 1 || import.version() > kMaxVersion)
+      places_.fail(fmt::format("opset_import of domain '{}' has version {}, versions are 1 to {}", import.domain(), import.version(),
+                               kMaxVersion));
     const auto [it, added] = out.emplace(domain, import.version());
     if (!added && it->second != import.version())
       places_.fail(
@@ -404,10 +445,29 @@ Function Reader::read(const onnx::FunctionProto& message) {
   return out;
 }
 
+// What is copied to the result as it is must not lead to files: nobody looks whether they are beside it, and they would be lost.
+void Reader::check_copied_parts(const onnx::ModelProto& message) {
+  const auto check = [&](const onnx::TensorProto& t) {
+    if (t.data_location() == onnx::TensorProto::EXTERNAL || t.external_data_size() > 0)
+      places_.fail("external data is only read of dense weights and attributes: store this tensor inside the model");
+  };
+  for (const auto& info : message.training_info()) {
+    for (const auto* graph : {&info.initialization(), &info.algorithm()}) {
+      const auto step = places_.enter("training graph", graph->name());
+      for_each_tensor(*graph, check, true);
+    }
+  }
+  const auto step = places_.enter("sparse tensor", "");
+  for_each_tensor(message.graph(), check, false);
+  for (const auto& f : message.functions())
+    for (const auto& node : f.node()) for_each_tensor(node, check, false);
+}
+
 Model Reader::read(const onnx::ModelProto& message) {
   Model out;
   if (!message.has_graph()) places_.fail("the file holds no graph: it is no ONNX model, or a damaged one");
   out.ir_version = message.ir_version();
+  check_copied_parts(message);
   out.opset_imports = read_opsets(message.opset_import());
   if (out.opset_imports.empty() && out.ir_version < 3) out.opset_imports[""] = 1;  // IR.md: the import is implied before IR 3
   out.graph = read(message.graph());

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "fmt/format.h"
+#include "onnx_bridge/max_rank.h"
 #include "onnx_bridge/proto_convert.h"
 #include "onnx_bridge/text_reader.h"
 
@@ -158,6 +159,8 @@ std::map<std::string, std::int64_t> TextReader::opset_imports() {
     expect(":");
     const std::int64_t version = integer();
     if (version < 1) fail(key, fmt::format("opset version {} of domain \"{}\" is below 1", version, domain));
+    if (version > proto::kMaxVersion)
+      fail(key, fmt::format("opset version {} of domain \"{}\" is above {}", version, domain, proto::kMaxVersion));
     if (!imports.emplace(domain, version).second) fail(key, fmt::format("domain \"{}\" is named twice", domain));
     if (!accept(",")) break;
   }
@@ -224,6 +227,7 @@ ValueType TextReader::tensor_type(DType dtype) {
     return out;
   }
   do {
+    if (out.shape->size() == kMaxRank) fail_here(fmt::format("a tensor has at most {} dims", kMaxRank));
     if (accept("?"))
       out.shape->emplace_back();
     else if (at_name())
