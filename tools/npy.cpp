@@ -10,6 +10,7 @@ namespace saturate {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::uint64_t kMostStrings = 1 << 25, kMostEmptyStrings = 1 << 20;  // one takes 32 bytes and more, whatever it takes in the file
 
 absl::Status bad_npy(const std::string& place, const std::string& what) {
   return absl::InvalidArgumentError(fmt::format("{}: {}; save it again with numpy.save or numpy.savez", place, what));
@@ -239,6 +240,8 @@ absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& plac
   if (!count || (*count != 0 && header->item > data.size() / static_cast<std::uint64_t>(*count)))
     return bad_npy(place, "the array's data is cut off");
   const auto elements = static_cast<std::uint64_t>(*count);
+  if (text && elements > (header->item == 0 ? kMostEmptyStrings : kMostStrings))
+    return bad_npy(place, fmt::format("{} strings are too many", elements));
   std::string ordered;
   Header h = *header;
   std::string_view source = data;

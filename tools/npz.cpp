@@ -1,8 +1,11 @@
 #include "tools/npz.h"
 
+#include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "fmt/format.h"
 #include "tools/files.h"
@@ -108,15 +111,46 @@ std::uint32_t checksum(std::string_view bytes) {
   return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-absl::StatusOr<Tensor> read_member(std::string_view file, const ZipMember& m, const std::string& path, std::uint64_t max_bytes) {
-  const std::string place = fmt::format("{}({})", path, m.name);
-  if (m.local > file.size() || file.size() - m.local < 30 || at<std::uint32_t>(file, m.local) != kLocal)
-    return bad_npz(place, "the archive is damaged");
+// A member's place in the file, from its header on.
+struct ZipPart {
+  std::uint64_t begin = 0, data = 0, end = 0;
+};
+
+std::optional<ZipPart> zip_part(std::string_view file, const ZipMember& m) {
+  if (m.local > file.size() || file.size() - m.local < 30 || at<std::uint32_t>(file, m.local) != kLocal) return std::nullopt;
   const std::uint64_t data = m.local + 30u + at<std::uint16_t>(file, m.local + 26) + at<std::uint16_t>(file, m.local + 28);
-  if (data > file.size() || file.size() - data < m.packed) return bad_npz(place, "the archive is cut off");
-  const std::string_view packed = file.substr(data, m.packed);
-  // Deflate packs at most 1032 to 1: a larger claim is a lie that would only make us allocate.
-  if (m.size > max_bytes || m.size / 1040 > m.packed + 1) return bad_npz(place, fmt::format("{} bytes are too many", m.size));
+  if (data > file.size() || file.size() - data < m.packed) return std::nullopt;
+  return ZipPart{m.local, data, data + m.packed};
+}
+
+std::uint64_t machine_memory() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page) : ~std::uint64_t{0};
+}
+
+// Sizes before anything is allocated: few bytes must not become many, once or by being named often.
+absl::Status check_members(std::string_view file, const std::vector<ZipMember>& members, const std::string& path, std::uint64_t max_bytes) {
+  std::vector<ZipPart> parts;
+  std::uint64_t all = 0;
+  for (const ZipMember& m : members) {
+    const auto part = zip_part(file, m);
+    const std::string place = fmt::format("{}({})", path, m.name);
+    if (!part) return bad_npz(place, "the archive is damaged or cut off");
+    // Deflate packs at most 1032 to 1: a larger claim is a lie.
+    if (m.size > max_bytes - all || m.size / 1040 > m.packed + 1)
+      return bad_npz(place, fmt::format("{} bytes are too many, {} in all are read", m.size, max_bytes));
+    all += m.size;
+    parts.push_back(*part);
+  }
+  std::sort(parts.begin(), parts.end(), [](const ZipPart& a, const ZipPart& b) { return a.begin < b.begin; });
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    if (parts[i].begin < parts[i - 1].end) return bad_npz(path, "members of the archive lie over each other");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> read_member(std::string_view file, const ZipMember& m, const std::string& path) {
+  const std::string place = fmt::format("{}({})", path, m.name);
+  const std::string_view packed = file.substr(zip_part(file, m)->data, m.packed);
   if (m.method == 0) {
     if (m.size != m.packed || checksum(packed) != m.crc) return bad_npz(place, "the archive is damaged");
     return parse_npy(packed, place);
@@ -196,17 +230,17 @@ void put_end(std::string& out, std::uint64_t count, std::uint64_t offset, std::u
 
 }  // namespace
 
-absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_member_bytes) {
+absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes) {
   absl::StatusOr<std::string> file = read_file(path);
   if (!file.ok()) return file.status();
   absl::StatusOr<std::vector<ZipMember>> members = directory(*file, path);
   if (!members.ok()) return members.status();
+  std::erase_if(*members, [](const ZipMember& m) { return !m.name.ends_with(".npy"); });
+  if (const absl::Status s = check_members(*file, *members, path, std::min(max_bytes, machine_memory())); !s.ok()) return s;
   NamedTensors out;
   for (const ZipMember& m : *members) {
-    std::string name = m.name;
-    if (!name.ends_with(".npy")) continue;
-    name.resize(name.size() - 4);
-    absl::StatusOr<Tensor> tensor = read_member(*file, m, path, max_member_bytes);
+    std::string name = m.name.substr(0, m.name.size() - 4);
+    absl::StatusOr<Tensor> tensor = read_member(*file, m, path);
     if (!tensor.ok()) return tensor.status();
     out.emplace_back(std::move(name), *std::move(tensor));
   }

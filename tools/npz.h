@@ -20,8 +20,9 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;  // in the fil
 absl::StatusOr<Tensor> parse_npy(std::string_view bytes, const std::string& place);
 absl::StatusOr<std::string> print_npy(const Tensor& tensor);
 
-// The arrays of a .npz (member names without `.npy`). Errors begin with the path. A member may unpack to at most `max_member_bytes`.
-absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_member_bytes = std::uint64_t{1} << 36);
+// The arrays of a .npz (member names without `.npy`). Errors begin with the path. All members together may unpack to at most `max_bytes`,
+// and to no more than the machine has; each byte of the file belongs to one member.
+absl::StatusOr<NamedTensors> load_npz(const std::string& path, std::uint64_t max_bytes = std::uint64_t{1} << 36);
 // Stored, not compressed, with fixed time stamps: the same tensors give the same bytes. Written beside `path` and renamed.
 absl::Status save_npz(const NamedTensors& tensors, const std::string& path);
 

@@ -76,6 +76,26 @@ TEST_F(NpzTest, DamageIsSeen) {
   EXPECT_FALSE(load_npz(path("flipped.npz")).ok());
 }
 
+TEST_F(NpzTest, NothingCountsTwice) {
+  ASSERT_TRUE(save_npz({{"x", floats({4}, {1, 2, 3, 4})}, {"y", floats({4}, {1, 2, 3, 4})}}, path("x.npz")).ok());
+  EXPECT_TRUE(load_npz(path("x.npz"), 400).ok());
+  EXPECT_FALSE(load_npz(path("x.npz"), 200).ok()) << "each is smaller, both together are not";
+  std::string bytes = *read_file(path("x.npz"));
+  const std::size_t second = bytes.rfind("y.npy");  // in the directory; its place in the file stands last in the field behind it
+  for (std::size_t i = 0; i < 8; ++i) bytes[second + 5 + 4 + 16 + i] = 0;
+  ASSERT_TRUE(write_file(path("twice.npz"), bytes).ok());
+  const auto loaded = load_npz(path("twice.npz"));
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_NE(std::string(loaded.status().message()).find("lie over each other"), std::string::npos) << loaded.status();
+}
+
+TEST(Npy, StringsWithoutBytes) {
+  const auto refused = [](const std::string& dict) { return !parse_npy(npy(dict, ""), "place").ok(); };
+  EXPECT_TRUE(refused("{'descr': '<U0', 'fortran_order': False, 'shape': (300000000,), }"));
+  EXPECT_TRUE(refused("{'descr': '|S0', 'fortran_order': False, 'shape': (1000000000000000,), }"));
+  EXPECT_FALSE(refused("{'descr': '<U0', 'fortran_order': False, 'shape': (3,), }"));
+}
+
 TEST_F(NpzTest, MissingFileSaysSo) {
   const auto loaded = load_npz(path("none.npz"));
   ASSERT_FALSE(loaded.ok());
