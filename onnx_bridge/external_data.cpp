@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,12 +16,15 @@
 
 #include "absl/strings/str_split.h"
 #include "fmt/format.h"
+#include "onnx_bridge/mapped_files.h"
+#include "onnx_bridge/output_file.h"
 
 namespace saturate {
 namespace {
 
 constexpr std::uint64_t kPage = 4096, kBig = 64 * 1024, kSmallAlignment = 64;
-constexpr std::size_t kStep = 8u << 20;
+constexpr std::uint64_t kCopyStep = 64u << 20;  // between two looks at whether to go on
+constexpr int kMostDataNames = 1000;
 
 absl::Status refused(const std::string& location, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format("external data '{}': {}", location, why));
@@ -75,17 +79,6 @@ int open_beneath(int folder, const std::vector<std::string>& steps) {
   return -1;
 }
 
-absl::Status write_all(int fd, const std::byte* data, std::size_t size, const std::string& name) {
-  while (size > 0) {
-    const ssize_t n = ::write(fd, data, std::min(size, kStep));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return absl::UnavailableError(fmt::format("{}: cannot write: {}", name, std::strerror(errno)));
-    data += n;
-    size -= static_cast<std::size_t>(n);
-  }
-  return absl::OkStatus();
-}
-
 // Leaves the rest to the caller where neither call serves this pair of files.
 std::uint64_t copy_in_kernel(int from, std::uint64_t offset, int to, std::uint64_t length) {
   std::uint64_t done = 0;
@@ -117,11 +110,28 @@ absl::Status copy_by_buffer(int from, std::uint64_t offset, int to, std::uint64_
     if (n <= 0)
       return absl::UnavailableError(
           fmt::format("{}: cannot read the input's data: {}", name, n == 0 ? "the file has become shorter" : std::strerror(errno)));
-    if (absl::Status s = write_all(to, buffer.data(), static_cast<std::size_t>(n), name); !s.ok()) return s;
+    const std::string_view bytes(reinterpret_cast<const char*>(buffer.data()), static_cast<std::size_t>(n));
+    if (absl::Status s = write_fully(to, bytes, name); !s.ok()) return s;
     offset += static_cast<std::uint64_t>(n);
     length -= static_cast<std::uint64_t>(n);
   }
   return absl::OkStatus();
+}
+
+// save_model gives data a second name for a moment, and may be killed then: both names follow the model's, in one folder, and there is no
+// third one elsewhere.
+bool is_own_second_name(int folder, const std::string& location, const struct stat& info) {
+  if (info.st_nlink != 2 || !location.ends_with(".data")) return false;
+  std::string model = location.substr(0, location.size() - 5);
+  const std::size_t dot = model.rfind('.');
+  if (dot != std::string::npos && dot + 1 < model.size() && model.find_first_not_of("0123456789", dot + 1) == std::string::npos)
+    model.resize(dot);
+  for (int number = 1; number < kMostDataNames; ++number) {
+    const std::string other = data_name(model, number);
+    struct stat found {};
+    if (other != location && ::fstatat(folder, other.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 && same_file(found, info)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -136,7 +146,7 @@ struct ExternalFiles::File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   ~File() {
-    if (base) ::munmap(base, size);
+    if (base) forget_mapping(base), ::munmap(base, size);
     if (fd >= 0) ::close(fd);
   }
 };
@@ -162,7 +172,7 @@ absl::StatusOr<std::shared_ptr<ExternalFiles::File>> ExternalFiles::open(const s
   struct stat info {};
   if (::fstat(file->fd, &info) != 0) return refused(location, std::strerror(errno));
   if (!S_ISREG(info.st_mode)) return refused(location, "it is no regular file");
-  if (info.st_nlink > 1)
+  if (info.st_nlink > 1 && !is_own_second_name(folder_fd_, location, info))
     return refused(location, fmt::format("hard links are refused (the file has {} names): put a copy of the file into the model's folder",
                                          info.st_nlink));
   file->size = static_cast<std::uint64_t>(info.st_size);
@@ -172,6 +182,7 @@ absl::StatusOr<std::shared_ptr<ExternalFiles::File>> ExternalFiles::open(const s
       file->base = nullptr;
       return refused(location, fmt::format("cannot map it: {}", std::strerror(errno)));
     }
+    note_mapping(file->base, file->size, file->path);
   }
   return file;
 }
@@ -233,21 +244,79 @@ DataFilePlan::Place DataFilePlan::place(const Tensor& tensor) {
   return place;
 }
 
-absl::Status DataFilePlan::write(int fd, const std::string& name) const {
+namespace {
+
+struct Extent {
+  std::uint64_t begin = 0, end = 0;
+};
+
+// The first part of [at, end) of a file that is no hole.
+std::optional<Extent> next_data(int fd, std::uint64_t at, std::uint64_t end) {
+  if (at >= end) return std::nullopt;
+  const off_t data = ::lseek(fd, static_cast<off_t>(at), SEEK_DATA);
+  if (data < 0) return errno == ENXIO ? std::nullopt : std::optional(Extent{at, end});  // ENXIO: nothing but a hole; else: it can't tell
+  if (static_cast<std::uint64_t>(data) >= end) return std::nullopt;
+  const off_t hole = ::lseek(fd, data, SEEK_HOLE);
+  return Extent{static_cast<std::uint64_t>(data), hole < 0 ? end : std::min(end, static_cast<std::uint64_t>(hole))};
+}
+
+std::uint64_t data_bytes(const FileRange& range) {
+  std::uint64_t bytes = 0;
+  const std::uint64_t end = range.offset + range.length;
+  for (auto part = next_data(range.fd, range.offset, end); part; part = next_data(range.fd, part->end, end))
+    bytes += part->end - part->begin;
+  return bytes;
+}
+
+absl::Status copy_range(const FileRange& from, int to, std::uint64_t place, const std::string& name, const std::atomic<bool>* cancel) {
+  struct stat info {};
+  const std::uint64_t end = from.offset + from.length;
+  if (::fstat(from.fd, &info) != 0 || static_cast<std::uint64_t>(info.st_size) < end)
+    return absl::UnavailableError(fmt::format("{}: cannot read the input's data: '{}' has become shorter", name, from.path));
+  for (auto part = next_data(from.fd, from.offset, end); part; part = next_data(from.fd, part->end, end)) {
+    part->end = std::min(part->end, part->begin + kCopyStep);
+    if (cancel && *cancel) return absl::CancelledError(name + ": interrupted");
+    if (::lseek(to, static_cast<off_t>(place + part->begin - from.offset), SEEK_SET) < 0)
+      return absl::UnavailableError(fmt::format("{}: {}", name, std::strerror(errno)));
+    const std::uint64_t length = part->end - part->begin, done = copy_in_kernel(from.fd, part->begin, to, length);
+    if (absl::Status s = copy_by_buffer(from.fd, part->begin + done, to, length - done, name); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string data_name(const std::string& model, int number) {
+  return number < 2 ? model + ".data" : fmt::format("{}.{}.data", model, number);
+}
+
+absl::Status DataFilePlan::write(int fd, const std::string& name, const std::atomic<bool>* cancel) const {
+  std::uint64_t needed = 0;
+  for (const Chunk& c : chunks_) {
+    const FileRange* from = c.tensor.file_range().get();
+    needed += from && from->fd >= 0 ? data_bytes(*from) : c.place.length;
+  }
+  struct statvfs room {};
+  if (::fstatvfs(fd, &room) == 0 && needed / room.f_frsize > room.f_bavail)
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: cannot write {} bytes: the file system has {} left", name, needed, room.f_bavail * room.f_frsize));
   if (::ftruncate(fd, static_cast<off_t>(end_)) != 0)
     return absl::UnavailableError(fmt::format("{}: cannot write {} bytes: {}", name, end_, std::strerror(errno)));
   for (const Chunk& c : chunks_) {
+    const FileRange* from = c.tensor.file_range().get();
+    if (from && from->fd >= 0) {
+      if (absl::Status s = copy_range(*from, fd, c.place.offset, name, cancel); !s.ok()) return s;
+      continue;
+    }
     if (::lseek(fd, static_cast<off_t>(c.place.offset), SEEK_SET) < 0)
       return absl::UnavailableError(fmt::format("{}: {}", name, std::strerror(errno)));
-    const FileRange* from = c.tensor.file_range().get();
-    absl::Status status;
-    if (from && from->fd >= 0) {
-      const std::uint64_t done = copy_in_kernel(from->fd, from->offset, fd, c.place.length);
-      status = copy_by_buffer(from->fd, from->offset + done, fd, c.place.length - done, name);
-    } else {
-      status = write_all(fd, c.tensor.bytes().data(), c.tensor.bytes().size(), name);
+    for (std::span<const std::byte> rest = c.tensor.bytes(); !rest.empty();) {
+      if (cancel && *cancel) return absl::CancelledError(name + ": interrupted");
+      const auto part = rest.first(std::min<std::size_t>(rest.size(), kCopyStep));
+      const std::string_view bytes(reinterpret_cast<const char*>(part.data()), part.size());
+      if (absl::Status s = write_fully(fd, bytes, name); !s.ok()) return s;
+      rest = rest.subspan(part.size());
     }
-    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }

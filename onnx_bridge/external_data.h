@@ -1,6 +1,7 @@
 // Tensors that lie in files beside the model: read by mmap (never outside the model's folder), written by copying file to file.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,7 +30,8 @@ class ExternalFiles {
   ExternalFiles(const ExternalFiles&) = delete;
   ExternalFiles& operator=(const ExternalFiles&) = delete;
   // A view of the range, which must be exactly the bytes of such a tensor. Refused: absolute paths, "..", symbolic links on any
-  // step, hard links, everything but regular files, ranges outside the file.
+  // step, hard links (but to the name that save_model gives the same data while it renames), everything but regular files, ranges outside
+  // the file.
   absl::StatusOr<Tensor> map(const ExternalReference& reference, DType dtype, Shape dims);
 
  private:
@@ -39,6 +41,9 @@ class ExternalFiles {
   int folder_fd_ = -1;
   std::map<std::string, std::shared_ptr<File>> files_;
 };
+
+// `<model>.data`, `<model>.2.data`, ...: the names that save_model gives the data of a model.
+std::string data_name(const std::string& model, int number);
 
 // Collects the tensors that go to a new data file and writes them: file to file where they came from a file, else from memory.
 class DataFilePlan {
@@ -52,7 +57,10 @@ class DataFilePlan {
   const std::string& location() const { return location_; }
   bool empty() const { return chunks_.empty(); }
   std::uint64_t size() const { return end_; }
-  absl::Status write(int fd, const std::string& name_for_errors) const;
+  // Holes of the input's files stay holes. kCancelled once `cancel` is set.
+  absl::Status write(int fd, const std::string& name_for_errors, const std::atomic<bool>* cancel = nullptr) const;
+  // Only the name in the model's references is another.
+  void set_location(std::string location) { location_ = std::move(location); }
 
  private:
   struct Chunk {

@@ -2,6 +2,7 @@
 // Models are untrusted: sizes are checked before allocation, nesting is bounded, no path leaves the model's folder.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <string_view>
 
@@ -36,11 +37,15 @@ struct SaveOptions {
   std::size_t external_threshold = 1024;
   std::size_t max_inline_bytes = 1'800'000'000;  // more than this goes to external data
   bool force_external = false;
+  const std::atomic<bool>* cancel = nullptr;  // once set, before the result is in place: kCancelled, and nothing was written
+  std::string* data_file = nullptr;           // told: the path of the data file that was written; untouched where there is none
 };
-// Writes to temporary files beside `path` and renames; a failed save leaves nothing behind and nothing overwritten. A `path` that ends in
-// .onnxtxt gets ONNX text (all data inside; doc strings of parts and unknown fields have no place there).
-// Tensors that came from external files are copied file to file into `<path>.data`, also where that is the input's own file; a result
-// stays external if its input was. What has an `origin` is written as that message with changed names, types and subgraphs put in.
+// A failed save leaves nothing behind and nothing overwritten; one that is cut off at any moment leaves the old model or the new one,
+// whole. Symbolic links are followed, the mode of a file that is replaced is kept. A `path` that ends in .onnxtxt gets ONNX text (all data
+// inside; doc strings of parts and unknown fields have no place there).
+// Tensors that came from external files are copied file to file into `<path>.data`; a result stays external if its input was. Where there
+// is a file of this name and the model that `path` replaces does not refer to it, or the model being saved does, it is left alone, and
+// `<path>.2.data` is taken. What has an `origin` is written as that message with changed names, types and subgraphs put in.
 absl::Status save_model(const Model& model, const std::string& path, const SaveOptions& options = {});
 absl::StatusOr<std::string> serialize_model(const Model& model);
 // The same without the raw_data of initializers of at least `threshold` bytes: setting it to what `detached` says gives the same message.

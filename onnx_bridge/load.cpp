@@ -127,7 +127,7 @@ absl::StatusOr<Model> load(const std::string& path) {
   if (absl::Status s = check_size(size, path); !s.ok()) return s;
   if (path.ends_with(".onnxtxt")) return load_text(file.fd, size, path);
   if (size >= proto::kMappedFrom) {
-    if (const auto whole = proto::map_file(file.fd, size)) {
+    if (const auto whole = proto::map_file(file.fd, size, path)) {
       if (auto split = proto::split_model({whole->data, whole->size}, whole)) {
         auto message = std::make_shared<onnx::ModelProto>();
         if (parse(split->skeleton, *message)) return convert(std::move(message), folder_of(path), path, std::move(split->detached));

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "onnx_bridge/mapped_files.h"
 #include "onnx_bridge/proto_fields.h"
 
 namespace saturate::proto {
@@ -58,11 +59,15 @@ std::optional<std::string> split_graph(std::string_view graph, const std::shared
 
 }  // namespace
 
-MappedFile::~MappedFile() { ::munmap(const_cast<char*>(data), size); }
+MappedFile::~MappedFile() {
+  forget_mapping(data);
+  ::munmap(const_cast<char*>(data), size);
+}
 
-std::shared_ptr<const MappedFile> map_file(int fd, std::size_t size) {
+std::shared_ptr<const MappedFile> map_file(int fd, std::size_t size, const std::string& path) {
   void* base = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (base == MAP_FAILED) return nullptr;
+  note_mapping(base, size, path);
   return std::make_shared<const MappedFile>(static_cast<const char*>(base), size);
 }
 

@@ -23,7 +23,7 @@ struct MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 };
-std::shared_ptr<const MappedFile> map_file(int fd, std::size_t size);
+std::shared_ptr<const MappedFile> map_file(int fd, std::size_t size, const std::string& path);
 
 struct SplitModel {
   std::string skeleton;  // the ModelProto without the data of those initializers

@@ -1,11 +1,8 @@
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
 #include <climits>
 #include <cstring>
+#include <optional>
 
 #include "fmt/format.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -13,7 +10,9 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/wire_format_lite.h"
 #include "onnx_bridge/io.h"
+#include "onnx_bridge/output_file.h"
 #include "onnx_bridge/proto_convert.h"
+#include "onnx_bridge/save_files.h"
 
 namespace saturate {
 namespace {
@@ -132,25 +131,10 @@ class ModelPieces {
   std::size_t graph_size_ = 0, size_ = 0;
 };
 
-bool uses_files(const Graph& graph);
-bool uses_files(const std::vector<Node>& nodes) {
-  for (const Node& n : nodes)
-    for (const Attribute& a : n.attributes) {
-      if (const auto* t = std::get_if<Tensor>(&a.value); t && t->file_range()) return true;
-      if (const auto* ts = std::get_if<std::vector<Tensor>>(&a.value))
-        for (const Tensor& t : *ts)
-          if (t.file_range()) return true;
-      if (const auto* g = std::get_if<std::shared_ptr<const Graph>>(&a.value); g && uses_files(**g)) return true;
-      if (const auto* gs = std::get_if<std::vector<std::shared_ptr<const Graph>>>(&a.value))
-        for (const auto& g : *gs)
-          if (uses_files(*g)) return true;
-    }
-  return false;
-}
-bool uses_files(const Graph& graph) {
-  for (const Initializer& i : graph.initializers)
-    if (i.tensor.file_range()) return true;
-  return uses_files(graph.nodes);
+bool uses_files(const Model& model) {
+  bool any = false;
+  for_each_file_range(model, [&](const FileRange&) { any = true; });
+  return any;
 }
 
 std::size_t inline_bytes(const Graph& graph) {
@@ -160,104 +144,124 @@ std::size_t inline_bytes(const Graph& graph) {
   return bytes;
 }
 
-// A file being written beside its target: renamed when whole, removed otherwise.
-class TemporaryFile {
- public:
-  TemporaryFile() = default;
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    if (fd_ >= 0) ::close(fd_);
-    if (!name_.empty()) ::unlink(name_.c_str());
-  }
+bool is_set(const std::atomic<bool>* flag) { return flag != nullptr && *flag; }
 
-  absl::Status open(const std::string& target) {
-    static std::atomic<unsigned> counter{0};
-    target_ = target;
-    struct stat info {};
-    if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-      return absl::InvalidArgumentError(
-          fmt::format("{}: cannot write: this is {}", target, S_ISDIR(info.st_mode) ? "a folder" : "no regular file"));
-    const std::size_t slash = target.rfind('/') + 1;  // npos + 1 == 0
-    for (int attempt = 0; attempt < 100; ++attempt) {
-      const std::string name = fmt::format("{}.{}.{}-{}.tmp", target.substr(0, slash), target.substr(slash), ::getpid(), counter++);
-      fd_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-      if (fd_ >= 0) {
-        name_ = name;
-        return absl::OkStatus();
-      }
-      if (errno != EEXIST) break;
-    }
-    return absl::PermissionDeniedError(fmt::format("{}: cannot write: {}", target, std::strerror(errno)));
-  }
-
-  absl::Status close() {
-    const int fd = fd_;
-    fd_ = -1;
-    if (::close(fd) != 0) return absl::UnavailableError(fmt::format("{}: cannot write: {}", target_, std::strerror(errno)));
-    return absl::OkStatus();
-  }
-
-  absl::Status commit() {
-    if (::rename(name_.c_str(), target_.c_str()) != 0)
-      return absl::UnavailableError(fmt::format("{}: cannot write: {}", target_, std::strerror(errno)));
-    name_.clear();
-    return absl::OkStatus();
-  }
-
-  int fd() const { return fd_; }
-
- private:
-  std::string target_, name_;
-  int fd_ = -1;
-};
-
-absl::Status write_pieces(const ModelPieces& pieces, TemporaryFile& file, const std::string& path) {
+// Onto the disk, but under no name yet.
+absl::Status write_pieces(const ModelPieces& pieces, OutputFile& file, const Destination& to) {
+  if (absl::Status s = file.open(to, to.old ? &*to.old : nullptr); !s.ok()) return s;
   google::protobuf::io::FileOutputStream stream(file.fd(), 1 << 20);
   const bool ok = pieces.write(&stream) && stream.Flush();
-  if (!ok) return absl::UnavailableError(fmt::format("{}: cannot write: {}", path, std::strerror(stream.GetErrno())));
-  return file.close();
+  if (!ok) return absl::UnavailableError(fmt::format("{}: cannot write: {}", to.path, std::strerror(stream.GetErrno())));
+  file.sign();
+  return file.sync();
 }
 
-absl::Status save_text(const Model& model, const std::string& path) {
-  TemporaryFile file;
-  if (absl::Status s = file.open(path); !s.ok()) return s;
-  const std::string text = print_model_text(model);
-  {
-    google::protobuf::io::FileOutputStream stream(file.fd(), 1 << 20);
-    {
-      CodedOutputStream out(&stream);
-      write_raw(out, std::as_bytes(std::span(text)));
-    }
-    if (!stream.Flush()) return absl::UnavailableError(fmt::format("{}: cannot write: {}", path, std::strerror(stream.GetErrno())));
-  }
-  if (absl::Status s = file.close(); !s.ok()) return s;
-  return file.commit();
+absl::Status put_model(OutputFile& file, const Destination& to, const SaveOptions& options) {
+  if (is_set(options.cancel)) return absl::CancelledError(to.path + ": interrupted");
+  if (absl::Status s = file.put(to.name, true); !s.ok()) return s;
+  sync_folder(to.folder);
+  return absl::OkStatus();
 }
+
+absl::Status save_text(const Model& model, const Destination& to, const SaveOptions& options) {
+  OutputFile file;
+  if (absl::Status s = file.open(to, to.old ? &*to.old : nullptr); !s.ok()) return s;
+  if (absl::Status s = write_fully(file.fd(), print_model_text(model), to.path); !s.ok()) return s;
+  file.sign();
+  if (absl::Status s = file.sync(); !s.ok()) return s;
+  return put_model(file, to, options);
+}
+
+// Model and data change with one rename, that of the model: the new data has a name that nothing had before. Where the old data had the
+// first name, the new data then gets that one as well, and the model is written again.
+class Saver {
+ public:
+  Saver(const Model& model, const Destination& to, const SaveOptions& options) : model_(model), to_(to), options_(options) {
+    all_goes_out_ = options.force_external || inline_bytes(model.graph) > options.max_inline_bytes;
+    external_ = all_goes_out_ || uses_files(model);
+  }
+
+  absl::Status run() {
+    const DataNames names(model_, to_);
+    plan_.set_location(external_ ? names.free() : "");
+    std::optional<ModelPieces> pieces(make_pieces());
+    if (absl::Status s = check_size(*pieces); !s.ok()) return s;
+    if (plan_.empty()) {
+      OutputFile file;
+      if (absl::Status s = write_pieces(*pieces, file, to_); !s.ok()) return s;
+      return put_model(file, to_, options_);
+    }
+    if (!names.status().ok()) return names.status();
+    OutputFile data;
+    if (absl::Status s = data.open(to_, names.like()); !s.ok()) return s;
+    if (absl::Status s = plan_.write(data.fd(), path_of(plan_.location()), options_.cancel); !s.ok()) return s;
+    if (absl::Status s = data.sync(); !s.ok()) return s;
+    const FolderLock lock(to_.folder);
+    if (absl::Status s = put_both(data, names, pieces); !s.ok()) return s;
+    if (plan_.location() != names.first() && names.first_is_old() && lock.held()) take_first_name(data, names);
+    names.remove_old(plan_.location());
+    if (options_.data_file) *options_.data_file = path_of(plan_.location());
+    return absl::OkStatus();
+  }
+
+ private:
+  ModelPieces make_pieces() { return ModelPieces(model_, external_ ? &plan_ : nullptr, options_, all_goes_out_); }
+
+  std::string path_of(const std::string& name) const { return (to_.folder == "/" ? "" : to_.folder) + "/" + name; }
+
+  absl::Status check_size(const ModelPieces& pieces) const {
+    if (pieces.size() <= INT_MAX) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the model takes {} bytes without its external data, but protobuf messages end at 2 GB", to_.path, pieces.size()));
+  }
+
+  absl::Status put_both(OutputFile& data, const DataNames& names, std::optional<ModelPieces>& pieces) {
+    for (;;) {
+      OutputFile file;
+      if (absl::Status s = write_pieces(*pieces, file, to_); !s.ok()) return s;
+      const absl::Status placed = data.put(plan_.location(), false);
+      if (absl::IsAlreadyExists(placed)) {  // another program was faster
+        plan_.set_location(names.free());
+        pieces.emplace(make_pieces());
+        continue;
+      }
+      if (!placed.ok()) return placed;
+      sync_folder(to_.folder);
+      const absl::Status s = put_model(file, to_, options_);
+      if (!s.ok()) ::unlink(path_of(plan_.location()).c_str());
+      return s;
+    }
+  }
+
+  // Whatever fails here leaves a whole model behind.
+  void take_first_name(OutputFile& data, const DataNames& names) {
+    const std::string before = plan_.location();
+    ::unlink(path_of(names.first()).c_str());  // the old data, which nothing refers to any longer
+    if (!data.put(names.first(), false).ok()) return;
+    sync_folder(to_.folder);
+    plan_.set_location(names.first());
+    OutputFile file;
+    if (write_pieces(make_pieces(), file, to_).ok() && file.put(to_.name, true).ok()) {
+      sync_folder(to_.folder);
+      ::unlink(path_of(before).c_str());
+    } else {
+      plan_.set_location(before);
+      ::unlink(path_of(names.first()).c_str());
+    }
+  }
+
+  const Model& model_;
+  const Destination& to_;
+  const SaveOptions& options_;
+  bool all_goes_out_ = false, external_ = false;
+  DataFilePlan plan_{""};
+};
 
 absl::Status save(const Model& model, const std::string& path, const SaveOptions& options) {
-  if (path.ends_with(".onnxtxt")) return save_text(model, path);
-  const bool too_big = inline_bytes(model.graph) > options.max_inline_bytes;
-  bool from_files = uses_files(model.graph);
-  for (const Function& f : model.functions) from_files |= uses_files(f.nodes);
-  const bool external = options.force_external || too_big || from_files;
-  const std::string data_path = path + ".data";
-  DataFilePlan plan(data_path.substr(data_path.rfind('/') + 1));
-  const ModelPieces pieces(model, external ? &plan : nullptr, options, options.force_external || too_big);
-  if (pieces.size() > INT_MAX)
-    return absl::InvalidArgumentError(
-        fmt::format("{}: the model takes {} bytes without its external data, but protobuf messages end at 2 GB", path, pieces.size()));
-  TemporaryFile model_file, data_file;
-  if (absl::Status s = model_file.open(path); !s.ok()) return s;
-  if (!plan.empty()) {
-    if (absl::Status s = data_file.open(data_path); !s.ok()) return s;
-    if (absl::Status s = plan.write(data_file.fd(), data_path); !s.ok()) return s;
-    if (absl::Status s = data_file.close(); !s.ok()) return s;
-  }
-  if (absl::Status s = write_pieces(pieces, model_file, path); !s.ok()) return s;
-  if (!plan.empty())
-    if (absl::Status s = data_file.commit(); !s.ok()) return s;
-  return model_file.commit();
+  const absl::StatusOr<Destination> to = destination_of(path);
+  if (!to.ok()) return to.status();
+  if (path.ends_with(".onnxtxt")) return save_text(model, *to, options);
+  return Saver(model, *to, options).run();
 }
 
 }  // namespace
