@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "tools/cli.h"
 #include "tools/npz.h"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -53,8 +54,8 @@ std::string error_line(std::string_view place, std::string_view message, std::st
   line += message;
   if (!advice.empty() && message.find(';') == std::string_view::npos) line += fmt::format("; {}", advice);
   std::replace_if(
-      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-  return line;
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return printable(line);
 }
 
 int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice) {

@@ -7,6 +7,7 @@
 #include "tools/inspect.h"
 #include "tools/report.h"
 #include "tools/table.h"
+#include "tools/terminal.h"
 #include "tools/why_not.h"
 
 namespace saturate {
@@ -30,17 +31,17 @@ void print(const ExplainArgs& args, const OptimizeReport& report) {
   for (const OptimizeReport::Made& made : report.made)
     if (wanted(made.op_type, args.op)) rows.push_back({made.op_type, made.rule.empty() ? "(given)" : made.rule, made.output});
   if (!args.op.empty())
-    std::printf("%s: %zu in %s, %zu in the result, %zu of them made by rules\n\n", args.op.c_str(), count_wanted(report.before, args.op),
-                args.input.c_str(), count_wanted(report.after, args.op), rows.size() - 1);
-  if (rows.size() > 1) std::printf("%s\n", format_table(rows, 3).c_str());
+    print_text(fmt::format("{}: {} in {}, {} in the result, {} of them made by rules\n\n", args.op, count_wanted(report.before, args.op),
+                           args.input, count_wanted(report.after, args.op), rows.size() - 1));
+  if (rows.size() > 1) print_text(format_table(rows, 3) + "\n");
   rows = {{"rule", "matches", "applied"}};
   for (const RuleStats& rule : fired_rules(report.run))
     rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied)});
-  std::fputs(rows.size() > 1 ? format_table(rows).c_str() : "no rule fired\n", stdout);
+  print_text(rows.size() > 1 ? format_table(rows) : "no rule fired\n");
   const std::string_view stop = to_string(report.run.stop);
-  std::printf("\nstopped: %.*s after %zu iterations; cost %.6g before, %.6g after (%s)\n", static_cast<int>(stop.size()), stop.data(),
-              report.run.iterations.size(), report.cost_before, report.cost_after, report.cost_model.c_str());
-  for (const std::string& warning : report.warnings) std::printf("warning: %s\n", warning.c_str());
+  print_text(fmt::format("\nstopped: {} after {} iterations; cost {:.6g} before, {:.6g} after ({})\n", stop, report.run.iterations.size(),
+                         report.cost_before, report.cost_after, report.cost_model));
+  for (const std::string& warning : report.warnings) print_text(fmt::format("warning: {}\n", warning));
 }
 
 json report_json(const std::string& path, const OptimizeReport& report, const std::string& op) {
@@ -82,10 +83,10 @@ int explain_command(const ExplainArgs& args) {
   if (!why.ok()) return fail(kExitFile, args.input, std::string(why.status().message()), "");
   if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");
   if (args.common.json) {
-    std::printf("%s\n", whole_json(args.input, *why, args.op).dump(2).c_str());
+    print_json(whole_json(args.input, *why, args.op));
     return kExitOk;
   }
-  if (!why->anchors.empty()) std::printf("%s\n", format_why(*why).c_str());
+  if (!why->anchors.empty()) print_text(format_why(*why) + "\n");
   print(args, why->run);
   return kExitOk;
 }

@@ -11,6 +11,7 @@
 #include "tools/inspect.h"
 #include "tools/report.h"
 #include "tools/table.h"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -98,20 +99,20 @@ std::string domain_name(const std::string& domain) { return domain.empty() ? "ai
 void print_tables(const std::string& path, const Model& model, const GraphStats& stats) {
   std::vector<std::string> opsets;
   for (const auto& [domain, version] : model.opset_imports) opsets.push_back(fmt::format("{} {}", domain_name(domain), version));
-  fmt::print("{}\nIR version {}; opsets: {}; {} nodes, {} local functions\n\n", path, model.ir_version, fmt::join(opsets, ", "),
-             stats.nodes, model.functions.size());
-  fmt::print("{}\n{}\n", value_table("input", model.graph.inputs), value_table("output", model.graph.outputs));
+  print_text(fmt::format("{}\nIR version {}; opsets: {}; {} nodes, {} local functions\n\n", path, model.ir_version, fmt::join(opsets, ", "),
+             stats.nodes, model.functions.size()));
+  print_text(fmt::format("{}\n{}\n", value_table("input", model.graph.inputs), value_table("output", model.graph.outputs)));
   std::vector<std::vector<std::string>> rows{{"operator", "count"}};
   for (const auto& [type, count] : stats.operators) rows.push_back({type, fmt::format("{}", count)});
-  fmt::print("{}\n", format_table(rows));
+  print_text(fmt::format("{}\n", format_table(rows)));
   rows = {{"fused", "count"}};
   for (const auto& [family, count] : fused_counts(stats)) rows.push_back({family, fmt::format("{}", count)});
-  fmt::print("{}\n", format_table(rows));
+  print_text(fmt::format("{}\n", format_table(rows)));
   rows = {{"initializers", "tensors", "parameters", "bytes"}};
   for (const auto& [type, s] : stored_types(model))
     rows.push_back({type, fmt::format("{}", s.tensors), human_count(s.elements), human_bytes(s.bytes)});
   rows.push_back({"all", fmt::format("{}", stats.initializers), human_count(stats.parameters), human_bytes(stats.parameter_bytes)});
-  fmt::print("{}", format_table(rows));
+  print_text(fmt::format("{}", format_table(rows)));
 }
 
 }  // namespace
@@ -140,7 +141,7 @@ int inspect_command(const InspectArgs& args) {
   absl::StatusOr<Model> model = load_model(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (args.common.json)
-    std::printf("%s\n", inspect_json(args.input, *model).dump(2).c_str());
+    print_json(inspect_json(args.input, *model));
   else
     print_tables(args.input, *model, graph_stats(*model));
   return kExitOk;

@@ -7,6 +7,7 @@
 #include "rules/functions.h"
 #include "tools/cli.h"
 #include "tools/table.h"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -28,9 +29,9 @@ int list(const RulesArgs& args, const RuleSet& rules) {
     add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc);
   for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, {}, "C++", rule.doc);
   if (args.common.json)
-    std::printf("%s\n", all.dump(2).c_str());
+    print_json(all);
   else
-    std::printf("%s%zu rules\n", format_table(rows, 4).c_str(), rows.size() - 1);
+    print_text(fmt::format("{}{} rules\n", format_table(rows, 4), rows.size() - 1));
   return kExitOk;
 }
 
@@ -38,9 +39,9 @@ int show(const RulesArgs& args, const RuleSet& rules) {
   const std::string text = rules.show(args.name);
   if (text.empty()) return fail(kExitFile, args.name, "no such rule", "`saturate rules list` names them");
   if (args.common.json)
-    std::printf("%s\n", json({{"name", args.name}, {"text", text}}).dump(2).c_str());
+    print_json(json({{"name", args.name}, {"text", text}}));
   else
-    std::printf("%s\n", text.c_str());
+    print_text(text + "\n");
   return kExitOk;
 }
 
@@ -73,9 +74,9 @@ int check(const RulesArgs& args, const RuleSet& rules) {
     if (args.common.json)
       all.push_back(check_json(result));
     else if (args.common.verbosity > 0 || (!result.findings.empty() && !args.common.quiet()) || !result.ok())
-      std::printf("%s\n", to_string(result).c_str());
+      print_text(to_string(result) + "\n");
   }
-  if (args.common.json) std::printf("%s\n", all.dump(2).c_str());
+  if (args.common.json) print_json(all);
   if (!args.common.json && !args.common.quiet())
     std::printf("%zu rules checked by running: %zu wrong, %zu with remarks\n", rules.rules().size(), wrong, weak);
   if (wrong == 0) return kExitOk;
@@ -93,7 +94,7 @@ int list_functions(const RulesArgs& args) {
                    {"doc", std::string(f->doc)},
                    {"example", std::string(f->example)}});
   }
-  std::printf("%s", args.common.json ? (all.dump(2) + "\n").c_str() : format_table(rows, 3).c_str());
+  args.common.json ? print_json(all) : print_text(format_table(rows, 3));
   return kExitOk;
 }
 

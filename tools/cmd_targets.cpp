@@ -7,6 +7,7 @@
 #include "tools/cli.h"
 #include "tools/table.h"
 #include "tools/target_check.h"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -23,7 +24,7 @@ int list(const TargetsArgs& args) {
     rows.push_back({target->name, fmt::format("{}-{}", target->min_opset, target->max_opset), target->cost_model, target->description});
     all.push_back(ordered_json::parse(target_text(*target)));
   }
-  std::fputs(args.common.json ? (all.dump(2) + "\n").c_str() : format_table(rows, 4).c_str(), stdout);
+  args.common.json ? print_json(all) : print_text(format_table(rows, 4));
   return kExitOk;
 }
 
@@ -39,14 +40,14 @@ int check(const TargetsArgs& args) {
   if (args.common.json) {
     json out = json::array();
     for (const Inexpressible& i : *found) out.push_back({{"node", i.node}, {"op_type", i.op}, {"reason", i.reason}});
-    std::printf("%s\n", json{{"model", args.name}, {"target", target->name}, {"inexpressible", out}}.dump(2).c_str());
+    print_json(json{{"model", args.name}, {"target", target->name}, {"inexpressible", out}});
   } else if (!args.common.quiet()) {
     std::vector<std::vector<std::string>> rows{{"node", "operator", "why not"}};
     for (const Inexpressible& i : *found) rows.push_back({i.node, i.op, i.reason});
     if (found->empty())
-      std::printf("%s takes every node\n", target->name.c_str());
+      print_text(target->name + " takes every node\n");
     else
-      std::fputs(format_table(rows, 3).c_str(), stdout);
+      print_text(format_table(rows, 3));
   }
   if (found->empty()) return kExitOk;
   return fail(kExitFile, args.name,
@@ -62,7 +63,7 @@ int targets_command(const TargetsArgs& args) {
   if (args.action == "check") return check(args);
   absl::StatusOr<Target> target = load_target(args.name);
   if (!target.ok()) return fail(kExitFile, "", std::string(target.status().message()), "`saturate targets list` names the built-in ones");
-  std::printf("%s\n", target_text(*target).c_str());
+  print_text(target_text(*target) + "\n");
   return kExitOk;
 }
 

@@ -6,6 +6,7 @@
 #include "tools/cli.h"
 #include "tools/report.h"
 #include "tools/table.h"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -42,11 +43,11 @@ int verify_command(const VerifyCommandArgs& args) {
   if (!options.ok()) return fail(options.status(), "", "");
   const VerifyReport report = verify(models[0], models[1], *options);
   if (args.common.json) {
-    std::printf("%s\n", to_json(report).dump(2).c_str());
+    print_json(to_json(report));
   } else if (!args.common.quiet()) {
-    std::fputs(output_table(report).c_str(), stdout);
-    for (const std::string& note : report.notes) std::printf("note: %s\n", note.c_str());
-    if (report.status == VerifyStatus::kEqual) std::printf("equal: %s\n", summary(report).c_str());
+    print_text(output_table(report));
+    for (const std::string& note : report.notes) print_text(fmt::format("note: {}\n", note));
+    if (report.status == VerifyStatus::kEqual) print_text(fmt::format("equal: {}\n", summary(report)));
   }
   switch (report.status) {
     case VerifyStatus::kEqual:

@@ -14,6 +14,7 @@
 #include "fmt/format.h"
 #include "kernels/runtime.h"
 #include "nlohmann/json.hpp"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -140,7 +141,7 @@ class Gatherer {
     }
     if (inputs.empty()) return absl::OkStatus();  // a constant: nobody waits for it
     row["attrs"] = attributes_of(node);
-    if (!seen_.insert(row.dump() + dtypes).second) return absl::OkStatus();
+    if (!seen_.insert(json_text(row, -1) + dtypes).second) return absl::OkStatus();
     auto session = Session::create(one, {.threads = options_.threads});
     if (!session.ok()) return session.status();
     const auto seconds = least_seconds(*session, inputs);

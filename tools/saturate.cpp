@@ -9,6 +9,7 @@
 #include "tools/inspect.h"
 #include "tools/pipeline.h"
 #include "tools/saturate_impl.h"
+#include "tools/terminal.h"
 
 namespace saturate::api {
 namespace {
@@ -120,70 +121,88 @@ Error error_of(const absl::Status& status, const std::string& place, const std::
   return {code, error_line(place, std::string(status.message()), advice)};
 }
 
-std::string Report::table(int verbosity) const { return format_report(impl_->report, verbosity); }
-std::string Report::json() const { return to_json(impl_->report).dump(2); }
+std::string Report::table(int verbosity) const { return printable(format_report(impl_->report, verbosity)); }
+std::string Report::json() const { return json_text(to_json(impl_->report)); }
 
-Expected<Model> Model::load(const std::string& path) { return model_of(load_model(path), path); }
+Expected<Model> Model::load(const std::string& path) {
+  return guarded([&]() -> Expected<Model> { return model_of(load_model(path), path); });
+}
 
 Expected<Model> Model::parse(std::string_view bytes, const std::string& folder, std::vector<Weight> weights) {
-  std::vector<DetachedData> detached;
-  for (Weight& w : weights) detached.push_back({w.index, w.data, std::move(w.owner)});
-  return model_of(parse_model(bytes, folder, std::move(detached)), "");
+  return guarded([&]() -> Expected<Model> {
+    std::vector<DetachedData> detached;
+    for (Weight& w : weights) detached.push_back({w.index, w.data, std::move(w.owner)});
+    return model_of(parse_model(bytes, folder, std::move(detached)), "");
+  });
 }
 
 Done Model::save(const std::string& path, const SaveOptions& given) const {
-  saturate::SaveOptions options;
-  options.force_external = given.external_data;
-  options.external_threshold = given.external_threshold;
-  if (const absl::Status status = save_model(impl_->model, path, options); !status.ok())
-    return error_of(status, path, "check the folder and its rights");
-  return std::monostate();
+  return guarded([&]() -> Done {
+    saturate::SaveOptions options;
+    options.force_external = given.external_data;
+    options.external_threshold = given.external_threshold;
+    if (const absl::Status status = save_model(impl_->model, path, options); !status.ok())
+      return error_of(status, path, "check the folder and its rights");
+    return std::monostate();
+  });
 }
 
 Expected<std::string> Model::serialize() const {
-  absl::StatusOr<std::string> bytes = serialize_model(impl_->model);
-  if (!bytes.ok()) return error_of(bytes.status(), impl_->model.path, "");
-  return *std::move(bytes);
+  return guarded([&]() -> Expected<std::string> {
+    absl::StatusOr<std::string> bytes = serialize_model(impl_->model);
+    if (!bytes.ok()) return error_of(bytes.status(), impl_->model.path, "");
+    return *std::move(bytes);
+  });
 }
 
 Expected<std::string> Model::serialize(std::size_t threshold, std::vector<Weight>* weights) const {
-  std::vector<DetachedData> detached;
-  absl::StatusOr<std::string> bytes = serialize_model(impl_->model, threshold, detached);
-  if (!bytes.ok()) return error_of(bytes.status(), impl_->model.path, "");
-  for (DetachedData& d : detached) weights->push_back({d.index, d.bytes, std::move(d.owner)});
-  return *std::move(bytes);
+  return guarded([&]() -> Expected<std::string> {
+    std::vector<DetachedData> detached;
+    absl::StatusOr<std::string> bytes = serialize_model(impl_->model, threshold, detached);
+    if (!bytes.ok()) return error_of(bytes.status(), impl_->model.path, "");
+    for (DetachedData& d : detached) weights->push_back({d.index, d.bytes, std::move(d.owner)});
+    return *std::move(bytes);
+  });
 }
 
-std::string Model::inspect() const { return inspect_json(impl_->model.path, impl_->model).dump(2); }
+std::string Model::inspect() const { return json_text(inspect_json(impl_->model.path, impl_->model)); }
 std::string Model::text() const { return print_model_text(impl_->model); }
 
 Expected<RuleSet> RuleSet::builtin() {
-  absl::StatusOr<saturate::RuleSet> rules = saturate::RuleSet::builtin();
-  if (!rules.ok()) return error_of(rules.status(), "", "");
-  return rules_of(*std::move(rules));
+  return guarded([&]() -> Expected<RuleSet> {
+    absl::StatusOr<saturate::RuleSet> rules = saturate::RuleSet::builtin();
+    if (!rules.ok()) return error_of(rules.status(), "", "");
+    return rules_of(*std::move(rules));
+  });
 }
 
 RuleSet RuleSet::none() { return rules_of({}); }
 
 Expected<RuleSet> RuleSet::with_file(const std::string& path) const {
-  saturate::RuleSet rules = impl_->rules;
-  if (const absl::Status status = rules.load_file(path); !status.ok()) return error_of(status, "", "");
-  return rules_of(std::move(rules));
+  return guarded([&]() -> Expected<RuleSet> {
+    saturate::RuleSet rules = impl_->rules;
+    if (const absl::Status status = rules.load_file(path); !status.ok()) return error_of(status, "", "");
+    return rules_of(std::move(rules));
+  });
 }
 
 Expected<RuleSet> RuleSet::with_text(std::string_view text, const std::string& name) const {
-  saturate::RuleSet rules = impl_->rules;
-  if (const absl::Status status = rules.load_text(text, name); !status.ok()) return error_of(status, "", "");
-  return rules_of(std::move(rules));
+  return guarded([&]() -> Expected<RuleSet> {
+    saturate::RuleSet rules = impl_->rules;
+    if (const absl::Status status = rules.load_text(text, name); !status.ok()) return error_of(status, "", "");
+    return rules_of(std::move(rules));
+  });
 }
 
 Expected<RuleSet> RuleSet::without(const std::vector<std::string>& names) const {
-  RuleFilter filter;
-  filter.approximates = true;
-  filter.except = names;
-  absl::StatusOr<saturate::RuleSet> rules = filter_rules(impl_->rules, filter);
-  if (!rules.ok()) return error_of(rules.status(), "", "");
-  return rules_of(*std::move(rules));
+  return guarded([&]() -> Expected<RuleSet> {
+    RuleFilter filter;
+    filter.approximates = true;
+    filter.except = names;
+    absl::StatusOr<saturate::RuleSet> rules = filter_rules(impl_->rules, filter);
+    if (!rules.ok()) return error_of(rules.status(), "", "");
+    return rules_of(*std::move(rules));
+  });
 }
 
 std::vector<std::string> RuleSet::names() const {
@@ -195,7 +214,9 @@ std::vector<std::string> RuleSet::names() const {
 
 std::string RuleSet::show(std::string_view name) const { return impl_->rules.show(name); }
 
-Expected<Result> optimize(const Model& model, const Options& o) {
+namespace {
+
+Expected<Result> run_optimize(const Model& model, const Options& o) {
   Expected<Prepared> prepared = prepare(model, o);
   if (!prepared) return prepared.error();
   auto& [setup, input] = *prepared;
@@ -222,7 +243,7 @@ Expected<Result> optimize(const Model& model, const Options& o) {
   return Result{Model(std::make_shared<const Model::Impl>(Model::Impl{std::move(result.model)})), std::move(report)};
 }
 
-Expected<Verification> verify(const Model& original, const Model& other, const Options& o) {
+Expected<Verification> run_verify(const Model& original, const Model& other, const Options& o) {
   if (const auto error = check_options(o)) return *error;
   Expected<VerifyOptions> options = check_of(o, shape_args(o), original.impl().model);
   if (!options) return options.error();
@@ -231,10 +252,10 @@ Expected<Verification> verify(const Model& original, const Model& other, const O
   if (report.status == VerifyStatus::kUnsupported) return Error{Code::kUnsupported, fmt::format("can't verify: {}", report.message)};
   if (report.status == VerifyStatus::kNotRun)
     return Error{o.inputs ? Code::kFile : Code::kUnsupported, fmt::format("can't verify: {}; give inputs that it takes", report.message)};
-  return Verification{report.status == VerifyStatus::kEqual, summary(report), to_json(report).dump(2)};
+  return Verification{report.status == VerifyStatus::kEqual, summary(report), json_text(to_json(report))};
 }
 
-Expected<std::string> explain(const Model& model, const Question& question, const Options& o) {
+Expected<std::string> run_explain(const Model& model, const Question& question, const Options& o) {
   Expected<Prepared> prepared = prepare(model, o);
   if (!prepared) return prepared.error();
   auto& [setup, input] = *prepared;
@@ -242,7 +263,19 @@ Expected<std::string> explain(const Model& model, const Question& question, cons
   if (!text.ok()) return error_of(text.status(), input.path, kModelAdvice);
   if (const std::string wrong = cost_model_error(*setup.cost); !wrong.empty()) return usage(wrong);
   if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};
-  return text->dump(2);
+  return json_text(*text);
+}
+
+}  // namespace
+
+Expected<Result> optimize(const Model& model, const Options& o) {
+  return guarded([&] { return run_optimize(model, o); });
+}
+Expected<Verification> verify(const Model& original, const Model& other, const Options& o) {
+  return guarded([&] { return run_verify(original, other, o); });
+}
+Expected<std::string> explain(const Model& model, const Question& question, const Options& o) {
+  return guarded([&] { return run_explain(model, question, o); });
 }
 
 std::vector<std::string> targets() { return builtin_targets(); }

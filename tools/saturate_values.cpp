@@ -98,29 +98,33 @@ saturate::Model in_memory(saturate::Model model) {
 }  // namespace
 
 Expected<Session> Session::create(const Model& model, int threads, bool reference) {
-  SessionOptions options;
-  options.threads = threads;
-  options.reference = reference;
-  const saturate::Model inner = in_memory(model.impl().model);
-  absl::StatusOr<saturate::Session> session = saturate::Session::create(inner, options);
-  if (!session.ok()) return error_of(session.status(), inner.path, "run it in another runtime");
-  return Session(std::make_shared<const Impl>(Impl{inner, *std::move(session)}));
+  return guarded([&]() -> Expected<Session> {
+    SessionOptions options;
+    options.threads = threads;
+    options.reference = reference;
+    const saturate::Model inner = in_memory(model.impl().model);
+    absl::StatusOr<saturate::Session> session = saturate::Session::create(inner, options);
+    if (!session.ok()) return error_of(session.status(), inner.path, "run it in another runtime");
+    return Session(std::make_shared<const Impl>(Impl{inner, *std::move(session)}));
+  });
 }
 
 Expected<std::vector<std::pair<std::string, Value>>> Session::run(const Values& inputs) const {
-  Expected<Inputs> converted = to_internal(inputs);
-  if (!converted) return converted.error();
-  for (const auto& [name, value] : *converted) {
-    const auto& declared = impl_->model.graph.inputs;
-    if (std::none_of(declared.begin(), declared.end(), [&, &wanted = name](const ValueInfo& v) { return v.name == wanted; }))
-      return Error{Code::kUsage, fmt::format("the model has no input '{}'; `inspect` lists them", name)};
-  }
-  absl::StatusOr<std::vector<saturate::Value>> outputs = impl_->session.run(*converted);
-  if (!outputs.ok()) return error_of(outputs.status(), impl_->model.path, "check the inputs");
-  converted = Inputs{};  // a result that shares an input's data must not count as its only user
-  std::vector<std::pair<std::string, Value>> out;
-  for (std::size_t i = 0; i < outputs->size(); ++i) out.emplace_back(impl_->model.graph.outputs[i].name, to_public((*outputs)[i], true));
-  return out;
+  return guarded([&]() -> Expected<std::vector<std::pair<std::string, Value>>> {
+    Expected<Inputs> converted = to_internal(inputs);
+    if (!converted) return converted.error();
+    for (const auto& [name, value] : *converted) {
+      const auto& declared = impl_->model.graph.inputs;
+      if (std::none_of(declared.begin(), declared.end(), [&, &wanted = name](const ValueInfo& v) { return v.name == wanted; }))
+        return Error{Code::kUsage, fmt::format("the model has no input '{}'; `inspect` lists them", name)};
+    }
+    absl::StatusOr<std::vector<saturate::Value>> outputs = impl_->session.run(*converted);
+    if (!outputs.ok()) return error_of(outputs.status(), impl_->model.path, "check the inputs");
+    converted = Inputs{};  // a result that shares an input's data must not count as its only user
+    std::vector<std::pair<std::string, Value>> out;
+    for (std::size_t i = 0; i < outputs->size(); ++i) out.emplace_back(impl_->model.graph.outputs[i].name, to_public((*outputs)[i], true));
+    return out;
+  });
 }
 
 }  // namespace saturate::api
