@@ -72,6 +72,7 @@ struct OptimizeArgs {
   VerifyArgs check;
   SaturateArgs saturate;
   std::string input, output, report, dump_egraph;
+  bool output_by_place = false;  // the second argument, not -o
   bool verify = true, strict_budget = false, debug_rules = false, external_data = false;
   std::optional<std::size_t> external_threshold;
 };
@@ -146,7 +147,7 @@ struct CostArgs {
   unsigned folds = 0;     // eval: cross-validation of --rows
 };
 
-// The whole command; `argv` as main gets it. Takes SIGINT over.
+// The whole command; `argv` as main gets it. Takes SIGINT, SIGTERM, SIGHUP, SIGXFSZ and SIGBUS over.
 int command_line(int argc, char** argv);
 
 int optimize_command(const OptimizeArgs& args);

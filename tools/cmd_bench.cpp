@@ -16,6 +16,7 @@
 #include "tools/files.h"
 #include "tools/profile.h"
 #include "tools/table.h"
+#include "tools/terminal.h"
 #include "tools/wall_clock.h"
 
 namespace saturate {
@@ -186,23 +187,21 @@ void print_tables(const BenchArgs& args, const std::vector<Contestant>& contesta
     rows.push_back({c.path, fmt::format("{}", c.seconds.size()), human_seconds(s.median), human_seconds(s.p90), human_seconds(s.least),
                     fmt::format("{:.1f} %", 100 * s.spread()), human_seconds(Summary(c.cpu_seconds).median)});
   }
-  std::fputs(format_table(rows).c_str(), stdout);
+  print_text(format_table(rows));
   if (contestants.size() == 2) {
     const Summary r = ratios(contestants);
-    std::printf("%s", fmt::format("second / first: {:.3f}, half of the pairs between {:.3f} and {:.3f}\n", r.median, r.first_quarter,
-                                  r.third_quarter)
-                          .c_str());
+    print_text(fmt::format("second / first: {:.3f}, half of the pairs between {:.3f} and {:.3f}\n", r.median, r.first_quarter,
+                           r.third_quarter));
   }
   std::printf("%s", fmt::format("peak memory: {}\n", human_bytes(peak_bytes())).c_str());
   if (!ones.empty())
-    std::printf("%s", fmt::format("note: dims without a given size are 1: {}; give them by --dim\n", fmt::join(ones, ", ")).c_str());
+    print_text(fmt::format("note: dims without a given size are 1: {}; give them by --dim\n", fmt::join(ones, ", ")));
   if (noisy)
     std::printf("note: the times spread widely (quartiles more than %.0f %% of the median apart): the machine is busy\n", 100 * kNoisy);
   if (!args.table) return;
   for (const Contestant& c : contestants)
-    std::printf("%s",
-                fmt::format("\n{}{}", contestants.size() > 1 ? c.path + "\n" : "", profile_table(operator_times(c.timings, kProfiledRuns)))
-                    .c_str());
+    print_text(
+        fmt::format("\n{}{}", contestants.size() > 1 ? c.path + "\n" : "", profile_table(operator_times(c.timings, kProfiledRuns))));
 }
 
 json to_json(const Summary& s) {
@@ -236,14 +235,19 @@ absl::Status write_trace(const std::string& path, const std::vector<Contestant>&
   for (std::size_t i = 0; i < contestants.size(); ++i)
     for (json& event : trace_events(contestants[i].last_timings, contestants[i].path, static_cast<int>(i)))
       events.push_back(std::move(event));
-  return write_file(path, json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump());
+  return write_file(path, json_text(json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}, -1));
 }
 
 }  // namespace
 
 int bench_command(const BenchArgs& args) {
-  if (!args.profile.empty())
-    if (const absl::Status status = check_writable(args.profile); !status.ok()) return fail(status, args.profile, "");
+  if (!args.profile.empty()) {
+    std::vector<NamedPath> inputs{{"--inputs", args.inputs}};
+    for (const std::string& path : args.models) inputs.push_back({"the model", path});
+    if (const absl::Status status = check_writable(args.profile, Into::kAnything); !status.ok()) return fail(status, args.profile, "");
+    const absl::Status status = check_distinct({{"--profile", args.profile}}, inputs);
+    if (!status.ok()) return fail(status, args.profile, "");
+  }
   if (args.pin)
     if (const absl::Status status = pin(std::max(1, args.common.threads)); !status.ok()) return fail(status, "", "");
   std::vector<Contestant> contestants;
@@ -274,7 +278,7 @@ int bench_command(const BenchArgs& args) {
   if (!args.profile.empty())
     if (const absl::Status status = write_trace(args.profile, contestants); !status.ok()) return fail(status, args.profile, "");
   if (args.common.json)
-    std::printf("%s\n", bench_json(args, contestants, drawn.ones).dump(2).c_str());
+    print_json(bench_json(args, contestants, drawn.ones));
   else if (!args.common.quiet())
     print_tables(args, contestants, drawn.ones);
   return kExitOk;

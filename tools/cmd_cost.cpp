@@ -17,6 +17,7 @@
 #include "tools/cost_gather.h"
 #include "tools/files.h"
 #include "tools/table.h"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -24,18 +25,25 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+absl::Status check_output(const CostArgs& args) {
+  std::vector<NamedPath> inputs;
+  for (const std::string& path : args.inputs) inputs.push_back({"an input", path});
+  if (const absl::Status s = check_writable(args.output, Into::kAnything); !s.ok()) return s;
+  return check_distinct({{"the output", args.output}}, inputs);
+}
+
 int gather(const CostArgs& args) {
   if (args.output.empty()) return fail(kExitUsage, "cost gather", "no -o FILE.jsonl", "name the file that the rows go to");
-  if (const absl::Status s = check_writable(args.output); !s.ok()) return fail(s, args.output, "");
+  if (const absl::Status s = check_output(args); !s.ok()) return fail(s, args.output, "");
   absl::StatusOr<Sizes> sizes = parse_sizes(args.shapes.dims);
   if (!sizes.ok()) return fail(sizes.status(), "", "");
   const GatherOptions options{*sizes, args.seconds, args.common.threads, 0, args.common.cancel};
-  std::string lines = machine_row(args.common.threads).dump() + "\n";
+  std::string lines = json_text(machine_row(args.common.threads), -1) + "\n";
   std::size_t rows = 0;
   const auto emit = [&](const json& row) {
-    lines += row.dump() + "\n";
+    lines += json_text(row, -1) + "\n";
     ++rows;
-    if (args.common.verbosity > 0) std::printf("%s\n", row.dump().c_str());
+    if (args.common.verbosity > 0) print_text(json_text(row, -1) + "\n");
   };
   for (const std::string& path : args.inputs) {
     absl::StatusOr<Model> model = load_model(path);
@@ -53,7 +61,7 @@ int gather(const CostArgs& args) {
     if (!done.ok()) return fail(done, path, "leave this model out");
   }
   if (const absl::Status s = write_file(args.output, lines); !s.ok()) return fail(s, args.output, "");
-  if (!args.common.quiet()) std::printf("%zu rows in %s\n", rows, args.output.c_str());
+  if (!args.common.quiet()) print_text(fmt::format("{} rows in {}\n", rows, args.output));
   return kExitOk;
 }
 
@@ -75,6 +83,7 @@ absl::StatusOr<TimedRows> read_rows(const std::vector<std::string>& paths) {
 
 int fit(const CostArgs& args) {
   if (args.output.empty()) return fail(kExitUsage, "cost fit", "no -o FILE.json", "name the file that the model goes to");
+  if (const absl::Status s = check_output(args); !s.ok()) return fail(s, args.output, "");
   absl::StatusOr<TimedRows> rows = read_rows(args.inputs);
   if (!rows.ok()) return fail(kExitFile, "", std::string(rows.status().message()), "");
   std::string text;
@@ -82,7 +91,7 @@ int fit(const CostArgs& args) {
     ordered_json out = rows->machine.empty() ? ordered_json::object() : ordered_json::parse(rows->machine);
     const auto cache = out.value("cache_bytes", 0.0);
     out["roofline"] = ordered_json::parse(fit_roofline(rows->rows, cache).to_json());
-    text = out.dump(1) + "\n";
+    text = json_text(out, 1) + "\n";
   } else if (args.kind == "measured") {
     text = MeasuredTable::to_text(*rows);
   } else {
@@ -90,7 +99,7 @@ int fit(const CostArgs& args) {
   }
   if (const absl::Status s = write_file(args.output, text); !s.ok()) return fail(s, args.output, "");
   if (!args.common.quiet())
-    std::printf("%s of %zu rows in %s; use it by --cost\n", args.kind.c_str(), rows->rows.size(), args.output.c_str());
+    print_text(fmt::format("{} of {} rows in {}; use it by --cost\n", args.kind, rows->rows.size(), args.output));
   return kExitOk;
 }
 
@@ -255,7 +264,7 @@ int eval(const CostArgs& args) {
     if (const int code = eval_rows(args, name, out, text); code != kExitOk) return code;
   if (!args.inputs.empty())
     if (const int code = eval_graphs(args, *setup, out, text); code != kExitOk) return code;
-  std::fputs(args.common.json ? (out.dump(2) + "\n").c_str() : text.c_str(), stdout);
+  args.common.json ? print_json(out) : print_text(text);
   return kExitOk;
 }
 

@@ -10,6 +10,7 @@
 #include "tools/pipeline.h"
 #include "tools/report.h"
 #include "tools/table.h"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -24,13 +25,14 @@ struct Listed {
 
 std::string verdict(const std::optional<VerifyReport>& report) { return report ? std::string(to_string(report->status)) : "not verified"; }
 
-int save_all(const std::vector<Listed>& graphs, const std::string& folder) {
+int save_all(const std::vector<Listed>& graphs, const std::string& folder, const CommonArgs& common) {
+  SaveOptions options;
+  options.cancel = common.cancel;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return fail(kExitFile, folder, error.message(), "name a folder that can be written");
   for (const Listed& g : graphs)
-    if (const absl::Status s = save_model(*g.model, g.path, {}); !s.ok())
-      return fail(kExitFile, g.path, std::string(s.message()), "check the folder and its rights");
+    if (const absl::Status s = save_model(*g.model, g.path, options); !s.ok()) return fail(s, g.path, "check the folder and its rights");
   return kExitOk;
 }
 
@@ -39,7 +41,10 @@ int save_all(const std::vector<Listed>& graphs, const std::string& folder) {
 int extract_command(const ExtractArgs& args) {
   namespace fs = std::filesystem;
   if (!args.dump_egraph.empty())
-    if (const absl::Status s = check_writable(args.dump_egraph); !s.ok()) return fail(s, args.dump_egraph, "");
+    if (const absl::Status s = check_writable(args.dump_egraph, Into::kAnything); !s.ok()) return fail(s, args.dump_egraph, "");
+  const absl::Status distinct =
+      check_distinct({{"--dump-egraph", args.dump_egraph}}, {{"the model", args.input}, {"--inputs", args.check.inputs}});
+  if (!distinct.ok()) return fail(distinct, args.dump_egraph, "");
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   absl::StatusOr<Model> model = load_model(args.input);
@@ -82,11 +87,11 @@ int extract_command(const ExtractArgs& args) {
     table.push_back({g.path, fmt::format("{}", stats.nodes), fmt::format("{:.6g}", g.cost), verdict(report)});
   }
   if (!args.output.empty())
-    if (const int code = save_all(graphs, args.output); code != kExitOk) return code;
+    if (const int code = save_all(graphs, args.output, args.common); code != kExitOk) return code;
   if (args.common.json)
-    std::printf("%s\n", rows.dump(2).c_str());
+    print_json(rows);
   else if (!args.common.quiet())
-    std::fputs(format_table(table).c_str(), stdout);
+    print_text(format_table(table));
   return kExitOk;
 }
 

@@ -3,13 +3,16 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/io.h"
+#include "onnx_bridge/save_files.h"
 #include "tools/cli.h"
 #include "tools/files.h"
 #include "tools/pipeline.h"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -20,7 +23,7 @@ class Progress {
   explicit Progress(bool quiet) : shown_(!quiet && isatty(STDERR_FILENO)) {}
   ~Progress() { clear(); }
   void stage(const std::string& name, const std::string& detail = "") const {
-    if (shown_) std::fprintf(stderr, "\r\x1b[K%s%s%s ...", name.c_str(), detail.empty() ? "" : ": ", detail.c_str());
+    if (shown_) std::fprintf(stderr, "\r\x1b[K%s%s%s ...", name.c_str(), detail.empty() ? "" : ": ", printable(detail).c_str());
   }
   void clear() const {
     if (shown_) std::fprintf(stderr, "\r\x1b[K");
@@ -52,19 +55,63 @@ bool exhausted(StopReason stop) {
   return stop != StopReason::kSaturated && stop != StopReason::kCancelled && stop != StopReason::kContradiction;
 }
 
-int write_result(const OptimizeArgs& args, const Model& model) {
+// The data is said to be elsewhere than users expect it.
+void tell_data_file(const OptimizeArgs& args, const std::string& data_file, OptimizeReport& report) {
+  const std::string usual = args.output + ".data";
+  if (data_file.empty() || same_place(data_file, usual)) return;
+  report.warnings.push_back(fmt::format("the data is in {}, for {} is there and was not written for {}", data_file, usual, args.output));
+}
+
+int write_result(const OptimizeArgs& args, const Model& model, OptimizeReport& report) {
   SaveOptions options;
+  std::string data_file;
+  options.cancel = args.common.cancel;
+  options.data_file = &data_file;
   options.force_external = args.external_data;
   if (args.external_threshold) options.external_threshold = *args.external_threshold;
-  if (const absl::Status status = save_model(model, args.output, options); !status.ok())
-    return fail(kExitFile, args.output, std::string(status.message()), "check the folder and its rights");
+  const absl::Status status = save_model(model, args.output, options);
+  if (absl::IsCancelled(status)) return fail(kExitInterrupted, args.output, "interrupted", "nothing was written");
+  if (!status.ok()) return fail(kExitFile, args.output, std::string(status.message()), "check the folder and its rights");
+  tell_data_file(args, data_file, report);
   return kExitOk;
 }
 
 int write_report(const OptimizeArgs& args, const WholeReport& report) {
   if (args.report.empty()) return kExitOk;
-  const absl::Status status = write_file(args.report, to_json(report).dump(2) + "\n");
+  const absl::Status status = write_file(args.report, json_text(to_json(report)) + "\n");
   return status.ok() ? kExitOk : fail(status, args.report, "");
+}
+
+// Nothing that is there is lost by mistake: no output is an input or another output, and a second model on the command line
+// (`saturate *.onnx`) is no output.
+absl::Status check_outputs(const OptimizeArgs& args) {
+  if (const absl::Status s = check_writable(args.output); !s.ok()) return s;
+  for (const std::string& path : {args.report, args.dump_egraph})
+    if (const absl::Status s = path.empty() ? absl::OkStatus() : check_writable(path, Into::kAnything); !s.ok()) return s;
+  std::vector<NamedPath> inputs{
+      {"the model", args.input}, {"--inputs", args.check.inputs}, {"--target", args.saturate.target}, {"--cost", args.saturate.cost}};
+  for (const std::string& rules : args.saturate.rules) inputs.push_back({"--rules", rules});
+  const NamedPath report{"--report", args.report}, egraph{"--dump-egraph", args.dump_egraph}, output{"the result", args.output};
+  inputs.push_back(output);
+  if (const absl::Status s = check_distinct({report, egraph}, inputs); !s.ok()) return s;
+  inputs.pop_back();
+  if (same_place(args.output, args.input)) return absl::OkStatus();  // in place
+  if (const absl::Status s = check_distinct({output}, inputs); !s.ok()) return s;
+  std::error_code ignored;
+  if (args.output_by_place && std::filesystem::exists(args.output, ignored) && std::filesystem::file_size(args.output, ignored) > 0 &&
+      !is_signed(args.output))
+    return absl::InvalidArgumentError(
+        fmt::format("{}: is there, and saturate did not write it; -o {} replaces it", args.output, args.output));
+  return absl::OkStatus();
+}
+
+// Likewise the files in which the model's weights lie.
+absl::Status check_data_files(const OptimizeArgs& args, const Model& model) {
+  std::set<std::string> files;
+  for_each_file_range(model, [&](const FileRange& range) { files.insert(range.path); });
+  std::vector<NamedPath> inputs;
+  for (const std::string& file : files) inputs.push_back({"data of the model", file});
+  return check_distinct({{"the result", args.output}, {"--report", args.report}, {"--dump-egraph", args.dump_egraph}}, inputs);
 }
 
 }  // namespace
@@ -72,9 +119,7 @@ int write_report(const OptimizeArgs& args, const WholeReport& report) {
 int optimize_command(const OptimizeArgs& given) {
   OptimizeArgs args = given;
   if (args.output.empty()) args.output = default_output(args.input);
-  for (const std::string& path : {args.output, args.report, args.dump_egraph})
-    if (!path.empty())
-      if (const absl::Status status = check_writable(path); !status.ok()) return fail(kExitFile, path, std::string(status.message()), "");
+  if (const absl::Status status = check_outputs(args); !status.ok()) return fail(kExitFile, "", std::string(status.message()), "");
   const Progress progress(args.common.quiet() || args.common.json);
   Clock clock;
   WholeReport report{args.input, args.output, {}, {}, {}};
@@ -87,6 +132,7 @@ int optimize_command(const OptimizeArgs& given) {
   absl::StatusOr<Model> model = load_model(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
+  if (const absl::Status status = check_data_files(args, *model); !status.ok()) return fail(status, "", "");
   lap("load");
 
   PipelineOptions options;
@@ -115,16 +161,16 @@ int optimize_command(const OptimizeArgs& given) {
   }
   clock.lap();
   progress.stage("save", args.output);
-  if (const int code = write_result(args, result.model); code != kExitOk) return code;
+  if (const int code = write_result(args, result.model, report.optimize); code != kExitOk) return code;
   lap("save");
   progress.clear();
   if (const int code = write_report(args, report); code != kExitOk) return code;
   if (!args.dump_egraph.empty())
     if (const absl::Status status = write_file(args.dump_egraph, result.egraph); !status.ok()) return fail(status, args.dump_egraph, "");
   if (args.common.json)
-    std::printf("%s\n", to_json(report).dump(2).c_str());
+    print_json(to_json(report));
   else if (!args.common.quiet())
-    std::fputs(format_report(report, args.common.verbosity).c_str(), stdout);
+    print_text(format_report(report, args.common.verbosity));
   if (args.strict_budget && exhausted(report.optimize.run.stop))
     return fail(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
                 "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");

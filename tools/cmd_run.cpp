@@ -9,6 +9,7 @@
 #include "tools/npz.h"
 #include "tools/profile.h"
 #include "tools/table.h"
+#include "tools/terminal.h"
 
 namespace saturate {
 namespace {
@@ -27,8 +28,11 @@ void flatten(const std::string& name, const Value& value, NamedTensors& out) {
 }  // namespace
 
 int run_command(const RunArgs& args) {
-  if (!args.output.empty())
-    if (const absl::Status status = check_writable(args.output); !status.ok()) return fail(status, args.output, "");
+  if (!args.output.empty()) {
+    if (const absl::Status status = check_writable(args.output, Into::kAnything); !status.ok()) return fail(status, args.output, "");
+    const absl::Status status = check_distinct({{"the output", args.output}}, {{"the model", args.input}, {"--inputs", args.inputs}});
+    if (!status.ok()) return fail(status, args.output, "");
+  }
   absl::StatusOr<Model> model = load_model(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   absl::StatusOr<Inputs> inputs = Inputs{};
@@ -51,8 +55,8 @@ int run_command(const RunArgs& args) {
   std::vector<std::vector<std::string>> rows{{"output", "type", "shape"}};
   for (const auto& [name, tensor] : flat)
     rows.push_back({name, dtype_name(tensor.dtype()), fmt::format("[{}]", fmt::join(tensor.dims(), ", "))});
-  std::fputs(format_table(rows, 3).c_str(), stdout);
-  if (args.profile) std::printf("\n%s", profile_table(operator_times(timings)).c_str());
+  print_text(format_table(rows, 3));
+  if (args.profile) print_text("\n" + profile_table(operator_times(timings)));
   return kExitOk;
 }
 

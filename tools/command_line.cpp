@@ -1,12 +1,18 @@
 // The command line: words into the argument structs of cli.h.
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
+#include <iostream>
 
 #include "CLI/CLI.hpp"
 #include "extract/extractors.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "onnx_bridge/mapped_files.h"
 #include "tools/cli.h"
 
 namespace {
@@ -15,9 +21,48 @@ using namespace saturate;
 
 std::atomic<bool> interrupted{false};  // what a signal handler may touch
 
-void on_interrupt(int) {
+void on_interrupt(int signal) {
   interrupted = true;
-  std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C kills
+  std::signal(signal, SIG_DFL);  // a second Ctrl-C kills
+}
+
+void write_error(const char* text) {
+  if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) ::_exit(kExitFile);
+}
+
+// A file that is mapped was cut, or its disk is gone. What was being written has no name yet.
+void on_bus_error(int signal, siginfo_t* info, void*) {
+  const char* path = mapped_path(info->si_addr);
+  if (path == nullptr) {
+    std::signal(signal, SIG_DFL);  // happens again, and kills
+    return;
+  }
+  write_error("saturate: error: ");
+  write_error(path);
+  write_error(": has become shorter while it was read, or can't be read any more; nothing was written; leave it alone until the end\n");
+  ::_exit(kExitFile);
+}
+
+void take_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(signal, on_interrupt) == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup, or a job in the background
+  std::signal(SIGXFSZ, SIG_IGN);                                                     // the write fails instead
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+// What was printed must have arrived: a full disk is an error, a reader that has had enough (`| head`) and a closed
+// output are none.
+int finish_output(int code) {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::clearerr(stdout);
+  pollfd out{STDOUT_FILENO, 0, 0};
+  if (::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return code;
+  fail(kExitFile, "standard output", "could not be written", "check the free space");
+  return code == kExitOk ? kExitFile : code;
 }
 
 constexpr const char* kExitText =
@@ -412,6 +457,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   const std::string verb = app.get_subcommands().front()->get_name();
   if (verb == "optimize") {
     if (!all.output_option.empty() && !all.optimize.output.empty()) return usage("two outputs given");
+    all.optimize.output_by_place = !all.optimize.output.empty();
     if (!all.output_option.empty()) all.optimize.output = all.output_option;
     return optimize_command(all.optimize);
   }
@@ -448,8 +494,21 @@ std::vector<std::string> words(int argc, char** argv, const CLI::App& app) {
 
 }  // namespace
 
-int saturate::command_line(int argc, char** argv) {
-  std::signal(SIGINT, on_interrupt);
+namespace {
+
+// No exception goes further: what is thrown below is a lack of memory, or a mistake of ours.
+template <typename F>
+int guarded(F run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return fail(kExitFile, "", "not enough memory", "give more (ulimit -v, ulimit -d, the job's limit), or take a smaller model");
+  } catch (const std::exception& e) {
+    return fail(kExitFile, "", fmt::format("internal error: {}", e.what()), "this is a bug in saturate: please report it with the model");
+  }
+}
+
+int parse_and_run(int argc, char** argv) {
   CLI::App app(
       "optimize ONNX models by equality saturation\n\nRules say which models are equal; an e-graph holds all that follow from them at "
       "once; the cheapest one that the target can run is\n"
@@ -469,6 +528,8 @@ int saturate::command_line(int argc, char** argv) {
   add_cost(app, all.cost);
   add_targets(app, all.targets);
   std::vector<std::string> arguments = words(argc, argv, app);
+  if (std::find(arguments.begin(), arguments.end(), "-") != arguments.end())
+    return usage("'-' is no file, and models can't come or go through pipes; write ./- for a file of this name");
   if (arguments.empty()) {
     std::fputs(app.help().c_str(), stderr);
     return kExitUsage;
@@ -483,4 +544,11 @@ int saturate::command_line(int argc, char** argv) {
     return usage(error.what());
   }
   return dispatch(app, all);
+}
+
+}  // namespace
+
+int saturate::command_line(int argc, char** argv) {
+  take_signals();
+  return guarded([&] { return finish_output(guarded([&] { return parse_and_run(argc, argv); })); });
 }

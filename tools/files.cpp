@@ -6,9 +6,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "fmt/format.h"
+#include "onnx_bridge/output_file.h"
 
 namespace saturate {
 namespace {
@@ -36,39 +36,41 @@ absl::StatusOr<std::string> read_file(const std::string& path) {
   return bytes;
 }
 
-absl::Status check_writable(const std::string& path) {
-  std::error_code ignored;
-  if (path.empty() || std::filesystem::is_directory(path, ignored))
-    return absl::InvalidArgumentError(fmt::format("{}: is a folder; name a file", path));
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0)
-    return failed(path, "can't be written", "check the folder and its rights");
+absl::Status check_writable(const std::string& path, Into into) {
+  if (into == Into::kAnything && is_stream(path)) return absl::OkStatus();
+  return destination_of(path).status();
+}
+
+absl::Status check_distinct(const std::vector<NamedPath>& outputs, const std::vector<NamedPath>& inputs) {
+  const auto clash = [](const NamedPath& output, const NamedPath& other) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} would overwrite {}; name another file", output.path, output.what, other.what));
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (outputs[i].path.empty() || is_stream(outputs[i].path)) continue;
+    for (const NamedPath& input : inputs)
+      if (same_place(outputs[i].path, input.path)) return clash(outputs[i], input);
+    for (std::size_t k = 0; k < i; ++k)
+      if (same_place(outputs[i].path, outputs[k].path)) return clash(outputs[i], outputs[k]);
+  }
   return absl::OkStatus();
 }
 
 absl::Status write_file(const std::string& path, std::string_view bytes) {
-  std::error_code ignored;
-  std::filesystem::path target = path;
-  if (std::filesystem::is_symlink(target, ignored)) target = std::filesystem::weakly_canonical(target, ignored);
-  if (target.empty() || std::filesystem::is_directory(target, ignored))
-    return absl::InvalidArgumentError(fmt::format("{}: is a folder; name a file", path));
-  const bool special =
-      std::filesystem::exists(target, ignored) && !std::filesystem::is_regular_file(target, ignored);  // /dev/stdout: no rename
-  std::string temporary = target.string() + ".XXXXXX";
-  const int fd = special ? open(target.c_str(), O_WRONLY | O_CLOEXEC) : mkstemp(temporary.data());
-  if (fd < 0) return failed(path, "can't be written", "check the folder and its rights");
-  const mode_t mask = umask(0);
-  umask(mask);
-  bool ok = special || fchmod(fd, 0666 & ~mask) == 0;
-  while (ok && !bytes.empty()) {
-    const ssize_t put = write(fd, bytes.data(), bytes.size());
-    ok = put > 0;
-    if (ok) bytes.remove_prefix(static_cast<std::size_t>(put));
+  if (is_stream(path)) {
+    const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return failed(path, "can't be written", "check the folder and its rights");
+    const absl::Status status = write_fully(fd, bytes, path);
+    return close(fd) == 0 || !status.ok() ? status : failed(path, "can't be written", "check the free space");
   }
-  ok = close(fd) == 0 && ok && (special || rename(temporary.c_str(), target.c_str()) == 0);
-  if (ok) return absl::OkStatus();
-  const absl::Status status = failed(path, "can't be written", "check the folder, its rights and the free space");
-  if (!special) unlink(temporary.c_str());
+  const absl::StatusOr<Destination> to = destination_of(path);
+  if (!to.ok()) return to.status();
+  OutputFile file;
+  absl::Status status = file.open(*to, to->old ? &*to->old : nullptr);
+  if (status.ok()) status = write_fully(file.fd(), bytes, path);
+  if (status.ok()) status = file.sync();
+  if (status.ok()) status = file.put(to->name, true);
+  if (status.ok()) sync_folder(to->folder);
   return status;
 }
 

@@ -1,8 +1,10 @@
 // Whole small files in and out.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -11,10 +13,15 @@ namespace saturate {
 
 // Errors begin with the path and say what to do.
 absl::StatusOr<std::string> read_file(const std::string& path);
+enum class Into : std::uint8_t { kFile, kAnything };  // kAnything: also into a device, a pipe or /dev/stdout
 // Whether a file could be written to `path` now, as far as can be seen without writing: asked before long work.
-absl::Status check_writable(const std::string& path);
-// Into a temporary file beside `path`, then renamed (through symlinks: the link's own target is replaced): a failed write leaves what was
-// there.
+absl::Status check_writable(const std::string& path, Into into = Into::kFile);
+struct NamedPath {
+  std::string what, path;  // "--report", "r.json"; an empty path is none
+};
+// No output may be one of the inputs or another output, by whatever name.
+absl::Status check_distinct(const std::vector<NamedPath>& outputs, const std::vector<NamedPath>& inputs);
+// Whole or not at all, as onnx_bridge/output_file.h does it; into a device or a pipe as it comes.
 absl::Status write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace saturate
