@@ -1,0 +1,611 @@
+"""Files made to do harm, and runs that end at the worst moment: an exit status of the documented ones, one line, and no file lost."""
+import json
+import os
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import time
+import zipfile
+import zlib
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import DATA, assert_refused, binary, listing, make_model, run, run_ok, tensor, value
+
+F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+BART = DATA / "bart_encoder.onnx"
+
+
+def refused(folder, words, code=1, place=None, **kwargs):
+    before = listing(folder)
+    assert_refused(run(*words, cwd=folder, **kwargs), code, folder, before, place)
+
+
+def write(folder, model, name="bad.onnx"):
+    (folder / name).write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+    return folder / name
+
+
+def one_node(op, inputs, outputs=None, dims=(2, 3), out=None, opset=23, domains=("com.microsoft",), **attributes):
+    names = [f"x{i}" if d is not None else "" for i, d in enumerate(inputs)]
+    infos = [value(n, F32, d) for n, d in zip(names, inputs) if n]
+    outputs = outputs or ["y"]
+    node = helper.make_node(op, names, outputs, name="n", **attributes)
+    return make_model([node], infos, [value(o, F32, out) for o in outputs], opset=opset, ir_version=11, domains=domains)
+
+
+# ---- 1: data files -------------------------------------------------------------------------------------------------------------
+
+def with_data(folder, name, seed, location=None, rows=64):
+    """y = x W, W in a file of its own; what it gives for ones."""
+    w = np.random.default_rng(seed).normal(size=(rows, rows)).astype(np.float32)
+    model = make_model([helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", F32, ["n", rows])], [value("y", F32, ["n", rows])], [tensor("w", w)])
+    onnx.save(model, folder / name, save_as_external_data=True, location=location or f"{name}.data", size_threshold=0)
+    return w
+
+
+def reference(path):
+    entries = onnx.load(path, load_external_data=False).graph.initializer[0].external_data
+    return {e.key: e.value for e in entries}
+
+
+def location(path):
+    return reference(path)["location"]
+
+
+def weight(path):
+    """As it lies in the file; onnx.load refuses names that a killed run leaves for a moment."""
+    where = reference(path)
+    data = (path.parent / where["location"]).read_bytes()[int(where.get("offset", 0)):]
+    dims = onnx.load(path, load_external_data=False).graph.initializer[0].dims
+    return np.frombuffer(data, np.float32, int(np.prod(dims))).reshape(dims)
+
+
+def same(path, w):
+    run_ok("inspect", path)
+    return np.array_equal(weight(path), w)
+
+
+def test_a_second_run_keeps_the_data_of_its_input(tmp_path):
+    w = with_data(tmp_path, "m.onnx", 1)
+    run_ok("m.onnx", cwd=tmp_path)
+    os.rename(tmp_path / "m.opt.onnx", tmp_path / "m.onnx")  # refers to m.opt.onnx.data
+    before = (tmp_path / "m.opt.onnx.data").read_bytes()
+    done = run_ok("m.onnx", "--rules", "none", cwd=tmp_path)
+    assert (tmp_path / "m.opt.onnx.data").read_bytes() == before
+    assert same(tmp_path / "m.onnx", w) and same(tmp_path / "m.opt.onnx", w)
+    assert location(tmp_path / "m.opt.onnx") == "m.opt.onnx.2.data" and "m.opt.onnx.2.data" in done.stdout
+
+
+def test_data_of_another_model_stays(tmp_path):
+    a = with_data(tmp_path, "a.onnx", 1, location="out.onnx.data")
+    b = with_data(tmp_path, "b.onnx", 2)
+    run_ok("b.onnx", "-o", "out.onnx", cwd=tmp_path)
+    assert same(tmp_path / "a.onnx", a) and same(tmp_path / "b.onnx", b) and same(tmp_path / "out.onnx", b)
+
+
+def test_own_data_is_replaced_under_its_name(tmp_path):
+    with_data(tmp_path, "a.onnx", 1)
+    b = with_data(tmp_path, "b.onnx", 2)
+    for name in ("a.onnx", "b.onnx"):
+        run_ok(name, "-o", "out.onnx", cwd=tmp_path)
+    assert same(tmp_path / "out.onnx", b)
+    assert sorted(p.name for p in tmp_path.glob("out*")) == ["out.onnx", "out.onnx.data"]
+    assert os.stat(tmp_path / "out.onnx.data").st_nlink == 1
+
+
+def test_in_place(tmp_path):
+    w = with_data(tmp_path, "m.onnx", 1)
+    for _ in range(3):
+        run_ok("m.onnx", "-o", "m.onnx", cwd=tmp_path)
+        assert same(tmp_path / "m.onnx", w)
+        assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="faults are injected by strace")
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("fault", ["error=EIO", "signal=SIGKILL"])
+@pytest.mark.parametrize("call", ["rename", "linkat", "unlink", "fsync", "ftruncate"])
+def test_cut_off_anywhere(tmp_path, in_place, fault, call):
+    old, new = with_data(tmp_path, "old.onnx", 1), with_data(tmp_path, "m.onnx", 2)
+    out = "m.onnx" if in_place else "out.onnx"
+    if not in_place:
+        run_ok("old.onnx", "-o", out, "--rules", "none", "--no-verify", cwd=tmp_path)
+    allowed = [new] if in_place else [old, new]
+    for number in range(1, 6):
+        words = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:{fault}:when={number}"]
+        subprocess.run([*words, binary(), "m.onnx", "-o", out, "--rules", "none", "--no-verify", "-q"], cwd=tmp_path, capture_output=True)
+        assert any(same(tmp_path / out, w) for w in allowed), (call, fault, number)
+        assert same(tmp_path / "m.onnx", new)
+        left = list(tmp_path.glob(".*"))  # a rename wants a name, which a process that is killed right before it leaves
+        assert not left or (call, fault) == ("rename", "signal=SIGKILL"), left
+        for file in left:
+            file.unlink()
+
+
+def test_hard_links_are_still_refused(tmp_path):
+    with_data(tmp_path, "m.onnx", 1)
+    os.link(tmp_path / "m.onnx.data", tmp_path / "elsewhere.bin")
+    refused(tmp_path, ["m.onnx"], place="hard links")
+
+
+# ---- 3: a target is data --------------------------------------------------------------------------------------------------------
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs a compiler")
+def test_a_target_runs_no_code(tmp_path, small_model):
+    write(tmp_path, small_model, "m.onnx")
+    (tmp_path / "evil.c").write_text('#include <stdio.h>\n__attribute__((constructor)) void run(void) { fclose(fopen("marker", "w")); }\n')
+    subprocess.run(["gcc", "-shared", "-fPIC", "evil.c", "-o", "evil.so"], cwd=tmp_path, check=True)
+    for name in ("evil.so", "./evil.so", str(tmp_path / "evil.so"), "../costs.json"):
+        (tmp_path / "t.json").write_text(json.dumps({"name": "t", "cost_model": name}))
+        for words in (["m.onnx", "--target", "t.json"], ["explain", "m.onnx", "--target", "t.json"], ["targets", "check", "m.onnx", "--target", "t.json"]):
+            refused(tmp_path, words, place="t.json: cost_model: ")
+    assert not (tmp_path / "marker").exists()
+
+
+def test_costs_beside_a_target(tmp_path, small_model):
+    write(tmp_path, small_model, "m.onnx")
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "t.json").write_text(json.dumps({"name": "t", "cost_model": "costs.json"}))
+    (tmp_path / "targets" / "costs.json").write_text(json.dumps({"costs": {"Relu": 3}}))
+    run_ok("m.onnx", "--target", "targets/t.json", cwd=tmp_path)
+
+
+# ---- 4, 17, 19: where outputs go --------------------------------------------------------------------------------------------------
+
+def test_links_are_followed(tmp_path, small_model):
+    write(tmp_path, small_model, "m.onnx")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "out.onnx").symlink_to("there/real.onnx")
+    for _ in range(2):  # not there yet, and there
+        run_ok("m.onnx", "-o", "out.onnx", "--report", "r.json", cwd=tmp_path)
+        assert (tmp_path / "out.onnx").is_symlink() and onnx.load(tmp_path / "there" / "real.onnx").graph.node
+    (tmp_path / "loop").symlink_to("loop")
+    refused(tmp_path, ["m.onnx", "-o", "loop"], place="loop")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_modes_are_kept(tmp_path, small_model, mode):
+    with_data(tmp_path, "m.onnx", 1)
+    write(tmp_path, small_model, "other.onnx")
+    words = ["m.onnx", "-o", "out.onnx", "--report", "r.json"]
+    run_ok(*words, cwd=tmp_path)
+    for name in ("out.onnx", "out.onnx.data", "r.json"):
+        os.chmod(tmp_path / name, mode)
+    run_ok(*words, cwd=tmp_path)
+    assert [stat.S_IMODE(os.stat(tmp_path / n).st_mode) for n in ("out.onnx", "out.onnx.data", "r.json")] == [mode] * 3
+
+
+def test_devices_and_pipes(tmp_path, small_model):
+    write(tmp_path, small_model, "m.onnx")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    for out in ("/dev/stdout", "/dev/null", "/dev/new.onnx", "/proc/self/fd/1", "/proc/new.onnx", "pipe", "link"):
+        before = os.lstat("/dev/stdout").st_mode
+        with open(tmp_path / "captured", "w") as captured:  # a regular file behind /dev/stdout
+            done = subprocess.run([binary(), "m.onnx", "-o", out], cwd=tmp_path, stdout=captured, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and done.stderr.startswith(f"saturate: error: {out}: cannot write: ") and done.stderr.count("\n") == 1, done.stderr
+        assert os.lstat("/dev/stdout").st_mode == before and (tmp_path / "captured").read_text() == ""
+
+
+def test_reports_may_go_into_devices(tmp_path, small_model):
+    write(tmp_path, small_model, "m.onnx")
+    done = run_ok("m.onnx", "-q", "--report", "/dev/stdout", cwd=tmp_path)
+    assert json.loads(done.stdout)["input"] == "m.onnx" and os.path.islink("/dev/stdout")
+
+
+@pytest.mark.parametrize("words", [["m.onnx", "-o", "-"], ["m.onnx", "-"], ["-"], ["inspect", "-"], ["m.onnx", "--report", "-"]])
+def test_no_pipes(tmp_path, small_model, words):
+    write(tmp_path, small_model, "m.onnx")
+    refused(tmp_path, words, code=2, place="'-'")
+
+
+@pytest.mark.parametrize("words", [["--report", "m.onnx"], ["--report", "./m.onnx"], ["--report", "link"], ["--report", "out.onnx"], ["--report", "m.onnx.data"],
+                                   ["--report", "r.json", "--dump-egraph", "./r.json"], ["--dump-egraph", "m.onnx"], ["--report", "x.npz", "--inputs", "x.npz"]])
+def test_outputs_are_no_inputs(tmp_path, words):
+    with_data(tmp_path, "m.onnx", 1)
+    np.savez(tmp_path / "x.npz", x=np.ones((1, 64), np.float32))
+    (tmp_path / "link").symlink_to("m.onnx")
+    refused(tmp_path, ["m.onnx", "-o", "out.onnx", *words], place="would overwrite")
+
+
+def test_outputs_of_other_verbs(tmp_path, small_model):
+    write(tmp_path, small_model, "m.onnx")
+    np.savez(tmp_path / "x.npz", x=np.ones((1, 4), np.float32))
+    refused(tmp_path, ["run", "m.onnx", "--inputs", "x.npz", "-o", "x.npz"], place="would overwrite")
+    refused(tmp_path, ["bench", "m.onnx", "--inputs", "x.npz", "--profile", "m.onnx"], place="would overwrite")
+    refused(tmp_path, ["extract", "m.onnx", "--dump-egraph", "m.onnx"], place="would overwrite")
+    refused(tmp_path, ["cost", "gather", "m.onnx", "-o", "m.onnx"], place="would overwrite")
+
+
+def test_a_second_model_is_no_output(tmp_path, small_model):
+    write(tmp_path, small_model, "a.onnx")
+    write(tmp_path, make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, [2])], [value("y", F32, [2])]), "b.onnx")
+    refused(tmp_path, ["a.onnx", "b.onnx"], place="b.onnx: is there, and saturate did not write it; -o b.onnx replaces it")
+    run_ok("a.onnx", "-o", "b.onnx", cwd=tmp_path)
+    run_ok("a.onnx", "new.onnx", cwd=tmp_path)
+    try:
+        os.setxattr(tmp_path / "a.onnx", "user.saturate.test", b"1")
+    except OSError:
+        return  # nobody can tell there
+    run_ok("a.onnx", "new.onnx", cwd=tmp_path)  # its own
+    write(tmp_path, small_model, "new.onnx")  # written to by another
+    refused(tmp_path, ["a.onnx", "new.onnx"], place="new.onnx: is there")
+
+
+@pytest.mark.parametrize("length", [243, 250, 255])
+def test_long_names(tmp_path, length):
+    w = with_data(tmp_path, "m.onnx", 1)
+    name = "n" * (length - 5) + ".onnx"
+    for _ in range(2):
+        run_ok("m.onnx", "-o", name, "--no-verify", cwd=tmp_path)
+        assert same(tmp_path / name, w)
+
+
+def test_too_long_names_fail_at_once(tmp_path, small_model):
+    write(tmp_path, small_model, "m.onnx")
+    refused(tmp_path, ["m.onnx", "-o", "n" * 251 + ".onnx"], place="cannot write: the name has 256 bytes")
+
+
+# ---- 5, 6: small models that must not crash ---------------------------------------------------------------------------------------
+
+def ranks(*all_dims):
+    return [list(d) if d is not None else None for d in all_dims]
+
+
+TINY = {
+    "transpose_far": one_node("Transpose", [(2, 3)], perm=[1 << 40, 1]),
+    "transpose_near": one_node("Transpose", [(2, 3)], perm=[1000, 0]),
+    "transpose_negative": one_node("Transpose", [(2, 3)], perm=[-1, 0]),
+    "mha_scalar": one_node("MultiHeadAttention", [(), (), ()], domain="com.microsoft", num_heads=1),
+    "gqa_scalar": one_node("GroupQueryAttention", [(), (), (), None, None, (), ()], domain="com.microsoft", num_heads=1, kv_num_heads=1),
+    "packed_scalar": one_node("Attention", [(), (), ()], domain="com.microsoft", num_heads=1),
+    "attention_scalar": one_node("Attention", [(), (), ()]),
+    "attention_rank_1": one_node("Attention", [(3,), (3,), (3,)]),
+    "attention_rank_2": one_node("Attention", [(3, 4), (3, 4), (3, 4)], outputs=["y", "k", "v", "q"]),
+    "stft_scalar": one_node("STFT", [(), ()], opset=17),
+    "conv_scalar": one_node("Conv", [(), ()]),
+    "conv_weights": one_node("Conv", [(1, 1, 4, 4), (1,)]),
+    "conv_transpose_weights": one_node("ConvTranspose", [(1, 1, 4, 4), (1,)]),
+    "fused_conv_scalar": one_node("FusedConv", [(), (), (), ()], domain="com.microsoft"),
+    "causal_conv_scalar": one_node("CausalConvWithState", [(), (), ()], outputs=["y", "s"], opset=28),
+    "einsum_two_ellipses": one_node("Einsum", [(2, 3)], equation="......->..."),
+    "einsum_dots": one_node("Einsum", [(2, 3)], equation="..."),
+    "split_many": one_node("Split", [(4,)], outputs=["y", "z"], num_outputs=2**63 - 1),
+    "split_many_2": one_node("Split", [(4,)], outputs=["y", "z"], num_outputs=10**9),
+    "split_many_down": one_node("Split", [(4,)], outputs=["y", "z"], num_outputs=10**9, opset=18),
+    "split_to_sequence": one_node("SplitToSequence", [(2**62, 3)]),
+    "identity_no_output": make_model([helper.make_node("Identity", ["x"], []), helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, [2])], [value("y", F32, [2])]),
+    "constant_no_output": make_model([helper.make_node("Constant", [], [], value_int=1), helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, [2])], [value("y", F32, [2])]),
+    "softmax_no_output": make_model([helper.make_node("Softmax", ["x"], []), helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, [2])], [value("y", F32, [2])], opset=11),
+    "batch_norm_no_output": make_model([helper.make_node("BatchNormalization", ["x"] * 5, []), helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, [2])],
+                                       [value("y", F32, [2])], opset=9),
+}
+
+
+def int_node(op, data, inputs, out_rank=1, **attributes):
+    """An integer computation on constants, whose elements are followed."""
+    constants = [tensor(f"c{i}", np.asarray(c, np.int64)) for i, c in enumerate(inputs)]
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node(op, [data, *(c.name for c in constants)], ["p"], **attributes),
+             helper.make_node("ConstantOfShape", ["p"], ["y"])]
+    return make_model(nodes, [value("x", F32, ["a", "b", "c", "d"])], [value("y", F32, None)], constants)
+
+
+TINY |= {
+    "slice_far_step": int_node("Slice", "s", [[1], [3], [0], [2**63 - 1]]),
+    "slice_far_back": int_node("Slice", "s", [[3], [1], [0], [-2**63]]),
+    "slice_no_steps": int_node("Slice", "s", [[1], [3], [0], []]),
+    "slice_no_ends": int_node("Slice", "s", [[1], [], [0], [1]]),
+    "slice_no_axes": int_node("Slice", "s", [[1], [3], [], [0]]),
+    "gather_nd_far": int_node("GatherND", "s", [[[2**62]]], batch_dims=2**62),
+    "unsqueeze_many": int_node("Unsqueeze", "s", [list(range(5000))]),
+    "where_sizes": make_model([helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Where", ["k", "s", "s"], ["w"]), helper.make_node("ConstantOfShape", ["w"], ["y"])],
+                              [value("x", F32, ["a", "b", "c"])], [value("y", F32, None)], [tensor("k", np.array([[True], [False]]))]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TINY))
+def test_tiny_models(tmp_path, name):
+    path = write(tmp_path, TINY[name])
+    for words in ([], ["--opset", "18"], ["--opset", "11"], ["--cost", "roofline"], ["--cost", "flops"]):
+        for verb in ("optimize", "explain"):
+            done = run(verb, path, *words, *(["-o", "out.onnx", "--no-verify"] if verb == "optimize" else []), cwd=tmp_path, timeout=60)
+            assert done.returncode in (0, 1), (verb, words, done.returncode, done.stderr)
+            assert len(done.stderr.splitlines()) == (done.returncode != 0), done.stderr
+            assert "internal error" not in done.stderr
+    done = run(path, "-o", "out.onnx", cwd=tmp_path, timeout=60)
+    assert done.returncode in (0, 1, 5) and "internal error" not in done.stderr, done.stderr
+
+
+TYPELESS = [("Transpose", "perm", [(2, 3)], {}), ("Gemm", "transA", [(2, 2), (2, 2)], {}), ("Einsum", "equation", [(2, 2)], {}), ("Softmax", "axis", [(2, 3)], {}),
+            ("Constant", "value_int", [], {}), ("Constant", "value_floats", [], {}), ("Concat", "axis", [(2,), (2,)], {}), ("Custom", "anything", [(2,)], {"domain": "own"})]
+
+
+@pytest.mark.parametrize("op, attribute, inputs, more", TYPELESS)
+def test_attributes_without_a_type(tmp_path, op, attribute, inputs, more):
+    model = one_node(op, inputs, domains=("own",), **more)
+    model.graph.node[0].attribute.add(name=attribute)
+    for verb in ("optimize", "inspect", "explain", "run"):
+        refused(tmp_path, [verb, write(tmp_path, model)], place=f"attribute '{attribute}': the attribute has neither a type nor a value")
+
+
+def test_attributes_that_refer_to_no_function(tmp_path):
+    model = one_node("Transpose", [(2, 3)])
+    model.graph.node[0].attribute.add(name="perm", type=onnx.AttributeProto.INTS, ref_attr_name="outer")
+    refused(tmp_path, [write(tmp_path, model), "--no-verify"], place="refers to attribute 'outer' of a function")
+
+
+@pytest.mark.parametrize("op", ["Transpose", "Add", "Where", "Cast", "MatMul", "Identity", "Constant", "Softmax", "Reshape"])
+def test_functions_with_the_names_of_operators(tmp_path, op):
+    imports = [helper.make_opsetid("", 18)]
+    function = helper.make_function("", op, ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], imports, ["perm", "to", "axis", "transA", "value_int"])
+    nodes = [helper.make_node(op, ["x"], ["m"], perm="text", to="text", axis=1.5, transA="x", value_int="x"), helper.make_node("LayerNormalization", ["m", "s"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [value("x", F32, [2, 3])], [value("y", F32, [2, 3])], [tensor("s", np.ones(3, np.float32))])
+    path = write(tmp_path, helper.make_model(graph, functions=[function], opset_imports=imports, ir_version=8))
+    for cost in ("measured", "roofline", "nodes"):
+        done = run(path, "--cost", cost, "--no-verify", "-o", "out.onnx", cwd=tmp_path)
+        assert done.returncode in (0, 1) and "internal error" not in done.stderr, done.stderr
+
+
+# ---- 6, 15, 16: what is printed -------------------------------------------------------------------------------------------------------
+
+def raw_names(**names):
+    """A model with names that no Python protobuf writes."""
+    text = {"input": b"INPUT", "op": b"OPERATOR", "sym": b"SYMBOL", "domain": b"DOMAIN"}
+    model = make_model([helper.make_node("OPERATOR", ["INPUT"], ["m"], domain="DOMAIN"), helper.make_node("Relu", ["m"], ["y"], name="relu")],
+                       [value("INPUT", F32, ["SYMBOL", 3])], [value("y", F32, None)], domains=("DOMAIN",))
+    data = model.SerializeToString()
+    for name, new in names.items():
+        assert len(new) == len(text[name])
+        data = data.replace(text[name], new)
+    return data
+
+
+ESCAPES = {"input": b"in\x1b[3", "op": b"op\x1b[31mo", "sym": b"\x1b]0;s\x07", "domain": b"do\x1b[m\x08"}
+LATIN = {"input": b"in\xe4\xf6", "op": b"op\xff\xfe\xe4\xf6o", "sym": b"sy\x80m\xc0l"[:6], "domain": b"dom\xfcin"[:6]}
+LATIN = {k: (v + b"xxxxxxxx")[:{"input": 5, "op": 8, "sym": 6, "domain": 6}[k]] for k, v in LATIN.items()}
+ESCAPES = {k: (v + b"xxxxxxxx")[:{"input": 5, "op": 8, "sym": 6, "domain": 6}[k]] for k, v in ESCAPES.items()}
+
+
+@pytest.mark.parametrize("which", ["input", "op", "sym", "domain"])
+@pytest.mark.parametrize("words", [["inspect", "--json"], ["optimize", "--json", "--no-verify"], ["optimize", "--report", "r.json", "--no-verify"],
+                                   ["optimize", "--dump-egraph", "g.json", "--no-verify"], ["explain", "--json"], ["bench", "--json"], ["verify", "--json"]])
+def test_names_that_are_no_text(tmp_path, which, words):
+    path = write(tmp_path, raw_names(**{which: LATIN[which]}), "m.onnx")
+    files = [path, path] if words[0] == "verify" else [path]
+    done = subprocess.run([binary(), words[0], *map(str, files), *words[1:]], cwd=tmp_path, capture_output=True)
+    assert done.returncode in (0, 1, 5) and b"internal error" not in done.stderr and done.returncode >= 0, done.stderr
+    outputs = [done.stdout] if "--json" in words and done.returncode == 0 else [p.read_bytes() for p in tmp_path.glob("?.json")]
+    for text in outputs:
+        json.loads(text.decode())
+
+
+def test_files_with_names_that_are_no_text(tmp_path, small_model):
+    folder = os.path.join(os.fsencode(tmp_path), b"f\xfcr")
+    os.mkdir(folder)
+    with open(os.path.join(folder, b"m.onnx"), "wb") as file:
+        file.write(small_model.SerializeToString())
+    done = subprocess.run([binary(), b"m.onnx", b"--json", b"--report", os.path.join(folder, b"r.json"), b"-o", os.path.join(folder, b"o.onnx")], cwd=folder, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+    with open(os.path.join(folder, b"r.json"), "rb") as file:
+        json.loads(file.read())
+
+
+@pytest.mark.parametrize("words", [["inspect"], ["optimize", "-v", "--no-verify"], ["optimize"], ["explain"], ["run"], ["bench"]])
+def test_no_control_characters(tmp_path, words):
+    path = write(tmp_path, raw_names(**ESCAPES), "m.onnx")
+    done = subprocess.run([binary(), words[0], path, *words[1:]], cwd=tmp_path, capture_output=True)
+    printed = done.stdout + done.stderr
+    assert b"\x1b" not in printed and b"\x07" not in printed and b"\x08" not in printed
+    if words == ["inspect"]:
+        assert b"\\x1b" in printed
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("words", [["inspect", "m.onnx"], ["inspect", "m.onnx", "--json"], ["m.onnx", "--json", "--no-verify"], ["rules", "list"], ["--help"]])
+def test_a_full_disk_behind_stdout(tmp_path, small_model, words):
+    write(tmp_path, small_model, "m.onnx")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([binary(), *words], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and done.stderr == "saturate: error: standard output: could not be written; check the free space\n"
+    listed = subprocess.run(f"{binary()} rules list | head -1; exit ${{PIPESTATUS[0]}}", shell=True, executable="/bin/bash", capture_output=True, text=True)
+    assert listed.stderr == ""
+
+
+# ---- 7, 8, 9, 11: totals --------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("limit", ["-v 2000000", "-d 1000000"])
+def test_under_a_limit_on_memory(tmp_path, limit):
+    done = subprocess.run(f"ulimit {limit}; exec {binary()} {BART} -o out.onnx", shell=True, executable="/bin/bash", cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    free = subprocess.run([binary(), BART, "-o", "free.onnx"], cwd=tmp_path, capture_output=True)
+    assert free.returncode == 0 and (tmp_path / "free.onnx").read_bytes() == (tmp_path / "out.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("kilobytes", [60_000, 100_000, 200_000])
+def test_out_of_memory_is_an_error(tmp_path, kilobytes):
+    done = subprocess.run(f"ulimit -v {kilobytes}; exec {binary()} {BART} -o out.onnx", shell=True, executable="/bin/bash", cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode in (0, 1, 5, 127) and len(done.stderr.splitlines()) <= 1, (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("levels", [22, 30, 60])
+def test_functions_that_call_functions_twice(tmp_path, levels):
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    functions = [helper.make_function("own", "F0", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], imports)]
+    for i in range(1, levels):
+        nodes = [helper.make_node(f"F{i - 1}", ["a"], ["m"], domain="own"), helper.make_node(f"F{i - 1}", ["m"], ["b"], domain="own")]
+        functions.append(helper.make_function("own", f"F{i}", ["a"], ["b"], nodes, imports))
+    graph = helper.make_graph([helper.make_node(f"F{levels - 1}", ["x"], ["y"], domain="own")], "g", [value("x", F32, [2])], [value("y", F32, [2])])
+    path = write(tmp_path, helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=8))
+    for verb in ("inspect", "optimize", "run"):
+        refused(tmp_path, [verb, path], place="once its calls of functions are written out", timeout=20)
+
+
+def test_functions_within_bounds(tmp_path):
+    imports = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    functions = [helper.make_function("own", "F0", ["a"], ["b"], [helper.make_node("Relu", ["a"], ["m"]), helper.make_node("Exp", ["m"], ["b"])], imports)]
+    for i in range(1, 8):
+        nodes = [helper.make_node(f"F{i - 1}", ["a"], ["m"], domain="own"), helper.make_node(f"F{i - 1}", ["m"], ["b"], domain="own")]
+        functions.append(helper.make_function("own", f"F{i}", ["a"], ["b"], nodes, imports))
+    graph = helper.make_graph([helper.make_node("F7", ["x"], ["y"], domain="own")], "g", [value("x", F32, [2])], [value("y", F32, [2])])
+    path = write(tmp_path, helper.make_model(graph, functions=functions, opset_imports=imports, ir_version=8))
+    assert json.loads(run_ok("inspect", path, "--json").stdout)["operators"] == {"Exp": 128, "Relu": 128}
+
+
+def npy(descr, shape, data=b""):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+def entries_of_one_member(path, data, times):
+    """A .npz whose directory names one member many times."""
+    raw = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = raw.compress(data) + raw.flush()
+    local = struct.pack("<IHHHHHIIIHH", 0x04034B50, 20, 0, 8, 0, 0x21, zlib.crc32(data), len(packed), len(data), 5, 0) + b"x.npy" + packed
+    central = b"".join(struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 20, 20, 0, 8, 0, 0x21, zlib.crc32(data), len(packed), len(data), 7, 0, 0, 0, 0, 0, 0) + f"{i:03}.npy".encode()
+                       for i in range(times))
+    path.write_bytes(local + central + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, times, times, len(central), len(local), 0))
+
+
+def test_bombs_in_inputs(tmp_path, small_model):
+    write(tmp_path, small_model, "m.onnx")
+    entries_of_one_member(tmp_path / "bomb.npz", npy("<f4", (5_000_000,), bytes(20_000_000)), 200)
+    refused(tmp_path, ["run", "m.onnx", "--inputs", "bomb.npz"], place="bomb.npz: members of the archive lie over each other", timeout=20)
+    for i, (descr, shape) in enumerate([("<U0", (300_000_000,)), ("|S0", (300_000_000,)), ("<U0", (10**15,)), ("<U0", (2**20 + 1,))]):
+        with zipfile.ZipFile(tmp_path / f"{i}.npz", "w") as file:
+            file.writestr("x.npy", npy(descr, shape))
+        refused(tmp_path, ["run", "m.onnx", "--inputs", f"{i}.npz"], place="strings are too many", timeout=20)
+
+
+def test_dims_that_grow(tmp_path):
+    """Sums and products of sizes that share their parts: small as a graph, beyond every bound as a tree."""
+    nodes = [helper.make_node("Shape", ["x"], ["d0"])]
+    for i in range(60):
+        nodes.append(helper.make_node("Mul" if i % 2 else "Add", [f"d{i}", f"d{i}"], [f"d{i + 1}"]))
+    nodes.append(helper.make_node("Expand", ["x", "d60"], ["y"]))
+    path = write(tmp_path, make_model(nodes, [value("x", F32, ["a", "b"])], [value("y", F32, None)]))
+    run_ok(path, "--no-verify", "-o", "out.onnx", cwd=tmp_path, timeout=20)
+    for depth, step in ((400, "Div"), (3000, "Mod")):
+        nodes = [helper.make_node("Shape", ["x"], ["d0"]), helper.make_node("Shape", ["z"], ["e"])]
+        for i in range(depth):
+            nodes += [helper.make_node("Mul", [f"d{i}", f"d{i}"], [f"m{i}"]), helper.make_node(step, [f"m{i}", "e"], [f"d{i + 1}"])]
+        nodes.append(helper.make_node("Expand", ["x", f"d{depth}"], ["y"]))
+        path = write(tmp_path, make_model(nodes, [value("x", F32, ["a", "b"]), value("z", F32, ["c", "a"])], [value("y", F32, None)]))
+        run_ok(path, "--no-verify", "-o", "out.onnx", cwd=tmp_path, timeout=60)
+
+
+# ---- 13, 14: signals ----------------------------------------------------------------------------------------------------------------
+
+SLOW = """<ir_version: 8, opset_import: ["" : 17]> g (float x) => (float y) {
+    n = Constant <value_int = 4000000> ()
+    y = Loop (n, , x) <body = b (int64 i, bool c, float v) => (bool d, float w) { d = Identity (c)  w = Cos (v) }> }"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_leave_nothing(tmp_path, number):
+    onnx.save(onnx.parser.parse_model(SLOW), tmp_path / "m.onnx")
+    before = listing(tmp_path)
+    process = subprocess.Popen([binary(), "m.onnx", "-o", "out.onnx", "-q"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.7)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and len(errors.splitlines()) == 1, (process.returncode, errors)
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_signals_while_saving(tmp_path, number):
+    """60 MB are copied; wherever the signal falls, there is the old result or the new one, and nothing else."""
+    with_data(tmp_path, "m.onnx", 1, rows=4000)
+    for delay in (0.05, 0.1, 0.2):
+        process = subprocess.Popen([binary(), "m.onnx", "-o", "out.onnx", "-q", "--no-verify"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        time.sleep(delay)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert process.returncode in (0, 130, -number), process.returncode
+        left = sorted(p.name for p in tmp_path.iterdir() if p.name not in ("m.onnx", "m.onnx.data"))
+        assert left in ([], ["out.onnx", "out.onnx.data"]) or (number == signal.SIGKILL and not [n for n in left if n.startswith(".")]), left
+
+
+def test_a_limit_on_the_size_of_files(tmp_path):
+    with_data(tmp_path, "m.onnx", 1, rows=2000)
+    before = listing(tmp_path)
+    done = subprocess.run(f"ulimit -f 1000; exec {binary()} m.onnx -o out.onnx --no-verify", shell=True, executable="/bin/bash", cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "File too large" in done.stderr and len(done.stderr.splitlines()) == 1, (done.returncode, done.stderr)
+    assert listing(tmp_path) == before
+
+
+def sparse_data(folder, elements):
+    weight = TensorProto(name="w", data_type=F32, dims=[elements], data_location=TensorProto.EXTERNAL)
+    weight.external_data.add(key="location", value="w.bin")
+    with open(folder / "w.bin", "wb") as file:
+        file.truncate(elements * 4)
+    model = make_model([helper.make_node("Gather", ["w", "i"], ["y"])], [value("i", I64, ["n"])], [value("y", F32, ["n"])], [weight])
+    return write(folder, model, "m.onnx")
+
+
+def test_holes_stay_holes(tmp_path):
+    try:
+        sparse_data(tmp_path, 1 << 37)
+    except OSError:
+        pytest.skip("no files of this size here")
+    run_ok("m.onnx", "-o", "out.onnx", "--no-verify", cwd=tmp_path, timeout=60)
+    info = os.stat(tmp_path / "out.onnx.data")
+    assert info.st_size == 1 << 39 and info.st_blocks * 512 < 1 << 20
+
+
+def test_a_file_that_is_cut_while_it_is_read(tmp_path):
+    with_data(tmp_path, "m.onnx", 1, rows=512)
+    os.mkfifo(tmp_path / "x.npz")
+    process = subprocess.Popen([binary(), "run", "m.onnx", "--inputs", "x.npz", "-o", "y.npz"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    with open(tmp_path / "x.npz", "wb") as pipe:  # opened for reading when the model is loaded
+        os.truncate(tmp_path / "m.onnx.data", 0)
+        np.savez(tmp_path / "whole.npz", x=np.ones((1, 512), np.float32))
+        pipe.write((tmp_path / "whole.npz").read_bytes())
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1 and errors.startswith("saturate: error: m.onnx.data: has become shorter"), (process.returncode, errors)
+    assert errors.count("\n") == 1 and not (tmp_path / "y.npz").exists()
+
+
+# ---- 18, 20: numbers and parts that nobody means -----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("opset, ir, domain", [(2**63 - 1, 8, ""), (1001, 8, ""), (18, -5, ""), (18, 2**63 - 1, ""), (18, 8, "own")])
+def test_versions(tmp_path, opset, ir, domain):
+    model = make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, [2])], [value("y", F32, [2])], opset=opset, ir_version=ir, domains=("own",))
+    if domain:
+        model.opset_import[1].version = 2**40
+    refused(tmp_path, [write(tmp_path, model)], place="versions are 1 to 1000")
+
+
+def test_ranks(tmp_path):
+    for dims in ([1] * 513, [1] * 100_000):
+        model = make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, dims)], [value("y", F32, None)])
+        refused(tmp_path, [write(tmp_path, model)], place=f"{len(dims)} dims")
+        weight = TensorProto(name="w", data_type=F32, dims=dims, raw_data=bytes(4))
+        model = make_model([helper.make_node("Relu", ["w"], ["y"])], [], [value("y", F32, None)], [weight])
+        refused(tmp_path, [write(tmp_path, model)], place=f"{len(dims)} dims")
+
+
+@pytest.mark.parametrize("where", ["sparse", "sparse_attribute", "training"])
+@pytest.mark.parametrize("place", ["../secret.bin", "beside.bin"])
+def test_external_data_where_it_is_only_copied(tmp_path, where, place):
+    (tmp_path / "beside.bin").write_bytes(bytes(8))
+    outside = TensorProto(name="v", data_type=F32, dims=[1], data_location=TensorProto.EXTERNAL)
+    outside.external_data.add(key="location", value=place)
+    sparse = onnx.SparseTensorProto(values=outside, indices=TensorProto(name="i", data_type=I64, dims=[1], int64_data=[0]), dims=[4])
+    model = make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", F32, [2])], [value("y", F32, [2])])
+    if where == "sparse":
+        model.graph.sparse_initializer.append(sparse)
+    elif where == "sparse_attribute":
+        model.graph.node.append(helper.make_node("Constant", [], ["c"]))
+        model.graph.node[1].attribute.add(name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR, sparse_tensor=sparse)
+    else:
+        model.training_info.add().algorithm.initializer.append(outside)
+    refused(tmp_path, [write(tmp_path, model), "--no-verify"], place="store this tensor inside the model")
