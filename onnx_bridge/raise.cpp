@@ -10,6 +10,7 @@
 #include "onnx_bridge/called_functions.h"
 #include "onnx_bridge/canonical.h"
 #include "onnx_bridge/captures.h"
+#include "onnx_bridge/constant_inputs.h"
 #include "onnx_bridge/empty_dims.h"
 #include "onnx_bridge/nan_guard.h"
 #include "onnx_bridge/op_table.h"
@@ -62,11 +63,12 @@ class Raiser {
     }
     write_output_copies(out.graph);
     drop_unread(out.graph);
+    if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));
+    settle_constant_inputs(out, model_);
     made_nodes_ = std::any_of(units_.begin(), units_.end(), [](const Unit& unit) { return !unit.source; });
     keep_value_info(out.graph);
     describe_values(out.graph);
     out.opset_imports[""] = opset_;
-    if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));
     for (const std::string& domain : new_domains_) out.opset_imports.try_emplace(domain, 1);
     out.opset_imports.insert(options_.body_imports.begin(), options_.body_imports.end());
     return without_uncalled_functions(std::move(out), model_);
@@ -369,7 +371,8 @@ class Raiser {
   // optimized, also what they no longer take from here.
   void drop_unread(Graph& graph) const {
     std::unordered_set<std::string> kept;
-    for (const ValueInfo& input : model_.graph.inputs) kept.insert(input.name);  // their defaults
+    if (model_.ir_version >= 4)
+      for (const ValueInfo& input : model_.graph.inputs) kept.insert(input.name);  // their defaults
     if (options_.bodies.empty()) {
       for (const Initializer& i : model_.graph.initializers) kept.insert(i.name);
       for (const Node& node : graph.nodes) kept.insert(node.outputs.begin(), node.outputs.end());
