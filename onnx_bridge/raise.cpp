@@ -197,9 +197,16 @@ class Raiser {
       const auto lowest = lowest_opset(canonical_node(unit), input_facts(unit));
       if (!lowest) return absl::InternalError(fmt::format("no opset expresses the selected {}", key.op_type));
       opset_ = std::max(opset_, *lowest);
+      if (options_.max_opset >= 14 && wants_zeros(unit)) opset_ = std::max<std::int64_t>(opset_, 14);
     }
     if (opset_ <= std::max(given, options_.max_opset)) return absl::OkStatus();
     return absl::FailedPreconditionError(fmt::format("the result needs opset {}, more than {} allows", opset_, options_.max_opset));
+  }
+
+  // Whether this is a Reshape that rules made and that must not take a size of 0 for a copy.
+  bool wants_zeros(const Unit& unit) const {
+    const ENode node = e_.node(unit.node);
+    return !unit.source && key_name(unit) == "Reshape" && may_make_empty(g_, node.children[0], node.children[1], unit.outputs.at(0));
   }
 
   // Inputs that a message names and its canonical form does not, as the roi of a Resize that takes none: constants are written for it.
@@ -454,9 +461,7 @@ class Raiser {
   absl::Status write_canonical(const Unit& unit, Graph& graph) {
     Node node = canonical_node(unit);
     const ENode enode = e_.node(unit.node);
-    const bool reshape = !unit.source && opset_ >= 14 && key_name(unit) == "Reshape";
-    if (reshape && may_make_empty(g_, lowered_, model_, enode.children[1], unit.outputs.at(0)))
-      node.attributes = {Attribute::of("allowzero", std::int64_t{1})};
+    if (opset_ >= 14 && wants_zeros(unit)) node.attributes = {Attribute::of("allowzero", std::int64_t{1})};
     for (std::size_t i = 0; i < enode.children.size(); ++i) node.inputs[i] = value_name(enode.children[i]);
     while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
     for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i) {
