@@ -224,7 +224,7 @@ bool DimTable::non_negative(Dim d) const {
 }
 bool DimTable::positive(Dim d) const {
   Reading lock(impl_->mutex);
-  return impl_->table.at_least(d, 1);
+  return impl_->table.positive(d);
 }
 bool DimTable::unify(Dim a, Dim b) {
   Writing lock(impl_->mutex);

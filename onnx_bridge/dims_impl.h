@@ -101,6 +101,8 @@ class Table {
   // Proven p >= 0.
   bool non_negative(const Poly& p, int depth = 3) const;
   bool at_least(Dim d, std::int64_t bound) const;
+  // Proven d >= 1, also as a product of such.
+  bool positive(Dim d) const;
   void assume_non_negative(Dim d);
   bool unify(Dim a, Dim b);
   std::uint64_t generation() const { return generation_; }

@@ -569,6 +569,18 @@ void Table::assume_non_negative(Dim d) {
   if (std::any_of(atoms_.begin(), atoms_.end(), open)) refresh_bounds();
 }
 
+bool Table::positive(Dim d) const {
+  if (at_least(d, 1)) return true;
+  const auto at_least_one = [this](AtomId a) {
+    auto above = dims::add(Poly{{{a}, 1}}, Poly{{{}, 1}}, -1);
+    return above && non_negative(*above);
+  };
+  const auto is_positive = [&](const Term& t) { return t.coefficient > 0 && std::all_of(t.atoms.begin(), t.atoms.end(), at_least_one); };
+  const auto is_size = [&](const Term& t) { return non_negative(Poly{t}); };
+  const Poly& p = poly(d);
+  return std::any_of(p.begin(), p.end(), is_positive) && std::all_of(p.begin(), p.end(), is_size);
+}
+
 bool Table::at_least(Dim d, std::int64_t bound) const {
   auto above = dims::add(poly(d), bound == 0 ? Poly{} : Poly{{{}, bound}}, -1);
   return above && non_negative(*above);

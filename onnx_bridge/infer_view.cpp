@@ -67,6 +67,8 @@ void reshape_to(Call& c, const DimVector& target) {
       if (!c.dims.join_named(c.dim(0, static_cast<int>(i)), shape[i])) break;
   if (inferred >= 0) {
     const auto k = static_cast<std::size_t>(inferred);
+    for (std::size_t i = 0; i < shape.size(); ++i)  // beside a size of 0 runtimes infer none, so the others are at least 1
+      if (i != k && !c.dims.positive(shape[i])) c.dims.assume_non_negative(c.dims.sub(shape[i], c.dims.constant(1)));
     if (all_known && c.has_rank(0)) {
       DimVector known = shape;
       known.erase(known.begin() + inferred);

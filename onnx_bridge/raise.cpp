@@ -10,6 +10,7 @@
 #include "onnx_bridge/called_functions.h"
 #include "onnx_bridge/canonical.h"
 #include "onnx_bridge/captures.h"
+#include "onnx_bridge/constant_inputs.h"
 #include "onnx_bridge/empty_dims.h"
 #include "onnx_bridge/nan_guard.h"
 #include "onnx_bridge/op_table.h"
@@ -62,11 +63,12 @@ class Raiser {
     }
     write_output_copies(out.graph);
     drop_unread(out.graph);
+    if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));
+    settle_constant_inputs(out, model_);
     made_nodes_ = std::any_of(units_.begin(), units_.end(), [](const Unit& unit) { return !unit.source; });
     keep_value_info(out.graph);
     describe_values(out.graph);
     out.opset_imports[""] = opset_;
-    if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));
     for (const std::string& domain : new_domains_) out.opset_imports.try_emplace(domain, 1);
     out.opset_imports.insert(options_.body_imports.begin(), options_.body_imports.end());
     return without_uncalled_functions(std::move(out), model_);
@@ -195,9 +197,17 @@ class Raiser {
       const auto lowest = lowest_opset(canonical_node(unit), input_facts(unit));
       if (!lowest) return absl::InternalError(fmt::format("no opset expresses the selected {}", key.op_type));
       opset_ = std::max(opset_, *lowest);
+      if (options_.max_opset >= 14 && wants_zeros(unit)) opset_ = std::max<std::int64_t>(opset_, 14);
     }
     if (opset_ <= std::max(given, options_.max_opset)) return absl::OkStatus();
     return absl::FailedPreconditionError(fmt::format("the result needs opset {}, more than {} allows", opset_, options_.max_opset));
+  }
+
+  // Whether this is a Reshape that rules made and that must not take a size of 0 for a copy.
+  bool wants_zeros(const Unit& unit) const {
+    const ENode node = e_.node(unit.node);
+    return !unit.source && key_name(unit) == "Reshape" && node.children.size() == 2 &&
+           may_make_empty(g_, node.children[0], node.children[1], unit.outputs.at(0));
   }
 
   // Inputs that a message names and its canonical form does not, as the roi of a Resize that takes none: constants are written for it.
@@ -369,7 +379,8 @@ class Raiser {
   // optimized, also what they no longer take from here.
   void drop_unread(Graph& graph) const {
     std::unordered_set<std::string> kept;
-    for (const ValueInfo& input : model_.graph.inputs) kept.insert(input.name);  // their defaults
+    if (model_.ir_version >= 4)
+      for (const ValueInfo& input : model_.graph.inputs) kept.insert(input.name);  // their defaults
     if (options_.bodies.empty()) {
       for (const Initializer& i : model_.graph.initializers) kept.insert(i.name);
       for (const Node& node : graph.nodes) kept.insert(node.outputs.begin(), node.outputs.end());
@@ -451,9 +462,7 @@ class Raiser {
   absl::Status write_canonical(const Unit& unit, Graph& graph) {
     Node node = canonical_node(unit);
     const ENode enode = e_.node(unit.node);
-    const bool reshape = !unit.source && opset_ >= 14 && key_name(unit) == "Reshape" && enode.children.size() == 2;
-    if (reshape && may_make_empty(g_, lowered_, model_, enode.children[1], unit.outputs.at(0)))
-      node.attributes = {Attribute::of("allowzero", std::int64_t{1})};
+    if (opset_ >= 14 && wants_zeros(unit)) node.attributes = {Attribute::of("allowzero", std::int64_t{1})};
     for (std::size_t i = 0; i < enode.children.size(); ++i) node.inputs[i] = value_name(enode.children[i]);
     while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
     for (int i = 0; i < static_cast<int>(node.outputs.size()); ++i) {

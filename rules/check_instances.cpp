@@ -13,6 +13,15 @@ enum class Fill : std::uint8_t { kNormal, kSpecial, kNotFinite };
 // What integers are, by what a rule assumes of them.
 enum class Ints : std::uint8_t { kAny, kIndices, kMask };
 
+// The ends of a type, and what wraps where it is squared.
+double end_of_type(DType dtype, std::mt19937_64& random) {
+  const bool has_sign = dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
+  const int bits = bit_width(dtype) - (has_sign ? 1 : 0);
+  const double end = std::ldexp(1, std::min(bits, 53)), root = std::floor(std::sqrt(end)) + 1;
+  const double choices[] = {end - 1, has_sign ? -end : 0, has_sign ? 1 - end : 1, root, has_sign ? -root : root, end / 2};
+  return choices[random() % 6];
+}
+
 double draw(Fill fill, DType dtype, Ints ints, std::mt19937_64& random) {
   std::normal_distribution<double> normal(0.0, 1.0);
   if (dtype == DType::kBool || (is_integer(dtype) && ints == Ints::kMask)) return static_cast<double>(random() % 2);
@@ -33,7 +42,15 @@ struct Variation {
   Fill fill = Fill::kNormal;
   Ints ints = Ints::kAny;
   bool collapse = false;  // each tensor by itself: some dims become 1, some leading ones go
+  bool odd = false;       // attributes take other values: strides, pads, axes, keepdims
+  bool ends = false;      // integers are at the ends of their type, too
 };
+
+void make_odd(Attribute& a, std::mt19937_64& random) {
+  const auto other = [&random](std::int64_t n) { return random() % 2 == 0 ? n : static_cast<std::int64_t>(random() % 3); };
+  if (auto* n = std::get_if<std::int64_t>(&a.value)) *n = other(*n);
+  if (auto* list = std::get_if<std::vector<std::int64_t>>(&a.value)) std::transform(list->begin(), list->end(), list->begin(), other);
+}
 
 std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& variation, std::mt19937_64& random) {
   Shape dims = value.dims;
@@ -49,9 +66,12 @@ std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& var
   }
   const DType dtype = value.dtype == DType::kFloat ? variation.floats : value.dtype;
   std::vector<double> values(static_cast<std::size_t>(checked_elements(dims).value_or(0)));
+  const bool ends = variation.ends && is_integer(dtype) && value.dtype == DType::kFloat && variation.ints == Ints::kAny;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (value.values && !value.values->empty())
       values[i] = (*value.values)[std::min(i, value.values->size() - 1)];
+    else if (ends && random() % 3 == 0)
+      values[i] = end_of_type(dtype, random);
     else
       values[i] = draw(variation.fill, dtype, variation.ints, random);
   }
@@ -64,7 +84,8 @@ std::optional<Instance> vary(const Rule& rule, const RuleExample& example, const
   Instance out;
   for (const ExampleValue& v : example.values) {
     if (v.attribute) {
-      out.attributes.emplace(v.name, *v.attribute);
+      const auto it = out.attributes.emplace(v.name, *v.attribute).first;
+      if (variation.odd) make_odd(it->second, random);
       continue;
     }
     auto t = tensor_for(v, variation, random);
@@ -139,6 +160,16 @@ std::vector<Instance> random_instances(const Rule& rule, const RuleExample& exam
         for (std::int64_t d : value.dims)
           if (d > 1) v.dims.try_emplace(d, static_cast<std::int64_t>(random() % 7));
     if (auto instance = vary(rule, example, v, random)) out.push_back(*std::move(instance));
+  }
+  std::mt19937_64 harsh(static_cast<std::uint64_t>(count));  // of their own, so that those above stay as they were
+  for (int k = 0; k < count / 2; ++k) {
+    static constexpr DType integers[] = {DType::kInt32, DType::kInt64, DType::kInt8, DType::kUint8};
+    Variation v;
+    v.ints = assumed_ints(rule);
+    v.ends = k % 3 != 2;
+    if (v.ends) v.floats = integers[static_cast<std::size_t>(k) % std::size(integers)];
+    v.odd = !v.ends && rule.assumes.empty();  // along another axis a mask may hide a row as a whole
+    if (auto instance = vary(rule, example, v, harsh)) out.push_back(*std::move(instance));
   }
   return out;
 }

@@ -99,6 +99,10 @@ bool InstanceFacts::may_be_mask(Id id) const { return values_[id] && holds_zeros
 
 bool InstanceFacts::hides_by_infinity(Id id) const { return values_[id] && holds_minus_infinity(*values_[id]); }
 
+std::optional<Magnitudes> InstanceFacts::magnitudes(Id id) const {
+  return values_[id] ? std::optional(magnitudes_of(*values_[id])) : std::nullopt;
+}
+
 double tolerance_of(const Rule& rule, DType dtype) {
   if (!is_floating(dtype)) return 0;
   const double declared = rule.tolerance.value_or(0);

@@ -48,6 +48,7 @@ class InstanceFacts : public FactSource {
   std::optional<Dim> lower_triangle(Id id) const override;
   bool may_be_mask(Id id) const override;
   bool hides_by_infinity(Id id) const override;
+  std::optional<Magnitudes> magnitudes(Id id) const override;
 
  private:
   mutable DimTable dims_;

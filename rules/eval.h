@@ -13,6 +13,7 @@
 
 #include "onnx_bridge/facts.h"
 #include "onnx_bridge/onnx_egraph.h"
+#include "rules/magnitudes.h"
 #include "rules/masks.h"
 #include "rules/rule.h"
 #include "rules/triangles.h"
@@ -33,6 +34,8 @@ class FactSource {
   virtual bool may_be_mask(Id) const { return false; }
   // As hides_by_infinity of masks.h.
   virtual bool hides_by_infinity(Id) const { return false; }
+  // As magnitudes of magnitudes.h.
+  virtual std::optional<Magnitudes> magnitudes(Id) const { return std::nullopt; }
 };
 
 // A value of the model, named by what stands for it.
@@ -157,6 +160,7 @@ class EGraphFacts : public FactSource {
   std::optional<Dim> lower_triangle(Id id) const override { return saturate::lower_triangle(g_, id); }
   bool may_be_mask(Id id) const override { return saturate::may_be_mask(g_, id); }
   bool hides_by_infinity(Id id) const override { return saturate::hides_by_infinity(g_, id); }
+  std::optional<Magnitudes> magnitudes(Id id) const override { return saturate::magnitudes(g_, id); }
 
  private:
   const OnnxEGraph& g_;

@@ -32,5 +32,6 @@ std::span<const RuleFunction> list_functions();
 std::span<const RuleFunction> shape_functions();
 std::span<const RuleFunction> number_functions();
 std::span<const RuleFunction> constant_functions();
+std::span<const RuleFunction> range_functions();
 
 }  // namespace saturate

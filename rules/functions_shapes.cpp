@@ -160,6 +160,12 @@ Result no_zero(EvalContext& c, Args a) {
   return Val(std::none_of(dims->begin(), dims->end(), [&](Dim d) { return c.dims().value(d) == 0; }));
 }
 
+Result may_be_empty(EvalContext& c, Args a) {
+  const auto dims = shape_of(c, a[0]);
+  if (!dims) return std::nullopt;
+  return Val(std::any_of(dims->begin(), dims->end(), [&](Dim d) { return !c.dims().positive(d); }));
+}
+
 Result is_static(EvalContext& c, Args a) {
   const auto dims = shape_of(c, a[0]);
   if (!dims) return std::nullopt;
@@ -186,6 +192,7 @@ constexpr RuleFunction kShapeFunctions[] = {
     {"nonneg", 1, 1, "(dim or number) -> bool", "Whether it is proven to be at least 0.", "nonneg(item(c))", nonneg},
     {"no_zero", 1, 1, "(x or shape) -> bool", "Whether no dim is the number 0 (which means another thing to Reshape).", "no_zero(Y)",
      no_zero},
+    {"may_be_empty", 1, 1, "(x or shape) -> bool", "Whether a dim is not proven to be at least 1.", "not may_be_empty(Q)", may_be_empty},
     {"static", 1, 1, "(x or shape) -> bool", "Whether all dims are numbers.", "static(X)", is_static},
 };
 

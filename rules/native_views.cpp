@@ -1,4 +1,3 @@
-#include "onnx_bridge/empty_dims.h"
 #include "rules/native_views.h"
 
 #include <algorithm>
@@ -21,27 +20,68 @@ void reshape_to_literal(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), v.reshape(m.classes[0], copy, 0));
 }
 
-// Reshape(X, computed shape) = Reshape(X, [0, -1, 64]) where copies and one inferred dim suffice.
+// The axes at which `wide` has a dim of 1 beyond those of `narrow`; nullopt where it has more than such ones.
+std::optional<std::vector<std::int64_t>> ones_beside(const Views& v, const Dims& narrow, const Dims& wide) {
+  std::vector<std::int64_t> axes;
+  std::size_t i = 0;
+  for (std::size_t j = 0; j < wide.size(); ++j) {
+    if (i < narrow.size() && v.equal(narrow[i], wide[j]))
+      ++i;
+    else if (v.g.dims().value(wide[j]) == 1)
+      axes.push_back(static_cast<std::int64_t>(j));
+    else
+      return std::nullopt;
+  }
+  return i == narrow.size() ? std::optional(axes) : std::nullopt;
+}
+
+// The permutation that moves nothing but dims of 1; nullopt where there is none.
+std::optional<std::vector<std::int64_t>> moves_ones(const Views& v, const Dims& from, const Dims& to) {
+  if (from.size() != to.size() || !v.equal(v.without_ones(from), v.without_ones(to))) return std::nullopt;
+  std::vector<std::int64_t> ones, others, perm;
+  for (std::size_t i = 0; i < from.size(); ++i) (v.g.dims().value(from[i]) == 1 ? ones : others).push_back(static_cast<std::int64_t>(i));
+  std::size_t one = 0, other = 0;
+  for (Dim d : to) perm.push_back(v.g.dims().value(d) == 1 ? ones[one++] : others[other++]);
+  return perm;
+}
+
+// Reshape(X) that only adds, drops or moves dims of 1, as the operator that needs no sizes.
+void reshape_by_ones(const Views& v, Id result, Id x, const Dims& from, const Dims& to, Unions& unions) {
+  const auto over_axes = [&](const char* op, const std::vector<std::int64_t>& axes) {
+    return v.g.add(make_key("", op, {}, 1, std::nullopt), std::array{x, v.g.constant(Tensor::vector_int64(axes))});
+  };
+  if (const auto perm = moves_ones(v, from, to))
+    unions.emplace_back(result, v.transpose(x, *perm));
+  else if (const auto added = ones_beside(v, from, to))
+    unions.emplace_back(result, over_axes("Unsqueeze", *added));
+  else if (const auto dropped = ones_beside(v, to, from))
+    unions.emplace_back(result, over_axes("Squeeze", *dropped));
+}
+
+// Reshape(X, computed shape) = Reshape(X, [0, -1, 64]) where copies and one inferred dim suffice. Beside a size of 0 none can be inferred, so
+// what is copied there must be proven to be at least 1.
 void reshape_by_constant(const Views& v, Id result, Id x, Id target, Unions& unions) {
-  const Dims *from = v.shape(x), *to = v.shape(result);
-  if (!from || !to || v.g.facts(target).value || v.has_zero(*to)) return;
+  const Dims *shape = v.shape(x), *made = v.shape(result);
+  if (!shape || !made || v.g.facts(target).value || v.has_zero(*made)) return;
+  const Dims from = *shape, to = *made;  // what is added below moves the facts
   std::vector<std::int64_t> spelled;
-  bool inferred = false, empty = false;  // beside a size of 0 none can be inferred
-  for (std::size_t i = 0; i < to->size(); ++i) {
-    if (const auto n = v.g.dims().value((*to)[i])) {
+  int inferred = 0;
+  bool positive = true;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (const auto n = v.g.dims().value(to[i])) {
       spelled.push_back(*n);
-    } else if (i < from->size() && v.equal((*from)[i], (*to)[i])) {
+    } else if (i < from.size() && v.equal(from[i], to[i])) {
       spelled.push_back(0);
-      empty = empty || !(v.g.dims().symbol_name((*to)[i]) || fills(v.g.dims(), (*to)[i], v.g.dims().symbols()));
-    } else if (!std::exchange(inferred, true)) {
-      spelled.push_back(-1);
+      positive = positive && v.g.dims().positive(to[i]);
     } else {
-      return;
+      spelled.push_back(-1);
+      ++inferred;
     }
   }
-  if (inferred && empty) return;
-  const int rank = static_cast<int>(from->size());
-  unions.emplace_back(result, v.reshape_by(x, std::move(spelled), rank));
+  if (inferred == 0 || (inferred == 1 && positive))
+    unions.emplace_back(result, v.reshape_by(x, std::move(spelled), static_cast<int>(from.size())));
+  else
+    reshape_by_ones(v, result, x, from, to, unions);
 }
 
 void reshape_identity(const Views& v, const Match& m, Unions& unions) {

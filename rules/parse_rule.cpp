@@ -282,6 +282,8 @@ std::optional<RuleConstant> rule_constant(const RuleNode& node) {
 
 std::span<const Assumption> known_assumptions() {
   static constexpr Assumption known[] = {
+      {"attention_not_empty",
+       "attention has at least one batch entry, one query and one key (ONNX Runtime refuses the standard's Attention of none)"},
       {"finite_values", "values that a model hides by a product with 0 are finite (0 times infinity is NaN)"},
       {"ids_in_range", "ids that look up a row of a table are not negative (Gather counts negative ones from the end)"},
       {"mask_of_zeros_and_ones", "integers and float inputs that become a mask of attention by (1 - m) * -10000 and the like are 0 or 1"},

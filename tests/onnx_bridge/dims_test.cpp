@@ -26,6 +26,18 @@ TEST_F(Dims, EqualPolynomialsHaveEqualIds) {
   EXPECT_NE(t.fresh("x"), t.fresh("x"));
 }
 
+TEST_F(Dims, AProductOfPositivesIsPositive) {
+  t.assume_non_negative(t.sub(b, c(1)));
+  EXPECT_TRUE(t.positive(b));
+  EXPECT_TRUE(t.positive(t.mul(b, c(12))));
+  EXPECT_FALSE(t.positive(t.mul(b, s)));
+  t.assume_non_negative(t.sub(s, c(1)));
+  EXPECT_TRUE(t.positive(t.mul(t.mul(b, s), c(3))));
+  EXPECT_TRUE(t.positive(t.add(t.mul(b, s), t.symbol("Q"))));
+  EXPECT_FALSE(t.positive(t.sub(t.mul(b, s), t.symbol("Q"))));
+  EXPECT_FALSE(t.positive(t.symbol("Q")));
+}
+
 TEST_F(Dims, ExactDivision) {
   EXPECT_EQ(t.exact_div(t.mul(t.mul(b, s), c(768)), t.mul(b, c(64))), t.mul(s, c(12)));
   const Dim sum = t.add(s, p);

@@ -109,6 +109,14 @@ TEST_F(Infer, ReshapeSolvesTheMinusOne) {
   EXPECT_FALSE(dims.equal((*open.shape)[0], (*open.shape)[1]));
 }
 
+TEST_F(Infer, BesideAMinusOneNoSizeIsZero) {
+  one("Reshape", {tensor("N,S,768"), shape("N,12,-1,64")});
+  EXPECT_TRUE(dims.positive(dims.symbol("N")));
+  EXPECT_FALSE(dims.positive(dims.symbol("S")));
+  one("Reshape", {tensor("N,T,768"), shape("0,0,12,64")});
+  EXPECT_FALSE(dims.positive(dims.symbol("T")));
+}
+
 TEST_F(Infer, ReshapeTellsWhatAnUnknownDimIs) {
   one("Reshape", {tensor("U,768"), shape("B,S,768")});
   EXPECT_TRUE(dims.equal(dims.symbol("U"), dims.mul(dims.symbol("B"), dims.symbol("S"))));

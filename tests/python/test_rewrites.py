@@ -179,7 +179,7 @@ CASES = {
     "tile_of_ones": ("float[4,1] x, float[4,7] z => float[4,7] y", "r = Constant <value_ints = [1, 7]> ()  t = Tile (x, r)  y = Mul (t, z)", {"Tile": 0, "Expand": 0, "Mul": 1}),
     "sums_of_products": ("float[2,4] x, float[2,4] z => float[2,4] y, float[2,5] u", "w = ConstantOfShape <value = float[1] {0.5}> (wk4)  a = MatMul (x, w)  b = MatMul (z, w)  y = Add (a, b)  t = Tanh (x)  v = ConstantOfShape <value = float[1] {0.25}> (k)  p = ConstantOfShape <value = float[1] {0.75}> (wk4)  h = Constant <value_float = 3.0> ()  c = MatMul (t, v)  d = MatMul (t, p)  e = MatMul (d, v)  f = Mul (e, h)  u = Add (f, c)", {"MatMul": 2}),
     "gemm_bn": ("float[2,4] x => float[2,5] y", "w = ConstantOfShape <value = float[1] {0.5}> (k)  c = Constant <value_floats = [1.0, 2.0, 3.0, 4.0, 5.0]> ()  a = Gemm (x, w, c)  y = BatchNormalization (a, c, c, c, c)", {"Gemm": 1, "BatchNormalization": 0, "Mul": 0, "Add": 0}),
-    "common_multiple": ("float[2,4] x, float[2,4] z => float[2,4] y", "h = Constant <value_float = 0.3> ()  a = Mul (x, h)  b = Mul (z, h)  y = Add (a, b)", {"Mul": 1, "Add": 1}),
+    "common_multiple": ("float[2,4] x, float[2,4] z => float[2,4] y", "h = Constant <value_float = 1.3> ()  a = Mul (x, h)  b = Mul (z, h)  y = Add (a, b)", {"Mul": 1, "Add": 1}),
     "reductions_in_a_row": ("float[2,3,5,7] x => float[2,3] y, float[2,1,1,7] z, float[7] w", "a = Constant <value_ints = [3]> ()  b = Constant <value_ints = [2]> ()  m = ReduceMean <keepdims = 0> (x, a)  y = ReduceMean <keepdims = 0> (m, b)  i = Constant <value_ints = [1]> ()  n = ReduceSum (x, i)  z = ReduceSum (n, b)  j = Constant <value_ints = [0]> ()  e = Constant <value_ints = [0, 1]> ()  o = ReduceMax <keepdims = 0> (x, j)  w = ReduceMax <keepdims = 0> (o, e)", {"ReduceMean": 1, "ReduceSum": 1, "ReduceMax": 1}),
     "says_nothing": ("float[2,4] x, float[2,4] z, bool[2,4] c => float[2,4] y, bool[2,4] b, float[2,4] w", "m = Max (x, x)  n = Min (m, m)  v = Where (c, n, z)  u = Where (c, v, x)  y = Where (c, z, u)  a = And (c, c)  o = Or (a, c)  b = Not (o)  g = Neg (x)  i = Cos (g)  j = Abs (i)  w = Mul (j, j)", {"Max": 0, "Min": 0, "Where": 1, "And": 0, "Or": 0, "Neg": 0, "Abs": 0}),
     "ones_of_a_shape": ("float[n,5] x => float[n,5] y", "s = Shape (x)  o = ConstantOfShape <value = float[1] {1}> (s)  m = Mul (o, x)  z = ConstantOfShape (s)  a = Add (z, m)  y = Relu (a)", {"Shape": 0, "ConstantOfShape": 0, "Mul": 0, "Add": 0}),
@@ -187,6 +187,7 @@ CASES = {
     "pool_of_one": ("float[1,2,5,5] x => float[1,2,5,5] y", "a = MaxPool <kernel_shape = [1, 1]> (x)  y = Relu (a)", {"MaxPool": 0}),
     "einsum_heads": ("float[2,5,16] x => float[2,5,16] y", "w = ConstantOfShape <value = float[1] {0.5}> (h)  v = ConstantOfShape <value = float[1] {0.25}> (h)  b = Constant <value = float[3,4] {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> ()  k = Einsum <equation = \"abc,cde->abde\"> (x, w)  q = Einsum <equation = \"abc,cde->abde\"> (x, v)  kb = Add (k, b)  u = Einsum <equation = \"aecd,abcd->acbe\"> (kb, q)  p = Softmax <axis = 3> (u)  o = Einsum <equation = \"acbe,aecd->abcd\"> (p, q)  z = ConstantOfShape <value = float[1] {0.125}> (j)  y = Einsum <equation = \"abcd,cde->abe\"> (o, z)", {"Attention|com.microsoft.Attention": 1, "Einsum": 0, "Transpose": 0, "Reshape": 0}),
 }
+APPROXIMATE = {"argmax_of_softmax"}  # numbers that Softmax makes equal have another first one
 NEEDS = {"h": "int64[3] h = {16, 3, 4}", "j": "int64[3] j = {3, 4, 16}", "n": "int64[4] n = {1, 2, 3, 3}", "k": "int64[2] k = {4, 5}", "wk": "int64[2] wk = {8, 4}", "wh": "int64[2] wh = {12, 12}", "rows": "int64[2] rows = {9, 4}", "wk4": "int64[2] wk4 = {4, 4}"}
 
 
@@ -214,7 +215,7 @@ def test_rewrite(tmp_path, name):
     path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
     model = build(signature, nodes)
     onnx.save(model, path)
-    done = run("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes")
+    done = run("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes", *["--approximate"] * (name in APPROXIMATE))
     assert done.returncode == 0, done.stderr
     result = onnx.load(out)
     got = counts(result)

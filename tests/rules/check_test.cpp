@@ -54,6 +54,21 @@ TEST_F(CheckRules, AMissingGuardIsFoundByRandomInstances) {
   EXPECT_TRUE(says(c, kError, "int")) << to_string(c);
 }
 
+TEST_F(CheckRules, IntegersAreOddNegativeAndAtTheirEnds) {
+  const RuleCheck means = check(R"(rule r (X, a, b) => (Y) { S = ReduceMean <keepdims = 1> (X, a) Y = ReduceMean <keepdims = 1> (S, b) }
+    => { T = ReduceMean <keepdims = 1> (X, b) Y = ReduceMean <keepdims = 1> (T, a) } effect reassociates
+    example X = float[3,5], a = int64[1] {0}, b = int64[1] {1})");
+  EXPECT_TRUE(says(means, kError, "int")) << to_string(means);
+  const RuleCheck squares = check(R"(rule r (X) => (Y) { S = Mul (X, X) Y = Relu (S) } => { Y = Identity (S) } example X = float[3,5])");
+  EXPECT_TRUE(says(squares, kError, "int")) << to_string(squares);
+}
+
+TEST_F(CheckRules, AttributesAreOdd) {
+  const RuleCheck c = check(R"(rule r <k> (X, a) => (Y) { S = ReduceSum <keepdims = 1> (X, a) Y = ReduceMean <keepdims = @k> (S, a) }
+    => { Y = Identity (S) } effect reassociates example X = float[3,5], a = int64[1] {1}, k = 1)");
+  EXPECT_TRUE(says(c, kError, "dims")) << to_string(c);
+}
+
 TEST_F(CheckRules, HalvesWithoutALastAxisAreRefused) {
   const RuleCheck c = check(R"(rule r (X, c, s) => (Y) { Y = saturate.rope <interleaved: int = 1> (X, c, s) } where rank(c) >= 2
     let t = shape(c)[1:] => { f = Reshape (c, t) g = Reshape (s, t) Y = saturate.rope <interleaved: int = 1> (X, f, g) }
