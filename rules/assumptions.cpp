@@ -12,7 +12,7 @@ constexpr Assumption kAssumptions[] = {
      "where one mask hides what comes later and another what is padding, no row is hidden as a whole by both",
      "left padding hides the only key that a first row may see: its numbers differ"},
     {"finite_scores", AssumptionClass::kConventional,
-     "scores are finite where a mask hides them, too, and those that it shows lie above the number that it fills in (-10000 or less)",
+     "scores are finite where a mask hides them, too, and those that it shows lie above the number that it fills in (-1000 or less)",
      "a NaN or infinity among hidden keys reaches every row"},
     {"finite_values", AssumptionClass::kKinder, "values that a model hides by a product with 0 are finite",
      "0 times infinity was NaN and is a number now"},

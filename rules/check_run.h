@@ -48,6 +48,10 @@ class InstanceFacts : public FactSource {
   std::optional<Dim> lower_triangle(Id id) const override;
   bool may_be_mask(Id id) const override;
   bool hides_by_infinity(Id id) const override;
+  std::optional<Fills> fills(Id id) const override;
+  bool is_above_lowest(Id id) const override;
+  bool hides_by_numbers(Id id) const override;
+  bool is_count(Id id) const override;
 
  private:
   mutable DimTable dims_;

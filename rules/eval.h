@@ -13,6 +13,7 @@
 
 #include "onnx_bridge/facts.h"
 #include "onnx_bridge/onnx_egraph.h"
+#include "rules/fills.h"
 #include "rules/masks.h"
 #include "rules/rule.h"
 #include "rules/triangles.h"
@@ -33,6 +34,14 @@ class FactSource {
   virtual bool may_be_mask(Id) const { return false; }
   // As hides_by_infinity of masks.h.
   virtual bool hides_by_infinity(Id) const { return false; }
+  // As in fills.h; of an example's tensor, what its elements say.
+  virtual std::optional<Fills> fills(Id) const { return std::nullopt; }
+  virtual bool is_above_lowest(Id) const { return false; }
+  virtual bool hides_by_numbers(Id) const { return false; }
+  virtual bool reaches_scores(Id) const { return true; }
+  virtual bool told_as_nan(Id) const { return false; }
+  virtual bool holds_attention(Id) const { return false; }
+  virtual bool is_count(Id) const { return false; }
 };
 
 // A value of the model, named by what stands for it.
@@ -157,6 +166,13 @@ class EGraphFacts : public FactSource {
   std::optional<Dim> lower_triangle(Id id) const override { return saturate::lower_triangle(g_, id); }
   bool may_be_mask(Id id) const override { return saturate::may_be_mask(g_, id); }
   bool hides_by_infinity(Id id) const override { return saturate::hides_by_infinity(g_, id); }
+  std::optional<Fills> fills(Id id) const override { return fills_of(g_, id); }
+  bool is_above_lowest(Id id) const override { return saturate::is_above_lowest(g_, id); }
+  bool hides_by_numbers(Id id) const override { return saturate::hides_by_numbers(g_, id); }
+  bool reaches_scores(Id id) const override { return saturate::reaches_scores(g_, id); }
+  bool told_as_nan(Id id) const override { return saturate::told_as_nan(g_, id); }
+  bool holds_attention(Id) const override { return saturate::holds_attention(g_); }
+  bool is_count(Id id) const override { return saturate::is_count(g_, id); }
 
  private:
   const OnnxEGraph& g_;
