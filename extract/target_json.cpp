@@ -122,13 +122,16 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     }
   else if (key == "limits")
     return read_limits(value, t);
+  else if (key == "assumes")
+    t.assumes = value.get<std::vector<std::string>>();
   else if (key == "forced")
     for (const auto& f : value)
       t.forced.push_back(
           {f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false), f.value("versions", std::string())});
   else
     return bad(
-        "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, forbidden, dtypes, limits, forced");
+        "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, forbidden, dtypes, limits, forced, "
+        "assumes");
   return absl::OkStatus();
 }
 
@@ -220,6 +223,7 @@ std::string target_text(const Target& t) {
                              {"becomes", f.becomes},
                              {"constant_operand", f.constant_operand},
                              {"versions", f.versions}});
+  if (!t.assumes.empty()) out["assumes"] = t.assumes;
   return out.dump(2);
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "onnx_bridge/canonical.h"
 #include "rules/check_run.h"
@@ -27,6 +28,7 @@ class LeftSide {
       ids_[name] = variable.contains(name) ? g_.input(name, input_facts(tensor, g_.dims())) : g_.constant(tensor);
     for (const RuleNode& node : rule_.left)
       if (std::string problem = node.is_constant() ? "" : add(node); !problem.empty()) return problem;
+    for (const std::string& output : rule_.outputs) add_reader(ids_[output]);
     g_.egraph().rebuild();
     return {};
   }
@@ -80,6 +82,13 @@ class LeftSide {
       if (!node.outputs[static_cast<std::size_t>(i)].empty())
         ids_[node.outputs[static_cast<std::size_t>(i)]] = outputs == 1 ? id : g_.project(id, i);
     return {};
+  }
+
+  // Rules about masks ask whether a Softmax reads what they make.
+  void add_reader(Id output) {
+    const Facts& f = g_.facts(output);
+    if (f.kind != Facts::Kind::kTensor || !is_floating(f.dtype) || !f.shape || f.rank() == 0) return;
+    g_.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{-1})}, 1, f.rank()), std::array{output});
   }
 
   // As lowering does: axes >= 0.

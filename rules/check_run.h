@@ -49,6 +49,10 @@ class InstanceFacts : public FactSource {
   bool may_be_mask(Id id) const override;
   bool hides_by_infinity(Id id) const override;
   std::optional<Magnitudes> magnitudes(Id id) const override;
+  std::optional<Fills> fills(Id id) const override;
+  bool is_above_lowest(Id id) const override;
+  bool hides_by_numbers(Id id) const override;
+  bool is_count(Id id) const override;
 
  private:
   mutable DimTable dims_;

@@ -13,6 +13,7 @@
 
 #include "onnx_bridge/facts.h"
 #include "onnx_bridge/onnx_egraph.h"
+#include "rules/fills.h"
 #include "rules/magnitudes.h"
 #include "rules/masks.h"
 #include "rules/rule.h"
@@ -36,6 +37,14 @@ class FactSource {
   virtual bool hides_by_infinity(Id) const { return false; }
   // As magnitudes of magnitudes.h.
   virtual std::optional<Magnitudes> magnitudes(Id) const { return std::nullopt; }
+  // As in fills.h; of an example's tensor, what its elements say.
+  virtual std::optional<Fills> fills(Id) const { return std::nullopt; }
+  virtual bool is_above_lowest(Id) const { return false; }
+  virtual bool hides_by_numbers(Id) const { return false; }
+  virtual bool reaches_scores(Id) const { return true; }
+  virtual bool told_as_nan(Id) const { return false; }
+  virtual bool holds_attention(Id) const { return false; }
+  virtual bool is_count(Id) const { return false; }
 };
 
 // A value of the model, named by what stands for it.
@@ -161,6 +170,13 @@ class EGraphFacts : public FactSource {
   bool may_be_mask(Id id) const override { return saturate::may_be_mask(g_, id); }
   bool hides_by_infinity(Id id) const override { return saturate::hides_by_infinity(g_, id); }
   std::optional<Magnitudes> magnitudes(Id id) const override { return saturate::magnitudes(g_, id); }
+  std::optional<Fills> fills(Id id) const override { return fills_of(g_, id); }
+  bool is_above_lowest(Id id) const override { return saturate::is_above_lowest(g_, id); }
+  bool hides_by_numbers(Id id) const override { return saturate::hides_by_numbers(g_, id); }
+  bool reaches_scores(Id id) const override { return saturate::reaches_scores(g_, id); }
+  bool told_as_nan(Id id) const override { return saturate::told_as_nan(g_, id); }
+  bool holds_attention(Id) const override { return saturate::holds_attention(g_); }
+  bool is_count(Id id) const override { return saturate::is_count(g_, id); }
 
  private:
   const OnnxEGraph& g_;

@@ -155,7 +155,7 @@ Result mask_fill(EvalContext& c, Args a) {
   if (!r) return c.fail([&] { return fmt::format("{} is no number", c.show(a[0])); });
   const auto dtype = dtype_like(c, a[1]);
   if (!dtype) return std::nullopt;
-  return Val(std::isinf(*r) ? *r : std::max(*r, *dtype == DType::kFloat16 ? -6e4 : -1e30));
+  return Val(std::isinf(*r) ? *r : lowest_fill(*dtype));
 }
 
 Result vector_like(EvalContext& c, Args a) {
@@ -217,7 +217,8 @@ constexpr RuleFunction kConstantFunctions[] = {
     {"repeats", 1, 1, "(c) -> bool", "Whether a constant is the same at every index of its first axis.", "repeats(c)", repeats},
     {"scalar_like", 2, 2, "(number, x or dtype) -> tensor", "A rank-0 tensor of x's dtype.", "scalar_like(0.5, X)", scalar_like},
     {"mask_fill", 2, 2, "(number, x or dtype) -> real",
-     "A fill of hidden scores: the number, but a finite one not below -1e30 (half: -60000).", "mask_fill(item(f), S)", mask_fill},
+     "What hides scores as this number does: -1e30 (half: -60000), next to which no score counts, or the number where it is infinite.",
+     "mask_fill(item(f), S)", mask_fill},
     {"vector_like", 2, 2, "(list, x or dtype) -> tensor", "A vector of x's dtype.", "vector_like([1, 0], X)", vector_like},
     {"ints_tensor", 1, 1, "(ints) -> tensor", "An int64 vector.", "ints_tensor([1, -1])", ints_tensor},
     {"int_tensor", 1, 1, "(int) -> tensor", "An int64 tensor of rank 0.", "int_tensor(1)", int_tensor},

@@ -167,6 +167,21 @@ Result may_be_mask(EvalContext& c, Args a) {
   return Val(c.source().may_be_mask(*id));
 }
 
+Result fills(EvalContext& c, Args a) {
+  const auto id = c.as_class(a[0]);
+  if (!id) return std::nullopt;
+  const auto found = c.source().fills(*id);
+  if (found && !found->infinite) return Val(found->sum);
+  return c.fail([&] { return fmt::format("{} may hide by -inf, or by any number", c.show(a[0])); });
+}
+
+template <bool (FactSource::*test)(Id) const>
+Result told_by_source(EvalContext& c, Args a) {
+  const auto id = c.as_class(a[0]);
+  if (!id) return std::nullopt;
+  return Val((c.source().*test)(*id));
+}
+
 Result hides_by_infinity(EvalContext& c, Args a) {
   const auto id = c.as_class(a[0]);
   if (!id) return std::nullopt;
@@ -207,8 +222,27 @@ constexpr RuleFunction kFactFunctions[] = {
     {"lower_triangle", 1, 1, "(x) -> dim", "The number n such that element [..., i, j] of x is 1 where j <= i + n, and 0 elsewhere.",
      "lower_triangle(mask) == 0", lower_triangle},
     {"may_be_mask", 1, 1, "(x) -> bool",
-     "Whether x is 0 or 1 everywhere, or handed on as it is from an input of the model. For rules that assume mask_of_zeros_and_ones.",
+     "Whether x is 0 or 1 everywhere, or handed on from an input that the model uses as a truth value elsewhere. For rules that assume "
+     "mask_of_zeros_and_ones.",
      "may_be_mask(M)", may_be_mask},
+    {"reaches_scores", 1, 1, "(x) -> bool",
+     "Whether a Softmax or an attention operator reads x as scores or as their mask, through sums, choices, views and scales.",
+     "useful(reaches_scores(M))", told_by_source<&FactSource::reaches_scores>},
+    {"fills", 1, 1, "(x) -> real",
+     "What the constants in x add up to at most, in magnitude: of scores without a mask a small number. None where one may be infinite.",
+     "fills(S) <= 1000", fills},
+    {"above_lowest", 1, 1, "(x) -> bool", "Whether a mask hides by no finite number below -1e30, which runtimes take for \"no result\".",
+     "above_lowest(M)", told_by_source<&FactSource::is_above_lowest>},
+    {"hides_by_numbers", 1, 1, "(x) -> bool",
+     "Whether a mask of floats is finite everywhere, also where several of them add up: Softmax makes no NaN of it.", "hides_by_numbers(M)",
+     told_by_source<&FactSource::hides_by_numbers>},
+    {"told_as_nan", 1, 1, "(x) -> bool", "Whether the model asks somewhere behind x whether it is NaN.", "not told_as_nan(Y)",
+     told_by_source<&FactSource::told_as_nan>},
+    {"holds_attention", 1, 1, "(x) -> bool",
+     "Whether the model of x holds ONNX's Attention with a mask, whose rows are zero where all is hidden by -inf.",
+     "not holds_attention(Q)", told_by_source<&FactSource::holds_attention>},
+    {"counts", 1, 1, "(x) -> bool", "Whether a whole number is made of dims and positions alone.", "counts(A)",
+     told_by_source<&FactSource::is_count>},
     {"hides_by_infinity", 1, 1, "(x) -> bool", "Whether a mask of constants that lies over scores x has a -inf.",
      "not hides_by_infinity(X)", hides_by_infinity},
 };

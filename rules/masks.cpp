@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "rules/fills.h"
 #include "rules/opkey.h"
 
 namespace saturate {
@@ -12,10 +13,54 @@ namespace {
 constexpr std::size_t kMostMaskBytes = std::size_t{1} << 25;  // causal masks are large
 constexpr int kDeepest = 8;
 
+constexpr double kLeastFill = -1000;
+
+// Whether a complement times a low number, be it behind a view, is a mask of scores.
+bool hides_scores(const OnnxEGraph& g, Id complement) {
+  const EGraph& e = g.egraph();
+  for (const NodeId user : e.class_users(complement)) {
+    const ENode node = e.node(user);
+    const OpKey& key = g.key(node.op);
+    if (!key.domain.empty() || key.op_type != "Mul") continue;
+    for (const Id factor : node.children) {
+      const auto value = g.facts(factor).constant ? g.value(factor, 64) : std::nullopt;
+      const auto number = value && value->size() == 1 ? element_as_double(*value, 0) : std::nullopt;
+      if (number && *number <= kLeastFill && reaches_scores(g, e.class_of(user))) return true;
+    }
+  }
+  return false;
+}
+
 bool holds(const OnnxEGraph& g, Id id, bool (*test)(const Tensor&)) {
   if (!g.facts(id).constant) return false;
   const auto value = g.value(id, kMostMaskBytes);
   return value && test(*value);
+}
+
+// Whether the model uses an input as a truth value somewhere: as a bool, by comparing it with 0 or 1, or in a mask of scores.
+bool is_used_as_truth(const OnnxEGraph& g, Id input) {
+  const EGraph& e = g.egraph();
+  const auto number = [&](Id id) {
+    const auto value = g.facts(id).constant ? g.value(id, 64) : std::nullopt;
+    return value && value->size() == 1 ? element_as_double(*value, 0) : std::nullopt;
+  };
+  std::vector<Id> seen{e.find(input)};
+  for (std::size_t i = 0; i < seen.size() && seen.size() < 64; ++i)
+    for (const NodeId user : e.class_users(seen[i])) {
+      const ENode node = e.node(user);
+      const OpKey& key = g.key(node.op);
+      const std::string& op = key.op_type;
+      const Id made = e.find(e.class_of(user));
+      if (!key.domain.empty()) continue;
+      if (op == "Cast" && !is_floating(g.facts(made).dtype)) return true;
+      if (op == "Equal" && std::any_of(node.children.begin(), node.children.end(), [&](Id c) { return number(c) == 0 || number(c) == 1; }))
+        return true;
+      if (op == "Sub" && number(node.children[0]) == 1 && hides_scores(g, made)) return true;
+      const bool view = op == "Cast" || op == "Reshape" || op == "Unsqueeze" || op == "Squeeze" || op == "Expand" || op == "Transpose" ||
+                        op == "Slice" || op == "Flatten" || op == "Gather";
+      if (view && e.find(node.children[0]) == seen[i] && std::find(seen.begin(), seen.end(), made) == seen.end()) seen.push_back(made);
+    }
+  return false;
 }
 
 class MaskSearch {
@@ -28,15 +73,15 @@ class MaskSearch {
     if (facts.constant) return holds(g_, id, holds_zeros_and_ones);
     if (depth == 0) return false;
     for (NodeId n : g_.egraph().class_nodes(id))
-      if (of_node(g_.egraph().node(n), facts.dtype, depth - 1)) return true;
+      if (of_node(g_.egraph().node(n), id, facts.dtype, depth - 1)) return true;
     return false;
   }
 
  private:
-  bool of_node(const ENode& node, DType dtype, int depth) const {
+  bool of_node(const ENode& node, Id id, DType dtype, int depth) const {
     const OpKey& key = g_.key(node.op);
     const std::string& op = key.op_type;
-    if (key.domain == "#") return inputs_ && op == kInputOp;
+    if (key.domain == "#") return inputs_ && op == kInputOp && is_used_as_truth(g_, id);
     if (!key.domain.empty() || node.children.empty()) return false;
     if (op == "ConstantOfShape") {
       const Attribute* value = find_attribute(key.attributes, "value");

@@ -10,7 +10,8 @@ bool holds_zeros_and_ones(const Tensor& t);
 // Whether every element is proven to be 0 or 1: made from truth values or from constants by operators that keep elements as they are.
 bool is_zero_or_one(const OnnxEGraph& g, Id id);
 
-// Whether one may assume it (`assume mask_of_zeros_and_ones`): proven, or moved about from an input of the model of the same element type.
+// Whether one may assume it (`assume mask_of_zeros_and_ones`): proven, or moved about from an input of the model of the same element type
+// that the model uses as a truth value somewhere (as a bool, by comparing it with 0 or 1, or as 1 - m in a mask of scores).
 bool may_be_mask(const OnnxEGraph& g, Id id);
 
 // Whether a mask hides by -inf: a constant with one, or a choice (Where, be it expanded) of one.

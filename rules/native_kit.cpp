@@ -115,7 +115,7 @@ std::function<Pattern(OnnxEGraph&)> reshaped(std::string_view op) {
 std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
   std::vector<NativeRule> out;
   for (ViewRule& rule : rules) {
-    NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr};
+    NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr, {}};
     native.make = [rule = std::move(rule)](OnnxEGraph& g, const std::shared_ptr<RuleLog>&) {
       Rewrite rewrite;
       rewrite.name = rule.name;

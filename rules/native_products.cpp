@@ -3,6 +3,7 @@
 #include <array>
 #include <numeric>
 
+#include "rules/fills.h"
 #include "rules/native_kit.h"
 #include "rules/native_views.h"
 #include "rules/opkey.h"
@@ -173,30 +174,12 @@ std::optional<std::pair<Dims, Dims>> reshaped_part(const Views& v, const Dims& p
   return std::pair{std::move(wide), std::move(cut)};
 }
 
-// Whether a Softmax reads the value, through sums, scales, masks and views.
-bool are_scores(const Views& v, Id value) {
-  constexpr std::size_t kMostClasses = 64;
-  constexpr std::string_view kBetween[] = {"Add", "Mul", "Where", "Cast", "Reshape", "Transpose", "Max"};
-  const EGraph& e = v.g.egraph();
-  std::vector<Id> seen{e.find(value)};
-  for (std::size_t i = 0; i < seen.size() && seen.size() < kMostClasses; ++i)
-    for (const NodeId user : e.class_users(seen[i])) {
-      const std::string_view name = v.g.key(e.node(user).op).op_type;
-      if (name == "Softmax") return true;
-      const Id made = e.find(e.class_of(user));
-      if (std::find(std::begin(kBetween), std::end(kBetween), name) != std::end(kBetween) &&
-          std::find(seen.begin(), seen.end(), made) == seen.end())
-        seen.push_back(made);
-    }
-  return false;
-}
-
 // Reshape(A + B) = Reshape(A) + Reshape(B) where batch dims of scores are cut otherwise; a mask may broadcast. (Of scores alone: where
 // it meets constants that go into Reshapes, every sum of a residual stream would be had in every view.)
 void reshape_of_sum(const Views& v, const Match& m, Unions& unions) {
   const Dims *a = v.shape(m.classes[0]), *b = v.shape(m.classes[1]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
   if (!a || !b || !mid || !to || mid->size() < 3 || to->size() < 3 || v.equal(*mid, *to) || !is_floating(v.g.facts(m.root()).dtype)) return;
-  if (!v.equal(std::span(*mid).last(2), std::span(*to).last(2)) || !are_scores(v, m.root())) return;
+  if (!v.equal(std::span(*mid).last(2), std::span(*to).last(2)) || !reaches_scores(v.g, m.root())) return;
   const auto left = reshaped_part(v, *a, *mid, *to), right = reshaped_part(v, *b, *mid, *to);
   if (!left || !right) return;
   const auto cut = [&](Id x, const std::pair<Dims, Dims>& shapes) {

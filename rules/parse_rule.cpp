@@ -183,8 +183,7 @@ bool RuleParser::parse_clauses(Rule& rule) {
     } else if (accept_word("assume")) {
       std::string name;
       if (!expect_name(name, "the name of an assumption")) return false;
-      const auto known = known_assumptions();
-      if (std::none_of(known.begin(), known.end(), [&](const Assumption& a) { return a.name == name; }))
+      if (!find_assumption(name))
         return fail(place, fmt::format("{} is no assumption; known are {}", name, assumption_names()));
       rule.assumes.push_back(std::move(name));
     } else if (peek().is_word("budget") || peek().is_word("phase")) {
@@ -278,19 +277,6 @@ std::optional<RuleConstant> rule_constant(const RuleNode& node) {
   c.integers = a.name.starts_with("value_int");
   c.list = a.name.ends_with("s");
   return c;
-}
-
-std::span<const Assumption> known_assumptions() {
-  static constexpr Assumption known[] = {
-      {"attention_not_empty",
-       "attention has at least one batch entry, one query and one key (ONNX Runtime refuses the standard's Attention of none)"},
-      {"finite_values", "values that a model hides by a product with 0 are finite (0 times infinity is NaN)"},
-      {"ids_in_range", "ids that look up a row of a table are not negative (Gather counts negative ones from the end)"},
-      {"mask_of_zeros_and_ones", "integers and float inputs that become a mask of attention by (1 - m) * -10000 and the like are 0 or 1"},
-      {"no_empty_row", "each row of attention scores has one that is not masked and lies above the masks' fill value"},
-      {"small_counts", "dims and the positions that a model counts are below 2^24, up to which float holds whole numbers exactly"},
-  };
-  return known;
 }
 
 std::string_view to_string(Effect effect) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "onnx_bridge/model.h"
+#include "rules/assumptions.h"
 
 namespace saturate {
 
@@ -84,12 +85,6 @@ struct RuleExample {
 // What a rule does to rounding.
 enum class Effect : std::uint8_t { kExact, kReassociates, kApproximates };
 std::string_view to_string(Effect effect);
-
-// What a rule may take for granted that no fact can prove: `assume NAME`. Such rules are on unless the user forbids the assumption.
-struct Assumption {
-  std::string_view name, what;
-};
-std::span<const Assumption> known_assumptions();
 
 struct Rule {
   std::string name, file, doc;

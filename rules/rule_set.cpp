@@ -12,10 +12,7 @@
 namespace saturate {
 
 bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const std::string> assumes) const {
-  const auto forbidden = [&](std::string_view assumption) {
-    return std::find(not_assumed.begin(), not_assumed.end(), assumption) != not_assumed.end();
-  };
-  if (!assumes.empty() && (forbidden("all") || std::any_of(assumes.begin(), assumes.end(), forbidden))) return false;
+  if (!std::all_of(assumes.begin(), assumes.end(), [&](const std::string& a) { return assumptions.allows(a); })) return false;
   if (effect == Effect::kExact ? !exact : effect == Effect::kReassociates ? !reassociates : !approximates) return false;
   if (std::find(except.begin(), except.end(), name) != except.end()) return false;
   return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
@@ -87,11 +84,18 @@ const Rule* RuleSet::find(std::string_view name) const {
   return it == rules_.end() ? nullptr : &*it;
 }
 
+std::span<const std::string> RuleSet::assumptions_of(std::string_view name) const {
+  if (const Rule* rule = find(name)) return rule->assumes;
+  for (const NativeRule& rule : native_)
+    if (rule.name == name) return rule.assumes;
+  return {};
+}
+
 RuleSet RuleSet::filtered(const RuleFilter& filter) const& { return RuleSet(*this).filtered(filter); }
 
 RuleSet RuleSet::filtered(const RuleFilter& filter) && {
   std::erase_if(rules_, [&](const Rule& r) { return !filter.accepts(r.name, r.effect, r.assumes); });
-  std::erase_if(native_, [&](const NativeRule& r) { return !filter.accepts(r.name, r.effect); });
+  std::erase_if(native_, [&](const NativeRule& r) { return !filter.accepts(r.name, r.effect, r.assumes); });
   return std::move(*this);
 }
 

@@ -18,13 +18,14 @@ struct NativeRule {
   std::string name, doc, example;  // example: the equality in ONNX text, for people
   Effect effect = Effect::kExact;
   std::function<std::vector<Rewrite>(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log)> make;
+  std::vector<std::string> assumes = {};  // names of known assumptions
 };
 
 struct RuleFilter {
   bool exact = true, reassociates = true, approximates = false;
-  std::vector<std::string> only;         // names; empty: all
-  std::vector<std::string> except;       // names
-  std::vector<std::string> not_assumed;  // names of assumptions, or "all"
+  std::vector<std::string> only;    // names; empty: all
+  std::vector<std::string> except;  // names
+  AssumptionChoice assumptions;
   bool accepts(std::string_view name, Effect effect, std::span<const std::string> assumes = {}) const;
 };
 
@@ -42,6 +43,8 @@ class RuleSet {
   std::span<const Rule> rules() const { return rules_; }
   std::span<const NativeRule> native_rules() const { return native_; }
   const Rule* find(std::string_view name) const;
+  // What a rule assumes, native ones included; none where there is none of this name.
+  std::span<const std::string> assumptions_of(std::string_view name) const;
   RuleSet filtered(const RuleFilter& filter) const&;
   RuleSet filtered(const RuleFilter& filter) &&;
   // The file's text of a rule with its documentation; "" where there is none of this name.

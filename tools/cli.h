@@ -59,6 +59,7 @@ struct SaturateArgs {
   double memory_slack = 0;               // share of the cost
   std::vector<std::string> rules;        // files, or "none"
   std::vector<std::string> skip_rules;   // names
+  std::vector<std::string> assumed;      // names of risky assumptions
   std::vector<std::string> not_assumed;  // names of assumptions, or "all"
   bool approximate = false;
   std::optional<std::int64_t> opset;
@@ -175,6 +176,7 @@ struct Setup {
   RuleSet rules;
   Target target;
   std::unique_ptr<CostModel> cost;
+  std::vector<std::string> risks = {};  // risky assumptions that the user or his target asked for
 };
 absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter);
 // What the filter lets through; the rules and assumptions that it names must exist.

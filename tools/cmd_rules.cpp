@@ -27,7 +27,7 @@ int list(const RulesArgs& args, const RuleSet& rules) {
   };
   for (const Rule& rule : rules.rules())
     add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc);
-  for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, {}, "C++", rule.doc);
+  for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, rule.assumes, "C++", rule.doc);
   if (args.common.json)
     print_json(all);
   else
@@ -105,6 +105,7 @@ int rules_command(const RulesArgs& args) {
   if (args.action == "check" && !args.name.empty()) files = {args.name, "none"};
   RuleFilter everything;
   everything.approximates = true;
+  for (const Assumption& a : known_assumptions()) everything.assumptions.assumed.emplace_back(a.name);
   absl::StatusOr<RuleSet> rules = load_rules(files, everything);
   if (!rules.ok()) return fail(kExitFile, "", std::string(rules.status().message()), "");
   if (args.action == "list" && args.functions) return list_functions(args);

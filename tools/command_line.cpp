@@ -240,8 +240,16 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->expected(1)
       ->take_all()
       ->group(group);
-  std::string assumptions = "don't apply rules that assume this (all: any):";
-  for (const Assumption& a : known_assumptions()) assumptions += fmt::format("\n{}: {}", a.name, a.what);
+  std::string assumptions = "don't apply rules that assume this (all: any), whatever --assume and the target say:", risky;
+  for (const Assumption& a : known_assumptions()) {
+    assumptions += fmt::format("\n{} ({}): {}", a.name, to_string(a.kind), a.what);
+    if (a.kind == AssumptionClass::kRisky) risky += fmt::format("{}{}", risky.empty() ? "" : ", ", a.name);
+  }
+  app->add_option("--assume", args.assumed, fmt::format("apply rules that assume this risky thing, too: {}; may be repeated", risky))
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
   app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
   app->add_flag("--approximate", args.approximate, "allow rules that approximate (effect approximates)")->group(group);
   auto* opset =

@@ -268,10 +268,10 @@ class Optimizer {
   std::vector<std::string> applied_rules_that_assume(std::string_view assumption, const RunReport& run) const {
     std::vector<std::string> names;
     for (const RuleStats& stats : run.rules) {
-      const Rule* rule = stats.applied > 0 ? rules_.find(base_name(stats.name)) : nullptr;
-      const bool listed = rule && std::find(names.begin(), names.end(), rule->name) != names.end();  // in another form of it
-      if (rule && !listed && std::find(rule->assumes.begin(), rule->assumes.end(), assumption) != rule->assumes.end())
-        names.push_back(rule->name);
+      const std::string name(base_name(stats.name));
+      const bool listed = std::find(names.begin(), names.end(), name) != names.end();  // in another form of it
+      const std::span<const std::string> assumes = stats.applied > 0 ? rules_.assumptions_of(name) : std::span<const std::string>();
+      if (!listed && std::find(assumes.begin(), assumes.end(), assumption) != assumes.end()) names.push_back(name);
     }
     return names;
   }

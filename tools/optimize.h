@@ -76,6 +76,7 @@ struct OptimizeReport {
     std::vector<std::string> rules;
   };
   std::vector<Assumed> assumed;
+  std::vector<std::string> risks;  // risky assumptions that the user asked for, whether a rule used them or not
   std::vector<std::string> warnings;
 };
 

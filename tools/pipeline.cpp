@@ -64,6 +64,7 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   out.model = std::move(result->model);
   out.egraph = std::move(result->egraph);
   out.report.optimize = std::move(result->report);
+  out.report.optimize.risks = setup.risks;
   warn_of_inexpressible(out.model, setup.target, out.report.optimize);
   for (const char* stage : {"lower", "saturate", "extract", "raise"})
     if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
@@ -76,7 +77,7 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   if (options.optimize.progress) options.optimize.progress("verify", nullptr);
   const auto start = std::chrono::steady_clock::now();
   VerifyOptions check = options.check;
-  check.full_rows = assumes(out.report.optimize, "no_empty_row");
+  check.full_rows = assumes(out.report.optimize, "no_empty_row") || assumes(out.report.optimize, "causal_rows");
   check.float_masks = assumes(out.report.optimize, "mask_of_zeros_and_ones");
   out.report.verify = verify(model, out.model, check);
   if (out.report.verify->refuses_all)

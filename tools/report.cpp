@@ -155,7 +155,11 @@ std::string summary(const VerifyReport& report) {
 std::string format_report(const WholeReport& report, int verbosity) {
   const OptimizeReport& r = report.optimize;
   const std::string names = report.output.empty() ? report.input : fmt::format("{} -> {}", report.input, report.output);
-  std::string out = fmt::format("{}{}(target {}, cost {})\n\n", names, names.empty() ? "" : "  ", r.target, r.cost_model);
+  std::string out;
+  if (!r.risks.empty())
+    out += fmt::format("taking risks as asked: {} (may change numbers; docs/assumptions.md; --no-assume all forbids it)\n",
+                       fmt::join(r.risks, ", "));
+  out += fmt::format("{}{}(target {}, cost {})\n\n", names, names.empty() ? "" : "  ", r.target, r.cost_model);
   out += operator_table(r.before, r.after) + "\n";
   if (const std::string fused = fused_table(r.before, r.after); !fused.empty()) out += fused + "\n";
   out += model_table(r) + "\n" + stage_table(report) + "\n";
@@ -213,7 +217,10 @@ json to_json(const VerifyReport& report) {
 json to_json(const WholeReport& report) {
   const OptimizeReport& r = report.optimize;
   json stages = json::object(), made = json::array(), assumed = json::array();
-  for (const OptimizeReport::Assumed& a : r.assumed) assumed.push_back({{"assumption", a.assumption}, {"rules", a.rules}});
+  for (const OptimizeReport::Assumed& a : r.assumed) {
+    const Assumption* known = find_assumption(a.assumption);
+    assumed.push_back({{"assumption", a.assumption}, {"class", known ? to_string(known->kind) : ""}, {"rules", a.rules}});
+  }
   for (const auto& [stage, seconds] : report.stage_seconds) stages[stage] = seconds;
   for (const OptimizeReport::Made& m : r.made) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
   return {{"saturate", SATURATE_VERSION},
@@ -230,6 +237,7 @@ json to_json(const WholeReport& report) {
           {"saturation", run_json(r.run)},
           {"made_by_rules", made},
           {"assumed", assumed},
+          {"risks", r.risks},
           {"warnings", r.warnings},
           {"verify", report.verify ? to_json(*report.verify) : json(nullptr)}};
 }

@@ -66,10 +66,12 @@ Expected<Setup> setup_of(const Options& o, const ShapeArgs& shapes) {
   absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin(false);
   RuleFilter filter;
   filter.approximates = o.approximate;
-  filter.not_assumed = o.not_assumed;
+  filter.assumptions = {o.assumed, o.not_assumed};
+  filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), setup->target.assumes.begin(), setup->target.assumes.end());
   if (rules.ok()) rules = filter_rules(*std::move(rules), filter);
   if (!rules.ok()) return error_of(rules.status(), "", "");
   setup->rules = *std::move(rules);
+  setup->risks = filter.assumptions.risks();
   if (o.cost_model) setup->cost = make_cost_model(o.cost_model, o.constant_cost);
   return *std::move(setup);
 }

@@ -176,7 +176,8 @@ struct Options {
   CostModel cost_model = {};                  // instead of `cost`
   double constant_cost = 1.0 / 65536;         // of a byte of a new constant, for `cost_model`
   std::optional<RuleSet> rules = {};          // nullopt: the built-in ones
-  std::vector<std::string> not_assumed = {};  // assumptions that no rule may make (`saturate optimize --help` names them), or "all"
+  std::vector<std::string> assumed = {};      // risky assumptions to make, too (`saturate optimize --help` names them)
+  std::vector<std::string> not_assumed = {};  // assumptions that no rule may make, or "all"; these win
   std::string extractor = "search";           // how the cheapest choice is looked for (`saturate optimize --help`)
   bool approximate = false;                   // also rules that approximate
   std::optional<std::int64_t> opset = {};

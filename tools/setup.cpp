@@ -34,10 +34,7 @@ absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter) {
   for (const std::string& name : filter.except)
     if (!has_rule(rules, name))
       return absl::InvalidArgumentError(fmt::format("{}: no such rule to leave out; `saturate rules list` names them", name));
-  const auto known = known_assumptions();
-  for (const std::string& name : filter.not_assumed)
-    if (name != "all" && std::none_of(known.begin(), known.end(), [&](const Assumption& a) { return a.name == name; }))
-      return absl::InvalidArgumentError(fmt::format("{}: no such assumption; `saturate optimize --help` names them", name));
+  if (const auto unknown = filter.assumptions.unknown()) return absl::InvalidArgumentError(*unknown);
   return std::move(rules).filtered(filter);
 }
 
@@ -73,11 +70,12 @@ absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) 
   RuleFilter filter;
   filter.approximates = args.approximate;
   filter.except = args.skip_rules;
-  filter.not_assumed = args.not_assumed;
-  absl::StatusOr<RuleSet> rules = load_rules(args.rules, filter, false);
-  if (!rules.ok()) return rules.status();
+  filter.assumptions = {args.assumed, args.not_assumed};
   absl::StatusOr<Target> target = load_target(args.target);
   if (!target.ok()) return target.status();
+  filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), target->assumes.begin(), target->assumes.end());
+  absl::StatusOr<RuleSet> rules = load_rules(args.rules, filter, false);
+  if (!rules.ok()) return rules.status();
   absl::StatusOr<Sizes> sizes = parse_sizes(shapes.dims);
   if (!sizes.ok()) return sizes.status();
   CostOptions options;
@@ -87,7 +85,7 @@ absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) 
   options.points = *std::move(points);
   absl::StatusOr<std::unique_ptr<CostModel>> cost = load_cost_model(args.cost.empty() ? target->cost_model : args.cost, options);
   if (!cost.ok()) return cost.status();
-  return Setup{*std::move(rules), *std::move(target), *std::move(cost)};
+  return Setup{*std::move(rules), *std::move(target), *std::move(cost), filter.assumptions.risks()};
 }
 
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common) {

@@ -38,8 +38,8 @@ PROJECTIONS = ", ".join(numbers(f"{k}{x}", (16, 16) if k == "w" else (16,), seed
 
 # name: (inputs => outputs, initializers, nodes, fused operators of the result)
 CASES = {
-    "half_with_a_mask_in_float": ("float16[b,3,s,8] Q, float16[b,3,s,8] K, float16[b,3,s,8] V, float[b,1,1,s] m => float16[b,s,24] y", "",
-        "kt = Transpose <perm = [0,1,3,2]> (K) a = MatMul (Q, kt) f = Cast <to = 1> (a) d = Add (f, m) p = Softmax (d) w = Cast <to = 1> (V) o = MatMul (p, w) "
+    "half_with_a_mask_in_float": ("float16[b,3,s,8] Q, float16[b,3,s,8] K, float16[b,3,s,8] V, bool[b,1,1,s] shown => float16[b,s,24] y", "float zero = {0.0}, float low = {-10000.0}",
+        "m = Where (shown, zero, low) kt = Transpose <perm = [0,1,3,2]> (K) a = MatMul (Q, kt) f = Cast <to = 1> (a) d = Add (f, m) p = Softmax (d) w = Cast <to = 1> (V) o = MatMul (p, w) "
         "r = Transpose <perm = [0,2,1,3]> (o) n = Constant <value_ints = [0,0,24]> () c = Reshape (r, n) y = Cast <to = 10> (c)", {"attention": 1}),
     "one_head_joined_with_the_batch_after_softmax": ("float[b,5,8] q, float[b,5,8] k, float[b,5,8] v => float[b,5,8] y", "",
         "h = Constant <value_ints = [-1,1,5,8]> () m = Constant <value_ints = [-1,5,5]> () i = Constant <value_float = 0.35355339> () q4 = Reshape (q, h) k4 = Reshape (k, h) "
@@ -68,8 +68,8 @@ CASES = {
     "grouped_heads_by_einsum": ("float[b,s,48] q, float[b,t,16] k, float[b,t,16] v, float[1,1,1,s,t] m => float[b,s,48] y", "",
         GROUPED + 'a = Einsum <equation = "bgrsd,bgtd->bgrst"> (Q, K) d = Add (a, m) p = Softmax (d) o = Einsum <equation = "bgrst,bgtd->bgrsd"> (p, V) ' + UNGROUPED, {"attention": 1}),
     # torch.nn.MultiheadAttention with need_weights: batch and heads joined in one step, positions outside.
-    "heads_joined_with_the_batch": ("float[s,b,16] q, float[t,b,16] k, float[t,b,16] v, float[b,2,s,t] m => float[s,b,16] y", "int64 h = {2}, int64[1] one = {1}",
-        "i = Constant <value_float = 0.25> () n = Shape (q) ix = Constant <value_ints = [1]> () b = Gather (n, ix) bh = Mul (b, h) d8 = Constant <value_ints = [8]> () "
+    "heads_joined_with_the_batch": ("float[s,b,16] q, float[t,b,16] k, float[t,b,16] v, bool[b,2,s,t] shown => float[s,b,16] y", "int64 h = {2}, int64[1] one = {1}, float zero = {0.0}, float low = {-10000.0}",
+        "m = Where (shown, zero, low) i = Constant <value_float = 0.25> () n = Shape (q) ix = Constant <value_ints = [1]> () b = Gather (n, ix) bh = Mul (b, h) d8 = Constant <value_ints = [8]> () "
         "l = Constant <value_ints = [0]> () hq = Concat <axis = 0> (l, bh, d8) q3 = Reshape (q, hq) k3 = Reshape (k, hq) v3 = Reshape (v, hq) "
         "qt = Transpose <perm = [1,0,2]> (q3) kt = Transpose <perm = [1,2,0]> (k3) vt = Transpose <perm = [1,0,2]> (v3) qs = Mul (qt, i) a = MatMul (qs, kt) "
         "nm = Shape (a) m3 = Reshape (m, nm) c = Add (a, m3) p = Softmax (c) o = MatMul (p, vt) ot = Transpose <perm = [1,0,2]> (o) ny = Shape (q) y = Reshape (ot, ny)", {"attention": 1}),
@@ -198,12 +198,16 @@ def fused(model):
     return dict(collections.Counter(FAMILY[n.op_type] for n in model.graph.node if n.op_type in FAMILY))
 
 
-def run_form(tmp_path, case):
+# Two masks hide by numbers that may be alike: one operator only where the user takes the risk.
+RISKY = {"fill_before_another_mask", "mask_by_products_of_a_table"}
+
+
+def run_form(tmp_path, case, *words):
     """Optimizes it; what must be fused is, and ONNX Runtime computes the same."""
     path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
     model = build(case)
     onnx.save(model, path)
-    run_ok("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes")
+    run_ok("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes", *words)
     result = onnx.load(out)
     assert fused(result) == case[3], collections.Counter(n.op_type for n in result.graph.node)
     rng = np.random.default_rng(3)
@@ -222,7 +226,7 @@ def run_form(tmp_path, case):
 
 @pytest.mark.parametrize("name", CASES)
 def test_form(tmp_path, name):
-    run_form(tmp_path, CASES[name])
+    run_form(tmp_path, CASES[name], *(["--assume", "causal_rows"] if name in RISKY else []))
 
 
 @pytest.mark.parametrize("half", [False, True])

@@ -115,7 +115,7 @@ def test_a_normalization_over_another_axis_is_found_between_transposes(tmp_path)
 
 def test_the_condition_that_fails_is_told_with_its_values(tmp_path):
     (place,) = explain(attention(tmp_path, mask_shape=("b", 1, "s", "other")), "--op", "Attention", "--cost", "nodes", "--target", "onnx", "--rules", wrong_guard(tmp_path))["places"]
-    assert place["status"] in ("missed", "fused")
+    assert place["status"] in ("missed", "fused", "not chosen")
     told = explain(attention(tmp_path), "--rule", "needs_a_constant", "--rules", wrong_guard(tmp_path))
     (place,) = [p for p in told["places"] if p["value"] == "'y'"]
     assert place["status"] == "missed"

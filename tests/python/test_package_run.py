@@ -209,3 +209,13 @@ def test_egraph_limits_and_errors():
         g.extract(10**6)
     with pytest.raises(ValueError):
         g.extract("x", cost=lambda op: -1)
+
+
+def test_assumptions_are_options():
+    """`assume` and `no_assume` by one name or several; `not_assumed` is an older name; what is no assumption is an error."""
+    model = make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", TensorProto.FLOAT, ["n"])], [value("y", TensorProto.FLOAT, ["n"])])
+    for options in ({"assume": ["causal_rows"]}, {"assume": "causal_rows", "no_assume": ["all"]}, {"not_assumed": ["all"]}, {"no_assume": "no_empty_row"}):
+        assert onnx_saturate.optimize(model, **options) is not None
+    for options in ({"assume": ["nonsense"]}, {"no_assume": ["nonsense"]}, {"not_assumed": ["nonsense"]}):
+        with pytest.raises(Exception, match="no such assumption"):
+            onnx_saturate.optimize(model, **options)

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/runtime.h"
+#include "rules/fills.h"
 #include "rules/opkey.h"
 
 namespace saturate {
@@ -41,14 +42,66 @@ TEST_F(Masks, AreProven) {
   EXPECT_FALSE(is_zero_or_one(g_, x));
 }
 
-TEST_F(Masks, MayBeAssumedOfInputsThatAreHandedOn) {
-  const Id x = input("x", DType::kFloat), i = input("i", DType::kInt64);
+TEST_F(Masks, MayBeAssumedOfInputsThatAreUsedAsTruthValues) {
+  const Id x = input("x", DType::kFloat), i = input("i", DType::kInt64), gate = input("gate", DType::kFloat);
+  EXPECT_FALSE(may_be_mask(g_, x));
+  op("Mul", {op("Sub", {floats({1}), gate}), floats({-10000})});  // nobody takes it for scores
+  EXPECT_FALSE(may_be_mask(g_, gate));
+  cast(x, DType::kBool);
   EXPECT_TRUE(may_be_mask(g_, x));
   EXPECT_TRUE(may_be_mask(g_, op("Unsqueeze", {x, g_.constant(Tensor::vector_int64(std::vector<std::int64_t>{1}))})));
   EXPECT_TRUE(may_be_mask(g_, cast(input("b", DType::kBool), DType::kFloat)));
   EXPECT_FALSE(may_be_mask(g_, cast(i, DType::kFloat)));
   EXPECT_FALSE(may_be_mask(g_, op("Tanh", {x})));
   EXPECT_FALSE(may_be_mask(g_, floats({0.5f})));
+}
+
+TEST_F(Masks, OfFloatsAreSeenByTheScoresThatTheyHide) {
+  const Id x = input("x", DType::kFloat), scores = input("scores", DType::kFloat);
+  const Id mask = op("Mul", {op("Sub", {floats({1}), x}), floats({-10000})});
+  EXPECT_FALSE(reaches_scores(g_, mask));
+  op("Softmax", {op("Add", {scores, op("Mul", {mask, floats({0.5f})})})}, {Attribute::of("axis", std::int64_t{1})});
+  EXPECT_TRUE(reaches_scores(g_, mask));
+  EXPECT_TRUE(may_be_mask(g_, x));
+  EXPECT_FALSE(reaches_scores(g_, op("MatMul", {mask, scores})));
+}
+
+TEST_F(Masks, HaveFillsThatAddUp) {
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  const Id c = input("b", DType::kBool), none = floats({0}), low = floats({kLowest}), x = input("x", DType::kFloat);
+  const Id mask = op("Where", {c, none, low}), scores = op("Tanh", {x});
+  EXPECT_TRUE(hides_by_numbers(g_, mask));
+  EXPECT_FALSE(is_above_lowest(g_, mask));
+  EXPECT_FALSE(hides_by_numbers(g_, op("Add", {mask, op("Mul", {floats({kLowest}), cast(c, DType::kFloat)})})));
+  EXPECT_FALSE(hides_by_numbers(g_, op("Where", {c, none, floats({-std::numeric_limits<float>::infinity()})})));
+  EXPECT_FALSE(fills_of(g_, x).has_value());
+  EXPECT_EQ(fills_of(g_, scores)->sum, 1);
+  EXPECT_EQ(fills_of(g_, op("Add", {scores, op("Mul", {scores, floats({0.5f})})}))->sum, 1.5);
+}
+
+TEST_F(Masks, AreRaised) {
+  const Id c = input("b", DType::kBool), none = floats({0}), x = input("x", DType::kFloat);
+  const Id mask = op("Where", {c, none, floats({std::numeric_limits<float>::lowest()})});
+  const Id raised = *with_raised_fills(g_, op("Add", {mask, mask}), UnknownFills::kRefused), wanted = op("Where", {c, none, floats({-1e30f})});
+  EXPECT_EQ(raised, op("Add", {wanted, wanted}));
+  EXPECT_EQ(with_raised_fills(g_, raised, UnknownFills::kRefused), raised);
+  EXPECT_EQ(with_raised_fills(g_, x, UnknownFills::kRefused), std::nullopt);
+  for (const UnknownFills unknown : {UnknownFills::kBounded, UnknownFills::kHalved}) {
+    const Id given = *with_raised_fills(g_, x, unknown);
+    EXPECT_NE(given, x);
+    EXPECT_TRUE(is_above_lowest(g_, given));
+    EXPECT_EQ(with_raised_fills(g_, given, UnknownFills::kRefused), given);
+  }
+}
+
+TEST_F(Masks, CountsAreMadeOfSizes) {
+  const Id x = input("x", DType::kFloat), given = input("n", DType::kInt64), one = g_.constant(Tensor::scalar_int64(1));
+  const Id size = op("Size", {x});
+  EXPECT_TRUE(is_count(g_, size));
+  EXPECT_TRUE(is_count(g_, op("Range", {g_.constant(Tensor::scalar_int64(0)), size, one})));
+  EXPECT_FALSE(is_count(g_, given));
+  EXPECT_FALSE(is_count(g_, op("Add", {size, given})));
+  EXPECT_FALSE(is_count(g_, g_.constant(Tensor::scalar_int64(1'700'000'000))));
 }
 
 TEST_F(Masks, HideByInfinity) {

@@ -69,6 +69,7 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "cost", o.cost);
   get(given, "constant_cost", o.constant_cost);
   get(given, "rules", o.rules);
+  get(given, "assumed", o.assumed);
   get(given, "not_assumed", o.not_assumed);
   get(given, "extractor", o.extractor);
   get(given, "approximate", o.approximate);

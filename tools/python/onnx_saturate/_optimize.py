@@ -38,8 +38,12 @@ class Options(TypedDict, total=False):
     """A `RuleSet`, or files of rules beside the built-in ones."""
     skip_rules: Iterable[str]
     """Names of rules to leave out."""
+    assume: Iterable[str]
+    """Risky assumptions that rules may make, too (docs/assumptions.md); `report` tells which assumptions were made."""
+    no_assume: Iterable[str]
+    """Assumptions that no rule may make, or ["all"]; these win over `assume` and the target."""
     not_assumed: Iterable[str]
-    """Assumptions that no rule may make, or ["all"]; `report` tells which were made."""
+    """An older name of `no_assume`."""
     extractor: str
     """How the cheapest choice is looked for ("search"; `saturate optimize --help` names the others)."""
     approximate: bool
@@ -129,8 +133,9 @@ def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, A
     if unknown:
         raise TypeError(f"no such option: {', '.join(sorted(unknown))}; onnx_saturate.Options lists them")
     out = {name: value for name, value in options.items() if name not in _OF_OUTPUT | {"skip_rules", "progress", "base_dir"}}
-    if out.get("not_assumed") is not None:
-        out["not_assumed"] = list(out["not_assumed"])
+    names = lambda key: [given] if isinstance(given := out.pop(key, None), str) else list(given or ())
+    out["assumed"] = names("assume")
+    out["not_assumed"] = names("no_assume") + names("not_assumed")
     out["rules"] = rule_set(options.get("rules"), options.get("skip_rules", ()))
     if "target" in out:
         out["target"] = os.fspath(out["target"])

@@ -1,0 +1,41 @@
+// What rules may take for granted that no fact can prove: `assume NAME`. docs/assumptions.md argues the class of each.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace saturate {
+
+enum class AssumptionClass : std::uint8_t {
+  kKinder,        // results differ only where the original gives NaN or infinity, or the specification leaves the value open
+  kConventional,  // the documented interface of an operator or an exporter
+  kRisky,         // may change finite numbers of a model that meets its interface: off unless asked for by name
+};
+std::string_view to_string(AssumptionClass c);
+
+struct Assumption {
+  std::string_view name;
+  AssumptionClass kind;
+  std::string_view what;     // what is taken for granted
+  std::string_view example;  // what goes wrong where it does not hold
+};
+// All of them, by name.
+std::span<const Assumption> known_assumptions();
+const Assumption* find_assumption(std::string_view name);
+
+// What a user says of assumptions.
+struct AssumptionChoice {
+  std::vector<std::string> assumed;      // risky ones to make, by name
+  std::vector<std::string> not_assumed;  // names, or "all"; these win
+  bool allows(std::string_view assumption) const;
+  // The first name that is none, as an error of one line; nullopt: all are known.
+  std::optional<std::string> unknown() const;
+  // The risky assumptions that are made.
+  std::vector<std::string> risks() const;
+};
+
+}  // namespace saturate

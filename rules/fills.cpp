@@ -1,0 +1,432 @@
+#include "rules/fills.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "rules/opkey.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::size_t kMostFillBytes = std::size_t{1} << 25;  // causal masks are large
+constexpr std::size_t kMostSearched = 256;
+constexpr int kDeepestFill = 24;
+
+template <std::size_t n>
+bool is_one_of(std::string_view name, const std::string_view (&names)[n]) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+bool is_fill_view(std::string_view op) {
+  static constexpr std::string_view views[] = {"Expand", "Reshape", "Transpose", "Unsqueeze", "Squeeze",  "Slice",         "Gather",
+                                               "Tile",   "Flatten", "Identity",  "Trilu",     "GatherND", "GatherElements"};
+  return is_one_of(op, views);
+}
+
+// Operators whose results are finite for finite inputs, and hold no fill.
+bool is_computed(std::string_view op) {
+  static constexpr std::string_view names[] = {
+      "MatMul",   "Gemm",        "Einsum",       "Conv",     "FusedMatMul",        "Tanh",       "Sigmoid",
+      "Softmax",  "Relu",        "Gelu",         "Erf",      "LayerNormalization", "ReduceMean", "RMSNormalization",
+      "Softplus", "HardSigmoid", "repeat_heads", "sdpa",     "Sin",                "Cos",        "InstanceNormalization",
+      "GroupNormalization"};
+  return is_one_of(op, names);
+}
+
+using MaybeFills = std::optional<Fills>;
+
+// A choice of one part.
+MaybeFills either(const MaybeFills& a, const MaybeFills& b) {
+  if (!a || !b) return std::nullopt;
+  return Fills{std::max(a->largest, b->largest), std::max(a->sum, b->sum), a->infinite || b->infinite};
+}
+
+MaybeFills sum_of(const MaybeFills& a, const MaybeFills& b) {
+  if (!a || !b) return std::nullopt;
+  return Fills{std::max(a->largest, b->largest), a->sum + b->sum, a->infinite || b->infinite};
+}
+
+MaybeFills product_of(const MaybeFills& a, const MaybeFills& b) {
+  if (!a || !b) return std::nullopt;
+  return Fills{std::max({a->largest, b->largest, a->largest * b->largest}), a->sum * b->sum, a->infinite || b->infinite};
+}
+
+class FillSearch {
+ public:
+  explicit FillSearch(const OnnxEGraph& g) : g_(g) {}
+
+  MaybeFills of(Id id, int depth = kDeepestFill) {
+    id = g_.egraph().find(id);
+    if (const auto it = known_.find(id); it != known_.end()) return it->second;
+    if (depth == 0 || known_.size() == kMostSearched) return std::nullopt;
+    known_[id] = std::nullopt;  // classes read each other through views that undo each other
+    const MaybeFills found = look_at(id, depth - 1);
+    return known_[id] = found;
+  }
+
+ private:
+  MaybeFills look_at(Id id, int depth) {
+    const Facts& f = g_.facts(id);
+    if (f.kind != Facts::Kind::kTensor) return std::nullopt;
+    if (f.constant) {
+      const auto value = g_.value(id, kMostFillBytes);
+      return value ? MaybeFills(fills_of_tensor(*value)) : std::nullopt;
+    }
+    if (f.dtype == DType::kBool) return Fills{1, 1, false};
+    for (NodeId n : g_.egraph().class_nodes(id))
+      if (const MaybeFills found = of_node(g_.egraph().node(n), depth)) return found;
+    return is_integer(f.dtype) ? MaybeFills(Fills{1, 1, false}) : std::nullopt;
+  }
+
+  MaybeFills of_node(const ENode& node, int depth) {
+    const OpKey& key = g_.key(node.op);
+    const std::string_view op = key.op_type;
+    if (op == kProjOp) return of_split(node.children[0], depth);
+    if (key.domain == "#" || node.children.empty()) return std::nullopt;
+    if (key.domain.empty() && op == "ConstantOfShape") {
+      const Attribute* value = find_attribute(key.attributes, "value");
+      return value ? fills_of_tensor(value->t()) : Fills{};
+    }
+    if (is_computed(op)) return Fills{1, 1, false};
+    if (!key.domain.empty()) return std::nullopt;
+    const auto child = [&](std::size_t i) { return of(node.children[i], depth); };
+    if (is_fill_view(op) || op == "Cast" || op == "Neg" || op == "Abs") return child(0);
+    if (op == "Where") return is_halved(node) ? MaybeFills(Fills{0, std::numeric_limits<double>::max(), true}) : either(child(1), child(2));
+    if (op == "Pad") return node.children.size() > 2 && !is_absent(node.children[2]) ? either(child(0), child(2)) : child(0);
+    if (op == "Add") return sum_of(child(0), child(1));
+    if (op == "Sub") return is_complement(node) ? complement(node.children[1], depth) : sum_of(child(0), child(1));
+    if (op == "Mul") return product_of(child(0), child(1));
+    if (op == "Div") return quotient(node, depth);
+    if (op != "Max" && op != "Min" && op != "Concat") return std::nullopt;
+    MaybeFills out = Fills{};
+    for (std::size_t i = 0; i < node.children.size() && out; ++i) out = either(out, child(i));
+    return !out && op == "Max" && is_bounded(node) ? MaybeFills(Fills{0, std::numeric_limits<double>::max(), true}) : out;
+  }
+
+  bool is_absent(Id id) const { return g_.facts(id).kind == Facts::Kind::kAbsent; }
+
+  MaybeFills of_split(Id tuple, int depth) {
+    for (NodeId n : g_.egraph().class_nodes(tuple)) {
+      const ENode split = g_.egraph().node(n);
+      const OpKey& key = g_.key(split.op);
+      if (key.domain.empty() && key.op_type == "Split") return of(split.children[0], depth);
+    }
+    return std::nullopt;
+  }
+
+  // What FillRaiser makes of a value of which nothing is known: Where(Less(x, lowest), x / 2, x).
+  bool is_halved(const ENode& choice) const {
+    const EGraph& e = g_.egraph();
+    const Id kept = e.find(choice.children[2]);
+    const double low = lowest_fill(g_.facts(kept).dtype);
+    for (NodeId n : e.class_nodes(choice.children[0])) {
+      const ENode less = e.node(n);
+      const OpKey& key = g_.key(less.op);
+      if (!key.domain.empty() || key.op_type != "Less" || e.find(less.children[0]) != kept) continue;
+      const auto bound = g_.facts(less.children[1]).constant ? g_.value(less.children[1], 64) : std::nullopt;
+      const auto number = bound && bound->size() == 1 ? element_as_double(*bound, 0) : std::nullopt;
+      if (number && std::abs(*number / low - 1) < 1e-2) return true;
+    }
+    return false;
+  }
+
+  MaybeFills quotient(const ENode& node, int depth) {
+    const Facts& f = g_.facts(node.children[1]);
+    const auto divisor = f.constant ? g_.value(node.children[1], kMostFillBytes) : std::nullopt;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::int64_t i = 0; divisor && i < divisor->size(); ++i)
+      least = std::min(least, std::abs(element_as_double(*divisor, i).value_or(0)));
+    const MaybeFills whole = divisor && least > 0 ? of(node.children[0], depth) : std::nullopt;
+    if (!whole) return std::nullopt;
+    return Fills{whole->largest / least, whole->sum / least, whole->infinite};
+  }
+
+  // ... or Max(x, lowest).
+  bool is_bounded(const ENode& node) const {
+    return std::any_of(node.children.begin(), node.children.end(), [&](Id id) {
+      const auto bound = g_.facts(id).constant ? g_.value(id, 64) : std::nullopt;
+      const auto number = bound && bound->size() == 1 ? element_as_double(*bound, 0) : std::nullopt;
+      return number && *number >= lowest_fill(bound->dtype()) * 1.001;
+    });
+  }
+
+  // 1 - m.
+  bool is_complement(const ENode& node) const {
+    const auto one = g_.facts(node.children[0]).constant ? g_.value(node.children[0], 64) : std::nullopt;
+    return one && one->size() == 1 && element_as_double(*one, 0) == 1;
+  }
+
+  // A mask that a model is given as floats goes from 0 to 1 by its interface, but nothing proves it.
+  MaybeFills complement(Id mask, int depth) {
+    const MaybeFills inner = of(mask, depth);
+    if (!inner) return Fills{1, 1, true};
+    return Fills{std::max(inner->largest, 1.0), inner->sum <= 1 ? 1.0 : inner->sum + 1, inner->infinite};
+  }
+
+  const OnnxEGraph& g_;
+  absl::flat_hash_map<Id, MaybeFills> known_;
+};
+
+bool above_lowest_fill(const MaybeFills& fills, DType dtype) { return fills && fills->largest <= -lowest_fill(dtype) * 1.001; }
+
+Id fill_node(OnnxEGraph& g, std::string_view op, std::vector<Id> children) {
+  return g.add(make_key("", op, {}, 1, std::nullopt), children);
+}
+
+Id fill_number(OnnxEGraph& g, DType dtype, double number) {
+  const auto t = tensor_of_reals(dtype, {}, std::array{number});
+  return g.constant(*t);
+}
+
+class FillRaiser {
+ public:
+  FillRaiser(OnnxEGraph& g, DType dtype, UnknownFills unknown) : g_(g), dtype_(dtype), unknown_(unknown) {}
+  bool refused() const { return refused_; }
+
+  Id of(Id id, int depth = kDeepestFill) {
+    id = g_.egraph().find(id);
+    if (const auto it = known_.find(id); it != known_.end()) return it->second;
+    if (g_.facts(id).dtype != dtype_ || above_lowest_fill(fills_of(g_, id), dtype_)) return known_[id] = id;
+    std::optional<Id> raised;
+    if (g_.facts(id).constant) {
+      raised = constant(id);
+    } else if (depth > 0) {
+      known_[id] = id;
+      for (NodeId n : g_.egraph().class_nodes(id))
+        if (raised = node(n, depth - 1); raised) break;
+    }
+    return known_[id] = raised ? *raised : bounded(id);
+  }
+
+ private:
+  double raised_number(double x) const {
+    const double low = lowest_fill(dtype_);
+    return std::isfinite(x) ? std::clamp(x, low, -low) : x;
+  }
+
+  std::optional<Id> constant(Id id) {
+    const auto value = g_.value(id, kMostFillBytes);
+    if (!value) return std::nullopt;
+    std::vector<double> numbers(static_cast<std::size_t>(value->size()));
+    for (std::int64_t i = 0; i < value->size(); ++i)
+      numbers[static_cast<std::size_t>(i)] = raised_number(element_as_double(*value, i).value_or(0));
+    const auto made = tensor_of_reals(dtype_, value->dims(), numbers);
+    return made.ok() ? std::optional(g_.constant(*made)) : std::nullopt;
+  }
+
+  std::optional<Id> node(NodeId n, int depth) {
+    const OpKey key = g_.key(g_.egraph().node(n).op);
+    const auto span = g_.egraph().node(n).children;
+    std::vector<Id> children(span.begin(), span.end());
+    const std::string_view op = key.op_type;
+    if (!key.domain.empty() || children.empty()) return std::nullopt;
+    if (op == "Where" || op == "Add" || op == "Max" || op == "Min" || op == "Concat") {
+      for (std::size_t i = op == "Where" ? 1 : 0; i < children.size(); ++i) children[i] = of(children[i], depth);
+    } else if (is_fill_view(op)) {
+      children[0] = of(children[0], depth);
+    } else if (op == "Mul") {
+      if (!factor(children, depth)) return std::nullopt;
+    } else if (op == "ConstantOfShape") {
+      return filled(key, children[0]);
+    } else {
+      return std::nullopt;
+    }
+    return g_.add(key, children);
+  }
+
+  // A formula times a lower number than runtimes want: times one that they take. The order of what is hidden stays, and so do gaps that no
+  // score bridges.
+  bool factor(std::vector<Id>& children, int depth) {
+    for (std::size_t side : {0u, 1u}) {
+      const MaybeFills rest = fills_of(g_, children[1 - side]);
+      if (!rest || rest->largest > 1000) continue;
+      const Id low = of(children[side], depth);
+      if (low == g_.egraph().find(children[side])) continue;
+      children[side] = low;
+      return true;
+    }
+    return false;
+  }
+
+  std::optional<Id> filled(OpKey key, Id shape) {
+    for (Attribute& a : key.attributes)
+      if (a.name == "value") {
+        const auto made = tensor_of_reals(dtype_, a.t().dims(), std::array{raised_number(element_as_double(a.t(), 0).value_or(0))});
+        if (!made.ok()) return std::nullopt;
+        a = Attribute::of("value", *made);
+        return g_.add(key, std::array{shape});
+      }
+    return std::nullopt;
+  }
+
+  Id bounded(Id id) {
+    refused_ = refused_ || unknown_ == UnknownFills::kRefused;
+    if (refused_) return id;
+    if (unknown_ == UnknownFills::kBounded) return fill_node(g_, "Max", {id, fill_number(g_, dtype_, lowest_fill(dtype_))});
+    const Id low = fill_node(g_, "Less", {id, fill_number(g_, dtype_, lowest_fill(dtype_))});
+    const Id half = fill_node(g_, "Mul", {id, fill_number(g_, dtype_, 0.5)});
+    return fill_node(g_, "Where", {low, half, id});
+  }
+
+  OnnxEGraph& g_;
+  DType dtype_;
+  UnknownFills unknown_;
+  bool refused_ = false;
+  absl::flat_hash_map<Id, Id> known_;
+};
+
+bool is_scalar_constant(const OnnxEGraph& g, Id id) {
+  const Facts& f = g.facts(id);
+  if (!f.constant || !f.shape) return false;
+  return std::all_of(f.shape->begin(), f.shape->end(), [&](Dim d) { return g.dims().value(d) == 1; });
+}
+
+// The input of an operator that Softmax sees as scores, or as a mask beside them.
+bool reads_scores(const OpKey& key, std::size_t input) {
+  const std::string_view op = key.op_type;
+  if (key.domain.empty()) return (op == "Softmax" || op == "LogSoftmax") ? input == 0 : op == "Attention" && input == 3;
+  if (key.domain == "saturate") return op == "sdpa" && input == 3;
+  if (key.domain != "com.microsoft") return false;
+  return (op == "MultiHeadAttention" && (input == 4 || input == 5)) || (op == "Attention" && (input == 3 || input == 5));
+}
+
+// What hands scores or a mask of theirs on.
+bool hands_scores_on(const OnnxEGraph& g, const OpKey& key, const ENode& node, std::size_t input) {
+  static constexpr std::string_view sums[] = {"Add", "Sub", "Max", "Min", "Concat", "Neg", "Cast", "Clip"};
+  const std::string_view op = key.op_type;
+  if (!key.domain.empty()) return false;
+  if (is_fill_view(op)) return input == 0;
+  if (op == "Where") return input > 0;
+  if (op == "Mul" || op == "Div") return node.children.size() == 2 && is_scalar_constant(g, node.children[1 - input]);
+  return is_one_of(op, sums);
+}
+
+class CountSearch {
+ public:
+  explicit CountSearch(const OnnxEGraph& g) : g_(g) {}
+
+  bool of(Id id, int depth) const {
+    const Facts& f = g_.facts(id);
+    if (f.kind != Facts::Kind::kTensor || !is_integer(f.dtype)) return false;
+    if (f.content || f.counts_from) return !f.constant || of_constant(id);
+    if (f.constant) return of_constant(id);
+    if (depth == 0) return false;
+    for (NodeId n : g_.egraph().class_nodes(id))
+      if (of_node(g_.egraph().node(n), depth - 1)) return true;
+    return false;
+  }
+
+ private:
+  bool of_constant(Id id) const {
+    const auto value = g_.value(id, kMostFillBytes);
+    if (!value) return false;
+    for (std::int64_t i = 0; i < value->size(); ++i)
+      if (const auto x = element_as_double(*value, i); !x || std::abs(*x) > (1 << 24)) return false;
+    return true;
+  }
+
+  bool of_node(const ENode& node, int depth) const {
+    const OpKey& key = g_.key(node.op);
+    const std::string_view op = key.op_type;
+    if (!key.domain.empty() || node.children.empty()) return false;
+    if (op == "Shape" || op == "Size" || op == "NonZero" || op == "ArgMax" || op == "ArgMin") return true;
+    if (op == "Cast" && g_.facts(node.children[0]).dtype == DType::kBool) return true;
+    if (is_fill_view(op) || op == "Cast") return of(node.children[0], depth);
+    static constexpr std::string_view all[] = {"Range", "Add", "Sub", "Max", "Min", "Concat"};
+    const std::size_t first = op == "Where" ? 1 : 0;
+    if (op != "Where" && !is_one_of(op, all)) return false;
+    return std::all_of(node.children.begin() + static_cast<std::ptrdiff_t>(first), node.children.end(),
+                       [&](Id child) { return of(child, depth); });
+  }
+
+  const OnnxEGraph& g_;
+};
+
+}  // namespace
+
+bool is_above_lowest(const OnnxEGraph& g, Id id) { return above_lowest_fill(fills_of(g, id), g.facts(id).dtype); }
+
+double lowest_fill(DType dtype) { return dtype == DType::kFloat16 ? -6e4 : -1e30; }
+
+Fills fills_of_tensor(const Tensor& t) {
+  Fills out;
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    const auto x = element_as_double(t, i);
+    if (!x || !std::isfinite(*x))
+      out.infinite = true;
+    else
+      out.largest = std::max(out.largest, std::abs(*x));
+  }
+  out.sum = out.largest;
+  return out;
+}
+
+std::optional<Fills> fills_of(const OnnxEGraph& g, Id id) { return FillSearch(g).of(id); }
+
+std::optional<Id> with_raised_fills(OnnxEGraph& g, Id id, UnknownFills unknown) {
+  FillRaiser raiser(g, g.facts(id).dtype, unknown);
+  const Id raised = raiser.of(id);
+  return raiser.refused() ? std::nullopt : std::optional(raised);
+}
+
+bool reaches_scores(const OnnxEGraph& g, Id id) {
+  const EGraph& e = g.egraph();
+  std::vector<Id> seen{e.find(id)};
+  for (std::size_t i = 0; i < seen.size() && seen.size() < kMostSearched; ++i)
+    for (const NodeId user : e.class_users(seen[i])) {
+      const ENode node = e.node(user);
+      const OpKey& key = g.key(node.op);
+      for (std::size_t input = 0; input < node.children.size(); ++input) {
+        if (e.find(node.children[input]) != seen[i]) continue;
+        if (reads_scores(key, input)) return true;
+        if (!hands_scores_on(g, key, node, input)) continue;
+        const Id made = e.find(e.class_of(user));
+        if (std::find(seen.begin(), seen.end(), made) == seen.end()) seen.push_back(made);
+      }
+    }
+  return false;
+}
+
+bool hides_by_numbers(const std::optional<Fills>& fills, DType dtype) {
+  const double most = dtype == DType::kDouble    ? std::numeric_limits<double>::max()
+                      : dtype == DType::kFloat16 ? -lowest_fill(dtype)
+                                                 : static_cast<double>(std::numeric_limits<float>::max());
+  return is_floating(dtype) && fills && !fills->infinite && fills->sum <= most;
+}
+
+bool hides_by_numbers(const OnnxEGraph& g, Id id) { return hides_by_numbers(fills_of(g, id), g.facts(id).dtype); }
+
+bool told_as_nan(const OnnxEGraph& g, Id id) {
+  const EGraph& e = g.egraph();
+  std::vector<Id> seen{e.find(id)};
+  for (std::size_t i = 0; i < seen.size() && seen.size() < kMostSearched; ++i)
+    for (const NodeId user : e.class_users(seen[i])) {
+      const OpKey& key = g.key(e.node(user).op);
+      const std::string_view op = key.op_type;
+      if (op == "IsNaN") return true;
+      const Id made = e.find(e.class_of(user));
+      if (op != "Softmax" && std::find(seen.begin(), seen.end(), made) == seen.end()) seen.push_back(made);
+    }
+  return false;
+}
+
+bool holds_attention(const OnnxEGraph& g) {
+  const EGraph& e = g.egraph();
+  for (const Id id : e.classes())
+    for (const NodeId n : e.class_nodes(id)) {
+      if (e.made_by(n) != kNone) continue;
+      const ENode node = e.node(n);
+      const OpKey& key = g.key(node.op);
+      if (key.domain.empty() && key.op_type == "Attention" && node.children.size() > 3) return true;
+    }
+  return false;
+}
+
+bool is_count(const OnnxEGraph& g, Id id) { return CountSearch(g).of(id, kDeepestFill); }
+
+}  // namespace saturate
