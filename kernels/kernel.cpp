@@ -7,6 +7,7 @@
 
 #include "egraph/parallel.h"
 #include "fmt/format.h"
+#include "kernels/stop.h"
 #include "kernels/team_scope.h"
 
 namespace saturate {
@@ -67,8 +68,13 @@ absl::StatusOr<Tensor> KernelContext::allocate(DType dtype, const Shape& dims) c
         fmt::format("{}: an output of {} bytes is above the limit of {}", where(node), *bytes, options.memory_limit));
   }
   if (dtype == DType::kString) return Tensor::strings(dims, std::vector<std::string>(static_cast<std::size_t>(product(dims))));
+  if (absl::Status stopped = stop_status(); !stopped.ok()) return stopped;
   std::shared_ptr<std::byte> data = host.tensor_buffer(*bytes);
-  if (data == nullptr) return absl::ResourceExhaustedError(fmt::format("{}: no memory for an output of {} bytes", where(node), *bytes));
+  if (data == nullptr) {
+    const std::string limit =
+        options.run_memory == ~std::size_t{0} ? std::string() : fmt::format(" within the {} bytes that all tensors may take", options.run_memory);
+    return absl::ResourceExhaustedError(fmt::format("{}: no memory for an output of {} bytes{}", where(node), *bytes, limit));
+  }
   const std::span<const std::byte> view(data.get(), *bytes);
   return Tensor(dtype, dims, std::shared_ptr<const void>(std::move(data)), view);
 }
@@ -203,21 +209,28 @@ void parallel_bands(const KernelContext& ctx, std::span<const Band> bands, std::
   Team* team = team_of(ctx);
   const bool fit = std::all_of(bands.begin(), bands.end(), [](const Band& b) { return b.end - b.begin <= kMostOfBand; });
   if (team == nullptr || !fit || bands.size() < 2) {
-    for (std::size_t b = 0; b < bands.size(); ++b)
+    for (std::size_t b = 0; b < bands.size(); ++b) {
+      heed_stop();
       if (bands[b].begin < bands[b].end) f(b, bands[b].begin, bands[b].end);
+    }
     return;
   }
   std::vector<Queue> queues(bands.size());
   for (std::size_t b = 0; b < bands.size(); ++b) queues[b].fill(bands[b]);
   std::mutex mutex;
   std::exception_ptr thrown;  // no exception may leave a helper
+  const StopSign* const sign = StopScope::current();
   team->run(bands.size(), [&](std::size_t, std::size_t worker) {
     const TeamScope alone(nullptr);
+    const StopScope stop(sign);
     try {
       Band piece;
       for (std::size_t i = 0; i < queues.size(); ++i) {
         const std::size_t b = (worker + i) % queues.size();
-        while (queues[b].take(i == 0, least, piece)) f(b, piece.begin, piece.end);
+        while (queues[b].take(i == 0, least, piece)) {
+          heed_stop();
+          f(b, piece.begin, piece.end);
+        }
       }
     } catch (...) {
       std::lock_guard lock(mutex);
@@ -249,7 +262,13 @@ void for_each_run(const Shape& dims, const std::array<Shape, N>& strides, RunBod
   for (std::size_t n = 0; n < N; ++n) inner[n] = s[n].back();
   const int outer = static_cast<int>(d.size()) - 1;
   Shape index(d.size(), 0);
+  constexpr std::int64_t kBetweenLooks = std::int64_t{1} << 16;  // elements
+  std::int64_t done = 0;
   while (true) {
+    if ((done += d.back()) > kBetweenLooks) {
+      heed_stop();
+      done = 0;
+    }
     f(offset, d.back(), inner);
     int k = outer - 1;
     for (; k >= 0; --k) {
@@ -266,11 +285,26 @@ template void for_each_run<2>(const Shape&, const std::array<Shape, 2>&, RunBody
 template void for_each_run<3>(const Shape&, const std::array<Shape, 3>&, RunBody<3>);
 template void for_each_run<4>(const Shape&, const std::array<Shape, 4>&, RunBody<4>);
 
+namespace {
+
+// On this thread; in pieces where something may end the run meanwhile.
+void alone_in_pieces(std::int64_t n, std::int64_t grain, absl::FunctionRef<void(std::int64_t, std::int64_t)> f) {
+  constexpr std::int64_t kPieces = 16;
+  if (StopScope::current() == nullptr) return f(0, n);
+  const std::int64_t step = std::max(grain, (n + kPieces - 1) / kPieces);
+  for (std::int64_t begin = 0; begin < n; begin += step) {
+    heed_stop();
+    f(begin, std::min(begin + step, n));
+  }
+}
+
+}  // namespace
+
 void parallel_for(const KernelContext& ctx, std::int64_t n, std::int64_t grain, absl::FunctionRef<void(std::int64_t, std::int64_t)> f) {
   if (n <= 0) return;
   grain = std::max<std::int64_t>(1, grain);
   const std::int64_t pieces = std::min(team_size(ctx), (n + grain - 1) / grain);
-  if (pieces <= 1) return f(0, n);
+  if (pieces <= 1) return alone_in_pieces(n, grain, f);
   constexpr std::int64_t kShare = 16;  // of what falls to a thread: smaller pieces do not pay
   std::vector<Band> bands;
   for (std::int64_t i = 0; i < pieces; ++i) bands.push_back({n * i / pieces, n * (i + 1) / pieces});

@@ -33,9 +33,9 @@ class KernelHost {
   virtual Outputs run_graph(const Graph& graph, const std::vector<Value>& inputs) = 0;
   // Runs one operator of the registry as of `opset` of its domain.
   virtual Outputs run_node(const Node& node, std::int64_t opset, const std::vector<Value>& inputs) = 0;
-  // A buffer of this many bytes, 64-byte aligned, not initialized.
+  // A buffer of this many bytes, 64-byte aligned, not initialized. Throws std::bad_alloc where there is no memory for it.
   virtual std::shared_ptr<std::byte> buffer(std::size_t bytes) = 0;
-  // The same for a tensor that the kernel makes; on the thread that the kernel was called on.
+  // The same for a tensor that the kernel makes; on the thread that the kernel was called on. Null where there is no memory for it.
   virtual std::shared_ptr<std::byte> tensor_buffer(std::size_t bytes) { return buffer(bytes); }
   // Whether the data lies in such a buffer.
   virtual bool owns(const std::byte*) const { return false; }
@@ -45,6 +45,7 @@ struct KernelOptions {
   bool reference = false;  // simple kernels only, double accumulation
   int threads = 1;
   std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
+  std::size_t run_memory = ~std::size_t{0};    // bytes that all tensors of a run may take; for messages, the memory itself keeps to it
 };
 
 // What a kernel prepares once of a node's attributes and constant inputs in a session, e.g. packed weights. Nodes may share it.

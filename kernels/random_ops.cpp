@@ -8,6 +8,7 @@
 
 #include "kernels/data_util.h"
 #include "kernels/ml_util.h"
+#include "kernels/stop.h"
 
 namespace saturate {
 namespace {
@@ -47,7 +48,10 @@ Outputs drawn(const KernelContext& ctx, DType dtype, const Shape& dims, bool nor
   Generator random(ctx);
   const double mean = ctx.attr_f("mean", 0.0f), scale = ctx.attr_f("scale", 1.0f), low = ctx.attr_f("low", 0.0f),
                high = ctx.attr_f("high", 1.0f);
-  for (double& v : values) v = normal ? mean + scale * random.normal() : low + (high - low) * random.uniform();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (i % (1u << 16) == 0) heed_stop();
+    values[i] = normal ? mean + scale * random.normal() : low + (high - low) * random.uniform();
+  }
   return one_output(from_doubles(ctx, dtype, dims, values));
 }
 

@@ -39,9 +39,14 @@ absl::Status check_input(const ValueInfo& info, const Value& value) {
 
 class KernelEvaluator : public Evaluator {
  public:
-  explicit KernelEvaluator(bool reference) : pool_(std::make_shared<BufferPool>(false)) {
-    options_.reference = reference;
+  explicit KernelEvaluator(const EvaluatorOptions& options)
+      : seconds_(options.seconds),
+        cancel_(options.cancel),
+        pool_(std::make_shared<BufferPool>(false)),
+        meter_(std::make_shared<MemoryMeter>(options.memory)) {
+    options_.reference = options.reference;
     options_.threads = 1;
+    options_.memory_limit = options_.run_memory = options.memory;
   }
 
   // A node is run as a graph of one node, so that its subgraphs are planned like any other.
@@ -68,12 +73,16 @@ class KernelEvaluator : public Evaluator {
       if (slot >= 0) (*plan)->outputs.emplace_back("", slot);
     }
     (*plan)->steps[0].release.clear();
-    RunMemory memory(*pool_, nullptr, nullptr);
+    RunMemory memory(*pool_, nullptr, nullptr, meter_);
     RunContext run{options_, memory};
+    const double start = seconds_ < kNoDeadline ? steady_seconds() : 0;
+    const StopSign sign{cancel_, start + std::min(seconds_, kMostEvaluations * seconds_ - taken_)};
+    const StopScope stop(sign.set() ? &sign : nullptr);
     std::vector<Value> readable = inputs;
     for (Value& value : readable)
       if (value.is_tensor() && !is_aligned(value.tensor())) value = aligned(value.tensor());
     Outputs out = run_plan(**plan, readable, {}, run);
+    if (seconds_ < kNoDeadline) taken_ = taken_ + (steady_seconds() - start);
     if (!out.ok()) return out;
     std::vector<Value> all(node.outputs.size());
     std::size_t next = 0;
@@ -85,7 +94,11 @@ class KernelEvaluator : public Evaluator {
 
  private:
   KernelOptions options_;
+  double seconds_;
+  mutable std::atomic<double> taken_ = 0;
+  const std::atomic<bool>* cancel_;
   std::shared_ptr<BufferPool> pool_;
+  std::shared_ptr<MemoryMeter> meter_;
 };
 
 }  // namespace
@@ -100,7 +113,7 @@ struct Session::Impl {
 
   explicit Impl(const SessionOptions& o) : options(o), team(o.reference ? 1 : thread_count(o.threads)) {}
 
-  Outputs run(const std::map<std::string, Value>& given, std::vector<NodeTiming>* timings) const {
+  Outputs run(const std::map<std::string, Value>& given, std::vector<NodeTiming>* timings, const RunLimits& limits) const {
     const Graph& graph = *plan->graph;
     std::vector<Value> inputs(graph.inputs.size());
     std::size_t used = 0;
@@ -131,10 +144,14 @@ struct Session::Impl {
     const TeamScope scope(shared_out ? &team : nullptr);
     const std::optional<std::vector<std::int64_t>> sizes = sizes_of(inputs);
     const MemoryOfSize known = sizes ? memory_of(*sizes) : MemoryOfSize{};
-    RunMemory memory(*pool, known.plan.get(), known.trace);
-    const KernelOptions kernel_options{options.reference, shared_out ? static_cast<int>(team.threads()) : 1, options.memory_limit};
+    const bool bounded = limits.memory != ~std::size_t{0};
+    RunMemory memory(*pool, known.plan.get(), known.trace, bounded ? std::make_shared<MemoryMeter>(limits.memory) : nullptr);
+    const KernelOptions kernel_options{options.reference, shared_out ? static_cast<int>(team.threads()) : 1,
+                                       std::min(options.memory_limit, limits.memory), limits.memory};
+    const StopSign sign{options.cancel, limits.deadline};
+    const StopScope stop(sign.set() ? &sign : nullptr);
     const double epoch = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    RunContext context{kernel_options, memory, options.check_finite, timings, epoch, 0, options.most_graph_runs, options.cancel};
+    RunContext context{kernel_options, memory, options.check_finite, options.check_underflow, timings, epoch, 0, options.most_graph_runs};
     Outputs outputs = run_plan(*plan, inputs, {}, context);
     if (outputs.ok() && known.trace != nullptr) keep_trace(*sizes, known.trace);
     return outputs;
@@ -205,12 +222,13 @@ absl::StatusOr<Session> Session::create(const Model& model, const SessionOptions
   return Session(std::move(impl));
 }
 
-absl::StatusOr<std::vector<Value>> Session::run(const std::map<std::string, Value>& inputs, std::vector<NodeTiming>* timings) const {
-  return impl_->run(inputs, timings);
+absl::StatusOr<std::vector<Value>> Session::run(const std::map<std::string, Value>& inputs, std::vector<NodeTiming>* timings,
+                                                const RunLimits& limits) const {
+  return impl_->run(inputs, timings, limits);
 }
 
 MemoryUse Session::memory() const { return {impl_->pool->arena_bytes(), impl_->pool->system_requests()}; }
 
-std::unique_ptr<Evaluator> make_evaluator(bool reference) { return std::make_unique<KernelEvaluator>(reference); }
+std::unique_ptr<Evaluator> make_evaluator(const EvaluatorOptions& options) { return std::make_unique<KernelEvaluator>(options); }
 
 }  // namespace saturate

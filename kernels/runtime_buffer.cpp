@@ -314,7 +314,41 @@ std::size_t BufferPool::system_requests() const {
   return apart_ + (arena_ == nullptr ? 0 : arena_->growths());
 }
 
+bool MemoryMeter::take(std::size_t bytes) {
+  std::size_t used = used_;
+  do {
+    if (bytes > limit_ || used > limit_ - bytes) return false;
+  } while (!used_.compare_exchange_weak(used, used + bytes));
+  return true;
+}
+
+template <typename Get>
+std::shared_ptr<std::byte> RunMemory::metered(std::size_t bytes, const Get& get) {
+  if (meter_ == nullptr) return get();
+  if (!meter_->take(bytes)) return nullptr;
+  std::shared_ptr<std::byte> data = get();
+  if (data == nullptr) {
+    meter_->give_back(bytes);
+    return nullptr;
+  }
+  std::byte* const place = data.get();
+  return {place, [held = std::move(data), meter = meter_, bytes](std::byte*) mutable {
+            held.reset();
+            meter->give_back(bytes);
+          }};
+}
+
 std::shared_ptr<std::byte> RunMemory::tensor(std::size_t bytes) {
+  return metered(bytes, [&] { return planned(bytes); });
+}
+std::shared_ptr<std::byte> RunMemory::scratch(std::size_t bytes) {
+  return metered(bytes, [&] { return pool_.get(bytes); });
+}
+std::shared_ptr<std::byte> RunMemory::result(std::size_t bytes) {
+  return metered(bytes, [&] { return pool_.get_apart(bytes); });
+}
+
+std::shared_ptr<std::byte> RunMemory::planned(std::size_t bytes) {
   std::lock_guard lock(mutex_);
   if (plan_ == nullptr) return pool_.get(bytes, trace_);
   // A run that asks otherwise than the one before of its sizes (its sizes depend on data, too) goes on without the plan.

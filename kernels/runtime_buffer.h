@@ -1,6 +1,7 @@
 // Memory of the tensors that runs of a session make.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -97,21 +98,39 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   std::size_t apart_ = 0;
 };
 
+// Counts the bytes of buffers that are alive, up to a limit. Thread-safe.
+class MemoryMeter {
+ public:
+  explicit MemoryMeter(std::size_t limit) : limit_(limit) {}
+  bool take(std::size_t bytes);  // false, and nothing taken, where the limit would be passed
+  void give_back(std::size_t bytes) { used_ -= bytes; }
+  std::size_t used() const { return used_; }
+
+ private:
+  std::size_t limit_;
+  std::atomic<std::size_t> used_ = 0;
+};
+
 // The buffers of one run: by the plan of its sizes, or recorded for one.
 class RunMemory {
  public:
-  // `plan` may be null: places are found as requests come, and `trace`, where not null, is told.
-  RunMemory(BufferPool& pool, const MemoryPlan* plan, std::shared_ptr<MemoryTrace> trace)
-      : pool_(pool), plan_(plan), trace_(std::move(trace)) {}
+  // `plan` may be null: places are found as requests come, and `trace`, where not null, is told. `meter`, where not null, bounds the sum:
+  // null comes back where it is passed.
+  RunMemory(BufferPool& pool, const MemoryPlan* plan, std::shared_ptr<MemoryTrace> trace, std::shared_ptr<MemoryMeter> meter = nullptr)
+      : pool_(pool), plan_(plan), trace_(std::move(trace)), meter_(std::move(meter)) {}
   std::shared_ptr<std::byte> tensor(std::size_t bytes);
-  std::shared_ptr<std::byte> scratch(std::size_t bytes) { return pool_.get(bytes); }       // from any thread, in any order
-  std::shared_ptr<std::byte> result(std::size_t bytes) { return pool_.get_apart(bytes); }  // for what outlives the run
+  std::shared_ptr<std::byte> scratch(std::size_t bytes);  // from any thread, in any order
+  std::shared_ptr<std::byte> result(std::size_t bytes);   // for what outlives the run
   bool owns(const std::byte* data) const { return pool_.in_arena(data); }
 
  private:
+  template <typename Get>
+  std::shared_ptr<std::byte> metered(std::size_t bytes, const Get& get);
+  std::shared_ptr<std::byte> planned(std::size_t bytes);
   BufferPool& pool_;
   const MemoryPlan* plan_;
   std::shared_ptr<MemoryTrace> trace_;
+  std::shared_ptr<MemoryMeter> meter_;
   std::mutex mutex_;
   std::size_t next_ = 0;
 };

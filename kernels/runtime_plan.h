@@ -61,12 +61,11 @@ absl::StatusOr<std::shared_ptr<Plan>> make_plan(std::shared_ptr<const Graph> gra
 struct RunContext {
   const KernelOptions& options;
   RunMemory& memory;
-  bool check_finite = false;
+  bool check_finite = false, check_underflow = false;
   std::vector<NodeTiming>* timings = nullptr;
   double epoch = 0;
   int depth = 0;
   std::int64_t most_graph_runs = kMostGraphRuns;
-  const std::atomic<bool>* cancel = nullptr;
   std::int64_t graph_runs = 0;             // of subgraphs so far, where this is the outermost context
   std::int64_t* all_graph_runs = nullptr;  // of the outermost context; null: this is it
 

@@ -42,7 +42,11 @@ class StepHost : public KernelHost {
     return invoke(kernel, ctx);
   }
 
-  std::shared_ptr<std::byte> buffer(std::size_t bytes) override { return context_.memory.scratch(bytes); }
+  std::shared_ptr<std::byte> buffer(std::size_t bytes) override {
+    std::shared_ptr<std::byte> data = context_.memory.scratch(bytes);
+    if (data == nullptr) throw std::bad_alloc();  // invoke() makes a status of it
+    return data;
+  }
   std::shared_ptr<std::byte> tensor_buffer(std::size_t bytes) override {
     return makes_result() ? context_.memory.result(bytes) : context_.memory.tensor(bytes);
   }
@@ -80,6 +84,16 @@ bool finite(const Value& value) {
     default:
       return true;
   }
+}
+
+// A 0 where the function itself is never 0.
+bool underflows(const Node& node, const std::vector<Value>& values) {
+  if (!node.domain.empty() || (node.op_type != "Exp" && node.op_type != "Sigmoid" && node.op_type != "Softmax")) return false;
+  if (values.empty() || !values[0].is_tensor()) return false;
+  const Tensor& t = values[0].tensor();
+  for (std::int64_t i = 0; i < t.size(); ++i)
+    if (element_as_double(t, i) == 0.0) return true;
+  return false;
 }
 
 bool finite(const std::vector<Value>& values) {
@@ -124,6 +138,9 @@ Outputs invoke(KernelFn kernel, KernelContext& context) {
   // The one place where exceptions of the libraries underneath (out of memory above all) become values.
   try {
     return kernel(context);
+  } catch (const Stopped&) {
+    const absl::Status status = stop_status();
+    return status.ok() ? absl::CancelledError("interrupted") : status;
   } catch (const std::bad_alloc&) {
     return absl::ResourceExhaustedError(fmt::format("{} '{}': out of memory", context.node.op_type, context.node.name));
   } catch (const std::exception& e) {
@@ -141,7 +158,7 @@ Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector
   for (std::size_t i = 0; i < plan.captures.size(); ++i) frame[plan.captures[i].second] = std::move(captured[i]);
   std::vector<Value> arguments;
   for (const Step& step : plan.steps) {
-    if (context.cancel != nullptr && *context.cancel) return absl::CancelledError("interrupted");
+    if (absl::Status stopped = stop_status(); !stopped.ok()) return stopped;
     arguments.clear();
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const int slot = step.inputs[i];
@@ -162,6 +179,8 @@ Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector
       return absl::InvalidArgumentError(
           fmt::format("{} '{}' makes a NaN or infinity from finite inputs", step.node->op_type, step.node->name));
     }
+    if (context.check_underflow && underflows(*step.node, *out))
+      return absl::InvalidArgumentError(fmt::format("{} '{}' underflows", step.node->op_type, step.node->name));
     for (std::size_t i = 0; i < step.outputs.size(); ++i) {
       if (step.outputs[i] >= 0) frame[step.outputs[i]] = std::move((*out)[i]);
     }

@@ -43,12 +43,14 @@ struct CommonArgs {
 struct ShapeArgs {
   std::vector<std::string> input_shapes;  // NAME:1,3,224,224
   std::vector<std::string> dims;          // SYMBOL=SIZE
+  bool allow_empty = false;               // a size may be 0
 };
 
 struct VerifyArgs {
-  std::string inputs;  // .npz
+  std::vector<std::string> inputs;  // .npz
   std::optional<double> rtol, atol;
   std::uint64_t seed = 0;
+  std::optional<std::size_t> max_memory;  // MB
 };
 
 struct SaturateArgs {
@@ -74,7 +76,7 @@ struct OptimizeArgs {
   SaturateArgs saturate;
   std::string input, output, report, dump_egraph;
   bool output_by_place = false;  // the second argument, not -o
-  bool verify = true, strict_budget = false, debug_rules = false, external_data = false;
+  bool verify = true, strict_verify = false, strict_budget = false, debug_rules = false, external_data = false;
   std::optional<std::size_t> external_threshold;
 };
 

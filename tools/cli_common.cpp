@@ -102,17 +102,40 @@ absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> p
   return out;
 }
 
+namespace {
+
+// A size of 0 makes a model of nothing, mostly by mistake.
+absl::Status refuse_empty(const Sizes& sizes, const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& shapes) {
+  const char* advice = "a size of 0 leaves nothing to compute; --allow-empty takes it all the same";
+  for (const auto& [symbol, size] : sizes)
+    if (size == 0) return bad(fmt::format("--dim {}=0: {}", symbol, advice));
+  for (const auto& [name, dims] : shapes)
+    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return bad(fmt::format("--input-shapes {}: {}", name, advice));
+  return absl::OkStatus();
+}
+
+// An input whose rank the model leaves open gets the user's.
+void give_rank(ValueInfo& input, std::size_t rank) {
+  if (input.type.kind != ValueType::Kind::kTensor || input.type.shape) return;
+  input.type.shape.emplace(rank);
+  input.origin = nullptr;
+}
+
+}  // namespace
+
 absl::Status fix_shapes(Model& model, const ShapeArgs& args) {
   absl::StatusOr<Sizes> sizes = parse_sizes(args.dims);
   if (!sizes.ok()) return sizes.status();
   absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> shapes = parse_shapes(args.input_shapes);
   if (!shapes.ok()) return shapes.status();
+  if (absl::Status s = args.allow_empty ? absl::OkStatus() : refuse_empty(*sizes, *shapes); !s.ok()) return s;
   for (const auto& [symbol, size] : *sizes)
     for (auto* infos : {&model.graph.inputs, &model.graph.outputs, &model.graph.value_info}) replace_symbol(*infos, symbol, size);
   for (const auto& [name, dims] : *shapes) {
     const auto input =
         std::find_if(model.graph.inputs.begin(), model.graph.inputs.end(), [&](const ValueInfo& v) { return v.name == name; });
     if (input == model.graph.inputs.end()) return bad(fmt::format("the model has no input '{}'; `saturate inspect` lists them", name));
+    give_rank(*input, dims.size());
     if (!input->type.shape || input->type.shape->size() != dims.size())
       return bad(fmt::format("input '{}' has rank {}, not {}; `saturate inspect` shows its shape", name,
                              input->type.shape ? fmt::format("{}", input->type.shape->size()) : "unknown", dims.size()));
@@ -161,10 +184,12 @@ absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const Shape
   absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> input_shapes = parse_shapes(shapes.input_shapes);
   if (!input_shapes.ok()) return input_shapes.status();
   options.input_shapes = *std::move(input_shapes);
-  if (!args.inputs.empty()) {
-    absl::StatusOr<Inputs> inputs = load_inputs(args.inputs, original);
+  if (absl::Status s = shapes.allow_empty ? absl::OkStatus() : refuse_empty(options.sizes, options.input_shapes); !s.ok()) return s;
+  if (args.max_memory) options.memory = *args.max_memory << 20;
+  for (const std::string& path : args.inputs) {
+    absl::StatusOr<Inputs> inputs = load_inputs(path, original);
     if (!inputs.ok()) return inputs.status();
-    options.inputs = *std::move(inputs);
+    options.inputs.push_back(*std::move(inputs));
   }
   return options;
 }

@@ -64,6 +64,7 @@ int extract_command(const ExtractArgs& args) {
   for (const OptimizeResult::Sample& s : result->samples) graphs.push_back({"", &s.model, s.cost});
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
+  keep_to_assumptions(result->report, *check);
   json rows = json::array();
   std::vector<std::vector<std::string>> table{{"graph", "nodes", "cost", "verified"}};
   for (std::size_t i = 0; i < graphs.size(); ++i) {
@@ -73,7 +74,7 @@ int extract_command(const ExtractArgs& args) {
         args.output.empty() ? fmt::format("{}.{:04}", stem, i) : (fs::path(args.output) / fmt::format("{}.{:04}.onnx", stem, i)).string();
     std::optional<VerifyReport> report;
     if (args.verify) report = verify(*model, *g.model, *check);
-    if (report && report->status != VerifyStatus::kEqual && !report->refuses_all)
+    if (report && report->status != VerifyStatus::kEqual)
       return fail(report->status == VerifyStatus::kDifferent ? kExitDifferent : kExitUnsupported, g.path, report->message,
                   "nothing was written");
     const GraphStats stats = graph_stats(*g.model);

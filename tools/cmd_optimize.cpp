@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -141,13 +142,16 @@ int optimize_command(const OptimizeArgs& given) {
     progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
   };
   options.optimize.dump_egraph = !args.dump_egraph.empty();
+  if (args.check.max_memory) options.optimize.max_memory = *args.check.max_memory << 20;
   options.verify = args.verify;
+  options.strict_verify = args.strict_verify;
   options.debug_rules = args.debug_rules;
   options.abort = args.common.cancel;
   if (args.verify) {
     absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
     if (!check.ok()) return fail(check.status(), "", "");
     options.check = *std::move(check);
+    options.check.seconds = std::max(1.0, args.saturate.limits.seconds);
   }
   PipelineResult result = run_pipeline(*model, *setup, options);
   for (auto& [stage, seconds] : result.report.stage_seconds) report.stage_seconds.emplace_back(stage, seconds);
@@ -171,6 +175,8 @@ int optimize_command(const OptimizeArgs& given) {
     print_json(to_json(report));
   else if (!args.common.quiet())
     print_text(format_report(report, args.common.verbosity));
+  else
+    for (const std::string& warning : report.optimize.warnings) std::fprintf(stderr, "saturate: warning: %s\n", printable(warning).c_str());
   if (args.strict_budget && exhausted(report.optimize.run.stop))
     return fail(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
                 "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");

@@ -62,7 +62,7 @@ json check_json(const RuleCheck& check) {
 
 // Loading has checked names, operators, attributes and functions; here both sides are run. Prints rules with findings, all of them with -v.
 int check(const RulesArgs& args, const RuleSet& rules) {
-  const std::unique_ptr<Evaluator> evaluator = make_evaluator(true);
+  const std::unique_ptr<Evaluator> evaluator = make_evaluator({.reference = true});
   json all = json::array();
   std::size_t wrong = 0, weak = 0;
   std::string first;

@@ -57,8 +57,8 @@ int verify_command(const VerifyCommandArgs& args) {
     case VerifyStatus::kUnsupported:
       return fail(kExitUnsupported, args.original, report.message, "compare the two in another runtime");
     case VerifyStatus::kNotRun:
-      return fail(options->inputs ? kExitFile : kExitUnsupported, args.original, report.message,
-                  options->inputs ? "check the inputs" : "give inputs by --inputs");
+      return fail(options->inputs.empty() ? kExitUnsupported : kExitFile, args.original, report.message,
+                  options->inputs.empty() ? "give inputs by --inputs" : "check the inputs");
     case VerifyStatus::kCancelled:
       return fail(kExitInterrupted, "", "interrupted", "");
   }

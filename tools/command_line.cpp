@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/mapped_files.h"
+#include "onnx_bridge/op_table.h"
 #include "tools/cli.h"
 
 namespace {
@@ -150,14 +151,23 @@ void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true)
 }
 
 void add_check(CLI::App* app, VerifyArgs& args) {
-  app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones")->type_name("X.npz");
+  app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones; may be repeated")
+      ->type_name("X.npz")
+      ->expected(1)
+      ->take_all();
   app->add_option(
          "--check-rtol", args.rtol,
-         "relative tolerance, times the output's scale max(1, max|original|) (default: float 1e-4, double 1e-6, float16 and bfloat16 2e-2)")
+         "relative tolerance, times the size of the element or what is usual in its row, whichever is larger (default: float 1e-4, double "
+         "1e-6, float16 and bfloat16 2e-2, and what rounding explains)")
       ->type_name("R");
   app->add_option("--check-atol", args.atol, "absolute tolerance (default 0)")->type_name("A");
   app->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
-  for (const char* name : {"--model-check-inputs", "--input-data-path"}) hidden(app, name, args.inputs);
+  app->add_option("--max-memory", args.max_memory,
+                  "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
+                  "times the weights for folding)")
+      ->type_name("MB")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
+  for (const char* name : {"--model-check-inputs", "--input-data-path"}) app->add_option(name, args.inputs)->group("")->expected(1);
   hidden(app, "--rtol", args.rtol);
   hidden(app, "--atol", args.atol);
 }
@@ -171,6 +181,7 @@ void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
                   fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim); may be repeated", what))
       ->type_name("SHAPE")
       ->expected(1, 1 << 20);
+  app->add_flag("--allow-empty", args.allow_empty, "take sizes of 0 for dims and shapes");
   for (const char* name : {"--overwrite-input-shape", "--override-input-shapes", "--test-input-shape", "--shapes"})
     app->add_option(name, args.input_shapes)->group("")->expected(1, 1 << 20);
 }
@@ -192,10 +203,16 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
       ->group(budgets);
   app->add_option("--time-limit", args.limits.seconds,
-                  "seconds of rewriting, a safety net: where it is hit the result depends on the machine (default 60)")
+                  "seconds of rewriting, and again of verifying; a safety net: where it is hit the result depends on the machine (default 60)")
       ->type_name("S")
       ->check(CLI::NonNegativeNumber)
       ->group(budgets);
+}
+
+std::string known_opset(const std::string& text) {
+  std::int64_t opset = 0;
+  if (CLI::detail::lexical_cast(text, opset) && opset >= 1 && opset <= kNewestOpset) return "";
+  return fmt::format("'{}' is no opset that saturate knows; give a number from 1 to {}", text, kNewestOpset);
 }
 
 void add_saturate(CLI::App* app, SaturateArgs& args) {
@@ -257,12 +274,12 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
              "--opset", args.opset,
              "write this opset of ai.onnx; newer operators become their bodies (default: the input's, or higher where the result needs it)")
           ->type_name("N")
-          ->check(CLI::Range(1, 1000))
+          ->check(known_opset, "")
           ->group(group);
   app->add_flag("--keep-opset", args.keep_opset, "write the input's opset")->excludes(opset)->group(group);
   for (const char* name : {"--skip-rules", "--skip-optimization", "--skip-optimizations", "--skip-fusion-patterns"})
     app->add_option(name, args.skip_rules)->group("")->delimiter(',');
-  app->add_option("--target-opset", args.opset)->group("");
+  app->add_option("--target-opset", args.opset)->group("")->check(known_opset, "");
   add_budgets(app, args);
 }
 
@@ -280,7 +297,9 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   add_check(verb, args.check);
   verb->add_flag("--debug-rules", args.debug_rules,
-                 "where verification fails, find the rule application that brings the difference (takes some ten runs)");
+                 "where verification fails, give up and tell which application of which rule brings the difference");
+  verb->add_flag("--strict-verify", args.strict_verify,
+                 "where verification fails, give up; without, the rule that is to blame is left out, and a warning says so");
   verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
   verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");

@@ -51,23 +51,127 @@ void finish(OutputComparison& result) {
   if (result.mismatches > 0) result.why = fmt::format("{} of {} elements differ, {}", result.mismatches, result.elements, result.why);
 }
 
-void compare_floats(OutputComparison& result, const Tensor& reference, const Tensor& other, double rtol, double atol) {
-  const std::vector<double> a = doubles(reference), b = doubles(other);
+// Elements of a row: the last axis, joined with those before it where it is too short to tell a scale, or what noise there is.
+constexpr std::int64_t kForScale = 4, kForNoise = 16;
+std::int64_t row_length(const Shape& dims, std::int64_t shortest) {
+  std::int64_t length = 1;
+  for (std::size_t k = dims.size(); k > 0 && length < shortest; --k) length *= dims[k - 1];
+  return std::max<std::int64_t>(length, 1);
+}
+
+// The lower median of the sizes that are neither 0 nor huge; 0 where there are none.
+double usual_size(const double* row, std::int64_t length, std::vector<double>& buffer) {
+  buffer.clear();
+  for (std::int64_t i = 0; i < length; ++i)
+    if (const double size = std::abs(row[i]); size > 0 && size < kHuge) buffer.push_back(size);
+  if (buffer.empty()) return 0;
+  const auto middle = buffer.begin() + static_cast<std::ptrdiff_t>((buffer.size() - 1) / 2);
+  std::nth_element(buffer.begin(), middle, buffer.end());
+  return *middle;
+}
+
+}  // namespace
+
+// How far elements of one row may differ.
+class ElementTolerance {
+ public:
+  ElementTolerance(const std::vector<double>& reference, double rtol, double atol, const Noise* noise, std::size_t tensor)
+      : a_(reference), rtol_(rtol), atol_(atol) {
+    if (noise && tensor < noise->floats_.size() && noise->floats_[tensor].size() == a_.size()) noise_ = &noise->floats_[tensor];
+  }
+
+  void begin_row(std::int64_t first, std::int64_t length) { usual_ = usual_size(a_.data() + first, length, buffer_); }
+
+  // The noise around element i, by the size of the elements that have it.
+  void look_around(std::int64_t i, std::int64_t length) {
+    const std::int64_t first = i / length * length, end = std::min(first + length, static_cast<std::int64_t>(a_.size()));
+    if (!noise_ || first == around_) return;
+    around_ = first;
+    lent_.clear();
+    for (std::int64_t k = first; k < end; ++k) {
+      const double n = (*noise_)[static_cast<std::size_t>(k)], size = std::abs(a_[static_cast<std::size_t>(k)]);
+      if (std::isfinite(n) && std::isfinite(size) && n > 0) lent_.emplace_back(size, n);
+    }
+    std::sort(lent_.begin(), lent_.end());
+    for (std::size_t k = 1; k < lent_.size(); ++k) lent_[k].second = std::max(lent_[k].second, lent_[k - 1].second);
+  }
+
+  double scale(std::int64_t i) const {
+    const double size = std::abs(a_[static_cast<std::size_t>(i)]);
+    return std::isfinite(size) ? std::max(size, usual_) : usual_;
+  }
+
+  double allowed(std::int64_t i) const {
+    constexpr double kTimes = 4;
+    if (!noise_) return atol_ + rtol_ * scale(i);
+    const auto end = std::upper_bound(lent_.begin(), lent_.end(), std::pair(kComparable * scale(i), HUGE_VAL));
+    const double lent = end == lent_.begin() ? 0 : std::prev(end)->second;
+    return atol_ + rtol_ * scale(i) + kTimes * std::max((*noise_)[static_cast<std::size_t>(i)], lent);
+  }
+
+ private:
+  static constexpr double kComparable = 16;  // what is so many times as large lends no noise
+  const std::vector<double>& a_;
+  double rtol_, atol_, usual_ = 0;
+  const std::vector<double>* noise_ = nullptr;
+  std::vector<double> buffer_;
+  std::vector<std::pair<double, double>> lent_;  // sizes, ascending, and the largest noise up to there
+  std::int64_t around_ = -1;
+};
+
+bool was_seen(const Noise& noise, std::size_t tensor, const Tensor& other, std::int64_t i) {
+  if (tensor >= noise.alternatives_.size()) return false;
+  const auto same = [&](const Tensor& t) { return t.size() == other.size() && element_as_int(t, i) == element_as_int(other, i); };
+  return std::any_of(noise.alternatives_[tensor].begin(), noise.alternatives_[tensor].end(), same);
+}
+
+namespace {
+
+struct FloatRule {
+  double rtol = 0, atol = 0;
+  bool only_finite = false;
+  const Noise* noise = nullptr;
+  std::size_t tensor = 0;  // of the noise
+};
+
+void see_reference(OutputComparison& result, const std::vector<double>& a) {
   for (double x : a) {
     result.nans += std::isnan(x);
     if (std::isfinite(x) && std::abs(x) < kHuge) result.largest = std::max(result.largest, std::abs(x));
   }
   result.all_nan = !a.empty() && result.nans == static_cast<std::int64_t>(a.size());
-  result.scale = std::max(1.0, result.largest);
-  result.tolerance = atol + rtol * result.scale;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (a[i] == b[i] || same_special(a[i], b[i])) continue;
-    const double difference = std::abs(a[i] - b[i]);
-    const bool huge = std::abs(a[i]) >= kHuge;
-    if (std::isfinite(difference) && !huge) result.max_abs = std::max(result.max_abs, difference);
-    const double allowed = huge ? rtol * std::abs(a[i]) : result.tolerance;
-    if (!std::isfinite(difference) || difference > allowed)
-      mismatch(result, static_cast<std::int64_t>(i), fmt::format("{:.9g}", b[i]), fmt::format("{:.9g}", a[i]));
+}
+
+void compare_floats(OutputComparison& result, const Tensor& reference, const Tensor& other, const FloatRule& rule) {
+  const std::vector<double> a = doubles(reference), b = doubles(other);
+  see_reference(result, a);
+  ElementTolerance tolerance(a, rule.rtol, rule.atol, rule.noise, rule.tensor);
+  const std::int64_t length = row_length(reference.dims(), kForScale), n = reference.size();
+  const std::int64_t around = row_length(reference.dims(), kForNoise);
+  double worst = -1;
+  for (std::int64_t first = 0; first < n; first += length) {
+    const std::int64_t end = std::min(first + length, n);
+    bool begun = false;  // most rows are equal to the last bit
+    for (std::int64_t i = first; i < end; ++i) {
+      const double x = a[static_cast<std::size_t>(i)], y = b[static_cast<std::size_t>(i)];
+      if (x == y || same_special(x, y) || (rule.only_finite && !std::isfinite(x))) continue;
+      if (!begun) tolerance.begin_row(first, end - first);
+      begun = true;
+      tolerance.look_around(i, around);
+      const double difference = std::abs(x - y), allowed = tolerance.allowed(i);
+      const bool huge = std::abs(x) >= kHuge;
+      if (std::isfinite(difference) && !huge) result.max_abs = std::max(result.max_abs, difference);
+      if (const double share = allowed > 0 ? difference / allowed : kHuge; share > worst) {
+        worst = share;
+        result.scale = tolerance.scale(i);
+        result.tolerance = allowed;
+      }
+      if (!(difference <= allowed) && !std::isinf(allowed)) mismatch(result, i, fmt::format("{:.9g}", y), fmt::format("{:.9g}", x));
+    }
+  }
+  if (worst < 0) {
+    result.scale = result.largest;
+    result.tolerance = rule.atol + rule.rtol * result.largest;
   }
   finish(result);
 }
@@ -78,7 +182,7 @@ std::string element_text(const Tensor& t, std::int64_t i) {
   return fmt::format("{:.9g}", element_as_double(t, i).value_or(NAN));
 }
 
-void compare_exactly(OutputComparison& result, const Tensor& reference, const Tensor& other) {
+void compare_exactly(OutputComparison& result, const Tensor& reference, const Tensor& other, const Noise* noise, std::size_t tensor) {
   if (identical(reference, other)) return;
   for (std::int64_t i = 0; i < reference.size(); ++i) {
     const std::string wanted = element_text(reference, i), got = element_text(other, i);
@@ -86,33 +190,36 @@ void compare_exactly(OutputComparison& result, const Tensor& reference, const Te
     if (reference.dtype() != DType::kString)
       result.max_abs =
           std::max(result.max_abs, std::abs(element_as_double(reference, i).value_or(0) - element_as_double(other, i).value_or(0)));
-    mismatch(result, i, got, wanted);
+    if (!noise || !was_seen(*noise, tensor, other, i)) mismatch(result, i, got, wanted);
   }
   finish(result);
 }
 
-void compare_tensors(OutputComparison& result, const Tensor& reference, const Tensor& other, const Tolerances& tolerances) {
+bool compare_forms(OutputComparison& result, const Tensor& reference, const Tensor& other) {
   result.dtype = dtype_name(reference.dtype());
   result.elements = reference.size();
-  result.ok = false;
-  if (reference.dtype() != other.dtype()) {
+  result.ok = reference.dtype() == other.dtype() && reference.dims() == other.dims();
+  if (reference.dtype() != other.dtype())
     result.why = fmt::format("type {} instead of {}", dtype_name(other.dtype()), result.dtype);
-    return;
-  }
-  if (reference.dims() != other.dims()) {
+  else if (!result.ok)
     result.why = fmt::format("shape [{}] instead of [{}]", fmt::join(other.dims(), ","), fmt::join(reference.dims(), ","));
-    return;
-  }
-  result.ok = true;
-  if (is_floating(reference.dtype()) || is_complex(reference.dtype())) {
+  return result.ok;
+}
+
+bool compared_as_floats(const Tensor& t) { return is_floating(t.dtype()) || is_complex(t.dtype()); }
+
+void compare_tensors(OutputComparison& result, const Tensor& reference, const Tensor& other, const Tolerances& tolerances,
+                     const Noise* noise, std::size_t tensor) {
+  if (!compare_forms(result, reference, other)) return;
+  if (compared_as_floats(reference)) {
     const double own = std::max(dtype_tolerance(as_real(reference).dtype()), dtype_tolerance(tolerances.coarsest));
     const bool given = tolerances.rtol || tolerances.atol;
-    compare_floats(result, as_real(reference), as_real(other), tolerances.rtol.value_or(given ? 0 : own),
-                   tolerances.atol.value_or(0) + tolerances.noise);
+    compare_floats(result, as_real(reference), as_real(other),
+                   {tolerances.rtol.value_or(given ? 0 : own), tolerances.atol.value_or(0), tolerances.only_finite, noise, tensor});
   } else if (tolerances.inexact_integers && reference.dtype() != DType::kString) {
-    compare_floats(result, reference, other, 0, 1);
+    compare_floats(result, reference, other, {0, 1, false, noise, tensor});
   } else {
-    compare_exactly(result, reference, other);
+    compare_exactly(result, reference, other, noise, tensor);
   }
 }
 
@@ -154,7 +261,35 @@ double dtype_tolerance(DType dtype) {
   }
 }
 
-OutputComparison compare_values(const std::string& name, const Value& reference, const Value& other, const Tolerances& tolerances) {
+void Noise::learn(const Value& reference, const Value& again) {
+  std::vector<std::pair<const Tensor*, const Tensor*>> pairs;
+  if (!pair_up(reference, again, pairs)) return;
+  floats_.resize(pairs.size());
+  alternatives_.resize(pairs.size());
+  for (std::size_t p = 0; p < pairs.size(); ++p) {
+    const auto& [x, y] = pairs[p];
+    if (x->dtype() != y->dtype() || x->dims() != y->dims() || x->dtype() == DType::kString) continue;
+    if (!compared_as_floats(*x)) {
+      if (identical(*x, *y)) continue;
+      alternatives_[p].push_back(*y);
+      any_ = true;
+      continue;
+    }
+    const std::vector<double> a = doubles(as_real(*x)), b = doubles(as_real(*y));
+    floats_[p].resize(a.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (a[i] == b[i] || same_special(a[i], b[i])) continue;
+      const double difference = std::abs(a[i] - b[i]);
+      floats_[p][i] = std::isnan(difference) ? HUGE_VAL : std::max(floats_[p][i], difference);
+      any_ = true;
+    }
+  }
+}
+
+namespace {
+
+template <typename Compare>
+OutputComparison compare_each(const std::string& name, const Value& reference, const Value& other, const Compare& compare) {
   OutputComparison result;
   result.name = name;
   std::vector<std::pair<const Tensor*, const Tensor*>> pairs;
@@ -163,10 +298,11 @@ OutputComparison compare_values(const std::string& name, const Value& reference,
     result.why = "another number or kind of values";
     return result;
   }
-  for (const auto& [a, b] : pairs) {
+  for (std::size_t p = 0; p < pairs.size(); ++p) {
     OutputComparison one;
-    compare_tensors(one, *a, *b, tolerances);
+    compare(one, *pairs[p].first, *pairs[p].second, p);
     one.max_abs = std::max(one.max_abs, result.max_abs);
+    one.largest = std::max(one.largest, result.largest);
     one.elements += result.elements;
     one.mismatches += result.mismatches;
     if (!result.ok) {
@@ -177,6 +313,20 @@ OutputComparison compare_values(const std::string& name, const Value& reference,
     result = std::move(one);
   }
   return result;
+}
+
+}  // namespace
+
+OutputComparison compare_values(const std::string& name, const Value& reference, const Value& other, const Tolerances& tolerances,
+                                const Noise* noise) {
+  return compare_each(name, reference, other, [&](OutputComparison& one, const Tensor& a, const Tensor& b, std::size_t p) {
+    compare_tensors(one, a, b, tolerances, noise, p);
+  });
+}
+
+OutputComparison compare_kinds(const std::string& name, const Value& reference, const Value& other) {
+  return compare_each(name, reference, other,
+                      [](OutputComparison& one, const Tensor& a, const Tensor& b, std::size_t) { compare_forms(one, a, b); });
 }
 
 }  // namespace saturate

@@ -51,7 +51,7 @@ std::string name_of(const Observed& run, Id root) {
 class Bisection {
  public:
   Bisection(const Model& model, const Setup& setup, PipelineOptions options) : model_(model), setup_(setup), options_(std::move(options)) {
-    options_.debug_rules = false;
+    options_.optimize.dump_egraph = false;
     options_.optimize.limits.threads = 1;
     options_.optimize.progress = nullptr;
   }
@@ -75,7 +75,7 @@ class Bisection {
     differs(bad);
     out.found = true;
     out.application = bad;
-    out.rule = counter_.rule;
+    out.rule = counter_.rule.substr(0, counter_.rule.find('.'));  // of one that reads both ways, not which
     out.value = value_;
     out.message =
         fmt::format("rule {}{} brings the difference (application {} of {}); --skip-rule {} leaves it out", out.rule,
@@ -95,7 +95,7 @@ class Bisection {
     options_.optimize.observe = [this](const Observed& run) {
       if (counter_.egraph == &run.g.egraph()) value_ = name_of(run, counter_.root);
     };
-    const PipelineResult result = run_pipeline(model_, setup_, options_);
+    const PipelineResult result = optimize_and_verify(model_, setup_, options_);
     return result.failure && result.failure->code == kExitDifferent;
   }
 

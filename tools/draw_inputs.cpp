@@ -1,7 +1,9 @@
 #include "tools/draw_inputs.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <set>
 
@@ -14,83 +16,11 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
 
 std::string dim_symbol(const std::string& input, std::size_t axis) { return fmt::format("{}[{}]", input, axis); }
 
-// Operators that hand on the values of their first input as they are.
-bool forwards(const Node& node) {
-  static constexpr std::string_view kForward[] = {"Identity", "Cast",   "Reshape", "Unsqueeze", "Squeeze",
-                                                  "Flatten",  "Expand", "Slice",   "Transpose"};
-  return node.domain.empty() && std::find(std::begin(kForward), std::end(kForward), node.op_type) != std::end(kForward);
-}
-
-bool is_one(const Tensor& t) { return t.size() == 1 && element_as_double(t, 0) == 1.0; }
-
-// What values of the graph are for, through operators that hand them on.
-class UseFinder {
- public:
-  explicit UseFinder(const Graph& graph) {
-    for (const Initializer& initializer : graph.initializers) see_constant(initializer.name, initializer.tensor);
-    for (const Node& node : graph.nodes) {
-      if (node.op_type != "Constant") continue;
-      if (const Attribute* value = find_attribute(node.attributes, "value"); value && value->type == AttributeType::kTensor)
-        see_constant(node.outputs[0], value->t());
-      if (const Attribute* number = find_attribute(node.attributes, "value_float"); number && number->type == AttributeType::kFloat)
-        see_constant(node.outputs[0], Tensor::of<float>(DType::kFloat, {}, std::vector{number->f()}));
-    }
-    for (const Node& node : graph.nodes)
-      for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (!node.inputs[i].empty()) uses_[node.inputs[i]].push_back({&node, i});
-  }
-  // Whether it is taken from 1, as masks are.
-  bool taken_from_one(const std::string& value, int depth = 0) const {
-    const auto it = uses_.find(value);
-    return it != uses_.end() && depth <= 16 && std::any_of(it->second.begin(), it->second.end(), [&](const auto& use) {
-             const auto& [node, position] = use;
-             if (position == 0 && forwards(*node) && !node->outputs.empty()) return taken_from_one(node->outputs[0], depth + 1);
-             return position == 1 && node->domain.empty() && node->op_type == "Sub" && ones_.contains(node->inputs[0]);
-           });
-  }
-  // Rows of the smallest table that it indexes.
-  std::optional<std::int64_t> rows(const std::string& value, int depth = 0) const {
-    std::optional<std::int64_t> least;
-    const auto it = uses_.find(value);
-    if (it == uses_.end() || depth > 16) return least;
-    for (const auto& [node, position] : it->second) {
-      std::optional<std::int64_t> here;
-      if (position == 0 && forwards(*node) && !node->outputs.empty()) here = rows(node->outputs[0], depth + 1);
-      if (position == 1 && node->domain.empty() && node->op_type == "Gather") here = gather_rows(*node);
-      if (node->op_type == "EmbedLayerNormalization" && position < 2)
-        here = table_rows(node->inputs.size() > position + 2 ? node->inputs[position + 2] : "", 0);
-      if (here) least = least ? std::min(*least, *here) : *here;
-    }
-    return least;
-  }
-
- private:
-  void see_constant(const std::string& name, const Tensor& tensor) {
-    shapes_[name] = tensor.dims();
-    if (is_one(tensor)) ones_.insert(name);
-  }
-  std::optional<std::int64_t> gather_rows(const Node& node) const {
-    const Attribute* axis = find_attribute(node.attributes, "axis");
-    return table_rows(node.inputs[0], axis ? axis->i() : 0);
-  }
-  std::optional<std::int64_t> table_rows(const std::string& table, std::int64_t axis) const {
-    const auto shape = shapes_.find(table);
-    if (shape == shapes_.end()) return std::nullopt;
-    const auto rank = static_cast<std::int64_t>(shape->second.size());
-    if (axis < 0) axis += rank;
-    if (axis < 0 || axis >= rank) return std::nullopt;
-    const std::int64_t n = shape->second[static_cast<std::size_t>(axis)];
-    return n > 0 ? std::optional(n) : std::nullopt;
-  }
-  std::map<std::string, Shape> shapes_;
-  std::set<std::string> ones_;
-  std::map<std::string, std::vector<std::pair<const Node*, std::size_t>>> uses_;
-};
-
 std::uint16_t to_half(float value) {
-  // Inputs are normal or in [0,1): rounding towards zero and flushing subnormals serves.
+  // Rounding towards zero and flushing subnormals serves.
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const int exponent = static_cast<int>((bits >> 23) & 255) - 127 + 15;
+  if (((bits >> 23) & 255) == 255) return static_cast<std::uint16_t>(((bits >> 16) & 0x8000) | 0x7c00 | (std::isnan(value) ? 0x200 : 0));
   if (exponent <= 0) return static_cast<std::uint16_t>((bits >> 16) & 0x8000);
   return static_cast<std::uint16_t>(((bits >> 16) & 0x8000) | static_cast<std::uint32_t>(std::min(exponent, 30) << 10) |
                                     ((bits >> 13) & 0x3ff));
@@ -118,10 +48,47 @@ void fill(Tensor& tensor, auto&& element) {
   for (std::int64_t i = 0; i < tensor.size(); ++i) data[i] = static_cast<T>(element(i));
 }
 
+// Numbers of one row that are far from what is usual. `room`: about what the type holds without loss of everything, 1e4 or 100.
+class FarFloats {
+ public:
+  FarFloats(const DrawStyle& style, DType dtype)
+      : reach_(style.reach), phase_(style.phase), narrow_(bit_width(dtype) <= 16), wide_(dtype == DType::kDouble) {}
+
+  double of(std::int64_t row, std::int64_t i, double usual, Random& random) const {
+    if (reach_ == Reach::kScaled) {
+      const double large = narrow_ ? 100 : 1e4;
+      switch ((row + phase_) % 4) {
+        case 0:
+          return (wide_ ? 1.7e9 : large) + usual;
+        case 1:
+          return usual / large;
+        case 2:
+          return usual * large;
+        default:
+          return usual;
+      }
+    }
+    if (reach_ != Reach::kSpecial || i != row % 3) return usual;  // one in a row
+    static constexpr double kSpecials[] = {-HUGE_VAL, -0.0, NAN, HUGE_VAL, 1e-40, -HUGE_VAL};
+    return kSpecials[static_cast<std::size_t>(row + random.below(2)) % std::size(kSpecials)];
+  }
+
+ private:
+  Reach reach_;
+  std::int64_t phase_;
+  bool narrow_, wide_;
+};
+
+// Elements that are far from 0 in the same way: those of a row, or each of a vector.
+std::int64_t far_row(const Tensor& tensor) { return tensor.rank() < 2 ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1); }
+
 bool fill_floats(Tensor& tensor, const DrawStyle& style, bool mask, std::int64_t row, Random& random) {
+  const FarFloats far(style, tensor.dtype());
+  const std::int64_t alike = far_row(tensor);
   const auto one = [&](std::int64_t i) {
     if (mask) return draw_int(style, i, i % row == 0, random) != 0 ? 1.0 : 0.0;
-    return style.positive ? random.uniform() : random.normal();
+    const double usual = style.positive ? random.uniform() : random.normal();
+    return style.reach == Reach::kUsual ? usual : far.of(i / alike, i % alike, usual, random);
   };
   switch (tensor.dtype()) {
     case DType::kFloat:
@@ -144,6 +111,26 @@ bool fill_floats(Tensor& tensor, const DrawStyle& style, bool mask, std::int64_t
       return true;
     default:
       return false;
+  }
+}
+
+// Integers far from those that masks, counts and indices are.
+std::int64_t far_int(Reach reach, DType dtype, std::int64_t row, Random& random) {
+  const int bits = bit_width(dtype);
+  const bool is_signed = dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
+  const std::int64_t most = bits >= 64 ? std::int64_t{1} << 40 : (std::int64_t{1} << (bits - (is_signed ? 1 : 0))) - 1;
+  if (reach == Reach::kSpecial) {
+    const std::int64_t top = bits >= 64 ? std::numeric_limits<std::int64_t>::max() : most;
+    const std::int64_t ends[] = {0, top, is_signed ? -1 : 1, is_signed ? -top - 1 : 2};
+    return ends[random.below(4)];
+  }
+  switch (row % 3) {
+    case 0:  // close together, far from 0
+      return (bits >= 32 ? 1'700'000'000 : most / 5 * 4) + random.below(bits >= 32 ? 200 : 8);
+    case 1:
+      return is_signed ? random.below(most) - most / 2 : random.below(most);
+    default:
+      return random.below(21) - (is_signed ? 10 : 0);
   }
 }
 
@@ -192,14 +179,30 @@ double Random::normal() { return std::sqrt(-2 * std::log(1 - uniform())) * std::
 std::int64_t Random::below(std::int64_t limit) { return static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(limit)); }
 
 InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fixed)) {
-  std::set<std::string> defaults, seen;
-  std::map<std::pair<std::size_t, std::size_t>, std::string> first;  // by rank and axis
+  std::set<std::string> defaults;
   for (const Initializer& initializer : model.graph.initializers) defaults.insert(initializer.name);
-  const UseFinder uses(model.graph);
+  const InputUses uses(model.graph);
   for (const ValueInfo& info : model.graph.inputs) {
-    Input input{info, std::nullopt, false, defaults.contains(info.name)};
+    Input input{info, std::nullopt, false, {}, defaults.contains(info.name)};
     if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.table = uses.rows(info.name);
     if (info.type.kind == ValueType::Kind::kTensor && is_floating(info.type.dtype)) input.mask = uses.taken_from_one(info.name);
+    if (info.type.kind == ValueType::Kind::kTensor) input.asked = uses.shape(info.name);
+    inputs_.push_back(std::move(input));
+  }
+  collect_symbols();
+  for (const Node& node : model.graph.nodes)
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kStrings && node.domain == "ai.onnx.ml")
+        words_.insert(words_.end(), a.strings().begin(), a.strings().end());
+}
+
+void InputDrawer::collect_symbols() {
+  symbols_.clear();
+  twins_.clear();
+  std::set<std::string> seen;
+  std::map<std::pair<std::size_t, std::size_t>, std::string> first;  // by rank and axis
+  for (const Input& input : inputs_) {
+    const ValueInfo& info = input.info;
     const ValueType* type = &info.type;
     while (type->element && type->kind != ValueType::Kind::kMap) type = type->element.get();
     if (type->shape && !input.has_default) {
@@ -215,18 +218,76 @@ InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fix
           }
       }
     }
-    inputs_.push_back(std::move(input));
   }
-  for (const Node& node : model.graph.nodes)
-    for (const Attribute& a : node.attributes)
-      if (a.type == AttributeType::kStrings && node.domain == "ai.onnx.ml")
-        words_.insert(words_.end(), a.strings().begin(), a.strings().end());
+}
+
+bool InputDrawer::open(const Input& input) const {
+  return !input.has_default && input.info.type.kind == ValueType::Kind::kTensor && !input.info.type.shape;
+}
+
+bool InputDrawer::has_unknown_rank() const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) { return open(input); });
+}
+
+bool InputDrawer::has_floats() const {
+  const auto is_float = [](const Input& input) { return !input.has_default && is_floating(input.info.type.dtype); };
+  return std::any_of(inputs_.begin(), inputs_.end(), is_float);
+}
+
+bool InputDrawer::has_reach() const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) {
+    const ValueType& type = input.info.type;
+    if (input.has_default || type.kind != ValueType::Kind::kTensor) return false;
+    return is_floating(type.dtype) || (is_integer(type.dtype) && bit_width(type.dtype) >= 8 && !input.table);
+  });
+}
+
+namespace {
+
+// Axes of a shape of this rank that operators ask sizes of; nullopt where it has no such axis.
+std::optional<std::vector<DimSpec>> as_asked(const ShapeHint& hint, std::vector<DimSpec> shape) {
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  for (const auto& [axis, size] : hint.sizes) {
+    const std::int64_t at = axis < 0 ? axis + rank : axis;
+    if (at < 0 || at >= rank) return std::nullopt;
+    if (DimSpec& dim = shape[static_cast<std::size_t>(at)]; !std::holds_alternative<std::int64_t>(dim)) dim = size;
+  }
+  return shape;
+}
+
+}  // namespace
+
+std::vector<InputDrawer> InputDrawer::alternatives() const {
+  std::vector<InputDrawer> out;
+  const auto add = [&](InputDrawer drawer) {
+    drawer.collect_symbols();
+    const auto same = [&](const InputDrawer& d) {
+      return std::equal(d.inputs_.begin(), d.inputs_.end(), drawer.inputs_.begin(),
+                        [](const Input& a, const Input& b) { return a.info.type.shape == b.info.type.shape; });
+    };
+    if (!same(*this) && std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(drawer));
+  };
+  for (const bool sized : {true, false})
+    for (const std::size_t usual : has_unknown_rank() ? std::vector<std::size_t>{2, 3, 4, 1, 5, 0} : std::vector<std::size_t>{0}) {
+      InputDrawer drawer = *this;
+      for (Input& input : drawer.inputs_) {
+        if (input.has_default || input.info.type.kind != ValueType::Kind::kTensor) continue;
+        if (open(input)) input.info.type.shape.emplace(input.asked.rank.value_or(std::max(usual, input.asked.least_rank)));
+        if (auto shape = sized ? as_asked(input.asked, *input.info.type.shape) : std::nullopt) input.info.type.shape = *std::move(shape);
+      }
+      add(std::move(drawer));
+    }
+  return out;
 }
 
 std::optional<std::string> InputDrawer::fix(const std::string& input, const std::vector<std::int64_t>& dims) {
   const auto it = std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& i) { return i.info.name == input; });
   if (it == inputs_.end()) return fmt::format("the model has no input '{}'", input);
-  const ValueType& type = it->info.type;
+  ValueType& type = it->info.type;
+  if (open(*it)) {
+    type.shape.emplace(dims.size());
+    collect_symbols();
+  }
   if (!type.shape || type.shape->size() != dims.size()) return fmt::format("input '{}' has another rank", input);
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
     const DimSpec& dim = (*type.shape)[axis];
@@ -239,8 +300,8 @@ std::optional<std::string> InputDrawer::fix(const std::string& input, const std:
     const std::string symbol = name ? *name : dim_symbol(input, axis);
     if (const auto [at, fresh] = fixed_.emplace(symbol, dims[axis]); !fresh && at->second != dims[axis])
       return fmt::format("dim '{}' is asked to be {} and {}", symbol, at->second, dims[axis]);
-    std::erase(symbols_, symbol);
   }
+  collect_symbols();
   return std::nullopt;
 }
 
@@ -292,8 +353,10 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
   const std::int64_t row = dims.empty() ? 1 : std::max<std::int64_t>(dims.back(), 1);
   if (fill_floats(tensor, style, style.float_masks && input.mask, row, random)) return Value(std::move(tensor));
   const std::int64_t limit = input.table ? (style.whole_tables ? *input.table : std::min<std::int64_t>(*input.table, 2)) : 0;
+  const bool far = style.reach != Reach::kUsual && !style.usual_ints && limit == 0 && type.dtype != DType::kBool;
   const auto element = [&](std::int64_t i) -> std::int64_t {
     if (limit > 0 && style.ints == IntStyle::kMask) return random.below(limit);
+    if (far) return far_int(style.reach, type.dtype, i / far_row(tensor) + style.phase, random);
     return draw_int(style, i, i % row == 0, random);
   };
   const auto boolean = [&](std::int64_t i) -> std::int64_t { return element(i) != 0; };

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "onnx_bridge/evaluator.h"
 #include "onnx_bridge/model.h"
+#include "tools/input_uses.h"
 
 namespace saturate {
 
@@ -39,6 +40,12 @@ enum class IntStyle : std::uint8_t {
   kSmall,  // 1, 2 and 3
   kCount,  // 0, 1, 2, ... along the tensor
 };
+// How far numbers lie from what is usual: integers of no known role, and floats.
+enum class Reach : std::uint8_t {
+  kUsual,
+  kScaled,   // floats by turns times 1e4, times 1e-4, and close together far from 0; integers large of both signs, and close together
+  kSpecial,  // floats with a NaN, an infinity, a -0.0 or a denormal now and then; integers at the ends of their range, 0 and -1
+};
 // Floats: what sign and spread. Indices into tables are drawn over the whole table, or below 2.
 struct DrawStyle {
   IntStyle ints = IntStyle::kMask;
@@ -47,6 +54,9 @@ struct DrawStyle {
   bool full_masks = false;   // masks that hide nothing
   bool hiding = false;       // 1 hides in a mask, and the first of each row is 0
   bool float_masks = false;  // floats that the model takes from 1 are 0 and 1, too
+  Reach reach = Reach::kUsual;
+  std::int64_t phase = 0;   // which of the kinds of far numbers the first row has
+  bool usual_ints = false;  // `reach` holds for floats alone
 };
 
 class InputDrawer {
@@ -58,9 +68,17 @@ class InputDrawer {
   // Symbols that stand on the same axis of inputs of one rank as an earlier symbol: by symbol, the first of them. Exporters name dims apart
   // that are equal whenever the model runs (batches, the lengths of all caches).
   const Twins& twins() const { return twins_; }
+  // Whether `reach` changes anything that is drawn.
+  bool has_reach() const;
+  bool has_floats() const;
+  // For inputs without a rank: other drawers, in each of which all inputs have one, those first that the model's operators are likely to
+  // take. Then one whose open dims have the sizes that operators ask for, if they ask. Empty where there is nothing to choose.
+  std::vector<InputDrawer> alternatives() const;
+  bool has_unknown_rank() const;
   // kUnimplemented: an input's type can't be drawn (maps and the like); kOutOfRange: dims that make no tensor.
   absl::StatusOr<Inputs> draw(const Sizes& sizes, const DrawStyle& style, std::uint64_t seed) const;
-  // The user's words for one input's dims ("x" = {1,3,224,224}, -1: leave it) as sizes of symbols; a message where they clash.
+  // The user's words for one input's dims ("x" = {1,3,224,224}, -1: leave it) as sizes of symbols; a message where they clash. They are its
+  // rank where it has none.
   std::optional<std::string> fix(const std::string& input, const std::vector<std::int64_t>& dims);
 
  private:
@@ -68,10 +86,13 @@ class InputDrawer {
     ValueInfo info;
     std::optional<std::int64_t> table;  // rows of the table that it indexes
     bool mask = false;                  // a float that the model takes from 1
+    ShapeHint asked;                    // what the model's operators want of its shape
     bool has_default = false;
   };
   absl::StatusOr<Value> draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style,
                                    Random& random) const;
+  void collect_symbols();
+  bool open(const Input& input) const;
   std::vector<Input> inputs_;
   std::vector<std::string> symbols_;
   Twins twins_;

@@ -197,12 +197,13 @@ void visit_plans(const GraphPlan& plan, Visit visit) {
 class Optimizer {
  public:
   Optimizer(const RuleSet& rules, const Target& target, const CostModel& cost, const OptimizeOptions& options)
-      : rules_(rules), target_(target), cost_(cost), options_(options), evaluator_(make_evaluator()) {}
+      : rules_(rules), target_(target), cost_(cost), options_(options) {}
 
   absl::StatusOr<OptimizeResult> run(const Model& model) {
     OptimizeResult result;
     OptimizeReport& report = result.report;
     report.before = graph_stats(model);
+    evaluator_ = make_evaluator(folding(report.before));
     report.cost_model = cost_.name();
     report.target = target_.name;
     if (opset_was_assumed(model))
@@ -250,6 +251,14 @@ class Optimizer {
     return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
       return (n.domain.empty() && n.op_type == "Attention") || std::any_of(n.attributes.begin(), n.attributes.end(), in_body);
     });
+  }
+
+  EvaluatorOptions folding(const GraphStats& model) const {
+    constexpr std::size_t kFoldingMemory = std::size_t{256} << 20;
+    const std::size_t usual = std::max<std::size_t>(kFoldingMemory, 4 * model.parameter_bytes);
+    return {.memory = std::min(usual, options_.max_memory.value_or(usual)),
+            .seconds = std::max(1.0, options_.limits.seconds),
+            .cancel = options_.abort};
   }
 
   void warn_of_unknown_symbols(const Model& model, OptimizeReport& report) const {
@@ -346,7 +355,9 @@ class Optimizer {
     std::vector<Rewrite> rewrites = rules_.compile(g, nullptr, [&](const Rule& rule) {
       return !rule.unless_taken || (not_taken(rule, *plan.model, limit) && (apart || !rule.takes_apart));
     });
-    std::erase_if(rewrites, [&](const Rewrite& r) { return without.contains(r.name); });
+    std::erase_if(rewrites, [&](const Rewrite& r) {
+      return without.contains(r.name) || options_.left_out.contains(std::string(base_name(r.name)));
+    });
     if (options_.instrument) options_.instrument(rewrites);
     RunOptions run_options;
     run_options.limits = options_.limits;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,10 @@ struct OptimizeOptions {
   double memory_slack = 0;            // as in ExtractOptions
   std::size_t samples = 0;            // other graphs of the same e-graph to return, for experiments with costs
   std::uint64_t sample_seed = 0;
+  std::set<std::string> left_out;  // names of rules that are not applied, though the rule set holds them
+  // Bytes that folding may take in all; nullopt: some hundred MB, or a few times the model's weights where that is more.
+  std::optional<std::size_t> max_memory;
+  const std::atomic<bool>* abort = nullptr;  // ends also what is being folded
   std::vector<std::string> cost_symbols;  // dims that costs were given sizes for; a warning names one that the model has not
   bool dump_egraph = false;               // return the main graph's extraction problem as egraph-serialize's JSON
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
@@ -77,6 +82,13 @@ struct OptimizeReport {
   };
   std::vector<Assumed> assumed;
   std::vector<std::string> risks;  // risky assumptions that the user asked for, whether a rule used them or not
+  // What a failed verification put the blame on, and what the result does without: a rule, or all rules of an assumption.
+  struct LeftOut {
+    std::string rule, assumption;  // one of them
+    std::string because;           // what differed
+    bool built_in = false;         // the rule is one of saturate's own
+  };
+  std::vector<LeftOut> left_out;
   std::vector<std::string> warnings;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "fmt/format.h"
 #include "tools/debug_rules.h"
@@ -46,15 +47,82 @@ void warn_of_inexpressible(const Model& model, const Target& target, OptimizeRep
                                         found->front().reason));
 }
 
-bool assumes(const OptimizeReport& report, std::string_view assumption) {
-  return std::any_of(report.assumed.begin(), report.assumed.end(), [&](const auto& a) { return a.assumption == assumption; });
+bool set(const std::atomic<bool>* flag) { return flag && *flag; }
+
+bool is_one_of(const std::string& name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-bool set(const std::atomic<bool>* flag) { return flag && *flag; }
+// Assumptions about rows of scores that are hidden as a whole, or lie below the fill of a mask.
+bool speaks_of_rows(const std::string& assumption) { return is_one_of(assumption, {"no_empty_row", "causal_rows", "finite_scores"}); }
+
+// Rules that take an assumption for granted.
+std::vector<std::string> rules_that_assume(const RuleSet& rules, const std::string& assumption) {
+  std::vector<std::string> names;
+  for (const Rule& rule : rules.rules())
+    if (std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end()) names.push_back(rule.name);
+  return names;
+}
+
+bool is_built_in(const std::string& rule) {
+  const absl::StatusOr<RuleSet> own = RuleSet::builtin(false);
+  if (!own.ok()) return false;
+  const auto named = [&](const auto& r) { return r.name == rule; };
+  return own->find(rule) != nullptr || std::any_of(own->native_rules().begin(), own->native_rules().end(), named);
+}
+
+std::string left_out_warning(const OptimizeReport::LeftOut& out, const Model& model, std::uint64_t seed) {
+  if (!out.assumption.empty())
+    return fmt::format("random inputs break the assumption {0} ({1}): rules that make it were left out; --no-assume {0} says so beforehand",
+                       out.assumption, out.because);
+  const std::string file = model.path.empty() ? "MODEL" : std::filesystem::path(model.path).filename().string();
+  const std::string advice =
+      out.built_in ? fmt::format("please report it with the model: `saturate {} --seed {} --debug-rules` shows it again", file, seed)
+                   : "mend or remove it";
+  return fmt::format("rule {} makes the result differ ({}) and was left out; {}", out.rule, out.because, advice);
+}
+
+// What the failed round puts the blame on; nullopt where it is no rule.
+std::optional<OptimizeReport::LeftOut> blame(const Model& model, const Setup& setup, const PipelineOptions& options,
+                                             const WholeReport& report) {
+  const VerifyReport& failed = *report.verify;
+  for (const OptimizeReport::Assumed& a : report.optimize.assumed)
+    if (failed.breaks_rows && speaks_of_rows(a.assumption)) return OptimizeReport::LeftOut{"", a.assumption, failed.message, false};
+  PipelineOptions again = options;
+  if (failed.failed_on) {
+    again.check.inputs = {*failed.failed_on};
+    again.check.given = failed.failed_kind;
+  }
+  const Culprit culprit = find_culprit(model, setup, again);
+  if (!culprit.found) return std::nullopt;
+  return OptimizeReport::LeftOut{culprit.rule, "", failed.message, is_built_in(culprit.rule)};
+}
+
+// Adds what is to be left out; false where nothing is new about it.
+bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::set<std::string>& names) {
+  const std::size_t before = names.size();
+  if (out.assumption.empty()) {
+    names.insert(out.rule);
+  } else {
+    for (const std::string& rule : rules_that_assume(rules, out.assumption)) names.insert(rule);
+  }
+  return names.size() > before;
+}
 
 }  // namespace
 
-PipelineResult run_pipeline(const Model& model, const Setup& setup, const PipelineOptions& options) {
+void keep_to_assumptions(const OptimizeReport& report, VerifyOptions& check) {
+  for (const OptimizeReport::Assumed& a : report.assumed) {
+    const bool finite = is_one_of(a.assumption, {"finite_values", "finite_scores"}), sizes = a.assumption == "attention_not_empty";
+    check.full_rows = check.full_rows || speaks_of_rows(a.assumption);
+    check.float_masks = check.float_masks || a.assumption == "mask_of_zeros_and_ones";
+    check.finite = check.finite || finite;
+    check.no_empty = check.no_empty || sizes;
+    check.usual_ints = check.usual_ints || !(finite || sizes || speaks_of_rows(a.assumption));
+  }
+}
+
+PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options) {
   PipelineResult out;
   absl::StatusOr<OptimizeResult> result = optimize(model, setup.rules, setup.target, *setup.cost, options.optimize);
   if (!result.ok()) {
@@ -77,17 +145,37 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   if (options.optimize.progress) options.optimize.progress("verify", nullptr);
   const auto start = std::chrono::steady_clock::now();
   VerifyOptions check = options.check;
-  check.full_rows = assumes(out.report.optimize, "no_empty_row") || assumes(out.report.optimize, "causal_rows");
-  check.float_masks = assumes(out.report.optimize, "mask_of_zeros_and_ones");
+  keep_to_assumptions(out.report.optimize, check);
   out.report.verify = verify(model, out.model, check);
-  if (out.report.verify->refuses_all)
-    out.report.optimize.warnings.push_back(fmt::format("not verified, for the model itself cannot run: {}", out.report.verify->message));
-  else
-    out.failure = judge(*out.report.verify, options.check.inputs.has_value());
-  if (out.failure && out.failure->code == kExitDifferent && options.debug_rules)
-    out.failure->advice = find_culprit(model, setup, options).message;
+  out.failure = judge(*out.report.verify, !options.check.inputs.empty());
   out.report.stage_seconds.emplace_back("verify", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return out;
+}
+
+PipelineResult run_pipeline(const Model& model, const Setup& setup, const PipelineOptions& given) {
+  PipelineOptions options = given;
+  options.optimize.abort = given.abort;
+  std::vector<OptimizeReport::LeftOut> left_out;
+  std::optional<PipelineResult> failed;  // the first round
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  for (int round = 0;; ++round) {
+    PipelineResult result = optimize_and_verify(model, setup, options);
+    for (const OptimizeReport::LeftOut& out : left_out)
+      result.report.optimize.warnings.push_back(left_out_warning(out, model, options.check.seed));
+    result.report.optimize.left_out = left_out;
+    if (!result.failure || result.failure->code == kExitInterrupted) return result;
+    if (result.failure->code != kExitDifferent) return failed ? *std::move(failed) : std::move(result);
+    if (options.debug_rules) {
+      result.failure->advice = find_culprit(model, setup, options).message;
+      return result;
+    }
+    if (options.strict_verify || round == kMostLeftOut || seconds() > options.check.seconds || set(options.abort)) return result;
+    const auto next = blame(model, setup, options, result.report);
+    if (!next || !leave_out(*next, setup.rules, options.optimize.left_out)) return result;
+    left_out.push_back(*next);
+    if (!failed) failed = std::move(result);
+  }
 }
 
 }  // namespace saturate

@@ -16,7 +16,8 @@ namespace saturate {
 struct PipelineOptions {
   OptimizeOptions optimize;  // limits.cancel ends the rewriting early, with the best so far
   bool verify = true;
-  bool debug_rules = false;                  // where verification fails, find the rule (debug_rules.h)
+  bool strict_verify = false;                // where verification fails, give up; else leave the rule out that is to blame, and go on
+  bool debug_rules = false;                  // strict, and find the rule (debug_rules.h)
   VerifyOptions check;                       // its `cancel` is `abort`
   const std::atomic<bool>* abort = nullptr;  // gives up: kExitInterrupted
 };
@@ -34,6 +35,13 @@ struct PipelineResult {
   std::optional<Failure> failure;
 };
 
+// Optimizes, verifies and, where the result differs, tries again without the rule that verification blames (debug_rules.h), up to
+// kMostLeftOut times: the report tells what was left out.
 PipelineResult run_pipeline(const Model& model, const Setup& setup, const PipelineOptions& options);
+inline constexpr int kMostLeftOut = 5;
+// What assumptions leave to be drawn: inputs that break one would only show that it was made.
+void keep_to_assumptions(const OptimizeReport& report, VerifyOptions& check);
+// One round of it.
+PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options);
 
 }  // namespace saturate

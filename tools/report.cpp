@@ -138,14 +138,18 @@ std::string_view to_string(VerifyStatus status) {
 
 std::string summary(const VerifyReport& report) {
   if (report.status != VerifyStatus::kEqual) return report.message;
-  std::string sizes;
-  for (const VerifyCase& c : report.cases)
-    if (!c.sizes.empty()) sizes += fmt::format("{}{}", sizes.empty() ? " at " : "; ", to_string(c.sizes));
+  std::string sizes, beyond;
+  for (const VerifyCase& c : report.cases) {
+    const bool usual = c.kind == CaseKind::kUsual || c.kind == CaseKind::kGiven;
+    if (usual && !c.sizes.empty()) sizes += fmt::format("{}{}", sizes.empty() ? " at " : "; ", to_string(c.sizes));
+    if (const std::string kind(to_string(c.kind)); !usual && beyond.find(kind) == std::string::npos)
+      beyond += fmt::format("{}{}", beyond.empty() ? ", also " : ", ", kind);
+  }
   const OutputComparison* worst = nullptr;
   for (const VerifyCase& c : report.cases)
     for (const OutputComparison& o : c.outputs)
       if (!o.random && (!worst || o.max_abs > worst->max_abs)) worst = &o;
-  std::string out = fmt::format("{} case{}{}", report.cases.size(), report.cases.size() == 1 ? "" : "s", sizes);
+  std::string out = fmt::format("{} case{}{}{}", report.cases.size(), report.cases.size() == 1 ? "" : "s", sizes, beyond);
   if (worst && worst->max_abs > 0)
     out += fmt::format(", largest difference {:.2e} (output '{}', {:.2e} allowed)", worst->max_abs, worst->name, worst->tolerance);
   if (worst && worst->max_abs == 0) out += ", no difference";
@@ -172,7 +176,8 @@ std::string format_report(const WholeReport& report, int verbosity) {
   for (const std::string& warning : r.warnings) out += fmt::format("warning: {}\n", warning);
   if (!report.verify) return out + "not verified (--no-verify)\n";
   for (const std::string& note : report.verify->notes) out += fmt::format("note: {}\n", note);
-  return out + fmt::format("verified: {}\n", summary(*report.verify));
+  const bool equal = report.verify->status == VerifyStatus::kEqual;
+  return out + fmt::format("{}: {}\n", equal ? "verified" : "NOT verified", summary(*report.verify));
 }
 
 json to_json(const GraphStats& stats) {
@@ -203,7 +208,7 @@ json to_json(const VerifyReport& report) {
                          {"compared", !o.random},
                          {"ok", o.ok},
                          {"why", o.why}});
-    cases.push_back({{"sizes", sizes_json(c.sizes)}, {"outputs", outputs}});
+    cases.push_back({{"sizes", sizes_json(c.sizes)}, {"values", std::string(to_string(c.kind))}, {"outputs", outputs}});
   }
   return {{"status", std::string(to_string(report.status))},
           {"message", report.message},
@@ -216,7 +221,12 @@ json to_json(const VerifyReport& report) {
 
 json to_json(const WholeReport& report) {
   const OptimizeReport& r = report.optimize;
-  json stages = json::object(), made = json::array(), assumed = json::array();
+  json stages = json::object(), made = json::array(), assumed = json::array(), left_out = json::array();
+  for (const OptimizeReport::LeftOut& l : r.left_out)
+    left_out.push_back({{"rule", l.rule.empty() ? json(nullptr) : json(l.rule)},
+                        {"assumption", l.assumption.empty() ? json(nullptr) : json(l.assumption)},
+                        {"because", l.because},
+                        {"built_in", l.built_in}});
   for (const OptimizeReport::Assumed& a : r.assumed) {
     const Assumption* known = find_assumption(a.assumption);
     assumed.push_back({{"assumption", a.assumption}, {"class", known ? to_string(known->kind) : ""}, {"rules", a.rules}});
@@ -238,6 +248,8 @@ json to_json(const WholeReport& report) {
           {"made_by_rules", made},
           {"assumed", assumed},
           {"risks", r.risks},
+          {"left_out", left_out},
+          {"verified", report.verify && report.verify->status == VerifyStatus::kEqual},
           {"warnings", r.warnings},
           {"verify", report.verify ? to_json(*report.verify) : json(nullptr)}};
 }

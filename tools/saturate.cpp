@@ -1,11 +1,13 @@
 #include "tools/saturate.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "extract/extractors.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/io.h"
+#include "onnx_bridge/op_table.h"
 #include "tools/inspect.h"
 #include "tools/pipeline.h"
 #include "tools/saturate_impl.h"
@@ -28,6 +30,8 @@ std::optional<Error> check_options(const Options& o) {
   if (o.node_limit == 0) return usage("node_limit 0: nothing fits; give a number of e-nodes");
   if (o.threads < 0) return usage(fmt::format("threads {}: negative; 0 takes all cores", o.threads));
   if (o.keep_opset && o.opset) return usage("opset and keep_opset: only one of them can hold; leave one out");
+  if (o.opset && (*o.opset < 1 || *o.opset > kNewestOpset))
+    return usage(fmt::format("opset {}: not one that saturate knows; give a number from 1 to {}", *o.opset, kNewestOpset));
   if (!find_extractor(o.extractor))
     return usage(fmt::format("extractor {}: no such one; `saturate optimize --help` names them", o.extractor));
   if (o.cost_model && !o.cost.empty()) return usage("cost and cost_model: only one of them can hold; leave one out");
@@ -39,6 +43,7 @@ ShapeArgs shape_args(const Options& o) {
   ShapeArgs args;
   for (const auto& [symbol, size] : o.dims) args.dims.push_back(fmt::format("{}={}", symbol, size));
   for (const auto& [name, dims] : o.input_shapes) args.input_shapes.push_back(fmt::format("{}:[{}]", name, fmt::join(dims, ",")));
+  args.allow_empty = o.allow_empty;
   return args;
 }
 
@@ -46,13 +51,20 @@ Expected<VerifyOptions> check_of(const Options& o, const ShapeArgs& shapes, cons
   CommonArgs common;
   common.threads = o.threads;
   common.cancel = o.abort;
-  absl::StatusOr<VerifyOptions> options = verify_options({"", o.rtol, o.atol, o.seed}, shapes, common, original);
+  absl::StatusOr<VerifyOptions> options = verify_options({{}, o.rtol, o.atol, o.seed, {}}, shapes, common, original);
   if (!options.ok()) return error_of(options.status(), "", "");
-  if (o.inputs) {
-    Expected<Inputs> inputs = to_internal(*o.inputs);
+  if (o.max_memory != ~std::size_t{0}) options->memory = o.max_memory;
+  options->seconds = std::max(1.0, o.time_limit);
+  const auto add = [&](const Values& values) -> std::optional<Error> {
+    Expected<Inputs> inputs = to_internal(values);
     if (!inputs) return inputs.error();
-    options->inputs = *std::move(inputs);
-  }
+    options->inputs.push_back(*std::move(inputs));
+    return std::nullopt;
+  };
+  if (o.inputs)
+    if (auto error = add(*o.inputs)) return *std::move(error);
+  for (const Values& more : o.more_inputs)
+    if (auto error = add(more)) return *std::move(error);
   return *std::move(options);
 }
 
@@ -109,6 +121,7 @@ OptimizeOptions optimize_options_of(const Options& o) {
   options.opset = o.opset;
   options.keep_opset = o.keep_opset;
   options.extractor = o.extractor;
+  if (o.max_memory != ~std::size_t{0}) options.max_memory = o.max_memory;
   if (o.progress)
     options.progress = [&progress = o.progress](const std::string& stage, const IterationStats* i) {
       progress({stage, i ? i->iteration : 0, i ? i->nodes : 0});
@@ -225,6 +238,7 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
   PipelineOptions options;
   options.optimize = optimize_options_of(o);
   options.verify = o.verify;
+  options.strict_verify = o.strict_verify;
   options.abort = o.abort;
   if (o.verify) {
     Expected<VerifyOptions> check = check_of(o, {}, input);

@@ -184,15 +184,19 @@ struct Options {
   bool keep_opset = false;
   std::map<std::string, std::int64_t> dims = {};                       // sizes of symbolic dims
   std::map<std::string, std::vector<std::int64_t>> input_shapes = {};  // dims of inputs; -1 leaves one as it is
+  bool allow_empty = false;                                            // whether they may be 0
 
   std::size_t iterations = 30, node_limit = 1'000'000, memory_limit = ~std::size_t{0};  // e-nodes; bytes
-  double time_limit = 60;  // seconds; where it is hit the result depends on the machine
+  double time_limit = 60;  // seconds of rewriting, and again of verifying; where it is hit the result depends on the machine
+  std::size_t max_memory = ~std::size_t{0};  // bytes that the tensors of one run, or of what is folded, may take; ~0: 4 GB, 256 MB
   int threads = 1;         // 0: all cores
 
-  bool verify = true;  // run original and result on the same inputs
+  bool verify = true;          // run original and result on the same inputs
+  bool strict_verify = false;  // where they differ: an error; else the rule that is to blame is left out, and a warning says so
   std::optional<double> rtol = {}, atol = {};
   std::uint64_t seed = 0;
-  std::optional<Values> inputs = {};  // these instead of random ones
+  std::optional<Values> inputs = {};      // these instead of random ones
+  std::vector<Values> more_inputs = {};  // and these, one case each
 
   const std::atomic<bool>* stop = nullptr;   // ends the rewriting: the best result so far
   const std::atomic<bool>* abort = nullptr;  // gives up: kInterrupted (set `stop` too)
@@ -206,7 +210,8 @@ struct Result {
 // An equal, cheaper model that the target can run; the model itself is never changed. An error where the two don't compute the same.
 Expected<Result> optimize(const Model& model, const Options& options = {});
 
-// Does `other` compute the same? Of the options: dims, input_shapes, rtol, atol, seed, inputs, threads, abort.
+// Does `other` compute the same? Of the options: dims, input_shapes, allow_empty, rtol, atol, seed, inputs,
+// more_inputs, time_limit, max_memory, threads, abort.
 struct Verification {
   bool equal = false;
   std::string message;  // one line: how equal, or why not

@@ -1,10 +1,7 @@
 #include "tools/verify.h"
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 #include <map>
-#include <random>
 #include <set>
 
 #include "fmt/format.h"
@@ -12,154 +9,24 @@
 #include "kernels/runtime.h"
 #include "tools/empty_rows.h"
 #include "tools/model_sizes.h"
-#include "tools/wall_clock.h"
+#include "tools/noise.h"
+#include "tools/ties.h"
+#include "tools/verify_plans.h"
 
 namespace saturate {
 namespace {
 
 constexpr std::size_t kMaxTries = 1000;
-constexpr std::size_t kEnoughTries = 30;    // where there is a case already
-constexpr std::size_t kModelSizes = 256;    // of those that stand in the model
-constexpr std::size_t kEnoughHarmless = 3;  // refused tries whose integers are zeros, or masks and rows of tables: none can be out of range
-constexpr std::size_t kMemoryLimit = std::size_t{4} << 30;
+constexpr std::size_t kMaxTriesOfRank = 100;  // where ranks are tried, too
+constexpr std::size_t kEnoughTries = 30;      // where there is a case already
+constexpr std::size_t kModelSizes = 256;      // of those that stand in the model
+// Of cases beyond the usual: what a run may take, for a large integer may turn out to be a size or a number of turns.
+constexpr std::size_t kMemoryBeyond = std::size_t{512} << 20;
+constexpr double kSecondsBeyond = 5;
 
 bool unsupported(const absl::Status& status) { return status.code() == absl::StatusCode::kUnimplemented; }
-
-// "Expand making 'y'" of "Expand making 'y': the input does not broadcast".
-std::string_view place_of(std::string_view message) { return message.substr(0, message.find(':')); }
-
-// A symbol that is the sum of two others ("total" = "past" + "seq"), or the same as another.
-struct Relation {
-  std::string symbol, first, second;  // all empty: every symbol for itself; second empty: symbol = first
-  std::string single;                 // this symbol has the size 1 (a decoder that takes one token at a time), empty: none
-};
-
-std::vector<Relation> relations(const std::vector<std::string>& symbols) {
-  std::vector<Relation> out{Relation{}};
-  if (symbols.size() > 8) return out;
-  for (const std::string& s : symbols)
-    for (std::size_t i = 0; i < symbols.size(); ++i)
-      for (std::size_t k = i + 1; k < symbols.size(); ++k)
-        if (symbols[i] != s && symbols[k] != s) out.push_back({s, symbols[i], symbols[k], ""});
-  for (std::size_t i = 0; i < symbols.size(); ++i)
-    for (std::size_t k = i + 1; k < symbols.size(); ++k) out.push_back({symbols[k], symbols[i], "", ""});
-  return out;
-}
-
-// Base b gives symbol i the size row[(i + shift) % 4].
-struct Base {
-  std::int64_t row[4];
-};
-constexpr Base kBases[] = {{{2, 3, 7, 5}}, {{1, 1, 1, 1}}, {{3, 7, 2, 1}}, {{1, 2, 3, 7}}};
-// For models that need room (convolutions, windows), or one size for all.
-constexpr Base kSpacious[] = {{{7, 7, 7, 7}},    {{2, 2, 2, 2}},     {{1, 1, 1, 1}},    {{1, 2, 3, 7}},      {{1, 16, 16, 16}},
-                              {{2, 32, 32, 32}}, {{32, 32, 32, 32}}, {{1, 64, 64, 64}}, {{1, 224, 224, 224}}};
-
-// Small images leave nothing for the later convolutions to see.
-constexpr Base kImage = {{1, 64, 64, 64}};
-
-bool takes_images_of_any_size(const Model& model) {
-  return std::any_of(model.graph.inputs.begin(), model.graph.inputs.end(),
-                     [](const ValueInfo& input) {
-                       const ValueType& t = input.type;
-                       return t.kind == ValueType::Kind::kTensor && t.shape && t.shape->size() == 4 &&
-                              !std::holds_alternative<std::int64_t>((*t.shape)[2]);
-                     }) &&
-         std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), [](const Node& n) { return n.op_type == "Conv"; });
-}
-
-Sizes assign(const std::vector<std::string>& symbols, const Base& base, const Relation& relation, const Twins& twins) {
-  Sizes sizes;
-  for (std::size_t i = 0; i < symbols.size(); ++i) sizes[symbols[i]] = base.row[i % 4];
-  for (const auto& [symbol, first] : twins) sizes[symbol] = sizes[first];
-  if (!relation.single.empty()) sizes[relation.single] = 1;
-  if (!relation.symbol.empty()) sizes[relation.symbol] = sizes[relation.first] + (relation.second.empty() ? 0 : sizes[relation.second]);
-  return sizes;
-}
-
-// A way to draw inputs; the likely ones come first.
-struct CasePlan {
-  Relation relation;
-  DrawStyle style;
-  bool spacious = false;
-  bool likely = false;  // tried until there are cases enough; the others only until there is one
-  Twins twins = {};     // symbols that are the same as another
-};
-
-std::vector<CasePlan> plans(const std::vector<std::string>& symbols, const Twins& twins) {
-  const std::vector<DrawStyle> likely = {{IntStyle::kMask, true}, {IntStyle::kMask, false}};
-  const std::vector<DrawStyle> others = {
-      {IntStyle::kOnes, true}, {IntStyle::kZeros, true}, {IntStyle::kSmall, true}, {IntStyle::kCount, true}, {IntStyle::kMask, true, true}};
-  std::vector<CasePlan> out;
-  for (const Relation& relation : relations(symbols))
-    for (const DrawStyle& style : likely) out.push_back({relation, style, false, true});
-  if (!twins.empty())
-    for (const Relation& relation : relations(symbols)) out.push_back({relation, likely[0], false, true, twins});
-  if (symbols.size() <= 8)
-    for (const std::string& single : symbols)
-      for (Relation relation : relations(symbols)) {
-        if (relation.symbol == single || (!relation.symbol.empty() && relation.second.empty())) continue;
-        relation.single = single;
-        out.push_back({relation, likely[0]});
-      }
-  if (!symbols.empty()) out.push_back({{}, likely[0], true});
-  for (const DrawStyle& style : others) out.push_back({{}, style});
-  for (const DrawStyle& style : others)
-    if (!symbols.empty()) out.push_back({{}, style, true});
-  return out;
-}
-
-// Coarsest float format among inputs, initializers and casts.
-DType coarsest_float(const Model& model) {
-  DType coarsest = DType::kDouble;
-  const auto see = [&](DType dtype) {
-    if (is_floating(dtype) && bit_width(dtype) >= 16 && dtype_tolerance(dtype) > dtype_tolerance(coarsest)) coarsest = dtype;
-  };
-  for (const ValueInfo& input : model.graph.inputs) see(input.type.dtype);
-  for (const Initializer& initializer : model.graph.initializers) see(initializer.tensor.dtype());
-  for (const Node& node : model.graph.nodes)
-    if (const Attribute* to = find_attribute(node.attributes, "to"); to && to->type == AttributeType::kInt)
-      see(static_cast<DType>(to->i()));
-  return coarsest;
-}
-
-// Floats moved by up to one unit in the last place.
-template <typename T>
-Tensor moved(const Tensor& t, std::uint32_t seed) {
-  Tensor out(t.dtype(), t.dims());
-  T* to = reinterpret_cast<T*>(out.mutable_data());
-  std::minstd_rand random(seed + 1);
-  const T* from = t.data<T>();
-  for (std::int64_t i = 0; i < t.size(); ++i)
-    to[i] = from[i] * (1 + (static_cast<int>(random() % 3) - 1) * std::numeric_limits<T>::epsilon());
-  return out;
-}
-
-Inputs nudged(Inputs inputs, int run) {
-  for (auto& [name, value] : inputs) {
-    if (!value.is_tensor()) continue;
-    const auto seed = static_cast<std::uint32_t>(run);
-    if (value.tensor().dtype() == DType::kFloat) value = moved<float>(value.tensor(), seed);
-    if (value.tensor().dtype() == DType::kDouble) value = moved<double>(value.tensor(), seed);
-  }
-  return inputs;
-}
-
-// The model with its weights moved alike. Single numbers stay (an exponent, a limit, a shape's factor), and large weights, so that they are
-// not held twice.
-Model nudged(const Model& model, int run) {
-  constexpr std::int64_t kMost = 1 << 16;
-  Model out = model;
-  for (Initializer& weight : out.graph.initializers) {
-    Tensor& t = weight.tensor;
-    const bool moves = !weight.sparse && t.size() > 1 && t.size() <= kMost;
-    if (!moves || (t.dtype() != DType::kFloat && t.dtype() != DType::kDouble)) continue;
-    const auto seed = static_cast<std::uint32_t>(run) + static_cast<std::uint32_t>(t.size());
-    t = t.dtype() == DType::kFloat ? moved<float>(t, seed) : moved<double>(t, seed);
-    weight.origin = nullptr;
-  }
-  return out;
-}
+bool out_of_bounds(const absl::Status& status) { return absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status); }
+bool is_beyond(CaseKind kind) { return kind != CaseKind::kUsual && kind != CaseKind::kGiven; }
 
 bool all_ok(const VerifyCase& c) {
   return std::all_of(c.outputs.begin(), c.outputs.end(), [](const OutputComparison& o) { return o.ok; });
@@ -168,23 +35,20 @@ bool all_ok(const VerifyCase& c) {
 class Verifier {
  public:
   Verifier(const Model& original, const Model& optimized, const VerifyOptions& options)
-      : original_(original), optimized_(optimized), options_(options), tolerances_(options.tolerances), started_(wall_seconds()) {
+      : original_(original), optimized_(optimized), options_(options), tolerances_(options.tolerances), started_(steady_seconds()) {
     const std::vector<std::string> names = random_outputs(original);
     random_ = {names.begin(), names.end()};
     tolerances_.coarsest = coarsest_float(original);
+    floats_given_ = InputDrawer(original).has_floats();
   }
 
   VerifyReport run() {
-    if (prepare()) options_.inputs ? given() : search();
+    if (prepare()) options_.inputs.empty() ? search() : given();
+    if (report_.status == VerifyStatus::kEqual) ask_what_was_compared();
     for (const std::string& name : random_)
-      report_.notes.push_back(fmt::format("output '{}' depends on random operators without a seed and was not compared", name));
-    std::set<std::string> nan;
-    for (const VerifyCase& c : report_.cases)
-      for (const OutputComparison& o : c.outputs)
-        if (o.all_nan && nan.insert(o.name).second)
-          report_.notes.push_back(fmt::format("output '{}' was NaN throughout in the original ({})", o.name, to_string(c.sizes)));
-    note_small_outputs();
-    report_.seconds = wall_seconds() - started_;
+      note("output '{}' depends on random operators without a seed: only its type and shape were compared", name);
+    note_outputs();
+    report_.seconds = steady_seconds() - started_;
     return std::move(report_);
   }
 
@@ -195,25 +59,52 @@ class Verifier {
     return false;
   }
 
-  // Outputs that were never larger than the difference allowed.
-  void note_small_outputs() {
-    std::map<std::string, double> small;
+  template <typename... Parts>
+  void note(fmt::format_string<Parts...> text, Parts&&... parts) {
+    report_.notes.push_back(fmt::format(text, std::forward<Parts>(parts)...));
+  }
+
+  // "Equal" is said only where a number was looked at, or where the user's own sizes leave none.
+  void ask_what_was_compared() {
+    const auto zero = [](const auto& size) { return size.second == 0; };
+    bool any = std::any_of(options_.sizes.begin(), options_.sizes.end(), zero) || original_.graph.outputs.empty();
     for (const VerifyCase& c : report_.cases)
-      for (const OutputComparison& o : c.outputs)
-        if (o.tolerance > 0 && o.elements > o.nans) small[o.name] = std::max(small[o.name], o.largest / o.tolerance);
-    for (const auto& [name, share] : small)
-      if (share <= 1)
-        report_.notes.push_back(
-            fmt::format("output '{}' was never larger than what may differ: this verifies little; --inputs gives inputs", name));
+      for (const OutputComparison& o : c.outputs) any = any || (!o.random && o.elements > 0);
+    for (const ValueInfo& output : original_.graph.outputs)
+      if (output.type.shape)
+        for (const DimSpec& dim : *output.type.shape) any = any || dim == DimSpec(std::int64_t{0});
+    if (any || report_.cases.empty()) return;
+    const bool chance = random_.size() == original_.graph.outputs.size();
+    fail(VerifyStatus::kNotRun, chance ? "all outputs depend on random operators without a seed, so that nothing can be compared"
+                                       : "no output had an element in any case, so that nothing was compared");
+  }
+
+  // Outputs of which little was seen.
+  void note_outputs() {
+    std::set<std::string> nan;
+    std::map<std::string, bool> seen;
+    for (const VerifyCase& c : report_.cases)
+      for (const OutputComparison& o : c.outputs) {
+        if (o.all_nan && !is_beyond(c.kind) && nan.insert(o.name).second)
+          note("output '{}' was NaN throughout in the original ({})", o.name, to_string(c.sizes));
+        if (!o.random) seen[o.name] = seen[o.name] || o.elements > 0;
+      }
+    for (const auto& [name, any] : seen)
+      if (!any) note("output '{}' had no element in any case: nothing of it was compared but its type and shape", name);
   }
 
   SessionOptions session_options() const {
     SessionOptions options;
     options.threads = options_.threads;
-    options.memory_limit = kMemoryLimit;
     options.cancel = options_.cancel;
     options.prepare = false;  // nothing is run often, and both models' weights would be held a second time
     return options;
+  }
+
+  RunLimits limits(CaseKind kind) const {
+    const double deadline = started_ + options_.seconds;
+    if (!is_beyond(kind)) return {options_.memory, deadline};
+    return {std::min(options_.memory, kMemoryBeyond), std::min(deadline, steady_seconds() + kSecondsBeyond)};
   }
 
   bool open(const Model& model, const char* which, std::optional<Session>& session) {
@@ -243,59 +134,102 @@ class Verifier {
   // What one try came to: whether the original took the inputs.
   enum class Try { kRefused, kCompared, kStop };
 
-  Try attempt(const Inputs& inputs, const Sizes& sizes) {
-    const absl::StatusOr<std::vector<Value>> wanted = first_->run(inputs);
+  Try refused(CaseKind kind) {
+    if (!is_beyond(kind)) ++report_.refused;
+    return Try::kRefused;
+  }
+
+  Try attempt(const Inputs& inputs, const Sizes& sizes, CaseKind kind) {
+    const absl::StatusOr<std::vector<Value>> wanted = first_->run(inputs, nullptr, limits(kind));
     if (cancelled()) return Try::kStop;
-    if (!wanted.ok()) {
-      if (unsupported(wanted.status())) {
-        fail(VerifyStatus::kUnsupported, fmt::format("the original model: {}", std::string(wanted.status().message())));
-        return Try::kStop;
-      }
-      const std::string refusal(wanted.status().message());
-      if (refusal_.empty()) refusal_ = refusal;
-      if (harmless_) {
-        ++harmless_refused_;
-        one_place_ = one_place_ && absl::IsInvalidArgument(wanted.status()) && place_of(refusal) == place_of(refusal_);
-      }
-      ++report_.refused;
-      return Try::kRefused;
-    }
+    if (!wanted.ok()) return original_failed(wanted.status(), kind);
     if (as_declared_ && !has_declared_sizes(*wanted, sizes)) {
-      ++misdeclared_;
-      ++report_.refused;
-      return Try::kRefused;
+      misdeclared_ += !is_beyond(kind);
+      return refused(kind);
     }
-    const absl::StatusOr<std::vector<Value>> got = second_->run(inputs);
+    const absl::StatusOr<std::vector<Value>> got = second_->run(inputs, nullptr, limits(kind));
     if (cancelled()) return Try::kStop;
-    if (!got.ok() && !unsupported(got.status()) && gives_nothing(*wanted)) {
-      report_.notes.push_back(fmt::format("at {} an output of the original is empty, and the optimized model fails: {}", to_string(sizes),
-                                          std::string(got.status().message())));
-      ++report_.refused;
-      return Try::kRefused;
-    }
-    if (!got.ok()) {
-      fail(unsupported(got.status()) ? VerifyStatus::kUnsupported : VerifyStatus::kDifferent,
-           fmt::format("the optimized model{} {}: {}", sizes.empty() ? "" : " at " + to_string(sizes),
-                       unsupported(got.status()) ? "can't be run" : "fails where the original runs", std::string(got.status().message())));
+    if (!got.ok()) return optimized_failed(got.status(), *wanted, inputs, sizes, kind);
+    return judge(inputs, *wanted, *got, sizes, kind);
+  }
+
+  Try original_failed(const absl::Status& status, CaseKind kind) {
+    if (is_beyond(kind)) return Try::kRefused;
+    if (unsupported(status)) {
+      fail(VerifyStatus::kUnsupported, fmt::format("the original model: {}", std::string(status.message())));
       return Try::kStop;
     }
-    VerifyCase result = compared(*wanted, *got, sizes);
-    allow_for_noise(inputs, *wanted, *got, result);
+    if (absl::IsDeadlineExceeded(status)) {
+      out_of_time();
+      return Try::kStop;
+    }
+    if (refusal_.empty()) refusal_ = std::string(status.message());
+    return refused(kind);
+  }
+
+  void out_of_time() {
+    if (report_.cases.empty())
+      fail(VerifyStatus::kNotRun, fmt::format("no case was compared within {:.6g} s; --time-limit gives more", options_.seconds));
+    else
+      note("verification ended after {:.6g} s, with fewer cases than usual", steady_seconds() - started_);
+  }
+
+  Try optimized_failed(const absl::Status& status, const std::vector<Value>& wanted, const Inputs& inputs, const Sizes& sizes,
+                       CaseKind kind) {
+    const std::string message(status.message());
+    if (is_beyond(kind) && (out_of_bounds(status) || unsupported(status))) return Try::kRefused;
+    if (absl::IsDeadlineExceeded(status)) {
+      out_of_time();
+      return Try::kStop;
+    }
+    if (kind == CaseKind::kUsual && !unsupported(status) && gives_nothing(wanted)) {
+      note("at {} an output of the original is empty, and the optimized model fails: {}", to_string(sizes), message);
+      return refused(kind);
+    }
+    const std::string where = sizes.empty() ? "" : " at " + to_string(sizes);
+    if (unsupported(status)) {
+      fail(VerifyStatus::kUnsupported, fmt::format("the optimized model{} can't be run: {}", where, message));
+    } else {
+      differs(inputs, kind);
+      report_.message = fmt::format("the optimized model{} fails where the original runs: {}", where, message);
+    }
+    return Try::kStop;
+  }
+
+  void differs(const Inputs& inputs, CaseKind kind) {
+    report_.status = VerifyStatus::kDifferent;
+    report_.failed_on = inputs;
+    report_.failed_kind = kind;
+  }
+
+  Try judge(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, const Sizes& sizes, CaseKind kind) {
+    VerifyCase result = compared(wanted, got, sizes, kind, nullptr);
+    allow_for_noise(inputs, wanted, got, result);
+    allow_for_ties(inputs, wanted, got, result);
     if (cancelled()) return Try::kStop;
     const bool outside = full_rows_ && !all_ok(result) && hides_rows(inputs, result);
-    if (outside && !options_.inputs) {
+    if (!all_ok(result) && is_beyond(kind) && (outside || is_no_difference(inputs, kind))) return Try::kRefused;
+    if (outside && kind == CaseKind::kUsual) {
       ++avoided_;
-      ++report_.refused;
-      return Try::kRefused;
+      if (!first_avoided_) first_avoided_ = Avoided{inputs, sizes};
+      return refused(kind);
     }
-    for (const OutputComparison& o : result.outputs)
-      if (!o.ok && report_.status == VerifyStatus::kEqual)
-        fail(
-            VerifyStatus::kDifferent,
-            fmt::format("output '{}'{}: {}{}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), o.why,
-                        outside ? " (the inputs mask a row of scores as a whole; --no-assume no_empty_row keeps what becomes of it)" : ""));
+    for (const OutputComparison& o : result.outputs) {
+      if (o.ok || report_.status != VerifyStatus::kEqual) continue;
+      differs(inputs, kind);
+      report_.breaks_rows = outside || full_rows_ != options_.full_rows;
+      const std::string of_kind = is_beyond(kind) ? ", " + std::string(to_string(kind)) : "";
+      report_.message = fmt::format(
+          "output '{}'{}{}: {}{}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), of_kind, o.why,
+          outside ? " (the inputs mask a row of scores as a whole; --no-assume no_empty_row keeps what becomes of it)" : "");
+    }
     report_.cases.push_back(std::move(result));
     return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
+  }
+
+  // Far from 0 the original may overflow or underflow on the way, where an equal formula does not.
+  bool is_no_difference(const Inputs& inputs, CaseKind kind) const {
+    return kind == CaseKind::kFar && leaves_its_range(original_, session_options(), limits(kind), inputs);
   }
 
   // Whether the original has a row of scores that is masked as a whole: a NaN in the end, or seen where it is.
@@ -312,64 +246,60 @@ class Verifier {
 
   // A model may make much of a rounding (a softmax of scores of 10^5). Where outputs differ by no more than a few times what the original
   // differs from itself when it is computed in double precision, or when its inputs or weights move by one unit in the last place, nothing
-  // is wrong. Where floats are rounded to few steps (quantization) most moves change nothing and some change much: hence up to twelve.
+  // is wrong. Where floats are rounded to few steps (quantization) most moves change nothing and some change much.
   void allow_for_noise(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
-    if (tolerances_.rtol || tolerances_.atol) return;
-    constexpr int kMoves = 12;
-    std::vector<double> noise(wanted.size(), 0);
-    const auto learn = [&](const absl::StatusOr<std::vector<Value>>& values) {
-      for (std::size_t i = 0; values.ok() && i < wanted.size(); ++i)
-        noise[i] = std::max(noise[i], compare_values("", wanted[i], (*values)[i], tolerances_).max_abs);
-    };
-    const auto run_once = [&](const Model& model, bool reference) {
-      SessionOptions options = session_options();
-      options.reference = reference;
-      if (const auto session = Session::create(model, options); session.ok()) learn(session->run(inputs));
-    };
-    for (int move = 0; move < kMoves && !all_ok(result) && !cancelled(); ++move) {
-      if (move == 0) run_once(original_, true);
-      if (move < 2)
-        learn(first_->run(nudged(inputs, move)));
-      else
-        run_once(nudged(original_, move), false);
-      excuse(noise, wanted, got, result);
-    }
+    if (tolerances_.rtol || tolerances_.atol || all_ok(result)) return;
+    const auto same_form = [](const OutputComparison& o) { return o.ok || o.mismatches > 0; };
+    if (!std::all_of(result.outputs.begin(), result.outputs.end(), same_form)) return;
+    const VerifyCase before = result;
+    std::vector<Noise> noise(wanted.size());
+    measure_noise({original_, *first_, session_options(), limits(result.kind), inputs, wanted}, noise, [&] {
+      result = compared(wanted, got, result.sizes, result.kind, &noise);
+      return all_ok(result) || cancelled();
+    });
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (!before.outputs[i].ok && result.outputs[i].ok)
+        note("output '{}' differs by up to {:.2e}{}: by rounding, for the original computed more exactly or beside its inputs differs from "
+             "itself as much",
+             result.outputs[i].name, result.outputs[i].max_abs, is_beyond(result.kind) ? " " + std::string(to_string(result.kind)) : "");
   }
 
-  void excuse(const std::vector<double>& noise, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
-    constexpr double kTimes = 4;
+  // Where several elements are the largest but for rounding, ArgMax and TopK may name any of them.
+  void allow_for_ties(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       OutputComparison& o = result.outputs[i];
-      if (o.ok || o.tolerance == 0 || noise[i] == 0) continue;
-      Tolerances wider = tolerances_;
-      wider.noise = kTimes * noise[i];
-      const OutputComparison again = compare_values(o.name, wanted[i], of_same_name(got, o.name), wider);
-      if (!again.ok) continue;
-      o = again;
-      report_.notes.push_back(
-          fmt::format("output '{}' differs by up to {:.2e}: by rounding, for the original computed more exactly or beside its inputs "
-                      "differs from itself by {:.2e}",
-                      o.name, o.max_abs, noise[i]));
+      if (o.ok || o.mismatches == 0 || !wanted[i].is_tensor() || !has_no_floats(wanted[i])) continue;
+      const Tensor& other = of_same_name(got, o.name).tensor();
+      if (!differs_by_ties(original_, o.name, inputs, session_options(), wanted[i].tensor(), other)) continue;
+      o.ok = true;
+      note("output '{}' names other elements than the original, as large but for rounding ({})", o.name, to_string(result.sizes));
     }
   }
 
-  VerifyCase compared(const std::vector<Value>& wanted, const std::vector<Value>& got, const Sizes& sizes) const {
+  VerifyCase compared(const std::vector<Value>& wanted, const std::vector<Value>& got, const Sizes& sizes, CaseKind kind,
+                      const std::vector<Noise>* noise) const {
     VerifyCase result;
     result.sizes = sizes;
+    result.kind = kind;
+    Tolerances tolerances = tolerances_;
+    tolerances.only_finite = kind == CaseKind::kSpecial;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const std::string& name = original_.graph.outputs[i].name;
-      OutputComparison comparison = compare_values(name, wanted[i], of_same_name(got, name), tolerances_);
-      comparison.random = random_.contains(name);
-      if (comparison.random) comparison.ok = true;
-      result.outputs.push_back(std::move(comparison));
+      const Value& other = of_same_name(got, name);
+      const bool random = random_.contains(name);
+      const bool of_specials = kind == CaseKind::kSpecial && floats_given_ && has_no_floats(wanted[i]);  // ArgMax of NaN is anything
+      result.outputs.push_back(random || of_specials ? compare_kinds(name, wanted[i], other)
+                                      : compare_values(name, wanted[i], other, tolerances, noise ? &(*noise)[i] : nullptr));
+      result.outputs.back().random = random;
     }
     return result;
   }
 
+  static bool has_no_floats(const Value& value) { return value.is_tensor() && !is_floating(value.tensor().dtype()); }
+
   // Inputs are never empty when they are drawn: sizes of 0 come from convolutions and the like that find no room.
-  bool gives_nothing(const std::vector<Value>& outputs) const {
-    return !options_.inputs &&
-           std::any_of(outputs.begin(), outputs.end(), [](const Value& v) { return v.is_tensor() && v.tensor().size() == 0; });
+  static bool gives_nothing(const std::vector<Value>& outputs) {
+    return std::any_of(outputs.begin(), outputs.end(), [](const Value& v) { return v.is_tensor() && v.tensor().size() == 0; });
   }
 
   // Whether outputs have the sizes that their declared dims say. Where not, the inputs only happened to run, by broadcasting.
@@ -388,8 +318,12 @@ class Verifier {
   }
 
   void given() {
-    if (attempt(*options_.inputs, {}) == Try::kRefused)
-      fail(VerifyStatus::kNotRun, fmt::format("the original model refuses the given inputs: {}", refusal_));
+    for (const Inputs& inputs : options_.inputs) {
+      const Try result = attempt(inputs, {}, options_.given);
+      if (result == Try::kRefused && options_.given == CaseKind::kGiven)
+        fail(VerifyStatus::kNotRun, fmt::format("the original model refuses the given inputs: {}", refusal_));
+      if (result != Try::kCompared) return;
+    }
   }
 
   bool cancelled() {
@@ -398,31 +332,32 @@ class Verifier {
     return true;
   }
 
-  bool over() { return cancelled() || wall_seconds() - started_ > options_.seconds; }
+  bool over() { return cancelled() || steady_seconds() - started_ > options_.seconds; }
+
+  std::uint64_t seed() const { return options_.seed * 1000003 + report_.cases.size() + 1; }
 
   // One case at these sizes. Cases differ in their random numbers; the second has positive floats and masks without zeros.
   Try one_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style) {
     style.positive = style.positive || report_.cases.size() == 1;
     style.full_masks = style.full_masks || report_.cases.size() == 1;
     style.float_masks = options_.float_masks;
-    harmless_ = (style.ints == IntStyle::kMask && style.whole_tables) || style.ints == IntStyle::kZeros;
-    const std::uint64_t seed = options_.seed * 1000003 + report_.cases.size() + 1;
-    absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, seed);
+    const std::uint64_t own_seed = seed();
+    absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, own_seed);
     if (inputs.ok()) {
       const std::size_t avoided = avoided_;
-      const Try result = attempt(*inputs, sizes);
+      const Try result = attempt(*inputs, sizes, CaseKind::kUsual);
       if (avoided_ == avoided) return result;
       style.hiding = true;
-      inputs = drawer.draw(sizes, style, seed);
-      if (inputs.ok()) return attempt(*inputs, sizes);
+      inputs = drawer.draw(sizes, style, own_seed);
+      if (inputs.ok()) return attempt(*inputs, sizes, CaseKind::kUsual);
     }
-    ++report_.refused;
-    one_place_ = false;
     if (refusal_.empty()) refusal_ = std::string(inputs.status().message());
-    if (!unsupported(inputs.status())) return Try::kRefused;
+    if (!unsupported(inputs.status())) return refused(CaseKind::kUsual);
     fail(VerifyStatus::kNotRun, std::string(inputs.status().message()));
     return Try::kStop;
   }
+
+  bool found() const { return !report_.cases.empty() || report_.status != VerifyStatus::kEqual; }
 
   void search() {
     InputDrawer drawer(original_, options_.sizes);
@@ -431,29 +366,61 @@ class Verifier {
         fail(VerifyStatus::kNotRun, *problem);
         return;
       }
-    try_plans(drawer);
-    if (report_.cases.empty() && report_.status == VerifyStatus::kEqual && (misdeclared_ > 0 || avoided_ > 0)) {
-      as_declared_ = as_declared_ && misdeclared_ == 0;  // its own outputs never have the declared sizes
-      full_rows_ = full_rows_ && avoided_ == 0;
-      report_.refused = 0;
-      try_plans(drawer);
+    if (!drawer.has_unknown_rank()) search_with(drawer);
+    if (!found()) {
+      most_tries_ = kMaxTriesOfRank;
+      for (const InputDrawer& other : drawer.alternatives()) {
+        if (found() || over()) break;
+        search_with(other);
+      }
     }
-    if (report_.cases.empty() && report_.status == VerifyStatus::kEqual) try_model_sizes(drawer);
-    if (report_.cases.empty() && report_.status == VerifyStatus::kEqual) {
-      report_.refuses_all = one_place_ && misdeclared_ == 0 && harmless_refused_ >= kEnoughHarmless;
-      fail(VerifyStatus::kNotRun,
-           fmt::format("no random inputs found that the original model accepts ({} tries); the first was refused: {}", report_.refused,
-                       refusal_));
-    }
+    if (found()) return;
+    const char* ranks = drawer.has_unknown_rank() ? ", though ranks were tried for inputs that have none" : "";
+    const char* text = "no random inputs found that the original model accepts ({} tries){}; the first was refused: {}";
+    fail(VerifyStatus::kNotRun, fmt::format(fmt::runtime(text), report_.refused, ranks, refusal_));
   }
 
+  // Where the models differ at all sizes but those at which there is nothing to hide (one key), also with masks that hide nothing, the
+  // model itself hides rows as a whole.
+  void ask_what_was_avoided(const InputDrawer& drawer) {
+    if (!first_avoided_ || report_.cases.empty() || report_.status != VerifyStatus::kEqual) return;
+    for (const VerifyCase& c : report_.cases) {
+      bool as_large = true;
+      for (const auto& [symbol, size] : first_avoided_->sizes) as_large = as_large && (size <= 1 || c.sizes.at(symbol) > 1);
+      if (as_large) return;
+    }
+    for (const IntStyle ints : {IntStyle::kOnes, IntStyle::kZeros})
+      if (one_case(drawer, first_avoided_->sizes, {ints, true}) != Try::kRefused) return;
+    full_rows_ = false;
+    report_.cases.clear();
+    attempt(first_avoided_->inputs, first_avoided_->sizes, CaseKind::kUsual);
+  }
+
+  void search_with(const InputDrawer& drawer) {
+    refused_before_ = report_.refused;
+    taken_.reset();
+    first_avoided_.reset();
+    try_plans(drawer);
+    ask_what_was_avoided(drawer);
+    if (!found() && (misdeclared_ > 0 || avoided_ > 0)) {
+      as_declared_ = as_declared_ && misdeclared_ == 0;  // its own outputs never have the declared sizes
+      full_rows_ = full_rows_ && avoided_ == 0;
+      refused_before_ = report_.refused;
+      try_plans(drawer);
+    }
+    if (!found()) try_model_sizes(drawer);
+    if (!report_.cases.empty() && report_.status == VerifyStatus::kEqual && !over()) try_beyond(drawer);
+  }
+
+  std::size_t tries() const { return report_.refused - refused_before_; }
+
   void try_plans(const InputDrawer& drawer) {
-    const std::size_t wanted = drawer.symbols().empty() ? 2 : std::size(kBases);
-    for (const CasePlan& plan : plans(drawer.symbols(), drawer.twins())) {
-      if (!report_.cases.empty() && (!plan.likely || report_.refused > kEnoughTries))
+    const std::size_t wanted = drawer.symbols().empty() ? 2 : 4;
+    for (const VerifyPlan& plan : plans(drawer.symbols(), drawer.twins())) {
+      if (!report_.cases.empty() && (!plan.likely || tries() > kEnoughTries))
         break;  // something to compare, at fewer sizes than wished for
       follow(drawer, plan);
-      if (report_.cases.size() >= wanted || report_.status != VerifyStatus::kEqual || over() || report_.refused > kMaxTries) break;
+      if (report_.cases.size() >= wanted || report_.status != VerifyStatus::kEqual || over() || tries() > most_tries_) break;
     }
     if (taken_ && !taken_->spacious && report_.status == VerifyStatus::kEqual && takes_images_of_any_size(original_) && !over())
       one_case(drawer, assign(drawer.symbols(), kImage, taken_->relation, taken_->twins), taken_->style);
@@ -469,8 +436,8 @@ class Verifier {
     }
   }
 
-  void follow(const InputDrawer& drawer, const CasePlan& plan) {
-    const std::span<const Base> bases = plan.spacious ? std::span<const Base>(kSpacious) : std::span<const Base>(kBases);
+  void follow(const InputDrawer& drawer, const VerifyPlan& plan) {
+    const std::span<const Base> bases = bases_of(plan);
     const std::size_t rounds = drawer.symbols().empty() ? 2 : bases.size();
     const std::size_t enough = plan.spacious ? 2 : rounds;
     for (std::size_t b = 0; b < rounds && report_.cases.size() < enough; ++b) {
@@ -485,6 +452,37 @@ class Verifier {
     }
   }
 
+  // Cases beyond what is usual, at sizes that the original has taken.
+  void try_beyond(const InputDrawer& drawer) {
+    const Sizes sizes = report_.cases.front().sizes;
+    const DrawStyle style = taken_ ? taken_->style : DrawStyle{};
+    if (drawer.has_reach())
+      for (const std::int64_t phase : {0, 2}) {
+        far_case(drawer, sizes, style, CaseKind::kFar, phase);
+        if (!options_.finite && phase == 0) far_case(drawer, sizes, style, CaseKind::kSpecial, phase);
+      }
+    if (!taken_) return;
+    for (const Sizes& empty : options_.no_empty ? std::vector<Sizes>() : sizes_with_zero(drawer.symbols(), *taken_))
+      one_beyond(drawer, empty, style, CaseKind::kEmpty);
+    if (const auto big = long_sizes(original_, drawer.symbols(), *taken_)) one_beyond(drawer, *big, style, CaseKind::kLong);
+  }
+
+  void far_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style, CaseKind kind, std::int64_t phase) {
+    style.reach = kind == CaseKind::kFar ? Reach::kScaled : Reach::kSpecial;
+    style.phase = phase;
+    style.usual_ints = options_.usual_ints;
+    if (one_beyond(drawer, sizes, style, kind) != Try::kRefused || style.usual_ints || !drawer.has_floats()) return;
+    style.usual_ints = true;
+    one_beyond(drawer, sizes, style, kind);
+  }
+
+  Try one_beyond(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style, CaseKind kind) {
+    if (report_.status != VerifyStatus::kEqual || over()) return Try::kStop;
+    style.float_masks = options_.float_masks;
+    const absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, seed());
+    return inputs.ok() ? attempt(*inputs, sizes, kind) : Try::kRefused;
+  }
+
   const Model& original_;
   const Model& optimized_;
   const VerifyOptions& options_;
@@ -493,16 +491,38 @@ class Verifier {
   std::optional<Session> first_, second_;
   std::set<std::string> random_;
   std::string refusal_;
-  bool one_place_ = true, harmless_ = false;
-  std::size_t harmless_refused_ = 0;
   bool as_declared_ = true;
+  bool floats_given_ = false;  // some input is of floats
   bool full_rows_ = options_.full_rows;
-  std::optional<CasePlan> taken_;  // the first that gave a case
-  std::size_t misdeclared_ = 0, avoided_ = 0;
+  std::optional<VerifyPlan> taken_;  // the first that gave a case
+  struct Avoided {
+    Inputs inputs;
+    Sizes sizes;
+  };
+  std::optional<Avoided> first_avoided_;
+  std::size_t misdeclared_ = 0, avoided_ = 0, refused_before_ = 0, most_tries_ = kMaxTries;
   VerifyReport report_;
 };
 
 }  // namespace
+
+std::string_view to_string(CaseKind kind) {
+  switch (kind) {
+    case CaseKind::kUsual:
+      return "usual";
+    case CaseKind::kFar:
+      return "far from 0";
+    case CaseKind::kSpecial:
+      return "with NaN and infinities";
+    case CaseKind::kEmpty:
+      return "empty";
+    case CaseKind::kLong:
+      return "long";
+    case CaseKind::kGiven:
+      return "given";
+  }
+  return "?";
+}
 
 double VerifyReport::max_abs() const {
   double largest = 0;

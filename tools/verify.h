@@ -4,6 +4,7 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "onnx_bridge/model.h"
@@ -12,16 +13,34 @@
 
 namespace saturate {
 
+// What the inputs of a case are like. Of the ones beyond the usual, those that the original refuses are passed over.
+enum class CaseKind : std::uint8_t {
+  kUsual,
+  kFar,      // numbers far from 0, very small ones, large integers of both signs; one in which the original over- or underflows is passed
+             // over where the models differ
+  kSpecial,  // with NaN, infinities, -0.0 and denormals; floats that are finite in the original are compared, and integers if no input is a
+             // float
+  kEmpty,    // a size is 0
+  kLong,     // a size goes beyond the blocks in which kernels work
+  kGiven,    // by the user
+};
+std::string_view to_string(CaseKind kind);
+
 struct VerifyOptions {
   Tolerances tolerances;
-  std::optional<Inputs> inputs;                                                 // these instead of random ones
+  std::vector<Inputs> inputs;                                                   // these, one case each, instead of random ones
+  CaseKind given = CaseKind::kGiven;                                            // how `inputs` are judged
   Sizes sizes;                                                                  // sizes of symbols that the user gave
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> input_shapes;  // dims of inputs that the user gave, -1: free
   std::uint64_t seed = 0;
   int threads = 1;
   bool full_rows = false;    // where outputs differ and the original masks a row of scores as a whole, draw other inputs (no_empty_row)
   bool float_masks = false;  // floats of which masks are made are 0 or 1 (mask_of_zeros_and_ones was assumed)
-  double seconds = 60;       // no new case is begun after so long
+  bool usual_ints = false;   // integers are no larger than counts and masks are (an assumption speaks of them)
+  bool finite = false;       // no NaN and no infinity is drawn (an assumption excludes them)
+  bool no_empty = false;     // no size of 0 is drawn (an assumption excludes it)
+  double seconds = 60;       // after so long no new case is begun, and the one that runs is given up
+  std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
 };
 
@@ -29,12 +48,13 @@ enum class VerifyStatus {
   kEqual,
   kDifferent,    // some output differs, or the second model fails where the first runs
   kUnsupported,  // one of the models holds something that our runtime can't run
-  kNotRun,       // no inputs were found that the first model accepts, or the given ones are refused
+  kNotRun,       // nothing was compared: no inputs were found that the first model accepts, or the given ones are refused, or time is over
   kCancelled,
 };
 
 struct VerifyCase {
   Sizes sizes;                            // of the symbols, empty with given inputs
+  CaseKind kind = CaseKind::kUsual;
   std::vector<OutputComparison> outputs;  // in the first model's order
 };
 
@@ -44,7 +64,10 @@ struct VerifyReport {
   std::vector<VerifyCase> cases;
   std::vector<std::string> notes;  // outputs that weren't compared, and why
   std::size_t refused = 0;         // tries that the first model refused
-  bool refuses_all = false;        // it refused inputs of every kind and size, always at one node: it cannot run
+  // Where the models differ: the inputs, and whether they hide a row of scores as a whole (the assumption no_empty_row and its kin).
+  std::optional<Inputs> failed_on;
+  CaseKind failed_kind = CaseKind::kUsual;
+  bool breaks_rows = false;
   double seconds = 0;
   double max_abs() const;  // over all outputs of all cases
 };

@@ -68,7 +68,7 @@ inline absl::StatusOr<std::vector<Value>> run(const Call& call, const std::vecto
   for (std::size_t i = 0; i < inputs.size(); ++i)
     node.inputs.push_back(inputs[i].present() ? std::string("i").append(std::to_string(i)) : std::string());
   for (int i = 0; i < call.outputs; ++i) node.outputs.push_back(std::string("o").append(std::to_string(i)));
-  return make_evaluator(call.reference)->evaluate(node, call.opset, inputs);
+  return make_evaluator({.reference = call.reference})->evaluate(node, call.opset, inputs);
 }
 
 // The first output; a test failure and an empty tensor where there is none.

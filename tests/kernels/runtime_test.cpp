@@ -123,6 +123,40 @@ TEST(Runtime, AMemoryLimitStopsBombs) {
   EXPECT_TRUE(s.run({{"d", test::ints({2}, {10, 10})}}).ok());
 }
 
+// Each fits, all together do not; what is free again does not count.
+TEST(Runtime, TheSumOfARunsTensorsIsBounded) {
+  const Session s = session_of(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[1] x, int64[1] d) => (float[N] y) {
+    a = Expand (x, d) b = Exp (a) c = Sin (a) e = Add (b, c) f = Cos (e) y = Neg (f) })");
+  const std::map<std::string, Value> inputs{{"x", floats({1}, {1})}, {"d", test::ints({1}, {1000})}};
+  EXPECT_EQ(s.run(inputs, nullptr, {.memory = 8'000}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(s.run(inputs, nullptr, {.memory = 13'000}).ok());
+  EXPECT_TRUE(s.run(inputs).ok());
+}
+
+TEST(Runtime, ADeadlineEndsARunningKernel) {
+  const Session s = session_of(
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float x) => (float y) {
+    r = RandomNormal <shape = [20, 1000000]> () m = ReduceMax <keepdims = 0> (r) y = Add (x, m) })");
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(s.run({{"x", floats({}, {1})}}, nullptr, {.deadline = steady_seconds() + 0.05}).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+}
+
+TEST(Runtime, EvaluationIsBounded) {
+  Node node;
+  node.op_type = "ConstantOfShape";
+  node.inputs = {"s"};
+  node.outputs = {"y"};
+  const std::vector<Value> shape{test::ints({1}, {1000})};
+  const auto evaluator = make_evaluator({.memory = 6'000});
+  auto first = evaluator->evaluate(node, 17, shape);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(evaluator->evaluate(node, 17, shape).status().code(), absl::StatusCode::kResourceExhausted);  // the first is still there
+  first = std::vector<Value>();
+  EXPECT_TRUE(evaluator->evaluate(node, 17, shape).ok());
+}
+
 TEST(Runtime, ALoopThatGoesOnIsCancelled) {
   std::atomic<bool> cancel = false;
   SessionOptions options;

@@ -22,7 +22,7 @@ using Symbols = std::map<std::string, std::int64_t>;
 // Facts of every value of a graph, node by node, without an e-graph.
 class Propagation {
  public:
-  Propagation(const Model& model, DimTable& dims) : model_(model), dims_(dims), evaluator_(make_evaluator(true)) {
+  Propagation(const Model& model, DimTable& dims) : model_(model), dims_(dims), evaluator_(make_evaluator({.reference = true})) {
     facts_[""].kind = Facts::Kind::kAbsent;
     for (const ValueInfo& i : model.graph.inputs) facts_[i.name] = facts_of_type(i.type, dims, i.name);
     for (const Initializer& i : model.graph.initializers)
@@ -132,7 +132,7 @@ Symbols sizes_of_symbols(const Model& model, std::span<char* const> sizes) {
 int dump(const Model& model, bool egraph, std::span<char* const> sizes) {
   nlohmann::json all = nlohmann::json::object();
   if (egraph) {
-    const auto evaluator = make_evaluator(true);
+    const auto evaluator = make_evaluator({.reference = true});
     OnnxEGraph g(*evaluator);
     auto lowered = lower(model, g);
     if (!lowered.ok()) {

@@ -267,11 +267,11 @@ def test_own_rule(tmp_path):
 
 
 def test_wrong_rule_is_caught(tmp_path):
-    """Verification: 3, no output file."""
+    """Verification: 3, no output file, where nothing is to be left out."""
     (tmp_path / "wrong.rules").write_text('opset "" 20\n\nrule wrong (X) => (Y)\n  { Y = Relu (X) }\n  =>\n  { Y = Identity (X) }\n  example X = float[2,3]\n')
     model = make_model([helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Exp", ["a"], ["y"])], [value("x", TensorProto.FLOAT, ["n"])], [value("y", TensorProto.FLOAT, ["n"])])
     onnx.save(model, tmp_path / "m.onnx")
-    done = run("m.onnx", "out.onnx", "--rules", "wrong.rules", cwd=tmp_path)
+    done = run("m.onnx", "out.onnx", "--rules", "wrong.rules", "--strict-verify", cwd=tmp_path)
     assert done.returncode == 3 and len(done.stderr.splitlines()) == 1, (done.returncode, done.stderr)
     assert not (tmp_path / "out.onnx").exists()
 

@@ -36,6 +36,36 @@ TEST(Compare, HugeNumbersDontHideDifferences) {
   EXPECT_FALSE(compare(floats({-3.4e38f}), floats({-3.0e38f})).ok);
 }
 
+TEST(Compare, ALargeNumberHidesNoDifferenceBesideIt) {
+  EXPECT_FALSE(compare(floats({1e9f, 1, 2, 3}), floats({1e9f, 2, 2, 3})).ok);
+  EXPECT_FALSE(compare(floats({1e9f, 3}), floats({1e9f, 4})).ok);
+  EXPECT_TRUE(compare(floats({1e9f, 1, 2, 3}), floats({1.00001e9f, 1, 2, 3})).ok);
+}
+
+TEST(Compare, SmallNumbersAreCompared) {
+  EXPECT_FALSE(compare(floats({1e-6f, 2e-6f}), floats({1e-6f, 3e-6f})).ok);
+  EXPECT_TRUE(compare(floats({1e-6f, 2e-6f}), floats({1e-6f, 2.00001e-6f})).ok);
+}
+
+TEST(Compare, NoiseWidensWhereItWasSeen) {
+  const Value reference = floats({1, 2, 1e9f});
+  Noise noise;
+  noise.learn(reference, floats({1.01f, 2, 1.001e9f}));
+  EXPECT_TRUE(compare_values("y", reference, floats({1.03f, 2.03f, 1e9f}), {}, &noise).ok);  // of one size, in one row
+  EXPECT_FALSE(compare_values("y", reference, floats({1, 3, 1e9f}), {}, &noise).ok);         // not by the noise of what is much larger
+  Noise ties;
+  ties.learn(ints({1, 2}), ints({1, 5}));
+  EXPECT_TRUE(compare_values("y", ints({1, 2}), ints({1, 5}), {}, &ties).ok);
+  EXPECT_FALSE(compare_values("y", ints({1, 2}), ints({1, 4}), {}, &ties).ok);
+}
+
+TEST(Compare, OnlyWhatIsFinite) {
+  Tolerances finite;
+  finite.only_finite = true;
+  EXPECT_TRUE(compare(floats({NAN, kInf, 1}), floats({1, 2, 1}), finite).ok);
+  EXPECT_FALSE(compare(floats({NAN, kInf, 1}), floats({1, 2, NAN}), finite).ok);
+}
+
 TEST(Compare, IntegersAreExactUnlessAllowed) {
   EXPECT_TRUE(compare(ints({1, 2}), ints({1, 2})).ok);
   const OutputComparison off = compare(ints({1, 2, 3}), ints({1, 3, 5}));

@@ -199,6 +199,10 @@ rule wrong (X) => (Y)
   ASSERT_TRUE(wrong) << wrong.error().message;
   Options options{.rules = *wrong};
   options.cost_model = [](const Operator& op) { return op.op_type == "Relu" ? 100.0 : 1.0; };
+  const auto without = optimize(relus(), options);
+  ASSERT_TRUE(without) << without.error().message;
+  EXPECT_NE(without->report.json().find("\"rule\": \"wrong\""), std::string::npos) << without->report.json();
+  options.strict_verify = true;
   const auto result = optimize(relus(), options);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, Code::kDifferent);
@@ -257,6 +261,9 @@ TEST(Api, SizesOfSymbols) {
   ASSERT_TRUE(fixed) << fixed.error().message;
   EXPECT_NE(fixed->model.text().find("float[3,2] x"), std::string::npos) << fixed->model.text();
   EXPECT_FALSE(optimize(relus(), {.input_shapes = {{"nope", {3, 2}}}}));
+  EXPECT_FALSE(optimize(relus(), {.dims = {{"N", 0}}}));
+  EXPECT_TRUE(optimize(relus(), {.dims = {{"N", 0}}, .allow_empty = true}));
+  EXPECT_EQ(optimize(relus(), {.opset = 99}).error().code, Code::kUsage);
 }
 
 }  // namespace

@@ -77,16 +77,28 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "keep_opset", o.keep_opset);
   get(given, "dims", o.dims);
   get(given, "input_shapes", o.input_shapes);
+  get(given, "allow_empty", o.allow_empty);
   get(given, "iterations", o.iterations);
   get(given, "node_limit", o.node_limit);
   get(given, "memory_limit", o.memory_limit);
   get(given, "time_limit", o.time_limit);
+  get(given, "max_memory", o.max_memory);
   get(given, "threads", o.threads);
   get(given, "verify", o.verify);
+  get(given, "strict_verify", o.strict_verify);
   get(given, "rtol", o.rtol);
   get(given, "atol", o.atol);
   get(given, "seed", o.seed);
-  if (given.contains("inputs") && !given["inputs"].is_none()) o.inputs = values_from(nb::cast<nb::dict>(given["inputs"]));
+  if (given.contains("inputs") && !given["inputs"].is_none()) {
+    const nb::list cases = nb::cast<nb::list>(given["inputs"]);
+    for (const nb::handle one : cases) {
+      api::Values values = values_from(nb::cast<nb::dict>(one));
+      if (o.inputs)
+        o.more_inputs.push_back(std::move(values));
+      else
+        o.inputs = std::move(values);
+    }
+  }
   if (given.contains("progress") && !given["progress"].is_none()) call.progress = given["progress"];
   o.stop = &call.stop;
   o.abort = &call.abort;

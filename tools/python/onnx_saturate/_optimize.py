@@ -55,7 +55,9 @@ class Options(TypedDict, total=False):
     dims: Mapping[str, int]
     """Sizes of symbolic dims, to be fixed."""
     input_shapes: Mapping[str, Sequence[int]]
-    """Dims of inputs, to be fixed; -1 leaves one as it is."""
+    """Dims of inputs, to be fixed; -1 leaves one as it is. They are the rank of an input that has none."""
+    allow_empty: bool
+    """Take sizes of 0 in `dims` and `input_shapes` (False)."""
     iterations: int
     """Rounds of rewriting (30)."""
     node_limit: int
@@ -63,19 +65,26 @@ class Options(TypedDict, total=False):
     memory_limit: int
     """Bytes of the e-graph (no limit)."""
     time_limit: float
-    """Seconds of rewriting (60): a safety net; where it is hit the result depends on the machine."""
+    """Seconds of rewriting, and again of verifying (60): a safety net; where it is hit the result depends on the machine."""
+    max_memory: int
+    """Bytes that the tensors of one run, or of what is folded, may take together (4 GB for a run, 256 MB or four times the weights for
+    folding)."""
     threads: int
     """0: all cores. The result is the same for any number (1)."""
     verify: bool
     """Run original and result on the same inputs, and give out only what computes the same (True)."""
+    strict_verify: bool
+    """Where the result does not compute the same, raise `VerificationError`. Else the rule that is to blame is left out, with a warning
+    (False)."""
     rtol: float
-    """Relative tolerance of the verification, times the output's scale (by type: float 1e-4, double 1e-6, float16 and bfloat16 2e-2)."""
+    """Relative tolerance of the verification, times the size of the element or what is usual in its row, whichever is larger (by type:
+    float 1e-4, double 1e-6, float16 and bfloat16 2e-2, and what rounding explains)."""
     atol: float
     """Absolute tolerance (0)."""
     seed: int
     """Of the random inputs (0)."""
-    inputs: Inputs
-    """Verify on these instead of random ones."""
+    inputs: Inputs | Sequence[Mapping[str, Any]]
+    """Verify on these instead of random ones; a list of dicts: one case each."""
     progress: Progress
     """True or False: a bar by tqdm, or none. Or a function of stage, iteration and number of e-nodes. Default: a bar on a terminal or in a
     notebook, if tqdm is installed."""
@@ -149,7 +158,9 @@ def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, A
     if out.get("input_shapes") is not None:
         out["input_shapes"] = {name: list(dims) for name, dims in out["input_shapes"].items()}
     if out.get("inputs") is not None:
-        out["inputs"] = named_inputs(out["inputs"], json.loads(model.inspect())["inputs"])
+        declared = json.loads(model.inspect())["inputs"]
+        several = isinstance(out["inputs"], (list, tuple)) and all(isinstance(case, Mapping) for case in out["inputs"]) and out["inputs"]
+        out["inputs"] = [named_inputs(case, declared) for case in (out["inputs"] if several else [out["inputs"]])]
     return out
 
 
@@ -161,7 +172,10 @@ def _run(model: ModelLike, options: Mapping[str, Any]) -> tuple[_core.Model, Rep
         result, report, interrupted = _core.optimize(core, plain)
     if interrupted:
         warnings.warn("interrupted: this is the best result so far", RuntimeWarning, stacklevel=4)
-    return result, Report(report, interrupted)
+    told = Report(report, interrupted)
+    for text in told.warnings:
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+    return result, told
 
 
 class Optimized(NamedTuple):
@@ -210,7 +224,8 @@ def optimize(model: ModelLike, output: Path | None = None, **options: Unpack[Opt
     `model` is an onnx.ModelProto, bytes, an onnx_ir.Model or a path (external data is mapped); it is never changed. The result is of the
     same kind (an onnx.ModelProto for a path), or goes to the file `output`, whose path is returned. `options` are those of `Options`.
 
-    Raises `VerificationError` where the result doesn't compute the same, `UnsupportedError` where that can't be found out, `OptionError`
+    Where a rule makes the result differ it is left out, with a RuntimeWarning (`report.left_out`, `strict_verify`). Raises
+    `VerificationError` where that doesn't help, `UnsupportedError` where nothing can be compared, `OptionError`
     for options that make no sense, `Error` for models that can't be read. Ctrl-C ends the rewriting and gives the best result so far, with a
     RuntimeWarning; a second one raises KeyboardInterrupt, as does one during verification.
 
@@ -236,7 +251,8 @@ class Verification(NamedTuple):
 def verify(original: ModelLike, other: ModelLike, **options: Unpack[Options]) -> Verification:
     """Runs both on the same inputs (random ones of several sizes unless `inputs` gives them) and compares every output.
 
-    Of the options: `dims` and `input_shapes` (sizes to try), `rtol`, `atol`, `seed`, `inputs`, `threads`, `base_dir`.
+    Of the options: `dims` and `input_shapes` (sizes to try), `allow_empty`, `rtol`, `atol`, `seed`, `inputs`, `time_limit`, `max_memory`,
+    `threads`, `base_dir`.
     """
     first = _convert.to_core(original, options.get("base_dir"))
     second = _convert.to_core(other, options.get("base_dir"))

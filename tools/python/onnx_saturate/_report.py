@@ -62,6 +62,12 @@ class Report:
         return check is not None and check["status"] == "equal"
 
     @property
+    def left_out(self) -> list[dict[str, Any]]:
+        """Rules (or all rules of an assumption) that verification blamed, and that the result does without: `rule`, `assumption`,
+        `because`, `built_in`."""
+        return cast("list[dict[str, Any]]", self.to_dict()["left_out"])
+
+    @property
     def warnings(self) -> list[str]:
         """What to know of this run."""
         return cast("list[str]", self.to_dict()["warnings"])

@@ -1,0 +1,48 @@
+// What a model does with its inputs, as far as its graph tells: for drawing values and shapes that it is likely to take.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "onnx_bridge/model.h"
+
+namespace saturate {
+
+// What the first operators that read a value ask of its shape.
+struct ShapeHint {
+  std::optional<std::size_t> rank = {};
+  std::size_t least_rank = 0;
+  std::map<std::int64_t, std::int64_t> sizes = {};  // by axis; negative ones count from the end
+};
+
+class InputUses {
+ public:
+  explicit InputUses(const Graph& graph);
+  // Whether it is taken from 1, as masks are.
+  bool taken_from_one(const std::string& value, int depth = 0) const;
+  // Rows of the smallest table that it indexes.
+  std::optional<std::int64_t> rows(const std::string& value, int depth = 0) const;
+  ShapeHint shape(const std::string& value, int depth = 0) const;
+
+ private:
+  using Use = std::pair<const Node*, std::size_t>;
+  void see_constant(const std::string& name, const Tensor& tensor);
+  std::optional<std::int64_t> gather_rows(const Node& node) const;
+  std::optional<std::int64_t> table_rows(const std::string& table, std::int64_t axis) const;
+  const Shape* constant_shape(const Node& node, std::size_t input) const;
+  ShapeHint asked(const Node& node, std::size_t position) const;
+  ShapeHint asked_by_product(const Node& node, std::size_t position) const;
+  ShapeHint asked_by_window(const Node& node) const;
+  ShapeHint asked_beside(const Node& node, std::size_t position) const;
+
+  std::map<std::string, Shape> shapes_;  // of constants
+  std::set<std::string> ones_;
+  std::map<std::string, std::vector<Use>> uses_;
+};
+
+}  // namespace saturate
