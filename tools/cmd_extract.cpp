@@ -42,8 +42,9 @@ int extract_command(const ExtractArgs& args) {
   namespace fs = std::filesystem;
   if (!args.dump_egraph.empty())
     if (const absl::Status s = check_writable(args.dump_egraph, Into::kAnything); !s.ok()) return fail(s, args.dump_egraph, "");
-  const absl::Status distinct =
-      check_distinct({{"--dump-egraph", args.dump_egraph}}, {{"the model", args.input}, {"--inputs", args.check.inputs}});
+  std::vector<NamedPath> read{{"the model", args.input}};
+  for (const std::string& inputs : args.check.inputs) read.push_back({"--inputs", inputs});
+  const absl::Status distinct = check_distinct({{"--dump-egraph", args.dump_egraph}}, read);
   if (!distinct.ok()) return fail(distinct, args.dump_egraph, "");
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");

@@ -89,8 +89,8 @@ absl::Status check_outputs(const OptimizeArgs& args) {
   if (const absl::Status s = check_writable(args.output); !s.ok()) return s;
   for (const std::string& path : {args.report, args.dump_egraph})
     if (const absl::Status s = path.empty() ? absl::OkStatus() : check_writable(path, Into::kAnything); !s.ok()) return s;
-  std::vector<NamedPath> inputs{
-      {"the model", args.input}, {"--inputs", args.check.inputs}, {"--target", args.saturate.target}, {"--cost", args.saturate.cost}};
+  std::vector<NamedPath> inputs{{"the model", args.input}, {"--target", args.saturate.target}, {"--cost", args.saturate.cost}};
+  for (const std::string& given : args.check.inputs) inputs.push_back({"--inputs", given});
   for (const std::string& rules : args.saturate.rules) inputs.push_back({"--rules", rules});
   const NamedPath report{"--report", args.report}, egraph{"--dump-egraph", args.dump_egraph}, output{"the result", args.output};
   inputs.push_back(output);
