@@ -201,9 +201,12 @@ def test_wrong_rule_is_found(bart):
     )
     cost = lambda op: 100 if op.op_type == "Relu" else 1
     with pytest.raises(onnx_saturate.VerificationError, match="verification failed") as caught:
-        onnx_saturate.optimize(relus(), rules=wrong, cost=cost)
+        onnx_saturate.optimize(relus(), rules=wrong, cost=cost, strict_verify=True)
     assert caught.value.report.to_dict()["verify"]["status"] == "different"
     assert onnx_saturate.optimize(relus(), rules=wrong, cost=cost, verify=False).graph.node
+    with pytest.warns(RuntimeWarning, match="rule wrong"):
+        _, report = onnx_saturate.optimize_with_report(relus(), rules=wrong, cost=cost)
+    assert [one["rule"] for one in report.to_dict()["left_out"]] == ["wrong"]
 
 
 def test_inspect_explain_targets(bart):

@@ -142,7 +142,11 @@ def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, A
     if unknown:
         raise TypeError(f"no such option: {', '.join(sorted(unknown))}; onnx_saturate.Options lists them")
     out = {name: value for name, value in options.items() if name not in _OF_OUTPUT | {"skip_rules", "progress", "base_dir"}}
-    names = lambda key: [given] if isinstance(given := out.pop(key, None), str) else list(given or ())
+
+    def names(key: str) -> list[str]:
+        given = out.pop(key, None)
+        return [given] if isinstance(given, str) else list(given or ())
+
     out["assumed"] = names("assume")
     out["not_assumed"] = names("no_assume") + names("not_assumed")
     out["rules"] = rule_set(options.get("rules"), options.get("skip_rules", ()))
