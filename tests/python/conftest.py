@@ -2,6 +2,7 @@
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 
 import numpy as np
@@ -30,6 +31,15 @@ def run_ok(*words, **kwargs):
     done = run(*words, **kwargs)
     assert done.returncode == 0, done.stderr + done.stdout
     return done
+
+
+def start(*words, cwd):
+    """The command, running, with the signals of a shell's foreground: what starts the tests may ignore some, as nohup does."""
+    def heed_signals():
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+
+    return subprocess.Popen([binary(), *map(str, words)], cwd=cwd, stderr=subprocess.PIPE, text=True, preexec_fn=heed_signals)
 
 
 def listing(folder):

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, assert_refused, binary, listing, make_model, run, tensor, value
+from conftest import DATA, assert_refused, binary, listing, make_model, run, start, tensor, value
 
 BART = DATA / "bart_encoder.onnx"
 
@@ -295,8 +295,7 @@ def test_ctrl_c_ends_a_run(tmp_path):
         y = Loop (n, , x) <body = b (int64 i, bool c, float v) => (bool d, float w) { d = Identity (c)  w = Cos (v) }> }"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
     np.savez(tmp_path / "x.npz", x=np.float32(1))
-    words = [binary(), "run", "m.onnx", "--inputs", "x.npz", "-o", "y.npz"]
-    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = start("run", "m.onnx", "--inputs", "x.npz", "-o", "y.npz", cwd=tmp_path)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)

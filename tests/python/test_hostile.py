@@ -15,7 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, assert_refused, binary, listing, make_model, run, run_ok, tensor, value
+from conftest import DATA, assert_refused, binary, listing, make_model, run, run_ok, start, tensor, value
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 BART = DATA / "bart_encoder.onnx"
@@ -512,7 +512,7 @@ SLOW = """<ir_version: 8, opset_import: ["" : 17]> g (float x) => (float y) {
 def test_signals_leave_nothing(tmp_path, number):
     onnx.save(onnx.parser.parse_model(SLOW), tmp_path / "m.onnx")
     before = listing(tmp_path)
-    process = subprocess.Popen([binary(), "m.onnx", "-o", "out.onnx", "-q"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    process = start("m.onnx", "-o", "out.onnx", "-q", cwd=tmp_path)
     time.sleep(0.7)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
@@ -525,7 +525,7 @@ def test_signals_while_saving(tmp_path, number):
     """60 MB are copied; wherever the signal falls, there is the old result or the new one, and nothing else."""
     with_data(tmp_path, "m.onnx", 1, rows=4000)
     for delay in (0.05, 0.1, 0.2):
-        process = subprocess.Popen([binary(), "m.onnx", "-o", "out.onnx", "-q", "--no-verify"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        process = start("m.onnx", "-o", "out.onnx", "-q", "--no-verify", cwd=tmp_path)
         time.sleep(delay)
         process.send_signal(number)
         process.communicate(timeout=60)
