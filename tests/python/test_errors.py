@@ -1,7 +1,6 @@
 """Every bad input gives one line of error with its place, the right exit code, and nothing is written."""
 import os
 import signal
-import subprocess
 import time
 
 import numpy as np
@@ -9,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, assert_refused, binary, listing, make_model, run, start, tensor, value
+from conftest import DATA, assert_refused, listing, make_model, run, start, tensor, value
 
 BART = DATA / "bart_encoder.onnx"
 
