@@ -6,10 +6,6 @@
 #include <queue>
 
 namespace saturate {
-namespace {
-
-
-}  // namespace
 
 LocalSearch::LocalSearch(const ExtractionProblem& problem, NodeChoice start)
     : p_(problem), parents_(problem), choice_(std::move(start)), uses_(problem.num_classes(), 0), stamps_(problem.num_classes(), 0) {
@@ -103,8 +99,7 @@ bool LocalSearch::makes_cycle(std::uint32_t c, std::uint32_t node, bool places_h
     if (stamps_[k] == stamp_) continue;
     stamps_[k] = stamp_;
     if (places_hold && place_[k] != kUnchosen && place_[c] != kUnchosen && place_[k] < place_[c]) continue;
-    const auto children = p_.children_of(choice_[k]);
-    stack.insert(stack.end(), children.begin(), children.end());
+    for (std::uint32_t child : p_.children_of(choice_[k])) stack.push_back(child);
   }
   return false;
 }

@@ -140,6 +140,8 @@ struct OnnxEGraph::Impl : Analysis {
   bool spreading = false;
   mutable std::mutex values_mutex;
   mutable absl::flat_hash_map<Id, std::optional<Tensor>> values;  // of evaluated classes, by canonical id at that time
+  mutable std::mutex notes_mutex;
+  mutable std::unordered_map<std::type_index, std::shared_ptr<void>> notes;
 
   Facts& at(Id id) {
     if (id >= facts.size()) facts.resize(std::max<std::size_t>(id + 1, facts.size() * 2));
@@ -472,6 +474,13 @@ std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max
 }
 
 }  // namespace
+
+void* OnnxEGraph::notes_of(std::type_index type, std::shared_ptr<void> (*make)()) const {
+  const std::lock_guard lock(impl_->notes_mutex);
+  std::shared_ptr<void>& note = impl_->notes[type];
+  if (note == nullptr) note = make();
+  return note.get();
+}
 
 std::optional<Tensor> OnnxEGraph::value(Id id, std::size_t max_bytes) const {
   id = impl_->egraph.find(id);

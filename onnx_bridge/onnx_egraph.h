@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeindex>
 #include <vector>
 
 #include "egraph/egraph.h"
@@ -65,11 +66,19 @@ class OnnxEGraph {
   const Tensor& constant_tensor(OpId constant_op) const;  // of a #constant leaf
   std::span<const Dim> literal_dims(OpId literal_op) const;
 
+  // What others found out about this graph and need not find out again: one T, made when it is first asked for. It is asked for by several
+  // threads at a time and guards itself.
+  template <typename T>
+  T& notes() const {
+    return *static_cast<T*>(notes_of(typeid(T), [] { return std::shared_ptr<void>(std::make_shared<T>()); }));
+  }
+
   struct Impl;
   Impl& impl();
   const Impl& impl() const;
 
  private:
+  void* notes_of(std::type_index type, std::shared_ptr<void> (*make)()) const;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -347,6 +348,38 @@ class CountSearch {
   const OnnxEGraph& g_;
 };
 
+// Most graphs hold no IsNaN at all: operators are looked at once, as they come.
+struct NanTests {
+  std::mutex mutex;
+  std::size_t seen = 0;  // operators
+  bool any = false;
+};
+
+bool holds_nan_tests(const OnnxEGraph& g) {
+  auto& note = g.notes<NanTests>();
+  const std::lock_guard lock(note.mutex);
+  for (; note.seen < g.egraph().num_ops(); ++note.seen) note.any = note.any || g.key(static_cast<OpId>(note.seen)).op_type == "IsNaN";
+  return note.any;
+}
+
+// What the model holds is there before the first rule asks, and stays.
+struct HeldAttention {
+  std::once_flag asked;
+  bool held = false;
+};
+
+bool finds_attention(const OnnxEGraph& g) {
+  const EGraph& e = g.egraph();
+  for (const Id id : e.classes())
+    for (const NodeId n : e.class_nodes(id)) {
+      if (e.made_by(n) != kNone) continue;
+      const ENode node = e.node(n);
+      const OpKey& key = g.key(node.op);
+      if (key.domain.empty() && key.op_type == "Attention" && node.children.size() > 3) return true;
+    }
+  return false;
+}
+
 }  // namespace
 
 bool is_above_lowest(const OnnxEGraph& g, Id id) { return above_lowest_fill(fills_of(g, id), g.facts(id).dtype); }
@@ -402,6 +435,7 @@ bool hides_by_numbers(const std::optional<Fills>& fills, DType dtype) {
 bool hides_by_numbers(const OnnxEGraph& g, Id id) { return hides_by_numbers(fills_of(g, id), g.facts(id).dtype); }
 
 bool told_as_nan(const OnnxEGraph& g, Id id) {
+  if (!holds_nan_tests(g)) return false;
   const EGraph& e = g.egraph();
   std::vector<Id> seen{e.find(id)};
   for (std::size_t i = 0; i < seen.size() && seen.size() < kMostSearched; ++i)
@@ -416,15 +450,9 @@ bool told_as_nan(const OnnxEGraph& g, Id id) {
 }
 
 bool holds_attention(const OnnxEGraph& g) {
-  const EGraph& e = g.egraph();
-  for (const Id id : e.classes())
-    for (const NodeId n : e.class_nodes(id)) {
-      if (e.made_by(n) != kNone) continue;
-      const ENode node = e.node(n);
-      const OpKey& key = g.key(node.op);
-      if (key.domain.empty() && key.op_type == "Attention" && node.children.size() > 3) return true;
-    }
-  return false;
+  auto& note = g.notes<HeldAttention>();
+  std::call_once(note.asked, [&] { note.held = finds_attention(g); });
+  return note.held;
 }
 
 bool is_count(const OnnxEGraph& g, Id id) { return CountSearch(g).of(id, kDeepestFill); }

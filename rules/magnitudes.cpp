@@ -4,7 +4,10 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <string_view>
+
+#include "absl/container/flat_hash_map.h"
 
 namespace saturate {
 namespace {
@@ -55,6 +58,12 @@ std::optional<Magnitudes> of_class(const OnnxEGraph& g, Id id, int depth) {
   return std::nullopt;
 }
 
+// A weight is read once, not whenever a rule meets it again.
+struct KnownMagnitudes {
+  std::mutex mutex;
+  absl::flat_hash_map<Id, Magnitudes> of;
+};
+
 }  // namespace
 
 Magnitudes magnitudes_of(const Tensor& t) {
@@ -74,10 +83,16 @@ Magnitudes magnitudes_of(const Tensor& t) {
 }
 
 std::optional<Magnitudes> magnitudes(const OnnxEGraph& g, Id id) {
-  if (auto known = of_class(g, id, kDeepestView)) return known;
   if (!g.facts(id).constant) return std::nullopt;
-  const auto value = g.value(id, kMostComputed);
-  return value ? std::optional(magnitudes_of(*value)) : std::nullopt;
+  id = g.egraph().find(id);
+  auto& known = g.notes<KnownMagnitudes>();
+  const std::lock_guard lock(known.mutex);
+  if (const auto it = known.of.find(id); it != known.of.end()) return it->second;
+  std::optional<Magnitudes> found = of_class(g, id, kDeepestView);
+  if (!found)
+    if (const auto value = g.value(id, kMostComputed)) found = magnitudes_of(*value);
+  if (found) known.of.emplace(id, *found);
+  return found;
 }
 
 std::optional<FloatRange> float_range(DType dtype) {
