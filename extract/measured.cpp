@@ -17,7 +17,7 @@ namespace {
 constexpr double kReach = 4;         // doublings over which errors of the fit are alike
 constexpr double kKindDistance = 2;  // what another kernel counts, in doublings
 constexpr double kNoise = 0.01;      // variance of a row to that of the fit's errors
-constexpr double kLeastSeconds = 1e-9;
+constexpr double kLeastMeasured = 1e-9;
 constexpr double kCache = 1 << 20;
 constexpr std::string_view kGemm = "Gemm", kFusedConv = "com.microsoft::FusedConv";
 constexpr const char* kGemmBias = "Gemm/bias";
@@ -108,7 +108,7 @@ struct MeasuredTable::Family {
     const std::size_t n = rows.size();
     for (std::size_t i = 0; i < n; ++i) {
       features.push_back(features_of(rows[i].use));
-      pull.push_back(std::log(std::max(rows[i].seconds, kLeastSeconds) / weighted_seconds(weights, sizes[i].first, kCache)));
+      pull.push_back(std::log(std::max(rows[i].seconds, kLeastMeasured) / weighted_seconds(weights, sizes[i].first, kCache)));
     }
     std::vector<double> k(n * n);
     for (std::size_t i = 0; i < n; ++i) {

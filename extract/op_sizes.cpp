@@ -46,10 +46,9 @@ double flops_of(const OpUse& use) {
     static const Sizes1D none;
     return i < use.inputs.size() ? use.inputs[i] : none;
   };
-  if (ends_with(use.op, "MatMul") || ends_with(use.op, "FusedMatMul") || ends_with(use.op, "MatMulInteger")) {
+  if (ends_with(use.op, "MatMul") || ends_with(use.op, "FusedMatMul") || ends_with(use.op, "MatMulInteger") || ends_with(use.op, "Gemm") ||
+      ends_with(use.op, "FusedGemm"))
     return 2 * out * at(input(0), int_attribute(use, "transA") != 0 ? 2 : 1);
-  }
-  if (ends_with(use.op, "Gemm") || ends_with(use.op, "FusedGemm")) return 2 * out * at(input(0), int_attribute(use, "transA") != 0 ? 2 : 1);
   if (ends_with(use.op, "Conv") || ends_with(use.op, "FusedConv"))
     return 2 * out * product(input(1)) / std::max(1.0, input(1).empty() ? 1 : input(1)[0]);
   if (ends_with(use.op, "Attention") || ends_with(use.op, "MultiHeadAttention") || ends_with(use.op, "GroupQueryAttention"))

@@ -30,6 +30,7 @@ std::int64_t int_attribute(const OpUse& use, std::string_view name, std::int64_t
 std::vector<std::int64_t> ints_attribute(const OpUse& use, std::string_view name);
 std::string string_attribute(const OpUse& use, std::string_view name);
 
+inline constexpr double kLeastSeconds = 1e-8;  // that a row is taken to have: shorter times are the clock's
 // An operator with the seconds that it took.
 struct TimedUse {
   OpUse use;

@@ -9,8 +9,7 @@ namespace saturate {
 namespace {
 
 constexpr double kOverLaunch = 8;   // a rate counts where the launch cost is a small part of the time
-constexpr double kCachesOfMemory = 4;  // sizes of the cache from which on a tensor surely lies in memory
-constexpr double kLeastRoofline = 1e-8;
+constexpr double kBeyondCache = 4;  // sizes of the cache from which on a tensor surely lies in memory
 
 }  // namespace
 
@@ -27,7 +26,7 @@ Roofline fit_roofline(const std::vector<TimedUse>& rows, double cache_bytes) {
   fitted.launch = 1;
   fitted.flops = fitted.bandwidth = 0;
   fitted.cache_bytes = cache_bytes;
-  for (const TimedUse& row : rows) fitted.launch = std::min(fitted.launch, std::max(row.seconds, kLeastRoofline));
+  for (const TimedUse& row : rows) fitted.launch = std::min(fitted.launch, std::max(row.seconds, kLeastSeconds));
   for (const TimedUse& row : rows) {
     const OpSizes s = sizes_of(row.use);
     if (is_view(s.key) || row.seconds < kOverLaunch * fitted.launch) continue;
@@ -36,7 +35,7 @@ Roofline fit_roofline(const std::vector<TimedUse>& rows, double cache_bytes) {
     fitted.flops = std::max(fitted.flops, peak);
     const bool cached = cache_bytes > 0 && s.bytes <= cache_bytes;
     double& rate = cached ? fitted.cache_bandwidth : fitted.bandwidth;
-    if (cache_bytes <= 0 || cached || s.bytes > kCachesOfMemory * cache_bytes) rate = std::max(rate, s.bytes / row.seconds);
+    if (cache_bytes <= 0 || cached || s.bytes > kBeyondCache * cache_bytes) rate = std::max(rate, s.bytes / row.seconds);
   }
   std::erase_if(fitted.flops_of, [](const auto& p) { return p.second <= 0; });
   if (fitted.flops <= 0) fitted.flops = defaults.flops;

@@ -8,7 +8,6 @@ namespace {
 
 constexpr int kRounds = 2000;
 constexpr double kSettled = 1e-9;  // the largest relative change of a weight in the last round
-constexpr double kLeastFitted = 1e-8;
 // Seconds for 1e9 bytes beyond the cache: no memory is slower than 5 GB/s. Without it a single large row takes the blame for the error of
 // all others.
 constexpr double kSlowestMemory = 0.2;
@@ -29,7 +28,7 @@ TimeWeights fit_time_weights(std::span<const std::pair<OpSizes, double>> rows, d
   double gram[n][n] = {}, right[n] = {};
   for (const auto& [sizes, seconds] : rows) {
     TimeWeights f = features(sizes, cache_bytes);
-    for (double& v : f) v /= std::max(seconds, kLeastFitted);
+    for (double& v : f) v /= std::max(seconds, kLeastSeconds);
     for (std::size_t i = 0; i < n; ++i) {
       right[i] += f[i];
       for (std::size_t j = 0; j < n; ++j) gram[i][j] += f[i] * f[j];
@@ -57,7 +56,7 @@ double weighted_seconds(const TimeWeights& weights, const OpSizes& sizes, double
   const TimeWeights f = features(sizes, cache_bytes);
   double sum = 0;
   for (std::size_t i = 0; i < kTimeFeatures; ++i) sum += weights[i] * f[i];
-  return std::max(sum, kLeastFitted);
+  return std::max(sum, kLeastSeconds);
 }
 
 }  // namespace saturate

@@ -76,6 +76,18 @@ void zip_loop(const void* a, std::int64_t step_a, const void* b, std::int64_t st
     for (std::int64_t i = 0; i < n; ++i) o[i] = F()(x[i * step_a], y[i * step_b]);
   }
 }
+// The loop of out[i] = Op::apply(a[i], b[i]) for a type of the list; nullopt where `dtype` is none. `kSigns`: whether signed and unsigned
+// integers have loops of their own.
+template <typename Op, typename List, bool kSigns = true>
+std::optional<ZipLoop> zip_loop_of(DType dtype) {
+  return of_type(List{}, dtype, []<typename Given>(std::type_identity<Given>) -> ZipLoop {
+    using T = typename SameBits<Given, std::is_integral_v<Given> && !kSigns>::type;
+    using C = Compute<T>;
+    const auto each = [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); };
+    return zip_loop<T, T, T, decltype(each)>;
+  });
+}
+
 // Runs one over two tensors, broadcast, into a new one of `dtype`, or into the memory at `out`, contiguous and of `dims`.
 Outputs zip_tensors(const KernelContext& ctx, const Tensor& a, const Tensor& b, DType dtype, ZipLoop loop);
 void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, DType dtype, std::byte* out, ZipLoop loop);

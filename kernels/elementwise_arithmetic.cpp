@@ -134,14 +134,8 @@ Outputs binary(KernelContext& ctx) {
   const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
   const DType dtype = in->first.dtype();
-  ZipLoop loop = nullptr;
-  with_type(List{}, dtype, [&]<typename Given>(std::type_identity<Given>) {
-    using T = typename SameBits<Given, std::is_integral_v<Given> && kIgnoresSign<Op>>::type;
-    using C = Compute<T>;
-    const auto each = [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); };
-    loop = zip_loop<T, T, T, decltype(each)>;
-  });
-  return loop != nullptr ? zip_tensors(ctx, in->first, in->second, dtype, loop) : ctx.unsupported_dtype(dtype);
+  const auto loop = zip_loop_of<Op, List, !kIgnoresSign<Op>>(dtype);
+  return loop ? zip_tensors(ctx, in->first, in->second, dtype, *loop) : ctx.unsupported_dtype(dtype);
 }
 
 Outputs mod(KernelContext& ctx) {

@@ -39,13 +39,12 @@ Outputs compare(KernelContext& ctx) {
   const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
   const Tensor &a = kTurned ? in->second : in->first, &b = kTurned ? in->first : in->second;
-  ZipLoop loop = nullptr;
-  with_type(NumericAndBoolTypes{}, a.dtype(), [&]<typename Given>(std::type_identity<Given>) {
+  const auto loop = of_type(NumericAndBoolTypes{}, a.dtype(), []<typename Given>(std::type_identity<Given>) -> ZipLoop {
     using T = typename SameBits<Given, std::is_integral_v<Given> && std::is_same_v<Op, EqualOp>>::type;
     const auto each = [](T x, T y) { return Op::apply(static_cast<Compute<T>>(x), static_cast<Compute<T>>(y)); };
-    loop = zip_loop<T, T, bool, decltype(each)>;
+    return zip_loop<T, T, bool, decltype(each)>;
   });
-  return loop != nullptr ? zip_tensors(ctx, a, b, DType::kBool, loop) : ctx.unsupported_dtype(a.dtype());
+  return loop ? zip_tensors(ctx, a, b, DType::kBool, *loop) : ctx.unsupported_dtype(a.dtype());
 }
 
 Outputs equal_strings(const KernelContext& ctx, const Tensor& a, const Tensor& b) {

@@ -157,17 +157,16 @@ struct BitNotOp {
 template <typename Op, typename List>
 Outputs unary(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
-  MapLoop loop = nullptr;
-  with_type(List{}, x.dtype(), [&]<typename T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    const auto each = [](T v) { return static_cast<T>(Op::template apply<C>(static_cast<C>(v))); };
-    loop = map_loop<T, T, decltype(each)>;
+  const auto loop = of_type(List{}, x.dtype(), [&]<typename T>(std::type_identity<T>) -> MapLoop {
     if constexpr (is_float_v<T>) {
       const auto in_double = [](T v) { return static_cast<T>(Op::template apply<double>(static_cast<double>(v))); };
-      if (ctx.options.reference) loop = map_loop<T, T, decltype(in_double)>;
+      if (ctx.options.reference) return map_loop<T, T, decltype(in_double)>;
     }
+    using C = Compute<T>;
+    const auto each = [](T v) { return static_cast<T>(Op::template apply<C>(static_cast<C>(v))); };
+    return map_loop<T, T, decltype(each)>;
   });
-  return loop != nullptr ? map_tensor(ctx, x, x.dtype(), loop) : ctx.unsupported_dtype(x.dtype());
+  return loop ? map_tensor(ctx, x, x.dtype(), *loop) : ctx.unsupported_dtype(x.dtype());
 }
 
 Outputs erf(KernelContext& ctx) {

@@ -45,16 +45,11 @@ Outputs fold(KernelContext& ctx) {
   if (!dims.ok()) return dims.status();
   if (ctx.inputs.size() == 1) return outputs_of(ctx.tensor(0));
   const DType dtype = ctx.tensor(0).dtype();
-  ZipLoop loop = nullptr;
-  with_type(List{}, dtype, [&]<typename T>(std::type_identity<T>) {
-    using C = Compute<T>;
-    const auto each = [](T a, T b) { return static_cast<T>(Op::template apply<C>(static_cast<C>(a), static_cast<C>(b))); };
-    loop = zip_loop<T, T, T, decltype(each)>;
-  });
-  if (loop == nullptr) return ctx.unsupported_dtype(dtype);
+  const auto loop = zip_loop_of<Op, List>(dtype);
+  if (!loop) return ctx.unsupported_dtype(dtype);
   Tensor so_far = ctx.tensor(0);
   for (std::size_t i = 1; i < ctx.inputs.size(); ++i) {
-    Outputs next = zip_tensors(ctx, so_far, ctx.tensor(i), dtype, loop);
+    Outputs next = zip_tensors(ctx, so_far, ctx.tensor(i), dtype, *loop);
     if (!next.ok()) return next;
     so_far = (*next)[0].tensor();
   }

@@ -124,19 +124,21 @@ std::vector<Value> outputs_of(V&&... values) {
   return out;
 }
 
-// Calls f(std::type_identity<T>()) with the T of the list that `dtype` names; kUnimplemented naming the dtype where there is none.
+// What f(std::type_identity<T>()) gives for the T of the list that `dtype` names, as a loop over elements of that type; nullopt where there
+// is none.
 template <typename... Ts, typename F>
-Outputs dispatch(Types<Ts...>, const KernelContext& ctx, DType dtype, F&& f) {
-  std::optional<Outputs> result;
+auto of_type(Types<Ts...>, DType dtype, F&& f) {
+  std::optional<std::common_type_t<decltype(f(std::type_identity<Ts>()))...>> result;
   (void)((dtype == dtype_of<Ts>() && (result.emplace(f(std::type_identity<Ts>())), true)) || ...);
-  if (!result) return ctx.unsupported_dtype(dtype);
-  return *std::move(result);
+  return result;
 }
 
-// Calls f(std::type_identity<T>()) with the T of the list that `dtype` names; false where there is none.
+// The same of whole kernels; kUnimplemented naming the dtype where there is none.
 template <typename... Ts, typename F>
-bool with_type(Types<Ts...>, DType dtype, F&& f) {
-  return ((dtype == dtype_of<Ts>() && (f(std::type_identity<Ts>()), true)) || ...);
+Outputs dispatch(Types<Ts...> types, const KernelContext& ctx, DType dtype, F&& f) {
+  std::optional<Outputs> result = of_type(types, dtype, std::forward<F>(f));
+  if (!result) return ctx.unsupported_dtype(dtype);
+  return *std::move(result);
 }
 
 // Multidirectional broadcasting (ONNX docs/Broadcasting.md); nullopt where the shapes don't fit.

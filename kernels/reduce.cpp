@@ -215,22 +215,20 @@ Outputs reduce(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   absl::StatusOr<ReductionPlan> r = plan(ctx, x);
   if (!r.ok()) return r.status();
-  ReduceOne one = nullptr;
-  with_type(List{}, x.dtype(), [&]<typename T>(std::type_identity<T>) {
+  const auto one = of_type(List{}, x.dtype(), []<typename T>(std::type_identity<T>) -> ReduceOne {
     // Maxima compare in the type itself, so that an empty one gives that type's lowest value.
     using Own = std::conditional_t<std::is_same_v<Op, ReduceMaxOp> || std::is_same_v<Op, ReduceMinOp>, Compute<T>, Accumulator<T>>;
-    one = write_reduced<Op, T, Own>;
+    return write_reduced<Op, T, Own>;
   });
-  return one != nullptr ? reduce_with(ctx, x, *r, one) : ctx.unsupported_dtype(x.dtype());
+  return one ? reduce_with(ctx, x, *r, *one) : ctx.unsupported_dtype(x.dtype());
 }
 
 Outputs reduce_log_sum_exp(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   absl::StatusOr<ReductionPlan> r = plan(ctx, x);
   if (!r.ok()) return r.status();
-  ReduceOne one = nullptr;
-  with_type(NumericTypes{}, x.dtype(), [&]<typename T>(std::type_identity<T>) { one = write_log_sum_exp<T>; });
-  return one != nullptr ? reduce_with(ctx, x, *r, one) : ctx.unsupported_dtype(x.dtype());
+  const auto one = of_type(NumericTypes{}, x.dtype(), []<typename T>(std::type_identity<T>) -> ReduceOne { return write_log_sum_exp<T>; });
+  return one ? reduce_with(ctx, x, *r, *one) : ctx.unsupported_dtype(x.dtype());
 }
 
 }  // namespace

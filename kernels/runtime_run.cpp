@@ -176,11 +176,11 @@ Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector
     if (context.timings != nullptr) context.timings->push_back({step.node->name, step.node->op_type, start - context.epoch, now() - start});
     if (out->size() < step.outputs.size()) out->resize(step.outputs.size());
     if (context.check_finite && !finite(*out) && finite(arguments)) {
-      return absl::InvalidArgumentError(
+      return absl::OutOfRangeError(
           fmt::format("{} '{}' makes a NaN or infinity from finite inputs", step.node->op_type, step.node->name));
     }
     if (context.check_underflow && underflows(*step.node, *out))
-      return absl::InvalidArgumentError(fmt::format("{} '{}' underflows", step.node->op_type, step.node->name));
+      return absl::OutOfRangeError(fmt::format("{} '{}' underflows", step.node->op_type, step.node->name));
     for (std::size_t i = 0; i < step.outputs.size(); ++i) {
       if (step.outputs[i] >= 0) frame[step.outputs[i]] = std::move((*out)[i]);
     }

@@ -11,8 +11,6 @@ thread_local const StopSign* current_sign = nullptr;
 
 double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-bool StopSign::shown() const { return (cancel != nullptr && *cancel) || (deadline < kNoDeadline && steady_seconds() > deadline); }
-
 absl::Status StopSign::status() const {
   if (cancel != nullptr && *cancel) return absl::CancelledError("interrupted");
   if (deadline < kNoDeadline && steady_seconds() > deadline) return absl::DeadlineExceededError("the time is over");
@@ -24,7 +22,7 @@ StopScope::~StopScope() { current_sign = before_; }
 const StopSign* StopScope::current() { return current_sign; }
 
 void heed_stop() {
-  if (current_sign != nullptr && current_sign->shown()) throw Stopped();
+  if (!stop_status().ok()) throw Stopped();
 }
 
 absl::Status stop_status() { return current_sign == nullptr ? absl::OkStatus() : current_sign->status(); }

@@ -17,7 +17,6 @@ struct StopSign {
   const std::atomic<bool>* cancel = nullptr;
   double deadline = kNoDeadline;  // of steady_seconds()
   bool set() const { return cancel != nullptr || deadline < kNoDeadline; }  // whether it can ever be shown
-  bool shown() const;
   // OK, kCancelled or kDeadlineExceeded.
   absl::Status status() const;
 };

@@ -12,7 +12,7 @@
 namespace saturate::proto {
 namespace {
 
-using NameSet = absl::flat_hash_set<std::string_view>;
+using Names = absl::flat_hash_set<std::string_view>;
 
 std::string node_text(const std::vector<Node>& nodes, std::size_t i) {
   return nodes[i].name.empty() ? fmt::format("node {} ({})", i, nodes[i].op_type)
@@ -29,7 +29,7 @@ void for_each_graph(const Node& node, const F& visit) {
   }
 }
 
-// NameSet that a node needs: its inputs, and what its subgraphs take from around them.
+// Names that a node needs: its inputs, and what its subgraphs take from around them.
 std::vector<std::string> needs(const Node& node) {
   std::vector<std::string> names;
   for (const std::string& name : node.inputs)
@@ -117,7 +117,7 @@ class Sorter {
 
 bool is_constant(const Node& node) { return node.op_type == "Constant" && node.domain.empty() && node.outputs.size() == 1; }
 
-void check_outputs_once(const std::vector<Node>& nodes, NameSet& defined, const Places& places) {
+void check_outputs_once(const std::vector<Node>& nodes, Names& defined, const Places& places) {
   for (std::size_t i = 0; i < nodes.size(); ++i)
     for (const std::string& name : nodes[i].outputs)
       if (!name.empty() && !defined.insert(name).second)
@@ -127,7 +127,7 @@ void check_outputs_once(const std::vector<Node>& nodes, NameSet& defined, const 
 
 // Of Constants that define one name the last holds, as ONNX Runtime reads them ("the model will use the latest encountered initializer").
 void keep_last_constants(std::vector<Node>& nodes) {
-  NameSet later;
+  Names later;
   std::vector<bool> drop(nodes.size(), false);
   bool any = false;
   for (std::size_t i = nodes.size(); i-- > 0;)
@@ -146,7 +146,7 @@ class UndefinedFinder {
 
   void visit(const Graph& graph) {
     const auto step = places_.enter("graph", graph.name);
-    NameSet& own = scopes_.emplace_back();
+    Names& own = scopes_.emplace_back();
     for (const ValueInfo& v : graph.inputs) own.insert(v.name);
     for (const Initializer& i : graph.initializers) own.insert(i.name);
     visit(graph.nodes, own);
@@ -157,7 +157,7 @@ class UndefinedFinder {
 
   void visit(const Function& function) {
     const auto step = places_.enter("function", function.name);
-    NameSet& own = scopes_.emplace_back();
+    Names& own = scopes_.emplace_back();
     own.insert(function.inputs.begin(), function.inputs.end());
     visit(function.nodes, own);
     for (const std::string& name : function.outputs)
@@ -166,7 +166,7 @@ class UndefinedFinder {
   }
 
  private:
-  void visit(const std::vector<Node>& nodes, NameSet& own) {
+  void visit(const std::vector<Node>& nodes, Names& own) {
     for (const Node& n : nodes) own.insert(n.outputs.begin(), n.outputs.end());
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const auto step = places_.enter("node", nodes[i].name, static_cast<std::int64_t>(i), nodes[i].op_type);
@@ -182,11 +182,11 @@ class UndefinedFinder {
   }
 
   bool known(const std::string& name) const {
-    return std::any_of(scopes_.begin(), scopes_.end(), [&](const NameSet& scope) { return scope.contains(name); });
+    return std::any_of(scopes_.begin(), scopes_.end(), [&](const Names& scope) { return scope.contains(name); });
   }
 
   Places& places_;
-  std::vector<NameSet> scopes_;
+  std::vector<Names> scopes_;
 };
 
 using FunctionKey = std::tuple<std::string_view, std::string_view, std::string_view>;
@@ -279,7 +279,7 @@ const Node* first_default_domain_node(const std::vector<Node>& nodes) {
 }  // namespace
 
 void check_and_sort(Graph& graph, const Places& places) {
-  NameSet defined, initialized;
+  Names defined, initialized;
   for (const ValueInfo& v : graph.inputs) {
     if (v.name.empty()) places.fail("a graph input has no name");
     if (!defined.insert(v.name).second) places.fail(fmt::format("input '{}' is defined twice", v.name));
@@ -297,7 +297,7 @@ void check_and_sort(Graph& graph, const Places& places) {
 }
 
 void check_and_sort(Function& function, const Places& places) {
-  NameSet defined;
+  Names defined;
   for (const std::string& name : function.inputs)
     if (!defined.insert(name).second) places.fail(fmt::format("input '{}' is defined twice", name));
   check_outputs_once(function.nodes, defined, places);

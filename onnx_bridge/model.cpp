@@ -16,14 +16,14 @@ Attribute make(std::string name, AttributeType type, T value) {
   return a;
 }
 
-using UsedNames = absl::flat_hash_set<std::string_view>;
+using Names = absl::flat_hash_set<std::string_view>;
 
 class CaptureFinder {
  public:
   std::vector<std::string> result;
 
   void visit(const Graph& graph) {
-    UsedNames& own = scopes_.emplace_back();
+    Names& own = scopes_.emplace_back();
     for (const ValueInfo& v : graph.inputs) own.insert(v.name);
     for (const Initializer& i : graph.initializers) own.insert(i.name);
     for (const Node& n : graph.nodes) own.insert(n.outputs.begin(), n.outputs.end());
@@ -47,13 +47,13 @@ class CaptureFinder {
 
   void use(const std::string& name) {
     if (name.empty()) return;
-    for (const UsedNames& scope : scopes_)
+    for (const Names& scope : scopes_)
       if (scope.contains(name)) return;
     if (seen_.insert(name).second) result.push_back(name);
   }
 
-  std::vector<UsedNames> scopes_;
-  UsedNames seen_;
+  std::vector<Names> scopes_;
+  Names seen_;
 };
 
 }  // namespace

@@ -495,4 +495,9 @@ std::optional<Tensor> OnnxEGraph::value(Id id, std::size_t max_bytes) const {
   return result;
 }
 
+std::optional<double> number_of(const OnnxEGraph& g, Id id) {
+  const auto value = g.facts(id).constant ? g.value(id, 64) : std::nullopt;
+  return value && value->size() == 1 ? element_as_double(*value, 0) : std::nullopt;
+}
+
 }  // namespace saturate

@@ -82,4 +82,7 @@ class OnnxEGraph {
   std::unique_ptr<Impl> impl_;
 };
 
+// The number that a constant of one element holds; nullopt for every other class.
+std::optional<double> number_of(const OnnxEGraph& g, Id id);
+
 }  // namespace saturate

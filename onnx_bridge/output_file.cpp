@@ -16,10 +16,12 @@
 #include "fmt/format.h"
 
 namespace saturate {
+
+std::string path_in(const std::string& folder, const std::string& name) { return folder == "/" ? "/" + name : folder + "/" + name; }
+
 namespace {
 
 constexpr int kMostLinks = 40;
-constexpr std::size_t kLongestName = 255;
 
 absl::Status unwritable(const std::string& path, const std::string& why) {
   return absl::InvalidArgumentError(fmt::format("{}: cannot write: {}", path, why));
@@ -31,8 +33,6 @@ std::string folder_part(const std::string& path) {
 }
 
 std::string name_part(const std::string& path) { return path.substr(path.rfind('/') + 1); }  // npos + 1 == 0
-
-std::string path_in(const std::string& folder, const std::string& name) { return folder == "/" ? "/" + name : folder + "/" + name; }
 
 // Without links and dots; what is not there stays as written.
 std::string real_folder(const std::string& folder) {

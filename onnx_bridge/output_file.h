@@ -23,6 +23,10 @@ absl::StatusOr<Destination> destination_of(const std::string& path);
 // A device, a pipe or a descriptor (/dev/stdout): bytes can be sent there, but no file can take its place.
 bool is_stream(const std::string& path);
 
+inline constexpr std::size_t kLongestName = 255;  // bytes of a file's name
+// `name` in a folder, `/` included.
+std::string path_in(const std::string& folder, const std::string& name);
+
 bool same_file(const struct stat& a, const struct stat& b);
 // Whether two paths lead to one file, which need not be there yet.
 bool same_place(const std::string& a, const std::string& b);

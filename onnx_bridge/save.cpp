@@ -207,7 +207,7 @@ class Saver {
  private:
   ModelPieces make_pieces() { return ModelPieces(model_, external_ ? &plan_ : nullptr, options_, all_goes_out_); }
 
-  std::string path_of(const std::string& name) const { return (to_.folder == "/" ? "" : to_.folder) + "/" + name; }
+  std::string path_of(const std::string& name) const { return path_in(to_.folder, name); }
 
   absl::Status check_size(const ModelPieces& pieces) const {
     if (pieces.size() <= INT_MAX) return absl::OkStatus();

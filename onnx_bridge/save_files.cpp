@@ -13,7 +13,6 @@ namespace {
 
 using RangeVisitor = std::function<void(const FileRange&)>;
 constexpr std::size_t kRoomForNumber = 12;  // ".NNNNN.data"
-constexpr std::size_t kLongestFileName = 255;
 
 void visit_tensor(const Tensor& t, const RangeVisitor& visit) {
   if (t.file_range()) visit(*t.file_range());
@@ -57,7 +56,7 @@ void for_each_file_range(const Model& model, const RangeVisitor& visit) {
 }
 
 DataNames::DataNames(const Model& model, const Destination& to)
-    : to_(to), base_(cut_name(to.name, kLongestFileName - kRoomForNumber)), first_(data_name(base_, 1)) {
+    : to_(to), base_(cut_name(to.name, kLongestName - kRoomForNumber)), first_(data_name(base_, 1)) {
   struct stat now {};
   if (!status_of_name(path_of(first_), now)) return;
   if (!S_ISREG(now.st_mode) && !S_ISLNK(now.st_mode)) {
@@ -68,7 +67,7 @@ DataNames::DataNames(const Model& model, const Destination& to)
   if (to.old) find_old(model);
 }
 
-std::string DataNames::path_of(const std::string& name) const { return (to_.folder == "/" ? "" : to_.folder) + "/" + name; }
+std::string DataNames::path_of(const std::string& name) const { return path_in(to_.folder, name); }
 
 void DataNames::find_old(const Model& model) {
   const auto replaced = load_model(to_.path);

@@ -105,16 +105,13 @@ std::optional<Magnitudes> InstanceFacts::magnitudes(Id id) const {
 
 std::optional<Fills> InstanceFacts::fills(Id id) const { return values_[id] ? std::optional(fills_of_tensor(*values_[id])) : std::nullopt; }
 
-bool InstanceFacts::is_above_lowest(Id id) const {
-  const auto found = fills(id);
-  return found && found->largest <= -lowest_fill(values_[id]->dtype()) * 1.001;
-}
+bool InstanceFacts::is_above_lowest(Id id) const { return values_[id] && saturate::is_above_lowest(fills(id), values_[id]->dtype()); }
 
 bool InstanceFacts::hides_by_numbers(Id id) const { return values_[id] && saturate::hides_by_numbers(fills(id), values_[id]->dtype()); }
 
 bool InstanceFacts::is_count(Id id) const {
   const auto found = values_[id] && is_integer(values_[id]->dtype()) ? fills(id) : std::nullopt;
-  return found && found->largest <= 1 << 24;
+  return found && found->largest <= kMostCounted;
 }
 
 double tolerance_of(const Rule& rule, DType dtype) {

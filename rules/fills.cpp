@@ -9,34 +9,27 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "rules/masks.h"
 #include "rules/opkey.h"
 
 namespace saturate {
 namespace {
 
-constexpr std::size_t kMostFillBytes = std::size_t{1} << 25;  // causal masks are large
 constexpr std::size_t kMostSearched = 256;
 constexpr int kDeepestFill = 24;
 
-template <std::size_t n>
-bool is_one_of(std::string_view name, const std::string_view (&names)[n]) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-
 bool is_fill_view(std::string_view op) {
-  static constexpr std::string_view views[] = {"Expand", "Reshape", "Transpose", "Unsqueeze", "Squeeze",  "Slice",         "Gather",
-                                               "Tile",   "Flatten", "Identity",  "Trilu",     "GatherND", "GatherElements"};
-  return is_one_of(op, views);
+  return one_of(op, {"Expand", "Reshape", "Transpose", "Unsqueeze", "Squeeze",  "Slice",         "Gather",
+                                               "Tile",   "Flatten", "Identity",  "Trilu",     "GatherND", "GatherElements"});
 }
 
 // Operators whose results are finite for finite inputs, and hold no fill.
 bool is_computed(std::string_view op) {
-  static constexpr std::string_view names[] = {
+  return one_of(op, {
       "MatMul",   "Gemm",        "Einsum",       "Conv",     "FusedMatMul",        "Tanh",       "Sigmoid",
       "Softmax",  "Relu",        "Gelu",         "Erf",      "LayerNormalization", "ReduceMean", "RMSNormalization",
       "Softplus", "HardSigmoid", "repeat_heads", "sdpa",     "Sin",                "Cos",        "InstanceNormalization",
-      "GroupNormalization"};
-  return is_one_of(op, names);
+      "GroupNormalization"});
 }
 
 using MaybeFills = std::optional<Fills>;
@@ -75,7 +68,7 @@ class FillSearch {
     const Facts& f = g_.facts(id);
     if (f.kind != Facts::Kind::kTensor) return std::nullopt;
     if (f.constant) {
-      const auto value = g_.value(id, kMostFillBytes);
+      const auto value = g_.value(id, kMostMaskBytes);
       return value ? MaybeFills(fills_of_tensor(*value)) : std::nullopt;
     }
     if (f.dtype == DType::kBool) return Fills{1, 1, false};
@@ -129,8 +122,7 @@ class FillSearch {
       const ENode less = e.node(n);
       const OpKey& key = g_.key(less.op);
       if (!key.domain.empty() || key.op_type != "Less" || e.find(less.children[0]) != kept) continue;
-      const auto bound = g_.facts(less.children[1]).constant ? g_.value(less.children[1], 64) : std::nullopt;
-      const auto number = bound && bound->size() == 1 ? element_as_double(*bound, 0) : std::nullopt;
+      const auto number = number_of(g_, less.children[1]);
       if (number && std::abs(*number / low - 1) < 1e-2) return true;
     }
     return false;
@@ -138,7 +130,7 @@ class FillSearch {
 
   MaybeFills quotient(const ENode& node, int depth) {
     const Facts& f = g_.facts(node.children[1]);
-    const auto divisor = f.constant ? g_.value(node.children[1], kMostFillBytes) : std::nullopt;
+    const auto divisor = f.constant ? g_.value(node.children[1], kMostMaskBytes) : std::nullopt;
     double least = std::numeric_limits<double>::infinity();
     for (std::int64_t i = 0; divisor && i < divisor->size(); ++i)
       least = std::min(least, std::abs(element_as_double(*divisor, i).value_or(0)));
@@ -150,17 +142,13 @@ class FillSearch {
   // ... or Max(x, lowest).
   bool is_bounded(const ENode& node) const {
     return std::any_of(node.children.begin(), node.children.end(), [&](Id id) {
-      const auto bound = g_.facts(id).constant ? g_.value(id, 64) : std::nullopt;
-      const auto number = bound && bound->size() == 1 ? element_as_double(*bound, 0) : std::nullopt;
-      return number && *number >= lowest_fill(bound->dtype()) * 1.001;
+      const auto number = number_of(g_, id);
+      return number && *number >= lowest_fill(g_.facts(id).dtype) * 1.001;
     });
   }
 
   // 1 - m.
-  bool is_complement(const ENode& node) const {
-    const auto one = g_.facts(node.children[0]).constant ? g_.value(node.children[0], 64) : std::nullopt;
-    return one && one->size() == 1 && element_as_double(*one, 0) == 1;
-  }
+  bool is_complement(const ENode& node) const { return number_of(g_, node.children[0]) == 1; }
 
   // A mask that a model is given as floats goes from 0 to 1 by its interface, but nothing proves it.
   MaybeFills complement(Id mask, int depth) {
@@ -172,8 +160,6 @@ class FillSearch {
   const OnnxEGraph& g_;
   absl::flat_hash_map<Id, MaybeFills> known_;
 };
-
-bool above_lowest_fill(const MaybeFills& fills, DType dtype) { return fills && fills->largest <= -lowest_fill(dtype) * 1.001; }
 
 Id fill_node(OnnxEGraph& g, std::string_view op, std::vector<Id> children) {
   return g.add(make_key("", op, {}, 1, std::nullopt), children);
@@ -192,7 +178,7 @@ class FillRaiser {
   Id of(Id id, int depth = kDeepestFill) {
     id = g_.egraph().find(id);
     if (const auto it = known_.find(id); it != known_.end()) return it->second;
-    if (g_.facts(id).dtype != dtype_ || above_lowest_fill(fills_of(g_, id), dtype_)) return known_[id] = id;
+    if (g_.facts(id).dtype != dtype_ || is_above_lowest(fills_of(g_, id), dtype_)) return known_[id] = id;
     std::optional<Id> raised;
     if (g_.facts(id).constant) {
       raised = constant(id);
@@ -211,7 +197,7 @@ class FillRaiser {
   }
 
   std::optional<Id> constant(Id id) {
-    const auto value = g_.value(id, kMostFillBytes);
+    const auto value = g_.value(id, kMostMaskBytes);
     if (!value) return std::nullopt;
     std::vector<double> numbers(static_cast<std::size_t>(value->size()));
     for (std::int64_t i = 0; i < value->size(); ++i)
@@ -298,13 +284,12 @@ bool reads_scores(const OpKey& key, std::size_t input) {
 
 // What hands scores or a mask of theirs on.
 bool hands_scores_on(const OnnxEGraph& g, const OpKey& key, const ENode& node, std::size_t input) {
-  static constexpr std::string_view sums[] = {"Add", "Sub", "Max", "Min", "Concat", "Neg", "Cast", "Clip"};
   const std::string_view op = key.op_type;
   if (!key.domain.empty()) return false;
   if (is_fill_view(op)) return input == 0;
   if (op == "Where") return input > 0;
   if (op == "Mul" || op == "Div") return node.children.size() == 2 && is_scalar_constant(g, node.children[1 - input]);
-  return is_one_of(op, sums);
+  return one_of(op, {"Add", "Sub", "Max", "Min", "Concat", "Neg", "Cast", "Clip"});
 }
 
 class CountSearch {
@@ -324,10 +309,10 @@ class CountSearch {
 
  private:
   bool of_constant(Id id) const {
-    const auto value = g_.value(id, kMostFillBytes);
+    const auto value = g_.value(id, kMostMaskBytes);
     if (!value) return false;
     for (std::int64_t i = 0; i < value->size(); ++i)
-      if (const auto x = element_as_double(*value, i); !x || std::abs(*x) > (1 << 24)) return false;
+      if (const auto x = element_as_double(*value, i); !x || std::abs(*x) > kMostCounted) return false;
     return true;
   }
 
@@ -338,9 +323,8 @@ class CountSearch {
     if (op == "Shape" || op == "Size" || op == "NonZero" || op == "ArgMax" || op == "ArgMin") return true;
     if (op == "Cast" && g_.facts(node.children[0]).dtype == DType::kBool) return true;
     if (is_fill_view(op) || op == "Cast") return of(node.children[0], depth);
-    static constexpr std::string_view all[] = {"Range", "Add", "Sub", "Max", "Min", "Concat"};
     const std::size_t first = op == "Where" ? 1 : 0;
-    if (op != "Where" && !is_one_of(op, all)) return false;
+    if (op != "Where" && !one_of(op, {"Range", "Add", "Sub", "Max", "Min", "Concat"})) return false;
     return std::all_of(node.children.begin() + static_cast<std::ptrdiff_t>(first), node.children.end(),
                        [&](Id child) { return of(child, depth); });
   }
@@ -382,7 +366,9 @@ bool finds_attention(const OnnxEGraph& g) {
 
 }  // namespace
 
-bool is_above_lowest(const OnnxEGraph& g, Id id) { return above_lowest_fill(fills_of(g, id), g.facts(id).dtype); }
+bool is_above_lowest(const OnnxEGraph& g, Id id) { return is_above_lowest(fills_of(g, id), g.facts(id).dtype); }
+
+bool is_above_lowest(const std::optional<Fills>& fills, DType dtype) { return fills && fills->largest <= -lowest_fill(dtype) * 1.001; }
 
 double lowest_fill(DType dtype) { return dtype == DType::kFloat16 ? -6e4 : -1e30; }
 

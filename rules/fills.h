@@ -26,6 +26,8 @@ std::optional<Fills> fills_of(const OnnxEGraph& g, Id id);
 
 // Whether no finite number of it is below lowest_fill(), as far as masks go.
 bool is_above_lowest(const OnnxEGraph& g, Id id);
+// The same of what is known of its parts.
+bool is_above_lowest(const std::optional<Fills>& fills, DType dtype);
 
 // Whether a mask of floats hides by finite numbers alone, also where several of them add up: no row of scores becomes NaN.
 bool hides_by_numbers(const OnnxEGraph& g, Id id);
@@ -50,6 +52,7 @@ std::optional<Id> with_raised_fills(OnnxEGraph& g, Id id, UnknownFills unknown);
 bool reaches_scores(const OnnxEGraph& g, Id id);
 
 // Whether a whole number is made of dims and positions alone, so that it is below 2^24.
+inline constexpr int kMostCounted = 1 << 24;
 bool is_count(const OnnxEGraph& g, Id id);
 
 }  // namespace saturate

@@ -34,16 +34,23 @@ std::optional<Magnitudes> sizes_of(EvalContext& c, const Val& v) {
   return c.fail([&] { return fmt::format("{} is no constant whose numbers can be read", c.show(v)); });
 }
 
-// What a test of magnitudes and of the range of their dtype says.
-template <typename Test>
-Result in_range(EvalContext& c, const Val& v, Test test) {
+// What `ask` says of the range of v's dtype. Integers wrap alike on both sides; of a float without a range nothing is promised.
+template <typename Ask>
+Result with_range(EvalContext& c, const Val& v, Ask ask) {
   const auto dtype = dtype_for_range(c, v);
   if (!dtype) return std::nullopt;
   const auto range = float_range(*dtype);
-  if (!range) return Val(!is_floating(*dtype));
-  const auto sizes = sizes_of(c, v);
-  if (!sizes) return std::nullopt;
-  return Val(test(*sizes, *range));
+  return range ? ask(*range) : Val(!is_floating(*dtype));
+}
+
+// What a test of magnitudes and of the range of their dtype says.
+template <typename Test>
+Result in_range(EvalContext& c, const Val& v, Test test) {
+  return with_range(c, v, [&](const FloatRange& range) -> Result {
+    const auto sizes = sizes_of(c, v);
+    if (!sizes) return std::nullopt;
+    return Val(test(*sizes, range));
+  });
 }
 
 bool holds_normally(const Magnitudes& m, const FloatRange& r) { return m.most <= r.highest && (m.most == 0 || m.least >= r.least); }
@@ -178,25 +185,21 @@ Result every_pair(EvalContext& c, Args a, Test test) {
 }
 
 Result ask_products_hold(EvalContext& c, Args a) {
-  const auto dtype = dtype_for_range(c, a[0]);
-  if (!dtype) return std::nullopt;
-  const auto range = float_range(*dtype);
-  if (!range) return Val(!is_floating(*dtype));
-  return every_pair(c, a, [&](double x, double y) {
-    const double size = std::fabs(x * y);
-    return std::isfinite(x) && std::isfinite(y) && size <= range->highest && (x == 0 || y == 0 || size >= range->least);
+  return with_range(c, a[0], [&](const FloatRange& range) {
+    return every_pair(c, a, [&](double x, double y) {
+      const double size = std::fabs(x * y);
+      return std::isfinite(x) && std::isfinite(y) && size <= range.highest && (x == 0 || y == 0 || size >= range.least);
+    });
   });
 }
 
 // x + c + d rounds x to the last place of c. That is rounding error as long as c is small, or their sum is about as large.
 Result sums_to(EvalContext& c, Args a, double sign) {
-  const auto dtype = dtype_for_range(c, a[0]);
-  if (!dtype) return std::nullopt;
-  const auto range = float_range(*dtype);
-  if (!range) return Val(!is_floating(*dtype));
-  return every_pair(c, a, [&](double x, double y) {
-    const double sum = std::fabs(x + sign * y), larger = std::max(std::fabs(x), std::fabs(y));
-    return std::isfinite(larger) && sum <= range->highest && (larger <= 4 || std::ldexp(sum, range->digits / 2) >= larger);
+  return with_range(c, a[0], [&](const FloatRange& range) {
+    return every_pair(c, a, [&](double x, double y) {
+      const double sum = std::fabs(x + sign * y), larger = std::max(std::fabs(x), std::fabs(y));
+      return std::isfinite(larger) && sum <= range.highest && (larger <= 4 || std::ldexp(sum, range.digits / 2) >= larger);
+    });
   });
 }
 Result ask_sums_hold(EvalContext& c, Args a) { return sums_to(c, a, 1); }

@@ -37,10 +37,8 @@ Magnitudes by_bits(const Tensor& t) {
 }
 
 // Operators whose result holds each element of the first input, once or more, with its own sign or another.
-bool keeps_magnitudes(const std::string& op) {
-  for (std::string_view o : {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Neg", "Abs"})
-    if (op == o) return true;
-  return false;
+bool keeps_magnitudes(std::string_view op) {
+  return one_of(op, {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Neg", "Abs"});
 }
 
 std::optional<Magnitudes> of_class(const OnnxEGraph& g, Id id, int depth) {

@@ -10,9 +10,7 @@
 namespace saturate {
 namespace {
 
-constexpr std::size_t kMostMaskBytes = std::size_t{1} << 25;  // causal masks are large
 constexpr int kDeepest = 8;
-
 constexpr double kLeastFill = -1000;
 
 // Whether a complement times a low number, be it behind a view, is a mask of scores.
@@ -23,8 +21,7 @@ bool hides_scores(const OnnxEGraph& g, Id complement) {
     const OpKey& key = g.key(node.op);
     if (!key.domain.empty() || key.op_type != "Mul") continue;
     for (const Id factor : node.children) {
-      const auto value = g.facts(factor).constant ? g.value(factor, 64) : std::nullopt;
-      const auto number = value && value->size() == 1 ? element_as_double(*value, 0) : std::nullopt;
+      const auto number = number_of(g, factor);
       if (number && *number <= kLeastFill && reaches_scores(g, e.class_of(user))) return true;
     }
   }
@@ -40,9 +37,9 @@ bool holds(const OnnxEGraph& g, Id id, bool (*test)(const Tensor&)) {
 // Whether the model uses an input as a truth value somewhere: as a bool, by comparing it with 0 or 1, or in a mask of scores.
 bool is_used_as_truth(const OnnxEGraph& g, Id input) {
   const EGraph& e = g.egraph();
-  const auto number = [&](Id id) {
-    const auto value = g.facts(id).constant ? g.value(id, 64) : std::nullopt;
-    return value && value->size() == 1 ? element_as_double(*value, 0) : std::nullopt;
+  const auto is_bit = [&g](Id id) {
+    const auto number = number_of(g, id);
+    return number == 0 || number == 1;
   };
   std::vector<Id> seen{e.find(input)};
   for (std::size_t i = 0; i < seen.size() && seen.size() < 64; ++i)
@@ -53,11 +50,9 @@ bool is_used_as_truth(const OnnxEGraph& g, Id input) {
       const Id made = e.find(e.class_of(user));
       if (!key.domain.empty()) continue;
       if (op == "Cast" && !is_floating(g.facts(made).dtype)) return true;
-      if (op == "Equal" && std::any_of(node.children.begin(), node.children.end(), [&](Id c) { return number(c) == 0 || number(c) == 1; }))
-        return true;
-      if (op == "Sub" && number(node.children[0]) == 1 && hides_scores(g, made)) return true;
-      const bool view = op == "Cast" || op == "Reshape" || op == "Unsqueeze" || op == "Squeeze" || op == "Expand" || op == "Transpose" ||
-                        op == "Slice" || op == "Flatten" || op == "Gather";
+      if (op == "Equal" && std::any_of(node.children.begin(), node.children.end(), is_bit)) return true;
+      if (op == "Sub" && number_of(g, node.children[0]) == 1 && hides_scores(g, made)) return true;
+      const bool view = one_of(op, {"Cast", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Transpose", "Slice", "Flatten", "Gather"});
       if (view && e.find(node.children[0]) == seen[i] && std::find(seen.begin(), seen.end(), made) == seen.end()) seen.push_back(made);
     }
   return false;

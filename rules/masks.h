@@ -5,6 +5,8 @@
 
 namespace saturate {
 
+inline constexpr std::size_t kMostMaskBytes = std::size_t{1} << 25;  // of a constant that is looked at: causal masks are large
+
 bool holds_zeros_and_ones(const Tensor& t);
 
 // Whether every element is proven to be 0 or 1: made from truth values or from constants by operators that keep elements as they are.

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "rules/masks.h"
 #include "rules/opkey.h"
 
 namespace saturate {
 namespace {
 
-constexpr std::size_t kMostTriangleBytes = std::size_t{1} << 25;
 constexpr std::size_t kMostClasses = 64;
 
 std::optional<std::int64_t> triangle_of_matrix(const Tensor& t, std::int64_t first, std::int64_t rows, std::int64_t columns) {
@@ -47,7 +47,7 @@ class TriangleSearch {
     const Facts& f = g_.facts(id);
     if (f.kind != Facts::Kind::kTensor || !f.shape || f.rank() < 2) return std::nullopt;
     if (f.constant) {
-      const auto value = g_.value(id, kMostTriangleBytes);
+      const auto value = g_.value(id, kMostMaskBytes);
       const auto n = value ? lower_triangle(*value) : std::nullopt;
       return n ? std::optional(dims_.constant(*n)) : std::nullopt;
     }
@@ -111,7 +111,7 @@ class TriangleSearch {
   bool is_ones(Id id, int depth) const {
     const Facts& f = g_.facts(id);
     if (f.constant) {
-      const auto value = g_.value(id, kMostTriangleBytes);
+      const auto value = g_.value(id, kMostMaskBytes);
       for (std::int64_t i = 0; value && i < value->size(); ++i)
         if (element_as_double(*value, i) != 1) return false;
       return value && value->size() > 0;

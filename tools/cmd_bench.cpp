@@ -17,7 +17,6 @@
 #include "tools/profile.h"
 #include "tools/table.h"
 #include "tools/terminal.h"
-#include "tools/wall_clock.h"
 
 namespace saturate {
 namespace {
@@ -64,11 +63,11 @@ struct Contestant {
   std::vector<NodeTiming> last_timings;  // of the last one
 
   absl::Status run(std::vector<NodeTiming>* into = nullptr) {
-    const double start = wall_seconds(), cpu_start = cpu_now();
+    const double start = steady_seconds(), cpu_start = cpu_now();
     absl::StatusOr<std::vector<Value>> out = session.run(inputs, into);
     if (!out.ok()) return out.status();
     if (into == nullptr) {
-      seconds.push_back(wall_seconds() - start);
+      seconds.push_back(steady_seconds() - start);
       cpu_seconds.push_back(cpu_now() - cpu_start);
     }
     return absl::OkStatus();
@@ -140,8 +139,8 @@ absl::Status measure(const BenchArgs& args, std::vector<Contestant>& contestants
     c.seconds.clear();
     c.cpu_seconds.clear();
   }
-  const double end = wall_seconds() + kMeasureSeconds * static_cast<double>(contestants.size());
-  for (std::size_t i = 0; args.iterations ? i < *args.iterations : i < kMost && (i < kFewest || wall_seconds() < end); ++i)
+  const double end = steady_seconds() + kMeasureSeconds * static_cast<double>(contestants.size());
+  for (std::size_t i = 0; args.iterations ? i < *args.iterations : i < kMost && (i < kFewest || steady_seconds() < end); ++i)
     for (std::size_t k = 0; k < contestants.size(); ++k)
       if (absl::Status s = contestants[(i + k) % contestants.size()].run(); !s.ok() || interrupted(args)) return s;
   for (std::size_t i = 0; i < kProfiledRuns && (args.table || !args.profile.empty()); ++i)

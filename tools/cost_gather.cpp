@@ -1,5 +1,4 @@
 #include "tools/cost_gather.h"
-#include "tools/wall_clock.h"
 
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -155,8 +154,8 @@ class Gatherer {
   // Of the steps of a run, so that what a run costs by itself drops out.
   absl::StatusOr<double> least_seconds(const Session& session, const Inputs& inputs) const {
     double least = 1e9;
-    const double end = wall_seconds() + options_.seconds;
-    for (std::size_t i = 0; i < kFewestRuns || wall_seconds() < end; ++i) {
+    const double end = steady_seconds() + options_.seconds;
+    for (std::size_t i = 0; i < kFewestRuns || steady_seconds() < end; ++i) {
       std::vector<NodeTiming> timings;
       if (auto out = session.run(inputs, &timings); !out.ok()) return out.status();
       double sum = 0;
@@ -206,11 +205,11 @@ absl::StatusOr<json> time_graph(const Model& model, const std::string& name, con
   const auto first = first_run(model, *session, options);
   if (!first.ok()) return first.status();
   std::vector<double> whole, steps;
-  const double end = wall_seconds() + options.seconds;
-  for (std::size_t i = 0; (i < kFewestRuns || wall_seconds() < end) && !cancelled(options); ++i) {
-    const double start = wall_seconds();
+  const double end = steady_seconds() + options.seconds;
+  for (std::size_t i = 0; (i < kFewestRuns || steady_seconds() < end) && !cancelled(options); ++i) {
+    const double start = steady_seconds();
     if (auto out = session->run(first->inputs); !out.ok()) return out.status();
-    whole.push_back(wall_seconds() - start);
+    whole.push_back(steady_seconds() - start);
     std::vector<NodeTiming> timings;
     if (auto out = session->run(first->inputs, &timings); !out.ok()) return out.status();
     steps.push_back(0);

@@ -1,10 +1,10 @@
 #include "tools/pipeline.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
 #include "fmt/format.h"
+#include "kernels/stop.h"
 #include "tools/debug_rules.h"
 #include "tools/target_check.h"
 
@@ -49,18 +49,17 @@ void warn_of_inexpressible(const Model& model, const Target& target, OptimizeRep
 
 bool set(const std::atomic<bool>* flag) { return flag && *flag; }
 
-bool is_one_of(const std::string& name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // Assumptions about rows of scores that are hidden as a whole, or lie below the fill of a mask.
-bool speaks_of_rows(const std::string& assumption) { return is_one_of(assumption, {"no_empty_row", "causal_rows", "finite_scores"}); }
+bool speaks_of_rows(const std::string& assumption) { return one_of(assumption, {"no_empty_row", "causal_rows", "finite_scores"}); }
 
 // Rules that take an assumption for granted.
 std::vector<std::string> rules_that_assume(const RuleSet& rules, const std::string& assumption) {
   std::vector<std::string> names;
-  for (const Rule& rule : rules.rules())
+  const auto see = [&](const auto& rule) {
     if (std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end()) names.push_back(rule.name);
+  };
+  for (const Rule& rule : rules.rules()) see(rule);
+  for (const NativeRule& rule : rules.native_rules()) see(rule);
   return names;
 }
 
@@ -113,7 +112,7 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
 
 void keep_to_assumptions(const OptimizeReport& report, VerifyOptions& check) {
   for (const OptimizeReport::Assumed& a : report.assumed) {
-    const bool finite = is_one_of(a.assumption, {"finite_values", "finite_scores"}), sizes = a.assumption == "attention_not_empty";
+    const bool finite = one_of(a.assumption, {"finite_values", "finite_scores"}), sizes = a.assumption == "attention_not_empty";
     check.full_rows = check.full_rows || speaks_of_rows(a.assumption);
     check.float_masks = check.float_masks || a.assumption == "mask_of_zeros_and_ones";
     check.finite = check.finite || finite;
@@ -143,12 +142,12 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   }
   if (!options.verify) return out;
   if (options.optimize.progress) options.optimize.progress("verify", nullptr);
-  const auto start = std::chrono::steady_clock::now();
+  const double start = steady_seconds();
   VerifyOptions check = options.check;
   keep_to_assumptions(out.report.optimize, check);
   out.report.verify = verify(model, out.model, check);
   out.failure = judge(*out.report.verify, !options.check.inputs.empty());
-  out.report.stage_seconds.emplace_back("verify", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  out.report.stage_seconds.emplace_back("verify", steady_seconds() - start);
   return out;
 }
 
@@ -157,8 +156,7 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   options.optimize.abort = given.abort;
   std::vector<OptimizeReport::LeftOut> left_out;
   std::optional<PipelineResult> failed;  // the first round
-  const auto start = std::chrono::steady_clock::now();
-  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  const double start = steady_seconds();
   for (int round = 0;; ++round) {
     PipelineResult result = optimize_and_verify(model, setup, options);
     for (const OptimizeReport::LeftOut& out : left_out)
@@ -170,7 +168,7 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
       result.failure->advice = find_culprit(model, setup, options).message;
       return result;
     }
-    if (options.strict_verify || round == kMostLeftOut || seconds() > options.check.seconds || set(options.abort)) return result;
+    if (options.strict_verify || round == kMostLeftOut || steady_seconds() - start > options.check.seconds || set(options.abort)) return result;
     const auto next = blame(model, setup, options, result.report);
     if (!next || !leave_out(*next, setup.rules, options.optimize.left_out)) return result;
     left_out.push_back(*next);
