@@ -1,6 +1,7 @@
 // Running sums and products along an axis (ONNX Operators: CumSum, CumProd).
 #include "kernels/data_families.h"
 #include "kernels/data_util.h"
+#include "kernels/wrapping.h"
 
 namespace saturate {
 namespace {
@@ -26,10 +27,7 @@ Outputs cumulative(KernelContext& ctx) {
         const std::int64_t at = base + (reverse ? n - 1 - i : i) * inner;
         const Sum value = static_cast<Sum>(static_cast<Compute<T>>(x.data<T>()[at]));
         if (exclusive) y[at] = static_cast<T>(sum);
-        if constexpr (kProduct)
-          sum *= value;
-        else
-          sum += value;
+        sum = kProduct ? multiplied(sum, value) : added(sum, value);
         if (!exclusive) y[at] = static_cast<T>(sum);
       }
     }

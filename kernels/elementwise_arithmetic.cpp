@@ -2,42 +2,27 @@
 #include <cmath>
 
 #include "kernels/elementwise.h"
+#include "kernels/wrapping.h"
 
 namespace saturate {
 namespace {
 
-// Integers wrap around: computed unsigned, because overflow of signed integers is undefined in C++.
-template <typename T, typename F>
-T wrapping(T a, T b, F f) {
-  using U = std::conditional_t<sizeof(T) < 4, std::uint32_t, std::make_unsigned_t<T>>;
-  return static_cast<T>(f(static_cast<U>(a), static_cast<U>(b)));
-}
-
 struct AddOp {
   template <typename T>
   static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>)
-      return wrapping(a, b, [](auto x, auto y) { return x + y; });
-    else
-      return a + b;
+    return added(a, b);
   }
 };
 struct SubOp {
   template <typename T>
   static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>)
-      return wrapping(a, b, [](auto x, auto y) { return x - y; });
-    else
-      return a - b;
+    return subtracted(a, b);
   }
 };
 struct MulOp {
   template <typename T>
   static T apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>)
-      return wrapping(a, b, [](auto x, auto y) { return x * y; });
-    else
-      return a * b;
+    return multiplied(a, b);
   }
 };
 // Integers truncate towards zero (spec, Div-14); division by zero, undefined there, gives 0.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/kernel.h"
+#include "kernels/wrapping.h"
 
 namespace saturate {
 
@@ -107,11 +108,12 @@ template <typename T>
 void gemm_reference(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t ldc) {
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = 0; j < n; ++j) {
-      Accumulator<T> sum = 0;
+      using A = Accumulator<T>;
+      A sum = 0;
       const T* x = a.data + i * a.row_stride;
       const T* y = b.data + j * b.col_stride;
       for (std::int64_t p = 0; p < k; ++p)
-        sum += static_cast<Accumulator<T>>(x[p * a.col_stride]) * static_cast<Accumulator<T>>(y[p * b.row_stride]);
+        sum = added(sum, multiplied(static_cast<A>(x[p * a.col_stride]), static_cast<A>(y[p * b.row_stride])));
       c[i * ldc + j] = static_cast<T>(sum);
     }
   }

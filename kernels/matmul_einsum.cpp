@@ -6,6 +6,7 @@
 #include "kernels/data_util.h"
 #include "kernels/matmul.h"
 #include "kernels/stop.h"
+#include "kernels/wrapping.h"
 
 namespace saturate {
 namespace {
@@ -133,8 +134,8 @@ Accumulator<T> sum_at(const KernelContext& ctx, const Walk& w, const std::vector
   for (std::uint32_t turn = 1;; ++turn) {
     if (turn % (1u << 16) == 0) heed_stop();
     Accumulator<T> term = 1;
-    for (std::size_t t = 0; t < inputs; ++t) term *= static_cast<Accumulator<T>>(ctx.tensor(t).data<T>()[at[t]]);
-    total += term;
+    for (std::size_t t = 0; t < inputs; ++t) term = multiplied(term, static_cast<Accumulator<T>>(ctx.tensor(t).data<T>()[at[t]]));
+    total = added(total, term);
     std::size_t k = summed;
     while (k > 0) {
       --k;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/elementwise.h"
+#include "kernels/wrapping.h"
 
 namespace saturate {
 namespace {
@@ -64,7 +65,7 @@ struct ReduceSumOp {
   }
   template <typename A>
   static A add(A a, A x) {
-    return a + x;
+    return added(a, x);
   }
   template <typename A>
   static A finish(A a, std::int64_t) {
@@ -87,19 +88,19 @@ struct ProdOp : ReduceSumOp {
   }
   template <typename A>
   static A add(A a, A x) {
-    return a * x;
+    return multiplied(a, x);
   }
 };
 struct SumSquareOp : ReduceSumOp {
   template <typename A>
   static A add(A a, A x) {
-    return a + x * x;
+    return added(a, multiplied(x, x));
   }
 };
 struct L1Op : ReduceSumOp {
   template <typename A>
   static A add(A a, A x) {
-    return a + (x < 0 ? A(0) - x : x);
+    return added(a, x < 0 ? subtracted(A(0), x) : x);
   }
 };
 struct L2Op : SumSquareOp {
