@@ -15,6 +15,10 @@ DATA = ROOT / "tests" / "data"
 SHARED = ROOT.parent / "shared"
 
 
+SANITIZED = bool(os.environ.get("SATURATE_SANITIZED"))  # the command is built with a sanitizer (tools/sanitize)
+patience = 10 if SANITIZED else 1  # for time limits of tests
+
+
 def binary():
     path = os.environ.get("SATURATE_BIN") or shutil.which("saturate")
     if not path:
@@ -24,7 +28,7 @@ def binary():
 
 def run(*words, cwd=None, timeout=300):
     """The command on these words; returns the finished process with text output."""
-    return subprocess.run([binary(), *map(str, words)], cwd=cwd, timeout=timeout, capture_output=True, text=True)
+    return subprocess.run([binary(), *map(str, words)], cwd=cwd, timeout=timeout * patience, capture_output=True, text=True)
 
 
 def run_ok(*words, **kwargs):

@@ -15,7 +15,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, assert_refused, binary, listing, make_model, run, run_ok, start, tensor, value
+from conftest import DATA, SANITIZED, assert_refused, binary, listing, make_model, run, run_ok, start, tensor, value
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 BART = DATA / "bart_encoder.onnx"
@@ -107,7 +107,7 @@ def test_in_place(tmp_path):
         assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
 
 
-@pytest.mark.skipif(not shutil.which("strace"), reason="faults are injected by strace")
+@pytest.mark.skipif(not shutil.which("strace") or SANITIZED, reason="faults are injected by strace, which sanitizers do not bear")
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("fault", ["error=EIO", "signal=SIGKILL"])
 @pytest.mark.parametrize("call", ["rename", "linkat", "unlink", "fsync", "ftruncate"])
@@ -420,6 +420,10 @@ def test_a_full_disk_behind_stdout(tmp_path, small_model, words):
 
 # ---- 7, 8, 9, 11: totals --------------------------------------------------------------------------------------------------------------
 
+no_shadow = pytest.mark.skipif(SANITIZED, reason="a sanitizer's shadow memory is beyond any limit")
+
+
+@no_shadow
 @pytest.mark.parametrize("limit", ["-v 2000000", "-d 1000000"])
 def test_under_a_limit_on_memory(tmp_path, limit):
     done = subprocess.run(f"ulimit {limit}; exec {binary()} {BART} -o out.onnx", shell=True, executable="/bin/bash", cwd=tmp_path, capture_output=True, text=True)
@@ -428,6 +432,7 @@ def test_under_a_limit_on_memory(tmp_path, limit):
     assert free.returncode == 0 and (tmp_path / "free.onnx").read_bytes() == (tmp_path / "out.onnx").read_bytes()
 
 
+@no_shadow
 @pytest.mark.parametrize("kilobytes", [60_000, 100_000, 200_000])
 def test_out_of_memory_is_an_error(tmp_path, kilobytes):
     done = subprocess.run(f"ulimit -v {kilobytes}; exec {binary()} {BART} -o out.onnx", shell=True, executable="/bin/bash", cwd=tmp_path, capture_output=True, text=True)
