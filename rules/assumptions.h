@@ -17,11 +17,24 @@ enum class AssumptionClass : std::uint8_t {
 };
 std::string_view to_string(AssumptionClass c);
 
+// Inputs that an assumption excludes: drawn or met, they would only show that it was made.
+enum Excluded : unsigned {
+  kExcludesNothing = 0,
+  kInfiniteRows = 1,   // a row of scores is hidden as a whole by -inf
+  kHiddenRows = 2,     // ... by whatever number
+  kLowScores = 4,      // scores far from 0 lie below the number that hides others
+  kNotFinite = 8,      // NaN or infinity
+  kEmptySizes = 16,    // a size is 0
+  kOtherTruths = 32,   // floats used as truth values are not 0 and 1
+  kLargeIntegers = 64  // integers are larger than counts and masks are
+};
+
 struct Assumption {
   std::string_view name;
   AssumptionClass kind;
   std::string_view what;     // what is taken for granted
   std::string_view example;  // what goes wrong where it does not hold
+  unsigned excludes;         // flags of Excluded
 };
 // All of them, by name.
 std::span<const Assumption> known_assumptions();

@@ -49,8 +49,10 @@ void warn_of_inexpressible(const Model& model, const Target& target, OptimizeRep
 
 bool set(const std::atomic<bool>* flag) { return flag && *flag; }
 
-// Assumptions about rows of scores that are hidden as a whole, or lie below the fill of a mask.
-bool speaks_of_rows(const std::string& assumption) { return one_of(assumption, {"no_empty_row", "causal_rows", "finite_scores"}); }
+unsigned excluded_by(const std::string& assumption) {
+  const Assumption* known = find_assumption(assumption);
+  return known ? known->excludes : kExcludesNothing;
+}
 
 // Rules that take an assumption for granted.
 std::vector<std::string> rules_that_assume(const RuleSet& rules, const std::string& assumption) {
@@ -86,7 +88,7 @@ std::optional<OptimizeReport::LeftOut> blame(const Model& model, const Setup& se
                                              const WholeReport& report) {
   const VerifyReport& failed = *report.verify;
   for (const OptimizeReport::Assumed& a : report.optimize.assumed)
-    if (failed.breaks_rows && speaks_of_rows(a.assumption)) return OptimizeReport::LeftOut{"", a.assumption, failed.message, false};
+    if (excluded_by(a.assumption) & failed.breaks) return OptimizeReport::LeftOut{"", a.assumption, failed.message, false};
   PipelineOptions again = options;
   if (failed.failed_on) {
     again.check.inputs = {*failed.failed_on};
@@ -111,14 +113,7 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
 }  // namespace
 
 void keep_to_assumptions(const OptimizeReport& report, VerifyOptions& check) {
-  for (const OptimizeReport::Assumed& a : report.assumed) {
-    const bool finite = one_of(a.assumption, {"finite_values", "finite_scores"}), sizes = a.assumption == "attention_not_empty";
-    check.full_rows = check.full_rows || speaks_of_rows(a.assumption);
-    check.float_masks = check.float_masks || a.assumption == "mask_of_zeros_and_ones";
-    check.finite = check.finite || finite;
-    check.no_empty = check.no_empty || sizes;
-    check.usual_ints = check.usual_ints || !(finite || sizes || speaks_of_rows(a.assumption));
-  }
+  for (const OptimizeReport::Assumed& a : report.assumed) check.excluded |= excluded_by(a.assumption);
 }
 
 PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options) {

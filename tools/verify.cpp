@@ -207,21 +207,22 @@ class Verifier {
     allow_for_noise(inputs, wanted, got, result);
     allow_for_ties(inputs, wanted, got, result);
     if (cancelled()) return Try::kStop;
-    const bool outside = full_rows_ && !all_ok(result) && hides_rows(inputs, result);
+    const unsigned outside = all_ok(result) ? kExcludesNothing : excluded_rows(inputs, wanted, got, result);
     if (!all_ok(result) && is_beyond(kind) && (outside || is_no_difference(inputs, kind))) return Try::kRefused;
     if (outside && kind == CaseKind::kUsual) {
       ++avoided_;
+      met_ |= outside;
       if (!first_avoided_) first_avoided_ = Avoided{inputs, sizes};
       return refused(kind);
     }
     for (const OutputComparison& o : result.outputs) {
       if (o.ok || report_.status != VerifyStatus::kEqual) continue;
       differs(inputs, kind);
-      report_.breaks_rows = outside || full_rows_ != options_.full_rows;
+      report_.breaks = outside | (options_.excluded & ~excluded_);
       const std::string of_kind = is_beyond(kind) ? ", " + std::string(to_string(kind)) : "";
       report_.message = fmt::format(
           "output '{}'{}{}: {}{}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), of_kind, o.why,
-          outside ? " (the inputs mask a row of scores as a whole; --no-assume no_empty_row keeps what becomes of it)" : "");
+          said_of(outside));
     }
     report_.cases.push_back(std::move(result));
     return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
@@ -232,10 +233,35 @@ class Verifier {
     return kind == CaseKind::kFar && leaves_its_range(original_, session_options(), limits(kind), inputs);
   }
 
-  // Whether the original has a row of scores that is masked as a whole: a NaN in the end, or seen where it is.
-  bool hides_rows(const Inputs& inputs, const VerifyCase& result) const {
-    const auto has_nan = [](const OutputComparison& o) { return o.nans > 0; };
-    return std::any_of(result.outputs.begin(), result.outputs.end(), has_nan) || has_empty_row(original_, inputs, session_options());
+  static std::string said_of(unsigned excluded) {
+    for (const Assumption& a : known_assumptions())
+      if (a.excludes & excluded)
+        return fmt::format(" (the inputs mask a row of scores as a whole; --no-assume {} keeps what becomes of it)", a.name);
+    return "";
+  }
+
+  // What of the excluded the rows of scores are that the original hides as a whole, where that may be why outputs differ.
+  unsigned excluded_rows(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got,
+                         const VerifyCase& result) const {
+    unsigned found = kExcludesNothing;
+    if ((excluded_ & kInfiniteRows) && differs_by_nan(inputs, wanted, got, result)) found |= kInfiniteRows;
+    const unsigned of_numbers = excluded_ & (kHiddenRows | (result.kind == CaseKind::kFar ? kLowScores : kExcludesNothing));
+    if (of_numbers && has_hidden_row(original_, inputs, session_options(), HiddenBy::kNumbers)) found |= of_numbers;
+    return found;
+  }
+
+  // Whether outputs differ only where the original gives NaN, or lost one of a row that is hidden as a whole on the way (ArgMax).
+  bool differs_by_nan(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got,
+                      const VerifyCase& result) const {
+    const VerifyCase finite = compared(wanted, got, result.sizes, result.kind, nullptr, true);
+    bool lost = false;
+    for (std::size_t i = 0; i < result.outputs.size(); ++i) {
+      if (result.outputs[i].ok) continue;
+      const bool has_nan = result.outputs[i].nans > 0;
+      if (has_nan && !finite.outputs[i].ok) return false;
+      lost = lost || !has_nan;
+    }
+    return !lost || has_hidden_row(original_, inputs, session_options(), HiddenBy::kInfinity);
   }
 
   const Value& of_same_name(const std::vector<Value>& values, const std::string& name) const {
@@ -277,12 +303,12 @@ class Verifier {
   }
 
   VerifyCase compared(const std::vector<Value>& wanted, const std::vector<Value>& got, const Sizes& sizes, CaseKind kind,
-                      const std::vector<Noise>* noise) const {
+                      const std::vector<Noise>* noise, bool only_finite = false) const {
     VerifyCase result;
     result.sizes = sizes;
     result.kind = kind;
     Tolerances tolerances = tolerances_;
-    tolerances.only_finite = kind == CaseKind::kSpecial;
+    tolerances.only_finite = only_finite || kind == CaseKind::kSpecial;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const std::string& name = original_.graph.outputs[i].name;
       const Value& other = of_same_name(got, name);
@@ -340,7 +366,7 @@ class Verifier {
   Try one_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style) {
     style.positive = style.positive || report_.cases.size() == 1;
     style.full_masks = style.full_masks || report_.cases.size() == 1;
-    style.float_masks = options_.float_masks;
+    style.float_masks = excludes(kOtherTruths);
     const std::uint64_t own_seed = seed();
     absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, own_seed);
     if (inputs.ok()) {
@@ -357,6 +383,7 @@ class Verifier {
     return Try::kStop;
   }
 
+  bool excludes(Excluded what) const { return (excluded_ & what) != 0; }
   bool found() const { return !report_.cases.empty() || report_.status != VerifyStatus::kEqual; }
 
   void search() {
@@ -391,7 +418,7 @@ class Verifier {
     }
     for (const IntStyle ints : {IntStyle::kOnes, IntStyle::kZeros})
       if (one_case(drawer, first_avoided_->sizes, {ints, true}) != Try::kRefused) return;
-    full_rows_ = false;
+    excluded_ &= ~met_;
     report_.cases.clear();
     attempt(first_avoided_->inputs, first_avoided_->sizes, CaseKind::kUsual);
   }
@@ -404,7 +431,7 @@ class Verifier {
     ask_what_was_avoided(drawer);
     if (!found() && (misdeclared_ > 0 || avoided_ > 0)) {
       as_declared_ = as_declared_ && misdeclared_ == 0;  // its own outputs never have the declared sizes
-      full_rows_ = full_rows_ && avoided_ == 0;
+      excluded_ &= ~met_;
       refused_before_ = report_.refused;
       try_plans(drawer);
     }
@@ -459,10 +486,10 @@ class Verifier {
     if (drawer.has_reach())
       for (const std::int64_t phase : {0, 2}) {
         far_case(drawer, sizes, style, CaseKind::kFar, phase);
-        if (!options_.finite && phase == 0) far_case(drawer, sizes, style, CaseKind::kSpecial, phase);
+        if (!excludes(kNotFinite) && phase == 0) far_case(drawer, sizes, style, CaseKind::kSpecial, phase);
       }
     if (!taken_) return;
-    for (const Sizes& empty : options_.no_empty ? std::vector<Sizes>() : sizes_with_zero(drawer.symbols(), *taken_))
+    for (const Sizes& empty : excludes(kEmptySizes) ? std::vector<Sizes>() : sizes_with_zero(drawer.symbols(), *taken_))
       one_beyond(drawer, empty, style, CaseKind::kEmpty);
     if (const auto big = long_sizes(original_, drawer.symbols(), *taken_)) one_beyond(drawer, *big, style, CaseKind::kLong);
   }
@@ -470,7 +497,7 @@ class Verifier {
   void far_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style, CaseKind kind, std::int64_t phase) {
     style.reach = kind == CaseKind::kFar ? Reach::kScaled : Reach::kSpecial;
     style.phase = phase;
-    style.usual_ints = options_.usual_ints;
+    style.usual_ints = excludes(kLargeIntegers);
     if (one_beyond(drawer, sizes, style, kind) != Try::kRefused || style.usual_ints || !drawer.has_floats()) return;
     style.usual_ints = true;
     one_beyond(drawer, sizes, style, kind);
@@ -478,7 +505,7 @@ class Verifier {
 
   Try one_beyond(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style, CaseKind kind) {
     if (report_.status != VerifyStatus::kEqual || over()) return Try::kStop;
-    style.float_masks = options_.float_masks;
+    style.float_masks = excludes(kOtherTruths);
     const absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, seed());
     return inputs.ok() ? attempt(*inputs, sizes, kind) : Try::kRefused;
   }
@@ -493,7 +520,8 @@ class Verifier {
   std::string refusal_;
   bool as_declared_ = true;
   bool floats_given_ = false;  // some input is of floats
-  bool full_rows_ = options_.full_rows;
+  unsigned excluded_ = options_.excluded;  // less what turns out to be the model's own
+  unsigned met_ = kExcludesNothing;         // of the excluded, by usual inputs
   std::optional<VerifyPlan> taken_;  // the first that gave a case
   struct Avoided {
     Inputs inputs;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "onnx_bridge/model.h"
+#include "rules/assumptions.h"
 #include "tools/compare.h"
 #include "tools/draw_inputs.h"
 
@@ -34,11 +35,7 @@ struct VerifyOptions {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> input_shapes;  // dims of inputs that the user gave, -1: free
   std::uint64_t seed = 0;
   int threads = 1;
-  bool full_rows = false;    // where outputs differ and the original masks a row of scores as a whole, draw other inputs (no_empty_row)
-  bool float_masks = false;  // floats of which masks are made are 0 or 1 (mask_of_zeros_and_ones was assumed)
-  bool usual_ints = false;   // integers are no larger than counts and masks are (an assumption speaks of them)
-  bool finite = false;       // no NaN and no infinity is drawn (an assumption excludes them)
-  bool no_empty = false;     // no size of 0 is drawn (an assumption excludes it)
+  unsigned excluded = kExcludesNothing;  // by assumptions that were made, flags of Excluded: not drawn, or no difference where met
   double seconds = 60;       // after so long no new case is begun, and the one that runs is given up
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
@@ -64,10 +61,10 @@ struct VerifyReport {
   std::vector<VerifyCase> cases;
   std::vector<std::string> notes;  // outputs that weren't compared, and why
   std::size_t refused = 0;         // tries that the first model refused
-  // Where the models differ: the inputs, and whether they hide a row of scores as a whole (the assumption no_empty_row and its kin).
+  // Where the models differ: the inputs, and which of VerifyOptions::excluded they turn out to be.
   std::optional<Inputs> failed_on;
   CaseKind failed_kind = CaseKind::kUsual;
-  bool breaks_rows = false;
+  unsigned breaks = kExcludesNothing;
   double seconds = 0;
   double max_abs() const;  // over all outputs of all cases
 };

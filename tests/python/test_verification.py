@@ -302,3 +302,44 @@ def test_a_size_of_zero_wants_a_word(tmp_path, small_model):
         assert_refused(run(path, *words, cwd=tmp_path), 1, tmp_path, before, "--allow-empty")
         run_ok(path, tmp_path / "out.onnx", *words, "--allow-empty")
         (tmp_path / "out.onnx").unlink()
+
+
+# Rows that a mask hides as a whole.
+
+ADDED = """rule added (C, S, f) => (P)
+  { W = Where (C, S, f)
+    P = Softmax <axis: int = -1> (W) }
+  where const(f)
+  =>
+  { N = Not (C)
+    H = Cast <to = 1> (N)
+    F = Constant <value_float = -10000.0> ()
+    M = Mul (H, F)
+    A = Add (S, M)
+    P = Softmax <axis: int = -1> (A) }
+  assume %s
+  example C = bool[2,3] {1,0,0,0,1,1}, S = float[2,3], f = float[] {-10000}
+"""
+
+
+@pytest.mark.parametrize("fill, reader, assumption, left_out", [
+    ("-10000.0", "Identity", "no_empty_row", ["added"]), ("-10000.0", "Identity", "finite_scores", ["added"]), ("-10000.0", "Identity", "causal_rows", []),
+    ("-inf", "Identity", "no_empty_row", []), ("-inf", "ArgMax <axis = 1>", "no_empty_row", [])])
+def test_rows_that_are_hidden_by_numbers_keep_their_values(tmp_path, fill, reader, assumption, left_out):
+    """As a sum such a row shows its scores again. Of rows that -inf hides the original makes NaN."""
+    result = "int64[n, 1] y" if "ArgMax" in reader else "float[n, 7] y"
+    path = parsed(tmp_path, graph(f"(float[n, 7] x, bool[n, 7] hidden) => ({result})",
+                                  f"m = Not (hidden) f = Constant <value_float = {fill}> () w = Where (m, x, f) p = Softmax <axis = -1> (w) y = {reader} (p)"))
+    words = [*rules(tmp_path, ADDED % assumption, Not=1, Cast=1, Mul=1, Add=1), *(["--assume", "causal_rows"] if assumption == "causal_rows" else [])]
+    told = report_of(tmp_path, path, tmp_path / "out.onnx", *words)
+    assert told["verified"] and [out["rule"] for out in told["left_out"]] == left_out
+    assert ("Where" in told["after"]["operators"]) == bool(left_out)
+
+
+def test_a_guard_of_hidden_rows_is_verified(tmp_path):
+    """Where the model itself turns the NaN of such a row into zeros, zeros are asked for."""
+    guarded = "i = IsNaN (p) z = Constant <value_float = 0.0> () y = Where (i, z, p)"
+    path = parsed(tmp_path, graph("(float[n, 7] x, bool[n, 7] hidden) => (float[n, 7] y)",
+                                  f"m = Not (hidden) f = Constant <value_float = -inf> () w = Where (m, x, f) p = Softmax <axis = -1> (w) {guarded}"))
+    told = report_of(tmp_path, path, tmp_path / "out.onnx", *rules(tmp_path, ADDED % "no_empty_row", Not=1, Cast=1, Mul=1, Add=1))
+    assert told["verified"] and "Where" in told["after"]["operators"] and len(told["left_out"]) == 1

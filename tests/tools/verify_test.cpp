@@ -191,7 +191,7 @@ TEST(Verify, CasesBeyondTheUsual) {
   EXPECT_EQ(cases_of(report, CaseKind::kEmpty), 2u);
   EXPECT_EQ(cases_of(report, CaseKind::kLong), 1u);
   VerifyOptions options;
-  options.finite = options.no_empty = true;
+  options.excluded = kNotFinite | kEmptySizes;
   const VerifyReport tame = verify(a, a, options);
   EXPECT_EQ(cases_of(tame, CaseKind::kSpecial) + cases_of(tame, CaseKind::kEmpty), 0u);
 }
@@ -314,14 +314,13 @@ TEST(Verify, TheLastIndexSaysHowManyThereAre) {
 }
 
 // Of 20 seeds, how many show that the models differ; none may where rows that are masked as a whole are avoided, at `cases` or more.
-std::size_t seeds_that_differ(const Model& a, const Model& b, std::size_t cases) {
+std::size_t seeds_that_differ(const Model& a, const Model& b, Excluded rows, std::size_t cases) {
   VerifyOptions options;
-  options.finite = true;
   std::size_t different = 0;
   for (options.seed = 0; options.seed < 20; ++options.seed) {
-    options.full_rows = false;
+    options.excluded = kNotFinite;
     different += verify(a, b, options).status == VerifyStatus::kDifferent;
-    options.full_rows = true;
+    options.excluded = kNotFinite | rows;
     const VerifyReport report = verify(a, b, options);
     EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
     EXPECT_GE(report.cases.size(), cases);
@@ -333,7 +332,7 @@ TEST(Verify, InputsThatGiveNanAreAvoidedWhereAssumed) {
   const std::string signature = "(float[n] x, int64[n] m) => (float[n] y)", quotient = "f = Cast <to = 1> (m)\np = Mul (x, f)\n";
   const Model a = graph(signature, quotient + "y = Div (p, f)");
   const Model b = graph(signature, quotient + "d = Div (p, f)\ni = IsNaN (d)\nz = Constant <value_float = 0.0> ()\ny = Where (i, z, d)");
-  EXPECT_GT(seeds_that_differ(a, b, 1), 0u);
+  EXPECT_GT(seeds_that_differ(a, b, kInfiniteRows, 1), 0u);
 }
 
 // Masks of either polarity; where every score of a row is hidden, a mask that fills and one that is added differ.
@@ -344,11 +343,11 @@ TEST(Verify, RowsThatAreMaskedAsAWholeAreAvoidedWhereAssumed) {
     const Model a = graph(signature, fill + (hides ? "w = Where (m, f, x)" : "w = Where (m, x, f)") + "\ny = Softmax (w)");
     const Model b = graph(signature, fill + added.substr(0, added.find("a = ")) +
                                          (hides ? "b = Where (m, f, z)\n" : "b = Where (m, z, f)\n") + added.substr(added.find("a = ")));
-    EXPECT_EQ(seeds_that_differ(a, b, 3) > 0, hides);
+    EXPECT_EQ(seeds_that_differ(a, b, kHiddenRows, 3) > 0, hides);
   }
   const Model wrong = graph(signature, fill + "w = Where (m, f, x)\ny = Softmax (w)");
   VerifyOptions options;
-  options.full_rows = true;
+  options.excluded = kHiddenRows;
   EXPECT_EQ(verify(graph(signature, fill + "w = Where (m, x, f)\ny = Softmax (w)"), wrong, options).status, VerifyStatus::kDifferent);
 }
 
@@ -430,7 +429,7 @@ TEST(Verify, SizesThatLeaveNothingAreNoted) {
                      "s = Shape (p)\nf = Constant <value_ints = [-1]> ()\nt = Shape <start = 2> (p)\nm = Constant <value_ints = [4]> ()\n"
                      "c = Concat <axis = 0> (f, m, t)\nr = Reshape <allowzero = 1> (p, c)\ny = Relu (r)");
   VerifyOptions options;
-  options.no_empty = true;
+  options.excluded = kEmptySizes;
   const VerifyReport report = verify(a, b, options);
   EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
   EXPECT_FALSE(report.notes.empty());
