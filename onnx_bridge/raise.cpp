@@ -12,7 +12,6 @@
 #include "onnx_bridge/captures.h"
 #include "onnx_bridge/constant_inputs.h"
 #include "onnx_bridge/empty_dims.h"
-#include "onnx_bridge/nan_guard.h"
 #include "onnx_bridge/op_table.h"
 
 namespace saturate {
@@ -56,11 +55,8 @@ class Raiser {
     out.graph.nodes.clear();
     out.graph.initializers.clear();
     if (auto s = write_constants(out.graph); !s.ok()) return s;
-    for (std::size_t u : order_units()) {
+    for (std::size_t u : order_units())
       if (auto s = write_unit(units_[u], out.graph); !s.ok()) return s;
-      if (key_name(units_[u]) == "Softmax" && lost_nan_guard(g_, units_[u].id))
-        guard_last_node(out.graph, g_.facts(units_[u].id).dtype, [this](const std::string& base) { return fresh_name(base); });
-    }
     write_output_copies(out.graph);
     drop_unread(out.graph);
     if (opset_ > model_.opset("")) out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(opset_));

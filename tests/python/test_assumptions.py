@@ -184,6 +184,19 @@ def test_causal_attention_needs_no_guard(tmp_path):
     assert fused(operators) == 1 and "IsNaN" not in operators and "ReduceMax" not in operators, operators
 
 
+@pytest.mark.parametrize("hides", ["future", "tokens"])
+def test_a_softmax_that_stays_needs_no_guard(tmp_path, hides):
+    """No operator of the target takes it in. Every row sees something, or is hidden by numbers: no row is NaN."""
+    mask, initializers = seen_before() if hides == "future" else of_tokens(-10000.0)
+    nodes = [*mask, node("Where", ["seen", "zero", "fill"], "mask")] if hides == "future" else mask
+    more = [ZERO, tensor("fill", np.float32(-np.inf))] if hides == "future" else []
+    model = attention(nodes, [TOKENS], [*initializers, *more], GUARD)
+    if "zero" not in {i.name for i in model.graph.initializer}:
+        model.graph.initializer.append(ZERO)
+    operators, _ = assert_same(tmp_path, model, {**heads(), "m": left_padded()}, words=(*NODES, "--target", "onnx", "--keep-opset"))
+    assert "Softmax" in operators and "IsNaN" not in operators, operators
+
+
 @pytest.mark.parametrize("fill", [-10000.0, -1e9, LOWEST])
 @pytest.mark.parametrize("target", ["ort-cpu", "onnx"])
 def test_padding_on_the_left_beside_a_causal_mask_keeps_its_rows(tmp_path, fill, target):
