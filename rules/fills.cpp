@@ -6,9 +6,11 @@
 #include <limits>
 #include <mutex>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "rules/masks.h"
 #include "rules/opkey.h"
 
@@ -16,6 +18,7 @@ namespace saturate {
 namespace {
 
 constexpr std::size_t kMostSearched = 256;
+constexpr std::size_t kMostVisits = 1024;
 constexpr int kDeepestFill = 24;
 
 bool is_fill_view(std::string_view op) {
@@ -57,10 +60,19 @@ class FillSearch {
   MaybeFills of(Id id, int depth = kDeepestFill) {
     id = g_.egraph().find(id);
     if (const auto it = known_.find(id); it != known_.end()) return it->second;
-    if (depth == 0 || known_.size() == kMostSearched) return std::nullopt;
-    known_[id] = std::nullopt;  // classes read each other through views that undo each other
+    if (depth == 0 || known_.size() == kMostSearched || visits_ == kMostVisits) return std::nullopt;
+    // Classes read each other through views that undo each other: what is not found on such a way may be found on another.
+    if (!open_.insert(id).second) {
+      cut_ = true;
+      return std::nullopt;
+    }
+    ++visits_;
+    const bool cut_before = std::exchange(cut_, false);
     const MaybeFills found = look_at(id, depth - 1);
-    return known_[id] = found;
+    open_.erase(id);
+    if (found || !cut_) known_[id] = found;
+    cut_ = cut_before || (cut_ && !found);
+    return found;
   }
 
  private:
@@ -159,6 +171,9 @@ class FillSearch {
 
   const OnnxEGraph& g_;
   absl::flat_hash_map<Id, MaybeFills> known_;
+  absl::flat_hash_set<Id> open_;  // those that are being looked at
+  bool cut_ = false;              // one of them was met again
+  std::size_t visits_ = 0;
 };
 
 Id fill_node(OnnxEGraph& g, std::string_view op, std::vector<Id> children) {
@@ -173,24 +188,40 @@ Id fill_number(OnnxEGraph& g, DType dtype, double number) {
 class FillRaiser {
  public:
   FillRaiser(OnnxEGraph& g, DType dtype, UnknownFills unknown) : g_(g), dtype_(dtype), unknown_(unknown) {}
-  bool refused() const { return refused_; }
 
-  Id of(Id id, int depth = kDeepestFill) {
+  // nullopt: there is a part of which nothing is known, and such are refused.
+  std::optional<Id> of(Id id) {
+    if (const auto raised = part(id, kDeepestFill)) return raised;
+    if (unknown_ == UnknownFills::kRefused) return std::nullopt;
+    bounds_ = true;
+    open_.clear();
+    return part(id, kDeepestFill);
+  }
+
+ private:
+  // The value by the first of its nodes of which all parts can be raised. Parts of which nothing is known stand in the way, or are bounded in
+  // the end; as does a class that is being looked at, which is met again through views that undo each other.
+  std::optional<Id> part(Id id, int depth) {
     id = g_.egraph().find(id);
     if (const auto it = known_.find(id); it != known_.end()) return it->second;
     if (g_.facts(id).dtype != dtype_ || is_above_lowest(fills_of(g_, id), dtype_)) return known_[id] = id;
     std::optional<Id> raised;
     if (g_.facts(id).constant) {
       raised = constant(id);
-    } else if (depth > 0) {
-      known_[id] = id;
-      for (NodeId n : g_.egraph().class_nodes(id))
-        if (raised = node(n, depth - 1); raised) break;
+    } else if (depth > 0 && visits_ < kMostVisits && open_.insert(id).second) {
+      ++visits_;
+      const std::vector<NodeId> nodes = g_.egraph().class_nodes(id);
+      for (std::size_t i = 0; i < nodes.size() && !raised; ++i)
+        if (raised = node(nodes[i], depth - 1); raised && g_.egraph().find(*raised) == id) raised.reset();
+      open_.erase(id);
+    } else if (open_.contains(id)) {
+      return std::nullopt;
     }
-    return known_[id] = raised ? *raised : bounded(id);
+    if (!raised && bounds_) raised = bounded(id);
+    if (raised) known_[id] = *raised;
+    return raised;
   }
 
- private:
   double raised_number(double x) const {
     const double low = lowest_fill(dtype_);
     return std::isfinite(x) ? std::clamp(x, low, -low) : x;
@@ -213,9 +244,10 @@ class FillRaiser {
     const std::string_view op = key.op_type;
     if (!key.domain.empty() || children.empty()) return std::nullopt;
     if (op == "Where" || op == "Add" || op == "Max" || op == "Min" || op == "Concat") {
-      for (std::size_t i = op == "Where" ? 1 : 0; i < children.size(); ++i) children[i] = of(children[i], depth);
+      for (std::size_t i = op == "Where" ? 1 : 0; i < children.size(); ++i)
+        if (!raise(children[i], depth)) return std::nullopt;
     } else if (is_fill_view(op)) {
-      children[0] = of(children[0], depth);
+      if (!raise(children[0], depth)) return std::nullopt;
     } else if (op == "Mul") {
       if (!factor(children, depth)) return std::nullopt;
     } else if (op == "ConstantOfShape") {
@@ -226,16 +258,20 @@ class FillRaiser {
     return g_.add(key, children);
   }
 
+  bool raise(Id& child, int depth) {
+    const auto raised = part(child, depth);
+    if (raised) child = *raised;
+    return raised.has_value();
+  }
+
   // A formula times a lower number than runtimes want: times one that they take. The order of what is hidden stays, and so do gaps that no
   // score bridges.
   bool factor(std::vector<Id>& children, int depth) {
     for (std::size_t side : {0u, 1u}) {
       const MaybeFills rest = fills_of(g_, children[1 - side]);
       if (!rest || rest->largest > 1000) continue;
-      const Id low = of(children[side], depth);
-      if (low == g_.egraph().find(children[side])) continue;
-      children[side] = low;
-      return true;
+      const Id before = g_.egraph().find(children[side]);
+      if (raise(children[side], depth) && children[side] != before) return true;
     }
     return false;
   }
@@ -252,8 +288,6 @@ class FillRaiser {
   }
 
   Id bounded(Id id) {
-    refused_ = refused_ || unknown_ == UnknownFills::kRefused;
-    if (refused_) return id;
     if (unknown_ == UnknownFills::kBounded) return fill_node(g_, "Max", {id, fill_number(g_, dtype_, lowest_fill(dtype_))});
     const Id low = fill_node(g_, "Less", {id, fill_number(g_, dtype_, lowest_fill(dtype_))});
     const Id half = fill_node(g_, "Mul", {id, fill_number(g_, dtype_, 0.5)});
@@ -263,8 +297,10 @@ class FillRaiser {
   OnnxEGraph& g_;
   DType dtype_;
   UnknownFills unknown_;
-  bool refused_ = false;
+  bool bounds_ = false;  // parts of which nothing is known
   absl::flat_hash_map<Id, Id> known_;
+  absl::flat_hash_set<Id> open_;
+  std::size_t visits_ = 0;
 };
 
 bool is_scalar_constant(const OnnxEGraph& g, Id id) {
@@ -388,9 +424,7 @@ Fills fills_of_tensor(const Tensor& t) {
 std::optional<Fills> fills_of(const OnnxEGraph& g, Id id) { return FillSearch(g).of(id); }
 
 std::optional<Id> with_raised_fills(OnnxEGraph& g, Id id, UnknownFills unknown) {
-  FillRaiser raiser(g, g.facts(id).dtype, unknown);
-  const Id raised = raiser.of(id);
-  return raiser.refused() ? std::nullopt : std::optional(raised);
+  return FillRaiser(g, g.facts(id).dtype, unknown).of(id);
 }
 
 bool reaches_scores(const OnnxEGraph& g, Id id) {

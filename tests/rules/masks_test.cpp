@@ -94,6 +94,22 @@ TEST_F(Masks, AreRaised) {
   }
 }
 
+// Operators that undo each other make classes that read each other; the fill stands in the last node of one.
+TEST_F(Masks, AreRaisedBesideOperatorsThatUndoEachOther) {
+  const Id c = input("b", DType::kBool), none = floats({0}), x = input("x", DType::kFloat);
+  const Id there = op("Transpose", {x}), back = op("Transpose", {there});
+  g_.egraph().merge(x, back);
+  g_.egraph().rebuild();
+  g_.egraph().merge(x, op("Where", {c, none, floats({std::numeric_limits<float>::lowest()})}));
+  g_.egraph().rebuild();
+  for (const Id mask : {x, there}) {
+    EXPECT_TRUE(hides_by_numbers(g_, mask));
+    const auto raised = with_raised_fills(g_, mask, UnknownFills::kRefused);
+    ASSERT_TRUE(raised.has_value());
+    EXPECT_TRUE(is_above_lowest(g_, *raised));
+  }
+}
+
 TEST_F(Masks, CountsAreMadeOfSizes) {
   const Id x = input("x", DType::kFloat), given = input("n", DType::kInt64), one = g_.constant(Tensor::scalar_int64(1));
   const Id size = op("Size", {x});
