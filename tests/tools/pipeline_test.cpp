@@ -1,0 +1,79 @@
+#include "tools/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "onnx_bridge/io.h"
+#include "rules/native_kit.h"
+
+namespace saturate {
+namespace {
+
+NativeRule native_rule(std::string name, std::vector<std::string> assumes, const std::function<Pattern(OnnxEGraph&)>& pattern) {
+  NativeRule rule = native::to_native(
+      {{std::move(name), "drops what it should not", Effect::kExact, pattern,
+        [](const native::Views&, const Match& m, native::Unions& unions) { unions.emplace_back(m.root(), m.classes[0]); }}})[0];
+  rule.assumes = std::move(assumes);
+  return rule;
+}
+
+// The model through its one rule.
+PipelineResult result_of(const std::string& body, NativeRule rule, std::vector<Inputs> inputs) {
+  const auto model = parse_model_text("<ir_version: 8, opset_import: [\"\" : 18]>\ng (float[n] x) => (float[n] y) {\n" + body + "\n}\n", "test");
+  EXPECT_TRUE(model.ok()) << model.status();
+  SaturateArgs args;
+  args.rules = {"none"};
+  args.cost = "nodes";
+  auto setup = set_up(args, {});
+  EXPECT_TRUE(setup.ok()) << setup.status();
+  EXPECT_TRUE(setup->rules.add(std::move(rule)).ok());
+  PipelineOptions options;
+  options.check.inputs = std::move(inputs);
+  return run_pipeline(*model, *setup, options);
+}
+
+TEST(Pipeline, BlamesANativeRule) {
+  const auto relu = [](OnnxEGraph& g) { return Pattern{{native::variable(), native::node(g, "Relu", {0})}}; };
+  const PipelineResult result = result_of("y = Relu (x)", native_rule("relu_is_nothing", {}, relu), {});
+  EXPECT_FALSE(result.failure.has_value());
+  ASSERT_EQ(result.report.optimize.left_out.size(), 1u);
+  EXPECT_EQ(result.report.optimize.left_out[0].rule, "relu_is_nothing");
+  EXPECT_EQ(result.report.verify->status, VerifyStatus::kEqual);
+  EXPECT_EQ(result.model.graph.nodes[0].op_type, "Relu");
+}
+
+// x + (log x - log x): NaN below 0.
+TEST(Pipeline, BlamesAnAssumptionOfANativeRule) {
+  const auto sum = [](OnnxEGraph& g) {
+    return Pattern{{native::variable(), native::variable(), native::node(g, "Sub", {1, 1}), native::node(g, "Add", {0, 2})}};
+  };
+  const std::string body = "a = Log (x)\nb = Sub (a, a)\ny = Add (x, b)";
+  const auto rule = [&] { return native_rule("nothing_is_left", {"no_empty_row"}, sum); };
+  const PipelineResult drawn = result_of(body, rule(), {});
+  EXPECT_TRUE(drawn.report.optimize.left_out.empty());
+  EXPECT_EQ(drawn.report.optimize.assumed.size(), 1u);
+  const Inputs below{{"x", Value(Tensor::of<float>(DType::kFloat, {2}, std::vector<float>{-1, 1}))}};
+  const PipelineResult given = result_of(body, rule(), {below});
+  EXPECT_FALSE(given.failure.has_value());
+  ASSERT_EQ(given.report.optimize.left_out.size(), 1u);
+  EXPECT_EQ(given.report.optimize.left_out[0].assumption, "no_empty_row");
+  EXPECT_EQ(given.model.graph.nodes.size(), 3u);
+}
+
+// The names under which rules run are theirs: what is blamed can be left out.
+TEST(Pipeline, NativeRulesRunUnderTheirNames) {
+  const auto rules = RuleSet::builtin(false);
+  ASSERT_TRUE(rules.ok());
+  const auto evaluator = make_evaluator({});
+  for (const NativeRule& rule : rules->native_rules()) {
+    OnnxEGraph g(*evaluator);
+    for (const Rewrite& r : rule.make(g, nullptr)) {
+      EXPECT_EQ(r.name.substr(0, r.name.find('.')), rule.name);
+      EXPECT_TRUE(r.applier != nullptr) << rule.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace saturate
