@@ -156,6 +156,11 @@ std::string summary(const VerifyReport& report) {
   return out;
 }
 
+std::string_view runtime_needed(const GraphStats& model) {
+  constexpr std::int64_t kFirstOfVersion11 = 23;  // opset; of the IR, that is
+  return model.opset >= kFirstOfVersion11 ? "1.23" : "";
+}
+
 std::string format_report(const WholeReport& report, int verbosity) {
   const OptimizeReport& r = report.optimize;
   const std::string names = report.output.empty() ? report.input : fmt::format("{} -> {}", report.input, report.output);
@@ -173,6 +178,9 @@ std::string format_report(const WholeReport& report, int verbosity) {
                      r.egraph_nodes, r.egraph_classes);
   for (const OptimizeReport::Assumed& a : r.assumed)
     out += fmt::format("assumed: {} (by {}; --no-assume {} forbids it)\n", a.assumption, fmt::join(a.rules, ", "), a.assumption);
+  if (const std::string_view version = runtime_needed(r.after); version != runtime_needed(r.before))
+    out += fmt::format("note: opset {} -> {} needs ONNX Runtime {} or newer; --keep-opset stays at {}\n", r.before.opset, r.after.opset, version,
+                       r.before.opset);
   for (const std::string& warning : r.warnings) out += fmt::format("warning: {}\n", warning);
   if (!report.verify) return out + "not verified (--no-verify)\n";
   for (const std::string& note : report.verify->notes) out += fmt::format("note: {}\n", note);
@@ -249,6 +257,7 @@ json to_json(const WholeReport& report) {
           {"assumed", assumed},
           {"risks", r.risks},
           {"left_out", left_out},
+          {"needs_onnxruntime", runtime_needed(r.after).empty() ? json(nullptr) : json(runtime_needed(r.after))},
           {"verified", report.verify && report.verify->status == VerifyStatus::kEqual},
           {"warnings", r.warnings},
           {"verify", report.verify ? to_json(*report.verify) : json(nullptr)}};

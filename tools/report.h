@@ -13,6 +13,9 @@
 
 namespace saturate {
 
+// The oldest ONNX Runtime that loads a model of this opset, where that is newer than most: "1.23"; else "".
+std::string_view runtime_needed(const GraphStats& model);
+
 struct WholeReport {
   std::string input, output;
   OptimizeReport optimize;

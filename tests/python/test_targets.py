@@ -87,3 +87,14 @@ def test_operators_without_a_kernel_for_double_are_not_made(tmp_path, nodes, ope
         run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "nodes")
         assert [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node].count(operator) == made
         ort.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+
+
+def test_the_runtime_that_a_raised_opset_needs_is_said(tmp_path):
+    bart = ROOT / "tests" / "data" / "bart_encoder.onnx"
+    for words, opset in (([], 23), (["--keep-opset"], None), (["--opset", "21"], None)):
+        done = run_ok(bart, tmp_path / "o.onnx", "--no-verify", "--report", tmp_path / "r.json", *words)
+        report = json.loads((tmp_path / "r.json").read_text())
+        notes = [line for line in done.stdout.splitlines() if line.startswith("note: opset")]
+        before = report["before"]["opset"]
+        assert report["needs_onnxruntime"] == ("1.23" if opset else None)
+        assert notes == ([f"note: opset {before} -> 23 needs ONNX Runtime 1.23 or newer; --keep-opset stays at {before}"] if opset else [])
