@@ -1,6 +1,8 @@
 #include "onnx_bridge/output_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -8,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -120,15 +123,54 @@ absl::Status OutputFile::failed(const std::string& name) const {
   return absl::UnavailableError(fmt::format("{}: cannot write: {}", name, std::strerror(errno)));
 }
 
+namespace {
+
+constexpr std::string_view kTemporary = ".saturate.", kTemporaryEnd = ".tmp";
+
+// The process in the name of a temporary file; 0: it is none.
+pid_t writer_of(std::string_view name) {
+  if (!name.starts_with(kTemporary) || !name.ends_with(kTemporaryEnd) || name.size() <= kTemporary.size() + kTemporaryEnd.size()) return 0;
+  name = name.substr(kTemporary.size(), name.size() - kTemporary.size() - kTemporaryEnd.size());
+  pid_t pid = 0;
+  unsigned number = 0;
+  const char* const end = name.data() + name.size();
+  const auto [dash, bad_pid] = std::from_chars(name.data(), end, pid);
+  if (bad_pid != std::errc() || dash == end || *dash != '-') return 0;
+  const auto [last, bad_number] = std::from_chars(dash + 1, end, number);
+  return bad_number == std::errc() && last == end && pid > 0 ? pid : 0;
+}
+
+void remove_leftover(int folder, const char* name) {
+  const int fd = ::openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return;
+  struct stat now {};
+  const bool ours = ::fstat(fd, &now) == 0 && S_ISREG(now.st_mode) && now.st_uid == ::geteuid();
+  if (ours && ::flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlinkat(folder, name, 0);
+  ::close(fd);
+}
+
+}  // namespace
+
+void remove_leftovers(const std::string& folder) {
+  DIR* const entries = ::opendir(folder.c_str());
+  if (entries == nullptr) return;
+  while (const dirent* entry = ::readdir(entries)) {
+    const pid_t writer = writer_of(entry->d_name);
+    if (writer != 0 && ::kill(writer, 0) != 0 && errno == ESRCH) remove_leftover(::dirfd(entries), entry->d_name);
+  }
+  ::closedir(entries);
+}
+
 // Short, so that every name that fits into the folder can be written.
 std::string OutputFile::unused_name() const {
   static std::atomic<unsigned> counter{0};
-  return path_in(folder_, fmt::format(".saturate.{}-{}.tmp", ::getpid(), counter++));
+  return path_in(folder_, fmt::format("{}{}-{}{}", kTemporary, ::getpid(), counter++, kTemporaryEnd));
 }
 
 absl::Status OutputFile::open(const Destination& to, const struct stat* like) {
   folder_ = to.folder;
   name_for_errors_ = to.path;
+  remove_leftovers(folder_);
   fd_ = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
   source_ = fmt::format("/proc/self/fd/{}", fd_);
   if (fd_ >= 0 && ::access(source_.c_str(), F_OK) != 0) {
@@ -144,6 +186,7 @@ absl::Status OutputFile::open(const Destination& to, const struct stat* like) {
       break;
   }
   if (fd_ < 0) return failed(name_for_errors_);
+  if (::flock(fd_, LOCK_EX | LOCK_NB) != 0) errno = 0;  // says that somebody is at it, where the file system can
   if (like != nullptr) {
     if ((like->st_uid != ::geteuid() || like->st_gid != ::getegid()) && ::fchown(fd_, like->st_uid, like->st_gid) != 0) errno = 0;
     if (::fchmod(fd_, like->st_mode & 0777) != 0) return failed(name_for_errors_);

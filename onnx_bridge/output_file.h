@@ -44,6 +44,7 @@ class OutputFile {
   ~OutputFile();
 
   // `like`: whose mode it gets; null: what umask says.
+  // What a process that was killed has left in the folder is removed.
   absl::Status open(const Destination& to, const struct stat* like);
   int fd() const { return fd_; }
   // Onto the disk: after that a power cut can't take it.
@@ -63,6 +64,10 @@ class OutputFile {
   std::string temporary_;  // its own name, where it is neither nameless nor put yet
   int fd_ = -1;
 };
+
+// Removes files of saturate's from a folder that never got their name, since the process that wrote them is dead. Nothing else: a file that
+// is no regular one, another user's, or locked (a process of another container has it open) stays.
+void remove_leftovers(const std::string& folder);
 
 // Whether the file is one that was signed, and has not been written to since.
 bool is_signed(const std::string& path);

@@ -614,3 +614,32 @@ def test_external_data_where_it_is_only_copied(tmp_path, where, place):
     else:
         model.training_info.add().algorithm.initializer.append(outside)
     refused(tmp_path, [write(tmp_path, model), "--no-verify"], place="store this tensor inside the model")
+
+
+# What a killed process leaves behind.
+
+def dead_process():
+    done = subprocess.Popen(["true"])
+    done.wait()
+    return done.pid
+
+
+def test_leftovers_of_dead_processes_go(tmp_path, small_model):
+    import fcntl
+    onnx.save(small_model, tmp_path / "m.onnx")
+    dead, locked = dead_process(), tmp_path / f".saturate.{dead_process()}-1.tmp"
+    left = tmp_path / f".saturate.{dead}-0.tmp"
+    left.write_bytes(b"half a model")
+    stay = [f".saturate.{os.getpid()}-0.tmp", f".saturate.{dead}-0", f".saturate.{dead}.tmp", f".saturate.x{dead}-0.tmp", f"saturate.{dead}-0.tmp",
+            f".saturate.{dead}-0.tmp.txt", f".saturate.-{dead}-0.tmp", ".saturate..tmp", f".saturate.{dead}-0x.tmp"]
+    for name in stay:
+        (tmp_path / name).write_bytes(b"a user's own")
+    (tmp_path / f".saturate.{dead}-7.tmp").mkdir()
+    (tmp_path / f".saturate.{dead}-8.tmp").symlink_to("m.onnx")
+    os.mkfifo(tmp_path / f".saturate.{dead}-9.tmp")
+    with open(locked, "wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        run_ok(tmp_path / "m.onnx", tmp_path / "out.onnx", cwd=tmp_path)
+        assert locked.exists() and not left.exists()
+    assert all((tmp_path / name).exists() for name in stay)
+    assert (tmp_path / f".saturate.{dead}-7.tmp").is_dir() and (tmp_path / f".saturate.{dead}-8.tmp").is_symlink() and (tmp_path / f".saturate.{dead}-9.tmp").exists()
