@@ -14,6 +14,7 @@
 #include "egraph/rewrite.h"
 #include "extract/cost.h"
 #include "extract/target.h"
+#include "kernels/runtime.h"
 #include "onnx_bridge/model.h"
 #include "rules/rule_set.h"
 #include "tools/draw_inputs.h"
@@ -51,6 +52,13 @@ struct VerifyArgs {
   std::optional<double> rtol, atol;
   std::uint64_t seed = 0;
   std::optional<std::size_t> max_memory;  // MB
+  std::optional<double> seconds;          // of one verification
+};
+
+// Of one run of a model, whatever it is run for.
+struct RunBounds {
+  std::optional<std::size_t> max_memory;  // MB
+  std::optional<double> seconds;
 };
 
 struct SaturateArgs {
@@ -94,6 +102,7 @@ struct VerifyCommandArgs {
 
 struct RunArgs {
   CommonArgs common;
+  RunBounds bounds;
   std::string input, inputs, output;
   bool profile = false, check_finite = false;
 };
@@ -101,6 +110,7 @@ struct RunArgs {
 struct BenchArgs {
   CommonArgs common;
   ShapeArgs shapes;
+  RunBounds bounds;
   std::vector<std::string> models;  // one or two
   std::string inputs, profile;
   std::optional<std::size_t> iterations;
@@ -192,6 +202,10 @@ absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> p
 absl::Status fix_shapes(Model& model, const ShapeArgs& args);
 // A .npz as the model's inputs: every name declared, dtypes right, none missing.
 absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);
+// From now on.
+RunLimits run_limits(const RunBounds& bounds);
+// What to do about a run that failed.
+const char* run_advice(const absl::Status& status);
 absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
                                              const Model& original);
 

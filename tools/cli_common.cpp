@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "fmt/format.h"
+#include "kernels/stop.h"
 #include "tools/cli.h"
 #include "tools/npz.h"
 #include "tools/terminal.h"
@@ -170,6 +171,19 @@ absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model) 
   return inputs;
 }
 
+RunLimits run_limits(const RunBounds& bounds) {
+  RunLimits limits;
+  if (bounds.max_memory) limits.memory = *bounds.max_memory << 20;
+  if (bounds.seconds) limits.deadline = steady_seconds() + *bounds.seconds;
+  return limits;
+}
+
+const char* run_advice(const absl::Status& status) {
+  return absl::IsDeadlineExceeded(status)    ? "--time-limit gives more time"
+         : absl::IsResourceExhausted(status) ? "--max-memory gives more memory"
+                                             : "check the inputs";
+}
+
 absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
                                              const Model& original) {
   VerifyOptions options;
@@ -186,6 +200,7 @@ absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const Shape
   options.input_shapes = *std::move(input_shapes);
   if (absl::Status s = shapes.allow_empty ? absl::OkStatus() : refuse_empty(options.sizes, options.input_shapes); !s.ok()) return s;
   if (args.max_memory) options.memory = *args.max_memory << 20;
+  if (args.seconds) options.seconds = std::max(1.0, *args.seconds);
   for (const std::string& path : args.inputs) {
     absl::StatusOr<Inputs> inputs = load_inputs(path, original);
     if (!inputs.ok()) return inputs.status();

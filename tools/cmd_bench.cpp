@@ -57,6 +57,7 @@ struct Summary {
 struct Contestant {
   std::string path;
   Session session;
+  RunBounds bounds;
   Inputs inputs;
   std::vector<double> seconds, cpu_seconds;
   std::vector<NodeTiming> timings;       // of all profiled runs
@@ -64,7 +65,7 @@ struct Contestant {
 
   absl::Status run(std::vector<NodeTiming>* into = nullptr) {
     const double start = steady_seconds(), cpu_start = cpu_now();
-    absl::StatusOr<std::vector<Value>> out = session.run(inputs, into);
+    absl::StatusOr<std::vector<Value>> out = session.run(inputs, into, run_limits(bounds));
     if (!out.ok()) return out.status();
     if (into == nullptr) {
       seconds.push_back(steady_seconds() - start);
@@ -125,7 +126,7 @@ absl::Status check_finite(const BenchArgs& args, const Model& model, const Input
   options.prepare = false;
   options.check_finite = true;
   absl::StatusOr<Session> session = Session::create(model, options);
-  return session.ok() ? session->run(inputs).status() : session.status();
+  return session.ok() ? session->run(inputs, nullptr, run_limits(args.bounds)).status() : session.status();
 }
 
 bool interrupted(const BenchArgs& args) { return args.common.cancel != nullptr && *args.common.cancel; }
@@ -265,14 +266,14 @@ int bench_command(const BenchArgs& args) {
     options.prepare = !args.as_is;
     absl::StatusOr<Session> session = Session::create(*model, options);
     if (!session.ok()) return fail(session.status(), path, "measure it in another runtime");
-    contestants.push_back({path, *std::move(session), {}, {}, {}, {}, {}});
+    contestants.push_back({path, *std::move(session), args.bounds, {}, {}, {}, {}, {}});
     if (const absl::Status status = share_inputs(contestants.back(), *model, drawn.inputs); !status.ok()) return fail(status, path, "");
     if (!args.check_finite) continue;
     if (const absl::Status status = check_finite(args, *model, contestants.back().inputs); !status.ok())
       return fail(status, path, "look at the node's inputs with other sizes or values");
   }
   if (const absl::Status status = measure(args, contestants); !status.ok())
-    return fail(status, args.models[0], "give sizes by --dim or --input-shapes, or inputs by --inputs");
+    return fail(status, args.models[0], absl::IsInvalidArgument(status) ? "give sizes by --dim or --input-shapes, or inputs by --inputs" : run_advice(status));
   if (interrupted(args)) return fail(kExitInterrupted, "", "interrupted", "");
   if (!args.profile.empty())
     if (const absl::Status status = write_trace(args.profile, contestants); !status.ok()) return fail(status, args.profile, "");

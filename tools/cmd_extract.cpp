@@ -1,4 +1,5 @@
 // `saturate extract`: several equal graphs from one e-graph, for experiments with costs.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -55,6 +56,7 @@ int extract_command(const ExtractArgs& args) {
   options.samples = args.samples;
   options.sample_seed = args.check.seed;
   options.dump_egraph = !args.dump_egraph.empty();
+  if (args.check.max_memory) options.max_memory = *args.check.max_memory << 20;
   absl::StatusOr<OptimizeResult> result = optimize(*model, setup->rules, setup->target, *setup->cost, options);
   if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), kModelAdvice);
   if (options.dump_egraph)
@@ -65,6 +67,7 @@ int extract_command(const ExtractArgs& args) {
   for (const OptimizeResult::Sample& s : result->samples) graphs.push_back({"", &s.model, s.cost});
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
+  check->seconds = std::max(1.0, args.saturate.limits.seconds);
   keep_to_assumptions(result->report, *check);
   json rows = json::array();
   std::vector<std::vector<std::string>> table{{"graph", "nodes", "cost", "verified"}};

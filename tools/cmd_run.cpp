@@ -45,8 +45,8 @@ int run_command(const RunArgs& args) {
   absl::StatusOr<Session> session = Session::create(*model, options);
   if (!session.ok()) return fail(session.status(), args.input, "run it in another runtime");
   std::vector<NodeTiming> timings;
-  absl::StatusOr<std::vector<Value>> outputs = session->run(*inputs, args.profile ? &timings : nullptr);
-  if (!outputs.ok()) return fail(outputs.status(), args.input, "check the inputs");
+  absl::StatusOr<std::vector<Value>> outputs = session->run(*inputs, args.profile ? &timings : nullptr, run_limits(args.bounds));
+  if (!outputs.ok()) return fail(outputs.status(), args.input, run_advice(outputs.status()));
   NamedTensors flat;
   for (std::size_t i = 0; i < outputs->size(); ++i) flatten(model->graph.outputs[i].name, (*outputs)[i], flat);
   if (!args.output.empty())

@@ -13,8 +13,8 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/mapped_files.h"
-#include "onnx_bridge/op_table.h"
 #include "tools/cli.h"
+#include "tools/option_checks.h"
 
 namespace {
 
@@ -172,6 +172,17 @@ void add_check(CLI::App* app, VerifyArgs& args) {
   hidden(app, "--atol", args.atol);
 }
 
+void add_time(CLI::App* app, std::optional<double>& seconds, const std::string& what) {
+  app->add_option("--time-limit", seconds, what)->type_name("S");
+}
+
+void add_bounds(CLI::App* app, RunBounds& bounds) {
+  add_time(app, bounds.seconds, "seconds that a run may take (default: no limit)");
+  app->add_option("--max-memory", bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)")
+      ->type_name("MB")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
+}
+
 void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
   app->add_option("--dim", args.dims, fmt::format("{} of a symbolic dim; may be repeated", what))
       ->type_name("SYMBOL=SIZE")
@@ -194,7 +205,7 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
   app->add_option("--node-limit", args.limits.nodes,
                   fmt::format("e-nodes that rules may make (default: 60 for each of the model's, 10000 to {})", args.limits.nodes))
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
       ->group(budgets);
   app->add_option_function<std::size_t>(
          "--memory-limit", [&args](std::size_t megabytes) { args.limits.memory_bytes = megabytes << 20; },
@@ -205,14 +216,7 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
   app->add_option("--time-limit", args.limits.seconds,
                   "seconds of rewriting, and again of verifying; a safety net: where it is hit the result depends on the machine (default 60)")
       ->type_name("S")
-      ->check(CLI::NonNegativeNumber)
       ->group(budgets);
-}
-
-std::string known_opset(const std::string& text) {
-  std::int64_t opset = 0;
-  if (CLI::detail::lexical_cast(text, opset) && opset >= 1 && opset <= kNewestOpset) return "";
-  return fmt::format("'{}' is no opset that saturate knows; give a number from 1 to {}", text, kNewestOpset);
 }
 
 void add_saturate(CLI::App* app, SaturateArgs& args) {
@@ -274,12 +278,12 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
              "--opset", args.opset,
              "write this opset of ai.onnx; newer operators become their bodies (default: the input's, or higher where the result needs it)")
           ->type_name("N")
-          ->check(known_opset, "")
+          ->check(not_a_known_opset, "")
           ->group(group);
   app->add_flag("--keep-opset", args.keep_opset, "write the input's opset")->excludes(opset)->group(group);
   for (const char* name : {"--skip-rules", "--skip-optimization", "--skip-optimizations", "--skip-fusion-patterns"})
     app->add_option(name, args.skip_rules)->group("")->delimiter(',');
-  app->add_option("--target-opset", args.opset)->group("")->check(known_opset, "");
+  app->add_option("--target-opset", args.opset)->group("")->check(not_a_known_opset, "");
   add_budgets(app, args);
 }
 
@@ -305,7 +309,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
                  "write tensors to OUT.onnx.data even where the input has them inline");
-  verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")
+  verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")->type_name("BYTES")
       ->type_name("BYTES");
   add_common(verb, args.common, true);
   verb->add_flag_function(
@@ -330,6 +334,7 @@ void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, 
   verb->add_option("A.onnx", verify.original, "the original")->required();
   verb->add_option("B.onnx", verify.optimized, "the other")->required();
   add_check(verb, verify.check);
+  add_time(verb, verify.check.seconds, "seconds after which no new case is begun and the one that runs is given up; 1 at least (default 60)");
   add_shapes(verb, verify.shapes, "try only this size");
   add_common(verb, verify.common, true);
   verb->footer("saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5");
@@ -342,6 +347,7 @@ void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, 
   verb->add_option("-o,--output", run.output, "where the outputs go")->type_name("OUT.npz");
   verb->add_flag("--profile", run.profile, "time by operator");
   verb->add_flag("--check-finite", run.check_finite, "fail at the first node that makes a NaN or infinity of finite inputs, and name it");
+  add_bounds(verb, run.bounds);
   add_common(verb, run.common, false);
   verb->footer("saturate run bart.onnx --inputs x.npz -o y.npz");
 }
@@ -365,6 +371,7 @@ void add_bench(CLI::App& app, BenchArgs& args) {
   verb->add_flag("--as-is", args.as_is, "run every node as it stands: nothing folded, fused or laid out otherwise beforehand");
   verb->add_flag("--check-finite", args.check_finite,
                  "run each model once before, node by node: the first that makes a NaN or infinity of finite inputs is named");
+  add_bounds(verb, args.bounds);
   verb->add_flag("--pin", args.pin, "stay on as many processors as there are threads");
   add_common(verb, args.common, true);
   verb->footer(
@@ -415,7 +422,7 @@ void add_cost(CLI::App& app, CostArgs& args) {
   verb->add_option("FILES", args.inputs, "gather: models; fit: rows; eval: times of graphs")->expected(1, 1 << 20);
   verb->add_option("-o,--output", args.output, "gather: the rows (JSON lines); fit: the cost model (JSON)")->type_name("FILE");
   verb->add_flag("--graphs", args.graphs, "gather: times of whole graphs, such as `saturate extract` writes");
-  verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05)")->type_name("S")->check(CLI::PositiveNumber);
+  verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05)")->type_name("S")->check(not_a_number_above_0, "");
   verb->add_option("--kind", args.kind,
                    "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order) or roofline (default fitted)")
       ->type_name("KIND")
@@ -462,6 +469,16 @@ void add_targets(CLI::App& app, TargetsArgs& args) {
   add_common(verb, args.common, true, false);
   verb->footer(
       "saturate targets list\nsaturate targets show ort-cpu > mine.json\nsaturate targets check bart.onnx --target npu-4d --dim batch=1");
+}
+
+// By what an option's value is called in the help.
+void check_values(CLI::App& app) {
+  for (CLI::App* verb : app.get_subcommands(nullptr))
+    for (CLI::Option* option : verb->get_options()) {
+      const std::string named = option->get_type_name(), kind = named.substr(0, named.find(':'));
+      const bool whole = one_of(kind, {"N", "BYTES", "K"}), number = one_of(kind, {"S", "A", "R", "SHARE"});
+      option->check(whole ? not_a_whole_number : number ? not_a_number_from_0 : empty_value, "");
+    }
 }
 
 int usage(const std::string& what) { return fail(kExitUsage, "command line", what, "see `saturate --help`"); }
@@ -554,6 +571,7 @@ int parse_and_run(int argc, char** argv) {
   add_extract(app, all.extract);
   add_cost(app, all.cost);
   add_targets(app, all.targets);
+  check_values(app);
   std::vector<std::string> arguments = words(argc, argv, app);
   if (std::find(arguments.begin(), arguments.end(), "-") != arguments.end())
     return usage("'-' is no file, and models can't come or go through pipes; write ./- for a file of this name");

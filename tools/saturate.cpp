@@ -51,10 +51,9 @@ Expected<VerifyOptions> check_of(const Options& o, const ShapeArgs& shapes, cons
   CommonArgs common;
   common.threads = o.threads;
   common.cancel = o.abort;
-  absl::StatusOr<VerifyOptions> options = verify_options({{}, o.rtol, o.atol, o.seed, {}}, shapes, common, original);
+  absl::StatusOr<VerifyOptions> options = verify_options({{}, o.rtol, o.atol, o.seed, {}, o.time_limit}, shapes, common, original);
   if (!options.ok()) return error_of(options.status(), "", "");
   if (o.max_memory != ~std::size_t{0}) options->memory = o.max_memory;
-  options->seconds = std::max(1.0, o.time_limit);
   const auto add = [&](const Values& values) -> std::optional<Error> {
     Expected<Inputs> inputs = to_internal(values);
     if (!inputs) return inputs.error();

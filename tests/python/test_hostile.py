@@ -643,3 +643,57 @@ def test_leftovers_of_dead_processes_go(tmp_path, small_model):
         assert locked.exists() and not left.exists()
     assert all((tmp_path / name).exists() for name in stay)
     assert (tmp_path / f".saturate.{dead}-7.tmp").is_dir() and (tmp_path / f".saturate.{dead}-8.tmp").is_symlink() and (tmp_path / f".saturate.{dead}-9.tmp").exists()
+
+
+# Options.
+
+ODD = [("--time-limit", "-1"), ("--time-limit", "nan"), ("--time-limit", "inf"), ("--time-limit", ""), ("--node-limit", "-3"), ("--node-limit", "nan"),
+       ("--iterations", "-1"), ("--iterations", "99999999999999999999"), ("--iterations", "1.5"), ("--seed", "-1"), ("--check-rtol", "-1"), ("--check-rtol", "nan"),
+       ("--check-atol", "inf"), ("--memory-slack", "nan"), ("--memory-slack", "-1"), ("--external-data-threshold", "-1"), ("--max-memory", "0"), ("--opset", "-1"),
+       ("--target", ""), ("--cost", ""), ("--rules", ""), ("--skip-rule", ""), ("--assume", ""), ("--no-assume", ""), ("--report", ""), ("-o", ""), ("--dump-egraph", ""),
+       ("--input-shape", ""), ("--dim", "")]
+
+
+@pytest.mark.parametrize("option, given", ODD)
+def test_odd_values_of_options(tmp_path, small_model, option, given):
+    onnx.save(small_model, tmp_path / "m.onnx")
+    before = listing(tmp_path)
+    done = run("m.onnx", option, given, cwd=tmp_path)
+    assert_refused(done, 2, tmp_path, before, option)
+    assert len(done.stderr) < 250, done.stderr
+
+
+# Limits.
+
+def endless(folder):
+    """A loop of 10^9 turns, and one value of 4 GB."""
+    body = "body (int64 i, bool c, float s) => (bool d, float t) { d = Identity (c) t = Add (s, s) }"
+    path = folder / "endless.onnx"
+    onnx.save(onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 18]>
+        g (float x) => (float y) {{ n = Constant <value_int = 1000000000> () k = Constant <value = bool {{1}}> () y = Loop (n, k, x) <body = {body}> }}"""), path)
+    return path
+
+
+def huge(folder):
+    path = folder / "huge.onnx"
+    onnx.save(onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        g (float[n] x, int64[1] k) => (float y) { z = Expand (x, k) e = Exp (z) y = ReduceSum <keepdims = 0> (e) }"""), path)
+    np.savez(folder / "huge.npz", x=np.float32([1]), k=np.int64([1 << 30]))
+    return path
+
+
+@pytest.mark.parametrize("verb", ["run", "bench", "verify"])
+def test_a_run_ends_in_time(tmp_path, verb):
+    path = endless(tmp_path)
+    np.savez(tmp_path / "x.npz", x=np.float32(0))
+    start = time.monotonic()
+    done = run(verb, path, *([path] if verb == "verify" else []), "--inputs", tmp_path / "x.npz", "--time-limit", 1, cwd=tmp_path, timeout=60)
+    assert done.returncode in (1, 5) and "--time-limit" in done.stderr and time.monotonic() - start < 20, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("verb", ["run", "bench", "verify"])
+def test_a_run_keeps_to_its_memory(tmp_path, verb):
+    path = huge(tmp_path)
+    done = run(verb, path, *([path] if verb == "verify" else []), "--inputs", tmp_path / "huge.npz", "--max-memory", 100, cwd=tmp_path, timeout=60)
+    assert done.returncode in (1, 5) and len(done.stderr.splitlines()) == 1, done.stderr

@@ -1,0 +1,19 @@
+// What values options take: each check gives a sentence, or "" where the value is fine.
+#pragma once
+
+#include <string>
+
+namespace saturate {
+
+// A finite number, 0 or more.
+std::string not_a_number_from_0(const std::string& text);
+// A finite number above 0.
+std::string not_a_number_above_0(const std::string& text);
+// Digits that fit into 63 bits.
+std::string not_a_whole_number(const std::string& text);
+// An opset that saturate knows.
+std::string not_a_known_opset(const std::string& text);
+// Something is written there.
+std::string empty_value(const std::string& text);
+
+}  // namespace saturate
