@@ -123,14 +123,17 @@ class Check {
       for (std::size_t g = 0; g < rule_.where.size(); ++g) {
         RunOptionsOfRule without;
         without.dropped_guard = static_cast<int>(g);
-        const Outcome dropped = runner_.run(instance, without);
-        if (dropped.kind != Outcome::Kind::kNotApplicable || guarded.kind == Outcome::Kind::kLeftFails) shown[g] = true;
+        if (runner_.run(instance, without).kind == Outcome::Kind::kDifferent) shown[g] = true;
       }
     }
-    for (std::size_t g = 0; g < rule_.where.size(); ++g)
-      if (!shown[g] && !only_asks_for_knowledge(*rule_.where[g]))
+    for (std::size_t g = 0; g < rule_.where.size(); ++g) {
+      if (only_asks_for_knowledge(*rule_.where[g])) continue;
+      ++out_.guards;
+      out_.needed += shown[g] ? 1 : 0;
+      if (!shown[g])
         find(Severity::kWarning, rule_.where[g]->place,
              fmt::format("no counter shows that the guard `{}` is needed (one in which it alone is false)", to_string(*rule_.where[g])));
+    }
   }
 
   void check_mutants() {
@@ -167,8 +170,10 @@ RuleCheck check_by_running(const Rule& rule, const Evaluator& evaluator, const C
 
 std::string to_string(const RuleCheck& check) {
   std::string out = fmt::format(
-      "{}: {} examples, {} random instances, {} counters, {} mutants of which {} unnoticed, largest difference {:.2g}\n", check.rule,
-      check.examples, check.random_instances, check.counters, check.mutants, check.survivors, check.largest_difference);
+      "{}: {} examples, {} random instances, {} counters, {} of {} guards needed, {} mutants of which {} unnoticed, largest difference "
+      "{:.2g}\n",
+      check.rule, check.examples, check.random_instances, check.counters, check.needed, check.guards, check.mutants,
+      check.survivors, check.largest_difference);
   for (const RuleFinding& f : check.findings)
     out += fmt::format("  {}{}: {}\n", f.place,
                        f.severity == Severity::kError     ? "error"

@@ -27,12 +27,17 @@ struct RuleFinding {
 struct RuleCheck {
   std::string rule;
   int examples = 0, random_instances = 0, counters = 0, mutants = 0, survivors = 0;
+  int guards = 0, needed = 0;  // guards that keep the rule true, and those of them that a counter shows the need of
+  std::vector<std::string> guard_names;  // of native rules
   double largest_difference = 0;  // relative to the largest magnitude of the output
   std::vector<RuleFinding> findings;
   bool ok() const;  // no errors
 };
 
 RuleCheck check_by_running(const Rule& rule, const Evaluator& evaluator, const CheckOptions& options = {});
+// The same of a rule in C++, on the graphs that rule files give for it (`native NAME ...`).
+RuleCheck check_native_by_running(const NativeRule& rule, std::span<const Rule* const> graphs, const Evaluator& evaluator,
+                                  const CheckOptions& options = {});
 // "rule: 2 examples, 31 random instances, ...", then one line for each finding.
 std::string to_string(const RuleCheck& check);
 

@@ -124,9 +124,9 @@ double tolerance_of(const Rule& rule, DType dtype) {
   return rule.effect == Effect::kApproximates ? 1e-2 : rule.effect == Effect::kReassociates ? 1e-4 : 2e-5;
 }
 
-absl::StatusOr<std::vector<Value>> RuleRunner::run_operator(const Node& node, const std::vector<Value>& inputs) const {
-  if (node.domain != "saturate") return evaluator_.evaluate(node, node.domain.empty() ? kNewestOpset : 1, inputs);
-  auto value = run_stone(evaluator_, node, inputs);
+absl::StatusOr<std::vector<Value>> run_operator_of_rule(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs) {
+  if (node.domain != "saturate") return evaluator.evaluate(node, node.domain.empty() ? kNewestOpset : 1, inputs);
+  auto value = run_stone(evaluator, node, inputs);
   if (!value.ok()) return value.status();
   return std::vector<Value>{*std::move(value)};
 }
@@ -169,7 +169,7 @@ absl::StatusOr<std::vector<Value>> RuleRunner::run_node(const RuleNode& node, co
     }
   std::string why;
   if (schema && !dtypes_fit(*schema, dtypes, &why)) return absl::FailedPreconditionError(why);
-  auto outputs = run_operator(call, inputs);
+  auto outputs = run_operator_of_rule(evaluator_, call, inputs);
   if (!outputs.ok())
     return absl::Status(outputs.status().code(), fmt::format("{}: {}", node.op_type, std::string(outputs.status().message())));
   return outputs;
@@ -225,45 +225,49 @@ double largest_magnitude(const Tensor& t) {
 
 }  // namespace
 
-// Outputs far below the inputs are what is left after cancellation: they are measured against the inputs.
+double cancellation_scale(const Tensor& t) { return is_floating(t.dtype()) ? 0.05 * largest_magnitude(t) : 0; }
+
+Outcome compare_tensors(const std::string& name, const Tensor& a, const Tensor& b, double smallest_scale, double tolerance) {
+  if (a.dtype() != b.dtype())
+    return {Outcome::Kind::kDifferent,
+            fmt::format("{} is {} on the left and {} on the right", name, dtype_name(a.dtype()), dtype_name(b.dtype())), 1};
+  if (a.dims() != b.dims())
+    return {Outcome::Kind::kDifferent,
+            fmt::format("{} has dims [{}] on the left and [{}] on the right", name, fmt::join(a.dims(), ","), fmt::join(b.dims(), ",")), 1};
+  const double scale = std::max(smallest_scale, largest_magnitude(a));
+  double relative = 0;
+  std::int64_t at = -1;
+  for (std::int64_t i = 0; i < a.size(); ++i) {
+    const double x = element_as_double(a, i).value_or(0), y = element_as_double(b, i).value_or(0);
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    const double gap = std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) : HUGE_VAL, size = std::max(scale, std::fabs(x));
+    const double error = size > 0 && std::isfinite(size) ? gap / size : gap;
+    if (error > relative || at < 0) {
+      relative = error;
+      at = i;
+    }
+  }
+  if (at < 0 || relative <= tolerance) return {Outcome::Kind::kEqual, "", relative};
+  return {Outcome::Kind::kDifferent,
+          fmt::format("{}: element {} is {:.9g} on the left and {:.9g} on the right", name, at, *element_as_double(a, at),
+                      *element_as_double(b, at)),
+          relative};
+}
+
 Outcome RuleRunner::compare(const Values& left, const Values& right) const {
   double smallest_scale = 0;
   for (const std::string& name : rule_.inputs)
-    if (const auto it = left.find(name); it != left.end() && it->second.is_tensor() && is_floating(it->second.tensor().dtype()))
-      smallest_scale = std::max(smallest_scale, 0.05 * largest_magnitude(it->second.tensor()));
+    if (const auto it = left.find(name); it != left.end() && it->second.is_tensor())
+      smallest_scale = std::max(smallest_scale, cancellation_scale(it->second.tensor()));
   Outcome out;
   for (const std::string& name : rule_.outputs) {
     const auto l = left.find(name), r = right.find(name);
     if (l == left.end() || r == right.end() || !l->second.is_tensor() || !r->second.is_tensor())
       return {Outcome::Kind::kDifferent, name + " is not made", 0};
     const Tensor &a = l->second.tensor(), &b = r->second.tensor();
-    if (a.dtype() != b.dtype())
-      return {Outcome::Kind::kDifferent,
-              fmt::format("{} is {} on the left and {} on the right", name, dtype_name(a.dtype()), dtype_name(b.dtype())), 1};
-    if (a.dims() != b.dims())
-      return {Outcome::Kind::kDifferent,
-              fmt::format("{} has dims [{}] on the left and [{}] on the right", name, fmt::join(a.dims(), ","), fmt::join(b.dims(), ",")),
-              1};
-    const double scale = std::max(smallest_scale, largest_magnitude(a));
-    double relative = 0;
-    std::int64_t at = -1;
-    for (std::int64_t i = 0; i < a.size(); ++i) {
-      const double x = element_as_double(a, i).value_or(0), y = element_as_double(b, i).value_or(0);
-      if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-      const double gap = std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) : HUGE_VAL, size = std::max(scale, std::fabs(x));
-      const double error = size > 0 && std::isfinite(size) ? gap / size : gap;
-      if (error > relative || at < 0) {
-        relative = error;
-        at = i;
-      }
-    }
-    if (at < 0) continue;
-    out.difference = std::max(out.difference, relative);
-    if (relative > tolerance_of(rule_, a.dtype()))
-      return {Outcome::Kind::kDifferent,
-              fmt::format("{}: element {} is {:.9g} on the left and {:.9g} on the right", name, at, *element_as_double(a, at),
-                          *element_as_double(b, at)),
-              relative};
+    const Outcome one = compare_tensors(name, a, b, smallest_scale, tolerance_of(rule_, a.dtype()));
+    if (one.kind != Outcome::Kind::kEqual) return one;
+    out.difference = std::max(out.difference, one.difference);
   }
   return out;
 }

@@ -62,6 +62,12 @@ class InstanceFacts : public FactSource {
 
 // An operator of domain "saturate" (check_stones.cpp).
 absl::StatusOr<Value> run_stone(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs);
+// Any operator that rules may name.
+absl::StatusOr<std::vector<Value>> run_operator_of_rule(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs);
+
+// Outputs far below the inputs are what is left after cancellation: they are measured against this much of each input at least.
+double cancellation_scale(const Tensor& input);
+Outcome compare_tensors(const std::string& name, const Tensor& left, const Tensor& right, double smallest_scale, double tolerance);
 
 class RuleRunner {
  public:
@@ -74,7 +80,6 @@ class RuleRunner {
                                   const std::map<std::string, DType>& output_dtypes) const;
   absl::StatusOr<std::vector<Value>> run_node(const RuleNode& node, const Values& values,
                                               const std::map<std::string, RuleConstant>& constants, const Environment& environment) const;
-  absl::StatusOr<std::vector<Value>> run_operator(const Node& node, const std::vector<Value>& inputs) const;
   Outcome compare(const Values& left, const Values& right) const;
 
   const Rule& rule_;

@@ -17,7 +17,7 @@ struct Equation {
   std::string left, right, out;
 };
 
-std::optional<Equation> parse(const std::string& text, std::size_t left_rank) {
+std::optional<Equation> parse(const Views& v, const std::string& text, std::size_t left_rank) {
   std::string plain;
   for (char c : text)
     if (c != ' ') plain += c;
@@ -33,7 +33,8 @@ std::optional<Equation> parse(const std::string& text, std::size_t left_rank) {
   Equation e{plain.substr(0, comma), plain.substr(comma + 1, arrow - comma - 1), plain.substr(arrow + 2)};
   for (const std::string* s : {&e.left, &e.right, &e.out})
     for (std::size_t i = 0; i < s->size(); ++i)
-      if ((*s)[i] == ',' || s->find((*s)[i], i + 1) != std::string::npos) return std::nullopt;
+      if ((*s)[i] == ',' || !v.guard("each letter stands once an operand", s->find((*s)[i], i + 1) == std::string::npos))
+        return std::nullopt;
   return e;
 }
 
@@ -44,7 +45,7 @@ struct Roles {
   std::string batch, rows, columns, inner;
 };
 
-std::optional<Roles> roles_of(const Equation& e) {
+std::optional<Roles> roles_of(const Views& v, const Equation& e) {
   Roles r;
   for (char c : e.out) {
     if (has(e.left, c) && has(e.right, c))
@@ -58,11 +59,13 @@ std::optional<Roles> roles_of(const Equation& e) {
   }
   for (char c : e.left)
     if (!has(e.out, c)) {
-      if (!has(e.right, c)) return std::nullopt;  // a sum over one operand alone
-      r.inner += c;
+      if (has(e.right, c))
+        r.inner += c;
+      else if (!v.guard("no sum is over the left operand alone", false))
+        return std::nullopt;
     }
   for (char c : e.right)
-    if (!has(e.out, c) && !has(e.left, c)) return std::nullopt;
+    if (!v.guard("no sum is over the right operand alone", has(e.out, c) || has(e.left, c))) return std::nullopt;
   return r;
 }
 
@@ -75,7 +78,7 @@ std::vector<std::int64_t> order_of(const std::string& wanted, const std::string&
 // Rows of two letters beside columns of one, as several heads of queries that share a head of keys: "bqkgd,bskd->bkgqs". The rows stay
 // apart and the other operand has a dim of 1 for the first of them, in the order of the letters given.
 void einsum_by_groups(const Views& v, const Match& m, const Equation& e, const Roles& r, std::array<Id, 2> operands, Unions& unions) {
-  if (r.batch.size() != 2 || r.rows.size() != 2 || r.columns.size() != 1 || r.inner.size() != 1) return;
+  if (!useful(r.batch.size() == 2 && r.rows.size() == 2 && r.columns.size() == 1 && r.inner.size() == 1)) return;
   const auto in_order_of = [](const std::string& letters, const std::string& order) {
     std::string out;
     for (char c : order)
@@ -102,8 +105,8 @@ void einsum_by_groups(const Views& v, const Match& m, const Equation& e, const R
 void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
   const Attribute* text = find_attribute(v.g.key(m.ops[2]).attributes, "equation");
   const Dims* first = v.shape(m.classes[0]);
-  auto e = text && first ? parse(text->s(), first->size()) : std::nullopt;
-  auto r = e ? roles_of(*e) : std::nullopt;
+  auto e = text && first ? parse(v, text->s(), first->size()) : std::nullopt;
+  auto r = e ? roles_of(v, *e) : std::nullopt;
   Id operands[] = {m.classes[0], m.classes[1]};
   if (r && !r->rows.empty() && !r->columns.empty() &&
       e->out.find(r->columns[0]) < e->out.find(r->rows[0])) {  // the product comes out transposed
@@ -112,14 +115,13 @@ void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
     std::swap(operands[0], operands[1]);
   }
   const Dims *left = v.shape(operands[0]), *right = v.shape(operands[1]);
-  if (!r || !left || !right || left->size() != e->left.size() || right->size() != e->right.size() ||
-      !is_floating(v.g.facts(m.classes[0]).dtype))
-    return;
+  if (!r || !left || !right || left->size() != e->left.size() || right->size() != e->right.size()) return;
+  if (!v.guard("MatMul takes the type", is_floating(v.g.facts(m.classes[0]).dtype))) return;
   DimTable& table = v.g.dims();
   const Dims a = *left, b = *right;
   const auto dim = [&](char c) { return has(e->left, c) ? a[e->left.find(c)] : b[e->right.find(c)]; };
   for (char c : r->batch + r->inner)  // sizes of 1 would broadcast
-    if (!table.equal(a[e->left.find(c)], b[e->right.find(c)])) return;
+    if (!v.guard("what both have is as long in both", table.equal(a[e->left.find(c)], b[e->right.find(c)]))) return;
   const auto joined = [&](const std::string& letters) {
     Dim n = table.constant(1);
     for (char c : letters) n = table.mul(n, dim(c));
@@ -155,26 +157,26 @@ void einsum_is_matmul(const Views& v, const Match& m, Unions& unions) {
 void einsum_over_two(const Views& v, const Match& m, Unions& unions) {
   const Attribute* text = find_attribute(v.g.key(m.ops[2]).attributes, "equation");
   const Dims *left = v.shape(m.classes[0]), *right = v.shape(m.classes[1]);
-  const auto e = text && left ? parse(text->s(), left->size()) : std::nullopt;
-  if (!e || !right || left->size() != e->left.size() || right->size() != e->right.size() || !is_floating(v.g.facts(m.classes[0]).dtype))
+  const auto e = text && left ? parse(v, text->s(), left->size()) : std::nullopt;
+  if (!e || !right || left->size() != e->left.size() || right->size() != e->right.size() ||
+      !useful(is_floating(v.g.facts(m.classes[0]).dtype)))
     return;
   const Dims first = *left, second = *right;  // what is added below moves the facts
   std::string inner;
   for (char c : e->left + e->right)
     if (!has(e->out, c) && !has(inner, c)) inner += c;
   const auto size = [&](const std::string& letters, const Dims& dims, char c) { return v.g.dims().value(dims[letters.find(c)]); };
-  if (inner.size() != 1 || !has(e->left, inner[0]) || !has(e->right, inner[0]) || size(e->left, *left, inner[0]) != 2 ||
-      size(e->right, *right, inner[0]) != 2)
-    return;
+  if (inner.size() != 1 || !has(e->left, inner[0]) || !has(e->right, inner[0])) return;
+  if (!v.guard("the sum is over two", size(e->left, *left, inner[0]) == 2 && size(e->right, *right, inner[0]) == 2)) return;
   bool pairs = false, shared = false;
   for (char c : e->out) {
     const bool l = has(e->left, c), r = has(e->right, c);
     if (!l && !r) return;
     if (l != r) pairs = pairs || (l ? size(e->left, *left, c) : size(e->right, *right, c)) == 2;
     if (l && r) shared = true;
-    if (l && r && !v.equal((*left)[e->left.find(c)], (*right)[e->right.find(c)])) return;
+    if (l && r && !useful(v.equal((*left)[e->left.find(c)], (*right)[e->right.find(c)]))) return;
   }
-  if (!pairs || !shared) return;
+  if (!useful(pairs && shared)) return;
   const auto term = [&](Id x, const std::string& letters, const Dims& dims, std::int64_t at) {
     const auto axis = static_cast<std::int64_t>(letters.find(inner[0]));
     const Id taken = v.g.add(make_key("", "Gather", {Attribute::of("axis", axis)}, 1, static_cast<int>(letters.size())),

@@ -21,6 +21,13 @@ class LambdaApplier : public Applier {
 
 }  // namespace
 
+bool GuardWatch::holds(std::string_view name, bool truth) {
+  const auto it = std::find(names.begin(), names.end(), name);
+  const auto number = static_cast<int>(it - names.begin());
+  if (it == names.end()) names.emplace_back(name);
+  return truth || number == off;
+}
+
 const Dims* Views::shape(Id id) const {
   const Facts& f = g.facts(id);
   return f.kind == Facts::Kind::kTensor && f.shape ? &*f.shape : nullptr;
@@ -117,11 +124,13 @@ std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
   for (ViewRule& rule : rules) {
     NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr, {}};
     native.make = [rule = std::move(rule)](OnnxEGraph& g, const std::shared_ptr<RuleLog>&) {
+      auto& watch = g.notes<GuardWatch>();
       Rewrite rewrite;
       rewrite.name = rule.name;
       rewrite.left = rule.pattern(g);
       rewrite.applier =
-          std::make_shared<LambdaApplier>([views = Views{g}, f = rule.apply](const Match& m, Unions& unions) { f(views, m, unions); });
+          std::make_shared<LambdaApplier>([views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
+                                              const Match& m, Unions& unions) { f(views, m, unions); });
       return std::vector<Rewrite>{std::move(rewrite)};
     };
     out.push_back(std::move(native));

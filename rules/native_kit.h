@@ -17,9 +17,22 @@ namespace saturate::native {
 using Dims = std::vector<Dim>;
 using Unions = std::vector<std::pair<Id, Id>>;
 
+// The truth guards of native rules, for the checker: it sets this note of its own e-graph before rules are made for that. They count from
+// 0 in the order in which they are first asked.
+struct GuardWatch {
+  bool watching = false;
+  int off = -1;  // the number of the guard that is taken to hold
+  std::vector<std::string> names;
+  bool holds(std::string_view name, bool truth);
+};
+
 // Builds nodes and asks facts; shared by the appliers of a rule set.
 struct Views {
   OnnxEGraph& g;
+  GuardWatch* watch = nullptr;  // null but in the checker
+
+  // A condition without which the rule would be false. What it must know to be written, or what is only `useful`, is none.
+  bool guard(std::string_view name, bool truth) const { return watch == nullptr ? truth : watch->holds(name, truth); }
 
   const Dims* shape(Id id) const;  // nullptr where it is unknown
   bool equal(Dim a, Dim b) const { return g.dims().equal(a, b); }
@@ -44,6 +57,9 @@ struct Views {
   // The elements of a small constant int tensor.
   std::optional<std::vector<std::int64_t>> ints(Id id) const;
 };
+
+// Says of a condition that the rule is true without it: which direction helps, or what others look for.
+inline bool useful(bool condition) { return condition; }
 
 PatternNode variable();
 PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> children, std::string_view domain = "");

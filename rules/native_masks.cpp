@@ -19,14 +19,17 @@ using namespace native;
 void masked_by_product(const Views& v, const Match& m, Unions& unions, bool minus) {
   const Facts &scores = v.g.facts(m.classes[0]), &fill = v.g.facts(m.classes[5]);
   const Dims* shape = v.shape(m.classes[5]);
-  if (!is_floating(scores.dtype) || !fill.constant || !shape || !v.shape(m.classes[0])) return;
+  if (!useful(is_floating(scores.dtype)) || !fill.constant || !shape || !v.shape(m.classes[0])) return;
   const auto is_scalar = [&](Id id) {
     return v.shape(id) && std::all_of(v.shape(id)->begin(), v.shape(id)->end(), [&](Dim d) { return v.g.dims().value(d) == 1; });
   };
-  if (!is_scalar(m.classes[5]) || !is_scalar(m.classes[3]) || shape->size() > v.shape(m.classes[0])->size()) return;
+  if (!v.guard("f is one number", is_scalar(m.classes[5])) || !v.guard("one is one number", is_scalar(m.classes[3]))) return;
+  const std::size_t rank = v.shape(m.classes[0])->size();
+  if (!useful(shape->size() <= rank) || !v.guard("one does not widen the scores", v.shape(m.classes[3])->size() <= rank)) return;
   const auto one = v.g.value(m.classes[3], 64), f = v.g.value(m.classes[5], 64);
-  if (!one || !f || element_as_double(*one, 0) != 1 || !element_as_double(*f, 0)) return;
-  if (!std::isfinite(*element_as_double(*f, 0)) || !is_zero_or_one(v.g, m.classes[1])) return;
+  if (!one || !f || !element_as_double(*f, 0) || !v.guard("one is 1", element_as_double(*one, 0) == 1)) return;
+  if (!v.guard("f is finite", std::isfinite(*element_as_double(*f, 0)))) return;
+  if (!v.guard("b is 0 or 1 everywhere", is_zero_or_one(v.g, m.classes[1]))) return;
   const Id number = minus ? v.g.add(make_key("", "Neg", {}, 1, std::nullopt), std::array{m.classes[5]}) : m.classes[5];
   const Id kept = v.g.add(make_key("", "Cast", {Attribute::of("to", std::int64_t{9})}, 1, std::nullopt), std::array{m.classes[1]});
   unions.emplace_back(m.root(), v.g.add(make_key("", "Where", {}, 1, std::nullopt), std::array{kept, m.classes[0], number}));

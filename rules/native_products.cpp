@@ -16,9 +16,10 @@ using namespace native;
 // Softmax over the last axis does not see how the other dims are cut.
 void softmax_of_reshape(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]);
-  if (!from || !mid || from->empty() || mid->empty() || !v.equal(from->back(), mid->back()) || from->size() <= mid->size()) return;
+  if (!from || !mid || from->empty() || mid->empty() || !useful(from->size() > mid->size())) return;
+  if (!v.guard("the last dim stays", v.equal(from->back(), mid->back()))) return;
   const Attribute* axis = find_attribute(v.g.key(m.ops[3]).attributes, "axis");
-  if (!axis || (axis->i() != static_cast<std::int64_t>(mid->size()) - 1 && axis->i() != -1)) return;
+  if (!axis || !v.guard("the Softmax is over the last axis", axis->i() == std::ssize(*mid) - 1 || axis->i() == -1)) return;
   const int rank = static_cast<int>(from->size());
   const Dims result = *mid;
   const Id inner = v.g.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{rank - 1})}, 1, rank), std::array{m.classes[0]});
@@ -29,12 +30,11 @@ void softmax_of_reshape(const Views& v, const Match& m, Unions& unions) {
 // there.
 void softmax_of_merged_sum(const Views& v, const Match& m, Unions& unions) {
   const Dims *wide = v.shape(m.classes[0]), *narrow = v.shape(m.classes[2]), *mask = v.shape(m.classes[3]), *to = v.shape(m.root());
-  if (!wide || !narrow || !mask || !to || narrow->size() < 3 || wide->size() <= narrow->size() || !v.equal(*narrow, *to) ||
-      v.has_zero(*mask))
-    return;
-  if (!v.equal(std::span(*wide).last(2), std::span(*narrow).last(2)) || mask->size() > narrow->size()) return;
+  if (!wide || !narrow || !mask || !to || narrow->size() < 3 || !useful(wide->size() > narrow->size() && !v.has_zero(*mask))) return;
+  if (mask->size() > narrow->size() || !useful(v.equal(*narrow, *to))) return;  // M is asked below
+  if (!v.guard("rows and columns stay", v.equal(std::span(*wide).last(2), std::span(*narrow).last(2)))) return;
   const Attribute* axis = find_attribute(v.g.key(m.ops[5]).attributes, "axis");
-  if (!axis || (axis->i() != static_cast<std::int64_t>(narrow->size()) - 1 && axis->i() != -1)) return;
+  if (!axis || !v.guard("the Softmax is over the last axis", axis->i() == std::ssize(*narrow) - 1 || axis->i() == -1)) return;
   const auto groups = group_dims(v.g.dims(), *narrow, *wide);
   if (!groups) return;
   const Dim one = v.g.dims().constant(1);
@@ -42,7 +42,7 @@ void softmax_of_merged_sum(const Views& v, const Match& m, Unions& unions) {
   padded.insert(padded.end(), mask->begin(), mask->end());
   Dims cut;
   for (const DimGroup& g : *groups) {
-    if (g.from_end - g.from_begin != 1) return;
+    if (!v.guard("the Reshape only merges", g.from_end - g.from_begin == 1)) return;
     const Dim here = padded[g.from_begin];
     const bool whole = v.equal(here, (*narrow)[g.from_begin]);
     if (!whole && v.g.dims().value(here) != 1) return;
@@ -73,9 +73,11 @@ void matmul_of_merge(const Views& v, const Match& m, Unions& unions, int side) {
   const Id a = m.classes[0], merged = m.classes[2], b = m.classes[3];
   const Dims *wide = v.shape(a), *narrow = v.shape(merged), *other = v.shape(b), *to = v.shape(m.root());
   if (!wide || !narrow || !other || !to || narrow->size() < 3 || other->size() != narrow->size() || wide->size() <= narrow->size()) return;
-  if (!v.equal(std::span(*wide).last(2), std::span(*narrow).last(2))) return;
-  if (!v.equal(std::span(*narrow).first(narrow->size() - 2), std::span(*other).first(other->size() - 2))) return;
-  if (v.cuts(*wide) <= v.cuts(*narrow) && !has_batch_or_head_of_one(v, *wide, *narrow)) return;
+  if (!v.guard("rows and columns stay", v.equal(std::span(*wide).last(2), std::span(*narrow).last(2)))) return;
+  if (!v.guard("both factors have one batch",
+               v.equal(std::span(*narrow).first(narrow->size() - 2), std::span(*other).first(other->size() - 2))))
+    return;
+  if (!useful(v.cuts(*wide) > v.cuts(*narrow) || has_batch_or_head_of_one(v, *wide, *narrow))) return;
   const Dims cut = with_matrix(*wide, *other), result = *to;
   const Id b_cut = v.reshape(b, cut, 0);
   const Id product = v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), side == 0 ? std::array{a, b_cut} : std::array{b_cut, a});
@@ -88,9 +90,9 @@ void split_of_matmul(const Views& v, const Match& m, Unions& unions) {
   const Dims *da = v.shape(a), *db = v.shape(b), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
   if (!da || !db || !mid || !to || mid->size() < 3 || to->size() <= mid->size() || da->size() != mid->size() || db->size() != mid->size())
     return;
-  if (!v.equal(std::span(*mid).last(2), std::span(*to).last(2))) return;
-  if (!v.equal(std::span(*da).first(da->size() - 2), std::span(*db).first(db->size() - 2))) return;
-  if (v.cuts(*to) <= v.cuts(*mid) && !has_batch_or_head_of_one(v, *to, *mid)) return;
+  if (!v.guard("rows and columns stay", v.equal(std::span(*mid).last(2), std::span(*to).last(2)))) return;
+  if (!v.guard("both factors have one batch", v.equal(std::span(*da).first(da->size() - 2), std::span(*db).first(db->size() - 2)))) return;
+  if (!useful(v.cuts(*to) > v.cuts(*mid) || has_batch_or_head_of_one(v, *to, *mid))) return;
   const Dims cut_a = with_matrix(*to, *da), cut_b = with_matrix(*to, *db);
   const Id left = v.reshape(a, cut_a, 0), right = v.reshape(b, cut_b, 0);
   unions.emplace_back(m.root(), v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{left, right}));
@@ -124,7 +126,9 @@ void split_of_matmul_rows(const Views& v, const Match& m, Unions& unions) {
   const Dims *da = v.shape(a), *db = v.shape(b), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
   if (!da || !db || !mid || !to || mid->size() < 3 || mid->size() > 4 || da->size() != mid->size() || db->size() != mid->size()) return;
   const std::size_t rows = mid->size() - 2;
-  if (joined_at(v, *to, *mid) != rows || has_one(v, *to, rows) || !v.equal(std::span(*da).first(rows), std::span(*db).first(rows))) return;
+  if (to->size() != mid->size() + 1 || !v.guard("the Reshape splits the rows", joined_at(v, *to, *mid) == rows)) return;
+  if (!useful(!has_one(v, *to, rows))) return;
+  if (!v.guard("both factors have one batch", v.equal(std::span(*da).first(rows), std::span(*db).first(rows)))) return;
   Dims cut = *to;
   cut.back() = da->back();
   const Dims beside = with_one(*db, rows, v.g.dims().constant(1));
@@ -138,9 +142,8 @@ void matmul_of_joined_rows(const Views& v, const Match& m, Unions& unions) {
   const Dims *wide = v.shape(a), *joined = v.shape(m.classes[2]), *other = v.shape(b), *to = v.shape(m.root());
   if (!wide || !joined || !other || !to || joined->size() < 3 || joined->size() > 4 || other->size() != joined->size()) return;
   const std::size_t rows = joined->size() - 2;
-  if (joined_at(v, *wide, *joined) != rows || has_one(v, *wide, rows) ||
-      !v.equal(std::span(*joined).first(rows), std::span(*other).first(rows)))
-    return;
+  if (wide->size() != joined->size() + 1 || !v.guard("the Reshape joins the rows", joined_at(v, *wide, *joined) == rows)) return;
+  if (!useful(!has_one(v, *wide, rows) && v.equal(std::span(*joined).first(rows), std::span(*other).first(rows)))) return;
   const Dims beside = with_one(*other, rows, v.g.dims().constant(1)), result = *to;
   const Id right = v.reshape(b, beside, 0);
   unions.emplace_back(m.root(), v.reshape(v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{a, right}), result, 0));
@@ -178,8 +181,9 @@ std::optional<std::pair<Dims, Dims>> reshaped_part(const Views& v, const Dims& p
 // it meets constants that go into Reshapes, every sum of a residual stream would be had in every view.)
 void reshape_of_sum(const Views& v, const Match& m, Unions& unions) {
   const Dims *a = v.shape(m.classes[0]), *b = v.shape(m.classes[1]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
-  if (!a || !b || !mid || !to || mid->size() < 3 || to->size() < 3 || v.equal(*mid, *to) || !is_floating(v.g.facts(m.root()).dtype)) return;
-  if (!v.equal(std::span(*mid).last(2), std::span(*to).last(2)) || !reaches_scores(v.g, m.root())) return;
+  if (!a || !b || !mid || !to || mid->size() < 3 || to->size() < 3) return;
+  if (!useful(!v.equal(*mid, *to) && is_floating(v.g.facts(m.root()).dtype))) return;
+  if (!useful(v.equal(std::span(*mid).last(2), std::span(*to).last(2)) && reaches_scores(v.g, m.root()))) return;
   const auto left = reshaped_part(v, *a, *mid, *to), right = reshaped_part(v, *b, *mid, *to);
   if (!left || !right) return;
   const auto cut = [&](Id x, const std::pair<Dims, Dims>& shapes) {
@@ -199,8 +203,10 @@ void heads_repeated(const Views& v, const Match& m, Unions& unions) {
     return v.equal(std::span(five).first(2), std::span(*from).first(2)) && v.equal(std::span(five).last(2), std::span(*from).last(2));
   };
   const auto times = v.g.dims().value((*wide)[2]), before = v.g.dims().value((*cut)[2]);
-  if (!kept(*cut) || !kept(*wide) || before != 1 || !times || *times < 2 || !is_floating(v.g.facts(m.root()).dtype)) return;
-  if (!v.equal((*to)[0], (*from)[0]) || !v.equal(std::span(*to).last(2), std::span(*from).last(2))) return;
+  if (!times || !useful(*times >= 2 && is_floating(v.g.facts(m.root()).dtype))) return;
+  if (!v.guard("only the new axis grows", kept(*cut) && kept(*wide) && before == 1)) return;
+  if (!v.guard("the new axis joins the heads", v.equal((*to)[0], (*from)[0]) && v.equal(std::span(*to).last(2), std::span(*from).last(2))))
+    return;
   unions.emplace_back(
       m.root(), v.g.add(make_key("saturate", "repeat_heads", {Attribute::of("times", *times)}, 1, std::nullopt), std::array{m.classes[0]}));
 }
@@ -208,7 +214,7 @@ void heads_repeated(const Views& v, const Match& m, Unions& unions) {
 // The right factor of a batched product is the transpose of its transpose: attention rules may then ask for K itself.
 void transposed_right_factor(const Views& v, const Match& m, Unions& unions) {
   const Dims *a = v.shape(m.classes[0]), *b = v.shape(m.classes[1]);
-  if (!a || !b || a->size() != b->size() || a->size() < 3 || a->size() > 6) return;
+  if (!a || !b || a->size() != b->size() || a->size() < 3 || !useful(a->size() <= 6)) return;
   std::vector<std::int64_t> swap(a->size());
   std::iota(swap.begin(), swap.end(), 0);
   std::swap(swap[swap.size() - 2], swap.back());

@@ -39,13 +39,14 @@ std::optional<std::int64_t> last_of(const Views& v, Id id) {
 void slice_is_part(const Views& v, const Match& m, Unions& unions, std::size_t inputs) {
   const Id x = m.classes[0];
   const auto last = last_of(v, x), count = last_of(v, m.root());
-  if (!last || !count || *count == 0 || *count == *last || v.g.facts(x).constant) return;
+  if (!last || !count || !useful(*count != 0 && *count != *last && !v.g.facts(x).constant)) return;
   const auto starts = v.ints(m.classes[1]);
   const auto axes = inputs > 3 ? v.ints(m.classes[3]) : std::nullopt,
              steps = inputs > 4 ? v.ints(m.classes[4]) : std::vector<std::int64_t>{1};
   const auto rank = static_cast<std::int64_t>(v.shape(x)->size());
-  if (!starts || !axes || !steps || starts->size() != 1 || axes->size() != 1 || steps->size() != 1 || (*steps)[0] < 1) return;
-  if ((*axes)[0] != rank - 1 && (*axes)[0] != -1) return;
+  if (!starts || !axes || !steps || starts->empty() || axes->empty() || steps->empty()) return;
+  if (!v.guard("the last axis alone is cut", axes->size() == 1 && ((*axes)[0] == rank - 1 || (*axes)[0] == -1))) return;
+  if (inputs > 4 && !v.guard("the step leads forward", (*steps)[0] >= 1)) return;
   const std::int64_t start = (*starts)[0] < 0 ? std::max<std::int64_t>((*starts)[0] + *last, 0) : (*starts)[0];
   unions.emplace_back(m.root(), make_part(v, x, {start, (*steps)[0], *count}));
 }
@@ -55,9 +56,11 @@ void slice_is_part(const Views& v, const Match& m, Unions& unions, std::size_t i
 void gather_is_part(const Views& v, const Match& m, Unions& unions) {
   const Id x = m.classes[0];
   const auto last = last_of(v, x);
-  if (!last || v.g.facts(x).constant || v.int_attribute(m.ops[2], "axis", 0) != static_cast<std::int64_t>(v.shape(x)->size()) - 1) return;
+  if (!last || !useful(!v.g.facts(x).constant)) return;
+  const auto axis = v.int_attribute(m.ops[2], "axis", 0), rank = static_cast<std::int64_t>(v.shape(x)->size());
   const Dims* places = v.shape(m.classes[1]);
-  auto index = places && places->size() == 1 ? v.ints(m.classes[1]) : std::nullopt;
+  if (!places || !v.guard("the places are of the last axis", axis == rank - 1)) return;
+  auto index = v.guard("the places are a list", places->size() == 1) ? v.ints(m.classes[1]) : std::nullopt;
   if (!index || index->empty()) return;
   for (std::int64_t& i : *index) i += i < 0 ? *last : 0;
   const auto n = static_cast<std::int64_t>(index->size());
@@ -69,7 +72,10 @@ void gather_is_part(const Views& v, const Match& m, Unions& unions) {
     halves = halves && at == (i + n / 2) % n;
     pairs = pairs && at == (i ^ 1);
   }
-  if (even && n < *last) unions.emplace_back(m.root(), make_part(v, x, {(*index)[0], step, n}));
+  even = v.guard("the places ascend evenly", even);
+  halves = v.guard("the halves are swapped", halves);
+  pairs = v.guard("the members of each pair are swapped", pairs);
+  if (even && useful(n < *last)) unions.emplace_back(m.root(), make_part(v, x, {(*index)[0], step, n}));
   if (!halves && !pairs) return;
   std::vector<double> signs;
   for (std::int64_t i = 0; i < n; ++i) signs.push_back((halves ? i < n / 2 : i % 2 == 0) ? -1 : 1);
@@ -84,14 +90,14 @@ void gather_of_split_is_part(const Views& v, const Match& m, Unions& unions) {
   const Id x = m.classes[0];
   const Dims *from = v.shape(x), *cut = v.shape(m.classes[2]);
   const auto last = last_of(v, x);
-  if (!last || !cut || v.g.facts(x).constant || cut->size() != from->size() + 1) return;
-  if (!v.equal(std::span(*from).first(from->size() - 1), std::span(*cut).first(from->size() - 1))) return;
+  if (!last || !cut || !useful(!v.g.facts(x).constant) || cut->size() != from->size() + 1) return;
+  if (!v.guard("the outer axes stay", v.equal(std::span(*from).first(from->size() - 1), std::span(*cut).first(from->size() - 1)))) return;
   const auto rows = v.g.dims().value((*cut)[cut->size() - 2]), columns = v.g.dims().value(cut->back());
   const Dims* place = v.shape(m.classes[3]);
-  const auto index = place && place->empty() ? v.ints(m.classes[3]) : std::nullopt;
-  if (!rows || !columns || !index || *rows < 2 || *columns < 2) return;
+  const auto index = place && v.guard("one place is taken", place->empty()) ? v.ints(m.classes[3]) : std::nullopt;
+  if (!rows || !columns || !index || index->empty() || !useful(*rows >= 2 && *columns >= 2)) return;
   const auto axis = v.int_attribute(m.ops[4], "axis", 0), rank = static_cast<std::int64_t>(cut->size());
-  if (axis != rank - 1 && axis != rank - 2) return;
+  if (!v.guard("the place is of a new axis", axis == rank - 1 || axis == rank - 2)) return;
   const std::int64_t size = axis == rank - 1 ? *columns : *rows, at = (*index)[0] < 0 ? (*index)[0] + size : (*index)[0];
   if (at < 0 || at >= size) return;
   unions.emplace_back(m.root(), make_part(v, x, axis == rank - 1 ? Part{at, *columns, *rows} : Part{at * *columns, 1, *columns}));
@@ -101,15 +107,16 @@ void gather_of_split_is_part(const Views& v, const Match& m, Unions& unions) {
 void gather_of_pairs_joined(const Views& v, const Match& m, Unions& unions) {
   const Id x = m.classes[0];
   const Dims *from = v.shape(x), *to = v.shape(m.root());
-  if (!last_of(v, x) || !last_of(v, m.root()) || v.g.facts(x).constant || from->size() != to->size() + 1) return;
+  if (!last_of(v, x) || !last_of(v, m.root()) || !useful(!v.g.facts(x).constant) || from->size() != to->size() + 1) return;
   const std::size_t outer = to->size() - 1;
-  if (!v.equal(std::span(*from).first(outer), std::span(*to).first(outer))) return;
+  if (!v.guard("the outer axes stay", v.equal(std::span(*from).first(outer), std::span(*to).first(outer)))) return;
   const auto rows = v.g.dims().value((*from)[outer]), columns = v.g.dims().value(from->back());
   const auto order = v.ints(m.classes[1]);
   const auto axis = static_cast<std::size_t>(v.int_attribute(m.ops[2], "axis", 0));
-  if (!rows || !columns || !order || axis < outer || *rows * *columns > 4096) return;
+  if (!rows || !columns || !order || !useful(*rows * *columns <= 4096)) return;
+  if (!v.guard("one of the joined axes is permuted", axis >= outer)) return;
   const std::int64_t size = axis == outer ? *rows : *columns;
-  if (static_cast<std::int64_t>(order->size()) != size || (*rows != 2 && *columns != 2)) return;
+  if (static_cast<std::int64_t>(order->size()) != size || !useful(*rows == 2 || *columns == 2)) return;
   std::vector<std::int64_t> joined;
   for (std::int64_t r = 0; r < *rows; ++r)
     for (std::int64_t c = 0; c < *columns; ++c) {
@@ -128,16 +135,19 @@ void gather_of_pairs_joined(const Views& v, const Match& m, Unions& unions) {
 // A row or a column of a matrix of two by two whose elements were joined and then reshaped.
 void line_of_four(const Views& v, const Match& m, Unions& unions) {
   const Dims *line = v.shape(m.root()), *matrix = v.shape(m.classes[6]), *place = v.shape(m.classes[7]);
-  const auto index = place && place->empty() ? v.ints(m.classes[7]) : std::nullopt;
-  if (!last_of(v, m.root()) || !matrix || !index || matrix->size() < 3) return;
+  const auto index = place && v.guard("one place is taken", place->empty()) ? v.ints(m.classes[7]) : std::nullopt;
+  if (!last_of(v, m.root()) || !matrix || !index || index->empty() || matrix->size() < 3) return;
   const std::size_t rank = matrix->size();
   const auto size = [&](std::size_t i) { return v.g.dims().value((*matrix)[i]); };
-  if (size(rank - 1) != 2 || size(rank - 2) != 2) return;
-  for (std::size_t i = 0; i < 4; ++i)
-    if (const Dims* d = v.shape(m.classes[i]); !d || d->empty() || v.g.dims().value(d->back()) != 1) return;
+  if (!v.guard("the matrix is two by two", size(rank - 1) == 2 && size(rank - 2) == 2)) return;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Dims* d = v.shape(m.classes[i]);
+    if (!d || d->empty() || !v.guard("each part is one wide", v.g.dims().value(d->back()) == 1)) return;
+  }
   const auto joined = static_cast<std::size_t>(v.int_attribute(m.ops[4], "axis", 0)),
              axis = static_cast<std::size_t>(v.int_attribute(m.ops[8], "axis", 0));
-  if (joined + 1 != v.shape(m.classes[0])->size() || axis + 2 < rank) return;
+  if (!v.guard("the parts are joined along the last axis", joined + 1 == v.shape(m.classes[0])->size())) return;
+  if (!v.guard("the line is of the matrix", axis + 2 >= rank)) return;
   const auto at = static_cast<std::size_t>((*index)[0] < 0 ? (*index)[0] + 2 : (*index)[0]);
   if (at > 1) return;
   const auto [first, second] = axis + 1 == rank ? std::pair{at, at + 2} : std::pair{2 * at, 2 * at + 1};
@@ -152,12 +162,14 @@ void line_of_four(const Views& v, const Match& m, Unions& unions) {
 void reshape_of_stack(const Views& v, const Match& m, Unions& unions) {
   const Id a = m.classes[0], b = m.classes[1];
   const Dims *da = v.shape(a), *db = v.shape(b), *to = v.shape(m.root());
-  if (!last_of(v, m.root()) || !da || !db || !v.equal(*da, *db) || da->size() != to->size() + 1) return;
+  if (!last_of(v, m.root()) || !da || !db || da->size() != to->size() + 1 || db->size() != da->size()) return;
   const std::size_t outer = to->size() - 1;
-  if (!v.equal(std::span(*da).first(outer), std::span(*to).first(outer))) return;
-  const auto axis = v.int_attribute(m.ops[2], "axis", 0);
-  const bool innermost = axis == static_cast<std::int64_t>(outer) + 1 && v.g.dims().value(da->back()) == 1;
-  if (!innermost && (axis != static_cast<std::int64_t>(outer) || v.g.dims().value((*da)[outer]) != 1)) return;
+  if (!v.guard("both have one shape", v.equal(*da, *db))) return;
+  if (!v.guard("the outer axes stay", v.equal(std::span(*da).first(outer), std::span(*to).first(outer)))) return;
+  const auto axis = static_cast<std::size_t>(v.int_attribute(m.ops[2], "axis", 0));
+  const bool innermost = axis == outer + 1;
+  if (!v.guard("the stack is along one of the last axes", axis >= outer)) return;
+  if (!v.guard("what is stacked is one thick", axis < da->size() && v.g.dims().value((*da)[axis]) == 1)) return;
   Dims flat(to->begin(), to->end() - 1);
   flat.push_back((*da)[innermost ? outer : outer + 1]);
   const Id x = v.reshape(a, flat, 0), y = v.reshape(b, flat, 0);
@@ -173,10 +185,10 @@ void reshape_of_repeat(const Views& v, const Match& m, Unions& unions) {
   if (!last_of(v, m.root()) || !from || !wide || from->size() != to->size() + 1 || wide->size() != from->size()) return;
   const std::size_t outer = to->size() - 1;
   const auto kept = std::span(*to).first(outer);
-  if (!v.equal(kept, std::span(*from).first(outer)) || !v.equal(kept, std::span(*wide).first(outer))) return;
+  if (!v.guard("the outer axes stay", v.equal(kept, std::span(*from).first(outer)) && v.equal(kept, std::span(*wide).first(outer)))) return;
   const auto doubled = [&](std::size_t i) { return v.g.dims().value((*from)[i]) == 1 && v.g.dims().value((*wide)[i]) == 2; };
-  const bool interleaved = doubled(outer + 1) && v.equal((*from)[outer], (*wide)[outer]);
-  if (!interleaved && (!doubled(outer) || !v.equal(from->back(), wide->back()))) return;
+  const bool interleaved = v.guard("the last axis is doubled", doubled(outer + 1) && v.equal((*from)[outer], (*wide)[outer]));
+  if (!interleaved && !v.guard("the last but one is doubled", doubled(outer) && v.equal(from->back(), wide->back()))) return;
   Dims flat(to->begin(), to->end() - 1);
   flat.push_back((*from)[interleaved ? outer : outer + 1]);
   unions.emplace_back(m.root(), make_last(v, "twice", interleaved, {v.reshape(h, flat, 0)}));
@@ -185,7 +197,8 @@ void reshape_of_repeat(const Views& v, const Match& m, Unions& unions) {
 // MatMul by a constant that rotates the last axis.
 void matmul_is_rotation(const Views& v, const Match& m, Unions& unions) {
   const auto n = last_of(v, m.classes[0]), rows = last_of(v, m.classes[1]);
-  if (!n || n != rows || *n % 2 != 0 || *n > 512 || v.shape(m.classes[1])->size() != 2 || !v.g.facts(m.classes[1]).constant) return;
+  if (!n || n != rows || !useful(*n <= 512) || v.shape(m.classes[1])->size() != 2 || !v.g.facts(m.classes[1]).constant) return;
+  if (!v.guard("the last axis has halves", *n % 2 == 0)) return;
   const auto value = v.g.value(m.classes[1], 1 << 21);
   if (!value || value->size() != *n * *n) return;
   bool halves = true, pairs = true;
@@ -196,16 +209,19 @@ void matmul_is_rotation(const Views& v, const Match& m, Unions& unions) {
       halves = halves && *e == (k == (j + *n / 2) % *n ? (j < *n / 2 ? -1 : 1) : 0);
       pairs = pairs && *e == (k == (j ^ 1) ? (j % 2 == 0 ? -1 : 1) : 0);
     }
+  halves = v.guard("the matrix swaps the halves", halves);
+  pairs = v.guard("the matrix swaps the members of each pair", pairs);
   if (halves || pairs) unions.emplace_back(m.root(), make_last(v, "rotate_half", !halves, {m.classes[0]}));
 }
 
 // Reshape and Expand of twice(h) = twice of the Reshape or Expand of h where the last dim stays.
 void view_of_twice(const Views& v, const Match& m, Unions& unions) {
   const Dims *half = v.shape(m.classes[0]), *whole = v.shape(m.classes[1]), *to = v.shape(m.root());
-  if (!half || !whole || !to || half->empty() || whole->empty() || to->empty() || !v.equal(whole->back(), to->back())) return;
+  if (!half || !whole || !to || half->empty() || whole->empty() || to->empty()) return;
+  const bool expands = v.g.key(m.ops[3]).op_type == "Expand", stays = v.equal(whole->back(), to->back());
+  if (expands ? !stays : !v.guard("the last dim stays", stays)) return;  // no Expand makes a whole of two halves longer
   Dims target = *to;
   target.back() = half->back();
-  const bool expands = v.g.key(m.ops[3]).op_type == "Expand";
   const Id viewed = expands ? v.expand(m.classes[0], target) : v.reshape(m.classes[0], target, 0);
   unions.emplace_back(m.root(), make_last(v, "twice", v.int_attribute(m.ops[1], "interleaved", 0) != 0, {viewed}));
 }
@@ -213,7 +229,8 @@ void view_of_twice(const Views& v, const Match& m, Unions& unions) {
 // Gather of rows of twice(h) = twice(Gather of rows of h).
 void rows_of_twice(const Views& v, const Match& m, Unions& unions) {
   const Dims *half = v.shape(m.classes[0]), *ids = v.shape(m.classes[2]);
-  if (v.int_attribute(m.ops[3], "axis", 0) != 0 || !half || half->size() < 2 || !ids) return;
+  if (!half || !ids || !v.guard("the places are of the first axis", v.int_attribute(m.ops[3], "axis", 0) == 0)) return;
+  if (!v.guard("the first axis is not the last", half->size() >= 2)) return;
   const Id rows = v.g.add(make_key("", "Gather", {Attribute::of("axis", std::int64_t{0})}, 1, static_cast<int>(half->size())),
                           std::array{m.classes[0], m.classes[2]});
   unions.emplace_back(m.root(), make_last(v, "twice", v.int_attribute(m.ops[1], "interleaved", 0) != 0, {rows}));
@@ -226,7 +243,7 @@ void rows_cut_of_twice(const Views& v, const Match& m, Unions& unions, std::size
   if (!half || !cut || !axes) return;
   const auto rank = static_cast<std::int64_t>(half->size());
   for (std::int64_t axis : *axes)
-    if (axis == rank - 1 || axis == -1) return;
+    if (!v.guard("the last axis is not cut", axis != rank - 1 && axis != -1)) return;
   std::vector<Id> children{m.classes[0]};
   for (std::size_t i = 1; i < inputs; ++i) children.push_back(m.classes[1 + i]);
   const Id rows = v.g.add(make_key("", "Slice", {}, 1, static_cast<int>(rank)), children);
@@ -248,6 +265,8 @@ void constant_is_twice(const Views& v, Id c, Unions& unions) {
   bool halves = true, pairs = true;
   for (std::size_t r = 0; r < rows; ++r) halves = halves && std::memcmp(from + 2 * r * half, from + (2 * r + 1) * half, half) == 0;
   for (std::size_t i = 0; i < rows * half && pairs; i += element) pairs = std::memcmp(from + 2 * i, from + 2 * i + element, element) == 0;
+  halves = v.guard("one half is the other", halves);
+  pairs = v.guard("the members of each pair are equal", pairs);
   Shape dims = value->dims();
   dims.back() /= 2;
   for (bool interleaved : {false, true}) {

@@ -1,4 +1,4 @@
-// Sequences whose parts are known: their elements, length and concatenation are tensors without them.
+// Sequences whose parts are known: their elements and concatenation are tensors without them.
 #include <array>
 #include <numeric>
 
@@ -69,13 +69,6 @@ void element_of_sequence(const Views& v, const Match& m, Unions& unions) {
   });
 }
 
-// Classes: 0 the sequence, 1 its length.
-void length_of_sequence(const Views& v, const Match& m, Unions& unions) {
-  each_maker(v, m.classes[0], [&](const std::string& op, const ENode& maker) {
-    if (op == "SequenceConstruct") unions.emplace_back(m.root(), v.g.constant(Tensor::scalar_int64(std::ssize(maker.children))));
-  });
-}
-
 // Classes: 0 the sequence, 1 the tensor.
 void joined_sequence(const Views& v, const Match& m, Unions& unions) {
   const std::int64_t axis = v.int_attribute(m.ops[1], "axis", 0);
@@ -99,8 +92,6 @@ std::vector<NativeRule> native_sequence_rules() {
   return to_native({
       {"element_of_sequence", "SequenceAt of a sequence that is written out, or split off a tensor, is that tensor or a Slice",
        Effect::kExact, [](OnnxEGraph& g) { return over_two(g, "SequenceAt"); }, element_of_sequence},
-      {"length_of_sequence", "SequenceLength of a sequence that is written out is a number", Effect::kExact, of_one("SequenceLength"),
-       length_of_sequence},
       {"joined_sequence", "ConcatFromSequence of a sequence that is written out is Concat", Effect::kExact, of_one("ConcatFromSequence"),
        joined_sequence},
   });

@@ -35,15 +35,15 @@ Id view(const Views& v, Id x, const Dims& inner, std::vector<std::int64_t> perm,
 // Transpose(Reshape(X)) = Reshape(Transpose(X)) where the Reshape only merges neighbouring dims, not just ones.
 void transpose_of_merge(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
-  if (!v.is_spelled_out(m.classes[1], mid)) return;
-  if (!from || !mid || !to || v.cuts(*from) <= v.cuts(*mid)) return;
+  if (!useful(v.is_spelled_out(m.classes[1], mid))) return;
+  if (!from || !mid || !to || !useful(v.cuts(*from) > v.cuts(*mid))) return;
   const auto perm = moved_axes(v, *mid, v.perm(m.ops[3]));
   const Dims parts = v.without_ones(*from), merged = v.without_ones(*mid), result = *to;
   const auto groups = group_dims(v.g.dims(), parts, merged);
   if (!groups || perm.size() != merged.size()) return;
   std::vector<std::pair<std::size_t, std::size_t>> run(merged.size(), {0, 0});
   for (const DimGroup& g : *groups) {
-    if (g.to_end - g.to_begin != 1) return;
+    if (!v.guard("the Reshape only merges", g.to_end - g.to_begin == 1)) return;
     run[g.to_begin] = {g.from_begin, g.from_end};
   }
   std::vector<std::int64_t> inner;
@@ -55,15 +55,15 @@ void transpose_of_merge(const Views& v, const Match& m, Unions& unions) {
 // Reshape(Transpose(X)) = Transpose(Reshape(X)) where the Reshape only splits dims, not just ones off them.
 void split_of_transpose(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
-  if (!v.is_spelled_out(m.classes[2], to)) return;
-  if (!from || !mid || !to || v.cuts(*to) <= v.cuts(*mid)) return;
+  if (!useful(v.is_spelled_out(m.classes[2], to))) return;
+  if (!from || !mid || !to || !useful(v.cuts(*to) > v.cuts(*mid))) return;
   const auto perm = moved_axes(v, *from, v.perm(m.ops[1]));
   const Dims joined = v.without_ones(*mid), parts = v.without_ones(*to), result = *to;
   const auto groups = group_dims(v.g.dims(), joined, parts);
   if (!groups || perm.size() != joined.size()) return;
   std::vector<std::pair<std::size_t, std::size_t>> run(joined.size(), {0, 0});  // dims of the result that each dim of X becomes
   for (const DimGroup& g : *groups) {
-    if (g.from_end - g.from_begin != 1) return;
+    if (!v.guard("the Reshape only splits", g.from_end - g.from_begin == 1)) return;
     run[static_cast<std::size_t>(perm[g.from_begin])] = {g.to_begin, g.to_end};
   }
   Dims split;
@@ -83,8 +83,9 @@ std::optional<Id> view_of_runs(const Views& v, Id x, const Dims& dims, std::span
                                Together together) {
   std::vector<std::size_t> first;  // axis of the result that each run begins with
   for (std::size_t i = 0; i < perm.size(); ++i)
-    if (i == 0 || perm[i] != perm[i - 1] + 1 || !together(i - 1, i)) first.push_back(i);
-  if (first.size() == rank) return std::nullopt;
+    if (i == 0 || !useful(together(i - 1, i)) || !v.guard("what is joined are neighbours before the Transpose", perm[i] == perm[i - 1] + 1))
+      first.push_back(i);
+  if (!useful(first.size() != rank)) return std::nullopt;
   std::vector<std::size_t> order(first.size());
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return perm[first[a]] < perm[first[b]]; });
@@ -104,9 +105,9 @@ std::optional<Id> view_of_runs(const Views& v, Id x, const Dims& dims, std::span
 // first, whatever their places in the result, so that X with so many of them is one value.
 void ones_of_transpose(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
-  if (!v.is_spelled_out(m.classes[2], to)) return;
+  if (!useful(v.is_spelled_out(m.classes[2], to))) return;
   if (!from || !mid || !to || mid->empty() || to->size() <= mid->size()) return;
-  if (v.cuts(*mid) != std::ssize(*mid) || !v.equal(v.without_ones(*to), *mid)) return;
+  if (v.cuts(*mid) != std::ssize(*mid) || !v.guard("only axes of size 1 are added", v.equal(v.without_ones(*to), *mid))) return;
   const auto perm = v.perm(m.ops[1]);
   const std::int64_t ones = std::ssize(*to) - std::ssize(*mid);
   Dims longer = *from;
@@ -126,8 +127,8 @@ void ones_of_transpose(const Views& v, const Match& m, Unions& unions) {
 // Reshape(Transpose(X)) = Reshape(Transpose(Reshape(X))) where axes that the Transpose keeps together are joined by the Reshape anyway.
 void merge_of_transpose(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[1]), *to = v.shape(m.root());
-  if (!v.is_spelled_out(m.classes[2], to)) return;
-  if (!from || !mid || !to || from->size() != mid->size() || v.has_zero(*from)) return;
+  if (!useful(v.is_spelled_out(m.classes[2], to))) return;
+  if (!from || !mid || !to || from->size() != mid->size() || !useful(!v.has_zero(*from))) return;
   const auto perm = moved_axes(v, *from, v.perm(m.ops[1]));
   const Dims dims = v.without_ones(*from), moved = v.without_ones(*mid), result = *to;
   const std::size_t mid_rank = mid->size();
@@ -145,8 +146,8 @@ void merge_of_transpose(const Views& v, const Match& m, Unions& unions) {
 // Transpose(Reshape(X)) = Reshape(Transpose(Reshape(X))) where axes that the Reshape split from one stay together.
 void transpose_of_split(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
-  if (!v.is_spelled_out(m.classes[1], mid)) return;
-  if (!from || !mid || !to || v.has_zero(*mid)) return;
+  if (!useful(v.is_spelled_out(m.classes[1], mid))) return;
+  if (!from || !mid || !to || !useful(!v.has_zero(*mid))) return;
   const auto perm = moved_axes(v, *mid, v.perm(m.ops[3]));
   const Dims dims = v.without_ones(*mid), result = *to;
   const std::size_t mid_rank = mid->size();

@@ -15,7 +15,7 @@ using namespace native;
 // Reshape(X, anything) = Reshape(X, the shape it has): all spellings of one target shape become one e-node.
 void reshape_to_literal(const Views& v, const Match& m, Unions& unions) {
   const Dims* to = v.shape(m.root());
-  if (!to || to->size() > 8) return;
+  if (!to || !useful(to->size() <= 8)) return;
   const Dims copy = *to;
   unions.emplace_back(m.root(), v.reshape(m.classes[0], copy, 0));
 }
@@ -86,13 +86,13 @@ void reshape_by_constant(const Views& v, Id result, Id x, Id target, Unions& uni
 
 void reshape_identity(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *to = v.shape(m.root());
-  if (from && to && v.equal(*from, *to)) unions.emplace_back(m.root(), m.classes[0]);
+  if (from && to && v.guard("the shape stays", v.equal(*from, *to))) unions.emplace_back(m.root(), m.classes[0]);
 }
 
 void expand_to_literal(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *to = v.shape(m.root());
-  if (!from || !to || to->size() > 8) return;
-  if (v.equal(*from, *to)) {
+  if (!from || !to || !useful(to->size() <= 8)) return;
+  if (v.guard("the shape stays", v.equal(*from, *to))) {
     unions.emplace_back(m.root(), m.classes[0]);
     return;
   }
@@ -103,11 +103,11 @@ void expand_to_literal(const Views& v, const Match& m, Unions& unions) {
 // Expand(X, computed shape) = Expand(X, [1, 1, 7]) where every dim that grows is a number.
 void expand_by_constant(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *to = v.shape(m.root());
-  if (!from || !to || v.g.facts(m.classes[1]).value) return;
+  if (!from || !to || !useful(!v.g.facts(m.classes[1]).value)) return;
   std::vector<std::int64_t> spelled;
   const std::size_t lead = to->size() - from->size();
   for (std::size_t i = 0; i < to->size(); ++i) {
-    if (i >= lead && v.equal((*from)[i - lead], (*to)[i]))
+    if (i >= lead && v.guard("a dim of 1 in the target stays", v.equal((*from)[i - lead], (*to)[i])))
       spelled.push_back(1);
     else if (const auto n = v.g.dims().value((*to)[i]))
       spelled.push_back(*n);
@@ -146,20 +146,21 @@ std::optional<Dims> refinement(DimTable& table, Dims from, Dims to) {
 // Reshape(Reshape(X, any), to) = Reshape(X, to).
 void reshape_reshape(const Views& v, const Match& m, Unions& unions) {
   const Dims *mid = v.shape(m.classes[2]), *to = v.shape(m.root());
-  if (!to || v.has_zero(*to) || !v.is_spelled_out(m.classes[1], mid) || !v.is_spelled_out(m.classes[3], to)) return;
+  if (!to || !useful(!v.has_zero(*to) && v.is_spelled_out(m.classes[1], mid) && v.is_spelled_out(m.classes[3], to))) return;
   const Dims* from = v.shape(m.classes[0]);
   const Dims result = *to;
-  unions.emplace_back(m.root(), from && v.equal(*from, result) ? m.classes[0] : v.reshape(m.classes[0], result, 0));
+  const bool same = from && v.guard("the last shape is the first", v.equal(*from, result));
+  unions.emplace_back(m.root(), same ? m.classes[0] : v.reshape(m.classes[0], result, 0));
 }
 
 // Reshape(X) = Reshape(Reshape(X)) by way of the shape that splits and does not merge: [s, b, 64] -> [s, b, 4, 16] -> [s, 4 b, 16].
 void reshape_by_refinement(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *to = v.shape(m.root());
-  if (!from || !to || from->size() < 2 || to->size() < 2 || v.has_zero(*from) || !v.is_spelled_out(m.classes[1], to)) return;
+  if (!from || !to || !useful(from->size() >= 2 && to->size() >= 2 && !v.has_zero(*from) && v.is_spelled_out(m.classes[1], to))) return;
   const Dims parts = v.without_ones(*from), result = *to;  // dims of 1 cut nothing: with them every view would refine every other
   const Dims joined = v.without_ones(result);
   const auto fine = refinement(v.g.dims(), parts, joined);
-  if (!fine || fine->size() > 6 || fine->size() <= parts.size() || fine->size() <= joined.size()) return;
+  if (!fine || !useful(fine->size() <= 6 && fine->size() > parts.size() && fine->size() > joined.size())) return;
   unions.emplace_back(m.root(), v.reshape(v.reshape(m.classes[0], *fine, 0), result, 0));
 }
 

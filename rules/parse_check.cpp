@@ -24,7 +24,7 @@ class Checker {
     attribute_variables();
     left();
     expressions();
-    right();
+    if (!rule_.native) right();
     examples();
     return error_;
   }

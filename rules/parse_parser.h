@@ -21,6 +21,7 @@ class RuleParser {
   // parse_rule.cpp
   bool parse_opsets(RuleFile& file);
   bool parse_rule(Rule& rule);
+  bool parse_native(Rule& rule);
   bool parse_header(Rule& rule);
   // `optional`: takes the names that a `?` follows.
   bool parse_names(std::vector<std::string>& names, std::string_view close, bool variables, std::vector<std::string>* optional = nullptr);

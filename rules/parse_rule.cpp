@@ -69,8 +69,14 @@ absl::StatusOr<RuleFile> RuleParser::parse_file() {
     Rule rule;
     rule.file = file_;
     const std::size_t begin = peek().begin;
-    if (!parse_rule(rule)) return absl::InvalidArgumentError(error_);
+    rule.native = peek().is_word("native");
+    if (!(rule.native ? parse_native(rule) : parse_rule(rule))) return absl::InvalidArgumentError(error_);
     rule.source = std::string(text_.substr(begin, tokens_[at_ - 1].end - begin));
+    if (rule.native) {
+      if (auto status = check_rule(rule, file.opsets); !status.ok()) return status;
+      file.natives.push_back(std::move(rule));
+      continue;
+    }
     for (const Rule& other : file.rules)
       if (other.name == rule.name)
         return absl::InvalidArgumentError(
@@ -127,6 +133,12 @@ bool RuleParser::parse_rule(Rule& rule) {
   else if (!accept("=>"))
     return fail(peek().place, fmt::format("expected `=>` or `<=>` before the right side, found {}", shown(peek())));
   return parse_body(rule.right) && parse_clauses(rule);
+}
+
+bool RuleParser::parse_native(Rule& rule) {
+  rule.doc = next().doc;
+  operators_ = 0;
+  return parse_header(rule) && parse_body(rule.left) && parse_clauses(rule);
 }
 
 bool RuleParser::parse_header(Rule& rule) {

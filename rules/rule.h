@@ -104,12 +104,13 @@ struct Rule {
   std::optional<double> tolerance;
   std::vector<RuleExample> examples, counters;
   std::string source;  // its text in the file
+  bool native = false;  // a graph for the native rule of this name, with examples and counters: there is no right side
 };
 
 struct RuleFile {
   std::string name;
   std::vector<std::pair<std::string, std::int64_t>> opsets;
-  std::vector<Rule> rules;
+  std::vector<Rule> rules, natives;
 };
 
 // Reads the text of a rule file and checks every rule: names bound, operators and attributes known, functions known.

@@ -39,6 +39,7 @@ absl::Status RuleSet::check_name(const std::string& name, const std::string& pla
 absl::Status RuleSet::load_text(std::string_view text, const std::string& name, bool examples) {
   auto file = parse_rules(text, name, examples);
   if (!file.ok()) return file.status();
+  if (examples) cases_.insert(cases_.end(), std::move_iterator(file->natives.begin()), std::move_iterator(file->natives.end()));
   absl::flat_hash_set<std::string> known;
   for (const Rule& rule : rules_) known.insert(rule.name);
   for (const NativeRule& rule : native_) known.insert(rule.name);
@@ -76,12 +77,20 @@ absl::Status RuleSet::add(const RuleSet& other) {
     if (auto status = check_name(rule.name, "native rules"); !status.ok()) return status;
   rules_.insert(rules_.end(), other.rules_.begin(), other.rules_.end());
   native_.insert(native_.end(), other.native_.begin(), other.native_.end());
+  cases_.insert(cases_.end(), other.cases_.begin(), other.cases_.end());
   return absl::OkStatus();
 }
 
 const Rule* RuleSet::find(std::string_view name) const {
   const auto it = std::find_if(rules_.begin(), rules_.end(), [&](const Rule& r) { return r.name == name; });
   return it == rules_.end() ? nullptr : &*it;
+}
+
+std::vector<const Rule*> RuleSet::cases_of(std::string_view native) const {
+  std::vector<const Rule*> out;
+  for (const Rule& graph : cases_)
+    if (graph.name == native) out.push_back(&graph);
+  return out;
 }
 
 std::span<const std::string> RuleSet::assumptions_of(std::string_view name) const {
@@ -110,6 +119,7 @@ std::string RuleSet::show(std::string_view name) const {
   }
   for (const NativeRule& r : native_)
     if (r.name == name) out = fmt::format("# {}\n# native, {}\n{}\n", r.doc, to_string(r.effect), r.example);
+  for (const Rule* graph : cases_of(name)) out += graph->source + "\n";
   return out;
 }
 

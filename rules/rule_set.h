@@ -42,12 +42,14 @@ class RuleSet {
 
   std::span<const Rule> rules() const { return rules_; }
   std::span<const NativeRule> native_rules() const { return native_; }
+  // The graphs with examples and counters of the native rule of this name; none without `examples`.
+  std::vector<const Rule*> cases_of(std::string_view native) const;
   const Rule* find(std::string_view name) const;
   // What a rule assumes, native ones included; none where there is none of this name.
   std::span<const std::string> assumptions_of(std::string_view name) const;
   RuleSet filtered(const RuleFilter& filter) const&;
   RuleSet filtered(const RuleFilter& filter) &&;
-  // The file's text of a rule with its documentation; "" where there is none of this name.
+  // The file's text of a rule with its documentation, of native rules their examples; "" where there is none of this name.
   std::string show(std::string_view name) const;
   // `wanted` (given): of the rules in text, only those for which it holds.
   std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr,
@@ -57,6 +59,7 @@ class RuleSet {
   absl::Status check_name(const std::string& name, const std::string& place) const;
   std::vector<Rule> rules_;
   std::vector<NativeRule> native_;
+  std::vector<Rule> cases_;  // of native rules
 };
 
 // The built-in files: name and text (generated at build time).

@@ -55,32 +55,54 @@ json check_json(const RuleCheck& check) {
     findings.push_back({{"severity", std::string(severity_name(f.severity))}, {"place", f.place}, {"what", f.what}});
   return {{"rule", check.rule},           {"ok", check.ok()},
           {"examples", check.examples},   {"random_instances", check.random_instances},
-          {"counters", check.counters},   {"mutants", check.mutants},
+          {"counters", check.counters},   {"guards", check.guards},
+          {"needed", check.needed},       {"mutants", check.mutants},
           {"survivors", check.survivors}, {"largest_difference", check.largest_difference},
           {"findings", findings}};
 }
 
-// Loading has checked names, operators, attributes and functions; here both sides are run. Prints rules with findings, all of them with -v.
+// What all checks found together.
+struct CheckTotals {
+  std::size_t rules = 0, wrong = 0, weak = 0;
+  int guards = 0, needed = 0, mutants = 0, survivors = 0;
+  std::string first_wrong;
+  json all = json::array();
+};
+
+// Prints rules with findings, all of them with -v.
+void add_to(CheckTotals& totals, const RuleCheck& result, const RulesArgs& args) {
+  ++totals.rules;
+  if (!result.ok() && totals.wrong++ == 0) totals.first_wrong = result.rule;
+  totals.weak += result.ok() && !result.findings.empty();
+  totals.guards += result.guards;
+  totals.needed += result.needed;
+  totals.mutants += result.mutants;
+  totals.survivors += result.survivors;
+  if (args.common.json)
+    totals.all.push_back(check_json(result));
+  else if (args.common.verbosity > 0 || (!result.findings.empty() && !args.common.quiet()) || !result.ok())
+    print_text(to_string(result) + "\n");
+}
+
+// Loading has checked names, operators, attributes and functions; here both sides are run.
 int check(const RulesArgs& args, const RuleSet& rules) {
   const std::unique_ptr<Evaluator> evaluator = make_evaluator({.reference = true});
-  json all = json::array();
-  std::size_t wrong = 0, weak = 0;
-  std::string first;
-  for (const Rule& rule : rules.rules()) {
-    if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, "rules check", "interrupted", "");
-    const RuleCheck result = check_by_running(rule, *evaluator);
-    if (!result.ok() && wrong++ == 0) first = rule.name;
-    weak += result.ok() && !result.findings.empty();
-    if (args.common.json)
-      all.push_back(check_json(result));
-    else if (args.common.verbosity > 0 || (!result.findings.empty() && !args.common.quiet()) || !result.ok())
-      print_text(to_string(result) + "\n");
-  }
-  if (args.common.json) print_json(all);
+  CheckTotals totals;
+  const auto interrupted = [&] { return args.common.cancel && *args.common.cancel; };
+  for (const Rule& rule : rules.rules())
+    if (!interrupted()) add_to(totals, check_by_running(rule, *evaluator), args);
+  for (const NativeRule& rule : rules.native_rules())
+    if (!interrupted()) add_to(totals, check_native_by_running(rule, rules.cases_of(rule.name), *evaluator), args);
+  if (interrupted()) return fail(kExitInterrupted, "rules check", "interrupted", "");
+  if (args.common.json) print_json(totals.all);
   if (!args.common.json && !args.common.quiet())
-    std::printf("%zu rules checked by running: %zu wrong, %zu with remarks\n", rules.rules().size(), wrong, weak);
-  if (wrong == 0) return kExitOk;
-  return fail(kExitFile, rules.find(first)->file, fmt::format("{} wrong rule{}, the first is {}", wrong, wrong == 1 ? "" : "s", first),
+    std::printf("%zu rules checked by running: %zu wrong, %zu with remarks; noticed are %d of %d guards switched off, "
+                "%d of %d other mutants\n",
+                totals.rules, totals.wrong, totals.weak, totals.needed, totals.guards, totals.mutants - totals.survivors, totals.mutants);
+  if (totals.wrong == 0) return kExitOk;
+  const Rule* first = rules.find(totals.first_wrong);
+  return fail(kExitFile, first ? first->file : "native rules",
+              fmt::format("{} wrong rule{}, the first is {}", totals.wrong, totals.wrong == 1 ? "" : "s", totals.first_wrong),
               "the lines above tell what differs");
 }
 

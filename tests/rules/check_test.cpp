@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <regex>
 #include <set>
 
 #include "kernels/runtime.h"
@@ -150,6 +152,67 @@ TEST(BuiltinRules, AreReadAndTrue) {
     const RuleCheck c = check_by_running(rule, *evaluator);
     EXPECT_TRUE(c.ok()) << to_string(c);
   }
+}
+
+TEST(NativeRules, AreTrueOnTheirGraphsAndEachGuardIsNeeded) {
+  const auto set = RuleSet::builtin();
+  ASSERT_TRUE(set.ok()) << set.status().message();
+  const auto evaluator = make_evaluator();
+  std::set<std::string> asked, written;
+  for (const NativeRule& rule : set->native_rules()) {
+    const RuleCheck c = check_native_by_running(rule, set->cases_of(rule.name), *evaluator);
+    EXPECT_TRUE(c.findings.empty()) << to_string(c);
+    EXPECT_GT(c.examples, 0) << rule.name;
+    EXPECT_EQ(c.needed, c.guards) << rule.name;
+    asked.insert(c.guard_names.begin(), c.guard_names.end());
+  }
+  // A guard that no graph reaches would be counted nowhere.
+  for (const auto& file : std::filesystem::directory_iterator(std::string(SATURATE_SOURCE_DIR) + "/rules")) {
+    if (!file.path().filename().string().starts_with("native_") || file.path().extension() != ".cpp") continue;
+    std::ifstream in(file.path());
+    const std::string text(std::istreambuf_iterator<char>(in), {});
+    const std::regex guard("guard\\(\"([^\"]*)\"");
+    for (std::sregex_iterator at(text.begin(), text.end(), guard), end; at != end; ++at) written.insert((*at)[1]);
+  }
+  EXPECT_EQ(asked, written);
+}
+
+class CheckNative : public testing::Test {
+ protected:
+  // The check of a built-in native rule on this graph alone.
+  static RuleCheck check(const std::string& name, std::string_view graph) {
+    const auto evaluator = make_evaluator();
+    const auto file = parse_rules(graph, "t.rules");
+    EXPECT_TRUE(file.ok()) << file.status().message();
+    for (const NativeRule& rule : native_rules())
+      if (rule.name == name && file.ok()) {
+        const Rule* graphs[] = {&file->natives.at(0)};
+        return check_native_by_running(rule, graphs, *evaluator);
+      }
+    ADD_FAILURE() << "there is no rule " << name;
+    return {};
+  }
+  static bool says(const RuleCheck& c, std::string_view what) { return to_string(c).find(what) != std::string::npos; }
+};
+
+TEST_F(CheckNative, ExamplesMustFire) {
+  const RuleCheck c = check("reshape_identity",
+                            "native reshape_identity (X, s) => (Y) { Y = Reshape (X, s) } example X = float[2,3], s = int64[2] {3,2}");
+  EXPECT_FALSE(c.ok());
+  EXPECT_TRUE(says(c, "does not fire on its example")) << to_string(c);
+}
+
+TEST_F(CheckNative, CountersMustNotFireAndNeedAGuard) {
+  const std::string graph = "native reshape_identity (X, s) => (Y) { Y = Reshape (X, s) } example X = float[2,3], s = int64[2] {2,3} ";
+  EXPECT_TRUE(says(check("reshape_identity", graph), "no counter shows that the guard `the shape stays` is needed"));
+  EXPECT_TRUE(says(check("reshape_identity", graph + "counter X = float[2,3], s = int64[2] {2,-1}"), "fires on this counter"));
+  const RuleCheck c = check("reshape_identity", graph + "counter X = float[2,3], s = int64[2] {3,2}");
+  EXPECT_TRUE(c.findings.empty()) << to_string(c);
+  EXPECT_EQ(c.needed, 1);
+}
+
+TEST_F(CheckNative, AGraphHasNoRightSide) {
+  EXPECT_FALSE(parse_rules("native n (X) => (Y) { Y = Neg (X) } => { Y = Identity (X) } example X = float[2]", "t.rules").ok());
 }
 
 TEST(RuleSets, FilterFindShowAndLoad) {
