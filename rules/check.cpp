@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "rules/check_run.h"
 #include "rules/parse_lexer.h"
@@ -21,10 +22,38 @@ bool only_asks_for_knowledge(const Expr& e) {
   return false;
 }
 
+bool is_useful(const Expr& e) { return e.kind == Expr::Kind::kCall && e.text == "useful"; }
+
+// The parts of `a and b`, and of `useful(a and b)` as `useful(a)`, `useful(b)`.
+void take_apart(const ExprPtr& e, std::vector<ExprPtr>& out) {
+  const Expr* inner = is_useful(*e) ? e->arguments[0].get() : e.get();
+  if (inner->kind != Expr::Kind::kBinary || inner->text != "and") {
+    out.push_back(e);
+    return;
+  }
+  for (const ExprPtr& part : inner->arguments) {
+    if (!is_useful(*e)) {
+      take_apart(part, out);
+      continue;
+    }
+    auto wrapped = std::make_shared<Expr>(*e);
+    wrapped->arguments = {part};
+    take_apart(wrapped, out);
+  }
+}
+
+// The rule with each condition by itself.
+Rule with_single_guards(Rule rule) {
+  std::vector<ExprPtr> guards;
+  for (const ExprPtr& e : rule.where) take_apart(e, guards);
+  rule.where = std::move(guards);
+  return rule;
+}
+
 class Check {
  public:
   Check(const Rule& rule, const Evaluator& evaluator, const CheckOptions& options)
-      : rule_(rule), evaluator_(evaluator), options_(options), runner_(rule_, evaluator_), random_(options.seed) {
+      : rule_(with_single_guards(rule)), evaluator_(evaluator), options_(options), runner_(rule_, evaluator_), random_(options.seed) {
     out_.rule = rule.name;
   }
 
@@ -80,6 +109,7 @@ class Check {
 
   void check_random(const Instance& instance, Place place) {
     const Outcome outcome = runner_.run(instance);
+    if (outcome.kind == Outcome::Kind::kNotApplicable) check_useful(instance);
     if (outcome.kind == Outcome::Kind::kEqual) {
       ++out_.random_instances;
       note(outcome);
@@ -88,6 +118,20 @@ class Check {
     if (outcome.kind != Outcome::Kind::kDifferent || reported_) return;
     reported_ = true;
     find(Severity::kError, place, fmt::format("the sides differ for {}: {}", instance.what, outcome.why));
+  }
+
+  // What is said to be useful alone is not needed for the sides to be equal.
+  void check_useful(const Instance& instance) {
+    for (std::size_t g = 0; g < rule_.where.size(); ++g) {
+      if (!is_useful(*rule_.where[g])) continue;
+      RunOptionsOfRule without;
+      without.dropped_guard = static_cast<int>(g);
+      const Outcome outcome = runner_.run(instance, without);
+      if (outcome.kind != Outcome::Kind::kDifferent || !needed_.insert(g).second) continue;
+      find(Severity::kWarning, rule_.where[g]->place,
+           fmt::format("`{}` is more than useful: without it the sides differ for {}: {}", to_string(*rule_.where[g]), instance.what,
+                       outcome.why));
+    }
   }
 
   void note(const Outcome& outcome) {
@@ -123,7 +167,9 @@ class Check {
       for (std::size_t g = 0; g < rule_.where.size(); ++g) {
         RunOptionsOfRule without;
         without.dropped_guard = static_cast<int>(g);
-        if (runner_.run(instance, without).kind == Outcome::Kind::kDifferent) shown[g] = true;
+        const Outcome::Kind dropped = runner_.run(instance, without).kind;
+        const bool cannot_run = dropped == Outcome::Kind::kCannotRun && guarded.kind == Outcome::Kind::kNotApplicable;
+        if (dropped == Outcome::Kind::kDifferent || cannot_run) shown[g] = true;
       }
     }
     for (std::size_t g = 0; g < rule_.where.size(); ++g) {
@@ -148,13 +194,14 @@ class Check {
     }
   }
 
-  const Rule& rule_;
+  const Rule rule_;
   const Evaluator& evaluator_;
   CheckOptions options_;
   RuleRunner runner_;
   std::mt19937_64 random_;
   std::vector<Instance> instances_;  // that the rule holds for
   bool reported_ = false;
+  std::set<std::size_t> needed_;  // guards that are said to be useful and are more
   RuleCheck out_;
 };
 

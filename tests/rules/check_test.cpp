@@ -94,6 +94,30 @@ TEST_F(CheckRules, GuardsNeedCounters) {
   EXPECT_TRUE(says(c, kWarning, "`no_widen(c, X)`"));
 }
 
+TEST_F(CheckRules, EachPartOfAGuardNeedsACounter) {
+  const RuleCheck c = check(
+      "rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c) and no_widen(c, X) => { Y = Identity (X) } example X = float[2,3,5], c = "
+      "float[3,1] {0} counter X = float[2,3], c = float[] {0.5}");
+  EXPECT_EQ(c.guards, 2);
+  EXPECT_EQ(c.needed, 1);
+  EXPECT_TRUE(says(c, kWarning, "`no_widen(c, X)`")) << to_string(c);
+}
+
+TEST_F(CheckRules, ACounterThatRunsNowhereShowsNoGuard) {
+  // Without its guard the rule would not be built: no counter can need it.
+  const RuleCheck c = check("rule r (X) => (Y) { Y = Neg (X) } where float(X) => { Y = Sigmoid (X) } counter X = int32[3]");
+  EXPECT_EQ(c.guards, 1);
+  EXPECT_EQ(c.needed, 0) << to_string(c);
+}
+
+TEST_F(CheckRules, ATruthInUsefulIsFound) {
+  const RuleCheck c = check(
+      "rule r (X) => (Y) { Y = Relu (X) } where useful(float(X) and rank(X) == 1) => { Z = Abs (X) S = Add (X, Z) h = Constant "
+      "<value_float = 2.0> () Y = Div (S, h) } effect reassociates example X = float[3]");
+  EXPECT_TRUE(says(c, kWarning, "`useful(float(X))` is more than useful")) << to_string(c);
+  EXPECT_FALSE(says(c, kWarning, "`useful(rank(X) == 1)` is more")) << to_string(c);
+}
+
 TEST_F(CheckRules, ACounterMustShowSomething) {
   const RuleCheck holds = check(
       "rule r (X) => (Y) { Y = Neg (X) } where float(X) => { c = Constant <value_float = -1.0> () Y = Mul (X, c) } example X = float[2] "
@@ -148,10 +172,15 @@ TEST(BuiltinRules, AreReadAndTrue) {
   ASSERT_TRUE(set.ok()) << set.status().message();
   ASSERT_GT(set->rules().size(), 100u);
   const auto evaluator = make_evaluator();
+  int guards = 0, needed = 0;
   for (const Rule& rule : set->rules()) {
     const RuleCheck c = check_by_running(rule, *evaluator);
     EXPECT_TRUE(c.ok()) << to_string(c);
+    EXPECT_EQ(to_string(c).find("more than useful"), std::string::npos) << to_string(c);
+    guards += c.guards;
+    needed += c.needed;
   }
+  EXPECT_GE(needed * 100, guards * 98) << needed << " of " << guards << " guards switched off are noticed";
 }
 
 TEST(NativeRules, AreTrueOnTheirGraphsAndEachGuardIsNeeded) {
