@@ -38,6 +38,13 @@ RuleCheck check_by_running(const Rule& rule, const Evaluator& evaluator, const C
 // The same of a rule in C++, on the graphs that rule files give for it (`native NAME ...`).
 RuleCheck check_native_by_running(const NativeRule& rule, std::span<const Rule* const> graphs, const Evaluator& evaluator,
                                   const CheckOptions& options = {});
+// The left side of a rule as a model, on an example, a counter or a random instance of it; of a rule that holds both ways also the right
+// side. Inputs have values, as initializers: those whose elements the example writes out are initializers alone.
+struct ExampleModel {
+  Model model;           // the graph's name is the rule's ("name.back" of the right side)
+  bool applies = false;  // else a guard is false
+};
+std::vector<ExampleModel> example_models(const Rule& rule, const Evaluator& evaluator, int random_instances_per_example, std::uint64_t seed);
 // "rule: 2 examples, 31 random instances, ...", then one line for each finding.
 std::string to_string(const RuleCheck& check);
 

@@ -121,7 +121,9 @@ struct BenchArgs {
 
 struct RulesArgs {
   CommonArgs common;
-  std::string action, name;  // list; show NAME; check [FILE]
+  std::string action, name;  // list; show NAME; check [FILE]; examples FOLDER
+  int instances = 24;        // examples: random ones for each example
+  std::uint64_t seed = 1;
   std::vector<std::string> rules;
   bool functions = false;  // list: the functions that rules may call
 };

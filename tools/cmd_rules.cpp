@@ -1,8 +1,11 @@
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include "fmt/format.h"
 #include "kernels/runtime.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
 #include "rules/check.h"
 #include "rules/functions.h"
 #include "tools/cli.h"
@@ -106,6 +109,28 @@ int check(const RulesArgs& args, const RuleSet& rules) {
               "the lines above tell what differs");
 }
 
+// One file for each instance: NAME.K.onnx, or NAME.K.not.onnx where a guard is false.
+int examples(const RulesArgs& args, const RuleSet& rules) {
+  std::error_code failed;
+  std::filesystem::create_directories(args.name, failed);
+  if (failed) return fail(kExitFile, args.name, "can't make this folder: " + failed.message(), "");
+  const std::unique_ptr<Evaluator> evaluator = make_evaluator({.reference = true});
+  std::size_t written = 0;
+  for (const Rule& rule : rules.rules()) {
+    if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, "rules examples", "interrupted", "");
+    const std::vector<ExampleModel> models = example_models(rule, *evaluator, args.instances, args.seed);
+    for (std::size_t k = 0; k < models.size(); ++k) {
+      const std::string path = fmt::format("{}/{}.{}{}.onnx", args.name, models[k].model.graph.name, k, models[k].applies ? "" : ".not");
+      const absl::StatusOr<std::string> bytes = serialize_model(models[k].model);
+      if (!bytes.ok()) return fail(bytes.status(), path, "");
+      if (!(std::ofstream(path, std::ios::binary) << *bytes)) return fail(kExitFile, path, "can't write this file", "");
+      ++written;
+    }
+  }
+  if (!args.common.quiet()) std::printf("%zu models\n", written);
+  return kExitOk;
+}
+
 int list_functions(const RulesArgs& args) {
   json all = json::array();
   std::vector<std::vector<std::string>> rows{{"function", "what", "example"}};
@@ -133,6 +158,7 @@ int rules_command(const RulesArgs& args) {
   if (args.action == "list" && args.functions) return list_functions(args);
   if (args.action == "list") return list(args, *rules);
   if (args.action == "show") return show(args, *rules);
+  if (args.action == "examples") return examples(args, *rules);
   return check(args, *rules);
 }
 

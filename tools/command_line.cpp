@@ -383,11 +383,15 @@ void add_rules(CLI::App& app, RulesArgs& args) {
   CLI::App* verb = app.add_subcommand("rules",
                                       "list, show and check rules\n\nlist: all rules with their effects. show NAME: one rule's text. check "
                                       "[FILE]: parse and run the built-in rules' or a file's\n"
-                                      "examples, both sides against each other.");
-  verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
-  verb->add_option("NAME|FILE", args.name, "the rule to show, the file to check");
+                                      "examples, both sides against each other. examples FOLDER: what rules look for, as models.");
+  verb->add_option("ACTION", args.action, "list, show, check or examples")
+      ->required()
+      ->check(CLI::IsMember({"list", "show", "check", "examples"}));
+  verb->add_option("NAME|FILE|FOLDER", args.name, "the rule to show, the file to check, the folder for examples");
   verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
   verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
+  verb->add_option("--instances", args.instances, "examples: random instances for each example of a rule")->check(CLI::Range(0, 1000));
+  verb->add_option("--seed", args.seed, "examples: of the random instances");
   add_common(verb, args.common, true);
   verb->footer("saturate rules list\nsaturate rules show layer_norm\nsaturate rules check my.rules");
 }
@@ -517,7 +521,9 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "cost" && all.cost.folds > 0 && all.cost.rows.empty()) return usage("cost eval --folds: of which --rows?");
   if (verb == "cost") return cost_command(all.cost);
   if (verb == "rules")
-    return all.rules.action == "show" && all.rules.name.empty() ? usage("rules show: which rule?") : rules_command(all.rules);
+    return all.rules.name.empty() && all.rules.action == "show"       ? usage("rules show: which rule?")
+           : all.rules.name.empty() && all.rules.action == "examples" ? usage("rules examples: which folder?")
+                                                                      : rules_command(all.rules);
   if (all.targets.action == "show" && all.targets.name.empty()) return usage("targets show: which target?");
   if (all.targets.action == "check" && all.targets.name.empty()) return usage("targets check: which model?");
   if (all.targets.action == "check" && all.targets.target.empty()) return usage("targets check: for which --target?");

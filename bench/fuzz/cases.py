@@ -1,10 +1,22 @@
 """Compares the results of cases, and keeps those in which something is wrong."""
-import argparse
-import pathlib
-
 import numpy as np
 
-TOLERANCE = {"float16": 2e-2, "float32": 1e-3, "float64": 1e-6}
+TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-3, "float64": 1e-6}
+
+
+def far(a, b):
+    """Which elements are apart by more than TOLERANCE of what is usual in their row of `a` (the last axis); None: another shape or type."""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return None
+    bound = TOLERANCE.get(a.dtype.name, 0)
+    if not bound:
+        return np.asarray(a != b)
+    with np.errstate(all="ignore"):
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        size = np.abs(np.where(np.isfinite(x), x, 0))
+        row = size.max(axis=-1, keepdims=True, initial=0) if size.ndim else size
+        return ~((x == y) | (np.isnan(x) & np.isnan(y)) | (np.abs(x - y) <= bound * (size + row) + 1e-30))
 
 
 def close(a, b):
@@ -16,23 +28,9 @@ def close(a, b):
     return np.allclose(a, b, rtol=bound, atol=bound * scale, equal_nan=bool(bound))
 
 
-def keep(folder, seed, model, feed=None):
-    """Writes FOLDER/SEED.onnx, of a ModelProto or bytes, and SEED.npz; nothing where the folder is None."""
-    if folder is None:
-        return
+def keep(folder, name, model, feed=None):
+    """Writes FOLDER/NAME.onnx, of a ModelProto or bytes, and NAME.npz."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{seed}.onnx").write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
+    (folder / f"{name}.onnx").write_bytes(model if isinstance(model, bytes) else model.SerializeToString())
     if feed is not None:
-        np.savez(folder / f"{seed}.npz", **feed)
-
-
-def parser(doc, flags):
-    """Of a program that draws random graphs: `flags` maps its own switches to their help."""
-    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--cases", type=int, default=500)
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--dtype", choices=sorted(TOLERANCE), default="float32")
-    for flag, text in flags.items():
-        made.add_argument(flag, action="store_true", help=text)
-    made.add_argument("--save", type=pathlib.Path, help="folder for the models (and inputs) in which something is wrong")
-    return made
+        np.savez(folder / f"{name}.npz", **feed)

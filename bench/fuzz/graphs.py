@@ -34,8 +34,10 @@ class Graph:
     """Nodes so far, and the array that each value has on the drawn inputs: so every step is known to run, and stays finite."""
 
     def __init__(self, seed, dtype, most=MOST_ELEMENTS):
-        self.rng, self.dtype, self.most = np.random.default_rng(seed), np.dtype(dtype), most
+        self.rng, self.dtype, self.most, self.empty = np.random.default_rng(seed), np.dtype(dtype), most, False  # empty: sizes may be 0
         self.nodes, self.initializers, self.arrays, self.count = [], [], {}, 0
+        self.inputs, self.outputs, self.rules = [], [], []  # outputs: beside those that nothing reads; rules: whose patterns were put in
+        self.free = set()  # inputs that may be any number
         self.opset = self.pick(OPSETS)
 
     def child(self):
@@ -51,7 +53,10 @@ class Graph:
         return self.rng.random() < p
 
     def noise(self, shape, scale=1.0):
-        return (self.rng.standard_normal(shape) * scale).astype(self.dtype)
+        numbers = self.rng.standard_normal(shape) * scale
+        if self.dtype.kind in "iu":
+            numbers = np.abs(numbers * 4) if self.dtype.kind == "u" else numbers * 4
+        return numbers.astype(self.dtype)
 
     def constant(self, array):
         name, array = f"c{self.count}", np.asarray(array)
@@ -63,6 +68,12 @@ class Graph:
         self.arrays[name] = array
         return name
 
+    def input(self, array):
+        name = f"x{len(self.inputs)}"
+        self.inputs.append(name)
+        self.arrays[name] = array
+        return name
+
     def ints(self, *values):
         return self.constant(np.array(values, np.int64))
 
@@ -70,20 +81,33 @@ class Graph:
         value = self.pick(options or NUMBERS)
         return self.constant(np.full((1,) * self.pick((0, 0, 1, 2)) if not options else (), value, self.dtype))
 
-    def add(self, op, inputs, outputs=1, **attributes):
+    def add(self, op, inputs, outputs=1, checked=True, **attributes):
+        """Names of the outputs. `checked`: numbers stay finite and small, sizes above 0 where they were."""
         names = [f"v{self.count + i}" for i in range(outputs)]
         self.count += outputs
-        node = helper.make_node(op, inputs, names, **attributes)
+        return self.put(helper.make_node(op, inputs, names, **attributes), inputs, checked)
+
+    def add_node(self, node, inputs):
+        """A node of another graph on values of this one."""
+        names = [f"v{self.count + i}" if name else "" for i, name in enumerate(node.output)]
+        self.count += len(names)
+        del node.input[:], node.output[:]
+        node.input.extend(inputs)
+        node.output.extend(names)
+        return self.put(node, inputs, False)
+
+    def put(self, node, inputs, checked):
+        versions = {"opset_version": self.opset} if not node.domain else {}
         with np.errstate(all="ignore"):
-            results = backend.run_node(node, [self.arrays[i] if i else None for i in inputs], opset_version=self.opset)
+            results = backend.run_node(node, [self.arrays[i] if i else None for i in inputs], **versions)
         for result in results:
-            if not isinstance(result, np.ndarray) or not 0 < result.size <= self.most:
+            if not isinstance(result, np.ndarray) or result.size > self.most or (checked and result.size == 0 and not self.empty):
                 raise Unfit
-            if result.dtype == self.dtype and not np.all(np.abs(result) <= LARGEST):
+            if checked and result.dtype == self.dtype and not np.all(np.abs(result) <= LARGEST):
                 raise Unfit
         self.nodes.append(node)
-        self.arrays.update(zip(names, results))
-        return names
+        self.arrays.update((name, result) for name, result in zip(node.output, results) if name)
+        return list(node.output)
 
 
 # Steps: (graph, values of the graph's type, x) -> names of new values.
@@ -122,7 +146,7 @@ def reshape(g, values, x):
         return g.add("Reshape", [x, g.ints(*joined)])
     factors, left = [], g.arrays[x].size
     for prime in (2, 3, 5, 7, 11):
-        while left % prime == 0:
+        while left and left % prime == 0:
             factors.append(prime)
             left //= prime
     wanted = [1] * int(g.rng.integers(1, 5))
@@ -299,36 +323,60 @@ def names_read(nodes):
             yield from names_read(attribute.g.node)
 
 
-def grow(g, values, wanted, steps):
-    """Steps until there are that many values, appended to `values`; fewer where too little fits."""
+def grow(g, values, wanted, steps, start=()):
+    """Steps until there are that many values, appended to `values`; fewer where too little fits. `start`: values for a first step."""
     for _ in range(8 * wanted):
-        before = len(g.nodes), len(g.initializers)
-        mine = [v for v in values if g.arrays[v].dtype == g.dtype]
+        before = len(g.nodes), len(g.initializers), len(g.inputs), len(g.outputs)
+        mine = [v for v in (*start, *values) if g.arrays[v].dtype == g.dtype]
         try:
+            if not mine:
+                raise Unfit
             values += g.pick(steps)(g, mine, g.pick(mine[-4:] if g.chance(0.7) else mine))
-        except (Unfit, onnx_saturate.Error):
-            g.nodes, g.initializers = g.nodes[: before[0]], g.initializers[: before[1]]
+        except (Unfit, onnx_saturate.Error, ValueError, IndexError, OverflowError):
+            g.nodes, g.initializers, g.outputs = g.nodes[: before[0]], g.initializers[: before[1]], g.outputs[: before[3]]
+            for name in g.inputs[before[2]:]:
+                g.inputs.remove(name)
+            g.arrays = known(g)
         if len(values) >= wanted:
             return
 
 
+def known(g):
+    """The arrays of what is still there."""
+    there = {*g.inputs, *(i.name for i in g.initializers), *(o for n in g.nodes for o in n.output)}
+    return {name: array for name, array in g.arrays.items() if name in there}
+
+
+def begun(seed, dtype, sizes, most=MOST_ELEMENTS):
+    """A graph with one or two inputs."""
+    g = Graph(seed, dtype, most)
+    g.empty = 0 in sizes
+    for _ in range(g.pick((1, 2))):
+        shape = [g.pick(sizes) for _ in range(int(g.rng.integers(1, 5)))]
+        g.free.add(g.input(g.noise(shape[: max(n for n in range(1, len(shape) + 1) if np.prod(shape[:n]) <= most)])))
+    return g
+
+
 def random_graph(seed, dtype=np.float32, steps=STEPS, sizes=(1, 2, 3, 4, 6), most=MOST_ELEMENTS):
     """(model, feed, operators), or None where nothing came of the seed."""
-    g = Graph(seed, dtype, most)
-    inputs = [f"x{i}" for i in range(g.pick((1, 2)))]
-    for name in inputs:
-        shape = [g.pick(sizes) for _ in range(int(g.rng.integers(1, 5)))]
-        g.arrays[name] = g.noise(shape[: max(n for n in range(1, len(shape) + 1) if np.prod(shape[:n]) <= most)])
-    values, length = list(inputs), int(g.rng.integers(2, 16))
-    grow(g, values, len(inputs) + length, steps)
-    made = [v for v in values if v not in inputs]
+    g = begun(seed, dtype, sizes, most)
+    values, length = list(g.inputs), int(g.rng.integers(2, 16))
+    grow(g, values, len(values) + length, steps)
+    return finished(g)
+
+
+def finished(g):
+    """(model, feed, operators); None where there is no node."""
+    made = [o for n in g.nodes if n.op_type != "Constant" for o in n.output if o]
     if not made:
         return None
     read = set(names_read(g.nodes))
     outputs = [v for v in made if v not in read] or made[-1:]
+    outputs = list(dict.fromkeys([*outputs, *g.outputs]))
     if g.chance(0.2):  # a value inside that others need too
         outputs = list(dict.fromkeys([*outputs, g.pick(made)]))
-    if g.chance(0.1):  # an input as it is
+    inputs = [n for n in g.inputs if n in read] or g.inputs[:1]
+    if inputs and g.chance(0.1):  # an input as it is
         outputs.append(g.pick(inputs))
     free = g.chance(0.4)
     graph = helper.make_graph(
@@ -336,5 +384,6 @@ def random_graph(seed, dtype=np.float32, steps=STEPS, sizes=(1, 2, 3, 4, 6), mos
         [declared(n, g.arrays[n], free and [f"{n}_{i}" for i in range(g.arrays[n].ndim)]) for n in inputs],
         [declared(n, g.arrays[n], free and [None] * g.arrays[n].ndim) for n in outputs],
         [i for i in g.initializers if i.name in read])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", g.opset)], ir_version=9)
+    domains = {n.domain for n in g.nodes} - {""}
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", g.opset), *(helper.make_opsetid(d, 1) for d in sorted(domains))], ir_version=10)
     return model, {n: g.arrays[n] for n in inputs}, [n.op_type for n in g.nodes if n.op_type != "Constant"]

@@ -52,36 +52,3 @@ def test_facts_hold_in_real_runs():
     words = [sys.executable, ROOT / "tests" / "onnx_bridge" / "infer_vs_onnx.py", build, *models, "--egraph"]
     done = subprocess.run([str(w) for w in words], capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-
-
-@pytest.mark.parametrize("words", [(), ("--wild",)], ids=["valid", "wild"])
-def test_random_models_against_both_others(words):
-    pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
-    pytest.importorskip("onnxruntime")
-    fuzz = [sys.executable, str(ROOT / "bench" / "fuzz_models.py"), "--cases", "300", "--seed", "5", "--show", "bad", *words]
-    done = subprocess.run(fuzz, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert "agree with" in done.stdout
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_random_graphs_optimized(dtype):
-    pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
-    pytest.importorskip("onnxruntime")
-    fuzz = [sys.executable, str(ROOT / "bench" / "fuzz_optimize.py"), "--cases", "80", "--seed", "3", "--dtype", dtype]
-    done = subprocess.run(fuzz, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-
-
-@pytest.mark.parametrize("words", [("--cases", "40"), ("--cases", "60", "--small"), ("--cases", "150", "--operators")], ids=["graphs", "small", "operators"])
-def test_runs_agree_bit_by_bit(words):
-    pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
-    pytest.importorskip("onnxruntime")
-    done = subprocess.run([sys.executable, str(ROOT / "bench" / "fuzz_runs.py"), "--seed", "4", *words], capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-
-
-def test_changed_files_end_in_words():
-    pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
-    done = subprocess.run([sys.executable, str(ROOT / "bench" / "fuzz_files.py"), binary(), "--cases", "60", "--seed", "2"], capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

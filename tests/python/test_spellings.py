@@ -7,7 +7,7 @@ from conftest import ROOT, binary
 
 pytest.importorskip("onnxruntime")
 sys.path.insert(0, str(ROOT / "bench"))
-import spelling_fuzz  # noqa: E402
+from fuzz import spellings  # noqa: E402
 
 
 def turned_by_matrices(way, stack):
@@ -36,20 +36,20 @@ def command():
 
 @pytest.mark.parametrize("kind, plan", [(kind, plan) for kind, plans in MISSED.items() for plan in plans], ids=lambda v: v if isinstance(v, str) else "+".join(map(str, v.values())))
 def test_spelling_is_found(kind, plan):
-    verdict, detail, author, _ = spelling_fuzz.judged(kind, command(), plan)
+    verdict, detail, author, _ = spellings.judged(kind, command(), plan)
     assert not set(plan) - set(author.choices), "a choice of the plan does not exist"
     assert verdict == "found", detail
 
 
 @pytest.mark.parametrize("seed", range(22))
 def test_drawn_spellings_are_right(seed):
-    verdict, detail, _, _ = spelling_fuzz.judged(spelling_fuzz.KINDS[seed % len(spelling_fuzz.KINDS)], command(), seed=seed)
+    verdict, detail, _, _ = spellings.judged(spellings.KINDS[seed % len(spellings.KINDS)], command(), seed=seed)
     assert verdict in ("found", "lost"), detail
 
 
 def test_a_missing_block_is_seen():
     """Without rules nothing is found, and the fewest choices are none."""
     without = command() + " --rules none"
-    author = spelling_fuzz.written("gelu", {"gelu.erf": "odd"})[0]
-    assert spelling_fuzz.judged("gelu", without)[0] == "lost"
-    assert spelling_fuzz.fewest("gelu", without, author, "lost") == {}
+    author = spellings.written("gelu", {"gelu.erf": "odd"})[0]
+    assert spellings.judged("gelu", without)[0] == "lost"
+    assert spellings.fewest("gelu", without, author, "lost") == {}

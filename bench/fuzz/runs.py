@@ -1,32 +1,23 @@
-#!/usr/bin/env python3
-"""Runs random graphs (fuzz/graphs.py, fuzz/bodies.py) again and again in one session: several threads, other sizes between.
+"""Part `runs`: random graphs (graphs.py, bodies.py) and single operators (specs*.py) again and again in one session: several threads, other
+sizes between.
 
-usage: fuzz_runs.py [--cases N] [--seed S] [--dtype float32|float64|float16] [--small | --operators] [--save FOLDER]
-
-Tensors are large enough to be shared out to threads (not with --small). With --operators: single ones of all sorts and types (fuzz/specs*.py)
-instead of graphs; ONNX Runtime is not asked (that is what fuzz_models.py does). Looked for: a run that differs by a single bit from the first one or
-from that of one thread; results and inputs that a later run overwrote; numbers other than the reference kernels' or ONNX Runtime's. Prints a
-line for each such case and exits 1 if there was one. Needs the packages onnx-saturate and onnxruntime.
+Tensors are large enough to be shared out to threads, or small. Looked for: a run that differs by a single bit from the first one or from that of
+one thread; results and inputs that a later run overwrote; numbers other than the reference kernels' or (of graphs) ONNX Runtime's.
 """
-import collections
-import pathlib
-import sys
 import warnings
 
 import numpy as np
-import onnxruntime
-from onnx import TensorProto, numpy_helper
-
 import onnx_saturate
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from fuzz import bodies, draw, graphs, specs, specs_contrib, specs_data  # noqa: E402, F401
-from fuzz.cases import close, keep, parser  # noqa: E402
+from . import bodies, draw, graphs, specs, specs_contrib, specs_data  # noqa: F401
+from .cases import close
+from .optimize import in_onnx_runtime
+from .stability import in_double
+from .workers import outcome
 
 THREADS = (1, 2, 3)
 RUNS = 3
 LARGE, MOST = (1, 2, 3, 7, 16, 33, 64, 100, 130, 257), 400_000
-SMALLER = (TensorProto.FLOAT, TensorProto.FLOAT16)
 
 
 def same(a, b):
@@ -50,13 +41,6 @@ def other_sizes(model, feed):
     return other
 
 
-def onnx_runtime(model, feed):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, 1
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feed)
-
-
 def values(session, feed):
     return list(session.run(feed).values())
 
@@ -77,26 +61,9 @@ def repeated(session, feed, between, kept):
     return None if same(list(feed.values()), list(given.values())) else "overwrote an input"
 
 
-def widened(graph):
-    """The graph with float64 wherever it has another float; changed in place."""
-    for info in (*graph.input, *graph.output, *graph.value_info):
-        if info.type.tensor_type.elem_type in SMALLER:
-            info.type.tensor_type.elem_type = TensorProto.DOUBLE
-    for tensor in (*graph.initializer, *(a.t for n in graph.node for a in n.attribute if a.HasField("t"))):
-        if tensor.data_type in SMALLER:
-            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
-    for attribute in (a for n in graph.node for a in n.attribute):
-        if attribute.name == "to" and attribute.i in SMALLER:
-            attribute.i = TensorProto.DOUBLE
-        if attribute.HasField("g"):
-            widened(attribute.g)
-
-
 def nearer(model, feed, ours, theirs):
     """Whether ours are nearer than theirs to what float64 gives, or as near."""
-    wide = type(model).FromString(model.SerializeToString())
-    widened(wide.graph)
-    exact = values(onnx_saturate.Session(wide, reference=True), {n: v.astype(np.float64) if v.dtype.kind == "f" else v for n, v in feed.items()})
+    exact = in_double(model, feed)
     return all(o.shape == e.shape and np.abs(o - e).max(initial=0) <= 1.5 * np.abs(t - e).max(initial=0) + 1e-6 for o, t, e in zip(ours, theirs, exact) if not close(o, t))
 
 
@@ -132,7 +99,7 @@ def of_graph(model, feed):
     if any(v.dtype == np.float16 for v in feed.values()):
         return "right", None  # ONNX Runtime goes on in float32 from one operator to the next
     try:
-        theirs = onnx_runtime(model, feed)
+        theirs = in_onnx_runtime(model, feed)
     except Exception:
         return "right, ONNX Runtime refuses", None
     if all_close(theirs, kept):
@@ -152,39 +119,22 @@ def of_operator(model, feed):
     return ("wrong", problem) if problem else ("right", None)
 
 
-def cases(args):
-    """(seed, model, feed, operators)"""
-    for number in range(args.cases):
-        seed = args.seed * 1_000_003 + number
-        if not args.operators:
-            case = graphs.random_graph(seed, args.dtype, bodies.STEPS, *(() if args.small else (LARGE, MOST)))
-        else:
-            opset = (13, 15, 17, 18, 20, 21, 23, 24)[number % 8]
-            try:
-                with warnings.catch_warnings(), np.errstate(all="ignore"):
-                    warnings.simplefilter("ignore")
-                    case = draw.random_model(seed, specs.SPECS, opset, large=True)
-            except (draw.Skip, KeyError, IndexError, ValueError, TypeError):
-                continue
-        if case and case[2]:
-            yield seed, *case
+def operator(seed):
+    """One operator, or None where nothing came of the seed."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return draw.random_model(seed, specs.SPECS, (13, 15, 17, 18, 20, 21, 23, 24)[seed % 8], large=True)
+    except (draw.Skip, KeyError, IndexError, ValueError, TypeError):
+        return None
 
 
-def main():
-    args = parser(__doc__, {"--small": "tensors of a few elements", "--operators": "single operators of all sorts and types"}).parse_args()
-    onnxruntime.set_default_logger_severity(4)
-    counts, ops = collections.Counter(), collections.Counter()
-    for seed, model, feed, operators in cases(args):
-        word, why = (of_operator if args.operators else of_graph)(model, feed)
-        counts[word] += 1
-        ops.update(set(operators))
-        if why:
-            print(f"seed {seed}, {' '.join(operators)}: {why}", flush=True)
-            keep(args.save, seed, model, feed)
-    print(", ".join(f"{count} {word}" for word, count in counts.most_common()))
-    print(f"{len(ops)} operators; graphs with If, Loop, Scan: " + ", ".join(str(ops[name]) for name in ("If", "Loop", "Scan")))
-    sys.exit(counts["wrong"] > 0 or not counts["right"])
-
-
-if __name__ == "__main__":
-    main()
+def work(seed, settings):
+    rng = np.random.default_rng([seed, 1])
+    single, small, dtype = rng.random() < 0.5, rng.random() < 0.4, (np.float32, np.float32, np.float64, np.float16)[int(rng.integers(4))]
+    case = operator(seed) if single else graphs.random_graph(seed, dtype, bodies.STEPS, *(() if small else (LARGE, MOST)))
+    if not case or not case[2]:
+        return []
+    model, feed, operators = case
+    word, why = (of_operator if single else of_graph)(model, feed)
+    return [outcome(word, why, model=model, feed=feed, label=" ".join(operators))]

@@ -1,28 +1,19 @@
-#!/usr/bin/env python3
-"""Random small models in our runtime (the Python package), in ONNX Runtime and in the standard's reference evaluator.
+"""Part `models`: random small models in our runtime (the Python package), in ONNX Runtime and in the standard's reference evaluator.
 
-usage: fuzz_models.py [--cases N] [--seed S] [--ops A,B] [--wild] [--show SORT] [--save FOLDER] [--json FILE]
-
-Three quarters of the models are chains of one to five operators that are valid by the specification (fuzz/specs*.py); with --wild they are
-single operators drawn from their schemas alone, which mostly all refuse: there crashes and hangs are looked for. Prints each sort of
-outcome with its operators, and exits 1 where we crash, hang, differ from two others that agree, or refuse a valid model that both others run
-(with operators of com.microsoft: that ONNX Runtime runs), unless fuzz/explained.py says why.
+Three quarters of the models are chains of one to five operators that are valid by the specification (specs*.py); a job in five has single
+operators drawn from their schemas alone (wild), which mostly all refuse: there crashes and hangs are looked for. Wrong is where we crash, hang,
+differ from two others that agree, or refuse a valid model that both others run (with operators of com.microsoft: that ONNX Runtime runs),
+unless explained.py says why.
 """
-import argparse
-import collections
-import json
-import pathlib
-import sys
 import warnings
 
 import numpy as np
 import onnx
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from fuzz import draw, explained, judges, specs, specs_contrib, specs_data  # noqa: E402, F401
-from fuzz.cases import keep  # noqa: E402
+from . import draw, explained, judges, specs, specs_contrib, specs_data  # noqa: F401
+from .workers import outcome
 
-BATCH = 250
+CASES = 50  # of a job: judges are processes of their own
 OPSETS = (13, 14, 15, 16, 17, 18, 18, 19, 20, 21, 21, 22, 23, 23, 24)
 
 
@@ -96,27 +87,21 @@ BAD = ("we crash", "we hang", "fast and reference differ", "only one of our two 
 DOUBT = ("we refuse, ort runs", "we refuse, standard runs", "differ from ort, the other refuses", "differ from standard, the other refuses")
 
 
-def cases(args):
-    usable = [s for s in specs.SPECS if not args.ops or s.op in args.ops]
-    seed = args.seed * 1_000_003
-    made = 0
-    while made < args.cases:
-        seed += 1
-        opset = OPSETS[seed % len(OPSETS)]
-        try:
-            with warnings.catch_warnings(), np.errstate(all="ignore"):
-                warnings.simplefilter("ignore")
-                if args.wild:
-                    schemas = [onnx.defs.get_schema(n, opset) for n in sorted({s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and s.since_version <= opset})]
-                    schemas = [s for s in schemas if not s.deprecated and (not args.ops or s.name in args.ops) and s.name not in ("If", "Loop", "Scan", "SequenceMap")]
-                    case = draw.wild_model(seed, schemas, opset)
-                else:
-                    case = draw.random_model(seed, usable, opset, args.ops)
-        except (draw.Skip, KeyError, IndexError, ValueError, TypeError, onnx.defs.SchemaError):
-            continue
-        if case[2]:
-            made += 1
-            yield seed, *case
+def drawn(seed, usable, ops, wild):
+    """(model, feed, operators), or None where nothing came of the seed."""
+    opset = OPSETS[seed % len(OPSETS)]
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            if wild:
+                schemas = [onnx.defs.get_schema(n, opset) for n in sorted({s.name for s in onnx.defs.get_all_schemas() if s.domain == "" and s.since_version <= opset})]
+                schemas = [s for s in schemas if not s.deprecated and (not ops or s.name in ops) and s.name not in ("If", "Loop", "Scan", "SequenceMap")]
+                case = draw.wild_model(seed, schemas, opset)
+            else:
+                case = draw.random_model(seed, usable, opset, ops)
+    except (draw.Skip, KeyError, IndexError, ValueError, TypeError, onnx.defs.SchemaError):
+        return None
+    return case if case[2] else None
 
 
 def first_difference(outputs, ours):
@@ -132,8 +117,8 @@ def first_difference(outputs, ours):
     return None
 
 
-def describe(outcome):
-    ran = [o[1] for o in outcome.values() if o[0] == "ran"]
+def describe(results):
+    ran = [o[1] for o in results.values() if o[0] == "ran"]
     place = next((p for p in (first_difference(o, ran[0]) for o in ran[1:] if ran) if p), None)
 
     def text(value):
@@ -149,55 +134,31 @@ def describe(outcome):
             parts.append(f"{v.dtype}{list(v.shape)} from {at}: {np.array2string(v.ravel()[at:at + 5], precision=8, separator=',')}")
         return "; ".join(parts)
 
-    return "\n".join(f"      {judge:15}{result[0]:8}{text(result[1])[:300]}" for judge, result in outcome.items())
+    return "\n".join(f"      {judge:15}{result[0]:8}{text(result[1])[:300]}" for judge, result in results.items())
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--ops", type=lambda t: set(t.split(",")), default=None)
-    parser.add_argument("--wild", action="store_true")
-    parser.add_argument("--show", default="", help="print the cases whose sort of outcome contains this; `bad`: all that count against us")
-    parser.add_argument("--save", type=pathlib.Path, help="write model.onnx and inputs of those here")
-    parser.add_argument("--json", type=pathlib.Path)
-    args = parser.parse_args()
-    counts, by_op, unexplained, batch = collections.Counter(), collections.defaultdict(collections.Counter), 0, []
-
-    def finish():
-        nonlocal unexplained
-        pairs = [(model.SerializeToString(), feed) for _, model, feed, _ in batch]
-        results = {judge: judges.run(judge, pairs) for judge in judges.JUDGES}
-        for k, (seed, model, feed, ops) in enumerate(batch):
-            outcome = {judge: results[judge][k] for judge in judges.JUDGES}
-            sort = sort_of(outcome, loosest_type(model, feed), len(ops))
-            counts[sort] += 1
-            by_op[sort][" ".join(ops)] += 1
-            fused = any(n.domain for n in model.graph.node)  # ONNX Runtime's own: its word is the standard's
-            counts_against = sort in BAD[:2] if args.wild else sort in BAD or (fused and sort in DOUBT)
-            why = explained.reason(sort, model, feed, outcome)
-            unexplained += counts_against and why is None
-            if args.show and (args.show in sort or (args.show == "bad" and counts_against and why is None)):
-                print(f"{sort}{' (explained)' if why else ''}: seed {seed} opset {model.opset_import[0].version}\n      "
-                      f"{' | '.join(onnx.printer.to_text(n) for n in model.graph.node)[:600]}\n      {({n: (v.dtype.name, v.shape) for n, v in feed.items()})} {[(i.name, onnx.TensorProto.DataType.Name(i.data_type), tuple(i.dims)) for i in model.graph.initializer]}\n{describe(outcome)}", flush=True)
-                keep(args.save, seed, model, feed)
-        batch.clear()
-
-    for case in cases(args):
-        batch.append(case)
-        if len(batch) == BATCH:
-            finish()
-    if batch:
-        finish()
-    for sort, n in counts.most_common():
-        print(f"{n:6} {sort}")
-        if sort in BAD + DOUBT:
-            print("         " + ", ".join(f"{op} {k}" for op, k in by_op[sort].most_common(25)))
-    print(f"{unexplained} unexplained")
-    if args.json:
-        args.json.write_text(json.dumps({"counts": counts, "operators": by_op}, indent=1))
-    return 1 if unexplained else 0
+def as_text(seed, model, feed, results):
+    return (f"seed {seed} opset {model.opset_import[0].version}\n      {' | '.join(onnx.printer.to_text(n) for n in model.graph.node)[:600]}\n      "
+            f"{({n: (v.dtype.name, v.shape) for n, v in feed.items()})} {[(i.name, onnx.TensorProto.DataType.Name(i.data_type), tuple(i.dims)) for i in model.graph.initializer]}\n{describe(results)}")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def work(first, settings):
+    """The cases of the seeds from `first` on."""
+    ops, wild = set(settings["ops"] or ()) or None, first // CASES % 5 == 4
+    usable = [s for s in specs.SPECS if not ops or s.op in ops]
+    batch = [(seed, *case) for seed in range(first, first + CASES) if (case := drawn(seed, usable, ops, wild))]
+    pairs = [(model.SerializeToString(), feed) for _, model, feed, _ in batch]
+    results = {judge: judges.run(judge, pairs) for judge in judges.JUDGES}
+    found = []
+    for k, (seed, model, feed, operators) in enumerate(batch):
+        ran = {judge: results[judge][k] for judge in judges.JUDGES}
+        sort = sort_of(ran, loosest_type(model, feed), len(operators))
+        fused = any(n.domain for n in model.graph.node)  # ONNX Runtime's own: its word is the standard's
+        against = sort in BAD[:2] if wild else sort in BAD or (fused and sort in DOUBT)
+        text = as_text(seed, model, feed, ran) if against or (settings["show"] and settings["show"] in sort) else None
+        if against and explained.reason(sort, model, feed, ran) is None:
+            found.append(outcome("wrong", f"{sort}: {text}", seed=seed, model=model, feed=feed, label=" ".join(operators)))
+        else:
+            shown = settings["show"] and settings["show"] in sort
+            found.append(outcome(sort + (" (wild)" if wild else ""), text=f"{sort}: {text}" if shown else None))
+    return found

@@ -1,29 +1,25 @@
-#!/usr/bin/env python3
-"""Changes model files at random (bytes, nodes, attributes, types, shapes, weights) and gives them to the command.
+"""Part `files`: changes model files at random (bytes, nodes, attributes, types, shapes, weights) and gives them to the command.
 
-usage: fuzz_files.py COMMAND [--cases N] [--seed S] [--seconds T] [--save FOLDER] [MODEL ...]
-
-MODELs are what is changed; without, random graphs (fuzz/graphs.py, fuzz/bodies.py). Each file is optimized, run and inspected in turns. Wrong
-is: a signal, a sanitizer's report, an exit status that the command doesn't document, an error that isn't one line `saturate: error: ...`, a
-file that was written in spite of it, or more than T seconds (60). Prints a line for each such file and exits 1 if there was one.
+Files are random graphs (graphs.py, bodies.py), optimized, run, inspected and explained in turns. Wrong is: a signal, a sanitizer's report, an exit
+status that the command doesn't document, an error that isn't one line `saturate: error: ...`, a file that was written in spite of it, or more
+than a minute.
 """
-import argparse
-import collections
 import pathlib
+import shlex
 import subprocess
-import sys
 import tempfile
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from fuzz.cases import keep  # noqa: E402
+from . import bodies, graphs
+from .workers import outcome
 
 VERBS = ("optimize", "optimize", "optimize", "run", "inspect", "explain")
 EXPECTED = {"optimize": (0, 1, 3, 4, 5), "run": (0, 1, 5), "inspect": (0, 1), "explain": (0, 1, 4)}
 WRITES = (0, 4)
+SECONDS = 50  # below a worker's
 SIZES = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 255, 2**16, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1)
 
 
@@ -148,19 +144,17 @@ class Mutator:
 
 
 def drawn(seed):
-    from fuzz import bodies, graphs
-
     while (case := graphs.random_graph(seed, "float32", bodies.STEPS)) is None:
         seed += 1_000_000_007
     return case[0].SerializeToString()
 
 
-def run(command, verb, folder, seconds):
+def run(command, verb, folder):
     """(exit status, error text, whether a result was written)"""
     source, out = folder / "in.onnx", folder / "out.onnx"
     words = {"optimize": [source, "-o", out, "--time-limit", 10], "run": [source, "-o", folder / "out.npz"], "inspect": [source], "explain": [source, "--op", "Attention"]}[verb]
     try:
-        done = subprocess.run([command, verb, *map(str, words)], capture_output=True, timeout=seconds, cwd=folder)
+        done = subprocess.run([*shlex.split(command), verb, *map(str, words)], capture_output=True, timeout=SECONDS, cwd=folder)
     except subprocess.TimeoutExpired:
         return "hang", "", False
     written = sorted(p.name for p in folder.iterdir() if p != source)
@@ -186,39 +180,18 @@ def verdict(verb, status, text, written):
     return None
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command")
-    parser.add_argument("models", nargs="*", type=pathlib.Path)
-    parser.add_argument("--cases", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--save", type=pathlib.Path, help="folder for the files with which something is wrong")
-    args = parser.parse_args()
-    command, counts, bad = str(pathlib.Path(args.command).resolve()), collections.Counter(), 0
+def work(seed, settings):
+    mutator = Mutator(seed)
+    data = drawn(seed)
+    try:
+        changed = mutator.bytes(data) if mutator.rng.random() < 0.3 else mutator.nodes(onnx.ModelProto.FromString(data))
+    except (DecodeError, ValueError, TypeError):
+        return []
+    verb = VERBS[seed % len(VERBS)]
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        for number in range(args.cases):
-            seed = args.seed * 1_000_003 + number
-            mutator = Mutator(seed)
-            data = mutator.pick(args.models).read_bytes() if args.models else drawn(seed)
-            try:
-                changed = mutator.bytes(data) if mutator.rng.random() < 0.3 else mutator.nodes(onnx.ModelProto.FromString(data))
-            except (DecodeError, ValueError, TypeError):
-                continue
-            (folder / "in.onnx").write_bytes(changed)
-            verb = VERBS[number % len(VERBS)]
-            status, text, written = run(command, verb, folder, args.seconds)
-            counts[f"{verb} {status}"] += 1
-            why = verdict(verb, status, text, written)
-            if why:
-                bad += 1
-                print(f"seed {seed}, {verb}: {why}: {' '.join(text.split())[:300]}", flush=True)
-                keep(args.save, seed, changed)
-    print(", ".join(f"{word}: {count}" for word, count in sorted(counts.items())))
-    print(f"{bad} wrong")
-    sys.exit(bad > 0)
-
-
-if __name__ == "__main__":
-    main()
+        (folder / "in.onnx").write_bytes(changed)
+        status, text, written = run(settings["command"], verb, folder)
+    if why := verdict(verb, status, text, written):
+        return [outcome("wrong", f"{verb}: {why}: {' '.join(text.split())[:300]}", model=changed)]
+    return [outcome(f"{verb} {status}")]

@@ -1,32 +1,25 @@
-#!/usr/bin/env python3
-"""Blocks written in random spellings (bench/spelled): is each one found, and does ONNX Runtime compute the same?
+"""Part `spellings`: blocks written in random spellings (bench/spelled): is each one found, and does ONNX Runtime compute the same?
 
-usage: spelling_fuzz.py [--cases N] [--seed S] [--calm P] [--kinds REGEX] [--singles] [--command 'saturate {in} -o {out} ...'] [--jobs N] [--save FOLDER]
-
-A model is written by choices ("softmax = by exp and sum", "scale = root of it on both sides", ...). --singles makes one model for each option of each
-choice, all others plain; otherwise N models draw their choices, each the plain one with probability P. The reference is ONNX Runtime on the plain
-spelling with the same weights. A model with a missing block is brought to the fewest choices that lose it. Prints these, and a table of choices by the blocks they lose.
-Exit status 1 where a block is missing or a result is wrong.
+A model is written by choices ("softmax = by exp and sum", "scale = root of it on both sides", ...), each the plain one with probability CALM. With
+--singles there is one model for each option of each choice, all others plain. The reference is ONNX Runtime on the plain spelling with the same
+weights. A model with a missing block is brought to the fewest choices that lose it.
 """
-import argparse
 import collections
-import concurrent.futures
-import json
-import pathlib
 import re
 import shlex
 import subprocess
-import sys
 import tempfile
 
+import edits
 import numpy as np
 import onnx
+from edit_coverage import blocks, close
+from spelled import Author, activations, attention, norms, wraps
+from spelled.products import linear
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import edits  # noqa: E402
-from edit_coverage import blocks, close  # noqa: E402
-from spelled import Author, activations, attention, norms, wraps  # noqa: E402
-from spelled.products import linear  # noqa: E402
+from .workers import outcome
+
+CALM = 0.6
 
 SIZE = attention.SIZE
 WHOLE = ("encoder", "decoder")  # made of the others
@@ -157,19 +150,6 @@ def fewest(kind, command, author, verdict):
     return plan
 
 
-def one(job):
-    kind, plan, seed, calm, command, save = job
-    verdict, detail, author, model = judged(kind, command, plan, seed, calm)
-    if verdict in ("lost", "bad") and plan is None:
-        plan = fewest(kind, command, author, verdict)
-        verdict, detail, _, model = judged(kind, command, plan)
-    if verdict in ("lost", "bad") and save:
-        save.mkdir(parents=True, exist_ok=True)
-        name = "+".join(f"{k}={v}" for k, v in plan.items()).replace("/", "_").replace(" ", "") or "plain"
-        onnx.save(model, save / f"{kind}-{name[:150]}.onnx")
-    return kind, verdict, detail, plan
-
-
 def singles(kind):
     """Each option of each choice that a plain model meets, also those met after another one."""
     seen, open_plans = set(), [{}]
@@ -188,42 +168,23 @@ def singles(kind):
                     open_plans.append({**plan, key: option})
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--calm", type=float, default=0.6)
-    parser.add_argument("--kinds", default="")
-    parser.add_argument("--singles", action="store_true")
-    parser.add_argument("--command", default="saturate {in} -o {out} --target ort-cpu --cost nodes --no-verify -q")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--save", type=pathlib.Path)
-    return parser.parse_args()
+def plans(kinds):
+    """Of --singles: jobs are (kind, plan)."""
+    return ((kind, plan) for kind in KINDS if kind not in WHOLE and re.search(kinds, kind) for plan in singles(kind))
 
 
-def main():
-    args = parse()
-    kinds = [k for k in KINDS if re.search(args.kinds, k)]
-    if args.singles:
-        jobs = [(kind, plan, 0, 1.0, args.command, args.save) for kind in kinds if kind not in WHOLE for plan in singles(kind)]
+def work(job, settings):
+    """Of a seed, or of a kind and its plan."""
+    command = f"{settings['command']} {{in}} -o {{out}} --target ort-cpu --cost nodes --no-verify -q"
+    if isinstance(job, tuple):
+        (kind, plan), seed = job, 0
     else:
-        jobs = [(kinds[i % len(kinds)], None, args.seed * 1000003 + i, args.calm, args.command, args.save) for i in range(args.cases)]
-    verdicts, blamed = collections.defaultdict(collections.Counter), collections.Counter()
-    with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
-        for kind, verdict, detail, plan in pool.map(one, jobs, chunksize=4):
-            verdicts[kind][verdict] += 1
-            if verdict in ("lost", "bad", "refused"):
-                print(f"{verdict.upper():8} {kind}: {detail} by {plan}", flush=True)
-            if verdict in ("lost", "bad"):
-                blamed.update(f"{k} = {v}" for k, v in plan.items())
-    for choice, count in blamed.most_common(60):
-        print(f"{count:5}  {choice}")
-    for kind, counts in verdicts.items():
-        print(f"{kind:16} {dict(counts)}")
-    total = sum(verdicts.values(), collections.Counter())
-    print(json.dumps(total))
-    return 1 if total["lost"] or total["bad"] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        kinds = [k for k in KINDS if re.search(settings["kinds"], k)]
+        kind, plan, seed = kinds[job % len(kinds)], None, job
+    verdict, detail, author, model = judged(kind, command, plan, seed, CALM if plan is None else 1.0)
+    if verdict in ("lost", "bad") and plan is None:
+        plan = fewest(kind, command, author, verdict)
+        verdict, detail, author, model = judged(kind, command, plan)
+    if verdict in ("lost", "bad"):
+        return [outcome("wrong" if verdict == "bad" else verdict, f"{kind}: {detail} by {plan}", model=model, feed=author.feed)]
+    return [outcome(verdict)]

@@ -1,0 +1,234 @@
+"""Random graphs through the optimizer (parts `graphs` and `rules`): original and result in ONNX Runtime, with its optimizer and without, and in
+our own runtime. Wrong is what lies outside of the tolerance where both agree on the original, and is no rounding that the graph amplifies."""
+import ml_dtypes
+import numpy as np
+import onnxruntime
+
+import onnx_saturate
+
+from . import bodies, firing, graphs, patterns, stability, workers
+from .cases import far
+from .workers import outcome
+
+DTYPES = (*(np.float32,) * 9, np.float64, np.float16, np.float16, ml_dtypes.bfloat16, np.int32, np.int64, np.uint8, np.int8, np.float64)
+SIZES = ((1, 2, 3, 4, 6), (1, 2, 3, 4, 6), (1, 1, 2, 3), (0, 1, 2, 3), (1, 2, 3, 17, 33))
+TARGETS = ("ort-cpu", "ort-cpu", "onnx", "onnx", "ort-cpu", "onnx", "npu-4d", "qnn-htp", "ort-web", "ort-cuda")
+COSTS = ("nodes", "measured", "nodes", "roofline")
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 1e4, -1e4, 1.7e9, 1e-4, 65504.0, 1.0)
+LEVELS = {"ORT": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, "ORT optimizing": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL}
+RISKY = ("causal_rows",)
+
+onnxruntime.set_default_logger_severity(4)
+_kept = {}  # rules and patterns, read once for each process
+
+
+def kept(settings):
+    if not _kept:
+        _kept.update(rules=onnx_saturate.RuleSet.builtin(), pool=patterns.Pool(settings["patterns"]), effects=settings["effects"])
+    return _kept
+
+
+def draw(seed, settings):
+    """(graph, what finished() gives). Part `rules`: one pattern and a little around it; else some steps, in half of them also patterns."""
+    pool, rng = kept(settings)["pool"], np.random.default_rng([seed, 1])
+    sizes = SIZES[int(rng.integers(len(SIZES)))]
+    g = graphs.begun(seed, DTYPES[int(rng.integers(len(DTYPES)))], sizes)
+    put = patterns.step(pool)
+    if settings["part"] == "rules":
+        around, most = [*graphs.STEPS, *[put] * 3], int(rng.integers(0, 4))
+        values = []
+        graphs.grow(g, values, 1, [put], start=list(g.inputs))
+        if not values:
+            return g, None
+        g.dtype = next((g.arrays[v].dtype for v in values if g.arrays[v].dtype.kind in "fV"), g.dtype)
+        graphs.grow(g, values, len(values) + most, around)
+        return g, graphs.finished(g)
+    kind = rng.random()
+    steps = graphs.STEPS if kind < 0.35 else bodies.STEPS if kind < 0.5 else [*graphs.STEPS, *[put] * 12]
+    values = list(g.inputs)
+    graphs.grow(g, values, len(values) + int(rng.integers(2, 16)), steps)
+    return g, graphs.finished(g)
+
+
+def with_specials(g, feed, rng):
+    """Some elements of inputs that may be any number become special; whether any did."""
+    changed = False
+    for name, array in feed.items():
+        if name not in g.free or not array.size or rng.random() < 0.3:
+            continue
+        array = feed[name] = array.copy()
+        for _ in range(int(rng.integers(1, 4))):
+            at = int(rng.integers(array.size))
+            if array.dtype.kind in "iu":
+                info = np.iinfo(array.dtype)
+                array.flat[at] = (info.max, info.min, info.max // 2 + 1)[int(rng.integers(3))]
+            elif array.dtype.kind != "b":
+                with np.errstate(all="ignore"):
+                    array.flat[at] = np.asarray(SPECIAL[int(rng.integers(len(SPECIAL)))] + float(array.flat[at]) * (rng.random() < 0.3)).astype(array.dtype)
+            changed = changed or array.dtype.kind != "b"
+    return changed
+
+
+def in_onnx_runtime(model, feed, level="ORT"):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads, options.graph_optimization_level = 4, 1, LEVELS[level]
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feed)
+
+
+def in_ours(model, feed):
+    return list(onnx_saturate.Session(model, reference=True).run(feed).values())
+
+
+def in_standard(model, feed):
+    from onnx.reference import ReferenceEvaluator
+
+    with np.errstate(all="ignore"):
+        return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, feed)]
+
+
+JUDGES = {"ORT": in_onnx_runtime, "ours": in_ours, "standard": in_standard}
+
+
+def outputs_of_original(model, feed):
+    """By judge, of those that run it; the standard's evaluator is asked where ONNX Runtime doesn't."""
+    ran = {}
+    for judge in ("ORT", "ours"):
+        try:
+            ran[judge] = JUDGES[judge](model, feed)
+        except Exception:
+            continue
+    if "ORT" not in ran and "ours" in ran:
+        try:
+            ran["standard"] = in_standard(model, feed)
+        except Exception:
+            pass
+    return ran
+
+
+def settled(wanted):
+    """For each output, which elements the judges agree on; None where they don't agree on shape or type."""
+    lists = list(wanted.values())
+    first, masks = lists[0], []
+    for k, a in enumerate(first):
+        others = [o[k] for o in lists[1:]]
+        masks.append(None if any(far(a, o) is None for o in others) else ~np.any([far(a, o) for o in others] or [np.zeros(np.shape(a), bool)], axis=0))
+    return masks
+
+
+def differing(wanted, got, masks, strict):
+    """(output, elements that differ) of the first output that does; elements None: shape or type. What is not finite in the original
+    counts only where `strict`."""
+    for k, (a, b) in enumerate(zip(wanted, got)):
+        if masks[k] is None:
+            continue
+        apart = far(a, b)
+        if apart is None:
+            return k, None
+        apart &= masks[k]
+        if not strict and a.dtype.kind not in "biu":
+            apart &= np.isfinite(a.astype(np.float64))
+        if apart.any():
+            return k, apart
+    return None
+
+
+def judged(model, result, feed, strict, wanted=None):
+    """What is wrong with the result, if anything; ("", None) where nobody runs the original."""
+    wanted = wanted or outputs_of_original(model, feed)
+    if not wanted:
+        return "nobody runs it", None
+    masks = settled(wanted)
+    for judge, level in (("ORT", "ORT"), ("ORT", "ORT optimizing"), ("ours", "ours")):
+        if judge not in wanted:
+            continue
+        try:
+            got = in_ours(result, feed) if judge == "ours" else in_onnx_runtime(result, feed, level)
+        except Exception as error:
+            if level == "ORT optimizing" and fails(lambda: in_onnx_runtime(model, feed, level)):
+                continue
+            return "wrong", f"{level} refuses the result: {' '.join(str(error).split())[:300]}"
+        found = differing(wanted[judge], got, masks, strict)
+        if found is None or stability.explains(model, feed, JUDGES[judge], wanted[judge], got, *found):
+            continue
+        if level == "ORT optimizing" and by_its_own_optimizer(model, feed, wanted[judge], masks, strict):
+            continue
+        k, apart = found
+        if apart is None:
+            return "wrong", f"{level}: output {k} is {got[k].dtype}{list(got[k].shape)}, not {wanted[judge][k].dtype}{list(wanted[judge][k].shape)}"
+        at = int(np.flatnonzero(apart)[0])
+        return "wrong", f"{level}: output {k}[{at}] is {got[k].flat[at]!r}, not {wanted[judge][k].flat[at]!r} ({apart.sum()} of {apart.size} differ)"
+    return "equal", None
+
+
+def fails(run):
+    try:
+        run()
+        return False
+    except Exception:
+        return True
+
+
+def by_its_own_optimizer(model, feed, wanted, masks, strict):
+    """Whether ONNX Runtime's optimizer changes the original, too."""
+    try:
+        return differing(wanted, in_onnx_runtime(model, feed, "ORT optimizing"), masks, strict) is not None
+    except Exception:
+        return True
+
+
+def options_of(seed, rules):
+    rng = np.random.default_rng([seed, 2])
+    chosen = {"target": TARGETS[int(rng.integers(len(TARGETS)))], "cost": COSTS[int(rng.integers(len(COSTS)))], "verify": bool(rng.random() < 0.1), "rules": rules}
+    way = rng.random()
+    if way < 0.4:
+        chosen["no_assume"] = ["all"]
+    elif way < 0.5:
+        chosen["assume"] = list(RISKY)
+    return chosen
+
+
+def shares(g, model, feed):
+    """What this case counts for: sizes, types."""
+    arrays = [g.arrays[n] for n in feed] + [g.arrays[o.name] for o in model.graph.output]
+    names = {a.dtype.name for a in arrays}
+    return {"size of 0": any(0 in a.shape for a in arrays), "size of 0 or 1": any(d <= 1 for a in arrays for d in a.shape), "double or half": bool(names & {"float64", "float16", "bfloat16"}),
+            "integers": any(n.startswith(("int", "uint")) for n in names)}
+
+
+def work(seed, settings):
+    g, case = draw(seed, settings)
+    if case is None:
+        return []
+    model, feed, operators = case
+    rng = np.random.default_rng([seed, 3])
+    special = rng.random() < 0.4 and with_specials(g, feed, rng)
+    options = options_of(seed, kept(settings)["rules"])
+    counted = {**shares(g, model, feed), "special values": bool(special)}
+    told = {"model": model, "feed": feed, "label": f"{options['target']} by {options['cost']}, {'+'.join(g.rules)}: {' '.join(operators)}"[:400]}
+    workers.about_to_run(settings, model, feed)
+    wanted = outputs_of_original(model, feed)
+    if not wanted:
+        return [outcome("nobody runs it")]
+    try:
+        result, report = onnx_saturate.optimize_with_report(model, inputs=feed, progress=False, **options)
+    except onnx_saturate.UnsupportedError:
+        return [outcome("not verifiable")]
+    except onnx_saturate.Error as error:
+        if "nothing was compared" in str(error):
+            return [outcome("no output has an element")]
+        return [outcome("wrong", f"{type(error).__name__}: {error}", **told)]
+    report = report.to_dict()
+    counted = {"counted": counted, "fired": firing.of_report(report)}
+    if report["left_out"]:
+        return [outcome("wrong", f"verification left out {[x['rule'] for x in report['left_out']]}: {report['left_out'][0]['because'][:200]}", **told, **counted)]
+    if not report["made_by_rules"] and result.graph.node == model.graph.node:
+        return [outcome("unchanged", **counted)]
+    effects = kept(settings)["effects"]
+    strict = not report["assumed"] and all(effects.get(name.removesuffix(".back")) == "exact" for name, (_, fired, _) in counted["fired"].items() if fired)
+    word, why = judged(model, result, feed, strict, wanted)
+    if word == "wrong" and report["assumed"] and "refuses" not in why:
+        again = onnx_saturate.optimize(model, inputs=feed, progress=False, **{**options, "verify": False, "no_assume": ["all"]})
+        if judged(model, again, feed, strict, wanted)[0] != "wrong":
+            return [outcome(f"differs by assumption ({', '.join(sorted({a if isinstance(a, str) else a['name'] for a in report['assumed']}))})", **counted)]
+    made = sorted({m["rule"] for m in report["made_by_rules"]})
+    return [outcome(word, f"{why}; made by {', '.join(made)[:300]}" if why else None, **told, **counted)]

@@ -1,0 +1,91 @@
+"""Whether a difference is rounding that a graph amplifies: numbers that cancel, choices that hang on the last bit."""
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+import onnx_saturate
+
+WIDER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-22, "float64": 2.0**-50}
+TRIES, FACTOR = 4, 8
+
+
+def widened(graph):
+    """The graph in double throughout, in place, with bodies."""
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        if info.type.tensor_type.elem_type in WIDER:
+            info.type.tensor_type.elem_type = TensorProto.DOUBLE
+    for t in graph.initializer:
+        if t.data_type in WIDER:
+            t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(t).astype(np.float64), t.name))
+    for node in graph.node:
+        for a in node.attribute:
+            if a.HasField("g"):
+                widened(a.g)
+            elif a.HasField("t") and a.t.data_type in WIDER:
+                a.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(a.t).astype(np.float64), a.t.name))
+            elif a.name in ("to", "dtype") and a.i in WIDER:
+                a.i = TensorProto.DOUBLE
+
+
+def in_double(model, feed):
+    """The outputs of our reference kernels in double."""
+    wide = type(model)()
+    wide.CopyFrom(model)
+    widened(wide.graph)
+    return list(onnx_saturate.Session(wide, reference=True).run({n: v.astype(np.float64) if v.dtype.name in FLOATS else v for n, v in feed.items()}).values())
+
+
+def jittered(array, rng):
+    """Every number a few last bits away."""
+    if array.dtype.name not in FLOATS:
+        return array
+    with np.errstate(all="ignore"):
+        return (array.astype(np.float64) * (1 + EPSILON[array.dtype.name] * rng.uniform(-2, 2, array.shape))).astype(array.dtype)
+
+
+def jittered_model(model, rng):
+    """The weights, too; single numbers are what they are."""
+    other = type(model)()
+    other.CopyFrom(model)
+    for t in other.graph.initializer:
+        array = numpy_helper.to_array(t)
+        if array.size > 1:
+            t.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(jittered(array, rng)), t.name))
+    return other
+
+
+def spread(model, feed, run, wanted, k):
+    """How far output k moves where its inputs are rounded otherwise; infinite where it can't be said."""
+    rng, reference = np.random.default_rng(0), wanted[k].astype(np.float64)
+    moved = np.zeros(reference.shape)
+
+    def note(other):
+        nonlocal moved
+        with np.errstate(all="ignore"):
+            gap = np.abs(other.astype(np.float64) - reference)
+        same = (other.astype(np.float64) == reference) | (np.isnan(reference) & np.isnan(other.astype(np.float64)))
+        moved = np.maximum(moved, np.where(same, 0, np.where(np.isfinite(gap), gap, np.inf)))
+
+    others = [lambda: in_double(model, feed)] + [lambda: run(jittered_model(model, rng), {n: jittered(v, rng) for n, v in feed.items()}) for _ in range(TRIES)]
+    for other in others:
+        try:
+            output = other()[k]
+        except Exception:
+            continue
+        if output.shape != reference.shape:
+            return np.full(reference.shape, np.inf)
+        note(output)
+    return moved
+
+
+def explains(model, feed, run, wanted, got, k, apart):
+    """Whether `got` is no farther from `wanted` than what rounding moves."""
+    if apart is None:
+        return False
+    moved = spread(model, feed, run, wanted, k)
+    if moved.ndim:  # an element is measured with its row
+        moved = np.maximum(moved, np.max(np.where(np.isfinite(moved), moved, 0), axis=-1, keepdims=True, initial=0))
+    with np.errstate(all="ignore"):
+        gap = np.abs(got[k].astype(np.float64) - wanted[k].astype(np.float64))
+    return bool(np.all((gap <= FACTOR * moved)[apart]))
