@@ -1,1 +1,1 @@
-"""Random small models, and who runs them: see ../fuzz_models.py."""
+"""Random cases of every kind, and who judges them: `python bench/fuzz` (docs/fuzz.md)."""

@@ -6,6 +6,7 @@ usage: python bench/fuzz [--hours H | --cases N] [--only PARTS] [--seed S] [--jo
        python bench/fuzz --only PART --case SEED [--save FOLDER]      one case again
 
 Parts, with their share of the hours:
+  corpus     graphs in which something was found once (tests/corpus)
   graphs     random graphs, half of them with patterns that rules look for, through the optimizer: original and result in ONNX Runtime and here
   rules      one rule's pattern in a small random context, the same way
   models     random operators here, in ONNX Runtime and in the standard's evaluator
@@ -28,8 +29,9 @@ import time
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 from fuzz import cases, firing, patterns, workers  # noqa: E402
 
-SHARES = {"graphs": 0.45, "rules": 0.25, "models": 0.1, "runs": 0.08, "files": 0.07, "spellings": 0.05}
+SHARES = {"corpus": 0.01, "graphs": 0.45, "rules": 0.25, "models": 0.1, "runs": 0.08, "files": 0.07, "spellings": 0.05}
 MODULES = {"graphs": "optimize", "rules": "optimize"}
+OPTIMIZED = ("corpus", "graphs", "rules")
 CASES_A_JOB = {"models": 50}
 BAD = ("wrong", "crash", "slow", "error of the fuzzer", "lost")
 
@@ -52,6 +54,7 @@ def parse():
     parser.add_argument("--save", type=pathlib.Path, help="folder for the models and inputs in which something is wrong")
     parser.add_argument("--json", type=pathlib.Path, help="counts and findings, for --merge")
     parser.add_argument("--merge", type=pathlib.Path, nargs="+", metavar="FILE", help="add up what several runs wrote by --json")
+    parser.add_argument("--rare", type=pathlib.Path, metavar="FILE", help="graphs, rules: every other pattern is of a rule that rarely fired in what --json wrote here")
     parser.add_argument("--singles", action="store_true", help="spellings: each option of each choice, all others plain")
     parser.add_argument("--kinds", default="", help="spellings: only kinds of blocks that match this")
     parser.add_argument("--ops", type=lambda t: t.split(","), help="models: only these operators")
@@ -134,8 +137,8 @@ def told(name, seed, found, save):
 
 def settings_of(name, args, folder):
     settings = {"part": name, "scratch": str(folder), "command": args.command, "ops": args.ops, "show": args.show, "kinds": args.kinds, "singles": args.singles}
-    if name in ("graphs", "rules"):
-        settings |= {"patterns": str(folder), "effects": firing.effects(shlex.split(args.command))}
+    if name in OPTIMIZED:
+        settings |= {"patterns": str(folder), "effects": firing.effects(shlex.split(args.command)), "rare": firing.rare(json.loads(args.rare.read_text())["rules"]) if args.rare else []}
     return settings
 
 
@@ -151,6 +154,10 @@ def run_part(name, args, results, folder):
         from fuzz import spellings
 
         jobs = spellings.plans(args.kinds)
+    if name == "corpus":
+        from fuzz import corpus
+
+        jobs = corpus.files()
     part, progress, begun = results.part(name), Progress(name), time.monotonic()
     for seed, outcomes in workers.run(module, settings, jobs, min(args.jobs, wanted or args.jobs), each, until):
         for found in outcomes:

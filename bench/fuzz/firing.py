@@ -32,6 +32,11 @@ def add(total, counts):
         total[name] = [a + b for a, b in zip(total.get(name, (0, 0, 0)), numbers)]
 
 
+def rare(total):
+    """Rules that fired in fewer cases than are wanted."""
+    return sorted(name for name, (_, fired, _) in total.items() if fired < ENOUGH)
+
+
 def text(total):
     """A few lines: how many fired, which rarely, which never."""
     fired = {name: total[name][1] for name in total}

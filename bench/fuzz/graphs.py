@@ -347,9 +347,10 @@ def known(g):
     return {name: array for name, array in g.arrays.items() if name in there}
 
 
-def begun(seed, dtype, sizes, most=MOST_ELEMENTS):
+def begun(seed, dtype, sizes, most=MOST_ELEMENTS, opsets=()):
     """A graph with one or two inputs."""
     g = Graph(seed, dtype, most)
+    g.opset = g.pick(opsets) if opsets else g.opset
     g.empty = 0 in sizes
     for _ in range(g.pick((1, 2))):
         shape = [g.pick(sizes) for _ in range(int(g.rng.integers(1, 5)))]

@@ -12,10 +12,11 @@ from onnx import TensorProto, helper, numpy_helper
 from .graphs import Unfit
 
 COMMUTATIVE = ("Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Equal", "Sum")
+OPSETS = (18, 20, 21, 23, 24)
 ODD_NUMBERS = (0, 1, -1, 2, 0.5, 1e-3, 1.0001, -1e4, np.inf, -np.inf, np.nan)
 
 
-def write(folder, command, seed=1, instances=8):
+def write(folder, command, seed=1, instances=12):
     """The models of all rules into a folder."""
     subprocess.run([*command, "rules", "examples", str(folder), "--instances", str(instances), "--seed", str(seed), "-q"], check=True)
 
@@ -23,19 +24,27 @@ def write(folder, command, seed=1, instances=8):
 class Pool:
     """The models of a folder, by rule."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, rare=()):
         self.by_rule = collections.defaultdict(lambda: ([], []))
         for path in sorted(pathlib.Path(folder).glob("*.onnx")):
             rule, _, rest = path.name.removesuffix(".onnx").rpartition(".")
             applies = rest != "not"
             self.by_rule[rule if applies else rule.rpartition(".")[0]][0 if applies else 1].append(path)
         self.rules = sorted(self.by_rule)
+        self.rare = [rule for rule in self.rules if rule in set(rare)]  # drawn every other time
 
     def draw(self, g):
         """(rule, model): mostly of an instance that the rule applies to."""
-        rule = g.pick(self.rules)
+        rule = g.pick(self.rare if self.rare and g.chance(0.5) else self.rules)
         applies, other = self.by_rule[rule]
         return rule, loaded(g.pick(other if other and (not applies or g.chance(0.12)) else applies))
+
+
+def oldest_opset(model):
+    """The oldest version of ai.onnx in which its nodes mean the same."""
+    newest = next((o.version for o in model.opset_import if not o.domain), 1)
+    names = {n.op_type for n in model.graph.node if not n.domain}
+    return max((onnx.defs.get_schema(name, newest).since_version for name in names if onnx.defs.has(name)), default=1)
 
 
 @functools.lru_cache(4096)
@@ -111,9 +120,10 @@ def changed_attribute(g, node):
 def inject(g, pool):
     """Adds a pattern to the graph; (rule, names of its values)."""
     rule, model = pool.draw(g)
-    opsets = {o.domain: o.version for o in model.opset_import}
-    if opsets.get("", g.opset) != g.opset:
-        g.opset = opsets[""]
+    if (needed := oldest_opset(model)) > g.opset:
+        if g.nodes:
+            raise Unfit  # what is there is written for the older one
+        g.opset = max(needed, g.pick(OPSETS))
     open_inputs = {i.name for i in model.graph.input}
     use = g.pick(("plain", "plain", "plain", "most", "coin", "none"))
     change = g.rng.random()

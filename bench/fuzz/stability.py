@@ -55,9 +55,10 @@ def jittered_model(model, rng):
     return other
 
 
-def spread(model, feed, run, wanted, k):
-    """How far output k moves where its inputs are rounded otherwise; infinite where it can't be said."""
-    rng, reference = np.random.default_rng(0), wanted[k].astype(np.float64)
+def spread(model, feed, judges, wanted, judge, k):
+    """How far output k moves where its inputs are rounded otherwise, or another judge runs it; infinite where it can't be said."""
+    rng, reference = np.random.default_rng(0), wanted[judge][k].astype(np.float64)
+    run = judges[judge]
     moved = np.zeros(reference.shape)
 
     def note(other):
@@ -67,7 +68,7 @@ def spread(model, feed, run, wanted, k):
         same = (other.astype(np.float64) == reference) | (np.isnan(reference) & np.isnan(other.astype(np.float64)))
         moved = np.maximum(moved, np.where(same, 0, np.where(np.isfinite(gap), gap, np.inf)))
 
-    others = [lambda: in_double(model, feed)] + [lambda: run(jittered_model(model, rng), {n: jittered(v, rng) for n, v in feed.items()}) for _ in range(TRIES)]
+    others = [lambda: in_double(model, feed)] + [lambda outputs=outputs: outputs for name, outputs in wanted.items() if name != judge] + [lambda: run(jittered_model(model, rng), {n: jittered(v, rng) for n, v in feed.items()}) for _ in range(TRIES)]
     for other in others:
         try:
             output = other()[k]
@@ -79,13 +80,13 @@ def spread(model, feed, run, wanted, k):
     return moved
 
 
-def explains(model, feed, run, wanted, got, k, apart):
-    """Whether `got` is no farther from `wanted` than what rounding moves."""
+def explains(model, feed, judges, wanted, judge, got, k, apart):
+    """Whether `got` is no farther from what the judge gives for the original than what rounding moves."""
     if apart is None:
         return False
-    moved = spread(model, feed, run, wanted, k)
+    moved = spread(model, feed, judges, wanted, judge, k)
     if moved.ndim:  # an element is measured with its row
         moved = np.maximum(moved, np.max(np.where(np.isfinite(moved), moved, 0), axis=-1, keepdims=True, initial=0))
     with np.errstate(all="ignore"):
-        gap = np.abs(got[k].astype(np.float64) - wanted[k].astype(np.float64))
+        gap = np.abs(got[k].astype(np.float64) - wanted[judge][k].astype(np.float64))
     return bool(np.all((gap <= FACTOR * moved)[apart]))

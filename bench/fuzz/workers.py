@@ -20,9 +20,9 @@ def outcome(word, why=None, **more):
     return {"word": word, "why": why, **more}
 
 
-def about_to_run(settings, model, feed):
-    """In the process: this is what a death would be due to."""
-    (pathlib.Path(settings["scratch"]) / f"{os.getpid()}.pickle").write_bytes(pickle.dumps((model.SerializeToString(), feed)))
+def about_to_run(settings, what, model, feed):
+    """In the process: what a death would be due to. `what`: the original, the optimizer, the result."""
+    (pathlib.Path(settings["scratch"]) / f"{os.getpid()}.pickle").write_bytes(pickle.dumps((what, model.SerializeToString(), feed)))
 
 
 def serve(connection, module, settings):
@@ -75,12 +75,15 @@ class Worker:
     def ran(self):
         """What it was about to run, as an outcome has it."""
         path = pathlib.Path(self.settings["scratch"]) / f"{self.process.pid}.pickle"
-        return dict(zip(("model", "feed"), pickle.loads(path.read_bytes()))) if path.exists() else {}
+        return dict(zip(("label", "model", "feed"), pickle.loads(path.read_bytes()))) if path.exists() else {}
 
     def death(self):
         self.process.join(5)
         status = self.process.exitcode
-        return outcome("crash", f"the process ended with {signal.Signals(-status).name if status and status < 0 else status}", **self.ran())
+        ran = self.ran()
+        if ran.get("label") == "the original, ORT":
+            return outcome("ONNX Runtime crashes on the original")
+        return outcome("crash", f"the process ended with {signal.Signals(-status).name if status and status < 0 else status}", **ran)
 
 
 def run(module, settings, jobs, count, cases_a_job=1, until=None):
