@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "rules/known_by_depth.h"
 #include "rules/masks.h"
 #include "rules/opkey.h"
 
@@ -332,7 +333,12 @@ class CountSearch {
  public:
   explicit CountSearch(const OnnxEGraph& g) : g_(g) {}
 
-  bool of(Id id, int depth) const {
+  bool of(Id id, int depth) {
+    return known_.of(g_.egraph().find(id), depth, [&] { return looked_at(id, depth); });
+  }
+
+ private:
+  bool looked_at(Id id, int depth) {
     const Facts& f = g_.facts(id);
     if (f.kind != Facts::Kind::kTensor || !is_integer(f.dtype)) return false;
     if (f.content || f.counts_from) return !f.constant || of_constant(id);
@@ -343,7 +349,6 @@ class CountSearch {
     return false;
   }
 
- private:
   bool of_constant(Id id) const {
     const auto value = g_.value(id, kMostMaskBytes);
     if (!value) return false;
@@ -352,7 +357,7 @@ class CountSearch {
     return true;
   }
 
-  bool of_node(const ENode& node, int depth) const {
+  bool of_node(const ENode& node, int depth) {
     const OpKey& key = g_.key(node.op);
     const std::string_view op = key.op_type;
     if (!key.domain.empty() || node.children.empty()) return false;
@@ -366,6 +371,7 @@ class CountSearch {
   }
 
   const OnnxEGraph& g_;
+  KnownByDepth known_;
 };
 
 // Most graphs hold no IsNaN at all: operators are looked at once, as they come.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "rules/fills.h"
+#include "rules/known_by_depth.h"
 #include "rules/opkey.h"
 
 namespace saturate {
@@ -62,18 +64,19 @@ class MaskSearch {
  public:
   MaskSearch(const OnnxEGraph& g, bool inputs) : g_(g), inputs_(inputs) {}
 
-  bool binary(Id id, int depth) const {
+  bool binary(Id id, int depth) {
     const Facts& facts = g_.facts(id);
     if (facts.dtype == DType::kBool) return true;
-    if (facts.constant) return holds(g_, id, holds_zeros_and_ones);
-    if (depth == 0) return false;
-    for (NodeId n : g_.egraph().class_nodes(id))
-      if (of_node(g_.egraph().node(n), id, facts.dtype, depth - 1)) return true;
-    return false;
+    return known_.of(g_.egraph().find(id), depth, [&] {
+      if (facts.constant) return holds(g_, id, holds_zeros_and_ones);
+      if (depth == 0) return false;
+      const std::vector<NodeId> nodes = g_.egraph().class_nodes(id);
+      return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return of_node(g_.egraph().node(n), id, facts.dtype, depth - 1); });
+    });
   }
 
  private:
-  bool of_node(const ENode& node, Id id, DType dtype, int depth) const {
+  bool of_node(const ENode& node, Id id, DType dtype, int depth) {
     const OpKey& key = g_.key(node.op);
     const std::string& op = key.op_type;
     if (key.domain == "#") return inputs_ && op == kInputOp && is_used_as_truth(g_, id);
@@ -82,7 +85,7 @@ class MaskSearch {
       const Attribute* value = find_attribute(key.attributes, "value");
       return value && holds_zeros_and_ones(value->t());
     }
-    if (op == "Cast" && inputs_ && g_.facts(node.children[0]).dtype != dtype) return MaskSearch(g_, false).binary(node.children[0], depth);
+    if (op == "Cast" && inputs_ && g_.facts(node.children[0]).dtype != dtype) return without_inputs().binary(node.children[0], depth);
     const bool first_only = op == "Cast" || op == "Slice" || op == "Reshape" || op == "Transpose" || op == "Unsqueeze" || op == "Squeeze" ||
                             op == "Expand" || op == "Tile" || op == "Gather" || op == "Trilu" || op == "Flatten" || op == "Identity";
     const bool all = op == "Mul" || op == "Max" || op == "Min" || op == "Concat";
@@ -92,8 +95,15 @@ class MaskSearch {
                        [&](Id child) { return binary(child, depth); });
   }
 
+  MaskSearch& without_inputs() {
+    if (!without_inputs_) without_inputs_ = std::make_unique<MaskSearch>(g_, false);
+    return *without_inputs_;
+  }
+
   const OnnxEGraph& g_;
   bool inputs_;
+  KnownByDepth known_;
+  std::unique_ptr<MaskSearch> without_inputs_;
 };
 
 bool chooses_infinity(const OnnxEGraph& g, Id id) {

@@ -132,5 +132,42 @@ TEST_F(Masks, HideByInfinity) {
   EXPECT_FALSE(hides_by_infinity(g_, input("x", DType::kFloat)));
 }
 
+// Each class of a layer is a product of any two of the layer below: without a memory of what was looked at there are (2 * 36)^7 ways down.
+TEST_F(Masks, AreLookedForInAMomentAmongManyProducts) {
+  std::vector<Id> layer, counts;
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
+    layer.push_back(input(name, DType::kFloat));
+    counts.push_back(op("Shape", {layer.back()}));
+  }
+  for (int depth = 0; depth < 7; ++depth) {
+    std::vector<Id> above, sums;
+    for (std::size_t k = 0; k < layer.size(); ++k) {
+      Id product = kNone, sum = kNone;
+      for (const Id x : layer)
+        for (const Id y : layer) {
+          const Id other = op("Mul", {x, y});
+          if (product != kNone) g_.egraph().merge(product, other);
+          product = other;
+        }
+      for (const Id x : counts)
+        for (const Id y : counts) {
+          const Id other = op("Add", {x, y});
+          if (sum != kNone) g_.egraph().merge(sum, other);
+          sum = other;
+        }
+      above.push_back(op("Neg", {op("Neg", {product})}));
+      sums.push_back(op("Neg", {sum}));
+      g_.egraph().merge(above.back(), product);
+      g_.egraph().merge(sums.back(), sum);
+      g_.egraph().rebuild();
+    }
+    layer = above;
+    counts = sums;
+  }
+  EXPECT_FALSE(may_be_mask(g_, layer.front()));
+  EXPECT_FALSE(is_zero_or_one(g_, layer.front()));
+  is_count(g_, counts.front());
+}
+
 }  // namespace
 }  // namespace saturate
