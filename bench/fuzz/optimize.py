@@ -188,8 +188,8 @@ def shares(g, model, feed):
             "integers": any(n.startswith(("int", "uint")) for n in names)}
 
 
-def not_finite(wanted):
-    return any(not np.all(np.isfinite(o.astype(np.float64))) for outputs in wanted.values() for o in outputs if o.dtype.kind not in "biuOUS")
+def not_finite(lists):
+    return any(not np.all(np.isfinite(v.astype(np.float64))) for values in lists for v in values if v.dtype.kind not in "biuOUS")
 
 
 def reduces_nothing(model, feed):
@@ -215,8 +215,8 @@ def compared(model, feed, options, settings, **told):
     report = report.to_dict()
     told["fired"] = firing.of_report(report)
     if report["left_out"]:
-        if not_finite(wanted):  # rules that reassociate may give a number there
-            return outcome("left out, as the original is not finite", **told)
+        if not_finite([*wanted.values(), feed.values()]):  # rules that reassociate may give a number there
+            return outcome("left out, as not all is finite", **told)
         return outcome("wrong", f"verification left out {[x['rule'] for x in report['left_out']]}: {report['left_out'][0]['because'][:200]}", **told)
     if not report["made_by_rules"] and result.graph.node == model.graph.node:
         return outcome("unchanged", **told)

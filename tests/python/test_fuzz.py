@@ -3,9 +3,10 @@ import json
 import subprocess
 import sys
 
+import onnx
 import pytest
 
-from conftest import ROOT, binary
+from conftest import ROOT, binary, run, run_ok
 
 pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
 pytest.importorskip("onnxruntime")
@@ -17,6 +18,16 @@ def fuzz(*words):
     return done.stdout
 
 
+def test_examples_of_rules_are_models(tmp_path):
+    run_ok("rules", "examples", tmp_path / "all", "--instances", 2)
+    names = {path.name for path in (tmp_path / "all").glob("*.onnx")}
+    first = onnx.load(tmp_path / "all" / "transpose_transpose.0.onnx")
+    assert [n.op_type for n in first.graph.node] == ["Transpose", "Transpose"]
+    assert len(names) > 2000 and any(name.endswith(".not.onnx") for name in names)  # counters
+    done = run("rules", "examples")
+    assert done.returncode == 2 and "which folder?" in done.stderr
+
+
 def test_random_graphs_optimized(tmp_path):
     out = fuzz("--only", "graphs,rules", "--cases", 150, "--seed", 3, "--jobs", 1, "--json", tmp_path / "a.json")
     assert "equal" in out
@@ -24,6 +35,10 @@ def test_random_graphs_optimized(tmp_path):
     assert sum(fired > 0 for _, fired, _ in report["rules"].values()) > 250
     merged = subprocess.run([sys.executable, str(ROOT / "bench" / "fuzz"), "--merge", *[str(tmp_path / "a.json")] * 2], capture_output=True, text=True)
     assert merged.returncode == 0 and f"all             {2 * sum(p['cases'] for p in report['parts'].values())}" in merged.stdout
+
+
+def test_what_was_found_once():
+    assert "equal" in fuzz("--only", "corpus", "--jobs", 1)
 
 
 def test_random_models_against_both_others():
