@@ -77,13 +77,15 @@ class Worker:
         path = pathlib.Path(self.settings["scratch"]) / f"{self.process.pid}.pickle"
         return dict(zip(("label", "model", "feed"), pickle.loads(path.read_bytes()))) if path.exists() else {}
 
+    def ended(self, word, why):
+        """The outcome of a death or a stand-still: ours, unless ONNX Runtime was at the original."""
+        ran = self.ran()
+        return outcome(f"ONNX Runtime: {word} on the original") if ran.get("label") == "the original, ORT" else outcome(word, why, **ran)
+
     def death(self):
         self.process.join(5)
         status = self.process.exitcode
-        ran = self.ran()
-        if ran.get("label") == "the original, ORT":
-            return outcome("ONNX Runtime crashes on the original")
-        return outcome("crash", f"the process ended with {signal.Signals(-status).name if status and status < 0 else status}", **ran)
+        return self.ended("crash", f"the process ended with {signal.Signals(-status).name if status and status < 0 else status}")
 
 
 def run(module, settings, jobs, count, cases_a_job=1, until=None):
@@ -111,7 +113,7 @@ def run(module, settings, jobs, count, cases_a_job=1, until=None):
                         outcomes = [worker.death()]
                         worker.again()
                 elif worker.late(seconds):
-                    outcomes = [outcome("slow", f"over {seconds} s", **worker.ran())]
+                    outcomes = [worker.ended("slow", f"over {seconds} s")]
                     worker.again()
                 else:
                     continue
