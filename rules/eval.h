@@ -44,6 +44,7 @@ class FactSource {
   virtual bool reaches_scores(Id) const { return true; }
   virtual bool told_as_nan(Id) const { return false; }
   virtual bool holds_attention(Id) const { return false; }
+  virtual bool attention_is_made(Id) const { return false; }
   virtual bool is_count(Id) const { return false; }
 };
 
@@ -176,6 +177,7 @@ class EGraphFacts : public FactSource {
   bool reaches_scores(Id id) const override { return saturate::reaches_scores(g_, id); }
   bool told_as_nan(Id id) const override { return saturate::told_as_nan(g_, id); }
   bool holds_attention(Id) const override { return saturate::holds_attention(g_); }
+  bool attention_is_made(Id) const override { return saturate::attention_is_made(g_); }
   bool is_count(Id id) const override { return saturate::is_count(g_, id); }
 
  private:

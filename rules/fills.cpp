@@ -391,19 +391,26 @@ bool holds_nan_tests(const OnnxEGraph& g) {
 // What the model holds is there before the first rule asks, and stays.
 struct HeldAttention {
   std::once_flag asked;
-  bool held = false;
+  bool standard = false;  // ONNX's, with a mask
+  bool any = false;       // of any domain
 };
 
-bool finds_attention(const OnnxEGraph& g) {
+void look_for_attention(const OnnxEGraph& g, HeldAttention& held) {
   const EGraph& e = g.egraph();
   for (const Id id : e.classes())
     for (const NodeId n : e.class_nodes(id)) {
       if (e.made_by(n) != kNone) continue;
       const ENode node = e.node(n);
       const OpKey& key = g.key(node.op);
-      if (key.domain.empty() && key.op_type == "Attention" && node.children.size() > 3) return true;
+      if (key.op_type.ends_with("Attention")) held.any = true;
+      if (key.domain.empty() && key.op_type == "Attention" && node.children.size() > 3) held.standard = true;
     }
-  return false;
+}
+
+const HeldAttention& held_attention(const OnnxEGraph& g) {
+  auto& note = g.notes<HeldAttention>();
+  std::call_once(note.asked, [&] { look_for_attention(g, note); });
+  return note;
 }
 
 }  // namespace
@@ -475,11 +482,9 @@ bool told_as_nan(const OnnxEGraph& g, Id id) {
   return false;
 }
 
-bool holds_attention(const OnnxEGraph& g) {
-  auto& note = g.notes<HeldAttention>();
-  std::call_once(note.asked, [&] { note.held = finds_attention(g); });
-  return note.held;
-}
+bool holds_attention(const OnnxEGraph& g) { return held_attention(g).standard; }
+
+bool attention_is_made(const OnnxEGraph& g) { return !held_attention(g).any; }
 
 bool is_count(const OnnxEGraph& g, Id id) { return CountSearch(g).of(id, kDeepestFill); }
 

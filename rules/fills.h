@@ -41,6 +41,10 @@ bool told_as_nan(const OnnxEGraph& g, Id id);
 // gives NaN, and what stands for such an operator must do so, too.
 bool holds_attention(const OnnxEGraph& g);
 
+// Whether the model itself holds no attention operator: one in its graph stands for a Softmax, and rules that made it assume that no row is
+// hidden as a whole. What the standard says of such rows holds for it no more.
+bool attention_is_made(const OnnxEGraph& g);
+
 // The value with fills that are not below lowest_fill(): a mask that hides the same, and the same of a row that it hides as a whole. The
 // value itself where it is one already. Nothing is known of some parts, like a mask that the model is given: these are refused (nullopt),
 // bounded, which takes -inf for a number, or halved below what scores come near.
