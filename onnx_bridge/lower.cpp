@@ -274,14 +274,6 @@ class Lowerer {
     }
   }
 
-  // A tensor without elements equals every other of its type and shape, so what is computed of such tensors would be one class made of
-  // itself in all ways: each pattern would match there as often as there are ways through it.
-  bool is_never_more_than_empty(Id id) const {
-    const Facts& f = g_.facts(id);
-    if (f.kind != Facts::Kind::kTensor || !f.shape) return false;
-    return std::any_of(f.shape->begin(), f.shape->end(), [&](Dim d) { return g_.dims().value(d) == 0; });
-  }
-
   absl::Status lower_canonical_single(const Node& newest, const Canonical& canonical, const Node& node, int outputs, Scope& scope,
                                       Source& source) {
     Scope local;
@@ -294,8 +286,7 @@ class Lowerer {
         return absl::InternalError(fmt::format("canonical form of {} names unknown input '{}'", node.op_type, name));
       children.push_back(local[name]);
     }
-    OpKey key{newest.domain, newest.op_type, newest.overload, newest.attributes, outputs, 0, 0, kept_.contains(&node)};
-    key.kept = key.kept || is_never_more_than_empty(g_.add(key, children));
+    const OpKey key{newest.domain, newest.op_type, newest.overload, newest.attributes, outputs, 0, 0, kept_.contains(&node)};
     add_outputs(key, children, node, scope, source);
     unite_view_of_weight(key, children, source);
     return absl::OkStatus();

@@ -244,10 +244,18 @@ struct OnnxEGraph::Impl : Analysis {
     return result;
   }
 
+  bool passes_over_empty = false;
+  bool is_passed_over(const Facts& f) const {
+    return passes_over_empty && f.kind == Facts::Kind::kTensor && f.shape && !f.content &&
+           std::any_of(f.shape->begin(), f.shape->end(), [&](Dim d) { return dims.value(d) == 0; });
+  }
+
   void modify(EGraph& g, Id id) override {
     const Facts& f = at(id);
     if (f.kind != Facts::Kind::kTensor) return;
-    if (f.constant && !f.value && fits(f, kEagerFoldBytes, dims)) {
+    if (is_passed_over(f)) {
+      // Empty constants stay apart.
+    } else if (f.constant && !f.value && fits(f, kEagerFoldBytes, dims)) {
       if (auto t = owner.value(id, kEagerFoldBytes)) merge_leaf(g, id, owner.constant(*t));
     } else if (f.constant && f.value && f.value->bytes().size() <= kEagerFoldBytes && f.dtype != DType::kString) {
       merge_leaf(g, id, owner.constant(*f.value));
@@ -413,6 +421,10 @@ void OnnxEGraph::assume(Id id, const Facts& facts) {
   Facts joined = impl_->facts[impl_->egraph.find(id)];
   if (join_facts(joined, facts, impl_->dims, changed, why)) impl_->facts[impl_->egraph.find(id)] = std::move(joined);
 }
+
+bool OnnxEGraph::is_passed_over(Id id) const { return impl_->is_passed_over(facts(id)); }
+
+void OnnxEGraph::pass_over_empty_tensors() { impl_->passes_over_empty = true; }
 
 const Facts& OnnxEGraph::facts(Id id) const { return impl_->facts[impl_->egraph.find(id)]; }
 const Tensor& OnnxEGraph::constant_tensor(OpId constant_op) const { return impl_->ops[constant_op].tensor; }

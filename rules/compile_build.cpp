@@ -24,6 +24,7 @@ class Application {
       : rule_(rule), g_(g), match_(match), facts_(g), context_(facts_, environment_, explain) {}
 
   bool holds() {
+    if (g_.is_passed_over(match_.root())) return fail([] { return std::string("it never has elements"); });
     if (!structure()) return false;
     if (rule_.rule.where.empty()) return true;
     bind();

@@ -12,10 +12,12 @@ namespace {
 
 class LambdaApplier : public Applier {
  public:
-  explicit LambdaApplier(std::function<void(const Match&, Unions&)> f) : f_(std::move(f)) {}
+  LambdaApplier(const OnnxEGraph& g, std::function<void(const Match&, Unions&)> f) : g_(g), f_(std::move(f)) {}
+  bool holds(const EGraph&, const Match& match) const override { return !g_.is_passed_over(match.root()); }
   void apply(EGraph&, const Match& match, Unions& unions) const override { f_(match, unions); }
 
  private:
+  const OnnxEGraph& g_;
   std::function<void(const Match&, Unions&)> f_;
 };
 
@@ -129,7 +131,7 @@ std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
       rewrite.name = rule.name;
       rewrite.left = rule.pattern(g);
       rewrite.applier =
-          std::make_shared<LambdaApplier>([views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
+          std::make_shared<LambdaApplier>(g, [views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
                                               const Match& m, Unions& unions) { f(views, m, unions); });
       return std::vector<Rewrite>{std::move(rewrite)};
     };

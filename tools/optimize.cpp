@@ -298,6 +298,7 @@ class Optimizer {
     progress("lower");
     {
       Stopwatch watch(report.seconds["lower"]);
+      g.pass_over_empty_tensors();
       auto lowered = lower(model, g, lower_options);
       if (!lowered.ok()) return lowered.status();
       plan->lowered = *std::move(lowered);
