@@ -190,7 +190,16 @@ Outputs layer_normalization(KernelContext& ctx) {
 }
 
 Outputs rms_normalization(KernelContext& ctx) {
-  return normalize_and_scale(ctx, {true, ctx.attr_f("epsilon", 1e-5f), static_cast<int>(ctx.attr_i("axis", -1)), &ctx.tensor(1), nullptr});
+  const Tensor& scale = ctx.tensor(1);
+  Outputs out = normalize_and_scale(ctx, {true, ctx.attr_f("epsilon", 1e-5f), static_cast<int>(ctx.attr_i("axis", -1)), &scale, nullptr});
+  if (!out.ok() || scale.dtype() == ctx.tensor(0).dtype()) return out;
+  const Tensor y = (*out)[0].tensor();  // the result has the type of the scale
+  absl::StatusOr<std::vector<double>> values = to_doubles(ctx, y);
+  if (!values.ok()) return values.status();
+  absl::StatusOr<Tensor> as_scale = from_doubles(ctx, scale.dtype(), y.dims(), *values);
+  if (!as_scale.ok()) return as_scale.status();
+  (*out)[0] = *std::move(as_scale);
+  return out;
 }
 
 // x + skip + bias: skip has x's shape, or [1, S, H] or [S, H] for each batch entry; bias [H].

@@ -37,6 +37,14 @@ TEST(Norm, ScaleAndBiasAsWideAsTheInput) {
   EXPECT_FALSE(test::run({"LayerNormalization", "", 17}, {x, floats({3, 2}, {1, 1, 1, 1, 1, 1})}).ok());
 }
 
+TEST(Norm, RmsHasTheTypeOfItsScale) {
+  const Tensor scale = Tensor::of<double>(DType::kDouble, {2}, std::vector<double>{1, 2});
+  const Tensor y = eval({"RMSNormalization", "", 23, {Attribute::of("epsilon", 0.0f)}}, {floats({1, 2}, {3, 3}), scale});
+  ASSERT_EQ(y.dtype(), DType::kDouble);
+  EXPECT_EQ(y.data<double>()[0], 1);
+  EXPECT_EQ(y.data<double>()[1], 2);
+}
+
 // A mean far from zero must not cancel the variance away.
 TEST(Norm, VarianceAboutALargeMean) {
   const Tensor y =
