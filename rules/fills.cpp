@@ -54,6 +54,11 @@ MaybeFills product_of(const MaybeFills& a, const MaybeFills& b) {
   return Fills{std::max({a->largest, b->largest, a->largest * b->largest}), a->sum * b->sum, a->infinite || b->infinite};
 }
 
+struct KnownFills {
+  std::mutex mutex;
+  absl::flat_hash_map<Id, MaybeFills> of;  // by constant
+};
+
 class FillSearch {
  public:
   explicit FillSearch(const OnnxEGraph& g) : g_(g) {}
@@ -80,14 +85,21 @@ class FillSearch {
   MaybeFills look_at(Id id, int depth) {
     const Facts& f = g_.facts(id);
     if (f.kind != Facts::Kind::kTensor) return std::nullopt;
-    if (f.constant) {
-      const auto value = g_.value(id, kMostMaskBytes);
-      return value ? MaybeFills(fills_of_tensor(*value)) : std::nullopt;
-    }
+    if (f.constant) return of_constant(id);
     if (f.dtype == DType::kBool) return Fills{1, 1, false};
     for (NodeId n : g_.egraph().class_nodes(id))
       if (const MaybeFills found = of_node(g_.egraph().node(n), depth)) return found;
     return is_integer(f.dtype) ? MaybeFills(Fills{1, 1, false}) : std::nullopt;
+  }
+
+  // Their elements are looked at once.
+  MaybeFills of_constant(Id id) {
+    auto& known = g_.notes<KnownFills>();
+    const std::lock_guard lock(known.mutex);
+    const auto [it, is_new] = known.of.try_emplace(g_.egraph().find(id));
+    if (is_new)
+      if (const auto value = g_.value(id, kMostMaskBytes)) it->second = fills_of_tensor(*value);
+    return it->second;
   }
 
   MaybeFills of_node(const ENode& node, int depth) {
@@ -470,14 +482,14 @@ bool hides_by_numbers(const OnnxEGraph& g, Id id) { return hides_by_numbers(fill
 bool told_as_nan(const OnnxEGraph& g, Id id) {
   if (!holds_nan_tests(g)) return false;
   const EGraph& e = g.egraph();
-  std::vector<Id> seen{e.find(id)};
-  for (std::size_t i = 0; i < seen.size() && seen.size() < kMostSearched; ++i)
-    for (const NodeId user : e.class_users(seen[i])) {
-      const OpKey& key = g.key(e.node(user).op);
-      const std::string_view op = key.op_type;
+  std::vector<Id> to_look_at{e.find(id)};
+  absl::flat_hash_set<Id> seen(to_look_at.begin(), to_look_at.end());
+  for (std::size_t i = 0; i < to_look_at.size() && to_look_at.size() < kMostSearched; ++i)
+    for (const NodeId user : e.class_users(to_look_at[i])) {
+      const std::string_view op = g.key(e.node(user).op).op_type;
       if (op == "IsNaN") return true;
-      const Id made = e.find(e.class_of(user));
-      if (op != "Softmax" && std::find(seen.begin(), seen.end(), made) == seen.end()) seen.push_back(made);
+      if (op == "Softmax") continue;
+      if (const Id made = e.find(e.class_of(user)); seen.insert(made).second) to_look_at.push_back(made);
     }
   return false;
 }
