@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 
@@ -21,7 +22,7 @@ class Lexer {
     while (true) {
       skip_space();
       if (!examples_ && at_example()) {
-        while (at_ < text_.size() && text_[at_] != '\n') advance();
+        skip_line();
         continue;
       }
       Token token;
@@ -52,6 +53,12 @@ class Lexer {
     }
   }
 
+  void skip_to(std::size_t end) {  // of this line
+    place_.column += static_cast<int>(end - at_);
+    at_ = end;
+  }
+  void skip_line() { skip_to(std::min(text_.find('\n', at_), text_.size())); }
+
   bool at_example() const {
     if (!tokens_.empty() && tokens_.back().place.line == place_.line) return false;
     const std::string_view word = text_.substr(at_, 8);
@@ -60,7 +67,9 @@ class Lexer {
 
   void skip_space() {
     while (at_ < text_.size()) {
-      if (std::isspace(static_cast<unsigned char>(text_[at_])))
+      if (text_[at_] == ' ')
+        skip_to(std::min(text_.find_first_not_of(' ', at_), text_.size()));
+      else if (std::isspace(static_cast<unsigned char>(text_[at_])))
         advance();
       else if (text_[at_] == '#')
         comment();
@@ -75,7 +84,7 @@ class Lexer {
     const int line = place_.line;
     advance();
     const std::size_t begin = at_;
-    while (at_ < text_.size() && text_[at_] != '\n') advance();
+    skip_line();
     if (!own_line) return;
     std::string_view words = text_.substr(begin, at_ - begin);
     if (!words.empty() && words.front() == ' ') words.remove_prefix(1);
@@ -108,8 +117,10 @@ class Lexer {
 
   std::string name() {
     const std::size_t begin = at_;
-    while (in_name(peek())) advance();
-    return std::string(text_.substr(begin, at_ - begin));
+    std::size_t end = begin;
+    while (end < text_.size() && in_name(text_[end])) ++end;
+    skip_to(end);
+    return std::string(text_.substr(begin, end - begin));
   }
 
   std::string number(Token& token) {

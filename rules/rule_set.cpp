@@ -20,8 +20,10 @@ bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const s
 
 absl::StatusOr<RuleSet> RuleSet::builtin(bool examples) {
   RuleSet set;
-  for (const EmbeddedRules& file : embedded_rules())
+  for (const EmbeddedRules& file : embedded_rules()) {
+    if (!examples && file.name == "native.rules") continue;  // graphs for the checker, nothing else
     if (auto status = set.load_text(file.text, std::string(file.name), examples); !status.ok()) return status;
+  }
   for (NativeRule& rule : saturate::native_rules())
     if (auto status = set.add(std::move(rule)); !status.ok()) return status;
   return set;
