@@ -66,6 +66,7 @@ void append_attribute(std::string& out, const Attribute& a) {
 
 std::string serialize(const OpKey& key) {
   std::string out;
+  out.reserve(160);  // most keys are no longer
   append_text(out, key.domain);
   append_text(out, key.op_type);
   append_text(out, key.overload);
@@ -245,9 +246,10 @@ struct OnnxEGraph::Impl : Analysis {
   }
 
   bool passes_over_empty = false;
+  const Dim zero = dims.constant(0);
   bool is_passed_over(const Facts& f) const {
     return passes_over_empty && f.kind == Facts::Kind::kTensor && f.shape && !f.content &&
-           std::any_of(f.shape->begin(), f.shape->end(), [&](Dim d) { return dims.value(d) == 0; });
+           std::find(f.shape->begin(), f.shape->end(), zero) != f.shape->end();
   }
 
   void modify(EGraph& g, Id id) override {

@@ -138,6 +138,7 @@ class Application {
   }
 
   void bind() {
+    environment_.reserve(rule_.slots.size() + rule_.left_out.size() + rule_.bindings.size() + rule_.rule.lets.size());
     for (const auto& [name, slot] : rule_.slots)
       if (rule_.let_slots.empty() || !is_let(name)) environment_.set(name, Val(ClassRef{g_.egraph().find(match_.classes[slot])}));
     for (const std::string& name : rule_.left_out) environment_.set(name, Val(ClassRef{g_.absent()}));

@@ -97,6 +97,7 @@ class Environment {
   void set(std::string_view name, Val value) { entries_.emplace_back(name, std::move(value)); }
   const Val* find(std::string_view name) const;
   void clear() { entries_.clear(); }
+  void reserve(std::size_t n) { entries_.reserve(n); }
   const std::vector<std::pair<std::string_view, Val>>& entries() const { return entries_; }
 
  private:
