@@ -13,29 +13,59 @@ from conftest import make_model, run_ok, tensor, value
 
 pytest.importorskip("onnxruntime")
 
-# In a process of its own: what kills it fails the test alone.
+# In a process of its own: what kills it fails the test alone. It stays for the next ones, for it takes a second to start.
 RUNNER = """
 import pickle, sys
 import onnxruntime as ort
 ort.set_default_logger_severity(4)
-path, feeds = pickle.load(sys.stdin.buffer)
 options = ort.SessionOptions()
 options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-answers = []
-for feed in feeds:
+while True:
+    path, feeds = pickle.load(sys.stdin.buffer)
     try:
-        answers.append(session.run(None, feed))
+        session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as e:
-        answers.append(str(e))
-pickle.dump(answers, sys.stdout.buffer)
+        session = None
+        answers = [str(e)] * len(feeds)
+    if session:
+        answers = []
+        for feed in feeds:
+            try:
+                answers.append(session.run(None, feed))
+            except Exception as e:
+                answers.append(str(e))
+    pickle.dump(answers, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
 """
 
 
-def answers(path, feeds):
-    done = subprocess.run([sys.executable, "-c", RUNNER], input=pickle.dumps((str(path), feeds)), capture_output=True, timeout=120)
-    assert done.returncode == 0, (done.returncode, done.stderr.decode()[-500:])
-    return pickle.loads(done.stdout)
+class Runner:
+    """A process with ONNX Runtime, started when the first asks, and again for whoever comes after one that killed it."""
+    process = None
+
+    @classmethod
+    def answers(cls, path, feeds):
+        if cls.process is None or cls.process.poll() is not None:
+            cls.process = subprocess.Popen([sys.executable, "-c", RUNNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        try:
+            pickle.dump((str(path), feeds), cls.process.stdin)
+            cls.process.stdin.flush()
+            return pickle.load(cls.process.stdout)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            code = cls.process.wait()
+            cls.process = None
+            pytest.fail(f"{path} ended ONNX Runtime's process with status {code}")
+
+
+answers = Runner.answers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_runner_is_left():
+    yield
+    if Runner.process:
+        Runner.process.kill()
+        Runner.process.wait()
 
 
 def parsed(text, opset=18):
