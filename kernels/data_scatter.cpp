@@ -5,6 +5,7 @@
 
 #include "kernels/data_families.h"
 #include "kernels/data_util.h"
+#include "kernels/wrapping.h"
 
 namespace saturate {
 namespace {
@@ -32,9 +33,9 @@ T combine(T a, T b, ScatterReduction reduction) {
     }
     switch (reduction) {
       case ScatterReduction::kAdd:
-        return static_cast<T>(x + y);
+        return static_cast<T>(added(x, y));
       case ScatterReduction::kMul:
-        return static_cast<T>(x * y);
+        return static_cast<T>(multiplied(x, y));
       case ScatterReduction::kMax:
         return x > y ? a : b;
       case ScatterReduction::kMin:

@@ -21,7 +21,8 @@ absl::Status add_bias(const KernelContext& ctx, const Tensor& c, const Shape& di
                      T* o = y + at[0];
                      const T* b = pc + at[1];
                      for (std::int64_t i = 0; i < n; ++i)
-                       o[i * step[0]] = static_cast<T>(scale * static_cast<C>(o[i * step[0]]) + weight * static_cast<C>(b[i * step[1]]));
+                       o[i * step[0]] = static_cast<T>(
+                           added(multiplied(scale, static_cast<C>(o[i * step[0]])), multiplied(weight, static_cast<C>(b[i * step[1]]))));
                    });
   return absl::OkStatus();
 }
@@ -39,7 +40,7 @@ absl::StatusOr<Tensor> gemm_tensor(const KernelContext& ctx) {
       if (absl::Status s = add_bias<T>(ctx, ctx.tensor(2), y->dims(), alpha, beta, out); !s.ok()) return s;
     } else if (alpha != 1.0) {
       using C = Compute<T>;
-      for (std::int64_t i = 0; i < y->size(); ++i) out[i] = static_cast<T>(static_cast<C>(alpha) * static_cast<C>(out[i]));
+      for (std::int64_t i = 0; i < y->size(); ++i) out[i] = static_cast<T>(multiplied(static_cast<C>(alpha), static_cast<C>(out[i])));
     }
     return std::vector<Value>();
   });

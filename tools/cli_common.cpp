@@ -75,7 +75,8 @@ absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {
     const std::size_t equals = item.rfind('=');
     const auto size = equals == std::string::npos ? std::nullopt : parse_int(std::string_view(item).substr(equals + 1));
     if (!size || *size < 0 || equals == 0) return bad(fmt::format("--dim {}: not SYMBOL=SIZE; write e.g. --dim batch=4", item));
-    sizes[item.substr(0, equals)] = *size;
+    const auto [it, is_new] = sizes.try_emplace(item.substr(0, equals), *size);
+    if (!is_new && it->second != *size) return bad(fmt::format("--dim {}: {} is {} already; give one size", item, it->first, it->second));
   }
   return sizes;
 }

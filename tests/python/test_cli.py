@@ -201,7 +201,7 @@ def test_input_shapes(tmp_path, small_model):
         result = onnx.load(tmp_path / "out.onnx")
         assert [d.dim_value for d in result.graph.input[0].type.tensor_type.shape.dim] == [5, 4]
         assert [d.dim_value for d in result.graph.output[0].type.tensor_type.shape.dim] == [5, 4]
-    for words in (["--input-shapes", "x:5,3"], ["--input-shapes", "z:1"], ["--input-shapes", "x:1"], ["--input-shapes", "x"], ["--dim", "n"]):
+    for words in (["--input-shapes", "x:5,3"], ["--input-shapes", "z:1"], ["--input-shapes", "x:1"], ["--input-shapes", "x"], ["--dim", "n"], ["--dim", "n=3", "--dim", "n=4"]):
         done = run("in.onnx", "never.onnx", *words, cwd=tmp_path)
         assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
     assert not (tmp_path / "never.onnx").exists()
