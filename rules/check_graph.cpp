@@ -25,82 +25,82 @@ Facts input_facts(const Tensor& t, DimTable& dims, const std::vector<std::string
 
 }  // namespace
 
- std::string LeftSide::build(const std::set<std::string>& variable) {
-   for (const auto& [name, tensor] : instance_.tensors)
-     ids_[name] = variable.contains(name) ? g_.input(name, input_facts(tensor, g_.dims(), axes_[name])) : g_.constant(tensor);
-   for (const RuleNode& node : rule_.left)
-     if (std::string problem = node.is_constant() ? "" : add(node); !problem.empty()) return problem;
-   for (const std::string& output : rule_.outputs) add_reader(ids_[output]);
-   g_.egraph().rebuild();
-   return {};
- }
+std::string LeftSide::build(const std::set<std::string>& variable) {
+  for (const auto& [name, tensor] : instance_.tensors)
+    ids_[name] = variable.contains(name) ? g_.input(name, input_facts(tensor, g_.dims(), axes_[name])) : g_.constant(tensor);
+  for (const RuleNode& node : rule_.left)
+    if (std::string problem = node.is_constant() ? "" : add(node); !problem.empty()) return problem;
+  for (const std::string& output : rule_.outputs) add_reader(ids_[output]);
+  g_.egraph().rebuild();
+  return {};
+}
 
- const RuleNode* LeftSide::constant(const std::string& name) const {
-   for (const RuleNode& n : rule_.left)
-     if (n.is_constant() && n.outputs[0] == name) return &n;
-   return nullptr;
- }
+const RuleNode* LeftSide::constant(const std::string& name) const {
+  for (const RuleNode& n : rule_.left)
+    if (n.is_constant() && n.outputs[0] == name) return &n;
+  return nullptr;
+}
 
- std::string LeftSide::add(const RuleNode& node) {
-   const OpSchema* schema = newest_schema(node.domain, node.op_type);
-   std::vector<Id> children(node.inputs.size(), kNone);
-   std::vector<DType> dtypes(children.size(), DType::kUndefined);
-   for (bool numbers : {false, true})
-     for (std::size_t i = 0; i < children.size(); ++i) {
-       const RuleNode* number = constant(node.inputs[i]);
-       if ((number != nullptr) != numbers) continue;
-       if (number != nullptr) {
-         const RuleConstant c = *rule_constant(*number);
-         const auto dtype = wanted_dtype(schema, i, dtypes, c.integers ? DType::kInt64 : DType::kFloat);
-         std::vector<double> reals;
-         for (std::size_t k = 0; k < c.size(); ++k) reals.push_back(c.real(k));
-         const auto t =
-             tensor_of_reals(dtype.value_or(DType::kFloat), c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals);
-         if (!t.ok()) return std::string(t.status().message());
-         children[i] = g_.constant(*t);
-       } else {
-         const auto it = ids_.find(node.inputs[i]);
-         children[i] = it == ids_.end() ? g_.absent() : it->second;
-       }
-       dtypes[i] = g_.facts(children[i]).dtype;
-     }
-   std::vector<Attribute> attributes;
-   for (const RuleAttribute& a : node.attributes) {
-     if (a.kind == RuleAttribute::Kind::kAny) continue;
-     if (a.kind == RuleAttribute::Kind::kLiteral) {
-       attributes.push_back(a.literal);
-     } else if (const auto it = instance_.attributes.find(a.variable); it != instance_.attributes.end()) {
-       attributes.push_back(it->second);
-       attributes.back().name = a.literal.name;
-     }
-   }
-   normalize_axes(children, schema, node.op_type == "Unsqueeze");
-   std::optional<int> rank;
-   if (!children.empty() && g_.facts(children[0]).shape) rank = g_.facts(children[0]).rank();
-   const int outputs = static_cast<int>(node.outputs.size());
-   const Id id = g_.add(make_key(node.domain, node.op_type, std::move(attributes), outputs, rank), children);
-   for (int i = 0; i < outputs; ++i)
-     if (!node.outputs[static_cast<std::size_t>(i)].empty())
-       ids_[node.outputs[static_cast<std::size_t>(i)]] = outputs == 1 ? id : g_.project(id, i);
-   return {};
- }
+std::string LeftSide::add(const RuleNode& node) {
+  const OpSchema* schema = newest_schema(node.domain, node.op_type);
+  std::vector<Id> children(node.inputs.size(), kNone);
+  std::vector<DType> dtypes(children.size(), DType::kUndefined);
+  for (bool numbers : {false, true})
+    for (std::size_t i = 0; i < children.size(); ++i) {
+      const RuleNode* number = constant(node.inputs[i]);
+      if ((number != nullptr) != numbers) continue;
+      if (number != nullptr) {
+        const RuleConstant c = *rule_constant(*number);
+        const auto dtype = wanted_dtype(schema, i, dtypes, c.integers ? DType::kInt64 : DType::kFloat);
+        std::vector<double> reals;
+        for (std::size_t k = 0; k < c.size(); ++k) reals.push_back(c.real(k));
+        const auto t =
+            tensor_of_reals(dtype.value_or(DType::kFloat), c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals);
+        if (!t.ok()) return std::string(t.status().message());
+        children[i] = g_.constant(*t);
+      } else {
+        const auto it = ids_.find(node.inputs[i]);
+        children[i] = it == ids_.end() ? g_.absent() : it->second;
+      }
+      dtypes[i] = g_.facts(children[i]).dtype;
+    }
+  std::vector<Attribute> attributes;
+  for (const RuleAttribute& a : node.attributes) {
+    if (a.kind == RuleAttribute::Kind::kAny) continue;
+    if (a.kind == RuleAttribute::Kind::kLiteral) {
+      attributes.push_back(a.literal);
+    } else if (const auto it = instance_.attributes.find(a.variable); it != instance_.attributes.end()) {
+      attributes.push_back(it->second);
+      attributes.back().name = a.literal.name;
+    }
+  }
+  normalize_axes(children, schema, node.op_type == "Unsqueeze");
+  std::optional<int> rank;
+  if (!children.empty() && g_.facts(children[0]).shape) rank = g_.facts(children[0]).rank();
+  const int outputs = static_cast<int>(node.outputs.size());
+  const Id id = g_.add(make_key(node.domain, node.op_type, std::move(attributes), outputs, rank), children);
+  for (int i = 0; i < outputs; ++i)
+    if (!node.outputs[static_cast<std::size_t>(i)].empty())
+      ids_[node.outputs[static_cast<std::size_t>(i)]] = outputs == 1 ? id : g_.project(id, i);
+  return {};
+}
 
- // Rules about masks ask whether a Softmax reads what they make.
- void LeftSide::add_reader(Id output) {
-   const Facts& f = g_.facts(output);
-   if (f.kind != Facts::Kind::kTensor || !is_floating(f.dtype) || !f.shape || f.rank() == 0) return;
-   g_.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{-1})}, 1, f.rank()), std::array{output});
- }
+// Rules about masks ask whether a Softmax reads what they make.
+void LeftSide::add_reader(Id output) {
+  const Facts& f = g_.facts(output);
+  if (f.kind != Facts::Kind::kTensor || !is_floating(f.dtype) || !f.shape || f.rank() == 0) return;
+  g_.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{-1})}, 1, f.rank()), std::array{output});
+}
 
- // As lowering does: axes >= 0.
- void LeftSide::normalize_axes(std::vector<Id>& children, const OpSchema* schema, bool grows) {
-   for (std::size_t i = 1; schema && i < children.size(); ++i) {
-     const auto value = g_.facts(children[i]).value;
-     if (!is_axes_input(*schema, i) || !value || !g_.facts(children[0]).shape) continue;
-     if (auto axes = axes_from_front(*value, g_.facts(children[0]).rank() + (grows ? value->size() : 0)))
-       children[i] = g_.constant(*std::move(axes));
-   }
- }
+// As lowering does: axes >= 0.
+void LeftSide::normalize_axes(std::vector<Id>& children, const OpSchema* schema, bool grows) {
+  for (std::size_t i = 1; schema && i < children.size(); ++i) {
+    const auto value = g_.facts(children[i]).value;
+    if (!is_axes_input(*schema, i) || !value || !g_.facts(children[0]).shape) continue;
+    if (auto axes = axes_from_front(*value, g_.facts(children[0]).rank() + (grows ? value->size() : 0)))
+      children[i] = g_.constant(*std::move(axes));
+  }
+}
 
 ClassValues::ClassValues(const OnnxEGraph& g, const Instance& instance, const LeftSide& left, std::map<std::string, std::int64_t> sizes)
     : g_(g), sizes_(std::move(sizes)) {

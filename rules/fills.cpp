@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "rules/known_by_depth.h"
+#include "rules/known_of_constants.h"
 #include "rules/masks.h"
 #include "rules/opkey.h"
 
@@ -54,11 +55,6 @@ MaybeFills product_of(const MaybeFills& a, const MaybeFills& b) {
   return Fills{std::max({a->largest, b->largest, a->largest * b->largest}), a->sum * b->sum, a->infinite || b->infinite};
 }
 
-struct KnownFills {
-  std::mutex mutex;
-  absl::flat_hash_map<Id, MaybeFills> of;  // by constant
-};
-
 class FillSearch {
  public:
   explicit FillSearch(const OnnxEGraph& g) : g_(g) {}
@@ -85,21 +81,15 @@ class FillSearch {
   MaybeFills look_at(Id id, int depth) {
     const Facts& f = g_.facts(id);
     if (f.kind != Facts::Kind::kTensor) return std::nullopt;
-    if (f.constant) return of_constant(id);
+    if (f.constant)
+      return KnownOfConstants<Fills>::of(g_, id, [&]() -> MaybeFills {
+        const auto value = g_.value(id, kMostMaskBytes);
+        return value ? MaybeFills(fills_of_tensor(*value)) : std::nullopt;
+      });
     if (f.dtype == DType::kBool) return Fills{1, 1, false};
     for (NodeId n : g_.egraph().class_nodes(id))
       if (const MaybeFills found = of_node(g_.egraph().node(n), depth)) return found;
     return is_integer(f.dtype) ? MaybeFills(Fills{1, 1, false}) : std::nullopt;
-  }
-
-  // Their elements are looked at once.
-  MaybeFills of_constant(Id id) {
-    auto& known = g_.notes<KnownFills>();
-    const std::lock_guard lock(known.mutex);
-    const auto [it, is_new] = known.of.try_emplace(g_.egraph().find(id));
-    if (is_new)
-      if (const auto value = g_.value(id, kMostMaskBytes)) it->second = fills_of_tensor(*value);
-    return it->second;
   }
 
   MaybeFills of_node(const ENode& node, int depth) {

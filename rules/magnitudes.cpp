@@ -4,10 +4,9 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <mutex>
 #include <string_view>
 
-#include "absl/container/flat_hash_map.h"
+#include "rules/known_of_constants.h"
 
 namespace saturate {
 namespace {
@@ -56,12 +55,6 @@ std::optional<Magnitudes> of_class(const OnnxEGraph& g, Id id, int depth) {
   return std::nullopt;
 }
 
-// A weight is read once, not whenever a rule meets it again.
-struct KnownMagnitudes {
-  std::mutex mutex;
-  absl::flat_hash_map<Id, Magnitudes> of;
-};
-
 }  // namespace
 
 Magnitudes magnitudes_of(const Tensor& t) {
@@ -82,15 +75,12 @@ Magnitudes magnitudes_of(const Tensor& t) {
 
 std::optional<Magnitudes> magnitudes(const OnnxEGraph& g, Id id) {
   if (!g.facts(id).constant) return std::nullopt;
-  id = g.egraph().find(id);
-  auto& known = g.notes<KnownMagnitudes>();
-  const std::lock_guard lock(known.mutex);
-  if (const auto it = known.of.find(id); it != known.of.end()) return it->second;
-  std::optional<Magnitudes> found = of_class(g, id, kDeepestView);
-  if (!found)
-    if (const auto value = g.value(id, kMostComputed)) found = magnitudes_of(*value);
-  if (found) known.of.emplace(id, *found);
-  return found;
+  return KnownOfConstants<Magnitudes>::of(g, id, [&] {
+    std::optional<Magnitudes> found = of_class(g, id, kDeepestView);
+    if (!found)
+      if (const auto value = g.value(id, kMostComputed)) found = magnitudes_of(*value);
+    return found;
+  });
 }
 
 std::optional<FloatRange> float_range(DType dtype) {

@@ -86,10 +86,9 @@ class MaskSearch {
       return value && holds_zeros_and_ones(value->t());
     }
     if (op == "Cast" && inputs_ && g_.facts(node.children[0]).dtype != dtype) return without_inputs().binary(node.children[0], depth);
-    const bool first_only = op == "Cast" || op == "Slice" || op == "Reshape" || op == "Transpose" || op == "Unsqueeze" || op == "Squeeze" ||
-                            op == "Expand" || op == "Tile" || op == "Gather" || op == "Trilu" || op == "Flatten" || op == "Identity";
-    const bool all = op == "Mul" || op == "Max" || op == "Min" || op == "Concat";
-    if (!first_only && !all) return false;
+    const bool first_only = one_of(op, {"Cast", "Slice", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Expand", "Tile", "Gather", "Trilu",
+                                        "Flatten", "Identity"});
+    if (!first_only && !one_of(op, {"Mul", "Max", "Min", "Concat"})) return false;
     const std::size_t count = first_only ? 1 : node.children.size();
     return std::all_of(node.children.begin(), node.children.begin() + static_cast<std::ptrdiff_t>(count),
                        [&](Id child) { return binary(child, depth); });
