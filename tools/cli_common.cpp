@@ -1,21 +1,15 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 
 #include "fmt/format.h"
 #include "kernels/stop.h"
 #include "tools/cli.h"
 #include "tools/npz.h"
+#include "tools/option_checks.h"
 #include "tools/terminal.h"
 
 namespace saturate {
 namespace {
-
-std::optional<std::int64_t> parse_int(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
 
 absl::Status bad(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
 

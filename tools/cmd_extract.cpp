@@ -65,9 +65,10 @@ int extract_command(const ExtractArgs& args) {
   const std::string stem = fs::path(args.input).stem().string();
   std::vector<Listed> graphs{{"", &result->model, result->report.cost_after}};
   for (const OptimizeResult::Sample& s : result->samples) graphs.push_back({"", &s.model, s.cost});
-  absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
+  VerifyArgs check_args = args.check;
+  check_args.seconds = args.saturate.limits.seconds;
+  absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
-  check->seconds = std::max(1.0, args.saturate.limits.seconds);
   keep_to_assumptions(result->report, *check);
   json rows = json::array();
   std::vector<std::vector<std::string>> table{{"graph", "nodes", "cost", "verified"}};

@@ -148,10 +148,11 @@ int optimize_command(const OptimizeArgs& given) {
   options.debug_rules = args.debug_rules;
   options.abort = args.common.cancel;
   if (args.verify) {
-    absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
+    VerifyArgs check_args = args.check;
+    check_args.seconds = args.saturate.limits.seconds;
+    absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, *model);
     if (!check.ok()) return fail(check.status(), "", "");
     options.check = *std::move(check);
-    options.check.seconds = std::max(1.0, args.saturate.limits.seconds);
   }
   PipelineResult result = run_pipeline(*model, *setup, options);
   for (auto& [stage, seconds] : result.report.stage_seconds) report.stage_seconds.emplace_back(stage, seconds);

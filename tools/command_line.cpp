@@ -150,6 +150,10 @@ void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true)
         ->check(CLI::Range(0, 4096));
 }
 
+void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const std::string& what) {
+  app->add_option("--max-memory", megabytes, what)->type_name("MB")->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
+}
+
 void add_check(CLI::App* app, VerifyArgs& args) {
   app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones; may be repeated")
       ->type_name("X.npz")
@@ -162,11 +166,9 @@ void add_check(CLI::App* app, VerifyArgs& args) {
       ->type_name("R");
   app->add_option("--check-atol", args.atol, "absolute tolerance (default 0)")->type_name("A");
   app->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
-  app->add_option("--max-memory", args.max_memory,
-                  "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
-                  "times the weights for folding)")
-      ->type_name("MB")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
+  add_max_memory(app, args.max_memory,
+                 "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
+                 "times the weights for folding)");
   for (const char* name : {"--model-check-inputs", "--input-data-path"}) app->add_option(name, args.inputs)->group("")->expected(1);
   hidden(app, "--rtol", args.rtol);
   hidden(app, "--atol", args.atol);
@@ -178,9 +180,7 @@ void add_time(CLI::App* app, std::optional<double>& seconds, const std::string& 
 
 void add_bounds(CLI::App* app, RunBounds& bounds) {
   add_time(app, bounds.seconds, "seconds that a run may take (default: no limit)");
-  app->add_option("--max-memory", bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)")
-      ->type_name("MB")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
+  add_max_memory(app, bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)");
 }
 
 void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {

@@ -2,8 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <cstdint>
-#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
@@ -20,6 +18,12 @@ std::optional<double> finite_number(const std::string& text) {
 
 }  // namespace
 
+std::optional<std::int64_t> parse_int(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
 std::string not_a_number_from_0(const std::string& text) {
   const auto number = finite_number(text);
   return number && *number >= 0 ? "" : fmt::format("'{}' is no number; give one from 0 on", text);
@@ -31,10 +35,8 @@ std::string not_a_number_above_0(const std::string& text) {
 }
 
 std::string not_a_whole_number(const std::string& text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool whole = error == std::errc() && end == text.data() + text.size() && number >= 0;
-  return whole ? "" : fmt::format("'{}' is no whole number from 0 to {}", text, INT64_MAX);
+  const auto number = parse_int(text);
+  return number && *number >= 0 ? "" : fmt::format("'{}' is no whole number from 0 to {}", text, INT64_MAX);
 }
 
 std::string not_a_known_opset(const std::string& text) {

@@ -1,9 +1,15 @@
 // What values options take: each check gives a sentence, or "" where the value is fine.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace saturate {
+
+// The integer that all of the text is.
+std::optional<std::int64_t> parse_int(std::string_view text);
 
 // A finite number, 0 or more.
 std::string not_a_number_from_0(const std::string& text);
