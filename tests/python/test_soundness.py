@@ -52,8 +52,8 @@ class Runner:
             cls.process.stdin.flush()
             return pickle.load(cls.process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            code = cls.process.wait()
-            cls.process = None
+            cls.process.communicate()
+            code, cls.process = cls.process.returncode, None
             pytest.fail(f"{path} ended ONNX Runtime's process with status {code}")
 
 
@@ -65,7 +65,8 @@ def no_runner_is_left():
     yield
     if Runner.process:
         Runner.process.kill()
-        Runner.process.wait()
+        Runner.process.communicate()
+        Runner.process = None
 
 
 def parsed(text, opset=18):
