@@ -18,10 +18,12 @@ absl::StatusOr<Shape> spatial_attribute(const KernelContext& ctx, std::string_vi
   return v;
 }
 
-// Last window of ceil mode must start inside the input or the leading padding.
+// How many windows there are: floor((padded - extent) / stride) + 1, which is below 0 where the window is far larger than what it looks at.
+// The last window of ceil mode must start inside the input or the leading padding.
 std::int64_t pooled(std::int64_t padded, std::int64_t extent, std::int64_t stride, bool ceil_mode, std::int64_t input, std::int64_t begin) {
   if (padded < extent) {
-    if (!ceil_mode || padded + stride <= extent) return 0;
+    if (padded + stride < extent) return -1;
+    if (!ceil_mode || padded + stride == extent) return 0;
   }
   const std::int64_t steps = padded - extent;
   if (!ceil_mode) return steps / stride + 1;
@@ -64,6 +66,7 @@ absl::StatusOr<Window> window_of(const KernelContext& ctx, Shape input, Shape ke
     }
     w.output.push_back(
         pooled(w.input[d] + w.pad_begin[d] + w.pad_end[d], extent, w.strides[d], ceil_mode && !same, w.input[d], w.pad_begin[d]));
+    if (w.output.back() < 0) return ctx.invalid("the window is larger than the input with its pads");
   }
   return w;
 }

@@ -57,6 +57,18 @@ TEST(Pool, CeilModeAddsAWindowThatStartsInside) {
   EXPECT_EQ(y.dims(), (Shape{1, 1, 2}));
 }
 
+// floor((padded - extent) / stride) + 1 windows: a size of 0 is a size, one below is none.
+TEST(Pool, WindowsThatAreFarTooLargeAreRefused) {
+  auto pooled = [](std::int64_t size, std::int64_t stride) {
+    const test::Call call{"MaxPool", "", 12, {Attribute::of("kernel_shape", Ints{3}), Attribute::of("strides", Ints{stride})}};
+    return test::run(call, {floats({1, 1, size}, std::vector<float>(static_cast<std::size_t>(size), 1))});
+  };
+  ASSERT_TRUE(pooled(2, 1).ok());
+  EXPECT_EQ((*pooled(2, 1))[0].tensor().dims(), (Shape{1, 1, 0}));
+  EXPECT_NE(pooled(1, 1).status().message().find("the window is larger than the input with its pads"), std::string::npos);
+  EXPECT_TRUE(pooled(1, 2).ok());
+}
+
 TEST(Pool, GlobalFormsTakeTheWholePlane) {
   const Tensor x = floats({1, 2, 2, 2}, {1, 2, 3, 4, -1, -1, -1, 3});
   expect_near(eval({"GlobalAveragePool"}, {x}), floats({1, 2, 1, 1}, {2.5f, 0}));
