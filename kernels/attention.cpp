@@ -189,6 +189,7 @@ Outputs attention_as(const KernelContext& ctx) {
   AttentionProblem<C> p;
   p.batch = o->q.batch, p.heads = o->q.heads, p.kv_heads = o->k.heads, p.queries = o->q.rows, p.keys = o->past + o->k.rows;
   p.size = o->q.size, p.v_size = o->v.size;
+  if (ctx.attr_f("scale", 1.0f) <= 0) return ctx.invalid("the scale is not above 0");  // its root goes to both factors
   p.scale = ctx.has_attr("scale") ? static_cast<double>(ctx.attr_f("scale", 1.0f)) : 1.0 / std::sqrt(static_cast<double>(p.size));
   p.softcap = ctx.attr_f("softcap", 0.0f);
   std::vector<C> sq, sk, sv, mask;
