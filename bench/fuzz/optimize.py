@@ -150,7 +150,7 @@ def judged(model, result, feed, strict, wanted, settings, options):
                 continue  # another target takes operators and types that ONNX Runtime's CPU kernels don't
             return "wrong", f"{level} refuses the result: {' '.join(str(error).split())[:300]}"
         found = differing(wanted[judge], got, masks, strict)
-        if found is None or stability.explains(model, feed, JUDGES, wanted, judge, got, *found):
+        if found is None or stability.explains(model, feed, JUDGES, wanted, judge, got, *found, strict):
             continue
         k, apart = found
         if apart is None:

@@ -1,6 +1,6 @@
 """Whether a difference is rounding that a graph amplifies: numbers that cancel, choices that hang on the last bit."""
 import numpy as np
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
 import onnx_saturate
 
@@ -8,6 +8,8 @@ WIDER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-22, "float64": 2.0**-50}
 TRIES, FACTOR = 4, 8
+UNROUNDED = {"Abs", "Ceil", "Clip", "Compress", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "Dropout", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Identity", "Max", "MaxPool", "Min",
+             "Neg", "OneHot", "Pad", "Range", "ReduceMax", "ReduceMin", "Relu", "Reshape", "Round", "ScatterElements", "ScatterND", "Sign", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"}
 
 
 def widened(graph):
@@ -36,6 +38,11 @@ def in_double(model, feed):
     return list(onnx_saturate.Session(wide, reference=True).run({n: v.astype(np.float64) if v.dtype.name in FLOATS else v for n, v in feed.items()}).values())
 
 
+def by_fast_kernels(model, feed):
+    """The outputs of our fast kernels: they round inside of an operator what the reference kernels keep in double."""
+    return list(onnx_saturate.Session(model).run(feed).values())
+
+
 def jittered(array, rng):
     """Every number a few last bits away."""
     if array.dtype.name not in FLOATS:
@@ -55,8 +62,33 @@ def jittered_model(model, rng):
     return other
 
 
-def spread(model, feed, judges, wanted, judge, k):
-    """How far output k moves where its inputs are rounded otherwise, or another judge runs it; infinite where it can't be said."""
+def disturbed(model, feed, rng):
+    """The model with noise of the last bits behind each operator that rounds: any sum of products may be rounded so. Bodies stay."""
+    every = type(model)()
+    every.CopyFrom(model)
+    del every.graph.output[:]
+    every.graph.output.extend(ValueInfoProto(name=name) for node in model.graph.node for name in node.output if name)
+    values = onnx_saturate.Session(every, reference=True).run(feed)
+    other = type(model)()
+    other.CopyFrom(model)
+    del other.graph.node[:]
+    for node in model.graph.node:
+        node, behind = type(node).FromString(node.SerializeToString()), []
+        for i, name in enumerate(node.output):
+            array = values.get(name)
+            if not name or node.op_type in UNROUNDED or getattr(array, "dtype", np.dtype(bool)).name not in FLOATS:
+                continue
+            noise = jittered(np.ones(array.shape, array.dtype), rng)
+            other.graph.initializer.append(numpy_helper.from_array(noise, f"{name}/noise"))
+            behind.append(helper.make_node("Mul", [f"{name}/exact", f"{name}/noise"], [name]))
+            node.output[i] = f"{name}/exact"
+        other.graph.node.extend([node, *behind])
+    return other
+
+
+def spread(model, feed, judges, wanted, judge, k, exact):
+    """How far output k moves where its inputs are rounded otherwise, or another judge runs it; infinite where it can't be said.
+    Unless all rules are exact, also where what operators make is rounded otherwise."""
     rng, reference = np.random.default_rng(0), wanted[judge][k].astype(np.float64)
     run = judges[judge]
     moved = np.zeros(reference.shape)
@@ -68,7 +100,9 @@ def spread(model, feed, judges, wanted, judge, k):
         same = (other.astype(np.float64) == reference) | (np.isnan(reference) & np.isnan(other.astype(np.float64)))
         moved = np.maximum(moved, np.where(same, 0, np.where(np.isfinite(gap), gap, np.inf)))
 
-    others = [lambda: in_double(model, feed)] + [lambda outputs=outputs: outputs for name, outputs in wanted.items() if name != judge] + [lambda: run(jittered_model(model, rng), {n: jittered(v, rng) for n, v in feed.items()}) for _ in range(TRIES)]
+    others = [lambda: in_double(model, feed), lambda: by_fast_kernels(model, feed)] + [lambda outputs=outputs: outputs for name, outputs in wanted.items() if name != judge] + [lambda: run(jittered_model(model, rng), {n: jittered(v, rng) for n, v in feed.items()}) for _ in range(TRIES)]
+    if not exact:
+        others += [lambda: run(disturbed(model, feed, rng), feed) for _ in range(TRIES)]
     for other in others:
         try:
             output = other()[k]
@@ -80,11 +114,11 @@ def spread(model, feed, judges, wanted, judge, k):
     return moved
 
 
-def explains(model, feed, judges, wanted, judge, got, k, apart):
+def explains(model, feed, judges, wanted, judge, got, k, apart, exact):
     """Whether `got` is no farther from what the judge gives for the original than what rounding moves."""
     if apart is None:
         return False
-    moved = spread(model, feed, judges, wanted, judge, k)
+    moved = spread(model, feed, judges, wanted, judge, k, exact)
     if moved.ndim:  # an element is measured with its row
         moved = np.maximum(moved, np.max(np.where(np.isfinite(moved), moved, 0), axis=-1, keepdims=True, initial=0))
     with np.errstate(all="ignore"):
