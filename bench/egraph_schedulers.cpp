@@ -33,7 +33,7 @@ double best_cost(const Workload& w, const Extractor& extractor) {
   }
   for (const Id root : w.roots) problem.roots.push_back(number[egraph.find(root)]);
   const auto result = extractor.run(problem, {.seconds = 5, .seed = 1});
-  return result.ok() ? result->cost : -1;
+  return result.ok() ? result->cost.cost : -1;
 }
 
 struct Point {

@@ -90,8 +90,8 @@ Row run(const std::string& file, const SerializedEGraph& g, const saturate::Extr
   const auto value = saturate::evaluate_choice(g.problem, result->choice);
   row.error = value.wrong;
   row.valid = value.wrong.empty();
-  row.dag = value.dag;
-  row.tree = value.tree;
+  row.dag = value.dag.cost;
+  row.tree = value.tree.cost;
   row.proved = result->proved;
   if (row.valid) {
     const auto needed = saturate::needed_only(g.problem, result->choice);

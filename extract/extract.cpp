@@ -19,7 +19,8 @@ constexpr std::size_t kMemoryCandidates = 64;
 // Of the cheapest choice and others near it that cost at most the slack more: the one with the lowest peak.
 NodeChoice least_memory(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p, const NodeChoice& cheapest,
                         const ExtractOptions& options) {
-  const double limit = evaluate_choice(p.plain, cheapest).dag * (1 + options.memory_slack);
+  Price limit = evaluate_choice(p.plain, cheapest).dag;
+  limit.cost *= 1 + options.memory_slack;
   NodeChoice best = cheapest;
   double least = peak_bytes(g, lowered, to_selection(p, cheapest), options);
   for (const NodeChoice& c : sample_choices(p.plain, cheapest, kMemoryCandidates, 1)) {
@@ -33,7 +34,7 @@ NodeChoice least_memory(const OnnxEGraph& g, const Lowered& lowered, const OnnxP
 
 absl::StatusOr<Selection> original_selection(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost,
                                              const ExtractOptions& options) {
-  const OnnxProblem p = onnx_problem(g, lowered, target, cost, options, true);
+  const OnnxProblem p = onnx_problem(g, lowered, target, cost, options);
   const auto choice = original_choice(g, lowered, p);
   if (!choice.ok()) return choice.status();
   return to_selection(p, *choice);
@@ -45,7 +46,7 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   if (std::string wrong = check_problem(p.plain); !wrong.empty()) return absl::InternalError("extraction: " + wrong);
   auto original = original_choice(g, lowered, p);
   if (!original.ok()) return original.status();
-  const double before = evaluate_choice(p.plain, *original).dag;
+  const Price before = evaluate_choice(p.plain, *original).dag;
   LocalSearch search(p.plain, *std::move(original));
   for (int round = 0; round < options.improvement_rounds && search.sweep(); ++round) {
   }
@@ -53,12 +54,13 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   if (!extractor) return absl::InvalidArgumentError(fmt::format("{}: no such extractor", options.extractor));
   const auto other = extractor->run(p.plain, {.seconds = options.extractor_seconds, .seed = 1});
   if (!other.ok()) return other.status();
-  NodeChoice choice = other->cost < search.cost() * (1 - kLeastGain) ? other->choice : search.choice();
+  NodeChoice choice = clearly_less(other->cost, search.cost(), kLeastGain) ? other->choice : search.choice();
   if (options.memory_slack > 0) choice = least_memory(g, lowered, p, choice, options);
   Selection result = to_selection(p, choice);
   if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty())
     return absl::InternalError("extraction: " + wrong);
-  if (result.cost > before * (1 + 1e-9) + 1e-9) return absl::InternalError("extraction: the result costs more than the model it came from");
+  if (Price(result.refused, result.cost) > Price(before.refused, before.cost * (1 + 1e-9) + 1e-9))
+    return absl::InternalError("extraction: the result costs more than the model it came from");
   return result;
 }
 

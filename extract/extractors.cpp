@@ -59,9 +59,9 @@ NodeChoice dag_greedy(const ExtractionProblem& p, const ParentIndex& parents) {
 NodeChoice best_greedy(const ExtractionProblem& p) {
   const ParentIndex parents(p);
   NodeChoice best = bottom_up(p, parents);
-  double cost = evaluate_choice(p, best).dag;
+  Price cost = evaluate_choice(p, best).dag;
   auto offer = [&](NodeChoice other) {
-    if (const double value = evaluate_choice(p, other).dag; value < cost) best = std::move(other), cost = value;
+    if (const Price value = evaluate_choice(p, other).dag; value < cost) best = std::move(other), cost = value;
   };
   if (greedy_dag_fits(p)) offer(greedy_dag(p, parents));
   offer(amortized(p, parents, best, kAmortizedRounds));
@@ -75,7 +75,7 @@ struct State {
   bool proved = false;
 
   const ExtractionProblem& problem() const { return simplified.problem; }
-  double cost() const { return evaluate_choice(simplified.problem, choice).dag; }
+  Price cost() const { return evaluate_choice(simplified.problem, choice).dag; }
   bool decided() const { return simplified.problem.num_nodes() == simplified.problem.num_classes(); }
 };
 
@@ -127,7 +127,7 @@ absl::StatusOr<Extraction> local(const ExtractionProblem& p, const ExtractorLimi
   const Clock clock(limits.seconds);
   auto s = start_and_search(p);
   if (!s.ok()) return s.status();
-  double cost = s->cost();
+  Price cost = s->cost();
   std::mt19937_64 random(limits.seed);
   while (!s->proved && clock.left() > 0) {
     LocalSearch next(s->problem(), s->choice);

@@ -17,7 +17,7 @@ struct ExtractorLimits {
 
 struct Extraction {
   NodeChoice choice;
-  double cost = 0;      // DAG cost
+  Price cost;           // DAG cost
   bool proved = false;  // no choice costs less
 };
 

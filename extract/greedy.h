@@ -23,7 +23,7 @@ class ParentIndex {
 };
 
 // The least tree cost, exactly, where a node costs node_cost[n] (all of them the problem's own where it is empty).
-NodeChoice bottom_up(const ExtractionProblem& problem, const ParentIndex& parents, std::span<const double> node_cost = {});
+NodeChoice bottom_up(const ExtractionProblem& problem, const ParentIndex& parents, std::span<const Price> node_cost = {});
 
 // Like bottom_up, but a class is ranked by the cost of the set of classes below it, each once. Needs classes^2 / 8 bytes.
 NodeChoice greedy_dag(const ExtractionProblem& problem, const ParentIndex& parents);

@@ -23,14 +23,20 @@ struct Program {
   double scale = 1;
 };
 
+// What a program minimizes, and how many refused operators its choices may have.
+struct Goal {
+  double Price::*part = &Price::cost;
+  double most_refused = kInfinity;
+};
+
 class ProgramBuilder {
  public:
-  explicit ProgramBuilder(const Simplified& s) : s_(s), p_(s.problem) {}
+  ProgramBuilder(const Simplified& s, const Goal& goal) : s_(s), p_(s.problem), goal_(goal) {}
 
-  Program build(double best_cost) {
+  Program build(const Price& best) {
     Program out;
-    out.scale = objective_scale(best_cost);
-    for (double cost : p_.cost) out.objective.push_back(cost * out.scale);
+    out.scale = objective_scale(best.*goal_.part);
+    for (const Price& price : p_.cost) out.objective.push_back(price.*goal_.part * out.scale);
     out.lower.assign(p_.num_nodes(), 0);
     out.upper.assign(p_.num_nodes(), 1);
     std::vector<char> root(p_.num_classes(), 0);
@@ -42,14 +48,27 @@ class ProgramBuilder {
         out.rows.push_back(one_of(c, root[c]));
     }
     needs(out);
+    if (goal_.most_refused < kInfinity) out.rows.push_back(refused_at_most(goal_.most_refused));
     return out;
   }
 
  private:
   // The solver's tolerances are absolute: costs that are whole numbers stay (it uses that), others are brought to a common size.
   double objective_scale(double best_cost) const {
-    const bool whole = std::all_of(p_.cost.begin(), p_.cost.end(), [](double c) { return c == std::floor(c) && c < 1e6; });
+    const bool whole = std::all_of(p_.cost.begin(), p_.cost.end(), [this](const Price& price) {
+      const double c = price.*goal_.part;
+      return c == std::floor(c) && c < 1e6;
+    });
     return whole || best_cost <= 0 ? 1 : 1e5 / best_cost;
+  }
+
+  Row refused_at_most(double most) const {
+    Row row;
+    for (std::uint32_t n = 0; n < p_.num_nodes(); ++n)
+      if (p_.cost[n].refused > 0) row.terms.emplace_back(static_cast<int>(n), p_.cost[n].refused);
+    row.lower = -kNoBound;
+    row.upper = most;
+    return row;
   }
 
   Row one_of(std::uint32_t c, bool exactly) const {
@@ -122,6 +141,7 @@ class ProgramBuilder {
 
   const Simplified& s_;
   const ExtractionProblem& p_;
+  const Goal& goal_;
 };
 
 #if SATURATE_CBC
@@ -179,17 +199,15 @@ NodeChoice read_choice(const ExtractionProblem& p, const double* solution) {
 
 }  // namespace
 
-std::size_t ilp_rows(const Simplified& s) { return ProgramBuilder(s).build(1).rows.size(); }
+std::size_t ilp_rows(const Simplified& s) { return ProgramBuilder(s, {}).build(1).rows.size(); }
 
 #if SATURATE_CBC
 bool ilp_available() { return cbc() != nullptr; }
 
-IlpResult solve_ilp(const Simplified& s, const NodeChoice& warm, double seconds) {
+static IlpResult solve(const CbcFunctions* f, const Simplified& s, const NodeChoice& warm, const Goal& goal, double seconds) {
   const ExtractionProblem& p = s.problem;
   IlpResult result{warm, evaluate_choice(p, warm).dag, false};
-  const CbcFunctions* f = cbc();
-  if (!f) return result;
-  const Program program = ProgramBuilder(s).build(result.cost);
+  const Program program = ProgramBuilder(s, goal).build(result.cost);
   CbcSolver solver(*f, program);
   Cbc_Model* model = solver.model();
   for (std::uint32_t n = 0; n < p.num_nodes(); ++n) f->set_integer(model, static_cast<int>(n));
@@ -214,6 +232,23 @@ IlpResult solve_ilp(const Simplified& s, const NodeChoice& warm, double seconds)
   }
   // Secondary status 1: the relaxation is no better than the warm start.
   result.proved = f->status(model) == 0 && f->secondary_status(model) <= 1;
+  return result;
+}
+
+IlpResult solve_ilp(const Simplified& s, const NodeChoice& warm, double seconds) {
+  IlpResult result{warm, evaluate_choice(s.problem, warm).dag, false};
+  const CbcFunctions* f = cbc();
+  if (!f) return result;
+  const auto& prices = s.problem.cost;
+  if (std::none_of(prices.begin(), prices.end(), [](const Price& p) { return p.refused > 0; })) return solve(f, s, warm, {}, seconds);
+  bool fewest = result.cost.refused == 0;
+  if (!fewest) {
+    result = solve(f, s, warm, {.part = &Price::refused}, seconds / 2);
+    fewest = result.proved;
+    seconds /= 2;
+  }
+  result = solve(f, s, result.choice, {.most_refused = result.cost.refused}, seconds);
+  result.proved = result.proved && fewest;
   return result;
 }
 #else

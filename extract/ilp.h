@@ -1,6 +1,6 @@
 // Exact extraction as an integer linear program, solved by COIN-OR CBC. One variable per node; a node needs a chosen node in each child
 // class (one row per pair of classes), a class needs what all its ways need (from simplify), and order variables stand only where a cycle
-// is possible.
+// is possible. Where operators are refused, two programs: the fewest of them first, then the least cost among choices with no more.
 #pragma once
 
 #include "extract/problem.h"
@@ -10,7 +10,7 @@ namespace saturate {
 
 struct IlpResult {
   NodeChoice choice;  // the best known, at worst the warm start
-  double cost = 0;
+  Price cost;
   bool proved = false;  // no choice costs less
 };
 

@@ -36,15 +36,15 @@ void LocalSearch::kick(std::mt19937_64& random, int strength) {
     const std::uint32_t c = order_[random() % order_.size()];
     const std::uint32_t nodes = p_.node_begin[c + 1] - p_.node_begin[c];
     const std::uint32_t n = p_.node_begin[c] + static_cast<std::uint32_t>(random() % nodes);
-    if (!selected(c) || n == choice_[c] || p_.cost[n] == kInfinity || !can_complete(n) || makes_cycle(c, n)) continue;
+    if (!selected(c) || n == choice_[c] || !p_.cost[n].is_finite() || !can_complete(n) || makes_cycle(c, n)) continue;
     cost_ += switch_to(c, n);
     rank();
   }
 }
 
 // References a class; what is newly selected is paid for. Iterative: chains may be long.
-double LocalSearch::acquire(std::uint32_t root) {
-  double added = 0;
+Price LocalSearch::acquire(std::uint32_t root) {
+  Price added;
   std::vector<std::uint32_t> stack{root};
   while (!stack.empty()) {
     const std::uint32_t c = stack.back();
@@ -56,8 +56,8 @@ double LocalSearch::acquire(std::uint32_t root) {
   return added;
 }
 
-double LocalSearch::release(std::uint32_t root) {
-  double freed = 0;
+Price LocalSearch::release(std::uint32_t root) {
+  Price freed;
   std::vector<std::uint32_t> stack{root};
   while (!stack.empty()) {
     const std::uint32_t c = stack.back();
@@ -70,8 +70,8 @@ double LocalSearch::release(std::uint32_t root) {
 }
 
 // Moves a selected class to another node; returns the change of the DAG cost.
-double LocalSearch::switch_to(std::uint32_t c, std::uint32_t node) {
-  double change = p_.cost[node] - p_.cost[choice_[c]];
+Price LocalSearch::switch_to(std::uint32_t c, std::uint32_t node) {
+  Price change = p_.cost[node] - p_.cost[choice_[c]];
   for (std::uint32_t k : p_.children_of(node)) change += acquire(k);
   for (std::uint32_t k : p_.children_of(choice_[c])) change -= release(k);
   choice_[c] = node;
@@ -107,11 +107,11 @@ bool LocalSearch::makes_cycle(std::uint32_t c, std::uint32_t node, bool places_h
 bool LocalSearch::try_alternatives(std::uint32_t c) {
   const std::uint32_t now = choice_[c];
   std::uint32_t best = kUnchosen;
-  double best_change = -least_gain();
+  Price best_change = -least_gain();
   std::vector<Move> undo;
   for (std::uint32_t n = p_.node_begin[c]; n < p_.node_begin[c + 1]; ++n) {
-    if (n == now || p_.cost[n] == kInfinity || !can_complete(n) || makes_cycle(c, n)) continue;
-    const double change = switch_with_siblings(c, n, undo);
+    if (n == now || !p_.cost[n].is_finite() || !can_complete(n) || makes_cycle(c, n)) continue;
+    const Price change = switch_with_siblings(c, n, undo);
     take_back(undo);
     if (change < best_change) best_change = change, best = n;
   }
@@ -123,9 +123,9 @@ bool LocalSearch::try_alternatives(std::uint32_t c) {
 
 // A free node with one child, as a projection of a tuple, pays fully only when the other classes that have such a node of that child take
 // it too.
-double LocalSearch::switch_with_siblings(std::uint32_t c, std::uint32_t node, std::vector<Move>& undo) {
+Price LocalSearch::switch_with_siblings(std::uint32_t c, std::uint32_t node, std::vector<Move>& undo) {
   undo.emplace_back(c, choice_[c]);
-  double change = switch_to(c, node);
+  Price change = switch_to(c, node);
   const auto children = p_.children_of(node);
   if (children.size() != 1 || p_.cost[node] > least_gain()) return change;
   for (std::uint32_t n : parents_.of(children[0])) {
@@ -133,7 +133,7 @@ double LocalSearch::switch_with_siblings(std::uint32_t c, std::uint32_t node, st
     if (sibling == c || !selected(sibling) || choice_[sibling] == n || p_.children_of(n).size() != 1 || p_.cost[n] > least_gain()) continue;
     if (makes_cycle(sibling, n, false)) continue;
     const std::uint32_t old = choice_[sibling];
-    const double more = switch_to(sibling, n);
+    const Price more = switch_to(sibling, n);
     if (more > 0) {
       switch_to(sibling, old);
       continue;
@@ -153,7 +153,7 @@ bool LocalSearch::try_groups() {
     users.clear();
     for (std::uint32_t n : parents_.of(shared)) {
       const std::uint32_t c = parents_.class_of(n);
-      if (selected(c) && n != choice_[c] && p_.cost[n] < kInfinity && can_complete(n)) users.emplace_back(c, n);
+      if (selected(c) && n != choice_[c] && p_.cost[n].is_finite() && can_complete(n)) users.emplace_back(c, n);
     }
     if (users.size() > 1 && try_group(users)) improved = true;
   }
@@ -162,13 +162,13 @@ bool LocalSearch::try_groups() {
 
 bool LocalSearch::try_group(const std::vector<Move>& group) {
   std::vector<Move> undo;
-  double change = 0;
+  Price change;
   for (const auto& [c, node] : group) {
     if (!selected(c) || choice_[c] == node || !can_complete(node) || makes_cycle(c, node, false)) continue;
     undo.emplace_back(c, choice_[c]);
     change += switch_to(c, node);
   }
-  if (change < -least_gain()) {
+  if (gains(change)) {
     cost_ += change;
     rank();
     return true;
@@ -180,14 +180,14 @@ bool LocalSearch::try_group(const std::vector<Move>& group) {
 // For every unselected class the node that adds least to the present choice (Knuth 1977). Nodes chosen in order of cost are acyclic among
 // themselves.
 void LocalSearch::complete() {
-  std::vector<double> marginal(p_.num_classes(), kInfinity);
+  std::vector<Price> marginal(p_.num_classes(), kInfinity);
   std::vector<std::uint32_t> missing(p_.num_nodes());
   std::vector<char> settled(p_.num_classes(), 0);
-  using Entry = std::pair<double, std::uint32_t>;
+  using Entry = std::pair<Price, std::uint32_t>;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   auto offer = [&](std::uint32_t n) {
     const std::uint32_t c = parents_.class_of(n);
-    double total = p_.cost[n];
+    Price total = p_.cost[n];
     for (std::uint32_t k : p_.children_of(n)) total += marginal[k];
     if (total >= marginal[c]) return;
     marginal[c] = total;
@@ -197,8 +197,8 @@ void LocalSearch::complete() {
   for (std::uint32_t n = 0; n < p_.num_nodes(); ++n) missing[n] = parents_.distinct_children(n);
   for (std::uint32_t c = 0; c < p_.num_classes(); ++c) {
     if (selected(c)) {
-      marginal[c] = 0;
-      queue.emplace(0, c);
+      marginal[c] = {};
+      queue.emplace(Price(), c);
       continue;
     }
     choice_[c] = kUnchosen;

@@ -2,6 +2,7 @@
 // and nobody has is completed by the cheapest addition to the present choice. Every state is complete and acyclic.
 #pragma once
 
+#include <algorithm>
 #include <random>
 #include <utility>
 #include <vector>
@@ -16,7 +17,7 @@ class LocalSearch {
   // `start` is complete and acyclic, without nodes of infinite cost.
   LocalSearch(const ExtractionProblem& problem, NodeChoice start);
 
-  double cost() const { return cost_; }
+  const Price& cost() const { return cost_; }
   bool selected(std::uint32_t c) const { return uses_[c] > 0; }
   NodeChoice choice() const;  // of the selected classes
 
@@ -28,10 +29,10 @@ class LocalSearch {
  private:
   using Move = std::pair<std::uint32_t, std::uint32_t>;  // class, node
 
-  double acquire(std::uint32_t root);
-  double release(std::uint32_t root);
-  double switch_to(std::uint32_t c, std::uint32_t node);
-  double switch_with_siblings(std::uint32_t c, std::uint32_t node, std::vector<Move>& undo);
+  Price acquire(std::uint32_t root);
+  Price release(std::uint32_t root);
+  Price switch_to(std::uint32_t c, std::uint32_t node);
+  Price switch_with_siblings(std::uint32_t c, std::uint32_t node, std::vector<Move>& undo);
   void take_back(std::vector<Move>& undo);
   bool can_complete(std::uint32_t node) const;
   bool makes_cycle(std::uint32_t c, std::uint32_t node, bool places_hold = true);
@@ -40,7 +41,8 @@ class LocalSearch {
   bool try_group(const std::vector<Move>& group);
   void complete();
   void rank();
-  double least_gain() const { return kLeastGain * (cost_ < 1 ? 1 : cost_); }
+  double least_gain() const { return kLeastGain * std::max(1.0, cost_.cost); }
+  bool gains(const Price& change) const { return change < Price(-least_gain()); }
 
   static constexpr double kLeastGain = 1e-12;  // relative: below it a gain is rounding
   const ExtractionProblem& p_;
@@ -51,7 +53,7 @@ class LocalSearch {
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> stamps_;
   std::uint32_t stamp_ = 0;
-  double cost_ = 0;
+  Price cost_;
 };
 
 }  // namespace saturate

@@ -91,7 +91,7 @@ class NeighbourhoodSearch {
       if (local[c] != kUnchosen) next[c] = origin[local[c]];
     const ChoiceValue value = evaluate_choice(p_, next);
     if (!value.wrong.empty() || value.dag > cost_) return Step::kNothing;
-    const bool better = value.dag < cost_ * (1 - 1e-12);
+    const bool better = clearly_less(value.dag, cost_, 1e-12);
     choice_ = needed_only(p_, next);
     cost_ = value.dag;
     return better ? Step::kBetter : Step::kNothing;
@@ -109,7 +109,7 @@ class NeighbourhoodSearch {
   ParentIndex parents_;
   std::mt19937_64 random_;
   NodeChoice choice_;
-  double cost_;
+  Price cost_;
 };
 
 }  // namespace

@@ -12,21 +12,19 @@
 namespace saturate {
 namespace {
 
-constexpr double kNotForced = 1e12;   // of what is taken only where nothing else can be
-constexpr double kNotInOpset = 1e15;  // of what is not in the opset that the result shall have
+// An operator that the asked opset lacks counts as more than a result can hold of those that the target refuses: it can't be written at all.
+constexpr double kLacking = 1 << 30;
 
 class ProblemBuilder {
  public:
-  ProblemBuilder(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost, const ExtractOptions& options,
-                 bool as_given)
+  ProblemBuilder(const OnnxEGraph& g, const Lowered& lowered, const Target* target, const CostModel& cost, const ExtractOptions& options)
       : g_(g),
         e_(g.egraph()),
         lowered_(lowered),
         target_(target),
         prepared_(cost.for_graph(g, options.usual_sizes)),
         cost_(prepared_ ? *prepared_ : cost),
-        options_(options),
-        as_given_(as_given) {
+        options_(options) {
     for (const Source& s : lowered.sources)
       if (s.op != kNone) originals_.insert(node_signature(e_, s.op, s.children));
   }
@@ -74,7 +72,7 @@ class ProblemBuilder {
  private:
   struct Candidate {
     NodeId node = kNone;
-    double cost = 0;
+    Price cost;
     std::vector<Id> children;  // canonical, without repeats
   };
 
@@ -102,7 +100,7 @@ class ProblemBuilder {
         if (c.node == kNone || is_forced_producer(g_, *target_, e_.node(c.node)) || !g_.key(e_.node(c.node).op).domain.empty()) continue;
         it->second.push_back(kEscapeBase + static_cast<Id>(escapes.size()));
         escapes.push_back({id, c});
-        c.cost = 0;
+        c.cost = {};
         c.children = {it->second.back()};
       }
       return it->second;
@@ -134,39 +132,18 @@ class ProblemBuilder {
       const ENode node = e_.node(n);
       const OpKey& key = g_.key(node.op);
       has_constant = has_constant || key.op_type == kConstantOp;
-      double cost = node_cost(id, node, key);
-      if (cost == kInfinity) continue;
-      if (forced != options_.forced.end() && forced->second != n) cost += kNotForced;
+      if (forced != options_.forced.end() && forced->second != n) continue;
+      const Price cost = node_cost(id, node, key);
+      if (!cost.is_finite()) continue;
       Candidate c{n, cost, {}};
       for (Id child : node.children)
         if (const Id k = e_.find(child); std::find(c.children.begin(), c.children.end(), k) == c.children.end()) c.children.push_back(k);
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
-    if (!as_given_) give_way(id, out);
-    if (!as_given_ && options_.lowers_opset) leave_opset(id, out);
     const Facts& f = g_.facts(id);
-    if (!has_constant && f.constant && f.kind == Facts::Kind::kTensor && !options_.not_foldable.contains(id))
+    if (forced == options_.forced.end() && !has_constant && f.constant && f.kind == Facts::Kind::kTensor && !options_.not_foldable.contains(id))
       if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
     return out;
-  }
-
-  // The model's own nodes stay although the target or the opset cannot take them, but not where there is something else.
-  void give_way(Id id, std::vector<Candidate>& candidates) const {
-    const auto taken = [&](const Candidate& c) {
-      const ENode node = e_.node(c.node);
-      const OpKey& key = g_.key(node.op);
-      return key.domain == "#" || !target_ || allowed(id, node, key);
-    };
-    const bool others = std::any_of(candidates.begin(), candidates.end(), taken) || outputs_have_others(id);
-    if (!others) return;
-    for (Candidate& c : candidates)
-      if (!taken(c)) c.cost += kNotForced;
-  }
-
-  // Where the opset is lowered, operators that it lacks go before those that the target does not take.
-  void leave_opset(Id id, std::vector<Candidate>& candidates) const {
-    for (Candidate& c : candidates)
-      if (standard_in_limit(id, e_.node(c.node)) == false) c.cost += kNotInOpset;
   }
 
   // Whether the result's opset may have an operator; nullopt of what is not the standard's, or has no other form than its own.
@@ -176,28 +153,18 @@ class ProblemBuilder {
     return lowest_within_limit(key, site_of(g_, node, id).inputs).has_value();
   }
 
-  // Of an operator of several outputs: each output that is needed can be had in another way.
-  bool outputs_have_others(Id tuple) const {
-    const std::vector<NodeId> users = e_.class_users(tuple);
-    const auto is_root = [&](Id id) {
-      return std::any_of(lowered_.roots.begin(), lowered_.roots.end(), [&](Id root) { return e_.find(root) == id; });
-    };
-    return !users.empty() && std::all_of(users.begin(), users.end(), [&](NodeId n) {
-      const Id output = e_.find(e_.class_of(n));
-      if (g_.key(e_.node(n).op).op_type != kProjOp) return false;
-      return e_.class_size(output) > 1 || (e_.class_users(output).empty() && !is_root(output));
-    });
-  }
-
-  double node_cost(Id id, const ENode& node, const OpKey& key) const {
+  // The model's own nodes may stay where the target or the opset lacks them, and count as refused; what rules make may not, unless the opset
+  // is lowered and has them.
+  Price node_cost(Id id, const ENode& node, const OpKey& key) const {
     if (key.domain == "#") {
       if (key.op_type == kLiteralOp) return kInfinity;
       return key.op_type == kConstantOp ? cost_.constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
     }
-    const bool original = is_original(node);
-    if (original || allowed(id, node, key)) return cost_.cost(g_, node, id) + (original ? 0 : kMadePreference);
-    const bool lowered = options_.lowers_opset && standard_in_limit(id, node) == true;
-    return lowered ? cost_.cost(g_, node, id) + kNotForced : kInfinity;
+    const bool original = is_original(node), taken = allowed(id, node, key);
+    const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, node) : std::nullopt;
+    if (!original && !taken && in_opset != true) return kInfinity;
+    const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
+    return {refused, cost_.cost(g_, node, id) + (original ? 0 : kMadePreference)};
   }
 
   bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
@@ -235,15 +202,14 @@ class ProblemBuilder {
   std::unique_ptr<CostModel> prepared_;
   const CostModel& cost_;
   const ExtractOptions& options_;
-  const bool as_given_;  // for the model's own graph alone: nothing gives way
   absl::flat_hash_set<std::vector<Id>> originals_;
 };
 
 }  // namespace
 
 OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
-                         const ExtractOptions& options, bool as_given) {
-  return ProblemBuilder(egraph, lowered, target, cost, options, as_given).build();
+                         const ExtractOptions& options) {
+  return ProblemBuilder(egraph, lowered, target, cost, options).build();
 }
 
 absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p) {
@@ -300,7 +266,8 @@ Selection to_selection(const OnnxProblem& p, const NodeChoice& choice) {
     if (needed[c] != kUnchosen) s.by_class[p.class_id[c]] = {p.node_id[needed[c]], p.node_id[needed[c]] == kNone};
   for (const auto& [c, of] : p.escapes)  // made anyway, so its class is not made in another way, too
     if (needed[c] != kUnchosen) s.by_class[p.class_id[of]] = {p.node_id[needed[c]], false};
-  s.cost = evaluate_choice(p.plain, needed).dag;
+  const Price price = evaluate_choice(p.plain, needed).dag;
+  s.refused = price.refused, s.cost = price.cost;
   return s;
 }
 

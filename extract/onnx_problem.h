@@ -18,10 +18,9 @@ struct OnnxProblem {
   std::vector<std::uint32_t> number;                             // by canonical class id; kUnchosen: not reachable
 };
 
-// Without a target nothing is priced that a runtime does by itself. `as_given`: for the model's own graph alone, nothing gives way to what
-// the target likes better.
+// Without a target nothing is refused, and nothing is priced that a runtime does by itself.
 OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
-                         const ExtractOptions& options, bool as_given = false);
+                         const ExtractOptions& options);
 // The e-node of each class that the model itself has: a leaf, or the first of its nodes.
 absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& egraph, const Lowered& lowered, const OnnxProblem& problem);
 Selection to_selection(const OnnxProblem& problem, const NodeChoice& choice);

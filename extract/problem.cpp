@@ -7,7 +7,7 @@
 
 namespace saturate {
 
-void ExtractionProblem::add_node(double node_cost, std::span<const std::uint32_t> node_children) {
+void ExtractionProblem::add_node(Price node_cost, std::span<const std::uint32_t> node_children) {
   cost.push_back(node_cost);
   children.insert(children.end(), node_children.begin(), node_children.end());
   child_begin.push_back(static_cast<std::uint32_t>(children.size()));
@@ -24,7 +24,8 @@ std::string check_problem(const ExtractionProblem& p) {
   if (p.node_begin.back() != p.num_nodes() || p.child_begin.size() != p.cost.size() + 1 || p.child_begin.back() != p.children.size())
     return "the arrays of the problem do not fit together";
   for (std::uint32_t n = 0; n < p.num_nodes(); ++n) {
-    if (std::isnan(p.cost[n]) || p.cost[n] < 0) return fmt::format("node {} has the cost {}; wanted a number >= 0", n, p.cost[n]);
+    for (const double x : {p.cost[n].refused, p.cost[n].cost})
+      if (std::isnan(x) || x < 0) return fmt::format("node {} has the cost {}; wanted a number >= 0", n, x);
     for (std::uint32_t c : p.children_of(n))
       if (c >= p.num_classes()) return fmt::format("node {} needs class {}, which does not exist", n, c);
   }
@@ -41,7 +42,7 @@ ChoiceValue evaluate_choice(const ExtractionProblem& p, const NodeChoice& choice
   }
   enum : char { kNew, kOpen, kDone };
   std::vector<char> state(p.num_classes(), kNew);
-  std::vector<double> tree(p.num_classes(), 0);
+  std::vector<Price> tree(p.num_classes());
   std::vector<std::pair<std::uint32_t, std::uint32_t>> stack;  // class, how many of its node's children are done
   for (std::uint32_t root : p.roots) {
     stack.assign(1, {root, 0});

@@ -1,17 +1,16 @@
 // An extraction problem free of ONNX: classes, the nodes that may stand for each, what a node costs and which classes it needs. Extraction
-// chooses a node for every class that is needed from the roots, without a cycle, and wants the least sum of costs, each chosen class
+// chooses a node for every class that is needed from the roots, without a cycle, and wants the least sum of prices, each chosen class
 // counted once (DAG cost).
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
-namespace saturate {
+#include "extract/price.h"
 
-inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+namespace saturate {
 
 inline constexpr std::uint32_t kUnchosen = ~std::uint32_t{0};
 
@@ -19,7 +18,7 @@ inline constexpr std::uint32_t kUnchosen = ~std::uint32_t{0};
 // + 1]).
 struct ExtractionProblem {
   std::vector<std::uint32_t> node_begin{0};
-  std::vector<double> cost;  // by node; not negative
+  std::vector<Price> cost;  // by node; not negative
   std::vector<std::uint32_t> child_begin{0};
   std::vector<std::uint32_t> children;
   std::vector<std::uint32_t> roots;  // classes; repeats are allowed
@@ -30,7 +29,7 @@ struct ExtractionProblem {
     return {children.data() + child_begin[node], children.data() + child_begin[node + 1]};
   }
   // Building: nodes of the class that end_class() will close.
-  void add_node(double node_cost, std::span<const std::uint32_t> node_children);
+  void add_node(Price node_cost, std::span<const std::uint32_t> node_children);
   void end_class() { node_begin.push_back(num_nodes()); }
   std::vector<std::uint32_t> class_of_node() const;
 };
@@ -41,8 +40,8 @@ using NodeChoice = std::vector<std::uint32_t>;
 // What a choice is worth, computed from the problem and the choice alone. `wrong` is empty for a choice that is complete and acyclic.
 struct ChoiceValue {
   std::string wrong;
-  double dag = 0;           // each needed class once, however many roots and nodes need it
-  double tree = 0;          // each use, roots repeated; infinity where the sum overflows
+  Price dag;                // each needed class once, however many roots and nodes need it
+  Price tree;               // each use, roots repeated; infinity where the sum overflows
   std::size_t classes = 0;  // needed classes
 };
 ChoiceValue evaluate_choice(const ExtractionProblem& problem, const NodeChoice& choice);

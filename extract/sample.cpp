@@ -15,21 +15,23 @@ namespace {
 
 constexpr std::size_t kTriesEach = 20;
 constexpr double kSpread[] = {0.5, 2, 6};  // of the logarithm of the factors on costs
-constexpr double kFarCost = 1e9;           // nodes of such a cost are there for want of anything else: they stay out of samples
 constexpr int kMostChanges = 8;
+
+// What is refused is there for want of anything else: it stays out of samples.
+bool takes_part(const Price& p) { return p.refused == 0; }
 
 double uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
 
 // Costs multiplied by random factors; what costs nothing gets a little, so that it takes part.
-std::vector<double> perturbed(const ExtractionProblem& p, double spread, std::mt19937_64& random) {
-  std::vector<double> out = p.cost;
+std::vector<Price> perturbed(const ExtractionProblem& p, double spread, std::mt19937_64& random) {
+  std::vector<Price> out = p.cost;
   double total = 0;
   std::size_t counted = 0;
-  for (const double c : p.cost)
-    if (c > 0 && c < kFarCost) total += c, ++counted;
+  for (const Price& c : p.cost)
+    if (c.cost > 0 && takes_part(c)) total += c.cost, ++counted;
   const double little = counted ? 1e-3 * total / static_cast<double>(counted) : 1;
-  for (double& c : out)
-    if (c < kFarCost) c = (c + little) * std::exp(spread * (2 * uniform(random) - 1));
+  for (Price& c : out)
+    if (takes_part(c)) c.cost = (c.cost + little) * std::exp(spread * (2 * uniform(random) - 1));
   return out;
 }
 
@@ -44,7 +46,7 @@ NodeChoice changed(const ExtractionProblem& p, const NodeChoice& from, const Nod
   for (int k = 1 + static_cast<int>(random() % kMostChanges); k > 0; --k) {
     const std::uint32_t c = open[random() % open.size()];
     const std::uint32_t n = p.node_begin[c] + static_cast<std::uint32_t>(random() % (p.node_begin[c + 1] - p.node_begin[c]));
-    if (p.cost[n] >= kFarCost) continue;
+    if (!takes_part(p.cost[n])) continue;
     NodeChoice next = out;
     next[c] = n;
     std::vector<std::uint32_t> needed(p.children_of(n).begin(), p.children_of(n).end());
@@ -67,13 +69,13 @@ std::vector<NodeChoice> sample_choices(const ExtractionProblem& p, const NodeCho
   const ParentIndex parents(p);
   const NodeChoice cheapest = bottom_up(p, parents);
   std::set<NodeChoice> seen{needed_only(p, from)};
-  const double worst = evaluate_choice(p, from).dag + kFarCost;
+  const double most_refused = evaluate_choice(p, from).dag.refused;
   std::vector<NodeChoice> out;
   for (std::size_t i = 0; i < count * kTriesEach && out.size() < count; ++i) {
     NodeChoice c = i % 2 == 0 ? changed(p, needed_only(p, from), cheapest, random)
                               : bottom_up(p, parents, perturbed(p, kSpread[(i / 2) % std::size(kSpread)], random));
     const ChoiceValue value = evaluate_choice(p, c);
-    if (!value.wrong.empty() || value.dag > worst) continue;
+    if (!value.wrong.empty() || value.dag.refused > most_refused) continue;
     c = needed_only(p, c);
     if (seen.insert(c).second) out.push_back(std::move(c));
   }
@@ -122,7 +124,8 @@ std::string problem_json(const OnnxEGraph& g, const OnnxProblem& p) {
         op = key.domain.empty() || key.domain == "#" ? key.op_type : key.domain + "." + key.op_type;
       }
       nodes[name(n)] = {
-          {"op", op}, {"children", std::move(children)}, {"eclass", fmt::format("c{}", c)}, {"cost", plain.cost[n]}, {"subsumed", false}};
+          {"op", op}, {"children", std::move(children)}, {"eclass", fmt::format("c{}", c)}, {"cost", plain.cost[n].cost}, {"subsumed", false}};
+      if (plain.cost[n].refused > 0) nodes[name(n)]["refused"] = plain.cost[n].refused;
     }
   ordered_json roots = ordered_json::array();
   std::set<std::uint32_t> listed;

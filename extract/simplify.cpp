@@ -18,7 +18,7 @@ std::vector<std::uint32_t> derivation_order(const ExtractionProblem& p, const Pa
   std::vector<char> derived(p.num_classes(), 0);
   auto derive = [&](std::uint32_t n) {
     const std::uint32_t c = parents.class_of(n);
-    if (!derived[c] && p.cost[n] < kInfinity) derived[c] = 1, order.push_back(c);
+    if (!derived[c] && p.cost[n].is_finite()) derived[c] = 1, order.push_back(c);
   };
   for (std::uint32_t n = 0; n < p.num_nodes(); ++n)
     if ((missing[n] = parents.distinct_children(n)) == 0) derive(n);
@@ -146,7 +146,7 @@ class Simplifier {
       stack.pop_back();
       for (std::uint32_t n = p().node_begin[c]; n < p().node_begin[c + 1]; ++n) {
         const auto kids = p().children_of(n);
-        if (p().cost[n] == kInfinity || !std::all_of(kids.begin(), kids.end(), [&](std::uint32_t k) { return derivable[k]; })) continue;
+        if (!p().cost[n].is_finite() || !std::all_of(kids.begin(), kids.end(), [&](std::uint32_t k) { return derivable[k]; })) continue;
         nodes[n] = 1;
         for (std::uint32_t k : kids)
           if (!reached[k]) reached[k] = 1, stack.push_back(k);
@@ -208,13 +208,13 @@ class Simplifier {
   bool drop_beaten() {
     const bool sets = sets_fit();
     if (sets) compute_needed();
-    std::vector<double> least(p().num_classes(), kInfinity);
+    std::vector<Price> least(p().num_classes(), kInfinity);
     for (std::uint32_t c = 0; c < p().num_classes(); ++c)
       for (std::uint32_t n = p().node_begin[c]; n < p().node_begin[c + 1]; ++n) least[c] = std::min(least[c], p().cost[n]);
     std::vector<std::uint64_t> below((p().num_classes() + 63) / 64), always(below.size());
     if (sets) unite(p().roots, always);
-    double always_cost = 0;
-    for_each_bit(always, [&](std::uint32_t c) { always_cost += c < least.size() ? least[c] : 0; });
+    Price always_cost;
+    for_each_bit(always, [&](std::uint32_t c) { always_cost += c < least.size() ? least[c] : Price(); });
     std::vector<char> keep(p().num_nodes(), 1);
     bool dropped = false;
     for (std::uint32_t c = 0; c < p().num_classes(); ++c) {
@@ -242,15 +242,17 @@ class Simplifier {
   }
 
   bool too_dear(std::uint32_t c, std::uint32_t n, const std::vector<std::uint64_t>& below, const std::vector<std::uint64_t>& always,
-                double always_cost, const std::vector<double>& least) {
-    if (options_.cost_to_beat == kInfinity) return false;
-    double cost = always_cost + p().cost[n] - (has_bit(always, c) ? least[c] : 0);
+                const Price& always_cost, const std::vector<Price>& least) {
+    if (!options_.cost_to_beat.is_finite()) return false;
+    Price cost = always_cost + p().cost[n] - (has_bit(always, c) ? least[c] : Price());
     for (std::size_t w = 0; w < below.size(); ++w)
       for (std::uint64_t rest = below[w] & ~always[w]; rest; rest &= rest - 1) {
         const auto k = static_cast<std::uint32_t>(w * 64 + static_cast<std::size_t>(std::countr_zero(rest)));
         if (k != c) cost += least[k];
       }
-    return cost > options_.cost_to_beat * (1 + 1e-12);
+    // What is taken off leaves its rounding behind.
+    const Price& beat = options_.cost_to_beat;
+    return cost > Price(beat.refused, beat.cost + 1e-12 * (beat.cost + always_cost.cost + p().cost[n].cost));
   }
 
   // Classes with a free leaf take it; classes that every choice has become roots; needs of both are dropped where no cycle can pass.

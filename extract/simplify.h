@@ -7,7 +7,6 @@
 // - needs that are met anyway: of classes that every choice has, where no cycle can pass, and of classes that have a free leaf.
 #pragma once
 
-#include <limits>
 #include <vector>
 
 #include "extract/problem.h"
@@ -28,7 +27,7 @@ struct Simplified {
 };
 
 struct SimplifyOptions {
-  double cost_to_beat = std::numeric_limits<double>::infinity();  // nodes that only choices costing more than this can have go
+  Price cost_to_beat = kInfinity;  // nodes that only choices costing more than this can have go
   std::size_t most_bytes = std::size_t{64} << 20;  // for the sets of needed classes; a larger problem is simplified without them
 };
 // The parts of a simplified problem that share no class; their classes and nodes have their origins in simplified.problem.

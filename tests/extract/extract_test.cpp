@@ -1,4 +1,5 @@
 #include "extract/extract.h"
+#include "extract/target_json.h"
 
 #include <gtest/gtest.h>
 
@@ -134,6 +135,37 @@ TEST(Extract, IsNeverWorseThanTheInput) {
   const double before = original_selection(b.g, b.lowered, nullptr, *b.cost)->cost;
   EXPECT_LE(b.take().cost, before);
   EXPECT_EQ(b.operators(), (Ops{"Exp", "Neg"}));
+}
+
+// Erf is refused and has no other form; Softmax over a chosen mask has one, two classes up, without the choice that is refused.
+constexpr char kRefusals[] = R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2, 4] x, bool[2, 4] c, float[2, 4] m, float[2, 4] u) => (float[2, 4] y, float[2, 4] e, float[2, 4] z) <float f = {-10000}>
+    { w = Where(c, x, f)  y = Softmax(w)  e = Erf(u)  t = Neg(u)  z = Neg(t) })";
+
+void add_other_forms(Bench& b) {
+  b.target = parse_target(R"({"name": "strict", "description": "", "min_opset": 11, "max_opset": 17, "forbidden": ["Where", "Erf"]})", "strict").value();
+  const Id moved = b.add("Exp", {b.add("Abs", {b.add("Mul", {b.value("x"), b.value("m")})})});
+  b.same(b.value("y"), b.add("Softmax", {moved}, {Attribute::of("axis", std::int64_t{-1})}));
+  b.same(b.value("z"), b.add("Abs", {b.value("u")}));
+}
+
+TEST(Extract, WhatTheTargetRefusesIsCountedOverTheWholeResult) {
+  Bench b(kRefusals);
+  add_other_forms(b);
+  EXPECT_EQ(b.operators(), (Ops{"Abs", "Abs", "Erf", "Exp", "Mul", "Softmax"}));
+  EXPECT_EQ(b.take().refused, 1);
+  EXPECT_EQ(original_selection(b.g, b.lowered, &b.target, *b.cost)->refused, 2);
+}
+
+TEST(Extract, SmallCostsCountBesideARefusedOperator) {
+  const test::TemporaryFile table(R"({"costs": {"Neg": 1e-7, "Abs": 1.5e-7}, "default": 1e-6})");
+  Bench b(kRefusals);
+  add_other_forms(b);
+  b.cost = load_cost_model(table.path()).value();
+  const auto chosen = b.operators();
+  EXPECT_EQ(chosen.count("Erf"), 1u);
+  EXPECT_EQ(chosen.count("Neg"), 0u);  // 2e-7 for two of them
+  EXPECT_LT(b.take().cost, 1e-5);
 }
 
 TEST(Raise, DoesNotTakeANodeForOneWithItsInputsInAnotherOrder) {
