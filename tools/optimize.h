@@ -66,6 +66,8 @@ struct FiredRule {
 struct OptimizeReport {
   GraphStats before, after;
   double cost_before = 0, cost_after = 0;  // of the main graph, and of each body once
+  // Nodes that the target refuses; absent for targets that take everything.
+  std::optional<std::size_t> refused_before, refused_after;
   std::string cost_model, target;
   std::map<std::string, double> seconds;  // by stage: lower, saturate, extract, raise
   RunReport run;  // with bodies: the sums of all graphs; `stop` is the first that is no saturation, `iterations` are of the longest run

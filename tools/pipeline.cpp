@@ -37,11 +37,14 @@ std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
                  "nothing was written; --no-verify goes on without, --inputs gives inputs"};
 }
 
-// What stays in the result although the target can't express it.
-void warn_of_inexpressible(const Model& model, const Target& target, OptimizeReport& report) {
+// What stays in the result although the target can't express it, and how much of it the model had.
+void tell_inexpressible(const Model& original, const Model& result, const Target& target, OptimizeReport& report) {
   if (!target.is_restricted()) return;
-  const auto found = check_target(model, target);
-  if (!found.ok() || found->empty()) return;
+  if (const auto before = check_target(original, target); before.ok()) report.refused_before = before->size();
+  const auto found = check_target(result, target);
+  if (!found.ok()) return;
+  report.refused_after = found->size();
+  if (found->empty()) return;
   report.warnings.push_back(fmt::format("{} node{} can't be expressed on {}, the first is {} '{}': {}; `saturate targets check` lists them",
                                         found->size(), found->size() == 1 ? "" : "s", target.name, found->front().op, found->front().node,
                                         found->front().reason));
@@ -127,7 +130,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   out.egraph = std::move(result->egraph);
   out.report.optimize = std::move(result->report);
   out.report.optimize.risks = setup.risks;
-  warn_of_inexpressible(out.model, setup.target, out.report.optimize);
+  tell_inexpressible(model, out.model, setup.target, out.report.optimize);
   for (const char* stage : {"lower", "saturate", "extract", "raise"})
     if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
       out.report.stage_seconds.emplace_back(stage, it->second);

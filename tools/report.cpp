@@ -55,6 +55,8 @@ std::string model_table(const OptimizeReport& r) {
   number("parameter bytes", r.before.parameter_bytes, r.after.parameter_bytes, human_bytes);
   rows.push_back(
       {"opset", fmt::format("{}", r.before.opset), fmt::format("{}", r.after.opset), signed_difference(r.before.opset, r.after.opset)});
+  if (r.refused_before && r.refused_after && *r.refused_before + *r.refused_after > 0)
+    rows.push_back(change_row(fmt::format("refused by {}", r.target), *r.refused_before, *r.refused_after));
   rows.push_back({fmt::format("predicted cost ({})", r.cost_model), fmt::format("{:.6g}", r.cost_before),
                   fmt::format("{:.6g}", r.cost_after), percent(r.cost_before, r.cost_after)});
   return format_table(rows);
@@ -248,6 +250,8 @@ json to_json(const WholeReport& report) {
           {"cost_model", r.cost_model},
           {"cost_before", r.cost_before},
           {"cost_after", r.cost_after},
+          {"refused_before", r.refused_before ? json(*r.refused_before) : json(nullptr)},
+          {"refused_after", r.refused_after ? json(*r.refused_after) : json(nullptr)},
           {"before", to_json(r.before)},
           {"after", to_json(r.after)},
           {"seconds", stages},

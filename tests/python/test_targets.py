@@ -98,3 +98,18 @@ def test_the_runtime_that_a_raised_opset_needs_is_said(tmp_path):
         before = report["before"]["opset"]
         assert report["needs_onnxruntime"] == ("1.23" if opset else None)
         assert notes == ([f"note: opset {before} -> 23 needs ONNX Runtime 1.23 or newer; --keep-opset stays at {before}"] if opset else [])
+
+
+def test_report_says_how_much_is_refused_before_and_after(tmp_path):
+    target = {"name": "strict", "description": "no Reciprocal, no Det", "min_opset": 11, "max_opset": 21, "forbidden": ["Reciprocal", "Det"]}
+    (tmp_path / "strict.json").write_text(json.dumps(target))
+    shapes = [value(n, TensorProto.FLOAT, [2, 3, 3]) for n in "xz"]
+    nodes = [helper.make_node("Reciprocal", ["x"], ["r"]), helper.make_node("Mul", ["z", "r"], ["y"]), helper.make_node("Det", ["z"], ["d"])]
+    onnx.save(make_model(nodes, shapes, [value("y", TensorProto.FLOAT, [2, 3, 3]), value("d", TensorProto.FLOAT, [2])]), tmp_path / "m.onnx")
+    done = run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", tmp_path / "strict.json", "--json")
+    told = json.loads(done.stdout)
+    assert (told["refused_before"], told["refused_after"]) == (2, 1)
+    assert told["cost_after"] < 100  # an operator that must stay adds nothing to the cost
+    shown = run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", tmp_path / "strict.json").stdout
+    assert "refused by strict" in shown
+    assert json.loads(run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", "onnx", "--json").stdout)["refused_after"] in (None, 0)
