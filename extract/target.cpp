@@ -126,6 +126,9 @@ bool Target::allows(const OpSite& site, std::string* why) const {
     if (!has_version(site, it->second))
       return refuse(fmt::format("target {} has {} only in versions {}", name, op, versions_text(it->second)));
   }
+  if (const auto it = newest_opset.find(op); it != newest_opset.end() && site.highest_opset > it->second &&
+                                             site.highest_opset != std::numeric_limits<std::int64_t>::max())
+    return refuse(fmt::format("target {} has {} only up to opset {}", name, op, it->second));
   if (const auto it = dtypes.find(op); it != dtypes.end() && !site.inputs.empty()) {
     const std::string dtype = dtype_name(site.inputs[0]->dtype);
     if (site.inputs[0]->dtype != DType::kUndefined && std::find(it->second.begin(), it->second.end(), dtype) == it->second.end())
@@ -136,6 +139,13 @@ bool Target::allows(const OpSite& site, std::string* why) const {
       if (std::string wrong = refuse_site(l, site); !wrong.empty())
         return refuse(fmt::format("target {}, {}: {}{}", name, op, wrong, l.because.empty() ? "" : fmt::format(" ({})", l.because)));
   return true;
+}
+
+std::int64_t Target::newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const {
+  std::int64_t newest = max_opset;
+  for (const auto& [op, opset] : newest_opset)
+    if (operators_of_model.contains(op)) newest = std::min(newest, opset);
+  return newest;
 }
 
 namespace {

@@ -61,6 +61,7 @@ struct Target {
   std::string cost_model = "roofline";                        // default of `--cost`
   std::map<std::string, std::set<std::string>> operators;     // operators beyond the standard by domain ("*": all)
   std::map<std::string, std::vector<VersionRange>> standard;  // the standard's operators that the target has; empty: all
+  std::map<std::string, std::int64_t> newest_opset;           // the standard's operators that it has in no newer opset of ai.onnx
   std::set<std::string> forbidden;                            // "domain::Op" or "Op"
   std::map<std::string, std::vector<std::string>> dtypes;     // "domain::Op" -> element types of the first input that have a kernel
   std::vector<OperatorLimits> limits;
@@ -68,6 +69,8 @@ struct Target {
   std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/assumptions.h)
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;
+  // The newest opset of ai.onnx that a model may be raised to which holds these operators ("Op").
+  std::int64_t newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const;
   // Whether there are operators of the standard that it does not take.
   bool is_restricted() const { return !standard.empty() || !limits.empty() || !forbidden.empty(); }
 };

@@ -113,6 +113,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     for (const auto& [domain, ops] : value.items()) t.operators[domain] = ops.get<std::set<std::string>>();
   else if (key == "standard")
     return read_standard(value, t);
+  else if (key == "newest_opset")
+    t.newest_opset = value.get<std::map<std::string, std::int64_t>>();
   else if (key == "forbidden")
     t.forbidden = value.get<std::set<std::string>>();
   else if (key == "dtypes")
@@ -130,8 +132,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
           {f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false), f.value("versions", std::string())});
   else
     return bad(
-        "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, forbidden, dtypes, limits, forced, "
-        "assumes");
+        "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, newest_opset, forbidden, dtypes, "
+        "limits, forced, assumes");
   return absl::OkStatus();
 }
 
@@ -212,6 +214,7 @@ std::string target_text(const Target& t) {
     out["standard"] = ordered_json::object();
     for (const auto& [op, ranges] : t.standard) out["standard"][op] = versions_text(ranges);
   }
+  if (!t.newest_opset.empty()) out["newest_opset"] = t.newest_opset;
   out["forbidden"] = t.forbidden;
   out["dtypes"] = t.dtypes;
   if (!t.limits.empty()) out["limits"] = ordered_json::array();

@@ -203,6 +203,7 @@ class Optimizer {
     OptimizeResult result;
     OptimizeReport& report = result.report;
     report.before = graph_stats(model);
+    newest_opset_ = target_.newest_opset_with(report.before.operators);
     evaluator_ = make_evaluator(folding(report.before));
     report.cost_model = cost_.name();
     report.target = target_.name;
@@ -344,7 +345,7 @@ class Optimizer {
   std::int64_t opset_limit(const Model& model) const {
     if (options_.opset) return *options_.opset;
     if (options_.keep_opset) return model.opset("");
-    return opset_was_assumed(model) ? target_.max_opset : std::max(model.opset(""), target_.max_opset);
+    return opset_was_assumed(model) ? target_.max_opset : std::max(model.opset(""), newest_opset_);
   }
 
   absl::Status saturate(GraphPlan& plan, const std::set<std::string>& without, OptimizeReport& report) {
@@ -546,6 +547,7 @@ class Optimizer {
 
   const RuleSet& rules_;
   const Target& target_;
+  std::int64_t newest_opset_ = 0;  // that the target takes the model's operators in
   const CostModel& cost_;
   const OptimizeOptions& options_;
   std::unique_ptr<Evaluator> evaluator_;

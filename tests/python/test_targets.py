@@ -113,3 +113,32 @@ def test_report_says_how_much_is_refused_before_and_after(tmp_path):
     shown = run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", tmp_path / "strict.json").stdout
     assert "refused by strict" in shown
     assert json.loads(run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", "onnx", "--json").stdout)["refused_after"] in (None, 0)
+
+
+def test_an_operator_is_not_made_in_an_opset_where_the_runtime_lacks_it(tmp_path):
+    for opset, made in ((24, ["Swish"]), (25, ["Mul", "Sigmoid"]), (26, ["Mul", "Sigmoid"])):
+        text = f'<ir_version: 10, opset_import: ["" : {opset}]> g (float[4,7] x) => (float[4,7] y) {{ n = Neg (x)  e = Exp (n)  o = Constant <value = float {{1}}> ()  d = Add (e, o)  y = Div (x, d) }}'
+        onnx.save(onnx.parser.parse_model(text), tmp_path / "in.onnx")
+        run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "nodes")
+        nodes = onnx.load(tmp_path / "out.onnx").graph.node
+        assert sorted(n.op_type for n in nodes if not n.domain) == made or [n.op_type for n in nodes] == ["QuickGelu"]
+        ort.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("nodes", [
+    "p = GlobalLpPool (x)",
+    "c = ReduceMax (x)  k = Greater (c, e)  p = If <then_branch = t () => (float[1,6,1,1] u) { u = GlobalLpPool (x) }, else_branch = o () => (float[1,6,1,1] v) { v = GlobalAveragePool (x) }> (k)",
+])
+def test_the_opset_is_not_raised_beyond_what_the_runtime_has(tmp_path, nodes):
+    """ONNX Runtime has GlobalLpPool up to opset 21; RMSNormalization begins at 23."""
+    text = f"""<ir_version: 8, opset_import: ["" : 18]> g (float[1,6,4,5] x) => (float[1,6,4,5] y, float[1,6,1,1] p)
+      {{ s = Mul (x, x)  a = Constant <value = int64[1] {{-1}}> ()  m = ReduceMean (s, a)  e = Constant <value = float {{0.00001}}> ()
+         q = Add (m, e)  r = Sqrt (q)  y = Div (x, r)  {nodes} }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "in.onnx")
+    for target, opset in (("ort-cpu", 21), ("onnx", 23)):
+        run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", target, "--cost", "nodes")
+        made = onnx.load(tmp_path / "out.onnx")
+        assert made.opset_import[0].version <= opset
+        assert ("RMSNormalization" in [n.op_type for n in made.graph.node]) == (opset == 23)
+    run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "nodes")
+    ort.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
