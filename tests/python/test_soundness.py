@@ -123,6 +123,13 @@ def test_double_stays_double(tmp_path, text, feeds):
         check(tmp_path, text, [feeds], *words, rtol=1e-6)
 
 
+def test_products_of_integers_stay_products(tmp_path):
+    """ONNX Runtime's MatMul of integers wraps, its ReduceSum ends at the largest number."""
+    text = "(int32[2,3] x) => (int32[2,1,1] y, int32[2,1,3] r) <int64[3] s = {2,1,3}, int64[3] t = {2,3,1}> { r = Reshape (x, s)  c = Reshape (x, t)  y = MatMul (r, c) }"
+    for words in (*TARGETS, ("--target", "qnn-htp", "--cost", "measured")):
+        assert "ReduceSum" not in check(tmp_path, text, [{"x": np.array([[46341, -3, 46341], [2**31 - 1, 3, -2**31]], np.int32)}], *words)
+
+
 def test_one_operator_in_double_between_floats_is_the_float_operator(tmp_path):
     rng = np.random.default_rng(0)
     x, z = (np.concatenate([rng.normal(size=50), 10.0 ** rng.uniform(-38, 38, 50)]).astype(F) for _ in "xz")
