@@ -3,7 +3,9 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import onnx
+import onnx.parser
 import pytest
 
 from conftest import ROOT, binary, run, run_ok
@@ -55,6 +57,66 @@ def test_changed_files_end_in_words():
 
 def test_blocks_in_drawn_spellings():
     assert "found" in fuzz("--only", "spellings", "--cases", 30, "--seed", 1, "--jobs", 1)
+
+
+def judged(original, result, feed, strict=False):
+    sys.path.insert(0, str(ROOT / "bench"))
+    from fuzz import optimize
+
+    models = [onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g {text}') for text in (original, result)]
+    settings = {"scratch": None}
+    wanted = optimize.outputs_of_original(models[0], feed, settings)
+    word = optimize.judged(*models, feed, strict, wanted, settings, {"target": "onnx"})[0]
+    return optimize.excused(*models, feed, strict, wanted, settings, {"target": "onnx"}) or word if word == "wrong" else word
+
+
+BY_EXP = "n = Neg (x)  e = Exp (n)  d = Add (e, o)  s = Div (o, d)"
+HEAD = "(float[n,1] x) => (float[n,1] y) <float o = {1}, float h = {0.99}>"
+
+
+@pytest.mark.parametrize("original, result, word", [
+    (f"{BY_EXP}  y = Identity (s)", "y = Sigmoid (x)", "equal"),  # 2e-9, ONNX Runtime's Sigmoid 0
+    (f"{BY_EXP}  y = Identity (s)", "s = Sigmoid (x)  y = Mul (s, h)", "wrong"),
+    (f"{BY_EXP}  y = Log (s)", "s = Sigmoid (x)  y = Log (s)", "wrong"),  # -20, there minus infinity
+    (f"{BY_EXP}  y = Add (s, o)", "s = Sigmoid (x)  t = Add (s, o)  y = Mul (t, h)", "wrong"),
+])
+def test_the_error_of_a_sigmoid_is_rounding(monkeypatch, original, result, word):
+    from_worker(monkeypatch)
+    assert judged(f"{HEAD} {{ {original} }}", f"{HEAD} {{ {result} }}", {"x": np.array([[-20]], np.float32)}) == word
+
+
+BY_HAND = "(float[2,3] x) => (float[2,3] y) <int64[1] a = {1}> { l = ReduceLogSumExp (x, a)  d = Sub (x, l)  y = Exp (d) }"
+WHOLE = "(float[2,3] x) => (float[2,3] y) { y = Softmax (x) }"
+OVER_ALL = "(float[2,3] x) => (float[2,3] y) { y = Softmax <axis = 0> (x) }"
+
+
+def test_only_an_infinity_above_may_make_nan(monkeypatch):
+    from_worker(monkeypatch)
+    inf = np.inf
+    above, below = (np.array([[1, i, 2], [0.5, 1, -1]], np.float32) for i in (inf, -inf))
+    assert judged(BY_HAND, WHOLE, {"x": below}) == "equal"
+    assert judged(BY_HAND, WHOLE, {"x": above}) == "equal but for an infinity that the original makes NaN"
+    assert judged(BY_HAND, WHOLE, {"x": above}, strict=True) == "wrong"
+    assert judged(BY_HAND, OVER_ALL, {"x": above}) == "wrong"
+    nan_for_masked = "(float[2,3] x) => (float[2,3] y) { p = Softmax (x)  z = Sub (x, x)  y = Add (p, z) }"
+    assert judged(BY_HAND, nan_for_masked, {"x": below}) == "wrong"
+
+
+def test_max_pool_over_nan_is_by_chance(monkeypatch):
+    from_worker(monkeypatch)
+    shape = "(float[1,1,5] x) => (float[1,1,m] y)"
+    whole, cut = f"{shape} {{ y = MaxPool <kernel_shape = [3]> (x) }}", f"{shape} {{ y = MaxPool <kernel_shape = [2]> (x) }}"
+    x = np.array([[[np.nan, 1, 2, 3, 4]]], np.float32)
+    assert judged(whole, f"{shape} <float o = {{1}}> {{ s = MaxPool <kernel_shape = [3]> (x)  y = Mul (s, o) }}", {"x": x}) == "equal"
+    assert judged(whole, cut, {"x": x}) == "wrong"
+
+
+def from_worker(monkeypatch):
+    """Judging notes what it is about to run, for the process that looks after it."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    from fuzz import workers
+
+    monkeypatch.setattr(workers, "about_to_run", lambda *_: None)
 
 
 def test_a_finding_ends_in_exit_status_1(tmp_path):
