@@ -47,6 +47,10 @@ def test_random_models_against_both_others():
     assert "agree with" in fuzz("--only", "models", "--cases", 500, "--seed", 5, "--jobs", 1)
 
 
+def test_the_mean_of_no_integers_is_explained():
+    assert "agree with" in fuzz("--only", "models", "--case", 1000146, "--jobs", 1)
+
+
 def test_runs_agree_bit_by_bit():
     assert "right" in fuzz("--only", "runs", "--cases", 150, "--seed", 4, "--jobs", 1)
 
