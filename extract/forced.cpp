@@ -52,6 +52,29 @@ bool is_forced_producer(const OnnxEGraph& g, const Target& target, const ENode& 
   return std::any_of(target.forced.begin(), target.forced.end(), [&](const ForcedRewrite& f) { return f.producer == name; });
 }
 
+bool may_end_the_runtime(const OnnxEGraph& g, const ENode& cast, Id id) {
+  const EGraph& e = g.egraph();
+  if (g.key(cast.op).op_type != "Cast" || !g.key(cast.op).domain.empty()) return false;
+  const auto moves_first_axis = [&](NodeId n) {
+    const OpKey& key = g.key(e.node(n).op);
+    const Attribute* perm = key.op_type == "Transpose" ? find_attribute(key.attributes, "perm") : nullptr;
+    if (!perm || perm->ints().size() < 3) return false;
+    const auto& p = perm->ints();
+    for (std::size_t i = 0; i + 2 < p.size(); ++i)
+      if (p[i] != static_cast<std::int64_t>(i) + 1) return false;
+    return true;
+  };
+  const auto multiplies = [&](NodeId n) {
+    const ENode user = e.node(n);
+    const std::string& op = g.key(user.op).op_type;
+    return (op == "MatMul" || op == "FusedMatMul") && e.find(user.children[0]) == e.find(id);
+  };
+  const std::vector<NodeId> users = e.class_users(e.find(id));
+  if (std::none_of(users.begin(), users.end(), multiplies)) return false;
+  const auto& made = e.class_nodes(e.find(cast.children[0]));
+  return std::any_of(made.begin(), made.end(), moves_first_axis);
+}
+
 double forced_surcharge(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
                         const Readers& readers) {
   const EGraph& e = g.egraph();

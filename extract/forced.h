@@ -33,6 +33,9 @@ class Readers {
 // What the pair costs beyond its parts, for a consumer e-node of class `id`; 0 where no forced rewrite applies.
 double forced_surcharge(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
                         const Readers& readers);
+// Whether ONNX Runtime would end by a signal on this Cast, were its input the Transpose that its class holds: its optimizer (1.31) takes
+// Transpose, Cast and MatMul for one product, and loses the Cast where the first axis moves in between the last two.
+bool may_end_the_runtime(const OnnxEGraph& egraph, const ENode& cast, Id id);
 // Whether the e-node is the producer of a forced pair.
 bool is_forced_producer(const OnnxEGraph& egraph, const Target& target, const ENode& node);
 

@@ -164,7 +164,8 @@ class ProblemBuilder {
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, node) : std::nullopt;
     if (!original && !taken && in_opset != true) return kInfinity;
     const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
-    return {refused, cost_.cost(g_, node, id) + (original ? 0 : kMadePreference)};
+    const double cost = cost_.cost(g_, node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
+    return {refused, cost + fragile + (original ? 0 : kMadePreference)};
   }
 
   bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
@@ -194,7 +195,7 @@ class ProblemBuilder {
 
   // At equal cost the model's own nodes stay, and computed constants are written only where that saves something.
   static constexpr Id kEscapeBase = Id{1} << 31;  // above any class id
-  static constexpr double kMadePreference = 1e-9, kFoldPreference = 1e-10;
+  static constexpr double kMadePreference = 1e-9, kFoldPreference = 1e-10, kFragile = 1e-8;
   const OnnxEGraph& g_;
   const EGraph& e_;
   const Lowered& lowered_;

@@ -97,6 +97,10 @@ class Graph:
         return self.put(node, inputs, False)
 
     def put(self, node, inputs, checked):
+        if node.op_type.startswith("Reduce") and len(inputs) > 1 and inputs[1] and self.arrays[inputs[0]].ndim:
+            axes = self.arrays[inputs[1]] % self.arrays[inputs[0]].ndim
+            if len(set(axes.tolist())) < axes.size:
+                raise Unfit  # an axis named twice: nothing says what is left
         versions = {"opset_version": self.opset} if not node.domain else {}
         with np.errstate(all="ignore"):
             results = backend.run_node(node, [self.arrays[i] if i else None for i in inputs], **versions)

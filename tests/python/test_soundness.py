@@ -323,3 +323,18 @@ def test_no_size_kills_the_process(tmp_path, words):
     """ONNX Runtime's Attention divides by the number of heads."""
     text = "(float[n,s,2,4] q, float[n,s,2,4] k, float[n,s,2,4] v) => (float[n,s,2,4] y) { kt = Transpose <perm = [0,1,3,2]> (k)  a = MatMul (q, kt)  p = Softmax (a)  y = MatMul (p, v) }"
     check(tmp_path, text, sized(text, *NS), *words, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype, perm", [("int32", [1, 2, 0]), ("float16", [1, 0, 2]), ("bool", [1, 2, 0, 3]), ("int32", [1, 2, 3, 0])])
+def test_no_cast_between_a_transpose_and_a_product_ends_the_runtime(tmp_path, dtype, perm):
+    """ONNX Runtime's optimizer (1.31) loses a Cast between a Transpose that moves the first axis to the last two and a MatMul, and ends by a signal."""
+    shape = [6, 3, 2, 4][:len(perm)]
+    text = f"(float{shape} x, float[{shape[perm[-1]]},5] w) => (float{[shape[p] for p in perm[:-1]] + [5]} y) {{ t = Transpose <perm = {perm}> (x)  a = Cos (t)  b = Cast <to = {onnx.TensorProto.DataType.Value(dtype.upper())}> (a)  c = Cast <to = 1> (b)  y = MatMul (c, w) }}"
+    for words in (*TARGETS, ("--target", "qnn-htp", "--cost", "nodes")):
+        path, out, _ = optimized(tmp_path, parsed(text), *words, "--no-verify")
+        made = {name: n for n in onnx.load(out).graph.node for name in n.output}
+        for product in (n for n in made.values() if "MatMul" in n.op_type):
+            cast = made[product.input[0]]
+            assert cast.op_type != "Cast" or made[cast.input[0]].op_type != "Transpose", words
+        feed = {"x": np.ones(shape, F), "w": np.ones([shape[perm[-1]], 5], F)}
+        assert not isinstance(answers(out, [feed])[0], str)
