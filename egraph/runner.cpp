@@ -269,6 +269,7 @@ class Runner {
     const Index& index = g_.sorted_index();
     if (!options_.count_stale_matches) find_newest(index);
     std::vector<Task> tasks;
+    const std::size_t held = side_bytes();
     for (std::size_t r = 0; r < rules_.size(); ++r) {
       RuleState& rule = rules_[r];
       rule.found = 0;
@@ -277,7 +278,7 @@ class Runner {
         rule.searched = false;
         rule.matches.words = rule.deferred.data();
         rule.matches.count = rule.deferred.size() / rule.matches.stride;
-        rule.matches.bytes = side_bytes();
+        rule.matches.bytes = held;
         continue;
       }
       rule.searched =
@@ -306,7 +307,8 @@ class Runner {
     }
     if (stopped) return false;
     for (const Task& task : tasks) close_task(task);
-    for (std::size_t r = 0; r < rules_.size(); ++r) finish_search(r, iteration);
+    const std::size_t found = side_bytes();
+    for (std::size_t r = 0; r < rules_.size(); ++r) finish_search(r, iteration, found);
     return true;
   }
 
@@ -345,7 +347,7 @@ class Runner {
     report_.rules[task.rule].search_s += task.seconds;
   }
 
-  void finish_search(std::size_t r, std::size_t iteration) {
+  void finish_search(std::size_t r, std::size_t iteration, std::size_t bytes) {
     RuleState& rule = rules_[r];
     if (!rule.searched) return;
     RuleStats& stats = report_.rules[r];
@@ -360,7 +362,7 @@ class Runner {
     stats.matches += rule.found;
     stats.fresh += rule.matches.size();
     rule.matches.words = words_.data() + rule.first_word;
-    rule.matches.bytes = side_bytes();
+    rule.matches.bytes = bytes;
   }
 
   void search_task(Task& task, const Index& index, Arena<std::uint32_t>& words, std::atomic<std::uint64_t>& total,
