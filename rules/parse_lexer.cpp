@@ -15,16 +15,12 @@ bool digit(char c) { return c >= '0' && c <= '9'; }
 
 class Lexer {
  public:
-  Lexer(std::string_view text, const std::string& file, bool examples) : text_(text), file_(file), examples_(examples) {}
+  Lexer(std::string_view text, const std::string& file) : text_(text), file_(file) {}
 
   absl::StatusOr<std::vector<Token>> run() {
     tokens_.reserve(text_.size() / 4);  // rule files have a token for every five characters
     while (true) {
       skip_space();
-      if (!examples_ && at_example()) {
-        skip_line();
-        continue;
-      }
       Token token;
       token.place = place_;
       token.begin = at_;
@@ -58,12 +54,6 @@ class Lexer {
     at_ = end;
   }
   void skip_line() { skip_to(std::min(text_.find('\n', at_), text_.size())); }
-
-  bool at_example() const {
-    if (!tokens_.empty() && tokens_.back().place.line == place_.line) return false;
-    const std::string_view word = text_.substr(at_, 8);
-    return word == "example " || word == "counter ";
-  }
 
   void skip_space() {
     while (at_ < text_.size()) {
@@ -181,7 +171,6 @@ class Lexer {
 
   std::string_view text_;
   const std::string& file_;
-  bool examples_;
   std::size_t at_ = 0;
   Place place_{1, 1};
   std::string comment_;
@@ -191,8 +180,8 @@ class Lexer {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Token>> tokenize(std::string_view text, const std::string& file_name, bool examples) {
-  return Lexer(text, file_name, examples).run();
+absl::StatusOr<std::vector<Token>> tokenize(std::string_view text, const std::string& file_name) {
+  return Lexer(text, file_name).run();
 }
 
 std::string at(const std::string& file_name, Place place, std::string_view message) {

@@ -23,8 +23,7 @@ struct Token {
 };
 
 // The last token is kEnd. kInvalidArgument with the place where the text cannot be read.
-// `examples`: whether lines that begin with `example` or `counter` are read.
-absl::StatusOr<std::vector<Token>> tokenize(std::string_view text, const std::string& file_name, bool examples = true);
+absl::StatusOr<std::vector<Token>> tokenize(std::string_view text, const std::string& file_name);
 std::string at(const std::string& file_name, Place place, std::string_view message);
 
 }  // namespace saturate

@@ -8,9 +8,6 @@
 
 namespace saturate {
 
-// As parse_rules of rule.h; without `examples`, their lines are skipped unread.
-absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name, bool examples);
-
 class RuleParser {
  public:
   RuleParser(std::string_view text, std::string file, std::vector<Token> tokens)

@@ -12,12 +12,10 @@ constexpr std::int64_t kMaxExampleElements = 1 << 24;
 
 }  // namespace
 
-absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name) { return parse_rules(text, file_name, true); }
-
-absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name, bool examples) {
+absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name) {
   if (text.size() > kMaxRuleFileBytes)
     return absl::InvalidArgumentError(at(file_name, {1, 1}, "the file is larger than 16 MiB; is it a rule file?"));
-  auto tokens = tokenize(text, file_name, examples);
+  auto tokens = tokenize(text, file_name);
   if (!tokens.ok()) return tokens.status();
   return RuleParser(text, file_name, *std::move(tokens)).parse_file();
 }

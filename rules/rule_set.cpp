@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "absl/container/flat_hash_set.h"
-#include "rules/parse_parser.h"
 
 namespace saturate {
 
@@ -16,17 +15,6 @@ bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const s
   if (effect == Effect::kExact ? !exact : effect == Effect::kReassociates ? !reassociates : !approximates) return false;
   if (std::find(except.begin(), except.end(), name) != except.end()) return false;
   return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
-}
-
-absl::StatusOr<RuleSet> RuleSet::builtin(bool examples) {
-  RuleSet set;
-  for (const EmbeddedRules& file : embedded_rules()) {
-    if (!examples && file.name == "native.rules") continue;  // graphs for the checker, nothing else
-    if (auto status = set.load_text(file.text, std::string(file.name), examples); !status.ok()) return status;
-  }
-  for (NativeRule& rule : saturate::native_rules())
-    if (auto status = set.add(std::move(rule)); !status.ok()) return status;
-  return set;
 }
 
 absl::Status RuleSet::check_name(const std::string& name, const std::string& place) const {
@@ -38,10 +26,10 @@ absl::Status RuleSet::check_name(const std::string& name, const std::string& pla
                                                 other ? other->file : std::string("the native rules")));
 }
 
-absl::Status RuleSet::load_text(std::string_view text, const std::string& name, bool examples) {
-  auto file = parse_rules(text, name, examples);
+absl::Status RuleSet::load_text(std::string_view text, const std::string& name) {
+  auto file = parse_rules(text, name);
   if (!file.ok()) return file.status();
-  if (examples) cases_.insert(cases_.end(), std::move_iterator(file->natives.begin()), std::move_iterator(file->natives.end()));
+  cases_.insert(cases_.end(), std::move_iterator(file->natives.begin()), std::move_iterator(file->natives.end()));
   absl::flat_hash_set<std::string> known;
   for (const Rule& rule : rules_) known.insert(rule.name);
   for (const NativeRule& rule : native_) known.insert(rule.name);

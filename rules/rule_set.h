@@ -32,10 +32,11 @@ struct RuleFilter {
 class RuleSet {
  public:
   // The rules of rules/*.rules as of the build, and the native ones. An error is a bug in one of these files.
-  // Without `examples` they lack their examples and counters, which only the checker and people read, and load faster.
+  // Without `examples` they are loaded from bytes that were made when saturate was built (flat.h): they lack their examples, counters,
+  // text and documentation, which only the checker and people read.
   static absl::StatusOr<RuleSet> builtin(bool examples = true);
   absl::Status load_file(const std::string& path);
-  absl::Status load_text(std::string_view text, const std::string& name, bool examples = true);
+  absl::Status load_text(std::string_view text, const std::string& name);
   absl::Status add(NativeRule rule);
   // Adds the rules of another set; a name that stands here already is an error.
   absl::Status add(const RuleSet& other);
@@ -67,6 +68,8 @@ struct EmbeddedRules {
   std::string_view name, text;
 };
 std::span<const EmbeddedRules> embedded_rules();
+// The rules of these files as flatten() writes them (generated at build time).
+std::string_view flat_rules();
 
 // Rules in C++ (native_*.cpp).
 std::vector<NativeRule> native_rules();

@@ -1,0 +1,20 @@
+// The built-in rules, apart from the rest of the library: the program that makes the bytes is built of that.
+#include "rules/flat.h"
+#include "rules/rule_set.h"
+
+namespace saturate {
+
+absl::StatusOr<RuleSet> RuleSet::builtin(bool examples) {
+  RuleSet set;
+  if (!examples) {
+    set.rules_ = unflatten(flat_rules());
+  } else {
+    for (const EmbeddedRules& file : embedded_rules())
+      if (auto status = set.load_text(file.text, std::string(file.name)); !status.ok()) return status;
+  }
+  for (NativeRule& rule : saturate::native_rules())
+    if (auto status = set.add(std::move(rule)); !status.ok()) return status;
+  return set;
+}
+
+}  // namespace saturate

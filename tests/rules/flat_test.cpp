@@ -1,0 +1,58 @@
+#include "rules/flat.h"
+
+#include <gtest/gtest.h>
+
+#include "rules/rule_set.h"
+
+namespace saturate {
+namespace {
+
+TEST(Flat, BuiltInBytesAreTheRulesOfTheFiles) {
+  const auto read = RuleSet::builtin(), loaded = RuleSet::builtin(false);
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_GT(loaded->rules().size(), 400u);
+  EXPECT_EQ(flatten(read->rules()), flat_rules());
+  EXPECT_EQ(flatten(loaded->rules()), flat_rules());
+  EXPECT_EQ(read->native_rules().size(), loaded->native_rules().size());
+}
+
+TEST(Flat, HoldsAllThatARuleSays) {
+  const auto file = parse_rules(
+      "opset \"\" 23\n"
+      "rule all_of_it <p> (X, c, M, O?) => (Y)\n"
+      "  { h = Constant <value_floats = [0.5, -1e30]> ()  T = Transpose <perm: ints = @p> (X)  Y = Slice (T, c, M, h, O) }\n"
+      "  where rank(X) - 3 >= -2 and not absent(O), value(c)[0:] == [1, 2], p[-1] == 1.5 let r = compose(p, p), s = \"nearest\" =>\n"
+      "  { T = ConstantOfShape <value = int64[2] {7, -9}> (M)  Y = Resize <mode: string = @s> (T, , c) }\n"
+      "  effect reassociates budget 12 phase 3 tolerance 0.25 assume no_empty_row takes_apart\n"
+      "  example X = float[2,3], c = int64[1] {1}, p = [1,0], M = int64[1] {2}",
+      "a.rules");
+  ASSERT_TRUE(file.ok()) << file.status();
+  const Rule& rule = file->rules.at(0);
+  const std::string bytes = flatten(file->rules);
+  const std::vector<Rule> back = unflatten(bytes);
+  ASSERT_EQ(back.size(), 1u);
+  EXPECT_EQ(flatten(back), bytes);
+  const Rule& r = back[0];
+  EXPECT_EQ(r.name, "all_of_it");
+  EXPECT_EQ(r.file, "a.rules");
+  EXPECT_EQ(r.place.line, 2);
+  EXPECT_EQ(r.optional, std::vector<std::string>{"O"});
+  EXPECT_EQ(r.assumes, std::vector<std::string>{"no_empty_row"});
+  EXPECT_TRUE(!r.both_ways && r.takes_apart && r.unless_taken);
+  EXPECT_EQ(r.budget, 12u);
+  EXPECT_EQ(r.phase, 3);
+  EXPECT_EQ(r.tolerance, 0.25);
+  EXPECT_EQ(r.effect, Effect::kReassociates);
+  ASSERT_EQ(r.where.size(), rule.where.size());
+  for (std::size_t i = 0; i < r.where.size(); ++i) EXPECT_EQ(to_string(*r.where[i]), to_string(*rule.where[i]));
+  EXPECT_EQ(to_string(*r.lets.at(1).second), to_string(*rule.lets.at(1).second));
+  EXPECT_EQ(r.where[0]->arguments[0]->arguments[0]->arguments[0]->function, rule.where[0]->arguments[0]->arguments[0]->arguments[0]->function);
+  EXPECT_EQ(rule_constant(r.left[0])->reals, rule_constant(rule.left[0])->reals);
+  const Tensor& t = r.right[0].attributes[0].literal.t();
+  EXPECT_EQ(t.dims(), Shape{2});
+  EXPECT_EQ(t.span<std::int64_t>()[1], -9);
+}
+
+}  // namespace
+}  // namespace saturate
