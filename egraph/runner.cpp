@@ -40,17 +40,25 @@ using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 struct RuleState {
-  RuleState(const Rewrite& rule, bool reasons)
-      : rule(&rule), matcher(rule.left), layout(layout_of(rule, reasons)), budget_left(rule.budget) {
-    guarded = matcher.has_guards() || rule.applier != nullptr;
+  RuleState(const Rewrite& given, bool reasons) : rule(&given), matcher(given.left), budget_left(given.budget) { look_at_rule(reasons); }
+  void look_at_rule(bool reasons) {
+    layout = layout_of(*rule, reasons);
+    guarded = matcher.has_guards() || rule->applier != nullptr;
     matches.stride = layout.stride();
   }
+  void make(bool reasons) {
+    made = std::make_unique<const Rewrite>(rule->make());
+    rule = made.get();
+    matcher = Matcher(rule->left);
+    look_at_rule(reasons);
+  }
   const Rewrite* rule;
+  std::unique_ptr<const Rewrite> made;  // of a rule that was made when it was wanted
   Matcher matcher;
   MatchLayout layout;
   std::uint64_t budget_left;
   bool exhausted = false;  // the budget is used up and a match was left
-  bool guarded;
+  bool guarded = false;
   std::uint32_t last = 0;               // matches older than this stamp have been applied
   std::size_t last_ids = 0;             // number of ids then
   std::vector<std::uint32_t> deferred;  // matches that the scheduler left for later
@@ -84,7 +92,7 @@ class Runner {
       g_.rule_names.push_back(rule.name);
       if (rule.phase != Rewrite::kLastPhase) phases_.push_back(rule.phase);
     }
-    if (g_.proof) tell_proof(rules);
+    if (g_.proof) tell_proof();
     std::sort(phases_.begin(), phases_.end());
     phases_.erase(std::unique(phases_.begin(), phases_.end()), phases_.end());
   }
@@ -103,10 +111,11 @@ class Runner {
   }
 
  private:
-  void tell_proof(std::span<const Rewrite> rules) {
+  void tell_proof() {
     g_.proof->rule_base = static_cast<std::uint32_t>(g_.proof->rules.size());
-    for (const Rewrite& rule : rules) {
-      g_.proof->rules.push_back({rule.name, rule.left, rule.right});
+    for (RuleState& state : rules_) {
+      if (state.rule->make) state.make(true);
+      g_.proof->rules.push_back({state.rule->name, state.rule->left, state.rule->right});
       for (PatternNode& node : g_.proof->rules.back().left.nodes) node.accepts_op = nullptr, node.accepts = nullptr;
     }
   }
@@ -264,9 +273,19 @@ class Runner {
     return std::none_of(children.begin(), children.end(), [&](Id child) { return below[child] > rule.last; });
   }
 
+  // A rule that could not match before is made as if it had been there: what it matches is fresh, since an e-node of it is.
+  void make_wanted(const Index& index) {
+    const auto there = [&](Kind kind) {
+      return kind + std::size_t{1} < index.kind_start.size() && index.kind_start[kind] != index.kind_start[kind + 1];
+    };
+    for (RuleState& rule : rules_)
+      if (rule.rule->make && active(rule) && std::all_of(rule.rule->wants.begin(), rule.rule->wants.end(), there)) rule.make(g_.proof != nullptr);
+  }
+
   // Fills found and matches of every rule that may run. False: stopped before its end.
   bool search(std::size_t iteration) {
     const Index& index = g_.sorted_index();
+    make_wanted(index);
     if (!options_.count_stale_matches) find_newest(index);
     std::vector<Task> tasks;
     const std::size_t held = side_bytes();

@@ -40,9 +40,9 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 // The sets of optional inputs to compile a rule without. E-nodes have no absent operands at the end, so operators of each length are
 // patterns of their own; an absent operand between others is matched by its variable.
-std::vector<std::vector<std::string>> forms(const Rule& rule) {
+std::vector<std::vector<std::string>> forms(const Rule& rule, const std::vector<RuleNode>& left) {
   std::vector<std::vector<std::string>> out = {{}};
-  for (const RuleNode& n : rule.left) {
+  for (const RuleNode& n : left) {
     std::size_t first = n.inputs.size();
     while (first > 0 && (n.inputs[first - 1].empty() || contains(rule.optional, n.inputs[first - 1]))) --first;
     const std::size_t known = out.size();
@@ -62,30 +62,56 @@ std::vector<std::vector<std::string>> forms(const Rule& rule) {
   return out;
 }
 
+Rewrite compile_form(Rule direction, std::vector<std::string> left_out, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
+  auto compiled = std::make_shared<CompiledRule>();
+  compiled->rule = std::move(direction);
+  compiled->left_out = std::move(left_out);
+  compile_left(*compiled, g);
+  compile_right(*compiled, g);
+  Rewrite rewrite;
+  rewrite.name = compiled->rule.name;
+  rewrite.left = compiled->pattern;
+  if (compiled->rule.budget) rewrite.budget = *compiled->rule.budget;
+  rewrite.phase = compiled->rule.phase;
+  rewrite.applier = make_applier(std::move(compiled), g, std::move(log));
+  return rewrite;
+}
+
 }  // namespace
 
 std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
   std::vector<Rewrite> rewrites;
-  const auto compile_one = [&](Rule direction, std::vector<std::string> left_out) {
-    auto compiled = std::make_shared<CompiledRule>();
-    compiled->rule = std::move(direction);
-    compiled->left_out = std::move(left_out);
-    compile_left(*compiled, g);
-    compile_right(*compiled, g);
-    Rewrite rewrite;
-    rewrite.name = compiled->rule.name;
-    rewrite.left = compiled->pattern;
-    if (compiled->rule.budget) rewrite.budget = *compiled->rule.budget;
-    rewrite.phase = compiled->rule.phase;
-    rewrite.applier = make_applier(std::move(compiled), g, log);
-    rewrites.push_back(std::move(rewrite));
-  };
   const auto compile_all = [&](const Rule& direction) {
-    for (std::vector<std::string>& form : forms(direction)) compile_one(direction, std::move(form));
+    for (std::vector<std::string>& form : forms(direction, direction.left)) rewrites.push_back(compile_form(direction, std::move(form), g, log));
   };
   compile_all(rule);
   if (rule.both_ways) compile_all(reversed(rule));
   return rewrites;
+}
+
+Kind KnownKinds::of(const RuleNode& node) {
+  const auto [it, is_new] = known_.try_emplace({node.domain, node.op_type, node.outputs.size()}, Kind{});
+  if (is_new) it->second = g_.kind(node.domain, node.op_type, static_cast<int>(node.outputs.size()));
+  return it->second;
+}
+
+void compile_when_wanted(const Rule& rule, OnnxEGraph& g, KnownKinds& kinds, const std::shared_ptr<RuleLog>& log, std::vector<Rewrite>& out) {
+  for (const bool back : {false, true}) {
+    if (back && !rule.both_ways) break;
+    const std::vector<RuleNode>& left = back ? rule.right : rule.left;
+    std::vector<Kind> wants;
+    for (const RuleNode& n : left)
+      if (!n.is_constant()) wants.push_back(kinds.of(n));
+    for (std::vector<std::string>& form : forms(rule, left)) {
+      Rewrite rewrite;
+      rewrite.name = back ? rule.name + ".back" : rule.name;
+      if (rule.budget) rewrite.budget = *rule.budget;
+      rewrite.phase = rule.phase;
+      rewrite.wants = wants;
+      rewrite.make = [&rule, &g, back, form = std::move(form), log] { return compile_form(back ? reversed(rule) : rule, form, g, log); };
+      out.push_back(std::move(rewrite));
+    }
+  }
 }
 
 }  // namespace saturate

@@ -123,4 +123,15 @@ std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> lo
   return out;
 }
 
+std::vector<Rewrite> RuleSet::compile_when_wanted(OnnxEGraph& g, const std::function<bool(const Rule&)>& wanted) const {
+  std::vector<Rewrite> out;
+  out.reserve(2 * rules_.size());
+  KnownKinds kinds(g);
+  for (const Rule& rule : rules_)
+    if (wanted(rule)) saturate::compile_when_wanted(rule, g, kinds, nullptr, out);
+  for (const NativeRule& rule : native_)
+    for (Rewrite& r : rule.make(g, nullptr)) out.push_back(std::move(r));
+  return out;
+}
+
 }  // namespace saturate

@@ -55,6 +55,8 @@ class RuleSet {
   // `wanted` (given): of the rules in text, only those for which it holds.
   std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr,
                                const std::function<bool(const Rule&)>& wanted = nullptr) const;
+  // The same for one run of the engine, which makes what it has e-nodes for. The set must outlive them.
+  std::vector<Rewrite> compile_when_wanted(OnnxEGraph& g, const std::function<bool(const Rule&)>& wanted) const;
 
  private:
   absl::Status check_name(const std::string& name, const std::string& place) const;

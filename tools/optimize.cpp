@@ -354,9 +354,11 @@ class Optimizer {
     OnnxEGraph& g = *plan.g;
     const std::int64_t limit = opset_limit(*plan.model);
     const bool apart = holds_what_to_take_apart(*plan.model, limit);
-    std::vector<Rewrite> rewrites = rules_.compile(g, nullptr, [&](const Rule& rule) {
+    const auto wanted = [&](const Rule& rule) {
       return !rule.unless_taken || (not_taken(rule, *plan.model, limit) && (apart || !rule.takes_apart));
-    });
+    };
+    const bool looked_at = options_.instrument || options_.observe;  // by others, as a whole
+    std::vector<Rewrite> rewrites = looked_at ? rules_.compile(g, nullptr, wanted) : rules_.compile_when_wanted(g, wanted);
     std::erase_if(rewrites, [&](const Rewrite& r) {
       return without.contains(r.name) || options_.left_out.contains(std::string(base_name(r.name)));
     });

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "egraph/explain.h"
 #include "egraph/invariants.h"
 #include "egraph/rewrite.h"
 #include "egraph/workload.h"
@@ -218,6 +219,39 @@ TEST(Runner, ARuleIsAppliedToAMatchOnce) {
   // Commutativity fires once for each sum with an order of its children; re-canonicalized ones may come again, but not each iteration.
   EXPECT_LT(report.rules[0].applied, 3 * w->egraph->num_nodes());
   EXPECT_EQ(report.rules[0].applied, report.rules[0].fresh);
+}
+
+TEST(Runner, RulesAreMadeWhenTheyCanMatch) {
+  for (const bool reasons : {false, true}) {
+    const char* text = "(rule late (g ?x (f ?y)) (h ?x)) (rule early (f ?x) (g ?x ?x)) (rule never (k ?x) (h ?x)) (root (f (f a)))";
+    auto ready = Workload::parse(text), w = Workload::parse(text);
+    if (reasons) record_explanations(*w->egraph);
+    std::vector<std::string> made;
+    std::vector<Rewrite> rules;
+    for (const Rewrite& rule : w->rules) {
+      Rewrite later;
+      later.name = rule.name;
+      for (const PatternNode& node : rule.left.nodes)
+        if (node.type == PatternNode::Type::kOperator) later.wants.push_back(node.kind);
+      later.make = [&made, rule] {
+        made.push_back(rule.name);
+        return rule;
+      };
+      rules.push_back(std::move(later));
+    }
+    const RunReport report = run(*w->egraph, rules, roomy()), wanted = run(*ready->egraph, ready->rules, roomy());
+    EXPECT_EQ(made, reasons ? (std::vector<std::string>{"late", "early", "never"}) : (std::vector<std::string>{"early", "late"}));
+    EXPECT_EQ(report.stop, wanted.stop);
+    ASSERT_EQ(report.rules.size(), 3u);
+    for (std::size_t r = 0; r < 3; ++r) {
+      EXPECT_EQ(report.rules[r].name, wanted.rules[r].name);
+      EXPECT_EQ(report.rules[r].matches, wanted.rules[r].matches);
+      EXPECT_EQ(report.rules[r].applied, wanted.rules[r].applied);
+    }
+    EXPECT_EQ(report.iterations.size(), wanted.iterations.size());
+    EXPECT_EQ(w->egraph->num_nodes(), ready->egraph->num_nodes());
+    EXPECT_EQ(check_invariants(*w->egraph), "");
+  }
 }
 
 // ---- appliers ----
