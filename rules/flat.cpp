@@ -26,8 +26,13 @@ class FlatWriter {
     if (at == strings_.size()) strings_.push_back(s);
     number(at);
   }
+  std::shared_ptr<Expr> expr(const Expr* given) {
+    ++exprs_;
+    return std::make_shared<Expr>(*given);
+  }
   std::string finish() {
     const std::string body = std::exchange(bytes_, {});
+    number(exprs_);
     std::uint64_t count = strings_.size();
     number(count);
     for (const std::string& s : strings_) {
@@ -40,6 +45,7 @@ class FlatWriter {
 
  private:
   std::string bytes_;
+  std::uint64_t exprs_ = 0;
   std::map<std::string, std::uint64_t> index_;
   std::vector<std::string> strings_;
 };
@@ -48,7 +54,9 @@ class FlatReader {
  public:
   static constexpr bool kReads = true;
   explicit FlatReader(std::string_view bytes) : at_(bytes.data()) {
-    std::uint64_t count = 0;
+    std::uint64_t exprs = 0, count = 0;
+    number(exprs);
+    exprs_ = std::make_shared<Expr[]>(exprs);
     number(count);
     for (strings_.reserve(count); count > 0; --count) {
       std::uint64_t size = 0;
@@ -70,9 +78,12 @@ class FlatReader {
     number(at);
     s = strings_[at];
   }
+  std::shared_ptr<Expr> expr(const Expr*) { return {exprs_, &exprs_[static_cast<std::ptrdiff_t>(next_++)]}; }
 
  private:
   const char* at_;
+  std::shared_ptr<Expr[]> exprs_;  // all, in one piece of memory
+  std::size_t next_ = 0;
   std::vector<std::string_view> strings_;
 };
 
@@ -161,8 +172,7 @@ void pass(A& a, ExprPtr& expr) {
   bool given = expr != nullptr;
   pass(a, given);
   if (!given) return;
-  const auto all = rule_functions();
-  auto copy = A::kReads ? std::make_shared<Expr>() : std::make_shared<Expr>(*expr);
+  const std::shared_ptr<Expr> copy = a.expr(expr.get());
   pass(a, copy->kind);
   switch (copy->kind) {
     case Expr::Kind::kInt:
@@ -172,7 +182,9 @@ void pass(A& a, ExprPtr& expr) {
       pass(a, copy->real);
       break;
     case Expr::Kind::kCall: {
-      std::size_t at = static_cast<std::size_t>(std::find(all.begin(), all.end(), copy->function) - all.begin());
+      const auto all = rule_functions();
+      std::size_t at = 0;
+      if constexpr (!A::kReads) at = static_cast<std::size_t>(std::find(all.begin(), all.end(), copy->function) - all.begin());
       pass(a, at);
       copy->function = all[at];
       break;
@@ -182,7 +194,7 @@ void pass(A& a, ExprPtr& expr) {
   }
   pass(a, copy->text);
   pass(a, copy->arguments);
-  if constexpr (A::kReads) expr = std::move(copy);
+  if constexpr (A::kReads) expr = copy;
 }
 
 template <class A>
