@@ -442,6 +442,7 @@ bool EGraph::clean() const { return impl_->clean(); }
 std::size_t EGraph::num_nodes() const { return impl_->live_nodes; }
 std::size_t EGraph::num_classes() const { return impl_->live_classes; }
 std::size_t EGraph::num_ids() const { return impl_->recs.size(); }
+std::uint64_t EGraph::version() const { return impl_->version; }
 
 std::vector<Id> EGraph::classes() const {
   const Impl& g = *impl_;

@@ -101,6 +101,7 @@ class EGraph {
   bool is_live(NodeId id) const;
   std::size_t class_size(Id id) const;  // number of its live e-nodes; valid on a clean e-graph
   std::size_t memory_bytes() const;
+  std::uint64_t version() const;  // grows with every change of structure
 
   const Analysis* analysis() const;
   const std::optional<Contradiction>& contradiction() const;

@@ -469,8 +469,16 @@ bool hides_by_numbers(const std::optional<Fills>& fills, DType dtype) {
 
 bool hides_by_numbers(const OnnxEGraph& g, Id id) { return hides_by_numbers(fills_of(g, id), g.facts(id).dtype); }
 
-bool told_as_nan(const OnnxEGraph& g, Id id) {
-  if (!holds_nan_tests(g)) return false;
+namespace {
+
+// Answers to told_as_nan, of one state of the e-graph.
+struct ToldAsNan {
+  std::mutex mutex;
+  std::uint64_t version = 0;
+  absl::flat_hash_map<Id, bool> known;
+};
+
+bool is_read_by_nan_test(const OnnxEGraph& g, Id id) {
   const EGraph& e = g.egraph();
   std::vector<Id> to_look_at{e.find(id)};
   absl::flat_hash_set<Id> seen(to_look_at.begin(), to_look_at.end());
@@ -482,6 +490,20 @@ bool told_as_nan(const OnnxEGraph& g, Id id) {
       if (const Id made = e.find(e.class_of(user)); seen.insert(made).second) to_look_at.push_back(made);
     }
   return false;
+}
+
+}  // namespace
+
+bool told_as_nan(const OnnxEGraph& g, Id id) {
+  if (!holds_nan_tests(g)) return false;
+  id = g.egraph().find(id);
+  auto& note = g.notes<ToldAsNan>();
+  const std::lock_guard lock(note.mutex);
+  if (note.version != g.egraph().version()) note.known.clear();
+  note.version = g.egraph().version();
+  const auto [it, is_new] = note.known.try_emplace(id, false);
+  if (is_new) it->second = is_read_by_nan_test(g, id);
+  return it->second;
 }
 
 bool holds_attention(const OnnxEGraph& g) { return held_attention(g).standard; }
