@@ -2,15 +2,24 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "extract/cost.h"
 #include "extract/target.h"
 #include "onnx_bridge/raise.h"
 
 namespace saturate {
+
+// What is asked of an e-node again by each extraction from one e-graph with one cost model: its cost, and the lowest opset that has it.
+struct AskedOfNodes {
+  absl::flat_hash_map<NodeId, double> cost;
+  absl::flat_hash_map<NodeId, std::optional<std::int64_t>> lowest;
+};
 
 struct ExtractOptions {
   std::int64_t opset_limit = 23;     // operators made by rules must exist in this opset of ai.onnx
@@ -22,6 +31,7 @@ struct ExtractOptions {
   double extractor_seconds = 10;
   double memory_slack = 0;  // share of the cost that may be given away for less memory at the peak (extract/memory.h)
   std::map<std::string, std::int64_t> usual_sizes;  // of symbolic dims, where the user gives none
+  std::shared_ptr<AskedOfNodes> asked = nullptr;    // remembered from call to call, where given
 };
 
 // The selection covers the roots, is acyclic and complete (proved before it is returned), and costs no more than the input's own e-nodes.

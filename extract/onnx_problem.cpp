@@ -24,7 +24,8 @@ class ProblemBuilder {
         target_(target),
         prepared_(cost.for_graph(g, options.usual_sizes)),
         cost_(prepared_ ? *prepared_ : cost),
-        options_(options) {
+        options_(options),
+        asked_(options.asked ? options.asked : std::make_shared<AskedOfNodes>()) {
     for (const Source& s : lowered.sources)
       if (s.op != kNone) originals_.insert(node_signature(e_, s.op, s.children));
   }
@@ -133,7 +134,7 @@ class ProblemBuilder {
       const OpKey& key = g_.key(node.op);
       has_constant = has_constant || key.op_type == kConstantOp;
       if (forced != options_.forced.end() && forced->second != n) continue;
-      const Price cost = node_cost(id, node, key);
+      const Price cost = node_cost(id, n, node, key);
       if (!cost.is_finite()) continue;
       Candidate c{n, cost, {}};
       for (Id child : node.children)
@@ -147,34 +148,40 @@ class ProblemBuilder {
   }
 
   // Whether the result's opset may have an operator; nullopt of what is not the standard's, or has no other form than its own.
-  std::optional<bool> standard_in_limit(Id id, const ENode& node) const {
+  std::optional<bool> standard_in_limit(Id id, NodeId n, const ENode& node) const {
     const OpKey& key = g_.key(node.op);
     if (!key.domain.empty() || key.version != 0) return std::nullopt;
-    return lowest_within_limit(key, site_of(g_, node, id).inputs).has_value();
+    return lowest_within_limit(n, key, site_of(g_, node, id).inputs).has_value();
+  }
+
+  double cost_of(Id id, NodeId n, const ENode& node) const {
+    const auto [it, is_new] = asked_->cost.try_emplace(n);
+    if (is_new) it->second = cost_.cost(g_, node, id);
+    return it->second;
   }
 
   // The model's own nodes may stay where the target or the opset lacks them, and count as refused; what rules make may not, unless the opset
   // is lowered and has them.
-  Price node_cost(Id id, const ENode& node, const OpKey& key) const {
+  Price node_cost(Id id, NodeId n, const ENode& node, const OpKey& key) const {
     if (key.domain == "#") {
       if (key.op_type == kLiteralOp) return kInfinity;
       return key.op_type == kConstantOp ? cost_.constant_cost(g_.constant_tensor(node.op).bytes().size()) : 0;
     }
-    const bool original = is_original(node), taken = allowed(id, node, key);
-    const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, node) : std::nullopt;
+    const bool original = is_original(node), taken = allowed(id, n, node, key);
+    const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
     if (!original && !taken && in_opset != true) return kInfinity;
     const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
-    const double cost = cost_.cost(g_, node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
+    const double cost = cost_of(id, n, node), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
     return {refused, cost + fragile + (original ? 0 : kMadePreference)};
   }
 
   bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
 
-  bool allowed(Id id, const ENode& node, const OpKey& key) const {
+  bool allowed(Id id, NodeId n, const ENode& node, const OpKey& key) const {
     if (key.version != 0 || key.unique != 0 || !target_) return false;
     OpSite site = site_of(g_, node, id);
     if (key.domain.empty()) {
-      const auto lowest = lowest_within_limit(key, site.inputs);
+      const auto lowest = lowest_within_limit(n, key, site.inputs);
       if (!lowest) return false;
       site.lowest_opset = *lowest;
       site.highest_opset = options_.opset_limit;
@@ -183,14 +190,19 @@ class ProblemBuilder {
   }
 
   // The lowest opset of ai.onnx that says an operator, if the result may have it.
-  std::optional<std::int64_t> lowest_within_limit(const OpKey& key, std::span<const Facts* const> inputs) const {
+  std::optional<std::int64_t> lowest_within_limit(NodeId n, const OpKey& key, std::span<const Facts* const> inputs) const {
+    const auto [it, is_new] = asked_->lowest.try_emplace(n);
+    if (is_new) it->second = lowest_of(key, inputs);
+    return it->second && *it->second <= options_.opset_limit ? it->second : std::nullopt;
+  }
+
+  static std::optional<std::int64_t> lowest_of(const OpKey& key, std::span<const Facts* const> inputs) {
     Node probe;
     probe.op_type = key.op_type;
     probe.attributes = key.attributes;
     probe.outputs.assign(static_cast<std::size_t>(key.outputs), "y");
     for (const Facts* f : inputs) probe.inputs.push_back(f->kind == Facts::Kind::kAbsent ? "" : fmt::format("x{}", probe.inputs.size()));
-    const auto lowest = lowest_opset(probe, inputs);
-    return lowest && *lowest <= options_.opset_limit ? lowest : std::nullopt;
+    return lowest_opset(probe, inputs);
   }
 
   // At equal cost the model's own nodes stay, and computed constants are written only where that saves something.
@@ -203,6 +215,7 @@ class ProblemBuilder {
   std::unique_ptr<CostModel> prepared_;
   const CostModel& cost_;
   const ExtractOptions& options_;
+  const std::shared_ptr<AskedOfNodes> asked_;
   absl::flat_hash_set<std::vector<Id>> originals_;
 };
 

@@ -456,6 +456,7 @@ class Optimizer {
     const Stopwatch watch(report.seconds["extract"]);
     const OnnxEGraph& g = *plan.g;
     ExtractOptions& options = plan.extract_options;
+    options.asked = std::make_shared<AskedOfNodes>();
     for (int attempt = 0;; ++attempt) {
       auto selection =
           has_rules() ? extract(g, plan.lowered, target_, cost_, options) : original_selection(g, plan.lowered, &target_, cost_, options);
@@ -465,6 +466,7 @@ class Optimizer {
     }
     report.cost_after += plan.selection.cost;
     if (auto original = original_selection(g, plan.lowered, &target_, cost_, options); original.ok()) report.cost_before += original->cost;
+    options.asked = nullptr;
     return absl::OkStatus();
   }
 
