@@ -27,7 +27,7 @@ class Application {
     if (g_.is_passed_over(match_.root())) return fail([] { return std::string("it never has elements"); });
     if (!structure()) return false;
     if (rule_.rule.where.empty()) return true;
-    bind();
+    bind(rule_.asked);
     for (const ExprPtr& condition : rule_.rule.where)
       if (!context_.holds(*condition)) return fail([&] { return context_.reason(); });
     return true;
@@ -35,7 +35,7 @@ class Application {
 
   // Needs holds() before. False: not applicable, see reason().
   bool build(std::vector<std::pair<Id, Id>>& pairs) {
-    if (environment_.entries().empty()) bind();
+    bind(rule_.all);
     if (!evaluate_lets()) return false;
     values_.assign(rule_.num_values, kNone);
     for (const CompiledRule::Step& step : rule_.steps)
@@ -53,7 +53,7 @@ class Application {
 
   // Evaluates the lets alone; for explanations.
   bool lets_hold() {
-    if (environment_.entries().empty()) bind();
+    bind(rule_.all);
     return evaluate_lets();
   }
 
@@ -137,14 +137,14 @@ class Application {
     return std::any_of(rule_.rule.lets.begin(), rule_.rule.lets.end(), [&](const auto& let) { return let.first == name; });
   }
 
-  void bind() {
-    environment_.reserve(rule_.slots.size() + rule_.left_out.size() + rule_.bindings.size() + rule_.rule.lets.size());
-    for (const auto& [name, slot] : rule_.slots)
-      if (rule_.let_slots.empty() || !is_let(name)) environment_.set(name, Val(ClassRef{g_.egraph().find(match_.classes[slot])}));
-    for (const std::string& name : rule_.left_out) environment_.set(name, Val(ClassRef{g_.absent()}));
-    for (const auto& b : rule_.bindings)
-      if (const Attribute* bound = attribute(b.slot, b.attribute); bound && environment_.find(b.variable) == nullptr && !is_let(b.variable))
-        environment_.set(b.variable, Val(*bound));
+  void bind(const CompiledRule::Names& names) {
+    environment_.clear();
+    environment_.reserve(names.slots.size() + names.left_out.size() + names.bindings.size() + rule_.rule.lets.size());
+    for (const auto& [name, slot] : names.slots) environment_.set(name, Val(ClassRef{g_.egraph().find(match_.classes[slot])}));
+    for (const std::string_view name : names.left_out) environment_.set(name, Val(ClassRef{g_.absent()}));
+    for (const CompiledRule::AttributeBinding* b : names.bindings)
+      if (const Attribute* bound = attribute(b->slot, b->attribute); bound && environment_.find(b->variable) == nullptr)
+        environment_.set(b->variable, Val(*bound));
   }
 
   bool evaluate_lets() {

@@ -79,6 +79,9 @@ class LeftCompiler {
     for (const RuleNode& n : out_.rule.left)
       if (!n.is_constant()) operator_node(n);
     for (const auto& [name, slot] : slot_of_) out_.slots.emplace_back(name, slot);
+    out_.all = names([](const std::string&) { return true; });
+    const std::set<std::string> asked = names_in_conditions();
+    out_.asked = names([&](const std::string& name) { return asked.contains(name); });
   }
 
  private:
@@ -96,6 +99,35 @@ class LeftCompiler {
         todo.push_back(a.get());
       }
     }
+  }
+
+  template <typename Takes>
+  CompiledRule::Names names(const Takes& takes) const {
+    const auto is_let = [&](const std::string& name) {
+      return std::any_of(out_.rule.lets.begin(), out_.rule.lets.end(), [&](const auto& let) { return let.first == name; });
+    };
+    CompiledRule::Names out;
+    for (const auto& [name, slot] : out_.slots)
+      if (takes(name) && !is_let(name)) out.slots.emplace_back(name, slot);
+    for (const std::string& name : out_.left_out)
+      if (takes(name)) out.left_out.push_back(name);
+    for (const CompiledRule::AttributeBinding& b : out_.bindings)
+      if (takes(b.variable) && !is_let(b.variable)) out.bindings.push_back(&b);
+    return out;
+  }
+
+  std::set<std::string> names_in_conditions() const {
+    std::set<std::string> out;
+    std::vector<const Expr*> todo;
+    for (const ExprPtr& e : out_.rule.where) todo.push_back(e.get());
+    while (!todo.empty()) {
+      const Expr* e = todo.back();
+      todo.pop_back();
+      if (e->kind == Expr::Kind::kName) out.insert(e->text);
+      for (const ExprPtr& a : e->arguments)
+        if (a) todo.push_back(a.get());
+    }
+    return out;
   }
 
   bool left_out(const std::string& name) const {

@@ -49,6 +49,13 @@ struct CompiledRule {
     bool grows;  // Unsqueeze: axes count in the output's rank
   };
   std::vector<AxesTest> axes_tests;
+  // Names that expressions may use and what a match gives them: lets apart, which are computed.
+  struct Names {
+    std::vector<std::pair<std::string_view, std::uint32_t>> slots;
+    std::vector<std::string_view> left_out;
+    std::vector<const AttributeBinding*> bindings;
+  };
+  Names all, asked;  // `asked`: those in `where`, which most matches fail
   std::vector<std::pair<std::string, std::uint32_t>> let_slots;  // let names that the (reversed) left side binds: tests
 
   // The right side.
@@ -72,7 +79,7 @@ struct CompiledRule {
   std::vector<Output> outputs;
 };
 
-// Fills pattern and left-side plan; then the right side. `rule` stays where it is.
+// Fills pattern and left-side plan; then the right side. `compiled` stays where it is.
 void compile_left(CompiledRule& compiled, OnnxEGraph& g);
 void compile_right(CompiledRule& compiled, OnnxEGraph& g);
 std::shared_ptr<const RuleApplier> make_applier(std::shared_ptr<const CompiledRule> compiled, OnnxEGraph& g, std::shared_ptr<RuleLog> log);

@@ -164,12 +164,20 @@ Result EvalContext::evaluate(const Expr& expr) {
       return Val(std::move(list));
     }
     case Expr::Kind::kCall: {
-      std::vector<Val> arguments;
-      arguments.reserve(expr.arguments.size());
-      for (const ExprPtr& e : expr.arguments) {
-        Result r = evaluate(*e);
+      constexpr std::size_t kFew = 4;
+      Val few[kFew];
+      std::vector<Val> many(expr.arguments.size() > kFew ? expr.arguments.size() : 0);
+      const std::span<Val> arguments = many.empty() ? std::span(few).first(expr.arguments.size()) : std::span(many);
+      for (std::size_t i = 0; i < arguments.size(); ++i) {
+        const Expr& argument = *expr.arguments[i];
+        const Val* bound = argument.kind == Expr::Kind::kName ? environment_.find(argument.text) : nullptr;
+        if (bound != nullptr) {
+          arguments[i] = *bound;
+          continue;
+        }
+        Result r = evaluate(argument);
         if (!r) return r;
-        arguments.push_back(*std::move(r));
+        arguments[i] = *std::move(r);
       }
       return expr.function->run(*this, arguments);
     }

@@ -8,7 +8,7 @@
 namespace saturate {
 
 Result EvalContext::evaluate_binary(const Expr& expr) {
-  if (expr.text == "and" || expr.text == "or") return logical(expr);
+  if (expr.text[0] == 'a' || expr.text[0] == 'o') return logical(expr);  // and, or
   Result a = evaluate(*expr.arguments[0]);
   if (!a) return a;
   Result b = evaluate(*expr.arguments[1]);
