@@ -1,6 +1,7 @@
 // E-matching of one pattern on the sorted index: a fixed order of binds found once (compile), then backtracking without recursion.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "egraph/impl.h"
@@ -87,8 +88,11 @@ class Matcher {
     return !test || test(egraph, id);
   }
   State start_state() const;
+  Id ground_class(std::uint32_t slot) const {
+    return std::find_if(ground_.begin(), ground_.end(), [&](const Ground& ground) { return ground.slot == slot; })->id;
+  }
   // Cheap test of a row for the root, which most rows fail.
-  bool plausible(const EGraph::Impl& g, const Index& index, const Rec& rec, const State& state) const {
+  bool plausible(const EGraph::Impl& g, const Index& index, const Rec& rec) const {
     const Step& step = steps_[0];
     if (step.op != kNone && rec.op != step.op) return false;
     if (step.children.size() > 3 || rec.pooled() || g.ops[rec.op].commutative) return true;
@@ -97,7 +101,7 @@ class Matcher {
       if (rec.c[i] == kNone) return false;
       if (child.kinds != 0 && (index.kinds[rec.c[i]] & child.kinds) == 0) return false;
       if (child.twin != i && rec.c[i] != rec.c[child.twin]) return false;
-      if (child.ground && rec.c[i] != state.classes[child.slot]) return false;
+      if (child.ground && rec.c[i] != ground_class(child.slot)) return false;
     }
     return true;
   }
@@ -127,8 +131,9 @@ template <class Visit, class Skip>
 bool Matcher::match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit, Skip&& skip) const {
   const EGraph::Impl& g = egraph.impl();
   const auto root = pattern_.root();
-  State state = start_state();
+  State state;  // filled by the first start that is worth it
   if (pattern_.nodes[root].type == PatternNode::Type::kVariable) {
+    state = start_state();
     for (std::size_t c = first; c < last; ++c) {
       if (index.start[c] == index.start[c + 1]) continue;
       state.classes[root] = static_cast<Id>(c);
@@ -141,7 +146,8 @@ bool Matcher::match(const EGraph& egraph, const Index& index, std::size_t first,
   const std::size_t top = steps_.size() - 1;
   for (std::size_t i = first; i < last; ++i) {
     const std::uint32_t start = index.kind_rows[base + i];
-    if (!plausible(g, index, index.rows[start], state) || skip(start)) continue;
+    if (!plausible(g, index, index.rows[start]) || skip(start)) continue;
+    if (state.classes.empty()) state = start_state();
     state.classes[root] = index.cls[start];
     if (root_tested && !accepts(egraph, root, index.cls[start])) continue;
     state.frames[0] = {start, start + 1, false};

@@ -80,8 +80,8 @@ class LeftCompiler {
       if (!n.is_constant()) operator_node(n);
     for (const auto& [name, slot] : slot_of_) out_.slots.emplace_back(name, slot);
     out_.all = names([](const std::string&) { return true; });
-    const std::set<std::string> asked = names_in_conditions();
-    out_.asked = names([&](const std::string& name) { return asked.contains(name); });
+    const std::vector<std::string_view> asked = names_in_conditions();
+    out_.asked = names([&](const std::string& name) { return std::find(asked.begin(), asked.end(), name) != asked.end(); });
   }
 
  private:
@@ -116,14 +116,14 @@ class LeftCompiler {
     return out;
   }
 
-  std::set<std::string> names_in_conditions() const {
-    std::set<std::string> out;
+  std::vector<std::string_view> names_in_conditions() const {
+    std::vector<std::string_view> out;
     std::vector<const Expr*> todo;
     for (const ExprPtr& e : out_.rule.where) todo.push_back(e.get());
     while (!todo.empty()) {
       const Expr* e = todo.back();
       todo.pop_back();
-      if (e->kind == Expr::Kind::kName) out.insert(e->text);
+      if (e->kind == Expr::Kind::kName) out.push_back(e->text);
       for (const ExprPtr& a : e->arguments)
         if (a) todo.push_back(a.get());
     }

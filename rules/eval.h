@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "onnx_bridge/facts.h"
 #include "onnx_bridge/onnx_egraph.h"
 #include "rules/fills.h"
@@ -98,10 +99,10 @@ class Environment {
   const Val* find(std::string_view name) const;
   void clear() { entries_.clear(); }
   void reserve(std::size_t n) { entries_.reserve(n); }
-  const std::vector<std::pair<std::string_view, Val>>& entries() const { return entries_; }
+  std::span<const std::pair<std::string_view, Val>> entries() const { return entries_; }
 
  private:
-  std::vector<std::pair<std::string_view, Val>> entries_;  // few: searched in order; the rule owns the names
+  absl::InlinedVector<std::pair<std::string_view, Val>, 6> entries_;  // few: searched in order; the rule owns the names
 };
 
 class EvalContext {

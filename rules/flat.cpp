@@ -12,7 +12,8 @@
 namespace saturate {
 namespace {
 
-// Numbers have seven bits a byte, the last byte has its highest bit clear; strings are numbers in a table that stands in front.
+// Numbers have seven bits a byte, the highest bit of the last byte is clear. In front stand tables: strings, and expressions with those that
+// they are made of before them. Rules name their places there: the same is said in many rules.
 class FlatWriter {
  public:
   static constexpr bool kReads = false;
@@ -22,49 +23,43 @@ class FlatWriter {
     bytes_ += static_cast<char>(rest);
   }
   void text(std::string& s) {
-    std::uint64_t at = index_.try_emplace(s, index_.size()).first->second;
-    if (at == strings_.size()) strings_.push_back(s);
+    std::uint64_t at = strings_.place(s);
     number(at);
   }
-  std::shared_ptr<Expr> expr(const Expr* given) {
-    ++exprs_;
-    return std::make_shared<Expr>(*given);
-  }
+  void expr(ExprPtr& expr);
   std::string finish() {
     const std::string body = std::exchange(bytes_, {});
-    number(exprs_);
-    std::uint64_t count = strings_.size();
+    std::uint64_t count = strings_.all.size();
     number(count);
-    for (const std::string& s : strings_) {
+    for (const std::string& s : strings_.all) {
       std::uint64_t size = s.size();
       number(size);
       bytes_ += s;
     }
+    count = exprs_.all.size();
+    number(count);
+    for (const std::string& e : exprs_.all) bytes_ += e;
     return bytes_ + body;
   }
 
  private:
+  struct Table {
+    std::map<std::string, std::uint64_t> places;
+    std::vector<std::string> all;
+    std::uint64_t place(const std::string& s) {
+      const auto [it, is_new] = places.try_emplace(s, all.size());
+      if (is_new) all.push_back(s);
+      return it->second;
+    }
+  };
   std::string bytes_;
-  std::uint64_t exprs_ = 0;
-  std::map<std::string, std::uint64_t> index_;
-  std::vector<std::string> strings_;
+  Table strings_, exprs_;
 };
 
 class FlatReader {
  public:
   static constexpr bool kReads = true;
-  explicit FlatReader(std::string_view bytes) : at_(bytes.data()) {
-    std::uint64_t exprs = 0, count = 0;
-    number(exprs);
-    exprs_ = std::make_shared<Expr[]>(exprs);
-    number(count);
-    for (strings_.reserve(count); count > 0; --count) {
-      std::uint64_t size = 0;
-      number(size);
-      strings_.emplace_back(at_, size);
-      at_ += size;
-    }
-  }
+  explicit FlatReader(std::string_view bytes);
   void number(std::uint64_t& n) {
     n = 0;
     for (int shift = 0;; shift += 7) {
@@ -78,13 +73,18 @@ class FlatReader {
     number(at);
     s = strings_[at];
   }
-  std::shared_ptr<Expr> expr(const Expr*) { return {exprs_, &exprs_[static_cast<std::ptrdiff_t>(next_++)]}; }
+  // Rules own all expressions together; these do not own one another.
+  void expr(ExprPtr& expr) {
+    std::uint64_t place = 0;
+    number(place);
+    if (place > 0) expr = {owner_, &exprs_[place - 1]};
+  }
 
  private:
   const char* at_;
-  std::shared_ptr<Expr[]> exprs_;  // all, in one piece of memory
-  std::size_t next_ = 0;
   std::vector<std::string_view> strings_;
+  Expr* exprs_ = nullptr;
+  std::shared_ptr<const void> owner_;  // null while the expressions are read
 };
 
 // One pass over each type serves both directions.
@@ -169,32 +169,31 @@ void pass(A& a, Attribute& attribute) {
 
 template <class A>
 void pass(A& a, ExprPtr& expr) {
-  bool given = expr != nullptr;
-  pass(a, given);
-  if (!given) return;
-  const std::shared_ptr<Expr> copy = a.expr(expr.get());
-  pass(a, copy->kind);
-  switch (copy->kind) {
+  a.expr(expr);
+}
+template <class A>
+void pass(A& a, Expr& expr) {
+  pass(a, expr.kind);
+  switch (expr.kind) {
     case Expr::Kind::kInt:
-      pass(a, copy->integer);
+      pass(a, expr.integer);
       break;
     case Expr::Kind::kReal:
-      pass(a, copy->real);
+      pass(a, expr.real);
       break;
     case Expr::Kind::kCall: {
       const auto all = rule_functions();
       std::size_t at = 0;
-      if constexpr (!A::kReads) at = static_cast<std::size_t>(std::find(all.begin(), all.end(), copy->function) - all.begin());
+      if constexpr (!A::kReads) at = static_cast<std::size_t>(std::find(all.begin(), all.end(), expr.function) - all.begin());
       pass(a, at);
-      copy->function = all[at];
+      expr.function = all[at];
       break;
     }
     default:
       break;
   }
-  pass(a, copy->text);
-  pass(a, copy->arguments);
-  if constexpr (A::kReads) expr = copy;
+  pass(a, expr.text);
+  pass(a, expr.arguments);
 }
 
 template <class A>
@@ -224,6 +223,33 @@ void pass(A& a, std::vector<T>& list) {
   pass(a, size);
   list.resize(size);
   for (T& item : list) pass(a, item);
+}
+
+void FlatWriter::expr(ExprPtr& expr) {
+  std::uint64_t place = 0;
+  if (expr) {
+    Expr copy = *expr;
+    std::string before = std::exchange(bytes_, {});
+    pass(*this, copy);
+    place = exprs_.place(std::exchange(bytes_, std::move(before))) + 1;
+  }
+  number(place);
+}
+
+FlatReader::FlatReader(std::string_view bytes) : at_(bytes.data()) {
+  std::uint64_t count = 0;
+  number(count);
+  for (strings_.reserve(count); count > 0; --count) {
+    std::uint64_t size = 0;
+    number(size);
+    strings_.emplace_back(at_, size);
+    at_ += size;
+  }
+  number(count);
+  const auto all = std::make_shared<Expr[]>(count);
+  exprs_ = all.get();
+  for (std::size_t i = 0; i < count; ++i) pass(*this, exprs_[i]);
+  owner_ = all;
 }
 
 }  // namespace
