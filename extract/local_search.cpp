@@ -45,26 +45,24 @@ void LocalSearch::kick(std::mt19937_64& random, int strength) {
 // References a class; what is newly selected is paid for. Iterative: chains may be long.
 Price LocalSearch::acquire(std::uint32_t root) {
   Price added;
-  std::vector<std::uint32_t> stack{root};
-  while (!stack.empty()) {
-    const std::uint32_t c = stack.back();
-    stack.pop_back();
+  for (stack_.assign(1, root); !stack_.empty();) {
+    const std::uint32_t c = stack_.back();
+    stack_.pop_back();
     if (uses_[c]++ > 0) continue;
     added += p_.cost[choice_[c]];
-    for (std::uint32_t k : p_.children_of(choice_[c])) stack.push_back(k);
+    for (std::uint32_t k : p_.children_of(choice_[c])) stack_.push_back(k);
   }
   return added;
 }
 
 Price LocalSearch::release(std::uint32_t root) {
   Price freed;
-  std::vector<std::uint32_t> stack{root};
-  while (!stack.empty()) {
-    const std::uint32_t c = stack.back();
-    stack.pop_back();
+  for (stack_.assign(1, root); !stack_.empty();) {
+    const std::uint32_t c = stack_.back();
+    stack_.pop_back();
     if (--uses_[c] > 0) continue;
     freed += p_.cost[choice_[c]];
-    for (std::uint32_t k : p_.children_of(choice_[c])) stack.push_back(k);
+    for (std::uint32_t k : p_.children_of(choice_[c])) stack_.push_back(k);
   }
   return freed;
 }
@@ -91,15 +89,14 @@ bool LocalSearch::can_complete(std::uint32_t node) const {
 bool LocalSearch::makes_cycle(std::uint32_t c, std::uint32_t node, bool places_hold) {
   if (++stamp_ == 0) std::fill(stamps_.begin(), stamps_.end(), 0), stamp_ = 1;
   const auto first = p_.children_of(node);
-  std::vector<std::uint32_t> stack(first.begin(), first.end());
-  while (!stack.empty()) {
-    const std::uint32_t k = stack.back();
-    stack.pop_back();
+  for (stack_.assign(first.begin(), first.end()); !stack_.empty();) {
+    const std::uint32_t k = stack_.back();
+    stack_.pop_back();
     if (k == c) return true;
     if (stamps_[k] == stamp_) continue;
     stamps_[k] = stamp_;
     if (places_hold && place_[k] != kUnchosen && place_[c] != kUnchosen && place_[k] < place_[c]) continue;
-    for (std::uint32_t child : p_.children_of(choice_[k])) stack.push_back(child);
+    for (std::uint32_t child : p_.children_of(choice_[k])) stack_.push_back(child);
   }
   return false;
 }

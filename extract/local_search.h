@@ -52,6 +52,7 @@ class LocalSearch {
   std::vector<std::uint32_t> place_;  // of selected classes in a topological order, children first
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> stamps_;
+  std::vector<std::uint32_t> stack_;  // of the walk that goes on
   std::uint32_t stamp_ = 0;
   Price cost_;
 };

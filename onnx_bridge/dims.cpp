@@ -215,6 +215,7 @@ bool DimTable::equal(Dim a, Dim b) const {
   return impl_->table.equal(a, b);
 }
 bool DimTable::differ(Dim a, Dim b) const {
+  if (a == b) return false;
   Reading lock(impl_->mutex);
   return impl_->table.differ(a, b);
 }

@@ -57,12 +57,14 @@ Val Val::of(Dim d, const DimTable& dims) {
 
 Val Val::ints(std::span<const std::int64_t> values) {
   List list;
+  list.reserve(values.size());
   for (std::int64_t x : values) list.emplace_back(x);
   return Val(std::move(list));
 }
 
 Val Val::dims(std::span<const Dim> dims, const DimTable& table) {
   List list;
+  list.reserve(dims.size());
   for (Dim d : dims) list.push_back(Val::of(d, table));
   return Val(std::move(list));
 }
@@ -77,6 +79,7 @@ std::optional<std::vector<std::int64_t>> Val::int_list() const {
   const List* items = list();
   if (items == nullptr) return std::nullopt;
   std::vector<std::int64_t> out;
+  out.reserve(items->size());
   for (const Val& item : *items) {
     if (const auto* i = item.get<std::int64_t>())
       out.push_back(*i);
@@ -156,6 +159,7 @@ Result EvalContext::evaluate(const Expr& expr) {
     }
     case Expr::Kind::kList: {
       List list;
+      list.reserve(expr.arguments.size());
       for (const ExprPtr& e : expr.arguments) {
         Result r = evaluate(*e);
         if (!r) return r;
@@ -253,6 +257,7 @@ std::optional<std::vector<Dim>> EvalContext::as_dims(const Val& v) {
   const List* list = v.list();
   if (list == nullptr) return fail([&] { return fmt::format("{} is no list of dims", show(v)); });
   std::vector<Dim> out;
+  out.reserve(list->size());
   for (const Val& item : *list) {
     const auto d = as_dim(item);
     if (!d) return std::nullopt;

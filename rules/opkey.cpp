@@ -151,11 +151,14 @@ const OpSchema::TypeConstraint* constraint_of(const OpSchema& schema, std::strin
 }
 
 bool allows(const OpSchema& schema, std::string_view type, DType dtype) {
-  const std::string word = "tensor(" + dtype_name(dtype) + ")";
+  const std::string name = dtype_name(dtype);
+  constexpr std::string_view kTensor = "tensor(";
+  const auto is_tensor_of = [&](std::string_view t) {  // "tensor(float)"
+    return t.size() == kTensor.size() + name.size() + 1 && t.starts_with(kTensor) && t.substr(kTensor.size(), name.size()) == name;
+  };
   const OpSchema::TypeConstraint* c = constraint_of(schema, type);
-  if (c == nullptr) return type == word || !type.starts_with("tensor(");
-  if (c->types.empty()) return true;
-  return std::find(c->types.begin(), c->types.end(), word) != c->types.end();
+  if (c == nullptr) return is_tensor_of(type) || !type.starts_with(kTensor);
+  return c->types.empty() || std::any_of(c->types.begin(), c->types.end(), is_tensor_of);
 }
 
 }  // namespace
