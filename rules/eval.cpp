@@ -143,6 +143,14 @@ bool EvalContext::holds(const Expr& condition) {
   return false;
 }
 
+// `absent(a)` of an attribute: nothing is bound where the operator leaves it out. nullopt: another question.
+std::optional<bool> EvalContext::attribute_absence(const Expr& call) const {
+  if (call.text != "absent" || call.arguments.size() != 1 || call.arguments[0]->kind != Expr::Kind::kName) return std::nullopt;
+  const Val* bound = environment_.find(call.arguments[0]->text);
+  if (bound != nullptr && bound->get<ClassRef>()) return std::nullopt;
+  return bound == nullptr;
+}
+
 Result EvalContext::evaluate(const Expr& expr) {
   switch (expr.kind) {
     case Expr::Kind::kInt:
@@ -168,6 +176,7 @@ Result EvalContext::evaluate(const Expr& expr) {
       return Val(std::move(list));
     }
     case Expr::Kind::kCall: {
+      if (const auto absence = attribute_absence(expr)) return Val(*absence);
       constexpr std::size_t kFew = 4;
       Val few[kFew];
       std::vector<Val> many(expr.arguments.size() > kFew ? expr.arguments.size() : 0);

@@ -114,6 +114,7 @@ class EvalContext {
   const Environment& environment() const { return environment_; }
 
   Result evaluate(const Expr& expr);
+  std::optional<bool> attribute_absence(const Expr& call) const;
   // Whether a condition is known to hold; if not, reason() tells why.
   bool holds(const Expr& condition);
 

@@ -209,7 +209,7 @@ constexpr RuleFunction kFactFunctions[] = {
      "useful(a != 1)", useful},
     {"proven_equal", 2, 2, "(x, y) -> bool", "Whether == is proven: `false` where nothing decides. For `useful`.",
      "useful(not proven_equal(dim(Q, 0), dim(K, 0)))", proven_equal},
-    {"absent", 1, 1, "(x) -> bool", "Whether an optional input is left out; lets the name match an absent input.", "absent(bias)", absent},
+    {"absent", 1, 1, "(x) -> bool", "Whether an optional input or attribute is left out; lets the name match an absent input.", "absent(bias)", absent},
     {"present", 1, 1, "(x) -> bool", "Whether a tensor is there.", "present(mask)", present},
     {"scalar", 1, 2, "(x[, y]) -> bool",
      "Whether x has one element; with y also that its rank is not above y's, so that it widens nothing.", "scalar(s, X)", scalar},
