@@ -36,6 +36,12 @@ def numbers(name, dims, seed):
 ONE_BY_ONE = ", ".join(numbers(f"{k}{x}", (8, 8, 1, 1) if k == "w" else (8,), seed) for k in "wb" for seed, x in enumerate("qkv"))
 PROJECTIONS = ", ".join(numbers(f"{k}{x}", (16, 16) if k == "w" else (16,), seed) for k in "wb" for seed, x in enumerate("qkv"))
 
+ONE_HEAD_IO = "float[b,s,32] q, float[b,t,8] k, float[b,t,8] v => float[b,s,32] y"
+ONE_HEAD = "int64[4] hq = {0,0,4,8}, int64[4] hk = {0,0,1,8}, int64[3] n = {0,0,32}, int64[4] ids = {0,0,0,0}, int64[4] es = {1,4,1,1}, float i = {0.35355339}"
+ONE_HEAD_FIRST = ("q4 = Reshape (q, hq) Q = Transpose <perm = [0,2,1,3]> (q4) k4 = Reshape (k, hk) k0 = Transpose <perm = [0,2,1,3]> (k4) "
+                  "v4 = Reshape (v, hk) v0 = Transpose <perm = [0,2,1,3]> (v4) ")
+ONE_HEAD_LAST = "kt = Transpose <perm = [0,1,3,2]> (K) a = MatMul (Q, kt) c = Mul (a, i) p = Softmax (c) o = MatMul (p, V) r = Transpose <perm = [0,2,1,3]> (o) y = Reshape (r, n)"
+
 # name: (inputs => outputs, initializers, nodes, fused operators of the result)
 CASES = {
     "half_with_a_mask_in_float": ("float16[b,3,s,8] Q, float16[b,3,s,8] K, float16[b,3,s,8] V, bool[b,1,1,s] shown => float16[b,s,24] y", "float zero = {0.0}, float low = {-10000.0}",
@@ -185,6 +191,12 @@ CASES = {
         "sq = Concat <axis = 0> (bh, ls, eight) q3 = Reshape (q, sq) sv = Concat <axis = 0> (bh, rest, eight) k3 = Reshape (kk, sv) v3 = Reshape (vv, sv) "
         "kt = Transpose <perm = [0,2,1]> (k3) a = MatMul (q3, kt) c = Mul (a, i) d = Add (c, alibi) s4 = Concat <axis = 0> (b1, two, ls, rest) e0 = Reshape (d, s4) u = Where (w, none, low) e = Add (e0, u) p = Softmax (e) sp = Concat <axis = 0> (bh, ls, rest) p3 = Reshape (p, sp) "
         "o = MatMul (p3, v3) so = Concat <axis = 0> (b1, two, ls, eight) y = Reshape (o, so)", {"attention": 1}),
+    # One head of keys and values for all queries: repeated by Gather or Expand in one place, broadcast in the other.
+    "one_head_of_keys_by_gather": (ONE_HEAD_IO, ONE_HEAD, ONE_HEAD_FIRST + "K = Gather <axis = 1> (k0, ids) V = Identity (v0) " + ONE_HEAD_LAST, {"attention": 1}),
+    "one_head_of_values_by_gather": (ONE_HEAD_IO, ONE_HEAD, ONE_HEAD_FIRST + "K = Identity (k0) V = Gather <axis = 1> (v0, ids) " + ONE_HEAD_LAST, {"attention": 1}),
+    "one_head_of_values_by_expand": (ONE_HEAD_IO, ONE_HEAD, ONE_HEAD_FIRST + "K = Identity (k0) V = Expand (v0, es) " + ONE_HEAD_LAST, {"attention": 1}),
+    "norm_of_one_group": ("float[b,s,8] x => float[b,s,8] y", "int64[3] rows = {-1,8,1}, float[1] u = {1}, float[1] z = {0}, float[8] g = {1,2,3,4,5,6,7,8}, float[8] h = {8,7,6,5,4,3,2,1}",
+        "r = Reshape (x, rows) n = GroupNormalization <num_groups = 1, epsilon = 0.001> (r, u, z) t = Shape (x) w = Reshape (n, t) m = Mul (w, g) y = Add (m, h)", {"norm": 1}),
 }
 
 
