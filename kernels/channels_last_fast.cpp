@@ -98,27 +98,14 @@ template <int V>
   const std::int64_t channels = row.channels;
   std::int64_t p = 0;
   for (; p + kPositions <= row.positions; p += kPositions) positions_tile<kPositions>(row, finish, p, y);
-  switch (row.positions - p) {
-    case 5:
-      positions_tile<5>(row, finish, p, y);
-      break;
-    case 4:
-      positions_tile<4>(row, finish, p, y);
-      break;
-    case 3:
-      positions_tile<3>(row, finish, p, y);
-      break;
-    case 2:
-      positions_tile<2>(row, finish, p, y);
-      break;
-    case 1: {
-      std::int64_t c = 0;
-      for (; c + kWide * kLanes <= channels; c += kWide * kLanes) channels_tile<kWide>(row, finish, p, c, y);
-      for (; c + kLanes <= channels; c += kLanes) channels_tile<1>(row, finish, p, c, y);
-      break;
-    }
-    default:
-      break;
+  // What is left, at most 5, of which rows of usual sizes have 1, 2 or 4.
+  const std::int64_t left = row.positions - p;
+  if ((left & 4) != 0) positions_tile<4>(row, finish, p, y), p += 4;
+  if ((left & 2) != 0) positions_tile<2>(row, finish, p, y), p += 2;
+  if ((left & 1) != 0) {
+    std::int64_t c = 0;
+    for (; c + kWide * kLanes <= channels; c += kWide * kLanes) channels_tile<kWide>(row, finish, p, c, y);
+    for (; c + kLanes <= channels; c += kLanes) channels_tile<1>(row, finish, p, c, y);
   }
   for (p = 0; p < row.positions; ++p) {
     for (std::int64_t c = channels / kLanes * kLanes; c < channels; ++c) {
