@@ -2,6 +2,7 @@
 #include "kernels/activation.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 namespace saturate {
@@ -189,7 +190,34 @@ std::string lower(std::string_view name) {
   return out;
 }
 
+// f on elements of any floating type, as C, a few at a time.
+template <typename C>
+void map_as(DType dtype, LoopOver<C> f, const void* x, void* y, std::int64_t n) {
+  if (dtype == dtype_of<C>()) return f(static_cast<const C*>(x), static_cast<C*>(y), n);
+  const MapLoop widen = cast_loop(dtype, dtype_of<C>()), narrow = cast_loop(dtype_of<C>(), dtype);
+  const std::int64_t size = bit_width(dtype) / 8;
+  std::array<C, 256> part;
+  for (std::int64_t begin = 0; begin < n; begin += std::ssize(part)) {
+    const std::int64_t count = std::min<std::int64_t>(std::ssize(part), n - begin);
+    widen(static_cast<const std::byte*>(x) + begin * size, part.data(), count);
+    f(part.data(), part.data(), count);
+    narrow(part.data(), static_cast<std::byte*>(y) + begin * size, count);
+  }
+}
+
 }  // namespace
+
+Outputs map_floats(const KernelContext& ctx, const Tensor& x, LoopOver<float> floats, LoopOver<double> doubles) {
+  const DType dtype = x.dtype();
+  if (!names(FloatTypes{}, dtype)) return ctx.unsupported_dtype(dtype);
+  const bool wide = dtype == DType::kDouble || ctx.options.reference;
+  return map_tensor(ctx, x, dtype, [&](const void* in, void* out, std::int64_t n) {
+    if (wide)
+      map_as(dtype, doubles, in, out, n);
+    else
+      map_as(dtype, floats, in, out, n);
+  });
+}
 
 std::optional<std::function<double(double)>> activation_function(std::string_view name, std::optional<float> alpha,
                                                                  std::optional<float> beta) {

@@ -15,12 +15,19 @@ std::optional<std::function<double(double)>> activation_function(std::string_vie
                                                                  std::optional<float> beta);
 
 // y = f(x) with f on double for reference runs, on float (double for double) otherwise.
+template <typename C>
+using LoopOver = absl::FunctionRef<void(const C* x, C* y, std::int64_t n)>;
+Outputs map_floats(const KernelContext& ctx, const Tensor& x, LoopOver<float> floats, LoopOver<double> doubles);
+template <typename C, typename F>
+void map_run(const F& f, const C* x, C* y, std::int64_t n) {
+  const F each = f;  // of its own: what is written cannot change it
+  for (std::int64_t i = 0; i < n; ++i) y[i] = static_cast<C>(each(x[i]));
+}
 template <typename F>
 Outputs map_floats(const KernelContext& ctx, const Tensor& x, F f) {
-  return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    if (ctx.options.reference) return map_elements<T, T>(ctx, x, [f](T v) { return static_cast<T>(f(static_cast<double>(v))); });
-    return map_elements<T, T>(ctx, x, [f](T v) { return static_cast<T>(f(static_cast<Compute<T>>(v))); });
-  });
+  return map_floats(
+      ctx, x, [&f](const float* in, float* out, std::int64_t n) { map_run(f, in, out, n); },
+      [&f](const double* in, double* out, std::int64_t n) { map_run(f, in, out, n); });
 }
 
 template <typename C>

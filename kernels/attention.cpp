@@ -181,7 +181,7 @@ absl::StatusOr<Operands> operands_of(const KernelContext& ctx) {
   return o;
 }
 
-template <typename T, typename C>
+template <typename C>
 Outputs attention_as(const KernelContext& ctx) {
   const Tensor& q = ctx.tensor(0);
   absl::StatusOr<Operands> o = operands_of(ctx);
@@ -208,15 +208,16 @@ Outputs attention_as(const KernelContext& ctx) {
     if (absl::Status s = add_mask(ctx, ctx.tensor(3), mask, p); !s.ok()) return s;
   }
   if (absl::Status s = add_range(ctx, o->past, p); !s.ok()) return s;
-  if constexpr (is_small_float_v<T>) p.round = rounding_to<C>(dtype_of<T>());
+  if (q.dtype() == DType::kFloat16 || q.dtype() == DType::kBfloat16) p.round = rounding_to<C>(q.dtype());
   p.round_softmax = ctx.has_attr("softmax_precision") ? rounding_to<C>(static_cast<DType>(ctx.attr_i("softmax_precision", 1))) : p.round;
   const bool packed = o->q.packed;
   absl::StatusOr<Tensor> y =
       ctx.allocate(q.dtype(), packed ? Shape{p.batch, p.queries, p.heads * p.v_size} : Shape{p.batch, p.heads, p.queries, p.v_size});
   if (!y.ok()) return y.status();
   absl::StatusOr<Tensor> scores = Tensor();
-  std::vector<C> result(std::is_same_v<T, C> ? 0 : static_cast<std::size_t>(y->size())), kept;
-  p.out = std::is_same_v<T, C> ? write<C>(*y) : result.data();
+  const bool direct = q.dtype() == dtype_of<C>();
+  std::vector<C> result(direct ? 0 : static_cast<std::size_t>(y->size())), kept;
+  p.out = direct ? write<C>(*y) : result.data();
   p.out_batch = p.queries * p.heads * p.v_size;
   p.out_head = packed ? p.v_size : p.queries * p.v_size;
   p.out_row = packed ? p.heads * p.v_size : p.v_size;
@@ -228,10 +229,8 @@ Outputs attention_as(const KernelContext& ctx) {
     p.score_stage = static_cast<int>(ctx.attr_i("qk_matmul_output_mode", 0));
   }
   attend(ctx, p);
-  if constexpr (!std::is_same_v<T, C>) {
-    for (std::size_t i = 0; i < result.size(); ++i) write<T>(*y)[i] = static_cast<T>(result[i]);
-  }
-  for (std::size_t i = 0; i < kept.size(); ++i) write<T>(*scores)[i] = static_cast<T>(kept[i]);
+  if (!direct) store_computed<C>(result, *y);
+  if (ctx.wants(3)) store_computed<C>(kept, *scores);
   std::vector<Value> out = outputs_of(*std::move(y));
   if (o->as_given && !ctx.wants(3)) return out;
   out.emplace_back(o->as_given ? Value() : Value(std::move(o->key)));
@@ -241,14 +240,10 @@ Outputs attention_as(const KernelContext& ctx) {
 }
 
 Outputs attention(KernelContext& ctx) {
-  return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    if constexpr (std::is_same_v<T, double>)
-      return attention_as<double, double>(ctx);
-    else if (ctx.options.reference && std::is_same_v<T, float>)
-      return attention_as<T, double>(ctx);
-    else
-      return attention_as<T, float>(ctx);
-  });
+  const DType dtype = ctx.tensor(0).dtype();
+  if (!names(FloatTypes{}, dtype)) return ctx.unsupported_dtype(dtype);
+  const bool wide = dtype == DType::kDouble || (dtype == DType::kFloat && ctx.options.reference);
+  return wide ? attention_as<double>(ctx) : attention_as<float>(ctx);
 }
 
 }  // namespace

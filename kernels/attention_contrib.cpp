@@ -85,16 +85,8 @@ std::vector<C> joined(const HeadsView<C>& rows, const C* past, const Sizes& s, s
   return out;
 }
 
-template <typename T, typename C>
-absl::StatusOr<Tensor> narrowed(const KernelContext& ctx, const Shape& dims, std::span<const C> values) {
-  absl::StatusOr<Tensor> t = ctx.allocate(dtype_of<T>(), dims);
-  if (!t.ok()) return t;
-  for (std::size_t i = 0; i < values.size(); ++i) write<T>(*t)[i] = static_cast<T>(values[i]);
-  return t;
-}
-
 // The attention itself, into [batch, queries, heads * v_size].
-template <typename T, typename C>
+template <typename C>
 absl::StatusOr<Tensor> run(const KernelContext& ctx, const Sizes& s, AttentionProblem<C>& p) {
   p.batch = s.batch, p.heads = p.kv_heads = s.heads, p.queries = s.queries, p.keys = s.keys, p.size = s.size, p.v_size = s.v_size;
   const float scale = ctx.attr_f("scale", 0.0f);
@@ -113,10 +105,10 @@ absl::StatusOr<Tensor> run(const KernelContext& ctx, const Sizes& s, AttentionPr
   p.out_head = s.v_size;
   p.out_row = s.heads * s.v_size;
   attend(ctx, p);
-  return narrowed<T, C>(ctx, {s.batch, s.queries, s.heads * s.v_size}, out);
+  return narrowed(ctx, ctx.tensor(0).dtype(), {s.batch, s.queries, s.heads * s.v_size}, out);
 }
 
-template <typename T, typename C>
+template <typename C>
 Outputs packed_attention_as(const KernelContext& ctx) {
   const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
   if (x.rank() != 3 || w.rank() != 2 || w.dims()[0] != x.dims()[2]) return ctx.invalid("the input or the weights have the wrong shape");
@@ -137,8 +129,8 @@ Outputs packed_attention_as(const KernelContext& ctx) {
   if (!cx.ok()) return cx.status();
   const std::int64_t in = x.dims()[2], rows = s.batch * s.queries;
   std::shared_ptr<const PackedMatrix> packed;
-  if constexpr (std::is_same_v<T, float> && std::is_same_v<C, float>) {
-    packed = w.dtype() == DType::kFloat ? packed_constant(ctx, w, in, total, total, 1) : nullptr;
+  if constexpr (std::is_same_v<C, float>) {
+    packed = x.dtype() == DType::kFloat && w.dtype() == DType::kFloat ? packed_constant(ctx, w, in, total, total, 1) : nullptr;
     if (packed != nullptr) gemm_packed(ctx, rows, {*cx, in, 1}, *packed, qkv.data(), total);
   }
   if (packed == nullptr) {
@@ -176,12 +168,12 @@ Outputs packed_attention_as(const KernelContext& ctx) {
     if (absl::Status status = add_padding_mask(ctx, ctx.tensor(3), s, smask, p); !status.ok()) return status;
   }
   if (absl::Status status = add_attention_bias(ctx, 5, s, sbias, p); !status.ok()) return status;
-  absl::StatusOr<Tensor> y = run<T, C>(ctx, s, p);
+  absl::StatusOr<Tensor> y = run(ctx, s, p);
   if (!y.ok()) return y.status();
   if (!ctx.wants(1)) return outputs_of(*std::move(y));
   if (s.size != s.v_size) return ctx.invalid("present needs heads of one size");
   keys.insert(keys.end(), values.begin(), values.end());
-  absl::StatusOr<Tensor> present = narrowed<T, C>(ctx, {2, s.batch, s.heads, s.keys, s.size}, keys);
+  absl::StatusOr<Tensor> present = narrowed(ctx, x.dtype(), {2, s.batch, s.heads, s.keys, s.size}, keys);
   if (!present.ok()) return present.status();
   return outputs_of(*std::move(y), *std::move(present));
 }
@@ -285,7 +277,7 @@ absl::StatusOr<Sizes> multi_head_inputs(const KernelContext& ctx, QkvInputs<C>& 
   return s;
 }
 
-template <typename T, typename C>
+template <typename C>
 Outputs multi_head_as(const KernelContext& ctx) {
   if (ctx.has_input(8) || ctx.has_input(9) || ctx.wants(3)) return ctx.unsupported("buffer sharing, cache_indirection or the output of QK");
   QkvInputs<C> in;
@@ -316,13 +308,13 @@ Outputs multi_head_as(const KernelContext& ctx) {
     if (absl::Status status = add_padding_mask(ctx, ctx.tensor(4), *s, smask, p); !status.ok()) return status;
   }
   if (absl::Status status = add_attention_bias(ctx, 5, *s, sbias, p); !status.ok()) return status;
-  absl::StatusOr<Tensor> y = run<T, C>(ctx, *s, p);
+  absl::StatusOr<Tensor> y = run(ctx, *s, p);
   if (!y.ok()) return y.status();
   std::vector<Value> out = outputs_of(*std::move(y));
   for (auto [index, values_of, size] : {std::tuple(1, &keys, s->size), {2, &values, s->v_size}}) {
     out.emplace_back();
     if (!ctx.wants(index)) continue;
-    absl::StatusOr<Tensor> t = narrowed<T, C>(ctx, {s->batch, s->heads, s->keys, size}, *values_of);
+    absl::StatusOr<Tensor> t = narrowed(ctx, ctx.tensor(0).dtype(), {s->batch, s->heads, s->keys, size}, *values_of);
     if (!t.ok()) return t.status();
     out.back() = *std::move(t);
   }
@@ -331,10 +323,10 @@ Outputs multi_head_as(const KernelContext& ctx) {
 
 template <bool kProjects>
 Outputs contrib_attention(KernelContext& ctx) {
-  return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    if (std::is_same_v<T, double> || ctx.options.reference) return kProjects ? packed_attention_as<T, double>(ctx) : multi_head_as<T, double>(ctx);
-    return kProjects ? packed_attention_as<T, float>(ctx) : multi_head_as<T, float>(ctx);
-  });
+  const DType dtype = ctx.tensor(0).dtype();
+  if (!names(FloatTypes{}, dtype)) return ctx.unsupported_dtype(dtype);
+  if (dtype == DType::kDouble || ctx.options.reference) return kProjects ? packed_attention_as<double>(ctx) : multi_head_as<double>(ctx);
+  return kProjects ? packed_attention_as<float>(ctx) : multi_head_as<float>(ctx);
 }
 
 }  // namespace

@@ -125,15 +125,7 @@ absl::Status add_score_inputs(const KernelContext& ctx, const GroupSizes& s, std
   return absl::OkStatus();
 }
 
-template <typename T, typename C>
-absl::StatusOr<Tensor> narrowed(const KernelContext& ctx, const Shape& dims, const std::vector<C>& values) {
-  absl::StatusOr<Tensor> t = ctx.allocate(dtype_of<T>(), dims);
-  if (!t.ok()) return t;
-  for (std::size_t i = 0; i < values.size(); ++i) write<T>(*t)[i] = static_cast<T>(values[i]);
-  return t;
-}
-
-template <typename T, typename C>
+template <typename C>
 Outputs group_query_as(const KernelContext& ctx) {
   if (ctx.has_input(12) || ctx.has_input(13) || ctx.has_input(14) || ctx.wants(3) || ctx.attr_s("k_quant_type", "NONE") != "NONE" ||
       ctx.attr_i("sliding_window_cache", 0) != 0) {
@@ -186,20 +178,20 @@ Outputs group_query_as(const KernelContext& ctx) {
   p.out = out.data();
   p.out_batch = s->rows * s->heads * s->size, p.out_head = s->size, p.out_row = s->heads * s->size;
   attend(ctx, p);
-  absl::StatusOr<Tensor> y = narrowed<T, C>(ctx, {s->batch, s->rows, s->heads * s->size}, out);
+  const DType dtype = ctx.tensor(0).dtype();
+  absl::StatusOr<Tensor> y = narrowed(ctx, dtype, {s->batch, s->rows, s->heads * s->size}, out);
   if (!y.ok()) return y.status();
   const Shape cache_dims{s->batch, s->kv_heads, s->buffer, s->size};
-  absl::StatusOr<Tensor> pk = narrowed<T, C>(ctx, cache_dims, keys), pv = narrowed<T, C>(ctx, cache_dims, values);
+  absl::StatusOr<Tensor> pk = narrowed(ctx, dtype, cache_dims, keys), pv = narrowed(ctx, dtype, cache_dims, values);
   if (!pk.ok()) return pk.status();
   if (!pv.ok()) return pv.status();
   return outputs_of(*std::move(y), *std::move(pk), *std::move(pv));
 }
 
 Outputs group_query_attention(KernelContext& ctx) {
-  return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    if (std::is_same_v<T, double> || ctx.options.reference) return group_query_as<T, double>(ctx);
-    return group_query_as<T, float>(ctx);
-  });
+  const DType dtype = ctx.tensor(0).dtype();
+  if (!names(FloatTypes{}, dtype)) return ctx.unsupported_dtype(dtype);
+  return dtype == DType::kDouble || ctx.options.reference ? group_query_as<double>(ctx) : group_query_as<float>(ctx);
 }
 
 }  // namespace

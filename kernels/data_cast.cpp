@@ -1,5 +1,6 @@
 // Cast, CastLike, BitCast (ONNX Operators: Cast, with its tables of special values).
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -8,6 +9,7 @@
 #include "kernels/data_codec.h"
 #include "kernels/data_families.h"
 #include "kernels/data_util.h"
+#include "kernels/elementwise.h"
 
 namespace saturate {
 namespace {
@@ -38,50 +40,83 @@ D convert(S s) {
   }
 }
 
-template <typename S>
-Outputs cast_to_tiny(const KernelContext& ctx, const S* x, const Shape& dims, const CastOptions& o) {
+template <typename D>
+struct ConvertTo {
+  template <typename S>
+  D operator()(S s) const {
+    return convert<D>(s);
+  }
+};
+
+}  // namespace
+
+MapLoop cast_loop(DType from, DType to) {
+  const auto loop = of_type(NumericAndBoolTypes{}, from, [to]<typename S>(std::type_identity<S>) -> MapLoop {
+    const auto into = of_type(NumericAndBoolTypes{}, to, []<typename D>(std::type_identity<D>) -> MapLoop {
+      return map_loop<S, D, ConvertTo<D>>;
+    });
+    return into.value_or(nullptr);
+  });
+  return loop.value_or(nullptr);
+}
+
+namespace {
+
+// f(i, value) for elements of type `from` at `x`, as W.
+template <typename W, typename F>
+void for_each_widened(DType from, const std::byte* x, std::size_t size, F f) {
+  std::array<W, 512> part;
+  const MapLoop loop = cast_loop(from, dtype_of<W>());
+  const auto width = static_cast<std::size_t>(bit_width(from) / 8);
+  for (std::size_t begin = 0; begin < size; begin += part.size()) {
+    const std::size_t n = std::min(part.size(), size - begin);
+    loop(x + begin * width, part.data(), static_cast<std::int64_t>(n));
+    for (std::size_t i = 0; i < n; ++i) f(begin + i, part[i]);
+  }
+}
+
+Outputs cast_to_tiny(const KernelContext& ctx, DType from, const std::byte* x, const Shape& dims, const CastOptions& o) {
   auto out = ctx.allocate(o.to, dims);
   if (!out.ok()) return out.status();
   std::vector<std::uint8_t> codes(static_cast<std::size_t>(out->size()));
-  for (std::size_t i = 0; i < codes.size(); ++i) {
-    if (is_tiny_integer(o.to)) {
-      codes[i] = static_cast<std::uint8_t>(convert<std::int64_t>(x[i]) & 0xff);  // discards higher bits
-    } else {
-      const float v = narrow_round_to_odd(static_cast<double>(static_cast<Compute<S>>(x[i])));
+  if (is_tiny_integer(o.to)) {
+    for_each_widened<std::int64_t>(from, x, codes.size(), [&](std::size_t i, std::int64_t v) {
+      codes[i] = static_cast<std::uint8_t>(v & 0xff);  // discards higher bits
+    });
+  } else {
+    for_each_widened<double>(from, x, codes.size(), [&](std::size_t i, double wide) {
+      const float v = narrow_round_to_odd(wide);
       codes[i] = o.to == DType::kFloat8e8m0 ? encode_float8e8m0(v, o.saturate, o.round) : encode_tiny_float(o.to, v, o.saturate);
-    }
+    });
   }
   pack_bits(codes, bit_width(o.to), write<std::byte>(*out));
   return outputs_of(*std::move(out));
 }
 
-template <typename S>
-Outputs cast_from(const KernelContext& ctx, const S* x, const Shape& dims, const CastOptions& o) {
-  if (is_tiny_float(o.to) || is_tiny_integer(o.to)) return cast_to_tiny(ctx, x, dims, o);
+Outputs cast_from(const KernelContext& ctx, DType from, const void* values, const Shape& dims, const CastOptions& o) {
+  const std::byte* x = static_cast<const std::byte*>(values);
+  if (!names(NumericAndBoolTypes{}, from)) return ctx.unsupported_dtype(from);
+  if (is_tiny_float(o.to) || is_tiny_integer(o.to)) return cast_to_tiny(ctx, from, x, dims, o);
   auto out = ctx.allocate(o.to, dims);
   if (!out.ok()) return out.status();
-  return dispatch(NumericAndBoolTypes(), ctx, o.to, [&]<typename D>(std::type_identity<D>) -> Outputs {
-    D* y = write<D>(*out);
-    parallel_for(ctx, out->size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) y[i] = convert<D>(x[i]);
-    });
-    return outputs_of(*std::move(out));
+  const MapLoop loop = cast_loop(from, o.to);
+  if (loop == nullptr) return ctx.unsupported_dtype(o.to);
+  std::byte* y = write<std::byte>(*out);
+  const std::int64_t from_width = bit_width(from) / 8, to_width = bit_width(o.to) / 8;
+  parallel_for(ctx, out->size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+    loop(x + begin * from_width, y + begin * to_width, end - begin);
   });
+  return outputs_of(*std::move(out));
 }
 
 // Shortest text that reads back as the same number; integers of floats without a point, as in C.
 template <typename T>
 std::string text_of(T value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return value ? "1" : "0";
-  } else if constexpr (is_float_v<T>) {
-    const auto v = static_cast<std::conditional_t<std::is_same_v<T, double>, double, float>>(value);
-    if (std::isnan(v)) return "NaN";
-    if (std::isinf(v)) return v > 0 ? "INF" : "-INF";
-    return fmt::format("{}", v);
-  } else {
-    return fmt::format("{}", value);
+  if constexpr (std::is_floating_point_v<T>) {
+    if (std::isnan(value)) return "NaN";
+    if (std::isinf(value)) return value > 0 ? "INF" : "-INF";
   }
+  return fmt::format("{}", value);
 }
 
 Outputs cast_to_strings(const KernelContext& ctx, const Tensor& x) {
@@ -93,10 +128,17 @@ Outputs cast_to_strings(const KernelContext& ctx, const Tensor& x) {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = text_of(static_cast<float>((*values)[i]));
     return outputs_of(Tensor::strings(x.dims(), std::move(out)));
   }
-  return dispatch(NumericAndBoolTypes(), ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = text_of(x.data<T>()[i]);
-    return outputs_of(Tensor::strings(x.dims(), std::move(out)));
-  });
+  if (!names(NumericAndBoolTypes{}, x.dtype())) return ctx.unsupported_dtype(x.dtype());
+  const auto text = [&](std::size_t i, auto value) { out[i] = text_of(value); };
+  if (x.dtype() == DType::kDouble)
+    for_each_widened<double>(x.dtype(), x.bytes().data(), out.size(), text);
+  else if (names(FloatTypes{}, x.dtype()))
+    for_each_widened<float>(x.dtype(), x.bytes().data(), out.size(), text);
+  else if (names(SignedTypes{}, x.dtype()))
+    for_each_widened<std::int64_t>(x.dtype(), x.bytes().data(), out.size(), text);
+  else
+    for_each_widened<std::uint64_t>(x.dtype(), x.bytes().data(), out.size(), text);
+  return outputs_of(Tensor::strings(x.dims(), std::move(out)));
 }
 
 std::optional<double> number_of(std::string_view text) {
@@ -123,8 +165,8 @@ Outputs cast_strings(const KernelContext& ctx, const Tensor& x, const CastOption
     if (!number) return ctx.invalid(fmt::format("'{}' is not a number", s.substr(0, 40)));
     numbers.push_back(*number);
   }
-  if (is_integer(o.to) && wholes.size() == numbers.size()) return cast_from(ctx, wholes.data(), x.dims(), o);
-  return cast_from(ctx, numbers.data(), x.dims(), o);
+  if (is_integer(o.to) && wholes.size() == numbers.size()) return cast_from(ctx, DType::kInt64, wholes.data(), x.dims(), o);
+  return cast_from(ctx, DType::kDouble, numbers.data(), x.dims(), o);
 }
 
 Outputs cast_tensor(const KernelContext& ctx, const Tensor& x, const CastOptions& o) {
@@ -137,14 +179,13 @@ Outputs cast_tensor(const KernelContext& ctx, const Tensor& x, const CastOptions
     if (is_tiny_float(x.dtype())) {
       std::vector<float> values(codes.size());
       for (std::size_t i = 0; i < codes.size(); ++i) values[i] = decode_tiny_float(x.dtype(), codes[i]);
-      return cast_from(ctx, values.data(), x.dims(), o);
+      return cast_from(ctx, DType::kFloat, values.data(), x.dims(), o);
     }
     std::vector<std::int8_t> values(codes.size());
     for (std::size_t i = 0; i < codes.size(); ++i) values[i] = decode_tiny_integer(x.dtype(), codes[i]);
-    return cast_from(ctx, values.data(), x.dims(), o);
+    return cast_from(ctx, DType::kInt8, values.data(), x.dims(), o);
   }
-  return dispatch(NumericAndBoolTypes(), ctx, x.dtype(),
-                  [&]<typename S>(std::type_identity<S>) { return cast_from(ctx, x.data<S>(), x.dims(), o); });
+  return cast_from(ctx, x.dtype(), x.bytes().data(), x.dims(), o);
 }
 
 absl::StatusOr<CastOptions> options_of(const KernelContext& ctx) {

@@ -26,7 +26,7 @@ template void parallel_runs<2>(const KernelContext&, const Shape&, const std::ar
 template void parallel_runs<3>(const KernelContext&, const Shape&, const std::array<Shape, 3>&, RunBody<3>);
 template void parallel_runs<4>(const KernelContext&, const Shape&, const std::array<Shape, 4>&, RunBody<4>);
 
-Outputs map_tensor(const KernelContext& ctx, const Tensor& x, DType dtype, MapLoop loop) {
+Outputs map_tensor(const KernelContext& ctx, const Tensor& x, DType dtype, absl::FunctionRef<void(const void*, void*, std::int64_t)> loop) {
   absl::StatusOr<Tensor> y = ctx.allocate_over({&x}, dtype, x.dims());
   if (!y.ok()) return y.status();
   const std::byte* in = x.bytes().data();
@@ -55,6 +55,27 @@ Outputs zip_tensors(const KernelContext& ctx, const Tensor& a, const Tensor& b, 
   zip_into(ctx, a, b, *dims, dtype, write<std::byte>(*y), loop);
   return outputs_of(*std::move(y));
 }
+
+template <typename C>
+void store_computed(std::span<const C> values, Tensor& t) {
+  of_type(FloatTypes{}, t.dtype(), [&]<typename T>(std::type_identity<T>) {
+    T* to = write<T>(t);
+    for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
+    return true;
+  });
+}
+
+template <typename C>
+absl::StatusOr<Tensor> narrowed(const KernelContext& ctx, DType dtype, const Shape& dims, const std::vector<C>& values) {
+  absl::StatusOr<Tensor> t = ctx.allocate(dtype, dims);
+  if (t.ok()) store_computed<C>(values, *t);
+  return t;
+}
+
+template void store_computed(std::span<const float>, Tensor&);
+template void store_computed(std::span<const double>, Tensor&);
+template absl::StatusOr<Tensor> narrowed(const KernelContext&, DType, const Shape&, const std::vector<float>&);
+template absl::StatusOr<Tensor> narrowed(const KernelContext&, DType, const Shape&, const std::vector<double>&);
 
 absl::StatusOr<Tensor> align_legacy(const KernelContext& ctx, const Tensor& a, const Tensor& b) {
   if (!ctx.node.domain.empty() || ctx.opset >= 7 || !ctx.has_attr("axis") || b.rank() >= a.rank()) return b;

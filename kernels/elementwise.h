@@ -34,23 +34,19 @@ void map_loop(const void* x, void* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) out[i] = F()(in[i]);
 }
 // Runs one over a tensor into a new one of `dtype`.
-Outputs map_tensor(const KernelContext& ctx, const Tensor& x, DType dtype, MapLoop loop);
+Outputs map_tensor(const KernelContext& ctx, const Tensor& x, DType dtype, absl::FunctionRef<void(const void*, void*, std::int64_t)> loop);
+// The one that converts elements as Cast does; null where there is none.
+MapLoop cast_loop(DType from, DType to);
 
-// y[i] = f(x[i]) for a tensor of T into a tensor of R, where f holds values.
+// y[i] = f(x[i]) for a tensor of T into a tensor of R.
 template <typename T, typename R, typename F>
 Outputs map_elements(const KernelContext& ctx, const Tensor& x, F f) {
-  if constexpr (std::is_empty_v<F> && std::is_default_constructible_v<F>) {
-    return map_tensor(ctx, x, dtype_of<R>(), map_loop<T, R, F>);
-  } else {
-    absl::StatusOr<Tensor> y = ctx.allocate_over({&x}, dtype_of<R>(), x.dims());
-    if (!y.ok()) return y.status();
-    const T* in = x.data<T>();
-    R* out = write<R>(*y);
-    parallel_for(ctx, x.size(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) out[i] = f(in[i]);
-    });
-    return outputs_of(*std::move(y));
-  }
+  return map_tensor(ctx, x, dtype_of<R>(), [&f](const void* from, void* to, std::int64_t n) {
+    const T* in = static_cast<const T*>(from);
+    R* out = static_cast<R*>(to);
+    const F each = f;  // of its own: what is written cannot change it
+    for (std::int64_t i = 0; i < n; ++i) out[i] = each(in[i]);
+  });
 }
 
 // for_each_run with the outermost dim split over threads.
@@ -101,6 +97,12 @@ template <typename A, typename B, typename R, typename F>
 void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, R* out, F) {
   zip_into(ctx, a, b, dims, dtype_of<R>(), reinterpret_cast<std::byte*>(out), zip_loop<A, B, R, F>);
 }
+
+// Floats or doubles, rounded to the type of `t` (of FloatTypes), which allocate() gave; and a new tensor of `dtype` with them.
+template <typename C>
+void store_computed(std::span<const C> values, Tensor& t);
+template <typename C>
+absl::StatusOr<Tensor> narrowed(const KernelContext& ctx, DType dtype, const Shape& dims, const std::vector<C>& values);
 
 // Below opset 7, B of a binary operator is aligned to A at `axis` instead of at the end (with attribute broadcast=1).
 absl::StatusOr<Tensor> align_legacy(const KernelContext& ctx, const Tensor& a, const Tensor& b);

@@ -32,6 +32,15 @@ struct XorOp {
   static bool apply(bool a, bool b) { return a != b; }
 };
 
+template <typename Op>
+std::optional<ZipLoop> comparison(DType dtype) {
+  return of_type(NumericAndBoolTypes{}, dtype, []<typename Given>(std::type_identity<Given>) -> ZipLoop {
+    using T = typename SameBits<Given, std::is_integral_v<Given> && std::is_same_v<Op, EqualOp>>::type;
+    const auto each = [](T x, T y) { return Op::apply(static_cast<Compute<T>>(x), static_cast<Compute<T>>(y)); };
+    return zip_loop<T, T, bool, decltype(each)>;
+  });
+}
+
 // `kTurned`: of the second input with the first.
 template <typename Op, bool kTurned = false>
 Outputs compare(KernelContext& ctx) {
@@ -39,11 +48,7 @@ Outputs compare(KernelContext& ctx) {
   const absl::StatusOr<BinaryInputs> in = binary_inputs(ctx, store);
   if (!in.ok()) return in.status();
   const Tensor &a = kTurned ? in->second : in->first, &b = kTurned ? in->first : in->second;
-  const auto loop = of_type(NumericAndBoolTypes{}, a.dtype(), []<typename Given>(std::type_identity<Given>) -> ZipLoop {
-    using T = typename SameBits<Given, std::is_integral_v<Given> && std::is_same_v<Op, EqualOp>>::type;
-    const auto each = [](T x, T y) { return Op::apply(static_cast<Compute<T>>(x), static_cast<Compute<T>>(y)); };
-    return zip_loop<T, T, bool, decltype(each)>;
-  });
+  const std::optional<ZipLoop> loop = comparison<Op>(a.dtype());
   return loop ? zip_tensors(ctx, a, b, DType::kBool, *loop) : ctx.unsupported_dtype(a.dtype());
 }
 

@@ -133,12 +133,16 @@ auto of_type(Types<Ts...>, DType dtype, F&& f) {
   return result;
 }
 
-// The same of whole kernels; kUnimplemented naming the dtype where there is none.
+template <typename T, typename F>
+Outputs call_for(F& f) {
+  return f(std::type_identity<T>());
+}
+// The same of whole kernels; kUnimplemented naming the dtype where there is none. (One call for all types: compilers are quicker with that.)
 template <typename... Ts, typename F>
-Outputs dispatch(Types<Ts...> types, const KernelContext& ctx, DType dtype, F&& f) {
-  std::optional<Outputs> result = of_type(types, dtype, std::forward<F>(f));
-  if (!result) return ctx.unsupported_dtype(dtype);
-  return *std::move(result);
+Outputs dispatch(Types<Ts...>, const KernelContext& ctx, DType dtype, F&& f) {
+  Outputs (*call)(std::remove_reference_t<F>&) = nullptr;
+  (void)((dtype == dtype_of<Ts>() && (call = call_for<Ts, std::remove_reference_t<F>>, true)) || ...);
+  return call == nullptr ? ctx.unsupported_dtype(dtype) : call(f);
 }
 
 // Multidirectional broadcasting (ONNX docs/Broadcasting.md); nullopt where the shapes don't fit.

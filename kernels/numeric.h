@@ -116,6 +116,10 @@ using FloatTypes = Types<float, double, Half, BFloat16>;
 using SignedTypes = Types<std::int8_t, std::int16_t, std::int32_t, std::int64_t>;
 using UnsignedTypes = Types<std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>;
 using IntTypes = Join<SignedTypes, UnsignedTypes>;
+template <typename... Ts>
+constexpr bool names(Types<Ts...>, DType dtype) {
+  return ((dtype == dtype_of<Ts>()) || ...);
+}
 using NumericTypes = Join<FloatTypes, IntTypes>;
 using NumericAndBoolTypes = Join<NumericTypes, Types<bool>>;
 

@@ -265,15 +265,7 @@ void run_direction(const KernelContext& ctx, const Recurrent<C>& p, Cell cell, s
   }
 }
 
-template <typename T, typename C>
-absl::StatusOr<Value> as_output(const KernelContext& ctx, const Shape& dims, const std::vector<C>& values) {
-  absl::StatusOr<Tensor> t = ctx.allocate(dtype_of<T>(), dims);
-  if (!t.ok()) return t.status();
-  for (std::size_t i = 0; i < values.size(); ++i) write<T>(*t)[i] = static_cast<T>(values[i]);
-  return Value(*std::move(t));
-}
-
-template <typename T, typename C>
+template <typename C>
 Outputs recurrent_as(const KernelContext& ctx, Cell cell, bool quantized = false) {
   absl::StatusOr<Recurrent<C>> p = read_recurrent<C>(ctx, cell, quantized);
   if (!p.ok()) return p.status();
@@ -299,24 +291,23 @@ Outputs recurrent_as(const KernelContext& ctx, Cell cell, bool quantized = false
   const std::array<const std::vector<C>*, 3> values{&y, &h, &c};
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (!ctx.wants(static_cast<int>(i))) continue;
-    absl::StatusOr<Value> v = as_output<T, C>(ctx, i == 0 ? y_dims : state_dims, *values[i]);
-    if (!v.ok()) return v.status();
-    out[i] = *std::move(v);
+    absl::StatusOr<Tensor> t = narrowed(ctx, quantized ? DType::kFloat : ctx.tensor(0).dtype(), i == 0 ? y_dims : state_dims, *values[i]);
+    if (!t.ok()) return t.status();
+    out[i] = *std::move(t);
   }
   return out;
 }
 
 template <Cell kCell>
 Outputs recurrent(KernelContext& ctx) {
-  return dispatch(FloatTypes{}, ctx, ctx.tensor(0).dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    if (std::is_same_v<T, double> || ctx.options.reference) return recurrent_as<T, double>(ctx, kCell);
-    return recurrent_as<T, float>(ctx, kCell);
-  });
+  const DType dtype = ctx.tensor(0).dtype();
+  if (!names(FloatTypes{}, dtype)) return ctx.unsupported_dtype(dtype);
+  return dtype == DType::kDouble || ctx.options.reference ? recurrent_as<double>(ctx, kCell) : recurrent_as<float>(ctx, kCell);
 }
 
 // Every row of the batch is rounded with one scale, as ONNX Runtime does on one thread.
 Outputs dynamic_quantize_lstm(KernelContext& ctx) {
-  return ctx.options.reference ? recurrent_as<float, double>(ctx, Cell::kLstm, true) : recurrent_as<float, float>(ctx, Cell::kLstm, true);
+  return ctx.options.reference ? recurrent_as<double>(ctx, Cell::kLstm, true) : recurrent_as<float>(ctx, Cell::kLstm, true);
 }
 
 }  // namespace
