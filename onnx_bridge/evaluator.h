@@ -23,6 +23,11 @@ struct Optional {
 struct Value {
   std::variant<std::monostate, Tensor, Sequence, Optional> v;
   Value() = default;
+  Value(const Value&);  // made in model.cpp, as those of Attribute
+  Value(Value&&) noexcept;
+  Value& operator=(const Value&);
+  Value& operator=(Value&&) noexcept;
+  ~Value();
   Value(Tensor t) : v(std::move(t)) {}
   Value(Sequence s) : v(std::move(s)) {}
   Value(Optional o) : v(std::move(o)) {}

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_set.h"
+#include "onnx_bridge/evaluator.h"
 
 namespace saturate {
 namespace {
@@ -57,6 +58,18 @@ class CaptureFinder {
 };
 
 }  // namespace
+
+AttributeValue::AttributeValue(const AttributeValue&) = default;
+AttributeValue::AttributeValue(AttributeValue&&) noexcept = default;
+AttributeValue& AttributeValue::operator=(const AttributeValue&) = default;
+AttributeValue& AttributeValue::operator=(AttributeValue&&) noexcept = default;
+AttributeValue::~AttributeValue() = default;
+
+Value::Value(const Value&) = default;
+Value::Value(Value&&) noexcept = default;
+Value& Value::operator=(const Value&) = default;
+Value& Value::operator=(Value&&) noexcept = default;
+Value::~Value() = default;
 
 Attribute Attribute::of(std::string name, std::int64_t value) { return make(std::move(name), AttributeType::kInt, value); }
 Attribute Attribute::of(std::string name, float value) { return make(std::move(name), AttributeType::kFloat, value); }

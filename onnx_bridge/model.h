@@ -54,13 +54,26 @@ enum class AttributeType : std::int32_t {  // onnx.AttributeProto.AttributeType
   kTypeProtos = 14,
 };
 
+// By type: float, int64, string, tensor, graph, floats, ints, strings, tensors, graphs; monostate for the others (see Attribute::raw).
+using AttributeVariant =
+    std::variant<std::monostate, float, std::int64_t, std::string, Tensor, std::shared_ptr<const Graph>, std::vector<float>,
+                 std::vector<std::int64_t>, std::vector<std::string>, std::vector<Tensor>, std::vector<std::shared_ptr<const Graph>>>;
+// One whose copies are made in model.cpp instead of in every file that holds an attribute.
+struct AttributeValue : AttributeVariant {
+  using AttributeVariant::AttributeVariant;
+  using AttributeVariant::operator=;
+  AttributeValue() = default;
+  AttributeValue(const AttributeValue&);
+  AttributeValue(AttributeValue&&) noexcept;
+  AttributeValue& operator=(const AttributeValue&);
+  AttributeValue& operator=(AttributeValue&&) noexcept;
+  ~AttributeValue();
+};
+
 struct Attribute {
   std::string name;
   AttributeType type = AttributeType::kUndefined;
-  // By type: float, int64, string, tensor, graph, floats, ints, strings, tensors, graphs; monostate for the others (see `raw`).
-  std::variant<std::monostate, float, std::int64_t, std::string, Tensor, std::shared_ptr<const Graph>, std::vector<float>,
-               std::vector<std::int64_t>, std::vector<std::string>, std::vector<Tensor>, std::vector<std::shared_ptr<const Graph>>>
-      value;
+  AttributeValue value;
   std::string ref;                  // ref_attr_name inside a function body, else empty
   std::shared_ptr<const void> raw;  // onnx.AttributeProto, for the types that `value` does not carry
 

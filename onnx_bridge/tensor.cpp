@@ -337,6 +337,12 @@ std::optional<std::size_t> checked_bytes(DType dtype, std::span<const std::int64
   return static_cast<std::size_t>(bits / 8) + (bits % 8 ? 1 : 0);
 }
 
+Tensor::Tensor(const Tensor&) = default;
+Tensor::Tensor(Tensor&&) noexcept = default;
+Tensor& Tensor::operator=(const Tensor&) = default;
+Tensor& Tensor::operator=(Tensor&&) noexcept = default;
+Tensor::~Tensor() = default;
+
 Tensor::Tensor(DType dtype, Shape dims) : dtype_(dtype), dims_(std::move(dims)) {
   const auto size = checked_bytes(dtype_, dims_);
   assert(size && "dims of a new tensor overflow");

@@ -74,6 +74,12 @@ struct FileRange {
 class Tensor {
  public:
   Tensor() = default;
+  // Made once, in tensor.cpp, instead of in every file that holds a tensor: a copy counts three owners.
+  Tensor(const Tensor&);
+  Tensor(Tensor&&) noexcept;
+  Tensor& operator=(const Tensor&);
+  Tensor& operator=(Tensor&&) noexcept;
+  ~Tensor();
   // Zero-initialized buffer of its own. Dims must have passed checked_bytes.
   Tensor(DType dtype, Shape dims);
   // A view of `bytes` kept alive by `owner`. Little-endian, packed, as raw_data.
