@@ -14,8 +14,6 @@ using inference::Rule;
 using inference::Rules;
 namespace {
 
-using Kind = Facts::Kind;
-
 const Rules& all_rules() {
   static const Rules rules = [] {
     Rules r;
@@ -81,7 +79,7 @@ void apply_schema(Call& call, const OpSchema& schema) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const OpSchema::Formal* formal = formal_of(schema.inputs, i);
     const Facts& f = call.in(i);
-    if (!formal || f.kind != Kind::kTensor || f.dtype == DType::kUndefined) continue;
+    if (!formal || f.kind != Facts::Kind::kTensor || f.dtype == DType::kUndefined) continue;
     const DType fixed = dtype_of_formal(formal->type);
     if (fixed != DType::kUndefined && fixed != f.dtype)
       return call.fail_dtype(absl::StrCat("input ", i, " is ", dtype_name(f.dtype), ", not ", dtype_name(fixed)));
@@ -94,9 +92,9 @@ void apply_schema(Call& call, const OpSchema& schema) {
   for (std::size_t o = 0; o < call.out.size(); ++o) {
     const OpSchema::Formal* formal = formal_of(schema.outputs, o);
     Facts& f = call.out[o];
-    if (!formal || (f.kind != Kind::kUnknown && f.kind != Kind::kTensor)) continue;
-    if (f.kind == Kind::kUnknown && only_tensors(schema, formal->type)) f.kind = Kind::kTensor;
-    if (f.kind != Kind::kTensor || f.dtype != DType::kUndefined) continue;
+    if (!formal || (f.kind != Facts::Kind::kUnknown && f.kind != Facts::Kind::kTensor)) continue;
+    if (f.kind == Facts::Kind::kUnknown && only_tensors(schema, formal->type)) f.kind = Facts::Kind::kTensor;
+    if (f.kind != Facts::Kind::kTensor || f.dtype != DType::kUndefined) continue;
     f.dtype = dtype_of_formal(formal->type);
     if (auto it = bound.find(std::string(formal->type)); it != bound.end()) f.dtype = it->second;
     if (const auto* c = constraint(schema, formal->type); c && c->types.size() == 1 && f.dtype == DType::kUndefined)
@@ -120,15 +118,15 @@ absl::StatusOr<std::vector<Facts>> infer(const Node& node, std::span<const Facts
   bool constant = pure(call, rule != all_rules().end() || schema);
   bool any = false;
   for (const Facts* f : inputs) {
-    if (!f || f->kind == Kind::kAbsent) continue;
+    if (!f || f->kind == Facts::Kind::kAbsent) continue;
     any = true;
-    constant = constant && f->kind == Kind::kTensor && f->constant;
+    constant = constant && f->kind == Facts::Kind::kTensor && f->constant;
   }
   for (Facts& f : call.out) {
-    f.constant = f.constant || (constant && any && f.kind == Kind::kTensor);
+    f.constant = f.constant || (constant && any && f.kind == Facts::Kind::kTensor);
     // Content is of integers only: a rule may have run before the dtype was known.
     if (f.content && f.dtype != DType::kInt64 && f.dtype != DType::kInt32) f.content.reset();
-    if (f.kind == Kind::kTensor && f.shape)
+    if (f.kind == Facts::Kind::kTensor && f.shape)
       for (Dim d : *f.shape)
         if (!context.dims.non_negative(d)) context.dims.assume_non_negative(d);
   }
@@ -164,8 +162,8 @@ bool join_dims(std::vector<Dim>& into, const std::vector<Dim>& other, DimTable& 
 }  // namespace
 
 bool join_facts(Facts& into, const Facts& other, DimTable& dims, bool& changed, std::string& why) {
-  if (other.kind == Kind::kUnknown) return true;
-  if (into.kind == Kind::kUnknown) {
+  if (other.kind == Facts::Kind::kUnknown) return true;
+  if (into.kind == Facts::Kind::kUnknown) {
     into = other;
     changed = true;
     return true;
@@ -208,7 +206,7 @@ bool join_facts(Facts& into, const Facts& other, DimTable& dims, bool& changed, 
     changed = true;
   }
   if (into.elements.size() != other.elements.size()) {
-    if (into.kind == Kind::kTuple) {
+    if (into.kind == Facts::Kind::kTuple) {
       why = absl::StrCat("tuples of ", into.elements.size(), " and of ", other.elements.size());
       return false;
     }
@@ -229,19 +227,19 @@ Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view valu
     case ValueType::Kind::kUnknown:
       return f;
     case ValueType::Kind::kTensor:
-      f.kind = Kind::kTensor;
+      f.kind = Facts::Kind::kTensor;
       break;
     case ValueType::Kind::kSequence:
-      f.kind = Kind::kSequence;
+      f.kind = Facts::Kind::kSequence;
       break;
     case ValueType::Kind::kOptional:
-      f.kind = Kind::kOptional;
+      f.kind = Facts::Kind::kOptional;
       break;
     default:
-      f.kind = Kind::kOther;
+      f.kind = Facts::Kind::kOther;
       return f;
   }
-  if (f.kind != Kind::kTensor) {
+  if (f.kind != Facts::Kind::kTensor) {
     if (type.element && type.element->kind == ValueType::Kind::kTensor) f.dtype = type.element->dtype;
     return f;
   }
@@ -261,7 +259,7 @@ Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view valu
 
 Facts facts_of_tensor(const Tensor& tensor, DimTable& dims) {
   Facts f;
-  f.kind = Kind::kTensor;
+  f.kind = Facts::Kind::kTensor;
   f.dtype = tensor.dtype();
   f.shape.emplace();
   for (std::int64_t d : tensor.dims()) f.shape->push_back(dims.constant(d));
@@ -277,7 +275,7 @@ Facts facts_of_tensor(const Tensor& tensor, DimTable& dims) {
 }
 
 std::optional<std::size_t> known_bytes(const Facts& facts, const DimTable& dims) {
-  if (facts.kind != Kind::kTensor || !facts.shape) return std::nullopt;
+  if (facts.kind != Facts::Kind::kTensor || !facts.shape) return std::nullopt;
   Shape shape;
   for (Dim d : *facts.shape) {
     const auto v = dims.value(d);
@@ -292,21 +290,21 @@ std::string to_string(const Facts& facts, const DimTable& dims) {
     return absl::StrJoin(all, ", ", [&](std::string* out, Dim d) { out->append(dims.to_string(d)); });
   };
   switch (facts.kind) {
-    case Kind::kUnknown:
+    case Facts::Kind::kUnknown:
       return "unknown";
-    case Kind::kAbsent:
+    case Facts::Kind::kAbsent:
       return "absent";
-    case Kind::kOther:
+    case Facts::Kind::kOther:
       return "other";
-    case Kind::kTuple: {
+    case Facts::Kind::kTuple: {
       auto element = [&](std::string* out, const Facts& f) { out->append(to_string(f, dims)); };
       return absl::StrCat("(", absl::StrJoin(facts.elements, "; ", element), ")");
     }
-    case Kind::kSequence:
+    case Facts::Kind::kSequence:
       return absl::StrCat("sequence(", dtype_name(facts.dtype), ")");
-    case Kind::kOptional:
+    case Facts::Kind::kOptional:
       return absl::StrCat("optional(", dtype_name(facts.dtype), ")");
-    case Kind::kTensor:
+    case Facts::Kind::kTensor:
       break;
   }
   std::string text = absl::StrCat(facts.dtype == DType::kUndefined ? "?" : dtype_name(facts.dtype),

@@ -7,8 +7,6 @@ namespace saturate::inference {
 
 namespace {
 
-using Kind = Facts::Kind;
-
 void recurrent(Call& c) {
   for (int o = 0; o < c.num_outputs(); ++o) c.set_dtype(o, c.in(0).dtype);
   if (!c.has_rank(0) || !c.require_rank(0, 3)) return;
@@ -28,7 +26,7 @@ void recurrent(Call& c) {
 
 void set_sequence(Call& c, DType dtype) {
   if (!c.wants(0)) return;
-  c.out[0].kind = Kind::kSequence;
+  c.out[0].kind = Facts::Kind::kSequence;
   c.out[0].dtype = dtype;
 }
 
@@ -59,7 +57,7 @@ void split_to_sequence(Call& c) {
   }
   for (Dim d : parts) {
     Facts item;
-    item.kind = Kind::kTensor;
+    item.kind = Facts::Kind::kTensor;
     item.dtype = c.in(0).dtype;
     item.shape = c.shape(0);
     if (keep)
@@ -74,7 +72,7 @@ void sequence_construct(Call& c) {
   set_sequence(c, c.inputs.empty() ? DType::kUndefined : c.in(0).dtype);
   if (!c.wants(0)) return;
   for (const Facts* f : c.inputs) {
-    if (!f || f->kind != Kind::kTensor) return c.out[0].elements.clear();
+    if (!f || f->kind != Facts::Kind::kTensor) return c.out[0].elements.clear();
     c.out[0].elements.push_back(*f);
     c.out[0].elements.back().constant = false;
     c.out[0].elements.back().value.reset();
@@ -82,7 +80,7 @@ void sequence_construct(Call& c) {
 }
 
 void sequence_at(Call& c) {
-  if (c.in(0).kind != Kind::kSequence || !c.wants(0)) return;
+  if (c.in(0).kind != Facts::Kind::kSequence || !c.wants(0)) return;
   c.set_dtype(0, c.in(0).dtype);
   const auto& items = c.in(0).elements;
   auto at = c.ints(1);
@@ -128,7 +126,7 @@ void concat_from_sequence(Call& c) {
 void optional_has_element(Call& c) { c.set(0, DType::kBool, DimVector{}); }
 
 void optional_get_element(Call& c) {
-  if (c.wants(0) && (c.in(0).kind == Kind::kTensor || c.in(0).kind == Kind::kSequence)) c.out[0] = c.in(0);
+  if (c.wants(0) && (c.in(0).kind == Facts::Kind::kTensor || c.in(0).kind == Facts::Kind::kSequence)) c.out[0] = c.in(0);
 }
 
 void loss(Call& c, std::size_t scores) {

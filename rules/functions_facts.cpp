@@ -91,7 +91,7 @@ Result is_constant(EvalContext& c, Args a) {
   return Val(true);
 }
 
-Result useful(EvalContext&, Args a) { return a[0]; }
+Result as_given(EvalContext&, Args a) { return a[0]; }
 
 Result proven_equal(EvalContext& c, Args a) { return Val(c.equal(a[0], a[1]).value_or(false)); }
 
@@ -206,7 +206,7 @@ constexpr RuleFunction kFactFunctions[] = {
     {"const", 1, 16, "(x, ...) -> bool", "Whether the values are constant expressions.", "const(W)", is_constant},
     {"useful", 1, 1, "(condition) -> bool",
      "The condition, which only keeps the rule to the direction that helps or to what runtimes take: the equality holds without it.",
-     "useful(a != 1)", useful},
+     "useful(a != 1)", as_given},
     {"proven_equal", 2, 2, "(x, y) -> bool", "Whether == is proven: `false` where nothing decides. For `useful`.",
      "useful(not proven_equal(dim(Q, 0), dim(K, 0)))", proven_equal},
     {"absent", 1, 1, "(x) -> bool", "Whether an optional input or attribute is left out; lets the name match an absent input.", "absent(bias)", absent},

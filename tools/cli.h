@@ -162,9 +162,6 @@ struct CostArgs {
   unsigned folds = 0;     // eval: cross-validation of --rows
 };
 
-// The whole command; `argv` as main gets it. Takes SIGINT, SIGTERM, SIGHUP, SIGXFSZ and SIGBUS over.
-int command_line(int argc, char** argv);
-
 int optimize_command(const OptimizeArgs& args);
 int inspect_command(const InspectArgs& args);
 int verify_command(const VerifyCommandArgs& args);

@@ -14,6 +14,7 @@
 #include "fmt/ranges.h"
 #include "onnx_bridge/mapped_files.h"
 #include "tools/cli.h"
+#include "tools/command_line.h"
 #include "tools/option_checks.h"
 
 namespace {

@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "tools/cli.h"
+#include "tools/command_line.h"
 
 namespace saturate::python {
 namespace {

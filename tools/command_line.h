@@ -1,0 +1,9 @@
+// The `saturate` command as a function: arguments as main() has them, exit code out. (Alone, so that what only calls it reads nothing else.)
+#pragma once
+
+namespace saturate {
+
+// `argv` as main gets it. Takes SIGINT, SIGTERM, SIGHUP, SIGXFSZ and SIGBUS over.
+int command_line(int argc, char** argv);
+
+}  // namespace saturate
