@@ -18,9 +18,13 @@ namespace {
 constexpr std::size_t kMostReserved = std::size_t{1} << 36, kStep = std::size_t{1} << 20, kPage = 4096;
 constexpr std::size_t kMostPlanned = 20'000;  // buffers of one run; placing them takes the square of it
 
+// Asked once: the question is a call into the system, and every buffer asks.
 std::size_t physical_memory() {
-  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : ~std::size_t{0};
+  static const std::size_t bytes = [] {
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : ~std::size_t{0};
+  }();
+  return bytes;
 }
 
 std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
