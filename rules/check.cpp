@@ -53,7 +53,8 @@ Rule with_single_guards(Rule rule) {
 class Check {
  public:
   Check(const Rule& rule, const Evaluator& evaluator, const CheckOptions& options)
-      : rule_(with_single_guards(rule)), evaluator_(evaluator), options_(options), runner_(rule_, evaluator_), random_(options.seed) {
+      : rule_(with_single_guards(rule)), evaluator_(evaluator), options_(options), runner_(rule_, evaluator_), random_(options.seed),
+        near_(options.seed) {
     out_.rule = rule.name;
   }
 
@@ -72,6 +73,13 @@ class Check {
     out_.findings.push_back({severity, rule_.name, at(rule_.file, place, ""), std::move(what)});
   }
 
+  // Of an exact rule each bit counts, but for the sign of zero.
+  std::string advice(const Outcome& outcome) const {
+    constexpr double kLittle = 0.1;
+    const bool little = outcome.difference > 0 && outcome.difference < kLittle && !rule_.tolerance;
+    return little && rule_.effect == Effect::kExact ? "; the rule is said to be exact, is it `effect reassociates`?" : "";
+  }
+
   void check_example(const RuleExample& example) {
     ++out_.examples;
     const Instance instance = instance_of(rule_, example, random_);
@@ -82,7 +90,7 @@ class Check {
         instances_.push_back(instance);
         break;
       case Outcome::Kind::kDifferent:
-        find(Severity::kError, example.place, "the sides differ: " + outcome.why);
+        find(Severity::kError, example.place, "the sides differ: " + outcome.why + advice(outcome));
         break;
       case Outcome::Kind::kNotApplicable:
         find(Severity::kError, example.place, "the rule does not apply to its example: " + outcome.why);
@@ -94,12 +102,41 @@ class Check {
         find(Severity::kNote, example.place, "not run, for want of a kernel: " + outcome.why);
         break;
     }
-    if (outcome.kind == Outcome::Kind::kEqual && rule_.effect == Effect::kExact && outcome.difference > 0)
-      find(Severity::kWarning, example.place,
-           fmt::format("the rule is said to be exact, but its sides differ by {:.2g} of the largest value", outcome.difference));
     if (options_.fire && outcome.kind != Outcome::Kind::kLeftFails && outcome.kind != Outcome::Kind::kNotApplicable)
       check_firing(rule_, instance, example);
     for (const Instance& i : random_instances(rule_, example, options_.random_instances, random_)) check_random(i, example.place);
+    if (rule_.effect == Effect::kReassociates && options_.random_instances > 0) check_rounding(example);
+  }
+
+  double most_rounding() const { return rule_.rounding.value_or(kMostRounding); }
+
+  // Whether sides that differ do so by rounding alone: large numbers may be far apart where the expression makes much of each eps.
+  bool rounds_so(const Instance& instance) const {
+    if (rule_.effect != Effect::kReassociates) return false;
+    const auto rounding = rounding_of(rule_, evaluator_, instance);
+    return rounding && rounding->finite && rounding->rounded.units <= most_rounding();
+  }
+
+  void check_rounding(const RuleExample& example) {
+    constexpr int kNear = 3;
+    constexpr double kDoubleInFloat = 0x1p29;
+    const double most = most_rounding();
+    const double most_of_reals = most * (is_identity_within_float(rule_) ? kDoubleInFloat : 1);
+    for (const Instance& instance : near_instances(rule_, example, kNear, near_)) {
+      const auto rounding = rounding_of(rule_, evaluator_, instance);
+      if (!rounding) continue;
+      ++out_.rounded;
+      out_.largest_rounding = std::max(out_.largest_rounding, rounding->rounded.units);
+      if (reported_) continue;
+      reported_ = rounding->rounded.units > most || rounding->real.units > most_of_reals;
+      if (rounding->rounded.units > most)
+        find(Severity::kError, example.place,
+             fmt::format("a side rounds worse than {:.3g} eps M of what the other one is in double, for {}: {}", most, instance.what,
+                         rounding->rounded.why));
+      else if (reported_)
+        find(Severity::kError, example.place,
+             fmt::format("the sides are not the same real number for {}: {}", instance.what, rounding->real.why));
+    }
   }
 
   void check_firing(const Rule& rule, const Instance& instance, const RuleExample& example) {
@@ -110,6 +147,7 @@ class Check {
   void check_random(const Instance& instance, Place place) {
     const Outcome outcome = runner_.run(instance);
     if (outcome.kind == Outcome::Kind::kNotApplicable) check_useful(instance);
+    if (outcome.kind == Outcome::Kind::kDifferent && rounds_so(instance)) return;
     if (outcome.kind == Outcome::Kind::kEqual) {
       ++out_.random_instances;
       note(outcome);
@@ -117,7 +155,7 @@ class Check {
     }
     if (outcome.kind != Outcome::Kind::kDifferent || reported_) return;
     reported_ = true;
-    find(Severity::kError, place, fmt::format("the sides differ for {}: {}", instance.what, outcome.why));
+    find(Severity::kError, place, fmt::format("the sides differ for {}: {}{}", instance.what, outcome.why, advice(outcome)));
   }
 
   // What is said to be useful alone is not needed for the sides to be equal.
@@ -198,7 +236,7 @@ class Check {
   const Evaluator& evaluator_;
   CheckOptions options_;
   RuleRunner runner_;
-  std::mt19937_64 random_;
+  std::mt19937_64 random_, near_;
   std::vector<Instance> instances_;  // that the rule holds for
   bool reported_ = false;
   std::set<std::size_t> needed_;  // guards that are said to be useful and are more
@@ -218,9 +256,10 @@ RuleCheck check_by_running(const Rule& rule, const Evaluator& evaluator, const C
 std::string to_string(const RuleCheck& check) {
   std::string out = fmt::format(
       "{}: {} examples, {} random instances, {} counters, {} of {} guards needed, {} mutants of which {} unnoticed, largest difference "
-      "{:.2g}\n",
+      "{:.2g}{}\n",
       check.rule, check.examples, check.random_instances, check.counters, check.needed, check.guards, check.mutants,
-      check.survivors, check.largest_difference);
+      check.survivors, check.largest_difference,
+      check.rounded == 0 ? "" : fmt::format(", largest rounding {:.2g} eps M", check.largest_rounding));
   for (const RuleFinding& f : check.findings)
     out += fmt::format("  {}{}: {}\n", f.place,
                        f.severity == Severity::kError     ? "error"

@@ -30,6 +30,8 @@ struct RuleCheck {
   int guards = 0, needed = 0;  // guards that keep the rule true, and those of them that a counter shows the need of
   std::vector<std::string> guard_names;  // of native rules
   double largest_difference = 0;  // relative to the largest magnitude of the output
+  int rounded = 0;              // instances by which rounding was measured
+  double largest_rounding = 0;  // of a side in its own type, from the other one in double, in units of eps M
   std::vector<RuleFinding> findings;
   bool ok() const;  // no errors
 };

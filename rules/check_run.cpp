@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace saturate {
 namespace {
@@ -115,13 +116,13 @@ bool InstanceFacts::is_count(Id id) const {
 }
 
 double tolerance_of(const Rule& rule, DType dtype) {
-  if (!is_floating(dtype)) return 0;
+  if (!is_floating(dtype) || (rule.effect == Effect::kExact && !rule.tolerance)) return 0;
   const double declared = rule.tolerance.value_or(0);
   if (dtype == DType::kFloat16) return std::max(declared, 2e-2);
   if (dtype == DType::kBfloat16) return std::max(declared, 1e-1);
   if (dtype != DType::kFloat && dtype != DType::kDouble) return std::max(declared, 0.5);
   if (declared > 0) return declared;
-  return rule.effect == Effect::kApproximates ? 1e-2 : rule.effect == Effect::kReassociates ? 1e-4 : 2e-5;
+  return rule.effect == Effect::kApproximates ? 1e-2 : 1e-4;
 }
 
 absl::StatusOr<std::vector<Value>> run_operator_of_rule(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs) {
@@ -167,6 +168,11 @@ absl::StatusOr<std::vector<Value>> RuleRunner::run_node(const RuleNode& node, co
       }
       if (inputs[i].is_tensor()) dtypes[i] = inputs[i].tensor().dtype();
     }
+  // A list that the rule computes is the literal of a shape: a 0 is a size of 0.
+  const auto shape = node.op_type == "Reshape" && node.domain.empty() ? constants.find(node.inputs[1]) : constants.end();
+  if (shape != constants.end() && environment.find(node.inputs[1]) && !node.attribute("allowzero") &&
+      !std::count(shape->second.ints.begin(), shape->second.ints.end(), -1))
+    call.attributes.push_back(Attribute::of("allowzero", std::int64_t{1}));
   std::string why;
   if (schema && !dtypes_fit(*schema, dtypes, &why)) return absl::FailedPreconditionError(why);
   auto outputs = run_operator_of_rule(evaluator_, call, inputs);
@@ -214,12 +220,10 @@ absl::StatusOr<RuleRunner::Values> RuleRunner::run_side(const std::vector<RuleNo
 
 namespace {
 
-constexpr double kFill = 1e4;  // numbers from here on hide scores: beside them every error in the others would vanish
-
 double largest_magnitude(const Tensor& t) {
   double largest = 0;
   for (std::int64_t i = 0; i < t.size(); ++i)
-    if (const double x = std::fabs(element_as_double(t, i).value_or(0)); x < kFill) largest = std::max(largest, x);
+    if (const double x = std::fabs(element_as_double(t, i).value_or(0)); x < kFillOfMasks) largest = std::max(largest, x);
   return largest;
 }
 
@@ -235,13 +239,15 @@ Outcome compare_tensors(const std::string& name, const Tensor& a, const Tensor& 
     return {Outcome::Kind::kDifferent,
             fmt::format("{} has dims [{}] on the left and [{}] on the right", name, fmt::join(a.dims(), ","), fmt::join(b.dims(), ",")), 1};
   const double scale = std::max(smallest_scale, largest_magnitude(a));
+  const std::size_t whole_bytes = static_cast<std::size_t>(bit_width(a.dtype()) / 8);
   double relative = 0;
   std::int64_t at = -1;
   for (std::int64_t i = 0; i < a.size(); ++i) {
+    if (whole_bytes > 0 && std::memcmp(a.bytes().data() + i * whole_bytes, b.bytes().data() + i * whole_bytes, whole_bytes) == 0) continue;
     const double x = element_as_double(a, i).value_or(0), y = element_as_double(b, i).value_or(0);
-    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    if ((x == y && is_floating(a.dtype())) || (std::isnan(x) && std::isnan(y))) continue;
     const double gap = std::isfinite(x) && std::isfinite(y) ? std::fabs(x - y) : HUGE_VAL, size = std::max(scale, std::fabs(x));
-    const double error = size > 0 && std::isfinite(size) ? gap / size : gap;
+    const double error = !is_floating(a.dtype()) ? std::max(gap, 1.0) : size > 0 && std::isfinite(size) ? gap / size : gap;
     if (error > relative || at < 0) {
       relative = error;
       at = i;
@@ -272,53 +278,69 @@ Outcome RuleRunner::compare(const Values& left, const Values& right) const {
   return out;
 }
 
-Outcome RuleRunner::run(const Instance& instance, const RunOptionsOfRule& options) const {
-  const auto failed = [](const absl::Status& s, Outcome::Kind kind) {
-    return Outcome{absl::IsUnimplemented(s) ? Outcome::Kind::kCannotRun : kind, std::string(s.message()), 0};
+RuleRunner::Sides RuleRunner::sides(const Instance& instance, const RunOptionsOfRule& options) const {
+  Sides out;
+  const auto failed = [&out](const absl::Status& s, Outcome::Kind kind) {
+    out.outcome = {absl::IsUnimplemented(s) ? Outcome::Kind::kCannotRun : kind, std::string(s.message()), 0};
+    return std::move(out);
   };
-  Values values;
-  for (const auto& [name, tensor] : instance.tensors) values.emplace(name, tensor);
-  Environment environment;
+  const auto refused = [&out](std::string why) {
+    out.outcome = {Outcome::Kind::kNotApplicable, std::move(why), 0};
+    return std::move(out);
+  };
+  for (const auto& [name, tensor] : instance.tensors) out.given.emplace(name, tensor);
+  Values values = out.given;
+  Environment& environment = out.environment;
   for (const auto& [name, attribute] : instance.attributes) environment.set(name, Val(attribute));
   auto left = run_side(rule_.left, values, environment, {});
   if (!left.ok()) return failed(left.status(), Outcome::Kind::kLeftFails);
+  out.left = *std::move(left);
 
   InstanceFacts facts;
-  std::map<std::string, DType> output_dtypes;
   const std::set<std::string> variable = non_constant_names(rule_);
   for (const std::string& name : rule_.inputs)
     if (!values.contains(name)) environment.set(name, Val(ClassRef{facts.add_absent()}));
-  for (const auto& [name, value] : *left) {
+  for (const auto& [name, value] : out.left) {
     if (!value.is_tensor()) continue;
-    const auto entry = left->find(name);
+    const auto entry = out.left.find(name);
     environment.set(entry->first, Val(ClassRef{facts.add(value.tensor(), !variable.contains(name))}));
-    output_dtypes[name] = value.tensor().dtype();
+    out.output_dtypes[name] = value.tensor().dtype();
   }
   EvalContext context(facts, environment, true);
   for (std::size_t i = 0; i < rule_.where.size() && options.guards; ++i)
     if (static_cast<int>(i) != options.dropped_guard && !context.holds(*rule_.where[i]))
-      return {Outcome::Kind::kNotApplicable, context.reason(), 0};
+      return refused(context.reason());
   for (const auto& [name, expr] : rule_.lets) {
     const Result r = context.evaluate(*expr);
-    if (!r) return {Outcome::Kind::kNotApplicable, fmt::format("`{}` has no value: {}", name, context.reason()), 0};
+    if (!r) return refused(fmt::format("`{}` has no value: {}", name, context.reason()));
     if (const Tensor* t = r->tensor()) values[name] = Value(*t);
     environment.set(name, *r);
   }
-  Values known = *left;
-  for (const std::string& name : rule_.outputs) known.erase(name);
-  for (const auto& [name, value] : values) known[name] = value;
-  auto right = run_side(rule_.right, known, environment, output_dtypes);
-  if (!right.ok() && absl::IsFailedPrecondition(right.status()))
-    return {Outcome::Kind::kNotApplicable, std::string(right.status().message()), 0};
+  out.known = out.left;
+  for (const std::string& name : rule_.outputs) out.known.erase(name);
+  for (const auto& [name, value] : values) out.known[name] = value;
+  auto right = run_side(rule_.right, out.known, environment, out.output_dtypes);
+  if (!right.ok() && absl::IsFailedPrecondition(right.status())) return refused(std::string(right.status().message()));
   // Fused operators may refuse empty tensors that the primitives take: no runtime has a use for them.
   const bool empty =
-      std::any_of(left->begin(), left->end(), [](const auto& v) { return v.second.is_tensor() && v.second.tensor().size() == 0; });
+      std::any_of(out.left.begin(), out.left.end(), [](const auto& v) { return v.second.is_tensor() && v.second.tensor().size() == 0; });
   if (!right.ok() && empty) return failed(right.status(), Outcome::Kind::kNotApplicable);
   if (!right.ok())
     return failed(absl::Status(right.status().code(),
                                fmt::format("the right side cannot run where the left does: {}", std::string(right.status().message()))),
                   Outcome::Kind::kDifferent);
-  return compare(*left, *right);
+  out.right = *std::move(right);
+  return out;
+}
+
+absl::StatusOr<RuleRunner::Values> RuleRunner::again(const Sides& sides, bool right) const {
+  return right ? run_side(rule_.right, sides.known, sides.environment, sides.output_dtypes)
+               : run_side(rule_.left, sides.given, sides.environment, {});
+}
+
+Outcome RuleRunner::run(const Instance& instance, const RunOptionsOfRule& options) const {
+  const Sides both = sides(instance, options);
+  return both.outcome.kind == Outcome::Kind::kEqual ? compare(both.left, both.right) : both.outcome;
 }
 
 }  // namespace saturate

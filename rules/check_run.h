@@ -72,10 +72,20 @@ Outcome compare_tensors(const std::string& name, const Tensor& left, const Tenso
 class RuleRunner {
  public:
   RuleRunner(const Rule& rule, const Evaluator& evaluator) : rule_(rule), evaluator_(evaluator) {}
+  using Values = std::map<std::string, Value>;
+  // Both sides on one instance, and what it takes to run them again.
+  struct Sides {
+    Outcome outcome;  // kEqual where both have run; they are not compared yet
+    Values left, right;
+    Values given, known;  // what the left side and the right side start from
+    Environment environment;
+    std::map<std::string, DType> output_dtypes;
+  };
+  Sides sides(const Instance& instance, const RunOptionsOfRule& options = {}) const;
+  absl::StatusOr<Values> again(const Sides& sides, bool right) const;
   Outcome run(const Instance& instance, const RunOptionsOfRule& options = {}) const;
 
  private:
-  using Values = std::map<std::string, Value>;
   absl::StatusOr<Values> run_side(const std::vector<RuleNode>& nodes, Values values, const Environment& environment,
                                   const std::map<std::string, DType>& output_dtypes) const;
   absl::StatusOr<std::vector<Value>> run_node(const RuleNode& node, const Values& values,
@@ -86,11 +96,36 @@ class RuleRunner {
   const Evaluator& evaluator_;
 };
 
+// Numbers from here on hide scores: beside them every error in the others would vanish.
+constexpr double kFillOfMasks = 1e4;
+
+// How far numbers are from others, in units of eps M.
+struct Distance {
+  double units = 0;
+  std::string why;
+  void take(const std::string& name, std::span<const double> from, std::span<const double> to, std::span<const double> scale, double unit,
+            std::string_view what);
+};
+// check_rounding.cpp: how far each side is from the other one in double. M of an element is how far the other side moves there, in double,
+// where each operand and each result of its operators moves by eps (in units of it); at least the largest element of the output.
+struct Rounding {
+  Distance rounded;  // as the rule is used: eps of the coarsest type that the sides hold
+  Distance real;     // in double: eps of double, or of what the sides round to by themselves
+  bool finite = false;  // whether all numbers are, as the rule is used, and all outputs are floats of the same shapes on both sides
+};
+// nullopt where the rule does not hold for the instance.
+std::optional<Rounding> rounding_of(const Rule& rule, const Evaluator& evaluator, const Instance& instance);
+// Whether a side holds numbers that float has rounded, so that the sides are the same real number within eps of float alone.
+bool is_identity_within_float(const Rule& rule);
+constexpr double kMostRounding = 16;  // eps M, where a rule states no other
+
 // Names that must not be constants for a guard to hold.
 std::set<std::string> non_constant_names(const Rule& rule);
 Instance instance_of(const Rule& rule, const RuleExample& example, std::mt19937_64& random);
 // Variations of an example: other dims, dtypes, special values.
 std::vector<Instance> random_instances(const Rule& rule, const RuleExample& example, int count, std::mt19937_64& random);
+// The example with numbers near one another, and with any.
+std::vector<Instance> near_instances(const Rule& rule, const RuleExample& example, int count, std::mt19937_64& random);
 double tolerance_of(const Rule& rule, DType dtype);
 
 // check_mutants.cpp: changed rules, and what was changed.

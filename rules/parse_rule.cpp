@@ -209,12 +209,13 @@ bool RuleParser::parse_clauses(Rule& rule) {
         rule.budget = static_cast<std::uint64_t>(n);
       else
         rule.phase = static_cast<int>(n);
-    } else if (accept_word("tolerance")) {
+    } else if (peek().text == "tolerance" || peek().text == "rounding") {
+      std::optional<double>& stated = next().text == "tolerance" ? rule.tolerance : rule.rounding;
       double real = 0;
       std::int64_t integer = 0;
       bool is_real = false;
       if (!parse_number(real, integer, is_real)) return false;
-      rule.tolerance = is_real ? real : static_cast<double>(integer);
+      stated = is_real ? real : static_cast<double>(integer);
     } else {
       return true;
     }

@@ -102,6 +102,7 @@ struct Rule {
   std::optional<std::uint64_t> budget;
   int phase = 0;
   std::optional<double> tolerance;
+  std::optional<double> rounding;  // of a rule that reassociates: most that a side may miss the other one's real number by, in eps M
   std::vector<RuleExample> examples, counters;
   std::string source;  // its text in the file
   bool native = false;  // a graph for the native rule of this name, with examples and counters: there is no right side

@@ -61,6 +61,7 @@ json check_json(const RuleCheck& check) {
           {"counters", check.counters},   {"guards", check.guards},
           {"needed", check.needed},       {"mutants", check.mutants},
           {"survivors", check.survivors}, {"largest_difference", check.largest_difference},
+          {"largest_rounding", check.largest_rounding},
           {"findings", findings}};
 }
 
@@ -90,12 +91,13 @@ void add_to(CheckTotals& totals, const RuleCheck& result, const RulesArgs& args)
 // Loading has checked names, operators, attributes and functions; here both sides are run.
 int check(const RulesArgs& args, const RuleSet& rules) {
   const std::unique_ptr<Evaluator> evaluator = make_evaluator({.reference = true});
+  const CheckOptions options{.random_instances = args.instances, .seed = args.seed};
   CheckTotals totals;
   const auto interrupted = [&] { return args.common.cancel && *args.common.cancel; };
   for (const Rule& rule : rules.rules())
-    if (!interrupted()) add_to(totals, check_by_running(rule, *evaluator), args);
+    if (!interrupted()) add_to(totals, check_by_running(rule, *evaluator, options), args);
   for (const NativeRule& rule : rules.native_rules())
-    if (!interrupted()) add_to(totals, check_native_by_running(rule, rules.cases_of(rule.name), *evaluator), args);
+    if (!interrupted()) add_to(totals, check_native_by_running(rule, rules.cases_of(rule.name), *evaluator, options), args);
   if (interrupted()) return fail(kExitInterrupted, "rules check", "interrupted", "");
   if (args.common.json) print_json(totals.all);
   if (!args.common.json && !args.common.quiet())

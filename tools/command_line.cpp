@@ -391,8 +391,8 @@ void add_rules(CLI::App& app, RulesArgs& args) {
   verb->add_option("NAME|FILE|FOLDER", args.name, "the rule to show, the file to check, the folder for examples");
   verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
   verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
-  verb->add_option("--instances", args.instances, "examples: random instances for each example of a rule")->check(CLI::Range(0, 1000));
-  verb->add_option("--seed", args.seed, "examples: of the random instances");
+  verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")->check(CLI::Range(0, 1000));
+  verb->add_option("--seed", args.seed, "check, examples: of the random instances");
   add_common(verb, args.common, true);
   verb->footer("saturate rules list\nsaturate rules show layer_norm\nsaturate rules check my.rules");
 }

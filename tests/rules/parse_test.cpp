@@ -27,7 +27,7 @@ rule transpose_transpose <p, q> (X) => (Y)
   =>
   { Y = Transpose <perm: ints = @r> (X) }
   example X = float[2,3,5,7], p = [1,2,0,3], q = [3,0,1,2]
-  budget 7 phase 2 tolerance 1e-3 effect reassociates
+  budget 7 phase 2 tolerance 1e-3 rounding 40 effect reassociates
 )";
 
 TEST(ParseRules, ReadsEveryPartOfARule) {
@@ -44,6 +44,7 @@ TEST(ParseRules, ReadsEveryPartOfARule) {
   EXPECT_EQ(r.budget, 7u);
   EXPECT_EQ(r.phase, 2);
   EXPECT_EQ(r.tolerance, 1e-3);
+  EXPECT_EQ(r.rounding, 40);
   EXPECT_EQ(r.effect, Effect::kReassociates);
   EXPECT_FALSE(r.both_ways);
   ASSERT_EQ(r.examples.size(), 1u);
