@@ -55,7 +55,7 @@ absl::StatusOr<std::optional<SerializedEGraph>> read_egraph(const fs::path& path
             return absl::InvalidArgumentError(fmt::format("node {}: the child {} is not in the file", id, child.dump()));
           children.push_back(it->second);
         }
-      out.problem.add_node(cost, children);
+      out.problem.add_node(saturate::Price(cost.get<double>()), children);
       out.nodes.push_back(id);
     }
     out.problem.end_class();
