@@ -265,9 +265,10 @@ struct OnnxEGraph::Impl : Analysis {
     const Facts& now = at(g.find(id));
     if (now.content && now.shape && now.content->size() <= kMaxContent) {
       const std::vector<Dim> content = *now.content;
-      const bool scalar = now.shape->empty(), narrow = now.dtype == DType::kInt32;
+      // New leaves move the facts.
+      const bool scalar = now.shape->empty(), narrow = now.dtype == DType::kInt32, constant = now.constant;
       const Id leaf = owner.literal(content, scalar);
-      if (!narrow || !now.constant) merge_leaf(g, id, narrow ? owner.narrowed(leaf) : leaf);
+      if (!narrow || !constant) merge_leaf(g, id, narrow ? owner.narrowed(leaf) : leaf);
     }
     spread_learnt(g);
   }

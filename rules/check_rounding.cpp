@@ -191,7 +191,8 @@ std::optional<Rounding> rounding_of(const Rule& rule, const Evaluator& evaluator
   if (underflows(narrow.left) || underflows(narrow.right)) return std::nullopt;
   RunOptionsOfRule same_rule;
   same_rule.guards = false;  // they hold in the type that the rule is used in
-  const RuleRunner::Sides wide = runner.sides(in_double(instance), same_rule);
+  const Instance doubled = in_double(instance);  // the sides look at its attributes
+  const RuleRunner::Sides wide = runner.sides(doubled, same_rule);
   if (wide.outcome.kind != Outcome::Kind::kEqual) return std::nullopt;
   const MovingEvaluator moves(evaluator, 1);
   const RuleRunner moving(rule, moves);
