@@ -1,6 +1,8 @@
 // Values that count upwards along their last axis (positions, the columns of a causal mask): Range and what keeps its rows whole.
 #include "onnx_bridge/infer_call.h"
 
+#include <limits>
+
 namespace saturate::inference {
 
 namespace {
@@ -69,6 +71,7 @@ std::optional<std::int64_t> counted_from(const Tensor& tensor) {
   const auto first = element_as_int(tensor, 0);
   if (!first) return std::nullopt;
   const std::int64_t row = tensor.dims().back();
+  if (*first > std::numeric_limits<std::int64_t>::max() - row) return std::nullopt;
   for (std::int64_t i = 1; i < tensor.size(); ++i)
     if (element_as_int(tensor, i) != *first + i % row) return std::nullopt;
   return first;
