@@ -31,7 +31,7 @@ struct Goal {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Simplified& s, const Goal& goal) : s_(s), p_(s.problem), goal_(goal) {}
+  ProgramBuilder(const Simplified& s, Goal goal) : s_(s), p_(s.problem), goal_(goal) {}
 
   Program build(const Price& best) {
     Program out;
@@ -141,7 +141,7 @@ class ProgramBuilder {
 
   const Simplified& s_;
   const ExtractionProblem& p_;
-  const Goal& goal_;
+  const Goal goal_;
 };
 
 #if SATURATE_CBC

@@ -81,11 +81,9 @@ Rewrite compile_form(Rule direction, std::vector<std::string> left_out, OnnxEGra
 
 std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
   std::vector<Rewrite> rewrites;
-  const auto compile_all = [&](const Rule& direction) {
-    for (std::vector<std::string>& form : forms(direction, direction.left)) rewrites.push_back(compile_form(direction, std::move(form), g, log));
-  };
-  compile_all(rule);
-  if (rule.both_ways) compile_all(reversed(rule));
+  KnownKinds kinds(g);
+  compile_when_wanted(rule, g, kinds, log, rewrites);
+  for (Rewrite& rewrite : rewrites) rewrite = rewrite.make();
   return rewrites;
 }
 

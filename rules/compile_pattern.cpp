@@ -87,17 +87,24 @@ class LeftCompiler {
  private:
   void find_optional_names() {
     optional_.insert(out_.rule.optional.begin(), out_.rule.optional.end());
-    std::vector<const Expr*> todo;
-    for (const ExprPtr& e : out_.rule.where) todo.push_back(e.get());
-    while (!todo.empty()) {
-      const Expr* e = todo.back();
-      todo.pop_back();
-      for (const ExprPtr& a : e->arguments) {
-        if (!a) continue;
-        if (e->kind == Expr::Kind::kCall && (e->text == "absent" || e->text == "present") && a->kind == Expr::Kind::kName)
-          optional_.insert(a->text);
-        todo.push_back(a.get());
-      }
+    each_in_conditions([&](const Expr& e) {
+      if (e.kind != Expr::Kind::kCall || (e.text != "absent" && e.text != "present")) return;
+      for (const ExprPtr& a : e.arguments)
+        if (a && a->kind == Expr::Kind::kName) optional_.insert(a->text);
+    });
+  }
+
+  // Every expression of the conditions, with those that it is made of.
+  template <typename Visit>
+  void each_in_conditions(const Visit& visit) const {
+    std::vector<const Expr*> open;
+    for (const ExprPtr& e : out_.rule.where) open.push_back(e.get());
+    while (!open.empty()) {
+      const Expr* e = open.back();
+      open.pop_back();
+      visit(*e);
+      for (const ExprPtr& a : e->arguments)
+        if (a) open.push_back(a.get());
     }
   }
 
@@ -118,15 +125,9 @@ class LeftCompiler {
 
   std::vector<std::string_view> names_in_conditions() const {
     std::vector<std::string_view> out;
-    std::vector<const Expr*> todo;
-    for (const ExprPtr& e : out_.rule.where) todo.push_back(e.get());
-    while (!todo.empty()) {
-      const Expr* e = todo.back();
-      todo.pop_back();
-      if (e->kind == Expr::Kind::kName) out.push_back(e->text);
-      for (const ExprPtr& a : e->arguments)
-        if (a) todo.push_back(a.get());
-    }
+    each_in_conditions([&](const Expr& e) {
+      if (e.kind == Expr::Kind::kName) out.push_back(e.text);
+    });
     return out;
   }
 

@@ -152,7 +152,7 @@ def judged(model, result, feed, strict, wanted, settings, options, nan_by_chance
         if judge not in wanted:
             continue
         masks = [m if m is None or not nan_by_chance or judge == "ours" else m & ~nan_at(v) for m, v in zip(agreed, wanted[judge])]
-        if (level == "ORT optimizing" and changed_by_its_optimizer(model, feed, wanted[judge], masks, strict, settings)):
+        if level == "ORT optimizing" and changed_by_its_optimizer(model, feed, wanted[judge], masks, strict, settings):
             continue
         workers.about_to_run(settings, f"the result, {level}", model, feed)
         try:
@@ -213,8 +213,8 @@ COPIED = "a Reshape copies a size for a computed 0"  # docs/assumptions.md
 
 
 def computes_a_shape(model):
-    known = {t.name for t in model.graph.initializer} | {o for n in model.graph.node if n.op_type == "Constant" for o in n.output}
-    return any(n.op_type == "Reshape" and n.input[1] not in known and not any(a.name == "allowzero" and a.i for a in n.attribute) for n in model.graph.node)
+    constants = {t.name for t in model.graph.initializer} | {o for n in model.graph.node if n.op_type == "Constant" for o in n.output}
+    return any(n.op_type == "Reshape" and n.input[1] not in constants and not any(a.name == "allowzero" and a.i for a in n.attribute) for n in model.graph.node)
 
 
 def copies_a_size(model, wanted, why):
