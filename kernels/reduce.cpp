@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<bool>> reduced_axes(const KernelContext& ctx, int ran
 absl::StatusOr<ReductionPlan> plan(const KernelContext& ctx, const Tensor& x) {
   absl::StatusOr<std::vector<bool>> reduced = reduced_axes(ctx, x.rank());
   if (!reduced.ok()) return reduced.status();
-  const bool keep = ctx.attr_i("keepdims", 1) != 0;
+  const bool keep = ctx.attr_i("keepdims", 1) == 1;
   const Shape strides = strides_of(x.dims());
   ReductionPlan r;
   for (std::size_t k = 0; k < x.dims().size(); ++k) {

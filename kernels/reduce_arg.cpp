@@ -10,7 +10,7 @@ Outputs arg_extreme(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   const std::optional<int> axis = normalize_axis(ctx.attr_i("axis", 0), x.rank());
   if (!axis) return ctx.invalid("axis is out of range");
-  const bool last = ctx.attr_i("select_last_index", 0) != 0, keep = ctx.attr_i("keepdims", 1) != 0;
+  const bool last = ctx.attr_i("select_last_index", 0) != 0, keep = ctx.attr_i("keepdims", 1) == 1;
   Shape dims = x.dims();
   const std::int64_t length = dims[*axis];
   const std::int64_t inner = product(std::span(x.dims()).subspan(static_cast<std::size_t>(*axis) + 1));

@@ -124,7 +124,7 @@ class ChannelsLast {
     Node made{
         node.name, "AveragePool", std::string(kSessionDomain), "", {last(node.inputs[0])}, {}, {Attribute::of("global", std::int64_t{1})},
         nullptr};
-    if (keep == nullptr || keep->type != AttributeType::kInt || keep->i() != 0) {
+    if (keep == nullptr || keep->type != AttributeType::kInt || keep->i() == 1) {
       emit(node, std::move(made));
       return true;
     }

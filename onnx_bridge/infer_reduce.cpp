@@ -10,7 +10,7 @@ namespace {
 // The reduced shape; sets the shape of output 0 and tells whether every axis goes. nullopt: not known.
 std::optional<bool> reduce_shape(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
-  const bool keep = c.int_attribute("keepdims", 1) != 0;
+  const bool keep = c.int_attribute("keepdims", 1) == 1;
   std::optional<std::vector<std::int64_t>> given = c.ints_attribute("axes");
   const bool absent = !given && !c.has(1);
   if (!given && !absent) given = c.ints(1);
@@ -80,7 +80,7 @@ void arg_reduce(Call& c) {
   auto axis = c.normal_axis(c.int_attribute("axis", 0), c.rank(0));
   if (!axis) return;
   DimVector shape = c.shape(0);
-  if (c.int_attribute("keepdims", 1) != 0)
+  if (c.int_attribute("keepdims", 1) == 1)
     shape[static_cast<std::size_t>(*axis)] = c.constant(1);
   else
     shape.erase(shape.begin() + *axis);

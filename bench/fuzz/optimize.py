@@ -218,9 +218,24 @@ def computes_a_shape(model):
 
 
 def copies_a_size(model, wanted, why):
-    """Whether an empty tensor has another shape behind a Reshape to a computed shape."""
+    """Whether an empty tensor has another shape behind a Reshape to a computed shape, or one that does not fit what reads it."""
+    if "does not broadcast" in why and computes_a_shape(model):
+        return any(not v.size for values in wanted.values() for v in values)
     place = re.search(r"output (\d+) is \S+\[([0-9, ]*)\], not", why)
     return bool(computes_a_shape(model) and place and 0 in map(int, re.findall(r"\d+", place[2])) and all(not o[int(place[1])].size for o in wanted.values()))
+
+
+def declares_other_shapes(model, wanted):
+    """Whether an output has another shape than the model says: a branch was drawn that its shapes do not know."""
+    for k, declared in enumerate(model.graph.output):
+        if not declared.type.tensor_type.HasField("shape"):
+            continue
+        dims = declared.type.tensor_type.shape.dim
+        for values in wanted.values():
+            shape = np.shape(values[k])
+            if len(shape) != len(dims) or any(d.HasField("dim_value") and d.dim_value != size for d, size in zip(dims, shape)):
+                return True
+    return False
 
 
 def excused(model, result, feed, strict, wanted, settings, options):
@@ -245,6 +260,8 @@ def compared(model, feed, options, settings, **told):
     wanted = outputs_of_original(model, feed, settings)
     if not wanted:
         return outcome("nobody runs it")
+    if declares_other_shapes(model, wanted):
+        return outcome("has other shapes than it declares")
     workers.about_to_run(settings, "the optimizer", model, feed)
     try:
         result, report = onnx_saturate.optimize_with_report(model, inputs=feed, progress=False, **options)

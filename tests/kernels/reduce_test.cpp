@@ -12,6 +12,8 @@ TEST(Reduce, AxesAsAttributeAndAsInput) {
   const Tensor x = floats({2, 3}, {1, 2, 3, 4, 5, 6});
   expect_near(eval({"ReduceSum", "", 11, {Attribute::of("axes", std::vector<std::int64_t>{-1})}}, {x}), floats({2, 1}, {6, 15}));
   expect_near(eval({"ReduceSum", "", 13, {Attribute::of("keepdims", std::int64_t{0})}}, {x, ints({1}, {0})}), floats({3}, {5, 7, 9}));
+  // As ONNX Runtime and the standard's shape inference: only 1 keeps the axis.
+  expect_near(eval({"ReduceSum", "", 13, {Attribute::of("keepdims", std::int64_t{-1})}}, {x, ints({1}, {0})}), floats({3}, {5, 7, 9}));
   expect_near(eval({"ReduceMean", "", 18}, {x}), floats({1, 1}, {3.5f}));
   expect_near(eval({"ReduceSum", "", 13, {Attribute::of("noop_with_empty_axes", std::int64_t{1})}}, {x}), x);
   EXPECT_FALSE(test::run({"ReduceSum", "", 13}, {x, ints({1}, {2})}).ok());

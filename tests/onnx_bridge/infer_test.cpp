@@ -213,6 +213,7 @@ TEST_F(Infer, ReductionsAndTheirAxes) {
   EXPECT_EQ(text(one("ReduceMean", {tensor("B,S,64"), ints({-1})}, {keep(1)})), "float[B, S, 1]");
   EXPECT_EQ(text(one("ReduceMean", {tensor("B,S,64"), ints({-1, 0})}, {keep(0)})), "float[S]");
   EXPECT_EQ(text(one("ReduceSum", {tensor("B,S")}, {keep(0)})), "float[]");
+  EXPECT_EQ(text(one("ReduceMin", {tensor("B,S"), ints({1})}, {keep(2)})), "float[B]");
   EXPECT_EQ(text(one("ReduceSum", {tensor("B,S"), ints({})}, {keep(1), Attribute::of("noop_with_empty_axes", std::int64_t{1})})),
             "float[B, S]");
   EXPECT_EQ(text(one("ReduceSum", {tensor("B,S"), ints({})}, {keep(1)})), "float[1, 1]");
