@@ -12,6 +12,7 @@ namespace saturate {
 namespace {
 
 using Severity = RuleFinding::Severity;
+constexpr std::string_view kGuard = "guard", kMutant = "mutant";  // kinds of demands
 
 // Guards that say what the rule needs to know, not where the equality holds: they need no counter-example.
 bool only_asks_for_knowledge(const Expr& e) {
@@ -62,6 +63,7 @@ class Check {
     if (rule_.examples.empty())
       find(Severity::kWarning, rule_.place, "there is no example, so nothing shows that the sides are equal; add one");
     for (const RuleExample& example : rule_.examples) check_example(example);
+    if (applied_ == 0 && !rule_.examples.empty()) find(Severity::kError, rule_.place, "the rule applies to none of its examples");
     check_optional_inputs();
     check_counters();
     if (options_.mutate && out_.ok() && !instances_.empty()) check_mutants();
@@ -69,8 +71,15 @@ class Check {
   }
 
  private:
-  void find(Severity severity, Place place, std::string what) {
-    out_.findings.push_back({severity, rule_.name, at(rule_.file, place, ""), std::move(what)});
+  void find(Severity severity, Place place, std::string what, std::string demand = {}) {
+    out_.findings.push_back({severity, rule_.name, at(rule_.file, place, ""), std::move(what), std::move(demand)});
+  }
+
+  // What one instance of a law must show; the finding where it does not.
+  void demand(bool met, std::string_view kind, Severity severity, Place place, std::string_view of, std::string what) {
+    const std::string key = fmt::format("{} {}:{} {}", kind, place.line, place.column, of);
+    out_.demands[key] |= met;
+    if (!met) find(severity, place, std::move(what), key);
   }
 
   // Of an exact rule each bit counts, but for the sign of zero.
@@ -85,6 +94,9 @@ class Check {
     const Instance instance = instance_of(rule_, example, random_);
     const Outcome outcome = runner_.run(instance);
     note(outcome);
+    const bool runs = outcome.kind != Outcome::Kind::kLeftFails, applies = outcome.kind != Outcome::Kind::kNotApplicable;
+    demand(runs && applies, "example", Severity::kError, example.place, "",
+           (runs ? "the rule does not apply to its example: " : "the left side cannot run: ") + outcome.why);
     switch (outcome.kind) {
       case Outcome::Kind::kEqual:
         instances_.push_back(instance);
@@ -93,17 +105,14 @@ class Check {
         find(Severity::kError, example.place, "the sides differ: " + outcome.why + advice(outcome));
         break;
       case Outcome::Kind::kNotApplicable:
-        find(Severity::kError, example.place, "the rule does not apply to its example: " + outcome.why);
-        break;
       case Outcome::Kind::kLeftFails:
-        find(Severity::kError, example.place, "the left side cannot run: " + outcome.why);
         break;
       case Outcome::Kind::kCannotRun:
         find(Severity::kNote, example.place, "not run, for want of a kernel: " + outcome.why);
         break;
     }
-    if (options_.fire && outcome.kind != Outcome::Kind::kLeftFails && outcome.kind != Outcome::Kind::kNotApplicable)
-      check_firing(rule_, instance, example);
+    applied_ += runs && applies ? 1 : 0;
+    if (options_.fire && runs && applies) check_firing(rule_, instance, example);
     for (const Instance& i : random_instances(rule_, example, options_.random_instances, random_)) check_random(i, example.place);
     if (rule_.effect == Effect::kReassociates && options_.random_instances > 0) check_rounding(example);
   }
@@ -181,8 +190,7 @@ class Check {
       const auto given = std::count_if(rule_.examples.begin(), rule_.examples.end(), [&](const RuleExample& e) {
         return std::any_of(e.values.begin(), e.values.end(), [&](const ExampleValue& v) { return v.name == name; });
       });
-      if (given == 0 || given == std::ssize(rule_.examples))
-        find(Severity::kWarning, rule_.place,
+      demand(given != 0 && given != std::ssize(rule_.examples), "optional", Severity::kWarning, rule_.place, name,
              fmt::format("`{}` may be absent, but is {} example; add one", name, given == 0 ? "in no" : "in every"));
     }
   }
@@ -193,15 +201,14 @@ class Check {
       ++out_.counters;
       const Instance instance = instance_of(rule_, counter, random_);
       const Outcome guarded = runner_.run(instance);
-      if (guarded.kind == Outcome::Kind::kEqual || guarded.kind == Outcome::Kind::kDifferent) {
-        find(Severity::kError, counter.place, "every guard holds for this counter");
-        continue;
-      }
+      const bool refused = guarded.kind != Outcome::Kind::kEqual && guarded.kind != Outcome::Kind::kDifferent;
+      demand(refused, "counter", Severity::kError, counter.place, "is refused", "every guard holds for this counter");
+      if (!refused) continue;
       RunOptionsOfRule open;
       open.guards = false;
       const Outcome outcome = runner_.run(instance, open);
-      if (outcome.kind == Outcome::Kind::kEqual)
-        find(Severity::kError, counter.place, "the sides do not differ for this counter; it shows no need of a guard");
+      demand(outcome.kind != Outcome::Kind::kEqual, "counter", Severity::kError, counter.place, "differs",
+             "the sides do not differ for this counter; it shows no need of a guard");
       for (std::size_t g = 0; g < rule_.where.size(); ++g) {
         RunOptionsOfRule without;
         without.dropped_guard = static_cast<int>(g);
@@ -214,9 +221,9 @@ class Check {
       if (only_asks_for_knowledge(*rule_.where[g])) continue;
       ++out_.guards;
       out_.needed += shown[g] ? 1 : 0;
-      if (!shown[g])
-        find(Severity::kWarning, rule_.where[g]->place,
-             fmt::format("no counter shows that the guard `{}` is needed (one in which it alone is false)", to_string(*rule_.where[g])));
+      const std::string guard = to_string(*rule_.where[g]);
+      demand(shown[g], kGuard, Severity::kWarning, rule_.where[g]->place, guard,
+             fmt::format("no counter shows that the guard `{}` is needed (one in which it alone is false)", guard));
     }
   }
 
@@ -226,9 +233,8 @@ class Check {
       const RuleRunner runner(mutant.rule, evaluator_);
       const bool noticed =
           std::any_of(instances_.begin(), instances_.end(), [&](const Instance& i) { return runner.run(i).kind != Outcome::Kind::kEqual; });
-      if (noticed) continue;
-      ++out_.survivors;
-      find(Severity::kWarning, rule_.place, "the examples do not notice this mutant: " + mutant.what);
+      out_.survivors += noticed ? 0 : 1;
+      demand(noticed, kMutant, Severity::kWarning, rule_.place, mutant.what, "the examples do not notice this mutant: " + mutant.what);
     }
   }
 
@@ -238,6 +244,7 @@ class Check {
   RuleRunner runner_;
   std::mt19937_64 random_, near_;
   std::vector<Instance> instances_;  // that the rule holds for
+  int applied_ = 0;  // examples
   bool reported_ = false;
   std::set<std::size_t> needed_;  // guards that are said to be useful and are more
   RuleCheck out_;
@@ -251,6 +258,36 @@ bool RuleCheck::ok() const {
 
 RuleCheck check_by_running(const Rule& rule, const Evaluator& evaluator, const CheckOptions& options) {
   return Check(rule, evaluator, options).run();
+}
+
+RuleCheck check_of_law(std::span<const RuleCheck> instances) {
+  if (instances.size() == 1) return instances.front();
+  RuleCheck out;
+  out.rule = fmt::format("{} ({} instances)", law_of(instances.front().rule), instances.size());
+  for (const RuleCheck& one : instances) {
+    out.examples += one.examples;
+    out.random_instances += one.random_instances;
+    out.counters += one.counters;
+    out.rounded += one.rounded;
+    out.largest_difference = std::max(out.largest_difference, one.largest_difference);
+    out.largest_rounding = std::max(out.largest_rounding, one.largest_rounding);
+    for (const auto& [demand, met] : one.demands) out.demands[demand] |= met;
+  }
+  std::set<std::string> said;
+  for (const RuleCheck& one : instances)
+    for (const RuleFinding& f : one.findings) {
+      if (!f.demand.empty() && (out.demands[f.demand] || !said.insert(f.demand).second)) continue;
+      out.findings.push_back(f);
+      out.findings.back().what += fmt::format(" ({})", one.rule);
+    }
+  for (const auto& [demand, met] : out.demands) {
+    const bool guard = demand.starts_with(kGuard), mutant = demand.starts_with(kMutant);
+    out.guards += guard ? 1 : 0;
+    out.needed += guard && met ? 1 : 0;
+    out.mutants += mutant ? 1 : 0;
+    out.survivors += mutant && !met ? 1 : 0;
+  }
+  return out;
 }
 
 std::string to_string(const RuleCheck& check) {

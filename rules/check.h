@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct RuleFinding {
   enum class Severity : std::uint8_t { kError, kWarning, kNote };  // wrong; weak (no counter, surviving mutant); not checkable here
   Severity severity = Severity::kError;
   std::string rule, place, what;
+  std::string demand = {};  // of a law with several instances: it counts only where none of them meets this demand
 };
 
 struct RuleCheck {
@@ -29,6 +31,7 @@ struct RuleCheck {
   int examples = 0, random_instances = 0, counters = 0, mutants = 0, survivors = 0;
   int guards = 0, needed = 0;  // guards that keep the rule true, and those of them that a counter shows the need of
   std::vector<std::string> guard_names;  // of native rules
+  std::map<std::string, bool> demands;   // what was asked of an example, a counter, a guard or a mutant, and whether it is met
   double largest_difference = 0;  // relative to the largest magnitude of the output
   int rounded = 0;              // instances by which rounding was measured
   double largest_rounding = 0;  // of a side in its own type, from the other one in double, in units of eps M
@@ -37,6 +40,9 @@ struct RuleCheck {
 };
 
 RuleCheck check_by_running(const Rule& rule, const Evaluator& evaluator, const CheckOptions& options = {});
+// The checks of the instances of one law as one: an example or a counter may be for some of them alone, and a guard or a mutant that is
+// noticed in one is noticed.
+RuleCheck check_of_law(std::span<const RuleCheck> instances);
 // The same of a rule in C++, on the graphs that rule files give for it (`native NAME ...`).
 RuleCheck check_native_by_running(const NativeRule& rule, std::span<const Rule* const> graphs, const Evaluator& evaluator,
                                   const CheckOptions& options = {});

@@ -113,6 +113,19 @@ std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& var
   return *std::move(t);
 }
 
+// Of `..a`, what the example does not say: the default, or near it.
+void vary_rest(const RuleNode& node, const Variation& variation, std::mt19937_64& random, Instance& out) {
+  const OpSchema* schema = newest_schema(node.domain, node.op_type);
+  for (const RuleAttribute& a : node.attributes) {
+    const OpAttribute* known = schema ? schema->attribute(a.literal.name) : nullptr;
+    const bool rest = a.kind == RuleAttribute::Kind::kVariable && a.variable.find('.') != std::string::npos;
+    if (!rest || !known || !known->default_value || out.attributes.contains(a.variable)) continue;
+    Attribute& value = out.attributes.emplace(a.variable, *known->default_value).first->second;
+    if (variation.odd) make_odd(value, random);
+    if (variation.turn) turn(value);
+  }
+}
+
 std::optional<Instance> vary(const Rule& rule, const RuleExample& example, const Variation& variation, std::mt19937_64& random) {
   Instance out;
   for (const ExampleValue& v : example.values) {
@@ -127,6 +140,8 @@ std::optional<Instance> vary(const Rule& rule, const RuleExample& example, const
     out.what += fmt::format("{}{} = {}[{}]", out.what.empty() ? "" : ", ", v.name, dtype_name(t->dtype()), fmt::join(t->dims(), ","));
     out.tensors.emplace(v.name, *std::move(t));
   }
+  if (variation.odd || variation.turn)
+    for (const RuleNode& n : rule.left) vary_rest(n, variation, random, out);
   // Literals of attributes take the type that the attribute they stand for has.
   for (const RuleNode& n : rule.left)
     for (const RuleAttribute& a : n.attributes) {

@@ -31,9 +31,10 @@ bool RuleParser::parse_node(RuleNode& node) {
     node.outputs.push_back(std::move(name));
   } while (accept(","));
   if (!expect("=", "after the outputs of a node") || !parse_operator_name(node)) return false;
-  if (peek().is("<") && !parse_attributes(node.attributes)) return false;
-  if (!expect("(", fmt::format("before the inputs of {}", node.op_type)) || !parse_arguments(node.inputs)) return false;
-  if (peek().is("<") && !parse_attributes(node.attributes)) return false;
+  if (peek().is("<") && !parse_attributes(node)) return false;
+  if (!expect("(", fmt::format("before the inputs of {}", node.op_type)) || !parse_arguments(node)) return false;
+  if (peek().is("<") && !parse_attributes(node)) return false;
+  node.passes = accept("?");
   for (RuleAttribute& a : node.attributes)
     if (std::string problem = complete_attribute_type(node.domain, node.op_type, a); !problem.empty()) return fail(a.place, problem);
   while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
@@ -53,7 +54,7 @@ bool RuleParser::parse_operator_name(RuleNode& node) {
   return true;
 }
 
-bool RuleParser::parse_arguments(std::vector<std::string>& names) {
+bool RuleParser::parse_arguments(RuleNode& node) {
   if (accept(")")) return true;
   while (true) {
     std::string name;
@@ -61,38 +62,53 @@ bool RuleParser::parse_arguments(std::vector<std::string>& names) {
       name = next().text;
     else if (!peek().is(",") && !peek().is(")") && !expect_name(name, "the name of an input"))
       return false;
-    names.push_back(std::move(name));
+    node.inputs.push_back(std::move(name));
     if (accept(")")) return true;
-    if (!expect(",", "between inputs")) return false;
+    if (accept("|"))
+      node.mirrored.push_back(node.inputs.size() - 1);
+    else if (!expect(",", "between inputs"))
+      return false;
   }
 }
 
-bool RuleParser::parse_attributes(std::vector<RuleAttribute>& attributes) {
+bool RuleParser::parse_attributes(RuleNode& node) {
   next();
   if (accept(">")) return true;
   do {
-    RuleAttribute a;
-    a.place = peek().place;
-    if (!expect_name(a.literal.name, "the name of an attribute")) return false;
-    for (const RuleAttribute& other : attributes)
-      if (other.literal.name == a.literal.name)
-        return fail(a.place, fmt::format("attribute `{}` is given twice; keep one", a.literal.name));
-    if (accept(":")) {
-      static const std::pair<std::string_view, AttributeType> types[] = {
-          {"int", AttributeType::kInt},      {"float", AttributeType::kFloat},   {"string", AttributeType::kString},
-          {"ints", AttributeType::kInts},    {"floats", AttributeType::kFloats}, {"strings", AttributeType::kStrings},
-          {"tensor", AttributeType::kTensor}};
-      const Token type = next();
-      for (const auto& [name, value] : types)
-        if (type.is_word(name)) a.literal.type = value;
-      if (a.literal.type == AttributeType::kUndefined)
-        return fail(type.place,
-                    fmt::format("{} is no type of attribute; write int, float, string, ints, floats, strings or tensor", shown(type)));
-    }
-    if (!expect("=", "after the name of an attribute") || !parse_attribute_value(a)) return false;
-    attributes.push_back(std::move(a));
+    if (!(peek().is(".") ? parse_rest(node.rest) : parse_attribute(node.attributes))) return false;
   } while (accept(","));
   return expect(">", "after the attributes");
+}
+
+bool RuleParser::parse_rest(std::string& name) {
+  const Place place = peek().place;
+  if (!accept(".") || !accept(".")) return fail(place, "expected the name of all other attributes, as in `..a`");
+  if (!name.empty()) return fail(place, "all other attributes have a name already; keep one");
+  return expect_name(name, "the name of all other attributes, as in `..a`");
+}
+
+bool RuleParser::parse_attribute(std::vector<RuleAttribute>& attributes) {
+  static const std::pair<std::string_view, AttributeType> types[] = {
+      {"int", AttributeType::kInt},      {"float", AttributeType::kFloat},   {"string", AttributeType::kString},
+      {"ints", AttributeType::kInts},    {"floats", AttributeType::kFloats}, {"strings", AttributeType::kStrings},
+      {"tensor", AttributeType::kTensor}};
+  RuleAttribute a;
+  a.place = peek().place;
+  if (!expect_name(a.literal.name, "the name of an attribute")) return false;
+  for (const RuleAttribute& other : attributes)
+    if (other.literal.name == a.literal.name)
+      return fail(a.place, fmt::format("attribute `{}` is given twice; keep one", a.literal.name));
+  if (accept(":")) {
+    const Token type = next();
+    for (const auto& [name, value] : types)
+      if (type.is_word(name)) a.literal.type = value;
+    if (a.literal.type == AttributeType::kUndefined)
+      return fail(type.place,
+                  fmt::format("{} is no type of attribute; write int, float, string, ints, floats, strings or tensor", shown(type)));
+  }
+  if (!expect("=", "after the name of an attribute") || !parse_attribute_value(a)) return false;
+  attributes.push_back(std::move(a));
+  return true;
 }
 
 bool RuleParser::parse_attribute_value(RuleAttribute& attribute) {

@@ -214,7 +214,8 @@ class Checker {
           if (!given.contains(name) && !optional_.contains(name))
             fail(example.place, fmt::format("the example gives no value to `{}`", name));
         for (const std::string& name : rule_.attribute_variables)
-          if (!given.contains(name)) fail(example.place, fmt::format("the example gives no value to attribute variable `{}`", name));
+          if (!given.contains(name) && name.find('.') == std::string::npos)  // one of `..a` has its default
+            fail(example.place, fmt::format("the example gives no value to attribute variable `{}`", name));
       }
   }
 

@@ -195,6 +195,7 @@ ExprPtr RuleParser::parse_call(const Token& name) {
   e->text = name.text;
   next();
   if (!parse_expr_list(e->arguments, ")")) return nullptr;
+  if (const auto it = definitions_.find(name.text); it != definitions_.end()) return called(name, it->second, std::move(e->arguments));
   e->function = find_rule_function(name.text);
   if (e->function == nullptr) {
     fail(name.place, fmt::format("there is no function `{}`; did you mean `{}`? (`saturate rules list --functions` names them all)",
@@ -207,6 +208,17 @@ ExprPtr RuleParser::parse_call(const Token& name) {
     return nullptr;
   }
   return e;
+}
+
+ExprPtr RuleParser::called(const Token& name, const RuleDefinition& definition, std::vector<ExprPtr> arguments) {
+  if (arguments.size() != definition.parameters.size()) {
+    fail(name.place, fmt::format("`{}` takes {}, not {} argument{}", name.text, definition.parameters.size(), arguments.size(),
+                                 arguments.size() == 1 ? "" : "s"));
+    return nullptr;
+  }
+  std::map<std::string, ExprPtr, std::less<>> given;
+  for (std::size_t i = 0; i < arguments.size(); ++i) given.emplace(definition.parameters[i], std::move(arguments[i]));
+  return with_names(definition.body, given, &name.place);
 }
 
 bool RuleParser::parse_expr_list(std::vector<ExprPtr>& out, std::string_view close) {

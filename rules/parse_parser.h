@@ -1,28 +1,66 @@
 // The recursive-descent parser of rule files. Methods return false (or null) after fail(): the first error wins.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "rules/expand.h"
 #include "rules/parse_lexer.h"
 
 namespace saturate {
 
+// `def name(a, b) = expression`.
+struct RuleDefinition {
+  std::vector<std::string> parameters;
+  ExprPtr body;
+};
+using RuleDefinitions = std::map<std::string, RuleDefinition, std::less<>>;
+
 class RuleParser {
  public:
-  RuleParser(std::string_view text, std::string file, std::vector<Token> tokens)
-      : text_(text), file_(std::move(file)), tokens_(std::move(tokens)) {}
+  // `definitions`: what the file may call beside its own.
+  RuleParser(std::string_view text, std::string file, std::vector<Token> tokens, RuleDefinitions definitions = {})
+      : text_(text), file_(std::move(file)), tokens_(std::move(tokens)), definitions_(std::move(definitions)) {}
   absl::StatusOr<RuleFile> parse_file();
+  const RuleDefinitions& definitions() const { return definitions_; }
 
  private:
+  // `forall`: names, and for each choice what stands for each of them.
+  struct Quantifier {
+    std::vector<std::string> names;
+    std::vector<std::vector<std::vector<Token>>> choices;
+  };
+  // What stands before a rule.
+  struct Prelude {
+    std::string doc;
+    std::vector<Quantifier> quantifiers;
+    std::vector<OptionalGroup> optional;
+  };
+
+  // parse_law.cpp
+  bool parse_definition();
+  bool parse_prelude(Prelude& prelude);
+  bool parse_quantifier(Quantifier& quantifier);
+  bool parse_choices(Quantifier& quantifier);
+  bool parse_exceptions(Quantifier& quantifier);
+  bool parse_law(RuleFile& file);
+  bool parse_instances(const std::vector<Token>& tokens, const Prelude& prelude, std::vector<Rule>& out);
+  bool parse_instance(std::vector<Token> tokens, const Prelude& prelude, std::string label, std::vector<Rule>& out);
+  bool add_expanded(WrittenRule written, const Prelude& prelude, std::vector<Rule>& out);
+  bool add(RuleFile& file, std::vector<Rule> instances);
+  std::vector<Token> tokens_of_law();
+
   // parse_rule.cpp
   bool parse_opsets(RuleFile& file);
-  bool parse_rule(Rule& rule);
+  bool parse_rule(WrittenRule& written);
   bool parse_native(Rule& rule);
-  bool parse_header(Rule& rule);
+  bool parse_header(WrittenRule& written);
   // `optional`: takes the names that a `?` follows.
   bool parse_names(std::vector<std::string>& names, std::string_view close, bool variables, std::vector<std::string>* optional = nullptr);
-  bool parse_clauses(Rule& rule);
+  bool parse_clauses(WrittenRule& written);
+  bool parse_assumption(WrittenRule& written);
+  bool parse_phase(Rule& rule);
   bool parse_example(RuleExample& example);
   bool parse_example_value(ExampleValue& value);
   bool parse_tensor_spec(ExampleValue& value, DType dtype);
@@ -30,8 +68,10 @@ class RuleParser {
   bool parse_body(std::vector<RuleNode>& nodes);
   bool parse_node(RuleNode& node);
   bool parse_operator_name(RuleNode& node);
-  bool parse_arguments(std::vector<std::string>& names);
-  bool parse_attributes(std::vector<RuleAttribute>& attributes);
+  bool parse_arguments(RuleNode& node);
+  bool parse_attributes(RuleNode& node);
+  bool parse_attribute(std::vector<RuleAttribute>& attributes);
+  bool parse_rest(std::string& name);
   bool parse_attribute_value(RuleAttribute& attribute);
   bool parse_literal(Attribute& attribute);
   bool parse_literal_list(Attribute& attribute);
@@ -53,6 +93,7 @@ class RuleParser {
   ExprPtr parse_subscript(ExprPtr base);
   ExprPtr parse_primary();
   ExprPtr parse_call(const Token& name);
+  ExprPtr called(const Token& name, const RuleDefinition& definition, std::vector<ExprPtr> arguments);
   bool parse_expr_list(std::vector<ExprPtr>& out, std::string_view close);
   ExprPtr binary(const Token& op, ExprPtr left, ExprPtr right);
 
@@ -68,6 +109,7 @@ class RuleParser {
   std::string_view text_;
   std::string file_;
   std::vector<Token> tokens_;
+  RuleDefinitions definitions_;
   std::size_t at_ = 0;
   int depth_ = 0;      // of nested expressions
   int operators_ = 0;  // of one rule

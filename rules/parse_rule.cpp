@@ -3,6 +3,7 @@
 #include "rules/opkey.h"
 #include "egraph/rewrite.h"
 #include "rules/parse_parser.h"
+#include "rules/rule_set.h"
 
 namespace saturate {
 namespace {
@@ -10,14 +11,31 @@ namespace {
 constexpr std::size_t kMaxRuleFileBytes = 16u << 20;
 constexpr std::int64_t kMaxExampleElements = 1 << 24;
 
+constexpr std::string_view kSharedDefinitions = "definitions.rules";  // of the built-in files: every file may call what it defines
+
+absl::StatusOr<RuleDefinitions> shared_definitions() {
+  for (const EmbeddedRules& file : embedded_rules()) {
+    if (file.name != kSharedDefinitions) continue;
+    const std::string name(file.name);
+    auto tokens = tokenize(file.text, name);
+    if (!tokens.ok()) return tokens.status();
+    RuleParser parser(file.text, name, *std::move(tokens));
+    if (const auto parsed = parser.parse_file(); !parsed.ok()) return parsed.status();
+    return parser.definitions();
+  }
+  return RuleDefinitions{};
+}
+
 }  // namespace
 
 absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name) {
+  static const absl::StatusOr<RuleDefinitions> shared = shared_definitions();
+  if (!shared.ok()) return shared.status();
   if (text.size() > kMaxRuleFileBytes)
     return absl::InvalidArgumentError(at(file_name, {1, 1}, "the file is larger than 16 MiB; is it a rule file?"));
   auto tokens = tokenize(text, file_name);
   if (!tokens.ok()) return tokens.status();
-  return RuleParser(text, file_name, *std::move(tokens)).parse_file();
+  return RuleParser(text, file_name, *std::move(tokens), file_name == kSharedDefinitions ? RuleDefinitions{} : *shared).parse_file();
 }
 
 const Token& RuleParser::next() {
@@ -62,26 +80,9 @@ std::string RuleParser::shown(const Token& token) const {
 absl::StatusOr<RuleFile> RuleParser::parse_file() {
   RuleFile file;
   file.name = file_;
-  if (peek().is_word("opset") && !parse_opsets(file)) return absl::InvalidArgumentError(error_);
-  while (peek().kind != Token::Kind::kEnd) {
-    Rule rule;
-    rule.file = file_;
-    const std::size_t begin = peek().begin;
-    rule.native = peek().is_word("native");
-    if (!(rule.native ? parse_native(rule) : parse_rule(rule))) return absl::InvalidArgumentError(error_);
-    rule.source = std::string(text_.substr(begin, tokens_[at_ - 1].end - begin));
-    if (rule.native) {
-      if (auto status = check_rule(rule, file.opsets); !status.ok()) return status;
-      file.natives.push_back(std::move(rule));
-      continue;
-    }
-    for (const Rule& other : file.rules)
-      if (other.name == rule.name)
-        return absl::InvalidArgumentError(
-            at(file_, rule.place, fmt::format("rule `{}` stands already in line {}; give it another name", rule.name, other.place.line)));
-    if (auto status = check_rule(rule, file.opsets); !status.ok()) return status;
-    file.rules.push_back(std::move(rule));
-  }
+  bool ok = !peek().is_word("opset") || parse_opsets(file);
+  while (ok && peek().kind != Token::Kind::kEnd) ok = peek().is_word("def") ? parse_definition() : parse_law(file);
+  if (!ok) return absl::InvalidArgumentError(error_);
   return file;
 }
 
@@ -104,11 +105,12 @@ bool RuleParser::parse_opsets(RuleFile& file) {
   return true;
 }
 
-bool RuleParser::parse_rule(Rule& rule) {
+bool RuleParser::parse_rule(WrittenRule& written) {
+  Rule& rule = written.rule;
   if (!peek().is_word("rule")) return fail(peek().place, fmt::format("expected `rule`, found {}", shown(peek())));
   rule.doc = next().doc;
   operators_ = 0;
-  if (!parse_header(rule) || !parse_body(rule.left)) return false;
+  if (!parse_header(written) || !parse_body(rule.left)) return false;
   if (accept_word("where")) {
     do {
       ExprPtr e = parse_expr();
@@ -130,27 +132,38 @@ bool RuleParser::parse_rule(Rule& rule) {
     rule.both_ways = true;
   else if (!accept("=>"))
     return fail(peek().place, fmt::format("expected `=>` or `<=>` before the right side, found {}", shown(peek())));
-  return parse_body(rule.right) && parse_clauses(rule);
+  return parse_body(rule.right) && parse_clauses(written);
 }
 
 bool RuleParser::parse_native(Rule& rule) {
-  rule.doc = next().doc;
+  WrittenRule written;
+  written.rule = std::move(rule);
+  written.rule.doc = next().doc;
   operators_ = 0;
-  return parse_header(rule) && parse_body(rule.left) && parse_clauses(rule);
+  const bool ok = parse_header(written) && parse_body(written.rule.left) && parse_clauses(written);
+  rule = std::move(written.rule);
+  if (ok && !written.assumed.empty()) return fail(rule.place, "a graph for a native rule assumes nothing; remove `assume`");
+  return ok;
 }
 
-bool RuleParser::parse_header(Rule& rule) {
+bool RuleParser::parse_header(WrittenRule& written) {
+  Rule& rule = written.rule;
   rule.place = peek().place;
   if (!expect_name(rule.name, "the name of the rule")) return false;
-  if (accept("<") && !parse_names(rule.attribute_variables, ">", true)) return false;
+  if (accept("<")) {
+    if (!peek().is(".") && !parse_names(rule.attribute_variables, "", true)) return false;
+    if (peek().is(".") && !parse_rest(written.rest)) return false;
+    if (!expect(">", "after the attribute variables")) return false;
+  }
   if (!expect("(", "before the inputs of the rule") || !parse_names(rule.inputs, ")", false, &rule.optional)) return false;
   if (!expect("=>", "between the inputs and outputs of the rule") || !expect("(", "before the outputs of the rule")) return false;
   return parse_names(rule.outputs, ")", false);
 }
 
 bool RuleParser::parse_names(std::vector<std::string>& names, std::string_view close, bool variables, std::vector<std::string>* optional) {
-  if (accept(close)) return true;
+  if (!close.empty() && accept(close)) return true;
   do {
+    if (close.empty() && peek().is(".")) return true;  // `..a` follows
     if (variables && peek().kind == Token::Kind::kVariable)
       names.push_back(next().text);
     else if (std::string name; expect_name(name, "a name"))
@@ -159,7 +172,7 @@ bool RuleParser::parse_names(std::vector<std::string>& names, std::string_view c
       return false;
     if (optional && accept("?")) optional->push_back(names.back());
   } while (accept(","));
-  return expect(close, "after a list of names");
+  return close.empty() || expect(close, "after a list of names");
 }
 
 std::string assumption_names() {
@@ -168,7 +181,8 @@ std::string assumption_names() {
   return out;
 }
 
-bool RuleParser::parse_clauses(Rule& rule) {
+bool RuleParser::parse_clauses(WrittenRule& written) {
+  Rule& rule = written.rule;
   while (true) {
     const Place place = peek().place;
     if (accept_word("example") || peek().is_word("counter")) {
@@ -190,25 +204,10 @@ bool RuleParser::parse_clauses(Rule& rule) {
       rule.unless_taken = true;
     } else if (accept_word("takes_apart")) {
       rule.unless_taken = rule.takes_apart = true;
-    } else if (accept_word("assume")) {
-      std::string name;
-      if (!expect_name(name, "the name of an assumption")) return false;
-      if (!find_assumption(name))
-        return fail(place, fmt::format("{} is no assumption; known are {}", name, assumption_names()));
-      rule.assumes.push_back(std::move(name));
+    } else if (peek().is_word("assume")) {
+      if (!parse_assumption(written)) return false;
     } else if (peek().is_word("budget") || peek().is_word("phase")) {
-      const bool budget = next().text == "budget";
-      if (!budget && accept_word("last")) {
-        rule.phase = Rewrite::kLastPhase;
-        continue;
-      }
-      if (peek().kind != Token::Kind::kInt || peek().integer > 1'000'000'000)
-        return fail(peek().place, fmt::format("expected a number from 0 to 1000000000, found {}", shown(peek())));
-      const std::int64_t n = next().integer;
-      if (budget)
-        rule.budget = static_cast<std::uint64_t>(n);
-      else
-        rule.phase = static_cast<int>(n);
+      if (!parse_phase(rule)) return false;
     } else if (peek().text == "tolerance" || peek().text == "rounding") {
       std::optional<double>& stated = next().text == "tolerance" ? rule.tolerance : rule.rounding;
       double real = 0;
@@ -220,6 +219,36 @@ bool RuleParser::parse_clauses(Rule& rule) {
       return true;
     }
   }
+}
+
+bool RuleParser::parse_assumption(WrittenRule& written) {
+  const Place place = next().place;
+  std::string name;
+  if (!expect_name(name, "the name of an assumption")) return false;
+  if (!find_assumption(name)) return fail(place, fmt::format("{} is no assumption; known are {}", name, assumption_names()));
+  if (!accept_word("unless")) {
+    written.rule.assumes.push_back(std::move(name));
+    return true;
+  }
+  ExprPtr unless = parse_expr();
+  if (unless) written.assumed.push_back({std::move(name), unless});
+  return unless != nullptr;
+}
+
+bool RuleParser::parse_phase(Rule& rule) {
+  const bool budget = next().text == "budget";
+  if (!budget && accept_word("last")) {
+    rule.phase = Rewrite::kLastPhase;
+    return true;
+  }
+  if (peek().kind != Token::Kind::kInt || peek().integer > 1'000'000'000)
+    return fail(peek().place, fmt::format("expected a number from 0 to 1000000000, found {}", shown(peek())));
+  const std::int64_t n = next().integer;
+  if (budget)
+    rule.budget = static_cast<std::uint64_t>(n);
+  else
+    rule.phase = static_cast<int>(n);
+  return true;
 }
 
 bool RuleParser::parse_example(RuleExample& example) {
@@ -301,6 +330,8 @@ std::string_view to_string(Effect effect) {
   }
   return "";
 }
+
+std::string_view law_of(std::string_view name) { return name.substr(0, name.find('[')); }
 
 Rule reversed(const Rule& rule) {
   Rule back = rule;

@@ -51,6 +51,10 @@ struct RuleNode {
   std::vector<RuleAttribute> attributes;
   std::vector<std::string> inputs, outputs;  // "" = absent
   Place place;
+  // As written; expand() (expand.h) leaves none of them.
+  std::string rest;                   // `<..a>`: all attributes that are not mentioned, bound or handed on together
+  std::vector<std::size_t> mirrored;  // `(A | B)`: input i and the next one change places in the mirror image of the rule
+  bool passes = false;                // `A = Add (S, M) ?`: without M it is S
   const RuleAttribute* attribute(std::string_view name) const;
   bool is_constant() const { return domain.empty() && op_type == "Constant"; }
 };
@@ -87,7 +91,7 @@ enum class Effect : std::uint8_t { kExact, kReassociates, kApproximates };
 std::string_view to_string(Effect effect);
 
 struct Rule {
-  std::string name, file, doc;
+  std::string name, file, doc;  // the name of an instance: `law[Relu]`, of a law that stands once for several rules
   Place place;
   std::vector<std::string> attribute_variables, inputs, outputs;
   std::vector<std::string> optional;  // inputs that may be absent: `M?`
@@ -107,6 +111,8 @@ struct Rule {
   std::string source;  // its text in the file
   bool native = false;  // a graph for the native rule of this name, with examples and counters: there is no right side
 };
+// The rule as it is written, of which `name` is an instance: all before `[`.
+std::string_view law_of(std::string_view name);
 
 struct RuleFile {
   std::string name;

@@ -13,13 +13,15 @@ namespace saturate {
 bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const std::string> assumes) const {
   if (!std::all_of(assumes.begin(), assumes.end(), [&](const std::string& a) { return assumptions.allows(a); })) return false;
   if (effect == Effect::kExact ? !exact : effect == Effect::kReassociates ? !reassociates : !approximates) return false;
-  if (std::find(except.begin(), except.end(), name) != except.end()) return false;
-  return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
+  const auto named = [&](const std::string& n) { return n == name || n == law_of(name); };  // a law's name is for all its instances
+  if (std::any_of(except.begin(), except.end(), named)) return false;
+  return only.empty() || std::any_of(only.begin(), only.end(), named);
 }
 
 absl::Status RuleSet::check_name(const std::string& name, const std::string& place) const {
-  const bool known =
-      find(name) != nullptr || std::any_of(native_.begin(), native_.end(), [&](const NativeRule& n) { return n.name == name; });
+  const auto same = [&](const Rule& r) { return r.name == name; };
+  const bool known = std::any_of(rules_.begin(), rules_.end(), same) ||
+                     std::any_of(native_.begin(), native_.end(), [&](const NativeRule& n) { return n.name == name; });
   if (!known) return absl::OkStatus();
   const Rule* other = find(name);
   return absl::InvalidArgumentError(fmt::format("{}: rule `{}` stands already in {}; give it another name", place, name,
@@ -72,8 +74,21 @@ absl::Status RuleSet::add(const RuleSet& other) {
 }
 
 const Rule* RuleSet::find(std::string_view name) const {
-  const auto it = std::find_if(rules_.begin(), rules_.end(), [&](const Rule& r) { return r.name == name; });
+  auto it = std::find_if(rules_.begin(), rules_.end(), [&](const Rule& r) { return r.name == name; });
+  if (it == rules_.end()) it = std::find_if(rules_.begin(), rules_.end(), [&](const Rule& r) { return law_of(r.name) == name; });
   return it == rules_.end() ? nullptr : &*it;
+}
+
+std::vector<std::span<const Rule>> RuleSet::laws() const {
+  std::vector<std::span<const Rule>> out;
+  const std::span<const Rule> rules = rules_;
+  for (std::size_t first = 0; first < rules.size();) {
+    std::size_t end = first + 1;
+    while (end < rules.size() && law_of(rules[end].name) == law_of(rules[first].name)) ++end;
+    out.push_back(rules.subspan(first, end - first));
+    first = end;
+  }
+  return out;
 }
 
 std::vector<const Rule*> RuleSet::cases_of(std::string_view native) const {

@@ -42,9 +42,12 @@ class RuleSet {
   absl::Status add(const RuleSet& other);
 
   std::span<const Rule> rules() const { return rules_; }
+  // The same by law: the instances of one stand beside each other.
+  std::vector<std::span<const Rule>> laws() const;
   std::span<const NativeRule> native_rules() const { return native_; }
   // The graphs with examples and counters of the native rule of this name; none without `examples`.
   std::vector<const Rule*> cases_of(std::string_view native) const;
+  // A rule by its name; by the name of a law its first instance.
   const Rule* find(std::string_view name) const;
   // What a rule assumes, native ones included; none where there is none of this name.
   std::span<const std::string> assumptions_of(std::string_view name) const;

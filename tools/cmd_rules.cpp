@@ -94,8 +94,12 @@ int check(const RulesArgs& args, const RuleSet& rules) {
   const CheckOptions options{.random_instances = args.instances, .seed = args.seed};
   CheckTotals totals;
   const auto interrupted = [&] { return args.common.cancel && *args.common.cancel; };
-  for (const Rule& rule : rules.rules())
-    if (!interrupted()) add_to(totals, check_by_running(rule, *evaluator, options), args);
+  for (const std::span<const Rule> law : rules.laws()) {
+    std::vector<RuleCheck> instances;
+    for (const Rule& rule : law)
+      if (!interrupted()) instances.push_back(check_by_running(rule, *evaluator, options));
+    if (!interrupted()) add_to(totals, check_of_law(instances), args);
+  }
   for (const NativeRule& rule : rules.native_rules())
     if (!interrupted()) add_to(totals, check_native_by_running(rule, rules.cases_of(rule.name), *evaluator, options), args);
   if (interrupted()) return fail(kExitInterrupted, "rules check", "interrupted", "");

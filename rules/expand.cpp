@@ -1,0 +1,345 @@
+#include "rules/expand.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "rules/functions.h"
+#include "rules/opkey.h"
+#include "rules/parse_lexer.h"
+
+namespace saturate {
+namespace {
+
+using Names = std::set<std::string, std::less<>>;
+using Aliases = std::map<std::string, ExprPtr, std::less<>>;
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+ExprPtr name_expr(const std::string& name, Place place) {
+  auto e = std::make_shared<Expr>();
+  e->kind = Expr::Kind::kName;
+  e->place = place;
+  e->text = name;
+  return e;
+}
+
+ExprPtr call(std::string_view function, ExprPtr argument);
+
+bool mentions(const Expr& e, const Names& names) {
+  if (e.kind == Expr::Kind::kName && names.contains(e.text)) return true;
+  return std::any_of(e.arguments.begin(), e.arguments.end(), [&](const ExprPtr& a) { return a && mentions(*a, names); });
+}
+
+void trim(std::vector<std::string>& names) {
+  while (!names.empty() && names.back().empty()) names.pop_back();
+}
+
+// One rule without the values of some groups.
+class Without {
+ public:
+  Without(Rule rule, Names absent) : rule_(std::move(rule)), absent_(std::move(absent)) {}
+
+  Rule run() {
+    for (const std::string& name : absent_) gone_.insert(name);
+    std::erase_if(rule_.inputs, [&](const std::string& n) { return gone_.contains(n); });
+    std::erase_if(rule_.outputs, [&](const std::string& n) { return gone_.contains(n); });
+    std::erase_if(rule_.optional, [&](const std::string& n) { return gone_.contains(n); });
+    rule_.left = side(rule_.left);
+    conditions();
+    lets();
+    const Names after_left = gone_;
+    rule_.right = side(rule_.right);
+    gone_ = after_left;
+    drop_unread();
+    attribute_variables();
+    return std::move(rule_);
+  }
+
+ private:
+  static bool may_be_absent(const RuleNode& n, std::size_t input) {
+    const OpSchema* schema = newest_schema(n.domain, n.op_type);
+    const OpSchema::Formal* formal = schema ? formal_at(schema->inputs, input) : nullptr;
+    return formal != nullptr && (formal->optional || formal->variadic);
+  }
+
+  std::vector<RuleNode> side(const std::vector<RuleNode>& nodes) {
+    std::vector<RuleNode> out;
+    for (RuleNode n : nodes) {
+      if (!inputs(n)) {
+        pass_on(n, out);
+        continue;
+      }
+      for (std::string& o : n.outputs)
+        if (gone_.contains(o)) o.clear();
+      trim(n.inputs);
+      trim(n.outputs);
+      if (!n.outputs.empty()) out.push_back(std::move(n));
+    }
+    return out;
+  }
+
+  // Whether the node can be: no input is gone that it needs.
+  bool inputs(RuleNode& n) const {
+    bool whole = true;
+    for (std::size_t i = 0; i < n.inputs.size(); ++i) {
+      if (const auto it = aliases_.find(n.inputs[i]); it != aliases_.end()) n.inputs[i] = it->second->text;
+      if (!gone_.contains(n.inputs[i])) continue;
+      n.inputs[i].clear();
+      whole &= may_be_absent(n, i);
+    }
+    return whole;
+  }
+
+  // A step that is left out: what reads it reads what it would have read, or there is nothing to read.
+  void pass_on(RuleNode& n, std::vector<RuleNode>& out) {
+    const auto kept = std::find_if(n.inputs.begin(), n.inputs.end(), [](const std::string& i) { return !i.empty(); });
+    const std::string& made = n.outputs[0];
+    if (!n.passes || kept == n.inputs.end()) {
+      for (const std::string& o : n.outputs) gone_.insert(o);
+    } else if (contains(rule_.outputs, made)) {
+      out.push_back({"", "Identity", {}, {*kept}, {made}, n.place, {}, {}, false});
+    } else {
+      aliases_[made] = name_expr(*kept, n.place);
+    }
+  }
+
+  // Of `a and b` each part by itself: one about something absent has nothing to say.
+  ExprPtr without_absent(const ExprPtr& e) {
+    if (e->kind == Expr::Kind::kBinary && e->text == "and") {
+      const ExprPtr left = without_absent(e->arguments[0]), right = without_absent(e->arguments[1]);
+      if (!left || !right) return left ? left : right;
+      if (left == e->arguments[0] && right == e->arguments[1]) return e;
+      auto both = std::make_shared<Expr>(*e);
+      both->arguments = {left, right};
+      return both;
+    }
+    if (e->kind == Expr::Kind::kCall && e->text == "useful") {
+      const ExprPtr inner = without_absent(e->arguments[0]);
+      if (!inner || inner == e->arguments[0]) return inner ? e : nullptr;
+      auto useful = std::make_shared<Expr>(*e);
+      useful->arguments = {inner};
+      return useful;
+    }
+    return mentions(*e, gone_) ? nullptr : with_names(e, aliases_);
+  }
+
+  void conditions() {
+    std::vector<ExprPtr> kept;
+    for (const ExprPtr& e : rule_.where)
+      if (ExprPtr condition = without_absent(e)) kept.push_back(std::move(condition));
+    rule_.where = std::move(kept);
+  }
+
+  void lets() {
+    std::vector<std::pair<std::string, ExprPtr>> kept;
+    for (const auto& [name, e] : rule_.lets)
+      if (mentions(*e, gone_))
+        gone_.insert(name);
+      else
+        kept.emplace_back(name, with_names(e, aliases_));
+    rule_.lets = std::move(kept);
+  }
+
+  // What only a step that is left out has read.
+  void drop_unread() {
+    const auto read = [&](const std::string& name) {
+      return contains(rule_.outputs, name) || std::any_of(rule_.right.begin(), rule_.right.end(), [&](const RuleNode& n) {
+               return contains(n.inputs, name) ||
+                      std::any_of(n.attributes.begin(), n.attributes.end(), [&](const RuleAttribute& a) { return a.variable == name; });
+             });
+    };
+    for (std::size_t i = rule_.right.size(); i-- > 0;)
+      if (std::none_of(rule_.right[i].outputs.begin(), rule_.right[i].outputs.end(), read))
+        rule_.right.erase(rule_.right.begin() + static_cast<std::ptrdiff_t>(i));
+    for (std::size_t i = rule_.lets.size(); i-- > 0;) {
+      const std::string& name = rule_.lets[i].first;
+      const bool used = read(name) || std::any_of(rule_.lets.begin() + static_cast<std::ptrdiff_t>(i) + 1, rule_.lets.end(),
+                                                  [&](const auto& later) { return mentions(*later.second, Names{name}); });
+      if (!used) rule_.lets.erase(rule_.lets.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+
+  void attribute_variables() {
+    std::erase_if(rule_.attribute_variables, [&](const std::string& name) {
+      return std::none_of(rule_.left.begin(), rule_.left.end(), [&](const RuleNode& n) {
+        return std::any_of(n.attributes.begin(), n.attributes.end(), [&](const RuleAttribute& a) { return a.variable == name; });
+      });
+    });
+  }
+
+  Rule rule_;
+  Names absent_, gone_;
+  Aliases aliases_;
+};
+
+bool gives(const RuleExample& example, const OptionalGroup& group) {
+  return std::any_of(example.values.begin(), example.values.end(), [&](const ExampleValue& v) { return contains(group.values, v.name); });
+}
+
+class Expander {
+ public:
+  explicit Expander(const WrittenRule& written) : written_(written) {}
+
+  absl::StatusOr<std::vector<Rule>> run() {
+    for (const OptionalGroup& group : written_.optional)
+      for (const std::string& value : group.values)
+        if (!contains(written_.rule.inputs, value) && !contains(written_.rule.outputs, value))
+          return wrong(group.place, fmt::format("`{}` is no input and no output", value));
+    const bool mirrors = has_mirror();
+    const std::size_t groups = written_.optional.size(), assumed = written_.assumed.size();
+    for (std::size_t mask = 0; mask < std::size_t{1} << groups; ++mask)
+      for (int mirrored = 0; mirrored <= (mirrors ? 1 : 0); ++mirrored)
+        for (std::size_t with = 0; with < std::size_t{1} << assumed; ++with)
+          if (auto status = add(mask, mirrored != 0, with); !status.ok()) return status;
+    return std::move(out_);
+  }
+
+ private:
+  absl::Status wrong(Place place, std::string_view what) const {
+    return absl::InvalidArgumentError(at(written_.rule.file, place, fmt::format("rule {}: {}", written_.rule.name, what)));
+  }
+
+  bool has_mirror() const {
+    const auto any = [](const std::vector<RuleNode>& nodes) {
+      return std::any_of(nodes.begin(), nodes.end(), [](const RuleNode& n) { return !n.mirrored.empty(); });
+    };
+    return any(written_.rule.left) || any(written_.rule.right);
+  }
+
+  // `mask`: of the optional groups those that are there; `with`: of the assumptions those that are made.
+  absl::Status add(std::size_t mask, bool mirrored, std::size_t with) {
+    std::vector<std::string> labels = written_.labels;
+    Rule rule = written_.rule;
+    Names absent;
+    for (std::size_t g = 0; g < written_.optional.size(); ++g) {
+      const OptionalGroup& group = written_.optional[g];
+      const bool given = mask >> g & 1;
+      if (given) labels.push_back(group.name);
+      if (!given) absent.insert(group.values.begin(), group.values.end());
+      const bool input = std::any_of(group.values.begin(), group.values.end(),
+                                     [&](const std::string& v) { return contains(written_.rule.inputs, v); });
+      for (auto* list : {&rule.examples, &rule.counters})
+        std::erase_if(*list, [&](const RuleExample& e) { return input && gives(e, group) != given; });
+    }
+    if (mirrored) labels.emplace_back("mirrored");
+    mirror(rule, mirrored);
+    for (std::size_t a = 0; a < written_.assumed.size(); ++a) {
+      const auto& [name, unless] = written_.assumed[a];
+      const bool made = with >> a & 1;
+      if (made) labels.push_back(name);
+      if (made) rule.assumes.push_back(name);
+      rule.where.push_back(made ? call("useful", negated(unless)) : unless);
+    }
+    if (!absent.empty()) rule = Without(std::move(rule), std::move(absent)).run();
+    if (auto status = rest(rule); !status.ok()) return status;
+    for (auto* list : {&rule.examples, &rule.counters})
+      for (RuleExample& example : *list) given_values(rule, example);
+    if (!labels.empty()) rule.name += fmt::format("[{}]", fmt::join(labels, ","));
+    for (auto* nodes : {&rule.left, &rule.right})
+      for (RuleNode& n : *nodes) n.passes = false;
+    out_.push_back(std::move(rule));
+    return absl::OkStatus();
+  }
+
+  static ExprPtr negated(const ExprPtr& e) {
+    auto no = std::make_shared<Expr>();
+    no->kind = Expr::Kind::kNot;
+    no->place = e->place;
+    no->arguments = {e};
+    return no;
+  }
+
+  static void mirror(Rule& rule, bool mirrored) {
+    for (auto* nodes : {&rule.left, &rule.right})
+      for (RuleNode& n : *nodes) {
+        for (const std::size_t i : n.mirrored)
+          if (mirrored) std::swap(n.inputs[i], n.inputs[i + 1]);
+        n.mirrored.clear();
+      }
+  }
+
+  // `<..a>`: on the left each attribute that is not mentioned is bound as `a.name`, on the right it is handed on.
+  absl::Status rest(Rule& rule) const {
+    std::map<std::string, std::vector<std::string>, std::less<>> bound;
+    for (RuleNode& n : rule.left) {
+      if (n.rest.empty()) continue;
+      if (n.rest != written_.rest) return wrong(n.place, fmt::format("`..{0}` is not declared; add it to the header: `<..{0}>`", n.rest));
+      const OpSchema* schema = newest_schema(n.domain, n.op_type);
+      if (schema == nullptr) return wrong(n.place, fmt::format("the attributes of {} are not known; name them", n.op_type));
+      for (const OpAttribute& a : schema->attributes) {
+        if (n.attribute(a.name) != nullptr) continue;
+        bound[n.rest].emplace_back(a.name);
+        n.attributes.push_back(attribute_of_rest(n, std::string(a.name)));
+        if (!contains(rule.attribute_variables, n.attributes.back().variable))
+          rule.attribute_variables.push_back(n.attributes.back().variable);
+      }
+      bound[n.rest];
+      n.rest.clear();
+    }
+    for (RuleNode& n : rule.right) {
+      if (n.rest.empty()) continue;
+      const auto it = bound.find(n.rest);
+      if (it == bound.end()) return wrong(n.place, fmt::format("`..{}` is bound by no node of the left side", n.rest));
+      for (const std::string& name : it->second)
+        if (n.attribute(name) == nullptr) n.attributes.push_back(attribute_of_rest(n, name));
+      for (RuleAttribute& a : n.attributes)
+        if (const std::string problem = complete_attribute_type(n.domain, n.op_type, a); !problem.empty()) return wrong(n.place, problem);
+      n.rest.clear();
+    }
+    return absl::OkStatus();
+  }
+
+  static RuleAttribute attribute_of_rest(const RuleNode& n, const std::string& name) {
+    RuleAttribute a;
+    a.kind = RuleAttribute::Kind::kVariable;
+    a.literal.name = name;
+    a.variable = n.rest + "." + name;
+    a.place = n.place;
+    complete_attribute_type(n.domain, n.op_type, a);
+    return a;
+  }
+
+  // An example may give a value to an attribute of `..a` by its name; what this instance does not have, it leaves out.
+  void given_values(const Rule& rule, RuleExample& example) const {
+    for (ExampleValue& v : example.values)
+      if (const std::string name = written_.rest + "." + v.name; v.attribute && contains(rule.attribute_variables, name)) v.name = name;
+    std::erase_if(example.values, [&](const ExampleValue& v) {
+      const bool declared = contains(written_.rule.attribute_variables, v.name);
+      const bool rest = !written_.rest.empty() && !declared;
+      return v.attribute && (rest || declared) && !contains(rule.attribute_variables, v.name);
+    });
+  }
+
+  const WrittenRule& written_;
+  std::vector<Rule> out_;
+};
+
+ExprPtr call(std::string_view function, ExprPtr argument) {
+  auto e = std::make_shared<Expr>();
+  e->kind = Expr::Kind::kCall;
+  e->place = argument->place;
+  e->text = std::string(function);
+  e->function = find_rule_function(function);
+  e->arguments = {std::move(argument)};
+  return e;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Rule>> expand(const WrittenRule& written) { return Expander(written).run(); }
+
+ExprPtr with_names(const ExprPtr& e, const std::map<std::string, ExprPtr, std::less<>>& names, const Place* place) {
+  if (e == nullptr) return nullptr;
+  if (e->kind == Expr::Kind::kName)
+    if (const auto it = names.find(e->text); it != names.end()) return it->second;
+  auto copy = std::make_shared<Expr>(*e);
+  if (place != nullptr) copy->place = *place;
+  for (ExprPtr& a : copy->arguments) a = with_names(a, names, place);
+  return copy;
+}
+
+}  // namespace saturate
