@@ -1,0 +1,84 @@
+// What is true of operators, said once: one line an operator in op_traits.inc. Everybody who asks "is it a view", "is it random" asks here.
+// tests/kernels/op_traits_test.cpp runs the kernels on every dtype to see that each trait is true, and that each one that is missing is not.
+// An operator is named as in rules: "Relu" of the standard, "com.microsoft.FastGelu" of another domain.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace saturate {
+
+// Laws hold for every attribute and every dtype that the operator takes; of floats within rounding.
+enum class Trait : std::uint8_t {
+  // An element of the result depends on the elements of its place alone, whatever the shape. The four that name an arity take exactly so many
+  // inputs, all of them operands that broadcast to each other. Clip, PRelu, Dropout and such have none: their inputs differ in what they are.
+  kElementwise,
+  kUnaryElementwise,
+  kBinaryElementwise,
+  kTernaryElementwise,
+  kVariadicElementwise,
+  kGivesBool,    // the result is bool, whatever the inputs are
+  kLikeFirst,    // the (first) result has the dtype and the shape of the first input
+  kView,         // the elements of the first input in their order, with another shape
+  kMovement,     // each element of the result is one of the first input; which one depends on no element of it
+  kSelection,    // each element of the result is one of some input
+  kReduction,    // takes `axes` away, in whatever order their elements stand
+  kRandom,       // draws at each run, unless it is told not to (Dropout)
+  kControlFlow,  // runs graphs that it holds
+  // Of two operands (or more).
+  kCommutative,  // f(a, b) = f(b, a)
+  kAssociative,  // f(f(a, b), c) = f(a, f(b, c)); of floats within rounding, where no partial result overflows
+  // f(f(x)) = f(x) of one operand, f(x, x) = x of two.
+  kIdempotent,
+  // Of one operand (monotone: and of Clip in its first one).
+  kOdd,       // f(-x) = -f(x), of floats: the least integer has no negative
+  kEven,      // f(-x) = f(x), of floats
+  kMonotone,  // x <= y gives f(x) <= f(y), where neither is NaN
+  // Rounding all operands to a float of fewer bits and rounding the result is one and the same, bit for bit.
+  kCommutesWithRounding,
+};
+inline constexpr int kTraits = static_cast<int>(Trait::kCommutesWithRounding) + 1;
+
+// "unary_elementwise": how rules name it.
+std::string_view trait_name(Trait trait);
+std::optional<Trait> trait_named(std::string_view name);
+
+// A line of the table.
+struct OperatorTraits {
+  std::string_view name;  // with its domain
+  std::uint32_t bits = 0;
+  std::optional<double> unit = {};  // f(x, unit) = x, and f(unit, x) = x where it is commutative. -1 is all bits set, 1 and 0 are true and false.
+  std::optional<double> zero = {};  // f(x, zero) = zero, also for f(zero, x); of floats where x is finite
+
+  constexpr bool has(Trait trait) const { return (bits >> static_cast<int>(trait) & 1) != 0; }
+};
+
+// Null: nothing is known of it. Domain "ai.onnx" is "".
+const OperatorTraits* traits_of(std::string_view domain, std::string_view op_type);
+const OperatorTraits* traits_of(std::string_view name);
+
+inline bool has(Trait trait, std::string_view domain, std::string_view op_type) {
+  const OperatorTraits* traits = traits_of(domain, op_type);
+  return traits != nullptr && traits->has(trait);
+}
+inline bool has(Trait trait, std::string_view name) {
+  const OperatorTraits* traits = traits_of(name);
+  return traits != nullptr && traits->has(trait);
+}
+// Of a Node, an OpKey, a RuleNode.
+template <typename T>
+  requires requires(const T& node) {
+    std::string_view(node.domain);
+    std::string_view(node.op_type);
+  }
+bool has(Trait trait, const T& node) {
+  return has(trait, node.domain, node.op_type);
+}
+
+std::span<const OperatorTraits> all_op_traits();
+// Their names, in the order of the table.
+std::span<const std::string_view> operators_with(Trait trait);
+
+}  // namespace saturate
