@@ -234,6 +234,7 @@ class Expander {
       if (made) rule.assumes.push_back(name);
       rule.where.push_back(made ? call("useful", negated(unless)) : unless);
     }
+    std::erase_if(rule.where, [](const ExprPtr& e) { return e->kind == Expr::Kind::kName && e->text == "true"; });
     if (!absent.empty()) rule = Without(std::move(rule), std::move(absent)).run();
     if (auto status = rest(rule); !status.ok()) return status;
     for (auto* list : {&rule.examples, &rule.counters})

@@ -65,6 +65,24 @@ rule unit (X, c) => (Y)
   EXPECT_EQ(rules[3].examples[0].values[0].dtype, DType::kDouble);
 }
 
+TEST(Laws, ForallTakesClassesOfOperators) {
+  const auto rules = rules_of(R"(
+forall op in unary_elementwise and odd except Neg, Identity
+rule odd (X) => (Y)
+  { N = Neg (X)
+    Y = @op (N) }
+  =>
+  { S = @op (X)
+    Y = Neg (S) }
+  example X = float[2,3]
+)");
+  const Names names = names_of(rules);
+  EXPECT_NE(std::find(names.begin(), names.end(), "odd[Erf]"), names.end());
+  EXPECT_EQ(std::find(names.begin(), names.end(), "odd[Neg]"), names.end());
+  EXPECT_EQ(std::find(names.begin(), names.end(), "odd[Relu]"), names.end());
+  EXPECT_GE(names.size(), 8u);
+}
+
 TEST(Laws, AllOtherAttributesAreBoundAndHandedOn) {
   const auto rules = rules_of(R"(
 forall op in LeakyRelu, Gelu, Relu
