@@ -19,6 +19,7 @@ COSTS = ("nodes", "measured", "nodes", "roofline")
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, -1e-45, 1e4, -1e4, 1.7e9, 1e-4, 65504.0, 1.0)
 LEVELS = {"ORT": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, "ORT optimizing": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL}
 RISKY = ("causal_rows",)
+OLDER_OPSETS = (13, 15, 17, 19)  # these lack operators that rules take apart
 BROKEN_PASS = "FuseFp16InitializerToFp32NodeTransformer"  # ONNX Runtime 1.31 ends in it for some graphs in half precision, with an unused node more or less not
 
 onnxruntime.set_default_logger_severity(4)
@@ -158,8 +159,8 @@ def judged(model, result, feed, strict, wanted, settings, options, nan_by_chance
         try:
             got = in_ours(result, feed) if judge == "ours" else in_onnx_runtime(result, feed, level)
         except Exception as error:
-            if "NOT_IMPLEMENTED" in str(error) and target != "ort-cpu":
-                continue  # another target takes operators and types that ONNX Runtime's CPU kernels don't
+            if "NOT_IMPLEMENTED" in str(error) and (target != "ort-cpu" or "opset" in options):
+                continue  # another target takes operators and types that ONNX Runtime's CPU kernels don't; an older opset may have no others
             return "wrong", f"{level} refuses the result: {' '.join(str(error).split())[:300]}"
         found = differing(wanted[judge], got, masks, strict)
         if found is None or stability.explains(model, result, feed, JUDGES, wanted, judge, got, *found, strict):
@@ -181,7 +182,14 @@ def changed_by_its_optimizer(model, feed, wanted, masks, strict, settings):
         return True
 
 
-def options_of(seed, rules):
+def needs(rules, names):
+    """What the rules with these names ask of the options."""
+    clauses = {word for name in names for word in re.sub(r"#.*", "", rules.show(name.removesuffix(".back"))).split()}
+    return clauses & {"approximates", "assume", "unless_taken", "takes_apart"}
+
+
+def options_of(seed, rules, names=()):
+    """Options drawn at random; mostly such that rules with these names may fire."""
     rng = np.random.default_rng([seed, 2])
     chosen = {"target": TARGETS[int(rng.integers(len(TARGETS)))], "cost": COSTS[int(rng.integers(len(COSTS)))], "verify": bool(rng.random() < 0.1), "rules": rules}
     way, chosen["approximate"] = rng.random(), bool(rng.random() < 0.03)
@@ -189,6 +197,14 @@ def options_of(seed, rules):
         chosen["no_assume"] = ["all"]
     elif way < 0.5:
         chosen["assume"] = list(RISKY)
+    asked = needs(rules, names) if rng.random() < 0.7 else set()
+    if "approximates" in asked:
+        chosen["approximate"] = True
+    if "assume" in asked:
+        chosen.pop("no_assume", None)
+        chosen["assume"] = list(RISKY)
+    if asked & {"unless_taken", "takes_apart"}:
+        chosen["opset"] = OLDER_OPSETS[int(rng.integers(len(OLDER_OPSETS)))]
     return chosen
 
 
@@ -270,6 +286,8 @@ def compared(model, feed, options, settings, **told):
     except onnx_saturate.Error as error:
         if "can't verify" in str(error):
             return outcome("not verifiable")
+        if "opset" in options and "the lowest that can express it" in str(error):
+            return outcome("the older opset that was asked for lacks an operator")
         if "contradiction: dim" in str(error) and computes_a_shape(model) and any(not v.size for values in wanted.values() for v in values):
             return outcome(COPIED, **told)
         return outcome("wrong", f"{type(error).__name__}: {error}", **told)
@@ -305,6 +323,6 @@ def work(seed, settings):
     model, feed, operators = case
     rng = np.random.default_rng([seed, 3])
     special = rng.random() < 0.4 and with_specials(g, feed, rng)
-    options = options_of(seed, kept(settings)["rules"])
+    options = options_of(seed, kept(settings)["rules"], g.rules)
     label = f"{options['target']} by {options['cost']}, {'+'.join(g.rules)}: {' '.join(operators)}"[:400]
     return [compared(model, feed, options, settings, label=label, counted={**shares(g, model, feed), "special values": bool(special)})]
