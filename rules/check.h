@@ -46,6 +46,9 @@ RuleCheck check_of_law(std::span<const RuleCheck> instances);
 // The same of a rule in C++, on the graphs that rule files give for it (`native NAME ...`).
 RuleCheck check_native_by_running(const NativeRule& rule, std::span<const Rule* const> graphs, const Evaluator& evaluator,
                                   const CheckOptions& options = {});
+// Whether the other rules of the set bring both sides of each example of a rule together, so that it could go: only those that are at work
+// wherever it is, and no less exact.
+bool is_implied(const Rule& rule, const RuleSet& rules, const Evaluator& evaluator, std::uint64_t seed = 1);
 // The left side of a rule as a model, on an example, a counter or a random instance of it; of a rule that holds both ways also the right
 // side. Inputs have values, as initializers: those whose elements the example writes out are initializers alone.
 struct ExampleModel {

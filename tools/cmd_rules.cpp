@@ -96,8 +96,14 @@ int check(const RulesArgs& args, const RuleSet& rules) {
   const auto interrupted = [&] { return args.common.cancel && *args.common.cancel; };
   for (const std::span<const Rule> law : rules.laws()) {
     std::vector<RuleCheck> instances;
-    for (const Rule& rule : law)
-      if (!interrupted()) instances.push_back(check_by_running(rule, *evaluator, options));
+    for (const Rule& rule : law) {
+      if (interrupted()) break;
+      instances.push_back(check_by_running(rule, *evaluator, options));
+      if (instances.back().ok() && is_implied(rule, rules, *evaluator, args.seed))
+        instances.back().findings.push_back({RuleFinding::Severity::kNote, rule.name,
+                                             fmt::format("{}:{}:{}: ", rule.file, rule.place.line, rule.place.column),
+                                             "other rules bring both sides of its examples together: it may go"});
+    }
     if (!interrupted()) add_to(totals, check_of_law(instances), args);
   }
   for (const NativeRule& rule : rules.native_rules())

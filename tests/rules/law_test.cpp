@@ -220,6 +220,24 @@ rule zero (X, c) => (Y)
   EXPECT_NE(law.findings[0].what.find("rank(X) >= 0"), std::string::npos);
 }
 
+TEST(Laws, ARuleThatOthersImplyIsTold) {
+  RuleSet set;
+  const auto status = set.load_text(R"(
+rule twice (X) => (Y) { N = Neg (X)  Y = Neg (N) } => { Y = Identity (X) } example X = float[2,3]
+rule four (X) => (Y) { A = Neg (X)  B = Neg (A)  C = Neg (B)  Y = Neg (C) } => { Y = Identity (X) } example X = float[2,3]
+rule exact (X) => (Y) { Y = Sub (X, X) } => { Y = Mul (X, X) } effect reassociates
+rule by_tan (X) => (Y) { Y = Cos (X) } => { Y = Sin (X) } effect approximates example X = float[2] {0.78539816}
+rule by_tan_again (X) => (Y) { Y = Cos (X) } => { Y = Sin (X) } effect reassociates example X = float[2] {0.78539816}
+)", "t.rules");
+  ASSERT_TRUE(status.ok()) << status.message();
+  const auto evaluator = make_evaluator({.reference = true});
+  EXPECT_FALSE(is_implied(*set.find("twice"), set, *evaluator));  // four Negs are too many for it
+  EXPECT_TRUE(is_implied(*set.find("four"), set, *evaluator));
+  EXPECT_FALSE(is_implied(*set.find("exact"), set, *evaluator));  // nothing shows it
+  EXPECT_TRUE(is_implied(*set.find("by_tan"), set, *evaluator));
+  EXPECT_FALSE(is_implied(*set.find("by_tan_again"), set, *evaluator));  // the other one is less exact
+}
+
 TEST(Laws, ALawsNameIsForAllItsInstances) {
   RuleSet set;
   ASSERT_TRUE(set.load_text("forall op in Relu, Neg\nrule r (X) => (Y) { Y = @op (X) } => { Y = Identity (X) }", "t").ok());

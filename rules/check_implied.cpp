@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "rules/check_graph.h"
+
+namespace saturate {
+namespace {
+
+// Whether a rule is at work wherever `other` is, and no less exact.
+bool is_no_weaker(const Rule& rule, const Rule& other) {
+  const auto assumed = [&](const std::string& name) {
+    return std::find(other.assumes.begin(), other.assumes.end(), name) != other.assumes.end();
+  };
+  return rule.effect <= other.effect && std::all_of(rule.assumes.begin(), rule.assumes.end(), assumed) &&
+         (!rule.unless_taken || other.unless_taken) && (!rule.takes_apart || other.takes_apart);
+}
+
+// Rewrites with what the other rules of the set do to the left side of one instance; whether the rule then has nothing left to unite.
+bool meets_without(const Rule& rule, const RuleSet& rules, const Instance& instance, const RuleExample& example,
+                   const Evaluator& evaluator) {
+  OnnxEGraph g(evaluator);
+  std::set<std::string> variable = non_constant_names(rule);
+  for (const ExampleValue& v : example.values)
+    if (!v.attribute && !v.values) variable.insert(v.name);
+  if (!LeftSide(rule, instance, g).build(variable).empty()) return false;
+  g.egraph().rebuild();
+  const auto others = rules.compile_when_wanted(g, [&](const Rule& r) { return r.name != rule.name && is_no_weaker(r, rule); });
+  RunOptions options;
+  options.limits.iterations = 12;
+  options.limits.nodes = 20'000;
+  options.limits.seconds = 2;
+  ::saturate::run(g.egraph(), others, options);
+  bool found = false;
+  for (const Rewrite& rewrite : compile_rule(rule, g, nullptr)) {
+    if (rewrite.name != rule.name) continue;
+    for (const OwnedMatch& match : search(g.egraph(), rewrite.left, 100)) {
+      const Match one{match.classes, match.matched, match.ops};
+      if (!rewrite.applier->holds(g.egraph(), one)) continue;
+      std::vector<std::pair<Id, Id>> unions;
+      rewrite.applier->apply(g.egraph(), one, unions);
+      for (const auto& [a, b] : unions)
+        if (g.egraph().find(a) != g.egraph().find(b)) return false;
+      found |= !unions.empty();
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+bool is_implied(const Rule& rule, const RuleSet& rules, const Evaluator& evaluator, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  int met = 0;
+  for (const RuleExample& example : rule.examples) {
+    const Instance instance = instance_of(rule, example, random);
+    if (RuleRunner(rule, evaluator).run(instance).kind != Outcome::Kind::kEqual) continue;
+    if (!meets_without(rule, rules, instance, example, evaluator)) return false;
+    ++met;
+  }
+  return met > 0;
+}
+
+}  // namespace saturate
