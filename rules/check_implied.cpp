@@ -16,14 +16,15 @@ bool is_no_weaker(const Rule& rule, const Rule& other) {
          (!rule.unless_taken || other.unless_taken) && (!rule.takes_apart || other.takes_apart);
 }
 
-// Rewrites with what the other rules of the set do to the left side of one instance; whether the rule then has nothing left to unite.
-bool meets_without(const Rule& rule, const RuleSet& rules, const Instance& instance, const RuleExample& example,
+// Rewrites the left side of one instance with the other rules of the set; whether the rule then has nothing left to unite. nullopt: it does
+// not apply.
+std::optional<bool> meets_without(const Rule& rule, const RuleSet& rules, const Instance& instance, const RuleExample& example,
                    const Evaluator& evaluator) {
   OnnxEGraph g(evaluator);
   std::set<std::string> variable = non_constant_names(rule);
   for (const ExampleValue& v : example.values)
     if (!v.attribute && !v.values) variable.insert(v.name);
-  if (!LeftSide(rule, instance, g).build(variable).empty()) return false;
+  if (!LeftSide(rule, instance, g).build(variable).empty()) return std::nullopt;
   g.egraph().rebuild();
   const auto others = rules.compile_when_wanted(g, [&](const Rule& r) { return r.name != rule.name && is_no_weaker(r, rule); });
   RunOptions options;
@@ -44,21 +45,27 @@ bool meets_without(const Rule& rule, const RuleSet& rules, const Instance& insta
       found |= !unions.empty();
     }
   }
-  return found;
+  return found ? std::optional(true) : std::nullopt;
 }
 
 }  // namespace
 
 bool is_implied(const Rule& rule, const RuleSet& rules, const Evaluator& evaluator, std::uint64_t seed) {
+  constexpr int kInstances = 12;  // of each example: other dims, dtypes and attributes
   std::mt19937_64 random(seed);
-  int met = 0;
+  const RuleRunner runner(rule, evaluator);
+  bool met = false;
   for (const RuleExample& example : rule.examples) {
-    const Instance instance = instance_of(rule, example, random);
-    if (RuleRunner(rule, evaluator).run(instance).kind != Outcome::Kind::kEqual) continue;
-    if (!meets_without(rule, rules, instance, example, evaluator)) return false;
-    ++met;
+    std::vector<Instance> instances{instance_of(rule, example, random)};
+    for (Instance& instance : random_instances(rule, example, kInstances, random)) instances.push_back(std::move(instance));
+    for (const Instance& instance : instances) {
+      if (runner.run(instance).kind != Outcome::Kind::kEqual) continue;
+      const std::optional<bool> meets = meets_without(rule, rules, instance, example, evaluator);
+      if (meets == false) return false;
+      met |= meets.has_value();
+    }
   }
-  return met > 0;
+  return met;
 }
 
 }  // namespace saturate
