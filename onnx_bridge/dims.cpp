@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <mutex>
+#include <shared_mutex>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "onnx_bridge/dims_impl.h"
@@ -15,8 +17,8 @@ using dims::Op;
 using dims::Poly;
 using dims::Table;
 using dims::Term;
-using Reading = std::shared_lock<std::shared_mutex>;
-using Writing = std::unique_lock<std::shared_mutex>;
+using Reading = std::shared_lock<dims::Lock>;
+using Writing = std::unique_lock<dims::Lock>;
 
 std::string Table::to_string(AtomId id) const {
   const Atom& atom = atoms_[id];
@@ -108,6 +110,15 @@ std::optional<std::int64_t> Table::evaluate(const Poly& p, const std::map<std::s
     if (__builtin_add_overflow(sum, product, &sum)) return std::nullopt;
   }
   return sum;
+}
+
+void dims::Lock::wait_until_free(bool for_reading) {
+  for (;;) {
+    int seen = state_.load(std::memory_order_relaxed);
+    const bool free = for_reading ? seen >= 0 : seen == 0;
+    if (free && state_.compare_exchange_weak(seen, for_reading ? seen + 1 : kWriting, std::memory_order_acquire)) return;
+    if (!free) std::this_thread::yield();
+  }
 }
 
 DimTable::DimTable() : impl_(std::make_unique<Impl>()) {}

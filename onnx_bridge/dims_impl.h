@@ -1,11 +1,11 @@
 // Private to dims*.cpp: polynomials, atoms and the substitutions that unifications leave behind.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
-#include <shared_mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -194,11 +194,31 @@ class Table {
   std::uint64_t next_fresh_ = 0;
 };
 
+// As std::shared_mutex, for what takes less time than going to sleep: one atomic step where nobody is in the way.
+class Lock {
+ public:
+  void lock() { take(0, kWriting, false); }
+  void unlock() { state_.store(0, std::memory_order_release); }
+  void lock_shared() {
+    const int seen = state_.load(std::memory_order_relaxed);
+    take(seen, seen + 1, true);
+  }
+  void unlock_shared() { state_.fetch_sub(1, std::memory_order_release); }
+
+ private:
+  static constexpr int kWriting = -1;
+  void take(int seen, int then, bool for_reading) {
+    if (seen < 0 || !state_.compare_exchange_strong(seen, then, std::memory_order_acquire)) wait_until_free(for_reading);
+  }
+  void wait_until_free(bool for_reading);
+  std::atomic<int> state_ = 0;  // readers, or kWriting
+};
+
 }  // namespace saturate::dims
 
 namespace saturate {
 struct DimTable::Impl {
-  mutable std::shared_mutex mutex;
+  mutable dims::Lock mutex;
   dims::Table table;
 };
 }  // namespace saturate
