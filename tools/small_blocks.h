@@ -1,0 +1,132 @@
+// The program's operator new and delete: blocks of up to 512 bytes lie in lists by size, one set of lists a thread. An e-graph's facts, rules and
+// messages are such blocks by the hundred thousand, and the C library takes some eighty instructions to give one and take it back, this twenty.
+// For the file with main() alone: a library leaves its program's allocator in place.
+#pragma once
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+namespace saturate::small_blocks {
+
+inline constexpr std::size_t kStep = 16, kClasses = 33;  // class c: blocks of 16 c bytes
+inline constexpr std::size_t kSpan = 1 << 16;            // bytes that are cut into blocks of one class
+inline constexpr std::size_t kReserved = std::size_t{4} << 30;
+
+struct Block {
+  Block* next;
+};
+
+// Addresses of all small blocks; of the operating system's memory only what was touched. Empty where it gives none.
+struct Range {
+  std::atomic<std::uintptr_t> base = 0, size = 0;
+  std::size_t used = 0;
+  std::uint8_t class_of_span[kReserved / kSpan] = {};
+  Block* left_behind[kClasses] = {};  // by threads that have ended
+  bool asked = false;
+  std::mutex mutex;
+};
+inline constinit Range range;
+
+struct Lists {
+  Block* free[kClasses];
+  char *fresh[kClasses], *end[kClasses];  // of the span that is being cut
+  bool has_leaver;
+};
+inline constinit thread_local Lists lists = {};
+
+// Hands a thread's blocks on when it ends.
+struct Leaver {
+  ~Leaver() {
+    const std::lock_guard lock(range.mutex);
+    for (std::size_t c = 0; c < kClasses; ++c) {
+      for (; lists.fresh[c] != lists.end[c]; lists.fresh[c] += c * kStep)
+        lists.free[c] = ::new (lists.fresh[c]) Block{lists.free[c]};
+      while (Block* block = lists.free[c]) {
+        lists.free[c] = block->next;
+        block->next = range.left_behind[c];
+        range.left_behind[c] = block;
+      }
+    }
+  }
+};
+inline void leave_blocks_at_end() {
+  if (lists.has_leaver) return;
+  lists.has_leaver = true;
+  [[maybe_unused]] static thread_local Leaver leaver;
+}
+
+// Another span for class c, or what threads left behind. False: there is none.
+inline bool find_more(std::size_t c) {
+  leave_blocks_at_end();
+  const std::lock_guard lock(range.mutex);
+  if (range.left_behind[c] != nullptr) {
+    lists.free[c] = range.left_behind[c];
+    range.left_behind[c] = nullptr;
+    return true;
+  }
+  if (!range.asked) {
+    range.asked = true;
+    void* const got = mmap(nullptr, kReserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (got == MAP_FAILED) return false;
+    range.base.store(reinterpret_cast<std::uintptr_t>(got), std::memory_order_relaxed);
+    range.size.store(kReserved, std::memory_order_release);
+  }
+  if (range.used == range.size.load(std::memory_order_relaxed)) return false;
+  lists.fresh[c] = reinterpret_cast<char*>(range.base.load(std::memory_order_relaxed)) + range.used;
+  lists.end[c] = lists.fresh[c] + kSpan / (c * kStep) * (c * kStep);
+  range.class_of_span[range.used / kSpan] = static_cast<std::uint8_t>(c);
+  range.used += kSpan;
+  return true;
+}
+
+// What no list has.
+[[gnu::noinline]] inline void* large(std::size_t bytes) {
+  for (;;) {
+    if (void* const got = std::malloc(bytes)) return got;
+    const auto handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
+}
+[[gnu::noinline]] inline void* slow(std::size_t c) {
+  if (lists.fresh[c] == lists.end[c] && !find_more(c)) return large(c * kStep);
+  if (Block* const block = lists.free[c]) {
+    lists.free[c] = block->next;
+    return block;
+  }
+  char* const block = lists.fresh[c];
+  lists.fresh[c] += c * kStep;
+  return block;
+}
+
+}  // namespace saturate::small_blocks
+
+void* operator new(std::size_t bytes) {
+  namespace blocks = saturate::small_blocks;
+  if (bytes > (blocks::kClasses - 1) * blocks::kStep) return blocks::large(bytes);
+  const std::size_t c = (bytes + blocks::kStep - 1 + (bytes == 0)) / blocks::kStep;
+  blocks::Block* const block = blocks::lists.free[c];
+  if (block == nullptr) return blocks::slow(c);
+  blocks::lists.free[c] = block->next;
+  return block;
+}
+
+void operator delete(void* p) noexcept {
+  namespace blocks = saturate::small_blocks;
+  const std::uintptr_t size = blocks::range.size.load(std::memory_order_acquire);
+  const std::uintptr_t at = reinterpret_cast<std::uintptr_t>(p) - blocks::range.base.load(std::memory_order_relaxed);
+  if (at >= size) return std::free(p);
+  const std::size_t c = blocks::range.class_of_span[at / blocks::kSpan];
+  blocks::lists.free[c] = ::new (p) blocks::Block{blocks::lists.free[c]};
+}
+void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
+
+#endif
