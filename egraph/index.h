@@ -1,6 +1,9 @@
 // The read-only index for matching, built on a clean e-graph: rows sorted by class, then kind, operator and children.
 #pragma once
 
+#include <span>
+#include <utility>
+
 #include "egraph/arena.h"
 #include "egraph/rec.h"
 
@@ -16,6 +19,16 @@ struct Index {
   Arena<std::uint32_t> kinds;       // class id -> bits of the kinds that it holds (kind modulo 32)
   Arena<std::uint32_t> kind_start;  // kind -> place in kind_rows
   Arena<std::uint32_t> kind_rows;   // rows by kind, ascending
+
+  // First and last place (not included) of a kind in kind_rows.
+  std::pair<std::uint32_t, std::uint32_t> places(Kind kind) const {
+    if (kind + std::size_t{2} >= kind_start.size()) return {0, 0};
+    return {kind_start[kind], kind_start[kind + std::size_t{1}]};
+  }
+  std::span<const std::uint32_t> of_kind(Kind kind) const {
+    const auto [first, last] = places(kind);
+    return {kind_rows.data() + first, last - first};
+  }
 
   std::size_t bytes() const {
     return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + start.bytes() + kinds.bytes() + kind_start.bytes() +

@@ -124,18 +124,15 @@ Matcher::State Matcher::start_state() const {
   return state;
 }
 
-std::size_t Matcher::num_starts(const EGraph::Impl& g, const Index& index) const {
+std::size_t Matcher::num_starts(const EGraph::Impl& g, std::span<const std::uint32_t> rows) const {
   if (num_slots() == 0 || ground_missing_ || impossible_) return 0;
-  if (pattern_.nodes.back().type == PatternNode::Type::kVariable) return g.recs.size();
-  const Kind kind = steps_[0].kind;
-  if (kind + std::size_t{2} >= index.kind_start.size()) return 0;
-  return index.kind_start[kind + 1] - index.kind_start[kind];
+  return has_variable_root() ? g.recs.size() : rows.size();
 }
 
 Matcher::Frame Matcher::open(const EGraph::Impl& g, const Index& index, const Step& step, const State& state) const {
   if (step.free) {
-    if (step.kind + std::size_t{2} >= index.kind_start.size()) return {0, 0, false};
-    return {index.kind_start[step.kind], index.kind_start[step.kind + 1], false};
+    const auto [first, last] = index.places(step.kind);
+    return {first, last, false};
   }
   const Id c = state.classes[step.slot];
   Frame frame{index.start[c], index.start[c + 1], false};
@@ -256,11 +253,13 @@ std::vector<OwnedMatch> search(const EGraph& egraph, const Pattern& pattern, std
   const Index& index = egraph.impl().sorted_index();
   Matcher matcher(pattern);
   matcher.prepare(egraph);
-  matcher.match(egraph, index, 0, matcher.num_starts(egraph.impl(), index), [&](const Matcher::Found& found) {
+  const auto visit = [&](const Matcher::Found& found) {
     out.push_back(
         {{found.classes.begin(), found.classes.end()}, {found.matched.begin(), found.matched.end()}, {found.ops.begin(), found.ops.end()}});
     return out.size() < limit;
-  });
+  };
+  const auto rows = matcher.has_variable_root() ? std::span<const std::uint32_t>() : index.of_kind(matcher.root_kind());
+  matcher.match(egraph, index, rows, 0, matcher.num_starts(egraph.impl(), rows), visit, [] { return false; });
   return out;
 }
 

@@ -24,16 +24,16 @@ class Matcher {
     std::uint32_t touched;  // newest stamp of the e-nodes; kNone for a pattern of one variable
   };
 
-  // Places where matches may start: rows of the root's kind, or all classes where the root is a variable.
-  std::size_t num_starts(const EGraph::Impl& g, const Index& index) const;
-  // Calls visit(Found) -> bool for the matches of starts first..last-1, in order. False where a visit ended the search.
-  // Rows of the root for which skip(row) holds are left out.
-  template <class Visit, class Skip>
-  bool match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit, Skip&& skip) const;
-  template <class Visit>
-  bool match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit) const {
-    return match(egraph, index, first, last, visit, [](std::uint32_t) { return false; });
-  }
+  // Places where matches may start: `rows`, which are of the root's kind, or all classes where the root is a variable.
+  std::size_t num_starts(const EGraph::Impl& g, std::span<const std::uint32_t> rows) const;
+  // Calls visit(Found) -> bool for the matches of starts first..last-1, in order. False where a visit ended the search, or halt() holds
+  // before a start.
+  template <class Visit, class Halt>
+  bool match(const EGraph& egraph, const Index& index, std::span<const std::uint32_t> rows, std::size_t first, std::size_t last, Visit&& visit,
+             Halt&& halt) const;
+
+  bool has_variable_root() const { return steps_.empty(); }
+  Kind root_kind() const { return steps_[0].kind; }
 
   std::size_t num_slots() const { return pattern_.nodes.size(); }
   bool has_guards() const { return has_guards_; }
@@ -127,8 +127,9 @@ class Matcher {
   std::uint32_t depth_ = 0;
 };
 
-template <class Visit, class Skip>
-bool Matcher::match(const EGraph& egraph, const Index& index, std::size_t first, std::size_t last, Visit&& visit, Skip&& skip) const {
+template <class Visit, class Halt>
+bool Matcher::match(const EGraph& egraph, const Index& index, std::span<const std::uint32_t> rows, std::size_t first, std::size_t last,
+                    Visit&& visit, Halt&& halt) const {
   const EGraph::Impl& g = egraph.impl();
   const auto root = pattern_.root();
   State state;  // filled by the first start that is worth it
@@ -142,11 +143,11 @@ bool Matcher::match(const EGraph& egraph, const Index& index, std::size_t first,
     return true;
   }
   const bool root_tested = static_cast<bool>(pattern_.nodes[root].accepts);
-  const std::uint32_t base = index.kind_start[steps_[0].kind];
   const std::size_t top = steps_.size() - 1;
   for (std::size_t i = first; i < last; ++i) {
-    const std::uint32_t start = index.kind_rows[base + i];
-    if (!plausible(g, index, index.rows[start]) || skip(start)) continue;
+    if (halt()) return false;
+    const std::uint32_t start = rows[i];
+    if (!plausible(g, index, index.rows[start])) continue;
     if (state.classes.empty()) state = start_state();
     state.classes[root] = index.cls[start];
     if (root_tested && !accepts(egraph, root, index.cls[start])) continue;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 #include <numeric>
 
 #include "egraph/apply.h"
@@ -64,9 +65,16 @@ struct RuleState {
   std::vector<std::uint32_t> deferred;  // matches that the scheduler left for later
   // Of the present search.
   bool searched = false;
+  std::span<const std::uint32_t> rows;  // to start from
   std::uint64_t found = 0;
   std::size_t first_word = 0;  // of its matches, in the words of all rules
   MatchList matches;
+};
+
+// Rows from which a pattern of `depth` operators on end can see something newer than `last`, by kind as Index has them.
+struct NewRows {
+  std::uint32_t depth, last;
+  std::vector<std::uint32_t> kind_start, rows;
 };
 
 // A stretch of one rule's starts; what it finds is put together in the order of the tasks.
@@ -265,19 +273,40 @@ class Runner {
     }
   }
 
-  bool nothing_new(const RuleState& rule, const Index& index, std::uint32_t row) const {
-    if (index.touched[row] > rule.last) return false;
-    if (g_.analysis != nullptr && g_.facts_stamp[index.cls[row]] > rule.last) return false;
-    const std::vector<std::uint32_t>& below = newest_[rule.matcher.depth() - 1];
+  bool nothing_new(std::uint32_t depth, std::uint32_t last, const Index& index, std::uint32_t row) const {
+    if (index.touched[row] > last) return false;
+    if (g_.analysis != nullptr && g_.facts_stamp[index.cls[row]] > last) return false;
+    const std::vector<std::uint32_t>& below = newest_[depth - 1];
     const auto children = index.rows[row].children(g_.pool.data());
-    return std::none_of(children.begin(), children.end(), [&](Id child) { return below[child] > rule.last; });
+    return std::none_of(children.begin(), children.end(), [&](Id child) { return below[child] > last; });
+  }
+
+  // Most rules were searched last in one iteration: they share what is new since then.
+  const NewRows& new_rows(std::uint32_t depth, std::uint32_t last, const Index& index) {
+    for (const NewRows& known : new_rows_)
+      if (known.depth == depth && known.last == last) return known;
+    NewRows& made = new_rows_.emplace_back(NewRows{.depth = depth, .last = last, .kind_start = {0}, .rows = {}});
+    for (Kind kind = 0; kind + std::size_t{2} < index.kind_start.size(); ++kind) {
+      for (const std::uint32_t row : index.of_kind(kind))
+        if (!nothing_new(depth, last, index, row)) made.rows.push_back(row);
+      made.kind_start.push_back(static_cast<std::uint32_t>(made.rows.size()));
+    }
+    return made;
+  }
+
+  // Rows of the root's kind that may start a match which counts.
+  std::span<const std::uint32_t> start_rows(const RuleState& rule, const Index& index) {
+    if (rule.matcher.has_variable_root()) return {};
+    const Kind kind = rule.matcher.root_kind();
+    const std::span<const std::uint32_t> all = index.of_kind(kind);
+    if (all.empty() || options_.count_stale_matches || rule.last == 0 || !rule.matcher.connected()) return all;
+    const NewRows& fresh = new_rows(rule.matcher.depth(), rule.last, index);
+    return std::span(fresh.rows).subspan(fresh.kind_start[kind], fresh.kind_start[kind + std::size_t{1}] - fresh.kind_start[kind]);
   }
 
   // A rule that could not match before is made as if it had been there: what it matches is fresh, since an e-node of it is.
   void make_wanted(const Index& index) {
-    const auto there = [&](Kind kind) {
-      return kind + std::size_t{1} < index.kind_start.size() && index.kind_start[kind] != index.kind_start[kind + 1];
-    };
+    const auto there = [&](Kind kind) { return !index.of_kind(kind).empty(); };
     for (RuleState& rule : rules_)
       if (rule.rule->make && active(rule) && std::all_of(rule.rule->wants.begin(), rule.rule->wants.end(), there)) rule.make(g_.proof != nullptr);
   }
@@ -287,6 +316,7 @@ class Runner {
     const Index& index = g_.sorted_index();
     make_wanted(index);
     if (!options_.count_stale_matches) find_newest(index);
+    new_rows_.clear();
     std::vector<Task> tasks;
     const std::size_t held = side_bytes();
     for (std::size_t r = 0; r < rules_.size(); ++r) {
@@ -304,7 +334,8 @@ class Runner {
           active(rule) && scheduler_->searches(r, iteration) && (rule.budget_left > 0 || !rule.exhausted || options_.count_stale_matches);
       if (!rule.searched) continue;
       rule.matcher.prepare(egraph_);
-      const std::size_t starts = rule.matcher.num_starts(g_, index);
+      rule.rows = start_rows(rule, index);
+      const std::size_t starts = rule.matcher.num_starts(g_, rule.rows);
       constexpr std::size_t kStretch = 4096;
       for (std::size_t first = 0; first < starts; first += kStretch) tasks.push_back({r, first, std::min(starts, first + kStretch)});
     }
@@ -397,12 +428,11 @@ class Runner {
       return sum <= limit;
     };
     const bool limited_memory = check_.limits().memory_bytes != ~std::size_t{0};
-    const bool fresh_only = !options_.count_stale_matches && rule.last != 0 && rule.matcher.connected();
     std::uint64_t starts = 0;
     // Time is looked at here too: a pattern may try much and find nothing.
-    const auto skip = [&](std::uint32_t row) {
+    const auto halt = [&] {
       if ((++starts & 0x3f) == 0 && check_.now(g_)) stopped = true;
-      return stopped.load(std::memory_order_relaxed) || (fresh_only && nothing_new(rule, index, row));
+      return stopped.load(std::memory_order_relaxed);
     };
     const auto visit = [&](const Matcher::Found& found) __attribute__((always_inline)) {
       if ((++seen & 0xfff) == 0 && check_.now(g_)) {
@@ -422,7 +452,7 @@ class Runner {
       }
       return (task.found & 0xff) != 0 || flush();
     };
-    rule.matcher.match(egraph_, index, task.first, task.last, visit, skip);
+    rule.matcher.match(egraph_, index, rule.rows, task.first, task.last, visit, halt);
     flush();
     task.seconds = since(begin);
     if (check_.seconds() > check_.limits().seconds) stopped = true;
@@ -440,7 +470,9 @@ class Runner {
   std::size_t side_bytes() const {
     std::size_t deferred = 0;
     for (const RuleState& rule : rules_) deferred += rule.deferred.capacity() * sizeof(std::uint32_t);
-    return words_.bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size()) + deferred;
+    std::size_t fresh = 0;
+    for (const NewRows& rows : new_rows_) fresh += (rows.kind_start.capacity() + rows.rows.capacity()) * sizeof(std::uint32_t);
+    return words_.bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size()) + fresh + deferred;
   }
   std::size_t newest_bytes(std::size_t ids) const { return newest_.size() * ids * sizeof(std::uint32_t); }
 
@@ -477,6 +509,7 @@ class Runner {
   mutable std::atomic<bool> memory_stop_ = false;      // the matches alone would pass the memory limit
   Arena<std::uint32_t> words_;                         // of all matches that are to be applied
   std::vector<std::vector<std::uint32_t>> newest_;
+  std::deque<NewRows> new_rows_;  // of the present search; they stay where they are
   std::vector<int> phases_;
   std::size_t phase_ = 0;
   bool finishing_ = false;
