@@ -1,6 +1,7 @@
 #include "extract/measured.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <mutex>
@@ -95,13 +96,14 @@ double usual_ratio(const std::vector<TimedUse>& rows, const Roofline& roofline) 
 
 struct MeasuredTable::Family {
   std::vector<TimedUse> rows;  // not fitted yet
+  std::string_view words;      // of a fitted one, not read yet: weights, and of each row its features and pull
   mutable std::once_flag once;
   mutable TimeWeights weights{};
   mutable std::vector<OpFeatures> features;
   mutable std::vector<double> pull;  // of each row on the prediction: K^-1 (log measured - log fit)
 
   void fit() const {
-    if (rows.empty()) return;  // was read fitted
+    if (rows.empty()) return read();
     std::vector<std::pair<OpSizes, double>> sizes;
     for (const TimedUse& row : rows) sizes.emplace_back(sizes_of(row.use), row.seconds);
     weights = fit_time_weights(sizes, kCache);
@@ -117,6 +119,8 @@ struct MeasuredTable::Family {
     }
     cholesky_solve(k, pull);
   }
+
+  void read() const;
 
   double seconds(const OpFeatures& at, const OpSizes& sizes) const {
     std::call_once(once, [&] { fit(); });
@@ -142,16 +146,14 @@ struct MeasuredTable::Group {
 
 namespace {
 
-constexpr std::string_view kFittedFormat = "saturate-times-1";
+constexpr std::string_view kFittedFormat = "saturate-times-2";
 
-// Words with a blank after each; numbers in hexadecimal, so that they are the same when they are read again.
+// Words with a blank after each. Numbers are the digits of their bits: they are the same when they are read again, and quickly read.
 class WordWriter {
  public:
   void word(std::string_view w) { text_.append(w).push_back(' '); }
-  void number(double v) {
-    char digits[64];
-    word({digits, std::to_chars(digits, digits + sizeof digits, v, std::chars_format::hex).ptr});
-  }
+  void number(double v) { word(fmt::format("{:016x}", std::bit_cast<std::uint64_t>(v))); }
+  void number(float v) { word(fmt::format("{:08x}", std::bit_cast<std::uint32_t>(v))); }
   void count(std::size_t n) { word(fmt::format_int(n).c_str()); }
   void end_line() { text_.push_back('\n'); }
   std::string take() { return std::move(text_); }
@@ -169,12 +171,8 @@ class WordReader {
     text_.remove_prefix(std::min(end + 1, text_.size()));
     return w;
   }
-  double number() {
-    double v = 0;
-    const std::string_view w = word();
-    std::from_chars(w.data(), w.data() + w.size(), v, std::chars_format::hex);
-    return v;
-  }
+  double number() { return std::bit_cast<double>(bits<std::uint64_t>()); }
+  float single() { return std::bit_cast<float>(bits<std::uint32_t>()); }
   std::size_t count() {
     std::size_t n = 0;
     const std::string_view w = word();
@@ -185,28 +183,40 @@ class WordReader {
   std::string_view rest() const { return text_; }
 
  private:
+  template <class T>
+  T bits() {
+    T v = 0;
+    for (const char c : word()) v = static_cast<T>(v << 4 | static_cast<T>(c <= '9' ? c - '0' : c - 'a' + 10));
+    return v;
+  }
+
   std::string_view text_;
 };
 
 }  // namespace
 
-// operator, least seconds, family, weights, and of each row its features and pull
+void MeasuredTable::Family::read() const {
+  WordReader reader(words);
+  for (double& w : weights) w = reader.number();
+  while (!reader.empty()) {
+    OpFeatures f;
+    f.logs.resize(reader.count());
+    for (float& v : f.logs) v = reader.single();
+    f.kinds.resize(reader.count());
+    for (int& v : f.kinds) v = static_cast<int>(reader.count());
+    features.push_back(std::move(f));
+    pull.push_back(reader.number());
+  }
+}
+
+// operator, least seconds, family, and what the family reads
 void MeasuredTable::Group::read() {
   for (const std::string_view line : lines) {
     WordReader words(line);
     words.word();
     least = words.number();
-    Family& family = families[std::string(words.word())];
-    for (double& w : family.weights) w = words.number();
-    while (!words.empty()) {
-      OpFeatures f;
-      f.logs.resize(words.count());
-      for (float& v : f.logs) v = static_cast<float>(words.number());
-      f.kinds.resize(words.count());
-      for (int& v : f.kinds) v = static_cast<int>(words.number());
-      family.features.push_back(std::move(f));
-      family.pull.push_back(words.number());
-    }
+    const std::string_view name = words.word();
+    families[std::string(name)].words = words.rest();
   }
 }
 
@@ -260,7 +270,7 @@ std::string MeasuredTable::to_fitted() const {
         out.count(family.features[i].logs.size());
         for (const float v : family.features[i].logs) out.number(v);
         out.count(family.features[i].kinds.size());
-        for (const int v : family.features[i].kinds) out.number(v);
+        for (const int v : family.features[i].kinds) out.count(static_cast<std::size_t>(v));
         out.number(family.pull[i]);
       }
       out.end_line();

@@ -95,7 +95,7 @@ class Table {
     return only.kind == AtomKind::kSymbol ? &only : nullptr;
   }
   std::size_t num_atoms() const { return atoms_.size(); }
-  std::optional<std::int64_t> value(Dim d) const { return constant_value(poly(d)); }
+  std::optional<std::int64_t> value(Dim d) const { return numbers_[canonical_[d.id]]; }
   bool equal(Dim a, Dim b) const;
   bool differ(Dim a, Dim b) const;
   // Proven p >= 0.
@@ -177,6 +177,8 @@ class Table {
 
   std::deque<Poly> polys_;
   absl::flat_hash_map<Poly, std::uint32_t> ids_;
+  std::vector<std::optional<std::int64_t>> numbers_;                 // by poly id: what a constant one is
+  absl::flat_hash_map<std::int64_t, std::uint32_t> ids_of_numbers_;  // of ids_ those
   std::vector<std::uint32_t> canonical_;             // by poly id
   std::vector<std::vector<std::uint32_t>> members_;  // poly ids that are canonically this one (others than itself)
   std::vector<std::vector<AtomId>> arguments_of_;    // atoms that have this poly as an argument

@@ -21,6 +21,8 @@ Dim Table::intern(Poly poly) {
   if (!added) return Dim{it->second};
   const std::uint32_t id = it->second;
   polys_.push_back(it->first);
+  numbers_.push_back(constant_value(it->first));
+  if (numbers_.back()) ids_of_numbers_.emplace(*numbers_.back(), id);
   canonical_.push_back(id);
   members_.emplace_back();
   arguments_of_.emplace_back();
@@ -32,8 +34,8 @@ Dim Table::intern(Poly poly) {
 }
 
 Dim Table::constant(std::int64_t value) {
-  if (value == 0) return Dim{0};
-  return intern({{{}, value}});
+  const auto known = ids_of_numbers_.find(value);
+  return known != ids_of_numbers_.end() ? Dim{known->second} : intern({{{}, value}});
 }
 
 AtomId Table::add_symbol(std::string name, bool fresh) {
