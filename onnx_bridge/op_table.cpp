@@ -5,6 +5,8 @@
 #include <charconv>
 #include <climits>
 #include <deque>
+#include <memory>
+#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 
@@ -81,45 +83,73 @@ Attribute parse_default(std::string name, AttributeType type, std::string_view t
   }
 }
 
-// Formal names and types are views into the table's text, which lives as long as the program.
+// Operators are found when the table is made, and read when they are first asked for: a model has some dozen of a thousand.
+// Names and types are views into the table's text, which lives as long as the program.
 class Table {
  public:
   Table() {
-    load(kStandard);
-    load(kMicrosoft);
-    load(kInternal);
-    for (auto& [key, versions] : by_name_)
-      std::sort(versions.begin(), versions.end(), [](const OpSchema* a, const OpSchema* b) { return a->since_version < b->since_version; });
+    for (const std::string_view text : {kStandard, kMicrosoft, kInternal}) load(text);
   }
 
   std::span<const OpSchema* const> versions(std::string_view domain, std::string_view name) const {
     const auto it = by_name_.find({domain == "ai.onnx" ? std::string_view() : domain, name});
-    return it == by_name_.end() ? std::span<const OpSchema* const>() : it->second;
+    if (it == by_name_.end()) return {};
+    std::call_once(it->second->once, [&] { read(*it->second); });
+    return it->second->ascending;
   }
 
  private:
+  struct Versions {
+    std::vector<std::pair<std::string_view, const std::vector<std::string_view>*>> texts;  // with the sets of types that they name
+    std::once_flag once;
+    std::deque<OpSchema> schemas;
+    std::vector<const OpSchema*> ascending;
+  };
+
+  // Lines "types ..." come first, then operators, each from a line "op ..." on.
   void load(std::string_view text) {
-    std::vector<std::vector<std::string_view>> sets;
-    OpSchema* op = nullptr;
-    for (std::string_view line : split(text, '\n')) {
-      const std::string_view kind = take_word(line);
-      if (kind == "types")
-        sets.push_back(split(line, ' '));
-      else if (kind == "op")
-        op = add_op(line);
-      else if (kind == "in")
-        op->inputs.push_back(formal(line));
-      else if (kind == "out")
-        op->outputs.push_back(formal(line));
-      else if (kind == "c")
-        add_constraint(*op, line, sets);
-      else if (kind == "a")
-        add_attribute(*op, line);
+    std::vector<std::string_view>& sets = sets_.emplace_back();
+    while (text.starts_with("types ")) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      sets.push_back(text.substr(6, end - 6));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find("\nop ", 1), text.size());
+      std::string_view first = text.substr(0, end);
+      take_word(first);
+      const std::string_view domain = take_word(first);
+      std::unique_ptr<Versions>& versions = by_name_[{domain == "-" ? std::string_view() : domain, take_word(first)}];
+      if (!versions) versions = std::make_unique<Versions>();
+      versions->texts.emplace_back(text.substr(0, end), &sets);
+      text.remove_prefix(std::min(end + 1, text.size()));
     }
   }
 
-  OpSchema* add_op(std::string_view line) {
-    OpSchema& op = schemas_.emplace_back();
+  static void read(Versions& versions) {
+    for (const auto& [text, sets] : versions.texts) versions.ascending.push_back(read(text, *sets, versions.schemas.emplace_back()));
+    std::sort(versions.ascending.begin(), versions.ascending.end(),
+              [](const OpSchema* a, const OpSchema* b) { return a->since_version < b->since_version; });
+  }
+
+  static const OpSchema* read(std::string_view text, const std::vector<std::string_view>& sets, OpSchema& op) {
+    for (std::string_view line : split(text, '\n')) {
+      const std::string_view kind = take_word(line);
+      if (kind == "op")
+        read_head(op, line);
+      else if (kind == "in")
+        op.inputs.push_back(formal(line));
+      else if (kind == "out")
+        op.outputs.push_back(formal(line));
+      else if (kind == "c")
+        add_constraint(op, line, sets);
+      else if (kind == "a")
+        add_attribute(op, line);
+    }
+    return &op;
+  }
+
+  static void read_head(OpSchema& op, std::string_view line) {
     op.domain = take_word(line);
     if (op.domain == "-") op.domain = {};
     op.name = take_word(line);
@@ -129,8 +159,6 @@ class Table {
     op.min_outputs = to_number<int>(take_word(line));
     op.max_outputs = to_limit(take_word(line));
     op.deprecated = line == "deprecated";
-    by_name_[{op.domain, op.name}].push_back(&op);
-    return &op;
   }
 
   static OpSchema::Formal formal(std::string_view line) {
@@ -142,9 +170,9 @@ class Table {
     return f;
   }
 
-  static void add_constraint(OpSchema& op, std::string_view line, const std::vector<std::vector<std::string_view>>& sets) {
+  static void add_constraint(OpSchema& op, std::string_view line, const std::vector<std::string_view>& sets) {
     const std::string_view name = take_word(line);
-    op.constraints.push_back({name, sets[to_number<std::size_t>(line)]});
+    op.constraints.push_back({name, split(sets[to_number<std::size_t>(line)], ' ')});
   }
 
   static void add_attribute(OpSchema& op, std::string_view line) {
@@ -157,8 +185,8 @@ class Table {
     op.attributes.push_back(std::move(a));
   }
 
-  std::deque<OpSchema> schemas_;
-  absl::flat_hash_map<std::pair<std::string_view, std::string_view>, std::vector<const OpSchema*>> by_name_;
+  std::deque<std::vector<std::string_view>> sets_;  // of each text
+  absl::flat_hash_map<std::pair<std::string_view, std::string_view>, std::unique_ptr<Versions>> by_name_;
 };
 
 const Table& table() {
