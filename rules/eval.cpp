@@ -14,36 +14,51 @@ constexpr std::size_t kMaxAsked = 1 << 16;  // bytes of a constant that a guard 
 
 }  // namespace
 
+template <typename T>
+void Val::hold(T value) {
+  held_ = new Held{.value = std::move(value)};
+  kind_ = Kind::kHeld;
+}
+
+void Val::drop() const {
+  if (held_->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete held_;
+}
+
+Val::Val(std::string s) { hold(std::move(s)); }
+Val::Val(List list) { hold(std::move(list)); }
+Val::Val(Tensor t) { hold(std::move(t)); }
+
 Val::Val(const Attribute& a) {
-  auto list_of = [](const auto& items, auto make) {
+  const auto list_of = [](const auto& items, auto make) {
     List list;
+    list.reserve(items.size());
     for (const auto& x : items) list.push_back(make(x));
-    return std::make_shared<const List>(std::move(list));
+    return Val(std::move(list));
   };
   switch (a.type) {
     case AttributeType::kInt:
-      v = a.i();
+      *this = Val(a.i());
       break;
     case AttributeType::kFloat:
-      v = static_cast<double>(a.f());
+      *this = Val(static_cast<double>(a.f()));
       break;
     case AttributeType::kString:
-      v = a.s();
+      *this = Val(a.s());
       break;
     case AttributeType::kInts:
-      v = list_of(a.ints(), [](std::int64_t x) { return Val(x); });
+      *this = ints(a.ints());
       break;
     case AttributeType::kFloats:
-      v = list_of(a.floats(), [](float x) { return Val(static_cast<double>(x)); });
+      *this = list_of(a.floats(), [](float x) { return Val(static_cast<double>(x)); });
       break;
     case AttributeType::kStrings:
-      v = list_of(a.strings(), [](const std::string& x) { return Val(x); });
+      *this = list_of(a.strings(), [](const std::string& x) { return Val(x); });
       break;
     case AttributeType::kTensor:
-      v = std::make_shared<const Tensor>(a.t());
+      *this = Val(Tensor(a.t()));
       break;
     default:
-      v = std::make_shared<const Attribute>(a);
+      hold(a);
       break;
   }
 }
@@ -51,7 +66,8 @@ Val::Val(const Attribute& a) {
 Val Val::of(Dim d, const DimTable& dims) {
   if (const auto n = dims.value(d)) return Val(*n);
   Val out;
-  out.v = d;
+  out.kind_ = Kind::kDim;
+  out.dim_ = d;
   return out;
 }
 
@@ -233,8 +249,8 @@ const Facts* EvalContext::as_ranked(const Val& v) {
 
 std::optional<std::int64_t> EvalContext::as_int(const Val& v) {
   if (const auto* i = v.get<std::int64_t>()) return *i;
-  if (v.get<ClassRef>()) {
-    const Result r = elements_of(std::get<ClassRef>(v.v).id);
+  if (const auto* ref = v.get<ClassRef>()) {
+    const Result r = elements_of(ref->id);
     if (!r) return std::nullopt;
     if (const auto* i = r->get<std::int64_t>()) return *i;
     if (const auto* list = r->list(); list && list->size() == 1 && (*list)[0].get<std::int64_t>()) return *(*list)[0].get<std::int64_t>();

@@ -2,11 +2,12 @@
 // Three-valued: a comparison of symbolic dims that nothing decides has no value, and the rule does not apply.
 #pragma once
 
-#include <functional>
-#include <memory>
+#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -54,41 +55,96 @@ struct ClassRef {
   Id id = kNone;
 };
 
-struct Val;
+class Val;
 using List = std::vector<Val>;
 
-struct Val {
-  // A dim that is a number is an int. Lists hold ints, dims, reals or strings.
-  std::variant<bool, std::int64_t, double, std::string, Dim, DType, ClassRef, std::shared_ptr<const List>, std::shared_ptr<const Tensor>,
-               std::shared_ptr<const Attribute>>
-      v;
-
-  Val() : v(false) {}
-  explicit Val(bool b) : v(b) {}
-  explicit Val(std::int64_t i) : v(i) {}
-  explicit Val(int i) : v(static_cast<std::int64_t>(i)) {}
-  explicit Val(double d) : v(d) {}
-  explicit Val(std::string s) : v(std::move(s)) {}
-  explicit Val(DType d) : v(d) {}
-  explicit Val(ClassRef r) : v(r) {}
-  explicit Val(List list) : v(std::make_shared<const List>(std::move(list))) {}
-  explicit Val(Tensor t) : v(std::make_shared<const Tensor>(std::move(t))) {}
+// A value of an expression. Most are numbers, dims and classes, which stand in it; what needs memory is shared.
+class Val {
+ public:
+  Val() {}
+  explicit Val(bool b) { bool_ = b; }
+  explicit Val(std::int64_t i) : kind_(Kind::kInt), int_(i) {}
+  explicit Val(int i) : Val(static_cast<std::int64_t>(i)) {}
+  explicit Val(double d) : kind_(Kind::kReal), real_(d) {}
+  explicit Val(DType d) : kind_(Kind::kDType) { dtype_ = d; }
+  explicit Val(ClassRef r) : kind_(Kind::kClass) { class_ = r; }
+  explicit Val(std::string s);
+  explicit Val(List list);
+  explicit Val(Tensor t);
   explicit Val(const Attribute& a);
-  static Val of(Dim d, const DimTable& dims);
+  static Val of(Dim d, const DimTable& dims);  // a dim that is a number is an int
   static Val ints(std::span<const std::int64_t> values);
   static Val dims(std::span<const Dim> dims, const DimTable& table);
 
-  template <typename T>
-  const T* get() const {
-    return std::get_if<T>(&v);
+  Val(const Val& other) noexcept : kind_(other.kind_), bits_(other.bits_) {
+    if (kind_ == Kind::kHeld) keep();
   }
-  const List* list() const { return get<std::shared_ptr<const List>>() ? std::get<std::shared_ptr<const List>>(v).get() : nullptr; }
-  const Tensor* tensor() const { return get<std::shared_ptr<const Tensor>>() ? std::get<std::shared_ptr<const Tensor>>(v).get() : nullptr; }
+  Val(Val&& other) noexcept : kind_(other.kind_), bits_(other.bits_) { other.kind_ = Kind::kBool; }
+  Val& operator=(Val other) noexcept {
+    std::swap(kind_, other.kind_);
+    std::swap(bits_, other.bits_);
+    return *this;
+  }
+  ~Val() {
+    if (kind_ == Kind::kHeld) drop();
+  }
+
+  // What it is, null where it is of another kind: bool, std::int64_t, double, Dim, DType, ClassRef, std::string.
+  template <typename T>
+  const T* get() const;
+  const List* list() const { return held<List>(); }  // of ints, dims, reals or strings
+  const Tensor* tensor() const { return held<Tensor>(); }
   // A number as a real; nullopt for all else.
   std::optional<double> real() const;
   // A list of ints; nullopt if it is none, or has other members.
   std::optional<std::vector<std::int64_t>> int_list() const;
+
+ private:
+  enum class Kind : std::uint8_t { kBool, kInt, kReal, kDim, kDType, kClass, kHeld };
+  struct Held;
+  template <typename T>
+  const T* held() const;
+  template <typename T>
+  void hold(T value);
+  void keep() const;
+  void drop() const;
+
+  Kind kind_ = Kind::kBool;
+  union {
+    std::uint64_t bits_ = 0;  // of whichever it is
+    bool bool_;
+    std::int64_t int_;
+    double real_;
+    Dim dim_;
+    DType dtype_;
+    ClassRef class_;
+    const Held* held_;
+  };
 };
+
+struct Val::Held {
+  mutable std::atomic<std::uint32_t> owners = 1;
+  std::variant<std::string, List, Tensor, Attribute> value;
+};
+
+inline void Val::keep() const { held_->owners.fetch_add(1, std::memory_order_relaxed); }
+
+template <typename T>
+const T* Val::held() const {
+  return kind_ == Kind::kHeld ? std::get_if<T>(&held_->value) : nullptr;
+}
+
+template <typename T>
+const T* Val::get() const {
+  const auto if_kind = [this](Kind kind, const T& value) { return kind_ == kind ? &value : nullptr; };
+  if constexpr (std::is_same_v<T, bool>) return if_kind(Kind::kBool, bool_);
+  if constexpr (std::is_same_v<T, std::int64_t>) return if_kind(Kind::kInt, int_);
+  if constexpr (std::is_same_v<T, double>) return if_kind(Kind::kReal, real_);
+  if constexpr (std::is_same_v<T, Dim>) return if_kind(Kind::kDim, dim_);
+  if constexpr (std::is_same_v<T, DType>) return if_kind(Kind::kDType, dtype_);
+  if constexpr (std::is_same_v<T, ClassRef>) return if_kind(Kind::kClass, class_);
+  if constexpr (std::is_same_v<T, std::string>) return held<std::string>();
+}
 
 using Result = std::optional<Val>;
 
