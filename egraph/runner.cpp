@@ -71,7 +71,13 @@ struct RuleState {
   MatchList matches;
 };
 
-// Rows from which a pattern of `depth` operators on end can see something newer than `last`, by kind as Index has them.
+// How many operators on end a pattern must have to see something newer than `last` from a row: 0 where the row or its class is new itself.
+struct Sight {
+  static constexpr std::uint32_t kNever = ~0u;
+  std::uint32_t last;
+  std::vector<std::uint32_t> depth;  // by row
+};
+// Rows from which a pattern of `depth` operators on end can see it, by kind as Index has them.
 struct NewRows {
   std::uint32_t depth, last;
   std::vector<std::uint32_t> kind_start, rows;
@@ -131,7 +137,7 @@ class Runner {
   StopReason loop() {
     g_.rebuild();
     for (std::size_t iteration = 0;; ++iteration) {
-      if (auto stop = check_.now(g_, words_.bytes() + newest_bytes(g_.recs.size()) + g_.index_growth())) return *stop;
+      if (auto stop = check_.now(g_, words_.bytes() + 2 * sizeof(std::uint32_t) * g_.recs.size() + g_.index_growth())) return *stop;
       if (iteration >= options_.limits.iterations) return StopReason::kIterationLimit;
       const std::uint64_t before = changes();
       const bool deferred = std::any_of(rules_.begin(), rules_.end(), [](const RuleState& rule) { return !rule.deferred.empty(); });
@@ -250,45 +256,50 @@ class Runner {
 
   // ---- search ----
 
-  // newest_[k][c]: stamp of the newest change of facts or e-nodes that a pattern of k operators on end can see from class c downwards.
-  // A row from which nothing new is in sight starts no fresh match.
-  void find_newest(const Index& index) {
-    std::uint32_t depth = 0;
-    for (const RuleState& rule : rules_) {
-      if (active(rule) && rule.last != 0) depth = std::max(depth, rule.matcher.depth());
-    }
-    newest_.resize(depth);
-    const std::size_t n = g_.recs.size();
-    const Id* pool = g_.pool.data();
-    for (std::uint32_t k = 0; k < depth; ++k) {
-      std::vector<std::uint32_t>& level = newest_[k];
-      level.assign(n, 0);
-      if (g_.analysis != nullptr) std::copy(g_.facts_stamp.begin(), g_.facts_stamp.end(), level.begin());
-      if (k == 0) continue;
-      for (std::size_t r = 0; r < index.rows.size(); ++r) {
-        std::uint32_t newest = std::max(level[index.cls[r]], index.touched[r]);
-        for (const Id child : index.rows[r].children(pool)) newest = std::max(newest, newest_[k - 1][child]);
-        level[index.cls[r]] = newest;
-      }
-    }
-  }
-
-  bool nothing_new(std::uint32_t depth, std::uint32_t last, const Index& index, std::uint32_t row) const {
-    if (index.touched[row] > last) return false;
-    if (g_.analysis != nullptr && g_.facts_stamp[index.cls[row]] > last) return false;
-    const std::vector<std::uint32_t>& below = newest_[depth - 1];
-    const auto children = index.rows[row].children(g_.pool.data());
-    return std::none_of(children.begin(), children.end(), [&](Id child) { return below[child] > last; });
-  }
-
   // Most rules were searched last in one iteration: they share what is new since then.
+  const Sight& sight(std::uint32_t last, const Index& index) {
+    for (const Sight& known : sights_)
+      if (known.last == last) return known;
+    const auto below = spread_news(last, index);
+    Sight& made = sights_.emplace_back(Sight{last, std::vector<std::uint32_t>(index.rows.size(), Sight::kNever)});
+    for (std::size_t r = 0; r < index.rows.size(); ++r) {
+      std::uint32_t& depth = made.depth[r];
+      if (index.touched[r] > last || below[index.cls[r]] == 0) depth = 0;
+      if (depth == 0) continue;
+      for (const Id child : index.rows[r].children(g_.pool.data())) depth = std::min(depth, below[child]);
+      if (depth != Sight::kNever) ++depth;
+    }
+    return made;
+  }
+
+  // By class: how many operators below it something newer than `last` lies. 0: its facts are new; 1: one of its rows is.
+  std::vector<std::uint32_t> spread_news(std::uint32_t last, const Index& index) const {
+    std::vector<std::uint32_t> below(g_.recs.size(), Sight::kNever);
+    std::vector<Id> level, next;
+    for (std::size_t c = 0; c < g_.facts_stamp.size(); ++c)
+      if (g_.facts_stamp[c] > last && index.start[c] != index.start[c + 1]) below[c] = 0, level.push_back(static_cast<Id>(c));
+    const auto reach = [&](Id c, std::uint32_t depth) {
+      if (below[c] == Sight::kNever) below[c] = depth, next.push_back(c);
+    };
+    for (std::size_t r = 0; r < index.rows.size(); ++r)
+      if (index.touched[r] > last) reach(index.cls[r], 1);
+    for (std::uint32_t depth = 1; depth <= deepest_ && !(level.empty() && next.empty()); ++depth) {
+      for (const Id c : level)
+        for (std::uint32_t cell = g_.uses[c].head; cell != kNone; cell = g_.cells[cell].next) reach(g_.find(g_.cells[cell].node), depth);
+      std::swap(level, next);
+      next.clear();
+    }
+    return below;
+  }
+
   const NewRows& new_rows(std::uint32_t depth, std::uint32_t last, const Index& index) {
     for (const NewRows& known : new_rows_)
       if (known.depth == depth && known.last == last) return known;
+    const Sight& seen = sight(last, index);
     NewRows& made = new_rows_.emplace_back(NewRows{.depth = depth, .last = last, .kind_start = {0}, .rows = {}});
     for (Kind kind = 0; kind + std::size_t{2} < index.kind_start.size(); ++kind) {
       for (const std::uint32_t row : index.of_kind(kind))
-        if (!nothing_new(depth, last, index, row)) made.rows.push_back(row);
+        if (seen.depth[row] <= depth) made.rows.push_back(row);
       made.kind_start.push_back(static_cast<std::uint32_t>(made.rows.size()));
     }
     return made;
@@ -315,8 +326,10 @@ class Runner {
   bool search(std::size_t iteration) {
     const Index& index = g_.sorted_index();
     make_wanted(index);
-    if (!options_.count_stale_matches) find_newest(index);
     new_rows_.clear();
+    sights_.clear();
+    deepest_ = 0;
+    for (const RuleState& rule : rules_) deepest_ = std::max(deepest_, rule.matcher.depth());
     std::vector<Task> tasks;
     const std::size_t held = side_bytes();
     for (std::size_t r = 0; r < rules_.size(); ++r) {
@@ -472,9 +485,9 @@ class Runner {
     for (const RuleState& rule : rules_) deferred += rule.deferred.capacity() * sizeof(std::uint32_t);
     std::size_t fresh = 0;
     for (const NewRows& rows : new_rows_) fresh += (rows.kind_start.capacity() + rows.rows.capacity()) * sizeof(std::uint32_t);
-    return words_.bytes() + newest_bytes(newest_.empty() ? 0 : newest_[0].size()) + fresh + deferred;
+    for (const Sight& sight : sights_) fresh += sight.depth.capacity() * sizeof(std::uint32_t);
+    return words_.bytes() + fresh + deferred;
   }
-  std::size_t newest_bytes(std::size_t ids) const { return newest_.size() * ids * sizeof(std::uint32_t); }
 
   bool is_fresh(const RuleState& rule, const Matcher::Found& found) const {
     if (rule.last == 0) return true;
@@ -508,8 +521,9 @@ class Runner {
   mutable std::atomic<std::size_t> search_bytes_ = 0;  // of matches, while they are searched
   mutable std::atomic<bool> memory_stop_ = false;      // the matches alone would pass the memory limit
   Arena<std::uint32_t> words_;                         // of all matches that are to be applied
-  std::vector<std::vector<std::uint32_t>> newest_;
-  std::deque<NewRows> new_rows_;  // of the present search; they stay where they are
+  std::uint32_t deepest_ = 0;     // most operators on end that a pattern has
+  std::deque<Sight> sights_;      // of the present search; they stay where they are
+  std::deque<NewRows> new_rows_;  // likewise
   std::vector<int> phases_;
   std::size_t phase_ = 0;
   bool finishing_ = false;

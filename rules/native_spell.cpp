@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "absl/container/flat_hash_set.h"
 #include "rules/native_views.h"
 #include "rules/opkey.h"
 
@@ -101,18 +102,29 @@ class Speller {
 void spell_literals(OnnxEGraph& g) {
   const std::vector<Id> classes = g.egraph().classes();
   Speller speller(g, classes);
+  // Looked up before the first spelling: each change makes the classes' lists of e-nodes anew.
+  absl::flat_hash_set<Id> literals, computed;  // classes that hold a literal, and of these those that hold more
   for (Id id : classes) {
     const auto members = g.egraph().class_nodes(id);
     if (std::none_of(members.begin(), members.end(), [&](NodeId n) { return g.key(g.egraph().node(n).op).op_type == kLiteralOp; }))
       continue;
+    literals.insert(id);
+    if (members.size() > 1) computed.insert(id);
+  }
+  for (Id id : classes) {
+    const Id now = g.egraph().find(id);
+    if (!literals.contains(now)) continue;
     const Facts facts = g.facts(id);
     if (!facts.shape || facts.shape->empty() || !facts.content || facts.content->empty()) continue;
     using enum Speller::How;
     // What is computed already is spelled by graph inputs or not at all. A class that has a dim may itself need the literal: so two
     // spellings else.
-    for (Speller::How how : members.size() > 1 ? std::vector{kInputs} : std::vector{kMixed, kReadOff})
-      if (const auto spelled = speller.vector(*facts.content, how); spelled && g.egraph().find(*spelled) != g.egraph().find(id))
+    for (Speller::How how : computed.contains(now) ? std::vector{kInputs} : std::vector{kMixed, kReadOff})
+      if (const auto spelled = speller.vector(*facts.content, how); spelled && g.egraph().find(*spelled) != g.egraph().find(id)) {
         g.egraph().merge(id, *spelled);
+        literals.insert(g.egraph().find(id));
+        computed.insert(g.egraph().find(id));
+      }
   }
   g.egraph().rebuild();
 }
