@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 
 #include "onnx_bridge/canonical.h"
 #include "rules/compile_plan.h"
@@ -18,24 +19,26 @@ std::optional<int> rank_of(const Facts& f) {
 }
 
 // One application of a rule to one match.
-class Application {
+class Application : public BoundNames {
  public:
   Application(const CompiledRule& rule, OnnxEGraph& g, const Match& match, bool explain)
-      : rule_(rule), g_(g), match_(match), facts_(g), context_(facts_, environment_, explain) {}
+      : rule_(rule), g_(g), match_(match), facts_(g), context_(facts_, environment_, explain, this), explain_(explain) {}
 
-  bool holds() {
+  // `conditions` gives the rule's; most matches that fail do so before they are looked at.
+  template <typename Given>
+  bool holds(const Given& conditions) {
     if (g_.is_passed_over(match_.root())) return fail([] { return std::string("it never has elements"); });
     if (!structure()) return false;
-    if (rule_.rule.where.empty()) return true;
-    bind(rule_.asked);
-    for (const ExprPtr& condition : rule_.rule.where)
+    if (explain_) bind();
+    conditions_ = &conditions();
+    for (const ExprPtr& condition : conditions_->expressions)
       if (!context_.holds(*condition)) return fail([&] { return context_.reason(); });
     return true;
   }
 
   // Needs holds() before. False: not applicable, see reason().
   bool build(std::vector<std::pair<Id, Id>>& pairs) {
-    bind(rule_.all);
+    bind();
     if (!evaluate_lets()) return false;
     values_.assign(rule_.num_values, kNone);
     for (const CompiledRule::Step& step : rule_.steps)
@@ -53,12 +56,20 @@ class Application {
 
   // Evaluates the lets alone; for explanations.
   bool lets_hold() {
-    bind(rule_.all);
+    bind();
     return evaluate_lets();
   }
 
   const std::string& reason() const { return reason_; }
-  void explain() { explain_ = true; }
+
+  std::optional<Val> value(std::int32_t place) const override {
+    const Conditions::Bound& bound = conditions_->bound[static_cast<std::size_t>(place)];
+    if (bound.slot != kNone) return Val(ClassRef{g_.egraph().find(match_.classes[bound.slot])});
+    if (bound.left_out) return Val(ClassRef{g_.absent()});
+    for (const CompiledRule::AttributeBinding* b : bound.attributes)
+      if (const Attribute* found = attribute(b->slot, b->attribute)) return Val(*found);
+    return std::nullopt;
+  }
 
  private:
   template <typename F>
@@ -137,7 +148,8 @@ class Application {
     return std::any_of(rule_.rule.lets.begin(), rule_.rule.lets.end(), [&](const auto& let) { return let.first == name; });
   }
 
-  void bind(const CompiledRule::Names& names) {
+  void bind() {
+    const CompiledRule::Names& names = rule_.names;
     environment_.clear();
     environment_.reserve(names.slots.size() + names.left_out.size() + names.bindings.size() + rule_.rule.lets.size());
     for (const auto& [name, slot] : names.slots) environment_.set(name, Val(ClassRef{g_.egraph().find(match_.classes[slot])}));
@@ -386,13 +398,14 @@ class Application {
   }
 
   const CompiledRule& rule_;
+  const Conditions* conditions_ = nullptr;
   OnnxEGraph& g_;
   const Match& match_;
   EGraphFacts facts_;
   Environment environment_;
   EvalContext context_;
   std::vector<Id> values_;
-  bool explain_ = false;
+  bool explain_;
   std::string reason_;
 };
 
@@ -401,7 +414,9 @@ class CompiledApplier : public RuleApplier {
   CompiledApplier(std::shared_ptr<const CompiledRule> rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log)
       : rule_(std::move(rule)), g_(g), log_(std::move(log)) {}
 
-  bool holds(const EGraph&, const Match& match) const override { return Application(*rule_, g_, match, false).holds(); }
+  bool holds(const EGraph&, const Match& match) const override {
+    return Application(*rule_, g_, match, false).holds([this]() -> const Conditions& { return conditions(); });
+  }
 
   void apply(EGraph&, const Match& match, std::vector<std::pair<Id, Id>>& unions) const override {
     std::vector<std::pair<Id, Id>> pairs;
@@ -417,8 +432,7 @@ class CompiledApplier : public RuleApplier {
 
   std::string why_not(const Match& match) const override {
     Application application(*rule_, g_, match, true);
-    application.explain();
-    return application.holds() && application.lets_hold() ? "" : application.reason();
+    return application.holds([this]() -> const Conditions& { return conditions(); }) && application.lets_hold() ? "" : application.reason();
   }
 
   std::string constant_at(std::uint32_t slot) const override {
@@ -433,7 +447,14 @@ class CompiledApplier : public RuleApplier {
   }
 
  private:
+  const Conditions& conditions() const {
+    std::call_once(asked_, [this] { conditions_ = conditions_of(*rule_); });
+    return conditions_;
+  }
+
   std::shared_ptr<const CompiledRule> rule_;
+  mutable std::once_flag asked_;
+  mutable Conditions conditions_;
   OnnxEGraph& g_;
   std::shared_ptr<RuleLog> log_;
 };

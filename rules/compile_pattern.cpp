@@ -79,9 +79,7 @@ class LeftCompiler {
     for (const RuleNode& n : out_.rule.left)
       if (!n.is_constant()) operator_node(n);
     for (const auto& [name, slot] : slot_of_) out_.slots.emplace_back(name, slot);
-    out_.all = names([](const std::string&) { return true; });
-    const std::vector<std::string_view> asked = names_in_conditions();
-    out_.asked = names([&](const std::string& name) { return std::find(asked.begin(), asked.end(), name) != asked.end(); });
+    out_.names = names();
   }
 
  private:
@@ -108,26 +106,16 @@ class LeftCompiler {
     }
   }
 
-  template <typename Takes>
-  CompiledRule::Names names(const Takes& takes) const {
+  CompiledRule::Names names() const {
     const auto is_let = [&](const std::string& name) {
       return std::any_of(out_.rule.lets.begin(), out_.rule.lets.end(), [&](const auto& let) { return let.first == name; });
     };
     CompiledRule::Names out;
     for (const auto& [name, slot] : out_.slots)
-      if (takes(name) && !is_let(name)) out.slots.emplace_back(name, slot);
-    for (const std::string& name : out_.left_out)
-      if (takes(name)) out.left_out.push_back(name);
+      if (!is_let(name)) out.slots.emplace_back(name, slot);
+    out.left_out.assign(out_.left_out.begin(), out_.left_out.end());
     for (const CompiledRule::AttributeBinding& b : out_.bindings)
-      if (takes(b.variable) && !is_let(b.variable)) out.bindings.push_back(&b);
-    return out;
-  }
-
-  std::vector<std::string_view> names_in_conditions() const {
-    std::vector<std::string_view> out;
-    each_in_conditions([&](const Expr& e) {
-      if (e.kind == Expr::Kind::kName) out.push_back(e.text);
-    });
+      if (!is_let(b.variable)) out.bindings.push_back(&b);
     return out;
   }
 
@@ -317,7 +305,38 @@ class LeftCompiler {
   std::uint32_t absent_ = kNone;
 };
 
+using Places = std::map<std::string_view, std::int32_t>;
+
+ExprPtr with_places(const ExprPtr& expr, const Places& places) {
+  if (!expr) return expr;
+  auto out = std::make_shared<Expr>(*expr);
+  if (const auto it = places.find(expr->text); it != places.end() && expr->kind == Expr::Kind::kName) out->bound = it->second;
+  for (ExprPtr& argument : out->arguments) argument = with_places(argument, places);
+  return out;
+}
+
 }  // namespace
+
+// Names in the order in which Environment would find them.
+Conditions conditions_of(const CompiledRule& rule) {
+  Conditions out;
+  Places places;
+  const auto place = [&](std::string_view name) {
+    const auto [it, is_new] = places.try_emplace(name, static_cast<std::int32_t>(out.bound.size()));
+    if (is_new) out.bound.emplace_back();
+    return is_new ? &out.bound.back() : nullptr;
+  };
+  for (const auto& [name, slot] : rule.names.slots)
+    if (auto* bound = place(name)) bound->slot = slot;
+  for (const std::string_view name : rule.names.left_out)
+    if (auto* bound = place(name)) bound->left_out = true;
+  for (const CompiledRule::AttributeBinding* b : rule.names.bindings) {
+    place(b->variable);
+    out.bound[static_cast<std::size_t>(places.at(b->variable))].attributes.push_back(b);
+  }
+  for (const ExprPtr& e : rule.rule.where) out.expressions.push_back(with_places(e, places));
+  return out;
+}
 
 void compile_left(CompiledRule& compiled, OnnxEGraph& g) { LeftCompiler(compiled, g).run(); }
 

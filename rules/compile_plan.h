@@ -55,7 +55,7 @@ struct CompiledRule {
     std::vector<std::string_view> left_out;
     std::vector<const AttributeBinding*> bindings;
   };
-  Names all, asked;  // `asked`: those in `where`, which most matches fail
+  Names names;
   std::vector<std::pair<std::string, std::uint32_t>> let_slots;  // let names that the (reversed) left side binds: tests
 
   // The right side.
@@ -78,6 +78,19 @@ struct CompiledRule {
   };
   std::vector<Output> outputs;
 };
+
+// `where`, made ready when it is asked first: most rules never match.
+struct Conditions {
+  // What a match gives a name, by its place. Most matches fail the first condition, so each is looked up when a condition asks for it.
+  struct Bound {
+    std::uint32_t slot = kNone;
+    bool left_out = false;
+    std::vector<const CompiledRule::AttributeBinding*> attributes;  // the first that the match has
+  };
+  std::vector<Bound> bound;
+  std::vector<ExprPtr> expressions;  // with these places
+};
+Conditions conditions_of(const CompiledRule& rule);
 
 // Fills pattern and left-side plan; then the right side. `compiled` stays where it is.
 void compile_left(CompiledRule& compiled, OnnxEGraph& g);

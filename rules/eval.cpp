@@ -161,10 +161,17 @@ bool EvalContext::holds(const Expr& condition) {
 
 // `absent(a)` of an attribute: nothing is bound where the operator leaves it out. nullopt: another question.
 std::optional<bool> EvalContext::attribute_absence(const Expr& call) const {
-  if (call.text != "absent" || call.arguments.size() != 1 || call.arguments[0]->kind != Expr::Kind::kName) return std::nullopt;
-  const Val* bound = environment_.find(call.arguments[0]->text);
-  if (bound != nullptr && bound->get<ClassRef>()) return std::nullopt;
-  return bound == nullptr;
+  constexpr std::string_view kAbsent = "absent";
+  if (call.text != kAbsent || call.arguments.size() != 1 || call.arguments[0]->kind != Expr::Kind::kName) return std::nullopt;
+  const std::optional<Val> bound = named(*call.arguments[0]);
+  if (bound && bound->get<ClassRef>()) return std::nullopt;
+  return !bound;
+}
+
+std::optional<Val> EvalContext::named(const Expr& name) const {
+  if (name.bound >= 0 && bound_ != nullptr) return bound_->value(name.bound);
+  const Val* value = environment_.find(name.text);
+  return value != nullptr ? std::optional(*value) : std::nullopt;
 }
 
 Result EvalContext::evaluate(const Expr& expr) {
@@ -176,7 +183,7 @@ Result EvalContext::evaluate(const Expr& expr) {
     case Expr::Kind::kString:
       return Val(expr.text);
     case Expr::Kind::kName: {
-      if (const Val* value = environment_.find(expr.text)) return *value;
+      if (std::optional<Val> value = named(expr)) return value;
       if (expr.text == "true" || expr.text == "false") return Val(expr.text == "true");
       if (const auto dtype = parse_dtype(expr.text)) return Val(*dtype);
       return fail([&] { return fmt::format("`{}` is bound to nothing", expr.text); });
@@ -198,13 +205,7 @@ Result EvalContext::evaluate(const Expr& expr) {
       std::vector<Val> many(expr.arguments.size() > kFew ? expr.arguments.size() : 0);
       const std::span<Val> arguments = many.empty() ? std::span(few).first(expr.arguments.size()) : std::span(many);
       for (std::size_t i = 0; i < arguments.size(); ++i) {
-        const Expr& argument = *expr.arguments[i];
-        const Val* bound = argument.kind == Expr::Kind::kName ? environment_.find(argument.text) : nullptr;
-        if (bound != nullptr) {
-          arguments[i] = *bound;
-          continue;
-        }
-        Result r = evaluate(argument);
+        Result r = evaluate(*expr.arguments[i]);
         if (!r) return r;
         arguments[i] = *std::move(r);
       }

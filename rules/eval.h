@@ -161,10 +161,17 @@ class Environment {
   absl::InlinedVector<std::pair<std::string_view, Val>, 6> entries_;  // few: searched in order; the rule owns the names
 };
 
+// What a match binds, by place (Expr::bound).
+class BoundNames {
+ public:
+  virtual ~BoundNames() = default;
+  virtual std::optional<Val> value(std::int32_t place) const = 0;
+};
+
 class EvalContext {
  public:
-  EvalContext(const FactSource& source, const Environment& environment, bool explain)
-      : source_(source), environment_(environment), explain_(explain) {}
+  EvalContext(const FactSource& source, const Environment& environment, bool explain, const BoundNames* bound = nullptr)
+      : source_(source), environment_(environment), bound_(bound), explain_(explain) {}
   const FactSource& source() const { return source_; }
   DimTable& dims() const { return source_.dims(); }
   const Environment& environment() const { return environment_; }
@@ -203,6 +210,8 @@ class EvalContext {
   Result elements_of(Id id);  // `value(x)`: see functions_facts.cpp
 
  private:
+  // What a name stands for; nothing where it is bound to nothing.
+  std::optional<Val> named(const Expr& name) const;
   Result evaluate_binary(const Expr& expr);
   Result logical(const Expr& expr);
   Result compare(const Expr& expr, const Val& a, const Val& b);
@@ -215,6 +224,7 @@ class EvalContext {
 
   const FactSource& source_;
   const Environment& environment_;
+  const BoundNames* bound_;
   bool explain_;
   std::string reason_;
 };

@@ -13,19 +13,19 @@ Result EvalContext::evaluate_binary(const Expr& expr) {
   if (!a) return a;
   Result b = evaluate(*expr.arguments[1]);
   if (!b) return b;
-  const std::string& op = expr.text;
-  if (op == "==" || op == "!=") {
+  const char op = expr.text[0];
+  if (op == '=' || op == '!') {
     const auto same = equal(*a, *b);
-    if (same) return Val(*same == (op == "=="));
+    if (same) return Val(*same == (op == '='));
     return fail([&] { return fmt::format("nothing decides whether {} equals {}", show(*a), show(*b)); });
   }
-  if (op[0] == '<' || op[0] == '>') return compare(expr, *a, *b);
+  if (op == '<' || op == '>') return compare(expr, *a, *b);
   return arithmetic(expr, *a, *b);
 }
 
 // Kleene's logic: a side without an answer does not matter where the other decides.
 Result EvalContext::logical(const Expr& expr) {
-  const bool decisive = expr.text == "or";
+  const bool decisive = expr.text[0] == 'o';  // or
   bool unknown = false;
   for (const ExprPtr& side : expr.arguments) {
     const Result r = evaluate(*side);
@@ -113,7 +113,8 @@ Result EvalContext::compare(const Expr& expr, const Val& a, const Val& b) {
 }
 
 Result EvalContext::arithmetic(const Expr& expr, const Val& a, const Val& b) {
-  if (expr.text == "+")
+  const std::string_view op = expr.text;
+  if (op == "+")
     if (const List* x = a.list(), *y = b.list(); x && y) {
       List joined = *x;
       joined.insert(joined.end(), y->begin(), y->end());
@@ -121,12 +122,12 @@ Result EvalContext::arithmetic(const Expr& expr, const Val& a, const Val& b) {
     }
   if (const auto* x = a.get<std::int64_t>(), *y = b.get<std::int64_t>(); x && y) return integer_arithmetic(expr, *x, *y);
   if (const auto x = a.real(), y = b.real(); x && y) {
-    if (expr.text == "+") return Val(*x + *y);
-    if (expr.text == "-") return Val(*x - *y);
-    if (expr.text == "*") return Val(*x * *y);
-    if (expr.text == "/") return Val(*x / *y);
-    if (expr.text == "//") return Val(std::floor(*x / *y));
-    if (expr.text == "**") return Val(std::pow(*x, *y));
+    if (op == "+") return Val(*x + *y);
+    if (op == "-") return Val(*x - *y);
+    if (op == "*") return Val(*x * *y);
+    if (op == "/") return Val(*x / *y);
+    if (op == "//") return Val(std::floor(*x / *y));
+    if (op == "**") return Val(std::pow(*x, *y));
     return Val(*x - std::floor(*x / *y) * *y);
   }
   const auto x = as_dim(a), y = as_dim(b);
@@ -136,7 +137,7 @@ Result EvalContext::arithmetic(const Expr& expr, const Val& a, const Val& b) {
 
 Result EvalContext::integer_arithmetic(const Expr& expr, std::int64_t a, std::int64_t b) {
   std::int64_t r = 0;
-  const std::string& op = expr.text;
+  const std::string_view op = expr.text;
   const auto overflow = [&] { return fmt::format("{} {} {} overflows", a, op, b); };
   if (op == "+" && !__builtin_add_overflow(a, b, &r)) return Val(r);
   if (op == "-" && !__builtin_sub_overflow(a, b, &r)) return Val(r);
@@ -158,7 +159,7 @@ Result EvalContext::integer_arithmetic(const Expr& expr, std::int64_t a, std::in
 
 Result EvalContext::dim_arithmetic(const Expr& expr, Dim a, Dim b) {
   DimTable& table = dims();
-  const std::string& op = expr.text;
+  const std::string_view op = expr.text;
   if (op == "+") return Val::of(table.add(a, b), table);
   if (op == "-") return Val::of(table.sub(a, b), table);
   if (op == "*") return Val::of(table.mul(a, b), table);

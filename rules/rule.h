@@ -32,6 +32,7 @@ struct Expr {
   std::int64_t integer = 0;
   double real = 0;
   const RuleFunction* function = nullptr;              // kCall
+  std::int32_t bound = -1;                             // kName, in a compiled rule: its place in Conditions::bound
   std::vector<std::shared_ptr<const Expr>> arguments;  // kIndex: list, index; kSlice: list, first, last (null where left out)
 };
 using ExprPtr = std::shared_ptr<const Expr>;
