@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -321,17 +322,20 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
       "bart23.onnx --target onnx --opset 23");
 }
 
-void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, RunArgs& run) {
+void add_inspect(CLI::App& app, InspectArgs& inspect) {
   CLI::App* verb =
       app.add_subcommand("inspect", "show what is in a model\n\nOpsets, inputs and outputs, operators, fused operators, parameters.");
   verb->add_option("IN.onnx", inspect.input, "the model")->required();
   add_common(verb, inspect.common, true, false);
   verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json");
+}
 
-  verb = app.add_subcommand("verify",
-                            "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless "
-                            "--inputs gives them, and compares every output.\n"
-                            "NaN equals NaN; integers must be equal; outputs of random operators without a seed are not compared.");
+void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
+  CLI::App* verb = app.add_subcommand(
+      "verify",
+      "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless "
+      "--inputs gives them, and compares every output.\n"
+      "NaN equals NaN; integers must be equal; outputs of random operators without a seed are not compared.");
   verb->add_option("A.onnx", verify.original, "the original")->required();
   verb->add_option("B.onnx", verify.optimized, "the other")->required();
   add_check(verb, verify.check);
@@ -339,8 +343,10 @@ void add_models(CLI::App& app, InspectArgs& inspect, VerifyCommandArgs& verify, 
   add_shapes(verb, verify.shapes, "try only this size");
   add_common(verb, verify.common, true);
   verb->footer("saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5");
+}
 
-  verb = app.add_subcommand(
+void add_run(CLI::App& app, RunArgs& run) {
+  CLI::App* verb = app.add_subcommand(
       "run",
       "run a model on the CPU\n\nIntegers, floats and strings come from a .npz named after the model's inputs; the outputs go to another.");
   verb->add_option("IN.onnx", run.input, "the model")->required();
@@ -531,15 +537,34 @@ int dispatch(const CLI::App& app, Everything& all) {
   return targets_command(all.targets);
 }
 
-// `saturate in.onnx` is `saturate optimize in.onnx`.
-std::vector<std::string> words(int argc, char** argv, const CLI::App& app) {
+// In the order of the help.
+struct Verb {
+  std::string_view name;
+  void (*add)(CLI::App& app, Everything& all);
+};
+constexpr std::array kVerbs{
+    Verb{"optimize", [](CLI::App& app, Everything& all) { add_optimize(app, all.optimize, all.output_option); }},
+    Verb{"inspect", [](CLI::App& app, Everything& all) { add_inspect(app, all.inspect); }},
+    Verb{"verify", [](CLI::App& app, Everything& all) { add_verify(app, all.verify); }},
+    Verb{"run", [](CLI::App& app, Everything& all) { add_run(app, all.run); }},
+    Verb{"bench", [](CLI::App& app, Everything& all) { add_bench(app, all.bench); }},
+    Verb{"rules", [](CLI::App& app, Everything& all) { add_rules(app, all.rules); }},
+    Verb{"explain", [](CLI::App& app, Everything& all) { add_explain(app, all.explain); }},
+    Verb{"extract", [](CLI::App& app, Everything& all) { add_extract(app, all.extract); }},
+    Verb{"cost", [](CLI::App& app, Everything& all) { add_cost(app, all.cost); }},
+    Verb{"targets", [](CLI::App& app, Everything& all) { add_targets(app, all.targets); }},
+};
+
+// The words given, and the options of the verb that they begin with: `saturate in.onnx` is `saturate optimize in.onnx`. All verbs' where
+// none is given.
+std::vector<std::string> words(int argc, char** argv, CLI::App& app, Everything& all) {
   std::vector<std::string> out(argv + 1, argv + argc);
-  if (out.empty()) return out;
-  for (const char* own : {"-h", "--help", "--version", "-V"})
-    if (out[0] == own) return out;
-  for (const CLI::App* verb : app.get_subcommands(nullptr))
-    if (out[0] == verb->get_name()) return out;
-  out.insert(out.begin(), "optimize");
+  const bool none = out.empty() || one_of(out[0], {"-h", "--help", "--version", "-V"});
+  const auto is_first = [&](const Verb& verb) { return verb.name == out[0]; };
+  if (!none && std::none_of(kVerbs.begin(), kVerbs.end(), is_first)) out.insert(out.begin(), "optimize");
+  for (const Verb& verb : kVerbs)
+    if (none || is_first(verb)) verb.add(app, all);
+  check_values(app);
   return out;
 }
 
@@ -570,16 +595,7 @@ int parse_and_run(int argc, char** argv) {
   app.set_version_flag("-V,--version", std::string("saturate ") + SATURATE_VERSION, "the version");
   app.require_subcommand(1);
   app.footer("saturate bart.onnx\nsaturate verify bart.onnx bart.opt.onnx");
-  add_optimize(app, all.optimize, all.output_option);
-  add_models(app, all.inspect, all.verify, all.run);
-  add_bench(app, all.bench);
-  add_rules(app, all.rules);
-  add_explain(app, all.explain);
-  add_extract(app, all.extract);
-  add_cost(app, all.cost);
-  add_targets(app, all.targets);
-  check_values(app);
-  std::vector<std::string> arguments = words(argc, argv, app);
+  std::vector<std::string> arguments = words(argc, argv, app, all);
   if (std::find(arguments.begin(), arguments.end(), "-") != arguments.end())
     return usage("'-' is no file, and models can't come or go through pipes; write ./- for a file of this name");
   if (arguments.empty()) {
