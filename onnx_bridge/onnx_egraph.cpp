@@ -1,6 +1,7 @@
 #include "onnx_bridge/onnx_egraph.h"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <set>
@@ -20,18 +21,38 @@ constexpr std::size_t kMaxContent = 64;
 constexpr int kMaxFoldDepth = 500;
 constexpr std::size_t kMostSpread = 1 << 20;  // classes from which what was learnt spreads: a bound against facts that never settle
 
-void append_raw(std::string& out, const void* data, std::size_t size) { out.append(static_cast<const char*>(data), size); }
+// The text of a key: in place, as most are short.
+class KeyText {
+ public:
+  void append(const void* data, std::size_t size) {
+    if (long_.empty() && size <= kShort - size_) {
+      std::memcpy(short_ + size_, data, size);
+      size_ += size;
+      return;
+    }
+    if (long_.empty()) long_.assign(short_, size_);
+    long_.append(static_cast<const char*>(data), size);
+  }
+  absl::string_view view() const { return long_.empty() ? absl::string_view(short_, size_) : absl::string_view(long_); }
+
+ private:
+  static constexpr std::size_t kShort = 512;
+  char short_[kShort];
+  std::size_t size_ = 0;
+  std::string long_;
+};
+
 template <typename T>
-void append_value(std::string& out, const T& value) {
-  append_raw(out, &value, sizeof value);
+void append_value(KeyText& out, const T& value) {
+  out.append(&value, sizeof value);
 }
-void append_text(std::string& out, std::string_view text) {
+void append_text(KeyText& out, std::string_view text) {
   append_value(out, text.size());
-  out.append(text);
+  out.append(text.data(), text.size());
 }
 
-// A string equal for two attributes exactly when the attributes are equal. Tensors go by their bits, graphs by identity.
-void append_attribute(std::string& out, const Attribute& a) {
+// A text equal for two attributes exactly when the attributes are equal. Tensors go by their bits, graphs by identity.
+void append_attribute(KeyText& out, const Attribute& a) {
   append_text(out, a.name);
   append_value(out, a.type);
   append_value(out, a.value.index());
@@ -46,7 +67,7 @@ void append_attribute(std::string& out, const Attribute& a) {
           append_text(out, v);
         else if constexpr (std::is_same_v<T, std::vector<float>> || std::is_same_v<T, std::vector<std::int64_t>>) {
           append_value(out, v.size());
-          append_raw(out, v.data(), v.size() * sizeof v[0]);
+          out.append(v.data(), v.size() * sizeof v[0]);
         } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
           append_value(out, v.size());
           for (const auto& s : v) append_text(out, s);
@@ -55,8 +76,8 @@ void append_attribute(std::string& out, const Attribute& a) {
         else if constexpr (std::is_same_v<T, Tensor>) {
           append_value(out, v.dtype());
           append_value(out, v.dims().size());
-          append_raw(out, v.dims().data(), v.dims().size() * sizeof(std::int64_t));
-          append_raw(out, v.bytes().data(), v.bytes().size());
+          out.append(v.dims().data(), v.dims().size() * sizeof(std::int64_t));
+          out.append(v.bytes().data(), v.bytes().size());
           for (const auto& s : v.string_data()) append_text(out, s);
         } else
           append_value(out, &v);  // lists of tensors or graphs: by identity
@@ -64,9 +85,8 @@ void append_attribute(std::string& out, const Attribute& a) {
       a.value);
 }
 
-std::string serialize(const OpKey& key) {
-  std::string out;
-  out.reserve(160);  // most keys are no longer
+KeyText serialize(const OpKey& key) {
+  KeyText out;
   append_text(out, key.domain);
   append_text(out, key.op_type);
   append_text(out, key.overload);
@@ -334,8 +354,8 @@ std::string OnnxEGraph::kind_name(Kind kind) const {
 }
 
 OpId OnnxEGraph::op(const OpKey& key) {
-  std::string text = serialize(key);
-  if (auto it = impl_->op_ids.find(text); it != impl_->op_ids.end()) return it->second;
+  const KeyText text = serialize(key);
+  if (auto it = impl_->op_ids.find(text.view()); it != impl_->op_ids.end()) return it->second;
   Impl::Operator op;
   op.key = key;
   op.node.op_type = key.op_type;
@@ -347,7 +367,7 @@ OpId OnnxEGraph::op(const OpKey& key) {
       plain ? key.op_type : fmt::format("{}@{}#{}{}", key.op_type, key.version, key.unique, key.kept ? "kept" : "");
   const OpId id = impl_->new_op(
       {kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && is_commutative(key.domain, key.op_type)}, std::move(op));
-  impl_->op_ids.emplace(std::move(text), id);
+  impl_->op_ids.emplace(text.view(), id);
   return id;
 }
 

@@ -172,7 +172,11 @@ class Table {
 
   static void add_constraint(OpSchema& op, std::string_view line, const std::vector<std::string_view>& sets) {
     const std::string_view name = take_word(line);
-    op.constraints.push_back({name, split(sets[to_number<std::size_t>(line)], ' ')});
+    OpSchema::TypeConstraint& made = op.constraints.emplace_back();
+    made.name = name;
+    made.types = split(sets[to_number<std::size_t>(line)], ' ');
+    for (const std::string_view type : made.types)
+      if (const auto dtype = dtype_of_tensor(type)) made.tensors |= std::uint64_t{1} << static_cast<int>(*dtype);
   }
 
   static void add_attribute(OpSchema& op, std::string_view line) {
@@ -213,6 +217,12 @@ std::span<const OpSchema* const> schema_versions(std::string_view domain, std::s
 void add_defaults(const OpSchema& schema, std::vector<Attribute>& attributes) {
   for (const OpAttribute& a : schema.attributes)
     if (a.default_value && find_attribute(attributes, a.name) == nullptr) attributes.push_back(*a.default_value);
+}
+
+std::optional<DType> dtype_of_tensor(std::string_view type) {
+  constexpr std::string_view kTensor = "tensor(";
+  if (!type.starts_with(kTensor) || !type.ends_with(')')) return std::nullopt;
+  return parse_dtype(type.substr(kTensor.size(), type.size() - kTensor.size() - 1));
 }
 
 int ir_version_for_opset(std::int64_t opset) {

@@ -34,10 +34,14 @@ struct OpSchema {
   struct TypeConstraint {
     std::string_view name;
     std::vector<std::string_view> types;
+    std::uint64_t tensors = 0;  // a bit for each dtype of whose tensors it allows
   };  // "T" -> {"tensor(float)", ...}
   std::vector<TypeConstraint> constraints;
   const OpAttribute* attribute(std::string_view attribute_name) const;
 };
+
+// Of "tensor(float)"; nullopt of other types.
+std::optional<DType> dtype_of_tensor(std::string_view type);
 
 // The schema in force for `version` of the domain: the largest since_version not above it; null where there is none.
 const OpSchema* find_schema(std::string_view domain, std::string_view name, std::int64_t version);

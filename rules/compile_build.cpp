@@ -324,7 +324,7 @@ class Application : public BoundNames {
         attributes.push_back(*std::move(made));
       }
       const auto rank = children.empty() ? std::nullopt : rank_of(g_.facts(children[0]));
-      id = g_.add(make_key(step.node->domain, step.node->op_type, std::move(attributes), outputs, rank), children);
+      id = g_.add(make_key(step.schema, step.node->domain, step.node->op_type, std::move(attributes), outputs, rank), children);
     }
     if (outputs == 1) {
       values_[step.first_value] = id;

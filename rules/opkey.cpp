@@ -75,7 +75,12 @@ std::optional<int> axis_rank(std::string_view op_type, std::string_view attribut
 }
 
 OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs, std::optional<int> rank) {
-  if (const OpSchema* schema = newest_schema(domain, op_type)) add_defaults(*schema, attributes);
+  return make_key(newest_schema(domain, op_type), domain, op_type, std::move(attributes), outputs, rank);
+}
+
+OpKey make_key(const OpSchema* schema, std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs,
+               std::optional<int> rank) {
+  if (schema != nullptr) add_defaults(*schema, attributes);
   for (Attribute& a : attributes) {
     if (!rank) break;
     const auto r = axis_rank(op_type, a.name, *rank);
@@ -87,7 +92,8 @@ OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<At
       a.value = std::move(axes);
     }
   }
-  std::sort(attributes.begin(), attributes.end(), [](const Attribute& a, const Attribute& b) { return a.name < b.name; });
+  const auto by_name = [](const Attribute& a, const Attribute& b) { return a.name < b.name; };
+  if (!std::is_sorted(attributes.begin(), attributes.end(), by_name)) std::sort(attributes.begin(), attributes.end(), by_name);
   OpKey key;
   key.domain = domain;
   key.op_type = op_type;
@@ -151,14 +157,9 @@ const OpSchema::TypeConstraint* constraint_of(const OpSchema& schema, std::strin
 }
 
 bool allows(const OpSchema& schema, std::string_view type, DType dtype) {
-  const std::string name = dtype_name(dtype);
-  constexpr std::string_view kTensor = "tensor(";
-  const auto is_tensor_of = [&](std::string_view t) {  // "tensor(float)"
-    return t.size() == kTensor.size() + name.size() + 1 && t.starts_with(kTensor) && t.substr(kTensor.size(), name.size()) == name;
-  };
   const OpSchema::TypeConstraint* c = constraint_of(schema, type);
-  if (c == nullptr) return is_tensor_of(type) || !type.starts_with(kTensor);
-  return c->types.empty() || std::any_of(c->types.begin(), c->types.end(), is_tensor_of);
+  if (c == nullptr) return dtype_of_tensor(type) == dtype || !type.starts_with("tensor(");
+  return c->types.empty() || (c->tensors >> static_cast<int>(dtype) & 1) != 0;
 }
 
 }  // namespace
@@ -166,8 +167,7 @@ bool allows(const OpSchema& schema, std::string_view type, DType dtype) {
 std::optional<DType> wanted_dtype(const OpSchema* schema, std::size_t input, std::span<const DType> dtypes, DType fallback) {
   const OpSchema::Formal* formal = schema ? formal_at(schema->inputs, input) : nullptr;
   if (formal == nullptr) return fallback;
-  if (formal->type.starts_with("tensor(") && formal->type.ends_with(")"))
-    return parse_dtype(formal->type.substr(7, formal->type.size() - 8));
+  if (formal->type.starts_with("tensor(") && formal->type.ends_with(")")) return dtype_of_tensor(formal->type);
   for (std::size_t i = 0; i < dtypes.size(); ++i) {
     if (i == input || dtypes[i] == DType::kUndefined) continue;
     const OpSchema::Formal* other = formal_at(schema->inputs, i);

@@ -20,6 +20,9 @@ const OpSchema* newest_schema(std::string_view domain, std::string_view op_type)
 
 // `rank` of the operator's first input, nullopt where unknown (then negative axes stay).
 OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs, std::optional<int> rank);
+// The same with the newest schema at hand.
+OpKey make_key(const OpSchema* schema, std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs,
+               std::optional<int> rank);
 
 // The rank by which this attribute counts negative axes, from that of the first input; nullopt: it holds no axes.
 std::optional<int> axis_rank(std::string_view op_type, std::string_view attribute, int first_input_rank);
