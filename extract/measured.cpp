@@ -4,6 +4,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 #include <numeric>
 
@@ -49,9 +50,11 @@ bool has_summand(const OpUse& use) {
 // Correlation of two rows' errors: exponential (Matern 1/2), which follows the steps that kernels take.
 double correlation(const OpFeatures& a, const OpFeatures& b) {
   double square = 0;
-  for (std::size_t i = 0; i < std::min(a.logs.size(), b.logs.size()); ++i) square += (a.logs[i] - b.logs[i]) * (a.logs[i] - b.logs[i]);
-  for (std::size_t i = 0; i < std::min(a.kinds.size(), b.kinds.size()); ++i)
-    if (a.kinds[i] != b.kinds[i]) square += kKindDistance * kKindDistance;
+  const float *x = a.logs.data(), *y = b.logs.data();
+  for (const float* const end = x + std::min(a.logs.size(), b.logs.size()); x != end; ++x, ++y) square += (*x - *y) * (*x - *y);
+  const int *k = a.kinds.data(), *l = b.kinds.data();
+  for (const int* const end = k + std::min(a.kinds.size(), b.kinds.size()); k != end; ++k, ++l)
+    if (*k != *l) square += kKindDistance * kKindDistance;
   return std::exp(-std::sqrt(square) / kReach);
 }
 
@@ -185,9 +188,21 @@ class WordReader {
  private:
   template <class T>
   T bits() {
-    T v = 0;
-    for (const char c : word()) v = static_cast<T>(v << 4 | static_cast<T>(c <= '9' ? c - '0' : c - 'a' + 10));
-    return v;
+    std::uint64_t v = 0;
+    const std::string_view w = word();
+    for (std::size_t at = 0; at + 8 <= w.size(); at += 8) v = v << 32 | eight_digits(w.data() + at);
+    return static_cast<T>(v);
+  }
+
+  // Digits are 0 to 9 and a to f, which have the bit of 64: all eight at once.
+  static std::uint64_t eight_digits(const char* digits) {
+    std::uint64_t v = 0;
+    std::memcpy(&v, digits, sizeof v);
+    if constexpr (std::endian::native == std::endian::little) v = __builtin_bswap64(v);
+    v = (v & 0x0f0f0f0f0f0f0f0full) + 9 * (v >> 6 & 0x0101010101010101ull);
+    v = (v | v >> 4) & 0x00ff00ff00ff00ffull;
+    v = (v | v >> 8) & 0x0000ffff0000ffffull;
+    return (v | v >> 16) & 0xffffffffull;
   }
 
   std::string_view text_;

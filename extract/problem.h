@@ -25,7 +25,7 @@ struct ExtractionProblem {
 
   std::uint32_t num_classes() const { return static_cast<std::uint32_t>(node_begin.size() - 1); }
   std::uint32_t num_nodes() const { return static_cast<std::uint32_t>(cost.size()); }
-  std::span<const std::uint32_t> children_of(std::uint32_t node) const {
+  [[gnu::always_inline]] std::span<const std::uint32_t> children_of(std::uint32_t node) const {
     return {children.data() + child_begin[node], children.data() + child_begin[node + 1]};
   }
   // Building: nodes of the class that end_class() will close.

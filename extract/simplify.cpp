@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "extract/bit_rows.h"
 #include "extract/greedy.h"
@@ -91,6 +92,7 @@ class Simplifier {
   // repeats.
   template <class KeepChild>
   void rebuild(const std::vector<char>& keep_class, const std::vector<char>& keep_node, KeepChild keep_child) {
+    needed_known_ = false;
     const ExtractionProblem old = std::move(out_.problem);
     const auto old_node_origin = std::move(out_.node_origin), old_class_origin = std::move(out_.class_origin);
     out_.problem = {};
@@ -165,6 +167,7 @@ class Simplifier {
   // Row c: the classes that every acyclic choice for c has, c among them. Greatest fixpoint of
   // needed(c) = {c} + the intersection over c's nodes of the union over the node's children of needed(child).
   void compute_needed() {
+    if (std::exchange(needed_known_, true)) return;
     const std::uint32_t count = p().num_classes();
     needed_ = BitRows(count, count);
     for (std::uint32_t c = 0; c < count; ++c) std::fill(needed_.row(c).begin(), needed_.row(c).end(), ~std::uint64_t{0});
@@ -316,6 +319,7 @@ class Simplifier {
   Simplified out_;
   std::vector<std::uint32_t> order_;
   BitRows needed_{0, 0};
+  bool needed_known_ = false;  // needed_ is that of the problem as it is now
 };
 
 // A number per class, equal for classes that a chain of needs connects; and how many numbers.

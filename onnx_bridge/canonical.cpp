@@ -87,10 +87,9 @@ void place(Job& job) {
 
 bool dtype_allowed(const OpSchema& schema, std::string_view type, DType dtype) {
   if (dtype == DType::kUndefined) return true;
-  const std::string name = absl::StrCat("tensor(", dtype_name(dtype), ")");
-  if (type.starts_with("tensor(")) return type == name;
+  if (type.starts_with("tensor(")) return dtype_of_tensor(type) == dtype;
   for (const auto& c : schema.constraints)
-    if (c.name == type) return c.types.empty() || std::find(c.types.begin(), c.types.end(), name) != c.types.end();
+    if (c.name == type) return c.types.empty() || (c.tensors >> static_cast<int>(dtype) & 1) != 0;
   return true;
 }
 

@@ -24,18 +24,20 @@ constexpr std::size_t kMostSpread = 1 << 20;  // classes from which what was lea
 // The text of a key: in place, as most are short.
 class KeyText {
  public:
-  void append(const void* data, std::size_t size) {
-    if (long_.empty() && size <= kShort - size_) {
-      std::memcpy(short_ + size_, data, size);
-      size_ += size;
-      return;
-    }
-    if (long_.empty()) long_.assign(short_, size_);
-    long_.append(static_cast<const char*>(data), size);
+  [[gnu::always_inline]] void append(const void* data, std::size_t size) {
+    if (size > kShort - size_) return append_long(data, size);
+    std::memcpy(short_ + size_, data, size);
+    size_ += size;
   }
   absl::string_view view() const { return long_.empty() ? absl::string_view(short_, size_) : absl::string_view(long_); }
 
  private:
+  void append_long(const void* data, std::size_t size) {
+    if (long_.empty()) long_.assign(short_, size_);
+    size_ = kShort;  // no room for what follows
+    long_.append(static_cast<const char*>(data), size);
+  }
+
   static constexpr std::size_t kShort = 512;
   char short_[kShort];
   std::size_t size_ = 0;

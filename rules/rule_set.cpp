@@ -98,13 +98,6 @@ std::vector<const Rule*> RuleSet::cases_of(std::string_view native) const {
   return out;
 }
 
-std::span<const std::string> RuleSet::assumptions_of(std::string_view name) const {
-  if (const Rule* rule = find(name)) return rule->assumes;
-  for (const NativeRule& rule : native_)
-    if (rule.name == name) return rule.assumes;
-  return {};
-}
-
 RuleSet RuleSet::filtered(const RuleFilter& filter) const& { return RuleSet(*this).filtered(filter); }
 
 RuleSet RuleSet::filtered(const RuleFilter& filter) && {

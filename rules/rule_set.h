@@ -49,8 +49,6 @@ class RuleSet {
   std::vector<const Rule*> cases_of(std::string_view native) const;
   // A rule by its name; by the name of a law its first instance.
   const Rule* find(std::string_view name) const;
-  // What a rule assumes, native ones included; none where there is none of this name.
-  std::span<const std::string> assumptions_of(std::string_view name) const;
   RuleSet filtered(const RuleFilter& filter) const&;
   RuleSet filtered(const RuleFilter& filter) &&;
   // The file's text of a rule with its documentation, of native rules their examples; "" where there is none of this name.

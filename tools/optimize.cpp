@@ -276,12 +276,17 @@ class Optimizer {
   }
 
   std::vector<std::string> applied_rules_that_assume(std::string_view assumption, const RunReport& run) const {
+    const auto assumes = [&](const auto& rule) { return std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end(); };
+    std::set<std::string_view> assuming;
+    for (const Rule& rule : rules_.rules())
+      if (assumes(rule)) assuming.insert(rule.name);
+    for (const NativeRule& rule : rules_.native_rules())
+      if (assumes(rule)) assuming.insert(rule.name);
     std::vector<std::string> names;
     for (const RuleStats& stats : run.rules) {
-      const std::string name(base_name(stats.name));
+      const std::string_view name = base_name(stats.name);
       const bool listed = std::find(names.begin(), names.end(), name) != names.end();  // in another form of it
-      const std::span<const std::string> assumes = stats.applied > 0 ? rules_.assumptions_of(name) : std::span<const std::string>();
-      if (!listed && std::find(assumes.begin(), assumes.end(), assumption) != assumes.end()) names.push_back(name);
+      if (stats.applied > 0 && !listed && assuming.contains(name)) names.emplace_back(name);
     }
     return names;
   }
