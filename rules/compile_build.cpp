@@ -91,10 +91,8 @@ class Application : public BoundNames {
       if (!rank_fits(test)) return fail([&] { return std::string("a constant would widen what it meets"); });
     for (const auto& test : rule_.axes_tests)
       if (!axes_fit(test)) return fail([&] { return std::string("the constant names other axes"); });
-    for (std::size_t i = 0; i < rule_.bindings.size(); ++i)
-      for (std::size_t j = 0; j < i; ++j)
-        if (rule_.bindings[i].variable == rule_.bindings[j].variable && !same_binding(rule_.bindings[i], rule_.bindings[j]))
-          return fail([&] { return fmt::format("@{} stands for two values", rule_.bindings[i].variable); });
+    for (const auto& [a, b] : rule_.bound_twice)
+      if (!same_binding(*a, *b)) return fail([&] { return fmt::format("@{} stands for two values", a->variable); });
     return true;
   }
 
@@ -311,6 +309,7 @@ class Application : public BoundNames {
       id = g_.egraph().add(step.op, kept);
     } else {
       std::vector<Attribute> attributes;
+      attributes.reserve(step.schema ? std::max(step.schema->attributes.size(), step.node->attributes.size()) : step.node->attributes.size());
       for (const RuleAttribute& a : step.node->attributes) {
         if (left_out(a)) {
           const OpAttribute* known = step.schema ? step.schema->attribute(a.literal.name) : nullptr;

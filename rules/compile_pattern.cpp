@@ -80,6 +80,9 @@ class LeftCompiler {
       if (!n.is_constant()) operator_node(n);
     for (const auto& [name, slot] : slot_of_) out_.slots.emplace_back(name, slot);
     out_.names = names();
+    for (const CompiledRule::AttributeBinding& b : out_.bindings)
+      for (const CompiledRule::AttributeBinding* before = out_.bindings.data(); before != &b; ++before)
+        if (before->variable == b.variable) out_.bound_twice.emplace_back(&b, before);
   }
 
  private:

@@ -29,6 +29,7 @@ struct CompiledRule {
     std::string attribute;
   };
   std::vector<AttributeBinding> bindings;
+  std::vector<std::pair<const AttributeBinding*, const AttributeBinding*>> bound_twice;  // of one variable: they must agree
   // A literal axis below zero counts from the rank of the operator's first input, `first`.
   struct AxisTest {
     std::uint32_t slot, first;

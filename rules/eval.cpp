@@ -200,16 +200,13 @@ Result EvalContext::evaluate(const Expr& expr) {
     }
     case Expr::Kind::kCall: {
       if (const auto absence = attribute_absence(expr)) return Val(*absence);
-      constexpr std::size_t kFew = 4;
-      Val few[kFew];
-      std::vector<Val> many(expr.arguments.size() > kFew ? expr.arguments.size() : 0);
-      const std::span<Val> arguments = many.empty() ? std::span(few).first(expr.arguments.size()) : std::span(many);
-      for (std::size_t i = 0; i < arguments.size(); ++i) {
-        Result r = evaluate(*expr.arguments[i]);
+      absl::InlinedVector<Val, 3> arguments;
+      for (const ExprPtr& argument : expr.arguments) {
+        Result r = evaluate(*argument);
         if (!r) return r;
-        arguments[i] = *std::move(r);
+        arguments.push_back(*std::move(r));
       }
-      return expr.function->run(*this, arguments);
+      return expr.function->run(*this, Args(arguments.data(), arguments.size()));
     }
     case Expr::Kind::kIndex:
       return index(expr);
