@@ -13,9 +13,9 @@ constexpr std::array<std::string_view, kTraits> kTraitNames{"elementwise",
                                                             "variadic_elementwise",
                                                             "gives_bool",
                                                             "like_first",
-                                                            "view",
-                                                            "movement",
                                                             "selection",
+                                                            "movement",
+                                                            "view",
                                                             "reduction",
                                                             "random",
                                                             "control_flow",
@@ -30,15 +30,26 @@ constexpr std::array<std::string_view, kTraits> kTraitNames{"elementwise",
 // The words of op_traits.inc.
 namespace words {
 constexpr std::uint32_t bit(Trait trait) { return std::uint32_t{1} << static_cast<int>(trait); }
-constexpr std::uint32_t elementwise = bit(Trait::kElementwise), unary = elementwise | bit(Trait::kUnaryElementwise),
-                        binary = elementwise | bit(Trait::kBinaryElementwise), ternary = elementwise | bit(Trait::kTernaryElementwise),
-                        variadic = elementwise | bit(Trait::kVariadicElementwise), gives_bool = bit(Trait::kGivesBool),
-                        like_first = bit(Trait::kLikeFirst), view = bit(Trait::kView), movement = bit(Trait::kMovement),
-                        selection = bit(Trait::kSelection), reduction = bit(Trait::kReduction), random = bit(Trait::kRandom),
-                        control_flow = bit(Trait::kControlFlow), commutative = bit(Trait::kCommutative),
-                        associative = bit(Trait::kAssociative), idempotent = bit(Trait::kIdempotent), odd = bit(Trait::kOdd),
-                        even = bit(Trait::kEven), monotone = bit(Trait::kMonotone),
-                        commutes_with_rounding = bit(Trait::kCommutesWithRounding);
+constexpr std::uint32_t elementwise = bit(Trait::kElementwise);
+constexpr std::uint32_t unary = elementwise | bit(Trait::kUnaryElementwise);
+constexpr std::uint32_t binary = elementwise | bit(Trait::kBinaryElementwise);
+constexpr std::uint32_t ternary = elementwise | bit(Trait::kTernaryElementwise);
+constexpr std::uint32_t variadic = elementwise | bit(Trait::kVariadicElementwise);
+constexpr std::uint32_t gives_bool = bit(Trait::kGivesBool);
+constexpr std::uint32_t like_first = bit(Trait::kLikeFirst);
+constexpr std::uint32_t selection = bit(Trait::kSelection);
+constexpr std::uint32_t movement = selection | bit(Trait::kMovement);
+constexpr std::uint32_t view = movement | bit(Trait::kView);
+constexpr std::uint32_t reduction = bit(Trait::kReduction);
+constexpr std::uint32_t random = bit(Trait::kRandom);
+constexpr std::uint32_t control_flow = bit(Trait::kControlFlow);
+constexpr std::uint32_t commutative = bit(Trait::kCommutative);
+constexpr std::uint32_t associative = bit(Trait::kAssociative);
+constexpr std::uint32_t idempotent = bit(Trait::kIdempotent);
+constexpr std::uint32_t odd = bit(Trait::kOdd);
+constexpr std::uint32_t even = bit(Trait::kEven);
+constexpr std::uint32_t monotone = bit(Trait::kMonotone);
+constexpr std::uint32_t commutes_with_rounding = bit(Trait::kCommutesWithRounding);
 
 #define OP(op_name, op_bits, ...) {.name = op_name, .bits = op_bits, __VA_ARGS__},
 constexpr OperatorTraits kTable[] = {

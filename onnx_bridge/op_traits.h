@@ -1,5 +1,6 @@
 // What is true of operators, said once: one line an operator in op_traits.inc. Everybody who asks "is it a view", "is it random" asks here.
-// tests/kernels/op_traits_test.cpp runs the kernels on every dtype to see that each trait is true, and that each one that is missing is not.
+// tests/kernels/op_traits_test.cpp runs the kernels on every dtype: each trait is true, and to each one that is missing there is a
+// counterexample.
 // An operator is named as in rules: "Relu" of the standard, "com.microsoft.FastGelu" of another domain.
 #pragma once
 
@@ -11,9 +12,11 @@
 namespace saturate {
 
 // Laws hold for every attribute and every dtype that the operator takes; of floats within rounding.
+// Those about numbers, from commutative on, are told of elementwise operators alone (commutes_with_rounding: and of reductions).
 enum class Trait : std::uint8_t {
-  // An element of the result depends on the elements of its place alone, whatever the shape. The four that name an arity take exactly so many
-  // inputs, all of them operands that broadcast to each other. Clip, PRelu, Dropout and such have none: their inputs differ in what they are.
+  // An element of the result depends on the elements of its place alone, whatever the shape.
+  // The four that name an arity take exactly so many inputs, all of them operands that broadcast to each other.
+  // Clip, PRelu and such have none: their inputs differ in what they are.
   kElementwise,
   kUnaryElementwise,
   kBinaryElementwise,
@@ -21,9 +24,9 @@ enum class Trait : std::uint8_t {
   kVariadicElementwise,
   kGivesBool,    // the result is bool, whatever the inputs are
   kLikeFirst,    // the (first) result has the dtype and the shape of the first input
-  kView,         // the elements of the first input in their order, with another shape
-  kMovement,     // each element of the result is one of the first input; which one depends on no element of it
   kSelection,    // each element of the result is one of some input
+  kMovement,     // ... of the first input, and which one depends on no element of it
+  kView,         // ... all of them, in their order
   kReduction,    // takes `axes` away, in whatever order their elements stand
   kRandom,       // draws at each run, unless it is told not to (Dropout)
   kControlFlow,  // runs graphs that it holds
@@ -49,8 +52,10 @@ std::optional<Trait> trait_named(std::string_view name);
 struct OperatorTraits {
   std::string_view name;  // with its domain
   std::uint32_t bits = 0;
-  std::optional<double> unit = {};  // f(x, unit) = x, and f(unit, x) = x where it is commutative. -1 is all bits set, 1 and 0 are true and false.
-  std::optional<double> zero = {};  // f(x, zero) = zero, also for f(zero, x); of floats where x is finite
+  // f(x, unit) = x, and f(unit, x) = x where it is commutative. -1 is all bits set, 1 and 0 are true and false.
+  std::optional<double> unit = {};
+  // f(x, zero) = zero; of floats where x is finite. 1, 0 or -1.
+  std::optional<double> zero = {};
 
   constexpr bool has(Trait trait) const { return (bits >> static_cast<int>(trait) & 1) != 0; }
 };
