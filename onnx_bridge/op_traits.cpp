@@ -15,16 +15,20 @@ constexpr std::array<std::string_view, kTraits> kTraitNames{"elementwise",
                                                             "like_first",
                                                             "selection",
                                                             "movement",
+                                                            "permutation",
                                                             "view",
                                                             "reduction",
                                                             "random",
                                                             "control_flow",
                                                             "commutative",
                                                             "associative",
+                                                            "bilinear",
                                                             "idempotent",
                                                             "odd",
                                                             "even",
                                                             "monotone",
+                                                            "keeps_magnitude",
+                                                            "positive",
                                                             "commutes_with_rounding"};
 
 // The words of op_traits.inc.
@@ -39,16 +43,20 @@ constexpr std::uint32_t gives_bool = bit(Trait::kGivesBool);
 constexpr std::uint32_t like_first = bit(Trait::kLikeFirst);
 constexpr std::uint32_t selection = bit(Trait::kSelection);
 constexpr std::uint32_t movement = selection | bit(Trait::kMovement);
-constexpr std::uint32_t view = movement | bit(Trait::kView);
+constexpr std::uint32_t permutation = movement | bit(Trait::kPermutation);
+constexpr std::uint32_t view = permutation | bit(Trait::kView);
 constexpr std::uint32_t reduction = bit(Trait::kReduction);
 constexpr std::uint32_t random = bit(Trait::kRandom);
 constexpr std::uint32_t control_flow = bit(Trait::kControlFlow);
 constexpr std::uint32_t commutative = bit(Trait::kCommutative);
 constexpr std::uint32_t associative = bit(Trait::kAssociative);
+constexpr std::uint32_t bilinear = bit(Trait::kBilinear);
 constexpr std::uint32_t idempotent = bit(Trait::kIdempotent);
 constexpr std::uint32_t odd = bit(Trait::kOdd);
 constexpr std::uint32_t even = bit(Trait::kEven);
 constexpr std::uint32_t monotone = bit(Trait::kMonotone);
+constexpr std::uint32_t keeps_magnitude = bit(Trait::kKeepsMagnitude);
+constexpr std::uint32_t positive = bit(Trait::kPositive);
 constexpr std::uint32_t commutes_with_rounding = bit(Trait::kCommutesWithRounding);
 
 #define OP(op_name, op_bits, ...) {.name = op_name, .bits = op_bits, __VA_ARGS__},

@@ -12,7 +12,8 @@
 namespace saturate {
 
 // Laws hold for every attribute and every dtype that the operator takes; of floats within rounding.
-// Those about numbers, from commutative on, are told of elementwise operators alone (commutes_with_rounding: and of reductions).
+// Those about numbers, from commutative on, are told of elementwise operators alone.
+// Of others are told bilinear, positive, and (of reductions) commutes_with_rounding.
 enum class Trait : std::uint8_t {
   // An element of the result depends on the elements of its place alone, whatever the shape.
   // The four that name an arity take exactly so many inputs, all of them operands that broadcast to each other.
@@ -26,19 +27,23 @@ enum class Trait : std::uint8_t {
   kLikeFirst,    // the (first) result has the dtype and the shape of the first input
   kSelection,    // each element of the result is one of some input
   kMovement,     // ... of the first input, and which one depends on no element of it
-  kView,         // ... all of them, in their order
+  kPermutation,  // ... each of them once
+  kView,         // ... in their order
   kReduction,    // takes `axes` away, in whatever order their elements stand
   kRandom,       // draws at each run, unless it is told not to (Dropout)
   kControlFlow,  // runs graphs that it holds
   // Of two operands (or more).
   kCommutative,  // f(a, b) = f(b, a)
   kAssociative,  // f(f(a, b), c) = f(a, f(b, c)); of floats within rounding, where no partial result overflows
+  kBilinear,  // f(c a, b) = f(a, c b) = c f(a, b), of floats, without a bias: products, and what sums them
   // f(f(x)) = f(x) of one operand, f(x, x) = x of two.
   kIdempotent,
   // Of one operand (monotone: and of Clip in its first one).
   kOdd,       // f(-x) = -f(x), of floats: the least integer has no negative
   kEven,      // f(-x) = f(x), of floats
   kMonotone,  // x <= y gives f(x) <= f(y), where neither is NaN
+  kKeepsMagnitude,  // |f(x)| = |x|
+  kPositive,        // f(x) > 0 of finite x, but for what is too small to be held
   // Rounding all operands to a float of fewer bits and rounding the result is one and the same, bit for bit.
   kCommutesWithRounding,
 };
@@ -58,6 +63,11 @@ struct OperatorTraits {
   std::optional<double> zero = {};
 
   constexpr bool has(Trait trait) const { return (bits >> static_cast<int>(trait) & 1) != 0; }
+  constexpr std::string_view domain() const { return name.substr(0, dot()); }  // "" of ai.onnx
+  constexpr std::string_view op_type() const { return name.substr(dot() == 0 ? 0 : dot() + 1); }
+
+ private:
+  constexpr std::size_t dot() const { return name.rfind('.') == std::string_view::npos ? 0 : name.rfind('.'); }
 };
 
 // Null: nothing is known of it. Domain "ai.onnx" is "".
@@ -80,6 +90,12 @@ template <typename T>
   }
 bool has(Trait trait, const T& node) {
   return has(trait, node.domain, node.op_type);
+}
+
+// Whether it takes several operands that broadcast to each other.
+template <typename T>
+bool broadcasts(const T& node) {
+  return has(Trait::kBinaryElementwise, node) || has(Trait::kTernaryElementwise, node) || has(Trait::kVariadicElementwise, node);
 }
 
 std::span<const OperatorTraits> all_op_traits();

@@ -1,8 +1,11 @@
-// How each operator of onnx_bridge/op_traits.inc is called in its test: attributes, shapes, what stands behind its operands.
+// How each operator of onnx_bridge/op_traits.inc is called in its test: attributes, shapes, what stands behind its operands; and the call.
 #pragma once
 
+#include <algorithm>
 #include <climits>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "kernel_test_util.h"
 #include "onnx_bridge/op_table.h"
 #include "onnx_bridge/op_traits.h"
+#include "op_traits_values.h"
 
 namespace saturate::traits_test {
 
@@ -80,6 +84,13 @@ inline void add_operand_forms(Forms& f) {
   f["Bernoulli"] = {Form{{operand({4})}, {dtype("dtype", DType::kInt32)}}};
   f["Multinomial"] = {Form{{operand({2, 4})}, {whole("sample_size", 3)}}};
   for (const char* op : {"RandomNormalLike", "RandomUniformLike"}) f[op] = {Form{}, with({dtype("dtype", DType::kDouble)})};
+  f["RandomUniformLike"].push_back(with({real("low", -1)}));
+  f["MatMul"] = {Form{{operand({2, 3, 4}), operand({4, 2})}}};
+  f["Gemm"] = {Form{{operand({3, 4}), operand({4, 2})}},
+               Form{{operand({3, 4}), operand({2, 4})}, {whole("transB", 1), real("alpha", 0.5f)}}};
+  f["Einsum"] = {Form{{operand({3, 4}), operand({4, 2})}, {text("equation", "ij,jk->ik")}}};
+  f["Conv"] = {Form{{operand({1, 2, 4, 4}), operand({3, 2, 2, 2})}}};
+  f["ConvTranspose"] = {Form{{operand({1, 2, 3, 3}), operand({2, 1, 2, 2})}}};
 }
 
 inline void add_movement_forms(Forms& f) {
@@ -148,5 +159,84 @@ inline std::vector<Form> forms_of(std::string_view full) {
   if (operands == 0) return {};
   return {Form{std::vector<Given>(operands)}};
 }
+
+inline const OpSchema& newest_schema(std::string_view full) {
+  const OperatorTraits& traits = *traits_of(full);
+  return *schema_versions(traits.domain(), traits.op_type()).back();
+}
+
+// Of a first input (an operand of the class).
+inline std::vector<DType> dtypes_of(std::string_view full, std::size_t input) {
+  const OpSchema& schema = newest_schema(full);
+  std::vector<DType> out;
+  if (schema.inputs.empty()) return out;
+  const auto& formal = schema.inputs[std::min(input, schema.inputs.size() - 1)];
+  const auto add = [&out](std::string_view type) {
+    if (!type.starts_with("tensor(") || type.find("complex") != std::string_view::npos) return;
+    if (const auto dtype = parse_dtype(type.substr(7, type.size() - 8))) out.push_back(*dtype);
+  };
+  add(formal.type);
+  for (const auto& c : schema.constraints)
+    if (c.name == formal.type) std::for_each(c.types.begin(), c.types.end(), add);
+  return out;
+}
+
+// An operator with its attributes and what stands behind its operands; `dtype` is that of the operands.
+class Applied {
+ public:
+  Applied(std::string_view full, const Form& form, DType dtype) : full_(full), form_(form), dtype_(dtype) {
+    node_.op_type = traits_of(full)->op_type();
+    node_.domain = traits_of(full)->domain();
+    node_.attributes = form.attributes;
+    for (int i = 0; i < form.outputs; ++i) node_.outputs.push_back("o" + std::to_string(i));
+  }
+
+  DType dtype() const { return dtype_; }
+  const Form& form() const { return form_; }
+  std::size_t operands() const {
+    return static_cast<std::size_t>(std::count_if(form_.inputs.begin(), form_.inputs.end(), [](const Given& g) { return g.is_operand(); }));
+  }
+  bool is_condition(std::size_t i) const { return form_.inputs[i].kind == Given::Kind::kCondition; }
+
+  Tensors random_operands(Random& random, Pick pick = Pick::kAny) const {
+    Tensors out;
+    for (const Given& g : form_.inputs)
+      if (g.is_operand()) out.push_back(random_tensor(random, g.kind == Given::Kind::kCondition ? DType::kBool : dtype_, g.dims, pick));
+    return out;
+  }
+
+  // nullopt: the operator (or our kernel) does not take these.
+  std::optional<Tensor> operator()(const Tensors& operands, DType dtype) const {
+    std::vector<Value> inputs;
+    std::size_t next = 0;
+    for (const Given& g : form_.inputs) {
+      if (g.is_operand()) {
+        inputs.push_back(operands[next++]);
+      } else if (g.kind == Given::Kind::kNumber) {
+        Tensor t(dtype, g.dims);
+        for (std::int64_t i = 0; i < t.size(); ++i)
+          if (!can_fill(dtype) || !store_double(t, i, g.number)) return std::nullopt;
+        inputs.push_back(t);
+      } else {
+        inputs.push_back(g.kind == Given::Kind::kFixed ? Value(g.fixed) : Value());
+      }
+    }
+    Node node = node_;
+    for (std::size_t i = 0; i < inputs.size(); ++i) node.inputs.push_back(inputs[i].present() ? "i" + std::to_string(i) : "");
+    static const std::unique_ptr<Evaluator> evaluator = make_evaluator();
+    const auto out = evaluator->evaluate(node, form_.opset, inputs);
+    if (!out.ok() || out->empty() || !(*out)[0].is_tensor()) return std::nullopt;
+    return (*out)[0].tensor();
+  }
+  std::optional<Tensor> operator()(const Tensors& operands) const { return (*this)(operands, dtype_); }
+
+  const std::string& name() const { return full_; }
+
+ private:
+  std::string full_;
+  const Form& form_;
+  DType dtype_;
+  Node node_;
+};
 
 }  // namespace saturate::traits_test

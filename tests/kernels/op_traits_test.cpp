@@ -17,99 +17,8 @@
 namespace saturate::traits_test {
 namespace {
 
-using Tensors = std::vector<Tensor>;
 
 constexpr int kRounds = 16;
-
-struct Name {
-  std::string domain, op_type;
-};
-
-Name split_name(std::string_view full) {
-  const std::size_t dot = full.rfind('.');
-  if (dot == std::string_view::npos) return {"", std::string(full)};
-  return {std::string(full.substr(0, dot)), std::string(full.substr(dot + 1))};
-}
-
-const OpSchema& newest_schema(std::string_view full) {
-  const Name name = split_name(full);
-  return *schema_versions(name.domain, name.op_type).back();
-}
-
-// Of a first input (an operand of the class).
-std::vector<DType> dtypes_of(std::string_view full, std::size_t input) {
-  const OpSchema& schema = newest_schema(full);
-  std::vector<DType> out;
-  if (schema.inputs.empty()) return out;
-  const auto& formal = schema.inputs[std::min(input, schema.inputs.size() - 1)];
-  const auto add = [&out](std::string_view type) {
-    if (!type.starts_with("tensor(") || type.find("complex") != std::string_view::npos) return;
-    if (const auto dtype = parse_dtype(type.substr(7, type.size() - 8))) out.push_back(*dtype);
-  };
-  add(formal.type);
-  for (const auto& c : schema.constraints)
-    if (c.name == formal.type) std::for_each(c.types.begin(), c.types.end(), add);
-  return out;
-}
-
-// An operator with its attributes and what stands behind its operands; `dtype` is that of the operands.
-class Applied {
- public:
-  Applied(std::string_view full, const Form& form, DType dtype) : full_(full), form_(form), dtype_(dtype) {
-    const Name name = split_name(full);
-    node_.op_type = name.op_type;
-    node_.domain = name.domain;
-    node_.attributes = form.attributes;
-    for (int i = 0; i < form.outputs; ++i) node_.outputs.push_back("o" + std::to_string(i));
-  }
-
-  DType dtype() const { return dtype_; }
-  const Form& form() const { return form_; }
-  std::size_t operands() const {
-    return static_cast<std::size_t>(std::count_if(form_.inputs.begin(), form_.inputs.end(), [](const Given& g) { return g.is_operand(); }));
-  }
-  bool is_condition(std::size_t i) const { return form_.inputs[i].kind == Given::Kind::kCondition; }
-
-  Tensors random_operands(Random& random, Pick pick = Pick::kAny) const {
-    Tensors out;
-    for (const Given& g : form_.inputs)
-      if (g.is_operand()) out.push_back(random_tensor(random, g.kind == Given::Kind::kCondition ? DType::kBool : dtype_, g.dims, pick));
-    return out;
-  }
-
-  // nullopt: the operator (or our kernel) does not take these.
-  std::optional<Tensor> operator()(const Tensors& operands, DType dtype) const {
-    std::vector<Value> inputs;
-    std::size_t next = 0;
-    for (const Given& g : form_.inputs) {
-      if (g.is_operand()) {
-        inputs.push_back(operands[next++]);
-      } else if (g.kind == Given::Kind::kNumber) {
-        Tensor t(dtype, g.dims);
-        for (std::int64_t i = 0; i < t.size(); ++i)
-          if (!can_fill(dtype) || !store_double(t, i, g.number)) return std::nullopt;
-        inputs.push_back(t);
-      } else {
-        inputs.push_back(g.kind == Given::Kind::kFixed ? Value(g.fixed) : Value());
-      }
-    }
-    Node node = node_;
-    for (std::size_t i = 0; i < inputs.size(); ++i) node.inputs.push_back(inputs[i].present() ? "i" + std::to_string(i) : "");
-    static const std::unique_ptr<Evaluator> evaluator = make_evaluator();
-    const auto out = evaluator->evaluate(node, form_.opset, inputs);
-    if (!out.ok() || out->empty() || !(*out)[0].is_tensor()) return std::nullopt;
-    return (*out)[0].tensor();
-  }
-  std::optional<Tensor> operator()(const Tensors& operands) const { return (*this)(operands, dtype_); }
-
-  const std::string& name() const { return full_; }
-
- private:
-  std::string full_;
-  const Form& form_;
-  DType dtype_;
-  Node node_;
-};
 
 constexpr const char* kHolds = "";
 constexpr const char* kSaysNothing = "says nothing of this dtype";
@@ -229,6 +138,16 @@ std::string moves(const Applied& f, Random& random) {
   return kHolds;
 }
 
+std::string permutes(const Applied& f, Random& random) {
+  if (std::string why = moves(f, random); !why.empty()) return why;
+  auto from = sources(f);
+  if (!from) return kSaysNothing;
+  std::sort(from->begin(), from->end());
+  const Shape& dims = f.form().inputs[0].dims;
+  const bool once = std::adjacent_find(from->begin(), from->end()) == from->end();
+  return once && static_cast<std::int64_t>(from->size()) == *checked_elements(dims) ? kHolds : "an element that is missing or stands twice";
+}
+
 std::string views(const Applied& f, Random& random) {
   if (std::string why = moves(f, random); !why.empty()) return why;
   const Tensors x = f.random_operands(random);
@@ -308,10 +227,43 @@ std::string repeats(const Applied& f, Random& random) {
   return z && near(*y, *z, 0) ? kHolds : "the second time changes something";
 }
 
-Tensor negated(const Tensor& t) {
+Tensor scaled(const Tensor& t, double by) {
   Tensor out(t.dtype(), t.dims());
-  for (std::int64_t i = 0; i < t.size(); ++i) store_double(out, i, -*element_as_double(t, i));
+  for (std::int64_t i = 0; i < t.size(); ++i) store_double(out, i, by * *element_as_double(t, i));
   return out;
+}
+Tensor negated(const Tensor& t) { return scaled(t, -1); }
+
+std::string scales(const Applied& f, Random& random) {
+  if (f.operands() != 2 || f.is_condition(0)) return "not two operands of numbers";
+  if (!is_wide_float(f.dtype())) return kSaysNothing;
+  const Tensors x = f.random_operands(random, Pick::kSmall);
+  const auto y = f(x), first = f({scaled(x[0], 2), x[1]}), second = f({x[0], scaled(x[1], 2)});
+  if (!y || !first || !second || y->dtype() != f.dtype()) return "another dtype";
+  const double tolerance = 16 * slack(f.dtype());
+  return near(*first, scaled(*y, 2), tolerance) && near(*second, scaled(*y, 2), tolerance) ? kHolds : "a factor does not come through";
+}
+
+std::string keeps_magnitude(const Applied& f, Random& random) {
+  if (f.operands() != 1) return "more than one operand";
+  if (f.dtype() == DType::kString) return kSaysNothing;
+  const Tensors x = f.random_operands(random);
+  const auto y = f(x);
+  if (!y || y->dtype() != f.dtype()) return "another dtype";
+  for (std::int64_t i = 0; i < y->size(); ++i) {
+    const double a = std::abs(*element_as_double(x[0], i)), b = std::abs(*element_as_double(*y, i));
+    if (a != b && !(std::isnan(a) && std::isnan(b))) return "another magnitude";
+  }
+  return kHolds;
+}
+
+std::string is_positive(const Applied& f, Random& random) {
+  if (f.dtype() == DType::kString) return "no number";
+  const auto y = f(f.random_operands(random, Pick::kSmall));
+  if (!y || y->dtype() == DType::kString) return "no number";
+  for (std::int64_t i = 0; i < y->size(); ++i)
+    if (!(*element_as_double(*y, i) > 0)) return "0, negative or none";
+  return kHolds;
 }
 
 std::string is_odd(const Applied& f, Random& random) {
@@ -472,6 +424,8 @@ std::string broken_law(std::string_view full, Trait trait) {
       return broken(full, like_first);
     case Trait::kView:
       return broken(full, views);
+    case Trait::kPermutation:
+      return broken(full, permutes);
     case Trait::kMovement:
       return broken(full, moves);
     case Trait::kSelection:
@@ -486,6 +440,12 @@ std::string broken_law(std::string_view full, Trait trait) {
       return of_numbers(commutes);
     case Trait::kAssociative:
       return of_numbers(associates);
+    case Trait::kBilinear:
+      return broken(full, scales);
+    case Trait::kKeepsMagnitude:
+      return of_numbers(keeps_magnitude);
+    case Trait::kPositive:
+      return broken(full, is_positive);
     case Trait::kIdempotent:
       return of_numbers(repeats);
     case Trait::kOdd:

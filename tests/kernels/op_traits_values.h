@@ -32,6 +32,8 @@ inline double slack(DType t) {
   }
 }
 
+using Tensors = std::vector<Tensor>;
+
 class Random {
  public:
   explicit Random(std::uint32_t seed) : state_(seed * 2654435761u + 12345u) {}
