@@ -252,8 +252,12 @@ void drop_dilations_of_one(Node& node) {
   if (std::all_of(dilations->ints().begin(), dilations->ints().end(), [](std::int64_t d) { return d == 1; })) erase(node, "dilations");
 }
 
-// Operators whose axis could be negative before opset 11 said so for all.
-bool old_negative_axis(std::string_view op) { return one_of(op, {"Gather", "OneHot", "TopK", "Split", "LpNormalization"}); }
+// Operators whose axis could be negative before opset 11 said so for all: it is by default, or the text says so.
+bool old_negative_axis(const OpSchema& schema) {
+  if (schema.name == "Gather" || schema.name == "Split") return true;
+  const OpAttribute* axis = schema.attribute("axis");
+  return axis && axis->default_value && axis->default_value->i() < 0;
+}
 
 }  // namespace
 
@@ -262,8 +266,9 @@ bool convert_down(Job& job) {
   const std::string op = node.op_type;
   const std::int64_t v = job.opset;
   if (!node.domain.empty()) return true;
-  if (v < 11 && !old_negative_axis(op) && !one_of(op, {"Softmax", "LogSoftmax", "Hardmax"}))
-    if (const OpSchema* s = find_schema("", op, v); s && s->since_version < 11 && job.int_attribute("axis", 0) < 0)
+  if (v < 11 && !took_rows_from_axis(op))
+    if (const OpSchema* s = find_schema("", op, v);
+        s && !old_negative_axis(*s) && s->since_version < 11 && job.int_attribute("axis", 0) < 0)
       return job.fail("negative axes");
   if (one_of(op, {"Squeeze", "Unsqueeze"})) return v >= 13 || axes_to_attribute(job, op == "Unsqueeze");
   if (op.starts_with("Reduce")) return v >= (op == "ReduceSum" ? 13 : 18) || reduce_down(job);
@@ -273,7 +278,7 @@ bool convert_down(Job& job) {
   if (op == "Split") return split_down(job);
   if (op == "TopK") return top_k_down(job);
   if (op == "Dropout") return dropout_down(job);
-  if (one_of(op, {"Softmax", "LogSoftmax", "Hardmax"})) return softmax_down(job);
+  if (took_rows_from_axis(op)) return softmax_down(job);
   if (op == "Shape") return shape_down(job);
   if (op == "Resize") return resize_down(job);
   if (op == "GridSample") return grid_sample_down(job);

@@ -253,7 +253,7 @@ bool convert_up(Job& job) {
     return split_up(job);
   else if (op == "Dropout" && v < 12)
     return dropout_up(job);
-  else if (one_of(op, {"Softmax", "LogSoftmax", "Hardmax"}) && v < 13)
+  else if (took_rows_from_axis(op) && v < 13)
     return softmax_up(job);
   else if (op == "Upsample")
     return upsample_up(job);
@@ -371,8 +371,7 @@ void normalize(Job& job) {
         if (a < 0 && a >= -*rank) a += *rank;
       set(job.node, Attribute::of("axes", *std::move(axes)));
     }
-  if (one_of(op, {"Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "MaxPool", "AveragePool", "LpPool"}) && *rank >= 2)
-    normalize_window(job, *rank);
+  if (const OpSchema* s = find_schema("", op, kNewestOpset); s && s->attribute("auto_pad") && *rank >= 2) normalize_window(job, *rank);
 }
 
 }  // namespace saturate::canonical

@@ -159,6 +159,15 @@ std::optional<Tensor> scalar_of(DType dtype, double value) {
   }
 }
 
+bool took_rows_from_axis(std::string_view op_type) {
+  const auto versions = schema_versions("", op_type);
+  const auto default_is = [](const OpSchema& schema, std::int64_t wanted) {
+    const OpAttribute* axis = schema.attribute("axis");
+    return axis && axis->default_value && axis->default_value->i() == wanted;
+  };
+  return !versions.empty() && default_is(*versions.front(), 1) && default_is(*versions.back(), -1);
+}
+
 }  // namespace saturate::canonical
 
 namespace saturate {

@@ -57,6 +57,8 @@ struct Job {
 // A float scalar of the given dtype (float, double, float16, bfloat16); nullopt for others.
 std::optional<Tensor> scalar_of(DType dtype, double value);
 
+// Operators that once took the axes from `axis` on for one (Softmax before opset 13): what they did by default says so.
+bool took_rows_from_axis(std::string_view op_type);
 // Brings job.node to the newest form as far as the operator's own steps go (canonical_up.cpp). False: no newest form.
 bool convert_up(Job& job);
 // The opposite (canonical_down.cpp). False: `job.opset` cannot say it, see job.why.

@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "onnx_bridge/chance.h"
 #include "onnx_bridge/infer_call.h"
 #include "onnx_bridge/op_table.h"
+#include "onnx_bridge/op_traits.h"
 
 namespace saturate {
 
@@ -40,14 +42,11 @@ bool has_subgraph(const Node& node) {
 bool pure(const Call& call, bool known) {
   const Node& node = call.node;
   if (!known || has_subgraph(node)) return false;
-  if (one_of(node.op_type, {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial",
-                            "BiasDropout", "BitmaskDropout"}))
-    return false;
-  if (node.op_type == "Dropout" && call.has(2)) {
-    auto training = call.bools(2);
-    return training && training->size() == 1 && !training->front();
-  }
-  return true;
+  if (!has(Trait::kRandom, node)) return true;
+  const auto place = training_place(node);
+  if (!place || !call.has(*place)) return place.has_value();
+  const auto training = call.bools(*place);
+  return training && training->size() == 1 && !training->front();
 }
 
 // "tensor(T)" spellings: the dtype of a formal that is one tensor type.

@@ -1,5 +1,6 @@
 // Values that count upwards along their last axis (positions, the columns of a causal mask): Range and what keeps its rows whole.
 #include "onnx_bridge/infer_call.h"
+#include "onnx_bridge/op_traits.h"
 
 #include <limits>
 
@@ -61,7 +62,7 @@ std::optional<Dim> infer_counts_from(Call& c) {
   if (op == "Range") return of_range(c);
   if (op == "Add" || op == "Sub") return of_sum(c, op == "Sub");
   if (op == "Slice") return of_slice(c);
-  if ((op == "Reshape" || op == "Expand" || op == "Unsqueeze" || op == "Squeeze" || op == "Cast" || op == "Identity") && keeps_rows(c))
+  if ((has(Trait::kView, c.node) || op == "Expand" || op == "Cast") && keeps_rows(c))
     return c.in(0).counts_from;
   return std::nullopt;
 }

@@ -3,7 +3,10 @@
 #include <functional>
 #include <limits>
 
+#include <fmt/format.h>
+
 #include "onnx_bridge/infer_call.h"
+#include "onnx_bridge/op_traits.h"
 
 namespace saturate::inference {
 
@@ -291,68 +294,14 @@ void gated(Call& c) {
 }  // namespace
 
 void add_elementwise_rules(Rules& rules) {
-  for (const char* op : {"Acos",
-                         "Acosh",
-                         "Asin",
-                         "Asinh",
-                         "Atan",
-                         "Atanh",
-                         "BitwiseNot",
-                         "Ceil",
-                         "Celu",
-                         "Clip",
-                         "Cos",
-                         "Cosh",
-                         "Elu",
-                         "Erf",
-                         "Exp",
-                         "Floor",
-                         "Gelu",
-                         "HardSigmoid",
-                         "HardSwish",
-                         "LeakyRelu",
-                         "Log",
-                         "Mish",
-                         "Reciprocal",
-                         "Relu",
-                         "Round",
-                         "Selu",
-                         "Shrink",
-                         "Sigmoid",
-                         "Sign",
-                         "Sin",
-                         "Sinh",
-                         "Softplus",
-                         "Softsign",
-                         "Sqrt",
-                         "Swish",
-                         "Tan",
-                         "Tanh",
-                         "ThresholdedRelu",
-                         "Softmax",
-                         "LogSoftmax",
-                         "Hardmax",
-                         "CumSum",
-                         "CumProd",
-                         "Trilu",
-                         "LRN",
-                         "LpNormalization",
-                         "MeanVarianceNormalization",
-                         "InstanceNormalization",
-                         "GroupNormalization",
-                         "ReverseSequence",
-                         "ScatterND",
-                         "ScatterElements",
-                         "Scatter",
-                         "TensorScatter",
-                         "RotaryEmbedding"})
-    rules[std::string(":") + op] = same_as_first;
-  for (const char* op :
-       {"Gelu", "FastGelu", "QuickGelu", "BiasGelu", "RotaryEmbedding", "GroupNorm", "Trilu", "Inverse", "SimplifiedLayerNormalization"})
-    rules[std::string("com.microsoft:") + op] = same_as_first;
-  for (const char* op : {"IsNaN", "IsInf", "RegexFullMatch"}) rules[std::string(":") + op] = bool_like_first;
-  for (const char* op : {"Sum", "Mean", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitShift", "StringConcat"})
-    rules[std::string(":") + op] = broadcasting;
+  const auto all = [&rules](Trait trait, auto rule) {
+    for (const OperatorTraits& traits : all_op_traits())
+      if (traits.has(trait)) rules[fmt::format("{}:{}", traits.domain(), traits.op_type())] = rule;
+  };
+  all(Trait::kBinaryElementwise, broadcasting);
+  all(Trait::kVariadicElementwise, broadcasting);
+  all(Trait::kGivesBool, bool_like_first);
+  all(Trait::kLikeFirst, same_as_first);
   rules[":Add"] = add;
   rules[":Sub"] = sub;
   rules[":Mul"] = mul;

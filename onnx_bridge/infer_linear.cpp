@@ -234,7 +234,7 @@ void add_linear_rules(Rules& rules) {
   rules["com.microsoft:MatMulIntegerToFloat"] = matmul_integer_to_float;
   rules["com.microsoft:DynamicQuantizeMatMul"] = matmul;
   rules["com.microsoft:QLinearAdd"] = rules["com.microsoft:QLinearMul"] = qlinear_binary;
-  for (const char* op : {"QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"}) rules[std::string("com.microsoft:") + op] = same_as_first;
+  rules["com.microsoft:QLinearSigmoid"] = rules["com.microsoft:QLinearLeakyRelu"] = rules["com.microsoft:QLinearSoftmax"] = same_as_first;
 }
 
 }  // namespace saturate::inference

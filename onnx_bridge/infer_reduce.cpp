@@ -1,7 +1,10 @@
 // Reductions: Reduce*, ArgMax, ArgMin.
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "onnx_bridge/infer_call.h"
+#include "onnx_bridge/op_traits.h"
 
 namespace saturate::inference {
 
@@ -90,8 +93,7 @@ void arg_reduce(Call& c) {
 }  // namespace
 
 void add_reduce_rules(Rules& rules) {
-  for (const char* op : {"ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean", "ReduceSumSquare"})
-    rules[std::string(":") + op] = reduce;
+  for (const std::string_view op : operators_with(Trait::kReduction)) rules[fmt::format(":{}", op)] = reduce;
   rules[":ReduceProd"] = reduce_prod;
   rules[":ReduceSum"] = reduce_sum;
   rules[":ReduceMax"] = reduce_max;

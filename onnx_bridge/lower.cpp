@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/canonical.h"
+#include "onnx_bridge/chance.h"
 #include "onnx_bridge/op_table.h"
 #include "onnx_bridge/quantized.h"
 #include "onnx_bridge/text_model.h"
@@ -20,13 +21,6 @@ constexpr std::size_t kMaxUnrolledNodes = 1024;  // and of nodes that this makes
 using Scope = std::unordered_map<std::string, Id>;
 using Opsets = std::map<std::string, std::int64_t>;
 
-bool is_random(const Node& node) {
-  if (!node.domain.empty()) return false;
-  for (std::string_view op : {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"})
-    if (node.op_type == op) return true;
-  return false;
-}
-
 bool has_graphs(const Node& node) {
   return std::any_of(node.attributes.begin(), node.attributes.end(),
                      [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
@@ -34,7 +28,7 @@ bool has_graphs(const Node& node) {
 
 bool contains_random(const Graph& graph, int depth = 0) {
   for (const Node& node : graph.nodes) {
-    if (is_random(node)) return true;
+    if (may_draw(node)) return true;
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kGraph && depth < 64 && contains_random(a.g(), depth + 1)) return true;
   }
@@ -224,13 +218,22 @@ class Lowerer {
     return absl::OkStatus();
   }
 
+  // A node that is told not to (training_mode is known to be false) does not.
+  bool draws(const Node& node, const Scope& scope) const {
+    if (!may_draw(node)) return false;
+    const auto place = training_input(node);
+    const auto it = place ? scope.find(node.inputs[*place]) : scope.end();
+    const auto training = it == scope.end() ? std::nullopt : g_.value(it->second);
+    return !training || training->size() != 1 || element_as_int(*training, 0) != 0;
+  }
+
   absl::Status lower_operator(const Node& node, std::int64_t opset, Scope& scope, const std::set<std::string>& used, Source& source,
                               int depth) {
     const int outputs = count_outputs(node, used);
     const Function* function = find_function(node);
     std::optional<Canonical> canonical;
     std::vector<const Facts*> facts;
-    const bool random = is_random(node);
+    const bool random = draws(node, scope);
     if (!function && !has_graphs(node) && !random) {
       std::vector<Facts> copies;  // facts move when e-nodes are added
       for (Id id : source.inputs) copies.push_back(g_.facts(id));
@@ -419,7 +422,7 @@ class Lowerer {
 
   // One node that is taken out of its body; false where it cannot be. An If is the branch that it is known to take.
   bool lower_part(Node part, const Opsets& opsets, Scope& local, const std::set<std::string>& used, int depth) {
-    if (is_random(part)) return false;
+    if (draws(part, local)) return false;
     out_.owned_nodes.push_back(std::make_shared<Node>(std::move(part)));
     const Node& node = *out_.owned_nodes.back();
     if (!has_graphs(node)) return lower_node(node, opsets, local, used, false, depth + 1).ok();

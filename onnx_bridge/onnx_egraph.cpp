@@ -12,6 +12,7 @@
 #include "absl/hash/hash.h"
 #include "fmt/format.h"
 #include "onnx_bridge/op_table.h"
+#include "onnx_bridge/op_traits.h"
 
 namespace saturate {
 namespace {
@@ -114,13 +115,6 @@ std::size_t sample_hash(const Tensor& t) {
                      absl::string_view(reinterpret_cast<const char*>(bytes.data()) + i * step, std::min(kPiece, bytes.size() - i * step)));
   release_pages(t);  // the kernel maps whole neighbourhoods of what was touched
   return h;
-}
-
-bool is_commutative(std::string_view domain, std::string_view op) {
-  if (!domain.empty()) return false;
-  for (std::string_view c : {"Add", "Mul", "And", "Or", "Xor", "Equal", "Max", "Min", "Sum", "BitwiseAnd", "BitwiseOr", "BitwiseXor"})
-    if (op == c) return true;
-  return false;
 }
 
 bool fits(const Facts& facts, std::size_t max_bytes, const DimTable& dims) {
@@ -368,7 +362,7 @@ OpId OnnxEGraph::op(const OpKey& key) {
   const std::string kind_name =
       plain ? key.op_type : fmt::format("{}@{}#{}{}", key.op_type, key.version, key.unique, key.kept ? "kept" : "");
   const OpId id = impl_->new_op(
-      {kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && is_commutative(key.domain, key.op_type)}, std::move(op));
+      {kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && has(Trait::kCommutative, key)}, std::move(op));
   impl_->op_ids.emplace(text.view(), id);
   return id;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "onnx_bridge/op_traits.h"
+
 namespace saturate {
 namespace {
 
@@ -14,8 +16,10 @@ bool is_one_of(const Node& node, std::initializer_list<std::string_view> names) 
 
 bool dequantizes(const Node& node) { return is_one_of(node, {"DequantizeLinear"}); }
 bool quantizes(const Node& node) { return is_one_of(node, {"QuantizeLinear"}); }
-bool is_view(const Node& node) { return is_one_of(node, {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"}); }
-bool is_product(const Node& node) { return is_one_of(node, {"MatMul", "Gemm", "Conv", "ConvTranspose"}); }
+// A runtime computes them in integers; it knows no Einsum of integers.
+bool is_product(const Node& node) {
+  return has(Trait::kBilinear, node) && !has(Trait::kElementwise, node) && node.op_type != "Einsum";
+}
 
 class Finder {
  public:
@@ -43,7 +47,7 @@ class Finder {
   bool is_dequantized(const std::string& name, int views) const {
     for (auto it = maker_.find(name); it != maker_.end(); it = maker_.find(it->second->inputs[0])) {
       if (dequantizes(*it->second)) return true;
-      if (views-- == 0 || !is_view(*it->second) || it->second->inputs.empty()) return false;
+      if (views-- == 0 || !has(Trait::kPermutation, *it->second) || it->second->inputs.empty()) return false;
     }
     return false;
   }
@@ -69,7 +73,7 @@ class Finder {
   }
 
   bool stands_between(const Node& node) const {
-    if (node.inputs.empty() || is_view(node) || quantizes(node) || is_constant(node)) return false;
+    if (node.inputs.empty() || has(Trait::kPermutation, node) || quantizes(node) || is_constant(node)) return false;
     const auto dequantized = [this](const std::string& name) { return name.empty() || is_dequantized(name, 0); };
     return std::all_of(node.inputs.begin(), node.inputs.end(), dequantized) && is_quantized_again(node, kMaxDepth);
   }

@@ -13,6 +13,7 @@
 #include "onnx_bridge/constant_inputs.h"
 #include "onnx_bridge/empty_dims.h"
 #include "onnx_bridge/op_table.h"
+#include "onnx_bridge/op_traits.h"
 
 namespace saturate {
 namespace {
@@ -249,7 +250,7 @@ class Raiser {
 
   // Later versions of these only take more types.
   bool is_control_flow(const Node& node) const {
-    return node.op_type == "If" || node.op_type == "Loop" || (node.op_type == "Scan" && model_.opset("") >= 9);
+    return has(Trait::kControlFlow, node) && (node.op_type != "Scan" || model_.opset("") >= 9);
   }
 
   bool keeps_canonical_form(const Node& node) const {
