@@ -1,14 +1,10 @@
 #include <fmt/format.h>
 
+#include "onnx_bridge/op_traits.h"
 #include "rules/check_run.h"
 
 namespace saturate {
 namespace {
-
-bool symmetric(const RuleNode& n) {
-  static const std::set<std::string_view> ops = {"Add", "Mul", "Max", "Min", "And", "Or", "Xor", "Equal", "Sum", "Mean"};
-  return n.domain.empty() && ops.contains(n.op_type);
-}
 
 void change(Attribute& a) {
   if (auto* i = std::get_if<std::int64_t>(&a.value))
@@ -38,7 +34,7 @@ std::vector<Mutant> mutants_of(const Rule& rule) {
   std::vector<Mutant> out;
   for (std::size_t n = 0; n < rule.right.size(); ++n) {
     const RuleNode& node = rule.right[n];
-    for (std::size_t i = 0; !symmetric(node) && i + 1 < node.inputs.size(); ++i) {
+    for (std::size_t i = 0; !has(Trait::kCommutative, node) && i + 1 < node.inputs.size(); ++i) {
       if (node.inputs[i] == node.inputs[i + 1] || node.inputs[i].empty() || node.inputs[i + 1].empty()) continue;
       Mutant m{rule, fmt::format("inputs {} and {} of {} on the right swapped", node.inputs[i], node.inputs[i + 1], node.op_type)};
       std::swap(m.rule.right[n].inputs[i], m.rule.right[n].inputs[i + 1]);

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "onnx_bridge/canonical.h"
+#include "onnx_bridge/op_traits.h"
 #include "rules/compile_plan.h"
 
 namespace saturate {
@@ -221,40 +222,12 @@ class LeftCompiler {
       const auto& [wanted, axes] = it->second;
       if (axes && i > 0) out_.axes_tests.push_back({children[i], children[0], wanted.ints, n.op_type == "Unsqueeze"});
       if (wanted.list) continue;
-      if (!broadcasts(n)) continue;
+      if (!saturate::broadcasts(n)) continue;
       CompiledRule::RankTest test{children[i], {}};
       for (std::uint32_t other : children)
         if (other != children[i] && !constants_.contains(other)) test.others.push_back(other);
       out_.rank_tests.push_back(std::move(test));
     }
-  }
-
-  static bool broadcasts(const RuleNode& n) {
-    static const std::set<std::string_view> ops = {"Add",
-                                                   "Sub",
-                                                   "Mul",
-                                                   "Div",
-                                                   "Pow",
-                                                   "Min",
-                                                   "Max",
-                                                   "Mean",
-                                                   "Sum",
-                                                   "Mod",
-                                                   "Equal",
-                                                   "Greater",
-                                                   "GreaterOrEqual",
-                                                   "Less",
-                                                   "LessOrEqual",
-                                                   "Where",
-                                                   "PRelu",
-                                                   "And",
-                                                   "Or",
-                                                   "Xor",
-                                                   "BitwiseAnd",
-                                                   "BitwiseOr",
-                                                   "BitwiseXor",
-                                                   "BitShift"};
-    return n.domain.empty() && ops.contains(n.op_type);
   }
 
   void outputs(const RuleNode& n, std::uint32_t slot) {

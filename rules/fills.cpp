@@ -11,6 +11,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/op_traits.h"
 #include "rules/known_by_depth.h"
 #include "rules/known_of_constants.h"
 #include "rules/masks.h"
@@ -23,18 +25,29 @@ constexpr std::size_t kMostSearched = 256;
 constexpr std::size_t kMostVisits = 1024;
 constexpr int kDeepestFill = 24;
 
-bool is_fill_view(std::string_view op) {
-  return one_of(op, {"Expand", "Reshape", "Transpose", "Unsqueeze", "Squeeze",  "Slice",         "Gather",
-                                               "Tile",   "Flatten", "Identity",  "Trilu",     "GatherND", "GatherElements"});
+// What takes elements of its first input, and zeros (Trilu).
+bool is_fill_view(const OpKey& key) {
+  return has(Trait::kMovement, key) || (key.domain.empty() && key.op_type == "Trilu");
+}
+
+bool is_sum(std::string_view op) { return op == "Add" || op == "Sub"; }
+
+// Operators whose results are places or sizes: nothing else is int64 whatever the inputs are.
+bool gives_places(const OpKey& key) {
+  const OpSchema* schema = newest_schema(key.domain, key.op_type);
+  if (!schema || schema->outputs.empty()) return false;
+  const std::string_view type = schema->outputs[0].type;
+  if (type == "tensor(int64)") return true;
+  const auto it = std::find_if(schema->constraints.begin(), schema->constraints.end(), [&](const auto& c) { return c.name == type; });
+  return it != schema->constraints.end() && it->types.size() == 1 && it->types[0] == "tensor(int64)";
 }
 
 // Operators whose results are finite for finite inputs, and hold no fill.
-bool is_computed(std::string_view op) {
-  return one_of(op, {
-      "MatMul",   "Gemm",        "Einsum",       "Conv",     "FusedMatMul",        "Tanh",       "Sigmoid",
-      "Softmax",  "Relu",        "Gelu",         "Erf",      "LayerNormalization", "ReduceMean", "RMSNormalization",
-      "Softplus", "HardSigmoid", "repeat_heads", "sdpa",     "Sin",                "Cos",        "InstanceNormalization",
-      "GroupNormalization"});
+bool is_computed(const OpKey& key) {
+  if (has(Trait::kBilinear, key) && !has(Trait::kElementwise, key)) return true;
+  return one_of(key.op_type, {"Tanh", "Sigmoid", "Softmax", "Relu", "Gelu", "Erf", "LayerNormalization", "ReduceMean", "RMSNormalization",
+                              "Softplus", "HardSigmoid", "Sin", "Cos", "InstanceNormalization", "GroupNormalization", "FusedMatMul", "sdpa",
+                              "repeat_heads"});
 }
 
 using MaybeFills = std::optional<Fills>;
@@ -101,17 +114,17 @@ class FillSearch {
       const Attribute* value = find_attribute(key.attributes, "value");
       return value ? fills_of_tensor(value->t()) : Fills{};
     }
-    if (is_computed(op)) return Fills{1, 1, false};
+    if (is_computed(key)) return Fills{1, 1, false};
     if (!key.domain.empty()) return std::nullopt;
     const auto child = [&](std::size_t i) { return of(node.children[i], depth); };
-    if (is_fill_view(op) || op == "Cast" || op == "Neg" || op == "Abs") return child(0);
+    if (is_fill_view(key) || op == "Cast" || has(Trait::kKeepsMagnitude, key)) return child(0);
     if (op == "Where") return is_halved(node) ? MaybeFills(Fills{0, std::numeric_limits<double>::max(), true}) : either(child(1), child(2));
     if (op == "Pad") return node.children.size() > 2 && !is_absent(node.children[2]) ? either(child(0), child(2)) : child(0);
     if (op == "Add") return sum_of(child(0), child(1));
     if (op == "Sub") return is_complement(node) ? complement(node.children[1], depth) : sum_of(child(0), child(1));
     if (op == "Mul") return product_of(child(0), child(1));
     if (op == "Div") return quotient(node, depth);
-    if (op != "Max" && op != "Min" && op != "Concat") return std::nullopt;
+    if (!has(Trait::kSelection, key)) return std::nullopt;
     MaybeFills out = Fills{};
     for (std::size_t i = 0; i < node.children.size() && out; ++i) out = either(out, child(i));
     return !out && op == "Max" && is_bounded(node) ? MaybeFills(Fills{0, std::numeric_limits<double>::max(), true}) : out;
@@ -246,11 +259,11 @@ class FillRaiser {
     std::vector<Id> children(span.begin(), span.end());
     const std::string_view op = key.op_type;
     if (!key.domain.empty() || children.empty()) return std::nullopt;
-    if (op == "Where" || op == "Add" || op == "Max" || op == "Min" || op == "Concat") {
+    if (is_fill_view(key)) {
+      if (!raise(children[0], depth)) return std::nullopt;
+    } else if (has(Trait::kSelection, key) || op == "Add") {
       for (std::size_t i = op == "Where" ? 1 : 0; i < children.size(); ++i)
         if (!raise(children[i], depth)) return std::nullopt;
-    } else if (is_fill_view(op)) {
-      if (!raise(children[0], depth)) return std::nullopt;
     } else if (op == "Mul") {
       if (!factor(children, depth)) return std::nullopt;
     } else if (op == "ConstantOfShape") {
@@ -315,20 +328,21 @@ bool is_scalar_constant(const OnnxEGraph& g, Id id) {
 // The input of an operator that Softmax sees as scores, or as a mask beside them.
 bool reads_scores(const OpKey& key, std::size_t input) {
   const std::string_view op = key.op_type;
-  if (key.domain.empty()) return (op == "Softmax" || op == "LogSoftmax") ? input == 0 : op == "Attention" && input == 3;
+  if (key.domain.empty() && (op == "Softmax" || op == "LogSoftmax")) return input == 0;
   if (key.domain == "saturate") return op == "sdpa" && input == 3;
-  if (key.domain != "com.microsoft") return false;
-  return (op == "MultiHeadAttention" && (input == 4 || input == 5)) || (op == "Attention" && (input == 3 || input == 5));
+  const OpSchema* schema = newest_schema(key.domain, op);
+  return schema && input < schema->inputs.size() &&
+         one_of(schema->inputs[input].name, {"attn_mask", "attention_bias", "key_padding_mask", "mask_index"});
 }
 
 // What hands scores or a mask of theirs on.
 bool hands_scores_on(const OnnxEGraph& g, const OpKey& key, const ENode& node, std::size_t input) {
   const std::string_view op = key.op_type;
   if (!key.domain.empty()) return false;
-  if (is_fill_view(op)) return input == 0;
+  if (is_fill_view(key)) return input == 0;
   if (op == "Where") return input > 0;
   if (op == "Mul" || op == "Div") return node.children.size() == 2 && is_scalar_constant(g, node.children[1 - input]);
-  return one_of(op, {"Add", "Sub", "Max", "Min", "Concat", "Neg", "Cast", "Clip"});
+  return has(Trait::kSelection, key) || is_sum(op) || op == "Neg" || op == "Cast";
 }
 
 class CountSearch {
@@ -363,11 +377,11 @@ class CountSearch {
     const OpKey& key = g_.key(node.op);
     const std::string_view op = key.op_type;
     if (!key.domain.empty() || node.children.empty()) return false;
-    if (op == "Shape" || op == "Size" || op == "NonZero" || op == "ArgMax" || op == "ArgMin") return true;
+    if (gives_places(key)) return true;
     if (op == "Cast" && g_.facts(node.children[0]).dtype == DType::kBool) return true;
-    if (is_fill_view(op) || op == "Cast") return of(node.children[0], depth);
+    if (is_fill_view(key) || op == "Cast") return of(node.children[0], depth);
     const std::size_t first = op == "Where" ? 1 : 0;
-    if (op != "Where" && !one_of(op, {"Range", "Add", "Sub", "Max", "Min", "Concat"})) return false;
+    if (!has(Trait::kSelection, key) && !is_sum(op) && op != "Range") return false;
     return std::all_of(node.children.begin() + static_cast<std::ptrdiff_t>(first), node.children.end(),
                        [&](Id child) { return of(child, depth); });
   }

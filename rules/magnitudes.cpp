@@ -6,6 +6,7 @@
 #include <limits>
 #include <string_view>
 
+#include "onnx_bridge/op_traits.h"
 #include "rules/known_of_constants.h"
 
 namespace saturate {
@@ -36,9 +37,7 @@ Magnitudes by_bits(const Tensor& t) {
 }
 
 // Operators whose result holds each element of the first input, once or more, with its own sign or another.
-bool keeps_magnitudes(std::string_view op) {
-  return one_of(op, {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Identity", "Neg", "Abs"});
-}
+bool keeps_magnitudes(const OpKey& key) { return has(Trait::kPermutation, key) || has(Trait::kKeepsMagnitude, key); }
 
 std::optional<Magnitudes> of_class(const OnnxEGraph& g, Id id, int depth) {
   const Facts& f = g.facts(id);
@@ -49,7 +48,7 @@ std::optional<Magnitudes> of_class(const OnnxEGraph& g, Id id, int depth) {
     const ENode node = g.egraph().node(n);
     const OpKey& key = g.key(node.op);
     if (key.op_type == kConstantOp) return magnitudes_of(g.constant_tensor(node.op));
-    if (!key.domain.empty() || !keeps_magnitudes(key.op_type) || node.children.empty()) continue;
+    if (!keeps_magnitudes(key) || node.children.empty()) continue;
     if (auto same = of_class(g, node.children[0], depth - 1)) return same;
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "onnx_bridge/op_traits.h"
 #include "rules/fills.h"
 #include "rules/known_by_depth.h"
 #include "rules/opkey.h"
@@ -54,7 +55,7 @@ bool is_used_as_truth(const OnnxEGraph& g, Id input) {
       if (op == "Cast" && !is_floating(g.facts(made).dtype)) return true;
       if (op == "Equal" && std::any_of(node.children.begin(), node.children.end(), is_bit)) return true;
       if (op == "Sub" && number_of(g, node.children[0]) == 1 && hides_scores(g, made)) return true;
-      const bool view = one_of(op, {"Cast", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Transpose", "Slice", "Flatten", "Gather"});
+      const bool view = op == "Cast" || has(Trait::kMovement, key);
       if (view && e.find(node.children[0]) == seen[i] && std::find(seen.begin(), seen.end(), made) == seen.end()) seen.push_back(made);
     }
   return false;
@@ -86,9 +87,8 @@ class MaskSearch {
       return value && holds_zeros_and_ones(value->t());
     }
     if (op == "Cast" && inputs_ && g_.facts(node.children[0]).dtype != dtype) return without_inputs().binary(node.children[0], depth);
-    const bool first_only = one_of(op, {"Cast", "Slice", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Expand", "Tile", "Gather", "Trilu",
-                                        "Flatten", "Identity"});
-    if (!first_only && !one_of(op, {"Mul", "Max", "Min", "Concat"})) return false;
+    const bool first_only = op == "Cast" || op == "Trilu" || has(Trait::kMovement, key);
+    if (!first_only && op != "Mul" && !has(Trait::kSelection, key)) return false;
     const std::size_t count = first_only ? 1 : node.children.size();
     return std::all_of(node.children.begin(), node.children.begin() + static_cast<std::ptrdiff_t>(count),
                        [&](Id child) { return binary(child, depth); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "onnx_bridge/op_traits.h"
 #include "rules/masks.h"
 #include "rules/opkey.h"
 
@@ -122,7 +123,7 @@ class TriangleSearch {
       if (key.domain.empty() && key.op_type == "ConstantOfShape") {
         const Attribute* value = find_attribute(key.attributes, "value");
         if (value && element_as_double(value->t(), 0) == 1) return true;
-      } else if (key.domain.empty() && depth > 0 && (key.op_type == "Expand" || key.op_type == "Cast" || key.op_type == "Reshape")) {
+      } else if (key.domain.empty() && depth > 0 && (key.op_type == "Cast" || has(Trait::kMovement, key))) {
         if (is_ones(node.children[0], depth - 1)) return true;
       }
     }
