@@ -179,14 +179,16 @@ Outputs fused_conv(KernelContext& ctx) {
   std::optional<float> alpha, beta;
   if (!params.empty()) alpha = params[0];
   if (params.size() > 1) beta = params[1];
-  // What ONNX Runtime's kernel knows; a longer list would let a model pass that it refuses.
-  constexpr std::array<std::string_view, 6> kKnown = {"Relu", "Tanh", "Sigmoid", "LeakyRelu", "HardSigmoid", "HardSwish"};
-  const auto f = std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end() ? activation_function(name, alpha, beta) : std::nullopt;
+  const auto f = is_conv_activation(name) ? activation_function(name, alpha, beta) : std::nullopt;
   if (!f) return ctx.unsupported("activation '" + name + "'");
   return map_floats(ctx, *y, [&f](auto v) { return static_cast<decltype(v)>((*f)(static_cast<double>(v))); });
 }
 
 }  // namespace
+
+bool is_conv_activation(std::string_view name) {
+  return one_of(name, {"Relu", "Tanh", "Sigmoid", "LeakyRelu", "HardSigmoid", "HardSwish"});
+}
 
 void register_conv(Registry& registry) {
   registry.add("", "Conv", conv);

@@ -49,6 +49,9 @@ void for_each_window_run(const Window& w, std::int64_t k, F&& f) {
   }
 }
 
+// What ONNX Runtime's FusedConv knows, besides Clip; a longer list would let a model pass that it refuses.
+bool is_conv_activation(std::string_view name);
+
 void register_conv_transpose(Registry& registry);
 void register_conv_other(Registry& registry);
 

@@ -9,6 +9,7 @@
 #include "kernels/gemm.h"
 #include "kernels/quant_fast.h"
 #include "kernels/registry.h"
+#include "onnx_bridge/op_table.h"
 
 namespace saturate {
 namespace {
@@ -52,8 +53,11 @@ std::vector<C> swapped(const std::vector<C>& x, std::int64_t a, std::int64_t b, 
 
 // Alphas and betas are consumed in order by the functions that take them.
 absl::StatusOr<std::vector<Activation>> activations_of(const KernelContext& ctx, Cell cell, std::int64_t directions) {
-  static constexpr std::string_view kWithAlpha[] = {"Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu"};
-  static constexpr std::string_view kWithBeta[] = {"Affine", "ScaledTanh", "HardSigmoid"};
+  const auto takes = [](const std::string& function, std::string_view parameter) {
+    if (function == "Affine" || function == "ScaledTanh") return true;  // no operators any more
+    const OpSchema* schema = find_schema("", function, kNewestOpset);
+    return schema != nullptr && schema->attribute(parameter) != nullptr;
+  };
   std::vector<std::string> fallback;
   for (std::int64_t d = 0; d < directions; ++d) {
     if (cell != Cell::kRnn) fallback.emplace_back("Sigmoid");
@@ -69,10 +73,8 @@ absl::StatusOr<std::vector<Activation>> activations_of(const KernelContext& ctx,
   std::vector<Activation> out;
   for (const std::string& name : names) {
     std::optional<float> alpha, beta;
-    if (std::find(std::begin(kWithAlpha), std::end(kWithAlpha), name) != std::end(kWithAlpha) && next_alpha < alphas.size())
-      alpha = alphas[next_alpha++];
-    if (std::find(std::begin(kWithBeta), std::end(kWithBeta), name) != std::end(kWithBeta) && next_beta < betas.size())
-      beta = betas[next_beta++];
+    if (takes(name, "alpha") && next_alpha < alphas.size()) alpha = alphas[next_alpha++];
+    if (takes(name, "beta") && next_beta < betas.size()) beta = betas[next_beta++];
     std::optional<Activation> f = activation_function(name, alpha, beta);
     if (!f) return ctx.unsupported("activation '" + name + "'");
     out.push_back(*std::move(f));

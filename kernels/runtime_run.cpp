@@ -4,6 +4,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime_plan.h"
+#include "onnx_bridge/op_traits.h"
 
 namespace saturate {
 namespace {
@@ -88,7 +89,7 @@ bool finite(const Value& value) {
 
 // A 0 where the function itself is never 0.
 bool underflows(const Node& node, const std::vector<Value>& values) {
-  if (!node.domain.empty() || (node.op_type != "Exp" && node.op_type != "Sigmoid" && node.op_type != "Softmax")) return false;
+  if (!has(Trait::kPositive, node)) return false;
   if (values.empty() || !values[0].is_tensor()) return false;
   const Tensor& t = values[0].tensor();
   for (std::int64_t i = 0; i < t.size(); ++i)

@@ -2,8 +2,11 @@
 #include <algorithm>
 #include <optional>
 
+#include "kernels/activation.h"
+#include "kernels/conv.h"
 #include "kernels/registry.h"
 #include "kernels/session_graph.h"
+#include "onnx_bridge/op_table.h"
 
 namespace saturate {
 namespace {
@@ -54,8 +57,7 @@ class Expander {
     const Attribute* given = find_attribute(node.attributes, "activation_params");
     const std::vector<float> params = given != nullptr && given->type == AttributeType::kFloats ? given->floats() : std::vector<float>();
     const bool clip = activation == "Clip" && params.size() == 2 && params[0] <= params[1] && g_.opset >= 11;
-    const bool plain =
-        params.empty() && (activation == "Relu" || activation == "Tanh" || activation == "Sigmoid" || activation == "HardSwish");
+    const bool plain = params.empty() && is_conv_activation(activation);
     if (g_.opset < 7 || node.inputs.size() < 2 || (!activation.empty() && !clip && !plain)) return false;
     std::vector<Attribute> attributes = node.attributes;
     std::erase_if(attributes, [](const Attribute& a) { return a.name == "activation" || a.name == "activation_params"; });
@@ -78,7 +80,8 @@ class Expander {
 
   bool fused_gemm(const Node& node) {
     const std::string activation = text_of(node, "activation");
-    if (activation != "Relu" && activation != "Tanh" && activation != "Sigmoid") return false;
+    const OpSchema* schema = find_schema("", activation, kNewestOpset);
+    if (!activation_function(activation, {}, {}) || !schema || !schema->attributes.empty()) return false;
     std::vector<Attribute> attributes = node.attributes;
     std::erase_if(attributes, [](const Attribute& a) { return a.name.starts_with("activation"); });
     const std::string value = g_.fresh(node.outputs[0]);

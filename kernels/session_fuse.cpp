@@ -5,6 +5,7 @@
 
 #include "kernels/fused_elementwise.h"
 #include "kernels/session_graph.h"
+#include "onnx_bridge/op_table.h"
 
 namespace saturate {
 namespace {
@@ -42,50 +43,21 @@ class FloatValues {
         names_.insert(node.outputs[0]);
       return;
     }
-    const std::size_t data = node.op_type == "Where" ? 1 : 0;  // the input whose type the result has
-    const bool same = session || product || element_op_named(node.op_type) ||
-                      one_of(node.op_type, {"MatMul",
-                                            "Gemm",
-                                            "Conv",
-                                            "Softmax",
-                                            "LayerNormalization",
-                                            "RMSNormalization",
-                                            "ReduceMean",
-                                            "Sum",
-                                            "ReduceSum",
-                                            "ReduceMax",
-                                            "ReduceMin",
-                                            "Reshape",
-                                            "Transpose",
-                                            "Concat",
-                                            "Gather",
-                                            "Slice",
-                                            "Split",
-                                            "Unsqueeze",
-                                            "Squeeze",
-                                            "Expand",
-                                            "Pow",
-                                            "Clip",
-                                            "Where",
-                                            "Sin",
-                                            "Cos",
-                                            "Flatten",
-                                            "BatchNormalization",
-                                            "MaxPool",
-                                            "AveragePool",
-                                            "GlobalAveragePool",
-                                            "InstanceNormalization",
-                                            "GroupNormalization",
-                                            "Max",
-                                            "Min",
-                                            "Attention",
-                                            "RotaryEmbedding",
-                                            "Einsum",
-                                            "Pad",
-                                            "Resize",
-                                            "Identity"});
-    if (same && node.inputs.size() > data && contains(node.inputs[data]))
-      for (const std::string& name : node.outputs) names_.insert(name);
+    const auto versions = session ? std::span<const OpSchema* const>() : schema_versions(node.domain, node.op_type);
+    const OpSchema* schema = versions.empty() ? nullptr : versions.back();
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (session ? contains(node.inputs[0]) : schema != nullptr && follows_floats(node, *schema, i)) names_.insert(node.outputs[i]);
+  }
+
+  // Whether an output has the dtype of an input that is floats.
+  bool follows_floats(const Node& node, const OpSchema& schema, std::size_t output) const {
+    const auto type_of = [](const std::vector<OpSchema::Formal>& formals, std::size_t i) {
+      return formals.empty() ? std::string_view() : formals[std::min(i, formals.size() - 1)].type;
+    };
+    const std::string_view type = type_of(schema.outputs, output);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (!node.inputs[i].empty() && type_of(schema.inputs, i) == type) return contains(node.inputs[i]);
+    return false;
   }
 
   const SessionGraph& g_;

@@ -7,6 +7,7 @@
 #include "kernels/registry.h"
 #include "kernels/runtime.h"
 #include "onnx_bridge/op_table.h"
+#include "onnx_bridge/op_traits.h"
 
 namespace saturate {
 namespace {
@@ -38,12 +39,6 @@ std::vector<std::string> captures(const Node& node) {
 
 bool is_standard(const Node& node, std::string_view op_type) {
   return node.op_type == op_type && (node.domain.empty() || node.domain == "ai.onnx");
-}
-
-bool is_random(const Node& node) {
-  constexpr std::array<std::string_view, 7> kRandom{"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike",
-                                                    "Multinomial",  "Bernoulli",        "Dropout"};
-  return std::find(kRandom.begin(), kRandom.end(), node.op_type) != kRandom.end();
 }
 
 SessionGraph::SessionGraph(const Graph& g, const std::map<std::string, std::int64_t>& opset_imports) : graph(g) {
@@ -103,7 +98,7 @@ namespace {
 
 // Whether the node was done away with: its outputs are constants now.
 bool fold_node(SessionGraph& g, const Node& node, const Evaluator& evaluator) {
-  if ((!node.domain.empty() && node.domain != "ai.onnx") || is_random(node) || has_graphs(node)) return false;
+  if ((!node.domain.empty() && node.domain != "ai.onnx") || has(Trait::kRandom, node) || has_graphs(node)) return false;
   if (node.inputs.empty() && node.op_type != "Constant") return false;
   if (node.outputs.size() != 1) return false;
   std::vector<Value> inputs;

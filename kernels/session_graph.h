@@ -41,7 +41,6 @@ class SessionGraph {
 };
 
 bool is_standard(const Node& node, std::string_view op_type);  // of ai.onnx
-bool is_random(const Node& node);
 
 void expand_fused(SessionGraph& graph);
 void fold_constants(SessionGraph& graph);

@@ -5,6 +5,7 @@
 
 #include "kernels/channels_last.h"
 #include "kernels/session_graph.h"
+#include "onnx_bridge/op_traits.h"
 
 namespace saturate {
 namespace {
@@ -37,14 +38,12 @@ class ChannelsLast {
     if (!node.domain.empty() && node.domain != "ai.onnx") return false;
     if (node.outputs.size() != 1 || node.inputs.empty()) return false;
     if (node.op_type == "Conv") return conv(node);
-    if (one_of(node.op_type, {"MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"})) return pool(node);
+    if (node.op_type.ends_with("MaxPool") || node.op_type.ends_with("AveragePool")) return pool(node);
     if (node.op_type == "ReduceMean") return mean(node);
     if (node.op_type == "Concat") return concat(node);
-    if (one_of(node.op_type, {"Add", "Sub", "Mul", "Div"})) return g_.opset >= 7 && binary(node);
-    if (one_of(node.op_type, {"Relu", "Sigmoid", "Tanh", "Swish", "HardSwish", "HardSigmoid", "LeakyRelu", "Elu", "Gelu", "Erf", "Sqrt",
-                              "Exp", "Neg", "Abs", "Clip", "Identity", "Softplus", "Mish"}))
-      return unary(node);
-    return false;
+    if (has(Trait::kGivesBool, node)) return false;
+    if (has(Trait::kBinaryElementwise, node)) return g_.opset >= 7 && binary(node);
+    return has(Trait::kLikeFirst, node) && (has(Trait::kUnaryElementwise, node) || node.op_type == "Clip") && unary(node);
   }
 
   bool conv(const Node& node) {

@@ -272,6 +272,13 @@ TEST(SessionFuse, BroadcastsInTheMiddleAndShortRows) {
         {{"x", noise_tensor({0, 5}, 8)}});
 }
 
+TEST(SessionFuse, PlacesBesideFloatsAreNoFloats) {
+  const auto ops = check(R"(<ir_version: 8, opset_import: ["" : 18]> g (float[1,1,4,4] x) => (int64 y) {
+      p, i = MaxPool <kernel_shape = [2, 2]> (x)  a = Abs (i)  b = Add (a, i)  y = Neg (b) })",
+                         {}, {{"x", noise_tensor({1, 1, 4, 4}, 8)}});
+  EXPECT_EQ(count(ops, "Elementwise"), 0u);
+}
+
 TEST(SessionFuse, ValuesThatOthersReadStay) {
   const auto ops = check(R"(<ir_version: 8, opset_import: ["" : 18]> g (float[4] x) => (float a, float y, float[2] z) {
       a = Add (x, x)  b = Mul (a, x)  c = Neg (b)  y = Sub (c, b)  t = Exp (b)  z = Gather (t, i) })",
