@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("egraph", "onnx_bridge", "rules", "extract", "kernels", "tools")
 ALIKE = 0.86
 # Where operators are meant to be listed: what the standard says of them, traits, and who registers what for them.
-TABLES = ("op_table", "op_traits", "registry.cpp", "ops.cpp")
+TABLES = ("op_table", "op_traits", "op_features", "op_times", "registry.cpp", "ops.cpp")
 
 
 def without_comments(text):

@@ -7,6 +7,7 @@
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/op_traits.h"
 
 namespace saturate {
 namespace {
@@ -119,8 +120,7 @@ std::string operator_name(std::string_view domain, std::string_view op_type) {
 }
 
 bool is_view(std::string_view op) {
-  constexpr std::array<std::string_view, 7> kViews{"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Shape", "Size"};
-  return std::find(kViews.begin(), kViews.end(), op) != kViews.end();
+  return has(Trait::kView, op) || op == "Shape" || op == "Size";
 }
 
 Sizes1D sizes_of(const OnnxEGraph& g, std::span<const Dim> dims, const CostOptions& options) {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/op_traits.h"
+
 namespace saturate {
 namespace {
 
@@ -10,16 +13,14 @@ bool is_any_of(const std::string& name, std::initializer_list<std::string_view> 
 }
 
 // Operators that hand on the values of their first input as they are.
-bool forwards(const Node& node) {
-  return node.domain.empty() && is_any_of(node.op_type, {"Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Expand",
-                                                         "Slice", "Transpose"});
-}
+bool forwards(const Node& node) { return has(Trait::kMovement, node) || (node.domain.empty() && node.op_type == "Cast"); }
 
 // Operators whose output has the shape of their first input.
-bool keeps_shape(const Node& node) {
-  return node.domain.empty() && is_any_of(node.op_type, {"Identity", "Cast", "Relu", "Sigmoid", "Tanh", "Exp", "Log", "Neg", "Abs", "Erf",
-                                                         "Sqrt", "Softmax", "LogSoftmax", "Gelu", "LeakyRelu", "Elu", "Clip", "Dropout",
-                                                         "Floor", "Ceil", "Round", "Sin", "Cos", "Not", "Softplus", "HardSwish"});
+bool keeps_shape(const Node& node) { return has(Trait::kLikeFirst, node) || has(Trait::kUnaryElementwise, node); }
+
+bool is_recurrent(const Node& node) {
+  const OpSchema* schema = find_schema("", node.op_type, kNewestOpset);
+  return schema && schema->attribute("hidden_size");
 }
 
 bool is_single_one(const Tensor& t) { return t.size() == 1 && element_as_double(t, 0) == 1.0; }
@@ -119,11 +120,10 @@ const Shape* InputUses::constant_shape(const Node& node, std::size_t input) cons
 
 ShapeHint InputUses::asked(const Node& node, std::size_t position) const {
   if (is_any_of(node.op_type, {"MatMul", "Gemm"})) return asked_by_product(node, position);
-  if (is_any_of(node.op_type, {"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "PRelu", "Where", "Equal", "Less", "Greater"}))
-    return asked_beside(node, position);
+  if (broadcasts(node) || node.op_type == "PRelu") return asked_beside(node, position);
   if (position != 0) return {};
   if (node.op_type == "Transpose" && ints_in(node, "perm") > 0) return {.rank = ints_in(node, "perm")};
-  if (is_any_of(node.op_type, {"LSTM", "GRU", "RNN"})) {
+  if (is_recurrent(node)) {
     const Shape* weights = constant_shape(node, 1);
     ShapeHint hint{.rank = 3};
     if (weights && weights->size() == 3) hint.sizes[-1] = (*weights)[2];
@@ -163,8 +163,9 @@ ShapeHint InputUses::asked_by_window(const Node& node) const {
     const std::int64_t channels = transposed ? (*weights)[0] : (*weights)[1] * int_attribute(node, "group", 1);
     return {.rank = weights->size(), .sizes = {{1, channels}}};
   }
-  if (is_any_of(node.op_type, {"MaxPool", "AveragePool", "LpPool"})) return {.rank = ints_in(node, "kernel_shape") + 2};
-  if (is_any_of(node.op_type, {"GlobalAveragePool", "GlobalMaxPool", "DepthToSpace", "SpaceToDepth"})) return {.rank = 4};
+  const bool pool = node.op_type.ends_with("Pool"), global = pool && node.op_type.starts_with("Global");
+  if (pool && !global) return {.rank = ints_in(node, "kernel_shape") + 2};
+  if (global || is_any_of(node.op_type, {"DepthToSpace", "SpaceToDepth"})) return {.rank = 4};
   if (is_any_of(node.op_type, {"BatchNormalization", "InstanceNormalization"})) {
     const Shape* scale = constant_shape(node, 1);
     if (scale && scale->size() == 1) return {.least_rank = 2, .sizes = {{1, (*scale)[0]}}};

@@ -102,8 +102,9 @@ std::string_view base_name(std::string_view rule) { return rule.substr(0, rule.f
 // Whether the operator takes a cache at this place: keys and values of earlier positions.
 bool takes_cache(const Node& node, std::size_t place) {
   if (node.op_type == "Concat") return place == 0 && node.inputs.size() == 2;
-  return (node.op_type == "Attention" && place == 4) || (node.op_type == "MultiHeadAttention" && place == 6) ||
-         (node.op_type == "GroupQueryAttention" && place == 3);
+  const auto versions = schema_versions(node.domain, node.op_type);
+  if (versions.empty() || place >= versions.back()->inputs.size()) return false;
+  return one_of(versions.back()->inputs[place].name, {"past_key", "past"});
 }
 
 // Names of the open dims of inputs that index a table of the model, where another input is a cache: then one position at a time is usual.

@@ -1,16 +1,13 @@
 #include <set>
 
+#include "onnx_bridge/chance.h"
 #include "tools/verify.h"
 
 namespace saturate {
 namespace {
 
-bool is_random_operator(const Node& node) {
-  static const std::set<std::string> kRandom = {"RandomNormal",      "RandomUniform", "RandomNormalLike",
-                                                "RandomUniformLike", "Multinomial",   "Bernoulli"};
-  return (node.domain.empty() && kRandom.contains(node.op_type) && !find_attribute(node.attributes, "seed")) ||
-         (node.domain.empty() && node.op_type == "Dropout" && node.inputs.size() > 2 && !node.inputs[2].empty());
-}
+// Without a seed; one in training draws others each time in any case.
+bool is_random_operator(const Node& node) { return may_draw(node) && (training_input(node) || !find_attribute(node.attributes, "seed")); }
 
 class Taint {
  public:
@@ -39,7 +36,8 @@ class Taint {
   }
   bool depends(const Node& node, const std::map<std::string, bool>& flags, const std::set<std::string>& tainted) {
     if (is_random_operator(node)) {
-      const auto flag = node.op_type == "Dropout" ? flags.find(node.inputs[2]) : flags.end();
+      const auto place = training_input(node);
+      const auto flag = place ? flags.find(node.inputs[*place]) : flags.end();
       if (flag == flags.end() || flag->second) return true;
     }
     for (const std::string& input : node.inputs)

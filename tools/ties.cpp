@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "onnx_bridge/op_traits.h"
 #include "tools/compare.h"
 
 namespace saturate {
@@ -16,13 +17,12 @@ const Node* maker_of(const Graph& graph, const std::string& value) {
 
 // The operator whose places the output hands on as they are, in the same order.
 const Node* finder_of(const Graph& graph, std::string value) {
-  static constexpr std::string_view kHandOn[] = {"Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape", "Flatten"};
   for (int depth = 0; depth < 16; ++depth) {
     const Node* node = maker_of(graph, value);
     if (!node || !node->domain.empty() || node->inputs.empty()) return nullptr;
     if (node->op_type == "ArgMax" || node->op_type == "ArgMin") return node;
     if (node->op_type == "TopK") return node->outputs.size() > 1 && node->outputs[1] == value ? node : nullptr;
-    if (std::find(std::begin(kHandOn), std::end(kHandOn), node->op_type) == std::end(kHandOn)) return nullptr;
+    if (!has(Trait::kView, *node) && node->op_type != "Cast") return nullptr;
     value = node->inputs[0];
   }
   return nullptr;
