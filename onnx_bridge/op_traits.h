@@ -36,7 +36,7 @@ enum class Trait : std::uint8_t {
   kCommutative,  // f(a, b) = f(b, a)
   kAssociative,  // f(f(a, b), c) = f(a, f(b, c)); of floats within rounding, where no partial result overflows
   kBilinear,  // f(c a, b) = f(a, c b) = c f(a, b), of floats, without a bias: products, and what sums them
-  // f(f(x)) = f(x) of one operand, f(x, x) = x of two.
+  // f(f(x)) = f(x) of one operand, f(x, x) = x of two (of floats where no partial result overflows: Mean).
   kIdempotent,
   // Of one operand (monotone: and of Clip in its first one).
   kOdd,       // f(-x) = -f(x), of floats: the least integer has no negative

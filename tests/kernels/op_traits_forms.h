@@ -56,8 +56,6 @@ inline void add_unary_forms(Forms& f) {
   for (const char* op : {"Elu", "LeakyRelu", "ThresholdedRelu", "Swish"})
     f[op] = {Form{}, with({real("alpha", 0.5f)}), with({real("alpha", -1)})};
   f["Celu"] = {Form{}, with({real("alpha", 0.5f)}), with({real("alpha", -1.5f)})};
-  f["com.microsoft.QuickGelu"] = {Form{.opset = 1}};
-  f["com.microsoft.Gelu"] = {Form{.opset = 1}};
   f["HardSigmoid"] = {Form{}, with({real("alpha", -0.5f)})};
   f["Selu"] = {Form{}, with({real("gamma", -1)})};
   f["Shrink"] = {Form{}, with({real("bias", 2)}), with({real("lambd", -1), real("bias", 1)})};
@@ -139,7 +137,6 @@ inline void add_other_forms(Forms& f) {
   f["RotaryEmbedding"] = {Form{{operand({1, 2, 3, 4}), number(0.5, {1, 3, 2}), number(0.25, {1, 3, 2})}}};
   f["com.microsoft.RotaryEmbedding"] = {
       Form{{operand({1, 3, 4}), fixed(test::ints({1, 3}, {0, 1, 2})), number(0.5, {8, 2}), number(0.25, {8, 2})}, {}, 1, 1}};
-  f["com.microsoft.Trilu"] = {Form{.opset = 1}};
 }
 
 // As many operands as it takes at least, of one shape, where nothing else is said. Without inputs: none.
@@ -153,11 +150,11 @@ inline std::vector<Form> forms_of(std::string_view full) {
     return f;
   }();
   if (const auto it = kForms->find(full); it != kForms->end()) return it->second;
-  if (full.find('.') != std::string_view::npos) return {};
-  const OpSchema& schema = *schema_versions("", full).back();
+  const OperatorTraits& traits = *traits_of(full);
+  const OpSchema& schema = *schema_versions(traits.domain(), traits.op_type()).back();
   const std::size_t operands = schema.max_inputs == INT_MAX ? 2 : static_cast<std::size_t>(schema.min_inputs);
   if (operands == 0) return {};
-  return {Form{std::vector<Given>(operands)}};
+  return {Form{.inputs = std::vector<Given>(operands), .opset = traits.domain().empty() ? kNewestOpset : 1}};
 }
 
 inline const OpSchema& newest_schema(std::string_view full) {
