@@ -168,6 +168,7 @@ void BulkApplier::write(Id* out, bool top, std::size_t first, std::size_t last) 
     g_.parent[id] = top ? roots_[b] : id;
     g_.made_by[id] = g_.current_rule;
     g_.touched[id] = g_.stamp;
+    g_.moved[id] = 0;
     g_.row_class[id] = kNone;
     g_.flags[id] = 0;
     g_.uses[id] = {kNone, 0};

@@ -64,10 +64,11 @@ void EGraph::Impl::ensure_ids(std::size_t more) {
   parent.ensure(more);
   made_by.ensure(more);
   touched.ensure(more);
+  moved.ensure(more);
   row_class.ensure(more);
   flags.ensure(more);
   uses.ensure(more);
-  if (analysis != nullptr) facts_stamp.ensure(more);
+  if (analysis != nullptr) facts_stamp.ensure(more), class_stamp.ensure(more);
   cells.ensure(3 * more);
 }
 
@@ -84,6 +85,7 @@ void EGraph::Impl::grow_ids(std::size_t nodes, std::size_t new_cells) {
   parent.resize(ids);
   made_by.resize(ids);
   touched.resize(ids);
+  moved.resize(ids);
   row_class.resize(ids);
   flags.resize(ids);
   uses.resize(ids);
@@ -95,7 +97,7 @@ void EGraph::Impl::grow_ids(std::size_t nodes, std::size_t new_cells) {
 
 std::vector<std::span<std::byte>> EGraph::Impl::behind(std::size_t more) {
   ensure_ids(more);
-  return {recs.behind(more),      parent.behind(more), made_by.behind(more), touched.behind(more),
+  return {recs.behind(more),      parent.behind(more), made_by.behind(more), touched.behind(more), moved.behind(more),
           row_class.behind(more), flags.behind(more),  uses.behind(more),    cells.behind(2 * more)};
 }
 
@@ -121,10 +123,11 @@ NodeId EGraph::Impl::insert_ensured(const Rec& rec, std::uint32_t h, Id into) {
   parent.append(into == kNone ? id : into);
   made_by.append(current_rule);
   touched.append(stamp);
+  moved.append(0);
   row_class.append(kNone);
   flags.append(0);
   uses.append({kNone, 0});
-  if (analysis != nullptr) facts_stamp.append(stamp);
+  if (analysis != nullptr) facts_stamp.append(0), class_stamp.append(stamp);
   table.insert(h, id);
   if (proof) proof->added(rec, pool.data());
   if (rec.pooled()) {
@@ -190,6 +193,7 @@ bool EGraph::Impl::merge(Id a, Id b, std::uint32_t rule, std::uint32_t reason) {
       dirty.push_back({a, rule});
     }
     facts_stamp[a] = std::max(facts_stamp[a], facts_stamp[b]);
+    class_stamp[a] = std::max(class_stamp[a], class_stamp[b]);
   }
   if (uses[b].head == kNone) return true;
   std::uint32_t last = kNone;
@@ -264,7 +268,7 @@ void EGraph::Impl::repair_all(const std::vector<Pending>& batch) {
 
 void EGraph::Impl::facts_changed(Id id, std::uint32_t rule, bool parents) {
   ++fact_changes;
-  facts_stamp[id] = stamp;
+  facts_stamp[id] = class_stamp[id] = stamp;
   if ((flags[id] & kToModify) == 0) {
     flags[id] |= kToModify;
     modifies.push_back(id);
@@ -368,13 +372,13 @@ void EGraph::Impl::retire(NodeId node) {
 
 std::size_t EGraph::Impl::memory_bytes() const {
   const std::size_t reasons = proof ? proof->bytes() : 0;
-  return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() +
-         facts_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
+  return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + moved.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() +
+         facts_stamp.bytes() + class_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
 }
 
 std::size_t EGraph::Impl::growth(std::size_t nodes) const {
-  // An e-node: record, seven words and a byte, a cell per child.
-  return table.growth(nodes) + nodes * (sizeof(Rec) + 29 + 3 * sizeof(Cell));
+  // An e-node: record, nine words and a byte, a cell per child.
+  return table.growth(nodes) + nodes * (sizeof(Rec) + 37 + 3 * sizeof(Cell));
 }
 
 std::size_t EGraph::Impl::index_growth() const {

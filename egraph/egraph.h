@@ -58,6 +58,8 @@ class Analysis {
   virtual Join join(Id winner, Id loser) = 0;
   // The facts of `id` are new or have changed. May add e-nodes and merge.
   virtual void modify(EGraph& egraph, Id id) = 0;
+  // Grows when facts that stay as they are may prove more than before.
+  virtual std::uint64_t knowledge() const { return 0; }
 };
 
 class EGraph {

@@ -65,11 +65,14 @@ struct EGraph::Impl {
   Arena<Rec> recs;
   Arena<Id> parent;  // union-find
   Arena<std::uint32_t> made_by;
-  Arena<std::uint32_t> touched;  // stamp of the last change of the row: made, re-canonicalized, moved to another class
+  Arena<std::uint32_t> touched;  // stamp of the last change of the row: made, re-canonicalized
+  Arena<std::uint32_t> moved;    // stamp of the last index in which it stood in another class than before
   Arena<Id> row_class;           // its class in the last index
   Arena<std::uint8_t> flags;
   Arena<Uses> uses;                  // class: its parent list
-  Arena<std::uint32_t> facts_stamp;  // class: stamp of the last change of its facts; empty where there is no analysis
+  // Empty where there is no analysis.
+  Arena<std::uint32_t> facts_stamp;  // class: stamp of the last change of its facts since they were made
+  Arena<std::uint32_t> class_stamp;  // class: the same, where the making of a class that has joined it counts, too
   // Shared pools.
   Arena<Id> pool;     // children of e-nodes with more than three
   Arena<Cell> cells;  // parent lists

@@ -38,6 +38,7 @@ class IndexBuilder {
     index_.rows.resize(g_.live_nodes);
     index_.cls.resize(g_.live_nodes);
     index_.touched.resize(g_.live_nodes);
+    index_.seen_anew.resize(g_.live_nodes);
     over(ids_, [&](std::size_t first, std::size_t last) { compress(first, last); });
     over(ids_, [&](std::size_t first, std::size_t last) { count(first, last); });
     for (std::size_t c = 2; c < ids_ + 2; ++c) index_.start[c] += index_.start[c - 1];
@@ -84,7 +85,7 @@ class IndexBuilder {
       const Id c = g_.parent[i];
       take_one(index_.start[c + 2]);
       if (g_.row_class[i] == c) continue;
-      if (g_.row_class[i] != kNone) g_.touched[i] = g_.stamp;
+      if (g_.row_class[i] != kNone) g_.moved[i] = g_.stamp;
       g_.row_class[i] = c;
     }
   }
@@ -106,6 +107,7 @@ class IndexBuilder {
         index_.rows[r] = g_.recs[node];
         index_.cls[r] = static_cast<Id>(c);
         index_.touched[r] = g_.touched[node];
+        index_.seen_anew[r] = std::max(g_.touched[node], g_.moved[node]);
         kinds |= 1u << (g_.ops[g_.recs[node].op].kind % 32);
       }
       index_.kinds[c] = kinds;

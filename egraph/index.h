@@ -14,7 +14,8 @@ struct Index {
   Arena<Rec> rows;                  // copies of the live records
   Arena<NodeId> node;               // row -> e-node
   Arena<Id> cls;                    // row -> class
-  Arena<std::uint32_t> touched;     // row -> stamp
+  Arena<std::uint32_t> touched;     // row -> stamp of its last change
+  Arena<std::uint32_t> seen_anew;   // row -> the same, where a move to another class counts, too
   Arena<std::uint32_t> start;       // class id -> first row; rows of class c are start[c] .. start[c+1]-1 (none where c is not canonical)
   Arena<std::uint32_t> kinds;       // class id -> bits of the kinds that it holds (kind modulo 32)
   Arena<std::uint32_t> kind_start;  // kind -> place in kind_rows
@@ -31,7 +32,7 @@ struct Index {
   }
 
   std::size_t bytes() const {
-    return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + start.bytes() + kinds.bytes() + kind_start.bytes() +
+    return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + seen_anew.bytes() + start.bytes() + kinds.bytes() + kind_start.bytes() +
            kind_rows.bytes();
   }
 };

@@ -108,7 +108,7 @@ void Matcher::prepare(const EGraph& egraph) {
       return;
     }
     ground.id = g.find(ground.node);
-    ground_touched_ = std::max(ground_touched_, g.touched[ground.node]);
+    ground_touched_ = std::max({ground_touched_, g.touched[ground.node], g.moved[ground.node]});
   }
 }
 
@@ -184,7 +184,7 @@ bool Matcher::take(const EGraph& egraph, const EGraph::Impl& g, const Index& ind
   if (step.tested && !tests_hold(egraph, step, state)) return false;
   state.matched[step.slot] = index.node[row];
   state.ops[step.slot] = rec.op;
-  state.touched[level] = std::max(index.touched[row], level == 0 ? ground_touched_ : state.touched[level - 1]);
+  state.touched[level] = newest(index, level, row, state);
   return true;
 }
 
@@ -213,7 +213,7 @@ bool Matcher::next_plain(const EGraph& egraph, const Index& index, std::size_t l
     frame.next = row + 1;
     state.matched[step.slot] = index.node[row];
     state.ops[step.slot] = rec.op;
-    state.touched[level] = std::max(index.touched[row], level == 0 ? ground_touched_ : state.touched[level - 1]);
+    state.touched[level] = newest(index, level, row, state);
     return true;
   }
   frame.next = frame.last;

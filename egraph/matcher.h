@@ -40,6 +40,8 @@ class Matcher {
   // Operators on the longest way down from the root (0: a variable), and whether the root reaches all of the pattern.
   std::uint32_t depth() const { return depth_; }
   bool connected() const { return connected_; }
+  // Found::touched leaves out that the root's e-node moved to another class: it matches there as it did.
+  void ignore_moves_of_root(bool ignore) { moves_of_root_ = !ignore; }
   const Pattern& pattern() const { return pattern_; }
 
  private:
@@ -112,6 +114,10 @@ class Matcher {
   }
   bool next_plain(const EGraph& egraph, const Index& index, std::size_t level, State& state) const;
   bool next_any(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, State& state) const;
+  std::uint32_t newest(const Index& index, std::size_t level, std::uint32_t row, const State& state) const {
+    if (level > 0) return std::max(index.seen_anew[row], state.touched[level - 1]);
+    return std::max(moves_of_root_ ? index.seen_anew[row] : index.touched[row], ground_touched_);
+  }
   bool tests_hold(const EGraph& egraph, const Step& step, const State& state) const;
   bool take(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, std::uint32_t row, bool swapped,
             State& state) const;
@@ -123,7 +129,7 @@ class Matcher {
   std::vector<bool> is_ground_;
   std::uint32_t ground_touched_ = 0;
   bool ground_missing_ = false, impossible_ = false;
-  bool has_guards_ = false, connected_ = true;
+  bool has_guards_ = false, connected_ = true, moves_of_root_ = true;
   std::uint32_t depth_ = 0;
 };
 

@@ -67,6 +67,9 @@ struct Rewrite {
   // The phase of rules that run alone, and once, when all others are done (saturated, or out of iterations): what they make, nothing is
   // made of. For spellings that targets prefer and that other rules would only lead back.
   static constexpr int kLastPhase = std::numeric_limits<int>::max();
+  // What the applier asks and makes follows from the match and the facts of its classes. So a match is looked at again only where these
+  // have changed, as long as Analysis::knowledge() stays; others are looked at whenever a class of theirs gains e-nodes.
+  bool of_facts_alone = false;
   // With `make`, `left` and what to do with it are made when they are wanted first: once there are e-nodes of all these kinds, without which
   // nothing can match. Name, budget and phase stay.
   std::vector<Kind> wants = {};

@@ -75,11 +75,13 @@ struct RuleState {
 struct Sight {
   static constexpr std::uint32_t kNever = ~0u;
   std::uint32_t last;
+  bool of_facts;  // Rewrite::of_facts_alone
   std::vector<std::uint32_t> depth;  // by row
 };
 // Rows from which a pattern of `depth` operators on end can see it, by kind as Index has them.
 struct NewRows {
   std::uint32_t depth, last;
+  bool of_facts;
   std::vector<std::uint32_t> kind_start, rows;
 };
 
@@ -99,6 +101,7 @@ class Runner {
     scheduler_->start(rules.size(), g_.live_nodes);
     if (const int threads = thread_count(options.limits.threads); threads > 1) g_.team = std::make_unique<Team>(threads);
     g_.team_from = options.limits.threads_from;
+    if (g_.analysis != nullptr) knowledge_ = g_.analysis->knowledge();
     g_.rule_names.clear();
     for (const Rewrite& rule : rules) {
       rules_.emplace_back(rule, g_.proof != nullptr);
@@ -257,14 +260,14 @@ class Runner {
   // ---- search ----
 
   // Most rules were searched last in one iteration: they share what is new since then.
-  const Sight& sight(std::uint32_t last, const Index& index) {
+  const Sight& sight(std::uint32_t last, bool of_facts, const Index& index) {
     for (const Sight& known : sights_)
-      if (known.last == last) return known;
-    const auto below = spread_news(last, index);
-    Sight& made = sights_.emplace_back(Sight{last, std::vector<std::uint32_t>(index.rows.size(), Sight::kNever)});
+      if (known.last == last && known.of_facts == of_facts) return known;
+    const auto below = spread_news(last, of_facts ? g_.facts_stamp : g_.class_stamp, index);
+    Sight& made = sights_.emplace_back(Sight{last, of_facts, std::vector<std::uint32_t>(index.rows.size(), Sight::kNever)});
     for (std::size_t r = 0; r < index.rows.size(); ++r) {
       std::uint32_t& depth = made.depth[r];
-      if (index.touched[r] > last || below[index.cls[r]] == 0) depth = 0;
+      if ((of_facts ? index.touched : index.seen_anew)[r] > last || below[index.cls[r]] == 0) depth = 0;
       if (depth == 0) continue;
       for (const Id child : index.rows[r].children(g_.pool.data())) depth = std::min(depth, below[child]);
       if (depth != Sight::kNever) ++depth;
@@ -273,16 +276,16 @@ class Runner {
   }
 
   // By class: how many operators below it something newer than `last` lies. 0: its facts are new; 1: one of its rows is.
-  std::vector<std::uint32_t> spread_news(std::uint32_t last, const Index& index) const {
+  std::vector<std::uint32_t> spread_news(std::uint32_t last, const Arena<std::uint32_t>& stamps, const Index& index) const {
     std::vector<std::uint32_t> below(g_.recs.size(), Sight::kNever);
     std::vector<Id> level, next;
-    for (std::size_t c = 0; c < g_.facts_stamp.size(); ++c)
-      if (g_.facts_stamp[c] > last && index.start[c] != index.start[c + 1]) below[c] = 0, level.push_back(static_cast<Id>(c));
+    for (std::size_t c = 0; c < stamps.size(); ++c)
+      if (stamps[c] > last && index.start[c] != index.start[c + 1]) below[c] = 0, level.push_back(static_cast<Id>(c));
     const auto reach = [&](Id c, std::uint32_t depth) {
       if (below[c] == Sight::kNever) below[c] = depth, next.push_back(c);
     };
     for (std::size_t r = 0; r < index.rows.size(); ++r)
-      if (index.touched[r] > last) reach(index.cls[r], 1);
+      if (index.seen_anew[r] > last) reach(index.cls[r], 1);
     for (std::uint32_t depth = 1; depth <= deepest_ && !(level.empty() && next.empty()); ++depth) {
       for (const Id c : level)
         for (std::uint32_t cell = g_.uses[c].head; cell != kNone; cell = g_.cells[cell].next) reach(g_.find(g_.cells[cell].node), depth);
@@ -292,11 +295,17 @@ class Runner {
     return below;
   }
 
-  const NewRows& new_rows(std::uint32_t depth, std::uint32_t last, const Index& index) {
+  // Whether matches change by themselves and their facts alone. Not once more is known than at the start: what was not decided may be now,
+  // of any match.
+  bool is_of_facts(const RuleState& rule) const { return rule.rule->of_facts_alone && !has_learnt_; }
+
+  const NewRows& new_rows(const RuleState& rule, const Index& index) {
+    const std::uint32_t depth = rule.matcher.depth(), last = rule.last;
+    const bool of_facts = is_of_facts(rule);
     for (const NewRows& known : new_rows_)
-      if (known.depth == depth && known.last == last) return known;
-    const Sight& seen = sight(last, index);
-    NewRows& made = new_rows_.emplace_back(NewRows{.depth = depth, .last = last, .kind_start = {0}, .rows = {}});
+      if (known.depth == depth && known.last == last && known.of_facts == of_facts) return known;
+    const Sight& seen = sight(last, of_facts, index);
+    NewRows& made = new_rows_.emplace_back(NewRows{.depth = depth, .last = last, .of_facts = of_facts, .kind_start = {0}, .rows = {}});
     for (Kind kind = 0; kind + std::size_t{2} < index.kind_start.size(); ++kind) {
       for (const std::uint32_t row : index.of_kind(kind))
         if (seen.depth[row] <= depth) made.rows.push_back(row);
@@ -311,7 +320,7 @@ class Runner {
     const Kind kind = rule.matcher.root_kind();
     const std::span<const std::uint32_t> all = index.of_kind(kind);
     if (all.empty() || options_.count_stale_matches || rule.last == 0 || !rule.matcher.connected()) return all;
-    const NewRows& fresh = new_rows(rule.matcher.depth(), rule.last, index);
+    const NewRows& fresh = new_rows(rule, index);
     return std::span(fresh.rows).subspan(fresh.kind_start[kind], fresh.kind_start[kind + std::size_t{1}] - fresh.kind_start[kind]);
   }
 
@@ -326,6 +335,7 @@ class Runner {
   bool search(std::size_t iteration) {
     const Index& index = g_.sorted_index();
     make_wanted(index);
+    has_learnt_ = has_learnt_ || (g_.analysis != nullptr && g_.analysis->knowledge() != knowledge_);
     new_rows_.clear();
     sights_.clear();
     deepest_ = 0;
@@ -347,6 +357,7 @@ class Runner {
           active(rule) && scheduler_->searches(r, iteration) && (rule.budget_left > 0 || !rule.exhausted || options_.count_stale_matches);
       if (!rule.searched) continue;
       rule.matcher.prepare(egraph_);
+      rule.matcher.ignore_moves_of_root(is_of_facts(rule));
       rule.rows = start_rows(rule, index);
       const std::size_t starts = rule.matcher.num_starts(g_, rule.rows);
       constexpr std::size_t kStretch = 4096;
@@ -497,7 +508,8 @@ class Runner {
       return true;
     }
     if (!rule.guarded || g_.analysis == nullptr) return false;
-    return std::any_of(found.classes.begin(), found.classes.end(), [&](Id id) { return g_.facts_stamp[id] > rule.last; });
+    const Arena<std::uint32_t>& stamps = is_of_facts(rule) ? g_.facts_stamp : g_.class_stamp;
+    return std::any_of(found.classes.begin(), found.classes.end(), [&](Id id) { return stamps[id] > rule.last; });
   }
 
   static void keep(const RuleState& rule, const Matcher::Found& found, Arena<std::uint32_t>& words) {
@@ -527,6 +539,8 @@ class Runner {
   std::vector<int> phases_;
   std::size_t phase_ = 0;
   bool finishing_ = false;
+  std::uint64_t knowledge_ = 0;  // of the analysis at the start
+  bool has_learnt_ = false;
   RunReport report_;
 };
 

@@ -257,6 +257,11 @@ std::uint64_t DimTable::generation() const {
   return impl_->table.generation();
 }
 
+std::uint64_t DimTable::knowledge() const {
+  Reading lock(impl_->mutex);
+  return impl_->table.knowledge();
+}
+
 std::optional<std::string> DimTable::symbol_name(Dim d) const {
   Reading lock(impl_->mutex);
   const Atom* atom = impl_->table.plain_symbol(d);

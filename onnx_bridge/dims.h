@@ -71,6 +71,8 @@ class DimTable {
   Dim canonical(Dim d) const;
   // Grows by every unification: facts derived before may be canonicalized again.
   std::uint64_t generation() const;
+  // Grows by everything that is recorded of dims: what nothing decided before may be decided then.
+  std::uint64_t knowledge() const;
 
   // The name of d if it is one plain symbol.
   std::optional<std::string> symbol_name(Dim d) const;

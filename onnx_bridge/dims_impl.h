@@ -106,6 +106,7 @@ class Table {
   void assume_non_negative(Dim d);
   bool unify(Dim a, Dim b);
   std::uint64_t generation() const { return generation_; }
+  std::uint64_t knowledge() const { return generation_ + assumed_; }
   std::string to_string(const Poly& p) const;
   std::string to_string(AtomId atom) const;
   std::optional<std::int64_t> evaluate(const Poly& p, const std::map<std::string, std::int64_t>& symbols, int depth = 0) const;
@@ -192,7 +193,7 @@ class Table {
   absl::flat_hash_set<std::uint32_t> zero_;  // polys known to be zero that could not be solved for an atom
   absl::flat_hash_set<std::uint32_t> known_non_negative_;
   std::vector<std::pair<Dim, Dim>> pending_;  // equations found while substituting
-  std::uint64_t generation_ = 0;
+  std::uint64_t generation_ = 0, assumed_ = 0;
   std::uint64_t next_fresh_ = 0;
 };
 

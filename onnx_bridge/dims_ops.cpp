@@ -560,6 +560,7 @@ bool Table::non_negative(const Poly& p, int depth) const {
 void Table::assume_non_negative(Dim d) {
   if (non_negative(poly(d)) || value(d)) return;
   known_non_negative_.insert(canonical(d).id);
+  ++assumed_;
   forget();
   // floor(x / m) + c >= 0 says x + c*m >= 0.
   if (const auto inner = floor_of_constant(poly(d))) {

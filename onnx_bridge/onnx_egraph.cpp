@@ -246,6 +246,7 @@ struct OnnxEGraph::Impl : Analysis {
     return result;
   }
 
+  std::uint64_t knowledge() const override { return dims.knowledge(); }
   Join join(Id winner, Id loser) override {
     Join result;
     at(std::max(winner, loser));

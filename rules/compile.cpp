@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "rules/compile_plan.h"
+#include "rules/functions.h"
 
 namespace saturate {
 
@@ -62,6 +63,16 @@ std::vector<std::vector<std::string>> forms(const Rule& rule, const std::vector<
   return out;
 }
 
+bool of_facts_alone(const Expr& expr) {
+  return (expr.function == nullptr || !expr.function->looks_around) &&
+         std::all_of(expr.arguments.begin(), expr.arguments.end(), [](const ExprPtr& e) { return !e || of_facts_alone(*e); });
+}
+
+bool of_facts_alone(const Rule& rule) {
+  return std::all_of(rule.where.begin(), rule.where.end(), [](const ExprPtr& e) { return of_facts_alone(*e); }) &&
+         std::all_of(rule.lets.begin(), rule.lets.end(), [](const auto& let) { return of_facts_alone(*let.second); });
+}
+
 Rewrite compile_form(Rule direction, std::vector<std::string> left_out, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
   auto compiled = std::make_shared<CompiledRule>();
   compiled->rule = std::move(direction);
@@ -73,6 +84,7 @@ Rewrite compile_form(Rule direction, std::vector<std::string> left_out, OnnxEGra
   rewrite.left = compiled->pattern;
   if (compiled->rule.budget) rewrite.budget = *compiled->rule.budget;
   rewrite.phase = compiled->rule.phase;
+  rewrite.of_facts_alone = of_facts_alone(compiled->rule);
   rewrite.applier = make_applier(std::move(compiled), g, std::move(log));
   return rewrite;
 }

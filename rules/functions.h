@@ -18,6 +18,7 @@ struct RuleFunction {
   std::string_view doc;        // one sentence
   std::string_view example;    // "dim(X, -1) == 64"
   Result (*run)(EvalContext& context, Args arguments);
+  bool looks_around = false;  // its answer depends on more than its arguments' facts: on e-nodes of their classes, and of those below
 };
 
 const RuleFunction* find_rule_function(std::string_view name);

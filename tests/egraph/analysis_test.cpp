@@ -19,6 +19,7 @@ class ValueAnalysis : public Analysis {
   int updates = 0, modifies = 0;
   OpId neg = 0, add = 0, wrap = 0, unknown = 0;
   bool make_leaves = true;
+  std::uint64_t known = 0;
 
   OpId leaf(EGraph& egraph, int value) {
     const auto it = leaf_of_value.find(value);
@@ -50,6 +51,7 @@ class ValueAnalysis : public Analysis {
     return unite(facts[id], compute(egraph, node));
   }
   Join join(Id winner, Id loser) override { return unite(facts[winner], facts[loser]); }
+  std::uint64_t knowledge() const override { return known; }
   void modify(EGraph& egraph, Id id) override {
     ++modifies;
     if (!make_leaves || !facts[id]) return;
@@ -145,6 +147,54 @@ TEST_F(AnalysisTest, ContradictionNamesItsRuleAndStopsTheRun) {
   EXPECT_EQ(egraph_.contradiction()->rule, "unwrap");
   EXPECT_TRUE(egraph_.contradiction()->what == "1 and 2" || egraph_.contradiction()->what == "2 and 1");
   EXPECT_TRUE(egraph_.clean());
+}
+
+// Asks each match whether the analysis knows enough; what it makes of it is one e-node.
+struct AsksKnowledge : Applier {
+  const ValueAnalysis* values = nullptr;
+  mutable int asked = 0;
+  bool holds(const EGraph&, const Match&) const override { return ++asked, values->known > 0; }
+  void apply(EGraph& egraph, const Match& match, std::vector<std::pair<Id, Id>>& unions) const override {
+    unions.emplace_back(match.root(), egraph.add(values->neg, std::vector{match.root()}));
+  }
+};
+// Puts another e-node, of the same fact, into the class below; and tells the analysis something, where asked to.
+struct Grows : Applier {
+  ValueAnalysis* values = nullptr;
+  bool tells = false;
+  void apply(EGraph& egraph, const Match& match, std::vector<std::pair<Id, Id>>& unions) const override {
+    values->known += tells ? 1 : 0;
+    unions.emplace_back(match.classes[0], egraph.add(values->wrap, std::vector{match.classes[0]}));
+  }
+};
+
+TEST_F(AnalysisTest, AMatchOfUnchangedFactsIsLookedAtAgainWhenMoreIsKnown) {
+  for (const bool of_facts_alone : {false, true})
+    for (const bool tells : {false, true}) {
+      ValueAnalysis values;
+      EGraph egraph(&values);
+      values.declare(egraph);
+      egraph.add(values.neg, std::vector{egraph.add(values.unknown, {})});
+      Rewrite asks, grows;
+      asks.left.nodes.resize(2);
+      asks.left.nodes[1] = {PatternNode::Type::kOperator, ValueAnalysis::kNeg, kNone, nullptr, nullptr, {0}};
+      grows.left = asks.left;
+      auto asking = std::make_shared<AsksKnowledge>();
+      asking->values = &values;
+      asks.applier = asking;
+      asks.of_facts_alone = of_facts_alone;
+      asks.budget = 1;
+      auto growing = std::make_shared<Grows>();
+      growing->values = &values;
+      growing->tells = tells;
+      grows.applier = growing;
+      grows.budget = 1;
+      const RunReport report = run(egraph, std::vector<Rewrite>{asks, grows}, {});
+      EXPECT_EQ(report.rules[0].applied > 0, tells);
+      if (!tells) {
+        EXPECT_EQ(asking->asked, of_facts_alone ? 1 : 2);
+      }
+    }
 }
 
 TEST_F(AnalysisTest, TheFirstContradictionStays) {
