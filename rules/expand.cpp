@@ -66,6 +66,15 @@ class Without {
     return formal != nullptr && (formal->optional || formal->variadic);
   }
 
+  // Outputs that the operator always has stay, with no name, as `Y,  = Op (X)` says it.
+  static void trim_outputs(RuleNode& n) {
+    const std::size_t written = n.outputs.size();
+    trim(n.outputs);
+    const OpSchema* schema = newest_schema(n.domain, n.op_type);
+    if (schema == nullptr || n.outputs.empty()) return;
+    n.outputs.resize(std::max(n.outputs.size(), std::min(written, static_cast<std::size_t>(schema->min_outputs))));
+  }
+
   std::vector<RuleNode> side(const std::vector<RuleNode>& nodes) {
     std::vector<RuleNode> out;
     for (RuleNode n : nodes) {
@@ -76,7 +85,7 @@ class Without {
       for (std::string& o : n.outputs)
         if (gone_.contains(o)) o.clear();
       trim(n.inputs);
-      trim(n.outputs);
+      trim_outputs(n);
       if (!n.outputs.empty()) out.push_back(std::move(n));
     }
     return out;

@@ -139,6 +139,25 @@ rule into <h, s> (q, k, v, b, Pk, Pv) => (Y, Kt, Vt)
   for (const Rule& r : rules) EXPECT_EQ(r.examples.size(), 1u) << r.name;
 }
 
+TEST(Laws, AnOutputThatIsLeftOutStaysWhereTheOperatorAlwaysHasIt) {
+  const auto rules = rules_of(R"(
+opset "" 28, com.microsoft 1
+optional sum: S
+rule r (i, w, p, g, b) => (Y, S)
+  { Y, , S = com.microsoft.EmbedLayerNormalization (i, , w, p, , g, b) }
+  =>
+  { W = Gather (w, i)
+    P = Gather (p, i)
+    Z = Add (W, P)
+    S = Identity (Z)
+    Y = LayerNormalization (Z, g, b) }
+)");
+  ASSERT_EQ(names_of(rules), (Names{"r", "r[sum]"}));
+  EXPECT_EQ(rules[0].left[0].outputs, (Names{"Y", ""}));
+  EXPECT_EQ(rules[0].right.size(), 4u);
+  EXPECT_EQ(rules[1].left[0].outputs, (Names{"Y", "", "S"}));
+}
+
 TEST(Laws, TheMirrorImageExchangesOperands) {
   const auto rules = rules_of(R"(
 rule over (c, x, y, z) => (Y)
