@@ -257,7 +257,7 @@ def test_the_table_names_what_exists():
     done = run("rules", "list", "--json")
     assert done.returncode == 0, done.stderr
     listed = json.loads(done.stdout)
-    rules = {r["name"] for r in (listed if isinstance(listed, list) else listed["rules"])}
+    rules = {r["name"].split("[")[0] for r in (listed if isinstance(listed, list) else listed["rules"])}
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| ") and not line.startswith("| rewrite")]
     named = {w for row in rows for w in re.findall(r"`([a-z0-9_]+)`", row[2])}
     assert named and named <= rules, sorted(named - rules)
