@@ -205,6 +205,19 @@ def test_an_operator_of_onnx_runtime_as_the_standards(tmp_path, name):
     np.testing.assert_allclose(before["y"], after["y"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.FLOAT16])
+def test_attention_of_onnx_runtime_in_half_precision_assumes_finite_scores(tmp_path, dtype):
+    """ONNX Runtime computes scores in float32, the standard's Attention in its type: there a score above 65504 is infinite."""
+    node = helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["y"], domain="com.microsoft", num_heads=3)
+    onnx.save(make_model([node], [value(n, dtype, [2, 5, 24]) for n in "qkv"], [value("y", dtype, [2, 5, 24])], opset=23, domains=["com.microsoft"]), tmp_path / "in.onnx")
+    half = dtype == TensorProto.FLOAT16
+    for words, op in ((), "Attention"), (("--no-assume", "finite_scores"), "MultiHeadAttention" if half else "Attention"):
+        run_ok("in.onnx", "out.onnx", "--target", "onnx", "--no-verify", "--report", "report.json", *words, cwd=tmp_path)
+        assert [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node] == [op]
+        assumed = {a["assumption"] for a in json.loads((tmp_path / "report.json").read_text())["assumed"]}
+        assert ("finite_scores" in assumed) == (half and not words)
+
+
 def test_bodies_of_the_newest_operators_sleep_where_a_model_has_none(tmp_path):
     """Softmax of a product in opset 18 is Attention to the rules, which opset 18 lacks: that is not taken apart again."""
     x = lambda name, *shape: value(name, TensorProto.FLOAT, list(shape))
