@@ -248,6 +248,13 @@ class Raiser {
     return before->since_version == after->since_version || keeps_canonical_form(node);
   }
 
+  // Whether an older opset has the node's types.
+  bool takes_types(const Unit& unit) const {
+    const OpKey& key = g_.key(e_.node(unit.node).op);
+    if (opset_ >= model_.opset("") || !key.domain.empty() || key.version != 0 || is_control_flow(*unit.source->node)) return true;
+    return from_canonical(canonical_node(unit), opset_, input_facts(unit), g_.dims(), "c").ok();
+  }
+
   // Later versions of these only take more types.
   bool is_control_flow(const Node& node) const {
     return has(Trait::kControlFlow, node) && (node.op_type != "Scan" || model_.opset("") >= 9);
@@ -412,7 +419,7 @@ class Raiser {
 
   absl::Status write_unit(const Unit& unit, Graph& graph) {
     const OpKey& key = g_.key(e_.node(unit.node).op);
-    if (unit.source && !unit.canonical && keeps_meaning(*unit.source->node)) {
+    if (unit.source && !unit.canonical && keeps_meaning(*unit.source->node) && takes_types(unit)) {
       write_original(unit, graph);
       return absl::OkStatus();
     }

@@ -180,7 +180,7 @@ std::string format_report(const WholeReport& report, int verbosity) {
                      r.egraph_nodes, r.egraph_classes);
   for (const OptimizeReport::Assumed& a : r.assumed)
     out += fmt::format("assumed: {} (by {}; --no-assume {} forbids it)\n", a.assumption, fmt::join(a.rules, ", "), a.assumption);
-  if (const std::string_view version = runtime_needed(r.after); version != runtime_needed(r.before))
+  if (const std::string_view version = runtime_needed(r.after); !version.empty() && version != runtime_needed(r.before))
     out += fmt::format("note: opset {} -> {} needs ONNX Runtime {} or newer; --keep-opset stays at {}\n", r.before.opset, r.after.opset, version,
                        r.before.opset);
   for (const std::string& warning : r.warnings) out += fmt::format("warning: {}\n", warning);
