@@ -38,6 +38,8 @@ bool RuleParser::parse_node(RuleNode& node) {
   for (RuleAttribute& a : node.attributes)
     if (std::string problem = complete_attribute_type(node.domain, node.op_type, a); !problem.empty()) return fail(a.place, problem);
   while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
+  if (!node.mirrored.empty() && node.mirrored.back() + 1 >= node.inputs.size())
+    return fail(node.place, fmt::format("`|` stands between two inputs of {}; name both", node.op_type));
   return true;
 }
 

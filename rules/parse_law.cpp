@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "rules/functions.h"
 #include "rules/operator_classes.h"
@@ -87,6 +88,8 @@ bool RuleParser::parse_definition() {
   if (!expect_name(name, "the name of a definition")) return false;
   RuleDefinition definition;
   if (!expect("(", "before the names of a definition") || !parse_names(definition.parameters, ")", true)) return false;
+  if (std::set<std::string>(definition.parameters.begin(), definition.parameters.end()).size() < definition.parameters.size())
+    return fail(word.place, fmt::format("two names of `{}` are the same; give the second another", name));
   if (!expect("=", "before what a definition stands for")) return false;
   definition.body = parse_expr();
   if (!definition.body) return false;

@@ -211,6 +211,9 @@ TEST(Laws, WhatIsWrongIsToldWithItsPlace) {
             "t.rules:1:25: rule r: `..a` is not declared; add it to the header: `<..a>`");
   EXPECT_EQ(error_of_law("forall op in Relu\nnative n (X) => (Y) { Y = Neg (X) }"),
             "t.rules:2:1: a graph for a native rule stands alone; remove what is before it");
+  EXPECT_EQ(error_of_law("def f(a, a) = a"), "t.rules:1:1: two names of `f` are the same; give the second another");
+  EXPECT_EQ(error_of_law("rule r (X) => (Y) { Y = Neg (X |) } => { Y = Identity (X) }"),
+            "t.rules:1:25: `|` stands between two inputs of Neg; name both");
   EXPECT_NE(error_of_law("forall op in Nonsense\nrule r (X) => (Y) { Y = @op (X) } => { Y = Identity (X) }"), "");
   EXPECT_NE(error_of_law("forall op in Relu, \nrule r (X) => (Y) { Y = @op (X) } => { Y = Identity (X) }"), "");
 }
