@@ -333,6 +333,11 @@ std::string_view to_string(Effect effect) {
 
 std::string_view law_of(std::string_view name) { return name.substr(0, name.find('[')); }
 
+std::string_view rule_of(std::string_view rewrite) {
+  constexpr std::string_view kBack = ".back";
+  return rewrite.ends_with(kBack) ? rewrite.substr(0, rewrite.size() - kBack.size()) : rewrite;
+}
+
 Rule reversed(const Rule& rule) {
   Rule back = rule;
   back.name += ".back";

@@ -36,6 +36,7 @@ struct Expr {
   std::vector<std::shared_ptr<const Expr>> arguments;  // kIndex: list, index; kSlice: list, first, last (null where left out)
 };
 using ExprPtr = std::shared_ptr<const Expr>;
+std::shared_ptr<Expr> make_expr(Expr::Kind kind, Place place = {});
 std::string to_string(const Expr& expr);
 
 // `name = literal`, `name = @variable` or `name = @_`.
@@ -114,6 +115,8 @@ struct Rule {
 };
 // The rule as it is written, of which `name` is an instance: all before `[`.
 std::string_view law_of(std::string_view name);
+// The rule of which a rewrite of this name is a direction: the other one is `name.back`.
+std::string_view rule_of(std::string_view rewrite);
 
 struct RuleFile {
   std::string name;

@@ -117,6 +117,16 @@ WRONG_AND_RIGHT = NEGATED + "\nrule abs_abs (X) => (Y)\n  { A = Abs (X)\n    Y =
 TWO_PLACES = graph("(float[n] x) => (float[n] y, float[n] z)", "y = Relu (x) a = Abs (x) z = Abs (a)")
 
 
+def test_an_instance_with_a_dot_in_its_name_is_left_out(tmp_path):
+    law = "forall op in com.microsoft.QuickGelu\n" + NEGATED.replace("Relu", "@op")
+    model = graph("(float[n] x) => (float[n] y)", "y = com.microsoft.QuickGelu (x)").replace('18]', '18, "com.microsoft" : 1]')
+    path = parsed(tmp_path, model)
+    words = rules(tmp_path, law, Neg=1)
+    (tmp_path / "my.rules").write_text('opset "" 20, com.microsoft 1\n\n' + law)
+    told = report_of(tmp_path, path, tmp_path / "out.onnx", *words)
+    assert told["verified"] and [out["rule"] for out in told["left_out"]] == ["negated[com.microsoft.QuickGelu]"]
+
+
 def test_the_rest_is_written(tmp_path):
     path = parsed(tmp_path, TWO_PLACES)
     words = rules(tmp_path, WRONG_AND_RIGHT, Neg=1)
