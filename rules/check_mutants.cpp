@@ -18,11 +18,9 @@ void change(Attribute& a) {
 }
 
 ExprPtr plus_one(const ExprPtr& e) {
-  auto one = std::make_shared<Expr>();
-  one->kind = Expr::Kind::kInt;
+  auto one = make_expr(Expr::Kind::kInt);
   one->integer = 1;
-  auto sum = std::make_shared<Expr>();
-  sum->kind = Expr::Kind::kBinary;
+  auto sum = make_expr(Expr::Kind::kBinary);
   sum->text.push_back('+');
   sum->arguments = {e, one};
   return sum;

@@ -15,19 +15,31 @@ namespace {
 using Names = std::set<std::string, std::less<>>;
 using Aliases = std::map<std::string, ExprPtr, std::less<>>;
 
+constexpr std::size_t kMostChoices = 10;  // 1,024 rules
+
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 ExprPtr name_expr(const std::string& name, Place place) {
-  auto e = std::make_shared<Expr>();
-  e->kind = Expr::Kind::kName;
-  e->place = place;
+  auto e = make_expr(Expr::Kind::kName, place);
   e->text = name;
   return e;
 }
 
-ExprPtr call(std::string_view function, ExprPtr argument);
+ExprPtr useful(ExprPtr condition) {
+  auto e = make_expr(Expr::Kind::kCall, condition->place);
+  e->text = "useful";
+  e->function = find_rule_function(e->text);
+  e->arguments = {std::move(condition)};
+  return e;
+}
+
+ExprPtr negated(const ExprPtr& e) {
+  auto no = make_expr(Expr::Kind::kNot, e->place);
+  no->arguments = {e};
+  return no;
+}
 
 bool mentions(const Expr& e, const Names& names) {
   if (e.kind == Expr::Kind::kName && names.contains(e.text)) return true;
@@ -41,10 +53,9 @@ void trim(std::vector<std::string>& names) {
 // One rule without the values of some groups.
 class Without {
  public:
-  Without(Rule rule, Names absent) : rule_(std::move(rule)), absent_(std::move(absent)) {}
+  Without(Rule rule, Names absent) : rule_(std::move(rule)), gone_(std::move(absent)) {}
 
   Rule run() {
-    for (const std::string& name : absent_) gone_.insert(name);
     std::erase_if(rule_.inputs, [&](const std::string& n) { return gone_.contains(n); });
     std::erase_if(rule_.outputs, [&](const std::string& n) { return gone_.contains(n); });
     std::erase_if(rule_.optional, [&](const std::string& n) { return gone_.contains(n); });
@@ -129,9 +140,7 @@ class Without {
     if (e->kind == Expr::Kind::kCall && e->text == "useful") {
       const ExprPtr inner = without_absent(e->arguments[0]);
       if (!inner || inner == e->arguments[0]) return inner ? e : nullptr;
-      auto useful = std::make_shared<Expr>(*e);
-      useful->arguments = {inner};
-      return useful;
+      return useful(inner);
     }
     return mentions(*e, gone_) ? nullptr : with_names(e, aliases_);
   }
@@ -181,7 +190,7 @@ class Without {
   }
 
   Rule rule_;
-  Names absent_, gone_;
+  Names gone_;
   Aliases aliases_;
 };
 
@@ -200,6 +209,9 @@ class Expander {
           return wrong(group.place, fmt::format("`{}` is no input and no output", value));
     const bool mirrors = has_mirror();
     const std::size_t groups = written_.optional.size(), assumed = written_.assumed.size();
+    if (groups + assumed > kMostChoices)
+      return wrong(written_.rule.place, fmt::format("{} optional groups and assumptions make too many rules; at most {} may stand together",
+                                                    groups + assumed, kMostChoices));
     for (std::size_t mask = 0; mask < std::size_t{1} << groups; ++mask)
       for (int mirrored = 0; mirrored <= (mirrors ? 1 : 0); ++mirrored)
         for (std::size_t with = 0; with < std::size_t{1} << assumed; ++with)
@@ -241,7 +253,7 @@ class Expander {
       const bool made = with >> a & 1;
       if (made) labels.push_back(name);
       if (made) rule.assumes.push_back(name);
-      rule.where.push_back(made ? call("useful", negated(unless)) : unless);
+      rule.where.push_back(made ? useful(negated(unless)) : unless);
     }
     std::erase_if(rule.where, [](const ExprPtr& e) { return e->kind == Expr::Kind::kName && e->text == "true"; });
     if (!absent.empty()) rule = Without(std::move(rule), std::move(absent)).run();
@@ -253,14 +265,6 @@ class Expander {
       for (RuleNode& n : *nodes) n.passes = false;
     out_.push_back(std::move(rule));
     return absl::OkStatus();
-  }
-
-  static ExprPtr negated(const ExprPtr& e) {
-    auto no = std::make_shared<Expr>();
-    no->kind = Expr::Kind::kNot;
-    no->place = e->place;
-    no->arguments = {e};
-    return no;
   }
 
   static void mirror(Rule& rule, bool mirrored) {
@@ -327,16 +331,6 @@ class Expander {
   const WrittenRule& written_;
   std::vector<Rule> out_;
 };
-
-ExprPtr call(std::string_view function, ExprPtr argument) {
-  auto e = std::make_shared<Expr>();
-  e->kind = Expr::Kind::kCall;
-  e->place = argument->place;
-  e->text = std::string(function);
-  e->function = find_rule_function(function);
-  e->arguments = {std::move(argument)};
-  return e;
-}
 
 }  // namespace
 

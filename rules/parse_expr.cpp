@@ -9,21 +9,28 @@ namespace {
 constexpr int kMaxDepth = 100;
 constexpr int kMaxOperators = 1000;  // a chain of them is as deep as it is long
 
-std::shared_ptr<Expr> node(Expr::Kind kind, Place place) {
+int operators_of(const Expr& e) {
+  int n = e.kind == Expr::Kind::kBinary ? 1 : 0;
+  for (const ExprPtr& a : e.arguments)
+    if (n <= kMaxOperators && a) n += operators_of(*a);
+  return n;
+}
+
+}  // namespace
+
+std::shared_ptr<Expr> make_expr(Expr::Kind kind, Place place) {
   auto e = std::make_shared<Expr>();
   e->kind = kind;
   e->place = place;
   return e;
 }
 
-}  // namespace
-
 ExprPtr RuleParser::binary(const Token& op, ExprPtr left, ExprPtr right) {
   if (++operators_ > kMaxOperators) {
     fail(op.place, "the expressions of this rule have too many operators; split the rule");
     return nullptr;
   }
-  auto e = node(Expr::Kind::kBinary, op.place);
+  auto e = make_expr(Expr::Kind::kBinary, op.place);
   e->text = op.text;
   e->arguments = {std::move(left), std::move(right)};
   return e;
@@ -53,7 +60,7 @@ ExprPtr RuleParser::parse_and() {
 
 ExprPtr RuleParser::parse_not() {
   if (!peek().is_word("not")) return parse_comparison();
-  auto e = node(Expr::Kind::kNot, next().place);
+  auto e = make_expr(Expr::Kind::kNot, next().place);
   if (++depth_ > kMaxDepth) {
     fail(e->place, "the expression is nested too deeply; split it with `let`");
     return nullptr;
@@ -106,7 +113,7 @@ ExprPtr RuleParser::parse_unary() {
   }
   ExprPtr result;
   if (peek().is("-")) {
-    auto e = node(Expr::Kind::kNegate, next().place);
+    auto e = make_expr(Expr::Kind::kNegate, next().place);
     ExprPtr operand = parse_unary();
     if (operand) {
       e->arguments = {operand};
@@ -138,14 +145,14 @@ ExprPtr RuleParser::parse_subscript(ExprPtr base) {
   ExprPtr first, last;
   if (!peek().is(":") && !(first = parse_expr())) return nullptr;
   if (accept("]")) {
-    auto e = node(Expr::Kind::kIndex, place);
+    auto e = make_expr(Expr::Kind::kIndex, place);
     e->arguments = {base, first};
     return e;
   }
   if (!expect(":", "in a subscript, or `]` after it")) return nullptr;
   if (!peek().is("]") && !(last = parse_expr())) return nullptr;
   if (!expect("]", "after a subscript")) return nullptr;
-  auto e = node(Expr::Kind::kSlice, place);
+  auto e = make_expr(Expr::Kind::kSlice, place);
   e->arguments = {base, first, last};
   return e;
 }
@@ -154,24 +161,24 @@ ExprPtr RuleParser::parse_primary() {
   const Token token = next();
   switch (token.kind) {
     case Token::Kind::kInt: {
-      auto e = node(Expr::Kind::kInt, token.place);
+      auto e = make_expr(Expr::Kind::kInt, token.place);
       e->integer = token.integer;
       return e;
     }
     case Token::Kind::kReal: {
-      auto e = node(Expr::Kind::kReal, token.place);
+      auto e = make_expr(Expr::Kind::kReal, token.place);
       e->real = token.real;
       return e;
     }
     case Token::Kind::kString:
     case Token::Kind::kVariable: {
-      auto e = node(token.kind == Token::Kind::kString ? Expr::Kind::kString : Expr::Kind::kName, token.place);
+      auto e = make_expr(token.kind == Token::Kind::kString ? Expr::Kind::kString : Expr::Kind::kName, token.place);
       e->text = token.text;
       return e;
     }
     case Token::Kind::kName: {
       if (peek().is("(")) return parse_call(token);
-      auto e = node(Expr::Kind::kName, token.place);
+      auto e = make_expr(Expr::Kind::kName, token.place);
       e->text = token.text;
       return e;
     }
@@ -183,7 +190,7 @@ ExprPtr RuleParser::parse_primary() {
     return inner && expect(")", "after an expression in parentheses") ? inner : nullptr;
   }
   if (token.is("[")) {
-    auto e = node(Expr::Kind::kList, token.place);
+    auto e = make_expr(Expr::Kind::kList, token.place);
     return parse_expr_list(e->arguments, "]") ? ExprPtr(e) : nullptr;
   }
   fail(token.place, fmt::format("expected an expression, found {}", shown(token)));
@@ -191,7 +198,7 @@ ExprPtr RuleParser::parse_primary() {
 }
 
 ExprPtr RuleParser::parse_call(const Token& name) {
-  auto e = node(Expr::Kind::kCall, name.place);
+  auto e = make_expr(Expr::Kind::kCall, name.place);
   e->text = name.text;
   next();
   if (!parse_expr_list(e->arguments, ")")) return nullptr;
@@ -218,7 +225,10 @@ ExprPtr RuleParser::called(const Token& name, const RuleDefinition& definition, 
   }
   std::map<std::string, ExprPtr, std::less<>> given;
   for (std::size_t i = 0; i < arguments.size(); ++i) given.emplace(definition.parameters[i], std::move(arguments[i]));
-  return with_names(definition.body, given, &name.place);
+  ExprPtr result = with_names(definition.body, given, &name.place);
+  if (operators_ + operators_of(*result) <= kMaxOperators) return result;
+  fail(name.place, "the expressions of this rule have too many operators; split the rule");
+  return nullptr;
 }
 
 bool RuleParser::parse_expr_list(std::vector<ExprPtr>& out, std::string_view close) {

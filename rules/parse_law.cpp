@@ -258,9 +258,9 @@ bool RuleParser::parse_law(RuleFile& file) {
 
 bool RuleParser::parse_instances(const std::vector<Token>& tokens, const Prelude& prelude, std::vector<Rule>& out) {
   std::size_t instances = 1;
-  for (const Quantifier& q : prelude.quantifiers) instances *= q.choices.size();
-  if (instances > kMaxInstances)
-    return fail(tokens.front().place, fmt::format("this law has {} instances; it may have {}", instances, kMaxInstances));
+  for (const Quantifier& q : prelude.quantifiers)
+    if ((instances *= q.choices.size()) > kMaxInstances)
+      return fail(tokens.front().place, fmt::format("this law has more than {} instances; split it", kMaxInstances));
   for (std::size_t k = 0; k < instances; ++k) {
     Choices chosen;
     std::string label;

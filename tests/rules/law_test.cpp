@@ -214,8 +214,30 @@ TEST(Laws, WhatIsWrongIsToldWithItsPlace) {
   EXPECT_EQ(error_of_law("def f(a, a) = a"), "t.rules:1:1: two names of `f` are the same; give the second another");
   EXPECT_EQ(error_of_law("rule r (X) => (Y) { Y = Neg (X |) } => { Y = Identity (X) }"),
             "t.rules:1:25: `|` stands between two inputs of Neg; name both");
+  std::string many;  // 2^64 instances
+  for (int i = 0; i < 64; ++i) many += "forall a" + std::to_string(i) + " in Relu, Neg\n";
+  EXPECT_NE(error_of_law(many + "rule r (X) => (Y) { Y = Neg (X) } => { Y = Identity (X) }").find("more than 2000 instances"),
+            std::string::npos);
+  std::string groups, inputs = "X";
+  for (int i = 0; i < 11; ++i) {
+    const std::string name = "Z" + std::to_string(i);
+    groups += "optional o" + name + ": " + name + "\n";
+    inputs += ", " + name;
+  }
+  EXPECT_NE(error_of_law(groups + "rule r (" + inputs + ") => (Y) { Y = Sum (" + inputs + ") } => { Y = Identity (X) }").find("at most 10"),
+            std::string::npos);
+  std::string doubled = "def f0(a) = a + a\n";  // 2^64 operators
+  for (int i = 1; i < 64; ++i)
+    doubled += "def f" + std::to_string(i) + "(a) = f" + std::to_string(i - 1) + "(a) + f" + std::to_string(i - 1) + "(a)\n";
+  EXPECT_NE(error_of_law(doubled).find("too many operators"), std::string::npos);
   EXPECT_NE(error_of_law("forall op in Nonsense\nrule r (X) => (Y) { Y = @op (X) } => { Y = Identity (X) }"), "");
   EXPECT_NE(error_of_law("forall op in Relu, \nrule r (X) => (Y) { Y = @op (X) } => { Y = Identity (X) }"), "");
+}
+
+TEST(Laws, ARewriteIsADirectionOfItsRule) {
+  EXPECT_EQ(rule_of("bias_gelu[com.microsoft.FastGelu]"), "bias_gelu[com.microsoft.FastGelu]");
+  EXPECT_EQ(rule_of("bias_gelu[com.microsoft.FastGelu].back"), "bias_gelu[com.microsoft.FastGelu]");
+  EXPECT_EQ(rule_of("neutral"), "neutral");
 }
 
 // A counter may be for one instance, an example for another; a guard that no instance needs is told once.
