@@ -136,7 +136,7 @@ void add_models(const Rule& rule, const RuleExample& example, const Instance& in
   if (auto model = ModelOfCalls(instance, example).model(of_left.calls(), 0, rule.name)) out.push_back({*std::move(model), applies});
   const std::size_t first = of_left.calls().size();
   if (!applies || !rule.both_ways || of_both.calls().size() == first) return;
-  if (auto model = ModelOfCalls(instance, example).model(of_both.calls(), first, rule.name + ".back"))
+  if (auto model = ModelOfCalls(instance, example).model(of_both.calls(), first, back_of(rule.name)))
     out.push_back({*std::move(model), true});
 }
 

@@ -114,7 +114,7 @@ void compile_when_wanted(const Rule& rule, OnnxEGraph& g, KnownKinds& kinds, con
       if (!n.is_constant()) wants.push_back(kinds.of(n));
     for (std::vector<std::string>& form : forms(rule, left)) {
       Rewrite rewrite;
-      rewrite.name = back ? rule.name + ".back" : rule.name;
+      rewrite.name = back ? back_of(rule.name) : rule.name;
       if (rule.budget) rewrite.budget = *rule.budget;
       rewrite.phase = rule.phase;
       rewrite.wants = wants;

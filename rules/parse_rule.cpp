@@ -26,6 +26,8 @@ absl::StatusOr<RuleDefinitions> shared_definitions() {
   return RuleDefinitions{};
 }
 
+constexpr std::string_view kBack = ".back";
+
 }  // namespace
 
 absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name) {
@@ -333,14 +335,15 @@ std::string_view to_string(Effect effect) {
 
 std::string_view law_of(std::string_view name) { return name.substr(0, name.find('[')); }
 
-std::string_view rule_of(std::string_view rewrite) {
-  constexpr std::string_view kBack = ".back";
+std::string back_of(std::string_view rule) { return std::string(rule).append(kBack); }
+
+std::string_view rule_of_rewrite(std::string_view rewrite) {
   return rewrite.ends_with(kBack) ? rewrite.substr(0, rewrite.size() - kBack.size()) : rewrite;
 }
 
 Rule reversed(const Rule& rule) {
   Rule back = rule;
-  back.name += ".back";
+  back.name = back_of(rule.name);
   std::swap(back.left, back.right);
   back.both_ways = false;
   return back;

@@ -115,8 +115,10 @@ struct Rule {
 };
 // The rule as it is written, of which `name` is an instance: all before `[`.
 std::string_view law_of(std::string_view name);
-// The rule of which a rewrite of this name is a direction: the other one is `name.back`.
-std::string_view rule_of(std::string_view rewrite);
+// A rule that reads both ways is two rewrites: one has its name, the other this one, `rule.back`.
+std::string back_of(std::string_view rule);
+// The rule of which the rewrite of this name is a direction.
+std::string_view rule_of_rewrite(std::string_view rewrite);
 
 struct RuleFile {
   std::string name;

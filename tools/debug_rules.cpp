@@ -75,7 +75,7 @@ class Bisection {
     differs(bad);
     out.found = true;
     out.application = bad;
-    out.rule = std::string(rule_of(counter_.rule));  // of one that reads both ways, not which
+    out.rule = std::string(rule_of_rewrite(counter_.rule));  // of one that reads both ways, not which
     out.value = value_;
     out.message =
         fmt::format("rule {}{} brings the difference (application {} of {}); --skip-rule {} leaves it out", out.rule,

@@ -282,7 +282,7 @@ class Optimizer {
       if (assumes(rule)) assuming.insert(rule.name);
     std::vector<std::string> names;
     for (const RuleStats& stats : run.rules) {
-      const std::string_view name = rule_of(stats.name);
+      const std::string_view name = rule_of_rewrite(stats.name);
       const bool listed = std::find(names.begin(), names.end(), name) != names.end();  // in another form of it
       if (stats.applied > 0 && !listed && assuming.contains(name)) names.emplace_back(name);
     }
@@ -363,7 +363,7 @@ class Optimizer {
     const bool looked_at = options_.instrument || options_.observe;  // by others, as a whole
     std::vector<Rewrite> rewrites = looked_at ? rules_.compile(g, nullptr, wanted) : rules_.compile_when_wanted(g, wanted);
     std::erase_if(rewrites, [&](const Rewrite& r) {
-      return without.contains(r.name) || options_.left_out.contains(std::string(rule_of(r.name)));
+      return without.contains(r.name) || options_.left_out.contains(std::string(rule_of_rewrite(r.name)));
     });
     if (options_.instrument) options_.instrument(rewrites);
     RunOptions run_options;

@@ -44,7 +44,7 @@ class Closure {
       todo.pop_front();
       for (const Rule& rule : rules.rules()) {
         if (makes(rule.right, target)) add(rule.name, rule.left, distance, seen, todo);
-        if (rule.both_ways && makes(rule.left, target)) add(rule.name + ".back", rule.right, distance, seen, todo);
+        if (rule.both_ways && makes(rule.left, target)) add(back_of(rule.name), rule.right, distance, seen, todo);
       }
     }
   }
@@ -454,7 +454,7 @@ class Asker {
     report_.anchors = fmt::format("places of rule {}", query_.rule);
     std::vector<std::pair<std::uint32_t, WhyPlace>> all;
     for (const Rewrite& rewrite : run_.rewrites) {
-      if (rewrite.name != query_.rule && rewrite.name != query_.rule + ".back") continue;
+      if (rewrite.name != query_.rule && rewrite.name != back_of(query_.rule)) continue;
       for (Id id : e_.classes()) {
         const auto miss = nearest_miss(g_, rewrite, id, name_);
         if (!miss) continue;
