@@ -9,10 +9,11 @@ namespace {
 constexpr int kMaxDepth = 100;
 constexpr int kMaxOperators = 1000;  // a chain of them is as deep as it is long
 
-int operators_of(const Expr& e) {
-  int n = e.kind == Expr::Kind::kBinary ? 1 : 0;
+// Of whatever kind: definitions of definitions double in lists and calls as well. Stops once it is beyond the limit.
+int size_of(const Expr& e) {
+  int n = 1;
   for (const ExprPtr& a : e.arguments)
-    if (n <= kMaxOperators && a) n += operators_of(*a);
+    if (n <= kMaxOperators && a) n += size_of(*a);
   return n;
 }
 
@@ -226,7 +227,7 @@ ExprPtr RuleParser::called(const Token& name, const RuleDefinition& definition, 
   std::map<std::string, ExprPtr, std::less<>> given;
   for (std::size_t i = 0; i < arguments.size(); ++i) given.emplace(definition.parameters[i], std::move(arguments[i]));
   ExprPtr result = with_names(definition.body, given, &name.place);
-  if (operators_ + operators_of(*result) <= kMaxOperators) return result;
+  if (operators_ + size_of(*result) <= kMaxOperators) return result;
   fail(name.place, "the expressions of this rule have too many operators; split the rule");
   return nullptr;
 }
