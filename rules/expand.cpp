@@ -15,7 +15,7 @@ namespace {
 using Names = std::set<std::string, std::less<>>;
 using Aliases = std::map<std::string, ExprPtr, std::less<>>;
 
-constexpr std::size_t kMostChoices = 10;  // 1,024 rules
+constexpr std::size_t kMostChoices = 10;  // 1,024 rules and their mirror images
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -139,8 +139,8 @@ class Without {
     }
     if (e->kind == Expr::Kind::kCall && e->text == "useful") {
       const ExprPtr inner = without_absent(e->arguments[0]);
-      if (!inner || inner == e->arguments[0]) return inner ? e : nullptr;
-      return useful(inner);
+      if (!inner) return nullptr;
+      return inner == e->arguments[0] ? e : useful(inner);
     }
     return mentions(*e, gone_) ? nullptr : with_names(e, aliases_);
   }
