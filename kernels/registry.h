@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
-#include "absl/container/flat_hash_map.h"
 #include "kernels/kernel.h"
 
 namespace saturate {
@@ -27,7 +27,7 @@ class Registry {
     std::uint64_t any_alignment;
   };
   const Entry* entry(std::string_view domain, std::string_view op_type) const;
-  absl::flat_hash_map<std::string, Entry> kernels_;  // "domain:op_type"
+  std::unordered_map<std::string, Entry> kernels_;  // "domain:op_type"
 };
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft", kMlDomain = "ai.onnx.ml", kTrainingDomain = "ai.onnx.preview.training",

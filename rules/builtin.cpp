@@ -1,4 +1,4 @@
-// The built-in rules, apart from the rest of the library: the program that makes the bytes is built of that.
+// The built-in rules: bytes that were made when the library was built or, with their examples, the files themselves.
 #include "rules/flat.h"
 #include "rules/rule_set.h"
 

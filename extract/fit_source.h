@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string>
+
+namespace saturate {
+
+// The C++ header with the table of measured times that the library brings along: `rows` are the lines of the file `name`, fitted.
+// False with `error` where a line cannot be read.
+bool fit_source(const std::string& rows, const std::string& name, std::string& source, std::string& error);
+
+}  // namespace saturate
