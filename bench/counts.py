@@ -26,6 +26,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("egraph", "onnx_bridge", "rules", "extract", "kernels", "tools")
 ALIKE = 0.86
+CLAUSES = ("example", "counter", "effect", "assume", "unless_taken", "takes_apart", "budget", "phase", "tolerance", "rounding")
 # Where operators are meant to be listed: what the standard says of them, traits, and who registers what for them.
 TABLES = ("op_table", "op_traits", "op_features", "op_times", "registry.cpp", "ops.cpp")
 
@@ -47,7 +48,7 @@ def rules_of(root):
     for path in sorted((root / "rules").rglob("*.rules")):
         text = re.sub(r"#[^\n]*", "", path.read_text())
         for part in re.split(r"^(?=rule\s)", text, flags=re.M)[1:]:
-            law = re.sub(r"^\s*(example|counter|counterexample)\b.*?(?=^\s*[a-z_]+\b|\Z)", "", part, flags=re.M | re.S)
+            law = re.sub(rf"^ *(example|counter)\b.*?(?=^ *({'|'.join(CLAUSES)})\b|^\S|\Z)", "", part, flags=re.M | re.S)
             tokens = re.findall(r'"[^"]*"|[A-Za-z_][A-Za-z_0-9.]*|[0-9.]+(?:e-?[0-9]+)?|=>|<=>|[^\s\w]', law)
             out[tokens[1]] = tokens
     return out

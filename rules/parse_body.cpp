@@ -9,19 +9,27 @@
 
 namespace saturate {
 
+// Nodes in braces or, of a rule with one output, the expression that is this output.
+bool RuleParser::parse_side(const Rule& rule, std::vector<RuleNode>& nodes) {
+  if (peek().is("{") || peek().kind != Token::Kind::kName) return parse_body(nodes);
+  if (rule.outputs.size() != 1)
+    return fail(peek().place, fmt::format("a rule of {} outputs names each; write nodes in braces, as in `{{ Y = {} (...) }}`",
+                                          rule.outputs.size(), peek().text));
+  RuleNode node;
+  node.outputs = rule.outputs;
+  return parse_call(std::move(node), nodes);
+}
+
 bool RuleParser::parse_body(std::vector<RuleNode>& nodes) {
   if (!expect("{", "before the nodes of a body")) return false;
-  while (!peek().is("}")) {
-    RuleNode node;
-    if (!parse_node(node)) return false;
-    nodes.push_back(std::move(node));
-  }
+  while (!peek().is("}"))
+    if (!parse_node(nodes)) return false;
   next();
   return true;
 }
 
-bool RuleParser::parse_node(RuleNode& node) {
-  node.place = peek().place;
+bool RuleParser::parse_node(std::vector<RuleNode>& nodes) {
+  RuleNode node;
   do {
     std::string name;
     if (peek().kind == Token::Kind::kString)
@@ -30,9 +38,14 @@ bool RuleParser::parse_node(RuleNode& node) {
       return false;
     node.outputs.push_back(std::move(name));
   } while (accept(","));
-  if (!expect("=", "after the outputs of a node") || !parse_operator_name(node)) return false;
+  return expect("=", "after the outputs of a node") && parse_call(std::move(node), nodes);
+}
+
+// `Add (X, Erf (Y))`: the nodes of its arguments come before its own.
+bool RuleParser::parse_call(RuleNode node, std::vector<RuleNode>& nodes) {
+  if (!parse_operator_name(node)) return false;
   if (peek().is("<") && !parse_attributes(node)) return false;
-  if (!expect("(", fmt::format("before the inputs of {}", node.op_type)) || !parse_arguments(node)) return false;
+  if (!expect("(", fmt::format("before the inputs of {}", node.op_type)) || !parse_arguments(node, nodes)) return false;
   if (peek().is("<") && !parse_attributes(node)) return false;
   node.passes = accept("?");
   for (RuleAttribute& a : node.attributes)
@@ -40,6 +53,7 @@ bool RuleParser::parse_node(RuleNode& node) {
   while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
   if (!node.mirrored.empty() && node.mirrored.back() + 1 >= node.inputs.size())
     return fail(node.place, fmt::format("`|` stands between two inputs of {}; name both", node.op_type));
+  nodes.push_back(std::move(node));
   return true;
 }
 
@@ -56,21 +70,59 @@ bool RuleParser::parse_operator_name(RuleNode& node) {
   return true;
 }
 
-bool RuleParser::parse_arguments(RuleNode& node) {
+bool RuleParser::parse_arguments(RuleNode& node, std::vector<RuleNode>& nodes) {
   if (accept(")")) return true;
   while (true) {
-    std::string name;
-    if (peek().kind == Token::Kind::kString)
-      name = next().text;
-    else if (!peek().is(",") && !peek().is(")") && !expect_name(name, "the name of an input"))
-      return false;
-    node.inputs.push_back(std::move(name));
+    if (!parse_argument(node.inputs.emplace_back(), nodes)) return false;
     if (accept(")")) return true;
     if (accept("|"))
       node.mirrored.push_back(node.inputs.size() - 1);
     else if (!expect(",", "between inputs"))
       return false;
   }
+}
+
+// A name, nothing, an operator with arguments of its own, or a number or a list of numbers, which is a Constant.
+bool RuleParser::parse_argument(std::string& name, std::vector<RuleNode>& nodes) {
+  const Token& token = peek();
+  if (token.is(",") || token.is(")")) return true;
+  if (token.kind == Token::Kind::kString) {
+    name = next().text;
+    return true;
+  }
+  const bool number = token.kind == Token::Kind::kInt || token.kind == Token::Kind::kReal || token.is("-") || token.is("[") ||
+                      token.is_word("inf") || token.is_word("nan");
+  const bool called = token.kind == Token::Kind::kName && (peek(1).is("(") || peek(1).is("<") || peek(1).is("."));
+  if (!number && !called) return expect_name(name, "an input: a name, a number or an operator");
+  if (++depth_ > kMaxDepth) return fail(token.place, "the operators are nested too deeply; give a step a name in braces");
+  RuleNode node;
+  name = fmt::format("{}:{}", token.text, ++unnamed_);  // no name that can be written
+  node.outputs.push_back(name);
+  const bool ok = number ? parse_constant(std::move(node), nodes) : parse_call(std::move(node), nodes);
+  --depth_;
+  return ok;
+}
+
+bool RuleParser::parse_constant(RuleNode node, std::vector<RuleNode>& nodes) {
+  RuleAttribute a;
+  a.place = node.place = peek().place;
+  node.op_type = "Constant";
+  if (!parse_literal(a.literal)) return false;
+  const auto& value = a.literal.value;
+  if (std::holds_alternative<float>(value))
+    a.literal.name = "value_float";
+  else if (std::holds_alternative<std::int64_t>(value))
+    a.literal.name = "value_int";
+  else if (std::holds_alternative<std::vector<float>>(value))
+    a.literal.name = "value_floats";
+  else if (std::holds_alternative<std::vector<std::int64_t>>(value))
+    a.literal.name = "value_ints";
+  else
+    return fail(a.place, "an input is a number or a list of numbers, not strings");
+  if (const std::string problem = complete_attribute_type("", "Constant", a); !problem.empty()) return fail(a.place, problem);
+  node.attributes.push_back(std::move(a));
+  nodes.push_back(std::move(node));
+  return true;
 }
 
 bool RuleParser::parse_attributes(RuleNode& node) {

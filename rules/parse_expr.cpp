@@ -6,7 +6,6 @@
 namespace saturate {
 namespace {
 
-constexpr int kMaxDepth = 100;
 constexpr int kMaxOperators = 1000;  // a chain of them is as deep as it is long
 
 // Of whatever kind: definitions of definitions double in lists and calls as well. Stops once it is beyond the limit.

@@ -162,7 +162,7 @@ class Lexer {
         return {};
       }
     const char c = peek();
-    if (std::string_view("<>(){}[],:=+-*/%.?|").find(c) == std::string_view::npos)
+    if (std::string_view("<>(){}[],:;=+-*/%.?|").find(c) == std::string_view::npos)
       return fmt::format("the character `{}` has no meaning here; remove it", c);
     token.text = std::string(1, c);
     advance();

@@ -17,6 +17,8 @@ struct RuleDefinition {
 };
 using RuleDefinitions = std::map<std::string, RuleDefinition, std::less<>>;
 
+inline constexpr int kMaxDepth = 100;  // of expressions, and of operators, within one another
+
 class RuleParser {
  public:
   // `definitions`: what the file may call beside its own.
@@ -61,14 +63,18 @@ class RuleParser {
   bool parse_clauses(WrittenRule& written);
   bool parse_assumption(WrittenRule& written);
   bool parse_phase(Rule& rule);
-  bool parse_example(RuleExample& example);
+  bool parse_example(const Rule& rule, RuleExample& example);
   bool parse_example_value(ExampleValue& value);
   bool parse_tensor_spec(ExampleValue& value, DType dtype);
   // parse_body.cpp
+  bool parse_side(const Rule& rule, std::vector<RuleNode>& nodes);
   bool parse_body(std::vector<RuleNode>& nodes);
-  bool parse_node(RuleNode& node);
+  bool parse_node(std::vector<RuleNode>& nodes);
+  bool parse_call(RuleNode node, std::vector<RuleNode>& nodes);
   bool parse_operator_name(RuleNode& node);
-  bool parse_arguments(RuleNode& node);
+  bool parse_arguments(RuleNode& node, std::vector<RuleNode>& nodes);
+  bool parse_argument(std::string& name, std::vector<RuleNode>& nodes);
+  bool parse_constant(RuleNode node, std::vector<RuleNode>& nodes);
   bool parse_attributes(RuleNode& node);
   bool parse_attribute(std::vector<RuleAttribute>& attributes);
   bool parse_rest(std::string& name);
@@ -113,6 +119,7 @@ class RuleParser {
   std::size_t at_ = 0;
   int depth_ = 0;      // of nested expressions
   int operators_ = 0;  // of one rule
+  int unnamed_ = 0;    // values of one rule that have no name
   std::string error_;
 };
 

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
-#include "rules/opkey.h"
+#include <algorithm>
+
 #include "egraph/rewrite.h"
+#include "rules/opkey.h"
 #include "rules/parse_parser.h"
 #include "rules/rule_set.h"
 
@@ -111,8 +113,11 @@ bool RuleParser::parse_rule(WrittenRule& written) {
   Rule& rule = written.rule;
   if (!peek().is_word("rule")) return fail(peek().place, fmt::format("expected `rule`, found {}", shown(peek())));
   rule.doc = next().doc;
-  operators_ = 0;
-  if (!parse_header(written) || !parse_body(rule.left)) return false;
+  operators_ = unnamed_ = 0;
+  if (!parse_header(written) || !parse_clauses(written)) return false;
+  if (!rule.examples.empty() || !rule.counters.empty())
+    return fail(rule.place, fmt::format("the examples of `{}` stand after its right side; move them down", rule.name));
+  if (!parse_side(rule, rule.left)) return false;
   if (accept_word("where")) {
     do {
       ExprPtr e = parse_expr();
@@ -134,15 +139,15 @@ bool RuleParser::parse_rule(WrittenRule& written) {
     rule.both_ways = true;
   else if (!accept("=>"))
     return fail(peek().place, fmt::format("expected `=>` or `<=>` before the right side, found {}", shown(peek())));
-  return parse_body(rule.right) && parse_clauses(written);
+  return parse_side(rule, rule.right) && parse_clauses(written);
 }
 
 bool RuleParser::parse_native(Rule& rule) {
   WrittenRule written;
   written.rule = std::move(rule);
   written.rule.doc = next().doc;
-  operators_ = 0;
-  const bool ok = parse_header(written) && parse_body(written.rule.left) && parse_clauses(written);
+  operators_ = unnamed_ = 0;
+  const bool ok = parse_header(written) && parse_side(written.rule, written.rule.left) && parse_clauses(written);
   rule = std::move(written.rule);
   if (ok && !written.assumed.empty()) return fail(rule.place, "a graph for a native rule assumes nothing; remove `assume`");
   return ok;
@@ -186,13 +191,13 @@ std::string assumption_names() {
 bool RuleParser::parse_clauses(WrittenRule& written) {
   Rule& rule = written.rule;
   while (true) {
-    const Place place = peek().place;
     if (accept_word("example") || peek().is_word("counter")) {
       const bool counter = accept_word("counter");
-      RuleExample example;
-      example.place = place;
-      if (!parse_example(example)) return false;
-      (counter ? rule.counters : rule.examples).push_back(std::move(example));
+      do {
+        RuleExample example;
+        if (!parse_example(rule, example)) return false;
+        (counter ? rule.counters : rule.examples).push_back(std::move(example));
+      } while (accept(";"));
     } else if (accept_word("effect")) {
       if (accept_word("exact"))
         rule.effect = Effect::kExact;
@@ -253,7 +258,12 @@ bool RuleParser::parse_phase(Rule& rule) {
   return true;
 }
 
-bool RuleParser::parse_example(RuleExample& example) {
+// `but X = ...`: the first example with other values.
+bool RuleParser::parse_example(const Rule& rule, RuleExample& example) {
+  example.place = peek().place;
+  const bool differs = !peek(1).is("=") && accept_word("but");
+  if (differs && rule.examples.empty())
+    return fail(example.place, "there is no example before this one that it could differ from; write all values");
   do {
     ExampleValue value;
     value.place = peek().place;
@@ -264,6 +274,12 @@ bool RuleParser::parse_example(RuleExample& example) {
     if (!expect("=", "after the name of an example's value") || !parse_example_value(value)) return false;
     example.values.push_back(std::move(value));
   } while (accept(","));
+  if (!differs) return true;
+  const std::size_t written = example.values.size();
+  for (const ExampleValue& v : rule.examples.front().values) {
+    const auto end = example.values.begin() + static_cast<std::ptrdiff_t>(written);
+    if (std::none_of(example.values.begin(), end, [&](const ExampleValue& w) { return w.name == v.name; })) example.values.push_back(v);
+  }
   return true;
 }
 

@@ -1,4 +1,8 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "rules/functions.h"
 #include "rules/rule.h"
@@ -56,6 +60,75 @@ TEST(ParseRules, AttributesTakeTheTypeOfTheSchema) {
   const Rule r = one(R"(rule a (X) => (Y) { Y = LeakyRelu <alpha = 1> (X) } => { Y = ThresholdedRelu <alpha = 2> (X) })");
   EXPECT_EQ(r.left[0].attributes[0].literal.type, AttributeType::kFloat);
   EXPECT_EQ(r.left[0].attributes[0].literal.f(), 1.0f);
+}
+
+std::string side(const std::vector<RuleNode>& nodes) {
+  std::string out;
+  for (const RuleNode& n : nodes) {
+    out += fmt::format("{} = {}{}{}", fmt::join(n.outputs, ", "), n.domain, n.domain.empty() ? "" : ".", n.op_type);
+    if (const auto c = rule_constant(n)) {
+      out += fmt::format(" {}{}", c->integers ? "int" : "real", c->list ? "s" : "");
+      for (std::size_t i = 0; i < c->size(); ++i) out += fmt::format(" {}", c->real(i));
+    }
+    out += fmt::format(" ({})\n", fmt::join(n.inputs, ", "));
+  }
+  return out;
+}
+
+TEST(ParseRules, ASideIsAnExpressionOrNodes) {
+  const Rule r = one(R"(rule a <p> (X, b) => (Y)
+    Div (Transpose <perm = @p> (Mul (X, 0.5)), com.microsoft.Gelu (b))
+    where rank(X) > 1
+    => { A = Abs (Neg (X))
+         Y = Max (A, -1, [2, 3], [0.5], inf) })");
+  EXPECT_EQ(side(r.left),
+            "0.5:3 = Constant real 0.5 ()\nMul:2 = Mul (X, 0.5:3)\nTranspose:1 = Transpose (Mul:2)\n"
+            "com:4 = com.microsoft.Gelu (b)\nY = Div (Transpose:1, com:4)\n");
+  EXPECT_EQ(side(r.right),
+            "Neg:5 = Neg (X)\nA = Abs (Neg:5)\n-:6 = Constant int -1 ()\n[:7 = Constant ints 2 3 ()\n[:8 = Constant reals 0.5 ()\n"
+            "inf:9 = Constant real inf ()\nY = Max (A, -:6, [:7, [:8, inf:9)\n");
+  EXPECT_EQ(r.where.size(), 1u);
+  const auto mirrored = parse_rules("rule a (X, b) => (Y) Sub (Abs (X) | Neg (b)) <=> Neg (Sub (Neg (b) | Abs (X)))", "t.rules");
+  ASSERT_EQ(mirrored->rules.size(), 2u);
+  EXPECT_EQ(side(mirrored->rules[1].left), "Abs:1 = Abs (X)\nNeg:2 = Neg (b)\nY = Sub (Neg:2, Abs:1)\n");
+  EXPECT_EQ(error_of("rule a (X) => (Y, Z) Abs (X) => Neg (X)"),
+            "t.rules:1:22: a rule of 2 outputs names each; write nodes in braces, as in `{ Y = Abs (...) }`");
+  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Max (X, [\"a\"])"), "t.rules:1:38: an input is a number or a list of numbers, not strings");
+  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Max (X, {1})"), "t.rules:1:38: expected an input: a name, a number or an operator, found `{`");
+}
+
+TEST(ParseRules, ClausesStandAfterTheHeaderToo) {
+  const Rule r = one("rule a (X) => (Y)  effect reassociates  phase last\n  Abs (X) => Neg (X)\n  budget 3\n  example X = float[2]");
+  EXPECT_EQ(r.effect, Effect::kReassociates);
+  EXPECT_EQ(r.budget, 3u);
+  EXPECT_EQ(r.examples.size(), 1u);
+  EXPECT_EQ(error_of("rule a (X) => (Y) example X = float[2] Abs (X) => Neg (X)"),
+            "t.rules:1:6: the examples of `a` stand after its right side; move them down");
+}
+
+TEST(ParseRules, AnExampleDiffersFromTheFirst) {
+  const Rule r = one(R"(rule a <k> (X, but) => (Y)
+    Softmax <axis = @k> (Add (X, but)) => Abs (X)
+    example X = float[2,3], but = float[3], k = 1; but k = 0; but = float[5], X = float[5], k = 0
+    counter but X = float[7], k = 0; but but = float[])");
+  ASSERT_EQ(r.examples.size(), 3u);
+  ASSERT_EQ(r.counters.size(), 2u);
+  const auto value = [](const RuleExample& e, std::string_view name) {
+    const auto it = std::find_if(e.values.begin(), e.values.end(), [&](const ExampleValue& v) { return v.name == name; });
+    return it == e.values.end() ? ExampleValue{} : *it;
+  };
+  EXPECT_EQ(r.examples[1].values.size(), 3u);
+  EXPECT_EQ(value(r.examples[1], "X").dims, (Shape{2, 3}));
+  EXPECT_EQ(value(r.examples[1], "k").attribute->i(), 0);
+  EXPECT_EQ(value(r.examples[2], "but").dims, (Shape{5}));
+  EXPECT_EQ(value(r.counters[0], "X").dims, (Shape{7}));
+  EXPECT_EQ(value(r.counters[0], "but").dims, (Shape{3}));
+  EXPECT_EQ(value(r.counters[1], "but").dims, (Shape{}));
+  EXPECT_EQ(r.counters[1].place.column, 38);
+  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Neg (X) counter but X = float[2]"),
+            "t.rules:1:46: there is no example before this one that it could differ from; write all values");
+  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Neg (X) example X = float[2]; but X = float[1], X = float[3]"),
+            "t.rules:1:78: rule a: `X` is given twice");
 }
 
 TEST(ParseRules, AbsentInputsOutputsDomainsAndStrings) {
@@ -122,6 +195,9 @@ TEST(ParseRules, DeepNestingIsAnErrorNotACrash) {
   std::string nots = "rule a (X) => (Y) { Y = Abs (X) } where ";
   for (int i = 0; i < 100000; ++i) nots += "not ";
   EXPECT_NE(error_of(nots + "true"), "");
+  std::string calls = "rule a (X) => (Y) ";
+  for (int i = 0; i < 100000; ++i) calls += "Abs (";
+  EXPECT_EQ(error_of(calls), "t.rules:1:524: the operators are nested too deeply; give a step a name in braces");
 }
 
 TEST(ParseRules, EveryPrefixOfAFileIsReadOrRefused) {
