@@ -54,6 +54,12 @@ def rules_of(root):
     return out
 
 
+def examples_of(lines, word):
+    """How many stand after this word: one, and one more after each semicolon."""
+    statements = re.findall(rf"^ *{word}\b.*?(?=^ *(?:{'|'.join(CLAUSES)})\b|^\S|^$|\Z)", "\n".join(lines), flags=re.M | re.S)
+    return sum(1 + text.count(";") for text in statements)
+
+
 def clusters_of(rules):
     """Groups of two or more rules that are connected by pairs alike."""
     group = {name: {name} for name in rules}
@@ -167,8 +173,8 @@ def counts(root):
         "rules as written": len(rules),
         "lines of rule files": len(lines),
         "lines of rule files over 120 characters": sum(len(line) > 120 for line in lines),
-        "examples": sum(line.lstrip().startswith("example ") for line in lines),
-        "counterexamples": sum(line.lstrip().startswith("counter") for line in lines),
+        "examples": examples_of(lines, "example"),
+        "counterexamples": examples_of(lines, "counter"),
         "comment lines of rule files": sum(line.lstrip().startswith("#") for line in lines),
         "clusters of near-copies": len(clusters),
         "rules in clusters": sum(map(len, clusters)),

@@ -142,7 +142,16 @@ class Without {
       if (!inner) return nullptr;
       return inner == e->arguments[0] ? e : useful(inner);
     }
-    return mentions(*e, gone_) ? nullptr : with_names(e, aliases_);
+    if (mentions(*e, gone_)) return nullptr;
+    const ExprPtr left = with_names(e, aliases_);
+    return compares_with_itself(*left) ? nullptr : left;
+  }
+
+  // `same_shape(A, S)` where A is S: what it asks about is a step that is left out.
+  static bool compares_with_itself(const Expr& e) {
+    const auto name = [](const ExprPtr& a) { return a->kind == Expr::Kind::kName ? a->text : ""; };
+    return e.kind == Expr::Kind::kCall && e.text == "same_shape" && e.arguments.size() == 2 && !name(e.arguments[0]).empty() &&
+           name(e.arguments[0]) == name(e.arguments[1]);
   }
 
   void conditions() {
@@ -249,10 +258,10 @@ class Expander {
     if (mirrored) labels.emplace_back("mirrored");
     mirror(rule, mirrored);
     for (std::size_t a = 0; a < written_.assumed.size(); ++a) {
-      const auto& [name, unless] = written_.assumed[a];
+      const auto& [names, unless] = written_.assumed[a];
       const bool made = with >> a & 1;
-      if (made) labels.push_back(name);
-      if (made) rule.assumes.push_back(name);
+      if (made) labels.push_back(names.front());
+      if (made) rule.assumes.insert(rule.assumes.end(), names.begin(), names.end());
       rule.where.push_back(made ? useful(negated(unless)) : unless);
     }
     std::erase_if(rule.where, [](const ExprPtr& e) { return e->kind == Expr::Kind::kName && e->text == "true"; });

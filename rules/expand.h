@@ -22,9 +22,9 @@ struct WrittenRule {
   std::vector<std::string> labels;  // of the instance so far: what `forall` has chosen
   std::string rest;                 // `..a` of the header
   std::vector<OptionalGroup> optional;
-  // `assume NAME unless CONDITION`: without the assumption where the condition holds, with it elsewhere.
+  // `assume NAME, NAME unless CONDITION`: without the assumptions where the condition holds, with them elsewhere.
   struct Assumed {
-    std::string name;
+    std::vector<std::string> names;
     ExprPtr unless;
   };
   std::vector<Assumed> assumed;

@@ -230,15 +230,17 @@ bool RuleParser::parse_clauses(WrittenRule& written) {
 
 bool RuleParser::parse_assumption(WrittenRule& written) {
   const Place place = next().place;
-  std::string name;
-  if (!expect_name(name, "the name of an assumption")) return false;
-  if (!find_assumption(name)) return fail(place, fmt::format("{} is no assumption; known are {}", name, assumption_names()));
+  std::vector<std::string> names;
+  do {
+    if (!expect_name(names.emplace_back(), "the name of an assumption")) return false;
+    if (!find_assumption(names.back())) return fail(place, fmt::format("{} is no assumption; known are {}", names.back(), assumption_names()));
+  } while (accept(","));
   if (!accept_word("unless")) {
-    written.rule.assumes.push_back(std::move(name));
+    std::move(names.begin(), names.end(), std::back_inserter(written.rule.assumes));
     return true;
   }
   ExprPtr unless = parse_expr();
-  if (unless) written.assumed.push_back({std::move(name), unless});
+  if (unless) written.assumed.push_back({std::move(names), unless});
   return unless != nullptr;
 }
 

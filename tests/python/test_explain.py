@@ -38,7 +38,7 @@ def test_the_chain_of_rules_behind_a_fused_operator():
     assert [p["status"] for p in told["places"]] == ["fused", "fused"]
     for place in told["places"]:
         assert place["op_type"] == "Softmax" and place["fused"] == "com.microsoft.Attention"
-        assert place["rules"][-1] == "packed_projections_with_bias"
+        assert place["rules"][-1] == "packed_projections"
         assert len(place["rules"]) == len(set(place["rules"])) > 3
     text = run_ok("explain", BART, "--op", "Attention", "--cost", "nodes").stdout
     assert "2 fused" in text and " -> " in text
