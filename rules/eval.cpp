@@ -10,6 +10,7 @@
 namespace saturate {
 namespace {
 
+constexpr std::string_view kUnproven = "unproven";
 constexpr std::size_t kMaxAsked = 1 << 16;  // bytes of a constant that a guard may ask to be evaluated
 
 }  // namespace
@@ -200,6 +201,11 @@ Result EvalContext::evaluate(const Expr& expr) {
     }
     case Expr::Kind::kCall: {
       if (const auto absence = attribute_absence(expr)) return Val(*absence);
+      if (expr.text == kUnproven) {  // the one question that has an answer where its condition has none
+        const Result r = evaluate(*expr.arguments[0]);
+        const bool* holds = r ? r->get<bool>() : nullptr;
+        return Val(holds == nullptr || !*holds);
+      }
       absl::InlinedVector<Val, 3> arguments;
       for (const ExprPtr& argument : expr.arguments) {
         Result r = evaluate(*argument);

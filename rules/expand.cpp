@@ -27,18 +27,12 @@ ExprPtr name_expr(const std::string& name, Place place) {
   return e;
 }
 
-ExprPtr useful(ExprPtr condition) {
-  auto e = make_expr(Expr::Kind::kCall, condition->place);
-  e->text = "useful";
-  e->function = find_rule_function(e->text);
-  e->arguments = {std::move(condition)};
+ExprPtr call(std::string_view function, ExprPtr argument) {
+  auto e = make_expr(Expr::Kind::kCall, argument->place);
+  e->text = function;
+  e->function = find_rule_function(function);
+  e->arguments = {std::move(argument)};
   return e;
-}
-
-ExprPtr negated(const ExprPtr& e) {
-  auto no = make_expr(Expr::Kind::kNot, e->place);
-  no->arguments = {e};
-  return no;
 }
 
 bool mentions(const Expr& e, const Names& names) {
@@ -140,7 +134,7 @@ class Without {
     if (e->kind == Expr::Kind::kCall && e->text == "useful") {
       const ExprPtr inner = without_absent(e->arguments[0]);
       if (!inner) return nullptr;
-      return inner == e->arguments[0] ? e : useful(inner);
+      return inner == e->arguments[0] ? e : call("useful", inner);
     }
     if (mentions(*e, gone_)) return nullptr;
     const ExprPtr left = with_names(e, aliases_);
@@ -262,7 +256,7 @@ class Expander {
       const bool made = with >> a & 1;
       if (made) labels.push_back(names.front());
       if (made) rule.assumes.insert(rule.assumes.end(), names.begin(), names.end());
-      rule.where.push_back(made ? useful(negated(unless)) : unless);
+      rule.where.push_back(made ? call("useful", call("unproven", unless)) : unless);
     }
     std::erase_if(rule.where, [](const ExprPtr& e) { return e->kind == Expr::Kind::kName && e->text == "true"; });
     if (!absent.empty()) rule = Without(std::move(rule), std::move(absent)).run();

@@ -207,6 +207,8 @@ constexpr RuleFunction kFactFunctions[] = {
     {"useful", 1, 1, "(condition) -> bool",
      "The condition, which only keeps the rule to the direction that helps or to what runtimes take: the equality holds without it.",
      "useful(a != 1)", as_given},
+    {"unproven", 1, 1, "(condition) -> bool", "Whether a condition does not hold or nothing decides it. For `useful`.",
+     "useful(unproven(fills(M) > -1000))", as_given},  // asked by EvalContext::evaluate(),
     {"proven_equal", 2, 2, "(x, y) -> bool", "Whether == is proven: `false` where nothing decides. For `useful`.",
      "useful(not proven_equal(dim(Q, 0), dim(K, 0)))", proven_equal},
     {"absent", 1, 1, "(x) -> bool", "Whether an optional input or attribute is left out; lets the name match an absent input.", "absent(bias)", absent},

@@ -92,6 +92,14 @@ TEST_F(Eval, Arithmetic) {
   EXPECT_EQ(eval("[1, 2] + [3]"), "[1, 2, 3]");
 }
 
+TEST_F(Eval, WhatNothingDecidesIsUnproven) {
+  EXPECT_TRUE(eval("rank(U) == 4").starts_with("no: ")) << eval("rank(U) == 4");
+  EXPECT_TRUE(eval("not rank(U) == 4").starts_with("no: "));
+  EXPECT_EQ(eval("unproven(rank(U) == 4)"), "true");
+  EXPECT_EQ(eval("unproven(rank(X) == 4)"), "false");
+  EXPECT_EQ(eval("unproven(rank(X) == 3)"), "true");
+}
+
 TEST_F(Eval, DimsAreCompletelySymbolic) {
   EXPECT_EQ(eval("shape(X)"), "[B, S, 12, 64]");
   EXPECT_EQ(eval("shape(X)[1:-1]"), "[S, 12]");

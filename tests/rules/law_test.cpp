@@ -183,7 +183,7 @@ rule r (X) => (Y) { Y = Relu (X) } where rank(X) == 2 => { Y = Neg (X) } assume 
   EXPECT_TRUE(rules[0].assumes.empty());
   EXPECT_EQ(to_string(*rules[0].where[1]), "wide_float(X)");
   EXPECT_EQ(rules[1].assumes, (Names{"finite_scores"}));
-  EXPECT_EQ(to_string(*rules[1].where[1]), "useful(not wide_float(X))");
+  EXPECT_EQ(to_string(*rules[1].where[1]), "useful(unproven(wide_float(X)))");
 }
 
 TEST(Laws, DefinitionsAreConditionsOverTheirNames) {

@@ -25,7 +25,7 @@ def dtype_name(number: int) -> str:
 class RuleSet:
     """The rules of a run. Sets never change: each method gives a new one.
 
-    >>> rules = onnx_saturate.RuleSet.builtin().without("gelu_erf") + "my.rules"
+    >>> rules = onnx_saturate.RuleSet.builtin().without("function_by_hand") + "my.rules"
     """
 
     def __init__(self, core: _core.RuleSet) -> None:
