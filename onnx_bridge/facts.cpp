@@ -8,6 +8,7 @@
 #include "onnx_bridge/infer_call.h"
 #include "onnx_bridge/op_table.h"
 #include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/signs.h"
 
 namespace saturate {
 
@@ -188,6 +189,7 @@ bool join_facts(Facts& into, const Facts& other, DimTable& dims, bool& changed, 
     }
   }
   if (other.constant && !into.constant) into.constant = changed = true;
+  if (other.never_negative && !into.never_negative) into.never_negative = changed = true;
   if (other.value && !into.value) {
     into.value = other.value;
     changed = true;
@@ -256,6 +258,8 @@ Facts facts_of_type(const ValueType& type, DimTable& dims, std::string_view valu
   return f;
 }
 
+constexpr std::size_t kMostSignBytes = 4096;  // of a constant that is looked at: what is added to squares is small
+
 Facts facts_of_tensor(const Tensor& tensor, DimTable& dims) {
   Facts f;
   f.kind = Facts::Kind::kTensor;
@@ -264,6 +268,7 @@ Facts facts_of_tensor(const Tensor& tensor, DimTable& dims) {
   for (std::int64_t d : tensor.dims()) f.shape->push_back(dims.constant(d));
   f.constant = true;
   f.value = tensor;
+  f.never_negative = is_floating(f.dtype) && tensor.bytes().size() <= kMostSignBytes && holds_no_negatives(tensor);
   if (f.dtype != DType::kInt64 && f.dtype != DType::kInt32) return f;
   if (const auto from = inference::counted_from(tensor)) f.counts_from = dims.constant(*from);
   if (tensor.rank() <= 1 && tensor.size() <= inference::kMaxContent) {

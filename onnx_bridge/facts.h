@@ -22,6 +22,7 @@ struct Facts {
   std::optional<Tensor> value;              // known value (initializers, and small results that were folded)
   std::optional<std::vector<Dim>> content;  // int32/int64 of rank 0 or 1, at most 64 elements: the elements, symbolically
   std::optional<Dim> counts_from;           // int32/int64 of rank >= 1: element [..., i] is this + i
+  bool never_negative = false;              // floats: no element lies below +0 (signs.h)
   std::vector<Facts> elements;              // tuple: one per output
   bool has_rank() const { return shape.has_value(); }
   int rank() const { return static_cast<int>(shape->size()); }

@@ -13,6 +13,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/op_table.h"
 #include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/signs.h"
 
 namespace saturate {
 namespace {
@@ -141,6 +142,7 @@ struct OnnxEGraph::Impl : Analysis {
     bool scalar_literal = false;
     int projection = 0;  // #proj
     Facts input_facts;   // #input
+    SignOf sign = SignOf::kNothing;
     enum class Role { kOperator, kInput, kConstant, kLiteral, kAbsent, kProj } role = Role::kOperator;
   };
   std::deque<Operator> ops;
@@ -166,6 +168,7 @@ struct OnnxEGraph::Impl : Analysis {
   }
 
   OpId new_op(OpTraits traits, Operator op) {
+    if (op.role == Operator::Role::kOperator) op.sign = sign_of(op.key);
     ops.push_back(std::move(op));
     return egraph.add_op(traits);
   }
@@ -195,7 +198,11 @@ struct OnnxEGraph::Impl : Analysis {
 
   absl::StatusOr<Facts> infer_operator(const EGraph& g, Id id, const ENode& node, const Operator& op) {
     std::vector<const Facts*> inputs;
-    for (Id child : node.children) inputs.push_back(&facts[g.find(child)]);
+    std::vector<Id> children;
+    for (Id child : node.children) {
+      children.push_back(g.find(child));
+      inputs.push_back(&facts[children.back()]);
+    }
     InferContext context{dims, [this, id](int output, int axis) {
                            auto [it, inserted] = fresh_dims.try_emplace({id, output, axis});
                            if (inserted) it->second = dims.fresh("unk");
@@ -213,7 +220,11 @@ struct OnnxEGraph::Impl : Analysis {
     outputs->resize(op.key.outputs);
     if (op.key.kept)
       for (Facts& f : *outputs) f.constant = false, f.value.reset();
-    if (op.key.outputs == 1) return std::move(outputs->front());
+    if (op.key.outputs == 1) {
+      Facts& made = outputs->front();
+      made.never_negative |= is_floating(made.dtype) && never_negative(op.sign, children, inputs);
+      return std::move(made);
+    }
     Facts tuple;
     tuple.kind = Facts::Kind::kTuple;
     tuple.elements = std::move(*outputs);

@@ -95,6 +95,11 @@ Result as_given(EvalContext&, Args a) { return a[0]; }
 
 Result proven_equal(EvalContext& c, Args a) { return Val(c.equal(a[0], a[1]).value_or(false)); }
 
+Result never_negative(EvalContext& c, Args a) {
+  const Facts* f = c.as_facts(a[0]);
+  return f != nullptr ? Result(Val(f->never_negative)) : std::nullopt;
+}
+
 Result absent(EvalContext& c, Args a) {
   const Facts* f = c.as_facts(a[0]);
   if (f == nullptr) return std::nullopt;
@@ -246,6 +251,8 @@ constexpr RuleFunction kFactFunctions[] = {
     {"attention_is_made", 1, 1, "(x) -> bool",
      "Whether the model of x holds no attention operator: one that a rule made says nothing of rows where all is hidden by -inf.", "not attention_is_made(Q)",
      told_by_source<&FactSource::attention_is_made>, true},
+    {"never_negative", 1, 1, "(x) -> bool", "Whether every element is proven to lie at or above +0 (or to be NaN).", "never_negative(X)",
+     never_negative},
     {"counts", 1, 1, "(x) -> bool", "Whether a whole number is made of dims and positions alone.", "counts(A)",
      told_by_source<&FactSource::is_count>, true},
     {"hides_by_infinity", 1, 1, "(x) -> bool", "Whether a mask of constants that lies over scores x has a -inf.",
