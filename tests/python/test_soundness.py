@@ -207,6 +207,37 @@ def test_constants_are_folded_where_they_fit(tmp_path):
     assert check(tmp_path, text, [{"x": np.array([0, 1, -3e38], F)}], rtol=1e-5) == ["Mul"]
 
 
+@pytest.mark.parametrize("nodes", [
+    "p = Constant <value_float = 0.5> ()  y = Pow (x, p)",
+    "p = Constant <value_float = -0.5> ()  y = Pow (x, p)",
+    "r = Reciprocal (x)  y = Sqrt (r)",
+    "l = Log (x)  h = Constant <value_float = -0.5> ()  m = Mul (l, h)  y = Exp (m)",
+])
+def test_roots_are_taken_of_what_is_not_negative(tmp_path, nodes):
+    """A power of -inf is no root of it, and 1 / sqrt(-0) is -inf."""
+    text = f"(float[n,1] x) => (float[n,1] y) {{ {nodes} }}"
+    for words in TARGETS:
+        check(tmp_path, text, [{"x": np.array([[-np.inf], [-0.0], [0], [np.inf], [-4]], F)}], *words)
+
+
+@pytest.mark.parametrize("power", [0.5, -0.5])
+def test_roots_of_squares_are_roots(tmp_path, power):
+    """A mean of squares and a number above 0 is never negative: the power is a root, and the norm one operator."""
+    step = {0.5: "Div", -0.5: "Mul"}[power]
+    text = (f"(float[n,8] x) => (float[n,8] y) <int64[1] l = {{1}}, float e = {{0.001}}, float two = {{2}}, float p = {{{power}}}> "
+            f"{{ s = Pow (x, two)  m = ReduceMean (s, l)  a = Add (e, m)  r = Pow (a, p)  y = {step} (x, r) }}")
+    rng = np.random.default_rng(5)
+    assert check(tmp_path, text, [{"x": rng.normal(size=(3, 8)).astype(F)}], "--target", "ort-cpu", rtol=1e-5) == ["RMSNormalization"]
+
+
+def test_a_variance_that_is_found_late_is_never_negative(tmp_path):
+    """The mean of squares less the square of the mean is a mean of squares: what is known of it reaches the root two steps above."""
+    text = ("(float[n,8] x) => (float[n,8] y) <int64[1] l = {1}, float e = {0.001}> { m = ReduceMean (x, l)  s = Mul (x, x)  q = ReduceMean (s, l)  "
+            "k = Mul (m, m)  v = Sub (q, k)  a = Add (v, e)  r = Reciprocal (a)  t = Sqrt (r)  d = Sub (x, m)  y = Mul (d, t) }")
+    rng = np.random.default_rng(5)
+    assert check(tmp_path, text, [{"x": rng.normal(size=(3, 8)).astype(F)}], "--target", "ort-cpu", rtol=1e-5) == ["LayerNormalization"]
+
+
 def test_the_largest_before_softmax_stays_the_largest(tmp_path):
     text = "(float[n,3] x) => (int64[n] y) { a = Softmax <axis = 1> (x)  y = ArgMax <axis = 1, keepdims = 0> (a) }"
     check(tmp_path, text, [{"x": np.array([[1, 1.0000001, 0], [0, np.inf, 1]], F)}])
