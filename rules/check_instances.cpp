@@ -62,6 +62,7 @@ struct Variation {
   bool odd = false;       // attributes and written lists of numbers take other values: strides, pads, axes, keepdims
   bool turn = false;      // attributes of 0 and 1 are the other one
   bool ends = false;      // integers are at the ends of their type, too
+  bool anew = false;      // floats that an example writes out are drawn, too: guards say which of them are instances
 };
 
 std::int64_t odd_number(std::int64_t n, std::mt19937_64& random) {
@@ -95,18 +96,19 @@ std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& var
   std::vector<double> values(static_cast<std::size_t>(checked_elements(dims).value_or(0)));
   const bool ends = variation.ends && is_integer(dtype) && value.dtype == variation.from && variation.ints == Ints::kAny;
   const double near = variation.near == 0 || !is_floating(dtype) ? 0 : random() % 2 == 0 ? variation.near : -variation.near;
+  const bool written = value.values && !value.values->empty() && !(variation.anew && is_floating(dtype));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (value.values && !value.values->empty())
+    if (written) {
       values[i] = fitted((*value.values)[std::min(i, value.values->size() - 1)], dtype);
-    if (value.values && !value.values->empty() && variation.odd && value.dtype == DType::kInt64)
-      values[i] = static_cast<double>(odd_number(static_cast<std::int64_t>(values[i]), random));
-    if (value.values && !value.values->empty()) continue;
-    if (ends && random() % 3 == 0)
+      if (variation.odd && value.dtype == DType::kInt64)
+        values[i] = static_cast<double>(odd_number(static_cast<std::int64_t>(values[i]), random));
+    } else if (ends && random() % 3 == 0) {
       values[i] = end_of_type(dtype, random);
-    else if (near != 0)
+    } else if (near != 0) {
       values[i] = near * (1 + std::normal_distribution<double>(0.0, 0x1p-10)(random));
-    else
+    } else {
       values[i] = draw(variation.fill, dtype, variation.ints, random);
+    }
   }
   auto t = tensor_of_reals(dtype, dims, values);
   if (!t.ok()) return std::nullopt;
@@ -258,6 +260,14 @@ std::vector<Instance> random_instances(const Rule& rule, const RuleExample& exam
     if (auto instance = vary(rule, example, v, harsh)) out.push_back(*std::move(instance));
   }
   if (count > 0) add_each_dtype(rule, example, harsh, out);
+  const auto writes_floats = [](const ExampleValue& v) { return !v.attribute && v.values && is_floating(v.dtype); };
+  if (!rule.assumes.empty() || std::none_of(example.values.begin(), example.values.end(), writes_floats)) return out;
+  for (int k = 0; k < count / 2; ++k) {
+    Variation v;
+    v.anew = true;
+    if (k % 2 == 1) v.fill = rule.effect == Effect::kExact ? Fill::kNotFinite : Fill::kSpecial;
+    if (auto instance = vary(rule, example, v, harsh)) out.push_back(*std::move(instance));
+  }
   return out;
 }
 

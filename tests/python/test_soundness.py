@@ -230,6 +230,21 @@ def test_roots_of_squares_are_roots(tmp_path, power):
     assert check(tmp_path, text, [{"x": rng.normal(size=(3, 8)).astype(F)}], "--target", "ort-cpu", rtol=1e-5) == ["RMSNormalization"]
 
 
+@pytest.mark.parametrize("nodes", [
+    "b = Add (x, three)  c = Clip (b, zero, low)  y = Mul (c, sixth)",
+    "m = Max (x, none)  y = Min (m, three)",
+    "m = Max (x, zero)  y = Min (m, none)",
+    "r = Relu (x)  y = Min (r, none)",
+    "c = Clip (x, none, three)  y = Clip (c, zero, three)",
+])
+def test_bounds_that_are_no_bounds(tmp_path, nodes):
+    """A Clip to a bound below the other one, and bounds that are NaN."""
+    text = ("(float[n] x) => (float[n] y) <float three = {3}, float zero = {0}, float low = {-6}, float sixth = {-0.16666667}> "
+            f"{{ q = Constant <value_float = 0.0> ()  none = Div (q, q)  {nodes} }}")
+    for words in TARGETS:
+        check(tmp_path, text, [{"x": np.array([-7, -1, 0, 1, 2, 9], F)}], *words, "--no-verify", rtol=1e-6)
+
+
 def test_a_variance_that_is_found_late_is_never_negative(tmp_path):
     """The mean of squares less the square of the mean is a mean of squares: what is known of it reaches the root two steps above."""
     text = ("(float[n,8] x) => (float[n,8] y) <int64[1] l = {1}, float e = {0.001}> { m = ReduceMean (x, l)  s = Mul (x, x)  q = ReduceMean (s, l)  "

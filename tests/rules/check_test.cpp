@@ -58,6 +58,14 @@ TEST_F(CheckRules, AMissingGuardIsFoundByRandomInstances) {
   EXPECT_TRUE(says(c, kError, "int")) << to_string(c);
 }
 
+TEST_F(CheckRules, FloatsThatAnExampleWritesAreDrawnToo) {
+  // True of the numbers that are written, false of -0.
+  const RuleCheck c = check(R"(rule r (X) => (Y) effect reassociates
+    Sqrt (Reciprocal (X)) => Reciprocal (Sqrt (X))
+    example X = float[4] {0.25, 2, 3, 5})");
+  EXPECT_TRUE(says(c, kError, "the sides differ")) << to_string(c);
+}
+
 TEST_F(CheckRules, IntegersAreOddNegativeAndAtTheirEnds) {
   const RuleCheck means = check(R"(rule r (X, a, b) => (Y) { S = ReduceMean <keepdims = 1> (X, a) Y = ReduceMean <keepdims = 1> (S, b) }
     => { T = ReduceMean <keepdims = 1> (X, b) Y = ReduceMean <keepdims = 1> (T, a) } effect reassociates
