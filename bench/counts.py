@@ -42,13 +42,18 @@ def sources(root, *endings):
 
 # ---- rules ----------------------------------------------------------------------------------------------------------------------------
 
+def clause(words):
+    """One of these words, and what follows it up to the next clause or rule."""
+    return re.compile(rf"^ *(?:{words})\b.*?(?=^ *(?:{'|'.join(CLAUSES)})\b|^\S|^$|\Z)", flags=re.M | re.S)
+
+
 def rules_of(root):
     """Name -> tokens of every rule of the .rules files, without its examples, counterexamples and comments."""
     out = {}
     for path in sorted((root / "rules").rglob("*.rules")):
         text = re.sub(r"#[^\n]*", "", path.read_text())
         for part in re.split(r"^(?=rule\s)", text, flags=re.M)[1:]:
-            law = re.sub(rf"^ *(example|counter)\b.*?(?=^ *({'|'.join(CLAUSES)})\b|^\S|\Z)", "", part, flags=re.M | re.S)
+            law = re.sub(clause("example|counter"), "", part)
             tokens = re.findall(r'"[^"]*"|[A-Za-z_][A-Za-z_0-9.]*|[0-9.]+(?:e-?[0-9]+)?|=>|<=>|[^\s\w]', law)
             out[tokens[1]] = tokens
     return out
@@ -56,8 +61,7 @@ def rules_of(root):
 
 def examples_of(lines, word):
     """How many stand after this word: one, and one more after each semicolon."""
-    statements = re.findall(rf"^ *{word}\b.*?(?=^ *(?:{'|'.join(CLAUSES)})\b|^\S|^$|\Z)", "\n".join(lines), flags=re.M | re.S)
-    return sum(1 + text.count(";") for text in statements)
+    return sum(1 + text[0].count(";") for text in clause(word).finditer("\n".join(lines)))
 
 
 def clusters_of(rules):
