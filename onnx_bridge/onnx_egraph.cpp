@@ -198,11 +198,7 @@ struct OnnxEGraph::Impl : Analysis {
 
   absl::StatusOr<Facts> infer_operator(const EGraph& g, Id id, const ENode& node, const Operator& op) {
     std::vector<const Facts*> inputs;
-    std::vector<Id> children;
-    for (Id child : node.children) {
-      children.push_back(g.find(child));
-      inputs.push_back(&facts[children.back()]);
-    }
+    for (Id child : node.children) inputs.push_back(&facts[g.find(child)]);
     InferContext context{dims, [this, id](int output, int axis) {
                            auto [it, inserted] = fresh_dims.try_emplace({id, output, axis});
                            if (inserted) it->second = dims.fresh("unk");
@@ -222,7 +218,7 @@ struct OnnxEGraph::Impl : Analysis {
       for (Facts& f : *outputs) f.constant = false, f.value.reset();
     if (op.key.outputs == 1) {
       Facts& made = outputs->front();
-      made.never_negative |= is_floating(made.dtype) && never_negative(op.sign, children, inputs);
+      made.never_negative |= is_floating(made.dtype) && never_negative(op.sign, inputs);
       return std::move(made);
     }
     Facts tuple;

@@ -44,9 +44,9 @@ SignOf sign_of(const OpKey& key) {
   return op == "Cast" ? SignOf::kFirst : SignOf::kNothing;
 }
 
-bool never_negative(SignOf sign, std::span<const Id> children, std::span<const Facts* const> inputs) {
+bool never_negative(SignOf sign, std::span<const Facts* const> inputs) {
   const auto known = [](const Facts* f) { return f->never_negative; };
-  const bool of_one = children.size() == 2 && children[0] == children[1];
+  const bool of_one = inputs.size() == 2 && inputs[0] == inputs[1];
   switch (sign) {
     case SignOf::kNothing:
       return false;

@@ -23,7 +23,7 @@ enum class SignOf : std::uint8_t {
   kSquareOrAll  // either
 };
 SignOf sign_of(const OpKey& key);
-// Facts::never_negative of the output. `children`: the classes of the inputs.
-bool never_negative(SignOf sign, std::span<const Id> children, std::span<const Facts* const> inputs);
+// Facts::never_negative of the output. Inputs that are one value have one place.
+bool never_negative(SignOf sign, std::span<const Facts* const> inputs);
 
 }  // namespace saturate

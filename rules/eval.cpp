@@ -13,6 +13,11 @@ namespace {
 constexpr std::string_view kUnproven = "unproven";
 constexpr std::size_t kMaxAsked = 1 << 16;  // bytes of a constant that a guard may ask to be evaluated
 
+bool is_true(const Result& result) {
+  const bool* answer = result ? result->get<bool>() : nullptr;
+  return answer != nullptr && *answer;
+}
+
 }  // namespace
 
 template <typename T>
@@ -151,10 +156,9 @@ std::string EvalContext::values_in(const Expr& expr) const {
 bool EvalContext::holds(const Expr& condition) {
   reason_.clear();
   const Result result = evaluate(condition);
-  const bool* answer = result ? result->get<bool>() : nullptr;
-  if (answer != nullptr && *answer) return true;
+  if (is_true(result)) return true;
   if (!explain_) return false;
-  const std::string why = !result ? reason_ : answer == nullptr ? "it is " + show(*result) + ", not true or false" : "it is false";
+  const std::string why = !result ? reason_ : result->get<bool>() == nullptr ? "it is " + show(*result) + ", not true or false" : "it is false";
   const std::string values = values_in(condition);
   reason_ = fmt::format("`{}` does not hold: {}{}", to_string(condition), why, values.empty() ? "" : " (" + values + ")");
   return false;
@@ -201,11 +205,7 @@ Result EvalContext::evaluate(const Expr& expr) {
     }
     case Expr::Kind::kCall: {
       if (const auto absence = attribute_absence(expr)) return Val(*absence);
-      if (expr.text == kUnproven) {  // the one question that has an answer where its condition has none
-        const Result r = evaluate(*expr.arguments[0]);
-        const bool* holds = r ? r->get<bool>() : nullptr;
-        return Val(holds == nullptr || !*holds);
-      }
+      if (expr.text == kUnproven) return Val(!is_true(evaluate(*expr.arguments[0])));  // also where that has no answer
       absl::InlinedVector<Val, 3> arguments;
       for (const ExprPtr& argument : expr.arguments) {
         Result r = evaluate(*argument);
