@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "onnx_bridge/op_traits.h"
 #include "rules/functions.h"
 #include "rules/opkey.h"
 #include "rules/parse_lexer.h"
@@ -227,9 +228,11 @@ class Expander {
     return absl::InvalidArgumentError(at(written_.rule.file, place, fmt::format("rule {}: {}", written_.rule.name, what)));
   }
 
+  // Of operators that commute the matcher finds both orders: they need none.
   bool has_mirror() const {
     const auto any = [](const std::vector<RuleNode>& nodes) {
-      return std::any_of(nodes.begin(), nodes.end(), [](const RuleNode& n) { return !n.mirrored.empty(); });
+      return std::any_of(nodes.begin(), nodes.end(),
+                         [](const RuleNode& n) { return !n.mirrored.empty() && !has(Trait::kCommutative, n.domain, n.op_type); });
     };
     return any(written_.rule.left) || any(written_.rule.right);
   }

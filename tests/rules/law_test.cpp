@@ -175,6 +175,14 @@ rule over (c, x, y, z) => (Y)
   EXPECT_EQ(rules[1].right[2].inputs, (Names{"c", "t", "s"}));
 }
 
+TEST(Laws, WhatCommutesIsItsOwnMirrorImage) {
+  const auto rules = rules_of(R"(
+forall op in Add, Sub
+rule r (X, B) => (Y) @op (Abs (X) | B) => @op (X | B) example X = float[2], B = float[2]
+)");
+  EXPECT_EQ(names_of(rules), (Names{"r[Add]", "r[Sub]", "r[Sub,mirrored]"}));
+}
+
 TEST(Laws, AnAssumptionIsMadeOnlyWhereItIsNeeded) {
   const auto rules = rules_of(R"(
 rule r (X) => (Y) { Y = Relu (X) } where rank(X) == 2 => { Y = Neg (X) } assume finite_scores unless wide_float(X)
