@@ -74,6 +74,7 @@ struct ViewRule {
   Effect effect;
   std::function<Pattern(OnnxEGraph&)> pattern;
   std::function<void(const Views&, const Match&, Unions&)> apply;
+  bool looks_around = false;  // asks more than the match and the facts of its classes
 };
 
 std::vector<NativeRule> to_native(std::vector<ViewRule> rules);

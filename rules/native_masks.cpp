@@ -55,7 +55,7 @@ ViewRule raising(std::string name, std::string doc, bool of_any) {
           [](OnnxEGraph& g) {
             return Pattern{{variable(), variable(), variable(), variable(), node(g, "sdpa", {0, 1, 2, 3}, "saturate")}};
           },
-          [of_any](const Views& v, const Match& m, Unions& u) { raised_mask(v, m, u, of_any); }};
+          [of_any](const Views& v, const Match& m, Unions& u) { raised_mask(v, m, u, of_any); }, true};
 }
 
 ViewRule rule_of(std::string name, std::string doc, const char* last, bool minus) {
@@ -64,7 +64,7 @@ ViewRule rule_of(std::string name, std::string doc, const char* last, bool minus
             return Pattern{{variable(), variable(), node(g, "Mul", {0, 1}), variable(), node(g, "Sub", {3, 1}), variable(),
                             node(g, "Mul", {4, 5}), node(g, last, {2, 6})}};
           },
-          [minus](const Views& v, const Match& m, Unions& u) { masked_by_product(v, m, u, minus); }};
+          [minus](const Views& v, const Match& m, Unions& u) { masked_by_product(v, m, u, minus); }, true};
 }
 
 }  // namespace

@@ -252,7 +252,7 @@ std::vector<ViewRule> product_rules() {
       {"matmul_of_joined_rows", "MatMul(Reshape(A), B) = Reshape(MatMul(A, Unsqueeze(B))) where rows of two axes were joined",
        Effect::kExact, merged_factor(0), matmul_of_joined_rows},
       {"reshape_of_sum", "Reshape(A + B) = Reshape(A) + Reshape(B) where only batch dims are cut otherwise", Effect::kExact,
-       reshaped("Add"), reshape_of_sum},
+       reshaped("Add"), reshape_of_sum, true},
       {"heads_repeated", "Reshape(Expand(Reshape(K))) = repeat_heads(K) where each head is repeated in place", Effect::kExact,
        [](OnnxEGraph& g) {
          return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Expand", {2, 3}), variable(),

@@ -91,9 +91,9 @@ std::vector<NativeRule> native_sequence_rules() {
   const auto of_one = [](std::string_view op) { return [op](OnnxEGraph& g) { return Pattern{{variable(), node(g, op, {0})}}; }; };
   return to_native({
       {"element_of_sequence", "SequenceAt of a sequence that is written out, or split off a tensor, is that tensor or a Slice",
-       Effect::kExact, [](OnnxEGraph& g) { return over_two(g, "SequenceAt"); }, element_of_sequence},
+       Effect::kExact, [](OnnxEGraph& g) { return over_two(g, "SequenceAt"); }, element_of_sequence, true},
       {"joined_sequence", "ConcatFromSequence of a sequence that is written out is Concat", Effect::kExact, of_one("ConcatFromSequence"),
-       joined_sequence},
+       joined_sequence, true},
   });
 }
 
