@@ -70,9 +70,10 @@ struct Rewrite {
   // What the applier asks and makes follows from the match and the facts of its classes. So a match is looked at again only where these
   // have changed, as long as Analysis::knowledge() stays; others are looked at whenever a class of theirs gains e-nodes.
   bool of_facts_alone = false;
-  // With `make`, `left` and what to do with it are made when they are wanted first: once there are e-nodes of all these kinds, without which
-  // nothing can match. Name, budget and phase stay.
+  // With `make`, `left` and what to do with it are made when they are wanted first: once there are e-nodes of all these kinds, and of each
+  // pair one of the first kind with a child in whose class one of the second is. Without them nothing can match. Name, budget and phase stay.
   std::vector<Kind> wants = {};
+  std::vector<std::pair<Kind, Kind>> wants_below = {};
   std::function<Rewrite()> make = nullptr;
 };
 

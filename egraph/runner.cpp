@@ -85,6 +85,31 @@ struct NewRows {
   std::vector<std::uint32_t> kind_start, rows;
 };
 
+// Which kinds of e-nodes have a child in whose class another kind is; of the kinds that rules ask about.
+class KindPairs {
+ public:
+  void ask_about(Kind kind) {
+    if (number_.size() <= kind) number_.resize(kind + std::size_t{1}, kNone);
+    if (number_[kind] == kNone) number_[kind] = static_cast<std::uint32_t>(asked_.size()), asked_.push_back(kind);
+  }
+  void look(const EGraph::Impl& g, const Index& index) {
+    seen_.assign(asked_.size() * asked_.size(), false);
+    for (std::size_t of = 0; of < asked_.size(); ++of)
+      for (const std::uint32_t row : index.of_kind(asked_[of]))
+        for (const Id child : index.rows[row].children(g.pool.data()))
+          for (std::uint32_t below = index.start[child]; below < index.start[child + 1]; ++below) {
+            const Kind kind = g.ops[index.rows[below].op].kind;
+            if (kind < number_.size() && number_[kind] != kNone) seen_[of * asked_.size() + number_[kind]] = true;
+          }
+  }
+  bool is_there(const std::pair<Kind, Kind>& pair) const { return seen_[number_[pair.first] * asked_.size() + number_[pair.second]]; }
+
+ private:
+  std::vector<std::uint32_t> number_;  // by kind, of those asked about; kNone
+  std::vector<Kind> asked_;
+  std::vector<char> seen_;
+};
+
 // A stretch of one rule's starts; what it finds is put together in the order of the tasks.
 struct Task {
   std::size_t rule, first, last;
@@ -108,6 +133,7 @@ class Runner {
       report_.rules.push_back({.name = rule.name});
       g_.rule_names.push_back(rule.name);
       if (rule.phase != Rewrite::kLastPhase) phases_.push_back(rule.phase);
+      wait_or_live(static_cast<std::uint32_t>(rules_.size() - 1), nullptr);
     }
     if (g_.proof) tell_proof();
     std::sort(phases_.begin(), phases_.end());
@@ -143,7 +169,7 @@ class Runner {
       if (auto stop = check_.now(g_, words_.bytes() + 2 * sizeof(std::uint32_t) * g_.recs.size() + g_.index_growth())) return *stop;
       if (iteration >= options_.limits.iterations) return StopReason::kIterationLimit;
       const std::uint64_t before = changes();
-      const bool deferred = std::any_of(rules_.begin(), rules_.end(), [](const RuleState& rule) { return !rule.deferred.empty(); });
+      const bool deferred = std::any_of(live_.begin(), live_.end(), [this](std::uint32_t r) { return !rules_[r].deferred.empty(); });
       if (const auto stop = reported_iteration(iteration)) return *stop;
       if (changes() != before || deferred || scheduler_->resume(iteration)) continue;
       if (phase_ + 1 >= phases_.size()) return StopReason::kSaturated;
@@ -186,7 +212,7 @@ class Runner {
     auto begin = Clock::now();
     const bool complete = search(iteration);
     stats.search_s = since(begin);
-    for (const RuleState& rule : rules_) stats.matches += rule.found;
+    for (const std::uint32_t r : live_) stats.matches += rules_[r].found;
     note_memory();
     if (!complete) {
       if (memory_stop_) return StopReason::kMemoryLimit;
@@ -198,7 +224,8 @@ class Runner {
     const std::uint32_t searched_at = g_.stamp++;
     std::optional<StopReason> stop;
     reserve();
-    for (std::size_t r = 0; r < rules_.size() && !stop; ++r) {
+    for (const std::uint32_t r : live_) {
+      if (stop) break;
       RuleState& rule = rules_[r];
       if (rule.searched) {
         rule.last = searched_at;
@@ -219,7 +246,7 @@ class Runner {
   void reserve() {
     if (check_.limits().memory_bytes != ~std::size_t{0}) return;
     double expected = 0;
-    for (std::size_t r = 0; r < rules_.size(); ++r) {
+    for (const std::uint32_t r : live_) {
       const RuleStats& stats = report_.rules[r];
       if (stats.applied == 0) continue;
       const std::uint64_t applied =
@@ -326,9 +353,36 @@ class Runner {
 
   // A rule that could not match before is made as if it had been there: what it matches is fresh, since an e-node of it is.
   void make_wanted(const Index& index) {
-    const auto there = [&](Kind kind) { return !index.of_kind(kind).empty(); };
-    for (RuleState& rule : rules_)
-      if (rule.rule->make && active(rule) && std::all_of(rule.rule->wants.begin(), rule.rule->wants.end(), there)) rule.make(g_.proof != nullptr);
+    const std::size_t before = live_.size();
+    for (Kind kind = 0; kind < waiting_.size(); ++kind) {
+      if (waiting_[kind].empty() || index.of_kind(kind).empty()) continue;
+      for (const std::uint32_t r : std::exchange(waiting_[kind], {})) wait_or_live(r, &index);
+    }
+    if (!later_.empty()) pairs_.look(g_, index);
+    std::erase_if(later_, [&](std::uint32_t r) {
+      const auto& below = rules_[r].rule->wants_below;
+      const auto there = [&](const auto& pair) { return pairs_.is_there(pair); };
+      if (!active(rules_[r]) || !std::all_of(below.begin(), below.end(), there)) return false;
+      rules_[r].make(g_.proof != nullptr);
+      live_.push_back(r);
+      return true;
+    });
+    if (live_.size() != before) std::sort(live_.begin(), live_.end());
+  }
+
+  // A rule that is made when it is wanted waits for a kind which has no e-nodes: for one at a time, so that the others are not asked about.
+  // `index` is null at the start, where nothing is known of any.
+  void wait_or_live(std::uint32_t r, const Index* index) {
+    const RuleState& rule = rules_[r];
+    if (!rule.rule->make) return live_.push_back(r);
+    const auto absent = std::find_if(rule.rule->wants.begin(), rule.rule->wants.end(),
+                                     [&](Kind kind) { return index == nullptr || index->of_kind(kind).empty(); });
+    if (absent == rule.rule->wants.end()) {
+      for (const auto& [above, below] : rule.rule->wants_below) pairs_.ask_about(above), pairs_.ask_about(below);
+      return later_.push_back(r);
+    }
+    if (waiting_.size() <= *absent) waiting_.resize(*absent + std::size_t{1});
+    waiting_[*absent].push_back(r);
   }
 
   // Fills found and matches of every rule that may run. False: stopped before its end.
@@ -339,10 +393,10 @@ class Runner {
     new_rows_.clear();
     sights_.clear();
     deepest_ = 0;
-    for (const RuleState& rule : rules_) deepest_ = std::max(deepest_, rule.matcher.depth());
+    for (const std::uint32_t r : live_) deepest_ = std::max(deepest_, rules_[r].matcher.depth());
     std::vector<Task> tasks;
     const std::size_t held = side_bytes();
-    for (std::size_t r = 0; r < rules_.size(); ++r) {
+    for (const std::uint32_t r : live_) {
       RuleState& rule = rules_[r];
       rule.found = 0;
       rule.matches.count = 0;
@@ -382,7 +436,7 @@ class Runner {
     if (stopped) return false;
     for (const Task& task : tasks) close_task(task);
     const std::size_t found = side_bytes();
-    for (std::size_t r = 0; r < rules_.size(); ++r) finish_search(r, iteration, found);
+    for (const std::uint32_t r : live_) finish_search(r, iteration, found);
     return true;
   }
 
@@ -493,7 +547,7 @@ class Runner {
   // What the runner holds beside the e-graph.
   std::size_t side_bytes() const {
     std::size_t deferred = 0;
-    for (const RuleState& rule : rules_) deferred += rule.deferred.capacity() * sizeof(std::uint32_t);
+    for (const std::uint32_t r : live_) deferred += rules_[r].deferred.capacity() * sizeof(std::uint32_t);
     std::size_t fresh = 0;
     for (const NewRows& rows : new_rows_) fresh += (rows.kind_start.capacity() + rows.rows.capacity()) * sizeof(std::uint32_t);
     for (const Sight& sight : sights_) fresh += sight.depth.capacity() * sizeof(std::uint32_t);
@@ -530,6 +584,10 @@ class Runner {
   StopCheck check_;
   std::shared_ptr<Scheduler> scheduler_;
   std::vector<RuleState> rules_;
+  std::vector<std::uint32_t> live_;                  // rules that may match, in order
+  std::vector<std::vector<std::uint32_t>> waiting_;  // by kind: rules that wait for an e-node of it
+  std::vector<std::uint32_t> later_;                 // rules whose kinds are there: they wait for their phase, or for pairs of kinds
+  KindPairs pairs_;
   mutable std::atomic<std::size_t> search_bytes_ = 0;  // of matches, while they are searched
   mutable std::atomic<bool> memory_stop_ = false;      // the matches alone would pass the memory limit
   Arena<std::uint32_t> words_;                         // of all matches that are to be applied

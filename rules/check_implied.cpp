@@ -8,8 +8,8 @@ namespace saturate {
 namespace {
 
 // Whether a rule is at work wherever `other` is, and no less exact.
-bool is_no_weaker(const Rule& rule, const Rule& other) {
-  const auto assumed = [&](const std::string& name) {
+bool is_no_weaker(const RuleHead& rule, const Rule& other) {
+  const auto assumed = [&](std::string_view name) {
     return std::find(other.assumes.begin(), other.assumes.end(), name) != other.assumes.end();
   };
   return rule.effect <= other.effect && std::all_of(rule.assumes.begin(), rule.assumes.end(), assumed) &&
@@ -26,7 +26,7 @@ std::optional<bool> meets_without(const Rule& rule, const RuleSet& rules, const 
     if (!v.attribute && !v.values) variable.insert(v.name);
   if (!LeftSide(rule, instance, g).build(variable).empty()) return std::nullopt;
   g.egraph().rebuild();
-  const auto others = rules.compile_when_wanted(g, [&](const Rule& r) { return r.name != rule.name && is_no_weaker(r, rule); });
+  const auto others = rules.compile_when_wanted(g, [&](const RuleHead& r) { return r.name != rule.name && is_no_weaker(r, rule); });
   RunOptions options;
   options.limits.iterations = 12;
   options.limits.nodes = 20'000;

@@ -35,34 +35,6 @@ std::string clash(const Facts& a, const Facts& b, const DimTable& dims) {
 
 namespace {
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// The sets of optional inputs to compile a rule without. E-nodes have no absent operands at the end, so operators of each length are
-// patterns of their own; an absent operand between others is matched by its variable.
-std::vector<std::vector<std::string>> forms(const Rule& rule, const std::vector<RuleNode>& left) {
-  std::vector<std::vector<std::string>> out = {{}};
-  for (const RuleNode& n : left) {
-    std::size_t first = n.inputs.size();
-    while (first > 0 && (n.inputs[first - 1].empty() || contains(rule.optional, n.inputs[first - 1]))) --first;
-    const std::size_t known = out.size();
-    std::vector<std::string> dropped;
-    for (std::size_t i = n.inputs.size(); i-- > first;) {
-      if (n.inputs[i].empty() || contains(dropped, n.inputs[i])) continue;
-      dropped.push_back(n.inputs[i]);
-      for (std::size_t k = 0; k < known; ++k) {
-        std::vector<std::string> form = out[k];
-        for (const std::string& name : dropped)
-          if (!contains(form, name)) form.push_back(name);
-        std::sort(form.begin(), form.end());
-        if (std::find(out.begin(), out.end(), form) == out.end()) out.push_back(std::move(form));
-      }
-    }
-  }
-  return out;
-}
-
 bool of_facts_alone(const Expr& expr) {
   return (expr.function == nullptr || !expr.function->looks_around) &&
          std::all_of(expr.arguments.begin(), expr.arguments.end(), [](const ExprPtr& e) { return !e || of_facts_alone(*e); });
@@ -73,53 +45,60 @@ bool of_facts_alone(const Rule& rule) {
          std::all_of(rule.lets.begin(), rule.lets.end(), [](const auto& let) { return of_facts_alone(*let.second); });
 }
 
-Rewrite compile_form(Rule direction, std::vector<std::string> left_out, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
+Rewrite compile_form(std::shared_ptr<const Rule> direction, const std::vector<std::string_view>& left_out, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
   auto compiled = std::make_shared<CompiledRule>();
   compiled->rule = std::move(direction);
-  compiled->left_out = std::move(left_out);
+  compiled->left_out.assign(left_out.begin(), left_out.end());
   compile_left(*compiled, g);
-  compile_right(*compiled, g);
+  const Rule& rule = *compiled->rule;
   Rewrite rewrite;
-  rewrite.name = compiled->rule.name;
-  rewrite.left = compiled->pattern;
-  if (compiled->rule.budget) rewrite.budget = *compiled->rule.budget;
-  rewrite.phase = compiled->rule.phase;
-  rewrite.of_facts_alone = of_facts_alone(compiled->rule);
+  rewrite.name = rule.name;
+  rewrite.left = std::move(compiled->pattern);
+  if (rule.budget) rewrite.budget = *rule.budget;
+  rewrite.phase = rule.phase;
+  rewrite.of_facts_alone = of_facts_alone(rule);
   rewrite.applier = make_applier(std::move(compiled), g, std::move(log));
   return rewrite;
+}
+
+// `rule` read from left to right, or `back` from right to left; the caller keeps it.
+std::shared_ptr<const Rule> direction_of(const Rule& rule, bool back) {
+  return back ? std::make_shared<const Rule>(reversed(rule)) : std::shared_ptr<const Rule>(std::shared_ptr<void>(), &rule);
 }
 
 }  // namespace
 
 std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
   std::vector<Rewrite> rewrites;
-  KnownKinds kinds(g);
-  compile_when_wanted(rule, g, kinds, log, rewrites);
-  for (Rewrite& rewrite : rewrites) rewrite = rewrite.make();
+  const RuleHead head = head_of(rule);
+  for (std::size_t d = 0; d < head.directions.size(); ++d)
+    for (const auto& form : head.directions[d].forms) rewrites.push_back(compile_form(direction_of(rule, d > 0), form, g, log));
   return rewrites;
 }
 
-Kind KnownKinds::of(const RuleNode& node) {
-  const auto [it, is_new] = known_.try_emplace({node.domain, node.op_type, node.outputs.size()}, Kind{});
-  if (is_new) it->second = g_.kind(node.domain, node.op_type, static_cast<int>(node.outputs.size()));
+Kind KnownKinds::of(const OpName& op) {
+  const auto [it, is_new] = known_.try_emplace({op.domain, op.op_type, op.outputs}, Kind{});
+  if (is_new) it->second = g_.kind(op.domain, op.op_type, static_cast<int>(op.outputs));
   return it->second;
 }
 
-void compile_when_wanted(const Rule& rule, OnnxEGraph& g, KnownKinds& kinds, const std::shared_ptr<RuleLog>& log, std::vector<Rewrite>& out) {
-  for (const bool back : {false, true}) {
-    if (back && !rule.both_ways) break;
-    const std::vector<RuleNode>& left = back ? rule.right : rule.left;
+void compile_when_wanted(const std::shared_ptr<const StoredRule>& stored, OnnxEGraph& g, KnownKinds& kinds, std::vector<Rewrite>& out) {
+  const RuleHead& head = stored->head();
+  for (const RuleDirection& direction : head.directions) {
+    const bool back = &direction != head.directions.data();
     std::vector<Kind> wants;
-    for (const RuleNode& n : left)
-      if (!n.is_constant()) wants.push_back(kinds.of(n));
-    for (std::vector<std::string>& form : forms(rule, left)) {
-      Rewrite rewrite;
-      rewrite.name = back ? back_of(rule.name) : rule.name;
-      if (rule.budget) rewrite.budget = *rule.budget;
-      rewrite.phase = rule.phase;
+    for (const OpName& op : direction.wants) wants.push_back(kinds.of(op));
+    std::vector<std::pair<Kind, Kind>> below;
+    for (const auto& [op, input] : direction.below) below.emplace_back(wants[op], wants[input]);
+    for (const auto& form : direction.forms) {
+      Rewrite& rewrite = out.emplace_back();
+      rewrite.name = head.name;
+      if (back) rewrite.name = back_of(rewrite.name);
+      if (head.budget) rewrite.budget = *head.budget;
+      rewrite.phase = head.phase;
       rewrite.wants = wants;
-      rewrite.make = [&rule, &g, back, form = std::move(form), log] { return compile_form(back ? reversed(rule) : rule, form, g, log); };
-      out.push_back(std::move(rewrite));
+      rewrite.wants_below = below;
+      rewrite.make = [stored, &form, &g, back] { return compile_form(direction_of(stored->rule(), back), form, g, nullptr); };
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "egraph/rewrite.h"
 #include "onnx_bridge/onnx_egraph.h"
 #include "rules/rule.h"
+#include "rules/stored_rule.h"
 
 namespace saturate {
 
@@ -39,20 +40,20 @@ class RuleApplier : public Applier {
 };
 
 // The rewrites of one rule: one for each operand list that its optional inputs allow, twice as many of a `<=>` rule (`name`, `name.back`).
-// `g` must outlive them, and be the one that they run on.
+// `rule` and `g` must outlive them; `g` is the one that they run on.
 std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr);
 // OnnxEGraph::kind of operators of rules, remembered.
 class KnownKinds {
  public:
   explicit KnownKinds(OnnxEGraph& g) : g_(g) {}
-  Kind of(const RuleNode& node);
+  Kind of(const OpName& op);
 
  private:
   OnnxEGraph& g_;
   absl::flat_hash_map<std::tuple<std::string_view, std::string_view, std::size_t>, Kind> known_;
 };
-// The same rewrites, each made when it is wanted first (Rewrite::make): `rule` must outlive them, too. `kinds` knows those asked for before.
-void compile_when_wanted(const Rule& rule, OnnxEGraph& g, KnownKinds& kinds, const std::shared_ptr<RuleLog>& log, std::vector<Rewrite>& out);
+// The same rewrites, each made when it is wanted first (Rewrite::make), of a rule that they keep. `kinds` knows those asked for before.
+void compile_when_wanted(const std::shared_ptr<const StoredRule>& rule, OnnxEGraph& g, KnownKinds& kinds, std::vector<Rewrite>& out);
 
 // "dtype float and int64", "rank 2 and 3", "dim 1: 4 and 5" where the facts exclude each other, else "".
 std::string clash(const Facts& a, const Facts& b, const DimTable& dims);

@@ -143,13 +143,13 @@ class Application : public BoundNames {
   }
 
   bool is_let(std::string_view name) const {
-    return std::any_of(rule_.rule.lets.begin(), rule_.rule.lets.end(), [&](const auto& let) { return let.first == name; });
+    return std::any_of(rule_.rule->lets.begin(), rule_.rule->lets.end(), [&](const auto& let) { return let.first == name; });
   }
 
   void bind() {
     const CompiledRule::Names& names = rule_.names;
     environment_.clear();
-    environment_.reserve(names.slots.size() + names.left_out.size() + names.bindings.size() + rule_.rule.lets.size());
+    environment_.reserve(names.slots.size() + names.left_out.size() + names.bindings.size() + rule_.rule->lets.size());
     for (const auto& [name, slot] : names.slots) environment_.set(name, Val(ClassRef{g_.egraph().find(match_.classes[slot])}));
     for (const std::string_view name : names.left_out) environment_.set(name, Val(ClassRef{g_.absent()}));
     for (const CompiledRule::AttributeBinding* b : names.bindings)
@@ -158,7 +158,7 @@ class Application : public BoundNames {
   }
 
   bool evaluate_lets() {
-    for (const auto& [name, expr] : rule_.rule.lets) {
+    for (const auto& [name, expr] : rule_.rule->lets) {
       Result r = context_.evaluate(*expr);
       if (!r) return fail([&] { return fmt::format("`{} = {}` has no value: {}", name, to_string(*expr), context_.reason()); });
       if (!let_fits(name, *r)) return fail([&] { return fmt::format("`{}` is not {}", name, context_.show(*r)); });
@@ -207,7 +207,7 @@ class Application : public BoundNames {
                         c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals);
       }
       case Operand::From::kLet:
-        return of_let(*environment_.find(rule_.rule.lets[operand.index].first), wanted);
+        return of_let(*environment_.find(rule_.rule->lets[operand.index].first), wanted);
     }
     return std::nullopt;
   }
@@ -262,7 +262,7 @@ class Application : public BoundNames {
     };
     const auto number = [&](const Operand& o) {
       if (o.from != Operand::From::kLet) return o.from == Operand::From::kConstant;
-      const Val& v = *environment_.find(rule_.rule.lets[o.index].first);
+      const Val& v = *environment_.find(rule_.rule->lets[o.index].first);
       return v.get<std::int64_t>() || v.get<double>() || v.list();
     };
     for (bool numbers : {false, true})
@@ -287,7 +287,7 @@ class Application : public BoundNames {
 
   DType default_dtype(const Operand& o) const {
     if (o.from == Operand::From::kConstant) return rule_.constants[o.index].integers ? DType::kInt64 : DType::kFloat;
-    const Val& v = *environment_.find(rule_.rule.lets[o.index].first);
+    const Val& v = *environment_.find(rule_.rule->lets[o.index].first);
     const List* list = v.list();
     return v.get<double>() || (list && !list->empty() && list->front().get<double>()) ? DType::kFloat : DType::kInt64;
   }
@@ -410,7 +410,7 @@ class Application : public BoundNames {
 
 class CompiledApplier : public RuleApplier {
  public:
-  CompiledApplier(std::shared_ptr<const CompiledRule> rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log)
+  CompiledApplier(std::shared_ptr<CompiledRule> rule, OnnxEGraph& g, std::shared_ptr<RuleLog> log)
       : rule_(std::move(rule)), g_(g), log_(std::move(log)) {}
 
   bool holds(const EGraph&, const Match& match) const override {
@@ -418,12 +418,13 @@ class CompiledApplier : public RuleApplier {
   }
 
   void apply(EGraph&, const Match& match, std::vector<std::pair<Id, Id>>& unions) const override {
+    std::call_once(applied_, [this] { compile_right(*rule_, g_); });
     std::vector<std::pair<Id, Id>> pairs;
     if (!Application(*rule_, g_, match, false).build(pairs)) return;
     for (const auto& [left, right] : pairs) {
       std::string what = clash(g_.facts(left), g_.facts(right), g_.dims());
       if (what.empty()) continue;
-      if (log_) log_->refuse(rule_->rule.name, std::move(what));
+      if (log_) log_->refuse(rule_->rule->name, std::move(what));
       return;
     }
     unions.insert(unions.end(), pairs.begin(), pairs.end());
@@ -435,7 +436,7 @@ class CompiledApplier : public RuleApplier {
   }
 
   std::string constant_at(std::uint32_t slot) const override {
-    for (const RuleNode& n : rule_->rule.left)
+    for (const RuleNode& n : rule_->rule->left)
       for (const auto& [name, at] : rule_->slots)
         if (at == slot && n.is_constant() && n.outputs[0] == name) {
           const RuleConstant wanted = *rule_constant(n);
@@ -451,8 +452,8 @@ class CompiledApplier : public RuleApplier {
     return conditions_;
   }
 
-  std::shared_ptr<const CompiledRule> rule_;
-  mutable std::once_flag asked_;
+  std::shared_ptr<CompiledRule> rule_;
+  mutable std::once_flag asked_, applied_;
   mutable Conditions conditions_;
   OnnxEGraph& g_;
   std::shared_ptr<RuleLog> log_;
@@ -464,8 +465,8 @@ void compile_right(CompiledRule& compiled, OnnxEGraph& g) {
   std::map<std::string, Operand> scope;
   for (const auto& [name, slot] : compiled.slots) scope[name] = {Operand::From::kSlot, slot};
   for (const std::string& name : compiled.left_out) scope[name] = {};
-  for (std::uint32_t i = 0; i < compiled.rule.lets.size(); ++i) scope[compiled.rule.lets[i].first] = {Operand::From::kLet, i};
-  for (const RuleNode& n : compiled.rule.right) {
+  for (std::uint32_t i = 0; i < compiled.rule->lets.size(); ++i) scope[compiled.rule->lets[i].first] = {Operand::From::kLet, i};
+  for (const RuleNode& n : compiled.rule->right) {
     if (compiled.num_values > kMaxRightNodes) return;
     if (n.is_constant()) {
       scope[n.outputs[0]] = {Operand::From::kConstant, static_cast<std::uint32_t>(compiled.constants.size())};
@@ -491,10 +492,10 @@ void compile_right(CompiledRule& compiled, OnnxEGraph& g) {
       if (!n.outputs[i].empty()) scope[n.outputs[i]] = {Operand::From::kRight, step.first_value + i};
     compiled.steps.push_back(std::move(step));
   }
-  for (std::size_t k = 0; k < compiled.outputs.size(); ++k) compiled.outputs[k].right = scope.at(compiled.rule.outputs[k]);
+  for (std::size_t k = 0; k < compiled.outputs.size(); ++k) compiled.outputs[k].right = scope.at(compiled.rule->outputs[k]);
 }
 
-std::shared_ptr<const RuleApplier> make_applier(std::shared_ptr<const CompiledRule> compiled, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
+std::shared_ptr<const RuleApplier> make_applier(std::shared_ptr<CompiledRule> compiled, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
   return std::make_shared<CompiledApplier>(std::move(compiled), g, std::move(log));
 }
 

@@ -67,17 +67,17 @@ class LeftCompiler {
 
   void run() {
     find_optional_names();
-    for (const std::string& name : out_.rule.inputs)
+    for (const std::string& name : out_.rule->inputs)
       if (!left_out(name)) variable(name);
-    for (const auto& [name, expr] : out_.rule.lets)
+    for (const auto& [name, expr] : out_.rule->lets)
       if (used_on_left(name)) {
         variable(name);
         out_.let_slots.emplace_back(name, slot_of_.at(name));
       }
-    for (const RuleNode& n : out_.rule.left) {
+    for (const RuleNode& n : out_.rule->left) {
       if (n.is_constant()) constant(n);
     }
-    for (const RuleNode& n : out_.rule.left)
+    for (const RuleNode& n : out_.rule->left)
       if (!n.is_constant()) operator_node(n);
     for (const auto& [name, slot] : slot_of_) out_.slots.emplace_back(name, slot);
     out_.names = names();
@@ -88,7 +88,7 @@ class LeftCompiler {
 
  private:
   void find_optional_names() {
-    optional_.insert(out_.rule.optional.begin(), out_.rule.optional.end());
+    optional_.insert(out_.rule->optional.begin(), out_.rule->optional.end());
     each_in_conditions([&](const Expr& e) {
       if (e.kind != Expr::Kind::kCall || (e.text != "absent" && e.text != "present")) return;
       for (const ExprPtr& a : e.arguments)
@@ -100,7 +100,7 @@ class LeftCompiler {
   template <typename Visit>
   void each_in_conditions(const Visit& visit) const {
     std::vector<const Expr*> open;
-    for (const ExprPtr& e : out_.rule.where) open.push_back(e.get());
+    for (const ExprPtr& e : out_.rule->where) open.push_back(e.get());
     while (!open.empty()) {
       const Expr* e = open.back();
       open.pop_back();
@@ -112,7 +112,7 @@ class LeftCompiler {
 
   CompiledRule::Names names() const {
     const auto is_let = [&](const std::string& name) {
-      return std::any_of(out_.rule.lets.begin(), out_.rule.lets.end(), [&](const auto& let) { return let.first == name; });
+      return std::any_of(out_.rule->lets.begin(), out_.rule->lets.end(), [&](const auto& let) { return let.first == name; });
     };
     CompiledRule::Names out;
     for (const auto& [name, slot] : out_.slots)
@@ -128,7 +128,7 @@ class LeftCompiler {
   }
 
   bool used_on_left(const std::string& name) const {
-    for (const RuleNode& n : out_.rule.left)
+    for (const RuleNode& n : out_.rule->left)
       if (std::find(n.inputs.begin(), n.inputs.end(), name) != n.inputs.end()) return true;
     return false;
   }
@@ -149,7 +149,7 @@ class LeftCompiler {
     const bool negative =
         wanted.list && wanted.integers && std::any_of(wanted.ints.begin(), wanted.ints.end(), [](std::int64_t i) { return i < 0; });
     bool axes = false;
-    for (const RuleNode& consumer : out_.rule.left) {
+    for (const RuleNode& consumer : out_.rule->left) {
       const OpSchema* schema = newest_schema(consumer.domain, consumer.op_type);
       for (std::size_t i = 0; schema && i < consumer.inputs.size(); ++i)
         axes |= consumer.inputs[i] == n.outputs[0] && is_axes_input(*schema, i);
@@ -231,7 +231,7 @@ class LeftCompiler {
   }
 
   void outputs(const RuleNode& n, std::uint32_t slot) {
-    const auto& wanted = out_.rule.outputs;
+    const auto& wanted = out_.rule->outputs;
     const auto rule_output = [&](const std::string& name) { return std::find(wanted.begin(), wanted.end(), name) - wanted.begin(); };
     if (out_.outputs.empty()) out_.outputs.resize(wanted.size());
     if (n.outputs.size() == 1) {
@@ -259,7 +259,7 @@ class LeftCompiler {
 
   const RuleNode& last_operator() const {
     const RuleNode* last = nullptr;
-    for (const RuleNode& n : out_.rule.left)
+    for (const RuleNode& n : out_.rule->left)
       if (!n.is_constant()) last = &n;
     return *last;
   }
@@ -310,7 +310,7 @@ Conditions conditions_of(const CompiledRule& rule) {
     place(b->variable);
     out.bound[static_cast<std::size_t>(places.at(b->variable))].attributes.push_back(b);
   }
-  for (const ExprPtr& e : rule.rule.where) out.expressions.push_back(with_places(e, places));
+  for (const ExprPtr& e : rule.rule->where) out.expressions.push_back(with_places(e, places));
   return out;
 }
 

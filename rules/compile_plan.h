@@ -17,7 +17,7 @@ struct Operand {
 };
 
 struct CompiledRule {
-  Rule rule;
+  std::shared_ptr<const Rule> rule;  // this direction of it
   std::vector<std::string> left_out;  // optional inputs that this form of the rule is without
   Pattern pattern;
 
@@ -59,7 +59,7 @@ struct CompiledRule {
   Names names;
   std::vector<std::pair<std::string, std::uint32_t>> let_slots;  // let names that the (reversed) left side binds: tests
 
-  // The right side.
+  // The right side, compiled when the rule applies first.
   struct Step {
     const RuleNode* node = nullptr;
     const OpSchema* schema = nullptr;
@@ -96,6 +96,6 @@ Conditions conditions_of(const CompiledRule& rule);
 // Fills pattern and left-side plan; then the right side. `compiled` stays where it is.
 void compile_left(CompiledRule& compiled, OnnxEGraph& g);
 void compile_right(CompiledRule& compiled, OnnxEGraph& g);
-std::shared_ptr<const RuleApplier> make_applier(std::shared_ptr<const CompiledRule> compiled, OnnxEGraph& g, std::shared_ptr<RuleLog> log);
+std::shared_ptr<const RuleApplier> make_applier(std::shared_ptr<CompiledRule> compiled, OnnxEGraph& g, std::shared_ptr<RuleLog> log);
 
 }  // namespace saturate

@@ -12,34 +12,52 @@
 namespace saturate {
 namespace {
 
-// Numbers have seven bits a byte, the highest bit of the last byte is clear. In front stand tables: strings, and expressions with those that
-// they are made of before them. Rules name their places there: the same is said in many rules.
+// Numbers have seven bits a byte, the highest bit of the last byte is clear.
+void put_number(std::string& bytes, std::uint64_t n) {
+  for (; n >= 128; n >>= 7) bytes += static_cast<char>(n | 128);
+  bytes += static_cast<char>(n);
+}
+std::uint64_t take_number(const char*& at) {
+  std::uint64_t n = 0;
+  for (int shift = 0;; shift += 7) {
+    const auto byte = static_cast<unsigned char>(*at++);
+    n |= std::uint64_t{byte & 127u} << shift;
+    if (byte < 128) return n;
+  }
+}
+
+// A table: how many, their sizes, and then all of them.
+void put_table(std::string& bytes, const std::vector<std::string>& all) {
+  put_number(bytes, all.size());
+  for (const std::string& s : all) put_number(bytes, s.size());
+  for (const std::string& s : all) bytes += s;
+}
+std::vector<std::string_view> take_table(const char*& at) {
+  std::vector<std::string_view> out(take_number(at));
+  std::vector<std::size_t> sizes(out.size());
+  for (std::size_t& size : sizes) size = take_number(at);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = {at, sizes[i]};
+    at += sizes[i];
+  }
+  return out;
+}
+
+// Strings, expressions and rules stand in tables, and name one another by their places there: the same is said in many rules.
 class FlatWriter {
  public:
   static constexpr bool kReads = false;
-  void number(std::uint64_t& n) {
-    std::uint64_t rest = n;
-    for (; rest >= 128; rest >>= 7) bytes_ += static_cast<char>(rest | 128);
-    bytes_ += static_cast<char>(rest);
-  }
-  void text(std::string& s) {
-    std::uint64_t at = strings_.place(s);
-    number(at);
-  }
+  void number(std::uint64_t& n) { put_number(bytes_, n); }
+  void text(std::string_view& s) { put_number(bytes_, texts_.place(std::string(s))); }
+  void text(std::string& s) { put_number(bytes_, texts_.place(s)); }
   void expr(ExprPtr& expr);
-  std::string finish() {
-    const std::string body = std::exchange(bytes_, {});
-    std::uint64_t count = strings_.all.size();
-    number(count);
-    for (const std::string& s : strings_.all) {
-      std::uint64_t size = s.size();
-      number(size);
-      bytes_ += s;
-    }
-    count = exprs_.all.size();
-    number(count);
-    for (const std::string& e : exprs_.all) bytes_ += e;
-    return bytes_ + body;
+  std::string take() { return std::exchange(bytes_, {}); }
+  std::string finish(const std::vector<std::string>& rules) {
+    const std::string heads = take();
+    put_table(bytes_, texts_.all);
+    put_table(bytes_, exprs_.all);
+    put_table(bytes_, rules);
+    return bytes_ + heads;
   }
 
  private:
@@ -53,38 +71,21 @@ class FlatWriter {
     }
   };
   std::string bytes_;
-  Table strings_, exprs_;
+  Table texts_, exprs_;
 };
 
 class FlatReader {
  public:
   static constexpr bool kReads = true;
-  explicit FlatReader(std::string_view bytes);
-  void number(std::uint64_t& n) {
-    n = 0;
-    for (int shift = 0;; shift += 7) {
-      const auto byte = static_cast<unsigned char>(*at_++);
-      n |= std::uint64_t{byte & 127u} << shift;
-      if (byte < 128) return;
-    }
-  }
-  void text(std::string& s) {
-    std::uint64_t at = 0;
-    number(at);
-    s = strings_[at];
-  }
-  // Rules own all expressions together; these do not own one another.
-  void expr(ExprPtr& expr) {
-    std::uint64_t place = 0;
-    number(place);
-    if (place > 0) expr = {owner_, &exprs_[place - 1]};
-  }
+  FlatReader(const FlatRules& flat, const char* at) : flat_(flat), at_(at) {}
+  void number(std::uint64_t& n) { n = take_number(at_); }
+  void text(std::string_view& s) { s = flat_.text(take_number(at_)); }
+  void text(std::string& s) { s = flat_.text(take_number(at_)); }
+  void expr(ExprPtr& expr);
 
  private:
+  const FlatRules& flat_;
   const char* at_;
-  std::vector<std::string_view> strings_;
-  Expr* exprs_ = nullptr;
-  std::shared_ptr<const void> owner_;  // null while the expressions are read
 };
 
 // One pass over each type serves both directions.
@@ -110,6 +111,10 @@ void pass(A& a, float& value) {
 }
 template <class A>
 void pass(A& a, std::string& s) {
+  a.text(s);
+}
+template <class A>
+void pass(A& a, std::string_view& s) {
   a.text(s);
 }
 template <class A, class T>
@@ -217,6 +222,24 @@ void pass(A& a, Rule& rule) {
       rule.lets, rule.both_ways, rule.effect, rule.assumes, rule.unless_taken, rule.takes_apart, rule.budget, rule.phase, rule.tolerance);
 }
 
+template <class A>
+void pass(A& a, OpName& op) {
+  pass(a, op.domain);
+  pass(a, op.op_type);
+  pass(a, op.outputs);
+}
+template <class A>
+void pass(A& a, RuleDirection& direction) {
+  pass(a, direction.wants);
+  pass(a, direction.below);
+  pass(a, direction.forms);
+}
+template <class A>
+void pass(A& a, RuleHead& head) {
+  const auto all = [&](auto&... fields) { (pass(a, fields), ...); };
+  all(head.name, head.effect, head.assumes, head.unless_taken, head.takes_apart, head.budget, head.phase, head.ends_in, head.directions);
+}
+
 template <class A, class T>
 void pass(A& a, std::vector<T>& list) {
   std::size_t size = list.size();
@@ -229,42 +252,63 @@ void FlatWriter::expr(ExprPtr& expr) {
   std::uint64_t place = 0;
   if (expr) {
     Expr copy = *expr;
-    std::string before = std::exchange(bytes_, {});
+    std::string before = take();
     pass(*this, copy);
     place = exprs_.place(std::exchange(bytes_, std::move(before))) + 1;
   }
   number(place);
 }
 
-FlatReader::FlatReader(std::string_view bytes) : at_(bytes.data()) {
-  std::uint64_t count = 0;
-  number(count);
-  for (strings_.reserve(count); count > 0; --count) {
-    std::uint64_t size = 0;
-    number(size);
-    strings_.emplace_back(at_, size);
-    at_ += size;
-  }
-  number(count);
-  const auto all = std::make_shared<Expr[]>(count);
-  exprs_ = all.get();
-  for (std::size_t i = 0; i < count; ++i) pass(*this, exprs_[i]);
-  owner_ = all;
+void FlatReader::expr(ExprPtr& expr) {
+  const std::uint64_t place = take_number(at_);
+  if (place == 0) return;
+  const auto read = std::make_shared<Expr>();
+  FlatReader reader(flat_, flat_.expr(place - 1));
+  pass(reader, *read);
+  expr = read;
 }
 
 }  // namespace
 
-std::string flatten(std::span<const Rule> rules) {
-  FlatWriter writer;
-  std::vector<Rule> all(rules.begin(), rules.end());
-  pass(writer, all);
-  return writer.finish();
+FlatRules::FlatRules(std::string_view bytes) {
+  const char* at = bytes.data();
+  texts_ = take_table(at);
+  exprs_ = take_table(at);
+  rules_ = take_table(at);
+  heads_ = at;
 }
 
-std::vector<Rule> unflatten(std::string_view bytes) {
-  FlatReader reader(bytes);
-  std::vector<Rule> rules;
-  pass(reader, rules);
+Rule FlatRules::rule(std::size_t place) const {
+  Rule rule;
+  FlatReader reader(*this, rules_[place].data());
+  pass(reader, rule);
+  return rule;
+}
+
+std::string flatten(const StoredRules& rules) {
+  FlatWriter writer;
+  std::vector<std::string> bodies;
+  for (const auto& stored : rules) {
+    Rule rule = stored->rule();
+    pass(writer, rule);
+    bodies.push_back(writer.take());
+  }
+  for (const auto& stored : rules) {
+    RuleHead head = stored->head();
+    pass(writer, head);
+  }
+  return writer.finish(bodies);
+}
+
+StoredRules unflatten(std::string_view bytes) {
+  const auto flat = std::make_shared<const FlatRules>(bytes);
+  FlatReader heads(*flat, flat->heads());
+  StoredRules rules;
+  for (std::size_t place = 0; place < flat->size(); ++place) {
+    RuleHead head;
+    pass(heads, head);
+    rules.push_back(std::make_shared<const StoredRule>(std::move(head), flat, place));
+  }
   return rules;
 }
 

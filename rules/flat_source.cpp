@@ -12,7 +12,7 @@ bool flat_source(std::string& source, std::string& error) {
       error = std::string(status.message());
       return false;
     }
-  const std::string bytes = flatten(set.rules());
+  const std::string bytes = flatten(set.stored());
   source = "#include <string_view>\n\nnamespace saturate {\n\nstatic constexpr char kFlatRules[] =";
   for (std::size_t at = 0; at < bytes.size(); ++at) {
     if (at % 1000 == 0) source += at == 0 ? "\n    \"" : "\"\n    \"";

@@ -10,8 +10,8 @@
 
 namespace saturate {
 
-bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const std::string> assumes) const {
-  if (!std::all_of(assumes.begin(), assumes.end(), [&](const std::string& a) { return assumptions.allows(a); })) return false;
+bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const std::string_view> assumes) const {
+  if (!std::all_of(assumes.begin(), assumes.end(), [&](std::string_view a) { return assumptions.allows(std::string(a)); })) return false;
   if (effect == Effect::kExact ? !exact : effect == Effect::kReassociates ? !reassociates : !approximates) return false;
   const auto named = [&](const std::string& n) { return n == name || n == law_of(name); };  // a law's name is for all its instances
   if (std::any_of(except.begin(), except.end(), named)) return false;
@@ -19,7 +19,7 @@ bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const s
 }
 
 absl::Status RuleSet::check_name(const std::string& name, const std::string& place) const {
-  const auto same = [&](const Rule& r) { return r.name == name; };
+  const auto same = [&](const auto& r) { return r->head().name == name; };
   const bool known = std::any_of(rules_.begin(), rules_.end(), same) ||
                      std::any_of(native_.begin(), native_.end(), [&](const NativeRule& n) { return n.name == name; });
   if (!known) return absl::OkStatus();
@@ -33,15 +33,12 @@ absl::Status RuleSet::load_text(std::string_view text, const std::string& name) 
   if (!file.ok()) return file.status();
   cases_.insert(cases_.end(), std::move_iterator(file->natives.begin()), std::move_iterator(file->natives.end()));
   absl::flat_hash_set<std::string> known;
-  for (const Rule& rule : rules_) known.insert(rule.name);
+  for (const auto& rule : rules_) known.emplace(rule->head().name);
   for (const NativeRule& rule : native_) known.insert(rule.name);
   for (Rule& rule : file->rules) {
-    if (known.insert(rule.name).second) {
-      rules_.push_back(std::move(rule));
-      continue;
-    }
-    if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", name, rule.place.line, rule.place.column)); !status.ok()) return status;
-    rules_.push_back(std::move(rule));
+    if (!known.insert(rule.name).second)
+      if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", name, rule.place.line, rule.place.column)); !status.ok()) return status;
+    rules_.push_back(std::make_shared<const StoredRule>(std::move(rule)));
   }
   return absl::OkStatus();
 }
@@ -62,7 +59,7 @@ absl::Status RuleSet::add(NativeRule rule) {
 }
 
 absl::Status RuleSet::add(const RuleSet& other) {
-  for (const Rule& rule : other.rules_)
+  for (const Rule& rule : other.rules())
     if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", rule.file, rule.place.line, rule.place.column)); !status.ok())
       return status;
   for (const NativeRule& rule : other.native_)
@@ -74,19 +71,19 @@ absl::Status RuleSet::add(const RuleSet& other) {
 }
 
 const Rule* RuleSet::find(std::string_view name) const {
-  auto it = std::find_if(rules_.begin(), rules_.end(), [&](const Rule& r) { return r.name == name; });
-  if (it == rules_.end()) it = std::find_if(rules_.begin(), rules_.end(), [&](const Rule& r) { return law_of(r.name) == name; });
-  return it == rules_.end() ? nullptr : &*it;
+  const auto first = [&](auto named) {
+    return std::find_if(rules_.begin(), rules_.end(), [&](const auto& rule) { return named(rule->head().name) == name; });
+  };
+  auto it = first([](std::string_view rule) { return rule; });
+  if (it == rules_.end()) it = first(law_of);
+  return it == rules_.end() ? nullptr : &(*it)->rule();
 }
 
-std::vector<std::span<const Rule>> RuleSet::laws() const {
-  std::vector<std::span<const Rule>> out;
-  const std::span<const Rule> rules = rules_;
-  for (std::size_t first = 0; first < rules.size();) {
-    std::size_t end = first + 1;
-    while (end < rules.size() && law_of(rules[end].name) == law_of(rules[first].name)) ++end;
-    out.push_back(rules.subspan(first, end - first));
-    first = end;
+std::vector<std::vector<const Rule*>> RuleSet::laws() const {
+  std::vector<std::vector<const Rule*>> out;
+  for (const Rule& rule : rules()) {
+    if (out.empty() || law_of(out.back().front()->name) != law_of(rule.name)) out.emplace_back();
+    out.back().push_back(&rule);
   }
   return out;
 }
@@ -101,8 +98,10 @@ std::vector<const Rule*> RuleSet::cases_of(std::string_view native) const {
 RuleSet RuleSet::filtered(const RuleFilter& filter) const& { return RuleSet(*this).filtered(filter); }
 
 RuleSet RuleSet::filtered(const RuleFilter& filter) && {
-  std::erase_if(rules_, [&](const Rule& r) { return !filter.accepts(r.name, r.effect, r.assumes); });
-  std::erase_if(native_, [&](const NativeRule& r) { return !filter.accepts(r.name, r.effect, r.assumes); });
+  std::erase_if(rules_, [&](const auto& r) { return !filter.accepts(r->head().name, r->head().effect, r->head().assumes); });
+  std::erase_if(native_, [&](const NativeRule& r) {
+    return !filter.accepts(r.name, r.effect, std::vector<std::string_view>(r.assumes.begin(), r.assumes.end()));
+  });
   return std::move(*this);
 }
 
@@ -121,22 +120,23 @@ std::string RuleSet::show(std::string_view name) const {
   return out;
 }
 
-std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log, const std::function<bool(const Rule&)>& wanted) const {
+std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log,
+                                      const std::function<bool(const RuleHead&)>& wanted) const {
   std::vector<Rewrite> out;
-  for (const Rule& rule : rules_)
-    if (!wanted || wanted(rule))
-      for (Rewrite& r : compile_rule(rule, g, log)) out.push_back(std::move(r));
+  for (const auto& rule : rules_)
+    if (!wanted || wanted(rule->head()))
+      for (Rewrite& r : compile_rule(rule->rule(), g, log)) out.push_back(std::move(r));
   for (const NativeRule& rule : native_)
     for (Rewrite& r : rule.make(g, log)) out.push_back(std::move(r));
   return out;
 }
 
-std::vector<Rewrite> RuleSet::compile_when_wanted(OnnxEGraph& g, const std::function<bool(const Rule&)>& wanted) const {
+std::vector<Rewrite> RuleSet::compile_when_wanted(OnnxEGraph& g, const std::function<bool(const RuleHead&)>& wanted) const {
   std::vector<Rewrite> out;
   out.reserve(2 * rules_.size());
   KnownKinds kinds(g);
-  for (const Rule& rule : rules_)
-    if (wanted(rule)) saturate::compile_when_wanted(rule, g, kinds, nullptr, out);
+  for (const auto& rule : rules_)
+    if (wanted(rule->head())) saturate::compile_when_wanted(rule, g, kinds, out);
   for (const NativeRule& rule : native_)
     for (Rewrite& r : rule.make(g, nullptr)) out.push_back(std::move(r));
   return out;

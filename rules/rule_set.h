@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "rules/compile.h"
 #include "rules/rule.h"
+#include "rules/stored_rule.h"
 
 namespace saturate {
 
@@ -26,7 +27,7 @@ struct RuleFilter {
   std::vector<std::string> only;    // names; empty: all
   std::vector<std::string> except;  // names
   AssumptionChoice assumptions;
-  bool accepts(std::string_view name, Effect effect, std::span<const std::string> assumes = {}) const;
+  bool accepts(std::string_view name, Effect effect, std::span<const std::string_view> assumes = {}) const;
 };
 
 class RuleSet {
@@ -41,9 +42,11 @@ class RuleSet {
   // Adds the rules of another set; a name that stands here already is an error.
   absl::Status add(const RuleSet& other);
 
-  std::span<const Rule> rules() const { return rules_; }
+  RuleRange rules() const { return RuleRange(rules_); }
+  // The same with what is known of them before they are read.
+  const StoredRules& stored() const { return rules_; }
   // The same by law: the instances of one stand beside each other.
-  std::vector<std::span<const Rule>> laws() const;
+  std::vector<std::vector<const Rule*>> laws() const;
   std::span<const NativeRule> native_rules() const { return native_; }
   // The graphs with examples and counters of the native rule of this name; none without `examples`.
   std::vector<const Rule*> cases_of(std::string_view native) const;
@@ -55,13 +58,13 @@ class RuleSet {
   std::string show(std::string_view name) const;
   // `wanted` (given): of the rules in text, only those for which it holds.
   std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr,
-                               const std::function<bool(const Rule&)>& wanted = nullptr) const;
-  // The same for one run of the engine, which makes what it has e-nodes for. The set must outlive them.
-  std::vector<Rewrite> compile_when_wanted(OnnxEGraph& g, const std::function<bool(const Rule&)>& wanted) const;
+                               const std::function<bool(const RuleHead&)>& wanted = nullptr) const;
+  // The same for one run of the engine, which makes what it has e-nodes for.
+  std::vector<Rewrite> compile_when_wanted(OnnxEGraph& g, const std::function<bool(const RuleHead&)>& wanted) const;
 
  private:
   absl::Status check_name(const std::string& name, const std::string& place) const;
-  std::vector<Rule> rules_;
+  StoredRules rules_;
   std::vector<NativeRule> native_;
   std::vector<Rule> cases_;  // of native rules
 };

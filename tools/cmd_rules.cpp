@@ -94,9 +94,10 @@ int check(const RulesArgs& args, const RuleSet& rules) {
   const CheckOptions options{.random_instances = args.instances, .seed = args.seed};
   CheckTotals totals;
   const auto interrupted = [&] { return args.common.cancel && *args.common.cancel; };
-  for (const std::span<const Rule> law : rules.laws()) {
+  for (const std::vector<const Rule*>& law : rules.laws()) {
     std::vector<RuleCheck> instances;
-    for (const Rule& rule : law) {
+    for (const Rule* instance : law) {
+      const Rule& rule = *instance;
       if (interrupted()) break;
       instances.push_back(check_by_running(rule, *evaluator, options));
       if (instances.back().ok() && is_implied(rule, rules, *evaluator, args.seed))

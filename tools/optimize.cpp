@@ -276,8 +276,8 @@ class Optimizer {
   std::vector<std::string> applied_rules_that_assume(std::string_view assumption, const RunReport& run) const {
     const auto assumes = [&](const auto& rule) { return std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end(); };
     std::set<std::string_view> assuming;
-    for (const Rule& rule : rules_.rules())
-      if (assumes(rule)) assuming.insert(rule.name);
+    for (const auto& rule : rules_.stored())
+      if (assumes(rule->head())) assuming.insert(rule->head().name);
     for (const NativeRule& rule : rules_.native_rules())
       if (assumes(rule)) assuming.insert(rule.name);
     std::vector<std::string> names;
@@ -317,30 +317,31 @@ class Optimizer {
   }
 
   // Whether the target takes an operator at all, in some opset that the result may have.
-  bool takes(const RuleNode& n, std::int64_t limit) const {
+  bool takes(const OpName& n, std::int64_t limit) const {
     OpKey key;
     key.domain = n.domain;
     key.op_type = n.op_type;
     return (!n.domain.empty() || find_schema("", n.op_type, limit)) && target_.allows({.key = key, .highest_opset = limit});
   }
 
-  static bool holds(const std::vector<Node>& nodes, const RuleNode& n) {
+  static bool holds(const std::vector<Node>& nodes, const OpName& n) {
     return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) { return node.domain == n.domain && node.op_type == n.op_type; });
   }
 
   // Whether a model may need an operator step by step: the target does not take it, or it is of another domain than the standard's, from a
   // runtime's own optimizer, and rules start from the standard's operators.
-  bool not_taken(const Rule& rule, const Model& model, std::int64_t limit) const {
-    const RuleNode& n = rule.left.back();
+  bool not_taken(const RuleHead& rule, const Model& model, std::int64_t limit) const {
+    const OpName& n = rule.ends_in;
     return rule.unless_taken && (!takes(n, limit) || (!n.domain.empty() && holds(model.graph.nodes, n)));
   }
 
   // Whether the model holds something to take apart. Else rules would only take apart what others have put together.
   bool holds_what_to_take_apart(const Model& model, std::int64_t limit) const {
-    return std::any_of(rules_.rules().begin(), rules_.rules().end(), [&](const Rule& rule) {
-      const auto calls = [&](const Function& f) { return holds(f.nodes, rule.left.back()); };
+    return std::any_of(rules_.stored().begin(), rules_.stored().end(), [&](const auto& stored) {
+      const RuleHead& rule = stored->head();
+      const auto calls = [&](const Function& f) { return holds(f.nodes, rule.ends_in); };
       return not_taken(rule, model, limit) &&
-             (holds(model.graph.nodes, rule.left.back()) || std::any_of(model.functions.begin(), model.functions.end(), calls));
+             (holds(model.graph.nodes, rule.ends_in) || std::any_of(model.functions.begin(), model.functions.end(), calls));
     });
   }
 
@@ -357,7 +358,7 @@ class Optimizer {
     OnnxEGraph& g = *plan.g;
     const std::int64_t limit = opset_limit(*plan.model);
     const bool apart = holds_what_to_take_apart(*plan.model, limit);
-    const auto wanted = [&](const Rule& rule) {
+    const auto wanted = [&](const RuleHead& rule) {
       return !rule.unless_taken || (not_taken(rule, *plan.model, limit) && (apart || !rule.takes_apart));
     };
     const bool looked_at = options_.instrument || options_.observe;  // by others, as a whole

@@ -61,9 +61,9 @@ unsigned excluded_by(const std::string& assumption) {
 std::vector<std::string> rules_that_assume(const RuleSet& rules, const std::string& assumption) {
   std::vector<std::string> names;
   const auto see = [&](const auto& rule) {
-    if (std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end()) names.push_back(rule.name);
+    if (std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end()) names.emplace_back(rule.name);
   };
-  for (const Rule& rule : rules.rules()) see(rule);
+  for (const auto& rule : rules.stored()) see(rule->head());
   for (const NativeRule& rule : rules.native_rules()) see(rule);
   return names;
 }

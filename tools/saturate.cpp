@@ -221,7 +221,7 @@ Expected<RuleSet> RuleSet::without(const std::vector<std::string>& names) const 
 
 std::vector<std::string> RuleSet::names() const {
   std::vector<std::string> names;
-  for (const Rule& rule : impl_->rules.rules()) names.push_back(rule.name);
+  for (const auto& rule : impl_->rules.stored()) names.emplace_back(rule->head().name);
   for (const NativeRule& rule : impl_->rules.native_rules()) names.push_back(rule.name);
   return names;
 }

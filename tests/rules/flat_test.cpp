@@ -12,8 +12,8 @@ TEST(Flat, BuiltInBytesAreTheRulesOfTheFiles) {
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_GT(loaded->rules().size(), 400u);
-  EXPECT_EQ(flatten(read->rules()), flat_rules());
-  EXPECT_EQ(flatten(loaded->rules()), flat_rules());
+  EXPECT_EQ(flatten(read->stored()), flat_rules());
+  EXPECT_EQ(flatten(loaded->stored()), flat_rules());
   EXPECT_EQ(read->native_rules().size(), loaded->native_rules().size());
 }
 
@@ -29,11 +29,18 @@ TEST(Flat, HoldsAllThatARuleSays) {
       "a.rules");
   ASSERT_TRUE(file.ok()) << file.status();
   const Rule& rule = file->rules.at(0);
-  const std::string bytes = flatten(file->rules);
-  const std::vector<Rule> back = unflatten(bytes);
+  const std::string bytes = flatten({std::make_shared<const StoredRule>(rule)});
+  const StoredRules back = unflatten(bytes);
   ASSERT_EQ(back.size(), 1u);
   EXPECT_EQ(flatten(back), bytes);
-  const Rule& r = back[0];
+  const RuleHead& head = back[0]->head();
+  EXPECT_EQ(head.name, rule.name);
+  EXPECT_EQ(head.assumes, std::vector<std::string_view>{"no_empty_row"});
+  EXPECT_EQ(head.ends_in.op_type, "Slice");
+  ASSERT_EQ(head.directions.size(), 1u);
+  EXPECT_EQ(head.directions[0].wants.size(), 2u);
+  EXPECT_EQ(head.directions[0].forms, (std::vector<std::vector<std::string_view>>{{}, {"O"}}));
+  const Rule& r = back[0]->rule();
   EXPECT_EQ(r.name, "all_of_it");
   EXPECT_EQ(r.file, "a.rules");
   EXPECT_EQ(r.place.line, 2);
