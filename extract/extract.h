@@ -19,6 +19,7 @@ namespace saturate {
 struct AskedOfNodes {
   absl::flat_hash_map<NodeId, double> cost;
   absl::flat_hash_map<NodeId, std::optional<std::int64_t>> lowest;
+  absl::flat_hash_map<std::vector<std::uint64_t>, std::optional<std::int64_t>> lowest_alike;  // of operators and inputs of one sort
 };
 
 struct ExtractOptions {

@@ -1,7 +1,6 @@
 #include "extract/measured.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -47,8 +46,16 @@ bool has_summand(const OpUse& use) {
   return use.op == kFusedConv && use.inputs.size() > 2 && !use.outputs.empty() && use.inputs.back().size() == use.outputs[0].size();
 }
 
+// OpFeatures without the family.
+struct FeatureRow {
+  FeatureRow(std::span<const float> of_logs, std::span<const int> of_kinds) : logs(of_logs), kinds(of_kinds) {}
+  explicit FeatureRow(const OpFeatures& f) : FeatureRow(f.logs, f.kinds) {}
+  std::span<const float> logs;
+  std::span<const int> kinds;
+};
+
 // Correlation of two rows' errors: exponential (Matern 1/2), which follows the steps that kernels take.
-double correlation(const OpFeatures& a, const OpFeatures& b) {
+double correlation(const FeatureRow& a, const FeatureRow& b) {
   double square = 0;
   const float *x = a.logs.data(), *y = b.logs.data();
   for (const float* const end = x + std::min(a.logs.size(), b.logs.size()); x != end; ++x, ++y) square += (*x - *y) * (*x - *y);
@@ -99,44 +106,89 @@ double usual_ratio(const std::vector<TimedUse>& rows, const Roofline& roofline) 
 
 struct MeasuredTable::Family {
   std::vector<TimedUse> rows;  // not fitted yet
-  std::string_view words;      // of a fitted one, not read yet: weights, and of each row its features and pull
+  std::string_view bytes;      // of a fitted one, not loaded yet
   mutable std::once_flag once;
-  mutable TimeWeights weights{};
-  mutable std::vector<OpFeatures> features;
-  mutable std::vector<double> pull;  // of each row on the prediction: K^-1 (log measured - log fit)
+  // Fitted: the features of all rows one after the other, where those of each begin, and the pull of each on the prediction:
+  // K^-1 (log measured - log fit).
+  struct Fit {
+    TimeWeights weights{};
+    std::vector<std::uint32_t> first_log{0}, first_kind{0};
+    std::vector<float> logs;
+    std::vector<int> kinds;
+    std::vector<double> pull;
 
-  void fit() const {
-    if (rows.empty()) return read();
+    void add(const OpFeatures& f) {
+      logs.insert(logs.end(), f.logs.begin(), f.logs.end());
+      kinds.insert(kinds.end(), f.kinds.begin(), f.kinds.end());
+      first_log.push_back(static_cast<std::uint32_t>(logs.size()));
+      first_kind.push_back(static_cast<std::uint32_t>(kinds.size()));
+    }
+    FeatureRow row(std::size_t i) const {
+      return {std::span(logs).subspan(first_log[i], first_log[i + 1] - first_log[i]),
+              std::span(kinds).subspan(first_kind[i], first_kind[i + 1] - first_kind[i])};
+    }
+    // All of it but the weights, in the order in which it stands in the bytes.
+    template <class Visit>
+    void each(Visit&& visit) {
+      visit(first_log), visit(first_kind), visit(logs), visit(kinds), visit(pull);
+    }
+  };
+  mutable Fit fit;
+
+  void make() const {
+    if (rows.empty()) return load();
     std::vector<std::pair<OpSizes, double>> sizes;
     for (const TimedUse& row : rows) sizes.emplace_back(sizes_of(row.use), row.seconds);
-    weights = fit_time_weights(sizes, kCache);
+    fit.weights = fit_time_weights(sizes, kCache);
     const std::size_t n = rows.size();
     for (std::size_t i = 0; i < n; ++i) {
-      features.push_back(features_of(rows[i].use));
-      pull.push_back(std::log(std::max(rows[i].seconds, kLeastMeasured) / weighted_seconds(weights, sizes[i].first, kCache)));
+      fit.add(features_of(rows[i].use));
+      fit.pull.push_back(std::log(std::max(rows[i].seconds, kLeastMeasured) / weighted_seconds(fit.weights, sizes[i].first, kCache)));
     }
     std::vector<double> k(n * n);
     for (std::size_t i = 0; i < n; ++i) {
-      for (std::size_t j = 0; j < i; ++j) k[i * n + j] = correlation(features[i], features[j]);
+      for (std::size_t j = 0; j < i; ++j) k[i * n + j] = correlation(fit.row(i), fit.row(j));
       k[i * n + i] = 1 + kNoise;
     }
-    cholesky_solve(k, pull);
+    cholesky_solve(k, fit.pull);
   }
 
-  void read() const;
+  // The numbers as they stand in memory: bytes are made and loaded by builds for one machine.
+  std::string to_bytes() const {
+    std::string out;
+    const auto put = [&out](const void* from, std::size_t size) { out.append(static_cast<const char*>(from), size); };
+    put(fit.weights.data(), sizeof fit.weights);
+    Fit(fit).each([&](const auto& numbers) {
+      const std::uint32_t count = static_cast<std::uint32_t>(numbers.size());
+      put(&count, sizeof count);
+      put(numbers.data(), numbers.size() * sizeof numbers[0]);
+    });
+    return out;
+  }
 
-  double seconds(const OpFeatures& at, const OpSizes& sizes) const {
-    std::call_once(once, [&] { fit(); });
+  void load() const {
+    std::size_t from = 0;
+    const auto take = [&](void* to, std::size_t size) { from += bytes.copy(static_cast<char*>(to), size, from); };
+    take(fit.weights.data(), sizeof fit.weights);
+    fit.each([&](auto& numbers) {
+      std::uint32_t count = 0;
+      take(&count, sizeof count);
+      numbers.resize(count);
+      take(numbers.data(), numbers.size() * sizeof numbers[0]);
+    });
+  }
+
+  double seconds(const OpFeatures& features, const OpSizes& sizes) const {
+    std::call_once(once, [&] { make(); });
+    const FeatureRow at(features);
     double error = 0;
-    for (std::size_t i = 0; i < features.size(); ++i) error += pull[i] * correlation(at, features[i]);
-    return weighted_seconds(weights, sizes, kCache) * std::exp(error);
+    for (std::size_t i = 0; i < fit.pull.size(); ++i) error += fit.pull[i] * correlation(at, fit.row(i));
+    return weighted_seconds(fit.weights, sizes, kCache) * std::exp(error);
   }
 };
 
 // All rows of an operator: a family of each kind and dtype.
 struct MeasuredTable::Group {
-  std::vector<std::string_view> lines;  // of fitted families, not read yet
-  std::once_flag once;
   std::map<std::string, Family> families;
   double least = 0;  // seconds
 
@@ -144,96 +196,27 @@ struct MeasuredTable::Group {
     least = least > 0 ? std::min(least, row.seconds) : row.seconds;
     families[features_of(row.use).family].rows.push_back(std::move(row));
   }
-  void read();
 };
 
 namespace {
 
-constexpr std::string_view kFittedFormat = "saturate-times-2";
+constexpr std::string_view kFittedFormat = "saturate-times-3";
 
-// Words with a blank after each. Numbers are the digits of their bits: they are the same when they are read again, and quickly read.
-class WordWriter {
- public:
-  void word(std::string_view w) { text_.append(w).push_back(' '); }
-  void number(double v) { word(fmt::format("{:016x}", std::bit_cast<std::uint64_t>(v))); }
-  void number(float v) { word(fmt::format("{:08x}", std::bit_cast<std::uint32_t>(v))); }
-  void count(std::size_t n) { word(fmt::format_int(n).c_str()); }
-  void end_line() { text_.push_back('\n'); }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string text_;
-};
-
-class WordReader {
- public:
-  explicit WordReader(std::string_view text) : text_(text) {}
-  std::string_view word() {
-    const std::size_t end = std::min(text_.find(' '), text_.size());
-    const std::string_view w = text_.substr(0, end);
-    text_.remove_prefix(std::min(end + 1, text_.size()));
-    return w;
-  }
-  double number() { return std::bit_cast<double>(bits<std::uint64_t>()); }
-  float single() { return std::bit_cast<float>(bits<std::uint32_t>()); }
-  std::size_t count() {
-    std::size_t n = 0;
-    const std::string_view w = word();
-    std::from_chars(w.data(), w.data() + w.size(), n);
-    return n;
-  }
-  bool empty() const { return text_.empty(); }
-  std::string_view rest() const { return text_; }
-
- private:
-  template <class T>
-  T bits() {
-    std::uint64_t v = 0;
-    const std::string_view w = word();
-    for (std::size_t at = 0; at + 8 <= w.size(); at += 8) v = v << 32 | eight_digits(w.data() + at);
-    return static_cast<T>(v);
-  }
-
-  // Digits are 0 to 9 and a to f, which have the bit of 64: all eight at once.
-  static std::uint64_t eight_digits(const char* digits) {
-    std::uint64_t v = 0;
-    std::memcpy(&v, digits, sizeof v);
-    if constexpr (std::endian::native == std::endian::little) v = __builtin_bswap64(v);
-    v = (v & 0x0f0f0f0f0f0f0f0full) + 9 * (v >> 6 & 0x0101010101010101ull);
-    v = (v | v >> 4) & 0x00ff00ff00ff00ffull;
-    v = (v | v >> 8) & 0x0000ffff0000ffffull;
-    return (v | v >> 16) & 0xffffffffull;
-  }
-
-  std::string_view text_;
-};
+std::string_view take_word(std::string_view& text) {
+  const std::size_t end = std::min(text.find(' '), text.size());
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return word;
+}
+template <class T>
+T take_number(std::string_view& text) {
+  T value{};
+  const std::string_view word = take_word(text);
+  std::from_chars(word.data(), word.data() + word.size(), value);
+  return value;
+}
 
 }  // namespace
-
-void MeasuredTable::Family::read() const {
-  WordReader reader(words);
-  for (double& w : weights) w = reader.number();
-  while (!reader.empty()) {
-    OpFeatures f;
-    f.logs.resize(reader.count());
-    for (float& v : f.logs) v = reader.single();
-    f.kinds.resize(reader.count());
-    for (int& v : f.kinds) v = static_cast<int>(reader.count());
-    features.push_back(std::move(f));
-    pull.push_back(reader.number());
-  }
-}
-
-// operator, least seconds, family, and what the family reads
-void MeasuredTable::Group::read() {
-  for (const std::string_view line : lines) {
-    WordReader words(line);
-    words.word();
-    least = words.number();
-    const std::string_view name = words.word();
-    families[std::string(name)].words = words.rest();
-  }
-}
 
 absl::StatusOr<MeasuredTable> MeasuredTable::parse(const std::string& text, const std::string& place) {
   auto rows = read_timed_rows(text, place);
@@ -266,59 +249,45 @@ std::string MeasuredTable::to_text(const TimedRows& rows) {
   return text;
 }
 
+// A line about the table; then of each family the operator, its least seconds, the family's name, the size of its bytes, and these. Words
+// have a blank behind them; numbers are written so that the same are read again.
 std::string MeasuredTable::to_fitted() const {
-  WordWriter out;
-  out.word(kFittedFormat);
-  out.count(num_rows_);
-  out.number(usual_ratio_);
-  out.word(roofline_.to_json());
-  out.word(machine_);
-  out.end_line();
+  std::string out = fmt::format("{} {} {} {} {}\n", kFittedFormat, num_rows_, usual_ratio_, roofline_.to_json(), machine_);
   for (const auto& [op, group] : groups_)
     for (const auto& [name, family] : group->families) {
-      std::call_once(family.once, [&of = family] { of.fit(); });
-      out.word(op);
-      out.number(group->least);
-      out.word(name);
-      for (const double w : family.weights) out.number(w);
-      for (std::size_t i = 0; i < family.features.size(); ++i) {
-        out.count(family.features[i].logs.size());
-        for (const float v : family.features[i].logs) out.number(v);
-        out.count(family.features[i].kinds.size());
-        for (const int v : family.features[i].kinds) out.count(static_cast<std::size_t>(v));
-        out.number(family.pull[i]);
-      }
-      out.end_line();
+      std::call_once(family.once, [&of = family] { of.make(); });
+      const std::string bytes = family.to_bytes();
+      out += fmt::format("{} {} {} {} ", op, group->least, name, bytes.size()) + bytes;
     }
-  return out.take();
+  return out;
 }
 
 absl::StatusOr<MeasuredTable> MeasuredTable::parse_fitted(std::string_view text, const std::string& place) {
   MeasuredTable table;
-  WordReader head(text.substr(0, text.find('\n')));
-  if (head.word() != kFittedFormat) return absl::InvalidArgumentError(fmt::format("{}: not a fitted table", place));
-  table.num_rows_ = head.count();
-  table.usual_ratio_ = head.number();
-  auto roofline = Roofline::parse(std::string(head.word()));
+  std::string_view head = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(head.size() + 1, text.size()));
+  if (take_word(head) != kFittedFormat) return absl::InvalidArgumentError(fmt::format("{}: not a fitted table", place));
+  table.num_rows_ = take_number<std::size_t>(head);
+  table.usual_ratio_ = take_number<double>(head);
+  auto roofline = Roofline::parse(std::string(take_word(head)));
   if (!roofline.ok()) return roofline.status();
   table.roofline_ = *std::move(roofline);
-  table.machine_ = head.rest().substr(0, head.rest().find_last_not_of(' ') + 1);
-  for (std::size_t at = text.find('\n') + 1; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
-    at = end + 1;
-    auto& group = table.groups_[std::string(WordReader(line).word())];
+  table.machine_ = head;
+  while (!text.empty()) {
+    auto& group = table.groups_[std::string(take_word(text))];
     if (!group) group = std::make_shared<Group>();
-    group->lines.push_back(line);
+    group->least = take_number<double>(text);
+    Family& family = group->families[std::string(take_word(text))];
+    const auto size = take_number<std::size_t>(text);
+    family.bytes = text.substr(0, size);
+    text.remove_prefix(std::min(size, text.size()));
   }
   return table;
 }
 
 const MeasuredTable::Group* MeasuredTable::group(const std::string& comparable) const {
   const auto it = groups_.find(comparable);
-  if (it == groups_.end()) return nullptr;
-  std::call_once(it->second->once, [&] { it->second->read(); });
-  return it->second.get();
+  return it == groups_.end() ? nullptr : it->second.get();
 }
 
 double MeasuredTable::gemm_seconds(const OpUse& use, bool* estimated) const {

@@ -192,8 +192,26 @@ class ProblemBuilder {
   // The lowest opset of ai.onnx that says an operator, if the result may have it.
   std::optional<std::int64_t> lowest_within_limit(NodeId n, const OpKey& key, std::span<const Facts* const> inputs) const {
     const auto [it, is_new] = asked_->lowest.try_emplace(n);
-    if (is_new) it->second = lowest_of(key, inputs);
+    if (is_new) {
+      const auto [known, is_first] = asked_->lowest_alike.try_emplace(what_tells_opsets(n));
+      if (is_first) known->second = lowest_of(key, inputs);
+      it->second = known->second;
+    }
     return it->second && *it->second <= options_.opset_limit ? it->second : std::nullopt;
+  }
+
+  // The operator, and of each input what lowest_opset asks, which is given no dims: its elements where they are known, else sort, dtype and
+  // rank.
+  std::vector<std::uint64_t> what_tells_opsets(NodeId n) const {
+    const ENode node = e_.node(n);
+    std::vector<std::uint64_t> out{node.op};
+    for (const Id child : node.children) {
+      const Facts& f = g_.facts(child);
+      const std::uint64_t rank = f.shape ? f.shape->size() + 1 : 0;
+      out.push_back(f.value ? std::uint64_t{1} << 63 | e_.find(child)
+                            : rank << 16 | static_cast<std::uint64_t>(f.dtype) << 8 | static_cast<std::uint64_t>(f.kind));
+    }
+    return out;
   }
 
   static std::optional<std::int64_t> lowest_of(const OpKey& key, std::span<const Facts* const> inputs) {
