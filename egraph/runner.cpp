@@ -78,11 +78,11 @@ struct Sight {
   bool of_facts;  // Rewrite::of_facts_alone
   std::vector<std::uint32_t> depth;  // by row
 };
-// Rows from which a pattern of `depth` operators on end can see it, by kind as Index has them.
+// Rows of a kind from which a pattern of `depth` operators on end can see it.
 struct NewRows {
   std::uint32_t depth, last;
   bool of_facts;
-  std::vector<std::uint32_t> kind_start, rows;
+  std::vector<std::uint32_t> rows;
 };
 
 // Which kinds of e-nodes have a child in whose class another kind is; of the kinds that rules ask about.
@@ -326,19 +326,17 @@ class Runner {
   // of any match.
   bool is_of_facts(const RuleState& rule) const { return rule.rule->of_facts_alone && !has_learnt_; }
 
-  const NewRows& new_rows(const RuleState& rule, const Index& index) {
+  std::span<const std::uint32_t> new_rows(const RuleState& rule, Kind kind, const Index& index) {
     const std::uint32_t depth = rule.matcher.depth(), last = rule.last;
     const bool of_facts = is_of_facts(rule);
-    for (const NewRows& known : new_rows_)
-      if (known.depth == depth && known.last == last && known.of_facts == of_facts) return known;
+    if (new_rows_.size() <= kind) new_rows_.resize(kind + std::size_t{1});
+    for (const NewRows& known : new_rows_[kind])
+      if (known.depth == depth && known.last == last && known.of_facts == of_facts) return known.rows;
     const Sight& seen = sight(last, of_facts, index);
-    NewRows& made = new_rows_.emplace_back(NewRows{.depth = depth, .last = last, .of_facts = of_facts, .kind_start = {0}, .rows = {}});
-    for (Kind kind = 0; kind + std::size_t{2} < index.kind_start.size(); ++kind) {
-      for (const std::uint32_t row : index.of_kind(kind))
-        if (seen.depth[row] <= depth) made.rows.push_back(row);
-      made.kind_start.push_back(static_cast<std::uint32_t>(made.rows.size()));
-    }
-    return made;
+    NewRows& made = new_rows_[kind].emplace_back(NewRows{.depth = depth, .last = last, .of_facts = of_facts, .rows = {}});
+    for (const std::uint32_t row : index.of_kind(kind))
+      if (seen.depth[row] <= depth) made.rows.push_back(row);
+    return made.rows;
   }
 
   // Rows of the root's kind that may start a match which counts.
@@ -347,8 +345,7 @@ class Runner {
     const Kind kind = rule.matcher.root_kind();
     const std::span<const std::uint32_t> all = index.of_kind(kind);
     if (all.empty() || options_.count_stale_matches || rule.last == 0 || !rule.matcher.connected()) return all;
-    const NewRows& fresh = new_rows(rule, index);
-    return std::span(fresh.rows).subspan(fresh.kind_start[kind], fresh.kind_start[kind + std::size_t{1}] - fresh.kind_start[kind]);
+    return new_rows(rule, kind, index);
   }
 
   // A rule that could not match before is made as if it had been there: what it matches is fresh, since an e-node of it is.
@@ -390,7 +387,7 @@ class Runner {
     const Index& index = g_.sorted_index();
     make_wanted(index);
     has_learnt_ = has_learnt_ || (g_.analysis != nullptr && g_.analysis->knowledge() != knowledge_);
-    new_rows_.clear();
+    for (auto& of_kind : new_rows_) of_kind.clear();
     sights_.clear();
     deepest_ = 0;
     for (const std::uint32_t r : live_) deepest_ = std::max(deepest_, rules_[r].matcher.depth());
@@ -549,7 +546,8 @@ class Runner {
     std::size_t deferred = 0;
     for (const std::uint32_t r : live_) deferred += rules_[r].deferred.capacity() * sizeof(std::uint32_t);
     std::size_t fresh = 0;
-    for (const NewRows& rows : new_rows_) fresh += (rows.kind_start.capacity() + rows.rows.capacity()) * sizeof(std::uint32_t);
+    for (const auto& of_kind : new_rows_)
+      for (const NewRows& made : of_kind) fresh += made.rows.capacity() * sizeof(std::uint32_t);
     for (const Sight& sight : sights_) fresh += sight.depth.capacity() * sizeof(std::uint32_t);
     return words_.bytes() + fresh + deferred;
   }
@@ -593,7 +591,7 @@ class Runner {
   Arena<std::uint32_t> words_;                         // of all matches that are to be applied
   std::uint32_t deepest_ = 0;     // most operators on end that a pattern has
   std::deque<Sight> sights_;      // of the present search; they stay where they are
-  std::deque<NewRows> new_rows_;  // likewise
+  std::vector<std::vector<NewRows>> new_rows_;  // likewise, by kind; what they hold stays where it is
   std::vector<int> phases_;
   std::size_t phase_ = 0;
   bool finishing_ = false;

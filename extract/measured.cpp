@@ -124,8 +124,8 @@ struct MeasuredTable::Family {
       first_kind.push_back(static_cast<std::uint32_t>(kinds.size()));
     }
     FeatureRow row(std::size_t i) const {
-      return {std::span(logs).subspan(first_log[i], first_log[i + 1] - first_log[i]),
-              std::span(kinds).subspan(first_kind[i], first_kind[i + 1] - first_kind[i])};
+      const std::uint32_t *log = first_log.data() + i, *kind = first_kind.data() + i;
+      return {{logs.data() + log[0], log[1] - log[0]}, {kinds.data() + kind[0], kind[1] - kind[0]}};
     }
     // All of it but the weights, in the order in which it stands in the bytes.
     template <class Visit>

@@ -502,6 +502,7 @@ bool Table::equal(Dim a, Dim b) const {
 }
 
 bool Table::differ(Dim a, Dim b) const {
+  if (const auto x = value(a), y = value(b); x && y) return *x != *y;
   auto difference = dims::add(poly(a), poly(b), -1);
   if (!difference || difference->empty()) return false;
   std::int64_t g = 0, c = 0;
@@ -585,7 +586,9 @@ bool Table::positive(Dim d) const {
 }
 
 bool Table::at_least(Dim d, std::int64_t bound) const {
-  auto above = dims::add(poly(d), bound == 0 ? Poly{} : Poly{{{}, bound}}, -1);
+  if (const auto number = value(d)) return *number >= bound;
+  if (bound == 0) return non_negative(poly(d));
+  auto above = dims::add(poly(d), Poly{{{}, bound}}, -1);
   return above && non_negative(*above);
 }
 

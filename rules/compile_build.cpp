@@ -38,7 +38,7 @@ class Application : public BoundNames {
 
   // Needs holds() before. False: not applicable, see reason().
   bool build(std::vector<std::pair<Id, Id>>& pairs) {
-    bind();
+    if (!rule_.rule->lets.empty()) bind();  // else names are asked for once, if ever
     if (!evaluate_lets()) return false;
     values_.assign(rule_.num_values, kNone);
     for (const CompiledRule::Step& step : rule_.steps)
@@ -352,6 +352,7 @@ class Application : public BoundNames {
         bound.name = a.literal.name;
         if (bound.type == a.literal.type || a.literal.type == AttributeType::kUndefined) return bound;
       }
+    if (environment_.find(a.variable) == nullptr) bind();
     return attribute_of_value(a, *environment_.find(a.variable));
   }
 
