@@ -45,10 +45,11 @@ bool of_facts_alone(const Rule& rule) {
          std::all_of(rule.lets.begin(), rule.lets.end(), [](const auto& let) { return of_facts_alone(*let.second); });
 }
 
-Rewrite compile_form(std::shared_ptr<const Rule> direction, const std::vector<std::string_view>& left_out, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
+Rewrite compile_form(std::shared_ptr<const Rule> direction, const std::vector<std::string_view>& left_out, bool early, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
   auto compiled = std::make_shared<CompiledRule>();
   compiled->rule = std::move(direction);
   compiled->left_out.assign(left_out.begin(), left_out.end());
+  compiled->tests_inputs_early = early;
   compile_left(*compiled, g);
   const Rule& rule = *compiled->rule;
   Rewrite rewrite;
@@ -72,7 +73,7 @@ std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_p
   std::vector<Rewrite> rewrites;
   const RuleHead head = head_of(rule);
   for (std::size_t d = 0; d < head.directions.size(); ++d)
-    for (const auto& form : head.directions[d].forms) rewrites.push_back(compile_form(direction_of(rule, d > 0), form, g, log));
+    for (const auto& form : head.directions[d].forms) rewrites.push_back(compile_form(direction_of(rule, d > 0), form, false, g, log));
   return rewrites;
 }
 
@@ -98,7 +99,7 @@ void compile_when_wanted(const std::shared_ptr<const StoredRule>& stored, OnnxEG
       rewrite.phase = head.phase;
       rewrite.wants = wants;
       rewrite.wants_below = below;
-      rewrite.make = [stored, &form, &g, back] { return compile_form(direction_of(stored->rule(), back), form, g, nullptr); };
+      rewrite.make = [stored, &form, &g, back] { return compile_form(direction_of(stored->rule(), back), form, true, g, nullptr); };
     }
   }
 }

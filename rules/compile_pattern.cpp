@@ -67,6 +67,7 @@ class LeftCompiler {
 
   void run() {
     find_optional_names();
+    if (out_.tests_inputs_early) find_constancy();
     for (const std::string& name : out_.rule->inputs)
       if (!left_out(name)) variable(name);
     for (const auto& [name, expr] : out_.rule->lets)
@@ -94,6 +95,23 @@ class LeftCompiler {
       for (const ExprPtr& a : e.arguments)
         if (a && a->kind == Expr::Kind::kName) optional_.insert(a->text);
     });
+  }
+
+  // `const(c)` and `not const(X)`, of inputs that are there.
+  void find_constancy() {
+    for (const ExprPtr& condition : out_.rule->where) {
+      const bool negated = condition->kind == Expr::Kind::kNot;
+      const Expr& call = negated ? *condition->arguments[0] : *condition;
+      const auto is_input = [&](const ExprPtr& e) {
+        const auto& inputs = out_.rule->inputs;
+        return e->kind == Expr::Kind::kName && !left_out(e->text) && std::find(inputs.begin(), inputs.end(), e->text) != inputs.end();
+      };
+      const bool early = call.kind == Expr::Kind::kCall && call.text == "const" && (!negated || call.arguments.size() == 1) &&
+                         std::all_of(call.arguments.begin(), call.arguments.end(), is_input);
+      out_.tested_early.push_back(early);
+      for (const ExprPtr& input : call.arguments)
+        if (early) constancy_.emplace_back(input->text, !negated);
+    }
   }
 
   // Every expression of the conditions, with those that it is made of.
@@ -140,7 +158,18 @@ class LeftCompiler {
 
   void variable(const std::string& name) {
     PatternNode node;
-    if (!optional_.contains(name)) node.accepts = [&g = g_](const EGraph&, Id id) { return g.facts(id).kind != Facts::Kind::kAbsent; };
+    const bool may_be_absent = optional_.contains(name);
+    bool constant = false, variable = false;
+    for (const auto& [tested, is_constant] : constancy_)
+      if (tested == name) (is_constant ? constant : variable) = true;
+    if (constant || variable) {
+      node.accepts = [&g = g_, may_be_absent, constant, variable](const EGraph&, Id id) {
+        const Facts& f = g.facts(id);
+        return (may_be_absent || f.kind != Facts::Kind::kAbsent) && (f.constant ? !variable : !constant);
+      };
+    } else if (!may_be_absent) {
+      node.accepts = [&g = g_](const EGraph&, Id id) { return g.facts(id).kind != Facts::Kind::kAbsent; };
+    }
     slot_of_[name] = push(std::move(node));
   }
 
@@ -278,6 +307,7 @@ class LeftCompiler {
   std::map<std::string, std::uint32_t> slot_of_;
   std::map<std::uint32_t, std::pair<RuleConstant, bool>> constants_;  // by slot; whether negative axes are to be resolved
   std::set<std::string> optional_;
+  std::vector<std::pair<std::string_view, bool>> constancy_;  // inputs, and whether they must be constants or may not be
   std::uint32_t absent_ = kNone;
 };
 
@@ -310,7 +340,8 @@ Conditions conditions_of(const CompiledRule& rule) {
     place(b->variable);
     out.bound[static_cast<std::size_t>(places.at(b->variable))].attributes.push_back(b);
   }
-  for (const ExprPtr& e : rule.rule->where) out.expressions.push_back(with_places(e, places));
+  for (std::size_t i = 0; i < rule.rule->where.size(); ++i)
+    if (i >= rule.tested_early.size() || !rule.tested_early[i]) out.expressions.push_back(with_places(rule.rule->where[i], places));
   return out;
 }
 
