@@ -479,6 +479,11 @@ ENode EGraph::node(NodeId id) const {
 
 Id EGraph::class_of(NodeId id) const { return impl_->find(id); }
 std::uint32_t EGraph::made_by(NodeId id) const { return impl_->made_by[id]; }
+void EGraph::touch(Id id) {
+  if (impl_->analysis == nullptr) return;
+  const Id c = find(id);
+  impl_->facts_stamp[c] = impl_->class_stamp[c] = impl_->stamp;
+}
 bool EGraph::is_live(NodeId id) const { return (impl_->flags[id] & Impl::kDead) == 0; }
 std::size_t EGraph::memory_bytes() const { return impl_->memory_bytes(); }
 const Analysis* EGraph::analysis() const { return impl_->analysis; }

@@ -96,6 +96,8 @@ class EGraph {
   Id class_of(NodeId id) const;
   // The rule that made this e-node, kNone for the ones that were given.
   std::uint32_t made_by(NodeId id) const;
+  // Rules that ask for facts look at this class again, as if its facts had changed: what can be said of it has.
+  void touch(Id id);
 
   // Additions to the first version: e-nodes that have `id` among their children (live, ascending; also during modify()),
   // whether an e-node has not become a duplicate of another, and the memory held (without that of the analysis).

@@ -159,6 +159,9 @@ struct OnnxEGraph::Impl : Analysis {
   bool spreading = false;
   mutable std::mutex values_mutex;
   mutable absl::flat_hash_map<Id, std::optional<Tensor>> values;  // of evaluated classes, by canonical id at that time
+  mutable std::mutex watch_mutex;
+  mutable absl::flat_hash_map<Id, std::vector<Id>> watched_from;  // class -> classes whose answers depend on it
+  absl::flat_hash_map<Id, std::uint32_t> changes_seen;
   mutable std::mutex notes_mutex;
   mutable std::unordered_map<std::type_index, std::shared_ptr<void>> notes;
 
@@ -250,13 +253,27 @@ struct OnnxEGraph::Impl : Analysis {
     if (!inferred.ok()) return result;
     std::string why;
     if (!join_facts(at(id), *inferred, dims, result.first_changed, why)) result.contradiction = why;
+    if (result.first_changed) tell_watchers(id);
     return result;
+  }
+
+  void tell_watchers(Id changed) {
+    const auto it = watched_from.find(changed);
+    if (it == watched_from.end()) return;
+    const std::vector<Id> asked = std::move(it->second);
+    watched_from.erase(it);
+    for (const Id id : asked) {
+      ++changes_seen[id];
+      egraph.touch(id);
+    }
   }
 
   std::uint64_t knowledge() const override { return dims.knowledge(); }
   Join join(Id winner, Id loser) override {
     Join result;
     at(std::max(winner, loser));
+    tell_watchers(winner);
+    tell_watchers(loser);
     std::string why;
     bool changed = false;
     Facts old_loser = facts[loser];
@@ -513,6 +530,19 @@ std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max
 }
 
 }  // namespace
+
+void OnnxEGraph::watch_from(Id asked, std::span<const Id> classes) const {
+  const std::lock_guard lock(impl_->watch_mutex);
+  for (const Id id : classes) {
+    std::vector<Id>& all = impl_->watched_from[id];
+    if (std::find(all.begin(), all.end(), asked) == all.end()) all.push_back(asked);
+  }
+}
+
+std::uint32_t OnnxEGraph::changes_seen_from(Id asked) const {
+  const auto it = impl_->changes_seen.find(asked);
+  return it == impl_->changes_seen.end() ? 0 : it->second;
+}
 
 void* OnnxEGraph::notes_of(std::type_index type, std::shared_ptr<void> (*make)()) const {
   const std::lock_guard lock(impl_->notes_mutex);

@@ -77,6 +77,11 @@ class OnnxEGraph {
     return *static_cast<T*>(notes_of(typeid(T), [] { return std::shared_ptr<void>(std::make_shared<T>()); }));
   }
 
+  // From now until one of these classes changes (joins another, or has new facts): when it does, `asked` counts as a class with new facts.
+  void watch_from(Id asked, std::span<const Id> classes) const;
+  // How often that has happened to a class.
+  std::uint32_t changes_seen_from(Id asked) const;
+
   struct Impl;
   Impl& impl();
   const Impl& impl() const;

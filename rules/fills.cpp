@@ -13,6 +13,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "onnx_bridge/op_table.h"
 #include "onnx_bridge/op_traits.h"
+#include "rules/answers.h"
 #include "rules/known_by_depth.h"
 #include "rules/known_of_constants.h"
 #include "rules/masks.h"
@@ -70,7 +71,7 @@ MaybeFills product_of(const MaybeFills& a, const MaybeFills& b) {
 
 class FillSearch {
  public:
-  explicit FillSearch(const OnnxEGraph& g) : g_(g) {}
+  explicit FillSearch(Look& look) : look_(look), g_(look.graph()) {}
 
   MaybeFills of(Id id, int depth = kDeepestFill) {
     id = g_.egraph().find(id);
@@ -92,7 +93,7 @@ class FillSearch {
 
  private:
   MaybeFills look_at(Id id, int depth) {
-    const Facts& f = g_.facts(id);
+    const Facts& f = look_.facts(id);
     if (f.kind != Facts::Kind::kTensor) return std::nullopt;
     if (f.constant)
       return KnownOfConstants<Fills>::of(g_, id, [&]() -> MaybeFills {
@@ -100,7 +101,7 @@ class FillSearch {
         return value ? MaybeFills(fills_of_tensor(*value)) : std::nullopt;
       });
     if (f.dtype == DType::kBool) return Fills{1, 1, false};
-    for (NodeId n : g_.egraph().class_nodes(id))
+    for (NodeId n : look_.nodes(id))
       if (const MaybeFills found = of_node(g_.egraph().node(n), depth)) return found;
     return is_integer(f.dtype) ? MaybeFills(Fills{1, 1, false}) : std::nullopt;
   }
@@ -130,10 +131,15 @@ class FillSearch {
     return !out && op == "Max" && is_bounded(node) ? MaybeFills(Fills{0, std::numeric_limits<double>::max(), true}) : out;
   }
 
-  bool is_absent(Id id) const { return g_.facts(id).kind == Facts::Kind::kAbsent; }
+  std::optional<double> number(Id id) {
+    look_.facts(id);
+    return number_of(g_, id);
+  }
+
+  bool is_absent(Id id) { return look_.facts(id).kind == Facts::Kind::kAbsent; }
 
   MaybeFills of_split(Id tuple, int depth) {
-    for (NodeId n : g_.egraph().class_nodes(tuple)) {
+    for (NodeId n : look_.nodes(tuple)) {
       const ENode split = g_.egraph().node(n);
       const OpKey& key = g_.key(split.op);
       if (key.domain.empty() && key.op_type == "Split") return of(split.children[0], depth);
@@ -142,22 +148,22 @@ class FillSearch {
   }
 
   // What FillRaiser makes of a value of which nothing is known: Where(Less(x, lowest), x / 2, x).
-  bool is_halved(const ENode& choice) const {
+  bool is_halved(const ENode& choice) {
     const EGraph& e = g_.egraph();
     const Id kept = e.find(choice.children[2]);
     const double low = lowest_fill(g_.facts(kept).dtype);
-    for (NodeId n : e.class_nodes(choice.children[0])) {
+    for (NodeId n : look_.nodes(choice.children[0])) {
       const ENode less = e.node(n);
       const OpKey& key = g_.key(less.op);
       if (!key.domain.empty() || key.op_type != "Less" || e.find(less.children[0]) != kept) continue;
-      const auto number = number_of(g_, less.children[1]);
-      if (number && std::abs(*number / low - 1) < 1e-2) return true;
+      const auto bound = number(less.children[1]);
+      if (bound && std::abs(*bound / low - 1) < 1e-2) return true;
     }
     return false;
   }
 
   MaybeFills quotient(const ENode& node, int depth) {
-    const Facts& f = g_.facts(node.children[1]);
+    const Facts& f = look_.facts(node.children[1]);
     const auto divisor = f.constant ? g_.value(node.children[1], kMostMaskBytes) : std::nullopt;
     double least = std::numeric_limits<double>::infinity();
     for (std::int64_t i = 0; divisor && i < divisor->size(); ++i)
@@ -168,15 +174,15 @@ class FillSearch {
   }
 
   // ... or Max(x, lowest).
-  bool is_bounded(const ENode& node) const {
+  bool is_bounded(const ENode& node) {
     return std::any_of(node.children.begin(), node.children.end(), [&](Id id) {
-      const auto number = number_of(g_, id);
-      return number && *number >= lowest_fill(g_.facts(id).dtype) * 1.001;
+      const auto bound = number(id);
+      return bound && *bound >= lowest_fill(g_.facts(id).dtype) * 1.001;
     });
   }
 
   // 1 - m.
-  bool is_complement(const ENode& node) const { return number_of(g_, node.children[0]) == 1; }
+  bool is_complement(const ENode& node) { return number(node.children[0]) == 1; }
 
   // A mask that a model is given as floats goes from 0 to 1 by its interface, but nothing proves it.
   MaybeFills complement(Id mask, int depth) {
@@ -185,6 +191,7 @@ class FillSearch {
     return Fills{std::max(inner->largest, 1.0), inner->sum <= 1 ? 1.0 : inner->sum + 1, inner->infinite};
   }
 
+  Look& look_;
   const OnnxEGraph& g_;
   absl::flat_hash_map<Id, MaybeFills> known_;
   absl::flat_hash_set<Id> open_;  // those that are being looked at
@@ -347,7 +354,7 @@ bool hands_scores_on(const OnnxEGraph& g, const OpKey& key, const ENode& node, s
 
 class CountSearch {
  public:
-  explicit CountSearch(const OnnxEGraph& g) : g_(g) {}
+  explicit CountSearch(Look& look) : look_(look), g_(look.graph()) {}
 
   bool of(Id id, int depth) {
     return known_.of(g_.egraph().find(id), depth, [&] { return looked_at(id, depth); });
@@ -355,12 +362,12 @@ class CountSearch {
 
  private:
   bool looked_at(Id id, int depth) {
-    const Facts& f = g_.facts(id);
+    const Facts& f = look_.facts(id);
     if (f.kind != Facts::Kind::kTensor || !is_integer(f.dtype)) return false;
     if (f.content || f.counts_from) return !f.constant || of_constant(id);
     if (f.constant) return of_constant(id);
     if (depth == 0) return false;
-    for (NodeId n : g_.egraph().class_nodes(id))
+    for (NodeId n : look_.nodes(id))
       if (of_node(g_.egraph().node(n), depth - 1)) return true;
     return false;
   }
@@ -378,7 +385,7 @@ class CountSearch {
     const std::string_view op = key.op_type;
     if (!key.domain.empty() || node.children.empty()) return false;
     if (gives_places(key)) return true;
-    if (op == "Cast" && g_.facts(node.children[0]).dtype == DType::kBool) return true;
+    if (op == "Cast" && look_.facts(node.children[0]).dtype == DType::kBool) return true;
     if (is_fill_view(key) || op == "Cast") return of(node.children[0], depth);
     const std::size_t first = op == "Where" ? 1 : 0;
     if (!has(Trait::kSelection, key) && !is_sum(op) && op != "Range") return false;
@@ -386,6 +393,7 @@ class CountSearch {
                        [&](Id child) { return of(child, depth); });
   }
 
+  Look& look_;
   const OnnxEGraph& g_;
   KnownByDepth known_;
 };
@@ -450,7 +458,9 @@ Fills fills_of_tensor(const Tensor& t) {
   return out;
 }
 
-std::optional<Fills> fills_of(const OnnxEGraph& g, Id id) { return FillSearch(g).of(id); }
+std::optional<Fills> fills_of(const OnnxEGraph& g, Id id) {
+  return Answers<FillSearch, Fills>::of(g, id, [id](Look& look) { return FillSearch(look).of(id); });
+}
 
 std::optional<Id> with_raised_fills(OnnxEGraph& g, Id id, UnknownFills unknown) {
   return FillRaiser(g, g.facts(id).dtype, unknown).of(id);
@@ -524,6 +534,8 @@ bool holds_attention(const OnnxEGraph& g) { return held_attention(g).standard; }
 
 bool attention_is_made(const OnnxEGraph& g) { return !held_attention(g).any; }
 
-bool is_count(const OnnxEGraph& g, Id id) { return CountSearch(g).of(id, kDeepestFill); }
+bool is_count(const OnnxEGraph& g, Id id) {
+  return Answers<CountSearch, Proven>::of(g, id, [id](Look& look) { return proven_if(CountSearch(look).of(id, kDeepestFill)); }).has_value();
+}
 
 }  // namespace saturate

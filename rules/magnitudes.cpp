@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "onnx_bridge/op_traits.h"
-#include "rules/known_of_constants.h"
+#include "rules/answers.h"
 
 namespace saturate {
 namespace {
@@ -39,17 +39,18 @@ Magnitudes by_bits(const Tensor& t) {
 // Operators whose result holds each element of the first input, once or more, with its own sign or another.
 bool keeps_magnitudes(const OpKey& key) { return has(Trait::kPermutation, key) || has(Trait::kKeepsMagnitude, key); }
 
-std::optional<Magnitudes> of_class(const OnnxEGraph& g, Id id, int depth) {
-  const Facts& f = g.facts(id);
+std::optional<Magnitudes> of_class(Look& look, Id id, int depth) {
+  const OnnxEGraph& g = look.graph();
+  const Facts& f = look.facts(id);
   if (f.kind != Facts::Kind::kTensor || !f.constant) return std::nullopt;
   if (f.value) return magnitudes_of(*f.value);
   if (depth == 0) return std::nullopt;
-  for (NodeId n : g.egraph().class_nodes(id)) {
+  for (NodeId n : look.nodes(id)) {
     const ENode node = g.egraph().node(n);
     const OpKey& key = g.key(node.op);
     if (key.op_type == kConstantOp) return magnitudes_of(g.constant_tensor(node.op));
     if (!keeps_magnitudes(key) || node.children.empty()) continue;
-    if (auto same = of_class(g, node.children[0], depth - 1)) return same;
+    if (auto same = of_class(look, node.children[0], depth - 1)) return same;
   }
   return std::nullopt;
 }
@@ -74,8 +75,8 @@ Magnitudes magnitudes_of(const Tensor& t) {
 
 std::optional<Magnitudes> magnitudes(const OnnxEGraph& g, Id id) {
   if (!g.facts(id).constant) return std::nullopt;
-  return KnownOfConstants<Magnitudes>::of(g, id, [&] {
-    std::optional<Magnitudes> found = of_class(g, id, kDeepestView);
+  return Answers<Magnitudes, Magnitudes>::of(g, id, [&](Look& look) {
+    std::optional<Magnitudes> found = of_class(look, id, kDeepestView);
     if (!found)
       if (const auto value = g.value(id, kMostComputed)) found = magnitudes_of(*value);
     return found;

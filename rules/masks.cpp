@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "onnx_bridge/op_traits.h"
+#include "rules/answers.h"
 #include "rules/fills.h"
 #include "rules/known_by_depth.h"
 #include "rules/opkey.h"
@@ -63,15 +64,15 @@ bool is_used_as_truth(const OnnxEGraph& g, Id input) {
 
 class MaskSearch {
  public:
-  MaskSearch(const OnnxEGraph& g, bool inputs) : g_(g), inputs_(inputs) {}
+  MaskSearch(Look& look, bool inputs) : look_(look), g_(look.graph()), inputs_(inputs) {}
 
   bool binary(Id id, int depth) {
-    const Facts& facts = g_.facts(id);
+    const Facts& facts = look_.facts(id);
     if (facts.dtype == DType::kBool) return true;
     return known_.of(g_.egraph().find(id), depth, [&] {
       if (facts.constant) return holds(g_, id, holds_zeros_and_ones);
       if (depth == 0) return false;
-      const std::vector<NodeId> nodes = g_.egraph().class_nodes(id);
+      const std::vector<NodeId> nodes = look_.nodes(id);
       return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return of_node(g_.egraph().node(n), id, facts.dtype, depth - 1); });
     });
   }
@@ -95,24 +96,39 @@ class MaskSearch {
   }
 
   MaskSearch& without_inputs() {
-    if (!without_inputs_) without_inputs_ = std::make_unique<MaskSearch>(g_, false);
+    if (!without_inputs_) without_inputs_ = std::make_unique<MaskSearch>(look_, false);
     return *without_inputs_;
   }
 
+  Look& look_;
   const OnnxEGraph& g_;
   bool inputs_;
   KnownByDepth known_;
   std::unique_ptr<MaskSearch> without_inputs_;
 };
 
-bool chooses_infinity(const OnnxEGraph& g, Id id) {
-  const std::vector<NodeId> nodes = g.egraph().class_nodes(id);
+bool chooses_infinity(Look& look, Id id) {
+  const OnnxEGraph& g = look.graph();
+  const std::vector<NodeId> nodes = look.nodes(id);
   return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) {
     const ENode node = g.egraph().node(n);
     const OpKey& key = g.key(node.op);
-    return key.domain.empty() && key.op_type == "Where" &&
-           (holds(g, node.children[1], holds_minus_infinity) || holds(g, node.children[2], holds_minus_infinity));
+    if (!key.domain.empty() || key.op_type != "Where") return false;
+    look.facts(node.children[1]);
+    look.facts(node.children[2]);
+    return holds(g, node.children[1], holds_minus_infinity) || holds(g, node.children[2], holds_minus_infinity);
   });
+}
+
+bool hides_by_infinity(Look& look, Id id) {
+  const OnnxEGraph& g = look.graph();
+  if (holds(g, id, holds_minus_infinity)) return true;
+  for (NodeId n : look.nodes(id)) {
+    const ENode node = g.egraph().node(n);
+    const OpKey& key = g.key(node.op);
+    if (key.domain.empty() && key.op_type == "Expand" && chooses_infinity(look, node.children[0])) return true;
+  }
+  return chooses_infinity(look, id);
 }
 
 }  // namespace
@@ -130,18 +146,18 @@ bool holds_minus_infinity(const Tensor& t) {
 }
 
 bool hides_by_infinity(const OnnxEGraph& g, Id id) {
-  if (holds(g, id, holds_minus_infinity)) return true;
-  for (NodeId n : g.egraph().class_nodes(id)) {
-    const ENode node = g.egraph().node(n);
-    const OpKey& key = g.key(node.op);
-    if (!key.domain.empty()) continue;
-    if (key.op_type == "Expand" && chooses_infinity(g, node.children[0])) return true;
-  }
-  return chooses_infinity(g, id);
+  struct HidesByInfinity;
+  return Answers<HidesByInfinity, Proven>::of(g, id, [id](Look& look) { return proven_if(hides_by_infinity(look, id)); }).has_value();
 }
 
-bool is_zero_or_one(const OnnxEGraph& g, Id id) { return MaskSearch(g, false).binary(id, kDeepest); }
+bool is_zero_or_one(const OnnxEGraph& g, Id id) {
+  return Answers<MaskSearch, Proven>::of(g, id, [id](Look& look) { return proven_if(MaskSearch(look, false).binary(id, kDeepest)); })
+      .has_value();
+}
 
-bool may_be_mask(const OnnxEGraph& g, Id id) { return MaskSearch(g, true).binary(id, kDeepest); }
+bool may_be_mask(const OnnxEGraph& g, Id id) {  // this looks at users too, so that the answer may change with more than what it reads
+  Look look(g);
+  return MaskSearch(look, true).binary(id, kDeepest);
+}
 
 }  // namespace saturate

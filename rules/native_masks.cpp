@@ -64,7 +64,7 @@ ViewRule rule_of(std::string name, std::string doc, const char* last, bool minus
             return Pattern{{variable(), variable(), node(g, "Mul", {0, 1}), variable(), node(g, "Sub", {3, 1}), variable(),
                             node(g, "Mul", {4, 5}), node(g, last, {2, 6})}};
           },
-          [minus](const Views& v, const Match& m, Unions& u) { masked_by_product(v, m, u, minus); }, true};
+          [minus](const Views& v, const Match& m, Unions& u) { masked_by_product(v, m, u, minus); }};
 }
 
 }  // namespace

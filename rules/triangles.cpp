@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "onnx_bridge/op_traits.h"
+#include "rules/answers.h"
 #include "rules/masks.h"
 #include "rules/opkey.h"
 
@@ -31,7 +32,7 @@ std::optional<std::int64_t> triangle_of_matrix(const Tensor& t, std::int64_t fir
 
 class TriangleSearch {
  public:
-  explicit TriangleSearch(const OnnxEGraph& g) : g_(g), e_(g.egraph()), dims_(g.dims()) {}
+  explicit TriangleSearch(Look& look) : look_(look), g_(look.graph()), e_(g_.egraph()), dims_(g_.dims()) {}
 
   // A class is looked at once: classes read each other through views that undo each other.
   std::optional<Dim> triangle(Id id) {
@@ -45,14 +46,14 @@ class TriangleSearch {
 
  private:
   std::optional<Dim> look_at(Id id) {
-    const Facts& f = g_.facts(id);
+    const Facts& f = look_.facts(id);
     if (f.kind != Facts::Kind::kTensor || !f.shape || f.rank() < 2) return std::nullopt;
     if (f.constant) {
       const auto value = g_.value(id, kMostMaskBytes);
       const auto n = value ? lower_triangle(*value) : std::nullopt;
       return n ? std::optional(dims_.constant(*n)) : std::nullopt;
     }
-    for (NodeId n : e_.class_nodes(id))
+    for (NodeId n : look_.nodes(id))
       if (const auto found = of_node(e_.node(n), f)) return found;
     return std::nullopt;
   }
@@ -72,8 +73,8 @@ class TriangleSearch {
     return std::nullopt;
   }
 
-  bool same_matrices(Id x, const Facts& out) const {
-    const Facts& f = g_.facts(x);
+  bool same_matrices(Id x, const Facts& out) {
+    const Facts& f = look_.facts(x);
     if (!f.shape || f.rank() < 2) return false;
     for (std::size_t back = 1; back <= 2; ++back)
       if (!dims_.equal((*f.shape)[f.shape->size() - back], (*out.shape)[out.shape->size() - back])) return false;
@@ -82,7 +83,7 @@ class TriangleSearch {
 
   // Rows from s on: n + s; columns from s on: n - s. What a Slice leaves at the end does not matter.
   std::optional<Dim> sliced(const ENode& node) {
-    const Facts& x = g_.facts(node.children[0]);
+    const Facts& x = look_.facts(node.children[0]);
     const auto starts = content(node.children[1]), axes = node.children.size() > 3 ? content(node.children[3]) : std::nullopt;
     if (!x.shape || !starts || !axes || starts->size() != axes->size()) return std::nullopt;
     if (node.children.size() > 4) {
@@ -101,7 +102,7 @@ class TriangleSearch {
   }
 
   // Trilu(ones, upper = 0, k)
-  std::optional<Dim> kept_part(const ENode& node, const OpKey& key) const {
+  std::optional<Dim> kept_part(const ENode& node, const OpKey& key) {
     const Attribute* upper = find_attribute(key.attributes, "upper");
     if (!upper || upper->i() != 0 || !is_ones(node.children[0], 4)) return std::nullopt;
     if (node.children.size() < 2) return dims_.constant(0);
@@ -109,15 +110,15 @@ class TriangleSearch {
     return k && k->size() == 1 ? std::optional(k->front()) : std::nullopt;
   }
 
-  bool is_ones(Id id, int depth) const {
-    const Facts& f = g_.facts(id);
+  bool is_ones(Id id, int depth) {
+    const Facts& f = look_.facts(id);
     if (f.constant) {
       const auto value = g_.value(id, kMostMaskBytes);
       for (std::int64_t i = 0; value && i < value->size(); ++i)
         if (element_as_double(*value, i) != 1) return false;
       return value && value->size() > 0;
     }
-    for (NodeId n : e_.class_nodes(id)) {
+    for (NodeId n : look_.nodes(id)) {
       const ENode node = e_.node(n);
       const OpKey& key = g_.key(node.op);
       if (key.domain.empty() && key.op_type == "ConstantOfShape") {
@@ -131,26 +132,26 @@ class TriangleSearch {
   }
 
   // rows >= columns (+ gap): both count, rows along the axis before the last, columns along the last.
-  std::optional<Dim> compared(Id rows, Id columns, const Facts& out, std::int64_t gap) const {
+  std::optional<Dim> compared(Id rows, Id columns, const Facts& out, std::int64_t gap) {
     const auto r = counts_down(rows);
-    const Facts& c = g_.facts(columns);
+    const Facts& c = look_.facts(columns);
     if (!r || !c.counts_from || !c.shape || c.shape->empty()) return std::nullopt;
-    const auto& down = *g_.facts(rows).shape;  // one row that broadcasts to many does not count down them
+    const auto& down = *look_.facts(rows).shape;  // one row that broadcasts to many does not count down them
     if (!dims_.equal(down[down.size() - 2], (*out.shape)[out.shape->size() - 2])) return std::nullopt;
     return dims_.sub(dims_.sub(*r, *c.counts_from), dims_.constant(gap));
   }
 
   // Where element [..., i, 0] is n + i: a Reshape of a vector that counts.
-  std::optional<Dim> counts_down(Id id) const {
-    const Facts& f = g_.facts(id);
+  std::optional<Dim> counts_down(Id id) {
+    const Facts& f = look_.facts(id);
     if (!f.shape || f.rank() < 2 || dims_.value(f.shape->back()) != 1) return std::nullopt;
     for (std::size_t i = 0; i + 2 < f.shape->size(); ++i)
       if (dims_.value((*f.shape)[i]) != 1) return std::nullopt;
-    for (NodeId n : e_.class_nodes(id)) {
+    for (NodeId n : look_.nodes(id)) {
       const ENode node = e_.node(n);
       const OpKey& key = g_.key(node.op);
       if (!key.domain.empty() || key.op_type != "Reshape") continue;
-      const Facts& x = g_.facts(node.children[0]);
+      const Facts& x = look_.facts(node.children[0]);
       if (!x.counts_from || !x.shape) continue;
       const bool vector = std::all_of(x.shape->begin(), x.shape->end() - 1, [&](Dim d) { return dims_.value(d) == 1; });
       if (vector) return x.counts_from;
@@ -158,8 +159,9 @@ class TriangleSearch {
     return std::nullopt;
   }
 
-  std::optional<std::vector<Dim>> content(Id id) const { return g_.facts(id).content; }
+  std::optional<std::vector<Dim>> content(Id id) { return look_.facts(id).content; }
 
+  Look& look_;
   const OnnxEGraph& g_;
   const EGraph& e_;
   DimTable& dims_;
@@ -180,6 +182,8 @@ std::optional<std::int64_t> lower_triangle(const Tensor& t) {
   return found;
 }
 
-std::optional<Dim> lower_triangle(const OnnxEGraph& g, Id id) { return TriangleSearch(g).triangle(id); }
+std::optional<Dim> lower_triangle(const OnnxEGraph& g, Id id) {
+  return Answers<TriangleSearch, Dim>::of(g, id, [id](Look& look) { return TriangleSearch(look).triangle(id); });
+}
 
 }  // namespace saturate

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/runtime.h"
+#include "rules/fills.h"
 #include "rules/opkey.h"
 
 namespace saturate {
@@ -305,6 +306,20 @@ TEST(TensorOfReals, RoundsToHalfFormatsAsTheStandardSays) {
   EXPECT_FALSE(tensor_of_reals(DType::kInt64, {}, std::vector<double>{0x1p63}).ok());
   EXPECT_FALSE(tensor_of_reals(DType::kInt32, {}, std::vector<double>{0.5}).ok());
   EXPECT_FALSE(tensor_of_reals(DType::kFloat, {2}, std::vector<double>{1}).ok());
+}
+
+// What proves the condition comes in a later phase, and joins a class that lies below those of the match.
+TEST_F(Compile, AConditionIsAskedAgainWhenAClassFarBelowGainsANode) {
+  const Attribute perm = Attribute::of("perm", Ints{1, 0});
+  const Id x = input("x", {2, 3}), m = input("m", {2, 3});
+  const Id held = op("Transpose", {op("Transpose", {op("Ceil", {m})}, {perm})}, {perm});
+  const Id sum = op("Add", {x, held});
+  EXPECT_FALSE(is_above_lowest(g_, held));
+  apply(
+      "rule first (X, M) => (Y) { Y = Add (X, M) } where above_lowest(M) => { Y = Sub (X, M) } effect approximates\n"
+      "rule then (X) => (Y) { Y = Ceil (X) } where rank(X) == 2 => { Y = Sin (X) } phase 1 effect approximates");
+  EXPECT_TRUE(is_above_lowest(g_, held));
+  EXPECT_TRUE(same(sum, op("Sub", {x, held})));
 }
 
 }  // namespace
