@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "egraph/impl.h"
 #include "egraph/invariants.h"
@@ -68,7 +69,7 @@ void EGraph::Impl::ensure_ids(std::size_t more) {
   row_class.ensure(more);
   flags.ensure(more);
   uses.ensure(more);
-  if (analysis != nullptr) facts_stamp.ensure(more), class_stamp.ensure(more);
+  if (analysis != nullptr) facts_stamp.ensure(more), class_stamp.ensure(more), next_member.ensure(more);
   cells.ensure(3 * more);
 }
 
@@ -127,7 +128,11 @@ NodeId EGraph::Impl::insert_ensured(const Rec& rec, std::uint32_t h, Id into) {
   row_class.append(kNone);
   flags.append(0);
   uses.append({kNone, 0});
-  if (analysis != nullptr) facts_stamp.append(0), class_stamp.append(stamp);
+  if (analysis != nullptr) {
+    facts_stamp.append(0);
+    class_stamp.append(stamp);
+    next_member.append(into == kNone ? id : std::exchange(next_member[into], id));
+  }
   table.insert(h, id);
   if (proof) proof->added(rec, pool.data());
   if (rec.pooled()) {
@@ -192,6 +197,7 @@ bool EGraph::Impl::merge(Id a, Id b, std::uint32_t rule, std::uint32_t reason) {
       flags[a] |= kFactsDirty;
       dirty.push_back({a, rule});
     }
+    std::swap(next_member[a], next_member[b]);
     facts_stamp[a] = std::max(facts_stamp[a], facts_stamp[b]);
     class_stamp[a] = std::max(class_stamp[a], class_stamp[b]);
   }
@@ -373,12 +379,12 @@ void EGraph::Impl::retire(NodeId node) {
 std::size_t EGraph::Impl::memory_bytes() const {
   const std::size_t reasons = proof ? proof->bytes() : 0;
   return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + moved.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() +
-         facts_stamp.bytes() + class_stamp.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
+         facts_stamp.bytes() + class_stamp.bytes() + next_member.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
 }
 
 std::size_t EGraph::Impl::growth(std::size_t nodes) const {
-  // An e-node: record, nine words and a byte, a cell per child.
-  return table.growth(nodes) + nodes * (sizeof(Rec) + 37 + 3 * sizeof(Cell));
+  // An e-node: record, ten words and a byte, a cell per child.
+  return table.growth(nodes) + nodes * (sizeof(Rec) + 41 + 3 * sizeof(Cell));
 }
 
 std::size_t EGraph::Impl::index_growth() const {
@@ -459,9 +465,18 @@ std::vector<Id> EGraph::classes() const {
 }
 
 std::vector<NodeId> EGraph::class_nodes(Id id) const {
-  const Index& index = impl_->sorted_index();
   const Id c = find(id);
-  std::vector<NodeId> out(index.node.begin() + index.start[c], index.node.begin() + index.start[c + 1]);
+  std::vector<NodeId> out;
+  if (impl_->analysis != nullptr) {
+    NodeId member = c;
+    do {
+      if (is_live(member)) out.push_back(member);
+      member = impl_->next_member[member];
+    } while (member != c);
+  } else {
+    const Index& index = impl_->sorted_index();
+    out.assign(index.node.begin() + index.start[c], index.node.begin() + index.start[c + 1]);
+  }
   std::sort(out.begin(), out.end());
   return out;
 }

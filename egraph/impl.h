@@ -73,6 +73,7 @@ struct EGraph::Impl {
   // Empty where there is no analysis.
   Arena<std::uint32_t> facts_stamp;  // class: stamp of the last change of its facts since they were made
   Arena<std::uint32_t> class_stamp;  // class: the same, where the making of a class that has joined it counts, too
+  Arena<NodeId> next_member;         // the e-nodes of a class in a ring, with an analysis: it asks for them while the index is out of date
   // Shared pools.
   Arena<Id> pool;     // children of e-nodes with more than three
   Arena<Cell> cells;  // parent lists
