@@ -179,15 +179,20 @@ class Simplifier {
       for (std::uint32_t c : order_) {
         if (!dirty[c]) continue;
         dirty[c] = 0;
-        std::fill(all.begin(), all.end(), ~std::uint64_t{0});
+        bool any = false;
         for (std::uint32_t n = p().node_begin[c]; n < p().node_begin[c + 1]; ++n) {
           const auto kids = p().children_of(n);
           if (!std::all_of(kids.begin(), kids.end(), [&](std::uint32_t k) { return met[k]; }))
             continue;  // its needs are everything, so far
-          unite(kids, below);
-          for (std::size_t w = 0; w < all.size(); ++w) all[w] &= below[w];
+          if (!std::exchange(any, true)) {
+            unite(kids, all);
+          } else {
+            unite(kids, below);
+            for (std::size_t w = 0; w < all.size(); ++w) all[w] &= below[w];
+          }
           if (kids.empty()) break;
         }
+        if (!any) std::fill(all.begin(), all.end(), ~std::uint64_t{0});
         set_bit(all, c);
         const auto row = needed_.row(c);
         if (met[c] && std::equal(row.begin(), row.end(), all.begin())) continue;
@@ -200,8 +205,10 @@ class Simplifier {
   }
 
   void unite(std::span<const std::uint32_t> kids, std::vector<std::uint64_t>& below) const {
-    std::fill(below.begin(), below.end(), 0);
-    for (std::uint32_t k : kids) {
+    if (kids.empty()) return std::fill(below.begin(), below.end(), 0);
+    const auto first = needed_.row(kids.front());
+    std::copy(first.begin(), first.end(), below.begin());
+    for (std::uint32_t k : kids.subspan(1)) {
       const auto row = needed_.row(k);
       for (std::size_t w = 0; w < below.size(); ++w) below[w] |= row[w];
     }
