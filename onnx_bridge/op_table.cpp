@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <climits>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -88,6 +89,7 @@ Attribute parse_default(std::string name, AttributeType type, std::string_view t
 class Table {
  public:
   Table() {
+    by_name_.reserve(kUsualOperators);
     for (const std::string_view text : {kStandard, kMicrosoft, kInternal}) load(text);
   }
 
@@ -189,8 +191,24 @@ class Table {
     op.attributes.push_back(std::move(a));
   }
 
+  // Names differ in how they begin, how they end, and how long they are; all of them are asked for again and again.
+  struct NameHash {
+    static std::uint64_t ends(std::string_view s) {
+      std::uint64_t first = 0, last = 0;
+      const std::size_t n = std::min(s.size(), sizeof first);
+      std::memcpy(&first, s.data(), n);
+      std::memcpy(&last, s.data() + s.size() - n, n);
+      return first * 0x9e3779b97f4a7c15u ^ (last + s.size()) * 0xc2b2ae3d27d4eb4fu;
+    }
+    std::size_t operator()(const std::pair<std::string_view, std::string_view>& name) const {
+      const std::uint64_t h = ends(name.second) + name.first.size() * 0x165667b19e3779f9u;
+      return static_cast<std::size_t>(h ^ h >> 29);
+    }
+  };
+  static constexpr std::size_t kUsualOperators = 512;
+
   std::deque<std::vector<std::string_view>> sets_;  // of each text
-  absl::flat_hash_map<std::pair<std::string_view, std::string_view>, std::unique_ptr<Versions>> by_name_;
+  absl::flat_hash_map<std::pair<std::string_view, std::string_view>, std::unique_ptr<Versions>, NameHash> by_name_;
 };
 
 const Table& table() {

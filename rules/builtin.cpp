@@ -6,12 +6,13 @@ namespace saturate {
 
 absl::StatusOr<RuleSet> RuleSet::builtin(bool examples) {
   RuleSet set;
-  if (!examples) {
+  if (!examples) {  // what is read with examples, as tests do, checks that names differ
     set.rules_ = unflatten(flat_rules());
-  } else {
-    for (const EmbeddedRules& file : embedded_rules())
-      if (auto status = set.load_text(file.text, std::string(file.name)); !status.ok()) return status;
+    set.native_ = saturate::native_rules();
+    return set;
   }
+  for (const EmbeddedRules& file : embedded_rules())
+    if (auto status = set.load_text(file.text, std::string(file.name)); !status.ok()) return status;
   for (NativeRule& rule : saturate::native_rules())
     if (auto status = set.add(std::move(rule)); !status.ok()) return status;
   return set;

@@ -282,9 +282,10 @@ class Optimizer {
       if (assumes(rule)) assuming.insert(rule.name);
     std::vector<std::string> names;
     for (const RuleStats& stats : run.rules) {
+      if (stats.applied == 0) continue;
       const std::string_view name = rule_of_rewrite(stats.name);
       const bool listed = std::find(names.begin(), names.end(), name) != names.end();  // in another form of it
-      if (stats.applied > 0 && !listed && assuming.contains(name)) names.emplace_back(name);
+      if (!listed && assuming.contains(name)) names.emplace_back(name);
     }
     return names;
   }
