@@ -96,7 +96,7 @@ def onnxruntime_peer(path, out):
     ort.set_default_logger_severity(4)
     options = ort.SessionOptions()
     options.optimized_model_filepath = str(out)
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     start = time.perf_counter()
     ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return time.perf_counter() - start

@@ -77,7 +77,7 @@ std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_p
   return rewrites;
 }
 
-Kind KnownKinds::of(const OpName& op) {
+Kind KnownKinds::of(const RuleOp& op) {
   const auto [it, is_new] = known_.try_emplace({op.domain, op.op_type, op.outputs}, Kind{});
   if (is_new) it->second = g_.kind(op.domain, op.op_type, static_cast<int>(op.outputs));
   return it->second;
@@ -88,7 +88,7 @@ void compile_when_wanted(const std::shared_ptr<const StoredRule>& stored, OnnxEG
   for (const RuleDirection& direction : head.directions) {
     const bool back = &direction != head.directions.data();
     std::vector<Kind> wants;
-    for (const OpName& op : direction.wants) wants.push_back(kinds.of(op));
+    for (const RuleOp& op : direction.wants) wants.push_back(kinds.of(op));
     std::vector<std::pair<Kind, Kind>> below;
     for (const auto& [op, input] : direction.below) below.emplace_back(wants[op], wants[input]);
     for (const auto& form : direction.forms) {

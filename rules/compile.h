@@ -46,7 +46,7 @@ std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_p
 class KnownKinds {
  public:
   explicit KnownKinds(OnnxEGraph& g) : g_(g) {}
-  Kind of(const OpName& op);
+  Kind of(const RuleOp& op);
 
  private:
   OnnxEGraph& g_;

@@ -223,7 +223,7 @@ void pass(A& a, Rule& rule) {
 }
 
 template <class A>
-void pass(A& a, OpName& op) {
+void pass(A& a, RuleOp& op) {
   pass(a, op.domain);
   pass(a, op.op_type);
   pass(a, op.outputs);

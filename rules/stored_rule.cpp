@@ -35,7 +35,7 @@ std::vector<std::vector<std::string_view>> forms(const Rule& rule, const std::ve
   return out;
 }
 
-OpName name_of(const RuleNode& node) { return {node.domain, node.op_type, node.outputs.size()}; }
+RuleOp name_of(const RuleNode& node) { return {node.domain, node.op_type, node.outputs.size()}; }
 
 RuleDirection direction_of(const Rule& rule, const std::vector<RuleNode>& left) {
   RuleDirection out{{}, {}, forms(rule, left)};

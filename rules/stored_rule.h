@@ -15,14 +15,14 @@
 namespace saturate {
 
 // An operator as a rule's left side has it; views of the rule.
-struct OpName {
+struct RuleOp {
   std::string_view domain, op_type;
   std::size_t outputs = 1;
 };
 
 // One way to read a rule: a rewrite for each form of it.
 struct RuleDirection {
-  std::vector<OpName> wants;                         // the operators of its left side
+  std::vector<RuleOp> wants;                         // the operators of its left side
   std::vector<std::pair<std::uint8_t, std::uint8_t>> below;  // places in `wants`: the second is an input of the first
   std::vector<std::vector<std::string_view>> forms;  // the optional inputs that each form is without
 };
@@ -35,7 +35,7 @@ struct RuleHead {
   bool unless_taken = false, takes_apart = false;
   std::optional<std::uint64_t> budget;
   int phase = 0;
-  OpName ends_in;                         // the last operator of its left side
+  RuleOp ends_in;                         // the last operator of its left side
   std::vector<RuleDirection> directions;  // two of a rule that reads both ways
 };
 RuleHead head_of(const Rule& rule);

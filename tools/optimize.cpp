@@ -318,21 +318,21 @@ class Optimizer {
   }
 
   // Whether the target takes an operator at all, in some opset that the result may have.
-  bool takes(const OpName& n, std::int64_t limit) const {
+  bool takes(const RuleOp& n, std::int64_t limit) const {
     OpKey key;
     key.domain = n.domain;
     key.op_type = n.op_type;
     return (!n.domain.empty() || find_schema("", n.op_type, limit)) && target_.allows({.key = key, .highest_opset = limit});
   }
 
-  static bool holds(const std::vector<Node>& nodes, const OpName& n) {
+  static bool holds(const std::vector<Node>& nodes, const RuleOp& n) {
     return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) { return node.domain == n.domain && node.op_type == n.op_type; });
   }
 
   // Whether a model may need an operator step by step: the target does not take it, or it is of another domain than the standard's, from a
   // runtime's own optimizer, and rules start from the standard's operators.
   bool not_taken(const RuleHead& rule, const Model& model, std::int64_t limit) const {
-    const OpName& n = rule.ends_in;
+    const RuleOp& n = rule.ends_in;
     return rule.unless_taken && (!takes(n, limit) || (!n.domain.empty() && holds(model.graph.nodes, n)));
   }
 
