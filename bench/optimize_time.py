@@ -10,6 +10,7 @@ process, imports, load and save apart. --llama builds decoders of so many layers
 import argparse
 import json
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -76,9 +77,9 @@ def llama(layers, hidden=256, heads=8, inner=704):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
 
 
-def ours(binary, path, out, verify):
+def ours(binary, path, out, verify, options):
     report = out.with_suffix(".json")
-    words = [binary, "optimize", path, "-o", out, "--report", report, "-q", *([] if verify else ["--no-verify"])]
+    words = [binary, "optimize", path, "-o", out, "--report", report, "-q", *([] if verify else ["--no-verify"]), *options]
     start = time.perf_counter()
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True)
     seconds = time.perf_counter() - start
@@ -137,7 +138,7 @@ def measure(args, path, folder):
     row = {"model": path.stem}
     runs, peers = [], {name: [] for name in args.peers}
     for _ in range(args.rounds):
-        runs.append(ours(args.binary, path, folder / "out.onnx", args.verify))
+        runs.append(ours(args.binary, path, folder / "out.onnx", args.verify, args.options))
         for name in args.peers:
             try:
                 peers[name].append(PEERS[name](path, folder / f"{name}.onnx"))
@@ -167,6 +168,7 @@ def main():
     parser.add_argument("--peers", default="", type=lambda text: [p for p in text.split(",") if p])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--verify", action="store_true", help="with our verification")
+    parser.add_argument("--options", default=[], type=shlex.split, metavar="WORDS", help='of saturate, as "--target ort-cpu"')
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
     unknown = set(args.peers) - set(PEERS)
@@ -191,6 +193,10 @@ def main():
         print(f"\n{len(rows)} models, medians of {args.rounds} rounds: process {statistics.median(r['process'] for r in rows):.3f} s "
               f"(largest {max(r['process'] for r in rows):.3f}), inside {statistics.median(r['inside'] for r in rows):.3f} s, "
               f"{statistics.median(r['enodes_per_node'] for r in rows):.1f} e-nodes a model node")
+    for peer in args.peers:
+        ratios = [r["inside"] / r[peer] for r in rows if peer in r]
+        if ratios:
+            print(f"inside, of {peer}: median {statistics.median(ratios):.2f}, below it on {sum(ratio < 1 for ratio in ratios)} of {len(ratios)} models")
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0 if rows and len(rows) == len(paths) else 1

@@ -23,13 +23,23 @@ inline constexpr std::size_t kReserved = std::size_t{4} << 30;
 struct Block {
   Block* next;
 };
+// What a thread that has ended leaves of one class, in its first sixteen bytes: a list of blocks, or what it had not cut yet.
+struct LeftList {
+  Block* next;
+  LeftList* next_list;
+};
+struct LeftSpan {
+  char* end;
+  LeftSpan* next_span;
+};
 
 // Addresses of all small blocks; of the operating system's memory only what was touched. Empty where it gives none.
 struct Range {
   std::atomic<std::uintptr_t> base = 0, size = 0;
   std::size_t used = 0;
   std::uint8_t class_of_span[kReserved / kSpan] = {};
-  Block* left_behind[kClasses] = {};  // by threads that have ended
+  LeftList* left_lists[kClasses] = {};
+  LeftSpan* left_spans[kClasses] = {};
   bool asked = false;
   std::mutex mutex;
 };
@@ -47,12 +57,12 @@ struct Leaver {
   ~Leaver() {
     const std::lock_guard lock(range.mutex);
     for (std::size_t c = 0; c < kClasses; ++c) {
-      for (; lists.fresh[c] != lists.end[c]; lists.fresh[c] += c * kStep)
-        lists.free[c] = ::new (lists.fresh[c]) Block{lists.free[c]};
-      while (Block* block = lists.free[c]) {
-        lists.free[c] = block->next;
-        block->next = range.left_behind[c];
-        range.left_behind[c] = block;
+      if (lists.fresh[c] != lists.end[c]) range.left_spans[c] = ::new (lists.fresh[c]) LeftSpan{lists.end[c], range.left_spans[c]};
+      lists.fresh[c] = lists.end[c];
+      if (Block* const first = lists.free[c]) {
+        Block* const second = first->next;
+        range.left_lists[c] = ::new (static_cast<void*>(first)) LeftList{second, range.left_lists[c]};
+        lists.free[c] = nullptr;
       }
     }
   }
@@ -67,9 +77,16 @@ inline void leave_blocks_at_end() {
 inline bool find_more(std::size_t c) {
   leave_blocks_at_end();
   const std::lock_guard lock(range.mutex);
-  if (range.left_behind[c] != nullptr) {
-    lists.free[c] = range.left_behind[c];
-    range.left_behind[c] = nullptr;
+  if (LeftList* const left = range.left_lists[c]) {
+    range.left_lists[c] = left->next_list;
+    Block* const second = left->next;
+    lists.free[c] = ::new (static_cast<void*>(left)) Block{second};
+    return true;
+  }
+  if (LeftSpan* const left = range.left_spans[c]) {
+    range.left_spans[c] = left->next_span;
+    lists.end[c] = left->end;
+    lists.fresh[c] = reinterpret_cast<char*>(left);
     return true;
   }
   if (!range.asked) {
@@ -83,6 +100,9 @@ inline bool find_more(std::size_t c) {
   lists.fresh[c] = reinterpret_cast<char*>(range.base.load(std::memory_order_relaxed)) + range.used;
   lists.end[c] = lists.fresh[c] + kSpan / (c * kStep) * (c * kStep);
   range.class_of_span[range.used / kSpan] = static_cast<std::uint8_t>(c);
+#ifdef MADV_POPULATE_WRITE
+  madvise(lists.fresh[c], kSpan, MADV_POPULATE_WRITE);
+#endif
   range.used += kSpan;
   return true;
 }
