@@ -37,7 +37,9 @@ absl::StatusOr<Selection> original_selection(const OnnxEGraph& g, const Lowered&
   const OnnxProblem p = onnx_problem(g, lowered, target, cost, options);
   const auto choice = original_choice(g, lowered, p);
   if (!choice.ok()) return choice.status();
-  return to_selection(p, *choice);
+  Selection result = to_selection(p, *choice);
+  result.cost_before = result.cost;
+  return result;
 }
 
 absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, const Target& target, const CostModel& cost,
@@ -57,6 +59,7 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   NodeChoice choice = clearly_less(other->cost, search.cost(), kLeastGain) ? other->choice : search.choice();
   if (options.memory_slack > 0) choice = least_memory(g, lowered, p, choice, options);
   Selection result = to_selection(p, choice);
+  result.cost_before = before.cost;
   if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty())
     return absl::InternalError("extraction: " + wrong);
   if (Price(result.refused, result.cost) > Price(before.refused, before.cost * (1 + 1e-9) + 1e-9))

@@ -470,7 +470,7 @@ class Optimizer {
       if (!ban_folds(g, plan.selection, options) || attempt >= kMaxRetries) break;
     }
     report.cost_after += plan.selection.cost;
-    if (auto original = original_selection(g, plan.lowered, &target_, cost_, options); original.ok()) report.cost_before += original->cost;
+    report.cost_before += plan.selection.cost_before;
     options.asked = nullptr;
     return absl::OkStatus();
   }
