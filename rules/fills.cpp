@@ -292,7 +292,7 @@ class FillRaiser {
   bool factor(std::vector<Id>& children, int depth) {
     for (std::size_t side : {0u, 1u}) {
       const MaybeFills rest = fills_of(g_, children[1 - side]);
-      if (!rest || rest->largest > 1000) continue;
+      if (!rest || rest->largest > kNearZero) continue;
       const Id before = g_.egraph().find(children[side]);
       if (raise(children[side], depth) && children[side] != before) return true;
     }

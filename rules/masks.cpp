@@ -15,7 +15,6 @@ namespace saturate {
 namespace {
 
 constexpr int kDeepest = 8;
-constexpr double kLeastFill = -1000;
 
 // Whether a complement times a low number, be it behind a view, is a mask of scores.
 bool hides_scores(const OnnxEGraph& g, Id complement) {
@@ -26,7 +25,7 @@ bool hides_scores(const OnnxEGraph& g, Id complement) {
     if (!key.domain.empty() || key.op_type != "Mul") continue;
     for (const Id factor : node.children) {
       const auto number = number_of(g, factor);
-      if (number && *number <= kLeastFill && reaches_scores(g, e.class_of(user))) return true;
+      if (number && *number <= kHides && reaches_scores(g, e.class_of(user))) return true;
     }
   }
   return false;
