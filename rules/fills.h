@@ -12,8 +12,8 @@ namespace saturate {
 // ONNX Runtime's gives zeros for a row whose mask is the lowest float throughout.
 double lowest_fill(DType dtype);
 
-// What definitions.rules calls near_zero and hides.
-inline constexpr double kNearZero = 1000, kHides = -10000;
+// What definitions.rules calls near_zero and may_hide.
+inline constexpr double kNearZero = 1000, kMayHide = -1000;
 
 // What a value holds of constants, handed on by sums, choices, views and products with a number. What is computed otherwise from finite
 // values (products of matrices, norms, truth values) counts as 1.

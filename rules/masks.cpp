@@ -25,7 +25,7 @@ bool hides_scores(const OnnxEGraph& g, Id complement) {
     if (!key.domain.empty() || key.op_type != "Mul") continue;
     for (const Id factor : node.children) {
       const auto number = number_of(g, factor);
-      if (number && *number <= kHides && reaches_scores(g, e.class_of(user))) return true;
+      if (number && *number <= kMayHide && reaches_scores(g, e.class_of(user))) return true;
     }
   }
   return false;
