@@ -37,7 +37,8 @@ class Look {
   std::vector<Id> seen_;
 };
 
-// Answers to one question, of type optional<T>; `Question` tells it from others. A note of an e-graph, safe from any thread.
+// Answers to one question, of type optional<T>; `Question` tells it from others. A note of an e-graph, safe from any thread: who asks waits
+// for the one who is looking, so that a large weight is read once. `find` must not ask the same question.
 template <typename Question, typename T>
 class Answers {
  public:
@@ -45,17 +46,14 @@ class Answers {
   template <typename Find>
   static std::optional<T> of(const OnnxEGraph& g, Id id, const Find& find) {
     auto& answers = g.notes<Answers>();
+    const std::lock_guard lock(answers.mutex_);
     id = g.egraph().find(id);
     const std::uint64_t changes = g.changes_seen_from(id) + g.dims().knowledge();  // neither ever falls
-    {
-      const std::lock_guard lock(answers.mutex_);
-      const auto it = answers.given_.find(id);
-      if (it != answers.given_.end() && (it->second.first || it->second.second == changes)) return it->second.first;
-    }
+    const auto it = answers.given_.find(id);
+    if (it != answers.given_.end() && (it->second.first || it->second.second == changes)) return it->second.first;
     Look look(g);
     std::optional<T> found = find(look);
     if (!found) g.watch_from(id, look.seen());
-    const std::lock_guard lock(answers.mutex_);
     answers.given_[id] = {found, changes};
     return found;
   }

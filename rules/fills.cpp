@@ -15,7 +15,6 @@
 #include "onnx_bridge/op_traits.h"
 #include "rules/answers.h"
 #include "rules/known_by_depth.h"
-#include "rules/known_of_constants.h"
 #include "rules/masks.h"
 #include "rules/opkey.h"
 
@@ -96,7 +95,8 @@ class FillSearch {
     const Facts& f = look_.facts(id);
     if (f.kind != Facts::Kind::kTensor) return std::nullopt;
     if (f.constant)
-      return KnownOfConstants<Fills>::of(g_, id, [&]() -> MaybeFills {
+      return Answers<Tensor, Fills>::of(g_, id, [&](Look& look) -> MaybeFills {
+        look.facts(id);
         const auto value = g_.value(id, kMostMaskBytes);
         return value ? MaybeFills(fills_of_tensor(*value)) : std::nullopt;
       });
