@@ -1,7 +1,6 @@
 #include "extract/measured.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include "extract/time_fit.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/words.h"
 
 namespace saturate {
 namespace {
@@ -128,9 +128,9 @@ struct MeasuredTable::Family {
       return {{logs.data() + log[0], log[1] - log[0]}, {kinds.data() + kind[0], kind[1] - kind[0]}};
     }
     // All of it but the weights, in the order in which it stands in the bytes.
-    template <class Visit>
-    void each(Visit&& visit) {
-      visit(first_log), visit(first_kind), visit(logs), visit(kinds), visit(pull);
+    template <class Self, class Visit>
+    static void each(Self& fit, Visit&& visit) {
+      visit(fit.first_log), visit(fit.first_kind), visit(fit.logs), visit(fit.kinds), visit(fit.pull);
     }
   };
   mutable Fit fit;
@@ -158,7 +158,7 @@ struct MeasuredTable::Family {
     std::string out;
     const auto put = [&out](const void* from, std::size_t size) { out.append(static_cast<const char*>(from), size); };
     put(fit.weights.data(), sizeof fit.weights);
-    Fit(fit).each([&](const auto& numbers) {
+    Fit::each(fit, [&](const auto& numbers) {
       const std::uint32_t count = static_cast<std::uint32_t>(numbers.size());
       put(&count, sizeof count);
       put(numbers.data(), numbers.size() * sizeof numbers[0]);
@@ -170,7 +170,7 @@ struct MeasuredTable::Family {
     std::size_t from = 0;
     const auto take = [&](void* to, std::size_t size) { from += bytes.copy(static_cast<char*>(to), size, from); };
     take(fit.weights.data(), sizeof fit.weights);
-    fit.each([&](auto& numbers) {
+    Fit::each(fit, [&](auto& numbers) {
       std::uint32_t count = 0;
       take(&count, sizeof count);
       numbers.resize(count);
@@ -201,20 +201,6 @@ struct MeasuredTable::Group {
 namespace {
 
 constexpr std::string_view kFittedFormat = "saturate-times-3";
-
-std::string_view take_word(std::string_view& text) {
-  const std::size_t end = std::min(text.find(' '), text.size());
-  const std::string_view word = text.substr(0, end);
-  text.remove_prefix(std::min(end + 1, text.size()));
-  return word;
-}
-template <class T>
-T take_number(std::string_view& text) {
-  T value{};
-  const std::string_view word = take_word(text);
-  std::from_chars(word.data(), word.data() + word.size(), value);
-  return value;
-}
 
 }  // namespace
 
@@ -267,8 +253,8 @@ absl::StatusOr<MeasuredTable> MeasuredTable::parse_fitted(std::string_view text,
   std::string_view head = text.substr(0, text.find('\n'));
   text.remove_prefix(std::min(head.size() + 1, text.size()));
   if (take_word(head) != kFittedFormat) return absl::InvalidArgumentError(fmt::format("{}: not a fitted table", place));
-  table.num_rows_ = take_number<std::size_t>(head);
-  table.usual_ratio_ = take_number<double>(head);
+  table.num_rows_ = to_number<std::size_t>(take_word(head));
+  table.usual_ratio_ = to_number<double>(take_word(head));
   auto roofline = Roofline::parse(std::string(take_word(head)));
   if (!roofline.ok()) return roofline.status();
   table.roofline_ = *std::move(roofline);
@@ -276,9 +262,9 @@ absl::StatusOr<MeasuredTable> MeasuredTable::parse_fitted(std::string_view text,
   while (!text.empty()) {
     auto& group = table.groups_[std::string(take_word(text))];
     if (!group) group = std::make_shared<Group>();
-    group->least = take_number<double>(text);
+    group->least = to_number<double>(take_word(text));
     Family& family = group->families[std::string(take_word(text))];
-    const auto size = take_number<std::size_t>(text);
+    const auto size = to_number<std::size_t>(take_word(text));
     family.bytes = text.substr(0, size);
     text.remove_prefix(std::min(size, text.size()));
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <climits>
 #include <cstring>
 #include <deque>
@@ -10,6 +9,7 @@
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "onnx_bridge/words.h"
 
 namespace saturate {
 namespace {
@@ -31,20 +31,6 @@ constexpr std::string_view kMicrosoft =
 constexpr std::string_view kInternal =
 #include "onnx_bridge/op_table_internal.inc"
     ;
-
-std::string_view take_word(std::string_view& line) {
-  const std::size_t end = std::min(line.find(' '), line.size());
-  const std::string_view word = line.substr(0, end);
-  line.remove_prefix(std::min(end + 1, line.size()));
-  return word;
-}
-
-template <typename T>
-T to_number(std::string_view text) {
-  T value{};
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
 
 int to_limit(std::string_view text) { return text == "*" ? INT_MAX : to_number<int>(text); }
 
