@@ -63,7 +63,7 @@ Rewrite compile_form(std::shared_ptr<const Rule> direction, const std::vector<st
 }
 
 // `rule` read from left to right, or `back` from right to left; the caller keeps it.
-std::shared_ptr<const Rule> direction_of(const Rule& rule, bool back) {
+std::shared_ptr<const Rule> as_read(const Rule& rule, bool back) {
   return back ? std::make_shared<const Rule>(reversed(rule)) : std::shared_ptr<const Rule>(std::shared_ptr<void>(), &rule);
 }
 
@@ -73,7 +73,7 @@ std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_p
   std::vector<Rewrite> rewrites;
   const RuleHead head = head_of(rule);
   for (std::size_t d = 0; d < head.directions.size(); ++d)
-    for (const auto& form : head.directions[d].forms) rewrites.push_back(compile_form(direction_of(rule, d > 0), form, false, g, log));
+    for (const auto& form : head.directions[d].forms) rewrites.push_back(compile_form(as_read(rule, d > 0), form, false, g, log));
   return rewrites;
 }
 
@@ -99,7 +99,7 @@ void compile_when_wanted(const std::shared_ptr<const StoredRule>& stored, OnnxEG
       rewrite.phase = head.phase;
       rewrite.wants = wants;
       rewrite.wants_below = below;
-      rewrite.make = [stored, &form, &g, back] { return compile_form(direction_of(stored->rule(), back), form, true, g, nullptr); };
+      rewrite.make = [stored, &form, &g, back] { return compile_form(as_read(stored->rule(), back), form, true, g, nullptr); };
     }
   }
 }

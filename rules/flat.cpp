@@ -119,10 +119,13 @@ void pass(A& a, std::string_view& s) {
 }
 template <class A, class T>
 void pass(A& a, std::vector<T>& list);
+template <class A, class... Fields>
+void pass_all(A& a, Fields&... fields) {
+  (pass(a, fields), ...);
+}
 template <class A, class T, class U>
 void pass(A& a, std::pair<T, U>& both) {
-  pass(a, both.first);
-  pass(a, both.second);
+  pass_all(a, both.first, both.second);
 }
 template <class A, class T>
 void pass(A& a, std::optional<T>& value) {
@@ -134,8 +137,7 @@ void pass(A& a, std::optional<T>& value) {
 }
 template <class A>
 void pass(A& a, Place& place) {
-  pass(a, place.line);
-  pass(a, place.column);
+  pass_all(a, place.line, place.column);
 }
 
 template <class A>
@@ -203,41 +205,31 @@ void pass(A& a, Expr& expr) {
 
 template <class A>
 void pass(A& a, RuleAttribute& attribute) {
-  pass(a, attribute.kind);
-  pass(a, attribute.literal);
-  pass(a, attribute.variable);
+  pass_all(a, attribute.kind, attribute.literal, attribute.variable);
 }
 template <class A>
 void pass(A& a, RuleNode& node) {
-  pass(a, node.domain);
-  pass(a, node.op_type);
-  pass(a, node.attributes);
-  pass(a, node.inputs);
-  pass(a, node.outputs);
+  pass_all(a, node.domain, node.op_type, node.attributes, node.inputs, node.outputs);
 }
 template <class A>
 void pass(A& a, Rule& rule) {
-  const auto all = [&](auto&... fields) { (pass(a, fields), ...); };
-  all(rule.name, rule.file, rule.place, rule.attribute_variables, rule.inputs, rule.outputs, rule.optional, rule.left, rule.right, rule.where,
-      rule.lets, rule.both_ways, rule.effect, rule.assumes, rule.unless_taken, rule.takes_apart, rule.budget, rule.phase, rule.tolerance);
+  pass_all(a, rule.name, rule.file, rule.place, rule.attribute_variables, rule.inputs, rule.outputs, rule.optional, rule.left, rule.right,
+           rule.where, rule.lets, rule.both_ways, rule.effect, rule.assumes, rule.unless_taken, rule.takes_apart, rule.budget, rule.phase,
+           rule.tolerance);
 }
 
 template <class A>
 void pass(A& a, RuleOp& op) {
-  pass(a, op.domain);
-  pass(a, op.op_type);
-  pass(a, op.outputs);
+  pass_all(a, op.domain, op.op_type, op.outputs);
 }
 template <class A>
 void pass(A& a, RuleDirection& direction) {
-  pass(a, direction.wants);
-  pass(a, direction.below);
-  pass(a, direction.forms);
+  pass_all(a, direction.wants, direction.below, direction.forms);
 }
 template <class A>
 void pass(A& a, RuleHead& head) {
-  const auto all = [&](auto&... fields) { (pass(a, fields), ...); };
-  all(head.name, head.effect, head.assumes, head.unless_taken, head.takes_apart, head.budget, head.phase, head.ends_in, head.directions);
+  pass_all(a, head.name, head.effect, head.assumes, head.unless_taken, head.takes_apart, head.budget, head.phase, head.ends_in,
+           head.directions);
 }
 
 template <class A, class T>

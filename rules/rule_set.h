@@ -56,7 +56,7 @@ class RuleSet {
   RuleSet filtered(const RuleFilter& filter) &&;
   // The file's text of a rule with its documentation, of native rules their examples; "" where there is none of this name.
   std::string show(std::string_view name) const;
-  // `wanted` (given): of the rules in text, only those for which it holds.
+  // `wanted` (given): of the rules in text, only those for which it holds. The set must outlive them.
   std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr,
                                const std::function<bool(const RuleHead&)>& wanted = nullptr) const;
   // The same for one run of the engine, which makes what it has e-nodes for.

@@ -22,9 +22,9 @@ struct RuleOp {
 
 // One way to read a rule: a rewrite for each form of it.
 struct RuleDirection {
-  std::vector<RuleOp> wants;                         // the operators of its left side
+  std::vector<RuleOp> wants;                                 // the operators of its left side
   std::vector<std::pair<std::uint8_t, std::uint8_t>> below;  // places in `wants`: the second is an input of the first
-  std::vector<std::vector<std::string_view>> forms;  // the optional inputs that each form is without
+  std::vector<std::vector<std::string_view>> forms;          // the optional inputs that each form is without
 };
 
 // What is known of a rule before it is read; views of the rule.
@@ -79,7 +79,6 @@ class RuleRange {
   Iterator end() const { return Iterator(rules_.end()); }
   std::size_t size() const { return rules_.size(); }
   bool empty() const { return rules_.empty(); }
-  const Rule& operator[](std::size_t i) const { return rules_[i]->rule(); }
 
  private:
   const StoredRules& rules_;
