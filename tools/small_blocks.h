@@ -100,7 +100,7 @@ inline bool find_more(std::size_t c) {
   lists.fresh[c] = reinterpret_cast<char*>(range.base.load(std::memory_order_relaxed)) + range.used;
   lists.end[c] = lists.fresh[c] + kSpan / (c * kStep) * (c * kStep);
   range.class_of_span[range.used / kSpan] = static_cast<std::uint8_t>(c);
-#ifdef MADV_POPULATE_WRITE
+#ifdef MADV_POPULATE_WRITE  // all pages of the span at once: a fault for each takes longer than to fill them
   madvise(lists.fresh[c], kSpan, MADV_POPULATE_WRITE);
 #endif
   range.used += kSpan;
