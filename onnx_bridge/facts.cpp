@@ -111,6 +111,11 @@ absl::StatusOr<std::vector<Facts>> infer(const Node& node, std::span<const Facts
   const std::string domain = domain_of(node);
   auto rule = all_rules().find(absl::StrCat(domain, ":", node.op_type));
   const OpSchema* schema = has_subgraph(node) ? nullptr : find_schema(domain, node.op_type, domain.empty() ? kNewestOpset : 1);
+  if (!schema && context.defined) {
+    if (rule == all_rules().end())
+      if (auto known = context.defined->infer(node, inputs, num_outputs, context)) return *std::move(known);
+    schema = context.defined->schema(domain, node.op_type);
+  }
   if (rule != all_rules().end()) rule->second(call);
   if (call.ok() && schema) apply_schema(call, *schema);
   if (!call.ok()) return call.status;

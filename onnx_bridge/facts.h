@@ -13,6 +13,8 @@
 
 namespace saturate {
 
+struct OpSchema;  // op_table.h
+
 struct Facts {
   enum class Kind : std::uint8_t { kUnknown, kTensor, kTuple, kSequence, kOptional, kAbsent, kOther };
   Kind kind = Kind::kUnknown;
@@ -32,12 +34,24 @@ struct Facts {
 // inputs have kind kAbsent). Never fails for want of knowledge: unknown stays unknown; dims that the operator makes up (NonZero, ...) are
 // fresh symbols named after `hint`. kInvalidArgument: the operator cannot run on such inputs (ill-typed). `fresh` gives the symbol for
 // output `o`, axis `a`: the same node must get the same symbol each time it is asked.
+class DefinedOperators;
 struct InferContext {
   DimTable& dims;
   std::function<Dim(int output, int axis)> fresh;
   const std::map<std::string, std::int64_t>* opset_imports = nullptr;
+  const DefinedOperators* defined = nullptr;
 };
 absl::StatusOr<std::vector<Facts>> infer(const Node& node, std::span<const Facts* const> inputs, int num_outputs, InferContext& context);
+// Operators that are no part of ONNX nor of com.microsoft, and that somebody else knows.
+class DefinedOperators {
+ public:
+  virtual ~DefinedOperators() = default;
+  // Null: no such operator.
+  virtual const OpSchema* schema(std::string_view domain, std::string_view op_type) const = 0;
+  // As infer(); nullopt: no such operator.
+  virtual std::optional<absl::StatusOr<std::vector<Facts>>> infer(const Node& node, std::span<const Facts* const> inputs, int num_outputs,
+                                                                  InferContext& context) const = 0;
+};
 // Two things are taken for granted, as every exporter does: a symbolic element of a Reshape target is not zero at run time where
 // zero would mean "copy", and dims of tensors stay below 2^31 - 1 (the "to the end" of a Slice).
 // Joins what two sources say of one value; false: contradiction, told in `why`.

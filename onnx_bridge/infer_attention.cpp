@@ -166,48 +166,6 @@ void group_query_attention(Call& c) {
     c.set_shape(o, DimVector{c.dim(0, 0), c.constant(kv_heads), c.fresh(o, 2), head ? *head : c.fresh(o, 3)});
 }
 
-// Internal: softmax(Q * K^T * scale + mask) * V over [B, H, S, D].
-void sdpa(Call& c) {
-  c.set_dtype(0, c.in(0).dtype);
-  if (!c.has_rank(0)) return;
-  if (c.rank(0) == 0) return c.fail("a query of rank 0");
-  DimVector shape = c.shape(0);
-  shape.back() = c.has_rank(2) && c.rank(2) > 0 ? c.dim(2, -1) : c.fresh(0, c.rank(0) - 1);
-  c.set_shape(0, std::move(shape));
-}
-
-// Internal operators on the last axis: its size becomes `last`.
-void with_last(Call& c, Dim last) {
-  c.set_dtype(0, c.in(0).dtype);
-  DimVector shape = c.shape(0);
-  shape.back() = last;
-  c.set_shape(0, std::move(shape));
-}
-
-bool has_last(Call& c) {
-  if (!c.has_rank(0)) {
-    c.set_dtype(0, c.in(0).dtype);
-    return false;
-  }
-  if (c.rank(0) == 0) c.fail("there is no last axis");
-  return c.rank(0) > 0;
-}
-
-void part(Call& c) {
-  if (has_last(c)) with_last(c, c.constant(c.int_attribute("count", 0)));
-}
-
-void repeat_heads(Call& c) {
-  c.set_dtype(0, c.in(0).dtype);
-  if (!c.has_rank(0)) return;
-  if (c.rank(0) != 4) return c.fail("heads of a tensor that is not of rank 4");
-  c.set_shape(0, DimVector{c.dim(0, 0), c.dims.mul(c.dim(0, 1), c.constant(c.int_attribute("times", 1))), c.dim(0, 2), c.dim(0, 3)});
-}
-
-void twice(Call& c) {
-  if (has_last(c)) with_last(c, c.dims.mul(c.dim(0, -1), c.constant(2)));
-}
-
 void linear_attention(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   const std::int64_t q_heads = c.int_attribute("q_num_heads", 0), kv_heads = c.int_attribute("kv_num_heads", 0);
@@ -241,12 +199,6 @@ void add_attention_rules(Rules& rules) {
   rules["com.microsoft:GroupQueryAttention"] = group_query_attention;
   rules[":LinearAttention"] = linear_attention;
   rules[":CausalConvWithState"] = causal_conv;
-  rules["saturate:sdpa"] = sdpa;
-  rules["saturate:repeat_heads"] = repeat_heads;
-  rules["saturate:part"] = part;
-  rules["saturate:twice"] = rules["saturate:interleave"] = twice;
-  rules["saturate:rotate_half"] = rules["saturate:rope"] = same_as_first;
-  rules["saturate:activation"] = same_as_first;
 }
 
 }  // namespace saturate::inference

@@ -155,6 +155,7 @@ struct OnnxEGraph::Impl : Analysis {
     return f;
   }();
   std::string type_error;
+  std::shared_ptr<const DefinedOperators> defined;
   std::uint64_t settled = 0;  // the generation of dims in which all facts are canonical
   bool spreading = false;
   mutable std::mutex values_mutex;
@@ -206,7 +207,8 @@ struct OnnxEGraph::Impl : Analysis {
                            auto [it, inserted] = fresh_dims.try_emplace({id, output, axis});
                            if (inserted) it->second = dims.fresh("unk");
                            return it->second;
-                         }};
+                         },
+                         nullptr, defined.get()};
     if (op.key.version != 0 || op.key.unique != 0) {  // opaque to inference by canonical form, but outputs are still values
       if (op.key.outputs == 1) return Facts{};
       Facts tuple;
@@ -456,6 +458,10 @@ Id OnnxEGraph::add(const OpKey& key, std::span<const Id> children) {
   while (!children.empty() && facts(children.back()).kind == Facts::Kind::kAbsent) children = children.first(children.size() - 1);
   return impl_->egraph.add(op(key), children);
 }
+
+void OnnxEGraph::define(std::shared_ptr<const DefinedOperators> operators) { impl_->defined = std::move(operators); }
+
+const DefinedOperators* OnnxEGraph::defined() const { return impl_->defined.get(); }
 
 std::string OnnxEGraph::take_type_error() { return std::exchange(impl_->type_error, std::string()); }
 

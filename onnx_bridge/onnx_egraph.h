@@ -64,6 +64,9 @@ class OnnxEGraph {
   void pass_over_empty_tensors();
   // Why the e-node that last asked for facts cannot run on its inputs (ill-typed); empty if it can. Cleared by the call.
   std::string take_type_error();
+  // From now on facts of operators that nobody else knows come from here.
+  void define(std::shared_ptr<const DefinedOperators> operators);
+  const DefinedOperators* defined() const;
   // The value of a constant class: known, or evaluated now if it takes at most `max_bytes` (cached). nullopt: not constant, too big, cannot
   // be run.
   std::optional<Tensor> value(Id id, std::size_t max_bytes = 1 << 16) const;

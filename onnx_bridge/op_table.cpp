@@ -21,17 +21,6 @@ constexpr std::string_view kStandard =
 constexpr std::string_view kMicrosoft =
 #include "onnx_bridge/op_table_microsoft.inc"
     ;
-// Stepping stones between rules, of domain "saturate"; no target runs them.
-// sdpa: softmax(cap(scale * Q K^T) + bias) V with Q[B,H,S,D], K[B,G,T,D], V[B,G,T,Dv], bias broadcast to [B,H,S,T] -> [B,H,S,Dv];
-// cap(x) = softcap * tanh(x / softcap), or x where softcap is 0. repeat_heads: each of the heads of [B,G,T,D] `times` times, side by side.
-// activation: the function of that kind (an operator of ai.onnx) with its parameters in order.
-// All of the following are about the last axis. part: X[..., offset + step * i] for i < count. interleave: A0, B0, A1, B1, ... of two of
-// one shape. twice: (X, X); interleaved: X0, X0, X1, X1, ... rotate_half: (-X2, X1) of its halves X1, X2; interleaved: -X1, X0, -X3, X2,
-// ... rope: X * twice(cos) + rotate_half(X) * twice(sin), where cos and sin broadcast into the halves of X.
-constexpr std::string_view kInternal =
-#include "onnx_bridge/op_table_internal.inc"
-    ;
-
 int to_limit(std::string_view text) { return text == "*" ? INT_MAX : to_number<int>(text); }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -76,7 +65,7 @@ class Table {
  public:
   Table() {
     by_name_.reserve(kUsualOperators);
-    for (const std::string_view text : {kStandard, kMicrosoft, kInternal}) load(text);
+    for (const std::string_view text : {kStandard, kMicrosoft}) load(text);
   }
 
   std::span<const OpSchema* const> versions(std::string_view domain, std::string_view name) const {

@@ -7,7 +7,11 @@ namespace saturate {
 absl::StatusOr<RuleSet> RuleSet::builtin(bool examples) {
   RuleSet set;
   if (!examples) {  // what is read with examples, as tests do, checks that names differ
-    set.rules_ = unflatten(flat_rules());
+    for (auto& stored : unflatten(flat_rules()))
+      if (stored->head().defines)
+        set.operators_->add(std::move(stored));
+      else
+        set.rules_.push_back(std::move(stored));
     set.native_ = saturate::native_rules();
     return set;
   }

@@ -46,6 +46,10 @@ RuleCheck check_of_law(std::span<const RuleCheck> instances);
 // The same of a rule in C++, on the graphs that rule files give for it (`native NAME ...`).
 RuleCheck check_native_by_running(const NativeRule& rule, std::span<const Rule* const> graphs, const Evaluator& evaluator,
                                   const CheckOptions& options = {});
+// A body of an operator that rule files define, on its examples, its counters and random instances: it runs, and the facts that an e-graph has
+// of the operator are those of what comes out.
+RuleCheck check_operator_by_running(const Rule& body, const RuleOperators& defined, const Evaluator& evaluator,
+                                    const CheckOptions& options = {});
 // Whether the other rules of the set bring both sides of each example of a rule together, so that it could go: only those that are at work
 // wherever it is, and no less exact.
 bool is_implied(const Rule& rule, const RuleSet& rules, const Evaluator& evaluator, std::uint64_t seed = 1);

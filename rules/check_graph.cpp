@@ -26,6 +26,7 @@ Facts input_facts(const Tensor& t, DimTable& dims, const std::vector<std::string
 }  // namespace
 
 std::string LeftSide::build(const std::set<std::string>& variable) {
+  if (rule_.operators && !g_.defined()) g_.define(rule_.operators);
   for (const auto& [name, tensor] : instance_.tensors)
     ids_[name] = variable.contains(name) ? g_.input(name, input_facts(tensor, g_.dims(), axes_[name])) : g_.constant(tensor);
   for (const RuleNode& node : rule_.left)
@@ -35,6 +36,20 @@ std::string LeftSide::build(const std::set<std::string>& variable) {
   return {};
 }
 
+LeftSide::Axes LeftSide::named_sizes(const Instance& instance, const RuleExample& example, std::map<std::string, std::int64_t>& sizes) {
+  Axes axes;
+  for (const ExampleValue& v : example.values) {
+    const auto tensor = instance.tensors.find(v.name);
+    if (v.attribute || v.values || tensor == instance.tensors.end() || tensor->second.dims().size() != v.dims.size()) continue;
+    auto& names = axes[v.name];
+    for (std::size_t i = 0; i < v.dims.size(); ++i) {
+      names.push_back(v.dims[i] > 1 ? fmt::format("size{}", v.dims[i]) : "");
+      if (v.dims[i] > 1 && sizes.try_emplace(names.back(), tensor->second.dims()[i]).first->second != tensor->second.dims()[i]) return {};
+    }
+  }
+  return axes;
+}
+
 const RuleNode* LeftSide::constant(const std::string& name) const {
   for (const RuleNode& n : rule_.left)
     if (n.is_constant() && n.outputs[0] == name) return &n;
@@ -42,7 +57,7 @@ const RuleNode* LeftSide::constant(const std::string& name) const {
 }
 
 std::string LeftSide::add(const RuleNode& node) {
-  const OpSchema* schema = newest_schema(node.domain, node.op_type);
+  const OpSchema* schema = schema_for_rule(rule_.operators.get(), node.domain, node.op_type);
   std::vector<Id> children(node.inputs.size(), kNone);
   std::vector<DType> dtypes(children.size(), DType::kUndefined);
   for (bool numbers : {false, true})
@@ -173,7 +188,7 @@ absl::StatusOr<std::vector<Value>> ClassValues::run(const ENode& node) {
   std::string why;
   if (const OpSchema* schema = newest_schema(key.domain, key.op_type); schema && !dtypes_fit(*schema, dtypes, &why))
     return absl::InvalidArgumentError(why);
-  auto outputs = run_operator_of_rule(g_.evaluator(), call, inputs);
+  auto outputs = run_operator_of_rule(g_.evaluator(), dynamic_cast<const RuleOperators*>(g_.defined()), call, inputs);
   if (!outputs.ok())
     return absl::Status(outputs.status().code(), fmt::format("{}: {}", key.op_type, std::string(outputs.status().message())));
   if (outputs->empty()) return absl::InternalError(fmt::format("{} has no outputs", key.op_type));

@@ -18,6 +18,10 @@ class LeftSide {
   LeftSide(const Rule& rule, const Instance& instance, OnnxEGraph& g, Axes axes = {})
       : rule_(rule), instance_(instance), g_(g), axes_(std::move(axes)) {}
 
+  // The names of dims: one for each size above 1 that graph inputs of the example have, and which size the instance has there. Empty where
+  // the instance has two for one.
+  static Axes named_sizes(const Instance& instance, const RuleExample& example, std::map<std::string, std::int64_t>& sizes);
+
   // `variable`: the inputs that are no constants. "" or what is wrong.
   std::string build(const std::set<std::string>& variable);
   Id id(const std::string& name) const { return ids_.at(name); }

@@ -116,8 +116,8 @@ std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& var
 }
 
 // Of `..a`, what the example does not say: the default, or near it.
-void vary_rest(const RuleNode& node, const Variation& variation, std::mt19937_64& random, Instance& out) {
-  const OpSchema* schema = newest_schema(node.domain, node.op_type);
+void vary_rest(const Rule& rule, const RuleNode& node, const Variation& variation, std::mt19937_64& random, Instance& out) {
+  const OpSchema* schema = schema_for_rule(rule.operators.get(), node.domain, node.op_type);
   for (const RuleAttribute& a : node.attributes) {
     const OpAttribute* known = schema ? schema->attribute(a.literal.name) : nullptr;
     const bool rest = a.kind == RuleAttribute::Kind::kVariable && a.variable.find('.') != std::string::npos;
@@ -143,7 +143,7 @@ std::optional<Instance> vary(const Rule& rule, const RuleExample& example, const
     out.tensors.emplace(v.name, *std::move(t));
   }
   if (variation.odd || variation.turn)
-    for (const RuleNode& n : rule.left) vary_rest(n, variation, random, out);
+    for (const RuleNode& n : rule.left) vary_rest(rule, n, variation, random, out);
   // Literals of attributes take the type that the attribute they stand for has.
   for (const RuleNode& n : rule.left)
     for (const RuleAttribute& a : n.attributes) {
@@ -158,7 +158,8 @@ std::optional<Instance> vary(const Rule& rule, const RuleExample& example, const
       typed.literal.type = AttributeType::kUndefined;
       if (a.literal.type == AttributeType::kFloat && std::holds_alternative<std::int64_t>(typed.literal.value))
         typed.literal.value = static_cast<float>(typed.literal.i());
-      if (complete_attribute_type(n.domain, n.op_type, typed).empty()) it->second = typed.literal;
+      const OpSchema* schema = schema_for_rule(rule.operators.get(), n.domain, n.op_type);
+      if (complete_attribute_type(schema, n.op_type, typed).empty()) it->second = typed.literal;
     }
   return out;
 }

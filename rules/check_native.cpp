@@ -108,22 +108,6 @@ class NativeCheck {
     return any;
   }
 
-  // The names of dims: one for each size above 1 that graph inputs of the example have, and which size the instance has there. Empty where
-  // the instance has two for one.
-  static LeftSide::Axes name_dims(const Instance& instance, const RuleExample& example, std::map<std::string, std::int64_t>& sizes) {
-    LeftSide::Axes axes;
-    for (const ExampleValue& v : example.values) {
-      const auto tensor = instance.tensors.find(v.name);
-      if (v.attribute || v.values || tensor == instance.tensors.end() || tensor->second.dims().size() != v.dims.size()) continue;
-      auto& names = axes[v.name];
-      for (std::size_t i = 0; i < v.dims.size(); ++i) {
-        names.push_back(v.dims[i] > 1 ? fmt::format("size{}", v.dims[i]) : "");
-        if (v.dims[i] > 1 && sizes.try_emplace(names.back(), tensor->second.dims()[i]).first->second != tensor->second.dims()[i]) return {};
-      }
-    }
-    return axes;
-  }
-
   // Every node of the left side in an e-graph; each union that the rule makes there is run. `off`: the guard that is taken to hold.
   // `symbolic`: the rule does not see the sizes of graph inputs, only which are the same.
   Outcome fire(const Rule& graph, const Instance& instance, const RuleExample& example, int off, bool symbolic) {
@@ -131,7 +115,7 @@ class NativeCheck {
     for (const ExampleValue& v : example.values)
       if (!v.attribute && !v.values) variable.insert(v.name);
     std::map<std::string, std::int64_t> sizes;
-    const LeftSide::Axes axes = symbolic ? name_dims(instance, example, sizes) : LeftSide::Axes{};
+    const LeftSide::Axes axes = symbolic ? LeftSide::named_sizes(instance, example, sizes) : LeftSide::Axes{};
     if (symbolic && axes.empty()) return {Outcome::Kind::kNotApplicable, "its dims have no names", 0};
     OnnxEGraph g(evaluator_);
     auto& watch = g.notes<native::GuardWatch>();

@@ -19,51 +19,6 @@ absl::StatusOr<Tensor> tensor_of(const RuleConstant& c, DType dtype) {
   return tensor_of_reals(dtype, c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals_of(c));
 }
 
-// A number or list of numbers that an expression gave, as a constant of a rule.
-std::optional<RuleConstant> constant_of(const Val& v) {
-  RuleConstant c;
-  const auto push = [&](const Val& item) {
-    if (const auto* i = item.get<std::int64_t>())
-      c.ints.push_back(*i);
-    else if (const auto* d = item.get<double>())
-      c.reals.push_back(*d);
-    else
-      return false;
-    return true;
-  };
-  if (const List* list = v.list()) {
-    c.list = true;
-    for (const Val& item : *list)
-      if (!push(item)) return std::nullopt;
-  } else if (!push(v)) {
-    return std::nullopt;
-  }
-  if (!c.ints.empty() && !c.reals.empty()) return std::nullopt;
-  c.integers = c.reals.empty();
-  return c;
-}
-
-absl::StatusOr<Attribute> attribute_from(const RuleAttribute& a, const Environment& environment) {
-  if (a.kind == RuleAttribute::Kind::kLiteral) return a.literal;
-  const Val* v = environment.find(a.variable);
-  const std::string& name = a.literal.name;
-  if (v == nullptr) return absl::NotFoundError("unbound");
-  if (const auto* t = v->get<DType>()) return Attribute::of(name, static_cast<std::int64_t>(*t));
-  if (const auto* b = v->get<bool>()) return Attribute::of(name, static_cast<std::int64_t>(*b));
-  if (const auto* s = v->get<std::string>()) return Attribute::of(name, *s);
-  if (const Tensor* t = v->tensor()) return Attribute::of(name, *t);
-  const AttributeType type = a.literal.type;
-  if (const auto* i = v->get<std::int64_t>(); i && type != AttributeType::kFloat) return Attribute::of(name, *i);
-  if (const auto r = v->real()) return Attribute::of(name, static_cast<float>(*r));
-  if (const auto ints = v->int_list(); ints && type != AttributeType::kFloats) return Attribute::of(name, *ints);
-  if (const List* list = v->list()) {
-    std::vector<float> floats;
-    for (const Val& item : *list) floats.push_back(static_cast<float>(item.real().value_or(0)));
-    return Attribute::of(name, std::move(floats));
-  }
-  return absl::InvalidArgumentError(fmt::format("attribute {} cannot be written", name));
-}
-
 }  // namespace
 
 Id InstanceFacts::add(const Tensor& t, bool constant) {
@@ -125,17 +80,10 @@ double tolerance_of(const Rule& rule, DType dtype) {
   return rule.effect == Effect::kApproximates ? 1e-2 : 1e-4;
 }
 
-absl::StatusOr<std::vector<Value>> run_operator_of_rule(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs) {
-  if (node.domain != "saturate") return evaluator.evaluate(node, node.domain.empty() ? kNewestOpset : 1, inputs);
-  auto value = run_stone(evaluator, node, inputs);
-  if (!value.ok()) return value.status();
-  return std::vector<Value>{*std::move(value)};
-}
-
 absl::StatusOr<std::vector<Value>> RuleRunner::run_node(const RuleNode& node, const Values& values,
                                                         const std::map<std::string, RuleConstant>& constants,
                                                         const Environment& environment) const {
-  const OpSchema* schema = newest_schema(node.domain, node.op_type);
+  const OpSchema* schema = schema_for_rule(defined_, node.domain, node.op_type);
   Node call;
   call.op_type = node.op_type;
   call.domain = node.domain;
@@ -175,7 +123,7 @@ absl::StatusOr<std::vector<Value>> RuleRunner::run_node(const RuleNode& node, co
     call.attributes.push_back(Attribute::of("allowzero", std::int64_t{1}));
   std::string why;
   if (schema && !dtypes_fit(*schema, dtypes, &why)) return absl::FailedPreconditionError(why);
-  auto outputs = run_operator_of_rule(evaluator_, call, inputs);
+  auto outputs = run_operator_of_rule(evaluator_, defined_, call, inputs);
   if (!outputs.ok())
     return absl::Status(outputs.status().code(), fmt::format("{}: {}", node.op_type, std::string(outputs.status().message())));
   return outputs;

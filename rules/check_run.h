@@ -7,6 +7,7 @@
 
 #include "rules/check.h"
 #include "rules/eval.h"
+#include "rules/operators.h"
 #include "rules/opkey.h"
 
 namespace saturate {
@@ -60,10 +61,9 @@ class InstanceFacts : public FactSource {
   std::vector<std::optional<Tensor>> values_;  // also of what is no constant
 };
 
-// An operator of domain "saturate" (check_stones.cpp).
-absl::StatusOr<Value> run_stone(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs);
-// Any operator that rules may name.
-absl::StatusOr<std::vector<Value>> run_operator_of_rule(const Evaluator& evaluator, const Node& node, const std::vector<Value>& inputs);
+// Any operator that rules may name; one that rule files define is run by its body (check_operators.cpp).
+absl::StatusOr<std::vector<Value>> run_operator_of_rule(const Evaluator& evaluator, const RuleOperators* defined, const Node& node,
+                                                        const std::vector<Value>& inputs);
 
 // Outputs far below the inputs are what is left after cancellation: they are measured against this much of each input at least.
 double cancellation_scale(const Tensor& input);
@@ -71,7 +71,9 @@ Outcome compare_tensors(const std::string& name, const Tensor& left, const Tenso
 
 class RuleRunner {
  public:
-  RuleRunner(const Rule& rule, const Evaluator& evaluator) : rule_(rule), evaluator_(evaluator) {}
+  // `defined`: the operators that the rule may name; those of its file where none are given.
+  RuleRunner(const Rule& rule, const Evaluator& evaluator, const RuleOperators* defined = nullptr)
+      : rule_(rule), evaluator_(evaluator), defined_(defined ? defined : rule.operators.get()) {}
   using Values = std::map<std::string, Value>;
   // Both sides on one instance, and what it takes to run them again.
   struct Sides {
@@ -84,6 +86,8 @@ class RuleRunner {
   Sides sides(const Instance& instance, const RunOptionsOfRule& options = {}) const;
   absl::StatusOr<Values> again(const Sides& sides, bool right) const;
   Outcome run(const Instance& instance, const RunOptionsOfRule& options = {}) const;
+  // The right side alone, of a rule that defines an operator. kFailedPrecondition: it does not stand for these values.
+  absl::StatusOr<std::vector<Value>> body(Values given, Environment environment) const;
 
  private:
   absl::StatusOr<Values> run_side(const std::vector<RuleNode>& nodes, Values values, const Environment& environment,
@@ -94,6 +98,7 @@ class RuleRunner {
 
   const Rule& rule_;
   const Evaluator& evaluator_;
+  const RuleOperators* defined_;
 };
 
 // Numbers from here on hide scores: beside them every error in the others would vanish.

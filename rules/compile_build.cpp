@@ -477,6 +477,7 @@ void compile_right(CompiledRule& compiled, OnnxEGraph& g) {
     CompiledRule::Step step;
     step.node = &n;
     step.schema = newest_schema(n.domain, n.op_type);
+    if (!step.schema && g.defined()) step.schema = g.defined()->schema(n.domain, n.op_type);
     for (const std::string& name : n.inputs) step.operands.push_back(name.empty() ? Operand{} : scope.at(name));
     step.alias = n.domain.empty() && n.op_type == "Identity";
     step.first_value = compiled.num_values;

@@ -339,4 +339,49 @@ Result EvalContext::elements_of(Id id) {
   return t->rank() == 0 ? list.front() : Val(std::move(list));
 }
 
+// A number or list of numbers that an expression gave, as a constant of a rule.
+std::optional<RuleConstant> constant_of(const Val& v) {
+  RuleConstant c;
+  const auto push = [&](const Val& item) {
+    if (const auto* i = item.get<std::int64_t>())
+      c.ints.push_back(*i);
+    else if (const auto* d = item.get<double>())
+      c.reals.push_back(*d);
+    else
+      return false;
+    return true;
+  };
+  if (const List* list = v.list()) {
+    c.list = true;
+    for (const Val& item : *list)
+      if (!push(item)) return std::nullopt;
+  } else if (!push(v)) {
+    return std::nullopt;
+  }
+  if (!c.ints.empty() && !c.reals.empty()) return std::nullopt;
+  c.integers = c.reals.empty();
+  return c;
+}
+
+absl::StatusOr<Attribute> attribute_from(const RuleAttribute& a, const Environment& environment) {
+  if (a.kind == RuleAttribute::Kind::kLiteral) return a.literal;
+  const Val* v = environment.find(a.variable);
+  const std::string& name = a.literal.name;
+  if (v == nullptr) return absl::NotFoundError("unbound");
+  if (const auto* t = v->get<DType>()) return Attribute::of(name, static_cast<std::int64_t>(*t));
+  if (const auto* b = v->get<bool>()) return Attribute::of(name, static_cast<std::int64_t>(*b));
+  if (const auto* s = v->get<std::string>()) return Attribute::of(name, *s);
+  if (const Tensor* t = v->tensor()) return Attribute::of(name, *t);
+  const AttributeType type = a.literal.type;
+  if (const auto* i = v->get<std::int64_t>(); i && type != AttributeType::kFloat) return Attribute::of(name, *i);
+  if (const auto r = v->real()) return Attribute::of(name, static_cast<float>(*r));
+  if (const auto ints = v->int_list(); ints && type != AttributeType::kFloats) return Attribute::of(name, *ints);
+  if (const List* list = v->list()) {
+    std::vector<float> floats;
+    for (const Val& item : *list) floats.push_back(static_cast<float>(item.real().value_or(0)));
+    return Attribute::of(name, std::move(floats));
+  }
+  return absl::InvalidArgumentError(fmt::format("attribute {} cannot be written", name));
+}
+
 }  // namespace saturate

@@ -229,6 +229,11 @@ class EvalContext {
   std::string reason_;
 };
 
+// A number or list of numbers that an expression gave, as a constant of a rule.
+std::optional<RuleConstant> constant_of(const Val& v);
+// An attribute of a rule's node with what its variable stands for; kNotFound: for nothing.
+absl::StatusOr<Attribute> attribute_from(const RuleAttribute& a, const Environment& environment);
+
 // An e-graph as a source of facts.
 class EGraphFacts : public FactSource {
  public:

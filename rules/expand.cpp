@@ -7,6 +7,7 @@
 
 #include "onnx_bridge/op_traits.h"
 #include "rules/functions.h"
+#include "rules/operators.h"
 #include "rules/opkey.h"
 #include "rules/parse_lexer.h"
 
@@ -66,17 +67,20 @@ class Without {
   }
 
  private:
-  static bool may_be_absent(const RuleNode& n, std::size_t input) {
-    const OpSchema* schema = newest_schema(n.domain, n.op_type);
+  const OpSchema* schema_of(const RuleNode& n) const { return schema_for_rule(rule_.operators.get(), n.domain, n.op_type); }
+
+  bool may_be_absent(const RuleNode& n, std::size_t input) const {
+    if (rule_.defines && n.domain == rule_.left.front().domain && n.op_type == rule_.left.front().op_type) return true;
+    const OpSchema* schema = schema_of(n);
     const OpSchema::Formal* formal = schema ? formal_at(schema->inputs, input) : nullptr;
     return formal != nullptr && (formal->optional || formal->variadic);
   }
 
   // Outputs that the operator always has stay, with no name, as `Y,  = Op (X)` says it.
-  static void trim_outputs(RuleNode& n) {
+  void trim_outputs(RuleNode& n) const {
     const std::size_t written = n.outputs.size();
     trim(n.outputs);
-    const OpSchema* schema = newest_schema(n.domain, n.op_type);
+    const OpSchema* schema = schema_of(n);
     if (schema == nullptr || n.outputs.empty()) return;
     n.outputs.resize(std::max(n.outputs.size(), std::min(written, static_cast<std::size_t>(schema->min_outputs))));
   }
@@ -228,6 +232,8 @@ class Expander {
     return absl::InvalidArgumentError(at(written_.rule.file, place, fmt::format("rule {}: {}", written_.rule.name, what)));
   }
 
+  const OpSchema* schema_of(const RuleNode& n) const { return schema_for_rule(written_.rule.operators.get(), n.domain, n.op_type); }
+
   // Of operators that commute the matcher finds both orders: they need none.
   bool has_mirror() const {
     const auto any = [](const std::vector<RuleNode>& nodes) {
@@ -288,7 +294,7 @@ class Expander {
     for (RuleNode& n : rule.left) {
       if (n.rest.empty()) continue;
       if (n.rest != written_.rest) return wrong(n.place, fmt::format("`..{0}` is not declared; add it to the header: `<..{0}>`", n.rest));
-      const OpSchema* schema = newest_schema(n.domain, n.op_type);
+      const OpSchema* schema = schema_of(n);
       if (schema == nullptr) return wrong(n.place, fmt::format("the attributes of {} are not known; name them", n.op_type));
       for (const OpAttribute& a : schema->attributes) {
         if (n.attribute(a.name) != nullptr) continue;
@@ -307,19 +313,19 @@ class Expander {
       for (const std::string& name : it->second)
         if (n.attribute(name) == nullptr) n.attributes.push_back(attribute_of_rest(n, name));
       for (RuleAttribute& a : n.attributes)
-        if (const std::string problem = complete_attribute_type(n.domain, n.op_type, a); !problem.empty()) return wrong(n.place, problem);
+        if (const auto problem = complete_attribute_type(schema_of(n), n.op_type, a); !problem.empty()) return wrong(n.place, problem);
       n.rest.clear();
     }
     return absl::OkStatus();
   }
 
-  static RuleAttribute attribute_of_rest(const RuleNode& n, const std::string& name) {
+  RuleAttribute attribute_of_rest(const RuleNode& n, const std::string& name) const {
     RuleAttribute a;
     a.kind = RuleAttribute::Kind::kVariable;
     a.literal.name = name;
     a.variable = n.rest + "." + name;
     a.place = n.place;
-    complete_attribute_type(n.domain, n.op_type, a);
+    complete_attribute_type(schema_of(n), n.op_type, a);
     return a;
   }
 

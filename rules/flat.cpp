@@ -214,7 +214,7 @@ void pass(A& a, RuleNode& node) {
 template <class A>
 void pass(A& a, Rule& rule) {
   pass_all(a, rule.name, rule.file, rule.place, rule.attribute_variables, rule.inputs, rule.outputs, rule.optional, rule.left, rule.right,
-           rule.where, rule.lets, rule.both_ways, rule.effect, rule.assumes, rule.unless_taken, rule.takes_apart, rule.budget, rule.phase,
+           rule.where, rule.lets, rule.both_ways, rule.effect, rule.assumes, rule.unless_taken, rule.takes_apart, rule.defines, rule.budget, rule.phase,
            rule.tolerance);
 }
 
@@ -228,7 +228,7 @@ void pass(A& a, RuleDirection& direction) {
 }
 template <class A>
 void pass(A& a, RuleHead& head) {
-  pass_all(a, head.name, head.effect, head.assumes, head.unless_taken, head.takes_apart, head.budget, head.phase, head.ends_in,
+  pass_all(a, head.name, head.effect, head.assumes, head.unless_taken, head.takes_apart, head.defines, head.budget, head.phase, head.ends_in,
            head.directions);
 }
 

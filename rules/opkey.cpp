@@ -118,8 +118,7 @@ bool same_value(const Attribute& a, const Attribute& b) {
       a.value);
 }
 
-std::string complete_attribute_type(std::string_view domain, std::string_view op_type, RuleAttribute& attribute) {
-  const OpSchema* schema = newest_schema(domain, op_type);
+std::string complete_attribute_type(const OpSchema* schema, std::string_view op_type, RuleAttribute& attribute) {
   Attribute& a = attribute.literal;
   AttributeType want = a.type;
   if (schema != nullptr) {

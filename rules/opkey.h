@@ -31,7 +31,7 @@ bool same_value(const Attribute& a, const Attribute& b);
 
 // Turns a literal as written into the type of the schema (`alpha = 1` of a float attribute becomes 1.0). Returns what is wrong, empty if
 // nothing.
-std::string complete_attribute_type(std::string_view domain, std::string_view op_type, RuleAttribute& attribute);
+std::string complete_attribute_type(const OpSchema* schema, std::string_view op_type, RuleAttribute& attribute);
 
 // The formal input or output that number `i` belongs to (the last one if variadic); null where there is none.
 const OpSchema::Formal* formal_at(std::span<const OpSchema::Formal> formals, std::size_t i);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "onnx_bridge/op_table.h"
+#include "rules/operators.h"
 #include "rules/opkey.h"
 #include "rules/parse_parser.h"
 
@@ -48,13 +49,26 @@ bool RuleParser::parse_call(RuleNode node, std::vector<RuleNode>& nodes) {
   if (!expect("(", fmt::format("before the inputs of {}", node.op_type)) || !parse_arguments(node, nodes)) return false;
   if (peek().is("<") && !parse_attributes(node)) return false;
   node.passes = accept("?");
+  const OpSchema* schema = schema_for_rule(defined_.get(), node.domain, node.op_type);
   for (RuleAttribute& a : node.attributes)
-    if (std::string problem = complete_attribute_type(node.domain, node.op_type, a); !problem.empty()) return fail(a.place, problem);
+    if (std::string problem = complete_attribute_type(schema, node.op_type, a); !problem.empty()) return fail(a.place, problem);
+  if (defined_->schema(node.domain, node.op_type)) add_defaults_of_defined(*schema, node);
   while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
   if (!node.mirrored.empty() && node.mirrored.back() + 1 >= node.inputs.size())
     return fail(node.place, fmt::format("`|` stands between two inputs of {}; name both", node.op_type));
   nodes.push_back(std::move(node));
   return true;
+}
+
+// Those that the standard defines get their defaults where rules are compiled.
+void RuleParser::add_defaults_of_defined(const OpSchema& schema, RuleNode& node) {
+  if (!node.rest.empty()) return;
+  for (const OpAttribute& known : schema.attributes) {
+    if (!known.default_value || node.attribute(known.name)) continue;
+    RuleAttribute& added = node.attributes.emplace_back();
+    added.literal = *known.default_value;
+    added.place = node.place;
+  }
 }
 
 bool RuleParser::parse_operator_name(RuleNode& node) {
@@ -119,7 +133,7 @@ bool RuleParser::parse_constant(RuleNode node, std::vector<RuleNode>& nodes) {
     a.literal.name = "value_ints";
   else
     return fail(a.place, "an input is a number or a list of numbers, not strings");
-  if (const std::string problem = complete_attribute_type("", "Constant", a); !problem.empty()) return fail(a.place, problem);
+  if (const std::string problem = complete_attribute_type(newest_schema("", "Constant"), "Constant", a); !problem.empty()) return fail(a.place, problem);
   node.attributes.push_back(std::move(a));
   nodes.push_back(std::move(node));
   return true;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "rules/functions.h"
+#include "rules/operators.h"
 #include "rules/opkey.h"
 #include "rules/parse_lexer.h"
 
@@ -72,12 +73,15 @@ class Checker {
              "a Constant of a rule has one attribute: value_float, value_floats, value_int or value_ints; other constants come from `let`");
       return;
     }
-    const OpSchema* schema = newest_schema(n.domain, n.op_type);
+    if (rule_.defines && &n == &rule_.left.front()) return;
+    const OpSchema* schema = schema_for_rule(rule_.operators.get(), n.domain, n.op_type);
     if (schema == nullptr) {
       if (find_schema(n.domain, n.op_type, INT_MAX) != nullptr)
         fail(n.place, fmt::format("{} is deprecated: lowering replaces it, so no rule can match it", n.op_type));
       else if (n.domain.empty() || n.domain == "com.microsoft")
         fail(n.place, fmt::format("there is no operator {}{}{}", n.domain, n.domain.empty() ? "" : ".", n.op_type));
+      else if (n.domain == kInternalDomain)
+        fail(n.place, fmt::format("there is no operator {0}.{1}; define it before, as in `operator {1} (X) => (Y) => ...`", n.domain, n.op_type));
       return;
     }
     arity(n, *schema);
@@ -213,9 +217,11 @@ class Checker {
         for (const std::string& name : rule_.inputs)
           if (!given.contains(name) && !optional_.contains(name))
             fail(example.place, fmt::format("the example gives no value to `{}`", name));
-        for (const std::string& name : rule_.attribute_variables)
-          if (!given.contains(name) && name.find('.') == std::string::npos)  // one of `..a` has its default
+        for (const std::string& name : rule_.attribute_variables) {
+          const bool rest = name.find('.') != std::string::npos;  // one of `..a` has its default
+          if (!given.contains(name) && !rest && !optional_.contains(name))
             fail(example.place, fmt::format("the example gives no value to attribute variable `{}`", name));
+        }
       }
   }
 

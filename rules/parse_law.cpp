@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMaxInstances = 2000;
 
 bool begins_law(const Token& token) {
-  for (std::string_view word : {"rule", "native", "forall", "optional", "def"})
+  for (std::string_view word : {"rule", "native", "operator", "forall", "optional", "def"})
     if (token.is_word(word)) return true;
   return false;
 }
@@ -140,13 +140,15 @@ bool RuleParser::parse_choices(Quantifier& quantifier) {
     const Token first = peek();
     if (accept("(")) {
       auto& choice = quantifier.choices.emplace_back(1);
-      for (int depth = 0; depth > 0 || !peek().is(")"); next()) {
+      for (int depth = 0, attributes = 0; depth > 0 || !peek().is(")"); next()) {
         if (peek().kind == Token::Kind::kEnd) return fail(first.place, "this list has no closing parenthesis");
         if (depth == 0 && peek().is(",")) {
           choice.emplace_back();
           continue;
         }
-        depth += peek().is("(") || peek().is("[") ? 1 : peek().is(")") || peek().is("]") ? -1 : 0;
+        const bool begins = peek().is("<") && (peek(1).is(".") || peek(2).is("=")), ends = attributes > 0 && peek().is(">");
+        attributes += begins - ends;
+        depth += peek().is("(") || peek().is("[") || begins ? 1 : peek().is(")") || peek().is("]") || ends ? -1 : 0;
         choice.back().push_back(peek());
       }
       next();
@@ -203,10 +205,10 @@ std::vector<Token> RuleParser::tokens_of_law() {
 
 bool RuleParser::parse_instance(std::vector<Token> tokens, const Prelude& prelude, std::string label, std::vector<Rule>& out) {
   tokens.push_back(tokens_.back());  // kEnd
-  RuleParser parser(text_, file_, std::move(tokens), definitions_);
+  RuleParser parser(text_, file_, std::move(tokens), known());
   WrittenRule written;
   written.labels.push_back(std::move(label));
-  bool ok = parser.parse_rule(written);
+  bool ok = parser.peek().is_word("operator") ? parser.parse_operator(written) : parser.parse_rule(written);
   if (ok && parser.peek().kind != Token::Kind::kEnd)
     ok = parser.fail(parser.peek().place, fmt::format("expected a clause of the rule or the next rule, found {}", shown(parser.peek())));
   if (!ok) {
@@ -243,11 +245,12 @@ bool RuleParser::parse_law(RuleFile& file) {
     rules.push_back(std::move(graph));
     if (!prelude.quantifiers.empty() || !prelude.optional.empty())
       return fail(place, "a graph for a native rule stands alone; remove what is before it");
-  } else if (!peek().is_word("rule")) {
+  } else if (!peek().is_word("rule") && !peek().is_word("operator")) {
     return fail(place, fmt::format("expected `rule`, found {}", shown(peek())));
   } else if (prelude.quantifiers.empty()) {
     WrittenRule written;
-    if (!parse_rule(written) || !add_expanded(std::move(written), prelude, rules)) return false;
+    const bool ok = peek().is_word("operator") ? parse_operator(written) : parse_rule(written);
+    if (!ok || !add_expanded(std::move(written), prelude, rules)) return false;
   } else if (!parse_instances(tokens_of_law(), prelude, rules)) {
     return false;
   }
@@ -282,6 +285,14 @@ bool RuleParser::add(RuleFile& file, std::vector<Rule> rules) {
     if (auto status = check_rule(rule, file.opsets); !status.ok()) {
       error_ = std::string(status.message());
       return false;
+    }
+    if (rule.defines) {
+      if (const std::string why = defined_->why_not(rule); !why.empty()) return fail(rule.place, why);
+      Rule body = rule;
+      body.operators = nullptr;  // they will hold it
+      defined_->add(std::make_shared<const StoredRule>(std::move(body)));
+      file.operators.push_back(std::move(rule));
+      continue;
     }
     if (rule.native) {
       file.natives.push_back(std::move(rule));

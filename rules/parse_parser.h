@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rules/expand.h"
+#include "rules/operators.h"
 #include "rules/parse_lexer.h"
 
 namespace saturate {
@@ -17,15 +18,22 @@ struct RuleDefinition {
 };
 using RuleDefinitions = std::map<std::string, RuleDefinition, std::less<>>;
 
+// What a rule file may name beside the standard's operators and the functions of expressions.
+struct KnownToRules {
+  RuleDefinitions conditions;
+  std::shared_ptr<RuleOperators> operators = std::make_shared<RuleOperators>();
+};
+
 inline constexpr int kMaxDepth = 100;  // of expressions, and of operators, within one another
 
 class RuleParser {
  public:
-  // `definitions`: what the file may call beside its own.
-  RuleParser(std::string_view text, std::string file, std::vector<Token> tokens, RuleDefinitions definitions = {})
-      : text_(text), file_(std::move(file)), tokens_(std::move(tokens)), definitions_(std::move(definitions)) {}
+  // `known`: what the file may call beside its own.
+  RuleParser(std::string_view text, std::string file, std::vector<Token> tokens, KnownToRules known)
+      : text_(text), file_(std::move(file)), tokens_(std::move(tokens)), definitions_(std::move(known.conditions)), defined_(known.operators) {}
   absl::StatusOr<RuleFile> parse_file();
-  const RuleDefinitions& definitions() const { return definitions_; }
+  // What the file may call, and what it defines itself.
+  KnownToRules known() const { return {definitions_, defined_}; }
 
  private:
   // `forall`: names, and for each choice what stands for each of them.
@@ -57,7 +65,11 @@ class RuleParser {
   bool parse_opsets(RuleFile& file);
   bool parse_rule(WrittenRule& written);
   bool parse_native(Rule& rule);
+  bool parse_where_and_lets(Rule& rule);
+  bool parse_operator(WrittenRule& written);
+  bool parse_operator_attribute(Rule& rule, RuleNode& node);
   bool parse_header(WrittenRule& written);
+  bool parse_inputs_and_outputs(Rule& rule);
   // `optional`: takes the names that a `?` follows.
   bool parse_names(std::vector<std::string>& names, std::string_view close, bool variables, std::vector<std::string>* optional = nullptr);
   bool parse_clauses(WrittenRule& written);
@@ -72,6 +84,7 @@ class RuleParser {
   bool parse_node(std::vector<RuleNode>& nodes);
   bool parse_call(RuleNode node, std::vector<RuleNode>& nodes);
   bool parse_operator_name(RuleNode& node);
+  static void add_defaults_of_defined(const OpSchema& schema, RuleNode& node);
   bool parse_arguments(RuleNode& node, std::vector<RuleNode>& nodes);
   bool parse_argument(std::string& name, std::vector<RuleNode>& nodes);
   bool parse_constant(RuleNode node, std::vector<RuleNode>& nodes);
@@ -116,6 +129,7 @@ class RuleParser {
   std::string file_;
   std::vector<Token> tokens_;
   RuleDefinitions definitions_;
+  std::shared_ptr<RuleOperators> defined_;  // the parsers of the instances of a law share it
   std::size_t at_ = 0;
   int depth_ = 0;      // of nested expressions
   int operators_ = 0;  // of one rule

@@ -13,19 +13,24 @@ namespace {
 constexpr std::size_t kMaxRuleFileBytes = 16u << 20;
 constexpr std::int64_t kMaxExampleElements = 1 << 24;
 
-constexpr std::string_view kSharedDefinitions = "definitions.rules";  // of the built-in files: every file may call what it defines
+// Of the built-in files: what they define every file may name, a later one of these too.
+constexpr std::string_view kSharedFiles[] = {"definitions.rules", "operators.rules"};
 
-absl::StatusOr<RuleDefinitions> shared_definitions() {
-  for (const EmbeddedRules& file : embedded_rules()) {
-    if (file.name != kSharedDefinitions) continue;
-    const std::string name(file.name);
-    auto tokens = tokenize(file.text, name);
-    if (!tokens.ok()) return tokens.status();
-    RuleParser parser(file.text, name, *std::move(tokens));
-    if (const auto parsed = parser.parse_file(); !parsed.ok()) return parsed.status();
-    return parser.definitions();
+absl::StatusOr<KnownToRules> shared_definitions(std::string_view before) {
+  KnownToRules known;
+  for (const std::string_view shared : kSharedFiles) {
+    if (shared == before) break;
+    for (const EmbeddedRules& file : embedded_rules()) {
+      if (file.name != shared) continue;
+      const std::string name(file.name);
+      auto tokens = tokenize(file.text, name);
+      if (!tokens.ok()) return tokens.status();
+      RuleParser parser(file.text, name, *std::move(tokens), known);
+      if (const auto parsed = parser.parse_file(); !parsed.ok()) return parsed.status();
+      known = parser.known();
+    }
   }
-  return RuleDefinitions{};
+  return known;
 }
 
 constexpr std::string_view kBack = ".back";
@@ -33,13 +38,17 @@ constexpr std::string_view kBack = ".back";
 }  // namespace
 
 absl::StatusOr<RuleFile> parse_rules(std::string_view text, const std::string& file_name) {
-  static const absl::StatusOr<RuleDefinitions> shared = shared_definitions();
+  static const absl::StatusOr<KnownToRules> shared = shared_definitions("");
   if (!shared.ok()) return shared.status();
   if (text.size() > kMaxRuleFileBytes)
     return absl::InvalidArgumentError(at(file_name, {1, 1}, "the file is larger than 16 MiB; is it a rule file?"));
   auto tokens = tokenize(text, file_name);
   if (!tokens.ok()) return tokens.status();
-  return RuleParser(text, file_name, *std::move(tokens), file_name == kSharedDefinitions ? RuleDefinitions{} : *shared).parse_file();
+  const bool is_shared = std::find(std::begin(kSharedFiles), std::end(kSharedFiles), file_name) != std::end(kSharedFiles);
+  auto known = is_shared ? shared_definitions(file_name) : *shared;
+  if (!known.ok()) return known.status();
+  KnownToRules own{known->conditions, std::make_shared<RuleOperators>(*known->operators)};
+  return RuleParser(text, file_name, *std::move(tokens), std::move(own)).parse_file();
 }
 
 const Token& RuleParser::next() {
@@ -114,10 +123,20 @@ bool RuleParser::parse_rule(WrittenRule& written) {
   if (!peek().is_word("rule")) return fail(peek().place, fmt::format("expected `rule`, found {}", shown(peek())));
   rule.doc = next().doc;
   operators_ = unnamed_ = 0;
+  rule.operators = defined_;
   if (!parse_header(written) || !parse_clauses(written)) return false;
   if (!rule.examples.empty() || !rule.counters.empty())
     return fail(rule.place, fmt::format("the examples of `{}` stand after its right side; move them down", rule.name));
   if (!parse_side(rule, rule.left)) return false;
+  if (!parse_where_and_lets(rule)) return false;
+  if (accept("<=>"))
+    rule.both_ways = true;
+  else if (!accept("=>"))
+    return fail(peek().place, fmt::format("expected `=>` or `<=>` before the right side, found {}", shown(peek())));
+  return parse_side(rule, rule.right) && parse_clauses(written);
+}
+
+bool RuleParser::parse_where_and_lets(Rule& rule) {
   if (accept_word("where")) {
     do {
       ExprPtr e = parse_expr();
@@ -135,17 +154,74 @@ bool RuleParser::parse_rule(WrittenRule& written) {
     } while (accept(","));
   }
   if (peek().is_word("where")) return fail(peek().place, "`where` comes before `let`; move it up");
-  if (accept("<=>"))
-    rule.both_ways = true;
-  else if (!accept("=>"))
-    return fail(peek().place, fmt::format("expected `=>` or `<=>` before the right side, found {}", shown(peek())));
-  return parse_side(rule, rule.right) && parse_clauses(written);
+  return true;
+}
+
+// `operator twice <interleaved: int = 0> (X) => (Y)`, `where` and `let`, `=>` and the body.
+bool RuleParser::parse_operator(WrittenRule& written) {
+  Rule& rule = written.rule;
+  rule.doc = next().doc;
+  operators_ = unnamed_ = 0;
+  rule.operators = defined_;
+  rule.defines = true;
+  rule.place = peek().place;
+  RuleNode node;
+  if (!parse_operator_name(node)) return false;
+  if (node.domain.empty()) node.domain = kInternalDomain;
+  rule.name = fmt::format("{}.{}", node.domain, node.op_type);
+  if (accept("<")) {
+    do {
+      if (!parse_operator_attribute(rule, node)) return false;
+    } while (accept(","));
+    if (!expect(">", "after the attributes of an operator")) return false;
+  }
+  if (!parse_inputs_and_outputs(rule)) return false;
+  node.inputs = rule.inputs;
+  node.outputs = rule.outputs;
+  rule.left.push_back(std::move(node));
+  if (!parse_where_and_lets(rule) || !expect("=>", "before the body of an operator") || !parse_side(rule, rule.right)) return false;
+  if (!parse_clauses(written)) return false;
+  if (!rule.assumes.empty() || !written.assumed.empty() || rule.unless_taken || rule.budget || rule.phase != 0)
+    return fail(rule.place, "an operator is what its body says; of the clauses of rules it has examples, counters and a tolerance");
+  return true;
+}
+
+// `softcap: float = 0.0`, or without a default, or `params?: floats`, which may be absent.
+bool RuleParser::parse_operator_attribute(Rule& rule, RuleNode& node) {
+  static constexpr std::pair<std::string_view, AttributeType> kTypes[] = {
+      {"int", AttributeType::kInt},   {"float", AttributeType::kFloat},   {"string", AttributeType::kString},
+      {"ints", AttributeType::kInts}, {"floats", AttributeType::kFloats}, {"strings", AttributeType::kStrings}};
+  RuleAttribute& a = node.attributes.emplace_back();
+  a.kind = RuleAttribute::Kind::kVariable;
+  a.place = peek().place;
+  if (!expect_name(a.variable, "the name of an attribute")) return false;
+  if (accept("?")) rule.optional.push_back(a.variable);
+  if (!expect(":", "before the type of an attribute")) return false;
+  a.literal.name = a.variable;
+  rule.attribute_variables.push_back(a.variable);
+  const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.first == peek().text; });
+  if (type == std::end(kTypes))
+    return fail(peek().place, fmt::format("{} is no type of an attribute; known are int, float, string, ints, floats, strings", shown(peek())));
+  next();
+  const OpAttribute known{a.literal.name, type->second, false, {}};
+  a.literal.type = type->second;
+  if (!accept("=")) return true;
+  RuleAttribute given;
+  given.place = peek().place;
+  given.literal.name = a.literal.name;
+  if (!parse_literal(given.literal)) return false;
+  OpSchema typed;
+  typed.attributes.push_back(known);
+  const std::string problem = complete_attribute_type(&typed, node.op_type, given);
+  a.literal = std::move(given.literal);
+  return problem.empty() || fail(given.place, problem);
 }
 
 bool RuleParser::parse_native(Rule& rule) {
   WrittenRule written;
   written.rule = std::move(rule);
   written.rule.doc = next().doc;
+  written.rule.operators = defined_;
   operators_ = unnamed_ = 0;
   const bool ok = parse_header(written) && parse_side(written.rule, written.rule.left) && parse_clauses(written);
   rule = std::move(written.rule);
@@ -162,6 +238,10 @@ bool RuleParser::parse_header(WrittenRule& written) {
     if (peek().is(".") && !parse_rest(written.rest)) return false;
     if (!expect(">", "after the attribute variables")) return false;
   }
+  return parse_inputs_and_outputs(rule);
+}
+
+bool RuleParser::parse_inputs_and_outputs(Rule& rule) {
   if (!expect("(", "before the inputs of the rule") || !parse_names(rule.inputs, ")", false, &rule.optional)) return false;
   if (!expect("=>", "between the inputs and outputs of the rule") || !expect("(", "before the outputs of the rule")) return false;
   return parse_names(rule.outputs, ")", false);

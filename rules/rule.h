@@ -88,6 +88,8 @@ struct RuleExample {
   Place place;
 };
 
+class RuleOperators;  // operators.h
+
 // What a rule does to rounding.
 enum class Effect : std::uint8_t { kExact, kReassociates, kApproximates };
 std::string_view to_string(Effect effect);
@@ -112,6 +114,9 @@ struct Rule {
   std::vector<RuleExample> examples, counters;
   std::string source;  // its text in the file
   bool native = false;  // a graph for the native rule of this name, with examples and counters: there is no right side
+  // The right side defines the operator that the left side is: its attributes are variables, with their defaults as literals.
+  bool defines = false;
+  std::shared_ptr<const RuleOperators> operators;  // that its file may name; null of a rule read from bytes, which is checked
 };
 // The rule as it is written, of which `name` is an instance: all before `[`.
 std::string_view law_of(std::string_view name);
@@ -124,6 +129,7 @@ struct RuleFile {
   std::string name;
   std::vector<std::pair<std::string, std::int64_t>> opsets;
   std::vector<Rule> rules, natives;
+  std::vector<Rule> operators;  // bodies of what the file defines
 };
 
 // Reads the text of a rule file and checks every rule: names bound, operators and attributes known, functions known.

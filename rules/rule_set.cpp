@@ -32,6 +32,13 @@ absl::Status RuleSet::load_text(std::string_view text, const std::string& name) 
   auto file = parse_rules(text, name);
   if (!file.ok()) return file.status();
   cases_.insert(cases_.end(), std::move_iterator(file->natives.begin()), std::move_iterator(file->natives.end()));
+  const auto operators = std::make_shared<RuleOperators>(*operators_);  // sets that are copies of this one keep theirs
+  for (Rule& body : file->operators) {
+    if (const std::string why = operators->why_not(body); !why.empty())
+      return absl::InvalidArgumentError(fmt::format("{}:{}:{}: {}", name, body.place.line, body.place.column, why));
+    operators->add(std::make_shared<const StoredRule>(std::move(body)));
+  }
+  operators_ = operators;
   absl::flat_hash_set<std::string> known;
   for (const auto& rule : rules_) known.emplace(rule->head().name);
   for (const NativeRule& rule : native_) known.insert(rule.name);
@@ -65,6 +72,10 @@ absl::Status RuleSet::add(const RuleSet& other) {
   for (const NativeRule& rule : other.native_)
     if (auto status = check_name(rule.name, "native rules"); !status.ok()) return status;
   rules_.insert(rules_.end(), other.rules_.begin(), other.rules_.end());
+  const auto operators = std::make_shared<RuleOperators>(*operators_);
+  for (const auto& body : other.operators_->all())
+    if (std::find(operators->all().begin(), operators->all().end(), body) == operators->all().end()) operators->add(body);
+  operators_ = operators;
   native_.insert(native_.end(), other.native_.begin(), other.native_.end());
   cases_.insert(cases_.end(), other.cases_.begin(), other.cases_.end());
   return absl::OkStatus();
@@ -77,6 +88,12 @@ const Rule* RuleSet::find(std::string_view name) const {
   auto it = first([](std::string_view rule) { return rule; });
   if (it == rules_.end()) it = first(law_of);
   return it == rules_.end() ? nullptr : &(*it)->rule();
+}
+
+StoredRules RuleSet::all_stored() const {
+  StoredRules all = operators_->all();
+  all.insert(all.end(), rules_.begin(), rules_.end());
+  return all;
 }
 
 std::vector<std::vector<const Rule*>> RuleSet::laws() const {
@@ -114,6 +131,9 @@ std::string RuleSet::show(std::string_view name) const {
     }
     return out + r->source + "\n";
   }
+  for (const auto& body : operators_->all())
+    if (law_of(body->rule().name) == name && !out.ends_with(body->rule().source + "\n"))
+      out += (body->rule().doc.empty() ? "" : "# " + body->rule().doc + "\n") + body->rule().source + "\n";
   for (const NativeRule& r : native_)
     if (r.name == name) out = fmt::format("# {}\n# native, {}\n{}\n", r.doc, to_string(r.effect), r.example);
   for (const Rule* graph : cases_of(name)) out += graph->source + "\n";
@@ -122,6 +142,7 @@ std::string RuleSet::show(std::string_view name) const {
 
 std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log,
                                       const std::function<bool(const RuleHead&)>& wanted) const {
+  define_operators(g);
   std::vector<Rewrite> out;
   for (const auto& rule : rules_)
     if (!wanted || wanted(rule->head()))
@@ -132,6 +153,7 @@ std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> lo
 }
 
 std::vector<Rewrite> RuleSet::compile_when_wanted(OnnxEGraph& g, const std::function<bool(const RuleHead&)>& wanted) const {
+  define_operators(g);
   std::vector<Rewrite> out;
   out.reserve(2 * rules_.size());
   KnownKinds kinds(g);

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "rules/compile.h"
+#include "rules/operators.h"
 #include "rules/rule.h"
 #include "rules/stored_rule.h"
 
@@ -48,6 +49,12 @@ class RuleSet {
   // The same by law: the instances of one stand beside each other.
   std::vector<std::vector<const Rule*>> laws() const;
   std::span<const NativeRule> native_rules() const { return native_; }
+  // The operators that the files define, and then the rules: what is kept of the built-in ones as bytes.
+  StoredRules all_stored() const;
+  // What the files define.
+  const RuleOperators& operators() const { return *operators_; }
+  // Lets the e-graph know these operators. Compiling does so, too; models may hold them before.
+  void define_operators(OnnxEGraph& g) const { g.define(operators_); }
   // The graphs with examples and counters of the native rule of this name; none without `examples`.
   std::vector<const Rule*> cases_of(std::string_view native) const;
   // A rule by its name; by the name of a law its first instance.
@@ -65,6 +72,7 @@ class RuleSet {
  private:
   absl::Status check_name(const std::string& name, const std::string& place) const;
   StoredRules rules_;
+  std::shared_ptr<RuleOperators> operators_ = std::make_shared<RuleOperators>();
   std::vector<NativeRule> native_;
   std::vector<Rule> cases_;  // of native rules
 };

@@ -60,6 +60,7 @@ RuleHead head_of(const Rule& rule) {
   head.assumes.assign(rule.assumes.begin(), rule.assumes.end());
   head.unless_taken = rule.unless_taken;
   head.takes_apart = rule.takes_apart;
+  head.defines = rule.defines;
   head.budget = rule.budget;
   head.phase = rule.phase;
   if (!rule.left.empty()) head.ends_in = name_of(rule.left.back());

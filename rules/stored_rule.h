@@ -32,7 +32,7 @@ struct RuleHead {
   std::string_view name;
   Effect effect = Effect::kExact;
   std::vector<std::string_view> assumes;
-  bool unless_taken = false, takes_apart = false;
+  bool unless_taken = false, takes_apart = false, defines = false;
   std::optional<std::uint64_t> budget;
   int phase = 0;
   RuleOp ends_in;                         // the last operator of its left side

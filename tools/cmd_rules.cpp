@@ -107,6 +107,8 @@ int check(const RulesArgs& args, const RuleSet& rules) {
     }
     if (!interrupted()) add_to(totals, check_of_law(instances), args);
   }
+  for (const auto& body : rules.operators().all())
+    if (!interrupted()) add_to(totals, check_operator_by_running(body->rule(), rules.operators(), *evaluator, options), args);
   for (const NativeRule& rule : rules.native_rules())
     if (!interrupted()) add_to(totals, check_native_by_running(rule, rules.cases_of(rule.name), *evaluator, options), args);
   if (interrupted()) return fail(kExitInterrupted, "rules check", "interrupted", "");

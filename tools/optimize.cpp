@@ -298,6 +298,7 @@ class Optimizer {
     plan->g = std::make_unique<OnnxEGraph>(*evaluator_);
     OnnxEGraph& g = *plan->g;
     if (options_.observe) record_explanations(g.egraph());
+    rules_.define_operators(g);
     LowerOptions lower_options;
     if (outside) lower_options.captured = capture(model.graph, *outside->g, outside->lowered, g.dims());
     progress("lower");

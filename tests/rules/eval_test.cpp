@@ -65,7 +65,7 @@ class Eval : public testing::Test {
   // "true", "false", the value, or "no: reason".
   std::string eval(const std::string& text) {
     const auto file = parse_rules(
-        "rule r <p, q, t, a> (X, Y, H, U, c, ones, axes, shape) => (Z) { Z = saturate.f <p = @p, q = @q, t = @t, a = @a> (X, Y, H, U, c, "
+        "rule r <p, q, t, a> (X, Y, H, U, c, ones, axes, shape) => (Z) { Z = test.f <p = @p, q = @q, t = @t, a = @a> (X, Y, H, U, c, "
         "ones, axes, shape) } where " +
             text + " => { Z = Identity (X) }",
         "t");

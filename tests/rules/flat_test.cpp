@@ -12,8 +12,8 @@ TEST(Flat, BuiltInBytesAreTheRulesOfTheFiles) {
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_GT(loaded->rules().size(), 400u);
-  EXPECT_EQ(flatten(read->stored()), flat_rules());
-  EXPECT_EQ(flatten(loaded->stored()), flat_rules());
+  EXPECT_EQ(flatten(read->all_stored()), flat_rules());
+  EXPECT_EQ(flatten(loaded->all_stored()), flat_rules());
   EXPECT_EQ(read->native_rules().size(), loaded->native_rules().size());
 }
 
