@@ -35,7 +35,7 @@ void masked_by_product(const Views& v, const Match& m, Unions& unions, bool minu
   unions.emplace_back(m.root(), v.g.add(make_key("", "Where", {}, 1, std::nullopt), std::array{kept, m.classes[0], number}));
 }
 
-// Classes: 0 to 2 Q, K, V, 3 the mask, 4 the stone.
+// Classes: 0 to 2 Q, K, V, 3 the mask, 4 saturate.sdpa.
 void raised_mask(const Views& v, const Match& m, Unions& unions, bool of_any) {
   const Id mask = m.classes[3];
   if (v.g.facts(mask).kind != Facts::Kind::kTensor || !is_floating(v.g.facts(mask).dtype)) return;

@@ -205,12 +205,12 @@ std::string constant_of(const OnnxEGraph& g, Id id) {
 }  // namespace
 
 std::string operators_of(const OnnxEGraph& g, Id id) {
-  std::set<std::string> ops, stones;  // stepping stones are no operators to a reader, where there are others
+  std::set<std::string> ops, internal;  // internal operators are none to a reader, where there are others
   bool literal = false;
   for (NodeId n : g.egraph().class_nodes(g.egraph().find(id))) {
     const OpKey& key = g.key(g.egraph().node(n).op);
     if (key.domain != "#")
-      (key.domain == "saturate" ? stones : ops).insert(key.op_type);
+      (key.domain == "saturate" ? internal : ops).insert(key.op_type);
     else if (key.op_type == kInputOp)
       return "an input";
     else if (key.op_type == kConstantOp)
@@ -220,7 +220,7 @@ std::string operators_of(const OnnxEGraph& g, Id id) {
     else
       literal = literal || key.op_type == kLiteralOp;
   }
-  if (ops.empty()) ops = std::move(stones);
+  if (ops.empty()) ops = std::move(internal);
   if (ops.empty()) return literal ? "a shape" : "an output of several";
   return fmt::format("{}", fmt::join(ops, " or "));
 }

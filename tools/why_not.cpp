@@ -33,7 +33,7 @@ std::string_view family_of(const std::string& op_type) {
   return family == "other fused" ? "" : family;
 }
 
-// The operators that the rules for one operator pass through: stepping stones, and how many rules away they are.
+// The operators that the rules for one operator pass through: internal ones, and how many rules away they are.
 class Closure {
  public:
   Closure(const RuleSet& rules, const std::string& op) {
@@ -293,7 +293,7 @@ class Asker {
       }
   }
 
-  // No stepping stone, projection or literal.
+  // No internal operator, projection or literal.
   static bool is_plain(const std::string& op) { return !op.starts_with("#") && !op.starts_with("saturate."); }
 
   bool fused_above(WhyPlace& place, const std::vector<Id>& classes, std::string_view family) const {
@@ -435,11 +435,11 @@ class Asker {
     return out;
   }
 
-  // A miss is about an anchor if it looked at it, stands on a stepping stone above it, or looks for such an operator and fails on the way.
+  // A miss is about an anchor if it looked at it, stands on an internal operator above it, or looks for such an operator and fails on the way.
   bool concerns(const NearMiss& miss, const Pattern& pattern, const std::vector<Id>& above, const std::string& anchor_op) const {
     if (std::find(miss.classes.begin(), miss.classes.end(), above.front()) != miss.classes.end()) return true;
-    const auto is_stone = [&](NodeId n) { return op_of(n).starts_with("saturate.") || !family_of(op_of(n)).empty(); };
-    if (std::any_of(miss.nodes.begin(), miss.nodes.end(), is_stone)) return true;
+    const auto is_internal = [&](NodeId n) { return op_of(n).starts_with("saturate.") || !family_of(op_of(n)).empty(); };
+    if (std::any_of(miss.nodes.begin(), miss.nodes.end(), is_internal)) return true;
     return miss.matched > 0 && std::find(above.begin(), above.end(), miss.at) != above.end() &&
            std::any_of(pattern.nodes.begin(), pattern.nodes.end(), [&](const PatternNode& n) { return is_operator(n, anchor_op); });
   }
