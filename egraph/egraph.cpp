@@ -494,6 +494,8 @@ ENode EGraph::node(NodeId id) const {
 
 Id EGraph::class_of(NodeId id) const { return impl_->find(id); }
 std::uint32_t EGraph::made_by(NodeId id) const { return impl_->made_by[id]; }
+
+void EGraph::set_maker(std::uint32_t rule) { impl_->current_rule = rule; }
 void EGraph::touch(Id id) {
   if (impl_->analysis == nullptr) return;
   const Id c = find(id);

@@ -96,6 +96,8 @@ class EGraph {
   Id class_of(NodeId id) const;
   // The rule that made this e-node, kNone for the ones that were given.
   std::uint32_t made_by(NodeId id) const;
+  // What is added and united from now on is this rule's doing, outside of a run; kNone: nobody's.
+  void set_maker(std::uint32_t rule);
   // Rules that ask for facts look at this class again, as if its facts had changed: what can be said of it has.
   void touch(Id id);
 

@@ -96,7 +96,7 @@ double forced_surcharge(const OnnxEGraph& g, const Target& target, const CostMod
   return surcharge;
 }
 
-void add_escapes(OnnxEGraph& g, const Lowered& lowered, const Target& target) {
+void add_sums_for_adds(OnnxEGraph& g, const Lowered& lowered, const Target& target) {
   if (target.forced.empty()) return;
   EGraph& e = g.egraph();
   const Readers readers(e, lowered);

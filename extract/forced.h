@@ -11,9 +11,8 @@
 
 namespace saturate {
 
-// Adds to every class that a forced pair may be made of the same sum under a name that the runtime leaves alone: Sum (a, b) beside Add (a,
-// b).
-void add_escapes(OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
+// For every Add that the runtime would fuse at load, adds an equal Sum, which it leaves alone.
+void add_sums_for_adds(OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
 
 // Who reads which value in the model.
 class Readers {

@@ -310,7 +310,6 @@ class Optimizer {
       plan->lowered = *std::move(lowered);
     }
     if (auto s = saturate(*plan, without, report); !s.ok()) return s;
-    if (has_rules()) add_escapes(g, plan->lowered, target_);
     report.egraph_nodes += g.egraph().num_nodes();
     report.egraph_classes += g.egraph().num_classes();
     if (has_rules() && depth < kMaxBodyDepth && has_bodies(model.graph))
@@ -381,10 +380,7 @@ class Optimizer {
     for (const Rewrite& r : rewrites) plan.rule_names.push_back(r.name);
     unsound_rule_.clear();
     if (!contradiction) {
-      if (!rewrites.empty()) {
-        spell_reshapes(g);
-        spell_literals(g);
-      }
+      if (!rewrites.empty()) close(plan);
       if (options_.observe) plan.rewrites = std::move(rewrites);
       return absl::OkStatus();
     }
@@ -392,6 +388,19 @@ class Optimizer {
     unsound_rule_ = c ? c->rule : "";
     return absl::InternalError(fmt::format("contradiction: {}{}", c ? c->what : "unknown",
                                            unsound_rule_.empty() ? "" : ", brought together by rule " + unsound_rule_));
+  }
+
+  // Rules that look at the whole graph, once, when all others are done. Each tells what it made under its name.
+  void close(GraphPlan& plan) {
+    const auto apply = [&](std::string_view name, const auto& rule) {
+      plan.g->egraph().set_maker(static_cast<std::uint32_t>(plan.rule_names.size()));
+      plan.rule_names.emplace_back(name);
+      rule(*plan.g);
+      plan.g->egraph().set_maker(kNone);
+    };
+    apply("spell_reshapes", [](OnnxEGraph& g) { spell_reshapes(g); });
+    apply("spell_literals", [](OnnxEGraph& g) { spell_literals(g); });
+    apply("sum_for_add", [&](OnnxEGraph& g) { add_sums_for_adds(g, plan.lowered, target_); });
   }
 
   // Bodies of If, Loop and Scan, each an e-graph of its own that knows the facts of what it captures.
@@ -543,8 +552,7 @@ class Optimizer {
   static void note_made(const GraphPlan& plan, const std::vector<MadeNode>& nodes, std::vector<OptimizeReport::Made>& made) {
     for (const MadeNode& m : nodes) {
       const std::uint32_t rule = plan.g->egraph().made_by(m.node);
-      const bool spelled = rule == kNone && !plan.rule_names.empty();  // made after saturation
-      made.push_back({m.op_type, m.output, spelled ? "spell_literals" : rule < plan.rule_names.size() ? plan.rule_names[rule] : ""});
+      made.push_back({m.op_type, m.output, rule < plan.rule_names.size() ? plan.rule_names[rule] : ""});
     }
   }
 

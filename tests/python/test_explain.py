@@ -240,3 +240,23 @@ def test_debug_rules_finds_the_application_that_is_wrong(tmp_path):
     assert "rule no_relu, at value 'y', brings the difference" in done.stderr
     assert "--skip-rule no_relu leaves it out" in done.stderr
     run_ok(path, tmp_path / "out.onnx", "--rules", rules, "--skip-rule", "no_relu", "--debug-rules")
+
+
+def test_what_is_made_after_all_others_tells_its_rule(tmp_path):
+    """ONNX Runtime would fuse the Add at load, which costs more here; and the shape of the Reshape is spelled by one number."""
+    x = lambda name: value(name, TensorProto.FLOAT, ["b", "s", 64])
+    nodes = [
+        helper.make_node("Add", ["x", "r"], ["sum"]),
+        helper.make_node("LayerNormalization", ["sum", "scale", "bias"], ["y"], axis=-1),
+        helper.make_node("Shape", ["r"], ["whole"]),
+        helper.make_node("Gather", ["whole", "rows"], ["kept"]),
+        helper.make_node("Concat", ["kept", "heads"], ["apart"], axis=0),
+        helper.make_node("Reshape", ["r", "apart"], ["z"]),
+    ]
+    constants = [tensor(name, np.linspace(0.5, 1.5, 64, dtype=np.float32)) for name in ("scale", "bias")]
+    constants += [tensor("rows", np.array([0, 1])), tensor("heads", np.array([4, 16]))]
+    outputs = [x("y"), value("z", TensorProto.FLOAT, ["b", "s", 4, 16])]
+    path = tmp_path / "sum.onnx"
+    onnx.save(make_model(nodes, [x("x"), x("r")], outputs, constants), path)
+    made = {m["op_type"]: m["rule"] for m in explain(path, "--target", "ort-cpu")["made_by_rules"]}
+    assert made == {"Sum": "sum_for_add", "Reshape": "spell_reshapes"}
