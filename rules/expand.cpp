@@ -275,8 +275,20 @@ class Expander {
     if (!labels.empty()) rule.name += fmt::format("[{}]", fmt::join(labels, ","));
     for (auto* nodes : {&rule.left, &rule.right})
       for (RuleNode& n : *nodes) n.passes = false;
-    out_.push_back(std::move(rule));
+    push(std::move(rule));
     return absl::OkStatus();
+  }
+
+  // Directions that differ are rules of their own.
+  void push(Rule rule) {
+    if (!written_.backward) return out_.push_back(std::move(rule));
+    Rule back = reversed(rule);
+    back.unless_taken |= written_.backward->unless_taken;
+    back.takes_apart |= written_.backward->takes_apart;
+    back.where.insert(back.where.end(), written_.backward->where.begin(), written_.backward->where.end());
+    rule.both_ways = false;
+    out_.push_back(std::move(rule));
+    out_.push_back(std::move(back));
   }
 
   static void mirror(Rule& rule, bool mirrored) {

@@ -28,6 +28,13 @@ struct WrittenRule {
     ExprPtr unless;
   };
   std::vector<Assumed> assumed;
+  // `backward ...`: what holds of a `<=>` rule read from right to left alone.
+  struct Backward {
+    Place place;
+    bool unless_taken = false, takes_apart = false;
+    std::vector<ExprPtr> where;
+  };
+  std::optional<Backward> backward;
 };
 
 // kInvalidArgument with the place and what is wrong.

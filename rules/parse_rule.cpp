@@ -133,7 +133,8 @@ bool RuleParser::parse_rule(WrittenRule& written) {
     rule.both_ways = true;
   else if (!accept("=>"))
     return fail(peek().place, fmt::format("expected `=>` or `<=>` before the right side, found {}", shown(peek())));
-  return parse_side(rule, rule.right) && parse_clauses(written);
+  if (!parse_side(rule, rule.right) || !parse_clauses(written)) return false;
+  return !written.backward || rule.both_ways || fail(written.backward->place, "`backward` is for a rule that reads both ways, `<=>`");
 }
 
 bool RuleParser::parse_where_and_lets(Rule& rule) {
@@ -291,6 +292,8 @@ bool RuleParser::parse_clauses(WrittenRule& written) {
       rule.unless_taken = true;
     } else if (accept_word("takes_apart")) {
       rule.unless_taken = rule.takes_apart = true;
+    } else if (peek().is_word("backward")) {
+      if (!parse_backward(written)) return false;
     } else if (peek().is_word("assume")) {
       if (!parse_assumption(written)) return false;
     } else if (peek().is_word("budget") || peek().is_word("phase")) {
@@ -322,6 +325,25 @@ bool RuleParser::parse_assumption(WrittenRule& written) {
   ExprPtr unless = parse_expr();
   if (unless) written.assumed.push_back({std::move(names), unless});
   return unless != nullptr;
+}
+
+// `backward unless_taken`, `backward takes_apart`, `backward where CONDITION`.
+bool RuleParser::parse_backward(WrittenRule& written) {
+  WrittenRule::Backward back = written.backward.value_or(WrittenRule::Backward{});
+  back.place = next().place;
+  if (accept_word("where")) {
+    ExprPtr e = parse_expr();
+    if (!e) return false;
+    back.where.push_back(std::move(e));
+  } else if (accept_word("takes_apart")) {
+    back.unless_taken = back.takes_apart = true;
+  } else if (accept_word("unless_taken")) {
+    back.unless_taken = true;
+  } else {
+    return fail(peek().place, fmt::format("expected `where`, `unless_taken` or `takes_apart` after `backward`, found {}", shown(peek())));
+  }
+  written.backward = std::move(back);
+  return true;
 }
 
 bool RuleParser::parse_phase(Rule& rule) {

@@ -100,7 +100,7 @@ def test_a_constant_that_differs_is_told_with_both_values(tmp_path):
     erf = [n("Div", ["x", "root"], ["i"]), n("Erf", ["i"], ["e"]), n("Add", ["e", "one"], ["f"]), n("Mul", ["x", "f"], ["m"]), n("Mul", ["m", "half"], ["y"])]
     told = anchors(tmp_path, erf, [value("x", TensorProto.FLOAT, ["b", 8])], [number("root", 1.5), number("one", 1), number("half", 0.5)], "Gelu")
     (place,) = told["places"]
-    assert place["nearest"][0]["rule"] == "function_by_hand[gelu]" and "0.666667, not 0.707107" in place["nearest"][0]["reason"]
+    assert place["nearest"][0]["rule"] == "gelu[none]" and "0.666667, not 0.707107" in place["nearest"][0]["reason"]
 
 
 def test_a_normalization_over_another_axis_is_found_between_transposes(tmp_path):

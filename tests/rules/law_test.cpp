@@ -204,6 +204,26 @@ rule r (A) => (Y) { Y = Relu (A) } where square(A, 3), not square(A, 1 + 1) => {
   EXPECT_EQ(to_string(*rules[0].where[1]), "not (rank(A) == 2 and dim(A, 0) == 1 + 1)");
 }
 
+TEST(Laws, ADirectionMayHaveConditionsOfItsOwn) {
+  const auto both = rules_of(R"(
+rule gate (X) => (Y)  backward unless_taken  backward where float(X)
+  Mul (X, Sigmoid (X))
+  where rank(X) >= 0
+  <=> Swish (X)
+  example X = float[2]
+)");
+  ASSERT_EQ(names_of(both), (Names{"gate", "gate.back"}));
+  EXPECT_FALSE(both[0].both_ways || both[0].unless_taken || both[1].both_ways);
+  EXPECT_TRUE(both[1].unless_taken);
+  EXPECT_EQ(both[1].left[0].op_type, "Swish");
+  EXPECT_EQ(both[0].where.size(), 1u);
+  EXPECT_EQ(both[1].where.size(), 2u);
+  EXPECT_EQ(error_of_law("rule r (X) => (Y) backward unless_taken Neg (X) => Abs (X)"),
+            "t.rules:1:19: `backward` is for a rule that reads both ways, `<=>`");
+  EXPECT_EQ(error_of_law("rule r (X) => (Y) backward budget 3 Neg (X) <=> Abs (X)"),
+            "t.rules:1:28: expected `where`, `unless_taken` or `takes_apart` after `backward`, found `budget`");
+}
+
 TEST(Laws, WhatIsWrongIsToldWithItsPlace) {
   EXPECT_EQ(error_of_law("def f(X) = rank(Y) == 2"),
             "t.rules:1:1: `Y` is not one of the definition's names; a definition sees nothing else");
