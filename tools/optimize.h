@@ -15,6 +15,7 @@
 #include "extract/target.h"
 #include "onnx_bridge/model.h"
 #include "rules/rule_set.h"
+#include "tools/graph_stats.h"
 
 namespace saturate {
 
@@ -46,17 +47,6 @@ struct OptimizeOptions {
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
   std::function<void(const Observed&)> observe;           // of the main graph, then of each body; given, e-graphs keep reasons
 };
-
-struct GraphStats {
-  std::map<std::string, std::size_t>
-      operators;                     // "Add", "com.microsoft.Attention": graph, subgraphs, and local functions times their calls
-  std::size_t nodes = 0;             // without Constant
-  std::size_t unit_quick_gelus = 0;  // com.microsoft.QuickGelu with alpha 1, which is SiLU
-  std::size_t constants = 0, initializers = 0;
-  std::uint64_t parameters = 0, parameter_bytes = 0;
-  std::int64_t opset = 0;
-};
-GraphStats graph_stats(const Model& model);
 
 struct FiredRule {
   std::string rule;
