@@ -203,19 +203,37 @@ std::vector<Token> RuleParser::tokens_of_law() {
   return out;
 }
 
-bool RuleParser::parse_instance(std::vector<Token> tokens, const Prelude& prelude, std::string label, std::vector<Rule>& out) {
+bool RuleParser::parse_instance(std::vector<Token> tokens, WrittenRule& written) {
   tokens.push_back(tokens_.back());  // kEnd
   RuleParser parser(text_, file_, std::move(tokens), known());
-  WrittenRule written;
-  written.labels.push_back(std::move(label));
   bool ok = parser.peek().is_word("operator") ? parser.parse_operator(written) : parser.parse_rule(written);
   if (ok && parser.peek().kind != Token::Kind::kEnd)
     ok = parser.fail(parser.peek().place, fmt::format("expected a clause of the rule or the next rule, found {}", shown(parser.peek())));
-  if (!ok) {
-    error_ = parser.error_;
-    return false;
+  if (!ok) error_ = parser.error_;
+  return ok;
+}
+
+// Instances may differ in their inputs: each example is for those that have all the tensors it gives, and no other input that they need.
+bool RuleParser::share_examples(std::vector<WrittenRule>& instances) {
+  const auto& first = instances.front().rule;
+  if (std::all_of(instances.begin(), instances.end(), [&](const WrittenRule& w) { return w.rule.inputs == first.inputs; })) return true;
+  const auto among = [](const std::vector<std::string>& names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const auto is_for = [&](const RuleExample& e, const Rule& rule) {
+    std::vector<std::string> given;
+    for (const ExampleValue& v : e.values) given.push_back(v.name);
+    const auto known = [&](const ExampleValue& v) { return v.attribute || among(rule.inputs, v.name); };
+    const auto there = [&](const std::string& input) { return among(given, input) || among(rule.optional, input); };
+    return std::all_of(e.values.begin(), e.values.end(), known) && std::all_of(rule.inputs.begin(), rule.inputs.end(), there);
+  };
+  for (auto list : {&Rule::examples, &Rule::counters}) {
+    for (const RuleExample& e : first.*list)
+      if (std::none_of(instances.begin(), instances.end(), [&](const WrittenRule& w) { return is_for(e, w.rule); }))
+        return fail(e.place, "this is for no instance of the law: none has just the inputs that it gives");
+    for (WrittenRule& w : instances) std::erase_if(w.rule.*list, [&](const RuleExample& e) { return !is_for(e, w.rule); });
   }
-  return add_expanded(std::move(written), prelude, out);
+  return true;
 }
 
 bool RuleParser::add_expanded(WrittenRule written, const Prelude& prelude, std::vector<Rule>& out) {
@@ -264,9 +282,10 @@ bool RuleParser::parse_instances(const std::vector<Token>& tokens, const Prelude
   for (const Quantifier& q : prelude.quantifiers)
     if ((instances *= q.choices.size()) > kMaxInstances)
       return fail(tokens.front().place, fmt::format("this law has more than {} instances; split it", kMaxInstances));
+  std::vector<WrittenRule> written(instances);
   for (std::size_t k = 0; k < instances; ++k) {
     Choices chosen;
-    std::string label;
+    std::string& label = written[k].labels.emplace_back();
     std::size_t rest = k, among = instances;
     for (const Quantifier& q : prelude.quantifiers) {
       among /= q.choices.size();
@@ -275,9 +294,10 @@ bool RuleParser::parse_instances(const std::vector<Token>& tokens, const Prelude
       label += (label.empty() ? "" : ",") + joined(choice[0]);
       for (std::size_t i = 0; i < q.names.size(); ++i) chosen[q.names[i]] = &choice[i];
     }
-    if (!parse_instance(with_choices(tokens, chosen), prelude, std::move(label), out)) return false;
+    if (!parse_instance(with_choices(tokens, chosen), written[k])) return false;
   }
-  return true;
+  return share_examples(written) &&
+         std::all_of(written.begin(), written.end(), [&](WrittenRule& w) { return add_expanded(std::move(w), prelude, out); });
 }
 
 bool RuleParser::add(RuleFile& file, std::vector<Rule> rules) {

@@ -56,7 +56,8 @@ class RuleParser {
   bool parse_exceptions(Quantifier& quantifier);
   bool parse_law(RuleFile& file);
   bool parse_instances(const std::vector<Token>& tokens, const Prelude& prelude, std::vector<Rule>& out);
-  bool parse_instance(std::vector<Token> tokens, const Prelude& prelude, std::string label, std::vector<Rule>& out);
+  bool parse_instance(std::vector<Token> tokens, WrittenRule& written);
+  bool share_examples(std::vector<WrittenRule>& instances);
   bool add_expanded(WrittenRule written, const Prelude& prelude, std::vector<Rule>& out);
   bool add(RuleFile& file, std::vector<Rule> instances);
   std::vector<Token> tokens_of_law();
