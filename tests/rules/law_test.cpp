@@ -28,6 +28,23 @@ std::vector<std::string> names_of(const std::vector<Rule>& rules) {
 
 using Names = std::vector<std::string>;
 
+TEST(Laws, InstancesThatDifferInTheirInputsHaveExamplesOfTheirOwn) {
+  const std::string law = R"(
+forall (view, attribute, inputs, outside) in (Transpose, perm, (X), (F)), (Reshape, allowzero, (X, s), (F, s))
+rule function_of_view <v> @inputs => (Y)
+  Relu (@view <@attribute = @v> @inputs) => { F = Relu (X)  Y = @view <@attribute = @v> @outside }
+  example X = float[2,3], v = [1,0]; but s = int64[1] {6}, v = 0; but X = float[5,2])";
+  const auto rules = rules_of(law + "\n");
+  ASSERT_EQ(names_of(rules), (Names{"function_of_view[Transpose]", "function_of_view[Reshape]"}));
+  EXPECT_EQ(rules[0].inputs, (Names{"X"}));
+  EXPECT_EQ(rules[1].inputs, (Names{"X", "s"}));
+  EXPECT_EQ(rules[0].examples.size(), 2u);
+  EXPECT_EQ(rules[1].examples.size(), 1u);
+  // An example that no instance has the inputs for is refused, not passed over.
+  EXPECT_EQ(error_of_law(law + "; but t = int64[1] {6}\n"),
+            "t.rules:5:87: this is for no instance of the law: none has just the inputs that it gives");
+}
+
 TEST(Laws, ForallMakesARuleOfEachOperator) {
   const auto plain = rules_of(R"(
 # Outside.
