@@ -166,6 +166,35 @@ void group_query_attention(Call& c) {
     c.set_shape(o, DimVector{c.dim(0, 0), c.constant(kv_heads), c.fresh(o, 2), head ? *head : c.fresh(o, 3)});
 }
 
+// Internal operators are defined in rules/operators.rules. Those that are asked most have their facts here, too; `saturate rules check`
+// compares them with the bodies.
+void sdpa(Call& c) {
+  c.set_dtype(0, c.in(0).dtype);
+  if (!c.has_rank(0)) return;
+  if (c.rank(0) != 4) return c.fail("a query that is not of rank 4");
+  DimVector shape = c.shape(0);
+  shape.back() = c.has_rank(2) && c.rank(2) > 0 ? c.dim(2, -1) : c.fresh(0, 3);
+  c.set_shape(0, std::move(shape));
+}
+
+// Of the last axis.
+void with_last(Call& c, Dim (*size)(Call&)) {
+  c.set_dtype(0, c.in(0).dtype);
+  if (!c.has_rank(0)) return;
+  if (c.rank(0) == 0) return c.fail("there is no last axis");
+  DimVector shape = c.shape(0);
+  shape.back() = size(c);
+  c.set_shape(0, std::move(shape));
+}
+
+void part(Call& c) {
+  with_last(c, [](Call& call) { return call.constant(call.int_attribute("count", 0)); });
+}
+
+void twice(Call& c) {
+  with_last(c, [](Call& call) { return call.dims.mul(call.dim(0, -1), call.constant(2)); });
+}
+
 void linear_attention(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   const std::int64_t q_heads = c.int_attribute("q_num_heads", 0), kv_heads = c.int_attribute("kv_num_heads", 0);
@@ -199,6 +228,10 @@ void add_attention_rules(Rules& rules) {
   rules["com.microsoft:GroupQueryAttention"] = group_query_attention;
   rules[":LinearAttention"] = linear_attention;
   rules[":CausalConvWithState"] = causal_conv;
+  rules["saturate:sdpa"] = sdpa;
+  rules["saturate:part"] = part;
+  rules["saturate:twice"] = rules["saturate:interleave"] = twice;
+  rules["saturate:rotate_half"] = rules["saturate:rope"] = rules["saturate:activation"] = same_as_first;
 }
 
 }  // namespace saturate::inference

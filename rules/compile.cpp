@@ -45,7 +45,8 @@ bool of_facts_alone(const Rule& rule) {
          std::all_of(rule.lets.begin(), rule.lets.end(), [](const auto& let) { return of_facts_alone(*let.second); });
 }
 
-Rewrite compile_form(std::shared_ptr<const Rule> direction, const std::vector<std::string_view>& left_out, bool early, OnnxEGraph& g, std::shared_ptr<RuleLog> log) {
+Rewrite compile_form(std::shared_ptr<const Rule> direction, const std::vector<std::string_view>& left_out, bool early, OnnxEGraph& g,
+                     std::shared_ptr<RuleLog> log) {
   auto compiled = std::make_shared<CompiledRule>();
   compiled->rule = std::move(direction);
   compiled->left_out.assign(left_out.begin(), left_out.end());
@@ -78,7 +79,7 @@ std::vector<Rewrite> compile_rule(const Rule& rule, OnnxEGraph& g, std::shared_p
 }
 
 Kind KnownKinds::of(const RuleOp& op) {
-  const auto [it, is_new] = known_.try_emplace({op.domain, op.op_type, op.outputs}, Kind{});
+  const auto [it, is_new] = known_.try_emplace({op.domain.data(), op.op_type.data(), op.outputs}, Kind{});
   if (is_new) it->second = g_.kind(op.domain, op.op_type, static_cast<int>(op.outputs));
   return it->second;
 }
@@ -87,9 +88,9 @@ void compile_when_wanted(const std::shared_ptr<const StoredRule>& stored, OnnxEG
   const RuleHead& head = stored->head();
   for (const RuleDirection& direction : head.directions) {
     const bool back = &direction != head.directions.data();
-    std::vector<Kind> wants;
+    decltype(Rewrite::wants) wants;
     for (const RuleOp& op : direction.wants) wants.push_back(kinds.of(op));
-    std::vector<std::pair<Kind, Kind>> below;
+    decltype(Rewrite::wants_below) below;
     for (const auto& [op, input] : direction.below) below.emplace_back(wants[op], wants[input]);
     for (const auto& form : direction.forms) {
       Rewrite& rewrite = out.emplace_back();

@@ -50,7 +50,8 @@ class KnownKinds {
 
  private:
   OnnxEGraph& g_;
-  absl::flat_hash_map<std::tuple<std::string_view, std::string_view, std::size_t>, Kind> known_;
+  // By where its names lie: the built-in rules have each name once.
+  absl::flat_hash_map<std::tuple<const char*, const char*, std::size_t>, Kind> known_;
 };
 // The same rewrites, each made when it is wanted first (Rewrite::make), of a rule that they keep. `kinds` knows those asked for before.
 void compile_when_wanted(const std::shared_ptr<const StoredRule>& rule, OnnxEGraph& g, KnownKinds& kinds, std::vector<Rewrite>& out);

@@ -119,6 +119,8 @@ void pass(A& a, std::string_view& s) {
 }
 template <class A, class T>
 void pass(A& a, std::vector<T>& list);
+template <class A, class T, std::size_t N>
+void pass(A& a, absl::InlinedVector<T, N>& list);
 template <class A, class... Fields>
 void pass_all(A& a, Fields&... fields) {
   (pass(a, fields), ...);
@@ -232,12 +234,20 @@ void pass(A& a, RuleHead& head) {
            head.directions);
 }
 
-template <class A, class T>
-void pass(A& a, std::vector<T>& list) {
+template <class A, class List>
+void pass_list(A& a, List& list) {
   std::size_t size = list.size();
   pass(a, size);
   list.resize(size);
-  for (T& item : list) pass(a, item);
+  for (auto& item : list) pass(a, item);
+}
+template <class A, class T>
+void pass(A& a, std::vector<T>& list) {
+  pass_list(a, list);
+}
+template <class A, class T, std::size_t N>
+void pass(A& a, absl::InlinedVector<T, N>& list) {
+  pass_list(a, list);
 }
 
 void FlatWriter::expr(ExprPtr& expr) {

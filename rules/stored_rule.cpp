@@ -13,8 +13,8 @@ bool contains(const auto& names, std::string_view name) { return std::find(names
 
 // The sets of optional inputs to compile a rule without. E-nodes have no absent operands at the end, so operators of each length are
 // patterns of their own; an absent operand between others is matched by its variable.
-std::vector<std::vector<std::string_view>> forms(const Rule& rule, const std::vector<RuleNode>& left) {
-  std::vector<std::vector<std::string_view>> out = {{}};
+absl::InlinedVector<std::vector<std::string_view>, 1> forms(const Rule& rule, const std::vector<RuleNode>& left) {
+  absl::InlinedVector<std::vector<std::string_view>, 1> out = {{}};
   for (const RuleNode& n : left) {
     std::size_t first = n.inputs.size();
     while (first > 0 && (n.inputs[first - 1].empty() || contains(rule.optional, n.inputs[first - 1]))) --first;

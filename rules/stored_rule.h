@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "rules/rule.h"
 
 namespace saturate {
@@ -22,9 +23,10 @@ struct RuleOp {
 
 // One way to read a rule: a rewrite for each form of it.
 struct RuleDirection {
-  std::vector<RuleOp> wants;                                 // the operators of its left side
-  std::vector<std::pair<std::uint8_t, std::uint8_t>> below;  // places in `wants`: the second is an input of the first
-  std::vector<std::vector<std::string_view>> forms;          // the optional inputs that each form is without
+  // Of a thousand rules most have few: lists that hold these without memory of their own.
+  absl::InlinedVector<RuleOp, 3> wants;                                 // the operators of its left side
+  absl::InlinedVector<std::pair<std::uint8_t, std::uint8_t>, 4> below;  // places in `wants`: the second is an input of the first
+  absl::InlinedVector<std::vector<std::string_view>, 1> forms;          // the optional inputs that each form is without
 };
 
 // What is known of a rule before it is read; views of the rule.
@@ -36,7 +38,7 @@ struct RuleHead {
   std::optional<std::uint64_t> budget;
   int phase = 0;
   RuleOp ends_in;                         // the last operator of its left side
-  std::vector<RuleDirection> directions;  // two of a rule that reads both ways
+  absl::InlinedVector<RuleDirection, 1> directions;  // two of a rule that reads both ways
 };
 RuleHead head_of(const Rule& rule);
 
