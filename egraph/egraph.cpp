@@ -98,7 +98,7 @@ void EGraph::Impl::grow_ids(std::size_t nodes, std::size_t new_cells) {
 
 std::vector<std::span<std::byte>> EGraph::Impl::behind(std::size_t more) {
   ensure_ids(more);
-  return {recs.behind(more),      parent.behind(more), made_by.behind(more), touched.behind(more), moved.behind(more),
+  return {recs.behind(more),      parent.behind(more), made_by.behind(more), touched.behind(more),  moved.behind(more),
           row_class.behind(more), flags.behind(more),  uses.behind(more),    cells.behind(2 * more)};
 }
 
@@ -378,8 +378,9 @@ void EGraph::Impl::retire(NodeId node) {
 
 std::size_t EGraph::Impl::memory_bytes() const {
   const std::size_t reasons = proof ? proof->bytes() : 0;
-  return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + moved.bytes() + row_class.bytes() + flags.bytes() + uses.bytes() +
-         facts_stamp.bytes() + class_stamp.bytes() + next_member.bytes() + pool.bytes() + cells.bytes() + table.bytes() + index.bytes();
+  return reasons + recs.bytes() + parent.bytes() + made_by.bytes() + touched.bytes() + moved.bytes() + row_class.bytes() + flags.bytes() +
+         uses.bytes() + facts_stamp.bytes() + class_stamp.bytes() + next_member.bytes() + pool.bytes() + cells.bytes() + table.bytes() +
+         index.bytes();
 }
 
 std::size_t EGraph::Impl::growth(std::size_t nodes) const {

@@ -69,7 +69,7 @@ struct EGraph::Impl {
   Arena<std::uint32_t> moved;    // stamp of the last index in which it stood in another class than before
   Arena<Id> row_class;           // its class in the last index
   Arena<std::uint8_t> flags;
-  Arena<Uses> uses;                  // class: its parent list
+  Arena<Uses> uses;  // class: its parent list
   // Empty where there is no analysis.
   Arena<std::uint32_t> facts_stamp;  // class: stamp of the last change of its facts since they were made
   Arena<std::uint32_t> class_stamp;  // class: the same, where the making of a class that has joined it counts, too

@@ -32,8 +32,8 @@ struct Index {
   }
 
   std::size_t bytes() const {
-    return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + seen_anew.bytes() + start.bytes() + kinds.bytes() + kind_start.bytes() +
-           kind_rows.bytes();
+    return rows.bytes() + node.bytes() + cls.bytes() + touched.bytes() + seen_anew.bytes() + start.bytes() + kinds.bytes() +
+           kind_start.bytes() + kind_rows.bytes();
   }
 };
 

@@ -29,8 +29,8 @@ class Matcher {
   // Calls visit(Found) -> bool for the matches of starts first..last-1, in order. False where a visit ended the search, or halt() holds
   // before a start.
   template <class Visit, class Halt>
-  bool match(const EGraph& egraph, const Index& index, std::span<const std::uint32_t> rows, std::size_t first, std::size_t last, Visit&& visit,
-             Halt&& halt) const;
+  bool match(const EGraph& egraph, const Index& index, std::span<const std::uint32_t> rows, std::size_t first, std::size_t last,
+             Visit&& visit, Halt&& halt) const;
 
   bool has_variable_root() const { return steps_.empty(); }
   Kind root_kind() const { return steps_[0].kind; }

@@ -72,7 +72,8 @@ struct Rewrite {
   // have changed, as long as Analysis::knowledge() stays; others are looked at whenever a class of theirs gains e-nodes.
   bool of_facts_alone = false;
   // With `make`, `left` and what to do with it are made when they are wanted first: once there are e-nodes of all these kinds, and of each
-  // pair one of the first kind with a child in whose class one of the second is. Without them nothing can match. Name, budget and phase stay.
+  // pair one of the first kind with a child in whose class one of the second is. Without them nothing can match. Name, budget and phase
+  // stay.
   absl::InlinedVector<Kind, 4> wants = {};
   absl::InlinedVector<std::pair<Kind, Kind>, 3> wants_below = {};
   std::function<Rewrite()> make = nullptr;

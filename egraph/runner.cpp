@@ -75,7 +75,7 @@ struct RuleState {
 struct Sight {
   static constexpr std::uint32_t kNever = ~0u;
   std::uint32_t last;
-  bool of_facts;  // Rewrite::of_facts_alone
+  bool of_facts;                     // Rewrite::of_facts_alone
   std::vector<std::uint32_t> depth;  // by row
 };
 // Rows of a kind from which a pattern of `depth` operators on end can see it.
@@ -589,9 +589,9 @@ class Runner {
   mutable std::atomic<std::size_t> search_bytes_ = 0;  // of matches, while they are searched
   mutable std::atomic<bool> memory_stop_ = false;      // the matches alone would pass the memory limit
   Arena<std::uint32_t> words_;                         // of all matches that are to be applied
-  std::uint32_t deepest_ = 0;     // most operators on end that a pattern has
-  std::deque<Sight> sights_;      // of the present search; they stay where they are
-  std::vector<std::vector<NewRows>> new_rows_;  // likewise, by kind; what they hold stays where it is
+  std::uint32_t deepest_ = 0;                          // most operators on end that a pattern has
+  std::deque<Sight> sights_;                           // of the present search; they stay where they are
+  std::vector<std::vector<NewRows>> new_rows_;         // likewise, by kind; what they hold stays where it is
   std::vector<int> phases_;
   std::size_t phase_ = 0;
   bool finishing_ = false;

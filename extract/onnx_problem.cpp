@@ -12,7 +12,8 @@
 namespace saturate {
 namespace {
 
-// An operator that the asked opset lacks counts as more than a result can hold of those that the target refuses: it can't be written at all.
+// An operator that the asked opset lacks counts as more than a result can hold of those that the target refuses: it can't be written at
+// all.
 constexpr double kLacking = 1 << 30;
 
 class ProblemBuilder {
@@ -142,7 +143,8 @@ class ProblemBuilder {
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
     const Facts& f = g_.facts(id);
-    if (forced == options_.forced.end() && !has_constant && f.constant && f.kind == Facts::Kind::kTensor && !options_.not_foldable.contains(id))
+    if (forced == options_.forced.end() && !has_constant && f.constant && f.kind == Facts::Kind::kTensor &&
+        !options_.not_foldable.contains(id))
       if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
     return out;
   }
@@ -160,8 +162,8 @@ class ProblemBuilder {
     return it->second;
   }
 
-  // The model's own nodes may stay where the target or the opset lacks them, and count as refused; what rules make may not, unless the opset
-  // is lowered and has them.
+  // The model's own nodes may stay where the target or the opset lacks them, and count as refused; what rules make may not, unless the
+  // opset is lowered and has them.
   Price node_cost(Id id, NodeId n, const ENode& node, const OpKey& key) const {
     if (key.domain == "#") {
       if (key.op_type == kLiteralOp) return kInfinity;

@@ -76,8 +76,8 @@ class TimesCost : public CostModel {
 
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
-    const double tie =
-        (is_standard(key) ? 0 : kStandardFirst) + kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
+    const double tie = (is_standard(key) ? 0 : kStandardFirst) +
+                       kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
     const double unchecked = key.domain.empty() && !is_standard(key) ? kUnchecked : 1;
     return unchecked * (seconds(g, node, id) + kDispatch) + tie;
   }

@@ -123,16 +123,19 @@ std::string problem_json(const OnnxEGraph& g, const OnnxProblem& p) {
         const OpKey& key = g.key(g.egraph().node(p.node_id[n]).op);
         op = key.domain.empty() || key.domain == "#" ? key.op_type : key.domain + "." + key.op_type;
       }
-      nodes[name(n)] = {
-          {"op", op}, {"children", std::move(children)}, {"eclass", fmt::format("c{}", c)}, {"cost", plain.cost[n].cost}, {"subsumed", false}};
+      nodes[name(n)] = {{"op", op},
+                        {"children", std::move(children)},
+                        {"eclass", fmt::format("c{}", c)},
+                        {"cost", plain.cost[n].cost},
+                        {"subsumed", false}};
       if (plain.cost[n].refused > 0) nodes[name(n)]["refused"] = plain.cost[n].refused;
     }
   ordered_json roots = ordered_json::array();
   std::set<std::uint32_t> listed;
   for (const std::uint32_t r : plain.roots)
     if (listed.insert(r).second) roots.push_back(fmt::format("c{}", r));
-  return ordered_json{{"nodes", std::move(nodes)}, {"root_eclasses", std::move(roots)}, {"class_data", ordered_json::object()}}
-      .dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return ordered_json{{"nodes", std::move(nodes)}, {"root_eclasses", std::move(roots)}, {"class_data", ordered_json::object()}}.dump(
+      -1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 }  // namespace saturate

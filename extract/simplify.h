@@ -27,7 +27,7 @@ struct Simplified {
 };
 
 struct SimplifyOptions {
-  Price cost_to_beat = kInfinity;  // nodes that only choices costing more than this can have go
+  Price cost_to_beat = kInfinity;                  // nodes that only choices costing more than this can have go
   std::size_t most_bytes = std::size_t{64} << 20;  // for the sets of needed classes; a larger problem is simplified without them
 };
 // The parts of a simplified problem that share no class; their classes and nodes have their origins in simplified.problem.

@@ -126,8 +126,8 @@ bool Target::allows(const OpSite& site, std::string* why) const {
     if (!has_version(site, it->second))
       return refuse(fmt::format("target {} has {} only in versions {}", name, op, versions_text(it->second)));
   }
-  if (const auto it = newest_opset.find(op); it != newest_opset.end() && site.highest_opset > it->second &&
-                                             site.highest_opset != std::numeric_limits<std::int64_t>::max())
+  if (const auto it = newest_opset.find(op);
+      it != newest_opset.end() && site.highest_opset > it->second && site.highest_opset != std::numeric_limits<std::int64_t>::max())
     return refuse(fmt::format("target {} has {} only up to opset {}", name, op, it->second));
   if (const auto it = dtypes.find(op); it != dtypes.end() && !site.inputs.empty()) {
     const std::string dtype = dtype_name(site.inputs[0]->dtype);

@@ -85,9 +85,9 @@ void run_tile(const ByteKernel& kernel, const ByteGemmProduct& p, std::int64_t r
 void run_block(const KernelContext& ctx, const ByteKernel& kernel, const ByteGemmProduct& p, std::int64_t row_begin, std::int64_t row_end,
                std::int64_t panel_begin, std::int64_t panel_end) {
   const std::int64_t depth = p.b.depth;
-  const std::int64_t block = std::min(
-      row_end - row_begin,
-      std::clamp<std::int64_t>(kBlockBytes / std::max<std::int64_t>(1, depth) / kMostByteRows * kMostByteRows, kMostByteRows, kByteBlockRows));
+  const std::int64_t block =
+      std::min(row_end - row_begin, std::clamp<std::int64_t>(kBlockBytes / std::max<std::int64_t>(1, depth) / kMostByteRows * kMostByteRows,
+                                                             kMostByteRows, kByteBlockRows));
   const std::shared_ptr<std::byte> buffer = ctx.host.buffer(static_cast<std::size_t>(std::max<std::int64_t>(1, block * depth)));
   if (buffer == nullptr) throw std::bad_alloc();
   auto* rows = reinterpret_cast<std::uint8_t*>(buffer.get());

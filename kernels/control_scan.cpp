@@ -59,7 +59,8 @@ std::vector<bool> directions(const KernelContext& ctx, std::string_view name, st
 }
 
 // One pass over `length` elements of the scan inputs; returns final states and stacked outputs.
-Outputs run_scan(KernelContext& ctx, const ScanPlan& plan, std::vector<Value> states, const std::vector<Tensor>& scanned, std::int64_t length) {
+Outputs run_scan(KernelContext& ctx, const ScanPlan& plan, std::vector<Value> states, const std::vector<Tensor>& scanned,
+                 std::int64_t length) {
   ScanOutputs results(ctx, *plan.body, plan.states);
   for (std::int64_t turn = 0; turn < length; ++turn) {
     std::vector<Value> inputs = states;

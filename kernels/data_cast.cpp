@@ -52,9 +52,8 @@ struct ConvertTo {
 
 MapLoop cast_loop(DType from, DType to) {
   const auto loop = of_type(NumericAndBoolTypes{}, from, [to]<typename S>(std::type_identity<S>) -> MapLoop {
-    const auto into = of_type(NumericAndBoolTypes{}, to, []<typename D>(std::type_identity<D>) -> MapLoop {
-      return map_loop<S, D, ConvertTo<D>>;
-    });
+    const auto into =
+        of_type(NumericAndBoolTypes{}, to, []<typename D>(std::type_identity<D>) -> MapLoop { return map_loop<S, D, ConvertTo<D>>; });
     return into.value_or(nullptr);
   });
   return loop.value_or(nullptr);
@@ -103,9 +102,8 @@ Outputs cast_from(const KernelContext& ctx, DType from, const void* values, cons
   if (loop == nullptr) return ctx.unsupported_dtype(o.to);
   std::byte* y = write<std::byte>(*out);
   const std::int64_t from_width = bit_width(from) / 8, to_width = bit_width(o.to) / 8;
-  parallel_for(ctx, out->size(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-    loop(x + begin * from_width, y + begin * to_width, end - begin);
-  });
+  parallel_for(ctx, out->size(), 1 << 16,
+               [&](std::int64_t begin, std::int64_t end) { loop(x + begin * from_width, y + begin * to_width, end - begin); });
   return outputs_of(*std::move(out));
 }
 

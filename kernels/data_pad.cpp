@@ -37,7 +37,8 @@ Outputs pad_by(KernelContext& ctx, const Tensor& x, const Shape& before, const S
     if (std::max(std::abs(before[k]), std::abs(after[k])) > kFar) return ctx.invalid("a pad is too large");
     dims[k] += before[k] + after[k];
     if (dims[k] < 0) return ctx.invalid("the pads cut off more than there is");
-    if (x.dims()[k] == 0 && dims[k] > 0 && mode != PadMode::kConstant) return ctx.invalid("an empty axis can only be padded with a constant");
+    if (x.dims()[k] == 0 && dims[k] > 0 && mode != PadMode::kConstant)
+      return ctx.invalid("an empty axis can only be padded with a constant");
   }
   Moving moving(ctx, x.dtype());
   auto to = moving.make(dims);
@@ -107,7 +108,10 @@ absl::StatusOr<std::optional<Tensor>> pad_value(const KernelContext& ctx, DType 
 Outputs pad(KernelContext& ctx) {
   const Tensor& x = ctx.tensor(0);
   const std::string name = ctx.attr_s("mode", "constant");
-  const PadMode mode = name == "edge" ? PadMode::kEdge : name == "reflect" ? PadMode::kReflect : name == "wrap" ? PadMode::kWrap : PadMode::kConstant;
+  const PadMode mode = name == "edge"      ? PadMode::kEdge
+                       : name == "reflect" ? PadMode::kReflect
+                       : name == "wrap"    ? PadMode::kWrap
+                                           : PadMode::kConstant;
   if (mode == PadMode::kConstant && name != "constant") return ctx.invalid("the mode is not known");
   std::vector<std::int64_t> pads = ctx.attr_ints(ctx.opset < 2 ? "paddings" : "pads"), axes;
   for (auto [i, into] : {std::pair(1, &pads), std::pair(3, &axes)}) {

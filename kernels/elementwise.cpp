@@ -32,9 +32,8 @@ Outputs map_tensor(const KernelContext& ctx, const Tensor& x, DType dtype, absl:
   const std::byte* in = x.bytes().data();
   std::byte* out = write<std::byte>(*y);
   const std::int64_t size_in = bit_width(x.dtype()) / 8, size_out = bit_width(dtype) / 8;
-  parallel_for(ctx, x.size(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-    loop(in + begin * size_in, out + begin * size_out, end - begin);
-  });
+  parallel_for(ctx, x.size(), kElementGrain,
+               [&](std::int64_t begin, std::int64_t end) { loop(in + begin * size_in, out + begin * size_out, end - begin); });
   return outputs_of(*std::move(y));
 }
 

@@ -71,8 +71,9 @@ absl::StatusOr<Tensor> KernelContext::allocate(DType dtype, const Shape& dims) c
   if (absl::Status stopped = stop_status(); !stopped.ok()) return stopped;
   std::shared_ptr<std::byte> data = host.tensor_buffer(*bytes);
   if (data == nullptr) {
-    const std::string limit =
-        options.run_memory == ~std::size_t{0} ? std::string() : fmt::format(" within the {} bytes that all tensors may take", options.run_memory);
+    const std::string limit = options.run_memory == ~std::size_t{0}
+                                  ? std::string()
+                                  : fmt::format(" within the {} bytes that all tensors may take", options.run_memory);
     return absl::ResourceExhaustedError(fmt::format("{}: no memory for an output of {} bytes{}", where(node), *bytes, limit));
   }
   const std::span<const std::byte> view(data.get(), *bytes);

@@ -137,7 +137,8 @@ template <typename T, typename F>
 Outputs call_for(F& f) {
   return f(std::type_identity<T>());
 }
-// The same of whole kernels; kUnimplemented naming the dtype where there is none. (One call for all types: compilers are quicker with that.)
+// The same of whole kernels; kUnimplemented naming the dtype where there is none. (One call for all types: compilers are quicker with
+// that.)
 template <typename... Ts, typename F>
 Outputs dispatch(Types<Ts...>, const KernelContext& ctx, DType dtype, F&& f) {
   Outputs (*call)(std::remove_reference_t<F>&) = nullptr;

@@ -157,7 +157,8 @@ absl::StatusOr<Tensor> matmul(const KernelContext& ctx, const Tensor& a, const T
     multiply<T>(ctx, a, b, *p, out);
     if (options.alpha != 1.0f) {
       using C = Compute<T>;
-      for (std::int64_t i = 0; i < y->size(); ++i) out[i] = static_cast<T>(multiplied(static_cast<C>(out[i]), static_cast<C>(options.alpha)));
+      for (std::int64_t i = 0; i < y->size(); ++i)
+        out[i] = static_cast<T>(multiplied(static_cast<C>(out[i]), static_cast<C>(options.alpha)));
     }
     return std::vector<Value>();
   });

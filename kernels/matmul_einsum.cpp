@@ -185,7 +185,7 @@ absl::StatusOr<Tensor> arranged(const KernelContext& ctx, const Shape& sizes, co
 
 // The product of two, summed over the letters of both that are not `kept`.
 absl::StatusOr<EinsumOperand> contract(const KernelContext& ctx, const Shape& sizes, const EinsumOperand& a, const EinsumOperand& b,
-                                 const std::vector<bool>& kept) {
+                                       const std::vector<bool>& kept) {
   Letters batch, rows, columns, inner;
   for (std::size_t l = 0; l < sizes.size(); ++l) {
     const bool in_a = a.strides[l] != 0, in_b = b.strides[l] != 0;

@@ -16,14 +16,14 @@ absl::Status add_bias(const KernelContext& ctx, const Tensor& c, const Shape& di
   const T* pc = bias.data<T>();
   using C = Compute<T>;
   const C scale = static_cast<C>(alpha), weight = static_cast<C>(beta);
-  parallel_runs<2>(ctx, dims, {strides_of(dims), broadcast_strides(bias.dims(), dims)},
-                   [&](const auto& at, std::int64_t n, const auto& step) {
-                     T* o = y + at[0];
-                     const T* b = pc + at[1];
-                     for (std::int64_t i = 0; i < n; ++i)
-                       o[i * step[0]] = static_cast<T>(
-                           added(multiplied(scale, static_cast<C>(o[i * step[0]])), multiplied(weight, static_cast<C>(b[i * step[1]]))));
-                   });
+  parallel_runs<2>(
+      ctx, dims, {strides_of(dims), broadcast_strides(bias.dims(), dims)}, [&](const auto& at, std::int64_t n, const auto& step) {
+        T* o = y + at[0];
+        const T* b = pc + at[1];
+        for (std::int64_t i = 0; i < n; ++i)
+          o[i * step[0]] =
+              static_cast<T>(added(multiplied(scale, static_cast<C>(o[i * step[0]])), multiplied(weight, static_cast<C>(b[i * step[1]]))));
+      });
   return absl::OkStatus();
 }
 

@@ -31,9 +31,9 @@ struct RunLimits {
 inline constexpr std::int64_t kMostGraphRuns = 5'000'000;
 
 struct SessionOptions {
-  int threads = 1;            // 0: as many as there are cores
-  bool reference = false;     // only reference kernels
-  bool check_finite = false;  // a NaN or Inf made from finite inputs is an error naming the node
+  int threads = 1;               // 0: as many as there are cores
+  bool reference = false;        // only reference kernels
+  bool check_finite = false;     // a NaN or Inf made from finite inputs is an error naming the node
   bool check_underflow = false;  // so is a 0 that Exp, Sigmoid or Softmax makes
   bool prepare = true;  // fold constants, fuse and lay out for speed first; without, a step for every node as it is and no copy of a weight
   std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
@@ -70,7 +70,7 @@ class Session {
 // The evaluator that folding, guards and the rule checker use. What passes a limit is an error of that evaluation.
 inline constexpr double kMostEvaluations = 3;
 struct EvaluatorOptions {
-  bool reference = false;  // reference kernels only
+  bool reference = false;                // reference kernels only
   std::size_t memory = ~std::size_t{0};  // bytes of all its results that are alive, together with what makes the next one
   double seconds = kNoDeadline;          // of one evaluation; all of them together may take kMostEvaluations times as long
   const std::atomic<bool>* cancel = nullptr;

@@ -177,8 +177,7 @@ Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector
     if (context.timings != nullptr) context.timings->push_back({step.node->name, step.node->op_type, start - context.epoch, now() - start});
     if (out->size() < step.outputs.size()) out->resize(step.outputs.size());
     if (context.check_finite && !finite(*out) && finite(arguments)) {
-      return absl::OutOfRangeError(
-          fmt::format("{} '{}' makes a NaN or infinity from finite inputs", step.node->op_type, step.node->name));
+      return absl::OutOfRangeError(fmt::format("{} '{}' makes a NaN or infinity from finite inputs", step.node->op_type, step.node->name));
     }
     if (context.check_underflow && underflows(*step.node, *out))
       return absl::OutOfRangeError(fmt::format("{} '{}' underflows", step.node->op_type, step.node->name));

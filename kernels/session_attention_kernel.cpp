@@ -86,7 +86,7 @@ bool is_plain(const KernelContext& ctx) {
 Outputs session_attention(KernelContext& ctx) {
   if (!is_plain(ctx)) return OneByOne(ctx).run();
   const HeadLayout q = heads_of(ctx.tensor(0), ctx.attr_s("q", "")), k = heads_of(ctx.tensor(1), ctx.attr_s("k", "")),
-              v = heads_of(ctx.tensor(2), ctx.attr_s("v", ""));
+                   v = heads_of(ctx.tensor(2), ctx.attr_s("v", ""));
   const bool fit =
       q.batch == k.batch && q.batch == v.batch && q.heads == k.heads && q.heads == v.heads && q.size == k.size && k.sequence == v.sequence;
   if (!fit) return OneByOne(ctx).run();

@@ -8,7 +8,6 @@
 namespace saturate {
 namespace {
 
-
 Complex turn(double fraction) { return std::polar(1.0, 2 * std::numbers::pi * fraction); }
 
 // Length a power of two.

@@ -15,7 +15,7 @@ inline constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 
 struct StopSign {
   const std::atomic<bool>* cancel = nullptr;
-  double deadline = kNoDeadline;  // of steady_seconds()
+  double deadline = kNoDeadline;                                            // of steady_seconds()
   bool set() const { return cancel != nullptr || deadline < kNoDeadline; }  // whether it can ever be shown
   // OK, kCancelled or kDeadlineExceeded.
   absl::Status status() const;

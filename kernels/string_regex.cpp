@@ -390,7 +390,8 @@ class Program {
     for (std::size_t i = 0; i < text.size(); ++i) {
       next.clear();
       for (std::size_t at : current) {
-        if (code_[at].kind == RegexInstruction::Kind::kSet && contains(code_[at].expr->set, text[i])) follow(at + 1, i + 1, text, next, seen);
+        if (code_[at].kind == RegexInstruction::Kind::kSet && contains(code_[at].expr->set, text[i]))
+          follow(at + 1, i + 1, text, next, seen);
       }
       current.swap(next);
       if (current.empty()) return false;

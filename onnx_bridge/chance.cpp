@@ -19,8 +19,6 @@ std::optional<std::size_t> training_input(const Node& node) {
   return place && *place < node.inputs.size() && !node.inputs[*place].empty() ? place : std::nullopt;
 }
 
-bool may_draw(const Node& node) {
-  return has(Trait::kRandom, node) && (!training_place(node) || training_input(node));
-}
+bool may_draw(const Node& node) { return has(Trait::kRandom, node) && (!training_place(node) || training_input(node)); }
 
 }  // namespace saturate

@@ -180,9 +180,9 @@ class Table {
   absl::flat_hash_map<Poly, std::uint32_t> ids_;
   std::vector<std::optional<std::int64_t>> numbers_;                 // by poly id: what a constant one is
   absl::flat_hash_map<std::int64_t, std::uint32_t> ids_of_numbers_;  // of ids_ those
-  std::vector<std::uint32_t> canonical_;             // by poly id
-  std::vector<std::vector<std::uint32_t>> members_;  // poly ids that are canonically this one (others than itself)
-  std::vector<std::vector<AtomId>> arguments_of_;    // atoms that have this poly as an argument
+  std::vector<std::uint32_t> canonical_;                             // by poly id
+  std::vector<std::vector<std::uint32_t>> members_;                  // poly ids that are canonically this one (others than itself)
+  std::vector<std::vector<AtomId>> arguments_of_;                    // atoms that have this poly as an argument
   std::deque<Atom> atoms_;
   std::vector<std::vector<std::uint32_t>> users_;  // by atom: polys that mention it
   absl::flat_hash_map<AtomKey, AtomId> atom_ids_;

@@ -9,7 +9,7 @@ namespace saturate::dims {
 
 namespace {
 constexpr std::int64_t kLowest = std::numeric_limits<std::int64_t>::min();
-constexpr std::size_t kMostTerms = 64;  // beyond it a product stays an opaque atom
+constexpr std::size_t kMostTerms = 64;      // beyond it a product stays an opaque atom
 constexpr std::size_t kMostSummands = 512;  // likewise a sum
 constexpr std::size_t kMostBoundsTried = 64;
 }  // namespace

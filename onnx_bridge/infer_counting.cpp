@@ -62,8 +62,7 @@ std::optional<Dim> infer_counts_from(Call& c) {
   if (op == "Range") return of_range(c);
   if (op == "Add" || op == "Sub") return of_sum(c, op == "Sub");
   if (op == "Slice") return of_slice(c);
-  if ((has(Trait::kView, c.node) || op == "Expand" || op == "Cast") && keeps_rows(c))
-    return c.in(0).counts_from;
+  if ((has(Trait::kView, c.node) || op == "Expand" || op == "Cast") && keeps_rows(c)) return c.in(0).counts_from;
   return std::nullopt;
 }
 

@@ -323,7 +323,12 @@ class Lowerer {
   void lower_opaque(const Node& node, std::int64_t opset, int outputs, Scope& scope, Source& source, bool impure) {
     // A function of the model's own with the name of an operator is no such operator: whatever knows the operator must not take it for one.
     const bool shadows = find_function(node) != nullptr && !schema_versions(node.domain, node.op_type).empty();
-    OpKey key{shadows ? "own functions" : node.domain, node.op_type, node.overload, node.attributes, outputs, std::max<std::int64_t>(opset, 1),
+    OpKey key{shadows ? "own functions" : node.domain,
+              node.op_type,
+              node.overload,
+              node.attributes,
+              outputs,
+              std::max<std::int64_t>(opset, 1),
               0};
     std::sort(key.attributes.begin(), key.attributes.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     for (const Attribute& a : node.attributes) {

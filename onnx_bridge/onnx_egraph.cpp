@@ -203,7 +203,8 @@ struct OnnxEGraph::Impl : Analysis {
   absl::StatusOr<Facts> infer_operator(const EGraph& g, Id id, const ENode& node, const Operator& op) {
     std::vector<const Facts*> inputs;
     for (Id child : node.children) inputs.push_back(&facts[g.find(child)]);
-    InferContext context{dims, [this, id](int output, int axis) {
+    InferContext context{dims,
+                         [this, id](int output, int axis) {
                            auto [it, inserted] = fresh_dims.try_emplace({id, output, axis});
                            if (inserted) it->second = dims.fresh("unk");
                            return it->second;
@@ -388,8 +389,8 @@ OpId OnnxEGraph::op(const OpKey& key) {
   const bool plain = key.version == 0 && key.unique == 0 && !key.kept;
   const std::string kind_name =
       plain ? key.op_type : fmt::format("{}@{}#{}{}", key.op_type, key.version, key.unique, key.kept ? "kept" : "");
-  const OpId id = impl_->new_op(
-      {kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && has(Trait::kCommutative, key)}, std::move(op));
+  const OpId id =
+      impl_->new_op({kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && has(Trait::kCommutative, key)}, std::move(op));
   impl_->op_ids.emplace(text.view(), id);
   return id;
 }

@@ -58,8 +58,9 @@ class OnnxEGraph {
   // Joins facts that come from outside (a declared type) to a class that no e-node uses yet.
   void assume(Id id, const Facts& facts);
   const Facts& facts(Id id) const;
-  // Whether rules pass over this class: it holds a tensor that never has elements. All such of one type and shape are equal, so that one class
-  // of them is made of itself in every way that rules know, and there is nothing to gain. Rules pass over nothing until this is asked for.
+  // Whether rules pass over this class: it holds a tensor that never has elements. All such of one type and shape are equal, so that one
+  // class of them is made of itself in every way that rules know, and there is nothing to gain. Rules pass over nothing until this is asked
+  // for.
   bool is_passed_over(Id id) const;
   void pass_over_empty_tensors();
   // Why the e-node that last asked for facts cannot run on its inputs (ill-typed); empty if it can. Cleared by the call.

@@ -35,7 +35,7 @@ struct OpSchema {
     std::string_view name;
     std::vector<std::string_view> types;
     std::uint64_t tensors = 0;  // a bit for each dtype of whose tensors it allows
-  };  // "T" -> {"tensor(float)", ...}
+  };                            // "T" -> {"tensor(float)", ...}
   std::vector<TypeConstraint> constraints;
   const OpAttribute* attribute(std::string_view attribute_name) const;
 };

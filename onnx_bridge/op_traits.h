@@ -35,13 +35,13 @@ enum class Trait : std::uint8_t {
   // Of two operands (or more).
   kCommutative,  // f(a, b) = f(b, a)
   kAssociative,  // f(f(a, b), c) = f(a, f(b, c)); of floats within rounding, where no partial result overflows
-  kBilinear,  // f(c a, b) = f(a, c b) = c f(a, b), of floats, without a bias: products, and what sums them
+  kBilinear,     // f(c a, b) = f(a, c b) = c f(a, b), of floats, without a bias: products, and what sums them
   // f(f(x)) = f(x) of one operand, f(x, x) = x of two (of floats where no partial result overflows: Mean).
   kIdempotent,
   // Of one operand (monotone: and of Clip in its first one).
-  kOdd,       // f(-x) = -f(x), of floats: the least integer has no negative
-  kEven,      // f(-x) = f(x), of floats
-  kMonotone,  // x <= y gives f(x) <= f(y), where neither is NaN
+  kOdd,             // f(-x) = -f(x), of floats: the least integer has no negative
+  kEven,            // f(-x) = f(x), of floats
+  kMonotone,        // x <= y gives f(x) <= f(y), where neither is NaN
   kKeepsMagnitude,  // |f(x)| = |x|
   kPositive,        // f(x) > 0 of finite x, but for what is too small to be held
   // Rounding all operands to a float of fewer bits and rounding the result is one and the same, bit for bit.
@@ -84,13 +84,11 @@ inline bool has(Trait trait, std::string_view name) {
 }
 // Of a Node, an OpKey, a RuleNode.
 template <typename T>
-  requires requires(const T& node) {
-    std::string_view(node.domain);
-    std::string_view(node.op_type);
-  }
-bool has(Trait trait, const T& node) {
-  return has(trait, node.domain, node.op_type);
+requires requires(const T& node) {
+  std::string_view(node.domain);
+  std::string_view(node.op_type);
 }
+bool has(Trait trait, const T& node) { return has(trait, node.domain, node.op_type); }
 
 // Whether it takes several operands that broadcast to each other.
 template <typename T>

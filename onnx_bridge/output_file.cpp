@@ -97,7 +97,8 @@ bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == 
 
 bool same_place(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty()) return false;
-  struct stat x {}, y {};
+  struct stat x {
+  }, y{};
   const bool has_a = ::stat(a.c_str(), &x) == 0, has_b = ::stat(b.c_str(), &y) == 0;
   if (has_a && has_b) return same_file(x, y);
   if (has_a != has_b) return false;

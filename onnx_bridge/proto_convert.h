@@ -13,7 +13,7 @@
 namespace saturate::proto {
 
 inline constexpr std::int64_t kMaxVersion = 1000;  // of the IR and of opsets
-inline constexpr int kMaxNesting = 64;  // subgraphs in subgraphs, types in types, functions calling functions
+inline constexpr int kMaxNesting = 64;             // subgraphs in subgraphs, types in types, functions calling functions
 
 struct LoadError {
   std::string message;

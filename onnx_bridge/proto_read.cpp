@@ -409,8 +409,8 @@ std::map<std::string, std::int64_t> Reader::read_opsets(const google::protobuf::
   for (const auto& import : imports) {
     const std::string domain = normalized_domain(import.domain());
     if (import.version() < 1 || import.version() > kMaxVersion)
-      places_.fail(fmt::format("opset_import of domain '{}' has version {}, versions are 1 to {}", import.domain(), import.version(),
-                               kMaxVersion));
+      places_.fail(
+          fmt::format("opset_import of domain '{}' has version {}, versions are 1 to {}", import.domain(), import.version(), kMaxVersion));
     const auto [it, added] = out.emplace(domain, import.version());
     if (!added && it->second != import.version())
       places_.fail(

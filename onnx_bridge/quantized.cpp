@@ -17,9 +17,7 @@ bool is_one_of(const Node& node, std::initializer_list<std::string_view> names) 
 bool dequantizes(const Node& node) { return is_one_of(node, {"DequantizeLinear"}); }
 bool quantizes(const Node& node) { return is_one_of(node, {"QuantizeLinear"}); }
 // A runtime computes them in integers; it knows no Einsum of integers.
-bool is_product(const Node& node) {
-  return has(Trait::kBilinear, node) && !has(Trait::kElementwise, node) && node.op_type != "Einsum";
-}
+bool is_product(const Node& node) { return has(Trait::kBilinear, node) && !has(Trait::kElementwise, node) && node.op_type != "Einsum"; }
 
 class Finder {
  public:

@@ -20,7 +20,7 @@ struct Selection {
   std::vector<Choice> by_class;  // indexed by canonical class id; node == kNone and not folded: not selected
   double refused = 0;            // how many of its operators the target refuses or the opset lacks
   double cost = 0;
-  double cost_before = 0;        // of the model's own e-nodes, by the same prices
+  double cost_before = 0;  // of the model's own e-nodes, by the same prices
   const Choice* find(Id id) const { return id < by_class.size() ? &by_class[id] : nullptr; }
 };
 

@@ -105,9 +105,8 @@ std::string DataNames::free() const {
 
 bool DataNames::first_is_old() const {
   struct stat now {};
-  return std::any_of(old_.begin(), old_.end(), [&](const Old& o) {
-    return o.name == first_ && status_of_name(path_of(first_), now) && same_file(now, o.file);
-  });
+  return std::any_of(old_.begin(), old_.end(),
+                     [&](const Old& o) { return o.name == first_ && status_of_name(path_of(first_), now) && same_file(now, o.file); });
 }
 
 const struct stat* DataNames::like() const {

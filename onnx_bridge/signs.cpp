@@ -34,7 +34,8 @@ SignOf sign_of(const OpKey& key) {
   const std::string& op = key.op_type;
   if (!key.domain.empty() || key.version != 0 || key.unique != 0 || key.outputs != 1) return SignOf::kNothing;
   const OperatorTraits* traits = traits_of(key.domain, op);
-  if (traits != nullptr && (traits->has(Trait::kPositive) || (traits->has(Trait::kEven) && traits->has(Trait::kKeepsMagnitude)))) return SignOf::kAlways;
+  if (traits != nullptr && (traits->has(Trait::kPositive) || (traits->has(Trait::kEven) && traits->has(Trait::kKeepsMagnitude))))
+    return SignOf::kAlways;
   if (traits != nullptr && traits->has(Trait::kMovement)) return SignOf::kFirst;
   if (op == "Mul") return SignOf::kSquareOrAll;
   if (op == "Einsum") return pairs_elements(key) ? SignOf::kSquare : SignOf::kNothing;

@@ -1,6 +1,6 @@
 // What is asked of a class and found by looking at the e-nodes below it: whether a mask is a triangle, which fills it holds. An answer that
-// proves something stays, since e-graphs only gain e-nodes. One that proves nothing is given again until a class that was looked at changes;
-// the class that was asked about counts as one with new facts then, and rules look at it again.
+// proves something stays, since e-graphs only gain e-nodes. One that proves nothing is given again until a class that was looked at
+// changes; the class that was asked about counts as one with new facts then, and rules look at it again.
 #pragma once
 
 #include <mutex>

@@ -54,7 +54,11 @@ Rule with_single_guards(Rule rule) {
 class Check {
  public:
   Check(const Rule& rule, const Evaluator& evaluator, const CheckOptions& options)
-      : rule_(with_single_guards(rule)), evaluator_(evaluator), options_(options), runner_(rule_, evaluator_), random_(options.seed),
+      : rule_(with_single_guards(rule)),
+        evaluator_(evaluator),
+        options_(options),
+        runner_(rule_, evaluator_),
+        random_(options.seed),
         near_(options.seed) {
     out_.rule = rule.name;
   }
@@ -244,7 +248,7 @@ class Check {
   RuleRunner runner_;
   std::mt19937_64 random_, near_;
   std::vector<Instance> instances_;  // that the rule holds for
-  int applied_ = 0;  // examples
+  int applied_ = 0;                  // examples
   bool reported_ = false;
   std::set<std::size_t> needed_;  // guards that are said to be useful and are more
   RuleCheck out_;
@@ -294,9 +298,8 @@ std::string to_string(const RuleCheck& check) {
   std::string out = fmt::format(
       "{}: {} examples, {} random instances, {} counters, {} of {} guards needed, {} mutants of which {} unnoticed, largest difference "
       "{:.2g}{}\n",
-      check.rule, check.examples, check.random_instances, check.counters, check.needed, check.guards, check.mutants,
-      check.survivors, check.largest_difference,
-      check.rounded == 0 ? "" : fmt::format(", largest rounding {:.2g} eps M", check.largest_rounding));
+      check.rule, check.examples, check.random_instances, check.counters, check.needed, check.guards, check.mutants, check.survivors,
+      check.largest_difference, check.rounded == 0 ? "" : fmt::format(", largest rounding {:.2g} eps M", check.largest_rounding));
   for (const RuleFinding& f : check.findings)
     out += fmt::format("  {}{}: {}\n", f.place,
                        f.severity == Severity::kError     ? "error"

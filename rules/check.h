@@ -29,12 +29,12 @@ struct RuleFinding {
 struct RuleCheck {
   std::string rule;
   int examples = 0, random_instances = 0, counters = 0, mutants = 0, survivors = 0;
-  int guards = 0, needed = 0;  // guards that keep the rule true, and those of them that a counter shows the need of
+  int guards = 0, needed = 0;            // guards that keep the rule true, and those of them that a counter shows the need of
   std::vector<std::string> guard_names;  // of native rules
   std::map<std::string, bool> demands;   // what was asked of an example, a counter, a guard or a mutant, and whether it is met
-  double largest_difference = 0;  // relative to the largest magnitude of the output
-  int rounded = 0;              // instances by which rounding was measured
-  double largest_rounding = 0;  // of a side in its own type, from the other one in double, in units of eps M
+  double largest_difference = 0;         // relative to the largest magnitude of the output
+  int rounded = 0;                       // instances by which rounding was measured
+  double largest_rounding = 0;           // of a side in its own type, from the other one in double, in units of eps M
   std::vector<RuleFinding> findings;
   bool ok() const;  // no errors
 };
@@ -46,8 +46,8 @@ RuleCheck check_of_law(std::span<const RuleCheck> instances);
 // The same of a rule in C++, on the graphs that rule files give for it (`native NAME ...`).
 RuleCheck check_native_by_running(const NativeRule& rule, std::span<const Rule* const> graphs, const Evaluator& evaluator,
                                   const CheckOptions& options = {});
-// A body of an operator that rule files define, on its examples, its counters and random instances: it runs, and the facts that an e-graph has
-// of the operator are those of what comes out.
+// A body of an operator that rule files define, on its examples, its counters and random instances: it runs, and the facts that an e-graph
+// has of the operator are those of what comes out.
 RuleCheck check_operator_by_running(const Rule& body, const RuleOperators& defined, const Evaluator& evaluator,
                                     const CheckOptions& options = {});
 // Whether the other rules of the set bring both sides of each example of a rule together, so that it could go: only those that are at work
@@ -59,7 +59,8 @@ struct ExampleModel {
   Model model;           // the graph's name is the rule's ("name.back" of the right side)
   bool applies = false;  // else a guard is false
 };
-std::vector<ExampleModel> example_models(const Rule& rule, const Evaluator& evaluator, int random_instances_per_example, std::uint64_t seed);
+std::vector<ExampleModel> example_models(const Rule& rule, const Evaluator& evaluator, int random_instances_per_example,
+                                         std::uint64_t seed);
 // "rule: 2 examples, 31 random instances, ...", then one line for each finding.
 std::string to_string(const RuleCheck& check);
 

@@ -69,8 +69,7 @@ std::string LeftSide::add(const RuleNode& node) {
         const auto dtype = wanted_dtype(schema, i, dtypes, c.integers ? DType::kInt64 : DType::kFloat);
         std::vector<double> reals;
         for (std::size_t k = 0; k < c.size(); ++k) reals.push_back(c.real(k));
-        const auto t =
-            tensor_of_reals(dtype.value_or(DType::kFloat), c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals);
+        const auto t = tensor_of_reals(dtype.value_or(DType::kFloat), c.list ? Shape{static_cast<std::int64_t>(c.size())} : Shape{}, reals);
         if (!t.ok()) return std::string(t.status().message());
         children[i] = g_.constant(*t);
       } else {

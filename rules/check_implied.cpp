@@ -19,7 +19,7 @@ bool is_no_weaker(const RuleHead& rule, const Rule& other) {
 // Rewrites the left side of one instance with the other rules of the set; whether the rule then has nothing left to unite. nullopt: it does
 // not apply.
 std::optional<bool> meets_without(const Rule& rule, const RuleSet& rules, const Instance& instance, const RuleExample& example,
-                   const Evaluator& evaluator) {
+                                  const Evaluator& evaluator) {
   OnnxEGraph g(evaluator);
   std::set<std::string> variable = non_constant_names(rule);
   for (const ExampleValue& v : example.values)

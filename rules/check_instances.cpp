@@ -13,9 +13,7 @@ enum class Fill : std::uint8_t { kNormal, kSpecial, kNotFinite };
 // What integers are, by what a rule assumes of them.
 enum class Ints : std::uint8_t { kAny, kIndices, kMask };
 
-bool has_sign(DType dtype) {
-  return dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
-}
+bool has_sign(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64; }
 
 // The smallest and the largest number of an integer type; of 64 bits the largest that a double holds.
 std::pair<double, double> ends_of(DType dtype) {
@@ -173,8 +171,8 @@ Ints assumed_ints(const Rule& rule) {
 
 // The inputs of each type in each other type: guards and the types of operators decide which of them are instances of the rule.
 void add_each_dtype(const Rule& rule, const RuleExample& example, std::mt19937_64& random, std::vector<Instance>& out) {
-  static constexpr DType dtypes[] = {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kBfloat16, DType::kInt8,
-                                     DType::kInt16, DType::kInt32,  DType::kInt64,   DType::kUint8,    DType::kUint16,
+  static constexpr DType dtypes[] = {DType::kFloat,  DType::kDouble, DType::kFloat16, DType::kBfloat16, DType::kInt8,
+                                     DType::kInt16,  DType::kInt32,  DType::kInt64,   DType::kUint8,    DType::kUint16,
                                      DType::kUint32, DType::kUint64, DType::kBool};
   std::set<DType> written;
   for (const ExampleValue& value : example.values)

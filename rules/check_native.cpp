@@ -35,8 +35,8 @@ class NativeCheck {
     out_.needed = static_cast<int>(std::count(needed_.begin(), needed_.end(), true));
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (!needed_[i])
-        find(RuleFinding::Severity::kWarning, "native rules: ",
-             fmt::format("no counter shows that the guard `{}` is needed (one in which it alone is false)", names_[i]));
+        find(RuleFinding::Severity::kWarning,
+             "native rules: ", fmt::format("no counter shows that the guard `{}` is needed (one in which it alone is false)", names_[i]));
     return std::move(out_);
   }
 

@@ -190,7 +190,7 @@ std::optional<Rounding> rounding_of(const Rule& rule, const Evaluator& evaluator
   if (narrow.outcome.kind != Outcome::Kind::kEqual) return std::nullopt;
   if (underflows(narrow.left) || underflows(narrow.right)) return std::nullopt;
   RunOptionsOfRule same_rule;
-  same_rule.guards = false;  // they hold in the type that the rule is used in
+  same_rule.guards = false;                      // they hold in the type that the rule is used in
   const Instance doubled = in_double(instance);  // the sides look at its attributes
   const RuleRunner::Sides wide = runner.sides(doubled, same_rule);
   if (wide.outcome.kind != Outcome::Kind::kEqual) return std::nullopt;

@@ -256,8 +256,7 @@ RuleRunner::Sides RuleRunner::sides(const Instance& instance, const RunOptionsOf
   }
   EvalContext context(facts, environment, true);
   for (std::size_t i = 0; i < rule_.where.size() && options.guards; ++i)
-    if (static_cast<int>(i) != options.dropped_guard && !context.holds(*rule_.where[i]))
-      return refused(context.reason());
+    if (static_cast<int>(i) != options.dropped_guard && !context.holds(*rule_.where[i])) return refused(context.reason());
   for (const auto& [name, expr] : rule_.lets) {
     const Result r = context.evaluate(*expr);
     if (!r) return refused(fmt::format("`{}` has no value: {}", name, context.reason()));

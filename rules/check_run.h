@@ -114,8 +114,8 @@ struct Distance {
 // check_rounding.cpp: how far each side is from the other one in double. M of an element is how far the other side moves there, in double,
 // where each operand and each result of its operators moves by eps (in units of it); at least the largest element of the output.
 struct Rounding {
-  Distance rounded;  // as the rule is used: eps of the coarsest type that the sides hold
-  Distance real;     // in double: eps of double, or of what the sides round to by themselves
+  Distance rounded;     // as the rule is used: eps of the coarsest type that the sides hold
+  Distance real;        // in double: eps of double, or of what the sides round to by themselves
   bool finite = false;  // whether all numbers are, as the rule is used, and all outputs are floats of the same shapes on both sides
 };
 // nullopt where the rule does not hold for the instance.

@@ -309,7 +309,8 @@ class Application : public BoundNames {
       id = g_.egraph().add(step.op, kept);
     } else {
       std::vector<Attribute> attributes;
-      attributes.reserve(step.schema ? std::max(step.schema->attributes.size(), step.node->attributes.size()) : step.node->attributes.size());
+      attributes.reserve(step.schema ? std::max(step.schema->attributes.size(), step.node->attributes.size())
+                                     : step.node->attributes.size());
       for (const RuleAttribute& a : step.node->attributes) {
         if (left_out(a)) {
           const OpAttribute* known = step.schema ? step.schema->attribute(a.literal.name) : nullptr;

@@ -17,7 +17,7 @@ struct Operand {
 };
 
 struct CompiledRule {
-  std::shared_ptr<const Rule> rule;  // this direction of it
+  std::shared_ptr<const Rule> rule;   // this direction of it
   std::vector<std::string> left_out;  // optional inputs that this form of the rule is without
   // Conditions on one input alone are tests of the pattern, which fail before the rest of it is looked for. Else all are asked of a whole
   // match, and tell why it fails.

@@ -158,7 +158,9 @@ bool EvalContext::holds(const Expr& condition) {
   const Result result = evaluate(condition);
   if (is_true(result)) return true;
   if (!explain_) return false;
-  const std::string why = !result ? reason_ : result->get<bool>() == nullptr ? "it is " + show(*result) + ", not true or false" : "it is false";
+  const std::string why = !result                          ? reason_
+                          : result->get<bool>() == nullptr ? "it is " + show(*result) + ", not true or false"
+                                                           : "it is false";
   const std::string values = values_in(condition);
   reason_ = fmt::format("`{}` does not hold: {}{}", to_string(condition), why, values.empty() ? "" : " (" + values + ")");
   return false;

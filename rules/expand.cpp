@@ -253,8 +253,8 @@ class Expander {
       const bool given = mask >> g & 1;
       if (given) labels.push_back(group.name);
       if (!given) absent.insert(group.values.begin(), group.values.end());
-      const bool input = std::any_of(group.values.begin(), group.values.end(),
-                                     [&](const std::string& v) { return contains(written_.rule.inputs, v); });
+      const bool input =
+          std::any_of(group.values.begin(), group.values.end(), [&](const std::string& v) { return contains(written_.rule.inputs, v); });
       for (auto* list : {&rule.examples, &rule.counters})
         std::erase_if(*list, [&](const RuleExample& e) { return input && gives(e, group) != given; });
     }

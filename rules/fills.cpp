@@ -26,9 +26,7 @@ constexpr std::size_t kMostVisits = 1024;
 constexpr int kDeepestFill = 24;
 
 // What takes elements of its first input, and zeros (Trilu).
-bool is_fill_view(const OpKey& key) {
-  return has(Trait::kMovement, key) || (key.domain.empty() && key.op_type == "Trilu");
-}
+bool is_fill_view(const OpKey& key) { return has(Trait::kMovement, key) || (key.domain.empty() && key.op_type == "Trilu"); }
 
 bool is_sum(std::string_view op) { return op == "Add" || op == "Sub"; }
 
@@ -45,9 +43,9 @@ bool gives_places(const OpKey& key) {
 // Operators whose results are finite for finite inputs, and hold no fill.
 bool is_computed(const OpKey& key) {
   if (has(Trait::kBilinear, key) && !has(Trait::kElementwise, key)) return true;
-  return one_of(key.op_type, {"Tanh", "Sigmoid", "Softmax", "Relu", "Gelu", "Erf", "LayerNormalization", "ReduceMean", "RMSNormalization",
-                              "Softplus", "HardSigmoid", "Sin", "Cos", "InstanceNormalization", "GroupNormalization", "FusedMatMul", "sdpa",
-                              "repeat_heads"});
+  return one_of(key.op_type,
+                {"Tanh", "Sigmoid", "Softmax", "Relu", "Gelu", "Erf", "LayerNormalization", "ReduceMean", "RMSNormalization", "Softplus",
+                 "HardSigmoid", "Sin", "Cos", "InstanceNormalization", "GroupNormalization", "FusedMatMul", "sdpa", "repeat_heads"});
 }
 
 using MaybeFills = std::optional<Fills>;
@@ -222,8 +220,8 @@ class FillRaiser {
   }
 
  private:
-  // The value by the first of its nodes of which all parts can be raised. Parts of which nothing is known stand in the way, or are bounded in
-  // the end; as does a class that is being looked at, which is met again through views that undo each other.
+  // The value by the first of its nodes of which all parts can be raised. Parts of which nothing is known stand in the way, or are bounded
+  // in the end; as does a class that is being looked at, which is met again through views that undo each other.
   std::optional<Id> part(Id id, int depth) {
     id = g_.egraph().find(id);
     if (const auto it = known_.find(id); it != known_.end()) return it->second;
@@ -462,9 +460,7 @@ std::optional<Fills> fills_of(const OnnxEGraph& g, Id id) {
   return Answers<FillSearch, Fills>::of(g, id, [id](Look& look) { return FillSearch(look).of(id); });
 }
 
-std::optional<Id> with_raised_fills(OnnxEGraph& g, Id id, UnknownFills unknown) {
-  return FillRaiser(g, g.facts(id).dtype, unknown).of(id);
-}
+std::optional<Id> with_raised_fills(OnnxEGraph& g, Id id, UnknownFills unknown) { return FillRaiser(g, g.facts(id).dtype, unknown).of(id); }
 
 bool reaches_scores(const OnnxEGraph& g, Id id) {
   const EGraph& e = g.egraph();
@@ -535,7 +531,8 @@ bool holds_attention(const OnnxEGraph& g) { return held_attention(g).standard; }
 bool attention_is_made(const OnnxEGraph& g) { return !held_attention(g).any; }
 
 bool is_count(const OnnxEGraph& g, Id id) {
-  return Answers<CountSearch, Proven>::of(g, id, [id](Look& look) { return proven_if(CountSearch(look).of(id, kDeepestFill)); }).has_value();
+  return Answers<CountSearch, Proven>::of(g, id, [id](Look& look) { return proven_if(CountSearch(look).of(id, kDeepestFill)); })
+      .has_value();
 }
 
 }  // namespace saturate

@@ -90,7 +90,7 @@ class FlatReader {
 
 // One pass over each type serves both directions.
 template <class A, class T>
-  requires std::is_integral_v<T> || std::is_enum_v<T>
+requires std::is_integral_v<T> || std::is_enum_v<T>
 void pass(A& a, T& value) {
   auto n = static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
   n = (n << 1) ^ (n >> 63 ? ~std::uint64_t{0} : 0);  // small numbers are short, negative ones too
@@ -216,8 +216,8 @@ void pass(A& a, RuleNode& node) {
 template <class A>
 void pass(A& a, Rule& rule) {
   pass_all(a, rule.name, rule.file, rule.place, rule.attribute_variables, rule.inputs, rule.outputs, rule.optional, rule.left, rule.right,
-           rule.where, rule.lets, rule.both_ways, rule.effect, rule.assumes, rule.unless_taken, rule.takes_apart, rule.defines, rule.budget, rule.phase,
-           rule.tolerance);
+           rule.where, rule.lets, rule.both_ways, rule.effect, rule.assumes, rule.unless_taken, rule.takes_apart, rule.defines, rule.budget,
+           rule.phase, rule.tolerance);
 }
 
 template <class A>
@@ -230,8 +230,8 @@ void pass(A& a, RuleDirection& direction) {
 }
 template <class A>
 void pass(A& a, RuleHead& head) {
-  pass_all(a, head.name, head.effect, head.assumes, head.unless_taken, head.takes_apart, head.defines, head.budget, head.phase, head.ends_in,
-           head.directions);
+  pass_all(a, head.name, head.effect, head.assumes, head.unless_taken, head.takes_apart, head.defines, head.budget, head.phase,
+           head.ends_in, head.directions);
 }
 
 template <class A, class List>

@@ -1,5 +1,5 @@
-// Rules as bytes: the built-in files are read and checked when saturate is built. What came of them is there when saturate starts; a rule is
-// read from it when it is asked for.
+// Rules as bytes: the built-in files are read and checked when saturate is built. What came of them is there when saturate starts; a rule
+// is read from it when it is asked for.
 #pragma once
 
 #include <memory>

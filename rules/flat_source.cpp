@@ -13,8 +13,9 @@ bool flat_source(std::string& source, std::string& error) {
       error = std::string(status.message());
       return false;
     }
-  source = "#include <string_view>\n\nnamespace saturate {\n\nstatic constexpr char kFlatRules[] =" + byte_literal(flatten(set.all_stored())) +
-           ";\n\nstd::string_view flat_rules() { return {kFlatRules, sizeof kFlatRules - 1}; }\n\n}  // namespace saturate\n";
+  source =
+      "#include <string_view>\n\nnamespace saturate {\n\nstatic constexpr char kFlatRules[] =" + byte_literal(flatten(set.all_stored())) +
+      ";\n\nstd::string_view flat_rules() { return {kFlatRules, sizeof kFlatRules - 1}; }\n\n}  // namespace saturate\n";
   return true;
 }
 

@@ -11,7 +11,6 @@
 namespace saturate {
 namespace {
 
-
 constexpr std::size_t kMaxScanned = 1 << 20;  // bytes of a constant that a guard may read through
 
 // Applies a test to every element; none where the constant is larger than a guard may read.

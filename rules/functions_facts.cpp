@@ -8,7 +8,6 @@
 namespace saturate {
 namespace {
 
-
 Result rank(EvalContext& c, Args a) {
   const Facts* f = c.as_ranked(a[0]);
   if (f == nullptr) return std::nullopt;
@@ -216,7 +215,8 @@ constexpr RuleFunction kFactFunctions[] = {
      "useful(unproven(fills(M) > -1000))", as_given},  // asked by EvalContext::evaluate(),
     {"proven_equal", 2, 2, "(x, y) -> bool", "Whether == is proven: `false` where nothing decides. For `useful`.",
      "useful(not proven_equal(dim(Q, 0), dim(K, 0)))", proven_equal},
-    {"absent", 1, 1, "(x) -> bool", "Whether an optional input or attribute is left out; lets the name match an absent input.", "absent(bias)", absent},
+    {"absent", 1, 1, "(x) -> bool", "Whether an optional input or attribute is left out; lets the name match an absent input.",
+     "absent(bias)", absent},
     {"present", 1, 1, "(x) -> bool", "Whether a tensor is there.", "present(mask)", present},
     {"scalar", 1, 2, "(x[, y]) -> bool",
      "Whether x has one element; with y also that its rank is not above y's, so that it widens nothing.", "scalar(s, X)", scalar},
@@ -249,8 +249,8 @@ constexpr RuleFunction kFactFunctions[] = {
      "Whether the model of x holds ONNX's Attention with a mask, whose rows are zero where all is hidden by -inf.",
      "not holds_attention(Q)", told_by_source<&FactSource::holds_attention>},
     {"attention_is_made", 1, 1, "(x) -> bool",
-     "Whether the model of x holds no attention operator: one that a rule made says nothing of rows where all is hidden by -inf.", "not attention_is_made(Q)",
-     told_by_source<&FactSource::attention_is_made>},
+     "Whether the model of x holds no attention operator: one that a rule made says nothing of rows where all is hidden by -inf.",
+     "not attention_is_made(Q)", told_by_source<&FactSource::attention_is_made>},
     {"never_negative", 1, 1, "(x) -> bool", "Whether every element is proven to lie at or above +0 (or to be NaN).", "never_negative(X)",
      never_negative},
     {"counts", 1, 1, "(x) -> bool", "Whether a whole number is made of dims and positions alone.", "counts(A)",

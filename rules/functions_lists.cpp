@@ -12,7 +12,6 @@ namespace {
 
 using IntList = std::vector<std::int64_t>;
 
-
 bool permutes(const IntList& p) {
   std::vector<bool> seen(p.size());
   for (std::int64_t i : p) {

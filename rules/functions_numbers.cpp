@@ -8,7 +8,6 @@
 namespace saturate {
 namespace {
 
-
 template <double (*f)(double)>
 Result apply(EvalContext& c, Args a) {
   const auto x = c.as_real(a[0]);

@@ -131,9 +131,8 @@ std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
       rewrite.name = rule.name;
       rewrite.left = rule.pattern(g);
       rewrite.of_facts_alone = !rule.looks_around;
-      rewrite.applier =
-          std::make_shared<LambdaApplier>(g, [views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
-                                              const Match& m, Unions& unions) { f(views, m, unions); });
+      rewrite.applier = std::make_shared<LambdaApplier>(g, [views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
+                                                               const Match& m, Unions& unions) { f(views, m, unions); });
       return std::vector<Rewrite>{std::move(rewrite)};
     };
     out.push_back(std::move(native));

@@ -51,11 +51,14 @@ void raised_mask(const Views& v, const Match& m, Unions& unions, bool of_any) {
 }
 
 ViewRule raising(std::string name, std::string doc, bool of_any) {
-  return {std::move(name), std::move(doc), Effect::kReassociates,
+  return {std::move(name),
+          std::move(doc),
+          Effect::kReassociates,
           [](OnnxEGraph& g) {
             return Pattern{{variable(), variable(), variable(), variable(), node(g, "sdpa", {0, 1, 2, 3}, "saturate")}};
           },
-          [of_any](const Views& v, const Match& m, Unions& u) { raised_mask(v, m, u, of_any); }, true};
+          [of_any](const Views& v, const Match& m, Unions& u) { raised_mask(v, m, u, of_any); },
+          true};
 }
 
 ViewRule rule_of(std::string name, std::string doc, const char* last, bool minus) {

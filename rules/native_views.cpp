@@ -58,8 +58,8 @@ void reshape_by_ones(const Views& v, Id result, Id x, const Dims& from, const Di
     unions.emplace_back(result, over_axes("Squeeze", *dropped));
 }
 
-// Reshape(X, computed shape) = Reshape(X, [0, -1, 64]) where copies and one inferred dim suffice. Beside a size of 0 none can be inferred, so
-// what is copied there must be proven to be at least 1.
+// Reshape(X, computed shape) = Reshape(X, [0, -1, 64]) where copies and one inferred dim suffice. Beside a size of 0 none can be inferred,
+// so what is copied there must be proven to be at least 1.
 void reshape_by_constant(const Views& v, Id result, Id x, Id target, Unions& unions) {
   const Dims *shape = v.shape(x), *made = v.shape(result);
   if (!shape || !made || v.g.facts(target).value || v.has_zero(*made)) return;

@@ -323,7 +323,8 @@ std::optional<absl::StatusOr<std::vector<Facts>>> RuleOperators::infer(const Nod
                                                                        int num_outputs, InferContext& context) const {
   const StoredRules* known = bodies(node.domain, node.op_type);
   if (!known) return std::nullopt;
-  // That a body stands for such inputs is taken for granted, as of every operator that a graph holds: conditions only tell which of several.
+  // That a body stands for such inputs is taken for granted, as of every operator that a graph holds: conditions only tell which of
+  // several.
   std::list<BodyInference> may_stand;
   for (const auto& body : *known)
     if (BodyInference& last = may_stand.emplace_back(body->rule(), context); !last.binds(node, inputs)) may_stand.pop_back();

@@ -133,7 +133,8 @@ bool RuleParser::parse_constant(RuleNode node, std::vector<RuleNode>& nodes) {
     a.literal.name = "value_ints";
   else
     return fail(a.place, "an input is a number or a list of numbers, not strings");
-  if (const std::string problem = complete_attribute_type(newest_schema("", "Constant"), "Constant", a); !problem.empty()) return fail(a.place, problem);
+  if (const std::string problem = complete_attribute_type(newest_schema("", "Constant"), "Constant", a); !problem.empty())
+    return fail(a.place, problem);
   node.attributes.push_back(std::move(a));
   nodes.push_back(std::move(node));
   return true;
@@ -164,8 +165,7 @@ bool RuleParser::parse_attribute(std::vector<RuleAttribute>& attributes) {
   a.place = peek().place;
   if (!expect_name(a.literal.name, "the name of an attribute")) return false;
   for (const RuleAttribute& other : attributes)
-    if (other.literal.name == a.literal.name)
-      return fail(a.place, fmt::format("attribute `{}` is given twice; keep one", a.literal.name));
+    if (other.literal.name == a.literal.name) return fail(a.place, fmt::format("attribute `{}` is given twice; keep one", a.literal.name));
   if (accept(":")) {
     const Token type = next();
     for (const auto& [name, value] : types)

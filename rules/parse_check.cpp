@@ -81,7 +81,8 @@ class Checker {
       else if (n.domain.empty() || n.domain == "com.microsoft")
         fail(n.place, fmt::format("there is no operator {}{}{}", n.domain, n.domain.empty() ? "" : ".", n.op_type));
       else if (n.domain == kInternalDomain)
-        fail(n.place, fmt::format("there is no operator {0}.{1}; define it before, as in `operator {1} (X) => (Y) => ...`", n.domain, n.op_type));
+        fail(n.place,
+             fmt::format("there is no operator {0}.{1}; define it before, as in `operator {1} (X) => (Y) => ...`", n.domain, n.op_type));
       return;
     }
     arity(n, *schema);

@@ -180,9 +180,7 @@ class Lexer {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Token>> tokenize(std::string_view text, const std::string& file_name) {
-  return Lexer(text, file_name).run();
-}
+absl::StatusOr<std::vector<Token>> tokenize(std::string_view text, const std::string& file_name) { return Lexer(text, file_name).run(); }
 
 std::string at(const std::string& file_name, Place place, std::string_view message) {
   return fmt::format("{}:{}:{}: {}", file_name, place.line, place.column, message);

@@ -30,7 +30,11 @@ class RuleParser {
  public:
   // `known`: what the file may call beside its own.
   RuleParser(std::string_view text, std::string file, std::vector<Token> tokens, KnownToRules known)
-      : text_(text), file_(std::move(file)), tokens_(std::move(tokens)), definitions_(std::move(known.conditions)), defined_(known.operators) {}
+      : text_(text),
+        file_(std::move(file)),
+        tokens_(std::move(tokens)),
+        definitions_(std::move(known.conditions)),
+        defined_(known.operators) {}
   absl::StatusOr<RuleFile> parse_file();
   // What the file may call, and what it defines itself.
   KnownToRules known() const { return {definitions_, defined_}; }

@@ -202,7 +202,8 @@ bool RuleParser::parse_operator_attribute(Rule& rule, RuleNode& node) {
   rule.attribute_variables.push_back(a.variable);
   const auto type = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.first == peek().text; });
   if (type == std::end(kTypes))
-    return fail(peek().place, fmt::format("{} is no type of an attribute; known are int, float, string, ints, floats, strings", shown(peek())));
+    return fail(peek().place,
+                fmt::format("{} is no type of an attribute; known are int, float, string, ints, floats, strings", shown(peek())));
   next();
   const OpAttribute known{a.literal.name, type->second, false, {}};
   a.literal.type = type->second;
@@ -316,7 +317,8 @@ bool RuleParser::parse_assumption(WrittenRule& written) {
   std::vector<std::string> names;
   do {
     if (!expect_name(names.emplace_back(), "the name of an assumption")) return false;
-    if (!find_assumption(names.back())) return fail(place, fmt::format("{} is no assumption; known are {}", names.back(), assumption_names()));
+    if (!find_assumption(names.back()))
+      return fail(place, fmt::format("{} is no assumption; known are {}", names.back(), assumption_names()));
   } while (accept(","));
   if (!accept_word("unless")) {
     std::move(names.begin(), names.end(), std::back_inserter(written.rule.assumes));

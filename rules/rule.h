@@ -112,7 +112,7 @@ struct Rule {
   std::optional<double> tolerance;
   std::optional<double> rounding;  // of a rule that reassociates: most that a side may miss the other one's real number by, in eps M
   std::vector<RuleExample> examples, counters;
-  std::string source;  // its text in the file
+  std::string source;   // its text in the file
   bool native = false;  // a graph for the native rule of this name, with examples and counters: there is no right side
   // The right side defines the operator that the left side is: its attributes are variables, with their defaults as literals.
   bool defines = false;

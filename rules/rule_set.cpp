@@ -44,7 +44,8 @@ absl::Status RuleSet::load_text(std::string_view text, const std::string& name) 
   for (const NativeRule& rule : native_) known.insert(rule.name);
   for (Rule& rule : file->rules) {
     if (!known.insert(rule.name).second)
-      if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", name, rule.place.line, rule.place.column)); !status.ok()) return status;
+      if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", name, rule.place.line, rule.place.column)); !status.ok())
+        return status;
     rules_.push_back(std::make_shared<const StoredRule>(std::move(rule)));
   }
   return absl::OkStatus();

@@ -37,7 +37,7 @@ struct RuleHead {
   bool unless_taken = false, takes_apart = false, defines = false;
   std::optional<std::uint64_t> budget;
   int phase = 0;
-  RuleOp ends_in;                         // the last operator of its left side
+  RuleOp ends_in;                                    // the last operator of its left side
   absl::InlinedVector<RuleDirection, 1> directions;  // two of a rule that reads both ways
 };
 RuleHead head_of(const Rule& rule);

@@ -190,18 +190,16 @@ void print_tables(const BenchArgs& args, const std::vector<Contestant>& contesta
   print_text(format_table(rows));
   if (contestants.size() == 2) {
     const Summary r = ratios(contestants);
-    print_text(fmt::format("second / first: {:.3f}, half of the pairs between {:.3f} and {:.3f}\n", r.median, r.first_quarter,
-                           r.third_quarter));
+    print_text(
+        fmt::format("second / first: {:.3f}, half of the pairs between {:.3f} and {:.3f}\n", r.median, r.first_quarter, r.third_quarter));
   }
   std::printf("%s", fmt::format("peak memory: {}\n", human_bytes(peak_bytes())).c_str());
-  if (!ones.empty())
-    print_text(fmt::format("note: dims without a given size are 1: {}; give them by --dim\n", fmt::join(ones, ", ")));
+  if (!ones.empty()) print_text(fmt::format("note: dims without a given size are 1: {}; give them by --dim\n", fmt::join(ones, ", ")));
   if (noisy)
     std::printf("note: the times spread widely (quartiles more than %.0f %% of the median apart): the machine is busy\n", 100 * kNoisy);
   if (!args.table) return;
   for (const Contestant& c : contestants)
-    print_text(
-        fmt::format("\n{}{}", contestants.size() > 1 ? c.path + "\n" : "", profile_table(operator_times(c.timings, kProfiledRuns))));
+    print_text(fmt::format("\n{}{}", contestants.size() > 1 ? c.path + "\n" : "", profile_table(operator_times(c.timings, kProfiledRuns))));
 }
 
 json to_json(const Summary& s) {
@@ -273,7 +271,8 @@ int bench_command(const BenchArgs& args) {
       return fail(status, path, "look at the node's inputs with other sizes or values");
   }
   if (const absl::Status status = measure(args, contestants); !status.ok())
-    return fail(status, args.models[0], absl::IsInvalidArgument(status) ? "give sizes by --dim or --input-shapes, or inputs by --inputs" : run_advice(status));
+    return fail(status, args.models[0],
+                absl::IsInvalidArgument(status) ? "give sizes by --dim or --input-shapes, or inputs by --inputs" : run_advice(status));
   if (interrupted(args)) return fail(kExitInterrupted, "", "interrupted", "");
   if (!args.profile.empty())
     if (const absl::Status status = write_trace(args.profile, contestants); !status.ok()) return fail(status, args.profile, "");

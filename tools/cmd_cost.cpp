@@ -98,8 +98,7 @@ int fit(const CostArgs& args) {
     text = FittedTimes::fit(rows->rows, rows->machine).to_json();
   }
   if (const absl::Status s = write_file(args.output, text); !s.ok()) return fail(s, args.output, "");
-  if (!args.common.quiet())
-    print_text(fmt::format("{} of {} rows in {}; use it by --cost\n", args.kind, rows->rows.size(), args.output));
+  if (!args.common.quiet()) print_text(fmt::format("{} of {} rows in {}; use it by --cost\n", args.kind, rows->rows.size(), args.output));
   return kExitOk;
 }
 
@@ -210,10 +209,8 @@ int eval_rows(const CostArgs& args, const std::string& model, ordered_json& out,
   }
   out["rows"] = ordered_json::array();
   for (std::size_t i = 0; i < compared.size(); ++i)
-    out["rows"].push_back({{"row", row_of[i]},
-                           {"operator", compared[i].key},
-                           {"predicted", compared[i].predicted},
-                           {"measured", compared[i].measured}});
+    out["rows"].push_back(
+        {{"row", row_of[i]}, {"operator", compared[i].key}, {"predicted", compared[i].predicted}, {"measured", compared[i].measured}});
   text += format_table(table);
   if (args.common.verbosity > 0) text += worst_rows(*rows, compared, row_of);
   return kExitOk;

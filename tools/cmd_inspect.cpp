@@ -100,7 +100,7 @@ void print_tables(const std::string& path, const Model& model, const GraphStats&
   std::vector<std::string> opsets;
   for (const auto& [domain, version] : model.opset_imports) opsets.push_back(fmt::format("{} {}", domain_name(domain), version));
   print_text(fmt::format("{}\nIR version {}; opsets: {}; {} nodes, {} local functions\n\n", path, model.ir_version, fmt::join(opsets, ", "),
-             stats.nodes, model.functions.size()));
+                         stats.nodes, model.functions.size()));
   print_text(fmt::format("{}\n{}\n", value_table("input", model.graph.inputs), value_table("output", model.graph.outputs)));
   std::vector<std::vector<std::string>> rows{{"operator", "count"}};
   for (const auto& [type, count] : stats.operators) rows.push_back({type, fmt::format("{}", count)});

@@ -56,11 +56,16 @@ json check_json(const RuleCheck& check) {
   json findings = json::array();
   for (const RuleFinding& f : check.findings)
     findings.push_back({{"severity", std::string(severity_name(f.severity))}, {"place", f.place}, {"what", f.what}});
-  return {{"rule", check.rule},           {"ok", check.ok()},
-          {"examples", check.examples},   {"random_instances", check.random_instances},
-          {"counters", check.counters},   {"guards", check.guards},
-          {"needed", check.needed},       {"mutants", check.mutants},
-          {"survivors", check.survivors}, {"largest_difference", check.largest_difference},
+  return {{"rule", check.rule},
+          {"ok", check.ok()},
+          {"examples", check.examples},
+          {"random_instances", check.random_instances},
+          {"counters", check.counters},
+          {"guards", check.guards},
+          {"needed", check.needed},
+          {"mutants", check.mutants},
+          {"survivors", check.survivors},
+          {"largest_difference", check.largest_difference},
           {"largest_rounding", check.largest_rounding},
           {"findings", findings}};
 }
@@ -114,9 +119,10 @@ int check(const RulesArgs& args, const RuleSet& rules) {
   if (interrupted()) return fail(kExitInterrupted, "rules check", "interrupted", "");
   if (args.common.json) print_json(totals.all);
   if (!args.common.json && !args.common.quiet())
-    std::printf("%zu rules checked by running: %zu wrong, %zu with remarks; noticed are %d of %d guards switched off, "
-                "%d of %d other mutants\n",
-                totals.rules, totals.wrong, totals.weak, totals.needed, totals.guards, totals.mutants - totals.survivors, totals.mutants);
+    std::printf(
+        "%zu rules checked by running: %zu wrong, %zu with remarks; noticed are %d of %d guards switched off, "
+        "%d of %d other mutants\n",
+        totals.rules, totals.wrong, totals.weak, totals.needed, totals.guards, totals.mutants - totals.survivors, totals.mutants);
   if (totals.wrong == 0) return kExitOk;
   const Rule* first = rules.find(totals.first_wrong);
   return fail(kExitFile, first ? first->file : "native rules",

@@ -215,8 +215,9 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
       ->type_name("MB")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
       ->group(budgets);
-  app->add_option("--time-limit", args.limits.seconds,
-                  "seconds of rewriting, and again of verifying; a safety net: where it is hit the result depends on the machine (default 60)")
+  app->add_option(
+         "--time-limit", args.limits.seconds,
+         "seconds of rewriting, and again of verifying; a safety net: where it is hit the result depends on the machine (default 60)")
       ->type_name("S")
       ->group(budgets);
 }
@@ -311,7 +312,8 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
                  "write tensors to OUT.onnx.data even where the input has them inline");
-  verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")->type_name("BYTES")
+  verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")
+      ->type_name("BYTES")
       ->type_name("BYTES");
   add_common(verb, args.common, true);
   verb->add_flag_function(
@@ -331,15 +333,16 @@ void add_inspect(CLI::App& app, InspectArgs& inspect) {
 }
 
 void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
-  CLI::App* verb = app.add_subcommand(
-      "verify",
-      "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless "
-      "--inputs gives them, and compares every output.\n"
-      "NaN equals NaN; integers must be equal; outputs of random operators without a seed are not compared.");
+  CLI::App* verb =
+      app.add_subcommand("verify",
+                         "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless "
+                         "--inputs gives them, and compares every output.\n"
+                         "NaN equals NaN; integers must be equal; outputs of random operators without a seed are not compared.");
   verb->add_option("A.onnx", verify.original, "the original")->required();
   verb->add_option("B.onnx", verify.optimized, "the other")->required();
   add_check(verb, verify.check);
-  add_time(verb, verify.check.seconds, "seconds after which no new case is begun and the one that runs is given up; 1 at least (default 60)");
+  add_time(verb, verify.check.seconds,
+           "seconds after which no new case is begun and the one that runs is given up; 1 at least (default 60)");
   add_shapes(verb, verify.shapes, "try only this size");
   add_common(verb, verify.common, true);
   verb->footer("saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5");
@@ -397,7 +400,8 @@ void add_rules(CLI::App& app, RulesArgs& args) {
   verb->add_option("NAME|FILE|FOLDER", args.name, "the rule to show, the file to check, the folder for examples");
   verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
   verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
-  verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")->check(CLI::Range(0, 1000));
+  verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")
+      ->check(CLI::Range(0, 1000));
   verb->add_option("--seed", args.seed, "check, examples: of the random instances");
   add_common(verb, args.common, true);
   verb->footer("saturate rules list\nsaturate rules show layer_norm\nsaturate rules check my.rules");

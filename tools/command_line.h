@@ -1,4 +1,5 @@
-// The `saturate` command as a function: arguments as main() has them, exit code out. (Alone, so that what only calls it reads nothing else.)
+// The `saturate` command as a function: arguments as main() has them, exit code out. (Alone, so that what only calls it reads nothing
+// else.)
 #pragma once
 
 namespace saturate {

@@ -25,7 +25,7 @@ class Noise {
  private:
   friend class ElementTolerance;
   friend bool was_seen(const Noise&, std::size_t, const Tensor&, std::int64_t);
-  std::vector<std::vector<double>> floats_;       // by tensor of the value; the largest difference
+  std::vector<std::vector<double>> floats_;        // by tensor of the value; the largest difference
   std::vector<std::vector<Tensor>> alternatives_;  // by tensor: integers and bools as they came out
   bool any_ = false;
 };

@@ -27,8 +27,8 @@ absl::StatusOr<Model> emit_into(const Grown& grown, const Chosen& chosen, const 
 
 }  // namespace
 
-absl::StatusOr<RaiseOptions> raise_options_with_bodies(const Grown& grown, const Chosen& chosen, const EmitOptions& options, Emitted& emitted,
-                                                       const Task& task) {
+absl::StatusOr<RaiseOptions> raise_options_with_bodies(const Grown& grown, const Chosen& chosen, const EmitOptions& options,
+                                                       Emitted& emitted, const Task& task) {
   RaiseOptions out;
   out.opset = options.opset;
   out.max_opset = options.limit;

@@ -1,4 +1,5 @@
-// Rows of attention scores that a mask hides as a whole: what a model makes of them is what some assumptions speak of (rules/assumptions.h).
+// Rows of attention scores that a mask hides as a whole: what a model makes of them is what some assumptions speak of
+// (rules/assumptions.h).
 #pragma once
 
 #include "kernels/runtime.h"

@@ -43,8 +43,7 @@ absl::Status check_writable(const std::string& path, Into into) {
 
 absl::Status check_distinct(const std::vector<NamedPath>& outputs, const std::vector<NamedPath>& inputs) {
   const auto clash = [](const NamedPath& output, const NamedPath& other) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: {} would overwrite {}; name another file", output.path, output.what, other.what));
+    return absl::InvalidArgumentError(fmt::format("{}: {} would overwrite {}; name another file", output.path, output.what, other.what));
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].path.empty() || is_stream(outputs[i].path)) continue;

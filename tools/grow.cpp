@@ -15,8 +15,8 @@ namespace saturate {
 namespace {
 
 constexpr int kMaxBodyDepth = 16;
-// Default limit of e-nodes: 60 for each of the model's, at least 10,000. The models of the zoo come to 5 for each on average; rules of views,
-// which feed each other, went to 280 on a window attention, for the same result.
+// Default limit of e-nodes: 60 for each of the model's, at least 10,000. The models of the zoo come to 5 for each on average; rules of
+// views, which feed each other, went to 280 on a window attention, for the same result.
 constexpr std::size_t kGrowth = 60, kRoom = 10'000;
 
 bool holds(const std::vector<Node>& nodes, const RuleOp& n) {
@@ -26,7 +26,8 @@ bool holds(const std::vector<Node>& nodes, const RuleOp& n) {
 // Which rules a model needs.
 class Wanted {
  public:
-  Wanted(const Model& model, const Task& task) : model_(model), task_(task), limit_(opset_limit(model, task)), apart_(holds_what_to_take_apart()) {}
+  Wanted(const Model& model, const Task& task)
+      : model_(model), task_(task), limit_(opset_limit(model, task)), apart_(holds_what_to_take_apart()) {}
 
   bool operator()(const RuleHead& rule) const { return !rule.unless_taken || (not_taken(rule) && (apart_ || !rule.takes_apart)); }
 
@@ -66,7 +67,8 @@ std::vector<Rewrite> rewrites_for(Grown& graph, const std::set<std::string>& wit
   const Wanted wanted(*graph.model, task);
   const OptimizeOptions& options = task.options;
   const bool looked_at = options.instrument || options.observe;  // by others, as a whole
-  std::vector<Rewrite> rewrites = looked_at ? task.rules.compile(*graph.g, nullptr, wanted) : task.rules.compile_when_wanted(*graph.g, wanted);
+  std::vector<Rewrite> rewrites =
+      looked_at ? task.rules.compile(*graph.g, nullptr, wanted) : task.rules.compile_when_wanted(*graph.g, wanted);
   std::erase_if(rewrites, [&](const Rewrite& r) {
     return without.contains(r.name) || options.left_out.contains(std::string(rule_of_rewrite(r.name)));
   });

@@ -60,7 +60,9 @@ bool attends(const Graph& graph) {
 }
 
 std::vector<std::string> applied_rules_that_assume(std::string_view assumption, const RuleSet& rules, const RunReport& run) {
-  const auto assumes = [&](const auto& rule) { return std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end(); };
+  const auto assumes = [&](const auto& rule) {
+    return std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end();
+  };
   std::set<std::string_view> assuming;
   for (const auto& rule : rules.stored())
     if (assumes(rule->head())) assuming.insert(rule->head().name);
@@ -98,8 +100,8 @@ void add_experiments(const Grown& grown, const Chosen& chosen, EmitOptions optio
   bodies.names = std::move(options.names);
   const auto raising = raise_options_with_bodies(grown, chosen, options, bodies, task);
   if (!raising.ok()) return;
-  for (const Selection& s : sample_selections(g, grown.lowered, task.target, task.cost, chosen.options, chosen.selection, task.options.samples,
-                                              task.options.sample_seed)) {
+  for (const Selection& s : sample_selections(g, grown.lowered, task.target, task.cost, chosen.options, chosen.selection,
+                                              task.options.samples, task.options.sample_seed)) {
     const auto known = [&](Id id) { return !s.by_class[id].folded || g.value(id, ~std::size_t{0}).has_value(); };
     bool foldable = true;
     for (Id id = 0; id < s.by_class.size() && foldable; ++id) foldable = known(id);
@@ -111,7 +113,9 @@ void add_experiments(const Grown& grown, const Chosen& chosen, EmitOptions optio
 EvaluatorOptions folding(const GraphStats& model, const OptimizeOptions& options) {
   constexpr std::size_t kFoldingMemory = std::size_t{256} << 20;
   const std::size_t usual = std::max<std::size_t>(kFoldingMemory, 4 * model.parameter_bytes);
-  return {.memory = std::min(usual, options.max_memory.value_or(usual)), .seconds = std::max(1.0, options.limits.seconds), .cancel = options.abort};
+  return {.memory = std::min(usual, options.max_memory.value_or(usual)),
+          .seconds = std::max(1.0, options.limits.seconds),
+          .cancel = options.abort};
 }
 
 void warn_of_the_model(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
@@ -119,8 +123,9 @@ void warn_of_the_model(const Model& model, const OptimizeOptions& options, Optim
     report.warnings.push_back(
         fmt::format("opset_import names no version of ai.onnx: taken as the newest ({}), as ONNX Runtime does", model.opset("")));
   if (const std::vector<std::string> twice = names_of_repeated_constants(model); !twice.empty())
-    report.warnings.push_back(fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime",
-                                          twice.size(), twice.size() == 1 ? " is" : "s are", twice[0]));
+    report.warnings.push_back(
+        fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(),
+                    twice.size() == 1 ? " is" : "s are", twice[0]));
   warn_of_unknown_symbols(model, options, report);
 }
 
@@ -154,7 +159,8 @@ class Attempt {
       auto chosen = choose(*grown_, limit_, not_computed_, task_);
       if (!chosen.ok()) return chosen.status();
       chosen_ = *std::move(chosen);
-      if (tries_[Again::kNotComputed] < kMaxRetries && note_not_computed(*grown_, *chosen_, not_computed_)) return again(Again::kNotComputed);
+      if (tries_[Again::kNotComputed] < kMaxRetries && note_not_computed(*grown_, *chosen_, not_computed_))
+        return again(Again::kNotComputed);
     }
     options_.limit = limit_;
     options_.names = names_;

@@ -41,8 +41,8 @@ struct OptimizeOptions {
   // Bytes that folding may take in all; nullopt: some hundred MB, or a few times the model's weights where that is more.
   std::optional<std::size_t> max_memory;
   const std::atomic<bool>* abort = nullptr;  // ends also what is being folded
-  std::vector<std::string> cost_symbols;  // dims that costs were given sizes for; a warning names one that the model has not
-  bool dump_egraph = false;               // return the main graph's extraction problem as egraph-serialize's JSON
+  std::vector<std::string> cost_symbols;     // dims that costs were given sizes for; a warning names one that the model has not
+  bool dump_egraph = false;                  // return the main graph's extraction problem as egraph-serialize's JSON
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
   std::function<void(const Observed&)> observe;           // of the main graph, then of each body; given, e-graphs keep reasons

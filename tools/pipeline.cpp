@@ -166,7 +166,8 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
       result.failure->advice = find_culprit(model, setup, options).message;
       return result;
     }
-    if (options.strict_verify || round == kMostLeftOut || steady_seconds() - start > options.check.seconds || set(options.abort)) return result;
+    if (options.strict_verify || round == kMostLeftOut || steady_seconds() - start > options.check.seconds || set(options.abort))
+      return result;
     const auto next = blame(model, setup, options, result.report);
     if (!next || !leave_out(*next, setup.rules, options.optimize.left_out)) return result;
     left_out.push_back(*next);

@@ -181,8 +181,8 @@ std::string format_report(const WholeReport& report, int verbosity) {
   for (const OptimizeReport::Assumed& a : r.assumed)
     out += fmt::format("assumed: {} (by {}; --no-assume {} forbids it)\n", a.assumption, fmt::join(a.rules, ", "), a.assumption);
   if (const std::string_view version = runtime_needed(r.after); !version.empty() && version != runtime_needed(r.before))
-    out += fmt::format("note: opset {} -> {} needs ONNX Runtime {} or newer; --keep-opset stays at {}\n", r.before.opset, r.after.opset, version,
-                       r.before.opset);
+    out += fmt::format("note: opset {} -> {} needs ONNX Runtime {} or newer; --keep-opset stays at {}\n", r.before.opset, r.after.opset,
+                       version, r.before.opset);
   for (const std::string& warning : r.warnings) out += fmt::format("warning: {}\n", warning);
   if (!report.verify) return out + "not verified (--no-verify)\n";
   for (const std::string& note : report.verify->notes) out += fmt::format("note: {}\n", note);

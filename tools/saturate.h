@@ -189,13 +189,13 @@ struct Options {
   std::size_t iterations = 30, node_limit = 1'000'000, memory_limit = ~std::size_t{0};  // e-nodes; bytes
   double time_limit = 60;  // seconds of rewriting, and again of verifying; where it is hit the result depends on the machine
   std::size_t max_memory = ~std::size_t{0};  // bytes that the tensors of one run, or of what is folded, may take; ~0: 4 GB, 256 MB
-  int threads = 1;         // 0: all cores
+  int threads = 1;                           // 0: all cores
 
   bool verify = true;          // run original and result on the same inputs
   bool strict_verify = false;  // where they differ: an error; else the rule that is to blame is left out, and a warning says so
   std::optional<double> rtol = {}, atol = {};
   std::uint64_t seed = 0;
-  std::optional<Values> inputs = {};      // these instead of random ones
+  std::optional<Values> inputs = {};     // these instead of random ones
   std::vector<Values> more_inputs = {};  // and these, one case each
 
   const std::atomic<bool>* stop = nullptr;   // ends the rewriting: the best result so far

@@ -1,5 +1,5 @@
-// The stages between load and save, as functions over values: grow (lower and saturate), choose, emit. tools/optimize.cpp runs one after the
-// other, and again with less where one of them says so.
+// The stages between load and save, as functions over values: grow (lower and saturate), choose, emit. tools/optimize.cpp runs one after
+// the other, and again with less where one of them says so.
 #pragma once
 
 #include <map>
@@ -41,8 +41,8 @@ struct Grown {
   std::unique_ptr<OnnxEGraph> g;
   Lowered lowered;
   RunReport run;
-  std::vector<Rewrite> rewrites;        // kept for `observe`
-  std::vector<std::string> rule_names;  // of the e-graph's made_by()
+  std::vector<Rewrite> rewrites;                                        // kept for `observe`
+  std::vector<std::string> rule_names;                                  // of the e-graph's made_by()
   std::vector<std::pair<const Graph*, std::unique_ptr<Grown>>> bodies;  // each an e-graph of its own
 };
 // What a rule has made contradicts what is known.
@@ -82,8 +82,8 @@ struct Emitted {
 };
 absl::StatusOr<Emitted> emit(const Grown& grown, const Chosen& chosen, EmitOptions options, const Task& task);
 // The options of writing the main graph alone, its bodies written before.
-absl::StatusOr<RaiseOptions> raise_options_with_bodies(const Grown& grown, const Chosen& chosen, const EmitOptions& options, Emitted& emitted,
-                                                       const Task& task);
+absl::StatusOr<RaiseOptions> raise_options_with_bodies(const Grown& grown, const Chosen& chosen, const EmitOptions& options,
+                                                       Emitted& emitted, const Task& task);
 
 // A graph and its bodies, outermost first.
 template <typename Visit>

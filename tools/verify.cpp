@@ -220,9 +220,8 @@ class Verifier {
       differs(inputs, kind);
       report_.breaks = outside | (options_.excluded & ~excluded_);
       const std::string of_kind = is_beyond(kind) ? ", " + std::string(to_string(kind)) : "";
-      report_.message = fmt::format(
-          "output '{}'{}{}: {}{}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), of_kind, o.why,
-          said_of(outside));
+      report_.message =
+          fmt::format("output '{}'{}{}: {}{}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), of_kind, o.why, said_of(outside));
     }
     report_.cases.push_back(std::move(result));
     return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
@@ -285,9 +284,10 @@ class Verifier {
     });
     for (std::size_t i = 0; i < wanted.size(); ++i)
       if (!before.outputs[i].ok && result.outputs[i].ok)
-        note("output '{}' differs by up to {:.2e}{}: by rounding, for the original computed more exactly or beside its inputs differs from "
-             "itself as much",
-             result.outputs[i].name, result.outputs[i].max_abs, is_beyond(result.kind) ? " " + std::string(to_string(result.kind)) : "");
+        note(
+            "output '{}' differs by up to {:.2e}{}: by rounding, for the original computed more exactly or beside its inputs differs from "
+            "itself as much",
+            result.outputs[i].name, result.outputs[i].max_abs, is_beyond(result.kind) ? " " + std::string(to_string(result.kind)) : "");
   }
 
   // Where several elements are the largest but for rounding, ArgMax and TopK may name any of them.
@@ -315,7 +315,7 @@ class Verifier {
       const bool random = random_.contains(name);
       const bool of_specials = kind == CaseKind::kSpecial && floats_given_ && has_no_floats(wanted[i]);  // ArgMax of NaN is anything
       result.outputs.push_back(random || of_specials ? compare_kinds(name, wanted[i], other)
-                                      : compare_values(name, wanted[i], other, tolerances, noise ? &(*noise)[i] : nullptr));
+                                                     : compare_values(name, wanted[i], other, tolerances, noise ? &(*noise)[i] : nullptr));
       result.outputs.back().random = random;
     }
     return result;
@@ -519,10 +519,10 @@ class Verifier {
   std::set<std::string> random_;
   std::string refusal_;
   bool as_declared_ = true;
-  bool floats_given_ = false;  // some input is of floats
+  bool floats_given_ = false;              // some input is of floats
   unsigned excluded_ = options_.excluded;  // less what turns out to be the model's own
-  unsigned met_ = kExcludesNothing;         // of the excluded, by usual inputs
-  std::optional<VerifyPlan> taken_;  // the first that gave a case
+  unsigned met_ = kExcludesNothing;        // of the excluded, by usual inputs
+  std::optional<VerifyPlan> taken_;        // the first that gave a case
   struct Avoided {
     Inputs inputs;
     Sizes sizes;

@@ -35,8 +35,8 @@ struct VerifyOptions {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> input_shapes;  // dims of inputs that the user gave, -1: free
   std::uint64_t seed = 0;
   int threads = 1;
-  unsigned excluded = kExcludesNothing;  // by assumptions that were made, flags of Excluded: not drawn, or no difference where met
-  double seconds = 60;       // after so long no new case is begun, and the one that runs is given up
+  unsigned excluded = kExcludesNothing;       // by assumptions that were made, flags of Excluded: not drawn, or no difference where met
+  double seconds = 60;                        // after so long no new case is begun, and the one that runs is given up
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
 };
@@ -50,7 +50,7 @@ enum class VerifyStatus {
 };
 
 struct VerifyCase {
-  Sizes sizes;                            // of the symbols, empty with given inputs
+  Sizes sizes;  // of the symbols, empty with given inputs
   CaseKind kind = CaseKind::kUsual;
   std::vector<OutputComparison> outputs;  // in the first model's order
 };

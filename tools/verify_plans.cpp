@@ -85,7 +85,7 @@ std::vector<Sizes> sizes_with_zero(const std::vector<std::string>& symbols, cons
 
 std::optional<Sizes> long_sizes(const Model& model, const std::vector<std::string>& symbols, const VerifyPlan& plan) {
   constexpr std::int64_t kLong = 133;
-  constexpr double kMostWork = 1e7;     // multiplications, counted as weights times positions
+  constexpr double kMostWork = 1e7;      // multiplications, counted as weights times positions
   constexpr double kMostElements = 1e4;  // of an input: images of a fixed size are many positions
   if (symbols.empty() || plan.spacious || takes_images_of_any_size(model)) return std::nullopt;
   double weights = 1000 * static_cast<double>(model.graph.nodes.size());  // each node costs something

@@ -435,7 +435,8 @@ class Asker {
     return out;
   }
 
-  // A miss is about an anchor if it looked at it, stands on an internal operator above it, or looks for such an operator and fails on the way.
+  // A miss is about an anchor if it looked at it, stands on an internal operator above it, or looks for such an operator and fails on the
+  // way.
   bool concerns(const NearMiss& miss, const Pattern& pattern, const std::vector<Id>& above, const std::string& anchor_op) const {
     if (std::find(miss.classes.begin(), miss.classes.end(), above.front()) != miss.classes.end()) return true;
     const auto is_internal = [&](NodeId n) { return op_of(n).starts_with("saturate.") || !family_of(op_of(n)).empty(); };

@@ -143,7 +143,9 @@ constexpr char kRefusals[] = R"(<ir_version: 8, opset_import: ["" : 17]>
     { w = Where(c, x, f)  y = Softmax(w)  e = Erf(u)  t = Neg(u)  z = Neg(t) })";
 
 void add_other_forms(Bench& b) {
-  b.target = parse_target(R"({"name": "strict", "description": "", "min_opset": 11, "max_opset": 17, "forbidden": ["Where", "Erf"]})", "strict").value();
+  b.target =
+      parse_target(R"({"name": "strict", "description": "", "min_opset": 11, "max_opset": 17, "forbidden": ["Where", "Erf"]})", "strict")
+          .value();
   const Id moved = b.add("Exp", {b.add("Abs", {b.add("Mul", {b.value("x"), b.value("m")})})});
   b.same(b.value("y"), b.add("Softmax", {moved}, {Attribute::of("axis", std::int64_t{-1})}));
   b.same(b.value("z"), b.add("Abs", {b.value("u")}));

@@ -15,10 +15,26 @@ TEST(OpFeatures, OddRanksAndAttributes) {
       {Attribute::of("perm", std::vector<std::int64_t>{std::int64_t{1} << 40, 1}), Attribute::of("axis", std::int64_t{99})},
       {Attribute::of("perm", std::vector<std::int64_t>{-1, 0}), Attribute::of("transA", std::string("x"))},
       {Attribute::of("perm", std::string("text")), Attribute::of("axis", 1.5f), Attribute::of("num_heads", std::string("x"))}};
-  for (const char* op :
-       {"Transpose", "Attention", "com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention",
-        "Conv", "com.microsoft::FusedConv", "Gemm", "MatMul", "com.microsoft::FusedMatMul", "Concat", "Split", "Gather", "ReduceMean",
-        "Softmax", "Add", "LayerNormalization", "DequantizeLinear", "com.microsoft::QuickGelu", "Tanh"})
+  for (const char* op : {"Transpose",
+                         "Attention",
+                         "com.microsoft::Attention",
+                         "com.microsoft::MultiHeadAttention",
+                         "com.microsoft::GroupQueryAttention",
+                         "Conv",
+                         "com.microsoft::FusedConv",
+                         "Gemm",
+                         "MatMul",
+                         "com.microsoft::FusedMatMul",
+                         "Concat",
+                         "Split",
+                         "Gather",
+                         "ReduceMean",
+                         "Softmax",
+                         "Add",
+                         "LayerNormalization",
+                         "DequantizeLinear",
+                         "com.microsoft::QuickGelu",
+                         "Tanh"})
     for (const Sizes1D& first : shapes)
       for (const Sizes1D& others : shapes)
         for (const auto& list : attributes)

@@ -17,7 +17,6 @@
 namespace saturate::traits_test {
 namespace {
 
-
 constexpr int kRounds = 16;
 
 constexpr const char* kHolds = "";

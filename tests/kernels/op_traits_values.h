@@ -51,8 +51,8 @@ enum class Pick { kAny, kFinite, kSmall };  // with NaN, infinities and the larg
 
 inline double special_float(Random& random, DType dtype, Pick pick) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  static const std::vector<double> kSmall = {0.0, -0.0, 1, -1,   0.5, -0.5, 1.5,     2.5,
-                                             -2.5, 0.75, 3, -3, 1.0009765625 + 1e-9, 0.50001, -1.00002};
+  static const std::vector<double> kSmall = {0.0,     -0.0,    1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 0.75, 3, -3, 1.0009765625 + 1e-9,
+                                             0.50001, -1.00002};
   static const std::vector<double> kLarge = {100, -100, 1e4, -6e4, 20.25, -11.5, 1e-7, -1e-7, 3e-40, 65504, 3.4e38, -3.4e38, 1.7e308};
   static const std::vector<double> kWild = {kInf, -kInf, std::nan(""), kInf};
   const auto one_of_these = [&random](const std::vector<double>& v) { return v[random.below(static_cast<std::uint32_t>(v.size()))]; };

@@ -22,9 +22,8 @@ bool assumes(const Rule& rule, std::string_view name) {
 }
 
 bool holds_operator(const Rule& rule, std::initializer_list<std::string_view> operators) {
-  return std::any_of(rule.left.begin(), rule.left.end(), [&](const RuleNode& n) {
-    return std::find(operators.begin(), operators.end(), n.op_type) != operators.end();
-  });
+  return std::any_of(rule.left.begin(), rule.left.end(),
+                     [&](const RuleNode& n) { return std::find(operators.begin(), operators.end(), n.op_type) != operators.end(); });
 }
 
 bool asks(const Rule& rule, std::initializer_list<std::string_view> functions) {

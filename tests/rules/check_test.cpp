@@ -299,8 +299,8 @@ class CheckNative : public testing::Test {
 };
 
 TEST_F(CheckNative, ExamplesMustFire) {
-  const RuleCheck c = check("reshape_identity",
-                            "native reshape_identity (X, s) => (Y) { Y = Reshape (X, s) } example X = float[2,3], s = int64[2] {3,2}");
+  const RuleCheck c =
+      check("reshape_identity", "native reshape_identity (X, s) => (Y) { Y = Reshape (X, s) } example X = float[2,3], s = int64[2] {3,2}");
   EXPECT_FALSE(c.ok());
   EXPECT_TRUE(says(c, "does not fire on its example")) << to_string(c);
 }

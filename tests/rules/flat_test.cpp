@@ -54,7 +54,8 @@ TEST(Flat, HoldsAllThatARuleSays) {
   ASSERT_EQ(r.where.size(), rule.where.size());
   for (std::size_t i = 0; i < r.where.size(); ++i) EXPECT_EQ(to_string(*r.where[i]), to_string(*rule.where[i]));
   EXPECT_EQ(to_string(*r.lets.at(1).second), to_string(*rule.lets.at(1).second));
-  EXPECT_EQ(r.where[0]->arguments[0]->arguments[0]->arguments[0]->function, rule.where[0]->arguments[0]->arguments[0]->arguments[0]->function);
+  EXPECT_EQ(r.where[0]->arguments[0]->arguments[0]->arguments[0]->function,
+            rule.where[0]->arguments[0]->arguments[0]->arguments[0]->function);
   EXPECT_EQ(rule_constant(r.left[0])->reals, rule_constant(rule.left[0])->reals);
   const Tensor& t = r.right[0].attributes[0].literal.t();
   EXPECT_EQ(t.dims(), Shape{2});

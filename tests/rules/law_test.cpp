@@ -321,7 +321,8 @@ rule four (X) => (Y) { A = Neg (X)  B = Neg (A)  C = Neg (B)  Y = Neg (C) } => {
 rule exact (X) => (Y) { Y = Sub (X, X) } => { Y = Mul (X, X) } effect reassociates
 rule by_tan (X) => (Y) { Y = Cos (X) } => { Y = Sin (X) } effect approximates example X = float[2] {0.78539816}
 rule by_tan_again (X) => (Y) { Y = Cos (X) } => { Y = Sin (X) } effect reassociates example X = float[2] {0.78539816}
-)", "t.rules");
+)",
+                                    "t.rules");
   ASSERT_TRUE(status.ok()) << status.message();
   const auto evaluator = make_evaluator({.reference = true});
   EXPECT_FALSE(is_implied(*set.find("twice"), set, *evaluator));  // four Negs are too many for it

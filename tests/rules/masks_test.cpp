@@ -82,7 +82,8 @@ TEST_F(Masks, HaveFillsThatAddUp) {
 TEST_F(Masks, AreRaised) {
   const Id c = input("b", DType::kBool), none = floats({0}), x = input("x", DType::kFloat);
   const Id mask = op("Where", {c, none, floats({std::numeric_limits<float>::lowest()})});
-  const Id raised = *with_raised_fills(g_, op("Add", {mask, mask}), UnknownFills::kRefused), wanted = op("Where", {c, none, floats({-1e30f})});
+  const Id raised = *with_raised_fills(g_, op("Add", {mask, mask}), UnknownFills::kRefused),
+           wanted = op("Where", {c, none, floats({-1e30f})});
   EXPECT_EQ(raised, op("Add", {wanted, wanted}));
   EXPECT_EQ(with_raised_fills(g_, raised, UnknownFills::kRefused), raised);
   EXPECT_EQ(with_raised_fills(g_, x, UnknownFills::kRefused), std::nullopt);

@@ -114,8 +114,9 @@ TEST(Operators, ABodyThatDoesNotRunOrIsWrongIsFound) {
 TEST(Operators, WhatIsWrongIsToldWithItsPlace) {
   EXPECT_EQ(error_of_operator("rule r (X) => (Y) saturate.no_such (X) => Neg (X)"),
             "t.rules:1:19: rule r: there is no operator saturate.no_such; define it before, as in `operator no_such (X) => (Y) => ...`");
-  EXPECT_EQ(error_of_operator("operator again (X) => (Y) => saturate.again (X)"),
-            "t.rules:1:30: rule saturate.again: there is no operator saturate.again; define it before, as in `operator again (X) => (Y) => ...`");
+  EXPECT_EQ(
+      error_of_operator("operator again (X) => (Y) => saturate.again (X)"),
+      "t.rules:1:30: rule saturate.again: there is no operator saturate.again; define it before, as in `operator again (X) => (Y) => ...`");
   EXPECT_EQ(error_of_operator("operator f <a: tensor> (X) => (Y) => Neg (X)"),
             "t.rules:1:16: `tensor` is no type of an attribute; known are int, float, string, ints, floats, strings");
   EXPECT_EQ(error_of_operator("operator f <a: int = 0.5> (X) => (Y) => Neg (X)").substr(0, 13), "t.rules:1:22:");
@@ -123,12 +124,15 @@ TEST(Operators, WhatIsWrongIsToldWithItsPlace) {
             "t.rules:1:10: com.microsoft.Mine is an operator of a runtime already; give yours another domain");
   EXPECT_EQ(error_of_operator("operator f (X) => (Y) => Neg (X)\noperator f <a: int> (X) => (Y) => Abs (X)"),
             "t.rules:2:10: saturate.f is defined in t.rules:1 already with other attributes; a further body has the same");
-  EXPECT_EQ(error_of_operator("operator sdpa (X) => (Y) => Neg (X)").substr(0, 57), "t.rules:1:10: saturate.sdpa is defined in operators.rules");
+  EXPECT_EQ(error_of_operator("operator sdpa (X) => (Y) => Neg (X)").substr(0, 57),
+            "t.rules:1:10: saturate.sdpa is defined in operators.rules");
   EXPECT_EQ(error_of_operator("operator f (X) => (Y) => Neg (X) budget 3"),
             "t.rules:1:10: an operator is what its body says; of the clauses of rules it has examples, counters and a tolerance");
-  EXPECT_NE(error_of_operator("operator f <a: int> (X) => (Y) => Neg (X)\nrule r (X) => (Y) saturate.f (X) => Neg (X)").find("needs its attribute `a`"),
+  EXPECT_NE(error_of_operator("operator f <a: int> (X) => (Y) => Neg (X)\nrule r (X) => (Y) saturate.f (X) => Neg (X)")
+                .find("needs its attribute `a`"),
             std::string::npos);
-  EXPECT_NE(error_of_operator("operator f (X, Z) => (Y) => Add (X, Z)\nrule r (X) => (Y) saturate.f (X) => Neg (X)").find("takes 2 inputs, not 1"),
+  EXPECT_NE(error_of_operator("operator f (X, Z) => (Y) => Add (X, Z)\nrule r (X) => (Y) saturate.f (X) => Neg (X)")
+                .find("takes 2 inputs, not 1"),
             std::string::npos);
 }
 

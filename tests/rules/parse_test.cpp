@@ -93,8 +93,10 @@ TEST(ParseRules, ASideIsAnExpressionOrNodes) {
   EXPECT_EQ(side(mirrored->rules[1].left), "Abs:1 = Abs (X)\nNeg:2 = Neg (b)\nY = Sub (Neg:2, Abs:1)\n");
   EXPECT_EQ(error_of("rule a (X) => (Y, Z) Abs (X) => Neg (X)"),
             "t.rules:1:22: a rule of 2 outputs names each; write nodes in braces, as in `{ Y = Abs (...) }`");
-  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Max (X, [\"a\"])"), "t.rules:1:38: an input is a number or a list of numbers, not strings");
-  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Max (X, {1})"), "t.rules:1:38: expected an input: a name, a number or an operator, found `{`");
+  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Max (X, [\"a\"])"),
+            "t.rules:1:38: an input is a number or a list of numbers, not strings");
+  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Max (X, {1})"),
+            "t.rules:1:38: expected an input: a name, a number or an operator, found `{`");
 }
 
 TEST(ParseRules, ClausesStandAfterTheHeaderToo) {

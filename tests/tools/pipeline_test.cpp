@@ -20,7 +20,8 @@ NativeRule native_rule(std::string name, std::vector<std::string> assumes, const
 
 // The model through its one rule.
 PipelineResult result_of(const std::string& body, NativeRule rule, std::vector<Inputs> inputs) {
-  const auto model = parse_model_text("<ir_version: 8, opset_import: [\"\" : 18]>\ng (float[n] x) => (float[n] y) {\n" + body + "\n}\n", "test");
+  const auto model =
+      parse_model_text("<ir_version: 8, opset_import: [\"\" : 18]>\ng (float[n] x) => (float[n] y) {\n" + body + "\n}\n", "test");
   EXPECT_TRUE(model.ok()) << model.status();
   SaturateArgs args;
   args.rules = {"none"};

@@ -9,13 +9,18 @@ namespace {
 
 TEST(Terminal, TextStaysText) {
   EXPECT_EQ(printable("plain\ttext\n"), "plain\ttext\n");
-  EXPECT_EQ(printable("gr\xc3\xb6\xc3\x9f" "er \xe2\x89\xa4 \xf0\x9f\x98\x80"), "gr\xc3\xb6\xc3\x9f" "er \xe2\x89\xa4 \xf0\x9f\x98\x80");
+  EXPECT_EQ(printable("gr\xc3\xb6\xc3\x9f"
+                      "er \xe2\x89\xa4 \xf0\x9f\x98\x80"),
+            "gr\xc3\xb6\xc3\x9f"
+            "er \xe2\x89\xa4 \xf0\x9f\x98\x80");
 }
 
 TEST(Terminal, WhatMovesTheCursorIsSpelledOut) {
   EXPECT_EQ(printable("\x1b[31m\x07\x08\r\x7f"), "\\x1b[31m\\x07\\x08\\x0d\\x7f");
-  EXPECT_EQ(printable("\xc2\x9b"), "\\x9b");            // CSI as one character
-  EXPECT_EQ(printable("\xe2\x80\xae" "abc"), "\\u202eabc");  // right to left
+  EXPECT_EQ(printable("\xc2\x9b"), "\\x9b");  // CSI as one character
+  EXPECT_EQ(printable("\xe2\x80\xae"
+                      "abc"),
+            "\\u202eabc");  // right to left
 }
 
 TEST(Terminal, BytesThatAreNoText) {

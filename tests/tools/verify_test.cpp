@@ -177,8 +177,7 @@ TEST(Verify, WhatNobodyComparesIsNotEqual) {
   EXPECT_EQ(verify(chance, chance).status, VerifyStatus::kNotRun);
   const Model other = graph("(float[8] x) => (float[4] y)", "y = RandomNormal <shape = [4]> ()");
   EXPECT_EQ(verify(chance, other).status, VerifyStatus::kDifferent);
-  const Model nothing = graph("(float[n] x) => (float[m] y)",
-                              "a = Constant <value_ints = [0]> ()\ny = Slice (x, a, a)");
+  const Model nothing = graph("(float[n] x) => (float[m] y)", "a = Constant <value_ints = [0]> ()\ny = Slice (x, a, a)");
   EXPECT_EQ(verify(nothing, nothing).status, VerifyStatus::kNotRun);
 }
 
@@ -216,7 +215,7 @@ TEST(Verify, FloatsFarFromZeroAndNearIt) {
             VerifyStatus::kDifferent);
   EXPECT_EQ(status_of("(float[4, 4] x) => (float[4, 4] y)", "y = Identity (x)",
                       "e = Constant <value_float = 0.001> ()\na = Abs (x)\ns = Less (a, e)\nz = Constant <value_float = 0.0> ()\n"
-                          "y = Where (s, z, x)"),
+                      "y = Where (s, z, x)"),
             VerifyStatus::kDifferent);
   EXPECT_EQ(status_of("(double[n] x, double[n] z) => (double[n] y)", "y = Sub (x, z)",
                       "a = Cast <to = 1> (x)\nb = Cast <to = 1> (z)\nd = Sub (a, b)\ny = Cast <to = 11> (d)"),
@@ -225,8 +224,9 @@ TEST(Verify, FloatsFarFromZeroAndNearIt) {
 
 // What an equal formula makes of numbers that the original overflows with is not held against it.
 TEST(Verify, OverflowOfTheOriginalIsNoDifference) {
-  EXPECT_EQ(status_of("(float[n, 4] x) => (float[n, 4] y)", "e = Exp (x)\no = Constant <value_float = 1.0> ()\nd = Add (e, o)\n"
-      "y = Div (e, d)",
+  EXPECT_EQ(status_of("(float[n, 4] x) => (float[n, 4] y)",
+                      "e = Exp (x)\no = Constant <value_float = 1.0> ()\nd = Add (e, o)\n"
+                      "y = Div (e, d)",
                       "y = Sigmoid (x)"),
             VerifyStatus::kEqual);
 }
@@ -245,8 +245,10 @@ TEST(Verify, SizesOfZero) {
 
 TEST(Verify, InputsWithoutARank) {
   const auto model = [](const std::string& last) {
-    return graph("(float x) => (float y)", "w = Constant <value = float[3, 2] {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}> ()\n"
-        "m = MatMul (x, w)\n" + last);
+    return graph("(float x) => (float y)",
+                 "w = Constant <value = float[3, 2] {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}> ()\n"
+                 "m = MatMul (x, w)\n" +
+                     last);
   };
   Model right = model("y = Relu (m)"), wrong = model("y = Neg (m)");
   for (Model* m : {&right, &wrong}) m->graph.inputs[0].type.shape.reset();
@@ -264,15 +266,17 @@ TEST(Verify, TiesOfArgMax) {
   const std::string signature = "(float[n, 2] x) => (int64[n] y)";
   const std::string sums = "s = Constant <value = float[2, 3] {0.1, 0.3, 0.1, 0.7, 0.2, 0.7}> ()\n";
   const std::string left = sums + "m = MatMul (x, s)\ny = ArgMax <axis = 1, keepdims = 0> (m)";
-  const std::string nudged = "c = Constant <value = float[3] {0.0, 0.0, 0.0000001}> ()\n" + sums + "m = MatMul (x, s)\n"
-      "k = Add (m, c)\ny = ArgMax <axis = 1, keepdims = 0> (k)";
+  const std::string nudged = "c = Constant <value = float[3] {0.0, 0.0, 0.0000001}> ()\n" + sums +
+                             "m = MatMul (x, s)\n"
+                             "k = Add (m, c)\ny = ArgMax <axis = 1, keepdims = 0> (k)";
   EXPECT_EQ(status_of(signature, left, nudged), VerifyStatus::kEqual);
   EXPECT_EQ(status_of(signature, left, sums + "m = MatMul (x, s)\ny = ArgMin <axis = 1, keepdims = 0> (m)"), VerifyStatus::kDifferent);
 }
 
 TEST(Verify, MemoryAndTimeEndACase) {
-  const Model a = graph("(float[1] x) => (float[1000, 1000] y)", "s = Constant <value_ints = [1000, 1000]> ()\ne = Expand (x, s)\n"
-      "c = Exp (e)\nd = Sin (e)\ny = Add (c, d)");
+  const Model a = graph("(float[1] x) => (float[1000, 1000] y)",
+                        "s = Constant <value_ints = [1000, 1000]> ()\ne = Expand (x, s)\n"
+                        "c = Exp (e)\nd = Sin (e)\ny = Add (c, d)");
   VerifyOptions options;
   options.memory = 10'000'000;
   EXPECT_EQ(verify(a, a, options).status, VerifyStatus::kNotRun);
@@ -280,7 +284,7 @@ TEST(Verify, MemoryAndTimeEndACase) {
   EXPECT_EQ(verify(a, a, options).status, VerifyStatus::kEqual);
   const Model endless = graph("(float x) => (float y)",
                               "n = Constant <value_int = 4000000> ()\n"
-                                  "y = Loop (n, , x) <body = b (int64 i, bool c, float v) => (bool d, float w) { d = "
+                              "y = Loop (n, , x) <body = b (int64 i, bool c, float v) => (bool d, float w) { d = "
                               "Identity (c)\nw = Cos (v) }>");
   options.seconds = 0.1;
   const VerifyReport report = verify(endless, endless, options);
@@ -353,8 +357,10 @@ TEST(Verify, RowsThatAreMaskedAsAWholeAreAvoidedWhereAssumed) {
 
 TEST(Verify, SmallOutputsAreCompared) {
   const std::string scale = "c = Constant <value_float = 0.000001> ()\ny = Mul (s, c)";
-  EXPECT_EQ(status_of("(float[n] x) => (float[n] y)", "s = Sigmoid (x)\n" + scale, "s = HardSigmoid (x)\n"
-      "" + scale), VerifyStatus::kDifferent);
+  EXPECT_EQ(status_of("(float[n] x) => (float[n] y)", "s = Sigmoid (x)\n" + scale,
+                      "s = HardSigmoid (x)\n"
+                      "" + scale),
+            VerifyStatus::kDifferent);
 }
 
 TEST(Verify, ImagesAreLargeOnce) {
