@@ -79,6 +79,7 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
     if (!selection.ok()) return selection.status();
     chosen->selection = *std::move(selection);
   }
+  if (task.options.after_stage) task.options.after_stage({"extract", grown.where, *grown.g, grown.lowered, &chosen->selection});
   for (const auto& [graph, body] : grown.bodies) {
     auto of_body = choose_in(*body, limit, sizes, not_computed, task);
     if (!of_body.ok()) return of_body.status();

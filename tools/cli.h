@@ -83,7 +83,9 @@ struct OptimizeArgs {
   VerifyArgs check;
   SaturateArgs saturate;
   std::string input, output, report, dump_egraph;
-  bool output_by_place = false;  // the second argument, not -o
+  std::vector<std::string> dumps;  // STAGE or STAGE=FILE
+  std::string stop_after;          // a stage
+  bool output_by_place = false;    // the second argument, not -o
   bool verify = true, strict_verify = false, strict_budget = false, debug_rules = false, external_data = false;
   std::optional<std::size_t> external_threshold;
 };

@@ -13,6 +13,7 @@
 #include "tools/cli.h"
 #include "tools/files.h"
 #include "tools/pipeline.h"
+#include "tools/stage_dumps.h"
 #include "tools/terminal.h"
 
 namespace saturate {
@@ -77,24 +78,43 @@ int write_result(const OptimizeArgs& args, const Model& model, OptimizeReport& r
   return kExitOk;
 }
 
+int write_dumps(const StageDumps& dumps) {
+  const absl::Status status = dumps.write();
+  return status.ok() ? kExitOk : fail(status, "", "");
+}
+
 int write_report(const OptimizeArgs& args, const WholeReport& report) {
   if (args.report.empty()) return kExitOk;
   const absl::Status status = write_file(args.report, json_text(to_json(report)) + "\n");
   return status.ok() ? kExitOk : fail(status, args.report, "");
 }
 
+absl::StatusOr<StageDumps> dumps_of(const OptimizeArgs& args) {
+  std::vector<DumpRequest> requests;
+  for (const std::string& text : args.dumps) {
+    absl::StatusOr<DumpRequest> request = parse_dump(text);
+    if (!request.ok()) return request.status();
+    if (request->file.empty() && args.common.json)
+      return absl::InvalidArgumentError(fmt::format("--dump {}: standard output has the JSON of --json; name a file", text));
+    requests.push_back(*std::move(request));
+  }
+  return StageDumps(std::move(requests));
+}
+
 // Nothing that is there is lost by mistake: no output is an input or another output, and a second model on the command line
 // (`saturate *.onnx`) is no output.
-absl::Status check_outputs(const OptimizeArgs& args) {
+absl::Status check_outputs(const OptimizeArgs& args, const StageDumps& dumps) {
   if (const absl::Status s = check_writable(args.output); !s.ok()) return s;
-  for (const std::string& path : {args.report, args.dump_egraph})
-    if (const absl::Status s = path.empty() ? absl::OkStatus() : check_writable(path, Into::kAnything); !s.ok()) return s;
+  std::vector<NamedPath> besides{{"--report", args.report}, {"--dump-egraph", args.dump_egraph}};
+  for (const DumpRequest& dump : dumps.requests()) besides.push_back({"--dump " + dump.stage, dump.file});
+  for (const NamedPath& beside : besides)
+    if (const absl::Status s = beside.path.empty() ? absl::OkStatus() : check_writable(beside.path, Into::kAnything); !s.ok()) return s;
   std::vector<NamedPath> inputs{{"the model", args.input}, {"--target", args.saturate.target}, {"--cost", args.saturate.cost}};
   for (const std::string& given : args.check.inputs) inputs.push_back({"--inputs", given});
   for (const std::string& rules : args.saturate.rules) inputs.push_back({"--rules", rules});
-  const NamedPath report{"--report", args.report}, egraph{"--dump-egraph", args.dump_egraph}, output{"the result", args.output};
+  const NamedPath output{"the result", args.output};
   inputs.push_back(output);
-  if (const absl::Status s = check_distinct({report, egraph}, inputs); !s.ok()) return s;
+  if (const absl::Status s = check_distinct(besides, inputs); !s.ok()) return s;
   inputs.pop_back();
   if (same_place(args.output, args.input)) return absl::OkStatus();  // in place
   if (const absl::Status s = check_distinct({output}, inputs); !s.ok()) return s;
@@ -120,7 +140,9 @@ absl::Status check_data_files(const OptimizeArgs& args, const Model& model) {
 int optimize_command(const OptimizeArgs& given) {
   OptimizeArgs args = given;
   if (args.output.empty()) args.output = default_output(args.input);
-  if (const absl::Status status = check_outputs(args); !status.ok()) return fail(kExitFile, "", std::string(status.message()), "");
+  absl::StatusOr<StageDumps> dumps = dumps_of(args);
+  if (!dumps.ok()) return fail(kExitUsage, "", std::string(dumps.status().message()), "");
+  if (const absl::Status status = check_outputs(args, *dumps); !status.ok()) return fail(kExitFile, "", std::string(status.message()), "");
   const Progress progress(args.common.quiet() || args.common.json);
   Clock clock;
   WholeReport report{args.input, args.output, {}, {}, {}};
@@ -135,6 +157,8 @@ int optimize_command(const OptimizeArgs& given) {
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
   if (const absl::Status status = check_data_files(args, *model); !status.ok()) return fail(status, "", "");
   lap("load");
+  dumps->add("load", *model);
+  if (args.stop_after == "load") return write_dumps(*dumps);
 
   PipelineOptions options;
   options.optimize = optimize_options(args.saturate, args.common);
@@ -143,7 +167,9 @@ int optimize_command(const OptimizeArgs& given) {
   };
   options.optimize.dump_egraph = !args.dump_egraph.empty();
   if (args.check.max_memory) options.optimize.max_memory = *args.check.max_memory << 20;
-  options.verify = args.verify;
+  options.optimize.stop_after = args.stop_after == "raise" ? "" : args.stop_after;
+  if (!dumps->empty()) options.optimize.after_stage = [&](const StageView& made) { dumps->add(made); };
+  options.verify = args.verify && args.stop_after.empty();
   options.strict_verify = args.strict_verify;
   options.debug_rules = args.debug_rules;
   options.abort = args.common.cancel;
@@ -155,6 +181,10 @@ int optimize_command(const OptimizeArgs& given) {
     options.check = *std::move(check);
   }
   PipelineResult result = run_pipeline(*model, *setup, options);
+  if (!result.stopped && (!result.failure || result.failure->code == kExitDifferent)) dumps->add("raise", result.model);
+  progress.clear();
+  if (const int code = write_dumps(*dumps); code != kExitOk) return code;
+  if (!args.stop_after.empty() && !result.failure) return kExitOk;
   for (auto& [stage, seconds] : result.report.stage_seconds) report.stage_seconds.emplace_back(stage, seconds);
   report.optimize = std::move(result.report.optimize);
   report.verify = std::move(result.report.verify);

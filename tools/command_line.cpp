@@ -17,6 +17,7 @@
 #include "tools/cli.h"
 #include "tools/command_line.h"
 #include "tools/option_checks.h"
+#include "tools/stage_dumps.h"
 
 namespace {
 
@@ -309,6 +310,14 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
                  "where verification fails, give up; without, the rule that is to blame is left out, and a warning says so");
   verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
   verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
+  verb->add_option("--dump", args.dumps,
+                   "print, or write to a file, what a stage has made: load or raise (ONNX text), lower or saturate (the e-graph as text, "
+                   ".dot or .json), extract (the choice as text or .json)")
+      ->type_name("STAGE[=FILE]")
+      ->allow_extra_args(false);
+  verb->add_option("--stop-after", args.stop_after, "end after this stage, without a result: load, lower, saturate, extract or raise")
+      ->type_name("STAGE")
+      ->check([](const std::string& stage) { return not_a_stage(stage); }, "");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
                  "write tensors to OUT.onnx.data even where the input has them inline");

@@ -121,11 +121,15 @@ class Grower {
   Grower(const std::set<std::string>& without, const Task& task) : without_(without), task_(task) {}
 
   // `outside`: the graph around a body.
-  absl::StatusOr<GrowResult> run(const Model& model, const Grown* outside, int depth) const {
+  absl::StatusOr<GrowResult> run(const Model& model, const Grown* outside, int depth, std::string where = "") const {
     auto graph = std::make_unique<Grown>();
     graph->model = &model;
+    graph->where = std::move(where);
     if (auto s = lowered(*graph, outside); !s.ok()) return s;
+    tell(*graph, "lower");
+    if (task_.options.stop_after == "lower") return GrowResult(std::move(graph));
     if (auto c = saturate(*graph, without_, task_)) return GrowResult(*std::move(c));
+    tell(*graph, "saturate");
     if (!task_.has_rules() || depth >= kMaxBodyDepth) return GrowResult(std::move(graph));
     for (const Node& node : model.graph.nodes)
       for (const Attribute& a : node.attributes)
@@ -135,6 +139,10 @@ class Grower {
   }
 
  private:
+  void tell(const Grown& graph, std::string_view stage) const {
+    if (task_.options.after_stage) task_.options.after_stage({stage, graph.where, *graph.g, graph.lowered});
+  }
+
   absl::Status lowered(Grown& graph, const Grown* outside) const {
     task_.progress("lower");
     const StageTimer timer(task_, "lower");
@@ -152,14 +160,14 @@ class Grower {
   // A body that cannot be lowered stays as it is.
   std::optional<Contradicted> add_body(Grown& graph, const Node& node, const Attribute& a, int depth) const {
     auto model = std::make_unique<Model>(model_of_body(*graph.model, a.g()));
-    auto made = run(*model, &graph, depth + 1);
+    std::string where = fmt::format("{} of '{}'{}", a.name, node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name,
+                                    graph.where.empty() ? "" : " in " + graph.where);
+    auto made = run(*model, &graph, depth + 1, std::move(where));
     if (!made.ok()) return std::nullopt;
     if (auto* contradiction = std::get_if<Contradicted>(&*made))
       return contradiction->rule.empty() ? std::nullopt : std::optional(std::move(*contradiction));
     auto body = std::get<std::unique_ptr<Grown>>(*std::move(made));
     body->body_model = std::move(model);
-    body->where = fmt::format("{} of '{}'{}", a.name, node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name,
-                              graph.where.empty() ? "" : " in " + graph.where);
     graph.bodies.emplace_back(&a.g(), std::move(body));
     return std::nullopt;
   }

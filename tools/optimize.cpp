@@ -147,7 +147,7 @@ class Attempt {
     if (opset_was_assumed(model) && limit_ != model.opset("")) options_.opset = limit_;
   }
 
-  // nullopt: there is a result.
+  // nullopt: there is a result, or the stage is done after which to stop.
   absl::StatusOr<std::optional<Again>> once() {
     if (!grown_) {
       auto grown = grow(model_, without_, task_);
@@ -155,6 +155,7 @@ class Attempt {
       if (const auto* c = std::get_if<Contradicted>(&*grown)) return leave_out(*c);
       grown_ = std::get<std::unique_ptr<Grown>>(*std::move(grown));
     }
+    if (task_.options.stop_after == "lower" || task_.options.stop_after == "saturate") return std::nullopt;
     if (!chosen_) {
       auto chosen = choose(*grown_, limit_, not_computed_, task_);
       if (!chosen.ok()) return chosen.status();
@@ -162,6 +163,7 @@ class Attempt {
       if (tries_[Again::kNotComputed] < kMaxRetries && note_not_computed(*grown_, *chosen_, not_computed_))
         return again(Again::kNotComputed);
     }
+    if (task_.options.stop_after == "extract") return std::nullopt;
     options_.limit = limit_;
     options_.names = names_;
     auto emitted = emit(*grown_, *chosen_, options_, task_);
@@ -254,6 +256,8 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   }
 
   add_runs(attempt.grown(), report);
+  result.stopped = !options.stop_after.empty();
+  if (result.stopped) return result;
   visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
     report.cost_before += chosen.selection.cost_before;
     report.cost_after += chosen.selection.cost;

@@ -29,6 +29,15 @@ struct Observed {
   const ExtractOptions& extract_options;
 };
 
+// What a stage has made of one graph: valid during the call only.
+struct StageView {
+  std::string_view stage;  // lower, saturate or extract
+  const std::string& where;
+  const OnnxEGraph& g;
+  const Lowered& lowered;
+  const Selection* selection = nullptr;  // of extract
+};
+
 struct OptimizeOptions {
   Limits limits;
   std::optional<std::int64_t> opset;  // --opset N
@@ -44,6 +53,8 @@ struct OptimizeOptions {
   std::vector<std::string> cost_symbols;     // dims that costs were given sizes for; a warning names one that the model has not
   bool dump_egraph = false;                  // return the main graph's extraction problem as egraph-serialize's JSON
   std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
+  std::function<void(const StageView&)> after_stage;      // of the main graph and each body; again where a stage runs again
+  std::string stop_after;                                 // lower, saturate or extract: there is no result then; "": the end
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
   std::function<void(const Observed&)> observe;           // of the main graph, then of each body; given, e-graphs keep reasons
 };
@@ -93,6 +104,7 @@ struct OptimizeResult {
   };
   std::vector<Sample> samples;  // differ from `model` and from each other in the e-nodes they take
   std::string egraph;           // JSON, where asked for
+  bool stopped = false;         // after options.stop_after: there is no model
 };
 
 absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,

@@ -126,6 +126,8 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
     out.failure = Failure{kExitFile, std::string(result.status().message()), kModelAdvice};
     return out;
   }
+  out.stopped = result->stopped;
+  if (out.stopped) return out;
   out.model = std::move(result->model);
   out.egraph = std::move(result->egraph);
   out.report.optimize = std::move(result->report);

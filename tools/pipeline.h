@@ -31,7 +31,8 @@ struct Failure {
 struct PipelineResult {
   Model model;  // not to be used where there is a failure
   WholeReport report;
-  std::string egraph;  // JSON, where options.optimize asks for it
+  std::string egraph;    // JSON, where options.optimize asks for it
+  bool stopped = false;  // after the stage that options.optimize names: there is no model
   std::optional<Failure> failure;
 };
 
