@@ -69,9 +69,10 @@ std::vector<Rewrite> rewrites_for(Grown& graph, const std::set<std::string>& wit
   const bool looked_at = options.instrument || options.observe;  // by others, as a whole
   std::vector<Rewrite> rewrites =
       looked_at ? task.rules.compile(*graph.g, nullptr, wanted) : task.rules.compile_when_wanted(*graph.g, wanted);
-  std::erase_if(rewrites, [&](const Rewrite& r) {
-    return without.contains(r.name) || options.left_out.contains(std::string(rule_of_rewrite(r.name)));
-  });
+  if (!without.empty() || !options.left_out.empty())
+    std::erase_if(rewrites, [&](const Rewrite& r) {
+      return without.contains(r.name) || options.left_out.contains(std::string(rule_of_rewrite(r.name)));
+    });
   if (options.instrument) options.instrument(rewrites);
   return rewrites;
 }
@@ -105,13 +106,15 @@ std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& 
   EGraph& egraph = graph.g->egraph();
   std::vector<Rewrite> rewrites = rewrites_for(graph, without, task);
   graph.run = ::saturate::run(egraph, rewrites, run_options(egraph, task.options));
-  for (const Rewrite& r : rewrites) graph.rule_names.push_back(r.name);
+  const bool kept = static_cast<bool>(task.options.observe);
+  graph.rule_names.reserve(rewrites.size() + 3);
+  for (Rewrite& r : rewrites) graph.rule_names.push_back(kept ? r.name : std::move(r.name));
   if (graph.run.stop == StopReason::kContradiction) {
     const auto& c = egraph.contradiction();
     return Contradicted{c ? c->rule : "", c ? c->what : "unknown"};
   }
   if (!rewrites.empty()) close(graph, task);
-  if (task.options.observe) graph.rewrites = std::move(rewrites);
+  if (kept) graph.rewrites = std::move(rewrites);
   return std::nullopt;
 }
 

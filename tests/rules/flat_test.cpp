@@ -39,7 +39,7 @@ TEST(Flat, HoldsAllThatARuleSays) {
   EXPECT_EQ(head.ends_in.op_type, "Slice");
   ASSERT_EQ(head.directions.size(), 1u);
   EXPECT_EQ(head.directions[0].wants.size(), 2u);
-  EXPECT_EQ(head.directions[0].forms, (std::vector<std::vector<std::string_view>>{{}, {"O"}}));
+  EXPECT_EQ(head.directions[0].forms, (decltype(RuleDirection::forms){{}, {"O"}}));
   const Rule& r = back[0]->rule();
   EXPECT_EQ(r.name, "all_of_it");
   EXPECT_EQ(r.file, "a.rules");
