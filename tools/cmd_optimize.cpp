@@ -135,6 +135,51 @@ absl::Status check_data_files(const OptimizeArgs& args, const Model& model) {
   return check_distinct({{"the result", args.output}, {"--report", args.report}, {"--dump-egraph", args.dump_egraph}}, inputs);
 }
 
+absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const Model& model, const Progress& progress,
+                                                 StageDumps& dumps) {
+  PipelineOptions options;
+  options.optimize = optimize_options(args.saturate, args.common);
+  options.optimize.progress = [&progress](const std::string& stage, const IterationStats* i) {
+    progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
+  };
+  options.optimize.dump_egraph = !args.dump_egraph.empty();
+  options.optimize.stop_after = args.stop_after == "raise" ? "" : args.stop_after;
+  if (!dumps.empty()) options.optimize.after_stage = [&dumps](const StageView& made) { dumps.add(made); };
+  if (args.check.max_memory) options.optimize.max_memory = *args.check.max_memory << 20;
+  options.verify = args.verify && args.stop_after.empty();
+  options.strict_verify = args.strict_verify;
+  options.debug_rules = args.debug_rules;
+  options.abort = args.common.cancel;
+  if (!options.verify) return options;
+  VerifyArgs check_args = args.check;
+  check_args.seconds = args.saturate.limits.seconds;
+  absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, model);
+  if (!check.ok()) return check.status();
+  options.check = *std::move(check);
+  return options;
+}
+
+void print_report(const OptimizeArgs& args, const WholeReport& report) {
+  if (args.common.json)
+    print_json(to_json(report));
+  else if (!args.common.quiet())
+    print_text(format_report(report, args.common.verbosity));
+  else
+    for (const std::string& warning : report.optimize.warnings) std::fprintf(stderr, "saturate: warning: %s\n", printable(warning).c_str());
+}
+
+// The files that come after the result, and what is said of the run.
+int finish(const OptimizeArgs& args, const WholeReport& report, const std::string& egraph) {
+  if (const int code = write_report(args, report); code != kExitOk) return code;
+  if (!args.dump_egraph.empty())
+    if (const absl::Status status = write_file(args.dump_egraph, egraph); !status.ok()) return fail(status, args.dump_egraph, "");
+  print_report(args, report);
+  if (args.strict_budget && exhausted(report.optimize.run.stop))
+    return fail(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
+                "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
+  return kExitOk;
+}
+
 }  // namespace
 
 int optimize_command(const OptimizeArgs& given) {
@@ -160,27 +205,9 @@ int optimize_command(const OptimizeArgs& given) {
   dumps->add("load", *model);
   if (args.stop_after == "load") return write_dumps(*dumps);
 
-  PipelineOptions options;
-  options.optimize = optimize_options(args.saturate, args.common);
-  options.optimize.progress = [&](const std::string& stage, const IterationStats* i) {
-    progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
-  };
-  options.optimize.dump_egraph = !args.dump_egraph.empty();
-  if (args.check.max_memory) options.optimize.max_memory = *args.check.max_memory << 20;
-  options.optimize.stop_after = args.stop_after == "raise" ? "" : args.stop_after;
-  if (!dumps->empty()) options.optimize.after_stage = [&](const StageView& made) { dumps->add(made); };
-  options.verify = args.verify && args.stop_after.empty();
-  options.strict_verify = args.strict_verify;
-  options.debug_rules = args.debug_rules;
-  options.abort = args.common.cancel;
-  if (args.verify) {
-    VerifyArgs check_args = args.check;
-    check_args.seconds = args.saturate.limits.seconds;
-    absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, *model);
-    if (!check.ok()) return fail(check.status(), "", "");
-    options.check = *std::move(check);
-  }
-  PipelineResult result = run_pipeline(*model, *setup, options);
+  absl::StatusOr<PipelineOptions> options = pipeline_options(args, *model, progress, *dumps);
+  if (!options.ok()) return fail(options.status(), "", "");
+  PipelineResult result = run_pipeline(*model, *setup, *options);
   if (!result.stopped && (!result.failure || result.failure->code == kExitDifferent)) dumps->add("raise", result.model);
   progress.clear();
   if (const int code = write_dumps(*dumps); code != kExitOk) return code;
@@ -199,19 +226,7 @@ int optimize_command(const OptimizeArgs& given) {
   if (const int code = write_result(args, result.model, report.optimize); code != kExitOk) return code;
   lap("save");
   progress.clear();
-  if (const int code = write_report(args, report); code != kExitOk) return code;
-  if (!args.dump_egraph.empty())
-    if (const absl::Status status = write_file(args.dump_egraph, result.egraph); !status.ok()) return fail(status, args.dump_egraph, "");
-  if (args.common.json)
-    print_json(to_json(report));
-  else if (!args.common.quiet())
-    print_text(format_report(report, args.common.verbosity));
-  else
-    for (const std::string& warning : report.optimize.warnings) std::fprintf(stderr, "saturate: warning: %s\n", printable(warning).c_str());
-  if (args.strict_budget && exhausted(report.optimize.run.stop))
-    return fail(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
-                "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
-  return kExitOk;
+  return finish(args, report, result.egraph);
 }
 
 }  // namespace saturate
