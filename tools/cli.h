@@ -14,7 +14,7 @@
 #include "egraph/rewrite.h"
 #include "extract/cost.h"
 #include "extract/target.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model.h"
 #include "rules/rule_set.h"
 #include "tools/draw_inputs.h"

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "fmt/format.h"
-#include "kernels/stop.h"
+#include "kernels/runtime/stop.h"
 #include "tools/cli.h"
 #include "tools/npz.h"
 #include "tools/option_checks.h"

@@ -9,7 +9,7 @@
 #include "extract/op_times.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/lower.h"

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "fmt/format.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/io.h"
 #include "rules/check.h"

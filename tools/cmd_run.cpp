@@ -2,7 +2,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 #include "tools/cli.h"
 #include "tools/files.h"

@@ -11,7 +11,7 @@
 
 #include "extract/op_sizes.h"
 #include "fmt/format.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"
 #include "tools/terminal.h"
 

@@ -2,7 +2,7 @@
 // (rules/assumptions.h).
 #pragma once
 
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model.h"
 #include "tools/draw_inputs.h"
 

@@ -3,7 +3,7 @@
 #include "egraph/explain.h"
 #include "extract/forced.h"
 #include "fmt/format.h"
-#include "kernels/stop.h"
+#include "kernels/runtime/stop.h"
 #include "onnx_bridge/captures.h"
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/lower.h"

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model.h"
 #include "tools/compare.h"
 #include "tools/draw_inputs.h"

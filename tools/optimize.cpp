@@ -7,7 +7,7 @@
 #include "extract/onnx_problem.h"
 #include "extract/sample.h"
 #include "fmt/format.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/captures.h"
 #include "onnx_bridge/io.h"
 #include "tools/stages.h"

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "fmt/format.h"
-#include "kernels/stop.h"
+#include "kernels/runtime/stop.h"
 #include "tools/debug_rules.h"
 #include "tools/target_check.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace saturate {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "extract/cost.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model.h"
 #include "rules/rule_set.h"
 #include "tools/report.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/captures.h"
 #include "onnx_bridge/lower.h"
 #include "tools/optimize.h"

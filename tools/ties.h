@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model.h"
 #include "tools/draw_inputs.h"
 

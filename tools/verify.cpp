@@ -6,7 +6,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "tools/empty_rows.h"
 #include "tools/model_sizes.h"
 #include "tools/noise.h"

@@ -7,7 +7,7 @@
 #include "extract/extract.h"
 #include "extract/fitted.h"
 #include "extract/op_times.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 #include "tests/extract/temporary_file.h"
 

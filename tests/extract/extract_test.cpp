@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 #include "tests/extract/temporary_file.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "extract/memory.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 
 namespace saturate {

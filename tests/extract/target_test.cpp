@@ -6,7 +6,7 @@
 
 #include "extract/extract.h"
 #include "extract/target_json.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 
 namespace saturate {

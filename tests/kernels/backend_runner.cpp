@@ -13,7 +13,7 @@
 #include <string>
 
 #include "fmt/format.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx/onnx-data_pb.h"
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/proto_convert.h"

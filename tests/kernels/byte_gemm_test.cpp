@@ -1,7 +1,7 @@
-#include "kernels/byte_gemm.h"
+#include "kernels/gemm/byte_gemm.h"
 
 #include "kernel_test_util.h"
-#include "kernels/quant_fast.h"
+#include "kernels/quantized/fast.h"
 
 namespace saturate::test {
 namespace {

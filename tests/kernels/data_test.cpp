@@ -2,8 +2,8 @@
 #include <limits>
 
 #include "kernel_test_util.h"
-#include "kernels/data_codec.h"
-#include "kernels/data_util.h"
+#include "kernels/tensor/codec.h"
+#include "kernels/tensor/util.h"
 
 namespace saturate::test {
 namespace {

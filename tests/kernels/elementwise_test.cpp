@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "kernel_test_util.h"
-#include "kernels/activation.h"
+#include "kernels/elementwise/activation.h"
 
 namespace saturate {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/numeric.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/numeric.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 
 namespace saturate::test {

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "kernel_test_util.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 namespace saturate {
 namespace {

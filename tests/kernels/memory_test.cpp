@@ -7,8 +7,8 @@
 
 #include "fmt/format.h"
 #include "kernel_test_util.h"
-#include "kernels/runtime_buffer.h"
-#include "kernels/runtime_plan.h"
+#include "kernels/runtime/buffer.h"
+#include "kernels/runtime/plan.h"
 
 namespace {
 

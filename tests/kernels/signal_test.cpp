@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "kernel_test_util.h"
-#include "kernels/signal_fft.h"
+#include "kernels/signal/fft.h"
 
 namespace saturate::test {
 namespace {

@@ -1,7 +1,7 @@
 #include "onnx_bridge/chance.h"
 
 #include "gtest/gtest.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/lower.h"
 

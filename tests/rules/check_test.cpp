@@ -8,7 +8,7 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 #include "onnx_bridge/lower.h"
 #include "rules/check_run.h"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "rules/fills.h"
 #include "rules/opkey.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/runtime.h"
+#include "kernels/runtime/runtime.h"
 #include "rules/opkey.h"
 
 namespace saturate {

@@ -1,0 +1,200 @@
+// Conv of any rank (ONNX spec) and com.microsoft FusedConv: windows copied to columns, then a matrix product per batch entry and group.
+#include "kernels/conv/conv.h"
+
+#include <algorithm>
+
+#include "kernels/elementwise/activation.h"
+#include "kernels/gemm/gemm.h"
+
+namespace saturate {
+namespace {
+
+struct ConvShape {
+  Window window;
+  std::int64_t batch = 0, channels = 0, filters = 0, groups = 1;
+  Shape out_dims;
+};
+
+absl::StatusOr<ConvShape> shape_of(const KernelContext& ctx, const Tensor& x, const Tensor& w) {
+  if (x.rank() < 2 || w.rank() != x.rank()) return ctx.invalid("the input and the weight must have equal rank, at least 2");
+  if (x.dtype() != w.dtype()) return ctx.invalid("the inputs differ in element type");
+  ConvShape s;
+  s.groups = ctx.attr_i("group", 1);
+  s.batch = x.dims()[0];
+  s.channels = x.dims()[1];
+  s.filters = w.dims()[0];
+  if (s.groups < 1 || s.filters % s.groups != 0 || s.channels != w.dims()[1] * s.groups)
+    return ctx.invalid("channels, filters and group do not fit");
+  const Shape kernel(w.dims().begin() + 2, w.dims().end());
+  if (const Shape given = ctx.attr_ints("kernel_shape"); !given.empty() && given != kernel)
+    return ctx.invalid("kernel_shape is not the weight's");
+  absl::StatusOr<Window> window = window_of(ctx, Shape(x.dims().begin() + 2, x.dims().end()), kernel);
+  if (!window.ok()) return window.status();
+  s.window = *std::move(window);
+  s.out_dims = {s.batch, s.filters};
+  s.out_dims.insert(s.out_dims.end(), s.window.output.begin(), s.window.output.end());
+  return s;
+}
+
+// 1 x 1 kernels over everything: the input is its own column matrix.
+bool is_pointwise(const Window& w) {
+  return w.kernel_size() == 1 && w.input == w.output && std::all_of(w.strides.begin(), w.strides.end(), [](auto s) { return s == 1; }) &&
+         std::all_of(w.pad_begin.begin(), w.pad_begin.end(), [](auto p) { return p == 0; });
+}
+
+template <typename T>
+void fill_columns(const KernelContext& ctx, const Window& w, std::int64_t channels, const T* x, T* columns) {
+  const std::int64_t kernel = w.kernel_size(), positions = w.output_size(), plane = w.input_size();
+  parallel_for(ctx, channels * kernel, std::max<std::int64_t>(1, kElementGrain / std::max<std::int64_t>(1, positions)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t row = begin; row < end; ++row) {
+                   T* out = columns + row * positions;
+                   std::fill_n(out, positions, T(0));
+                   const T* in = x + row / kernel * plane;
+                   for_each_window_run(w, row % kernel, [&](std::int64_t to, std::int64_t n, std::int64_t from, std::int64_t step) {
+                     if (step == 1) {
+                       std::copy_n(in + from, n, out + to);
+                     } else {
+                       for (std::int64_t i = 0; i < n; ++i) out[to + i] = in[from + i * step];
+                     }
+                   });
+                 }
+               });
+}
+
+// One channel in, some filters out: the sums run straight over the input rows.
+template <typename T>
+void depthwise(const Window& w, const T* x, const T* weight, T* y) {
+  using A = std::conditional_t<std::is_same_v<T, float>, float, Accumulator<T>>;
+  const std::int64_t positions = w.output_size();
+  std::vector<A> sums;
+  A* out = nullptr;
+  if constexpr (std::is_same_v<T, A>) {
+    out = y;
+    std::fill_n(out, positions, A(0));
+  } else {
+    sums.assign(static_cast<std::size_t>(positions), A(0));
+    out = sums.data();
+  }
+  for (std::int64_t k = 0; k < w.kernel_size(); ++k) {
+    const A factor = static_cast<A>(weight[k]);
+    for_each_window_run(w, k, [&](std::int64_t to, std::int64_t n, std::int64_t from, std::int64_t step) {
+      A* o = out + to;
+      const T* in = x + from;
+      if (step == 1) {
+        for (std::int64_t i = 0; i < n; ++i) o[i] += factor * static_cast<A>(in[i]);
+      } else {
+        for (std::int64_t i = 0; i < n; ++i) o[i] += factor * static_cast<A>(in[i * step]);
+      }
+    });
+  }
+  if constexpr (!std::is_same_v<T, A>) {
+    for (std::int64_t i = 0; i < positions; ++i) y[i] = static_cast<T>(out[i]);
+  }
+}
+
+template <typename T>
+void convolve(const KernelContext& ctx, const ConvShape& s, const T* x, const T* weight, T* y) {
+  const Window& w = s.window;
+  const std::int64_t in = s.channels / s.groups, out = s.filters / s.groups, k = in * w.kernel_size(), positions = w.output_size(),
+                     plane = w.input_size();
+  if (in == 1 && !ctx.options.reference) {
+    parallel_for(ctx, s.batch * s.filters, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t b = i / s.filters, f = i % s.filters;
+        depthwise<T>(w, x + (b * s.channels + f / out) * plane, weight + f * k, y + i * positions);
+      }
+    });
+    return;
+  }
+  const bool pointwise = is_pointwise(w);
+  parallel_for(ctx, s.batch * s.groups, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<T> columns(pointwise ? 0 : static_cast<std::size_t>(k * positions));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t b = i / s.groups, g = i % s.groups;
+      const T* from = x + (b * s.channels + g * in) * plane;
+      if (!pointwise) fill_columns(ctx, w, in, from, columns.data());
+      gemm_any<T>(ctx, out, positions, k, {weight + g * out * k, k, 1}, {pointwise ? from : columns.data(), positions, 1},
+                  y + (b * s.filters + g * out) * positions, positions);
+    }
+  });
+}
+
+template <typename T>
+void add_channel_bias(const ConvShape& s, const T* bias, T* y) {
+  using C = Compute<T>;
+  const std::int64_t positions = s.window.output_size();
+  for (std::int64_t i = 0; i < s.batch * s.filters; ++i) {
+    const C b = static_cast<C>(bias[i % s.filters]);
+    for (std::int64_t p = 0; p < positions; ++p) y[i * positions + p] = static_cast<T>(static_cast<C>(y[i * positions + p]) + b);
+  }
+}
+
+absl::StatusOr<Tensor> conv_tensor(const KernelContext& ctx) {
+  const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
+  absl::StatusOr<ConvShape> s = shape_of(ctx, x, w);
+  if (!s.ok()) return s.status();
+  if (ctx.has_input(2) && (ctx.tensor(2).dims() != Shape{s->filters} || ctx.tensor(2).dtype() != x.dtype()))
+    return ctx.invalid("the bias does not fit");
+  const std::optional<std::int64_t> columns = checked_elements(std::array{s->channels, s->window.kernel_size(), s->window.output_size()});
+  if (!columns || static_cast<std::size_t>(*columns) > ctx.options.memory_limit) return ctx.invalid("the windows take too much memory");
+  absl::StatusOr<Tensor> y = ctx.allocate(x.dtype(), s->out_dims);
+  if (!y.ok()) return y;
+  Outputs done = dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+    convolve<T>(ctx, *s, x.data<T>(), w.data<T>(), write<T>(*y));
+    if (ctx.has_input(2)) add_channel_bias<T>(*s, ctx.tensor(2).data<T>(), write<T>(*y));
+    return std::vector<Value>();
+  });
+  if (!done.ok()) return done.status();
+  return y;
+}
+
+Outputs conv(KernelContext& ctx) {
+  absl::StatusOr<Tensor> y = conv_tensor(ctx);
+  if (!y.ok()) return y.status();
+  return outputs_of(*std::move(y));
+}
+
+// activation(Conv(X, W, B) + Z)
+Outputs fused_conv(KernelContext& ctx) {
+  absl::StatusOr<Tensor> y = conv_tensor(ctx);
+  if (!y.ok()) return y.status();
+  if (ctx.has_input(3)) {
+    const Tensor& z = ctx.tensor(3);
+    if (z.dims() != y->dims() || z.dtype() != y->dtype()) return ctx.invalid("Z does not have the result's shape");
+    Outputs sum = dispatch(FloatTypes{}, ctx, z.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+      using C = Compute<T>;
+      return zip_elements<T, T, T>(ctx, *y, z, [](T a, T b) { return static_cast<T>(static_cast<C>(a) + static_cast<C>(b)); });
+    });
+    if (!sum.ok()) return sum;
+    *y = (*sum)[0].tensor();
+  }
+  const std::string name = ctx.attr_s("activation", "");
+  if (name.empty()) return outputs_of(*std::move(y));
+  const std::vector<float> params = ctx.attr_floats("activation_params");
+  if (name == "Clip" && params.size() == 2) {
+    return map_floats(ctx, *y,
+                      [&](auto v) { return std::clamp(v, static_cast<decltype(v)>(params[0]), static_cast<decltype(v)>(params[1])); });
+  }
+  std::optional<float> alpha, beta;
+  if (!params.empty()) alpha = params[0];
+  if (params.size() > 1) beta = params[1];
+  const auto f = is_conv_activation(name) ? activation_function(name, alpha, beta) : std::nullopt;
+  if (!f) return ctx.unsupported("activation '" + name + "'");
+  return map_floats(ctx, *y, [&f](auto v) { return static_cast<decltype(v)>((*f)(static_cast<double>(v))); });
+}
+
+}  // namespace
+
+bool is_conv_activation(std::string_view name) {
+  return one_of(name, {"Relu", "Tanh", "Sigmoid", "LeakyRelu", "HardSigmoid", "HardSwish"});
+}
+
+void register_conv(Registry& registry) {
+  registry.add("", "Conv", conv);
+  registry.add(kMicrosoft, "FusedConv", fused_conv);
+  register_conv_transpose(registry);
+  register_conv_other(registry);
+}
+
+}  // namespace saturate

@@ -1,0 +1,58 @@
+// The geometry of sliding windows, shared by convolutions and pooling, and the copy of windows into matrix columns.
+#pragma once
+
+#include "kernels/runtime/registry.h"
+
+namespace saturate {
+
+// Per spatial axis. Output positions o read input o * stride - pad_begin + k * dilation.
+struct Window {
+  Shape input, kernel, strides, dilations, pad_begin, pad_end, output;
+  std::int64_t input_size() const { return product(input); }
+  std::int64_t kernel_size() const { return product(kernel); }
+  std::int64_t output_size() const { return product(output); }
+};
+
+// From the attributes strides, dilations, pads, auto_pad of the node (ONNX spec, Conv and *Pool).
+absl::StatusOr<Window> window_of(const KernelContext& ctx, Shape input, Shape kernel, bool ceil_mode = false);
+
+// Calls f(first_output, count, first_input, input_step) for every run of output positions along the last axis whose input lies inside the
+// tensor, for kernel element `k` (flat). Runs that would read padding are left out.
+template <typename F>
+void for_each_window_run(const Window& w, std::int64_t k, F&& f) {
+  const std::size_t rank = w.input.size();
+  if (rank == 0) return f(std::int64_t{0}, std::int64_t{1}, std::int64_t{0}, std::int64_t{1});
+  Shape shift(rank);  // input position of output 0
+  for (std::size_t d = rank; d-- > 0; k /= w.kernel[d]) shift[d] = k % w.kernel[d] * w.dilations[d] - w.pad_begin[d];
+  const std::size_t last = rank - 1;
+  const std::int64_t stride = w.strides[last];
+  const std::int64_t low = shift[last] >= 0 ? 0 : (-shift[last] + stride - 1) / stride;
+  const std::int64_t room = w.input[last] - 1 - shift[last];
+  const std::int64_t high = room < 0 ? 0 : std::min(w.output[last], room / stride + 1);
+  if (low >= high) return;
+  std::int64_t rows = 1;
+  for (std::size_t d = 0; d < last; ++d) rows *= w.output[d];
+  Shape index(rank, 0);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t at = 0;
+    bool inside = true;
+    for (std::size_t d = 0; d < last; ++d) {
+      const std::int64_t p = index[d] * w.strides[d] + shift[d];
+      inside = inside && p >= 0 && p < w.input[d];
+      at = at * w.input[d] + p;
+    }
+    if (inside) f(row * w.output[last] + low, high - low, at * w.input[last] + low * stride + shift[last], stride);
+    for (std::size_t d = last; d-- > 0;) {
+      if (++index[d] < w.output[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+// What ONNX Runtime's FusedConv knows, besides Clip; a longer list would let a model pass that it refuses.
+bool is_conv_activation(std::string_view name);
+
+void register_conv_transpose(Registry& registry);
+void register_conv_other(Registry& registry);
+
+}  // namespace saturate

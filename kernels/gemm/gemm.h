@@ -1,0 +1,148 @@
+// Matrix products. Matrices are given by pointer, row stride and column stride, so that transposed ones need no copy by the caller.
+// Method: B in panels of the micro-kernel's width, k in blocks, rows of A broadcast (Goto and van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication", 2008, with A unpacked).
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "kernels/runtime/kernel.h"
+#include "kernels/runtime/wrapping.h"
+
+namespace saturate {
+
+template <typename T>
+struct MatrixView {
+  const T* data = nullptr;
+  std::int64_t row_stride = 0, col_stride = 1;
+};
+
+// What happens to an element of C while it is in a register: c = clip(c + bias[column] + residual[row][column]), NaN kept.
+struct TileFinish {
+  const float* bias = nullptr;      // null: none
+  const float* residual = nullptr;  // null: none
+  std::int64_t residual_step = 0;
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+};
+
+// One tile: C[rows, cols] (+)= A[rows, k] B[k, cols], rows <= mr, cols <= nr; columns of A and of B adjacent.
+struct TileCall {
+  int rows, cols;
+  std::int64_t k;
+  const float* a;
+  std::int64_t lda;
+  const float* b;
+  std::int64_t ldb;
+  float* c;
+  std::int64_t ldc;
+  bool accumulate;
+  const TileFinish* finish;      // null: none; its pointers are at the tile's first element
+  const float* ahead = nullptr;  // what later tiles read, 16 floats each step of k; null: nothing
+  // Where not null, rows of A lie in pieces: element p of row r at taps[r * tap_step + p / piece][p % piece]; a and lda are not read.
+  const float* const* taps = nullptr;
+  std::int64_t tap_step = 0, piece = 0;
+  const float* row(int r, std::int64_t part) const { return taps == nullptr ? a + r * lda : taps[r * tap_step + part]; }
+};
+struct GemmKernel {
+  int mr = 0, nr = 0;
+  void (*tile)(const TileCall& call) = nullptr;
+  int narrow_mr = mr, narrow_nr = 0;  // at most this many rows where there are at most narrow_nr columns and no taps
+  int rows(std::int64_t cols, bool taps) const { return !taps && cols <= narrow_nr ? narrow_mr : mr; }
+};
+GemmKernel gemm_kernel_portable();
+GemmKernel gemm_kernel_avx2();
+GemmKernel gemm_kernel_avx512();
+// The best that this processor has.
+const GemmKernel& gemm_kernel();
+// to[p * nr + j] = b[p + j * col_stride], p < k, j < cols; col_stride below 2^26.
+void pack_transposed_avx512(std::int64_t k, std::int64_t cols, const float* b, std::int64_t col_stride, std::int64_t nr, float* to);
+
+// Floats that begin where a cache line does: a vector that straddles two lines is read twice.
+struct FreeFloats {
+  void operator()(float* p) const { std::free(p); }
+};
+using AlignedFloats = std::unique_ptr<float[], FreeFloats>;
+AlignedFloats aligned_floats(std::int64_t n);  // not initialized
+
+struct PackedMatrix {
+  std::int64_t k = 0, n = 0;
+  AlignedFloats panels;   // [ceil(n / nr)][k][nr], the last panel padded with zeros
+  std::int64_t room = 0;  // of `panels`, in floats
+};
+PackedMatrix pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b);  // b may begin at any address
+void pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b,
+                 PackedMatrix& packed);  // in the memory that it has, where that suffices
+
+// Rows of A in pieces that lie anywhere, e.g. the windows of a convolution, one piece a tap: where the pieces of rows [begin, end) begin, k
+// / piece a row.
+struct ScatteredRows {
+  std::int64_t piece = 0;
+  std::function<void(std::int64_t begin, std::int64_t end, const float** to)> fill;
+};
+// What happens to C as it is finished. `rest`, where not empty, is called once for every rectangle, rows [r0, r1) and columns [c0, c1),
+// after the additions and the clip, while it is in the first-level cache.
+struct GemmFinish {
+  TileFinish tile;
+  std::function<void(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1)> rest;
+};
+
+// C[m, n] = A B, C row-major with row stride ldc; what C held before is overwritten. Parallel as the context allows.
+void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc,
+                 const GemmFinish& finish = {});
+// The same with the panels anywhere, laid out as pack_matrix lays them out.
+void gemm_panels(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, std::int64_t k, std::int64_t n, const float* panels,
+                 float* c, std::int64_t ldc, const GemmFinish& finish = {});
+void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, float* c, std::int64_t ldc,
+                    const GemmFinish& finish = {});
+void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,
+          std::int64_t ldc);
+void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c,
+          std::int64_t ldc);
+
+// The same by plain loops for any element type; sums in Accumulator<T>.
+template <typename T>
+void gemm_reference(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t ldc) {
+  for (std::int64_t i = 0; i < m; ++i) {
+    for (std::int64_t j = 0; j < n; ++j) {
+      using A = Accumulator<T>;
+      A sum = 0;
+      const T* x = a.data + i * a.row_stride;
+      const T* y = b.data + j * b.col_stride;
+      for (std::int64_t p = 0; p < k; ++p)
+        sum = added(sum, multiplied(static_cast<A>(x[p * a.col_stride]), static_cast<A>(y[p * b.row_stride])));
+      c[i * ldc + j] = static_cast<T>(sum);
+    }
+  }
+}
+
+// Element type T by the fastest way the context allows: floats as above, 16-bit floats through float, the rest by plain loops.
+template <typename T>
+void gemm_any(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c,
+              std::int64_t ldc) {
+  if (ctx.options.reference) return gemm_reference(m, n, k, a, b, c, ldc);
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+    gemm(ctx, m, n, k, a, b, c, ldc);
+  } else if constexpr (is_small_float_v<T>) {
+    std::vector<float> fa(static_cast<std::size_t>(m * k)), fb(static_cast<std::size_t>(k * n)), fc(static_cast<std::size_t>(m * n));
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t p = 0; p < k; ++p)
+        fa[static_cast<std::size_t>(i * k + p)] = static_cast<float>(a.data[i * a.row_stride + p * a.col_stride]);
+    }
+    for (std::int64_t p = 0; p < k; ++p) {
+      for (std::int64_t j = 0; j < n; ++j)
+        fb[static_cast<std::size_t>(p * n + j)] = static_cast<float>(b.data[p * b.row_stride + j * b.col_stride]);
+    }
+    gemm(ctx, m, n, k, MatrixView<float>{fa.data(), k, 1}, MatrixView<float>{fb.data(), n, 1}, fc.data(), n);
+    for (std::int64_t i = 0; i < m; ++i) {
+      for (std::int64_t j = 0; j < n; ++j) c[i * ldc + j] = static_cast<T>(fc[static_cast<std::size_t>(i * n + j)]);
+    }
+  } else {
+    gemm_reference(m, n, k, a, b, c, ldc);
+  }
+}
+
+}  // namespace saturate

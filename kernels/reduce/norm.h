@@ -1,0 +1,23 @@
+// Normalization over trailing dims, shared by the standard's and com.microsoft's layer norms.
+#pragma once
+
+#include "kernels/reduce/reduce.h"
+
+namespace saturate {
+
+struct NormOptions {
+  double epsilon = 1e-5;
+  bool rms = false;  // no mean subtracted
+  std::int64_t rows = 0, length = 0;
+};
+
+// y = (x - mean) / sqrt(var + epsilon) * scale + bias for each row; scale and bias have `length` elements, bias may be null.
+// mean and inverse_std, where not null, take one number a row.
+template <typename T, typename S>
+void normalize_rows(const KernelContext& ctx, const NormOptions& options, const T* x, const S* scale, const S* bias, T* y, float* mean,
+                    float* inverse_std);
+
+void register_norm_batch(Registry& registry);
+void register_norm_other(Registry& registry);
+
+}  // namespace saturate

@@ -1,0 +1,21 @@
+// Sums over contiguous floats, kept in double; what reductions and norms share.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/runtime/registry.h"
+
+namespace saturate {
+
+double sum_floats(const float* x, std::int64_t n);
+double sum_squares_floats(const float* x, std::int64_t n);
+// Sum of (x - center)^2.
+double sum_squared_deviations_floats(const float* x, std::int64_t n, float center);
+float dot_floats(const float* x, const float* y, std::int64_t n);
+// y = (x - center) * factor * scale + bias; scale and bias may be null. y may be x.
+void normalize_floats(const float* x, std::int64_t n, float center, float factor, const float* scale, const float* bias, float* y);
+
+// ArgMax and ArgMin (reduce_arg.cpp).
+void register_reduce_arg(Registry& registry);
+
+}  // namespace saturate

@@ -1,0 +1,30 @@
+#include "kernels/runtime/stop.h"
+
+#include <chrono>
+
+namespace saturate {
+namespace {
+
+thread_local const StopSign* current_sign = nullptr;
+
+}  // namespace
+
+double steady_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+absl::Status StopSign::status() const {
+  if (cancel != nullptr && *cancel) return absl::CancelledError("interrupted");
+  if (deadline < kNoDeadline && steady_seconds() > deadline) return absl::DeadlineExceededError("the time is over");
+  return absl::OkStatus();
+}
+
+StopScope::StopScope(const StopSign* sign) : before_(current_sign) { current_sign = sign; }
+StopScope::~StopScope() { current_sign = before_; }
+const StopSign* StopScope::current() { return current_sign; }
+
+void heed_stop() {
+  if (!stop_status().ok()) throw Stopped();
+}
+
+absl::Status stop_status() { return current_sign == nullptr ? absl::OkStatus() : current_sign->status(); }
+
+}  // namespace saturate
