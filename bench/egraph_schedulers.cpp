@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "egraph/workload.h"
-#include "extract/extractors.h"
+#include "extract/solve/extractors.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "extract/extractors.h"
+#include "extract/solve/extractors.h"
 
 namespace {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "extract/extractors.h"
-#include "extract/local_search.h"
 #include "extract/memory.h"
 #include "extract/onnx_problem.h"
 #include "extract/sample.h"
+#include "extract/solve/extractors.h"
+#include "extract/solve/local_search.h"
 #include "fmt/format.h"
 
 namespace saturate {

@@ -9,8 +9,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "extract/cost.h"
-#include "extract/target.h"
+#include "extract/price/cost.h"
+#include "extract/target/target.h"
 #include "onnx_bridge/raise.h"
 
 namespace saturate {
@@ -28,7 +28,7 @@ struct ExtractOptions {
   std::set<Id> not_foldable;         // constant classes whose value cannot be computed here
   std::map<Id, NodeId> forced;       // e-nodes that shall stand for their classes, at any price (to ask what that would cost)
   int improvement_rounds = 8;        // of local search over DAG cost, from the model's own graph
-  std::string extractor = "search";  // of extract/extractors.h; its choice is taken where it costs less
+  std::string extractor = "search";  // of extract/solve/extractors.h; its choice is taken where it costs less
   double extractor_seconds = 10;
   double memory_slack = 0;  // share of the cost that may be given away for less memory at the peak (extract/memory.h)
   std::map<std::string, std::int64_t> usual_sizes;  // of symbolic dims, where the user gives none

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "extract/op_sizes.h"
+#include "extract/price/op_sizes.h"
 
 namespace saturate {
 namespace {

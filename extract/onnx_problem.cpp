@@ -5,7 +5,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
-#include "extract/forced.h"
+#include "extract/target/forced.h"
 #include "fmt/format.h"
 #include "onnx_bridge/canonical.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "extract/extract.h"
-#include "extract/problem.h"
+#include "extract/solve/problem.h"
 
 namespace saturate {
 

@@ -5,8 +5,8 @@
 #include <random>
 #include <set>
 
-#include "extract/extractors.h"
-#include "extract/greedy.h"
+#include "extract/solve/extractors.h"
+#include "extract/solve/greedy.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 

@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "egraph/rewrite.h"
-#include "extract/cost.h"
-#include "extract/target.h"
+#include "extract/price/cost.h"
+#include "extract/target/target.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model.h"
 #include "rules/rule_set.h"
@@ -64,7 +64,7 @@ struct RunBounds {
 struct SaturateArgs {
   std::string target = "ort-cpu";
   std::string cost;                      // empty: the target's own
-  std::string extractor = "search";      // of extract/extractors.h
+  std::string extractor = "search";      // of extract/solve/extractors.h
   std::vector<std::string> cost_at;      // SYMBOL=SIZE,...[:WEIGHT]
   double memory_slack = 0;               // share of the cost
   std::vector<std::string> rules;        // files, or "none"

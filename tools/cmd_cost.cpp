@@ -2,11 +2,11 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "extract/cost_quality.h"
 #include "extract/extract.h"
-#include "extract/fitted.h"
-#include "extract/measured.h"
-#include "extract/op_times.h"
+#include "extract/price/cost_quality.h"
+#include "extract/price/fitted.h"
+#include "extract/price/measured.h"
+#include "extract/price/op_times.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"

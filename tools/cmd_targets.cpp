@@ -1,6 +1,6 @@
 #include <cstdio>
 
-#include "extract/target.h"
+#include "extract/target/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/io.h"

@@ -10,7 +10,7 @@
 #include <iostream>
 
 #include "CLI/CLI.hpp"
-#include "extract/extractors.h"
+#include "extract/solve/extractors.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/mapped_files.h"

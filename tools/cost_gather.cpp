@@ -9,7 +9,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "extract/op_sizes.h"
+#include "extract/price/op_sizes.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"

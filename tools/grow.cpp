@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "egraph/explain.h"
-#include "extract/forced.h"
+#include "extract/target/forced.h"
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "onnx_bridge/captures.h"

@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "egraph/rewrite.h"
-#include "extract/cost.h"
 #include "extract/extract.h"
-#include "extract/target.h"
+#include "extract/price/cost.h"
+#include "extract/target/target.h"
 #include "onnx_bridge/model.h"
 #include "rules/rule_set.h"
 #include "tools/graph_stats.h"

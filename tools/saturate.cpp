@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "extract/extractors.h"
+#include "extract/solve/extractors.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/io.h"

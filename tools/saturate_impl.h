@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "extract/cost.h"
+#include "extract/price/cost.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model.h"
 #include "rules/rule_set.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "extract/target.h"
+#include "extract/target/target.h"
 #include "onnx_bridge/model.h"
 
 namespace saturate {

@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "extract/cost_quality.h"
 #include "extract/extract.h"
-#include "extract/fitted.h"
-#include "extract/op_times.h"
+#include "extract/price/cost_quality.h"
+#include "extract/price/fitted.h"
+#include "extract/price/op_times.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 #include "tests/extract/temporary_file.h"

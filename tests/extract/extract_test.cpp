@@ -1,5 +1,5 @@
 #include "extract/extract.h"
-#include "extract/target_json.h"
+#include "extract/target/target_json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,14 @@
-#include "extract/extractors.h"
+#include "extract/solve/extractors.h"
 
 #include <limits>
 #include <optional>
 #include <random>
 
-#include "extract/greedy.h"
-#include "extract/ilp.h"
-#include "extract/local_search.h"
-#include "extract/neighbourhood.h"
-#include "extract/simplify.h"
+#include "extract/solve/greedy.h"
+#include "extract/solve/ilp.h"
+#include "extract/solve/local_search.h"
+#include "extract/solve/neighbourhood.h"
+#include "extract/solve/simplify.h"
 #include "gtest/gtest.h"
 
 namespace saturate {

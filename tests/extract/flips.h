@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "extract/op_times.h"
+#include "extract/price/op_times.h"
 #include "gtest/gtest.h"
 
 namespace saturate::flips {

@@ -1,8 +1,8 @@
-#include "extract/measured.h"
+#include "extract/price/measured.h"
 
 #include <fstream>
 
-#include "extract/op_times.h"
+#include "extract/price/op_times.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 

@@ -1,4 +1,4 @@
-#include "extract/op_features.h"
+#include "extract/price/op_features.h"
 
 #include <gtest/gtest.h>
 

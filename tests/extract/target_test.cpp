@@ -1,11 +1,11 @@
-#include "extract/target.h"
+#include "extract/target/target.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "extract/extract.h"
-#include "extract/target_json.h"
+#include "extract/target/target_json.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/io.h"
 

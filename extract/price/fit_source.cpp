@@ -1,0 +1,20 @@
+#include "extract/price/fit_source.h"
+
+#include "extract/price/measured.h"
+#include "onnx_bridge/byte_literal.h"
+
+namespace saturate {
+
+bool fit_source(const std::string& rows, const std::string& name, std::string& source, std::string& error) {
+  const auto table = MeasuredTable::parse(rows, name);
+  if (!table.ok()) {
+    error = std::string(table.status().message());
+    return false;
+  }
+  source = "#pragma once\n#include <string_view>\nnamespace saturate {\ninline constexpr char kMeasuredOrtCpuBytes[] =" +
+           byte_literal(table->to_fitted()) +
+           ";\ninline constexpr std::string_view kMeasuredOrtCpu{kMeasuredOrtCpuBytes, sizeof kMeasuredOrtCpuBytes - 1};\n}\n";
+  return true;
+}
+
+}  // namespace saturate

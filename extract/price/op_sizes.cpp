@@ -1,0 +1,228 @@
+#include "extract/price/op_sizes.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <sstream>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/op_traits.h"
+
+namespace saturate {
+namespace {
+
+double product(const Sizes1D& shape) {
+  double n = 1;
+  for (double d : shape) n *= d;
+  return n;
+}
+
+double at(const Sizes1D& shape, std::size_t from_end, double otherwise = 1) {
+  return shape.size() >= from_end ? shape[shape.size() - from_end] : otherwise;
+}
+
+bool ends_with(std::string_view op, std::string_view name) {
+  return op == name || (op.ends_with(name) && op[op.size() - name.size() - 1] == ':');
+}
+
+// Q is (B, S, H) or (B, heads, S, D), K likewise.
+double attention_flops(const OpUse& use) {
+  if (use.inputs.empty()) return 0;
+  if (use.op == "com.microsoft::Attention") {  // X (B, S, C), W (C, 3H)
+    const Sizes1D &x = use.inputs[0], &w = use.inputs.size() > 1 ? use.inputs[1] : use.inputs[0];
+    const double rows = product(x) / std::max(1.0, at(x, 1)), width = at(w, 1);
+    return 2 * product(x) * width + 4 * rows * at(x, 2) * width / 3;
+  }
+  const Sizes1D& q = use.inputs[0];
+  const Sizes1D& k = use.inputs.size() > 1 && !use.inputs[1].empty() ? use.inputs[1] : q;
+  double keys = at(k, 2);
+  if (use.outputs.size() > 1 && use.outputs[1].size() == 4) keys = at(use.outputs[1], 2);  // past and present
+  return 4 * product(q) * keys;
+}
+
+double flops_of(const OpUse& use) {
+  const double out = use.outputs.empty() ? 0 : product(use.outputs[0]);
+  auto input = [&](std::size_t i) -> const Sizes1D& {
+    static const Sizes1D none;
+    return i < use.inputs.size() ? use.inputs[i] : none;
+  };
+  if (ends_with(use.op, "MatMul") || ends_with(use.op, "FusedMatMul") || ends_with(use.op, "MatMulInteger") || ends_with(use.op, "Gemm") ||
+      ends_with(use.op, "FusedGemm"))
+    return 2 * out * at(input(0), int_attribute(use, "transA") != 0 ? 2 : 1);
+  if (ends_with(use.op, "Conv") || ends_with(use.op, "FusedConv"))
+    return 2 * out * product(input(1)) / std::max(1.0, input(1).empty() ? 1 : input(1)[0]);
+  if (ends_with(use.op, "Attention") || ends_with(use.op, "MultiHeadAttention") || ends_with(use.op, "GroupQueryAttention"))
+    return attention_flops(use);
+  double all = 0;
+  for (const Sizes1D& o : use.outputs) all += product(o);
+  return all;
+}
+
+std::string key_of(const OpUse& use) {
+  if (use.op == "Transpose") {
+    const auto axes = ints_attribute(use, "perm");
+    return axes.empty() || axes.back() + 1 != static_cast<std::int64_t>(axes.size()) ? "Transpose/inner" : "Transpose";
+  }
+  const bool weights = use.constant.size() > 1 && use.constant[1];
+  if (use.op == "MatMul" && weights) return "MatMul/weights";
+  if (use.op == "com.microsoft::FusedMatMul" && weights) {  // the same kernel, which packs them at load
+    if (int_attribute(use, "transBatchB") == 0) return "MatMul/weights";
+  }
+  if (use.op == "com.microsoft::QuickGelu") {
+    const Attribute* alpha = find_attribute(use.attributes, "alpha");
+    return alpha && alpha->type == AttributeType::kFloat && alpha->f() == 1 ? use.op + "/1" : use.op;
+  }
+  return use.op;
+}
+
+double size(const OnnxEGraph& g, Dim d, const CostOptions& options) {
+  if (const auto v = g.dims().value(d)) return static_cast<double>(*v);
+  if (const auto v = g.dims().evaluate(d, options.symbols)) return std::max(0.0, static_cast<double>(*v));
+  return static_cast<double>(options.default_symbol);
+}
+
+Sizes1D shape(const OnnxEGraph& g, const Facts& f, const CostOptions& options) {
+  if (!f.shape) return {static_cast<double>(options.default_symbol)};
+  return sizes_of(g, *f.shape, options);
+}
+
+void add_outputs(const OnnxEGraph& g, const Facts& f, const CostOptions& options, OpUse& use) {
+  if (f.kind == Facts::Kind::kTuple) {
+    for (const Facts& e : f.elements) add_outputs(g, e, options, use);
+  } else if (f.kind == Facts::Kind::kTensor) {
+    use.outputs.push_back(shape(g, f, options));
+  }
+}
+
+}  // namespace
+
+std::int64_t int_attribute(const OpUse& use, std::string_view name, std::int64_t otherwise) {
+  const Attribute* a = find_attribute(use.attributes, name);
+  const auto* v = a ? std::get_if<std::int64_t>(&a->value) : nullptr;
+  return v ? *v : otherwise;
+}
+
+std::vector<std::int64_t> ints_attribute(const OpUse& use, std::string_view name) {
+  const Attribute* a = find_attribute(use.attributes, name);
+  const auto* v = a ? std::get_if<std::vector<std::int64_t>>(&a->value) : nullptr;
+  return v ? *v : std::vector<std::int64_t>{};
+}
+
+std::string string_attribute(const OpUse& use, std::string_view name) {
+  const Attribute* a = find_attribute(use.attributes, name);
+  const auto* v = a ? std::get_if<std::string>(&a->value) : nullptr;
+  return v ? *v : std::string();
+}
+
+std::string operator_name(std::string_view domain, std::string_view op_type) {
+  return domain.empty() ? std::string(op_type) : fmt::format("{}::{}", domain, op_type);
+}
+
+bool is_view(std::string_view op) { return has(Trait::kView, op) || op == "Shape" || op == "Size"; }
+
+Sizes1D sizes_of(const OnnxEGraph& g, std::span<const Dim> dims, const CostOptions& options) {
+  Sizes1D out;
+  for (const Dim d : dims) out.push_back(size(g, d, options));
+  return out;
+}
+
+OpSizes sizes_of(const OpUse& use) {
+  OpSizes s;
+  s.key = key_of(use);
+  s.flops = flops_of(use);
+  for (const auto* side : {&use.inputs, &use.outputs})
+    for (const Sizes1D& t : *side) s.bytes += product(t) * use.element_bytes;
+  s.arity = use.inputs.size();
+  if (use.op == "Gather" && use.inputs.size() == 2 && !use.outputs.empty())  // reads what it takes, not the table
+    s.bytes = (2 * product(use.outputs[0]) + 2 * product(use.inputs[1])) * use.element_bytes;
+  if (!use.outputs.empty()) s.last = at(use.outputs[0], 1), s.outputs = product(use.outputs[0]);
+  s.dtype = use.dtype;
+  return s;
+}
+
+OpUse use_of(const OnnxEGraph& g, std::string op, std::span<const Id> inputs, Id output, const CostOptions& options) {
+  OpUse use;
+  use.op = std::move(op);
+  for (Id c : inputs) {
+    const Facts& f = g.facts(c);
+    if (f.kind == Facts::Kind::kAbsent) continue;
+    use.inputs.push_back(shape(g, f, options));
+    use.constant.push_back(f.constant);
+  }
+  add_outputs(g, g.facts(output), options, use);
+  const Facts& f = inputs.empty() ? g.facts(output) : g.facts(inputs[0]);
+  if (const int bits = bit_width(f.dtype); bits > 0) use.element_bytes = bits / 8.0, use.dtype = dtype_name(f.dtype);
+  return use;
+}
+
+OpUse use_of(const OnnxEGraph& g, const ENode& node, Id id, const CostOptions& options) {
+  const OpKey& key = g.key(node.op);
+  OpUse use = use_of(g, operator_name(key.domain, key.op_type), node.children, id, options);
+  use.attributes = key.attributes;
+  return use;
+}
+
+std::optional<OpUse> use_of(const nlohmann::json& row) {
+  if (!row.is_object() || !row.contains("op") || !row.contains("in") || !row.contains("out")) return std::nullopt;
+  OpUse use;
+  use.op = row["op"];
+  const auto constants = row.value("const", std::vector<std::size_t>{});
+  for (std::size_t i = 0; i < row["in"].size(); ++i) {
+    if (row["in"][i].is_null()) continue;
+    use.inputs.push_back(row["in"][i].get<Sizes1D>());
+    use.constant.push_back(std::find(constants.begin(), constants.end(), i) != constants.end());
+  }
+  for (const auto& o : row["out"]) use.outputs.push_back(o.get<Sizes1D>());
+  use.dtype = row.value("dtype", std::string("float"));
+  if (const auto dtype = parse_dtype(use.dtype); dtype && bit_width(*dtype) > 0) use.element_bytes = bit_width(*dtype) / 8.0;
+  if (row.contains("attrs"))
+    for (const auto& [name, value] : row["attrs"].items()) {
+      if (value.is_number_integer())
+        use.attributes.push_back(Attribute::of(name, value.get<std::int64_t>()));
+      else if (value.is_number())
+        use.attributes.push_back(Attribute::of(name, value.get<float>()));
+      else if (value.is_string())
+        use.attributes.push_back(Attribute::of(name, value.get<std::string>()));
+      else if (value.is_array())
+        use.attributes.push_back(Attribute::of(name, value.get<std::vector<std::int64_t>>()));
+    }
+  return use;
+}
+
+std::optional<TimedUse> timed_row(const nlohmann::json& row) {
+  try {
+    auto use = use_of(row);
+    if (!use) return std::nullopt;
+    const double seconds = row.at("seconds").get<double>();
+    if (!std::isfinite(seconds) || seconds < 0) return std::nullopt;
+    return TimedUse{*std::move(use), seconds};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+absl::StatusOr<TimedRows> read_timed_rows(const std::string& text, const std::string& place) {
+  TimedRows out;
+  std::istringstream lines(text);
+  std::string line;
+  for (std::size_t number = 1; std::getline(lines, line); ++number) {
+    if (line.empty()) continue;
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    if (row.is_object() && row.contains("graph")) continue;
+    if (row.is_object() && row.contains("machine")) {
+      out.machine = row.dump();
+      continue;
+    }
+    auto timed = timed_row(row);
+    if (!timed)
+      return absl::InvalidArgumentError(
+          fmt::format("{}:{}: not a row of measured times; wanted {{\"op\", \"in\", \"out\", \"seconds\"}}", place, number));
+    out.rows.push_back(*std::move(timed));
+    out.lines.push_back(line);
+  }
+  if (out.rows.empty()) return absl::InvalidArgumentError(fmt::format("{}: no measured times; `saturate cost gather` makes some", place));
+  return out;
+}
+
+}  // namespace saturate

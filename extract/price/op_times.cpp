@@ -1,0 +1,153 @@
+#include "extract/price/op_times.h"
+
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "extract/builtin_costs.h"
+#include "extract/price/fitted.h"
+#include "extract/price/measured.h"
+#include "extract/target/target.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+namespace saturate {
+namespace {
+
+constexpr double kStoreBandwidth = 1e12;  // of a new constant: loading it once is not part of a run
+constexpr double kStandardFirst = 1e-10, kSecondsPerAttribute = 1e-12;
+
+// What an operator costs beside its kernel in a model whose weights pass through the cache between two of them; rows are timed in a warm
+// cache.
+constexpr double kDispatch = 1e-6;
+
+// An operator in the standard's domain that the standard lacks fails ONNX's checker: only where nothing near is to be had.
+constexpr double kUnchecked = 1.5;
+
+class RooflineTimes : public OpTimes {
+ public:
+  explicit RooflineTimes(Roofline roofline) : roofline_(std::move(roofline)) {}
+  double launch() const override { return roofline_.launch; }
+  double seconds(const OpUse& use) const override {
+    OpSizes s = sizes_of(use);
+    s.flops *= per_element(use.op);
+    return roofline_.seconds(s) * (1 + penalty(use.op));
+  }
+
+ private:
+  static double per_element(std::string_view op) {
+    for (std::string_view v : {"Erf", "Tanh", "Sigmoid", "Exp", "Log", "Pow", "Gelu", "com.microsoft::Gelu", "com.microsoft::FastGelu",
+                               "com.microsoft::BiasGelu", "com.microsoft::QuickGelu", "Softmax", "Sin", "Cos", "Sqrt", "Div"})
+      if (op == v) return 12;
+    return 2;
+  }
+  // SkipLayerNormalization takes 5 to 7 times as long as Add + LayerNormalization in ONNX Runtime's CPU provider (measured, version 1.31).
+  static double penalty(std::string_view op) {
+    if (op == "com.microsoft::SkipLayerNormalization" || op == "com.microsoft::EmbedLayerNormalization") return 8;
+    return op == "com.microsoft::SkipSimplifiedLayerNormalization" ? 2 : 0;
+  }
+  Roofline roofline_;
+};
+
+// A MeasuredTable or FittedTimes.
+template <typename Table>
+class TableTimes : public OpTimes {
+ public:
+  explicit TableTimes(Table table) : table_(std::move(table)) {}
+  double launch() const override { return table_.roofline().launch; }
+  double seconds(const OpUse& use) const override { return table_.seconds(use); }
+
+ private:
+  Table table_;
+};
+
+class TimesCost : public CostModel {
+ public:
+  TimesCost(std::string name, std::shared_ptr<const OpTimes> times, CostOptions options)
+      : name_(std::move(name)), times_(std::move(times)), options_(std::move(options)) {}
+  std::string name() const override { return name_; }
+
+  std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) const override {
+    auto own = std::make_unique<TimesCost>(name_, times_, with_all_symbols(options_, g, usual));
+    own->memo_ = std::make_unique<Memo>();
+    return own;
+  }
+
+  double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
+    const OpKey& key = g.key(node.op);
+    const double tie = (is_standard(key) ? 0 : kStandardFirst) +
+                       kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
+    const double unchecked = key.domain.empty() && !is_standard(key) ? kUnchecked : 1;
+    return unchecked * (seconds(g, node, id) + kDispatch) + tie;
+  }
+
+  double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {
+    return times_->seconds(use_of(g, op, inputs, output, options_)) + kDispatch;
+  }
+
+  double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kStoreBandwidth; }
+
+ private:
+  // Layers repeat: the same operator on the same shapes is looked up once.
+  double seconds(const OnnxEGraph& g, const ENode& node, Id id) const {
+    const OpUse use = use_of(g, node, id, options_);
+    if (!memo_) return times_->seconds(use);
+    std::string key;
+    const auto put = [&key](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
+    put(node.op), put(use.element_bytes);
+    for (const auto* side : {&use.inputs, &use.outputs})
+      for (const Sizes1D& shape : *side) {
+        put(shape.size());
+        for (const double d : shape) put(d);
+      }
+    key.append(use.constant.begin(), use.constant.end());
+    const std::lock_guard lock(memo_->mutex);
+    const auto [it, fresh] = memo_->seconds.try_emplace(std::move(key), 0);
+    if (fresh) it->second = times_->seconds(use);
+    return it->second;
+  }
+
+  struct Memo {
+    std::mutex mutex;
+    absl::flat_hash_map<std::string, double> seconds;
+  };
+  std::unique_ptr<Memo> memo_;  // of one e-graph
+  std::string name_;
+  std::shared_ptr<const OpTimes> times_;
+  CostOptions options_;
+};
+
+absl::StatusOr<std::shared_ptr<const OpTimes>> measured(absl::StatusOr<MeasuredTable> table) {
+  if (!table.ok()) return table.status();
+  return std::make_shared<TableTimes<MeasuredTable>>(*std::move(table));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& name) {
+  if (name == "roofline") return std::make_shared<RooflineTimes>(Roofline{});
+  if (name == "measured") return measured(MeasuredTable::parse_fitted(kMeasuredOrtCpu, name));
+  if (!name.ends_with(".jsonl") && !name.ends_with(".json")) return nullptr;
+  std::ifstream file(name);
+  if (!file)
+    return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, flops, bytes, roofline, measured", name));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (name.ends_with(".jsonl")) return measured(MeasuredTable::parse(text, name));
+  const auto json = nlohmann::json::parse(text, nullptr, false, true);
+  if (!json.is_object() || !json.contains("roofline")) return nullptr;  // a table
+  if (json.contains("fitted")) {
+    auto fitted = FittedTimes::parse(text, name);
+    if (!fitted.ok()) return fitted.status();
+    return std::make_shared<TableTimes<FittedTimes>>(*std::move(fitted));
+  }
+  auto roofline = Roofline::parse(json["roofline"].dump());
+  if (!roofline.ok()) return absl::InvalidArgumentError(fmt::format("{}: {}", name, std::string(roofline.status().message())));
+  return std::make_shared<RooflineTimes>(*std::move(roofline));
+}
+
+std::unique_ptr<CostModel> make_times_cost(std::string name, std::shared_ptr<const OpTimes> times, CostOptions options) {
+  return std::make_unique<TimesCost>(std::move(name), std::move(times), std::move(options));
+}
+
+}  // namespace saturate

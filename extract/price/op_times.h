@@ -1,0 +1,26 @@
+// Cost models that know how long an operator of given sizes takes: roofline, measured, fitted.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "extract/price/op_sizes.h"
+
+namespace saturate {
+
+class OpTimes {
+ public:
+  virtual ~OpTimes() = default;
+  virtual double seconds(const OpUse& use) const = 0;
+  virtual double launch() const = 0;  // of an operator that does nothing
+};
+
+// "roofline" and "measured" with the constants of ort-cpu, a .jsonl file of measured times, a .json file of a roofline or a fit. Null where
+// `name_or_path` is another kind of cost model.
+absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& name_or_path);
+
+// Costs in seconds. Symbolic dims have the sizes of `options`.
+std::unique_ptr<CostModel> make_times_cost(std::string name, std::shared_ptr<const OpTimes> times, CostOptions options);
+
+}  // namespace saturate

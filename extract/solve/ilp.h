@@ -1,0 +1,25 @@
+// Exact extraction as an integer linear program, solved by COIN-OR CBC. One variable per node; a node needs a chosen node in each child
+// class (one row per pair of classes), a class needs what all its ways need (from simplify), and order variables stand only where a cycle
+// is possible. Where operators are refused, two programs: the fewest of them first, then the least cost among choices with no more.
+#pragma once
+
+#include "extract/solve/problem.h"
+#include "extract/solve/simplify.h"
+
+namespace saturate {
+
+struct IlpResult {
+  NodeChoice choice;  // the best known, at worst the warm start
+  Price cost;
+  bool proved = false;  // no choice costs less
+};
+
+// Whether the solver is there. Without it solve_ilp returns the warm start.
+bool ilp_available();
+// Rows of the program, a measure of its size.
+std::size_t ilp_rows(const Simplified& simplified);
+// `warm` is a complete acyclic choice for simplified.problem. Stops after about `seconds`; the solver looks at the clock between its steps
+// only.
+IlpResult solve_ilp(const Simplified& simplified, const NodeChoice& warm, double seconds);
+
+}  // namespace saturate

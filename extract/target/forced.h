@@ -1,0 +1,41 @@
+// What a runtime rewrites by itself at load, as part of the choice (ForcedRewrite in extract/target/target.h).
+#pragma once
+
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "extract/price/cost.h"
+#include "extract/target/target.h"
+#include "onnx_bridge/lower.h"
+
+namespace saturate {
+
+// For every Add that the runtime would fuse at load, adds an equal Sum, which it leaves alone.
+void add_sums_for_adds(OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
+
+// Who reads which value in the model.
+class Readers {
+ public:
+  Readers(const EGraph& egraph, const Lowered& lowered);
+  // Whether all that is made of `value` goes into `consumer`, so that an operator that makes `consumer` of it is its only reader: the nodes
+  // between them, as of a normalization in single operators, are not needed then. Only near ones are looked at.
+  bool only_for(Id value, Id consumer) const;
+
+ private:
+  const EGraph& egraph_;
+  const Lowered& lowered_;
+  std::unordered_map<Id, std::vector<std::size_t>> sources_;  // by what they read
+  std::unordered_set<Id> roots_;
+};
+
+// What the pair costs beyond its parts, for a consumer e-node of class `id`; 0 where no forced rewrite applies.
+double forced_surcharge(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
+                        const Readers& readers);
+// Whether ONNX Runtime would end by a signal on this Cast, were its input the Transpose that its class holds: its optimizer (1.31) takes
+// Transpose, Cast and MatMul for one product, and loses the Cast where the first axis moves in between the last two.
+bool may_end_the_runtime(const OnnxEGraph& egraph, const ENode& cast, Id id);
+// Whether the e-node is the producer of a forced pair.
+bool is_forced_producer(const OnnxEGraph& egraph, const Target& target, const ENode& node);
+
+}  // namespace saturate

@@ -1,0 +1,192 @@
+#include "extract/target/target.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "extract/builtin_targets.h"
+#include "extract/price/op_sizes.h"
+#include "extract/target/target_json.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "onnx_bridge/op_table.h"
+
+namespace saturate {
+namespace {
+
+bool in_range(std::int64_t version, const std::vector<VersionRange>& ranges) {
+  return ranges.empty() ||
+         std::any_of(ranges.begin(), ranges.end(), [&](const VersionRange& r) { return version >= r.low && version <= r.high; });
+}
+
+// Whether some version of the operator that can be written is in the ranges.
+bool has_version(const OpSite& site, const std::vector<VersionRange>& ranges) {
+  if (ranges.empty()) return true;
+  const OpSchema* first = find_schema(site.key.domain, site.key.op_type, site.lowest_opset);
+  if (first && in_range(first->since_version, ranges)) return true;
+  const auto versions = schema_versions(site.key.domain, site.key.op_type);
+  return std::any_of(versions.begin(), versions.end(), [&](const OpSchema* s) {
+    return s->since_version > site.lowest_opset && s->since_version <= site.highest_opset && in_range(s->since_version, ranges);
+  });
+}
+
+// Tensors of the site that carry data, with what to call them.
+struct Carried {
+  const Facts* facts;
+  std::string name;
+};
+void add_carried(const Facts& f, const std::string& name, std::vector<Carried>& out) {
+  if (f.kind == Facts::Kind::kTuple) {
+    for (std::size_t i = 0; i < f.elements.size(); ++i) add_carried(f.elements[i], fmt::format("output {}", i), out);
+  } else if (f.kind == Facts::Kind::kTensor && !f.constant && !f.content) {
+    out.push_back({&f, name});
+  }
+}
+std::vector<Carried> carried(const OpSite& site) {
+  std::vector<Carried> out;
+  for (std::size_t i = 0; i < site.inputs.size(); ++i) add_carried(*site.inputs[i], fmt::format("input {}", i), out);
+  for (std::size_t i = 0; i < site.outputs.size(); ++i) add_carried(*site.outputs[i], fmt::format("output {}", i), out);
+  return out;
+}
+
+// What is wrong with one tensor; empty if nothing.
+std::string refuse_tensor(const OperatorLimits& limits, const Carried& c, const DimTable& dims) {
+  const Facts& f = *c.facts;
+  const std::string dtype = dtype_name(f.dtype);
+  if (!limits.dtypes.empty() && f.dtype != DType::kUndefined &&
+      std::find(limits.dtypes.begin(), limits.dtypes.end(), dtype) == limits.dtypes.end())
+    return fmt::format("{} is {}, wanted {}", c.name, dtype, fmt::join(limits.dtypes, " or "));
+  if (!f.shape) return limits.static_shapes ? fmt::format("{} has no known shape", c.name) : "";
+  if (limits.min_rank && f.rank() < *limits.min_rank)
+    return fmt::format("{} has rank {}, wanted at least {}", c.name, f.rank(), *limits.min_rank);
+  if (limits.max_rank && f.rank() > *limits.max_rank)
+    return fmt::format("{} has rank {}, wanted at most {}", c.name, f.rank(), *limits.max_rank);
+  if (limits.max_batch && f.rank() > 2) {
+    std::int64_t batch = 1;
+    for (int a = 0; a + 2 < f.rank() && batch > 0; ++a)
+      batch = dims.value((*f.shape)[static_cast<std::size_t>(a)]) ? batch * *dims.value((*f.shape)[static_cast<std::size_t>(a)]) : -1;
+    if (batch < 0 || batch > *limits.max_batch)
+      return fmt::format("{} holds {} matrices, wanted at most {}", c.name, batch < 0 ? "a variable number of" : std::to_string(batch),
+                         *limits.max_batch);
+  }
+  for (const Dim d : *f.shape) {
+    const auto v = dims.value(d);
+    if (!v && limits.static_shapes)
+      return fmt::format("{} has the dim {}, wanted a number (--dim or --input-shapes gives one)", c.name,
+                         dims.to_string(dims.canonical(d)));
+    if (v && limits.max_dim && *v > *limits.max_dim)
+      return fmt::format("{} has a dim of {}, wanted at most {}", c.name, *v, *limits.max_dim);
+  }
+  return "";
+}
+
+std::string refuse_site(const OperatorLimits& limits, const OpSite& site) {
+  for (const auto& [name, allowed] : limits.attributes)
+    if (const Attribute* a = find_attribute(site.key.attributes, name)) {
+      const std::string value = attribute_text(*a);
+      if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+        return fmt::format("{} is {}, wanted {}", name, value, fmt::join(allowed, " or "));
+    }
+  for (const int i : limits.constant_inputs)
+    if (i < static_cast<int>(site.inputs.size()) && site.inputs[static_cast<std::size_t>(i)]->kind != Facts::Kind::kAbsent &&
+        !site.inputs[static_cast<std::size_t>(i)]->constant)
+      return fmt::format("input {} is computed, wanted a constant", i);
+  if (!site.dims) return "";
+  for (const Carried& c : carried(site))
+    if (std::string wrong = refuse_tensor(limits, c, *site.dims); !wrong.empty()) return wrong;
+  return "";
+}
+
+bool concerns(const OperatorLimits& limits, const std::string& op) {
+  return (limits.operators.empty() || limits.operators.contains(op)) && !limits.except.contains(op);
+}
+
+}  // namespace
+
+OpSite site_of(const OnnxEGraph& g, const ENode& node, Id id) {
+  OpSite site{g.key(node.op), {}, {&g.facts(id)}, &g.dims()};
+  for (const Id c : node.children) site.inputs.push_back(&g.facts(c));
+  return site;
+}
+
+bool Target::allows(const OpSite& site, std::string* why) const {
+  auto refuse = [&](std::string reason) {
+    if (why) *why = std::move(reason);
+    return false;
+  };
+  const std::string op = operator_name(site.key.domain, site.key.op_type);
+  if (forbidden.contains(op)) return refuse(fmt::format("target {} forbids {}", name, op));
+  if (!is_standard(site.key)) {
+    const auto it = operators.find(site.key.domain);
+    if (it == operators.end() || !(it->second.contains("*") || it->second.contains(site.key.op_type)))
+      return refuse(fmt::format("target {} has no {}", name, op));
+  } else if (!standard.empty()) {
+    const auto it = standard.find(op);
+    if (it == standard.end()) return refuse(fmt::format("target {} has no {}", name, op));
+    if (!has_version(site, it->second))
+      return refuse(fmt::format("target {} has {} only in versions {}", name, op, versions_text(it->second)));
+  }
+  if (const auto it = newest_opset.find(op);
+      it != newest_opset.end() && site.highest_opset > it->second && site.highest_opset != std::numeric_limits<std::int64_t>::max())
+    return refuse(fmt::format("target {} has {} only up to opset {}", name, op, it->second));
+  if (const auto it = dtypes.find(op); it != dtypes.end() && !site.inputs.empty()) {
+    const std::string dtype = dtype_name(site.inputs[0]->dtype);
+    if (site.inputs[0]->dtype != DType::kUndefined && std::find(it->second.begin(), it->second.end(), dtype) == it->second.end())
+      return refuse(fmt::format("target {} has no {} for {}", name, op, dtype));
+  }
+  for (const OperatorLimits& l : limits)
+    if (concerns(l, op))
+      if (std::string wrong = refuse_site(l, site); !wrong.empty())
+        return refuse(fmt::format("target {}, {}: {}{}", name, op, wrong, l.because.empty() ? "" : fmt::format(" ({})", l.because)));
+  return true;
+}
+
+std::int64_t Target::newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const {
+  std::int64_t newest = max_opset;
+  for (const auto& [op, opset] : newest_opset)
+    if (operators_of_model.contains(op)) newest = std::min(newest, opset);
+  return newest;
+}
+
+namespace {
+
+// A target file is data: it names a built-in cost model, or a file of costs beside it. Libraries run code and are only taken from the user.
+absl::Status find_cost_model(Target& target, const std::string& path) {
+  const auto built_in = builtin_cost_models();
+  std::string& cost = target.cost_model;
+  if (std::find(built_in.begin(), built_in.end(), cost) != built_in.end()) return absl::OkStatus();
+  const bool costs = cost.ends_with(".json") || cost.ends_with(".jsonl");
+  if (!costs || cost.find('/') != std::string::npos)
+    return absl::InvalidArgumentError(
+        fmt::format("{}: cost_model: '{}' is neither built in ({}) nor a .json or .jsonl file beside the target; give it by --cost", path,
+                    cost, fmt::join(built_in, ", ")));
+  if (const std::size_t slash = path.rfind('/'); slash != std::string::npos) cost = path.substr(0, slash + 1) + cost;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Target> load_target(const std::string& name_or_path) {
+  for (const auto& [name, text] : kBuiltinTargets)
+    if (name == name_or_path) return parse_target(std::string(text), std::string(name));
+  std::ifstream file(name_or_path);
+  if (!file) {
+    std::string known;
+    for (const auto& [name, text] : kBuiltinTargets) known += (known.empty() ? "" : ", ") + std::string(name);
+    return absl::NotFoundError(fmt::format("{}: no such target or file; built in are {}", name_or_path, known));
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  absl::StatusOr<Target> target = parse_target(text.str(), name_or_path);
+  if (!target.ok()) return target;
+  if (const absl::Status s = find_cost_model(*target, name_or_path); !s.ok()) return s;
+  return target;
+}
+
+std::vector<std::string> builtin_targets() {
+  std::vector<std::string> names;
+  for (const auto& [name, text] : kBuiltinTargets) names.emplace_back(name);
+  return names;
+}
+
+}  // namespace saturate

@@ -1,0 +1,233 @@
+#include "extract/target/target_json.h"
+
+#include <charconv>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+
+namespace saturate {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+absl::Status bad(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
+
+std::optional<std::int64_t> number(std::string_view text) {
+  std::int64_t v = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), v);
+  return error == std::errc() && end == text.data() + text.size() && v > 0 ? std::optional(v) : std::nullopt;
+}
+
+absl::StatusOr<std::vector<VersionRange>> parse_versions(std::string_view text) {
+  std::vector<VersionRange> out;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view part = text.substr(0, comma);
+    const std::size_t dash = part.find('-');
+    VersionRange r;
+    const auto low = number(part.ends_with('+') ? part.substr(0, part.size() - 1) : part.substr(0, dash));
+    const auto high = dash == std::string_view::npos ? low : number(part.substr(dash + 1));
+    if (!low || !high || *high < *low) return bad(fmt::format("'{}' are no versions; wanted e.g. \"7-12,14+\"", std::string(text)));
+    r.low = *low;
+    if (!part.ends_with('+')) r.high = *high;
+    out.push_back(r);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return out;
+}
+
+absl::Status check_dtypes(const std::vector<std::string>& dtypes) {
+  for (const std::string& d : dtypes)
+    if (!parse_dtype(d)) return bad(fmt::format("'{}' is no element type", d));
+  return absl::OkStatus();
+}
+
+// {"Op": "versions"} or ["Op"].
+absl::Status read_standard(const json& value, Target& t) {
+  if (value.is_array()) {
+    for (const auto& op : value) t.standard[op.get<std::string>()] = {};
+    return absl::OkStatus();
+  }
+  for (const auto& [op, versions] : value.items()) {
+    auto ranges = parse_versions(versions.get<std::string>());
+    if (!ranges.ok()) return bad(fmt::format("{}: {}", op, std::string(ranges.status().message())));
+    t.standard[op] = *std::move(ranges);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status read_limits(const json& value, Target& t) {
+  for (const auto& entry : value) {
+    OperatorLimits l;
+    for (const auto& [key, v] : entry.items()) {
+      if (key == "operators")
+        l.operators = v.get<std::set<std::string>>();
+      else if (key == "except")
+        l.except = v.get<std::set<std::string>>();
+      else if (key == "rank")
+        l.min_rank = l.max_rank = v.get<int>();
+      else if (key == "min_rank")
+        l.min_rank = v.get<int>();
+      else if (key == "max_rank")
+        l.max_rank = v.get<int>();
+      else if (key == "max_dim")
+        l.max_dim = v.get<std::int64_t>();
+      else if (key == "max_batch")
+        l.max_batch = v.get<std::int64_t>();
+      else if (key == "dtypes")
+        l.dtypes = v.get<std::vector<std::string>>();
+      else if (key == "static_shapes")
+        l.static_shapes = v.get<bool>();
+      else if (key == "constant_inputs")
+        l.constant_inputs = v.get<std::vector<int>>();
+      else if (key == "attributes")
+        for (const auto& [name, allowed] : v.items())
+          for (const auto& a : allowed) l.attributes[name].push_back(a.dump());
+      else if (key == "because")
+        l.because = v.get<std::string>();
+      else
+        return bad(
+            fmt::format("unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, dtypes, "
+                        "static_shapes, constant_inputs, attributes, because",
+                        key));
+    }
+    if (absl::Status s = check_dtypes(l.dtypes); !s.ok()) return s;
+    t.limits.push_back(std::move(l));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status read_key(const std::string& key, const json& value, Target& t) {
+  if (key == "name")
+    t.name = value.get<std::string>();
+  else if (key == "description")
+    t.description = value.get<std::string>();
+  else if (key == "min_opset")
+    t.min_opset = value.get<std::int64_t>();
+  else if (key == "max_opset")
+    t.max_opset = value.get<std::int64_t>();
+  else if (key == "cost_model")
+    t.cost_model = value.get<std::string>();
+  else if (key == "domains")
+    for (const auto& [domain, ops] : value.items()) t.operators[domain] = ops.get<std::set<std::string>>();
+  else if (key == "standard")
+    return read_standard(value, t);
+  else if (key == "newest_opset")
+    t.newest_opset = value.get<std::map<std::string, std::int64_t>>();
+  else if (key == "forbidden")
+    t.forbidden = value.get<std::set<std::string>>();
+  else if (key == "dtypes")
+    for (const auto& [op, dtypes] : value.items()) {
+      t.dtypes[op] = dtypes.get<std::vector<std::string>>();
+      if (absl::Status s = check_dtypes(t.dtypes[op]); !s.ok()) return bad(fmt::format("{}: {}", op, std::string(s.message())));
+    }
+  else if (key == "limits")
+    return read_limits(value, t);
+  else if (key == "assumes")
+    t.assumes = value.get<std::vector<std::string>>();
+  else if (key == "forced")
+    for (const auto& f : value)
+      t.forced.push_back(
+          {f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false), f.value("versions", std::string())});
+  else
+    return bad(
+        "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, newest_opset, forbidden, dtypes, "
+        "limits, forced, assumes");
+  return absl::OkStatus();
+}
+
+ordered_json limits_json(const OperatorLimits& l) {
+  ordered_json out = ordered_json::object();
+  if (!l.operators.empty()) out["operators"] = l.operators;
+  if (!l.except.empty()) out["except"] = l.except;
+  if (l.min_rank && l.min_rank == l.max_rank)
+    out["rank"] = *l.min_rank;
+  else {
+    if (l.min_rank) out["min_rank"] = *l.min_rank;
+    if (l.max_rank) out["max_rank"] = *l.max_rank;
+  }
+  if (l.max_dim) out["max_dim"] = *l.max_dim;
+  if (l.max_batch) out["max_batch"] = *l.max_batch;
+  if (!l.dtypes.empty()) out["dtypes"] = l.dtypes;
+  if (l.static_shapes) out["static_shapes"] = true;
+  if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
+  for (const auto& [name, allowed] : l.attributes)
+    for (const std::string& a : allowed) out["attributes"][name].push_back(ordered_json::parse(a));
+  if (!l.because.empty()) out["because"] = l.because;
+  return out;
+}
+
+}  // namespace
+
+std::string versions_text(const std::vector<VersionRange>& ranges) {
+  std::string out;
+  for (const VersionRange& r : ranges) {
+    if (!out.empty()) out += ',';
+    out += r.high == std::numeric_limits<std::int64_t>::max() ? fmt::format("{}+", r.low)
+           : r.high == r.low                                  ? fmt::format("{}", r.low)
+                                                              : fmt::format("{}-{}", r.low, r.high);
+  }
+  return out;
+}
+
+std::string attribute_text(const Attribute& a) {
+  switch (a.type) {
+    case AttributeType::kInt:
+      return json(a.i()).dump();
+    case AttributeType::kFloat:
+      return json(a.f()).dump();
+    case AttributeType::kString:
+      return json(a.s()).dump(-1, ' ', false, json::error_handler_t::replace);
+    case AttributeType::kInts:
+      return json(a.ints()).dump();
+    case AttributeType::kFloats:
+      return json(a.floats()).dump();
+    default:
+      return "";
+  }
+}
+
+absl::StatusOr<Target> parse_target(const std::string& text, const std::string& place) {
+  const auto file = json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  if (file.is_discarded() || !file.is_object())
+    return bad(fmt::format("{}: not a JSON object; see `saturate targets show ort-cpu` for the form", place));
+  Target t;
+  for (const auto& [key, value] : file.items()) {
+    absl::Status read;
+    try {
+      read = read_key(key, value, t);
+    } catch (const nlohmann::json::exception& error) {
+      read = bad(fmt::format("a value of the wrong type ({})", error.what()));
+    }
+    if (!read.ok()) return bad(fmt::format("{}: \"{}\": {}", place, key, std::string(read.message())));
+  }
+  if (t.name.empty()) return bad(fmt::format("{}: \"name\" is missing", place));
+  if (t.min_opset > t.max_opset) return bad(fmt::format("{}: min_opset {} is above max_opset {}", place, t.min_opset, t.max_opset));
+  return t;
+}
+
+std::string target_text(const Target& t) {
+  ordered_json out{{"name", t.name},           {"description", t.description}, {"min_opset", t.min_opset},
+                   {"max_opset", t.max_opset}, {"cost_model", t.cost_model},   {"domains", ordered_json(t.operators)}};
+  if (!t.standard.empty()) {
+    out["standard"] = ordered_json::object();
+    for (const auto& [op, ranges] : t.standard) out["standard"][op] = versions_text(ranges);
+  }
+  if (!t.newest_opset.empty()) out["newest_opset"] = t.newest_opset;
+  out["forbidden"] = t.forbidden;
+  out["dtypes"] = t.dtypes;
+  if (!t.limits.empty()) out["limits"] = ordered_json::array();
+  for (const OperatorLimits& l : t.limits) out["limits"].push_back(limits_json(l));
+  out["forced"] = ordered_json::array();
+  for (const ForcedRewrite& f : t.forced)
+    out["forced"].push_back({{"producer", f.producer},
+                             {"consumer", f.consumer},
+                             {"becomes", f.becomes},
+                             {"constant_operand", f.constant_operand},
+                             {"versions", f.versions}});
+  if (!t.assumes.empty()) out["assumes"] = t.assumes;
+  return out.dump(2);
+}
+
+}  // namespace saturate

@@ -1,0 +1,16 @@
+// Targets as JSON text, and the spellings that it uses.
+#pragma once
+
+#include "extract/target/target.h"
+
+namespace saturate {
+
+// kInvalidArgument: `place`, the key and what is wrong with it.
+absl::StatusOr<Target> parse_target(const std::string& text, const std::string& place);
+
+// "7-12,14+".
+std::string versions_text(const std::vector<VersionRange>& ranges);
+// An attribute's value as compact JSON: 1, "DCR", [0,2,1,3].
+std::string attribute_text(const Attribute& attribute);
+
+}  // namespace saturate
