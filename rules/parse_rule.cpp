@@ -167,7 +167,9 @@ bool RuleParser::parse_operator(WrittenRule& written) {
   rule.defines = true;
   rule.place = peek().place;
   RuleNode node;
+  const bool has_domain = peek(1).is(".");
   if (!parse_operator_name(node)) return false;
+  if (node.domain.empty() && has_domain) return fail(rule.place, "the operators of ai.onnx are the standard's; give yours another domain");
   if (node.domain.empty()) node.domain = kInternalDomain;
   rule.name = fmt::format("{}.{}", node.domain, node.op_type);
   if (accept("<")) {

@@ -53,7 +53,7 @@ class RuleSet {
   StoredRules all_stored() const;
   // What the files define.
   const RuleOperators& operators() const { return *operators_; }
-  // Lets the e-graph know these operators. Compiling does so, too; models may hold them before.
+  // Lets the e-graph know these operators. Compiling does so, too.
   void define_operators(OnnxEGraph& g) const { g.define(operators_); }
   // The graphs with examples and counters of the native rule of this name; none without `examples`.
   std::vector<const Rule*> cases_of(std::string_view native) const;

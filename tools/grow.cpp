@@ -151,7 +151,6 @@ class Grower {
     const StageTimer timer(task_, "lower");
     graph.g = std::make_unique<OnnxEGraph>(task_.evaluator);
     if (task_.options.observe) record_explanations(graph.g->egraph());
-    task_.rules.define_operators(*graph.g);
     LowerOptions options;
     if (outside) options.captured = capture(graph.model->graph, *outside->g, outside->lowered, graph.g->dims());
     graph.g->pass_over_empty_tensors();

@@ -120,6 +120,8 @@ TEST(Operators, WhatIsWrongIsToldWithItsPlace) {
   EXPECT_EQ(error_of_operator("operator f <a: tensor> (X) => (Y) => Neg (X)"),
             "t.rules:1:16: `tensor` is no type of an attribute; known are int, float, string, ints, floats, strings");
   EXPECT_EQ(error_of_operator("operator f <a: int = 0.5> (X) => (Y) => Neg (X)").substr(0, 13), "t.rules:1:22:");
+  EXPECT_EQ(error_of_operator("operator ai.onnx.Add (X, Z) => (Y) => Sub (X, Z)"),
+            "t.rules:1:10: the operators of ai.onnx are the standard's; give yours another domain");
   EXPECT_EQ(error_of_operator("operator com.microsoft.Mine (X) => (Y) => Neg (X)"),
             "t.rules:1:10: com.microsoft.Mine is an operator of a runtime already; give yours another domain");
   EXPECT_EQ(error_of_operator("operator f (X) => (Y) => Neg (X)\noperator f <a: int> (X) => (Y) => Abs (X)"),
