@@ -15,7 +15,7 @@ foreach(folder ${folders})
   install(TARGETS saturate_${folder} EXPORT saturateTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endforeach()
 # These include nothing but the standard library and each other.
-install(FILES ${PROJECT_SOURCE_DIR}/tools/saturate.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate)
+install(FILES ${PROJECT_SOURCE_DIR}/tools/api/saturate.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate)
 install(FILES ${PROJECT_SOURCE_DIR}/extract/saturate_cost.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate)  # a cost model as a shared library
 install(FILES ${PROJECT_SOURCE_DIR}/egraph/egraph.h ${PROJECT_SOURCE_DIR}/egraph/rewrite.h ${PROJECT_SOURCE_DIR}/egraph/scheduler.h ${PROJECT_SOURCE_DIR}/egraph/explain.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate/egraph)

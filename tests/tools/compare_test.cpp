@@ -1,4 +1,4 @@
-#include "tools/compare.h"
+#include "tools/verify/compare.h"
 
 #include <gtest/gtest.h>
 

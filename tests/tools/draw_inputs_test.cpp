@@ -1,4 +1,4 @@
-#include "tools/draw_inputs.h"
+#include "tools/verify/draw_inputs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tools/npz.h"
+#include "tools/io/npz.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tools/files.h"
+#include "tools/io/files.h"
 
 namespace saturate {
 namespace {

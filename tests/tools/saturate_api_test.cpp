@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tools/saturate.h"
+#include "tools/api/saturate.h"
 
 namespace saturate::api {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/verify.h"
+#include "tools/verify/verify.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 
 #include <cstdio>
 
-#include "tools/cli.h"
-#include "tools/command_line.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/command_line.h"
 
 namespace saturate::python {
 namespace {

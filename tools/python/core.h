@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "tools/saturate.h"
+#include "tools/api/saturate.h"
 
 namespace saturate::python {
 

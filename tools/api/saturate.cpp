@@ -1,0 +1,300 @@
+#include "tools/api/saturate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "extract/solve/extractors.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "onnx_bridge/op_table.h"
+#include "tools/api/saturate_impl.h"
+#include "tools/explain/inspect.h"
+#include "tools/io/terminal.h"
+#include "tools/pipeline/pipeline.h"
+
+namespace saturate::api {
+namespace {
+
+Expected<Model> model_of(absl::StatusOr<saturate::Model> model, const std::string& place) {
+  if (!model.ok()) return error_of(model.status(), place, kModelAdvice);
+  return Model(std::make_shared<const Model::Impl>(Model::Impl{*std::move(model)}));
+}
+
+RuleSet rules_of(saturate::RuleSet rules) { return RuleSet(std::make_shared<const RuleSet::Impl>(RuleSet::Impl{std::move(rules)})); }
+
+Error usage(std::string message) { return {Code::kUsage, std::move(message)}; }
+
+std::optional<Error> check_options(const Options& o) {
+  if (!(o.time_limit >= 0)) return usage(fmt::format("time_limit {}: negative; give seconds", o.time_limit));
+  if (o.node_limit == 0) return usage("node_limit 0: nothing fits; give a number of e-nodes");
+  if (o.threads < 0) return usage(fmt::format("threads {}: negative; 0 takes all cores", o.threads));
+  if (o.keep_opset && o.opset) return usage("opset and keep_opset: only one of them can hold; leave one out");
+  if (o.opset && (*o.opset < 1 || *o.opset > kNewestOpset))
+    return usage(fmt::format("opset {}: not one that saturate knows; give a number from 1 to {}", *o.opset, kNewestOpset));
+  if (!find_extractor(o.extractor))
+    return usage(fmt::format("extractor {}: no such one; `saturate optimize --help` names them", o.extractor));
+  if (o.cost_model && !o.cost.empty()) return usage("cost and cost_model: only one of them can hold; leave one out");
+  if (!(o.constant_cost >= 0) || !std::isfinite(o.constant_cost)) return usage("constant_cost: give a finite number of at least 0");
+  return std::nullopt;
+}
+
+ShapeArgs shape_args(const Options& o) {
+  ShapeArgs args;
+  for (const auto& [symbol, size] : o.dims) args.dims.push_back(fmt::format("{}={}", symbol, size));
+  for (const auto& [name, dims] : o.input_shapes) args.input_shapes.push_back(fmt::format("{}:[{}]", name, fmt::join(dims, ",")));
+  args.allow_empty = o.allow_empty;
+  return args;
+}
+
+Expected<VerifyOptions> check_of(const Options& o, const ShapeArgs& shapes, const saturate::Model& original) {
+  CommonArgs common;
+  common.threads = o.threads;
+  common.cancel = o.abort;
+  absl::StatusOr<VerifyOptions> options = verify_options({{}, o.rtol, o.atol, o.seed, {}, o.time_limit}, shapes, common, original);
+  if (!options.ok()) return error_of(options.status(), "", "");
+  if (o.max_memory != ~std::size_t{0}) options->memory = o.max_memory;
+  const auto add = [&](const Values& values) -> std::optional<Error> {
+    Expected<Inputs> inputs = to_internal(values);
+    if (!inputs) return inputs.error();
+    options->inputs.push_back(*std::move(inputs));
+    return std::nullopt;
+  };
+  if (o.inputs)
+    if (auto error = add(*o.inputs)) return *std::move(error);
+  for (const Values& more : o.more_inputs)
+    if (auto error = add(more)) return *std::move(error);
+  return *std::move(options);
+}
+
+Expected<Setup> setup_of(const Options& o, const ShapeArgs& shapes) {
+  SaturateArgs args;
+  args.target = o.target;
+  args.cost = o.cost;
+  args.rules = {"none"};
+  absl::StatusOr<Setup> setup = set_up(args, shapes);
+  if (!setup.ok()) return error_of(setup.status(), "", "");
+  absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin(false);
+  RuleFilter filter;
+  filter.approximates = o.approximate;
+  filter.assumptions = {o.assumed, o.not_assumed};
+  filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), setup->target.assumes.begin(), setup->target.assumes.end());
+  if (rules.ok()) rules = filter_rules(*std::move(rules), filter);
+  if (!rules.ok()) return error_of(rules.status(), "", "");
+  setup->rules = *std::move(rules);
+  setup->risks = filter.assumptions.risks();
+  if (o.cost_model) setup->cost = make_cost_model(o.cost_model, o.constant_cost);
+  return *std::move(setup);
+}
+
+// What the options say, and the model with the shapes that they fix.
+struct Prepared {
+  Setup setup;
+  saturate::Model input;
+};
+
+Expected<Prepared> prepare(const Model& model, const Options& o) {
+  if (const auto error = check_options(o)) return *error;
+  const ShapeArgs shapes = shape_args(o);
+  Expected<Setup> setup = setup_of(o, shapes);
+  if (!setup) return setup.error();
+  saturate::Model input = model.impl().model;
+  if (const absl::Status status = fix_shapes(input, shapes); !status.ok()) return error_of(status, input.path, "");
+  return Prepared{*std::move(setup), std::move(input)};
+}
+
+const char* advice_of(Code code) {
+  if (code == Code::kDifferent) return "leave out rules (RuleSet::without) to find the wrong one, and report it";
+  if (code == Code::kUnsupported) return "verify = false goes on without, `inputs` gives inputs";
+  return code == Code::kInterrupted ? "" : kModelAdvice;
+}
+
+OptimizeOptions optimize_options_of(const Options& o) {
+  OptimizeOptions options;
+  options.limits.iterations = o.iterations;
+  options.limits.nodes = o.node_limit;
+  options.limits.memory_bytes = o.memory_limit;
+  options.limits.seconds = o.time_limit;
+  options.limits.threads = o.threads;
+  options.limits.cancel = o.stop;
+  options.opset = o.opset;
+  options.keep_opset = o.keep_opset;
+  options.extractor = o.extractor;
+  if (o.max_memory != ~std::size_t{0}) options.max_memory = o.max_memory;
+  if (o.progress)
+    options.progress = [&progress = o.progress](const std::string& stage, const IterationStats* i) {
+      progress({stage, i ? i->iteration : 0, i ? i->nodes : 0});
+    };
+  return options;
+}
+
+}  // namespace
+
+Error error_of(const absl::Status& status, const std::string& place, const std::string& advice) {
+  const Code code = status.code() == absl::StatusCode::kUnimplemented ? Code::kUnsupported : Code::kFile;
+  return {code, error_line(place, std::string(status.message()), advice)};
+}
+
+std::string Report::table(int verbosity) const { return printable(format_report(impl_->report, verbosity)); }
+std::string Report::json() const { return json_text(to_json(impl_->report)); }
+
+Expected<Model> Model::load(const std::string& path) {
+  return guarded([&]() -> Expected<Model> { return model_of(load_model(path), path); });
+}
+
+Expected<Model> Model::parse(std::string_view bytes, const std::string& folder, std::vector<Weight> weights) {
+  return guarded([&]() -> Expected<Model> {
+    std::vector<DetachedData> detached;
+    for (Weight& w : weights) detached.push_back({w.index, w.data, std::move(w.owner)});
+    return model_of(parse_model(bytes, folder, std::move(detached)), "");
+  });
+}
+
+Done Model::save(const std::string& path, const SaveOptions& given) const {
+  return guarded([&]() -> Done {
+    saturate::SaveOptions options;
+    options.force_external = given.external_data;
+    options.external_threshold = given.external_threshold;
+    if (const absl::Status status = save_model(impl_->model, path, options); !status.ok())
+      return error_of(status, path, "check the folder and its rights");
+    return std::monostate();
+  });
+}
+
+Expected<std::string> Model::serialize() const {
+  return guarded([&]() -> Expected<std::string> {
+    absl::StatusOr<std::string> bytes = serialize_model(impl_->model);
+    if (!bytes.ok()) return error_of(bytes.status(), impl_->model.path, "");
+    return *std::move(bytes);
+  });
+}
+
+Expected<std::string> Model::serialize(std::size_t threshold, std::vector<Weight>* weights) const {
+  return guarded([&]() -> Expected<std::string> {
+    std::vector<DetachedData> detached;
+    absl::StatusOr<std::string> bytes = serialize_model(impl_->model, threshold, detached);
+    if (!bytes.ok()) return error_of(bytes.status(), impl_->model.path, "");
+    for (DetachedData& d : detached) weights->push_back({d.index, d.bytes, std::move(d.owner)});
+    return *std::move(bytes);
+  });
+}
+
+std::string Model::inspect() const { return json_text(inspect_json(impl_->model.path, impl_->model)); }
+std::string Model::text() const { return print_model_text(impl_->model); }
+
+Expected<RuleSet> RuleSet::builtin() {
+  return guarded([&]() -> Expected<RuleSet> {
+    absl::StatusOr<saturate::RuleSet> rules = saturate::RuleSet::builtin();
+    if (!rules.ok()) return error_of(rules.status(), "", "");
+    return rules_of(*std::move(rules));
+  });
+}
+
+RuleSet RuleSet::none() { return rules_of({}); }
+
+Expected<RuleSet> RuleSet::with_file(const std::string& path) const {
+  return guarded([&]() -> Expected<RuleSet> {
+    saturate::RuleSet rules = impl_->rules;
+    if (const absl::Status status = rules.load_file(path); !status.ok()) return error_of(status, "", "");
+    return rules_of(std::move(rules));
+  });
+}
+
+Expected<RuleSet> RuleSet::with_text(std::string_view text, const std::string& name) const {
+  return guarded([&]() -> Expected<RuleSet> {
+    saturate::RuleSet rules = impl_->rules;
+    if (const absl::Status status = rules.load_text(text, name); !status.ok()) return error_of(status, "", "");
+    return rules_of(std::move(rules));
+  });
+}
+
+Expected<RuleSet> RuleSet::without(const std::vector<std::string>& names) const {
+  return guarded([&]() -> Expected<RuleSet> {
+    RuleFilter filter;
+    filter.approximates = true;
+    filter.except = names;
+    absl::StatusOr<saturate::RuleSet> rules = filter_rules(impl_->rules, filter);
+    if (!rules.ok()) return error_of(rules.status(), "", "");
+    return rules_of(*std::move(rules));
+  });
+}
+
+std::vector<std::string> RuleSet::names() const {
+  std::vector<std::string> names;
+  for (const auto& rule : impl_->rules.stored()) names.emplace_back(rule->head().name);
+  for (const NativeRule& rule : impl_->rules.native_rules()) names.push_back(rule.name);
+  return names;
+}
+
+std::string RuleSet::show(std::string_view name) const { return impl_->rules.show(name); }
+
+namespace {
+
+Expected<Result> run_optimize(const Model& model, const Options& o) {
+  Expected<Prepared> prepared = prepare(model, o);
+  if (!prepared) return prepared.error();
+  auto& [setup, input] = *prepared;
+  PipelineOptions options;
+  options.optimize = optimize_options_of(o);
+  options.verify = o.verify;
+  options.strict_verify = o.strict_verify;
+  options.abort = o.abort;
+  if (o.verify) {
+    Expected<VerifyOptions> check = check_of(o, {}, input);
+    if (!check) return check.error();
+    options.check = *std::move(check);
+  }
+  PipelineResult result = run_pipeline(input, setup, options);
+  if (const std::string wrong = cost_model_error(*setup.cost); !wrong.empty()) return usage(wrong);
+  const bool verified = result.report.verify.has_value();
+  result.report.input = input.path;
+  Report report(std::make_shared<const Report::Impl>(Report::Impl{std::move(result.report)}));
+  if (result.failure) {
+    const auto code = static_cast<Code>(result.failure->code);
+    Error error{code, error_line(input.path, result.failure->message, advice_of(code))};
+    if (verified) error.report = std::move(report);
+    return error;
+  }
+  return Result{Model(std::make_shared<const Model::Impl>(Model::Impl{std::move(result.model)})), std::move(report)};
+}
+
+Expected<Verification> run_verify(const Model& original, const Model& other, const Options& o) {
+  if (const auto error = check_options(o)) return *error;
+  Expected<VerifyOptions> options = check_of(o, shape_args(o), original.impl().model);
+  if (!options) return options.error();
+  const VerifyReport report = saturate::verify(original.impl().model, other.impl().model, *options);
+  if (report.status == VerifyStatus::kCancelled) return Error{Code::kInterrupted, "interrupted"};
+  if (report.status == VerifyStatus::kUnsupported) return Error{Code::kUnsupported, fmt::format("can't verify: {}", report.message)};
+  if (report.status == VerifyStatus::kNotRun)
+    return Error{o.inputs ? Code::kFile : Code::kUnsupported, fmt::format("can't verify: {}; give inputs that it takes", report.message)};
+  return Verification{report.status == VerifyStatus::kEqual, summary(report), json_text(to_json(report))};
+}
+
+Expected<std::string> run_explain(const Model& model, const Question& question, const Options& o) {
+  Expected<Prepared> prepared = prepare(model, o);
+  if (!prepared) return prepared.error();
+  auto& [setup, input] = *prepared;
+  const auto text = explain_json(input.path, input, setup, optimize_options_of(o), {question.op, question.rule, question.value});
+  if (!text.ok()) return error_of(text.status(), input.path, kModelAdvice);
+  if (const std::string wrong = cost_model_error(*setup.cost); !wrong.empty()) return usage(wrong);
+  if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};
+  return json_text(*text);
+}
+
+}  // namespace
+
+Expected<Result> optimize(const Model& model, const Options& o) {
+  return guarded([&] { return run_optimize(model, o); });
+}
+Expected<Verification> verify(const Model& original, const Model& other, const Options& o) {
+  return guarded([&] { return run_verify(original, other, o); });
+}
+Expected<std::string> explain(const Model& model, const Question& question, const Options& o) {
+  return guarded([&] { return run_explain(model, question, o); });
+}
+
+std::vector<std::string> targets() { return builtin_targets(); }
+
+std::string version() { return SATURATE_VERSION; }
+
+}  // namespace saturate::api

@@ -1,0 +1,213 @@
+// The verbs of the `saturate` command: plain arguments in, exit code out. command_line.cpp parses the command line into these.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "egraph/rewrite.h"
+#include "extract/price/cost.h"
+#include "extract/target/target.h"
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/model.h"
+#include "rules/rule_set.h"
+#include "tools/pipeline/optimize.h"
+#include "tools/verify/draw_inputs.h"
+#include "tools/verify/verify.h"
+
+namespace saturate {
+
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFile = 1,  // a model, rule or other file can't be read, is invalid or can't be written
+  kExitUsage = 2,
+  kExitDifferent = 3,    // verification failed; no output file
+  kExitBudget = 4,       // --strict-budget and a budget was exhausted; the best valid result is written
+  kExitUnsupported = 5,  // something that our runtime can't run, so nothing can be verified
+  kExitInterrupted = 130,
+};
+
+struct CommonArgs {
+  int verbosity = 0;  // -q: -1, -v: 1
+  bool json = false;
+  int threads = 1;  // 0: all cores
+  const std::atomic<bool>* cancel = nullptr;
+  bool quiet() const { return verbosity < 0; }
+};
+
+struct ShapeArgs {
+  std::vector<std::string> input_shapes;  // NAME:1,3,224,224
+  std::vector<std::string> dims;          // SYMBOL=SIZE
+  bool allow_empty = false;               // a size may be 0
+};
+
+struct VerifyArgs {
+  std::vector<std::string> inputs;  // .npz
+  std::optional<double> rtol, atol;
+  std::uint64_t seed = 0;
+  std::optional<std::size_t> max_memory;  // MB
+  std::optional<double> seconds;          // of one verification
+};
+
+// Of one run of a model, whatever it is run for.
+struct RunBounds {
+  std::optional<std::size_t> max_memory;  // MB
+  std::optional<double> seconds;
+};
+
+struct SaturateArgs {
+  std::string target = "ort-cpu";
+  std::string cost;                      // empty: the target's own
+  std::string extractor = "search";      // of extract/solve/extractors.h
+  std::vector<std::string> cost_at;      // SYMBOL=SIZE,...[:WEIGHT]
+  double memory_slack = 0;               // share of the cost
+  std::vector<std::string> rules;        // files, or "none"
+  std::vector<std::string> skip_rules;   // names
+  std::vector<std::string> assumed;      // names of risky assumptions
+  std::vector<std::string> not_assumed;  // names of assumptions, or "all"
+  bool approximate = false;
+  std::optional<std::int64_t> opset;
+  bool keep_opset = false;
+  Limits limits;
+};
+
+struct OptimizeArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  VerifyArgs check;
+  SaturateArgs saturate;
+  std::string input, output, report, dump_egraph;
+  std::vector<std::string> dumps;  // STAGE or STAGE=FILE
+  std::string stop_after;          // a stage
+  bool output_by_place = false;    // the second argument, not -o
+  bool verify = true, strict_verify = false, strict_budget = false, debug_rules = false, external_data = false;
+  std::optional<std::size_t> external_threshold;
+};
+
+struct InspectArgs {
+  CommonArgs common;
+  std::string input;
+};
+
+struct VerifyCommandArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  VerifyArgs check;
+  std::string original, optimized;
+};
+
+struct RunArgs {
+  CommonArgs common;
+  RunBounds bounds;
+  std::string input, inputs, output;
+  bool profile = false, check_finite = false;
+};
+
+struct BenchArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  RunBounds bounds;
+  std::vector<std::string> models;  // one or two
+  std::string inputs, profile;
+  std::optional<std::size_t> iterations;
+  std::size_t warmup = 3;
+  std::uint64_t seed = 0;
+  bool table = true, pin = false, as_is = false, check_finite = false;
+};
+
+struct RulesArgs {
+  CommonArgs common;
+  std::string action, name;  // list; show NAME; check [FILE]; examples FOLDER
+  int instances = 24;        // examples: random ones for each example
+  std::uint64_t seed = 1;
+  std::vector<std::string> rules;
+  bool functions = false;  // list: the functions that rules may call
+};
+
+struct ExplainArgs {
+  CommonArgs common;
+  SaturateArgs saturate;
+  std::string input, op, rule, value;
+};
+
+struct TargetsArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  std::string action, name, target;  // check MODEL --target T
+};
+
+struct ExtractArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  VerifyArgs check;
+  SaturateArgs saturate;
+  std::string input, output, dump_egraph;  // output: a folder
+  std::size_t samples = 8;
+  bool verify = true;
+};
+
+struct CostArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  SaturateArgs saturate;
+  std::string action;               // gather, fit or eval
+  std::vector<std::string> inputs;  // gather: models; fit: rows; eval: models or measured graphs
+  std::string output, rows, kind = "fitted";
+  double seconds = 0.05;  // for each row
+  bool graphs = false;    // gather: times of whole graphs instead of operators
+  unsigned folds = 0;     // eval: cross-validation of --rows
+};
+
+int optimize_command(const OptimizeArgs& args);
+int inspect_command(const InspectArgs& args);
+int verify_command(const VerifyCommandArgs& args);
+int run_command(const RunArgs& args);
+int bench_command(const BenchArgs& args);
+int rules_command(const RulesArgs& args);
+int explain_command(const ExplainArgs& args);
+int targets_command(const TargetsArgs& args);
+int extract_command(const ExtractArgs& args);
+int cost_command(const CostArgs& args);
+
+// Advice where a model can't be read or makes no sense.
+inline constexpr const char* kModelAdvice = "check that it is a complete ONNX model";
+// `<place>: <what>; <what to do>` as one line. `place` is put in front unless the message begins with it, `advice` at the end unless the
+// message has some already.
+std::string error_line(std::string_view place, std::string_view message, std::string_view advice);
+// Prints `saturate: error: ` and that line on stderr and returns the code.
+int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice);
+int fail(const absl::Status& status, std::string_view place, std::string_view advice);  // kUnimplemented: 5; others: 1
+
+// What several verbs need.
+struct Setup {
+  RuleSet rules;
+  Target target;
+  std::unique_ptr<CostModel> cost;
+  std::vector<std::string> risks = {};  // risky assumptions that the user or his target asked for
+};
+absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter);
+// What the filter lets through; the rules and assumptions that it names must exist.
+absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter);
+absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
+OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common);
+// Shapes and sizes that the user gave, into the model's inputs (for optimize) or for verify; kInvalidArgument with one line.
+absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims);
+absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::string>& texts);
+absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> parse_shapes(const std::vector<std::string>& shapes);
+absl::Status fix_shapes(Model& model, const ShapeArgs& args);
+// A .npz as the model's inputs: every name declared, dtypes right, none missing.
+absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);
+// From now on.
+RunLimits run_limits(const RunBounds& bounds);
+// What to do about a run that failed.
+const char* run_advice(const absl::Status& status);
+absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
+                                             const Model& original);
+
+}  // namespace saturate

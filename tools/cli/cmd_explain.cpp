@@ -1,0 +1,94 @@
+#include <cstdio>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "tools/cli/cli.h"
+#include "tools/explain/inspect.h"
+#include "tools/explain/why_not.h"
+#include "tools/io/table.h"
+#include "tools/io/terminal.h"
+#include "tools/pipeline/report.h"
+
+namespace saturate {
+namespace {
+
+using nlohmann::json;
+
+bool wanted(const std::string& op_type, const std::string& asked) {
+  return asked.empty() || op_type == asked || op_type.ends_with("." + asked);
+}
+
+std::size_t count_wanted(const GraphStats& stats, const std::string& asked) {
+  std::size_t count = 0;
+  for (const auto& [op_type, n] : stats.operators)
+    if (wanted(op_type, asked)) count += n;
+  return count;
+}
+
+void print(const ExplainArgs& args, const OptimizeReport& report) {
+  std::vector<std::vector<std::string>> rows{{"operator", "made by rule", "output"}};
+  for (const OptimizeReport::Made& made : report.made)
+    if (wanted(made.op_type, args.op)) rows.push_back({made.op_type, made.rule.empty() ? "(given)" : made.rule, made.output});
+  if (!args.op.empty())
+    print_text(fmt::format("{}: {} in {}, {} in the result, {} of them made by rules\n\n", args.op, count_wanted(report.before, args.op),
+                           args.input, count_wanted(report.after, args.op), rows.size() - 1));
+  if (rows.size() > 1) print_text(format_table(rows, 3) + "\n");
+  rows = {{"rule", "matches", "applied"}};
+  for (const RuleStats& rule : fired_rules(report.run))
+    rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied)});
+  print_text(rows.size() > 1 ? format_table(rows) : "no rule fired\n");
+  const std::string_view stop = to_string(report.run.stop);
+  print_text(fmt::format("\nstopped: {} after {} iterations; cost {:.6g} before, {:.6g} after ({})\n", stop, report.run.iterations.size(),
+                         report.cost_before, report.cost_after, report.cost_model));
+  for (const std::string& warning : report.warnings) print_text(fmt::format("warning: {}\n", warning));
+}
+
+json report_json(const std::string& path, const OptimizeReport& report, const std::string& op) {
+  json made = json::array(), fired = json::array();
+  for (const OptimizeReport::Made& m : report.made)
+    if (wanted(m.op_type, op)) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
+  for (const RuleStats& rule : fired_rules(report.run))
+    fired.push_back({{"rule", rule.name}, {"matches", rule.matches}, {"applied", rule.applied}});
+  return {{"input", path},
+          {"made_by_rules", made},
+          {"rules", fired},
+          {"stop_reason", std::string(to_string(report.run.stop))},
+          {"cost_before", report.cost_before},
+          {"cost_after", report.cost_after},
+          {"warnings", report.warnings}};
+}
+
+json whole_json(const std::string& path, const WhyReport& why, const std::string& op) {
+  json out = report_json(path, why.run, op);
+  out.update(to_json(why));
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<json> explain_json(const std::string& path, const Model& model, const Setup& setup, const OptimizeOptions& options,
+                                  const WhyQuery& query) {
+  absl::StatusOr<WhyReport> why = why_not(model, setup, options, query);
+  if (!why.ok()) return why.status();
+  return whole_json(path, *why, query.op);
+}
+
+int explain_command(const ExplainArgs& args) {
+  absl::StatusOr<Setup> setup = set_up(args.saturate, {});
+  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
+  absl::StatusOr<Model> model = load_model(args.input);
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
+  absl::StatusOr<WhyReport> why = why_not(*model, *setup, optimize_options(args.saturate, args.common), {args.op, args.rule, args.value});
+  if (!why.ok()) return fail(kExitFile, args.input, std::string(why.status().message()), "");
+  if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");
+  if (args.common.json) {
+    print_json(whole_json(args.input, *why, args.op));
+    return kExitOk;
+  }
+  if (!why->anchors.empty()) print_text(format_why(*why) + "\n");
+  print(args, why->run);
+  return kExitOk;
+}
+
+}  // namespace saturate

@@ -1,0 +1,104 @@
+// `saturate extract`: several equal graphs from one e-graph, for experiments with costs.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "tools/cli/cli.h"
+#include "tools/io/files.h"
+#include "tools/io/table.h"
+#include "tools/io/terminal.h"
+#include "tools/pipeline/pipeline.h"
+#include "tools/pipeline/report.h"
+
+namespace saturate {
+namespace {
+
+using nlohmann::json;
+
+struct Listed {
+  std::string path;
+  const Model* model = nullptr;
+  double cost = 0;
+};
+
+std::string verdict(const std::optional<VerifyReport>& report) { return report ? std::string(to_string(report->status)) : "not verified"; }
+
+int save_all(const std::vector<Listed>& graphs, const std::string& folder, const CommonArgs& common) {
+  SaveOptions options;
+  options.cancel = common.cancel;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return fail(kExitFile, folder, error.message(), "name a folder that can be written");
+  for (const Listed& g : graphs)
+    if (const absl::Status s = save_model(*g.model, g.path, options); !s.ok()) return fail(s, g.path, "check the folder and its rights");
+  return kExitOk;
+}
+
+}  // namespace
+
+int extract_command(const ExtractArgs& args) {
+  namespace fs = std::filesystem;
+  if (!args.dump_egraph.empty())
+    if (const absl::Status s = check_writable(args.dump_egraph, Into::kAnything); !s.ok()) return fail(s, args.dump_egraph, "");
+  std::vector<NamedPath> read{{"the model", args.input}};
+  for (const std::string& inputs : args.check.inputs) read.push_back({"--inputs", inputs});
+  const absl::Status distinct = check_distinct({{"--dump-egraph", args.dump_egraph}}, read);
+  if (!distinct.ok()) return fail(distinct, args.dump_egraph, "");
+  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
+  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
+  absl::StatusOr<Model> model = load_model(args.input);
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
+  if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
+  OptimizeOptions options = optimize_options(args.saturate, args.common);
+  options.samples = args.samples;
+  options.sample_seed = args.check.seed;
+  options.dump_egraph = !args.dump_egraph.empty();
+  if (args.check.max_memory) options.max_memory = *args.check.max_memory << 20;
+  absl::StatusOr<OptimizeResult> result = optimize(*model, setup->rules, setup->target, *setup->cost, options);
+  if (!result.ok()) return fail(kExitFile, args.input, std::string(result.status().message()), kModelAdvice);
+  if (options.dump_egraph)
+    if (const absl::Status s = write_file(args.dump_egraph, result->egraph); !s.ok()) return fail(s, args.dump_egraph, "");
+
+  const std::string stem = fs::path(args.input).stem().string();
+  std::vector<Listed> graphs{{"", &result->model, result->report.cost_after}};
+  for (const OptimizeResult::Sample& s : result->samples) graphs.push_back({"", &s.model, s.cost});
+  VerifyArgs check_args = args.check;
+  check_args.seconds = args.saturate.limits.seconds;
+  absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, *model);
+  if (!check.ok()) return fail(check.status(), "", "");
+  keep_to_assumptions(result->report, *check);
+  json rows = json::array();
+  std::vector<std::vector<std::string>> table{{"graph", "nodes", "cost", "verified"}};
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");
+    Listed& g = graphs[i];
+    g.path =
+        args.output.empty() ? fmt::format("{}.{:04}", stem, i) : (fs::path(args.output) / fmt::format("{}.{:04}.onnx", stem, i)).string();
+    std::optional<VerifyReport> report;
+    if (args.verify) report = verify(*model, *g.model, *check);
+    if (report && report->status != VerifyStatus::kEqual)
+      return fail(report->status == VerifyStatus::kDifferent ? kExitDifferent : kExitUnsupported, g.path, report->message,
+                  "nothing was written");
+    const GraphStats stats = graph_stats(*g.model);
+    rows.push_back({{"graph", g.path},
+                    {"chosen", i == 0},
+                    {"nodes", stats.nodes},
+                    {"operators", stats.operators},
+                    {"cost", g.cost},
+                    {"cost_model", setup->cost->name()},
+                    {"verified", verdict(report)}});
+    table.push_back({g.path, fmt::format("{}", stats.nodes), fmt::format("{:.6g}", g.cost), verdict(report)});
+  }
+  if (!args.output.empty())
+    if (const int code = save_all(graphs, args.output, args.common); code != kExitOk) return code;
+  if (args.common.json)
+    print_json(rows);
+  else if (!args.common.quiet())
+    print_text(format_table(table));
+  return kExitOk;
+}
+
+}  // namespace saturate

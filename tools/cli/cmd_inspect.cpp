@@ -1,0 +1,150 @@
+#include <cstdio>
+#include <set>
+#include <string_view>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "tools/cli/cli.h"
+#include "tools/explain/inspect.h"
+#include "tools/io/table.h"
+#include "tools/io/terminal.h"
+#include "tools/pipeline/fused.h"
+#include "tools/pipeline/report.h"
+
+namespace saturate {
+namespace {
+
+using nlohmann::json;
+
+std::string type_text(const ValueType& type) {
+  const std::string element = type.element ? type_text(*type.element) : "?";
+  switch (type.kind) {
+    case ValueType::Kind::kTensor:
+      return dtype_name(type.dtype);
+    case ValueType::Kind::kSparseTensor:
+      return fmt::format("sparse {}", dtype_name(type.dtype));
+    case ValueType::Kind::kSequence:
+      return fmt::format("sequence of {}", element);
+    case ValueType::Kind::kOptional:
+      return fmt::format("optional {}", element);
+    case ValueType::Kind::kMap:
+      return fmt::format("map {} -> {}", dtype_name(type.dtype), element);
+    default:
+      return "unknown";
+  }
+}
+
+std::string dim_text(const DimSpec& dim) {
+  if (const auto* number = std::get_if<std::int64_t>(&dim)) return fmt::format("{}", *number);
+  if (const auto* name = std::get_if<std::string>(&dim)) return *name;
+  return "?";
+}
+
+std::string shape_text(const ValueType& type) {
+  const ValueType* inner = &type;
+  while (inner->element) inner = inner->element.get();
+  if (!inner->shape) return "?";
+  std::vector<std::string> dims;
+  for (const DimSpec& dim : *inner->shape) dims.push_back(dim_text(dim));
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+std::string value_table(const char* what, const std::vector<ValueInfo>& values) {
+  std::vector<std::vector<std::string>> rows{{what, "type", "shape"}};
+  for (const ValueInfo& v : values) rows.push_back({v.name, type_text(v.type), shape_text(v.type)});
+  return format_table(rows, 3);
+}
+
+json values_json(const std::vector<ValueInfo>& values) {
+  json out = json::array();
+  for (const ValueInfo& v : values) {
+    json shape = nullptr;
+    if (v.type.shape) {
+      shape = json::array();
+      for (const DimSpec& dim : *v.type.shape) {
+        if (const auto* number = std::get_if<std::int64_t>(&dim))
+          shape.push_back(*number);
+        else if (const auto* name = std::get_if<std::string>(&dim))
+          shape.push_back(*name);
+        else
+          shape.push_back(nullptr);
+      }
+    }
+    out.push_back({{"name", v.name}, {"type", type_text(v.type)}, {"shape", shape}});
+  }
+  return out;
+}
+
+struct Stored {
+  std::size_t tensors = 0;
+  std::uint64_t elements = 0, bytes = 0;
+};
+
+// Initializers of the graph by element type.
+std::map<std::string, Stored> stored_types(const Model& model) {
+  std::map<std::string, Stored> out;
+  for (const Initializer& i : model.graph.initializers) {
+    Stored& s = out[i.sparse ? "sparse" : dtype_name(i.tensor.dtype())];
+    ++s.tensors;
+    s.elements += static_cast<std::uint64_t>(i.tensor.size());
+    s.bytes += i.tensor.bytes().size();
+  }
+  return out;
+}
+
+std::string domain_name(const std::string& domain) { return domain.empty() ? "ai.onnx" : domain; }
+
+void print_tables(const std::string& path, const Model& model, const GraphStats& stats) {
+  std::vector<std::string> opsets;
+  for (const auto& [domain, version] : model.opset_imports) opsets.push_back(fmt::format("{} {}", domain_name(domain), version));
+  print_text(fmt::format("{}\nIR version {}; opsets: {}; {} nodes, {} local functions\n\n", path, model.ir_version, fmt::join(opsets, ", "),
+                         stats.nodes, model.functions.size()));
+  print_text(fmt::format("{}\n{}\n", value_table("input", model.graph.inputs), value_table("output", model.graph.outputs)));
+  std::vector<std::vector<std::string>> rows{{"operator", "count"}};
+  for (const auto& [type, count] : stats.operators) rows.push_back({type, fmt::format("{}", count)});
+  print_text(fmt::format("{}\n", format_table(rows)));
+  rows = {{"fused", "count"}};
+  for (const auto& [family, count] : fused_counts(stats)) rows.push_back({family, fmt::format("{}", count)});
+  print_text(fmt::format("{}\n", format_table(rows)));
+  rows = {{"initializers", "tensors", "parameters", "bytes"}};
+  for (const auto& [type, s] : stored_types(model))
+    rows.push_back({type, fmt::format("{}", s.tensors), human_count(s.elements), human_bytes(s.bytes)});
+  rows.push_back({"all", fmt::format("{}", stats.initializers), human_count(stats.parameters), human_bytes(stats.parameter_bytes)});
+  print_text(fmt::format("{}", format_table(rows)));
+}
+
+}  // namespace
+
+json inspect_json(const std::string& path, const Model& model) {
+  json opsets = json::object(), types = json::object(), functions = json::array();
+  for (const auto& [domain, version] : model.opset_imports) opsets[domain_name(domain)] = version;
+  for (const auto& [type, s] : stored_types(model)) types[type] = {{"tensors", s.tensors}, {"parameters", s.elements}, {"bytes", s.bytes}};
+  for (const Function& f : model.functions) functions.push_back(domain_name(f.domain) + "." + f.name);
+  json inputs = values_json(model.graph.inputs);
+  std::set<std::string_view> defaults;
+  for (const Initializer& i : model.graph.initializers) defaults.insert(i.name);
+  for (json& input : inputs) input["has_default"] = defaults.contains(input["name"].get<std::string>());
+  json out = to_json(graph_stats(model));
+  out.update({{"path", path},
+              {"ir_version", model.ir_version},
+              {"opsets", opsets},
+              {"inputs", inputs},
+              {"outputs", values_json(model.graph.outputs)},
+              {"initializer_types", types},
+              {"functions", functions}});
+  return out;
+}
+
+int inspect_command(const InspectArgs& args) {
+  absl::StatusOr<Model> model = load_model(args.input);
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
+  if (args.common.json)
+    print_json(inspect_json(args.input, *model));
+  else
+    print_tables(args.input, *model, graph_stats(*model));
+  return kExitOk;
+}
+
+}  // namespace saturate

@@ -1,0 +1,232 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "onnx_bridge/save_files.h"
+#include "tools/cli/cli.h"
+#include "tools/io/files.h"
+#include "tools/io/terminal.h"
+#include "tools/pipeline/pipeline.h"
+#include "tools/pipeline/stage_dumps.h"
+
+namespace saturate {
+namespace {
+
+// Times stages and, on a terminal, says on stderr which one runs.
+class Progress {
+ public:
+  explicit Progress(bool quiet) : shown_(!quiet && isatty(STDERR_FILENO)) {}
+  ~Progress() { clear(); }
+  void stage(const std::string& name, const std::string& detail = "") const {
+    if (shown_) std::fprintf(stderr, "\r\x1b[K%s%s%s ...", name.c_str(), detail.empty() ? "" : ": ", printable(detail).c_str());
+  }
+  void clear() const {
+    if (shown_) std::fprintf(stderr, "\r\x1b[K");
+  }
+
+ private:
+  bool shown_;
+};
+
+class Clock {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+std::string default_output(const std::string& input) {
+  const std::filesystem::path path = input;
+  return (path.parent_path() / (path.stem().string() + ".opt.onnx")).string();
+}
+
+bool exhausted(StopReason stop) {
+  return stop != StopReason::kSaturated && stop != StopReason::kCancelled && stop != StopReason::kContradiction;
+}
+
+// The data is said to be elsewhere than users expect it.
+void tell_data_file(const OptimizeArgs& args, const std::string& data_file, OptimizeReport& report) {
+  const std::string usual = args.output + ".data";
+  if (data_file.empty() || same_place(data_file, usual)) return;
+  report.warnings.push_back(fmt::format("the data is in {}, for {} is there and was not written for {}", data_file, usual, args.output));
+}
+
+int write_result(const OptimizeArgs& args, const Model& model, OptimizeReport& report) {
+  SaveOptions options;
+  std::string data_file;
+  options.cancel = args.common.cancel;
+  options.data_file = &data_file;
+  options.force_external = args.external_data;
+  if (args.external_threshold) options.external_threshold = *args.external_threshold;
+  const absl::Status status = save_model(model, args.output, options);
+  if (absl::IsCancelled(status)) return fail(kExitInterrupted, args.output, "interrupted", "nothing was written");
+  if (!status.ok()) return fail(kExitFile, args.output, std::string(status.message()), "check the folder and its rights");
+  tell_data_file(args, data_file, report);
+  return kExitOk;
+}
+
+int write_dumps(const StageDumps& dumps) {
+  const absl::Status status = dumps.write();
+  return status.ok() ? kExitOk : fail(status, "", "");
+}
+
+int write_report(const OptimizeArgs& args, const WholeReport& report) {
+  if (args.report.empty()) return kExitOk;
+  const absl::Status status = write_file(args.report, json_text(to_json(report)) + "\n");
+  return status.ok() ? kExitOk : fail(status, args.report, "");
+}
+
+absl::StatusOr<StageDumps> dumps_of(const OptimizeArgs& args) {
+  std::vector<DumpRequest> requests;
+  for (const std::string& text : args.dumps) {
+    absl::StatusOr<DumpRequest> request = parse_dump(text);
+    if (!request.ok()) return request.status();
+    if (request->file.empty() && args.common.json)
+      return absl::InvalidArgumentError(fmt::format("--dump {}: standard output has the JSON of --json; name a file", text));
+    requests.push_back(*std::move(request));
+  }
+  return StageDumps(std::move(requests));
+}
+
+// Nothing that is there is lost by mistake: no output is an input or another output, and a second model on the command line
+// (`saturate *.onnx`) is no output.
+absl::Status check_outputs(const OptimizeArgs& args, const StageDumps& dumps) {
+  if (const absl::Status s = check_writable(args.output); !s.ok()) return s;
+  std::vector<NamedPath> besides{{"--report", args.report}, {"--dump-egraph", args.dump_egraph}};
+  for (const DumpRequest& dump : dumps.requests()) besides.push_back({"--dump " + dump.stage, dump.file});
+  for (const NamedPath& beside : besides)
+    if (const absl::Status s = beside.path.empty() ? absl::OkStatus() : check_writable(beside.path, Into::kAnything); !s.ok()) return s;
+  std::vector<NamedPath> inputs{{"the model", args.input}, {"--target", args.saturate.target}, {"--cost", args.saturate.cost}};
+  for (const std::string& given : args.check.inputs) inputs.push_back({"--inputs", given});
+  for (const std::string& rules : args.saturate.rules) inputs.push_back({"--rules", rules});
+  const NamedPath output{"the result", args.output};
+  inputs.push_back(output);
+  if (const absl::Status s = check_distinct(besides, inputs); !s.ok()) return s;
+  inputs.pop_back();
+  if (same_place(args.output, args.input)) return absl::OkStatus();  // in place
+  if (const absl::Status s = check_distinct({output}, inputs); !s.ok()) return s;
+  std::error_code ignored;
+  if (args.output_by_place && std::filesystem::exists(args.output, ignored) && std::filesystem::file_size(args.output, ignored) > 0 &&
+      !is_signed(args.output))
+    return absl::InvalidArgumentError(
+        fmt::format("{}: is there, and saturate did not write it; -o {} replaces it", args.output, args.output));
+  return absl::OkStatus();
+}
+
+// Likewise the files in which the model's weights lie.
+absl::Status check_data_files(const OptimizeArgs& args, const Model& model) {
+  std::set<std::string> files;
+  for_each_file_range(model, [&](const FileRange& range) { files.insert(range.path); });
+  std::vector<NamedPath> inputs;
+  for (const std::string& file : files) inputs.push_back({"data of the model", file});
+  return check_distinct({{"the result", args.output}, {"--report", args.report}, {"--dump-egraph", args.dump_egraph}}, inputs);
+}
+
+absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const Model& model, const Progress& progress,
+                                                 StageDumps& dumps) {
+  PipelineOptions options;
+  options.optimize = optimize_options(args.saturate, args.common);
+  options.optimize.progress = [&progress](const std::string& stage, const IterationStats* i) {
+    progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
+  };
+  options.optimize.dump_egraph = !args.dump_egraph.empty();
+  options.optimize.stop_after = args.stop_after == "raise" ? "" : args.stop_after;
+  if (!dumps.empty()) options.optimize.after_stage = [&dumps](const StageView& made) { dumps.add(made); };
+  if (args.check.max_memory) options.optimize.max_memory = *args.check.max_memory << 20;
+  options.verify = args.verify && args.stop_after.empty();
+  options.strict_verify = args.strict_verify;
+  options.debug_rules = args.debug_rules;
+  options.abort = args.common.cancel;
+  if (!options.verify) return options;
+  VerifyArgs check_args = args.check;
+  check_args.seconds = args.saturate.limits.seconds;
+  absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, model);
+  if (!check.ok()) return check.status();
+  options.check = *std::move(check);
+  return options;
+}
+
+void print_report(const OptimizeArgs& args, const WholeReport& report) {
+  if (args.common.json)
+    print_json(to_json(report));
+  else if (!args.common.quiet())
+    print_text(format_report(report, args.common.verbosity));
+  else
+    for (const std::string& warning : report.optimize.warnings) std::fprintf(stderr, "saturate: warning: %s\n", printable(warning).c_str());
+}
+
+// The files that come after the result, and what is said of the run.
+int finish(const OptimizeArgs& args, const WholeReport& report, const std::string& egraph) {
+  if (const int code = write_report(args, report); code != kExitOk) return code;
+  if (!args.dump_egraph.empty())
+    if (const absl::Status status = write_file(args.dump_egraph, egraph); !status.ok()) return fail(status, args.dump_egraph, "");
+  print_report(args, report);
+  if (args.strict_budget && exhausted(report.optimize.run.stop))
+    return fail(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
+                "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
+  return kExitOk;
+}
+
+}  // namespace
+
+int optimize_command(const OptimizeArgs& given) {
+  OptimizeArgs args = given;
+  if (args.output.empty()) args.output = default_output(args.input);
+  absl::StatusOr<StageDumps> dumps = dumps_of(args);
+  if (!dumps.ok()) return fail(kExitUsage, "", std::string(dumps.status().message()), "");
+  if (const absl::Status status = check_outputs(args, *dumps); !status.ok()) return fail(kExitFile, "", std::string(status.message()), "");
+  const Progress progress(args.common.quiet() || args.common.json);
+  Clock clock;
+  WholeReport report{args.input, args.output, {}, {}, {}};
+  const auto lap = [&](const std::string& stage) { report.stage_seconds.emplace_back(stage, clock.lap()); };
+
+  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
+  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
+  lap("rules");
+  progress.stage("load", args.input);
+  absl::StatusOr<Model> model = load_model(args.input);
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
+  if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
+  if (const absl::Status status = check_data_files(args, *model); !status.ok()) return fail(status, "", "");
+  lap("load");
+  dumps->add("load", *model);
+  if (args.stop_after == "load") return write_dumps(*dumps);
+
+  absl::StatusOr<PipelineOptions> options = pipeline_options(args, *model, progress, *dumps);
+  if (!options.ok()) return fail(options.status(), "", "");
+  PipelineResult result = run_pipeline(*model, *setup, *options);
+  if (!result.stopped && (!result.failure || result.failure->code == kExitDifferent)) dumps->add("raise", result.model);
+  progress.clear();
+  if (const int code = write_dumps(*dumps); code != kExitOk) return code;
+  if (!args.stop_after.empty() && !result.failure) return kExitOk;
+  for (auto& [stage, seconds] : result.report.stage_seconds) report.stage_seconds.emplace_back(stage, seconds);
+  report.optimize = std::move(result.report.optimize);
+  report.verify = std::move(result.report.verify);
+  if (result.failure) {
+    progress.clear();
+    fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
+    if (report.verify) write_report(args, report);
+    return result.failure->code;
+  }
+  clock.lap();
+  progress.stage("save", args.output);
+  if (const int code = write_result(args, result.model, report.optimize); code != kExitOk) return code;
+  lap("save");
+  progress.clear();
+  return finish(args, report, result.egraph);
+}
+
+}  // namespace saturate

@@ -1,0 +1,186 @@
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "fmt/format.h"
+#include "kernels/runtime/runtime.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "rules/check.h"
+#include "rules/functions.h"
+#include "tools/cli/cli.h"
+#include "tools/io/table.h"
+#include "tools/io/terminal.h"
+
+namespace saturate {
+namespace {
+
+using nlohmann::json;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+int list(const RulesArgs& args, const RuleSet& rules) {
+  json all = json::array();
+  std::vector<std::vector<std::string>> rows{{"rule", "effect", "from", "what"}};
+  const auto add = [&](const std::string& name, Effect effect, const std::vector<std::string>& assumes, const std::string& from,
+                       const std::string& doc) {
+    const std::string assumed = assumes.empty() ? "" : fmt::format(" (assumes {})", fmt::join(assumes, ", "));
+    rows.push_back({name, std::string(to_string(effect)), from, first_line(doc) + assumed});
+    all.push_back({{"name", name}, {"effect", std::string(to_string(effect))}, {"assumes", assumes}, {"from", from}, {"doc", doc}});
+  };
+  for (const Rule& rule : rules.rules())
+    add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc);
+  for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, rule.assumes, "C++", rule.doc);
+  if (args.common.json)
+    print_json(all);
+  else
+    print_text(fmt::format("{}{} rules\n", format_table(rows, 4), rows.size() - 1));
+  return kExitOk;
+}
+
+int show(const RulesArgs& args, const RuleSet& rules) {
+  const std::string text = rules.show(args.name);
+  if (text.empty()) return fail(kExitFile, args.name, "no such rule", "`saturate rules list` names them");
+  if (args.common.json)
+    print_json(json({{"name", args.name}, {"text", text}}));
+  else
+    print_text(text + "\n");
+  return kExitOk;
+}
+
+std::string_view severity_name(RuleFinding::Severity severity) {
+  return severity == RuleFinding::Severity::kError ? "error" : severity == RuleFinding::Severity::kWarning ? "warning" : "note";
+}
+
+json check_json(const RuleCheck& check) {
+  json findings = json::array();
+  for (const RuleFinding& f : check.findings)
+    findings.push_back({{"severity", std::string(severity_name(f.severity))}, {"place", f.place}, {"what", f.what}});
+  return {{"rule", check.rule},
+          {"ok", check.ok()},
+          {"examples", check.examples},
+          {"random_instances", check.random_instances},
+          {"counters", check.counters},
+          {"guards", check.guards},
+          {"needed", check.needed},
+          {"mutants", check.mutants},
+          {"survivors", check.survivors},
+          {"largest_difference", check.largest_difference},
+          {"largest_rounding", check.largest_rounding},
+          {"findings", findings}};
+}
+
+// What all checks found together.
+struct CheckTotals {
+  std::size_t rules = 0, wrong = 0, weak = 0;
+  int guards = 0, needed = 0, mutants = 0, survivors = 0;
+  std::string first_wrong;
+  json all = json::array();
+};
+
+// Prints rules with findings, all of them with -v.
+void add_to(CheckTotals& totals, const RuleCheck& result, const RulesArgs& args) {
+  ++totals.rules;
+  if (!result.ok() && totals.wrong++ == 0) totals.first_wrong = result.rule;
+  totals.weak += result.ok() && !result.findings.empty();
+  totals.guards += result.guards;
+  totals.needed += result.needed;
+  totals.mutants += result.mutants;
+  totals.survivors += result.survivors;
+  if (args.common.json)
+    totals.all.push_back(check_json(result));
+  else if (args.common.verbosity > 0 || (!result.findings.empty() && !args.common.quiet()) || !result.ok())
+    print_text(to_string(result) + "\n");
+}
+
+// Loading has checked names, operators, attributes and functions; here both sides are run.
+int check(const RulesArgs& args, const RuleSet& rules) {
+  const std::unique_ptr<Evaluator> evaluator = make_evaluator({.reference = true});
+  const CheckOptions options{.random_instances = args.instances, .seed = args.seed};
+  CheckTotals totals;
+  const auto interrupted = [&] { return args.common.cancel && *args.common.cancel; };
+  for (const std::vector<const Rule*>& law : rules.laws()) {
+    std::vector<RuleCheck> instances;
+    for (const Rule* instance : law) {
+      const Rule& rule = *instance;
+      if (interrupted()) break;
+      instances.push_back(check_by_running(rule, *evaluator, options));
+      if (instances.back().ok() && is_implied(rule, rules, *evaluator, args.seed))
+        instances.back().findings.push_back({RuleFinding::Severity::kNote, rule.name,
+                                             fmt::format("{}:{}:{}: ", rule.file, rule.place.line, rule.place.column),
+                                             "other rules bring both sides of its examples together: it may go"});
+    }
+    if (!interrupted()) add_to(totals, check_of_law(instances), args);
+  }
+  for (const auto& body : rules.operators().all())
+    if (!interrupted()) add_to(totals, check_operator_by_running(body->rule(), rules.operators(), *evaluator, options), args);
+  for (const NativeRule& rule : rules.native_rules())
+    if (!interrupted()) add_to(totals, check_native_by_running(rule, rules.cases_of(rule.name), *evaluator, options), args);
+  if (interrupted()) return fail(kExitInterrupted, "rules check", "interrupted", "");
+  if (args.common.json) print_json(totals.all);
+  if (!args.common.json && !args.common.quiet())
+    std::printf(
+        "%zu rules checked by running: %zu wrong, %zu with remarks; noticed are %d of %d guards switched off, "
+        "%d of %d other mutants\n",
+        totals.rules, totals.wrong, totals.weak, totals.needed, totals.guards, totals.mutants - totals.survivors, totals.mutants);
+  if (totals.wrong == 0) return kExitOk;
+  const Rule* first = rules.find(totals.first_wrong);
+  return fail(kExitFile, first ? first->file : "native rules",
+              fmt::format("{} wrong rule{}, the first is {}", totals.wrong, totals.wrong == 1 ? "" : "s", totals.first_wrong),
+              "the lines above tell what differs");
+}
+
+// One file for each instance: NAME.K.onnx, or NAME.K.not.onnx where a guard is false.
+int examples(const RulesArgs& args, const RuleSet& rules) {
+  std::error_code failed;
+  std::filesystem::create_directories(args.name, failed);
+  if (failed) return fail(kExitFile, args.name, "can't make this folder: " + failed.message(), "");
+  const std::unique_ptr<Evaluator> evaluator = make_evaluator({.reference = true});
+  std::size_t written = 0;
+  for (const Rule& rule : rules.rules()) {
+    if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, "rules examples", "interrupted", "");
+    const std::vector<ExampleModel> models = example_models(rule, *evaluator, args.instances, args.seed);
+    for (std::size_t k = 0; k < models.size(); ++k) {
+      const std::string path = fmt::format("{}/{}.{}{}.onnx", args.name, models[k].model.graph.name, k, models[k].applies ? "" : ".not");
+      const absl::StatusOr<std::string> bytes = serialize_model(models[k].model);
+      if (!bytes.ok()) return fail(bytes.status(), path, "");
+      if (!(std::ofstream(path, std::ios::binary) << *bytes)) return fail(kExitFile, path, "can't write this file", "");
+      ++written;
+    }
+  }
+  if (!args.common.quiet()) std::printf("%zu models\n", written);
+  return kExitOk;
+}
+
+int list_functions(const RulesArgs& args) {
+  json all = json::array();
+  std::vector<std::vector<std::string>> rows{{"function", "what", "example"}};
+  for (const RuleFunction* f : rule_functions()) {
+    rows.push_back({fmt::format("{}{}", f->name, f->signature), std::string(f->doc), std::string(f->example)});
+    all.push_back({{"name", std::string(f->name)},
+                   {"signature", std::string(f->signature)},
+                   {"doc", std::string(f->doc)},
+                   {"example", std::string(f->example)}});
+  }
+  args.common.json ? print_json(all) : print_text(format_table(rows, 3));
+  return kExitOk;
+}
+
+}  // namespace
+
+int rules_command(const RulesArgs& args) {
+  std::vector<std::string> files = args.rules;
+  if (args.action == "check" && !args.name.empty()) files = {args.name, "none"};
+  RuleFilter everything;
+  everything.approximates = true;
+  for (const Assumption& a : known_assumptions()) everything.assumptions.assumed.emplace_back(a.name);
+  absl::StatusOr<RuleSet> rules = load_rules(files, everything);
+  if (!rules.ok()) return fail(kExitFile, "", std::string(rules.status().message()), "");
+  if (args.action == "list" && args.functions) return list_functions(args);
+  if (args.action == "list") return list(args, *rules);
+  if (args.action == "show") return show(args, *rules);
+  if (args.action == "examples") return examples(args, *rules);
+  return check(args, *rules);
+}
+
+}  // namespace saturate

@@ -1,0 +1,63 @@
+#include <cstdio>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/io.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/profile.h"
+#include "tools/io/files.h"
+#include "tools/io/npz.h"
+#include "tools/io/table.h"
+#include "tools/io/terminal.h"
+
+namespace saturate {
+namespace {
+
+// Items of a sequence are named "name.0", "name.1", ...; an empty optional leaves nothing.
+void flatten(const std::string& name, const Value& value, NamedTensors& out) {
+  if (const auto* tensor = std::get_if<Tensor>(&value.v)) {
+    out.emplace_back(name, *tensor);
+  } else if (const auto* sequence = std::get_if<Sequence>(&value.v)) {
+    for (std::size_t i = 0; i < sequence->items.size(); ++i) flatten(fmt::format("{}.{}", name, i), sequence->items[i], out);
+  } else if (const auto* optional = std::get_if<Optional>(&value.v); optional && optional->value) {
+    flatten(name, *optional->value, out);
+  }
+}
+
+}  // namespace
+
+int run_command(const RunArgs& args) {
+  if (!args.output.empty()) {
+    if (const absl::Status status = check_writable(args.output, Into::kAnything); !status.ok()) return fail(status, args.output, "");
+    const absl::Status status = check_distinct({{"the output", args.output}}, {{"the model", args.input}, {"--inputs", args.inputs}});
+    if (!status.ok()) return fail(status, args.output, "");
+  }
+  absl::StatusOr<Model> model = load_model(args.input);
+  if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
+  absl::StatusOr<Inputs> inputs = Inputs{};
+  if (!args.inputs.empty()) inputs = load_inputs(args.inputs, *model);
+  if (!inputs.ok()) return fail(inputs.status(), "", "");
+  SessionOptions options;
+  options.threads = args.common.threads;
+  options.check_finite = args.check_finite;
+  options.cancel = args.common.cancel;
+  absl::StatusOr<Session> session = Session::create(*model, options);
+  if (!session.ok()) return fail(session.status(), args.input, "run it in another runtime");
+  std::vector<NodeTiming> timings;
+  absl::StatusOr<std::vector<Value>> outputs = session->run(*inputs, args.profile ? &timings : nullptr, run_limits(args.bounds));
+  if (!outputs.ok()) return fail(outputs.status(), args.input, run_advice(outputs.status()));
+  NamedTensors flat;
+  for (std::size_t i = 0; i < outputs->size(); ++i) flatten(model->graph.outputs[i].name, (*outputs)[i], flat);
+  if (!args.output.empty())
+    if (const absl::Status status = save_npz(flat, args.output); !status.ok()) return fail(status, args.output, "");
+  if (args.common.quiet()) return kExitOk;
+  std::vector<std::vector<std::string>> rows{{"output", "type", "shape"}};
+  for (const auto& [name, tensor] : flat)
+    rows.push_back({name, dtype_name(tensor.dtype()), fmt::format("[{}]", fmt::join(tensor.dims(), ", "))});
+  print_text(format_table(rows, 3));
+  if (args.profile) print_text("\n" + profile_table(operator_times(timings)));
+  return kExitOk;
+}
+
+}  // namespace saturate

@@ -1,0 +1,68 @@
+#include <cstdio>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/io.h"
+#include "tools/cli/cli.h"
+#include "tools/io/table.h"
+#include "tools/io/terminal.h"
+#include "tools/pipeline/report.h"
+
+namespace saturate {
+namespace {
+
+// Per output: the worst of all cases.
+std::string output_table(const VerifyReport& report) {
+  std::vector<std::vector<std::string>> rows{{"output", "type", "verdict", "max abs diff", "allowed", "scale"}};
+  if (report.cases.empty()) return "";
+  for (std::size_t i = 0; i < report.cases[0].outputs.size(); ++i) {
+    const OutputComparison* worst = nullptr;
+    for (const VerifyCase& c : report.cases)
+      if (i < c.outputs.size() && (!worst || !c.outputs[i].ok || (worst->ok && c.outputs[i].max_abs > worst->max_abs)))
+        worst = &c.outputs[i];
+    rows.push_back({worst->name, worst->dtype,
+                    worst->random ? "random"
+                    : worst->ok   ? "equal"
+                                  : "DIFFERENT",
+                    fmt::format("{:.3g}", worst->max_abs), fmt::format("{:.3g}", worst->tolerance), fmt::format("{:.3g}", worst->scale)});
+  }
+  return format_table(rows, 3);
+}
+
+}  // namespace
+
+int verify_command(const VerifyCommandArgs& args) {
+  Model models[2];
+  const std::string* paths[2] = {&args.original, &args.optimized};
+  for (int i = 0; i < 2; ++i) {
+    absl::StatusOr<Model> model = load_model(*paths[i]);
+    if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
+    models[i] = *std::move(model);
+  }
+  absl::StatusOr<VerifyOptions> options = verify_options(args.check, args.shapes, args.common, models[0]);
+  if (!options.ok()) return fail(options.status(), "", "");
+  const VerifyReport report = verify(models[0], models[1], *options);
+  if (args.common.json) {
+    print_json(to_json(report));
+  } else if (!args.common.quiet()) {
+    print_text(output_table(report));
+    for (const std::string& note : report.notes) print_text(fmt::format("note: {}\n", note));
+    if (report.status == VerifyStatus::kEqual) print_text(fmt::format("equal: {}\n", summary(report)));
+  }
+  switch (report.status) {
+    case VerifyStatus::kEqual:
+      return kExitOk;
+    case VerifyStatus::kDifferent:
+      return fail(kExitDifferent, args.optimized, report.message, "");
+    case VerifyStatus::kUnsupported:
+      return fail(kExitUnsupported, args.original, report.message, "compare the two in another runtime");
+    case VerifyStatus::kNotRun:
+      return fail(options->inputs.empty() ? kExitUnsupported : kExitFile, args.original, report.message,
+                  options->inputs.empty() ? "give inputs by --inputs" : "check the inputs");
+    case VerifyStatus::kCancelled:
+      return fail(kExitInterrupted, "", "interrupted", "");
+  }
+  return kExitFile;
+}
+
+}  // namespace saturate

@@ -1,0 +1,635 @@
+// The command line: words into the argument structs of cli.h.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+#include "CLI/CLI.hpp"
+#include "extract/solve/extractors.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "onnx_bridge/mapped_files.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/command_line.h"
+#include "tools/cli/option_checks.h"
+#include "tools/pipeline/stage_dumps.h"
+
+namespace {
+
+using namespace saturate;
+
+std::atomic<bool> interrupted{false};  // what a signal handler may touch
+
+void on_interrupt(int signal) {
+  interrupted = true;
+  std::signal(signal, SIG_DFL);  // a second Ctrl-C kills
+}
+
+void write_error(const char* text) {
+  if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) ::_exit(kExitFile);
+}
+
+// A file that is mapped was cut, or its disk is gone. What was being written has no name yet.
+void on_bus_error(int signal, siginfo_t* info, void*) {
+  const char* path = mapped_path(info->si_addr);
+  if (path == nullptr) {
+    std::signal(signal, SIG_DFL);  // happens again, and kills
+    return;
+  }
+  write_error("saturate: error: ");
+  write_error(path);
+  write_error(": has become shorter while it was read, or can't be read any more; nothing was written; leave it alone until the end\n");
+  ::_exit(kExitFile);
+}
+
+void take_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(signal, on_interrupt) == SIG_IGN) std::signal(signal, SIG_IGN);  // nohup, or a job in the background
+  std::signal(SIGXFSZ, SIG_IGN);                                                     // the write fails instead
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, nullptr);
+}
+
+// What was printed must have arrived: a full disk is an error, a reader that has had enough (`| head`) and a closed
+// output are none.
+int finish_output(int code) {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::clearerr(stdout);
+  pollfd out{STDOUT_FILENO, 0, 0};
+  if (::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return code;
+  fail(kExitFile, "standard output", "could not be written", "check the free space");
+  return code == kExitOk ? kExitFile : code;
+}
+
+constexpr const char* kExitText =
+    "EXIT STATUS\n"
+    "  0    all went well\n"
+    "  1    a model, rule or other file can't be read, is invalid or can't be written\n"
+    "  2    wrong usage\n"
+    "  3    verification failed: the result differs; no output file\n"
+    "  4    a budget was exhausted under --strict-budget; the best valid result is written\n"
+    "  5    the model needs something that can't be run here, so that it can't be verified\n"
+    "  130  interrupted; nothing is written\n";
+
+// Help in the manner of a man page. The app's description is "one line\n\nparagraphs"; its footer is the examples.
+class ManFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
+    const std::string description = app->get_description();
+    const std::size_t line = std::min(description.find('\n'), description.size());
+    const bool top = app->get_parent() == nullptr;
+    const std::string name = top ? "saturate" : "saturate " + app->get_name();
+    std::string out = fmt::format("NAME\n  {} - {}\n\nSYNOPSIS\n", name, description.substr(0, line));
+    out += top ? "  saturate VERB [ARGUMENTS] [OPTIONS]\n  saturate IN.onnx [OUT.onnx] [OPTIONS]\n" : synopsis(app, name);
+    if (line < description.size()) out += "\nDESCRIPTION\n" + indented(description.substr(line + 2));
+    if (top) out += "\nVERBS\n" + verbs(app);
+    out += make_groups(app, CLI::AppFormatMode::Normal);
+    out += fmt::format("\n{}", kExitText);
+    if (!app->get_footer().empty()) out += "\nEXAMPLES\n" + indented(app->get_footer());
+    return out;
+  }
+  std::string make_group(std::string group, bool, std::vector<const CLI::Option*> options) const override {
+    std::string title = group == "Options" ? "OPTIONS" : group;
+    std::transform(title.begin(), title.end(), title.begin(), [](unsigned char c) { return std::toupper(c); });
+    std::string out = fmt::format("\n{}\n", title);
+    for (const CLI::Option* option : options) {
+      const std::string type = option->get_type_name();         // with the check's words after a colon
+      const std::string names = option->get_name(false, true);  // of a flag that turns something off with "{false}"
+      out += fmt::format("  {}", names.substr(0, names.find('{')));
+      out += fmt::format("{}{}\n", type.empty() ? "" : " ", type.substr(0, type.find(':')));
+      out += fmt::format("      {}\n", option->get_description());
+    }
+    return out;
+  }
+
+ private:
+  static std::string indented(const std::string& text) {
+    std::string out = "  ";
+    for (char c : text) out += c == '\n' ? std::string("\n  ") : std::string(1, c);
+    return out + "\n";
+  }
+  static std::string synopsis(const CLI::App* app, const std::string& name) {
+    std::string out = "  " + name;
+    for (const CLI::Option* option : app->get_options(nullptr)) {
+      if (!option->get_positional() || option->get_group().empty()) continue;
+      out += option->get_required() ? fmt::format(" {}", option->get_name(true)) : fmt::format(" [{}]", option->get_name(true));
+    }
+    return out + " [OPTIONS]\n";
+  }
+  static std::string verbs(const CLI::App* app) {
+    std::string out;
+    for (const CLI::App* verb : app->get_subcommands(nullptr)) {
+      const std::string description = verb->get_description();
+      out += fmt::format("  {:<10}{}\n", verb->get_name(), description.substr(0, description.find('\n')));
+    }
+    return out + "  `saturate VERB --help` tells each one's options.\n";
+  }
+};
+
+// A second spelling that other tools' users have in their fingers; not shown in the help.
+template <typename T>
+void hidden(CLI::App* app, const std::string& name, T& target) {
+  app->add_option(name, target)->group("");
+}
+
+void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true) {
+  args.cancel = &interrupted;
+  app->add_flag_function(
+      "-v,--verbose", [&args](std::int64_t n) { args.verbosity = static_cast<int>(n); }, "say more; for optimize: which rules fired");
+  app->add_flag_function(
+      "-q,--quiet", [&args](std::int64_t) { args.verbosity = -1; }, "print nothing but errors");
+  if (json) app->add_flag("--json", args.json, "print JSON on stdout instead of tables");
+  if (threads)
+    app->add_option("--threads", args.threads, "threads; 0: all cores; the result is the same for any number (default 1)")
+        ->type_name("T")
+        ->check(CLI::Range(0, 4096));
+}
+
+void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const std::string& what) {
+  app->add_option("--max-memory", megabytes, what)->type_name("MB")->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
+}
+
+void add_check(CLI::App* app, VerifyArgs& args) {
+  app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones; may be repeated")
+      ->type_name("X.npz")
+      ->expected(1)
+      ->take_all();
+  app->add_option(
+         "--check-rtol", args.rtol,
+         "relative tolerance, times the size of the element or what is usual in its row, whichever is larger (default: float 1e-4, double "
+         "1e-6, float16 and bfloat16 2e-2, and what rounding explains)")
+      ->type_name("R");
+  app->add_option("--check-atol", args.atol, "absolute tolerance (default 0)")->type_name("A");
+  app->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
+  add_max_memory(app, args.max_memory,
+                 "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
+                 "times the weights for folding)");
+  for (const char* name : {"--model-check-inputs", "--input-data-path"}) app->add_option(name, args.inputs)->group("")->expected(1);
+  hidden(app, "--rtol", args.rtol);
+  hidden(app, "--atol", args.atol);
+}
+
+void add_time(CLI::App* app, std::optional<double>& seconds, const std::string& what) {
+  app->add_option("--time-limit", seconds, what)->type_name("S");
+}
+
+void add_bounds(CLI::App* app, RunBounds& bounds) {
+  add_time(app, bounds.seconds, "seconds that a run may take (default: no limit)");
+  add_max_memory(app, bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)");
+}
+
+void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
+  app->add_option("--dim", args.dims, fmt::format("{} of a symbolic dim; may be repeated", what))
+      ->type_name("SYMBOL=SIZE")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--input-shapes,--input-shape", args.input_shapes,
+                  fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim); may be repeated", what))
+      ->type_name("SHAPE")
+      ->expected(1, 1 << 20);
+  app->add_flag("--allow-empty", args.allow_empty, "take sizes of 0 for dims and shapes");
+  for (const char* name : {"--overwrite-input-shape", "--override-input-shapes", "--test-input-shape", "--shapes"})
+    app->add_option(name, args.input_shapes)->group("")->expected(1, 1 << 20);
+}
+
+void add_budgets(CLI::App* app, SaturateArgs& args) {
+  const std::string budgets = "Budgets";
+  app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
+      ->type_name("N")
+      ->group(budgets);
+  app->add_option("--node-limit", args.limits.nodes,
+                  fmt::format("e-nodes that rules may make (default: 60 for each of the model's, 10000 to {})", args.limits.nodes))
+      ->type_name("N")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
+      ->group(budgets);
+  app->add_option_function<std::size_t>(
+         "--memory-limit", [&args](std::size_t megabytes) { args.limits.memory_bytes = megabytes << 20; },
+         "memory of the e-graph in MB (default: no limit)")
+      ->type_name("MB")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
+      ->group(budgets);
+  app->add_option(
+         "--time-limit", args.limits.seconds,
+         "seconds of rewriting, and again of verifying; a safety net: where it is hit the result depends on the machine (default 60)")
+      ->type_name("S")
+      ->group(budgets);
+}
+
+void add_saturate(CLI::App* app, SaturateArgs& args) {
+  const std::string group = "What is done";
+  app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
+      ->type_name("TARGET")
+      ->group(group);
+  app->add_option("--cost", args.cost,
+                  "cost model: nodes, flops, bytes, roofline, measured, a JSON file (table, roofline or fit), a .jsonl of measured times "
+                  "or a shared library (default: the target's own)")
+      ->type_name("MODEL")
+      ->group(group);
+  app->add_option("--cost-at", args.cost_at,
+                  "sizes of symbolic dims to count costs at, and their weight; may be repeated: the weighted mean counts (default: 1 for "
+                  "first axes, "
+                  "128 for others)")
+      ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option(
+         "--memory-slack", args.memory_slack,
+         "how much dearer the result may be for a lower peak of memory, as a share of the cost: 0.02 for 2 % (default 0: cost alone)")
+      ->type_name("SHARE")
+      ->check(CLI::Range(0.0, 10.0))
+      ->group(group);
+  std::vector<std::string> extractors;
+  for (const Extractor& e : saturate::extractors()) extractors.emplace_back(e.name);
+  app->add_option("--extractor", args.extractor,
+                  fmt::format("what looks for the cheapest graph: {}; those without end stop after 10 s (default: search)",
+                              fmt::join(extractors, ", ")))
+      ->type_name("NAME")
+      ->check(CLI::IsMember(extractors))
+      ->group(group);
+  app->add_option("--rules", args.rules, "rules beside the built-in ones; none: without the built-in ones; may be repeated")
+      ->type_name("FILE|none")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--skip-rule", args.skip_rules, "leave out a rule; may be repeated")
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  std::string assumptions = "don't apply rules that assume this (all: any), whatever --assume and the target say:", risky;
+  for (const Assumption& a : known_assumptions()) {
+    assumptions += fmt::format("\n{} ({}): {}", a.name, to_string(a.kind), a.what);
+    if (a.kind == AssumptionClass::kRisky) risky += fmt::format("{}{}", risky.empty() ? "" : ", ", a.name);
+  }
+  app->add_option("--assume", args.assumed, fmt::format("apply rules that assume this risky thing, too: {}; may be repeated", risky))
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
+  app->add_flag("--approximate", args.approximate, "allow rules that approximate (effect approximates)")->group(group);
+  auto* opset =
+      app->add_option(
+             "--opset", args.opset,
+             "write this opset of ai.onnx; newer operators become their bodies (default: the input's, or higher where the result needs it)")
+          ->type_name("N")
+          ->check(not_a_known_opset, "")
+          ->group(group);
+  app->add_flag("--keep-opset", args.keep_opset, "write the input's opset")->excludes(opset)->group(group);
+  for (const char* name : {"--skip-rules", "--skip-optimization", "--skip-optimizations", "--skip-fusion-patterns"})
+    app->add_option(name, args.skip_rules)->group("")->delimiter(',');
+  app->add_option("--target-opset", args.opset)->group("")->check(not_a_known_opset, "");
+  add_budgets(app, args);
+}
+
+void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option) {
+  CLI::App* verb = app.add_subcommand("optimize",
+                                      "rewrite a model into an equal, cheaper one\n\nReads IN.onnx (.onnx or .onnxtxt), grows an e-graph "
+                                      "of equal models by rules, takes the cheapest one that the target\n"
+                                      "can run, verifies it against the original on random inputs of several sizes, and writes it "
+                                      "(IN.opt.onnx unless named).\nThe verb may be left out.");
+  verb->add_option("IN.onnx", args.input, "the model")->required();
+  verb->add_option("OUT.onnx", args.output, "the result");
+  verb->add_option("-o,--output", output_option, "the result (instead of the second argument)")->type_name("OUT.onnx");
+  add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "fix the size");
+  verb->add_flag("!--no-verify", args.verify, "write the result without running it");
+  add_check(verb, args.check);
+  verb->add_flag("--debug-rules", args.debug_rules,
+                 "where verification fails, give up and tell which application of which rule brings the difference");
+  verb->add_flag("--strict-verify", args.strict_verify,
+                 "where verification fails, give up; without, the rule that is to blame is left out, and a warning says so");
+  verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
+  verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
+  verb->add_option("--dump", args.dumps,
+                   "print, or write to a file, what a stage has made: load or raise (ONNX text), lower or saturate (the e-graph as text, "
+                   ".dot or .json), extract (the choice as text or .json)")
+      ->type_name("STAGE[=FILE]")
+      ->allow_extra_args(false);
+  verb->add_option("--stop-after", args.stop_after, "end after this stage, without a result: load, lower, saturate, extract or raise")
+      ->type_name("STAGE")
+      ->check([](const std::string& stage) { return not_a_stage(stage); }, "");
+  verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
+  verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
+                 "write tensors to OUT.onnx.data even where the input has them inline");
+  verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")
+      ->type_name("BYTES")
+      ->type_name("BYTES");
+  add_common(verb, args.common, true);
+  verb->add_flag_function(
+          "--model-check", [](std::int64_t) {}, "verification is the default")
+      ->group("");
+  verb->footer(
+      "saturate bart.onnx\nsaturate bart.onnx fused.onnx --target ort-cpu --cost nodes --report r.json\nsaturate optimize bart.onnx -o "
+      "bart23.onnx --target onnx --opset 23");
+}
+
+void add_inspect(CLI::App& app, InspectArgs& inspect) {
+  CLI::App* verb =
+      app.add_subcommand("inspect", "show what is in a model\n\nOpsets, inputs and outputs, operators, fused operators, parameters.");
+  verb->add_option("IN.onnx", inspect.input, "the model")->required();
+  add_common(verb, inspect.common, true, false);
+  verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json");
+}
+
+void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
+  CLI::App* verb =
+      app.add_subcommand("verify",
+                         "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless "
+                         "--inputs gives them, and compares every output.\n"
+                         "NaN equals NaN; integers must be equal; outputs of random operators without a seed are not compared.");
+  verb->add_option("A.onnx", verify.original, "the original")->required();
+  verb->add_option("B.onnx", verify.optimized, "the other")->required();
+  add_check(verb, verify.check);
+  add_time(verb, verify.check.seconds,
+           "seconds after which no new case is begun and the one that runs is given up; 1 at least (default 60)");
+  add_shapes(verb, verify.shapes, "try only this size");
+  add_common(verb, verify.common, true);
+  verb->footer("saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5");
+}
+
+void add_run(CLI::App& app, RunArgs& run) {
+  CLI::App* verb = app.add_subcommand(
+      "run",
+      "run a model on the CPU\n\nIntegers, floats and strings come from a .npz named after the model's inputs; the outputs go to another.");
+  verb->add_option("IN.onnx", run.input, "the model")->required();
+  verb->add_option("--inputs", run.inputs, "its inputs")->type_name("X.npz");
+  verb->add_option("-o,--output", run.output, "where the outputs go")->type_name("OUT.npz");
+  verb->add_flag("--profile", run.profile, "time by operator");
+  verb->add_flag("--check-finite", run.check_finite, "fail at the first node that makes a NaN or infinity of finite inputs, and name it");
+  add_bounds(verb, run.bounds);
+  add_common(verb, run.common, false);
+  verb->footer("saturate run bart.onnx --inputs x.npz -o y.npz");
+}
+
+void add_bench(CLI::App& app, BenchArgs& args) {
+  CLI::App* verb = app.add_subcommand("bench",
+                                      "measure how long a model takes, or two against each other\n\nRuns in our runtime, on the same "
+                                      "inputs, two models in turns so that what disturbs the machine disturbs both.\nMedian, 90th "
+                                      "percentile, spread, and the time by operator from separate runs.");
+  verb->add_option("MODEL.onnx", args.models, "one model, or two to compare")->required()->expected(1, 2);
+  verb->add_option("--inputs", args.inputs, "measure on these inputs instead of random ones")->type_name("X.npz");
+  add_shapes(verb, args.shapes, "the size");
+  verb->add_option("--iterations", args.iterations, "measured runs of each model (default: as many as fit into 2 s, 10 to 1000)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000'000));
+  verb->add_option("--warmup", args.warmup, "runs before (default 3)")->type_name("N")->check(CLI::Range(0, 1'000'000'000));
+  verb->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
+  verb->add_option("--profile", args.profile, "write every node's time as a Chrome trace (chrome://tracing, Perfetto)")
+      ->type_name("TRACE.json");
+  verb->add_flag("!--no-table", args.table, "without the time by operator");
+  verb->add_flag("--as-is", args.as_is, "run every node as it stands: nothing folded, fused or laid out otherwise beforehand");
+  verb->add_flag("--check-finite", args.check_finite,
+                 "run each model once before, node by node: the first that makes a NaN or infinity of finite inputs is named");
+  add_bounds(verb, args.bounds);
+  verb->add_flag("--pin", args.pin, "stay on as many processors as there are threads");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate bench bart.onnx --dim batch=1 --dim sequence=128\nsaturate bench bart.onnx bart.opt.onnx --threads 2 --profile trace.json");
+}
+
+// The nested actions of a verb: `rules list`, `targets show NAME`.
+void add_rules(CLI::App& app, RulesArgs& args) {
+  CLI::App* verb = app.add_subcommand("rules",
+                                      "list, show and check rules\n\nlist: all rules with their effects. show NAME: one rule's text. check "
+                                      "[FILE]: parse and run the built-in rules' or a file's\n"
+                                      "examples, both sides against each other. examples FOLDER: what rules look for, as models.");
+  verb->add_option("ACTION", args.action, "list, show, check or examples")
+      ->required()
+      ->check(CLI::IsMember({"list", "show", "check", "examples"}));
+  verb->add_option("NAME|FILE|FOLDER", args.name, "the rule to show, the file to check, the folder for examples");
+  verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
+  verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
+  verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")
+      ->check(CLI::Range(0, 1000));
+  verb->add_option("--seed", args.seed, "check, examples: of the random instances");
+  add_common(verb, args.common, true);
+  verb->footer("saturate rules list\nsaturate rules show layer_norm\nsaturate rules check my.rules");
+}
+
+void add_extract(CLI::App& app, ExtractArgs& args) {
+  CLI::App* verb =
+      app.add_subcommand("extract",
+                         "write several equal graphs of a model, to experiment with costs\n\nOptimizes the model, then draws "
+                         "other graphs from the same e-graph: near the chosen one and far from it. Each is valid and verified.\n"
+                         "The first is what `optimize` would write. The same seed gives the same graphs.");
+  verb->add_option("IN.onnx", args.input, "the model")->required();
+  verb->add_option("-o,--output", args.output, "write them to this folder as IN.0000.onnx, IN.0001.onnx, ... (default: only list them)")
+      ->type_name("FOLDER");
+  verb->add_option("--sample", args.samples, "how many others to draw (default 8)")->type_name("K")->check(CLI::Range(0, 100000));
+  verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
+  add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "fix the size");
+  verb->add_flag("!--no-verify", args.verify, "don't run them");
+  add_check(verb, args.check);
+  add_common(verb, args.common, true);
+  verb->footer("saturate extract bart.onnx --sample 20 --seed 7 -o graphs\nsaturate extract bart.onnx --sample 0 --dump-egraph bart.json");
+}
+
+void add_cost(CLI::App& app, CostArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "cost",
+      "measure operators, fit cost models, and judge them\n\ngather MODEL...: time every different operator of the "
+      "models in our runtime (bench/gather_ort.py does it in ONNX Runtime), or whole\ngraphs with --graphs. "
+      "fit ROWS...: a cost model from such rows. eval [GRAPHS...] [--rows ROWS]: how far a cost model is off, by operator "
+      "and\nfor graphs that are equal: do they rank as they run?");
+  verb->add_option("ACTION", args.action, "gather, fit or eval")->required()->check(CLI::IsMember({"gather", "fit", "eval"}));
+  verb->add_option("FILES", args.inputs, "gather: models; fit: rows; eval: times of graphs")->expected(1, 1 << 20);
+  verb->add_option("-o,--output", args.output, "gather: the rows (JSON lines); fit: the cost model (JSON)")->type_name("FILE");
+  verb->add_flag("--graphs", args.graphs, "gather: times of whole graphs, such as `saturate extract` writes");
+  verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05)")->type_name("S")->check(not_a_number_above_0, "");
+  verb->add_option("--kind", args.kind,
+                   "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order) or roofline (default fitted)")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"fitted", "measured", "roofline"}));
+  verb->add_option("--rows", args.rows, "eval: times of operators to compare with")->type_name("ROWS.jsonl");
+  verb->add_option("--folds", args.folds, "eval: judge the interpolation of --rows by itself, each of N parts predicted from the others")
+      ->type_name("N")
+      ->check(CLI::Range(2, 1000));
+  add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "the size");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate cost gather bert.onnx --dim batch=1 --dim seq=128 -o rows.jsonl\nsaturate cost fit rows.jsonl -o mine.json\nsaturate cost "
+      "eval "
+      "graphs.jsonl --cost mine.json --rows others.jsonl");
+}
+
+void add_explain(CLI::App& app, ExplainArgs& args) {
+  CLI::App* verb =
+      app.add_subcommand("explain",
+                         "tell which rules made the operators of the result, and why others were not made\n\nOptimizes the "
+                         "model without writing it, and lists the operators that rules made and the rules that fired. With --op, --rule "
+                         "or --value it goes to each place where that might have happened (each Softmax for Attention) and tells the chain "
+                         "of rules, what the alternative would cost, or the rules that come nearest and the condition that fails there.");
+  verb->add_option("IN.onnx", args.input, "the model")->required();
+  auto* op = verb->add_option("--op", args.op, "operators of this type, with or without domain")->type_name("OP");
+  auto* rule = verb->add_option("--rule", args.rule, "where this rule applies or nearly does")->type_name("NAME")->excludes(op);
+  verb->add_option("--value", args.value, "what is known of this value of the model")->type_name("NAME")->excludes(op)->excludes(rule);
+  add_saturate(verb, args.saturate);
+  add_common(verb, args.common, true);
+  verb->footer("saturate explain bart.onnx --op Attention\nsaturate explain bart.onnx --rule attention_scores --json");
+}
+
+void add_targets(CLI::App& app, TargetsArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "targets",
+      "list and show targets, and check models against them\n\nlist: the built-in targets. show NAME: one of them, or a file, "
+      "as JSON to start a target of your own from.\ncheck MODEL: each node that the target can't express, "
+      "and why; exit status 1 if there is one.");
+  verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
+  verb->add_option("NAME|FILE", args.name, "the target to show, the model to check");
+  verb->add_option("--target", args.target, "check: for this target, a built-in one or a file")->type_name("T");
+  add_shapes(verb, args.shapes, "check: fix the size");
+  add_common(verb, args.common, true, false);
+  verb->footer(
+      "saturate targets list\nsaturate targets show ort-cpu > mine.json\nsaturate targets check bart.onnx --target npu-4d --dim batch=1");
+}
+
+// By what an option's value is called in the help.
+void check_values(CLI::App& app) {
+  for (CLI::App* verb : app.get_subcommands(nullptr))
+    for (CLI::Option* option : verb->get_options()) {
+      const std::string named = option->get_type_name(), kind = named.substr(0, named.find(':'));
+      const bool whole = one_of(kind, {"N", "BYTES", "K"}), number = one_of(kind, {"S", "A", "R", "SHARE"});
+      option->check(whole ? not_a_whole_number : number ? not_a_number_from_0 : empty_value, "");
+    }
+}
+
+int usage(const std::string& what) { return fail(kExitUsage, "command line", what, "see `saturate --help`"); }
+
+struct Everything {
+  OptimizeArgs optimize;
+  InspectArgs inspect;
+  VerifyCommandArgs verify;
+  RunArgs run;
+  BenchArgs bench;
+  RulesArgs rules;
+  ExplainArgs explain;
+  ExtractArgs extract;
+  CostArgs cost;
+  TargetsArgs targets;
+  std::string output_option;
+};
+
+int dispatch(const CLI::App& app, Everything& all) {
+  const std::string verb = app.get_subcommands().front()->get_name();
+  if (verb == "optimize") {
+    if (!all.output_option.empty() && !all.optimize.output.empty()) return usage("two outputs given");
+    all.optimize.output_by_place = !all.optimize.output.empty();
+    if (!all.output_option.empty()) all.optimize.output = all.output_option;
+    return optimize_command(all.optimize);
+  }
+  if (verb == "inspect") return inspect_command(all.inspect);
+  if (verb == "verify") return verify_command(all.verify);
+  if (verb == "run") return run_command(all.run);
+  if (verb == "bench") return bench_command(all.bench);
+  if (verb == "explain") return explain_command(all.explain);
+  if (verb == "extract") return extract_command(all.extract);
+  if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty())
+    return usage(fmt::format("cost {}: of which files?", all.cost.action));
+  if (verb == "cost" && all.cost.inputs.empty() && all.cost.rows.empty()) return usage("cost eval: against which graphs, or --rows?");
+  if (verb == "cost" && all.cost.folds > 0 && all.cost.rows.empty()) return usage("cost eval --folds: of which --rows?");
+  if (verb == "cost") return cost_command(all.cost);
+  if (verb == "rules")
+    return all.rules.name.empty() && all.rules.action == "show"       ? usage("rules show: which rule?")
+           : all.rules.name.empty() && all.rules.action == "examples" ? usage("rules examples: which folder?")
+                                                                      : rules_command(all.rules);
+  if (all.targets.action == "show" && all.targets.name.empty()) return usage("targets show: which target?");
+  if (all.targets.action == "check" && all.targets.name.empty()) return usage("targets check: which model?");
+  if (all.targets.action == "check" && all.targets.target.empty()) return usage("targets check: for which --target?");
+  return targets_command(all.targets);
+}
+
+// In the order of the help.
+struct Verb {
+  std::string_view name;
+  void (*add)(CLI::App& app, Everything& all);
+};
+constexpr std::array kVerbs{
+    Verb{"optimize", [](CLI::App& app, Everything& all) { add_optimize(app, all.optimize, all.output_option); }},
+    Verb{"inspect", [](CLI::App& app, Everything& all) { add_inspect(app, all.inspect); }},
+    Verb{"verify", [](CLI::App& app, Everything& all) { add_verify(app, all.verify); }},
+    Verb{"run", [](CLI::App& app, Everything& all) { add_run(app, all.run); }},
+    Verb{"bench", [](CLI::App& app, Everything& all) { add_bench(app, all.bench); }},
+    Verb{"rules", [](CLI::App& app, Everything& all) { add_rules(app, all.rules); }},
+    Verb{"explain", [](CLI::App& app, Everything& all) { add_explain(app, all.explain); }},
+    Verb{"extract", [](CLI::App& app, Everything& all) { add_extract(app, all.extract); }},
+    Verb{"cost", [](CLI::App& app, Everything& all) { add_cost(app, all.cost); }},
+    Verb{"targets", [](CLI::App& app, Everything& all) { add_targets(app, all.targets); }},
+};
+
+// The words given, and the options of the verb that they begin with: `saturate in.onnx` is `saturate optimize in.onnx`. All verbs' where
+// none is given.
+std::vector<std::string> words(int argc, char** argv, CLI::App& app, Everything& all) {
+  std::vector<std::string> out(argv + 1, argv + argc);
+  const bool none = out.empty() || one_of(out[0], {"-h", "--help", "--version", "-V"});
+  const auto is_first = [&](const Verb& verb) { return verb.name == out[0]; };
+  if (!none && std::none_of(kVerbs.begin(), kVerbs.end(), is_first)) out.insert(out.begin(), "optimize");
+  for (const Verb& verb : kVerbs)
+    if (none || is_first(verb)) verb.add(app, all);
+  check_values(app);
+  return out;
+}
+
+}  // namespace
+
+namespace {
+
+// No exception goes further: what is thrown below is a lack of memory, or a mistake of ours.
+template <typename F>
+int guarded(F run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    return fail(kExitFile, "", "not enough memory", "give more (ulimit -v, ulimit -d, the job's limit), or take a smaller model");
+  } catch (const std::exception& e) {
+    return fail(kExitFile, "", fmt::format("internal error: {}", e.what()), "this is a bug in saturate: please report it with the model");
+  }
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app(
+      "optimize ONNX models by equality saturation\n\nRules say which models are equal; an e-graph holds all that follow from them at "
+      "once; the cheapest one that the target can run is\n"
+      "taken, verified against the original, and written.");
+  Everything all;
+  app.formatter(std::make_shared<ManFormatter>());
+  app.set_help_flag("-h,--help", "this text");
+  app.set_version_flag("-V,--version", std::string("saturate ") + SATURATE_VERSION, "the version");
+  app.require_subcommand(1);
+  app.footer("saturate bart.onnx\nsaturate verify bart.onnx bart.opt.onnx");
+  std::vector<std::string> arguments = words(argc, argv, app, all);
+  if (std::find(arguments.begin(), arguments.end(), "-") != arguments.end())
+    return usage("'-' is no file, and models can't come or go through pipes; write ./- for a file of this name");
+  if (arguments.empty()) {
+    std::fputs(app.help().c_str(), stderr);
+    return kExitUsage;
+  }
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  try {
+    app.parse(arguments);
+  } catch (const CLI::Success& success) {  // --help and --version
+    app.exit(success);
+    return kExitOk;
+  } catch (const CLI::ParseError& error) {
+    return usage(error.what());
+  }
+  return dispatch(app, all);
+}
+
+}  // namespace
+
+int saturate::command_line(int argc, char** argv) {
+  take_signals();
+  return guarded([&] { return finish_output(guarded([&] { return parse_and_run(argc, argv); })); });
+}

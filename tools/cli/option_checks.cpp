@@ -1,0 +1,50 @@
+#include "tools/cli/option_checks.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+#include "fmt/format.h"
+#include "onnx_bridge/op_table.h"
+
+namespace saturate {
+namespace {
+
+std::optional<double> finite_number(const std::string& text) {
+  double number = 0;
+  if (!absl::SimpleAtod(text, &number) || !std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> parse_int(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+std::string not_a_number_from_0(const std::string& text) {
+  const auto number = finite_number(text);
+  return number && *number >= 0 ? "" : fmt::format("'{}' is no number; give one from 0 on", text);
+}
+
+std::string not_a_number_above_0(const std::string& text) {
+  const auto number = finite_number(text);
+  return number && *number > 0 ? "" : fmt::format("'{}' is no number above 0", text);
+}
+
+std::string not_a_whole_number(const std::string& text) {
+  const auto number = parse_int(text);
+  return number && *number >= 0 ? "" : fmt::format("'{}' is no whole number from 0 to {}", text, INT64_MAX);
+}
+
+std::string not_a_known_opset(const std::string& text) {
+  std::int64_t opset = 0;
+  if (absl::SimpleAtoi(text, &opset) && opset >= 1 && opset <= kNewestOpset) return "";
+  return fmt::format("'{}' is no opset that saturate knows; give a number from 1 to {}", text, kNewestOpset);
+}
+
+std::string empty_value(const std::string& text) { return text.empty() ? "it is empty; leave the option out, or give a value" : ""; }
+
+}  // namespace saturate

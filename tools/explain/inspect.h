@@ -1,0 +1,19 @@
+// What is in a model, and which rules made what in its optimized form: as JSON.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
+#include "tools/cli/cli.h"
+#include "tools/explain/why_not.h"
+#include "tools/pipeline/optimize.h"
+
+namespace saturate {
+
+nlohmann::json inspect_json(const std::string& path, const Model& model);
+// Optimizes the model and tells which rules fired, and what became of the query's places (why_not.h).
+absl::StatusOr<nlohmann::json> explain_json(const std::string& path, const Model& model, const Setup& setup, const OptimizeOptions& options,
+                                            const WhyQuery& query);
+
+}  // namespace saturate

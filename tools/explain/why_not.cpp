@@ -1,0 +1,542 @@
+#include "tools/explain/why_not.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "egraph/explain.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "onnx_bridge/op_table.h"
+#include "rules/nearest.h"
+#include "tools/pipeline/fused.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kMaxStepsUp = 8;    // users of users of an anchor among which its fused operator is looked for
+constexpr int kMaxStepsDown = 4;  // views and casts that rules put around it
+constexpr std::size_t kMaxClassesUp = 400;
+constexpr std::size_t kMaxMisses = 3, kMaxMissesOfValue = 10, kMaxPlaces = 20, kMaxChain = 60, kMaxPriced = 4;
+
+std::string full_name(const std::string& domain, const std::string& op_type) {
+  return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type);
+}
+
+// "Attention" means ai.onnx's and com.microsoft's.
+bool is_op(const std::string& op_type, const std::string& asked) { return op_type == asked || op_type.ends_with("." + asked); }
+
+std::string_view family_of(const std::string& op_type) {
+  const std::string_view family = fused_family(op_type);
+  return family == "other fused" ? "" : family;
+}
+
+// The operators that the rules for one operator pass through: internal ones, and how many rules away they are.
+class Closure {
+ public:
+  Closure(const RuleSet& rules, const std::string& op) {
+    std::deque<std::pair<std::string, int>> todo{{op, 0}};
+    std::set<std::string> seen{op};
+    while (!todo.empty()) {
+      const auto [target, distance] = todo.front();
+      todo.pop_front();
+      for (const Rule& rule : rules.rules()) {
+        if (makes(rule.right, target)) add(rule.name, rule.left, distance, seen, todo);
+        if (rule.both_ways && makes(rule.left, target)) add(back_of(rule.name), rule.right, distance, seen, todo);
+      }
+    }
+  }
+  std::optional<int> distance(const std::string& rule) const {
+    const auto it = distance_.find(rule);
+    return it == distance_.end() ? std::nullopt : std::optional(it->second);
+  }
+  const std::set<std::string>& roots() const { return roots_; }  // last operators of the rules that make it directly
+
+ private:
+  static bool makes(const std::vector<RuleNode>& side, const std::string& op) {
+    return std::any_of(side.begin(), side.end(), [&](const RuleNode& n) { return is_op(full_name(n.domain, n.op_type), op); });
+  }
+
+  void add(const std::string& rule, const std::vector<RuleNode>& left, int distance, std::set<std::string>& seen,
+           std::deque<std::pair<std::string, int>>& todo) {
+    if (!distance_.try_emplace(rule, distance).second) return;
+    if (distance == 0 && !left.empty()) roots_.insert(left.back().op_type);
+    for (const RuleNode& n : left) {
+      const std::string name = full_name(n.domain, n.op_type);
+      if ((n.domain == "saturate" || !family_of(name).empty()) && seen.insert(name).second) todo.emplace_back(name, distance + 1);
+    }
+  }
+
+  std::map<std::string, int> distance_;
+  std::set<std::string> roots_;
+};
+
+class Asker {
+ public:
+  Asker(const Observed& run, const Setup& setup, const WhyQuery& query, WhyReport& report)
+      : run_(run), g_(run.g), e_(run.g.egraph()), setup_(setup), model_(*run.lowered.model), query_(query), report_(report) {
+    for (const auto& [id, names] : run.lowered.names)
+      if (!names.empty()) names_.try_emplace(e_.find(id), names.front());
+    for (const auto& [name, id] : run.lowered.values) names_.try_emplace(e_.find(id), name);
+    for (const Node& n : model_.graph.nodes)
+      for (const std::string& o : n.outputs)
+        if (const auto it = run.lowered.values.find(o); !o.empty() && it != run.lowered.values.end()) names_[e_.find(it->second)] = o;
+    for (Id root : run.lowered.roots) needed_.insert(e_.find(root));
+    for (auto source = run.lowered.sources.rbegin(); source != run.lowered.sources.rend(); ++source)
+      if (std::any_of(source->outputs.begin(), source->outputs.end(), [&](Id o) { return o != kNone && needed_.contains(e_.find(o)); }))
+        for (Id child : source->children) needed_.insert(e_.find(child));
+    name_ = [this](Id id) { return name(id); };
+  }
+
+  void ask() {
+    const std::size_t first = report_.places.size();
+    if (!query_.rule.empty())
+      ask_rule();
+    else if (!query_.value.empty())
+      ask_value();
+    else if (!query_.op.empty())
+      ask_op();
+    for (std::size_t i = first; i < report_.places.size(); ++i) report_.places[i].where = run_.where;
+  }
+
+ private:
+  std::string name(Id id) const {
+    id = e_.find(id);
+    if (const auto it = names_.find(id); it != names_.end()) return fmt::format("'{}'", it->second);
+    return g_.facts(id).constant ? "a constant made by rules" : fmt::format("a value made by rules ({})", operators_of(g_, id));
+  }
+
+  std::string op_of(NodeId node) const {
+    const OpKey& key = g_.key(e_.node(node).op);
+    return full_name(key.domain, key.op_type);
+  }
+
+  // ---- --op
+
+  void ask_op() {
+    const Closure closure(setup_.rules, query_.op);
+    const std::string_view family = family_of(query_.op).empty() ? family_of("com.microsoft." + query_.op) : family_of(query_.op);
+    const auto [what, anchors] = anchors_of(family, closure);
+    report_.anchors = what;
+    for (const auto& [value, op_type] : anchors) anchors_.insert(e_.find(run_.lowered.values.at(value)));
+    for (const auto& [value, op_type] : anchors) {
+      WhyPlace place = place_of(value, op_type);
+      explain_place(place, e_.find(run_.lowered.values.at(value)), family, closure);
+      report_.places.push_back(std::move(place));
+    }
+  }
+
+  WhyPlace place_of(const std::string& value, const std::string& op_type) const {
+    WhyPlace place;
+    place.value = value;
+    place.op_type = op_type;
+    place.facts = to_string(g_.facts(e_.find(run_.lowered.values.at(value))), g_.dims());
+    return place;
+  }
+
+  using Anchors = std::vector<std::pair<std::string, std::string>>;  // value, operator
+
+  std::pair<std::string, Anchors> anchors_of(std::string_view family, const Closure& closure) const {
+    if (family == "attention") return {"Softmax", nodes_of({"Softmax", "LogSoftmax"}, nullptr)};
+    if (family == "normalization")
+      return {"mean of squares, or a normalization",
+              nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Asker::not_a_plain_mean)};
+    if (family == "GELU") return {"Erf, Tanh or Gelu", nodes_of({"Erf", "Tanh", "Gelu"}, nullptr)};
+    if (family == "SiLU") return {"Sigmoid", nodes_of({"Sigmoid", "HardSigmoid"}, nullptr)};
+    if (family == "rotary embedding")
+      return {"Concat with a negated half or of rotated halves", nodes_of({"Concat"}, &Asker::joins_rotated)};
+    return {fmt::format("{}", fmt::join(closure.roots(), ", ")), nodes_of(closure.roots(), nullptr)};
+  }
+
+  Anchors nodes_of(const std::set<std::string>& ops, bool (Asker::*test)(const Node&) const) const {
+    Anchors anchors;
+    for (const Node& n : model_.graph.nodes)
+      if (!n.outputs.empty() && run_.lowered.values.contains(n.outputs[0]))
+        if (is_op(full_name(n.domain, n.op_type), query_.op) || (ops.contains(n.op_type) && (!test || (this->*test)(n))))
+          anchors.emplace_back(n.outputs[0], full_name(n.domain, n.op_type));
+    return anchors;
+  }
+
+  bool not_a_plain_mean(const Node& node) const {
+    if (node.op_type != "ReduceMean") return true;
+    const auto it = run_.lowered.values.find(node.inputs[0]);
+    return it != run_.lowered.values.end() && any_node(it->second, [&](const OpKey& key, const ENode& n) {
+             return (key.op_type == "Mul" && n.children.size() == 2 && e_.find(n.children[0]) == e_.find(n.children[1])) ||
+                    key.op_type == "Pow";
+           });
+  }
+
+  // Of a negated half, or of a difference of two products (x cos - y sin).
+  bool joins_rotated(const Node& node) const {
+    const auto product = [&](Id id) { return any_node(id, [](const OpKey& key, const ENode&) { return key.op_type == "Mul"; }); };
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& input) {
+      const auto it = run_.lowered.values.find(input);
+      return it != run_.lowered.values.end() && any_node(it->second, [&](const OpKey& key, const ENode& n) {
+               return key.op_type == "Neg" || (key.op_type == "Sub" && product(n.children[0]) && product(n.children[1]));
+             });
+    });
+  }
+
+  template <typename Test>
+  bool any_node(Id id, Test test) const {
+    for (NodeId n : e_.class_nodes(e_.find(id)))
+      if (const ENode node = e_.node(n); test(g_.key(node.op), node)) return true;
+    return false;
+  }
+
+  // The classes that an anchor feeds, nearest first, up to the next anchors and to operators of the family that read what it is part of.
+  std::vector<Id> above(Id anchor, std::string_view family) const {
+    std::vector<Id> order{anchor};
+    std::set<Id> seen{anchor};
+    std::size_t begin = 0;
+    for (int step = 0; step < kMaxStepsUp && order.size() < kMaxClassesUp; ++step) {
+      const std::size_t end = order.size();
+      for (; begin < end; ++begin)
+        for (NodeId user : e_.class_users(order[begin])) {
+          const Id id = e_.find(e_.class_of(user));
+          const std::string op = op_of(user);
+          const bool reads_block = !family.empty() && (family_of(op) == family || op.starts_with("saturate."));
+          if (!reads_block && !anchors_.contains(id) && seen.insert(id).second) order.push_back(id);
+        }
+    }
+    return order;
+  }
+
+  // The e-node that the result has for a class: of an output of several, the operator's.
+  NodeId selected(Id id) const {
+    const Choice* choice = run_.selection.find(id);
+    if (!choice || choice->folded || choice->node == kNone) return kNone;
+    const ENode node = e_.node(choice->node);
+    return g_.key(node.op).op_type == kProjOp ? selected(e_.find(node.children[0])) : choice->node;
+  }
+
+  // The first of what the result has for a class that passes a test, going down through values that rules made.
+  template <typename Test>
+  NodeId selected_below(Id id, Test test) const {
+    for (int step = 0; step < kMaxStepsDown; ++step) {
+      const NodeId node = selected(id);
+      if (node == kNone || test(node)) return node;
+      const ENode n = e_.node(node);
+      const auto made = std::find_if(n.children.begin(), n.children.end(), [&](Id c) {
+        return !names_.contains(e_.find(c)) && !g_.facts(e_.find(c)).constant && selected(e_.find(c)) != kNone;
+      });
+      if (made == n.children.end()) return kNone;
+      id = e_.find(*made);
+    }
+    return kNone;
+  }
+
+  // The operators that compute a class: e-node of the class, e-node of the operator (another one where it has several outputs).
+  std::vector<std::pair<NodeId, NodeId>> operators(Id id) const {
+    std::vector<std::pair<NodeId, NodeId>> out;
+    for (NodeId n : e_.class_nodes(id)) {
+      const ENode node = e_.node(n);
+      if (g_.key(node.op).op_type != kProjOp) {
+        out.emplace_back(n, n);
+        continue;
+      }
+      for (NodeId tuple : e_.class_nodes(e_.find(node.children[0]))) out.emplace_back(n, tuple);
+    }
+    return out;
+  }
+
+  void explain_place(WhyPlace& place, Id anchor, std::string_view family, const Closure& closure) const {
+    const bool given = is_op(place.op_type, query_.op);
+    const NodeId stays = selected(anchor);
+    if (given && stays != kNone && is_op(op_of(stays), query_.op)) {
+      place.status = WhyPlace::Status::kGiven;
+      return;
+    }
+    if (!needed_.contains(anchor)) {
+      place.status = WhyPlace::Status::kNotNeeded;
+      place.reason = "no output of the model is computed from it";
+      return;
+    }
+    if (g_.facts(anchor).constant) {
+      place.status = WhyPlace::Status::kConstant;
+      place.reason = "its value does not depend on an input; it is computed once and stored, so no operator is left";
+      return;
+    }
+    const std::vector<Id> classes = above(anchor, family);
+    const bool is_there = stays != kNone && op_of(stays) == place.op_type;
+    if (!is_there && fused_above(place, classes, family)) return;
+    if (given) {
+      place.status = WhyPlace::Status::kGiven;
+      return;
+    }
+    if (not_chosen_above(place, classes)) return;
+    place.nearest = nearest(classes, place.op_type, closure);
+    if (place.nearest.empty()) place.reason = used_otherwise(place, anchor, closure);
+  }
+
+  // Where no rule comes near: what uses the anchor, beside what the rules look for there.
+  std::string used_otherwise(const WhyPlace& place, Id anchor, const Closure& closure) const {
+    std::set<std::string> wanted, users;
+    for (const Rewrite& rewrite : run_.rewrites)
+      if (closure.distance(rewrite.name)) collect_users(rewrite.left, place.op_type, wanted);
+    for (NodeId n : e_.class_users(anchor))
+      if (e_.find(e_.class_of(n)) != anchor && is_plain(op_of(n))) users.insert(op_of(n));
+    if (wanted.empty()) return "";
+    return fmt::format("it is used by {}; the rules for {} look for a {} under {}",
+                       users.empty() ? "no operator" : fmt::format("{}", fmt::join(users, ", ")), query_.op, place.op_type,
+                       fmt::join(wanted, ", "));
+  }
+
+  // The operators of a pattern that take what an operator of this name computes.
+  void collect_users(const Pattern& pattern, const std::string& op, std::set<std::string>& users) const {
+    for (const PatternNode& user : pattern.nodes)
+      for (const std::uint32_t child : user.children) {
+        if (!is_operator(pattern.nodes[child], op)) continue;
+        if (const std::string name = g_.kind_name(user.kind); is_plain(name)) users.insert(name);
+      }
+  }
+
+  // No internal operator, projection or literal.
+  static bool is_plain(const std::string& op) { return !op.starts_with("#") && !op.starts_with("saturate."); }
+
+  bool fused_above(WhyPlace& place, const std::vector<Id>& classes, std::string_view family) const {
+    for (const bool asked : {true, false})
+      for (Id id : classes) {
+        const auto is_it = [&](NodeId n) { return asked ? is_op(op_of(n), query_.op) : !family.empty() && family_of(op_of(n)) == family; };
+        const NodeId node = selected_below(id, is_it);
+        if (node == kNone) continue;
+        const std::string op = op_of(node);
+        place.rules = chain(node);
+        if (!asked && place.rules.empty()) continue;  // the model's own
+        place.status = WhyPlace::Status::kFused;
+        place.fused = op;
+        return true;
+      }
+    return false;
+  }
+
+  // The cheapest of the e-nodes above an anchor that would do; where none of them can be had, what is wrong with the first.
+  bool not_chosen_above(WhyPlace& place, const std::vector<Id>& classes) const {
+    std::size_t priced = 0;
+    for (Id id : classes)
+      for (const auto& [of_class, n] : operators(id)) {
+        if (!is_op(op_of(n), query_.op)) continue;
+        WhyPlace candidate = place;
+        candidate.status = WhyPlace::Status::kNotChosen;
+        candidate.fused = op_of(n);
+        candidate.reason = why_not_chosen(candidate, id, of_class, n);
+        const bool better = candidate.forced_cost > 0 && (place.forced_cost == 0 || candidate.forced_cost < place.forced_cost);
+        if (place.status != WhyPlace::Status::kNotChosen || better) {
+          candidate.rules = chain(n);
+          place = std::move(candidate);
+        }
+        if (++priced == kMaxPriced) return true;
+      }
+    return priced > 0;
+  }
+
+  std::string why_not_chosen(WhyPlace& place, Id id, NodeId of_class, NodeId node) const {
+    const ENode n = e_.node(node);
+    std::string why;
+    const OpKey& key = g_.key(n.op);
+    if (key.domain.empty() && !find_schema("", key.op_type, run_.extract_options.opset_limit))
+      return fmt::format("it needs opset {} of ai.onnx, and the result is held to {}",
+                         schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
+    OpSite site = site_of(g_, n, id);
+    site.highest_opset = run_.extract_options.opset_limit;
+    if (!setup_.target.allows(site, &why))
+      return fmt::format("target {} does not take it{}{}", setup_.target.name, why.empty() ? "" : ": ", why);
+    ExtractOptions options = run_.extract_options;
+    options.forced[id] = of_class;
+    if (of_class != node) options.forced[e_.find(e_.class_of(node))] = node;
+    place.cost = run_.selection.cost;
+    const auto forced = cost_with_forced(g_, run_.lowered, setup_.target, *setup_.cost, options);
+    if (!forced.ok()) return std::string(forced.status().message());
+    if (std::isinf(*forced)) return what_is_missing(n);
+    place.forced_cost = *forced;
+    return fmt::format("the extractor preferred {}: the result costs {:.6g} with {} and {:.6g} without ({})", instead_of(id), *forced,
+                       key.op_type, run_.selection.cost, setup_.cost->name());
+  }
+
+  // What the result has for a class.
+  std::string instead_of(Id id) const {
+    const Choice* choice = run_.selection.find(id);
+    if (choice && choice->folded) return "a stored constant";
+    const NodeId node = selected(id);
+    return node == kNone ? "a form that does not compute this value" : op_of(node);
+  }
+
+  // An e-node that nothing the target can run completes: the operand that cannot be had, as far down as one can be named.
+  std::string what_is_missing(const ENode& node) const {
+    std::string why;
+    for (Id child : node.children) {
+      const Id id = e_.find(child);
+      const auto nodes = e_.class_nodes(id);
+      const bool none = std::none_of(nodes.begin(), nodes.end(), [&](NodeId n) {
+        const ENode other = e_.node(n);
+        const OpKey& key = g_.key(other.op);
+        return key.domain == "#" ? key.op_type != kLiteralOp
+                                 : key.domain != "saturate" && setup_.target.allows(site_of(g_, other, id), &why);
+      });
+      if (none)
+        return fmt::format("its operand {} has no form that target {} takes{}{}", name(id), setup_.target.name, why.empty() ? "" : ": ",
+                           why);
+    }
+    return "nothing that the target can run has it: what it needs cannot be chosen with it";
+  }
+
+  // The rules behind an e-node, those that fired first coming first.
+  std::vector<std::string> chain(NodeId node) const {
+    std::vector<std::string> rules;
+    std::set<NodeId> seen;
+    std::vector<std::pair<NodeId, bool>> stack{{node, false}};
+    while (!stack.empty() && seen.size() < kMaxChain) {
+      const auto [n, done] = stack.back();
+      stack.pop_back();
+      const auto step = explain_added(e_, n);
+      if (!step) continue;
+      if (done) {
+        if (std::find(rules.begin(), rules.end(), step->rule) == rules.end()) rules.push_back(step->rule);
+        continue;
+      }
+      if (!seen.insert(n).second) continue;
+      stack.emplace_back(n, true);
+      for (NodeId s : step->slots)
+        if (s != kNone) stack.emplace_back(s, false);
+    }
+    return rules;
+  }
+
+  std::vector<WhyMiss> nearest(const std::vector<Id>& classes, const std::string& op, const Closure& closure) const {
+    struct Ranked {
+      std::uint32_t missing;
+      int distance;
+      std::uint32_t unmatched;
+      WhyMiss miss;
+    };
+    std::vector<Ranked> all;
+    for (const Rewrite& rewrite : run_.rewrites) {
+      const auto distance = closure.distance(rewrite.name);
+      if (!distance) continue;
+      std::optional<Ranked> best;
+      for (Id id : classes) {
+        const auto miss = nearest_miss(g_, rewrite, id, name_);
+        if (!miss || miss->missing == 0 || is_op(miss->wanted, query_.op) || !concerns(*miss, rewrite.left, classes, op)) continue;
+        Ranked r{miss->missing, *distance, ~miss->matched, {rewrite.name, miss->matched, miss->total, name(id), miss->reason}};
+        if (!best || std::tie(r.missing, r.unmatched) < std::tie(best->missing, best->unmatched)) best = std::move(r);
+      }
+      if (best) all.push_back(*std::move(best));
+    }
+    std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) {
+      return std::tie(a.missing, a.distance, a.unmatched) < std::tie(b.missing, b.distance, b.unmatched);
+    });
+    std::vector<WhyMiss> out;
+    for (Ranked& r : all) {
+      const auto same = [&](const WhyMiss& m) { return m.at == r.miss.at && m.reason == r.miss.reason; };
+      if (out.size() < kMaxMisses && std::none_of(out.begin(), out.end(), same)) out.push_back(std::move(r.miss));
+    }
+    return out;
+  }
+
+  // A miss is about an anchor if it looked at it, stands on an internal operator above it, or looks for such an operator and fails on the
+  // way.
+  bool concerns(const NearMiss& miss, const Pattern& pattern, const std::vector<Id>& above, const std::string& anchor_op) const {
+    if (std::find(miss.classes.begin(), miss.classes.end(), above.front()) != miss.classes.end()) return true;
+    const auto is_internal = [&](NodeId n) { return op_of(n).starts_with("saturate.") || !family_of(op_of(n)).empty(); };
+    if (std::any_of(miss.nodes.begin(), miss.nodes.end(), is_internal)) return true;
+    return miss.matched > 0 && std::find(above.begin(), above.end(), miss.at) != above.end() &&
+           std::any_of(pattern.nodes.begin(), pattern.nodes.end(), [&](const PatternNode& n) { return is_operator(n, anchor_op); });
+  }
+
+  bool is_operator(const PatternNode& node, const std::string& op) const {
+    return node.type == PatternNode::Type::kOperator && g_.kind_name(node.kind) == op;
+  }
+
+  // ---- --rule, --value
+
+  void ask_rule() {
+    report_.anchors = fmt::format("places of rule {}", query_.rule);
+    std::vector<std::pair<std::uint32_t, WhyPlace>> all;
+    for (const Rewrite& rewrite : run_.rewrites) {
+      if (rewrite.name != query_.rule && rewrite.name != back_of(query_.rule)) continue;
+      for (Id id : e_.classes()) {
+        const auto miss = nearest_miss(g_, rewrite, id, name_);
+        if (!miss) continue;
+        WhyPlace place;
+        place.value = name(id);
+        place.op_type = operators_of(g_, id);
+        place.facts = to_string(g_.facts(id), g_.dims());
+        place.status = miss->missing == 0 ? WhyPlace::Status::kApplied : WhyPlace::Status::kMissed;
+        if (miss->missing > 0) place.nearest.push_back({rewrite.name, miss->matched, miss->total, place.value, miss->reason});
+        all.emplace_back(miss->missing, std::move(place));
+      }
+    }
+    std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t i = 0; i < std::min(all.size(), kMaxPlaces); ++i) report_.places.push_back(std::move(all[i].second));
+  }
+
+  void ask_value() {
+    report_.anchors = fmt::format("value '{}'", query_.value);
+    const auto value = run_.lowered.values.find(query_.value);
+    if (value == run_.lowered.values.end() || !computes(query_.value)) return;
+    const Id id = e_.find(value->second);
+    WhyPlace place = place_of(query_.value, operators_of(g_, id));
+    const NodeId node = selected(id);
+    place.status = WhyPlace::Status::kGiven;
+    if (node != kNone) {
+      place.fused = op_of(node);
+      place.rules = chain(node);
+      if (!place.rules.empty()) place.status = WhyPlace::Status::kFused;
+    }
+    for (const Rewrite& rewrite : run_.rewrites) {
+      if (place.nearest.size() == kMaxMissesOfValue) break;
+      if (const auto miss = nearest_miss(g_, rewrite, id, name_); miss && miss->missing == 1 && 2 * miss->matched > miss->total)
+        place.nearest.push_back({rewrite.name, miss->matched, miss->total, name(id), miss->reason});
+    }
+    report_.places.push_back(std::move(place));
+  }
+
+  // Whether the value is of this graph, not one that it captures.
+  bool computes(const std::string& value) const {
+    return run_.where.empty() || std::any_of(model_.graph.nodes.begin(), model_.graph.nodes.end(), [&](const Node& n) {
+             return std::find(n.outputs.begin(), n.outputs.end(), value) != n.outputs.end();
+           });
+  }
+
+  const Observed& run_;
+  const OnnxEGraph& g_;
+  const EGraph& e_;
+  const Setup& setup_;
+  const Model& model_;
+  const WhyQuery& query_;
+  WhyReport& report_;
+  std::map<Id, std::string> names_;
+  std::set<Id> needed_;   // classes from which an output is computed
+  std::set<Id> anchors_;  // of --op
+  Namer name_;
+};
+
+bool has_value(const Graph& graph, const std::string& value) {
+  const auto computes = [&](const Node& n) {
+    return std::find(n.outputs.begin(), n.outputs.end(), value) != n.outputs.end() ||
+           std::any_of(n.attributes.begin(), n.attributes.end(),
+                       [&](const Attribute& a) { return a.type == AttributeType::kGraph && has_value(a.g(), value); });
+  };
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), computes) ||
+         std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](const ValueInfo& v) { return v.name == value; });
+}
+
+}  // namespace
+
+absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query) {
+  if (!query.value.empty() && !has_value(model.graph, query.value))
+    return absl::InvalidArgumentError(
+        fmt::format("--value {}: the model has no such value; `saturate inspect` names inputs and outputs", query.value));
+  if (!query.rule.empty() && setup.rules.show(query.rule).empty())
+    return absl::InvalidArgumentError(fmt::format("--rule {}: no such rule; `saturate rules list` names them", query.rule));
+  WhyReport report;
+  options.observe = [&](const Observed& run) { Asker(run, setup, query, report).ask(); };
+  auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
+  if (!result.ok()) return result.status();
+  report.run = std::move(result->report);
+  return report;
+}
+
+}  // namespace saturate

@@ -1,0 +1,52 @@
+// Why an operator was fused, or was not: for every place where it might have been, the chain of rules, the price, or the nearest miss.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
+#include "tools/cli/cli.h"
+#include "tools/pipeline/optimize.h"
+
+namespace saturate {
+
+struct WhyQuery {
+  std::string op;     // an operator type, with or without domain
+  std::string rule;   // or a rule
+  std::string value;  // or a value of the model
+};
+
+struct WhyMiss {
+  std::string rule;
+  std::uint32_t matched = 0, total = 0;  // operators of the rule's left side that are there
+  std::string at;                        // the value at which the rule would apply
+  std::string reason;
+};
+
+struct WhyPlace {
+  enum class Status { kGiven, kFused, kNotChosen, kMissed, kApplied, kConstant, kNotNeeded };
+  Status status = Status::kMissed;
+  std::string where;               // "" in the main graph, else "then_branch of 'If_3'"
+  std::string value, op_type;      // the anchor: a value and the operator that computes it
+  std::string facts;               // its type and shape
+  std::string fused;               // the operator that covers it
+  std::vector<std::string> rules;  // that led to `fused`, the first to fire first
+  std::string reason;              // of kNotChosen: the target's, or the two costs; of kMissed: where no rule comes near
+  double cost = 0, forced_cost = 0;
+  std::vector<WhyMiss> nearest;  // nearest first
+};
+
+struct WhyReport {
+  OptimizeReport run;
+  std::string anchors;  // what was taken as a place: "Softmax"
+  std::vector<WhyPlace> places;
+};
+
+// Optimizes the model and looks at the places where the query might have applied, in the main graph and in the bodies of If, Loop and Scan.
+absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query);
+
+std::string format_why(const WhyReport& report);
+nlohmann::json to_json(const WhyReport& report);
+
+}  // namespace saturate

@@ -1,0 +1,79 @@
+// A WhyReport as text and as JSON.
+#include <map>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "nlohmann/json.hpp"
+#include "tools/explain/why_not.h"
+
+namespace saturate {
+namespace {
+
+std::string_view to_string(WhyPlace::Status status) {
+  switch (status) {
+    case WhyPlace::Status::kGiven:
+      return "given";
+    case WhyPlace::Status::kFused:
+      return "fused";
+    case WhyPlace::Status::kNotChosen:
+      return "not chosen";
+    case WhyPlace::Status::kMissed:
+      return "missed";
+    case WhyPlace::Status::kApplied:
+      return "applied";
+    case WhyPlace::Status::kConstant:
+      return "constant";
+    case WhyPlace::Status::kNotNeeded:
+      return "not needed";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string format_why(const WhyReport& report) {
+  std::string out;
+  std::map<std::string_view, std::size_t> counts;
+  for (const WhyPlace& p : report.places) ++counts[to_string(p.status)];
+  std::vector<std::string> parts;
+  for (const auto& [status, n] : counts) parts.push_back(fmt::format("{} {}", n, status));
+  out += fmt::format("places ({}): {}\n", report.anchors, parts.empty() ? "none in the model" : fmt::format("{}", fmt::join(parts, ", ")));
+  for (const WhyPlace& p : report.places) {
+    out += fmt::format("\n{} {}  ({}){}\n", p.op_type, p.value, p.facts, p.where.empty() ? "" : ", " + p.where);
+    if (p.status == WhyPlace::Status::kFused) out += fmt::format("  fused into {}", p.fused);
+    if (p.status == WhyPlace::Status::kNotChosen) out += fmt::format("  found as {}, not chosen: {}", p.fused, p.reason);
+    if (p.status == WhyPlace::Status::kGiven) out += "  as the model gives it";
+    if (p.status == WhyPlace::Status::kApplied) out += "  applied";
+    if (p.status == WhyPlace::Status::kConstant || p.status == WhyPlace::Status::kNotNeeded)
+      out += fmt::format("  {}: {}", to_string(p.status), p.reason);
+    if (p.status == WhyPlace::Status::kMissed)
+      out += !p.nearest.empty() ? "  nearest:" : fmt::format("  no rule comes near{}{}", p.reason.empty() ? "" : ": ", p.reason);
+    if (!p.rules.empty()) out += fmt::format("\n  by {}", fmt::join(p.rules, " -> "));
+    out += "\n";
+    for (const WhyMiss& m : p.nearest)
+      out += fmt::format("  - {} at {}: {} of {} operators are there; {}\n", m.rule, m.at, m.matched, m.total, m.reason);
+  }
+  return out;
+}
+
+nlohmann::json to_json(const WhyReport& report) {
+  nlohmann::json places = nlohmann::json::array();
+  for (const WhyPlace& p : report.places) {
+    nlohmann::json nearest = nlohmann::json::array();
+    for (const WhyMiss& m : p.nearest)
+      nearest.push_back({{"rule", m.rule}, {"matched", m.matched}, {"total", m.total}, {"at", m.at}, {"reason", m.reason}});
+    nlohmann::json place{{"value", p.value}, {"op_type", p.op_type}, {"facts", p.facts}, {"status", std::string(to_string(p.status))},
+                         {"rules", p.rules}, {"nearest", nearest}};
+    if (!p.where.empty()) place["where"] = p.where;
+    if (!p.fused.empty()) place["fused"] = p.fused;
+    if (!p.reason.empty()) place["reason"] = p.reason;
+    if (p.status == WhyPlace::Status::kNotChosen) {
+      place["cost"] = p.cost;
+      if (p.forced_cost > 0) place["forced_cost"] = p.forced_cost;
+    }
+    places.push_back(std::move(place));
+  }
+  return {{"anchors", report.anchors}, {"places", places}};
+}
+
+}  // namespace saturate

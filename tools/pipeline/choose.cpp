@@ -1,0 +1,106 @@
+#include <algorithm>
+
+#include "extract/extract.h"
+#include "onnx_bridge/op_table.h"
+#include "tools/pipeline/stages.h"
+
+namespace saturate {
+namespace {
+
+// Whether the operator takes a cache at this place: keys and values of earlier positions.
+bool takes_cache(const Node& node, std::size_t place) {
+  if (node.op_type == "Concat") return place == 0 && node.inputs.size() == 2;
+  const auto versions = schema_versions(node.domain, node.op_type);
+  if (versions.empty() || place >= versions.back()->inputs.size()) return false;
+  return one_of(versions.back()->inputs[place].name, {"past_key", "past"});
+}
+
+// Names of the open dims of inputs that index a table of the model, where another input is a cache: then one position at a time is usual.
+std::set<std::string> next_positions(const Model& model) {
+  std::set<std::string> tables, positions, of_caches;
+  std::map<std::string, const ValueInfo*> inputs;
+  for (const Initializer& table : model.graph.initializers) tables.insert(table.name);
+  for (const ValueInfo& input : model.graph.inputs)
+    if (input.type.shape) inputs[input.name] = &input;
+  const auto add_symbols = [&](const ValueInfo& input, std::set<std::string>& symbols) {
+    for (const DimSpec& dim : *input.type.shape)
+      if (const auto* symbol = std::get_if<std::string>(&dim)) symbols.insert(*symbol);
+  };
+  for (const Node& node : model.graph.nodes)
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const auto it = inputs.find(node.inputs[i]);
+      if (it == inputs.end()) continue;
+      const ValueInfo& input = *it->second;
+      if (node.op_type == "Gather" && i == 1 && tables.contains(node.inputs[0])) add_symbols(input, positions);
+      if (takes_cache(node, i) && is_floating(input.type.dtype) && input.type.shape->size() >= 3) add_symbols(input, of_caches);
+    }
+  if (of_caches.empty()) return {};
+  std::erase_if(positions, [&](const std::string& symbol) { return of_caches.contains(symbol); });
+  return positions;
+}
+
+}  // namespace
+
+std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
+  constexpr std::int64_t kBatch = 1, kSequence = 128;
+  std::map<std::string, std::int64_t> sizes;
+  for (const ValueInfo& input : model.graph.inputs) {
+    if (!input.type.shape) continue;
+    const auto& dims = *input.type.shape;
+    for (std::size_t axis = 0; axis < dims.size(); ++axis)
+      if (const auto* symbol = std::get_if<std::string>(&dims[axis])) {
+        std::int64_t& size = sizes[*symbol];
+        size = std::max(size, axis == 0 && dims.size() > 1 ? kBatch : kSequence);
+      }
+  }
+  for (const std::string& symbol : next_positions(model)) sizes[symbol] = 1;
+  return sizes;
+}
+
+namespace {
+
+// `sizes`: the usual ones of the graphs around it.
+absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64_t limit, std::map<std::string, std::int64_t> sizes,
+                                                  const NotComputed& not_computed, const Task& task) {
+  auto chosen = std::make_unique<Chosen>();
+  sizes.merge(usual_sizes(*grown.model));
+  ExtractOptions& options = chosen->options;
+  options.extractor = task.options.extractor;
+  options.memory_slack = task.options.memory_slack;
+  options.usual_sizes = sizes;
+  options.opset_limit = limit;
+  options.lowers_opset = limit < grown.model->opset("");
+  if (const auto it = not_computed.find(&grown); it != not_computed.end()) options.not_foldable = it->second;
+  task.progress("extract");
+  {
+    const StageTimer timer(task, "extract");
+    auto selection = task.has_rules() ? extract(*grown.g, grown.lowered, task.target, task.cost, options)
+                                      : original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
+    if (!selection.ok()) return selection.status();
+    chosen->selection = *std::move(selection);
+  }
+  if (task.options.after_stage) task.options.after_stage({"extract", grown.where, *grown.g, grown.lowered, &chosen->selection});
+  for (const auto& [graph, body] : grown.bodies) {
+    auto of_body = choose_in(*body, limit, sizes, not_computed, task);
+    if (!of_body.ok()) return of_body.status();
+    chosen->bodies.push_back(*std::move(of_body));
+  }
+  return chosen;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Chosen>> choose(const Grown& grown, std::int64_t limit, const NotComputed& not_computed, const Task& task) {
+  return choose_in(grown, limit, {}, not_computed, task);
+}
+
+bool note_not_computed(const Grown& grown, const Chosen& chosen, NotComputed& not_computed) {
+  bool more = false;
+  visit_graphs(grown, chosen, [&](const Grown& g, const Chosen& c) {
+    for (Id id = 0; id < c.selection.by_class.size(); ++id)
+      if (c.selection.by_class[id].folded && !g.g->value(id, ~std::size_t{0})) more = not_computed[&g].insert(id).second || more;
+  });
+  return more;
+}
+
+}  // namespace saturate

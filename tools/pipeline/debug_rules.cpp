@@ -1,0 +1,115 @@
+#include "tools/pipeline/debug_rules.h"
+
+#include <memory>
+
+#include "fmt/format.h"
+
+namespace saturate {
+namespace {
+
+struct Counter {
+  std::uint64_t limit = ~std::uint64_t{0}, made = 0;
+  std::string rule;  // of the last application
+  const EGraph* egraph = nullptr;
+  Id root = kNone;
+};
+
+// A rule's applier that stops when all rules together have been applied often enough.
+class Counted : public Applier {
+ public:
+  Counted(std::shared_ptr<const Applier> inner, std::string rule, Counter* counter)
+      : inner_(std::move(inner)), rule_(std::move(rule)), counter_(counter) {}
+
+  bool holds(const EGraph& g, const Match& match) const override { return inner_->holds(g, match); }
+
+  void apply(EGraph& g, const Match& match, std::vector<std::pair<Id, Id>>& unions) const override {
+    if (counter_->made >= counter_->limit) return;
+    const std::size_t before = unions.size();
+    inner_->apply(g, match, unions);
+    if (unions.size() == before) return;
+    ++counter_->made;
+    counter_->rule = rule_;
+    counter_->egraph = &g;
+    counter_->root = match.root();
+  }
+
+ private:
+  std::shared_ptr<const Applier> inner_;
+  std::string rule_;
+  Counter* counter_;
+};
+
+std::string name_of(const Observed& run, Id root) {
+  const EGraph& e = run.g.egraph();
+  // The class as it was when the rule applied, else what it has become.
+  if (const auto it = run.lowered.names.find(root); it != run.lowered.names.end() && !it->second.empty()) return it->second.front();
+  for (const auto& [id, names] : run.lowered.names)
+    if (!names.empty() && e.find(id) == e.find(root)) return names.front();
+  return "";
+}
+
+class Bisection {
+ public:
+  Bisection(const Model& model, const Setup& setup, PipelineOptions options) : model_(model), setup_(setup), options_(std::move(options)) {
+    options_.optimize.dump_egraph = false;
+    options_.optimize.limits.threads = 1;
+    options_.optimize.progress = nullptr;
+  }
+
+  Culprit run() {
+    Culprit out;
+    if (!differs(~std::uint64_t{0})) {
+      out.message = "run again on one thread, the result does not differ: no rule could be found";
+      return out;
+    }
+    out.applications = counter_.made;
+    if (differs(0)) {
+      out.message = "the result differs without any rule, too: the fault is in reading, folding, extracting or writing, not in a rule";
+      return out;
+    }
+    std::uint64_t good = 0, bad = out.applications;
+    while (bad - good > 1) {
+      const std::uint64_t middle = good + (bad - good) / 2;
+      (differs(middle) ? bad : good) = middle;
+    }
+    differs(bad);
+    out.found = true;
+    out.application = bad;
+    out.rule = std::string(rule_of_rewrite(counter_.rule));  // of one that reads both ways, not which
+    out.value = value_;
+    out.message =
+        fmt::format("rule {}{} brings the difference (application {} of {}); --skip-rule {} leaves it out", out.rule,
+                    out.value.empty() ? "" : fmt::format(", at value '{}',", out.value), out.application, out.applications, out.rule);
+    return out;
+  }
+
+ private:
+  bool differs(std::uint64_t limit) {
+    counter_ = {};
+    counter_.limit = limit;
+    value_.clear();
+    options_.optimize.instrument = [this](std::vector<Rewrite>& rewrites) {
+      for (Rewrite& r : rewrites)
+        if (r.applier) r.applier = std::make_shared<Counted>(std::move(r.applier), r.name, &counter_);
+    };
+    options_.optimize.observe = [this](const Observed& run) {
+      if (counter_.egraph == &run.g.egraph()) value_ = name_of(run, counter_.root);
+    };
+    const PipelineResult result = optimize_and_verify(model_, setup_, options_);
+    return result.failure && result.failure->code == kExitDifferent;
+  }
+
+  const Model& model_;
+  const Setup& setup_;
+  PipelineOptions options_;
+  Counter counter_;
+  std::string value_;
+};
+
+}  // namespace
+
+Culprit find_culprit(const Model& model, const Setup& setup, PipelineOptions options) {
+  return Bisection(model, setup, std::move(options)).run();
+}
+
+}  // namespace saturate

@@ -1,0 +1,61 @@
+#include "onnx_bridge/raise.h"
+#include "tools/pipeline/stages.h"
+
+namespace saturate {
+namespace {
+
+void note_made(const Grown& grown, const std::vector<MadeNode>& nodes, std::vector<OptimizeReport::Made>& made) {
+  for (const MadeNode& m : nodes) {
+    const std::uint32_t rule = grown.g->egraph().made_by(m.node);
+    made.push_back({m.op_type, m.output, rule < grown.rule_names.size() ? grown.rule_names[rule] : ""});
+  }
+}
+
+absl::StatusOr<Model> emit_into(const Grown& grown, const Chosen& chosen, const EmitOptions& options, Emitted& emitted, const Task& task) {
+  auto raising = raise_options_with_bodies(grown, chosen, options, emitted, task);
+  if (!raising.ok()) return raising.status();
+  std::vector<MadeNode> made;
+  raising->made = &made;
+  task.progress("raise");
+  const StageTimer timer(task, "raise");
+  auto raised = raise(*grown.g, grown.lowered, chosen.selection, *raising);
+  if (!raised.ok()) return raised.status();
+  note_made(grown, made, emitted.made);
+  emitted.opsets.insert(raised->opset(""));
+  return raised;
+}
+
+}  // namespace
+
+absl::StatusOr<RaiseOptions> raise_options_with_bodies(const Grown& grown, const Chosen& chosen, const EmitOptions& options,
+                                                       Emitted& emitted, const Task& task) {
+  RaiseOptions out;
+  out.opset = options.opset;
+  out.max_opset = options.limit;
+  out.reserved = &emitted.names;
+  for (std::size_t i = 0; i < grown.bodies.size(); ++i) {
+    auto body = emit_into(*grown.bodies[i].second, *chosen.bodies[i], options, emitted, task);
+    if (!body.ok()) return body.status();
+    out.body_imports.insert(body->opset_imports.begin(), body->opset_imports.end());
+    out.bodies[grown.bodies[i].first] = std::make_shared<Graph>(std::move(body->graph));
+  }
+  return out;
+}
+
+absl::StatusOr<Emitted> emit(const Grown& grown, const Chosen& chosen, EmitOptions options, const Task& task) {
+  Emitted emitted;
+  emitted.names = std::move(options.names);
+  auto model = emit_into(grown, chosen, options, emitted, task);
+  if (!model.ok()) return model.status();
+  emitted.model = *std::move(model);
+  return emitted;
+}
+
+bool has_bodies(const Graph& graph) {
+  for (const Node& node : graph.nodes)
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kGraph) return true;
+  return false;
+}
+
+}  // namespace saturate

@@ -1,0 +1,200 @@
+#include <algorithm>
+
+#include "egraph/explain.h"
+#include "extract/target/forced.h"
+#include "fmt/format.h"
+#include "kernels/runtime/stop.h"
+#include "onnx_bridge/captures.h"
+#include "onnx_bridge/io.h"
+#include "onnx_bridge/lower.h"
+#include "onnx_bridge/op_table.h"
+#include "rules/native_views.h"
+#include "tools/pipeline/stages.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kMaxBodyDepth = 16;
+// Default limit of e-nodes: 60 for each of the model's, at least 10,000. The models of the zoo come to 5 for each on average; rules of
+// views, which feed each other, went to 280 on a window attention, for the same result.
+constexpr std::size_t kGrowth = 60, kRoom = 10'000;
+
+bool holds(const std::vector<Node>& nodes, const RuleOp& n) {
+  return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) { return node.domain == n.domain && node.op_type == n.op_type; });
+}
+
+// Which rules a model needs.
+class Wanted {
+ public:
+  Wanted(const Model& model, const Task& task)
+      : model_(model), task_(task), limit_(opset_limit(model, task)), apart_(holds_what_to_take_apart()) {}
+
+  bool operator()(const RuleHead& rule) const { return !rule.unless_taken || (not_taken(rule) && (apart_ || !rule.takes_apart)); }
+
+ private:
+  // Whether the target takes an operator at all, in some opset that the result may have.
+  bool takes(const RuleOp& n) const {
+    OpKey key;
+    key.domain = n.domain;
+    key.op_type = n.op_type;
+    return (!n.domain.empty() || find_schema("", n.op_type, limit_)) && task_.target.allows({.key = key, .highest_opset = limit_});
+  }
+
+  // Whether a model may need an operator step by step: the target does not take it, or it is of another domain than the standard's, from a
+  // runtime's own optimizer, and rules start from the standard's operators.
+  bool not_taken(const RuleHead& rule) const {
+    const RuleOp& n = rule.ends_in;
+    return rule.unless_taken && (!takes(n) || (!n.domain.empty() && holds(model_.graph.nodes, n)));
+  }
+
+  // Whether the model holds something to take apart. Otherwise decompositions would undo fusions.
+  bool holds_what_to_take_apart() const {
+    return std::any_of(task_.rules.stored().begin(), task_.rules.stored().end(), [&](const auto& stored) {
+      const RuleHead& rule = stored->head();
+      const auto calls = [&](const Function& f) { return holds(f.nodes, rule.ends_in); };
+      return not_taken(rule) &&
+             (holds(model_.graph.nodes, rule.ends_in) || std::any_of(model_.functions.begin(), model_.functions.end(), calls));
+    });
+  }
+
+  const Model& model_;
+  const Task& task_;
+  std::int64_t limit_;
+  bool apart_;
+};
+
+std::vector<Rewrite> rewrites_for(Grown& graph, const std::set<std::string>& without, const Task& task) {
+  const Wanted wanted(*graph.model, task);
+  const OptimizeOptions& options = task.options;
+  const bool looked_at = options.instrument || options.observe;  // by others, as a whole
+  std::vector<Rewrite> rewrites =
+      looked_at ? task.rules.compile(*graph.g, nullptr, wanted) : task.rules.compile_when_wanted(*graph.g, wanted);
+  if (!without.empty() || !options.left_out.empty())
+    std::erase_if(rewrites, [&](const Rewrite& r) {
+      return without.contains(r.name) || options.left_out.contains(std::string(rule_of_rewrite(r.name)));
+    });
+  if (options.instrument) options.instrument(rewrites);
+  return rewrites;
+}
+
+RunOptions run_options(const EGraph& egraph, const OptimizeOptions& options) {
+  RunOptions out;
+  out.limits = options.limits;
+  const std::size_t own = egraph.num_nodes();
+  if (options.limits.nodes == Limits{}.nodes) out.limits.nodes = std::min(Limits{}.nodes, std::max(kRoom, kGrowth * own));
+  out.limits.nodes += own;
+  if (options.progress) out.on_iteration = [&options](const IterationStats& i) { options.progress("saturate", &i); };
+  return out;
+}
+
+// Rules that look at the whole graph, once, when all others are done. Each tells what it made under its name.
+void close(Grown& graph, const Task& task) {
+  const auto apply = [&](std::string_view name, const auto& rule) {
+    graph.g->egraph().set_maker(static_cast<std::uint32_t>(graph.rule_names.size()));
+    graph.rule_names.emplace_back(name);
+    rule(*graph.g);
+    graph.g->egraph().set_maker(kNone);
+  };
+  apply("spell_reshapes", [](OnnxEGraph& g) { spell_reshapes(g); });
+  apply("spell_literals", [](OnnxEGraph& g) { spell_literals(g); });
+  apply("sum_for_add", [&](OnnxEGraph& g) { add_sums_for_adds(g, graph.lowered, task.target); });
+}
+
+std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& without, const Task& task) {
+  task.progress("saturate");
+  const StageTimer timer(task, "saturate");
+  EGraph& egraph = graph.g->egraph();
+  std::vector<Rewrite> rewrites = rewrites_for(graph, without, task);
+  graph.run = ::saturate::run(egraph, rewrites, run_options(egraph, task.options));
+  const bool kept = static_cast<bool>(task.options.observe);
+  graph.rule_names.reserve(rewrites.size() + 3);
+  for (Rewrite& r : rewrites) graph.rule_names.push_back(kept ? r.name : std::move(r.name));
+  if (graph.run.stop == StopReason::kContradiction) {
+    const auto& c = egraph.contradiction();
+    return Contradicted{c ? c->rule : "", c ? c->what : "unknown"};
+  }
+  if (!rewrites.empty()) close(graph, task);
+  if (kept) graph.rewrites = std::move(rewrites);
+  return std::nullopt;
+}
+
+// A graph and its bodies, depth first.
+class Grower {
+ public:
+  Grower(const std::set<std::string>& without, const Task& task) : without_(without), task_(task) {}
+
+  // `outside`: the graph around a body.
+  absl::StatusOr<GrowResult> run(const Model& model, const Grown* outside, int depth, std::string where = "") const {
+    auto graph = std::make_unique<Grown>();
+    graph->model = &model;
+    graph->where = std::move(where);
+    if (auto s = lowered(*graph, outside); !s.ok()) return s;
+    tell(*graph, "lower");
+    if (task_.options.stop_after == "lower") return GrowResult(std::move(graph));
+    if (auto c = saturate(*graph, without_, task_)) return GrowResult(*std::move(c));
+    tell(*graph, "saturate");
+    if (!task_.has_rules() || depth >= kMaxBodyDepth) return GrowResult(std::move(graph));
+    for (const Node& node : model.graph.nodes)
+      for (const Attribute& a : node.attributes)
+        if (a.type == AttributeType::kGraph)
+          if (auto c = add_body(*graph, node, a, depth)) return GrowResult(*std::move(c));
+    return GrowResult(std::move(graph));
+  }
+
+ private:
+  void tell(const Grown& graph, std::string_view stage) const {
+    if (task_.options.after_stage) task_.options.after_stage({stage, graph.where, *graph.g, graph.lowered});
+  }
+
+  absl::Status lowered(Grown& graph, const Grown* outside) const {
+    task_.progress("lower");
+    const StageTimer timer(task_, "lower");
+    graph.g = std::make_unique<OnnxEGraph>(task_.evaluator);
+    if (task_.options.observe) record_explanations(graph.g->egraph());
+    LowerOptions options;
+    if (outside) options.captured = capture(graph.model->graph, *outside->g, outside->lowered, graph.g->dims());
+    graph.g->pass_over_empty_tensors();
+    auto made = lower(*graph.model, *graph.g, options);
+    if (made.ok()) graph.lowered = *std::move(made);
+    return made.status();
+  }
+
+  // A body that cannot be lowered stays as it is.
+  std::optional<Contradicted> add_body(Grown& graph, const Node& node, const Attribute& a, int depth) const {
+    auto model = std::make_unique<Model>(model_of_body(*graph.model, a.g()));
+    std::string where = fmt::format("{} of '{}'{}", a.name, node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name,
+                                    graph.where.empty() ? "" : " in " + graph.where);
+    auto made = run(*model, &graph, depth + 1, std::move(where));
+    if (!made.ok()) return std::nullopt;
+    if (auto* contradiction = std::get_if<Contradicted>(&*made))
+      return contradiction->rule.empty() ? std::nullopt : std::optional(std::move(*contradiction));
+    auto body = std::get<std::unique_ptr<Grown>>(*std::move(made));
+    body->body_model = std::move(model);
+    graph.bodies.emplace_back(&a.g(), std::move(body));
+    return std::nullopt;
+  }
+
+  const std::set<std::string>& without_;
+  const Task& task_;
+};
+
+}  // namespace
+
+void Task::progress(const char* stage) const {
+  if (options.progress) options.progress(stage, nullptr);
+}
+
+StageTimer::StageTimer(const Task& task, const std::string& stage) : total_(task.seconds[stage]), start_(steady_seconds()) {}
+StageTimer::~StageTimer() { total_ += steady_seconds() - start_; }
+
+std::int64_t opset_limit(const Model& model, const Task& task) {
+  if (task.options.opset) return *task.options.opset;
+  if (task.options.keep_opset) return model.opset("");
+  return opset_was_assumed(model) ? task.target.max_opset : std::max(model.opset(""), task.newest_opset);
+}
+
+absl::StatusOr<GrowResult> grow(const Model& model, const std::set<std::string>& without, const Task& task) {
+  return Grower(without, task).run(model, nullptr, 0);
+}
+
+}  // namespace saturate

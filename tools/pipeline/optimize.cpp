@@ -1,0 +1,278 @@
+#include "tools/pipeline/optimize.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "egraph/explain.h"
+#include "extract/onnx_problem.h"
+#include "extract/sample.h"
+#include "fmt/format.h"
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/captures.h"
+#include "onnx_bridge/io.h"
+#include "tools/pipeline/stages.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kMaxRetries = 8;  // for each reason
+
+// The runs of all graphs of a model as one.
+void add_run(RunReport& into, RunReport run) {
+  if (into.stop == StopReason::kSaturated) into.stop = run.stop;
+  if (into.iterations.size() < run.iterations.size()) into.iterations = std::move(run.iterations);
+  into.seconds += run.seconds;
+  into.peak_memory_bytes = std::max(into.peak_memory_bytes, run.peak_memory_bytes);
+  into.budget_exhausted = into.budget_exhausted || run.budget_exhausted;
+  std::unordered_map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < into.rules.size(); ++i) places.emplace(into.rules[i].name, i);
+  for (RuleStats& rule : run.rules) {
+    const auto [place, added] = places.try_emplace(rule.name, into.rules.size());
+    if (added) {
+      into.rules.push_back(std::move(rule));
+      continue;
+    }
+    RuleStats& sum = into.rules[place->second];
+    sum.matches += rule.matches;
+    sum.fresh += rule.fresh;
+    sum.applied += rule.applied;
+    sum.nodes_made += rule.nodes_made;
+    sum.unions += rule.unions;
+    sum.bans += rule.bans;
+    sum.search_s += rule.search_s;
+    sum.apply_s += rule.apply_s;
+  }
+}
+
+void add_runs(const Grown& grown, OptimizeReport& report) {
+  add_run(report.run, grown.run);
+  report.egraph_nodes += grown.g->egraph().num_nodes();
+  report.egraph_classes += grown.g->egraph().num_classes();
+  for (const auto& [graph, body] : grown.bodies) add_runs(*body, report);
+}
+
+// Whether the standard's Attention is there, or in a body.
+bool attends(const Graph& graph) {
+  const auto in_body = [](const Attribute& a) { return a.type == AttributeType::kGraph && attends(a.g()); };
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) {
+    return (n.domain.empty() && n.op_type == "Attention") || std::any_of(n.attributes.begin(), n.attributes.end(), in_body);
+  });
+}
+
+std::vector<std::string> applied_rules_that_assume(std::string_view assumption, const RuleSet& rules, const RunReport& run) {
+  const auto assumes = [&](const auto& rule) {
+    return std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end();
+  };
+  std::set<std::string_view> assuming;
+  for (const auto& rule : rules.stored())
+    if (assumes(rule->head())) assuming.insert(rule->head().name);
+  for (const NativeRule& rule : rules.native_rules())
+    if (assumes(rule)) assuming.insert(rule.name);
+  std::vector<std::string> names;
+  for (const RuleStats& stats : run.rules) {
+    if (stats.applied == 0) continue;
+    const std::string_view name = rule_of_rewrite(stats.name);
+    const bool listed = std::find(names.begin(), names.end(), name) != names.end();  // in another form of it
+    if (!listed && assuming.contains(name)) names.emplace_back(name);
+  }
+  return names;
+}
+
+void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
+  if (options.cost_symbols.empty()) return;
+  const auto known = usual_sizes(model);
+  for (const std::string& name : options.cost_symbols) {
+    const auto has = [&](const auto& symbol) { return symbol.first.find(name) != std::string::npos; };  // "past + 1" has past
+    if (std::any_of(known.begin(), known.end(), has)) continue;
+    std::string names;
+    for (const auto& [symbol, size] : known) names += fmt::format("{}{}", names.empty() ? "" : ", ", symbol);
+    report.warnings.push_back(fmt::format("--cost-at {}: no input has a dim of this name; {}", name,
+                                          names.empty() ? "all sizes of the model's inputs are numbers" : "there are " + names));
+  }
+}
+
+// What experiments with costs ask for: the main graph's e-graph, and other graphs of it.
+void add_experiments(const Grown& grown, const Chosen& chosen, EmitOptions options, const Task& task, OptimizeResult& result) {
+  const OnnxEGraph& g = *grown.g;
+  if (task.options.dump_egraph) result.egraph = problem_json(g, onnx_problem(g, grown.lowered, &task.target, task.cost, chosen.options));
+  if (task.options.samples == 0) return;
+  Emitted bodies;
+  bodies.names = std::move(options.names);
+  const auto raising = raise_options_with_bodies(grown, chosen, options, bodies, task);
+  if (!raising.ok()) return;
+  for (const Selection& s : sample_selections(g, grown.lowered, task.target, task.cost, chosen.options, chosen.selection,
+                                              task.options.samples, task.options.sample_seed)) {
+    const auto known = [&](Id id) { return !s.by_class[id].folded || g.value(id, ~std::size_t{0}).has_value(); };
+    bool foldable = true;
+    for (Id id = 0; id < s.by_class.size() && foldable; ++id) foldable = known(id);
+    if (!foldable) continue;
+    if (auto raised = raise(g, grown.lowered, s, *raising); raised.ok()) result.samples.push_back({*std::move(raised), s.cost});
+  }
+}
+
+EvaluatorOptions folding(const GraphStats& model, const OptimizeOptions& options) {
+  constexpr std::size_t kFoldingMemory = std::size_t{256} << 20;
+  const std::size_t usual = std::max<std::size_t>(kFoldingMemory, 4 * model.parameter_bytes);
+  return {.memory = std::min(usual, options.max_memory.value_or(usual)),
+          .seconds = std::max(1.0, options.limits.seconds),
+          .cancel = options.abort};
+}
+
+void warn_of_the_model(const Model& model, const OptimizeOptions& options, OptimizeReport& report) {
+  if (opset_was_assumed(model))
+    report.warnings.push_back(
+        fmt::format("opset_import names no version of ai.onnx: taken as the newest ({}), as ONNX Runtime does", model.opset("")));
+  if (const std::vector<std::string> twice = names_of_repeated_constants(model); !twice.empty())
+    report.warnings.push_back(
+        fmt::format("{} value{} defined by more than one Constant, the first is '{}': the last holds, as in ONNX Runtime", twice.size(),
+                    twice.size() == 1 ? " is" : "s are", twice[0]));
+  warn_of_unknown_symbols(model, options, report);
+}
+
+// Why the stages are run again, each time with less to choose from.
+enum class Again {
+  kWithoutRule,  // a rule contradicts what is known: it is left out
+  kNotComputed,  // the choice wants values that cannot be computed: they are no constants
+  kGivenOpset,   // something has no form in the opset that the rules' operators want: the model's own is kept
+  kOneOpset,     // graph and bodies came out in several opsets: the highest of them is for all
+};
+
+// The stages of one model, and what earlier tries have left to them.
+class Attempt {
+ public:
+  Attempt(const Model& model, const Task& task, OptimizeReport& report)
+      : model_(model), task_(task), report_(report), limit_(opset_limit(model, task)) {
+    collect_names(model.graph, names_);
+    options_.opset = task.options.opset;
+    if (opset_was_assumed(model) && limit_ != model.opset("")) options_.opset = limit_;
+  }
+
+  // nullopt: there is a result, or the stage is done after which to stop.
+  absl::StatusOr<std::optional<Again>> once() {
+    if (!grown_) {
+      auto grown = grow(model_, without_, task_);
+      if (!grown.ok()) return grown.status();
+      if (const auto* c = std::get_if<Contradicted>(&*grown)) return leave_out(*c);
+      grown_ = std::get<std::unique_ptr<Grown>>(*std::move(grown));
+    }
+    if (task_.options.stop_after == "lower" || task_.options.stop_after == "saturate") return std::nullopt;
+    if (!chosen_) {
+      auto chosen = choose(*grown_, limit_, not_computed_, task_);
+      if (!chosen.ok()) return chosen.status();
+      chosen_ = *std::move(chosen);
+      if (tries_[Again::kNotComputed] < kMaxRetries && note_not_computed(*grown_, *chosen_, not_computed_))
+        return again(Again::kNotComputed);
+    }
+    if (task_.options.stop_after == "extract") return std::nullopt;
+    options_.limit = limit_;
+    options_.names = names_;
+    auto emitted = emit(*grown_, *chosen_, options_, task_);
+    if (!emitted.ok() && limit_ != model_.opset("") && !task_.options.opset) return again(Again::kGivenOpset);
+    if (!emitted.ok()) return emitted.status();
+    emitted_ = *std::move(emitted);
+    if (emitted_.opsets.size() > 1) return again(Again::kOneOpset);
+    return std::nullopt;
+  }
+
+  void prepare(Again why) {
+    switch (why) {
+      case Again::kWithoutRule:
+        grown_.reset();
+        break;
+      case Again::kNotComputed:
+        chosen_.reset();
+        break;
+      case Again::kGivenOpset:
+        limit_ = model_.opset("");
+        options_.opset = task_.options.opset;
+        chosen_.reset();
+        break;
+      case Again::kOneOpset:
+        options_.opset = *emitted_.opsets.rbegin();
+        break;
+    }
+  }
+
+  const Grown& grown() const { return *grown_; }
+  const Chosen& chosen() const { return *chosen_; }
+  const EmitOptions& options() const { return options_; }
+  Emitted& emitted() { return emitted_; }
+
+ private:
+  Again again(Again why) {
+    ++tries_[why];
+    return why;
+  }
+
+  absl::StatusOr<std::optional<Again>> leave_out(const Contradicted& c) {
+    const std::string what = fmt::format("contradiction: {}{}", c.what, c.rule.empty() ? "" : ", brought together by rule " + c.rule);
+    if (c.rule.empty() || tries_[Again::kWithoutRule] >= kMaxRetries || !without_.insert(c.rule).second) return absl::InternalError(what);
+    report_.warnings.push_back(fmt::format("rule {} contradicts what is known ({}) and was left out", c.rule, what));
+    return again(Again::kWithoutRule);
+  }
+
+  const Model& model_;
+  const Task& task_;
+  OptimizeReport& report_;
+  std::map<Again, int> tries_;
+  std::set<std::string> without_;
+  NotComputed not_computed_;
+  std::int64_t limit_;
+  EmitOptions options_;
+  std::unordered_set<std::string> names_;
+  std::unique_ptr<Grown> grown_;
+  std::unique_ptr<Chosen> chosen_;
+  Emitted emitted_;
+};
+
+void note_assumed(const Model& result, const RuleSet& rules, OptimizeReport& report) {
+  for (const Assumption& a : known_assumptions()) {
+    // ONNX Runtime's own operators, which were cheaper, take sizes of 0.
+    if (a.name == "attention_not_empty" && !attends(result.graph)) continue;
+    OptimizeReport::Assumed assumed{std::string(a.name), applied_rules_that_assume(a.name, rules, report.run)};
+    if (!assumed.rules.empty()) report.assumed.push_back(std::move(assumed));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
+                                        const OptimizeOptions& options) {
+  OptimizeResult result;
+  OptimizeReport& report = result.report;
+  report.before = graph_stats(model);
+  report.cost_model = cost.name();
+  report.target = target.name;
+  warn_of_the_model(model, options, report);
+  const auto evaluator = make_evaluator(folding(report.before, options));
+  const Task task{rules, target, cost, options, *evaluator, target.newest_opset_with(report.before.operators), report.seconds};
+
+  Attempt attempt(model, task, report);
+  for (;;) {
+    const absl::StatusOr<std::optional<Again>> why = attempt.once();
+    if (!why.ok()) return why.status();
+    if (!*why) break;
+    attempt.prepare(**why);
+  }
+
+  add_runs(attempt.grown(), report);
+  result.stopped = !options.stop_after.empty();
+  if (result.stopped) return result;
+  visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
+    report.cost_before += chosen.selection.cost_before;
+    report.cost_after += chosen.selection.cost;
+    if (options.observe) options.observe({grown.where, *grown.g, grown.lowered, chosen.selection, grown.rewrites, chosen.options});
+  });
+  Emitted& emitted = attempt.emitted();
+  report.made = std::move(emitted.made);
+  result.model = std::move(emitted.model);
+  EmitOptions same = attempt.options();
+  same.names = emitted.names;
+  add_experiments(attempt.grown(), attempt.chosen(), std::move(same), task, result);
+  if (has_bodies(result.model.graph)) share_initializers(result.model.graph, initializer_names(model.graph), emitted.names);
+  report.after = graph_stats(result.model);
+  note_assumed(result.model, rules, report);
+  return result;
+}
+
+}  // namespace saturate

@@ -1,0 +1,113 @@
+// The straight line: lower -> saturate -> extract -> raise.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "egraph/rewrite.h"
+#include "extract/extract.h"
+#include "extract/price/cost.h"
+#include "extract/target/target.h"
+#include "onnx_bridge/model.h"
+#include "rules/rule_set.h"
+#include "tools/pipeline/graph_stats.h"
+
+namespace saturate {
+
+// A finished run of one graph, for those who ask why: valid during the call only.
+struct Observed {
+  const std::string& where;  // "" of the main graph, else "then_branch of 'If_3'"
+  const OnnxEGraph& g;
+  const Lowered& lowered;
+  const Selection& selection;
+  std::span<const Rewrite> rewrites;
+  const ExtractOptions& extract_options;
+};
+
+// What a stage has made of one graph: valid during the call only.
+struct StageView {
+  std::string_view stage;  // lower, saturate or extract
+  const std::string& where;
+  const OnnxEGraph& g;
+  const Lowered& lowered;
+  const Selection* selection = nullptr;  // of extract
+};
+
+struct OptimizeOptions {
+  Limits limits;
+  std::optional<std::int64_t> opset;  // --opset N
+  bool keep_opset = false;            // --keep-opset
+  std::string extractor = "search";   // as in ExtractOptions
+  double memory_slack = 0;            // as in ExtractOptions
+  std::size_t samples = 0;            // other graphs of the same e-graph to return, for experiments with costs
+  std::uint64_t sample_seed = 0;
+  std::set<std::string> left_out;  // names of rules that are not applied, though the rule set holds them
+  // Bytes that folding may take in all; nullopt: some hundred MB, or a few times the model's weights where that is more.
+  std::optional<std::size_t> max_memory;
+  const std::atomic<bool>* abort = nullptr;  // ends also what is being folded
+  std::vector<std::string> cost_symbols;     // dims that costs were given sizes for; a warning names one that the model has not
+  bool dump_egraph = false;                  // return the main graph's extraction problem as egraph-serialize's JSON
+  std::function<void(const std::string& stage, const IterationStats* iteration)> progress;
+  std::function<void(const StageView&)> after_stage;      // of the main graph and each body; again where a stage runs again
+  std::string stop_after;                                 // lower, saturate or extract: there is no result then; "": the end
+  std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
+  std::function<void(const Observed&)> observe;           // of the main graph, then of each body; given, e-graphs keep reasons
+};
+
+struct FiredRule {
+  std::string rule;
+  std::uint64_t applied = 0;
+};
+
+struct OptimizeReport {
+  GraphStats before, after;
+  double cost_before = 0, cost_after = 0;  // of the main graph, and of each body once
+  // Nodes that the target refuses; absent for targets that take everything.
+  std::optional<std::size_t> refused_before, refused_after;
+  std::string cost_model, target;
+  std::map<std::string, double> seconds;  // by stage: lower, saturate, extract, raise
+  RunReport run;  // with bodies: the sums of all graphs; `stop` is the first that is no saturation, `iterations` are of the longest run
+  std::size_t egraph_nodes = 0, egraph_classes = 0;
+  // Operators of the result that rules made: operator, output name, rule that made the e-node.
+  struct Made {
+    std::string op_type, output, rule;
+  };
+  std::vector<Made> made;
+  // What the rules that were applied take for granted (rules/rule.h, Assumption), and which rules do.
+  struct Assumed {
+    std::string assumption;
+    std::vector<std::string> rules;
+  };
+  std::vector<Assumed> assumed;
+  std::vector<std::string> risks;  // risky assumptions that the user asked for, whether a rule used them or not
+  // What a failed verification put the blame on, and what the result does without: a rule, or all rules of an assumption.
+  struct LeftOut {
+    std::string rule, assumption;  // one of them
+    std::string because;           // what differed
+    bool built_in = false;         // the rule is one of saturate's own
+  };
+  std::vector<LeftOut> left_out;
+  std::vector<std::string> warnings;
+};
+
+struct OptimizeResult {
+  Model model;
+  OptimizeReport report;
+  struct Sample {
+    Model model;
+    double cost = 0;
+  };
+  std::vector<Sample> samples;  // differ from `model` and from each other in the e-nodes they take
+  std::string egraph;           // JSON, where asked for
+  bool stopped = false;         // after options.stop_after: there is no model
+};
+
+absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
+                                        const OptimizeOptions& options);
+
+}  // namespace saturate

@@ -1,0 +1,180 @@
+#include "tools/pipeline/pipeline.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "fmt/format.h"
+#include "kernels/runtime/stop.h"
+#include "tools/pipeline/debug_rules.h"
+#include "tools/pipeline/target_check.h"
+
+namespace saturate {
+namespace {
+
+ExitCode exit_code(VerifyStatus status, bool inputs_given) {
+  switch (status) {
+    case VerifyStatus::kEqual:
+      return kExitOk;
+    case VerifyStatus::kDifferent:
+      return kExitDifferent;
+    case VerifyStatus::kUnsupported:
+      return kExitUnsupported;
+    case VerifyStatus::kNotRun:
+      return inputs_given ? kExitFile : kExitUnsupported;
+    case VerifyStatus::kCancelled:
+      return kExitInterrupted;
+  }
+  return kExitFile;
+}
+
+std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
+  const ExitCode code = exit_code(report.status, inputs_given);
+  if (code == kExitOk) return std::nullopt;
+  if (code == kExitInterrupted) return Failure{code, "interrupted", "nothing was written"};
+  if (code == kExitDifferent)
+    return Failure{code, fmt::format("verification failed: {}", report.message), "nothing was written; --debug-rules finds the rule"};
+  return Failure{code, fmt::format("can't verify: {}", report.message),
+                 "nothing was written; --no-verify goes on without, --inputs gives inputs"};
+}
+
+// What stays in the result although the target can't express it, and how much of it the model had.
+void tell_inexpressible(const Model& original, const Model& result, const Target& target, OptimizeReport& report) {
+  if (!target.is_restricted()) return;
+  if (const auto before = check_target(original, target); before.ok()) report.refused_before = before->size();
+  const auto found = check_target(result, target);
+  if (!found.ok()) return;
+  report.refused_after = found->size();
+  if (found->empty()) return;
+  report.warnings.push_back(fmt::format("{} node{} can't be expressed on {}, the first is {} '{}': {}; `saturate targets check` lists them",
+                                        found->size(), found->size() == 1 ? "" : "s", target.name, found->front().op, found->front().node,
+                                        found->front().reason));
+}
+
+bool set(const std::atomic<bool>* flag) { return flag && *flag; }
+
+unsigned excluded_by(const std::string& assumption) {
+  const Assumption* known = find_assumption(assumption);
+  return known ? known->excludes : kExcludesNothing;
+}
+
+// Rules that take an assumption for granted.
+std::vector<std::string> rules_that_assume(const RuleSet& rules, const std::string& assumption) {
+  std::vector<std::string> names;
+  const auto see = [&](const auto& rule) {
+    if (std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end()) names.emplace_back(rule.name);
+  };
+  for (const auto& rule : rules.stored()) see(rule->head());
+  for (const NativeRule& rule : rules.native_rules()) see(rule);
+  return names;
+}
+
+bool is_built_in(const std::string& rule) {
+  const absl::StatusOr<RuleSet> own = RuleSet::builtin(false);
+  if (!own.ok()) return false;
+  const auto named = [&](const auto& r) { return r.name == rule; };
+  return own->find(rule) != nullptr || std::any_of(own->native_rules().begin(), own->native_rules().end(), named);
+}
+
+std::string left_out_warning(const OptimizeReport::LeftOut& out, const Model& model, std::uint64_t seed) {
+  if (!out.assumption.empty())
+    return fmt::format("random inputs break the assumption {0} ({1}): rules that make it were left out; --no-assume {0} says so beforehand",
+                       out.assumption, out.because);
+  const std::string file = model.path.empty() ? "MODEL" : std::filesystem::path(model.path).filename().string();
+  const std::string advice =
+      out.built_in ? fmt::format("please report it with the model: `saturate {} --seed {} --debug-rules` shows it again", file, seed)
+                   : "mend or remove it";
+  return fmt::format("rule {} makes the result differ ({}) and was left out; {}", out.rule, out.because, advice);
+}
+
+// What the failed round puts the blame on; nullopt where it is no rule.
+std::optional<OptimizeReport::LeftOut> blame(const Model& model, const Setup& setup, const PipelineOptions& options,
+                                             const WholeReport& report) {
+  const VerifyReport& failed = *report.verify;
+  for (const OptimizeReport::Assumed& a : report.optimize.assumed)
+    if (excluded_by(a.assumption) & failed.breaks) return OptimizeReport::LeftOut{"", a.assumption, failed.message, false};
+  PipelineOptions again = options;
+  if (failed.failed_on) {
+    again.check.inputs = {*failed.failed_on};
+    again.check.given = failed.failed_kind;
+  }
+  const Culprit culprit = find_culprit(model, setup, again);
+  if (!culprit.found) return std::nullopt;
+  return OptimizeReport::LeftOut{culprit.rule, "", failed.message, is_built_in(culprit.rule)};
+}
+
+// Adds what is to be left out; false where nothing is new about it.
+bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::set<std::string>& names) {
+  const std::size_t before = names.size();
+  if (out.assumption.empty()) {
+    names.insert(out.rule);
+  } else {
+    for (const std::string& rule : rules_that_assume(rules, out.assumption)) names.insert(rule);
+  }
+  return names.size() > before;
+}
+
+}  // namespace
+
+void keep_to_assumptions(const OptimizeReport& report, VerifyOptions& check) {
+  for (const OptimizeReport::Assumed& a : report.assumed) check.excluded |= excluded_by(a.assumption);
+}
+
+PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options) {
+  PipelineResult out;
+  absl::StatusOr<OptimizeResult> result = optimize(model, setup.rules, setup.target, *setup.cost, options.optimize);
+  if (!result.ok()) {
+    out.failure = Failure{kExitFile, std::string(result.status().message()), kModelAdvice};
+    return out;
+  }
+  out.stopped = result->stopped;
+  if (out.stopped) return out;
+  out.model = std::move(result->model);
+  out.egraph = std::move(result->egraph);
+  out.report.optimize = std::move(result->report);
+  out.report.optimize.risks = setup.risks;
+  tell_inexpressible(model, out.model, setup.target, out.report.optimize);
+  for (const char* stage : {"lower", "saturate", "extract", "raise"})
+    if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
+      out.report.stage_seconds.emplace_back(stage, it->second);
+  if (set(options.abort)) {
+    out.failure = Failure{kExitInterrupted, "interrupted", "nothing was written"};
+    return out;
+  }
+  if (!options.verify) return out;
+  if (options.optimize.progress) options.optimize.progress("verify", nullptr);
+  const double start = steady_seconds();
+  VerifyOptions check = options.check;
+  keep_to_assumptions(out.report.optimize, check);
+  out.report.verify = verify(model, out.model, check);
+  out.failure = judge(*out.report.verify, !options.check.inputs.empty());
+  out.report.stage_seconds.emplace_back("verify", steady_seconds() - start);
+  return out;
+}
+
+PipelineResult run_pipeline(const Model& model, const Setup& setup, const PipelineOptions& given) {
+  PipelineOptions options = given;
+  options.optimize.abort = given.abort;
+  std::vector<OptimizeReport::LeftOut> left_out;
+  std::optional<PipelineResult> failed;  // the first round
+  const double start = steady_seconds();
+  for (int round = 0;; ++round) {
+    PipelineResult result = optimize_and_verify(model, setup, options);
+    for (const OptimizeReport::LeftOut& out : left_out)
+      result.report.optimize.warnings.push_back(left_out_warning(out, model, options.check.seed));
+    result.report.optimize.left_out = left_out;
+    if (!result.failure || result.failure->code == kExitInterrupted) return result;
+    if (result.failure->code != kExitDifferent) return failed ? *std::move(failed) : std::move(result);
+    if (options.debug_rules) {
+      result.failure->advice = find_culprit(model, setup, options).message;
+      return result;
+    }
+    if (options.strict_verify || round == kMostLeftOut || steady_seconds() - start > options.check.seconds || set(options.abort))
+      return result;
+    const auto next = blame(model, setup, options, result.report);
+    if (!next || !leave_out(*next, setup.rules, options.optimize.left_out)) return result;
+    left_out.push_back(*next);
+    if (!failed) failed = std::move(result);
+  }
+}
+
+}  // namespace saturate

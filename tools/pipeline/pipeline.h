@@ -1,0 +1,48 @@
+// What happens to a model between load and save: optimize, then verify. The command and the library (saturate.h) share it, so that both
+// give the same bytes.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+
+#include "tools/cli/cli.h"
+#include "tools/pipeline/optimize.h"
+#include "tools/pipeline/report.h"
+#include "tools/verify/verify.h"
+
+namespace saturate {
+
+struct PipelineOptions {
+  OptimizeOptions optimize;  // limits.cancel ends the rewriting early, with the best so far
+  bool verify = true;
+  bool strict_verify = false;                // where verification fails, give up; else leave the rule out that is to blame, and go on
+  bool debug_rules = false;                  // strict, and find the rule (debug_rules.h)
+  VerifyOptions check;                       // its `cancel` is `abort`
+  const std::atomic<bool>* abort = nullptr;  // gives up: kExitInterrupted
+};
+
+// A sentence for the user: see fail().
+struct Failure {
+  ExitCode code = kExitFile;
+  std::string message, advice;
+};
+
+struct PipelineResult {
+  Model model;  // not to be used where there is a failure
+  WholeReport report;
+  std::string egraph;    // JSON, where options.optimize asks for it
+  bool stopped = false;  // after the stage that options.optimize names: there is no model
+  std::optional<Failure> failure;
+};
+
+// Optimizes, verifies and, where the result differs, tries again without the rule that verification blames (debug_rules.h), up to
+// kMostLeftOut times: the report tells what was left out.
+PipelineResult run_pipeline(const Model& model, const Setup& setup, const PipelineOptions& options);
+inline constexpr int kMostLeftOut = 5;
+// What assumptions leave to be drawn: inputs that break one would only show that it was made.
+void keep_to_assumptions(const OptimizeReport& report, VerifyOptions& check);
+// One round of it.
+PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options);
+
+}  // namespace saturate

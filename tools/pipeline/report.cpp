@@ -1,0 +1,270 @@
+#include "tools/pipeline/report.h"
+
+#include <algorithm>
+#include <set>
+
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "tools/io/table.h"
+#include "tools/pipeline/fused.h"
+
+namespace saturate {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+using nlohmann::json;
+
+std::size_t count_of(const GraphStats& stats, const std::string& op_type) {
+  const auto it = stats.operators.find(op_type);
+  return it == stats.operators.end() ? 0 : it->second;
+}
+
+std::vector<std::string> change_row(const std::string& name, std::uint64_t before, std::uint64_t after) {
+  return {name, fmt::format("{}", before), fmt::format("{}", after),
+          signed_difference(static_cast<std::int64_t>(before), static_cast<std::int64_t>(after))};
+}
+
+std::string operator_table(const GraphStats& before, const GraphStats& after) {
+  std::set<std::string> names;
+  for (const auto& [name, count] : before.operators) names.insert(name);
+  for (const auto& [name, count] : after.operators) names.insert(name);
+  Rows rows{{"operator", "before", "after", "change"}};
+  for (const std::string& name : names) rows.push_back(change_row(name, count_of(before, name), count_of(after, name)));
+  rows.push_back(change_row("all", before.nodes, after.nodes));
+  return format_table(rows);
+}
+
+std::string fused_table(const GraphStats& before, const GraphStats& after) {
+  Rows rows{{"fused", "before", "after", "change"}};
+  const auto first = fused_counts(before), second = fused_counts(after);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    if (first[i].second + second[i].second > 0) rows.push_back(change_row(first[i].first, first[i].second, second[i].second));
+  return rows.size() == 1 ? std::string() : format_table(rows);
+}
+
+std::string percent(double before, double after) {
+  return before > 0 && before != after ? fmt::format("{:+.1f} %", 100 * (after - before) / before) : std::string();
+}
+
+std::string model_table(const OptimizeReport& r) {
+  Rows rows{{"model", "before", "after", "change"}};
+  const auto number = [&](const char* name, std::uint64_t a, std::uint64_t b, auto&& text) {
+    rows.push_back({name, text(a), text(b), percent(static_cast<double>(a), static_cast<double>(b))});
+  };
+  number("parameters", r.before.parameters, r.after.parameters, human_count);
+  number("parameter bytes", r.before.parameter_bytes, r.after.parameter_bytes, human_bytes);
+  rows.push_back(
+      {"opset", fmt::format("{}", r.before.opset), fmt::format("{}", r.after.opset), signed_difference(r.before.opset, r.after.opset)});
+  if (r.refused_before && r.refused_after && *r.refused_before + *r.refused_after > 0)
+    rows.push_back(change_row(fmt::format("refused by {}", r.target), *r.refused_before, *r.refused_after));
+  rows.push_back({fmt::format("predicted cost ({})", r.cost_model), fmt::format("{:.6g}", r.cost_before),
+                  fmt::format("{:.6g}", r.cost_after), percent(r.cost_before, r.cost_after)});
+  return format_table(rows);
+}
+
+std::string stage_table(const WholeReport& report) {
+  Rows rows{{"stage", "time"}};
+  double total = 0;
+  for (const auto& [stage, seconds] : report.stage_seconds) {
+    rows.push_back({stage, human_seconds(seconds)});
+    total += seconds;
+  }
+  rows.push_back({"all", human_seconds(total)});
+  return format_table(rows);
+}
+
+std::string rule_table(const RunReport& run) {
+  Rows rows{{"rule", "matches", "applied", "e-nodes", "time"}};
+  for (const RuleStats& rule : fired_rules(run))
+    rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied), fmt::format("{}", rule.nodes_made),
+                    human_seconds(rule.search_s + rule.apply_s)});
+  return rows.size() == 1 ? std::string("no rule fired\n") : format_table(rows);
+}
+
+json sizes_json(const Sizes& sizes) {
+  json out = json::object();
+  for (const auto& [symbol, size] : sizes) out[symbol] = size;
+  return out;
+}
+
+json run_json(const RunReport& run) {
+  json rules = json::array(), iterations = json::array();
+  for (const RuleStats& rule : fired_rules(run))
+    rules.push_back({{"rule", rule.name},
+                     {"matches", rule.matches},
+                     {"applied", rule.applied},
+                     {"enodes_made", rule.nodes_made},
+                     {"unions", rule.unions},
+                     {"search_s", rule.search_s},
+                     {"apply_s", rule.apply_s}});
+  for (const IterationStats& i : run.iterations)
+    iterations.push_back({{"iteration", i.iteration},
+                          {"enodes", i.nodes},
+                          {"eclasses", i.classes},
+                          {"matches", i.matches},
+                          {"search_s", i.search_s},
+                          {"apply_s", i.apply_s},
+                          {"rebuild_s", i.rebuild_s}});
+  return {{"stop_reason", std::string(to_string(run.stop))},
+          {"seconds", run.seconds},
+          {"peak_memory_bytes", run.peak_memory_bytes},
+          {"rules", rules},
+          {"iterations", iterations}};
+}
+
+}  // namespace
+
+std::vector<RuleStats> fired_rules(const RunReport& run) {
+  std::vector<RuleStats> fired;
+  for (const RuleStats& rule : run.rules)
+    if (rule.applied > 0) fired.push_back(rule);
+  std::stable_sort(fired.begin(), fired.end(), [](const RuleStats& a, const RuleStats& b) { return a.applied > b.applied; });
+  return fired;
+}
+
+std::string_view to_string(VerifyStatus status) {
+  switch (status) {
+    case VerifyStatus::kEqual:
+      return "equal";
+    case VerifyStatus::kDifferent:
+      return "different";
+    case VerifyStatus::kUnsupported:
+      return "unsupported";
+    case VerifyStatus::kNotRun:
+      return "not run";
+    case VerifyStatus::kCancelled:
+      return "interrupted";
+  }
+  return "?";
+}
+
+std::string summary(const VerifyReport& report) {
+  if (report.status != VerifyStatus::kEqual) return report.message;
+  std::string sizes, beyond;
+  for (const VerifyCase& c : report.cases) {
+    const bool usual = c.kind == CaseKind::kUsual || c.kind == CaseKind::kGiven;
+    if (usual && !c.sizes.empty()) sizes += fmt::format("{}{}", sizes.empty() ? " at " : "; ", to_string(c.sizes));
+    if (const std::string kind(to_string(c.kind)); !usual && beyond.find(kind) == std::string::npos)
+      beyond += fmt::format("{}{}", beyond.empty() ? ", also " : ", ", kind);
+  }
+  const OutputComparison* worst = nullptr;
+  for (const VerifyCase& c : report.cases)
+    for (const OutputComparison& o : c.outputs)
+      if (!o.random && (!worst || o.max_abs > worst->max_abs)) worst = &o;
+  std::string out = fmt::format("{} case{}{}{}", report.cases.size(), report.cases.size() == 1 ? "" : "s", sizes, beyond);
+  if (worst && worst->max_abs > 0)
+    out += fmt::format(", largest difference {:.2e} (output '{}', {:.2e} allowed)", worst->max_abs, worst->name, worst->tolerance);
+  if (worst && worst->max_abs == 0) out += ", no difference";
+  return out;
+}
+
+std::string_view runtime_needed(const GraphStats& model) {
+  constexpr std::int64_t kFirstOfVersion11 = 23;  // opset; of the IR, that is
+  return model.opset >= kFirstOfVersion11 ? "1.23" : "";
+}
+
+std::string format_report(const WholeReport& report, int verbosity) {
+  const OptimizeReport& r = report.optimize;
+  const std::string names = report.output.empty() ? report.input : fmt::format("{} -> {}", report.input, report.output);
+  std::string out;
+  if (!r.risks.empty())
+    out += fmt::format("taking risks as asked: {} (may change numbers; docs/assumptions.md; --no-assume all forbids it)\n",
+                       fmt::join(r.risks, ", "));
+  out += fmt::format("{}{}(target {}, cost {})\n\n", names, names.empty() ? "" : "  ", r.target, r.cost_model);
+  out += operator_table(r.before, r.after) + "\n";
+  if (const std::string fused = fused_table(r.before, r.after); !fused.empty()) out += fused + "\n";
+  out += model_table(r) + "\n" + stage_table(report) + "\n";
+  if (verbosity > 0) out += rule_table(r.run) + "\n";
+  const std::size_t steps = r.run.iterations.size();
+  out += fmt::format("stopped: {} after {} iteration{}; {} e-nodes in {} e-classes\n", to_string(r.run.stop), steps, steps == 1 ? "" : "s",
+                     r.egraph_nodes, r.egraph_classes);
+  for (const OptimizeReport::Assumed& a : r.assumed)
+    out += fmt::format("assumed: {} (by {}; --no-assume {} forbids it)\n", a.assumption, fmt::join(a.rules, ", "), a.assumption);
+  if (const std::string_view version = runtime_needed(r.after); !version.empty() && version != runtime_needed(r.before))
+    out += fmt::format("note: opset {} -> {} needs ONNX Runtime {} or newer; --keep-opset stays at {}\n", r.before.opset, r.after.opset,
+                       version, r.before.opset);
+  for (const std::string& warning : r.warnings) out += fmt::format("warning: {}\n", warning);
+  if (!report.verify) return out + "not verified (--no-verify)\n";
+  for (const std::string& note : report.verify->notes) out += fmt::format("note: {}\n", note);
+  const bool equal = report.verify->status == VerifyStatus::kEqual;
+  return out + fmt::format("{}: {}\n", equal ? "verified" : "NOT verified", summary(*report.verify));
+}
+
+json to_json(const GraphStats& stats) {
+  json fused = json::object();
+  for (const auto& [family, count] : fused_counts(stats)) fused[family] = count;
+  return {{"operators", stats.operators},
+          {"fused", fused},
+          {"nodes", stats.nodes},
+          {"constants", stats.constants},
+          {"initializers", stats.initializers},
+          {"parameters", stats.parameters},
+          {"parameter_bytes", stats.parameter_bytes},
+          {"opset", stats.opset}};
+}
+
+json to_json(const VerifyReport& report) {
+  json cases = json::array();
+  for (const VerifyCase& c : report.cases) {
+    json outputs = json::array();
+    for (const OutputComparison& o : c.outputs)
+      outputs.push_back({{"name", o.name},
+                         {"dtype", o.dtype},
+                         {"max_abs_diff", o.max_abs},
+                         {"scale", o.scale},
+                         {"tolerance", o.tolerance},
+                         {"elements", o.elements},
+                         {"mismatches", o.mismatches},
+                         {"compared", !o.random},
+                         {"ok", o.ok},
+                         {"why", o.why}});
+    cases.push_back({{"sizes", sizes_json(c.sizes)}, {"values", std::string(to_string(c.kind))}, {"outputs", outputs}});
+  }
+  return {{"status", std::string(to_string(report.status))},
+          {"message", report.message},
+          {"cases", cases},
+          {"notes", report.notes},
+          {"refused_inputs", report.refused},
+          {"max_abs_diff", report.max_abs()},
+          {"seconds", report.seconds}};
+}
+
+json to_json(const WholeReport& report) {
+  const OptimizeReport& r = report.optimize;
+  json stages = json::object(), made = json::array(), assumed = json::array(), left_out = json::array();
+  for (const OptimizeReport::LeftOut& l : r.left_out)
+    left_out.push_back({{"rule", l.rule.empty() ? json(nullptr) : json(l.rule)},
+                        {"assumption", l.assumption.empty() ? json(nullptr) : json(l.assumption)},
+                        {"because", l.because},
+                        {"built_in", l.built_in}});
+  for (const OptimizeReport::Assumed& a : r.assumed) {
+    const Assumption* known = find_assumption(a.assumption);
+    assumed.push_back({{"assumption", a.assumption}, {"class", known ? to_string(known->kind) : ""}, {"rules", a.rules}});
+  }
+  for (const auto& [stage, seconds] : report.stage_seconds) stages[stage] = seconds;
+  for (const OptimizeReport::Made& m : r.made) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
+  return {{"saturate", SATURATE_VERSION},
+          {"input", report.input},
+          {"output", report.output},
+          {"target", r.target},
+          {"cost_model", r.cost_model},
+          {"cost_before", r.cost_before},
+          {"cost_after", r.cost_after},
+          {"refused_before", r.refused_before ? json(*r.refused_before) : json(nullptr)},
+          {"refused_after", r.refused_after ? json(*r.refused_after) : json(nullptr)},
+          {"before", to_json(r.before)},
+          {"after", to_json(r.after)},
+          {"seconds", stages},
+          {"egraph", {{"enodes", r.egraph_nodes}, {"eclasses", r.egraph_classes}}},
+          {"saturation", run_json(r.run)},
+          {"made_by_rules", made},
+          {"assumed", assumed},
+          {"risks", r.risks},
+          {"left_out", left_out},
+          {"needs_onnxruntime", runtime_needed(r.after).empty() ? json(nullptr) : json(runtime_needed(r.after))},
+          {"verified", report.verify && report.verify->status == VerifyStatus::kEqual},
+          {"warnings", r.warnings},
+          {"verify", report.verify ? to_json(*report.verify) : json(nullptr)}};
+}
+
+}  // namespace saturate

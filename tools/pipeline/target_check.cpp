@@ -1,0 +1,78 @@
+#include "tools/pipeline/target_check.h"
+
+#include <algorithm>
+
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/captures.h"
+#include "onnx_bridge/lower.h"
+#include "tools/pipeline/optimize.h"
+
+namespace saturate {
+namespace {
+
+constexpr int kMaxDepth = 16;
+
+class Checker {
+ public:
+  Checker(const Target& target, const Evaluator& evaluator) : target_(target), evaluator_(evaluator) {}
+
+  // A graph; the one around it is given for a body.
+  absl::Status check(const Model& model, const OnnxEGraph* outside, const Lowered* values, int depth) {
+    OnnxEGraph g(evaluator_);
+    LowerOptions options;
+    if (outside) options.captured = capture(model.graph, *outside, *values, g.dims());
+    const auto lowered = lower(model, g, options);
+    if (!lowered.ok()) return lowered.status();
+    for (const Source& s : lowered->sources) check_source(model, g, s);
+    if (depth == kMaxDepth) return absl::OkStatus();
+    for (const Node& node : model.graph.nodes)
+      for (const Attribute& a : node.attributes) {
+        if (a.type != AttributeType::kGraph) continue;
+        const Model body = model_of_body(model, a.g());
+        if (absl::Status s = check(body, &g, &*lowered, depth + 1); !s.ok()) return s;
+      }
+    return absl::OkStatus();
+  }
+
+  std::vector<Inexpressible> found;
+
+ private:
+  void check_source(const Model& model, const OnnxEGraph& g, const Source& s) {
+    if (!s.node || s.op == kNone) return;
+    const Node& node = *s.node;
+    const bool call = std::any_of(model.functions.begin(), model.functions.end(), [&](const Function& f) {
+      return f.domain == node.domain && f.name == node.op_type && f.overload == node.overload;
+    });
+    if (call) return;
+    OpKey key = g.key(s.op);
+    key.domain = node.domain;  // as written: the e-node may be of another operator (canonical form)
+    key.op_type = node.op_type;
+    OpSite site{.key = key};
+    for (const Id c : s.inputs) site.inputs.push_back(&g.facts(c));
+    for (const Id o : s.outputs)
+      if (o != kNone) site.outputs.push_back(&g.facts(o));
+    site.dims = &g.dims();
+    site.lowest_opset = site.highest_opset = model.opset("");
+    std::string why;
+    if (target_.allows(site, &why)) return;
+    const auto first = std::find_if(node.outputs.begin(), node.outputs.end(), [](const std::string& o) { return !o.empty(); });
+    found.push_back({!node.name.empty()            ? node.name
+                     : first != node.outputs.end() ? *first
+                                                   : "",
+                     node.domain.empty() ? node.op_type : node.domain + "." + node.op_type, why});
+  }
+
+  const Target& target_;
+  const Evaluator& evaluator_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, const Target& target) {
+  const auto evaluator = make_evaluator();
+  Checker checker(target, *evaluator);
+  if (absl::Status s = checker.check(model, nullptr, nullptr, 0); !s.ok()) return s;
+  return std::move(checker.found);
+}
+
+}  // namespace saturate

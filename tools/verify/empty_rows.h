@@ -1,0 +1,19 @@
+// Rows of attention scores that a mask hides as a whole: what a model makes of them is what some assumptions speak of
+// (rules/assumptions.h).
+#pragma once
+
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/model.h"
+#include "tools/verify/draw_inputs.h"
+
+namespace saturate {
+
+enum class HiddenBy : std::uint8_t {
+  kInfinity,  // -inf throughout, of which Softmax makes NaN; not where the model asks of each row whether it is NaN
+  kNumbers,   // no score lies above the fill of a mask
+};
+
+// Whether the model, run on these inputs, gives some Softmax of its graph such a row. False where it does not run.
+bool has_hidden_row(const Model& model, const Inputs& inputs, const SessionOptions& options, HiddenBy by);
+
+}  // namespace saturate

@@ -1,0 +1,189 @@
+#include "tools/verify/input_uses.h"
+
+#include <algorithm>
+
+#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/op_traits.h"
+
+namespace saturate {
+namespace {
+
+bool is_any_of(const std::string& name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Operators that hand on the values of their first input as they are.
+bool forwards(const Node& node) { return has(Trait::kMovement, node) || (node.domain.empty() && node.op_type == "Cast"); }
+
+// Operators whose output has the shape of their first input.
+bool keeps_shape(const Node& node) { return has(Trait::kLikeFirst, node) || has(Trait::kUnaryElementwise, node); }
+
+bool is_recurrent(const Node& node) {
+  const OpSchema* schema = find_schema("", node.op_type, kNewestOpset);
+  return schema && schema->attribute("hidden_size");
+}
+
+bool is_single_one(const Tensor& t) { return t.size() == 1 && element_as_double(t, 0) == 1.0; }
+
+std::int64_t int_attribute(const Node& node, const char* name, std::int64_t fallback) {
+  const Attribute* a = find_attribute(node.attributes, name);
+  return a && a->type == AttributeType::kInt ? a->i() : fallback;
+}
+
+std::size_t ints_in(const Node& node, const char* name) {
+  const Attribute* a = find_attribute(node.attributes, name);
+  return a && a->type == AttributeType::kInts ? a->ints().size() : 0;
+}
+
+void join(ShapeHint& into, const ShapeHint& other) {
+  if (!into.rank) into.rank = other.rank;
+  into.least_rank = std::max(into.least_rank, other.least_rank);
+  into.sizes.insert(other.sizes.begin(), other.sizes.end());
+}
+
+}  // namespace
+
+InputUses::InputUses(const Graph& graph) {
+  for (const Initializer& initializer : graph.initializers) see_constant(initializer.name, initializer.tensor);
+  for (const Node& node : graph.nodes) {
+    if (node.op_type != "Constant" || node.outputs.empty()) continue;
+    if (const Attribute* value = find_attribute(node.attributes, "value"); value && value->type == AttributeType::kTensor)
+      see_constant(node.outputs[0], value->t());
+    if (const Attribute* number = find_attribute(node.attributes, "value_float"); number && number->type == AttributeType::kFloat)
+      see_constant(node.outputs[0], Tensor::of<float>(DType::kFloat, {}, std::vector{number->f()}));
+  }
+  for (const Node& node : graph.nodes)
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (!node.inputs[i].empty()) uses_[node.inputs[i]].push_back({&node, i});
+}
+
+bool InputUses::taken_from_one(const std::string& value, int depth) const {
+  const auto it = uses_.find(value);
+  return it != uses_.end() && depth <= 16 && std::any_of(it->second.begin(), it->second.end(), [&](const Use& use) {
+           const auto& [node, position] = use;
+           if (position == 0 && forwards(*node) && !node->outputs.empty()) return taken_from_one(node->outputs[0], depth + 1);
+           return position == 1 && node->domain.empty() && node->op_type == "Sub" && ones_.contains(node->inputs[0]);
+         });
+}
+
+std::optional<std::int64_t> InputUses::rows(const std::string& value, int depth) const {
+  std::optional<std::int64_t> least;
+  const auto it = uses_.find(value);
+  if (it == uses_.end() || depth > 16) return least;
+  for (const auto& [node, position] : it->second) {
+    std::optional<std::int64_t> here;
+    if (position == 0 && forwards(*node) && !node->outputs.empty()) here = rows(node->outputs[0], depth + 1);
+    if (position == 1 && node->domain.empty() && node->op_type == "Gather") here = gather_rows(*node);
+    if (node->op_type == "EmbedLayerNormalization" && position < 2)
+      here = table_rows(node->inputs.size() > position + 2 ? node->inputs[position + 2] : "", 0);
+    if (here) least = least ? std::min(*least, *here) : *here;
+  }
+  return least;
+}
+
+ShapeHint InputUses::shape(const std::string& value, int depth) const {
+  ShapeHint hint;
+  const auto it = uses_.find(value);
+  if (it == uses_.end() || depth > 16) return hint;
+  for (const auto& [node, position] : it->second) {
+    if (!node->domain.empty()) continue;
+    join(hint, asked(*node, position));
+    if (position == 0 && keeps_shape(*node) && !node->outputs.empty()) join(hint, shape(node->outputs[0], depth + 1));
+  }
+  return hint;
+}
+
+void InputUses::see_constant(const std::string& name, const Tensor& tensor) {
+  shapes_[name] = tensor.dims();
+  if (is_single_one(tensor)) ones_.insert(name);
+}
+
+std::optional<std::int64_t> InputUses::gather_rows(const Node& node) const {
+  return table_rows(node.inputs[0], int_attribute(node, "axis", 0));
+}
+
+std::optional<std::int64_t> InputUses::table_rows(const std::string& table, std::int64_t axis) const {
+  const auto shape = shapes_.find(table);
+  if (shape == shapes_.end()) return std::nullopt;
+  const auto rank = static_cast<std::int64_t>(shape->second.size());
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank) return std::nullopt;
+  const std::int64_t n = shape->second[static_cast<std::size_t>(axis)];
+  return n > 0 ? std::optional(n) : std::nullopt;
+}
+
+const Shape* InputUses::constant_shape(const Node& node, std::size_t input) const {
+  if (input >= node.inputs.size()) return nullptr;
+  const auto it = shapes_.find(node.inputs[input]);
+  return it == shapes_.end() ? nullptr : &it->second;
+}
+
+ShapeHint InputUses::asked(const Node& node, std::size_t position) const {
+  if (is_any_of(node.op_type, {"MatMul", "Gemm"})) return asked_by_product(node, position);
+  if (broadcasts(node) || node.op_type == "PRelu") return asked_beside(node, position);
+  if (position != 0) return {};
+  if (node.op_type == "Transpose" && ints_in(node, "perm") > 0) return {.rank = ints_in(node, "perm")};
+  if (is_recurrent(node)) {
+    const Shape* weights = constant_shape(node, 1);
+    ShapeHint hint{.rank = 3};
+    if (weights && weights->size() == 3) hint.sizes[-1] = (*weights)[2];
+    return hint;
+  }
+  if (node.op_type == "LayerNormalization") {
+    const Shape* scale = constant_shape(node, 1);
+    if (scale && scale->size() == 1 && (*scale)[0] > 1) return {.least_rank = 1, .sizes = {{-1, (*scale)[0]}}};
+  }
+  return asked_by_window(node);
+}
+
+ShapeHint InputUses::asked_by_product(const Node& node, std::size_t position) const {
+  const Shape* other = position < 2 ? constant_shape(node, 1 - position) : nullptr;
+  const bool gemm = node.op_type == "Gemm";
+  ShapeHint hint;
+  if (gemm && position < 2) hint.rank = 2;
+  if (!other || other->empty()) return hint;
+  const bool turned = gemm && int_attribute(node, position == 0 ? "transB" : "transA", 0) != 0;
+  const bool own_turned = gemm && int_attribute(node, position == 0 ? "transA" : "transB", 0) != 0;
+  const std::size_t rank = other->size();
+  if (rank == 1) {  // a vector
+    hint.sizes[position == 0 ? -1 : -2] = (*other)[0];
+    return hint;
+  }
+  hint.least_rank = 1;
+  const bool last = (position == 1) != turned;  // which axis of the other is summed over
+  hint.sizes[(position == 0) != own_turned ? -1 : -2] = (*other)[last ? rank - 1 : rank - 2];
+  return hint;
+}
+
+ShapeHint InputUses::asked_by_window(const Node& node) const {
+  const bool transposed = node.op_type == "ConvTranspose";
+  if (node.op_type == "Conv" || transposed) {
+    const Shape* weights = constant_shape(node, 1);
+    if (!weights || weights->size() < 3) return {.least_rank = 3};
+    const std::int64_t channels = transposed ? (*weights)[0] : (*weights)[1] * int_attribute(node, "group", 1);
+    return {.rank = weights->size(), .sizes = {{1, channels}}};
+  }
+  const bool pool = node.op_type.ends_with("Pool"), global = pool && node.op_type.starts_with("Global");
+  if (pool && !global) return {.rank = ints_in(node, "kernel_shape") + 2};
+  if (global || is_any_of(node.op_type, {"DepthToSpace", "SpaceToDepth"})) return {.rank = 4};
+  if (is_any_of(node.op_type, {"BatchNormalization", "InstanceNormalization"})) {
+    const Shape* scale = constant_shape(node, 1);
+    if (scale && scale->size() == 1) return {.least_rank = 2, .sizes = {{1, (*scale)[0]}}};
+  }
+  return {};
+}
+
+// Elements beside those of a constant: axes of it that are longer than 1 are the value's, too, or 1.
+ShapeHint InputUses::asked_beside(const Node& node, std::size_t position) const {
+  ShapeHint hint;
+  for (std::size_t other = 0; other < node.inputs.size(); ++other) {
+    const Shape* shape = other == position ? nullptr : constant_shape(node, other);
+    if (!shape || shape->empty()) continue;
+    hint.least_rank = std::max(hint.least_rank, shape->size());
+    for (std::size_t k = 1; k <= shape->size(); ++k)
+      if (const std::int64_t size = (*shape)[shape->size() - k]; size > 1) hint.sizes.emplace(-static_cast<std::int64_t>(k), size);
+  }
+  return hint;
+}
+
+}  // namespace saturate

@@ -1,0 +1,17 @@
+// Sizes that a model wants of its inputs because they were written into it when it was traced.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "onnx_bridge/model.h"
+#include "tools/verify/draw_inputs.h"
+
+namespace saturate {
+
+// Assignments to try for inputs whose dims are open in name only. Candidates are the integers that stand in the model's shapes, bounds and
+// indices (an index that is the last of many asks for one more), what is left of them when a small factor is divided out (batch times
+// heads), and 1 to 3; those that stand there most often first. At most `limit`, none where there are more symbols than could be tried.
+std::vector<Sizes> sizes_in_model(const Model& model, const std::vector<std::string>& symbols, std::size_t limit);
+
+}  // namespace saturate

@@ -1,0 +1,118 @@
+#include "tools/verify/noise.h"
+
+#include <cstring>
+#include <limits>
+#include <random>
+
+namespace saturate {
+namespace {
+
+// Floats moved by up to one unit in the last place.
+template <typename T>
+Tensor moved(const Tensor& t, std::uint32_t seed) {
+  Tensor out(t.dtype(), t.dims());
+  T* to = reinterpret_cast<T*>(out.mutable_data());
+  std::minstd_rand random(seed + 1);
+  const T* from = t.data<T>();
+  for (std::int64_t i = 0; i < t.size(); ++i)
+    to[i] = from[i] * (1 + (static_cast<int>(random() % 3) - 1) * std::numeric_limits<T>::epsilon());
+  return out;
+}
+
+// float16 and bfloat16 by their bits, away from 0, infinities and NaN.
+Tensor moved_halves(const Tensor& t, std::uint32_t seed) {
+  Tensor out(t.dtype(), t.dims());
+  std::minstd_rand random(seed + 1);
+  const auto* from = reinterpret_cast<const std::uint16_t*>(t.bytes().data());
+  auto* to = reinterpret_cast<std::uint16_t*>(out.mutable_data());
+  const std::uint16_t exponent = t.dtype() == DType::kFloat16 ? 0x7c00 : 0x7f80;
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    const bool moves = (from[i] & 0x7fff) > 1 && (from[i] & 0x7fff) + 1 < exponent;
+    const int by = static_cast<int>(random() % 3) - 1;
+    to[i] = static_cast<std::uint16_t>(from[i] + (moves ? by : 0));
+  }
+  return out;
+}
+
+bool can_move(DType dtype) {
+  return dtype == DType::kFloat || dtype == DType::kDouble || dtype == DType::kFloat16 || dtype == DType::kBfloat16;
+}
+
+Tensor moved_by_one(const Tensor& t, std::uint32_t seed) {
+  if (t.dtype() == DType::kFloat) return moved<float>(t, seed);
+  return t.dtype() == DType::kDouble ? moved<double>(t, seed) : moved_halves(t, seed);
+}
+
+bool has_floats(const Inputs& inputs) {
+  for (const auto& [name, value] : inputs)
+    if (value.is_tensor() && can_move(value.tensor().dtype())) return true;
+  return false;
+}
+
+Inputs nudged(Inputs inputs, int run) {
+  for (auto& [name, value] : inputs)
+    if (value.is_tensor() && can_move(value.tensor().dtype()) && value.tensor().size() > 0)
+      value = moved_by_one(value.tensor(), static_cast<std::uint32_t>(run));
+  return inputs;
+}
+
+// The model with its weights moved alike. Single numbers stay (an exponent, a limit, a shape's factor), and large weights, so that they are
+// not held twice.
+Model nudged(const Model& model, int run) {
+  constexpr std::int64_t kMost = 1 << 16;
+  Model out = model;
+  for (Initializer& weight : out.graph.initializers) {
+    Tensor& t = weight.tensor;
+    if (weight.sparse || t.size() <= 1 || t.size() > kMost || !can_move(t.dtype())) continue;
+    t = moved_by_one(t, static_cast<std::uint32_t>(run) + static_cast<std::uint32_t>(t.size()));
+    weight.origin = nullptr;
+  }
+  return out;
+}
+
+}  // namespace
+
+DType coarsest_float(const Model& model) {
+  DType coarsest = DType::kDouble;
+  const auto see = [&](DType dtype) {
+    if (is_floating(dtype) && bit_width(dtype) >= 16 && dtype_tolerance(dtype) > dtype_tolerance(coarsest)) coarsest = dtype;
+  };
+  for (const ValueInfo& input : model.graph.inputs) see(input.type.dtype);
+  for (const Initializer& initializer : model.graph.initializers) see(initializer.tensor.dtype());
+  for (const Node& node : model.graph.nodes)
+    if (const Attribute* to = find_attribute(node.attributes, "to"); to && to->type == AttributeType::kInt)
+      see(static_cast<DType>(to->i()));
+  return coarsest;
+}
+
+void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough) {
+  constexpr int kMoves = 12, kExactly = 4;  // runs; which of them is the one in double precision, which takes longest
+  const auto learn = [&](const absl::StatusOr<std::vector<Value>>& values) {
+    for (std::size_t i = 0; values.ok() && i < original.outputs.size(); ++i) noise[i].learn(original.outputs[i], (*values)[i]);
+  };
+  const auto run_once = [&](const Model& model, bool reference, const Inputs& inputs) {
+    SessionOptions options = original.options;
+    options.reference = reference;
+    if (const auto session = Session::create(model, options); session.ok()) learn(session->run(inputs, nullptr, original.limits));
+  };
+  const bool floats = has_floats(original.inputs);
+  for (int move = 0; move < kMoves; ++move) {
+    if (move < 2 && !floats) continue;
+    if (move < 2)
+      learn(original.session.run(nudged(original.inputs, move), nullptr, original.limits));
+    else if (move == kExactly)
+      run_once(original.model, true, original.inputs);
+    else
+      run_once(nudged(original.model, move), false, nudged(original.inputs, move));
+    if (enough()) return;
+  }
+}
+
+bool leaves_its_range(const Model& model, SessionOptions options, const RunLimits& limits, const Inputs& inputs) {
+  options.check_finite = options.check_underflow = true;
+  const auto session = Session::create(model, options);
+  if (!session.ok()) return false;
+  return absl::IsOutOfRange(session->run(inputs, nullptr, limits).status());
+}
+
+}  // namespace saturate

@@ -1,0 +1,34 @@
+// What rounding does to a model's results: how far the original lies from itself, computed otherwise.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/model.h"
+#include "tools/verify/compare.h"
+#include "tools/verify/draw_inputs.h"
+
+namespace saturate {
+
+// Coarsest float format among inputs, initializers and casts.
+DType coarsest_float(const Model& model);
+
+struct NoiseOf {
+  const Model& model;
+  const Session& session;  // of the model
+  SessionOptions options;  // for further ones
+  RunLimits limits;
+  const Inputs& inputs;
+  const std::vector<Value>& outputs;  // what the model makes of them
+};
+
+// Runs the model beside its inputs, with its weights moved by one unit in the last place, and in double precision, up to a dozen times, and
+// lets `noise` (one an output) learn. `enough` is asked after each run.
+void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough);
+
+// Whether the model overflows or underflows somewhere on these inputs: makes a NaN or an infinity of finite numbers, or a 0 by Exp, Sigmoid
+// or Softmax.
+bool leaves_its_range(const Model& model, SessionOptions options, const RunLimits& limits, const Inputs& inputs);
+
+}  // namespace saturate

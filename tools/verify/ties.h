@@ -1,0 +1,17 @@
+// Places of the largest or smallest elements, where several are equal but for rounding: which of them is named means nothing.
+#pragma once
+
+#include <string>
+
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/model.h"
+#include "tools/verify/draw_inputs.h"
+
+namespace saturate {
+
+// Whether the output holds places that ArgMax, ArgMin or TopK found, and `got` names other elements than `wanted` (what the model gives)
+// that are as large but for rounding. False where the model does not run.
+bool differs_by_ties(const Model& model, const std::string& output, const Inputs& inputs, const SessionOptions& options,
+                     const Tensor& wanted, const Tensor& got);
+
+}  // namespace saturate

@@ -1,0 +1,79 @@
+// Do two models compute the same? Both are run by our own runtime on the same inputs, several sizes of every symbolic dim.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "onnx_bridge/model.h"
+#include "rules/assumptions.h"
+#include "tools/verify/compare.h"
+#include "tools/verify/draw_inputs.h"
+
+namespace saturate {
+
+// What the inputs of a case are like. Of the ones beyond the usual, those that the original refuses are passed over.
+enum class CaseKind : std::uint8_t {
+  kUsual,
+  kFar,      // numbers far from 0, very small ones, large integers of both signs; one in which the original over- or underflows is passed
+             // over where the models differ
+  kSpecial,  // with NaN, infinities, -0.0 and denormals; floats that are finite in the original are compared, and integers if no input is a
+             // float
+  kEmpty,    // a size is 0
+  kLong,     // a size goes beyond the blocks in which kernels work
+  kGiven,    // by the user
+};
+std::string_view to_string(CaseKind kind);
+
+struct VerifyOptions {
+  Tolerances tolerances;
+  std::vector<Inputs> inputs;                                                   // these, one case each, instead of random ones
+  CaseKind given = CaseKind::kGiven;                                            // how `inputs` are judged
+  Sizes sizes;                                                                  // sizes of symbols that the user gave
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> input_shapes;  // dims of inputs that the user gave, -1: free
+  std::uint64_t seed = 0;
+  int threads = 1;
+  unsigned excluded = kExcludesNothing;       // by assumptions that were made, flags of Excluded: not drawn, or no difference where met
+  double seconds = 60;                        // after so long no new case is begun, and the one that runs is given up
+  std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+enum class VerifyStatus {
+  kEqual,
+  kDifferent,    // some output differs, or the second model fails where the first runs
+  kUnsupported,  // one of the models holds something that our runtime can't run
+  kNotRun,       // nothing was compared: no inputs were found that the first model accepts, or the given ones are refused, or time is over
+  kCancelled,
+};
+
+struct VerifyCase {
+  Sizes sizes;  // of the symbols, empty with given inputs
+  CaseKind kind = CaseKind::kUsual;
+  std::vector<OutputComparison> outputs;  // in the first model's order
+};
+
+struct VerifyReport {
+  VerifyStatus status = VerifyStatus::kEqual;
+  std::string message;  // one line; why, unless equal
+  std::vector<VerifyCase> cases;
+  std::vector<std::string> notes;  // outputs that weren't compared, and why
+  std::size_t refused = 0;         // tries that the first model refused
+  // Where the models differ: the inputs, and which of VerifyOptions::excluded they turn out to be.
+  std::optional<Inputs> failed_on;
+  CaseKind failed_kind = CaseKind::kUsual;
+  unsigned breaks = kExcludesNothing;
+  double seconds = 0;
+  double max_abs() const;  // over all outputs of all cases
+};
+
+VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options = {});
+
+// Outputs (by name) that depend on random operators without a fixed seed.
+std::vector<std::string> random_outputs(const Model& model);
+// "batch=2, seq=3".
+std::string to_string(const Sizes& sizes);
+
+}  // namespace saturate
