@@ -6,7 +6,6 @@
 #include <limits>
 #include <memory>
 
-#include "absl/container/inlined_vector.h"
 #include "egraph/egraph.h"
 #include "egraph/scheduler.h"
 
@@ -74,8 +73,8 @@ struct Rewrite {
   // With `make`, `left` and what to do with it are made when they are wanted first: once there are e-nodes of all these kinds, and of each
   // pair one of the first kind with a child in whose class one of the second is. Without them nothing can match. Name, budget and phase
   // stay.
-  absl::InlinedVector<Kind, 4> wants = {};
-  absl::InlinedVector<std::pair<Kind, Kind>, 3> wants_below = {};
+  std::vector<Kind> wants = {};
+  std::vector<std::pair<Kind, Kind>> wants_below = {};
   std::function<Rewrite()> make = nullptr;
 };
 
