@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
-#include "onnx_bridge/raise.h"
+#include "onnx_bridge/convert/emit.h"
 
 namespace saturate {
 

@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "extract/target/forced.h"
 #include "fmt/format.h"
-#include "onnx_bridge/canonical.h"
+#include "onnx_bridge/operators/canonical.h"
 
 namespace saturate {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "onnx_bridge/evaluator.h"
+#include "onnx_bridge/model/evaluator.h"
 #include "rules/rule_set.h"
 
 namespace saturate {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "onnx_bridge/canonical.h"
+#include "onnx_bridge/operators/canonical.h"
 
 namespace saturate {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
 #include "rules/check_run.h"
 
 namespace saturate {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "rules/check_run.h"
 
 namespace saturate {

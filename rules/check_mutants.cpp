@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/check_run.h"
 
 namespace saturate {

@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "egraph/rewrite.h"
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
 #include "rules/rule.h"
 #include "rules/stored_rule.h"
 

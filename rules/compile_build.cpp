@@ -5,7 +5,7 @@
 #include <cmath>
 #include <mutex>
 
-#include "onnx_bridge/canonical.h"
+#include "onnx_bridge/operators/canonical.h"
 #include "rules/compile_plan.h"
 
 namespace saturate {

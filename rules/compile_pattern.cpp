@@ -2,8 +2,8 @@
 #include <cmath>
 #include <set>
 
-#include "onnx_bridge/canonical.h"
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/canonical.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/compile_plan.h"
 
 namespace saturate {

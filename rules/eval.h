@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
-#include "onnx_bridge/facts.h"
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
+#include "onnx_bridge/facts/facts.h"
 #include "rules/fills.h"
 #include "rules/magnitudes.h"
 #include "rules/masks.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/functions.h"
 #include "rules/operators.h"
 #include "rules/opkey.h"

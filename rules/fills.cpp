@@ -11,8 +11,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "onnx_bridge/op_table.h"
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/answers.h"
 #include "rules/known_by_depth.h"
 #include "rules/masks.h"

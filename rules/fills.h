@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
 

@@ -1,6 +1,6 @@
 #include "rules/flat_source.h"
 
-#include "onnx_bridge/byte_literal.h"
+#include "onnx_bridge/file/byte_literal.h"
 #include "rules/flat.h"
 #include "rules/rule_set.h"
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string_view>
 
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/answers.h"
 
 namespace saturate {

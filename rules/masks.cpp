@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "rules/answers.h"
 #include "rules/fills.h"
 #include "rules/known_by_depth.h"

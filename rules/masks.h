@@ -1,7 +1,7 @@
 // Masks: tensors that hold nothing but 0 and 1.
 #pragma once
 
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
 

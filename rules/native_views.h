@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "egraph/rewrite.h"
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
 #include "rules/rule_set.h"
 
 namespace saturate {

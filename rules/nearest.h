@@ -6,7 +6,7 @@
 #include <string>
 
 #include "egraph/rewrite.h"
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
 

@@ -1,7 +1,7 @@
 #include "rules/operator_classes.h"
 
-#include "onnx_bridge/op_traits.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_traits.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "rules/opkey.h"
 
 namespace saturate {

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "onnx_bridge/facts.h"
-#include "onnx_bridge/onnx_egraph.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
+#include "onnx_bridge/facts/facts.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "rules/rule.h"
 
 namespace saturate {

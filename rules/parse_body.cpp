@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "rules/operators.h"
 #include "rules/opkey.h"
 #include "rules/parse_parser.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 #include "rules/assumptions.h"
 
 namespace saturate {

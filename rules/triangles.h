@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 
 namespace saturate {
 

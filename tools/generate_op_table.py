@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes onnx_bridge/op_table_onnx.inc and op_table_microsoft.inc: the signatures of all operators, as a C++ raw string.
+"""Writes onnx_bridge/operators/op_table_onnx.inc and op_table_microsoft.inc: the signatures of all operators, as a C++ raw string.
 
 Usage: generate_op_table.py [--out FOLDER]      (needs the Python packages onnx and onnxruntime)
 
@@ -115,7 +115,7 @@ class Table:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent / "onnx_bridge")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent / "onnx_bridge" / "operators")
     folder = parser.parse_args().out
     order = lambda s: (s.domain, s.name, s.since_version)
     standard = Table()

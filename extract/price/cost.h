@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
 

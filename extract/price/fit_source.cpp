@@ -1,7 +1,7 @@
 #include "extract/price/fit_source.h"
 
 #include "extract/price/measured.h"
-#include "onnx_bridge/byte_literal.h"
+#include "onnx_bridge/file/byte_literal.h"
 
 namespace saturate {
 

@@ -10,7 +10,7 @@
 #include "extract/price/time_fit.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "onnx_bridge/words.h"
+#include "onnx_bridge/file/words.h"
 
 namespace saturate {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 namespace {

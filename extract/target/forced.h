@@ -7,7 +7,7 @@
 
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
-#include "onnx_bridge/lower.h"
+#include "onnx_bridge/convert/lower.h"
 
 namespace saturate {
 

@@ -9,7 +9,7 @@
 #include "extract/target/target_json.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
 namespace {

@@ -9,7 +9,7 @@
 #include "kernels/quantized/fast.h"
 #include "kernels/runtime/registry.h"
 #include "kernels/tensor/util.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
 namespace {

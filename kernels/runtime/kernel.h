@@ -18,8 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/runtime/numeric.h"
-#include "onnx_bridge/evaluator.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/evaluator.h"
+#include "onnx_bridge/model/model.h"
 
 namespace saturate {
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "onnx_bridge/tensor.h"
+#include "onnx_bridge/model/tensor.h"
 
 namespace saturate {
 

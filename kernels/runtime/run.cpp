@@ -4,7 +4,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/plan.h"
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/runtime/stop.h"
-#include "onnx_bridge/evaluator.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/evaluator.h"
+#include "onnx_bridge/model/model.h"
 
 namespace saturate {
 

@@ -6,7 +6,7 @@
 #include "kernels/elementwise/activation.h"
 #include "kernels/runtime/registry.h"
 #include "kernels/session/graph.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
 namespace {

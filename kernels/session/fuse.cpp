@@ -5,7 +5,7 @@
 
 #include "kernels/elementwise/fused_elementwise.h"
 #include "kernels/session/graph.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
 namespace {

@@ -6,8 +6,8 @@
 #include "fmt/format.h"
 #include "kernels/runtime/registry.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/op_table.h"
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 namespace {

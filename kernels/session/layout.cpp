@@ -5,7 +5,7 @@
 
 #include "kernels/conv/channels_last.h"
 #include "kernels/session/graph.h"
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "onnx_bridge/tensor.h"
+#include "onnx_bridge/model/tensor.h"
 
 namespace saturate {
 

@@ -8,7 +8,7 @@
 #include "extract/price/fitted.h"
 #include "extract/price/op_times.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "tests/extract/temporary_file.h"
 
 namespace saturate {

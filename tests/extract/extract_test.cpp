@@ -6,7 +6,7 @@
 #include <set>
 
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "tests/extract/temporary_file.h"
 
 namespace saturate {

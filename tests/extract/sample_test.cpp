@@ -6,7 +6,7 @@
 
 #include "extract/memory.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 
 namespace saturate {
 namespace {

@@ -7,7 +7,7 @@
 #include "extract/extract.h"
 #include "extract/target/target_json.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 
 namespace saturate {
 namespace {

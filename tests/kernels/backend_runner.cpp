@@ -15,8 +15,8 @@
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx/onnx-data_pb.h"
-#include "onnx_bridge/io.h"
-#include "onnx_bridge/proto_convert.h"
+#include "onnx_bridge/file/io.h"
+#include "onnx_bridge/file/proto/convert.h"
 
 namespace {
 

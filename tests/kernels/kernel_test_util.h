@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "kernels/runtime/numeric.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 
 namespace saturate::test {
 

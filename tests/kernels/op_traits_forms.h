@@ -1,4 +1,5 @@
-// How each operator of onnx_bridge/op_traits.inc is called in its test: attributes, shapes, what stands behind its operands; and the call.
+// How each operator of onnx_bridge/operators/op_traits.inc is called in its test: attributes, shapes, what stands behind its operands; and
+// the call.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,8 @@
 #include <vector>
 
 #include "kernel_test_util.h"
-#include "onnx_bridge/op_table.h"
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "op_traits_values.h"
 
 namespace saturate::traits_test {

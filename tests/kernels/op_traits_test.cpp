@@ -1,6 +1,7 @@
-// Is each line of onnx_bridge/op_traits.inc true, and are those the only ones? The kernels are run: an entry that is true must hold,
+// Is each line of onnx_bridge/operators/op_traits.inc true, and are those the only ones?
+// The kernels are run: an entry that is true must hold,
 // and for one that is false a counterexample must be found. So an entry that is flipped fails.
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,7 @@
 #include <set>
 
 #include "kernel_test_util.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "op_traits_forms.h"
 #include "op_traits_values.h"
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "onnx_bridge/tensor.h"
+#include "onnx_bridge/model/tensor.h"
 
 namespace saturate::traits_test {
 

@@ -1,4 +1,4 @@
-#include "onnx_bridge/captures.h"
+#include "onnx_bridge/model/subgraphs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
-#include "onnx_bridge/chance.h"
+#include "onnx_bridge/model/random_nodes.h"
 
 #include "gtest/gtest.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/io.h"
-#include "onnx_bridge/lower.h"
+#include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/file/io.h"
 
 namespace saturate {
 namespace {

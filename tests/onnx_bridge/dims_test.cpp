@@ -1,4 +1,4 @@
-#include "onnx_bridge/dims.h"
+#include "onnx_bridge/facts/dims/dims.h"
 
 #include <gtest/gtest.h>
 

@@ -9,10 +9,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/canonical.h"
-#include "onnx_bridge/io.h"
-#include "onnx_bridge/lower.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/file/io.h"
+#include "onnx_bridge/operators/canonical.h"
+#include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
 namespace {

@@ -1,4 +1,4 @@
-#include "onnx_bridge/external_data.h"
+#include "onnx_bridge/file/external_data.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "proto_models.h"
 
 namespace saturate {

@@ -3,7 +3,7 @@
 #include <limits>
 #include <sstream>
 
-#include "onnx_bridge/facts.h"
+#include "onnx_bridge/facts/facts.h"
 
 namespace saturate {
 namespace {

@@ -1,5 +1,5 @@
-#include "onnx_bridge/io.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/file/io.h"
+#include "onnx_bridge/operators/op_table.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "proto_models.h"
 
 namespace saturate {

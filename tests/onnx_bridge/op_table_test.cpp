@@ -1,4 +1,4 @@
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 #include <algorithm>
 #include <set>
 
 #include "gtest/gtest.h"
-#include "onnx_bridge/model.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/model/model.h"
+#include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
 namespace {

@@ -1,4 +1,4 @@
-#include "onnx_bridge/output_file.h"
+#include "onnx_bridge/file/output_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,8 +7,8 @@
 #include <atomic>
 #include <filesystem>
 
-#include "onnx_bridge/io.h"
-#include "onnx_bridge/save_files.h"
+#include "onnx_bridge/file/io.h"
+#include "onnx_bridge/file/save_files.h"
 #include "proto_models.h"
 
 namespace saturate {

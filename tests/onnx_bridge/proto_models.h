@@ -6,8 +6,8 @@
 #include <iterator>
 #include <string>
 
-#include "onnx_bridge/io.h"
-#include "onnx_bridge/proto_fields.h"
+#include "onnx_bridge/file/io.h"
+#include "onnx_bridge/file/proto/fields.h"
 
 namespace saturate {
 

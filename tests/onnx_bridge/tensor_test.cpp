@@ -1,4 +1,4 @@
-#include "onnx_bridge/tensor.h"
+#include "onnx_bridge/model/tensor.h"
 
 #include <gtest/gtest.h>
 

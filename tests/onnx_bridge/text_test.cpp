@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "everything_model.h"
-#include "onnx_bridge/io.h"
-#include "onnx_bridge/text_parser.h"
+#include "onnx_bridge/file/io.h"
+#include "onnx_bridge/file/text/parser.h"
 
 namespace saturate {
 namespace {

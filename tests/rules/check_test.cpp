@@ -9,8 +9,8 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/io.h"
-#include "onnx_bridge/lower.h"
+#include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/file/io.h"
 #include "rules/check_run.h"
 
 namespace saturate {

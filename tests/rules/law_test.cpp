@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "onnx_bridge/evaluator.h"
+#include "onnx_bridge/model/evaluator.h"
 #include "rules/check.h"
 #include "rules/rule_set.h"
 

@@ -1,8 +1,8 @@
 // Operators that rule files define by a body: schema, facts and reference come from it.
 #include <gtest/gtest.h>
 
-#include "onnx_bridge/evaluator.h"
-#include "onnx_bridge/onnx_egraph.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
+#include "onnx_bridge/model/evaluator.h"
 #include "rules/check.h"
 #include "rules/rule_set.h"
 

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "rules/native_kit.h"
 
 namespace saturate {

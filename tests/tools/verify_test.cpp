@@ -6,7 +6,7 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 
 namespace saturate {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "extract/price/cost.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 #include "rules/rule_set.h"
 #include "tools/api/saturate.h"
 #include "tools/pipeline/report.h"

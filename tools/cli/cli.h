@@ -15,7 +15,7 @@
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 #include "rules/rule_set.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/verify/draw_inputs.h"

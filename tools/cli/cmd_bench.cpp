@@ -11,7 +11,7 @@
 #include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/profile.h"
 #include "tools/io/files.h"

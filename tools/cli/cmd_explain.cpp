@@ -2,7 +2,7 @@
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
 #include "tools/explain/inspect.h"
 #include "tools/explain/why_not.h"

@@ -8,8 +8,8 @@
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "onnx_bridge/io.h"
-#include "onnx_bridge/save_files.h"
+#include "onnx_bridge/file/io.h"
+#include "onnx_bridge/file/save_files.h"
 #include "tools/cli/cli.h"
 #include "tools/io/files.h"
 #include "tools/io/terminal.h"

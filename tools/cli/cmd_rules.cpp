@@ -5,7 +5,7 @@
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "rules/check.h"
 #include "rules/functions.h"
 #include "tools/cli/cli.h"

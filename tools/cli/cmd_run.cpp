@@ -3,7 +3,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/profile.h"
 #include "tools/io/files.h"

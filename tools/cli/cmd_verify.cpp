@@ -2,7 +2,7 @@
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"

@@ -13,7 +13,7 @@
 #include "extract/solve/extractors.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "onnx_bridge/mapped_files.h"
+#include "onnx_bridge/file/mapped_files.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/option_checks.h"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "fmt/format.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
 namespace {

@@ -9,7 +9,7 @@
 #include "egraph/explain.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "rules/nearest.h"
 #include "tools/pipeline/fused.h"
 

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "fmt/format.h"
-#include "onnx_bridge/output_file.h"
+#include "onnx_bridge/file/output_file.h"
 
 namespace saturate {
 namespace {

@@ -21,7 +21,7 @@ struct NamedPath {
 };
 // No output may be one of the inputs or another output, by whatever name.
 absl::Status check_distinct(const std::vector<NamedPath>& outputs, const std::vector<NamedPath>& inputs);
-// Whole or not at all, as onnx_bridge/output_file.h does it; into a device or a pipe as it comes.
+// Whole or not at all, as onnx_bridge/file/output_file.h does it; into a device or a pipe as it comes.
 absl::Status write_file(const std::string& path, std::string_view bytes);
 
 }  // namespace saturate

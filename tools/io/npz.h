@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "onnx_bridge/tensor.h"
+#include "onnx_bridge/model/tensor.h"
 
 namespace saturate {
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "extract/extract.h"
-#include "onnx_bridge/op_table.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/stages.h"
 
 namespace saturate {

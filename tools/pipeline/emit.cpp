@@ -1,4 +1,4 @@
-#include "onnx_bridge/raise.h"
+#include "onnx_bridge/convert/emit.h"
 #include "tools/pipeline/stages.h"
 
 namespace saturate {

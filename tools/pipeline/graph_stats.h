@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 
 namespace saturate {
 

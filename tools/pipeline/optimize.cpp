@@ -8,8 +8,8 @@
 #include "extract/sample.h"
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/captures.h"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
+#include "onnx_bridge/model/subgraphs.h"
 #include "tools/pipeline/stages.h"
 
 namespace saturate {

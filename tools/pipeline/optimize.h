@@ -13,7 +13,7 @@
 #include "extract/extract.h"
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 #include "rules/rule_set.h"
 #include "tools/pipeline/graph_stats.h"
 

@@ -6,7 +6,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
-#include "onnx_bridge/io.h"
+#include "onnx_bridge/file/io.h"
 #include "tools/io/files.h"
 #include "tools/io/terminal.h"
 

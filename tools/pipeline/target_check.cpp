@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/captures.h"
-#include "onnx_bridge/lower.h"
+#include "onnx_bridge/convert/lower.h"
+#include "onnx_bridge/model/subgraphs.h"
 #include "tools/pipeline/optimize.h"
 
 namespace saturate {

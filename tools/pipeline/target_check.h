@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "extract/target/target.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 
 namespace saturate {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "onnx_bridge/evaluator.h"
+#include "onnx_bridge/model/evaluator.h"
 
 namespace saturate {
 

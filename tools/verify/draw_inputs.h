@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "onnx_bridge/evaluator.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/evaluator.h"
+#include "onnx_bridge/model/model.h"
 #include "tools/verify/input_uses.h"
 
 namespace saturate {

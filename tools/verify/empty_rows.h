@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 #include "tools/verify/draw_inputs.h"
 
 namespace saturate {

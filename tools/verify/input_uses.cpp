@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "onnx_bridge/op_table.h"
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 namespace {

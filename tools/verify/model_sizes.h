@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 #include "tools/verify/draw_inputs.h"
 
 namespace saturate {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 #include "tools/verify/compare.h"
 #include "tools/verify/draw_inputs.h"
 

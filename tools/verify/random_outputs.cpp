@@ -1,6 +1,6 @@
 #include <set>
 
-#include "onnx_bridge/chance.h"
+#include "onnx_bridge/model/random_nodes.h"
 #include "tools/verify/verify.h"
 
 namespace saturate {

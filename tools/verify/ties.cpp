@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "onnx_bridge/op_traits.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "tools/verify/compare.h"
 
 namespace saturate {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/runtime/runtime.h"
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 #include "tools/verify/draw_inputs.h"
 
 namespace saturate {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "onnx_bridge/model.h"
+#include "onnx_bridge/model/model.h"
 #include "rules/assumptions.h"
 #include "tools/verify/compare.h"
 #include "tools/verify/draw_inputs.h"

@@ -1,0 +1,45 @@
+// e-graph -> ONNX: a selection of e-nodes as a model. Names, order of inputs and outputs, and all that no rule touched stay.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/convert/lower.h"
+
+namespace saturate {
+
+// What stands for each class in the result: one of its e-nodes, or its value (folded).
+struct Choice {
+  NodeId node = kNone;
+  bool folded = false;  // written as an initializer with the class's value
+};
+struct Selection {
+  std::vector<Choice> by_class;  // indexed by canonical class id; node == kNone and not folded: not selected
+  double refused = 0;            // how many of its operators the target refuses or the opset lacks
+  double cost = 0;
+  double cost_before = 0;  // of the model's own e-nodes, by the same prices
+  const Choice* find(Id id) const { return id < by_class.size() ? &by_class[id] : nullptr; }
+};
+
+// A node of the result that no node of the model says.
+struct MadeNode {
+  std::string op_type, output;  // op_type with its domain, as "com.microsoft.Attention"
+  NodeId node = kNone;
+};
+
+struct RaiseOptions {
+  std::optional<std::int64_t>
+      opset;                    // write this opset of ai.onnx; nullopt: the input's, or the lowest above it that can express the result
+  std::int64_t max_opset = 28;  // never above this
+  std::map<const Graph*, std::shared_ptr<const Graph>> bodies;  // optimized subgraphs in place of the original ones
+  std::map<std::string, std::int64_t> body_imports;             // opsets of domains that those need
+  std::vector<MadeNode>* made = nullptr;                        // filled if given
+  std::unordered_set<std::string>* reserved = nullptr;          // names that new values must not take; grows by those that are made
+};
+
+absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options = {});
+
+}  // namespace saturate

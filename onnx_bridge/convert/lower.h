@@ -1,0 +1,59 @@
+// ONNX -> e-graph. Nothing is lost: every value of the graph gets an e-class, every node a record of the message it came from.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
+#include "onnx_bridge/model/model.h"
+
+namespace saturate {
+
+// A node of the model and the e-node that says the same. The node is written back as it is where that e-node is selected.
+struct Source {
+  const Node* node = nullptr;         // of the lowered graph, alive as long as the model is
+  OpId op = kNone;                    // its e-node, kNone for nodes that vanish (Identity, Constant)
+  std::vector<Id> inputs;             // classes of its inputs in its own order, absent() for absent ones; then the captured values
+  std::vector<Id> children;           // children of the e-node `op`
+  std::vector<Id> outputs;            // classes of its outputs, kNone for absent ones
+  std::vector<std::string> captures;  // names behind the last inputs, as the subgraphs spell them
+};
+
+struct Lowered {
+  const Model* model = nullptr;
+  std::vector<Id> roots;                                     // class of each graph output, in order
+  std::vector<Source> sources;                               // by position in the graph
+  std::unordered_map<OpId, std::vector<std::size_t>> by_op;  // sources by operator
+  std::map<Id, std::vector<std::string>> names;              // names that the model gives to a class (ids not canonical after merges)
+  std::unordered_map<std::string, Id> values;                // class of every value of the graph
+  std::map<OpId, const Initializer*> initializers;           // #constant leaf -> first initializer that holds it
+  std::map<OpId, const Node*> constant_nodes;                // #constant leaf -> first Constant node that holds it
+  std::map<OpId, std::string> captured_constants;            // #constant leaf -> the value outside that holds it
+  std::vector<std::shared_ptr<const Node>> owned_nodes;      // backing store of inlined function bodies
+};
+
+// What the e-graph of a body (of If, Loop, Scan) is told of a value outside.
+struct Captured {
+  Facts facts;
+  std::optional<Tensor> constant;
+};
+// What a body captures of the graph around it, by name; `dims` are the body's. Computed constants are known up to 64 KiB.
+std::map<std::string, Captured> capture(const Graph& body, const OnnxEGraph& outside, const Lowered& values, DimTable& dims);
+
+struct LowerOptions {
+  // Values that the graph captures from outside, by name: constants, and inputs of these names. A constant stays where it is: written back,
+  // it is referred to by its name.
+  std::map<std::string, Captured> captured;
+  bool inline_functions = true;  // a call and its body become one e-class
+};
+
+// Operator and canonical children as one key, equal exactly for equal e-nodes: children of commutative operators in one order.
+std::vector<Id> node_signature(const EGraph& egraph, OpId op, std::span<const Id> children);
+
+absl::StatusOr<Lowered> lower(const Model& model, OnnxEGraph& egraph, const LowerOptions& options = {});
+
+}  // namespace saturate
