@@ -4,7 +4,7 @@
 #include <array>
 
 #include "extract/price/op_sizes.h"
-#include "rules/opkey.h"
+#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

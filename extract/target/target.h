@@ -66,7 +66,7 @@ struct Target {
   std::map<std::string, std::vector<std::string>> dtypes;     // "domain::Op" -> element types of the first input that have a kernel
   std::vector<OperatorLimits> limits;
   std::vector<ForcedRewrite> forced;
-  std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/assumptions.h)
+  std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;
   // The newest opset of ai.onnx that a model may be raised to which holds these operators ("Op").

@@ -166,8 +166,8 @@ void group_query_attention(Call& c) {
     c.set_shape(o, DimVector{c.dim(0, 0), c.constant(kv_heads), c.fresh(o, 2), head ? *head : c.fresh(o, 3)});
 }
 
-// Internal operators are defined in rules/operators.rules. Those that are asked most have their facts here, too; `saturate rules check`
-// compares them with the bodies.
+// Internal operators are defined in rules/library/operators.rules. Those that are asked most have their facts here, too; `saturate rules
+// check` compares them with the bodies.
 void sdpa(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   if (!c.has_rank(0)) return;

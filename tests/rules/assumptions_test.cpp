@@ -1,4 +1,4 @@
-#include "rules/assumptions.h"
+#include "rules/language/assumptions.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "rules/rule_set.h"
+#include "rules/compile/rule_set.h"
 
 namespace saturate {
 namespace {

@@ -1,4 +1,4 @@
-#include "rules/check.h"
+#include "rules/check/check.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/file/io.h"
-#include "rules/check_run.h"
+#include "rules/check/check_run.h"
 
 namespace saturate {
 namespace {

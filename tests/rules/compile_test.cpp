@@ -1,12 +1,12 @@
-#include "rules/compile.h"
+#include "rules/compile/compile.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "kernels/runtime/runtime.h"
-#include "rules/fills.h"
-#include "rules/opkey.h"
+#include "rules/values/fills.h"
+#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

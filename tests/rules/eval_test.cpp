@@ -1,10 +1,10 @@
-#include "rules/eval.h"
+#include "rules/evaluate/eval.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "rules/rule.h"
+#include "rules/language/rule.h"
 
 namespace saturate {
 namespace {

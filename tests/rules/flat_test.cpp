@@ -1,8 +1,8 @@
-#include "rules/flat.h"
+#include "rules/compile/flat.h"
 
 #include <gtest/gtest.h>
 
-#include "rules/rule_set.h"
+#include "rules/compile/rule_set.h"
 
 namespace saturate {
 namespace {

@@ -1,12 +1,12 @@
-#include "rules/masks.h"
+#include "rules/values/masks.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "kernels/runtime/runtime.h"
-#include "rules/fills.h"
-#include "rules/opkey.h"
+#include "rules/values/fills.h"
+#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

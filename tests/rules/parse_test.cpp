@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "rules/functions.h"
-#include "rules/rule.h"
+#include "rules/evaluate/functions.h"
+#include "rules/language/rule.h"
 
 namespace saturate {
 namespace {

@@ -1,9 +1,9 @@
-#include "rules/triangles.h"
+#include "rules/values/triangles.h"
 
 #include <gtest/gtest.h>
 
 #include "kernels/runtime/runtime.h"
-#include "rules/opkey.h"
+#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

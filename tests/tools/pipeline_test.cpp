@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "onnx_bridge/file/io.h"
-#include "rules/native_kit.h"
+#include "rules/native/kit.h"
 
 namespace saturate {
 namespace {

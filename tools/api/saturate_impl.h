@@ -9,7 +9,7 @@
 #include "extract/price/cost.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/model.h"
-#include "rules/rule_set.h"
+#include "rules/compile/rule_set.h"
 #include "tools/api/saturate.h"
 #include "tools/pipeline/report.h"
 

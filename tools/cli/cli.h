@@ -16,7 +16,7 @@
 #include "extract/target/target.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/model.h"
-#include "rules/rule_set.h"
+#include "rules/compile/rule_set.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/verify/draw_inputs.h"
 #include "tools/verify/verify.h"

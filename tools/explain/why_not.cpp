@@ -10,7 +10,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "rules/nearest.h"
+#include "rules/compile/near_miss.h"
 #include "tools/pipeline/fused.h"
 
 namespace saturate {

@@ -8,7 +8,7 @@
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "rules/native_views.h"
+#include "rules/native/views.h"
 #include "tools/pipeline/stages.h"
 
 namespace saturate {

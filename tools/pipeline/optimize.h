@@ -14,7 +14,7 @@
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
 #include "onnx_bridge/model/model.h"
-#include "rules/rule_set.h"
+#include "rules/compile/rule_set.h"
 #include "tools/pipeline/graph_stats.h"
 
 namespace saturate {
@@ -78,7 +78,7 @@ struct OptimizeReport {
     std::string op_type, output, rule;
   };
   std::vector<Made> made;
-  // What the rules that were applied take for granted (rules/rule.h, Assumption), and which rules do.
+  // What the rules that were applied take for granted (rules/language/rule.h, Assumption), and which rules do.
   struct Assumed {
     std::string assumption;
     std::vector<std::string> rules;

@@ -1,5 +1,5 @@
 // Rows of attention scores that a mask hides as a whole: what a model makes of them is what some assumptions speak of
-// (rules/assumptions.h).
+// (rules/language/assumptions.h).
 #pragma once
 
 #include "kernels/runtime/runtime.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "onnx_bridge/model/model.h"
-#include "rules/assumptions.h"
+#include "rules/language/assumptions.h"
 #include "tools/verify/compare.h"
 #include "tools/verify/draw_inputs.h"
 

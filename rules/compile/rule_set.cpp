@@ -1,0 +1,168 @@
+#include "rules/compile/rule_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace saturate {
+
+bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const std::string_view> assumes) const {
+  if (!std::all_of(assumes.begin(), assumes.end(), [&](std::string_view a) { return assumptions.allows(std::string(a)); })) return false;
+  if (effect == Effect::kExact ? !exact : effect == Effect::kReassociates ? !reassociates : !approximates) return false;
+  const auto named = [&](const std::string& n) { return n == name || n == law_of(name); };  // a law's name is for all its instances
+  if (std::any_of(except.begin(), except.end(), named)) return false;
+  return only.empty() || std::any_of(only.begin(), only.end(), named);
+}
+
+absl::Status RuleSet::check_name(const std::string& name, const std::string& place) const {
+  const auto same = [&](const auto& r) { return r->head().name == name; };
+  const bool known = std::any_of(rules_.begin(), rules_.end(), same) ||
+                     std::any_of(native_.begin(), native_.end(), [&](const NativeRule& n) { return n.name == name; });
+  if (!known) return absl::OkStatus();
+  const Rule* other = find(name);
+  return absl::InvalidArgumentError(fmt::format("{}: rule `{}` stands already in {}; give it another name", place, name,
+                                                other ? other->file : std::string("the native rules")));
+}
+
+absl::Status RuleSet::load_text(std::string_view text, const std::string& name) {
+  auto file = parse_rules(text, name);
+  if (!file.ok()) return file.status();
+  cases_.insert(cases_.end(), std::move_iterator(file->natives.begin()), std::move_iterator(file->natives.end()));
+  const auto operators = std::make_shared<RuleOperators>(*operators_);  // sets that are copies of this one keep theirs
+  for (Rule& body : file->operators) {
+    if (const std::string why = operators->why_not(body); !why.empty())
+      return absl::InvalidArgumentError(fmt::format("{}:{}:{}: {}", name, body.place.line, body.place.column, why));
+    operators->add(std::make_shared<const StoredRule>(std::move(body)));
+  }
+  operators_ = operators;
+  absl::flat_hash_set<std::string> known;
+  for (const auto& rule : rules_) known.emplace(rule->head().name);
+  for (const NativeRule& rule : native_) known.insert(rule.name);
+  for (Rule& rule : file->rules) {
+    if (!known.insert(rule.name).second)
+      if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", name, rule.place.line, rule.place.column)); !status.ok())
+        return status;
+    rules_.push_back(std::make_shared<const StoredRule>(std::move(rule)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RuleSet::load_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf()))
+    if (!in || in.peek() != std::ifstream::traits_type::eof())
+      return absl::NotFoundError(fmt::format("{}: the rule file cannot be read; check the path", path));
+  return load_text(text.str(), path);
+}
+
+absl::Status RuleSet::add(NativeRule rule) {
+  if (auto status = check_name(rule.name, "native rules"); !status.ok()) return status;
+  native_.push_back(std::move(rule));
+  return absl::OkStatus();
+}
+
+absl::Status RuleSet::add(const RuleSet& other) {
+  for (const Rule& rule : other.rules())
+    if (auto status = check_name(rule.name, fmt::format("{}:{}:{}", rule.file, rule.place.line, rule.place.column)); !status.ok())
+      return status;
+  for (const NativeRule& rule : other.native_)
+    if (auto status = check_name(rule.name, "native rules"); !status.ok()) return status;
+  rules_.insert(rules_.end(), other.rules_.begin(), other.rules_.end());
+  const auto operators = std::make_shared<RuleOperators>(*operators_);
+  for (const auto& body : other.operators_->all())
+    if (std::find(operators->all().begin(), operators->all().end(), body) == operators->all().end()) operators->add(body);
+  operators_ = operators;
+  native_.insert(native_.end(), other.native_.begin(), other.native_.end());
+  cases_.insert(cases_.end(), other.cases_.begin(), other.cases_.end());
+  return absl::OkStatus();
+}
+
+const Rule* RuleSet::find(std::string_view name) const {
+  const auto first = [&](auto named) {
+    return std::find_if(rules_.begin(), rules_.end(), [&](const auto& rule) { return named(rule->head().name) == name; });
+  };
+  auto it = first([](std::string_view rule) { return rule; });
+  if (it == rules_.end()) it = first(law_of);
+  return it == rules_.end() ? nullptr : &(*it)->rule();
+}
+
+StoredRules RuleSet::all_stored() const {
+  StoredRules all = operators_->all();
+  all.insert(all.end(), rules_.begin(), rules_.end());
+  return all;
+}
+
+std::vector<std::vector<const Rule*>> RuleSet::laws() const {
+  std::vector<std::vector<const Rule*>> out;
+  for (const Rule& rule : rules()) {
+    if (out.empty() || law_of(out.back().front()->name) != law_of(rule.name)) out.emplace_back();
+    out.back().push_back(&rule);
+  }
+  return out;
+}
+
+std::vector<const Rule*> RuleSet::cases_of(std::string_view native) const {
+  std::vector<const Rule*> out;
+  for (const Rule& graph : cases_)
+    if (graph.name == native) out.push_back(&graph);
+  return out;
+}
+
+RuleSet RuleSet::filtered(const RuleFilter& filter) const& { return RuleSet(*this).filtered(filter); }
+
+RuleSet RuleSet::filtered(const RuleFilter& filter) && {
+  std::erase_if(rules_, [&](const auto& r) { return !filter.accepts(r->head().name, r->head().effect, r->head().assumes); });
+  std::erase_if(native_, [&](const NativeRule& r) {
+    return !filter.accepts(r.name, r.effect, std::vector<std::string_view>(r.assumes.begin(), r.assumes.end()));
+  });
+  return std::move(*this);
+}
+
+std::string RuleSet::show(std::string_view name) const {
+  std::string out;
+  if (const Rule* r = find(name)) {
+    if (!r->doc.empty()) {
+      std::istringstream lines(r->doc);
+      for (std::string line; std::getline(lines, line);) out += "# " + line + "\n";
+    }
+    return out + r->source + "\n";
+  }
+  for (const auto& body : operators_->all())
+    if (law_of(body->rule().name) == name && !out.ends_with(body->rule().source + "\n"))
+      out += (body->rule().doc.empty() ? "" : "# " + body->rule().doc + "\n") + body->rule().source + "\n";
+  for (const NativeRule& r : native_)
+    if (r.name == name) out = fmt::format("# {}\n# native, {}\n{}\n", r.doc, to_string(r.effect), r.example);
+  for (const Rule* graph : cases_of(name)) out += graph->source + "\n";
+  return out;
+}
+
+std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log,
+                                      const std::function<bool(const RuleHead&)>& wanted) const {
+  define_operators(g);
+  std::vector<Rewrite> out;
+  for (const auto& rule : rules_)
+    if (!wanted || wanted(rule->head()))
+      for (Rewrite& r : compile_rule(rule->rule(), g, log)) out.push_back(std::move(r));
+  for (const NativeRule& rule : native_)
+    for (Rewrite& r : rule.make(g, log)) out.push_back(std::move(r));
+  return out;
+}
+
+std::vector<Rewrite> RuleSet::compile_when_wanted(OnnxEGraph& g, const std::function<bool(const RuleHead&)>& wanted) const {
+  define_operators(g);
+  std::vector<Rewrite> out;
+  out.reserve(2 * rules_.size());
+  KnownKinds kinds(g);
+  for (const auto& rule : rules_)
+    if (wanted(rule->head())) saturate::compile_when_wanted(rule, g, kinds, out);
+  for (const NativeRule& rule : native_)
+    for (Rewrite& r : rule.make(g, nullptr)) out.push_back(std::move(r));
+  return out;
+}
+
+}  // namespace saturate

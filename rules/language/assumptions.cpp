@@ -1,0 +1,74 @@
+#include "rules/language/assumptions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace saturate {
+namespace {
+
+constexpr Assumption kAssumptions[] = {
+    {"attention_not_empty", AssumptionClass::kConventional,
+     "attention has at least one batch entry, one query and one key (ONNX Runtime refuses the standard's Attention of none)",
+     "an empty batch is an error of the runtime instead of an empty result", kEmptySizes},
+    {"causal_rows", AssumptionClass::kRisky,
+     "where one mask hides what comes later and another what is padding, no row is hidden as a whole by both",
+     "left padding hides the only key that a first row may see: its numbers differ", kHiddenRows},
+    {"finite_scores", AssumptionClass::kConventional,
+     "scores are finite where a mask hides them, too, and those that it shows lie above the number that it fills in (-1000 or less)",
+     "a NaN or infinity among hidden keys reaches every row", kNotFinite | kLowScores},
+    {"finite_values", AssumptionClass::kKinder, "values that a model hides by a product with 0 are finite",
+     "0 times infinity was NaN and is a number now", kNotFinite},
+    {"ids_in_range", AssumptionClass::kConventional,
+     "ids that look up a row of a table are not negative (Gather counts negative ones from the end)",
+     "an id of -1, meant as the last row, is an error of the runtime", kLargeIntegers},
+    {"mask_of_zeros_and_ones", AssumptionClass::kConventional,
+     "integers, and floats that the model uses as truth values, are 0 or 1 where they hide scores of attention",
+     "a mask that holds 2 for a second segment hides nothing of it, where (1 - m) * -10000 shows it above all",
+     kOtherTruths | kLargeIntegers},
+    {"no_empty_row", AssumptionClass::kKinder, "no row of scores is hidden as a whole by -inf, of which Softmax makes NaN",
+     "the row was NaN and is zeros or numbers now", kInfiniteRows},
+    {"small_counts", AssumptionClass::kConventional,
+     "dims, and positions that are counted from them, are below 2^24, up to which float is exact",
+     "at 2^24 positions float rounds, whole numbers do not", kLargeIntegers},
+};
+
+}  // namespace
+
+std::string_view to_string(AssumptionClass c) {
+  return c == AssumptionClass::kKinder ? "kinder" : c == AssumptionClass::kConventional ? "conventional" : "risky";
+}
+
+std::span<const Assumption> known_assumptions() { return kAssumptions; }
+
+const Assumption* find_assumption(std::string_view name) {
+  for (const Assumption& a : kAssumptions)
+    if (a.name == name) return &a;
+  return nullptr;
+}
+
+bool AssumptionChoice::allows(std::string_view assumption) const {
+  const auto lists = [](const std::vector<std::string>& names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (lists(not_assumed, assumption) || lists(not_assumed, "all")) return false;
+  const Assumption* known = find_assumption(assumption);
+  return !known || known->kind != AssumptionClass::kRisky || lists(assumed, assumption);
+}
+
+std::optional<std::string> AssumptionChoice::unknown() const {
+  for (const auto* names : {&assumed, &not_assumed})
+    for (const std::string& name : *names)
+      if (!find_assumption(name) && !(names == &not_assumed && name == "all"))
+        return fmt::format("{}: no such assumption; `saturate optimize --help` names them", name);
+  return std::nullopt;
+}
+
+std::vector<std::string> AssumptionChoice::risks() const {
+  std::vector<std::string> out;
+  for (const Assumption& a : kAssumptions)
+    if (a.kind == AssumptionClass::kRisky && allows(a.name)) out.emplace_back(a.name);
+  return out;
+}
+
+}  // namespace saturate

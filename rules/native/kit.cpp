@@ -1,0 +1,143 @@
+#include "rules/native/kit.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+
+#include "rules/values/opkey.h"
+
+namespace saturate::native {
+namespace {
+
+class LambdaApplier : public Applier {
+ public:
+  LambdaApplier(const OnnxEGraph& g, std::function<void(const Match&, Unions&)> f) : g_(g), f_(std::move(f)) {}
+  bool holds(const EGraph&, const Match& match) const override { return !g_.is_passed_over(match.root()); }
+  void apply(EGraph&, const Match& match, Unions& unions) const override { f_(match, unions); }
+
+ private:
+  const OnnxEGraph& g_;
+  std::function<void(const Match&, Unions&)> f_;
+};
+
+}  // namespace
+
+bool GuardWatch::holds(std::string_view name, bool truth) {
+  const auto it = std::find(names.begin(), names.end(), name);
+  const auto number = static_cast<int>(it - names.begin());
+  if (it == names.end()) names.emplace_back(name);
+  return truth || number == off;
+}
+
+const Dims* Views::shape(Id id) const {
+  const Facts& f = g.facts(id);
+  return f.kind == Facts::Kind::kTensor && f.shape ? &*f.shape : nullptr;
+}
+
+bool Views::equal(std::span<const Dim> a, std::span<const Dim> b) const {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [this](Dim x, Dim y) { return equal(x, y); });
+}
+
+bool Views::has_zero(std::span<const Dim> dims) const {
+  return std::any_of(dims.begin(), dims.end(), [this](Dim d) { return g.dims().value(d) == 0; });
+}
+
+Dims Views::without_ones(std::span<const Dim> dims) const {
+  Dims out;
+  std::copy_if(dims.begin(), dims.end(), std::back_inserter(out), [this](Dim d) { return g.dims().value(d) != 1; });
+  return out;
+}
+
+std::ptrdiff_t Views::cuts(std::span<const Dim> dims) const {
+  return std::count_if(dims.begin(), dims.end(), [this](Dim d) { return g.dims().value(d) != 1; });
+}
+
+bool Views::is_spelled_out(Id target, const Dims* to) const {
+  if (!to || to->size() > 8) return true;
+  const auto& content = g.facts(target).content;
+  return content && equal(*content, *to);
+}
+
+Id Views::reshape(Id x, std::span<const Dim> to, int rank) const {
+  const Id shape_id = g.literal(to, false);
+  return g.add(make_key("", "Reshape", {Attribute::of("allowzero", std::int64_t{has_zero(to) ? 1 : 0})}, 1, rank), std::array{x, shape_id});
+}
+
+Id Views::reshape_by(Id x, std::vector<std::int64_t> to, int rank) const {
+  const Id shape_id = g.constant(Tensor::vector_int64(to));
+  return g.add(make_key("", "Reshape", {Attribute::of("allowzero", std::int64_t{0})}, 1, rank), std::array{x, shape_id});
+}
+
+Id Views::transpose(Id x, std::vector<std::int64_t> perm) const {
+  const int rank = static_cast<int>(perm.size());
+  bool identity = true;
+  for (int i = 0; i < rank; ++i) identity = identity && perm[i] == i;
+  return identity ? x : g.add(make_key("", "Transpose", {Attribute::of("perm", std::move(perm))}, 1, rank), std::array{x});
+}
+
+Id Views::expand(Id x, std::span<const Dim> to) const {
+  const Id literal = g.literal(to, false);
+  return g.add(make_key("", "Expand", {}, 1, std::nullopt), std::array{x, literal});
+}
+
+std::vector<std::int64_t> Views::perm(OpId op) const {
+  const Attribute* a = find_attribute(g.key(op).attributes, "perm");
+  return a ? a->ints() : std::vector<std::int64_t>{};
+}
+
+std::int64_t Views::int_attribute(OpId op, std::string_view name, std::int64_t absent) const {
+  const Attribute* a = find_attribute(g.key(op).attributes, std::string(name));
+  return a && a->type == AttributeType::kInt ? a->i() : absent;
+}
+
+std::optional<std::vector<std::int64_t>> Views::ints(Id id) const {
+  const Facts& f = g.facts(id);
+  if (!f.constant || f.kind != Facts::Kind::kTensor || !is_integer(f.dtype)) return std::nullopt;
+  const auto value = g.value(id);
+  if (!value) return std::nullopt;
+  std::vector<std::int64_t> out;
+  for (std::int64_t i = 0; i < value->size(); ++i) {
+    const auto n = element_as_int(*value, i);
+    if (!n) return std::nullopt;
+    out.push_back(*n);
+  }
+  return out;
+}
+
+PatternNode variable() { return {}; }
+
+PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> children, std::string_view domain) {
+  PatternNode n;
+  n.type = PatternNode::Type::kOperator;
+  n.kind = g.kind(domain, op);
+  n.children = std::move(children);
+  return n;
+}
+
+Pattern over_two(OnnxEGraph& g, std::string_view op) { return {{variable(), variable(), node(g, op, {0, 1})}}; }
+
+std::function<Pattern(OnnxEGraph&)> reshaped(std::string_view op) {
+  return [op](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, op, {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; };
+}
+
+std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
+  std::vector<NativeRule> out;
+  for (ViewRule& rule : rules) {
+    NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr, {}};
+    native.make = [rule = std::move(rule)](OnnxEGraph& g, const std::shared_ptr<RuleLog>&) {
+      auto& watch = g.notes<GuardWatch>();
+      Rewrite rewrite;
+      rewrite.name = rule.name;
+      rewrite.left = rule.pattern(g);
+      rewrite.of_facts_alone = !rule.looks_around;
+      rewrite.applier = std::make_shared<LambdaApplier>(g, [views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
+                                                               const Match& m, Unions& unions) { f(views, m, unions); });
+      return std::vector<Rewrite>{std::move(rewrite)};
+    };
+    out.push_back(std::move(native));
+  }
+  return out;
+}
+
+}  // namespace saturate::native

@@ -1,0 +1,82 @@
+// What native rules are written with: nodes of patterns, facts, and the views that they build.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "egraph/rewrite.h"
+#include "onnx_bridge/convert/onnx_egraph.h"
+#include "rules/compile/rule_set.h"
+
+namespace saturate::native {
+
+using Dims = std::vector<Dim>;
+using Unions = std::vector<std::pair<Id, Id>>;
+
+// The truth guards of native rules, for the checker: it sets this note of its own e-graph before rules are made for that. They count from
+// 0 in the order in which they are first asked.
+struct GuardWatch {
+  bool watching = false;
+  int off = -1;  // the number of the guard that is taken to hold
+  std::vector<std::string> names;
+  bool holds(std::string_view name, bool truth);
+};
+
+// Builds nodes and asks facts; shared by the appliers of a rule set.
+struct Views {
+  OnnxEGraph& g;
+  GuardWatch* watch = nullptr;  // null but in the checker
+
+  // A condition without which the rule would be false. What it must know to be written, or what is only `useful`, is none.
+  bool guard(std::string_view name, bool truth) const { return watch == nullptr ? truth : watch->holds(name, truth); }
+
+  const Dims* shape(Id id) const;  // nullptr where it is unknown
+  bool equal(Dim a, Dim b) const { return g.dims().equal(a, b); }
+  bool equal(std::span<const Dim> a, std::span<const Dim> b) const;
+  bool has_zero(std::span<const Dim> dims) const;
+  // The dims of a shape that are not 1. Rules about Reshapes around Transposes count with these alone, and the Transposes that they make
+  // have no others: wherever axes of size 1 stand, the elements are the same, so a view has one form instead of one for each of their
+  // places.
+  Dims without_ones(std::span<const Dim> dims) const;
+  std::ptrdiff_t cuts(std::span<const Dim> dims) const;  // how many these are
+  // Whether this input of a Reshape to the shape `to` says each size, as the literal does that every Reshape to a known shape gets: the
+  // rules about Reshapes in Reshapes and Transposes look at that spelling only, or each view would meet each other one as often as both
+  // have spellings.
+  bool is_spelled_out(Id target, const Dims* to) const;
+  Id reshape(Id x, std::span<const Dim> to, int rank) const;  // `rank` of x; 0 where only the literal matters
+  Id reshape_by(Id x, std::vector<std::int64_t> to, int rank) const;
+  Id transpose(Id x, std::vector<std::int64_t> perm) const;
+  Id expand(Id x, std::span<const Dim> to) const;
+  std::vector<std::int64_t> perm(OpId op) const;
+  // An int attribute of the operator, or what it is where absent.
+  std::int64_t int_attribute(OpId op, std::string_view name, std::int64_t absent) const;
+  // The elements of a small constant int tensor.
+  std::optional<std::vector<std::int64_t>> ints(Id id) const;
+};
+
+// Says of a condition that the rule is true without it: which direction helps, or what others look for.
+inline bool useful(bool condition) { return condition; }
+
+PatternNode variable();
+PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> children, std::string_view domain = "");
+// Operator of two variables: classes 0 and 1, the root is 2.
+Pattern over_two(OnnxEGraph& g, std::string_view op);
+// Its Reshape: to the literal of class 3, the root is 4.
+std::function<Pattern(OnnxEGraph&)> reshaped(std::string_view op);
+
+// One rule: a pattern, and what a match makes.
+struct ViewRule {
+  std::string name, doc;
+  Effect effect;
+  std::function<Pattern(OnnxEGraph&)> pattern;
+  std::function<void(const Views&, const Match&, Unions&)> apply;
+  bool looks_around = false;  // asks more than the match and the facts of its classes
+};
+
+std::vector<NativeRule> to_native(std::vector<ViewRule> rules);
+
+}  // namespace saturate::native

@@ -1,0 +1,101 @@
+#include "rules/values/magnitudes.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "onnx_bridge/operators/op_traits.h"
+#include "rules/evaluate/answers.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::size_t kMostComputed = std::size_t{1} << 26;  // bytes of a constant that is computed for the question
+constexpr std::size_t kLarge = std::size_t{1} << 20;         // bytes from which on a weight's pages are given back
+constexpr int kDeepestView = 6;
+
+// The bits of a float without its sign are ordered as its magnitude is.
+template <typename Float, typename Bits>
+Magnitudes by_bits(const Tensor& t) {
+  constexpr Bits kSign = Bits{1} << (sizeof(Bits) * 8 - 1);
+  const std::byte* bytes = t.bytes().data();
+  Bits most = 0, least = std::numeric_limits<Bits>::max();  // least: of bits - 1, so that 0 comes last
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    Bits bits;
+    std::memcpy(&bits, bytes + static_cast<std::size_t>(i) * sizeof bits, sizeof bits);
+    bits &= static_cast<Bits>(~kSign);
+    most = std::max(most, bits);
+    least = std::min(least, static_cast<Bits>(bits - 1));
+  }
+  Magnitudes out;
+  const double top = std::bit_cast<Float>(most);
+  out.most = std::isfinite(top) ? top : HUGE_VAL;
+  if (most != 0) out.least = std::bit_cast<Float>(static_cast<Bits>(least + 1));
+  return out;
+}
+
+// Operators whose result holds each element of the first input, once or more, with its own sign or another.
+bool keeps_magnitudes(const OpKey& key) { return has(Trait::kPermutation, key) || has(Trait::kKeepsMagnitude, key); }
+
+std::optional<Magnitudes> of_class(Look& look, Id id, int depth) {
+  const OnnxEGraph& g = look.graph();
+  const Facts& f = look.facts(id);
+  if (f.kind != Facts::Kind::kTensor || !f.constant) return std::nullopt;
+  if (f.value) return magnitudes_of(*f.value);
+  if (depth == 0) return std::nullopt;
+  for (NodeId n : look.nodes(id)) {
+    const ENode node = g.egraph().node(n);
+    const OpKey& key = g.key(node.op);
+    if (key.op_type == kConstantOp) return magnitudes_of(g.constant_tensor(node.op));
+    if (!keeps_magnitudes(key) || node.children.empty()) continue;
+    if (auto same = of_class(look, node.children[0], depth - 1)) return same;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Magnitudes magnitudes_of(const Tensor& t) {
+  Magnitudes out;
+  if (t.dtype() == DType::kFloat || t.dtype() == DType::kDouble) {
+    out = t.dtype() == DType::kFloat ? by_bits<float, std::uint32_t>(t) : by_bits<double, std::uint64_t>(t);
+    if (t.bytes().size() > kLarge) release_pages(t);
+    return out;
+  }
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    const auto x = element_as_double(t, i);
+    const double size = x && std::isfinite(*x) ? std::fabs(*x) : HUGE_VAL;
+    out.most = std::max(out.most, size);
+    if (size != 0) out.least = std::min(out.least, size);
+  }
+  return out;
+}
+
+std::optional<Magnitudes> magnitudes(const OnnxEGraph& g, Id id) {
+  if (!g.facts(id).constant) return std::nullopt;
+  return Answers<Magnitudes, Magnitudes>::of(g, id, [&](Look& look) {
+    std::optional<Magnitudes> found = of_class(look, id, kDeepestView);
+    if (!found)
+      if (const auto value = g.value(id, kMostComputed)) found = magnitudes_of(*value);
+    return found;
+  });
+}
+
+std::optional<FloatRange> float_range(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return FloatRange{0x1p-14, 65504, 11};
+    case DType::kBfloat16:
+      return FloatRange{0x1p-126, 0x1.fep127, 8};
+    case DType::kFloat:
+      return FloatRange{0x1p-126, std::numeric_limits<float>::max(), 24};
+    case DType::kDouble:
+      return FloatRange{0x1p-1022, std::numeric_limits<double>::max(), 53};
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace saturate

@@ -1,0 +1,228 @@
+#include "rules/values/opkey.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cmath>
+
+namespace saturate {
+namespace {
+
+std::int64_t wrapped(std::int64_t axis, int rank) { return axis < 0 && axis >= -rank ? axis + rank : axis; }
+
+std::string_view type_word(AttributeType type) {
+  switch (type) {
+    case AttributeType::kFloat:
+      return "a float";
+    case AttributeType::kInt:
+      return "an int";
+    case AttributeType::kString:
+      return "a string";
+    case AttributeType::kTensor:
+      return "a tensor";
+    case AttributeType::kFloats:
+      return "a list of floats";
+    case AttributeType::kInts:
+      return "a list of ints";
+    case AttributeType::kStrings:
+      return "a list of strings";
+    default:
+      return "something that rules cannot write";
+  }
+}
+
+AttributeType written_type(const Attribute& a) {
+  constexpr std::array types = {AttributeType::kUndefined, AttributeType::kFloat,   AttributeType::kInt,    AttributeType::kString,
+                                AttributeType::kTensor,    AttributeType::kGraph,   AttributeType::kFloats, AttributeType::kInts,
+                                AttributeType::kStrings,   AttributeType::kTensors, AttributeType::kGraphs};
+  return types[a.value.index()];
+}
+
+// Ints stand for floats of the same value, a number for a tensor of it, an empty list for any empty list.
+bool convert(Attribute& a, AttributeType to) {
+  const AttributeType from = written_type(a);
+  if (from == AttributeType::kInt && to == AttributeType::kFloat) {
+    a.value = static_cast<float>(a.i());
+  } else if (from == AttributeType::kInts && to == AttributeType::kFloats) {
+    a.value = std::vector<float>(a.ints().begin(), a.ints().end());
+  } else if (from == AttributeType::kInts && to == AttributeType::kStrings && a.ints().empty()) {
+    a.value = std::vector<std::string>();
+  } else if (from == AttributeType::kInt && to == AttributeType::kTensor) {
+    a.value = Tensor::vector_int64(std::vector{a.i()});
+  } else if (from == AttributeType::kFloat && to == AttributeType::kTensor) {
+    const float number = a.f();
+    a.value = Tensor::of<float>(DType::kFloat, {1}, std::span(&number, 1));
+  } else if (from != to) {
+    return false;
+  }
+  a.type = to;
+  return true;
+}
+
+}  // namespace
+
+const OpSchema* newest_schema(std::string_view domain, std::string_view op_type) {
+  const OpSchema* schema = find_schema(domain, op_type, domain.empty() ? kNewestOpset : INT_MAX);
+  return schema && !schema->deprecated ? schema : nullptr;
+}
+
+std::optional<int> axis_rank(std::string_view op_type, std::string_view attribute, int first_input_rank) {
+  if (attribute != "axis" && attribute != "axes") return std::nullopt;
+  if (op_type == "ConcatFromSequence" || op_type == "SplitToSequence") return std::nullopt;
+  return op_type == "OneHot" ? first_input_rank + 1 : first_input_rank;
+}
+
+OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs, std::optional<int> rank) {
+  return make_key(newest_schema(domain, op_type), domain, op_type, std::move(attributes), outputs, rank);
+}
+
+OpKey make_key(const OpSchema* schema, std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs,
+               std::optional<int> rank) {
+  if (schema != nullptr) add_defaults(*schema, attributes);
+  for (Attribute& a : attributes) {
+    if (!rank) break;
+    const auto r = axis_rank(op_type, a.name, *rank);
+    if (!r) continue;
+    if (a.type == AttributeType::kInt) a.value = wrapped(a.i(), *r);
+    if (a.type == AttributeType::kInts) {
+      std::vector<std::int64_t> axes = a.ints();
+      for (std::int64_t& axis : axes) axis = wrapped(axis, *r);
+      a.value = std::move(axes);
+    }
+  }
+  const auto by_name = [](const Attribute& a, const Attribute& b) { return a.name < b.name; };
+  if (!std::is_sorted(attributes.begin(), attributes.end(), by_name)) std::sort(attributes.begin(), attributes.end(), by_name);
+  OpKey key;
+  key.domain = domain;
+  key.op_type = op_type;
+  key.attributes = std::move(attributes);
+  key.outputs = outputs;
+  return key;
+}
+
+bool same_value(const Attribute& a, const Attribute& b) {
+  if (a.type != b.type || a.value.index() != b.value.index()) return false;
+  if (a.type == AttributeType::kTensor) return identical(a.t(), b.t());
+  if (a.type == AttributeType::kTensors || a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs) return false;
+  if (a.value.index() == 0) return a.raw == b.raw;
+  return std::visit(
+      [&](const auto& v) {
+        using T = std::decay_t<decltype(v)>;
+        if constexpr (std::is_same_v<T, std::monostate> || std::is_same_v<T, Tensor> || std::is_same_v<T, std::vector<Tensor>>)
+          return false;
+        else
+          return v == std::get<T>(b.value);
+      },
+      a.value);
+}
+
+std::string complete_attribute_type(const OpSchema* schema, std::string_view op_type, RuleAttribute& attribute) {
+  Attribute& a = attribute.literal;
+  AttributeType want = a.type;
+  if (schema != nullptr) {
+    const OpAttribute* known = schema->attribute(a.name);
+    if (known == nullptr) {
+      std::string names;
+      for (const OpAttribute& k : schema->attributes) names += (names.empty() ? "" : ", ") + std::string(k.name);
+      return fmt::format("{} has no attribute `{}`; it has: {}", op_type, a.name, names.empty() ? "none" : names);
+    }
+    if (want != AttributeType::kUndefined && want != known->type)
+      return fmt::format("attribute `{}` of {} is {}, not {}", a.name, op_type, type_word(known->type), type_word(want));
+    want = known->type;
+  }
+  if (attribute.kind != RuleAttribute::Kind::kLiteral) {
+    a.type = want;
+    return {};
+  }
+  if (want == AttributeType::kUndefined) want = written_type(a);
+  const AttributeType written = written_type(a);
+  if (!convert(a, want)) return fmt::format("attribute `{}` of {} is {}, not {}", a.name, op_type, type_word(want), type_word(written));
+  return {};
+}
+
+const OpSchema::Formal* formal_at(std::span<const OpSchema::Formal> formals, std::size_t i) {
+  if (i < formals.size()) return &formals[i];
+  return !formals.empty() && formals.back().variadic ? &formals.back() : nullptr;
+}
+
+namespace {
+
+const OpSchema::TypeConstraint* constraint_of(const OpSchema& schema, std::string_view type) {
+  for (const auto& c : schema.constraints)
+    if (c.name == type) return &c;
+  return nullptr;
+}
+
+bool allows(const OpSchema& schema, std::string_view type, DType dtype) {
+  const OpSchema::TypeConstraint* c = constraint_of(schema, type);
+  if (c == nullptr) return dtype_of_tensor(type) == dtype || !type.starts_with("tensor(");
+  return c->types.empty() || (c->tensors >> static_cast<int>(dtype) & 1) != 0;
+}
+
+}  // namespace
+
+std::optional<DType> wanted_dtype(const OpSchema* schema, std::size_t input, std::span<const DType> dtypes, DType fallback) {
+  const OpSchema::Formal* formal = schema ? formal_at(schema->inputs, input) : nullptr;
+  if (formal == nullptr) return fallback;
+  if (formal->type.starts_with("tensor(") && formal->type.ends_with(")")) return dtype_of_tensor(formal->type);
+  for (std::size_t i = 0; i < dtypes.size(); ++i) {
+    if (i == input || dtypes[i] == DType::kUndefined) continue;
+    const OpSchema::Formal* other = formal_at(schema->inputs, i);
+    if (other != nullptr && other->type == formal->type) return dtypes[i];
+  }
+  if (allows(*schema, formal->type, fallback)) return fallback;
+  const OpSchema::TypeConstraint* c = constraint_of(*schema, formal->type);
+  for (DType d : dtypes)
+    if (d != DType::kUndefined && allows(*schema, formal->type, d)) return d;
+  if (c != nullptr && c->types.size() == 1 && c->types[0].starts_with("tensor("))
+    return parse_dtype(c->types[0].substr(7, c->types[0].size() - 8));
+  return std::nullopt;
+}
+
+bool dtypes_fit(const OpSchema& schema, std::span<const DType> dtypes, std::string* why) {
+  std::vector<std::pair<std::string_view, DType>> bound;
+  for (std::size_t i = 0; i < dtypes.size(); ++i) {
+    if (dtypes[i] == DType::kUndefined) continue;
+    const OpSchema::Formal* formal = formal_at(schema.inputs, i);
+    if (formal == nullptr) continue;
+    if (!allows(schema, formal->type, dtypes[i])) {
+      if (why) *why = fmt::format("{} does not take {} as its input {}", schema.name, dtype_name(dtypes[i]), formal->name);
+      return false;
+    }
+    if (formal->variadic || constraint_of(schema, formal->type) == nullptr) continue;
+    const auto known = std::find_if(bound.begin(), bound.end(), [&](const auto& b) { return b.first == formal->type; });
+    if (known == bound.end()) {
+      bound.emplace_back(formal->type, dtypes[i]);
+    } else if (known->second != dtypes[i]) {
+      if (why)
+        *why = fmt::format("{} takes one dtype for {}, not {} and {}", schema.name, formal->type, dtype_name(known->second),
+                           dtype_name(dtypes[i]));
+      return false;
+    }
+  }
+  return true;
+}
+
+double match_tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat:
+    case DType::kDouble:
+      return 1e-5;  // exporters write numbers rounded to float into doubles too
+    case DType::kFloat16:
+      return 4 * 0x1p-10;
+    case DType::kBfloat16:
+      return 4 * 0x1p-7;
+    default:
+      return is_floating(dtype) ? 0.125 : 0;
+  }
+}
+
+bool matches_number(double found, double wanted, double tolerance) {
+  if (std::isnan(wanted)) return std::isnan(found);
+  if (found == wanted) return true;
+  return std::isfinite(found) && std::fabs(found - wanted) <= tolerance * std::fabs(wanted);
+}
+
+}  // namespace saturate
