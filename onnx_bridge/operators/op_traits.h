@@ -1,7 +1,6 @@
 // What is true of operators, said once: one line an operator in op_traits.inc. Everybody who asks "is it a view", "is it random" asks here.
-// tests/kernels/op_traits_test.cpp runs the kernels on every dtype: each trait is true, and to each one that is missing there is a
-// counterexample.
-// An operator is named as in rules: "Relu" of the standard, "com.microsoft.FastGelu" of another domain.
+// tests/kernels/op_traits/op_traits_test.cpp runs the kernels on every dtype: each trait is true, and to each one that is missing there is
+// a counterexample. An operator is named as in rules: "Relu" of the standard, "com.microsoft.FastGelu" of another domain.
 #pragma once
 
 #include <cstdint>

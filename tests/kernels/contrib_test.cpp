@@ -1,4 +1,4 @@
-// Identities between fused operators and what they fuse. contrib_vs_ort.py compares with ONNX Runtime's own kernels.
+// Identities between fused operators and what they fuse. suites/contrib_vs_ort.py compares with ONNX Runtime's own kernels.
 #include <cmath>
 #include <limits>
 

@@ -20,7 +20,7 @@ def runner():
 
 
 def script(name, *words):
-    done = subprocess.run([sys.executable, str(ROOT / "tests" / "kernels" / name), str(runner()), *map(str, words)], capture_output=True, text=True, timeout=900)
+    done = subprocess.run([sys.executable, str(ROOT / "tests" / "kernels" / "suites" / name), str(runner()), *map(str, words)], capture_output=True, text=True, timeout=900)
     print(done.stdout[-3000:])
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 

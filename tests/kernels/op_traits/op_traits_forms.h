@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernel_test_util.h"
+#include "tests/kernels/kernel_test_util.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "op_traits_values.h"

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import DATA, binary
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "ort_latency.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "ort_latency.py"
 sys.path.insert(0, str(SCRIPT.parent))
 import ort_outputs  # noqa: E402
 

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import DATA, binary
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "replay.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "replay.py"
 
 
 @pytest.fixture

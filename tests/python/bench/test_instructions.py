@@ -10,7 +10,7 @@ import pytest
 
 from conftest import binary
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "instructions.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "instructions.py"
 
 
 def instructions(folder, *more, path=None):

@@ -10,7 +10,7 @@
 #include <map>
 #include <set>
 
-#include "kernel_test_util.h"
+#include "tests/kernels/kernel_test_util.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "op_traits_forms.h"
 #include "op_traits_values.h"

@@ -7,7 +7,7 @@ import sys
 
 from conftest import DATA, binary
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "cost_experiment.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "bench" / "cost_experiment.py"
 
 
 def experiment(tmp_path, grid):
