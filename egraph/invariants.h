@@ -7,8 +7,9 @@
 
 namespace saturate {
 
-// Empty, or the first thing that is wrong: children canonical (and sorted where commutative), no two live e-nodes equal, hash table = live
-// e-nodes, every live e-node in the parent list of each child, counts right, every class with a live e-node.
+// Empty, or the first thing that is wrong. Children are canonical, and sorted where the operator is commutative. No two live e-nodes are
+// equal, the hash table holds the live ones, and each is in the parent list of its children. Counts are right, and every class has a live
+// e-node.
 std::string check_invariants(const EGraph& egraph);
 
 }  // namespace saturate

@@ -13,10 +13,10 @@
 
 namespace saturate {
 
-// The logarithm of a time is that of a sum of sizes (extract/price/time_fit.h, by family of operator) plus a Gaussian process over
-// logarithms of sizes and over what else picks the kernel (extract/price/op_features.h), conditioned on the rows (Rasmussen and Williams,
-// Gaussian Processes for Machine Learning, 2006, 2.2). So rows are met up to their noise, sizes between them lie between, and far from all
-// of them the sum alone counts.
+// The logarithm of a time is that of a sum of sizes (extract/price/time_fit.h, by family of operator) plus a Gaussian process. The process
+// is over logarithms of sizes and over what else picks the kernel (extract/price/op_features.h). It is conditioned on the rows (Rasmussen
+// and Williams, Gaussian Processes for Machine Learning, 2006, 2.2). So rows are met up to their noise, sizes between them lie between, and
+// far from all of them the sum alone counts.
 class MeasuredTable {
  public:
   // Rows as JSON lines: the first object describes the machine; others as bench/gather_ort.py writes them. `place` names them in errors.

@@ -1,6 +1,6 @@
 // Exact extraction as an integer linear program, solved by COIN-OR CBC. One variable per node; a node needs a chosen node in each child
-// class (one row per pair of classes), a class needs what all its ways need (from simplify), and order variables stand only where a cycle
-// is possible. Where operators are refused, two programs: the fewest of them first, then the least cost among choices with no more.
+// class (one row per pair of classes). A class needs what all its ways need (from simplify). Order variables stand only where a cycle is
+// possible. Where operators are refused, two programs: the fewest of them first, then the least cost among choices with no more.
 #pragma once
 
 #include "extract/solve/problem.h"

@@ -1,5 +1,5 @@
 // An extraction problem free of ONNX: classes, the nodes that may stand for each, what a node costs and which classes it needs. Extraction
-// chooses a node for every class that is needed from the roots, without a cycle, and wants the least sum of prices, each chosen class
+// chooses a node for every class that is needed from the roots, without a cycle. The sum of prices is to be the least, each chosen class
 // counted once (DAG cost).
 #pragma once
 

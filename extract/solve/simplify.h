@@ -1,8 +1,7 @@
 // Makes an extraction problem smaller without losing its least cost. What goes:
 // - nodes that can't be in an acyclic term, or cost infinitely much, and what the roots don't reach;
 // - nodes that another node of their class beats: it costs no more, and needs only classes that the beaten one needs as well, directly or
-// in
-//   whatever way its own needs are met (the classes on every such way are found like dominators in a flow graph, as a greatest fixpoint);
+//   in whatever way its own needs are met. The classes on every such way are found like dominators in a flow graph, as a greatest fixpoint;
 // - with a known cost to beat: nodes that no cheaper choice can have;
 // - needs that are met anyway: of classes that every choice has, where no cycle can pass, and of classes that have a free leaf.
 #pragma once

@@ -16,8 +16,8 @@ struct Window {
 // From the attributes strides, dilations, pads, auto_pad of the node (ONNX spec, Conv and *Pool).
 absl::StatusOr<Window> window_of(const KernelContext& ctx, Shape input, Shape kernel, bool ceil_mode = false);
 
-// Calls f(first_output, count, first_input, input_step) for every run of output positions along the last axis whose input lies inside the
-// tensor, for kernel element `k` (flat). Runs that would read padding are left out.
+// Calls f(first_output, count, first_input, input_step) for every run of output positions along the last axis. Their inputs, by kernel
+// element `k` (flat), lie inside the tensor. Runs that would read padding are left out.
 template <typename F>
 void for_each_window_run(const Window& w, std::int64_t k, F&& f) {
   const std::size_t rank = w.input.size();

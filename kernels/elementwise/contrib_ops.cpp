@@ -1,5 +1,5 @@
-// com.microsoft BiasGelu, FastGelu, BiasSplitGelu, EmbedLayerNormalization (onnxruntime docs/ContribOperators.md) and RotaryEmbedding of
-// both domains (ONNX spec, RotaryEmbedding-23).
+// com.microsoft BiasGelu, FastGelu, BiasSplitGelu, EmbedLayerNormalization (onnxruntime docs/ContribOperators.md). RotaryEmbedding of both
+// domains (ONNX spec, RotaryEmbedding-23).
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Matrix products. Matrices are given by pointer, row stride and column stride, so that transposed ones need no copy by the caller.
-// Method: B in panels of the micro-kernel's width, k in blocks, rows of A broadcast (Goto and van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication", 2008, with A unpacked).
+// Method: B in panels of the micro-kernel's width, k in blocks, rows of A broadcast. Source: Goto and van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication", 2008; here A is not packed.
 #pragma once
 
 #include <cstdint>
@@ -83,8 +83,8 @@ struct ScatteredRows {
   std::int64_t piece = 0;
   std::function<void(std::int64_t begin, std::int64_t end, const float** to)> fill;
 };
-// What happens to C as it is finished. `rest`, where not empty, is called once for every rectangle, rows [r0, r1) and columns [c0, c1),
-// after the additions and the clip, while it is in the first-level cache.
+// What happens to C as it is finished. `rest`, where not empty, is called once for every rectangle: rows [r0, r1) and columns [c0, c1).
+// That is after the additions and the clip, while the rectangle is in the first-level cache.
 struct GemmFinish {
   TileFinish tile;
   std::function<void(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1)> rest;

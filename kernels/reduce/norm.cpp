@@ -1,4 +1,4 @@
-// LayerNormalization-17, RMSNormalization-23 and com.microsoft's SimplifiedLayerNormalization, SkipLayerNormalization and
+// LayerNormalization-17 and RMSNormalization-23. Of com.microsoft: SimplifiedLayerNormalization, SkipLayerNormalization and
 // SkipSimplifiedLayerNormalization (onnxruntime docs/ContribOperators.md).
 #include "kernels/reduce/norm.h"
 

@@ -64,7 +64,7 @@ struct MemoryPlan {
   std::vector<std::size_t> bytes, offsets;  // by order of requests
   std::size_t size = 0;                     // of the whole
 };
-// Largest first, each at the lowest place that no buffer alive at the same time has (greedy by size, Pisarchyk and Lee 2020,
+// Largest first, each at the lowest place that no buffer alive at the same time has. This is "greedy by size" (Pisarchyk and Lee 2020,
 // "Efficient Memory Management for Deep Neural Net Inference"). Empty where there are too many.
 MemoryPlan plan_memory(const std::vector<MemoryTrace::Buffer>& buffers);
 

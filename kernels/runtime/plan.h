@@ -1,5 +1,5 @@
-// A graph made ready to run: names resolved to slots, nodes in order with their kernels, local functions instantiated,
-// subgraphs planned with the outer values they capture, and the last use of every value known.
+// A graph made ready to run. Names are resolved to slots, nodes are in order with their kernels, local functions are instantiated.
+// Subgraphs are planned with the outer values they capture, and the last use of every value is known.
 #pragma once
 
 #include <map>

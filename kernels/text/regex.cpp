@@ -1,5 +1,5 @@
-// RegexFullMatch (ONNX Operators; syntax of RE2). A pattern becomes a program of a nondeterministic automaton that runs in time
-// proportional to text times program (Thompson, "Regular Expression Search Algorithm", 1968): no pattern can make it hang.
+// RegexFullMatch (ONNX Operators; syntax of RE2). A pattern becomes a program of a nondeterministic automaton. It runs in time proportional
+// to text times program (Thompson, "Regular Expression Search Algorithm", 1968): no pattern can make it hang.
 #include <algorithm>
 #include <memory>
 

@@ -540,10 +540,10 @@ class Raiser {
            std::any_of(f.shape->begin(), f.shape->end(), [&](Dim d) { return g_.dims().name_apart(d).has_value(); });
   }
 
-  // Types of what goes into and comes out of nodes made by rules: runtimes infer less than the facts know (a Reshape to a computed
-  // shape), and ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown. And of what has a dim whose
-  // name another dim of the inputs has, too: ONNX Runtime takes values of one name for equally large and reuses their memory, so whether
-  // such a model runs where they are not would hang on the order of its nodes.
+  // Types of what goes into and comes out of nodes made by rules: runtimes infer less than the facts know (a Reshape to a computed shape).
+  // ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown. And of what has a dim whose name another
+  // dim of the inputs has, too: ONNX Runtime takes values of one name for equally large and reuses their memory. Where they are not, the
+  // order of nodes would decide whether the model runs.
   void describe_values(Graph& graph) const {
     std::set<std::string> known;
     for (const auto* list : {&graph.inputs, &graph.outputs, &graph.value_info})

@@ -52,8 +52,9 @@ class DefinedOperators {
   virtual std::optional<absl::StatusOr<std::vector<Facts>>> infer(const Node& node, std::span<const Facts* const> inputs, int num_outputs,
                                                                   InferContext& context) const = 0;
 };
-// Two things are taken for granted, as every exporter does: a symbolic element of a Reshape target is not zero at run time where
-// zero would mean "copy", and dims of tensors stay below 2^31 - 1 (the "to the end" of a Slice).
+// Two things are taken for granted, as every exporter does. A symbolic element of a Reshape target is not zero at run time where zero would
+// mean "copy". Dims of tensors stay below 2^31 - 1 (the "to the end" of a Slice).
+
 // Joins what two sources say of one value; false: contradiction, told in `why`.
 bool join_facts(Facts& into, const Facts& other, DimTable& dims, bool& changed, std::string& why);
 // Names of dims are declared names (see DimTable::declared) of `value_name`.

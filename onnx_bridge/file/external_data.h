@@ -29,9 +29,9 @@ class ExternalFiles {
   ~ExternalFiles();
   ExternalFiles(const ExternalFiles&) = delete;
   ExternalFiles& operator=(const ExternalFiles&) = delete;
-  // A view of the range, which must be exactly the bytes of such a tensor. Refused: absolute paths, "..", symbolic links on any
-  // step, hard links (but to the name that save_model gives the same data while it renames), everything but regular files, ranges outside
-  // the file.
+  // A view of the range, which must be exactly the bytes of such a tensor. Refused: absolute paths, "..", symbolic links on any step, hard
+  // links, everything but regular files, ranges outside the file. One hard link is allowed: the name that save_model gives the same data
+  // while it renames.
   absl::StatusOr<Tensor> map(const ExternalReference& reference, DType dtype, Shape dims);
 
  private:

@@ -42,10 +42,10 @@ struct SaveOptions {
 };
 // A failed save leaves nothing behind and nothing overwritten; one that is cut off at any moment leaves the old model or the new one,
 // whole. Symbolic links are followed, the mode of a file that is replaced is kept. A `path` that ends in .onnxtxt gets ONNX text (all data
-// inside; doc strings of parts and unknown fields have no place there).
-// Tensors that came from external files are copied file to file into `<path>.data`; a result stays external if its input was. Where there
-// is a file of this name and the model that `path` replaces does not refer to it, or the model being saved does, it is left alone, and
-// `<path>.2.data` is taken. What has an `origin` is written as that message with changed names, types and subgraphs put in.
+// inside; doc strings of parts and unknown fields have no place there). Tensors that came from external files are copied file to file into
+// `<path>.data`; a result stays external if its input was. A file of this name is left alone where the model that `path` replaces does not
+// refer to it, or the model being saved does. Then `<path>.2.data` is taken. What has an `origin` is written as that message with changed
+// names, types and subgraphs put in.
 absl::Status save_model(const Model& model, const std::string& path, const SaveOptions& options = {});
 absl::StatusOr<std::string> serialize_model(const Model& model);
 // The same without the raw_data of initializers of at least `threshold` bytes: setting it to what `detached` says gives the same message.

@@ -17,8 +17,8 @@ struct Destination {
   std::string path, folder, name;  // path is folder/name
   std::optional<struct stat> old;  // what is there now, a regular file
 };
-// Refused, with the reason: folders, devices and other special files, everything in /dev (but /dev/shm), /proc and /sys, names too long
-// for a file, files and folders without the right to write.
+// Refused, with the reason: folders, devices and other special files, names too long for a file, files and folders without the right to
+// write. Refused as well is everything in /dev (but /dev/shm), /proc and /sys.
 absl::StatusOr<Destination> destination_of(const std::string& path);
 // A device, a pipe or a descriptor (/dev/stdout): bytes can be sent there, but no file can take its place.
 bool is_stream(const std::string& path);

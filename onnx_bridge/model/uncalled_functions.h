@@ -1,12 +1,12 @@
-// Local functions that a model calls, from its nodes, their subgraphs, or other functions that it calls.
+// Local functions that nothing in a model calls: no node, no subgraph, no function that is called.
 #pragma once
 
 #include "onnx_bridge/model/model.h"
 
 namespace saturate {
 
-// The model without functions that nothing in it calls: those that `before` calls, and those written for another version of ai.onnx than
-// the model has now (exporters leave helpers behind), for checkers of models refuse them. Other functions that nothing calls stay.
+// Removes functions that are no longer called: those that `before` did call, and those written for another version of ai.onnx, which
+// onnx.checker rejects. Other functions that nothing calls stay.
 Model without_uncalled_functions(Model model, const Model& before);
 
 }  // namespace saturate

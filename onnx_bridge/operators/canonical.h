@@ -12,9 +12,9 @@
 
 namespace saturate {
 
-// The node in newest form: attributes complete (schema defaults written out, sorted by name), axes as inputs where the newest form has
-// them, axes (constants too) and axis attributes >= 0 where the rank is known, deprecated forms replaced (Upsample -> Resize, Softmax below
-// 13 -> Flatten, Softmax, Reshape), trailing absent inputs dropped. Several nodes where one does not suffice; `constants` are initializers
+// The node in newest form. Attributes are complete (schema defaults written out) and sorted by name. Axes are inputs where the newest form
+// has them; they and axis attributes are >= 0 where the rank is known. Deprecated forms are replaced (Upsample -> Resize, Softmax below 13
+// -> Flatten, Softmax, Reshape), trailing absent inputs dropped. Several nodes where one does not suffice; `constants` are initializers
 // that the nodes name. New value names start with `prefix`. nullopt: the operator is unknown, or no newest form expresses it: it stays
 // opaque.
 struct Canonical {

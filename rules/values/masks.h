@@ -13,7 +13,7 @@ bool holds_zeros_and_ones(const Tensor& t);
 bool is_zero_or_one(const OnnxEGraph& g, Id id);
 
 // Whether one may assume it (`assume mask_of_zeros_and_ones`): proven, or moved about from an input of the model of the same element type
-// that the model uses as a truth value somewhere (as a bool, by comparing it with 0 or 1, or as 1 - m in a mask of scores).
+// that the model uses as a truth value somewhere. It does so by a Cast to bool, by comparing with 0 or 1, or by 1 - m in a mask of scores.
 bool may_be_mask(const OnnxEGraph& g, Id id);
 
 // Whether a mask hides by -inf: a constant with one, or a choice (Where, be it expanded) of one.

@@ -1,6 +1,6 @@
 // The program's operator new and delete: blocks of up to 512 bytes lie in lists by size, one set of lists a thread. An e-graph's facts,
-// rules and messages are such blocks by the hundred thousand, and the C library takes some eighty instructions to give one and take it
-// back, this twenty. For the file with main() alone: a library leaves its program's allocator in place.
+// rules and messages are such blocks by the hundred thousand. The C library takes some eighty instructions to give one and take it back,
+// this takes twenty. For the file with main() alone: a library leaves its program's allocator in place.
 #pragma once
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -46,7 +46,7 @@ struct OutputComparison {
 };
 
 // `noise`, where given, widens the tolerance: an element may differ by a few times what the original differs from itself there or at
-// elements of its row that are no larger, and an integer may be what the original made of it.
+// elements of its row that are no larger; an integer may be what the original made of it.
 OutputComparison compare_values(const std::string& name, const Value& reference, const Value& other, const Tolerances& tolerances,
                                 const Noise* noise = nullptr);
 // The same for values that chance decides: dtype and shape.

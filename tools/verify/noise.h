@@ -23,8 +23,8 @@ struct NoiseOf {
   const std::vector<Value>& outputs;  // what the model makes of them
 };
 
-// Runs the model beside its inputs, with its weights moved by one unit in the last place, and in double precision, up to a dozen times, and
-// lets `noise` (one an output) learn. `enough` is asked after each run.
+// Runs the model beside its inputs, with its weights moved by one unit in the last place, and in double precision. Up to a dozen such runs
+// teach `noise` (one an output). `enough` is asked after each run.
 void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough);
 
 // Whether the model overflows or underflows somewhere on these inputs: makes a NaN or an infinity of finite numbers, or a 0 by Exp, Sigmoid

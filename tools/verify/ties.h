@@ -9,8 +9,8 @@
 
 namespace saturate {
 
-// Whether the output holds places that ArgMax, ArgMin or TopK found, and `got` names other elements than `wanted` (what the model gives)
-// that are as large but for rounding. False where the model does not run.
+// Whether the output holds places that ArgMax, ArgMin or TopK found, where `got` names other elements than `wanted`. `wanted` is what the
+// model gives; the elements are as large but for rounding. False where the model does not run.
 bool differs_by_ties(const Model& model, const std::string& output, const Inputs& inputs, const SessionOptions& options,
                      const Tensor& wanted, const Tensor& got);
 

@@ -269,9 +269,9 @@ class Verifier {
     return values[static_cast<std::size_t>(std::find_if(outputs.begin(), outputs.end(), same) - outputs.begin())];
   }
 
-  // A model may make much of a rounding (a softmax of scores of 10^5). Where outputs differ by no more than a few times what the original
-  // differs from itself when it is computed in double precision, or when its inputs or weights move by one unit in the last place, nothing
-  // is wrong. Where floats are rounded to few steps (quantization) most moves change nothing and some change much.
+  // A model may make much of a rounding (a softmax of scores of 10^5). The original differs from itself when it is computed in double
+  // precision, or when its inputs or weights move by one unit in the last place. Where outputs differ by no more than a few times that,
+  // nothing is wrong. Where floats are rounded to few steps (quantization) most moves change nothing and some change much.
   void allow_for_noise(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
     if (tolerances_.rtol || tolerances_.atol || all_ok(result)) return;
     const auto same_form = [](const OutputComparison& o) { return o.ok || o.mismatches > 0; };
@@ -407,8 +407,8 @@ class Verifier {
     fail(VerifyStatus::kNotRun, fmt::format(fmt::runtime(text), report_.refused, ranks, refusal_));
   }
 
-  // Where the models differ at all sizes but those at which there is nothing to hide (one key), also with masks that hide nothing, the
-  // model itself hides rows as a whole.
+  // Where the models differ at all sizes but those at which there is nothing to hide (one key), and do so with masks that hide nothing,
+  // too: the model itself hides rows as a whole.
   void ask_what_was_avoided(const InputDrawer& drawer) {
     if (!first_avoided_ || report_.cases.empty() || report_.status != VerifyStatus::kEqual) return;
     for (const VerifyCase& c : report_.cases) {

@@ -1,5 +1,5 @@
-// Symbolic dims: canonical polynomials with integer coefficients over atoms. An atom is a symbol (a named or unknown dim of an
-// input, an unknown output dim of an opaque node) or an opaque expression (floordiv, mod, min, max of dims) named by that expression.
+// Symbolic dims: canonical polynomials with integer coefficients over atoms. An atom is a symbol (a named or unknown dim of an input, an
+// unknown output dim of an opaque node) or an opaque expression. The latter is a floordiv, mod, min or max of dims, named by its text.
 // Interned: equal polynomials have equal ids. Unknown dims are distinct symbols: never equal unless proven.
 #pragma once
 
