@@ -286,6 +286,12 @@ absl::Status copy_range(const FileRange& from, int to, std::uint64_t place, cons
 
 }  // namespace
 
+absl::Status copy_file(const FileRange& from, int to, const std::string& name_for_errors, const std::atomic<bool>* cancel) {
+  if (::ftruncate(to, static_cast<off_t>(from.length)) != 0)
+    return absl::UnavailableError(fmt::format("{}: cannot write {} bytes: {}", name_for_errors, from.length, std::strerror(errno)));
+  return copy_range(from, to, 0, name_for_errors, cancel);
+}
+
 std::string data_name(const std::string& model, int number) {
   return number < 2 ? model + ".data" : fmt::format("{}.{}.data", model, number);
 }

@@ -42,6 +42,10 @@ class ExternalFiles {
   std::map<std::string, std::shared_ptr<File>> files_;
 };
 
+// All of a file that is open for reading into an empty one that is open for writing.
+// Holes stay holes, and the file system shares the bytes where it can. kCancelled once `cancel` is set.
+absl::Status copy_file(const FileRange& from, int to, const std::string& name_for_errors, const std::atomic<bool>* cancel = nullptr);
+
 // `<model>.data`, `<model>.2.data`, ...: the names that save_model gives the data of a model.
 std::string data_name(const std::string& model, int number);
 

@@ -30,6 +30,7 @@ enum ExitCode : int {
   kExitDifferent = 3,    // verification failed; no output file
   kExitBudget = 4,       // --strict-budget and a budget was exhausted; the best valid result is written
   kExitUnsupported = 5,  // something that our runtime can't run, so nothing can be verified
+  kExitNotShown = 6,     // reduce: the model does not show the failure
   kExitInterrupted = 130,
 };
 
@@ -77,6 +78,13 @@ struct SaturateArgs {
   Limits limits;
 };
 
+// A word of the command line as it was given. `name` is "--rules", or the place of a word without a name ("IN.onnx").
+// A flag has no value.
+struct GivenOption {
+  std::string name;
+  std::optional<std::string> value;
+};
+
 struct OptimizeArgs {
   CommonArgs common;
   ShapeArgs shapes;
@@ -85,6 +93,8 @@ struct OptimizeArgs {
   std::string input, output, report, dump_egraph;
   std::vector<std::string> dumps;  // STAGE or STAGE=FILE
   std::string stop_after;          // a stage
+  std::string save_repro;          // a folder
+  std::vector<GivenOption> given;  // all of the above, for what repeats the command
   bool output_by_place = false;    // the second argument, not -o
   bool verify = true, strict_verify = false, strict_budget = false, debug_rules = false, external_data = false;
   std::optional<std::size_t> external_threshold;
@@ -164,6 +174,17 @@ struct CostArgs {
   unsigned folds = 0;     // eval: cross-validation of --rows
 };
 
+struct ReduceArgs {
+  CommonArgs common;
+  OptimizeArgs optimize;  // the words behind `--`: options of the run that fails
+  std::string input, output, because, command, good;
+  std::vector<std::string> keep;  // OP[:N]
+  std::optional<std::uint64_t> seed;
+  bool strict_verify = false;
+  double seconds = 300;
+  std::optional<double> trial_seconds;
+};
+
 int optimize_command(const OptimizeArgs& args);
 int inspect_command(const InspectArgs& args);
 int verify_command(const VerifyCommandArgs& args);
@@ -174,6 +195,7 @@ int explain_command(const ExplainArgs& args);
 int targets_command(const TargetsArgs& args);
 int extract_command(const ExtractArgs& args);
 int cost_command(const CostArgs& args);
+int reduce_command(const ReduceArgs& args);
 
 // Advice where a model can't be read or makes no sense.
 inline constexpr const char* kModelAdvice = "check that it is a complete ONNX model";
@@ -185,6 +207,8 @@ int fail(ExitCode code, std::string_view place, std::string_view message, std::s
 int fail(const absl::Status& status, std::string_view place, std::string_view advice);  // kUnimplemented: 5; others: 1
 
 // What several verbs need.
+// A result that has no name: `a/b.onnx` and ".opt.onnx" give `a/b.opt.onnx`.
+std::string path_beside(const std::string& input, const std::string& ending);
 struct Setup {
   RuleSet rules;
   Target target;

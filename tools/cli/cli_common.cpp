@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
@@ -61,6 +62,11 @@ int fail(ExitCode code, std::string_view place, std::string_view message, std::s
 int fail(const absl::Status& status, std::string_view place, std::string_view advice) {
   if (absl::IsCancelled(status)) return fail(kExitInterrupted, place, std::string(status.message()), "");
   return fail(absl::IsUnimplemented(status) ? kExitUnsupported : kExitFile, place, std::string(status.message()), advice);
+}
+
+std::string path_beside(const std::string& input, const std::string& ending) {
+  const std::filesystem::path path = input;
+  return (path.parent_path() / (path.stem().string() + ending)).string();
 }
 
 absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {

@@ -11,6 +11,7 @@
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/save_files.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/repro.h"
 #include "tools/io/files.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/pipeline.h"
@@ -48,9 +49,19 @@ class Clock {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-std::string default_output(const std::string& input) {
-  const std::filesystem::path path = input;
-  return (path.parent_path() / (path.stem().string() + ".opt.onnx")).string();
+// How a run ended: the exit status and, of a failure, the line that was printed.
+struct RunEnd {
+  int code = kExitOk;
+  std::string message;
+  bool ok() const { return code == kExitOk; }
+};
+
+RunEnd failed(ExitCode code, const std::string& place, const std::string& message, const std::string& advice) {
+  return {fail(code, place, message, advice), error_line(place, message, advice)};
+}
+
+RunEnd failed(const absl::Status& status, const std::string& place, const std::string& advice = "") {
+  return {fail(status, place, advice), error_line(place, std::string(status.message()), advice)};
 }
 
 bool exhausted(StopReason stop) {
@@ -64,7 +75,7 @@ void tell_data_file(const OptimizeArgs& args, const std::string& data_file, Opti
   report.warnings.push_back(fmt::format("the data is in {}, for {} is there and was not written for {}", data_file, usual, args.output));
 }
 
-int write_result(const OptimizeArgs& args, const Model& model, OptimizeReport& report) {
+RunEnd write_result(const OptimizeArgs& args, const Model& model, OptimizeReport& report) {
   SaveOptions options;
   std::string data_file;
   options.cancel = args.common.cancel;
@@ -72,21 +83,21 @@ int write_result(const OptimizeArgs& args, const Model& model, OptimizeReport& r
   options.force_external = args.external_data;
   if (args.external_threshold) options.external_threshold = *args.external_threshold;
   const absl::Status status = save_model(model, args.output, options);
-  if (absl::IsCancelled(status)) return fail(kExitInterrupted, args.output, "interrupted", "nothing was written");
-  if (!status.ok()) return fail(kExitFile, args.output, std::string(status.message()), "check the folder and its rights");
+  if (absl::IsCancelled(status)) return failed(kExitInterrupted, args.output, "interrupted", "nothing was written");
+  if (!status.ok()) return failed(kExitFile, args.output, std::string(status.message()), "check the folder and its rights");
   tell_data_file(args, data_file, report);
-  return kExitOk;
+  return {};
 }
 
-int write_dumps(const StageDumps& dumps) {
+RunEnd write_dumps(const StageDumps& dumps) {
   const absl::Status status = dumps.write();
-  return status.ok() ? kExitOk : fail(status, "", "");
+  return status.ok() ? RunEnd{} : failed(status, "");
 }
 
-int write_report(const OptimizeArgs& args, const WholeReport& report) {
-  if (args.report.empty()) return kExitOk;
+RunEnd write_report(const OptimizeArgs& args, const WholeReport& report) {
+  if (args.report.empty()) return {};
   const absl::Status status = write_file(args.report, json_text(to_json(report)) + "\n");
-  return status.ok() ? kExitOk : fail(status, args.report, "");
+  return status.ok() ? RunEnd{} : failed(status, args.report);
 }
 
 absl::StatusOr<StageDumps> dumps_of(const OptimizeArgs& args) {
@@ -105,6 +116,7 @@ absl::StatusOr<StageDumps> dumps_of(const OptimizeArgs& args) {
 // (`saturate *.onnx`) is no output.
 absl::Status check_outputs(const OptimizeArgs& args, const StageDumps& dumps) {
   if (const absl::Status s = check_writable(args.output); !s.ok()) return s;
+  if (const absl::Status s = args.save_repro.empty() ? absl::OkStatus() : check_repro_folder(args.save_repro); !s.ok()) return s;
   std::vector<NamedPath> besides{{"--report", args.report}, {"--dump-egraph", args.dump_egraph}};
   for (const DumpRequest& dump : dumps.requests()) besides.push_back({"--dump " + dump.stage, dump.file});
   for (const NamedPath& beside : besides)
@@ -169,22 +181,62 @@ void print_report(const OptimizeArgs& args, const WholeReport& report) {
 }
 
 // The files that come after the result, and what is said of the run.
-int finish(const OptimizeArgs& args, const WholeReport& report, const std::string& egraph) {
-  if (const int code = write_report(args, report); code != kExitOk) return code;
+RunEnd finish(const OptimizeArgs& args, const WholeReport& report, const std::string& egraph) {
+  if (RunEnd end = write_report(args, report); !end.ok()) return end;
   if (!args.dump_egraph.empty())
-    if (const absl::Status status = write_file(args.dump_egraph, egraph); !status.ok()) return fail(status, args.dump_egraph, "");
+    if (const absl::Status status = write_file(args.dump_egraph, egraph); !status.ok()) return failed(status, args.dump_egraph);
   print_report(args, report);
   if (args.strict_budget && exhausted(report.optimize.run.stop))
-    return fail(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
-                "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
-  return kExitOk;
+    return failed(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
+                  "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
+  return {};
+}
+
+// The model that is optimized, and what it is optimized with. `report` holds the stages until then.
+struct LoadedRun {
+  const Model& model;
+  const Setup& setup;
+  PipelineOptions options;
+  StageDumps& dumps;
+  WholeReport report;
+};
+
+RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, const Progress& progress) {
+  WholeReport& report = run.report;
+  PipelineResult result = run_pipeline(run.model, run.setup, run.options);
+  if (!result.stopped && (!result.failure || result.failure->code == kExitDifferent)) run.dumps.add("raise", result.model);
+  progress.clear();
+  if (RunEnd end = write_dumps(run.dumps); !end.ok()) return end;
+  if (!args.stop_after.empty() && !result.failure) return {};
+  for (auto& [stage, seconds] : result.report.stage_seconds) report.stage_seconds.emplace_back(stage, seconds);
+  report.optimize = std::move(result.report.optimize);
+  report.verify = std::move(result.report.verify);
+  if (result.failure) {
+    RunEnd end = failed(result.failure->code, args.input, result.failure->message, result.failure->advice);
+    if (report.verify) write_report(args, report);
+    return end;
+  }
+  Clock clock;
+  progress.stage("save", args.output);
+  if (RunEnd end = write_result(args, result.model, report.optimize); !end.ok()) return end;
+  report.stage_seconds.emplace_back("save", clock.lap());
+  progress.clear();
+  return finish(args, report, result.egraph);
+}
+
+// As run_and_write, with the folder of --save-repro before and after it.
+RunEnd run_with_repro(const OptimizeArgs& args, LoadedRun run, const Progress& progress) {
+  if (const absl::Status status = save_repro(args, run.model, run.setup); !status.ok()) return failed(status, args.save_repro);
+  const RunEnd end = run_and_write(args, std::move(run), progress);
+  const absl::Status status = end_repro(args.save_repro, end.code, end.message);
+  return status.ok() || !end.ok() ? end : failed(status, args.save_repro);
 }
 
 }  // namespace
 
 int optimize_command(const OptimizeArgs& given) {
   OptimizeArgs args = given;
-  if (args.output.empty()) args.output = default_output(args.input);
+  if (args.output.empty()) args.output = path_beside(args.input, ".opt.onnx");
   absl::StatusOr<StageDumps> dumps = dumps_of(args);
   if (!dumps.ok()) return fail(kExitUsage, "", std::string(dumps.status().message()), "");
   if (const absl::Status status = check_outputs(args, *dumps); !status.ok()) return fail(kExitFile, "", std::string(status.message()), "");
@@ -203,30 +255,12 @@ int optimize_command(const OptimizeArgs& given) {
   if (const absl::Status status = check_data_files(args, *model); !status.ok()) return fail(status, "", "");
   lap("load");
   dumps->add("load", *model);
-  if (args.stop_after == "load") return write_dumps(*dumps);
+  if (args.stop_after == "load") return write_dumps(*dumps).code;
 
   absl::StatusOr<PipelineOptions> options = pipeline_options(args, *model, progress, *dumps);
   if (!options.ok()) return fail(options.status(), "", "");
-  PipelineResult result = run_pipeline(*model, *setup, *options);
-  if (!result.stopped && (!result.failure || result.failure->code == kExitDifferent)) dumps->add("raise", result.model);
-  progress.clear();
-  if (const int code = write_dumps(*dumps); code != kExitOk) return code;
-  if (!args.stop_after.empty() && !result.failure) return kExitOk;
-  for (auto& [stage, seconds] : result.report.stage_seconds) report.stage_seconds.emplace_back(stage, seconds);
-  report.optimize = std::move(result.report.optimize);
-  report.verify = std::move(result.report.verify);
-  if (result.failure) {
-    progress.clear();
-    fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
-    if (report.verify) write_report(args, report);
-    return result.failure->code;
-  }
-  clock.lap();
-  progress.stage("save", args.output);
-  if (const int code = write_result(args, result.model, report.optimize); code != kExitOk) return code;
-  lap("save");
-  progress.clear();
-  return finish(args, report, result.egraph);
+  LoadedRun run{*model, *setup, *std::move(options), *dumps, std::move(report)};
+  return (args.save_repro.empty() ? run_and_write : run_with_repro)(args, std::move(run), progress).code;
 }
 
 }  // namespace saturate

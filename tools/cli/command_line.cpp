@@ -77,6 +77,7 @@ constexpr const char* kExitText =
     "  3    verification failed: the result differs; no output file\n"
     "  4    a budget was exhausted under --strict-budget; the best valid result is written\n"
     "  5    the model needs something that can't be run here, so that it can't be verified\n"
+    "  6    reduce: the model does not show the failure; nothing is written\n"
     "  130  interrupted; nothing is written\n";
 
 // Help in the manner of a man page. The app's description is "one line\n\nparagraphs"; its footer is the examples.
@@ -319,6 +320,11 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
       ->type_name("STAGE")
       ->check([](const std::string& stage) { return not_a_stage(stage); }, "");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
+  verb->add_option(
+          "--save-repro", args.save_repro,
+          "before the run, write what repeats it to this folder, a new or empty one: the model, its data, the inputs and other files "
+          "given, and the command")
+      ->type_name("DIR");
   verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
                  "write tensors to OUT.onnx.data even where the input has them inline");
   verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")
@@ -495,6 +501,43 @@ void add_targets(CLI::App& app, TargetsArgs& args) {
       "saturate targets list\nsaturate targets show ort-cpu > mine.json\nsaturate targets check bart.onnx --target npu-4d --dim batch=1");
 }
 
+void add_reduce(CLI::App& app, ReduceArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "reduce",
+      "make a model that shows a failure as small as possible\n\nRemoves nodes, outputs, bodies, attributes and sizes from MODEL as long "
+      "as "
+      "`optimize` still fails on it in the same way.\nEach try runs in a process of its own. The words behind -- are options of optimize. "
+      "FAILURE is one of\n"
+      "  wrong          verification finds a difference (--strict-verify is added)\n"
+      "  exit N         optimize ends with this status and, for 1 and 5, the same message but for names and numbers\n"
+      "  signal         the same signal ends it; `signal N`: this one\n"
+      "  hang           it takes longer than --trial-limit\n"
+      "  warning: TEXT  a warning holds TEXT; error: TEXT: an error does\n"
+      "  no OP          the result holds no OP, while what --keep names stays, or the program of --good finds one,\n"
+      "                 or (without these two) the nearest miss of `explain --op OP` stays the same");
+  verb->add_option("MODEL", args.input, "the model")->required();
+  verb->add_option("-o,--output", args.output, "the small model (default: MODEL.reduced.onnx)")->type_name("SMALL.onnx");
+  verb->add_option("--because", args.because, "what the failure looks like")->type_name("FAILURE")->required();
+  verb->add_option("--keep", args.keep,
+                   "for `no OP`: an operator that must stay, or OP:N for N of them; all of them feed one output; may be repeated")
+      ->type_name("OP")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--good", args.good, "a saturate that does not fail: models on which it fails, too, do not count")->type_name("PROGRAM");
+  verb->add_option("--command", args.command, "the saturate that fails (default: this one)")->type_name("PROGRAM");
+  verb->add_flag("--strict-verify", args.strict_verify, "as `-- --strict-verify`");
+  verb->add_option("--seed", args.seed, "as `-- --seed`")->type_name("N");
+  verb->add_option("--time-limit", args.seconds, "seconds after which the smallest model so far is taken (default 300)")->type_name("S");
+  verb->add_option("--trial-limit", args.trial_seconds,
+                   "seconds that a run of optimize may take (default: ten times what the first took, 10 at least; for hang 20)")
+      ->type_name("S");
+  add_common(verb, args.common, true, false);
+  verb->footer(
+      "saturate reduce bart.onnx --because wrong -- --rules my.rules\nsaturate reduce bart.onnx -o small.onnx --because 'no Attention' "
+      "--keep "
+      "MatMul:2 --keep Softmax");
+}
+
 // By what an option's value is called in the help.
 void check_values(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands(nullptr))
@@ -503,6 +546,20 @@ void check_values(CLI::App& app) {
       const bool whole = one_of(kind, {"N", "BYTES", "K"}), number = one_of(kind, {"S", "A", "R", "SHARE"});
       option->check(whole ? not_a_whole_number : number ? not_a_number_from_0 : empty_value, "");
     }
+}
+
+// What was given of a verb's options, in the order of its help.
+std::vector<GivenOption> given_options(const CLI::App& verb) {
+  std::vector<GivenOption> out;
+  for (const CLI::Option* option : verb.get_options(nullptr)) {
+    const bool flag = option->get_expected_max() == 0;
+    const std::string name = option->get_positional() ? option->get_name(true) : option->get_name();
+    for (const std::string& value : option->results()) {
+      const bool plain = flag && value != "0" && value.find_first_not_of("0123456789") == std::string::npos;
+      out.push_back({name, flag && (plain || one_of(value, {"true", "false"})) ? std::nullopt : std::optional(value)});
+    }
+  }
+  return out;
 }
 
 int usage(const std::string& what) { return fail(kExitUsage, "command line", what, "see `saturate --help`"); }
@@ -518,8 +575,35 @@ struct Everything {
   ExtractArgs extract;
   CostArgs cost;
   TargetsArgs targets;
+  ReduceArgs reduce;
   std::string output_option;
+  std::vector<std::string> behind;  // reduce: the words behind `--`
 };
+
+// The options behind `--` as those of optimize; a sentence where they are none.
+std::string take_options_behind(ReduceArgs& args, const std::vector<std::string>& behind) {
+  CLI::App app;
+  std::string output;
+  add_optimize(app, args.optimize, output);
+  check_values(app);
+  std::vector<std::string> words{"optimize", args.input};
+  words.insert(words.end(), behind.begin(), behind.end());
+  std::reverse(words.begin(), words.end());
+  try {
+    app.parse(words);
+  } catch (const CLI::Success&) {
+    return "behind -- stand options of the run that fails";
+  } catch (const CLI::ParseError& error) {
+    return fmt::format("behind --: {}", error.what());
+  }
+  args.optimize.given = given_options(*app.get_subcommands().front());
+  const bool writes = !output.empty() || !args.optimize.output.empty() || !args.optimize.report.empty() ||
+                      !args.optimize.dump_egraph.empty() || !args.optimize.save_repro.empty() || !args.optimize.dumps.empty();
+  if (writes) return "behind --: runs on smaller models write no files; leave -o, --report, --dump-egraph and --save-repro out";
+  if (!args.optimize.check.inputs.empty())
+    return "behind --: inputs of a model do not fit smaller ones; leave --inputs out, --seed draws others";
+  return "";
+}
 
 int dispatch(const CLI::App& app, Everything& all) {
   const std::string verb = app.get_subcommands().front()->get_name();
@@ -527,6 +611,7 @@ int dispatch(const CLI::App& app, Everything& all) {
     if (!all.output_option.empty() && !all.optimize.output.empty()) return usage("two outputs given");
     all.optimize.output_by_place = !all.optimize.output.empty();
     if (!all.output_option.empty()) all.optimize.output = all.output_option;
+    all.optimize.given = given_options(*app.get_subcommands().front());
     return optimize_command(all.optimize);
   }
   if (verb == "inspect") return inspect_command(all.inspect);
@@ -540,6 +625,10 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "cost" && all.cost.inputs.empty() && all.cost.rows.empty()) return usage("cost eval: against which graphs, or --rows?");
   if (verb == "cost" && all.cost.folds > 0 && all.cost.rows.empty()) return usage("cost eval --folds: of which --rows?");
   if (verb == "cost") return cost_command(all.cost);
+  if (verb == "reduce") {
+    const std::string wrong = take_options_behind(all.reduce, all.behind);
+    return wrong.empty() ? reduce_command(all.reduce) : usage(wrong);
+  }
   if (verb == "rules")
     return all.rules.name.empty() && all.rules.action == "show"       ? usage("rules show: which rule?")
            : all.rules.name.empty() && all.rules.action == "examples" ? usage("rules examples: which folder?")
@@ -566,6 +655,7 @@ constexpr std::array kVerbs{
     Verb{"extract", [](CLI::App& app, Everything& all) { add_extract(app, all.extract); }},
     Verb{"cost", [](CLI::App& app, Everything& all) { add_cost(app, all.cost); }},
     Verb{"targets", [](CLI::App& app, Everything& all) { add_targets(app, all.targets); }},
+    Verb{"reduce", [](CLI::App& app, Everything& all) { add_reduce(app, all.reduce); }},
 };
 
 // The words given, and the options of the verb that they begin with: `saturate in.onnx` is `saturate optimize in.onnx`. All verbs' where
@@ -578,6 +668,9 @@ std::vector<std::string> words(int argc, char** argv, CLI::App& app, Everything&
   for (const Verb& verb : kVerbs)
     if (none || is_first(verb)) verb.add(app, all);
   check_values(app);
+  const auto behind = none || out[0] != "reduce" ? out.end() : std::find(out.begin(), out.end(), "--");
+  if (behind != out.end()) all.behind.assign(behind + 1, out.end());
+  out.erase(behind, out.end());
   return out;
 }
 
