@@ -108,13 +108,10 @@ absl::StatusOr<Tensor> run(const KernelContext& ctx, const Sizes& s, AttentionPr
   return narrowed(ctx, ctx.tensor(0).dtype(), {s.batch, s.queries, s.heads * s.v_size}, out);
 }
 
-template <typename C>
-Outputs packed_attention_as(const KernelContext& ctx) {
+// The columns of Q, K and V in the packed weights. Fills in the sizes that they and the input tell.
+absl::StatusOr<std::vector<std::int64_t>> packed_columns(const KernelContext& ctx, Sizes& s) {
   const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
   if (x.rank() != 3 || w.rank() != 2 || w.dims()[0] != x.dims()[2]) return ctx.invalid("the input or the weights have the wrong shape");
-  if (ctx.attr_i("past_present_share_buffer", 0) != 0 || ctx.attr_i("do_rotary", 0) != 0)
-    return ctx.unsupported("do_rotary or past_present_share_buffer");
-  Sizes s;
   s.batch = x.dims()[0], s.queries = x.dims()[1], s.heads = ctx.attr_i("num_heads", 0);
   std::vector<std::int64_t> hidden = ctx.attr_ints("qkv_hidden_sizes");
   const std::int64_t total = w.dims()[1];
@@ -124,10 +121,17 @@ Outputs packed_attention_as(const KernelContext& ctx) {
     return ctx.invalid("num_heads or qkv_hidden_sizes do not fit the weights");
   }
   s.size = hidden[0] / s.heads, s.v_size = hidden[2] / s.heads;
-  std::vector<C> sx, sw, sb, spast, smask, sbias, qkv(static_cast<std::size_t>(s.batch * s.queries * total));
+  return hidden;
+}
+
+// Q, K and V beside each other: the input times the packed weights, and the bias.
+template <typename C>
+absl::StatusOr<std::vector<C>> packed_projection(const KernelContext& ctx) {
+  const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
+  const std::int64_t in = x.dims()[2], rows = x.dims()[0] * x.dims()[1], total = w.dims()[1];
+  std::vector<C> sx, sw, sb, qkv(static_cast<std::size_t>(rows * total));
   absl::StatusOr<const C*> cx = as_compute<C>(ctx, x, sx);
   if (!cx.ok()) return cx.status();
-  const std::int64_t in = x.dims()[2], rows = s.batch * s.queries;
   std::shared_ptr<const PackedMatrix> packed;
   if constexpr (std::is_same_v<C, float>) {
     packed = x.dtype() == DType::kFloat && w.dtype() == DType::kFloat ? packed_constant(ctx, w, in, total, total, 1) : nullptr;
@@ -145,6 +149,20 @@ Outputs packed_attention_as(const KernelContext& ctx) {
     if (!bias.ok()) return bias.status();
     for (std::int64_t i = 0; i < rows * total; ++i) qkv[static_cast<std::size_t>(i)] += (*bias)[i % total];
   }
+  return qkv;
+}
+
+template <typename C>
+Outputs packed_attention_as(const KernelContext& ctx) {
+  if (ctx.attr_i("past_present_share_buffer", 0) != 0 || ctx.attr_i("do_rotary", 0) != 0)
+    return ctx.unsupported("do_rotary or past_present_share_buffer");
+  Sizes s;
+  const absl::StatusOr<std::vector<std::int64_t>> columns = packed_columns(ctx, s);
+  if (!columns.ok()) return columns.status();
+  const std::int64_t hidden = (*columns)[0], total = ctx.tensor(1).dims()[1];
+  const absl::StatusOr<std::vector<C>> qkv = packed_projection<C>(ctx);
+  if (!qkv.ok()) return qkv.status();
+  std::vector<C> spast, smask, sbias;
   const C *past_k = nullptr, *past_v = nullptr;
   if (ctx.has_input(4)) {
     const Shape& d = ctx.tensor(4).dims();
@@ -159,8 +177,8 @@ Outputs packed_attention_as(const KernelContext& ctx) {
   s.keys = s.past + s.queries;
   AttentionProblem<C> p;
   const std::int64_t per_batch = s.queries * total;
-  p.q = {qkv.data(), per_batch, s.size, total};
-  HeadsView<C> k{qkv.data() + hidden[0], per_batch, s.size, total}, v{qkv.data() + 2 * hidden[0], per_batch, s.v_size, total};
+  p.q = {qkv->data(), per_batch, s.size, total};
+  HeadsView<C> k{qkv->data() + hidden, per_batch, s.size, total}, v{qkv->data() + 2 * hidden, per_batch, s.v_size, total};
   std::vector<C> keys = joined(k, past_k, s, s.size), values = joined(v, past_v, s, s.v_size);
   p.k = {keys.data(), s.heads * s.keys * s.size, s.keys * s.size, s.size};
   p.v = {values.data(), s.heads * s.keys * s.v_size, s.keys * s.v_size, s.v_size};
@@ -173,7 +191,7 @@ Outputs packed_attention_as(const KernelContext& ctx) {
   if (!ctx.wants(1)) return outputs_of(*std::move(y));
   if (s.size != s.v_size) return ctx.invalid("present needs heads of one size");
   keys.insert(keys.end(), values.begin(), values.end());
-  absl::StatusOr<Tensor> present = narrowed(ctx, x.dtype(), {2, s.batch, s.heads, s.keys, s.size}, keys);
+  absl::StatusOr<Tensor> present = narrowed(ctx, ctx.tensor(0).dtype(), {2, s.batch, s.heads, s.keys, s.size}, keys);
   if (!present.ok()) return present.status();
   return outputs_of(*std::move(y), *std::move(present));
 }
@@ -183,17 +201,19 @@ template <typename C>
 struct QkvInputs {
   std::array<std::vector<C>, 3> store;
   std::array<HeadsView<C>, 3> view;
+  std::int64_t rows = 0;     // of keys and values, without the past
+  bool heads_first = false;  // keys and values lie as a past does, and take no bias
 };
 
 template <typename C>
-absl::Status add_projection_bias(const KernelContext& ctx, const Sizes& s, bool heads_first, QkvInputs<C>& in) {
+absl::Status add_projection_bias(const KernelContext& ctx, const Sizes& s, QkvInputs<C>& in) {
   if (!ctx.has_input(3)) return absl::OkStatus();
   std::vector<C> store;
   const std::int64_t hidden = s.heads * s.size;
   if (ctx.tensor(3).size() != 2 * hidden + s.heads * s.v_size) return ctx.invalid("the bias does not fit");
   absl::StatusOr<const C*> bias = as_compute<C>(ctx, ctx.tensor(3), store);
   if (!bias.ok()) return bias.status();
-  for (std::size_t part = 0; part < (heads_first ? 1u : 3u); ++part) {
+  for (std::size_t part = 0; part < (in.heads_first ? 1u : 3u); ++part) {
     const std::int64_t size = part == 2 ? s.v_size : s.size, rows = part == 0 ? s.queries : s.keys - s.past;
     std::vector<C> sums(static_cast<std::size_t>(s.batch * rows * s.heads * size));
     const HeadsView<C>& from = in.view[part];
@@ -213,9 +233,41 @@ absl::Status add_projection_bias(const KernelContext& ctx, const Sizes& s, bool 
   return absl::OkStatus();
 }
 
+// The views of keys and values that do not come with the query: packed, with heads first, or with rows first.
+template <typename C>
+absl::Status view_keys_and_values(const KernelContext& ctx, const C* k_data, const C* v_data, Sizes& s, QkvInputs<C>& in) {
+  const Tensor &k = ctx.tensor(1), &v = ctx.tensor(2);
+  if (k.rank() == 5) {  // packed [batch, rows, heads, 2, size]
+    if (k.dims()[0] != s.batch || k.dims()[2] != s.heads || k.dims()[3] != 2 || k.dims()[4] != s.size)
+      return ctx.invalid("packed KV has the wrong shape");
+    in.rows = k.dims()[1];
+    s.v_size = s.size;
+    for (std::size_t i = 1; i < 3; ++i)
+      in.view[i] = {k_data + static_cast<std::int64_t>(i - 1) * s.size, in.rows * s.heads * 2 * s.size, 2 * s.size, s.heads * 2 * s.size};
+  } else if (k.rank() == 4) {  // [batch, heads, rows, size], as a past would be
+    if (v.rank() != 4 || k.dims()[0] != s.batch || k.dims()[1] != s.heads || k.dims()[3] != s.size || v.dims()[2] != k.dims()[2] ||
+        v.dims()[1] != s.heads || v.dims()[0] != s.batch)
+      return ctx.invalid("key or value has the wrong shape");
+    in.rows = k.dims()[2];
+    s.v_size = v.dims()[3];
+    in.heads_first = true;
+    in.view[1] = {k_data, s.heads * in.rows * s.size, in.rows * s.size, s.size};
+    in.view[2] = {v_data, s.heads * in.rows * s.v_size, in.rows * s.v_size, s.v_size};
+  } else {
+    if (k.rank() != 3 || v.rank() != 3 || k.dims()[0] != s.batch || k.dims()[2] != s.heads * s.size || v.dims()[0] != s.batch ||
+        v.dims()[1] != k.dims()[1] || v.dims()[2] % s.heads != 0)
+      return ctx.invalid("key or value has the wrong shape");
+    in.rows = k.dims()[1];
+    s.v_size = v.dims()[2] / s.heads;
+    in.view[1] = {k_data, in.rows * s.heads * s.size, s.size, s.heads * s.size};
+    in.view[2] = {v_data, in.rows * s.heads * s.v_size, s.v_size, s.heads * s.v_size};
+  }
+  return absl::OkStatus();
+}
+
 template <typename C>
 absl::StatusOr<Sizes> multi_head_inputs(const KernelContext& ctx, QkvInputs<C>& in) {
-  const Tensor &q = ctx.tensor(0), &k = ctx.tensor(1), &v = ctx.tensor(2);
+  const Tensor& q = ctx.tensor(0);
   Sizes s;
   s.heads = ctx.attr_i("num_heads", 0);
   if (s.heads < 1 || q.rank() < 3) return ctx.invalid("num_heads or the query's rank is wrong");
@@ -227,43 +279,17 @@ absl::StatusOr<Sizes> multi_head_inputs(const KernelContext& ctx, QkvInputs<C>& 
     if (!c.ok()) return c.status();
     data[i] = *c;
   }
-  std::int64_t rows = 0;
-  bool heads_first = false;
   if (q.rank() == 5) {  // packed [batch, rows, heads, 3, size]
     if (ctx.has_input(1) || q.dims()[2] != s.heads || q.dims()[3] != 3) return ctx.invalid("packed QKV has the wrong shape");
     s.size = s.v_size = q.dims()[4];
-    rows = s.queries;
+    in.rows = s.queries;
     for (std::size_t i = 0; i < 3; ++i)
-      in.view[i] = {data[0] + static_cast<std::int64_t>(i) * s.size, rows * s.heads * 3 * s.size, 3 * s.size, s.heads * 3 * s.size};
+      in.view[i] = {data[0] + static_cast<std::int64_t>(i) * s.size, in.rows * s.heads * 3 * s.size, 3 * s.size, s.heads * 3 * s.size};
   } else {
     if (q.rank() != 3 || q.dims()[2] % s.heads != 0 || !ctx.has_input(1)) return ctx.invalid("the query or the key has the wrong shape");
     s.size = q.dims()[2] / s.heads;
     in.view[0] = {data[0], s.queries * s.heads * s.size, s.size, s.heads * s.size};
-    if (k.rank() == 5) {  // packed [batch, rows, heads, 2, size]
-      if (k.dims()[0] != s.batch || k.dims()[2] != s.heads || k.dims()[3] != 2 || k.dims()[4] != s.size)
-        return ctx.invalid("packed KV has the wrong shape");
-      rows = k.dims()[1];
-      s.v_size = s.size;
-      for (std::size_t i = 1; i < 3; ++i)
-        in.view[i] = {data[1] + static_cast<std::int64_t>(i - 1) * s.size, rows * s.heads * 2 * s.size, 2 * s.size, s.heads * 2 * s.size};
-    } else if (k.rank() == 4) {  // [batch, heads, rows, size], as a past would be
-      if (v.rank() != 4 || k.dims()[0] != s.batch || k.dims()[1] != s.heads || k.dims()[3] != s.size || v.dims()[2] != k.dims()[2] ||
-          v.dims()[1] != s.heads || v.dims()[0] != s.batch)
-        return ctx.invalid("key or value has the wrong shape");
-      rows = k.dims()[2];
-      s.v_size = v.dims()[3];
-      heads_first = true;
-      in.view[1] = {data[1], s.heads * rows * s.size, rows * s.size, s.size};
-      in.view[2] = {data[2], s.heads * rows * s.v_size, rows * s.v_size, s.v_size};
-    } else {
-      if (k.rank() != 3 || v.rank() != 3 || k.dims()[0] != s.batch || k.dims()[2] != s.heads * s.size || v.dims()[0] != s.batch ||
-          v.dims()[1] != k.dims()[1] || v.dims()[2] % s.heads != 0)
-        return ctx.invalid("key or value has the wrong shape");
-      rows = k.dims()[1];
-      s.v_size = v.dims()[2] / s.heads;
-      in.view[1] = {data[1], rows * s.heads * s.size, s.size, s.heads * s.size};
-      in.view[2] = {data[2], rows * s.heads * s.v_size, s.v_size, s.heads * s.v_size};
-    }
+    if (absl::Status status = view_keys_and_values(ctx, data[1], data[2], s, in); !status.ok()) return status;
   }
   if (ctx.has_input(6)) {
     const Tensor &pk = ctx.tensor(6), &pv = ctx.tensor(7);
@@ -272,8 +298,8 @@ absl::StatusOr<Sizes> multi_head_inputs(const KernelContext& ctx, QkvInputs<C>& 
       return ctx.invalid("past_key or past_value has the wrong shape");
     s.past = pk.dims()[2];
   }
-  s.keys = s.past + rows;
-  if (absl::Status status = add_projection_bias(ctx, s, heads_first, in); !status.ok()) return status;
+  s.keys = s.past + in.rows;
+  if (absl::Status status = add_projection_bias(ctx, s, in); !status.ok()) return status;
   return s;
 }
 

@@ -125,6 +125,22 @@ absl::Status add_score_inputs(const KernelContext& ctx, const GroupSizes& s, std
   return absl::OkStatus();
 }
 
+// Turns the heads of Q and K in place, where the node asks for it.
+template <typename C>
+absl::Status rotate_queries_and_keys(const KernelContext& ctx, const GroupSizes& s, std::pair<C*, std::int64_t> q,
+                                     std::pair<C*, std::int64_t> k) {
+  if (ctx.attr_i("do_rotary", 0) == 0) return absl::OkStatus();
+  const Tensor &cos = ctx.tensor(7), &sin = ctx.tensor(8);
+  if (cos.rank() != 2 || sin.dims() != cos.dims() || 2 * cos.dims()[1] > s.size)
+    return ctx.invalid("cos_cache or sin_cache has the wrong shape");
+  std::array<std::vector<C>, 2> stores;
+  absl::StatusOr<const C*> pc = as_compute<C>(ctx, cos, stores[0]), ps = as_compute<C>(ctx, sin, stores[1]);
+  if (!pc.ok()) return pc.status();
+  if (!ps.ok()) return ps.status();
+  if (absl::Status status = apply_rotary(ctx, s, *pc, *ps, q.first, s.heads, q.second); !status.ok()) return status;
+  return apply_rotary(ctx, s, *pc, *ps, k.first, s.kv_heads, k.second);
+}
+
 template <typename C>
 Outputs group_query_as(const KernelContext& ctx) {
   if (ctx.has_input(12) || ctx.has_input(13) || ctx.has_input(14) || ctx.wants(3) || ctx.attr_s("k_quant_type", "NONE") != "NONE" ||
@@ -144,20 +160,11 @@ Outputs group_query_as(const KernelContext& ctx) {
   const std::int64_t q_stride = ctx.tensor(0).dims()[2], kv_stride = packed ? q_stride : s->kv_heads * s->size;
   C *q = rows[0].data(), *k = packed ? q + s->heads * s->size : rows[1].data(),
     *v = packed ? q + (s->heads + s->kv_heads) * s->size : rows[2].data();
-  std::array<std::vector<C>, 4> stores;
-  if (ctx.attr_i("do_rotary", 0) != 0) {
-    const Tensor &cos = ctx.tensor(7), &sin = ctx.tensor(8);
-    if (cos.rank() != 2 || sin.dims() != cos.dims() || 2 * cos.dims()[1] > s->size)
-      return ctx.invalid("cos_cache or sin_cache has the wrong shape");
-    absl::StatusOr<const C*> pc = as_compute<C>(ctx, cos, stores[0]), ps = as_compute<C>(ctx, sin, stores[1]);
-    if (!pc.ok()) return pc.status();
-    if (!ps.ok()) return ps.status();
-    if (absl::Status status = apply_rotary(ctx, *s, *pc, *ps, q, s->heads, q_stride); !status.ok()) return status;
-    if (absl::Status status = apply_rotary(ctx, *s, *pc, *ps, k, s->kv_heads, kv_stride); !status.ok()) return status;
-  }
+  if (absl::Status status = rotate_queries_and_keys<C>(ctx, *s, {q, q_stride}, {k, kv_stride}); !status.ok()) return status;
+  std::array<std::vector<C>, 2> stores;
   const C *past_k = nullptr, *past_v = nullptr;
   if (ctx.has_input(3)) {
-    absl::StatusOr<const C*> a = as_compute<C>(ctx, ctx.tensor(3), stores[2]), b = as_compute<C>(ctx, ctx.tensor(4), stores[3]);
+    absl::StatusOr<const C*> a = as_compute<C>(ctx, ctx.tensor(3), stores[0]), b = as_compute<C>(ctx, ctx.tensor(4), stores[1]);
     if (!a.ok()) return a.status();
     if (!b.ok()) return b.status();
     past_k = *a;

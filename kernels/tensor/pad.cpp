@@ -28,11 +28,9 @@ std::int64_t source_of(std::int64_t at, std::int64_t n, PadMode mode) {
   }
 }
 
-// Pads (negative: crops) `before` and `after` every axis. An axis at a time would copy more: one pass over the output's lines.
-Outputs pad_by(KernelContext& ctx, const Tensor& x, const Shape& before, const Shape& after, PadMode mode, const Tensor* value) {
-  const int rank = x.rank();
+absl::StatusOr<Shape> padded_dims(const KernelContext& ctx, const Tensor& x, const Shape& before, const Shape& after, PadMode mode) {
   Shape dims(x.dims());
-  for (int k = 0; k < rank; ++k) {
+  for (int k = 0; k < x.rank(); ++k) {
     constexpr std::int64_t kFar = std::int64_t{1} << 48;
     if (std::max(std::abs(before[k]), std::abs(after[k])) > kFar) return ctx.invalid("a pad is too large");
     dims[k] += before[k] + after[k];
@@ -40,6 +38,15 @@ Outputs pad_by(KernelContext& ctx, const Tensor& x, const Shape& before, const S
     if (x.dims()[k] == 0 && dims[k] > 0 && mode != PadMode::kConstant)
       return ctx.invalid("an empty axis can only be padded with a constant");
   }
+  return dims;
+}
+
+// Pads (negative: crops) `before` and `after` every axis. An axis at a time would copy more: one pass over the output's lines.
+Outputs pad_by(KernelContext& ctx, const Tensor& x, const Shape& before, const Shape& after, PadMode mode, const Tensor* value) {
+  const int rank = x.rank();
+  const absl::StatusOr<Shape> padded = padded_dims(ctx, x, before, after, mode);
+  if (!padded.ok()) return padded.status();
+  const Shape& dims = *padded;
   Moving moving(ctx, x.dtype());
   auto to = moving.make(dims);
   if (!to.ok()) return to.status();

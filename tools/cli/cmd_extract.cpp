@@ -22,9 +22,52 @@ struct Listed {
   std::string path;
   const Model* model = nullptr;
   double cost = 0;
+  std::optional<VerifyReport> verified;
 };
 
-std::string verdict(const std::optional<VerifyReport>& report) { return report ? std::string(to_string(report->status)) : "not verified"; }
+// Stands in its row of the report.
+std::string verdict(const Listed& graph) { return graph.verified ? std::string(to_string(graph.verified->status)) : "not verified"; }
+
+// Nothing that is read is written over.
+absl::Status check_dump(const ExtractArgs& args) {
+  if (!args.dump_egraph.empty())
+    if (absl::Status s = check_writable(args.dump_egraph, Into::kAnything); !s.ok()) return s;
+  std::vector<NamedPath> read{{"the model", args.input}};
+  for (const std::string& inputs : args.check.inputs) read.push_back({"--inputs", inputs});
+  return check_distinct({{"--dump-egraph", args.dump_egraph}}, read);
+}
+
+// The chosen graph first.
+std::vector<Listed> list_graphs(const OptimizeResult& result, const ExtractArgs& args) {
+  namespace fs = std::filesystem;
+  std::vector<Listed> graphs{{"", &result.model, result.report.cost_after, {}}};
+  for (const OptimizeResult::Sample& s : result.samples) graphs.push_back({"", &s.model, s.cost, {}});
+  const std::string stem = fs::path(args.input).stem().string();
+  for (std::size_t i = 0; i < graphs.size(); ++i)
+    graphs[i].path =
+        args.output.empty() ? fmt::format("{}.{:04}", stem, i) : (fs::path(args.output) / fmt::format("{}.{:04}.onnx", stem, i)).string();
+  return graphs;
+}
+
+void print_graphs(const std::vector<Listed>& graphs, const ExtractArgs& args, const std::string& cost_model) {
+  json rows = json::array();
+  std::vector<std::vector<std::string>> table{{"graph", "nodes", "cost", "verified"}};
+  for (const Listed& g : graphs) {
+    const GraphStats stats = graph_stats(*g.model);
+    rows.push_back({{"graph", g.path},
+                    {"chosen", &g == &graphs.front()},
+                    {"nodes", stats.nodes},
+                    {"operators", stats.operators},
+                    {"cost", g.cost},
+                    {"cost_model", cost_model},
+                    {"verified", verdict(g)}});
+    table.push_back({g.path, fmt::format("{}", stats.nodes), fmt::format("{:.6g}", g.cost), verdict(g)});
+  }
+  if (args.common.json)
+    print_json(rows);
+  else if (!args.common.quiet())
+    print_text(format_table(table));
+}
 
 int save_all(const std::vector<Listed>& graphs, const std::string& folder, const CommonArgs& common) {
   SaveOptions options;
@@ -40,13 +83,7 @@ int save_all(const std::vector<Listed>& graphs, const std::string& folder, const
 }  // namespace
 
 int extract_command(const ExtractArgs& args) {
-  namespace fs = std::filesystem;
-  if (!args.dump_egraph.empty())
-    if (const absl::Status s = check_writable(args.dump_egraph, Into::kAnything); !s.ok()) return fail(s, args.dump_egraph, "");
-  std::vector<NamedPath> read{{"the model", args.input}};
-  for (const std::string& inputs : args.check.inputs) read.push_back({"--inputs", inputs});
-  const absl::Status distinct = check_distinct({{"--dump-egraph", args.dump_egraph}}, read);
-  if (!distinct.ok()) return fail(distinct, args.dump_egraph, "");
+  if (const absl::Status s = check_dump(args); !s.ok()) return fail(s, args.dump_egraph, "");
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   absl::StatusOr<Model> model = load_model(args.input);
@@ -62,42 +99,22 @@ int extract_command(const ExtractArgs& args) {
   if (options.dump_egraph)
     if (const absl::Status s = write_file(args.dump_egraph, result->egraph); !s.ok()) return fail(s, args.dump_egraph, "");
 
-  const std::string stem = fs::path(args.input).stem().string();
-  std::vector<Listed> graphs{{"", &result->model, result->report.cost_after}};
-  for (const OptimizeResult::Sample& s : result->samples) graphs.push_back({"", &s.model, s.cost});
   VerifyArgs check_args = args.check;
   check_args.seconds = args.saturate.limits.seconds;
   absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
   keep_to_assumptions(result->report, *check);
-  json rows = json::array();
-  std::vector<std::vector<std::string>> table{{"graph", "nodes", "cost", "verified"}};
-  for (std::size_t i = 0; i < graphs.size(); ++i) {
+  std::vector<Listed> graphs = list_graphs(*result, args);
+  for (Listed& g : graphs) {
     if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");
-    Listed& g = graphs[i];
-    g.path =
-        args.output.empty() ? fmt::format("{}.{:04}", stem, i) : (fs::path(args.output) / fmt::format("{}.{:04}.onnx", stem, i)).string();
-    std::optional<VerifyReport> report;
-    if (args.verify) report = verify(*model, *g.model, *check);
-    if (report && report->status != VerifyStatus::kEqual)
-      return fail(report->status == VerifyStatus::kDifferent ? kExitDifferent : kExitUnsupported, g.path, report->message,
+    if (args.verify) g.verified = verify(*model, *g.model, *check);
+    if (g.verified && g.verified->status != VerifyStatus::kEqual)
+      return fail(g.verified->status == VerifyStatus::kDifferent ? kExitDifferent : kExitUnsupported, g.path, g.verified->message,
                   "nothing was written");
-    const GraphStats stats = graph_stats(*g.model);
-    rows.push_back({{"graph", g.path},
-                    {"chosen", i == 0},
-                    {"nodes", stats.nodes},
-                    {"operators", stats.operators},
-                    {"cost", g.cost},
-                    {"cost_model", setup->cost->name()},
-                    {"verified", verdict(report)}});
-    table.push_back({g.path, fmt::format("{}", stats.nodes), fmt::format("{:.6g}", g.cost), verdict(report)});
   }
   if (!args.output.empty())
     if (const int code = save_all(graphs, args.output, args.common); code != kExitOk) return code;
-  if (args.common.json)
-    print_json(rows);
-  else if (!args.common.quiet())
-    print_text(format_table(table));
+  print_graphs(graphs, args, setup->cost->name());
   return kExitOk;
 }
 

@@ -224,6 +224,31 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
       ->group(budgets);
 }
 
+void add_rule_options(CLI::App* app, SaturateArgs& args, const std::string& group) {
+  app->add_option("--rules", args.rules, "rules beside the built-in ones; none: without the built-in ones; may be repeated")
+      ->type_name("FILE|none")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--skip-rule", args.skip_rules, "leave out a rule; may be repeated")
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  std::string assumptions = "don't apply rules that assume this (all: any), whatever --assume and the target say:", risky;
+  for (const Assumption& a : known_assumptions()) {
+    assumptions += fmt::format("\n{} ({}): {}", a.name, to_string(a.kind), a.what);
+    if (a.kind == AssumptionClass::kRisky) risky += fmt::format("{}{}", risky.empty() ? "" : ", ", a.name);
+  }
+  app->add_option("--assume", args.assumed, fmt::format("apply rules that assume this risky thing, too: {}; may be repeated", risky))
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
+  app->add_flag("--approximate", args.approximate, "allow rules that approximate (effect approximates)")->group(group);
+}
+
 void add_saturate(CLI::App* app, SaturateArgs& args) {
   const std::string group = "What is done";
   app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
@@ -256,28 +281,7 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->type_name("NAME")
       ->check(CLI::IsMember(extractors))
       ->group(group);
-  app->add_option("--rules", args.rules, "rules beside the built-in ones; none: without the built-in ones; may be repeated")
-      ->type_name("FILE|none")
-      ->expected(1)
-      ->take_all()
-      ->group(group);
-  app->add_option("--skip-rule", args.skip_rules, "leave out a rule; may be repeated")
-      ->type_name("NAME")
-      ->expected(1)
-      ->take_all()
-      ->group(group);
-  std::string assumptions = "don't apply rules that assume this (all: any), whatever --assume and the target say:", risky;
-  for (const Assumption& a : known_assumptions()) {
-    assumptions += fmt::format("\n{} ({}): {}", a.name, to_string(a.kind), a.what);
-    if (a.kind == AssumptionClass::kRisky) risky += fmt::format("{}{}", risky.empty() ? "" : ", ", a.name);
-  }
-  app->add_option("--assume", args.assumed, fmt::format("apply rules that assume this risky thing, too: {}; may be repeated", risky))
-      ->type_name("NAME")
-      ->expected(1)
-      ->take_all()
-      ->group(group);
-  app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
-  app->add_flag("--approximate", args.approximate, "allow rules that approximate (effect approximates)")->group(group);
+  add_rule_options(app, args, group);
   auto* opset =
       app->add_option(
              "--opset", args.opset,

@@ -305,6 +305,37 @@ std::optional<std::string> InputDrawer::fix(const std::string& input, const std:
   return std::nullopt;
 }
 
+namespace {
+
+absl::StatusOr<Shape> drawn_dims(const std::string& name, const ValueType& type, const Sizes& sizes) {
+  Shape dims;
+  const std::vector<DimSpec> unknown_rank{DimSpec(std::int64_t{2}), DimSpec(std::int64_t{3})};
+  const std::vector<DimSpec>& shape = type.shape ? *type.shape : unknown_rank;
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    const auto* number = std::get_if<std::int64_t>(&shape[axis]);
+    const auto* text = std::get_if<std::string>(&shape[axis]);
+    const auto size = number ? std::optional(*number) : evaluate_dim(text ? *text : dim_symbol(name, axis), sizes);
+    if (!size || *size < 0)
+      return absl::OutOfRangeError(fmt::format("input '{}': dim {} can't have a negative or unknown size", name, axis));
+    dims.push_back(*size);
+  }
+  const auto count = checked_elements(dims);
+  if (!count || *count > kMaxElements)
+    return absl::OutOfRangeError(fmt::format("input '{}': its {} dims make it too big to draw", name, dims.size()));
+  return dims;
+}
+
+// Of the words that the model knows; letters where it knows none.
+Tensor draw_strings(const Shape& dims, const std::vector<std::string>& words, Random& random) {
+  std::vector<std::string> texts;
+  for (std::int64_t count = *checked_elements(dims); count > 0; --count)
+    texts.push_back(words.empty() ? std::string(1, static_cast<char>('a' + random.below(26)))
+                                  : words[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(words.size())))]);
+  return Tensor::strings(dims, std::move(texts));
+}
+
+}  // namespace
+
 absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style,
                                               Random& random) const {
   const std::string& name = input.info.name;
@@ -325,32 +356,13 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
   }
   if (type.kind != ValueType::Kind::kTensor)
     return absl::UnimplementedError(fmt::format("input '{}': inputs of this type can't be drawn; give inputs by --inputs", name));
-  Shape dims;
-  const std::vector<DimSpec> unknown_rank{DimSpec(std::int64_t{2}), DimSpec(std::int64_t{3})};
-  const std::vector<DimSpec>& shape = type.shape ? *type.shape : unknown_rank;
-  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-    const auto* number = std::get_if<std::int64_t>(&shape[axis]);
-    const auto* text = std::get_if<std::string>(&shape[axis]);
-    const auto size = number ? std::optional(*number) : evaluate_dim(text ? *text : dim_symbol(name, axis), sizes);
-    if (!size || *size < 0)
-      return absl::OutOfRangeError(fmt::format("input '{}': dim {} can't have a negative or unknown size", name, axis));
-    dims.push_back(*size);
-  }
-  const auto count = checked_elements(dims);
-  if (!count || *count > kMaxElements)
-    return absl::OutOfRangeError(fmt::format("input '{}': its {} dims make it too big to draw", name, dims.size()));
-  if (type.dtype == DType::kString) {
-    std::vector<std::string> texts;
-    for (std::int64_t i = 0; i < *count; ++i) {
-      const auto word = static_cast<std::size_t>(words_.empty() ? 0 : random.below(static_cast<std::int64_t>(words_.size())));
-      texts.push_back(words_.empty() ? std::string(1, static_cast<char>('a' + random.below(26))) : words_[word]);
-    }
-    return Value(Tensor::strings(dims, std::move(texts)));
-  }
+  const absl::StatusOr<Shape> dims = drawn_dims(name, type, sizes);
+  if (!dims.ok()) return dims.status();
+  if (type.dtype == DType::kString) return Value(draw_strings(*dims, words_, random));
   if (bit_width(type.dtype) == 0)
     return absl::UnimplementedError(fmt::format("input '{}': inputs of {} can't be drawn", name, dtype_name(type.dtype)));
-  Tensor tensor(type.dtype, dims);
-  const std::int64_t row = dims.empty() ? 1 : std::max<std::int64_t>(dims.back(), 1);
+  Tensor tensor(type.dtype, *dims);
+  const std::int64_t row = dims->empty() ? 1 : std::max<std::int64_t>(dims->back(), 1);
   if (fill_floats(tensor, style, style.float_masks && input.mask, row, random)) return Value(std::move(tensor));
   const std::int64_t limit = input.table ? (style.whole_tables ? *input.table : std::min<std::int64_t>(*input.table, 2)) : 0;
   const bool far = style.reach != Reach::kUsual && !style.usual_ints && limit == 0 && type.dtype != DType::kBool;
