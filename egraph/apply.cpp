@@ -182,8 +182,13 @@ class TemplateApplier {
     proof.current = reasons.base;
     return reasons;
   }
-  void insert_with_reasons(std::size_t i, Id* column, const Id* roots, std::size_t count, Reasons& reasons, const Rec* recs,
-                           const std::uint32_t* hashes) {
+  // The e-nodes that a batch wants, and their hashes.
+  struct Wanted {
+    Rec recs[kBatch];
+    std::uint32_t hashes[kBatch];
+  };
+  void insert_with_reasons(std::size_t i, Id* column, const Id* roots, std::size_t count, Reasons& reasons, const Wanted& wanted) {
+    const auto& [recs, hashes] = wanted;
     Proof& proof = *g_.proof;
     for (std::size_t b = 0; b < count; ++b) {
       std::uint32_t* bound = proof.words.data() + reasons.of(b) + 1;
@@ -200,8 +205,8 @@ class TemplateApplier {
 
   void add_batch(std::size_t i, Id* column, const Id* roots, std::size_t count, Reasons& reasons) {
     const Template::Node& node = nodes_[i];
-    Rec recs[kBatch];
-    std::uint32_t hashes[kBatch];
+    Wanted wanted;
+    auto& [recs, hashes] = wanted;
     const std::size_t n = node.children.size();
     const Id* columns[3] = {};
     g_.table.reserve(count);
@@ -217,7 +222,7 @@ class TemplateApplier {
         for (std::size_t k = 0; k < n; ++k) __builtin_prefetch(&g_.uses[recs[b].c[k]], 1);
       }
     }
-    if (g_.proof) return insert_with_reasons(i, column, roots, count, reasons, recs, hashes);
+    if (g_.proof) return insert_with_reasons(i, column, roots, count, reasons, wanted);
     for (std::size_t b = 0; b < count; ++b) {
       const NodeId found = g_.probe(recs[b], hashes[b]);
       column[b] = found != kNone ? g_.find_halving(found) : g_.insert_ensured(recs[b], hashes[b], roots == nullptr ? kNone : roots[b]);

@@ -164,11 +164,10 @@ bool Matcher::tests_hold(const EGraph& egraph, const Step& step, const State& st
   });
 }
 
-bool Matcher::take(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, std::uint32_t row, bool swapped,
-                   State& state) const {
+bool Matcher::take(const EGraph& egraph, const Index& index, std::size_t level, std::uint32_t row, bool swapped, State& state) const {
   const Step& step = steps_[level];
   const Rec& rec = index.rows[row];
-  const Id* children = rec.child_data(g.pool.data());
+  const Id* children = rec.child_data(egraph.impl().pool.data());
   const std::size_t n = step.children.size();
   Id* classes = state.classes.data();
   for (std::size_t i = 0; i < n; ++i) {
@@ -227,7 +226,7 @@ bool Matcher::next_any(const EGraph& egraph, const EGraph::Impl& g, const Index&
     if (frame.swapped) {
       frame.swapped = false;
       const std::uint32_t row = step.free ? index.kind_rows[frame.next - 1] : frame.next - 1;
-      if (take(egraph, g, index, level, row, true, state)) return true;
+      if (take(egraph, index, level, row, true, state)) return true;
       continue;
     }
     if (frame.next == frame.last) return false;
@@ -243,7 +242,7 @@ bool Matcher::next_any(const EGraph& egraph, const EGraph::Impl& g, const Index&
       if (!accepts(egraph, step.slot, index.cls[row])) continue;
     }
     frame.swapped = traits.commutative && step.children.size() == 2 && rec.c[0] != rec.c[1];
-    if (take(egraph, g, index, level, row, false, state)) return true;
+    if (take(egraph, index, level, row, false, state)) return true;
   }
 }
 
@@ -259,7 +258,7 @@ std::vector<OwnedMatch> search(const EGraph& egraph, const Pattern& pattern, std
     return out.size() < limit;
   };
   const auto rows = matcher.has_variable_root() ? std::span<const std::uint32_t>() : index.of_kind(matcher.root_kind());
-  matcher.match(egraph, index, rows, 0, matcher.num_starts(egraph.impl(), rows), visit, [] { return false; });
+  matcher.match(egraph, index, {rows, 0, matcher.num_starts(egraph.impl(), rows)}, visit, [] { return false; });
   return out;
 }
 

@@ -24,13 +24,16 @@ class Matcher {
     std::uint32_t touched;  // newest stamp of the e-nodes; kNone for a pattern of one variable
   };
 
-  // Places where matches may start: `rows`, which are of the root's kind, or all classes where the root is a variable.
+  // Places where matches may start: first..last-1 of `rows`, which are of the root's kind, or of all classes where the root is a variable.
+  struct Starts {
+    std::span<const std::uint32_t> rows;
+    std::size_t first, last;
+  };
   std::size_t num_starts(const EGraph::Impl& g, std::span<const std::uint32_t> rows) const;
-  // Calls visit(Found) -> bool for the matches of starts first..last-1, in order. False where a visit ended the search, or halt() holds
+  // Calls visit(Found) -> bool for the matches of these starts, in order. False where a visit ended the search, or halt() holds
   // before a start.
   template <class Visit, class Halt>
-  bool match(const EGraph& egraph, const Index& index, std::span<const std::uint32_t> rows, std::size_t first, std::size_t last,
-             Visit&& visit, Halt&& halt) const;
+  bool match(const EGraph& egraph, const Index& index, const Starts& starts, Visit&& visit, Halt&& halt) const;
 
   bool has_variable_root() const { return steps_.empty(); }
   Kind root_kind() const { return steps_[0].kind; }
@@ -119,8 +122,7 @@ class Matcher {
     return std::max(moves_of_root_ ? index.seen_anew[row] : index.touched[row], ground_touched_);
   }
   bool tests_hold(const EGraph& egraph, const Step& step, const State& state) const;
-  bool take(const EGraph& egraph, const EGraph::Impl& g, const Index& index, std::size_t level, std::uint32_t row, bool swapped,
-            State& state) const;
+  bool take(const EGraph& egraph, const Index& index, std::size_t level, std::uint32_t row, bool swapped, State& state) const;
 
   Pattern pattern_;
   std::vector<Step> steps_;
@@ -134,8 +136,8 @@ class Matcher {
 };
 
 template <class Visit, class Halt>
-bool Matcher::match(const EGraph& egraph, const Index& index, std::span<const std::uint32_t> rows, std::size_t first, std::size_t last,
-                    Visit&& visit, Halt&& halt) const {
+bool Matcher::match(const EGraph& egraph, const Index& index, const Starts& starts, Visit&& visit, Halt&& halt) const {
+  const auto [rows, first, last] = starts;
   const EGraph::Impl& g = egraph.impl();
   const auto root = pattern_.root();
   State state;  // filled by the first start that is worth it

@@ -527,7 +527,7 @@ class Runner {
       }
       return (task.found & 0xff) != 0 || flush();
     };
-    rule.matcher.match(egraph_, index, rule.rows, task.first, task.last, visit, halt);
+    rule.matcher.match(egraph_, index, {rule.rows, task.first, task.last}, visit, halt);
     flush();
     task.seconds = since(begin);
     if (check_.seconds() > check_.limits().seconds) stopped = true;

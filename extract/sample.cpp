@@ -82,9 +82,8 @@ std::vector<NodeChoice> sample_choices(const ExtractionProblem& p, const NodeCho
   return out;
 }
 
-std::vector<Selection> sample_selections(const OnnxEGraph& g, const Lowered& lowered, const Target& target, const CostModel& cost,
-                                         const ExtractOptions& options, const Selection& chosen, std::size_t count, std::uint64_t seed) {
-  const OnnxProblem p = onnx_problem(g, lowered, &target, cost, options);
+std::vector<Selection> sample_selections(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p, const Selection& chosen,
+                                         std::size_t count, std::uint64_t seed) {
   const auto start = find_extractor("search")->run(p.plain, {});
   if (!start.ok()) return {};
   const auto nodes_of = [](const Selection& s) {

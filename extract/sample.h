@@ -13,9 +13,9 @@ namespace saturate {
 // are not found.
 std::vector<NodeChoice> sample_choices(const ExtractionProblem& problem, const NodeChoice& from, std::size_t count, std::uint64_t seed);
 
-// The same for an e-graph: selections that cover the roots and differ from `chosen`.
-std::vector<Selection> sample_selections(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
-                                         const ExtractOptions& options, const Selection& chosen, std::size_t count, std::uint64_t seed);
+// The same for an e-graph whose extraction problem this is: selections that cover the roots and differ from `chosen`.
+std::vector<Selection> sample_selections(const OnnxEGraph& egraph, const Lowered& lowered, const OnnxProblem& problem,
+                                         const Selection& chosen, std::size_t count, std::uint64_t seed);
 
 // The problem as egraph-serialize's JSON: operators, costs, classes and roots as extraction sees them, what the target can't run left out.
 std::string problem_json(const OnnxEGraph& egraph, const OnnxProblem& problem);

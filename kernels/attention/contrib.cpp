@@ -135,13 +135,13 @@ absl::StatusOr<std::vector<C>> packed_projection(const KernelContext& ctx) {
   std::shared_ptr<const PackedMatrix> packed;
   if constexpr (std::is_same_v<C, float>) {
     packed = x.dtype() == DType::kFloat && w.dtype() == DType::kFloat ? packed_constant(ctx, w, in, total, total, 1) : nullptr;
-    if (packed != nullptr) gemm_packed(ctx, rows, {*cx, in, 1}, *packed, qkv.data(), total);
+    if (packed != nullptr) gemm_packed(ctx, rows, {*cx, in, 1}, *packed, {qkv.data(), total});
   }
   if (packed == nullptr) {
     const Tensor weights = aligned(w);
     absl::StatusOr<const C*> cw = as_compute<C>(ctx, weights, sw);
     if (!cw.ok()) return cw.status();
-    gemm_any<C>(ctx, rows, total, in, {*cx, in, 1}, {*cw, total, 1}, qkv.data(), total);
+    gemm_any<C>(ctx, {rows, total, in}, {*cx, in, 1}, {*cw, total, 1}, {qkv.data(), total});
   }
   if (ctx.has_input(2)) {
     if (ctx.tensor(2).size() != total) return ctx.invalid("the bias does not fit");

@@ -69,10 +69,16 @@ struct HeadWork {
   PackedMatrix keys, values;
 };
 
+// Queries [first, first + count) of a head.
+struct QueryBlock {
+  std::int64_t batch, head, first, count;
+};
+
 template <typename C>
-void score_block(const KernelContext& ctx, const AttentionProblem<C>& p, std::int64_t b, std::int64_t h, std::int64_t first,
-                 std::int64_t count, const MatrixView<C>& keys, const PackedMatrix* packed, HeadWork<C>& work) {
-  const C* q = p.q.at(b, h) + first * p.q.row;
+void score_block(const KernelContext& ctx, const AttentionProblem<C>& p, const QueryBlock& block, const MatrixView<C>& keys,
+                 const PackedMatrix* packed, HeadWork<C>& work) {
+  const std::int64_t count = block.count;
+  const C* q = p.q.at(block.batch, block.head) + block.first * p.q.row;
   std::int64_t row = p.q.row;
   if (p.round != nullptr) {
     const C factor = p.round(static_cast<C>(std::sqrt(p.scale)));
@@ -97,11 +103,11 @@ void score_block(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
   C* scores = work.scores.data();
   if constexpr (std::is_same_v<C, float>) {
     if (packed != nullptr)
-      gemm_packed(ctx, count, {q, row, 1}, *packed, scores, p.keys);
+      gemm_packed(ctx, count, {q, row, 1}, *packed, {scores, p.keys});
     else
-      gemm_any<C>(ctx, count, p.keys, p.size, {q, row, 1}, keys, scores, p.keys);
+      gemm_any<C>(ctx, {count, p.keys, p.size}, {q, row, 1}, keys, {scores, p.keys});
   } else {
-    gemm_any<C>(ctx, count, p.keys, p.size, {q, row, 1}, keys, scores, p.keys);
+    gemm_any<C>(ctx, {count, p.keys, p.size}, {q, row, 1}, keys, {scores, p.keys});
   }
   const std::int64_t n = count * p.keys;
   if constexpr (std::is_same_v<C, float>) {
@@ -113,10 +119,9 @@ void score_block(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
 }
 
 template <typename C>
-void keep(const AttentionProblem<C>& p, int stage, std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count,
-          const C* scores) {
+void keep(const AttentionProblem<C>& p, int stage, const QueryBlock& block, const C* scores) {
   if (p.scores == nullptr || p.score_stage != stage) return;
-  std::copy_n(scores, count * p.keys, p.scores + ((b * p.heads + h) * p.queries + first) * p.keys);
+  std::copy_n(scores, block.count * p.keys, p.scores + ((block.batch * p.heads + block.head) * p.queries + block.first) * p.keys);
 }
 
 template <typename C>
@@ -146,28 +151,29 @@ void attend_head(const KernelContext& ctx, const AttentionProblem<C>& p, std::in
   for (std::int64_t first = 0; first < p.queries; first += kQueryBlock) {
     const std::int64_t count = std::min(kQueryBlock, p.queries - first), n = count * p.keys;
     C* scores = work.scores.data();
-    score_block(ctx, p, b, h, first, count, keys, packed, work);
-    keep(p, 0, b, h, first, count, scores);
+    const QueryBlock block{b, h, first, count};
+    score_block(ctx, p, block, keys, packed, work);
+    keep(p, 0, block, scores);
     if (p.softcap > 0) {
       const C cap = static_cast<C>(p.softcap);
       const auto round = [&](C x) { return p.round == nullptr ? x : p.round(x); };
       for (std::int64_t i = 0; i < n; ++i) scores[i] = round(round(std::tanh(round(scores[i] / cap))) * cap);
     }
-    keep(p, 1, b, h, first, count, scores);
+    keep(p, 1, block, scores);
     for (std::int64_t i = 0; i < count; ++i) add_biases(p, b, h, first + i, scores + i * p.keys);
     apply_rounding(p.round, scores, n);
-    keep(p, 2, b, h, first, count, scores);
+    keep(p, 2, block, scores);
     for (std::int64_t i = 0; i < count; ++i) softmax_in_place(p, h, scores + i * p.keys, ctx.options.reference);
     apply_rounding(p.round, scores, n);
-    keep(p, 3, b, h, first, count, scores);
+    keep(p, 3, block, scores);
     C* out = p.out + b * p.out_batch + h * p.out_head + first * p.out_row;
     if constexpr (std::is_same_v<C, float>) {
       if (packed_values != nullptr) {
-        gemm_packed(ctx, count, {scores, p.keys, 1}, *packed_values, out, p.out_row);
+        gemm_packed(ctx, count, {scores, p.keys, 1}, *packed_values, {out, p.out_row});
         continue;
       }
     }
-    gemm_any<C>(ctx, count, p.v_size, p.keys, {scores, p.keys, 1}, values, out, p.out_row);
+    gemm_any<C>(ctx, {count, p.v_size, p.keys}, {scores, p.keys, 1}, values, {out, p.out_row});
   }
 }
 

@@ -55,10 +55,16 @@ absl::StatusOr<GroupSizes> sizes_of(const KernelContext& ctx) {
   return s;
 }
 
+// Heads of all rows, `step` from one row to the next.
+template <typename C>
+struct HeadRows {
+  C* data;
+  std::int64_t heads, step;
+};
+
 // Turns the rows of a [batch, rows, heads, size] part by their positions.
 template <typename C>
-absl::Status apply_rotary(const KernelContext& ctx, const GroupSizes& s, const C* cos, const C* sin, C* x, std::int64_t heads,
-                          std::int64_t stride) {
+absl::Status apply_rotary(const KernelContext& ctx, const GroupSizes& s, const C* cos, const C* sin, const HeadRows<C>& x) {
   const std::int64_t half = ctx.tensor(7).dims()[1], longest = ctx.tensor(7).dims()[0];
   const bool interleaved = ctx.attr_i("rotary_interleaved", 0) != 0;
   std::vector<std::int64_t> given;
@@ -71,8 +77,8 @@ absl::Status apply_rotary(const KernelContext& ctx, const GroupSizes& s, const C
     for (std::int64_t i = 0; i < s.rows; ++i) {
       const std::int64_t position = given.empty() ? s.past(b) + i : given[static_cast<std::size_t>(b * s.rows + i)];
       if (position < 0 || position >= longest) return ctx.invalid("a position is outside the cos and sin caches");
-      for (std::int64_t h = 0; h < heads; ++h) {
-        C* v = x + (b * s.rows + i) * stride + h * s.size;
+      for (std::int64_t h = 0; h < x.heads; ++h) {
+        C* v = x.data + (b * s.rows + i) * x.step + h * s.size;
         rotate(v, cos + position * half, sin + position * half, 2 * half, interleaved, v);
       }
     }
@@ -127,8 +133,7 @@ absl::Status add_score_inputs(const KernelContext& ctx, const GroupSizes& s, std
 
 // Turns the heads of Q and K in place, where the node asks for it.
 template <typename C>
-absl::Status rotate_queries_and_keys(const KernelContext& ctx, const GroupSizes& s, std::pair<C*, std::int64_t> q,
-                                     std::pair<C*, std::int64_t> k) {
+absl::Status rotate_queries_and_keys(const KernelContext& ctx, const GroupSizes& s, const HeadRows<C>& q, const HeadRows<C>& k) {
   if (ctx.attr_i("do_rotary", 0) == 0) return absl::OkStatus();
   const Tensor &cos = ctx.tensor(7), &sin = ctx.tensor(8);
   if (cos.rank() != 2 || sin.dims() != cos.dims() || 2 * cos.dims()[1] > s.size)
@@ -137,8 +142,8 @@ absl::Status rotate_queries_and_keys(const KernelContext& ctx, const GroupSizes&
   absl::StatusOr<const C*> pc = as_compute<C>(ctx, cos, stores[0]), ps = as_compute<C>(ctx, sin, stores[1]);
   if (!pc.ok()) return pc.status();
   if (!ps.ok()) return ps.status();
-  if (absl::Status status = apply_rotary(ctx, s, *pc, *ps, q.first, s.heads, q.second); !status.ok()) return status;
-  return apply_rotary(ctx, s, *pc, *ps, k.first, s.kv_heads, k.second);
+  if (absl::Status status = apply_rotary(ctx, s, *pc, *ps, q); !status.ok()) return status;
+  return apply_rotary(ctx, s, *pc, *ps, k);
 }
 
 template <typename C>
@@ -160,7 +165,8 @@ Outputs group_query_as(const KernelContext& ctx) {
   const std::int64_t q_stride = ctx.tensor(0).dims()[2], kv_stride = packed ? q_stride : s->kv_heads * s->size;
   C *q = rows[0].data(), *k = packed ? q + s->heads * s->size : rows[1].data(),
     *v = packed ? q + (s->heads + s->kv_heads) * s->size : rows[2].data();
-  if (absl::Status status = rotate_queries_and_keys<C>(ctx, *s, {q, q_stride}, {k, kv_stride}); !status.ok()) return status;
+  if (absl::Status status = rotate_queries_and_keys<C>(ctx, *s, {q, s->heads, q_stride}, {k, s->kv_heads, kv_stride}); !status.ok())
+    return status;
   std::array<std::vector<C>, 2> stores;
   const C *past_k = nullptr, *past_v = nullptr;
   if (ctx.has_input(3)) {

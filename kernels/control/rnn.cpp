@@ -224,14 +224,23 @@ struct RecurrentStep {
   }
 };
 
-// y [steps, directions, batch, hidden]; h and c [directions, batch, hidden] hold the initial states and end as the last ones.
+// One direction: h and c [batch, hidden] hold the initial states and end as the last ones.
 template <typename C>
-void run_direction(const KernelContext& ctx, const Recurrent<C>& p, Cell cell, std::size_t direction, bool reverse, C* y, C* h, C* c) {
+struct Direction {
+  std::size_t index;
+  bool reverse;
+  C *h, *c;
+};
+
+// y [steps, directions, batch, hidden].
+template <typename C>
+void run_direction(const KernelContext& ctx, const Recurrent<C>& p, Cell cell, const Direction<C>& of, C* y) {
+  const auto [direction, reverse, h, c] = of;
   const std::int64_t n = p.hidden, g = gates_of(cell) * n, d = static_cast<std::int64_t>(direction);
   const C *w = p.w.data() + d * g * p.input, *r = p.r.data() + d * g * n;
   const C *wb = p.bias.empty() ? nullptr : p.bias.data() + d * 2 * g, *rb = wb == nullptr ? nullptr : wb + g;
   std::vector<C> gates(static_cast<std::size_t>(p.steps * p.batch * g)), rec(static_cast<std::size_t>(p.batch * g));
-  gemm_any<C>(ctx, p.steps * p.batch, g, p.input, {p.x.data(), p.input, 1}, {w, 1, p.input}, gates.data(), g);
+  gemm_any<C>(ctx, {p.steps * p.batch, g, p.input}, {p.x.data(), p.input, 1}, {w, 1, p.input}, {gates.data(), g});
   if (wb != nullptr) {
     for (std::int64_t i = 0; i < p.steps * p.batch; ++i) {
       for (std::int64_t j = 0; j < g; ++j) gates[static_cast<std::size_t>(i * g + j)] += wb[j];
@@ -244,7 +253,7 @@ void run_direction(const KernelContext& ctx, const Recurrent<C>& p, Cell cell, s
       rounded.assign(h, h + p.batch * n);
       round_to_bytes(std::span(rounded));
     }
-    gemm_any<C>(ctx, p.batch, g, n, {p.quantized ? rounded.data() : h, n, 1}, {r, 1, n}, rec.data(), g);
+    gemm_any<C>(ctx, {p.batch, g, n}, {p.quantized ? rounded.data() : h, n, 1}, {r, 1, n}, {rec.data(), g});
     for (std::int64_t b = 0; b < p.batch; ++b) {
       const std::int64_t length = p.lengths[static_cast<std::size_t>(b)];
       if (t >= length) continue;
@@ -258,7 +267,7 @@ void run_direction(const KernelContext& ctx, const Recurrent<C>& p, Cell cell, s
       if (cell == Cell::kLstm) step.lstm(gate, sums, state, c + b * n);
       if (cell == Cell::kGru) {
         step.gru(gate, sums, state, [&](const C* reset, C* out) {
-          gemm_any<C>(ctx, 1, n, n, {reset, n, 1}, {r + 2 * n * n, 1, n}, out, n);
+          gemm_any<C>(ctx, {1, n, n}, {reset, n, 1}, {r + 2 * n * n, 1, n}, {out, n});
           for (std::int64_t j = 0; j < n && rb != nullptr; ++j) out[j] += rb[2 * n + j];
         });
       }
@@ -277,8 +286,8 @@ Outputs recurrent_as(const KernelContext& ctx, Cell cell, bool quantized = false
   c.resize(static_cast<std::size_t>(states), C(0));
   const bool reverse = ctx.attr_s("direction", "forward") == "reverse";
   for (std::int64_t k = 0; k < d; ++k) {
-    run_direction(ctx, *p, cell, static_cast<std::size_t>(k), reverse || k == 1, y.data(), h.data() + k * p->batch * n,
-                  c.data() + k * p->batch * n);
+    const Direction<C> of{static_cast<std::size_t>(k), reverse || k == 1, h.data() + k * p->batch * n, c.data() + k * p->batch * n};
+    run_direction(ctx, *p, cell, of, y.data());
   }
   Shape y_dims{p->steps, d, p->batch, n}, state_dims{d, p->batch, n};
   if (ctx.attr_i("layout", 0) != 0) {

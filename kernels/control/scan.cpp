@@ -145,7 +145,7 @@ Outputs scan_batched(KernelContext& ctx) {
         auto to = moving.make(dims);
         if (!to.ok()) return to.status();
         std::fill_n(*to, product(dims) * moving.unit(), std::byte{0});
-        copy_strided(ctx, moving.unit(), t.dims(), moving.units(t), strides_of(t.dims()), *to, strides_of(dims));
+        copy_strided(ctx, moving.unit(), t.dims(), {moving.units(t), strides_of(t.dims())}, {*to, strides_of(dims)});
         auto filled = moving.take();
         if (!filled.ok()) return filled.status();
         t = *std::move(filled);

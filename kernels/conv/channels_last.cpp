@@ -152,8 +152,18 @@ GemmFinish finisher(const float* bias, const float* residual, const EpilogueCall
   return finish;
 }
 
-void convolve_depthwise(const KernelContext& ctx, const Window& w, const Image& image, const float* x, const float* weights,
-                        const GemmFinish& finish, float* y) {
+// Each channel of an image under a window of its own.
+struct DepthwiseImage {
+  const Window& window;
+  const Image& image;
+  const float* x;
+  const float* weights;
+};
+
+void convolve_depthwise(const KernelContext& ctx, const DepthwiseImage& of, const GemmFinish& finish, float* y) {
+  const Window& w = of.window;
+  const Image& image = of.image;
+  const float *x = of.x, *weights = of.weights;
   const std::int64_t channels = image.channels, rows = w.output[0], columns = w.output[1];
   // Output columns whose whole window lies inside the image.
   const std::int64_t first = std::min(columns, (std::max<std::int64_t>(0, w.pad_begin[1]) + w.strides[1] - 1) / w.strides[1]);
@@ -247,7 +257,7 @@ void convolve(const KernelContext& ctx, const Convolution& c) {
   const Image image = image_of(c.x);
   const float* x = c.x.data<float>();
   const std::int64_t rows = image.batch * c.window.output_size();
-  if (c.weights.depthwise != nullptr) return convolve_depthwise(ctx, c.window, image, x, c.weights.depthwise.get(), c.finish, c.y);
+  if (c.weights.depthwise != nullptr) return convolve_depthwise(ctx, {c.window, image, x, c.weights.depthwise.get()}, c.finish, c.y);
   if (c.factors != nullptr) {
     const std::int64_t nr = gemm_kernel().nr, panels = (c.filters + nr - 1) / nr, k = image.channels;
     const std::shared_ptr<std::byte> scaled = ctx.host.buffer(static_cast<std::size_t>(panels * nr * k) * sizeof(float));
@@ -258,17 +268,18 @@ void convolve(const KernelContext& ctx, const Convolution& c) {
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t p = begin; p < end; ++p) scale_rows(from + p * nr * k, k, nr, c.factors, to + p * nr * k);
                  });
-    return gemm_panels(ctx, rows, {x, k, 1}, k, c.filters, to, c.y, c.filters, c.finish);
+    return gemm_panels(ctx, {rows, c.filters, k}, {x, k, 1}, to, {c.y, c.filters}, c.finish);
   }
-  if (is_whole_image(c.window)) return gemm_packed(ctx, rows, {x, image.channels, 1}, c.weights.packed, c.y, c.filters, c.finish);
+  if (is_whole_image(c.window)) return gemm_packed(ctx, rows, {x, image.channels, 1}, c.weights.packed, {c.y, c.filters}, c.finish);
   if (image.channels < kTapChannels && c.window.dilations[1] == 1 && rows > 0) {
     if (const std::optional<PaddedImage> padded = padded_image(ctx, c.window, image, x)) {
       const WindowTaps taps(padded->window, padded->image, padded->data);
-      return gemm_scattered(ctx, rows, {c.window.kernel[1] * image.channels, std::cref(taps)}, c.weights.packed, c.y, c.filters, c.finish);
+      return gemm_scattered(ctx, rows, {c.window.kernel[1] * image.channels, std::cref(taps)}, c.weights.packed, {c.y, c.filters},
+                            c.finish);
     }
   }
   const WindowTaps taps(c.window, image, x);
-  gemm_scattered(ctx, rows, {image.channels, std::cref(taps)}, c.weights.packed, c.y, c.filters, c.finish);
+  gemm_scattered(ctx, rows, {image.channels, std::cref(taps)}, c.weights.packed, {c.y, c.filters}, c.finish);
 }
 
 // Conv over X[N, H, W, C], or X * input 4, with Conv's own W and B, then + Z (input 3), then the activation.

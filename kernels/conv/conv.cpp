@@ -114,8 +114,8 @@ void convolve(const KernelContext& ctx, const ConvShape& s, const T* x, const T*
       const std::int64_t b = i / s.groups, g = i % s.groups;
       const T* from = x + (b * s.channels + g * in) * plane;
       if (!pointwise) fill_columns(ctx, w, in, from, columns.data());
-      gemm_any<T>(ctx, out, positions, k, {weight + g * out * k, k, 1}, {pointwise ? from : columns.data(), positions, 1},
-                  y + (b * s.filters + g * out) * positions, positions);
+      gemm_any<T>(ctx, {out, positions, k}, {weight + g * out * k, k, 1}, {pointwise ? from : columns.data(), positions, 1},
+                  {y + (b * s.filters + g * out) * positions, positions});
     }
   });
 }

@@ -53,8 +53,9 @@ std::vector<C> converted(const Tensor& t) {
 }
 
 template <typename T>
-void transpose_convolve(const KernelContext& ctx, const Window& w, std::int64_t groups, const Tensor& x, const Tensor& weight,
-                        const Tensor* bias, T* y) {
+void transpose_convolve(const KernelContext& ctx, const Window& w, std::int64_t groups, T* y) {
+  const Tensor &x = ctx.tensor(0), &weight = ctx.tensor(1);
+  const Tensor* bias = ctx.has_input(2) ? &ctx.tensor(2) : nullptr;
   using C = std::conditional_t<std::is_same_v<T, float>, float, double>;
   const std::int64_t batch = x.dims()[0], channels = x.dims()[1], in = channels / groups, out = weight.dims()[1];
   const std::int64_t kernel = w.kernel_size(), positions = w.output_size(), plane = w.input_size();
@@ -63,8 +64,8 @@ void transpose_convolve(const KernelContext& ctx, const Window& w, std::int64_t 
     std::vector<C> columns(static_cast<std::size_t>(out * kernel * positions)), sums(static_cast<std::size_t>(out * plane));
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t b = i / groups, g = i % groups;
-      gemm_any<C>(ctx, out * kernel, positions, in, {fw.data() + g * in * out * kernel, 1, out * kernel},
-                  {fx.data() + (b * channels + g * in) * positions, positions, 1}, columns.data(), positions);
+      gemm_any<C>(ctx, {out * kernel, positions, in}, {fw.data() + g * in * out * kernel, 1, out * kernel},
+                  {fx.data() + (b * channels + g * in) * positions, positions, 1}, {columns.data(), positions});
       for (std::int64_t o = 0; o < out; ++o) {
         const C start = bias == nullptr ? C(0) : static_cast<C>(bias->data<T>()[g * out + o]);
         std::fill_n(sums.data() + o * plane, plane, start);
@@ -98,7 +99,7 @@ Outputs conv_transpose(KernelContext& ctx) {
   absl::StatusOr<Tensor> y = ctx.allocate(x.dtype(), dims);
   if (!y.ok()) return y.status();
   return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    transpose_convolve<T>(ctx, *window, groups, x, w, bias, write<T>(*y));
+    transpose_convolve<T>(ctx, *window, groups, write<T>(*y));
     return outputs_of(*std::move(y));
   });
 }

@@ -92,7 +92,8 @@ Outputs logical_not(KernelContext& ctx) {
 
 template <typename Out, typename In>
 void select_elements(const KernelContext& ctx, const Tensor& condition, const std::array<Tensor, 2>& from, const Shape& dims, Out* out,
-                     const In* x, const In* y) {
+                     std::array<const In*, 2> data) {
+  const In *x = data[0], *y = data[1];
   const bool* c = condition.data<bool>();
   const std::array<Shape, 4> strides{strides_of(dims), broadcast_strides(condition.dims(), dims), broadcast_strides(from[0].dims(), dims),
                                      broadcast_strides(from[1].dims(), dims)};
@@ -112,15 +113,15 @@ Outputs where(KernelContext& ctx) {
   absl::StatusOr<Tensor> out = ctx.allocate(x.dtype(), *dims);
   if (!out.ok()) return out.status();
   const auto copy = [&]<typename T>(std::type_identity<T>) {
-    select_elements<T, T>(ctx, condition, {x, y}, *dims, write<T>(*out), x.data<T>(), y.data<T>());
+    select_elements<T, T>(ctx, condition, {x, y}, *dims, write<T>(*out), {x.data<T>(), y.data<T>()});
     return outputs_of(*std::move(out));
   };
   if (x.dtype() == DType::kString) {
     KernelOptions serial = ctx.options;
     serial.threads = 1;
     const KernelContext single{ctx.node, ctx.opset, ctx.inputs, ctx.num_outputs, serial, ctx.host};
-    select_elements<std::string, std::string>(single, condition, {x, y}, *dims, out->mutable_strings().data(), x.string_data().data(),
-                                              y.string_data().data());
+    select_elements<std::string, std::string>(single, condition, {x, y}, *dims, out->mutable_strings().data(),
+                                              {x.string_data().data(), y.string_data().data()});
     return outputs_of(*std::move(out));
   }
   switch (bit_width(x.dtype())) {

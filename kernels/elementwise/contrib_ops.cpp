@@ -107,7 +107,7 @@ Outputs embed_as(const KernelContext& ctx) {
     }
   }
   const NormOptions o{ctx.attr_f("epsilon", 1e-12f), false, batch * rows, hidden};
-  normalize_rows<T, T>(ctx, o, sum->template data<T>(), ctx.tensor(5).data<T>(), ctx.tensor(6).data<T>(), write<T>(*y), nullptr, nullptr);
+  normalize_rows<T, T>(ctx, o, sum->template data<T>(), {ctx.tensor(5).data<T>(), ctx.tensor(6).data<T>()}, write<T>(*y));
   absl::StatusOr<Tensor> mask_index = ctx.allocate_zeroed(DType::kInt32, {batch});
   if (!mask_index.ok()) return mask_index.status();
   if (ctx.has_input(7)) {

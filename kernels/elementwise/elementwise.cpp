@@ -37,12 +37,12 @@ Outputs map_tensor(const KernelContext& ctx, const Tensor& x, DType dtype, absl:
   return outputs_of(*std::move(y));
 }
 
-void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, DType dtype, std::byte* out, ZipLoop loop) {
+void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, ElementsOut out, ZipLoop loop) {
   const std::byte *pa = a.bytes().data(), *pb = b.bytes().data();
-  const std::int64_t size = bit_width(dtype) / 8, size_a = bit_width(a.dtype()) / 8, size_b = bit_width(b.dtype()) / 8;
+  const std::int64_t size = bit_width(out.dtype) / 8, size_a = bit_width(a.dtype()) / 8, size_b = bit_width(b.dtype()) / 8;
   parallel_runs<3>(ctx, dims, {strides_of(dims), broadcast_strides(a.dims(), dims), broadcast_strides(b.dims(), dims)},
                    [&](const auto& at, std::int64_t n, const auto& step) {
-                     loop(pa + at[1] * size_a, step[1], pb + at[2] * size_b, step[2], out + at[0] * size, n);
+                     loop(pa + at[1] * size_a, step[1], pb + at[2] * size_b, step[2], out.data + at[0] * size, n);
                    });
 }
 
@@ -51,7 +51,7 @@ Outputs zip_tensors(const KernelContext& ctx, const Tensor& a, const Tensor& b, 
   if (!dims) return ctx.invalid("the inputs' shapes cannot be broadcast");
   absl::StatusOr<Tensor> y = ctx.allocate_over({&a, &b}, dtype, *dims);
   if (!y.ok()) return y.status();
-  zip_into(ctx, a, b, *dims, dtype, write<std::byte>(*y), loop);
+  zip_into(ctx, a, b, *dims, ElementsOut{dtype, write<std::byte>(*y)}, loop);
   return outputs_of(*std::move(y));
 }
 

@@ -86,7 +86,11 @@ std::optional<ZipLoop> zip_loop_of(DType dtype) {
 
 // Runs one over two tensors, broadcast, into a new one of `dtype`, or into the memory at `out`, contiguous and of `dims`.
 Outputs zip_tensors(const KernelContext& ctx, const Tensor& a, const Tensor& b, DType dtype, ZipLoop loop);
-void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, DType dtype, std::byte* out, ZipLoop loop);
+struct ElementsOut {
+  DType dtype;
+  std::byte* data;
+};
+void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, ElementsOut out, ZipLoop loop);
 
 // out[i] = f(a[i], b[i]), broadcast; f holds no values.
 template <typename A, typename B, typename R, typename F>
@@ -95,7 +99,7 @@ Outputs zip_elements(const KernelContext& ctx, const Tensor& a, const Tensor& b,
 }
 template <typename A, typename B, typename R, typename F>
 void zip_into(const KernelContext& ctx, const Tensor& a, const Tensor& b, const Shape& dims, R* out, F) {
-  zip_into(ctx, a, b, dims, dtype_of<R>(), reinterpret_cast<std::byte*>(out), zip_loop<A, B, R, F>);
+  zip_into(ctx, a, b, dims, ElementsOut{dtype_of<R>(), reinterpret_cast<std::byte*>(out)}, zip_loop<A, B, R, F>);
 }
 
 // Floats or doubles, rounded to the type of `t` (of FloatTypes), which allocate() gave; and a new tensor of `dtype` with them.

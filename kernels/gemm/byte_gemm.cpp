@@ -69,8 +69,19 @@ struct ByteGemmProduct {
   }
 };
 
-void run_tile(const ByteKernel& kernel, const ByteGemmProduct& p, std::int64_t row, int rows, std::int64_t panel, const std::uint8_t* a,
-              const std::uint32_t* row_sums, const std::int8_t* ahead, std::int64_t ahead_step) {
+// A few rows under one panel.
+struct ByteTile {
+  std::int64_t row;
+  int rows;
+  std::int64_t panel;
+  const std::uint8_t* a;
+  const std::uint32_t* row_sums;
+  const std::int8_t* ahead;  // what later tiles read, null: nothing
+  std::int64_t ahead_step;
+};
+
+void run_tile(const ByteKernel& kernel, const ByteGemmProduct& p, const ByteTile& tile) {
+  const auto [row, rows, panel, a, row_sums, ahead, ahead_step] = tile;
   alignas(64) std::int32_t c[kMostByteRows * kBytePanel];
   kernel.tile({rows, p.b.depth, a, p.b.depth, p.b.panel(panel), c, ahead, ahead_step});
   const std::int64_t column = panel * kBytePanel;
@@ -82,8 +93,8 @@ void run_tile(const ByteKernel& kernel, const ByteGemmProduct& p, std::int64_t r
   p.finish(row, rows, column, static_cast<int>(std::min<std::int64_t>(kBytePanel, p.b.n - column)), c);
 }
 
-void run_block(const KernelContext& ctx, const ByteKernel& kernel, const ByteGemmProduct& p, std::int64_t row_begin, std::int64_t row_end,
-               std::int64_t panel_begin, std::int64_t panel_end) {
+void run_block(const KernelContext& ctx, const ByteKernel& kernel, const ByteGemmProduct& p, const TileRange& range) {
+  const auto [row_begin, row_end, panel_begin, panel_end] = range;
   const std::int64_t depth = p.b.depth;
   const std::int64_t block =
       std::min(row_end - row_begin, std::clamp<std::int64_t>(kBlockBytes / std::max<std::int64_t>(1, depth) / kMostByteRows * kMostByteRows,
@@ -105,8 +116,9 @@ void run_block(const KernelContext& ctx, const ByteKernel& kernel, const ByteGem
       for (std::int64_t t = 0; t < tiles; ++t) {
         const std::int64_t r = r0 + t * kernel.rows, part = t * step * (depth / kByteDepth);
         const bool more = panel + 1 < panel_end && part + step * (depth / kByteDepth) <= depth * kBytePanel;
-        run_tile(kernel, p, r, static_cast<int>(std::min<std::int64_t>(kernel.rows, r1 - r)), panel, rows + (r - r0) * depth,
-                 sums.data() + (r - r0), more ? p.b.panel(panel + 1) + part : nullptr, more ? step : 0);
+        run_tile(kernel, p,
+                 {r, static_cast<int>(std::min<std::int64_t>(kernel.rows, r1 - r)), panel, rows + (r - r0) * depth, sums.data() + (r - r0),
+                  more ? p.b.panel(panel + 1) + part : nullptr, more ? step : 0});
       }
     }
   }
@@ -149,17 +161,18 @@ void byte_gemm(const KernelContext& ctx, const ByteRows& a, const PackedBytes& b
   const ByteKernel& kernel = byte_kernel();
   const ByteGemmProduct p(a, b, b_zero, finish);
   const std::int64_t panels = (b.n + kBytePanel - 1) / kBytePanel, blocks = (a.m + kByteBlockRows - 1) / kByteBlockRows;
-  if (ctx.options.threads == 1 || 2 * a.m * b.n * b.k < kTaskOperations) return run_block(ctx, kernel, p, 0, a.m, 0, panels);
+  if (ctx.options.threads == 1 || 2 * a.m * b.n * b.k < kTaskOperations) return run_block(ctx, kernel, p, {0, a.m, 0, panels});
   if (blocks >= 4 || panels < 4) {
     const std::int64_t piece = blocks >= 4 ? kByteBlockRows : std::max<std::int64_t>(kMostByteRows, (a.m + 3) / 4);
     return parallel_for(ctx, (a.m + piece - 1) / piece, 1, [&](std::int64_t begin, std::int64_t end) {
-      run_block(ctx, kernel, p, begin * piece, std::min(a.m, end * piece), 0, panels);
+      run_block(ctx, kernel, p, {begin * piece, std::min(a.m, end * piece), 0, panels});
     });
   }
   // Every task makes the rows of A anew: few tasks.
   const std::int64_t run = std::max<std::int64_t>(1, (panels + 7) / 8);
-  parallel_for(ctx, (panels + run - 1) / run, 1,
-               [&](std::int64_t begin, std::int64_t end) { run_block(ctx, kernel, p, 0, a.m, begin * run, std::min(panels, end * run)); });
+  parallel_for(ctx, (panels + run - 1) / run, 1, [&](std::int64_t begin, std::int64_t end) {
+    run_block(ctx, kernel, p, {0, a.m, begin * run, std::min(panels, end * run)});
+  });
 }
 
 }  // namespace saturate

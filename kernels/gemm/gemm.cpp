@@ -108,9 +108,15 @@ struct RowBlock {
   }
 };
 
-// A piece [k0, k0 + depth) of a panel under rows [r0, r1). `next`: what is read of B afterwards, null: nothing that follows on.
-void run_piece(const GemmKernel& kernel, const Product& p, const RowBlock& block, std::int64_t r0, std::int64_t r1, std::int64_t panel,
-               std::int64_t k0, std::int64_t depth, const float* next) {
+// Rows [k0, k0 + depth) of a panel of B.
+struct PanelPiece {
+  std::int64_t panel, k0, depth;
+  const float* next;  // what is read of B afterwards, null: nothing that follows on
+};
+
+// Rows [r0, r1) of C, as far as one piece of a panel makes them.
+void run_piece(const GemmKernel& kernel, const Product& p, const RowBlock& block, std::int64_t r0, std::int64_t r1, const PanelPiece& of) {
+  const auto [panel, k0, depth, next] = of;
   const std::int64_t c0 = panel * kernel.nr;
   const int cols = static_cast<int>(std::min<std::int64_t>(kernel.nr, p.n - c0));
   const float* pb = p.b.data + panel * p.b.panel_step + k0 * p.b.ldb;
@@ -136,8 +142,8 @@ void run_piece(const GemmKernel& kernel, const Product& p, const RowBlock& block
 
 // Rows [r0, r1) under panels [begin, end), a few panels at a time, which are few enough for their part of C to stay in the cache from one
 // piece of k to the next: where the rows of A take more than the cache, each piece of them is read once for all these panels.
-void run_rows(const GemmKernel& kernel, const Product& p, const RowBlock& block, std::int64_t r0, std::int64_t r1, std::int64_t begin,
-              std::int64_t end) {
+void run_rows(const GemmKernel& kernel, const Product& p, const RowBlock& block, const TileRange& range) {
+  const auto [r0, r1, begin, end] = range;
   const std::int64_t unit = p.scattered != nullptr ? p.scattered->piece : 1;
   const std::int64_t block_depth = even_piece(p.k, std::max(unit, kBlockDepth / unit * unit), unit);
   const bool far = p.scattered == nullptr && (r1 - r0) * p.k > kNearFloats;
@@ -156,26 +162,25 @@ void run_rows(const GemmKernel& kernel, const Product& p, const RowBlock& block,
                                     : more_k    ? k0 + depth
                                                 : 0;
         const bool follows = p.b.ldb == kernel.nr && next_panel < end;
-        run_piece(kernel, p, block, r0, r1, panel, k0, depth,
-                  follows ? p.b.data + next_panel * p.b.panel_step + next_k * p.b.ldb : nullptr);
+        const float* next = follows ? p.b.data + next_panel * p.b.panel_step + next_k * p.b.ldb : nullptr;
+        run_piece(kernel, p, block, r0, r1, {panel, k0, depth, next});
       }
     }
   }
 }
 
-void run_block(const KernelContext& ctx, const GemmKernel& kernel, std::int64_t row_begin, std::int64_t row_end, std::int64_t panel_begin,
-               std::int64_t panel_end, const Product& p) {
+void run_block(const KernelContext& ctx, const GemmKernel& kernel, const TileRange& range, const Product& p) {
   // Rows of A far apart cost a page each: where several panels read them, a block is copied together.
   const bool gather =
-      p.scattered == nullptr && p.lda > p.k && p.lda > kFarRows && panel_end - panel_begin > 2 && row_end - row_begin > kernel.mr;
+      p.scattered == nullptr && p.lda > p.k && p.lda > kFarRows && range.panel_end - range.panel_begin > 2 && range.rows() > kernel.mr;
   const std::int64_t most_rows =
       gather ? std::clamp<std::int64_t>(kBlockFloats / std::max<std::int64_t>(1, p.k), 8 * kernel.mr, kBlockRows) : kBlockRows;
-  const std::int64_t block_rows = even_piece(row_end - row_begin, most_rows, kernel.mr);
+  const std::int64_t block_rows = even_piece(range.rows(), most_rows, kernel.mr);
   RowBlock block;
-  for (std::int64_t r0 = row_begin; r0 < row_end; r0 += block_rows) {
-    const std::int64_t r1 = std::min(row_end, r0 + block_rows);
+  for (std::int64_t r0 = range.row_begin; r0 < range.row_end; r0 += block_rows) {
+    const std::int64_t r1 = std::min(range.row_end, r0 + block_rows);
     block.take(ctx, p, r0, r1, gather);
-    run_rows(kernel, p, block, r0, r1, panel_begin, panel_end);
+    run_rows(kernel, p, block, {r0, r1, range.panel_begin, range.panel_end});
   }
 }
 
@@ -191,7 +196,7 @@ class TileOrder {
         blocks_((rows_ + kBlockRows - 1) / kBlockRows) {}
 
   std::int64_t size() const { return panels_ * tiles_; }
-  // run(row_begin, row_end, panel_begin, panel_end) for rectangles that make up tiles [begin, end).
+  // run(range) for rectangles that make up tiles [begin, end).
   template <typename Run>
   void visit(std::int64_t begin, std::int64_t end, const Run& run) const {
     for (std::int64_t b = 0; b < blocks_; ++b) {
@@ -200,7 +205,7 @@ class TileOrder {
       for (std::int64_t at = std::max<std::int64_t>(0, begin - start); at < last;) {
         const std::int64_t panel = at / count, top = at % count, whole = top == 0 ? (last - at) / count : 0,
                            bottom = whole > 0 ? count : std::min(count, top + last - at);
-        run(row(above + top), row(above + bottom), panel, panel + std::max<std::int64_t>(1, whole));
+        run(TileRange{row(above + top), row(above + bottom), panel, panel + std::max<std::int64_t>(1, whole)});
         at += whole > 0 ? whole * count : bottom - top;
       }
     }
@@ -218,7 +223,7 @@ void run_panels(const KernelContext& ctx, const Product& p) {
   if (p.m == 0 || p.n == 0) return;
   const GemmKernel& kernel = gemm_kernel();
   const std::int64_t panels = (p.n + kernel.nr - 1) / kernel.nr, threads = team_size(ctx);
-  if (threads == 1 || (2 * p.m + kReadFlops) * p.n * p.k < 2 * kTaskFlops) return run_block(ctx, kernel, 0, p.m, 0, panels, p);
+  if (threads == 1 || (2 * p.m + kReadFlops) * p.n * p.k < 2 * kTaskFlops) return run_block(ctx, kernel, {0, p.m, 0, panels}, p);
   const bool by_rows = p.m >= kThreadRows * threads || p.m >= p.n;
   const std::int64_t most = std::min<std::int64_t>(threads, by_rows ? (p.m + kernel.mr - 1) / kernel.mr : threads);
   std::vector<TileOrder> orders;
@@ -230,9 +235,7 @@ void run_panels(const KernelContext& ctx, const Product& p) {
   }
   constexpr std::int64_t kShare = 16;  // of a band: smaller pieces read too much of the other operand
   parallel_bands(ctx, bands, 1 + (bands[0].end - bands[0].begin) / kShare, [&](std::size_t band, std::int64_t begin, std::int64_t end) {
-    orders[band].visit(begin, end, [&](std::int64_t r0, std::int64_t r1, std::int64_t first, std::int64_t last) {
-      run_block(ctx, kernel, r0, r1, first, last, p);
-    });
+    orders[band].visit(begin, end, [&](const TileRange& range) { run_block(ctx, kernel, range, p); });
   });
 }
 
@@ -323,46 +326,47 @@ void pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b, PackedMatr
   }
 }
 
-void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc,
+void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, MatrixRows<float> c,
                  const GemmFinish& finish) {
-  gemm_panels(ctx, m, a, b.k, b.n, b.panels.get(), c, ldc, finish);
+  gemm_panels(ctx, {m, b.n, b.k}, a, b.panels.get(), c, finish);
 }
 
-void gemm_panels(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, std::int64_t k, std::int64_t n, const float* panels,
-                 float* c, std::int64_t ldc, const GemmFinish& finish) {
+void gemm_panels(const KernelContext& ctx, GemmSize size, MatrixView<float> a, const float* panels, MatrixRows<float> c,
+                 const GemmFinish& finish) {
+  const auto [m, n, k] = size;
   const RowMajor rows(m, k, a);
   const std::int64_t nr = gemm_kernel().nr;
-  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, {panels, nr, nr * k}, c, ldc, &finish});
+  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, {panels, nr, nr * k}, c.data, c.step, &finish});
 }
 
-void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, float* c, std::int64_t ldc,
+void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, MatrixRows<float> c,
                     const GemmFinish& finish) {
   const std::int64_t nr = gemm_kernel().nr;
-  run_panels(ctx, {m, b.n, b.k, nullptr, 0, &a, {b.panels.get(), nr, nr * b.k}, c, ldc, &finish});
+  run_panels(ctx, {m, b.n, b.k, nullptr, 0, &a, {b.panels.get(), nr, nr * b.k}, c.data, c.step, &finish});
 }
 
-void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,
-          std::int64_t ldc) {
+void gemm(const KernelContext& ctx, GemmSize size, MatrixView<float> a, MatrixView<float> b, MatrixRows<float> c) {
+  const std::int64_t m = size.m, n = size.n, k = size.k;
   if (m <= kDotRows && b.row_stride == 1 && b.col_stride != 1 && a.col_stride == 1) {
     return parallel_for(ctx, n, std::max<std::int64_t>(1, kTaskFlops / (2 * kReadFlops * std::max<std::int64_t>(1, k))),
                         [&](std::int64_t begin, std::int64_t end) {
                           for (std::int64_t j = begin; j < end; ++j)
                             for (std::int64_t i = 0; i < m; ++i)
-                              c[i * ldc + j] = dot_floats(a.data + i * a.row_stride, b.data + j * b.col_stride, k);
+                              c.data[i * c.step + j] = dot_floats(a.data + i * a.row_stride, b.data + j * b.col_stride, k);
                         });
   }
-  if (b.col_stride != 1 || m >= kPackRows) return gemm_packed(ctx, m, a, pack_matrix(k, n, b), c, ldc);
+  if (b.col_stride != 1 || m >= kPackRows) return gemm_packed(ctx, m, a, pack_matrix(k, n, b), c);
   const RowMajor rows(m, k, a);
-  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, {b.data, b.row_stride, gemm_kernel().nr}, c, ldc, nullptr});
+  run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, {b.data, b.row_stride, gemm_kernel().nr}, c.data, c.step, nullptr});
 }
 
-void gemm(const KernelContext&, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c,
-          std::int64_t ldc) {
+void gemm(const KernelContext&, GemmSize size, MatrixView<double> a, MatrixView<double> b, MatrixRows<double> c) {
+  const auto [m, n, k] = size;
   if (m == 0 || n == 0) return;
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Strided = Eigen::Map<const Matrix, 0, Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>>;
   const Strided left(a.data, m, k, {a.row_stride, a.col_stride}), right(b.data, k, n, {b.row_stride, b.col_stride});
-  Eigen::Map<Matrix, 0, Eigen::OuterStride<>> out(c, m, n, Eigen::OuterStride<>(ldc));
+  Eigen::Map<Matrix, 0, Eigen::OuterStride<>> out(c.data, m, n, Eigen::OuterStride<>(c.step));
   if (k == 0)
     out.setZero();
   else

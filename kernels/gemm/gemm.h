@@ -21,6 +21,24 @@ struct MatrixView {
   std::int64_t row_stride = 0, col_stride = 1;
 };
 
+// Where a product goes: rows of adjacent elements, `step` from one to the next. What was there is overwritten.
+template <typename T>
+struct MatrixRows {
+  T* data = nullptr;
+  std::int64_t step = 0;
+};
+
+// C has m rows and n columns, each element of it is a sum of k products.
+struct GemmSize {
+  std::int64_t m = 0, n = 0, k = 0;
+};
+
+// A rectangle of C: rows, and panels of B as wide as a tile.
+struct TileRange {
+  std::int64_t row_begin = 0, row_end = 0, panel_begin = 0, panel_end = 0;
+  std::int64_t rows() const { return row_end - row_begin; }
+};
+
 // What happens to an element of C while it is in a register: c = clip(c + bias[column] + residual[row][column]), NaN kept.
 struct TileFinish {
   const float* bias = nullptr;      // null: none
@@ -90,22 +108,21 @@ struct GemmFinish {
   std::function<void(std::int64_t r0, std::int64_t r1, std::int64_t c0, std::int64_t c1)> rest;
 };
 
-// C[m, n] = A B, C row-major with row stride ldc; what C held before is overwritten. Parallel as the context allows.
-void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, float* c, std::int64_t ldc,
+// C = A B. Parallel as the context allows.
+void gemm_packed(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, const PackedMatrix& b, MatrixRows<float> c,
                  const GemmFinish& finish = {});
 // The same with the panels anywhere, laid out as pack_matrix lays them out.
-void gemm_panels(const KernelContext& ctx, std::int64_t m, MatrixView<float> a, std::int64_t k, std::int64_t n, const float* panels,
-                 float* c, std::int64_t ldc, const GemmFinish& finish = {});
-void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, float* c, std::int64_t ldc,
+void gemm_panels(const KernelContext& ctx, GemmSize size, MatrixView<float> a, const float* panels, MatrixRows<float> c,
+                 const GemmFinish& finish = {});
+void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, MatrixRows<float> c,
                     const GemmFinish& finish = {});
-void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b, float* c,
-          std::int64_t ldc);
-void gemm(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<double> a, MatrixView<double> b, double* c,
-          std::int64_t ldc);
+void gemm(const KernelContext& ctx, GemmSize size, MatrixView<float> a, MatrixView<float> b, MatrixRows<float> c);
+void gemm(const KernelContext& ctx, GemmSize size, MatrixView<double> a, MatrixView<double> b, MatrixRows<double> c);
 
 // The same by plain loops for any element type; sums in Accumulator<T>.
 template <typename T>
-void gemm_reference(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c, std::int64_t ldc) {
+void gemm_reference(GemmSize size, MatrixView<T> a, MatrixView<T> b, MatrixRows<T> c) {
+  const auto [m, n, k] = size;
   for (std::int64_t i = 0; i < m; ++i) {
     for (std::int64_t j = 0; j < n; ++j) {
       using A = Accumulator<T>;
@@ -114,18 +131,18 @@ void gemm_reference(std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T
       const T* y = b.data + j * b.col_stride;
       for (std::int64_t p = 0; p < k; ++p)
         sum = added(sum, multiplied(static_cast<A>(x[p * a.col_stride]), static_cast<A>(y[p * b.row_stride])));
-      c[i * ldc + j] = static_cast<T>(sum);
+      c.data[i * c.step + j] = static_cast<T>(sum);
     }
   }
 }
 
 // Element type T by the fastest way the context allows: floats as above, 16-bit floats through float, the rest by plain loops.
 template <typename T>
-void gemm_any(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<T> a, MatrixView<T> b, T* c,
-              std::int64_t ldc) {
-  if (ctx.options.reference) return gemm_reference(m, n, k, a, b, c, ldc);
+void gemm_any(const KernelContext& ctx, GemmSize size, MatrixView<T> a, MatrixView<T> b, MatrixRows<T> c) {
+  const auto [m, n, k] = size;
+  if (ctx.options.reference) return gemm_reference(size, a, b, c);
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-    gemm(ctx, m, n, k, a, b, c, ldc);
+    gemm(ctx, size, a, b, c);
   } else if constexpr (is_small_float_v<T>) {
     std::vector<float> fa(static_cast<std::size_t>(m * k)), fb(static_cast<std::size_t>(k * n)), fc(static_cast<std::size_t>(m * n));
     for (std::int64_t i = 0; i < m; ++i) {
@@ -136,12 +153,12 @@ void gemm_any(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int
       for (std::int64_t j = 0; j < n; ++j)
         fb[static_cast<std::size_t>(p * n + j)] = static_cast<float>(b.data[p * b.row_stride + j * b.col_stride]);
     }
-    gemm(ctx, m, n, k, MatrixView<float>{fa.data(), k, 1}, MatrixView<float>{fb.data(), n, 1}, fc.data(), n);
+    gemm(ctx, size, MatrixView<float>{fa.data(), k, 1}, MatrixView<float>{fb.data(), n, 1}, {fc.data(), n});
     for (std::int64_t i = 0; i < m; ++i) {
-      for (std::int64_t j = 0; j < n; ++j) c[i * ldc + j] = static_cast<T>(fc[static_cast<std::size_t>(i * n + j)]);
+      for (std::int64_t j = 0; j < n; ++j) c.data[i * c.step + j] = static_cast<T>(fc[static_cast<std::size_t>(i * n + j)]);
     }
   } else {
-    gemm_reference(m, n, k, a, b, c, ldc);
+    gemm_reference(size, a, b, c);
   }
 }
 

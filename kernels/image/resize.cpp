@@ -77,10 +77,18 @@ Taps taps_of(const Axis& a, const Settings& s) {
   return t;
 }
 
+// A tensor as [outer, the axis, inner].
+struct ResizedAxis {
+  std::int64_t outer;
+  const Axis& axis;
+  std::int64_t inner;
+};
+
 // y[o, j, :] = sum over taps of weight * x[o, index, :].
 template <typename T>
-void interpolate(const KernelContext& ctx, const T* x, T* y, std::int64_t outer, const Axis& a, std::int64_t inner, const Taps& taps,
-                 T fill) {
+void interpolate(const KernelContext& ctx, const T* x, T* y, const ResizedAxis& axis, const Taps& taps, T fill) {
+  const Axis& a = axis.axis;
+  const std::int64_t outer = axis.outer, inner = axis.inner;
   parallel_for(ctx, outer * a.out, 1 + (1 << 14) / std::max<std::int64_t>(1, inner), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t o = row / a.out, j = row % a.out;
@@ -179,7 +187,7 @@ absl::StatusOr<std::vector<T>> interpolate_all(const KernelContext& ctx, std::ve
       return ctx.invalid("a scale is too small");
     const Taps taps = taps_of(a, s);
     std::vector<T> next(static_cast<std::size_t>(outer * a.out * inner));
-    interpolate(ctx, data.data(), next.data(), outer, a, inner, taps, static_cast<T>(s.extrapolation));
+    interpolate(ctx, data.data(), next.data(), {outer, a, inner}, taps, static_cast<T>(s.extrapolation));
     data = std::move(next);
   }
   return data;

@@ -65,12 +65,12 @@ void multiply(const KernelContext& ctx, const Tensor& a, const Tensor& b, const 
   const MatrixView<T> left{pa, p.a.row_stride == 1 ? k : p.a.row_stride, 1};
   if constexpr (std::is_same_v<T, float>) {
     const auto packed = one ? packed_constant(ctx, b, p.b.rows, p.b.cols, p.b.row_stride, p.b.col_stride) : nullptr;
-    if (packed != nullptr) return gemm_packed(ctx, m * batches, left, *packed, out, n);
+    if (packed != nullptr) return gemm_packed(ctx, m * batches, left, *packed, {out, n});
   }
   const Tensor right = aligned(b);
   const T* pb = right.data<T>();
   if (one) {
-    return gemm_any<T>(ctx, m * batches, n, k, left, {pb, p.b.row_stride, p.b.col_stride}, out, n);
+    return gemm_any<T>(ctx, {m * batches, n, k}, left, {pb, p.b.row_stride, p.b.col_stride}, {out, n});
   }
   const std::int64_t a_size = m * k, b_size = k * n;
   const Shape a_strides = broadcast_strides(p.a.batch, p.batch), b_strides = broadcast_strides(p.b.batch, p.batch),
@@ -84,8 +84,8 @@ void multiply(const KernelContext& ctx, const Tensor& a, const Tensor& b, const 
                      at_b += rest / steps[d] * b_strides[d];
                      rest %= steps[d];
                    }
-                   gemm_any<T>(ctx, m, n, k, {pa + at_a * a_size, p.a.row_stride, p.a.col_stride},
-                               {pb + at_b * b_size, p.b.row_stride, p.b.col_stride}, out + i * m * n, n);
+                   gemm_any<T>(ctx, {m, n, k}, {pa + at_a * a_size, p.a.row_stride, p.a.col_stride},
+                               {pb + at_b * b_size, p.b.row_stride, p.b.col_stride}, {out + i * m * n, n});
                  }
                });
 }

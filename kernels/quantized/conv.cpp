@@ -53,7 +53,7 @@ absl::StatusOr<IntegerConv> integer_conv(const KernelContext& ctx, const Tensor&
           });
         }
       }
-      add_exact_product(ctx, per_group, outputs, k, {weights->data() + g * per_group * k, k, 1}, {columns.data(), outputs, 1},
+      add_exact_product(ctx, {per_group, outputs, k}, {weights->data() + g * per_group * k, k, 1}, {columns.data(), outputs, 1},
                         out.values.data() + (n * groups + g) * per_group * outputs);
     }
   }
@@ -122,7 +122,7 @@ Outputs qlinear_conv_bytes(const KernelContext& ctx, const ByteConv& conv, const
   conv.run(ctx, [&](const ByteConv::Sums& s) {
     std::array<std::uint8_t, kMostByteRows * kBytePanel> tile;
     for (int r = 0; r < s.rows; ++r)
-      requantize_biased(s.values + r * kBytePanel, s.filters, bias.data() + s.filter, by.ratio.data() + s.filter, zero, low, high,
+      requantize_biased(s.values + r * kBytePanel, s.filters, bias.data() + s.filter, by.ratio.data() + s.filter, {zero, low, high},
                         tile.data() + r * kBytePanel);
     transpose_bytes(tile.data(), s.rows, s.filters, kBytePanel, out + (s.image * dims[1] + s.filter) * dims[2] * dims[3] + s.position,
                     dims[2] * dims[3]);

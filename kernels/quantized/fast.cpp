@@ -13,7 +13,8 @@ constexpr float kRound = 0x1.8p23f;
 constexpr double kRoundDouble = 0x1.8p52;
 
 template <typename D>
-[[gnu::always_inline]] inline void quantize(const float* x, std::int64_t n, float scale, float zero, float low, float high, D* y) {
+[[gnu::always_inline]] inline void quantize(const float* x, std::int64_t n, float scale, IntegerRange<float> to, D* y) {
+  const auto [zero, low, high] = to;
   const float least = low - zero, most = high - zero;  // clamped first: then the rounding is exact
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
@@ -50,29 +51,26 @@ template <typename D>
 }
 
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void quantize_floats(const float* x, std::int64_t n, float scale,
-                                                                                           float zero, float low, float high,
-                                                                                           std::uint8_t* y) {
-  quantize(x, n, scale, zero, low, high, y);
+                                                                                           IntegerRange<float> to, std::uint8_t* y) {
+  quantize(x, n, scale, to, y);
 }
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void quantize_floats(const float* x, std::int64_t n, float scale,
-                                                                                           float zero, float low, float high,
-                                                                                           std::int8_t* y) {
-  quantize(x, n, scale, zero, low, high, y);
+                                                                                           IntegerRange<float> to, std::int8_t* y) {
+  quantize(x, n, scale, to, y);
 }
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void quantize_floats(const float* x, std::int64_t n, float scale,
-                                                                                           float zero, float low, float high,
-                                                                                           std::uint16_t* y) {
-  quantize(x, n, scale, zero, low, high, y);
+                                                                                           IntegerRange<float> to, std::uint16_t* y) {
+  quantize(x, n, scale, to, y);
 }
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void quantize_floats(const float* x, std::int64_t n, float scale,
-                                                                                           float zero, float low, float high,
-                                                                                           std::int16_t* y) {
-  quantize(x, n, scale, zero, low, high, y);
+                                                                                           IntegerRange<float> to, std::int16_t* y) {
+  quantize(x, n, scale, to, y);
 }
 
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void requantize_products(const std::int32_t* x, std::int64_t n,
-                                                                                               const float* ratio, double zero, double low,
-                                                                                               double high, std::uint8_t* y) {
+                                                                                               const float* ratio, IntegerRange<double> to,
+                                                                                               std::uint8_t* y) {
+  const auto [zero, low, high] = to;
   const double least = low - zero, most = high - zero;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {
@@ -85,8 +83,8 @@ template <typename D>
 
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void requantize_biased(const std::int32_t* x, std::int64_t n,
                                                                                              const double* bias, const float* ratio,
-                                                                                             float zero, float low, float high,
-                                                                                             std::uint8_t* y) {
+                                                                                             IntegerRange<float> to, std::uint8_t* y) {
+  const auto [zero, low, high] = to;
   const float least = low - zero, most = high - zero;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < n; ++i) {

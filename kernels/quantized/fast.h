@@ -19,16 +19,22 @@ inline ByteScale byte_scale(float low, float high) {
   return {scale, std::nearbyint(std::clamp(0.0f - low / scale, 0.0f, 255.0f))};
 }
 
+// A zero point and the range of the integers, as numbers to compute with.
+template <typename F>
+struct IntegerRange {
+  F zero, low, high;
+};
+
 // y = clamp(round to even(x / scale) + zero, low, high), NaN gives low. zero, low and high are integers of up to 16 bits.
-void quantize_floats(const float* x, std::int64_t n, float scale, float zero, float low, float high, std::uint8_t* y);
-void quantize_floats(const float* x, std::int64_t n, float scale, float zero, float low, float high, std::int8_t* y);
-void quantize_floats(const float* x, std::int64_t n, float scale, float zero, float low, float high, std::uint16_t* y);
-void quantize_floats(const float* x, std::int64_t n, float scale, float zero, float low, float high, std::int16_t* y);
+void quantize_floats(const float* x, std::int64_t n, float scale, IntegerRange<float> to, std::uint8_t* y);
+void quantize_floats(const float* x, std::int64_t n, float scale, IntegerRange<float> to, std::int8_t* y);
+void quantize_floats(const float* x, std::int64_t n, float scale, IntegerRange<float> to, std::uint16_t* y);
+void quantize_floats(const float* x, std::int64_t n, float scale, IntegerRange<float> to, std::int16_t* y);
 
 // y = clamp(round to even(x * ratio[i]) + zero, low, high) in double precision, the low byte of it: for both 8-bit types.
-void requantize_products(const std::int32_t* x, std::int64_t n, const float* ratio, double zero, double low, double high, std::uint8_t* y);
+void requantize_products(const std::int32_t* x, std::int64_t n, const float* ratio, IntegerRange<double> to, std::uint8_t* y);
 // y = clamp(round to even(float(x + bias[i]) * ratio[i]) + zero, low, high) in single precision, the low byte of it; ratios are finite.
-void requantize_biased(const std::int32_t* x, std::int64_t n, const double* bias, const float* ratio, float zero, float low, float high,
+void requantize_biased(const std::int32_t* x, std::int64_t n, const double* bias, const float* ratio, IntegerRange<float> to,
                        std::uint8_t* y);
 // y = x * scale[i] + add[i].
 void scale_products(const std::int32_t* x, std::int64_t n, const float* scale, const float* add, float* y);

@@ -69,8 +69,9 @@ absl::StatusOr<Tensor> quantize(const KernelContext& ctx, const Tensor& x, const
                   if constexpr (std::is_same_v<S, float>) {
                     if (step == 0 && is_integer(q.to) && q.precision == DType::kFloat) {
                       const float zero = q.zero.empty() ? 0.0f : static_cast<float>(q.zero[static_cast<std::size_t>(scale_at)]);
-                      return quantize_floats(from + first, n, static_cast<float>(q.scale[static_cast<std::size_t>(scale_at)]), zero,
-                                             static_cast<float>(integer_min(q.to)), static_cast<float>(integer_max(q.to)), to + first);
+                      return quantize_floats(from + first, n, static_cast<float>(q.scale[static_cast<std::size_t>(scale_at)]),
+                                             {zero, static_cast<float>(integer_min(q.to)), static_cast<float>(integer_max(q.to))},
+                                             to + first);
                     }
                   }
                   quantize_run(q, from + first, n, scale_at, step, to + first);

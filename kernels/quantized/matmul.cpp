@@ -32,14 +32,14 @@ absl::StatusOr<std::vector<float>> centred(const KernelContext& ctx, const Tenso
   return out;
 }
 
-void add_exact_product(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b,
-                       std::int32_t* c) {
+void add_exact_product(const KernelContext& ctx, GemmSize size, MatrixView<float> a, MatrixView<float> b, std::int32_t* c) {
+  const auto [m, n, k] = size;
   constexpr std::int64_t kStretch = 256;
   std::vector<float> partial(static_cast<std::size_t>(m * n));
   for (std::int64_t at = 0; at < k; at += kStretch) {
     const MatrixView<float> left{a.data + at * a.col_stride, a.row_stride, a.col_stride},
         right{b.data + at * b.row_stride, b.row_stride, b.col_stride};
-    gemm(ctx, m, n, std::min(kStretch, k - at), left, right, partial.data(), n);
+    gemm(ctx, {m, n, std::min(kStretch, k - at)}, left, right, {partial.data(), n});
     for (std::int64_t i = 0; i < m * n; ++i) {
       const auto sum =
           static_cast<std::uint32_t>(c[i]) + static_cast<std::uint32_t>(static_cast<std::int32_t>(partial[static_cast<std::size_t>(i)]));
@@ -74,14 +74,14 @@ absl::StatusOr<IntegerProduct> integer_product(const KernelContext& ctx, const T
   out.values.assign(static_cast<std::size_t>(product(out.dims)), 0);
   std::int32_t* c = out.values.data();
   if (product(b_batch) == 1) {  // one right matrix: all rows at once
-    add_exact_product(ctx, m * product(*batch), n, k, {x->data(), k, 1}, {y->data(), n, 1}, c);
+    add_exact_product(ctx, {m * product(*batch), n, k}, {x->data(), k, 1}, {y->data(), n, 1}, c);
     return out;
   }
   std::int64_t index = 0;
   for_each_run<2>(*batch, {broadcast_strides(a_batch, *batch), broadcast_strides(b_batch, *batch)},
                   [&](const auto& at, std::int64_t count, const auto& step) {
                     for (std::int64_t i = 0; i < count; ++i, ++index) {
-                      add_exact_product(ctx, m, n, k, {x->data() + (at[0] + i * step[0]) * m * k, k, 1},
+                      add_exact_product(ctx, {m, n, k}, {x->data() + (at[0] + i * step[0]) * m * k, k, 1},
                                         {y->data() + (at[1] + i * step[1]) * k * n, n, 1}, c + index * m * n);
                     }
                   });
@@ -220,7 +220,7 @@ Outputs qlinear_matmul_float8(KernelContext& ctx) {
   const std::int64_t m = ctx.tensor(0).dims()[0], k = ctx.tensor(0).dims()[1], n = ctx.tensor(3).dims()[1];
   if (ctx.tensor(3).dims()[0] != k) return ctx.invalid("the inner dims differ");
   std::vector<double> y(static_cast<std::size_t>(m * n));
-  gemm_reference<double>(m, n, k, {a->data(), k, 1}, {b->data(), n, 1}, y.data(), n);
+  gemm_reference<double>({m, n, k}, {a->data(), k, 1}, {b->data(), n, 1}, {y.data(), n});
   for (double& v : y) v *= static_cast<double>(*sa * *sb / *sy);
   return one_output(from_doubles(ctx, ctx.tensor(7).dtype(), {m, n}, y));
 }
@@ -281,7 +281,7 @@ absl::StatusOr<std::optional<Tensor>> qlinear_matmul_bytes(const KernelContext& 
   (*fast)->run(ctx, [&](std::int64_t row, int rows, std::int64_t column, int columns, const std::int32_t* values) {
     std::vector<float> store;
     for (std::int64_t r = row; r < row + rows; ++r, values += kBytePanel)
-      requantize_products(values, columns, ratio.at(r, column, column + columns, store), (*zy)[zy->row(r, shape.dims)], low, high,
+      requantize_products(values, columns, ratio.at(r, column, column + columns, store), {(*zy)[zy->row(r, shape.dims)], low, high},
                           out + r * shape.cols + column);
   });
   return std::optional(*std::move(y));
@@ -398,7 +398,7 @@ Outputs matmul_integer16(KernelContext& ctx) {
   auto out = ctx.allocate(is_signed ? DType::kInt32 : DType::kUint32, {m, n});
   if (!out.ok()) return out.status();
   std::vector<std::int64_t> c(static_cast<std::size_t>(m * n));
-  gemm_reference<std::int64_t>(m, n, k, {x->data(), k, 1}, {y->data(), n, 1}, c.data(), n);
+  gemm_reference<std::int64_t>({m, n, k}, {x->data(), k, 1}, {y->data(), n, 1}, {c.data(), n});
   for (std::size_t i = 0; i < c.size(); ++i) write<std::uint32_t>(*out)[i] = static_cast<std::uint32_t>(c[i]);
   return outputs_of(*std::move(out));
 }
@@ -430,7 +430,7 @@ Outputs qgemm(KernelContext& ctx) {
                         c[static_cast<std::size_t>(o[0] + i * step[0])] = (*bias)[static_cast<std::size_t>(o[1] + i * step[1])];
                     });
   }
-  add_exact_product(ctx, m, n, k, {x->data(), ta ? 1 : k, ta ? m : 1}, {y->data(), tb ? 1 : n, tb ? k : 1}, c.data());
+  add_exact_product(ctx, {m, n, k}, {x->data(), ta ? 1 : k, ta ? m : 1}, {y->data(), tb ? 1 : n, tb ? k : 1}, c.data());
   const float alpha = ctx.attr_f("alpha", 1.0f);
   std::vector<float> real(c.size());
   for (std::size_t i = 0; i < c.size(); ++i)

@@ -12,8 +12,7 @@ absl::StatusOr<std::vector<float>> centred(const KernelContext& ctx, const Tenso
 
 // c[m, n] += a b where every element is an integer of magnitude at most 255: products are summed in floats over stretches of k short enough
 // to be exact (256 * 255 * 255 < 2^24) and then in 32-bit integers, which wrap as ONNX's do.
-void add_exact_product(const KernelContext& ctx, std::int64_t m, std::int64_t n, std::int64_t k, MatrixView<float> a, MatrixView<float> b,
-                       std::int32_t* c);
+void add_exact_product(const KernelContext& ctx, GemmSize size, MatrixView<float> a, MatrixView<float> b, std::int32_t* c);
 
 // The integer product of inputs `a` and `b` by the rules of numpy.matmul.
 struct IntegerProduct {

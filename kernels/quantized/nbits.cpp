@@ -51,9 +51,9 @@ Outputs times_weights(KernelContext& ctx, const Weights& w, std::int64_t k, std:
   if (const auto room = ctx.allocate(DType::kDouble, dims); !room.ok()) return room.status();
   std::vector<float> y(static_cast<std::size_t>(m * n));
   if (ctx.options.reference)
-    gemm_reference<float>(m, n, k, {left.data(), k, 1}, {w.plain.data(), 1, k}, y.data(), n);
+    gemm_reference<float>({m, n, k}, {left.data(), k, 1}, {w.plain.data(), 1, k}, {y.data(), n});
   else
-    gemm_packed(ctx, m, {left.data(), k, 1}, w.packed, y.data(), n);
+    gemm_packed(ctx, m, {left.data(), k, 1}, w.packed, {y.data(), n});
   std::vector<double> sum(y.begin(), y.end());
   if (bias != nullptr) {
     const auto b = to_doubles(ctx, *bias);

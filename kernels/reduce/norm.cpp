@@ -34,8 +34,8 @@ std::pair<double, double> row_statistics(const T* x, std::int64_t n, bool rms) {
 }  // namespace
 
 template <typename T, typename S>
-void normalize_rows(const KernelContext& ctx, const NormOptions& o, const T* x, const S* scale, const S* bias, T* y, float* mean,
-                    float* inverse_std) {
+void normalize_rows(const KernelContext& ctx, const NormOptions& o, const T* x, ScaleAndBias<S> by, T* y, StatisticsOut statistics) {
+  const S *scale = by.scale, *bias = by.bias;
   using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
   parallel_for(ctx, o.rows, std::max<std::int64_t>(1, kElementGrain / 4 / std::max<std::int64_t>(1, o.length)),
                [&](std::int64_t begin, std::int64_t end) {
@@ -45,11 +45,11 @@ void normalize_rows(const KernelContext& ctx, const NormOptions& o, const T* x, 
                    const auto [center, variance] = row_statistics(in, o.length, o.rms);
                    const double factor = 1.0 / std::sqrt(variance + o.epsilon);
                    const C c = static_cast<C>(center), f = static_cast<C>(factor);
-                   if (mean != nullptr) mean[r] = static_cast<float>(center);
-                   if (inverse_std != nullptr) inverse_std[r] = static_cast<float>(factor);
+                   if (statistics.mean != nullptr) statistics.mean[r] = static_cast<float>(center);
+                   if (statistics.inverse_std != nullptr) statistics.inverse_std[r] = static_cast<float>(factor);
                    if constexpr (std::is_same_v<T, float> && std::is_same_v<S, float>) {
                      if (!ctx.options.reference) {
-                       normalize_floats(in, o.length, c, f, scale, bias, out);
+                       normalize_floats(in, o.length, c, f, by, out);
                        continue;
                      }
                    }
@@ -63,12 +63,10 @@ void normalize_rows(const KernelContext& ctx, const NormOptions& o, const T* x, 
                });
 }
 
-template void normalize_rows(const KernelContext&, const NormOptions&, const float*, const float*, const float*, float*, float*, float*);
-template void normalize_rows(const KernelContext&, const NormOptions&, const double*, const double*, const double*, double*, float*,
-                             float*);
-template void normalize_rows(const KernelContext&, const NormOptions&, const Half*, const Half*, const Half*, Half*, float*, float*);
-template void normalize_rows(const KernelContext&, const NormOptions&, const BFloat16*, const BFloat16*, const BFloat16*, BFloat16*, float*,
-                             float*);
+template void normalize_rows(const KernelContext&, const NormOptions&, const float*, ScaleAndBias<float>, float*, StatisticsOut);
+template void normalize_rows(const KernelContext&, const NormOptions&, const double*, ScaleAndBias<double>, double*, StatisticsOut);
+template void normalize_rows(const KernelContext&, const NormOptions&, const Half*, ScaleAndBias<Half>, Half*, StatisticsOut);
+template void normalize_rows(const KernelContext&, const NormOptions&, const BFloat16*, ScaleAndBias<BFloat16>, BFloat16*, StatisticsOut);
 
 namespace {
 
@@ -131,7 +129,7 @@ Outputs normalize(const KernelContext& ctx, const Tensor& x, const NormCall& cal
       *store = *std::move(w);
       *pointer = store->data();
     }
-    normalize_rows<T, T>(ctx, o, x.data<T>(), ps, pb, write<T>(*y), mean.data(), inverse.data());
+    normalize_rows<T, T>(ctx, o, x.data<T>(), {ps, pb}, write<T>(*y), {mean.data(), inverse.data()});
     return std::vector<Value>();
   });
   if (!done.ok()) return done;

@@ -11,11 +11,16 @@ struct NormOptions {
   std::int64_t rows = 0, length = 0;
 };
 
-// y = (x - mean) / sqrt(var + epsilon) * scale + bias for each row; scale and bias have `length` elements, bias may be null.
-// mean and inverse_std, where not null, take one number a row.
+// Where the statistics go, one number a row; null: nowhere.
+struct StatisticsOut {
+  float* mean = nullptr;
+  float* inverse_std = nullptr;
+};
+
+// y = (x - mean) / sqrt(var + epsilon) * scale + bias for each row; scale and bias have `length` elements.
 template <typename T, typename S>
-void normalize_rows(const KernelContext& ctx, const NormOptions& options, const T* x, const S* scale, const S* bias, T* y, float* mean,
-                    float* inverse_std);
+void normalize_rows(const KernelContext& ctx, const NormOptions& options, const T* x, ScaleAndBias<S> by, T* y,
+                    StatisticsOut statistics = {});
 
 void register_norm_batch(Registry& registry);
 void register_norm_other(Registry& registry);

@@ -115,9 +115,15 @@ Outputs batch_normalization(KernelContext& ctx) {
 }
 
 // Statistics per (batch, group) of x seen as [batch, groups, channels / groups * inner], then an affine map per (batch, channel).
+struct GroupNorm {
+  std::int64_t groups;
+  const std::vector<double>&scale, &bias;
+  double epsilon;
+};
+
 template <typename T>
-void normalize_groups(const KernelContext& ctx, const T* x, T* y, const Channels& c, std::int64_t groups, const std::vector<double>& scale,
-                      const std::vector<double>& bias, double epsilon) {
+void normalize_groups(const KernelContext& ctx, const T* x, T* y, const Channels& c, const GroupNorm& norm) {
+  const auto& [groups, scale, bias, epsilon] = norm;
   const std::int64_t per_group = c.channels / groups, n = per_group * c.inner;
   std::vector<double> factor(static_cast<std::size_t>(c.batch * c.channels)), offset(factor.size());
   for (std::int64_t bg = 0; bg < c.batch * groups; ++bg) {
@@ -151,7 +157,7 @@ Outputs group_norm(const KernelContext& ctx, std::int64_t groups, std::int64_t w
   absl::StatusOr<Tensor> y = ctx.allocate(x.dtype(), x.dims());
   if (!y.ok()) return y.status();
   return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    normalize_groups(ctx, x.data<T>(), write<T>(*y), c, groups, *scale, *bias, ctx.attr_f("epsilon", 1e-5f));
+    normalize_groups(ctx, x.data<T>(), write<T>(*y), c, {groups, *scale, *bias, ctx.attr_f("epsilon", 1e-5f)});
     return outputs_of(*std::move(y));
   });
 }

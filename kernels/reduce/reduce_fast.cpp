@@ -32,8 +32,9 @@ namespace saturate {
 }
 
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void normalize_floats(const float* x, std::int64_t n, float center,
-                                                                                            float factor, const float* scale,
-                                                                                            const float* bias, float* y) {
+                                                                                            float factor, ScaleAndBias<float> by,
+                                                                                            float* y) {
+  const auto [scale, bias] = by;
   if (scale != nullptr && bias != nullptr) {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < n; ++i) y[i] = (x[i] - center) * factor * scale[i] + bias[i];

@@ -92,7 +92,7 @@ Outputs one_hot(KernelContext& ctx) {
   if (!to.ok()) return to.status();
   const int unit = moving.unit();
   const std::byte* pair = moving.units(values);
-  copy_strided(ctx, unit, dims, pair, Shape(dims.size(), 0), *to, strides_of(dims));
+  copy_strided(ctx, unit, dims, {pair, Shape(dims.size(), 0)}, {*to, strides_of(dims)});
   const std::int64_t inner = strides_of(dims)[*axis];
   for (std::int64_t i = 0; i < indices.size(); ++i) {
     double d = (*at)[static_cast<std::size_t>(i)];

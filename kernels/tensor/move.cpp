@@ -60,8 +60,8 @@ Outputs concat(KernelContext& ctx) {
   std::int64_t at = 0;
   for (std::size_t i = 0; i < ctx.inputs.size(); ++i) {
     const Tensor& t = ctx.tensor(i);
-    copy_strided(ctx, moving.unit(), t.dims(), moving.units(t), strides_of(t.dims()), *to + at * to_strides[*axis] * moving.unit(),
-                 to_strides);
+    copy_strided(ctx, moving.unit(), t.dims(), {moving.units(t), strides_of(t.dims())},
+                 {*to + at * to_strides[*axis] * moving.unit(), to_strides});
     at += t.dims()[*axis];
   }
   return one_output(moving.take());

@@ -180,14 +180,13 @@ void copy_layout(const RunLayout& m, const U* from, U* to) {
 
 }  // namespace
 
-void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const std::byte* from, const Shape& from_strides, std::byte* to,
-                  const Shape& to_strides) {
+void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, Strided<const std::byte> from, Strided<std::byte> to) {
   const std::int64_t total = product(dims);
   if (total == 0) return;
-  const RunLayout m = merged(dims, from_strides, to_strides);
+  const RunLayout m = merged(dims, from.strides, to.strides);
   with_unit(unit, [&]<typename U>(std::type_identity<U>) {
-    const U* source = reinterpret_cast<const U*>(from);
-    U* target = reinterpret_cast<U*>(to);
+    const U* source = reinterpret_cast<const U*>(from.data);
+    U* target = reinterpret_cast<U*>(to.data);
     constexpr std::int64_t kGrain = 1 << 14;  // elements a task should move
     if (ctx.options.threads == 1 || total < 2 * kGrain || m.dims.empty()) return copy_layout(m, source, target);
     const std::int64_t each = total / m.dims[0];
@@ -205,7 +204,7 @@ Outputs rearrange(const KernelContext& ctx, const Tensor& input, const Shape& di
   auto to = moving.make(dims);
   if (!to.ok()) return to.status();
   const std::byte* from = moving.units(input);
-  if (product(dims) != 0) copy_strided(ctx, moving.unit(), dims, from + offset * moving.unit(), strides, *to, strides_of(dims));
+  if (product(dims) != 0) copy_strided(ctx, moving.unit(), dims, {from + offset * moving.unit(), strides}, {*to, strides_of(dims)});
   return one_output(moving.take());
 }
 
@@ -316,8 +315,8 @@ absl::StatusOr<Tensor> stack(const KernelContext& ctx, std::span<const Tensor> p
     if (parts[i].dtype() != first.dtype() || parts[i].dims() != first.dims())
       return ctx.invalid("tensors to be stacked differ in element type or shape");
     const std::byte* from = moving.units(parts[i]);
-    copy_strided(ctx, moving.unit(), first.dims(), from, strides_of(first.dims()),
-                 *to + static_cast<std::int64_t>(i) * step * moving.unit(), strides);
+    copy_strided(ctx, moving.unit(), first.dims(), {from, strides_of(first.dims())},
+                 {*to + static_cast<std::int64_t>(i) * step * moving.unit(), strides});
   }
   return moving.take();
 }

@@ -62,9 +62,14 @@ class Moving {
 void unpack_bits(const Tensor& tensor, std::uint8_t* codes);
 void pack_bits(std::span<const std::uint8_t> codes, int bits, std::byte* packed);
 
+// An array that lies in memory with these strides.
+template <typename B>
+struct Strided {
+  B* data;
+  const Shape& strides;
+};
 // Copies an array of `dims` from one layout to another; strides in units. Parallel where the context allows.
-void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, const std::byte* from, const Shape& from_strides, std::byte* to,
-                  const Shape& to_strides);
+void copy_strided(const KernelContext& ctx, int unit, const Shape& dims, Strided<const std::byte> from, Strided<std::byte> to);
 
 // One tensor, rearranged: element at index i of `dims` is taken from offset + sum(i * strides) of `input`.
 Outputs rearrange(const KernelContext& ctx, const Tensor& input, const Shape& dims, const Shape& strides, std::int64_t offset = 0);

@@ -78,9 +78,14 @@ void split_of_transpose(const Views& v, const Match& m, Unions& unions) {
 
 // The axes of a Transpose's result, none of size 1, in runs that are neighbours in this order before it too, and that `together` does not
 // tear apart: the Transpose of X with each run joined to one axis, in the shape `to`. nullopt where that has as many axes as before.
+struct Transposed {
+  Id x;
+  const Dims& dims;  // of x
+  std::span<const std::int64_t> perm;
+};
 template <typename Together>
-std::optional<Id> view_of_runs(const Views& v, Id x, const Dims& dims, std::span<const std::int64_t> perm, const Dims& to, std::size_t rank,
-                               Together together) {
+std::optional<Id> view_of_runs(const Views& v, const Transposed& from, const Dims& to, std::size_t rank, Together together) {
+  const std::span<const std::int64_t> perm = from.perm;
   std::vector<std::size_t> first;  // axis of the result that each run begins with
   for (std::size_t i = 0; i < perm.size(); ++i)
     if (i == 0 || !useful(together(i - 1, i)) || !v.guard("what is joined are neighbours before the Transpose", perm[i] == perm[i - 1] + 1))
@@ -94,11 +99,11 @@ std::optional<Id> view_of_runs(const Views& v, Id x, const Dims& dims, std::span
   for (std::size_t k = 0; k < order.size(); ++k) {
     const std::size_t end = order[k] + 1 < first.size() ? first[order[k] + 1] : perm.size();
     Dim n = v.g.dims().constant(1);
-    for (std::size_t i = first[order[k]]; i < end; ++i) n = v.g.dims().mul(n, dims[static_cast<std::size_t>(perm[i])]);
+    for (std::size_t i = first[order[k]]; i < end; ++i) n = v.g.dims().mul(n, from.dims[static_cast<std::size_t>(perm[i])]);
     joined.push_back(n);
     outer[order[k]] = static_cast<std::int64_t>(k);
   }
-  return view(v, x, joined, std::move(outer), to);
+  return view(v, from.x, joined, std::move(outer), to);
 }
 
 // Reshape(Transpose(X)) = Transpose(Reshape(X)) where the Reshape only puts axes of size 1 between others: X gets them behind its
@@ -140,7 +145,7 @@ void merge_of_transpose(const Views& v, const Match& m, Unions& unions) {
     for (std::size_t i = (*groups)[k].from_begin; i < (*groups)[k].from_end; ++i) group_of[i] = k + 1;
   }
   const auto together = [&](std::size_t a, std::size_t b) { return group_of[a] != 0 && group_of[a] == group_of[b]; };
-  if (const auto made = view_of_runs(v, m.classes[0], dims, perm, result, mid_rank, together)) unions.emplace_back(m.root(), *made);
+  if (const auto made = view_of_runs(v, {m.classes[0], dims, perm}, result, mid_rank, together)) unions.emplace_back(m.root(), *made);
 }
 
 // Transpose(Reshape(X)) = Reshape(Transpose(Reshape(X))) where axes that the Reshape split from one stay together.
@@ -161,7 +166,7 @@ void transpose_of_split(const Views& v, const Match& m, Unions& unions) {
     const std::size_t before = group_of[static_cast<std::size_t>(perm[a])];
     return before != 0 && before == group_of[static_cast<std::size_t>(perm[b])];
   };
-  if (const auto made = view_of_runs(v, m.classes[0], dims, perm, result, mid_rank, together)) unions.emplace_back(m.root(), *made);
+  if (const auto made = view_of_runs(v, {m.classes[0], dims, perm}, result, mid_rank, together)) unions.emplace_back(m.root(), *made);
 }
 
 std::vector<ViewRule> transpose_rules() {

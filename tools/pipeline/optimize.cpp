@@ -94,14 +94,16 @@ void warn_of_unknown_symbols(const Model& model, const OptimizeOptions& options,
 // What experiments with costs ask for: the main graph's e-graph, and other graphs of it.
 void add_experiments(const Grown& grown, const Chosen& chosen, EmitOptions options, const Task& task, OptimizeResult& result) {
   const OnnxEGraph& g = *grown.g;
-  if (task.options.dump_egraph) result.egraph = problem_json(g, onnx_problem(g, grown.lowered, &task.target, task.cost, chosen.options));
+  if (!task.options.dump_egraph && task.options.samples == 0) return;
+  const OnnxProblem problem = onnx_problem(g, grown.lowered, &task.target, task.cost, chosen.options);
+  if (task.options.dump_egraph) result.egraph = problem_json(g, problem);
   if (task.options.samples == 0) return;
   Emitted bodies;
   bodies.names = std::move(options.names);
   const auto raising = raise_options_with_bodies(grown, chosen, options, bodies, task);
   if (!raising.ok()) return;
-  for (const Selection& s : sample_selections(g, grown.lowered, task.target, task.cost, chosen.options, chosen.selection,
-                                              task.options.samples, task.options.sample_seed)) {
+  for (const Selection& s :
+       sample_selections(g, grown.lowered, problem, chosen.selection, task.options.samples, task.options.sample_seed)) {
     const auto known = [&](Id id) { return !s.by_class[id].folded || g.value(id, ~std::size_t{0}).has_value(); };
     bool foldable = true;
     for (Id id = 0; id < s.by_class.size() && foldable; ++id) foldable = known(id);
