@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("egraph", "onnx_bridge", "rules", "extract", "kernels", "tools")
 SOURCES = (".cpp", ".h", ".inc", ".rules", ".py")
 ALIKE = 0.86
-CLAUSES = ("example", "counter", "effect", "assume", "unless_taken", "takes_apart", "budget", "phase", "tolerance", "rounding")
+CLAUSES = ("example", "counterexample", "counter", "effect", "assume", "if_unsupported", "if_any_unsupported", "unless_taken", "takes_apart", "budget", "phase", "tolerance", "rounding")
 # Where operators are meant to be listed: what the standard says of them, traits, and who registers what for them.
 TABLES = ("op_table", "op_traits", "op_features", "op_times", "registry.cpp", "ops.cpp")
 
@@ -54,7 +54,7 @@ def rules_of(root):
     for path in sorted((root / "rules").rglob("*.rules")):
         text = re.sub(r"#[^\n]*", "", path.read_text())
         for part in re.split(r"^(?=rule\s)", text, flags=re.M)[1:]:
-            law = re.sub(clause("example|counter"), "", part)
+            law = re.sub(clause("example|counterexample|counter"), "", part)
             tokens = re.findall(r'"[^"]*"|[A-Za-z_][A-Za-z_0-9.]*|[0-9.]+(?:e-?[0-9]+)?|=>|<=>|[^\s\w]', law)
             out[tokens[1]] = tokens
     return out
@@ -179,7 +179,7 @@ def counts(root):
         "lines of rule files": len(lines),
         "lines of rule files over 120 characters": sum(len(line) > 120 for line in lines),
         "examples": examples_of(lines, "example"),
-        "counterexamples": examples_of(lines, "counter"),
+        "counterexamples": examples_of(lines, "counterexample") + examples_of(lines, "counter"),
         "comment lines of rule files": sum(line.lstrip().startswith("#") for line in lines),
         "clusters of near-copies": len(clusters),
         "rules in clusters": sum(map(len, clusters)),

@@ -185,7 +185,7 @@ def changed_by_its_optimizer(model, feed, wanted, masks, strict, settings):
 def needs(rules, names):
     """What the rules with these names ask of the options."""
     clauses = {word for name in names for word in re.sub(r"#.*", "", rules.show(name.removesuffix(".back"))).split()}
-    return clauses & {"approximates", "assume", "unless_taken", "takes_apart"}
+    return clauses & {"approximates", "assume", "if_unsupported", "if_any_unsupported"}
 
 
 def options_of(seed, rules, names=()):
@@ -203,7 +203,7 @@ def options_of(seed, rules, names=()):
     if "assume" in asked:
         chosen.pop("no_assume", None)
         chosen["assume"] = list(RISKY)
-    if asked & {"unless_taken", "takes_apart"}:
+    if asked & {"if_unsupported", "if_any_unsupported"}:
         chosen["opset"] = OLDER_OPSETS[int(rng.integers(len(OLDER_OPSETS)))]
     return chosen
 

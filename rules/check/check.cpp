@@ -14,7 +14,7 @@ namespace {
 using Severity = RuleFinding::Severity;
 constexpr std::string_view kGuard = "guard", kMutant = "mutant";  // kinds of demands
 
-// Guards that say what the rule needs to know, not where the equality holds: they need no counter-example.
+// Guards that say what the rule needs to know, not where the equality holds: they need no counterexample.
 bool only_asks_for_knowledge(const Expr& e) {
   if (e.kind == Expr::Kind::kNot) return only_asks_for_knowledge(*e.arguments[0]);
   if (e.kind != Expr::Kind::kCall) return false;
@@ -201,18 +201,18 @@ class Check {
 
   void check_counters() {
     std::vector<bool> shown(rule_.where.size());
-    for (const RuleExample& counter : rule_.counters) {
-      ++out_.counters;
-      const Instance instance = instance_of(rule_, counter, random_);
+    for (const RuleExample& counterexample : rule_.counterexamples) {
+      ++out_.counterexamples;
+      const Instance instance = instance_of(rule_, counterexample, random_);
       const Outcome guarded = runner_.run(instance);
       const bool refused = guarded.kind != Outcome::Kind::kEqual && guarded.kind != Outcome::Kind::kDifferent;
-      demand(refused, "counter", Severity::kError, counter.place, "is refused", "every guard holds for this counter");
+      demand(refused, "counterexample", Severity::kError, counterexample.place, "is refused", "every guard holds for this counterexample");
       if (!refused) continue;
       RunOptionsOfRule open;
       open.guards = false;
       const Outcome outcome = runner_.run(instance, open);
-      demand(outcome.kind != Outcome::Kind::kEqual, "counter", Severity::kError, counter.place, "differs",
-             "the sides do not differ for this counter; it shows no need of a guard");
+      demand(outcome.kind != Outcome::Kind::kEqual, "counterexample", Severity::kError, counterexample.place, "differs",
+             "the sides do not differ for this counterexample; it shows no need of a guard");
       for (std::size_t g = 0; g < rule_.where.size(); ++g) {
         RunOptionsOfRule without;
         without.dropped_guard = static_cast<int>(g);
@@ -227,7 +227,7 @@ class Check {
       out_.needed += shown[g] ? 1 : 0;
       const std::string guard = to_string(*rule_.where[g]);
       demand(shown[g], kGuard, Severity::kWarning, rule_.where[g]->place, guard,
-             fmt::format("no counter shows that the guard `{}` is needed (one in which it alone is false)", guard));
+             fmt::format("no counterexample shows that the guard `{}` is needed (one in which it alone is false)", guard));
     }
   }
 
@@ -271,7 +271,7 @@ RuleCheck check_of_law(std::span<const RuleCheck> instances) {
   for (const RuleCheck& one : instances) {
     out.examples += one.examples;
     out.random_instances += one.random_instances;
-    out.counters += one.counters;
+    out.counterexamples += one.counterexamples;
     out.rounded += one.rounded;
     out.largest_difference = std::max(out.largest_difference, one.largest_difference);
     out.largest_rounding = std::max(out.largest_rounding, one.largest_rounding);
@@ -296,9 +296,10 @@ RuleCheck check_of_law(std::span<const RuleCheck> instances) {
 
 std::string to_string(const RuleCheck& check) {
   std::string out = fmt::format(
-      "{}: {} examples, {} random instances, {} counters, {} of {} guards needed, {} mutants of which {} unnoticed, largest difference "
+      "{}: {} examples, {} random instances, {} counterexamples, {} of {} guards needed, {} mutants of which {} unnoticed, largest "
+      "difference "
       "{:.2g}{}\n",
-      check.rule, check.examples, check.random_instances, check.counters, check.needed, check.guards, check.mutants, check.survivors,
+      check.rule, check.examples, check.random_instances, check.counterexamples, check.needed, check.guards, check.mutants, check.survivors,
       check.largest_difference, check.rounded == 0 ? "" : fmt::format(", largest rounding {:.2g} eps M", check.largest_rounding));
   for (const RuleFinding& f : check.findings)
     out += fmt::format("  {}{}: {}\n", f.place,

@@ -151,7 +151,8 @@ std::vector<ExampleModel> example_models(const Rule& rule, const Evaluator& eval
     for (const Instance& instance : random_instances(rule, example, random_instances_per_example, random))
       add_models(rule, example, instance, evaluator, out);
   }
-  for (const RuleExample& counter : rule.counters) add_models(rule, counter, instance_of(rule, counter, random), evaluator, out);
+  for (const RuleExample& counterexample : rule.counterexamples)
+    add_models(rule, counterexample, instance_of(rule, counterexample, random), evaluator, out);
   return out;
 }
 

@@ -1,5 +1,5 @@
-// Rules in C++, checked on graphs: they fire on examples with equal sides, not on counters; and without the guard that a counter is for,
-// they fire on it with sides that differ.
+// Rules in C++, checked on graphs: they fire on examples with equal sides, not on counterexamples; and without the guard that a
+// counterexample is for, they fire on it with sides that differ.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class NativeCheck {
            fmt::format("there is no example, so nothing shows that the sides are equal; add `native {} ...` to a rule file", rule_.name));
     needed_.assign(names_.size(), false);
     for (const Rule* graph : graphs)
-      for (const RuleExample& counter : graph->counters) check_counter(told_of_rule(*graph), counter);
+      for (const RuleExample& counterexample : graph->counterexamples) check_counterexample(told_of_rule(*graph), counterexample);
     needed_.resize(names_.size(), false);
     for (const Rule* graph : graphs)
       for (const RuleExample& example : graph->examples) note_needed(told_of_rule(*graph), instance_of(*graph, example, random_), example);
@@ -35,8 +35,8 @@ class NativeCheck {
     out_.needed = static_cast<int>(std::count(needed_.begin(), needed_.end(), true));
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (!needed_[i])
-        find(RuleFinding::Severity::kWarning,
-             "native rules: ", fmt::format("no counter shows that the guard `{}` is needed (one in which it alone is false)", names_[i]));
+        find(RuleFinding::Severity::kWarning, "native rules: ",
+             fmt::format("no counterexample shows that the guard `{}` is needed (one in which it alone is false)", names_[i]));
     return std::move(out_);
   }
 
@@ -81,19 +81,19 @@ class NativeCheck {
     }
   }
 
-  void check_counter(const Rule& graph, const RuleExample& counter) {
-    ++out_.counters;
-    const std::string place = at(graph.file, counter.place, "");
-    const Instance instance = instance_of(graph, counter, random_);
+  void check_counterexample(const Rule& graph, const RuleExample& counterexample) {
+    ++out_.counterexamples;
+    const std::string place = at(graph.file, counterexample.place, "");
+    const Instance instance = instance_of(graph, counterexample, random_);
     for (const bool symbolic : {false, true}) {
-      const Outcome guarded = fire(graph, instance, counter, -1, symbolic);
+      const Outcome guarded = fire(graph, instance, counterexample, -1, symbolic);
       if (guarded.kind == Outcome::Kind::kLeftFails && !symbolic)
         return find(RuleFinding::Severity::kError, place, "the graph cannot run: " + guarded.why);
       if (guarded.kind == Outcome::Kind::kEqual || guarded.kind == Outcome::Kind::kDifferent)
-        return find(RuleFinding::Severity::kError, place, "the rule fires on this counter");
+        return find(RuleFinding::Severity::kError, place, "the rule fires on this counterexample");
     }
-    if (note_needed(graph, instance, counter)) return;
-    find(RuleFinding::Severity::kError, place, "no guard alone keeps the rule from this counter; it shows no need of one");
+    if (note_needed(graph, instance, counterexample)) return;
+    find(RuleFinding::Severity::kError, place, "no guard alone keeps the rule from this counterexample; it shows no need of one");
   }
 
   // Which guards, switched off, make the sides differ. Where a guard chooses between two results, an example notices.

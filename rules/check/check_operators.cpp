@@ -25,9 +25,10 @@ class OperatorCheck {
         if (why.starts_with(kFacts)) error(example.place, fmt::format("{}: {}", instance.what, why));
       }
     }
-    for (const RuleExample& counter : body_.counters) {
-      ++out_.counters;
-      if (ran(instance_of(body_, counter, random_)).ok()) error(counter.place, "a body of the operator takes this counter");
+    for (const RuleExample& counterexample : body_.counterexamples) {
+      ++out_.counterexamples;
+      if (ran(instance_of(body_, counterexample, random_)).ok())
+        error(counterexample.place, "a body of the operator takes this counterexample");
     }
     return std::move(out_);
   }

@@ -34,8 +34,8 @@ struct RuleFilter {
 class RuleSet {
  public:
   // The rules of rules/library as of the build, and the native ones. An error is a bug in one of these files.
-  // Without `examples` they are loaded from bytes that were made when saturate was built (flat.h): they lack their examples, counters,
-  // text and documentation, which only the checker and people read.
+  // Without `examples` they are loaded from bytes that were made when saturate was built (flat.h): they lack their examples,
+  // counterexamples, text and documentation, which only the checker and people read.
   static absl::StatusOr<RuleSet> builtin(bool examples = true);
   absl::Status load_file(const std::string& path);
   absl::Status load_text(std::string_view text, const std::string& name);
@@ -55,7 +55,7 @@ class RuleSet {
   const RuleOperators& operators() const { return *operators_; }
   // Lets the e-graph know these operators. Compiling does so, too.
   void define_operators(OnnxEGraph& g) const { g.define(operators_); }
-  // The graphs with examples and counters of the native rule of this name; none without `examples`.
+  // The graphs with examples and counterexamples of the native rule of this name; none without `examples`.
   std::vector<const Rule*> cases_of(std::string_view native) const;
   // A rule by its name; by the name of a law its first instance.
   const Rule* find(std::string_view name) const;

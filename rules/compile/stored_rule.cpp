@@ -58,8 +58,8 @@ RuleHead head_of(const Rule& rule) {
   head.name = rule.name;
   head.effect = rule.effect;
   head.assumes.assign(rule.assumes.begin(), rule.assumes.end());
-  head.unless_taken = rule.unless_taken;
-  head.takes_apart = rule.takes_apart;
+  head.if_unsupported = rule.if_unsupported;
+  head.if_any_unsupported = rule.if_any_unsupported;
   head.defines = rule.defines;
   head.budget = rule.budget;
   head.phase = rule.phase;

@@ -34,7 +34,7 @@ struct RuleHead {
   std::string_view name;
   Effect effect = Effect::kExact;
   std::vector<std::string_view> assumes;
-  bool unless_taken = false, takes_apart = false, defines = false;
+  bool if_unsupported = false, if_any_unsupported = false, defines = false;
   std::optional<std::uint64_t> budget;
   int phase = 0;
   RuleOp ends_in;                                    // the last operator of its left side

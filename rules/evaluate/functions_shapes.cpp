@@ -34,7 +34,7 @@ std::optional<bool> fits_into(EvalContext& c, const Dims& from, const Dims& to) 
   return true;
 }
 
-Result no_widen(EvalContext& c, Args a) {
+Result broadcasts_to(EvalContext& c, Args a) {
   const auto from = shape_of(c, a[0]);
   const auto to = from ? shape_of(c, a[1]) : std::nullopt;
   const auto fits = to ? fits_into(c, *from, *to) : std::nullopt;
@@ -173,9 +173,10 @@ Result is_static(EvalContext& c, Args a) {
 }
 
 constexpr RuleFunction kShapeFunctions[] = {
-    {"no_widen", 2, 2, "(c, x or shape) -> bool", "Whether c broadcasts with x to the very shape of x.", "no_widen(bias, X)", no_widen},
-    {"broadcastable_to", 2, 2, "(x, shape) -> bool", "The same as no_widen: x broadcasts into the shape and leaves it as it is.",
-     "broadcastable_to(mask, [dim(X, 0), 1])", no_widen},
+    {"broadcasts_to", 2, 2, "(c, x or shape) -> bool", "Whether c broadcasts with x to the very shape of x.", "broadcasts_to(bias, X)",
+     broadcasts_to},
+    {"broadcastable_to", 2, 2, "(x, shape) -> bool", "The same as broadcasts_to: x broadcasts into the shape and leaves it as it is.",
+     "broadcastable_to(mask, [dim(X, 0), 1])", broadcasts_to},
     {"broadcast", 2, 2, "(x, y) -> dims", "The shape of an elementwise operator on two values or shapes.", "broadcast(A, B) == shape(A)",
      broadcast},
     {"same_shape", 2, 2, "(x, y) -> bool", "Whether two values or shapes are proven to have the same dims.", "same_shape(X, Y)",

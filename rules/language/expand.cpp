@@ -255,7 +255,7 @@ class Expander {
       if (!given) absent.insert(group.values.begin(), group.values.end());
       const bool input =
           std::any_of(group.values.begin(), group.values.end(), [&](const std::string& v) { return contains(written_.rule.inputs, v); });
-      for (auto* list : {&rule.examples, &rule.counters})
+      for (auto* list : {&rule.examples, &rule.counterexamples})
         std::erase_if(*list, [&](const RuleExample& e) { return input && gives(e, group) != given; });
     }
     if (mirrored) labels.emplace_back("mirrored");
@@ -270,7 +270,7 @@ class Expander {
     std::erase_if(rule.where, [](const ExprPtr& e) { return e->kind == Expr::Kind::kName && e->text == "true"; });
     if (!absent.empty()) rule = Without(std::move(rule), std::move(absent)).run();
     if (auto status = rest(rule); !status.ok()) return status;
-    for (auto* list : {&rule.examples, &rule.counters})
+    for (auto* list : {&rule.examples, &rule.counterexamples})
       for (RuleExample& example : *list) given_values(rule, example);
     if (!labels.empty()) rule.name += fmt::format("[{}]", fmt::join(labels, ","));
     for (auto* nodes : {&rule.left, &rule.right})
@@ -283,8 +283,8 @@ class Expander {
   void push(Rule rule) {
     if (!written_.backward) return out_.push_back(std::move(rule));
     Rule back = reversed(rule);
-    back.unless_taken |= written_.backward->unless_taken;
-    back.takes_apart |= written_.backward->takes_apart;
+    back.if_unsupported |= written_.backward->if_unsupported;
+    back.if_any_unsupported |= written_.backward->if_any_unsupported;
     back.where.insert(back.where.end(), written_.backward->where.begin(), written_.backward->where.end());
     rule.both_ways = false;
     out_.push_back(std::move(rule));

@@ -31,7 +31,7 @@ struct WrittenRule {
   // `backward ...`: what holds of a `<=>` rule read from right to left alone.
   struct Backward {
     Place place;
-    bool unless_taken = false, takes_apart = false;
+    bool if_unsupported = false, if_any_unsupported = false;
     std::vector<ExprPtr> where;
   };
   std::optional<Backward> backward;

@@ -206,7 +206,7 @@ class Checker {
   }
 
   void examples() {
-    for (const auto* list : {&rule_.examples, &rule_.counters})
+    for (const auto* list : {&rule_.examples, &rule_.counterexamples})
       for (const RuleExample& example : *list) {
         Names given;
         for (const ExampleValue& v : example.values) {

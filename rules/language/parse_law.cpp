@@ -227,7 +227,7 @@ bool RuleParser::share_examples(std::vector<WrittenRule>& instances) {
     const auto there = [&](const std::string& input) { return among(given, input) || among(rule.optional, input); };
     return std::all_of(e.values.begin(), e.values.end(), known) && std::all_of(rule.inputs.begin(), rule.inputs.end(), there);
   };
-  for (auto list : {&Rule::examples, &Rule::counters}) {
+  for (auto list : {&Rule::examples, &Rule::counterexamples}) {
     for (const RuleExample& e : first.*list)
       if (std::none_of(instances.begin(), instances.end(), [&](const WrittenRule& w) { return is_for(e, w.rule); }))
         return fail(e.place, "this is for no instance of the law: none has just the inputs that it gives");

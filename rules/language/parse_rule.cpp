@@ -125,7 +125,7 @@ bool RuleParser::parse_rule(WrittenRule& written) {
   operators_ = unnamed_ = 0;
   rule.operators = defined_;
   if (!parse_header(written) || !parse_clauses(written)) return false;
-  if (!rule.examples.empty() || !rule.counters.empty())
+  if (!rule.examples.empty() || !rule.counterexamples.empty())
     return fail(rule.place, fmt::format("the examples of `{}` stand after its right side; move them down", rule.name));
   if (!parse_side(rule, rule.left)) return false;
   if (!parse_where_and_lets(rule)) return false;
@@ -184,8 +184,8 @@ bool RuleParser::parse_operator(WrittenRule& written) {
   rule.left.push_back(std::move(node));
   if (!parse_where_and_lets(rule) || !expect("=>", "before the body of an operator") || !parse_side(rule, rule.right)) return false;
   if (!parse_clauses(written)) return false;
-  if (!rule.assumes.empty() || !written.assumed.empty() || rule.unless_taken || rule.budget || rule.phase != 0)
-    return fail(rule.place, "an operator is what its body says; of the clauses of rules it has examples, counters and a tolerance");
+  if (!rule.assumes.empty() || !written.assumed.empty() || rule.if_unsupported || rule.budget || rule.phase != 0)
+    return fail(rule.place, "an operator is what its body says; of the clauses of rules it has examples, counterexamples and a tolerance");
   return true;
 }
 
@@ -275,12 +275,12 @@ std::string assumption_names() {
 bool RuleParser::parse_clauses(WrittenRule& written) {
   Rule& rule = written.rule;
   while (true) {
-    if (accept_word("example") || peek().is_word("counter")) {
-      const bool counter = accept_word("counter");
+    if (accept_word("example") || peek().is_word("counterexample")) {
+      const bool counterexample = accept_word("counterexample");
       do {
         RuleExample example;
         if (!parse_example(rule, example)) return false;
-        (counter ? rule.counters : rule.examples).push_back(std::move(example));
+        (counterexample ? rule.counterexamples : rule.examples).push_back(std::move(example));
       } while (accept(";"));
     } else if (accept_word("effect")) {
       if (accept_word("exact"))
@@ -291,10 +291,10 @@ bool RuleParser::parse_clauses(WrittenRule& written) {
         rule.effect = Effect::kApproximates;
       else
         return fail(peek().place, fmt::format("{} is no effect; write exact, reassociates or approximates", shown(peek())));
-    } else if (accept_word("unless_taken")) {
-      rule.unless_taken = true;
-    } else if (accept_word("takes_apart")) {
-      rule.unless_taken = rule.takes_apart = true;
+    } else if (accept_word("if_unsupported")) {
+      rule.if_unsupported = true;
+    } else if (accept_word("if_any_unsupported")) {
+      rule.if_unsupported = rule.if_any_unsupported = true;
     } else if (peek().is_word("backward")) {
       if (!parse_backward(written)) return false;
     } else if (peek().is_word("assume")) {
@@ -331,7 +331,7 @@ bool RuleParser::parse_assumption(WrittenRule& written) {
   return unless != nullptr;
 }
 
-// `backward unless_taken`, `backward takes_apart`, `backward where CONDITION`.
+// `backward if_unsupported`, `backward if_any_unsupported`, `backward where CONDITION`.
 bool RuleParser::parse_backward(WrittenRule& written) {
   WrittenRule::Backward back = written.backward.value_or(WrittenRule::Backward{});
   back.place = next().place;
@@ -339,12 +339,13 @@ bool RuleParser::parse_backward(WrittenRule& written) {
     ExprPtr e = parse_expr();
     if (!e) return false;
     back.where.push_back(std::move(e));
-  } else if (accept_word("takes_apart")) {
-    back.unless_taken = back.takes_apart = true;
-  } else if (accept_word("unless_taken")) {
-    back.unless_taken = true;
+  } else if (accept_word("if_any_unsupported")) {
+    back.if_unsupported = back.if_any_unsupported = true;
+  } else if (accept_word("if_unsupported")) {
+    back.if_unsupported = true;
   } else {
-    return fail(peek().place, fmt::format("expected `where`, `unless_taken` or `takes_apart` after `backward`, found {}", shown(peek())));
+    return fail(peek().place,
+                fmt::format("expected `where`, `if_unsupported` or `if_any_unsupported` after `backward`, found {}", shown(peek())));
   }
   written.backward = std::move(back);
   return true;

@@ -105,15 +105,15 @@ struct Rule {
   bool both_ways = false;
   Effect effect = Effect::kExact;
   std::vector<std::string> assumes;  // names of known assumptions
-  bool unless_taken = false;         // for targets only that do not take the operator that the left side ends in
-  bool takes_apart = false;          // and only in models that hold an operator which an `unless_taken` rule is for
+  bool if_unsupported = false;       // for targets only that do not take the operator that the left side ends in
+  bool if_any_unsupported = false;   // and only in models that hold an operator which an `if_unsupported` rule is for
   std::optional<std::uint64_t> budget;
   int phase = 0;
   std::optional<double> tolerance;
   std::optional<double> rounding;  // of a rule that reassociates: most that a side may miss the other one's real number by, in eps M
-  std::vector<RuleExample> examples, counters;
+  std::vector<RuleExample> examples, counterexamples;
   std::string source;   // its text in the file
-  bool native = false;  // a graph for the native rule of this name, with examples and counters: there is no right side
+  bool native = false;  // a graph for the native rule of this name, with examples and counterexamples: there is no right side
   // The right side defines the operator that the left side is: its attributes are variables, with their defaults as literals.
   bool defines = false;
   std::shared_ptr<const RuleOperators> operators;  // that its file may name; null of a rule read from bytes, which is checked

@@ -35,12 +35,12 @@ class CheckRules : public testing::Test {
 };
 
 TEST_F(CheckRules, ATrueRulePasses) {
-  const RuleCheck c = check(R"(rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), no_widen(c, X) => { Y = Identity (X) }
+  const RuleCheck c = check(R"(rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), broadcasts_to(c, X) => { Y = Identity (X) }
     example X = float[2,3,5], c = float[3,1] {0}
-    counter X = float[3,1], c = float[2,3,5] {0}
-    counter X = float[2,3], c = float[] {0.5})");
+    counterexample X = float[3,1], c = float[2,3,5] {0}
+    counterexample X = float[2,3], c = float[] {0.5})");
   EXPECT_TRUE(c.findings.empty()) << to_string(c);
-  EXPECT_EQ(c.counters, 2);
+  EXPECT_EQ(c.counterexamples, 2);
   EXPECT_GT(c.random_instances, 10);
 }
 
@@ -147,8 +147,8 @@ TEST_F(CheckRules, HalvesWithoutALastAxisAreRefused) {
   const RuleCheck c = check(R"(rule r (X, c, s) => (Y) { Y = saturate.rope <interleaved: int = 1> (X, c, s) } where rank(c) >= 2
     let t = shape(c)[1:] => { f = Reshape (c, t) g = Reshape (s, t) Y = saturate.rope <interleaved: int = 1> (X, f, g) }
     example X = float[3,4], c = float[1,2], s = float[1,2]
-    counter X = float[3,2], c = float[1], s = float[1])");
-  EXPECT_EQ(c.counters, 1) << to_string(c);
+    counterexample X = float[3,2], c = float[1], s = float[1])");
+  EXPECT_EQ(c.counterexamples, 1) << to_string(c);
 }
 
 TEST_F(CheckRules, AMissingShapeGuardIsFound) {
@@ -157,27 +157,29 @@ TEST_F(CheckRules, AMissingShapeGuardIsFound) {
   EXPECT_TRUE(says(c, kError, "dims")) << to_string(c);
 }
 
-TEST_F(CheckRules, GuardsNeedCounters) {
+TEST_F(CheckRules, GuardsNeedCounterexamples) {
   const RuleCheck c = check(
-      "rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), no_widen(c, X) => { Y = Identity (X) } example X = float[2,3,5], c = "
+      "rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), broadcasts_to(c, X) => { Y = Identity (X) } example X = float[2,3,5], c "
+      "= "
       "float[3,1] {0}");
   EXPECT_TRUE(c.ok());
   EXPECT_TRUE(says(c, kWarning, "`all_zeros(c)`"));
-  EXPECT_TRUE(says(c, kWarning, "`no_widen(c, X)`"));
+  EXPECT_TRUE(says(c, kWarning, "`broadcasts_to(c, X)`"));
 }
 
-TEST_F(CheckRules, EachPartOfAGuardNeedsACounter) {
+TEST_F(CheckRules, EachPartOfAGuardNeedsACounterexample) {
   const RuleCheck c = check(
-      "rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c) and no_widen(c, X) => { Y = Identity (X) } example X = float[2,3,5], c = "
-      "float[3,1] {0} counter X = float[2,3], c = float[] {0.5}");
+      "rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c) and broadcasts_to(c, X) => { Y = Identity (X) } example X = "
+      "float[2,3,5], c = "
+      "float[3,1] {0} counterexample X = float[2,3], c = float[] {0.5}");
   EXPECT_EQ(c.guards, 2);
   EXPECT_EQ(c.needed, 1);
-  EXPECT_TRUE(says(c, kWarning, "`no_widen(c, X)`")) << to_string(c);
+  EXPECT_TRUE(says(c, kWarning, "`broadcasts_to(c, X)`")) << to_string(c);
 }
 
-TEST_F(CheckRules, ACounterThatRunsNowhereShowsNoGuard) {
-  // Without its guard the rule would not be built: no counter can need it.
-  const RuleCheck c = check("rule r (X) => (Y) { Y = Neg (X) } where float(X) => { Y = Sigmoid (X) } counter X = int32[3]");
+TEST_F(CheckRules, ACounterexampleThatRunsNowhereShowsNoGuard) {
+  // Without its guard the rule would not be built: no counterexample can need it.
+  const RuleCheck c = check("rule r (X) => (Y) { Y = Neg (X) } where float(X) => { Y = Sigmoid (X) } counterexample X = int32[3]");
   EXPECT_EQ(c.guards, 1);
   EXPECT_EQ(c.needed, 0) << to_string(c);
 }
@@ -190,14 +192,14 @@ TEST_F(CheckRules, ATruthInUsefulIsFound) {
   EXPECT_FALSE(says(c, kWarning, "`useful(rank(X) == 1)` is more")) << to_string(c);
 }
 
-TEST_F(CheckRules, ACounterMustShowSomething) {
+TEST_F(CheckRules, ACounterexampleMustShowSomething) {
   const RuleCheck holds = check(
       "rule r (X) => (Y) { Y = Neg (X) } where float(X) => { c = Constant <value_float = -1.0> () Y = Mul (X, c) } example X = float[2] "
-      "counter X = float[3]");
+      "counterexample X = float[3]");
   EXPECT_TRUE(says(holds, kError, "every guard holds"));
   const RuleCheck same = check(
       "rule r (X) => (Y) { Y = Neg (X) } where float(X) => { c = Constant <value_float = -1.0> () Y = Mul (X, c) } example X = float[2] "
-      "counter X = int32[3]");
+      "counterexample X = int32[3]");
   EXPECT_TRUE(says(same, kError, "do not differ"));
 }
 
@@ -307,9 +309,10 @@ TEST_F(CheckNative, ExamplesMustFire) {
 
 TEST_F(CheckNative, CountersMustNotFireAndNeedAGuard) {
   const std::string graph = "native reshape_identity (X, s) => (Y) { Y = Reshape (X, s) } example X = float[2,3], s = int64[2] {2,3} ";
-  EXPECT_TRUE(says(check("reshape_identity", graph), "no counter shows that the guard `the shape stays` is needed"));
-  EXPECT_TRUE(says(check("reshape_identity", graph + "counter X = float[2,3], s = int64[2] {2,-1}"), "fires on this counter"));
-  const RuleCheck c = check("reshape_identity", graph + "counter X = float[2,3], s = int64[2] {3,2}");
+  EXPECT_TRUE(says(check("reshape_identity", graph), "no counterexample shows that the guard `the shape stays` is needed"));
+  EXPECT_TRUE(
+      says(check("reshape_identity", graph + "counterexample X = float[2,3], s = int64[2] {2,-1}"), "fires on this counterexample"));
+  const RuleCheck c = check("reshape_identity", graph + "counterexample X = float[2,3], s = int64[2] {3,2}");
   EXPECT_TRUE(c.findings.empty()) << to_string(c);
   EXPECT_EQ(c.needed, 1);
 }

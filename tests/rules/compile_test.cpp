@@ -264,14 +264,15 @@ TEST_F(Compile, SaysWhyNot) {
   const Id x = input("x", {3}), c = reals(DType::kFloat, {3, 1}, {0, 0, 0});
   op("Add", {x, c});
   g_.egraph().rebuild();
-  const auto file = parse_rules("rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), no_widen(c, X) => { Y = Identity (X) }", "t");
+  const auto file =
+      parse_rules("rule r (X, c) => (Y) { Y = Add (X, c) } where all_zeros(c), broadcasts_to(c, X) => { Y = Identity (X) }", "t");
   const Rewrite r = compile_rule(file->rules[0], g_).front();
   std::vector<std::string> reasons;
   for (const OwnedMatch& m : search(g_.egraph(), r.left))
     reasons.push_back(dynamic_cast<const RuleApplier&>(*r.applier).why_not({m.classes, m.matched, m.ops}));
-  EXPECT_NE(
-      std::find(reasons.begin(), reasons.end(), "`no_widen(c, X)` does not hold: it is false (c is float[3, 1] constant, X is float[3])"),
-      reasons.end())
+  EXPECT_NE(std::find(reasons.begin(), reasons.end(),
+                      "`broadcasts_to(c, X)` does not hold: it is false (c is float[3, 1] constant, X is float[3])"),
+            reasons.end())
       << testing::PrintToString(reasons);
 }
 

@@ -167,11 +167,11 @@ TEST_F(Eval, Permutations) {
 }
 
 TEST_F(Eval, Broadcasting) {
-  EXPECT_EQ(eval("no_widen(c, X)"), "true");
-  EXPECT_EQ(eval("no_widen(X, c)"), "false");
-  EXPECT_EQ(eval("no_widen(ones, X)"), "false");
-  EXPECT_EQ(eval("no_widen(H, [dim(X, 0), 5])"), "true");
-  EXPECT_EQ(eval("no_widen([dim(X, 1)], X)").substr(0, 3), "no:");
+  EXPECT_EQ(eval("broadcasts_to(c, X)"), "true");
+  EXPECT_EQ(eval("broadcasts_to(X, c)"), "false");
+  EXPECT_EQ(eval("broadcasts_to(ones, X)"), "false");
+  EXPECT_EQ(eval("broadcasts_to(H, [dim(X, 0), 5])"), "true");
+  EXPECT_EQ(eval("broadcasts_to([dim(X, 1)], X)").substr(0, 3), "no:");
   EXPECT_EQ(eval("broadcast([dim(X, 0), 1], [7, 1, 64])"), "[7, B, 64]");
   EXPECT_EQ(eval("broadcast([dim(X, 0), 1], [7, 64])"), "no: nothing says how B and 7 broadcast");
   EXPECT_EQ(eval("broadcast(X, [1, 1])"), "[B, S, 12, 64]");

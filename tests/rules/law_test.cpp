@@ -73,7 +73,7 @@ forall (op, unit) in (Add, 0), (Mul, 1)
 forall t in float, double
 rule unit (X, c) => (Y)
   { Y = @op (X, c) }
-  where all_equal(c, @unit), no_widen(c, X)
+  where all_equal(c, @unit), broadcasts_to(c, X)
   =>
   { Y = Identity (X) }
   example X = @t[2,3], c = @t[] {@unit}
@@ -223,22 +223,22 @@ rule r (A) => (Y) { Y = Relu (A) } where square(A, 3), not square(A, 1 + 1) => {
 
 TEST(Laws, ADirectionMayHaveConditionsOfItsOwn) {
   const auto both = rules_of(R"(
-rule gate (X) => (Y)  backward unless_taken  backward where float(X)
+rule gate (X) => (Y)  backward if_unsupported  backward where float(X)
   Mul (X, Sigmoid (X))
   where rank(X) >= 0
   <=> Swish (X)
   example X = float[2]
 )");
   ASSERT_EQ(names_of(both), (Names{"gate", "gate.back"}));
-  EXPECT_FALSE(both[0].both_ways || both[0].unless_taken || both[1].both_ways);
-  EXPECT_TRUE(both[1].unless_taken);
+  EXPECT_FALSE(both[0].both_ways || both[0].if_unsupported || both[1].both_ways);
+  EXPECT_TRUE(both[1].if_unsupported);
   EXPECT_EQ(both[1].left[0].op_type, "Swish");
   EXPECT_EQ(both[0].where.size(), 1u);
   EXPECT_EQ(both[1].where.size(), 2u);
-  EXPECT_EQ(error_of_law("rule r (X) => (Y) backward unless_taken Neg (X) => Abs (X)"),
+  EXPECT_EQ(error_of_law("rule r (X) => (Y) backward if_unsupported Neg (X) => Abs (X)"),
             "t.rules:1:19: `backward` is for a rule that reads both ways, `<=>`");
   EXPECT_EQ(error_of_law("rule r (X) => (Y) backward budget 3 Neg (X) <=> Abs (X)"),
-            "t.rules:1:28: expected `where`, `unless_taken` or `takes_apart` after `backward`, found `budget`");
+            "t.rules:1:28: expected `where`, `if_unsupported` or `if_any_unsupported` after `backward`, found `budget`");
 }
 
 TEST(Laws, WhatIsWrongIsToldWithItsPlace) {
@@ -289,18 +289,18 @@ TEST(Laws, ARewriteIsADirectionOfItsRule) {
   EXPECT_EQ(rule_of_rewrite(back_of("neutral")), "neutral");
 }
 
-// A counter may be for one instance, an example for another; a guard that no instance needs is told once.
+// A counterexample may be for one instance, an example for another; a guard that no instance needs is told once.
 TEST(Laws, AreCheckedAsOne) {
   const auto rules = rules_of(R"(
 forall op in Sub, Add
 rule zero (X, c) => (Y)
   { Y = @op (X, c) }
-  where all_zeros(c), no_widen(c, X), rank(X) >= 0
+  where all_zeros(c), broadcasts_to(c, X), rank(X) >= 0
   =>
   { Y = Identity (X) }
   example X = float[2,3], c = float[] {0}
-  counter X = float[2,3], c = float[] {1}
-  counter X = float[3], c = float[1,1] {0}
+  counterexample X = float[2,3], c = float[] {1}
+  counterexample X = float[3], c = float[1,1] {0}
 )");
   ASSERT_EQ(rules.size(), 2u);
   const auto evaluator = make_evaluator({.reference = true});

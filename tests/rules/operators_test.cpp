@@ -65,7 +65,7 @@ rule shift (X, c) => (Y)
   let b = item(c)
   => my.lab.shifted <by = @b> (X)
   example X = float[2,3], c = float[] {0.5}
-  counter but c = float[1,1,1] {0.5}
+  counterexample but c = float[1,1,1] {0.5}
 
 rule shifts_meet <a, b> (X) => (Y)  effect reassociates
   my.lab.shifted <by = @a> (my.lab.shifted <by = @b> (X))
@@ -104,7 +104,8 @@ TEST(Operators, FactsFollowTheBodyWithSymbolicSizes) {
 TEST(Operators, ABodyThatDoesNotRunOrIsWrongIsFound) {
   EXPECT_NE(findings_of(set_of("operator my.f (X) => (Y) => MatMul (X, X) example X = float[2,3]")).find("error"), std::string::npos);
   EXPECT_NE(findings_of(set_of("operator my.f (X) => (Y) => Neg (X)")).find("an operator needs an example"), std::string::npos);
-  EXPECT_NE(findings_of(set_of("operator my.f (X) => (Y) => Neg (X) example X = float[2] counter X = float[3]")).find("takes this counter"),
+  EXPECT_NE(findings_of(set_of("operator my.f (X) => (Y) => Neg (X) example X = float[2] counterexample X = float[3]"))
+                .find("takes this counterexample"),
             std::string::npos);
   EXPECT_NE(findings_of(set_of(std::string(kShifted) + "rule r (X) => (Y) Neg (X) => my.lab.shifted <by = 1> (X) example X = float[2]"))
                 .find("error"),
@@ -129,7 +130,7 @@ TEST(Operators, WhatIsWrongIsToldWithItsPlace) {
   EXPECT_EQ(error_of_operator("operator sdpa (X) => (Y) => Neg (X)").substr(0, 57),
             "t.rules:1:10: saturate.sdpa is defined in operators.rules");
   EXPECT_EQ(error_of_operator("operator f (X) => (Y) => Neg (X) budget 3"),
-            "t.rules:1:10: an operator is what its body says; of the clauses of rules it has examples, counters and a tolerance");
+            "t.rules:1:10: an operator is what its body says; of the clauses of rules it has examples, counterexamples and a tolerance");
   EXPECT_NE(error_of_operator("operator f <a: int> (X) => (Y) => Neg (X)\nrule r (X) => (Y) saturate.f (X) => Neg (X)")
                 .find("needs its attribute `a`"),
             std::string::npos);

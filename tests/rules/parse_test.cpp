@@ -112,9 +112,9 @@ TEST(ParseRules, AnExampleDiffersFromTheFirst) {
   const Rule r = one(R"(rule a <k> (X, but) => (Y)
     Softmax <axis = @k> (Add (X, but)) => Abs (X)
     example X = float[2,3], but = float[3], k = 1; but k = 0; but = float[5], X = float[5], k = 0
-    counter but X = float[7], k = 0; but but = float[])");
+    counterexample but X = float[7], k = 0; but but = float[])");
   ASSERT_EQ(r.examples.size(), 3u);
-  ASSERT_EQ(r.counters.size(), 2u);
+  ASSERT_EQ(r.counterexamples.size(), 2u);
   const auto value = [](const RuleExample& e, std::string_view name) {
     const auto it = std::find_if(e.values.begin(), e.values.end(), [&](const ExampleValue& v) { return v.name == name; });
     return it == e.values.end() ? ExampleValue{} : *it;
@@ -123,12 +123,12 @@ TEST(ParseRules, AnExampleDiffersFromTheFirst) {
   EXPECT_EQ(value(r.examples[1], "X").dims, (Shape{2, 3}));
   EXPECT_EQ(value(r.examples[1], "k").attribute->i(), 0);
   EXPECT_EQ(value(r.examples[2], "but").dims, (Shape{5}));
-  EXPECT_EQ(value(r.counters[0], "X").dims, (Shape{7}));
-  EXPECT_EQ(value(r.counters[0], "but").dims, (Shape{3}));
-  EXPECT_EQ(value(r.counters[1], "but").dims, (Shape{}));
-  EXPECT_EQ(r.counters[1].place.column, 38);
-  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Neg (X) counter but X = float[2]"),
-            "t.rules:1:46: there is no example before this one that it could differ from; write all values");
+  EXPECT_EQ(value(r.counterexamples[0], "X").dims, (Shape{7}));
+  EXPECT_EQ(value(r.counterexamples[0], "but").dims, (Shape{3}));
+  EXPECT_EQ(value(r.counterexamples[1], "but").dims, (Shape{}));
+  EXPECT_EQ(r.counterexamples[1].place.column, 45);
+  EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Neg (X) counterexample but X = float[2]"),
+            "t.rules:1:53: there is no example before this one that it could differ from; write all values");
   EXPECT_EQ(error_of("rule a (X) => (Y) Abs (X) => Neg (X) example X = float[2]; but X = float[1], X = float[3]"),
             "t.rules:1:78: rule a: `X` is given twice");
 }

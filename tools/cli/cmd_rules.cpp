@@ -60,7 +60,7 @@ json check_json(const RuleCheck& check) {
           {"ok", check.ok()},
           {"examples", check.examples},
           {"random_instances", check.random_instances},
-          {"counters", check.counters},
+          {"counterexamples", check.counterexamples},
           {"guards", check.guards},
           {"needed", check.needed},
           {"mutants", check.mutants},

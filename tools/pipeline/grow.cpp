@@ -29,7 +29,7 @@ class Wanted {
   Wanted(const Model& model, const Task& task)
       : model_(model), task_(task), limit_(opset_limit(model, task)), apart_(holds_what_to_take_apart()) {}
 
-  bool operator()(const RuleHead& rule) const { return !rule.unless_taken || (not_taken(rule) && (apart_ || !rule.takes_apart)); }
+  bool operator()(const RuleHead& rule) const { return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported)); }
 
  private:
   // Whether the target takes an operator at all, in some opset that the result may have.
@@ -44,7 +44,7 @@ class Wanted {
   // runtime's own optimizer, and rules start from the standard's operators.
   bool not_taken(const RuleHead& rule) const {
     const RuleOp& n = rule.ends_in;
-    return rule.unless_taken && (!takes(n) || (!n.domain.empty() && holds(model_.graph.nodes, n)));
+    return rule.if_unsupported && (!takes(n) || (!n.domain.empty() && holds(model_.graph.nodes, n)));
   }
 
   // Whether the model holds something to take apart. Otherwise decompositions would undo fusions.

@@ -25,7 +25,7 @@ def test_examples_of_rules_are_models(tmp_path):
     names = {path.name for path in (tmp_path / "all").glob("*.onnx")}
     first = onnx.load(tmp_path / "all" / "transpose_transpose.0.onnx")
     assert [n.op_type for n in first.graph.node] == ["Transpose", "Transpose"]
-    assert len(names) > 2000 and any(name.endswith(".not.onnx") for name in names)  # counters
+    assert len(names) > 2000 and any(name.endswith(".not.onnx") for name in names)  # counterexamples
     done = run("rules", "examples")
     assert done.returncode == 2 and "which folder?" in done.stderr
 
