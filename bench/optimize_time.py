@@ -4,7 +4,7 @@
 Usage: optimize_time.py --binary build/saturate FOLDER|MODEL.onnx... [--llama 8,16,32,64] [--peers onnxruntime,onnxslim,onnxsim,onnxscript]
 
 Every model is optimized --rounds times by each tool in turn; the figures are medians. `process` is the wall time of our whole command
-(load, rewrite, save; with --verify also verification), `inside` that of lower, saturate, extract and raise. Peers are timed inside their own
+(load, rewrite, save; with --verify also verification), `inside` that of lower, saturate, extract and emit. Peers are timed inside their own
 process, imports, load and save apart. --llama builds decoders of so many layers (hidden 256, exporter-like spelling) with random weights.
 """
 import argparse
@@ -86,7 +86,7 @@ def ours(binary, path, out, verify, options):
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
     told = json.loads(report.read_text())
-    inside = sum(told["seconds"].get(stage, 0) for stage in ("lower", "saturate", "extract", "raise"))
+    inside = sum(told["seconds"].get(stage, 0) for stage in ("lower", "saturate", "extract", "emit", "raise"))
     peak = max([i["enodes"] for i in told["saturation"].get("iterations", []) if "enodes" in i] + [told["egraph"]["enodes"]])
     return {"process": seconds, "inside": inside, "before": told["before"]["nodes"], "after": told["after"]["nodes"], "enodes": peak}
 

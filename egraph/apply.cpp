@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "egraph/bulk.h"
+#include "egraph/batch_apply.h"
 
 namespace saturate {
 
@@ -69,7 +69,7 @@ class TemplateApplier {
       gather(node);
       for (const Id child : scratch_) known &= child != kNone;
       if (known) {
-        const Rec rec = g_.canonical(node.op, scratch_);
+        const PackedENode rec = g_.canonical(node.op, scratch_);
         const NodeId found = g_.probe(rec, g_.hash(rec));
         if (rec.pooled()) g_.pool.resize(rec.c[0]);
         if (found != kNone) values_[i] = found;
@@ -81,7 +81,7 @@ class TemplateApplier {
 
   static constexpr std::size_t kBatch = 64;
   bool batchable() const { return batchable_; }
-  BulkApplier bulk(const Limits& limits) { return BulkApplier(g_, nodes_, root_, rule_, limits.memory_bytes == ~std::size_t{0}); }
+  BatchApplier bulk(const Limits& limits) { return BatchApplier(g_, nodes_, root_, rule_, limits.memory_bytes == ~std::size_t{0}); }
 
   // The same for `count` <= kBatch matches at once, template node by template node, so that the cache misses of many matches overlap.
   // No union is made before the last e-node of the batch is in, so what is canonical stays so.
@@ -184,7 +184,7 @@ class TemplateApplier {
   }
   // The e-nodes that a batch wants, and their hashes.
   struct Wanted {
-    Rec recs[kBatch];
+    PackedENode recs[kBatch];
     std::uint32_t hashes[kBatch];
   };
   void insert_with_reasons(std::size_t i, Id* column, const Id* roots, std::size_t count, Reasons& reasons, const Wanted& wanted) {
@@ -259,10 +259,10 @@ ApplyResult apply_template(EGraph::Impl& g, const Rewrite& rule, const MatchLayo
                            const StopCheck& check) {
   ApplyResult result;
   TemplateApplier applier(g, rule, layout);
-  BulkApplier bulk = applier.bulk(check.limits());
+  BatchApplier bulk = applier.bulk(check.limits());
   // Whether, must not depend on the number of threads: unions come later in larger batches, which other ids follow from.
   const bool many = applier.batchable() && matches.size() >= kWorthBulk && g.analysis == nullptr && !g.proof;
-  const std::size_t most_at_once = many ? BulkApplier::kMost : TemplateApplier::kBatch;
+  const std::size_t most_at_once = many ? BatchApplier::kMost : TemplateApplier::kBatch;
   for (std::size_t i = 0; i < matches.size();) {
     if (result.effective >= budget) {
       result.left = true;
@@ -320,7 +320,7 @@ bool apply_one(EGraph& egraph, const Rewrite& rule, const Match& match, std::siz
   rule.applier->apply(egraph, match, unions);
   if (g.proof) g.proof->current = Proof::kGiven;
   if (g.live_nodes > node_limit && g.recs.size() > first && g.unions == unions_before) {
-    g.kill_since(first);
+    g.roll_back(first);
     return false;
   }
   for (const auto& [a, b] : unions) g.merge(a, b, g.current_rule, reason);

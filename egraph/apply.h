@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "egraph/impl.h"
+#include "egraph/egraph_impl.h"
 #include "egraph/rewrite.h"
 
 namespace saturate {

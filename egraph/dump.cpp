@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
+#include "egraph/egraph_impl.h"
 #include "egraph/explain.h"
-#include "egraph/impl.h"
 
 namespace saturate {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "egraph/impl.h"
+#include "egraph/egraph_impl.h"
 #include "egraph/invariants.h"
 
 namespace saturate {
@@ -25,9 +25,9 @@ std::span<const OpId> OpTable::of_kind(Kind kind) const {
   return by_kind_[kind];
 }
 
-Rec EGraph::Impl::canonical(OpId op, std::span<const Id> children_in) {
+PackedENode EGraph::Impl::canonical(OpId op, std::span<const Id> children_in) {
   const std::size_t n = children_in.size();
-  Rec rec{op, {kNone, kNone, kNone}};
+  PackedENode rec{op, {kNone, kNone, kNone}};
   if (n <= 3) {
     for (std::size_t i = 0; i < n; ++i) rec.c[i] = find_halving(children_in[i]);
     if (n == 2 && rec.c[0] > rec.c[1] && ops[op].commutative) std::swap(rec.c[0], rec.c[1]);
@@ -38,7 +38,7 @@ Rec EGraph::Impl::canonical(OpId op, std::span<const Id> children_in) {
   for (const Id id : copy) pool.push_back(find_halving(id));
   rec.c[0] = static_cast<Id>(place);
   rec.c[1] = static_cast<Id>(n);
-  rec.c[2] = Rec::kPooled;
+  rec.c[2] = PackedENode::kPooled;
   return rec;
 }
 
@@ -48,7 +48,7 @@ std::uint32_t EGraph::Impl::hash_pooled(OpId op, std::span<const Id> children_in
   return static_cast<std::uint32_t>(h ^ (h >> 32));
 }
 
-bool EGraph::Impl::equal_pooled(const Rec& a, const Rec& b) const {
+bool EGraph::Impl::equal_pooled(const PackedENode& a, const PackedENode& b) const {
   return std::equal(pool.data() + a.c[0], pool.data() + a.c[0] + a.c[1], pool.data() + b.c[0]);
 }
 
@@ -103,7 +103,7 @@ std::vector<std::span<std::byte>> EGraph::Impl::behind(std::size_t more) {
 }
 
 NodeId EGraph::Impl::add_node(OpId op, std::span<const Id> children_in, Id into) {
-  const Rec rec = canonical(op, children_in);
+  const PackedENode rec = canonical(op, children_in);
   const std::uint32_t h = hash(rec);
   const NodeId found = probe(rec, h);
   if (found == kNone) return insert(rec, h, into);
@@ -111,12 +111,12 @@ NodeId EGraph::Impl::add_node(OpId op, std::span<const Id> children_in, Id into)
   return found;
 }
 
-NodeId EGraph::Impl::insert(const Rec& rec, std::uint32_t h, Id into) {
+NodeId EGraph::Impl::insert(const PackedENode& rec, std::uint32_t h, Id into) {
   ensure_ids(1);
   return insert_ensured(rec, h, into);
 }
 
-NodeId EGraph::Impl::insert_ensured(const Rec& rec, std::uint32_t h, Id into) {
+NodeId EGraph::Impl::insert_ensured(const PackedENode& rec, std::uint32_t h, Id into) {
   const std::size_t n = recs.size();
   check_border(n, cells.size() + rec.arity(), pool.size());
   const auto id = static_cast<NodeId>(n);
@@ -151,7 +151,7 @@ NodeId EGraph::Impl::insert_ensured(const Rec& rec, std::uint32_t h, Id into) {
   return id;
 }
 
-void EGraph::Impl::link_pooled(const Rec& rec, NodeId id) {
+void EGraph::Impl::link_pooled(const PackedENode& rec, NodeId id) {
   const std::span<const Id> ids = children(rec);
   cells.ensure(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -222,7 +222,7 @@ void EGraph::Impl::repair(Pending entry) {
   const NodeId p = entry.node;
   flags[p] &= static_cast<std::uint8_t>(~kPending);
   if ((flags[p] & kDead) != 0) return;
-  Rec& rec = recs[p];
+  PackedENode& rec = recs[p];
   table.erase(hash(rec), p);
   if (rec.pooled()) {
     for (std::uint32_t i = 0; i < rec.c[1]; ++i) pool[rec.c[0] + i] = find_halving(pool[rec.c[0] + i]);
@@ -254,14 +254,14 @@ void EGraph::Impl::repair_all(const std::vector<Pending>& batch) {
       __builtin_prefetch(&flags[batch[i + kFar].node], 1);
     }
     if (i + kMiddle < n) {
-      const Rec& rec = recs[batch[i + kMiddle].node];
+      const PackedENode& rec = recs[batch[i + kMiddle].node];
       if (!rec.pooled()) {
         table.prefetch(hash(rec));
         for (const Id child : rec.children(nullptr)) __builtin_prefetch(&parent[child]);
       }
     }
     if (i + kNear < n) {
-      Rec rec = recs[batch[i + kNear].node];
+      PackedENode rec = recs[batch[i + kNear].node];
       if (!rec.pooled()) {
         const std::uint32_t arity = rec.arity();
         for (std::uint32_t k = 0; k < arity; ++k) rec.c[k] = find(rec.c[k]);
@@ -354,7 +354,7 @@ void EGraph::Impl::rebuild() {
   assert(live_nodes > 2000 || check_invariants(*owner).empty());
 }
 
-void EGraph::Impl::kill_since(NodeId first) {
+void EGraph::Impl::roll_back(NodeId first) {
   for (std::size_t i = recs.size(); i > first; --i) {
     const auto n = static_cast<NodeId>(i - 1);
     if ((flags[n] & kDead) != 0) continue;
@@ -369,7 +369,7 @@ void EGraph::Impl::kill_since(NodeId first) {
   ++version;
 }
 
-void EGraph::Impl::retire(NodeId node) {
+void EGraph::Impl::remove_node(NodeId node) {
   table.erase(hash(recs[node]), node);
   flags[node] |= kDead;
   --live_nodes;
@@ -385,11 +385,11 @@ std::size_t EGraph::Impl::memory_bytes() const {
 
 std::size_t EGraph::Impl::growth(std::size_t nodes) const {
   // An e-node: record, ten words and a byte, a cell per child.
-  return table.growth(nodes) + nodes * (sizeof(Rec) + 41 + 3 * sizeof(Cell));
+  return table.growth(nodes) + nodes * (sizeof(PackedENode) + 41 + 3 * sizeof(Cell));
 }
 
 std::size_t EGraph::Impl::index_growth() const {
-  const std::size_t whole = live_nodes * (sizeof(Rec) + 16) + (recs.size() + ops.num_kinds() + 4) * 8;
+  const std::size_t whole = live_nodes * (sizeof(PackedENode) + 16) + (recs.size() + ops.num_kinds() + 4) * 8;
   return whole > index.bytes() ? whole - index.bytes() : 0;
 }
 
@@ -416,14 +416,14 @@ NodeId EGraph::Impl::find_node(OpId op, std::span<const Id> children_in) const {
   for (Id& id : canonical) id = find(id);
   if (canonical.size() == 2 && canonical[0] > canonical[1] && ops[op].commutative) std::swap(canonical[0], canonical[1]);
   if (canonical.size() <= 3) {
-    Rec rec{op, {kNone, kNone, kNone}};
+    PackedENode rec{op, {kNone, kNone, kNone}};
     std::copy(canonical.begin(), canonical.end(), rec.c);
     return probe(rec, hash(rec));
   }
   // The children of such a record stand in the pool, which must not grow here.
   const std::uint32_t h = hash_pooled(op, canonical);
   return table.find(h, [&](NodeId id) {
-    const Rec& rec = recs[id];
+    const PackedENode& rec = recs[id];
     return rec.op == op && rec.pooled() && rec.c[1] == canonical.size() &&
            std::equal(canonical.begin(), canonical.end(), pool.data() + rec.c[0]);
   });
@@ -489,7 +489,7 @@ std::size_t EGraph::class_size(Id id) const {
 }
 
 ENode EGraph::node(NodeId id) const {
-  const Rec& rec = impl_->recs[id];
+  const PackedENode& rec = impl_->recs[id];
   return {rec.op, impl_->children(rec)};
 }
 

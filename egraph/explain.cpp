@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "egraph/dump.h"
-#include "egraph/impl.h"
+#include "egraph/egraph_impl.h"
 
 namespace saturate {
 
@@ -15,7 +15,7 @@ bool record_explanations(EGraph& egraph) {
   if (g.proof) return true;
   if (g.unions != 0) return false;
   g.proof = std::make_unique<Proof>();
-  for (const Rec& rec : g.recs) g.proof->added(rec, g.pool.data());
+  for (const PackedENode& rec : g.recs) g.proof->added(rec, g.pool.data());
   return true;
 }
 
@@ -35,8 +35,8 @@ class Collector {
   explicit Collector(const EGraph::Impl& g)
       : g_(g),
         proof_(*g.proof),
-        depth_(Arena<std::uint32_t>::zeros(g.recs.size())),
-        contracted_(Arena<std::uint32_t>::zeros(g.recs.size())) {}
+        depth_(ReservedArray<std::uint32_t>::zeros(g.recs.size())),
+        contracted_(ReservedArray<std::uint32_t>::zeros(g.recs.size())) {}
 
   std::vector<std::uint32_t> collect(NodeId a, NodeId b) {
     need(a, b);
@@ -138,8 +138,8 @@ class Collector {
   std::vector<std::uint32_t> edges_;
   std::vector<NodeId> open_;
   // By e-node, where 0 is unknown:
-  Arena<std::uint32_t> depth_;       // in its tree, and 1
-  Arena<std::uint32_t> contracted_;  // the e-node above, and 1, where the edge to it has been collected
+  ReservedArray<std::uint32_t> depth_;       // in its tree, and 1
+  ReservedArray<std::uint32_t> contracted_;  // the e-node above, and 1, where the edge to it has been collected
 };
 
 ExplainStep application(const Proof& proof, std::uint32_t reason) {

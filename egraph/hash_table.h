@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstring>
 
-#include "egraph/arena.h"
 #include "egraph/egraph.h"
 #include "egraph/parallel.h"
+#include "egraph/reserved_array.h"
 
 namespace saturate {
 
@@ -114,7 +114,7 @@ class HashTable {
     return true;
   }
   void rehash_shared(std::size_t n, Team& team) {
-    Arena<Slot> old;
+    ReservedArray<Slot> old;
     old.swap(slots_);
     slots_.resize(n);
     mask_ = n - 1;
@@ -128,7 +128,7 @@ class HashTable {
     });
   }
   void rehash(std::size_t n) {
-    Arena<Slot> old;
+    ReservedArray<Slot> old;
     old.swap(slots_);
     slots_.assign(n, {0, kNone});
     mask_ = n - 1;
@@ -139,7 +139,7 @@ class HashTable {
 
   static constexpr std::size_t kStretch = std::size_t{1} << 18, kWorthThreads = 4 * kStretch;  // slots; a stretch is a huge page
 
-  Arena<Slot> slots_;
+  ReservedArray<Slot> slots_;
   std::size_t size_ = 0, mask_ = 0;
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "egraph/impl.h"
+#include "egraph/egraph_impl.h"
 #include "egraph/parallel.h"
 
 namespace saturate {
@@ -11,10 +11,10 @@ namespace {
 
 struct RowOrder {
   const OpTable& ops;
-  const Arena<Rec>& recs;
+  const ReservedArray<PackedENode>& recs;
   const Id* pool;
   bool operator()(NodeId a, NodeId b) const {
-    const Rec &x = recs[a], &y = recs[b];
+    const PackedENode &x = recs[a], &y = recs[b];
     if (x.op != y.op) {
       const Kind kx = ops[x.op].kind, ky = ops[y.op].kind;
       return kx != ky ? kx < ky : x.op < y.op;
@@ -125,7 +125,7 @@ class IndexBuilder {
   void index_kinds() {
     const std::size_t kinds = g_.ops.num_kinds();
     index_.kind_start.assign(kinds + 2, 0);
-    for (const Rec& row : index_.rows) ++index_.kind_start[g_.ops[row.op].kind + 2];
+    for (const PackedENode& row : index_.rows) ++index_.kind_start[g_.ops[row.op].kind + 2];
     for (std::size_t k = 2; k < kinds + 2; ++k) index_.kind_start[k] += index_.kind_start[k - 1];
     index_.kind_rows.resize(index_.rows.size());
     for (std::size_t r = 0; r < index_.rows.size(); ++r) {

@@ -4,22 +4,23 @@
 #include <span>
 #include <utility>
 
-#include "egraph/arena.h"
-#include "egraph/rec.h"
+#include "egraph/packed_enode.h"
+#include "egraph/reserved_array.h"
 
 namespace saturate {
 
 struct Index {
-  std::uint64_t version = 0;        // of the e-graph when it was built
-  Arena<Rec> rows;                  // copies of the live records
-  Arena<NodeId> node;               // row -> e-node
-  Arena<Id> cls;                    // row -> class
-  Arena<std::uint32_t> touched;     // row -> stamp of its last change
-  Arena<std::uint32_t> seen_anew;   // row -> the same, where a move to another class counts, too
-  Arena<std::uint32_t> start;       // class id -> first row; rows of class c are start[c] .. start[c+1]-1 (none where c is not canonical)
-  Arena<std::uint32_t> kinds;       // class id -> bits of the kinds that it holds (kind modulo 32)
-  Arena<std::uint32_t> kind_start;  // kind -> place in kind_rows
-  Arena<std::uint32_t> kind_rows;   // rows by kind, ascending
+  std::uint64_t version = 0;               // of the e-graph when it was built
+  ReservedArray<PackedENode> rows;         // copies of the live records
+  ReservedArray<NodeId> node;              // row -> e-node
+  ReservedArray<Id> cls;                   // row -> class
+  ReservedArray<std::uint32_t> touched;    // row -> stamp of its last change
+  ReservedArray<std::uint32_t> seen_anew;  // row -> the same, where a move to another class counts, too
+  ReservedArray<std::uint32_t>
+      start;  // class id -> first row; rows of class c are start[c] .. start[c+1]-1 (none where c is not canonical)
+  ReservedArray<std::uint32_t> kinds;       // class id -> bits of the kinds that it holds (kind modulo 32)
+  ReservedArray<std::uint32_t> kind_start;  // kind -> place in kind_rows
+  ReservedArray<std::uint32_t> kind_rows;   // rows by kind, ascending
 
   // First and last place (not included) of a kind in kind_rows.
   std::pair<std::uint32_t, std::uint32_t> places(Kind kind) const {

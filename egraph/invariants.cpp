@@ -4,13 +4,13 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "egraph/impl.h"
+#include "egraph/egraph_impl.h"
 
 namespace saturate {
 namespace {
 
 std::string check_node(const EGraph::Impl& g, NodeId n) {
-  const Rec& rec = g.recs[n];
+  const PackedENode& rec = g.recs[n];
   const auto children = g.children(rec);
   for (const Id child : children) {
     if (child >= g.parent.size() || g.find(child) != child)

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "egraph/dump.h"
-#include "egraph/impl.h"
+#include "egraph/egraph_impl.h"
 
 namespace saturate {
 namespace {
@@ -90,7 +90,7 @@ class Loader {
     EGraph& egraph = *out_.egraph;
     egraph.rebuild();
     const std::size_t leaves = classes_.size();
-    for (std::size_t i = 0; i < leaves; ++i) egraph.impl().retire(static_cast<NodeId>(i));
+    for (std::size_t i = 0; i < leaves; ++i) egraph.impl().remove_node(static_cast<NodeId>(i));
     std::vector<std::string> names(egraph.num_ids());
     for (std::size_t i = leaves; i-- > 0;) names[egraph.find(static_cast<Id>(i))] = out_.class_names[i];
     out_.class_names = std::move(names);

@@ -142,20 +142,22 @@ Matcher::Frame Matcher::open(const EGraph::Impl& g, const Index& index, const St
 
 // Rows of a class are sorted by kind, then operator, then children: binary search.
 void Matcher::narrow(const EGraph::Impl& g, const Index& index, const Step& step, const State& state, Frame& frame) const {
-  const Rec* rows = index.rows.data();
+  const PackedENode* rows = index.rows.data();
   const auto search = [&](auto before, auto after) {
     frame.next = static_cast<std::uint32_t>(std::partition_point(rows + frame.next, rows + frame.last, before) - rows);
     frame.last = static_cast<std::uint32_t>(std::partition_point(rows + frame.next, rows + frame.last, after) - rows);
   };
-  search([&](const Rec& row) { return g.ops[row.op].kind < step.kind; }, [&](const Rec& row) { return g.ops[row.op].kind == step.kind; });
+  search([&](const PackedENode& row) { return g.ops[row.op].kind < step.kind; },
+         [&](const PackedENode& row) { return g.ops[row.op].kind == step.kind; });
   if (step.op == kNone) return;
-  search([&](const Rec& row) { return row.op < step.op; }, [&](const Rec& row) { return row.op == step.op; });
+  search([&](const PackedENode& row) { return row.op < step.op; }, [&](const PackedENode& row) { return row.op == step.op; });
   if (step.children.empty() || !step.children[0].bound || g.ops[step.op].commutative || frame.last - frame.next <= 4) return;
   const Id wanted = state.classes[step.children[0].slot] + 1;
   const Id* pool = g.pool.data();
   // One more than the first child, so that rows without children come first, where they are sorted to.
-  const auto first_child = [pool](const Rec& row) { return (row.pooled() ? pool[row.c[0]] : row.c[0]) + 1; };
-  search([&](const Rec& row) { return first_child(row) < wanted; }, [&](const Rec& row) { return first_child(row) == wanted; });
+  const auto first_child = [pool](const PackedENode& row) { return (row.pooled() ? pool[row.c[0]] : row.c[0]) + 1; };
+  search([&](const PackedENode& row) { return first_child(row) < wanted; },
+         [&](const PackedENode& row) { return first_child(row) == wanted; });
 }
 
 bool Matcher::tests_hold(const EGraph& egraph, const Step& step, const State& state) const {
@@ -166,7 +168,7 @@ bool Matcher::tests_hold(const EGraph& egraph, const Step& step, const State& st
 
 bool Matcher::take(const EGraph& egraph, const Index& index, std::size_t level, std::uint32_t row, bool swapped, State& state) const {
   const Step& step = steps_[level];
-  const Rec& rec = index.rows[row];
+  const PackedENode& rec = index.rows[row];
   const Id* children = rec.child_data(egraph.impl().pool.data());
   const std::size_t n = step.children.size();
   Id* classes = state.classes.data();
@@ -190,12 +192,12 @@ bool Matcher::take(const EGraph& egraph, const Index& index, std::size_t level, 
 bool Matcher::next_plain(const EGraph& egraph, const Index& index, std::size_t level, State& state) const {
   const Step& step = steps_[level];
   Frame& frame = state.frames[level];
-  const Rec* const rows = index.rows.data();
+  const PackedENode* const rows = index.rows.data();
   const Child* const children = step.children.data();
   const std::size_t n = step.children.size();
   Id* const classes = state.classes.data();
   for (std::uint32_t row = frame.next; row != frame.last; ++row) {
-    const Rec& rec = rows[row];
+    const PackedENode& rec = rows[row];
     if (rec.op != step.op || !rec.has_inline(n)) continue;
     bool fits = true;
     for (std::size_t i = 0; i < n && fits; ++i) {
@@ -232,7 +234,7 @@ bool Matcher::next_any(const EGraph& egraph, const EGraph::Impl& g, const Index&
     if (frame.next == frame.last) return false;
     const std::uint32_t row = step.free ? index.kind_rows[frame.next] : frame.next;
     ++frame.next;
-    const Rec& rec = index.rows[row];
+    const PackedENode& rec = index.rows[row];
     if (step.op != kNone && rec.op != step.op) continue;
     const OpTraits& traits = g.ops[rec.op];
     if (traits.kind != step.kind || rec.arity() != step.children.size()) continue;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "egraph/impl.h"
+#include "egraph/egraph_impl.h"
 #include "egraph/rewrite.h"
 
 namespace saturate {
@@ -97,7 +97,7 @@ class Matcher {
     return std::find_if(ground_.begin(), ground_.end(), [&](const Ground& ground) { return ground.slot == slot; })->id;
   }
   // Cheap test of a row for the root, which most rows fail.
-  bool plausible(const EGraph::Impl& g, const Index& index, const Rec& rec) const {
+  bool plausible(const EGraph::Impl& g, const Index& index, const PackedENode& rec) const {
     const Step& step = steps_[0];
     if (step.op != kNone && rec.op != step.op) return false;
     if (step.children.size() > 3 || rec.pooled() || g.ops[rec.op].commutative) return true;

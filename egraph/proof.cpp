@@ -5,8 +5,8 @@
 
 namespace saturate {
 
-void Proof::added(const Rec& rec, const Id* pool_children) {
-  Rec copy = rec;
+void Proof::added(const PackedENode& rec, const Id* pool_children) {
+  PackedENode copy = rec;
   if (rec.pooled()) {
     copy.c[0] = static_cast<Id>(pool.size());
     for (std::uint32_t i = 0; i < rec.c[1]; ++i) pool.push_back(pool_children[rec.c[0] + i]);

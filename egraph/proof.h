@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "egraph/arena.h"
-#include "egraph/rec.h"
+#include "egraph/packed_enode.h"
+#include "egraph/reserved_array.h"
 #include "egraph/rewrite.h"
 
 namespace saturate {
@@ -41,7 +41,7 @@ class Proof {
   };
 
   // The e-node as it is made; its children are e-nodes too (an id names the e-node that founded its class).
-  void added(const Rec& rec, const Id* pool_children);
+  void added(const PackedENode& rec, const Id* pool_children);
   // A new edge between e-nodes of two trees.
   void link(NodeId a, NodeId b, std::uint32_t reason);
   // The next e-node on the way to the root of the tree, kNone at the root: the other end of the edge.
@@ -65,13 +65,13 @@ class Proof {
 
   std::vector<Rule> rules;
   std::uint32_t rule_base = 0;  // of the present run, in `rules`
-  Arena<Rec> recs;
-  Arena<Id> pool;
-  Arena<std::uint32_t> up_edge;    // towards the root of the tree, kNone at the root
-  Arena<Origin> origins;           // ascending
-  Arena<Edge> edges;               // by age
-  Arena<std::uint32_t> words;      // applications: rule, what each slot is bound to, e-nodes of the template's operators
-  std::uint32_t current = kGiven;  // reason for what is added or merged now
+  ReservedArray<PackedENode> recs;
+  ReservedArray<Id> pool;
+  ReservedArray<std::uint32_t> up_edge;  // towards the root of the tree, kNone at the root
+  ReservedArray<Origin> origins;         // ascending
+  ReservedArray<Edge> edges;             // by age
+  ReservedArray<std::uint32_t> words;    // applications: rule, what each slot is bound to, e-nodes of the template's operators
+  std::uint32_t current = kGiven;        // reason for what is added or merged now
 };
 
 }  // namespace saturate

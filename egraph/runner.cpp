@@ -303,7 +303,7 @@ class Runner {
   }
 
   // By class: how many operators below it something newer than `last` lies. 0: its facts are new; 1: one of its rows is.
-  std::vector<std::uint32_t> spread_news(std::uint32_t last, const Arena<std::uint32_t>& stamps, const Index& index) const {
+  std::vector<std::uint32_t> spread_news(std::uint32_t last, const ReservedArray<std::uint32_t>& stamps, const Index& index) const {
     std::vector<std::uint32_t> below(g_.recs.size(), Sight::kNever);
     std::vector<Id> level, next;
     for (std::size_t c = 0; c < stamps.size(); ++c)
@@ -440,7 +440,7 @@ class Runner {
   // Each worker writes the matches of its tasks into a store of its own; then they are put together in the order of the tasks.
   void search_parallel(std::vector<Task>& tasks, const Index& index, std::vector<std::atomic<std::uint64_t>>& totals,
                        std::atomic<bool>& stopped) {
-    std::vector<Arena<std::uint32_t>> found(g_.team->threads());
+    std::vector<ReservedArray<std::uint32_t>> found(g_.team->threads());
     g_.team->run(tasks.size(), [&](std::size_t i, std::size_t worker) {
       Task& task = tasks[i];
       task.worker = worker;
@@ -490,7 +490,7 @@ class Runner {
     rule.matches.bytes = bytes;
   }
 
-  void search_task(Task& task, const Index& index, Arena<std::uint32_t>& words, std::atomic<std::uint64_t>& total,
+  void search_task(Task& task, const Index& index, ReservedArray<std::uint32_t>& words, std::atomic<std::uint64_t>& total,
                    std::atomic<bool>& stopped) const {
     const auto begin = Clock::now();
     const RuleState& rule = rules_[task.rule];
@@ -560,11 +560,11 @@ class Runner {
       return true;
     }
     if (!rule.guarded || g_.analysis == nullptr) return false;
-    const Arena<std::uint32_t>& stamps = is_of_facts(rule) ? g_.facts_stamp : g_.class_stamp;
+    const ReservedArray<std::uint32_t>& stamps = is_of_facts(rule) ? g_.facts_stamp : g_.class_stamp;
     return std::any_of(found.classes.begin(), found.classes.end(), [&](Id id) { return stamps[id] > rule.last; });
   }
 
-  static void keep(const RuleState& rule, const Matcher::Found& found, Arena<std::uint32_t>& words) {
+  static void keep(const RuleState& rule, const Matcher::Found& found, ReservedArray<std::uint32_t>& words) {
     words.ensure(rule.matches.stride);
     if (rule.layout.by_node) {
       for (const std::uint32_t slot : rule.layout.slots)
@@ -588,7 +588,7 @@ class Runner {
   KindPairs pairs_;
   mutable std::atomic<std::size_t> search_bytes_ = 0;  // of matches, while they are searched
   mutable std::atomic<bool> memory_stop_ = false;      // the matches alone would pass the memory limit
-  Arena<std::uint32_t> words_;                         // of all matches that are to be applied
+  ReservedArray<std::uint32_t> words_;                 // of all matches that are to be applied
   std::uint32_t deepest_ = 0;                          // most operators on end that a pattern has
   std::deque<Sight> sights_;                           // of the present search; they stay where they are
   std::vector<std::vector<NewRows>> new_rows_;         // likewise, by kind; what they hold stays where it is

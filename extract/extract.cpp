@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "extract/memory.h"
 #include "extract/onnx_problem.h"
+#include "extract/peak_memory.h"
 #include "extract/sample.h"
 #include "extract/solve/extractors.h"
 #include "extract/solve/local_search.h"
@@ -67,9 +67,9 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   return result;
 }
 
-absl::StatusOr<double> cost_with_forced(const OnnxEGraph& g, Lowered lowered, const Target& target, const CostModel& cost,
+absl::StatusOr<double> cost_with_pinned(const OnnxEGraph& g, Lowered lowered, const Target& target, const CostModel& cost,
                                         const ExtractOptions& options) {
-  for (const auto& [id, node] : options.forced) lowered.roots.push_back(id);
+  for (const auto& [id, node] : options.pinned) lowered.roots.push_back(id);
   const OnnxProblem p = onnx_problem(g, lowered, &target, cost, options);
   if (root_without_term(p.plain) != kUnchosen) return std::numeric_limits<double>::infinity();
   const Extractor* extractor = find_extractor(options.extractor);
@@ -80,7 +80,7 @@ absl::StatusOr<double> cost_with_forced(const OnnxEGraph& g, Lowered lowered, co
   for (int round = 0; round < options.improvement_rounds && search.sweep(); ++round) {
   }
   const Selection result = to_selection(p, search.choice());
-  for (const auto& [id, node] : options.forced) {
+  for (const auto& [id, node] : options.pinned) {
     const Choice* choice = result.find(g.egraph().find(id));
     if (!choice || choice->node != node) return std::numeric_limits<double>::infinity();
   }

@@ -26,11 +26,11 @@ struct ExtractOptions {
   std::int64_t opset_limit = 23;     // operators made by rules must exist in this opset of ai.onnx
   bool lowers_opset = false;         // the model's own operators must, too, wherever rules make something else of them
   std::set<Id> not_foldable;         // constant classes whose value cannot be computed here
-  std::map<Id, NodeId> forced;       // e-nodes that shall stand for their classes, at any price (to ask what that would cost)
+  std::map<Id, NodeId> pinned;       // e-nodes that shall stand for their classes, at any price (to ask what that would cost)
   int improvement_rounds = 8;        // of local search over DAG cost, from the model's own graph
   std::string extractor = "search";  // of extract/solve/extractors.h; its choice is taken where it costs less
   double extractor_seconds = 10;
-  double memory_slack = 0;  // share of the cost that may be given away for less memory at the peak (extract/memory.h)
+  double memory_slack = 0;  // share of the cost that may be given away for less memory at the peak (extract/peak_memory.h)
   std::map<std::string, std::int64_t> usual_sizes;  // of symbolic dims, where the user gives none
   std::shared_ptr<AskedOfNodes> asked = nullptr;    // remembered from call to call, where given
 };
@@ -38,9 +38,9 @@ struct ExtractOptions {
 // The selection covers the roots, is acyclic and complete (proved before it is returned), and costs no more than the input's own e-nodes.
 absl::StatusOr<Selection> extract(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
                                   const ExtractOptions& options = {});
-// What the cheapest choice costs in which each e-node of `options.forced` stands for its class and that class is computed, needed or not;
+// What the cheapest choice costs in which each e-node of `options.pinned` stands for its class and that class is computed, needed or not;
 // infinity where no such choice exists.
-absl::StatusOr<double> cost_with_forced(const OnnxEGraph& egraph, Lowered lowered, const Target& target, const CostModel& cost,
+absl::StatusOr<double> cost_with_pinned(const OnnxEGraph& egraph, Lowered lowered, const Target& target, const CostModel& cost,
                                         const ExtractOptions& options);
 // The input's own graph as a selection: what extraction must not be worse than. Without a target nothing is priced that a runtime does by
 // itself.

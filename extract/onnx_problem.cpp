@@ -5,7 +5,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
-#include "extract/target/forced.h"
+#include "extract/target/load_time_fusions.h"
 #include "fmt/format.h"
 #include "onnx_bridge/operators/canonical.h"
 
@@ -47,7 +47,7 @@ class ProblemBuilder {
       for (const Candidate& c : candidates[id])
         for (Id child : c.children) reach(child);
     }
-    const std::vector<Escape> escapes = price_pairs(candidates, p);
+    const std::vector<Blocker> blockers = price_pairs(candidates, p);
     std::sort(p.class_id.begin(), p.class_id.end());
     p.number.assign(e_.num_ids(), kUnchosen);
     for (std::uint32_t c = 0; c < p.class_id.size(); ++c) p.number[p.class_id[c]] = c;
@@ -59,12 +59,12 @@ class ProblemBuilder {
       }
       p.plain.end_class();
     }
-    for (const Escape& escape : escapes) {  // classes of one e-node, after the others
-      p.escapes.push_back({p.plain.num_classes(), p.number[escape.id]});
+    for (const Blocker& blocker : blockers) {  // classes of one e-node, after the others
+      p.blockers.push_back({p.plain.num_classes(), p.number[blocker.id]});
       std::vector<std::uint32_t> children;
-      for (Id child : escape.candidate.children) children.push_back(number_of(p, child));
-      p.plain.add_node(escape.candidate.cost, children);
-      p.node_id.push_back(escape.candidate.node);
+      for (Id child : blocker.candidate.children) children.push_back(number_of(p, child));
+      p.plain.add_node(blocker.candidate.cost, children);
+      p.node_id.push_back(blocker.candidate.node);
       p.plain.end_class();
     }
     for (Id r : lowered_.roots) p.plain.roots.push_back(p.number[e_.find(r)]);
@@ -78,30 +78,30 @@ class ProblemBuilder {
     std::vector<Id> children;  // canonical, without repeats
   };
 
-  struct Escape {
+  struct Blocker {
     Id id;
     Candidate candidate;
   };
 
   static std::uint32_t number_of(const OnnxProblem& p, Id id) {
-    return id >= kEscapeBase ? static_cast<std::uint32_t>(p.class_id.size()) + (id - kEscapeBase) : p.number[id];
+    return id >= kBlockerBase ? static_cast<std::uint32_t>(p.class_id.size()) + (id - kBlockerBase) : p.number[id];
   }
 
-  // A consumer of a forced pair costs what the runtime makes of it, unless its input comes from an e-node that the runtime leaves alone:
-  // each such e-node is a class of its own (`Escape`), which its class may take for nothing and a second form of the consumer needs without
-  // surcharge.
-  std::vector<Escape> price_pairs(std::vector<std::vector<Candidate>>& candidates, const OnnxProblem& p) const {
-    std::vector<Escape> escapes;
-    if (!target_ || target_->forced.empty()) return escapes;
-    const Readers readers(e_, lowered_);
-    std::map<Id, std::vector<Id>> made;  // class of a producer -> its escapes
-    auto escapes_of = [&](Id id) -> const std::vector<Id>& {
+  // A consumer of a pinned pair costs what the runtime makes of it, unless its input comes from an e-node that the runtime leaves alone:
+  // each such e-node is a class of its own (`Blocker`), which its class may take for nothing and a second form of the consumer needs
+  // without surcharge.
+  std::vector<Blocker> price_pairs(std::vector<std::vector<Candidate>>& candidates, const OnnxProblem& p) const {
+    std::vector<Blocker> blockers;
+    if (!target_ || target_->load_time_fusions.empty()) return blockers;
+    const ValueReaders readers(e_, lowered_);
+    std::map<Id, std::vector<Id>> made;  // class of a producer -> its blockers
+    auto blockers_of = [&](Id id) -> const std::vector<Id>& {
       const auto [it, fresh] = made.try_emplace(id);
       if (!fresh) return it->second;
       for (Candidate& c : candidates[id]) {
-        if (c.node == kNone || is_forced_producer(g_, *target_, e_.node(c.node)) || !g_.key(e_.node(c.node).op).domain.empty()) continue;
-        it->second.push_back(kEscapeBase + static_cast<Id>(escapes.size()));
-        escapes.push_back({id, c});
+        if (c.node == kNone || is_fused_at_load(g_, *target_, e_.node(c.node)) || !g_.key(e_.node(c.node).op).domain.empty()) continue;
+        it->second.push_back(kBlockerBase + static_cast<Id>(blockers.size()));
+        blockers.push_back({id, c});
         c.cost = {};
         c.children = {it->second.back()};
       }
@@ -110,31 +110,31 @@ class ProblemBuilder {
     for (Id id : p.class_id) {
       std::vector<Candidate> more;
       for (Candidate& c : candidates[id]) {
-        if (c.node == kNone || c.children.empty() || c.children[0] >= kEscapeBase) continue;
+        if (c.node == kNone || c.children.empty() || c.children[0] >= kBlockerBase) continue;
         const ENode node = e_.node(c.node);
-        const double surcharge = forced_surcharge(g_, *target_, cost_, node, id, readers);
+        const double surcharge = load_time_surcharge(g_, *target_, cost_, node, id, readers);
         if (surcharge <= 0) continue;
         const Id child = e_.find(node.children[0]);
-        for (Id escape : escapes_of(child)) {
+        for (Id blocker : blockers_of(child)) {
           more.push_back(c);
-          std::replace(more.back().children.begin(), more.back().children.end(), child, escape);
+          std::replace(more.back().children.begin(), more.back().children.end(), child, blocker);
         }
         c.cost += surcharge;
       }
       candidates[id].insert(candidates[id].end(), more.begin(), more.end());
     }
-    return escapes;
+    return blockers;
   }
 
   std::vector<Candidate> candidates_of(Id id) const {
     std::vector<Candidate> out;
     bool has_constant = false;
-    const auto forced = options_.forced.find(id);
+    const auto pinned = options_.pinned.find(id);
     for (NodeId n : e_.class_nodes(id)) {
       const ENode node = e_.node(n);
       const OpKey& key = g_.key(node.op);
       has_constant = has_constant || key.op_type == kConstantOp;
-      if (forced != options_.forced.end() && forced->second != n) continue;
+      if (pinned != options_.pinned.end() && pinned->second != n) continue;
       const Price cost = node_cost(id, n, node, key);
       if (!cost.is_finite()) continue;
       Candidate c{n, cost, {}};
@@ -143,9 +143,9 @@ class ProblemBuilder {
       if (std::find(c.children.begin(), c.children.end(), id) == c.children.end()) out.push_back(std::move(c));
     }
     const Facts& f = g_.facts(id);
-    if (forced == options_.forced.end() && !has_constant && f.constant && f.kind == Facts::Kind::kTensor &&
+    if (pinned == options_.pinned.end() && !has_constant && f.constant && f.kind == Facts::Kind::kTensor &&
         !options_.not_foldable.contains(id))
-      if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kFoldPreference, {}});
+      if (const auto bytes = known_bytes(f, g_.dims())) out.push_back({kNone, cost_.constant_cost(*bytes) + kPreferFolded, {}});
     return out;
   }
 
@@ -174,7 +174,7 @@ class ProblemBuilder {
     if (!original && !taken && in_opset != true) return kInfinity;
     const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
     const double cost = cost_of(id, n, node), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
-    return {refused, cost + fragile + (original ? 0 : kMadePreference)};
+    return {refused, cost + fragile + (original ? 0 : kPreferOriginal)};
   }
 
   bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
@@ -226,8 +226,8 @@ class ProblemBuilder {
   }
 
   // At equal cost the model's own nodes stay, and computed constants are written only where that saves something.
-  static constexpr Id kEscapeBase = Id{1} << 31;  // above any class id
-  static constexpr double kMadePreference = 1e-9, kFoldPreference = 1e-10, kFragile = 1e-8;
+  static constexpr Id kBlockerBase = Id{1} << 31;  // above any class id
+  static constexpr double kPreferOriginal = 1e-9, kPreferFolded = 1e-10, kFragile = 1e-8;
   const OnnxEGraph& g_;
   const EGraph& e_;
   const Lowered& lowered_;
@@ -263,7 +263,7 @@ absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& l
       return node.op == s.op && node_signature(e, s.op, node.children) == node_signature(e, s.op, s.children);
     };
   };
-  for (const auto& [c, of] : p.escapes) choice[c] = p.plain.node_begin[c];
+  for (const auto& [c, of] : p.blockers) choice[c] = p.plain.node_begin[c];
   for (std::uint32_t c = 0; c < p.class_id.size(); ++c)
     pick(c, [&](const ENode& node) { return node.children.empty() && g.key(node.op).domain == "#"; });
   for (const Source& s : lowered.sources) {
@@ -298,7 +298,7 @@ Selection to_selection(const OnnxProblem& p, const NodeChoice& choice) {
   const NodeChoice needed = needed_only(p.plain, choice);
   for (std::uint32_t c = 0; c < p.class_id.size(); ++c)
     if (needed[c] != kUnchosen) s.by_class[p.class_id[c]] = {p.node_id[needed[c]], p.node_id[needed[c]] == kNone};
-  for (const auto& [c, of] : p.escapes)  // made anyway, so its class is not made in another way, too
+  for (const auto& [c, of] : p.blockers)  // made anyway, so its class is not made in another way, too
     if (needed[c] != kUnchosen) s.by_class[p.class_id[of]] = {p.node_id[needed[c]], false};
   const Price price = evaluate_choice(p.plain, needed).dag;
   s.refused = price.refused, s.cost = price.cost;

@@ -12,10 +12,10 @@ namespace saturate {
 // The plain problem of an e-graph: the classes that can be reached from the roots, each with the e-nodes that may stand for it.
 struct OnnxProblem {
   ExtractionProblem plain;
-  std::vector<Id> class_id;                                      // by class of `plain`, ascending
-  std::vector<NodeId> node_id;                                   // by node of `plain`; kNone: the class's value, folded
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> escapes;  // classes of one e-node at the end of `plain`, and the class it is of
-  std::vector<std::uint32_t> number;                             // by canonical class id; kUnchosen: not reachable
+  std::vector<Id> class_id;                                       // by class of `plain`, ascending
+  std::vector<NodeId> node_id;                                    // by node of `plain`; kNone: the class's value, folded
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> blockers;  // classes of one e-node at the end of `plain`, and the class it is of
+  std::vector<std::uint32_t> number;                              // by canonical class id; kUnchosen: not reachable
 };
 
 // Without a target nothing is refused, and nothing is priced that a runtime does by itself.

@@ -23,7 +23,7 @@ constexpr double kStandardFirst = 1e-10, kSecondsPerAttribute = 1e-12;
 constexpr double kDispatch = 1e-6;
 
 // An operator in the standard's domain that the standard lacks fails ONNX's checker: only where nothing near is to be had.
-constexpr double kUnchecked = 1.5;
+constexpr double kNotStandardFactor = 1.5;
 
 class RooflineTimes : public OpTimes {
  public:
@@ -76,10 +76,10 @@ class TimesCost : public CostModel {
 
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
-    const double tie = (is_standard(key) ? 0 : kStandardFirst) +
-                       kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
-    const double unchecked = key.domain.empty() && !is_standard(key) ? kUnchecked : 1;
-    return unchecked * (seconds(g, node, id) + kDispatch) + tie;
+    const double tie_break = (is_standard(key) ? 0 : kStandardFirst) +
+                             kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
+    const double unchecked = key.domain.empty() && !is_standard(key) ? kNotStandardFactor : 1;
+    return unchecked * (seconds(g, node, id) + kDispatch) + tie_break;
   }
 
   double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {

@@ -6,9 +6,9 @@
 
 #include "extract/solve/greedy.h"
 #include "extract/solve/ilp.h"
+#include "extract/solve/large_neighbourhood.h"
 #include "extract/solve/local_search.h"
-#include "extract/solve/neighbourhood.h"
-#include "extract/solve/simplify.h"
+#include "extract/solve/presolve.h"
 #include "fmt/format.h"
 
 namespace saturate {
@@ -55,7 +55,7 @@ NodeChoice dag_greedy(const ExtractionProblem& p, const ParentIndex& parents) {
   return greedy_dag_fits(p) ? greedy_dag(p, parents) : bottom_up(p, parents);
 }
 
-// The best of the greedy choices for a simplified problem.
+// The best of the greedy choices for a presolved problem.
 NodeChoice best_greedy(const ExtractionProblem& p) {
   const ParentIndex parents(p);
   NodeChoice best = bottom_up(p, parents);
@@ -68,21 +68,21 @@ NodeChoice best_greedy(const ExtractionProblem& p) {
   return needed_only(p, best);
 }
 
-// A simplified problem with the best choice so far.
+// A presolved problem with the best choice so far.
 struct State {
-  Simplified simplified;
+  Presolved presolved;
   NodeChoice choice;
   bool proved = false;
 
-  const ExtractionProblem& problem() const { return simplified.problem; }
-  Price cost() const { return evaluate_choice(simplified.problem, choice).dag; }
-  bool decided() const { return simplified.problem.num_nodes() == simplified.problem.num_classes(); }
+  const ExtractionProblem& problem() const { return presolved.problem; }
+  Price cost() const { return evaluate_choice(presolved.problem, choice).dag; }
+  bool decided() const { return presolved.problem.num_nodes() == presolved.problem.num_classes(); }
 };
 
 State start(const ExtractionProblem& p) {
   State s;
-  s.simplified = simplify(p);
-  if (s.simplified.unreachable_root != kUnchosen) return s;
+  s.presolved = presolve(p);
+  if (s.presolved.unreachable_root != kUnchosen) return s;
   s.choice = best_greedy(s.problem());
   s.proved = s.decided();
   return s;
@@ -100,7 +100,7 @@ void search(State& s) {
 absl::StatusOr<State> start_and_search(const ExtractionProblem& p) {
   if (std::string wrong = check_problem(p); !wrong.empty()) return absl::InvalidArgumentError(wrong);
   State s = start(p);
-  if (s.simplified.unreachable_root != kUnchosen) return no_term(s.simplified.unreachable_root);
+  if (s.presolved.unreachable_root != kUnchosen) return no_term(s.presolved.unreachable_root);
   search(s);
   return s;
 }
@@ -108,18 +108,18 @@ absl::StatusOr<State> start_and_search(const ExtractionProblem& p) {
 absl::StatusOr<Extraction> plain_search(const ExtractionProblem& p, const ExtractorLimits&) {
   auto s = start_and_search(p);
   if (!s.ok()) return s.status();
-  return finish(p, s->simplified.restore(s->choice), s->proved);
+  return finish(p, s->presolved.restore(s->choice), s->proved);
 }
 
 absl::StatusOr<Extraction> heuristic(const ExtractionProblem& p, const ExtractorLimits&) {
   auto s = start_and_search(p);
   if (!s.ok()) return s.status();
   if (!s->proved && s->problem().num_nodes() <= kExactNodes) {
-    IlpResult exact = solve_ilp(s->simplified, s->choice, kHeuristicSeconds);
+    IlpResult exact = solve_ilp(s->presolved, s->choice, kHeuristicSeconds);
     s->choice = std::move(exact.choice);
     s->proved = exact.proved;
   }
-  return finish(p, s->simplified.restore(s->choice), s->proved);
+  return finish(p, s->presolved.restore(s->choice), s->proved);
 }
 
 // Iterated local search: kicks, then repairs; the better state is kept.
@@ -136,15 +136,15 @@ absl::StatusOr<Extraction> local(const ExtractionProblem& p, const ExtractorLimi
     }
     if (next.cost() <= cost) cost = next.cost(), s->choice = next.choice();
   }
-  return finish(p, s->simplified.restore(s->choice), s->proved);
+  return finish(p, s->presolved.restore(s->choice), s->proved);
 }
 
 // Each part by the integer program, small ones first; what is not proved then by neighbourhoods, in the time that is left.
 void solve_parts(State& s, double share, bool neighbourhoods, const Clock& clock, std::uint64_t seed) {
   std::vector<State> parts;
-  for (Simplified& part : split(s.simplified)) {
+  for (Presolved& part : split(s.presolved)) {
     State state{std::move(part), {}, false};
-    state.choice = state.simplified.restrict_choice(s.choice);
+    state.choice = state.presolved.restrict_choice(s.choice);
     state.proved = state.decided();
     parts.push_back(std::move(state));
   }
@@ -153,7 +153,7 @@ void solve_parts(State& s, double share, bool neighbourhoods, const Clock& clock
   std::size_t open = 0;
   for (State& part : parts) {
     if (part.proved || clock.left() <= 0) continue;
-    IlpResult result = solve_ilp(part.simplified, part.choice, std::max(kLeastSolverSeconds, clock.left() * share));
+    IlpResult result = solve_ilp(part.presolved, part.choice, std::max(kLeastSolverSeconds, clock.left() * share));
     part.choice = std::move(result.choice);
     part.proved = result.proved;
   }
@@ -162,9 +162,9 @@ void solve_parts(State& s, double share, bool neighbourhoods, const Clock& clock
   NodeChoice all(s.problem().num_classes(), kUnchosen);
   for (State& part : parts) {
     if (!part.proved && neighbourhoods)
-      part.choice = neighbourhood_search(part.simplified, part.choice, clock.left() / static_cast<double>(open--), seed);
+      part.choice = large_neighbourhood_search(part.presolved, part.choice, clock.left() / static_cast<double>(open--), seed);
     for (std::uint32_t c = 0; c < part.problem().num_classes(); ++c)
-      if (part.choice[c] != kUnchosen) all[part.simplified.class_origin[c]] = part.simplified.node_origin[part.choice[c]];
+      if (part.choice[c] != kUnchosen) all[part.presolved.class_origin[c]] = part.presolved.node_origin[part.choice[c]];
   }
   s.choice = std::move(all);
 }
@@ -175,14 +175,14 @@ absl::StatusOr<Extraction> exact(const ExtractionProblem& p, double share, bool 
   if (!started.ok()) return started.status();
   const State& first = *started;
   State s;
-  s.simplified = simplify(first.problem(), {.cost_to_beat = first.cost()});
-  s.choice = s.simplified.restrict_choice(first.choice);
+  s.presolved = presolve(first.problem(), {.cost_to_beat = first.cost()});
+  s.choice = s.presolved.restrict_choice(first.choice);
   if (!evaluate_choice(s.problem(), s.choice).wrong.empty()) s.choice = best_greedy(s.problem());
   s.proved = first.proved || s.decided();
   if (!s.proved) solve_parts(s, share, neighbourhoods, clock, limits.seed);
-  NodeChoice choice = s.simplified.restore(s.choice);
+  NodeChoice choice = s.presolved.restore(s.choice);
   if (evaluate_choice(first.problem(), choice).dag > first.cost()) choice = first.choice;
-  return finish(p, first.simplified.restore(choice), s.proved);
+  return finish(p, first.presolved.restore(choice), s.proved);
 }
 
 absl::StatusOr<Extraction> ilp(const ExtractionProblem& p, const ExtractorLimits& limits) { return exact(p, 1, false, limits); }
@@ -191,7 +191,7 @@ absl::StatusOr<Extraction> portfolio(const ExtractionProblem& p, const Extractor
 constexpr std::array<Extractor, 7> kExtractors{{
     {"bottom-up", "least tree cost, exactly", &run_greedy<tree_greedy>},
     {"greedy-dag", "one pass, each class ranked by the set of classes below it", &run_greedy<dag_greedy>},
-    {"search", "simplify, the best of the greedy ones, local search", &plain_search},
+    {"search", "presolve, the best of the greedy ones, local search", &plain_search},
     {"heuristic", "search, then the integer program for 0.1 s where few nodes are left", &heuristic},
     {"local", "iterated local search until the time is over", &local},
     {"ilp", "integer linear program (CBC), warm-started by the heuristics; says when it is optimal", &ilp},

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "extract/solve/cbc.h"
+#include "extract/solve/cbc_library.h"
 #include "fmt/format.h"
 
 namespace saturate {
@@ -31,7 +31,7 @@ struct Goal {
 
 class ProgramBuilder {
  public:
-  ProgramBuilder(const Simplified& s, Goal goal) : s_(s), p_(s.problem), goal_(goal) {}
+  ProgramBuilder(const Presolved& s, Goal goal) : s_(s), p_(s.problem), goal_(goal) {}
 
   Program build(const Price& best) {
     Program out;
@@ -139,7 +139,7 @@ class ProgramBuilder {
     return row;
   }
 
-  const Simplified& s_;
+  const Presolved& s_;
   const ExtractionProblem& p_;
   const Goal goal_;
 };
@@ -199,12 +199,12 @@ NodeChoice read_choice(const ExtractionProblem& p, const double* solution) {
 
 }  // namespace
 
-std::size_t ilp_rows(const Simplified& s) { return ProgramBuilder(s, {}).build(1).rows.size(); }
+std::size_t ilp_rows(const Presolved& s) { return ProgramBuilder(s, {}).build(1).rows.size(); }
 
 #if SATURATE_CBC
 bool ilp_available() { return cbc() != nullptr; }
 
-static IlpResult solve(const CbcFunctions* f, const Simplified& s, const NodeChoice& warm, const Goal& goal, double seconds) {
+static IlpResult solve(const CbcFunctions* f, const Presolved& s, const NodeChoice& warm, const Goal& goal, double seconds) {
   const ExtractionProblem& p = s.problem;
   IlpResult result{warm, evaluate_choice(p, warm).dag, false};
   const Program program = ProgramBuilder(s, goal).build(result.cost);
@@ -235,7 +235,7 @@ static IlpResult solve(const CbcFunctions* f, const Simplified& s, const NodeCho
   return result;
 }
 
-IlpResult solve_ilp(const Simplified& s, const NodeChoice& warm, double seconds) {
+IlpResult solve_ilp(const Presolved& s, const NodeChoice& warm, double seconds) {
   IlpResult result{warm, evaluate_choice(s.problem, warm).dag, false};
   const CbcFunctions* f = cbc();
   if (!f) return result;
@@ -253,7 +253,7 @@ IlpResult solve_ilp(const Simplified& s, const NodeChoice& warm, double seconds)
 }
 #else
 bool ilp_available() { return false; }
-IlpResult solve_ilp(const Simplified& s, const NodeChoice& warm, double) { return {warm, evaluate_choice(s.problem, warm).dag, false}; }
+IlpResult solve_ilp(const Presolved& s, const NodeChoice& warm, double) { return {warm, evaluate_choice(s.problem, warm).dag, false}; }
 #endif
 
 }  // namespace saturate

@@ -1,10 +1,10 @@
 // Exact extraction as an integer linear program, solved by COIN-OR CBC. One variable per node; a node needs a chosen node in each child
-// class (one row per pair of classes). A class needs what all its ways need (from simplify). Order variables stand only where a cycle is
+// class (one row per pair of classes). A class needs what all its ways need (from presolve). Order variables stand only where a cycle is
 // possible. Where operators are refused, two programs: the fewest of them first, then the least cost among choices with no more.
 #pragma once
 
+#include "extract/solve/presolve.h"
 #include "extract/solve/problem.h"
-#include "extract/solve/simplify.h"
 
 namespace saturate {
 
@@ -17,9 +17,9 @@ struct IlpResult {
 // Whether the solver is there. Without it solve_ilp returns the warm start.
 bool ilp_available();
 // Rows of the program, a measure of its size.
-std::size_t ilp_rows(const Simplified& simplified);
-// `warm` is a complete acyclic choice for simplified.problem. Stops after about `seconds`; the solver looks at the clock between its steps
+std::size_t ilp_rows(const Presolved& presolved);
+// `warm` is a complete acyclic choice for presolved.problem. Stops after about `seconds`; the solver looks at the clock between its steps
 // only.
-IlpResult solve_ilp(const Simplified& simplified, const NodeChoice& warm, double seconds);
+IlpResult solve_ilp(const Presolved& presolved, const NodeChoice& warm, double seconds);
 
 }  // namespace saturate

@@ -18,7 +18,7 @@ inline bool is_standard(const OpKey& key) { return key.domain.empty() && key.op_
 
 // What the target's runtime does to a pair of operators when it loads the model, like it or not: `consumer` reads, as its first input, a
 // value that `producer` makes and nobody else reads. Extraction prices the pair as `becomes`; a producer of another name escapes it.
-struct ForcedRewrite {
+struct LoadTimeFusion {
   std::string producer, consumer, becomes;
   bool constant_operand = false;  // only where one input of the producer is a constant
   std::string versions;           // of the runtime, as text
@@ -65,7 +65,7 @@ struct Target {
   std::set<std::string> forbidden;                            // "domain::Op" or "Op"
   std::map<std::string, std::vector<std::string>> dtypes;     // "domain::Op" -> element types of the first input that have a kernel
   std::vector<OperatorLimits> limits;
-  std::vector<ForcedRewrite> forced;
+  std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;

@@ -126,14 +126,14 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     return read_limits(value, t);
   else if (key == "assumes")
     t.assumes = value.get<std::vector<std::string>>();
-  else if (key == "forced")
+  else if (key == "load_time_fusions")
     for (const auto& f : value)
-      t.forced.push_back(
+      t.load_time_fusions.push_back(
           {f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false), f.value("versions", std::string())});
   else
     return bad(
         "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, newest_opset, forbidden, dtypes, "
-        "limits, forced, assumes");
+        "limits, load_time_fusions, assumes");
   return absl::OkStatus();
 }
 
@@ -219,13 +219,13 @@ std::string target_text(const Target& t) {
   out["dtypes"] = t.dtypes;
   if (!t.limits.empty()) out["limits"] = ordered_json::array();
   for (const OperatorLimits& l : t.limits) out["limits"].push_back(limits_json(l));
-  out["forced"] = ordered_json::array();
-  for (const ForcedRewrite& f : t.forced)
-    out["forced"].push_back({{"producer", f.producer},
-                             {"consumer", f.consumer},
-                             {"becomes", f.becomes},
-                             {"constant_operand", f.constant_operand},
-                             {"versions", f.versions}});
+  out["load_time_fusions"] = ordered_json::array();
+  for (const LoadTimeFusion& f : t.load_time_fusions)
+    out["load_time_fusions"].push_back({{"producer", f.producer},
+                                        {"consumer", f.consumer},
+                                        {"becomes", f.becomes},
+                                        {"constant_operand", f.constant_operand},
+                                        {"versions", f.versions}});
   if (!t.assumes.empty()) out["assumes"] = t.assumes;
   return out.dump(2);
 }

@@ -40,9 +40,9 @@ bool same_attribute(const Attribute& a, const Attribute& b) {
   }
 }
 
-class Raiser {
+class ModelEmitter {
  public:
-  Raiser(const OnnxEGraph& g, const Lowered& lowered, const Selection& selection, const RaiseOptions& options)
+  ModelEmitter(const OnnxEGraph& g, const Lowered& lowered, const Selection& selection, const EmitModelOptions& options)
       : g_(g), e_(g.egraph()), lowered_(lowered), model_(*lowered.model), selection_(selection), options_(options) {}
 
   absl::StatusOr<Model> run() {
@@ -581,7 +581,7 @@ class Raiser {
   const Lowered& lowered_;
   const Model& model_;
   const Selection& selection_;
-  const RaiseOptions& options_;
+  const EmitModelOptions& options_;
   std::vector<Id> classes_, constants_;     // selected, children first
   std::unordered_map<Id, Choice> dropped_;  // taken for messages that are written as they were
   std::vector<Unit> units_;
@@ -597,8 +597,9 @@ class Raiser {
 
 }  // namespace
 
-absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options) {
-  return Raiser(egraph, lowered, selection, options).run();
+absl::StatusOr<Model> emit_model(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection,
+                                 const EmitModelOptions& options) {
+  return ModelEmitter(egraph, lowered, selection, options).run();
 }
 
 }  // namespace saturate

@@ -30,7 +30,7 @@ struct MadeNode {
   NodeId node = kNone;
 };
 
-struct RaiseOptions {
+struct EmitModelOptions {
   std::optional<std::int64_t>
       opset;                    // write this opset of ai.onnx; nullopt: the input's, or the lowest above it that can express the result
   std::int64_t max_opset = 28;  // never above this
@@ -40,6 +40,7 @@ struct RaiseOptions {
   std::unordered_set<std::string>* reserved = nullptr;          // names that new values must not take; grows by those that are made
 };
 
-absl::StatusOr<Model> raise(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const RaiseOptions& options = {});
+absl::StatusOr<Model> emit_model(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection,
+                                 const EmitModelOptions& options = {});
 
 }  // namespace saturate

@@ -1,5 +1,5 @@
 // An e-graph over ONNX: operators with canonical attributes as OpIds, leaves for inputs, constants, shape literals and absent inputs,
-// facts per e-class. lower() fills one from a model, rules grow it, raise() writes a model back.
+// facts per e-class. lower() fills one from a model, rules grow it, emit_model() writes a model back.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ struct OpKey {
   int outputs = 1;
   std::int64_t version = 0;  // 0: canonical (newest) form; else an operator of this opset that has no canonical form, matched by no rule
   std::int64_t unique = 0;   // not 0: impure (random, ...), equal to nothing but itself
-  bool kept = false;         // known to inference, but matched by no rule and not folded (see quantized_groups.h)
+  bool frozen = false;       // known to inference, but matched by no rule and not folded (see quantized_groups.h)
 };
 
 // Operator types of leaves and plumbing; their domain is "#".

@@ -19,9 +19,9 @@ bool quantizes(const Node& node) { return is_one_of(node, {"QuantizeLinear"}); }
 // A runtime computes them in integers; it knows no Einsum of integers.
 bool is_product(const Node& node) { return has(Trait::kBilinear, node) && !has(Trait::kElementwise, node) && node.op_type != "Einsum"; }
 
-class Finder {
+class QuantizedGroupFinder {
  public:
-  explicit Finder(const Graph& graph) : graph_(graph) {
+  explicit QuantizedGroupFinder(const Graph& graph) : graph_(graph) {
     for (const Node& node : graph.nodes) {
       for (const std::string& name : node.outputs) maker_[name] = &node;
       for (const std::string& name : node.inputs) readers_[name].push_back(&node);
@@ -84,6 +84,6 @@ class Finder {
 
 }  // namespace
 
-std::unordered_set<const Node*> quantized_nodes(const Graph& graph) { return Finder(graph).run(); }
+std::unordered_set<const Node*> quantized_nodes(const Graph& graph) { return QuantizedGroupFinder(graph).run(); }
 
 }  // namespace saturate

@@ -31,9 +31,9 @@ DimSources find_dims(const OnnxEGraph& g, const std::vector<Id>& classes, bool i
   return sources;
 }
 
-class Speller {
+class ShapeSpeller {
  public:
-  Speller(OnnxEGraph& g, const std::vector<Id>& classes)
+  ShapeSpeller(OnnxEGraph& g, const std::vector<Id>& classes)
       : g_(g), inputs_(find_dims(g, classes, true)), others_(find_dims(g, classes, false)) {}
 
   // An int64 vector of these dims; nullopt where one has no spelling. `compose`: by sums and products of the dims of graph inputs where
@@ -101,7 +101,7 @@ class Speller {
 
 void spell_literals(OnnxEGraph& g) {
   const std::vector<Id> classes = g.egraph().classes();
-  Speller speller(g, classes);
+  ShapeSpeller speller(g, classes);
   // Looked up before the first spelling: each change makes the classes' lists of e-nodes anew.
   absl::flat_hash_set<Id> literals, computed;  // classes that hold a literal, and of these those that hold more
   for (Id id : classes) {
@@ -116,10 +116,10 @@ void spell_literals(OnnxEGraph& g) {
     if (!literals.contains(now)) continue;
     const Facts facts = g.facts(id);
     if (!facts.shape || facts.shape->empty() || !facts.content || facts.content->empty()) continue;
-    using enum Speller::How;
+    using enum ShapeSpeller::How;
     // What is computed already is spelled by graph inputs or not at all. A class that has a dim may itself need the literal: so two
     // spellings else.
-    for (Speller::How how : computed.contains(now) ? std::vector{kInputs} : std::vector{kMixed, kReadOff})
+    for (ShapeSpeller::How how : computed.contains(now) ? std::vector{kInputs} : std::vector{kMixed, kReadOff})
       if (const auto spelled = speller.vector(*facts.content, how); spelled && g.egraph().find(*spelled) != g.egraph().find(id)) {
         g.egraph().merge(id, *spelled);
         literals.insert(g.egraph().find(id));

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "egraph/invariants.h"
-#include "egraph/workload.h"
+#include "egraph/text_workload.h"
 #include "tests/egraph/naive.h"
 
 namespace saturate {

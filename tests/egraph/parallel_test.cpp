@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "egraph/impl.h"
+#include "egraph/egraph_impl.h"
 #include "egraph/invariants.h"
 #include "egraph/rewrite.h"
-#include "egraph/workload.h"
+#include "egraph/text_workload.h"
 
 namespace saturate {
 namespace {
@@ -56,11 +56,11 @@ std::string tree(std::size_t leaves, std::size_t first = 0) {
 }
 
 struct Dump {
-  std::vector<Rec> recs;
+  std::vector<PackedENode> recs;
   std::vector<Id> classes;
   std::vector<std::vector<NodeId>> users;
   bool operator==(const Dump& other) const {
-    const auto same = [](const Rec& a, const Rec& b) { return EGraph::Impl::equal_inline(a, b); };
+    const auto same = [](const PackedENode& a, const PackedENode& b) { return EGraph::Impl::equal_inline(a, b); };
     return classes == other.classes && users == other.users &&
            std::equal(recs.begin(), recs.end(), other.recs.begin(), other.recs.end(), same);
   }

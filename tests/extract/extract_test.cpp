@@ -44,9 +44,9 @@ struct Bench {
   }
   std::multiset<std::string> operators() {
     std::multiset<std::string> out;
-    auto raised = raise(g, lowered, take());
-    EXPECT_TRUE(raised.ok()) << raised.status();
-    for (const Node& n : raised->graph.nodes) out.insert(n.op_type);
+    auto emitted = emit_model(g, lowered, take());
+    EXPECT_TRUE(emitted.ok()) << emitted.status();
+    for (const Node& n : emitted->graph.nodes) out.insert(n.op_type);
     return out;
   }
 
@@ -173,10 +173,10 @@ TEST(Extract, SmallCostsCountBesideARefusedOperator) {
 TEST(Raise, DoesNotTakeANodeForOneWithItsInputsInAnotherOrder) {
   Bench b(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 2] x, float[N, 3] z) => (float[N, 5] p, float[N, 5] q)
              { p = Concat <axis = 1> (x, z)  q = Concat <axis = 1> (z, x) })");
-  const auto raised = raise(b.g, b.lowered, b.take());
-  ASSERT_TRUE(raised.ok()) << raised.status();
-  ASSERT_EQ(raised->graph.nodes.size(), 2u);
-  for (const Node& n : raised->graph.nodes)
+  const auto emitted = emit_model(b.g, b.lowered, b.take());
+  ASSERT_TRUE(emitted.ok()) << emitted.status();
+  ASSERT_EQ(emitted->graph.nodes.size(), 2u);
+  for (const Node& n : emitted->graph.nodes)
     EXPECT_EQ(n.inputs, (n.outputs[0] == "p" ? std::vector<std::string>{"x", "z"} : std::vector<std::string>{"z", "x"}));
 }
 

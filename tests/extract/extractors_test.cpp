@@ -6,9 +6,9 @@
 
 #include "extract/solve/greedy.h"
 #include "extract/solve/ilp.h"
+#include "extract/solve/large_neighbourhood.h"
 #include "extract/solve/local_search.h"
-#include "extract/solve/neighbourhood.h"
-#include "extract/solve/simplify.h"
+#include "extract/solve/presolve.h"
 #include "gtest/gtest.h"
 
 namespace saturate {
@@ -102,7 +102,7 @@ TEST(Extractors, SimplifyKeepsTheLeastCost) {
     const ExtractionProblem p = random_problem(random);
     const auto best = brute_force(p);
     for (const std::size_t bytes : {std::size_t{1} << 20, std::size_t{0}}) {
-      const Simplified s = simplify(p, {.cost_to_beat = best && i % 2 ? *best : Price(kInfinity), .most_bytes = bytes});
+      const Presolved s = presolve(p, {.cost_to_beat = best && i % 2 ? *best : Price(kInfinity), .most_bytes = bytes});
       ASSERT_EQ(s.unreachable_root == kUnchosen, best.has_value()) << i;
       if (!best) continue;
       const auto less = brute_force(s.problem);
@@ -187,10 +187,10 @@ TEST(Extractors, NeighbourhoodsRepairABadChoice) {
   classes.push_back({{5, {}}});
   classes.push_back({{6, {}}});
   const auto p = problem(classes, {0});
-  const Simplified s = simplify(p);
+  const Presolved s = presolve(p);
   NodeChoice bad(s.problem.num_classes());
   for (std::uint32_t c = 0; c < bad.size(); ++c) bad[c] = s.problem.node_begin[c];
-  const NodeChoice good = neighbourhood_search(s, bad, 0.5, 1);
+  const NodeChoice good = large_neighbourhood_search(s, bad, 0.5, 1);
   EXPECT_EQ(evaluate_choice(p, s.restore(good)).dag, 23);
 }
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "extract/memory.h"
+#include "extract/peak_memory.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
 

@@ -125,10 +125,10 @@ TEST(TargetLimits, AreHardInExtraction) {
     const auto selection = extract(p.g, p.lowered, parse_target(target, "test").value(), *cost);
     EXPECT_TRUE(selection.ok()) << selection.status();
     std::multiset<std::string> out;
-    const absl::StatusOr<Model> raised = selection.ok() ? raise(p.g, p.lowered, *selection) : selection.status();
-    EXPECT_TRUE(raised.ok()) << raised.status();
-    if (raised.ok())
-      for (const Node& n : raised->graph.nodes) out.insert(n.op_type);
+    const absl::StatusOr<Model> emitted = selection.ok() ? emit_model(p.g, p.lowered, *selection) : selection.status();
+    EXPECT_TRUE(emitted.ok()) << emitted.status();
+    if (emitted.ok())
+      for (const Node& n : emitted->graph.nodes) out.insert(n.op_type);
     return out;
   };
   EXPECT_EQ(operators(R"({"name": "t"})"), (std::multiset<std::string>{"Tanh"}));

@@ -135,7 +135,7 @@ def wrong_guard(folder):
 def test_what_was_found_but_not_chosen_has_a_price():
     places = explain(BART, "--op", "SkipLayerNormalization")["places"]
     chosen = [p for p in places if p["status"] == "not chosen"]
-    assert chosen and all(p["forced_cost"] > p["cost"] > 0 for p in chosen if "forced_cost" in p)
+    assert chosen and all(p["pinned_cost"] > p["cost"] > 0 for p in chosen if "pinned_cost" in p)
     assert any("the extractor preferred" in p["reason"] and "the result costs" in p["reason"] for p in chosen)
 
 
@@ -144,7 +144,7 @@ def test_forms_on_values_that_the_result_leaves_out_have_a_price_too(tmp_path):
     table = tmp_path / "dear.json"
     table.write_text(json.dumps({"costs": {"Attention": 100, "com.microsoft::Attention": 100, "com.microsoft::MultiHeadAttention": 100}, "default": 1}))
     for p in explain(BART, "--op", "Attention", "--cost", table)["places"]:
-        assert p["status"] == "not chosen" and p["forced_cost"] > p["cost"] + 50, p
+        assert p["status"] == "not chosen" and p["pinned_cost"] > p["cost"] + 50, p
         assert "the extractor preferred" in p["reason"]
 
 

@@ -6,7 +6,7 @@ import onnx.parser
 from conftest import DATA, run, run_ok
 
 BART = DATA / "bart_encoder.onnx"
-STAGES = ("load", "lower", "saturate", "extract", "raise")
+STAGES = ("load", "lower", "saturate", "extract", "emit")
 
 
 def test_a_run_stops_after_each_stage_and_shows_it(tmp_path):
@@ -16,7 +16,7 @@ def test_a_run_stops_after_each_stage_and_shows_it(tmp_path):
         assert shown[stage].startswith(f"# {stage}\n")
         assert list(tmp_path.iterdir()) == []
     assert onnx.parser.parse_model(shown["load"].split("\n", 1)[1]).graph.node[0].op_type
-    assert "Attention" in shown["raise"] and "Attention" not in shown["load"]
+    assert "Attention" in shown["emit"] and "Attention" not in shown["load"]
     nodes = {stage: shown[stage].count(" | ") for stage in ("lower", "saturate")}  # equal e-nodes of one class
     assert nodes["saturate"] > 10 * max(1, nodes["lower"])
     assert "\ncost " in shown["extract"]
@@ -25,7 +25,7 @@ def test_a_run_stops_after_each_stage_and_shows_it(tmp_path):
 def test_dumps_go_to_files_in_the_form_of_their_names(tmp_path):
     files = {name: tmp_path / name for name in ("a.txt", "a.dot", "a.json", "chosen.json", "b.onnxtxt")}
     run_ok(BART, tmp_path / "out.onnx", "-q", "--no-verify", "--dump", f"saturate={files['a.txt']}", "--dump", f"saturate={files['a.dot']}",
-           "--dump", f"saturate={files['a.json']}", "--dump", f"extract={files['chosen.json']}", "--dump", f"raise={files['b.onnxtxt']}")
+           "--dump", f"saturate={files['a.json']}", "--dump", f"extract={files['chosen.json']}", "--dump", f"emit={files['b.onnxtxt']}")
     assert "float[" in files["a.txt"].read_text()
     assert files["a.dot"].read_text().startswith("digraph")
     graph = json.loads(files["a.json"].read_text())
@@ -49,8 +49,8 @@ g (bool c, float[3] x) => (float[3] y) {
 
 def test_what_cannot_be_shown_is_said(tmp_path):
     for words, message in (
-        (("--dump", "rise"), "no stage; there are load, lower, saturate, extract, raise"),
-        (("--dump", "raise=a.json"), "a model is written as ONNX text"),
+        (("--dump", "rise"), "no stage; there are load, lower, saturate, extract, emit"),
+        (("--dump", "emit=a.json"), "a model is written as ONNX text"),
         (("--dump", "extract=a.dot"), "a choice is written as text or JSON"),
         (("--dump", "lower="), "no file after the ="),
         (("--dump", "lower", "--json"), "name a file"),

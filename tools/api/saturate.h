@@ -164,7 +164,7 @@ struct Operator {
 // A finite number that isn't negative; anything else is an error. Asked once or more for every e-node, from one thread.
 using CostModel = std::function<double(const Operator&)>;
 
-// Where a run stands: lower, saturate, extract, raise, verify; of saturate, after each iteration.
+// Where a run stands: lower, saturate, extract, emit, verify; of saturate, after each iteration.
 struct Progress {
   std::string stage;
   std::size_t iteration = 0, nodes = 0;  // of saturate

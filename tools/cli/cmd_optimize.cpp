@@ -155,7 +155,7 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
     progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
   };
   options.optimize.dump_egraph = !args.dump_egraph.empty();
-  options.optimize.stop_after = args.stop_after == "raise" ? "" : args.stop_after;
+  options.optimize.stop_after = args.stop_after == "emit" ? "" : args.stop_after;
   if (!dumps.empty()) options.optimize.after_stage = [&dumps](const StageView& made) { dumps.add(made); };
   if (args.check.max_memory) options.optimize.max_memory = *args.check.max_memory << 20;
   options.verify = args.verify && args.stop_after.empty();
@@ -204,7 +204,7 @@ struct LoadedRun {
 RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, const Progress& progress) {
   WholeReport& report = run.report;
   PipelineResult result = run_pipeline(run.model, run.setup, run.options);
-  if (!result.stopped && (!result.failure || result.failure->code == kExitDifferent)) run.dumps.add("raise", result.model);
+  if (!result.stopped && (!result.failure || result.failure->code == kExitDifferent)) run.dumps.add("emit", result.model);
   progress.clear();
   if (RunEnd end = write_dumps(run.dumps); !end.ok()) return end;
   if (!args.stop_after.empty() && !result.failure) return {};

@@ -316,11 +316,11 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
   verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
   verb->add_option("--dump", args.dumps,
-                   "print, or write to a file, what a stage has made: load or raise (ONNX text), lower or saturate (the e-graph as text, "
+                   "print, or write to a file, what a stage has made: load or emit (ONNX text), lower or saturate (the e-graph as text, "
                    ".dot or .json), extract (the choice as text or .json)")
       ->type_name("STAGE[=FILE]")
       ->allow_extra_args(false);
-  verb->add_option("--stop-after", args.stop_after, "end after this stage, without a result: load, lower, saturate, extract or raise")
+  verb->add_option("--stop-after", args.stop_after, "end after this stage, without a result: load, lower, saturate, extract or emit")
       ->type_name("STAGE")
       ->check([](const std::string& stage) { return not_a_stage(stage); }, "");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");

@@ -73,9 +73,9 @@ class Closure {
   std::set<std::string> roots_;
 };
 
-class Asker {
+class PlaceExplainer {
  public:
-  Asker(const Observed& run, const Setup& setup, const WhyQuery& query, WhyReport& report)
+  PlaceExplainer(const FinishedRun& run, const Setup& setup, const WhyQuery& query, WhyReport& report)
       : run_(run), g_(run.g), e_(run.g.egraph()), setup_(setup), model_(*run.lowered.model), query_(query), report_(report) {
     for (const auto& [id, names] : run.lowered.names)
       if (!names.empty()) names_.try_emplace(e_.find(id), names.front());
@@ -142,15 +142,16 @@ class Asker {
     if (family == "attention") return {"Softmax", nodes_of({"Softmax", "LogSoftmax"}, nullptr)};
     if (family == "normalization")
       return {"mean of squares, or a normalization",
-              nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"}, &Asker::not_a_plain_mean)};
+              nodes_of({"ReduceMean", "LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization"},
+                       &PlaceExplainer::not_a_plain_mean)};
     if (family == "GELU") return {"Erf, Tanh or Gelu", nodes_of({"Erf", "Tanh", "Gelu"}, nullptr)};
     if (family == "SiLU") return {"Sigmoid", nodes_of({"Sigmoid", "HardSigmoid"}, nullptr)};
     if (family == "rotary embedding")
-      return {"Concat with a negated half or of rotated halves", nodes_of({"Concat"}, &Asker::joins_rotated)};
+      return {"Concat with a negated half or of rotated halves", nodes_of({"Concat"}, &PlaceExplainer::joins_rotated)};
     return {fmt::format("{}", fmt::join(closure.roots(), ", ")), nodes_of(closure.roots(), nullptr)};
   }
 
-  Anchors nodes_of(const std::set<std::string>& ops, bool (Asker::*test)(const Node&) const) const {
+  Anchors nodes_of(const std::set<std::string>& ops, bool (PlaceExplainer::*test)(const Node&) const) const {
     Anchors anchors;
     for (const Node& n : model_.graph.nodes)
       if (!n.outputs.empty() && run_.lowered.values.contains(n.outputs[0]))
@@ -322,7 +323,7 @@ class Asker {
         candidate.status = WhyPlace::Status::kNotChosen;
         candidate.fused = op_of(n);
         candidate.reason = why_not_chosen(candidate, id, of_class, n);
-        const bool better = candidate.forced_cost > 0 && (place.forced_cost == 0 || candidate.forced_cost < place.forced_cost);
+        const bool better = candidate.pinned_cost > 0 && (place.pinned_cost == 0 || candidate.pinned_cost < place.pinned_cost);
         if (place.status != WhyPlace::Status::kNotChosen || better) {
           candidate.rules = chain(n);
           place = std::move(candidate);
@@ -344,14 +345,14 @@ class Asker {
     if (!setup_.target.allows(site, &why))
       return fmt::format("target {} does not take it{}{}", setup_.target.name, why.empty() ? "" : ": ", why);
     ExtractOptions options = run_.extract_options;
-    options.forced[id] = of_class;
-    if (of_class != node) options.forced[e_.find(e_.class_of(node))] = node;
+    options.pinned[id] = of_class;
+    if (of_class != node) options.pinned[e_.find(e_.class_of(node))] = node;
     place.cost = run_.selection.cost;
-    const auto forced = cost_with_forced(g_, run_.lowered, setup_.target, *setup_.cost, options);
-    if (!forced.ok()) return std::string(forced.status().message());
-    if (std::isinf(*forced)) return what_is_missing(n);
-    place.forced_cost = *forced;
-    return fmt::format("the extractor preferred {}: the result costs {:.6g} with {} and {:.6g} without ({})", instead_of(id), *forced,
+    const auto pinned = cost_with_pinned(g_, run_.lowered, setup_.target, *setup_.cost, options);
+    if (!pinned.ok()) return std::string(pinned.status().message());
+    if (std::isinf(*pinned)) return what_is_missing(n);
+    place.pinned_cost = *pinned;
+    return fmt::format("the extractor preferred {}: the result costs {:.6g} with {} and {:.6g} without ({})", instead_of(id), *pinned,
                        key.op_type, run_.selection.cost, setup_.cost->name());
   }
 
@@ -500,7 +501,7 @@ class Asker {
            });
   }
 
-  const Observed& run_;
+  const FinishedRun& run_;
   const OnnxEGraph& g_;
   const EGraph& e_;
   const Setup& setup_;
@@ -532,7 +533,7 @@ absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, Optimi
   if (!query.rule.empty() && setup.rules.show(query.rule).empty())
     return absl::InvalidArgumentError(fmt::format("--rule {}: no such rule; `saturate rules list` names them", query.rule));
   WhyReport report;
-  options.observe = [&](const Observed& run) { Asker(run, setup, query, report).ask(); };
+  options.observe = [&](const FinishedRun& run) { PlaceExplainer(run, setup, query, report).ask(); };
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
   if (!result.ok()) return result.status();
   report.run = std::move(result->report);

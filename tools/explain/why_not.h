@@ -33,7 +33,7 @@ struct WhyPlace {
   std::string fused;               // the operator that covers it
   std::vector<std::string> rules;  // that led to `fused`, the first to fire first
   std::string reason;              // of kNotChosen: the target's, or the two costs; of kMissed: where no rule comes near
-  double cost = 0, forced_cost = 0;
+  double cost = 0, pinned_cost = 0;
   std::vector<WhyMiss> nearest;  // nearest first
 };
 

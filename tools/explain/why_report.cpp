@@ -69,7 +69,7 @@ nlohmann::json to_json(const WhyReport& report) {
     if (!p.reason.empty()) place["reason"] = p.reason;
     if (p.status == WhyPlace::Status::kNotChosen) {
       place["cost"] = p.cost;
-      if (p.forced_cost > 0) place["forced_cost"] = p.forced_cost;
+      if (p.pinned_cost > 0) place["pinned_cost"] = p.pinned_cost;
     }
     places.push_back(std::move(place));
   }

@@ -39,7 +39,7 @@ class Counted : public Applier {
   Counter* counter_;
 };
 
-std::string name_of(const Observed& run, Id root) {
+std::string name_of(const FinishedRun& run, Id root) {
   const EGraph& e = run.g.egraph();
   // The class as it was when the rule applied, else what it has become.
   if (const auto it = run.lowered.names.find(root); it != run.lowered.names.end() && !it->second.empty()) return it->second.front();
@@ -92,7 +92,7 @@ class Bisection {
       for (Rewrite& r : rewrites)
         if (r.applier) r.applier = std::make_shared<Counted>(std::move(r.applier), r.name, &counter_);
     };
-    options_.optimize.observe = [this](const Observed& run) {
+    options_.optimize.observe = [this](const FinishedRun& run) {
       if (counter_.egraph == &run.g.egraph()) value_ = name_of(run, counter_.root);
     };
     const PipelineResult result = optimize_and_verify(model_, setup_, options_);

@@ -12,24 +12,24 @@ void note_made(const Grown& grown, const std::vector<MadeNode>& nodes, std::vect
 }
 
 absl::StatusOr<Model> emit_into(const Grown& grown, const Chosen& chosen, const EmitOptions& options, Emitted& emitted, const Task& task) {
-  auto raising = raise_options_with_bodies(grown, chosen, options, emitted, task);
-  if (!raising.ok()) return raising.status();
+  auto how = emit_model_options(grown, chosen, options, emitted, task);
+  if (!how.ok()) return how.status();
   std::vector<MadeNode> made;
-  raising->made = &made;
-  task.progress("raise");
-  const StageTimer timer(task, "raise");
-  auto raised = raise(*grown.g, grown.lowered, chosen.selection, *raising);
-  if (!raised.ok()) return raised.status();
+  how->made = &made;
+  task.progress("emit");
+  const StageTimer timer(task, "emit");
+  auto model = emit_model(*grown.g, grown.lowered, chosen.selection, *how);
+  if (!model.ok()) return model.status();
   note_made(grown, made, emitted.made);
-  emitted.opsets.insert(raised->opset(""));
-  return raised;
+  emitted.opsets.insert(model->opset(""));
+  return model;
 }
 
 }  // namespace
 
-absl::StatusOr<RaiseOptions> raise_options_with_bodies(const Grown& grown, const Chosen& chosen, const EmitOptions& options,
-                                                       Emitted& emitted, const Task& task) {
-  RaiseOptions out;
+absl::StatusOr<EmitModelOptions> emit_model_options(const Grown& grown, const Chosen& chosen, const EmitOptions& options, Emitted& emitted,
+                                                    const Task& task) {
+  EmitModelOptions out;
   out.opset = options.opset;
   out.max_opset = options.limit;
   out.reserved = &emitted.names;

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "egraph/explain.h"
-#include "extract/target/forced.h"
+#include "extract/target/load_time_fusions.h"
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "onnx_bridge/convert/lower.h"

@@ -100,15 +100,15 @@ void add_experiments(const Grown& grown, const Chosen& chosen, EmitOptions optio
   if (task.options.samples == 0) return;
   Emitted bodies;
   bodies.names = std::move(options.names);
-  const auto raising = raise_options_with_bodies(grown, chosen, options, bodies, task);
-  if (!raising.ok()) return;
+  const auto emitting = emit_model_options(grown, chosen, options, bodies, task);
+  if (!emitting.ok()) return;
   for (const Selection& s :
        sample_selections(g, grown.lowered, problem, chosen.selection, task.options.samples, task.options.sample_seed)) {
     const auto known = [&](Id id) { return !s.by_class[id].folded || g.value(id, ~std::size_t{0}).has_value(); };
     bool foldable = true;
     for (Id id = 0; id < s.by_class.size() && foldable; ++id) foldable = known(id);
     if (!foldable) continue;
-    if (auto raised = raise(g, grown.lowered, s, *raising); raised.ok()) result.samples.push_back({*std::move(raised), s.cost});
+    if (auto emitted = emit_model(g, grown.lowered, s, *emitting); emitted.ok()) result.samples.push_back({*std::move(emitted), s.cost});
   }
 }
 

@@ -1,4 +1,4 @@
-// The straight line: lower -> saturate -> extract -> raise.
+// The straight line: lower -> saturate -> extract -> emit.
 #pragma once
 
 #include <functional>
@@ -20,7 +20,7 @@
 namespace saturate {
 
 // A finished run of one graph, for those who ask why: valid during the call only.
-struct Observed {
+struct FinishedRun {
   const std::string& where;  // "" of the main graph, else "then_branch of 'If_3'"
   const OnnxEGraph& g;
   const Lowered& lowered;
@@ -56,7 +56,7 @@ struct OptimizeOptions {
   std::function<void(const StageView&)> after_stage;      // of the main graph and each body; again where a stage runs again
   std::string stop_after;                                 // lower, saturate or extract: there is no result then; "": the end
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
-  std::function<void(const Observed&)> observe;           // of the main graph, then of each body; given, e-graphs keep reasons
+  std::function<void(const FinishedRun&)> observe;        // of the main graph, then of each body; given, e-graphs keep reasons
 };
 
 struct FiredRule {
@@ -70,7 +70,7 @@ struct OptimizeReport {
   // Nodes that the target refuses; absent for targets that take everything.
   std::optional<std::size_t> refused_before, refused_after;
   std::string cost_model, target;
-  std::map<std::string, double> seconds;  // by stage: lower, saturate, extract, raise
+  std::map<std::string, double> seconds;  // by stage: lower, saturate, extract, emit
   RunReport run;  // with bodies: the sums of all graphs; `stop` is the first that is no saturation, `iterations` are of the longest run
   std::size_t egraph_nodes = 0, egraph_classes = 0;
   // Operators of the result that rules made: operator, output name, rule that made the e-node.

@@ -133,7 +133,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   out.report.optimize = std::move(result->report);
   out.report.optimize.risks = setup.risks;
   tell_inexpressible(model, out.model, setup.target, out.report.optimize);
-  for (const char* stage : {"lower", "saturate", "extract", "raise"})
+  for (const char* stage : {"lower", "saturate", "extract", "emit"})
     if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
       out.report.stage_seconds.emplace_back(stage, it->second);
   if (set(options.abort)) {

@@ -13,13 +13,13 @@
 namespace saturate {
 namespace {
 
-constexpr std::string_view kStages[] = {"load", "lower", "saturate", "extract", "raise"};
+constexpr std::string_view kStages[] = {"load", "lower", "saturate", "extract", "emit"};
 
 enum class Form { kText, kDot, kJson };
 
 Form form_of(const std::string& file) { return file.ends_with(".dot") ? Form::kDot : file.ends_with(".json") ? Form::kJson : Form::kText; }
 
-bool is_model(std::string_view stage) { return stage == "load" || stage == "raise"; }
+bool is_model(std::string_view stage) { return stage == "load" || stage == "emit"; }
 
 std::string value_text(const Attribute& a) {
   switch (a.type) {

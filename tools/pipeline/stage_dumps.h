@@ -27,7 +27,7 @@ class StageDumps {
   explicit StageDumps(std::vector<DumpRequest> requests) : requests_(std::move(requests)) {}
   bool empty() const { return requests_.empty(); }
   const std::vector<DumpRequest>& requests() const { return requests_; }
-  // A model that was read or is to be written, as ONNX text (stage load or raise).
+  // A model that was read or is to be written, as ONNX text (stage load or emit).
   void add(std::string_view stage, const Model& model);
   // An e-graph (stages lower and saturate), or what was chosen of one (extract).
   void add(const StageView& made);

@@ -35,7 +35,7 @@ std::int64_t opset_limit(const Model& model, const Task& task);
 
 // ---- grow (grow.cpp): a graph, the main one or a body of If, Loop or Scan, as a saturated e-graph
 struct Grown {
-  std::string where;  // as in Observed
+  std::string where;  // as in FinishedRun
   const Model* model = nullptr;
   std::unique_ptr<const Model> body_model;  // of a body: the model with the body in the place of its graph
   std::unique_ptr<OnnxEGraph> g;
@@ -82,8 +82,8 @@ struct Emitted {
 };
 absl::StatusOr<Emitted> emit(const Grown& grown, const Chosen& chosen, EmitOptions options, const Task& task);
 // The options of writing the main graph alone, its bodies written before.
-absl::StatusOr<RaiseOptions> raise_options_with_bodies(const Grown& grown, const Chosen& chosen, const EmitOptions& options,
-                                                       Emitted& emitted, const Task& task);
+absl::StatusOr<EmitModelOptions> emit_model_options(const Grown& grown, const Chosen& chosen, const EmitOptions& options, Emitted& emitted,
+                                                    const Task& task);
 
 // A graph and its bodies, outermost first.
 template <typename Visit>

@@ -9,9 +9,9 @@ namespace {
 // Without a seed; one in training draws others each time in any case.
 bool is_random_operator(const Node& node) { return may_draw(node) && (training_input(node) || !find_attribute(node.attributes, "seed")); }
 
-class Taint {
+class RandomTaint {
  public:
-  explicit Taint(const Model& model) : model_(model) {}
+  explicit RandomTaint(const Model& model) : model_(model) {}
 
   // Names of values of the graph that depend on chance; `tainted` holds those it captures.
   std::set<std::string> graph(const Graph& graph, std::set<std::string> tainted) {
@@ -71,7 +71,7 @@ class Taint {
 }  // namespace
 
 std::vector<std::string> random_outputs(const Model& model) {
-  const std::set<std::string> tainted = Taint(model).graph(model.graph, {});
+  const std::set<std::string> tainted = RandomTaint(model).graph(model.graph, {});
   std::vector<std::string> out;
   for (const ValueInfo& output : model.graph.outputs)
     if (tainted.contains(output.name)) out.push_back(output.name);

@@ -17,8 +17,8 @@ using dims::Op;
 using dims::Poly;
 using dims::Table;
 using dims::Term;
-using Reading = std::shared_lock<dims::Lock>;
-using Writing = std::unique_lock<dims::Lock>;
+using ReadLock = std::shared_lock<dims::Lock>;
+using WriteLock = std::unique_lock<dims::Lock>;
 
 std::string Table::to_string(AtomId id) const {
   const Atom& atom = atoms_[id];
@@ -125,80 +125,80 @@ DimTable::DimTable() : impl_(std::make_unique<Impl>()) {}
 DimTable::~DimTable() = default;
 
 Dim DimTable::constant(std::int64_t value) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.constant(value);
 }
 Dim DimTable::symbol(std::string_view name) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.symbol(name);
 }
 Dim DimTable::declared(std::string_view name, std::string_view where) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.declared(name, where);
 }
 Dim DimTable::fresh(std::string_view hint) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.fresh(hint);
 }
 Dim DimTable::imported(const DimTable& from, Dim d) {
-  Writing lock(impl_->mutex);
-  const Reading other(from.impl_->mutex);
+  WriteLock lock(impl_->mutex);
+  const ReadLock other(from.impl_->mutex);
   return impl_->table.imported(from.impl_->table, d);
 }
 
 Dim DimTable::add(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kAdd, a, b);
 }
 Dim DimTable::sub(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kSub, a, b);
 }
 Dim DimTable::mul(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kMul, a, b);
 }
 std::optional<Dim> DimTable::exact_div(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   Table& table = impl_->table;
   auto q = dims::exact_div(table.poly(a), table.poly(b));
   if (!q) return std::nullopt;
   return table.canonical(table.intern(*std::move(q)));
 }
 Dim DimTable::floor_div(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kFloorDiv, a, b);
 }
 Dim DimTable::trunc_div(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kTruncDiv, a, b);
 }
 Dim DimTable::ceil_div(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kCeilDiv, a, b);
 }
 Dim DimTable::mod(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kMod, a, b);
 }
 Dim DimTable::min(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kMin, a, b);
 }
 Dim DimTable::max(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kMax, a, b);
 }
 Dim DimTable::place(Dim at, Dim size) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kPlace, at, size);
 }
 Dim DimTable::neg(Dim a) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   return impl_->table.apply(Op::kSub, Dim{0}, a);
 }
 std::optional<Dim> DimTable::broadcast(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   Table& table = impl_->table;
   const auto x = table.value(a), y = table.value(b);
   if (x && y && *x != *y && *x != 1 && *y != 1) return std::nullopt;
@@ -211,64 +211,64 @@ std::optional<Dim> DimTable::broadcast(Dim a, Dim b) {
   return table.apply(Op::kBroadcast, a, b);
 }
 bool DimTable::join_named(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   Table& table = impl_->table;
   return table.equal(a, b) || (table.equal_by_name(a, b) && table.unify(a, b));
 }
 
 std::optional<std::int64_t> DimTable::value(Dim d) const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   return impl_->table.value(d);
 }
 bool DimTable::equal(Dim a, Dim b) const {
   if (a == b) return true;  // most are, and the lock is dear
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   return impl_->table.equal(a, b);
 }
 bool DimTable::differ(Dim a, Dim b) const {
   if (a == b) return false;
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   return impl_->table.differ(a, b);
 }
 bool DimTable::non_negative(Dim d) const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   return impl_->table.at_least(d, 0);
 }
 bool DimTable::positive(Dim d) const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   return impl_->table.positive(d);
 }
 bool DimTable::unify(Dim a, Dim b) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   impl_->table.join_broadcast_by_name(a, b);
   impl_->table.join_broadcast_by_name(b, a);
   return impl_->table.unify(a, b);
 }
 void DimTable::assume_non_negative(Dim d) {
-  Writing lock(impl_->mutex);
+  WriteLock lock(impl_->mutex);
   impl_->table.assume_non_negative(d);
 }
 Dim DimTable::canonical(Dim d) const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   return impl_->table.canonical(d);
 }
 std::uint64_t DimTable::generation() const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   return impl_->table.generation();
 }
 
 std::uint64_t DimTable::knowledge() const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   return impl_->table.knowledge();
 }
 
 std::optional<std::string> DimTable::symbol_name(Dim d) const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   const Atom* atom = impl_->table.plain_symbol(d);
   return atom ? std::optional(atom->name) : std::nullopt;
 }
 std::optional<std::string> DimTable::name_apart(Dim d) const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   const dims::Table& table = impl_->table;
   const Atom* atom = table.plain_symbol(d);
   if (!atom || !atom->group || &table.atom(*atom->group) == atom) return std::nullopt;
@@ -277,16 +277,16 @@ std::optional<std::string> DimTable::name_apart(Dim d) const {
   return atom->name;
 }
 std::string DimTable::to_string(Dim d) const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   return impl_->table.to_string(impl_->table.poly(d));
 }
 std::optional<std::int64_t> DimTable::evaluate(Dim d, const std::map<std::string, std::int64_t>& symbols) const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   if (auto made = impl_->table.evaluate(impl_->table.poly_as_made(d), symbols)) return made;
   return impl_->table.evaluate(impl_->table.poly(d), symbols);
 }
 std::vector<std::string> DimTable::symbols() const {
-  Reading lock(impl_->mutex);
+  ReadLock lock(impl_->mutex);
   std::vector<std::string> names;
   for (AtomId id = 0; id < impl_->table.num_atoms(); ++id)
     if (impl_->table.atom(id).kind == AtomKind::kSymbol) names.push_back(impl_->table.atom(id).name);

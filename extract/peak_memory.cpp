@@ -1,4 +1,4 @@
-#include "extract/memory.h"
+#include "extract/peak_memory.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "extract/target/forced.h"
+#include "extract/target/load_time_fusions.h"
 
 #include <algorithm>
 #include <array>
@@ -19,13 +19,13 @@ bool has_constant_operand(const OnnxEGraph& g, const ENode& node) {
 
 }  // namespace
 
-Readers::Readers(const EGraph& e, const Lowered& lowered) : egraph_(e), lowered_(lowered) {
+ValueReaders::ValueReaders(const EGraph& e, const Lowered& lowered) : egraph_(e), lowered_(lowered) {
   for (std::size_t i = 0; i < lowered.sources.size(); ++i)
     for (Id c : lowered.sources[i].children) sources_[e.find(c)].push_back(i);
   for (Id r : lowered.roots) roots_.insert(e.find(r));
 }
 
-bool Readers::only_for(Id value, Id consumer) const {
+bool ValueReaders::only_for(Id value, Id consumer) const {
   constexpr std::size_t kMost = 24;  // values between the two
   const Id first = egraph_.find(value), last = egraph_.find(consumer);
   if (!sources_.contains(first)) return false;
@@ -47,9 +47,10 @@ bool Readers::only_for(Id value, Id consumer) const {
   return true;
 }
 
-bool is_forced_producer(const OnnxEGraph& g, const Target& target, const ENode& node) {
+bool is_fused_at_load(const OnnxEGraph& g, const Target& target, const ENode& node) {
   const std::string name = name_of(g.key(node.op));
-  return std::any_of(target.forced.begin(), target.forced.end(), [&](const ForcedRewrite& f) { return f.producer == name; });
+  return std::any_of(target.load_time_fusions.begin(), target.load_time_fusions.end(),
+                     [&](const LoadTimeFusion& f) { return f.producer == name; });
 }
 
 bool may_end_the_runtime(const OnnxEGraph& g, const ENode& cast, Id id) {
@@ -75,14 +76,14 @@ bool may_end_the_runtime(const OnnxEGraph& g, const ENode& cast, Id id) {
   return std::any_of(made.begin(), made.end(), moves_first_axis);
 }
 
-double forced_surcharge(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
-                        const Readers& readers) {
+double load_time_surcharge(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
+                           const ValueReaders& readers) {
   const EGraph& e = g.egraph();
   const std::string name = name_of(g.key(consumer.op));
   if (consumer.children.empty()) return 0;
   const Id made = e.find(consumer.children[0]);
   double surcharge = 0;
-  for (const ForcedRewrite& f : target.forced) {
+  for (const LoadTimeFusion& f : target.load_time_fusions) {
     if (f.consumer != name || !readers.only_for(made, id)) continue;
     for (NodeId n : e.class_nodes(made)) {
       const ENode producer = e.node(n);
@@ -97,16 +98,17 @@ double forced_surcharge(const OnnxEGraph& g, const Target& target, const CostMod
 }
 
 void add_sums_for_adds(OnnxEGraph& g, const Lowered& lowered, const Target& target) {
-  if (target.forced.empty()) return;
+  if (target.load_time_fusions.empty()) return;
   EGraph& e = g.egraph();
-  const Readers readers(e, lowered);
+  const ValueReaders readers(e, lowered);
   std::vector<std::pair<Id, std::array<Id, 2>>> sums;
   for (Id id : e.classes())
     for (NodeId n : e.class_nodes(id)) {
       const ENode consumer = e.node(n);
       const std::string name = name_of(g.key(consumer.op));
-      const auto is_consumer = [&](const ForcedRewrite& f) { return f.consumer == name && f.producer == "Add"; };
-      if (consumer.children.empty() || std::none_of(target.forced.begin(), target.forced.end(), is_consumer)) continue;
+      const auto is_consumer = [&](const LoadTimeFusion& f) { return f.consumer == name && f.producer == "Add"; };
+      if (consumer.children.empty() || std::none_of(target.load_time_fusions.begin(), target.load_time_fusions.end(), is_consumer))
+        continue;
       const Id made = e.find(consumer.children[0]);
       if (!is_float(g.facts(made)) || !readers.only_for(made, id)) continue;
       for (NodeId m : e.class_nodes(made))

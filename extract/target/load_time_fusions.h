@@ -1,4 +1,4 @@
-// What a runtime rewrites by itself at load, as part of the choice (ForcedRewrite in extract/target/target.h).
+// What a runtime rewrites by itself at load, as part of the choice (LoadTimeFusion in extract/target/target.h).
 #pragma once
 
 #include <unordered_map>
@@ -15,9 +15,9 @@ namespace saturate {
 void add_sums_for_adds(OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
 
 // Who reads which value in the model.
-class Readers {
+class ValueReaders {
  public:
-  Readers(const EGraph& egraph, const Lowered& lowered);
+  ValueReaders(const EGraph& egraph, const Lowered& lowered);
   // Whether all that is made of `value` goes into `consumer`, so that an operator that makes `consumer` of it is its only reader: the nodes
   // between them, as of a normalization in single operators, are not needed then. Only near ones are looked at.
   bool only_for(Id value, Id consumer) const;
@@ -29,13 +29,13 @@ class Readers {
   std::unordered_set<Id> roots_;
 };
 
-// What the pair costs beyond its parts, for a consumer e-node of class `id`; 0 where no forced rewrite applies.
-double forced_surcharge(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
-                        const Readers& readers);
+// What the pair costs beyond its parts, for a consumer e-node of class `id`; 0 where no fusion at load applies.
+double load_time_surcharge(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& consumer, Id id,
+                           const ValueReaders& readers);
 // Whether ONNX Runtime would end by a signal on this Cast, were its input the Transpose that its class holds: its optimizer (1.31) takes
 // Transpose, Cast and MatMul for one product, and loses the Cast where the first axis moves in between the last two.
 bool may_end_the_runtime(const OnnxEGraph& egraph, const ENode& cast, Id id);
-// Whether the e-node is the producer of a forced pair.
-bool is_forced_producer(const OnnxEGraph& egraph, const Target& target, const ENode& node);
+// Whether the e-node is the producer of a pair that the runtime fuses at load.
+bool is_fused_at_load(const OnnxEGraph& egraph, const Target& target, const ENode& node);
 
 }  // namespace saturate

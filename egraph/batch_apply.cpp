@@ -1,4 +1,4 @@
-#include "egraph/bulk.h"
+#include "egraph/batch_apply.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kAhead = 16;  // how many matches ahead memory is asked for
 
 // The children of an e-node, each class once, in the order of insert_ensured().
-std::size_t distinct(const Rec& rec, std::array<Id, 3>& out) {
+std::size_t distinct(const PackedENode& rec, std::array<Id, 3>& out) {
   std::size_t n = 0;
   if (rec.c[0] != kNone) out[n++] = rec.c[0];
   if (rec.c[1] != kNone && rec.c[1] != rec.c[0]) out[n++] = rec.c[1];
@@ -19,7 +19,7 @@ std::size_t distinct(const Rec& rec, std::array<Id, 3>& out) {
 
 }  // namespace
 
-void BulkApplier::apply(const std::uint32_t* words, std::size_t stride, std::size_t count) {
+void BatchApplier::apply(const std::uint32_t* words, std::size_t stride, std::size_t count) {
   words_ = words, stride_ = stride, count_ = count;
   constexpr std::size_t kPhases = 12;  // of a usual template
   team_ = g_.team && count > kStretch && g_.recs.size() >= g_.team_from && g_.team->helpful(kPhases) ? g_.team.get() : nullptr;
@@ -39,11 +39,11 @@ void BulkApplier::apply(const std::uint32_t* words, std::size_t stride, std::siz
   }
 }
 
-std::size_t BulkApplier::bytes() const {
-  return (columns_.size() + roots_.size()) * sizeof(Id) + recs_.size() * sizeof(Rec) + place_.size() * sizeof(std::size_t);
+std::size_t BatchApplier::bytes() const {
+  return (columns_.size() + roots_.size()) * sizeof(Id) + recs_.size() * sizeof(PackedENode) + place_.size() * sizeof(std::size_t);
 }
 
-void BulkApplier::bind(std::size_t first, std::size_t last) {
+void BatchApplier::bind(std::size_t first, std::size_t last) {
   const auto fill = [&](std::size_t slot, Id* out) {
     const std::uint32_t* from = words_ + slot;
     for (std::size_t b = first; b < last; ++b) {
@@ -57,7 +57,7 @@ void BulkApplier::bind(std::size_t first, std::size_t last) {
   }
 }
 
-void BulkApplier::add(std::size_t i) {
+void BatchApplier::add(std::size_t i) {
   recs_.resize(kMost);
   place_.resize(kMost);
   made_.assign(kMost / kStretch, {});
@@ -104,7 +104,7 @@ void BulkApplier::add(std::size_t i) {
 
 // The e-nodes that the matches need: found, or claimed by the match.
 template <bool kShared>
-void BulkApplier::look_up(std::size_t i, std::size_t first, std::size_t last) {
+void BatchApplier::look_up(std::size_t i, std::size_t first, std::size_t last) {
   constexpr std::size_t kBatch = 64;
   const Template::Node& node = nodes_[i];
   const std::size_t n = node.children.size();
@@ -117,7 +117,7 @@ void BulkApplier::look_up(std::size_t i, std::size_t first, std::size_t last) {
   std::vector<std::uint32_t>& losers = losers_[stretch_of(first)];
   for (; first < last; first += std::min(kBatch, last - first)) {
     const std::size_t count = std::min(kBatch, last - first);
-    Rec* recs = recs_.data() + first;
+    PackedENode* recs = recs_.data() + first;
     for (std::size_t k = 0; k < n; ++k) columns[k] = column(node.children[k]) + first;
     g_.compose(node.op, std::span(columns, n), count, recs, hashes);
     for (std::size_t b = 0; b < count; ++b) {
@@ -144,7 +144,7 @@ void BulkApplier::look_up(std::size_t i, std::size_t first, std::size_t last) {
 }
 
 // Of each two claims of one e-node the later match has lost: it gets what the other makes.
-void BulkApplier::drop_losers(Id* out) {
+void BatchApplier::drop_losers(Id* out) {
   std::array<Id, 3> children;
   for (auto& losers : losers_) {
     for (const std::uint32_t b : losers) {
@@ -158,7 +158,7 @@ void BulkApplier::drop_losers(Id* out) {
   }
 }
 
-void BulkApplier::write(Id* out, bool top, std::size_t first, std::size_t last) {
+void BatchApplier::write(Id* out, bool top, std::size_t first, std::size_t last) {
   NodeId id = base_ + static_cast<NodeId>(made_[stretch_of(first)].nodes);
   std::size_t cell = cells_ + made_[stretch_of(first)].cells;
   std::array<Id, 3> children;
@@ -178,7 +178,7 @@ void BulkApplier::write(Id* out, bool top, std::size_t first, std::size_t last) 
   }
 }
 
-void BulkApplier::link(std::size_t owner, std::size_t owners, Made end) {
+void BatchApplier::link(std::size_t owner, std::size_t owners, Made end) {
   // Eight classes in a row have one owner, so that no two threads write to one cache line.
   const auto owned = [&](Id child) { return owners == 1 || std::uint64_t{(child >> 3) * 0x9e3779b9u} * owners >> 32 == owner; };
   std::array<Id, 3> children;
@@ -200,7 +200,7 @@ void BulkApplier::link(std::size_t owner, std::size_t owners, Made end) {
   }
 }
 
-void BulkApplier::find_unions(std::size_t first, std::size_t last) {
+void BatchApplier::find_unions(std::size_t first, std::size_t last) {
   const Id* right = column(nodes_.size() - 1);
   const bool top = nodes_.back().op != kNone;
   for (std::size_t b = first; b < last; ++b) {
@@ -210,7 +210,7 @@ void BulkApplier::find_unions(std::size_t first, std::size_t last) {
 }
 
 // New memory costs as much time as what is written to it: the threads share that too, each huge page touched by one.
-void BulkApplier::touch_pages() {
+void BatchApplier::touch_pages() {
   constexpr std::size_t kPiece = std::size_t{2} << 20, kPage = 4096;
   if (g_.recs.size() + count_ <= pages_ready_) return;
   const std::size_t more = std::max(count_, g_.recs.size() / 8);

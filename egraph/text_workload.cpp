@@ -1,4 +1,4 @@
-#include "egraph/workload.h"
+#include "egraph/text_workload.h"
 
 #include <charconv>
 #include <map>

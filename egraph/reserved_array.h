@@ -17,7 +17,8 @@
 
 namespace saturate {
 
-// Where a limit is set on the addresses or the memory of the process, all arenas together reserve a quarter of it, besides what they need.
+// Where a limit is set on the addresses or the memory of the process, all reserved arrays together reserve a quarter of it, besides what
+// they need.
 class AddressSpace {
  public:
   AddressSpace();
@@ -38,23 +39,23 @@ class AddressSpace {
 AddressSpace& address_space();
 
 template <class T>
-class Arena {
+class ReservedArray {
   static_assert(std::is_trivially_copyable_v<T>);
 
  public:
-  Arena() = default;
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  Arena(Arena&& other) noexcept { swap(other); }
-  Arena& operator=(Arena&& other) noexcept {
+  ReservedArray() = default;
+  ReservedArray(const ReservedArray&) = delete;
+  ReservedArray& operator=(const ReservedArray&) = delete;
+  ReservedArray(ReservedArray&& other) noexcept { swap(other); }
+  ReservedArray& operator=(ReservedArray&& other) noexcept {
     swap(other);
     return *this;
   }
-  ~Arena() { release(); }
+  ~ReservedArray() { release(); }
 
   // n zeros; pages that nobody looks at cost nothing.
-  static Arena zeros(std::size_t n) {
-    Arena arena;
+  static ReservedArray zeros(std::size_t n) {
+    ReservedArray arena;
     arena.huge_ = true;  // not: few pages are looked at
     arena.resize(n);
     return arena;
@@ -101,7 +102,7 @@ class Arena {
     size_ = capacity_ = ready_ = highest_ = 0;
     huge_ = false;
   }
-  void swap(Arena& other) noexcept {
+  void swap(ReservedArray& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     std::swap(capacity_, other.capacity_);

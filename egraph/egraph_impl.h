@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "egraph/arena.h"
 #include "egraph/egraph.h"
 #include "egraph/hash_table.h"
 #include "egraph/index.h"
 #include "egraph/parallel.h"
 #include "egraph/proof.h"
+#include "egraph/reserved_array.h"
 
 namespace saturate {
 
@@ -62,21 +62,21 @@ struct EGraph::Impl {
   OpTable ops;
 
   // By id.
-  Arena<Rec> recs;
-  Arena<Id> parent;  // union-find
-  Arena<std::uint32_t> made_by;
-  Arena<std::uint32_t> touched;  // stamp of the last change of the row: made, re-canonicalized
-  Arena<std::uint32_t> moved;    // stamp of the last index in which it stood in another class than before
-  Arena<Id> row_class;           // its class in the last index
-  Arena<std::uint8_t> flags;
-  Arena<Uses> uses;  // class: its parent list
+  ReservedArray<PackedENode> recs;
+  ReservedArray<Id> parent;  // union-find
+  ReservedArray<std::uint32_t> made_by;
+  ReservedArray<std::uint32_t> touched;  // stamp of the last change of the row: made, re-canonicalized
+  ReservedArray<std::uint32_t> moved;    // stamp of the last index in which it stood in another class than before
+  ReservedArray<Id> row_class;           // its class in the last index
+  ReservedArray<std::uint8_t> flags;
+  ReservedArray<Uses> uses;  // class: its parent list
   // Empty where there is no analysis.
-  Arena<std::uint32_t> facts_stamp;  // class: stamp of the last change of its facts since they were made
-  Arena<std::uint32_t> class_stamp;  // class: the same, where the making of a class that has joined it counts, too
-  Arena<NodeId> next_member;         // the e-nodes of a class in a ring, with an analysis: it asks for them while the index is out of date
+  ReservedArray<std::uint32_t> facts_stamp;  // class: stamp of the last change of its facts since they were made
+  ReservedArray<std::uint32_t> class_stamp;  // class: the same, where the making of a class that has joined it counts, too
+  ReservedArray<NodeId> next_member;  // the e-nodes of a class in a ring, with an analysis: it asks for them while the index is out of date
   // Shared pools.
-  Arena<Id> pool;     // children of e-nodes with more than three
-  Arena<Cell> cells;  // parent lists
+  ReservedArray<Id> pool;     // children of e-nodes with more than three
+  ReservedArray<Cell> cells;  // parent lists
   HashTable table;
   std::unique_ptr<Proof> proof;  // where reasons are kept
 
@@ -110,12 +110,12 @@ struct EGraph::Impl {
     }
     return id;
   }
-  std::span<const Id> children(const Rec& rec) const { return rec.children(pool.data()); }
+  std::span<const Id> children(const PackedENode& rec) const { return rec.children(pool.data()); }
 
   // The canonical record of an e-node; more than three children are put at the end of the pool.
-  Rec canonical(OpId op, std::span<const Id> children_in);
-  std::uint32_t hash(const Rec& rec) const { return rec.pooled() ? hash_pooled(rec.op, children(rec)) : hash_inline(rec); }
-  static std::uint32_t hash_inline(const Rec& rec) {
+  PackedENode canonical(OpId op, std::span<const Id> children_in);
+  std::uint32_t hash(const PackedENode& rec) const { return rec.pooled() ? hash_pooled(rec.op, children(rec)) : hash_inline(rec); }
+  static std::uint32_t hash_inline(const PackedENode& rec) {
     const std::uint64_t h = mix((std::uint64_t{rec.c[0]} << 32 | rec.op) ^ kMix0, (std::uint64_t{rec.c[2]} << 32 | rec.c[1]) ^ kMix1);
     return static_cast<std::uint32_t>(h ^ (h >> 32));
   }
@@ -124,35 +124,37 @@ struct EGraph::Impl {
   // Of records with at most three children.
   // E-nodes of one operator with at most three children, which stand in columns; with their hashes, and their slots in the table fetched
   // ahead.
-  void compose(std::uint32_t op, std::span<const Id* const> columns, std::size_t count, Rec* recs, std::uint32_t* hashes) const {
+  void compose(std::uint32_t op, std::span<const Id* const> columns, std::size_t count, PackedENode* recs, std::uint32_t* hashes) const {
     for (std::size_t k = 0; k < 3; ++k) {
       const Id* from = k < columns.size() ? columns[k] : nullptr;
       for (std::size_t b = 0; b < count; ++b) recs[b].c[k] = from != nullptr ? from[b] : kNone;
     }
     const bool sorted = columns.size() == 2 && ops[op].commutative;
     for (std::size_t b = 0; b < count; ++b) {
-      Rec& rec = recs[b];
+      PackedENode& rec = recs[b];
       rec.op = op;
       if (sorted && rec.c[0] > rec.c[1]) std::swap(rec.c[0], rec.c[1]);
       hashes[b] = hash_inline(rec);
       table.prefetch(hashes[b]);
     }
   }
-  static bool equal_inline(const Rec& a, const Rec& b) { return a.op == b.op && a.c[0] == b.c[0] && a.c[1] == b.c[1] && a.c[2] == b.c[2]; }
-  bool equal(const Rec& a, const Rec& b) const {
+  static bool equal_inline(const PackedENode& a, const PackedENode& b) {
+    return a.op == b.op && a.c[0] == b.c[0] && a.c[1] == b.c[1] && a.c[2] == b.c[2];
+  }
+  bool equal(const PackedENode& a, const PackedENode& b) const {
     if (a.op != b.op || a.c[1] != b.c[1] || a.c[2] != b.c[2]) return false;
     return a.pooled() ? equal_pooled(a, b) : a.c[0] == b.c[0];
   }
-  bool equal_pooled(const Rec& a, const Rec& b) const;
-  NodeId probe(const Rec& rec, std::uint32_t hash) const {
+  bool equal_pooled(const PackedENode& a, const PackedENode& b) const;
+  NodeId probe(const PackedENode& rec, std::uint32_t hash) const {
     return table.find(hash, [&](NodeId id) { return equal(recs[id], rec); });
   }
   // Adds into class `into` (kNone: a class of its own). Returns the class where it is found or put.
   Id add(OpId op, std::span<const Id> children_in, Id into = kNone) { return find_halving(add_node(op, children_in, into)); }
   NodeId add_node(OpId op, std::span<const Id> children_in, Id into = kNone);  // the same, the e-node
-  NodeId insert(const Rec& rec, std::uint32_t hash, Id into);
+  NodeId insert(const PackedENode& rec, std::uint32_t hash, Id into);
   // The same, without looking whether there is room: after ensure_ids() for so many e-nodes.
-  NodeId insert_ensured(const Rec& rec, std::uint32_t hash, Id into);
+  NodeId insert_ensured(const PackedENode& rec, std::uint32_t hash, Id into);
   void ensure_ids(std::size_t more);
   // Makes so many e-nodes and parent cells, which the caller fills, and counts them; without an analysis.
   void grow_ids(std::size_t nodes, std::size_t new_cells);
@@ -163,9 +165,9 @@ struct EGraph::Impl {
   bool merge(Id a, Id b, std::uint32_t rule, std::uint32_t reason);
   void rebuild();
   // Takes out e-nodes that nothing refers to: the ones made since `first` (ids), if no union has touched them.
-  void kill_since(NodeId first);
+  void roll_back(NodeId first);
   // Takes one e-node out of its class, which must hold another.
-  void retire(NodeId node);
+  void remove_node(NodeId node);
   bool clean() const { return pending.empty() && dirty.empty() && updates.empty() && modifies.empty(); }
   const Index& sorted_index() const;
   std::size_t memory_bytes() const;
@@ -175,7 +177,7 @@ struct EGraph::Impl {
 
  private:
   void link_use(Id child, NodeId user);
-  void link_pooled(const Rec& rec, NodeId id);
+  void link_pooled(const PackedENode& rec, NodeId id);
   void analyse(NodeId id, bool founds_class);
   void repair(Pending entry);
   void repair_all(const std::vector<Pending>& batch);

@@ -1,4 +1,4 @@
-#include "extract/solve/neighbourhood.h"
+#include "extract/solve/large_neighbourhood.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,7 @@ constexpr double kMostSeconds = 1.0;     // for one neighbourhood
 
 class NeighbourhoodSearch {
  public:
-  NeighbourhoodSearch(const Simplified& s, NodeChoice choice, std::uint64_t seed)
+  NeighbourhoodSearch(const Presolved& s, NodeChoice choice, std::uint64_t seed)
       : p_(s.problem), parents_(s.problem), random_(seed), choice_(needed_only(p_, choice)), cost_(evaluate_choice(p_, choice_).dag) {}
 
   NodeChoice run(double seconds) {
@@ -78,7 +78,7 @@ class NeighbourhoodSearch {
       part.end_class();
     }
     part.roots = p_.roots;
-    const Simplified small = simplify(part, {.cost_to_beat = cost_});
+    const Presolved small = presolve(part, {.cost_to_beat = cost_});
     if (small.unreachable_root != kUnchosen) return Step::kNothing;
     NodeChoice warm = best_greedy(small.problem);
     if (small.problem.num_nodes() > small.problem.num_classes()) {
@@ -114,8 +114,8 @@ class NeighbourhoodSearch {
 
 }  // namespace
 
-NodeChoice neighbourhood_search(const Simplified& simplified, NodeChoice choice, double seconds, std::uint64_t seed) {
-  return NeighbourhoodSearch(simplified, std::move(choice), seed).run(seconds);
+NodeChoice large_neighbourhood_search(const Presolved& presolved, NodeChoice choice, double seconds, std::uint64_t seed) {
+  return NeighbourhoodSearch(presolved, std::move(choice), seed).run(seconds);
 }
 
 }  // namespace saturate

@@ -1,4 +1,4 @@
-#include "extract/solve/simplify.h"
+#include "extract/solve/presolve.h"
 
 #include <algorithm>
 #include <numeric>
@@ -60,9 +60,9 @@ std::vector<std::uint32_t> components(const ExtractionProblem& p) {
   return component;
 }
 
-class Simplifier {
+class Presolver {
  public:
-  Simplifier(const ExtractionProblem& p, const SimplifyOptions& options) : options_(options) {
+  Presolver(const ExtractionProblem& p, const PresolveOptions& options) : options_(options) {
     out_.problem = p;
     out_.free_node.assign(p.num_classes(), kUnchosen);
     out_.node_origin.resize(p.num_nodes());
@@ -71,11 +71,11 @@ class Simplifier {
     std::iota(out_.class_origin.begin(), out_.class_origin.end(), 0);
   }
 
-  Simplified run() {
+  Presolved run() {
     normalize();
     for (int round = 0; round < kMostRounds; ++round) {
       if (!keep_derivable()) return std::move(out_);
-      const bool fewer = drop_beaten();
+      const bool fewer = drop_dominated();
       if (fewer && !keep_derivable()) return std::move(out_);
       if (!drop_met_needs() && !fewer) break;
     }
@@ -214,8 +214,8 @@ class Simplifier {
     }
   }
 
-  // Nodes that stand on a cycle whatever is chosen, or are beaten, or are too dear, go. Returns whether any did.
-  bool drop_beaten() {
+  // Nodes that stand on a cycle whatever is chosen, or are dominated, or are too dear, go. Returns whether any did.
+  bool drop_dominated() {
     const bool sets = sets_fit();
     if (sets) compute_needed();
     std::vector<Price> least(p().num_classes(), kInfinity);
@@ -322,8 +322,8 @@ class Simplifier {
     }
   }
 
-  const SimplifyOptions& options_;
-  Simplified out_;
+  const PresolveOptions& options_;
+  Presolved out_;
   std::vector<std::uint32_t> order_;
   BitRows needed_{0, 0};
   bool needed_known_ = false;  // needed_ is that of the problem as it is now
@@ -351,15 +351,15 @@ std::pair<std::vector<std::uint32_t>, std::uint32_t> connected_parts(const Extra
 
 }  // namespace
 
-std::vector<Simplified> split(const Simplified& s) {
+std::vector<Presolved> split(const Presolved& s) {
   const ExtractionProblem& p = s.problem;
   const auto [part, count] = connected_parts(p);
-  std::vector<Simplified> out(count);
+  std::vector<Presolved> out(count);
   std::vector<std::uint32_t> local(p.num_classes()), kids;
   for (std::uint32_t c = 0; c < p.num_classes(); ++c)
     local[c] = static_cast<std::uint32_t>(out[part[c]].class_origin.size()), out[part[c]].class_origin.push_back(c);
   for (std::uint32_t c = 0; c < p.num_classes(); ++c) {
-    Simplified& o = out[part[c]];
+    Presolved& o = out[part[c]];
     for (std::uint32_t n = p.node_begin[c]; n < p.node_begin[c + 1]; ++n) {
       kids.clear();
       for (std::uint32_t k : p.children_of(n)) kids.push_back(local[k]);
@@ -373,18 +373,18 @@ std::vector<Simplified> split(const Simplified& s) {
       if (part[k] == part[c]) o.needed.back().push_back(local[k]);
   }
   for (std::uint32_t r : p.roots) out[part[r]].problem.roots.push_back(local[r]);
-  for (Simplified& o : out) o.free_node.assign(p.num_classes(), kUnchosen);
+  for (Presolved& o : out) o.free_node.assign(p.num_classes(), kUnchosen);
   return out;
 }
 
-NodeChoice Simplified::restore(const NodeChoice& choice) const {
+NodeChoice Presolved::restore(const NodeChoice& choice) const {
   NodeChoice out = free_node;
   for (std::uint32_t c = 0; c < problem.num_classes(); ++c)
     if (choice[c] != kUnchosen) out[class_origin[c]] = node_origin[choice[c]];
   return out;
 }
 
-NodeChoice Simplified::restrict_choice(const NodeChoice& original) const {
+NodeChoice Presolved::restrict_choice(const NodeChoice& original) const {
   NodeChoice out(problem.num_classes(), kUnchosen);
   for (std::uint32_t c = 0; c < problem.num_classes(); ++c)
     for (std::uint32_t n = problem.node_begin[c]; n < problem.node_begin[c + 1]; ++n)
@@ -392,6 +392,6 @@ NodeChoice Simplified::restrict_choice(const NodeChoice& original) const {
   return out;
 }
 
-Simplified simplify(const ExtractionProblem& problem, const SimplifyOptions& options) { return Simplifier(problem, options).run(); }
+Presolved presolve(const ExtractionProblem& problem, const PresolveOptions& options) { return Presolver(problem, options).run(); }
 
 }  // namespace saturate

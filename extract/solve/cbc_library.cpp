@@ -1,4 +1,4 @@
-#include "extract/solve/cbc.h"
+#include "extract/solve/cbc_library.h"
 
 #if SATURATE_CBC
 #include <dlfcn.h>

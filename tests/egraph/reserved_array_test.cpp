@@ -1,4 +1,4 @@
-#include "egraph/arena.h"
+#include "egraph/reserved_array.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -26,7 +26,7 @@ int run_limited(std::size_t bytes, const char* filter) {
 }
 
 bool many_arenas() {
-  std::vector<Arena<std::uint64_t>> all(400);
+  std::vector<ReservedArray<std::uint64_t>> all(400);
   for (std::size_t round = 0; round < 3000; ++round)
     for (std::size_t i = 0; i < all.size(); ++i) all[i].push_back(round * i);
   const std::vector<char> others(50 << 20);
@@ -36,7 +36,7 @@ bool many_arenas() {
 }
 
 bool one_that_grows() {
-  Arena<std::uint32_t> all;
+  ReservedArray<std::uint32_t> all;
   for (std::uint32_t i = 0; i < 60'000'000; ++i) all.push_back(i);
   return all[59'999'999] == 59'999'999 && all[0] == 0;
 }
@@ -45,7 +45,7 @@ TEST(UnderALimit, DISABLED_ManyArenas) { EXPECT_TRUE(many_arenas()); }
 TEST(UnderALimit, DISABLED_OneThatGrows) { EXPECT_TRUE(one_that_grows()); }
 TEST(UnderALimit, DISABLED_TooLittle) { EXPECT_THROW(one_that_grows(), std::bad_alloc); }
 
-TEST(Arena, LeavesAddressesToOthers) {
+TEST(ReservedArray, LeavesAddressesToOthers) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers reserve more than the limit";
 #endif

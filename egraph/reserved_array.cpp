@@ -1,4 +1,4 @@
-#include "egraph/arena.h"
+#include "egraph/reserved_array.h"
 
 #include <sys/resource.h>
 

@@ -7,7 +7,7 @@
 
 namespace saturate {
 
-struct alignas(16) Rec {
+struct alignas(16) PackedENode {
   static constexpr Id kPooled = 0xfffffffeu;  // in c[2]: c[0] is the place in the pool, c[1] the number of children
 
   OpId op;

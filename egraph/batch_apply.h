@@ -7,19 +7,19 @@
 #include <span>
 #include <vector>
 
-#include "egraph/impl.h"
+#include "egraph/egraph_impl.h"
 #include "egraph/rewrite.h"
 
 namespace saturate {
 
-class BulkApplier {
+class BatchApplier {
  public:
   static constexpr std::size_t kMost = 32'768;  // matches at once: columns of a phase stay in the second cache
 
   // Node i is a place in a match (op kNone, `slot`) or an operator over at most three earlier ones; `root`: place of the class that the
   // last one is united with. Without an analysis and reasons, which look at each e-node when it is made. `pages_ahead`: memory may be
   // touched before it is needed.
-  BulkApplier(EGraph::Impl& g, std::span<const Template::Node> nodes, std::uint32_t root, std::uint32_t rule, bool pages_ahead)
+  BatchApplier(EGraph::Impl& g, std::span<const Template::Node> nodes, std::uint32_t root, std::uint32_t rule, bool pages_ahead)
       : g_(g), nodes_(nodes), root_(root), rule_(rule), pages_ahead_(pages_ahead) {}
   // `count` <= kMost matches of `stride` numbers each.
   void apply(const std::uint32_t* words, std::size_t stride, std::size_t count);
@@ -46,7 +46,9 @@ class BulkApplier {
   void link(std::size_t owner, std::size_t owners, Made end);
   void find_unions(std::size_t first, std::size_t last);
   void touch_pages();
-  bool equal(NodeId id, const Rec& rec) const { return EGraph::Impl::equal_inline(id < base_ ? g_.recs[id] : recs_[id - base_], rec); }
+  bool equal(NodeId id, const PackedENode& rec) const {
+    return EGraph::Impl::equal_inline(id < base_ ? g_.recs[id] : recs_[id - base_], rec);
+  }
 
   EGraph::Impl& g_;
   std::span<const Template::Node> nodes_;
@@ -59,7 +61,7 @@ class BulkApplier {
   std::size_t stride_ = 0, count_ = 0;
   // By match.
   std::vector<Id> columns_, roots_;  // what each template node is; the class of the match
-  std::vector<Rec> recs_;            // of the present operator: the e-node that the match needs,
+  std::vector<PackedENode> recs_;    // of the present operator: the e-node that the match needs,
   std::vector<std::size_t> place_;   // and its slot in the table
   // By stretch: what one thread did in one piece, the whole where there is one thread.
   std::size_t stretch_of(std::size_t match) const { return team_ != nullptr ? match / kStretch : 0; }
