@@ -4,7 +4,7 @@
 #include <array>
 
 #include "extract/price/op_sizes.h"
-#include "rules/values/opkey.h"
+#include "onnx_bridge/convert/op_key.h"
 
 namespace saturate {
 namespace {

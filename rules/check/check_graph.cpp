@@ -6,6 +6,7 @@
 #include <array>
 
 #include "onnx_bridge/operators/canonical.h"
+#include "rules/language/literals.h"
 
 namespace saturate {
 namespace {

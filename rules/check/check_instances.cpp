@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "rules/check/check_run.h"
+#include "rules/language/literals.h"
 
 namespace saturate {
 namespace {

@@ -5,10 +5,10 @@
 #include <random>
 #include <set>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/check/check.h"
 #include "rules/evaluate/eval.h"
 #include "rules/language/operators.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 

@@ -7,6 +7,7 @@
 
 #include "onnx_bridge/operators/canonical.h"
 #include "rules/compile/compile_plan.h"
+#include "rules/language/literals.h"
 
 namespace saturate {
 namespace {

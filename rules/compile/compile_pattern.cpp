@@ -5,6 +5,7 @@
 #include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/compile/compile_plan.h"
+#include "rules/language/literals.h"
 
 namespace saturate {
 namespace {

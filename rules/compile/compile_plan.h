@@ -3,9 +3,9 @@
 
 #include <map>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/compile/compile.h"
 #include "rules/evaluate/eval.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 

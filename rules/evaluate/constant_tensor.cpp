@@ -1,10 +1,9 @@
+#include "rules/language/literals.h"
 #include <fmt/format.h>
 
 #include <bit>
 #include <cmath>
 #include <limits>
-
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "rules/evaluate/functions.h"
-#include "rules/values/opkey.h"
+#include "rules/language/literals.h"
 
 namespace saturate {
 namespace {

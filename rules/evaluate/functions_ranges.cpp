@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/evaluate/functions.h"
 #include "rules/values/magnitudes.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

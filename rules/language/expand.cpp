@@ -5,11 +5,12 @@
 #include <algorithm>
 #include <set>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/evaluate/functions.h"
+#include "rules/language/literals.h"
 #include "rules/language/operators.h"
 #include "rules/language/parse_lexer.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

@@ -1,8 +1,8 @@
 #include "rules/language/operator_classes.h"
 
-#include "onnx_bridge/operators/op_traits.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "rules/values/opkey.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 

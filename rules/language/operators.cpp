@@ -8,8 +8,9 @@
 #include <mutex>
 #include <set>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/evaluate/eval.h"
-#include "rules/values/opkey.h"
+#include "rules/language/literals.h"
 
 namespace saturate {
 namespace {

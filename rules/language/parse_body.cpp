@@ -3,10 +3,11 @@
 #include <cmath>
 #include <limits>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "rules/language/literals.h"
 #include "rules/language/operators.h"
 #include "rules/language/parse_parser.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 

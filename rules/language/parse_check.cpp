@@ -6,10 +6,10 @@
 #include <map>
 #include <set>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/evaluate/functions.h"
 #include "rules/language/operators.h"
 #include "rules/language/parse_lexer.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

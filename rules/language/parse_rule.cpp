@@ -4,8 +4,8 @@
 
 #include "egraph/rewrite.h"
 #include "rules/compile/rule_set.h"
+#include "rules/language/literals.h"
 #include "rules/language/parse_parser.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

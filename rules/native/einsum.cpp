@@ -3,9 +3,9 @@
 #include <array>
 #include <string>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

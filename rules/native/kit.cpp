@@ -1,11 +1,10 @@
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/native/kit.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
-
-#include "rules/values/opkey.h"
 
 namespace saturate::native {
 namespace {

@@ -4,11 +4,11 @@
 #include <array>
 #include <cmath>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
 #include "rules/values/fills.h"
 #include "rules/values/masks.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

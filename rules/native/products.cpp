@@ -3,10 +3,10 @@
 #include <array>
 #include <numeric>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
 #include "rules/values/fills.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

@@ -3,9 +3,10 @@
 #include <array>
 #include <cstring>
 
+#include "onnx_bridge/convert/op_key.h"
+#include "rules/language/literals.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

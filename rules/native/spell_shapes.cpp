@@ -4,8 +4,8 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/native/views.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

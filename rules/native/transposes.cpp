@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/native/kit.h"
 #include "rules/native/views.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <numeric>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/native/kit.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

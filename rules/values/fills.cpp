@@ -11,12 +11,13 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/evaluate/answers.h"
+#include "rules/language/literals.h"
 #include "rules/values/known_by_depth.h"
 #include "rules/values/masks.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

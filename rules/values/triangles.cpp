@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/evaluate/answers.h"
 #include "rules/values/masks.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

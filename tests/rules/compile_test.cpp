@@ -5,8 +5,9 @@
 #include <cmath>
 
 #include "kernels/runtime/runtime.h"
+#include "onnx_bridge/convert/op_key.h"
+#include "rules/language/literals.h"
 #include "rules/values/fills.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

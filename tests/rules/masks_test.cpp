@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "kernels/runtime/runtime.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "rules/values/fills.h"
-#include "rules/values/opkey.h"
 
 namespace saturate {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/runtime/runtime.h"
-#include "rules/values/opkey.h"
+#include "onnx_bridge/convert/op_key.h"
 
 namespace saturate {
 namespace {

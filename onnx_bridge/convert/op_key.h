@@ -11,7 +11,6 @@
 #include "onnx_bridge/convert/onnx_egraph.h"
 #include "onnx_bridge/facts/facts.h"
 #include "onnx_bridge/operators/op_table.h"
-#include "rules/language/rule.h"
 
 namespace saturate {
 
@@ -29,10 +28,6 @@ std::optional<int> axis_rank(std::string_view op_type, std::string_view attribut
 
 bool same_value(const Attribute& a, const Attribute& b);
 
-// Turns a literal as written into the type of the schema (`alpha = 1` of a float attribute becomes 1.0). Returns what is wrong, empty if
-// nothing.
-std::string complete_attribute_type(const OpSchema* schema, std::string_view op_type, RuleAttribute& attribute);
-
 // The formal input or output that number `i` belongs to (the last one if variadic); null where there is none.
 const OpSchema::Formal* formal_at(std::span<const OpSchema::Formal> formals, std::size_t i);
 // The dtype that the schema asks of input `i` when the others have these dtypes (kUndefined: unknown): `fallback` where nothing asks;
@@ -40,11 +35,5 @@ const OpSchema::Formal* formal_at(std::span<const OpSchema::Formal> formals, std
 std::optional<DType> wanted_dtype(const OpSchema* schema, std::size_t input, std::span<const DType> dtypes, DType fallback);
 // Whether inputs of these dtypes fit the schema's type constraints; unknown ones fit. Says what does not in `why`.
 bool dtypes_fit(const OpSchema& schema, std::span<const DType> dtypes, std::string* why);
-
-// A tensor of any numeric dtype from numbers, rounded to it; kInvalidArgument where the count is wrong or the dtype cannot hold them.
-absl::StatusOr<Tensor> tensor_of_reals(DType dtype, const Shape& dims, std::span<const double> values);
-// How far a constant may be off (relative) and still count as the number that a rule wrote; 0 for integers.
-double match_tolerance(DType dtype);
-bool matches_number(double found, double wanted, double tolerance);
 
 }  // namespace saturate
