@@ -425,7 +425,8 @@ class ModelEmitter {
     }
     if (key.version != 0) {
       const std::string& name = unit.source ? unit.source->node->name : key.op_type;
-      return absl::FailedPreconditionError(fmt::format("node '{}' ({}) means something else in opset {}", name, key.op_type, opset_));
+      return absl::FailedPreconditionError(fmt::format("node '{}': {} of opset {} has no form in opset {}; --keep-opset keeps the model's",
+                                                       name, key.op_type, model_.opset(key.domain), opset_));
     }
     return write_canonical(unit, graph);
   }

@@ -87,14 +87,39 @@ class Application : public BoundNames {
   // What the pattern cannot test on one class alone.
   bool structure() {
     for (const auto& test : rule_.axis_tests)
-      if (!axis_fits(test)) return fail([&] { return fmt::format("attribute {} of {} is another axis", test.wanted.name, test.op_type); });
+      if (!axis_fits(test)) return fail([&] { return unlike(test); });
     for (const auto& test : rule_.rank_tests)
-      if (!rank_fits(test)) return fail([&] { return std::string("a constant would widen what it meets"); });
+      if (!rank_fits(test)) return fail([&] { return unlike(test); });
     for (const auto& test : rule_.axes_tests)
-      if (!axes_fit(test)) return fail([&] { return std::string("the constant names other axes"); });
+      if (!axes_fit(test)) return fail([&] { return unlike(test); });
     for (const auto& [a, b] : rule_.bound_twice)
-      if (!same_binding(*a, *b)) return fail([&] { return fmt::format("@{} stands for two values", a->variable); });
+      if (!same_binding(*a, *b))
+        return fail(
+            [&] { return fmt::format("@{} is {} and {}", a->variable, shown(a->slot, a->attribute), shown(b->slot, b->attribute)); });
     return true;
+  }
+
+  // Each test that fails in words, with the values that were found.
+  std::string shown(std::uint32_t slot, std::string_view name) const {
+    const Attribute* found = attribute(slot, name);
+    return found != nullptr ? context_.show(Val(*found)) : "absent";
+  }
+  std::string shown_rank(std::uint32_t slot) const {
+    const auto rank = rank_of(facts(slot));
+    return rank ? fmt::format("rank {}", *rank) : "unknown rank";
+  }
+  std::string unlike(const CompiledRule::AxisTest& test) const {
+    return fmt::format("{} of {} is {}, the rule wants {}", test.wanted.name, test.op_type, shown(test.slot, test.wanted.name),
+                       context_.show(Val(test.wanted)));
+  }
+  std::string unlike(const CompiledRule::RankTest& test) const {
+    std::string met;
+    for (const std::uint32_t other : test.others) met += fmt::format("{}{}", met.empty() ? "" : " or ", shown_rank(other));
+    return fmt::format("a constant of {} would give a value of {} more axes", shown_rank(test.slot), met);
+  }
+  std::string unlike(const CompiledRule::AxesTest& test) const {
+    return fmt::format("the axes are {}, the rule wants [{}]", context_.show(Val(ClassRef{match_.classes[test.slot]})),
+                       fmt::join(test.axes, ", "));
   }
 
   bool axis_fits(const CompiledRule::AxisTest& test) const {

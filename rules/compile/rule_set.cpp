@@ -24,7 +24,7 @@ absl::Status RuleSet::check_name(const std::string& name, const std::string& pla
                      std::any_of(native_.begin(), native_.end(), [&](const NativeRule& n) { return n.name == name; });
   if (!known) return absl::OkStatus();
   const Rule* other = find(name);
-  return absl::InvalidArgumentError(fmt::format("{}: rule `{}` stands already in {}; give it another name", place, name,
+  return absl::InvalidArgumentError(fmt::format("{}: rule `{}` is already defined in {}; give it another name", place, name,
                                                 other ? other->file : std::string("the native rules")));
 }
 

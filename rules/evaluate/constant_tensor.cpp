@@ -31,7 +31,7 @@ absl::Status store_integers(Tensor& t, std::span<const double> values) {
     const double low = static_cast<double>(std::numeric_limits<T>::min());
     const double high = std::ldexp(1.0, std::numeric_limits<T>::digits);
     if (!(values[i] >= low && values[i] < high) || values[i] != std::nearbyint(values[i]))
-      return absl::InvalidArgumentError(fmt::format("{} is no {}", values[i], dtype_name(t.dtype())));
+      return absl::InvalidArgumentError(fmt::format("{} is not a valid {}", values[i], dtype_name(t.dtype())));
     t.mutable_as<T>()[i] = static_cast<T>(values[i]);
   }
   return absl::OkStatus();

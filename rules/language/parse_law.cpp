@@ -320,7 +320,7 @@ bool RuleParser::add(RuleFile& file, std::vector<Rule> rules) {
     }
     for (const Rule& other : file.rules)
       if (other.name == rule.name)
-        return fail(rule.place, fmt::format("rule `{}` stands already in line {}; give it another name", rule.name, other.place.line));
+        return fail(rule.place, fmt::format("rule `{}` is already defined in line {}; give it another name", rule.name, other.place.line));
     file.rules.push_back(std::move(rule));
   }
   return true;

@@ -123,6 +123,28 @@ def test_the_condition_that_fails_is_told_with_its_values(tmp_path):
     assert "`const(B)` does not hold" in place["nearest"][0]["reason"] and "float[b, 3, t, 8]" in place["nearest"][0]["reason"]
 
 
+def test_attributes_that_differ_are_told_with_their_values(tmp_path):
+    rules = {
+        "softmax_of_last": "Softmax <axis = -1> (X) => Softmax <axis = -1> (Identity (X))",
+        "turned_twice_alike": "Transpose <perm = @p> (Transpose <perm = @p> (X)) => Identity (X)",
+        "one_more": "Add (X, 1.0) => Add (1.0, Identity (X))",
+    }
+    (tmp_path / "mine.rules").write_text("".join(f"rule {name} {'<p>' if '@p' in law else ''} (X) => (Y) {law} example X = float[2,3,4]{', p = [0,1,2]' if '@p' in law else ''}\n"
+                                                 for name, law in rules.items()))
+    nodes = [helper.make_node("Softmax", ["x"], ["s"], axis=1), helper.make_node("Transpose", ["s"], ["t"], perm=[0, 2, 1]),
+             helper.make_node("Transpose", ["t"], ["u"], perm=[1, 0, 2]), helper.make_node("ReduceSum", ["u"], ["v"], keepdims=0),
+             helper.make_node("Add", ["v", "one"], ["y"])]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["b", 3, 4])], [value("y", TensorProto.FLOAT, [1, 1])],
+                       [tensor("one", np.ones((1, 1), np.float32))])
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    wanted = {"softmax_of_last": "axis of Softmax is 1, the rule wants -1", "turned_twice_alike": "@p is [1, 0, 2] and [0, 2, 1]",
+              "one_more": "a constant of rank 2 would give a value of rank 0 more axes"}
+    for name in rules:
+        places = explain(path, "--rule", name, "--rules", "none", "--rules", tmp_path / "mine.rules")["places"]
+        assert wanted[name] in [miss["reason"] for place in places for miss in place["nearest"]], places
+
+
 def wrong_guard(folder):
     path = folder / "mine.rules"
     path.write_text(

@@ -335,7 +335,7 @@ TEST(RuleSets, FilterFindShowAndLoad) {
   all.except = {"b"};
   EXPECT_EQ(set.filtered(all).rules().size(), 1u);
   EXPECT_EQ(set.load_text("rule b (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }", "two").message(),
-            "two:1:6: rule `b` stands already in one; give it another name");
+            "two:1:6: rule `b` is already defined in one; give it another name");
   EXPECT_EQ(set.load_file("no/such.rules").message(), "no/such.rules: the rule file cannot be read; check the path");
 }
 

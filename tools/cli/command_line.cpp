@@ -260,9 +260,8 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
       ->type_name("MODEL")
       ->group(group);
   app->add_option("--cost-at", args.cost_at,
-                  "sizes of symbolic dims to count costs at, and their weight; may be repeated: the weighted mean counts (default: 1 for "
-                  "first axes, "
-                  "128 for others)")
+                  "dim sizes at which costs are evaluated, and their weight; may be repeated: the weighted mean counts (default: 1 for first "
+                  "axes, 128 for others)")
       ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
       ->expected(1)
       ->take_all()
@@ -276,7 +275,7 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   std::vector<std::string> extractors;
   for (const Extractor& e : saturate::extractors()) extractors.emplace_back(e.name);
   app->add_option("--extractor", args.extractor,
-                  fmt::format("what looks for the cheapest graph: {}; those without end stop after 10 s (default: search)",
+                  fmt::format("extraction algorithm: {}; anytime ones stop after 10 s (default: search)",
                               fmt::join(extractors, ", ")))
       ->type_name("NAME")
       ->check(CLI::IsMember(extractors))
@@ -401,7 +400,7 @@ void add_bench(CLI::App& app, BenchArgs& args) {
   verb->add_flag("--check-finite", args.check_finite,
                  "run each model once before, node by node: the first that makes a NaN or infinity of finite inputs is named");
   add_bounds(verb, args.bounds);
-  verb->add_flag("--pin", args.pin, "stay on as many processors as there are threads");
+  verb->add_flag("--pin", args.pin, "pin to as many CPUs as there are threads");
   add_common(verb, args.common, true);
   verb->footer(
       "saturate bench bart.onnx --dim batch=1 --dim sequence=128\nsaturate bench bart.onnx bart.opt.onnx --threads 2 --profile trace.json");

@@ -329,7 +329,7 @@ void TextReader::element(Tensor& tensor, std::int64_t i) {
     const auto value = parse_float<double>(t);
     stored = value && store_double(tensor, i, *value);
   }
-  if (!stored) fail(t, fmt::format("{} is no {}", describe(t), dtype_name(dtype)));
+  if (!stored) fail(t, fmt::format("{} is not a valid {}", describe(t), dtype_name(dtype)));
 }
 
 Tensor TextReader::external(const ValueType& type) {
