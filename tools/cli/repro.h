@@ -11,11 +11,11 @@ namespace saturate {
 // Whether a run can be saved there: a folder that is empty, or a name that nothing has yet.
 absl::Status check_repro_folder(const std::string& folder);
 
-// Writes args.save_repro before the run, so that it is there whatever happens to the process:
-//   run.sh      repeats the run, from any folder; SATURATE names the program (default: saturate)
-//   repro.json  the command, the options, the seed, versions; exit status and message are null until the run has ended
-//   model/      the model and its data files, byte for byte
-//   inputs/ rules/ target/ costs/  the other files that the options name
+// Writes args.save_repro before the run, so that it is there whatever happens to the process.
+//   run.sh: repeats the run, from any folder; SATURATE names the program (default: saturate).
+//   repro.json: the command, the options, the seed, versions; exit status and message are null until the run has ended.
+//   model/: the model and its data files, byte for byte.
+//   inputs/ rules/ target/ costs/: the other files that the options name.
 // Whole or not at all: what a failure leaves is removed. kCancelled once args.common.cancel is set.
 absl::Status save_repro(const OptimizeArgs& args, const Model& model, const Setup& setup);
 
