@@ -87,7 +87,7 @@ Outputs embed_as(const KernelContext& ctx) {
   if (!positions.ok()) return positions.status();
   if (!positions->empty() && static_cast<std::int64_t>(positions->size()) % std::max<std::int64_t>(1, rows) != 0)
     return ctx.invalid("position_ids do not fit input_ids");
-  if (position.rank() != 2 || position.dims()[1] != hidden || (positions->empty() && position.dims()[0] < rows))
+  if (position.rank() != 2 || position.dims()[1] != hidden || (!ctx.has_input(8) && position.dims()[0] < rows))
     return ctx.invalid("position_embedding is too short");
   absl::StatusOr<Tensor> sum = ctx.allocate(dtype_of<T>(), {batch, rows, hidden}), y = ctx.allocate(dtype_of<T>(), {batch, rows, hidden});
   if (!sum.ok()) return sum.status();

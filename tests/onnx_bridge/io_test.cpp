@@ -1,4 +1,5 @@
 #include "onnx_bridge/file/io.h"
+#include "fmt/format.h"
 #include "onnx_bridge/operators/op_table.h"
 
 #include <gtest/gtest.h>
@@ -407,6 +408,15 @@ TEST(Load, RefusesBrokenTensors) {
   t->set_data_type(1);
   t->add_dims(1LL << 40);
   expect_error(m, {"node 0 (Relu)", "attribute 'value'", "float_data"});
+}
+
+TEST(Load, AnOpsetOfTextIsNoMissingOne) {
+  const auto model = parse_model_text(
+      fmt::format("<ir_version: 10, opset_import: [\"\" : {}]>\ng (float[2] x) => (float[2] y) {{ y = Relu (x) }}", kNewestOpset), "text");
+  ASSERT_TRUE(model.ok()) << message_of(model.status());
+  EXPECT_FALSE(opset_was_assumed(*model));
+  ASSERT_EQ(saved(*model).opset_import_size(), 1);
+  EXPECT_EQ(saved(*model).opset_import(0).version(), kNewestOpset);
 }
 
 TEST(Load, TakesTheNewestOpsetForAMissingOneAndRefusesWrongOnes) {

@@ -49,6 +49,11 @@ Model read_model(text::TextReader& reader) {
   model.graph = reader.graph();
   while (reader.peek().kind != TextToken::Kind::kEnd) model.functions.push_back(reader.function());
   rest->set_ir_version(model.ir_version);
+  for (const auto& [domain, version] : model.opset_imports) {  // else they would count as missing (opset_was_assumed)
+    onnx::OperatorSetIdProto* import = rest->add_opset_import();
+    import->set_domain(domain);
+    import->set_version(version);
+  }
   model.origin = std::move(rest);
   return model;
 }
