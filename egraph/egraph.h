@@ -112,7 +112,7 @@ class EGraph {
   const Analysis* analysis() const;
   const std::optional<Contradiction>& contradiction() const;
 
-  // Engine internals for pattern.cpp and runner.cpp.
+  // For the other files of the engine (egraph_impl.h).
   struct Impl;
   Impl& impl();
   const Impl& impl() const;

@@ -259,9 +259,10 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
                   "or a shared library (default: the target's own)")
       ->type_name("MODEL")
       ->group(group);
-  app->add_option("--cost-at", args.cost_at,
-                  "dim sizes at which costs are evaluated, and their weight; may be repeated: the weighted mean counts (default: 1 for first "
-                  "axes, 128 for others)")
+  app->add_option(
+         "--cost-at", args.cost_at,
+         "dim sizes at which costs are evaluated, and their weight; may be repeated: the weighted mean counts (default: 1 for first "
+         "axes, 128 for others)")
       ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
       ->expected(1)
       ->take_all()
@@ -275,8 +276,7 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   std::vector<std::string> extractors;
   for (const Extractor& e : saturate::extractors()) extractors.emplace_back(e.name);
   app->add_option("--extractor", args.extractor,
-                  fmt::format("extraction algorithm: {}; anytime ones stop after 10 s (default: search)",
-                              fmt::join(extractors, ", ")))
+                  fmt::format("extraction algorithm: {}; anytime ones stop after 10 s (default: search)", fmt::join(extractors, ", ")))
       ->type_name("NAME")
       ->check(CLI::IsMember(extractors))
       ->group(group);
@@ -422,7 +422,7 @@ void add_rules(CLI::App& app, RulesArgs& args) {
       ->check(CLI::Range(0, 1000));
   verb->add_option("--seed", args.seed, "check, examples: of the random instances");
   add_common(verb, args.common, true);
-  verb->footer("saturate rules list\nsaturate rules show layer_norm\nsaturate rules check my.rules");
+  verb->footer("saturate rules list\nsaturate rules show rms_by_length\nsaturate rules check my.rules");
 }
 
 void add_extract(CLI::App& app, ExtractArgs& args) {
