@@ -1,6 +1,4 @@
 #include "onnx_bridge/file/io.h"
-#include "fmt/format.h"
-#include "onnx_bridge/operators/op_table.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,6 +7,8 @@
 #include <climits>
 
 #include "everything_model.h"
+#include "fmt/format.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "proto_models.h"
 
 namespace saturate {

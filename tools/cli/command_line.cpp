@@ -403,7 +403,7 @@ void add_bench(CLI::App& app, BenchArgs& args) {
   verb->add_flag("--pin", args.pin, "pin to as many CPUs as there are threads");
   add_common(verb, args.common, true);
   verb->footer(
-      "saturate bench bart.onnx --dim batch=1 --dim sequence=128\nsaturate bench bart.onnx bart.opt.onnx --threads 2 --profile trace.json");
+      "saturate bench bart.onnx --dim batch=1 --dim seq=16\nsaturate bench bart.onnx bart.opt.onnx --threads 2 --profile trace.json");
 }
 
 // The nested actions of a verb: `rules list`, `targets show NAME`.
@@ -468,7 +468,7 @@ void add_cost(CLI::App& app, CostArgs& args) {
   add_shapes(verb, args.shapes, "the size");
   add_common(verb, args.common, true);
   verb->footer(
-      "saturate cost gather bert.onnx --dim batch=1 --dim seq=128 -o rows.jsonl\nsaturate cost fit rows.jsonl -o mine.json\nsaturate cost "
+      "saturate cost gather bart.onnx --dim batch=1 --dim seq=16 -o rows.jsonl\nsaturate cost fit rows.jsonl -o mine.json\nsaturate cost "
       "eval "
       "graphs.jsonl --cost mine.json --rows others.jsonl");
 }
@@ -486,7 +486,7 @@ void add_explain(CLI::App& app, ExplainArgs& args) {
   verb->add_option("--value", args.value, "what is known of this value of the model")->type_name("NAME")->excludes(op)->excludes(rule);
   add_saturate(verb, args.saturate);
   add_common(verb, args.common, true);
-  verb->footer("saturate explain bart.onnx --op Attention\nsaturate explain bart.onnx --rule attention_scores --json");
+  verb->footer("saturate explain bart.onnx --op Attention\nsaturate explain bart.onnx --rule sdpa_of_product --json");
 }
 
 void add_targets(CLI::App& app, TargetsArgs& args) {

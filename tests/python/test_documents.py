@@ -1,0 +1,118 @@
+"""Documents, comments and help name only what exists, and the examples of the help run."""
+import functools
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import DATA, ROOT, binary, run, run_ok
+
+SOURCES = (".cpp", ".h", ".inc", ".py", ".rules", ".json", ".txt", ".cmake", ".in", ".onnxtxt", ".toml", ".jsonl", ".sh", ".supp", "")
+# Files of ONNX and of ONNX Runtime, places of arguments, and names of other projects.
+THEIRS = {"docs/Changelog.md", "docs/ContribOperators.md", "docs/Broadcasting.md", "file.rules", "OUT.cpp", "OUT.h",
+          "LD_LIBRARY_PATH", "unk__7", "unk__8", "snake_case", "PascalCase", "clip_vision", "deberta_v2"}
+CASES_OF_OTHERS = ("docs/backend_tests.md", "docs/rewrites.md")  # they list names of ONNX's and ONNX Runtime's test cases
+FOLDERS = "egraph|onnx_bridge|rules|extract|kernels|tests|bench|tools|docs"
+
+
+@functools.cache
+def files():
+    """Every file of the repository; the folders of builds are left out."""
+    return [p for folder in (*FOLDERS.split("|"), ".ci") for p in (ROOT / folder).rglob("*") if p.is_file() and "__pycache__" not in p.parts] + [
+        p for p in ROOT.iterdir() if p.is_file()]
+
+
+def documents():
+    return [p for p in files() if p.suffix == ".md" and p.name != "CHANGELOG.md"]
+
+
+@functools.cache
+def words():
+    """What stands in files that are no documents: words, and options such as --seed."""
+    found = set()
+    for path in files():
+        if path.suffix in SOURCES and path.suffix != ".md" and path.stat().st_size < 1 << 22:
+            text = path.read_text(errors="replace")
+            found.update(re.findall(r"\w+", text))
+            found.update(re.findall(r"--[a-z][a-z-]*[a-z]", text))
+    return found
+
+
+def prose(path):
+    """Numbered lines outside of code."""
+    inside = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        inside ^= line.startswith("```")
+        if not inside and not line.startswith("    "):
+            yield number, line
+
+
+def test_documents_and_comments_name_files_that_exist():
+    gone = []
+    names = {p.name for p in files()}
+    for path in files():
+        if path.suffix not in (".md", ".h", ".cpp", ".rules", ".inc") or path.name == "CHANGELOG.md":
+            continue
+        mark = {".md": "", ".rules": "#"}.get(path.suffix, "//")
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            told = line if not mark else line.partition(mark)[2]
+            for name in re.findall(rf"(?<![\w./-])(?:{FOLDERS})/[\w./-]*\w\.(?:h|cpp|py|rules|inc|md|json|jsonl|onnxtxt|cmake|supp)\b", told):
+                if name not in THEIRS and not (ROOT / name).exists():
+                    gone.append(f"{path.relative_to(ROOT)}:{number}: {name}")
+            for name in re.findall(r"(?<![\w./*<-])\w+\.(?:h|cpp|rules)\b", told):
+                if name not in THEIRS | names and path.suffix != ".md":
+                    gone.append(f"{path.relative_to(ROOT)}:{number}: {name}")
+    assert not gone, gone
+
+
+def test_documents_name_options_and_identifiers_that_exist():
+    unknown = []
+    known = words() | THEIRS | {p.stem for p in files()}
+    for path in documents():
+        if str(path.relative_to(ROOT)) in CASES_OF_OTHERS:
+            continue
+        for number, line in prose(path):
+            if re.search(r"\| \d+ \||469e179", line):
+                continue  # tables of measurements name what was there
+            options = re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", " ".join(re.findall(r"`[^`]*`", line)))
+            names = [t for t in re.findall(r"`(\w+)(?:\(\))?`", line) if "_" in t.strip("_") or re.search(r"[a-z][A-Z]", t)]
+            unknown += [f"{path.relative_to(ROOT)}:{number}: {word}" for word in options + names if word not in known]
+    assert not unknown, unknown
+
+
+def help_examples():
+    verbs = re.findall(r"^  (\w+) ", re.search(r"^VERBS\n(.*?)\n\n", run_ok("--help").stdout, flags=re.M | re.S)[1], flags=re.M)
+    verbs = [v for v in verbs if v != "saturate"]
+    return [(verb, line.strip()) for verb in ["", *verbs] for line in run_ok(*([verb] if verb else []), "--help").stdout.partition("\nEXAMPLES\n")[2].splitlines()
+            if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory):
+    """The files that the examples name."""
+    folder = tmp_path_factory.mktemp("examples")
+    shutil.copy(DATA / "bart_encoder.onnx", folder / "bart.onnx")
+    shutil.copy(DATA / "bart_encoder.inputs.npz", folder / "x.npz")
+    run_ok("bart.onnx", cwd=folder)
+    (folder / "my.rules").write_text('opset "" 18\nrule twice (X) => (Y)\n  Neg (Neg (X)) => Identity (X)\n  example X = float[2,3]\n')
+    run_ok("extract", "bart.onnx", "--sample", "1", "-o", "some", cwd=folder)
+    run_ok("cost", "gather", "--graphs", *sorted(folder.glob("some/*.onnx")), "--seconds", "0.001", "--dim", "batch=1", "--dim", "seq=16", "-o", "graphs.jsonl", cwd=folder)
+    run_ok("cost", "gather", "bart.onnx", "--dim", "batch=1", "--dim", "seq=16", "--seconds", "0.001", "-o", "others.jsonl", cwd=folder)
+    shutil.copy(folder / "others.jsonl", folder / "rows.jsonl")
+    run_ok("cost", "fit", "rows.jsonl", "-o", "mine.json", cwd=folder)
+    return folder
+
+
+FINDS_SOMETHING = {"saturate targets check": 1, "saturate reduce": 6}  # BART breaks limits of npu-4d, and shows no failure
+
+
+def test_every_verb_has_an_example_that_runs(workplace):
+    examples = help_examples()
+    assert len(examples) > 20 and len({verb for verb, _ in examples}) == 12, examples
+    for _, line in examples:
+        assert line.startswith("saturate ")
+        done = subprocess.run(line.replace("saturate", shlex.quote(binary()), 1), shell=True, cwd=workplace, capture_output=True, text=True, timeout=300)
+        wanted = next((code for begin, code in FINDS_SOMETHING.items() if line.startswith(begin)), 0)
+        assert done.returncode == wanted, (line, done.stdout[-500:], done.stderr)
