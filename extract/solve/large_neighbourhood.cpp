@@ -14,7 +14,7 @@ constexpr double kMostSeconds = 1.0;     // for one neighbourhood
 
 class NeighbourhoodSearch {
  public:
-  NeighbourhoodSearch(const Presolved& s, NodeChoice choice, std::uint64_t seed)
+  NeighbourhoodSearch(const Presolved& s, const NodeChoice& choice, std::uint64_t seed)
       : p_(s.problem), parents_(s.problem), random_(seed), choice_(needed_only(p_, choice)), cost_(evaluate_choice(p_, choice_).dag) {}
 
   NodeChoice run(double seconds) {
@@ -114,8 +114,8 @@ class NeighbourhoodSearch {
 
 }  // namespace
 
-NodeChoice large_neighbourhood_search(const Presolved& presolved, NodeChoice choice, double seconds, std::uint64_t seed) {
-  return NeighbourhoodSearch(presolved, std::move(choice), seed).run(seconds);
+NodeChoice large_neighbourhood_search(const Presolved& presolved, const NodeChoice& choice, double seconds, std::uint64_t seed) {
+  return NeighbourhoodSearch(presolved, choice, seed).run(seconds);
 }
 
 }  // namespace saturate

@@ -8,6 +8,6 @@
 namespace saturate {
 
 // Improves a complete acyclic choice for presolved.problem until `seconds` have passed.
-NodeChoice large_neighbourhood_search(const Presolved& presolved, NodeChoice choice, double seconds, std::uint64_t seed);
+NodeChoice large_neighbourhood_search(const Presolved& presolved, const NodeChoice& choice, double seconds, std::uint64_t seed);
 
 }  // namespace saturate

@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-absl::Status bad(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
+absl::Status bad(const std::string& message) { return absl::InvalidArgumentError(message); }
 
 std::optional<std::int64_t> number(std::string_view text) {
   std::int64_t v = 0;

@@ -8,22 +8,20 @@ namespace {
 // y = alpha * y + beta * C, C broadcast one way to [m, n].
 template <typename T>
 absl::Status add_bias(const KernelContext& ctx, const Tensor& c, const Shape& dims, double alpha, double beta, T* y) {
-  Tensor bias = c;
   if (ctx.node.domain.empty() && ctx.opset < 7 && ctx.attr_i("broadcast", 0) == 0 && c.dims() != dims)
     return ctx.invalid("C does not have the result's shape");
-  if (broadcast_shape(bias.dims(), dims) != dims) return ctx.invalid("C does not broadcast to the result");
+  if (broadcast_shape(c.dims(), dims) != dims) return ctx.invalid("C does not broadcast to the result");
   if (c.dtype() != dtype_of<T>()) return ctx.invalid("C differs in element type");
-  const T* pc = bias.data<T>();
+  const T* pc = c.data<T>();
   using C = Compute<T>;
   const C scale = static_cast<C>(alpha), weight = static_cast<C>(beta);
-  parallel_runs<2>(
-      ctx, dims, {strides_of(dims), broadcast_strides(bias.dims(), dims)}, [&](const auto& at, std::int64_t n, const auto& step) {
-        T* o = y + at[0];
-        const T* b = pc + at[1];
-        for (std::int64_t i = 0; i < n; ++i)
-          o[i * step[0]] =
-              static_cast<T>(added(multiplied(scale, static_cast<C>(o[i * step[0]])), multiplied(weight, static_cast<C>(b[i * step[1]]))));
-      });
+  parallel_runs<2>(ctx, dims, {strides_of(dims), broadcast_strides(c.dims(), dims)}, [&](const auto& at, std::int64_t n, const auto& step) {
+    T* o = y + at[0];
+    const T* b = pc + at[1];
+    for (std::int64_t i = 0; i < n; ++i)
+      o[i * step[0]] =
+          static_cast<T>(added(multiplied(scale, static_cast<C>(o[i * step[0]])), multiplied(weight, static_cast<C>(b[i * step[1]]))));
+  });
   return absl::OkStatus();
 }
 

@@ -23,7 +23,7 @@ absl::StatusOr<Value> dequantized(KernelContext& ctx, std::size_t x, std::size_t
   if (!ctx.is_tensor(x) || !ctx.is_tensor(scale)) return ctx.invalid("a tensor or its scale is absent");
   std::vector<Value> inputs = {ctx.inputs[x], ctx.inputs[scale]};
   if (ctx.has_input(zero)) {
-    Tensor z = ctx.tensor(zero);
+    const Tensor& z = ctx.tensor(zero);
     if (z.size() != ctx.tensor(scale).size()) return ctx.invalid("scale and zero point differ in size");
     inputs.emplace_back(z.reshaped(ctx.tensor(scale).dims()));
   }
