@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
 #include "rules/native/kit.h"
 
@@ -23,10 +24,10 @@ PipelineResult result_of(const std::string& body, NativeRule rule, std::vector<I
   const auto model =
       parse_model_text("<ir_version: 8, opset_import: [\"\" : 18]>\ng (float[n] x) => (float[n] y) {\n" + body + "\n}\n", "test");
   EXPECT_TRUE(model.ok()) << model.status();
-  SaturateArgs args;
-  args.rules = {"none"};
-  args.cost = "nodes";
-  auto setup = set_up(args, {});
+  SetupOptions given;
+  given.rule_files = {"none"};
+  given.cost = "nodes";
+  auto setup = set_up(given);
   EXPECT_TRUE(setup.ok()) << setup.status();
   EXPECT_TRUE(setup->rules.add(std::move(rule)).ok());
   PipelineOptions options;

@@ -18,7 +18,8 @@ namespace {
 
 struct RewriteCase {
   std::string name, place;  // place: file and line
-  SaturateArgs args;
+  SetupOptions setup;
+  std::optional<std::int64_t> opset;
   std::vector<std::pair<std::string, std::size_t>> wanted;  // operators, `|` between those that count together
   std::string text;
   std::string unknown;  // a line that means nothing
@@ -42,19 +43,19 @@ void take_line(const std::string& word, const std::string& rest, RewriteCase& c)
   else if (word == "check-not")
     for (const std::string& op : parts_of(rest, ',')) c.wanted.emplace_back(op, 0);
   else if (word == "target")
-    c.args.target = rest;
+    c.setup.target = rest;
   else if (word == "cost")
-    c.args.cost = rest;
+    c.setup.cost = rest;
   else if (word == "assume")
-    c.args.assumed.push_back(rest);
+    c.setup.filter.assumptions.assumed.push_back(rest);
   else if (word == "no-assume")
-    c.args.not_assumed.push_back(rest);
+    c.setup.filter.assumptions.not_assumed.push_back(rest);
   else if (word == "rules")
-    c.args.rules.push_back(rest);
+    c.setup.rule_files.push_back(rest);
   else if (word == "opset")
-    c.args.opset = std::stol(rest);
+    c.opset = std::stol(rest);
   else if (word == "approximate" && rest.empty())
-    c.args.approximate = true;
+    c.setup.filter.approximates = true;
   else
     c.unknown = word;
 }
@@ -75,7 +76,7 @@ std::vector<RewriteCase> cases_of(const std::filesystem::path& file) {
       RewriteCase& c = out.emplace_back();
       c.name = rest;
       c.place = fmt::format("{}:{}", file.filename().string(), number);
-      c.args.cost = "nodes";
+      c.setup.cost = "nodes";
     } else if (word == "header") {
       header = rest;
     } else if (!word.empty() && !out.empty()) {
@@ -131,16 +132,15 @@ class Rewrites : public ::testing::TestWithParam<RewriteCase> {
     absl::StatusOr<Model> model = parse_model_text(GetParam().text, GetParam().place);
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
-    absl::StatusOr<::saturate::Setup> setup = set_up(GetParam().args, {});
+    absl::StatusOr<::saturate::Setup> setup = set_up(GetParam().setup);
     ASSERT_TRUE(setup.ok()) << setup.status();
     setup_.emplace(*std::move(setup));
   }
 
   PipelineOptions options(int threads, bool verify) const {
-    CommonArgs common;
-    common.threads = threads;
     PipelineOptions out;
-    out.optimize = optimize_options(GetParam().args, common);
+    out.optimize.limits.threads = threads;
+    out.optimize.opset = GetParam().opset;
     out.verify = verify;
     return out;
   }

@@ -39,40 +39,39 @@ std::optional<Error> check_options(const Options& o) {
   return std::nullopt;
 }
 
-ShapeArgs shape_args(const Options& o) {
-  ShapeArgs args;
-  for (const auto& [symbol, size] : o.dims) args.dims.push_back(fmt::format("{}={}", symbol, size));
-  for (const auto& [name, dims] : o.input_shapes) args.input_shapes.push_back(fmt::format("{}:[{}]", name, fmt::join(dims, ",")));
-  args.allow_empty = o.allow_empty;
-  return args;
+GivenShapes shapes_of(const Options& o) {
+  return {Sizes(o.dims.begin(), o.dims.end()), InputShapes(o.input_shapes.begin(), o.input_shapes.end()), o.allow_empty};
 }
 
-Expected<VerifyOptions> check_of(const Options& o, const ShapeArgs& shapes, const saturate::Model& original) {
-  CommonArgs common;
-  common.threads = o.threads;
-  common.cancel = o.abort;
-  absl::StatusOr<VerifyOptions> options = verify_options({{}, o.rtol, o.atol, o.seed, {}, o.time_limit}, shapes, common, original);
-  if (!options.ok()) return error_of(options.status(), "", "");
-  if (o.max_memory != ~std::size_t{0}) options->memory = o.max_memory;
+Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
+  if (const absl::Status s = check_not_empty(shapes); !s.ok()) return error_of(s, "", "");
+  VerifyOptions options;
+  options.tolerances.rtol = o.rtol;
+  options.tolerances.atol = o.atol;
+  options.seed = o.seed;
+  options.threads = o.threads;
+  options.cancel = o.abort;
+  options.sizes = shapes.dims;
+  options.input_shapes = shapes.input_shapes;
+  options.seconds = std::max(1.0, o.time_limit);
+  if (o.max_memory != ~std::size_t{0}) options.memory = o.max_memory;
   const auto add = [&](const Values& values) -> std::optional<Error> {
     Expected<Inputs> inputs = to_internal(values);
     if (!inputs) return inputs.error();
-    options->inputs.push_back(*std::move(inputs));
+    options.inputs.push_back(*std::move(inputs));
     return std::nullopt;
   };
   if (o.inputs)
     if (auto error = add(*o.inputs)) return *std::move(error);
   for (const Values& more : o.more_inputs)
     if (auto error = add(more)) return *std::move(error);
-  return *std::move(options);
+  return options;
 }
 
-Expected<Setup> setup_of(const Options& o, const ShapeArgs& shapes) {
-  SaturateArgs args;
-  args.target = o.target;
-  args.cost = o.cost;
-  args.rules = {"none"};
-  absl::StatusOr<Setup> setup = set_up(args, shapes);
+Expected<Setup> setup_of(const Options& o, const GivenShapes& shapes) {
+  SetupOptions options{o.target, o.cost, {}, {"none"}, {}};
+  options.cost_options.symbols = shapes.dims;
+  absl::StatusOr<Setup> setup = set_up(options);
   if (!setup.ok()) return error_of(setup.status(), "", "");
   absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin(false);
   RuleFilter filter;
@@ -95,7 +94,7 @@ struct Prepared {
 
 Expected<Prepared> prepare(const Model& model, const Options& o) {
   if (const auto error = check_options(o)) return *error;
-  const ShapeArgs shapes = shape_args(o);
+  const GivenShapes shapes = shapes_of(o);
   Expected<Setup> setup = setup_of(o, shapes);
   if (!setup) return setup.error();
   saturate::Model input = model.impl().model;
@@ -240,7 +239,7 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
   options.strict_verify = o.strict_verify;
   options.abort = o.abort;
   if (o.verify) {
-    Expected<VerifyOptions> check = check_of(o, {}, input);
+    Expected<VerifyOptions> check = check_of(o, {});
     if (!check) return check.error();
     options.check = *std::move(check);
   }
@@ -260,7 +259,7 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
 
 Expected<Verification> run_verify(const Model& original, const Model& other, const Options& o) {
   if (const auto error = check_options(o)) return *error;
-  Expected<VerifyOptions> options = check_of(o, shape_args(o), original.impl().model);
+  Expected<VerifyOptions> options = check_of(o, shapes_of(o));
   if (!options) return options.error();
   const VerifyReport report = saturate::verify(original.impl().model, other.impl().model, *options);
   if (report.status == VerifyStatus::kCancelled) return Error{Code::kInterrupted, "interrupted"};

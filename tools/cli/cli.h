@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,26 +12,15 @@
 #include "absl/status/statusor.h"
 #include "egraph/rewrite.h"
 #include "extract/price/cost.h"
-#include "extract/target/target.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/model.h"
-#include "rules/compile/rule_set.h"
+#include "tools/pipeline/failure.h"
 #include "tools/pipeline/optimize.h"
+#include "tools/pipeline/setup.h"
 #include "tools/verify/draw_inputs.h"
 #include "tools/verify/verify.h"
 
 namespace saturate {
-
-enum ExitCode : int {
-  kExitOk = 0,
-  kExitFile = 1,  // a model, rule or other file can't be read, is invalid or can't be written
-  kExitUsage = 2,
-  kExitDifferent = 3,    // verification failed; no output file
-  kExitBudget = 4,       // --strict-budget and a budget was exhausted; the best valid result is written
-  kExitUnsupported = 5,  // something that our runtime can't run, so nothing can be verified
-  kExitNotShown = 6,     // reduce: the model does not show the failure
-  kExitInterrupted = 130,
-};
 
 struct CommonArgs {
   int verbosity = 0;  // -q: -1, -v: 1
@@ -197,33 +185,19 @@ int extract_command(const ExtractArgs& args);
 int cost_command(const CostArgs& args);
 int reduce_command(const ReduceArgs& args);
 
-// Advice where a model can't be read or makes no sense.
-inline constexpr const char* kModelAdvice = "check that it is a complete ONNX model";
-// `<place>: <what>; <what to do>` as one line. `place` is put in front unless the message begins with it, `advice` at the end unless the
-// message has some already.
-std::string error_line(std::string_view place, std::string_view message, std::string_view advice);
 // Prints `saturate: error: ` and that line on stderr and returns the code.
 int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice);
 int fail(const absl::Status& status, std::string_view place, std::string_view advice);  // kUnimplemented: 5; others: 1
 
-// What several verbs need.
 // A result that has no name: `a/b.onnx` and ".opt.onnx" give `a/b.opt.onnx`.
 std::string path_beside(const std::string& input, const std::string& ending);
-struct Setup {
-  RuleSet rules;
-  Target target;
-  std::unique_ptr<CostModel> cost;
-  std::vector<std::string> risks = {};  // risky assumptions that the user or his target asked for
-};
-absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter);
-// What the filter lets through; the rules and assumptions that it names must exist.
-absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter);
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
 OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common);
-// Shapes and sizes that the user gave, into the model's inputs (for optimize) or for verify; kInvalidArgument with one line.
+// What the words of the user say; kInvalidArgument with one line where they say nothing.
 absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims);
 absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::string>& texts);
-absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> parse_shapes(const std::vector<std::string>& shapes);
+absl::StatusOr<InputShapes> parse_shapes(const std::vector<std::string>& shapes);
+absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args);
 absl::Status fix_shapes(Model& model, const ShapeArgs& args);
 // A .npz as the model's inputs: every name declared, dtypes right, none missing.
 absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);

@@ -1,12 +1,15 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "tools/cli/cli.h"
-#include "tools/cli/option_checks.h"
 #include "tools/io/npz.h"
+#include "tools/io/option_checks.h"
 #include "tools/io/terminal.h"
 
 namespace saturate {
@@ -14,45 +17,7 @@ namespace {
 
 absl::Status bad(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
 
-void replace_symbol(std::vector<ValueInfo>& infos, const std::string& symbol, std::int64_t size) {
-  for (ValueInfo& info : infos) {
-    if (!info.type.shape) continue;
-    for (DimSpec& dim : *info.type.shape) {
-      if (dim != DimSpec(symbol)) continue;
-      dim = size;
-      info.origin = nullptr;
-    }
-  }
-}
-
-absl::Status fix_dim(Model& model, ValueInfo& input, std::size_t axis, std::int64_t size) {
-  DimSpec& dim = (*input.type.shape)[axis];
-  if (const auto* number = std::get_if<std::int64_t>(&dim)) {
-    if (*number == size) return absl::OkStatus();
-    return bad(fmt::format("input '{}': dim {} is {} in the model and can't become {}; export the model with a dynamic dim", input.name,
-                           axis, *number, size));
-  }
-  if (const auto* name = std::get_if<std::string>(&dim)) {
-    const std::string symbol = *name;
-    for (auto* infos : {&model.graph.inputs, &model.graph.outputs, &model.graph.value_info}) replace_symbol(*infos, symbol, size);
-    return absl::OkStatus();
-  }
-  dim = size;
-  input.origin = nullptr;
-  return absl::OkStatus();
-}
-
 }  // namespace
-
-std::string error_line(std::string_view place, std::string_view message, std::string_view advice) {
-  std::string line;
-  if (!place.empty() && !message.starts_with(place)) line = fmt::format("{}: ", place);
-  line += message;
-  if (!advice.empty() && message.find(';') == std::string_view::npos) line += fmt::format("; {}", advice);
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
-  return printable(line);
-}
 
 int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice) {
   std::fprintf(stderr, "saturate: error: %s\n", error_line(place, message, advice).c_str());
@@ -82,8 +47,8 @@ absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {
 }
 
 // NAME:1,3,224,224, NAME:[1,3,224,224] and NAME:1x3x224x224; -1, ? or a name leave a dim as it is.
-absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> parse_shapes(const std::vector<std::string>& shapes) {
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> out;
+absl::StatusOr<InputShapes> parse_shapes(const std::vector<std::string>& shapes) {
+  InputShapes out;
   for (const std::string& item : shapes) {
     const std::size_t colon = item.rfind(':');
     if (colon == std::string::npos || colon == 0) return bad(fmt::format("--input-shapes {}: not NAME:1,3,224,224", item));
@@ -104,49 +69,76 @@ absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> p
   return out;
 }
 
-namespace {
-
-// A size of 0 makes a model of nothing, mostly by mistake.
-absl::Status refuse_empty(const Sizes& sizes, const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& shapes) {
-  const char* advice = "a size of 0 leaves nothing to compute; --allow-empty takes it all the same";
-  for (const auto& [symbol, size] : sizes)
-    if (size == 0) return bad(fmt::format("--dim {}=0: {}", symbol, advice));
-  for (const auto& [name, dims] : shapes)
-    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return bad(fmt::format("--input-shapes {}: {}", name, advice));
-  return absl::OkStatus();
+// SYMBOL=SIZE,SYMBOL=SIZE:WEIGHT.
+absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::string>& texts) {
+  std::vector<CostPoint> out;
+  for (const std::string& text : texts) {
+    CostPoint point;
+    const std::size_t colon = text.rfind(':');
+    std::vector<std::string> dims;
+    for (std::size_t at = 0, end = std::min(colon, text.size()); at < end;) {
+      const std::size_t comma = std::min(text.find(',', at), end);
+      dims.push_back(text.substr(at, comma - at));
+      at = comma + 1;
+    }
+    absl::StatusOr<Sizes> sizes = parse_sizes(dims);
+    if (colon != std::string::npos) {
+      const std::string weight = text.substr(colon + 1);
+      char* end = nullptr;
+      point.weight = std::strtod(weight.c_str(), &end);
+      if (weight.empty() || *end != 0 || !(point.weight > 0) || !std::isfinite(point.weight))
+        return absl::InvalidArgumentError(fmt::format("--cost-at {}: '{}' is no weight above 0", text, weight));
+    }
+    if (!sizes.ok() || sizes->empty())
+      return absl::InvalidArgumentError(fmt::format("--cost-at {}: not SYMBOL=SIZE,...[:WEIGHT]; write e.g. batch=1,seq=128:0.7", text));
+    point.symbols = *std::move(sizes);
+    out.push_back(std::move(point));
+  }
+  return out;
 }
 
-// An input whose rank the model leaves open gets the user's.
-void give_rank(ValueInfo& input, std::size_t rank) {
-  if (input.type.kind != ValueType::Kind::kTensor || input.type.shape) return;
-  input.type.shape.emplace(rank);
-  input.origin = nullptr;
+absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args) {
+  absl::StatusOr<Sizes> dims = parse_sizes(args.dims);
+  if (!dims.ok()) return dims.status();
+  absl::StatusOr<InputShapes> shapes = parse_shapes(args.input_shapes);
+  if (!shapes.ok()) return shapes.status();
+  return GivenShapes{*std::move(dims), *std::move(shapes), args.allow_empty};
 }
 
-}  // namespace
+absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
+  SetupOptions options{args.target, args.cost, {}, args.rules, {}};
+  options.filter.approximates = args.approximate;
+  options.filter.except = args.skip_rules;
+  options.filter.assumptions = {args.assumed, args.not_assumed};
+  absl::StatusOr<Sizes> sizes = parse_sizes(shapes.dims);
+  if (!sizes.ok()) return sizes.status();
+  options.cost_options.symbols = *std::move(sizes);
+  absl::StatusOr<std::vector<CostPoint>> points = parse_cost_points(args.cost_at);
+  if (!points.ok()) return points.status();
+  options.cost_options.points = *std::move(points);
+  return set_up(options);
+}
+
+OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common) {
+  OptimizeOptions options;
+  options.limits = args.limits;
+  options.limits.threads = common.threads;
+  options.limits.cancel = common.cancel;
+  options.opset = args.opset;
+  options.keep_opset = args.keep_opset;
+  options.extractor = args.extractor;
+  options.memory_slack = args.memory_slack;
+  std::set<std::string> names;
+  if (const auto points = parse_cost_points(args.cost_at); points.ok())
+    for (const CostPoint& point : *points)
+      for (const auto& [name, size] : point.symbols) names.insert(name);
+  options.cost_symbols.assign(names.begin(), names.end());
+  return options;
+}
 
 absl::Status fix_shapes(Model& model, const ShapeArgs& args) {
-  absl::StatusOr<Sizes> sizes = parse_sizes(args.dims);
-  if (!sizes.ok()) return sizes.status();
-  absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> shapes = parse_shapes(args.input_shapes);
-  if (!shapes.ok()) return shapes.status();
-  if (absl::Status s = args.allow_empty ? absl::OkStatus() : refuse_empty(*sizes, *shapes); !s.ok()) return s;
-  for (const auto& [symbol, size] : *sizes)
-    for (auto* infos : {&model.graph.inputs, &model.graph.outputs, &model.graph.value_info}) replace_symbol(*infos, symbol, size);
-  for (const auto& [name, dims] : *shapes) {
-    const auto input =
-        std::find_if(model.graph.inputs.begin(), model.graph.inputs.end(), [&](const ValueInfo& v) { return v.name == name; });
-    if (input == model.graph.inputs.end()) return bad(fmt::format("the model has no input '{}'; `saturate inspect` lists them", name));
-    give_rank(*input, dims.size());
-    if (!input->type.shape || input->type.shape->size() != dims.size())
-      return bad(fmt::format("input '{}' has rank {}, not {}; `saturate inspect` shows its shape", name,
-                             input->type.shape ? fmt::format("{}", input->type.shape->size()) : "unknown", dims.size()));
-    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
-      if (dims[axis] < 0) continue;
-      if (absl::Status status = fix_dim(model, *input, axis, dims[axis]); !status.ok()) return status;
-    }
-  }
-  return absl::OkStatus();
+  const absl::StatusOr<GivenShapes> shapes = given_shapes(args);
+  return shapes.ok() ? fix_shapes(model, *shapes) : shapes.status();
 }
 
 absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model) {
@@ -193,13 +185,11 @@ absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const Shape
   options.seed = args.seed;
   options.threads = common.threads;
   options.cancel = common.cancel;
-  absl::StatusOr<Sizes> sizes = parse_sizes(shapes.dims);
-  if (!sizes.ok()) return sizes.status();
-  options.sizes = *std::move(sizes);
-  absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::int64_t>>>> input_shapes = parse_shapes(shapes.input_shapes);
-  if (!input_shapes.ok()) return input_shapes.status();
-  options.input_shapes = *std::move(input_shapes);
-  if (absl::Status s = shapes.allow_empty ? absl::OkStatus() : refuse_empty(options.sizes, options.input_shapes); !s.ok()) return s;
+  absl::StatusOr<GivenShapes> given = given_shapes(shapes);
+  if (!given.ok()) return given.status();
+  if (absl::Status s = check_not_empty(*given); !s.ok()) return s;
+  options.sizes = std::move(given->dims);
+  options.input_shapes = std::move(given->input_shapes);
   if (args.max_memory) options.memory = *args.max_memory << 20;
   if (args.seconds) options.seconds = std::max(1.0, *args.seconds);
   for (const std::string& path : args.inputs) {

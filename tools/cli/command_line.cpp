@@ -16,7 +16,7 @@
 #include "onnx_bridge/file/mapped_files.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command_line.h"
-#include "tools/cli/option_checks.h"
+#include "tools/io/option_checks.h"
 #include "tools/pipeline/stage_dumps.h"
 
 namespace {

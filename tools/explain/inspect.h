@@ -5,9 +5,9 @@
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
-#include "tools/cli/cli.h"
 #include "tools/explain/why_not.h"
 #include "tools/pipeline/optimize.h"
+#include "tools/pipeline/setup.h"
 
 namespace saturate {
 

@@ -6,9 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "tools/cli/cli.h"
+#include "tools/pipeline/failure.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/pipeline/report.h"
+#include "tools/pipeline/setup.h"
 #include "tools/verify/verify.h"
 
 namespace saturate {
@@ -20,12 +21,6 @@ struct PipelineOptions {
   bool debug_rules = false;                  // strict, and find the rule (debug_rules.h)
   VerifyOptions check;                       // its `cancel` is `abort`
   const std::atomic<bool>* abort = nullptr;  // gives up: kExitInterrupted
-};
-
-// A sentence for the user: see fail().
-struct Failure {
-  ExitCode code = kExitFile;
-  std::string message, advice;
 };
 
 struct PipelineResult {

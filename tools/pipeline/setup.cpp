@@ -1,13 +1,15 @@
+#include "tools/pipeline/setup.h"
+
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <set>
 
 #include "fmt/format.h"
-#include "tools/cli/cli.h"
+#include "tools/io/terminal.h"
+#include "tools/pipeline/failure.h"
 
 namespace saturate {
 namespace {
+
+absl::Status unfit(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
 
 bool has_rule(const RuleSet& rules, const std::string& name) {
   const auto native = rules.native_rules();
@@ -24,7 +26,52 @@ absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const 
   return filter_rules(*std::move(rules), filter);
 }
 
+void replace_symbol(std::vector<ValueInfo>& infos, const std::string& symbol, std::int64_t size) {
+  for (ValueInfo& info : infos) {
+    if (!info.type.shape) continue;
+    for (DimSpec& dim : *info.type.shape) {
+      if (dim != DimSpec(symbol)) continue;
+      dim = size;
+      info.origin = nullptr;
+    }
+  }
+}
+
+absl::Status fix_dim(Model& model, ValueInfo& input, std::size_t axis, std::int64_t size) {
+  DimSpec& dim = (*input.type.shape)[axis];
+  if (const auto* number = std::get_if<std::int64_t>(&dim)) {
+    if (*number == size) return absl::OkStatus();
+    return unfit(fmt::format("input '{}': dim {} is {} in the model and can't become {}; export the model with a dynamic dim", input.name,
+                             axis, *number, size));
+  }
+  if (const auto* name = std::get_if<std::string>(&dim)) {
+    const std::string symbol = *name;
+    for (auto* infos : {&model.graph.inputs, &model.graph.outputs, &model.graph.value_info}) replace_symbol(*infos, symbol, size);
+    return absl::OkStatus();
+  }
+  dim = size;
+  input.origin = nullptr;
+  return absl::OkStatus();
+}
+
+// An input whose rank the model leaves open gets the user's.
+void give_rank(ValueInfo& input, std::size_t rank) {
+  if (input.type.kind != ValueType::Kind::kTensor || input.type.shape) return;
+  input.type.shape.emplace(rank);
+  input.origin = nullptr;
+}
+
 }  // namespace
+
+std::string error_line(std::string_view place, std::string_view message, std::string_view advice) {
+  std::string line;
+  if (!place.empty() && !message.starts_with(place)) line = fmt::format("{}: ", place);
+  line += message;
+  if (!advice.empty() && message.find(';') == std::string_view::npos) line += fmt::format("; {}", advice);
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return printable(line);
+}
 
 absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter) {
   return load_rules(files, filter, true);
@@ -38,71 +85,47 @@ absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter) {
   return std::move(rules).filtered(filter);
 }
 
-// SYMBOL=SIZE,SYMBOL=SIZE:WEIGHT.
-absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::string>& texts) {
-  std::vector<CostPoint> out;
-  for (const std::string& text : texts) {
-    CostPoint point;
-    const std::size_t colon = text.rfind(':');
-    std::vector<std::string> dims;
-    for (std::size_t at = 0, end = std::min(colon, text.size()); at < end;) {
-      const std::size_t comma = std::min(text.find(',', at), end);
-      dims.push_back(text.substr(at, comma - at));
-      at = comma + 1;
-    }
-    absl::StatusOr<Sizes> sizes = parse_sizes(dims);
-    if (colon != std::string::npos) {
-      const std::string weight = text.substr(colon + 1);
-      char* end = nullptr;
-      point.weight = std::strtod(weight.c_str(), &end);
-      if (weight.empty() || *end != 0 || !(point.weight > 0) || !std::isfinite(point.weight))
-        return absl::InvalidArgumentError(fmt::format("--cost-at {}: '{}' is no weight above 0", text, weight));
-    }
-    if (!sizes.ok() || sizes->empty())
-      return absl::InvalidArgumentError(fmt::format("--cost-at {}: not SYMBOL=SIZE,...[:WEIGHT]; write e.g. batch=1,seq=128:0.7", text));
-    point.symbols = *std::move(sizes);
-    out.push_back(std::move(point));
-  }
-  return out;
-}
-
-absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
-  RuleFilter filter;
-  filter.approximates = args.approximate;
-  filter.except = args.skip_rules;
-  filter.assumptions = {args.assumed, args.not_assumed};
-  absl::StatusOr<Target> target = load_target(args.target);
+absl::StatusOr<Setup> set_up(const SetupOptions& options) {
+  absl::StatusOr<Target> target = load_target(options.target);
   if (!target.ok()) return target.status();
+  RuleFilter filter = options.filter;
   filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), target->assumes.begin(), target->assumes.end());
-  absl::StatusOr<RuleSet> rules = load_rules(args.rules, filter, false);
+  absl::StatusOr<RuleSet> rules = load_rules(options.rule_files, filter, false);
   if (!rules.ok()) return rules.status();
-  absl::StatusOr<Sizes> sizes = parse_sizes(shapes.dims);
-  if (!sizes.ok()) return sizes.status();
-  CostOptions options;
-  options.symbols = *std::move(sizes);
-  absl::StatusOr<std::vector<CostPoint>> points = parse_cost_points(args.cost_at);
-  if (!points.ok()) return points.status();
-  options.points = *std::move(points);
-  absl::StatusOr<std::unique_ptr<CostModel>> cost = load_cost_model(args.cost.empty() ? target->cost_model : args.cost, options);
+  absl::StatusOr<std::unique_ptr<CostModel>> cost =
+      load_cost_model(options.cost.empty() ? target->cost_model : options.cost, options.cost_options);
   if (!cost.ok()) return cost.status();
   return Setup{*std::move(rules), *std::move(target), *std::move(cost), filter.assumptions.risks()};
 }
 
-OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& common) {
-  OptimizeOptions options;
-  options.limits = args.limits;
-  options.limits.threads = common.threads;
-  options.limits.cancel = common.cancel;
-  options.opset = args.opset;
-  options.keep_opset = args.keep_opset;
-  options.extractor = args.extractor;
-  options.memory_slack = args.memory_slack;
-  std::set<std::string> names;
-  if (const auto points = parse_cost_points(args.cost_at); points.ok())
-    for (const CostPoint& point : *points)
-      for (const auto& [name, size] : point.symbols) names.insert(name);
-  options.cost_symbols.assign(names.begin(), names.end());
-  return options;
+absl::Status check_not_empty(const GivenShapes& shapes) {
+  if (shapes.allow_empty) return absl::OkStatus();
+  const char* advice = "a size of 0 leaves nothing to compute; --allow-empty takes it all the same";
+  for (const auto& [symbol, size] : shapes.dims)
+    if (size == 0) return unfit(fmt::format("--dim {}=0: {}", symbol, advice));
+  for (const auto& [name, dims] : shapes.input_shapes)
+    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return unfit(fmt::format("--input-shapes {}: {}", name, advice));
+  return absl::OkStatus();
+}
+
+absl::Status fix_shapes(Model& model, const GivenShapes& shapes) {
+  if (absl::Status s = check_not_empty(shapes); !s.ok()) return s;
+  for (const auto& [symbol, size] : shapes.dims)
+    for (auto* infos : {&model.graph.inputs, &model.graph.outputs, &model.graph.value_info}) replace_symbol(*infos, symbol, size);
+  for (const auto& [name, dims] : shapes.input_shapes) {
+    const auto input =
+        std::find_if(model.graph.inputs.begin(), model.graph.inputs.end(), [&](const ValueInfo& v) { return v.name == name; });
+    if (input == model.graph.inputs.end()) return unfit(fmt::format("the model has no input '{}'; `saturate inspect` lists them", name));
+    give_rank(*input, dims.size());
+    if (!input->type.shape || input->type.shape->size() != dims.size())
+      return unfit(fmt::format("input '{}' has rank {}, not {}; `saturate inspect` shows its shape", name,
+                               input->type.shape ? fmt::format("{}", input->type.shape->size()) : "unknown", dims.size()));
+    for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+      if (dims[axis] < 0) continue;
+      if (absl::Status status = fix_dim(model, *input, axis, dims[axis]); !status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace saturate

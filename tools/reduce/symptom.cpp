@@ -6,7 +6,7 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "tools/cli/option_checks.h"
+#include "tools/io/option_checks.h"
 #include "tools/reduce/model_edits.h"
 
 namespace saturate {

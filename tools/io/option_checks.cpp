@@ -1,4 +1,4 @@
-#include "tools/cli/option_checks.h"
+#include "tools/io/option_checks.h"
 
 #include <charconv>
 #include <cmath>

@@ -1,0 +1,50 @@
+// What a run is set up with: rules, a target, a cost model, and the shapes that the user fixes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "extract/price/cost.h"
+#include "extract/target/target.h"
+#include "onnx_bridge/model/model.h"
+#include "rules/compile/rule_set.h"
+#include "tools/verify/draw_inputs.h"
+
+namespace saturate {
+
+struct Setup {
+  RuleSet rules;
+  Target target;
+  std::unique_ptr<CostModel> cost;
+  std::vector<std::string> risks = {};  // risky assumptions that the user or his target asked for
+};
+
+struct SetupOptions {
+  std::string target = "ort-cpu";  // a built-in one or a file
+  std::string cost;                // empty: the target's own
+  CostOptions cost_options;
+  std::vector<std::string> rule_files;  // beside the built-in ones; "none" leaves those out
+  RuleFilter filter;                    // the target may assume more
+};
+absl::StatusOr<Setup> set_up(const SetupOptions& options);
+
+absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter);
+// What the filter lets through; the rules and assumptions that it names must exist.
+absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter);
+
+// Sizes that the user gives to symbolic dims and to inputs; -1 leaves a dim of an input as it is.
+using InputShapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+struct GivenShapes {
+  Sizes dims;
+  InputShapes input_shapes;
+  bool allow_empty = false;  // a size may be 0
+};
+// Writes them into the model's inputs; kInvalidArgument with one line where they do not fit.
+absl::Status fix_shapes(Model& model, const GivenShapes& shapes);
+// An error where a size is 0 and must not be.
+absl::Status check_not_empty(const GivenShapes& shapes);
+
+}  // namespace saturate
