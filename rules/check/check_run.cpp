@@ -52,7 +52,9 @@ std::optional<Dim> InstanceFacts::lower_triangle(Id id) const {
   return n ? std::optional(dims_.constant(*n)) : std::nullopt;
 }
 
-bool InstanceFacts::may_be_mask(Id id) const { return values_[id] && holds_zeros_and_ones(*values_[id]); }
+bool InstanceFacts::is_zero_or_one(Id id) const { return values_[id] && holds_zeros_and_ones(*values_[id]); }
+
+bool InstanceFacts::may_be_mask(Id id) const { return is_zero_or_one(id); }
 
 bool InstanceFacts::hides_by_infinity(Id id) const { return values_[id] && holds_minus_infinity(*values_[id]); }
 

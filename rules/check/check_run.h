@@ -47,6 +47,7 @@ class InstanceFacts : public FactSource {
   std::optional<Tensor> value(Id id, std::size_t max_bytes) const override;
   DimTable& dims() const override { return dims_; }
   std::optional<Dim> lower_triangle(Id id) const override;
+  bool is_zero_or_one(Id id) const override;
   bool may_be_mask(Id id) const override;
   bool hides_by_infinity(Id id) const override;
   std::optional<Magnitudes> magnitudes(Id id) const override;

@@ -33,6 +33,8 @@ class FactSource {
   virtual DimTable& dims() const = 0;
   // As lower_triangle of triangles.h.
   virtual std::optional<Dim> lower_triangle(Id) const { return std::nullopt; }
+  // As is_zero_or_one of masks.h.
+  virtual bool is_zero_or_one(Id) const { return false; }
   // As may_be_mask of masks.h.
   virtual bool may_be_mask(Id) const { return false; }
   // As hides_by_infinity of masks.h.
@@ -242,6 +244,7 @@ class EGraphFacts : public FactSource {
   std::optional<Tensor> value(Id id, std::size_t max_bytes) const override { return g_.value(id, max_bytes); }
   DimTable& dims() const override { return g_.dims(); }
   std::optional<Dim> lower_triangle(Id id) const override { return saturate::lower_triangle(g_, id); }
+  bool is_zero_or_one(Id id) const override { return saturate::is_zero_or_one(g_, id); }
   bool may_be_mask(Id id) const override { return saturate::may_be_mask(g_, id); }
   bool hides_by_infinity(Id id) const override { return saturate::hides_by_infinity(g_, id); }
   std::optional<Magnitudes> magnitudes(Id id) const override { return saturate::magnitudes(g_, id); }

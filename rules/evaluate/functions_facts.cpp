@@ -165,12 +165,6 @@ Result lower_triangle(EvalContext& c, Args a) {
   return c.fail([&] { return fmt::format("{} is not known to be a causal mask", c.show(a[0])); });
 }
 
-Result may_be_mask(EvalContext& c, Args a) {
-  const auto id = c.as_class(a[0]);
-  if (!id) return std::nullopt;
-  return Val(c.source().may_be_mask(*id));
-}
-
 Result fills(EvalContext& c, Args a) {
   const auto id = c.as_class(a[0]);
   if (!id) return std::nullopt;
@@ -228,10 +222,12 @@ constexpr RuleFunction kFactFunctions[] = {
      "counts_from(positions) == 0", counts_from},
     {"lower_triangle", 1, 1, "(x) -> dim", "The number n such that element [..., i, j] of x is 1 where j <= i + n, and 0 elsewhere.",
      "lower_triangle(mask) == 0", lower_triangle},
+    {"zero_or_one", 1, 1, "(x) -> bool", "Whether x is known to be 0 or 1 everywhere, as what is cast from bool.", "zero_or_one(M)",
+     told_by_source<&FactSource::is_zero_or_one>, true},
     {"may_be_mask", 1, 1, "(x) -> bool",
      "Whether x is 0 or 1 everywhere, or handed on from an input that the model uses as a truth value elsewhere. For rules that assume "
      "mask_of_zeros_and_ones.",
-     "may_be_mask(M)", may_be_mask, true},
+     "may_be_mask(M)", told_by_source<&FactSource::may_be_mask>, true},
     {"reaches_scores", 1, 1, "(x) -> bool",
      "Whether a Softmax or an attention operator reads x as scores or as their mask, through sums, choices, views and scales.",
      "useful(reaches_scores(M))", told_by_source<&FactSource::reaches_scores>, true},
