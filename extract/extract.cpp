@@ -67,9 +67,8 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   return result;
 }
 
-absl::StatusOr<double> cost_with_pinned(const OnnxEGraph& g, Lowered lowered, const Target& target, const CostModel& cost,
+absl::StatusOr<double> cost_with_pinned(const OnnxEGraph& g, const Lowered& lowered, const Target& target, const CostModel& cost,
                                         const ExtractOptions& options) {
-  for (const auto& [id, node] : options.pinned) lowered.roots.push_back(id);
   const OnnxProblem p = onnx_problem(g, lowered, &target, cost, options);
   if (root_without_term(p.plain) != kUnchosen) return std::numeric_limits<double>::infinity();
   const Extractor* extractor = find_extractor(options.extractor);

@@ -26,7 +26,7 @@ struct ExtractOptions {
   std::int64_t opset_limit = 23;     // operators made by rules must exist in this opset of ai.onnx
   bool lowers_opset = false;         // the model's own operators must, too, wherever rules make something else of them
   std::set<Id> not_foldable;         // constant classes whose value cannot be computed here
-  std::map<Id, NodeId> pinned;       // e-nodes that shall stand for their classes, at any price (to ask what that would cost)
+  std::map<Id, NodeId> pinned;       // e-nodes that the selection must contain, at any price
   int improvement_rounds = 8;        // of local search over DAG cost, from the model's own graph
   std::string extractor = "search";  // of extract/solve/extractors.h; its choice is taken where it costs less
   double extractor_seconds = 10;
@@ -38,12 +38,10 @@ struct ExtractOptions {
 // The selection covers the roots, is acyclic and complete (proved before it is returned), and costs no more than the input's own e-nodes.
 absl::StatusOr<Selection> extract(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
                                   const ExtractOptions& options = {});
-// What the cheapest choice costs in which each e-node of `options.pinned` stands for its class and that class is computed, needed or not;
-// infinity where no such choice exists.
-absl::StatusOr<double> cost_with_pinned(const OnnxEGraph& egraph, Lowered lowered, const Target& target, const CostModel& cost,
+// Cost of the cheapest selection that contains every e-node of `options.pinned`; infinity if there is none.
+absl::StatusOr<double> cost_with_pinned(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const CostModel& cost,
                                         const ExtractOptions& options);
-// The input's own graph as a selection: what extraction must not be worse than. Without a target nothing is priced that a runtime does by
-// itself.
+// The input's own graph as a selection: extraction must not be worse. Without a target, fusions at load are not priced.
 absl::StatusOr<Selection> original_selection(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
                                              const ExtractOptions& options = {});
 // Proof: every selected e-node's children are selected, no cycle, roots covered. Empty string, or what is wrong.

@@ -40,6 +40,7 @@ class ProblemBuilder {
       if (!seen[id]) seen[id] = true, stack.push_back(id), p.class_id.push_back(id);
     };
     for (Id r : lowered_.roots) reach(e_.find(r));
+    for (const auto& [id, node] : options_.pinned) reach(e_.find(id));
     while (!stack.empty()) {
       const Id id = stack.back();
       stack.pop_back();
@@ -68,6 +69,7 @@ class ProblemBuilder {
       p.plain.end_class();
     }
     for (Id r : lowered_.roots) p.plain.roots.push_back(p.number[e_.find(r)]);
+    for (const auto& [id, node] : options_.pinned) p.plain.roots.push_back(p.number[e_.find(id)]);
     return p;
   }
 

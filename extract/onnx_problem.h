@@ -18,7 +18,7 @@ struct OnnxProblem {
   std::vector<std::uint32_t> number;                              // by canonical class id; kUnchosen: not reachable
 };
 
-// Without a target nothing is refused, and nothing is priced that a runtime does by itself.
+// Without a target nothing is refused, and fusions at load are not priced. The classes of `options.pinned` are roots, too.
 OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const Target* target, const CostModel& cost,
                          const ExtractOptions& options);
 // The e-node of each class that the model itself has: a leaf, or the first of its nodes.

@@ -18,8 +18,8 @@ void add_sums_for_adds(OnnxEGraph& egraph, const Lowered& lowered, const Target&
 class ValueReaders {
  public:
   ValueReaders(const EGraph& egraph, const Lowered& lowered);
-  // Whether all that is made of `value` goes into `consumer`, so that an operator that makes `consumer` of it is its only reader: the nodes
-  // between them, as of a normalization in single operators, are not needed then. Only near ones are looked at.
+  // True if every path from `value` ends in `consumer`. An operator that makes `consumer` of it is then its only reader, and the nodes
+  // between them, as of a normalization in single operators, are not needed. Only near ones are looked at.
   bool only_for(Id value, Id consumer) const;
 
  private:

@@ -16,8 +16,8 @@ namespace saturate {
 // Whether the ONNX standard has the operator. ONNX Runtime registers one of its own in the standard's domain (tools/generate_op_table.py).
 inline bool is_standard(const OpKey& key) { return key.domain.empty() && key.op_type != "SimplifiedLayerNormalization"; }
 
-// What the target's runtime does to a pair of operators when it loads the model, like it or not: `consumer` reads, as its first input, a
-// value that `producer` makes and nobody else reads. Extraction prices the pair as `becomes`; a producer of another name escapes it.
+// A pair of operators that the target's runtime fuses when it loads the model. `consumer` reads, as its first input, a value that
+// `producer` makes and nothing else reads. Extraction prices the pair as `becomes`; an equal producer of another name is left alone.
 struct LoadTimeFusion {
   std::string producer, consumer, becomes;
   bool constant_operand = false;  // only where one input of the producer is a constant
@@ -29,8 +29,8 @@ struct VersionRange {
   std::int64_t low = 1, high = std::numeric_limits<std::int64_t>::max();
 };
 
-// What all of some operators must keep to. Of tensors, those count that carry data: no constants (a weight is stored as the target likes
-// it) and no integers that only hold shapes.
+// Limits for a set of operators. They apply to tensors that carry data, not to constants (a weight is stored as the target likes it) or
+// shape computations.
 struct OperatorLimits {
   std::set<std::string> operators;  // "Op", "domain::Op"; empty: every operator but `except`
   std::set<std::string> except;

@@ -5,8 +5,8 @@
 
 namespace saturate {
 
-// Whether a Reshape of `x` is given every dim of its result (by the class `target`), of which one may be 0 and is no copy of the dim of `x`
-// in its place: allowzero = 1 (ONNX Reshape-14).
+// Whether a Reshape of `x` to `target` must be written with allowzero = 1 (ONNX Reshape-14): then 0 means 0, not "copy the input's dim".
+// True if `target` holds every dim, and one of them may be 0 and is no copy of the dim of `x` in its place.
 bool may_make_empty(const OnnxEGraph& g, Id x, Id target, Id result);
 
 }  // namespace saturate

@@ -105,8 +105,8 @@ struct Rule {
   bool both_ways = false;
   Effect effect = Effect::kExact;
   std::vector<std::string> assumes;  // names of known assumptions
-  bool if_unsupported = false;       // for targets only that do not take the operator that the left side ends in
-  bool if_any_unsupported = false;   // and only in models that hold an operator which an `if_unsupported` rule is for
+  bool if_unsupported = false;       // only where the target or the opset lacks the left side's last operator
+  bool if_any_unsupported = false;   // and only in models that hold such an operator
   std::optional<std::uint64_t> budget;
   int phase = 0;
   std::optional<double> tolerance;

@@ -13,7 +13,7 @@ enum class HiddenBy : std::uint8_t {
   kNumbers,   // no score lies above the fill of a mask
 };
 
-// Whether the model, run on these inputs, gives some Softmax of its graph such a row. False where it does not run.
+// True if, on these inputs, some Softmax of the graph gets a row that is hidden as a whole. False where the model does not run.
 bool has_hidden_row(const Model& model, const Inputs& inputs, const SessionOptions& options, HiddenBy by);
 
 }  // namespace saturate
