@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times single operators in ONNX Runtime on this machine: the rows of the measured cost model.
 
-    python bench/gather_ort.py OUT.jsonl [--only REGEX] [--threads 1] [--seconds 0.1] [--passes 4] [--budget 450] [--again 0.1]
+    python bench/gather_ort.py OUT.jsonl [--only REGEX] [--grid NAME,...] [--threads 1] [--seconds 0.1] [--passes 4] [--budget 450] [--again 0.1]
     python bench/gather_ort.py OUT.jsonl --models M.onnx ...   # the operators of these models as ONNX Runtime runs them, instead of a grid
     python bench/gather_ort.py OUT.jsonl --graphs G.onnx ...   # whole graphs, such as `saturate extract` writes, in turns
 
@@ -102,7 +102,8 @@ def output_shapes(case, rng, threads):
         if value.name == "one":
             del model.graph.input[i]
             break
-    return [list(y.shape) for y in session(model.SerializeToString(), threads).run(None, feeds)]
+    shapes = [list(y.shape) for y in session(model.SerializeToString(), threads).run(None, feeds)]
+    return [channels_first(s) for s in shapes] if case.nhwc else shapes
 
 
 def clock_for(threads):
@@ -189,12 +190,18 @@ def seconds_in_turns(cases, threads, seconds):
     return [(best[n + i] - best[i]) / (copies - FEW) - reader_seconds(threads) * case.outputs for i, case in enumerate(cases)]
 
 
+def channels_first(shape):
+    return [shape[0], shape[-1], *shape[1:-1]]
+
+
 def identity(case, threads):
     """What a row says of its operator, apart from outputs and times."""
     full = [None if v is None else list(v.shape if isinstance(v, np.ndarray) else v) for v in case.inputs]
-    first = next((v for v in case.inputs if v is not None), None)
+    first = next((v for v in case.inputs[2 if case.op == "QLinearConcat" else 0 :] if v is not None), None)
+    if case.nhwc:
+        full[0] = channels_first(full[0])
     dtype = DTYPE_NAMES.get(first.dtype.name, first.dtype.name) if isinstance(first, np.ndarray) else "float"
-    attrs = {k: v for k, v in case.attrs.items() if isinstance(v, (int, float, list, str))}
+    attrs = {k: v for k, v in case.attrs.items() if isinstance(v, (int, float, list, str)) and k != "channels_last"}
     if case.without:
         return {"op": case.name(), "dtype": dtype, "in": full[2:], "const": [i - 2 for i in case.weights if i >= 2], "attrs": {"rows": case.inputs[0][0]}, "threads": threads, "outputs": 1}
     attrs |= {"to_shape": case.inputs[1].tolist()} if case.op == "Expand" and isinstance(case.inputs[1], np.ndarray) else {}
@@ -394,7 +401,7 @@ def machine():
             text = file.read()
         found = re.search(r"model name\s*:\s*(.*)", text)
         model = found.group(1) if found else ""
-        wide = [f for f in ("avx2", "avx512f", "avx512_vnni", "amx_tile") if f in text]
+        wide = [f for f in ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_tile") if f in text]
     return {"machine": {"processor": model, "extensions": wide if model else [], "cores": os.cpu_count(), "system": platform.system()},
             "runtime": f"onnxruntime {ort.__version__}", "provider": "CPUExecutionProvider"}
 
@@ -403,6 +410,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
     parser.add_argument("--only", default="", help="operators that match this expression")
+    parser.add_argument("--grid", default="", metavar="NAME,...", help=f"only these parts of the grid: {', '.join(part.__name__ for part in GRID)}")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.1, help="for each measurement")
     parser.add_argument("--passes", type=int, default=3)
@@ -413,6 +421,8 @@ def main():
     parser.add_argument("--dim", action="append", default=[], metavar="SYMBOL=SIZE", help="for --models and --graphs")
     parser.add_argument("--inputs", metavar="X.npz", help="for --models and --graphs")
     args = parser.parse_args()
+    if unknown := set(filter(None, args.grid.split(","))) - {part.__name__ for part in GRID}:
+        parser.error(f"--grid: there is no {', '.join(sorted(unknown))}")
     ort.set_default_logger_severity(4)
     dims = {name: int(size) for name, size in (d.rsplit("=", 1) for d in args.dim)}
     if args.graphs:
@@ -421,7 +431,8 @@ def main():
         models = [functools.partial(from_model, m, dims, args.inputs, args.threads) for m in args.models]
         raws = read_raw(args.out + ".raw")
         with open(args.out + ".raw", "a", encoding="utf-8") as raw_file:
-            gather((case for family in models or GRID for case in family()), args, raws, raw_file)
+            asked = [part for part in GRID if not args.grid or part.__name__ in args.grid.split(",")]
+            gather((case for family in models or asked for case in family()), args, raws, raw_file)
         rows = [summary(r) for r in raws.values()]
     with open(args.out, "w", encoding="utf-8") as out:
         out.writelines(json.dumps(r, separators=(",", ":")) + "\n" for r in [machine(), *rows])

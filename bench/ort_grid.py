@@ -10,14 +10,17 @@ FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
 class Case:
     """A node: inputs are (shape, how they are filled); `weights` are the positions of inputs that a model has as constants."""
 
-    def __init__(self, op, inputs, attrs=None, weights=(), outputs=1, domain="", opset=23, from_model=False, without=None):
+    def __init__(self, op, inputs, attrs=None, weights=(), outputs=1, domain="", opset=23, from_model=False, without=None, nhwc=False):
         self.from_model, self.without = from_model, without  # `without`: a case timed in turns with this one, of which the rest is asked: a Gemm's bias
+        self.nhwc = nhwc  # channels last, as ONNX Runtime lays integer convolutions out; the row tells the shapes as ONNX has them
         self.op, self.domain, self.attrs, self.weights, self.outputs, self.opset = op, domain, attrs or {}, weights, outputs, opset
         self.inputs = [i if i is None or isinstance(i, (tuple, np.ndarray)) else tuple(i) for i in inputs]
 
     def name(self):
         if self.without:
             return f"{self.op}/bias"
+        if self.nhwc and self.op == "QLinearConv":
+            return self.op
         return f"{self.domain}::{self.op}" if self.domain not in ("", NCHWC) else self.op
 
 
@@ -265,6 +268,105 @@ def products():
             yield Case("DynamicQuantizeLinear", [(1, rows, k)], outputs=3)
 
 
+def u8(*shape):
+    """Integers that are no inputs of one kernel alone: all values occur."""
+    return np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+
+
+def scale(value=0.05):
+    return np.array(value, np.float32)
+
+
+def zero(dtype=np.uint8):
+    return np.array(128 if dtype == np.uint8 else 0, dtype)
+
+
+def weight_of(*shape):
+    return np.random.default_rng(1).integers(-127, 128, shape, np.int8)
+
+
+def integer_products():
+    s, z, zw = scale(), zero(), zero(np.int8)
+    for k, n in ((64, 64), (256, 256), (384, 1536), (768, 768), (768, 2304), (768, 3072), (3072, 768), (2048, 768), (1024, 256)):
+        for rows in (1, 4, 16, 50, 128, 512):
+            if rows * k * n > 512 * 768 * 2304:
+                continue
+            a, w, f = u8(1, rows, k), weight_of(k, n), (1, rows, k)
+            each = np.full(n, 0.01, np.float32)
+            yield Case("QLinearMatMul", [a, s, z, w, s, zw, s, z], weights=(1, 2, 3, 4, 5, 6, 7))
+            yield Case("QGemm", [u8(rows, k), s, z, w, each, np.zeros(n, np.int8), np.zeros(n, np.int32), s, z], {"alpha": 1.0}, weights=(1, 2, 3, 4, 5, 6, 7, 8), domain=MS)
+            yield Case("MatMulIntegerToFloat", [a, w, s, s, z, zw], weights=(1, 2, 3, 4, 5), domain=MS)
+            yield Case("DynamicQuantizeMatMul", [f, w, s, zw], weights=(1, 2, 3), domain=MS)
+            if rows in (1, 16, 128):
+                blocks = (n, k // 32, 16)
+                yield Case("MatMulNBits", [f, u8(*blocks), np.full((n, k // 32), 0.01, np.float32)], {"K": k, "N": n, "bits": 4, "block_size": 32}, weights=(1, 2), domain=MS)
+    for heads, size in ((4, 16), (4, 64), (12, 64)):
+        for rows in SEQUENCES:
+            for keys in sorted({rows, 128}):
+                if heads * rows * keys > 12 * 512 * 512:
+                    continue
+                for a, b in (((rows, size), (size, keys)), ((rows, keys), (keys, size))):
+                    a, b = u8(1, heads, *a), u8(1, heads, *b)
+                    yield Case("QLinearMatMul", [a, s, z, b, s, z, s, z], weights=(1, 2, 4, 5, 6, 7))
+                    yield Case("MatMulIntegerToFloat", [a, b, s, s, z, z], weights=(2, 3, 4, 5), domain=MS)
+
+
+def integer_convolutions():
+    s, z, zw = scale(), zero(), zero(np.int8)
+
+    def conv(x, w, attrs):
+        return Case("QLinearConv", [x, s, z, w, s, zw, s, z, np.zeros(w.shape[0], np.int32)], attrs | {"channels_last": 1}, weights=tuple(range(1, 9)), domain=MS, nhwc=True)
+
+    for channels, size in ((16, 112), (32, 28), (48, 14), (64, 56), (96, 56), (128, 28), (192, 14), (256, 14), (512, 7), (960, 7)):
+        x = u8(1, size, size, channels)
+        yield conv(x, weight_of(channels, channels, 1, 1), {})
+        yield conv(x, weight_of(max(16, channels // 64 * 16), channels, 1, 1), {})
+        if channels < 300:
+            yield conv(x, weight_of(channels * 4, channels, 1, 1), {})
+        for kernel in (3, 5):
+            for stride in (1, 2):
+                attrs = {"pads": [kernel // 2] * 4, "strides": [stride, stride]}
+                yield conv(x, weight_of(channels, 1, kernel, kernel), attrs | {"group": channels})
+                if kernel == 3 and channels <= 512:
+                    yield conv(x, weight_of(channels, channels, 3, 3), attrs)
+        yield Case("QLinearGlobalAveragePool", [x, s, z, s, z], {"channels_last": 1}, weights=(1, 2, 3, 4), domain=MS, nhwc=True)
+        yield Case("QLinearAveragePool", [x, s, z, s, z], {"kernel_shape": [2, 2], "strides": [2, 2], "channels_last": 1}, weights=(1, 2, 3, 4), domain=MS, nhwc=True)
+    for channels, kernel, stride, size in ((64, 16, 16, 224), (768, 16, 16, 224), (64, 7, 2, 224), (32, 3, 2, 224)):
+        yield conv(u8(1, size, size, 3), weight_of(channels, 3, kernel, kernel), {"strides": [stride, stride], "pads": [0 if kernel == stride else kernel // 2] * 4})
+
+
+def integers():
+    """Integer kernels element by element, what moves integers, and what makes them of floats."""
+    s, z = scale(), zero()
+    for shape in ((1, 1, 64), (1, 1, 768), (1, 16, 768), (1, 128, 768), (1, 128, 3072), (1, 512, 768), (1, 64, 56, 56), (1, 32, 28, 28), (1, 960, 7, 7), (1, 12, 128, 128), (1, 12, 512, 512), (1, 4, 16, 16)):
+        x = u8(*shape)
+        for op in ("QLinearAdd", "QLinearMul"):
+            yield Case(op, [x, s, z, x, s, z, s, z], weights=(1, 2, 4, 5, 6, 7), domain=MS)
+            yield Case(op, [x, s, z, u8(shape[-1]), s, z, s, z], weights=(1, 2, 3, 4, 5, 6, 7), domain=MS)
+            yield Case(op, [x, s, z, u8(1), s, z, s, z], weights=(1, 2, 3, 4, 5, 6, 7), domain=MS)
+        for op, attrs in (("QLinearSigmoid", {}), ("QLinearLeakyRelu", {"alpha": 0.1})):
+            yield Case(op, [x, s, z, s, z], attrs, weights=(1, 2, 3, 4), domain=MS)
+        yield Case("QLinearSoftmax", [x, s, z, scale(1 / 256), np.array(0, np.uint8)], {"axis": len(shape) - 1, "opset": 13}, weights=(1, 2, 3, 4), domain=MS)
+        yield Case("QLinearConcat", [s, z, x, s, z, x, s, z], {"axis": len(shape) - 1}, weights=(0, 1, 3, 4, 6, 7), domain=MS)
+        yield Case("QLinearWhere", [np.ones(shape, bool), x, s, z, x, s, z, s, z], weights=(2, 3, 5, 6, 7, 8), domain=MS)
+        yield Case("Concat", [x, x], {"axis": len(shape) - 1})
+        yield Case("Concat", [x, x], {"axis": 1})
+        yield Case("Where", [np.ones(shape, bool), x, x])
+        yield Case("Expand", [u8(*shape[:-1], 1), np.array(shape, np.int64)], weights=(1,))
+        yield Case("Slice", [x, np.array([0], np.int64), np.array([shape[-1] // 2], np.int64), np.array([-1], np.int64)], weights=(1, 2, 3))
+        yield Case("Split", [x], {"axis": -1, "num_outputs": 2}, outputs=2)
+        if len(shape) == 4:
+            yield Case("Transpose", [x], {"perm": [0, 2, 1, 3]})
+            yield Case("Transpose", [x], {"perm": [0, 1, 3, 2]})
+        for number in (z, zero(np.uint16)):
+            yield Case("QuantizeLinear", [shape, s, number], weights=(1, 2))
+            yield Case("DequantizeLinear", [x.astype(number.dtype), s, number], weights=(1, 2))
+    for rows, width, n in ((30522, 768, 16), (30522, 768, 1), (50257, 768, 128), (1000, 64, 16), (512, 768, 128)):
+        yield Case("Gather", [u8(rows, width), np.arange(n, dtype=np.int64)[None]], {"axis": 0}, weights=(0,))
+    for channels, size in ((64, 112), (16, 28)):
+        yield Case("MaxPool", [u8(1, channels, size, size)], {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]})
+
+
 def attention():
     for heads, size in ((4, 16), (4, 64), (12, 64)):
         width = heads * size
@@ -368,4 +470,4 @@ def convolutions():
         yield Case("Conv", [(1, width, rows), (512, width, 3), (512,)], {"pads": [1, 1]}, weights=(1, 2))
 
 
-GRID = (elementwise, norms, scores, movement, masks, tiny, products, biases, attention, convolutions)
+GRID = (elementwise, norms, scores, movement, masks, tiny, products, biases, attention, convolutions, integer_products, integer_convolutions, integers)

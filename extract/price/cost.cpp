@@ -66,7 +66,7 @@ class SizeCost : public CostModel {
     return of(use_of(g, node, id, options_)) + count_nodes(g.key(node.op)) +
            tie_break(g.key(node.op));  // of two equal ones the one with fewer operators
   }
-  double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {
+  double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id> inputs, Id output) const override {
     return of(use_of(g, op, inputs, output, options_)) + 1;
   }
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kBytesPerNode; }
@@ -111,7 +111,7 @@ class WeightedCost : public CostModel {
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     return mean([&](const CostModel& m) { return m.cost(g, node, id); });
   }
-  double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {
+  double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id> inputs, Id output) const override {
     return mean([&](const CostModel& m) { return m.cost_as(g, op, inputs, output); });
   }
   double constant_cost(std::size_t bytes) const override { return parts_[0].second->constant_cost(bytes); }

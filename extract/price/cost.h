@@ -11,6 +11,12 @@
 
 namespace saturate {
 
+// An operator that no e-node is: its name ("com.microsoft::BiasGelu") and its attributes.
+struct OtherOperator {
+  std::string name;
+  std::vector<Attribute> attributes = {};
+};
+
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -25,7 +31,7 @@ class CostModel {
     return nullptr;
   }
   // What another operator would cost that takes these inputs to this output; 0 where the model can't tell.
-  virtual double cost_as(const OnnxEGraph&, const std::string& op, std::span<const Id> inputs, Id output) const {
+  virtual double cost_as(const OnnxEGraph&, const OtherOperator& op, std::span<const Id> inputs, Id output) const {
     static_cast<void>(op), static_cast<void>(inputs), static_cast<void>(output);
     return 0;
   }

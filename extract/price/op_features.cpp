@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "extract/price/integer_kernels.h"
+
 namespace saturate {
 namespace {
 
@@ -219,10 +221,11 @@ std::string comparable_op(std::string_view op) {
 OpFeatures features_of(const OpUse& use) {
   OpFeatures f;
   f.family = comparable_op(use.op);
-  const std::string_view op = use.op;
-  if (f.family == "MatMul" || f.family == "Gemm" || f.family == "MatMulInteger") {
+  const IntegerKernel* integer = integer_kernel(use.op);
+  const std::string_view op = integer ? integer->plain : std::string_view(use.op), kind = integer ? op : std::string_view(f.family);
+  if (kind == "MatMul" || kind == "Gemm") {
     matrix_product(use, f);
-  } else if (f.family == "Conv") {
+  } else if (kind == "Conv") {
     convolution(use, f);
   } else if (op == "com.microsoft::Attention") {
     packed_attention(use, f);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "extract/price/integer_kernels.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/operators/op_traits.h"
@@ -42,6 +43,11 @@ double attention_flops(const OpUse& use) {
 }
 
 double flops_of(const OpUse& use) {
+  if (const IntegerKernel* kernel = integer_kernel(use.op)) {
+    OpUse plain = use;
+    plain.op = kernel->plain;
+    return flops_of(plain);
+  }
   const double out = use.outputs.empty() ? 0 : product(use.outputs[0]);
   auto input = [&](std::size_t i) -> const Sizes1D& {
     static const Sizes1D none;
@@ -141,9 +147,10 @@ OpSizes sizes_of(const OpUse& use) {
   return s;
 }
 
-OpUse use_of(const OnnxEGraph& g, std::string op, std::span<const Id> inputs, Id output, const CostOptions& options) {
+OpUse use_of(const OnnxEGraph& g, OtherOperator op, std::span<const Id> inputs, Id output, const CostOptions& options) {
   OpUse use;
-  use.op = std::move(op);
+  use.op = std::move(op.name);
+  use.attributes = std::move(op.attributes);
   for (Id c : inputs) {
     const Facts& f = g.facts(c);
     if (f.kind == Facts::Kind::kAbsent) continue;
@@ -158,9 +165,13 @@ OpUse use_of(const OnnxEGraph& g, std::string op, std::span<const Id> inputs, Id
 
 OpUse use_of(const OnnxEGraph& g, const ENode& node, Id id, const CostOptions& options) {
   const OpKey& key = g.key(node.op);
-  OpUse use = use_of(g, operator_name(key.domain, key.op_type), node.children, id, options);
-  use.attributes = key.attributes;
-  return use;
+  OtherOperator op{operator_name(key.domain, key.op_type), key.attributes};
+  const IntegerKernel* kernel = integer_kernel(op.name);
+  if (!kernel) return use_of(g, std::move(op), node.children, id, options);
+  std::vector<Id> tensors;
+  for (std::size_t i = 0; i < node.children.size(); ++i)
+    if (kernel->reads(i)) tensors.push_back(node.children[i]);
+  return use_of(g, std::move(op), tensors, id, options);
 }
 
 std::optional<OpUse> use_of(const nlohmann::json& row) {
@@ -168,8 +179,9 @@ std::optional<OpUse> use_of(const nlohmann::json& row) {
   OpUse use;
   use.op = row["op"];
   const auto constants = row.value("const", std::vector<std::size_t>{});
+  const IntegerKernel* kernel = integer_kernel(use.op);
   for (std::size_t i = 0; i < row["in"].size(); ++i) {
-    if (row["in"][i].is_null()) continue;
+    if (row["in"][i].is_null() || (kernel && !kernel->reads(i))) continue;
     use.inputs.push_back(row["in"][i].get<Sizes1D>());
     use.constant.push_back(std::find(constants.begin(), constants.end(), i) != constants.end());
   }

@@ -16,6 +16,7 @@ std::string operator_name(std::string_view domain, std::string_view op_type);
 
 using Sizes1D = std::vector<double>;
 
+// Scales and zero points among the inputs of an integer kernel are left out (extract/price/integer_kernels.h).
 struct OpUse {
   std::string op;                        // "Add", "com.microsoft::Gelu"
   std::vector<Sizes1D> inputs, outputs;  // shapes; an absent input is skipped
@@ -48,8 +49,8 @@ struct OpSizes {
 OpSizes sizes_of(const OpUse& use);
 // An e-node with its symbolic dims at these sizes; dims that have no size count as `otherwise`.
 OpUse use_of(const OnnxEGraph& egraph, const ENode& node, Id id, const CostOptions& options);
-// The same operator spelled out: what `op` would cost on these inputs.
-OpUse use_of(const OnnxEGraph& egraph, std::string op, std::span<const Id> inputs, Id output, const CostOptions& options);
+// The same operator spelled out: what `op` would cost on these inputs (of an integer kernel: its tensors alone).
+OpUse use_of(const OnnxEGraph& egraph, OtherOperator op, std::span<const Id> inputs, Id output, const CostOptions& options);
 // A row of `saturate cost gather` or bench/gather_ort.py; nullopt if it is none.
 std::optional<OpUse> use_of(const nlohmann::json& row);
 

@@ -82,7 +82,7 @@ class TimesCost : public CostModel {
     return unchecked * (seconds(g, node, id) + kDispatch) + tie_break;
   }
 
-  double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> inputs, Id output) const override {
+  double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id> inputs, Id output) const override {
     return times_->seconds(use_of(g, op, inputs, output, options_)) + kDispatch;
   }
 

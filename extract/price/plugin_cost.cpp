@@ -47,6 +47,13 @@ struct Tensors {
   }
 };
 
+std::string attributes_text(const std::vector<Attribute>& all) {
+  std::string out;
+  for (const Attribute& a : all)
+    if (const std::string text = attribute_text(a); !text.empty()) out += fmt::format("{}\"{}\":{}", out.empty() ? "" : ",", a.name, text);
+  return fmt::format("{{{}}}", out);
+}
+
 class PluginCost : public CostModel {
  public:
   PluginCost(std::string name, std::shared_ptr<Library> library, CostOptions options)
@@ -60,19 +67,16 @@ class PluginCost : public CostModel {
     Tensors inputs, outputs;
     for (const Id c : node.children) inputs.add(g, g.facts(c), options_);
     outputs.add(g, g.facts(id), options_);
-    std::string attributes;
-    for (const Attribute& a : key.attributes)
-      if (const std::string text = attribute_text(a); !text.empty())
-        attributes += fmt::format("{}\"{}\":{}", attributes.empty() ? "" : ",", a.name, text);
-    return ask(key.domain, key.op_type, fmt::format("{{{}}}", attributes), inputs, outputs);
+    return ask(key.domain, key.op_type, attributes_text(key.attributes), inputs, outputs);
   }
-  double cost_as(const OnnxEGraph& g, const std::string& op, std::span<const Id> children, Id output) const override {
+  double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id> children, Id output) const override {
     Tensors inputs, outputs;
     for (const Id c : children) inputs.add(g, g.facts(c), options_);
     outputs.add(g, g.facts(output), options_);
-    const std::size_t colon = op.rfind("::");
-    return ask(colon == std::string::npos ? "" : op.substr(0, colon), colon == std::string::npos ? op : op.substr(colon + 2), "{}", inputs,
-               outputs);
+    const std::string& name = op.name;
+    const std::size_t colon = name.rfind("::");
+    return ask(colon == std::string::npos ? "" : name.substr(0, colon), colon == std::string::npos ? name : name.substr(colon + 2),
+               attributes_text(op.attributes), inputs, outputs);
   }
   double constant_cost(std::size_t bytes) const override {
     Tensors none, outputs;

@@ -90,7 +90,7 @@ double load_time_surcharge(const OnnxEGraph& g, const Target& target, const Cost
       if (name_of(g.key(producer.op)) != f.producer || (f.constant_operand && !has_constant_operand(g, producer))) continue;
       std::vector<Id> inputs(producer.children.begin(), producer.children.end());
       inputs.insert(inputs.end(), consumer.children.begin() + 1, consumer.children.end());
-      const double pair = cost.cost_as(g, f.becomes, inputs, id);
+      const double pair = cost.cost_as(g, {f.becomes}, inputs, id);
       if (pair > 0) surcharge = std::max(surcharge, pair - cost.cost(g, consumer, id) - cost.cost(g, producer, made));
     }
   }
