@@ -8,6 +8,7 @@
 #include "extract/sample.h"
 #include "extract/solve/extractors.h"
 #include "extract/solve/local_search.h"
+#include "extract/target/node_units.h"
 #include "fmt/format.h"
 
 namespace saturate {
@@ -37,7 +38,7 @@ absl::StatusOr<Selection> original_selection(const OnnxEGraph& g, const Lowered&
   const OnnxProblem p = onnx_problem(g, lowered, target, cost, options);
   const auto choice = original_choice(g, lowered, p);
   if (!choice.ok()) return choice.status();
-  Selection result = to_selection(p, *choice);
+  Selection result = without_units(g, lowered.roots, to_selection(p, *choice));
   result.cost_before = result.cost;
   return result;
 }
@@ -58,7 +59,7 @@ absl::StatusOr<Selection> extract(const OnnxEGraph& g, const Lowered& lowered, c
   if (!other.ok()) return other.status();
   NodeChoice choice = clearly_less(other->cost, search.cost(), kLeastGain) ? other->choice : search.choice();
   if (options.memory_slack > 0) choice = least_memory(g, lowered, p, choice, options);
-  Selection result = to_selection(p, choice);
+  Selection result = without_units(g, lowered.roots, to_selection(p, choice));
   result.cost_before = before.cost;
   if (std::string wrong = check_selection(g.egraph(), lowered.roots, result); !wrong.empty())
     return absl::InternalError("extraction: " + wrong);

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "extract/target/load_time_fusions.h"
+#include "extract/target/node_units.h"
 #include "fmt/format.h"
 #include "onnx_bridge/operators/canonical.h"
 
@@ -29,6 +30,7 @@ class ProblemBuilder {
         asked_(options.asked ? options.asked : std::make_shared<AskedOfNodes>()) {
     for (const Source& s : lowered.sources)
       if (s.op != kNone) originals_.insert(node_signature(e_, s.op, s.children));
+    if (target && !target->node_units.empty()) quantized_by_units_ = values_in_units(g);
   }
 
   OnnxProblem build() {
@@ -160,8 +162,11 @@ class ProblemBuilder {
 
   double cost_of(Id id, NodeId n, const ENode& node) const {
     const auto [it, is_new] = asked_->cost.try_emplace(n);
-    if (is_new) it->second = cost_.cost(g_, node, id);
-    return it->second;
+    if (!is_new) return it->second;
+    const UnitRole role = g_.key(node.op).role;
+    if (role != UnitRole::kNone) return it->second = role == UnitRole::kPart ? 0 : unit_cost(g_, *target_, cost_, node, id);
+    const double cost = cost_.cost(g_, node, id);
+    return it->second = quantized_by_units_.contains(e_.find(id)) ? cost + cost_outside_unit(g_, cost_, node, id, cost) : cost;
   }
 
   // The model's own nodes may stay where the target or the opset lacks them, and count as refused; what rules make may not, unless the
@@ -239,6 +244,7 @@ class ProblemBuilder {
   const ExtractOptions& options_;
   const std::shared_ptr<AskedOfNodes> asked_;
   absl::flat_hash_set<std::vector<Id>> originals_;
+  absl::flat_hash_set<Id> quantized_by_units_;  // values that a unit computes in integers
 };
 
 }  // namespace
@@ -266,6 +272,12 @@ absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& l
     };
   };
   for (const auto& [c, of] : p.blockers) choice[c] = p.plain.node_begin[c];
+  for (const NodeId node : units_of_model(g, lowered)) {
+    const std::uint32_t c = p.number[e.find(e.class_of(node))];
+    if (c == kUnchosen || choice[c] != kUnchosen) continue;
+    const auto begin = p.node_id.begin() + p.plain.node_begin[c], end = p.node_id.begin() + p.plain.node_begin[c + 1];
+    if (const auto it = std::find(begin, end, node); it != end) choice[c] = static_cast<std::uint32_t>(it - p.node_id.begin());
+  }
   for (std::uint32_t c = 0; c < p.class_id.size(); ++c)
     pick(c, [&](const ENode& node) { return node.children.empty() && g.key(node.op).domain == "#"; });
   for (const Source& s : lowered.sources) {

@@ -24,6 +24,19 @@ struct LoadTimeFusion {
   std::string versions;           // of the runtime, as text
 };
 
+// An operator between DequantizeLinear and QuantizeLinear that the target's runtime computes in integers: it replaces them all when it
+// loads the model. Extraction prices them together, as `becomes`. Its last value is read by the QuantizeLinear alone.
+struct NodeUnit {
+  std::set<std::string> operators;               // "Op", "domain::Op"
+  std::string becomes;                           // the integer kernel; empty: the operator itself
+  std::vector<std::vector<std::string>> inputs;  // by input: dtypes of the integers that are dequantized for it; empty: read as it is
+  bool variadic = false;                         // further inputs are as the last one
+  bool quantized = true;                         // QuantizeLinear of the first input's dtype behind it; false: its result stays a float
+  bool same_parameters = false;                  // it quantizes with the scale and the zero point of its input
+  std::set<int> constant_inputs;                 // whose integers are constants
+  std::string versions;                          // of the runtime, as text
+};
+
 // Operator versions (since_version of the schema): "13+", "7-12", "9", several separated by commas, or empty: any.
 struct VersionRange {
   std::int64_t low = 1, high = std::numeric_limits<std::int64_t>::max();
@@ -66,6 +79,7 @@ struct Target {
   std::map<std::string, std::vector<std::string>> dtypes;     // "domain::Op" -> element types of the first input that have a kernel
   std::vector<OperatorLimits> limits;
   std::vector<LoadTimeFusion> load_time_fusions;
+  std::vector<NodeUnit> node_units;
   std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;

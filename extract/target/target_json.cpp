@@ -98,6 +98,40 @@ absl::Status read_limits(const json& value, Target& t) {
   return absl::OkStatus();
 }
 
+absl::Status read_units(const json& value, Target& t) {
+  for (const auto& entry : value) {
+    NodeUnit u;
+    for (const auto& [key, v] : entry.items()) {
+      if (key == "operators")
+        u.operators = v.get<std::set<std::string>>();
+      else if (key == "becomes")
+        u.becomes = v.get<std::string>();
+      else if (key == "inputs")
+        u.inputs = v.get<std::vector<std::vector<std::string>>>();
+      else if (key == "variadic")
+        u.variadic = v.get<bool>();
+      else if (key == "quantized")
+        u.quantized = v.get<bool>();
+      else if (key == "same_parameters")
+        u.same_parameters = v.get<bool>();
+      else if (key == "constant_inputs")
+        u.constant_inputs = v.get<std::set<int>>();
+      else if (key == "versions")
+        u.versions = v.get<std::string>();
+      else
+        return bad(
+            fmt::format("node_units: unknown key '{}'; known are operators, becomes, inputs, variadic, quantized, same_parameters, "
+                        "constant_inputs, versions",
+                        key));
+    }
+    if (u.operators.empty() || u.inputs.empty()) return bad("node_units: an entry names operators, and dtypes of their inputs");
+    for (const auto& dtypes : u.inputs)
+      if (absl::Status s = check_dtypes(dtypes); !s.ok()) return s;
+    t.node_units.push_back(std::move(u));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status read_key(const std::string& key, const json& value, Target& t) {
   if (key == "name")
     t.name = value.get<std::string>();
@@ -130,10 +164,12 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     for (const auto& f : value)
       t.load_time_fusions.push_back(
           {f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false), f.value("versions", std::string())});
+  else if (key == "node_units")
+    return read_units(value, t);
   else
     return bad(
         "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, newest_opset, forbidden, dtypes, "
-        "limits, load_time_fusions, assumes");
+        "limits, load_time_fusions, node_units, assumes");
   return absl::OkStatus();
 }
 
@@ -226,6 +262,16 @@ std::string target_text(const Target& t) {
                                         {"becomes", f.becomes},
                                         {"constant_operand", f.constant_operand},
                                         {"versions", f.versions}});
+  out["node_units"] = ordered_json::array();
+  for (const NodeUnit& u : t.node_units)
+    out["node_units"].push_back({{"operators", u.operators},
+                                 {"becomes", u.becomes},
+                                 {"inputs", u.inputs},
+                                 {"variadic", u.variadic},
+                                 {"quantized", u.quantized},
+                                 {"same_parameters", u.same_parameters},
+                                 {"constant_inputs", u.constant_inputs},
+                                 {"versions", u.versions}});
   if (!t.assumes.empty()) out["assumes"] = t.assumes;
   return out.dump(2);
 }

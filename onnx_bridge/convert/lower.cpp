@@ -5,7 +5,6 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "onnx_bridge/convert/quantized_groups.h"
 #include "onnx_bridge/file/text/model.h"
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/operators/canonical.h"
@@ -80,7 +79,6 @@ class Lowerer {
     for (const ValueInfo& v : graph.value_info) declared_.emplace(v.name, &v.type);
     for (const ValueInfo& v : graph.outputs) declared_.emplace(v.name, &v.type);
     mark_used(graph, used);
-    kept_ = quantized_nodes(graph);
     for (const Node& node : graph.nodes)
       if (auto s = lower_node(node, model_.opset_imports, out_.values, used, true, 0); !s.ok()) return s;
     for (const ValueInfo& output : graph.outputs) {
@@ -289,35 +287,9 @@ class Lowerer {
         return absl::InternalError(fmt::format("canonical form of {} names unknown input '{}'", node.op_type, name));
       children.push_back(local[name]);
     }
-    const OpKey key{newest.domain, newest.op_type, newest.overload, newest.attributes, outputs, 0, 0, kept_.contains(&node)};
+    const OpKey key{newest.domain, newest.op_type, newest.overload, newest.attributes, outputs, 0, 0};
     add_outputs(key, children, node, scope, source);
-    unite_view_of_weight(key, children, source);
     return absl::OkStatus();
-  }
-
-  // Reshape and Transpose of a weight that is dequantized as a whole are that of its integers: no rule matches what is kept, and runtimes
-  // find their integer kernels only where a DequantizeLinear stands next to the product.
-  void unite_view_of_weight(const OpKey& view, std::span<const Id> children, const Source& source) {
-    if (kept_.empty() || !view.domain.empty() || (view.op_type != "Reshape" && view.op_type != "Transpose") || source.outputs.empty() ||
-        source.outputs[0] == kNone)
-      return;
-    const auto constant = [&](Id id) { return g_.facts(id).constant || g_.facts(id).kind == Facts::Kind::kAbsent; };
-    const auto one_number = [&](Id id) {
-      return g_.facts(id).kind == Facts::Kind::kAbsent || (g_.facts(id).shape && g_.facts(id).shape->empty());
-    };
-    if (!std::all_of(children.begin() + 1, children.end(), constant)) return;
-    for (const NodeId n : g_.egraph().class_nodes(g_.egraph().find(children[0]))) {
-      const ENode node = g_.egraph().node(n);
-      const OpKey key = g_.key(node.op);
-      if (!key.domain.empty() || key.op_type != "DequantizeLinear" || node.children.size() < 2) continue;
-      std::vector<Id> of(node.children.begin(), node.children.end()), viewed(children.begin(), children.end());
-      if (!constant(of[0]) || !std::all_of(of.begin() + 1, of.end(), one_number)) continue;
-      viewed[0] = of[0];
-      of[0] = g_.add(view, viewed);
-      g_.egraph().merge(source.outputs[0], g_.add(key, of));
-      g_.egraph().rebuild();
-      return;
-    }
   }
 
   void lower_opaque(const Node& node, std::int64_t opset, int outputs, Scope& scope, Source& source, bool impure) {
@@ -519,7 +491,6 @@ class Lowerer {
   Lowered out_;
   std::unordered_map<std::string, const ValueType*> declared_;
   std::int64_t unique_ = 0;
-  std::unordered_set<const Node*> kept_;
 };
 
 Captured captured_value(const OnnxEGraph& outside, Id id, DimTable& dims) {

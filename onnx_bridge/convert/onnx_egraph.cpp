@@ -97,7 +97,7 @@ KeyText serialize(const OpKey& key) {
   append_value(out, key.outputs);
   append_value(out, key.version);
   append_value(out, key.unique);
-  append_value(out, key.frozen);
+  append_value(out, key.role);
   for (const Attribute& a : key.attributes) append_attribute(out, a);
   return out;
 }
@@ -220,7 +220,7 @@ struct OnnxEGraph::Impl : Analysis {
     auto outputs = infer(op.node, inputs, op.key.outputs, context);
     if (!outputs.ok()) return outputs.status();
     outputs->resize(op.key.outputs);
-    if (op.key.frozen)
+    if (op.key.role != UnitRole::kNone)
       for (Facts& f : *outputs) f.constant = false, f.value.reset();
     if (op.key.outputs == 1) {
       Facts& made = outputs->front();
@@ -386,13 +386,19 @@ OpId OnnxEGraph::op(const OpKey& key) {
   op.node.domain = key.domain;
   op.node.overload = key.overload;
   op.node.attributes = key.attributes;
-  const bool plain = key.version == 0 && key.unique == 0 && !key.frozen;
+  const bool plain = key.version == 0 && key.unique == 0 && key.role == UnitRole::kNone;
   const std::string kind_name =
-      plain ? key.op_type : fmt::format("{}@{}#{}{}", key.op_type, key.version, key.unique, key.frozen ? "frozen" : "");
+      plain ? key.op_type : fmt::format("{}@{}#{}/{}", key.op_type, key.version, key.unique, static_cast<int>(key.role));
   const OpId id =
       impl_->new_op({kind(key.domain, kind_name, key.outputs), plain && key.outputs == 1 && has(Trait::kCommutative, key)}, std::move(op));
   impl_->op_ids.emplace(text.view(), id);
   return id;
+}
+
+std::optional<OpId> OnnxEGraph::find_op(const OpKey& key) const {
+  const KeyText text = serialize(key);
+  const auto it = impl_->op_ids.find(text.view());
+  return it == impl_->op_ids.end() ? std::nullopt : std::optional(it->second);
 }
 
 const OpKey& OnnxEGraph::key(OpId op) const { return impl_->ops[op].key; }
@@ -507,7 +513,7 @@ std::optional<Tensor> evaluate_class(const OnnxEGraph& g, Id id, std::size_t max
       key = &g.key(tuple.op);
       children = tuple.children;
     }
-    if (key->domain == "#" || key->version != 0 || key->unique != 0 || key->frozen) continue;
+    if (key->domain == "#" || key->version != 0 || key->unique != 0 || key->role != UnitRole::kNone) continue;
     std::vector<Value> inputs;
     bool ok = true;
     for (Id c : children) {

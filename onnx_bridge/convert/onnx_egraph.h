@@ -16,6 +16,10 @@
 
 namespace saturate {
 
+// A node of a unit that a runtime fuses when it loads the model (NodeUnit in extract/target/target.h). Such nodes are made for extraction
+// alone: inference knows them, no rule matches them, they are not folded, and the unit's last node stands for the price of all.
+enum class UnitRole : std::uint8_t { kNone, kPart, kLast };
+
 // An operator as the e-graph interns it. Attributes are complete and sorted by name (canonical form, see canonical.h).
 // Operators of one value: outputs == 1. Of several: the e-node is a tuple, its values are projections (leaf operator "#proj").
 struct OpKey {
@@ -24,7 +28,7 @@ struct OpKey {
   int outputs = 1;
   std::int64_t version = 0;  // 0: canonical (newest) form; else an operator of this opset that has no canonical form, matched by no rule
   std::int64_t unique = 0;   // not 0: impure (random, ...), equal to nothing but itself
-  bool frozen = false;       // known to inference, but matched by no rule and not folded (see quantized_groups.h)
+  UnitRole role = UnitRole::kNone;
 };
 
 // Operator types of leaves and plumbing; their domain is "#".
@@ -45,6 +49,7 @@ class OnnxEGraph {
   Kind kind(std::string_view domain, std::string_view op_type, int outputs = 1);
   std::string kind_name(Kind kind) const;  // "MatMul", "com.microsoft.Attention", "#proj"
   OpId op(const OpKey& key);
+  std::optional<OpId> find_op(const OpKey& key) const;  // of an operator that op() was given before
   const OpKey& key(OpId op) const;
 
   Id input(const std::string& name, const Facts& facts);

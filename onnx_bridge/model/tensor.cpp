@@ -299,6 +299,12 @@ bool is_floating(DType dtype) {
   }
 }
 
+bool has_sign(DType dtype) {
+  for (const DType s : {DType::kInt2, DType::kInt4, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64})
+    if (dtype == s) return true;
+  return is_floating(dtype);
+}
+
 bool is_integer(DType dtype) {
   switch (dtype) {
     case DType::kUint8:

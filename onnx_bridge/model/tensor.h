@@ -55,6 +55,7 @@ std::string dtype_name(DType dtype);
 std::optional<DType> parse_dtype(std::string_view name);
 bool is_floating(DType dtype);  // every float format
 bool is_integer(DType dtype);   // signed and unsigned, not bool
+bool has_sign(DType dtype);     // signed integers and floats
 
 using Shape = std::vector<std::int64_t>;
 

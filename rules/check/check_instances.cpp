@@ -14,8 +14,6 @@ enum class Fill : std::uint8_t { kNormal, kSpecial, kNotFinite };
 // What integers are, by what a rule assumes of them.
 enum class Ints : std::uint8_t { kAny, kIndices, kMask };
 
-bool has_sign(DType dtype) { return dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64; }
-
 // The smallest and the largest number of an integer type; of 64 bits the largest that a double holds.
 std::pair<double, double> ends_of(DType dtype) {
   const int bits = bit_width(dtype) - (has_sign(dtype) ? 1 : 0);

@@ -157,6 +157,18 @@ Result mask_fill(EvalContext& c, Args a) {
   return Val(std::isinf(*r) ? *r : lowest_fill(*dtype));
 }
 
+// The ends of an integer element type that reals hold.
+template <bool kHighest>
+Result end_of_range(EvalContext& c, Args a) {
+  const auto dtype = dtype_like(c, a[0]);
+  if (!dtype) return std::nullopt;
+  const int bits = bit_width(*dtype);
+  if (!is_integer(*dtype) || bits > 32)
+    return c.fail([&] { return fmt::format("{} is no integer type of up to 32 bits", dtype_name(*dtype)); });
+  const int digits = has_sign(*dtype) ? bits - 1 : bits;
+  return Val(kHighest ? std::ldexp(1.0, digits) - 1 : has_sign(*dtype) ? -std::ldexp(1.0, digits) : 0.0);
+}
+
 Result vector_like(EvalContext& c, Args a) {
   const List* list = a[0].list();
   const auto dtype = dtype_like(c, a[1]);
@@ -218,6 +230,10 @@ constexpr RuleFunction kConstantFunctions[] = {
     {"mask_fill", 2, 2, "(number, x or dtype) -> real",
      "What hides scores as this number does: -1e30 (half: -60000), next to which no score counts, or the number where it is infinite.",
      "mask_fill(item(f), S)", mask_fill},
+    {"integer_min", 1, 1, "(x or dtype) -> real", "The least number of an integer element type of up to 32 bits.", "integer_min(Y)",
+     end_of_range<false>},
+    {"integer_max", 1, 1, "(x or dtype) -> real", "The largest number of an integer element type of up to 32 bits.", "integer_max(Y)",
+     end_of_range<true>},
     {"vector_like", 2, 2, "(list, x or dtype) -> tensor", "A vector of x's dtype.", "vector_like([1, 0], X)", vector_like},
     {"ints_tensor", 1, 1, "(ints) -> tensor", "An int64 vector.", "ints_tensor([1, -1])", ints_tensor},
     {"int_tensor", 1, 1, "(int) -> tensor", "An int64 tensor of rank 0.", "int_tensor(1)", int_tensor},

@@ -72,11 +72,6 @@ Result dtype_is(EvalContext& c, Args a) {
   return Val(true);
 }
 
-bool is_signed(DType d) {
-  for (DType s : {DType::kInt2, DType::kInt4, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64})
-    if (d == s) return true;
-  return is_floating(d);
-}
 bool is_wide_float(DType d) { return d == DType::kFloat || d == DType::kDouble; }
 bool is_bool(DType d) { return d == DType::kBool; }
 bool is_number(DType d) { return is_floating(d) || is_integer(d); }
@@ -198,7 +193,7 @@ constexpr RuleFunction kFactFunctions[] = {
     {"float", 1, 8, "(x, ...) -> bool", "Whether the element types are floating.", "float(X)", dtype_is<is_floating>},
     {"wide_float", 1, 8, "(x, ...) -> bool", "Whether the element types are float or double.", "wide_float(X)", dtype_is<is_wide_float>},
     {"integer", 1, 8, "(x, ...) -> bool", "Whether the element types are integers.", "integer(X)", dtype_is<is_integer>},
-    {"signed", 1, 8, "(x, ...) -> bool", "Whether the element types have negative numbers.", "signed(X)", dtype_is<is_signed>},
+    {"signed", 1, 8, "(x, ...) -> bool", "Whether the element types have negative numbers.", "signed(X)", dtype_is<has_sign>},
     {"boolean", 1, 8, "(x, ...) -> bool", "Whether the element types are bool.", "boolean(M)", dtype_is<is_bool>},
     {"numeric", 1, 8, "(x, ...) -> bool", "Whether the element types are numbers.", "numeric(X)", dtype_is<is_number>},
     {"const", 1, 16, "(x, ...) -> bool", "Whether the values are constant expressions.", "const(W)", is_constant},

@@ -67,6 +67,9 @@ class Checker {
     const auto declared = [&](const auto& opset) { return opset.first == n.domain; };
     if (!opsets_.empty() && std::none_of(opsets_.begin(), opsets_.end(), declared))
       fail(n.place, fmt::format("domain \"{}\" of {} is not in the file's `opset` line; add it", n.domain, n.op_type));
+    if (rule_.effect == Effect::kReassociates && (n.op_type == "QuantizeLinear" || n.op_type == "DequantizeLinear"))
+      fail(n.place,
+           fmt::format("{} in a rule that reassociates: a step of a quantizer is no rounding error; state the rule beside it", n.op_type));
     if (n.is_constant()) {
       if (!rule_constant(n))
         fail(n.place,

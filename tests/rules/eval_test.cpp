@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
+#include "rules/evaluate/functions.h"
 #include "rules/language/rule.h"
 
 namespace saturate {
@@ -89,6 +91,7 @@ TEST_F(Eval, Arithmetic) {
   EXPECT_EQ(eval("9223372036854775807 + 1"), "no: 9223372036854775807 + 1 overflows");
   EXPECT_EQ(eval("(-9223372036854775807 - 1) // -1"), "no: -9223372036854775808 // -1 overflows");
   EXPECT_EQ(eval("rsqrt(dim(X, -1))"), "0.125");
+  EXPECT_EQ(eval("[integer_min(int8), integer_max(int8), integer_min(uint4), integer_max(uint16)]"), "[-128, 127, 0, 65535]");
   EXPECT_EQ(eval("[1, 2] + [3]"), "[1, 2, 3]");
 }
 
@@ -184,6 +187,13 @@ TEST_F(Eval, IndexingAndSlicing) {
   EXPECT_EQ(eval("shape(X)[3:1]"), "[]");
   EXPECT_EQ(eval("shape[2]"), "12");
   EXPECT_EQ(eval("rank(X)[0]"), "no: 4 is no list");
+}
+
+TEST(Functions, HaveNamesOfTheirOwn) {
+  std::set<std::string_view> names;
+  for (const auto functions :
+       {fact_functions(), list_functions(), shape_functions(), number_functions(), constant_functions(), range_functions()})
+    for (const RuleFunction& f : functions) EXPECT_TRUE(names.insert(f.name).second) << f.name;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "egraph/explain.h"
 #include "extract/target/load_time_fusions.h"
+#include "extract/target/node_units.h"
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "onnx_bridge/convert/lower.h"
@@ -98,6 +99,7 @@ void close(Grown& graph, const Task& task) {
   apply("spell_reshapes", [](OnnxEGraph& g) { spell_reshapes(g); });
   apply("spell_literals", [](OnnxEGraph& g) { spell_literals(g); });
   apply("sum_for_add", [&](OnnxEGraph& g) { add_sums_for_adds(g, graph.lowered, task.target); });
+  apply("node_unit", [&](OnnxEGraph& g) { add_node_units(g, task.target); });
 }
 
 std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& without, const Task& task) {
@@ -107,7 +109,7 @@ std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& 
   std::vector<Rewrite> rewrites = rewrites_for(graph, without, task);
   graph.run = ::saturate::run(egraph, rewrites, run_options(egraph, task.options));
   const bool kept = static_cast<bool>(task.options.observe);
-  graph.rule_names.reserve(rewrites.size() + 3);
+  graph.rule_names.reserve(rewrites.size() + 4);
   for (Rewrite& r : rewrites) graph.rule_names.push_back(kept ? r.name : std::move(r.name));
   if (graph.run.stop == StopReason::kContradiction) {
     const auto& c = egraph.contradiction();

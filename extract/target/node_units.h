@@ -1,0 +1,34 @@
+// Operators between quantizers that a runtime turns into one integer kernel when it loads the model (NodeUnit in extract/target/target.h),
+// as part of the choice. A unit is a second form of its last value: e-nodes that only the unit reads, free but for the last, which bears
+// the price of the kernel. So a choice of e-nodes either has the unit whole, or pays for the operators that are left of it.
+#pragma once
+
+#include "absl/container/flat_hash_set.h"
+#include "extract/price/cost.h"
+#include "extract/target/target.h"
+#include "onnx_bridge/convert/lower.h"
+
+namespace saturate {
+
+// Adds the units that the target's runtime would find in any choice of e-nodes.
+void add_node_units(OnnxEGraph& egraph, const Target& target);
+
+// What the runtime's kernel of a whole unit costs; `last` is its last e-node, of class `id`.
+double unit_cost(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& last, Id id);
+
+// The values that operators of units compute, as floats.
+absl::flat_hash_set<Id> values_in_units(const OnnxEGraph& egraph);
+// What an operator costs beyond its own `alone` that computes such a value in floats, integer kernels on both sides of it: convolutions and
+// pooling change the layout there and back, and times of single operators say less of it than of its neighbours in integers.
+double cost_outside_unit(const OnnxEGraph& egraph, const CostModel& cost, const ENode& node, Id id, double alone);
+
+// The e-node that says the same as this one of a unit, and that others may read; kNone where there is none.
+NodeId without_unit(const OnnxEGraph& egraph, NodeId in_unit);
+
+// All e-nodes of the units that are the model's own nodes, where nothing else reads what is between them.
+std::vector<NodeId> units_of_model(const OnnxEGraph& egraph, const Lowered& lowered);
+
+// The same choice, in which nodes of units are those that they stand for wherever that changes no other choice.
+Selection without_units(const OnnxEGraph& egraph, const std::vector<Id>& roots, Selection selection);
+
+}  // namespace saturate
