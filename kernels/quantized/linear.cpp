@@ -47,7 +47,7 @@ void quantize_run(const Quantizer& q, const S* x, std::int64_t n, std::int64_t s
       y[i] = static_cast<D>(encode_tiny_float(q.to, narrow_round_to_odd(r + zero), q.saturate));
     } else {
       const double rounded = std::nearbyint(r) + zero;
-      y[i] = static_cast<D>(static_cast<std::int32_t>(std::isnan(rounded) ? zero : std::clamp(rounded, low, high)));
+      y[i] = static_cast<D>(static_cast<std::int32_t>(std::isnan(rounded) ? low : std::clamp(rounded, low, high)));
     }
   }
 }

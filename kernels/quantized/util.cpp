@@ -76,10 +76,11 @@ absl::StatusOr<Tensor> saturated(const KernelContext& ctx, DType dtype, const Sh
 
 absl::StatusOr<Tensor> requantize(const KernelContext& ctx, DType dtype, const Shape& dims, std::span<const float> values, float scale,
                                   std::int32_t zero_point) {
+  constexpr double kBeyond = 1e9;  // every quantized type
   std::vector<std::int32_t> out(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const float r = std::nearbyint(values[i] / scale);
-    out[i] = std::isnan(r) ? zero_point : static_cast<std::int32_t>(std::clamp(static_cast<double>(r) + zero_point, -1.0e9, 1.0e9));
+    const double r = static_cast<double>(std::nearbyint(values[i] / scale)) + zero_point;
+    out[i] = static_cast<std::int32_t>(std::isnan(r) ? -kBeyond : std::clamp(r, -kBeyond, kBeyond));  // NaN: the least, as runtimes do
   }
   return saturated(ctx, dtype, dims, out);
 }
