@@ -15,7 +15,7 @@ import onnx
 import onnxruntime.capi.onnxruntime_pybind11_state as runtime
 
 FOUND_BY_RUNNING = {"LayerNormalization", "RMSNormalization", "Gelu", "Attention", "RotaryEmbedding", "Swish"}
-ORDER = "float double float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool string".split()
+ORDER = "float double float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool string uint4 int4 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz".split()
 
 
 def types_of(constraint):
@@ -35,7 +35,8 @@ def kernel_types(newest=23):
             continue
         if not schema.inputs:
             continue
-        name = schema.inputs[0].type_str
+        conditions = {c.type_param_str for c in schema.type_constraints if types_of(c.allowed_type_strs) == {"bool"}}
+        name = next((i.type_str for i in schema.inputs if i.type_str not in conditions), schema.inputs[0].type_str)  # of Where what it chooses from
         if any(name not in k.type_constraints for k in defs):
             continue
         allowed = set().union(*(types_of(c.allowed_type_strs) for c in schema.type_constraints if c.type_param_str == name)) & set(ORDER)

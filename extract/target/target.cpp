@@ -130,8 +130,11 @@ bool Target::allows(const OpSite& site, std::string* why) const {
       it != newest_opset.end() && site.highest_opset > it->second && site.highest_opset != std::numeric_limits<std::int64_t>::max())
     return refuse(fmt::format("target {} has {} only up to opset {}", name, op, it->second));
   if (const auto it = dtypes.find(op); it != dtypes.end() && !site.inputs.empty()) {
-    const std::string dtype = dtype_name(site.inputs[0]->dtype);
-    if (site.inputs[0]->dtype != DType::kUndefined && std::find(it->second.begin(), it->second.end(), dtype) == it->second.end())
+    const auto carries_data = [](const Facts* f) { return f->dtype != DType::kBool; };
+    const auto first = std::find_if(site.inputs.begin(), site.inputs.end(), carries_data);
+    const DType of = (first == site.inputs.end() ? site.inputs[0] : *first)->dtype;
+    const std::string dtype = dtype_name(of);
+    if (of != DType::kUndefined && std::find(it->second.begin(), it->second.end(), dtype) == it->second.end())
       return refuse(fmt::format("target {} has no {} for {}", name, op, dtype));
   }
   for (const OperatorLimits& l : limits)

@@ -76,7 +76,8 @@ struct Target {
   std::map<std::string, std::vector<VersionRange>> standard;  // the standard's operators that the target has; empty: all
   std::map<std::string, std::int64_t> newest_opset;           // the standard's operators that it has in no newer opset of ai.onnx
   std::set<std::string> forbidden;                            // "domain::Op" or "Op"
-  std::map<std::string, std::vector<std::string>> dtypes;     // "domain::Op" -> element types of the first input that have a kernel
+  std::map<std::string, std::vector<std::string>>
+      dtypes;  // "domain::Op" -> element types that have a kernel, of the first input that is not bool
   std::vector<OperatorLimits> limits;
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
