@@ -161,11 +161,12 @@ std::optional<Instance> vary(const Rule& rule, const RuleExample& example, const
   return out;
 }
 
+bool assumes(const Rule& rule, std::string_view name) {
+  return std::find(rule.assumes.begin(), rule.assumes.end(), name) != rule.assumes.end();
+}
+
 Ints assumed_ints(const Rule& rule) {
-  const auto assumes = [&](std::string_view name) {
-    return std::find(rule.assumes.begin(), rule.assumes.end(), name) != rule.assumes.end();
-  };
-  return assumes("mask_of_zeros_and_ones") ? Ints::kMask : assumes("ids_in_range") ? Ints::kIndices : Ints::kAny;
+  return assumes(rule, "mask_of_zeros_and_ones") ? Ints::kMask : assumes(rule, "ids_in_range") ? Ints::kIndices : Ints::kAny;
 }
 
 // The inputs of each type in each other type: guards and the types of operators decide which of them are instances of the rule.
@@ -232,11 +233,12 @@ Instance instance_of(const Rule& rule, const RuleExample& example, std::mt19937_
 std::vector<Instance> random_instances(const Rule& rule, const RuleExample& example, int count, std::mt19937_64& random) {
   static constexpr DType dtypes[] = {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kInt32, DType::kBfloat16, DType::kUint8};
   std::vector<Instance> out;
+  const bool in_range = assumes(rule, "quantizer_holds_values");  // of the example's quantizer
   for (int k = 0; k < count; ++k) {
     Variation v;
     v.ints = assumed_ints(rule);
-    if (k % 2 == 1) v.to = dtypes[static_cast<std::size_t>(k / 2) % std::size(dtypes)];
-    if (k % 3 == 1) v.fill = Fill::kSpecial;
+    if (k % 2 == 1 && !in_range) v.to = dtypes[static_cast<std::size_t>(k / 2) % std::size(dtypes)];
+    if (k % 3 == 1 && !in_range) v.fill = Fill::kSpecial;
     if (k % 6 == 4 && rule.effect == Effect::kExact) v.fill = Fill::kNotFinite;
     v.collapse = k % 4 == 3;
     if (k >= 4 && !v.collapse)
@@ -245,6 +247,7 @@ std::vector<Instance> random_instances(const Rule& rule, const RuleExample& exam
           if (d > 1) v.dims.try_emplace(d, static_cast<std::int64_t>(random() % 7));
     if (auto instance = vary(rule, example, v, random)) out.push_back(*std::move(instance));
   }
+  if (in_range) return out;
   std::mt19937_64 harsh(random());
   for (int k = 0; k < 2 * count / 3; ++k) {
     static constexpr DType integers[] = {DType::kInt32, DType::kInt64, DType::kInt8, DType::kUint8};

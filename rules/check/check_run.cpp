@@ -74,6 +74,10 @@ bool InstanceFacts::is_count(Id id) const {
 }
 
 double tolerance_of(const Rule& rule, DType dtype) {
+  if (!is_floating(dtype)) {  // in steps
+    if (rule.effect == Effect::kWithinOneStep) return 1;
+    if (rule.effect == Effect::kApproximates) return rule.tolerance.value_or(0);
+  }
   if (!is_floating(dtype) || (rule.effect == Effect::kExact && !rule.tolerance)) return 0;
   const double declared = rule.tolerance.value_or(0);
   if (dtype == DType::kFloat16) return std::max(declared, 2e-2);

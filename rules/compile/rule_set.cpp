@@ -12,7 +12,7 @@ namespace saturate {
 
 bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const std::string_view> assumes) const {
   if (!std::all_of(assumes.begin(), assumes.end(), [&](std::string_view a) { return assumptions.allows(std::string(a)); })) return false;
-  if (effect == Effect::kExact ? !exact : effect == Effect::kReassociates ? !reassociates : !approximates) return false;
+  if (!effects.allows(effect)) return false;
   const auto named = [&](const std::string& n) { return n == name || n == law_of(name); };  // a law's name is for all its instances
   if (std::any_of(except.begin(), except.end(), named)) return false;
   return only.empty() || std::any_of(only.begin(), only.end(), named);

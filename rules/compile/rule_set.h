@@ -24,7 +24,7 @@ struct NativeRule {
 };
 
 struct RuleFilter {
-  bool exact = true, reassociates = true, approximates = false;
+  EffectChoice effects;
   std::vector<std::string> only;    // names; empty: all
   std::vector<std::string> except;  // names
   AssumptionChoice assumptions;

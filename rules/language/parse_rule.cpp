@@ -287,10 +287,15 @@ bool RuleParser::parse_clauses(WrittenRule& written) {
         rule.effect = Effect::kExact;
       else if (accept_word("reassociates"))
         rule.effect = Effect::kReassociates;
+      else if (accept_word("within_one_step"))
+        rule.effect = Effect::kWithinOneStep;
+      else if (accept_word("rescales"))
+        rule.effect = Effect::kRescales;
       else if (accept_word("approximates"))
         rule.effect = Effect::kApproximates;
       else
-        return fail(peek().place, fmt::format("{} is no effect; write exact, reassociates or approximates", shown(peek())));
+        return fail(peek().place,
+                    fmt::format("{} is no effect; write exact, reassociates, within_one_step, rescales or approximates", shown(peek())));
     } else if (accept_word("if_unsupported")) {
       rule.if_unsupported = true;
     } else if (accept_word("if_any_unsupported")) {
@@ -446,12 +451,31 @@ std::optional<RuleConstant> rule_constant(const RuleNode& node) {
   return c;
 }
 
+bool EffectChoice::allows(Effect effect) const {
+  switch (effect) {
+    case Effect::kExact:
+    case Effect::kReassociates:
+      return true;
+    case Effect::kWithinOneStep:
+      return within_one_step.value_or(false);
+    case Effect::kRescales:
+      return rescales;
+    case Effect::kApproximates:
+      return approximates;
+  }
+  return false;
+}
+
 std::string_view to_string(Effect effect) {
   switch (effect) {
     case Effect::kExact:
       return "exact";
     case Effect::kReassociates:
       return "reassociates";
+    case Effect::kWithinOneStep:
+      return "within_one_step";
+    case Effect::kRescales:
+      return "rescales";
     case Effect::kApproximates:
       return "approximates";
   }

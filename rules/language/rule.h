@@ -90,9 +90,17 @@ struct RuleExample {
 
 class RuleOperators;  // operators.h
 
-// What a rule does to rounding.
-enum class Effect : std::uint8_t { kExact, kReassociates, kApproximates };
+// What a rule does to rounding (law 9 of rules/README.md).
+enum class Effect : std::uint8_t { kExact, kReassociates, kWithinOneStep, kRescales, kApproximates };
 std::string_view to_string(Effect effect);
+
+// Effects that rules may have in a run; those that are exact or reassociate always may.
+struct EffectChoice {
+  std::optional<bool> within_one_step = {};  // nullopt: where the target's runtime does the same when it loads a model
+  bool rescales = false, approximates = false;
+  bool allows(Effect effect) const;
+};
+constexpr EffectChoice kAllEffects{true, true, true};
 
 struct Rule {
   std::string name, file, doc;  // the name of an instance: `law[Relu]`, of a law that stands once for several rules

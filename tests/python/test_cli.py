@@ -209,7 +209,7 @@ def test_input_shapes(tmp_path, small_model):
 
 def test_rules_verbs(tmp_path):
     rules = json.loads(run_ok("rules", "list", "--json").stdout)
-    assert len(rules) > 20 and all(r["effect"] in ("exact", "reassociates", "approximates") for r in rules)
+    assert len(rules) > 20 and all(r["effect"] in ("exact", "reassociates", "within_one_step", "rescales", "approximates") for r in rules)
     text_rule = next(r for r in rules if r["from"] != "C++")
     assert f"rule {text_rule['name'].split('[')[0]}" in run_ok("rules", "show", text_rule["name"]).stdout
     assert run("rules", "show", "no_such_rule").returncode == 1

@@ -3,6 +3,7 @@ import collections
 
 import numpy as np
 import onnx
+import onnx_saturate
 import pytest
 from onnx import TensorProto, helper
 
@@ -88,3 +89,57 @@ def test_inputs_of_a_joined_quantized_tensor_have_types_of_their_own(tmp_path):
     onnx.save(model, tmp_path / "m.onnx")
     run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx")
     assert operators(onnx.load(tmp_path / "o.onnx"))["QLinearConcat"] == 1
+
+
+@pytest.mark.parametrize("axis", [None, 1])
+@pytest.mark.parametrize("zero", [np.uint8(100), np.int8(7)])
+def test_what_is_no_number_is_quantized_as_the_least(tmp_path, zero, axis):
+    """As ONNX Runtime does, for one scale and for a scale of each index; rules that fold it must not change it."""
+    several = 3 if axis else None
+    scale, point = np.float32(0.1), zero
+    if several:
+        scale, point = np.full(several, 0.1, np.float32), np.full(several, zero)
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], **({"axis": axis} if axis else {}))
+    to = helper.np_dtype_to_tensor_dtype(zero.dtype)
+    model = make_model([node], [value("x", TensorProto.FLOAT, [2, 3, 20])], [value("y", to, [2, 3, 20])], [tensor("s", scale), tensor("z", point)], opset=19)
+    onnx.save(model, tmp_path / "m.onnx")
+    inputs = {"x": np.full((2, 3, 20), np.nan, np.float32)}
+    (ours,) = onnx_saturate.Session(model).run(inputs).values()
+    np.testing.assert_array_equal(ours, onnxruntime_outputs(tmp_path / "m.onnx", inputs)["y"])
+
+
+def test_quantizers_that_only_round_go_where_approximations_are_allowed(tmp_path):
+    """RemoveQDQ, and a Convert between a product and a Concat: what is quantized twice is quantized once."""
+    names = {"c": np.float32(0.05), "z": np.uint8(128), "e": np.float32(0.1), "y": np.uint8(120)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "c", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "c", "z"], ["d"]),
+             helper.make_node("Concat", ["d", "w"], ["j"], axis=0), helper.make_node("QuantizeLinear", ["j", "e", "y"], ["r"])]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, [4, 6]), value("w", TensorProto.FLOAT, [4, 6])], [value("r", TensorProto.UINT8, [8, 6])],
+                       [tensor(n, v) for n, v in names.items()], opset=19)
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx")
+    assert operators(onnx.load(tmp_path / "o.onnx"))["DequantizeLinear"] == 1
+    run_ok(tmp_path / "m.onnx", tmp_path / "a.onnx", "--target", "onnx", "--approximate", "--no-verify")
+    after = operators(onnx.load(tmp_path / "a.onnx"))
+    assert after["DequantizeLinear"] == 0 and after["QuantizeLinear"] <= 2
+    rng = np.random.default_rng(0)
+    inputs = {n: rng.normal(size=(4, 6)).astype(np.float32) for n in "xw"}
+    apart = onnxruntime_outputs(tmp_path / "m.onnx", inputs)["r"].astype(int) - onnxruntime_outputs(tmp_path / "a.onnx", inputs)["r"].astype(int)
+    assert np.abs(apart).max() <= 1
+
+
+def test_integer_operators_are_rewritten_as_what_they_compute(tmp_path):
+    """A Transpose that meets another one through a QLinearAdd."""
+    rng = np.random.default_rng(0)
+    names = {"s": np.float32(0.05), "z": np.uint8(128), "b": rng.integers(0, 256, (1,)).astype(np.uint8)}
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 1]),
+             helper.make_node("QLinearAdd", ["t", "s", "z", "b", "s", "z", "s", "z"], ["a"], domain="com.microsoft"),
+             helper.make_node("Transpose", ["a"], ["y"], perm=[0, 2, 1])]
+    model = make_model(nodes, [value("x", TensorProto.UINT8, [2, 5, 7])], [value("y", TensorProto.UINT8, [2, 5, 7])],
+                       [tensor(n, v) for n, v in names.items()], opset=19, domains=["com.microsoft"])
+    onnx.save(model, tmp_path / "m.onnx")
+    inputs = {"x": rng.integers(0, 256, (2, 5, 7)).astype(np.uint8)}
+    wanted = onnxruntime_outputs(tmp_path / "m.onnx", inputs)["y"].astype(int)
+    for options, transposes in (([], 0), (["--no-within-one-step"], 2), (["--target", "onnx"], 2), (["--target", "onnx", "--within-one-step"], 0)):
+        run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", *options)
+        assert operators(onnx.load(tmp_path / "o.onnx"))["Transpose"] == transposes, options
+        assert np.abs(onnxruntime_outputs(tmp_path / "o.onnx", inputs)["y"].astype(int) - wanted).max() <= 1

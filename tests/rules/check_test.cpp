@@ -331,7 +331,7 @@ TEST(RuleSets, FilterFindShowAndLoad) {
   EXPECT_EQ(set.show("c"), "");
   EXPECT_EQ(set.filtered({}).rules().size(), 1u);  // approximating rules are off by default
   RuleFilter all;
-  all.approximates = true;
+  all.effects = kAllEffects;
   all.except = {"b"};
   EXPECT_EQ(set.filtered(all).rules().size(), 1u);
   EXPECT_EQ(set.load_text("rule b (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }", "two").message(),

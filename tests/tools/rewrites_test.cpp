@@ -55,7 +55,7 @@ void take_line(const std::string& word, const std::string& rest, RewriteCase& c)
   else if (word == "opset")
     c.opset = std::stol(rest);
   else if (word == "approximate" && rest.empty())
-    c.setup.filter.approximates = true;
+    c.setup.filter.effects.approximates = true;
   else
     c.unknown = word;
 }

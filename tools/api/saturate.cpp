@@ -75,9 +75,9 @@ Expected<Setup> setup_of(const Options& o, const GivenShapes& shapes) {
   if (!setup.ok()) return error_of(setup.status(), "", "");
   absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin(false);
   RuleFilter filter;
-  filter.approximates = o.approximate;
+  filter.effects = {o.within_one_step, o.rescale, o.approximate};
   filter.assumptions = {o.assumed, o.not_assumed};
-  filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), setup->target.assumes.begin(), setup->target.assumes.end());
+  fit_to_target(filter, setup->target);
   if (rules.ok()) rules = filter_rules(*std::move(rules), filter);
   if (!rules.ok()) return error_of(rules.status(), "", "");
   setup->rules = *std::move(rules);
@@ -210,7 +210,7 @@ Expected<RuleSet> RuleSet::with_text(std::string_view text, const std::string& n
 Expected<RuleSet> RuleSet::without(const std::vector<std::string>& names) const {
   return guarded([&]() -> Expected<RuleSet> {
     RuleFilter filter;
-    filter.approximates = true;
+    filter.effects = kAllEffects;
     filter.except = names;
     absl::StatusOr<saturate::RuleSet> rules = filter_rules(impl_->rules, filter);
     if (!rules.ok()) return error_of(rules.status(), "", "");

@@ -180,6 +180,9 @@ struct Options {
   std::vector<std::string> not_assumed = {};  // assumptions that no rule may make, or "all"; these win
   std::string extractor = "search";           // how the cheapest choice is looked for (`saturate optimize --help`)
   bool approximate = false;                   // also rules that approximate
+  bool rescale = false;                       // also rules that move the scales of quantized numbers
+  // Rules that move quantized numbers by a step at most; without a value where the target's runtime does the same when it loads a model.
+  std::optional<bool> within_one_step = {};
   std::optional<std::int64_t> opset = {};
   bool keep_opset = false;
   std::map<std::string, std::int64_t> dims = {};                       // sizes of symbolic dims

@@ -60,7 +60,7 @@ struct SaturateArgs {
   std::vector<std::string> skip_rules;   // names
   std::vector<std::string> assumed;      // names of risky assumptions
   std::vector<std::string> not_assumed;  // names of assumptions, or "all"
-  bool approximate = false;
+  EffectChoice effects;
   std::optional<std::int64_t> opset;
   bool keep_opset = false;
   Limits limits;

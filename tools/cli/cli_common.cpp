@@ -107,7 +107,7 @@ absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args) {
 
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
   SetupOptions options{args.target, args.cost, {}, args.rules, {}};
-  options.filter.approximates = args.approximate;
+  options.filter.effects = args.effects;
   options.filter.except = args.skip_rules;
   options.filter.assumptions = {args.assumed, args.not_assumed};
   absl::StatusOr<Sizes> sizes = parse_sizes(shapes.dims);

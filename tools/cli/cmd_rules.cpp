@@ -172,7 +172,7 @@ int rules_command(const RulesArgs& args) {
   std::vector<std::string> files = args.rules;
   if (args.action == "check" && !args.name.empty()) files = {args.name, "none"};
   RuleFilter everything;
-  everything.approximates = true;
+  everything.effects = kAllEffects;
   for (const Assumption& a : known_assumptions()) everything.assumptions.assumed.emplace_back(a.name);
   absl::StatusOr<RuleSet> rules = load_rules(files, everything);
   if (!rules.ok()) return fail(kExitFile, "", std::string(rules.status().message()), "");

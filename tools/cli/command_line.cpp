@@ -246,7 +246,16 @@ void add_rule_options(CLI::App* app, SaturateArgs& args, const std::string& grou
       ->take_all()
       ->group(group);
   app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
-  app->add_flag("--approximate", args.approximate, "allow rules that approximate (effect approximates)")->group(group);
+  const auto allow_steps = [&args](bool allowed) { return [&args, allowed] { args.effects.within_one_step = allowed; }; };
+  app->add_flag_callback(
+         "--within-one-step", allow_steps(true),
+         "allow rules that move quantized numbers by a step at most (effect within_one_step), such as an integer operator = "
+         "the operator between quantizers; without it where the target's runtime does the same when it loads a model")
+      ->group(group);
+  app->add_flag_callback("--no-within-one-step", allow_steps(false), "forbid them")->group(group);
+  app->add_flag("--rescale", args.effects.rescales, "allow rules that move the scales of quantized numbers (effect rescales)")
+      ->group(group);
+  app->add_flag("--approximate", args.effects.approximates, "allow rules that approximate (effect approximates)")->group(group);
 }
 
 void add_saturate(CLI::App* app, SaturateArgs& args) {

@@ -85,11 +85,16 @@ absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter) {
   return std::move(rules).filtered(filter);
 }
 
+void fit_to_target(RuleFilter& filter, const Target& target) {
+  if (!filter.effects.within_one_step) filter.effects.within_one_step = !target.node_units.empty();
+  filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), target.assumes.begin(), target.assumes.end());
+}
+
 absl::StatusOr<Setup> set_up(const SetupOptions& options) {
   absl::StatusOr<Target> target = load_target(options.target);
   if (!target.ok()) return target.status();
   RuleFilter filter = options.filter;
-  filter.assumptions.assumed.insert(filter.assumptions.assumed.end(), target->assumes.begin(), target->assumes.end());
+  fit_to_target(filter, *target);
   absl::StatusOr<RuleSet> rules = load_rules(options.rule_files, filter, false);
   if (!rules.ok()) return rules.status();
   absl::StatusOr<std::unique_ptr<CostModel>> cost =

@@ -31,6 +31,9 @@ struct SetupOptions {
 };
 absl::StatusOr<Setup> set_up(const SetupOptions& options);
 
+// Lets rules do what the target's runtime does when it loads a model, and assume what the target assumes.
+void fit_to_target(RuleFilter& filter, const Target& target);
+
 absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter);
 // What the filter lets through; the rules and assumptions that it names must exist.
 absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter);

@@ -73,6 +73,8 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "not_assumed", o.not_assumed);
   get(given, "extractor", o.extractor);
   get(given, "approximate", o.approximate);
+  get(given, "rescale", o.rescale);
+  get(given, "within_one_step", o.within_one_step);
   get(given, "opset", o.opset);
   get(given, "keep_opset", o.keep_opset);
   get(given, "dims", o.dims);

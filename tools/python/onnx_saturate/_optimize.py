@@ -48,6 +48,10 @@ class Options(TypedDict, total=False):
     """How the cheapest choice is looked for ("search"; `saturate optimize --help` names the others)."""
     approximate: bool
     """Also rules that approximate, such as Erf by Tanh."""
+    rescale: bool
+    """Also rules that move the scales of quantized numbers."""
+    within_one_step: bool
+    """Rules that move quantized numbers by a step at most; not given: where the target's runtime does the same when it loads a model."""
     opset: int
     """Write this opset of ai.onnx (default: the input's, or higher where the result needs it)."""
     keep_opset: bool
