@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Exports real-size architectures with random weights to ONNX: what latency is measured on (bench/latency.py).
 
-    python bench/export_models.py FOLDER [NAME ...]     names as in --list; all where none is given
+    python bench/export_models.py FOLDER [--small] [NAME ...]     names as in --list; all where none is given
+
+--small takes two layers of little width instead, for fast trials.
 
 Needs torch, torchvision, transformers, onnx and onnxscript. For every model NAME.EXPORTER.onnx is written, with EXPORTER torchscript (attention spelled out)
 or dynamo (scaled_dot_product_attention), batch and lengths open, weights inside the file where they are below 2 GB, and NAME.inputs.npz.
@@ -91,10 +93,10 @@ def transformer(name, **config):
     return cls(settings)
 
 
-def bert():
-    model = transformer("BertModel")
+def bert(vocabulary=30522, **config):
+    model = transformer("BertModel", vocab_size=vocabulary, **config)
     return Named(model, ["input_ids", "attention_mask", "token_type_ids"], ["last_hidden_state", "pooler_output"]), {
-        "input_ids": ids(1, 128, 30000), "attention_mask": ones(1, 128), "token_type_ids": torch.zeros(1, 128, dtype=torch.int64)}
+        "input_ids": ids(1, 128, min(vocabulary, 30000)), "attention_mask": ones(1, 128), "token_type_ids": torch.zeros(1, 128, dtype=torch.int64)}
 
 
 def bart(layers=(6, 6)):
@@ -134,9 +136,9 @@ def decoder(model, layers, heads, head_size, length, past, vocabulary):
     return WithPast(model, layers), inputs
 
 
-def prefill(model, field="last_hidden_state"):
+def prefill(model, field="last_hidden_state", vocabulary=32000):
     return Named(model, ["input_ids", "attention_mask"], [field], use_cache=False), {
-        "input_ids": ids(1, 128, 32000), "attention_mask": ones(1, 128)}
+        "input_ids": ids(1, 128, vocabulary), "attention_mask": ones(1, 128)}
 
 
 def gpt2_decode():
@@ -144,10 +146,15 @@ def gpt2_decode():
     return decoder(transformer("GPT2Model"), 12, 12, 64, 1, 127, 50000)
 
 
+def gpt2_small():
+    return transformer("GPT2Model", n_embd=128, n_layer=2, n_head=4, vocab_size=1000, bos_token_id=0, eos_token_id=0)
+
+
 def gpt2_past():
     return decoder(transformer("GPT2LMHeadModel"), 12, 12, 64, 1, 127, 50000)
 
 
+TINY = dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=512)
 SMALL = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=2048, vocab_size=32000, max_position_embeddings=2048)
 
 
@@ -163,14 +170,19 @@ def llama():
     return transformer("LlamaForCausalLM", num_key_value_heads=12, **SMALL)
 
 
-def vit():
-    return Named(transformer("ViTModel"), ["pixel_values"], ["last_hidden_state"]), {"pixel_values": torch.randn(1, 3, 224, 224)}
+def llama_small():
+    return transformer("LlamaForCausalLM", num_key_value_heads=2, **{**TINY, "vocab_size": 1000}, max_position_embeddings=512)
 
 
-def whisper_encoder():
-    model = transformer("WhisperModel", d_model=512, encoder_layers=6, encoder_attention_heads=8, encoder_ffn_dim=2048, decoder_layers=1,
-                        decoder_attention_heads=8, decoder_ffn_dim=2048).get_encoder()
-    return Named(model, ["input_features"], ["last_hidden_state"]), {"input_features": torch.randn(1, 80, 3000)}
+def vit(size=224, **config):
+    model = transformer("ViTModel", image_size=size, **config)
+    return Named(model, ["pixel_values"], ["last_hidden_state"]), {"pixel_values": torch.randn(1, 3, size, size)}
+
+
+def whisper_encoder(width=512, layers=6, heads=8, states=1500):
+    model = transformer("WhisperModel", d_model=width, encoder_layers=layers, encoder_attention_heads=heads, encoder_ffn_dim=4 * width, decoder_layers=1,
+                        decoder_attention_heads=heads, decoder_ffn_dim=4 * width, max_source_positions=states).get_encoder()
+    return Named(model, ["input_features"], ["last_hidden_state"]), {"input_features": torch.randn(1, 80, 2 * states)}
 
 
 def t5_encoder():
@@ -178,7 +190,7 @@ def t5_encoder():
     return Named(model, ["input_ids", "attention_mask"], ["last_hidden_state"]), {"input_ids": ids(1, 128, 32000), "attention_mask": ones(1, 128)}
 
 
-def vision(name):
+def vision(name, size=224):
     import torchvision
 
     model = getattr(torchvision.models, name)(weights=None)
@@ -186,7 +198,7 @@ def vision(name):
         if isinstance(module, torch.nn.BatchNorm2d):
             module.running_mean.normal_(0, 0.1)
             module.running_var.uniform_(0.5, 1.5)
-    return model, {"x": torch.randn(1, 3, 224, 224)}
+    return model, {"x": torch.randn(1, 3, size, size)}
 
 
 MODELS = {
@@ -210,6 +222,18 @@ MODELS = {
     "mobilenet_v2": lambda: vision("mobilenet_v2"),
     "efficientnet_b0": lambda: vision("efficientnet_b0"),
     "t5_encoder": t5_encoder,
+}
+SMALL_MODELS = {
+    "bert_small": lambda: bert(1000, **TINY),
+    "vit_small": lambda: vit(64, **TINY),
+    "whisper_encoder_small": lambda: whisper_encoder(128, 2, 4, 100),
+    "gpt2_prefill_small": lambda: prefill(gpt2_small(), vocabulary=1000),
+    "gpt2_decode_small": lambda: decoder(gpt2_small(), 2, 4, 32, 1, 127, 1000),
+    "llama_prefill_small": lambda: prefill(llama_small(), "logits", 1000),
+    "llama_decode_small": lambda: decoder(llama_small(), 2, 2, 32, 1, 127, 1000),
+    "resnet18_small": lambda: vision("resnet18", 64),
+    "mobilenet_v2_small": lambda: vision("mobilenet_v2", 64),
+    "efficientnet_b0_small": lambda: vision("efficientnet_b0", 64),
 }
 
 
@@ -259,20 +283,22 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of --list; default: all")
     parser.add_argument("--exporters", default="torchscript,dynamo")
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
+    models = SMALL_MODELS if args.small else MODELS
     if args.list:
-        print("\n".join(MODELS))
+        print("\n".join(models))
         return 0
-    unknown = set(args.names) - set(MODELS)
+    unknown = set(args.names) - set(models)
     if unknown:
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
     args.folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
     failures = 0
-    for name in args.names or MODELS:
+    for name in args.names or models:
         torch.manual_seed(0)
-        model, inputs = MODELS[name]()
+        model, inputs = models[name]()
         trained(model.eval())
         np.savez(args.folder / f"{name}.inputs.npz", **{k: v.numpy() for k, v in inputs.items()})
         for exporter in args.exporters.split(","):
