@@ -20,6 +20,7 @@ kernels between integer ones (some integer kernel before them and another behind
 import argparse
 import collections
 import json
+import logging
 import pathlib
 import platform
 import re
@@ -33,6 +34,7 @@ import onnx.version_converter
 import onnxruntime as ort
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 STATIC = {
@@ -70,13 +72,20 @@ def make_one(source, inputs, scheme, target):
         model = onnx.load(source)
         if scheme == "w4" and model.opset_import[0].version < 21:  # 4-bit integers and blocks came with it
             model = onnx.version_converter.convert_version(model, 21)
+        wrapped = ONNXModel(model)
+        wrapped.replace_gemm_with_matmul()  # as GPT-2 is exported; the quantizer takes MatMul alone
+        wrapped.topological_sort()
         fmt = QuantFormat.QDQ if scheme == "w4" else QuantFormat.QOperator
         quantizer = MatMulNBitsQuantizer(model, block_size=32, is_symmetric=True, quant_format=fmt, op_types_to_quantize=("MatMul",))
         quantizer.process()
-        onnx.save(quantizer.model.model, target)
+        made = quantizer.model.model
+        if not any(n.op_type in ("MatMulNBits", "DequantizeLinear") for n in made.graph.node):
+            raise ValueError("no MatMul with constant weights")
+        onnx.save(made, target)
 
 
 def make(args):
+    logging.getLogger().setLevel(logging.ERROR)  # the quantizer tells of every node that it takes or leaves
     args.out.mkdir(parents=True, exist_ok=True)
     failed = 0
     for export in sorted(args.folder.glob(f"*.{args.exporter}.onnx")):
