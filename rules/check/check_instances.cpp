@@ -262,7 +262,9 @@ std::vector<Instance> random_instances(const Rule& rule, const RuleExample& exam
   }
   if (count > 0) add_each_dtype(rule, example, harsh, out);
   const auto writes_floats = [](const ExampleValue& v) { return !v.attribute && v.values && is_floating(v.dtype); };
-  if (!rule.assumes.empty() || std::none_of(example.values.begin(), example.values.end(), writes_floats)) return out;
+  if (!rule.assumes.empty() || rule.effect == Effect::kApproximates ||
+      std::none_of(example.values.begin(), example.values.end(), writes_floats))
+    return out;
   for (int k = 0; k < count / 2; ++k) {
     Variation v;
     v.anew = true;

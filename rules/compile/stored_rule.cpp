@@ -61,6 +61,7 @@ RuleHead head_of(const Rule& rule) {
   head.if_unsupported = rule.if_unsupported;
   head.if_any_unsupported = rule.if_any_unsupported;
   head.defines = rule.defines;
+  head.yields_to = rule.yields_to;
   head.budget = rule.budget;
   head.phase = rule.phase;
   if (!rule.left.empty()) head.ends_in = name_of(rule.left.back());

@@ -35,6 +35,7 @@ struct RuleHead {
   Effect effect = Effect::kExact;
   std::vector<std::string_view> assumes;
   bool if_unsupported = false, if_any_unsupported = false, defines = false;
+  std::string_view yields_to;
   std::optional<std::uint64_t> budget;
   int phase = 0;
   RuleOp ends_in;                                    // the last operator of its left side

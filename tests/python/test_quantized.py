@@ -7,7 +7,7 @@ import onnx_saturate
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import make_model, onnxruntime_outputs, run_ok, tensor, value
+from conftest import make_model, onnxruntime_outputs, run, run_ok, tensor, value
 
 
 def quantized_layers(view=None, quantize=True):
@@ -143,3 +143,21 @@ def test_integer_operators_are_rewritten_as_what_they_compute(tmp_path):
         run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", *options)
         assert operators(onnx.load(tmp_path / "o.onnx"))["Transpose"] == transposes, options
         assert np.abs(onnxruntime_outputs(tmp_path / "o.onnx", inputs)["y"].astype(int) - wanted).max() <= 1
+
+
+def test_a_quantizer_that_may_be_passed_by_keeps_its_range_without_the_assumption(tmp_path):
+    """QDQToClip: DequantizeLinear of QuantizeLinear is a Clip, where nobody says that the quantizer holds all values."""
+    names = {"c": np.float32(0.05), "z": np.uint8(100)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "c", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "c", "z"], ["d"]), helper.make_node("Sin", ["d"], ["y"])]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, [4, 6])], [value("y", TensorProto.FLOAT, [4, 6])], [tensor(n, v) for n, v in names.items()], opset=19)
+    onnx.save(model, tmp_path / "m.onnx")
+    for options, kept in ((["--no-assume", "quantizer_holds_values"], {"Clip": 1, "Sin": 1}), ([], {"Sin": 1})):
+        run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx", "--approximate", "--no-verify", *options)
+        assert operators(onnx.load(tmp_path / "o.onnx")) == kept
+
+
+def test_a_rule_can_not_yield_to_one_that_is_not_there(tmp_path):
+    rules = "opset \"\" 20\nrule twice (X) => (Y) yields_to once\n  Neg (Neg (X)) => Identity (X)\n  example X = float[2]\n"
+    (tmp_path / "my.rules").write_text(rules)
+    done = run("rules", "check", tmp_path / "my.rules")
+    assert done.returncode == 1 and "rule twice yields to once, which is no rule" in done.stderr

@@ -30,9 +30,17 @@ class Wanted {
   Wanted(const Model& model, const Task& task)
       : model_(model), task_(task), limit_(opset_limit(model, task)), apart_(holds_what_to_take_apart()) {}
 
-  bool operator()(const RuleHead& rule) const { return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported)); }
+  bool operator()(const RuleHead& rule) const {
+    if (!rule.yields_to.empty() && is_in(rule.yields_to)) return false;
+    return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported));
+  }
 
  private:
+  bool is_in(std::string_view name) const {
+    const auto named = [&](const auto& stored) { return law_of(stored->head().name) == name; };
+    return std::any_of(task_.rules.stored().begin(), task_.rules.stored().end(), named);
+  }
+
   // Whether the target takes an operator at all, in some opset that the result may have.
   bool takes(const RuleOp& n) const {
     OpKey key;

@@ -23,6 +23,10 @@ absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const 
   for (const std::string& file : files)
     if (file != "none")
       if (const absl::Status status = rules->load_file(file); !status.ok()) return status;
+  for (const auto& stored : rules->stored())
+    if (const std::string better(stored->head().yields_to); !better.empty() && !has_rule(*rules, better))
+      return absl::InvalidArgumentError(
+          fmt::format("rule {} yields to {}, which is no rule; `saturate rules list` names them", stored->head().name, better));
   return filter_rules(*std::move(rules), filter);
 }
 
