@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "onnx_bridge/convert/emit_parts.h"
@@ -36,14 +37,31 @@ DimSpec dim_spec(const EmitTask& task, Dim d) {
   return std::monostate{};
 }
 
+// Numbers that the facts know, in the place of names: quantizers leave types behind in which each dim has a name of its own.
+void sharpen(const EmitTask& task, Id id, ValueInfo& info) {
+  const Facts& f = task.g.facts(id);
+  if (f.kind != Facts::Kind::kTensor || info.type.kind != ValueType::Kind::kTensor || !f.shape) return;
+  if (!info.type.shape) info.type.shape.emplace(f.shape->size());
+  if (info.type.shape->size() != f.shape->size()) return;
+  for (std::size_t i = 0; i < f.shape->size(); ++i) {
+    const auto number = task.g.dims().value((*f.shape)[i]);
+    DimSpec& dim = (*info.type.shape)[i];
+    if (!number || dim == DimSpec(*number)) continue;
+    dim = *number;
+    info.origin = nullptr;
+  }
+}
+
 // Of what goes into and comes out of nodes made by rules: runtimes infer less than the facts know (a Reshape to a computed shape).
 // ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown.
 // Also of a value with a dim whose name another dim of the inputs has: ONNX Runtime takes values of one name for equally large and reuses
 // their memory. Where they are not, the order of nodes would decide whether the model runs.
 void describe_values(const EmitTask& task, const SelectedNodes& nodes, const ValueNames& names, bool changed, Graph& graph) {
   std::set<std::string> known;
+  std::map<std::string, std::size_t> given;  // by name: places in value_info
   for (const auto* list : {&graph.inputs, &graph.outputs, &graph.value_info})
     for (const ValueInfo& v : *list) known.insert(v.name);
+  for (std::size_t i = 0; i < graph.value_info.size(); ++i) given.emplace(graph.value_info[i].name, i);
   for (const Initializer& i : graph.initializers) known.insert(i.name);
   for (const EmitUnit& unit : nodes.units) {
     std::vector<Id> values;
@@ -52,6 +70,7 @@ void describe_values(const EmitTask& task, const SelectedNodes& nodes, const Val
       if (!unit.source || has_dim_apart(task, changed, id)) values.push_back(id);
     for (Id id : values) {
       const Facts& f = task.g.facts(id);
+      if (const auto it = given.find(names.of(id)); it != given.end()) sharpen(task, id, graph.value_info[it->second]);
       if (f.kind != Facts::Kind::kTensor || f.dtype == DType::kUndefined || !f.shape || !known.insert(names.of(id)).second) continue;
       ValueInfo info{names.of(id), {ValueType::Kind::kTensor, f.dtype, std::vector<DimSpec>{}, nullptr}, nullptr};
       for (Dim d : *f.shape) info.type.shape->push_back(dim_spec(task, d));

@@ -297,3 +297,17 @@ def test_zoo_and_ort_cases(tmp_path):
             problems.append(f"{path.name}: {str(error)[:300]}")
     assert not problems, "\n".join(problems)
     assert refused <= 0.08 * len(models)  # ill-typed graphs of that suite
+
+
+def test_types_beside_what_rules_make_hold_the_numbers_that_are_known(tmp_path):
+    """ONNX Runtime infers wrong shapes of an Attention whose inputs have a name where a number is known, and refuses the model."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Mul", ["m", "two"], ["r"]), helper.make_node("Mul", ["r", "two"], ["y"])]
+    weights = [tensor("w", np.ones((8, 4), np.float32)), tensor("two", np.float32(2))]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 8]), value("w", TensorProto.FLOAT, [8, 4])], [value("y", TensorProto.FLOAT, ["n", 4])], weights)
+    model.graph.value_info.append(value("m", TensorProto.FLOAT, ["unk__1", "unk__2"]))
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx")
+    made = onnx.load(tmp_path / "o.onnx").graph
+    assert [n.op_type for n in made.node] == ["MatMul", "Mul"]
+    (info,) = (v for v in made.value_info if v.name == "m")
+    assert [d.dim_param or d.dim_value for d in info.type.tensor_type.shape.dim] == ["unk__1", 4]
