@@ -50,7 +50,8 @@ class ProblemBuilder {
       for (const Candidate& c : candidates[id])
         for (Id child : c.children) reach(child);
     }
-    const std::vector<Blocker> blockers = price_pairs(candidates, p);
+    std::vector<Blocker> blockers = price_pairs(candidates, p);
+    keep_weights_quantized(candidates, p, blockers);
     std::sort(p.class_id.begin(), p.class_id.end());
     p.number.assign(e_.num_ids(), kUnchosen);
     for (std::uint32_t c = 0; c < p.class_id.size(); ++c) p.number[p.class_id[c]] = c;
@@ -128,6 +129,41 @@ class ProblemBuilder {
       candidates[id].insert(candidates[id].end(), more.begin(), more.end());
     }
     return blockers;
+  }
+
+  // Of an operator whose weights the runtime quantizes, one that is dequantized is read as such, never folded: each DequantizeLinear of it
+  // is a class of its own, which the operator reads.
+  void keep_weights_quantized(std::vector<std::vector<Candidate>>& candidates, const OnnxProblem& p, std::vector<Blocker>& blockers) const {
+    if (!target_ || target_->quantizes_weights.operators.empty()) return;
+    std::map<Id, std::vector<Id>> made;  // class of a weight -> its blockers
+    const auto dequantized = [&](Id id) -> const std::vector<Id>& {
+      const auto [it, fresh] = made.try_emplace(id);
+      if (!fresh) return it->second;
+      for (Candidate& c : candidates[id]) {
+        if (c.node == kNone || g_.key(e_.node(c.node).op).op_type != "DequantizeLinear") continue;
+        it->second.push_back(kBlockerBase + static_cast<Id>(blockers.size()));
+        blockers.push_back({id, c});
+        c.cost = {};
+        c.children = {it->second.back()};
+      }
+      return it->second;
+    };
+    for (const Id id : p.class_id) {
+      std::vector<Candidate> kept;
+      for (Candidate& c : candidates[id]) {
+        const bool concerned = c.node != kNone && quantizes_weights_of(g_, *target_, e_.node(c.node), id);
+        const Id weight = concerned ? e_.find(e_.node(c.node).children[1]) : kNone;
+        if (!concerned || weight == id || dequantized(weight).empty()) {
+          kept.push_back(std::move(c));
+          continue;
+        }
+        for (const Id blocker : dequantized(weight)) {
+          kept.push_back(c);
+          std::replace(kept.back().children.begin(), kept.back().children.end(), weight, blocker);
+        }
+      }
+      candidates[id] = std::move(kept);
+    }
   }
 
   std::vector<Candidate> candidates_of(Id id) const {

@@ -19,6 +19,61 @@ bool has_constant_operand(const OnnxEGraph& g, const ENode& node) {
 
 }  // namespace
 
+std::vector<std::pair<Id, std::string>> joined_at_load(const OnnxEGraph& g, const Target& target, const ENode& node, Id id) {
+  const EGraph& e = g.egraph();
+  std::vector<std::pair<Id, std::string>> out;
+  const std::string name = name_of(g.key(node.op));
+  const Facts& made = g.facts(id);
+  const auto is_number = [&](Dim d) { return g.dims().value(d).has_value(); };
+  if (!made.shape || (made.rank() != 2 && !std::all_of(made.shape->begin(), made.shape->end(), is_number))) return out;
+  for (const JoinedAtLoad& join : target.joins) {
+    if (join.op != name) continue;
+    for (const NodeId user : e.class_users(e.find(id))) {
+      const ENode reader = e.node(user);
+      const OpKey& key = g.key(reader.op);
+      if (key.role != UnitRole::kNone || name_of(key) != join.reader) continue;
+      const auto is_bias = [&](Id other) { return e.find(other) != e.find(id) && g.facts(other).shape && g.facts(other).rank() <= 2; };
+      if (std::any_of(reader.children.begin(), reader.children.end(), is_bias)) out.emplace_back(e.find(e.class_of(user)), join.becomes);
+    }
+  }
+  return out;
+}
+
+bool quantizes_weights_of(const OnnxEGraph& g, const Target& target, const ENode& node, Id id) {
+  const EGraph& e = g.egraph();
+  const std::set<std::string>& operators = target.quantizes_weights.operators;
+  const OpKey& key = g.key(node.op);
+  if (operators.empty() || key.role != UnitRole::kNone || node.children.size() < 2 || !g.facts(node.children[1]).constant) return false;
+  const auto is = [&](NodeId n, std::string_view op) { return name_of(g.key(e.node(n).op)) == op; };
+  const auto& made = e.class_nodes(e.find(node.children[0]));
+  if (std::none_of(made.begin(), made.end(), [&](NodeId n) { return is(n, "DequantizeLinear"); })) return false;
+  const auto is_quantized = [&](Id value) {
+    const std::vector<NodeId> readers = e.class_users(e.find(value));
+    return std::any_of(readers.begin(), readers.end(), [&](NodeId n) { return is(n, "QuantizeLinear"); });
+  };
+  if (operators.contains(name_of(key))) return is_quantized(id);
+  const auto joined = joined_at_load(g, target, node, id);
+  return std::any_of(joined.begin(), joined.end(), [&](const auto& j) { return operators.contains(j.second) && is_quantized(j.first); });
+}
+
+void add_fused_convs_for_convs(OnnxEGraph& g, const Target& target) {
+  EGraph& e = g.egraph();
+  if (target.quantizes_weights.operators.empty()) return;
+  std::vector<std::pair<Id, NodeId>> convs;
+  for (const Id id : e.classes())
+    for (const NodeId n : e.class_nodes(id))
+      if (const ENode node = e.node(n); name_of(g.key(node.op)) == "Conv" && quantizes_weights_of(g, target, node, id))
+        convs.emplace_back(id, n);
+  for (const auto& [id, n] : convs) {
+    const ENode node = e.node(n);
+    const std::vector<Id> inputs(node.children.begin(), node.children.end());
+    const Facts& x = g.facts(inputs[0]);
+    const std::optional<int> rank = x.shape ? std::optional(x.rank()) : std::nullopt;
+    e.merge(id, g.add(make_key("com.microsoft", "FusedConv", g.key(node.op).attributes, 1, rank), inputs));
+  }
+  if (!convs.empty()) e.rebuild();
+}
+
 ValueReaders::ValueReaders(const EGraph& e, const Lowered& lowered) : egraph_(e), lowered_(lowered) {
   for (std::size_t i = 0; i < lowered.sources.size(); ++i)
     for (Id c : lowered.sources[i].children) sources_[e.find(c)].push_back(i);

@@ -14,6 +14,13 @@ namespace saturate {
 // For every Add that the runtime would fuse at load, adds an equal Sum, which it leaves alone.
 void add_sums_for_adds(OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
 
+// The classes of e-nodes with which the runtime would join this one of class `id` (JoinedAtLoad), each with what it makes of both.
+std::vector<std::pair<Id, std::string>> joined_at_load(const OnnxEGraph& egraph, const Target& target, const ENode& node, Id id);
+// Whether the runtime would quantize the constant weights of this e-node of class `id` when it loads the model.
+bool quantizes_weights_of(const OnnxEGraph& egraph, const Target& target, const ENode& node, Id id);
+// For every Conv whose weights the runtime would quantize, adds an equal FusedConv without an activation, whose weights it leaves alone.
+void add_fused_convs_for_convs(OnnxEGraph& egraph, const Target& target);
+
 // Who reads which value in the model.
 class ValueReaders {
  public:

@@ -7,14 +7,16 @@
 #include "extract/extract.h"
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
+#include "extract/target/load_time_fusions.h"
 
 namespace saturate {
 namespace {
 
 // At equal cost the integer operator itself is taken.
 constexpr double kLosesTies = 1 + 1e-6;
-// An operator leaves its unit where that is cheaper by this share at least.
-constexpr double kDoubt = 0.2;
+// An operator leaves its unit where that is cheaper by this share at least. Of products with weights, times in integers hang most on the
+// machine: on its instructions for products of bytes.
+constexpr double kDoubt = 0.2, kDoubtOfProduct = 1;
 
 bool is_in_unit(const OnnxEGraph& g, NodeId n) { return g.key(g.egraph().node(n).op).role != UnitRole::kNone; }
 
@@ -24,6 +26,15 @@ bool is_operator(const OpKey& key, std::string_view op_type) {
 
 bool holds(const std::vector<std::string>& dtypes, DType dtype) {
   return std::find(dtypes.begin(), dtypes.end(), dtype_name(dtype)) != dtypes.end();
+}
+
+bool is_convolution(std::string_view op) { return op == "Conv" || op == "FusedConv" || op == "ConvTranspose"; }
+
+bool multiplies_by_weights(const OnnxEGraph& g, const ENode& node) {
+  const std::string& op = g.key(node.op).op_type;
+  if (is_convolution(op)) return true;
+  if (op != "MatMul" && op != "Gemm" && op != "FusedMatMul" && op != "FusedGemm" && op != "Attention") return false;
+  return node.children.size() > 1 && g.facts(node.children[1]).constant;
 }
 
 Id child_or_absent(const ENode& node, std::size_t i) { return i < node.children.size() ? node.children[i] : kNone; }
@@ -77,6 +88,7 @@ class UnitBuilder {
 
   void find(const NodeUnit& unit, NodeId n, Id id) {
     const ENode node = e_.node(n);
+    if (!unit.quantized && !joined_at_load(g_, target_, node, id).empty()) return;
     Found f{n, kNone, id, {}};
     NodeId first = kNone;
     for (std::size_t i = 0; i < node.children.size(); ++i) {
@@ -188,23 +200,31 @@ double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cos
 absl::flat_hash_set<Id> values_in_units(const OnnxEGraph& g) {
   const EGraph& e = g.egraph();
   absl::flat_hash_set<Id> out;
-  for (const Id id : e.classes())
+  for (const Id id : e.classes()) {
+    bool any = false;
     for (const NodeId n : e.class_nodes(id)) {
       const ENode last = e.node(n);
       if (g.key(last.op).role != UnitRole::kLast) continue;
+      any = true;
       const NodeId of = g.key(last.op).op_type == "QuantizeLinear" ? part_of(g, last.children[0]) : n;
       if (const NodeId plain = without_unit(g, of); plain != kNone) out.insert(e.find(e.class_of(plain)));
     }
+    if (!any || is_floating(g.facts(id).dtype)) continue;
+    for (const NodeId reader : e.class_users(id))
+      if (is_operator(g.key(e.node(reader).op), "DequantizeLinear") && e.find(e.node(reader).children[0]) == id)
+        out.insert(e.find(e.class_of(reader)));
+  }
   return out;
 }
 
 double cost_outside_unit(const OnnxEGraph& g, const CostModel& cost, const ENode& node, Id id, double alone) {
+  if (is_operator(g.key(node.op), "DequantizeLinear")) return 0;
   const auto is_float = [&](Id value) { return g.facts(value).kind == Facts::Kind::kTensor && is_floating(g.facts(value).dtype); };
   if (std::none_of(node.children.begin(), node.children.end(), is_float)) return 0;
   const std::string& op = g.key(node.op).op_type;
   const auto& shape = g.facts(id).shape;
-  double more = kDoubt * alone;
-  if (!shape || shape->size() != 4 || (op != "Conv" && !op.ends_with("Pool"))) return more;
+  double more = (multiplies_by_weights(g, node) ? kDoubtOfProduct : kDoubt) * alone;
+  if (!shape || shape->size() != 4 || (!is_convolution(op) && !op.ends_with("Pool"))) return more;
   const OtherOperator channels_last{"Transpose", {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 3, 1})}};
   for (const Id value : {node.children[0], id}) more += cost.cost_as(g, channels_last, std::array{value}, value);
   return more;

@@ -16,7 +16,7 @@ void add_node_units(OnnxEGraph& egraph, const Target& target);
 // What the runtime's kernel of a whole unit costs; `last` is its last e-node, of class `id`.
 double unit_cost(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& last, Id id);
 
-// The values that operators of units compute, as floats.
+// The values that operators of units compute, as floats, before they are quantized or dequantized again.
 absl::flat_hash_set<Id> values_in_units(const OnnxEGraph& egraph);
 // What an operator costs beyond its own `alone` that computes such a value in floats, integer kernels on both sides of it: convolutions and
 // pooling change the layout there and back, and times of single operators say less of it than of its neighbours in integers.

@@ -37,6 +37,21 @@ struct NodeUnit {
   std::string versions;                          // of the runtime, as text
 };
 
+// What the runtime makes one operator of before it looks for units: `op` whose result `reader` reads beside a vector or a matrix, where the
+// result is a matrix or of known size. ONNX Runtime makes Gemm of MatMul and Add, so that MatMul is in no unit whose result is a float.
+struct JoinedAtLoad {
+  std::string op, reader, becomes;
+  std::string versions;  // of the runtime, as text
+};
+
+// Operators between DequantizeLinear and QuantizeLinear whose constant float weights (input 1) the target's runtime quantizes to 8 bits
+// when it loads the model. Rules do not fold a dequantized weight for these: the runtime would round it anew, and dequantize it in each
+// run.
+struct WeightsQuantizedAtLoad {
+  std::set<std::string> operators;
+  std::string versions;  // of the runtime, as text
+};
+
 // Operator versions (since_version of the schema): "13+", "7-12", "9", several separated by commas, or empty: any.
 struct VersionRange {
   std::int64_t low = 1, high = std::numeric_limits<std::int64_t>::max();
@@ -81,6 +96,8 @@ struct Target {
   std::vector<OperatorLimits> limits;
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
+  std::vector<JoinedAtLoad> joins;
+  WeightsQuantizedAtLoad quantizes_weights;
   std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;

@@ -166,10 +166,14 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
           {f.at("producer"), f.at("consumer"), f.at("becomes"), f.value("constant_operand", false), f.value("versions", std::string())});
   else if (key == "node_units")
     return read_units(value, t);
+  else if (key == "joins")
+    for (const auto& j : value) t.joins.push_back({j.at("operator"), j.at("reader"), j.at("becomes"), j.value("versions", std::string())});
+  else if (key == "quantizes_weights")
+    t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
   else
     return bad(
         "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, newest_opset, forbidden, dtypes, "
-        "limits, load_time_fusions, node_units, assumes");
+        "limits, load_time_fusions, node_units, joins, quantizes_weights, assumes");
   return absl::OkStatus();
 }
 
@@ -272,6 +276,11 @@ std::string target_text(const Target& t) {
                                  {"same_parameters", u.same_parameters},
                                  {"constant_inputs", u.constant_inputs},
                                  {"versions", u.versions}});
+  out["joins"] = ordered_json::array();
+  for (const JoinedAtLoad& j : t.joins)
+    out["joins"].push_back({{"operator", j.op}, {"reader", j.reader}, {"becomes", j.becomes}, {"versions", j.versions}});
+  if (!t.quantizes_weights.operators.empty())
+    out["quantizes_weights"] = {{"operators", t.quantizes_weights.operators}, {"versions", t.quantizes_weights.versions}};
   if (!t.assumes.empty()) out["assumes"] = t.assumes;
   return out.dump(2);
 }

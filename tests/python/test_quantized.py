@@ -161,3 +161,44 @@ def test_a_rule_can_not_yield_to_one_that_is_not_there(tmp_path):
     (tmp_path / "my.rules").write_text(rules)
     done = run("rules", "check", tmp_path / "my.rules")
     assert done.returncode == 1 and "rule twice yields to once, which is no rule" in done.stderr
+
+
+def test_weights_that_the_runtime_would_quantize_anew_stay_quantized_or_are_left_alone(tmp_path):
+    """ONNX Runtime quantizes float weights of a Conv or a Gemm between quantizers to 8 bits when it loads a model."""
+    rng = np.random.default_rng(0)
+    names = {"c": np.float32(0.001), "z": np.uint16(30000), "w": rng.integers(-127, 128, (16, 8, 3, 3)).astype(np.int8), "s": np.float32(0.013), "r": np.float32(0.002),
+             "v": rng.integers(-127, 128, (16, 12)).astype(np.int8), "b": rng.normal(size=12).astype(np.float32)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "c", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "c", "z"], ["d"]),
+             helper.make_node("DequantizeLinear", ["w", "s"], ["f"]), helper.make_node("Conv", ["d", "f"], ["m"]),
+             helper.make_node("QuantizeLinear", ["m", "r", "z"], ["n"]), helper.make_node("DequantizeLinear", ["n", "r", "z"], ["e"]),
+             helper.make_node("GlobalAveragePool", ["e"], ["p"]), helper.make_node("Flatten", ["p"], ["t"]),
+             helper.make_node("QuantizeLinear", ["t", "r", "z"], ["u"]), helper.make_node("DequantizeLinear", ["u", "r", "z"], ["g"]),
+             helper.make_node("DequantizeLinear", ["v", "s"], ["h"]), helper.make_node("Gemm", ["g", "h", "b"], ["k"]),
+             helper.make_node("QuantizeLinear", ["k", "r", "z"], ["o"]), helper.make_node("DequantizeLinear", ["o", "r", "z"], ["y"])]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 8, 20, 20])], [value("y", TensorProto.FLOAT, ["n", 12])],
+                       [tensor(n, v) for n, v in names.items()], opset=21, ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    inputs = {"x": rng.normal(size=(2, 8, 20, 20)).astype(np.float32)}
+    wanted = onnxruntime_outputs(tmp_path / "m.onnx", inputs)["y"]
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx")
+    made = onnx.load(tmp_path / "o.onnx")
+    assert operators(made)["FusedConv"] == 1 and operators(made)["Conv"] == 0
+    steps = np.abs(onnxruntime_outputs(tmp_path / "o.onnx", inputs, optimize=True)["y"] - wanted) / names["r"]
+    assert steps.max() < 1.5
+    run_ok(tmp_path / "m.onnx", tmp_path / "p.onnx", "--target", "onnx")
+    assert operators(onnx.load(tmp_path / "p.onnx"))["Conv"] == 1
+
+
+def test_a_product_that_the_runtime_joins_with_its_bias_is_no_integer_kernel(tmp_path):
+    """MatMul and Add become Gemm before ONNX Runtime looks for a MatMulIntegerToFloat, so its weight would be dequantized in each run."""
+    rng = np.random.default_rng(0)
+    names = {"c": np.float32(0.05), "z": np.uint8(128), "w": rng.integers(-127, 128, (512, 256)).astype(np.int8), "s": np.float32(0.01), "b": rng.normal(size=256).astype(np.float32)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "c", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "c", "z"], ["d"]),
+             helper.make_node("DequantizeLinear", ["w", "s"], ["f"]), helper.make_node("MatMul", ["d", "f"], ["m"]), helper.make_node("Add", ["m", "b"], ["y"])]
+    for shape, kept in (([64, 512], 0), (["n", 64, 512], 1)):
+        out = [*shape[:-1], 256]
+        model = make_model(nodes, [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, out)], [tensor(n, v) for n, v in names.items()], opset=19)
+        onnx.save(model, tmp_path / "m.onnx")
+        run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--no-within-one-step")
+        stored = {i.name: i.data_type for i in onnx.load(tmp_path / "o.onnx").graph.initializer}
+        assert (TensorProto.INT8 in stored.values()) == bool(kept), shape

@@ -107,6 +107,7 @@ void close(Grown& graph, const Task& task) {
   apply("spell_reshapes", [](OnnxEGraph& g) { spell_reshapes(g); });
   apply("spell_literals", [](OnnxEGraph& g) { spell_literals(g); });
   apply("sum_for_add", [&](OnnxEGraph& g) { add_sums_for_adds(g, graph.lowered, task.target); });
+  apply("fused_conv_for_conv", [&](OnnxEGraph& g) { add_fused_convs_for_convs(g, task.target); });
   apply("node_unit", [&](OnnxEGraph& g) { add_node_units(g, task.target); });
 }
 
@@ -117,7 +118,7 @@ std::optional<Contradicted> saturate(Grown& graph, const std::set<std::string>& 
   std::vector<Rewrite> rewrites = rewrites_for(graph, without, task);
   graph.run = ::saturate::run(egraph, rewrites, run_options(egraph, task.options));
   const bool kept = static_cast<bool>(task.options.observe);
-  graph.rule_names.reserve(rewrites.size() + 4);
+  graph.rule_names.reserve(rewrites.size() + 5);
   for (Rewrite& r : rewrites) graph.rule_names.push_back(kept ? r.name : std::move(r.name));
   if (graph.run.stop == StopReason::kContradiction) {
     const auto& c = egraph.contradiction();
