@@ -16,9 +16,11 @@
 #include "onnx_bridge/convert/onnx_egraph.h"
 #include "onnx_bridge/facts/facts.h"
 #include "rules/language/rule.h"
+#include "rules/values/bounds.h"
 #include "rules/values/fills.h"
 #include "rules/values/magnitudes.h"
 #include "rules/values/masks.h"
+#include "rules/values/quantizers.h"
 #include "rules/values/triangles.h"
 
 namespace saturate {
@@ -50,6 +52,8 @@ class FactSource {
   virtual bool holds_attention(Id) const { return false; }
   virtual bool attention_is_made(Id) const { return false; }
   virtual bool is_count(Id) const { return false; }
+  virtual bool quantizes_one(Id) const { return true; }  // as in quantizers.h
+  virtual Bounds bounds(Id) const { return {}; }         // as bounds_of of bounds.h
 };
 
 // A value of the model, named by what stands for it.
@@ -256,6 +260,8 @@ class EGraphFacts : public FactSource {
   bool holds_attention(Id) const override { return saturate::holds_attention(g_); }
   bool attention_is_made(Id) const override { return saturate::attention_is_made(g_); }
   bool is_count(Id id) const override { return saturate::is_count(g_, id); }
+  bool quantizes_one(Id id) const override { return saturate::quantizes_one(g_, id); }
+  Bounds bounds(Id id) const override { return bounds_of(g_, id); }
 
  private:
   const OnnxEGraph& g_;

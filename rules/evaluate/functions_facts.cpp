@@ -175,6 +175,13 @@ Result told_by_source(EvalContext& c, Args a) {
   return Val((c.source().*test)(*id));
 }
 
+template <double Bounds::*side>
+Result bound(EvalContext& c, Args a) {
+  const auto id = c.as_class(a[0]);
+  if (!id) return std::nullopt;
+  return Val(c.source().bounds(*id).*side);
+}
+
 Result hides_by_infinity(EvalContext& c, Args a) {
   const auto id = c.as_class(a[0]);
   if (!id) return std::nullopt;
@@ -246,6 +253,16 @@ constexpr RuleFunction kFactFunctions[] = {
      never_negative},
     {"counts", 1, 1, "(x) -> bool", "Whether a whole number is made of dims and positions alone.", "counts(A)",
      told_by_source<&FactSource::is_count>},
+    {"lower_bound", 1, 1, "(x) -> real",
+     "A number that no element of x lies below, but for rounding, as its operators tell: 0 of a Softmax. Minus infinity where none is "
+     "known.",
+     "lower_bound(X) >= 0", bound<&Bounds::low>, true},
+    {"upper_bound", 1, 1, "(x) -> real",
+     "A number that no element of x lies above, but for rounding, as its operators tell: 1 of a Softmax. Infinity where none is known.",
+     "upper_bound(X) <= 1", bound<&Bounds::high>, true},
+    {"quantizes_one", 1, 1, "(x) -> bool",
+     "Whether all QuantizeLinear that make x read one value: of several, such as y and Clip(y), the quantizer's range makes one.",
+     "useful(quantizes_one(Q))", told_by_source<&FactSource::quantizes_one>, true},
     {"hides_by_infinity", 1, 1, "(x) -> bool", "Whether a mask of constants that lies over scores x has a -inf.",
      "not hides_by_infinity(X)", hides_by_infinity},
 };

@@ -202,3 +202,22 @@ def test_a_product_that_the_runtime_joins_with_its_bias_is_no_integer_kernel(tmp
         run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--no-within-one-step")
         stored = {i.name: i.data_type for i in onnx.load(tmp_path / "o.onnx").graph.initializer}
         assert (TensorProto.INT8 in stored.values()) == bool(kept), shape
+
+
+def test_a_quantizer_that_took_a_relu_in_leaves_its_bound_behind(tmp_path):
+    """Quantizers drop a Relu before a range that begins at zero, and exact rules do so, too: where the quantizer goes, the bound stays."""
+    names = {"c": np.float32(0.05), "z": np.uint8(0), "s": np.float32(0.1), "m": np.int8(3), "l": np.float32(-12.7), "h": np.float32(12.7), "p": np.int8(0)}
+    took_relu = [helper.make_node("QuantizeLinear", ["x", "c", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "c", "z"], ["d"]), helper.make_node("Sin", ["d"], ["y"])]
+    clipped = [helper.make_node("Clip", ["x", "l", "h"], ["k"]), helper.make_node("QuantizeLinear", ["k", "s", "p"], ["q"]),
+               helper.make_node("DequantizeLinear", ["q", "s", "p"], ["d"]), helper.make_node("Exp", ["d"], ["y"])]
+    of_erf = [helper.make_node("Sigmoid", ["x"], ["k"]), helper.make_node("QuantizeLinear", ["k", "c", "z"], ["q"]),
+              helper.make_node("DequantizeLinear", ["q", "c", "z"], ["d"]), helper.make_node("Exp", ["d"], ["y"])]
+    x = {"x": np.linspace(-20, 20, 101, dtype=np.float32).reshape(1, 101)}
+    for nodes, bounded in ((took_relu, True), (clipped, True), (of_erf, False)):
+        model = make_model(nodes, [value("x", TensorProto.FLOAT, [1, 101])], [value("y", TensorProto.FLOAT, [1, 101])], [tensor(n, v) for n, v in names.items()], opset=19)
+        onnx.save(model, tmp_path / "m.onnx")
+        run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx", "--approximate", "--no-verify")
+        after = operators(onnx.load(tmp_path / "o.onnx"))
+        assert after["QuantizeLinear"] == 0 and (after["Clip"] + after["Relu"] == 1) == bounded, after
+        reached, wanted = (onnxruntime_outputs(tmp_path / name, x)["y"] for name in ("o.onnx", "m.onnx"))
+        np.testing.assert_allclose(reached, wanted, rtol=0.2, atol=0.1)

@@ -1,0 +1,12 @@
+// Quantizers: which values they stand for.
+#pragma once
+
+#include "onnx_bridge/convert/onnx_egraph.h"
+
+namespace saturate {
+
+// Whether all QuantizeLinear that make this value read one value, or what is dequantized of their own result. Where they read several, as x
+// and Clip(x), the range of the quantizer is one of them, and none of them is what is dequantized again.
+bool quantizes_one(const OnnxEGraph& g, Id id);
+
+}  // namespace saturate
