@@ -61,6 +61,7 @@ struct RunContext {
   const KernelOptions& options;
   RunMemory& memory;
   bool check_finite = false, check_underflow = false;
+  const std::function<void(const Node&, std::vector<Value>&)>* after_node = nullptr;
   std::vector<NodeTiming>* timings = nullptr;
   double epoch = 0;
   int depth = 0;

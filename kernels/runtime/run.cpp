@@ -181,6 +181,7 @@ Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector
     }
     if (context.check_underflow && underflows(*step.node, *out))
       return absl::OutOfRangeError(fmt::format("{} '{}' underflows", step.node->op_type, step.node->name));
+    if (context.after_node != nullptr) (*context.after_node)(*step.node, *out);
     for (std::size_t i = 0; i < step.outputs.size(); ++i) {
       if (step.outputs[i] >= 0) frame[step.outputs[i]] = std::move((*out)[i]);
     }

@@ -151,7 +151,15 @@ struct Session::Impl {
     const StopSign sign{options.cancel, limits.deadline};
     const StopScope stop(sign.set() ? &sign : nullptr);
     const double epoch = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    RunContext context{kernel_options, memory, options.check_finite, options.check_underflow, timings, epoch, 0, options.most_graph_runs};
+    RunContext context{kernel_options,
+                       memory,
+                       options.check_finite,
+                       options.check_underflow,
+                       options.after_node ? &options.after_node : nullptr,
+                       timings,
+                       epoch,
+                       0,
+                       options.most_graph_runs};
     Outputs outputs = run_plan(*plan, inputs, {}, context);
     if (outputs.ok() && known.trace != nullptr) keep_trace(*sizes, known.trace);
     return outputs;

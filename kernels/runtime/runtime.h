@@ -39,6 +39,9 @@ struct SessionOptions {
   std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
   std::int64_t most_graph_runs = kMostGraphRuns;
   const std::atomic<bool>* cancel = nullptr;  // a run ends with kCancelled once it is true, also within a node
+  // Sees what each node made, in the order of the steps, and may put other tensors there; for sessions without `prepare`, of which nodes
+  // are the model's. Only the run's own thread calls it.
+  std::function<void(const Node& node, std::vector<Value>& made)> after_node = {};
 };
 
 // Of the tensors that runs make; constants and what is prepared of them are not counted.

@@ -30,7 +30,7 @@ constexpr Assumption kAssumptions[] = {
      "the row was NaN and is zeros or numbers now", kInfiniteRows},
     {"quantizer_holds_values", AssumptionClass::kConventional,
      "where approximations are allowed, values lie in the range of the quantizer that they pass, and half of its step is little",
-     "what lies outside was cut off and is not any more", kNotFinite},
+     "what lies outside was cut off and is not any more", kNotFinite | kBeyondQuantizers},
     {"small_counts", AssumptionClass::kConventional,
      "dims, and positions that are counted from them, are below 2^24, up to which float is exact",
      "at 2^24 positions float rounds, whole numbers do not", kLargeIntegers},

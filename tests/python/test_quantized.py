@@ -118,7 +118,7 @@ def test_quantizers_that_only_round_go_where_approximations_are_allowed(tmp_path
     onnx.save(model, tmp_path / "m.onnx")
     run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx")
     assert operators(onnx.load(tmp_path / "o.onnx"))["DequantizeLinear"] == 1
-    run_ok(tmp_path / "m.onnx", tmp_path / "a.onnx", "--target", "onnx", "--approximate", "--no-verify")
+    run_ok(tmp_path / "m.onnx", tmp_path / "a.onnx", "--target", "onnx", "--approximate", "--strict-verify")
     after = operators(onnx.load(tmp_path / "a.onnx"))
     assert after["DequantizeLinear"] == 0 and after["QuantizeLinear"] <= 2
     rng = np.random.default_rng(0)

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <set>
+
 #include "tests/nodes.h"
 
 namespace saturate {
@@ -84,6 +87,46 @@ TEST(InputDrawer, FloatsTakenFromOneAreMasksWhereAsked) {
   EXPECT_TRUE(binary("mask", true));
   EXPECT_FALSE(binary("mask", false));
   EXPECT_FALSE(binary("x", true));
+}
+
+// A float behind a view of which a quantizer reads it, and integers that are dequantized.
+TEST(InputDrawer, EdgesOfQuantizers) {
+  Model model;
+  model.graph.inputs = {tensor_input("x", DType::kFloat, {std::int64_t{40}, std::int64_t{50}}),
+                        tensor_input("i", DType::kInt8, {std::int64_t{40}, std::int64_t{50}}),
+                        tensor_input("other", DType::kFloat, {std::int64_t{9}})};
+  model.graph.initializers.push_back({"s", Tensor::of<float>(DType::kFloat, {}, std::vector{0.5f}), nullptr, false});
+  model.graph.initializers.push_back({"z", Tensor::of<std::int8_t>(DType::kInt8, {}, std::vector<std::int8_t>{28}), nullptr, false});
+  model.graph.nodes = {node("Transpose", {"x"}, {"t"}), node("QuantizeLinear", {"t", "s", "z"}, {"q"}),
+                       node("DequantizeLinear", {"i", "s", "z"}, {"d"})};
+  const InputDrawer drawer(model);
+  EXPECT_TRUE(drawer.has_quantizers());
+  EXPECT_FALSE(InputDrawer(embedding_model()).has_quantizers());
+  DrawStyle style;
+  style.reach = Reach::kQuantized;
+  for (const bool held : {false, true}) {
+    style.held = held;
+    const auto inputs = drawer.draw({}, style, 1);
+    ASSERT_TRUE(inputs.ok());
+    const float low = 0.5f * (-128 - 28), high = 0.5f * (127 - 28);
+    std::int64_t below = 0, above = 0, edges = 0;
+    const Tensor& x = inputs->at("x").tensor();
+    for (std::int64_t k = 0; k < x.size(); ++k) {
+      const float v = x.data<float>()[k], steps = v / 0.5f - 0.5f;
+      below += v < low;
+      above += v > high;
+      edges += v > low && v < high && steps == std::floor(steps);
+    }
+    EXPECT_EQ(below > 200, !held);
+    EXPECT_EQ(above > 200, !held);
+    EXPECT_EQ(below + above == 0, held);
+    EXPECT_GT(edges, 200);
+    const Tensor& i = inputs->at("i").tensor();
+    const std::set<std::int8_t> seen(i.data<std::int8_t>(), i.data<std::int8_t>() + i.size());
+    EXPECT_GT(seen.size(), 200u);
+    EXPECT_TRUE(seen.contains(-128) && seen.contains(127));
+    for (std::int64_t k = 0; k < 9; ++k) EXPECT_LT(std::abs(inputs->at("other").tensor().data<float>()[k]), 6.0f);
+  }
 }
 
 TEST(InputDrawer, SameSeedSameNumbers) {

@@ -426,6 +426,87 @@ TEST(Verify, RoundingThatQuantizationMagnifiesIsNoDifference) {
   EXPECT_EQ(verify(left, model("u = Add (b, c)\np = Mul (t, u)\n")).status, VerifyStatus::kDifferent);
 }
 
+// A quantizer that rounds what lies in the middle upwards differs from one that rounds it to even there alone, and one that does not cut
+// off differs only beyond its range.
+TEST(Verify, QuantizersAreAskedAtTheirEdges) {
+  const auto model = [](const std::string& body) {
+    return graph("(float[n, 7] x) => (int32[n, 7] y)",
+                 "s = Constant <value = float {0.25}> ()\nz = Constant <value = int8 {3}> ()\nt = Identity (x)\n" + body);
+  };
+  const std::string counted = "d = Div (t, s)\n", whole = "h = Constant <value_float = 0.5> ()\ne = Add (d, h)\nr = Floor (e)\n";
+  const std::string cut =
+      "o = Constant <value_float = 3.0> ()\na = Add (r, o)\nl = Constant <value_float = -128.0> ()\n"
+      "g = Constant <value_float = 127.0> ()\nc = Clip (a, l, g)\ny = Cast <to = 6> (c)";
+  const Model right = model("q = QuantizeLinear (t, s, z)\ny = Cast <to = 6> (q)");
+  const VerifyReport report = verify(right, model(counted + "r = Round (d)\n" + cut));
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_EQ(cases_of(report, CaseKind::kQuantized), 1u);
+  const VerifyReport upwards = verify(right, model(counted + whole + cut));
+  EXPECT_EQ(upwards.status, VerifyStatus::kDifferent);
+  EXPECT_NE(upwards.message.find("at the edges of quantizers"), std::string::npos) << upwards.message;
+}
+
+Model quantized_product(double scale, int zero, const std::string& last) {
+  std::string weights;
+  for (int i = 0; i < 16 * 32; ++i) weights += fmt::format("{}{}", i ? ", " : "", i * 37 % 101 - 50);
+  return graph("(float[n, 16] x) => (" + std::string(last.empty() ? "uint8" : "float") + "[n, 32] y) <int8[16, 32] w = {" + weights + "}>",
+               fmt::format("s = Constant <value = float {{0.03}}> ()\nz = Constant <value = uint8 {{120}}> ()\n"
+                           "v = Constant <value = float {{0.02}}> ()\nt = Constant <value = float {{{:.9g}}}> ()\n"
+                           "u = Constant <value = uint8 {{{}}}> ()\nb = Constant <value = int8 {{0}}> ()\n"
+                           "a = QuantizeLinear (x, s, z)\nd = DequantizeLinear (a, s, z)\ne = DequantizeLinear (w, v, b)\n"
+                           "m = MatMul (d, e)\n{} = QuantizeLinear (m, t, u)\n",
+                           scale, zero, last.empty() ? "y" : "q") +
+                   last);
+}
+
+// A scale that is a little off moves one value of a hundred by a step.
+TEST(Verify, QuantizedValuesMayMoveByAStepWhereRulesSaySo) {
+  VerifyOptions moves, steps;
+  moves.moves = StepMoves::kSome;
+  steps.steps = 1;
+  for (const char* last :
+       {"",
+        "c = Constant <value = float {0.1}> ()\nk = Constant <value = uint8 {128}> ()\nf = DequantizeLinear (q, c, k)\ny = Sigmoid (f)"}) {
+    const Model a = quantized_product(0.1, 128, last), near = quantized_product(0.10005, 128, last);
+    EXPECT_EQ(verify(a, near).status, VerifyStatus::kDifferent);
+    for (const VerifyOptions& options : {moves, steps}) {
+      const VerifyReport report = verify(a, near, options);
+      EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+      EXPECT_EQ(verify(a, quantized_product(0.1, 130, last), options).status, VerifyStatus::kDifferent);
+      EXPECT_EQ(verify(a, quantized_product(0.11, 128, last), options).status, VerifyStatus::kDifferent);
+    }
+  }
+  // All of them by a step: more than rules may, and what a user may allow.
+  const Model a = quantized_product(0.1, 128, ""), moved = quantized_product(0.1, 129, "");
+  EXPECT_EQ(verify(a, moved, moves).status, VerifyStatus::kDifferent);
+  const VerifyReport report = verify(a, moved, steps);
+  ASSERT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_EQ(report.cases[0].outputs[0].step, 1);
+  EXPECT_EQ(report.cases[0].outputs[0].steps, 1);
+  EXPECT_EQ(report.cases[0].outputs[0].moved, report.cases[0].outputs[0].elements);
+}
+
+// What is quantized is dequantized at once, in the place of its element or in another one.
+TEST(Verify, QuantizersMayGoWhereRulesSaySo) {
+  const auto model = [](const std::string& body) {
+    return graph("(float[n, 8] x, float[8, 8] w) => (float[n, 8] y)",
+                 "s = Constant <value = float {0.05}> ()\nz = Constant <value = int8 {3}> ()\n" + body);
+  };
+  const Model a = model(
+      "m = MatMul (x, w)\nq = QuantizeLinear (m, s, z)\nt = Transpose (q)\nd = DequantizeLinear (t, s, z)\n"
+      "p = MatMul (w, d)\ny = Transpose (p)");
+  const std::string before = "m = MatMul (x, w)\n", after = "t = Transpose (r)\np = MatMul (w, t)\ny = Transpose (p)";
+  const Model without = model(before + "r = Identity (m)\n" + after);
+  const Model wrong = model(before + "k = Constant <value_float = 0.2> ()\nr = Add (m, k)\n" + after);
+  VerifyOptions options;
+  options.excluded = kNotFinite | kBeyondQuantizers;
+  EXPECT_EQ(verify(a, without, options).status, VerifyStatus::kDifferent);
+  options.moves = StepMoves::kLeftOut;
+  const VerifyReport report = verify(a, without, options);
+  EXPECT_EQ(report.status, VerifyStatus::kEqual) << report.message;
+  EXPECT_EQ(verify(a, wrong, options).status, VerifyStatus::kDifferent);
+}
+
 // Too small an image leaves nothing, and a Reshape that copies a size by 0 may then fail: noted, and other sizes decide.
 TEST(Verify, SizesThatLeaveNothingAreNoted) {
   const std::string signature = "(float[n, 4, w] x) => (float[n, k, l] y)", pool = "p = MaxPool <kernel_shape = [2], strides = [2]> (x)\n";

@@ -48,6 +48,7 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
   VerifyOptions options;
   options.tolerances.rtol = o.rtol;
   options.tolerances.atol = o.atol;
+  options.steps = o.steps;
   options.seed = o.seed;
   options.threads = o.threads;
   options.cancel = o.abort;

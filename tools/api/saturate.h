@@ -197,6 +197,7 @@ struct Options {
   bool verify = true;          // run original and result on the same inputs
   bool strict_verify = false;  // where they differ: an error; else the rule that is to blame is left out, and a warning says so
   std::optional<double> rtol = {}, atol = {};
+  int steps = 0;  // that quantized values may differ by; what is computed of them may then differ by what a step of some makes
   std::uint64_t seed = 0;
   std::optional<Values> inputs = {};     // these instead of random ones
   std::vector<Values> more_inputs = {};  // and these, one case each
@@ -213,7 +214,7 @@ struct Result {
 // An equal, cheaper model that the target can run; the model itself is never changed. An error where the two don't compute the same.
 Expected<Result> optimize(const Model& model, const Options& options = {});
 
-// Does `other` compute the same? Of the options: dims, input_shapes, allow_empty, rtol, atol, seed, inputs,
+// Does `other` compute the same? Of the options: dims, input_shapes, allow_empty, rtol, atol, steps, seed, inputs,
 // more_inputs, time_limit, max_memory, threads, abort.
 struct Verification {
   bool equal = false;

@@ -39,6 +39,7 @@ struct ShapeArgs {
 struct VerifyArgs {
   std::vector<std::string> inputs;  // .npz
   std::optional<double> rtol, atol;
+  int steps = 0;
   std::uint64_t seed = 0;
   std::optional<std::size_t> max_memory;  // MB
   std::optional<double> seconds;          // of one verification

@@ -182,6 +182,7 @@ absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const Shape
   VerifyOptions options;
   options.tolerances.rtol = args.rtol;
   options.tolerances.atol = args.atol;
+  options.steps = args.steps;
   options.seed = args.seed;
   options.threads = common.threads;
   options.cancel = common.cancel;

@@ -103,7 +103,7 @@ int extract_command(const ExtractArgs& args) {
   check_args.seconds = args.saturate.limits.seconds;
   absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
-  keep_to_assumptions(result->report, *check);
+  allow_for_rules(result->report, *check);
   std::vector<Listed> graphs = list_graphs(*result, args);
   for (Listed& g : graphs) {
     if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 
 #include "fmt/format.h"
@@ -11,6 +12,11 @@
 namespace saturate {
 namespace {
 
+std::string within_steps(const OutputComparison& output) {
+  const auto steps = static_cast<std::int64_t>(std::ceil(output.steps - 0.02));
+  return fmt::format("within {} step{}", steps, steps == 1 ? "" : "s");
+}
+
 // Per output: the worst of all cases.
 std::string output_table(const VerifyReport& report) {
   std::vector<std::vector<std::string>> rows{{"output", "type", "verdict", "max abs diff", "allowed", "scale"}};
@@ -20,11 +26,12 @@ std::string output_table(const VerifyReport& report) {
     for (const VerifyCase& c : report.cases)
       if (i < c.outputs.size() && (!worst || !c.outputs[i].ok || (worst->ok && c.outputs[i].max_abs > worst->max_abs)))
         worst = &c.outputs[i];
-    rows.push_back({worst->name, worst->dtype,
-                    worst->random ? "random"
-                    : worst->ok   ? "equal"
-                                  : "DIFFERENT",
-                    fmt::format("{:.3g}", worst->max_abs), fmt::format("{:.3g}", worst->tolerance), fmt::format("{:.3g}", worst->scale)});
+    const bool in_steps = worst->step > 0;
+    const std::string verdict = worst->random ? "random" : !worst->ok ? "DIFFERENT" : in_steps ? within_steps(*worst) : "equal";
+    const std::string difference =
+        in_steps ? fmt::format("{:.3g} ({:.3g} steps)", worst->max_abs, worst->steps) : fmt::format("{:.3g}", worst->max_abs);
+    rows.push_back(
+        {worst->name, worst->dtype, verdict, difference, fmt::format("{:.3g}", worst->tolerance), fmt::format("{:.3g}", worst->scale)});
   }
   return format_table(rows, 3);
 }

@@ -169,6 +169,12 @@ void add_check(CLI::App* app, VerifyArgs& args) {
          "1e-6, float16 and bfloat16 2e-2, and what rounding explains)")
       ->type_name("R");
   app->add_option("--check-atol", args.atol, "absolute tolerance (default 0)")->type_name("A");
+  app->add_option(
+         "--steps", args.steps,
+         "steps that quantized values in outputs may differ by; what is computed of quantized values may then differ by what a step of "
+         "some makes (default 0)")
+      ->type_name("N")
+      ->check(CLI::Range(0, 65535));
   app->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
   add_max_memory(app, args.max_memory,
                  "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
@@ -364,7 +370,8 @@ void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
       app.add_subcommand("verify",
                          "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless "
                          "--inputs gives them, and compares every output.\n"
-                         "NaN equals NaN; integers must be equal; outputs of random operators without a seed are not compared.");
+                         "NaN equals NaN; integers must be equal, or quantized ones within --steps; outputs of random operators without a "
+                         "seed are not compared.");
   verb->add_option("A.onnx", verify.original, "the original")->required();
   verb->add_option("B.onnx", verify.optimized, "the other")->required();
   add_check(verb, verify.check);

@@ -59,21 +59,20 @@ bool attends(const Graph& graph) {
   });
 }
 
-std::vector<std::string> applied_rules_that_assume(std::string_view assumption, const RuleSet& rules, const RunReport& run) {
-  const auto assumes = [&](const auto& rule) {
-    return std::find(rule.assumes.begin(), rule.assumes.end(), assumption) != rule.assumes.end();
-  };
-  std::set<std::string_view> assuming;
+// The rules for which `wanted` holds: of what stands before its body is read.
+template <typename Wanted>
+std::vector<std::string> applied_rules(const RuleSet& rules, const RunReport& run, const Wanted& wanted) {
+  std::set<std::string_view> all;
   for (const auto& rule : rules.stored())
-    if (assumes(rule->head())) assuming.insert(rule->head().name);
+    if (wanted(rule->head())) all.insert(rule->head().name);
   for (const NativeRule& rule : rules.native_rules())
-    if (assumes(rule)) assuming.insert(rule.name);
+    if (wanted(rule)) all.insert(rule.name);
   std::vector<std::string> names;
   for (const RuleStats& stats : run.rules) {
     if (stats.applied == 0) continue;
     const std::string_view name = rule_of_rewrite(stats.name);
     const bool listed = std::find(names.begin(), names.end(), name) != names.end();  // in another form of it
-    if (!listed && assuming.contains(name)) names.emplace_back(name);
+    if (!listed && all.contains(name)) names.emplace_back(name);
   }
   return names;
 }
@@ -231,8 +230,18 @@ void note_assumed(const Model& result, const RuleSet& rules, OptimizeReport& rep
   for (const Assumption& a : known_assumptions()) {
     // ONNX Runtime's own operators, which were cheaper, take sizes of 0.
     if (a.name == "attention_not_empty" && !attends(result.graph)) continue;
-    OptimizeReport::Assumed assumed{std::string(a.name), applied_rules_that_assume(a.name, rules, report.run)};
+    const auto assumes = [&](const auto& rule) {
+      return std::find(rule.assumes.begin(), rule.assumes.end(), a.name) != rule.assumes.end();
+    };
+    OptimizeReport::Assumed assumed{std::string(a.name), applied_rules(rules, report.run, assumes)};
     if (!assumed.rules.empty()) report.assumed.push_back(std::move(assumed));
+  }
+}
+
+void note_effects(const RuleSet& rules, OptimizeReport& report) {
+  for (const Effect effect : {Effect::kWithinOneStep, Effect::kRescales, Effect::kApproximates}) {
+    auto names = applied_rules(rules, report.run, [&](const auto& rule) { return rule.effect == effect; });
+    if (!names.empty()) report.effects.push_back({effect, std::move(names)});
   }
 }
 
@@ -274,6 +283,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   if (has_bodies(result.model.graph)) share_initializers(result.model.graph, initializer_names(model.graph), emitted.names);
   report.after = graph_stats(result.model);
   note_assumed(result.model, rules, report);
+  note_effects(rules, report);
   return result;
 }
 

@@ -84,6 +84,12 @@ struct OptimizeReport {
     std::vector<std::string> rules;
   };
   std::vector<Assumed> assumed;
+  // Which rules that were applied do more than round floats otherwise: of effects within_one_step, rescales and approximates.
+  struct Effected {
+    Effect effect;
+    std::vector<std::string> rules;
+  };
+  std::vector<Effected> effects;
   std::vector<std::string> risks;  // risky assumptions that the user asked for, whether a rule used them or not
   // What a failed verification put the blame on, and what the result does without: a rule, or all rules of an assumption.
   struct LeftOut {

@@ -115,8 +115,10 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
 
 }  // namespace
 
-void keep_to_assumptions(const OptimizeReport& report, VerifyOptions& check) {
+void allow_for_rules(const OptimizeReport& report, VerifyOptions& check) {
   for (const OptimizeReport::Assumed& a : report.assumed) check.excluded |= excluded_by(a.assumption);
+  for (const OptimizeReport::Effected& e : report.effects)
+    check.moves = std::max(check.moves, e.effect == Effect::kApproximates ? StepMoves::kLeftOut : StepMoves::kSome);
 }
 
 PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options) {
@@ -144,7 +146,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   if (options.optimize.progress) options.optimize.progress("verify", nullptr);
   const double start = steady_seconds();
   VerifyOptions check = options.check;
-  keep_to_assumptions(out.report.optimize, check);
+  allow_for_rules(out.report.optimize, check);
   out.report.verify = verify(model, out.model, check);
   out.failure = judge(*out.report.verify, !options.check.inputs.empty());
   out.report.stage_seconds.emplace_back("verify", steady_seconds() - start);

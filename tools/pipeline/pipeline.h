@@ -36,7 +36,7 @@ struct PipelineResult {
 PipelineResult run_pipeline(const Model& model, const Setup& setup, const PipelineOptions& options);
 inline constexpr int kMostLeftOut = 5;
 // What assumptions leave to be drawn: inputs that break one would only show that it was made.
-void keep_to_assumptions(const OptimizeReport& report, VerifyOptions& check);
+void allow_for_rules(const OptimizeReport& report, VerifyOptions& check);
 // One round of it.
 PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options);
 

@@ -215,6 +215,9 @@ json to_json(const VerifyReport& report) {
                          {"tolerance", o.tolerance},
                          {"elements", o.elements},
                          {"mismatches", o.mismatches},
+                         {"step", o.step > 0 ? json(o.step) : json(nullptr)},
+                         {"steps_diff", o.step > 0 ? json(o.steps) : json(nullptr)},
+                         {"moved", o.step > 0 ? json(o.moved) : json(nullptr)},
                          {"compared", !o.random},
                          {"ok", o.ok},
                          {"why", o.why}});
@@ -241,6 +244,8 @@ json to_json(const WholeReport& report) {
     const Assumption* known = find_assumption(a.assumption);
     assumed.push_back({{"assumption", a.assumption}, {"class", known ? to_string(known->kind) : ""}, {"rules", a.rules}});
   }
+  json effects = json::array();
+  for (const OptimizeReport::Effected& e : r.effects) effects.push_back({{"effect", std::string(to_string(e.effect))}, {"rules", e.rules}});
   for (const auto& [stage, seconds] : report.stage_seconds) stages[stage] = seconds;
   for (const OptimizeReport::Made& m : r.made) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
   return {{"saturate", SATURATE_VERSION},
@@ -259,6 +264,7 @@ json to_json(const WholeReport& report) {
           {"saturation", run_json(r.run)},
           {"made_by_rules", made},
           {"assumed", assumed},
+          {"effects", effects},
           {"risks", r.risks},
           {"left_out", left_out},
           {"needs_onnxruntime", runtime_needed(r.after).empty() ? json(nullptr) : json(runtime_needed(r.after))},

@@ -90,6 +90,7 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "strict_verify", o.strict_verify);
   get(given, "rtol", o.rtol);
   get(given, "atol", o.atol);
+  get(given, "steps", o.steps);
   get(given, "seed", o.seed);
   if (given.contains("inputs") && !given["inputs"].is_none()) {
     const nb::list cases = nb::cast<nb::list>(given["inputs"]);

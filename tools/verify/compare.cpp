@@ -77,7 +77,7 @@ class ElementTolerance {
  public:
   ElementTolerance(const std::vector<double>& reference, double rtol, double atol, const Noise* noise, std::size_t tensor)
       : a_(reference), rtol_(rtol), atol_(atol) {
-    if (noise && tensor < noise->floats_.size() && noise->floats_[tensor].size() == a_.size()) noise_ = &noise->floats_[tensor];
+    if (noise && tensor < noise->numbers_.size() && noise->numbers_[tensor].size() == a_.size()) noise_ = &noise->numbers_[tensor];
   }
 
   void begin_row(std::int64_t first, std::int64_t length) { usual_ = usual_size(a_.data() + first, length, buffer_); }
@@ -125,14 +125,41 @@ bool was_seen(const Noise& noise, std::size_t tensor, const Tensor& other, std::
   return std::any_of(noise.alternatives_[tensor].begin(), noise.alternatives_[tensor].end(), same);
 }
 
+double spread_of(const Noise& noise, std::size_t tensor) { return tensor < noise.spread_.size() ? noise.spread_[tensor] : 0; }
+
+// The largest noise of so many elements.
+double noise_around(const Noise& noise, std::size_t tensor, std::int64_t first, std::int64_t length) {
+  double most = 0;
+  if (tensor >= noise.numbers_.size()) return most;
+  const std::vector<double>& numbers = noise.numbers_[tensor];
+  const std::int64_t end = std::min(first + length, static_cast<std::int64_t>(numbers.size()));
+  for (std::int64_t i = first; i < end; ++i) most = std::max(most, numbers[static_cast<std::size_t>(i)]);
+  return most;
+}
+
 namespace {
 
 struct FloatRule {
   double rtol = 0, atol = 0;
   bool only_finite = false;
   const Noise* noise = nullptr;
-  std::size_t tensor = 0;  // of the noise
+  std::size_t tensor = 0;   // of the noise
+  bool as_a_whole = false;  // the elements together may differ by little more than the noise does
 };
+
+// Where each element is within its noise, a wrong scale or zero point may still show in all of them.
+constexpr double kTimesSpread = 1.5;
+
+// `squares`: the sum over elements that differ.
+void judge_spread(OutputComparison& result, double squares, double allowed) {
+  const double spread = std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(result.elements, 1)));
+  if (!result.ok || spread <= allowed) return;
+  result.ok = false;
+  result.mismatches = result.elements;
+  result.why =
+      fmt::format("its elements differ by {:.3g} (root of mean square), where steps of the original's quantized values make {:.3g}", spread,
+                  allowed / kTimesSpread);
+}
 
 void see_reference(OutputComparison& result, const std::vector<double>& a) {
   for (double x : a) {
@@ -148,7 +175,7 @@ void compare_floats(OutputComparison& result, const Tensor& reference, const Ten
   ElementTolerance tolerance(a, rule.rtol, rule.atol, rule.noise, rule.tensor);
   const std::int64_t length = row_length(reference.dims(), kForScale), n = reference.size();
   const std::int64_t around = row_length(reference.dims(), kForNoise);
-  double worst = -1;
+  double worst = -1, squares = 0;
   for (std::int64_t first = 0; first < n; first += length) {
     const std::int64_t end = std::min(first + length, n);
     bool begun = false;  // most rows are equal to the last bit
@@ -160,6 +187,7 @@ void compare_floats(OutputComparison& result, const Tensor& reference, const Ten
       tolerance.look_around(i, around);
       const double difference = std::abs(x - y), allowed = tolerance.allowed(i);
       const bool huge = std::abs(x) >= kHuge;
+      if (std::isfinite(difference) && !huge && difference > rule.atol + rule.rtol * tolerance.scale(i)) squares += difference * difference;
       if (std::isfinite(difference) && !huge) result.max_abs = std::max(result.max_abs, difference);
       if (const double share = allowed > 0 ? difference / allowed : kHuge; share > worst) {
         worst = share;
@@ -174,6 +202,40 @@ void compare_floats(OutputComparison& result, const Tensor& reference, const Ten
     result.tolerance = rule.atol + rule.rtol * result.largest;
   }
   finish(result);
+  if (rule.as_a_whole && rule.noise) judge_spread(result, squares, kTimesSpread * spread_of(*rule.noise, rule.tensor));
+}
+
+// Numbers of which `steps.size` is a step.
+void compare_in_steps(OutputComparison& result, const Tensor& reference, const Tensor& other, const StepRule& steps,
+                      const FloatRule& rule) {
+  constexpr double kNone = 0.02;  // what is no step, but rounding
+  constexpr double kTimes = 2;    // the noise around an element
+  const std::vector<double> a = doubles(reference), b = doubles(other);
+  see_reference(result, a);
+  result.step = result.scale = steps.size;
+  result.tolerance = steps.most * steps.size;
+  double squares = 0;
+  bool beyond = false;
+  const std::int64_t n = reference.size(), around = row_length(reference.dims(), kForNoise);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double x = a[static_cast<std::size_t>(i)], y = b[static_cast<std::size_t>(i)], by = std::abs(x - y) / steps.size;
+    if (x == y || same_special(x, y) || by <= kNone || (rule.only_finite && !std::isfinite(x))) continue;
+    ++result.moved;
+    if (std::isfinite(by)) {
+      result.steps = std::max(result.steps, by);
+      result.max_abs = result.steps * steps.size;
+      squares += by * by;
+    }
+    if (by <= steps.most + kNone) continue;
+    beyond = true;
+    const double noise = rule.noise ? noise_around(*rule.noise, rule.tensor, i / around * around, around) : 0;
+    if (!(by <= kTimes * noise / steps.size + kNone)) mismatch(result, i, fmt::format("{:.9g}", y), fmt::format("{:.9g}", x));
+  }
+  finish(result);
+  const auto may_move = std::max<std::int64_t>(1, static_cast<std::int64_t>(steps.share * static_cast<double>(n)));
+  if (!result.ok || (!beyond && result.moved <= may_move)) return;
+  judge_spread(result, squares * steps.size * steps.size, rule.noise ? kTimesSpread * spread_of(*rule.noise, rule.tensor) : 0);
+  if (!result.ok) result.why = fmt::format("{} of {} elements differ by up to {:.3g} steps; ", result.moved, n, result.steps) + result.why;
 }
 
 std::string element_text(const Tensor& t, std::int64_t i) {
@@ -208,16 +270,23 @@ bool compare_forms(OutputComparison& result, const Tensor& reference, const Tens
 
 bool compared_as_floats(const Tensor& t) { return is_floating(t.dtype()) || is_complex(t.dtype()); }
 
-void compare_tensors(OutputComparison& result, const Tensor& reference, const Tensor& other, const Tolerances& tolerances,
-                     const Noise* noise, std::size_t tensor) {
+struct Allowed {
+  const Tolerances& tolerances;
+  const Noise* noise;
+  const StepRule* steps;
+};
+
+void compare_tensors(OutputComparison& result, const Tensor& reference, const Tensor& other, const Allowed& allowed, std::size_t tensor) {
   if (!compare_forms(result, reference, other)) return;
-  if (compared_as_floats(reference)) {
+  const auto& [tolerances, noise, steps] = allowed;
+  if (steps && steps->size > 0 && !is_complex(reference.dtype()) && reference.dtype() != DType::kString) {
+    compare_in_steps(result, reference, other, *steps, {0, 0, tolerances.only_finite, noise, tensor});
+  } else if (compared_as_floats(reference)) {
     const double own = std::max(dtype_tolerance(as_real(reference).dtype()), dtype_tolerance(tolerances.coarsest));
     const bool given = tolerances.rtol || tolerances.atol;
-    compare_floats(result, as_real(reference), as_real(other),
-                   {tolerances.rtol.value_or(given ? 0 : own), tolerances.atol.value_or(0), tolerances.only_finite, noise, tensor});
-  } else if (tolerances.inexact_integers && reference.dtype() != DType::kString) {
-    compare_floats(result, reference, other, {0, 1, false, noise, tensor});
+    compare_floats(
+        result, as_real(reference), as_real(other),
+        {tolerances.rtol.value_or(given ? 0 : own), tolerances.atol.value_or(0), tolerances.only_finite, noise, tensor, steps != nullptr});
   } else {
     compare_exactly(result, reference, other, noise, tensor);
   }
@@ -264,8 +333,9 @@ double dtype_tolerance(DType dtype) {
 void Noise::learn(const Value& reference, const Value& again) {
   std::vector<std::pair<const Tensor*, const Tensor*>> pairs;
   if (!pair_up(reference, again, pairs)) return;
-  floats_.resize(pairs.size());
+  numbers_.resize(pairs.size());
   alternatives_.resize(pairs.size());
+  spread_.resize(pairs.size());
   for (std::size_t p = 0; p < pairs.size(); ++p) {
     const auto& [x, y] = pairs[p];
     if (x->dtype() != y->dtype() || x->dims() != y->dims() || x->dtype() == DType::kString) continue;
@@ -273,16 +343,19 @@ void Noise::learn(const Value& reference, const Value& again) {
       if (identical(*x, *y)) continue;
       alternatives_[p].push_back(*y);
       any_ = true;
-      continue;
+      if (bit_width(x->dtype()) > 16) continue;
     }
     const std::vector<double> a = doubles(as_real(*x)), b = doubles(as_real(*y));
-    floats_[p].resize(a.size());
+    numbers_[p].resize(a.size());
+    double squares = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (a[i] == b[i] || same_special(a[i], b[i])) continue;
       const double difference = std::abs(a[i] - b[i]);
-      floats_[p][i] = std::isnan(difference) ? HUGE_VAL : std::max(floats_[p][i], difference);
+      numbers_[p][i] = std::isnan(difference) ? HUGE_VAL : std::max(numbers_[p][i], difference);
+      if (std::isfinite(difference) && std::abs(a[i]) < kHuge) squares += difference * difference;
       any_ = true;
     }
+    if (!a.empty()) spread_[p] = std::max(spread_[p], std::sqrt(squares / static_cast<double>(a.size())));
   }
 }
 
@@ -318,9 +391,9 @@ OutputComparison compare_each(const std::string& name, const Value& reference, c
 }  // namespace
 
 OutputComparison compare_values(const std::string& name, const Value& reference, const Value& other, const Tolerances& tolerances,
-                                const Noise* noise) {
+                                const Noise* noise, const StepRule* steps) {
   return compare_each(name, reference, other, [&](OutputComparison& one, const Tensor& a, const Tensor& b, std::size_t p) {
-    compare_tensors(one, a, b, tolerances, noise, p);
+    compare_tensors(one, a, b, {tolerances, noise, steps}, p);
   });
 }
 

@@ -12,8 +12,14 @@ namespace saturate {
 struct Tolerances {
   std::optional<double> rtol, atol;  // given by the user: in place of the dtype's own, for every float output
   DType coarsest = DType::kFloat;    // coarsest float format that the original computes in: float16 inside it shows in its float outputs
-  bool inexact_integers = false;     // integers and bools are compared like floats of tolerance 1 (an approximating rule was allowed)
   bool only_finite = false;          // elements that are NaN or infinite in the reference may be anything
+};
+
+// Of an output that may differ by what steps of quantized values make.
+struct StepRule {
+  double size = 0;   // of a step of the output; 0: it holds no quantized values, but what is computed of them
+  double most = 0;   // steps that an element may differ by, whatever the noise is
+  double share = 1;  // of the elements that may do so; one always may
 };
 
 // What an output of the original differs from itself by, element by element, when it is computed more exactly or beside its inputs.
@@ -24,8 +30,11 @@ class Noise {
 
  private:
   friend class ElementTolerance;
+  friend double spread_of(const Noise&, std::size_t);
+  friend double noise_around(const Noise&, std::size_t, std::int64_t, std::int64_t);
   friend bool was_seen(const Noise&, std::size_t, const Tensor&, std::int64_t);
-  std::vector<std::vector<double>> floats_;        // by tensor of the value; the largest difference
+  std::vector<std::vector<double>> numbers_;       // by tensor of the value; the largest difference
+  std::vector<double> spread_;                     // by tensor: root of the mean square of all differences, of the run with the largest
   std::vector<std::vector<Tensor>> alternatives_;  // by tensor: integers and bools as they came out
   bool any_ = false;
 };
@@ -38,17 +47,21 @@ struct OutputComparison {
   double scale = 0, tolerance = 0;  // of the element that comes nearest to its tolerance
   double largest = 0;               // finite |reference|
   std::int64_t elements = 0, mismatches = 0;
-  std::int64_t nans = 0;  // in the reference
-  bool all_nan = false;   // nothing but NaN to compare
-  bool random = false;    // depends on an operator without a fixed seed: only type and shape are compared
+  std::int64_t nans = 0;   // in the reference
+  bool all_nan = false;    // nothing but NaN to compare
+  double step = 0;         // size of a step of quantized values, where it is told by steps
+  double steps = 0;        // the largest difference, in steps
+  std::int64_t moved = 0;  // elements that lie a step off or more
+  bool random = false;     // depends on an operator without a fixed seed: only type and shape are compared
   bool ok = true;
   std::string why;  // if not ok: "shape [2,3] instead of [2,4]", "3 of 12 elements differ, first at 5: 1 instead of 2"
 };
 
 // `noise`, where given, widens the tolerance: an element may differ by a few times what the original differs from itself there or at
-// elements of its row that are no larger; an integer may be what the original made of it.
+// elements of its row that are no larger; an integer may be what the original made of it. `steps`, where given, allows for steps of
+// quantized values: then all elements together may not differ by much more than the original does from itself.
 OutputComparison compare_values(const std::string& name, const Value& reference, const Value& other, const Tolerances& tolerances,
-                                const Noise* noise = nullptr);
+                                const Noise* noise = nullptr, const StepRule* steps = nullptr);
 // The same for values that chance decides: dtype and shape.
 OutputComparison compare_kinds(const std::string& name, const Value& reference, const Value& other);
 // Relative tolerance of a dtype: float 1e-4, double 1e-6, float16 and bfloat16 2e-2, 8-bit floats 0.125; 0 for what must be exact.

@@ -82,11 +82,32 @@ class FarFloats {
 // Elements that are far from 0 in the same way: those of a row, or each of a vector.
 std::int64_t far_row(const Tensor& tensor) { return tensor.rank() < 2 ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1); }
 
-bool fill_floats(Tensor& tensor, const DrawStyle& style, bool mask, std::int64_t row, Random& random) {
+// On the edge between two steps of a quantizer, beside it, anywhere in its range, or beyond.
+double at_quantizer(const QuantizerHint& quantizer, bool held, Random& random) {
+  const auto steps = static_cast<std::int64_t>(std::llround((quantizer.high - quantizer.low) / quantizer.step));
+  const double edge = quantizer.low + (static_cast<double>(random.below(steps)) + 0.5) * quantizer.step;
+  const double beyond = quantizer.step * 0.6 + (quantizer.high - quantizer.low) * random.uniform();
+  switch (random.below(held ? 4 : 6)) {
+    case 0:
+      return edge;
+    case 1:
+      return edge + quantizer.step * 1e-6 * (static_cast<double>(random.below(2)) * 2 - 1);
+    case 4:
+      return quantizer.low - beyond;
+    case 5:
+      return quantizer.high + beyond;
+    default:
+      return quantizer.low + (quantizer.high - quantizer.low) * random.uniform();
+  }
+}
+
+bool fill_floats(Tensor& tensor, const DrawStyle& style, bool mask, const std::optional<QuantizerHint>& quantizer, Random& random) {
+  const std::int64_t row = tensor.dims().empty() ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1);
   const FarFloats far(style, tensor.dtype());
   const std::int64_t alike = far_row(tensor);
   const auto one = [&](std::int64_t i) {
     if (mask) return draw_int(style, i, i % row == 0, random) != 0 ? 1.0 : 0.0;
+    if (style.reach == Reach::kQuantized && quantizer) return at_quantizer(*quantizer, style.held, random);
     const double usual = style.positive ? random.uniform() : random.normal();
     return style.reach == Reach::kUsual ? usual : far.of(i / alike, i % alike, usual, random);
   };
@@ -118,6 +139,11 @@ bool fill_floats(Tensor& tensor, const DrawStyle& style, bool mask, std::int64_t
 std::int64_t far_int(Reach reach, DType dtype, std::int64_t row, Random& random) {
   const int bits = bit_width(dtype);
   const bool is_signed = dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
+  if (reach == Reach::kQuantized && bits <= 16) {  // the ends now and then
+    const std::int64_t least = is_signed ? -(std::int64_t{1} << (bits - 1)) : 0, values = std::int64_t{1} << bits;
+    const std::int64_t at = random.below(values + values / 4);
+    return at < values ? least + at : least + (at % 2) * (values - 1);
+  }
   const std::int64_t most = bits >= 64 ? std::int64_t{1} << 40 : (std::int64_t{1} << (bits - (is_signed ? 1 : 0))) - 1;
   if (reach == Reach::kSpecial) {
     const std::int64_t top = bits >= 64 ? std::numeric_limits<std::int64_t>::max() : most;
@@ -187,6 +213,8 @@ InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fix
     if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.table = uses.rows(info.name);
     if (info.type.kind == ValueType::Kind::kTensor && is_floating(info.type.dtype)) input.mask = uses.taken_from_one(info.name);
     if (info.type.kind == ValueType::Kind::kTensor) input.asked = uses.shape(info.name);
+    if (info.type.kind == ValueType::Kind::kTensor && is_floating(info.type.dtype)) input.quantizer = uses.quantizer(info.name);
+    if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.dequantized = uses.is_dequantized(info.name);
     inputs_.push_back(std::move(input));
   }
   collect_symbols();
@@ -232,6 +260,11 @@ bool InputDrawer::has_unknown_rank() const {
 bool InputDrawer::has_floats() const {
   const auto is_float = [](const Input& input) { return !input.has_default && is_floating(input.info.type.dtype); };
   return std::any_of(inputs_.begin(), inputs_.end(), is_float);
+}
+
+bool InputDrawer::has_quantizers() const {
+  const auto at_quantizer = [](const Input& input) { return !input.has_default && (input.quantizer || input.dequantized); };
+  return std::any_of(inputs_.begin(), inputs_.end(), at_quantizer);
 }
 
 bool InputDrawer::has_reach() const {
@@ -363,9 +396,11 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
     return absl::UnimplementedError(fmt::format("input '{}': inputs of {} can't be drawn", name, dtype_name(type.dtype)));
   Tensor tensor(type.dtype, *dims);
   const std::int64_t row = dims->empty() ? 1 : std::max<std::int64_t>(dims->back(), 1);
-  if (fill_floats(tensor, style, style.float_masks && input.mask, row, random)) return Value(std::move(tensor));
+  if (fill_floats(tensor, style, style.float_masks && input.mask, input.quantizer, random)) return Value(std::move(tensor));
   const std::int64_t limit = input.table ? (style.whole_tables ? *input.table : std::min<std::int64_t>(*input.table, 2)) : 0;
-  const bool far = style.reach != Reach::kUsual && !style.usual_ints && limit == 0 && type.dtype != DType::kBool;
+  const bool quantized = style.reach == Reach::kQuantized;
+  const bool far =
+      style.reach != Reach::kUsual && (quantized ? input.dequantized : !style.usual_ints) && limit == 0 && type.dtype != DType::kBool;
   const auto element = [&](std::int64_t i) -> std::int64_t {
     if (limit > 0 && style.ints == IntStyle::kMask) return random.below(limit);
     if (far) return far_int(style.reach, type.dtype, i / far_row(tensor) + style.phase, random);
@@ -375,7 +410,8 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
   if (type.dtype == DType::kBool ? fill_ints(tensor, boolean) : fill_ints(tensor, element)) return Value(std::move(tensor));
   // Sub-byte and float8 formats: any bits with a clear top bit of each byte are a value of theirs.
   const std::size_t bytes = tensor.bytes().size();
-  for (std::size_t i = 0; i < bytes; ++i) tensor.mutable_data()[i] = static_cast<std::byte>(random.below(0x70) & 0x77);
+  for (std::size_t i = 0; i < bytes; ++i)
+    tensor.mutable_data()[i] = static_cast<std::byte>(far && quantized ? random.below(0x100) : random.below(0x70) & 0x77);
   return Value(std::move(tensor));
 }
 

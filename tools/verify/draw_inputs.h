@@ -43,8 +43,10 @@ enum class IntStyle : std::uint8_t {
 // How far numbers lie from what is usual: integers of no known role, and floats.
 enum class Reach : std::uint8_t {
   kUsual,
-  kScaled,   // floats by turns times 1e4, times 1e-4, and close together far from 0; integers large of both signs, and close together
-  kSpecial,  // floats with a NaN, an infinity, a -0.0 or a denormal now and then; integers at the ends of their range, 0 and -1
+  kScaled,     // floats by turns times 1e4, times 1e-4, and close together far from 0; integers large of both signs, and close together
+  kQuantized,  // where quantizers read them: floats on and beside the edges between steps, and beyond the range; integers of the whole
+               // range
+  kSpecial,    // floats with a NaN, an infinity, a -0.0 or a denormal now and then; integers at the ends of their range, 0 and -1
 };
 // Floats: what sign and spread. Indices into tables are drawn over the whole table, or below 2.
 struct DrawStyle {
@@ -57,6 +59,7 @@ struct DrawStyle {
   Reach reach = Reach::kUsual;
   std::int64_t phase = 0;   // which of the kinds of far numbers the first row has
   bool usual_ints = false;  // `reach` holds for floats alone
+  bool held = false;        // no float lies beyond the range of the quantizer that reads it
 };
 
 class InputDrawer {
@@ -71,6 +74,8 @@ class InputDrawer {
   // Whether `reach` changes anything that is drawn.
   bool has_reach() const;
   bool has_floats() const;
+  // Whether quantized values are read, or made of inputs as they are.
+  bool has_quantizers() const;
   // For inputs without a rank: other drawers, in each of which all inputs have one, those first that the model's operators are likely to
   // take. Then one whose open dims have the sizes that operators ask for, if they ask. Empty where there is nothing to choose.
   std::vector<InputDrawer> alternatives() const;
@@ -88,6 +93,8 @@ class InputDrawer {
     bool mask = false;                  // a float that the model takes from 1
     ShapeHint asked;                    // what the model's operators want of its shape
     bool has_default = false;
+    std::optional<QuantizerHint> quantizer = {};  // of floats
+    bool dequantized = false;                     // integers that are quantized values
   };
   absl::StatusOr<Value> draw_value(const Input& input, const ValueType& type, const Sizes& sizes, const DrawStyle& style,
                                    Random& random) const;

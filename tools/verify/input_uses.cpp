@@ -1,7 +1,10 @@
 #include "tools/verify/input_uses.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "extract/price/integer_kernels.h"
+#include "extract/price/op_sizes.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 
@@ -93,8 +96,50 @@ ShapeHint InputUses::shape(const std::string& value, int depth) const {
   return hint;
 }
 
+std::optional<QuantizerHint> InputUses::quantizer_of(const Node& node) const {
+  const auto constant = [&](std::size_t i) -> const Tensor* {
+    const auto it = i < node.inputs.size() ? few_.find(node.inputs[i]) : few_.end();
+    return it == few_.end() ? nullptr : &it->second;
+  };
+  const Tensor *scale = constant(1), *zero = constant(2);
+  const bool no_zero = node.inputs.size() < 3 || node.inputs[2].empty();
+  const double step = scale ? std::abs(element_as_double(*scale, 0).value_or(0)) : 0;
+  const auto to = static_cast<DType>(int_attribute(node, "output_dtype", static_cast<std::int64_t>(DType::kUint8)));
+  const DType dtype = zero ? zero->dtype() : to;
+  if ((!zero && !no_zero) || !(step > 0) || !std::isfinite(step) || !is_integer(dtype) || bit_width(dtype) > 16) return std::nullopt;
+  const double values = std::exp2(bit_width(dtype)), least = has_sign(dtype) ? -values / 2 : 0;
+  const double at = zero ? static_cast<double>(element_as_int(*zero, 0).value_or(0)) : 0;
+  return QuantizerHint{step, step * (least - at), step * (least + values - 1 - at)};
+}
+
+std::optional<QuantizerHint> InputUses::quantizer(const std::string& value, int depth) const {
+  const auto it = uses_.find(value);
+  if (it == uses_.end() || depth > 16) return std::nullopt;
+  for (const auto& [node, position] : it->second) {
+    std::optional<QuantizerHint> here;
+    if (position != 0) continue;
+    if (node->op_type == "QuantizeLinear") here = quantizer_of(*node);
+    if (has(Trait::kMovement, *node) && !node->outputs.empty()) here = quantizer(node->outputs[0], depth + 1);
+    if (here) return here;
+  }
+  return std::nullopt;
+}
+
+bool InputUses::is_dequantized(const std::string& value, int depth) const {
+  const auto it = uses_.find(value);
+  return it != uses_.end() && depth <= 16 && std::any_of(it->second.begin(), it->second.end(), [&](const Use& use) {
+           const auto& [node, position] = use;
+           if (position == 0 && has(Trait::kMovement, *node) && !node->outputs.empty()) return is_dequantized(node->outputs[0], depth + 1);
+           if (node->op_type == "DequantizeLinear") return position == 0;
+           const IntegerKernel* kernel = integer_kernel(operator_name(node->domain, node->op_type));
+           return kernel && kernel->reads(position);
+         });
+}
+
 void InputUses::see_constant(const std::string& name, const Tensor& tensor) {
+  constexpr std::int64_t kFew = 1 << 16;
   shapes_[name] = tensor.dims();
+  if (tensor.size() > 0 && tensor.size() <= kFew) few_.emplace(name, tensor);
   if (is_single_one(tensor)) ones_.insert(name);
 }
 

@@ -20,6 +20,11 @@ struct ShapeHint {
   std::map<std::int64_t, std::int64_t> sizes = {};  // by axis; negative ones count from the end
 };
 
+// A QuantizeLinear that reads a value: its step, and the numbers that it holds.
+struct QuantizerHint {
+  double step = 1, low = 0, high = 0;
+};
+
 class InputUses {
  public:
   explicit InputUses(const Graph& graph);
@@ -28,6 +33,10 @@ class InputUses {
   // Rows of the smallest table that it indexes.
   std::optional<std::int64_t> rows(const std::string& value, int depth = 0) const;
   ShapeHint shape(const std::string& value, int depth = 0) const;
+  // The quantizer that reads it as it is, with its first scale, where scale and zero point are constants.
+  std::optional<QuantizerHint> quantizer(const std::string& value, int depth = 0) const;
+  // Whether it is read as quantized integers.
+  bool is_dequantized(const std::string& value, int depth = 0) const;
 
  private:
   using Use = std::pair<const Node*, std::size_t>;
@@ -40,7 +49,10 @@ class InputUses {
   ShapeHint asked_by_window(const Node& node) const;
   ShapeHint asked_beside(const Node& node, std::size_t position) const;
 
+  std::optional<QuantizerHint> quantizer_of(const Node& node) const;
+
   std::map<std::string, Shape> shapes_;  // of constants
+  std::map<std::string, Tensor> few_;    // constants of few elements
   std::set<std::string> ones_;
   std::map<std::string, std::vector<Use>> uses_;
 };

@@ -49,13 +49,6 @@ bool has_floats(const Inputs& inputs) {
   return false;
 }
 
-Inputs nudged(Inputs inputs, int run) {
-  for (auto& [name, value] : inputs)
-    if (value.is_tensor() && can_move(value.tensor().dtype()) && value.tensor().size() > 0)
-      value = moved_by_one(value.tensor(), static_cast<std::uint32_t>(run));
-  return inputs;
-}
-
 // The model with its weights moved alike. Single numbers stay (an exponent, a limit, a shape's factor), and large weights, so that they are
 // not held twice.
 Model nudged(const Model& model, int run) {
@@ -71,6 +64,13 @@ Model nudged(const Model& model, int run) {
 }
 
 }  // namespace
+
+Inputs moved_inputs(Inputs inputs, int run) {
+  for (auto& [name, value] : inputs)
+    if (value.is_tensor() && can_move(value.tensor().dtype()) && value.tensor().size() > 0)
+      value = moved_by_one(value.tensor(), static_cast<std::uint32_t>(run));
+  return inputs;
+}
 
 DType coarsest_float(const Model& model) {
   DType coarsest = DType::kDouble;
@@ -95,15 +95,15 @@ void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std
     options.reference = reference;
     if (const auto session = Session::create(model, options); session.ok()) learn(session->run(inputs, nullptr, original.limits));
   };
-  const bool floats = has_floats(original.inputs);
+  const bool floats = has_floats(original.inputs) && !original.inputs_stay;
   for (int move = 0; move < kMoves; ++move) {
     if (move < 2 && !floats) continue;
     if (move < 2)
-      learn(original.session.run(nudged(original.inputs, move), nullptr, original.limits));
+      learn(original.session.run(moved_inputs(original.inputs, move), nullptr, original.limits));
     else if (move == kExactly)
       run_once(original.model, true, original.inputs);
     else
-      run_once(nudged(original.model, move), false, nudged(original.inputs, move));
+      run_once(nudged(original.model, move), false, floats ? moved_inputs(original.inputs, move) : original.inputs);
     if (enough()) return;
   }
 }

@@ -21,11 +21,15 @@ struct NoiseOf {
   RunLimits limits;
   const Inputs& inputs;
   const std::vector<Value>& outputs;  // what the model makes of them
+  bool inputs_stay = false;           // they lie on edges between steps on purpose: what is rounded otherwise there is no noise
 };
 
 // Runs the model beside its inputs, with its weights moved by one unit in the last place, and in double precision. Up to a dozen such runs
 // teach `noise` (one an output). `enough` is asked after each run.
 void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough);
+
+// Inputs with their floats moved by up to one unit in the last place, for the run of this number.
+Inputs moved_inputs(Inputs inputs, int run);
 
 // Whether the model overflows or underflows somewhere on these inputs: makes a NaN or an infinity of finite numbers, or a 0 by Exp, Sigmoid
 // or Softmax.

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"
 #include "tools/verify/empty_rows.h"
 #include "tools/verify/model_sizes.h"
@@ -40,6 +39,7 @@ class Verifier {
     random_ = {names.begin(), names.end()};
     tolerances_.coarsest = coarsest_float(original);
     floats_given_ = InputDrawer(original).has_floats();
+    if (options.steps > 0 || options.moves != StepMoves::kNone) steps_ = steps_of_outputs(original);
   }
 
   VerifyReport run() {
@@ -203,7 +203,7 @@ class Verifier {
   }
 
   Try judge(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, const Sizes& sizes, CaseKind kind) {
-    VerifyCase result = compared(wanted, got, sizes, kind, nullptr);
+    VerifyCase result = compared(wanted, got, sizes, kind, {});
     allow_for_noise(inputs, wanted, got, result);
     allow_for_ties(inputs, wanted, got, result);
     if (cancelled()) return Try::kStop;
@@ -252,7 +252,7 @@ class Verifier {
   // Whether outputs differ only where the original gives NaN, or lost one of a row that is hidden as a whole on the way (ArgMax).
   bool differs_by_nan(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got,
                       const VerifyCase& result) const {
-    const VerifyCase finite = compared(wanted, got, result.sizes, result.kind, nullptr, true);
+    const VerifyCase finite = compared(wanted, got, result.sizes, result.kind, {.only_finite = true});
     bool lost = false;
     for (std::size_t i = 0; i < result.outputs.size(); ++i) {
       if (result.outputs[i].ok) continue;
@@ -273,21 +273,52 @@ class Verifier {
   // precision, or when its inputs or weights move by one unit in the last place. Where outputs differ by no more than a few times that,
   // nothing is wrong. Where floats are rounded to few steps (quantization) most moves change nothing and some change much.
   void allow_for_noise(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
-    if (tolerances_.rtol || tolerances_.atol || all_ok(result)) return;
+    const bool given = tolerances_.rtol || tolerances_.atol;
+    if (all_ok(result) || (given && options_.steps == 0)) return;
     const auto same_form = [](const OutputComparison& o) { return o.ok || o.mismatches > 0; };
     if (!std::all_of(result.outputs.begin(), result.outputs.end(), same_form)) return;
-    const VerifyCase before = result;
     std::vector<Noise> noise(wanted.size());
-    measure_noise({original_, *first_, session_options(), limits(result.kind), inputs, wanted}, noise, [&] {
-      result = compared(wanted, got, result.sizes, result.kind, &noise);
+    const NoiseOf original{original_, *first_, session_options(), limits(result.kind), inputs, wanted, result.kind == CaseKind::kQuantized};
+    VerifyCase before = result;
+    if (!given)
+      measure_noise(original, noise, [&] {
+        result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise});
+        return all_ok(result) || cancelled();
+      });
+    note_allowed(before, result, "by rounding, for the original computed more exactly or beside its inputs");
+    if (all_ok(result) || cancelled() || !allows_steps()) return;
+    before = result;
+    const auto again = [&] {
+      result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise, .in_steps = true});
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        if (before.outputs[i].ok) result.outputs[i] = before.outputs[i];
       return all_ok(result) || cancelled();
-    });
-    for (std::size_t i = 0; i < wanted.size(); ++i)
-      if (!before.outputs[i].ok && result.outputs[i].ok)
-        note(
-            "output '{}' differs by up to {:.2e}{}: by rounding, for the original computed more exactly or beside its inputs differs from "
-            "itself as much",
-            result.outputs[i].name, result.outputs[i].max_abs, is_beyond(result.kind) ? " " + std::string(to_string(result.kind)) : "");
+    };
+    if (!again() && !given) measure_steps(original, std::max(options_.moves, StepMoves::kSome), noise, again);
+    note_allowed(before, result, "by steps of quantized values, for the original with such values moved by a step");
+  }
+
+  void note_allowed(const VerifyCase& before, const VerifyCase& after, std::string_view why) {
+    const std::string kind = is_beyond(after.kind) ? " " + std::string(to_string(after.kind)) : "";
+    for (std::size_t i = 0; i < after.outputs.size(); ++i) {
+      const OutputComparison& o = after.outputs[i];
+      if (before.outputs[i].ok || !o.ok) continue;
+      if (o.step > 0)
+        note("output '{}' differs by up to {:.3g} step{} of {:.3g}, in {} of {} elements{}", o.name, o.steps, o.steps > 1.02 ? "s" : "",
+             o.step, o.moved, o.elements, kind);
+      else
+        note("output '{}' differs by up to {:.2e}{}: {} differs from itself as much", o.name, o.max_abs, kind, why);
+    }
+  }
+
+  bool allows_steps() const { return options_.steps > 0 || options_.moves != StepMoves::kNone; }
+
+  // How an output may differ by steps of quantized values.
+  StepRule step_rule(const std::string& output) const {
+    const auto it = steps_.find(output);
+    if (it == steps_.end()) return {};
+    if (options_.steps > 0) return {it->second, static_cast<double>(options_.steps), 1};
+    return {it->second, 1, kShareMoved};
   }
 
   // Where several elements are the largest but for rounding, ArgMax and TopK may name any of them.
@@ -302,20 +333,28 @@ class Verifier {
     }
   }
 
+  struct How {
+    const std::vector<Noise>* noise = nullptr;
+    bool only_finite = false, in_steps = false;
+  };
+
   VerifyCase compared(const std::vector<Value>& wanted, const std::vector<Value>& got, const Sizes& sizes, CaseKind kind,
-                      const std::vector<Noise>* noise, bool only_finite = false) const {
+                      const How& how) const {
     VerifyCase result;
     result.sizes = sizes;
     result.kind = kind;
     Tolerances tolerances = tolerances_;
-    tolerances.only_finite = only_finite || kind == CaseKind::kSpecial;
+    tolerances.only_finite = how.only_finite || kind == CaseKind::kSpecial;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const std::string& name = original_.graph.outputs[i].name;
       const Value& other = of_same_name(got, name);
       const bool random = random_.contains(name);
       const bool of_specials = kind == CaseKind::kSpecial && floats_given_ && has_no_floats(wanted[i]);  // ArgMax of NaN is anything
-      result.outputs.push_back(random || of_specials ? compare_kinds(name, wanted[i], other)
-                                                     : compare_values(name, wanted[i], other, tolerances, noise ? &(*noise)[i] : nullptr));
+      const StepRule steps = step_rule(name);
+      result.outputs.push_back(random || of_specials
+                                   ? compare_kinds(name, wanted[i], other)
+                                   : compare_values(name, wanted[i], other, tolerances, how.noise ? &(*how.noise)[i] : nullptr,
+                                                    how.in_steps ? &steps : nullptr));
       result.outputs.back().random = random;
     }
     return result;
@@ -488,6 +527,12 @@ class Verifier {
         far_case(drawer, sizes, style, CaseKind::kFar, phase);
         if (!excludes(kNotFinite) && phase == 0) far_case(drawer, sizes, style, CaseKind::kSpecial, phase);
       }
+    if (drawer.has_quantizers()) {
+      DrawStyle at_edges = style;
+      at_edges.reach = Reach::kQuantized;
+      at_edges.held = excludes(kBeyondQuantizers);
+      one_beyond(drawer, sizes, at_edges, CaseKind::kQuantized);
+    }
     if (!taken_) return;
     for (const Sizes& empty : excludes(kEmptySizes) ? std::vector<Sizes>() : sizes_with_zero(drawer.symbols(), *taken_))
       one_beyond(drawer, empty, style, CaseKind::kEmpty);
@@ -517,6 +562,7 @@ class Verifier {
   double started_;
   std::optional<Session> first_, second_;
   std::set<std::string> random_;
+  std::map<std::string, double> steps_;  // of outputs that hold quantized values
   std::string refusal_;
   bool as_declared_ = true;
   bool floats_given_ = false;              // some input is of floats
@@ -533,38 +579,6 @@ class Verifier {
 };
 
 }  // namespace
-
-std::string_view to_string(CaseKind kind) {
-  switch (kind) {
-    case CaseKind::kUsual:
-      return "usual";
-    case CaseKind::kFar:
-      return "far from 0";
-    case CaseKind::kSpecial:
-      return "with NaN and infinities";
-    case CaseKind::kEmpty:
-      return "empty";
-    case CaseKind::kLong:
-      return "long";
-    case CaseKind::kGiven:
-      return "given";
-  }
-  return "?";
-}
-
-double VerifyReport::max_abs() const {
-  double largest = 0;
-  for (const VerifyCase& c : cases)
-    for (const OutputComparison& o : c.outputs)
-      if (!o.random) largest = std::max(largest, o.max_abs);
-  return largest;
-}
-
-std::string to_string(const Sizes& sizes) {
-  std::vector<std::string> parts;
-  for (const auto& [symbol, size] : sizes) parts.push_back(fmt::format("{}={}", symbol, size));
-  return fmt::format("{}", fmt::join(parts, ", "));
-}
 
 VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options) {
   return Verifier(original, optimized, options).run();

@@ -11,6 +11,7 @@
 #include "rules/language/assumptions.h"
 #include "tools/verify/compare.h"
 #include "tools/verify/draw_inputs.h"
+#include "tools/verify/steps.h"
 
 namespace saturate {
 
@@ -22,13 +23,16 @@ enum class CaseKind : std::uint8_t {
   kSpecial,  // with NaN, infinities, -0.0 and denormals; floats that are finite in the original are compared, and integers if no input is a
              // float
   kEmpty,    // a size is 0
-  kLong,     // a size goes beyond the blocks in which kernels work
-  kGiven,    // by the user
+  kQuantized,  // on and beside the edges between steps of the quantizers that read inputs, and beyond their range
+  kLong,       // a size goes beyond the blocks in which kernels work
+  kGiven,      // by the user
 };
 std::string_view to_string(CaseKind kind);
 
 struct VerifyOptions {
   Tolerances tolerances;
+  int steps = 0;                                                                // given by the user: quantized values may differ by so many
+  StepMoves moves = StepMoves::kNone;                                           // by effects of rules: what may become of quantized values
   std::vector<Inputs> inputs;                                                   // these, one case each, instead of random ones
   CaseKind given = CaseKind::kGiven;                                            // how `inputs` are judged
   Sizes sizes;                                                                  // sizes of symbols that the user gave

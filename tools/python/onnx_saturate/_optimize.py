@@ -85,6 +85,9 @@ class Options(TypedDict, total=False):
     float 1e-4, double 1e-6, float16 and bfloat16 2e-2, and what rounding explains)."""
     atol: float
     """Absolute tolerance (0)."""
+    steps: int
+    """Steps that quantized values may differ by when models are compared; what is computed of them may then differ by what a step of some
+    makes (0)."""
     seed: int
     """Of the random inputs (0)."""
     inputs: Inputs | Sequence[Mapping[str, Any]]
@@ -259,8 +262,8 @@ class Verification(NamedTuple):
 def verify(original: ModelLike, other: ModelLike, **options: Unpack[Options]) -> Verification:
     """Runs both on the same inputs (random ones of several sizes unless `inputs` gives them) and compares every output.
 
-    Of the options: `dims` and `input_shapes` (sizes to try), `allow_empty`, `rtol`, `atol`, `seed`, `inputs`, `time_limit`, `max_memory`,
-    `threads`, `base_dir`.
+    Of the options: `dims` and `input_shapes` (sizes to try), `allow_empty`, `rtol`, `atol`, `steps`, `seed`, `inputs`, `time_limit`,
+    `max_memory`, `threads`, `base_dir`.
     """
     first = _convert.to_core(original, options.get("base_dir"))
     second = _convert.to_core(other, options.get("base_dir"))

@@ -1,0 +1,43 @@
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "tools/verify/verify.h"
+
+namespace saturate {
+
+std::string_view to_string(CaseKind kind) {
+  switch (kind) {
+    case CaseKind::kUsual:
+      return "usual";
+    case CaseKind::kFar:
+      return "far from 0";
+    case CaseKind::kSpecial:
+      return "with NaN and infinities";
+    case CaseKind::kEmpty:
+      return "empty";
+    case CaseKind::kQuantized:
+      return "at the edges of quantizers";
+    case CaseKind::kLong:
+      return "long";
+    case CaseKind::kGiven:
+      return "given";
+  }
+  return "?";
+}
+
+double VerifyReport::max_abs() const {
+  double largest = 0;
+  for (const VerifyCase& c : cases)
+    for (const OutputComparison& o : c.outputs)
+      if (!o.random) largest = std::max(largest, o.max_abs);
+  return largest;
+}
+
+std::string to_string(const Sizes& sizes) {
+  std::vector<std::string> parts;
+  for (const auto& [symbol, size] : sizes) parts.push_back(fmt::format("{}={}", symbol, size));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace saturate
