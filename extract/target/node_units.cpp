@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <tuple>
 
 #include "absl/container/flat_hash_set.h"
 #include "extract/extract.h"
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/load_time_fusions.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
 
 namespace saturate {
 namespace {
@@ -39,41 +43,85 @@ bool multiplies_by_weights(const OnnxEGraph& g, const ENode& node) {
 
 Id child_or_absent(const ENode& node, std::size_t i) { return i < node.children.size() ? node.children[i] : kNone; }
 
-// Nodes of classes as they were before units were added: the classes change while these are.
-class UnitBuilder {
+// Who reads the values of a model: its nodes, and its outputs.
+class Readers {
  public:
-  UnitBuilder(OnnxEGraph& g, const Target& target) : g_(g), e_(g.egraph()), target_(target) {}
+  Readers(const EGraph& e, const Lowered& lowered) : e_(e) {
+    for (const Source& s : lowered.sources) {
+      if (s.op == kNone) continue;
+      nodes_.insert(node_signature(e, s.op, s.children));
+      for (const Id child : s.children) ++readers_[e.find(child)];
+    }
+    for (const Id root : lowered.roots) outputs_.insert(e.find(root));
+  }
 
-  void run() {
-    for (const Id id : e_.classes())
-      for (const NodeId n : e_.class_nodes(id)) {
-        const OpKey& key = g_.key(e_.node(n).op);
-        if (key.role != UnitRole::kNone || key.version != 0 || key.unique != 0 || key.outputs != 1) continue;
-        const std::string name = operator_name(key.domain, key.op_type);
-        for (const NodeUnit& unit : target_.node_units)
-          if (unit.operators.contains(name)) find(unit, n, id);
-      }
-    for (const Found& f : found_) add(f);
-    if (!found_.empty()) e_.rebuild();
+  bool is_node(NodeId n) const { return n != kNone && nodes_.contains(node_signature(e_, e_.node(n).op, e_.node(n).children)); }
+  bool is_output(Id id) const { return outputs_.contains(e_.find(id)); }
+  bool reads_one(Id id) const {
+    const auto it = readers_.find(e_.find(id));
+    return it != readers_.end() && it->second == 1 && !is_output(id);
   }
 
  private:
-  struct Found {
-    NodeId op = kNone, quantize = kNone;
-    Id last = kNone;                   // class of the last value
-    std::vector<NodeId> dequantizers;  // by input; kNone: read as it is
-  };
+  const EGraph& e_;
+  absl::flat_hash_set<std::vector<Id>> nodes_;
+  std::unordered_map<Id, int> readers_;
+  absl::flat_hash_set<Id> outputs_;
+};
 
+// An operator with the quantizers around it.
+struct FoundUnit {
+  const NodeUnit* unit = nullptr;
+  NodeId op = kNone, quantize = kNone;
+  Id last = kNone;                   // class of the last value
+  std::vector<NodeId> dequantizers;  // by input; kNone: read as it is
+};
+
+// What is wrong around an operator, in the order in which it is looked at.
+enum class Missing : std::uint8_t { kDequantizer, kDtype, kConstant, kQuantizer, kResultDtype, kParameters, kJoined };
+
+struct MissedUnit {
+  Missing what = Missing::kDequantizer;
+  const NodeUnit* unit = nullptr;
+  std::size_t input = 0;            // of the operator, where one is to blame
+  DType dtype = DType::kUndefined;  // of the integers that do not fit
+  DType wanted = DType::kUndefined;
+  int there = 0;  // inputs that are dequantized as the unit takes them
+};
+
+// Units around the operators of an e-graph that is not changed meanwhile.
+class UnitFinder {
+ public:
+  UnitFinder(const OnnxEGraph& g, const Target& target) : g_(g), e_(g.egraph()), target_(target) {}
+
+  // Those around an e-node of this class; `missed` gets what is wrong with the target's others.
+  std::vector<FoundUnit> find(NodeId n, Id id, std::vector<MissedUnit>* missed = nullptr) const {
+    std::vector<FoundUnit> found;
+    const OpKey& key = g_.key(e_.node(n).op);
+    if (key.role != UnitRole::kNone || key.version != 0 || key.unique != 0 || key.outputs != 1) return found;
+    const std::string name = operator_name(key.domain, key.op_type);
+    for (const NodeUnit& unit : target_.node_units) {
+      if (!unit.operators.contains(name)) continue;
+      FoundUnit f{&unit, n, kNone, id, {}};
+      const auto why = around(f, found);
+      if (why && missed) missed->push_back(*why);
+    }
+    return found;
+  }
+
+ private:
   bool absent(Id id) const { return id == kNone || g_.facts(id).kind == Facts::Kind::kAbsent; }
 
-  // A DequantizeLinear in the class that the unit takes as input `i`.
-  NodeId dequantizer(const NodeUnit& unit, std::size_t i, Id id) const {
+  // A DequantizeLinear in the class that the unit takes as input `i`; else what is missing.
+  NodeId dequantizer(const NodeUnit& unit, std::size_t i, Id id, MissedUnit& missed) const {
+    missed = {Missing::kDequantizer, &unit, i};
     for (const NodeId n : e_.class_nodes(id)) {
       const ENode node = e_.node(n);
       if (!is_operator(g_.key(node.op), "DequantizeLinear")) continue;
-      if (!holds(unit.inputs[std::min(i, unit.inputs.size() - 1)], g_.facts(node.children[0]).dtype)) continue;
-      if (unit.constant_inputs.contains(static_cast<int>(i)) && !g_.facts(node.children[0]).constant) continue;
-      return n;
+      const Facts& integers = g_.facts(node.children[0]);
+      const bool fits = holds(unit.inputs[std::min(i, unit.inputs.size() - 1)], integers.dtype);
+      if (fits && (integers.constant || !unit.constant_inputs.contains(static_cast<int>(i)))) return n;
+      missed = {fits ? Missing::kConstant : Missing::kDtype, &unit, i, integers.dtype};
     }
     return kNone;
   }
@@ -86,43 +134,81 @@ class UnitBuilder {
     return true;
   }
 
-  void find(const NodeUnit& unit, NodeId n, Id id) {
-    const ENode node = e_.node(n);
-    if (!unit.quantized && !joined_at_load(g_, target_, node, id).empty()) return;
-    Found f{n, kNone, id, {}};
+  // Adds `f` with each QuantizeLinear that closes it.
+  std::optional<MissedUnit> around(FoundUnit& f, std::vector<FoundUnit>& found) const {
+    const NodeUnit& unit = *f.unit;
+    const ENode node = e_.node(f.op);
     NodeId first = kNone;
+    int there = 0;
+    MissedUnit missed{Missing::kDequantizer, &unit};
     for (std::size_t i = 0; i < node.children.size(); ++i) {
       const bool listed = i < unit.inputs.size() ? !unit.inputs[i].empty() : unit.variadic;
       f.dequantizers.push_back(kNone);
       if (!listed || absent(node.children[i])) continue;
-      f.dequantizers.back() = dequantizer(unit, i, e_.find(node.children[i]));
-      if (f.dequantizers.back() == kNone) return;
+      f.dequantizers.back() = dequantizer(unit, i, e_.find(node.children[i]), missed);
+      if (f.dequantizers.back() == kNone) {
+        missed.there = there;
+        return missed;
+      }
+      ++there;
       if (first == kNone) first = f.dequantizers.back();
     }
-    if (first == kNone) return;
-    if (!unit.quantized) {
-      found_.push_back(std::move(f));
-      return;
-    }
-    const ENode dequantize = e_.node(first);
+    if (first == kNone) return missed;
+    if (unit.quantized) return closed(f, e_.node(first), found);
+    if (!joined_at_load(g_, target_, node, f.last).empty()) return MissedUnit{.what = Missing::kJoined, .unit = &unit, .there = there};
+    found.push_back(f);
+    return std::nullopt;
+  }
+
+  std::optional<MissedUnit> closed(FoundUnit& f, const ENode& dequantize, std::vector<FoundUnit>& found) const {
+    MissedUnit missed{Missing::kQuantizer, f.unit};
+    bool any = false;
+    const Id id = f.last;
     for (const NodeId user : e_.class_users(id)) {
       const ENode quantize = e_.node(user);
       if (!is_operator(g_.key(quantize.op), "QuantizeLinear") || e_.find(quantize.children[0]) != id) continue;
       const Id last = e_.find(e_.class_of(user));
-      if (g_.facts(last).dtype != g_.facts(dequantize.children[0]).dtype) continue;
-      if (unit.same_parameters && !same_parameters(quantize, dequantize)) continue;
-      f.quantize = user, f.last = last;
-      found_.push_back(f);
+      const DType from = g_.facts(dequantize.children[0]).dtype, to = g_.facts(last).dtype;
+      if (to != from) {
+        missed = {Missing::kResultDtype, f.unit, 0, to, from};
+      } else if (f.unit->same_parameters && !same_parameters(quantize, dequantize)) {
+        missed = {Missing::kParameters, f.unit};
+      } else {
+        f.quantize = user, f.last = last, any = true;
+        found.push_back(f);
+      }
     }
+    return any ? std::nullopt : std::optional(missed);
   }
 
+  const OnnxEGraph& g_;
+  const EGraph& e_;
+  const Target& target_;
+};
+
+class UnitBuilder {
+ public:
+  explicit UnitBuilder(OnnxEGraph& g) : g_(g), e_(g.egraph()) {}
+
+  // All are found before any is added: the classes change while units are.
+  void run(const Target& target) {
+    const UnitFinder finder(g_, target);
+    std::vector<FoundUnit> found;
+    for (const Id id : e_.classes())
+      for (const NodeId n : e_.class_nodes(id))
+        for (FoundUnit& f : finder.find(n, id)) found.push_back(std::move(f));
+    for (const FoundUnit& f : found) add(f);
+    if (!found.empty()) e_.rebuild();
+  }
+
+ private:
   Id add_as(UnitRole role, const ENode& node, std::span<const Id> children) {
     OpKey key = g_.key(node.op);
     key.role = role;
     return g_.add(key, children);
   }
 
-  void add(const Found& f) {
+  void add(const FoundUnit& f) {
     const ENode node = e_.node(f.op);
     std::vector<Id> children(node.children.begin(), node.children.end());
     for (std::size_t i = 0; i < children.size(); ++i)
@@ -143,8 +229,6 @@ class UnitBuilder {
 
   OnnxEGraph& g_;
   EGraph& e_;
-  const Target& target_;
-  std::vector<Found> found_;
 };
 
 // The part of a unit that makes a value, which is that part's alone; kNone where the value is any other.
@@ -173,7 +257,61 @@ void drop_unneeded(const EGraph& e, const std::vector<Id>& roots, Selection& sel
 }  // namespace
 
 void add_node_units(OnnxEGraph& g, const Target& target) {
-  if (!target.node_units.empty()) UnitBuilder(g, target).run();
+  if (!target.node_units.empty()) UnitBuilder(g).run(target);
+}
+
+namespace {
+
+std::string reason_of(const Target& target, const ENode& node, const MissedUnit& missed, const ValueNamer& name) {
+  const auto& inputs = missed.unit->inputs;
+  const auto input = [&] { return "its input " + name(node.children[missed.input]); };
+  switch (missed.what) {
+    case Missing::kDequantizer:
+      return fmt::format("{} comes from no DequantizeLinear", input());
+    case Missing::kDtype:
+      return fmt::format("{} is dequantized from {}, and {} takes {} there", input(), dtype_name(missed.dtype), target.name,
+                         fmt::join(inputs[std::min(missed.input, inputs.size() - 1)], " or "));
+    case Missing::kConstant:
+      return fmt::format("{} is dequantized from integers that are no constant", input());
+    case Missing::kQuantizer:
+      return "no QuantizeLinear reads its result";
+    case Missing::kResultDtype:
+      return fmt::format("its result is quantized to {}, its input from {}", dtype_name(missed.dtype), dtype_name(missed.wanted));
+    case Missing::kParameters:
+      return "its result is quantized with another scale or zero point than its input has";
+    case Missing::kJoined:
+      return "the runtime joins it with an operator that reads its result before it looks for integer kernels";
+  }
+  return "";
+}
+
+}  // namespace
+
+UnitAnswer unit_of(const OnnxEGraph& g, const Lowered& lowered, const Target& target, const Source& source, const ValueNamer& name) {
+  const EGraph& e = g.egraph();
+  const OpKey& key = g.key(source.op);
+  const std::string op_name = operator_name(key.domain, key.op_type);
+  const Id id = e.find(source.outputs[0]);
+  const std::vector<Id> wanted = node_signature(e, source.op, source.children);
+  const auto& nodes = e.class_nodes(id);
+  const auto is_it = [&](NodeId n) { return e.node(n).op == source.op && node_signature(e, source.op, e.node(n).children) == wanted; };
+  const auto op = std::find_if(nodes.begin(), nodes.end(), is_it);
+  if (op == nodes.end()) return {"", fmt::format("{} has no integer kernel for {}", target.name, op_name)};  // of several outputs
+  std::vector<MissedUnit> missed;
+  const Readers readers(e, lowered);
+  const std::vector<FoundUnit> found = UnitFinder(g, target).find(*op, id, &missed);
+  for (const FoundUnit& f : found)
+    if (f.quantize == kNone || readers.reads_one(id)) return {f.unit->becomes.empty() ? op_name : f.unit->becomes, ""};
+  if (!found.empty())
+    return {"", readers.is_output(id) ? "its result is an output of the graph, so that the float is needed"
+                                      : "its result is read by others beside the QuantizeLinear, so that the float is needed"};
+  if (missed.empty()) return {"", fmt::format("{} has no integer kernel for {}", target.name, op_name)};
+  // The unit that comes nearest.
+  const auto nearest = std::max_element(missed.begin(), missed.end(), [](const MissedUnit& a, const MissedUnit& b) {
+    const auto rank = [](const MissedUnit& m) { return std::tuple(m.what > Missing::kDtype, m.there, -static_cast<int>(m.input), m.what); };
+    return rank(a) < rank(b);
+  });
+  return {"", reason_of(target, e.node(*op), *nearest, name)};
 }
 
 double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& last, Id id) {
@@ -252,25 +390,17 @@ NodeId without_unit(const OnnxEGraph& g, NodeId in_unit) {
 
 std::vector<NodeId> units_of_model(const OnnxEGraph& g, const Lowered& lowered) {
   const EGraph& e = g.egraph();
-  absl::flat_hash_set<std::vector<Id>> originals;
-  std::unordered_map<Id, int> readers;  // of what classes hold: nodes and outputs of the model
-  for (const Source& s : lowered.sources) {
-    if (s.op == kNone) continue;
-    originals.insert(node_signature(e, s.op, s.children));
-    for (const Id child : s.children) ++readers[e.find(child)];
-  }
-  for (const Id root : lowered.roots) ++readers[e.find(root)];
-  const auto is_original = [&](NodeId n) { return n != kNone && originals.contains(node_signature(e, e.node(n).op, e.node(n).children)); };
+  const Readers readers(e, lowered);
   // Its nodes are the model's, and each value between them is read once; a dequantized one may be read by others, too.
   const auto whole = [&](const auto& self, NodeId in_unit) -> bool {
     const NodeId plain = without_unit(g, in_unit);
-    if (!is_original(plain)) return false;
+    if (!readers.is_node(plain)) return false;
     for (const Id child : e.node(in_unit).children) {
       const NodeId part = part_of(g, child);
       if (part == kNone) continue;
       if (!self(self, part)) return false;
       const NodeId read = without_unit(g, part);
-      if (g.key(e.node(read).op).op_type != "DequantizeLinear" && readers[e.find(e.class_of(read))] != 1) return false;
+      if (g.key(e.node(read).op).op_type != "DequantizeLinear" && !readers.reads_one(e.class_of(read))) return false;
     }
     return true;
   };

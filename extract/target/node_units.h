@@ -3,6 +3,9 @@
 // the price of the kernel. So a choice of e-nodes either has the unit whole, or pays for the operators that are left of it.
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "absl/container/flat_hash_set.h"
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
@@ -12,6 +15,16 @@ namespace saturate {
 
 // Adds the units that the target's runtime would find in any choice of e-nodes.
 void add_node_units(OnnxEGraph& egraph, const Target& target);
+
+// Whether the target's runtime computes an operator in integers, as it stands between quantizers in any equal form that the e-graph has.
+struct UnitAnswer {
+  std::string kernel;  // "QLinearMatMul", or the operator itself; "": none
+  std::string why;     // there is none: a clause about it
+};
+// What to call a value in a sentence.
+using ValueNamer = std::function<std::string(Id)>;
+// `source`: a node of the model that has an e-node.
+UnitAnswer unit_of(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const Source& source, const ValueNamer& name);
 
 // What the runtime's kernel of a whole unit costs; `last` is its last e-node, of class `id`.
 double unit_cost(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& last, Id id);

@@ -91,7 +91,7 @@ struct OptimizeArgs {
 
 struct InspectArgs {
   CommonArgs common;
-  std::string input;
+  std::string input, target = "ort-cpu";
 };
 
 struct VerifyCommandArgs {

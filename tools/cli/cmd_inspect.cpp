@@ -8,6 +8,7 @@
 #include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
 #include "tools/explain/inspect.h"
+#include "tools/explain/quantization.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/fused.h"
@@ -115,9 +116,14 @@ void print_tables(const std::string& path, const Model& model, const GraphStats&
   print_text(fmt::format("{}", format_table(rows)));
 }
 
+absl::StatusOr<Quantization> quantization_of(const Model& model, const std::string& target_name) {
+  const absl::StatusOr<Target> target = load_target(target_name);
+  return target.ok() ? quantization(model, *target) : target.status();
+}
+
 }  // namespace
 
-json inspect_json(const std::string& path, const Model& model) {
+json inspect_json(const std::string& path, const Model& model, const std::string& target_name) {
   json opsets = json::object(), types = json::object(), functions = json::array();
   for (const auto& [domain, version] : model.opset_imports) opsets[domain_name(domain)] = version;
   for (const auto& [type, s] : stored_types(model)) types[type] = {{"tensors", s.tensors}, {"parameters", s.elements}, {"bytes", s.bytes}};
@@ -126,6 +132,7 @@ json inspect_json(const std::string& path, const Model& model) {
   std::set<std::string_view> defaults;
   for (const Initializer& i : model.graph.initializers) defaults.insert(i.name);
   for (json& input : inputs) input["has_default"] = defaults.contains(input["name"].get<std::string>());
+  const auto quantized = quantization_of(model, target_name);
   json out = to_json(graph_stats(model));
   out.update({{"path", path},
               {"ir_version", model.ir_version},
@@ -133,17 +140,22 @@ json inspect_json(const std::string& path, const Model& model) {
               {"inputs", inputs},
               {"outputs", values_json(model.graph.outputs)},
               {"initializer_types", types},
-              {"functions", functions}});
+              {"functions", functions},
+              {"quantization", quantized.ok() && quantized->any() ? to_json(*quantized) : json(nullptr)}});
   return out;
 }
 
 int inspect_command(const InspectArgs& args) {
   absl::StatusOr<Model> model = load_model(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
-  if (args.common.json)
-    print_json(inspect_json(args.input, *model));
-  else
-    print_tables(args.input, *model, graph_stats(*model));
+  if (const auto target = load_target(args.target); !target.ok()) return fail(kExitFile, "", std::string(target.status().message()), "");
+  if (args.common.json) {
+    print_json(inspect_json(args.input, *model, args.target));
+    return kExitOk;
+  }
+  print_tables(args.input, *model, graph_stats(*model));
+  if (const auto quantized = quantization_of(*model, args.target); quantized.ok() && quantized->any())
+    print_text("\n" + format_quantization(*quantized));
   return kExitOk;
 }
 

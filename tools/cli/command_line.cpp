@@ -359,8 +359,14 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
 
 void add_inspect(CLI::App& app, InspectArgs& inspect) {
   CLI::App* verb =
-      app.add_subcommand("inspect", "show what is in a model\n\nOpsets, inputs and outputs, operators, fused operators, parameters.");
+      app.add_subcommand("inspect",
+                         "show what is in a model\n\nOpsets, inputs and outputs, operators, fused operators, parameters.\nOf a quantized "
+                         "model also its schemes, types and granularity, the share of operators that the target computes in "
+                         "integers (by count and by multiply-accumulates, symbolic dims at usual sizes), and the float operators "
+                         "between integer ones with the reason why each is no integer kernel.");
   verb->add_option("IN.onnx", inspect.input, "the model")->required();
+  verb->add_option("--target", inspect.target, "whose integer kernels are meant, a built-in target or a file (default ort-cpu)")
+      ->type_name("T");
   add_common(verb, inspect.common, true, false);
   verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json");
 }
@@ -495,7 +501,9 @@ void add_explain(CLI::App& app, ExplainArgs& args) {
                          "tell which rules made the operators of the result, and why others were not made\n\nOptimizes the "
                          "model without writing it, and lists the operators that rules made and the rules that fired. With --op, --rule "
                          "or --value it goes to each place where that might have happened (each Softmax for Attention) and tells the chain "
-                         "of rules, what the alternative would cost, or the rules that come nearest and the condition that fails there.");
+                         "of rules, what the alternative would cost, or the rules that come nearest and the condition that fails there. In "
+                         "a quantized model it tells of each operator there, too, "
+                         "which integer kernel the target's runtime makes of it, or why none.");
   verb->add_option("IN.onnx", args.input, "the model")->required();
   auto* op = verb->add_option("--op", args.op, "operators of this type, with or without domain")->type_name("OP");
   auto* rule = verb->add_option("--rule", args.rule, "where this rule applies or nearly does")->type_name("NAME")->excludes(op);

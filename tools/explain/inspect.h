@@ -11,7 +11,8 @@
 
 namespace saturate {
 
-nlohmann::json inspect_json(const std::string& path, const Model& model);
+// `target`: whose integer kernels are meant where the model is quantized.
+nlohmann::json inspect_json(const std::string& path, const Model& model, const std::string& target = "ort-cpu");
 // Optimizes the model and tells which rules fired, and what became of the query's places (why_not.h).
 absl::StatusOr<nlohmann::json> explain_json(const std::string& path, const Model& model, const Setup& setup, const OptimizeOptions& options,
                                             const WhyQuery& query);

@@ -11,6 +11,7 @@
 #include "fmt/ranges.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/compile/near_miss.h"
+#include "tools/explain/quantization.h"
 #include "tools/pipeline/fused.h"
 
 namespace saturate {
@@ -113,6 +114,14 @@ class PlaceExplainer {
     return full_name(key.domain, key.op_type);
   }
 
+  // Operators that become an integer kernel of this name.
+  std::set<std::string> that_become(const std::string& kernel) const {
+    std::set<std::string> ops;
+    for (const NodeUnit& unit : setup_.target.node_units)
+      if (unit.becomes == kernel || unit.becomes.ends_with("::" + kernel)) ops.insert(unit.operators.begin(), unit.operators.end());
+    return ops;
+  }
+
   // ---- --op
 
   void ask_op() {
@@ -148,7 +157,9 @@ class PlaceExplainer {
     if (family == "SiLU") return {"Sigmoid", nodes_of({"Sigmoid", "HardSigmoid"}, nullptr)};
     if (family == "rotary embedding")
       return {"Concat with a negated half or of rotated halves", nodes_of({"Concat"}, &PlaceExplainer::joins_rotated)};
-    return {fmt::format("{}", fmt::join(closure.roots(), ", ")), nodes_of(closure.roots(), nullptr)};
+    std::set<std::string> roots = that_become(query_.op);
+    roots.insert(closure.roots().begin(), closure.roots().end());
+    return {fmt::format("{}", fmt::join(roots, ", ")), nodes_of(roots, nullptr)};
   }
 
   Anchors nodes_of(const std::set<std::string>& ops, bool (PlaceExplainer::*test)(const Node&) const) const {
@@ -244,7 +255,7 @@ class PlaceExplainer {
   }
 
   void explain_place(WhyPlace& place, Id anchor, std::string_view family, const Closure& closure) const {
-    const bool given = is_op(place.op_type, query_.op);
+    const bool given = is_op(place.op_type, query_.op) || that_become(query_.op).contains(place.op_type);
     const NodeId stays = selected(anchor);
     if (given && stays != kNone && is_op(op_of(stays), query_.op)) {
       place.status = WhyPlace::Status::kGiven;
@@ -537,6 +548,9 @@ absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, Optimi
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
   if (!result.ok()) return result.status();
   report.run = std::move(result->report);
+  const auto kernels = query.rule.empty() ? integer_kernels(model, setup.target) : std::map<std::string, UnitAnswer>();
+  for (WhyPlace& place : report.places)
+    if (const auto it = kernels.find(place.value); place.where.empty() && it != kernels.end()) place.integers = it->second;
   return report;
 }
 

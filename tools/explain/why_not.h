@@ -1,10 +1,12 @@
 // Why an operator was fused, or was not: for every place where it might have been, the chain of rules, the price, or the nearest miss.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "extract/target/node_units.h"
 #include "nlohmann/json_fwd.hpp"
 #include "tools/pipeline/optimize.h"
 #include "tools/pipeline/setup.h"
@@ -27,12 +29,13 @@ struct WhyMiss {
 struct WhyPlace {
   enum class Status { kGiven, kFused, kNotChosen, kMissed, kApplied, kConstant, kNotNeeded };
   Status status = Status::kMissed;
-  std::string where;               // "" in the main graph, else "then_branch of 'If_3'"
-  std::string value, op_type;      // the anchor: a value and the operator that computes it
-  std::string facts;               // its type and shape
-  std::string fused;               // the operator that covers it
-  std::vector<std::string> rules;  // that led to `fused`, the first to fire first
-  std::string reason;              // of kNotChosen: the target's, or the two costs; of kMissed: where no rule comes near
+  std::string where;                   // "" in the main graph, else "then_branch of 'If_3'"
+  std::string value, op_type;          // the anchor: a value and the operator that computes it
+  std::string facts;                   // its type and shape
+  std::string fused;                   // the operator that covers it
+  std::vector<std::string> rules;      // that led to `fused`, the first to fire first
+  std::string reason;                  // of kNotChosen: the target's, or the two costs; of kMissed: where no rule comes near
+  std::optional<UnitAnswer> integers;  // in a quantized model: the integer kernel that the target makes of the operator as it stands
   double cost = 0, pinned_cost = 0;
   std::vector<WhyMiss> nearest;  // nearest first
 };

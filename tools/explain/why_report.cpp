@@ -52,6 +52,9 @@ std::string format_why(const WhyReport& report) {
     out += "\n";
     for (const WhyMiss& m : p.nearest)
       out += fmt::format("  - {} at {}: {} of {} operators are there; {}\n", m.rule, m.at, m.matched, m.total, m.reason);
+    if (p.integers)
+      out += p.integers->why.empty() ? fmt::format("  in integers: {}\n", p.integers->kernel)
+                                     : fmt::format("  no integer kernel: {}\n", p.integers->why);
   }
   return out;
 }
@@ -65,6 +68,10 @@ nlohmann::json to_json(const WhyReport& report) {
     nlohmann::json place{{"value", p.value}, {"op_type", p.op_type}, {"facts", p.facts}, {"status", std::string(to_string(p.status))},
                          {"rules", p.rules}, {"nearest", nearest}};
     if (!p.where.empty()) place["where"] = p.where;
+    if (p.integers) {
+      const auto text = [](const std::string& s) { return s.empty() ? nlohmann::json(nullptr) : nlohmann::json(s); };
+      place["integer_kernel"] = {{"kernel", text(p.integers->kernel)}, {"why_not", text(p.integers->why)}};
+    }
     if (!p.fused.empty()) place["fused"] = p.fused;
     if (!p.reason.empty()) place["reason"] = p.reason;
     if (p.status == WhyPlace::Status::kNotChosen) {

@@ -272,7 +272,10 @@ def verify(original: ModelLike, other: ModelLike, **options: Unpack[Options]) ->
 
 
 def inspect(model: ModelLike, *, base_dir: Path | None = None) -> dict[str, Any]:
-    """What is in a model: opsets, inputs and outputs, operators, fused operators, parameters (the keys of `saturate inspect --json`)."""
+    """What is in a model: opsets, inputs and outputs, operators, fused operators, parameters, how it is quantized.
+
+    The keys are those of `saturate inspect --json`; `quantization` is None where nothing is quantized.
+    """
     described: dict[str, Any] = json.loads(_convert.to_core(model, base_dir).inspect())
     return described
 
