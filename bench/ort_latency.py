@@ -2,10 +2,12 @@
 """Latency in ONNX Runtime of a model as it is and as optimizers write it, as users load it (ENABLE_ALL).
 
     python bench/ort_latency.py FOLDER --binary build/release/tools/saturate [NAME ...] [--tools saturate,onnxslim,...] [--threads 1,2] [--rounds 30]
-        [--clock wall|cpu] [--work FOLDER] [--json OUT.json] [--shuffle-seed 0] [--options "--cost nodes"] [--prepare [--jobs 2]] [--discard] [--budget S]
+        [--floats FOLDER] [--clock wall|cpu] [--work FOLDER] [--json OUT.json] [--shuffle-seed 0] [--options "--cost nodes"] [--prepare [--jobs 2]] [--discard] [--budget S]
 
-FOLDER is what bench/export_models.py wrote (NAME.EXPORTER.onnx, NAME.inputs.npz). Tools: saturate, onnxslim, onnxsim, onnxscript (optimize and
-ort_fusions.optimize_for_ort), ortpy (onnxruntime.transformers, the best model type of a few by number of nodes). Outputs are kept in --work (bench/ort_outputs.py:
+FOLDER is what bench/export_models.py wrote (NAME.EXPORTER.onnx, NAME.inputs.npz), or `bench/quantize_models.py make`; then --floats is what that was made of, and
+an output is wrong where its error against the float model is larger than the original's by more than 0.1 dB. Tools: saturate, onnxslim, onnxsim, onnxscript (optimize
+and ort_fusions.optimize_for_ort), ortpy (onnxruntime.transformers, the best model type of a few by number of nodes), ortoffline (what ONNX Runtime saves, at
+ENABLE_EXTENDED). Outputs are kept in --work (bench/ort_outputs.py:
 without the weights that the original has, so that those of many models fit), and made again where the tool is another one. --prepare only makes and checks them:
 what follows it on a quiet machine is timing alone. All outputs of a model are timed in one process, in another order each round; outputs of which ONNX Runtime
 executes the same kernels are timed once. With more than one thread, those of the session before are first let come to rest. Printed: the median over rounds
@@ -33,6 +35,7 @@ import ort_outputs
 
 TOOLS = ("saturate", "onnxslim", "onnxsim", "onnxscript", "ortpy")
 TOLERANCE = 1e-3
+MOST_LOST = 0.1  # dB
 FEWEST_ROUNDS = 7
 SLOW = 0.5  # seconds of a run that need no second one for warming up
 SHORT = 0.1  # seconds of a run in which waking threads up counts
@@ -117,12 +120,18 @@ def compare(outputs, tools, source, threads, how):
             rows.append(row | {"error": f["error"]})
             continue
         row |= {"kernels": f["nodes"], "same_kernels": f["kernels"] == base, "difference": f["difference"], "rounds": len(times.get(base, []))}
+        if "decibels" in f:
+            row["lost"] = facts["original"]["decibels"] - f["decibels"]
         row["ratio"], row["low"], row["high"] = paired(times, f["kernels"], base)
         if f["kernels"] in times:
             row["seconds"] = statistics.median(times[f["kernels"]])
         rows.append(row)
     add_best_peer(rows, facts, times)
     return rows, spent
+
+
+def is_right(row):
+    return row["lost"] <= MOST_LOST if "lost" in row else row["difference"] <= TOLERANCE
 
 
 def paired(times, mine, other):
@@ -134,7 +143,7 @@ def add_best_peer(rows, facts, times):
     ours = next((r for r in rows if r["tool"] == "saturate" and "ratio" in r), None)
     if ours is None:
         return
-    others = [r for r in rows if r["tool"] != "saturate" and "ratio" in r and r["difference"] <= TOLERANCE]
+    others = [r for r in rows if r["tool"] != "saturate" and "ratio" in r and is_right(r)]
     best = min(others, key=lambda r: r["ratio"])
     ours["best_peer"] = best["tool"]
     ours["against_best"] = paired(times, facts["saturate"]["kernels"], facts[best["tool"]]["kernels"])
@@ -146,7 +155,7 @@ def show(row):
     if row["tool"] == "original":
         seconds = f"{row['seconds'] * 1e3:9.2f} ms" if "seconds" in row else " " * 12
         return f"  {'original':12}{seconds} {row['kernels']:6} kernels, {row['rounds']} rounds"
-    wrong = "" if row["difference"] <= TOLERANCE else f"  wrong: {row['difference']:.2g}"
+    wrong = "" if is_right(row) else f"  wrong: {row['lost']:.2f} dB" if "lost" in row else f"  wrong: {row['difference']:.2g}"
     best = f"; over {row['best_peer']} {row['against_best'][0]:.3f} [{row['against_best'][1]:.3f}, {row['against_best'][2]:.3f}]" if "best_peer" in row else ""
     return f"  {row['tool']:12}{row['ratio']:9.3f}  [{row['low']:.3f}, {row['high']:.3f}]{row['kernels']:6} kernels{' the same' if row['same_kernels'] else ''}{wrong}{best}"
 
@@ -164,7 +173,7 @@ def table(rows, tools):
         def ratio(row):
             if "error" in row:
                 return "failed"
-            return "same" if row["same_kernels"] else f"{row['ratio']:.3f}" + ("" if row["difference"] <= TOLERANCE else " wrong")
+            return "same" if row["same_kernels"] else f"{row['ratio']:.3f}" + ("" if is_right(row) else " wrong")
 
         base = cells("original", lambda row: f"{row['seconds'] * 1e3:.1f}" if "seconds" in row else "not timed")
         best = cells("saturate", lambda row: f"{row['against_best'][0]:.3f} {row['best_peer']}" if "best_peer" in row else "")
@@ -176,7 +185,7 @@ def summary(rows, tools):
         for tool in tools:
             mine = [r for r in rows if r["tool"] == tool and r["threads"] == threads and "ratio" in r]
             if mine:
-                slower, wrong = [r["model"] for r in mine if r["low"] > 1], [r["model"] for r in mine if r["difference"] > TOLERANCE]
+                slower, wrong = [r["model"] for r in mine if r["low"] > 1], [r["model"] for r in mine if not is_right(r)]
                 behind = [r["model"] for r in mine if r.get("against_best", [0, 0])[1] > 1]
                 text = f"; behind the best peer: {', '.join(behind) or 'none'}" if tool == "saturate" else ""
                 yield f"{threads} thread{'s' if threads > 1 else ''}, {tool:12} median {statistics.median(r['ratio'] for r in mine):.3f}, worst {max(r['ratio'] for r in mine):.3f} over {len(mine)}; slower: {', '.join(slower) or 'none'}; wrong: {', '.join(wrong) or 'none'}{text}"
@@ -195,6 +204,7 @@ def arguments():
     parser.add_argument("--binary", required=True)
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--options", default="", help="of saturate")
+    parser.add_argument("--floats", type=pathlib.Path, help="the models that those of FOLDER were quantized from")
     parser.add_argument("--threads", default="1")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
@@ -269,7 +279,7 @@ def prepare(args, outputs, sources):
 
 def main():
     args = arguments()
-    outputs = ort_outputs.Outputs(args.work, args.binary, args.options, args.tool_seconds)
+    outputs = ort_outputs.Outputs(args.work, args.binary, args.options, args.tool_seconds, args.floats)
     sources = [s for s in sorted(args.folder.glob("*.onnx")) if not args.names or any(n in s.name for n in args.names)]
     if args.prepare:
         return prepare(args, outputs, sources)

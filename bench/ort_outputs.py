@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-PEERS = {"onnxslim": "onnxslim", "onnxsim": "onnxsim", "onnxscript": "onnxscript", "ortpy": "onnxruntime"}
+PEERS = {"onnxslim": "onnxslim", "onnxsim": "onnxsim", "onnxscript": "onnxscript", "ortpy": "onnxruntime", "ortoffline": "onnxruntime"}
 MODEL_TYPES = ("bert", "gpt2", "bart", "vit", "t5")
 LEAST_RANGE = 4096  # bytes of a weight that is stated as a range
 LARGEST_MESSAGE = 1 << 31
@@ -48,6 +48,8 @@ def run_tool(tool, source, target):
         onnxscript.optimizer.optimize(model)
         model, _ = optimize_for_ort(model)
         onnx_ir.save(model, target)
+    elif tool == "ortoffline":
+        save_as_optimized(source, target)
     else:
         from onnxruntime.transformers import optimizer
 
@@ -60,6 +62,17 @@ def run_tool(tool, source, target):
             if best is None or len(model.model.graph.node) < len(best.model.graph.node):
                 best = model
         best.save_model_to_file(target)
+
+
+def save_as_optimized(source, target):
+    """As ONNX Runtime's optimizer leaves the model, without what hangs on the machine."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.optimized_model_filepath = str(target)
+    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
 
 
 def session(model, threads, saved=None):
@@ -128,6 +141,14 @@ def difference(ours, theirs):
     return worst
 
 
+def decibels(outputs, reference):
+    """The signal of all outputs to their error."""
+    import numpy as np
+
+    a, b = (np.concatenate([np.asarray(o, np.float64).ravel() for o in outs]) for outs in (outputs, reference))
+    return 10 * math.log10(max(float(np.square(b).sum()), 1e-300) / max(float(np.square(a - b).sum()), 1e-300))
+
+
 def shrink(path, source):
     """Takes out of a model the weights that lie in the original's file."""
     import onnx
@@ -169,8 +190,9 @@ def read(path, source):
     return model.SerializeToString()
 
 
-def inspect(path, source, facts_path):
-    """In a process of its own, which a model may crash: kernels and outputs, added to the facts."""
+def inspect(path, source, facts_path, float_model=None):
+    """In a process of its own, which a model may crash: kernels and outputs, added to the facts. Where there is a float model that the source was quantized
+    from, what is told of the outputs is the signal to their error against that one."""
     import numpy as np
 
     facts, reference = json.loads(facts_path.read_text()), facts_path.parent / f"{source.stem}.original.npz"
@@ -182,12 +204,17 @@ def inspect(path, source, facts_path):
     inputs = inputs_of(source)
     names = [o.name for o in s.get_outputs()]
     if path == source:
-        np.savez(reference, *s.run(None, {i.name: inputs[i.name] for i in s.get_inputs()}), names=np.array(names))
+        outputs = s.run(None, {i.name: inputs[i.name] for i in s.get_inputs()})
+        np.savez(reference, *outputs, names=np.array(names))
         facts["difference"] = 0.0
     else:
         with np.load(reference) as file:
             expected, names = [file[f"arr_{k}"] for k in range(len(file.files) - 1)], [str(n) for n in file["names"]]
-        facts["difference"] = difference(expected, s.run(names, {i.name: inputs[i.name] for i in s.get_inputs()}))
+        outputs = s.run(names, {i.name: inputs[i.name] for i in s.get_inputs()})
+        facts["difference"] = difference(expected, outputs)
+    if float_model:
+        s = session(str(float_model), 1)
+        facts["decibels"] = decibels(outputs, s.run(names, {i.name: inputs[i.name] for i in s.get_inputs()}))
     facts_path.write_text(json.dumps(facts))
 
 
@@ -198,8 +225,8 @@ def last_line(done):
 class Outputs:
     """The outputs of tools, by source and tool. `facts` of one has "error" or "kernels", "nodes" and "difference"."""
 
-    def __init__(self, folder, binary, options, seconds):
-        self.folder, self.binary, self.options, self.seconds = folder, binary, options, seconds
+    def __init__(self, folder, binary, options, seconds, floats=None):
+        self.folder, self.binary, self.options, self.seconds, self.floats = folder, binary, options, seconds, floats
         folder.mkdir(parents=True, exist_ok=True)
 
     def stamp(self, tool, source):
@@ -233,7 +260,8 @@ class Outputs:
                 facts |= self.make(tool, source, path)
         if "error" not in facts and "kernels" not in facts:
             facts_path.write_text(json.dumps(facts))
-            done = self.run([sys.executable, __file__, "--inspect", path, source, facts_path])
+            floats = sorted(self.floats.glob(source.name.split(".")[0] + ".*.onnx"))[:1] if self.floats else []
+            done = self.run([sys.executable, __file__, "--inspect", path, source, facts_path, *floats])
             facts = json.loads(facts_path.read_text()) if done == "" else facts | {"error": done}
         if json.dumps(facts) != before:
             facts_path.write_text(json.dumps(facts))
@@ -272,4 +300,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--tool":
         run_tool(*sys.argv[2:5])
     else:
-        inspect(*map(pathlib.Path, sys.argv[2:5]))
+        inspect(*map(pathlib.Path, sys.argv[2:6]))

@@ -61,6 +61,26 @@ def test_wrong_outputs_are_told(tmp_path):
     assert rows["saturate"]["difference"] > 1e-3 and "wrong: bart_encoder" in text
 
 
+def test_quantized_models_are_judged_by_their_float_model(tmp_path):
+    floats = tmp_path / "floats"
+    floats.mkdir()
+    model = onnx.load(DATA / "bart_encoder.onnx")
+    for weight in model.graph.initializer:
+        if weight.data_type == onnx.TensorProto.FLOAT:  # the float model that the one at hand is a little apart from
+            values = onnx.numpy_helper.to_array(weight)
+            weight.CopyFrom(onnx.numpy_helper.from_array(np.where(np.abs(values) < 1e30, values * np.float32(0.99), values), weight.name))
+    onnx.save(model, floats / "bart_encoder.torchscript.onnx")
+    rows, text = latency(tmp_path, "bart_encoder", "--floats", floats)
+    assert abs(rows["saturate"]["lost"]) < 0.1 and "wrong: none" in text
+    broken = onnx.load(DATA / "bart_encoder.onnx")
+    weight = max(broken.graph.initializer, key=lambda i: onnx.numpy_helper.to_array(i).size)
+    weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) * 1.5 + 0.25, weight.name))
+    (tmp_path / "other" / "work").mkdir(parents=True)
+    onnx.save(broken, tmp_path / "other" / "work" / "bart_encoder.saturate.onnx")
+    rows, text = latency(tmp_path / "other", "bart_encoder", "--floats", floats)
+    assert rows["saturate"]["lost"] > 1 and "wrong: bart_encoder" in text
+
+
 def test_outputs_are_kept_without_the_weights_of_the_original(tmp_path):
     latency(tmp_path, "bart_encoder", "--prepare")
     small, original = tmp_path / "work" / "bart_encoder.saturate.onnx", DATA / "bart_encoder.onnx"
