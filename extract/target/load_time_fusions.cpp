@@ -5,6 +5,7 @@
 
 #include "extract/price/op_sizes.h"
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/operators/op_traits.h"
 
 namespace saturate {
 namespace {
@@ -15,6 +16,21 @@ bool is_float(const Facts& f) { return f.dtype == DType::kFloat || f.dtype == DT
 
 bool has_constant_operand(const OnnxEGraph& g, const ENode& node) {
   return std::any_of(node.children.begin(), node.children.end(), [&](Id c) { return g.facts(c).constant; });
+}
+
+// Whether a value reaches a QuantizeLinear through what the runtime drops, joins with the operator before it, or moves behind the
+// quantizer.
+bool is_quantized_at_load(const OnnxEGraph& g, Id value, int depth = 4) {
+  const EGraph& e = g.egraph();
+  const std::vector<NodeId> readers = e.class_users(e.find(value));
+  return std::any_of(readers.begin(), readers.end(), [&](NodeId n) {
+    const ENode node = e.node(n);
+    const OpKey& key = g.key(node.op);
+    const std::string name = name_of(key);
+    if (name == "QuantizeLinear") return e.find(node.children[0]) == e.find(value);
+    const bool passed = has(Trait::kMovement, key) || name == "Relu" || name == "Clip" || name == "MaxPool" || name == "Add";
+    return passed && depth > 0 && e.find(e.class_of(n)) != e.find(value) && is_quantized_at_load(g, e.class_of(n), depth - 1);
+  });
 }
 
 }  // namespace
@@ -47,13 +63,10 @@ bool quantizes_weights_of(const OnnxEGraph& g, const Target& target, const ENode
   const auto is = [&](NodeId n, std::string_view op) { return name_of(g.key(e.node(n).op)) == op; };
   const auto& made = e.class_nodes(e.find(node.children[0]));
   if (std::none_of(made.begin(), made.end(), [&](NodeId n) { return is(n, "DequantizeLinear"); })) return false;
-  const auto is_quantized = [&](Id value) {
-    const std::vector<NodeId> readers = e.class_users(e.find(value));
-    return std::any_of(readers.begin(), readers.end(), [&](NodeId n) { return is(n, "QuantizeLinear"); });
-  };
-  if (operators.contains(name_of(key))) return is_quantized(id);
+  if (operators.contains(name_of(key))) return is_quantized_at_load(g, id);
   const auto joined = joined_at_load(g, target, node, id);
-  return std::any_of(joined.begin(), joined.end(), [&](const auto& j) { return operators.contains(j.second) && is_quantized(j.first); });
+  return std::any_of(joined.begin(), joined.end(),
+                     [&](const auto& j) { return operators.contains(j.second) && is_quantized_at_load(g, j.first); });
 }
 
 void add_fused_convs_for_convs(OnnxEGraph& g, const Target& target) {

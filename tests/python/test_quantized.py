@@ -221,3 +221,20 @@ def test_a_quantizer_that_took_a_relu_in_leaves_its_bound_behind(tmp_path):
         assert after["QuantizeLinear"] == 0 and (after["Clip"] + after["Relu"] == 1) == bounded, after
         reached, wanted = (onnxruntime_outputs(tmp_path / name, x)["y"] for name in ("o.onnx", "m.onnx"))
         np.testing.assert_allclose(reached, wanted, rtol=0.2, atol=0.1)
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+def test_weights_are_left_alone_before_an_activation_that_the_runtime_drops(tmp_path, op):
+    """A Relu before the quantizer: the runtime joins it with the operator, or leaves it out, and quantizes the weights all the same."""
+    rng = np.random.default_rng(1)
+    names = {"c": np.float32(0.02), "z": np.uint16(5), "w": rng.integers(-100, 101, (8, 8, 3, 3)).astype(np.int8), "s": rng.uniform(0.005, 0.02, 8).astype(np.float32), "r": np.float32(0.05)}
+    nodes = [helper.make_node("QuantizeLinear", ["x", "c", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "c", "z"], ["d"]),
+             helper.make_node("DequantizeLinear", ["w", "s"], ["f"], axis=0 if op == "Conv" else 1), helper.make_node(op, ["d", "f"], ["m"]), helper.make_node("Relu", ["m"], ["n"]),
+             helper.make_node("QuantizeLinear", ["n", "r", "z"], ["o"]), helper.make_node("DequantizeLinear", ["o", "r", "z"], ["y"])]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, [2, 8, 12, 12])], [value("y", TensorProto.FLOAT, None)], [tensor(n, v) for n, v in names.items()], opset=21, ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    inputs = {"x": rng.normal(size=(2, 8, 12, 12)).astype(np.float32)}
+    wanted = onnxruntime_outputs(tmp_path / "m.onnx", inputs)["y"]
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx")
+    reached = onnxruntime_outputs(tmp_path / "o.onnx", inputs, optimize=True)["y"]
+    assert np.abs(reached - wanted).max() < 1.5 * names["r"]
