@@ -14,6 +14,32 @@
 #include "fmt/ranges.h"
 
 namespace saturate {
+
+class UnitReaders {
+ public:
+  UnitReaders(const EGraph& e, const Lowered& lowered) : e_(e) {
+    for (const Source& s : lowered.sources) {
+      if (s.op == kNone) continue;
+      nodes_.insert(node_signature(e, s.op, s.children));
+      for (const Id child : s.children) ++readers_[e.find(child)];
+    }
+    for (const Id root : lowered.roots) outputs_.insert(e.find(root));
+  }
+
+  bool is_node(NodeId n) const { return n != kNone && nodes_.contains(node_signature(e_, e_.node(n).op, e_.node(n).children)); }
+  bool is_output(Id id) const { return outputs_.contains(e_.find(id)); }
+  bool reads_one(Id id) const {
+    const auto it = readers_.find(e_.find(id));
+    return it != readers_.end() && it->second == 1 && !is_output(id);
+  }
+
+ private:
+  const EGraph& e_;
+  absl::flat_hash_set<std::vector<Id>> nodes_;
+  std::unordered_map<Id, int> readers_;
+  absl::flat_hash_set<Id> outputs_;
+};
+
 namespace {
 
 // At equal cost the integer operator itself is taken.
@@ -42,32 +68,6 @@ bool multiplies_by_weights(const OnnxEGraph& g, const ENode& node) {
 }
 
 Id child_or_absent(const ENode& node, std::size_t i) { return i < node.children.size() ? node.children[i] : kNone; }
-
-// Who reads the values of a model: its nodes, and its outputs.
-class Readers {
- public:
-  Readers(const EGraph& e, const Lowered& lowered) : e_(e) {
-    for (const Source& s : lowered.sources) {
-      if (s.op == kNone) continue;
-      nodes_.insert(node_signature(e, s.op, s.children));
-      for (const Id child : s.children) ++readers_[e.find(child)];
-    }
-    for (const Id root : lowered.roots) outputs_.insert(e.find(root));
-  }
-
-  bool is_node(NodeId n) const { return n != kNone && nodes_.contains(node_signature(e_, e_.node(n).op, e_.node(n).children)); }
-  bool is_output(Id id) const { return outputs_.contains(e_.find(id)); }
-  bool reads_one(Id id) const {
-    const auto it = readers_.find(e_.find(id));
-    return it != readers_.end() && it->second == 1 && !is_output(id);
-  }
-
- private:
-  const EGraph& e_;
-  absl::flat_hash_set<std::vector<Id>> nodes_;
-  std::unordered_map<Id, int> readers_;
-  absl::flat_hash_set<Id> outputs_;
-};
 
 // An operator with the quantizers around it.
 struct FoundUnit {
@@ -280,38 +280,42 @@ std::string reason_of(const Target& target, const ENode& node, const MissedUnit&
     case Missing::kParameters:
       return "its result is quantized with another scale or zero point than its input has";
     case Missing::kJoined:
-      return "the runtime joins it with an operator that reads its result before it looks for integer kernels";
+      return fmt::format("{} joins it with the operator that reads its result before it looks for integer kernels", target.name);
   }
   return "";
 }
 
 }  // namespace
 
-UnitAnswer unit_of(const OnnxEGraph& g, const Lowered& lowered, const Target& target, const Source& source, const ValueNamer& name) {
-  const EGraph& e = g.egraph();
-  const OpKey& key = g.key(source.op);
+UnitAnswers::UnitAnswers(const OnnxEGraph& g, const Lowered& lowered, const Target& target)
+    : g_(g), target_(target), readers_(std::make_shared<const UnitReaders>(g.egraph(), lowered)) {}
+
+UnitAnswer UnitAnswers::of(const Source& source, const ValueNamer& name) const {
+  const EGraph& e = g_.egraph();
+  const OpKey& key = g_.key(source.op);
   const std::string op_name = operator_name(key.domain, key.op_type);
+  const UnitAnswer none{"", fmt::format("{} has no integer kernel for {}", target_.name, op_name)};
+  if (source.outputs.size() != 1 || source.outputs[0] == kNone) return none;
   const Id id = e.find(source.outputs[0]);
   const std::vector<Id> wanted = node_signature(e, source.op, source.children);
   const auto& nodes = e.class_nodes(id);
   const auto is_it = [&](NodeId n) { return e.node(n).op == source.op && node_signature(e, source.op, e.node(n).children) == wanted; };
   const auto op = std::find_if(nodes.begin(), nodes.end(), is_it);
-  if (op == nodes.end()) return {"", fmt::format("{} has no integer kernel for {}", target.name, op_name)};  // of several outputs
+  if (op == nodes.end()) return none;
   std::vector<MissedUnit> missed;
-  const Readers readers(e, lowered);
-  const std::vector<FoundUnit> found = UnitFinder(g, target).find(*op, id, &missed);
+  const std::vector<FoundUnit> found = UnitFinder(g_, target_).find(*op, id, &missed);
   for (const FoundUnit& f : found)
-    if (f.quantize == kNone || readers.reads_one(id)) return {f.unit->becomes.empty() ? op_name : f.unit->becomes, ""};
+    if (f.quantize == kNone || readers_->reads_one(id)) return {f.unit->becomes.empty() ? op_name : f.unit->becomes, ""};
   if (!found.empty())
-    return {"", readers.is_output(id) ? "its result is an output of the graph, so that the float is needed"
-                                      : "its result is read by others beside the QuantizeLinear, so that the float is needed"};
-  if (missed.empty()) return {"", fmt::format("{} has no integer kernel for {}", target.name, op_name)};
+    return {"", readers_->is_output(id) ? "its result is an output of the graph, so that the float is needed"
+                                        : "its result is read by others beside the QuantizeLinear, so that the float is needed"};
+  if (missed.empty()) return none;
   // The unit that comes nearest.
   const auto nearest = std::max_element(missed.begin(), missed.end(), [](const MissedUnit& a, const MissedUnit& b) {
     const auto rank = [](const MissedUnit& m) { return std::tuple(m.what > Missing::kDtype, m.there, -static_cast<int>(m.input), m.what); };
     return rank(a) < rank(b);
   });
-  return {"", reason_of(target, e.node(*op), *nearest, name)};
+  return {"", reason_of(target_, e.node(*op), *nearest, name)};
 }
 
 double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& last, Id id) {
@@ -390,7 +394,7 @@ NodeId without_unit(const OnnxEGraph& g, NodeId in_unit) {
 
 std::vector<NodeId> units_of_model(const OnnxEGraph& g, const Lowered& lowered) {
   const EGraph& e = g.egraph();
-  const Readers readers(e, lowered);
+  const UnitReaders readers(e, lowered);
   // Its nodes are the model's, and each value between them is read once; a dequantized one may be read by others, too.
   const auto whole = [&](const auto& self, NodeId in_unit) -> bool {
     const NodeId plain = without_unit(g, in_unit);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
@@ -16,15 +17,29 @@ namespace saturate {
 // Adds the units that the target's runtime would find in any choice of e-nodes.
 void add_node_units(OnnxEGraph& egraph, const Target& target);
 
-// Whether the target's runtime computes an operator in integers, as it stands between quantizers in any equal form that the e-graph has.
+// Whether the target's runtime computes an operator of a model in integers.
 struct UnitAnswer {
   std::string kernel;  // "QLinearMatMul", or the operator itself; "": none
   std::string why;     // there is none: a clause about it
 };
 // What to call a value in a sentence.
 using ValueNamer = std::function<std::string(Id)>;
-// `source`: a node of the model that has an e-node.
-UnitAnswer unit_of(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target, const Source& source, const ValueNamer& name);
+
+// Who reads the values of a model: its nodes, and its outputs.
+class UnitReaders;
+
+// Of a lowered model, to which no rules were applied: where classes are merged, "who reads this value" has no answer.
+class UnitAnswers {
+ public:
+  UnitAnswers(const OnnxEGraph& egraph, const Lowered& lowered, const Target& target);
+  // `source`: a node of the model that has an e-node.
+  UnitAnswer of(const Source& source, const ValueNamer& name) const;
+
+ private:
+  const OnnxEGraph& g_;
+  const Target& target_;
+  std::shared_ptr<const UnitReaders> readers_;
+};
 
 // What the runtime's kernel of a whole unit costs; `last` is its last e-node, of class `id`.
 double unit_cost(const OnnxEGraph& egraph, const Target& target, const CostModel& cost, const ENode& last, Id id);

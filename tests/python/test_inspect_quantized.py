@@ -140,6 +140,26 @@ def around(op, of=np.uint8, to=np.uint8, dequantized=(True, True), quantized=Tru
     return make_model(nodes, inputs, outputs, stored, opset=21, ir_version=10)
 
 
+def biased_product():
+    model = around("MatMul", quantized=False)
+    model.graph.initializer.append(tensor("b", np.ones(8, np.float32)))
+    model.graph.node.append(helper.make_node("Add", ["r", "b"], ["sum"]))
+    model.graph.output[0].name = "sum"
+    return model
+
+
+def test_outputs_that_are_left_out_are_no_trouble(tmp_path):
+    """The first output of a recurrent operator that nobody wants, in a quantized model."""
+    nodes = [helper.make_node("DequantizeLinear", ["x", "s"], ["d"]), helper.make_node("RNN", ["d", "w", "r"], ["", "h"], hidden_size=4),
+             helper.make_node("QuantizeLinear", ["h", "s"], ["y"])]
+    shapes = {"w": [1, 4, 2], "r": [1, 4, 4]}
+    model = make_model(nodes, [value("x", TensorProto.UINT8, [3, 1, 2]), *(value(n, TensorProto.FLOAT, s) for n, s in shapes.items())],
+                       [value("y", TensorProto.UINT8, [1, 1, 4])], [tensor("s", np.float32(0.1))], opset=21, ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    (island,) = quantization_of(tmp_path / "m.onnx")["float_islands"]
+    assert island["op_type"] == "RNN" and island["value"] == "h"
+
+
 @pytest.mark.parametrize("model, kernel, why", [
     (around("Add"), "com.microsoft::QLinearAdd", None),
     (around("MaxPool", dequantized=(True,), kernel_shape=[2, 2]), "MaxPool", None),
@@ -150,6 +170,7 @@ def around(op, of=np.uint8, to=np.uint8, dequantized=(True, True), quantized=Tru
     (around("Add", output=True), None, "its result is an output of the graph, so that the float is needed"),
     (around("Add", to=np.int8), None, "its result is quantized to int8, its input from uint8"),
     (around("MaxPool", dequantized=(True,), kernel_shape=[2, 2], scale=0.2), None, "its result is quantized with another scale or zero point than its input has"),
+    (biased_product(), None, "ort-cpu joins it with the operator that reads its result before it looks for integer kernels"),
     (around("Erf", dequantized=(True,)), None, "ort-cpu has no integer kernel for Erf"),
 ])
 def test_explain_says_why_an_operator_is_no_integer_kernel(tmp_path, model, kernel, why):
@@ -158,7 +179,7 @@ def test_explain_says_why_an_operator_is_no_integer_kernel(tmp_path, model, kern
     assert explained["places"][0]["integer_kernel"] == {"kernel": kernel, "why_not": why}
     shown = run_ok("explain", tmp_path / "m.onnx", "--value", "r").stdout
     assert (f"in integers: {kernel}" if kernel else f"no integer kernel: {why}") in shown, shown
-    (op,) = {n.op_type for n in model.graph.node} - {"QuantizeLinear", "DequantizeLinear"}
+    op = next(n.op_type for n in model.graph.node if "r" in n.output)
     places = onnx_saturate.explain(model, op)["places"]
     assert {"kernel": kernel, "why_not": why} in [p.get("integer_kernel") for p in places if p["value"] == "r"]
 

@@ -53,7 +53,8 @@ std::string scheme_of(std::string_view op) {
 
 class Quantized {
  public:
-  Quantized(const OnnxEGraph& g, const Lowered& lowered, const Target& target) : g_(g), e_(g.egraph()), lowered_(lowered), target_(target) {
+  Quantized(const OnnxEGraph& g, const Lowered& lowered, const Target& target)
+      : g_(g), e_(g.egraph()), lowered_(lowered), target_(target), answers_(g, lowered, target) {
     for (const Source& s : lowered.sources)
       if (s.node && s.op != kNone)
         for (const Id id : s.outputs)
@@ -72,7 +73,7 @@ class Quantized {
     for (const Source& s : lowered_.sources) {
       const Part part = part_of(s);
       any = any || part == Part::kQuantizer || part == Part::kDequantizer;
-      if (part == Part::kFloat) out[s.node->outputs[0]] = unit_of(g_, lowered_, target_, s, name);
+      if (part == Part::kFloat) out[first_name(*s.node)] = answers_.of(s, name);
     }
     return any ? out : std::map<std::string, UnitAnswer>();
   }
@@ -82,9 +83,8 @@ class Quantized {
     for (const Source& s : lowered_.sources) {
       Operator op{&s, part_of(s), "", ""};
       if (op.part == Part::kFloat) {
-        const UnitAnswer answer = unit_of(g_, lowered_, target_, s, [&](Id id) {
-          return facts(id).constant ? "(a constant)" : fmt::format("({})", operators_of(g_, id));
-        });
+        const UnitAnswer answer =
+            answers_.of(s, [&](Id id) { return facts(id).constant ? "(a constant)" : fmt::format("({})", operators_of(g_, id)); });
         op.kernel = answer.kernel;
         op.why = answer.why;
         if (!op.kernel.empty()) op.part = Part::kInteger;
@@ -107,18 +107,29 @@ class Quantized {
 
   std::string name_of(const Source& s) const { return operator_name(g_.key(s.op).domain, g_.key(s.op).op_type); }
   const Facts& facts(Id id) const { return g_.facts(e_.find(id)); }
+  bool is_constant(Id id) const { return id != kNone && facts(id).constant; }
+
+  static Id first_output(const Source& s) {
+    const auto it = std::find_if(s.outputs.begin(), s.outputs.end(), [](Id id) { return id != kNone; });
+    return it == s.outputs.end() ? kNone : *it;
+  }
+
+  static std::string first_name(const Node& node) {
+    const auto it = std::find_if(node.outputs.begin(), node.outputs.end(), [](const std::string& o) { return !o.empty(); });
+    return it == node.outputs.end() ? "" : *it;
+  }
   bool is_float_data(Id id) const {
     return id != kNone && facts(id).kind == Facts::Kind::kTensor && is_floating(facts(id).dtype) && !facts(id).constant;
   }
 
   Part part_of(const Source& s) const {
-    if (s.op == kNone || !s.node || s.outputs.empty()) return Part::kOther;
+    if (s.op == kNone || !s.node || first_output(s) == kNone) return Part::kOther;
     const std::string name = name_of(s);
     if (name == "QuantizeLinear" || name == "DynamicQuantizeLinear" || name == "com.microsoft::QuantizeLinear") return Part::kQuantizer;
     if (name == "DequantizeLinear" || name == "com.microsoft::DequantizeLinear") return Part::kDequantizer;
     if (computes_in_integers(name)) return Part::kInteger;
     const auto data = [&](Id id) { return is_float_data(id); };
-    const bool constant = s.outputs[0] != kNone && facts(s.outputs[0]).constant;
+    const bool constant = facts(first_output(s)).constant;
     const bool computes = std::any_of(s.children.begin(), s.children.end(), data) || std::any_of(s.outputs.begin(), s.outputs.end(), data);
     return computes && !constant ? Part::kFloat : Part::kOther;
   }
@@ -126,13 +137,13 @@ class Quantized {
   void count(const Operator& op, const CostOptions& sizes) {
     const Source& s = *op.source;
     if (op.part == Part::kQuantizer) see_quantizer(s);
-    if (op.part == Part::kDequantizer) see(s.children[0], child(s, 1), child(s, 2), int_of(s, "block_size"), int_of(s, "axis", 1));
+    if (op.part == Part::kDequantizer) see(child(s, 0), child(s, 1), child(s, 2), int_of(s, "block_size"), int_of(s, "axis", 1));
     if (op.part != Part::kInteger && op.part != Part::kFloat) return;
     const bool in_integers = op.part == Part::kInteger;
     ++out_.operators;
     out_.integer_operators += in_integers;
     if (in_integers) ++out_.kernels[op.kernel];
-    const OpSizes size = sizes_of(use_of(g_, {name_of(s), g_.key(s.op).attributes}, tensors_of(s), s.outputs[0], sizes));
+    const OpSizes size = sizes_of(use_of(g_, {name_of(s), g_.key(s.op).attributes}, tensors_of(s), first_output(s), sizes));
     if (is_product(name_of(s))) {
       out_.macs += size.flops / 2;
       out_.integer_macs += in_integers ? size.flops / 2 : 0;
@@ -166,7 +177,8 @@ class Quantized {
   void see_quantizer(const Source& s) {
     if (name_of(s) != "DynamicQuantizeLinear")
       return see(s.outputs[0], child(s, 1), child(s, 2), int_of(s, "block_size"), int_of(s, "axis", 1));
-    if (seen_.insert(e_.find(s.outputs[0])).second) ++out_.kinds[{"activations", "uint8", "per tensor, dynamic", "no"}];
+    if (s.outputs[0] != kNone && seen_.insert(e_.find(s.outputs[0])).second)
+      ++out_.kinds[{"activations", "uint8", "per tensor, dynamic", "no"}];
   }
 
   // A tensor of quantized values, once.
@@ -214,9 +226,9 @@ class Quantized {
     bool activation = false, weight = false, dynamic = false;
     for (const Id id : s.children) {
       const Source* maker = maker_of(id);
-      if (maker && part_of(*maker) == Part::kDequantizer && !facts(maker->children[0]).constant) {
+      if (maker && part_of(*maker) == Part::kDequantizer && !is_constant(child(*maker, 0))) {
         activation = true;
-        dynamic = dynamic || !facts(maker->children[1]).constant;
+        dynamic = dynamic || !is_constant(child(*maker, 1));
       }
       weight = weight || is_quantized_weight(id, 0);
     }
@@ -230,7 +242,7 @@ class Quantized {
     const std::int64_t bits = int_of(s, "bits", 4);
     const Id zero = child(s, 3);
     const bool given = zero != kNone && facts(zero).kind != Facts::Kind::kAbsent;
-    if (seen_.insert(e_.find(s.children[1])).second)
+    if (child(s, 1) != kNone && seen_.insert(e_.find(child(s, 1))).second)
       ++out_.kinds[{"weights", fmt::format("uint{}", bits), fmt::format("blocks of {} along axis 0", int_of(s, "block_size")),
                     given ? "no" : "yes"}];
   }
@@ -252,7 +264,7 @@ class Quantized {
     std::set<Id> after, before;
     for (const Operator& op : operators_) {
       const auto is_after = [&](Id id) { return after.contains(e_.find(id)); };
-      const bool starts = op.part == Part::kInteger || (op.part == Part::kDequantizer && !facts(op.source->children[0]).constant);
+      const bool starts = op.part == Part::kInteger || (op.part == Part::kDequantizer && !is_constant(child(*op.source, 0)));
       if (starts || (op.part == Part::kFloat && std::any_of(op.source->children.begin(), op.source->children.end(), is_after)))
         for (const Id id : op.source->outputs)
           if (is_float_data(id)) after.insert(e_.find(id));
@@ -291,7 +303,7 @@ class Quantized {
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::size_t number = numbers.try_emplace(island[i], numbers.size() + 1).first->second;
       const Node& node = *all[i]->source->node;
-      out_.islands.push_back({number, operator_name(node.domain, node.op_type), node.outputs.empty() ? "" : node.outputs[0], all[i]->why});
+      out_.islands.push_back({number, operator_name(node.domain, node.op_type), first_name(node), all[i]->why});
     }
     std::stable_sort(out_.islands.begin(), out_.islands.end(), [](const auto& a, const auto& b) { return a.island < b.island; });
   }
@@ -300,6 +312,7 @@ class Quantized {
   const EGraph& e_;
   const Lowered& lowered_;
   const Target& target_;
+  UnitAnswers answers_;
   std::map<Id, const Source*> makers_;
   std::set<Id> seen_;  // quantized tensors
   std::vector<Operator> operators_;
@@ -311,14 +324,25 @@ std::string share(double part, double whole) { return whole > 0 ? fmt::format("{
 }  // namespace
 
 std::map<std::string, UnitAnswer> integer_kernels(const Model& model, const Target& target) {
-  if (target.node_units.empty()) return {};
+  if (target.node_units.empty() || !is_quantized(model)) return {};
   const auto evaluator = make_evaluator();
   OnnxEGraph g(*evaluator);
   const auto lowered = lower(model, g, {});
   return lowered.ok() ? Quantized(g, *lowered, target).answers() : std::map<std::string, UnitAnswer>();
 }
 
+bool is_quantized(const Model& model) {
+  const auto quantizes = [](const Node& n) {
+    const std::string name = operator_name(n.domain, n.op_type);
+    return n.op_type.find("QuantizeLinear") != std::string::npos || n.op_type == "DequantizeLinear" || computes_in_integers(name);
+  };
+  const auto any = [&](const std::vector<Node>& nodes) { return std::any_of(nodes.begin(), nodes.end(), quantizes); };
+  return any(model.graph.nodes) ||
+         std::any_of(model.functions.begin(), model.functions.end(), [&](const Function& f) { return any(f.nodes); });
+}
+
 absl::StatusOr<Quantization> quantization(const Model& model, const Target& target) {
+  if (!is_quantized(model)) return Quantization{};
   const auto evaluator = make_evaluator();
   OnnxEGraph g(*evaluator);
   const auto lowered = lower(model, g, {});

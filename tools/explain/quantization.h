@@ -40,6 +40,8 @@ struct Quantization {
   bool any() const { return !schemes.empty() || !kinds.empty(); }
 };
 
+// Whether anything in it is quantized: a cheap look.
+bool is_quantized(const Model& model);
 // Of the main graph, with calls of its functions inlined. Symbolic dims count at their usual sizes.
 absl::StatusOr<Quantization> quantization(const Model& model, const Target& target);
 
