@@ -13,7 +13,7 @@
 namespace saturate {
 namespace {
 
-constexpr double kShareOften = 0.25;  // of a quantizer that may be left out, and that no DequantizeLinear follows
+constexpr double kShareOften = 0.25;  // of what may be left out, and is not followed by a DequantizeLinear of its own
 
 bool is_plain(const Node& node, std::string_view op_type) { return node.domain.empty() && node.op_type == op_type; }
 
@@ -177,11 +177,11 @@ Model without(const Model& model, const std::vector<Pair>& pairs, const std::fun
   return out;
 }
 
-// What no pair leaves out.
+// What quantizers make that no pair leaves out: rules may find the DequantizeLinear in an integer operator.
 std::set<std::string> without_pair(const Graph& graph, const std::vector<Pair>& pairs) {
   std::set<std::string> out;
   for (const Node& node : graph.nodes)
-    if (is_plain(node, "QuantizeLinear")) out.insert(node.outputs[0]);
+    if (is_quantizer(node)) out.insert(node.outputs[0]);
   for (const Pair& pair : pairs) out.erase(pair.quantize->outputs[0]);
   for (const ValueInfo& output : graph.outputs) out.erase(output.name);
   return out;
