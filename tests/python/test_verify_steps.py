@@ -160,3 +160,21 @@ def test_reports_tell_steps(tmp_path):
     assert run("verify", tmp_path / "a.onnx", tmp_path / "b.onnx", "--steps", -1).returncode == 2
     first, second = (onnx.load(tmp_path / f"{n}.onnx") for n in "ab")
     assert not onnx_saturate.verify(first, second) and onnx_saturate.verify(first, second, steps=1)
+
+
+def test_quantizers_of_integer_operators_are_left_out(tmp_path):
+    """Rules see QLinearMatMul as an operator between quantizers; the original has no pair of them to leave out."""
+    rng = np.random.default_rng(0)
+    width, layers = 48, 3
+    stored = [tensor("xs", np.float32(0.04)), tensor("z", np.uint8(128)), tensor("zw", np.int8(0)), tensor("ws", np.float32(0.01))]
+    nodes, at, scale = [helper.make_node("QuantizeLinear", ["x", "xs", "z"], ["q"])], "q", "xs"
+    for i in range(layers):
+        stored += [tensor(f"w{i}", rng.integers(-127, 128, size=(width, width)).astype(np.int8)), tensor(f"s{i}", np.float32(0.04 * (5.5 ** (i + 1))))]
+        nodes.append(helper.make_node("QLinearMatMul", [at, scale, "z", f"w{i}", "ws", "zw", f"s{i}", "z"], [f"q{i}"]))
+        at, scale = f"q{i}", f"s{i}"
+    nodes.append(helper.make_node("DequantizeLinear", [at, scale, "z"], ["y"]))
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", width])], [value("y", TensorProto.FLOAT, ["n", width])], stored, opset=19)
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx", "--within-one-step", "--approximate", "--strict-verify")
+    made = operators(onnx.load(tmp_path / "o.onnx"))
+    assert made["QLinearMatMul"] == made["QuantizeLinear"] == 0 and made["MatMul"] > 0, made

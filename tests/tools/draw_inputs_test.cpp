@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -125,6 +126,12 @@ TEST(InputDrawer, EdgesOfQuantizers) {
     const std::set<std::int8_t> seen(i.data<std::int8_t>(), i.data<std::int8_t>() + i.size());
     EXPECT_GT(seen.size(), 200u);
     EXPECT_TRUE(seen.contains(-128) && seen.contains(127));
+    style.reach = Reach::kScaled;
+    const auto far = drawer.draw({}, style, 1);
+    ASSERT_TRUE(far.ok());
+    const float* numbers = far->at("x").tensor().data<float>();
+    EXPECT_EQ(*std::max_element(numbers, numbers + x.size()) > high, !held);
+    style.reach = Reach::kQuantized;
     for (std::int64_t k = 0; k < 9; ++k) EXPECT_LT(std::abs(inputs->at("other").tensor().data<float>()[k]), 6.0f);
   }
 }

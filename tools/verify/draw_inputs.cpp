@@ -82,11 +82,14 @@ class FarFloats {
 // Elements that are far from 0 in the same way: those of a row, or each of a vector.
 std::int64_t far_row(const Tensor& tensor) { return tensor.rank() < 2 ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1); }
 
-// On the edge between two steps of a quantizer, beside it, anywhere in its range, or beyond.
+// On the edge between two steps of a quantizer, beside it, anywhere in its range, or beyond. `held`: edges near a usual number alone, since
+// later quantizers may not hold what a whole range of large ones makes.
 double at_quantizer(const QuantizerHint& quantizer, bool held, Random& random) {
-  const auto steps = static_cast<std::int64_t>(std::llround((quantizer.high - quantizer.low) / quantizer.step));
-  const double edge = quantizer.low + (static_cast<double>(random.below(steps)) + 0.5) * quantizer.step;
-  const double beyond = quantizer.step * 0.6 + (quantizer.high - quantizer.low) * random.uniform();
+  const double range = quantizer.high - quantizer.low;
+  const double inside =
+      held ? std::clamp(random.normal(), quantizer.low, quantizer.high - quantizer.step) : quantizer.low + range * random.uniform();
+  const double edge = quantizer.low + (std::floor((inside - quantizer.low) / quantizer.step) + 0.5) * quantizer.step;
+  const double beyond = quantizer.step * 0.6 + range * random.uniform();
   switch (random.below(held ? 4 : 6)) {
     case 0:
       return edge;
@@ -97,7 +100,7 @@ double at_quantizer(const QuantizerHint& quantizer, bool held, Random& random) {
     case 5:
       return quantizer.high + beyond;
     default:
-      return quantizer.low + (quantizer.high - quantizer.low) * random.uniform();
+      return inside;
   }
 }
 
@@ -109,7 +112,8 @@ bool fill_floats(Tensor& tensor, const DrawStyle& style, bool mask, const std::o
     if (mask) return draw_int(style, i, i % row == 0, random) != 0 ? 1.0 : 0.0;
     if (style.reach == Reach::kQuantized && quantizer) return at_quantizer(*quantizer, style.held, random);
     const double usual = style.positive ? random.uniform() : random.normal();
-    return style.reach == Reach::kUsual ? usual : far.of(i / alike, i % alike, usual, random);
+    const double drawn = style.reach == Reach::kUsual ? usual : far.of(i / alike, i % alike, usual, random);
+    return style.held && quantizer ? std::clamp(drawn, quantizer->low, quantizer->high) : drawn;
   };
   switch (tensor.dtype()) {
     case DType::kFloat:

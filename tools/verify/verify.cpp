@@ -406,6 +406,7 @@ class Verifier {
     style.positive = style.positive || report_.cases.size() == 1;
     style.full_masks = style.full_masks || report_.cases.size() == 1;
     style.float_masks = excludes(kOtherTruths);
+    style.held = excludes(kBeyondQuantizers);
     const std::uint64_t own_seed = seed();
     absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, own_seed);
     if (inputs.ok()) {
@@ -522,7 +523,7 @@ class Verifier {
   void try_beyond(const InputDrawer& drawer) {
     const Sizes sizes = report_.cases.front().sizes;
     const DrawStyle style = taken_ ? taken_->style : DrawStyle{};
-    if (drawer.has_reach())
+    if (drawer.has_reach() && !excludes(kBeyondQuantizers))  // no calibrated quantizer holds what lies far from 0
       for (const std::int64_t phase : {0, 2}) {
         far_case(drawer, sizes, style, CaseKind::kFar, phase);
         if (!excludes(kNotFinite) && phase == 0) far_case(drawer, sizes, style, CaseKind::kSpecial, phase);
@@ -530,7 +531,6 @@ class Verifier {
     if (drawer.has_quantizers()) {
       DrawStyle at_edges = style;
       at_edges.reach = Reach::kQuantized;
-      at_edges.held = excludes(kBeyondQuantizers);
       one_beyond(drawer, sizes, at_edges, CaseKind::kQuantized);
     }
     if (!taken_) return;
@@ -551,6 +551,7 @@ class Verifier {
   Try one_beyond(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style, CaseKind kind) {
     if (report_.status != VerifyStatus::kEqual || over()) return Try::kStop;
     style.float_masks = excludes(kOtherTruths);
+    style.held = excludes(kBeyondQuantizers);
     const absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, seed());
     return inputs.ok() ? attempt(*inputs, sizes, kind) : Try::kRefused;
   }
