@@ -178,3 +178,16 @@ def test_quantizers_of_integer_operators_are_left_out(tmp_path):
     run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx", "--within-one-step", "--approximate", "--strict-verify")
     made = operators(onnx.load(tmp_path / "o.onnx"))
     assert made["QLinearMatMul"] == made["QuantizeLinear"] == 0 and made["MatMul"] > 0, made
+
+
+def test_inputs_that_a_quantizer_cuts_off_keep_the_quantizer(tmp_path):
+    """The user's inputs tell whether a quantizer that is to be left out holds its values; drawn ones only give a note."""
+    nodes = [helper.make_node("QuantizeLinear", ["x", "c", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "c", "z"], ["d"]), helper.make_node("Sin", ["d"], ["y"])]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, [8, 16])], [value("y", TensorProto.FLOAT, [8, 16])], [tensor("c", np.float32(0.01)), tensor("z", np.uint8(128))], opset=19)
+    onnx.save(model, tmp_path / "m.onnx")
+    rng = np.random.default_rng(0)
+    for spread, kept, told in ((0.4, 0, False), (3.0, 1, True)):
+        np.savez(tmp_path / "x.npz", x=(spread * rng.uniform(-1, 1, size=(8, 16))).astype(np.float32))
+        done = run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx", "--approximate", "--inputs", tmp_path / "x.npz")
+        assert sum(n.op_type == "QuantizeLinear" for n in onnx.load(tmp_path / "o.onnx").graph.node) == kept
+        assert ("break the assumption quantizer_holds_values" in done.stdout) == told

@@ -77,7 +77,7 @@ bool is_built_in(const std::string& rule) {
 
 std::string left_out_warning(const OptimizeReport::LeftOut& out, const Model& model, std::uint64_t seed) {
   if (!out.assumption.empty())
-    return fmt::format("random inputs break the assumption {0} ({1}): rules that make it were left out; --no-assume {0} says so beforehand",
+    return fmt::format("inputs break the assumption {0} ({1}): rules that make it were left out; --no-assume {0} says so beforehand",
                        out.assumption, out.because);
   const std::string file = model.path.empty() ? "MODEL" : std::filesystem::path(model.path).filename().string();
   const std::string advice =

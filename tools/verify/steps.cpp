@@ -213,6 +213,41 @@ std::map<std::string, double> steps_of_outputs(const Model& model) {
   return out;
 }
 
+std::optional<CutOff> most_cut_off(const NoiseOf& original) {
+  constexpr double kMostLeftOut = 1.0 / 64;
+  constexpr std::int64_t kFewest = 8;  // elements: less than that are no share
+  const Makers makers(original.model.graph);
+  std::map<std::string, Range> inner;  // by output of a quantizer: the ends of the range that stand for numbers other than zero
+  for (const Pair& pair : pairs_of(original.model.graph, makers)) {
+    const Tensor* zero = makers.constant(*pair.quantize, 2);
+    if (!zero || zero->size() != 1 || !is_step_integer(zero->dtype())) continue;
+    Range ends = range_of(zero->dtype());
+    const std::int64_t at = element_as_int(*zero, 0).value_or(ends.low);
+    if (at == ends.low) ends.low -= 1;
+    if (at == ends.high) ends.high += 1;
+    inner.emplace(pair.quantize->outputs[0], ends);
+  }
+  CutOff most;
+  SessionOptions options = original.options;
+  options.prepare = false;
+  options.after_node = [&](const Node& node, std::vector<Value>& made) {
+    const auto it = node.outputs.empty() ? inner.end() : inner.find(node.outputs[0]);
+    if (it == inner.end() || made.empty() || !made[0].is_tensor()) return;
+    const Tensor& t = made[0].tensor();
+    std::int64_t count = 0;
+    for (std::int64_t i = 0; i < t.size(); ++i) {
+      const std::int64_t x = element_as_int(t, i).value_or(0);
+      count += x == it->second.low || x == it->second.high;
+    }
+    const double share = t.size() > 0 ? static_cast<double>(count) / static_cast<double>(t.size()) : 0;
+    if (count >= kFewest && share > std::max(kMostLeftOut, most.share)) most = {it->first, share};
+  };
+  if (inner.empty()) return std::nullopt;
+  const auto session = Session::create(original.model, options);
+  if (!session.ok() || !session->run(original.inputs, nullptr, original.limits).ok() || most.quantizer.empty()) return std::nullopt;
+  return most;
+}
+
 void measure_steps(const NoiseOf& original, StepMoves moves, std::vector<Noise>& noise, const std::function<bool()>& enough) {
   constexpr std::uint64_t kRuns = 12;
   const Makers makers(original.model.graph);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,14 @@ bool is_quantizer(const Node& node);
 // The outputs that hold quantized values, and the size of their steps: 1 of integers, the scale of what is dequantized by one scale that is
 // constant. Operators that only move or choose elements hand them on.
 std::map<std::string, double> steps_of_outputs(const Model& model);
+
+// Of a quantizer that may be left out, and much of what it reads lies beyond its range: its output, and the share of the elements.
+struct CutOff {
+  std::string quantizer;
+  double share = 0;
+};
+// The one of the original that cuts off the largest share of its elements on these inputs, where that is more than calibration leaves out.
+std::optional<CutOff> most_cut_off(const NoiseOf& original);
 
 // Runs the model with quantized values moved by a step: up to a dozen runs teach `noise` (one an output). `enough` is asked after each.
 void measure_steps(const NoiseOf& original, StepMoves moves, std::vector<Noise>& noise, const std::function<bool()>& enough);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
@@ -207,7 +208,7 @@ class Verifier {
     allow_for_noise(inputs, wanted, got, result);
     allow_for_ties(inputs, wanted, got, result);
     if (cancelled()) return Try::kStop;
-    const unsigned outside = all_ok(result) ? kExcludesNothing : excluded_rows(inputs, wanted, got, result);
+    const unsigned outside = all_ok(result) ? kExcludesNothing : excluded_rows(inputs, wanted, got, result) | cut_off_;
     if (!all_ok(result) && is_beyond(kind) && (outside || is_no_difference(inputs, kind))) return Try::kRefused;
     if (outside && kind == CaseKind::kUsual) {
       ++avoided_;
@@ -233,6 +234,7 @@ class Verifier {
   }
 
   static std::string said_of(unsigned excluded) {
+    if (excluded & kBeyondQuantizers) return " (a quantizer that was left out cuts off much of what it reads)";
     for (const Assumption& a : known_assumptions())
       if (a.excludes & excluded)
         return fmt::format(" (the inputs mask a row of scores as a whole; --no-assume {} keeps what becomes of it)", a.name);
@@ -295,7 +297,25 @@ class Verifier {
       return all_ok(result) || cancelled();
     };
     if (!again() && !given) measure_steps(original, std::max(options_.moves, StepMoves::kSome), noise, again);
+    if (all_ok(result) && options_.moves == StepMoves::kLeftOut && !is_beyond(result.kind) && has_much_cut_off(original, result.kind)) {
+      result = before;
+      return;
+    }
     note_allowed(before, result, "by steps of quantized values, for the original with such values moved by a step");
+  }
+
+  // Whether the user's inputs break the assumption that quantizers hold their values, where rules have left quantizers out. Of drawn inputs
+  // that says little: no calibration saw them.
+  bool has_much_cut_off(const NoiseOf& original, CaseKind kind) {
+    const std::optional<CutOff> cut = most_cut_off(original);
+    if (!cut) return false;
+    if (kind == CaseKind::kGiven) cut_off_ = kBeyondQuantizers;
+    if (cut_off_ == 0 && std::exchange(told_of_cut_off_, true) == false)
+      note(
+          "of the numbers that were drawn, quantizer '{}' cuts off {:.0f} %, and it may be left out; --inputs FILE asks with numbers of "
+          "yours",
+          cut->quantizer, 100 * cut->share);
+    return cut_off_ != 0;
   }
 
   void note_allowed(const VerifyCase& before, const VerifyCase& after, std::string_view why) {
@@ -569,7 +589,9 @@ class Verifier {
   bool floats_given_ = false;              // some input is of floats
   unsigned excluded_ = options_.excluded;  // less what turns out to be the model's own
   unsigned met_ = kExcludesNothing;        // of the excluded, by usual inputs
-  std::optional<VerifyPlan> taken_;        // the first that gave a case
+  unsigned cut_off_ = kExcludesNothing;    // kBeyondQuantizers: by the user's inputs
+  bool told_of_cut_off_ = false;
+  std::optional<VerifyPlan> taken_;  // the first that gave a case
   struct Avoided {
     Inputs inputs;
     Sizes sizes;
