@@ -69,6 +69,7 @@ class Check {
     for (const RuleExample& example : rule_.examples) check_example(example);
     if (applied_ == 0 && !rule_.examples.empty()) find(Severity::kError, rule_.place, "the rule applies to none of its examples");
     check_optional_inputs();
+    check_share();
     check_counters();
     if (options_.mutate && out_.ok() && !instances_.empty()) check_mutants();
     return std::move(out_);
@@ -186,7 +187,18 @@ class Check {
   }
 
   void note(const Outcome& outcome) {
-    if (outcome.kind == Outcome::Kind::kEqual) out_.largest_difference = std::max(out_.largest_difference, outcome.difference);
+    if (outcome.kind != Outcome::Kind::kEqual) return;
+    out_.largest_difference = std::max(out_.largest_difference, outcome.difference);
+    out_.moved += outcome.moved;
+    out_.compared += outcome.compared;
+  }
+
+  // Over all instances, since one of few elements says little of a share.
+  void check_share() {
+    const double share = rule_.share.value_or(kMostMoved);
+    if (static_cast<double>(out_.moved) > 2 + share * static_cast<double>(out_.compared))
+      find(Severity::kError, rule_.place,
+           fmt::format("{} of {} elements are a step apart, and {:.3g} of them may be", out_.moved, out_.compared, share));
   }
 
   void check_optional_inputs() {
@@ -273,6 +285,8 @@ RuleCheck check_of_law(std::span<const RuleCheck> instances) {
     out.random_instances += one.random_instances;
     out.counterexamples += one.counterexamples;
     out.rounded += one.rounded;
+    out.moved += one.moved;
+    out.compared += one.compared;
     out.largest_difference = std::max(out.largest_difference, one.largest_difference);
     out.largest_rounding = std::max(out.largest_rounding, one.largest_rounding);
     for (const auto& [demand, met] : one.demands) out.demands[demand] |= met;
@@ -298,9 +312,10 @@ std::string to_string(const RuleCheck& check) {
   std::string out = fmt::format(
       "{}: {} examples, {} random instances, {} counterexamples, {} of {} guards needed, {} mutants of which {} unnoticed, largest "
       "difference "
-      "{:.2g}{}\n",
+      "{:.2g}{}{}\n",
       check.rule, check.examples, check.random_instances, check.counterexamples, check.needed, check.guards, check.mutants, check.survivors,
-      check.largest_difference, check.rounded == 0 ? "" : fmt::format(", largest rounding {:.2g} eps M", check.largest_rounding));
+      check.largest_difference, check.compared == 0 ? "" : fmt::format(", {} of {} elements a step apart", check.moved, check.compared),
+      check.rounded == 0 ? "" : fmt::format(", largest rounding {:.2g} eps M", check.largest_rounding));
   for (const RuleFinding& f : check.findings)
     out += fmt::format("  {}{}: {}\n", f.place,
                        f.severity == Severity::kError     ? "error"

@@ -32,6 +32,7 @@ struct RuleCheck {
   int guards = 0, needed = 0;            // guards that keep the rule true, and those of them that a counterexample shows the need of
   std::vector<std::string> guard_names;  // of native rules
   std::map<std::string, bool> demands;   // what was asked of an example, a counterexample, a guard or a mutant, and whether it is met
+  std::int64_t moved = 0, compared = 0;  // elements of quantized results that may be a step apart: those that are, and all
   double largest_difference = 0;         // relative to the largest magnitude of the output
   int rounded = 0;                       // instances by which rounding was measured
   double largest_rounding = 0;           // of a side in its own type, from the other one in double, in units of eps M

@@ -158,7 +158,7 @@ class NativeCheck {
               fmt::format("what the rule makes cannot run: {}", std::string(right.status().message())), 0};
     }
     if (!left->is_tensor() || !right->is_tensor()) return {Outcome::Kind::kCannotRun, "the result is no tensor", 0};
-    return compare_tensors(graph.outputs[0], left->tensor(), right->tensor(), scale, tolerance_of(graph, left->tensor().dtype()));
+    return compare_tensors(graph.outputs[0], left->tensor(), right->tensor(), scale, allowed_by(graph, left->tensor().dtype()));
   }
 
   const NativeRule& rule_;

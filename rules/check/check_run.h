@@ -31,6 +31,8 @@ struct Outcome {
   Kind kind = Kind::kEqual;
   std::string why;
   double difference = 0;  // largest, relative to the largest magnitude of the left side's output
+  // Of integers that may be a step apart: how many are, and how many there are.
+  std::int64_t moved = 0, compared = 0;
 };
 
 struct RunOptionsOfRule {
@@ -68,7 +70,11 @@ absl::StatusOr<std::vector<Value>> run_operator_of_rule(const Evaluator& evaluat
 
 // Outputs far below the inputs are what is left after cancellation: they are measured against this much of each input at least.
 double cancellation_scale(const Tensor& input);
-Outcome compare_tensors(const std::string& name, const Tensor& left, const Tensor& right, double smallest_scale, double tolerance);
+// What may be apart: relative to the largest magnitude, or in steps of integers; of those, this share alone (and one element of few).
+struct Allowed {
+  double tolerance = 0, share = 1;
+};
+Outcome compare_tensors(const std::string& name, const Tensor& left, const Tensor& right, double smallest_scale, Allowed allowed);
 
 class RuleRunner {
  public:
@@ -132,7 +138,8 @@ Instance instance_of(const Rule& rule, const RuleExample& example, std::mt19937_
 std::vector<Instance> random_instances(const Rule& rule, const RuleExample& example, int count, std::mt19937_64& random);
 // The example with numbers near one another, and with any.
 std::vector<Instance> near_instances(const Rule& rule, const RuleExample& example, int count, std::mt19937_64& random);
-double tolerance_of(const Rule& rule, DType dtype);
+Allowed allowed_by(const Rule& rule, DType dtype);
+constexpr double kMostMoved = 0.01;  // of the elements, where a rule within one step states no share
 
 // check_mutants.cpp: changed rules, and what was changed.
 struct Mutant {

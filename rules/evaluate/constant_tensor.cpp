@@ -1,6 +1,7 @@
 #include "rules/language/literals.h"
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -33,6 +34,22 @@ absl::Status store_integers(Tensor& t, std::span<const double> values) {
     if (!(values[i] >= low && values[i] < high) || values[i] != std::nearbyint(values[i]))
       return absl::InvalidArgumentError(fmt::format("{} is not a valid {}", values[i], dtype_name(t.dtype())));
     t.mutable_as<T>()[i] = static_cast<T>(values[i]);
+  }
+  return absl::OkStatus();
+}
+
+// Two or four a byte, the first one in its low bits.
+absl::Status store_packed(Tensor& t, std::span<const double> values) {
+  const int bits = bit_width(t.dtype());
+  const double low = has_sign(t.dtype()) ? -std::ldexp(1.0, bits - 1) : 0, high = low + std::ldexp(1.0, bits) - 1;
+  std::byte* out = t.mutable_data();
+  std::fill_n(out, t.bytes().size(), std::byte{0});
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!(values[i] >= low && values[i] <= high) || values[i] != std::nearbyint(values[i]))
+      return absl::InvalidArgumentError(fmt::format("{} is not a valid {}", values[i], dtype_name(t.dtype())));
+    const auto code = static_cast<unsigned>(static_cast<int>(values[i])) & ((1u << bits) - 1);
+    const std::size_t bit = i * static_cast<std::size_t>(bits);
+    out[bit / 8] |= static_cast<std::byte>(code << (bit % 8));
   }
   return absl::OkStatus();
 }
@@ -70,6 +87,11 @@ absl::Status store(Tensor& t, std::span<const double> values) {
       return store_integers<std::uint32_t>(t, values);
     case DType::kUint64:
       return store_integers<std::uint64_t>(t, values);
+    case DType::kInt4:
+    case DType::kUint4:
+    case DType::kInt2:
+    case DType::kUint2:
+      return store_packed(t, values);
     default:
       return absl::InvalidArgumentError(fmt::format("rules write no constants of type {}", dtype_name(t.dtype())));
   }

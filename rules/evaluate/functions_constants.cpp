@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -64,6 +65,56 @@ Result all_above(EvalContext& c, Args a) {
   if (!bound) return std::nullopt;
   return every(c, a[0], [&](double x, DType) { return x >= *bound; });
 }
+// A scale of quantized numbers as its least and its largest element; nothing where one is no usual scale.
+struct ScaleRange {
+  double least = HUGE_VAL, most = 0;
+};
+std::optional<ScaleRange> range_of_scale(EvalContext& c, const Val& v) {
+  constexpr double kLeast = 1e-12, kMost = 1e12;
+  ScaleRange r;
+  const Result usual = every(c, v, [&](double x, DType t) {
+    r.least = std::min(r.least, x);
+    r.most = std::max(r.most, x);
+    return t == DType::kFloat && x >= kLeast && x <= kMost;
+  });
+  return usual && *usual->get<bool>() ? std::optional(r) : std::nullopt;
+}
+
+// The first is what a result is quantized with.
+Result scale_ratio(EvalContext& c, Args a) {
+  double most = 1;
+  for (std::size_t i = 1; i < a.size(); ++i) {
+    const auto r = range_of_scale(c, a[i]);
+    if (!r) return Val(HUGE_VAL);
+    most *= r->most;
+  }
+  const auto of = range_of_scale(c, a[0]);
+  return Val(of ? most / of->least : HUGE_VAL);
+}
+
+// k = p q, where one of them may be a single number.
+Result is_product(EvalContext& c, Args a) {
+  constexpr double kRounding = 1e-6;
+  std::array<std::vector<double>, 3> values;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Result numbers = every(c, a[i], [&](double x, DType) {
+      values[i].push_back(x);
+      return std::isfinite(x);
+    });
+    if (!numbers) return numbers;
+    if (!*numbers->get<bool>() || values[i].empty()) return Val(false);
+  }
+  const std::size_t n = std::max(values[1].size(), values[2].size());
+  for (std::size_t i = 0; i < 3; ++i)
+    if (values[i].size() != n && values[i].size() != 1) return Val(false);
+  const auto of = [&](std::size_t i, std::size_t at) { return values[i][values[i].size() == 1 ? 0 : at]; };
+  for (std::size_t at = 0; at < n; ++at) {
+    const double product = of(1, at) * of(2, at);
+    if (std::fabs(of(0, at) - product) > kRounding * std::fabs(product)) return Val(false);
+  }
+  return Val(true);
+}
+
 // By the magnitudes of all elements: every one of `d` is below the last place of every one of `c`.
 Result swallows(EvalContext& c, Args a) {
   constexpr std::size_t kMost = 1 << 16;
@@ -219,6 +270,11 @@ constexpr RuleFunction kConstantFunctions[] = {
     {"all_at_most", 2, 2, "(c, number) -> bool", "Whether no element of a constant is above a number.", "all_at_most(mask, 0)", all_below},
     {"all_at_least", 2, 2, "(c, number) -> bool", "Whether no element of a constant is below a number.", "all_at_least(scale, 0.001)",
      all_above},
+    {"scale_ratio", 1, 4, "(r, p, ...) -> real",
+     "The product of the other scales over r, at most. Infinite unless all are constant floats from 1e-12 to 1e12.",
+     "scale_ratio(r, p, q) <= 1", scale_ratio},
+    {"is_product", 3, 3, "(k, p, q) -> bool", "Whether a constant is the product of two others, within float's rounding.",
+     "is_product(k, p, q)", is_product},
     {"swallows", 2, 2, "(c, d) -> bool", "Whether every element of a small constant stays as it is when any of the other's is added to it.",
      "not swallows(c, d)", swallows},
     {"power_of_two", 1, 1, "(c or number) -> bool", "Whether every element is a power of two, so that products with it round nothing.",

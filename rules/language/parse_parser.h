@@ -79,6 +79,7 @@ class RuleParser {
   bool parse_names(std::vector<std::string>& names, std::string_view close, bool variables, std::vector<std::string>* optional = nullptr);
   bool parse_clauses(WrittenRule& written);
   bool parse_assumption(WrittenRule& written);
+  bool parse_share(Rule& rule);
   bool parse_backward(WrittenRule& written);
   bool parse_phase(Rule& rule);
   bool parse_example(const Rule& rule, RuleExample& example);

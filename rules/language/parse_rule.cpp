@@ -287,9 +287,10 @@ bool RuleParser::parse_clauses(WrittenRule& written) {
         rule.effect = Effect::kExact;
       else if (accept_word("reassociates"))
         rule.effect = Effect::kReassociates;
-      else if (accept_word("within_one_step"))
+      else if (accept_word("within_one_step")) {
         rule.effect = Effect::kWithinOneStep;
-      else if (accept_word("rescales"))
+        if (!parse_share(rule)) return false;
+      } else if (accept_word("rescales"))
         rule.effect = Effect::kRescales;
       else if (accept_word("approximates"))
         rule.effect = Effect::kApproximates;
@@ -319,6 +320,19 @@ bool RuleParser::parse_clauses(WrittenRule& written) {
       return true;
     }
   }
+}
+
+// The number after `within_one_step`.
+bool RuleParser::parse_share(Rule& rule) {
+  if (peek().kind != Token::Kind::kInt && peek().kind != Token::Kind::kReal) return true;
+  const Place place = peek().place;
+  double real = 0;
+  std::int64_t integer = 0;
+  bool is_real = false;
+  if (!parse_number(real, integer, is_real)) return false;
+  rule.share = is_real ? real : static_cast<double>(integer);
+  return (*rule.share >= 0 && *rule.share < 1) ||
+         fail(place, "the share of elements that may be a step apart is a number from 0 to below 1");
 }
 
 bool RuleParser::parse_assumption(WrittenRule& written) {

@@ -119,6 +119,7 @@ struct Rule {
   std::optional<std::uint64_t> budget;
   int phase = 0;
   std::optional<double> tolerance;
+  std::optional<double> share;     // of a rule within one step: of all elements, at most how many may be a step apart
   std::optional<double> rounding;  // of a rule that reassociates: most that a side may miss the other one's real number by, in eps M
   std::vector<RuleExample> examples, counterexamples;
   std::string source;   // its text in the file

@@ -235,6 +235,27 @@ TEST_F(CheckRules, AnExactRuleMustBeExact) {
   EXPECT_TRUE(says(c, kError, "said to be exact")) << to_string(c);
 }
 
+TEST_F(CheckRules, AStepIsAllowedOnTheStatedShareAlone) {
+  // The right side quantizes with a scale that is larger by a hundredth: a part of the integers moves by a step.
+  const auto rule = [](std::string_view share) {
+    return fmt::format(R"(rule r (X, c) => (Y) effect within_one_step {} QuantizeLinear (X, c) where size(c) == 1
+      let d = scalar_like(item(c) * 1.01, c) => QuantizeLinear (X, d)
+      example X = float[40,40], c = float[] {{0.1}}
+      counterexample X = float[4,2], c = float[2] {{0.1}})",
+                       share);
+  };
+  EXPECT_TRUE(says(check(rule("0.001")), kError, "elements")) << to_string(check(rule("0.001")));
+  EXPECT_TRUE(says(check(rule("")), kError, "elements")) << to_string(check(rule("")));
+  EXPECT_FALSE(says(check(rule("0.9")), kError, "elements")) << to_string(check(rule("0.9")));
+}
+
+TEST_F(CheckRules, IntegersOfFourBitsAreDrawnAndCompared) {
+  EXPECT_TRUE(
+      check("rule r (X) => (Y) Transpose <perm = [1,0]> (Transpose <perm = [1,0]> (X)) => Identity (X) example X = uint4[3,5]").ok());
+  const RuleCheck c = check("rule r (X) => (Y) Transpose <perm = [0,1]> (X) => Transpose <perm = [1,0]> (X) example X = int4[3,3]");
+  EXPECT_TRUE(says(c, kError, "the sides differ")) << to_string(c);
+}
+
 TEST_F(CheckRules, ARuleThatCannotFireIsFound) {
   const RuleCheck narrow =
       check("rule r (X) => (Y) { Y = Neg (X) } where rank(X) == 2 => { A = Neg (X) Y = Identity (A) } example X = float[2]");

@@ -134,6 +134,11 @@ TEST_F(Eval, UnknownsDecideNothing) {
 
 TEST_F(Eval, ConstantsAndDtypes) {
   EXPECT_EQ(eval("item(c)"), "0.5");
+  EXPECT_EQ(eval("scale_ratio(c, c, c)"), "0.5");
+  EXPECT_EQ(eval("scale_ratio(c, ones)"), "2");
+  EXPECT_EQ(eval("scale_ratio(c, H) < 1e300"), "false");  // no constant, no float
+  EXPECT_EQ(eval("is_product(c, c, ones)"), "true");
+  EXPECT_EQ(eval("is_product(ones, c, c)"), "false");
   EXPECT_EQ(eval("const(c, ones)"), "true");
   EXPECT_EQ(eval("const(X)"), "false");
   EXPECT_EQ(eval("all_ones(ones)"), "true");

@@ -170,6 +170,8 @@ TEST(ParseRules, ErrorsSayWhereWhatAndWhatToDo) {
             "t.rules:1:46: rule a: `W` is no input, node output, attribute variable or earlier `let` of this rule");
   EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } effect none"),
             "t.rules:1:61: `none` is no effect; write exact, reassociates, within_one_step, rescales or approximates");
+  EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) } effect within_one_step 1.5"),
+            "t.rules:1:77: the share of elements that may be a step apart is a number from 0 to below 1");
   EXPECT_EQ(error_of("rule a (X) => (Y)\n{ Y = Abs (X"), "t.rules:2:13: expected `,` between inputs, found the end of the file");
   EXPECT_EQ(error_of("rule a (X) => (Y) { Y = Abs (X) } => { Y = Neg (X) }\nexample X = float[2], Z = float[1]"),
             "t.rules:2:23: rule a: `Z` is no input of the rule");

@@ -67,6 +67,8 @@ json check_json(const RuleCheck& check) {
           {"survivors", check.survivors},
           {"largest_difference", check.largest_difference},
           {"largest_rounding", check.largest_rounding},
+          {"moved", check.moved},
+          {"compared", check.compared},
           {"findings", findings}};
 }
 
