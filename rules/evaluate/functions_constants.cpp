@@ -92,6 +92,12 @@ Result scale_ratio(EvalContext& c, Args a) {
   return Val(of ? most / of->least : HUGE_VAL);
 }
 
+// By which ONNX Runtime quantizes what its tables hold.
+Result whole_reciprocal(EvalContext& c, Args a) {
+  constexpr double kNear = 0.01;
+  return every(c, a[0], [](double x, DType) { return x > 0 && 1 / x - std::floor(1 / x) <= kNear; });
+}
+
 // k = p q, where one of them may be a single number.
 Result is_product(EvalContext& c, Args a) {
   constexpr double kRounding = 1e-6;
@@ -273,6 +279,8 @@ constexpr RuleFunction kConstantFunctions[] = {
     {"scale_ratio", 1, 4, "(r, p, ...) -> real",
      "The product of the other scales over r, at most. Infinite unless all are constant floats from 1e-12 to 1e12.",
      "scale_ratio(r, p, q) <= 1", scale_ratio},
+    {"whole_reciprocal", 1, 1, "(c) -> bool", "Whether one over each element is a whole number, or that and a hundredth at most.",
+     "whole_reciprocal(r)", whole_reciprocal},
     {"is_product", 3, 3, "(k, p, q) -> bool", "Whether a constant is the product of two others, within float's rounding.",
      "is_product(k, p, q)", is_product},
     {"swallows", 2, 2, "(c, d) -> bool", "Whether every element of a small constant stays as it is when any of the other's is added to it.",

@@ -138,6 +138,7 @@ TEST_F(Eval, ConstantsAndDtypes) {
   EXPECT_EQ(eval("scale_ratio(c, ones)"), "2");
   EXPECT_EQ(eval("scale_ratio(c, H) < 1e300"), "false");  // no constant, no float
   EXPECT_EQ(eval("is_product(c, c, ones)"), "true");
+  EXPECT_EQ(eval("[whole_reciprocal(c), whole_reciprocal(scalar_like(0.3, X))]"), "[true, false]");
   EXPECT_EQ(eval("is_product(ones, c, c)"), "false");
   EXPECT_EQ(eval("const(c, ones)"), "true");
   EXPECT_EQ(eval("const(X)"), "false");
