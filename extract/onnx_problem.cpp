@@ -5,6 +5,8 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
+#include "extract/price/integer_kernels.h"
+#include "extract/price/op_sizes.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
 #include "fmt/format.h"
@@ -28,8 +30,14 @@ class ProblemBuilder {
         cost_(prepared_ ? *prepared_ : cost),
         options_(options),
         asked_(options.asked ? options.asked : std::make_shared<AskedOfNodes>()) {
-    for (const Source& s : lowered.sources)
-      if (s.op != kNone) originals_.insert(node_signature(e_, s.op, s.children));
+    int operators = 0, dequantizers = 0;
+    for (const Source& s : lowered.sources) {
+      if (s.op == kNone) continue;
+      originals_.insert(node_signature(e_, s.op, s.children));
+      operators += is_integer_operator(g_.key(s.op)) ? 1 : 0;
+      dequantizers += g_.key(s.op).op_type == "DequantizeLinear" ? 1 : 0;
+    }
+    spelled_as_operators_ = operators > dequantizers;
     if (target && !target->node_units.empty()) quantized_by_units_ = values_in_units(g);
   }
 
@@ -202,6 +210,8 @@ class ProblemBuilder {
     const UnitRole role = g_.key(node.op).role;
     if (role != UnitRole::kNone) return it->second = role == UnitRole::kPart ? 0 : unit_cost(g_, *target_, cost_, node, id);
     const double cost = cost_.cost(g_, node, id);
+    if (is_integer_operator(g_.key(node.op)))
+      return it->second = is_original(node) ? cost : cost * (spelled_as_operators_ ? kWinsOverUnits : kLosesToUnits);
     return it->second = quantized_by_units_.contains(e_.find(id)) ? cost + cost_outside_unit(g_, cost_, node, id, cost) : cost;
   }
 
@@ -217,7 +227,14 @@ class ProblemBuilder {
     if (!original && !taken && in_opset != true) return kInfinity;
     const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
     const double cost = cost_of(id, n, node), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
-    return {refused, cost + fragile + (original ? 0 : kPreferOriginal)};
+    return {refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
+  }
+
+  // Of a unit the last node alone bears what the model's own nodes are preferred by.
+  bool stands_for_original(NodeId n, UnitRole role) const {
+    if (role != UnitRole::kLast) return role == UnitRole::kPart;
+    const NodeId plain = without_unit(g_, n);
+    return plain != kNone && is_original(e_.node(plain));
   }
 
   bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
@@ -268,9 +285,14 @@ class ProblemBuilder {
     return lowest_opset(probe, inputs);
   }
 
+  static bool is_integer_operator(const OpKey& key) { return integer_kernel(operator_name(key.domain, key.op_type)) != nullptr; }
+
   // At equal cost the model's own nodes stay, and computed constants are written only where that saves something.
   static constexpr Id kBlockerBase = Id{1} << 31;  // above any class id
   static constexpr double kPreferOriginal = 1e-9, kPreferFolded = 1e-10, kFragile = 1e-8;
+  // What a rule makes is an integer operator in models of such operators, and a unit (kLosesTies in node_units.cpp) in others, though it
+  // has no scale of a bias to store.
+  static constexpr double kWinsOverUnits = 1 + 5e-7, kLosesToUnits = 1.05;
   const OnnxEGraph& g_;
   const EGraph& e_;
   const Lowered& lowered_;
@@ -280,6 +302,7 @@ class ProblemBuilder {
   const ExtractOptions& options_;
   const std::shared_ptr<AskedOfNodes> asked_;
   absl::flat_hash_set<std::vector<Id>> originals_;
+  bool spelled_as_operators_ = false;           // the model has integer operators rather than operators between quantizers
   absl::flat_hash_set<Id> quantized_by_units_;  // values that a unit computes in integers
 };
 

@@ -20,9 +20,11 @@ constexpr double kIntegers = 1e-5;         // of as many operators, those that m
 constexpr double kShapeArithmetic = 0.25;  // what a handful of integers that hold a shape costs, against an operator on tensors
 constexpr double kBytesPerNode = 65536;    // a folded constant of so many bytes weighs as much as an operator
 
-double tie_break(const OpKey& key) {
-  return (is_standard(key) ? 0 : kForeignDomain) + kPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
+double tie_break(bool standard, std::size_t attributes) {
+  return (standard ? 0 : kForeignDomain) + kPerAttribute * static_cast<double>(std::min<std::size_t>(attributes, 50));
 }
+double tie_break(const OpKey& key) { return tie_break(is_standard(key), key.attributes.size()); }
+double tie_break(const OtherOperator& op) { return tie_break(op.name.find("::") == std::string::npos, op.attributes.size()); }
 
 // Operators of a node, those inside its subgraphs too.
 double count_nodes(const OpKey& key);
@@ -49,6 +51,9 @@ class NodesCost : public CostModel {
     const OpKey& key = g.key(node.op);
     const Facts& facts = g.facts(id);
     return count_nodes(key) * (facts.content ? kShapeArithmetic : 1) + tie_break(key) - (is_integer(facts.dtype) ? kIntegers : 0);
+  }
+  double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id>, Id output) const override {
+    return 1 + tie_break(op) - (is_integer(g.facts(output).dtype) ? kIntegers : 0);
   }
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kBytesPerNode; }
 };

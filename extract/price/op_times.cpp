@@ -76,19 +76,22 @@ class TimesCost : public CostModel {
 
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
-    const double tie_break = (is_standard(key) ? 0 : kStandardFirst) +
-                             kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(key.attributes.size(), 50));
+    const double tie_break = tie_break_of(is_standard(key), key.attributes.size());
     const double unchecked = key.domain.empty() && !is_standard(key) ? kNotStandardFactor : 1;
     return unchecked * (seconds(g, node, id) + kDispatch) + tie_break;
   }
 
   double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id> inputs, Id output) const override {
-    return times_->seconds(use_of(g, op, inputs, output, options_)) + kDispatch;
+    const double tie_break = tie_break_of(op.name.find("::") == std::string::npos, op.attributes.size());
+    return times_->seconds(use_of(g, op, inputs, output, options_)) + kDispatch + tie_break;
   }
 
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kStoreBandwidth; }
 
  private:
+  static double tie_break_of(bool standard, std::size_t attributes) {
+    return (standard ? 0 : kStandardFirst) + kSecondsPerAttribute * static_cast<double>(std::min<std::size_t>(attributes, 50));
+  }
   // Layers repeat: the same operator on the same shapes is looked up once.
   double seconds(const OnnxEGraph& g, const ENode& node, Id id) const {
     const OpUse use = use_of(g, node, id, options_);
