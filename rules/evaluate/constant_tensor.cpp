@@ -1,7 +1,6 @@
 #include "rules/language/literals.h"
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -38,19 +37,11 @@ absl::Status store_integers(Tensor& t, std::span<const double> values) {
   return absl::OkStatus();
 }
 
-// Two or four a byte, the first one in its low bits.
+// Several a byte.
 absl::Status store_packed(Tensor& t, std::span<const double> values) {
-  const int bits = bit_width(t.dtype());
-  const double low = has_sign(t.dtype()) ? -std::ldexp(1.0, bits - 1) : 0, high = low + std::ldexp(1.0, bits) - 1;
-  std::byte* out = t.mutable_data();
-  std::fill_n(out, t.bytes().size(), std::byte{0});
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!(values[i] >= low && values[i] <= high) || values[i] != std::nearbyint(values[i]))
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] != std::nearbyint(values[i]) || !store_int(t, static_cast<std::int64_t>(i), static_cast<std::int64_t>(values[i])))
       return absl::InvalidArgumentError(fmt::format("{} is not a valid {}", values[i], dtype_name(t.dtype())));
-    const auto code = static_cast<unsigned>(static_cast<int>(values[i])) & ((1u << bits) - 1);
-    const std::size_t bit = i * static_cast<std::size_t>(bits);
-    out[bit / 8] |= static_cast<std::byte>(code << (bit % 8));
-  }
   return absl::OkStatus();
 }
 

@@ -9,7 +9,8 @@ namespace {
 struct Registry {
   std::vector<const RuleFunction*> sorted;
   Registry() {
-    for (auto family : {fact_functions(), list_functions(), shape_functions(), number_functions(), constant_functions(), range_functions()})
+    for (auto family : {fact_functions(), list_functions(), shape_functions(), number_functions(), constant_functions(), packed_functions(),
+                        range_functions()})
       for (const RuleFunction& f : family) sorted.push_back(&f);
     std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
   }

@@ -33,6 +33,7 @@ std::span<const RuleFunction> list_functions();
 std::span<const RuleFunction> shape_functions();
 std::span<const RuleFunction> number_functions();
 std::span<const RuleFunction> constant_functions();
+std::span<const RuleFunction> packed_functions();
 std::span<const RuleFunction> range_functions();
 
 }  // namespace saturate

@@ -155,7 +155,7 @@ def written(path, d, nodes, opset, dtypes):
     used = {i for n in nodes for i in n.input}
     inputs = [value(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in d.inputs.items() if n in used]
     outputs = [value(o, helper.np_dtype_to_tensor_dtype(np.dtype(t)), None) for o, t in dtypes.items()]
-    model = make_model(nodes, inputs, outputs, [tensor(n, v) for n, v in d.parameters.items() if n in used], opset=opset, domains=[MICROSOFT])
+    model = make_model(nodes, inputs, outputs, [v if isinstance(v, onnx.TensorProto) else tensor(n, v) for n, v in d.parameters.items() if n in used], opset=opset, domains=[MICROSOFT])
     onnx.save(model, path)
     return path
 
@@ -255,3 +255,60 @@ def test_operators_of_every_opset_are_groups(tmp_path, takes_operators, name, op
         run_ok(integer, tmp_path / "p.onnx", "--target", "onnx", "--within-one-step")
         assert operators(tmp_path / "p.onnx")[op] == 0
         close(onnxruntime_outputs(integer, d.inputs)["y"], onnxruntime_outputs(tmp_path / "p.onnx", d.inputs)["y"])
+
+
+def blocks_of_weights(d, bits, zeros, k=80, n=128, block=32, rows=False, signed=False, dtype=np.float32):
+    """A product with MatMulNBits, and with DequantizeLinear of a block of rows each."""
+    m, byte_rows = -(-k // block), lambda x: x if bits == 8 else x[:, 0::2] | x[:, 1::2] << 4
+    codes, points = d.rng.integers(0, 1 << bits, (n, m * block)).astype(np.uint8), d.rng.integers(0, 1 << bits, (n, m)).astype(np.uint8)
+    scales = d.rng.uniform(0.01, 0.1, (n, m)).astype(dtype)
+    if not zeros:
+        points[:] = 1 << (bits - 1)
+    codes[:, k:] = 0
+    d.inputs["x"] = d.rng.normal(size=(2, 3, k)).astype(dtype)
+    padded = np.pad(points, ((0, 0), (0, m % 2)))
+    d.parameters |= {"B": byte_rows(codes).reshape(n, m, block * bits // 8), "c": scales.ravel(), "p": byte_rows(padded if bits == 4 else points).ravel()}
+    kind = getattr(onnx.TensorProto, f"{'INT' if signed else 'UINT'}{bits}")
+    middle = 1 << (bits - 1) if signed else 0
+    turn = (lambda x: x) if rows else (lambda x: x.T)
+    for name, values in (("w", codes[:, :k]), ("z", points)):
+        d.parameters[name] = helper.make_tensor(name, kind, turn(values).shape, (turn(values).astype(int) - middle).ravel().tolist())
+    d.parameters["s"] = np.ascontiguousarray(turn(scales))
+    given = ["x", "B", "c"] + ["p"] * zeros
+    integer = [helper.make_node("MatMulNBits", given, ["y"], domain=MICROSOFT, K=k, N=n, bits=bits, block_size=block)]
+    weights = ["w", "s"] + ["z"] * (zeros or not signed)
+    group = [helper.make_node("DequantizeLinear", weights, ["e"], axis=int(rows), block_size=block)]
+    group += [helper.make_node("Transpose", ["e"], ["t"], perm=[1, 0])] if rows else []
+    return integer, group + [helper.make_node("MatMul", ["x", "t" if rows else "e"], ["y"])]
+
+
+@pytest.mark.parametrize("k", [320, 336])
+@pytest.mark.parametrize("bits, zeros, rows, signed", [(4, True, False, False), (4, False, False, True), (4, True, True, True), (4, False, True, False),
+                                                       (8, True, False, False), (8, False, True, True)])
+def test_weights_in_blocks_are_bytes_or_integers_of_few_bits(tmp_path, takes_operators, k, bits, zeros, rows, signed):
+    d = Drawn(3)
+    integer, group = blocks_of_weights(d, bits, zeros, k=k, rows=rows, signed=signed)
+    one, other = (written(tmp_path / f"{name}.onnx", d, nodes, 21, {"y": np.float32}) for name, nodes in (("integer", integer), ("group", group)))
+    run_ok(one, tmp_path / "o.onnx", "--target", "onnx", "--within-one-step")
+    assert operators(tmp_path / "o.onnx")["MatMulNBits"] == 0
+    run_ok(other, tmp_path / "p.onnx", "--target", takes_operators, "--within-one-step", "--cost", "nodes")
+    assert operators(tmp_path / "p.onnx") == {"MatMulNBits": 1}
+    wanted = onnxruntime_outputs(one, d.inputs)["y"]
+    for path in (other, tmp_path / "o.onnx", tmp_path / "p.onnx"):
+        close(wanted, onnxruntime_outputs(path, d.inputs)["y"])
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_rows_of_a_table_in_blocks(tmp_path, takes_operators, zeros):
+    d = Drawn(4)
+    d.inputs["i"] = d.rng.integers(0, 9, (2, 3))
+    d.parameters |= {"T": d.integers((9, 24), U), "c": d.rng.uniform(0.01, 0.1, (9, 3)).astype(np.float32), "z": d.integers((9, 2), U)}
+    nodes = [helper.make_node("GatherBlockQuantized", ["T", "i", "c"] + ["z"] * zeros, ["y"], domain=MICROSOFT, block_size=16, quantize_axis=1)]
+    path = written(tmp_path / "m.onnx", d, nodes, 21, {"y": np.float32})
+    run_ok(path, tmp_path / "o.onnx", "--target", "onnx")
+    assert operators(tmp_path / "o.onnx")["GatherBlockQuantized"] == 0
+    np.testing.assert_array_equal(onnxruntime_outputs(path, d.inputs)["y"], onnxruntime_outputs(tmp_path / "o.onnx", d.inputs)["y"])
+    if not zeros:
+        return
+    run_ok(tmp_path / "o.onnx", tmp_path / "p.onnx", "--target", takes_operators, "--cost", "nodes", "--within-one-step")
+    np.testing.assert_array_equal(onnxruntime_outputs(path, d.inputs)["y"], onnxruntime_outputs(tmp_path / "p.onnx", d.inputs)["y"])

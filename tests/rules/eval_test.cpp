@@ -140,6 +140,10 @@ TEST_F(Eval, ConstantsAndDtypes) {
   EXPECT_EQ(eval("is_product(c, c, ones)"), "true");
   EXPECT_EQ(eval("[whole_reciprocal(c), whole_reciprocal(scalar_like(0.3, X))]"), "[true, false]");
   EXPECT_EQ(eval("is_product(ones, c, c)"), "false");
+  EXPECT_EQ(eval("all_equal(middle(4, [3, 3]), 8)"), "true");
+  EXPECT_EQ(eval("all_equal(from_bytes(to_bytes(middle(4, [3, 5]), 0, [5, 2]), 4, [5, 3]), 8)"), "true");
+  EXPECT_EQ(eval("all_equal(to_bytes(filled(-8, [3, 4], int4), 1, [3, 1, 2]), 0)"), "true");
+  EXPECT_EQ(eval("from_bytes(filled(1, [3], uint8), 4, [3, 5])").substr(0, 3), "no:");
   EXPECT_EQ(eval("const(c, ones)"), "true");
   EXPECT_EQ(eval("const(X)"), "false");
   EXPECT_EQ(eval("all_ones(ones)"), "true");
