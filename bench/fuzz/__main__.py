@@ -9,6 +9,7 @@ Parts, with their share of the hours:
   corpus     graphs in which something was found once (tests/corpus)
   graphs     random graphs, half of them with patterns that rules look for, through the optimizer: original and result in ONNX Runtime and here
   quantized  random quantized graphs through the exact rules: the same bits in ONNX Runtime
+  integers   random integer operators and operators between quantizers, each as the other: a step apart at most in ONNX Runtime
   rules      one rule's pattern in a small random context, the same way
   models     random operators here, in ONNX Runtime and in the standard's evaluator
   runs       random graphs and operators run again and again on several threads
@@ -30,7 +31,7 @@ import time
 sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 from fuzz import cases, firing, patterns, workers  # noqa: E402
 
-SHARES = {"corpus": 0.01, "graphs": 0.4, "quantized": 0.1, "rules": 0.2, "models": 0.1, "runs": 0.08, "files": 0.07, "spellings": 0.05}
+SHARES = {"corpus": 0.01, "graphs": 0.4, "quantized": 0.08, "integers": 0.05, "rules": 0.17, "models": 0.1, "runs": 0.08, "files": 0.07, "spellings": 0.05}
 MODULES = {"graphs": "optimize", "rules": "optimize"}
 OPTIMIZED = ("corpus", "graphs", "rules")
 CASES_A_JOB = {"models": 50}

@@ -30,7 +30,7 @@ def read_cases():
             name, *lines = block.splitlines()
             told = [line[2:].partition(": ")[::2] for line in lines if line.startswith("# ")]
             options = {"assume", "no-assume", "target", "cost", "opset", "rules"}
-            words = [word for key, value in told for word in (["--approximate"] if key == "approximate" else [f"--{key}", value] if key in options else [])]
+            words = [word for key, value in told for word in ([f"--{key}"] if key in ("approximate", "within-one-step") else [f"--{key}", value] if key in options else [])]
             assert name not in cases, name
             cases[name] = (words, before + "\n" + "\n".join(line for line in lines if not line.startswith("# ")))
     return cases
@@ -59,7 +59,8 @@ def test_rewrite(tmp_path, name):
     model = onnx.parser.parse_model(text)
     onnx.checker.check_model(model)
     onnx.save(model, path)
-    run_ok("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes", *words)
+    usual = [word for key, value in (("--target", "ort-cpu"), ("--cost", "nodes")) if key not in words for word in (key, value)]
+    run_ok("optimize", path, "-o", out, *usual, *words)
     rng = np.random.default_rng(3)
     feeds = {}
     for i in model.graph.input:

@@ -54,6 +54,8 @@ void take_line(const std::string& word, const std::string& rest, RewriteCase& c)
     c.setup.rule_files.push_back(rest);
   else if (word == "opset")
     c.opset = std::stol(rest);
+  else if (word == "within-one-step" && rest.empty())
+    c.setup.filter.effects.within_one_step = true;
   else if (word == "approximate" && rest.empty())
     c.setup.filter.effects.approximates = true;
   else

@@ -43,6 +43,10 @@ def test_what_was_found_once():
     assert "equal" in fuzz("--only", "corpus", "--jobs", 1)
 
 
+def test_integer_operators_and_groups():
+    assert "equal" in fuzz("--only", "integers", "--cases", 150, "--seed", 6, "--jobs", 1)
+
+
 def test_random_models_against_both_others():
     assert "agree with" in fuzz("--only", "models", "--cases", 500, "--seed", 5, "--jobs", 1)
 
