@@ -306,7 +306,8 @@ class Expander {
     std::map<std::string, std::vector<std::string>, std::less<>> bound;
     for (RuleNode& n : rule.left) {
       if (n.rest.empty()) continue;
-      if (n.rest != written_.rest) return wrong(n.place, fmt::format("`..{0}` is not declared; add it to the header: `<..{0}>`", n.rest));
+      if (!contains(written_.rests, n.rest))
+        return wrong(n.place, fmt::format("`..{0}` is not declared; add it to the header: `<..{0}>`", n.rest));
       const OpSchema* schema = schema_of(n);
       if (schema == nullptr) return wrong(n.place, fmt::format("the attributes of {} are not known; name them", n.op_type));
       for (const OpAttribute& a : schema->attributes) {
@@ -345,10 +346,14 @@ class Expander {
   // An example may give a value to an attribute of `..a` by its name; what this instance does not have, it leaves out.
   void given_values(const Rule& rule, RuleExample& example) const {
     for (ExampleValue& v : example.values)
-      if (const std::string name = written_.rest + "." + v.name; v.attribute && contains(rule.attribute_variables, name)) v.name = name;
+      for (const std::string& rest : written_.rests)
+        if (const std::string name = rest + "." + v.name; v.attribute && contains(rule.attribute_variables, name)) {
+          v.name = name;
+          break;
+        }
     std::erase_if(example.values, [&](const ExampleValue& v) {
       const bool declared = contains(written_.rule.attribute_variables, v.name);
-      const bool rest = !written_.rest.empty() && !declared;
+      const bool rest = !written_.rests.empty() && !declared;
       return v.attribute && (rest || declared) && !contains(rule.attribute_variables, v.name);
     });
   }

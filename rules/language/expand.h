@@ -20,7 +20,7 @@ struct OptionalGroup {
 struct WrittenRule {
   Rule rule;
   std::vector<std::string> labels;  // of the instance so far: what `forall` has chosen
-  std::string rest;                 // `..a` of the header
+  std::vector<std::string> rests;   // `..a` of the header
   std::vector<OptionalGroup> optional;
   // `assume NAME, NAME unless CONDITION`: without the assumptions where the condition holds, with them elsewhere.
   struct Assumed {

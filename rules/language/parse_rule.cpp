@@ -239,7 +239,10 @@ bool RuleParser::parse_header(WrittenRule& written) {
   if (!expect_name(rule.name, "the name of the rule")) return false;
   if (accept("<")) {
     if (!peek().is(".") && !parse_names(rule.attribute_variables, "", true)) return false;
-    if (peek().is(".") && !parse_rest(written.rest)) return false;
+    while (peek().is(".")) {
+      if (!parse_rest(written.rests.emplace_back())) return false;
+      if (!accept(",")) break;
+    }
     if (!expect(">", "after the attribute variables")) return false;
   }
   return parse_inputs_and_outputs(rule);

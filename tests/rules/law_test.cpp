@@ -241,6 +241,18 @@ rule gate (X) => (Y)  backward if_unsupported  backward where float(X)
             "t.rules:1:28: expected `where`, `if_unsupported` or `if_any_unsupported` after `backward`, found `budget`");
 }
 
+TEST(Laws, TwoOperatorsHandOnTheirAttributes) {
+  const auto rules = rules_of(R"(
+rule r <..a, ..b> (X) => (Y)
+  LeakyRelu <..a> (Elu <..b> (X)) => Elu <..b> (LeakyRelu <..a> (X))
+  example X = float[2]
+)");
+  ASSERT_EQ(rules.size(), 1u);
+  EXPECT_EQ(rules[0].attribute_variables, (Names{"b.alpha", "a.alpha"}));
+  EXPECT_EQ(rules[0].right[0].attributes[0].variable, "a.alpha");
+  EXPECT_EQ(rules[0].right[1].attributes[0].variable, "b.alpha");
+}
+
 TEST(Laws, WhatIsWrongIsToldWithItsPlace) {
   EXPECT_EQ(error_of_law("def f(X) = rank(Y) == 2"),
             "t.rules:1:1: `Y` is not one of the definition's names; a definition sees nothing else");
