@@ -110,6 +110,23 @@ Result common_prefix(EvalContext& c, Args a) {
   return Val(n);
 }
 
+// The axis of `after` that has the indices of axis i of `before` where the one is a Reshape of the other.
+Result kept_axis(EvalContext& c, Args a) {
+  const auto before = shape_of(c, a[0]);
+  const auto after = before ? shape_of(c, a[1]) : std::nullopt;
+  const std::int64_t* axis = after ? a[2].get<std::int64_t>() : nullptr;
+  if (!axis || *axis < 0 || *axis >= std::ssize(*before)) return c.fail([] { return std::string("there is no such axis"); });
+  DimTable& t = c.dims();
+  Dim outside = t.constant(1), passed = t.constant(1);
+  for (std::int64_t i = 0; i < *axis; ++i) outside = t.mul(outside, (*before)[static_cast<std::size_t>(i)]);
+  for (std::size_t i = 0; i < after->size(); ++i) {
+    if (t.equal(passed, outside) && t.equal((*after)[i], (*before)[static_cast<std::size_t>(*axis)]))
+      return Val(static_cast<std::int64_t>(i));
+    passed = t.mul(passed, (*after)[i]);
+  }
+  return c.fail([&] { return fmt::format("{} is not proven to keep axis {} of {}", c.show(a[1]), *axis, c.show(a[0])); });
+}
+
 // A target of Reshape (with its 0 and -1) as the dims that it makes of x; `value(shape)` where `allowzero` does not matter.
 Result reshaped_to(EvalContext& c, Args a) {
   const auto from = shape_of(c, a[0]);
@@ -186,6 +203,7 @@ constexpr RuleFunction kShapeFunctions[] = {
     {"merge_heads", 2, 2, "(before, after) -> bool", "Whether a reshape joins the last two dims and keeps the others.", "merge_heads(X, Y)",
      merge_heads},
     {"common_prefix", 2, 2, "(x, y) -> int", "How many leading dims two shapes have in common.", "common_prefix(X, Y) >= 2", common_prefix},
+    {"kept_axis", 3, 3, "(before, after, i) -> int", "Where axis i stands after a Reshape that keeps it.", "kept_axis(X, Y, 1)", kept_axis},
     {"reshaped", 2, 2, "(x, target) -> dims", "The dims that Reshape (allowzero = 0) makes of x, 0 and -1 resolved.",
      "reshaped(X, shape) == shape(X)", reshaped_to},
     {"positive", 1, 1, "(dim or number) -> bool", "Whether it is proven to be at least 1 (a real: above 0).", "positive(dim(X, 0))",

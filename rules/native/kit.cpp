@@ -126,13 +126,17 @@ std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
     NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr, {}};
     native.make = [rule = std::move(rule)](OnnxEGraph& g, const std::shared_ptr<RuleLog>&) {
       auto& watch = g.notes<GuardWatch>();
-      Rewrite rewrite;
-      rewrite.name = rule.name;
-      rewrite.left = rule.pattern(g);
-      rewrite.of_facts_alone = !rule.looks_around;
-      rewrite.applier = std::make_shared<LambdaApplier>(g, [views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
-                                                               const Match& m, Unions& unions) { f(views, m, unions); });
-      return std::vector<Rewrite>{std::move(rewrite)};
+      const auto applier = std::make_shared<LambdaApplier>(g, [views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
+                                                                  const Match& m, Unions& unions) { f(views, m, unions); });
+      std::vector<Rewrite> rewrites;
+      for (Pattern& pattern : rule.patterns ? rule.patterns(g) : std::vector<Pattern>{rule.pattern(g)}) {
+        Rewrite& rewrite = rewrites.emplace_back();
+        rewrite.name = rule.name;
+        rewrite.left = std::move(pattern);
+        rewrite.of_facts_alone = !rule.looks_around;
+        rewrite.applier = applier;
+      }
+      return rewrites;
     };
     out.push_back(std::move(native));
   }

@@ -74,7 +74,8 @@ struct ViewRule {
   Effect effect;
   std::function<Pattern(OnnxEGraph&)> pattern;
   std::function<void(const Views&, const Match&, Unions&)> apply;
-  bool looks_around = false;  // asks more than the match and the facts of its classes
+  bool looks_around = false;                                       // asks more than the match and the facts of its classes
+  std::function<std::vector<Pattern>(OnnxEGraph&)> patterns = {};  // in place of `pattern`: any of these
 };
 
 std::vector<NativeRule> to_native(std::vector<ViewRule> rules);
