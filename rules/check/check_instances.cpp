@@ -104,7 +104,7 @@ std::optional<Tensor> tensor_for(const ExampleValue& value, const Variation& var
     } else if (near != 0) {
       values[i] = near * (1 + std::normal_distribution<double>(0.0, 0x1p-10)(random));
     } else {
-      values[i] = draw(variation.fill, dtype, variation.ints, random);
+      values[i] = fitted(draw(variation.fill, dtype, variation.ints, random), dtype);
     }
   }
   auto t = tensor_of_reals(dtype, dims, values);
@@ -171,9 +171,10 @@ Ints assumed_ints(const Rule& rule) {
 
 // The inputs of each type in each other type: guards and the types of operators decide which of them are instances of the rule.
 void add_each_dtype(const Rule& rule, const RuleExample& example, std::mt19937_64& random, std::vector<Instance>& out) {
-  static constexpr DType dtypes[] = {DType::kFloat,  DType::kDouble, DType::kFloat16, DType::kBfloat16, DType::kInt8,
-                                     DType::kInt16,  DType::kInt32,  DType::kInt64,   DType::kUint8,    DType::kUint16,
-                                     DType::kUint32, DType::kUint64, DType::kBool};
+  static constexpr DType dtypes[] = {DType::kFloat,  DType::kDouble, DType::kFloat16,      DType::kBfloat16,  DType::kInt8,
+                                     DType::kInt16,  DType::kInt32,  DType::kInt64,        DType::kUint8,     DType::kUint16,
+                                     DType::kUint32, DType::kUint64, DType::kBool,         DType::kInt4,      DType::kUint4,
+                                     DType::kInt2,   DType::kUint2,  DType::kFloat8e4m3fn, DType::kFloat8e5m2};
   std::set<DType> written;
   for (const ExampleValue& value : example.values)
     if (!value.attribute) written.insert(value.dtype);

@@ -45,6 +45,27 @@ absl::Status store_packed(Tensor& t, std::span<const double> values) {
   return absl::OkStatus();
 }
 
+// The nearest of the 256 numbers that a float of 8 bits can be; of two, that with an even code.
+absl::Status store_tiny_floats(Tensor& t, std::span<const double> values) {
+  Tensor all(t.dtype(), {256});
+  for (int code = 0; code < 256; ++code) all.mutable_as<std::uint8_t>()[code] = static_cast<std::uint8_t>(code);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    int nearest = -1;
+    double least = HUGE_VAL;
+    for (int code = 0; code < 256; ++code) {
+      const double number = element_as_double(all, code).value_or(NAN);
+      if (std::isnan(values[i]) ? !std::isnan(number) : std::isnan(number)) continue;
+      const double gap = std::isnan(values[i]) || number == values[i] ? 0 : std::fabs(number - values[i]);
+      if (nearest >= 0 && (gap > least || (gap == least && (code % 2 != 0 || nearest % 2 == 0)))) continue;
+      nearest = code;
+      least = gap;
+    }
+    if (nearest < 0) return absl::InvalidArgumentError(fmt::format("{} is not a valid {}", values[i], dtype_name(t.dtype())));
+    t.mutable_as<std::uint8_t>()[i] = static_cast<std::uint8_t>(nearest);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status store(Tensor& t, std::span<const double> values) {
   switch (t.dtype()) {
     case DType::kFloat:
@@ -78,11 +99,16 @@ absl::Status store(Tensor& t, std::span<const double> values) {
       return store_integers<std::uint32_t>(t, values);
     case DType::kUint64:
       return store_integers<std::uint64_t>(t, values);
-    case DType::kInt4:
-    case DType::kUint4:
     case DType::kInt2:
     case DType::kUint2:
+    case DType::kInt4:
+    case DType::kUint4:
       return store_packed(t, values);
+    case DType::kFloat8e4m3fn:
+    case DType::kFloat8e4m3fnuz:
+    case DType::kFloat8e5m2:
+    case DType::kFloat8e5m2fnuz:
+      return store_tiny_floats(t, values);
     default:
       return absl::InvalidArgumentError(fmt::format("rules write no constants of type {}", dtype_name(t.dtype())));
   }

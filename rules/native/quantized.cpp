@@ -69,6 +69,12 @@ std::int64_t axis_of_scales(const Views& v, const Quantizer& q, std::int64_t axi
   return v.int_attribute(q.op, "block_size", 0) > 0 ? axis : 0;
 }
 
+// Whether an operator of any number of tensors takes them: Concat and Split know no integers of 4 bits.
+bool takes(std::string_view op, DType dtype) {
+  const OpSchema* schema = newest_schema("", op);
+  return schema != nullptr && dtypes_fit(*schema, std::array{dtype}, nullptr);
+}
+
 Id joined(const Views& v, std::span<const Id> parts, std::int64_t axis) {
   const Dims* first = v.shape(parts[0]);
   return v.g.add(make_key("", "Concat", {Attribute::of("axis", axis)}, 1, first ? static_cast<int>(first->size()) : 1), parts);
@@ -99,7 +105,7 @@ void concat_of_quantized(const Views& v, const Match& m, Unions& unions) {
   for (const Quantizer& first : quantizers_in(v, parts[0])) {
     const bool whole = std::all_of(parts.begin(), parts.end() - 1, [&](Id part) { return are_whole_blocks(v, first, part, axis); });
     const Along along = parameters_along(v, first, axis, whole);
-    if (along == Along::kUnknown) continue;
+    if (along == Along::kUnknown || !takes("Concat", v.g.facts(first.of).dtype)) continue;
     const auto all = alike(v, first, parts, along == Along::kSame);
     if (all.empty()) continue;
     std::vector<Id> of, scales, zeros;
@@ -124,7 +130,7 @@ void concat_of_quantized(const Views& v, const Match& m, Unions& unions) {
 // A quantizer of a Concat. Classes: the joined value, the scale, the zero point where there is one.
 void quantized_concat(const Views& v, const Match& m, Unions& unions) {
   const auto q = quantizer_of(v, m.ops.back(), m.classes.first(m.classes.size() - 1));
-  if (!q) return;
+  if (!q || !takes("Concat", v.g.facts(m.root()).dtype)) return;
   std::vector<ENode> joins;
   std::vector<std::vector<Id>> children;
   for (NodeId n : v.g.egraph().class_nodes(m.classes[0])) {
@@ -155,7 +161,7 @@ void split_of_quantized(const Views& v, const Match& m, Unions& unions) {
   };
   for (const Quantizer& q : quantizers_in(v, m.classes[0])) {
     const Along along = parameters_along(v, q, axis, false);
-    if (along == Along::kUnknown) continue;
+    if (along == Along::kUnknown || !takes("Split", v.g.facts(q.of).dtype)) continue;
     const std::int64_t at = axis_of_scales(v, q, axis);
     const Id inside = divided(q.of, axis), scales = along == Along::kParts ? divided(q.scale, at) : kNone;
     const Id zeros = along == Along::kParts && q.zero != kNone ? divided(q.zero, at) : kNone;
@@ -170,7 +176,7 @@ void split_of_quantized(const Views& v, const Match& m, Unions& unions) {
 // A quantizer of a part of a Split. Classes as of quantized_concat.
 void quantized_part(const Views& v, const Match& m, Unions& unions) {
   const auto q = quantizer_of(v, m.ops.back(), m.classes.first(m.classes.size() - 1));
-  if (!q) return;
+  if (!q || !takes("Split", v.g.facts(m.root()).dtype)) return;
   struct Part {
     Id tuple;
     int index;

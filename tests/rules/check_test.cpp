@@ -82,7 +82,7 @@ TEST_F(CheckRules, EveryTypeIsDrawn) {
   std::set<DType> drawn;
   for (const Instance& i : random_instances(file->rules[0], file->rules[0].examples[0], 24, random))
     for (const auto& [name, tensor] : i.tensors) drawn.insert(tensor.dtype());
-  EXPECT_EQ(drawn.size(), 13u);
+  EXPECT_EQ(drawn.size(), 19u);
   // True but for int16, which the example does not show.
   const RuleCheck c = check(R"(rule r (X) => (Y) { S = Mul (X, X) Y = Relu (S) } where float(X) or dtype(X) == int16
     => { Y = Identity (S) } example X = float[50])");
