@@ -30,7 +30,7 @@ def read_cases():
             name, *lines = block.splitlines()
             told = [line[2:].partition(": ")[::2] for line in lines if line.startswith("# ")]
             options = {"assume", "no-assume", "target", "cost", "opset", "rules"}
-            words = [word for key, value in told for word in ([f"--{key}"] if key in ("approximate", "within-one-step") else [f"--{key}", value] if key in options else [])]
+            words = [word for key, value in told for word in ([f"--{key}"] if key in ("approximate", "rescale", "within-one-step") else [f"--{key}", value] if key in options else [])]
             assert name not in cases, name
             cases[name] = (words, before + "\n" + "\n".join(line for line in lines if not line.startswith("# ")))
     return cases

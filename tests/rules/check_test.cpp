@@ -58,6 +58,17 @@ TEST_F(CheckRules, AMissingGuardIsFoundByRandomInstances) {
   EXPECT_TRUE(says(c, kError, "int")) << to_string(c);
 }
 
+TEST_F(CheckRules, ARuleThatRescalesMovesIntegersByAStepAndFloatsByLittle) {
+  const std::string quantized = R"(rule r (X, c) => (Y) effect rescales QuantizeLinear (X, c) where const(c), wide_float(c)
+    => QuantizeLinear (X, Mul (c, {})) example X = float[50] {{200}}, c = float[] {{1}})";
+  EXPECT_TRUE(check(fmt::format(fmt::runtime(quantized), 1.004)).ok());
+  EXPECT_TRUE(says(check(fmt::format(fmt::runtime(quantized), 1.02)), kError, "the sides differ"));
+  const std::string floats = R"(rule r (X, c) => (Y) effect rescales DequantizeLinear (X, c) where const(c), wide_float(c)
+    => DequantizeLinear (X, Mul (c, {})) example X = uint8[50] {{200}}, c = float[] {{1}})";
+  EXPECT_TRUE(check(fmt::format(fmt::runtime(floats), "1.000002")).ok());
+  EXPECT_TRUE(says(check(fmt::format(fmt::runtime(floats), "1.0001")), kError, "the sides differ"));
+}
+
 TEST_F(CheckRules, FloatsThatAnExampleWritesAreDrawnToo) {
   // True of the numbers that are written, false of -0.
   const RuleCheck c = check(R"(rule r (X) => (Y) effect reassociates

@@ -58,6 +58,8 @@ void take_line(const std::string& word, const std::string& rest, RewriteCase& c)
     c.setup.filter.effects.within_one_step = true;
   else if (word == "approximate" && rest.empty())
     c.setup.filter.effects.approximates = true;
+  else if (word == "rescale" && rest.empty())
+    c.setup.filter.effects.rescales = true;
   else
     c.unknown = word;
 }
