@@ -313,6 +313,24 @@ OnnxProblem onnx_problem(const OnnxEGraph& egraph, const Lowered& lowered, const
   return ProblemBuilder(egraph, lowered, target, cost, options).build();
 }
 
+namespace {
+
+// By class, the model's first node that makes its value; null where a graph input or a constant is it. What the model makes later is
+// equal to it, and may be made of it.
+std::vector<const Source*> first_makers(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p) {
+  const EGraph& e = g.egraph();
+  std::vector<const Source*> out(p.class_id.size(), nullptr);
+  for (auto s = lowered.sources.rbegin(); s != lowered.sources.rend(); ++s)
+    for (const Id output : s->outputs)
+      if (const std::uint32_t c = output == kNone || s->op == kNone ? kUnchosen : p.number[e.find(output)]; c != kUnchosen) out[c] = &*s;
+  for (std::uint32_t c = 0; c < out.size(); ++c)
+    for (std::uint32_t n = p.plain.node_begin[c]; n < p.plain.node_begin[c + 1]; ++n)
+      if (p.node_id[n] != kNone && e.node(p.node_id[n]).children.empty() && g.key(e.node(p.node_id[n]).op).domain == "#") out[c] = nullptr;
+  return out;
+}
+
+}  // namespace
+
 absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& lowered, const OnnxProblem& p) {
   const EGraph& e = g.egraph();
   NodeChoice choice(p.plain.num_classes(), kUnchosen);
@@ -331,9 +349,12 @@ absl::StatusOr<NodeChoice> original_choice(const OnnxEGraph& g, const Lowered& l
     };
   };
   for (const auto& [c, of] : p.blockers) choice[c] = p.plain.node_begin[c];
+  const std::vector<const Source*> makers = first_makers(g, lowered, p);
   for (const NodeId node : units_of_model(g, lowered)) {
     const std::uint32_t c = p.number[e.find(e.class_of(node))];
     if (c == kUnchosen || choice[c] != kUnchosen) continue;
+    const NodeId same = g.key(e.node(node).op).role == UnitRole::kLast ? without_unit(g, node) : kNone;
+    if (same != kNone && (!makers[c] || !is_source(*makers[c])(e.node(same)))) continue;
     const auto begin = p.node_id.begin() + p.plain.node_begin[c], end = p.node_id.begin() + p.plain.node_begin[c + 1];
     if (const auto it = std::find(begin, end, node); it != end) choice[c] = static_cast<std::uint32_t>(it - p.node_id.begin());
   }
