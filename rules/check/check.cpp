@@ -195,6 +195,7 @@ class Check {
 
   // Over all instances, since one of few elements says little of a share.
   void check_share() {
+    if (rule_.effect != Effect::kWithinOneStep) return;
     const double share = rule_.share.value_or(kMostMoved);
     if (static_cast<double>(out_.moved) > 2 + share * static_cast<double>(out_.compared))
       find(Severity::kError, rule_.place,

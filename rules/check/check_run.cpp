@@ -82,7 +82,9 @@ double tolerance_of_floats(const Rule& rule, DType dtype) {
   if (dtype == DType::kBfloat16) return std::max(declared, 1e-1);
   if (dtype != DType::kFloat && dtype != DType::kDouble) return std::max(declared, 0.5);
   if (declared > 0) return declared;
-  return rule.effect == Effect::kApproximates ? 1e-2 : rule.effect == Effect::kWithinOneStep || rule.effect == Effect::kRescales ? 1e-5 : 1e-4;
+  return rule.effect == Effect::kApproximates                                        ? 1e-2
+         : rule.effect == Effect::kWithinOneStep || rule.effect == Effect::kRescales ? 1e-5
+                                                                                     : 1e-4;
 }
 
 }  // namespace

@@ -52,8 +52,9 @@ class FactSource {
   virtual bool holds_attention(Id) const { return false; }
   virtual bool attention_is_made(Id) const { return false; }
   virtual bool is_count(Id) const { return false; }
-  virtual bool quantizes_one(Id) const { return true; }  // as in quantizers.h
-  virtual Bounds bounds(Id) const { return {}; }         // as bounds_of of bounds.h
+  virtual bool quantizes_one(Id) const { return true; }                          // as in quantizers.h
+  virtual std::optional<bool> hands_on_input(Id) const { return std::nullopt; }  // as in quantizers.h
+  virtual Bounds bounds(Id) const { return {}; }                                 // as bounds_of of bounds.h
 };
 
 // A value of the model, named by what stands for it.
@@ -261,6 +262,7 @@ class EGraphFacts : public FactSource {
   bool attention_is_made(Id) const override { return saturate::attention_is_made(g_); }
   bool is_count(Id id) const override { return saturate::is_count(g_, id); }
   bool quantizes_one(Id id) const override { return saturate::quantizes_one(g_, id); }
+  std::optional<bool> hands_on_input(Id id) const override { return saturate::hands_on_input(g_, id); }
   Bounds bounds(Id id) const override { return bounds_of(g_, id); }
 
  private:

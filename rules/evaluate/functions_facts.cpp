@@ -175,6 +175,13 @@ Result told_by_source(EvalContext& c, Args a) {
   return Val((c.source().*test)(*id));
 }
 
+Result hands_on_input(EvalContext& c, Args a) {
+  const auto id = c.as_class(a[0]);
+  const auto answer = id ? c.source().hands_on_input(*id) : std::nullopt;
+  if (!answer) return c.fail([&] { return fmt::format("nothing says whether {} is an input", c.show(a[0])); });
+  return Val(*answer);
+}
+
 template <double Bounds::*side>
 Result bound(EvalContext& c, Args a) {
   const auto id = c.as_class(a[0]);
@@ -263,6 +270,8 @@ constexpr RuleFunction kFactFunctions[] = {
     {"quantizes_one", 1, 1, "(x) -> bool",
      "Whether all QuantizeLinear that make x read one value: of several, such as y and Clip(y), the quantizer's range makes one.",
      "useful(quantizes_one(Q))", told_by_source<&FactSource::quantizes_one>, true},
+    {"hands_on_input", 1, 1, "(x) -> bool", "Whether x is an input of the model, or a view or copy of one. For `useful`.",
+     "useful(not hands_on_input(X))", hands_on_input, true},
     {"hides_by_infinity", 1, 1, "(x) -> bool", "Whether a mask of constants that lies over scores x has a -inf.",
      "not hides_by_infinity(X)", hides_by_infinity},
 };

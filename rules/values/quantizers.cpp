@@ -33,4 +33,22 @@ bool quantizes_one(const OnnxEGraph& g, Id id) {
   return true;
 }
 
+bool hands_on_input(const OnnxEGraph& g, Id id) {
+  static constexpr std::string_view kMoves[] = {"Transpose", "Reshape", "Slice",        "Gather",
+                                                "Expand",    "Tile",    "DepthToSpace", "SpaceToDepth"};
+  constexpr std::size_t kMost = 32;  // values that are looked at
+  const EGraph& e = g.egraph();
+  std::vector<Id> from{e.find(id)};
+  for (std::size_t i = 0; i < from.size() && i < kMost; ++i)
+    for (const NodeId n : e.class_nodes(from[i])) {
+      const ENode node = e.node(n);
+      const OpKey& key = g.key(node.op);
+      if (key.domain == "#" && key.op_type == kInputOp) return true;
+      const bool moves = key.domain.empty() && std::find(std::begin(kMoves), std::end(kMoves), key.op_type) != std::end(kMoves);
+      const Id moved = moves && !node.children.empty() ? e.find(node.children[0]) : kNone;
+      if (moved != kNone && std::find(from.begin(), from.end(), moved) == from.end()) from.push_back(moved);
+    }
+  return false;
+}
+
 }  // namespace saturate

@@ -9,4 +9,7 @@ namespace saturate {
 // and Clip(x), the range of the quantizer is one of them, and none of them is what is dequantized again.
 bool quantizes_one(const OnnxEGraph& g, Id id);
 
+// Whether an input of the model makes this value, or a view or copy of one.
+bool hands_on_input(const OnnxEGraph& g, Id id);
+
 }  // namespace saturate

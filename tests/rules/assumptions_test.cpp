@@ -41,7 +41,8 @@ bool is_about(const Rule& rule, std::string_view assumption) {
   if (assumption == "small_counts") return asks(rule, {"counts"}) || holds_operator(rule, {"Slice"});
   if (assumption == "ids_in_range") return holds_operator(rule, {"Gather", "EmbedLayerNormalization"});
   if (assumption == "finite_values") return holds_operator(rule, {"Mul", "Where"});
-  if (assumption == "quantizer_holds_values") return holds_operator(rule, {"QuantizeLinear"}) && rule.effect == Effect::kApproximates;
+  if (assumption == "quantizer_holds_values" || assumption == "quantizer_holds_inputs")
+    return holds_operator(rule, {"QuantizeLinear"}) && rule.effect == Effect::kApproximates;
   if (assumption == "no_empty_row")
     return attention && (asks(rule, {"hides_by_numbers", "hides_by_infinity"}) || holds_operator(rule, {"Div"}));
   return attention;
