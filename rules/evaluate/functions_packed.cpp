@@ -80,14 +80,18 @@ Result to_bytes(EvalContext& c, Args a) {
   const std::int64_t rows = t->dims()[1 - *axis], columns = t->dims()[*axis], row = rows == 0 ? 0 : *elements / rows;
   if (row * rows != *elements || row < (columns * bits + 7) / 8)
     return c.fail([&] { return fmt::format("{} has no room in dims {}", c.show(a[0]), c.show(a[2])); });
-  const std::int64_t middle = has_sign(t->dtype()) ? std::int64_t{1} << (bits - 1) : 0;
+  const unsigned middle = has_sign(t->dtype()) ? 1u << (bits - 1) : 0, mask = (1u << bits) - 1;
+  const auto* from = t->data<std::uint8_t>();
+  const auto code = [&](std::int64_t at) { return ((from[at * bits / 8] >> (at * bits % 8)) ^ middle) & mask; };
   Tensor out(DType::kUint8, *dims);
   auto* to = out.mutable_as<std::uint8_t>();
-  for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t i = 0; i < columns; ++i) {
-      const auto code = static_cast<unsigned>(*element_as_int(*t, *axis == 1 ? r * columns + i : i * rows + r) + middle);
+  const std::int64_t along = *axis == 1 ? 1 : rows, across = *axis == 1 ? columns : 1;
+  // In the order in which the matrix lies.
+  for (std::int64_t outer = 0; outer < (*axis == 1 ? rows : columns); ++outer)
+    for (std::int64_t inner = 0; inner < (*axis == 1 ? columns : rows); ++inner) {
+      const std::int64_t r = *axis == 1 ? outer : inner, i = *axis == 1 ? inner : outer;
       std::uint8_t& byte = to[r * row + i * bits / 8];
-      byte = static_cast<std::uint8_t>(byte | code << (i * bits % 8));
+      byte = static_cast<std::uint8_t>(byte | code(r * across + i * along) << (i * bits % 8));
     }
   return Val(std::move(out));
 }

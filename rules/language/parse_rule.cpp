@@ -304,6 +304,8 @@ bool RuleParser::parse_clauses(WrittenRule& written) {
       rule.if_unsupported = true;
     } else if (accept_word("if_any_unsupported")) {
       rule.if_unsupported = rule.if_any_unsupported = true;
+    } else if (accept_word("if_lacking")) {
+      rule.if_unsupported = rule.if_lacking = true;
     } else if (accept_word("yields_to")) {
       if (!expect_name(rule.yields_to, "the name of a rule")) return false;
     } else if (peek().is_word("backward")) {

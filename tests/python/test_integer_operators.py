@@ -298,6 +298,15 @@ def test_weights_in_blocks_are_bytes_or_integers_of_few_bits(tmp_path, takes_ope
         close(wanted, onnxruntime_outputs(path, d.inputs)["y"])
 
 
+@pytest.mark.parametrize("spelling, cost", [(0, "measured"), (0, "nodes"), (1, "nodes")])
+def test_weights_in_blocks_stay_as_they_are_spelled(tmp_path, spelling, cost):
+    """In bytes they also stay of four bits: a runtime that has the operator is never given floats in their place."""
+    d = Drawn(5)
+    path = written(tmp_path / "m.onnx", d, blocks_of_weights(d, 4, True, k=320)[spelling], 21, {"y": np.float32})
+    run_ok(path, tmp_path / "o.onnx", "--target", "ort-cpu", "--cost", cost)
+    assert operators(tmp_path / "o.onnx") == operators(path)
+
+
 @pytest.mark.parametrize("zeros", [False, True])
 def test_rows_of_a_table_in_blocks(tmp_path, takes_operators, zeros):
     d = Drawn(4)

@@ -53,7 +53,7 @@ class Wanted {
   // runtime's own optimizer, and rules start from the standard's operators.
   bool not_taken(const RuleHead& rule) const {
     const RuleOp& n = rule.ends_in;
-    return rule.if_unsupported && (!takes(n) || (!n.domain.empty() && holds(model_.graph.nodes, n)));
+    return rule.if_unsupported && (!takes(n) || (!rule.if_lacking && !n.domain.empty() && holds(model_.graph.nodes, n)));
   }
 
   // Whether the model holds something to take apart. Otherwise decompositions would undo fusions.
