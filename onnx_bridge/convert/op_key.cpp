@@ -22,7 +22,20 @@ const OpSchema* newest_schema(std::string_view domain, std::string_view op_type)
 std::optional<int> axis_rank(std::string_view op_type, std::string_view attribute, int first_input_rank) {
   if (attribute != "axis" && attribute != "axes") return std::nullopt;
   if (op_type == "ConcatFromSequence" || op_type == "SplitToSequence") return std::nullopt;
+  if (op_type == "QLinearConcat") return std::nullopt;  // its first input is a scale
   return op_type == "OneHot" ? first_input_rank + 1 : first_input_rank;
+}
+
+Attribute with_axes_from_front(Attribute a, std::string_view op_type, int first_input_rank) {
+  const auto rank = axis_rank(op_type, a.name, first_input_rank);
+  if (!rank) return a;
+  if (a.type == AttributeType::kInt) a.value = wrapped(a.i(), *rank);
+  if (a.type == AttributeType::kInts) {
+    std::vector<std::int64_t> axes = a.ints();
+    for (std::int64_t& axis : axes) axis = wrapped(axis, *rank);
+    a.value = std::move(axes);
+  }
+  return a;
 }
 
 OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs, std::optional<int> rank) {
@@ -32,17 +45,8 @@ OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<At
 OpKey make_key(const OpSchema* schema, std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs,
                std::optional<int> rank) {
   if (schema != nullptr) add_defaults(*schema, attributes);
-  for (Attribute& a : attributes) {
-    if (!rank) break;
-    const auto r = axis_rank(op_type, a.name, *rank);
-    if (!r) continue;
-    if (a.type == AttributeType::kInt) a.value = wrapped(a.i(), *r);
-    if (a.type == AttributeType::kInts) {
-      std::vector<std::int64_t> axes = a.ints();
-      for (std::int64_t& axis : axes) axis = wrapped(axis, *r);
-      a.value = std::move(axes);
-    }
-  }
+  if (rank)
+    for (Attribute& a : attributes) a = with_axes_from_front(std::move(a), op_type, *rank);
   const auto by_name = [](const Attribute& a, const Attribute& b) { return a.name < b.name; };
   if (!std::is_sorted(attributes.begin(), attributes.end(), by_name)) std::sort(attributes.begin(), attributes.end(), by_name);
   OpKey key;

@@ -25,6 +25,8 @@ OpKey make_key(const OpSchema* schema, std::string_view domain, std::string_view
 
 // The rank by which this attribute counts negative axes, from that of the first input; nullopt: it holds no axes.
 std::optional<int> axis_rank(std::string_view op_type, std::string_view attribute, int first_input_rank);
+// The attribute with negative axes, if it holds axes, counted from the front.
+Attribute with_axes_from_front(Attribute attribute, std::string_view op_type, int first_input_rank);
 
 bool same_value(const Attribute& a, const Attribute& b);
 

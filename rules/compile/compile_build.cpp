@@ -68,7 +68,7 @@ class Application : public BoundNames {
     if (bound.slot != kNone) return Val(ClassRef{g_.egraph().find(match_.classes[bound.slot])});
     if (bound.left_out) return Val(ClassRef{g_.absent()});
     for (const CompiledRule::AttributeBinding* b : bound.attributes)
-      if (const Attribute* found = attribute(b->slot, b->attribute)) return Val(*found);
+      if (auto found = bound_by(*b)) return Val(*std::move(found));
     return std::nullopt;
   }
 
@@ -81,6 +81,13 @@ class Application : public BoundNames {
 
   const Attribute* attribute(std::uint32_t slot, std::string_view name) const {
     return find_attribute(g_.key(match_.ops[slot]).attributes, name);
+  }
+  // An axis is counted from the front, also where the operator keeps one that was written before the rank was known.
+  std::optional<Attribute> bound_by(const CompiledRule::AttributeBinding& b) const {
+    const Attribute* found = attribute(b.slot, b.attribute);
+    if (found == nullptr) return std::nullopt;
+    const auto rank = b.first == kNone ? std::nullopt : rank_of(facts(b.first));
+    return rank ? with_axes_from_front(*found, g_.key(match_.ops[b.slot]).op_type, *rank) : *found;
   }
   const Facts& facts(std::uint32_t slot) const { return g_.facts(match_.classes[slot]); }
 
@@ -164,8 +171,8 @@ class Application : public BoundNames {
   }
 
   bool same_binding(const CompiledRule::AttributeBinding& a, const CompiledRule::AttributeBinding& b) const {
-    const Attribute *x = attribute(a.slot, a.attribute), *y = attribute(b.slot, b.attribute);
-    return x && y ? same_value(*x, *y) : x == y;
+    const auto x = bound_by(a), y = bound_by(b);
+    return x && y ? same_value(*x, *y) : !x && !y;
   }
 
   bool is_let(std::string_view name) const {
@@ -179,8 +186,8 @@ class Application : public BoundNames {
     for (const auto& [name, slot] : names.slots) environment_.set(name, Val(ClassRef{g_.egraph().find(match_.classes[slot])}));
     for (const std::string_view name : names.left_out) environment_.set(name, Val(ClassRef{g_.absent()}));
     for (const CompiledRule::AttributeBinding* b : names.bindings)
-      if (const Attribute* bound = attribute(b->slot, b->attribute); bound && environment_.find(b->variable) == nullptr)
-        environment_.set(b->variable, Val(*bound));
+      if (environment_.find(b->variable) == nullptr)
+        if (auto bound = bound_by(*b)) environment_.set(b->variable, Val(*std::move(bound)));
   }
 
   bool evaluate_lets() {
@@ -196,9 +203,8 @@ class Application : public BoundNames {
   // In a rule read backwards, a let that the match has bound is a test.
   bool let_fits(const std::string& name, const Val& computed) {
     for (const auto& b : rule_.bindings)
-      if (const Attribute* bound = attribute(b.slot, b.attribute);
-          b.variable == name && (!bound || context_.equal(computed, Val(*bound)) != true))
-        return false;
+      if (b.variable == name)
+        if (const auto bound = bound_by(b); !bound || context_.equal(computed, Val(*bound)) != true) return false;
     for (const auto& [let, slot] : rule_.let_slots) {
       if (let != name) continue;
       const Val bound(ClassRef{g_.egraph().find(match_.classes[slot])});
@@ -373,11 +379,10 @@ class Application : public BoundNames {
     if (a.kind == RuleAttribute::Kind::kLiteral) return a.literal;
     for (const auto& b : rule_.bindings)
       if (b.variable == a.variable) {
-        const Attribute* found = attribute(b.slot, b.attribute);
-        if (found == nullptr) continue;
-        Attribute bound = *found;
-        bound.name = a.literal.name;
-        if (bound.type == a.literal.type || a.literal.type == AttributeType::kUndefined) return bound;
+        auto bound = bound_by(b);
+        if (!bound) continue;
+        bound->name = a.literal.name;
+        if (bound->type == a.literal.type || a.literal.type == AttributeType::kUndefined) return bound;
       }
     if (environment_.find(a.variable) == nullptr) bind();
     return attribute_of_value(a, *environment_.find(a.variable));

@@ -213,7 +213,10 @@ class LeftCompiler {
     const std::uint32_t slot = push(std::move(node));
     for (Attribute& a : axes) out_.axis_tests.push_back({slot, children[0], n.op_type, std::move(a)});
     for (const RuleAttribute& a : n.attributes)
-      if (a.kind == RuleAttribute::Kind::kVariable) out_.bindings.push_back({a.variable, slot, a.literal.name});
+      if (a.kind == RuleAttribute::Kind::kVariable) {
+        const bool axis = !children.empty() && axis_rank(n.op_type, a.literal.name, 1);
+        out_.bindings.push_back({a.variable, slot, a.literal.name, axis ? children[0] : kNone});
+      }
     constant_operands(n, children);
     outputs(n, slot);
   }

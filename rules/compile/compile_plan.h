@@ -31,6 +31,7 @@ struct CompiledRule {
     std::string variable;
     std::uint32_t slot;
     std::string attribute;
+    std::uint32_t first = kNone;  // of an axis: the operator's first input, whose rank it counts from
   };
   std::vector<AttributeBinding> bindings;
   std::vector<std::pair<const AttributeBinding*, const AttributeBinding*>> bound_twice;  // of one variable: they must agree

@@ -47,20 +47,27 @@ Id quantize(const Views& v, const Quantizer& q, Id of, Id scale, Id zero) {
 // How the parameters of a quantizer lie to an axis of what it is for.
 enum class Along : std::uint8_t { kSame, kParts, kUnknown };  // one for all parts; each part has its own; neither is proven
 
-// What becomes of the parameters where the tensor is divided along an axis, or joined.
-Along parameters_along(const Views& v, const Quantizer& q, std::int64_t axis, bool whole_blocks) {
+// What becomes of the parameters where this operator divides the tensor along its axis, or joins such tensors.
+Along parameters_along(const Views& v, const Quantizer& q, OpId op, Id tensor, bool whole_blocks) {
   const Dims* scale = v.shape(q.scale);
   if (!scale) return Along::kUnknown;
   if (scale->empty()) return Along::kSame;
-  const bool of_axis = v.int_attribute(q.op, "axis", 1) == axis, blocked = v.int_attribute(q.op, "block_size", 0) > 0;
+  const auto axis = v.axis(op, tensor), own = v.axis(q.op, tensor, 1);
+  if (!axis || !own) return Along::kUnknown;
+  // One scale in a list is for the whole tensor, but where its axis is one long.
+  if (scale->size() == 1 && v.g.dims().value((*scale)[0]) == 1) {
+    const auto length = v.g.dims().value((*v.shape(tensor))[static_cast<std::size_t>(*own)]);
+    if (length != 1) return length ? Along::kSame : Along::kUnknown;
+  }
+  const bool of_axis = *own == *axis, blocked = v.int_attribute(q.op, "block_size", 0) > 0;
   if (!blocked) return v.guard("one scale for each index goes with the axis", !of_axis) ? Along::kSame : Along::kParts;
   return v.guard("blocks stay whole", !of_axis || whole_blocks) ? Along::kParts : Along::kUnknown;
 }
 
-bool are_whole_blocks(const Views& v, const Quantizer& q, Id part, std::int64_t axis) {
+bool are_whole_blocks(const Views& v, const Quantizer& q, Id part, OpId op) {
   const std::int64_t size = v.int_attribute(q.op, "block_size", 0);
-  const Dims* dims = v.shape(part);
-  const auto n = dims && axis < std::ssize(*dims) ? v.g.dims().value((*dims)[static_cast<std::size_t>(axis)]) : std::nullopt;
+  const auto axis = v.axis(op, part);
+  const auto n = axis ? v.g.dims().value((*v.shape(part))[static_cast<std::size_t>(*axis)]) : std::nullopt;
   return size > 0 && n && *n % size == 0;
 }
 
@@ -77,7 +84,8 @@ bool takes(std::string_view op, DType dtype) {
 
 Id joined(const Views& v, std::span<const Id> parts, std::int64_t axis) {
   const Dims* first = v.shape(parts[0]);
-  return v.g.add(make_key("", "Concat", {Attribute::of("axis", axis)}, 1, first ? static_cast<int>(first->size()) : 1), parts);
+  const auto rank = first ? std::optional(static_cast<int>(first->size())) : std::nullopt;
+  return v.g.add(make_key("", "Concat", {Attribute::of("axis", axis)}, 1, rank), parts);
 }
 
 // One quantizer of each part that is like the first one; empty where a part has none. `same`: with its very scale and zero point.
@@ -101,25 +109,29 @@ std::vector<Quantizer> alike(const Views& v, const Quantizer& first, std::span<c
 // Concat of what is quantized alike. Classes: the parts, and the result.
 void concat_of_quantized(const Views& v, const Match& m, Unions& unions) {
   const std::vector<Id> parts(m.classes.begin(), m.classes.end() - 1);
-  const std::int64_t axis = v.int_attribute(m.ops.back(), "axis", 0);
+  const OpId op = m.ops.back();
+  const std::int64_t axis = v.axis(op, parts[0]).value_or(v.int_attribute(op, "axis", 0));
   for (const Quantizer& first : quantizers_in(v, parts[0])) {
-    const bool whole = std::all_of(parts.begin(), parts.end() - 1, [&](Id part) { return are_whole_blocks(v, first, part, axis); });
-    const Along along = parameters_along(v, first, axis, whole);
+    const bool whole = std::all_of(parts.begin(), parts.end() - 1, [&](Id part) { return are_whole_blocks(v, first, part, op); });
+    const Along along = parameters_along(v, first, op, parts[0], whole);
     if (along == Along::kUnknown || !takes("Concat", v.g.facts(first.of).dtype)) continue;
     const auto all = alike(v, first, parts, along == Along::kSame);
     if (all.empty()) continue;
     std::vector<Id> of, scales, zeros;
+    const bool own = along == Along::kParts, blocked = v.int_attribute(first.op, "block_size", 0) > 0;
     const std::size_t rank = v.shape(first.scale)->size();
-    for (const Quantizer& q : all) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Quantizer& q = all[i];
       const Dims* scale = v.shape(q.scale);
       if (!scale || scale->size() != rank) break;
+      const auto place = own && !blocked ? v.axis(op, parts[i]) : std::nullopt;
+      if (place && !v.equal((*scale)[0], (*v.shape(parts[i]))[static_cast<std::size_t>(*place)])) break;
       of.push_back(q.of);
       scales.push_back(q.scale);
       if (q.zero != kNone) zeros.push_back(q.zero);
     }
     if (of.size() != all.size()) continue;
     const Id inside = joined(v, of, axis);
-    const bool own = along == Along::kParts;
     const std::int64_t at = axis_of_scales(v, first, axis);
     const Id scale = own ? joined(v, scales, at) : first.scale;
     const Id zero = own && first.zero != kNone ? joined(v, zeros, at) : first.zero;
@@ -140,8 +152,8 @@ void quantized_concat(const Views& v, const Match& m, Unions& unions) {
     joins.push_back({node.op, {}});
   }
   for (std::size_t i = 0; i < joins.size(); ++i) {
+    if (parameters_along(v, *q, joins[i].op, m.classes[0], false) != Along::kSame) continue;
     const std::int64_t axis = v.int_attribute(joins[i].op, "axis", 0);
-    if (parameters_along(v, *q, axis, false) != Along::kSame) continue;
     for (Id& part : children[i]) part = quantize(v, *q, part, q->scale, q->zero);
     unions.emplace_back(m.root(), joined(v, children[i], axis));
   }
@@ -150,7 +162,7 @@ void quantized_concat(const Views& v, const Match& m, Unions& unions) {
 // Split of what is quantized. Classes: the value, the sizes where they are given, the tuple.
 void split_of_quantized(const Views& v, const Match& m, Unions& unions) {
   const OpKey key = v.g.key(m.ops.back());
-  const std::int64_t axis = v.int_attribute(m.ops.back(), "axis", 0);
+  const std::int64_t axis = v.axis(m.ops.back(), m.classes[0]).value_or(v.int_attribute(m.ops.back(), "axis", 0));
   const auto divided = [&](Id value, std::int64_t along) {
     OpKey of = key;
     for (Attribute& a : of.attributes)
@@ -160,7 +172,7 @@ void split_of_quantized(const Views& v, const Match& m, Unions& unions) {
     return v.g.add(of, children);
   };
   for (const Quantizer& q : quantizers_in(v, m.classes[0])) {
-    const Along along = parameters_along(v, q, axis, false);
+    const Along along = parameters_along(v, q, m.ops.back(), m.classes[0], false);
     if (along == Along::kUnknown || !takes("Split", v.g.facts(q.of).dtype)) continue;
     const std::int64_t at = axis_of_scales(v, q, axis);
     const Id inside = divided(q.of, axis), scales = along == Along::kParts ? divided(q.scale, at) : kNone;
@@ -195,7 +207,7 @@ void quantized_part(const Views& v, const Match& m, Unions& unions) {
         splits.emplace_back(node.op, std::vector<Id>(node.children.begin(), node.children.end()));
     }
     for (auto& [op, children] : splits) {
-      if (parameters_along(v, *q, v.int_attribute(op, "axis", 0), false) != Along::kSame) continue;
+      if (parameters_along(v, *q, op, m.classes[0], false) != Along::kSame) continue;
       children[0] = quantize(v, *q, children[0], q->scale, q->zero);
       unions.emplace_back(m.root(), v.g.project(v.g.add(v.g.key(op), children), part.index));
     }
