@@ -299,7 +299,8 @@ def integer_products():
             yield Case("DynamicQuantizeMatMul", [f, w, s, zw], weights=(1, 2, 3), domain=MS)
             if rows in (1, 16, 128):
                 blocks = (n, k // 32, 16)
-                yield Case("MatMulNBits", [f, u8(*blocks), np.full((n, k // 32), 0.01, np.float32)], {"K": k, "N": n, "bits": 4, "block_size": 32}, weights=(1, 2), domain=MS)
+                for level in ({}, {"accuracy_level": 4}):  # what ONNX Runtime makes of DequantizeLinear and MatMul has the latter
+                    yield Case("MatMulNBits", [f, u8(*blocks), np.full((n, k // 32), 0.01, np.float32)], {"K": k, "N": n, "bits": 4, "block_size": 32} | level, weights=(1, 2), domain=MS)
     for heads, size in ((4, 16), (4, 64), (12, 64)):
         for rows in SEQUENCES:
             for keys in sorted({rows, 128}):

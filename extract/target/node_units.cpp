@@ -78,7 +78,7 @@ struct FoundUnit {
 };
 
 // What is wrong around an operator, in the order in which it is looked at.
-enum class Missing : std::uint8_t { kDequantizer, kDtype, kConstant, kQuantizer, kResultDtype, kParameters, kJoined };
+enum class Missing : std::uint8_t { kDequantizer, kDtype, kConstant, kQuantizer, kResultDtype, kParameters, kJoined, kAttribute };
 
 struct MissedUnit {
   Missing what = Missing::kDequantizer;
@@ -138,6 +138,8 @@ class UnitFinder {
   std::optional<MissedUnit> around(FoundUnit& f, std::vector<FoundUnit>& found) const {
     const NodeUnit& unit = *f.unit;
     const ENode node = e_.node(f.op);
+    if (!refuse_attributes(unit.attributes, g_.key(node.op).attributes).empty())
+      return MissedUnit{.what = Missing::kAttribute, .unit = &unit, .there = 1};
     NodeId first = kNone;
     int there = 0;
     MissedUnit missed{Missing::kDequantizer, &unit};
@@ -155,7 +157,9 @@ class UnitFinder {
     }
     if (first == kNone) return missed;
     if (unit.quantized) return closed(f, e_.node(first), found);
-    if (!joined_at_load(g_, target_, node, f.last).empty()) return MissedUnit{.what = Missing::kJoined, .unit = &unit, .there = there};
+    const auto joins = joined_at_load(g_, target_, node, f.last);
+    if (!std::all_of(joins.begin(), joins.end(), [&](const auto& join) { return unit.operators.contains(join.second); }))
+      return MissedUnit{.what = Missing::kJoined, .unit = &unit, .there = there};
     found.push_back(f);
     return std::nullopt;
   }
@@ -262,7 +266,7 @@ void add_node_units(OnnxEGraph& g, const Target& target) {
 
 namespace {
 
-std::string reason_of(const Target& target, const ENode& node, const MissedUnit& missed, const ValueNamer& name) {
+std::string reason_of(const Target& target, const OpKey& key, const ENode& node, const MissedUnit& missed, const ValueNamer& name) {
   const auto& inputs = missed.unit->inputs;
   const auto input = [&] { return "its input " + name(node.children[missed.input]); };
   switch (missed.what) {
@@ -279,6 +283,8 @@ std::string reason_of(const Target& target, const ENode& node, const MissedUnit&
       return fmt::format("its result is quantized to {}, its input from {}", dtype_name(missed.dtype), dtype_name(missed.wanted));
     case Missing::kParameters:
       return "its result is quantized with another scale or zero point than its input has";
+    case Missing::kAttribute:
+      return refuse_attributes(missed.unit->attributes, key.attributes);
     case Missing::kJoined:
       return fmt::format("{} joins it with the operator that reads its result before it looks for integer kernels", target.name);
   }
@@ -315,7 +321,20 @@ UnitAnswer UnitAnswers::of(const Source& source, const ValueNamer& name) const {
     const auto rank = [](const MissedUnit& m) { return std::tuple(m.what > Missing::kDtype, m.there, -static_cast<int>(m.input), m.what); };
     return rank(a) < rank(b);
   });
-  return {"", reason_of(target_, e.node(*op), *nearest, name)};
+  return {"", reason_of(target_, key, e.node(*op), *nearest, name)};
+}
+
+// Whether the unit takes these children of an operator in it: dequantized from integers of its types where it lists them, else as they are.
+static bool takes(const OnnxEGraph& g, const NodeUnit& unit, std::span<const Id> children) {
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    const NodeId part = part_of(g, children[i]);
+    const auto& dtypes = unit.inputs[std::min(i, unit.inputs.size() - 1)];
+    const bool listed = i < unit.inputs.size() ? !dtypes.empty() : unit.variadic;
+    if (listed && part == kNone && g.facts(children[i]).kind == Facts::Kind::kAbsent) continue;
+    if (listed != (part != kNone)) return false;
+    if (listed && !holds(dtypes, g.facts(g.egraph().node(part).children[0]).dtype)) return false;
+  }
+  return true;
 }
 
 double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& last, Id id) {
@@ -330,10 +349,12 @@ double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cos
     inputs.push_back(part == kNone ? child : e.node(part).children[0]);
   }
   for (const NodeUnit& unit : target.node_units) {
-    if (!unit.operators.contains(name) || unit.quantized != quantized) continue;
+    if (!unit.operators.contains(name) || unit.quantized != quantized || !takes(g, unit, op.children)) continue;
     const IntegerKernel* integer = integer_kernel(unit.becomes);
     if (integer && integer->step == 0) inputs.resize(std::min(inputs.size(), integer->tensors.size()));
-    const double kernel = cost.cost_as(g, {unit.becomes.empty() ? name : unit.becomes, key.attributes}, inputs, id);
+    OtherOperator as{unit.becomes.empty() ? name : unit.becomes, key.attributes};
+    as.attributes.insert(as.attributes.end(), unit.kernel_attributes.begin(), unit.kernel_attributes.end());
+    const double kernel = cost.cost_as(g, as, inputs, id);
     if (kernel > 0) return kernel * kLosesTies;
   }
   return cost.cost(g, op, quantized ? e.find(last.children[0]) : id) * kLosesTies;

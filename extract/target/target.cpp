@@ -81,12 +81,7 @@ std::string refuse_tensor(const OperatorLimits& limits, const Carried& c, const 
 }
 
 std::string refuse_site(const OperatorLimits& limits, const OpSite& site) {
-  for (const auto& [name, allowed] : limits.attributes)
-    if (const Attribute* a = find_attribute(site.key.attributes, name)) {
-      const std::string value = attribute_text(*a);
-      if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
-        return fmt::format("{} is {}, wanted {}", name, value, fmt::join(allowed, " or "));
-    }
+  if (std::string wrong = refuse_attributes(limits.attributes, site.key.attributes); !wrong.empty()) return wrong;
   for (const int i : limits.constant_inputs)
     if (i < static_cast<int>(site.inputs.size()) && site.inputs[static_cast<std::size_t>(i)]->kind != Facts::Kind::kAbsent &&
         !site.inputs[static_cast<std::size_t>(i)]->constant)

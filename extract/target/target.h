@@ -34,7 +34,9 @@ struct NodeUnit {
   bool quantized = true;                         // QuantizeLinear of the first input's dtype behind it; false: its result stays a float
   bool same_parameters = false;                  // it quantizes with the scale and the zero point of its input
   std::set<int> constant_inputs;                 // whose integers are constants
-  std::string versions;                          // of the runtime, as text
+  std::map<std::string, std::vector<std::string>> attributes;  // what these of the operator's may be, each as JSON
+  std::vector<Attribute> kernel_attributes;                    // what the integer kernel gets beside the operator's own
+  std::string versions;                                        // of the runtime, as text
 };
 
 // What the runtime makes one operator of before it looks for units: `op` whose result `reader` reads beside a vector or a matrix, where the

@@ -57,6 +57,13 @@ absl::Status read_standard(const json& value, Target& t) {
   return absl::OkStatus();
 }
 
+std::map<std::string, std::vector<std::string>> read_allowed(const json& value) {
+  std::map<std::string, std::vector<std::string>> out;
+  for (const auto& [name, allowed] : value.items())
+    for (const auto& a : allowed) out[name].push_back(a.dump());
+  return out;
+}
+
 absl::Status read_limits(const json& value, Target& t) {
   for (const auto& entry : value) {
     OperatorLimits l;
@@ -82,8 +89,7 @@ absl::Status read_limits(const json& value, Target& t) {
       else if (key == "constant_inputs")
         l.constant_inputs = v.get<std::vector<int>>();
       else if (key == "attributes")
-        for (const auto& [name, allowed] : v.items())
-          for (const auto& a : allowed) l.attributes[name].push_back(a.dump());
+        l.attributes = read_allowed(v);
       else if (key == "because")
         l.because = v.get<std::string>();
       else
@@ -116,12 +122,16 @@ absl::Status read_units(const json& value, Target& t) {
         u.same_parameters = v.get<bool>();
       else if (key == "constant_inputs")
         u.constant_inputs = v.get<std::set<int>>();
+      else if (key == "attributes")
+        u.attributes = read_allowed(v);
+      else if (key == "kernel_attributes")
+        for (const auto& [name, number] : v.items()) u.kernel_attributes.push_back(Attribute::of(name, number.get<std::int64_t>()));
       else if (key == "versions")
         u.versions = v.get<std::string>();
       else
         return bad(
             fmt::format("node_units: unknown key '{}'; known are operators, becomes, inputs, variadic, quantized, same_parameters, "
-                        "constant_inputs, versions",
+                        "constant_inputs, attributes, kernel_attributes, versions",
                         key));
     }
     if (u.operators.empty() || u.inputs.empty()) return bad("node_units: an entry names operators, and dtypes of their inputs");
@@ -177,6 +187,13 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
   return absl::OkStatus();
 }
 
+ordered_json write_allowed(const std::map<std::string, std::vector<std::string>>& attributes) {
+  ordered_json out = ordered_json::object();
+  for (const auto& [name, allowed] : attributes)
+    for (const std::string& a : allowed) out[name].push_back(ordered_json::parse(a));
+  return out;
+}
+
 ordered_json limits_json(const OperatorLimits& l) {
   ordered_json out = ordered_json::object();
   if (!l.operators.empty()) out["operators"] = l.operators;
@@ -192,8 +209,7 @@ ordered_json limits_json(const OperatorLimits& l) {
   if (!l.dtypes.empty()) out["dtypes"] = l.dtypes;
   if (l.static_shapes) out["static_shapes"] = true;
   if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
-  for (const auto& [name, allowed] : l.attributes)
-    for (const std::string& a : allowed) out["attributes"][name].push_back(ordered_json::parse(a));
+  if (!l.attributes.empty()) out["attributes"] = write_allowed(l.attributes);
   if (!l.because.empty()) out["because"] = l.because;
   return out;
 }
@@ -226,6 +242,16 @@ std::string attribute_text(const Attribute& a) {
     default:
       return "";
   }
+}
+
+std::string refuse_attributes(const std::map<std::string, std::vector<std::string>>& attributes, const std::vector<Attribute>& given) {
+  for (const auto& [name, allowed] : attributes)
+    if (const Attribute* a = find_attribute(given, name)) {
+      const std::string value = attribute_text(*a);
+      if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+        return fmt::format("{} is {}, wanted {}", name, value, fmt::join(allowed, " or "));
+    }
+  return "";
 }
 
 absl::StatusOr<Target> parse_target(const std::string& text, const std::string& place) {
@@ -267,7 +293,7 @@ std::string target_text(const Target& t) {
                                         {"constant_operand", f.constant_operand},
                                         {"versions", f.versions}});
   out["node_units"] = ordered_json::array();
-  for (const NodeUnit& u : t.node_units)
+  for (const NodeUnit& u : t.node_units) {
     out["node_units"].push_back({{"operators", u.operators},
                                  {"becomes", u.becomes},
                                  {"inputs", u.inputs},
@@ -275,7 +301,11 @@ std::string target_text(const Target& t) {
                                  {"quantized", u.quantized},
                                  {"same_parameters", u.same_parameters},
                                  {"constant_inputs", u.constant_inputs},
+                                 {"attributes", write_allowed(u.attributes)},
+                                 {"kernel_attributes", ordered_json::object()},
                                  {"versions", u.versions}});
+    for (const Attribute& a : u.kernel_attributes) out["node_units"].back()["kernel_attributes"][a.name] = a.i();
+  }
   out["joins"] = ordered_json::array();
   for (const JoinedAtLoad& j : t.joins)
     out["joins"].push_back({{"operator", j.op}, {"reader", j.reader}, {"becomes", j.becomes}, {"versions", j.versions}});

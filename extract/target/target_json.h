@@ -12,5 +12,7 @@ absl::StatusOr<Target> parse_target(const std::string& text, const std::string& 
 std::string versions_text(const std::vector<VersionRange>& ranges);
 // An attribute's value as compact JSON: 1, "DCR", [0,2,1,3].
 std::string attribute_text(const Attribute& attribute);
+// Why an operator with these attributes is none of those that are allowed; "": it is. One that is absent is allowed.
+std::string refuse_attributes(const std::map<std::string, std::vector<std::string>>& allowed, const std::vector<Attribute>& attributes);
 
 }  // namespace saturate

@@ -327,13 +327,30 @@ def test_weights_in_blocks_are_bytes_or_integers_of_few_bits(tmp_path, takes_ope
         close(wanted, onnxruntime_outputs(path, d.inputs)["y"])
 
 
-@pytest.mark.parametrize("spelling, cost", [(0, "measured"), (0, "nodes"), (1, "nodes")])
+@pytest.mark.parametrize("cost", ["measured", "nodes"])
+@pytest.mark.parametrize("spelling", [0, 1])
 def test_weights_in_blocks_stay_as_they_are_spelled(tmp_path, spelling, cost):
-    """In bytes they also stay of four bits: a runtime that has the operator is never given floats in their place."""
+    """In bytes they also stay of four bits: a runtime that has the operator is never given floats in their place. And ONNX Runtime quantizes the
+    activations of DequantizeLinear and MatMul to bytes when it loads a model, which the operator does only if it says so: it would be slower."""
     d = Drawn(5)
     path = written(tmp_path / "m.onnx", d, blocks_of_weights(d, 4, True, k=320)[spelling], 21, {"y": np.float32})
     run_ok(path, tmp_path / "o.onnx", "--target", "ort-cpu", "--cost", cost)
     assert operators(tmp_path / "o.onnx") == operators(path)
+
+
+@pytest.mark.parametrize("rows", [1, 16])
+def test_a_bias_does_not_change_which_kernel_weights_in_blocks_get(tmp_path, rows):
+    """ONNX Runtime makes Gemm of MatMul and Add at load, and finds the kernel of 4 bits around that, too."""
+    d = Drawn(6)
+    _, group = blocks_of_weights(d, 4, False, k=320, signed=True)
+    d.inputs["x"] = d.rng.normal(size=(1, rows, 320)).astype(np.float32)
+    d.parameters["b"] = d.rng.normal(size=128).astype(np.float32)
+    group[-1].output[0] = "m"
+    path = written(tmp_path / "m.onnx", d, [*group, helper.make_node("Add", ["m", "b"], ["y"])], 21, {"y": np.float32})
+    run_ok(path, tmp_path / "o.onnx", "--target", "ort-cpu")
+    made = operators(tmp_path / "o.onnx")
+    assert made["DequantizeLinear"] == 1 and made["MatMul"] + made["Gemm"] == 1 and made["MatMulNBits"] == 0, made
+    close(onnxruntime_outputs(path, d.inputs)["y"], onnxruntime_outputs(tmp_path / "o.onnx", d.inputs)["y"])
 
 
 @pytest.mark.parametrize("zeros", [False, True])
