@@ -140,7 +140,7 @@ void concat_of_quantized(const Views& v, const Match& m, Unions& unions) {
 }
 
 // A quantizer of a Concat. Classes: the joined value, the scale, the zero point where there is one.
-void quantized_concat(const Views& v, const Match& m, Unions& unions) {
+void quantizer_of_concat(const Views& v, const Match& m, Unions& unions) {
   const auto q = quantizer_of(v, m.ops.back(), m.classes.first(m.classes.size() - 1));
   if (!q || !takes("Concat", v.g.facts(m.root()).dtype)) return;
   std::vector<ENode> joins;
@@ -185,7 +185,7 @@ void split_of_quantized(const Views& v, const Match& m, Unions& unions) {
   }
 }
 
-// A quantizer of a part of a Split. Classes as of quantized_concat.
+// A quantizer of a part of a Split. Classes as of quantizer_of_concat.
 void quantized_part(const Views& v, const Match& m, Unions& unions) {
   const auto q = quantizer_of(v, m.ops.back(), m.classes.first(m.classes.size() - 1));
   if (!q || !takes("Split", v.g.facts(m.root()).dtype)) return;
@@ -260,11 +260,11 @@ std::vector<NativeRule> native_quantized_rules() {
        concat_of_quantized,
        true,
        joins_of_any_number},
-      {"quantized_concat",
+      {"quantizer_of_concat",
        "QuantizeLinear or DequantizeLinear of a Concat = the Concat of each part's",
        Effect::kExact,
        {},
-       quantized_concat,
+       quantizer_of_concat,
        true,
        quantizers},
       {"split_of_quantized",
