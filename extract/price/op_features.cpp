@@ -93,8 +93,9 @@ void matrix_product(const OpUse& use, OpFeatures& f) {
   const Attribute* alpha = find_attribute(use.attributes, "alpha");
   const bool scaled =
       alpha && alpha->type == AttributeType::kFloat && alpha->f() != 1;  // one row times a matrix has its own kernel otherwise
-  const bool in_bytes = int_attribute(use, "accuracy_level") == 4;  // of weights of few bits: the activations are quantized for it
-  f.kinds = {packed, packed ? 0 : trans_b, trans_a, static_cast<int>(use.inputs.size()), !packed && scaled, rows == 1, batch_moved, in_bytes};
+  const bool in_bytes = int_attribute(use, "accuracy_level") == 4;       // of weights of few bits: the activations are quantized for it
+  f.kinds = {packed,    packed ? 0 : trans_b, trans_a, static_cast<int>(use.inputs.size()), !packed && scaled,
+             rows == 1, batch_moved,          in_bytes};
 }
 
 void convolution(const OpUse& use, OpFeatures& f) {
