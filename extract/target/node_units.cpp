@@ -58,6 +58,12 @@ bool holds(const std::vector<std::string>& dtypes, DType dtype) {
   return std::find(dtypes.begin(), dtypes.end(), dtype_name(dtype)) != dtypes.end();
 }
 
+// The types of the integers that the unit dequantizes for input `i`; null where it reads that as it is.
+const std::vector<std::string>* dequantized_from(const NodeUnit& unit, std::size_t i) {
+  if (i >= unit.inputs.size()) return unit.variadic ? &unit.inputs.back() : nullptr;
+  return unit.inputs[i].empty() ? nullptr : &unit.inputs[i];
+}
+
 bool is_convolution(std::string_view op) { return op == "Conv" || op == "FusedConv" || op == "ConvTranspose"; }
 
 bool multiplies_by_weights(const OnnxEGraph& g, const ENode& node) {
@@ -78,7 +84,7 @@ struct FoundUnit {
 };
 
 // What is wrong around an operator, in the order in which it is looked at.
-enum class Missing : std::uint8_t { kDequantizer, kDtype, kConstant, kQuantizer, kResultDtype, kParameters, kJoined, kAttribute };
+enum class Missing : std::uint8_t { kDequantizer, kDtype, kConstant, kAttribute, kQuantizer, kResultDtype, kParameters, kJoined };
 
 struct MissedUnit {
   Missing what = Missing::kDequantizer;
@@ -119,7 +125,7 @@ class UnitFinder {
       const ENode node = e_.node(n);
       if (!is_operator(g_.key(node.op), "DequantizeLinear")) continue;
       const Facts& integers = g_.facts(node.children[0]);
-      const bool fits = holds(unit.inputs[std::min(i, unit.inputs.size() - 1)], integers.dtype);
+      const bool fits = holds(*dequantized_from(unit, i), integers.dtype);
       if (fits && (integers.constant || !unit.constant_inputs.contains(static_cast<int>(i)))) return n;
       missed = {fits ? Missing::kConstant : Missing::kDtype, &unit, i, integers.dtype};
     }
@@ -138,15 +144,12 @@ class UnitFinder {
   std::optional<MissedUnit> around(FoundUnit& f, std::vector<FoundUnit>& found) const {
     const NodeUnit& unit = *f.unit;
     const ENode node = e_.node(f.op);
-    if (!refuse_attributes(unit.attributes, g_.key(node.op).attributes).empty())
-      return MissedUnit{.what = Missing::kAttribute, .unit = &unit, .there = 1};
     NodeId first = kNone;
     int there = 0;
     MissedUnit missed{Missing::kDequantizer, &unit};
     for (std::size_t i = 0; i < node.children.size(); ++i) {
-      const bool listed = i < unit.inputs.size() ? !unit.inputs[i].empty() : unit.variadic;
       f.dequantizers.push_back(kNone);
-      if (!listed || absent(node.children[i])) continue;
+      if (!dequantized_from(unit, i) || absent(node.children[i])) continue;
       f.dequantizers.back() = dequantizer(unit, i, e_.find(node.children[i]), missed);
       if (f.dequantizers.back() == kNone) {
         missed.there = there;
@@ -156,6 +159,8 @@ class UnitFinder {
       if (first == kNone) first = f.dequantizers.back();
     }
     if (first == kNone) return missed;
+    if (!refuse_attributes(unit.attributes, g_.key(node.op).attributes).empty())
+      return MissedUnit{.what = Missing::kAttribute, .unit = &unit, .there = there};
     if (unit.quantized) return closed(f, e_.node(first), found);
     const auto joins = joined_at_load(g_, target_, node, f.last);
     if (!std::all_of(joins.begin(), joins.end(), [&](const auto& join) { return unit.operators.contains(join.second); }))
@@ -266,25 +271,35 @@ void add_node_units(OnnxEGraph& g, const Target& target) {
 
 namespace {
 
+// Whether the unit takes these children of an operator in it: dequantized from integers of its types where it lists some, else as they are.
+bool takes(const OnnxEGraph& g, const NodeUnit& unit, std::span<const Id> children) {
+  for (std::size_t i = 0; i < children.size(); ++i) {
+    const NodeId part = part_of(g, children[i]);
+    const auto* dtypes = dequantized_from(unit, i);
+    if (part == kNone && (!dtypes || g.facts(children[i]).kind == Facts::Kind::kAbsent)) continue;
+    if (part == kNone || !dtypes || !holds(*dtypes, g.facts(g.egraph().node(part).children[0]).dtype)) return false;
+  }
+  return true;
+}
+
 std::string reason_of(const Target& target, const OpKey& key, const ENode& node, const MissedUnit& missed, const ValueNamer& name) {
-  const auto& inputs = missed.unit->inputs;
   const auto input = [&] { return "its input " + name(node.children[missed.input]); };
   switch (missed.what) {
     case Missing::kDequantizer:
       return fmt::format("{} comes from no DequantizeLinear", input());
     case Missing::kDtype:
       return fmt::format("{} is dequantized from {}, and {} takes {} there", input(), dtype_name(missed.dtype), target.name,
-                         fmt::join(inputs[std::min(missed.input, inputs.size() - 1)], " or "));
+                         fmt::join(*dequantized_from(*missed.unit, missed.input), " or "));
     case Missing::kConstant:
       return fmt::format("{} is dequantized from integers that are no constant", input());
+    case Missing::kAttribute:
+      return refuse_attributes(missed.unit->attributes, key.attributes);
     case Missing::kQuantizer:
       return "no QuantizeLinear reads its result";
     case Missing::kResultDtype:
       return fmt::format("its result is quantized to {}, its input from {}", dtype_name(missed.dtype), dtype_name(missed.wanted));
     case Missing::kParameters:
       return "its result is quantized with another scale or zero point than its input has";
-    case Missing::kAttribute:
-      return refuse_attributes(missed.unit->attributes, key.attributes);
     case Missing::kJoined:
       return fmt::format("{} joins it with the operator that reads its result before it looks for integer kernels", target.name);
   }
@@ -322,19 +337,6 @@ UnitAnswer UnitAnswers::of(const Source& source, const ValueNamer& name) const {
     return rank(a) < rank(b);
   });
   return {"", reason_of(target_, key, e.node(*op), *nearest, name)};
-}
-
-// Whether the unit takes these children of an operator in it: dequantized from integers of its types where it lists them, else as they are.
-static bool takes(const OnnxEGraph& g, const NodeUnit& unit, std::span<const Id> children) {
-  for (std::size_t i = 0; i < children.size(); ++i) {
-    const NodeId part = part_of(g, children[i]);
-    const auto& dtypes = unit.inputs[std::min(i, unit.inputs.size() - 1)];
-    const bool listed = i < unit.inputs.size() ? !dtypes.empty() : unit.variadic;
-    if (listed && part == kNone && g.facts(children[i]).kind == Facts::Kind::kAbsent) continue;
-    if (listed != (part != kNone)) return false;
-    if (listed && !holds(dtypes, g.facts(g.egraph().node(part).children[0]).dtype)) return false;
-  }
-  return true;
 }
 
 double unit_cost(const OnnxEGraph& g, const Target& target, const CostModel& cost, const ENode& last, Id id) {

@@ -121,12 +121,12 @@ def test_weights_alone(tmp_path):
     assert onnx_saturate.inspect(model)["quantization"] == quantized
 
 
-def around(op, of=np.uint8, to=np.uint8, dequantized=(True, True), quantized=True, output=False, scale=0.1, **attributes):
+def around(op, of=np.uint8, to=np.uint8, dequantized=(True, True), quantized=True, output=False, scale=0.1, shape=(1, 4, 8, 8), **attributes):
     """`op` of one or two inputs between quantizers, in all the ways in which one may be missing or wrong."""
     nodes, stored, inputs, args = [], [], [], []
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(of))
     for i, through in enumerate(dequantized):
-        inputs.append(value(f"x{i}", kind if through else TensorProto.FLOAT, [1, 4, 8, 8]))
+        inputs.append(value(f"x{i}", kind if through else TensorProto.FLOAT, shape))
         if through:
             stored += [tensor(f"s{i}", np.float32(0.1)), tensor(f"z{i}", of(3))]
             nodes.append(helper.make_node("DequantizeLinear", [f"x{i}", f"s{i}", f"z{i}"], [f"d{i}"]))
@@ -165,6 +165,7 @@ def test_outputs_that_are_left_out_are_no_trouble(tmp_path):
     (around("MaxPool", dequantized=(True,), kernel_shape=[2, 2]), "MaxPool", None),
     (around("MatMul", quantized=False), "com.microsoft::MatMulIntegerToFloat", None),
     (around("Add", dequantized=(True, False)), None, "its input 'x1' (an input) comes from no DequantizeLinear"),
+    (around("Gemm", dequantized=(True, False), shape=(8, 8), transB=1), None, "its input 'x1' (an input) comes from no DequantizeLinear"),
     (around("Add", of=np.uint16, to=np.uint16), None, "its input 'd0' (DequantizeLinear) is dequantized from uint16, and ort-cpu takes uint8 or int8 there"),
     (around("Add", quantized=False), None, "no QuantizeLinear reads its result"),
     (around("Add", output=True), None, "its result is an output of the graph, so that the float is needed"),
@@ -208,3 +209,13 @@ def test_blocked_weights_must_be_constant(tmp_path):
     onnx.save(model, tmp_path / "m.onnx")
     done = run("explain", tmp_path / "m.onnx", "--value", "y", "--json")
     assert json.loads(done.stdout)["places"][0]["integer_kernel"]["why_not"] == "its input 'd' (DequantizeLinear) is dequantized from integers that are no constant"
+
+
+@pytest.mark.parametrize("trans, answer", [(0, {"kernel": "com.microsoft::MatMulNBits", "why_not": None}), (1, {"kernel": None, "why_not": "transB is 1, wanted 0"})])
+def test_explain_names_an_attribute_that_the_kernel_does_not_take(tmp_path, trans, answer):
+    weights = [helper.make_tensor("w", TensorProto.INT4, [32, 32], [1] * 1024), tensor("s", np.full((2, 32), 0.1, np.float32))]
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=16), helper.make_node("Gemm", ["x", "d"], ["r"], transB=trans)]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, [4, 32])], [value("r", TensorProto.FLOAT, [4, 32])], weights, opset=21, ir_version=10)
+    onnx.save(model, tmp_path / "m.onnx")
+    (place,) = json.loads(run_ok("explain", tmp_path / "m.onnx", "--value", "r", "--json").stdout)["places"]
+    assert place["integer_kernel"] == answer
