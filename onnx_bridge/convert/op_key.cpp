@@ -26,16 +26,21 @@ std::optional<int> axis_rank(std::string_view op_type, std::string_view attribut
   return op_type == "OneHot" ? first_input_rank + 1 : first_input_rank;
 }
 
-Attribute with_axes_from_front(Attribute a, std::string_view op_type, int first_input_rank) {
+bool negative_axis(const Attribute& a) {
+  if (a.name != "axis" && a.name != "axes") return false;
+  if (a.type == AttributeType::kInt) return a.i() < 0;
+  return a.type == AttributeType::kInts && std::any_of(a.ints().begin(), a.ints().end(), [](std::int64_t i) { return i < 0; });
+}
+
+void count_axes_from_front(Attribute& a, std::string_view op_type, int first_input_rank) {
   const auto rank = axis_rank(op_type, a.name, first_input_rank);
-  if (!rank) return a;
+  if (!rank) return;
   if (a.type == AttributeType::kInt) a.value = wrapped(a.i(), *rank);
   if (a.type == AttributeType::kInts) {
     std::vector<std::int64_t> axes = a.ints();
     for (std::int64_t& axis : axes) axis = wrapped(axis, *rank);
     a.value = std::move(axes);
   }
-  return a;
 }
 
 OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs, std::optional<int> rank) {
@@ -46,7 +51,7 @@ OpKey make_key(const OpSchema* schema, std::string_view domain, std::string_view
                std::optional<int> rank) {
   if (schema != nullptr) add_defaults(*schema, attributes);
   if (rank)
-    for (Attribute& a : attributes) a = with_axes_from_front(std::move(a), op_type, *rank);
+    for (Attribute& a : attributes) count_axes_from_front(a, op_type, *rank);
   const auto by_name = [](const Attribute& a, const Attribute& b) { return a.name < b.name; };
   if (!std::is_sorted(attributes.begin(), attributes.end(), by_name)) std::sort(attributes.begin(), attributes.end(), by_name);
   OpKey key;

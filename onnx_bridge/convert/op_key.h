@@ -25,8 +25,10 @@ OpKey make_key(const OpSchema* schema, std::string_view domain, std::string_view
 
 // The rank by which this attribute counts negative axes, from that of the first input; nullopt: it holds no axes.
 std::optional<int> axis_rank(std::string_view op_type, std::string_view attribute, int first_input_rank);
-// The attribute with negative axes, if it holds axes, counted from the front.
-Attribute with_axes_from_front(Attribute attribute, std::string_view op_type, int first_input_rank);
+// Whether it holds axes that are counted from behind.
+bool negative_axis(const Attribute& attribute);
+// Counts such axes from the front.
+void count_axes_from_front(Attribute& attribute, std::string_view op_type, int first_input_rank);
 
 bool same_value(const Attribute& a, const Attribute& b);
 

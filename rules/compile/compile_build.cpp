@@ -68,7 +68,7 @@ class Application : public BoundNames {
     if (bound.slot != kNone) return Val(ClassRef{g_.egraph().find(match_.classes[bound.slot])});
     if (bound.left_out) return Val(ClassRef{g_.absent()});
     for (const CompiledRule::AttributeBinding* b : bound.attributes)
-      if (auto found = bound_by(*b)) return Val(*std::move(found));
+      if (auto found = bound_by(*b)) return found;
     return std::nullopt;
   }
 
@@ -82,12 +82,19 @@ class Application : public BoundNames {
   const Attribute* attribute(std::uint32_t slot, std::string_view name) const {
     return find_attribute(g_.key(match_.ops[slot]).attributes, name);
   }
-  // An axis is counted from the front, also where the operator keeps one that was written before the rank was known.
-  std::optional<Attribute> bound_by(const CompiledRule::AttributeBinding& b) const {
+  // The attribute with its axes counted from the front, where the operator keeps some that were written before the rank was known.
+  std::optional<Attribute> counted(const CompiledRule::AttributeBinding& b, const Attribute& found) const {
+    const auto rank = b.first != kNone && negative_axis(found) ? rank_of(facts(b.first)) : std::nullopt;
+    if (!rank) return std::nullopt;
+    Attribute out = found;
+    count_axes_from_front(out, g_.key(match_.ops[b.slot]).op_type, *rank);
+    return out;
+  }
+  std::optional<Val> bound_by(const CompiledRule::AttributeBinding& b) const {
     const Attribute* found = attribute(b.slot, b.attribute);
     if (found == nullptr) return std::nullopt;
-    const auto rank = b.first == kNone ? std::nullopt : rank_of(facts(b.first));
-    return rank ? with_axes_from_front(*found, g_.key(match_.ops[b.slot]).op_type, *rank) : *found;
+    const auto axes = counted(b, *found);
+    return Val(axes ? *axes : *found);
   }
   const Facts& facts(std::uint32_t slot) const { return g_.facts(match_.classes[slot]); }
 
@@ -171,8 +178,10 @@ class Application : public BoundNames {
   }
 
   bool same_binding(const CompiledRule::AttributeBinding& a, const CompiledRule::AttributeBinding& b) const {
-    const auto x = bound_by(a), y = bound_by(b);
-    return x && y ? same_value(*x, *y) : !x && !y;
+    const Attribute *x = attribute(a.slot, a.attribute), *y = attribute(b.slot, b.attribute);
+    if (!x || !y) return x == y;
+    const auto p = counted(a, *x), q = counted(b, *y);
+    return same_value(p ? *p : *x, q ? *q : *y);
   }
 
   bool is_let(std::string_view name) const {
@@ -187,7 +196,7 @@ class Application : public BoundNames {
     for (const std::string_view name : names.left_out) environment_.set(name, Val(ClassRef{g_.absent()}));
     for (const CompiledRule::AttributeBinding* b : names.bindings)
       if (environment_.find(b->variable) == nullptr)
-        if (auto bound = bound_by(*b)) environment_.set(b->variable, Val(*std::move(bound)));
+        if (auto bound = bound_by(*b)) environment_.set(b->variable, *std::move(bound));
   }
 
   bool evaluate_lets() {
@@ -204,7 +213,7 @@ class Application : public BoundNames {
   bool let_fits(const std::string& name, const Val& computed) {
     for (const auto& b : rule_.bindings)
       if (b.variable == name)
-        if (const auto bound = bound_by(b); !bound || context_.equal(computed, Val(*bound)) != true) return false;
+        if (const auto bound = bound_by(b); !bound || context_.equal(computed, *bound) != true) return false;
     for (const auto& [let, slot] : rule_.let_slots) {
       if (let != name) continue;
       const Val bound(ClassRef{g_.egraph().find(match_.classes[slot])});
@@ -379,10 +388,11 @@ class Application : public BoundNames {
     if (a.kind == RuleAttribute::Kind::kLiteral) return a.literal;
     for (const auto& b : rule_.bindings)
       if (b.variable == a.variable) {
-        auto bound = bound_by(b);
-        if (!bound) continue;
-        bound->name = a.literal.name;
-        if (bound->type == a.literal.type || a.literal.type == AttributeType::kUndefined) return bound;
+        const Attribute* found = attribute(b.slot, b.attribute);
+        if (found == nullptr) continue;
+        Attribute bound = counted(b, *found).value_or(*found);
+        bound.name = a.literal.name;
+        if (bound.type == a.literal.type || a.literal.type == AttributeType::kUndefined) return bound;
       }
     if (environment_.find(a.variable) == nullptr) bind();
     return attribute_of_value(a, *environment_.find(a.variable));

@@ -32,12 +32,6 @@ bool accepts_key(const OpKey& key, const std::vector<Expectation>& expectations)
   return seen == key.attributes.size();
 }
 
-bool negative_axis(const Attribute& a) {
-  if (a.name != "axis" && a.name != "axes") return false;
-  if (a.type == AttributeType::kInt) return a.i() < 0;
-  return a.type == AttributeType::kInts && std::any_of(a.ints().begin(), a.ints().end(), [](std::int64_t i) { return i < 0; });
-}
-
 bool matches_constant(const Tensor& t, const RuleConstant& wanted) {
   if (wanted.list ? t.rank() != 1 || t.size() != static_cast<std::int64_t>(wanted.size()) : t.size() != 1) return false;
   if (t.dtype() == DType::kBool || t.dtype() == DType::kString) return false;

@@ -90,11 +90,11 @@ std::int64_t Views::int_attribute(OpId op, std::string_view name, std::int64_t a
   return a && a->type == AttributeType::kInt ? a->i() : absent;
 }
 
-std::optional<std::int64_t> Views::axis(OpId op, Id tensor, std::int64_t absent) const {
+std::optional<std::size_t> Views::axis(OpId op, Id tensor, std::int64_t absent) const {
   const Dims* dims = shape(tensor);
   if (!dims) return std::nullopt;
   const std::int64_t rank = std::ssize(*dims), axis = int_attribute(op, "axis", absent), place = axis < 0 ? axis + rank : axis;
-  return place >= 0 && place < rank ? std::optional(place) : std::nullopt;
+  return place >= 0 && place < rank ? std::optional(static_cast<std::size_t>(place)) : std::nullopt;
 }
 
 std::optional<std::vector<std::int64_t>> Views::ints(Id id) const {

@@ -56,7 +56,7 @@ struct Views {
   std::int64_t int_attribute(OpId op, std::string_view name, std::int64_t absent) const;
   // The operator's `axis` of a tensor, counted from the front; nullopt where its rank is unknown. An operator keeps a negative axis that
   // was written before the rank was known.
-  std::optional<std::int64_t> axis(OpId op, Id tensor, std::int64_t absent = 0) const;
+  std::optional<std::size_t> axis(OpId op, Id tensor, std::int64_t absent = 0) const;
   // The elements of a small constant int tensor.
   std::optional<std::vector<std::int64_t>> ints(Id id) const;
 };

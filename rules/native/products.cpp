@@ -18,8 +18,8 @@ void softmax_of_reshape(const Views& v, const Match& m, Unions& unions) {
   const Dims *from = v.shape(m.classes[0]), *mid = v.shape(m.classes[2]);
   if (!from || !mid || from->empty() || mid->empty() || !useful(from->size() > mid->size())) return;
   if (!v.guard("the last dim stays", v.equal(from->back(), mid->back()))) return;
-  const Attribute* axis = find_attribute(v.g.key(m.ops[3]).attributes, "axis");
-  if (!axis || !v.guard("the Softmax is over the last axis", axis->i() == std::ssize(*mid) - 1 || axis->i() == -1)) return;
+  const auto axis = v.axis(m.ops[3], m.classes[2], -1);
+  if (!axis || !v.guard("the Softmax is over the last axis", *axis + 1 == mid->size())) return;
   const int rank = static_cast<int>(from->size());
   const Dims result = *mid;
   const Id inner = v.g.add(make_key("", "Softmax", {Attribute::of("axis", std::int64_t{rank - 1})}, 1, rank), std::array{m.classes[0]});
@@ -33,8 +33,8 @@ void softmax_of_merged_sum(const Views& v, const Match& m, Unions& unions) {
   if (!wide || !narrow || !mask || !to || narrow->size() < 3 || !useful(wide->size() > narrow->size() && !v.has_zero(*mask))) return;
   if (mask->size() > narrow->size() || !useful(v.equal(*narrow, *to))) return;  // M is asked below
   if (!v.guard("rows and columns stay", v.equal(std::span(*wide).last(2), std::span(*narrow).last(2)))) return;
-  const Attribute* axis = find_attribute(v.g.key(m.ops[5]).attributes, "axis");
-  if (!axis || !v.guard("the Softmax is over the last axis", axis->i() == std::ssize(*narrow) - 1 || axis->i() == -1)) return;
+  const auto axis = v.axis(m.ops[5], m.classes[2], -1);
+  if (!axis || !v.guard("the Softmax is over the last axis", *axis + 1 == narrow->size())) return;
   const auto groups = group_dims(v.g.dims(), *narrow, *wide);
   if (!groups) return;
   const Dim one = v.g.dims().constant(1);

@@ -56,7 +56,7 @@ Along parameters_along(const Views& v, const Quantizer& q, OpId op, Id tensor, b
   if (!axis || !own) return Along::kUnknown;
   // One scale in a list is for the whole tensor, but where its axis is one long.
   if (scale->size() == 1 && v.g.dims().value((*scale)[0]) == 1) {
-    const auto length = v.g.dims().value((*v.shape(tensor))[static_cast<std::size_t>(*own)]);
+    const auto length = v.g.dims().value((*v.shape(tensor))[*own]);
     if (length != 1) return length ? Along::kSame : Along::kUnknown;
   }
   const bool of_axis = *own == *axis, blocked = v.int_attribute(q.op, "block_size", 0) > 0;
@@ -67,8 +67,14 @@ Along parameters_along(const Views& v, const Quantizer& q, OpId op, Id tensor, b
 bool are_whole_blocks(const Views& v, const Quantizer& q, Id part, OpId op) {
   const std::int64_t size = v.int_attribute(q.op, "block_size", 0);
   const auto axis = v.axis(op, part);
-  const auto n = axis ? v.g.dims().value((*v.shape(part))[static_cast<std::size_t>(*axis)]) : std::nullopt;
+  const auto n = axis ? v.g.dims().value((*v.shape(part))[*axis]) : std::nullopt;
   return size > 0 && n && *n % size == 0;
+}
+
+// Whether a list of scales has one for each index of the tensor along the operator's axis.
+bool has_scale_for_each(const Views& v, const Dims& scale, Id tensor, OpId op) {
+  const auto axis = v.axis(op, tensor);
+  return axis && v.equal(scale[0], (*v.shape(tensor))[*axis]);
 }
 
 // The axis of scales that goes with this one of the tensor: those of blocks have all axes.
@@ -110,7 +116,7 @@ std::vector<Quantizer> alike(const Views& v, const Quantizer& first, std::span<c
 void concat_of_quantized(const Views& v, const Match& m, Unions& unions) {
   const std::vector<Id> parts(m.classes.begin(), m.classes.end() - 1);
   const OpId op = m.ops.back();
-  const std::int64_t axis = v.axis(op, parts[0]).value_or(v.int_attribute(op, "axis", 0));
+  const std::int64_t axis = v.int_attribute(op, "axis", 0);  // joined() counts it from the front
   for (const Quantizer& first : quantizers_in(v, parts[0])) {
     const bool whole = std::all_of(parts.begin(), parts.end() - 1, [&](Id part) { return are_whole_blocks(v, first, part, op); });
     const Along along = parameters_along(v, first, op, parts[0], whole);
@@ -124,8 +130,7 @@ void concat_of_quantized(const Views& v, const Match& m, Unions& unions) {
       const Quantizer& q = all[i];
       const Dims* scale = v.shape(q.scale);
       if (!scale || scale->size() != rank) break;
-      const auto place = own && !blocked ? v.axis(op, parts[i]) : std::nullopt;
-      if (place && !v.equal((*scale)[0], (*v.shape(parts[i]))[static_cast<std::size_t>(*place)])) break;
+      if (own && !blocked && !v.guard("each index of a part has a scale", has_scale_for_each(v, *scale, parts[i], op))) break;
       of.push_back(q.of);
       scales.push_back(q.scale);
       if (q.zero != kNone) zeros.push_back(q.zero);

@@ -60,7 +60,7 @@ void gather_is_part(const Views& v, const Match& m, Unions& unions) {
   if (!last || !useful(!v.g.facts(x).constant)) return;
   const auto axis = v.axis(m.ops[2], x);
   const Dims* places = v.shape(m.classes[1]);
-  if (!axis || !places || !v.guard("the places are of the last axis", *axis == std::ssize(*v.shape(x)) - 1)) return;
+  if (!axis || !places || !v.guard("the places are of the last axis", *axis + 1 == v.shape(x)->size())) return;
   auto index = v.guard("the places are a list", places->size() == 1) ? v.ints(m.classes[1]) : std::nullopt;
   if (!index || index->empty()) return;
   for (std::int64_t& i : *index) i += i < 0 ? *last : 0;
@@ -98,9 +98,8 @@ void gather_of_split_is_part(const Views& v, const Match& m, Unions& unions) {
   const auto index = place && v.guard("one place is taken", place->empty()) ? v.ints(m.classes[3]) : std::nullopt;
   if (!rows || !columns || !index || index->empty() || !useful(*rows >= 2 && *columns >= 2)) return;
   const auto axis = v.axis(m.ops[4], m.classes[2]);
-  const std::int64_t rank = std::ssize(*cut);
-  if (!axis || !v.guard("the place is of a new axis", *axis >= rank - 2)) return;
-  const bool last_place = *axis == rank - 1;
+  if (!axis || !v.guard("the place is of a new axis", *axis + 2 >= cut->size())) return;
+  const bool last_place = *axis + 1 == cut->size();
   const std::int64_t size = last_place ? *columns : *rows, at = (*index)[0] < 0 ? (*index)[0] + size : (*index)[0];
   if (at < 0 || at >= size) return;
   unions.emplace_back(m.root(), make_part(v, x, last_place ? Part{at, *columns, *rows} : Part{at * *columns, 1, *columns}));
@@ -117,8 +116,8 @@ void gather_of_pairs_joined(const Views& v, const Match& m, Unions& unions) {
   const auto order = v.ints(m.classes[1]);
   const auto axis = v.axis(m.ops[2], x);
   if (!axis || !rows || !columns || !order || !useful(*rows * *columns <= 4096)) return;
-  if (!v.guard("one of the joined axes is permuted", *axis >= std::ssize(*to) - 1)) return;
-  const bool by_rows = *axis == std::ssize(*to) - 1;
+  if (!v.guard("one of the joined axes is permuted", *axis >= outer)) return;
+  const bool by_rows = *axis == outer;
   const std::int64_t size = by_rows ? *rows : *columns;
   if (static_cast<std::int64_t>(order->size()) != size || !useful(*rows == 2 || *columns == 2)) return;
   std::vector<std::int64_t> joined;
@@ -149,11 +148,11 @@ void line_of_four(const Views& v, const Match& m, Unions& unions) {
     if (!d || d->empty() || !v.guard("each part is one wide", v.g.dims().value(d->back()) == 1)) return;
   }
   const auto joined = v.axis(m.ops[4], m.classes[0]), axis = v.axis(m.ops[8], m.classes[6]);
-  if (!joined || !v.guard("the parts are joined along the last axis", *joined == std::ssize(*v.shape(m.classes[0])) - 1)) return;
-  if (!axis || !v.guard("the line is of the matrix", *axis >= std::ssize(*matrix) - 2)) return;
+  if (!joined || !v.guard("the parts are joined along the last axis", *joined + 1 == v.shape(m.classes[0])->size())) return;
+  if (!axis || !v.guard("the line is of the matrix", *axis + 2 >= rank)) return;
   const auto at = static_cast<std::size_t>((*index)[0] < 0 ? (*index)[0] + 2 : (*index)[0]);
   if (at > 1) return;
-  const auto [first, second] = *axis == std::ssize(*matrix) - 1 ? std::pair{at, at + 2} : std::pair{2 * at, 2 * at + 1};
+  const auto [first, second] = *axis + 1 == rank ? std::pair{at, at + 2} : std::pair{2 * at, 2 * at + 1};
   Dims one(line->begin(), line->end());
   one.back() = v.g.dims().constant(1);
   const Id a = v.reshape(m.classes[first], one, 0), b = v.reshape(m.classes[second], one, 0);
@@ -170,9 +169,9 @@ void reshape_of_stack(const Views& v, const Match& m, Unions& unions) {
   if (!v.guard("both have one shape", v.equal(*da, *db))) return;
   if (!v.guard("the outer axes stay", v.equal(std::span(*da).first(outer), std::span(*to).first(outer)))) return;
   const auto axis = v.axis(m.ops[2], a);
-  if (!axis || !v.guard("the stack is along one of the last axes", *axis >= std::ssize(*to) - 1)) return;
-  const bool innermost = *axis == std::ssize(*to);
-  if (!v.guard("what is stacked is one thick", v.g.dims().value((*da)[static_cast<std::size_t>(*axis)]) == 1)) return;
+  if (!axis || !v.guard("the stack is along one of the last axes", *axis >= outer)) return;
+  const bool innermost = *axis == outer + 1;
+  if (!v.guard("what is stacked is one thick", v.g.dims().value((*da)[*axis]) == 1)) return;
   Dims flat(to->begin(), to->end() - 1);
   flat.push_back((*da)[innermost ? outer : outer + 1]);
   const Id x = v.reshape(a, flat, 0), y = v.reshape(b, flat, 0);

@@ -21,9 +21,9 @@ Id slice(const Views& v, Id x, std::int64_t first, std::int64_t last, std::int64
 // Part `at` (counted from 0) of SplitToSequence; kNone where its place is not known.
 Id part_of_split(const Views& v, const ENode& split, std::int64_t at) {
   const Dims* shape = v.shape(split.children[0]);
-  if (!shape || at < 0) return kNone;
-  std::int64_t axis = v.int_attribute(split.op, "axis", 0);
-  if (axis < 0) axis += static_cast<std::int64_t>(shape->size());
+  const auto place = v.axis(split.op, split.children[0]);
+  if (!place || at < 0) return kNone;
+  const auto axis = static_cast<std::int64_t>(*place);
   const bool keep = v.int_attribute(split.op, "keepdims", 1) != 0;
   const auto single = [&] {
     if (keep) return slice(v, split.children[0], at, at + 1, axis);
