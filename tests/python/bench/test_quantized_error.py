@@ -29,11 +29,15 @@ def models(folder, scale):
     return floats, quantized
 
 
+def error(floats, quantized, command, *more):
+    words = [sys.executable, ROOT / "bench" / "quantized_error.py", floats, quantized, "--binary", command, "--positions", "100", *more]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("options, better", [("", False), ("--approximate", True)])
 def test_the_error_before_and_after(tmp_path, options, better):
     floats, quantized = models(tmp_path, 0.05)
-    run = subprocess.run([sys.executable, ROOT / "bench" / "quantized_error.py", floats, quantized, "--binary", binary(),
-                          f"--options={options}", "--positions", "100", "--json", tmp_path / "e.json"], capture_output=True, text=True)
+    run = error(floats, quantized, binary(), f"--options={options}", "--json", tmp_path / "e.json")
     assert run.returncode == 0, run.stderr
     (row,) = json.loads((tmp_path / "e.json").read_text()).values()
     before, after = row["sqnr"]
@@ -48,6 +52,5 @@ def test_a_worse_result_ends_with_status_1(tmp_path):
     fake = tmp_path / "fake"
     fake.write_text(f"#!/bin/sh\ncp {coarse}/m.qdq.onnx $4\n")
     fake.chmod(0o755)
-    run = subprocess.run([sys.executable, ROOT / "bench" / "quantized_error.py", floats, quantized, "--binary", fake, "--positions", "100"],
-                         capture_output=True, text=True)
+    run = error(floats, quantized, fake)
     assert run.returncode == 1 and "worse: m.qdq" in run.stdout, run.stdout + run.stderr
