@@ -226,8 +226,12 @@ class ProblemBuilder {
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
     if (!original && !taken && in_opset != true) return kInfinity;
     const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
-    const double cost = cost_of(id, n, node), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
+    const double cost = cost_of(id, n, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
     return {refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
+  }
+
+  double wish_price(const ENode& node, Id id) const {
+    return target_ && !target_->wishes.empty() ? target_->wish_price(site_of(g_, node, id)) : 1;
   }
 
   // Of a unit the last node alone bears what the model's own nodes are preferred by.

@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "rules/values/heads.h"
 
 namespace saturate {
 namespace {
@@ -86,6 +87,10 @@ std::string refuse_site(const OperatorLimits& limits, const OpSite& site) {
     if (i < static_cast<int>(site.inputs.size()) && site.inputs[static_cast<std::size_t>(i)]->kind != Facts::Kind::kAbsent &&
         !site.inputs[static_cast<std::size_t>(i)]->constant)
       return fmt::format("input {} is computed, wanted a constant", i);
+  if (limits.max_heads && site.egraph)
+    if (const std::int64_t heads = heads_at_once(*site.egraph, *site.node); heads > *limits.max_heads)
+      return fmt::format("it works on {} head{} at once, wanted {}", heads, heads == 1 ? "" : "s",
+                         *limits.max_heads == 0 ? "none" : fmt::format("at most {}", *limits.max_heads));
   if (!site.dims) return "";
   for (const Carried& c : carried(site))
     if (std::string wrong = refuse_tensor(limits, c, *site.dims); !wrong.empty()) return wrong;
@@ -101,6 +106,8 @@ bool concerns(const OperatorLimits& limits, const std::string& op) {
 OpSite site_of(const OnnxEGraph& g, const ENode& node, Id id) {
   OpSite site{g.key(node.op), {}, {&g.facts(id)}, &g.dims()};
   for (const Id c : node.children) site.inputs.push_back(&g.facts(c));
+  site.egraph = &g;
+  site.node = node;
   return site;
 }
 
@@ -139,6 +146,19 @@ bool Target::allows(const OpSite& site, std::string* why) const {
   return true;
 }
 
+double Target::wish_price(const OpSite& site, std::string* why) const {
+  if (wishes.empty()) return 1;
+  const std::string op = operator_name(site.key.domain, site.key.op_type);
+  double price = 1;
+  for (const Wish& wish : wishes)
+    if (concerns(wish.limits, op))
+      if (const std::string wrong = refuse_site(wish.limits, site); !wrong.empty()) {
+        price *= wish.price;
+        if (why) *why = wish.limits.because.empty() ? wrong : wish.limits.because;
+      }
+  return price;
+}
+
 Ranks Target::ranks(const std::string& op) const {
   Ranks out;
   for (const OperatorLimits& l : limits)
@@ -160,7 +180,7 @@ class TargetRefusals : public Refusals {
     if (key.domain == "#") return false;
     OpSite site = site_of(g, node, id);
     if (key.domain.empty()) site.highest_opset = opset_limit_;
-    return !target_.allows(site);
+    return !target_.allows(site) || target_.wish_price(site) > 1;
   }
 
   Ranks ranks(const OpKey& key) const override { return target_.ranks(operator_name(key.domain, key.op_type)); }
@@ -173,7 +193,7 @@ class TargetRefusals : public Refusals {
 }  // namespace
 
 std::shared_ptr<const Refusals> refusals_of(const Target& target, std::int64_t opset_limit) {
-  return target.limits.empty() ? nullptr : std::make_shared<TargetRefusals>(target, opset_limit);
+  return target.limits.empty() && target.wishes.empty() ? nullptr : std::make_shared<TargetRefusals>(target, opset_limit);
 }
 
 std::int64_t Target::newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const {

@@ -67,12 +67,19 @@ struct OperatorLimits {
   std::set<std::string> except;
   std::optional<int> min_rank, max_rank;
   std::optional<std::int64_t> max_dim;
-  std::optional<std::int64_t> max_batch;                       // product of all dims but the last two
-  std::vector<std::string> dtypes;                             // of all tensors; empty: any
-  bool static_shapes = false;                                  // every dim is a number
-  std::vector<int> constant_inputs;                            // must be constants where they are there
+  std::optional<std::int64_t> max_batch;  // product of all dims but the last two
+  std::optional<std::int64_t> max_heads;  // of attention, that it works on at once (heads_at_once in rules/values/heads.h)
+  std::vector<std::string> dtypes;        // of all tensors; empty: any
+  bool static_shapes = false;             // every dim is a number
+  std::vector<int> constant_inputs;       // must be constants where they are there
   std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
   std::string because;                                         // added to the reason
+};
+
+// What a target would rather not have: it takes an operator beyond these limits, at a price.
+struct Wish {
+  OperatorLimits limits;
+  double price = 2;  // how many times as much as the cost model says such an operator costs
 };
 
 // An operator where it stands.
@@ -81,6 +88,8 @@ struct OpSite {
   std::vector<const Facts*> inputs = {}, outputs = {};
   const DimTable* dims = nullptr;
   std::int64_t lowest_opset = 1, highest_opset = std::numeric_limits<std::int64_t>::max();  // of ai.onnx, that it may be written in
+  const OnnxEGraph* egraph = nullptr;                                                       // in which it stands, and as which e-node
+  std::optional<ENode> node = {};
 };
 
 // Where an e-node of class `id` stands.
@@ -97,6 +106,7 @@ struct Target {
   std::map<std::string, std::vector<std::string>>
       dtypes;  // "domain::Op" -> element types that have a kernel, of the first input that is not bool
   std::vector<OperatorLimits> limits;
+  std::vector<Wish> wishes;
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
   std::vector<JoinedAtLoad> joins;
@@ -104,6 +114,8 @@ struct Target {
   std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;
+  // How many times its cost an operator counts for what it is wished to be otherwise; 1 where no wish concerns it. `why` gets the wish.
+  double wish_price(const OpSite& site, std::string* why = nullptr) const;
   // The ranks of tensors that an operator ("Op", "domain::Op") may have.
   Ranks ranks(const std::string& op) const;
   // The newest opset of ai.onnx that a model may be raised to which holds these operators ("Op").
@@ -115,6 +127,10 @@ struct Target {
 // What the target refuses where it stands, for rules to ask (OnnxEGraph::refuse_by); null where it has no limits by place. It must outlive
 // this. `opset_limit`: the highest opset of ai.onnx that the result may have.
 std::shared_ptr<const Refusals> refusals_of(const Target& target, std::int64_t opset_limit);
+
+// Wishes that can be added to any target by name ("single-heads").
+std::vector<std::string> known_wishes();
+absl::Status add_wishes(const std::string& name, Target& target);
 
 // Name of a built-in target or path of a JSON file.
 absl::StatusOr<Target> load_target(const std::string& name_or_path);

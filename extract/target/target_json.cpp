@@ -64,42 +64,64 @@ std::map<std::string, std::vector<std::string>> read_allowed(const json& value) 
   return out;
 }
 
+// One entry of limits, or of wishes, which have a price.
+absl::StatusOr<Wish> read_wish(const json& entry, bool has_price) {
+  Wish wish;
+  OperatorLimits& l = wish.limits;
+  for (const auto& [key, v] : entry.items()) {
+    if (has_price && key == "price")
+      wish.price = v.get<double>();
+    else if (key == "operators")
+      l.operators = v.get<std::set<std::string>>();
+    else if (key == "except")
+      l.except = v.get<std::set<std::string>>();
+    else if (key == "rank")
+      l.min_rank = l.max_rank = v.get<int>();
+    else if (key == "min_rank")
+      l.min_rank = v.get<int>();
+    else if (key == "max_rank")
+      l.max_rank = v.get<int>();
+    else if (key == "max_dim")
+      l.max_dim = v.get<std::int64_t>();
+    else if (key == "max_batch")
+      l.max_batch = v.get<std::int64_t>();
+    else if (key == "max_heads")
+      l.max_heads = v.get<std::int64_t>();
+    else if (key == "dtypes")
+      l.dtypes = v.get<std::vector<std::string>>();
+    else if (key == "static_shapes")
+      l.static_shapes = v.get<bool>();
+    else if (key == "constant_inputs")
+      l.constant_inputs = v.get<std::vector<int>>();
+    else if (key == "attributes")
+      l.attributes = read_allowed(v);
+    else if (key == "because")
+      l.because = v.get<std::string>();
+    else
+      return bad(
+          fmt::format("unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, dtypes, "
+                      "static_shapes, constant_inputs, attributes, because{}",
+                      key, has_price ? ", price" : ""));
+  }
+  if (absl::Status s = check_dtypes(l.dtypes); !s.ok()) return s;
+  if (!(wish.price >= 1)) return bad("a wish's price is how many times as much an operator costs: at least 1");
+  return wish;
+}
+
 absl::Status read_limits(const json& value, Target& t) {
   for (const auto& entry : value) {
-    OperatorLimits l;
-    for (const auto& [key, v] : entry.items()) {
-      if (key == "operators")
-        l.operators = v.get<std::set<std::string>>();
-      else if (key == "except")
-        l.except = v.get<std::set<std::string>>();
-      else if (key == "rank")
-        l.min_rank = l.max_rank = v.get<int>();
-      else if (key == "min_rank")
-        l.min_rank = v.get<int>();
-      else if (key == "max_rank")
-        l.max_rank = v.get<int>();
-      else if (key == "max_dim")
-        l.max_dim = v.get<std::int64_t>();
-      else if (key == "max_batch")
-        l.max_batch = v.get<std::int64_t>();
-      else if (key == "dtypes")
-        l.dtypes = v.get<std::vector<std::string>>();
-      else if (key == "static_shapes")
-        l.static_shapes = v.get<bool>();
-      else if (key == "constant_inputs")
-        l.constant_inputs = v.get<std::vector<int>>();
-      else if (key == "attributes")
-        l.attributes = read_allowed(v);
-      else if (key == "because")
-        l.because = v.get<std::string>();
-      else
-        return bad(
-            fmt::format("unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, dtypes, "
-                        "static_shapes, constant_inputs, attributes, because",
-                        key));
-    }
-    if (absl::Status s = check_dtypes(l.dtypes); !s.ok()) return s;
-    t.limits.push_back(std::move(l));
+    auto limits = read_wish(entry, false);
+    if (!limits.ok()) return limits.status();
+    t.limits.push_back(std::move(limits->limits));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status read_wishes(const json& value, Target& t) {
+  for (const auto& entry : value) {
+    auto wish = read_wish(entry, true);
+    if (!wish.ok()) return wish.status();
+    t.wishes.push_back(*std::move(wish));
   }
   return absl::OkStatus();
 }
@@ -168,6 +190,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     }
   else if (key == "limits")
     return read_limits(value, t);
+  else if (key == "wishes")
+    return read_wishes(value, t);
   else if (key == "assumes")
     t.assumes = value.get<std::vector<std::string>>();
   else if (key == "load_time_fusions")
@@ -183,7 +207,7 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
   else
     return bad(
         "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, newest_opset, forbidden, dtypes, "
-        "limits, load_time_fusions, node_units, joins, quantizes_weights, assumes");
+        "limits, wishes, load_time_fusions, node_units, joins, quantizes_weights, assumes");
   return absl::OkStatus();
 }
 
@@ -206,6 +230,7 @@ ordered_json limits_json(const OperatorLimits& l) {
   }
   if (l.max_dim) out["max_dim"] = *l.max_dim;
   if (l.max_batch) out["max_batch"] = *l.max_batch;
+  if (l.max_heads) out["max_heads"] = *l.max_heads;
   if (!l.dtypes.empty()) out["dtypes"] = l.dtypes;
   if (l.static_shapes) out["static_shapes"] = true;
   if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
@@ -273,6 +298,32 @@ absl::StatusOr<Target> parse_target(const std::string& text, const std::string& 
   return t;
 }
 
+namespace {
+
+// Wishes by name. One head at a time: whole attention operators work on all heads, so they are wished away with any number of heads, and so
+// is whatever computes on several heads at once. Views only hand heads on.
+constexpr std::pair<std::string_view, std::string_view> kWishes[] = {{"single-heads", R"json([
+  {"operators": ["Attention", "com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention",
+                 "com.microsoft::PackedAttention", "com.microsoft::PackedMultiHeadAttention"],
+   "max_heads": 0, "price": 1000, "because": "one head at a time"},
+  {"except": ["Flatten", "Identity", "Reshape", "Split", "Squeeze", "Transpose", "Unsqueeze"],
+   "max_heads": 1, "price": 1000, "because": "one head at a time"}
+])json"}};
+
+}  // namespace
+
+std::vector<std::string> known_wishes() {
+  std::vector<std::string> out;
+  for (const auto& [name, text] : kWishes) out.emplace_back(name);
+  return out;
+}
+
+absl::Status add_wishes(const std::string& name, Target& target) {
+  for (const auto& [known, text] : kWishes)
+    if (known == name) return read_wishes(json::parse(text), target);
+  return bad(fmt::format("--prefer {}: no such wish; known are {}", name, fmt::join(known_wishes(), ", ")));
+}
+
 std::string target_text(const Target& t) {
   ordered_json out{{"name", t.name},           {"description", t.description}, {"min_opset", t.min_opset},
                    {"max_opset", t.max_opset}, {"cost_model", t.cost_model},   {"domains", ordered_json(t.operators)}};
@@ -285,6 +336,10 @@ std::string target_text(const Target& t) {
   out["dtypes"] = t.dtypes;
   if (!t.limits.empty()) out["limits"] = ordered_json::array();
   for (const OperatorLimits& l : t.limits) out["limits"].push_back(limits_json(l));
+  for (const Wish& wish : t.wishes) {
+    out["wishes"].push_back(limits_json(wish.limits));
+    out["wishes"].back()["price"] = wish.price;
+  }
   out["load_time_fusions"] = ordered_json::array();
   for (const LoadTimeFusion& f : t.load_time_fusions)
     out["load_time_fusions"].push_back({{"producer", f.producer},

@@ -11,13 +11,18 @@ namespace {
 
 class LambdaApplier : public Applier {
  public:
-  LambdaApplier(const OnnxEGraph& g, std::function<void(const Match&, Unions&)> f) : g_(g), f_(std::move(f)) {}
-  bool holds(const EGraph&, const Match& match) const override { return !g_.is_passed_over(match.root()); }
+  using Where = std::function<bool(const OnnxEGraph&, const Match&)>;
+  LambdaApplier(const OnnxEGraph& g, std::function<void(const Match&, Unions&)> f, Where where)
+      : g_(g), f_(std::move(f)), where_(std::move(where)) {}
+  bool holds(const EGraph&, const Match& match) const override {
+    return !g_.is_passed_over(match.root()) && (!where_ || where_(g_, match));
+  }
   void apply(EGraph&, const Match& match, Unions& unions) const override { f_(match, unions); }
 
  private:
   const OnnxEGraph& g_;
   std::function<void(const Match&, Unions&)> f_;
+  Where where_;
 };
 
 }  // namespace
@@ -133,8 +138,9 @@ std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
     NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr, {}, rule.if_refused};
     native.make = [rule = std::move(rule)](OnnxEGraph& g, const std::shared_ptr<RuleLog>&) {
       auto& watch = g.notes<GuardWatch>();
-      const auto applier = std::make_shared<LambdaApplier>(g, [views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
-                                                                  const Match& m, Unions& unions) { f(views, m, unions); });
+      const Views views{g, watch.watching ? &watch : nullptr};
+      const auto apply = [views, f = rule.apply](const Match& m, Unions& unions) { f(views, m, unions); };
+      const auto applier = std::make_shared<LambdaApplier>(g, apply, rule.where);
       std::vector<Rewrite> rewrites;
       for (Pattern& pattern : rule.patterns ? rule.patterns(g) : std::vector<Pattern>{rule.pattern(g)}) {
         Rewrite& rewrite = rewrites.emplace_back();

@@ -88,6 +88,8 @@ struct ViewRule {
   std::function<std::vector<Pattern>(OnnxEGraph&)> patterns = {};  // in place of `pattern`: any of these
   bool if_refused = false;                                         // it asks Views::refused, and is left out where nobody refuses anything
   int phase = 0;
+  // Whether there may be something to do, asked of every match on the clean e-graph; pure and thread-safe.
+  std::function<bool(const OnnxEGraph&, const Match&)> where = {};
 };
 
 std::vector<NativeRule> to_native(std::vector<ViewRule> rules);

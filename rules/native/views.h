@@ -23,6 +23,7 @@ std::vector<NativeRule> native_einsum_rules();     // einsum.cpp
 std::vector<NativeRule> native_rope_rules();       // rope.cpp: parts of the last axis, and the rotary embedding spelled with them
 std::vector<NativeRule> native_mask_rules();       // masks.cpp
 std::vector<NativeRule> native_sequence_rules();   // sequences.cpp
+std::vector<NativeRule> native_head_rules();       // heads.cpp: attention one head at a time
 std::vector<NativeRule> native_quantized_rules();  // quantized.cpp: Concat and Split around QuantizeLinear and DequantizeLinear
 
 // views.cpp. After saturation: Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same. As a rule it would

@@ -70,7 +70,7 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
 }
 
 Expected<Setup> setup_of(const Options& o, const GivenShapes& shapes) {
-  SetupOptions options{o.target, o.cost, {}, {"none"}, {}};
+  SetupOptions options{o.target, o.prefer, o.cost, {}, {"none"}, {}};
   options.cost_options.symbols = shapes.dims;
   absl::StatusOr<Setup> setup = set_up(options);
   if (!setup.ok()) return error_of(setup.status(), "", "");

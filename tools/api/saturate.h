@@ -172,6 +172,7 @@ struct Progress {
 
 struct Options {
   std::string target = "ort-cpu";             // a built-in one (`saturate targets list`) or a JSON file
+  std::vector<std::string> prefer = {};       // what it would rather have, beside its own wishes: "single-heads"
   std::string cost = {};                      // nodes, flops, bytes, roofline, measured or a file; "": the target's own
   CostModel cost_model = {};                  // instead of `cost`
   double constant_cost = 1.0 / 65536;         // of a byte of a new constant, for `cost_model`

@@ -53,6 +53,7 @@ struct RunBounds {
 
 struct SaturateArgs {
   std::string target = "ort-cpu";
+  std::vector<std::string> prefer;       // wishes by name
   std::string cost;                      // empty: the target's own
   std::string extractor = "search";      // of extract/solve/extractors.h
   std::vector<std::string> cost_at;      // SYMBOL=SIZE,...[:WEIGHT]

@@ -106,7 +106,7 @@ absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args) {
 }
 
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
-  SetupOptions options{args.target, args.cost, {}, args.rules, {}};
+  SetupOptions options{args.target, args.prefer, args.cost, {}, args.rules, {}};
   options.filter.effects = args.effects;
   options.filter.except = args.skip_rules;
   options.filter.assumptions = {args.assumed, args.not_assumed};

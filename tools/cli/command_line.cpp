@@ -269,6 +269,13 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
       ->type_name("TARGET")
       ->group(group);
+  app->add_option("--prefer", args.prefer,
+                  "what the target would rather have, beside its own wishes: single-heads (attention one head at a time)")
+      ->type_name("WISH")
+      ->expected(1)
+      ->take_all()
+      ->check(CLI::IsMember(known_wishes()))
+      ->group(group);
   app->add_option("--cost", args.cost,
                   "cost model: nodes, flops, bytes, roofline, measured, a JSON file (table, roofline or fit), a .jsonl of measured times "
                   "or a shared library (default: the target's own)")

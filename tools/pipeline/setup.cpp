@@ -97,6 +97,8 @@ void fit_to_target(RuleFilter& filter, const Target& target) {
 absl::StatusOr<Setup> set_up(const SetupOptions& options) {
   absl::StatusOr<Target> target = load_target(options.target);
   if (!target.ok()) return target.status();
+  for (const std::string& wish : options.prefer)
+    if (absl::Status s = add_wishes(wish, *target); !s.ok()) return s;
   RuleFilter filter = options.filter;
   fit_to_target(filter, *target);
   absl::StatusOr<RuleSet> rules = load_rules(options.rule_files, filter, false);

@@ -23,8 +23,9 @@ struct Setup {
 };
 
 struct SetupOptions {
-  std::string target = "ort-cpu";  // a built-in one or a file
-  std::string cost;                // empty: the target's own
+  std::string target = "ort-cpu";   // a built-in one or a file
+  std::vector<std::string> prefer;  // wishes by name, beside the target's own (known_wishes())
+  std::string cost;                 // empty: the target's own
   CostOptions cost_options;
   std::vector<std::string> rule_files;  // beside the built-in ones; "none" leaves those out
   RuleFilter filter;                    // the target may assume more

@@ -66,6 +66,7 @@ void raise(const api::Error& error) {
 void fill_options(const nb::dict& given, Call& call) {
   api::Options& o = call.options;
   get(given, "target", o.target);
+  get(given, "prefer", o.prefer);
   get(given, "cost", o.cost);
   get(given, "constant_cost", o.constant_cost);
   get(given, "rules", o.rules);

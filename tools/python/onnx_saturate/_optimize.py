@@ -30,6 +30,8 @@ class Options(TypedDict, total=False):
 
     target: str | os.PathLike[str]
     """What can run, and what it costs: "ort-cpu" (the default), another of `onnx_saturate.targets()`, or a JSON file."""
+    prefer: Sequence[str]
+    """What the target would rather have, beside its own wishes: "single-heads" computes attention one head at a time."""
     cost: str | os.PathLike[str] | CostModel
     """"nodes", "flops", "bytes", "roofline", "measured", a file (docs/extraction.md), or a function of an `Operator` (default: the target's own)."""
     constant_cost: float

@@ -1,0 +1,409 @@
+// The heads of attention, apart. One e-node has all heads as inputs (Concat) or as outputs (Split), so that e-nodes are linear in their
+// number. It begins with products and Softmax that the target refuses or wishes away (heads_begin), and goes on from there through whatever
+// works on each head by itself: towards the outputs from a Concat of heads, towards the inputs to a Split (heads_go_on).
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+
+#include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/operators/op_traits.h"
+#include "rules/native/kit.h"
+#include "rules/native/views.h"
+#include "rules/values/heads.h"
+
+namespace saturate {
+namespace {
+
+using namespace native;
+
+constexpr std::int64_t kMostHeads = 128;
+constexpr std::size_t kMostRank = 6;
+
+// Where an operator's result is cut, and into how many parts.
+struct Cut {
+  std::size_t axis = 0;
+  std::int64_t parts = 0;
+};
+
+// Where each input is cut for it; nullopt: it is read whole, by every part.
+using InputCuts = std::vector<std::optional<std::size_t>>;
+
+// An operator, as a match gives it.
+struct Site {
+  const Views& v;
+  OpId op;
+  std::vector<Id> inputs;
+  Id result;
+  const OpKey& key() const { return v.g.key(op); }
+  const Dims* dims(std::size_t input) const { return input < inputs.size() ? v.shape(inputs[input]) : nullptr; }
+  bool is(std::string_view name) const { return key().domain.empty() && key().op_type == name; }
+  bool is_internal(std::string_view name) const { return key().domain == "saturate" && key().op_type == name; }
+};
+
+bool divides(const Views& v, std::int64_t parts, Dim dim) {
+  const auto n = v.g.dims().value(dim);
+  return n && *n >= parts && *n % parts == 0;
+}
+
+// ---- which axis of an input is which of the result
+
+// Of operands that broadcast: nullopt where an operand has another size than the result there, and is not 1.
+std::optional<InputCuts> of_operands(const Site& s, const Dims& result, Cut cut) {
+  InputCuts out;
+  for (std::size_t i = 0; i < s.inputs.size(); ++i) {
+    const Facts& f = s.v.g.facts(s.inputs[i]);
+    const Dims* dims = s.dims(i);
+    if (f.kind != Facts::Kind::kAbsent && !dims) return std::nullopt;
+    const std::size_t missing = dims ? result.size() - dims->size() : result.size();
+    if (cut.axis < missing || s.v.g.dims().value((*dims)[cut.axis - missing]) == 1) {
+      out.emplace_back(std::nullopt);
+      continue;
+    }
+    if (!s.v.equal((*dims)[cut.axis - missing], result[cut.axis])) return std::nullopt;
+    out.emplace_back(cut.axis - missing);
+  }
+  return out;
+}
+
+std::optional<InputCuts> of_product(const Site& s, const Dims& result, Cut cut) {
+  const Dims *a = s.dims(0), *b = s.dims(1);
+  if (!a || !b || a->size() < 2 || b->size() < 2) return std::nullopt;
+  if (cut.axis + 2 == result.size()) return InputCuts{a->size() - 2, std::nullopt};
+  if (cut.axis + 1 == result.size()) return InputCuts{std::nullopt, b->size() - 1};
+  return of_operands(s, result, cut);
+}
+
+// The first input alone, at this axis.
+InputCuts first_at(const Site& s, std::size_t axis) {
+  InputCuts out(s.inputs.size());
+  out[0] = axis;
+  return out;
+}
+
+// What works along one axis of its input, or from one on: the others are untouched.
+std::optional<InputCuts> beside_axis(const Site& s, Cut cut, bool from_there_on) {
+  const auto own = s.v.axis(s.op, s.inputs[0], -1);
+  if (!own) return std::nullopt;
+  if (!s.v.guard("the operator works along another axis than the heads", from_there_on ? cut.axis < *own : cut.axis != *own))
+    return std::nullopt;
+  return first_at(s, cut.axis);
+}
+
+// Scale and bias of a normalization are for the axes that it works along, and have no others.
+std::optional<InputCuts> of_normalization(const Site& s, const Dims& result, Cut cut) {
+  const auto own = s.v.axis(s.op, s.inputs[0], -1);
+  if (!own) return std::nullopt;
+  for (std::size_t i = 1; i < s.inputs.size(); ++i)
+    if (const Dims* dims = s.dims(i); !dims || !useful(dims->size() <= result.size() - *own)) return std::nullopt;
+  return beside_axis(s, cut, true);
+}
+
+// Of Slice and reductions: constant axes, counted from the front; nullopt where they are not known. None given: all.
+std::optional<std::vector<std::int64_t>> constant_axes(const Site& s, std::size_t input, std::size_t rank) {
+  std::vector<std::int64_t> axes(rank);
+  std::iota(axes.begin(), axes.end(), 0);
+  if (input >= s.inputs.size() || s.v.g.facts(s.inputs[input]).kind == Facts::Kind::kAbsent) return axes;
+  auto given = s.v.ints(s.inputs[input]);
+  if (!given || given->empty()) return std::nullopt;
+  for (std::int64_t& axis : *given) axis += axis < 0 ? static_cast<std::int64_t>(rank) : 0;
+  return given;
+}
+
+std::optional<InputCuts> beside_axes(const Site& s, std::size_t input, Cut cut) {
+  const Dims* dims = s.dims(0);
+  const auto axes = dims ? constant_axes(s, input, dims->size()) : std::nullopt;
+  if (!axes) return std::nullopt;
+  const bool untouched = std::find(axes->begin(), axes->end(), static_cast<std::int64_t>(cut.axis)) == axes->end();
+  if (!s.v.guard("the axes are others than the heads'", untouched)) return std::nullopt;
+  return first_at(s, cut.axis);
+}
+
+std::optional<InputCuts> of_concat(const Site& s, Cut cut) {
+  const auto own = s.v.axis(s.op, s.inputs[0]);
+  if (!own || !s.v.guard("what is joined is joined along another axis than the heads'", *own != cut.axis)) return std::nullopt;
+  return InputCuts(s.inputs.size(), cut.axis);
+}
+
+Dim product(const Views& v, std::span<const Dim> dims) {
+  Dim out = v.g.dims().constant(1);
+  for (const Dim d : dims) out = v.g.dims().mul(out, d);
+  return out;
+}
+
+// Elements before the heads stay before them, so each of these rows is cut into the same runs.
+std::optional<InputCuts> of_reshape(const Site& s, const Dims& result, Cut cut) {
+  const Dims* from = s.dims(0);
+  if (!from || from->size() > kMostRank) return std::nullopt;
+  const Dim before = product(s.v, std::span(result).first(cut.axis));
+  for (std::size_t a = 0; a < from->size(); ++a) {
+    if (!divides(s.v, cut.parts, (*from)[a])) continue;
+    if (s.v.guard("as much lies before the heads", s.v.equal(product(s.v, std::span(*from).first(a)), before))) return first_at(s, a);
+  }
+  return std::nullopt;
+}
+
+std::optional<InputCuts> of_expand(const Site& s, const Dims& result, Cut cut) {
+  const Dims* from = s.dims(0);
+  if (!from || from->size() > result.size()) return std::nullopt;
+  const std::size_t missing = result.size() - from->size();
+  if (cut.axis < missing || s.v.g.dims().value((*from)[cut.axis - missing]) == 1) return InputCuts(s.inputs.size());
+  return first_at(s, cut.axis - missing);
+}
+
+// For each input where it is cut; nullopt where the operator does not work on each part by itself, or that is not known.
+std::optional<InputCuts> input_cuts(const Site& s, Cut cut) {
+  const Dims* result = s.v.shape(s.result);
+  if (!result || result->size() > kMostRank || cut.axis >= result->size() || !divides(s.v, cut.parts, (*result)[cut.axis]) ||
+      s.inputs.empty())
+    return std::nullopt;
+  if (has(Trait::kElementwise, s.key())) return of_operands(s, *result, cut);
+  if (s.is("MatMul")) return of_product(s, *result, cut);
+  if (s.is("Softmax") || s.is("LogSoftmax")) return beside_axis(s, cut, false);
+  if (s.is("LayerNormalization") || s.is("RMSNormalization")) return of_normalization(s, *result, cut);
+  if (s.is("Concat")) return of_concat(s, cut);
+  if (s.is("Slice")) return beside_axes(s, 3, cut);
+  if (s.is("ReduceMean") || s.is("ReduceSum") || s.is("ReduceMax"))
+    return s.v.int_attribute(s.op, "keepdims", 1) == 1 ? beside_axes(s, 1, cut) : std::nullopt;
+  if (s.is("Reshape")) return of_reshape(s, *result, cut);
+  if (s.is("Expand")) return of_expand(s, *result, cut);
+  if (s.is("Transpose")) {
+    const auto perm = s.v.perm(s.op);
+    return cut.axis < perm.size() ? std::optional(first_at(s, static_cast<std::size_t>(perm[cut.axis]))) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// ---- parts
+
+Id split(const Views& v, Id x, Cut cut) {
+  const int rank = static_cast<int>(v.shape(x)->size());
+  const std::vector<Attribute> attributes{Attribute::of("axis", static_cast<std::int64_t>(cut.axis)),
+                                          Attribute::of("num_outputs", cut.parts)};
+  return v.g.add(make_key("", "Split", attributes, static_cast<int>(cut.parts), rank), std::array{x});
+}
+
+Id joined(const Views& v, std::span<const Id> parts, std::size_t axis) {
+  const int rank = static_cast<int>(v.shape(parts[0])->size());
+  return v.g.add(make_key("", "Concat", {Attribute::of("axis", static_cast<std::int64_t>(axis))}, 1, rank), parts);
+}
+
+// A class that holds a Concat of equal parts, or is divided into such by a Split. Only the checker asks: of a run's e-graph the notes tell.
+std::optional<HeadsApart> seen_apart(const Views& v, Id x) {
+  const EGraph& e = v.g.egraph();
+  for (const NodeId n : e.class_nodes(x)) {
+    const ENode node = e.node(n);
+    const auto axis = v.g.key(node.op).op_type == "Concat" ? v.axis(node.op, node.children[0]) : std::nullopt;
+    const auto equal = [&](Id part) { return v.shape(part) && v.equal(*v.shape(part), *v.shape(node.children[0])); };
+    if (axis && std::all_of(node.children.begin(), node.children.end(), equal))
+      return HeadsApart{*axis, {node.children.begin(), node.children.end()}};
+  }
+  for (const NodeId n : e.class_users(x)) {
+    const ENode node = e.node(n);
+    const OpKey& key = v.g.key(node.op);
+    if (key.op_type != "Split" || node.children.size() != 1) continue;
+    HeadsApart out{v.axis(node.op, x).value_or(0), {}};
+    for (int i = 0; i < key.outputs; ++i) out.parts.push_back(v.g.project(e.class_of(n), i));
+    return out;
+  }
+  return std::nullopt;
+}
+
+std::optional<HeadsApart> apart(const Views& v, Id x) {
+  if (v.watch) return seen_apart(v, x);
+  const HeadsApart* known = v.g.notes<HeadNotes>().find(v.g, x);
+  return known ? std::optional(*known) : std::nullopt;
+}
+
+bool is_apart_at(const std::optional<HeadsApart>& heads, Cut cut) {
+  return heads && heads->axis == cut.axis && std::ssize(heads->parts) == cut.parts;
+}
+
+// The parts of a value: those that it was made of, or those of a Split. A constant's are constants.
+std::vector<Id> parts_of(const Views& v, Id x, Cut cut, Unions& unions) {
+  const auto known = apart(v, x);
+  if (is_apart_at(known, cut)) return known->parts;
+  const Id tuple = split(v, x, cut);
+  std::vector<Id> parts;
+  for (int i = 0; i < cut.parts; ++i) parts.push_back(v.g.project(tuple, i));
+  if (known || v.g.facts(x).constant) return parts;
+  v.g.notes<HeadNotes>().add(v.g, x, {cut.axis, parts});
+  unions.emplace_back(x, joined(v, parts, cut.axis));
+  return parts;
+}
+
+// One part of a result: the operator on parts of its inputs.
+Id part(const Site& s, std::span<const Id> inputs, Cut cut) {
+  if (!s.is("Reshape") && !s.is("Expand")) return s.v.g.add(s.key(), inputs);
+  Dims to = *s.v.shape(s.result);
+  to[cut.axis] = s.v.g.dims().constant(*s.v.g.dims().value(to[cut.axis]) / cut.parts);
+  return s.is("Reshape") ? s.v.reshape(inputs[0], to, static_cast<int>(s.v.shape(inputs[0])->size())) : s.v.expand(inputs[0], to);
+}
+
+// The operator's result as the Concat of the operator on parts.
+void take_apart(const Site& s, Cut cut, Unions& unions) {
+  const auto cuts = input_cuts(s, cut);
+  if (!cuts) return;
+  const auto known = apart(s.v, s.result);
+  if (known && !is_apart_at(known, cut)) return;
+  std::vector<std::vector<Id>> parts;
+  for (std::size_t i = 0; i < s.inputs.size(); ++i)
+    parts.push_back((*cuts)[i] ? parts_of(s.v, s.inputs[i], {*(*cuts)[i], cut.parts}, unions)
+                               : std::vector<Id>(static_cast<std::size_t>(cut.parts), s.inputs[i]));
+  std::vector<Id> made, inputs(s.inputs.size());
+  for (std::size_t p = 0; p < static_cast<std::size_t>(cut.parts); ++p) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = parts[i][p];
+    made.push_back(part(s, inputs, cut));
+    if (!s.v.shape(made.back())) return;
+    if (known) unions.emplace_back(known->parts[p], made.back());
+  }
+  if (known) return;
+  unions.emplace_back(s.result, joined(s.v, made, cut.axis));
+  s.v.g.notes<HeadNotes>().add(s.v.g, s.result, {cut.axis, std::move(made)});
+}
+
+Site site(const Views& v, const Match& m) {
+  const auto inputs = m.classes.first(m.classes.size() - 1);
+  return {v, m.ops.back(), {inputs.begin(), inputs.end()}, m.root()};
+}
+
+// ---- rules
+
+// The axis of the heads of a product or of scores: the first with several of all dims but the first and the last two, then the first.
+std::optional<Cut> first_cut(const Views& v, const Dims& dims) {
+  for (std::size_t i = 1; i + 2 < dims.size(); ++i)
+    if (const auto n = v.g.dims().value(dims[i]); n && *n > 1 && *n <= kMostHeads) return Cut{i, *n};
+  const auto n = dims.size() >= 3 ? v.g.dims().value(dims[0]) : std::nullopt;
+  return n && *n > 1 && *n <= kMostHeads ? std::optional(Cut{0, *n}) : std::nullopt;
+}
+
+void heads_begin(const Views& v, const Match& m, Unions& unions) {
+  const Dims* result = v.shape(m.root());
+  const auto cut = result ? first_cut(v, *result) : std::nullopt;
+  if (cut && !v.g.facts(m.root()).constant) take_apart(site(v, m), *cut, unions);
+}
+
+// Whether a Reshape made rows of one matrix of heads: [.., N, T, D] to [.., 1, N * T, D].
+bool joins_rows(const Views& v, const Dims& apart, const Dims& rows) {
+  const std::size_t rank = rows.size();
+  return v.equal(std::span(apart).first(rank - 3), std::span(rows).first(rank - 3)) && v.g.dims().value(rows[rank - 3]) == 1 &&
+         v.equal(v.g.dims().mul(apart[rank - 3], apart[rank - 2]), rows[rank - 2]) && v.equal(apart.back(), rows.back());
+}
+
+// Of what is read as rows: its dims with heads, where it has several.
+const Dims* several_heads(const Views& v, Id apart, Id rows) {
+  const Dims *wide = v.shape(apart), *narrow = v.shape(rows);
+  if (!wide || !narrow || narrow->size() < 4 || wide->size() != narrow->size()) return nullptr;
+  return useful(v.g.dims().value((*wide)[wide->size() - 3]) != 1) ? wide : nullptr;
+}
+
+// MatMul(Reshape(A), B) = Reshape(MatMul(A, B)) where the heads of A became rows beside one right factor.
+void product_of_heads_in_rows(const Views& v, const Match& m, Unions& unions) {
+  const Dims *apart = several_heads(v, m.classes[0], m.classes[2]), *right = v.shape(m.classes[3]), *to = v.shape(m.root());
+  if (!apart || !right || right->size() < 2 || !to) return;
+  if (!v.guard("the Reshape joins heads to rows", joins_rows(v, *apart, *v.shape(m.classes[2])))) return;
+  const bool one = right->size() < 3 || v.g.dims().value((*right)[right->size() - 3]) == 1;
+  if (!v.guard("the right factor is one for all heads", one)) return;
+  if (!useful(v.g.dims().value((*apart)[apart->size() - 2]) != 1)) return;  // rows that were batches are no heads
+  const Dims result = *to;
+  const Id product = v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{m.classes[0], m.classes[3]});
+  unions.emplace_back(m.root(), v.reshape(product, result, 0));
+}
+
+// Softmax(Reshape(X)) = Reshape(Softmax(X)) where the heads of X became rows.
+void softmax_of_heads_in_rows(const Views& v, const Match& m, Unions& unions) {
+  const Dims* apart = several_heads(v, m.classes[0], m.classes[2]);
+  const auto axis = v.axis(m.ops[3], m.classes[2], -1);
+  if (!apart || !axis || !v.guard("the Softmax is over the last axis", *axis + 1 == apart->size())) return;
+  if (!v.guard("the Reshape joins heads to rows", joins_rows(v, *apart, *v.shape(m.classes[2])))) return;
+  const Dims result = *v.shape(m.root());
+  const Id inner = v.g.add(v.g.key(m.ops[3]), std::array{m.classes[0]});
+  unions.emplace_back(m.root(), v.reshape(inner, result, 0));
+}
+
+// Where the result is cut so that this input is cut where its heads are.
+std::optional<Cut> cut_from_input(const Site& s, std::size_t input, const HeadsApart& heads) {
+  const Dims* result = s.v.shape(s.result);
+  if (!result || !useful(heads.axis + 1 < s.dims(input)->size())) return std::nullopt;  // heads side by side in the last dim are one vector
+  for (std::size_t axis = 0; axis < result->size(); ++axis) {
+    const Cut cut{axis, std::ssize(heads.parts)};
+    const auto cuts = input_cuts(s, cut);
+    if (cuts && (*cuts)[input] == heads.axis) return cut;
+  }
+  return std::nullopt;
+}
+
+void heads_go_on(const Views& v, const Match& m, Unions& unions) {
+  const Site s = site(v, m);
+  if (!v.shape(s.result) || v.g.facts(s.result).constant) return;
+  if (const auto heads = apart(v, s.result)) return take_apart(s, {heads->axis, std::ssize(heads->parts)}, unions);
+  for (std::size_t i = 0; i < s.inputs.size(); ++i) {
+    const auto heads = s.dims(i) ? apart(v, s.inputs[i]) : std::nullopt;
+    const auto cut = heads ? cut_from_input(s, i, *heads) : std::nullopt;
+    if (cut) return take_apart(s, *cut, unions);
+  }
+}
+
+// Whether heads_go_on has something to look at.
+bool concerns_heads(const OnnxEGraph& g, const Match& m) {
+  auto& notes = g.notes<HeadNotes>();
+  return std::any_of(m.classes.begin(), m.classes.end(), [&](Id id) { return notes.find(g, id) != nullptr; });
+}
+
+// Operators that work on heads by themselves, by the number of their inputs.
+std::vector<Pattern> of_heads(OnnxEGraph& g) {
+  std::vector<Pattern> out;
+  const auto add = [&](std::string_view op, std::uint32_t inputs) {
+    Pattern p;
+    std::vector<std::uint32_t> children(inputs);
+    std::iota(children.begin(), children.end(), 0U);
+    p.nodes.assign(inputs, variable());
+    p.nodes.push_back(node(g, op, children));
+    out.push_back(std::move(p));
+  };
+  for (const std::string_view op : operators_with(Trait::kElementwise)) {
+    if (op.find('.') != std::string_view::npos || op == "Identity") continue;
+    const bool any = has(Trait::kVariadicElementwise, op);
+    const std::uint32_t inputs = has(Trait::kUnaryElementwise, op) ? 1 : has(Trait::kTernaryElementwise, op) || op == "Clip" ? 3 : 2;
+    for (std::uint32_t n = inputs; n <= (any ? 4 : inputs); ++n) add(op, n);
+  }
+  for (const std::string_view op : {"Softmax", "LogSoftmax", "Transpose"}) add(op, 1);
+  for (const std::string_view op : {"MatMul", "Reshape", "Expand", "ReduceMean", "ReduceSum", "ReduceMax", "RMSNormalization"}) add(op, 2);
+  for (const std::uint32_t inputs : {2U, 3U}) add("LayerNormalization", inputs);
+  for (const std::uint32_t inputs : {2U, 3U, 4U}) add("Concat", inputs);
+  for (const std::uint32_t inputs : {4U, 5U}) add("Slice", inputs);
+  return out;
+}
+
+}  // namespace
+
+std::vector<NativeRule> native_head_rules() {
+  const auto beginnings = [](OnnxEGraph& g) {
+    return std::vector<Pattern>{over_two(g, "MatMul"), {{variable(), node(g, "Softmax", {0})}}};
+  };
+  const auto product_of_rows = [](OnnxEGraph& g) {
+    return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "MatMul", {2, 3})}};
+  };
+  const auto softmax_of_rows = [](OnnxEGraph& g) {
+    return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), node(g, "Softmax", {2})}};
+  };
+  std::vector<ViewRule> rules{
+      {"heads_begin", "MatMul and Softmax of several heads = the Concat of each head's", Effect::kExact, {}, heads_begin, true, beginnings},
+      {"heads_go_on",
+       "an operator on a Concat of heads, or before a Split into heads = the Concat of the operator on each",
+       Effect::kExact,
+       {},
+       heads_go_on,
+       true,
+       of_heads},
+      {"product_of_heads_in_rows", "MatMul(Reshape(A), B) = Reshape(MatMul(A, B)) where heads of A became rows", Effect::kExact,
+       product_of_rows, product_of_heads_in_rows},
+      {"softmax_of_heads_in_rows", "Softmax(Reshape(X)) = Reshape(Softmax(X)) where heads of X became rows", Effect::kExact,
+       softmax_of_rows, softmax_of_heads_in_rows}};
+  rules[0].where = [](const OnnxEGraph& g, const Match& m) { return g.is_refused(g.egraph().node(m.matched.back()), m.root()); };
+  rules[1].where = concerns_heads;
+  for (ViewRule& rule : rules) rule.phase = 1, rule.if_refused = true;
+  return to_native(std::move(rules));
+}
+
+}  // namespace saturate
