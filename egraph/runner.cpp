@@ -205,7 +205,9 @@ class Runner {
   }
 
   bool active(const RuleState& rule) const {
-    return finishing_ ? rule.rule->phase == Rewrite::kLastPhase : !phases_.empty() && rule.rule->phase <= phases_[phase_];
+    if (finishing_ || phases_.empty()) return finishing_ && rule.rule->phase == Rewrite::kLastPhase;
+    const int now = phases_[phase_];
+    return now < Rewrite::kAlonePhase ? rule.rule->phase <= now : rule.rule->phase == now;
   }
 
   std::optional<StopReason> iterate(std::size_t iteration, IterationStats& stats) {

@@ -20,6 +20,9 @@ using namespace native;
 constexpr std::int64_t kMostHeads = 128;
 constexpr std::size_t kMostRank = 6;
 
+// What hands elements on as they are, in another shape or order.
+bool only_moves(const OpKey& key) { return key.domain.empty() && (key.op_type == "Reshape" || key.op_type == "Transpose"); }
+
 // Where an operator's result is cut, and into how many parts.
 struct Cut {
   std::size_t axis = 0;
@@ -232,12 +235,35 @@ std::vector<Id> parts_of(const Views& v, Id x, Cut cut, Unions& unions) {
   return parts;
 }
 
-// One part of a result: the operator on parts of its inputs.
+// What a Reshape in this class reshapes, or the class itself.
+Id below_reshape(const Views& v, Id x) {
+  for (const NodeId n : v.g.egraph().class_nodes(x)) {
+    const ENode node = v.g.egraph().node(n);
+    if (v.g.key(node.op).domain.empty() && v.g.key(node.op).op_type == "Reshape") return node.children[0];
+  }
+  return x;
+}
+
+// X in another shape, without a Reshape of a Reshape.
+Id in_shape(const Views& v, Id x, const Dims& to) {
+  if (v.equal(*v.shape(x), to)) return x;
+  const Id below = below_reshape(v, x);
+  if (const Dims* own = v.shape(below); own && v.equal(*own, to)) return below;
+  return v.reshape(below, to, 0);
+}
+
+// One part of a result: the operator on parts of its inputs. No other rules look at it, so views of it are simplified here.
 Id part(const Site& s, std::span<const Id> inputs, Cut cut) {
-  if (!s.is("Reshape") && !s.is("Expand")) return s.v.g.add(s.key(), inputs);
+  if (!only_moves(s.key()) && !s.is("Expand")) return s.v.g.add(s.key(), inputs);
   Dims to = *s.v.shape(s.result);
   to[cut.axis] = s.v.g.dims().constant(*s.v.g.dims().value(to[cut.axis]) / cut.parts);
-  return s.is("Reshape") ? s.v.reshape(inputs[0], to, static_cast<int>(s.v.shape(inputs[0])->size())) : s.v.expand(inputs[0], to);
+  if (s.is("Expand")) return s.v.expand(inputs[0], to);
+  if (s.is("Reshape")) return in_shape(s.v, inputs[0], to);
+  const Dims from = *s.v.shape(inputs[0]);
+  std::vector<std::int64_t> moved;
+  for (const std::int64_t axis : s.v.perm(s.op))
+    if (s.v.g.dims().value(from[static_cast<std::size_t>(axis)]) != 1) moved.push_back(axis);
+  return std::is_sorted(moved.begin(), moved.end()) ? in_shape(s.v, inputs[0], to) : s.v.g.add(s.key(), inputs);
 }
 
 // The operator's result as the Concat of the operator on parts.
@@ -333,10 +359,19 @@ std::optional<Cut> cut_from_input(const Site& s, std::size_t input, const HeadsA
   return std::nullopt;
 }
 
+// Whether the model itself has this value. Rules make it in many views; one is enough.
+bool is_given(const Views& v, Id x) {
+  const EGraph& e = v.g.egraph();
+  const auto nodes = e.class_nodes(x);
+  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return e.made_by(n) == kNone; });
+}
+
 void heads_go_on(const Views& v, const Match& m, Unions& unions) {
   const Site s = site(v, m);
   if (!v.shape(s.result) || v.g.facts(s.result).constant) return;
-  if (const auto heads = apart(v, s.result)) return take_apart(s, {heads->axis, std::ssize(heads->parts)}, unions);
+  const auto heads = apart(v, s.result);
+  if (only_moves(s.key()) && !useful(is_given(v, heads ? s.inputs[0] : s.result))) return;
+  if (heads) return take_apart(s, {heads->axis, std::ssize(heads->parts)}, unions);
   for (std::size_t i = 0; i < s.inputs.size(); ++i) {
     const auto heads = s.dims(i) ? apart(v, s.inputs[i]) : std::nullopt;
     const auto cut = heads ? cut_from_input(s, i, *heads) : std::nullopt;
@@ -402,7 +437,7 @@ std::vector<NativeRule> native_head_rules() {
        softmax_of_rows, softmax_of_heads_in_rows}};
   rules[0].where = [](const OnnxEGraph& g, const Match& m) { return g.is_refused(g.egraph().node(m.matched.back()), m.root()); };
   rules[1].where = concerns_heads;
-  for (ViewRule& rule : rules) rule.phase = 1, rule.if_refused = true;
+  for (ViewRule& rule : rules) rule.phase = Rewrite::kAlonePhase, rule.if_refused = true;
   return to_native(std::move(rules));
 }
 
