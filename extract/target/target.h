@@ -73,6 +73,7 @@ struct OperatorLimits {
   std::vector<int> constant_inputs;                            // must be constants where they are there
   std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
   std::string because;                                         // added to the reason
+  Ranks ranks() const { return {min_rank.value_or(Ranks{}.low), max_rank.value_or(Ranks{}.high)}; }
 };
 
 // An operator where it stands.
@@ -81,6 +82,7 @@ struct OpSite {
   std::vector<const Facts*> inputs = {}, outputs = {};
   const DimTable* dims = nullptr;
   std::int64_t lowest_opset = 1, highest_opset = std::numeric_limits<std::int64_t>::max();  // of ai.onnx, that it may be written in
+  bool at_border = false;  // it would be at the border of the graph (border.h), were it an operator that may be there
 };
 
 // Where an e-node of class `id` stands.
@@ -97,6 +99,8 @@ struct Target {
   std::map<std::string, std::vector<std::string>>
       dtypes;  // "domain::Op" -> element types that have a kernel, of the first input that is not bool
   std::vector<OperatorLimits> limits;
+  std::set<std::string> border;  // operators that no limits concern at the border of a graph (border.h)
+  std::map<std::string, std::map<int, Ranks>> index_ranks;  // "Op" -> inputs that hold indices, whose ranks these are in place of `limits`
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
   std::vector<JoinedAtLoad> joins;
