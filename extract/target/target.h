@@ -74,6 +74,7 @@ struct OperatorLimits {
   std::vector<int> constant_inputs;       // must be constants where they are there
   std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
   std::string because;                                         // added to the reason
+  Ranks ranks() const { return {min_rank.value_or(Ranks{}.low), max_rank.value_or(Ranks{}.high)}; }
 };
 
 // What a target would rather not have: it takes an operator beyond these limits, at a price.
@@ -90,6 +91,7 @@ struct OpSite {
   std::int64_t lowest_opset = 1, highest_opset = std::numeric_limits<std::int64_t>::max();  // of ai.onnx, that it may be written in
   const OnnxEGraph* egraph = nullptr;                                                       // in which it stands, and as which e-node
   std::optional<ENode> node = {};
+  bool at_border = false;  // it would be at the border of the graph (border.h), were it an operator that may be there
 };
 
 // Where an e-node of class `id` stands.
@@ -107,6 +109,8 @@ struct Target {
       dtypes;  // "domain::Op" -> element types that have a kernel, of the first input that is not bool
   std::vector<OperatorLimits> limits;
   std::vector<Wish> wishes;
+  std::set<std::string> border;  // operators that no limits concern at the border of a graph (border.h)
+  std::map<std::string, std::map<int, Ranks>> index_ranks;  // "Op" -> inputs that hold indices, whose ranks these are in place of `limits`
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
   std::vector<JoinedAtLoad> joins;

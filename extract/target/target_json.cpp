@@ -192,6 +192,10 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     return read_limits(value, t);
   else if (key == "wishes")
     return read_wishes(value, t);
+  else if (key == "border")
+    t.border = value.get<std::set<std::string>>();
+  else if (key == "index_ranks")
+    for (const auto& i : value) t.index_ranks[i.at("operator")][i.at("input").get<int>()] = {i.at("ranks").at(0), i.at("ranks").at(1)};
   else if (key == "assumes")
     t.assumes = value.get<std::vector<std::string>>();
   else if (key == "load_time_fusions")
@@ -207,7 +211,7 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
   else
     return bad(
         "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, newest_opset, forbidden, dtypes, "
-        "limits, wishes, load_time_fusions, node_units, joins, quantizes_weights, assumes");
+        "limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, quantizes_weights, assumes");
   return absl::OkStatus();
 }
 
@@ -340,6 +344,10 @@ std::string target_text(const Target& t) {
     out["wishes"].push_back(limits_json(wish.limits));
     out["wishes"].back()["price"] = wish.price;
   }
+  if (!t.border.empty()) out["border"] = t.border;
+  for (const auto& [op, inputs] : t.index_ranks)
+    for (const auto& [input, ranks] : inputs)
+      out["index_ranks"].push_back({{"operator", op}, {"input", input}, {"ranks", {ranks.low, ranks.high}}});
   out["load_time_fusions"] = ordered_json::array();
   for (const LoadTimeFusion& f : t.load_time_fusions)
     out["load_time_fusions"].push_back({{"producer", f.producer},
