@@ -1,6 +1,7 @@
 #include "extract/target/target.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -84,6 +85,18 @@ std::string refuse_tensor(const OperatorLimits& limits, const Carried& c, const 
   return "";
 }
 
+// Of a small constant of floats: the largest magnitude of its elements.
+std::optional<double> largest_number(const OnnxEGraph& g, Id id) {
+  const Facts& f = g.facts(id);
+  if (!f.constant || f.kind != Facts::Kind::kTensor || !is_floating(f.dtype)) return std::nullopt;
+  const auto value = g.value(id);
+  if (!value) return std::nullopt;
+  double largest = 0;
+  for (std::int64_t i = 0; i < value->size(); ++i)
+    if (const auto x = element_as_double(*value, i)) largest = std::max(largest, std::abs(*x));
+  return largest;
+}
+
 std::string refuse_site(const OperatorLimits& limits, const OpSite& site, const std::map<int, Ranks>& index_ranks) {
   if (std::string wrong = refuse_attributes(limits.attributes, site.key.attributes); !wrong.empty()) return wrong;
   for (const int i : limits.constant_inputs)
@@ -94,6 +107,10 @@ std::string refuse_site(const OperatorLimits& limits, const OpSite& site, const 
     if (const std::int64_t heads = heads_at_once(*site.egraph, *site.node); heads > *limits.max_heads)
       return fmt::format("it works on {} head{} at once, wanted {}", heads, heads == 1 ? "" : "s",
                          *limits.max_heads == 0 ? "none" : fmt::format("at most {}", *limits.max_heads));
+  if (limits.max_constant && site.egraph)
+    for (const Id child : site.node->children)
+      if (const auto number = largest_number(*site.egraph, child); number && *number > *limits.max_constant)
+        return fmt::format("a constant holds {}, wanted at most {}", *number, *limits.max_constant);
   if (!site.dims) return "";
   for (const Carried& c : carried(site, index_ranks))
     if (std::string wrong = refuse_tensor(limits, c, *site.dims); !wrong.empty()) return wrong;
@@ -157,7 +174,7 @@ double Target::wish_price(const OpSite& site, std::string* why) const {
   double price = 1;
   for (const Wish& wish : wishes)
     if (concerns(wish.limits, op))
-      if (const std::string wrong = refuse_site(wish.limits, site); !wrong.empty()) {
+      if (const std::string wrong = refuse_site(wish.limits, site, {}); !wrong.empty()) {
         price *= wish.price;
         if (why) *why = wish.limits.because.empty() ? wrong : wish.limits.because;
       }

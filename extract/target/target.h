@@ -69,6 +69,7 @@ struct OperatorLimits {
   std::optional<std::int64_t> max_dim;
   std::optional<std::int64_t> max_batch;  // product of all dims but the last two
   std::optional<std::int64_t> max_heads;  // of attention, that it works on at once (heads_at_once in rules/values/heads.h)
+  std::optional<double> max_constant;     // magnitude of the floats of small constants that it reads
   std::vector<std::string> dtypes;        // of all tensors; empty: any
   bool static_shapes = false;             // every dim is a number
   std::vector<int> constant_inputs;       // must be constants where they are there

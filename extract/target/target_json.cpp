@@ -87,6 +87,8 @@ absl::StatusOr<Wish> read_wish(const json& entry, bool has_price) {
       l.max_batch = v.get<std::int64_t>();
     else if (key == "max_heads")
       l.max_heads = v.get<std::int64_t>();
+    else if (key == "max_constant")
+      l.max_constant = v.get<double>();
     else if (key == "dtypes")
       l.dtypes = v.get<std::vector<std::string>>();
     else if (key == "static_shapes")
@@ -99,7 +101,7 @@ absl::StatusOr<Wish> read_wish(const json& entry, bool has_price) {
       l.because = v.get<std::string>();
     else
       return bad(
-          fmt::format("unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, dtypes, "
+          fmt::format("unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
                       "static_shapes, constant_inputs, attributes, because{}",
                       key, has_price ? ", price" : ""));
   }
@@ -235,6 +237,7 @@ ordered_json limits_json(const OperatorLimits& l) {
   if (l.max_dim) out["max_dim"] = *l.max_dim;
   if (l.max_batch) out["max_batch"] = *l.max_batch;
   if (l.max_heads) out["max_heads"] = *l.max_heads;
+  if (l.max_constant) out["max_constant"] = *l.max_constant;
   if (!l.dtypes.empty()) out["dtypes"] = l.dtypes;
   if (l.static_shapes) out["static_shapes"] = true;
   if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
@@ -304,14 +307,15 @@ absl::StatusOr<Target> parse_target(const std::string& text, const std::string& 
 
 namespace {
 
-// Wishes by name. One head at a time: whole attention operators work on all heads, so they are wished away with any number of heads, and so
+// Wishes by name. One head at a time, with one mask that all heads add: whole attention operators work on all heads, so they are wished away with any number of heads, and so
 // is whatever computes on several heads at once. Views only hand heads on.
 constexpr std::pair<std::string_view, std::string_view> kWishes[] = {{"single-heads", R"json([
   {"operators": ["Attention", "com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention",
                  "com.microsoft::PackedAttention", "com.microsoft::PackedMultiHeadAttention"],
    "max_heads": 0, "price": 1000, "because": "one head at a time"},
   {"except": ["Flatten", "Identity", "Reshape", "Split", "Squeeze", "Transpose", "Unsqueeze"],
-   "max_heads": 1, "price": 1000, "because": "one head at a time"}
+   "max_heads": 1, "price": 1000, "because": "one head at a time"},
+  {"operators": ["Where"], "dtypes": ["bool", "int32", "int64"], "price": 1000, "because": "masks are added to the scores"}
 ])json"}};
 
 }  // namespace

@@ -37,6 +37,10 @@ constexpr Assumption kAssumptions[] = {
     {"small_counts", AssumptionClass::kConventional,
      "dims, and positions that are counted from them, are below 2^24, up to which float is exact",
      "at 2^24 positions float rounds, whole numbers do not", kLargeIntegers},
+    {"small_scores", AssumptionClass::kRisky,
+     "scores of attention that one row shows and hides are within 150 of each other, and no row is hidden as a whole",
+     "a hidden key with a score far above the others is seen, and a row that is hidden as a whole is not even any more",
+     kNotFinite | kHiddenRows | kLowScores},
 };
 
 }  // namespace

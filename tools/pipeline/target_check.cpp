@@ -54,6 +54,8 @@ class Checker {
     for (const Id o : s.outputs)
       if (o != kNone) site.outputs.push_back(&g.facts(o));
     site.dims = &g.dims();
+    site.egraph = &g;
+    site.node = ENode{s.op, s.inputs};
     site.lowest_opset = site.highest_opset = model.opset("");
     site.at_border = !s.inputs.empty() && !s.outputs.empty() && s.outputs[0] != kNone && border.has(s.inputs[0], s.outputs[0]);
     std::string why;
