@@ -110,7 +110,7 @@ struct Target {
       dtypes;  // "domain::Op" -> element types that have a kernel, of the first input that is not bool
   std::vector<OperatorLimits> limits;
   std::vector<Wish> wishes;
-  std::set<std::string> border;  // operators that no limits concern at the border of a graph (border.h)
+  std::set<std::string> border;                             // operators that no limits concern at the border of a graph (border.h)
   std::map<std::string, std::map<int, Ranks>> index_ranks;  // "Op" -> inputs that hold indices, whose ranks these are in place of `limits`
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;

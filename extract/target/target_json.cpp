@@ -100,10 +100,10 @@ absl::StatusOr<Wish> read_wish(const json& entry, bool has_price) {
     else if (key == "because")
       l.because = v.get<std::string>();
     else
-      return bad(
-          fmt::format("unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
-                      "static_shapes, constant_inputs, attributes, because{}",
-                      key, has_price ? ", price" : ""));
+      return bad(fmt::format(
+          "unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
+          "static_shapes, constant_inputs, attributes, because{}",
+          key, has_price ? ", price" : ""));
   }
   if (absl::Status s = check_dtypes(l.dtypes); !s.ok()) return s;
   if (!(wish.price >= 1)) return bad("a wish's price is how many times as much an operator costs: at least 1");
@@ -307,8 +307,8 @@ absl::StatusOr<Target> parse_target(const std::string& text, const std::string& 
 
 namespace {
 
-// Wishes by name. One head at a time, with one mask that all heads add: whole attention operators work on all heads, so they are wished away with any number of heads, and so
-// is whatever computes on several heads at once. Views only hand heads on.
+// Wishes by name. One head at a time, with one mask that all heads add: whole attention operators work on all heads, so they are wished
+// away with any number of heads, and so is whatever computes on several heads at once. Views only hand heads on.
 constexpr std::pair<std::string_view, std::string_view> kWishes[] = {{"single-heads", R"json([
   {"operators": ["Attention", "com.microsoft::Attention", "com.microsoft::MultiHeadAttention", "com.microsoft::GroupQueryAttention",
                  "com.microsoft::PackedAttention", "com.microsoft::PackedMultiHeadAttention"],

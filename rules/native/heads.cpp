@@ -165,6 +165,8 @@ std::optional<InputCuts> input_cuts(const Site& s, Cut cut) {
   if (s.is("Softmax") || s.is("LogSoftmax")) return beside_axis(s, cut, false);
   if (s.is("LayerNormalization") || s.is("RMSNormalization")) return of_normalization(s, *result, cut);
   if (s.is("Concat")) return of_concat(s, cut);
+  if (s.is("RotaryEmbedding"))  // cosines and sines have no heads
+    return result->size() == 4 && useful(cut.axis == 1) ? std::optional(first_at(s, 1)) : std::nullopt;
   if (s.is("Slice")) return beside_axes(s, 3, cut);
   if (s.is("ReduceMean") || s.is("ReduceSum") || s.is("ReduceMax"))
     return s.v.int_attribute(s.op, "keepdims", 1) == 1 ? beside_axes(s, 1, cut) : std::nullopt;
@@ -266,12 +268,38 @@ Id part(const Site& s, std::span<const Id> inputs, Cut cut) {
   return std::is_sorted(moved.begin(), moved.end()) ? in_shape(s.v, inputs[0], to) : s.v.g.add(s.key(), inputs);
 }
 
+// What the parts of a result are known as, or the result as their Concat.
+void tell_parts(const Site& s, Cut cut, std::vector<Id> made, Unions& unions) {
+  if (const auto known = apart(s.v, s.result)) {
+    for (std::size_t p = 0; p < made.size() && is_apart_at(known, cut); ++p) unions.emplace_back(known->parts[p], made[p]);
+    return;
+  }
+  unions.emplace_back(s.result, joined(s.v, made, cut.axis));
+  s.v.g.notes<HeadNotes>().add(s.v.g, s.result, {cut.axis, std::move(made)});
+}
+
+// Each head of keys, as often as heads of queries share it.
+void take_apart_repeated(const Site& s, Cut cut, Unions& unions) {
+  const Dims* dims = s.dims(0);
+  const auto heads = dims && dims->size() == 4 ? s.v.g.dims().value((*dims)[1]) : std::nullopt;
+  const std::int64_t times = s.v.int_attribute(s.op, "times", 1);
+  if (!heads || *heads < 1 || *heads * times > kMostHeads) return;
+  if (!s.v.guard("the heads are cut, each by itself", cut.axis == 1 && cut.parts == *heads * times)) return;
+  const std::vector<Id> each = *heads == 1 ? std::vector<Id>{s.inputs[0]} : parts_of(s.v, s.inputs[0], {1, *heads}, unions);
+  std::vector<Id> made;
+  for (const Id head : each) made.insert(made.end(), static_cast<std::size_t>(times), head);
+  tell_parts(s, cut, std::move(made), unions);
+}
+
 // The operator's result as the Concat of the operator on parts.
 void take_apart(const Site& s, Cut cut, Unions& unions) {
+  if (s.is_internal("repeat_heads")) return take_apart_repeated(s, cut, unions);
   const auto cuts = input_cuts(s, cut);
   if (!cuts) return;
   const auto known = apart(s.v, s.result);
   if (known && !is_apart_at(known, cut)) return;
+  for (std::size_t i = 0; i < s.inputs.size(); ++i)
+    if (const auto at = (*cuts)[i]; at && (!s.dims(i) || *at >= s.dims(i)->size() || !divides(s.v, cut.parts, (*s.dims(i))[*at]))) return;
   std::vector<std::vector<Id>> parts;
   for (std::size_t i = 0; i < s.inputs.size(); ++i)
     parts.push_back((*cuts)[i] ? parts_of(s.v, s.inputs[i], {*(*cuts)[i], cut.parts}, unions)
@@ -280,12 +308,9 @@ void take_apart(const Site& s, Cut cut, Unions& unions) {
   for (std::size_t p = 0; p < static_cast<std::size_t>(cut.parts); ++p) {
     for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = parts[i][p];
     made.push_back(part(s, inputs, cut));
-    if (!s.v.shape(made.back())) return;
-    if (known) unions.emplace_back(known->parts[p], made.back());
+    if (!s.v.shape(made.back())) return;  // it cannot be
   }
-  if (known) return;
-  unions.emplace_back(s.result, joined(s.v, made, cut.axis));
-  s.v.g.notes<HeadNotes>().add(s.v.g, s.result, {cut.axis, std::move(made)});
+  tell_parts(s, cut, std::move(made), unions);
 }
 
 Site site(const Views& v, const Match& m) {
@@ -351,6 +376,7 @@ void softmax_of_heads_in_rows(const Views& v, const Match& m, Unions& unions) {
 std::optional<Cut> cut_from_input(const Site& s, std::size_t input, const HeadsApart& heads) {
   const Dims* result = s.v.shape(s.result);
   if (!result || !useful(heads.axis + 1 < s.dims(input)->size())) return std::nullopt;  // heads side by side in the last dim are one vector
+  if (s.is_internal("repeat_heads")) return Cut{heads.axis, std::ssize(heads.parts) * s.v.int_attribute(s.op, "times", 1)};
   for (std::size_t axis = 0; axis < result->size(); ++axis) {
     const Cut cut{axis, std::ssize(heads.parts)};
     const auto cuts = input_cuts(s, cut);
@@ -388,14 +414,15 @@ bool concerns_heads(const OnnxEGraph& g, const Match& m) {
 // Operators that work on heads by themselves, by the number of their inputs.
 std::vector<Pattern> of_heads(OnnxEGraph& g) {
   std::vector<Pattern> out;
-  const auto add = [&](std::string_view op, std::uint32_t inputs) {
+  const auto add = [&](std::string_view op, std::uint32_t inputs, std::string_view domain = "") {
     Pattern p;
     std::vector<std::uint32_t> children(inputs);
     std::iota(children.begin(), children.end(), 0U);
     p.nodes.assign(inputs, variable());
-    p.nodes.push_back(node(g, op, children));
+    p.nodes.push_back(node(g, op, children, domain));
     out.push_back(std::move(p));
   };
+  add("repeat_heads", 1, "saturate");
   for (const std::string_view op : operators_with(Trait::kElementwise)) {
     if (op.find('.') != std::string_view::npos || op == "Identity") continue;
     const bool any = has(Trait::kVariadicElementwise, op);
@@ -406,6 +433,7 @@ std::vector<Pattern> of_heads(OnnxEGraph& g) {
   for (const std::string_view op : {"MatMul", "Reshape", "Expand", "ReduceMean", "ReduceSum", "ReduceMax", "RMSNormalization"}) add(op, 2);
   for (const std::uint32_t inputs : {2U, 3U}) add("LayerNormalization", inputs);
   for (const std::uint32_t inputs : {2U, 3U, 4U}) add("Concat", inputs);
+  for (const std::uint32_t inputs : {3U, 4U}) add("RotaryEmbedding", inputs);
   for (const std::uint32_t inputs : {4U, 5U}) add("Slice", inputs);
   return out;
 }
