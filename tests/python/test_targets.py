@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from conftest import make_model, run, run_ok, value
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAMES = ["npu-4d", "onnx", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp"]
+NAMES = ["coreml", "npu-4d", "onnx", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp", "qnn-htp-generic", "trt-dla"]
 
 
 def test_list_and_show():
@@ -142,3 +142,57 @@ def test_the_opset_is_not_raised_beyond_what_the_runtime_has(tmp_path, nodes):
         assert ("RMSNormalization" in [n.op_type for n in made.graph.node]) == (opset == 23)
     run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "nodes")
     ort.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+
+
+def check(tmp_path, text, *words):
+    """The reasons why nodes of a model, given as text, are refused."""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    return [f["reason"] for f in json.loads(run("targets", "check", tmp_path / "m.onnx", "--json", *words).stdout)["inexpressible"]]
+
+
+def one_node(node, inputs="float[1,6,8,8] x", output="float[1,6,8,8] y", weights="", opset=17):
+    return f'<ir_version: 8, opset_import: ["" : {opset}]> g ({inputs}) => ({output}) {{ {weights} y = {node} }}'
+
+
+W = "w = Constant <value = float[1,1,1,1] {0.5}> ()"
+
+
+@pytest.mark.parametrize("target, node, why", [
+    ("trt-dla", "Relu (x)", None),
+    ("trt-dla", "Exp (x)", "has no Exp"),
+    ("trt-dla", "LeakyRelu <alpha = 0.1> (x)", None),
+    ("trt-dla", "LeakyRelu <alpha = -0.1> (x)", "no negative slope"),
+    ("trt-dla", "MaxPool <kernel_shape = [3,3], pads = [1,1,1,1]> (x)", None),
+    ("trt-dla", "MaxPool <kernel_shape = [9,9], pads = [4,4,4,4]> (x)", "kernel_shape is 9, wanted 1 to 8 (pooling)"),
+    ("trt-dla", "Softmax <axis = 1> (x)", None),
+    ("trt-dla", "Softmax <axis = 0> (x)", "axis is -4 from the end, wanted -3 or -2 or -1"),
+    ("trt-dla", "MatMul (x, x)", "input 1 is computed, wanted a constant (fully connected)"),
+    ("trt-dla", "MatMul (x, w)", None),
+    ("trt-dla", "Transpose <perm = [0,1,3,2]> (x)", None),
+    ("trt-dla", "Transpose <perm = [1,0,2,3]> (x)", "the batch stays"),
+    ("coreml", "Relu (x)", None),
+    ("coreml", "Erf (x)", None),
+    ("coreml", "Neg (x)", "has no Neg"),
+    ("coreml", "Pow (x, w)", None),
+])
+def test_targets_of_public_documents(tmp_path, target, node, why):
+    weights = W.replace("1,1,1,1", "1,1,8,8").replace("{0.5}", "{" + ",".join(["0.5"] * 64) + "}") if "MatMul (x, w)" in node else W if "w)" in node else ""
+    found = check(tmp_path, one_node(node, weights=weights, output="float[a,b,c,d] y"), "--target", target)
+    assert len(found) == (why is not None) and (why is None or why in found[0])
+
+
+def test_a_target_extends_another(tmp_path):
+    (tmp_path / "mine.json").write_text(json.dumps({"extends": "qnn-htp", "name": "mine", "forbidden": ["Tanh"], "limits": [{"operators": ["Relu"], "max_rank": 3}]}))
+    shown = json.loads(run_ok("targets", "show", tmp_path / "mine.json").stdout)
+    qnn = json.loads(run_ok("targets", "show", "qnn-htp").stdout)
+    assert shown["forbidden"] == ["Tanh"] and shown["limits"][:-1] == qnn["limits"] and shown["standard"] == qnn["standard"]
+    for node, found in (("Tanh (x)", 1), ("Relu (x)", 1), ("Sigmoid (x)", 0)):
+        assert len(check(tmp_path, one_node(node), "--target", str(tmp_path / "mine.json"))) == found
+    (tmp_path / "mine.json").write_text(json.dumps({"extends": "mine", "name": "mine"}))
+    assert "'mine' is no built-in target" in run("targets", "show", tmp_path / "mine.json").stderr
+
+
+def test_every_limit_of_the_copied_files_says_where_it_is_from():
+    for name in ("qnn-htp", "qnn-htp-generic", "trt-dla", "coreml"):
+        shown = json.loads(run_ok("targets", "show", name).stdout)
+        assert shown["sources"] and all(limit.get("because") for limit in shown["limits"]), name
