@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDERS = ("egraph", "onnx_bridge", "rules", "extract", "kernels", "tools")
 SOURCES = (".cpp", ".h", ".inc", ".rules", ".py")
 ALIKE = 0.86
-CLAUSES = ("example", "counterexample", "counter", "effect", "assume", "if_unsupported", "if_any_unsupported", "unless_taken", "takes_apart", "budget", "phase", "tolerance", "rounding")
+CLAUSES = ("example", "counterexample", "counter", "effect", "assume", "if_unsupported", "if_any_unsupported", "if_refused", "unless_taken", "takes_apart", "budget", "phase", "tolerance", "rounding")
 # Where operators are meant to be listed: what the standard says of them, traits, and who registers what for them.
 TABLES = ("op_table", "op_traits", "op_features", "op_times", "registry.cpp", "ops.cpp")
 

@@ -178,6 +178,43 @@ bool Target::allows(const OpSite& site, std::string* why) const {
   return true;
 }
 
+Ranks Target::ranks(const std::string& op) const {
+  Ranks out;
+  for (const OperatorLimits& l : limits)
+    if (concerns(l, op)) {
+      out.low = std::max(out.low, l.min_rank.value_or(out.low));
+      out.high = std::min(out.high, l.max_rank.value_or(out.high));
+    }
+  return out;
+}
+
+namespace {
+
+class TargetRefusals : public Refusals {
+ public:
+  TargetRefusals(const Target& target, std::int64_t opset_limit) : target_(target), opset_limit_(opset_limit) {}
+
+  bool refuses(const OnnxEGraph& g, const ENode& node, Id id) const override {
+    const OpKey& key = g.key(node.op);
+    if (key.domain == "#") return false;
+    OpSite site = site_of(g, node, id);
+    if (key.domain.empty()) site.highest_opset = opset_limit_;
+    return !target_.allows(site);
+  }
+
+  Ranks ranks(const OpKey& key) const override { return target_.ranks(operator_name(key.domain, key.op_type)); }
+
+ private:
+  const Target& target_;
+  std::int64_t opset_limit_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Refusals> refusals_of(const Target& target, std::int64_t opset_limit) {
+  return target.limits.empty() ? nullptr : std::make_shared<TargetRefusals>(target, opset_limit);
+}
+
 std::int64_t Target::newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const {
   std::int64_t newest = max_opset;
   for (const auto& [op, opset] : newest_opset)

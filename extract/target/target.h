@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -108,11 +109,17 @@ struct Target {
   std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;
+  // The ranks of tensors that an operator ("Op", "domain::Op") may have.
+  Ranks ranks(const std::string& op) const;
   // The newest opset of ai.onnx that a model may be raised to which holds these operators ("Op").
   std::int64_t newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const;
   // Whether there are operators of the standard that it does not take.
   bool is_restricted() const { return !standard.empty() || !limits.empty() || !forbidden.empty(); }
 };
+
+// What the target refuses where it stands, for rules to ask (OnnxEGraph::refuse_by); null where it has no limits by place. It must outlive
+// this. `opset_limit`: the highest opset of ai.onnx that the result may have.
+std::shared_ptr<const Refusals> refusals_of(const Target& target, std::int64_t opset_limit);
 
 // Name of a built-in target or path of a JSON file.
 absl::StatusOr<Target> load_target(const std::string& name_or_path);

@@ -156,6 +156,7 @@ struct OnnxEGraph::Impl : Analysis {
   }();
   std::string type_error;
   std::shared_ptr<const DefinedOperators> defined;
+  std::shared_ptr<const Refusals> refusals;
   std::uint64_t settled = 0;  // the generation of dims in which all facts are canonical
   bool spreading = false;
   mutable std::mutex values_mutex;
@@ -482,6 +483,10 @@ void OnnxEGraph::assume(Id id, const Facts& facts) {
 bool OnnxEGraph::is_passed_over(Id id) const { return impl_->is_passed_over(facts(id)); }
 
 void OnnxEGraph::pass_over_empty_tensors() { impl_->passes_over_empty = true; }
+
+void OnnxEGraph::refuse_by(std::shared_ptr<const Refusals> refusals) { impl_->refusals = std::move(refusals); }
+const Refusals* OnnxEGraph::refusals() const { return impl_->refusals.get(); }
+bool OnnxEGraph::is_refused(const ENode& node, Id id) const { return !impl_->refusals || impl_->refusals->refuses(*this, node, id); }
 
 const Facts& OnnxEGraph::facts(Id id) const { return impl_->facts[impl_->egraph.find(id)]; }
 const Tensor& OnnxEGraph::constant_tensor(OpId constant_op) const { return impl_->ops[constant_op].tensor; }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "egraph/egraph.h"
+#include "onnx_bridge/convert/refusals.h"
 #include "onnx_bridge/facts/facts.h"
 #include "onnx_bridge/model/evaluator.h"
 #include "onnx_bridge/model/model.h"
@@ -68,6 +69,12 @@ class OnnxEGraph {
   // for.
   bool is_passed_over(Id id) const;
   void pass_over_empty_tensors();
+  // From now on this tells which operators are refused where they stand.
+  void refuse_by(std::shared_ptr<const Refusals> refusals);
+  const Refusals* refusals() const;  // null: nobody refuses anything
+  // Whether this e-node of class `id` is refused where it stands, or wished away. Without refusals the answer is yes: rules that ask are
+  // left out then (RuleSet::compile), but for the checker, to whom each place is one where they may be applied.
+  bool is_refused(const ENode& node, Id id) const;
   // Why the e-node that last asked for facts cannot run on its inputs (ill-typed); empty if it can. Cleared by the call.
   std::string take_type_error();
   // From now on facts of operators that nobody else knows come from here.

@@ -13,7 +13,8 @@ bool is_no_weaker(const RuleHead& rule, const Rule& other) {
     return std::find(other.assumes.begin(), other.assumes.end(), name) != other.assumes.end();
   };
   return rule.effect <= other.effect && std::all_of(rule.assumes.begin(), rule.assumes.end(), assumed) &&
-         (!rule.if_unsupported || other.if_unsupported) && (!rule.if_any_unsupported || other.if_any_unsupported);
+         (!rule.if_unsupported || other.if_unsupported) && (!rule.if_any_unsupported || other.if_any_unsupported) &&
+         (!rule.if_refused || other.if_refused);
 }
 
 // Rewrites the left side of one instance with the other rules of the set; whether the rule then has nothing left to unite. nullopt: it does

@@ -29,6 +29,7 @@ class Application : public BoundNames {
   template <typename Given>
   bool holds(const Given& conditions) {
     if (g_.is_passed_over(match_.root())) return fail([] { return std::string("it never has elements"); });
+    if (rule_.rule->if_refused && !is_refused()) return fail([&] { return std::string("the target takes the operator where it stands"); });
     if (!structure()) return false;
     if (explain_) bind();
     conditions_ = &conditions();
@@ -97,6 +98,8 @@ class Application : public BoundNames {
     return Val(axes ? *axes : *found);
   }
   const Facts& facts(std::uint32_t slot) const { return g_.facts(match_.classes[slot]); }
+
+  bool is_refused() const { return g_.is_refused(g_.egraph().node(match_.matched.back()), match_.root()); }
 
   // What the pattern cannot test on one class alone.
   bool structure() {

@@ -141,15 +141,26 @@ std::string RuleSet::show(std::string_view name) const {
   return out;
 }
 
+namespace {
+
+bool may_fire(const auto& rule, const OnnxEGraph& g) { return !rule.if_refused || g.refusals() != nullptr; }
+
+}  // namespace
+
+void RuleSet::add_native(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log, std::vector<Rewrite>& out) const {
+  for (const NativeRule& rule : native_)
+    if (may_fire(rule, g))
+      for (Rewrite& r : rule.make(g, log)) out.push_back(std::move(r));
+}
+
 std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log,
                                       const std::function<bool(const RuleHead&)>& wanted) const {
   define_operators(g);
   std::vector<Rewrite> out;
   for (const auto& rule : rules_)
-    if (!wanted || wanted(rule->head()))
+    if (may_fire(rule->head(), g) && (!wanted || wanted(rule->head())))
       for (Rewrite& r : compile_rule(rule->rule(), g, log)) out.push_back(std::move(r));
-  for (const NativeRule& rule : native_)
-    for (Rewrite& r : rule.make(g, log)) out.push_back(std::move(r));
+  add_native(g, log, out);
   return out;
 }
 
@@ -159,9 +170,8 @@ std::vector<Rewrite> RuleSet::compile_when_wanted(OnnxEGraph& g, const std::func
   out.reserve(2 * rules_.size());
   KnownKinds kinds(g);
   for (const auto& rule : rules_)
-    if (wanted(rule->head())) saturate::compile_when_wanted(rule, g, kinds, out);
-  for (const NativeRule& rule : native_)
-    for (Rewrite& r : rule.make(g, nullptr)) out.push_back(std::move(r));
+    if (may_fire(rule->head(), g) && wanted(rule->head())) saturate::compile_when_wanted(rule, g, kinds, out);
+  add_native(g, nullptr, out);
   return out;
 }
 

@@ -21,6 +21,7 @@ struct NativeRule {
   Effect effect = Effect::kExact;
   std::function<std::vector<Rewrite>(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log)> make;
   std::vector<std::string> assumes = {};  // names of known assumptions
+  bool if_refused = false;                // it asks OnnxEGraph::is_refused
 };
 
 struct RuleFilter {
@@ -63,13 +64,15 @@ class RuleSet {
   RuleSet filtered(const RuleFilter& filter) &&;
   // The file's text of a rule with its documentation, of native rules their examples; "" where there is none of this name.
   std::string show(std::string_view name) const;
-  // `wanted` (given): of the rules in text, only those for which it holds. The set must outlive them.
+  // `wanted` (given): of the rules in text, only those for which it holds. The set must outlive them. Rules for what is refused are left
+  // out where nobody refuses anything (OnnxEGraph::refusals).
   std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr,
                                const std::function<bool(const RuleHead&)>& wanted = nullptr) const;
   // The same for one run of the engine, which makes what it has e-nodes for.
   std::vector<Rewrite> compile_when_wanted(OnnxEGraph& g, const std::function<bool(const RuleHead&)>& wanted) const;
 
  private:
+  void add_native(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log, std::vector<Rewrite>& out) const;
   absl::Status check_name(const std::string& name, const std::string& place) const;
   StoredRules rules_;
   std::shared_ptr<RuleOperators> operators_ = std::make_shared<RuleOperators>();

@@ -306,6 +306,8 @@ bool RuleParser::parse_clauses(WrittenRule& written) {
       rule.if_unsupported = rule.if_any_unsupported = true;
     } else if (accept_word("if_lacking")) {
       rule.if_unsupported = rule.if_lacking = true;
+    } else if (accept_word("if_refused")) {
+      rule.if_refused = true;
     } else if (accept_word("yields_to")) {
       if (!expect_name(rule.yields_to, "the name of a rule")) return false;
     } else if (peek().is_word("backward")) {
@@ -357,7 +359,7 @@ bool RuleParser::parse_assumption(WrittenRule& written) {
   return unless != nullptr;
 }
 
-// `backward if_unsupported`, `backward if_any_unsupported`, `backward where CONDITION`.
+// `backward if_unsupported`, `backward if_any_unsupported`, `backward if_refused`, `backward where CONDITION`.
 bool RuleParser::parse_backward(WrittenRule& written) {
   WrittenRule::Backward back = written.backward.value_or(WrittenRule::Backward{});
   back.place = next().place;
@@ -369,9 +371,12 @@ bool RuleParser::parse_backward(WrittenRule& written) {
     back.if_unsupported = back.if_any_unsupported = true;
   } else if (accept_word("if_unsupported")) {
     back.if_unsupported = true;
+  } else if (accept_word("if_refused")) {
+    back.if_refused = true;
   } else {
-    return fail(peek().place,
-                fmt::format("expected `where`, `if_unsupported` or `if_any_unsupported` after `backward`, found {}", shown(peek())));
+    return fail(
+        peek().place,
+        fmt::format("expected `where`, `if_unsupported`, `if_any_unsupported` or `if_refused` after `backward`, found {}", shown(peek())));
   }
   written.backward = std::move(back);
   return true;

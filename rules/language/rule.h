@@ -116,6 +116,7 @@ struct Rule {
   bool if_unsupported = false;       // only where the target or the opset lacks the left side's last operator
   bool if_any_unsupported = false;   // and only in models that hold such an operator
   bool if_lacking = false;           // only where the target or the opset lacks it, though the model may hold it
+  bool if_refused = false;           // only where the target refuses the left side's last operator at its place, or wishes it away
   std::string yields_to;             // only where the rule of this name is left out; empty: none
   std::optional<std::uint64_t> budget;
   int phase = 0;

@@ -130,7 +130,7 @@ std::function<Pattern(OnnxEGraph&)> reshaped(std::string_view op) {
 std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
   std::vector<NativeRule> out;
   for (ViewRule& rule : rules) {
-    NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr, {}};
+    NativeRule native{rule.name, rule.doc, rule.doc, rule.effect, nullptr, {}, rule.if_refused};
     native.make = [rule = std::move(rule)](OnnxEGraph& g, const std::shared_ptr<RuleLog>&) {
       auto& watch = g.notes<GuardWatch>();
       const auto applier = std::make_shared<LambdaApplier>(g, [views = Views{g, watch.watching ? &watch : nullptr}, f = rule.apply](
@@ -141,6 +141,7 @@ std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
         rewrite.name = rule.name;
         rewrite.left = std::move(pattern);
         rewrite.of_facts_alone = !rule.looks_around;
+        rewrite.phase = rule.phase;
         rewrite.applier = applier;
       }
       return rewrites;

@@ -34,6 +34,13 @@ struct Views {
   // A condition without which the rule would be false. What it must know to be written, or what is only `useful`, is none.
   bool guard(std::string_view name, bool truth) const { return watch == nullptr ? truth : watch->holds(name, truth); }
 
+  // Whether the target refuses the operator at this slot of a match where it stands, or wishes it away (`if_refused` of rules in text). The
+  // rule says so: ViewRule::if_refused.
+  bool refused(const Match& m, std::size_t slot) const { return g.is_refused(g.egraph().node(m.matched[slot]), m.classes[slot]); }
+  bool refused(const Match& m) const { return refused(m, m.matched.size() - 1); }
+  // The ranks that the target takes an operator with; to the checker, who knows no target, rank 4 alone.
+  Ranks ranks(const OpKey& key) const { return g.refusals() ? g.refusals()->ranks(key) : Ranks{4, 4}; }
+
   const Dims* shape(Id id) const;  // nullptr where it is unknown
   bool equal(Dim a, Dim b) const { return g.dims().equal(a, b); }
   bool equal(std::span<const Dim> a, std::span<const Dim> b) const;
@@ -79,6 +86,8 @@ struct ViewRule {
   std::function<void(const Views&, const Match&, Unions&)> apply;
   bool looks_around = false;                                       // asks more than the match and the facts of its classes
   std::function<std::vector<Pattern>(OnnxEGraph&)> patterns = {};  // in place of `pattern`: any of these
+  bool if_refused = false;                                         // it asks Views::refused, and is left out where nobody refuses anything
+  int phase = 0;
 };
 
 std::vector<NativeRule> to_native(std::vector<ViewRule> rules);

@@ -6,6 +6,7 @@
 
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/op_key.h"
+#include "rules/compile/rule_set.h"
 #include "rules/language/literals.h"
 #include "rules/values/fills.h"
 
@@ -68,6 +69,32 @@ TEST_F(Compile, AnAttributeThatIsNotMentionedHasItsDefault) {
   apply("rule r (X) => (Y) { Y = LeakyRelu (X) } => { Y = Identity (X) }");
   EXPECT_TRUE(same(with_default, x));
   EXPECT_FALSE(same(other, x));
+}
+
+// Refuses what has not this rank.
+struct OfRank : Refusals {
+  explicit OfRank(int rank) : wanted(rank) {}
+  bool refuses(const OnnxEGraph& g, const ENode&, Id id) const override { return g.facts(id).rank() != wanted; }
+  Ranks ranks(const OpKey&) const override { return {wanted, wanted}; }
+  int wanted;
+};
+
+TEST_F(Compile, ARuleMayBeForWhatIsRefusedWhereItStands) {
+  const Id x = input("x", {2, 3, 5, 7}), y = input("y", {2, 3});
+  const Id taken = op("Abs", {x}), refused = op("Abs", {y});
+  g_.refuse_by(std::make_shared<OfRank>(4));
+  apply("rule r (X) => (Y) if_refused Abs (X) => Neg (X)");
+  EXPECT_FALSE(same(taken, op("Neg", {x})));
+  EXPECT_TRUE(same(refused, op("Neg", {y})));
+}
+
+TEST_F(Compile, RulesForWhatIsRefusedAreLeftOutWhereNothingIs) {
+  RuleSet rules;
+  ASSERT_TRUE(rules.load_text("rule r (X) => (Y) if_refused Abs (X) => Neg (X)", "t.rules").ok());
+  EXPECT_EQ(rules.compile(g_).size(), 0u);
+  g_.refuse_by(std::make_shared<OfRank>(4));
+  EXPECT_EQ(rules.compile(g_).size(), 1u);
+  EXPECT_EQ(rules.compile_when_wanted(g_, [](const RuleHead&) { return true; }).size(), 1u);
 }
 
 TEST_F(Compile, AnyAttributeAndBoundAttribute) {

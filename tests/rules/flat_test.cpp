@@ -24,7 +24,8 @@ TEST(Flat, HoldsAllThatARuleSays) {
       "  { h = Constant <value_floats = [0.5, -1e30]> ()  T = Transpose <perm: ints = @p> (X)  Y = Slice (T, c, M, h, O) }\n"
       "  where rank(X) - 3 >= -2 and not absent(O), value(c)[0:] == [1, 2], p[-1] == 1.5 let r = compose(p, p), s = \"nearest\" =>\n"
       "  { T = ConstantOfShape <value = int64[2] {7, -9}> (M)  Y = Resize <mode: string = @s> (T, , c) }\n"
-      "  effect reassociates budget 12 phase 3 tolerance 0.25 assume no_empty_row if_any_unsupported if_lacking yields_to other\n"
+      "  effect reassociates budget 12 phase 3 tolerance 0.25 assume no_empty_row if_any_unsupported if_lacking if_refused yields_to "
+      "other\n"
       "  example X = float[2,3], c = int64[1] {1}, p = [1,0], M = int64[1] {2}",
       "a.rules");
   ASSERT_TRUE(file.ok()) << file.status();
@@ -47,7 +48,7 @@ TEST(Flat, HoldsAllThatARuleSays) {
   EXPECT_EQ(r.optional, std::vector<std::string>{"O"});
   EXPECT_EQ(r.assumes, std::vector<std::string>{"no_empty_row"});
   EXPECT_TRUE(!r.both_ways && r.if_any_unsupported && r.if_unsupported);
-  EXPECT_TRUE(r.if_lacking);
+  EXPECT_TRUE(r.if_lacking && r.if_refused && head.if_refused);
   EXPECT_EQ(r.yields_to, "other");
   EXPECT_EQ(r.budget, 12u);
   EXPECT_EQ(r.phase, 3);

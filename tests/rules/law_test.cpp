@@ -238,7 +238,7 @@ rule gate (X) => (Y)  backward if_unsupported  backward where float(X)
   EXPECT_EQ(error_of_law("rule r (X) => (Y) backward if_unsupported Neg (X) => Abs (X)"),
             "t.rules:1:19: `backward` is for a rule that reads both ways, `<=>`");
   EXPECT_EQ(error_of_law("rule r (X) => (Y) backward budget 3 Neg (X) <=> Abs (X)"),
-            "t.rules:1:28: expected `where`, `if_unsupported` or `if_any_unsupported` after `backward`, found `budget`");
+            "t.rules:1:28: expected `where`, `if_unsupported`, `if_any_unsupported` or `if_refused` after `backward`, found `budget`");
 }
 
 TEST(Laws, TwoOperatorsHandOnTheirAttributes) {

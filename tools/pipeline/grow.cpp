@@ -165,6 +165,7 @@ class Grower {
     LowerOptions options;
     if (outside) options.captured = capture(graph.model->graph, *outside->g, outside->lowered, graph.g->dims());
     graph.g->pass_over_empty_tensors();
+    graph.g->refuse_by(refusals_of(task_.target, opset_limit(*graph.model, task_)));
     auto made = lower(*graph.model, *graph.g, options);
     if (made.ok()) graph.lowered = *std::move(made);
     return made.status();

@@ -1,0 +1,28 @@
+// What a target says of operators where they stand. Rules ask through the e-graph (OnnxEGraph::is_refused), and know no target.
+#pragma once
+
+#include <limits>
+
+#include "egraph/egraph.h"
+
+namespace saturate {
+
+class OnnxEGraph;
+struct OpKey;
+
+// The ranks of the tensors that an operator is taken with.
+struct Ranks {
+  int low = 0, high = std::numeric_limits<int>::max();
+  bool takes(int rank) const { return rank >= low && rank <= high; }
+};
+
+class Refusals {
+ public:
+  virtual ~Refusals() = default;
+  // Whether an e-node of class `id` is refused there, or wished away. It follows from the facts of the class and of the e-node's operands;
+  // safe from any thread.
+  virtual bool refuses(const OnnxEGraph& g, const ENode& node, Id id) const = 0;
+  virtual Ranks ranks(const OpKey& key) const = 0;
+};
+
+}  // namespace saturate
