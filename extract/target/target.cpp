@@ -181,7 +181,7 @@ bool Target::allows(const OpSite& site, std::string* why) const {
 Ranks Target::ranks(const std::string& op) const {
   Ranks out;
   for (const OperatorLimits& l : limits)
-    if (concerns(l, op)) {
+    if (concerns(l, op) && l.when.empty()) {
       out.low = std::max(out.low, l.min_rank.value_or(out.low));
       out.high = std::min(out.high, l.max_rank.value_or(out.high));
     }

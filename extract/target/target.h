@@ -74,9 +74,9 @@ struct OperatorLimits {
   std::vector<int> constant_inputs;                            // must be constants where they are there
   std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
   std::map<std::string, std::pair<double, double>> attribute_ranges;  // least and most, of each element where it is a list
-  std::vector<int> axis;                                       // what `axis` may be, counted from the end: -1 is the last
-  std::vector<OperatorLimits> when;                            // at most one, of which all must be met for this one to apply
-  std::string because;                                         // added to the reason
+  std::vector<int> axis;                                              // what `axis` may be, counted from the end: -1 is the last
+  std::vector<OperatorLimits> when;                                   // at most one, of which all must be met for this one to apply
+  std::string because;                                                // added to the reason
 };
 
 // An operator where it stands.

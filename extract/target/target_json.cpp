@@ -203,7 +203,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
   else
     return bad(
-        "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, standard, newest_opset, forbidden, dtypes, "
+        "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, standard, newest_opset, "
+        "forbidden, dtypes, "
         "limits, load_time_fusions, node_units, joins, quantizes_weights, assumes");
   return absl::OkStatus();
 }
@@ -325,8 +326,13 @@ absl::StatusOr<Target> parse_target(const std::string& text, const std::string& 
 }
 
 std::string target_text(const Target& t) {
-  ordered_json out{{"name", t.name},           {"description", t.description}, {"sources", t.sources}, {"min_opset", t.min_opset},
-                   {"max_opset", t.max_opset}, {"cost_model", t.cost_model},   {"domains", ordered_json(t.operators)}};
+  ordered_json out{{"name", t.name},
+                   {"description", t.description},
+                   {"sources", t.sources},
+                   {"min_opset", t.min_opset},
+                   {"max_opset", t.max_opset},
+                   {"cost_model", t.cost_model},
+                   {"domains", ordered_json(t.operators)}};
   if (!t.standard.empty()) {
     out["standard"] = ordered_json::object();
     for (const auto& [op, ranges] : t.standard) out["standard"][op] = versions_text(ranges);

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from conftest import make_model, run, run_ok, value
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAMES = ["coreml", "npu-4d", "onnx", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp", "qnn-htp-generic", "trt-dla"]
+NAMES = ["coreml", "npu-4d", "onnx", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp-generic", "qnn-htp", "trt-dla"]
 
 
 def test_list_and_show():

@@ -158,9 +158,10 @@ struct CostArgs {
   std::string action;               // gather, fit or eval
   std::vector<std::string> inputs;  // gather: models; fit: rows; eval: models or measured graphs
   std::string output, rows, kind = "fitted";
-  double seconds = 0.05;  // for each row
-  bool graphs = false;    // gather: times of whole graphs instead of operators
-  unsigned folds = 0;     // eval: cross-validation of --rows
+  std::string machine, precision;  // fit of figures of an accelerator: of which the file tells; empty: of the last figure's
+  double seconds = 0.05;           // for each row
+  bool graphs = false;             // gather: times of whole graphs instead of operators
+  unsigned folds = 0;              // eval: cross-validation of --rows
 };
 
 struct ReduceArgs {
