@@ -196,3 +196,35 @@ def test_every_limit_of_the_copied_files_says_where_it_is_from():
     for name in ("qnn-htp", "qnn-htp-generic", "trt-dla", "coreml"):
         shown = json.loads(run_ok("targets", "show", name).stdout)
         assert shown["sources"] and all(limit.get("because") for limit in shown["limits"]), name
+
+
+def told(tmp_path, text, *words):
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    return {f["node"]: f for f in json.loads(run("targets", "check", tmp_path / "m.onnx", "--json", *words).stdout)["inexpressible"]}
+
+
+GELU = """r = Constant <value = float {1.4142135}> ()  o = Constant <value = float {1}> ()  h = Constant <value = float {0.5}> ()
+          d = Div (x, r)  e = Erf (d)  a = Add (e, o)  m = Mul (x, a)  y = Mul (m, h)"""
+
+
+def test_check_names_the_equal_form_or_what_stands_in_its_way(tmp_path):
+    model = lambda body, opset=20, shape="1,2,3,8": f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[{shape}] x) => (float[{shape}] y) {{ {body} }}'
+    found = told(tmp_path, model(GELU), "--target", "qnn-htp")
+    assert list(found) == ["e"] and found["e"]["instead"] == ["part of Gelu"] and "obstacle" not in found["e"]
+    found = told(tmp_path, model("y = Erf (x)"), "--target", "qnn-htp")
+    assert "instead" not in found["y"] and found["y"]["obstacle"] == "no equal form of Erf is known"
+    found = told(tmp_path, model("y = Softsign (x)"), "--target", "qnn-htp")
+    assert found["y"]["instead"] and "Softsign" not in found["y"]["instead"]
+    found = told(tmp_path, model("y = Relu (x)", shape="n,8"), "--target", "qnn-htp")
+    assert found["y"]["obstacle"].startswith("its sizes are open")
+    (tmp_path / "t.json").write_text(json.dumps({"extends": "qnn-htp", "name": "t", "forbidden": ["Softsign", "Abs"]}))
+    found = told(tmp_path, model("y = Softsign (x)"), "--target", tmp_path / "t.json")
+    assert "Abs" in found["y"]["obstacle"]
+    assert "obstacle" not in told(tmp_path, model("y = Softsign (x)"), "--target", tmp_path / "t.json", "--no-forms")["y"]
+
+
+def test_the_forms_that_check_names_are_what_optimizing_writes(tmp_path):
+    text = f'<ir_version: 8, opset_import: ["" : 20]> g (float[1,2,3,8] x) => (float[1,2,3,8] y) {{ y = Softsign (x) }}'
+    instead = told(tmp_path, text, "--target", "qnn-htp")["y"]["instead"]
+    run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", "qnn-htp")
+    assert sorted(n.op_type for n in onnx.load(tmp_path / "o.onnx").graph.node if n.op_type != "Constant") == sorted(instead)

@@ -139,6 +139,7 @@ struct TargetsArgs {
   CommonArgs common;
   ShapeArgs shapes;
   std::string action, name, target;  // check MODEL --target T
+  bool forms = true;                 // check: also what to write instead
 };
 
 struct ExtractArgs {

@@ -523,10 +523,11 @@ void add_targets(CLI::App& app, TargetsArgs& args) {
       "targets",
       "list and show targets, and check models against them\n\nlist: the built-in targets. show NAME: one of them, or a file, "
       "as JSON to start a target of your own from.\ncheck MODEL: each node that the target can't express, "
-      "and why; exit status 1 if there is one.");
+      "why, and what equal form it takes (or what stands in its way); exit status 1 if there is one.");
   verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
   verb->add_option("NAME|FILE", args.name, "the target to show, the model to check");
   verb->add_option("--target", args.target, "check: for this target, a built-in one or a file")->type_name("T");
+  verb->add_flag("!--no-forms", args.forms, "check: don't look for equal forms, which takes as long as `optimize`");
   add_shapes(verb, args.shapes, "check: fix the size");
   add_common(verb, args.common, true, false);
   verb->footer(
