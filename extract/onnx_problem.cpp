@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "absl/container/flat_hash_set.h"
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
+#include "extract/target/border.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
 #include "fmt/format.h"
@@ -30,6 +32,7 @@ class ProblemBuilder {
         cost_(prepared_ ? *prepared_ : cost),
         options_(options),
         asked_(options.asked ? options.asked : std::make_shared<AskedOfNodes>()) {
+    if (target && !target->border.empty()) border_.emplace(Border::of_enodes(g, lowered, *target));
     int operators = 0, dequantizers = 0;
     for (const Source& s : lowered.sources) {
       if (s.op == kNone) continue;
@@ -248,6 +251,7 @@ class ProblemBuilder {
       site.lowest_opset = *lowest;
       site.highest_opset = options_.opset_limit;
     }
+    site.at_border = border_ && !node.children.empty() && border_->has(node.children[0], id);
     return target_->allows(site);
   }
 
@@ -302,6 +306,7 @@ class ProblemBuilder {
   const ExtractOptions& options_;
   const std::shared_ptr<AskedOfNodes> asked_;
   absl::flat_hash_set<std::vector<Id>> originals_;
+  std::optional<Border> border_;
   bool spelled_as_operators_ = false;           // the model has integer operators rather than operators between quantizers
   absl::flat_hash_set<Id> quantized_by_units_;  // values that a unit computes in integers
 };

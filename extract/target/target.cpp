@@ -34,18 +34,22 @@ bool has_version(const OpSite& site, const std::vector<VersionRange>& ranges) {
 struct Carried {
   const Facts* facts;
   std::string name;
+  const Ranks* ranks = nullptr;  // of an input that holds indices
 };
-void add_carried(const Facts& f, const std::string& name, std::vector<Carried>& out) {
+void add_carried(const Facts& f, const std::string& name, const Ranks* ranks, std::vector<Carried>& out) {
   if (f.kind == Facts::Kind::kTuple) {
-    for (std::size_t i = 0; i < f.elements.size(); ++i) add_carried(f.elements[i], fmt::format("output {}", i), out);
+    for (std::size_t i = 0; i < f.elements.size(); ++i) add_carried(f.elements[i], fmt::format("output {}", i), nullptr, out);
   } else if (f.kind == Facts::Kind::kTensor && !f.constant && !f.content) {
-    out.push_back({&f, name});
+    out.push_back({&f, name, ranks});
   }
 }
-std::vector<Carried> carried(const OpSite& site) {
+std::vector<Carried> carried(const OpSite& site, const std::map<int, Ranks>& index_ranks) {
   std::vector<Carried> out;
-  for (std::size_t i = 0; i < site.inputs.size(); ++i) add_carried(*site.inputs[i], fmt::format("input {}", i), out);
-  for (std::size_t i = 0; i < site.outputs.size(); ++i) add_carried(*site.outputs[i], fmt::format("output {}", i), out);
+  for (std::size_t i = 0; i < site.inputs.size(); ++i) {
+    const auto it = index_ranks.find(static_cast<int>(i));
+    add_carried(*site.inputs[i], fmt::format("input {}", i), it == index_ranks.end() ? nullptr : &it->second, out);
+  }
+  for (std::size_t i = 0; i < site.outputs.size(); ++i) add_carried(*site.outputs[i], fmt::format("output {}", i), nullptr, out);
   return out;
 }
 
@@ -57,10 +61,9 @@ std::string refuse_tensor(const OperatorLimits& limits, const Carried& c, const 
       std::find(limits.dtypes.begin(), limits.dtypes.end(), dtype) == limits.dtypes.end())
     return fmt::format("{} is {}, wanted {}", c.name, dtype, fmt::join(limits.dtypes, " or "));
   if (!f.shape) return limits.static_shapes ? fmt::format("{} has no known shape", c.name) : "";
-  if (limits.min_rank && f.rank() < *limits.min_rank)
-    return fmt::format("{} has rank {}, wanted at least {}", c.name, f.rank(), *limits.min_rank);
-  if (limits.max_rank && f.rank() > *limits.max_rank)
-    return fmt::format("{} has rank {}, wanted at most {}", c.name, f.rank(), *limits.max_rank);
+  const Ranks ranks = c.ranks != nullptr ? *c.ranks : limits.ranks();
+  if (f.rank() < ranks.low) return fmt::format("{} has rank {}, wanted at least {}", c.name, f.rank(), ranks.low);
+  if (f.rank() > ranks.high) return fmt::format("{} has rank {}, wanted at most {}", c.name, f.rank(), ranks.high);
   if (limits.max_batch && f.rank() > 2) {
     std::int64_t batch = 1;
     for (int a = 0; a + 2 < f.rank() && batch > 0; ++a)
@@ -113,9 +116,9 @@ std::string refuse_axis(const std::vector<int>& allowed, const OpSite& site) {
   return fmt::format("axis is {} from the end, wanted {}", from_end, fmt::join(allowed, " or "));
 }
 
-std::string refuse_site(const OperatorLimits& limits, const OpSite& site) {
+std::string refuse_site(const OperatorLimits& limits, const OpSite& site, const std::map<int, Ranks>& index_ranks) {
   for (const OperatorLimits& when : limits.when)
-    if (!refuse_site(when, site).empty()) return "";
+    if (!refuse_site(when, site, index_ranks).empty()) return "";
   if (std::string wrong = refuse_attributes(limits.attributes, site.key.attributes); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_dtype(limits.input_dtypes, site.inputs, "input"); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_dtype(limits.output_dtypes, site.outputs, "output"); !wrong.empty()) return wrong;
@@ -126,7 +129,7 @@ std::string refuse_site(const OperatorLimits& limits, const OpSite& site) {
         !site.inputs[static_cast<std::size_t>(i)]->constant)
       return fmt::format("input {} is computed, wanted a constant", i);
   if (!site.dims) return "";
-  for (const Carried& c : carried(site))
+  for (const Carried& c : carried(site, index_ranks))
     if (std::string wrong = refuse_tensor(limits, c, *site.dims); !wrong.empty()) return wrong;
   return "";
 }
@@ -171,9 +174,11 @@ bool Target::allows(const OpSite& site, std::string* why) const {
     if (of != DType::kUndefined && std::find(it->second.begin(), it->second.end(), dtype) == it->second.end())
       return refuse(fmt::format("target {} has no {} for {}", name, op, dtype));
   }
+  if (site.at_border && border.contains(op)) return true;
+  const auto indices = index_ranks.find(op);
   for (const OperatorLimits& l : limits)
     if (concerns(l, op))
-      if (std::string wrong = refuse_site(l, site); !wrong.empty())
+      if (std::string wrong = refuse_site(l, site, indices == index_ranks.end() ? std::map<int, Ranks>{} : indices->second); !wrong.empty())
         return refuse(fmt::format("target {}, {}: {}{}", name, op, wrong, l.because.empty() ? "" : fmt::format(" ({})", l.because)));
   return true;
 }
@@ -182,8 +187,8 @@ Ranks Target::ranks(const std::string& op) const {
   Ranks out;
   for (const OperatorLimits& l : limits)
     if (concerns(l, op) && l.when.empty()) {
-      out.low = std::max(out.low, l.min_rank.value_or(out.low));
-      out.high = std::min(out.high, l.max_rank.value_or(out.high));
+      out.low = std::max(out.low, l.ranks().low);
+      out.high = std::min(out.high, l.ranks().high);
     }
   return out;
 }

@@ -77,6 +77,7 @@ struct OperatorLimits {
   std::vector<int> axis;                                              // what `axis` may be, counted from the end: -1 is the last
   std::vector<OperatorLimits> when;                                   // at most one, of which all must be met for this one to apply
   std::string because;                                                // added to the reason
+  Ranks ranks() const { return {min_rank.value_or(Ranks{}.low), max_rank.value_or(Ranks{}.high)}; }
 };
 
 // An operator where it stands.
@@ -85,6 +86,7 @@ struct OpSite {
   std::vector<const Facts*> inputs = {}, outputs = {};
   const DimTable* dims = nullptr;
   std::int64_t lowest_opset = 1, highest_opset = std::numeric_limits<std::int64_t>::max();  // of ai.onnx, that it may be written in
+  bool at_border = false;  // it would be at the border of the graph (border.h), were it an operator that may be there
 };
 
 // Where an e-node of class `id` stands.
@@ -102,6 +104,8 @@ struct Target {
   std::map<std::string, std::vector<std::string>>
       dtypes;  // "domain::Op" -> element types that have a kernel, of the first input that is not bool
   std::vector<OperatorLimits> limits;
+  std::set<std::string> border;                             // operators that no limits concern at the border of a graph (border.h)
+  std::map<std::string, std::map<int, Ranks>> index_ranks;  // "Op" -> inputs that hold indices, whose ranks these are in place of `limits`
   std::vector<LoadTimeFusion> load_time_fusions;
   std::vector<NodeUnit> node_units;
   std::vector<JoinedAtLoad> joins;

@@ -189,6 +189,10 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     }
   else if (key == "limits")
     return read_limits(value, t);
+  else if (key == "border")
+    t.border = value.get<std::set<std::string>>();
+  else if (key == "index_ranks")
+    for (const auto& i : value) t.index_ranks[i.at("operator")][i.at("input").get<int>()] = {i.at("ranks").at(0), i.at("ranks").at(1)};
   else if (key == "assumes")
     t.assumes = value.get<std::vector<std::string>>();
   else if (key == "load_time_fusions")
@@ -204,8 +208,7 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
   else
     return bad(
         "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, standard, newest_opset, "
-        "forbidden, dtypes, "
-        "limits, load_time_fusions, node_units, joins, quantizes_weights, assumes");
+        "forbidden, dtypes, limits, border, index_ranks, load_time_fusions, node_units, joins, quantizes_weights, assumes");
   return absl::OkStatus();
 }
 
@@ -343,6 +346,10 @@ std::string target_text(const Target& t) {
   out["dtypes"] = t.dtypes;
   if (!t.limits.empty()) out["limits"] = ordered_json::array();
   for (const OperatorLimits& l : t.limits) out["limits"].push_back(limits_json(l));
+  if (!t.border.empty()) out["border"] = t.border;
+  for (const auto& [op, inputs] : t.index_ranks)
+    for (const auto& [input, ranks] : inputs)
+      out["index_ranks"].push_back({{"operator", op}, {"input", input}, {"ranks", {ranks.low, ranks.high}}});
   out["load_time_fusions"] = ordered_json::array();
   for (const LoadTimeFusion& f : t.load_time_fusions)
     out["load_time_fusions"].push_back({{"producer", f.producer},

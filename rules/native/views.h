@@ -19,6 +19,8 @@ std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const 
 std::vector<NativeRule> native_view_rules();       // views.cpp
 std::vector<NativeRule> native_transpose_rules();  // transposes.cpp: Reshapes around Transposes
 std::vector<NativeRule> native_product_rules();    // products.cpp: Reshapes of batched products and Softmax
+std::vector<NativeRule> native_rank_rules();       // rank.cpp: operators at a rank that the target takes
+std::vector<NativeRule> native_rank_product_rules();  // rank_products.cpp: the same of Transpose, products, and what has channels
 std::vector<NativeRule> native_einsum_rules();     // einsum.cpp
 std::vector<NativeRule> native_rope_rules();       // rope.cpp: parts of the last axis, and the rotary embedding spelled with them
 std::vector<NativeRule> native_mask_rules();       // masks.cpp

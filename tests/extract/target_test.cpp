@@ -46,6 +46,19 @@ constexpr const char* kConv =
     R"(<ir_version: 8, opset_import: ["" : 17]> g (float[1, 6, 8, 8] x, float[6, 3, 3, 3] w) => (float[1, 6, 6, 6] y) { y = Conv <group = 2> (x, w) })";
 constexpr const char* kTanh = R"(<ir_version: 8, opset_import: ["" : 17]> g (float[N, 6] x) => (float[N, 6] y) { y = Tanh (x) })";
 
+TEST(TargetLimits, IndicesHaveRanksOfTheirOwn) {
+  const char* gather =
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3, 5, 7] x, int32[4] i) => (float[2, 3, 4, 7] y) { y = Gather <axis = 2> (x, i) })";
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"rank": 4}]})", gather), "target t, Gather: input 1 has rank 1, wanted at least 4");
+  const std::string ranks = R"({"name": "t", "limits": [{"rank": 4}], "index_ranks": [{"operator": "Gather", "input": 1, "ranks": [%]}]})";
+  const auto with = [&](const char* range) { return std::string(ranks).replace(ranks.find('%'), 1, range); };
+  EXPECT_EQ(refusal(with("1, 2"), gather), "");
+  EXPECT_EQ(refusal(with("2, 2"), gather), "target t, Gather: input 1 has rank 1, wanted at least 2");
+  const auto parsed = parse_target(with("1, 2"), "test");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parse_target(target_text(*parsed), "again")->index_ranks.at("Gather").at(1).high, 2);
+}
+
 TEST(TargetLimits, SayWhichTensorAndWhy) {
   EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"max_rank": 4}]})", kConv), "");
   EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"rank": 4}]})", kTanh), "target t, Tanh: input 0 has rank 2, wanted at least 4");

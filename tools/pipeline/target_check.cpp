@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "extract/target/border.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/model/subgraphs.h"
@@ -23,7 +24,8 @@ class Checker {
     if (outside) options.captured = capture(model.graph, *outside, *values, g.dims());
     const auto lowered = lower(model, g, options);
     if (!lowered.ok()) return lowered.status();
-    for (const Source& s : lowered->sources) check_source(model, g, s);
+    const Border border = Border::of_nodes(g, *lowered, target_);
+    for (const Source& s : lowered->sources) check_source(model, g, s, border);
     if (depth == kMaxDepth) return absl::OkStatus();
     for (const Node& node : model.graph.nodes)
       for (const Attribute& a : node.attributes) {
@@ -37,7 +39,7 @@ class Checker {
   std::vector<Inexpressible> found;
 
  private:
-  void check_source(const Model& model, const OnnxEGraph& g, const Source& s) {
+  void check_source(const Model& model, const OnnxEGraph& g, const Source& s, const Border& border) {
     if (!s.node || s.op == kNone) return;
     const Node& node = *s.node;
     const bool call = std::any_of(model.functions.begin(), model.functions.end(), [&](const Function& f) {
@@ -53,6 +55,7 @@ class Checker {
       if (o != kNone) site.outputs.push_back(&g.facts(o));
     site.dims = &g.dims();
     site.lowest_opset = site.highest_opset = model.opset("");
+    site.at_border = !s.inputs.empty() && !s.outputs.empty() && s.outputs[0] != kNone && border.has(s.inputs[0], s.outputs[0]);
     std::string why;
     if (target_.allows(site, &why)) return;
     const std::string output = first_output(node);

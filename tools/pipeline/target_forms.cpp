@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "extract/price/op_sizes.h"
+#include "extract/target/border.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/convert/lower.h"
@@ -27,7 +28,12 @@ struct EqualForm {
 class Forms {
  public:
   Forms(const StageView& view, const Target& target)
-      : g_(view.g), e_(view.g.egraph()), lowered_(view.lowered), chosen_(*view.selection), target_(target) {
+      : g_(view.g),
+        e_(view.g.egraph()),
+        lowered_(view.lowered),
+        chosen_(*view.selection),
+        target_(target),
+        border_(Border::of_enodes(view.g, view.lowered, target)) {
     wants_sizes_ = std::any_of(target.limits.begin(), target.limits.end(), [](const OperatorLimits& l) { return l.static_shapes; });
     for (const Source& s : lowered_.sources) {
       for (const Id o : s.outputs)
@@ -74,6 +80,7 @@ class Forms {
     if (key.domain == "saturate") return "not an operator of ONNX";
     OpSite site = site_of(g_, e_.node(n), id);
     site.highest_opset = std::max(target_.max_opset, lowered_.model->opset(""));
+    site.at_border = !e_.node(n).children.empty() && border_.has(e_.node(n).children[0], id);
     target_.allows(site, &why);
     return why;
   }
@@ -150,6 +157,7 @@ class Forms {
   const Lowered& lowered_;
   const Selection& chosen_;
   const Target& target_;
+  const Border border_;
   bool wants_sizes_ = false;
   std::unordered_set<Id> values_;  // that the model's nodes make
   absl::flat_hash_map<Id, std::vector<const Source*>> readers_;

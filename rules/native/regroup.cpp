@@ -1,0 +1,173 @@
+#include "rules/native/regroup.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "onnx_bridge/convert/op_key.h"
+
+namespace saturate::native {
+
+std::optional<Regrouped> Regrouped::at(const Axes& axes, Ranks ranks) {
+  Regrouped out;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const auto special = axes.free[i] ? std::nullopt : std::optional(i);
+    out.runs_.push_back({i, i + 1, special, special});
+  }
+  const auto low = static_cast<std::size_t>(ranks.low), high = static_cast<std::size_t>(ranks.high);
+  while (out.runs_.size() > high)
+    if (!out.join_one(axes, true) && !out.join_one(axes, false)) return std::nullopt;
+  out.lead_ = out.runs_.size() < low ? low - out.runs_.size() : 0;
+  return out;
+}
+
+bool Regrouped::may_join(const Axes& axes, std::size_t run, bool free_alone) const {
+  const auto &a = runs_[run].last, &b = runs_[run + 1].first;
+  if (!a || !b) return true;
+  return !free_alone && axes.alike(*a, *b);
+}
+
+bool Regrouped::join_one(const Axes& axes, bool free_alone) {
+  for (std::size_t i = 0; i + 1 < runs_.size(); ++i) {
+    if (!may_join(axes, i, free_alone)) continue;
+    Run &a = runs_[i], b = runs_[i + 1];
+    a.end = b.end;
+    if (!a.first) a.first = b.first;
+    if (b.last) a.last = b.last;
+    runs_.erase(runs_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    return true;
+  }
+  return false;
+}
+
+std::size_t Regrouped::place(std::size_t axis) const {
+  const auto run = std::find_if(runs_.begin(), runs_.end(), [&](const Run& r) { return axis < r.end; });
+  return lead_ + static_cast<std::size_t>(run - runs_.begin());
+}
+
+Dims Regrouped::dims(DimTable& table, const Dims& whole) const {
+  Dims out(lead_, table.constant(1));
+  for (const Run& run : runs_) {
+    Dim product = whole[run.begin];
+    for (std::size_t i = run.begin + 1; i < run.end; ++i) product = table.mul(product, whole[i]);
+    out.push_back(product);
+  }
+  return out;
+}
+
+std::vector<std::int64_t> Regrouped::list(const std::vector<std::int64_t>& whole, std::int64_t neutral) const {
+  std::vector<std::int64_t> out(rank(), neutral);
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    if (whole[i] != neutral) out[place(i)] = whole[i];
+  return out;
+}
+
+bool Operation::has(std::size_t input) const {
+  return input < inputs.size() && v.g.facts(inputs[input]).kind != Facts::Kind::kAbsent;
+}
+
+bool Operation::is_at_refused_rank() const {
+  const auto refused = [this](const Facts& f) {
+    return f.kind == Facts::Kind::kTensor && !f.constant && !f.content && f.shape && !ranks.takes(f.rank());
+  };
+  const Facts& made = v.g.facts(result);
+  return std::any_of(inputs.begin(), inputs.end(), [&](Id id) { return refused(v.g.facts(id)); }) || refused(made) ||
+         std::any_of(made.elements.begin(), made.elements.end(), refused);
+}
+
+std::int64_t Operation::number(std::string_view name, std::int64_t absent) const {
+  const Attribute* a = find_attribute(key.attributes, std::string(name));
+  return a && a->type == AttributeType::kInt ? a->i() : absent;
+}
+
+std::optional<std::size_t> Operation::axis(std::string_view name, std::int64_t absent, std::size_t rank) const {
+  const std::int64_t axis = number(name, absent), place = axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis;
+  return place >= 0 && place < static_cast<std::int64_t>(rank) ? std::optional(static_cast<std::size_t>(place)) : std::nullopt;
+}
+
+std::optional<std::vector<std::size_t>> Operation::axes_in(std::size_t input, std::size_t rank) const {
+  const auto listed = v.ints(inputs[input]);
+  if (!listed) return std::nullopt;
+  std::vector<std::size_t> out;
+  for (const std::int64_t axis : *listed) {
+    const std::int64_t place = axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis;
+    if (place < 0 || place >= static_cast<std::int64_t>(rank)) return std::nullopt;
+    out.push_back(static_cast<std::size_t>(place));
+  }
+  return out;
+}
+
+Id with_dims(const Views& v, Id x, const Dims& dims) {
+  const Dims* own = v.shape(x);
+  return own && v.equal(*own, dims) ? x : v.reshape(x, dims, 0);
+}
+
+Id operand_with_dims(const Operation& op, Id x, Dims dims, std::size_t least) {
+  const Dims own = *op.v.shape(x);
+  const bool carried = !op.v.g.facts(x).constant;
+  const std::size_t fewest = std::max({own.size(), least, carried ? static_cast<std::size_t>(op.ranks.low) : 0});
+  while (dims.size() > fewest && op.is_one(dims.front())) dims.erase(dims.begin());
+  return with_dims(op.v, x, dims);
+}
+
+Axes axes_of(const Operation& op, const Dims& dims, const std::function<bool(std::size_t)>& touched,
+             std::function<bool(std::size_t, std::size_t)> alike) {
+  Axes out;
+  for (std::size_t i = 0; i < dims.size(); ++i) out.free.push_back(op.is_one(dims[i]) && !touched(i));
+  out.alike = std::move(alike);
+  return out;
+}
+
+void unite(const Operation& op, Id made, Unions& unions) {
+  const Dims* to = op.v.shape(op.result);
+  if (to) unions.emplace_back(op.result, with_dims(op.v, made, Dims(*to)));
+}
+
+OpKey with_attribute(OpKey key, Attribute a) {
+  std::erase_if(key.attributes, [&](const Attribute& other) { return other.name == a.name; });
+  key.attributes.push_back(std::move(a));
+  OpKey out = make_key(key.domain, key.op_type, std::move(key.attributes), key.outputs, std::nullopt);
+  out.overload = key.overload;
+  return out;
+}
+
+Dims padded(DimTable& table, const Dims& dims, std::size_t rank) {
+  Dims out(rank - std::min(rank, dims.size()), table.constant(1));
+  out.insert(out.end(), dims.begin(), dims.end());
+  return out;
+}
+
+namespace {
+
+Pattern over_inputs(OnnxEGraph& g, std::string_view op, std::size_t inputs, int outputs) {
+  Pattern pattern;
+  for (std::size_t i = 0; i < inputs; ++i) pattern.nodes.push_back(variable());
+  std::vector<std::uint32_t> children(inputs);
+  std::iota(children.begin(), children.end(), 0);
+  pattern.nodes.push_back(node(g, op, std::move(children)));
+  pattern.nodes.back().kind = g.kind("", op, outputs);
+  return pattern;
+}
+
+}  // namespace
+
+ViewRule regrouping(std::string name, std::string doc, Effect effect, std::vector<Taken> taken, MakeRegrouped make) {
+  ViewRule rule{std::move(name), std::move(doc), effect, nullptr, nullptr};
+  rule.patterns = [taken = std::move(taken)](OnnxEGraph& g) {
+    std::vector<Pattern> out;
+    for (const Taken& t : taken)
+      for (std::size_t inputs = t.fewest; inputs <= t.most; ++inputs) out.push_back(over_inputs(g, t.op, inputs, t.outputs));
+    return out;
+  };
+  rule.apply = [make](const Views& v, const Match& m, Unions& unions) {
+    if (!v.refused(m)) return;
+    const ENode found = v.g.egraph().node(m.matched.back());
+    const OpKey key = v.g.key(found.op);
+    const Operation op{v, key, {found.children.begin(), found.children.end()}, m.root(), v.ranks(key)};
+    if (useful(op.is_at_refused_rank())) make(op, unions);
+  };
+  rule.if_refused = true;
+  rule.phase = 2;
+  return rule;
+}
+
+}  // namespace saturate::native
