@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kMostOperators = 24;  // of a form that is told
 constexpr std::size_t kMostObstacles = 3;
+constexpr int kDeepest = 6;  // operators between a form and what it lacks
 
 struct EqualForm {
   std::vector<std::string> instead;
@@ -117,15 +118,25 @@ class Forms {
     return fmt::format("{} would also do, but: {}", name_of(chosen), fmt::join(others, "; "));
   }
 
-  // An operand of an operator that the target takes which only refused operators make.
-  std::string needs_of(NodeId n) const {
-    for (const Id child : e_.node(n).children) {
-      const Id c = e_.find(child);
-      const auto& nodes = e_.class_nodes(c);
-      if (g_.facts(c).constant || std::any_of(nodes.begin(), nodes.end(), [&](NodeId m) { return refusal(m, c).empty(); })) continue;
-      return fmt::format("{} needs {}", name_of(n), refusal(nodes.front(), c));
-    }
+  // What an operator that the target takes lacks: an operand that only refused operators make.
+  std::string needs_of(NodeId n, int depth = 0) const {
+    if (depth == kDeepest) return "";
+    for (const Id child : e_.node(n).children)
+      if (std::string lacks = lacks_of(e_.find(child), depth + 1); !lacks.empty()) return fmt::format("{} needs {}", name_of(n), lacks);
     return "";
+  }
+
+  // Empty for what is there, or can be made.
+  std::string lacks_of(Id id, int depth) const {
+    if (g_.facts(id).constant || values_.contains(id)) return "";
+    std::string first;
+    for (const NodeId n : e_.class_nodes(id)) {
+      std::string wrong = is_leaf(n) ? "" : refusal(n, id);
+      if (wrong.empty()) wrong = needs_of(n, depth);
+      if (wrong.empty()) return "";
+      if (first.empty()) first = std::move(wrong);
+    }
+    return first;
   }
 
   // A value that the choice does not need: the nearest value behind it that it does need takes it in.
