@@ -167,14 +167,29 @@ class Runner {
     g_.rebuild();
     for (std::size_t iteration = 0;; ++iteration) {
       if (auto stop = check_.now(g_, words_.bytes() + 2 * sizeof(std::uint32_t) * g_.recs.size() + g_.index_growth())) return *stop;
-      if (iteration >= options_.limits.iterations) return StopReason::kIterationLimit;
+      if (iteration >= options_.limits.iterations + begun_) {
+        cut_short_ = true;
+        if (!begin_alone(iteration)) return StopReason::kIterationLimit;
+      }
       const std::uint64_t before = changes();
-      const bool deferred = std::any_of(live_.begin(), live_.end(), [this](std::uint32_t r) { return !rules_[r].deferred.empty(); });
+      const bool deferred = std::any_of(live_.begin(), live_.end(), [this](std::uint32_t r) {
+        return active(rules_[r]) && !rules_[r].deferred.empty();
+      });
       if (const auto stop = reported_iteration(iteration)) return *stop;
       if (changes() != before || deferred || scheduler_->resume(iteration)) continue;
-      if (phase_ + 1 >= phases_.size()) return StopReason::kSaturated;
-      ++phase_;
+      if (phase_ + 1 >= phases_.size()) return cut_short_ ? StopReason::kIterationLimit : StopReason::kSaturated;
+      if (phases_[++phase_] >= Rewrite::kAlonePhase) begun_ = iteration + 1;
     }
+  }
+
+  // Goes on to the next phase of rules that run without others, which has iterations of its own.
+  bool begin_alone(std::size_t iteration) {
+    const auto next = std::find_if(phases_.begin() + static_cast<std::ptrdiff_t>(std::min(phase_ + 1, phases_.size())), phases_.end(),
+                                   [](int phase) { return phase >= Rewrite::kAlonePhase; });
+    if (next == phases_.end()) return false;
+    phase_ = static_cast<std::size_t>(next - phases_.begin());
+    begun_ = iteration;
+    return true;
   }
 
   // One iteration of the rules that are active now, told to the report and to whoever looks on.
@@ -205,7 +220,9 @@ class Runner {
   }
 
   bool active(const RuleState& rule) const {
-    return finishing_ ? rule.rule->phase == Rewrite::kLastPhase : !phases_.empty() && rule.rule->phase <= phases_[phase_];
+    if (finishing_ || phases_.empty()) return finishing_ && rule.rule->phase == Rewrite::kLastPhase;
+    const int now = phases_[phase_];
+    return now < Rewrite::kAlonePhase ? rule.rule->phase <= now : rule.rule->phase == now || rule.rule->also_in_phase == now;
   }
 
   std::optional<StopReason> iterate(std::size_t iteration, IterationStats& stats) {
@@ -594,6 +611,8 @@ class Runner {
   std::vector<std::vector<NewRows>> new_rows_;         // likewise, by kind; what they hold stays where it is
   std::vector<int> phases_;
   std::size_t phase_ = 0;
+  std::size_t begun_ = 0;   // the iteration in which a phase of rules that run alone has begun
+  bool cut_short_ = false;  // an earlier phase ran out of iterations
   bool finishing_ = false;
   std::uint64_t knowledge_ = 0;  // of the analysis at the start
   bool has_learnt_ = false;

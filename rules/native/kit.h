@@ -87,7 +87,7 @@ struct ViewRule {
   bool looks_around = false;                                       // asks more than the match and the facts of its classes
   std::function<std::vector<Pattern>(OnnxEGraph&)> patterns = {};  // in place of `pattern`: any of these
   bool if_refused = false;                                         // it asks Views::refused, and is left out where nobody refuses anything
-  int phase = 0;
+  int phase = 0, also_in_phase = Rewrite::kNoPhase;
 };
 
 std::vector<NativeRule> to_native(std::vector<ViewRule> rules);

@@ -213,6 +213,27 @@ TEST(Runner, RulesOfTheLastPhaseRunAfterTheLastIterationToo) {
   EXPECT_EQ(report.iterations.size(), 4u);
 }
 
+TEST(Runner, RulesOfAnAlonePhaseRunToTheEndWithoutTheOthers) {
+  // `alone` goes on through what it makes; `echo` does not see it.
+  auto w = Workload::parse("(rule alone (h (g ?x)) (g (h ?x))) (rule echo (h ?x) (k ?x)) (rule early (f ?x) (g ?x)) (root (h (f (f a))))");
+  w->rules[0].phase = Rewrite::kAlonePhase;
+  const RunReport report = run(*w->egraph, w->rules, roomy());
+  EXPECT_EQ(report.stop, StopReason::kSaturated);
+  EXPECT_EQ(report.rules[0].applied, 2u);  // h g g a = g h g a = g g h a
+  EXPECT_EQ(report.rules[1].applied, 1u);  // of the h that was given
+}
+
+TEST(Runner, AnAlonePhaseHasIterationsOfItsOwn) {
+  auto w = Workload::parse("(rule alone (f ?x) (k ?x)) (rule forever (f ?x) (f (g ?x))) (root (f a))");
+  w->rules[0].phase = Rewrite::kAlonePhase;
+  RunOptions options = roomy();
+  options.limits.iterations = 3;
+  const RunReport report = run(*w->egraph, w->rules, options);
+  EXPECT_EQ(report.stop, StopReason::kIterationLimit);  // `forever` had more to do
+  EXPECT_EQ(report.rules[0].applied, 4u);
+  EXPECT_EQ(report.iterations.size(), 5u);  // the last one has nothing left to do
+}
+
 TEST(Runner, ARuleIsAppliedToAMatchOnce) {
   auto w = Workload::parse(ac_text(6));
   const RunReport report = run(*w->egraph, w->rules, roomy());
