@@ -67,6 +67,9 @@ struct Rewrite {
   // Rules of this phase, or of one above, run without those of the phases below: what they make is not looked at by those. Such a phase has
   // iterations of its own (Limits).
   static constexpr int kAlonePhase = 1000;
+  // A phase in which the rule runs, too, though it is of another one.
+  int also_in_phase = kNoPhase;
+  static constexpr int kNoPhase = -1;
   // The phase of rules that run alone, and once, when all others are done (saturated, or out of iterations): what they make, nothing is
   // made of. For spellings that targets prefer and that other rules would only lead back.
   static constexpr int kLastPhase = std::numeric_limits<int>::max();

@@ -221,7 +221,7 @@ class Runner {
   bool active(const RuleState& rule) const {
     if (finishing_ || phases_.empty()) return finishing_ && rule.rule->phase == Rewrite::kLastPhase;
     const int now = phases_[phase_];
-    return now < Rewrite::kAlonePhase ? rule.rule->phase <= now : rule.rule->phase == now;
+    return now < Rewrite::kAlonePhase ? rule.rule->phase <= now : rule.rule->phase == now || rule.rule->also_in_phase == now;
   }
 
   std::optional<StopReason> iterate(std::size_t iteration, IterationStats& stats) {

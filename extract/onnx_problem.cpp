@@ -219,7 +219,8 @@ class ProblemBuilder {
   }
 
   // The model's own nodes may stay where the target or the opset lacks them, and count as refused; what rules make may not, unless the
-  // opset is lowered and has them.
+  // opset is lowered and has them. Operators of the border may stand around what is refused, and count as such: else all around it would
+  // stay, too, as it came.
   Price node_cost(Id id, NodeId n, const ENode& node, const OpKey& key) const {
     if (key.domain == "#") {
       if (key.op_type == kLiteralOp) return kInfinity;
@@ -227,7 +228,7 @@ class ProblemBuilder {
     }
     const bool original = is_original(node), taken = allowed(id, n, node, key);
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
-    if (!original && !taken && in_opset != true) return kInfinity;
+    if (!original && !taken && in_opset != true && !may_be_at_border(key)) return kInfinity;
     const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
     const double cost = cost_of(id, n, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
     return {refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
@@ -235,6 +236,10 @@ class ProblemBuilder {
 
   double wish_price(const ENode& node, Id id) const {
     return target_ && !target_->wishes.empty() ? target_->wish_price(site_of(g_, node, id)) : 1;
+  }
+
+  bool may_be_at_border(const OpKey& key) const {
+    return target_ && key.version == 0 && key.unique == 0 && target_->border.contains(operator_name(key.domain, key.op_type));
   }
 
   // Of a unit the last node alone bears what the model's own nodes are preferred by.

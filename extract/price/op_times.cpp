@@ -8,6 +8,7 @@
 #include "extract/builtin_costs.h"
 #include "extract/price/fitted.h"
 #include "extract/price/measured.h"
+#include "extract/price/npu_times.h"
 #include "extract/target/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -78,12 +79,12 @@ class TimesCost : public CostModel {
     const OpKey& key = g.key(node.op);
     const double tie_break = tie_break_of(is_standard(key), key.attributes.size());
     const double unchecked = key.domain.empty() && !is_standard(key) ? kNotStandardFactor : 1;
-    return unchecked * (seconds(g, node, id) + kDispatch) + tie_break;
+    return unchecked * (seconds(g, node, id) + times_->dispatch()) + tie_break;
   }
 
   double cost_as(const OnnxEGraph& g, const OtherOperator& op, std::span<const Id> inputs, Id output) const override {
     const double tie_break = tie_break_of(op.name.find("::") == std::string::npos, op.attributes.size());
-    return times_->seconds(use_of(g, op, inputs, output, options_)) + kDispatch + tie_break;
+    return times_->seconds(use_of(g, op, inputs, output, options_)) + times_->dispatch() + tie_break;
   }
 
   double constant_cost(std::size_t bytes) const override { return static_cast<double>(bytes) / kStoreBandwidth; }
@@ -128,6 +129,8 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> measured(absl::StatusOr<MeasuredT
 
 }  // namespace
 
+double OpTimes::dispatch() const { return kDispatch; }
+
 absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& name) {
   if (name == "roofline") return std::make_shared<RooflineTimes>(Roofline{});
   if (name == "measured") return measured(MeasuredTable::parse_fitted(kMeasuredOrtCpu, name));
@@ -138,6 +141,11 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& 
   const std::string text(std::istreambuf_iterator<char>(file), {});
   if (name.ends_with(".jsonl")) return measured(MeasuredTable::parse(text, name));
   const auto json = nlohmann::json::parse(text, nullptr, false, true);
+  if (json.is_object() && json.contains("npu")) {
+    auto npu = NpuTimes::parse(text, name);
+    if (!npu.ok()) return npu.status();
+    return std::make_shared<NpuTimes>(*std::move(npu));
+  }
   if (!json.is_object() || !json.contains("roofline")) return nullptr;  // a table
   if (json.contains("fitted")) {
     auto fitted = FittedTimes::parse(text, name);

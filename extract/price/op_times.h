@@ -14,6 +14,7 @@ class OpTimes {
   virtual ~OpTimes() = default;
   virtual double seconds(const OpUse& use) const = 0;
   virtual double launch() const = 0;  // of an operator that does nothing
+  virtual double dispatch() const;    // what an operator costs beside its kernel
 };
 
 // "roofline" and "measured" with the constants of ort-cpu, a .jsonl file of measured times, a .json file of a roofline or a fit. Null where

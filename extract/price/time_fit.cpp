@@ -1,6 +1,7 @@
 #include "extract/price/time_fit.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace saturate {
@@ -22,18 +23,14 @@ TimeWeights features(const OpSizes& s, double cache) {
 
 }  // namespace
 
-// min |A w - 1|^2, w >= 0, rows of A divided by their measured times.
-TimeWeights fit_time_weights(std::span<const std::pair<OpSizes, double>> rows, double cache_bytes) {
+TimeWeights non_negative_least_squares(std::span<const TimeWeights> rows, const TimeWeights* most) {
   constexpr std::size_t n = kTimeFeatures;
   double gram[n][n] = {}, right[n] = {};
-  for (const auto& [sizes, seconds] : rows) {
-    TimeWeights f = features(sizes, cache_bytes);
-    for (double& v : f) v /= std::max(seconds, kLeastSeconds);
+  for (const TimeWeights& f : rows)
     for (std::size_t i = 0; i < n; ++i) {
       right[i] += f[i];
       for (std::size_t j = 0; j < n; ++j) gram[i][j] += f[i] * f[j];
     }
-  }
   TimeWeights w{};
   for (int round = 0; round < kRounds; ++round) {
     double change = 0;
@@ -43,13 +40,26 @@ TimeWeights fit_time_weights(std::span<const std::pair<OpSizes, double>> rows, d
       for (std::size_t j = 0; j < n; ++j)
         if (j != i) r -= gram[i][j] * w[j];
       double next = std::max(0.0, r / gram[i][i]);
-      if (i == kBeyondCacheFeature) next = std::min(next, kSlowestMemory);
+      if (most) next = std::min(next, (*most)[i]);
       change = std::max(change, std::abs(next - w[i]) / std::max(next, w[i] + 1e-300));
       w[i] = next;
     }
     if (change < kSettled) break;
   }
   return w;
+}
+
+// Rows are divided by their measured times.
+TimeWeights fit_time_weights(std::span<const std::pair<OpSizes, double>> rows, double cache_bytes) {
+  std::vector<TimeWeights> relative;
+  for (const auto& [sizes, seconds] : rows) {
+    relative.push_back(features(sizes, cache_bytes));
+    for (double& v : relative.back()) v /= std::max(seconds, kLeastSeconds);
+  }
+  TimeWeights most;
+  most.fill(std::numeric_limits<double>::infinity());
+  most[kBeyondCacheFeature] = kSlowestMemory;
+  return non_negative_least_squares(relative, &most);
 }
 
 double weighted_seconds(const TimeWeights& weights, const OpSizes& sizes, double cache_bytes) {

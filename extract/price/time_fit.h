@@ -12,7 +12,10 @@ namespace saturate {
 inline constexpr std::size_t kTimeFeatures = 5;  // 1, flops, bytes, bytes beyond the cache, rows
 using TimeWeights = std::array<double, kTimeFeatures>;
 
-// Weights are not negative (coordinate descent; the problem is convex).
+// min |A w - 1|^2, w >= 0, by coordinate descent (the problem is convex); no weight grows beyond its entry in `most`.
+TimeWeights non_negative_least_squares(std::span<const TimeWeights> rows, const TimeWeights* most = nullptr);
+
+// Least squares of the relative error.
 TimeWeights fit_time_weights(std::span<const std::pair<OpSizes, double>> rows, double cache_bytes);
 double weighted_seconds(const TimeWeights& weights, const OpSizes& sizes, double cache_bytes);
 

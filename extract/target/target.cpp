@@ -97,8 +97,47 @@ std::optional<double> largest_number(const OnnxEGraph& g, Id id) {
   return largest;
 }
 
+std::string refuse_dtype(const std::vector<std::string>& allowed, const std::vector<const Facts*>& tensors, std::string_view what) {
+  const auto there = [](const Facts* f) { return f->kind == Facts::Kind::kTensor; };
+  const auto first = std::find_if(tensors.begin(), tensors.end(), there);
+  if (allowed.empty() || first == tensors.end() || (*first)->dtype == DType::kUndefined) return "";
+  const std::string dtype = dtype_name((*first)->dtype);
+  if (std::find(allowed.begin(), allowed.end(), dtype) != allowed.end()) return "";
+  return fmt::format("{} is {}, wanted {}", what, dtype, fmt::join(allowed, " or "));
+}
+
+std::vector<double> numbers_of(const Attribute& a) {
+  if (a.type == AttributeType::kInt) return {static_cast<double>(a.i())};
+  if (a.type == AttributeType::kFloat) return {a.f()};
+  if (a.type == AttributeType::kInts) return {a.ints().begin(), a.ints().end()};
+  if (a.type == AttributeType::kFloats) return {a.floats().begin(), a.floats().end()};
+  return {};
+}
+
+std::string refuse_ranges(const std::map<std::string, std::pair<double, double>>& ranges, const OpSite& site) {
+  for (const auto& [name, range] : ranges)
+    if (const Attribute* a = find_attribute(site.key.attributes, name))
+      for (const double v : numbers_of(*a))
+        if (v < range.first || v > range.second) return fmt::format("{} is {}, wanted {} to {}", name, v, range.first, range.second);
+  return "";
+}
+
+std::string refuse_axis(const std::vector<int>& allowed, const OpSite& site) {
+  const Attribute* a = allowed.empty() ? nullptr : find_attribute(site.key.attributes, "axis");
+  if (!a || a->type != AttributeType::kInt || site.inputs.empty() || !site.inputs[0]->shape) return "";
+  const std::int64_t from_end = a->i() < 0 ? a->i() : a->i() - site.inputs[0]->rank();
+  if (std::find(allowed.begin(), allowed.end(), from_end) != allowed.end()) return "";
+  return fmt::format("axis is {} from the end, wanted {}", from_end, fmt::join(allowed, " or "));
+}
+
 std::string refuse_site(const OperatorLimits& limits, const OpSite& site, const std::map<int, Ranks>& index_ranks) {
+  for (const OperatorLimits& when : limits.when)
+    if (!refuse_site(when, site, index_ranks).empty()) return "";
   if (std::string wrong = refuse_attributes(limits.attributes, site.key.attributes); !wrong.empty()) return wrong;
+  if (std::string wrong = refuse_dtype(limits.input_dtypes, site.inputs, "input"); !wrong.empty()) return wrong;
+  if (std::string wrong = refuse_dtype(limits.output_dtypes, site.outputs, "output"); !wrong.empty()) return wrong;
+  if (std::string wrong = refuse_ranges(limits.attribute_ranges, site); !wrong.empty()) return wrong;
+  if (std::string wrong = refuse_axis(limits.axis, site); !wrong.empty()) return wrong;
   for (const int i : limits.constant_inputs)
     if (i < static_cast<int>(site.inputs.size()) && site.inputs[static_cast<std::size_t>(i)]->kind != Facts::Kind::kAbsent &&
         !site.inputs[static_cast<std::size_t>(i)]->constant)
@@ -184,7 +223,7 @@ double Target::wish_price(const OpSite& site, std::string* why) const {
 Ranks Target::ranks(const std::string& op) const {
   Ranks out;
   for (const OperatorLimits& l : limits)
-    if (concerns(l, op)) {
+    if (concerns(l, op) && l.when.empty()) {
       out.low = std::max(out.low, l.ranks().low);
       out.high = std::min(out.high, l.ranks().high);
     }
@@ -243,15 +282,18 @@ absl::Status find_cost_model(Target& target, const std::string& path) {
 
 }  // namespace
 
+absl::StatusOr<Target> builtin_target(std::string_view name) {
+  for (const auto& [known, text] : kBuiltinTargets)
+    if (known == name) return parse_target(std::string(text), std::string(name));
+  return absl::NotFoundError(fmt::format("'{}' is no built-in target; there are {}", name, fmt::join(builtin_targets(), ", ")));
+}
+
 absl::StatusOr<Target> load_target(const std::string& name_or_path) {
-  for (const auto& [name, text] : kBuiltinTargets)
-    if (name == name_or_path) return parse_target(std::string(text), std::string(name));
+  const auto built_in = builtin_targets();
+  if (std::find(built_in.begin(), built_in.end(), name_or_path) != built_in.end()) return builtin_target(name_or_path);
   std::ifstream file(name_or_path);
-  if (!file) {
-    std::string known;
-    for (const auto& [name, text] : kBuiltinTargets) known += (known.empty() ? "" : ", ") + std::string(name);
-    return absl::NotFoundError(fmt::format("{}: no such target or file; built in are {}", name_or_path, known));
-  }
+  if (!file)
+    return absl::NotFoundError(fmt::format("{}: no such target or file; built in are {}", name_or_path, fmt::join(built_in, ", ")));
   std::stringstream text;
   text << file.rdbuf();
   absl::StatusOr<Target> target = parse_target(text.str(), name_or_path);

@@ -60,21 +60,25 @@ struct VersionRange {
   std::int64_t low = 1, high = std::numeric_limits<std::int64_t>::max();
 };
 
-// Limits for a set of operators. They apply to tensors that carry data, not to constants (a weight is stored as the target likes it) or
-// shape computations.
+// Limits for a set of operators, where `when` holds. They apply to tensors that carry data, not to constants (a weight is stored as the
+// target likes it) or shape computations.
 struct OperatorLimits {
   std::set<std::string> operators;  // "Op", "domain::Op"; empty: every operator but `except`
   std::set<std::string> except;
   std::optional<int> min_rank, max_rank;
   std::optional<std::int64_t> max_dim;
-  std::optional<std::int64_t> max_batch;  // product of all dims but the last two
-  std::optional<std::int64_t> max_heads;  // of attention, that it works on at once (heads_at_once in rules/values/heads.h)
-  std::optional<double> max_constant;     // magnitude of the floats of small constants that it reads
-  std::vector<std::string> dtypes;        // of all tensors; empty: any
-  bool static_shapes = false;             // every dim is a number
-  std::vector<int> constant_inputs;       // must be constants where they are there
+  std::optional<std::int64_t> max_batch;                 // product of all dims but the last two
+  std::optional<std::int64_t> max_heads;                 // of attention, that it works on at once (heads_at_once in rules/values/heads.h)
+  std::optional<double> max_constant;                    // magnitude of the floats of small constants that it reads
+  std::vector<std::string> dtypes;                       // of all tensors; empty: any
+  std::vector<std::string> input_dtypes, output_dtypes;  // of the first input that is there, and of the first output
+  bool static_shapes = false;                            // every dim is a number
+  std::vector<int> constant_inputs;                      // must be constants where they are there
   std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
-  std::string because;                                         // added to the reason
+  std::map<std::string, std::pair<double, double>> attribute_ranges;  // least and most, of each element where it is a list
+  std::vector<int> axis;                                              // what `axis` may be, counted from the end: -1 is the last
+  std::vector<OperatorLimits> when;                                   // at most one, of which all must be met for this one to apply
+  std::string because;                                                // added to the reason
   Ranks ranks() const { return {min_rank.value_or(Ranks{}.low), max_rank.value_or(Ranks{}.high)}; }
 };
 
@@ -100,6 +104,7 @@ OpSite site_of(const OnnxEGraph& egraph, const ENode& node, Id id);
 
 struct Target {
   std::string name, description;
+  std::vector<std::string> sources;                           // where what is said of it was found
   std::int64_t min_opset = 7, max_opset = 23;                 // of ai.onnx; extraction may raise the model's opset up to max_opset
   std::string cost_model = "roofline";                        // default of `--cost`
   std::map<std::string, std::set<std::string>> operators;     // operators beyond the standard by domain ("*": all)
@@ -139,6 +144,7 @@ absl::Status add_wishes(const std::string& name, Target& target);
 
 // Name of a built-in target or path of a JSON file.
 absl::StatusOr<Target> load_target(const std::string& name_or_path);
+absl::StatusOr<Target> builtin_target(std::string_view name);
 std::vector<std::string> builtin_targets();
 // A target as the JSON that load_target() reads.
 std::string target_text(const Target& target);

@@ -64,14 +64,10 @@ std::map<std::string, std::vector<std::string>> read_allowed(const json& value) 
   return out;
 }
 
-// One entry of limits, or of wishes, which have a price.
-absl::StatusOr<Wish> read_wish(const json& entry, bool has_price) {
-  Wish wish;
-  OperatorLimits& l = wish.limits;
+absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
+  OperatorLimits l;
   for (const auto& [key, v] : entry.items()) {
-    if (has_price && key == "price")
-      wish.price = v.get<double>();
-    else if (key == "operators")
+    if (key == "operators")
       l.operators = v.get<std::set<std::string>>();
     else if (key == "except")
       l.except = v.get<std::set<std::string>>();
@@ -91,39 +87,58 @@ absl::StatusOr<Wish> read_wish(const json& entry, bool has_price) {
       l.max_constant = v.get<double>();
     else if (key == "dtypes")
       l.dtypes = v.get<std::vector<std::string>>();
+    else if (key == "input_dtypes")
+      l.input_dtypes = v.get<std::vector<std::string>>();
+    else if (key == "output_dtypes")
+      l.output_dtypes = v.get<std::vector<std::string>>();
     else if (key == "static_shapes")
       l.static_shapes = v.get<bool>();
     else if (key == "constant_inputs")
       l.constant_inputs = v.get<std::vector<int>>();
     else if (key == "attributes")
       l.attributes = read_allowed(v);
+    else if (key == "attribute_ranges")
+      l.attribute_ranges = v.get<std::map<std::string, std::pair<double, double>>>();
+    else if (key == "axis")
+      l.axis = v.get<std::vector<int>>();
     else if (key == "because")
       l.because = v.get<std::string>();
-    else
-      return bad(fmt::format(
-          "unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
-          "static_shapes, constant_inputs, attributes, because{}",
-          key, has_price ? ", price" : ""));
+    else if (key == "when") {
+      absl::StatusOr<OperatorLimits> when = read_limit(v);
+      if (!when.ok()) return bad(fmt::format("when: {}", std::string(when.status().message())));
+      l.when.push_back(*std::move(when));
+    } else
+      return bad(
+          fmt::format("unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
+                      "input_dtypes, output_dtypes, static_shapes, constant_inputs, attributes, attribute_ranges, axis, when, because",
+                      key));
   }
-  if (absl::Status s = check_dtypes(l.dtypes); !s.ok()) return s;
-  if (!(wish.price >= 1)) return bad("a wish's price is how many times as much an operator costs: at least 1");
-  return wish;
+  for (const auto* dtypes : {&l.dtypes, &l.input_dtypes, &l.output_dtypes})
+    if (absl::Status s = check_dtypes(*dtypes); !s.ok()) return s;
+  return l;
 }
 
 absl::Status read_limits(const json& value, Target& t) {
   for (const auto& entry : value) {
-    auto limits = read_wish(entry, false);
-    if (!limits.ok()) return limits.status();
-    t.limits.push_back(std::move(limits->limits));
+    absl::StatusOr<OperatorLimits> limit = read_limit(entry);
+    if (!limit.ok()) return limit.status();
+    t.limits.push_back(*std::move(limit));
   }
   return absl::OkStatus();
 }
 
 absl::Status read_wishes(const json& value, Target& t) {
-  for (const auto& entry : value) {
-    auto wish = read_wish(entry, true);
-    if (!wish.ok()) return wish.status();
-    t.wishes.push_back(*std::move(wish));
+  for (json entry : value) {
+    Wish wish;
+    if (const auto price = entry.find("price"); price != entry.end()) {
+      wish.price = price->get<double>();
+      entry.erase(price);
+    }
+    if (!(wish.price >= 1)) return bad("a wish's price is how many times as much an operator costs: at least 1");
+    absl::StatusOr<OperatorLimits> limits = read_limit(entry);
+    if (!limits.ok()) return limits.status();
+    wish.limits = *std::move(limits);
+    t.wishes.push_back(std::move(wish));
   }
   return absl::OkStatus();
 }
@@ -171,6 +186,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     t.name = value.get<std::string>();
   else if (key == "description")
     t.description = value.get<std::string>();
+  else if (key == "sources")
+    t.sources = value.get<std::vector<std::string>>();
   else if (key == "min_opset")
     t.min_opset = value.get<std::int64_t>();
   else if (key == "max_opset")
@@ -184,7 +201,7 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
   else if (key == "newest_opset")
     t.newest_opset = value.get<std::map<std::string, std::int64_t>>();
   else if (key == "forbidden")
-    t.forbidden = value.get<std::set<std::string>>();
+    t.forbidden.merge(value.get<std::set<std::string>>());
   else if (key == "dtypes")
     for (const auto& [op, dtypes] : value.items()) {
       t.dtypes[op] = dtypes.get<std::vector<std::string>>();
@@ -212,8 +229,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
   else
     return bad(
-        "unknown key; known are name, description, min_opset, max_opset, cost_model, domains, standard, newest_opset, forbidden, dtypes, "
-        "limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, quantizes_weights, assumes");
+        "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, standard, newest_opset, "
+        "forbidden, dtypes, limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, quantizes_weights, assumes");
   return absl::OkStatus();
 }
 
@@ -239,9 +256,14 @@ ordered_json limits_json(const OperatorLimits& l) {
   if (l.max_heads) out["max_heads"] = *l.max_heads;
   if (l.max_constant) out["max_constant"] = *l.max_constant;
   if (!l.dtypes.empty()) out["dtypes"] = l.dtypes;
+  if (!l.input_dtypes.empty()) out["input_dtypes"] = l.input_dtypes;
+  if (!l.output_dtypes.empty()) out["output_dtypes"] = l.output_dtypes;
   if (l.static_shapes) out["static_shapes"] = true;
   if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
   if (!l.attributes.empty()) out["attributes"] = write_allowed(l.attributes);
+  if (!l.attribute_ranges.empty()) out["attribute_ranges"] = l.attribute_ranges;
+  if (!l.axis.empty()) out["axis"] = l.axis;
+  for (const OperatorLimits& when : l.when) out["when"] = limits_json(when);
   if (!l.because.empty()) out["because"] = l.because;
   return out;
 }
@@ -276,11 +298,30 @@ std::string attribute_text(const Attribute& a) {
   }
 }
 
+namespace {
+
+// An equation of Einsum with its letters renamed in the order in which they come.
+std::string with_letters_in_order(const std::string& equation) {
+  std::string out;
+  std::map<char, char> renamed;
+  for (const char c : equation) {
+    if (c == ' ') continue;
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    out += letter ? renamed.try_emplace(c, static_cast<char>('a' + renamed.size())).first->second : c;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string refuse_attributes(const std::map<std::string, std::vector<std::string>>& attributes, const std::vector<Attribute>& given) {
   for (const auto& [name, allowed] : attributes)
     if (const Attribute* a = find_attribute(given, name)) {
       const std::string value = attribute_text(*a);
-      if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
+      const auto same = [&, in_order = name == "equation" ? with_letters_in_order(value) : value](const std::string& other) {
+        return (name == "equation" ? with_letters_in_order(other) : other) == in_order;
+      };
+      if (std::none_of(allowed.begin(), allowed.end(), same))
         return fmt::format("{} is {}, wanted {}", name, value, fmt::join(allowed, " or "));
     }
   return "";
@@ -291,10 +332,16 @@ absl::StatusOr<Target> parse_target(const std::string& text, const std::string& 
   if (file.is_discarded() || !file.is_object())
     return bad(fmt::format("{}: not a JSON object; see `saturate targets show ort-cpu` for the form", place));
   Target t;
+  if (const auto base = file.find("extends"); base != file.end()) {
+    absl::StatusOr<Target> extended = builtin_target(base->is_string() ? base->get<std::string>() : base->dump());
+    if (!extended.ok()) return bad(fmt::format("{}: \"extends\": {}", place, std::string(extended.status().message())));
+    t = *std::move(extended);
+    t.name.clear();
+  }
   for (const auto& [key, value] : file.items()) {
     absl::Status read;
     try {
-      read = read_key(key, value, t);
+      if (key != "extends") read = read_key(key, value, t);
     } catch (const nlohmann::json::exception& error) {
       read = bad(fmt::format("a value of the wrong type ({})", error.what()));
     }
@@ -333,13 +380,19 @@ absl::Status add_wishes(const std::string& name, Target& target) {
 }
 
 std::string target_text(const Target& t) {
-  ordered_json out{{"name", t.name},           {"description", t.description}, {"min_opset", t.min_opset},
-                   {"max_opset", t.max_opset}, {"cost_model", t.cost_model},   {"domains", ordered_json(t.operators)}};
+  ordered_json out{{"name", t.name},
+                   {"description", t.description},
+                   {"sources", t.sources},
+                   {"min_opset", t.min_opset},
+                   {"max_opset", t.max_opset},
+                   {"cost_model", t.cost_model},
+                   {"domains", ordered_json(t.operators)}};
   if (!t.standard.empty()) {
     out["standard"] = ordered_json::object();
     for (const auto& [op, ranges] : t.standard) out["standard"][op] = versions_text(ranges);
   }
   if (!t.newest_opset.empty()) out["newest_opset"] = t.newest_opset;
+  if (t.sources.empty()) out.erase("sources");
   out["forbidden"] = t.forbidden;
   out["dtypes"] = t.dtypes;
   if (!t.limits.empty()) out["limits"] = ordered_json::array();

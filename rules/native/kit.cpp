@@ -148,6 +148,7 @@ std::vector<NativeRule> to_native(std::vector<ViewRule> rules) {
         rewrite.left = std::move(pattern);
         rewrite.of_facts_alone = !rule.looks_around;
         rewrite.phase = rule.phase;
+        rewrite.also_in_phase = rule.also_in_phase;
         rewrite.applier = applier;
       }
       return rewrites;

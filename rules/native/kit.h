@@ -87,7 +87,7 @@ struct ViewRule {
   bool looks_around = false;                                       // asks more than the match and the facts of its classes
   std::function<std::vector<Pattern>(OnnxEGraph&)> patterns = {};  // in place of `pattern`: any of these
   bool if_refused = false;                                         // it asks Views::refused, and is left out where nobody refuses anything
-  int phase = 0;
+  int phase = 0, also_in_phase = Rewrite::kNoPhase;
   // Whether there may be something to do, asked of every match on the clean e-graph; pure and thread-safe.
   std::function<bool(const OnnxEGraph&, const Match&)> where = {};
 };

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "onnx_bridge/convert/op_key.h"
+#include "rules/native/views.h"
 
 namespace saturate::native {
 
@@ -164,7 +165,7 @@ ViewRule regrouping(std::string name, std::string doc, Effect effect, std::vecto
     if (useful(op.is_at_refused_rank())) make(op, unions);
   };
   rule.if_refused = true;
-  rule.phase = 2;
+  rule.phase = kRankPhase;
   return rule;
 }
 

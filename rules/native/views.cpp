@@ -174,7 +174,12 @@ std::vector<ViewRule> view_rules() {
        [](OnnxEGraph& g) {
          return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
        },
-       reshape_reshape},
+       reshape_reshape,
+       false,
+       {},
+       false,
+       0,
+       kRankPhase},
       {"reshape_by_refinement", "Reshape(X) = Reshape(Reshape(X)) by way of a shape that only splits", Effect::kExact, reshape,
        reshape_by_refinement},
       {"expand_to_literal", "Expand(X, any spelling) = Expand(X, the shape it has); X where nothing grows", Effect::kExact, expand,

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from conftest import make_model, run, run_ok, value
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAMES = ["npu-4d", "onnx", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp"]
+NAMES = ["coreml", "npu-4d", "onnx", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp-generic", "qnn-htp", "trt-dla"]
 
 
 def test_list_and_show():
@@ -142,3 +142,89 @@ def test_the_opset_is_not_raised_beyond_what_the_runtime_has(tmp_path, nodes):
         assert ("RMSNormalization" in [n.op_type for n in made.graph.node]) == (opset == 23)
     run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "nodes")
     ort.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+
+
+def check(tmp_path, text, *words):
+    """The reasons why nodes of a model, given as text, are refused."""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    return [f["reason"] for f in json.loads(run("targets", "check", tmp_path / "m.onnx", "--json", *words).stdout)["inexpressible"]]
+
+
+def one_node(node, inputs="float[1,6,8,8] x", output="float[1,6,8,8] y", weights="", opset=17):
+    return f'<ir_version: 8, opset_import: ["" : {opset}]> g ({inputs}) => ({output}) {{ {weights} y = {node} }}'
+
+
+W = "w = Constant <value = float[1,1,1,1] {0.5}> ()"
+
+
+@pytest.mark.parametrize("target, node, why", [
+    ("trt-dla", "Relu (x)", None),
+    ("trt-dla", "Exp (x)", "has no Exp"),
+    ("trt-dla", "LeakyRelu <alpha = 0.1> (x)", None),
+    ("trt-dla", "LeakyRelu <alpha = -0.1> (x)", "no negative slope"),
+    ("trt-dla", "MaxPool <kernel_shape = [3,3], pads = [1,1,1,1]> (x)", None),
+    ("trt-dla", "MaxPool <kernel_shape = [9,9], pads = [4,4,4,4]> (x)", "kernel_shape is 9, wanted 1 to 8 (pooling)"),
+    ("trt-dla", "Softmax <axis = 1> (x)", None),
+    ("trt-dla", "Softmax <axis = 0> (x)", "axis is -4 from the end, wanted -3 or -2 or -1"),
+    ("trt-dla", "MatMul (x, x)", "input 1 is computed, wanted a constant (fully connected)"),
+    ("trt-dla", "MatMul (x, w)", None),
+    ("trt-dla", "Transpose <perm = [0,1,3,2]> (x)", None),
+    ("trt-dla", "Transpose <perm = [1,0,2,3]> (x)", "the batch stays"),
+    ("coreml", "Relu (x)", None),
+    ("coreml", "Erf (x)", None),
+    ("coreml", "Neg (x)", "has no Neg"),
+    ("coreml", "Pow (x, w)", None),
+])
+def test_targets_of_public_documents(tmp_path, target, node, why):
+    weights = W.replace("1,1,1,1", "1,1,8,8").replace("{0.5}", "{" + ",".join(["0.5"] * 64) + "}") if "MatMul (x, w)" in node else W if "w)" in node else ""
+    found = check(tmp_path, one_node(node, weights=weights, output="float[a,b,c,d] y"), "--target", target)
+    assert len(found) == (why is not None) and (why is None or why in found[0])
+
+
+def test_a_target_extends_another(tmp_path):
+    (tmp_path / "mine.json").write_text(json.dumps({"extends": "qnn-htp", "name": "mine", "forbidden": ["Tanh"], "limits": [{"operators": ["Relu"], "max_rank": 3}]}))
+    shown = json.loads(run_ok("targets", "show", tmp_path / "mine.json").stdout)
+    qnn = json.loads(run_ok("targets", "show", "qnn-htp").stdout)
+    assert shown["forbidden"] == ["Tanh"] and shown["limits"][:-1] == qnn["limits"] and shown["standard"] == qnn["standard"]
+    for node, found in (("Tanh (x)", 1), ("Relu (x)", 1), ("Sigmoid (x)", 0)):
+        assert len(check(tmp_path, one_node(node), "--target", str(tmp_path / "mine.json"))) == found
+    (tmp_path / "mine.json").write_text(json.dumps({"extends": "mine", "name": "mine"}))
+    assert "'mine' is no built-in target" in run("targets", "show", tmp_path / "mine.json").stderr
+
+
+def test_every_limit_of_the_copied_files_says_where_it_is_from():
+    for name in ("qnn-htp", "qnn-htp-generic", "trt-dla", "coreml"):
+        shown = json.loads(run_ok("targets", "show", name).stdout)
+        assert shown["sources"] and all(limit.get("because") for limit in shown["limits"]), name
+
+
+def told(tmp_path, text, *words):
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    return {f["node"]: f for f in json.loads(run("targets", "check", tmp_path / "m.onnx", "--json", *words).stdout)["inexpressible"]}
+
+
+GELU = """r = Constant <value = float {1.4142135}> ()  o = Constant <value = float {1}> ()  h = Constant <value = float {0.5}> ()
+          d = Div (x, r)  e = Erf (d)  a = Add (e, o)  m = Mul (x, a)  y = Mul (m, h)"""
+
+
+def test_check_names_the_equal_form_or_what_stands_in_its_way(tmp_path):
+    model = lambda body, opset=20, shape="1,2,3,8": f'<ir_version: 8, opset_import: ["" : {opset}]> g (float[{shape}] x) => (float[{shape}] y) {{ {body} }}'
+    found = told(tmp_path, model(GELU), "--target", "qnn-htp")
+    assert list(found) == ["e"] and found["e"]["instead"] == ["part of Gelu"] and "obstacle" not in found["e"]
+    found = told(tmp_path, model("y = Erf (x)"), "--target", "qnn-htp")
+    assert "instead" not in found["y"] and found["y"]["obstacle"] == "no equal form of Erf is known"
+    found = told(tmp_path, model("y = Softsign (x)"), "--target", "qnn-htp")
+    assert found["y"]["instead"] and "Softsign" not in found["y"]["instead"]
+    found = told(tmp_path, model("y = Relu (x)", shape="n,8"), "--target", "qnn-htp")
+    assert found["y"]["obstacle"].startswith("its sizes are open")
+    (tmp_path / "t.json").write_text(json.dumps({"extends": "qnn-htp", "name": "t", "forbidden": ["Softsign", "Abs"]}))
+    found = told(tmp_path, model("y = Softsign (x)"), "--target", tmp_path / "t.json")
+    assert "Abs" in found["y"]["obstacle"]
+    assert "obstacle" not in told(tmp_path, model("y = Softsign (x)"), "--target", tmp_path / "t.json", "--no-forms")["y"]
+
+
+def test_the_forms_that_check_names_are_what_optimizing_writes(tmp_path):
+    text = f'<ir_version: 8, opset_import: ["" : 20]> g (float[1,2,3,8] x) => (float[1,2,3,8] y) {{ y = Softsign (x) }}'
+    instead = told(tmp_path, text, "--target", "qnn-htp")["y"]["instead"]
+    run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", "qnn-htp")
+    assert sorted(n.op_type for n in onnx.load(tmp_path / "o.onnx").graph.node if n.op_type != "Constant") == sorted(instead)

@@ -140,6 +140,7 @@ struct TargetsArgs {
   CommonArgs common;
   ShapeArgs shapes;
   std::string action, name, target;  // check MODEL --target T
+  bool forms = true;                 // check: also what to write instead
 };
 
 struct ExtractArgs {
@@ -159,9 +160,10 @@ struct CostArgs {
   std::string action;               // gather, fit or eval
   std::vector<std::string> inputs;  // gather: models; fit: rows; eval: models or measured graphs
   std::string output, rows, kind = "fitted";
-  double seconds = 0.05;  // for each row
-  bool graphs = false;    // gather: times of whole graphs instead of operators
-  unsigned folds = 0;     // eval: cross-validation of --rows
+  std::string machine, precision;  // fit of figures of an accelerator: of which the file tells; empty: of the last figure's
+  double seconds = 0.05;           // for each row
+  bool graphs = false;             // gather: times of whole graphs instead of operators
+  unsigned folds = 0;              // eval: cross-validation of --rows
 };
 
 struct ReduceArgs {

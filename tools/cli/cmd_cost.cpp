@@ -1,11 +1,13 @@
 // `saturate cost gather|fit|eval`: measured times in, cost models and their quality out.
 #include <cstdio>
 #include <filesystem>
+#include <sstream>
 
 #include "extract/extract.h"
 #include "extract/price/cost_quality.h"
 #include "extract/price/fitted.h"
 #include "extract/price/measured.h"
+#include "extract/price/npu_times.h"
 #include "extract/price/op_times.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -81,9 +83,82 @@ absl::StatusOr<TimedRows> read_rows(const std::vector<std::string>& paths) {
   return all;
 }
 
+// The operators of a model, as it stands.
+absl::StatusOr<std::vector<OpUse>> operators_of(const std::string& path, const ShapeArgs& shapes) {
+  absl::StatusOr<Model> model = load_model(path);
+  if (!model.ok()) return model.status();
+  if (const absl::Status s = fix_shapes(*model, shapes); !s.ok()) return s;
+  const auto evaluator = make_evaluator();
+  OnnxEGraph g(*evaluator);
+  const auto lowered = lower(*model, g);
+  if (!lowered.ok()) return lowered.status();
+  const auto cost = load_cost_model("nodes");
+  if (!cost.ok()) return cost.status();
+  const auto selection = original_selection(g, *lowered, nullptr, **cost);
+  if (!selection.ok()) return selection.status();
+  std::vector<OpUse> out;
+  for (Id id = 0; id < selection->by_class.size(); ++id) {
+    const Choice& chosen = selection->by_class[id];
+    if (chosen.node == kNone || g.facts(id).content) continue;
+    const ENode node = g.egraph().node(chosen.node);
+    if (g.key(node.op).domain != "#") out.push_back(use_of(g, node, id, {}));
+  }
+  return out;
+}
+
+// Lines of {"graph", "machine", "precision", "activation_bytes", "weight_bytes", "seconds"}; what is named only once may be left out.
+absl::StatusOr<std::vector<NpuFigure>> read_figures(const CostArgs& args) {
+  std::vector<NpuFigure> out;
+  std::map<std::string, std::vector<OpUse>> known;
+  for (const std::string& path : args.inputs) {
+    absl::StatusOr<std::string> text = read_file(path);
+    if (!text.ok()) return text.status();
+    std::istringstream lines(*text);
+    std::string line;
+    for (std::size_t number = 1; std::getline(lines, line); ++number) {
+      if (line.empty()) continue;
+      const json row = json::parse(line, nullptr, false);
+      if (!row.is_object() || !row.contains("graph") || !row["graph"].is_string() || !row.contains("seconds") ||
+          !row["seconds"].is_number())
+        return absl::InvalidArgumentError(fmt::format("{}:{}: wanted {{\"graph\": path, \"seconds\": number}}", path, number));
+      const std::string graph = row["graph"];
+      if (!known.contains(graph)) {
+        auto operators = operators_of(graph, args.shapes);
+        if (!operators.ok())
+          return absl::Status(operators.status().code(), fmt::format("{}: {}", graph, std::string(operators.status().message())));
+        known[graph] = *std::move(operators);
+      }
+      out.push_back({row.value("machine", std::string("machine")), row.value("precision", std::string("as the model")),
+                     row.value("activation_bytes", 0.0), row.value("weight_bytes", 0.0), known[graph], row["seconds"]});
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<std::string> fit_figures(const CostArgs& args, std::size_t& count) {
+  const auto figures = read_figures(args);
+  if (!figures.ok()) return figures.status();
+  count = figures->size();
+  auto fitted = fit_npu(*figures);
+  if (!fitted.ok()) return fitted.status();
+  if (!args.machine.empty()) fitted->machine = args.machine;
+  if (!args.precision.empty()) fitted->precision = args.precision;
+  const std::string text = fitted->to_json();
+  if (const auto read = NpuTimes::parse(text, args.output); !read.ok()) return read.status();  // names what has no figure
+  return text;
+}
+
 int fit(const CostArgs& args) {
   if (args.output.empty()) return fail(kExitUsage, "cost fit", "no -o FILE.json", "name the file that the model goes to");
   if (const absl::Status s = check_output(args); !s.ok()) return fail(s, args.output, "");
+  if (args.kind == "npu") {
+    std::size_t count = 0;
+    const auto text = fit_figures(args, count);
+    if (!text.ok()) return fail(kExitFile, "", std::string(text.status().message()), "");
+    if (const absl::Status s = write_file(args.output, *text); !s.ok()) return fail(s, args.output, "");
+    if (!args.common.quiet()) print_text(fmt::format("npu of {} figures in {}; use it by --cost\n", count, args.output));
+    return kExitOk;
+  }
   absl::StatusOr<TimedRows> rows = read_rows(args.inputs);
   if (!rows.ok()) return fail(kExitFile, "", std::string(rows.status().message()), "");
   std::string text;

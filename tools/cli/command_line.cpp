@@ -486,9 +486,14 @@ void add_cost(CLI::App& app, CostArgs& args) {
   verb->add_flag("--graphs", args.graphs, "gather: times of whole graphs, such as `saturate extract` writes");
   verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05)")->type_name("S")->check(not_a_number_above_0, "");
   verb->add_option("--kind", args.kind,
-                   "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order) or roofline (default fitted)")
+                   "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order), roofline, or npu: an "
+                   "accelerator's figures of whole graphs, as prices of launches, multiply-adds, bytes and spills (default fitted)")
       ->type_name("KIND")
-      ->check(CLI::IsMember({"fitted", "measured", "roofline"}));
+      ->check(CLI::IsMember({"fitted", "measured", "roofline", "npu"}));
+  verb->add_option("--machine", args.machine, "fit --kind npu: of which of the figures' machines the file tells (default: the last one's)")
+      ->type_name("NAME");
+  verb->add_option("--precision", args.precision, "fit --kind npu: in which of their precisions (default: the last one's)")
+      ->type_name("NAME");
   verb->add_option("--rows", args.rows, "eval: times of operators to compare with")->type_name("ROWS.jsonl");
   verb->add_option("--folds", args.folds, "eval: judge the interpolation of --rows by itself, each of N parts predicted from the others")
       ->type_name("N")
@@ -525,10 +530,11 @@ void add_targets(CLI::App& app, TargetsArgs& args) {
       "targets",
       "list and show targets, and check models against them\n\nlist: the built-in targets. show NAME: one of them, or a file, "
       "as JSON to start a target of your own from.\ncheck MODEL: each node that the target can't express, "
-      "and why; exit status 1 if there is one.");
+      "why, and what equal form it takes (or what stands in its way); exit status 1 if there is one.");
   verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
   verb->add_option("NAME|FILE", args.name, "the target to show, the model to check");
   verb->add_option("--target", args.target, "check: for this target, a built-in one or a file")->type_name("T");
+  verb->add_flag("!--no-forms", args.forms, "check: don't look for equal forms, which takes as long as `optimize`");
   add_shapes(verb, args.shapes, "check: fix the size");
   add_common(verb, args.common, true, false);
   verb->footer(

@@ -238,6 +238,24 @@ void note_assumed(const Model& result, const RuleSet& rules, OptimizeReport& rep
   }
 }
 
+// Of the operators that the result is made of: which break a wish of the target.
+void note_unwanted(const Grown& grown, const Chosen& chosen, const Target& target, OptimizeReport& report) {
+  const OnnxEGraph& g = *grown.g;
+  for (Id id = 0; id < chosen.selection.by_class.size(); ++id) {
+    const Choice& choice = chosen.selection.by_class[id];
+    if (choice.folded || choice.node == kNone || target.wishes.empty()) continue;
+    const ENode node = g.egraph().node(choice.node);
+    const OpKey& key = g.key(node.op);
+    std::string why;
+    if (key.domain == "#" || target.wish_price(site_of(g, node, id), &why) <= 1) continue;
+    const std::string op = key.domain.empty() ? key.op_type : key.domain + "." + key.op_type;
+    const auto same = [&](const OptimizeReport::Unwanted& u) { return u.op == op && u.wish == why; };
+    auto it = std::find_if(report.unwanted.begin(), report.unwanted.end(), same);
+    if (it == report.unwanted.end()) it = report.unwanted.insert(it, {op, why, 0});
+    ++it->count;
+  }
+}
+
 void note_effects(const RuleSet& rules, OptimizeReport& report) {
   for (const Effect effect : {Effect::kWithinOneStep, Effect::kRescales, Effect::kApproximates}) {
     auto names = applied_rules(rules, report.run, [&](const auto& rule) { return rule.effect == effect; });
@@ -272,6 +290,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   visit_graphs(attempt.grown(), attempt.chosen(), [&](const Grown& grown, const Chosen& chosen) {
     report.cost_before += chosen.selection.cost_before;
     report.cost_after += chosen.selection.cost;
+    note_unwanted(grown, chosen, target, report);
     if (options.observe) options.observe({grown.where, *grown.g, grown.lowered, chosen.selection, grown.rewrites, chosen.options});
   });
   Emitted& emitted = attempt.emitted();

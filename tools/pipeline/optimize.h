@@ -69,6 +69,12 @@ struct OptimizeReport {
   double cost_before = 0, cost_after = 0;  // of the main graph, and of each body once
   // Nodes that the target refuses; absent for targets that take everything.
   std::optional<std::size_t> refused_before, refused_after;
+  // Operators of the result that the target would rather not have, by the wish that they break; and how often they stand there.
+  struct Unwanted {
+    std::string op, wish;
+    std::size_t count = 0;
+  };
+  std::vector<Unwanted> unwanted;
   std::string cost_model, target;
   std::map<std::string, double> seconds;  // by stage: lower, saturate, extract, emit
   RunReport run;  // with bodies: the sums of all graphs; `stop` is the first that is no saturation, `iterations` are of the longest run

@@ -178,6 +178,8 @@ std::string format_report(const WholeReport& report, int verbosity) {
   const std::size_t steps = r.run.iterations.size();
   out += fmt::format("stopped: {} after {} iteration{}; {} e-nodes in {} e-classes\n", to_string(r.run.stop), steps, steps == 1 ? "" : "s",
                      r.egraph_nodes, r.egraph_classes);
+  for (const OptimizeReport::Unwanted& u : r.unwanted)
+    out += fmt::format("unwanted, and cheaper than another form or without one: {} {} ({})\n", u.count, u.op, u.wish);
   for (const OptimizeReport::Assumed& a : r.assumed)
     out += fmt::format("assumed: {} (by {}; --no-assume {} forbids it)\n", a.assumption, fmt::join(a.rules, ", "), a.assumption);
   if (const std::string_view version = runtime_needed(r.after); !version.empty() && version != runtime_needed(r.before))
@@ -234,7 +236,8 @@ json to_json(const VerifyReport& report) {
 
 json to_json(const WholeReport& report) {
   const OptimizeReport& r = report.optimize;
-  json stages = json::object(), made = json::array(), assumed = json::array(), left_out = json::array();
+  json stages = json::object(), made = json::array(), assumed = json::array(), left_out = json::array(), unwanted = json::array();
+  for (const OptimizeReport::Unwanted& u : r.unwanted) unwanted.push_back({{"operator", u.op}, {"wish", u.wish}, {"count", u.count}});
   for (const OptimizeReport::LeftOut& l : r.left_out)
     left_out.push_back({{"rule", l.rule.empty() ? json(nullptr) : json(l.rule)},
                         {"assumption", l.assumption.empty() ? json(nullptr) : json(l.assumption)},
@@ -256,6 +259,7 @@ json to_json(const WholeReport& report) {
           {"cost_before", r.cost_before},
           {"cost_after", r.cost_after},
           {"refused_before", r.refused_before ? json(*r.refused_before) : json(nullptr)},
+          {"unwanted", unwanted},
           {"refused_after", r.refused_after ? json(*r.refused_after) : json(nullptr)},
           {"before", to_json(r.before)},
           {"after", to_json(r.after)},

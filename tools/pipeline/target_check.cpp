@@ -60,11 +60,9 @@ class Checker {
     site.at_border = !s.inputs.empty() && !s.outputs.empty() && s.outputs[0] != kNone && border.has(s.inputs[0], s.outputs[0]);
     std::string why;
     if (target_.allows(site, &why)) return;
-    const auto first = std::find_if(node.outputs.begin(), node.outputs.end(), [](const std::string& o) { return !o.empty(); });
-    found.push_back({!node.name.empty()            ? node.name
-                     : first != node.outputs.end() ? *first
-                                                   : "",
-                     node.domain.empty() ? node.op_type : node.domain + "." + node.op_type, why});
+    const std::string output = first_output(node);
+    found.push_back(
+        {node.name.empty() ? output : node.name, node.domain.empty() ? node.op_type : node.domain + "." + node.op_type, why, output});
   }
 
   const Target& target_;
@@ -72,6 +70,11 @@ class Checker {
 };
 
 }  // namespace
+
+std::string first_output(const Node& node) {
+  const auto first = std::find_if(node.outputs.begin(), node.outputs.end(), [](const std::string& o) { return !o.empty(); });
+  return first == node.outputs.end() ? "" : *first;
+}
 
 absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, const Target& target) {
   const auto evaluator = make_evaluator();

@@ -14,7 +14,14 @@ struct Inexpressible {
   std::string node;    // its name, or that of its first output
   std::string op;      // "domain.Op"
   std::string reason;  // begins with the target's name
+  std::string output;  // its first output
+  // Filled by check_target_with_forms(): the operators of an equal form that the target takes, or why there is none.
+  std::vector<std::string> instead = {};
+  std::string obstacle = {};
 };
+
+// The first output of a node that has a name.
+std::string first_output(const Node& node);
 
 // Every node of the graph and of the subgraphs in it, in their order. Calls of local functions are judged by the nodes of their bodies.
 absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, const Target& target);
