@@ -108,10 +108,10 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
       if (!when.ok()) return bad(fmt::format("when: {}", std::string(when.status().message())));
       l.when.push_back(*std::move(when));
     } else
-      return bad(
-          fmt::format("unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
-                      "input_dtypes, output_dtypes, static_shapes, constant_inputs, attributes, attribute_ranges, axis, when, because",
-                      key));
+      return bad(fmt::format(
+          "unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
+          "input_dtypes, output_dtypes, static_shapes, constant_inputs, attributes, attribute_ranges, axis, when, because",
+          key));
   }
   for (const auto* dtypes : {&l.dtypes, &l.input_dtypes, &l.output_dtypes})
     if (absl::Status s = check_dtypes(*dtypes); !s.ok()) return s;

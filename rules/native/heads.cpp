@@ -320,6 +320,13 @@ Site site(const Views& v, const Match& m) {
 
 // ---- rules
 
+// Whether the model itself has this value. Rules make it in many views; one is enough.
+bool is_given(const Views& v, Id x) {
+  const EGraph& e = v.g.egraph();
+  const auto nodes = e.class_nodes(x);
+  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return e.made_by(n) == kNone; });
+}
+
 // The axis of the heads of a product or of scores: the first with several of all dims but the first and the last two, then the first.
 std::optional<Cut> first_cut(const Views& v, const Dims& dims) {
   for (std::size_t i = 1; i + 2 < dims.size(); ++i)
@@ -331,7 +338,9 @@ std::optional<Cut> first_cut(const Views& v, const Dims& dims) {
 void heads_begin(const Views& v, const Match& m, Unions& unions) {
   const Dims* result = v.shape(m.root());
   const auto cut = result ? first_cut(v, *result) : std::nullopt;
-  if (cut && !v.g.facts(m.root()).constant) take_apart(site(v, m), *cut, unions);
+  if (!cut || v.g.facts(m.root()).constant) return;
+  if (!useful(cut->axis > 0 || is_given(v, m.root()))) return;  // a batch, in a view without heads
+  take_apart(site(v, m), *cut, unions);
 }
 
 // Whether a Reshape made rows of one matrix of heads: [.., N, T, D] to [.., 1, N * T, D].
@@ -383,13 +392,6 @@ std::optional<Cut> cut_from_input(const Site& s, std::size_t input, const HeadsA
     if (cuts && (*cuts)[input] == heads.axis) return cut;
   }
   return std::nullopt;
-}
-
-// Whether the model itself has this value. Rules make it in many views; one is enough.
-bool is_given(const Views& v, Id x) {
-  const EGraph& e = v.g.egraph();
-  const auto nodes = e.class_nodes(x);
-  return std::any_of(nodes.begin(), nodes.end(), [&](NodeId n) { return e.made_by(n) == kNone; });
 }
 
 void heads_go_on(const Views& v, const Match& m, Unions& unions) {
@@ -463,7 +465,9 @@ std::vector<NativeRule> native_head_rules() {
        product_of_rows, product_of_heads_in_rows},
       {"softmax_of_heads_in_rows", "Softmax(Reshape(X)) = Reshape(Softmax(X)) where heads of X became rows", Effect::kExact,
        softmax_of_rows, softmax_of_heads_in_rows}};
-  rules[0].where = [](const OnnxEGraph& g, const Match& m) { return g.is_refused(g.egraph().node(m.matched.back()), m.root()); };
+  rules[0].where = [](const OnnxEGraph& g, const Match& m) {
+    return !concerns_heads(g, m) && g.is_refused(g.egraph().node(m.matched.back()), m.root());
+  };
   rules[1].where = concerns_heads;
   for (ViewRule& rule : rules) rule.phase = Rewrite::kAlonePhase, rule.if_refused = true;
   return to_native(std::move(rules));

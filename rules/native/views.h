@@ -16,8 +16,8 @@ struct DimGroup {
 // The finest partition of two shapes into runs of provably equal product; nullopt where none is proven.
 std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const Dim> from, std::span<const Dim> to);
 
-// Operators are brought to ranks that the target takes when all else is found, heads taken apart among it. Reshapes then cancel, and nothing
-// more is made of what came so.
+// Operators are brought to ranks that the target takes when all else is found, heads taken apart among it. Reshapes then cancel, and
+// nothing more is made of what came so.
 inline constexpr int kRankPhase = Rewrite::kAlonePhase + 1;
 
 std::vector<NativeRule> native_view_rules();            // views.cpp

@@ -6,7 +6,7 @@ import argparse
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 DOCUMENT = {"B": 1, "T": 128, "N": 4, "K": 1, "H": 256, "L": 1280}  # Gemma3 1B; L is the length of the cache
 
@@ -65,16 +65,21 @@ def gemma(B=1, T=128, N=4, K=1, H=256, L=1280, opset=18, dtype=np.float32):
     return g.model(inputs, {"fc_in": (g.reshape(heads, [B, T, N * H]), [B, T, N * H]), "k_out": (k_slice, [B, 1, K * T, H]), "v_out": (v_slice, [B, 1, H, K * T])}, opset)
 
 
-def select(B=1, T=128, N=4, K=1, H=256, L=1280, opset=18, layers=1, fill=-1e9, dtype=np.float32):
-    """Attention that chooses scores by a mask; the second product is V times the transposed probabilities. All layers share the choice."""
+def select(B=1, T=128, N=4, K=1, H=256, L=1280, opset=18, layers=1, fill=-1e9, dtype=np.float32, scales=False):
+    """Attention that chooses scores by a mask; the second product is V times the transposed probabilities. All layers share the choice.
+
+    `scales`: those of queries and keys are inputs; as constants they are one."""
     del K
     g = Graph(dtype)
     seen = g.add("Not", g.add("Equal", g.reshape("mask", [B, 1, T, L]), g.constant(0)))  # NotEqual
     inputs, outputs = {"mask": ([B, T, L],)}, {}
     for i in range(layers):
         inputs |= {f"q{i}": ([B, T, N, H],), f"k{i}": ([B, L, N, H],), f"v{i}": ([B, L, N, H],)}
-        q = g.transpose(g.add("Mul", f"q{i}", g.constant(H**-0.25)), [0, 2, 1, 3])
-        k = g.transpose(g.add("Mul", f"k{i}", g.constant(H**-0.25)), [0, 2, 3, 1])
+        if scales:
+            inputs |= {f"q{i}_scale": ([H],), f"k{i}_scale": ([H],)}
+        scale = lambda name: f"{name}_scale" if scales else g.constant(H**-0.25)
+        q = g.transpose(g.add("Mul", f"q{i}", scale(f"q{i}")), [0, 2, 1, 3])
+        k = g.transpose(g.add("Mul", f"k{i}", scale(f"k{i}")), [0, 2, 3, 1])
         scores = g.add("Where", seen, g.add("MatMul", q, k), g.constant(fill))
         weights = g.transpose(g.add("Softmax", scores, axis=3), [0, 1, 3, 2])  # adj_y
         heads = g.add("MatMul", g.transpose(f"v{i}", [0, 2, 3, 1]), weights)
