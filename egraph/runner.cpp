@@ -172,9 +172,8 @@ class Runner {
         if (!begin_alone(iteration)) return StopReason::kIterationLimit;
       }
       const std::uint64_t before = changes();
-      const bool deferred = std::any_of(live_.begin(), live_.end(), [this](std::uint32_t r) {
-        return active(rules_[r]) && !rules_[r].deferred.empty();
-      });
+      const bool deferred =
+          std::any_of(live_.begin(), live_.end(), [this](std::uint32_t r) { return active(rules_[r]) && !rules_[r].deferred.empty(); });
       if (const auto stop = reported_iteration(iteration)) return *stop;
       if (changes() != before || deferred || scheduler_->resume(iteration)) continue;
       if (phase_ + 1 >= phases_.size()) return cut_short_ ? StopReason::kIterationLimit : StopReason::kSaturated;

@@ -54,7 +54,9 @@ void elementwise(const Operation& op, Unions& unions) {
     });
   };
   const auto alike = [&](std::size_t i, std::size_t j) { return op.v.guard("operands broadcast along both axes or none", both(i, j)); };
-  const auto regrouped = Regrouped::at(axes_of(op, out, [](std::size_t) { return false; }, alike), op.ranks);
+  const auto regrouped = Regrouped::at(axes_of(
+                                           op, out, [](std::size_t) { return false; }, alike),
+                                       op.ranks);
   if (!regrouped) return;
   std::vector<Id> inputs = op.inputs;
   for (std::size_t i = 0; i < operands; ++i) inputs[i] = operand_with_dims(op, inputs[i], regrouped->dims(table, dims[i]));
@@ -71,7 +73,9 @@ void expansion(const Operation& op, Unions& unions) {
     return (op.is_one(own[i]) && op.is_one(own[j])) || (op.v.equal(own[i], out[i]) && op.v.equal(own[j], out[j]));
   };
   const auto alike = [&](std::size_t i, std::size_t j) { return op.v.guard("both axes grow or none", both(i, j)); };
-  const auto regrouped = Regrouped::at(axes_of(op, out, [](std::size_t) { return false; }, alike), op.ranks);
+  const auto regrouped = Regrouped::at(axes_of(
+                                           op, out, [](std::size_t) { return false; }, alike),
+                                       op.ranks);
   if (!regrouped) return;
   unite(op, op.v.expand(with_dims(op.v, op.inputs[0], regrouped->dims(table, own)), regrouped->dims(table, out)), unions);
 }
@@ -146,7 +150,9 @@ void reduction(const Operation& op, Unions& unions) {
   const auto alike = [&](std::size_t i, std::size_t j) {
     return op.v.guard("joined axes are reduced together", (*reduced)[i] == (*reduced)[j]);
   };
-  const auto regrouped = Regrouped::at(axes_of(op, dims, [&](std::size_t i) { return (*reduced)[i]; }, alike), op.ranks);
+  const auto regrouped = Regrouped::at(axes_of(
+                                           op, dims, [&](std::size_t i) { return (*reduced)[i]; }, alike),
+                                       op.ranks);
   if (!regrouped) return;
   std::vector<std::int64_t> axes;
   for (std::size_t i = 0; i < dims.size(); ++i)

@@ -97,7 +97,8 @@ void transpose(const Operation& op, Unions& unions) {
   const Attribute* a = find_attribute(op.key.attributes, "perm");
   if (!from || !a || from->size() != a->ints().size()) return;
   const Dims dims = *from;
-  if (std::ssize(dims) < op.ranks.low) return unite(op, transposed(op, op.inputs[0], dims, Order(a->ints().begin(), a->ints().end())), unions);
+  if (std::ssize(dims) < op.ranks.low)
+    return unite(op, transposed(op, op.inputs[0], dims, Order(a->ints().begin(), a->ints().end())), unions);
   std::vector<std::size_t> order, place(dims.size());  // without axes of size 1: in which order the axes come, and where each goes
   for (const std::int64_t axis : a->ints())
     if (!op.is_one(dims[static_cast<std::size_t>(axis)])) {
@@ -152,7 +153,9 @@ void matmul(const Operation& op, Unions& unions) {
   const auto alike = [&](std::size_t i, std::size_t j) {
     return j < given && op.v.guard("factors broadcast along both axes or none", broadcasts_alike(a, i, j) && broadcasts_alike(b, i, j));
   };
-  const auto regrouped = Regrouped::at(axes_of(op, whole, [&](std::size_t i) { return i >= given; }, alike), op.ranks);
+  const auto regrouped = Regrouped::at(axes_of(
+                                           op, whole, [&](std::size_t i) { return i >= given; }, alike),
+                                       op.ranks);
   if (!regrouped) return;
   const Id x = operand_with_dims(op, op.inputs[0], regrouped->dims(table, a), 2);
   const Id y = operand_with_dims(op, op.inputs[1], regrouped->dims(table, b), 2);
@@ -171,8 +174,12 @@ Dims with_places(const Operation& op, const Dims& dims, std::size_t more) {
 
 // The operator's lists with an entry for each axis of places (of pads: two), for `more` of them in front.
 OpKey with_places(OpKey key, std::size_t more) {
-  for (const auto& [name, neutral] : {std::pair<const char*, std::int64_t>{"kernel_shape", 1}, {"strides", 1}, {"dilations", 1}, {"pads", 0},
-                                      {"output_padding", 0}, {"output_shape", 1}}) {
+  for (const auto& [name, neutral] : {std::pair<const char*, std::int64_t>{"kernel_shape", 1},
+                                      {"strides", 1},
+                                      {"dilations", 1},
+                                      {"pads", 0},
+                                      {"output_padding", 0},
+                                      {"output_shape", 1}}) {
     const Attribute* given = find_attribute(key.attributes, name);
     if (given == nullptr || given->ints().empty()) continue;
     std::vector<std::int64_t> list = given->ints();

@@ -62,9 +62,7 @@ std::vector<std::int64_t> Regrouped::list(const std::vector<std::int64_t>& whole
   return out;
 }
 
-bool Operation::has(std::size_t input) const {
-  return input < inputs.size() && v.g.facts(inputs[input]).kind != Facts::Kind::kAbsent;
-}
+bool Operation::has(std::size_t input) const { return input < inputs.size() && v.g.facts(inputs[input]).kind != Facts::Kind::kAbsent; }
 
 bool Operation::is_at_refused_rank() const {
   const auto refused = [this](const Facts& f) {

@@ -11,8 +11,8 @@ namespace saturate::native {
 
 // How an operator treats the axes that it works on.
 struct Axes {
-  std::vector<bool> free;                                       // size 1, and the operator does nothing to it: it may stand anywhere
-  std::function<bool(std::size_t, std::size_t)> alike;          // whether two others that follow one another may be joined to one
+  std::vector<bool> free;                               // size 1, and the operator does nothing to it: it may stand anywhere
+  std::function<bool(std::size_t, std::size_t)> alike;  // whether two others that follow one another may be joined to one
   std::size_t size() const { return free.size(); }
 };
 

@@ -170,7 +170,9 @@ std::vector<ViewRule> view_rules() {
   return {
       {"reshape_to_literal", "Reshape(X, any spelling) = Reshape(X, the shape it has)", Effect::kExact, reshape, reshape_to_literal},
       {"reshape_identity", "Reshape(X, shape of X) = X", Effect::kExact, reshape, reshape_identity},
-      {"reshape_reshape", "Reshape(Reshape(X)) = Reshape(X)", Effect::kExact,
+      {"reshape_reshape",
+       "Reshape(Reshape(X)) = Reshape(X)",
+       Effect::kExact,
        [](OnnxEGraph& g) {
          return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "Reshape", {2, 3})}};
        },

@@ -16,20 +16,20 @@ struct DimGroup {
 // The finest partition of two shapes into runs of provably equal product; nullopt where none is proven.
 std::optional<std::vector<DimGroup>> group_dims(DimTable& dims, std::span<const Dim> from, std::span<const Dim> to);
 
-// Operators are brought to ranks that the target takes when all else is found, heads taken apart among it. Reshapes then cancel, and nothing
-// more is made of what came so.
+// Operators are brought to ranks that the target takes when all else is found, heads taken apart among it. Reshapes then cancel, and
+// nothing more is made of what came so.
 inline constexpr int kRankPhase = Rewrite::kAlonePhase + 1;
 
-std::vector<NativeRule> native_view_rules();       // views.cpp
-std::vector<NativeRule> native_transpose_rules();  // transposes.cpp: Reshapes around Transposes
-std::vector<NativeRule> native_product_rules();    // products.cpp: Reshapes of batched products and Softmax
-std::vector<NativeRule> native_rank_rules();       // rank.cpp: operators at a rank that the target takes
+std::vector<NativeRule> native_view_rules();          // views.cpp
+std::vector<NativeRule> native_transpose_rules();     // transposes.cpp: Reshapes around Transposes
+std::vector<NativeRule> native_product_rules();       // products.cpp: Reshapes of batched products and Softmax
+std::vector<NativeRule> native_rank_rules();          // rank.cpp: operators at a rank that the target takes
 std::vector<NativeRule> native_rank_product_rules();  // rank_products.cpp: the same of Transpose, products, and what has channels
-std::vector<NativeRule> native_einsum_rules();     // einsum.cpp
-std::vector<NativeRule> native_rope_rules();       // rope.cpp: parts of the last axis, and the rotary embedding spelled with them
-std::vector<NativeRule> native_mask_rules();       // masks.cpp
-std::vector<NativeRule> native_sequence_rules();   // sequences.cpp
-std::vector<NativeRule> native_quantized_rules();  // quantized.cpp: Concat and Split around QuantizeLinear and DequantizeLinear
+std::vector<NativeRule> native_einsum_rules();        // einsum.cpp
+std::vector<NativeRule> native_rope_rules();          // rope.cpp: parts of the last axis, and the rotary embedding spelled with them
+std::vector<NativeRule> native_mask_rules();          // masks.cpp
+std::vector<NativeRule> native_sequence_rules();      // sequences.cpp
+std::vector<NativeRule> native_quantized_rules();     // quantized.cpp: Concat and Split around QuantizeLinear and DequantizeLinear
 
 // views.cpp. After saturation: Reshape(X, computed shape) = Reshape(X, [0, -1, n]) where that says the same. As a rule it would
 // double the ways in which views of views are found.
