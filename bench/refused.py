@@ -19,25 +19,33 @@ import numpy as np
 import onnx
 
 
-def sizes(path):
-    """The symbolic dims of a model's inputs, as the arrays beside it have them."""
+def fixed(path, folder):
+    """A model whose dims the arrays beside it fix: its path, the options that do, and these arrays. Where a symbol stands for several sizes,
+    it is that of a copy whose inputs have their own."""
     beside = path.parent / (path.name.removesuffix(".onnx") + ".inputs.npz")
     if not beside.exists():
-        return {}, None
-    arrays, out = np.load(beside), {}
-    for value in onnx.load(path, load_external_data=False).graph.input:
-        if value.name in arrays:
-            for dim, size in zip(value.type.tensor_type.shape.dim, arrays[value.name].shape):
-                if dim.dim_param:
-                    out[dim.dim_param] = size
-    return out, {name: arrays[name] for name in arrays.files}
+        return path, [], None
+    arrays, dims, clear = np.load(beside), {}, True
+    feed, model = {name: arrays[name] for name in arrays.files}, onnx.load(path)
+    for value in model.graph.input:
+        for dim, size in zip(value.type.tensor_type.shape.dim, feed[value.name].shape if value.name in feed else ()):
+            clear &= not dim.dim_param or dims.setdefault(dim.dim_param, size) == size
+            dim.dim_value = size
+    if clear:
+        return path, [f"--dim={symbol}={size}" for symbol, size in dims.items()], feed
+    for value in model.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+    del model.graph.value_info[:]
+    onnx.save(model, folder / f"fixed_{path.name}")
+    return folder / f"fixed_{path.name}", [], feed
 
 
 def optimized(binary, path, out, target, dims, options):
     """The report of one run, and its exit status."""
     report = out.with_suffix(".json")
     command = [binary, "optimize", path, out, "--target", target, "--report", report, "--quiet", *options]
-    done = subprocess.run([str(c) for c in command + [f"--dim={k}={v}" for k, v in dims.items()]], capture_output=True, text=True)
+    done = subprocess.run([str(c) for c in [*command, *dims]], capture_output=True, text=True)
     return (json.loads(report.read_text()) if report.exists() else None), done.returncode, done.stderr.strip()
 
 
@@ -71,10 +79,10 @@ def difference(path, beside, feed):
 
 
 def measured(args, path, folder):
-    dims, feed = sizes(path)
+    model, dims, feed = fixed(path, folder)
     out, row = folder / path.name, {"model": path.name.removesuffix(".onnx")}
-    report, row["exit"], row["error"] = optimized(args.binary, path, out, args.target, dims, args.option)
-    beside, _, _ = optimized(args.binary, path, folder / "beside.onnx", args.beside, dims, ["--no-verify"])
+    report, row["exit"], row["error"] = optimized(args.binary, model, out, args.target, dims, args.option)
+    beside, _, _ = optimized(args.binary, model, folder / "beside.onnx", args.beside, dims, ["--no-verify"])
     if report is None or row["exit"] not in (0, 4):
         return row | {"before": None, "after": None}
     stages = lambda r: sum(r["seconds"].get(s, 0) for s in ("lower", "saturate", "extract", "emit"))

@@ -226,7 +226,7 @@ void pass(A& a, RuleOp& op) {
 }
 template <class A>
 void pass(A& a, RuleDirection& direction) {
-  pass_all(a, direction.wants, direction.below, direction.forms);
+  pass_all(a, direction.wants, direction.below, direction.forms, direction.makes);
 }
 template <class A>
 void pass(A& a, RuleHead& head) {

@@ -37,8 +37,10 @@ absl::InlinedVector<std::vector<std::string_view>, 1> forms(const Rule& rule, co
 
 RuleOp name_of(const RuleNode& node) { return {node.domain, node.op_type, node.outputs.size()}; }
 
-RuleDirection direction_of(const Rule& rule, const std::vector<RuleNode>& left) {
-  RuleDirection out{{}, {}, forms(rule, left)};
+RuleDirection direction_of(const Rule& rule, const std::vector<RuleNode>& left, const std::vector<RuleNode>& right) {
+  RuleDirection out{{}, {}, forms(rule, left), {}};
+  for (const RuleNode& n : right)
+    if (!n.is_constant()) out.makes.push_back(name_of(n));
   std::map<std::string_view, std::uint8_t> makers;  // of the operators with one output: others stand behind a projection
   for (const RuleNode& n : left) {
     if (n.is_constant() || out.wants.size() == std::numeric_limits<std::uint8_t>::max()) continue;
@@ -67,8 +69,8 @@ RuleHead head_of(const Rule& rule) {
   head.budget = rule.budget;
   head.phase = rule.phase;
   if (!rule.left.empty()) head.ends_in = name_of(rule.left.back());
-  head.directions.push_back(direction_of(rule, rule.left));
-  if (rule.both_ways) head.directions.push_back(direction_of(rule, rule.right));
+  head.directions.push_back(direction_of(rule, rule.left, rule.right));
+  if (rule.both_ways) head.directions.push_back(direction_of(rule, rule.right, rule.left));
   return head;
 }
 

@@ -24,9 +24,10 @@ struct RuleOp {
 // One way to read a rule: a rewrite for each form of it.
 struct RuleDirection {
   // Of a thousand rules most have few: lists that hold these without memory of their own.
-  absl::InlinedVector<RuleOp, 3> wants;                                 // the operators of its left side
+  absl::InlinedVector<RuleOp, 3> wants;                                 // the operators of its left side, the root last
   absl::InlinedVector<std::pair<std::uint8_t, std::uint8_t>, 4> below;  // places in `wants`: the second is an input of the first
   absl::InlinedVector<std::vector<std::string_view>, 1> forms;          // the optional inputs that each form is without
+  absl::InlinedVector<RuleOp, 3> makes;                                 // the operators of its right side
 };
 
 // What is known of a rule before it is read; views of the rule.

@@ -12,6 +12,7 @@
 #include "tools/io/files.h"
 #include "tools/pipeline/graph_stats.h"
 #include "tools/pipeline/pipeline.h"
+#include "tools/pipeline/target_check.h"
 
 namespace saturate {
 namespace {
@@ -22,7 +23,8 @@ struct RewriteCase {
   std::optional<std::int64_t> opset;
   std::vector<std::pair<std::string, std::size_t>> wanted;  // operators, `|` between those that count together
   std::string text;
-  std::string unknown;  // a line that means nothing
+  std::optional<std::size_t> refused;  // operators of the result that the target refuses
+  std::string unknown;                 // a line that means nothing
 };
 
 std::vector<std::string> parts_of(const std::string& text, char separator) {
@@ -42,6 +44,8 @@ void take_line(const std::string& word, const std::string& rest, RewriteCase& c)
     c.wanted.emplace_back(rest.substr(0, space), std::stoul(rest.substr(space + 1)));
   else if (word == "check-not")
     for (const std::string& op : parts_of(rest, ',')) c.wanted.emplace_back(op, 0);
+  else if (word == "refused")
+    c.refused = std::stoul(rest);
   else if (word == "target")
     c.setup.target = rest;
   else if (word == "cost")
@@ -163,6 +167,10 @@ class Rewrites : public ::testing::TestWithParam<RewriteCase> {
         for (const auto& [op, count] : operators) found += op == name ? count : 0;
       EXPECT_EQ(found, wanted) << GetParam().place << ": " << names;
     }
+    if (!GetParam().refused) return;
+    const auto refused = check_target(result, setup_->target);
+    ASSERT_TRUE(refused.ok()) << refused.status();
+    EXPECT_EQ(refused->size(), *GetParam().refused) << GetParam().place << ": " << (refused->empty() ? "" : refused->front().reason);
   }
 
   Model model_;

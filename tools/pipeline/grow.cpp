@@ -27,11 +27,14 @@ bool holds(const std::vector<Node>& nodes, const RuleOp& n) {
 // Which rules a model needs.
 class Wanted {
  public:
-  Wanted(const Model& model, const Task& task)
-      : model_(model), task_(task), limit_(opset_limit(model, task)), apart_(holds_what_to_take_apart()) {}
+  Wanted(const Grown& graph, const Task& task)
+      : model_(*graph.model), task_(task), limit_(opset_limit(model_, task)), apart_(holds_what_to_take_apart()) {
+    if (graph.g->refusals() != nullptr) look_at(*graph.g);
+  }
 
   bool operator()(const RuleHead& rule) const {
     if (!rule.yields_to.empty() && is_in(rule.yields_to)) return false;
+    if (looked_ && leads_nowhere(rule)) return false;
     return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported));
   }
 
@@ -66,14 +69,52 @@ class Wanted {
     });
   }
 
+  // Of a target that refuses operators for their places, much is made of a model beside what it holds: so no more than may be chosen.
+  // What is refused wherever it stands, and what rules make of it that is refused, is to be taken apart; what others make is not, for that
+  // leads back alone. Nor are operators made of a domain that neither the model nor the target has.
+  void look_at(const OnnxEGraph& g) {
+    looked_ = true;
+    for (const Id id : g.egraph().classes())
+      for (const NodeId n : g.egraph().class_nodes(id)) {
+        const OpKey& key = g.key(g.egraph().node(n).op);
+        domains_.insert(key.domain);
+        if (key.domain != "#") add_refused({key.domain, key.op_type});
+      }
+    for (const auto& [domain, operators] : task_.target.operators) domains_.insert(domain);
+    domains_.insert("");
+    for (bool grows = true; grows;) {
+      const std::size_t before = refused_.size();
+      for (const auto& stored : task_.rules.stored())
+        for (const RuleDirection& d : stored->head().directions)
+          if (!d.wants.empty() && is_refused(d.wants.back()))
+            for (const RuleOp& made : d.makes) add_refused(made);
+      grows = refused_.size() > before;
+    }
+  }
+
+  void add_refused(const RuleOp& n) {
+    if (!is_refused(n) && !takes(n)) refused_.emplace(n.domain, n.op_type);
+  }
+  bool is_refused(const RuleOp& n) const { return refused_.contains({std::string(n.domain), std::string(n.op_type)}); }
+
+  bool leads_nowhere(const RuleHead& rule) const {
+    if (rule.if_unsupported && !is_refused(rule.ends_in) && !takes(rule.ends_in)) return true;
+    const auto foreign = [this](const RuleOp& n) { return n.domain != kInternalDomain && !domains_.contains(std::string(n.domain)); };
+    return std::any_of(rule.directions.begin(), rule.directions.end(),
+                       [&](const RuleDirection& d) { return std::any_of(d.makes.begin(), d.makes.end(), foreign); });
+  }
+
+  static constexpr std::string_view kInternalDomain = "saturate";  // of operators between rules
   const Model& model_;
   const Task& task_;
   std::int64_t limit_;
-  bool apart_;
+  bool apart_, looked_ = false;
+  std::set<std::pair<std::string, std::string>> refused_;
+  std::set<std::string> domains_;
 };
 
 std::vector<Rewrite> rewrites_for(Grown& graph, const std::set<std::string>& without, const Task& task) {
-  const Wanted wanted(*graph.model, task);
+  const Wanted wanted(graph, task);
   const OptimizeOptions& options = task.options;
   const bool looked_at = options.instrument || options.observe;  // by others, as a whole
   std::vector<Rewrite> rewrites =
