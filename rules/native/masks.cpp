@@ -49,6 +49,8 @@ void infinite_choice_as_sum(const Views& v, const Match& m, Unions& unions, std:
   const DType dtype = v.g.facts(scores).dtype;
   if (!v.shape(scores) || !v.shape(choice) || !fill || !is_floating(dtype)) return;
   if (!useful(v.equal(*v.shape(scores), *v.shape(choice)) && !told_as_nan(v.g, m.root()) && v.refused(m, 3))) return;
+  const auto held = fills_of(v.g, scores);
+  if (!v.guard("the scores hold no mask", held && !held->infinite && held->sum <= kNearZero)) return;
   if (!v.guard("the fill is minus infinity", *fill == -std::numeric_limits<double>::infinity())) return;
   const auto number = [&](double x) { return v.g.constant(*tensor_of_reals(dtype, Shape{}, std::array{x})); };
   const Id zero = number(0), hidden = number(lowest_fill(dtype));

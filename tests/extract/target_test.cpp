@@ -110,6 +110,33 @@ TEST(TargetJson, WhatIsShownIsReadAgain) {
   }
 }
 
+TEST(TargetJson, WishesHaveAPrice) {
+  const auto target = parse_target(R"({"name": "t", "wishes": [{"operators": ["Tanh"], "rank": 4, "because": "flat", "price": 3},
+                                                               {"max_heads": 1}, {"max_constant": 65504}]})",
+                                   "test");
+  ASSERT_TRUE(target.ok()) << target.status();
+  EXPECT_EQ(target->wishes[0].price, 3);
+  EXPECT_EQ(target->wishes[1].price, 2);
+  EXPECT_EQ(target_text(*parse_target(target_text(*target), "again")), target_text(*target));
+  Place p(R"(<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3] x) => (float[2, 3] y) { y = Tanh (x) })");
+  const Source& tanh = p.lowered.sources.at(0);
+  const ENode node{tanh.op, tanh.children};
+  std::string why;
+  EXPECT_EQ(target->wish_price(site_of(p.g, node, tanh.outputs[0]), &why), 3);
+  EXPECT_EQ(why, "flat");
+  EXPECT_TRUE(target->allows(site_of(p.g, node, tanh.outputs[0])));
+}
+
+TEST(TargetJson, WishesByNameAreAdded) {
+  Target target = load_target("onnx").value();
+  for (const std::string& name : known_wishes()) {
+    const std::size_t before = target.wishes.size();
+    EXPECT_TRUE(add_wishes(name, target).ok());
+    EXPECT_GT(target.wishes.size(), before);
+  }
+  EXPECT_FALSE(add_wishes("two-heads", target).ok());
+}
+
 TEST(TargetJson, ErrorsNameKeyAndValue) {
   for (const auto& [text, word] : std::map<std::string, std::string>{{R"({"name": "t", "limits": [{"ranks": 4}]})", "ranks"},
                                                                      {R"({"name": "t", "limits": [{"dtypes": ["float33"]}]})", "float33"},

@@ -84,6 +84,21 @@ TEST(Api, OptimizesVerifiesAndSaves) {
   EXPECT_NE(why->find("\"rule\""), std::string::npos);
 }
 
+TEST(Api, PrefersSingleHeads) {
+  const auto model = Model::load(kBart);
+  ASSERT_TRUE(model) << model.error().message;
+  const auto count = [](const Result& result) {
+    const std::string json = result.report.json(), word = "\"Softmax\": ";
+    const std::size_t at = json.find(word, json.find("\"after\""));
+    return at == std::string::npos ? 0 : std::stoi(json.substr(at + word.size()));
+  };
+  const auto together = optimize(*model, {.target = "onnx", .cost = "nodes"});
+  const auto apart = optimize(*model, {.target = "onnx", .prefer = {"single-heads"}, .cost = "nodes"});
+  ASSERT_TRUE(together && apart);
+  EXPECT_GT(count(*apart), count(*together));
+  EXPECT_FALSE(optimize(*model, {.prefer = {"two-heads"}}));
+}
+
 TEST(Api, WeightsApartFromTheBytes) {
   const std::string bytes = file(kBart);
   const auto whole = Model::parse(bytes);
