@@ -467,3 +467,12 @@ def test_types_check(tmp_path):
         words = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", *what]
         done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prefer_single_heads():
+    count = lambda model: sum(n.op_type == "Softmax" for n in model.graph.node)
+    model = onnx.load(BART)
+    together, apart = (onnx_saturate.optimize(model, target="onnx", cost="nodes", **more) for more in ({}, {"prefer": "single-heads"}))
+    assert count(apart) > count(together)
+    with pytest.raises(onnx_saturate.Error, match="two-heads"):
+        onnx_saturate.optimize(model, prefer=["two-heads"])

@@ -30,7 +30,7 @@ class Options(TypedDict, total=False):
 
     target: str | os.PathLike[str]
     """What can run, and what it costs: "ort-cpu" (the default), another of `onnx_saturate.targets()`, or a JSON file."""
-    prefer: Sequence[str]
+    prefer: Iterable[str]
     """What the target would rather have, beside its own wishes: "single-heads" computes attention one head at a time."""
     cost: str | os.PathLike[str] | CostModel
     """"nodes", "flops", "bytes", "roofline", "measured", a file (docs/extraction.md), or a function of an `Operator` (default: the target's own)."""
@@ -156,6 +156,7 @@ def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, A
         given = out.pop(key, None)
         return [given] if isinstance(given, str) else list(given or ())
 
+    out["prefer"] = names("prefer")
     out["assumed"] = names("assume")
     out["not_assumed"] = names("no_assume") + names("not_assumed")
     out["rules"] = rule_set(options.get("rules"), options.get("skip_rules", ()))
