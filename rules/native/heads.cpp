@@ -160,7 +160,7 @@ std::optional<InputCuts> input_cuts(const Site& s, Cut cut) {
   if (!result || result->size() > kMostRank || cut.axis >= result->size() || !divides(s.v, cut.parts, (*result)[cut.axis]) ||
       s.inputs.empty())
     return std::nullopt;
-  if (has(Trait::kElementwise, s.key())) return of_operands(s, *result, cut);
+  if (has(Trait::kElementwise, s.key()) && !has(Trait::kRandom, s.key())) return of_operands(s, *result, cut);
   if (s.is("MatMul")) return of_product(s, *result, cut);
   if (s.is("Softmax") || s.is("LogSoftmax")) return beside_axis(s, cut, false);
   if (s.is("LayerNormalization") || s.is("RMSNormalization")) return of_normalization(s, *result, cut);
@@ -181,11 +181,13 @@ std::optional<InputCuts> input_cuts(const Site& s, Cut cut) {
 
 // ---- parts
 
+// (Into sizes that are given: opsets below 18 know no number of outputs.)
 Id split(const Views& v, Id x, Cut cut) {
-  const int rank = static_cast<int>(v.shape(x)->size());
-  const std::vector<Attribute> attributes{Attribute::of("axis", static_cast<std::int64_t>(cut.axis)),
-                                          Attribute::of("num_outputs", cut.parts)};
-  return v.g.add(make_key("", "Split", attributes, static_cast<int>(cut.parts), rank), std::array{x});
+  const Dims& dims = *v.shape(x);
+  const std::vector<std::int64_t> sizes(static_cast<std::size_t>(cut.parts), *v.g.dims().value(dims[cut.axis]) / cut.parts);
+  const OpKey key = make_key("", "Split", {Attribute::of("axis", static_cast<std::int64_t>(cut.axis))}, static_cast<int>(cut.parts),
+                             static_cast<int>(dims.size()));
+  return v.g.add(key, std::array{x, v.g.constant(Tensor::vector_int64(sizes))});
 }
 
 Id joined(const Views& v, std::span<const Id> parts, std::size_t axis) {

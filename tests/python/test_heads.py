@@ -76,6 +76,14 @@ def test_openvino_agrees(tmp_path, form):
     assert_same(model, result, heads_graphs.draw(model), in_openvino)
 
 
+@pytest.mark.parametrize("opset", [11, 13, 17])
+def test_older_opsets(tmp_path, opset):
+    model = heads_graphs.gemma(**SMALL, opset=opset)
+    result, _, _ = optimized(tmp_path, model, *ONE_HEAD, "--keep-opset")
+    assert operators(result) == of_document("prefill", 4) and result.opset_import[0].version == opset
+    assert_same(model, result, heads_graphs.draw(model))
+
+
 def test_scales_that_are_inputs_stay_two(tmp_path):
     model = heads_graphs.select(**SMALL, scales=True)
     result, _, _ = optimized(tmp_path, model, *ONE_HEAD)
