@@ -11,22 +11,22 @@ const HeadsApart* HeadNotes::find(const OnnxEGraph& g, Id id) {
   const std::lock_guard lock(mutex_);
   if (e.clean() && version_ != e.version()) {  // classes have joined since
     version_ = e.version();
-    std::vector<std::pair<Id, std::shared_ptr<const HeadsApart>>> moved;
+    std::vector<std::pair<Id, const HeadsApart*>> moved;
     for (const auto& [known, heads] : known_)
       if (e.find(known) != known) moved.emplace_back(known, heads);
     std::sort(moved.begin(), moved.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (auto& [known, heads] : moved) {
+    for (const auto& [known, heads] : moved) {
       known_.erase(known);
-      known_.try_emplace(e.find(known), std::move(heads));
+      known_.try_emplace(e.find(known), heads);
     }
   }
   const auto it = known_.find(e.find(id));
-  return it == known_.end() ? nullptr : it->second.get();
+  return it == known_.end() ? nullptr : it->second;
 }
 
 void HeadNotes::add(const OnnxEGraph& g, Id id, HeadsApart heads) {
   const std::lock_guard lock(mutex_);
-  known_.try_emplace(g.egraph().find(id), std::make_shared<const HeadsApart>(std::move(heads)));
+  known_.try_emplace(g.egraph().find(id), &kept_.emplace_back(std::move(heads)));
 }
 
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <vector>
 
@@ -26,7 +27,8 @@ class HeadNotes {
  private:
   std::mutex mutex_;
   std::uint64_t version_ = 0;
-  absl::flat_hash_map<Id, std::shared_ptr<const HeadsApart>> known_;
+  std::deque<HeadsApart> kept_;
+  absl::flat_hash_map<Id, const HeadsApart*> known_;
 };
 
 // How many heads an operator works on at once.
