@@ -68,7 +68,7 @@ def gemma(B=1, T=128, N=4, K=1, H=256, L=1280, opset=18, dtype=np.float32):
 def select(B=1, T=128, N=4, K=1, H=256, L=1280, opset=18, layers=1, fill=-1e9, dtype=np.float32, scales=False):
     """Attention that chooses scores by a mask; the second product is V times the transposed probabilities. All layers share the choice.
 
-    `scales`: those of queries and keys are inputs; as constants they are one."""
+    `scales`: those of queries and keys are inputs."""
     del K
     g = Graph(dtype)
     seen = g.add("Not", g.add("Equal", g.reshape("mask", [B, 1, T, L]), g.constant(0)))  # NotEqual

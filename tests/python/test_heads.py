@@ -48,11 +48,11 @@ def assert_same(a, b, feeds, runtime=in_onnxruntime):
         np.testing.assert_allclose(y, x, rtol=1e-4, atol=1e-5)
 
 
-def of_document(form, heads, scales=False):
+def of_document(form, heads):
     """The operators of the "updated" figure."""
     if form != "select":
         return {"Mul": heads, "MatMul": 4 * heads, "Concat": heads + 1, "Add": 2 * heads, "Softmax": heads, "Slice": 2 * heads}
-    return {"Equal": 1, "Cast": 1, "Mul": 1 + heads * (2 if scales else 1), "MatMul": 2 * heads, "Add": heads, "Softmax": heads, "Concat": 1}
+    return {"Equal": 1, "Cast": 1, "Mul": 1 + 2 * heads, "MatMul": 2 * heads, "Add": heads, "Softmax": heads, "Concat": 1}
 
 
 # ---- one head at a time
@@ -84,10 +84,11 @@ def test_older_opsets(tmp_path, opset):
     assert_same(model, result, heads_graphs.draw(model))
 
 
-def test_scales_that_are_inputs_stay_two(tmp_path):
+def test_scales_may_be_inputs(tmp_path):
     model = heads_graphs.select(**SMALL, scales=True)
     result, _, _ = optimized(tmp_path, model, *ONE_HEAD)
-    assert operators(result) == of_document("select", 4, scales=True)
+    joined = {"Concat": 2}  # keys are transposed together: a Concat, a Transpose and a Split cost less than four Transposes
+    assert operators(result) == of_document("select", 4) | joined
     assert_same(model, result, heads_graphs.draw(model))
 
 
