@@ -191,3 +191,16 @@ def test_inputs_that_a_quantizer_cuts_off_keep_the_quantizer(tmp_path):
         done = run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "onnx", "--approximate", "--inputs", tmp_path / "x.npz")
         assert sum(n.op_type == "QuantizeLinear" for n in onnx.load(tmp_path / "o.onnx").graph.node) == kept
         assert ("break the assumption quantizer_holds_values" in done.stdout) == told
+
+
+def test_what_is_rounded_otherwise_before_a_quantizer_moves_it_by_a_step(tmp_path):
+    """117 / 0.3 lies in the middle between two steps, 117 * (1 / 0.3) beside it. No weight is there that a move of could tell so."""
+    stored = [tensor("one", np.float32(1)), tensor("c", np.float32(0.3)), tensor("s", np.float32(0.416)), tensor("z", np.int16(0))]
+    nodes = [helper.make_node("DequantizeLinear", ["x", "one"], ["f"]), helper.make_node("Div", ["f", "c"], ["d"]),
+             helper.make_node("QuantizeLinear", ["d", "s", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])]
+    model = make_model(nodes, [value("x", TensorProto.INT8, ["n", 1024])], [value("y", TensorProto.FLOAT, ["n", 1024])], stored, opset=21)
+    onnx.save(model, tmp_path / "m.onnx")
+    (tmp_path / "cost.json").write_text(json.dumps({"costs": {"Div": 3}, "default": 1}))
+    out = run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--strict-verify", "--cost", tmp_path / "cost.json")
+    assert "Div" not in operators(onnx.load(tmp_path / "o.onnx"))
+    assert "differs by up to 1 step of 0.416" in out.stdout

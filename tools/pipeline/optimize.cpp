@@ -239,6 +239,8 @@ void note_assumed(const Model& result, const RuleSet& rules, OptimizeReport& rep
 }
 
 void note_effects(const RuleSet& rules, OptimizeReport& report) {
+  const auto reassociates = [](const auto& rule) { return rule.effect == Effect::kReassociates; };
+  report.reassociated = !applied_rules(rules, report.run, reassociates).empty();
   for (const Effect effect : {Effect::kWithinOneStep, Effect::kRescales, Effect::kApproximates}) {
     auto names = applied_rules(rules, report.run, [&](const auto& rule) { return rule.effect == effect; });
     if (!names.empty()) report.effects.push_back({effect, std::move(names)});

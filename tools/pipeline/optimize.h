@@ -90,6 +90,7 @@ struct OptimizeReport {
     std::vector<std::string> rules;
   };
   std::vector<Effected> effects;
+  bool reassociated = false;       // rules were applied that round floats otherwise
   std::vector<std::string> risks;  // risky assumptions that the user asked for, whether a rule used them or not
   // What a failed verification put the blame on, and what the result does without: a rule, or all rules of an assumption.
   struct LeftOut {

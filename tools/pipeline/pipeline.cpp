@@ -117,6 +117,7 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
 
 void allow_for_rules(const OptimizeReport& report, VerifyOptions& check) {
   for (const OptimizeReport::Assumed& a : report.assumed) check.excluded |= excluded_by(a.assumption);
+  if (report.reassociated) check.moves = std::max(check.moves, StepMoves::kSome);  // a quantizer of what is rounded otherwise
   for (const OptimizeReport::Effected& e : report.effects)
     check.moves = std::max(check.moves, e.effect == Effect::kApproximates ? StepMoves::kLeftOut : StepMoves::kSome);
 }

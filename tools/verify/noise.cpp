@@ -63,6 +63,19 @@ Model nudged(const Model& model, int run) {
   return out;
 }
 
+using Outputs = absl::StatusOr<std::vector<Value>>;
+
+Outputs run_once(const NoiseOf& original, const Model& model, const Inputs& inputs, bool in_double) {
+  SessionOptions options = original.options;
+  options.reference = in_double;
+  const auto session = Session::create(model, options);
+  return session.ok() ? session->run(inputs, nullptr, original.limits) : session.status();
+}
+
+void learn(const NoiseOf& original, const Outputs& again, std::vector<Noise>& noise) {
+  for (std::size_t i = 0; again.ok() && i < original.outputs.size(); ++i) noise[i].learn(original.outputs[i], (*again)[i]);
+}
+
 }  // namespace
 
 Inputs moved_inputs(Inputs inputs, int run) {
@@ -86,26 +99,22 @@ DType coarsest_float(const Model& model) {
 }
 
 void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough) {
-  constexpr int kMoves = 12, kExactly = 4;  // runs; which of them is the one in double precision, which takes longest
-  const auto learn = [&](const absl::StatusOr<std::vector<Value>>& values) {
-    for (std::size_t i = 0; values.ok() && i < original.outputs.size(); ++i) noise[i].learn(original.outputs[i], (*values)[i]);
-  };
-  const auto run_once = [&](const Model& model, bool reference, const Inputs& inputs) {
-    SessionOptions options = original.options;
-    options.reference = reference;
-    if (const auto session = Session::create(model, options); session.ok()) learn(session->run(inputs, nullptr, original.limits));
-  };
+  constexpr int kMoves = 11;
   const bool floats = has_floats(original.inputs) && !original.inputs_stay;
   for (int move = 0; move < kMoves; ++move) {
     if (move < 2 && !floats) continue;
     if (move < 2)
-      learn(original.session.run(moved_inputs(original.inputs, move), nullptr, original.limits));
-    else if (move == kExactly)
-      run_once(original.model, true, original.inputs);
+      learn(original, original.session.run(moved_inputs(original.inputs, move), nullptr, original.limits), noise);
     else
-      run_once(nudged(original.model, move), false, floats ? moved_inputs(original.inputs, move) : original.inputs);
+      learn(original,
+            run_once(original, nudged(original.model, move), floats ? moved_inputs(original.inputs, move) : original.inputs, false), noise);
     if (enough()) return;
   }
+}
+
+void measure_exactly(const NoiseOf& original, std::initializer_list<std::vector<Noise>*> noise) {
+  const Outputs exact = run_once(original, original.model, original.inputs, true);
+  for (std::vector<Noise>* one : noise) learn(original, exact, *one);
 }
 
 bool leaves_its_range(const Model& model, SessionOptions options, const RunLimits& limits, const Inputs& inputs) {

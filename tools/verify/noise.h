@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <vector>
 
 #include "kernels/runtime/runtime.h"
@@ -24,9 +25,11 @@ struct NoiseOf {
   bool inputs_stay = false;           // they lie on edges between steps on purpose: what is rounded otherwise there is no noise
 };
 
-// Runs the model beside its inputs, with its weights moved by one unit in the last place, and in double precision. Up to a dozen such runs
-// teach `noise` (one an output). `enough` is asked after each run.
+// Runs the model beside its inputs, and with its weights moved by one unit in the last place. Up to eleven such runs teach `noise` (one an
+// output). `enough` is asked after each run.
 void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough);
+// The same by one run in double precision, which takes some hundred times as long; `noise`: several such lists.
+void measure_exactly(const NoiseOf& original, std::initializer_list<std::vector<Noise>*> noise);
 
 // Inputs with their floats moved by up to one unit in the last place, for the run of this number.
 Inputs moved_inputs(Inputs inputs, int run);

@@ -197,6 +197,8 @@ bool is_quantizer(const Node& node) {
          integer_kernel(operator_name(node.domain, node.op_type)) != nullptr;
 }
 
+bool has_quantizers(const Model& model) { return std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), is_quantizer); }
+
 std::map<std::string, double> steps_of_outputs(const Model& model) {
   Makers makers(model.graph);
   std::map<std::string, double> out;

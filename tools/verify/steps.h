@@ -25,6 +25,7 @@ inline constexpr double kShareMoved = 1.0 / 64;
 
 // Whether the operator gives quantized values, in its first output.
 bool is_quantizer(const Node& node);
+bool has_quantizers(const Model& model);
 
 // The outputs that hold quantized values, and the size of their steps: 1 of integers, the scale of what is dequantized by one scale that is
 // constant. Operators that only move or choose elements hand them on.

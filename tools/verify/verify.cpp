@@ -23,6 +23,7 @@ constexpr std::size_t kModelSizes = 256;      // of those that stand in the mode
 // Of cases beyond the usual: what a run may take, for a large integer may turn out to be a size or a number of turns.
 constexpr std::size_t kMemoryBeyond = std::size_t{512} << 20;
 constexpr double kSecondsBeyond = 5;
+constexpr std::string_view kUndecided = "; time was over before it was known what rounding makes there (--time-limit gives more)";
 
 bool unsupported(const absl::Status& status) { return status.code() == absl::StatusCode::kUnimplemented; }
 bool out_of_bounds(const absl::Status& status) { return absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status); }
@@ -40,7 +41,8 @@ class Verifier {
     random_ = {names.begin(), names.end()};
     tolerances_.coarsest = coarsest_float(original);
     floats_given_ = InputDrawer(original).has_floats();
-    if (options.steps > 0 || options.moves != StepMoves::kNone) steps_ = steps_of_outputs(original);
+    if (has_quantizers(original)) moves_ = options.moves;
+    if (allows_steps()) steps_ = steps_of_outputs(original);
   }
 
   VerifyReport run() {
@@ -107,6 +109,10 @@ class Verifier {
     if (!is_beyond(kind)) return {options_.memory, deadline};
     return {std::min(options_.memory, kMemoryBeyond), std::min(deadline, steady_seconds() + kSecondsBeyond)};
   }
+
+  // To measure noise: a model that ran once on these inputs takes as long again. All cases together get as long again as the cases
+  // themselves.
+  RunLimits limits_of_noise(CaseKind kind) const { return {limits(kind).memory, steady_seconds() + seconds_of_noise_}; }
 
   bool open(const Model& model, const char* which, std::optional<Session>& session) {
     absl::StatusOr<Session> made = Session::create(model, session_options());
@@ -209,7 +215,11 @@ class Verifier {
     allow_for_ties(inputs, wanted, got, result);
     if (cancelled()) return Try::kStop;
     const unsigned outside = all_ok(result) ? kExcludesNothing : excluded_rows(inputs, wanted, got, result) | cut_off_;
-    if (!all_ok(result) && is_beyond(kind) && (outside || is_no_difference(inputs, kind))) return Try::kRefused;
+    const bool undecided = !all_ok(result) && seconds_of_noise_ <= 0;
+    if (!all_ok(result) && is_beyond(kind)) {
+      if (undecided) note("a case {} was passed over: time was over before it was known what rounding makes there", to_string(kind));
+      if (undecided || outside || is_no_difference(inputs, kind)) return Try::kRefused;
+    }
     if (outside && kind == CaseKind::kUsual) {
       ++avoided_;
       met_ |= outside;
@@ -221,8 +231,8 @@ class Verifier {
       differs(inputs, kind);
       report_.breaks = outside | (options_.excluded & ~excluded_);
       const std::string of_kind = is_beyond(kind) ? ", " + std::string(to_string(kind)) : "";
-      report_.message =
-          fmt::format("output '{}'{}{}: {}{}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), of_kind, o.why, said_of(outside));
+      report_.message = fmt::format("output '{}'{}{}: {}{}{}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), of_kind, o.why,
+                                    said_of(outside), undecided ? kUndecided : std::string_view());
     }
     report_.cases.push_back(std::move(result));
     return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
@@ -279,29 +289,59 @@ class Verifier {
     if (all_ok(result) || (given && options_.steps == 0)) return;
     const auto same_form = [](const OutputComparison& o) { return o.ok || o.mismatches > 0; };
     if (!std::all_of(result.outputs.begin(), result.outputs.end(), same_form)) return;
+    const double start = steady_seconds();
+    measure_and_allow(inputs, wanted, got, given, result);
+    seconds_of_noise_ -= steady_seconds() - start;
+  }
+
+  void measure_and_allow(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, bool given,
+                         VerifyCase& result) {
     std::vector<Noise> noise(wanted.size());
-    const NoiseOf original{original_, *first_, session_options(), limits(result.kind), inputs, wanted, result.kind == CaseKind::kQuantized};
-    VerifyCase before = result;
-    if (!given)
-      measure_noise(original, noise, [&] {
-        result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise});
-        return all_ok(result) || cancelled();
-      });
-    note_allowed(before, result, "by rounding, for the original computed more exactly or beside its inputs");
-    if (all_ok(result) || cancelled() || !allows_steps()) return;
-    before = result;
-    const auto again = [&] {
-      result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise, .in_steps = true});
-      for (std::size_t i = 0; i < wanted.size(); ++i)
-        if (before.outputs[i].ok) result.outputs[i] = before.outputs[i];
+    const NoiseOf original{
+        original_, *first_, session_options(), limits_of_noise(result.kind), inputs, wanted, result.kind == CaseKind::kQuantized};
+    const auto is_rounding = [&] {
+      const VerifyCase before = result;
+      result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise});
+      keep_what_is_ok(before, result);
       return all_ok(result) || cancelled();
     };
-    if (!again() && !given) measure_steps(original, std::max(options_.moves, StepMoves::kSome), noise, again);
-    if (all_ok(result) && options_.moves == StepMoves::kLeftOut && !is_beyond(result.kind) && has_much_cut_off(original, result.kind)) {
+    const auto told = [&](const VerifyCase& before) {
+      note_allowed(before, result, "by rounding, for the original computed more exactly or beside its inputs");
+      return all_ok(result) || cancelled();
+    };
+    VerifyCase before = result;
+    if (!given) measure_noise(original, noise, is_rounding);
+    if (told(before)) return;
+    std::vector<Noise> of_steps = noise;  // what steps make excuses no more than steps
+    if (allows_steps() && allow_for_steps(original, wanted, got, given, of_steps, result)) return;
+    if (given || cancelled()) return;
+    before = result;
+    measure_exactly(original, {&noise, &of_steps});
+    is_rounding();
+    if (!told(before) && allows_steps()) allow_for_steps(original, wanted, got, true, of_steps, result);
+  }
+
+  // Whether nothing is left to ask. `measured`: no further runs teach the noise.
+  bool allow_for_steps(const NoiseOf& original, const std::vector<Value>& wanted, const std::vector<Value>& got, bool measured,
+                       std::vector<Noise>& noise, VerifyCase& result) {
+    const VerifyCase before = result;
+    const auto again = [&] {
+      result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise, .in_steps = true});
+      keep_what_is_ok(before, result);
+      return all_ok(result) || cancelled();
+    };
+    if (!again() && !measured) measure_steps(original, std::max(moves_, StepMoves::kSome), noise, again);
+    if (all_ok(result) && moves_ == StepMoves::kLeftOut && !is_beyond(result.kind) && has_much_cut_off(original, result.kind)) {
       result = before;
-      return;
+      return true;
     }
     note_allowed(before, result, "by steps of quantized values, for the original with such values moved by a step");
+    return all_ok(result) || cancelled();
+  }
+
+  static void keep_what_is_ok(const VerifyCase& before, VerifyCase& result) {
+    for (std::size_t i = 0; i < result.outputs.size(); ++i)
+      if (before.outputs[i].ok) result.outputs[i] = before.outputs[i];
   }
 
   // Whether the user's inputs break the assumption that quantizers hold their values, where rules have left quantizers out. Of drawn inputs
@@ -331,7 +371,7 @@ class Verifier {
     }
   }
 
-  bool allows_steps() const { return options_.steps > 0 || options_.moves != StepMoves::kNone; }
+  bool allows_steps() const { return options_.steps > 0 || moves_ != StepMoves::kNone; }
 
   // How an output may differ by steps of quantized values.
   StepRule step_rule(const std::string& output) const {
@@ -583,6 +623,7 @@ class Verifier {
   double started_;
   std::optional<Session> first_, second_;
   std::set<std::string> random_;
+  StepMoves moves_ = StepMoves::kNone;
   std::map<std::string, double> steps_;  // of outputs that hold quantized values
   std::string refusal_;
   bool as_declared_ = true;
@@ -591,7 +632,8 @@ class Verifier {
   unsigned met_ = kExcludesNothing;        // of the excluded, by usual inputs
   unsigned cut_off_ = kExcludesNothing;    // kBeyondQuantizers: by the user's inputs
   bool told_of_cut_off_ = false;
-  std::optional<VerifyPlan> taken_;  // the first that gave a case
+  double seconds_of_noise_ = options_.seconds;  // left to measure it
+  std::optional<VerifyPlan> taken_;             // the first that gave a case
   struct Avoided {
     Inputs inputs;
     Sizes sizes;
