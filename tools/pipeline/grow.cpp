@@ -32,7 +32,8 @@ class Wanted {
 
   bool operator()(const RuleHead& rule) const {
     if (!rule.yields_to.empty() && is_in(rule.yields_to)) return false;
-    return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported));
+    return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported)) ||
+           (!rule.if_lacking && rule.ends_in.domain.empty() && task_.target.limits_by_place(std::string(rule.ends_in.op_type)));
   }
 
  private:
