@@ -113,7 +113,9 @@ struct Target {
   std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;
-  // The ranks of tensors that an operator ("Op", "domain::Op") may have.
+  // Whether some limit names the operator ("Op", "domain::Op"), so that it may be taken here and refused there.
+  bool limits_by_place(const std::string& op) const;
+  // The ranks of tensors that an operator ("Op", "domain::Op") may have wherever it stands.
   Ranks ranks(const std::string& op) const;
   // The newest opset of ai.onnx that a model may be raised to which holds these operators ("Op").
   std::int64_t newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const;
