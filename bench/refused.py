@@ -22,8 +22,9 @@ import onnx
 def fixed(path, folder):
     """A model whose dims the arrays beside it fix: its path, the options that do, and these arrays. Where a symbol stands for several sizes,
     it is that of a copy whose inputs have their own."""
-    beside = path.parent / (path.name.removesuffix(".onnx") + ".inputs.npz")
-    if not beside.exists():
+    names = [path.name.removesuffix(".onnx"), path.name.split(".")[0]]  # MODEL.onnx, or MODEL.EXPORTER.onnx
+    beside = next((p for name in names if (p := path.parent / f"{name}.inputs.npz").exists()), None)
+    if beside is None:
         return path, [], None
     arrays, dims, clear = np.load(beside), {}, True
     feed, model = {name: arrays[name] for name in arrays.files}, onnx.load(path)

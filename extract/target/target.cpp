@@ -220,10 +220,14 @@ double Target::wish_price(const OpSite& site, std::string* why) const {
   return price;
 }
 
+bool Target::limits_by_place(const std::string& op) const {
+  return std::any_of(limits.begin(), limits.end(), [&](const OperatorLimits& l) { return l.operators.contains(op); });
+}
+
 Ranks Target::ranks(const std::string& op) const {
   Ranks out;
   for (const OperatorLimits& l : limits)
-    if (concerns(l, op) && l.when.empty()) {
+    if (concerns(l, op)) {
       out.low = std::max(out.low, l.ranks().low);
       out.high = std::min(out.high, l.ranks().high);
     }
@@ -245,6 +249,7 @@ class TargetRefusals : public Refusals {
   }
 
   Ranks ranks(const OpKey& key) const override { return target_.ranks(operator_name(key.domain, key.op_type)); }
+  bool by_place(const OpKey& key) const override { return target_.limits_by_place(operator_name(key.domain, key.op_type)); }
 
  private:
   const Target& target_;

@@ -126,7 +126,9 @@ struct Target {
   bool allows(const OpSite& site, std::string* why = nullptr) const;
   // How many times its cost an operator counts for what it is wished to be otherwise; 1 where no wish concerns it. `why` gets the wish.
   double wish_price(const OpSite& site, std::string* why = nullptr) const;
-  // The ranks of tensors that an operator ("Op", "domain::Op") may have.
+  // Whether some limit names the operator ("Op", "domain::Op"), so that it may be taken here and refused there.
+  bool limits_by_place(const std::string& op) const;
+  // The ranks of tensors that an operator ("Op", "domain::Op") may have wherever it stands.
   Ranks ranks(const std::string& op) const;
   // The newest opset of ai.onnx that a model may be raised to which holds these operators ("Op").
   std::int64_t newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const;

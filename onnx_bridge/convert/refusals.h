@@ -23,6 +23,8 @@ class Refusals {
   // safe from any thread.
   virtual bool refuses(const OnnxEGraph& g, const ENode& node, Id id) const = 0;
   virtual Ranks ranks(const OpKey& key) const = 0;
+  // Whether an operator of the standard is taken at some places and refused at others for what it is, not for what all tensors are.
+  virtual bool by_place(const OpKey& key) const = 0;
 };
 
 }  // namespace saturate

@@ -29,7 +29,8 @@ class Application : public BoundNames {
   template <typename Given>
   bool holds(const Given& conditions) {
     if (g_.is_passed_over(match_.root())) return fail([] { return std::string("it never has elements"); });
-    if (rule_.rule->if_refused && !is_refused()) return fail([&] { return std::string("the target takes the operator where it stands"); });
+    if ((rule_.rule->if_refused || is_for_places()) && !is_refused())
+      return fail([&] { return std::string("the target takes the operator where it stands"); });
     if (!structure()) return false;
     if (explain_) bind();
     conditions_ = &conditions();
@@ -99,6 +100,12 @@ class Application : public BoundNames {
   }
   const Facts& facts(std::uint32_t slot) const { return g_.facts(match_.classes[slot]); }
 
+  // A body of an operator that the target takes, but not everywhere.
+  bool is_for_places() const {
+    const Refusals* refusals = rule_.rule->if_unsupported ? g_.refusals() : nullptr;
+    const OpKey& key = g_.key(g_.egraph().node(match_.matched.back()).op);
+    return refusals != nullptr && key.domain.empty() && refusals->by_place(key);
+  }
   bool is_refused() const { return g_.is_refused(g_.egraph().node(match_.matched.back()), match_.root()); }
 
   // What the pattern cannot test on one class alone.

@@ -96,6 +96,22 @@ void along_an_axis(const Operation& op, Unions& unions) {
   unite(op, add(op, with_attribute(op.key, Attribute::of("axis", place)), with_first(op, x)), unions);
 }
 
+// QuantizeLinear and DequantizeLinear, by one scale or by those of an axis.
+void quantizer(const Operation& op, Unions& unions) {
+  const Dims *from = op.shape(0), *scales = op.shape(1);
+  if (!from || !scales || scales->size() > 1 || op.number("block_size", 0) != 0) return;
+  const Dims dims = *from;
+  std::vector<bool> along(dims.size(), false);
+  const auto axis = scales->empty() ? std::nullopt : op.axis("axis", 1, dims.size());
+  if (!scales->empty() && !axis) return;
+  if (axis) along[*axis] = true;
+  const auto regrouped = Regrouped::at(axes_along(op, dims, along), op.ranks);
+  if (!regrouped) return;
+  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
+  const auto place = static_cast<std::int64_t>(axis ? regrouped->place(*axis) : 0);
+  unite(op, add(op, with_attribute(op.key, Attribute::of("axis", place)), with_first(op, x)), unions);
+}
+
 // CumSum: the axis is an input.
 void along_a_given_axis(const Operation& op, Unions& unions) {
   const Dims* from = op.shape(0);
@@ -349,6 +365,8 @@ std::vector<ViewRule> rank_rules() {
                  expansion),
       regrouping("rank_along_axis", "Softmax(X) = Reshape(Softmax(Reshape(X))) at a rank that the target takes", exact,
                  {{"Softmax", 1, 1}, {"LogSoftmax", 1, 1}, {"Hardmax", 1, 1}, {"LpNormalization", 1, 1}}, along_an_axis),
+      regrouping("rank_of_quantizer", "QuantizeLinear(X) = Reshape(QuantizeLinear(Reshape(X))) at a rank that the target takes", exact,
+                 {{"QuantizeLinear", 2, 3}, {"DequantizeLinear", 2, 3}}, quantizer),
       regrouping("rank_of_cumsum", "CumSum(X) = Reshape(CumSum(Reshape(X))) at a rank that the target takes", exact,
                  {{"CumSum", 2, 2}, {"CumProd", 2, 2}}, along_a_given_axis),
       regrouping("rank_of_norm", "LayerNormalization(X) = Reshape(LayerNormalization(Reshape(X))) at a rank that the target takes", sums,

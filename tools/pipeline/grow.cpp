@@ -35,7 +35,8 @@ class Wanted {
   bool operator()(const RuleHead& rule) const {
     if (!rule.yields_to.empty() && is_in(rule.yields_to)) return false;
     if (looked_ && leads_nowhere(rule)) return false;
-    return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported));
+    return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported)) ||
+           (!rule.if_lacking && is_limited(rule.ends_in));
   }
 
  private:
@@ -86,11 +87,14 @@ class Wanted {
       const std::size_t before = refused_.size();
       for (const auto& stored : task_.rules.stored())
         for (const RuleDirection& d : stored->head().directions)
-          if (!d.wants.empty() && is_refused(d.wants.back()))
+          if (!d.wants.empty() && (is_refused(d.wants.back()) || (stored->head().if_unsupported && is_limited(d.wants.back()))))
             for (const RuleOp& made : d.makes) add_refused(made);
       grows = refused_.size() > before;
     }
   }
+
+  // Whether the target takes an operator of the standard at some places alone.
+  bool is_limited(const RuleOp& n) const { return n.domain.empty() && task_.target.limits_by_place(std::string(n.op_type)); }
 
   void add_refused(const RuleOp& n) {
     if (!is_refused(n) && !takes(n)) refused_.emplace(n.domain, n.op_type);
