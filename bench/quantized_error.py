@@ -12,6 +12,7 @@ the ratio of signal and error over all rows (SQNR, in dB), and the share of rows
 import argparse
 import json
 import math
+import os
 import pathlib
 import re
 import subprocess
@@ -29,6 +30,7 @@ BATCH = 8  # where the first dim of all inputs is open
 def session(path):
     options = ort.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = len(os.sched_getaffinity(0))  # it counts the machine's, and they would wait for each other
     return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
