@@ -76,6 +76,7 @@ struct OfRank : Refusals {
   explicit OfRank(int rank) : wanted(rank) {}
   bool refuses(const OnnxEGraph& g, const ENode&, Id id) const override { return g.facts(id).rank() != wanted; }
   Ranks ranks(const OpKey&) const override { return {wanted, wanted}; }
+  bool by_place(const OpKey&) const override { return false; }
   int wanted;
 };
 
