@@ -105,6 +105,10 @@ absl::StatusOr<NpuTimes> fit_npu(const std::vector<NpuFigure>& figures) {
     if (!best || fit.error() < best->error()) best.emplace(fit);
   }
   NpuTimes out = best->times();
+  const double first = out.machines.begin()->second, as_stored = out.precisions.begin()->second.factor;  // these two are 1
+  for (double& price : out.prices) price *= first * as_stored;
+  for (auto& [name, factor] : out.machines) factor /= first;
+  for (auto& [name, p] : out.precisions) p.factor /= as_stored;
   out.machine = figures.back().machine;
   out.precision = figures.back().precision;
   return out;

@@ -59,6 +59,44 @@ TEST(TargetLimits, IndicesHaveRanksOfTheirOwn) {
   EXPECT_EQ(parse_target(target_text(*parsed), "again")->index_ranks.at("Gather").at(1).high, 2);
 }
 
+constexpr const char* kNorm =
+    R"(<ir_version: 8, opset_import: ["" : 17]> g (float16[2, 3, 6] x, float16[6] s) => (float16[2, 3, 6] y) { y = LayerNormalization <axis = 2> (x, s) })";
+constexpr const char* kCast = R"(<ir_version: 8, opset_import: ["" : 17]> g (float16[2, 6] x) => (bool[2, 6] y) { y = Cast <to = 9> (x) })";
+
+TEST(TargetLimits, AskForAxesDtypesAndRanges) {
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"axis": [-1]}]})", kNorm), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"axis": [-2, -3]}]})", kNorm),
+            "target t, LayerNormalization: axis is -1 from the end, wanted -2 or -3");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"attribute_ranges": {"group": [1, 2]}}]})", kConv), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"attribute_ranges": {"group": [3, 8]}}]})", kConv),
+            "target t, Conv: group is 2, wanted 3 to 8");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"output_dtypes": ["bool"], "input_dtypes": ["float16"]}]})", kCast), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"output_dtypes": ["float"]}]})", kCast), "target t, Cast: output is bool, wanted float");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"input_dtypes": ["float", "double"]}]})", kCast),
+            "target t, Cast: input is float16, wanted float or double");
+}
+
+TEST(TargetLimits, ApplyWhereAnotherIsMet) {
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"when": {"input_dtypes": ["float16"]}, "output_dtypes": ["float"]}]})", kCast),
+            "target t, Cast: output is bool, wanted float");
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"when": {"input_dtypes": ["float"]}, "output_dtypes": ["float"]}]})", kCast), "");
+  EXPECT_FALSE(parse_target(R"({"name": "t", "limits": [{"when": {"rnk": 4}}]})", "test").ok());
+}
+
+TEST(TargetLimits, TakeEquationsOfEinsumByTheirForm) {
+  const char* product =
+      R"(<ir_version: 8, opset_import: ["" : 17]> g (float[2, 3, 4] x, float[2, 4, 5] z) => (float[2, 3, 5] y) { y = Einsum <equation = "Bqk,Bkd->Bqd"> (x, z) })";
+  EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"attributes": {"equation": ["bij,bjk->bik"]}}]})", product), "");
+  EXPECT_NE(refusal(R"({"name": "t", "limits": [{"attributes": {"equation": ["bij,bkj->bik"]}}]})", product), "");
+}
+
+TEST(TargetLimits, AreOfPlacesWhereTheyNameAnOperator) {
+  const auto t = parse_target(R"({"name": "t", "limits": [{"rank": 4}, {"operators": ["Softmax"], "axis": [-1]}]})", "test");
+  ASSERT_TRUE(t.ok());
+  EXPECT_TRUE(t->limits_by_place("Softmax"));
+  EXPECT_FALSE(t->limits_by_place("Relu"));
+}
+
 TEST(TargetLimits, SayWhichTensorAndWhy) {
   EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"max_rank": 4}]})", kConv), "");
   EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"rank": 4}]})", kTanh), "target t, Tanh: input 0 has rank 2, wanted at least 4");
