@@ -37,7 +37,8 @@ bool asks(const Rule& rule, std::initializer_list<std::string_view> functions) {
 // What a rule that makes an assumption must be about: each is used for nothing else.
 bool is_about(const Rule& rule, std::string_view assumption) {
   const bool attention = holds_operator(rule, {"Softmax", "sdpa", "Attention", "MultiHeadAttention"});
-  if (assumption == "mask_of_zeros_and_ones") return asks(rule, {"reaches_scores", "may_be_mask"});
+  if (assumption == "mask_of_zeros_and_ones")
+    return asks(rule, {"reaches_scores", "may_be_mask"}) || (holds_operator(rule, {"Mul"}) && holds_operator(rule, {"Cast"}));
   if (assumption == "small_counts") return asks(rule, {"counts"}) || holds_operator(rule, {"Slice"});
   if (assumption == "ids_in_range") return holds_operator(rule, {"Gather", "EmbedLayerNormalization"});
   if (assumption == "finite_values") return holds_operator(rule, {"Mul", "Where"});
