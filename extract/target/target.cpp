@@ -251,6 +251,12 @@ class TargetRefusals : public Refusals {
   Ranks ranks(const OpKey& key) const override { return target_.ranks(operator_name(key.domain, key.op_type)); }
   bool by_place(const OpKey& key) const override { return target_.limits_by_place(operator_name(key.domain, key.op_type)); }
 
+  bool counts_heads() const override {
+    const auto counts = [](const OperatorLimits& l) { return l.max_heads || l.max_batch; };
+    return std::any_of(target_.limits.begin(), target_.limits.end(), counts) ||
+           std::any_of(target_.wishes.begin(), target_.wishes.end(), [&](const Wish& w) { return counts(w.limits); });
+  }
+
  private:
   const Target& target_;
   std::int64_t opset_limit_;

@@ -25,6 +25,8 @@ class Refusals {
   virtual Ranks ranks(const OpKey& key) const = 0;
   // Whether an operator of the standard is taken at some places and refused at others for what it is, not for what all tensors are.
   virtual bool by_place(const OpKey& key) const = 0;
+  // Whether it says anything of how many heads or matrices an operator works on at once.
+  virtual bool counts_heads() const = 0;
 };
 
 }  // namespace saturate

@@ -467,8 +467,11 @@ std::vector<NativeRule> native_head_rules() {
        product_of_rows, product_of_heads_in_rows},
       {"softmax_of_heads_in_rows", "Softmax(Reshape(X)) = Reshape(Softmax(X)) where heads of X became rows", Effect::kExact,
        softmax_of_rows, softmax_of_heads_in_rows}};
-  rules[0].where = [](const OnnxEGraph& g, const Match& m) {
-    return !concerns_heads(g, m) && g.is_refused(g.egraph().node(m.matched.back()), m.root());
+  // Of a target that counts no heads an operator is refused for something else. Without a target, in the checker, all is refused.
+  const auto counted = [](const OnnxEGraph& g, const Match&) { return g.refusals() == nullptr || g.refusals()->counts_heads(); };
+  for (ViewRule& rule : rules) rule.where = counted;
+  rules[0].where = [counted](const OnnxEGraph& g, const Match& m) {
+    return counted(g, m) && !concerns_heads(g, m) && g.is_refused(g.egraph().node(m.matched.back()), m.root());
   };
   rules[1].where = concerns_heads;
   for (ViewRule& rule : rules) rule.phase = Rewrite::kAlonePhase, rule.if_refused = true;

@@ -252,3 +252,14 @@ def test_infinite_fills_stay_infinite(tmp_path):
     result, _, _ = optimized(tmp_path, model, *ONE_HEAD, "--no-assume", "no_empty_row")
     assert "Where" in operators(result)
     assert_same(model, result, heads_graphs.draw(model))
+
+
+def test_a_target_that_counts_no_heads_takes_none_apart(tmp_path):
+    """npu-4d refuses products for their rank alone."""
+    model = make_model([helper.make_node("MatMul", ["q", "k"], ["s"]), helper.make_node("Softmax", ["s"], ["p"]), helper.make_node("MatMul", ["p", "v"], ["y"])],
+                       [value("q", T.FLOAT, [6, 5, 8]), value("k", T.FLOAT, [6, 8, 7]), value("v", T.FLOAT, [6, 7, 8])], [value("y", T.FLOAT, [6, 5, 8])])
+    _, plain, _ = optimized(tmp_path, model, "--target", "npu-4d")
+    _, more, _ = optimized(tmp_path, model, "--target", "npu-4d", "--prefer", "single-heads")
+    assert plain["refused_after"] == more["refused_after"] == 0
+    begun = [[r["applied"] for r in report["saturation"]["rules"] if r["name"] == "heads_begin"] for report in (plain, more)]
+    assert sum(begun[0]) == 0 < sum(begun[1])

@@ -77,6 +77,7 @@ struct OfRank : Refusals {
   bool refuses(const OnnxEGraph& g, const ENode&, Id id) const override { return g.facts(id).rank() != wanted; }
   Ranks ranks(const OpKey&) const override { return {wanted, wanted}; }
   bool by_place(const OpKey&) const override { return false; }
+  bool counts_heads() const override { return false; }
   int wanted;
 };
 
