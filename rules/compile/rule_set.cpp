@@ -153,7 +153,7 @@ void RuleSet::add_native(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log, std
       for (Rewrite& r : rule.make(g, log)) out.push_back(std::move(r));
 }
 
-std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log,
+std::vector<Rewrite> RuleSet::compile(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log,
                                       const std::function<bool(const RuleHead&)>& wanted) const {
   define_operators(g);
   std::vector<Rewrite> out;

@@ -66,7 +66,7 @@ class RuleSet {
   std::string show(std::string_view name) const;
   // `wanted` (given): of the rules in text, only those for which it holds. The set must outlive them. Rules for what is refused are left
   // out where nobody refuses anything (OnnxEGraph::refusals).
-  std::vector<Rewrite> compile(OnnxEGraph& g, std::shared_ptr<RuleLog> log = nullptr,
+  std::vector<Rewrite> compile(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log = nullptr,
                                const std::function<bool(const RuleHead&)>& wanted = nullptr) const;
   // The same for one run of the engine, which makes what it has e-nodes for.
   std::vector<Rewrite> compile_when_wanted(OnnxEGraph& g, const std::function<bool(const RuleHead&)>& wanted) const;

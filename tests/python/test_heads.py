@@ -261,5 +261,5 @@ def test_a_target_that_counts_no_heads_takes_none_apart(tmp_path):
     _, plain, _ = optimized(tmp_path, model, "--target", "npu-4d")
     _, more, _ = optimized(tmp_path, model, "--target", "npu-4d", "--prefer", "single-heads")
     assert plain["refused_after"] == more["refused_after"] == 0
-    begun = [[r["applied"] for r in report["saturation"]["rules"] if r["name"] == "heads_begin"] for report in (plain, more)]
+    begun = [[r["applied"] for r in report["saturation"]["rules"] if r["rule"] == "heads_begin"] for report in (plain, more)]
     assert sum(begun[0]) == 0 < sum(begun[1])
