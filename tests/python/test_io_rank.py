@@ -333,7 +333,7 @@ def test_sequences_and_optionals_are_left_alone(tmp_path):
     at = [helper.make_node("Constant", [], ["zero"], value_int=0), helper.make_node("SequenceAt", ["s", "zero"], ["y"]),
           helper.make_node("SequenceConstruct", ["y"], ["t"])]
     model = make_model(at, [sequence("s", T.FLOAT, [2])], [value("y", T.FLOAT, [2]), sequence("t", T.FLOAT, [2])])
-    result, report, _ = optimized(tmp_path, model, "--io-rank", 4, "--no-verify")
+    result, report, _ = optimized(tmp_path, model, "--io-rank", 4)
     assert interface(result)["y"] == (1, [1, 1, 1, 2])
     assert {k["name"]: k["because"] for k in report["io_rank"]["kept"]} == {"s": "is no tensor", "t": "is no tensor"}
     got = in_onnxruntime(result, {"s": [draw([2])]})
@@ -341,7 +341,7 @@ def test_sequences_and_optionals_are_left_alone(tmp_path):
     np.testing.assert_array_equal(got["t"][0], draw([2]))
     optional = helper.make_value_info("o", helper.make_optional_type_proto(helper.make_tensor_type_proto(T.FLOAT, [2])))
     model = make_model([helper.make_node("OptionalGetElement", ["o"], ["y"])], [optional], [value("y", T.FLOAT, [2])])
-    result, report, _ = optimized(tmp_path, model, "--io-rank", 4, "--no-verify")
+    result, report, _ = optimized(tmp_path, model, "--io-rank", 4)
     assert report["io_rank"]["kept"] == [{"name": "o", "because": "is no tensor"}]
     assert interface(result)["y"] == (1, [1, 1, 1, 2])
 
@@ -377,6 +377,17 @@ def test_unknown_ranks_are_refused_unless_given(tmp_path):
     result, report, _ = optimized(tmp_path, model, "--io-rank", 4, "--input-shapes", "x:2,3")
     assert interface(result)["x"] == (1, [1, 1, 2, 3])
     assert_same(model, result, report, {"x": draw([2, 3])})
+
+
+def test_a_body_that_gives_away_an_outer_value_is_refused(tmp_path):
+    hands_on = helper.make_graph([], "t", [], [value("x", T.FLOAT, [2])])
+    negates = helper.make_graph([helper.make_node("Neg", ["x"], ["n"])], "e", [], [value("n", T.FLOAT, [2])])
+    model = make_model([helper.make_node("If", ["c"], ["y"], then_branch=hands_on, else_branch=negates)],
+                       [value("c", T.BOOL, []), value("x", T.FLOAT, [2])], [value("y", T.FLOAT, [2])])
+    onnx.save(model, tmp_path / "m.onnx")
+    done = run(tmp_path / "m.onnx", tmp_path / "o.onnx", "--io-rank", 4)
+    assert_refused(done, 1, tmp_path, {"m.onnx": (tmp_path / "m.onnx").read_bytes()}, tmp_path / "m.onnx")
+    assert "a body of the If that makes 'y' has the outer value 'x' as its own output; put an Identity between" in done.stderr
 
 
 @pytest.mark.parametrize("rank", ["0", "-1", "65", "four", "4.5"])

@@ -12,6 +12,7 @@
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "tools/pipeline/target_check.h"
 
 namespace saturate {
 namespace {
@@ -220,10 +221,9 @@ class Planner {
           if (renamed.contains(name)) given_away = name;
       });
       if (!given_away.empty())
-        return absl::InvalidArgumentError(
-            fmt::format("--io-rank {}: a body of {} '{}' has the outer value '{}' as its own output; put an "
-                        "Identity between",
-                        io_.rank, node.op_type, node.name, given_away));
+        return absl::InvalidArgumentError(fmt::format(
+            "--io-rank {}: a body of the {} that makes '{}' has the outer value '{}' as its own output; put an Identity between", io_.rank,
+            node.op_type, first_output(node), given_away));
     }
     return absl::OkStatus();
   }
