@@ -258,6 +258,14 @@ def test_integers_that_are_read_as_indices_and_as_numbers(tmp_path):
     assert_same(model, result, report, {"i": ids, "j": ids, "w": draw([5])})
 
 
+def test_indices_whose_shape_is_asked_for_stay(tmp_path):
+    model = parsed("g (int64[N,3] i, int64[N,3] j, float[5] w) => (float[N,3] y, int64[2] n, int64[2] m) { y = Gather (w, i)  n = Shape (i)  m = Shape (j) }")
+    result, report, _ = optimized(tmp_path, model, "--io-rank", 4)
+    assert interface(result)["i"] == (7, ["N", 3]) and interface(result)["j"] == (7, [1, 1, "N", 3])
+    ids = np.array([[0, 1, 2], [3, 4, 0]])
+    assert_same(model, result, report, {"i": ids, "j": ids, "w": draw([5])})
+
+
 def test_indices_within_a_body_are_data(tmp_path):
     model = parsed("""g (bool c, int64[2] i, float[5] w) => (float[2] y) {
         y = If (c) <then_branch = t () => (float[2] a) { a = Gather (w, i) }, else_branch = e () => (float[2] b) { b = Cast <to = 1> (i) }> }""")

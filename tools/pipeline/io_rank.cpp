@@ -97,6 +97,7 @@ class Readers {
     const auto it = uses_.find(value);
     if (it == uses_.end() || reads.numbers) return;
     for (const auto& [node, position] : it->second) {
+      if (node->domain.empty() && one_of(node->op_type, {"Shape", "Size"})) continue;  // reads no element
       if (holds_indices(*node, position)) {
         reads.indices = true;
       } else if (node->domain.empty() && one_of(node->op_type, {"Cast", "Identity"}) && !node->outputs.empty()) {
