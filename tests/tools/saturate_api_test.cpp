@@ -99,6 +99,19 @@ TEST(Api, PrefersSingleHeads) {
   EXPECT_FALSE(optimize(*model, {.prefer = {"two-heads"}}));
 }
 
+TEST(Api, InputsAndOutputsOfAnotherRank) {
+  const auto result = optimize(relus(), {.io_rank = 4});
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_NE(result->model.text().find("(float[1,1,N,2] x) => (float[1,1,N,2] y)"), std::string::npos) << result->model.text();
+  EXPECT_NE(result->report.table().find("changed as asked (--io-rank 4): input 'x' [N,2] -> [1,1,N,2]"), std::string::npos);
+  const auto refused = optimize(relus(), {.io_rank = 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kFile);
+  const auto senseless = optimize(relus(), {.io_rank = 0});
+  ASSERT_FALSE(senseless);
+  EXPECT_EQ(senseless.error().code, Code::kUsage);
+}
+
 TEST(Api, WeightsApartFromTheBytes) {
   const std::string bytes = file(kBart);
   const auto whole = Model::parse(bytes);

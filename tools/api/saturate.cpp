@@ -34,6 +34,8 @@ std::optional<Error> check_options(const Options& o) {
     return usage(fmt::format("opset {}: not one that saturate knows; give a number from 1 to {}", *o.opset, kNewestOpset));
   if (!find_extractor(o.extractor))
     return usage(fmt::format("extractor {}: no such one; `saturate optimize --help` names them", o.extractor));
+  if (o.io_rank && (*o.io_rank < 1 || *o.io_rank > kMostIoRank))
+    return usage(fmt::format("io_rank {}: no rank that can be had; give a number from 1 to {}", *o.io_rank, kMostIoRank));
   if (o.cost_model && !o.cost.empty()) return usage("cost and cost_model: only one of them can hold; leave one out");
   if (!(o.constant_cost >= 0) || !std::isfinite(o.constant_cost)) return usage("constant_cost: give a finite number of at least 0");
   return std::nullopt;
@@ -236,6 +238,7 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
   auto& [setup, input] = *prepared;
   PipelineOptions options;
   options.optimize = optimize_options_of(o);
+  options.io_rank = o.io_rank;
   options.verify = o.verify;
   options.strict_verify = o.strict_verify;
   options.abort = o.abort;
@@ -274,6 +277,11 @@ Expected<std::string> run_explain(const Model& model, const Question& question, 
   Expected<Prepared> prepared = prepare(model, o);
   if (!prepared) return prepared.error();
   auto& [setup, input] = *prepared;
+  if (o.io_rank) {
+    const auto io = plan_io_rank(input, *o.io_rank);
+    if (!io.ok()) return error_of(io.status(), input.path, "");
+    input = with_interface(std::move(input), *io, Interface::kAsked);
+  }
   const auto text = explain_json(input.path, input, setup, optimize_options_of(o), {question.op, question.rule, question.value});
   if (!text.ok()) return error_of(text.status(), input.path, kModelAdvice);
   if (const std::string wrong = cost_model_error(*setup.cost); !wrong.empty()) return usage(wrong);

@@ -189,6 +189,9 @@ struct Options {
   std::map<std::string, std::int64_t> dims = {};                       // sizes of symbolic dims
   std::map<std::string, std::vector<std::int64_t>> input_shapes = {};  // dims of inputs; -1 leaves one as it is
   bool allow_empty = false;                                            // whether they may be 0
+  // Rank of the result's inputs and outputs: ones stand in front of their dims, the report tells which changed (docs/targets.md).
+  // `inputs` keep the shapes of the model itself.
+  std::optional<std::int64_t> io_rank = {};
 
   std::size_t iterations = 30, node_limit = 1'000'000, memory_limit = ~std::size_t{0};  // e-nodes; bytes
   double time_limit = 60;  // seconds of rewriting, and again of verifying; where it is hit the result depends on the machine

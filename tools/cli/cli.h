@@ -88,6 +88,7 @@ struct OptimizeArgs {
   bool output_by_place = false;    // the second argument, not -o
   bool verify = true, strict_verify = false, strict_budget = false, debug_rules = false, external_data = false;
   std::optional<std::size_t> external_threshold;
+  std::optional<std::int64_t> io_rank;
 };
 
 struct InspectArgs {

@@ -151,6 +151,7 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
                                                  StageDumps& dumps) {
   PipelineOptions options;
   options.optimize = optimize_options(args.saturate, args.common);
+  options.io_rank = args.io_rank;
   options.optimize.progress = [&progress](const std::string& stage, const IterationStats* i) {
     progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
   };

@@ -328,6 +328,11 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   verb->add_option("-o,--output", output_option, "the result (instead of the second argument)")->type_name("OUT.onnx");
   add_saturate(verb, args.saturate);
   add_shapes(verb, args.shapes, "fix the size");
+  verb->add_option("--io-rank", args.io_rank,
+                   "give the model's inputs and outputs this rank, with ones in front of their dims: [2,8] becomes [1,1,2,8]; the report "
+                   "tells which changed, and --inputs keep the shapes of IN.onnx")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, kMostIoRank));
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   add_check(verb, args.check);
   verb->add_flag("--debug-rules", args.debug_rules,

@@ -16,6 +16,7 @@
 #include "onnx_bridge/model/model.h"
 #include "rules/compile/rule_set.h"
 #include "tools/pipeline/graph_stats.h"
+#include "tools/pipeline/io_rank.h"
 
 namespace saturate {
 
@@ -105,6 +106,7 @@ struct OptimizeReport {
     bool built_in = false;         // the rule is one of saturate's own
   };
   std::vector<LeftOut> left_out;
+  std::optional<IoRank> io_rank;  // what became of inputs and outputs, where a rank was asked for
   std::vector<std::string> warnings;
 };
 

@@ -124,7 +124,18 @@ void allow_for_rules(const OptimizeReport& report, VerifyOptions& check) {
 
 PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options) {
   PipelineResult out;
-  absl::StatusOr<OptimizeResult> result = optimize(model, setup.rules, setup.target, *setup.cost, options.optimize);
+  std::optional<IoRank> io;
+  std::optional<Model> asked;  // with the interface that the result shall have
+  if (options.io_rank) {
+    absl::StatusOr<IoRank> plan = plan_io_rank(model, *options.io_rank);
+    if (!plan.ok()) {
+      out.failure = Failure{kExitFile, std::string(plan.status().message()), ""};
+      return out;
+    }
+    io = *std::move(plan);
+    asked = with_interface(model, *io, Interface::kAsked);
+  }
+  absl::StatusOr<OptimizeResult> result = optimize(asked ? *asked : model, setup.rules, setup.target, *setup.cost, options.optimize);
   if (!result.ok()) {
     out.failure = Failure{kExitFile, std::string(result.status().message()), kModelAdvice};
     return out;
@@ -135,6 +146,8 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   out.egraph = std::move(result->egraph);
   out.report.optimize = std::move(result->report);
   out.report.optimize.risks = setup.risks;
+  out.report.optimize.io_rank = io;
+  if (io) out.report.optimize.before = graph_stats(model);
   tell_inexpressible(model, out.model, setup.target, out.report.optimize);
   for (const char* stage : {"lower", "saturate", "extract", "emit"})
     if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
@@ -148,7 +161,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   const double start = steady_seconds();
   VerifyOptions check = options.check;
   allow_for_rules(out.report.optimize, check);
-  out.report.verify = verify(model, out.model, check);
+  out.report.verify = verify(model, io ? with_interface(out.model, *io, Interface::kOriginal) : out.model, check);
   out.failure = judge(*out.report.verify, !options.check.inputs.empty());
   out.report.stage_seconds.emplace_back("verify", steady_seconds() - start);
   return out;

@@ -11,6 +11,8 @@
 namespace saturate {
 namespace {
 
+constexpr std::size_t kMostNames = 8;  // in a line
+
 using Rows = std::vector<std::vector<std::string>>;
 using nlohmann::json;
 
@@ -79,6 +81,57 @@ std::string rule_table(const RunReport& run) {
     rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied), fmt::format("{}", rule.nodes_made),
                     human_seconds(rule.search_s + rule.apply_s)});
   return rows.size() == 1 ? std::string("no rule fired\n") : format_table(rows);
+}
+
+std::string declared_dims(const ValueType& type) {
+  std::string out;
+  for (const DimSpec& dim : *type.shape) {
+    const auto* number = std::get_if<std::int64_t>(&dim);
+    const auto* name = std::get_if<std::string>(&dim);
+    out += fmt::format("{}{}", out.empty() ? "" : ",", number ? fmt::format("{}", *number) : name ? *name : "?");
+  }
+  return fmt::format("[{}]", out);
+}
+
+std::string io_rank_text(const IoRank& io) {
+  std::string out;
+  const auto tell = [&](const char* what, const std::vector<IoRank::Changed>& changed) {
+    for (const IoRank::Changed& c : changed)
+      out += fmt::format("changed as asked (--io-rank {}): {} '{}' {} -> {}\n", io.rank, what, c.name, declared_dims(c.before),
+                         declared_dims(c.after));
+  };
+  tell("input", io.inputs);
+  tell("output", io.outputs);
+  std::map<std::string, std::vector<std::string>> kept;  // by reason
+  for (const IoRank::Kept& k : io.kept) kept[k.because].push_back(fmt::format("'{}'", k.name));
+  for (auto& [because, names] : kept) {
+    const std::size_t more = names.size() - std::min(names.size(), kMostNames);
+    names.resize(names.size() - more);
+    out += fmt::format("not changed: {}{} ({})\n", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "", because);
+  }
+  return out;
+}
+
+json shape_json(const ValueType& type) {
+  json out = json::array();
+  for (const DimSpec& dim : *type.shape) {
+    const auto* number = std::get_if<std::int64_t>(&dim);
+    const auto* name = std::get_if<std::string>(&dim);
+    out.push_back(number ? json(*number) : name ? json(*name) : json(nullptr));
+  }
+  return out;
+}
+
+json io_rank_json(const IoRank& io) {
+  const auto list = [](const std::vector<IoRank::Changed>& changed) {
+    json out = json::array();
+    for (const IoRank::Changed& c : changed)
+      out.push_back({{"name", c.name}, {"before", shape_json(c.before)}, {"after", shape_json(c.after)}});
+    return out;
+  };
+  json kept = json::array();
+  for (const IoRank::Kept& k : io.kept) kept.push_back({{"name", k.name}, {"because", k.because}});
+  return {{"rank", io.rank}, {"inputs", list(io.inputs)}, {"outputs", list(io.outputs)}, {"kept", kept}};
 }
 
 json sizes_json(const Sizes& sizes) {
@@ -178,6 +231,7 @@ std::string format_report(const WholeReport& report, int verbosity) {
   const std::size_t steps = r.run.iterations.size();
   out += fmt::format("stopped: {} after {} iteration{}; {} e-nodes in {} e-classes\n", to_string(r.run.stop), steps, steps == 1 ? "" : "s",
                      r.egraph_nodes, r.egraph_classes);
+  if (r.io_rank) out += io_rank_text(*r.io_rank);
   for (const OptimizeReport::Unwanted& u : r.unwanted)
     out += fmt::format("unwanted, and cheaper than another form or without one: {} {} ({})\n", u.count, u.op, u.wish);
   for (const OptimizeReport::Assumed& a : r.assumed)
@@ -271,6 +325,7 @@ json to_json(const WholeReport& report) {
           {"effects", effects},
           {"risks", r.risks},
           {"left_out", left_out},
+          {"io_rank", r.io_rank ? io_rank_json(*r.io_rank) : json(nullptr)},
           {"needs_onnxruntime", runtime_needed(r.after).empty() ? json(nullptr) : json(runtime_needed(r.after))},
           {"verified", report.verify && report.verify->status == VerifyStatus::kEqual},
           {"warnings", r.warnings},

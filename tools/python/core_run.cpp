@@ -81,6 +81,7 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "dims", o.dims);
   get(given, "input_shapes", o.input_shapes);
   get(given, "allow_empty", o.allow_empty);
+  get(given, "io_rank", o.io_rank);
   get(given, "iterations", o.iterations);
   get(given, "node_limit", o.node_limit);
   get(given, "memory_limit", o.memory_limit);

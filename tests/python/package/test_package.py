@@ -457,6 +457,8 @@ def test_types_check(tmp_path):
             def price(op: onnx_saturate.Operator) -> float:
                 return 2.0 if op.op_type == "MatMul" else 1.0
             onnx_saturate.optimize(model, cost=price, rules=onnx_saturate.RuleSet.builtin().without("a"))
+            onnx_saturate.optimize(model, io_rank=4)
+            onnx_saturate.optimize(model, io_rank="4")  # type: ignore[call-overload]
             onnx_saturate.optimize(model, tarket="x")  # type: ignore[call-overload]
             assert_type(onnx_saturate.EGraph().extract("(f x)"), str)
             onnx_saturate.Session(model).run({"x": np.zeros(3)})
@@ -476,3 +478,18 @@ def test_prefer_single_heads():
     assert count(apart) > count(together)
     with pytest.raises(onnx_saturate.Error, match="two-heads"):
         onnx_saturate.optimize(model, prefer=["two-heads"])
+
+
+def test_io_rank():
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", TensorProto.FLOAT, ["n", 3])], [value("y", TensorProto.FLOAT, ["n", 3])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    given = {"x": np.zeros([2, 3], np.float32)}
+    result, report = onnx_saturate.optimize_with_report(model, io_rank=4, inputs=given)
+    assert report.verified and report.to_dict()["io_rank"]["inputs"] == [{"name": "x", "before": ["n", 3], "after": [1, 1, "n", 3]}]
+    assert onnx_saturate.run(result, {"x": given["x"].reshape(1, 1, 2, 3)})["y"].shape == (1, 1, 2, 3)
+    assert onnx_saturate.optimize_with_report(model).report.to_dict()["io_rank"] is None
+    assert onnx_saturate.explain(model, io_rank=4)
+    with pytest.raises(onnx_saturate.Error, match="input 'x' has rank 2; give 2 or more"):
+        onnx_saturate.optimize(model, io_rank=1)
+    with pytest.raises(onnx_saturate.OptionError, match="io_rank 0"):
+        onnx_saturate.optimize(model, io_rank=0)

@@ -64,6 +64,9 @@ class Options(TypedDict, total=False):
     """Dims of inputs, to be fixed; -1 leaves one as it is. They are the rank of an input that has none."""
     allow_empty: bool
     """Take sizes of 0 in `dims` and `input_shapes` (False)."""
+    io_rank: int
+    """Rank of the result's inputs and outputs: ones stand in front of their dims, and `report.to_dict()["io_rank"]` tells which changed
+    (default: the model's own). `inputs` keep the shapes of the model itself."""
     iterations: int
     """Rounds of rewriting (30)."""
     node_limit: int
