@@ -111,7 +111,7 @@ Outputs gather_nd(KernelContext& ctx) {
       if (i < -dim || i >= dim) return ctx.invalid("an index is out of range");
       offset += (i < 0 ? i + dim : i) * strides[b + static_cast<std::size_t>(d)];
     }
-    std::memcpy(*to + k * run, from + offset * moving.unit(), static_cast<std::size_t>(run));
+    if (run > 0) std::memcpy(*to + k * run, from + offset * moving.unit(), static_cast<std::size_t>(run));
   }
   return one_output(moving.take());
 }
