@@ -486,7 +486,9 @@ void OnnxEGraph::pass_over_empty_tensors() { impl_->passes_over_empty = true; }
 
 void OnnxEGraph::refuse_by(std::shared_ptr<const Refusals> refusals) { impl_->refusals = std::move(refusals); }
 const Refusals* OnnxEGraph::refusals() const { return impl_->refusals.get(); }
-bool OnnxEGraph::is_refused(const ENode& node, Id id) const { return !impl_->refusals || impl_->refusals->refuses(*this, node, id); }
+bool OnnxEGraph::is_refused(NodeId node, Id id) const {
+  return !impl_->refusals || impl_->refusals->refuses(*this, egraph().node(node), id);
+}
 
 const Facts& OnnxEGraph::facts(Id id) const { return impl_->facts[impl_->egraph.find(id)]; }
 const Tensor& OnnxEGraph::constant_tensor(OpId constant_op) const { return impl_->ops[constant_op].tensor; }

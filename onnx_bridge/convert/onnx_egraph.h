@@ -74,7 +74,7 @@ class OnnxEGraph {
   const Refusals* refusals() const;  // null: nobody refuses anything
   // Whether this e-node of class `id` is refused where it stands, or wished away. Without refusals the answer is yes: rules that ask are
   // left out then (RuleSet::compile), but for the checker, to whom each place is one where they may be applied.
-  bool is_refused(const ENode& node, Id id) const;
+  bool is_refused(NodeId node, Id id) const;
   // Why the e-node that last asked for facts cannot run on its inputs (ill-typed); empty if it can. Cleared by the call.
   std::string take_type_error();
   // From now on facts of operators that nobody else knows come from here.

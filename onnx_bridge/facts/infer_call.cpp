@@ -138,11 +138,7 @@ DimVector Call::fresh_shape(int output, int rank) {
   return shape;
 }
 
-Dim Call::product(std::span<const Dim> all) {
-  Dim p = constant(1);
-  for (Dim d : all) p = dims.mul(p, d);
-  return p;
-}
+Dim Call::product(std::span<const Dim> all) { return dims.product(all); }
 
 std::optional<int> Call::normal_axis(std::int64_t axis, int rank) {
   if (axis < -rank || axis >= rank) {

@@ -106,7 +106,7 @@ class Application : public BoundNames {
     const OpKey& key = g_.key(g_.egraph().node(match_.matched.back()).op);
     return refusals != nullptr && key.domain.empty() && refusals->by_place(key);
   }
-  bool is_refused() const { return g_.is_refused(g_.egraph().node(match_.matched.back()), match_.root()); }
+  bool is_refused() const { return g_.is_refused(match_.matched.back(), match_.root()); }
 
   // What the pattern cannot test on one class alone.
   bool structure() {

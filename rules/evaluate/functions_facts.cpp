@@ -32,9 +32,7 @@ Result dim(EvalContext& c, Args a) {
 Result size(EvalContext& c, Args a) {
   const Facts* f = c.as_ranked(a[0]);
   if (f == nullptr) return std::nullopt;
-  Dim n = c.dims().constant(1);
-  for (Dim d : *f->shape) n = c.dims().mul(n, d);
-  return Val::of(n, c.dims());
+  return Val::of(c.dims().product(*f->shape), c.dims());
 }
 
 Result dtype(EvalContext& c, Args a) {

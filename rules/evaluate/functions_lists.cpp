@@ -160,9 +160,7 @@ Result trailing(EvalContext& c, Args a) {
 Result product(EvalContext& c, Args a) {
   const auto dims = c.as_dims(a[0]);
   if (!dims) return std::nullopt;
-  Dim n = c.dims().constant(1);
-  for (Dim d : *dims) n = c.dims().mul(n, d);
-  return Val::of(n, c.dims());
+  return Val::of(c.dims().product(*dims), c.dims());
 }
 
 Result sum(EvalContext& c, Args a) {

@@ -117,8 +117,8 @@ Result kept_axis(EvalContext& c, Args a) {
   const std::int64_t* axis = after ? a[2].get<std::int64_t>() : nullptr;
   if (!axis || *axis < 0 || *axis >= std::ssize(*before)) return c.fail([] { return std::string("there is no such axis"); });
   DimTable& t = c.dims();
-  Dim outside = t.constant(1), passed = t.constant(1);
-  for (std::int64_t i = 0; i < *axis; ++i) outside = t.mul(outside, (*before)[static_cast<std::size_t>(i)]);
+  const Dim outside = t.product(std::span<const Dim>(*before).first(static_cast<std::size_t>(*axis)));
+  Dim passed = t.constant(1);
   for (std::size_t i = 0; i < after->size(); ++i) {
     if (t.equal(passed, outside) && t.equal((*after)[i], (*before)[static_cast<std::size_t>(*axis)]))
       return Val(static_cast<std::int64_t>(i));
@@ -133,8 +133,8 @@ Result reshaped_to(EvalContext& c, Args a) {
   auto to = from ? c.as_dims(a[1]) : std::nullopt;
   if (!to) return std::nullopt;
   DimTable& t = c.dims();
-  Dim total = t.constant(1), rest = t.constant(1);
-  for (Dim d : *from) total = t.mul(total, d);
+  const Dim total = t.product(*from);
+  Dim rest = t.constant(1);
   std::optional<std::size_t> open;
   for (std::size_t i = 0; i < to->size(); ++i) {
     const auto n = t.value((*to)[i]);

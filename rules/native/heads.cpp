@@ -59,7 +59,7 @@ std::optional<InputCuts> of_operands(const Site& s, const Dims& result, Cut cut)
     const Dims* dims = s.dims(i);
     if (f.kind != Facts::Kind::kAbsent && !dims) return std::nullopt;
     const std::size_t missing = dims ? result.size() - dims->size() : result.size();
-    if (cut.axis < missing || s.v.g.dims().value((*dims)[cut.axis - missing]) == 1) {
+    if (cut.axis < missing || s.v.is_one((*dims)[cut.axis - missing])) {
       out.emplace_back(std::nullopt);
       continue;
     }
@@ -103,21 +103,21 @@ std::optional<InputCuts> of_normalization(const Site& s, const Dims& result, Cut
 }
 
 // Of Slice and reductions: constant axes, counted from the front; nullopt where they are not known. None given: all.
-std::optional<std::vector<std::int64_t>> constant_axes(const Site& s, std::size_t input, std::size_t rank) {
-  std::vector<std::int64_t> axes(rank);
-  std::iota(axes.begin(), axes.end(), 0);
-  if (input >= s.inputs.size() || s.v.g.facts(s.inputs[input]).kind == Facts::Kind::kAbsent) return axes;
-  auto given = s.v.ints(s.inputs[input]);
-  if (!given || given->empty()) return std::nullopt;
-  for (std::int64_t& axis : *given) axis += axis < 0 ? static_cast<std::int64_t>(rank) : 0;
-  return given;
+std::optional<std::vector<std::size_t>> constant_axes(const Site& s, std::size_t input, std::size_t rank) {
+  if (input < s.inputs.size() && s.v.g.facts(s.inputs[input]).kind != Facts::Kind::kAbsent) {
+    auto given = s.v.axes(s.inputs[input], rank);
+    return given && !given->empty() ? given : std::nullopt;
+  }
+  std::vector<std::size_t> all(rank);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
 }
 
 std::optional<InputCuts> beside_axes(const Site& s, std::size_t input, Cut cut) {
   const Dims* dims = s.dims(0);
   const auto axes = dims ? constant_axes(s, input, dims->size()) : std::nullopt;
   if (!axes) return std::nullopt;
-  const bool untouched = std::find(axes->begin(), axes->end(), static_cast<std::int64_t>(cut.axis)) == axes->end();
+  const bool untouched = std::find(axes->begin(), axes->end(), cut.axis) == axes->end();
   if (!s.v.guard("the axes are others than the heads'", untouched)) return std::nullopt;
   return first_at(s, cut.axis);
 }
@@ -128,20 +128,15 @@ std::optional<InputCuts> of_concat(const Site& s, Cut cut) {
   return InputCuts(s.inputs.size(), cut.axis);
 }
 
-Dim product(const Views& v, std::span<const Dim> dims) {
-  Dim out = v.g.dims().constant(1);
-  for (const Dim d : dims) out = v.g.dims().mul(out, d);
-  return out;
-}
-
 // Elements before the heads stay before them, so each of these rows is cut into the same runs.
 std::optional<InputCuts> of_reshape(const Site& s, const Dims& result, Cut cut) {
   const Dims* from = s.dims(0);
   if (!from || from->size() > kMostRank) return std::nullopt;
-  const Dim before = product(s.v, std::span(result).first(cut.axis));
+  const Dim before = s.v.g.dims().product(std::span(result).first(cut.axis));
   for (std::size_t a = 0; a < from->size(); ++a) {
     if (!divides(s.v, cut.parts, (*from)[a])) continue;
-    if (s.v.guard("as much lies before the heads", s.v.equal(product(s.v, std::span(*from).first(a)), before))) return first_at(s, a);
+    if (s.v.guard("as much lies before the heads", s.v.equal(s.v.g.dims().product(std::span(*from).first(a)), before)))
+      return first_at(s, a);
   }
   return std::nullopt;
 }
@@ -150,7 +145,7 @@ std::optional<InputCuts> of_expand(const Site& s, const Dims& result, Cut cut) {
   const Dims* from = s.dims(0);
   if (!from || from->size() > result.size()) return std::nullopt;
   const std::size_t missing = result.size() - from->size();
-  if (cut.axis < missing || s.v.g.dims().value((*from)[cut.axis - missing]) == 1) return InputCuts(s.inputs.size());
+  if (cut.axis < missing || s.v.is_one((*from)[cut.axis - missing])) return InputCuts(s.inputs.size());
   return first_at(s, cut.axis - missing);
 }
 
@@ -188,11 +183,6 @@ Id split(const Views& v, Id x, Cut cut) {
   const OpKey key = make_key("", "Split", {Attribute::of("axis", static_cast<std::int64_t>(cut.axis))}, static_cast<int>(cut.parts),
                              static_cast<int>(dims.size()));
   return v.g.add(key, std::array{x, v.g.constant(Tensor::vector_int64(sizes))});
-}
-
-Id joined(const Views& v, std::span<const Id> parts, std::size_t axis) {
-  const int rank = static_cast<int>(v.shape(parts[0])->size());
-  return v.g.add(make_key("", "Concat", {Attribute::of("axis", static_cast<std::int64_t>(axis))}, 1, rank), parts);
 }
 
 // A class that holds a Concat of equal parts, or is divided into such by a Split. Only the checker asks: of a run's e-graph the notes tell.
@@ -235,7 +225,7 @@ std::vector<Id> parts_of(const Views& v, Id x, Cut cut, Unions& unions) {
   for (int i = 0; i < cut.parts; ++i) parts.push_back(v.g.project(tuple, i));
   if (known || v.g.facts(x).constant) return parts;
   v.g.notes<HeadNotes>().add(v.g, x, {cut.axis, parts});
-  unions.emplace_back(x, joined(v, parts, cut.axis));
+  unions.emplace_back(x, v.concat(parts, static_cast<std::int64_t>(cut.axis)));
   return parts;
 }
 
@@ -266,7 +256,7 @@ Id part(const Site& s, std::span<const Id> inputs, Cut cut) {
   const Dims from = *s.v.shape(inputs[0]);
   std::vector<std::int64_t> moved;
   for (const std::int64_t axis : s.v.perm(s.op))
-    if (s.v.g.dims().value(from[static_cast<std::size_t>(axis)]) != 1) moved.push_back(axis);
+    if (!s.v.is_one(from[static_cast<std::size_t>(axis)])) moved.push_back(axis);
   return std::is_sorted(moved.begin(), moved.end()) ? in_shape(s.v, inputs[0], to) : s.v.g.add(s.key(), inputs);
 }
 
@@ -276,7 +266,7 @@ void tell_parts(const Site& s, Cut cut, std::vector<Id> made, Unions& unions) {
     for (std::size_t p = 0; p < made.size() && is_apart_at(known, cut); ++p) unions.emplace_back(known->parts[p], made[p]);
     return;
   }
-  unions.emplace_back(s.result, joined(s.v, made, cut.axis));
+  unions.emplace_back(s.result, s.v.concat(made, static_cast<std::int64_t>(cut.axis)));
   s.v.g.notes<HeadNotes>().add(s.v.g, s.result, {cut.axis, std::move(made)});
 }
 
@@ -348,7 +338,7 @@ void heads_begin(const Views& v, const Match& m, Unions& unions) {
 // Whether a Reshape made rows of one matrix of heads: [.., N, T, D] to [.., 1, N * T, D].
 bool joins_rows(const Views& v, const Dims& apart, const Dims& rows) {
   const std::size_t rank = rows.size();
-  return v.equal(std::span(apart).first(rank - 3), std::span(rows).first(rank - 3)) && v.g.dims().value(rows[rank - 3]) == 1 &&
+  return v.equal(std::span(apart).first(rank - 3), std::span(rows).first(rank - 3)) && v.is_one(rows[rank - 3]) &&
          v.equal(v.g.dims().mul(apart[rank - 3], apart[rank - 2]), rows[rank - 2]) && v.equal(apart.back(), rows.back());
 }
 
@@ -356,7 +346,7 @@ bool joins_rows(const Views& v, const Dims& apart, const Dims& rows) {
 const Dims* several_heads(const Views& v, Id apart, Id rows) {
   const Dims *wide = v.shape(apart), *narrow = v.shape(rows);
   if (!wide || !narrow || narrow->size() < 4 || wide->size() != narrow->size()) return nullptr;
-  return useful(v.g.dims().value((*wide)[wide->size() - 3]) != 1) ? wide : nullptr;
+  return useful(!v.is_one((*wide)[wide->size() - 3])) ? wide : nullptr;
 }
 
 // MatMul(Reshape(A), B) = Reshape(MatMul(A, B)) where the heads of A became rows beside one right factor.
@@ -364,9 +354,9 @@ void product_of_heads_in_rows(const Views& v, const Match& m, Unions& unions) {
   const Dims *apart = several_heads(v, m.classes[0], m.classes[2]), *right = v.shape(m.classes[3]), *to = v.shape(m.root());
   if (!apart || !right || right->size() < 2 || !to) return;
   if (!v.guard("the Reshape joins heads to rows", joins_rows(v, *apart, *v.shape(m.classes[2])))) return;
-  const bool one = right->size() < 3 || v.g.dims().value((*right)[right->size() - 3]) == 1;
+  const bool one = right->size() < 3 || v.is_one((*right)[right->size() - 3]);
   if (!v.guard("the right factor is one for all heads", one)) return;
-  if (!useful(v.g.dims().value((*apart)[apart->size() - 2]) != 1)) return;  // rows that were batches are no heads
+  if (!useful(!v.is_one((*apart)[apart->size() - 2]))) return;  // rows that were batches are no heads
   const Dims result = *to;
   const Id product = v.g.add(make_key("", "MatMul", {}, 1, std::nullopt), std::array{m.classes[0], m.classes[3]});
   unions.emplace_back(m.root(), v.reshape(product, result, 0));
@@ -419,12 +409,7 @@ bool concerns_heads(const OnnxEGraph& g, const Match& m) {
 std::vector<Pattern> of_heads(OnnxEGraph& g) {
   std::vector<Pattern> out;
   const auto add = [&](std::string_view op, std::uint32_t inputs, std::string_view domain = "") {
-    Pattern p;
-    std::vector<std::uint32_t> children(inputs);
-    std::iota(children.begin(), children.end(), 0U);
-    p.nodes.assign(inputs, variable());
-    p.nodes.push_back(node(g, op, children, domain));
-    out.push_back(std::move(p));
+    out.push_back(over(g, op, inputs, domain));
   };
   add("repeat_heads", 1, "saturate");
   for (const std::string_view op : operators_with(Trait::kElementwise)) {
@@ -445,9 +430,7 @@ std::vector<Pattern> of_heads(OnnxEGraph& g) {
 }  // namespace
 
 std::vector<NativeRule> native_head_rules() {
-  const auto beginnings = [](OnnxEGraph& g) {
-    return std::vector<Pattern>{over_two(g, "MatMul"), {{variable(), node(g, "Softmax", {0})}}};
-  };
+  const auto beginnings = [](OnnxEGraph& g) { return std::vector<Pattern>{over(g, "MatMul", 2), over(g, "Softmax", 1)}; };
   const auto product_of_rows = [](OnnxEGraph& g) {
     return Pattern{{variable(), variable(), node(g, "Reshape", {0, 1}), variable(), node(g, "MatMul", {2, 3})}};
   };
@@ -471,7 +454,7 @@ std::vector<NativeRule> native_head_rules() {
   const auto counted = [](const OnnxEGraph& g, const Match&) { return g.refusals() == nullptr || g.refusals()->counts_heads(); };
   for (ViewRule& rule : rules) rule.where = counted;
   rules[0].where = [counted](const OnnxEGraph& g, const Match& m) {
-    return counted(g, m) && !concerns_heads(g, m) && g.is_refused(g.egraph().node(m.matched.back()), m.root());
+    return counted(g, m) && !concerns_heads(g, m) && g.is_refused(m.matched.back(), m.root());
   };
   rules[1].where = concerns_heads;
   for (ViewRule& rule : rules) rule.phase = Rewrite::kAlonePhase, rule.if_refused = true;

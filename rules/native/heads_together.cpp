@@ -46,16 +46,9 @@ bool all_of_one_shape(const Views& v, std::span<const Id> ids) {
   const Dims* first = v.shape(ids[0]);
   return first && std::all_of(ids.begin(), ids.end(), [&](Id id) { return v.shape(id) && v.equal(*v.shape(id), *first); });
 }
-bool is_one(const Views& v, Dim d) { return v.g.dims().value(d) == 1; }
-
-Id concat(const Views& v, std::span<const Id> parts, std::size_t axis) {
-  const int rank = static_cast<int>(v.shape(parts[0])->size());
-  return v.g.add(make_key("", "Concat", {Attribute::of("axis", static_cast<std::int64_t>(axis))}, 1, rank), parts);
-}
-
 // A Concat that is to be one operator, too.
 Id together(const Views& v, std::span<const Id> parts, std::size_t axis) {
-  const Id joined = concat(v, parts, axis);
+  const Id joined = v.concat(parts, static_cast<std::int64_t>(axis));
   if (v.watch == nullptr) v.g.notes<WantedTogether>().add(v.g, joined, {axis, {parts.begin(), parts.end()}});
   return joined;
 }
@@ -118,7 +111,7 @@ std::optional<std::array<Id, 2>> keys_and_values(const Views& v, std::span<const
 std::optional<Id> mask_of(const Views& v, std::span<const Id> masks) {
   const Dims* dims = v.shape(masks[0]);
   if (!dims) return std::nullopt;
-  const bool one = dims->size() < 3 || is_one(v, (*dims)[dims->size() - 3]);
+  const bool one = dims->size() < 3 || v.is_one((*dims)[dims->size() - 3]);
   if (all_same(v, masks)) return one ? std::optional(masks[0]) : std::nullopt;
   return dims->size() == 4 && one && all_of_one_shape(v, masks) ? std::optional(together(v, masks, 1)) : std::nullopt;
 }
@@ -127,7 +120,7 @@ std::optional<Id> attention_of(const Views& v, std::span<const Operator> heads) 
   for (const Operator& head : heads)
     for (std::size_t i = 0; i < 3; ++i) {
       const Dims* dims = v.shape(head.inputs[i]);
-      if (!dims || dims->size() != 4 || !is_one(v, (*dims)[1])) return std::nullopt;
+      if (!dims || dims->size() != 4 || !v.is_one((*dims)[1])) return std::nullopt;
     }
   const auto queries = inputs_at(heads, 0);
   if (!all_of_one_shape(v, queries)) return std::nullopt;
@@ -195,7 +188,7 @@ std::optional<Id> operand(const Views& v, std::span<const Id> parts, const Dims&
   const Dims* dims = v.shape(parts[0]);
   if (!dims || dims->size() > result.size() || !all_of_one_shape(v, parts)) return std::nullopt;
   const std::size_t missing = result.size() - dims->size();
-  const bool there = axis >= missing, one = !there || is_one(v, (*dims)[axis - missing]);
+  const bool there = axis >= missing, one = !there || v.is_one((*dims)[axis - missing]);
   if (all_same(v, parts) && one) return parts[0];
   if (!there || !v.equal((*dims)[axis - missing], result[axis])) return std::nullopt;
   return together(v, parts, axis - missing);
@@ -214,7 +207,7 @@ std::optional<Id> joined_operator(const Views& v, std::span<const Operator> part
   }
   if (key.domain.empty() && key.op_type == "Reshape") {  // [B, T, D] to [B, 1, T, D]
     const Dims* from = v.shape(parts[0].inputs[0]);
-    if (!from || from->size() != 3 || result.size() != 4 || axis != 1 || !is_one(v, result[1]) || !all_of_one_shape(v, at(0)))
+    if (!from || from->size() != 3 || result.size() != 4 || axis != 1 || !v.is_one(result[1]) || !all_of_one_shape(v, at(0)))
       return std::nullopt;
     if (!v.guard("the Reshape adds the axis", v.equal(*from, Dims{result[0], result[2], result[3]}))) return std::nullopt;
     const Id side_by_side = together(v, at(0), 2);
@@ -254,14 +247,7 @@ void parts_together(const Views& v, const Match& m, Unions& unions) {
 
 std::vector<Pattern> joins(OnnxEGraph& g) {
   std::vector<Pattern> out;
-  for (std::uint32_t n = 2; n <= kMostTogether; ++n) {
-    Pattern p;
-    std::vector<std::uint32_t> children;
-    for (std::uint32_t i = 0; i < n; ++i) children.push_back(i);
-    p.nodes.assign(n, variable());
-    p.nodes.push_back(node(g, "Concat", children));
-    out.push_back(std::move(p));
-  }
+  for (std::uint32_t n = 2; n <= kMostTogether; ++n) out.push_back(over(g, "Concat", n));
   return out;
 }
 

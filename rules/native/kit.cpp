@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <numeric>
 
 namespace saturate::native {
 namespace {
@@ -49,12 +50,12 @@ bool Views::has_zero(std::span<const Dim> dims) const {
 
 Dims Views::without_ones(std::span<const Dim> dims) const {
   Dims out;
-  std::copy_if(dims.begin(), dims.end(), std::back_inserter(out), [this](Dim d) { return g.dims().value(d) != 1; });
+  std::copy_if(dims.begin(), dims.end(), std::back_inserter(out), [this](Dim d) { return !is_one(d); });
   return out;
 }
 
 std::ptrdiff_t Views::cuts(std::span<const Dim> dims) const {
-  return std::count_if(dims.begin(), dims.end(), [this](Dim d) { return g.dims().value(d) != 1; });
+  return std::count_if(dims.begin(), dims.end(), [this](Dim d) { return !is_one(d); });
 }
 
 bool Views::is_spelled_out(Id target, const Dims* to) const {
@@ -85,21 +86,24 @@ Id Views::expand(Id x, std::span<const Dim> to) const {
   return g.add(make_key("", "Expand", {}, 1, std::nullopt), std::array{x, literal});
 }
 
+Id Views::concat(std::span<const Id> parts, std::int64_t axis) const {
+  const Dims* first = shape(parts[0]);
+  const auto rank = first ? std::optional(static_cast<int>(first->size())) : std::nullopt;
+  return g.add(make_key("", "Concat", {Attribute::of("axis", axis)}, 1, rank), parts);
+}
+
 std::vector<std::int64_t> Views::perm(OpId op) const {
   const Attribute* a = find_attribute(g.key(op).attributes, "perm");
   return a ? a->ints() : std::vector<std::int64_t>{};
 }
 
 std::int64_t Views::int_attribute(OpId op, std::string_view name, std::int64_t absent) const {
-  const Attribute* a = find_attribute(g.key(op).attributes, std::string(name));
-  return a && a->type == AttributeType::kInt ? a->i() : absent;
+  return native::int_attribute(g.key(op), name, absent);
 }
 
 std::optional<std::size_t> Views::axis(OpId op, Id tensor, std::int64_t absent) const {
   const Dims* dims = shape(tensor);
-  if (!dims) return std::nullopt;
-  const std::int64_t rank = std::ssize(*dims), axis = int_attribute(op, "axis", absent), place = axis < 0 ? axis + rank : axis;
-  return place >= 0 && place < rank ? std::optional(static_cast<std::size_t>(place)) : std::nullopt;
+  return dims ? from_front(int_attribute(op, "axis", absent), dims->size()) : std::nullopt;
 }
 
 std::optional<std::vector<std::int64_t>> Views::ints(Id id) const {
@@ -116,6 +120,28 @@ std::optional<std::vector<std::int64_t>> Views::ints(Id id) const {
   return out;
 }
 
+std::optional<std::vector<std::size_t>> Views::axes(Id id, std::size_t rank) const {
+  const auto listed = ints(id);
+  if (!listed) return std::nullopt;
+  std::vector<std::size_t> out;
+  for (const std::int64_t axis : *listed) {
+    const auto place = from_front(axis, rank);
+    if (!place) return std::nullopt;
+    out.push_back(*place);
+  }
+  return out;
+}
+
+std::int64_t int_attribute(const OpKey& key, std::string_view name, std::int64_t absent) {
+  const Attribute* a = find_attribute(key.attributes, name);
+  return a && a->type == AttributeType::kInt ? a->i() : absent;
+}
+
+std::optional<std::size_t> from_front(std::int64_t axis, std::size_t rank) {
+  const std::int64_t all = static_cast<std::int64_t>(rank), place = axis < 0 ? axis + all : axis;
+  return place >= 0 && place < all ? std::optional(static_cast<std::size_t>(place)) : std::nullopt;
+}
+
 PatternNode variable() { return {}; }
 
 PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> children, std::string_view domain) {
@@ -126,7 +152,17 @@ PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> 
   return n;
 }
 
-Pattern over_two(OnnxEGraph& g, std::string_view op) { return {{variable(), variable(), node(g, op, {0, 1})}}; }
+Pattern over(OnnxEGraph& g, std::string_view op, std::size_t inputs, std::string_view domain, int outputs) {
+  Pattern pattern;
+  pattern.nodes.assign(inputs, variable());
+  std::vector<std::uint32_t> children(inputs);
+  std::iota(children.begin(), children.end(), 0U);
+  pattern.nodes.push_back(node(g, op, std::move(children), domain));
+  pattern.nodes.back().kind = g.kind(domain, op, outputs);
+  return pattern;
+}
+
+Pattern over_two(OnnxEGraph& g, std::string_view op) { return over(g, op, 2); }
 
 std::function<Pattern(OnnxEGraph&)> reshaped(std::string_view op) {
   return [op](OnnxEGraph& g) { return Pattern{{variable(), variable(), node(g, op, {0, 1}), variable(), node(g, "Reshape", {2, 3})}}; };

@@ -36,7 +36,7 @@ struct Views {
 
   // Whether the target refuses the operator at this slot of a match where it stands, or wishes it away (`if_refused` of rules in text). The
   // rule says so: ViewRule::if_refused.
-  bool refused(const Match& m, std::size_t slot) const { return g.is_refused(g.egraph().node(m.matched[slot]), m.classes[slot]); }
+  bool refused(const Match& m, std::size_t slot) const { return g.is_refused(m.matched[slot], m.classes[slot]); }
   bool refused(const Match& m) const { return refused(m, m.matched.size() - 1); }
   // The ranks that the target takes an operator with; to the checker, who knows no target, rank 4 alone.
   Ranks ranks(const OpKey& key) const { return g.refusals() ? g.refusals()->ranks(key) : Ranks{4, 4}; }
@@ -44,6 +44,7 @@ struct Views {
   const Dims* shape(Id id) const;  // nullptr where it is unknown
   bool equal(Dim a, Dim b) const { return g.dims().equal(a, b); }
   bool equal(std::span<const Dim> a, std::span<const Dim> b) const;
+  bool is_one(Dim d) const { return g.dims().value(d) == 1; }
   bool has_zero(std::span<const Dim> dims) const;
   // The dims of a shape that are not 1. Rules about Reshapes around Transposes count with these alone, and the Transposes that they make
   // have no others: wherever axes of size 1 stand, the elements are the same, so a view has one form instead of one for each of their
@@ -58,6 +59,7 @@ struct Views {
   Id reshape_by(Id x, std::vector<std::int64_t> to, int rank) const;
   Id transpose(Id x, std::vector<std::int64_t> perm) const;
   Id expand(Id x, std::span<const Dim> to) const;
+  Id concat(std::span<const Id> parts, std::int64_t axis) const;
   std::vector<std::int64_t> perm(OpId op) const;
   // An int attribute of the operator, or what it is where absent.
   std::int64_t int_attribute(OpId op, std::string_view name, std::int64_t absent) const;
@@ -66,13 +68,22 @@ struct Views {
   std::optional<std::size_t> axis(OpId op, Id tensor, std::int64_t absent = 0) const;
   // The elements of a small constant int tensor.
   std::optional<std::vector<std::int64_t>> ints(Id id) const;
+  // The same as axes, counted from the front; nullopt where they are unknown, or one is no axis.
+  std::optional<std::vector<std::size_t>> axes(Id id, std::size_t rank) const;
 };
+
+// An int attribute of an operator, or what it is where absent.
+std::int64_t int_attribute(const OpKey& key, std::string_view name, std::int64_t absent);
+// An axis counted from the front; nullopt where there is no such axis.
+std::optional<std::size_t> from_front(std::int64_t axis, std::size_t rank);
 
 // Says of a condition that the rule is true without it: which direction helps, or what others look for.
 inline bool useful(bool condition) { return condition; }
 
 PatternNode variable();
 PatternNode node(OnnxEGraph& g, std::string_view op, std::vector<std::uint32_t> children, std::string_view domain = "");
+// Operator of so many variables: these are the first classes, then comes the root.
+Pattern over(OnnxEGraph& g, std::string_view op, std::size_t inputs, std::string_view domain = "", int outputs = 1);
 // Operator of two variables: classes 0 and 1, the root is 2.
 Pattern over_two(OnnxEGraph& g, std::string_view op);
 // Its Reshape: to the literal of class 3, the root is 4.

@@ -88,12 +88,6 @@ bool takes(std::string_view op, DType dtype) {
   return schema != nullptr && dtypes_fit(*schema, std::array{dtype}, nullptr);
 }
 
-Id joined(const Views& v, std::span<const Id> parts, std::int64_t axis) {
-  const Dims* first = v.shape(parts[0]);
-  const auto rank = first ? std::optional(static_cast<int>(first->size())) : std::nullopt;
-  return v.g.add(make_key("", "Concat", {Attribute::of("axis", axis)}, 1, rank), parts);
-}
-
 // One quantizer of each part that is like the first one; empty where a part has none. `same`: with its very scale and zero point.
 std::vector<Quantizer> alike(const Views& v, const Quantizer& first, std::span<const Id> parts, bool same) {
   std::vector<Quantizer> out{first};
@@ -136,10 +130,10 @@ void concat_of_quantized(const Views& v, const Match& m, Unions& unions) {
       if (q.zero != kNone) zeros.push_back(q.zero);
     }
     if (of.size() != all.size()) continue;
-    const Id inside = joined(v, of, axis);
+    const Id inside = v.concat(of, axis);
     const std::int64_t at = axis_of_scales(v, first, axis);
-    const Id scale = own ? joined(v, scales, at) : first.scale;
-    const Id zero = own && first.zero != kNone ? joined(v, zeros, at) : first.zero;
+    const Id scale = own ? v.concat(scales, at) : first.scale;
+    const Id zero = own && first.zero != kNone ? v.concat(zeros, at) : first.zero;
     unions.emplace_back(m.root(), quantize(v, first, inside, scale, zero));
   }
 }
@@ -160,7 +154,7 @@ void quantizer_of_concat(const Views& v, const Match& m, Unions& unions) {
     if (parameters_along(v, *q, joins[i].op, m.classes[0], false) != Along::kSame) continue;
     const std::int64_t axis = v.int_attribute(joins[i].op, "axis", 0);
     for (Id& part : children[i]) part = quantize(v, *q, part, q->scale, q->zero);
-    unions.emplace_back(m.root(), joined(v, children[i], axis));
+    unions.emplace_back(m.root(), v.concat(children[i], axis));
   }
 }
 

@@ -26,6 +26,26 @@ std::vector<bool> only(std::size_t rank, std::size_t axis) {
   return out;
 }
 
+// The first input at another rank: its axes that the operator works along stay apart.
+struct Lifted {
+  Regrouped axes;
+  Id x;
+  std::int64_t place(std::size_t axis) const { return static_cast<std::int64_t>(axes.place(axis)); }
+};
+
+std::optional<Lifted> lifted(const Operation& op, const Dims& dims, const Axes& axes) {
+  auto regrouped = Regrouped::at(axes, op.ranks);
+  if (!regrouped) return std::nullopt;
+  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
+  return Lifted{*std::move(regrouped), x};
+}
+
+std::optional<Lifted> lifted_along(const Operation& op, const Dims& dims, const std::vector<bool>& along) {
+  return lifted(op, dims, axes_along(op, dims, along));
+}
+
+OpKey with_axis(const Operation& op, std::int64_t axis) { return with_attribute(op.key, Attribute::of("axis", axis)); }
+
 Id add(const Operation& op, OpKey key, std::vector<Id> inputs) { return op.v.g.add(key, inputs); }
 
 std::vector<Id> with_first(const Operation& op, Id first) {
@@ -48,15 +68,7 @@ void elementwise(const Operation& op, Unions& unions) {
     if (!own || own->size() > out.size()) return;
     dims.push_back(padded(table, *own, out.size()));
   }
-  const auto both = [&](std::size_t i, std::size_t j) {
-    return std::all_of(dims.begin(), dims.end(), [&](const Dims& d) {
-      return (op.is_one(d[i]) && op.is_one(d[j])) || (op.v.equal(d[i], out[i]) && op.v.equal(d[j], out[j]));
-    });
-  };
-  const auto alike = [&](std::size_t i, std::size_t j) { return op.v.guard("operands broadcast along both axes or none", both(i, j)); };
-  const auto regrouped = Regrouped::at(axes_of(
-                                           op, out, [](std::size_t) { return false; }, alike),
-                                       op.ranks);
+  const auto regrouped = regrouped_operands(op, out, dims, out.size());
   if (!regrouped) return;
   std::vector<Id> inputs = op.inputs;
   for (std::size_t i = 0; i < operands; ++i) inputs[i] = operand_with_dims(op, inputs[i], regrouped->dims(table, dims[i]));
@@ -69,13 +81,7 @@ void expansion(const Operation& op, Unions& unions) {
   if (!from || !to || from->size() > to->size()) return;
   DimTable& table = op.v.g.dims();
   const Dims out = *to, own = padded(table, *from, out.size());
-  const auto both = [&](std::size_t i, std::size_t j) {
-    return (op.is_one(own[i]) && op.is_one(own[j])) || (op.v.equal(own[i], out[i]) && op.v.equal(own[j], out[j]));
-  };
-  const auto alike = [&](std::size_t i, std::size_t j) { return op.v.guard("both axes grow or none", both(i, j)); };
-  const auto regrouped = Regrouped::at(axes_of(
-                                           op, out, [](std::size_t) { return false; }, alike),
-                                       op.ranks);
+  const auto regrouped = regrouped_operands(op, out, std::array{own}, out.size());
   if (!regrouped) return;
   unite(op, op.v.expand(with_dims(op.v, op.inputs[0], regrouped->dims(table, own)), regrouped->dims(table, out)), unions);
 }
@@ -89,11 +95,9 @@ void along_an_axis(const Operation& op, Unions& unions) {
   const Dims dims = *from;
   const auto axis = op.axis("axis", -1, dims.size());
   if (!axis) return;
-  const auto regrouped = Regrouped::at(axes_along(op, dims, only(dims.size(), *axis)), op.ranks);
-  if (!regrouped) return;
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
-  const auto place = static_cast<std::int64_t>(regrouped->place(*axis));
-  unite(op, add(op, with_attribute(op.key, Attribute::of("axis", place)), with_first(op, x)), unions);
+  const auto up = lifted_along(op, dims, only(dims.size(), *axis));
+  if (!up) return;
+  unite(op, add(op, with_axis(op, up->place(*axis)), with_first(op, up->x)), unions);
 }
 
 // QuantizeLinear and DequantizeLinear, by one scale or by those of an axis.
@@ -105,11 +109,9 @@ void quantizer(const Operation& op, Unions& unions) {
   const auto axis = scales->empty() ? std::nullopt : op.axis("axis", 1, dims.size());
   if (!scales->empty() && !axis) return;
   if (axis) along[*axis] = true;
-  const auto regrouped = Regrouped::at(axes_along(op, dims, along), op.ranks);
-  if (!regrouped) return;
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
-  const auto place = static_cast<std::int64_t>(axis ? regrouped->place(*axis) : 0);
-  unite(op, add(op, with_attribute(op.key, Attribute::of("axis", place)), with_first(op, x)), unions);
+  const auto up = lifted_along(op, dims, along);
+  if (!up) return;
+  unite(op, add(op, with_axis(op, axis ? up->place(*axis) : 0), with_first(op, up->x)), unions);
 }
 
 // CumSum: the axis is an input.
@@ -119,11 +121,10 @@ void along_a_given_axis(const Operation& op, Unions& unions) {
   const Dims dims = *from;
   const auto axes = op.axes_in(1, dims.size());
   if (!axes || axes->size() != 1) return;
-  const auto regrouped = Regrouped::at(axes_along(op, dims, only(dims.size(), axes->front())), op.ranks);
-  if (!regrouped) return;
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
-  const Id axis = op.v.g.constant(Tensor::scalar_int64(static_cast<std::int64_t>(regrouped->place(axes->front()))));
-  unite(op, add(op, op.key, {x, axis}), unions);
+  const auto up = lifted_along(op, dims, only(dims.size(), axes->front()));
+  if (!up) return;
+  const Id axis = op.v.g.constant(Tensor::scalar_int64(up->place(axes->front())));
+  unite(op, add(op, op.key, {up->x, axis}), unions);
 }
 
 // LayerNormalization and such, over the axes from `axis` on: these stay apart, since scale and bias have them.
@@ -135,11 +136,9 @@ void over_last_axes(const Operation& op, Unions& unions) {
   if (!axis) return;
   std::vector<bool> along(dims.size(), false);
   std::fill(along.begin() + static_cast<std::ptrdiff_t>(*axis), along.end(), true);
-  const auto regrouped = Regrouped::at(axes_along(op, dims, along), op.ranks);
-  if (!regrouped) return;
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
-  const auto place = static_cast<std::int64_t>(regrouped->place(*axis));
-  unite(op, add(op, with_attribute(op.key, Attribute::of("axis", place)), with_first(op, x)), unions);
+  const auto up = lifted_along(op, dims, along);
+  if (!up) return;
+  unite(op, add(op, with_axis(op, up->place(*axis)), with_first(op, up->x)), unions);
 }
 
 // ---- reductions
@@ -166,17 +165,15 @@ void reduction(const Operation& op, Unions& unions) {
   const auto alike = [&](std::size_t i, std::size_t j) {
     return op.v.guard("joined axes are reduced together", (*reduced)[i] == (*reduced)[j]);
   };
-  const auto regrouped = Regrouped::at(axes_of(
-                                           op, dims, [&](std::size_t i) { return (*reduced)[i]; }, alike),
-                                       op.ranks);
-  if (!regrouped) return;
+  const auto touched = [&](std::size_t i) { return (*reduced)[i]; };
+  const auto up = lifted(op, dims, axes_of(op, dims, touched, alike));
+  if (!up) return;
   std::vector<std::int64_t> axes;
   for (std::size_t i = 0; i < dims.size(); ++i)
-    if ((*reduced)[i]) axes.push_back(static_cast<std::int64_t>(regrouped->place(i)));
+    if ((*reduced)[i]) axes.push_back(up->place(i));
   axes.erase(std::unique(axes.begin(), axes.end()), axes.end());
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
   const OpKey key = with_attribute(op.key, Attribute::of("keepdims", std::int64_t{1}));
-  unite(op, add(op, key, {x, op.v.g.constant(Tensor::vector_int64(axes))}), unions);
+  unite(op, add(op, key, {up->x, op.v.g.constant(Tensor::vector_int64(axes))}), unions);
 }
 
 void arg_reduction(const Operation& op, Unions& unions) {
@@ -185,11 +182,10 @@ void arg_reduction(const Operation& op, Unions& unions) {
   const Dims dims = *from;
   const auto axis = op.axis("axis", 0, dims.size());
   if (!axis) return;
-  const auto regrouped = Regrouped::at(axes_along(op, dims, only(dims.size(), *axis)), op.ranks);
-  if (!regrouped) return;
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
+  const auto up = lifted_along(op, dims, only(dims.size(), *axis));
+  if (!up) return;
   const OpKey kept = with_attribute(op.key, Attribute::of("keepdims", std::int64_t{1}));
-  unite(op, add(op, with_attribute(kept, Attribute::of("axis", static_cast<std::int64_t>(regrouped->place(*axis)))), {x}), unions);
+  unite(op, add(op, with_attribute(kept, Attribute::of("axis", up->place(*axis))), {up->x}), unions);
 }
 
 // ---- parts and indices
@@ -209,11 +205,11 @@ void slice(const Operation& op, Unions& unions) {
   }
   std::vector<bool> along(dims.size(), false);
   for (const std::size_t axis : axes) along[axis] = true;
-  const auto regrouped = Regrouped::at(axes_along(op, dims, along), op.ranks);
-  if (!regrouped || axes.empty()) return;
+  const auto up = axes.empty() ? std::nullopt : lifted_along(op, dims, along);
+  if (!up) return;
   std::vector<std::int64_t> places;
-  for (const std::size_t axis : axes) places.push_back(static_cast<std::int64_t>(regrouped->place(axis)));
-  std::vector<Id> inputs = with_first(op, with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims)));
+  for (const std::size_t axis : axes) places.push_back(up->place(axis));
+  std::vector<Id> inputs = with_first(op, up->x);
   inputs.resize(std::max<std::size_t>(inputs.size(), 4), op.v.g.absent());
   inputs[3] = op.v.g.constant(Tensor::vector_int64(places));
   unite(op, add(op, op.key, std::move(inputs)), unions);
@@ -225,11 +221,9 @@ void split(const Operation& op, Unions& unions) {
   const Dims dims = *from;
   const auto axis = op.axis("axis", 0, dims.size());
   if (!axis) return;
-  const auto regrouped = Regrouped::at(axes_along(op, dims, only(dims.size(), *axis)), op.ranks);
-  if (!regrouped) return;
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
-  const OpKey key = with_attribute(op.key, Attribute::of("axis", static_cast<std::int64_t>(regrouped->place(*axis))));
-  const Id parts = add(op, key, with_first(op, x));
+  const auto up = lifted_along(op, dims, only(dims.size(), *axis));
+  if (!up) return;
+  const Id parts = add(op, with_axis(op, up->place(*axis)), with_first(op, up->x));
   for (int i = 0; i < op.key.outputs; ++i) {
     const Id part = op.v.g.project(op.result, i);
     const Dims* to = op.v.shape(part);
@@ -253,8 +247,7 @@ void concat(const Operation& op, Unions& unions) {
     if (!own || own->size() != out.size()) return;
     inputs.push_back(with_dims(op.v, op.inputs[i], regrouped->dims(op.v.g.dims(), Dims(*own))));
   }
-  const auto place = static_cast<std::int64_t>(regrouped->place(*axis));
-  unite(op, add(op, with_attribute(op.key, Attribute::of("axis", place)), std::move(inputs)), unions);
+  unite(op, add(op, with_axis(op, static_cast<std::int64_t>(regrouped->place(*axis))), std::move(inputs)), unions);
 }
 
 // Pad: what is added before and behind each axis.
@@ -275,11 +268,11 @@ void pad(const Operation& op, Unions& unions) {
   for (std::size_t i = 0; i < axes.size(); ++i) before[axes[i]] = (*given)[i], behind[axes[i]] = (*given)[axes.size() + i];
   std::vector<bool> along;
   for (std::size_t i = 0; i < dims.size(); ++i) along.push_back(before[i] != 0 || behind[i] != 0);
-  const auto regrouped = Regrouped::at(axes_along(op, dims, along), op.ranks);
-  if (!regrouped) return;
-  std::vector<std::int64_t> pads = regrouped->list(before, 0);
-  for (const std::int64_t n : regrouped->list(behind, 0)) pads.push_back(n);
-  std::vector<Id> inputs = with_first(op, with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims)));
+  const auto up = lifted_along(op, dims, along);
+  if (!up) return;
+  std::vector<std::int64_t> pads = up->axes.list(before, 0);
+  for (const std::int64_t n : up->axes.list(behind, 0)) pads.push_back(n);
+  std::vector<Id> inputs = with_first(op, up->x);
   inputs[1] = op.v.g.constant(Tensor::vector_int64(pads));
   if (inputs.size() > 3) inputs.resize(3);
   unite(op, add(op, op.key, std::move(inputs)), unions);
@@ -292,10 +285,9 @@ void tile(const Operation& op, Unions& unions) {
   const Dims dims = *from;
   std::vector<bool> along;
   for (const std::int64_t n : *repeats) along.push_back(n != 1);
-  const auto regrouped = Regrouped::at(axes_along(op, dims, along), op.ranks);
-  if (!regrouped) return;
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(op.v.g.dims(), dims));
-  unite(op, add(op, op.key, {x, op.v.g.constant(Tensor::vector_int64(regrouped->list(*repeats, 1)))}), unions);
+  const auto up = lifted_along(op, dims, along);
+  if (!up) return;
+  unite(op, add(op, op.key, {up->x, op.v.g.constant(Tensor::vector_int64(up->axes.list(*repeats, 1)))}), unions);
 }
 
 // Gather: the indices become a vector, whose axis stands in the place of the one that they index.
@@ -305,13 +297,10 @@ void gather(const Operation& op, Unions& unions) {
   const Dims dims = *from, listed = *indices;
   const auto axis = op.axis("axis", 0, dims.size());
   if (!axis) return;
-  const auto regrouped = Regrouped::at(axes_along(op, dims, only(dims.size(), *axis)), op.ranks);
-  if (!regrouped) return;
-  DimTable& table = op.v.g.dims();
-  Dim count = table.constant(1);
-  for (const Dim d : listed) count = table.mul(count, d);
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(table, dims)), i = with_dims(op.v, op.inputs[1], {count});
-  unite(op, add(op, with_attribute(op.key, Attribute::of("axis", static_cast<std::int64_t>(regrouped->place(*axis)))), {x, i}), unions);
+  const auto up = lifted_along(op, dims, only(dims.size(), *axis));
+  if (!up) return;
+  const Id i = with_dims(op.v, op.inputs[1], {op.v.g.dims().product(listed)});
+  unite(op, add(op, with_axis(op, up->place(*axis)), {up->x, i}), unions);
 }
 
 void gather_elements(const Operation& op, Unions& unions) {
@@ -322,11 +311,10 @@ void gather_elements(const Operation& op, Unions& unions) {
   if (!axis) return;
   std::vector<bool> along;
   for (std::size_t i = 0; i < dims.size(); ++i) along.push_back(i == *axis || !op.v.equal(dims[i], to[i]));
-  const auto regrouped = Regrouped::at(axes_along(op, dims, along), op.ranks);
-  if (!regrouped) return;
-  DimTable& table = op.v.g.dims();
-  const Id x = with_dims(op.v, op.inputs[0], regrouped->dims(table, dims)), i = with_dims(op.v, op.inputs[1], regrouped->dims(table, to));
-  unite(op, add(op, with_attribute(op.key, Attribute::of("axis", static_cast<std::int64_t>(regrouped->place(*axis)))), {x, i}), unions);
+  const auto up = lifted_along(op, dims, along);
+  if (!up) return;
+  const Id i = with_dims(op.v, op.inputs[1], up->axes.dims(op.v.g.dims(), to));
+  unite(op, add(op, with_axis(op, up->place(*axis)), {up->x, i}), unions);
 }
 
 // Every operator of these traits, with as many inputs as it may have.

@@ -1,5 +1,6 @@
 // Transpose, products, and operators over channels, at a rank that the target takes (rank.cpp).
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 
@@ -147,15 +148,7 @@ void matmul(const Operation& op, Unions& unions) {
   whole.push_back(b.back());
   a = padded(table, a, whole.size());
   b = padded(table, b, whole.size());
-  const auto broadcasts_alike = [&](const Dims& d, std::size_t i, std::size_t j) {
-    return (op.is_one(d[i]) && op.is_one(d[j])) || (op.v.equal(d[i], whole[i]) && op.v.equal(d[j], whole[j]));
-  };
-  const auto alike = [&](std::size_t i, std::size_t j) {
-    return j < given && op.v.guard("factors broadcast along both axes or none", broadcasts_alike(a, i, j) && broadcasts_alike(b, i, j));
-  };
-  const auto regrouped = Regrouped::at(axes_of(
-                                           op, whole, [&](std::size_t i) { return i >= given; }, alike),
-                                       op.ranks);
+  const auto regrouped = regrouped_operands(op, whole, std::array{a, b}, given);
   if (!regrouped) return;
   const Id x = operand_with_dims(op, op.inputs[0], regrouped->dims(table, a), 2);
   const Id y = operand_with_dims(op, op.inputs[1], regrouped->dims(table, b), 2);

@@ -1,7 +1,6 @@
 #include "rules/native/regroup.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "onnx_bridge/convert/op_key.h"
 #include "rules/native/views.h"
@@ -47,11 +46,7 @@ std::size_t Regrouped::place(std::size_t axis) const {
 
 Dims Regrouped::dims(DimTable& table, const Dims& whole) const {
   Dims out(lead_, table.constant(1));
-  for (const Run& run : runs_) {
-    Dim product = whole[run.begin];
-    for (std::size_t i = run.begin + 1; i < run.end; ++i) product = table.mul(product, whole[i]);
-    out.push_back(product);
-  }
+  for (const Run& run : runs_) out.push_back(table.product(std::span(whole).subspan(run.begin, run.end - run.begin)));
   return out;
 }
 
@@ -73,26 +68,14 @@ bool Operation::is_at_refused_rank() const {
          std::any_of(made.elements.begin(), made.elements.end(), refused);
 }
 
-std::int64_t Operation::number(std::string_view name, std::int64_t absent) const {
-  const Attribute* a = find_attribute(key.attributes, std::string(name));
-  return a && a->type == AttributeType::kInt ? a->i() : absent;
-}
+std::int64_t Operation::number(std::string_view name, std::int64_t absent) const { return int_attribute(key, name, absent); }
 
 std::optional<std::size_t> Operation::axis(std::string_view name, std::int64_t absent, std::size_t rank) const {
-  const std::int64_t axis = number(name, absent), place = axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis;
-  return place >= 0 && place < static_cast<std::int64_t>(rank) ? std::optional(static_cast<std::size_t>(place)) : std::nullopt;
+  return from_front(number(name, absent), rank);
 }
 
 std::optional<std::vector<std::size_t>> Operation::axes_in(std::size_t input, std::size_t rank) const {
-  const auto listed = v.ints(inputs[input]);
-  if (!listed) return std::nullopt;
-  std::vector<std::size_t> out;
-  for (const std::int64_t axis : *listed) {
-    const std::int64_t place = axis < 0 ? axis + static_cast<std::int64_t>(rank) : axis;
-    if (place < 0 || place >= static_cast<std::int64_t>(rank)) return std::nullopt;
-    out.push_back(static_cast<std::size_t>(place));
-  }
-  return out;
+  return v.axes(inputs[input], rank);
 }
 
 Id with_dims(const Views& v, Id x, const Dims& dims) {
@@ -116,6 +99,18 @@ Axes axes_of(const Operation& op, const Dims& dims, const std::function<bool(std
   return out;
 }
 
+std::optional<Regrouped> regrouped_operands(const Operation& op, const Dims& whole, std::span<const Dims> operands, std::size_t joinable) {
+  const auto alike = [&](std::size_t i, std::size_t j) {
+    const auto both_or_none = [&](const Dims& d) {
+      return (op.is_one(d[i]) && op.is_one(d[j])) || (op.v.equal(d[i], whole[i]) && op.v.equal(d[j], whole[j]));
+    };
+    return j < joinable &&
+           op.v.guard("operands broadcast along both axes or none", std::all_of(operands.begin(), operands.end(), both_or_none));
+  };
+  const auto touched = [joinable](std::size_t i) { return i >= joinable; };
+  return Regrouped::at(axes_of(op, whole, touched, alike), op.ranks);
+}
+
 void unite(const Operation& op, Id made, Unions& unions) {
   const Dims* to = op.v.shape(op.result);
   if (to) unions.emplace_back(op.result, with_dims(op.v, made, Dims(*to)));
@@ -135,26 +130,12 @@ Dims padded(DimTable& table, const Dims& dims, std::size_t rank) {
   return out;
 }
 
-namespace {
-
-Pattern over_inputs(OnnxEGraph& g, std::string_view op, std::size_t inputs, int outputs) {
-  Pattern pattern;
-  for (std::size_t i = 0; i < inputs; ++i) pattern.nodes.push_back(variable());
-  std::vector<std::uint32_t> children(inputs);
-  std::iota(children.begin(), children.end(), 0);
-  pattern.nodes.push_back(node(g, op, std::move(children)));
-  pattern.nodes.back().kind = g.kind("", op, outputs);
-  return pattern;
-}
-
-}  // namespace
-
 ViewRule regrouping(std::string name, std::string doc, Effect effect, std::vector<Taken> taken, MakeRegrouped make) {
   ViewRule rule{std::move(name), std::move(doc), effect, nullptr, nullptr};
   rule.patterns = [taken = std::move(taken)](OnnxEGraph& g) {
     std::vector<Pattern> out;
     for (const Taken& t : taken)
-      for (std::size_t inputs = t.fewest; inputs <= t.most; ++inputs) out.push_back(over_inputs(g, t.op, inputs, t.outputs));
+      for (std::size_t inputs = t.fewest; inputs <= t.most; ++inputs) out.push_back(over(g, t.op, inputs, "", t.outputs));
     return out;
   };
   rule.apply = [make](const Views& v, const Match& m, Unions& unions) {

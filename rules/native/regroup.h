@@ -50,7 +50,7 @@ struct Operation {
 
   bool has(std::size_t input) const;
   const Dims* shape(std::size_t input) const { return has(input) ? v.shape(inputs[input]) : nullptr; }
-  bool is_one(Dim d) const { return v.g.dims().value(d) == 1; }
+  bool is_one(Dim d) const { return v.is_one(d); }
   // Whether a tensor that carries data has a rank that is not taken.
   bool is_at_refused_rank() const;
   // The int attribute of this name as an axis, counted from the front of `rank`.
@@ -67,6 +67,9 @@ Id operand_with_dims(const Operation& op, Id x, Dims dims, std::size_t least = 0
 // Axes of which those of size 1 are free, but for what is `touched`; others may be joined where `alike` says so.
 Axes axes_of(const Operation& op, const Dims& dims, const std::function<bool(std::size_t)>& touched,
              std::function<bool(std::size_t, std::size_t)> alike);
+// The axes of a result that operands broadcast to, which have its rank. Of the first `joinable` neighbours may be joined where each operand
+// has both or none.
+std::optional<Regrouped> regrouped_operands(const Operation& op, const Dims& whole, std::span<const Dims> operands, std::size_t joinable);
 // The result with the shape that it had, of an operator that was made at another rank.
 void unite(const Operation& op, Id made, Unions& unions);
 OpKey with_attribute(OpKey key, Attribute a);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,6 +44,9 @@ class DimTable {
   Dim add(Dim a, Dim b);
   Dim sub(Dim a, Dim b);
   Dim mul(Dim a, Dim b);
+  Dim product(std::span<const Dim> dims) {
+    return std::accumulate(dims.begin(), dims.end(), constant(1), [this](Dim a, Dim b) { return mul(a, b); });
+  }
   // a/b where b divides a as a polynomial; nullopt otherwise.
   std::optional<Dim> exact_div(Dim a, Dim b);
   Dim floor_div(Dim a, Dim b);  // Python's //: exact where possible, else an opaque atom
