@@ -199,10 +199,12 @@ bool Target::allows(const OpSite& site, std::string* why) const {
       return refuse(fmt::format("target {} has no {} for {}", name, op, dtype));
   }
   if (site.at_border && border.contains(op)) return true;
-  const auto indices = index_ranks.find(op);
+  static const std::map<int, Ranks> none;
+  const auto listed = index_ranks.find(op);
+  const std::map<int, Ranks>& indices = listed == index_ranks.end() ? none : listed->second;
   for (const OperatorLimits& l : limits)
     if (concerns(l, op))
-      if (std::string wrong = refuse_site(l, site, indices == index_ranks.end() ? std::map<int, Ranks>{} : indices->second); !wrong.empty())
+      if (std::string wrong = refuse_site(l, site, indices); !wrong.empty())
         return refuse(fmt::format("target {}, {}: {}{}", name, op, wrong, l.because.empty() ? "" : fmt::format(" ({})", l.because)));
   return true;
 }
@@ -238,7 +240,8 @@ namespace {
 
 class TargetRefusals : public Refusals {
  public:
-  TargetRefusals(const Target& target, std::int64_t opset_limit) : target_(target), opset_limit_(opset_limit) {}
+  TargetRefusals(const Target& target, std::int64_t opset_limit)
+      : target_(target), opset_limit_(opset_limit), counts_heads_(some_limit_counts_heads(target)) {}
 
   bool refuses(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
@@ -251,15 +254,18 @@ class TargetRefusals : public Refusals {
   Ranks ranks(const OpKey& key) const override { return target_.ranks(operator_name(key.domain, key.op_type)); }
   bool by_place(const OpKey& key) const override { return target_.limits_by_place(operator_name(key.domain, key.op_type)); }
 
-  bool counts_heads() const override {
-    const auto counts = [](const OperatorLimits& l) { return l.max_heads || l.max_batch; };
-    return std::any_of(target_.limits.begin(), target_.limits.end(), counts) ||
-           std::any_of(target_.wishes.begin(), target_.wishes.end(), [&](const Wish& w) { return counts(w.limits); });
-  }
+  bool counts_heads() const override { return counts_heads_; }
 
  private:
+  static bool some_limit_counts_heads(const Target& target) {
+    const auto counts = [](const OperatorLimits& l) { return l.max_heads || l.max_batch; };
+    return std::any_of(target.limits.begin(), target.limits.end(), counts) ||
+           std::any_of(target.wishes.begin(), target.wishes.end(), [&](const Wish& w) { return counts(w.limits); });
+  }
+
   const Target& target_;
   std::int64_t opset_limit_;
+  bool counts_heads_;
 };
 
 }  // namespace
