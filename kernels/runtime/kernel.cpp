@@ -28,7 +28,7 @@ T attribute_or(const Node& node, std::string_view name, T fallback) {
 }
 
 std::string where(const Node& node) {
-  const std::string op = node.domain.empty() ? node.op_type : node.domain + "." + node.op_type;
+  const std::string op = qualified_name(node.domain, node.op_type);
   if (!node.name.empty()) return fmt::format("{} '{}'", op, node.name);
   return node.outputs.empty() ? op : fmt::format("{} making '{}'", op, node.outputs[0]);
 }

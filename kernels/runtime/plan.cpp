@@ -16,7 +16,7 @@ constexpr int kMaxDepth = 64;
 std::string plain_domain(const std::string& domain) { return domain == "ai.onnx" ? std::string() : domain; }
 
 std::string describe(const Node& node) {
-  const std::string op = node.domain.empty() ? node.op_type : node.domain + "." + node.op_type;
+  const std::string op = qualified_name(node.domain, node.op_type);
   return fmt::format("{} '{}'", op, node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name);
 }
 

@@ -15,7 +15,7 @@ EmitTask::EmitTask(const OnnxEGraph& egraph, const Lowered& from, const Selectio
 
 std::string key_name(const EmitTask& task, const EmitUnit& unit) {
   const OpKey& key = task.g.key(task.e().node(unit.node).op);
-  return key.domain.empty() ? key.op_type : key.domain + "." + key.op_type;
+  return qualified_name(key.domain, key.op_type);
 }
 
 Node canonical_node(const EmitTask& task, const EmitUnit& unit) {

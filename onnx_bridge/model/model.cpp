@@ -85,6 +85,10 @@ Attribute Attribute::of(std::string name, std::vector<std::string> value) {
 }
 Attribute Attribute::of(std::string name, Tensor value) { return make(std::move(name), AttributeType::kTensor, std::move(value)); }
 
+std::string qualified_name(std::string_view domain, std::string_view op_type) {
+  return domain.empty() ? std::string(op_type) : std::string(domain) + "." + std::string(op_type);
+}
+
 const Attribute* find_attribute(const std::vector<Attribute>& attributes, std::string_view name) {
   for (const Attribute& a : attributes)
     if (a.name == name) return &a;

@@ -83,8 +83,10 @@ absl::StatusOr<TimedRows> read_rows(const std::vector<std::string>& paths) {
   return all;
 }
 
-// The operators of a model, as it stands.
-absl::StatusOr<std::vector<OpUse>> operators_of(const std::string& path, const ShapeArgs& shapes) {
+// What `ask` says of a model's own graph, lowered and as the choice that it is.
+template <typename Ask>
+auto ask_own_graph(const std::string& path, const ShapeArgs& shapes, const Target* target, const CostModel& cost, const Ask& ask)
+    -> absl::StatusOr<decltype(ask(std::declval<const OnnxEGraph&>(), std::declval<const Selection&>()))> {
   absl::StatusOr<Model> model = load_model(path);
   if (!model.ok()) return model.status();
   if (const absl::Status s = fix_shapes(*model, shapes); !s.ok()) return s;
@@ -92,18 +94,24 @@ absl::StatusOr<std::vector<OpUse>> operators_of(const std::string& path, const S
   OnnxEGraph g(*evaluator);
   const auto lowered = lower(*model, g);
   if (!lowered.ok()) return lowered.status();
+  const auto selection = original_selection(g, *lowered, target, cost);
+  if (!selection.ok()) return selection.status();
+  return ask(g, *selection);
+}
+
+absl::StatusOr<std::vector<OpUse>> operators_of(const std::string& path, const ShapeArgs& shapes) {
   const auto cost = load_cost_model("nodes");
   if (!cost.ok()) return cost.status();
-  const auto selection = original_selection(g, *lowered, nullptr, **cost);
-  if (!selection.ok()) return selection.status();
-  std::vector<OpUse> out;
-  for (Id id = 0; id < selection->by_class.size(); ++id) {
-    const Choice& chosen = selection->by_class[id];
-    if (chosen.node == kNone || g.facts(id).content) continue;
-    const ENode node = g.egraph().node(chosen.node);
-    if (g.key(node.op).domain != "#") out.push_back(use_of(g, node, id, {}));
-  }
-  return out;
+  return ask_own_graph(path, shapes, nullptr, **cost, [](const OnnxEGraph& g, const Selection& selection) {
+    std::vector<OpUse> out;
+    for (Id id = 0; id < selection.by_class.size(); ++id) {
+      const Choice& chosen = selection.by_class[id];
+      if (chosen.node == kNone || g.facts(id).content) continue;
+      const ENode node = g.egraph().node(chosen.node);
+      if (g.key(node.op).domain != "#") out.push_back(use_of(g, node, id, {}));
+    }
+    return out;
+  });
 }
 
 // Lines of {"graph", "machine", "precision", "activation_bytes", "weight_bytes", "seconds"}; what is named only once may be left out.
@@ -177,17 +185,8 @@ int fit(const CostArgs& args) {
   return kExitOk;
 }
 
-// What a model's own graph costs.
 absl::StatusOr<double> graph_cost(const std::string& path, const Setup& setup, const ShapeArgs& shapes) {
-  absl::StatusOr<Model> model = load_model(path);
-  if (!model.ok()) return model.status();
-  if (const absl::Status s = fix_shapes(*model, shapes); !s.ok()) return s;
-  const auto evaluator = make_evaluator();
-  OnnxEGraph g(*evaluator);
-  const auto lowered = lower(*model, g);
-  if (!lowered.ok()) return lowered.status();
-  const auto selection = original_selection(g, *lowered, &setup.target, *setup.cost);
-  return selection.ok() ? absl::StatusOr<double>(selection->cost) : selection.status();
+  return ask_own_graph(path, shapes, &setup.target, *setup.cost, [](const OnnxEGraph&, const Selection& own) { return own.cost; });
 }
 
 // "graphs/bart.0007.onnx" belongs to "graphs/bart".

@@ -9,6 +9,7 @@
 #include "tools/cli/cli.h"
 #include "tools/explain/inspect.h"
 #include "tools/explain/quantization.h"
+#include "tools/io/dims.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/fused.h"
@@ -37,12 +38,6 @@ std::string type_text(const ValueType& type) {
   }
 }
 
-std::string dim_text(const DimSpec& dim) {
-  if (const auto* number = std::get_if<std::int64_t>(&dim)) return fmt::format("{}", *number);
-  if (const auto* name = std::get_if<std::string>(&dim)) return *name;
-  return "?";
-}
-
 std::string shape_text(const ValueType& type) {
   const ValueType* inner = &type;
   while (inner->element) inner = inner->element.get();
@@ -61,18 +56,7 @@ std::string value_table(const char* what, const std::vector<ValueInfo>& values) 
 json values_json(const std::vector<ValueInfo>& values) {
   json out = json::array();
   for (const ValueInfo& v : values) {
-    json shape = nullptr;
-    if (v.type.shape) {
-      shape = json::array();
-      for (const DimSpec& dim : *v.type.shape) {
-        if (const auto* number = std::get_if<std::int64_t>(&dim))
-          shape.push_back(*number);
-        else if (const auto* name = std::get_if<std::string>(&dim))
-          shape.push_back(*name);
-        else
-          shape.push_back(nullptr);
-      }
-    }
+    const json shape = v.type.shape ? dims_json(*v.type.shape) : json(nullptr);
     out.push_back({{"name", v.name}, {"type", type_text(v.type)}, {"shape", shape}});
   }
   return out;

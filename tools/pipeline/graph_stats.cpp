@@ -6,7 +6,7 @@
 namespace saturate {
 namespace {
 
-std::string qualified(const Node& node) { return node.domain.empty() ? node.op_type : node.domain + "." + node.op_type; }
+std::string qualified(const Node& node) { return qualified_name(node.domain, node.op_type); }
 
 // Nodes with calls written out; each function is counted once.
 class NodeCounter {

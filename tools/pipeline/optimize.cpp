@@ -248,7 +248,7 @@ void note_unwanted(const Grown& grown, const Chosen& chosen, const Target& targe
     const OpKey& key = g.key(node.op);
     std::string why;
     if (key.domain == "#" || target.wish_price(site_of(g, node, id), &why) <= 1) continue;
-    const std::string op = key.domain.empty() ? key.op_type : key.domain + "." + key.op_type;
+    const std::string op = qualified_name(key.domain, key.op_type);
     const auto same = [&](const OptimizeReport::Unwanted& u) { return u.op == op && u.wish == why; };
     auto it = std::find_if(report.unwanted.begin(), report.unwanted.end(), same);
     if (it == report.unwanted.end()) it = report.unwanted.insert(it, {op, why, 0});

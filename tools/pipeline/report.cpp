@@ -4,7 +4,9 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "tools/io/dims.h"
 #include "tools/io/table.h"
 #include "tools/pipeline/fused.h"
 
@@ -84,13 +86,9 @@ std::string rule_table(const RunReport& run) {
 }
 
 std::string declared_dims(const ValueType& type) {
-  std::string out;
-  for (const DimSpec& dim : *type.shape) {
-    const auto* number = std::get_if<std::int64_t>(&dim);
-    const auto* name = std::get_if<std::string>(&dim);
-    out += fmt::format("{}{}", out.empty() ? "" : ",", number ? fmt::format("{}", *number) : name ? *name : "?");
-  }
-  return fmt::format("[{}]", out);
+  std::vector<std::string> dims;
+  std::transform(type.shape->begin(), type.shape->end(), std::back_inserter(dims), dim_text);
+  return fmt::format("[{}]", fmt::join(dims, ","));
 }
 
 std::string io_rank_text(const IoRank& io) {
@@ -112,21 +110,11 @@ std::string io_rank_text(const IoRank& io) {
   return out;
 }
 
-json shape_json(const ValueType& type) {
-  json out = json::array();
-  for (const DimSpec& dim : *type.shape) {
-    const auto* number = std::get_if<std::int64_t>(&dim);
-    const auto* name = std::get_if<std::string>(&dim);
-    out.push_back(number ? json(*number) : name ? json(*name) : json(nullptr));
-  }
-  return out;
-}
-
 json io_rank_json(const IoRank& io) {
   const auto list = [](const std::vector<IoRank::Changed>& changed) {
     json out = json::array();
     for (const IoRank::Changed& c : changed)
-      out.push_back({{"name", c.name}, {"before", shape_json(c.before)}, {"after", shape_json(c.after)}});
+      out.push_back({{"name", c.name}, {"before", dims_json(*c.before.shape)}, {"after", dims_json(*c.after.shape)}});
     return out;
   };
   json kept = json::array();

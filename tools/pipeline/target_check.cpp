@@ -61,8 +61,7 @@ class Checker {
     std::string why;
     if (target_.allows(site, &why)) return;
     const std::string output = first_output(node);
-    found.push_back(
-        {node.name.empty() ? output : node.name, node.domain.empty() ? node.op_type : node.domain + "." + node.op_type, why, output});
+    found.push_back({node.name.empty() ? output : node.name, qualified_name(node.domain, node.op_type), why, output});
   }
 
   const Target& target_;

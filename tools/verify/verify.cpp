@@ -285,17 +285,19 @@ class Verifier {
   // precision, or when its inputs or weights move by one unit in the last place. Where outputs differ by no more than a few times that,
   // nothing is wrong. Where floats are rounded to few steps (quantization) most moves change nothing and some change much.
   void allow_for_noise(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
-    const bool given = tolerances_.rtol || tolerances_.atol;
-    if (all_ok(result) || (given && options_.steps == 0)) return;
+    if (all_ok(result) || (tolerances_are_given() && options_.steps == 0)) return;
     const auto same_form = [](const OutputComparison& o) { return o.ok || o.mismatches > 0; };
     if (!std::all_of(result.outputs.begin(), result.outputs.end(), same_form)) return;
     const double start = steady_seconds();
-    measure_and_allow(inputs, wanted, got, given, result);
+    measure_and_allow(inputs, wanted, got, result);
     seconds_of_noise_ -= steady_seconds() - start;
   }
 
-  void measure_and_allow(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, bool given,
-                         VerifyCase& result) {
+  // Then nothing but steps excuses what lies beyond them, and no noise is measured.
+  bool tolerances_are_given() const { return tolerances_.rtol || tolerances_.atol; }
+
+  void measure_and_allow(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
+    const bool given = tolerances_are_given();
     std::vector<Noise> noise(wanted.size());
     const NoiseOf original{
         original_, *first_, session_options(), limits_of_noise(result.kind), inputs, wanted, result.kind == CaseKind::kQuantized};
