@@ -465,3 +465,13 @@ def test_a_repro_repeats_it(tmp_path):
     run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--io-rank", 4, "--save-repro", tmp_path / "repro")
     said = [p.read_text() for p in (tmp_path / "repro").iterdir() if p.is_file()]
     assert any(re.search(r"--io-rank\W+4", text) for text in said), said
+
+
+def test_ids_of_an_embedding_operator_stay(tmp_path):
+    """com.microsoft's operators hold indices, too."""
+    stored = [tensor("w", draw((30, 8))), tensor("p", draw((6, 8))), tensor("g", np.ones(8, np.float32)), tensor("b", np.zeros(8, np.float32))]
+    model = make_model([helper.make_node("EmbedLayerNormalization", ["ids", "", "w", "p", "", "g", "b"], ["y", "m"], domain="com.microsoft")],
+                       [value("ids", T.INT32, [1, 6])], [value("y", T.FLOAT, [1, 6, 8])], stored, domains=["com.microsoft"])
+    result, report, _ = optimized(tmp_path, model, "--io-rank", "4")
+    assert report["io_rank"]["kept"] == [{"name": "ids", "because": "only read as indices or shapes"}]
+    assert_same(model, result, report, {"ids": np.arange(6, dtype=np.int32)[None]})

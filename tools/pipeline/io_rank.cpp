@@ -45,7 +45,7 @@ constexpr auto kIndexInputs = std::to_array<IndexInputs>({
     {"OneHot", 0b10},
     {"CumSum", 0b10},
     {"Loop", 0b1},
-    {"com.microsoft.EmbedLayerNormalization", 0b11},
+    {"com.microsoft::EmbedLayerNormalization", 0b11},
 });
 
 bool holds_indices(const Node& node, std::size_t position) {
