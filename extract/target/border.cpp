@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "extract/price/op_sizes.h"
 #include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {

@@ -10,6 +10,7 @@
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/load_time_fusions.h"
+#include "extract/target/target_json.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 

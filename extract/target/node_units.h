@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "extract/price/cost.h"
 #include "extract/target/target.h"
+#include "onnx_bridge/convert/emit.h"
 #include "onnx_bridge/convert/lower.h"
 
 namespace saturate {

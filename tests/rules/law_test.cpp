@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/evaluator.h"
 #include "rules/check/check.h"
 #include "rules/compile/rule_set.h"

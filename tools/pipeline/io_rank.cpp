@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "fmt/format.h"
+#include "extract/price/op_sizes.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/model/subgraphs.h"
