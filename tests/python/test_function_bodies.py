@@ -55,6 +55,24 @@ def test_a_function_goes_to_its_body_and_comes_back(cases, function):
     assert {t["case"].removeprefix("test_") for t in misses} == {n for n in MISSES if f"test_{n}" in plain or f"test_{n}" in expanded}
 
 
+def geglu(channels):
+    n = lambda *words, **more: helper.make_node(*words, **more)
+    nodes = [n("Add", ["x", "b"], ["s"]), n("Split", ["s", "sizes"], ["h", "g"], axis=-1), n("Gelu", ["g"], ["e"]), n("Mul", ["h", "e"], ["y"])]
+    weights = [tensor("b", np.linspace(-1, 1, channels, dtype=np.float32)), tensor("sizes", np.array([channels // 2] * 2, np.int64))]
+    return make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 4, channels])], [value("y", TensorProto.FLOAT, ["n", 4, channels // 2])], weights, opset=20)
+
+
+@pytest.mark.parametrize("channels", [2560, 2562])
+def test_bias_split_gelu_of_the_channels_that_runtimes_take(tmp_path, channels):
+    onnx.save(geglu(channels), tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--target", "ort-cuda", "--cost", "nodes", cwd=tmp_path)
+    found = [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node]
+    assert (found == ["BiasSplitGelu"]) == (channels == 2560), found
+    if channels == 2560:
+        run_ok("out.onnx", "back.onnx", "--target", "onnx", cwd=tmp_path)
+        assert {n.domain for n in onnx.load(tmp_path / "back.onnx").graph.node} == {""}
+
+
 def test_a_loss_of_negative_classes_is_an_assumption(tmp_path):
     n = lambda *words, **more: helper.make_node(*words, **more)
     axis = tensor("axis", np.array([1], np.int64))
