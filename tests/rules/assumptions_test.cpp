@@ -40,7 +40,7 @@ bool is_about(const Rule& rule, std::string_view assumption) {
   if (assumption == "mask_of_zeros_and_ones")
     return asks(rule, {"reaches_scores", "may_be_mask"}) || (holds_operator(rule, {"Mul"}) && holds_operator(rule, {"Cast"}));
   if (assumption == "small_counts") return asks(rule, {"counts"}) || holds_operator(rule, {"Slice"});
-  if (assumption == "ids_in_range") return holds_operator(rule, {"Gather", "EmbedLayerNormalization"});
+  if (assumption == "ids_in_range") return holds_operator(rule, {"Gather", "GatherElements", "EmbedLayerNormalization"});
   if (assumption == "finite_values") return holds_operator(rule, {"Mul", "Where"});
   if (assumption == "quantizer_holds_values" || assumption == "quantizer_holds_inputs")
     return holds_operator(rule, {"QuantizeLinear"}) && rule.effect == Effect::kApproximates;
