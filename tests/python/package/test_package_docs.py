@@ -45,7 +45,7 @@ def test_olive_pass(tmp_path):
 
 def test_api_reference(tmp_path):
     pytest.importorskip("pdoc")
-    words = [sys.executable, "-m", "pdoc", "-o", tmp_path / "api", "onnx_saturate", "onnx_saturate.backend", "onnx_saturate.interop"]
+    words = [sys.executable, "-m", "pdoc", "-o", tmp_path / "api", "onnx_saturate", "onnx_saturate.backend", "onnx_saturate.interop", "onnx_saturate.pre_post", "onnx_saturate.tune"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "api" / "onnx_saturate.html").read_text()
@@ -56,9 +56,11 @@ def test_api_reference(tmp_path):
 def test_everything_public_is_documented():
     import onnx_saturate.backend
     import onnx_saturate.interop
+    import onnx_saturate.pre_post
+    import onnx_saturate.tune
 
     missing = []
-    for module in (onnx_saturate, onnx_saturate.backend, onnx_saturate.interop):
+    for module in (onnx_saturate, onnx_saturate.backend, onnx_saturate.interop, onnx_saturate.pre_post, onnx_saturate.tune):
         for name in getattr(module, "__all__", dir(module)):
             thing = getattr(module, name)
             if name.startswith("_") or not getattr(thing, "__module__", "").startswith("onnx_saturate"):
