@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import DATA, ROOT
+from conftest import ROOT
 
 onnx_saturate = pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
 
@@ -25,22 +25,6 @@ def test_torch_example(tmp_path):
     for module in ("torch", "onnxscript", "onnxruntime"):
         pytest.importorskip(module)
     assert "the same as PyTorch" in run_file(ROOT / "docs" / "torch_example.py", cwd=tmp_path)
-
-
-def test_olive_pass(tmp_path):
-    pytest.importorskip("olive.passes")
-    import onnx
-    from olive.hardware.accelerator import AcceleratorSpec, Device
-    from olive.model import ONNXModelHandler
-    from olive.passes.olive_pass import create_pass_from_dict
-
-    import onnx_saturate.olive
-
-    spec = AcceleratorSpec(Device.CPU, "CPUExecutionProvider")
-    step = create_pass_from_dict(onnx_saturate.olive.SaturatePass, {"cost": "nodes"}, disable_search=True, accelerator_spec=spec)
-    result = step.run(ONNXModelHandler(str(DATA / "bart_encoder.onnx")), str(tmp_path / "out"))
-    assert sum(node.op_type == "Attention" for node in onnx.load(result.model_path).graph.node) == 2
-    assert onnx_saturate.olive.package_config()["SaturatePass"]["module_path"] == "onnx_saturate.olive.SaturatePass"
 
 
 def test_api_reference(tmp_path):

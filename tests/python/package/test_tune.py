@@ -288,6 +288,7 @@ def test_settings_reach_the_session(ort, model):
     json.dumps(tuned.to_dict(), allow_nan=False)
 
 
+@pytest.mark.filterwarnings("ignore:Specified provider")
 def test_all_settings_run_in_the_lab(ort, model):
     """Each change, alone: opened, timed, with the same outputs, bound or not."""
     feeds = {"x": np.ones((2, 3, 8), np.float32), "ids": np.array([0])}
