@@ -7,7 +7,7 @@ FOLDER is what bench/export_models.py wrote (NAME.EXPORTER.onnx, NAME.inputs.npz
 times with another seed. What came out is then timed beside the default settings in another process: in turns, in another order each round, with sessions made anew in
 each block. Printed: seconds that the tuning took from start to end of its process, its message, and the median over rounds of (found / default) with its 95 %
 interval (order statistics), 1 exactly where the default settings stayed. "worse" where that interval lies above 1, "late" where the process took longer than its
-budget and what Python takes to start (2 s). What is in OUT.json isn't measured again. Exit status 1 where anything is worse or late. Wants a quiet machine.
+budget and what Python takes to start (2 s). Rounds in which other work takes a tenth of a processor don't count. What is in OUT.json isn't measured again. Exit status 1 where anything is worse or late. Wants a quiet machine.
 """
 import argparse
 import concurrent.futures
@@ -22,10 +22,12 @@ import time
 
 import numpy as np
 import ort_latency
-from onnx_saturate._tune_ort import Deadline, Running, make_session
+from onnx_saturate._tune_ort import Deadline, Running, make_session, others
 from onnx_saturate.tune import Settings
 
 START = 2.0  # seconds
+PATIENCE = 90.0  # seconds of rounds
+LOAD = 0.1  # processors that other work may take in a round that counts
 LONG = 0.1  # seconds of a run that need none before it to wake threads up
 
 
@@ -63,9 +65,14 @@ def compare(model, inputs, told, blocks, rounds, seed):
             sessions[settings is found] = Running(session, wanted, deadline.options, settings.io_binding)
         for session in sessions.values():
             timed(session)
-        for _ in range(rounds // blocks):
+        until = time.perf_counter() + PATIENCE / blocks
+        counted = 0
+        while counted < rounds // blocks and time.perf_counter() < until:
+            begin, before = time.perf_counter(), others()
             taken = {mine: timed(sessions[mine]) for mine in rng.sample([True, False], 2)}
-            pairs.append((taken[True], taken[False]))
+            if others() - before <= max(0.03, LOAD * (time.perf_counter() - begin)):
+                pairs.append((taken[True], taken[False]))
+                counted += 1
     deadline.cancel()
     return pairs
 

@@ -130,6 +130,16 @@ class Deadline:
             raise OutOfTime("it ended while the default settings were loaded and run") from None
 
 
+def others() -> float:
+    """Seconds that other processes, and the machines beside a virtual one, have taken of all processors; 0 where nobody counts (not on Linux)."""
+    try:
+        with open("/proc/stat") as stat:
+            user, nice, system, _, _, *rest = map(int, stat.readline().split()[1:9])
+    except (OSError, ValueError):
+        return 0.0
+    return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+
 class OrtLab:
     """Measures settings of one model on given inputs (`_tune_search.Lab`)."""
 
@@ -170,6 +180,9 @@ class OrtLab:
         self._run(running)
         running.usual = self.clock() - begin
         return running
+
+    def others(self) -> float:
+        return others()
 
     def close(self, session: Running) -> None:
         session.__dict__.clear()

@@ -15,6 +15,8 @@ Interval = tuple[float, float, float]
 FEWEST = 6
 """Rounds of a comparison: with fewer no interval of 95 % is bounded."""
 MOST = 40
+TICKS = 0.03
+"""Seconds of other work in a round that may be a matter of counting."""
 BLOCKS = 3
 """Times that the last comparison makes both sessions anew: where their memory lies is drawn with them."""
 SETTLING = 0.4
@@ -84,6 +86,9 @@ class Lab(Protocol):
     def time(self, session: Any) -> float:
         """Seconds of one inference, by a burst of them; may raise `OutOfTime`."""
 
+    def others(self) -> float:
+        """Seconds that other work has taken of the machine's processors together, so far."""
+
 
 Change = Mapping[str, Any]
 """Fields of `Settings` to set; `config_entries` are added to those that are there, and None takes one out."""
@@ -114,6 +119,9 @@ class Found:
     """Medians of that: default settings, these settings."""
     complete: bool
     """Every change was tried on the settings that were found; else the budget ended before."""
+    rounds: int
+    left_out: int
+    """Of them, since other work disturbed them."""
 
 
 def interval(ratios: Sequence[float], confidence: float) -> Interval:
@@ -145,9 +153,11 @@ class Search:
     """
 
     def __init__(
-        self, lab: Lab, default: Settings, *, budget: float, gain: float, confidence: float, seed: int, told: Callable[[Trial], object]
+        self, lab: Lab, default: Settings, *, budget: float, gain: float, confidence: float, load: float, seed: int, told: Callable[[Trial], object]
     ) -> None:
-        self._lab, self._default, self._gain, self._confidence, self._told = lab, default, gain, confidence, told
+        """`load`: processors that other work may take; rounds in which it takes more don't count."""
+        self._lab, self._default, self._gain, self._confidence, self._load, self._told = lab, default, gain, confidence, load, told
+        self._all = self._left_out = 0
         self._random = random.Random(seed)
         self._begin = lab.clock()
         self._end = self._begin + budget
@@ -158,10 +168,10 @@ class Search:
         trials: list[Trial] = []
         best, complete = self._climb(changes, trials, self._end - SETTLING * (self._end - self._begin))
         if best == self._default:
-            return Found(best, trials, None, None, complete)
+            return Found(best, trials, None, None, complete, self._all, self._left_out)
         last, seconds = self._settle(best)
         self._told(last)
-        return Found(best if last.verdict == "faster" else self._default, trials, last, seconds, complete)
+        return Found(best if last.verdict == "faster" else self._default, trials, last, seconds, complete, self._all, self._left_out)
 
     def _open(self, settings: Settings) -> Any:
         begin = self._lab.clock()
@@ -187,7 +197,7 @@ class Search:
                     return best, False
                 tried.add(_key(settings))
                 allotted = max(fewest, left / (len(waiting) + 1))
-                trial, other = self._try(settings, best, session, min(end, self._lab.clock() + allotted))
+                trial, other = self._try(settings, best, session, (min(end, self._lab.clock() + allotted), end))
                 trials.append(trial)
                 self._told(trial)
                 if other is None:
@@ -202,42 +212,53 @@ class Search:
             self._lab.close(session)
         return best, True
 
-    def _try(self, settings: Settings, best: Settings, session: Any, end: float) -> tuple[Trial, Any]:
+    def _try(self, settings: Settings, best: Settings, session: Any, ends: tuple[float, float]) -> tuple[Trial, Any]:
         """The comparison, and the session where it is the better one."""
+        other = None
         try:
             other = self._open(settings)
+            trial = self._judge(settings, best, self._compared(other, session, ends))
+            if trial.verdict == "faster":
+                kept, other = other, None
+                return trial, kept
         except Refused as error:
-            return Trial(settings, best, f"refused: {error}", None, 0), None
-        try:
-            ratios: list[float] = []
-            for mine, base in self._rounds(other, session, end):
-                ratios.append(mine / base)
-                ratio = interval(ratios, self._confidence)
-                if len(ratios) >= FEWEST and (self._is_faster(ratio) or ratio[1] > 1 - self._gain):
-                    break
-                if len(ratios) == 2 and min(ratios) > 2:
-                    break
-        except BaseException:
-            self._lab.close(other)
-            raise
-        trial = self._judge(settings, best, ratios)
-        if trial.verdict == "faster":
-            return trial, other
-        self._lab.close(other)
+            trial = Trial(settings, best, f"refused: {error}", None, 0)
+        finally:
+            if other is not None:
+                self._lab.close(other)
         return trial, None
 
-    def _rounds(self, one: Any, two: Any, end: float, fewest: int = FEWEST) -> Iterator[tuple[float, float]]:
-        """Times of both in turns, in an order drawn anew for each round."""
-        for number in range(MOST):
-            begin = self._lab.clock()
+    def _compared(self, one: Any, two: Any, ends: tuple[float, float]) -> list[float]:
+        """Ratios of rounds, until it is clear whether the first one is faster by the gain, or how far apart they are."""
+        ratios: list[float] = []
+        for mine, base in self._rounds(one, two, *ends):
+            ratios.append(mine / base)
+            ratio = interval(ratios, self._confidence)
+            if len(ratios) >= FEWEST and (self._is_faster(ratio) or ratio[1] > 1 - self._gain):
+                break
+            if len(ratios) == 2 and min(ratios) > 2:
+                break
+        return ratios
+
+    def _rounds(self, one: Any, two: Any, end: float, last: float, fewest: int = FEWEST) -> Iterator[tuple[float, float]]:
+        """Times of both in turns, in an order drawn anew for each round, until `end`; where other work disturbs, up to `last`."""
+        quiet = 0
+        while quiet < MOST:
+            begin, others = self._lab.clock(), self._lab.others()
             if self._random.random() < 0.5:
                 first = self._lab.time(one)
-                yield first, self._lab.time(two)
+                times = first, self._lab.time(two)
             else:
                 second = self._lab.time(two)
-                yield self._lab.time(one), second
+                times = self._lab.time(one), second
             now = self._lab.clock()
-            if number + 1 >= fewest and now + (now - begin) > end:
+            self._all += 1
+            if self._lab.others() - others > max(TICKS, self._load * (now - begin)):
+                self._left_out += 1
+            else:
+                quiet += 1
+                yield times
+            if now + (now - begin) > (end if quiet >= fewest else last):
                 return
 
     def _is_faster(self, ratio: Interval) -> bool:
@@ -249,6 +270,8 @@ class Search:
             verdict = "faster"
         elif ratio[1] > 1 or (len(ratios) < FEWEST and ratios and min(ratios) > 2):
             verdict = "slower"
+        elif len(ratios) < FEWEST:
+            verdict = "not measured: other work took the machine"
         else:
             verdict = "within noise"
         return Trial(settings, against, verdict, ratio, len(ratios))
@@ -262,12 +285,12 @@ class Search:
                 begin = self._lab.clock()
                 times = self._block(best, begin + (self._end - begin) / (BLOCKS - block))
                 pairs += times
-                medians.append(statistics.median(mine / base for mine, base in times))
-        except OutOfTime:
+                medians += [statistics.median(mine / base for mine, base in times)] if times else []
+        except (OutOfTime, Refused):
             pass
         trial = self._judge(best, self._default, [mine / base for mine, base in pairs])
         if len(medians) < 2:
-            trial = dataclasses.replace(trial, verdict="not measured: the budget ended before the last comparison")
+            trial = dataclasses.replace(trial, verdict="not measured: the last comparison did not come to its end")
         elif trial.verdict == "faster" and max(medians) >= 1:
             trial = dataclasses.replace(trial, verdict="within noise")
         seconds = (statistics.median(base for _, base in pairs), statistics.median(mine for mine, _ in pairs)) if pairs else None
@@ -283,7 +306,7 @@ class Search:
             for settings in order:
                 by[_key(settings)] = self._open(settings)
                 sessions.append(by[_key(settings)])
-            return list(self._rounds(by[_key(best)], by[_key(self._default)], end, fewest=3))
+            return list(self._rounds(by[_key(best)], by[_key(self._default)], end, self._end, fewest=3))
         finally:
             for session in sessions:
                 self._lab.close(session)

@@ -125,6 +125,9 @@ class Tuned:
     """Seconds."""
     complete: bool
     """False where the budget ended before everything was tried."""
+    rounds: int
+    left_out: int
+    """Rounds that don't count, since other work disturbed them."""
 
     @property
     def is_default(self) -> bool:
@@ -181,6 +184,8 @@ class Tuned:
             "budget": self.budget,
             "spent": self.spent,
             "complete": self.complete,
+            "rounds": self.rounds,
+            "left_out": self.left_out,
             "onnxruntime": runtime().__version__,
         }
 
@@ -206,11 +211,15 @@ def _trial(trial: Trial, default: Settings) -> dict[str, Any]:
 def _told(found: Found, default: Settings, gain: float) -> str:
     """The message."""
     left = "" if found.complete else "; the budget ended before everything was tried"
+    if found.left_out:
+        left += f"; {found.left_out} of {found.rounds} rounds don't count, since other work took the machine"
     last = found.confirmed
     if last is None:
         near = sum(trial.verdict == "within noise" for trial in found.trials)
         return f"the defaults stay: none of {len(found.trials)} changes is faster by {gain:.0%} or more beyond the noise ({near} are within it){left}"
     assert last.ratio is not None
+    if last.verdict.startswith("not measured"):
+        return f"the defaults stay: {last.settings.describe(default)} was faster, but {last.verdict}{left}"
     figures = f"{last.ratio[0]:.3f} of the default's time [{last.ratio[1]:.3f}, {last.ratio[2]:.3f}]"
     if last.verdict == "faster":
         return f"{found.settings.describe(default)}: {figures}{left}"
@@ -231,6 +240,7 @@ def tune(
     custom_ops: str | os.PathLike[str] | None = None,
     gain: float = 0.02,
     confidence: float = 0.95,
+    max_load: float = 0.05,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
 ) -> Tuned:
@@ -246,6 +256,8 @@ def tune(
     - `providers`: names, or (name, options); the default settings have the first (default: those that are there).
     - `intra`, `inter`: numbers of threads to try (1, 2, 4, ... to the number of cores).
     - `config`: values to try of further configuration entries, such as {"session.set_denormal_as_zero": ["1"]}.
+    - `max_load`: rounds in which other work takes more than this share of the machine's processors don't count, since it decides how many
+      threads are best; 1: they count (on Linux, which counts it).
     - `knobs`: what to search, of `KNOBS`. `custom_ops`: a library of custom operators that sessions register.
     - `progress`: a function of lines of text.
     """
@@ -254,6 +266,7 @@ def tune(
         ("budget", budget, budget > 0 and budget < float("inf"), "seconds above 0"),
         ("gain", gain, 0 <= gain < 1, "a share from 0 to below 1"),
         ("confidence", confidence, 0.5 <= confidence < 1, "a share from 0.5 to below 1"),
+        ("max_load", max_load, 0 < max_load <= 1, "a share above 0, and up to 1"),
     ):
         if not right:
             raise OptionError(f"{name}: {value} is not {allowed}")
@@ -273,14 +286,18 @@ def tune(
         del first
         lab = OrtLab(source, feeds, deadline, custom_ops)
         left = begin + budget - lab.clock()
-        found = Search(lab, default, budget=left, gain=gain, confidence=confidence, seed=seed, told=tell).run(todo)
-    except (OutOfTime, Refused) as error:
+        load = max_load * (os.cpu_count() or 1) if max_load < 1 else float("inf")
+        search = Search(lab, default, budget=left, gain=gain, confidence=confidence, load=load, seed=seed, told=tell)
+        found = search.run(todo)
+    except Refused as error:
+        raise Error(f"the model does not run with the default settings: {error}") from None
+    except OutOfTime as error:
         raise OptionError(f"budget: {budget:g} s are not enough: {str(error) or 'they ended while the default settings were loaded'}") from None
     finally:
         deadline.cancel()
     return Tuned(
         found.settings, default, _told(found, default, gain), found.trials, found.confirmed, found.seconds, budget,
-        time.perf_counter() - begin, found.complete,
+        time.perf_counter() - begin, found.complete, found.rounds, found.left_out,
     )  # fmt: skip
 
 
@@ -338,6 +355,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--custom-ops", metavar="LIBRARY", help="library of custom operators")
     parser.add_argument("--gain", type=float, default=0.02, metavar="SHARE", help="how much faster settings have to be (0.02)")
     parser.add_argument("--confidence", type=float, default=0.95, metavar="SHARE", help="of intervals (0.95)")
+    parser.add_argument("--max-load", type=float, default=0.05, metavar="SHARE", help="of the machine that other work may take; rounds with more don't count (0.05)")
     parser.add_argument("--seed", type=int, default=0, help="of drawn inputs and of the order of runs (0)")
     parser.add_argument("-o", "--output", metavar="BEST.json", help="write settings and measurements here")
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but Olive's inference_settings")
@@ -357,7 +375,7 @@ def _run(args: argparse.Namespace) -> Tuned:
         intra=_numbers("--intra", args.intra), inter=_numbers("--inter", args.inter),
         config={key: values.split(",") for key, values in _pairs("--config", args.config, "KEY=VALUE,VALUE").items()},
         knobs=[knob for knob in args.knobs.split(",") if knob], custom_ops=args.custom_ops, gain=args.gain, confidence=args.confidence,
-        seed=args.seed, progress=None if args.quiet else lambda line: print(line, file=sys.stderr, flush=True),
+        max_load=args.max_load, seed=args.seed, progress=None if args.quiet else lambda line: print(line, file=sys.stderr, flush=True),
     )  # fmt: skip
 
 
