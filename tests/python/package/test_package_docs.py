@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import DATA, ROOT
+from conftest import ROOT
 
 onnx_saturate = pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
 
@@ -27,25 +27,9 @@ def test_torch_example(tmp_path):
     assert "the same as PyTorch" in run_file(ROOT / "docs" / "torch_example.py", cwd=tmp_path)
 
 
-def test_olive_pass(tmp_path):
-    pytest.importorskip("olive.passes")
-    import onnx
-    from olive.hardware.accelerator import AcceleratorSpec, Device
-    from olive.model import ONNXModelHandler
-    from olive.passes.olive_pass import create_pass_from_dict
-
-    import onnx_saturate.olive
-
-    spec = AcceleratorSpec(Device.CPU, "CPUExecutionProvider")
-    step = create_pass_from_dict(onnx_saturate.olive.SaturatePass, {"cost": "nodes"}, disable_search=True, accelerator_spec=spec)
-    result = step.run(ONNXModelHandler(str(DATA / "bart_encoder.onnx")), str(tmp_path / "out"))
-    assert sum(node.op_type == "Attention" for node in onnx.load(result.model_path).graph.node) == 2
-    assert onnx_saturate.olive.package_config()["SaturatePass"]["module_path"] == "onnx_saturate.olive.SaturatePass"
-
-
 def test_api_reference(tmp_path):
     pytest.importorskip("pdoc")
-    words = [sys.executable, "-m", "pdoc", "-o", tmp_path / "api", "onnx_saturate", "onnx_saturate.backend", "onnx_saturate.interop"]
+    words = [sys.executable, "-m", "pdoc", "-o", tmp_path / "api", "onnx_saturate", "onnx_saturate.backend", "onnx_saturate.interop", "onnx_saturate.pre_post", "onnx_saturate.tune"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "api" / "onnx_saturate.html").read_text()
@@ -56,9 +40,11 @@ def test_api_reference(tmp_path):
 def test_everything_public_is_documented():
     import onnx_saturate.backend
     import onnx_saturate.interop
+    import onnx_saturate.pre_post
+    import onnx_saturate.tune
 
     missing = []
-    for module in (onnx_saturate, onnx_saturate.backend, onnx_saturate.interop):
+    for module in (onnx_saturate, onnx_saturate.backend, onnx_saturate.interop, onnx_saturate.pre_post, onnx_saturate.tune):
         for name in getattr(module, "__all__", dir(module)):
             thing = getattr(module, name)
             if name.startswith("_") or not getattr(thing, "__module__", "").startswith("onnx_saturate"):

@@ -80,7 +80,7 @@ def test_the_command_beside_another_one(beside, words):
 
 
 def test_documents_and_examples_have_the_name():
-    public = "|".join([*onnx_saturate.__all__, "backend", "interop", "olive"])
+    public = "|".join([*onnx_saturate.__all__, "backend", "interop", "olive", "pre_post", "tune"])
     old = re.compile(
         rf"""^\s*(?:>>>\s|\.\.\.\s)?(?:import|from)\s(?:[\w.,\ ]+,\s)?saturate\b(?!\.h)
         | (?<![\w/.:])saturate\.(?:{public})\b(?![/.]h)
