@@ -99,6 +99,7 @@ struct TransformArgs {
   std::string input, output, report;
   std::vector<std::string> files, passes;            // --passes, then --pass
   std::vector<std::string> cut_inputs, cut_outputs;  // of a last pass
+  std::vector<std::string> split_at;                 // values
   bool list = false, verify = true, external_data = false;
 };
 

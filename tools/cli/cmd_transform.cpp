@@ -8,6 +8,7 @@
 #include "tools/cli/cli.h"
 #include "tools/io/files.h"
 #include "tools/io/terminal.h"
+#include "tools/transform/split.h"
 #include "tools/transform/transform.h"
 
 namespace saturate {
@@ -58,6 +59,31 @@ absl::Status check_data_files(const TransformArgs& args, const Model& model) {
   return check_distinct({{"the result", args.output}, {"--report", args.report}}, inputs);
 }
 
+int save(const TransformArgs& args, const Model& model, const std::string& path) {
+  SaveOptions options;
+  options.force_external = args.external_data;
+  options.cancel = args.common.cancel;
+  const absl::Status status = save_model(model, path, options);
+  if (absl::IsCancelled(status)) return fail(kExitInterrupted, path, "interrupted", "nothing was written");
+  return status.ok() ? kExitOk : fail(kExitFile, path, std::string(status.message()), "check the folder and its rights");
+}
+
+// All parts are there before the first is written.
+int save_parts(const TransformArgs& args, const Model& model, TransformOptions options) {
+  options.check.inputs.clear();
+  const absl::StatusOr<std::vector<PassCall>> cuts = split_at(model, args.split_at);
+  if (!cuts.ok()) return fail(cuts.status(), args.input, "");
+  std::vector<Model> parts;
+  for (const PassCall& cut : *cuts) {
+    TransformResult part = transform(model, {cut}, options);
+    if (part.failure) return fail(part.failure->code, args.input, part.failure->message, part.failure->advice);
+    parts.push_back(std::move(part.model));
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    if (const int code = save(args, parts[i], path_beside(args.output, fmt::format(".{}.onnx", i + 1))); code != kExitOk) return code;
+  return kExitOk;
+}
+
 }  // namespace
 
 int transform_command(const TransformArgs& given) {
@@ -73,14 +99,12 @@ int transform_command(const TransformArgs& given) {
   if (const absl::Status status = check_data_files(args, *model); !status.ok()) return fail(status, "", "");
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
-  TransformResult result = transform(*model, *steps, {args.verify, *std::move(check)});
+  const TransformOptions options{args.verify, *std::move(check)};
+  TransformResult result = transform(*model, *steps, options);
   if (result.failure) return fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
-  SaveOptions save;
-  save.force_external = args.external_data;
-  save.cancel = args.common.cancel;
-  const absl::Status status = save_model(result.model, args.output, save);
-  if (absl::IsCancelled(status)) return fail(kExitInterrupted, args.output, "interrupted", "nothing was written");
-  if (!status.ok()) return fail(kExitFile, args.output, std::string(status.message()), "check the folder and its rights");
+  if (const int code = args.split_at.empty() ? save(args, result.model, args.output) : save_parts(args, result.model, options);
+      code != kExitOk)
+    return code;
   result.report.input = args.input;
   result.report.output = args.output;
   if (!args.report.empty())

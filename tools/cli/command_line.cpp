@@ -394,6 +394,11 @@ void add_transform(CLI::App& app, TransformArgs& args) {
   verb->add_option("--cut-outputs", args.cut_outputs, "at the end, cut out the part that makes these values")
       ->type_name("NAMES")
       ->delimiter(',');
+  verb->add_option(
+          "--split-at", args.split_at,
+          "at the end, split the model into a chain of parts, each of which ends with one of these values: OUT.1.onnx, OUT.2.onnx ...")
+      ->type_name("NAMES")
+      ->delimiter(',');
   verb->add_flag("--list-passes", args.list, "print the passes and their fields, and do nothing");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   add_check(verb, args.check);

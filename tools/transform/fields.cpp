@@ -230,7 +230,7 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
   std::string best;
   std::size_t least = std::max<std::size_t>(2, name.size() / 2);
   for (const std::string& other : known)
-    if (const std::size_t d = distance(other); d <= least && (best.empty() || d < least)) {
+    if (const std::size_t d = distance(other); d < least || (d == least && (best.empty() || other < best))) {
       least = d;
       best = other;
     }

@@ -35,7 +35,6 @@ class Work {
   const ValueInfo* input(const std::string& name) { return find_named(graph().inputs, name); }
   const ValueInfo* output(const std::string& name) { return find_named(graph().outputs, name); }
   const Initializer* initializer(const std::string& name) { return find_named(graph().initializers, name); }
-  bool defines(const std::string& name) { return defined_names(graph()).contains(name); }
 
   // Values under new names; those that have these names already make way, unless they are inputs or outputs.
   absl::Status rename(const Renaming& renaming, const char* field, const Arguments& args);

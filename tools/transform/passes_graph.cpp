@@ -125,11 +125,12 @@ absl::Status infer_shapes(Work& work, const Arguments&) {
         dim = (*known.shape)[i];
   };
   for (auto* infos : {&graph.outputs, &graph.value_info}) std::for_each(infos->begin(), infos->end(), sharpen);
+  std::unordered_set<std::string> written;
+  for (const ValueInfo& info : graph.value_info) written.insert(info.name);
   for (const Node& node : graph.nodes)
     for (const std::string& made : node.outputs) {
       const auto it = types->find(made);
-      if (it != types->end() && !is_output(graph, made) && !find_named(graph.value_info, made))
-        graph.value_info.push_back({made, it->second, nullptr});
+      if (it != types->end() && !is_output(graph, made) && !written.contains(made)) graph.value_info.push_back({made, it->second, nullptr});
     }
   return absl::OkStatus();
 }
@@ -142,7 +143,7 @@ absl::Status remove_shapes(Work& work, const Arguments& args) {
   });
   if (outputs)
     for (ValueInfo& info : work.graph().outputs)
-      if (info.type.kind == ValueType::Kind::kTensor) info.type.shape = std::nullopt;
+      if (info.type.shape) info.type.shape->assign(info.type.shape->size(), DimSpec());
   return absl::OkStatus();
 }
 

@@ -58,16 +58,11 @@ std::string reader_of(const Graph& graph, const std::string& value) {
 }
 
 absl::Status expose_values(Work& work, const std::vector<std::string>& values, const char* field, const Arguments& args) {
+  const auto names = defined_names(work.graph());
   std::vector<std::string> wanted;
   for (const std::string& name : values) {
     if (work.output(name)) continue;  // it is one
-    if (!work.defines(name)) {
-      const auto names = defined_names(work.graph());
-      const std::string near = nearest(name, {names.begin(), names.end()});
-      return args.wrong(
-          field, name,
-          near.empty() ? "the main graph has no such value" : fmt::format("the main graph has no such value; did you mean '{}'?", near));
-    }
+    if (!names.contains(name)) return no_value(names, field, name, args);
     if (work.input(name)) return args.wrong(field, name, "it is an input, which needs no output");
     if (work.ties.value_of(name).empty()) return args.wrong(field, name, "another pass has made this value; expose before it");
     wanted.push_back(name);
@@ -76,10 +71,9 @@ absl::Status expose_values(Work& work, const std::vector<std::string>& values, c
   const auto types = inferred_types(work.model);
   if (!types.ok()) return types.status();
   for (const std::string& name : wanted) {
-    const ValueInfo* declared = find_named(work.graph().value_info, name);
-    const auto known = types->find(name);
-    if (known == types->end() && !declared) return args.wrong(field, name, "its type can't be inferred; infer_shapes tells what is known");
-    work.add_output(declared ? *declared : ValueInfo{name, known->second, nullptr});
+    const auto info = info_with_rank(work.graph(), name, *types);
+    if (!info) return args.wrong(field, name, "its type and rank can't be inferred; set_shapes gives inputs theirs");
+    work.add_output(*info);
   }
   return absl::OkStatus();
 }
@@ -109,27 +103,39 @@ std::optional<Shape> numbers_of(const ValueType& type) {
 
 bool is_number(DType dtype) { return is_floating(dtype) || is_integer(dtype) || dtype == DType::kBool; }
 
-// A constant where all dims are numbers, else made of the shape of `like`.
-absl::Status make_zeros(Work& work, const ValueType& type, const std::string& like, const std::string& to, const char* field,
-                        const Arguments& args, std::vector<Node>& nodes) {
-  if (type.kind != ValueType::Kind::kTensor || !is_number(type.dtype))
-    return args.wrong(field, like, "only tensors of numbers can be zeros");
+// Zeros in the place of `like`, as nodes that make `to` (one, where all dims are numbers), or why not.
+struct Zeros {
+  std::vector<Node> nodes;
+  std::string refusal;
+};
+
+Zeros zeros_like(Work& work, const ValueType& type, const std::string& like, const std::string& to) {
+  if (type.kind != ValueType::Kind::kTensor || !is_number(type.dtype)) return {{}, "only tensors of numbers can be zeros"};
   ensure_standard_opset(work.model);
-  if (const auto dims = numbers_of(type); dims && checked_bytes(type.dtype, *dims)) {
+  Zeros zeros;
+  constexpr std::size_t kMostOfConstant = std::size_t{1} << 20;  // bytes; larger ones are made when the model runs
+  if (const auto dims = numbers_of(type); dims && checked_bytes(type.dtype, *dims).value_or(kMostOfConstant + 1) <= kMostOfConstant) {
     Node constant;
     constant.op_type = "Constant";
     constant.outputs = {to};
     constant.attributes = {Attribute::of("value", Tensor(type.dtype, *dims))};
-    nodes.push_back(std::move(constant));
-    return absl::OkStatus();
+    zeros.nodes.push_back(std::move(constant));
+  } else if (work.model.opset("") < kFirstConstantOfShape) {
+    zeros.refusal = fmt::format("zeros of an open shape need opset {}; set_dims fixes its dims", kFirstConstantOfShape);
+  } else {
+    add_views(work.model, {{View::Kind::kZeros, type.dtype}}, like, to, work.fresh, zeros.nodes);
   }
-  if (work.model.opset("") < kFirstConstantOfShape)
-    return args.wrong(field, like, fmt::format("zeros of an open shape need opset {}; set_dims fixes its dims", kFirstConstantOfShape));
-  add_views(work.model, {{View::Kind::kZeros, type.dtype}}, like, to, work.fresh, nodes);
-  return absl::OkStatus();
+  return zeros;
 }
 
 }  // namespace
+
+absl::Status no_value(const std::unordered_set<std::string>& names, const char* field, const std::string& name, const Arguments& args) {
+  const std::string near = nearest(name, {names.begin(), names.end()});
+  return args.wrong(
+      field, name,
+      fmt::format("the main graph has no such value{}", near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near)));
+}
 
 absl::Status rename_inputs(Work& work, const Arguments& args) {
   const Renaming names = args.pairs("names");
@@ -232,8 +238,7 @@ absl::Status expose_all(Work& work, const Arguments& args) {
   std::vector<std::string> values;
   for (const Node& node : work.graph().nodes)
     for (const std::string& made : node.outputs)
-      if (!made.empty() && !work.ties.value_of(made).empty() && (types->contains(made) || find_named(work.graph().value_info, made)))
-        values.push_back(made);
+      if (!made.empty() && !work.ties.value_of(made).empty() && info_with_rank(work.graph(), made, *types)) values.push_back(made);
   return expose_values(work, values, "values", args);
 }
 
@@ -273,8 +278,8 @@ absl::Status zero_inputs(Work& work, const Arguments& args) {
     const ValueInfo info = *found;
     const Tie tie = work.ties.inputs.at(name);
     const std::string zeros = work.fresh(name + "_zeros");
-    std::vector<Node> nodes;
-    if (absl::Status s = make_zeros(work, info.type, name, zeros, "names", args, nodes); !s.ok()) return s;
+    const auto [nodes, refusal] = zeros_like(work, info.type, name, zeros);
+    if (!refusal.empty()) return args.wrong("names", name, refusal);
     if (tie.original.empty() || !tie.views.empty()) return args.wrong("names", name, "another pass has changed its values; zero it first");
     rename_values(work.graph(), {{name, zeros}}, work.fresh);
     ValueInfo& input = *find_named(work.graph().inputs, zeros);
@@ -299,8 +304,8 @@ absl::Status zero_node_input(Work& work, const Arguments& args) {
   const auto type = types->find(node->inputs[index]);
   if (type == types->end()) return args.wrong("input", node->inputs[index], "its type can't be inferred");
   const std::string zeros = work.fresh(name + "_zeros");
-  std::vector<Node> nodes;
-  if (absl::Status s = make_zeros(work, type->second, node->inputs[index], zeros, "node", args, nodes); !s.ok()) return s;
+  const auto [nodes, refusal] = zeros_like(work, type->second, node->inputs[index], zeros);
+  if (!refusal.empty()) return args.wrong("input", node->inputs[index], refusal);
   node->inputs[index] = zeros;
   work.graph().nodes.insert(work.graph().nodes.begin() + (node - work.graph().nodes.data()), nodes.begin(), nodes.end());
   return absl::OkStatus();

@@ -38,18 +38,37 @@ absl::StatusOr<RuleSet> only(const std::vector<std::string>& wanted, bool approx
   return filter_rules(*std::move(rules), filter);
 }
 
-absl::Status run(Work& work, const Setup& setup, const OptimizeOptions& options, const char* field, const Arguments& args) {
+// As the exit status of `saturate optimize` would say it.
+absl::Status failure_status(const Failure& failure, const char* field, const Arguments& args) {
+  const absl::Status said = args.wrong(field, args.all()[field].dump(), failure.message);
+  const absl::StatusCode code = failure.code == kExitDifferent     ? absl::StatusCode::kDataLoss
+                                : failure.code == kExitUnsupported ? absl::StatusCode::kUnimplemented
+                                : failure.code == kExitInterrupted ? absl::StatusCode::kCancelled
+                                                                   : said.code();
+  return absl::Status(code, said.message());
+}
+
+// `strict`: rules that were named are not left out where they make the result differ.
+absl::Status run_rules(Work& work, const Setup& setup, const OptimizeOptions& options, bool strict, const char* field,
+                       const Arguments& args) {
   PipelineOptions pipeline;
   pipeline.optimize = options;
   pipeline.verify = work.verify;
+  pipeline.strict_verify = strict;
   pipeline.check = work.check;
-  if (args.flag("approximate") && !pipeline.check.tolerances.rtol) pipeline.check.tolerances.rtol = kApproximateRtol;
+  // Of quantizers that are left out the verifier asks what their steps make, unless it is given a tolerance.
+  const bool loosely = args.flag("approximate") && !pipeline.check.tolerances.rtol && !has_quantizers(work.model);
+  if (loosely) pipeline.check.tolerances.rtol = kApproximateRtol;
+  // An approximation is one of numbers: a quantizer makes a number of NaN, and a Clip in its place does not.
+  if (args.flag("approximate")) pipeline.check.excluded |= kNotFinite;
   PipelineResult result = run_pipeline(work.model, setup, pipeline);
-  if (result.failure) return args.wrong(field, args.all()[field].dump(), result.failure->message);
+  if (result.failure) return failure_status(*result.failure, field, args);
   const OptimizeReport& report = result.report.optimize;
   allow_for_rules(report, work.allowed);
-  if (args.flag("approximate")) work.allowed.tolerances.rtol = pipeline.check.tolerances.rtol;
-  for (const std::string& warning : report.warnings) work.notes.push_back(warning);
+  if (loosely) work.allowed.tolerances.rtol = kApproximateRtol;
+  work.allowed.excluded |= pipeline.check.excluded;
+  for (const std::string& warning : report.warnings)
+    if (!strict) work.notes.push_back(warning);
   work.notes.push_back(fmt::format("{} nodes -> {}", report.before.nodes, report.after.nodes));
   // What the graph no longer has, or has made anew, is no value of the original.
   const auto before = defined_names(work.graph()), after = defined_names(result.model.graph);
@@ -104,7 +123,7 @@ absl::Status optimize(Work& work, const Arguments& args) {
   if (!setup.ok()) return args.wrong("target", args.text("target"), std::string(setup.status().message()));
   OptimizeOptions how;
   if (args.whole("opset") > 0) how.opset = args.whole("opset");
-  return run(work, *setup, how, "target", args);
+  return run_rules(work, *setup, how, false, "target", args);
 }
 
 absl::Status rewrite(Work& work, const Arguments& args) {
@@ -121,7 +140,8 @@ absl::Status rewrite(Work& work, const Arguments& args) {
   target->operators["com.microsoft"] = {"*"};
   auto cost = load_cost_model("nodes", {});
   if (!cost.ok()) return cost.status();
-  if (absl::Status s = run(work, {*std::move(rules), *std::move(target), *std::move(cost), {}}, {}, "rules", args); !s.ok()) return s;
+  if (absl::Status s = run_rules(work, {*std::move(rules), *std::move(target), *std::move(cost), {}}, {}, true, "rules", args); !s.ok())
+    return s;
   tell_what_stays(work, args.texts("avoid"));
   return absl::OkStatus();
 }

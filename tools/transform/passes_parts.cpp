@@ -14,29 +14,14 @@ namespace {
 
 using Types = std::map<std::string, ValueType>;
 
-std::optional<ValueInfo> info_of(Work& work, const std::string& name, const Types& types) {
-  for (const auto* list : {&work.graph().inputs, &work.graph().outputs, &work.graph().value_info})
-    if (const ValueInfo* info = find_named(*list, name)) return *info;
-  const auto it = types.find(name);
-  return it == types.end() ? std::nullopt : std::optional(ValueInfo{name, it->second, nullptr});
-}
-
-absl::Status not_there(Work& work, const char* field, const std::string& name, const Arguments& args) {
-  const auto names = defined_names(work.graph());
-  const std::string near = nearest(name, {names.begin(), names.end()});
-  return args.wrong(
-      field, name,
-      near.empty() ? "the main graph has no such value" : fmt::format("the main graph has no such value; did you mean '{}'?", near));
-}
-
 // Nodes give the value under another name, and it comes in instead.
 absl::Status cut_input(Work& work, const std::string& name, const Types& types, const Arguments& args) {
   if (work.input(name)) return absl::OkStatus();
-  if (!work.defines(name)) return not_there(work, "inputs", name, args);
+  if (const auto names = defined_names(work.graph()); !names.contains(name)) return no_value(names, "inputs", name, args);
   if (work.initializer(name)) return args.wrong("inputs", name, "it is a constant; initializers_to_inputs makes an input of it");
   if (work.ties.value_of(name).empty()) return args.wrong("inputs", name, "another pass has made this value; cut before it");
-  const auto info = info_of(work, name, types);
-  if (!info) return args.wrong("inputs", name, "its type can't be inferred");
+  const auto info = info_with_rank(work.graph(), name, types);
+  if (!info) return args.wrong("inputs", name, "its type and rank can't be inferred; set_shapes gives inputs theirs");
   for (Node& node : work.graph().nodes)
     for (std::string& made : node.outputs)
       if (made == name) made = work.fresh(name + "_cut");
@@ -47,16 +32,17 @@ absl::Status cut_input(Work& work, const std::string& name, const Types& types, 
 
 absl::Status cut_outputs(Work& work, const std::vector<std::string>& names, const std::vector<std::string>& inputs, const Types& types,
                          const Arguments& args) {
+  const auto all = defined_names(work.graph());
   std::vector<ValueInfo> outputs;
   for (const std::string& name : names) {
     if (find_named(outputs, name)) return args.wrong("outputs", name, "it is named twice; name it once");
-    if (!work.defines(name)) return not_there(work, "outputs", name, args);
+    if (!all.contains(name)) return no_value(all, "outputs", name, args);
     if (std::find(inputs.begin(), inputs.end(), name) != inputs.end())
       return args.wrong("outputs", name, "it is an input of the part, too");
     if (!work.output(name) && work.ties.value_of(name).empty())
       return args.wrong("outputs", name, "another pass has made this value; cut before it");
-    const auto info = info_of(work, name, types);
-    if (!info) return args.wrong("outputs", name, "its type can't be inferred");
+    const auto info = info_with_rank(work.graph(), name, types);
+    if (!info) return args.wrong("outputs", name, "its type and rank can't be inferred; set_shapes gives inputs theirs");
     outputs.push_back(*info);
   }
   std::map<std::string, Tie> ties;
@@ -255,7 +241,10 @@ absl::Status check_part(const Model& whole, const Model& alone, const Renaming& 
   const Comparable pair = comparable(alone, part.model, ties);
   const VerifyReport report = saturate::verify(pair.original, pair.result, check);
   if (report.status == VerifyStatus::kEqual) return absl::OkStatus();
-  return args.wrong("model", args.text("model"), fmt::format("a part of the merged model can't be verified: {}", report.message));
+  const absl::Status said =
+      args.wrong("model", args.text("model"), fmt::format("a part of the merged model can't be verified: {}", report.message));
+  return absl::Status(report.status == VerifyStatus::kDifferent ? absl::StatusCode::kDataLoss : absl::StatusCode::kUnimplemented,
+                      said.message());
 }
 
 }  // namespace

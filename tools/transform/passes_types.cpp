@@ -35,7 +35,10 @@ absl::Status cast_input(Work& work, const std::string& name, DType dtype, const 
   if (!tie.views.empty()) return args.wrong(field, name, "another pass has changed its values; cast it first");
   if (absl::Status s = work.view_input(name, type, {{View::Kind::kCast, dtype}}, {{View::Kind::kCast, before}}, field, args); !s.ok())
     return s;
-  if (!find_named(work.ties.added, tie.original)) work.ties.held[tie.original] = {{View::Kind::kCast, dtype}, {View::Kind::kCast, before}};
+  if (find_named(work.ties.added, tie.original)) return absl::OkStatus();
+  std::vector<View>& held = work.ties.held[tie.original];
+  held.push_back({View::Kind::kCast, dtype});
+  held.push_back({View::Kind::kCast, before});
   return absl::OkStatus();
 }
 

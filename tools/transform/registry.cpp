@@ -207,7 +207,7 @@ std::vector<Pass> graph_passes() {
        PassCheck::kTied,
        kNothingMoves,
        {{"keep", kText, "What stays of values between nodes.", "\"nothing\"", {"nothing", "types"}},
-        {"outputs", kFlag, "Also the shapes of outputs.", "false"}},
+        {"outputs", kFlag, "Also the dims of outputs, whose ranks stay.", "false"}},
        passes::remove_shapes},
       {"strip_metadata",
        "Removes doc strings, metadata, producer, training information and quantization annotations.",

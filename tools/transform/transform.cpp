@@ -43,6 +43,13 @@ Failure failure_of(const VerifyReport& report, const std::string& passes) {
   }
 }
 
+ExitCode code_of(const absl::Status& status) {
+  return absl::IsDataLoss(status)        ? kExitDifferent
+         : absl::IsUnimplemented(status) ? kExitUnsupported
+         : absl::IsCancelled(status)     ? kExitInterrupted
+                                         : kExitFile;
+}
+
 class Runner {
  public:
   Runner(const Model& model, const TransformOptions& options) : options_(options), start_(model), work_(std::make_unique<Work>(model)) {
@@ -81,11 +88,10 @@ class Runner {
     if (!status.ok()) {
       const std::string message(status.message());
       const std::string place = message.starts_with("pass ") || message.starts_with("surgeon ") ? "" : fmt::format("pass {}: ", pass.name);
-      result_.failure = Failure{absl::IsUnimplemented(status) ? kExitUnsupported : kExitFile, place + message, ""};
+      result_.failure = Failure{code_of(status), place + message, "nothing was written"};
       return;
     }
     names_ += fmt::format("{}{}", names_.empty() ? "" : ", ", pass.name);
-    if (pass.compared == PassCheck::kApproximate) work_->allowed.tolerances.rtol = kApproximateRtol;
     const Graph& graph = work_->model.graph;
     result_.report.passes.push_back({std::string(pass.name), step.args.all(), std::string(to_string(pass.compared)),
                                      std::string(pass.verified), std::move(work_->notes), graph.nodes.size(), graph.inputs.size(),

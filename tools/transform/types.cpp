@@ -5,6 +5,7 @@
 
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
+#include "tools/transform/names.h"
 
 namespace saturate {
 namespace {
@@ -44,6 +45,16 @@ absl::StatusOr<std::map<std::string, ValueType>> inferred_types(const Model& mod
     for (const Dim d : *facts.shape) type.shape->push_back(dim_of(g.dims(), d, declared));
   }
   return types;
+}
+
+std::optional<ValueInfo> info_with_rank(const Graph& graph, const std::string& value, const std::map<std::string, ValueType>& types) {
+  const auto complete = [](const ValueType& type) {
+    return type.kind == ValueType::Kind::kTensor ? type.shape.has_value() : type.kind != ValueType::Kind::kUnknown;
+  };
+  for (const auto* list : {&graph.inputs, &graph.outputs, &graph.value_info})
+    if (const ValueInfo* info = find_named(*list, value); info && complete(info->type)) return *info;
+  const auto it = types.find(value);
+  return it == types.end() || !complete(it->second) ? std::nullopt : std::optional(ValueInfo{value, it->second, nullptr});
 }
 
 }  // namespace saturate
