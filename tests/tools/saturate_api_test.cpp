@@ -294,5 +294,17 @@ TEST(Api, SizesOfSymbols) {
   EXPECT_EQ(optimize(relus(), {.opset = 99}).error().code, Code::kUsage);
 }
 
+TEST(Transform, RunsPassesAndSaysWhatIsWrong) {
+  const auto renamed = transform(relus(), R"([{"pass": "rename_inputs", "names": {"x": "given"}}, "infer_shapes"])");
+  ASSERT_TRUE(renamed) << renamed.error().message;
+  EXPECT_NE(renamed->model.text().find("given"), std::string::npos);
+  EXPECT_NE(renamed->json.find("\"equal\""), std::string::npos);
+  const auto wrong = transform(relus(), R"([{"pass": "rename_inputs", "names": {"gone": "given"}}])");
+  ASSERT_FALSE(wrong);
+  EXPECT_NE(wrong.error().message.find("pass rename_inputs: names: 'gone'"), std::string::npos) << wrong.error().message;
+  EXPECT_EQ(transform(relus(), "[").error().code, Code::kUsage);
+  EXPECT_NE(passes().find("rename_inputs"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace saturate::api

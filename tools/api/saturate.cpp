@@ -12,6 +12,7 @@
 #include "tools/explain/inspect.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/pipeline.h"
+#include "tools/transform/transform.h"
 
 namespace saturate::api {
 namespace {
@@ -261,6 +262,21 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
   return Result{Model(std::make_shared<const Model::Impl>(Model::Impl{std::move(result.model)})), std::move(report)};
 }
 
+Expected<Transformed> run_transform(const Model& model, std::string_view passes, const Options& o) {
+  if (const auto error = check_options(o)) return *error;
+  const absl::StatusOr<std::vector<PassCall>> steps = parse_steps(passes);
+  if (!steps.ok())
+    return Error{absl::IsUnimplemented(steps.status()) ? Code::kUnsupported : Code::kUsage, std::string(steps.status().message())};
+  Expected<VerifyOptions> check = check_of(o, {});
+  if (!check) return check.error();
+  const saturate::Model& input = model.impl().model;
+  TransformResult result = saturate::transform(input, *steps, {o.verify, *std::move(check)});
+  if (result.failure) return Error{static_cast<Code>(result.failure->code), error_line(input.path, result.failure->message, "")};
+  result.report.input = input.path;
+  return Transformed{Model(std::make_shared<const Model::Impl>(Model::Impl{std::move(result.model)})),
+                     printable(format_report(result.report)), json_text(to_json(result.report))};
+}
+
 Expected<Verification> run_verify(const Model& original, const Model& other, const Options& o) {
   if (const auto error = check_options(o)) return *error;
   Expected<VerifyOptions> options = check_of(o, shapes_of(o));
@@ -294,6 +310,10 @@ Expected<std::string> run_explain(const Model& model, const Question& question, 
 Expected<Result> optimize(const Model& model, const Options& o) {
   return guarded([&] { return run_optimize(model, o); });
 }
+Expected<Transformed> transform(const Model& model, std::string_view passes, const Options& o) {
+  return guarded([&] { return run_transform(model, passes, o); });
+}
+std::string passes() { return json_text(pass_list_json()); }
 Expected<Verification> verify(const Model& original, const Model& other, const Options& o) {
   return guarded([&] { return run_verify(original, other, o); });
 }

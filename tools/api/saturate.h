@@ -218,6 +218,17 @@ struct Result {
 // An equal, cheaper model that the target can run; the model itself is never changed. An error where the two don't compute the same.
 Expected<Result> optimize(const Model& model, const Options& options = {});
 
+// The model that passes make of this one (docs/transforms.md). `passes`: the JSON of `saturate transform --passes`. Of the options: verify,
+// rtol, atol, steps, seed, inputs, more_inputs, time_limit, max_memory, threads, abort.
+struct Transformed {
+  Model model;
+  std::string table;  // what was done, for people
+  std::string json;   // the keys of `saturate transform --report`
+};
+Expected<Transformed> transform(const Model& model, std::string_view passes, const Options& options = {});
+// The passes and their fields as JSON, as `saturate transform --list-passes --json` prints them.
+std::string passes();
+
 // Does `other` compute the same? Of the options: dims, input_shapes, allow_empty, rtol, atol, steps, seed, inputs,
 // more_inputs, time_limit, max_memory, threads, abort.
 struct Verification {

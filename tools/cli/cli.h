@@ -17,6 +17,7 @@
 #include "tools/pipeline/failure.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/pipeline/setup.h"
+#include "tools/transform/pass.h"
 #include "tools/verify/draw_inputs.h"
 #include "tools/verify/verify.h"
 
@@ -89,6 +90,17 @@ struct OptimizeArgs {
   bool verify = true, strict_verify = false, strict_budget = false, debug_rules = false, external_data = false;
   std::optional<std::size_t> external_threshold;
   std::optional<std::int64_t> io_rank;
+  std::vector<std::string> before, after;  // files of passes
+};
+
+struct TransformArgs {
+  CommonArgs common;
+  VerifyArgs check;
+  std::string input, output, report;
+  std::vector<std::string> files, passes;            // --passes, then --pass
+  std::vector<std::string> cut_inputs, cut_outputs;  // of a last pass
+  std::vector<std::string> split_at;                 // values
+  bool list = false, verify = true, external_data = false;
 };
 
 struct InspectArgs {
@@ -179,6 +191,7 @@ struct ReduceArgs {
 };
 
 int optimize_command(const OptimizeArgs& args);
+int transform_command(const TransformArgs& args);
 int inspect_command(const InspectArgs& args);
 int verify_command(const VerifyCommandArgs& args);
 int run_command(const RunArgs& args);
@@ -208,6 +221,8 @@ absl::Status fix_shapes(Model& model, const ShapeArgs& args);
 absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);
 // From now on.
 RunLimits run_limits(const RunBounds& bounds);
+// The passes of JSON files. Errors begin with the file.
+absl::StatusOr<std::vector<PassCall>> load_passes(const std::vector<std::string>& files);
 // What to do about a run that failed.
 const char* run_advice(const absl::Status& status);
 absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,

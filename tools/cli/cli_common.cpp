@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "tools/cli/cli.h"
+#include "tools/io/files.h"
 #include "tools/io/npz.h"
 #include "tools/io/option_checks.h"
 #include "tools/io/terminal.h"
@@ -162,6 +163,18 @@ absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model) 
       return bad(fmt::format("{}: the model's input '{}' is missing; add an array of this name", path, info.name));
   }
   return inputs;
+}
+
+absl::StatusOr<std::vector<PassCall>> load_passes(const std::vector<std::string>& files) {
+  std::vector<PassCall> all;
+  for (const std::string& file : files) {
+    const absl::StatusOr<std::string> text = read_file(file);
+    if (!text.ok()) return text.status();
+    absl::StatusOr<std::vector<PassCall>> steps = parse_steps(*text);
+    if (!steps.ok()) return absl::Status(steps.status().code(), fmt::format("{}: {}", file, std::string(steps.status().message())));
+    std::move(steps->begin(), steps->end(), std::back_inserter(all));
+  }
+  return all;
 }
 
 RunLimits run_limits(const RunBounds& bounds) {

@@ -16,6 +16,7 @@
 #include "tools/io/terminal.h"
 #include "tools/pipeline/pipeline.h"
 #include "tools/pipeline/stage_dumps.h"
+#include "tools/transform/transform.h"
 
 namespace saturate {
 namespace {
@@ -94,9 +95,29 @@ RunEnd write_dumps(const StageDumps& dumps) {
   return status.ok() ? RunEnd{} : failed(status, "");
 }
 
-RunEnd write_report(const OptimizeArgs& args, const WholeReport& report) {
+// The passes around optimizing, and what they did.
+struct Around {
+  std::vector<PassCall> before, after;
+  std::optional<TransformReport> told_before, told_after;
+};
+
+nlohmann::json to_json(const WholeReport& report, const Around& around) {
+  nlohmann::json out = to_json(report);
+  if (around.told_before) out["passes_before"] = to_json(*around.told_before);
+  if (around.told_after) out["passes_after"] = to_json(*around.told_after);
+  return out;
+}
+
+std::string format_report(const WholeReport& report, const Around& around, int verbosity) {
+  std::string out = format_report(report, verbosity);
+  if (around.told_before) out = "before optimizing\n" + format_report(*around.told_before) + "\n" + out;
+  if (around.told_after) out += "\nafter optimizing\n" + format_report(*around.told_after);
+  return out;
+}
+
+RunEnd write_report(const OptimizeArgs& args, const WholeReport& report, const Around& around) {
   if (args.report.empty()) return {};
-  const absl::Status status = write_file(args.report, json_text(to_json(report)) + "\n");
+  const absl::Status status = write_file(args.report, json_text(to_json(report, around)) + "\n");
   return status.ok() ? RunEnd{} : failed(status, args.report);
 }
 
@@ -124,6 +145,8 @@ absl::Status check_outputs(const OptimizeArgs& args, const StageDumps& dumps) {
   std::vector<NamedPath> inputs{{"the model", args.input}, {"--target", args.saturate.target}, {"--cost", args.saturate.cost}};
   for (const std::string& given : args.check.inputs) inputs.push_back({"--inputs", given});
   for (const std::string& rules : args.saturate.rules) inputs.push_back({"--rules", rules});
+  for (const auto* files : {&args.before, &args.after})
+    for (const std::string& passes : *files) inputs.push_back({"passes", passes});
   const NamedPath output{"the result", args.output};
   inputs.push_back(output);
   if (const absl::Status s = check_distinct(besides, inputs); !s.ok()) return s;
@@ -172,21 +195,21 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
   return options;
 }
 
-void print_report(const OptimizeArgs& args, const WholeReport& report) {
+void print_report(const OptimizeArgs& args, const WholeReport& report, const Around& around) {
   if (args.common.json)
-    print_json(to_json(report));
+    print_json(to_json(report, around));
   else if (!args.common.quiet())
-    print_text(format_report(report, args.common.verbosity));
+    print_text(format_report(report, around, args.common.verbosity));
   else
     for (const std::string& warning : report.optimize.warnings) std::fprintf(stderr, "saturate: warning: %s\n", printable(warning).c_str());
 }
 
 // The files that come after the result, and what is said of the run.
-RunEnd finish(const OptimizeArgs& args, const WholeReport& report, const std::string& egraph) {
-  if (RunEnd end = write_report(args, report); !end.ok()) return end;
+RunEnd finish(const OptimizeArgs& args, const WholeReport& report, const Around& around, const std::string& egraph) {
+  if (RunEnd end = write_report(args, report, around); !end.ok()) return end;
   if (!args.dump_egraph.empty())
     if (const absl::Status status = write_file(args.dump_egraph, egraph); !status.ok()) return failed(status, args.dump_egraph);
-  print_report(args, report);
+  print_report(args, report, around);
   if (args.strict_budget && exhausted(report.optimize.run.stop))
     return failed(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
                   "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
@@ -199,8 +222,30 @@ struct LoadedRun {
   const Setup& setup;
   PipelineOptions options;
   StageDumps& dumps;
+  Around& around;
   WholeReport report;
 };
+
+absl::StatusOr<Around> passes_around(const OptimizeArgs& args) {
+  absl::StatusOr<std::vector<PassCall>> before = load_passes(args.before), after = load_passes(args.after);
+  if (!before.ok()) return before.status();
+  if (!after.ok()) return after.status();
+  return Around{*std::move(before), *std::move(after), {}, {}};
+}
+
+// The model that the passes make of this one, or how that failed.
+RunEnd run_passes(const OptimizeArgs& args, const std::vector<PassCall>& steps, Model& model, std::optional<TransformReport>& told) {
+  if (steps.empty()) return {};
+  VerifyArgs check_args = args.check;
+  check_args.inputs.clear();  // those of the model that is optimized
+  absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, model);
+  if (!check.ok()) return failed(check.status(), "");
+  TransformResult result = transform(model, steps, {args.verify, *std::move(check)});
+  if (result.failure) return failed(result.failure->code, args.input, result.failure->message, result.failure->advice);
+  model = std::move(result.model);
+  told = std::move(result.report);
+  return {};
+}
 
 RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, const Progress& progress) {
   WholeReport& report = run.report;
@@ -214,15 +259,16 @@ RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, const Progress& pr
   report.verify = std::move(result.report.verify);
   if (result.failure) {
     RunEnd end = failed(result.failure->code, args.input, result.failure->message, result.failure->advice);
-    if (report.verify) write_report(args, report);
+    if (report.verify) write_report(args, report, run.around);
     return end;
   }
+  if (RunEnd end = run_passes(args, run.around.after, result.model, run.around.told_after); !end.ok()) return end;
   Clock clock;
   progress.stage("save", args.output);
   if (RunEnd end = write_result(args, result.model, report.optimize); !end.ok()) return end;
   report.stage_seconds.emplace_back("save", clock.lap());
   progress.clear();
-  return finish(args, report, result.egraph);
+  return finish(args, report, run.around, result.egraph);
 }
 
 // As run_and_write, with the folder of --save-repro before and after it.
@@ -246,6 +292,8 @@ int optimize_command(const OptimizeArgs& given) {
   WholeReport report{args.input, args.output, {}, {}, {}};
   const auto lap = [&](const std::string& stage) { report.stage_seconds.emplace_back(stage, clock.lap()); };
 
+  absl::StatusOr<Around> around = passes_around(args);
+  if (!around.ok()) return fail(around.status(), "", "");
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   lap("rules");
@@ -255,12 +303,13 @@ int optimize_command(const OptimizeArgs& given) {
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
   if (const absl::Status status = check_data_files(args, *model); !status.ok()) return fail(status, "", "");
   lap("load");
+  if (const RunEnd end = run_passes(args, around->before, *model, around->told_before); !end.ok()) return end.code;
   dumps->add("load", *model);
   if (args.stop_after == "load") return write_dumps(*dumps).code;
 
   absl::StatusOr<PipelineOptions> options = pipeline_options(args, *model, progress, *dumps);
   if (!options.ok()) return fail(options.status(), "", "");
-  LoadedRun run{*model, *setup, *std::move(options), *dumps, std::move(report)};
+  LoadedRun run{*model, *setup, *std::move(options), *dumps, *around, std::move(report)};
   return (args.save_repro.empty() ? run_and_write : run_with_repro)(args, std::move(run), progress).code;
 }
 

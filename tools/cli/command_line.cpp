@@ -333,6 +333,11 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
                    "tells which changed, and --inputs keep the shapes of IN.onnx")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, kMostIoRank));
+  for (const auto& [name, files, when] : {std::tuple("--before", &args.before, "before"), std::tuple("--after", &args.after, "after")})
+    verb->add_option(name, *files, fmt::format("passes of `saturate transform` to run {} optimizing, as JSON; may be repeated", when))
+        ->type_name("FILE")
+        ->expected(1)
+        ->take_all();
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   add_check(verb, args.check);
   verb->add_flag("--debug-rules", args.debug_rules,
@@ -367,6 +372,43 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   verb->footer(
       "saturate bart.onnx\nsaturate bart.onnx fused.onnx --target ort-cpu --cost nodes --report r.json\nsaturate optimize bart.onnx -o "
       "bart23.onnx --target onnx --opset 23");
+}
+
+void add_transform(CLI::App& app, TransformArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "transform",
+      "change what a model is, exactly as asked\n\nRuns passes over IN.onnx one after the other: names, order and number of inputs and "
+      "outputs, their types,\ndims and layout, constants, shapes, a part of a model, two models as one. Each pass states how its result is "
+      "verified,\nand nothing is written where that fails. Lists of passes are JSON: [{\"pass\": NAME, FIELD: VALUE, ...}, ...], or "
+      "surgeries of Olive.\n--list-passes tells them all (docs/transforms.md).");
+  verb->add_option("IN.onnx", args.input, "the model");
+  verb->add_option("-o,--output", args.output, "the result (default: IN.out.onnx)")->type_name("OUT.onnx");
+  verb->add_option("--passes", args.files, "a list of passes as JSON; may be repeated")->type_name("FILE")->expected(1)->take_all();
+  verb->add_option("--pass", args.passes,
+                   "one pass, behind those of --passes: NAME, NAME:VALUE of its first field, NAME:FIELD=VALUE;FIELD=VALUE, or "
+                   "NAME:{JSON}; may be repeated")
+      ->type_name("PASS")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--cut-inputs", args.cut_inputs, "at the end, cut out the part behind these values")->type_name("NAMES")->delimiter(',');
+  verb->add_option("--cut-outputs", args.cut_outputs, "at the end, cut out the part that makes these values")
+      ->type_name("NAMES")
+      ->delimiter(',');
+  verb->add_option(
+          "--split-at", args.split_at,
+          "at the end, split the model into a chain of parts, each of which ends with one of these values: OUT.1.onnx, OUT.2.onnx ...")
+      ->type_name("NAMES")
+      ->delimiter(',');
+  verb->add_flag("--list-passes", args.list, "print the passes and their fields, and do nothing");
+  verb->add_flag("!--no-verify", args.verify, "write the result without running it");
+  add_check(verb, args.check);
+  add_time(verb, args.check.seconds, "seconds after which a verification begins no new case; 1 at least (default 60)");
+  verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
+  verb->add_flag("--external-data", args.external_data, "write tensors to OUT.onnx.data even where the input has them inline");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate transform bart.onnx -o renamed.onnx --pass rename_inputs:input_ids=ids\n"
+      "saturate transform bart.onnx -o small.onnx --pass int32_inputs --pass strip_metadata");
 }
 
 void add_inspect(CLI::App& app, InspectArgs& inspect) {
@@ -611,6 +653,7 @@ int usage(const std::string& what) { return fail(kExitUsage, "command line", wha
 
 struct Everything {
   OptimizeArgs optimize;
+  TransformArgs transform;
   InspectArgs inspect;
   VerifyCommandArgs verify;
   RunArgs run;
@@ -659,6 +702,8 @@ int dispatch(const CLI::App& app, Everything& all) {
     all.optimize.given = given_options(*app.get_subcommands().front());
     return optimize_command(all.optimize);
   }
+  if (verb == "transform" && !all.transform.list && all.transform.input.empty()) return usage("transform: which model?");
+  if (verb == "transform") return transform_command(all.transform);
   if (verb == "inspect") return inspect_command(all.inspect);
   if (verb == "verify") return verify_command(all.verify);
   if (verb == "run") return run_command(all.run);
@@ -691,6 +736,7 @@ struct Verb {
 };
 constexpr std::array kVerbs{
     Verb{"optimize", [](CLI::App& app, Everything& all) { add_optimize(app, all.optimize, all.output_option); }},
+    Verb{"transform", [](CLI::App& app, Everything& all) { add_transform(app, all.transform); }},
     Verb{"inspect", [](CLI::App& app, Everything& all) { add_inspect(app, all.inspect); }},
     Verb{"verify", [](CLI::App& app, Everything& all) { add_verify(app, all.verify); }},
     Verb{"run", [](CLI::App& app, Everything& all) { add_run(app, all.run); }},

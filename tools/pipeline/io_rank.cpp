@@ -13,14 +13,11 @@
 #include "onnx_bridge/convert/lower.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "tools/pipeline/first_versions.h"
 #include "tools/pipeline/target_check.h"
 
 namespace saturate {
 namespace {
-
-constexpr int kFirstWithAxesAsInput = 13;  // opset of Squeeze and Unsqueeze
-constexpr int kFirstWithDefaults = 4;      // version of the IR
-constexpr int kOpsetOfNone = 11;           // imported where a model has operators of other domains alone
 
 // Inputs of operators that hold indices, shapes, axes or counts: bit i is input i.
 struct IndexInputs {

@@ -59,6 +59,17 @@ nb::tuple optimize(const api::Model& model, const nb::dict& options) {
   return nb::make_tuple(std::move(out.model), std::move(out.report), call.interrupted);
 }
 
+// (Model, table, JSON)
+nb::tuple transform(const api::Model& model, const std::string& passes, const nb::dict& options) {
+  Call call;
+  fill_options(options, call);
+  call.stop = true;  // there is no rewriting to end early
+  std::optional<api::Expected<api::Transformed>> result;
+  run_watched(call, [&] { result = api::transform(model, passes, call.options); });
+  api::Transformed out = take(*std::move(result));
+  return nb::make_tuple(std::move(out.model), out.table, out.json);
+}
+
 // (equal, message, JSON)
 nb::tuple verify(const api::Model& original, const api::Model& other, const nb::dict& options) {
   Call call;
@@ -168,6 +179,8 @@ NB_MODULE(_core, m) {
   bind_operator(m);
   bind_egraph(m);
   m.def("optimize", &optimize);
+  m.def("transform", &transform);
+  m.def("passes", &saturate::api::passes);
   m.def("verify", &verify);
   m.def("explain", &explain);
   m.def("command_line", &command_line);

@@ -27,11 +27,16 @@ from ._report import Report
 from ._rules import CostModel, Operator, Rules, RuleSet, dtype_name
 from ._session import Session, run
 from ._slim import slim
+from ._transform import Transformed, passes, transform, transform_with_report
 
 __all__ = [
     "optimize",
     "optimize_with_report",
     "slim",
+    "transform",
+    "transform_with_report",
+    "passes",
+    "Transformed",
     "verify",
     "run",
     "inspect",

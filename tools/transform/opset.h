@@ -1,0 +1,14 @@
+// A model in another opset of ai.onnx, and otherwise as it is.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "extract/target/target.h"
+#include "onnx_bridge/model/model.h"
+
+namespace saturate {
+
+// A target that takes everything that the model and the standard have, but these operators ("Op", "domain::Op").
+absl::StatusOr<Target> everything_but(const Model& model, const std::vector<std::string>& avoided);
+absl::StatusOr<Model> at_opset(const Model& model, std::int64_t opset);
+
+}  // namespace saturate

@@ -1,0 +1,52 @@
+// The functions behind the passes; registry.cpp declares their fields.
+#pragma once
+
+#include "tools/transform/pass.h"
+
+namespace saturate::passes {
+
+// An error for a value that is none of these; it names the nearest.
+absl::Status no_value(const std::unordered_set<std::string>& names, const char* field, const std::string& name, const Arguments& args);
+
+// passes_interface.cpp
+absl::Status rename_inputs(Work& work, const Arguments& args);
+absl::Status rename_outputs(Work& work, const Arguments& args);
+absl::Status reorder_inputs(Work& work, const Arguments& args);
+absl::Status reorder_outputs(Work& work, const Arguments& args);
+absl::Status remove_inputs(Work& work, const Arguments& args);
+absl::Status remove_outputs(Work& work, const Arguments& args);
+absl::Status add_inputs(Work& work, const Arguments& args);
+absl::Status expose(Work& work, const Arguments& args);
+absl::Status expose_nodes(Work& work, const Arguments& args);
+absl::Status expose_all(Work& work, const Arguments& args);
+absl::Status expose_quantized(Work& work, const Arguments& args);
+absl::Status zero_inputs(Work& work, const Arguments& args);
+absl::Status zero_node_input(Work& work, const Arguments& args);
+absl::Status initializers_to_inputs(Work& work, const Arguments& args);
+absl::Status freeze(Work& work, const Arguments& args);
+// passes_types.cpp
+absl::Status cast_inputs(Work& work, const Arguments& args);
+absl::Status cast_outputs(Work& work, const Arguments& args);
+absl::Status int32_inputs(Work& work, const Arguments& args);
+absl::Status layout(Work& work, const Arguments& args);
+absl::Status set_dims(Work& work, const Arguments& args);
+absl::Status rename_dims(Work& work, const Arguments& args);
+absl::Status set_shapes(Work& work, const Arguments& args);
+absl::Status io_rank(Work& work, const Arguments& args);
+// passes_graph.cpp
+absl::Status constants_to_initializers(Work& work, const Arguments& args);
+absl::Status initializers_to_constants(Work& work, const Arguments& args);
+absl::Status drop_uncalled_functions(Work& work, const Arguments& args);
+absl::Status infer_shapes(Work& work, const Arguments& args);
+absl::Status remove_shapes(Work& work, const Arguments& args);
+absl::Status strip_metadata(Work& work, const Arguments& args);
+absl::Status replace_mask_value(Work& work, const Arguments& args);
+absl::Status remove_memcpy(Work& work, const Arguments& args);
+// passes_parts.cpp
+absl::Status cut(Work& work, const Arguments& args);
+absl::Status merge(Work& work, const Arguments& args);
+// passes_optimize.cpp
+absl::Status optimize(Work& work, const Arguments& args);
+absl::Status rewrite(Work& work, const Arguments& args);
+
+}  // namespace saturate::passes

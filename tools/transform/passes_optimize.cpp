@@ -1,0 +1,150 @@
+// What rules and targets do, between passes.
+#include <algorithm>
+#include <set>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "extract/price/op_sizes.h"
+#include "onnx_bridge/operators/op_table.h"
+#include "tools/pipeline/pipeline.h"
+#include "tools/transform/opset.h"
+#include "tools/transform/passes.h"
+
+namespace saturate {
+namespace {
+
+// By its own name or by that of the law that it was expanded from ("NAME[...]").
+bool is_named(std::string_view rule, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return rule == name || (rule.starts_with(name) && (rule[name.size()] == '[' || rule[name.size()] == '.'));
+  });
+}
+
+std::vector<std::string> names_of(const RuleSet& rules) {
+  std::vector<std::string> names;
+  for (const auto& rule : rules.stored()) names.emplace_back(rule->head().name);
+  for (const NativeRule& rule : rules.native_rules()) names.push_back(rule.name);
+  return names;
+}
+
+absl::StatusOr<RuleSet> only(const std::vector<std::string>& wanted, bool approximate) {
+  absl::StatusOr<RuleSet> rules = RuleSet::builtin(false);
+  if (!rules.ok()) return rules;
+  RuleFilter filter;
+  filter.effects = kAllEffects;
+  filter.effects.approximates = approximate;
+  for (const std::string& name : names_of(*rules))
+    if (!is_named(name, wanted)) filter.except.push_back(name);
+  return filter_rules(*std::move(rules), filter);
+}
+
+// As the exit status of `saturate optimize` would say it.
+absl::Status failure_status(const Failure& failure, const char* field, const Arguments& args) {
+  const absl::Status said = args.wrong(field, args.all()[field].dump(), failure.message);
+  const absl::StatusCode code = failure.code == kExitDifferent     ? absl::StatusCode::kDataLoss
+                                : failure.code == kExitUnsupported ? absl::StatusCode::kUnimplemented
+                                : failure.code == kExitInterrupted ? absl::StatusCode::kCancelled
+                                                                   : said.code();
+  return absl::Status(code, said.message());
+}
+
+// `strict`: rules that were named are not left out where they make the result differ.
+absl::Status run_rules(Work& work, const Setup& setup, const OptimizeOptions& options, bool strict, const char* field,
+                       const Arguments& args) {
+  PipelineOptions pipeline;
+  pipeline.optimize = options;
+  pipeline.verify = work.verify;
+  pipeline.strict_verify = strict;
+  pipeline.check = work.check;
+  // Of quantizers that are left out the verifier asks what their steps make, unless it is given a tolerance.
+  const bool loosely = args.flag("approximate") && !pipeline.check.tolerances.rtol && !has_quantizers(work.model);
+  if (loosely) pipeline.check.tolerances.rtol = kApproximateRtol;
+  // An approximation is one of numbers: a quantizer makes a number of NaN, and a Clip in its place does not.
+  if (args.flag("approximate")) pipeline.check.excluded |= kNotFinite;
+  PipelineResult result = run_pipeline(work.model, setup, pipeline);
+  if (result.failure) return failure_status(*result.failure, field, args);
+  const OptimizeReport& report = result.report.optimize;
+  allow_for_rules(report, work.allowed);
+  if (loosely) work.allowed.tolerances.rtol = kApproximateRtol;
+  work.allowed.excluded |= pipeline.check.excluded;
+  for (const std::string& warning : report.warnings)
+    if (!strict) work.notes.push_back(warning);
+  work.notes.push_back(fmt::format("{} nodes -> {}", report.before.nodes, report.after.nodes));
+  // What the graph no longer has, or has made anew, is no value of the original.
+  const auto before = defined_names(work.graph()), after = defined_names(result.model.graph);
+  std::erase_if(work.ties.values, [&](const auto& value) { return !before.contains(value.first) || !after.contains(value.first); });
+  work.model = std::move(result.model);
+  return absl::OkStatus();
+}
+
+void tell_what_stays(Work& work, const std::vector<std::string>& avoided) {
+  for (const std::string& op : avoided) {
+    std::size_t count = 0;
+    for_each_graph(work.graph(), [&](Graph& graph) {
+      for (const Node& node : graph.nodes) count += operator_name(node.domain, node.op_type) == op;
+    });
+    if (count > 0)
+      work.notes.push_back(fmt::format("{} {} {}: no rule that was asked for applies", count, op, count == 1 ? "stays" : "stay"));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Target> everything_but(const Model& model, const std::vector<std::string>& avoided) {
+  absl::StatusOr<Target> target = load_target("onnx");
+  if (!target.ok()) return target;
+  target->name = "everything but " + fmt::format("{}", fmt::join(avoided, ", "));
+  target->max_opset = kNewestOpset;
+  for (const auto& [domain, version] : model.opset_imports)
+    if (!domain.empty()) target->operators[domain] = {"*"};
+  target->forbidden.insert(avoided.begin(), avoided.end());
+  return target;
+}
+
+absl::StatusOr<Model> at_opset(const Model& model, std::int64_t opset) {
+  const absl::StatusOr<Target> target = everything_but(model, {});
+  if (!target.ok()) return target.status();
+  const auto cost = load_cost_model("nodes", {});
+  if (!cost.ok()) return cost.status();
+  OptimizeOptions options;
+  options.opset = opset;
+  absl::StatusOr<OptimizeResult> result = optimize(model, RuleSet(), *target, **cost, options);
+  if (!result.ok()) return result.status();
+  return std::move(result->model);
+}
+
+namespace passes {
+
+absl::Status optimize(Work& work, const Arguments& args) {
+  SetupOptions options{args.text("target"), {}, args.text("cost"), {}, args.texts("rules"), {}};
+  options.filter.except = args.texts("skip_rules");
+  options.filter.effects.approximates = args.flag("approximate");
+  const absl::StatusOr<Setup> setup = set_up(options);
+  if (!setup.ok()) return args.wrong("target", args.text("target"), std::string(setup.status().message()));
+  OptimizeOptions how;
+  if (args.whole("opset") > 0) how.opset = args.whole("opset");
+  return run_rules(work, *setup, how, false, "target", args);
+}
+
+absl::Status rewrite(Work& work, const Arguments& args) {
+  const std::vector<std::string> wanted = args.texts("rules");
+  absl::StatusOr<RuleSet> rules = only(wanted, args.flag("approximate"));
+  if (!rules.ok()) return rules.status();
+  const std::vector<std::string> have = names_of(*rules);
+  for (const std::string& name : wanted)
+    if (std::none_of(have.begin(), have.end(), [&](const std::string& rule) { return is_named(rule, {name}); }))
+      return args.wrong("rules", name,
+                        "no such rule, or one that approximates, which \"approximate\" allows; `saturate rules list` names them");
+  absl::StatusOr<Target> target = everything_but(work.model, args.texts("avoid"));
+  if (!target.ok()) return target.status();
+  target->operators["com.microsoft"] = {"*"};
+  auto cost = load_cost_model("nodes", {});
+  if (!cost.ok()) return cost.status();
+  if (absl::Status s = run_rules(work, {*std::move(rules), *std::move(target), *std::move(cost), {}}, {}, true, "rules", args); !s.ok())
+    return s;
+  tell_what_stays(work, args.texts("avoid"));
+  return absl::OkStatus();
+}
+
+}  // namespace passes
+}  // namespace saturate

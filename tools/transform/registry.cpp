@@ -1,0 +1,359 @@
+// The table of passes, and how they are asked for.
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "tools/transform/olive.h"
+#include "tools/transform/passes.h"
+
+namespace saturate {
+namespace {
+
+using nlohmann::json;
+using enum FieldType;
+
+constexpr std::string_view kSameValues = "Each input and output of the result is tied to that of the original, and values are compared.";
+constexpr std::string_view kNothingMoves = "All outputs are compared.";
+
+const std::vector<std::string_view> kDtypes{"float16", "bfloat16", "float",  "double", "int8",   "int16", "int32",
+                                            "int64",   "uint8",    "uint16", "uint32", "uint64", "bool"};
+
+// Names, order and number of inputs and outputs.
+std::vector<Pass> interface_passes() {
+  return {
+      {"rename_inputs",
+       "Gives inputs other names.",
+       PassCheck::kTied,
+       kSameValues,
+       {{"names", kPairs, "New names by the old ones."}},
+       passes::rename_inputs},
+      {"rename_outputs",
+       "Gives outputs other names.",
+       PassCheck::kTied,
+       kSameValues,
+       {{"names", kPairs, "New names by the old ones."}},
+       passes::rename_outputs},
+      {"reorder_inputs",
+       "Puts the inputs into another order.",
+       PassCheck::kTied,
+       kSameValues,
+       {{"order", kTexts, "The names of all inputs, each once."}},
+       passes::reorder_inputs},
+      {"reorder_outputs",
+       "Puts the outputs into another order.",
+       PassCheck::kTied,
+       kSameValues,
+       {{"order", kTexts, "The names of all outputs, each once."}},
+       passes::reorder_outputs},
+      {"remove_inputs",
+       "Removes inputs that nothing reads.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {{"names", kTexts, "The inputs."}},
+       passes::remove_inputs},
+      {"remove_outputs",
+       "Removes outputs, and the nodes that only they need.",
+       PassCheck::kTied,
+       "The outputs that stay are compared.",
+       {{"names", kTexts, "The outputs."}},
+       passes::remove_outputs},
+      {"add_inputs",
+       "Adds inputs that nothing reads.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {{"shapes", kShapes, "Their dims by their names."}, {"dtype", kText, "Their type.", "\"float\"", kDtypes}},
+       passes::add_inputs},
+  };
+}
+
+// Values that become outputs, inputs or constants.
+std::vector<Pass> value_passes() {
+  return {
+      {"expose",
+       "Makes values of the main graph outputs.",
+       PassCheck::kTied,
+       "The new outputs are compared with the original's values.",
+       {{"values", kTexts, "The values."}},
+       passes::expose},
+      {"expose_nodes",
+       "Makes what nodes give outputs.",
+       PassCheck::kTied,
+       "The new outputs are compared with the original's values.",
+       {{"names", kTexts, "The names of the nodes."}},
+       passes::expose_nodes},
+      {"expose_all",
+       "Makes all values of the main graph outputs.",
+       PassCheck::kTied,
+       "The new outputs are compared with the original's values.",
+       {},
+       passes::expose_all},
+      {"expose_quantized",
+       "Gives, in the place of an output, the integers it is dequantized from, and behind all their scale and zero point.",
+       PassCheck::kTied,
+       "The new outputs are compared with the original's values.",
+       {{"output", kText, "An output that a DequantizeLinear makes."}},
+       passes::expose_quantized},
+      {"zero_inputs",
+       "Takes zeros in the place of inputs; one whose dims are numbers is no input any more.",
+       PassCheck::kTied,
+       "The original is given zeros for these inputs, and all outputs are compared.",
+       {{"names", kTexts, "The inputs."}},
+       passes::zero_inputs},
+      {"zero_node_input",
+       "Takes zeros in the place of what one node reads.",
+       PassCheck::kRuns,
+       "The result computes something else: it is only run.",
+       {{"node", kText, "The name of the node."}, {"input", kWhole, "Which of its inputs, counted from 0.", "0", {}, 0}},
+       passes::zero_node_input},
+      {"initializers_to_inputs",
+       "Makes constants inputs of the model.",
+       PassCheck::kTied,
+       "The result is given the original's constants, and all outputs are compared.",
+       {{"names", kTexts, "The initializers."}, {"default", kFlag, "Whether their values stay as defaults.", "false"}},
+       passes::initializers_to_inputs},
+      {"freeze",
+       "Makes inputs that have a default constants.",
+       PassCheck::kTied,
+       "All outputs are compared, at the defaults.",
+       {{"names", kTexts, "The inputs; none: all that have a default.", "[]"}},
+       passes::freeze},
+  };
+}
+
+// Types, layout, dims.
+std::vector<Pass> type_passes() {
+  return {
+      {"cast_inputs",
+       "Gives inputs another type, with a Cast behind them.",
+       PassCheck::kTied,
+       "The original is given only numbers that the new type holds, and all outputs are compared.",
+       {{"dtypes", kPairs, "Types by inputs.", "", kDtypes}},
+       passes::cast_inputs},
+      {"cast_outputs",
+       "Gives outputs another type, with a Cast before them.",
+       PassCheck::kTied,
+       "Outputs are compared with the original's, cast.",
+       {{"dtypes", kPairs, "Types by outputs.", "", kDtypes}},
+       passes::cast_outputs},
+      {"int32_inputs",
+       "Gives inputs of int64 the type int32, with a Cast behind them.",
+       PassCheck::kTied,
+       "The original is given only numbers that int32 holds, and all outputs are compared.",
+       {{"names", kTexts, "The inputs; none: all of int64 that have no default.", "[]"}},
+       passes::int32_inputs},
+      {"layout",
+       "Puts the channels of inputs and outputs last or behind the batch, with a Transpose.",
+       PassCheck::kTied,
+       "Inputs and outputs are those of the original, transposed.",
+       {{"inputs", kTexts, "Inputs, which have the other layout now.", "[]"},
+        {"outputs", kTexts, "Outputs, which have the other layout now.", "[]"},
+        {"to", kText, "The layout that they shall have.", "\"nhwc\"", {"nhwc", "nchw"}}},
+       passes::layout},
+      {"set_dims",
+       "Gives symbolic dims a size.",
+       PassCheck::kTied,
+       "All outputs are compared, at these sizes.",
+       {{"sizes", kSizes, "Sizes by names of dims.", "", {}, 0}},
+       passes::set_dims},
+      {"rename_dims",
+       "Gives symbolic dims other names.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {{"names", kPairs, "New names by the old ones."}},
+       passes::rename_dims},
+      {"set_shapes",
+       "Gives inputs dims: a rank to one that has none, sizes and names to dims that have none.",
+       PassCheck::kTied,
+       "All outputs are compared, at these sizes.",
+       {{"shapes", kShapes, "Dims by inputs."}},
+       passes::set_shapes},
+      {"io_rank",
+       "Gives inputs and outputs this rank, with ones in front of their dims.",
+       PassCheck::kTied,
+       "Inputs and outputs are those of the original with ones in front.",
+       {{"rank", kWhole, "The rank.", "", {}, 1}, {"of", kText, "Which are changed.", "\"both\"", {"both", "inputs", "outputs"}}},
+       passes::io_rank},
+  };
+}
+
+// What a file says beside its interface.
+std::vector<Pass> graph_passes() {
+  return {
+      {"constants_to_initializers",
+       "Makes initializers of Constant nodes.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {{"bodies", kFlag, "Also in the bodies of If, Loop and Scan.", "true"}},
+       passes::constants_to_initializers},
+      {"initializers_to_constants",
+       "Makes Constant nodes of small initializers.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {{"most_bytes", kWhole, "Of one initializer.", "1024", {}, 0}},
+       passes::initializers_to_constants},
+      {"drop_uncalled_functions",
+       "Removes local functions that nothing calls.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {},
+       passes::drop_uncalled_functions},
+      {"infer_shapes",
+       "Writes the types and shapes of all values of the main graph that can be inferred.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {},
+       passes::infer_shapes},
+      {"remove_shapes",
+       "Removes what is written of the types and shapes of values.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {{"keep", kText, "What stays of values between nodes.", "\"nothing\"", {"nothing", "types"}},
+        {"outputs", kFlag, "Also the dims of outputs, whose ranks stay.", "false"}},
+       passes::remove_shapes},
+      {"strip_metadata",
+       "Removes doc strings, metadata, producer, training information and quantization annotations.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {},
+       passes::strip_metadata},
+      {"replace_mask_value",
+       "Gives very low float constants, as masks hold them, another value.",
+       PassCheck::kTied,
+       "All outputs are compared: a mask that hides as before changes nothing.",
+       {{"threshold", kNumber, "Constants below it are changed.", "-3e30"}, {"replacement", kNumber, "What they become.", "-1e4"}},
+       passes::replace_mask_value},
+      {"remove_memcpy",
+       "Makes Identity of MemcpyToHost and MemcpyFromHost.",
+       PassCheck::kRuns,
+       "The original can't be run without a device: the result is only run.",
+       {},
+       passes::remove_memcpy},
+  };
+}
+
+// Parts, and rules between passes.
+std::vector<Pass> part_passes() {
+  return {
+      {"cut",
+       "Cuts out a part of the model.",
+       PassCheck::kTied,
+       "The part is given the original's values, and gives values that are compared with the original's.",
+       {{"inputs", kTexts, "Values that become inputs, in this order.", "[]"},
+        {"outputs", kTexts, "Values that become the outputs; none: those of the model.", "[]"}},
+       passes::cut},
+      {"merge",
+       "Puts a second model behind this one.",
+       PassCheck::kRuns,
+       "Either part is cut out of the merged model again and compared with the model that it was; the whole is run.",
+       {{"joins", kPairs, "Inputs of the second by outputs of the first."},
+        {"model", kText, "The file of the second model."},
+        {"prefix", kText, "Stands before the names of the second's values that stay inputs or outputs.", "\"\""},
+        {"keep", kFlag, "Whether joined outputs stay outputs.", "false"}},
+       passes::merge},
+      {"optimize",
+       "Does what `saturate optimize` does.",
+       PassCheck::kTied,
+       "It verifies by itself; all outputs are compared again with the original's.",
+       {{"target", kText, "A built-in target or a file.", "\"ort-cpu\""},
+        {"cost", kText, "A cost model; none: the target's.", "\"\""},
+        {"rules", kTexts, "Files of rules beside the built-in ones.", "[]"},
+        {"skip_rules", kTexts, "Rules to leave out.", "[]"},
+        {"approximate", kFlag, "Also rules that approximate.", "false"},
+        {"opset", kWhole, "The opset to be written; 0: as needed.", "0", {}, 0}},
+       passes::optimize},
+      {"rewrite",
+       "Applies some rules, to do without some operators where they can.",
+       PassCheck::kTied,
+       "It verifies by itself; all outputs are compared again with the original's.",
+       {{"rules", kTexts, "Names of built-in rules.", "[]"},
+        {"avoid", kTexts, "Operators to do without, \"Op\" or \"domain::Op\".", "[]"},
+        {"approximate", kFlag, "Whether the rules may approximate.", "false"}},
+       passes::rewrite},
+  };
+}
+
+std::vector<Pass> make_passes() {
+  std::vector<Pass> all;
+  for (const auto make : {interface_passes, value_passes, type_passes, graph_passes, part_passes})
+    for (Pass& pass : make()) all.push_back(std::move(pass));
+  return all;
+}
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const auto* list : {&all_passes(), &surgeons()})
+    for (const Pass& pass : *list) names.emplace_back(pass.name);
+  return names;
+}
+
+absl::Status unknown(std::string_view name) {
+  const std::string near = nearest(name, known_names());
+  return absl::InvalidArgumentError(fmt::format("pass {}: no such pass; {}", name,
+                                                near.empty()
+                                                    ? "`saturate transform --list-passes` lists them"
+                                                    : fmt::format("did you mean {}? `saturate transform --list-passes` lists them", near)));
+}
+
+absl::StatusOr<const Pass*> asked_for(std::string_view name) {
+  const Pass* pass = find_pass(name);
+  if (!pass) return unknown(name);
+  if (!pass->apply) return absl::UnimplementedError(fmt::format("surgeon {}: not done here: {}", pass->name, pass->does));
+  return pass;
+}
+
+absl::StatusOr<PassCall> step_of(std::string_view name, const json& fields) {
+  const absl::StatusOr<const Pass*> pass = asked_for(name);
+  if (!pass.ok()) return pass.status();
+  absl::StatusOr<Arguments> args = Arguments::from_json((*pass)->name, (*pass)->fields, fields);
+  if (!args.ok()) return args.status();
+  return PassCall{*pass, *std::move(args)};
+}
+
+absl::StatusOr<PassCall> step_of(const json& item) {
+  if (item.is_string()) return step_of(item.get<std::string>(), json::object());
+  for (const char* key : {"pass", "surgeon"}) {
+    if (!item.is_object() || !item.contains(key) || !item[key].is_string()) continue;
+    json fields = item;
+    fields.erase(key);
+    return step_of(item[key].get<std::string>(), fields);
+  }
+  return absl::InvalidArgumentError(
+      fmt::format("passes: {}: no pass; give {{\"pass\": NAME, FIELD: VALUE}} or {{\"surgeon\": NAME, ...}}", item.dump().substr(0, 80)));
+}
+
+}  // namespace
+
+const std::vector<Pass>& all_passes() {
+  static const std::vector<Pass> passes = make_passes();
+  return passes;
+}
+
+const Pass* find_pass(std::string_view name) {
+  for (const Pass& pass : all_passes())
+    if (pass.name == name) return &pass;
+  return find_surgeon(name);
+}
+
+absl::StatusOr<PassCall> parse_step(std::string_view text) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const absl::StatusOr<const Pass*> pass = asked_for(text.substr(0, colon));
+  if (!pass.ok()) return pass.status();
+  absl::StatusOr<Arguments> args = Arguments::from_text((*pass)->name, (*pass)->fields, text.substr(std::min(colon + 1, text.size())));
+  if (!args.ok()) return args.status();
+  return PassCall{*pass, *std::move(args)};
+}
+
+absl::StatusOr<std::vector<PassCall>> parse_steps(std::string_view json_text) {
+  const json parsed = json::parse(json_text, nullptr, false, true);
+  if (parsed.is_discarded()) return absl::InvalidArgumentError("passes: no JSON; give a list of {\"pass\": NAME, FIELD: VALUE}");
+  absl::StatusOr<std::vector<json>> items = pass_items(parsed);
+  if (!items.ok()) return items.status();
+  std::vector<PassCall> steps;
+  for (const json& item : *items) {
+    absl::StatusOr<PassCall> step = step_of(item);
+    if (!step.ok()) return step.status();
+    steps.push_back(*std::move(step));
+  }
+  return steps;
+}
+
+}  // namespace saturate

@@ -1,0 +1,204 @@
+#include "tools/transform/transform.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "kernels/runtime/stop.h"
+#include "onnx_bridge/file/io.h"
+#include "tools/io/table.h"
+#include "tools/pipeline/report.h"
+
+namespace saturate {
+namespace {
+
+using nlohmann::json;
+
+// What was made must be a model that the loader takes. Weights are not copied for that.
+absl::Status check_structure(const Model& model) {
+  std::vector<DetachedData> weights;
+  const absl::StatusOr<std::string> bytes = serialize_model(model, 1024, weights);
+  if (!bytes.ok()) return bytes.status();
+  return parse_model(*bytes, "", std::move(weights)).status();
+}
+
+VerifyOptions check_of(const Work& work, const VerifyOptions& given) {
+  VerifyOptions check = given;
+  for (const auto& [symbol, size] : work.ties.sizes) check.sizes[symbol] = size;
+  for (const auto& [input, dims] : work.ties.shapes) check.input_shapes.emplace_back(input, dims);
+  check.excluded |= work.allowed.excluded;
+  check.moves = std::max(check.moves, work.allowed.moves);
+  if (!check.tolerances.rtol) check.tolerances.rtol = work.allowed.tolerances.rtol;
+  return check;
+}
+
+Failure failure_of(const VerifyReport& report, const std::string& passes) {
+  const std::string what = fmt::format("after {}: {}", passes, report.message);
+  switch (report.status) {
+    case VerifyStatus::kDifferent:
+      return {kExitDifferent, "verification failed " + what, "nothing was written; --no-verify goes on without"};
+    case VerifyStatus::kCancelled:
+      return {kExitInterrupted, "interrupted", "nothing was written"};
+    default:
+      return {kExitUnsupported, "can't verify " + what, "nothing was written; --no-verify goes on without, --inputs gives inputs"};
+  }
+}
+
+ExitCode code_of(const absl::Status& status) {
+  return absl::IsDataLoss(status)        ? kExitDifferent
+         : absl::IsUnimplemented(status) ? kExitUnsupported
+         : absl::IsCancelled(status)     ? kExitInterrupted
+                                         : kExitFile;
+}
+
+class Runner {
+ public:
+  Runner(const Model& model, const TransformOptions& options) : options_(options), start_(model), work_(std::make_unique<Work>(model)) {
+    begin();
+    result_.report.before = graph_stats(model);
+  }
+
+  TransformResult run(const std::vector<PassCall>& steps) && {
+    const double start = steady_seconds();
+    for (const PassCall& step : steps) {
+      if (result_.failure) break;
+      apply(step);
+    }
+    if (!result_.failure) verify();
+    if (!result_.failure) {
+      result_.model = std::move(work_->model);
+      result_.report.after = graph_stats(result_.model);
+    }
+    result_.report.seconds = steady_seconds() - start;
+    return std::move(result_);
+  }
+
+ private:
+  void begin() {
+    work_->verify = options_.verify;
+    work_->check = options_.check;
+    work_->check.inputs.clear();
+  }
+
+  void apply(const PassCall& step) {
+    const Pass& pass = *step.pass;
+    if (pass.compared == PassCheck::kRuns && !names_.empty()) verify();
+    if (result_.failure) return;
+    absl::Status status = pass.apply(*work_, step.args);
+    if (status.ok()) status = check_structure(work_->model);
+    if (!status.ok()) {
+      const std::string message(status.message());
+      const std::string place = message.starts_with("pass ") || message.starts_with("surgeon ") ? "" : fmt::format("pass {}: ", pass.name);
+      result_.failure = Failure{code_of(status), place + message, "nothing was written"};
+      return;
+    }
+    names_ += fmt::format("{}{}", names_.empty() ? "" : ", ", pass.name);
+    const Graph& graph = work_->model.graph;
+    result_.report.passes.push_back({std::string(pass.name), step.args.all(), std::string(to_string(pass.compared)),
+                                     std::string(pass.verified), std::move(work_->notes), graph.nodes.size(), graph.inputs.size(),
+                                     graph.outputs.size()});
+    work_->notes.clear();
+    if (pass.compared == PassCheck::kRuns) begin_anew();
+  }
+
+  // The passes so far are not compared with those that follow.
+  void begin_anew() {
+    start_ = work_->model;
+    work_ = std::make_unique<Work>(start_);
+    is_first_ = false;
+    begin();
+  }
+
+  void verify() {
+    if (!options_.verify) return;
+    VerifyOptions check = check_of(*work_, options_.check);
+    if (!is_first_) check.inputs.clear();
+    const Comparable pair = comparable(start_, work_->model, work_->ties);
+    VerifyReport report = saturate::verify(pair.original, pair.result, check);
+    if (report.status != VerifyStatus::kEqual) result_.failure = failure_of(report, names_.empty() ? "no pass" : names_);
+    result_.report.checks.push_back(std::move(report));
+    names_ = "";
+  }
+
+  const TransformOptions& options_;
+  Model start_;
+  std::unique_ptr<Work> work_;
+  bool is_first_ = true;
+  std::string names_;  // of the passes since `start_`
+  TransformResult result_;
+};
+
+}  // namespace
+
+TransformResult transform(const Model& model, const std::vector<PassCall>& steps, const TransformOptions& options) {
+  return Runner(model, options).run(steps);
+}
+
+std::string format_report(const TransformReport& report) {
+  std::string out = report.output.empty() ? "" : fmt::format("{} -> {}\n\n", report.input, report.output);
+  std::vector<std::vector<std::string>> rows{{"pass", "compared", "inputs", "outputs", "nodes"}};
+  for (const auto& p : report.passes)
+    rows.push_back({p.pass, p.compared, fmt::format("{}", p.inputs), fmt::format("{}", p.outputs), fmt::format("{}", p.nodes)});
+  out += format_table(rows) + "\n";
+  for (const auto& p : report.passes)
+    for (const std::string& note : p.notes) out += fmt::format("{}: {}\n", p.pass, note);
+  if (report.checks.empty()) return out + "not verified (--no-verify)\n";
+  for (const VerifyReport& check : report.checks) {
+    for (const std::string& note : check.notes) out += fmt::format("note: {}\n", note);
+    out += fmt::format("{}: {}\n", check.status == VerifyStatus::kEqual ? "verified" : "NOT verified", summary(check));
+  }
+  return out;
+}
+
+json to_json(const TransformReport& report) {
+  json passes = json::array(), checks = json::array();
+  for (const auto& p : report.passes)
+    passes.push_back({{"pass", p.pass},
+                      {"fields", p.fields},
+                      {"compared", p.compared},
+                      {"verified", p.verified},
+                      {"notes", p.notes},
+                      {"nodes", p.nodes},
+                      {"inputs", p.inputs},
+                      {"outputs", p.outputs}});
+  for (const VerifyReport& check : report.checks) checks.push_back(to_json(check));
+  return {{"saturate", SATURATE_VERSION},
+          {"input", report.input},
+          {"output", report.output},
+          {"passes", passes},
+          {"verify", checks},
+          {"before", to_json(report.before)},
+          {"after", to_json(report.after)},
+          {"seconds", report.seconds}};
+}
+
+std::string pass_list() {
+  std::string out;
+  for (const Pass& pass : all_passes()) {
+    out += fmt::format("{}\n  {}\n  {}: {}\n", pass.name, pass.does, to_string(pass.compared), pass.verified);
+    for (const Field& f : pass.fields)
+      out +=
+          fmt::format("    {}: {} {}{}\n", f.name, f.says, allowed_text(f), f.required() ? "" : fmt::format(" (default {})", f.otherwise));
+  }
+  return out;
+}
+
+json pass_list_json() {
+  json out = json::array();
+  for (const Pass& pass : all_passes()) {
+    json fields = json::array();
+    for (const Field& f : pass.fields)
+      fields.push_back({{"name", f.name},
+                        {"says", f.says},
+                        {"allowed", allowed_text(f)},
+                        {"required", f.required()},
+                        {"default", f.required() ? json(nullptr) : json::parse(f.otherwise)}});
+    out.push_back({{"pass", pass.name},
+                   {"does", pass.does},
+                   {"compared", to_string(pass.compared)},
+                   {"verified", pass.verified},
+                   {"fields", fields}});
+  }
+  return out;
+}
+
+}  // namespace saturate
