@@ -71,10 +71,6 @@ void drop_unread(Work& work, const std::vector<std::string>& inputs) {
   });
 }
 
-bool same_name(const Function& a, const Function& b) {
-  return std::tie(a.domain, a.name, a.overload) == std::tie(b.domain, b.name, b.overload);
-}
-
 std::string text_of(const Function& function) {
   Model holder;
   holder.functions = {function};

@@ -94,10 +94,6 @@ Renaming add_what_makes(const Graph& from, const std::vector<std::string>& value
   return names;
 }
 
-bool same_name(const Function& a, const Function& b) {
-  return std::tie(a.domain, a.name, a.overload) == std::tie(b.domain, b.name, b.overload);
-}
-
 // The result behind the inputs of `original`, with outputs named `names` (by its own).
 Model behind_inputs_of(const Model& original, Model result, const Ties& ties, const Renaming& names) {
   Graph& graph = result.graph;
@@ -194,6 +190,10 @@ std::string Ties::value_of(const std::string& result) const {
 std::set<std::string> Ties::symbols_of(const std::string& result) const {
   const auto it = symbols.find(result);
   return it == symbols.end() ? std::set<std::string>{result} : it->second;
+}
+
+bool same_name(const Function& a, const Function& b) {
+  return std::tie(a.domain, a.name, a.overload) == std::tie(b.domain, b.name, b.overload);
 }
 
 Comparable comparable(const Model& original, const Model& result, const Ties& ties) {

@@ -50,6 +50,8 @@ struct Ties {
   std::set<std::string> symbols_of(const std::string& result) const;
 };
 
+bool same_name(const Function& a, const Function& b);  // by domain, name and overload
+
 // The pair for the verifier.
 struct Comparable {
   Model original, result;

@@ -41,7 +41,7 @@ def test_fields_have_the_names_of_the_package():
     of_the_package = set(onnx_saturate.Options.__annotations__)
     # A function, bars of progress, and where models from memory lie; the older name; what Olive has itself.
     assert of_the_package - names == {"constant_cost", "progress", "base_dir", "not_assumed", "external_data", "external_data_threshold"}
-    only_of_the_command = {"cost_at", "memory_slack", "strict_budget", "debug_rules", "report", "dump", "dump_egraph", "save_repro", "verbose"}
+    only_of_the_command = {"before", "after", "cost_at", "memory_slack", "strict_budget", "debug_rules", "report", "dump", "dump_egraph", "save_repro", "verbose"}
     assert names - of_the_package == only_of_the_command
     page = (ROOT / "docs" / "olive.md").read_text()
     assert not [name for name in names if f"`{name}`" not in page]

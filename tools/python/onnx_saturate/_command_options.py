@@ -47,6 +47,8 @@ OPTIONS: tuple[Option, ...] = (
         ("no_assume", "Assumptions that no rule may make, or all."),
         ("inputs", ".npz files to verify on instead of random inputs."),
         ("dump", "STAGE or STAGE=FILE: what a stage has made."),
+        ("before", "JSON files of passes of `saturate transform` to run before optimizing."),
+        ("after", "JSON files of passes of `saturate transform` to run after optimizing."),
     ),
     Option("skip_rules", "--skip-rule", "texts", "Rules to leave out."),
     *_table(
