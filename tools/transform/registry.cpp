@@ -4,6 +4,7 @@
 #include "fmt/format.h"
 #include "tools/transform/olive.h"
 #include "tools/transform/passes.h"
+#include "tools/transform/precision.h"
 
 namespace saturate {
 namespace {
@@ -134,6 +135,17 @@ std::vector<Pass> type_passes() {
        "Outputs are compared with the original's, cast.",
        {{"dtypes", kPairs, "Types by outputs.", "", kDtypes}},
        passes::cast_outputs},
+      {"precision",
+       "Lets operators work in half precision where their sums and angles don't need more, with Casts between.",
+       PassCheck::kApproximate,
+       "All outputs are compared on usual inputs, within what half precision makes.",
+       {{"dtype", kText, "The type.", R"("float16")", {"float16", "bfloat16"}},
+        {"keep", kTexts, "Operators that stay in float.", kKeptInFloat},
+        {"also_keep", kTexts, "Further operators (Gemm, com.microsoft.Gelu) and nodes that stay in float.", "[]"},
+        {"interface", kFlag, "Inputs and outputs of the model are of the type, too.", "false"},
+        {"calibrate", kText, "A .npz of inputs: values that are too large for the type on them stay in float; none: drawn inputs.",
+         R"("")"}},
+       passes::precision},
       {"int32_inputs",
        "Gives inputs of int64 the type int32, with a Cast behind them.",
        PassCheck::kTied,

@@ -28,6 +28,7 @@ VerifyOptions check_of(const Work& work, const VerifyOptions& given) {
   check.excluded |= work.allowed.excluded;
   check.moves = std::max(check.moves, work.allowed.moves);
   if (!check.tolerances.rtol) check.tolerances.rtol = work.allowed.tolerances.rtol;
+  if (!check.tolerances.atol) check.tolerances.atol = work.allowed.tolerances.atol;
   return check;
 }
 

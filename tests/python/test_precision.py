@@ -1,0 +1,203 @@
+"""`saturate transform --pass precision`: which operators work in half precision, and that the results are near the float model's."""
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+
+from conftest import assert_refused, listing, run
+from test_transform import ZOO, in_onnxruntime, parsed, transformed
+
+F16, BF16 = T.FLOAT16, T.BFLOAT16
+RNG = np.random.default_rng(5)
+BLOCK = """
+agraph (float[n,8] x) => (float[n,8] y) <float[8] scale = {1,1,1,1,2,2,2,2}, float[8] bias = {0,0,0,0,1,1,1,1}> {
+  norm = LayerNormalization (x, scale, bias)
+  turned = Transpose (norm)
+  scores = MatMul (norm, turned)
+  weights = Softmax (scores)
+  mixed = MatMul (weights, norm)
+  y = Add (mixed, x)
+}"""
+
+
+def half(tmp_path, model, fields="", *words):
+    return transformed(tmp_path, model, "--pass", f"precision:{fields}" if fields else "precision", *words)
+
+
+def types(model):
+    """The type of every value, as ONNX infers it."""
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    known = {v.name: v.type.tensor_type.elem_type for v in [*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output]}
+    return known | {i.name: i.data_type for i in inferred.graph.initializer}
+
+
+def works_in(model, op):
+    """Of the first operator of this name: the types that it reads."""
+    known, node = types(model), next(n for n in model.graph.node if n.op_type == op)
+    return {known[name] for name in node.input if name} & {T.FLOAT, F16, BF16}
+
+
+def apart(model, result, feeds):
+    a, b = in_onnxruntime(model, feeds), in_onnxruntime(result, {k: v for k, v in feeds.items()})
+    return max(float(np.abs(a[k].astype(np.float64) - b[k].astype(np.float64)).max() / np.abs(a[k]).max()) for k in a)
+
+
+def test_operators_work_in_half_precision(tmp_path):
+    model = parsed(BLOCK)
+    result, report = half(tmp_path, model)
+    assert works_in(result, "MatMul") == works_in(result, "LayerNormalization") == works_in(result, "Add") == {F16}
+    assert works_in(result, "Softmax") == {T.FLOAT}
+    assert types(result)["y"] == types(result)["x"] == T.FLOAT
+    assert 0 < apart(model, result, {"x": RNG.standard_normal((4, 8)).astype(np.float32)}) < 2e-2
+    assert any("1 stay in float, on the list of what stays: weights" in note for p in report["passes"] for note in p["notes"])
+
+
+def test_the_list_of_what_stays_is_the_users(tmp_path):
+    result, _ = half(tmp_path, parsed(BLOCK), "keep=LayerNormalization;also_keep=y")
+    assert works_in(result, "Softmax") == {F16} and works_in(result, "LayerNormalization") == works_in(result, "Add") == {T.FLOAT}
+
+
+def test_inputs_and_outputs(tmp_path):
+    model = parsed(BLOCK)
+    result, _ = half(tmp_path, model, "interface=true")
+    assert [v.type.tensor_type.elem_type for v in [*result.graph.input, *result.graph.output]] == [F16, F16]
+    assert {v.name for v in [*result.graph.input, *result.graph.output]} == {"x", "y"}
+    x = RNG.standard_normal((3, 8)).astype(np.float16)
+    a, b = in_onnxruntime(model, {"x": x.astype(np.float32)})["y"], in_onnxruntime(result, {"x": x})["y"]
+    assert np.abs(a - b).max() < 2e-2 * np.abs(a).max()
+
+
+def test_bfloat16(tmp_path):
+    result, _ = half(tmp_path, parsed(BLOCK, opset=22, ir=10), "bfloat16")
+    assert works_in(result, "MatMul") == {BF16}
+
+
+def test_masks_get_a_number_that_the_type_has(tmp_path):
+    model = parsed("""
+agraph (float[2,4] scores, bool[4] seen) => (float[2,4] y) <float low = {-3.4028235e38}, float none = {0}> {
+  mask = Where (seen, none, low)
+  twice = Add (mask, mask)
+  hidden = Add (scores, twice)
+  y = Softmax (hidden)
+}""")
+    result, _ = half(tmp_path, model)
+    assert works_in(result, "Where") == works_in(result, "Add") == {F16}
+    feeds = {"scores": RNG.standard_normal((2, 4)).astype(np.float32), "seen": np.array([True, False, True, True])}
+    got = in_onnxruntime(result, feeds)["y"]
+    assert np.isfinite(got).all() and (got[:, 1] == 0).all() and apart(model, result, feeds) < 2e-2
+
+
+def test_bounds_and_epsilons_stay(tmp_path):
+    model = parsed("""
+agraph (float[4] x) => (float[4] y, float[4] z) <float low = {-1e6}, float high = {1e6}, float eps = {1e-12}> {
+  y = Clip (x, low, high)
+  a = Abs (x)
+  b = Add (a, eps)
+  z = Div (x, b)
+}""")
+    result, _ = half(tmp_path, model)
+    assert works_in(result, "Clip") == works_in(result, "Add") == {T.FLOAT} and works_in(result, "Abs") == {F16}
+    zeros = in_onnxruntime(result, {"x": np.zeros(4, np.float32)})["z"]
+    assert np.array_equal(zeros, np.zeros(4))  # and not 0 / 0
+
+
+LARGE = """
+agraph (float[4] x) => (float[4] y) <float up = {3e4}, float down = {3e-3}> {
+  large = Mul (x, up)
+  less = Mul (large, down)
+  y = Tanh (less)
+}"""
+
+
+def test_values_beyond_the_type_stay(tmp_path):
+    result, _ = half(tmp_path, parsed(LARGE))
+    assert works_in(result, "Mul") == {T.FLOAT} and works_in(result, "Tanh") == {F16}
+
+
+def test_the_users_inputs_tell_the_range(tmp_path):
+    np.savez(tmp_path / "small.npz", x=np.full(4, 1e-3, np.float32))
+    small, _ = half(tmp_path, parsed(LARGE), f"calibrate={tmp_path / 'small.npz'}", "--inputs", tmp_path / "small.npz")
+    assert works_in(small, "Mul") == {F16}
+    np.savez(tmp_path / "large.npz", x=np.full(4, 5, np.float32))
+    large, _ = half(tmp_path, parsed(LARGE), f"calibrate={tmp_path / 'large.npz'}")
+    assert works_in(large, "Mul") == {T.FLOAT}
+
+
+def test_a_result_that_leaves_the_type_is_not_written(tmp_path):
+    """On inputs that calibration has not seen."""
+    onnx.save(parsed(LARGE.replace("y = Tanh (less)", "y = Neg (less)")), tmp_path / "m.onnx")
+    np.savez(tmp_path / "small.npz", x=np.full(4, 1e-3, np.float32))
+    np.savez(tmp_path / "large.npz", x=np.full(4, 50, np.float32))
+    before = listing(tmp_path)
+    done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", f"precision:calibrate={tmp_path / 'small.npz'}",
+               "--inputs", tmp_path / "large.npz")
+    assert_refused(done, 3, tmp_path, before, "verification failed after precision")
+
+
+def test_angles_stay(tmp_path):
+    model = parsed("""
+agraph (int64[n] positions, float[n,2] x) => (float[n,2] y) <float[1,2] rates = {1, 0.01}, int64[1] axis = {1}> {
+  p = Cast <to = 1> (positions)
+  column = Unsqueeze (p, axis)
+  angle = Mul (column, rates)
+  c = Cos (angle)
+  y = Mul (x, c)
+}""")
+    result, _ = half(tmp_path, model)
+    known = types(result)
+    reads = [{known[i] for i in node.input} for node in result.graph.node if node.op_type == "Mul"]
+    assert reads == [{T.FLOAT}, {F16}]
+
+
+def test_bodies_read_floats(tmp_path):
+    model = parsed("""
+agraph (bool flag, float[3] a) => (float[3] y) <float two = {2}> {
+  b = Mul (a, two)
+  y = If (flag) <then_branch = yes () => (float[3] t) { t = Neg (b) }, else_branch = no () => (float[3] e) { e = Mul (b, b) }>
+}""")
+    for fields in ("", "interface=true"):
+        result, _ = half(tmp_path, model, fields)
+        assert works_in(result, "Mul") == {F16}
+        for flag in (True, False):
+            a = np.array([1, 2, 3], np.float16 if fields else np.float32)
+            wanted = in_onnxruntime(model, {"flag": np.array(flag), "a": a.astype(np.float32)})["y"]
+            assert np.array_equal(in_onnxruntime(result, {"flag": np.array(flag), "a": a})["y"], wanted)
+
+
+def test_no_cast_twice(tmp_path):
+    """A value that several read is cast once, and a Cast of the model to float is passed by."""
+    model = parsed("""
+agraph (float[4] x) => (float[4] y, float[4] z) {
+  c = Cast <to = 1> (x)
+  a = Relu (c)
+  b = Neg (c)
+  y = Add (a, b)
+  z = Mul (a, b)
+}""")
+    result, _ = half(tmp_path, model)
+    assert sum(node.op_type == "Cast" for node in result.graph.node) <= 4  # x once or through the model's own, y, z
+
+
+@pytest.mark.parametrize("fields, says", [
+    ("also_keep=Gemmm", "also_keep: 'Gemmm': no operator and no node of the model has this name"),
+    ("float8", "float16"),
+    ("calibrate=/no/such.npz", "/no/such.npz"),
+])
+def test_mistakes(tmp_path, fields, says):
+    onnx.save(parsed(BLOCK), tmp_path / "m.onnx")
+    before = listing(tmp_path)
+    assert_refused(run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", f"precision:{fields}"), (1, 2), tmp_path, before, says)
+
+
+@pytest.mark.skipif(not ZOO.exists(), reason="the zoo is not here")
+@pytest.mark.parametrize("name", ["gpt2-dyS23d", "llama-tsE14d", "t5_dec-tsE14d", "vit-dyS18d"])
+def test_models_of_the_zoo(tmp_path, name):
+    path = ZOO / f"{name}.onnx"
+    if not path.exists():
+        pytest.skip(f"{name} is not here")
+    arrays = np.load(ZOO / f"{name}.inputs.npz")
+    model = onnx.load(path)
+    result, _ = half(tmp_path, model)
+    feeds = {i.name: arrays[i.name] for i in model.graph.input}
+    assert apart(model, result, feeds) < 2e-2
+    assert len(result.SerializeToString()) < 0.7 * len(model.SerializeToString())

@@ -1,0 +1,116 @@
+// Half precision in the place of float.
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "tools/io/npz.h"
+#include "tools/transform/passes.h"
+#include "tools/transform/precision.h"
+#include "tools/transform/ranges.h"
+
+namespace saturate::passes {
+namespace {
+
+constexpr double kRoom = 0.5;  // share of the largest number of a type that others than the measured inputs may still need
+constexpr std::size_t kShown = 5;
+// Of results, as the rounding of some dozens of layers makes it.
+constexpr double kRtolOfFloat16 = 0.02;
+constexpr double kRtolOfBfloat16 = 0.16;
+
+// What the values of the model are like on inputs of the user or drawn ones; empty where it was not measured.
+absl::StatusOr<Ranges> ranges_of(Work& work, const Arguments& args) {
+  std::vector<Inputs> given;
+  const std::string path = args.text("calibrate");
+  if (!path.empty()) {
+    auto arrays = load_npz(path);
+    if (!arrays.ok()) return args.wrong("calibrate", path, std::string(arrays.status().message()));
+    Inputs& inputs = given.emplace_back();
+    for (auto& [name, tensor] : *arrays) inputs.emplace(name, std::move(tensor));
+  }
+  auto ranges = measure_ranges(work.model, given);
+  if (ranges.ok()) return ranges;
+  if (!path.empty()) return args.wrong("calibrate", path, std::string(ranges.status().message()));
+  work.notes.push_back(fmt::format("the range of values was not measured: {}", std::string(ranges.status().message())));
+  return Ranges();
+}
+
+std::set<std::string> beyond(const Ranges& ranges, double largest) {
+  std::set<std::string> out;
+  for (const auto& [value, most] : ranges.largest)
+    if (most > largest * kRoom) out.insert(value);
+  return out;
+}
+
+// How far results may lie from the float model's: a share of each number's own size, and as much of the largest of its output.
+void allow(Work& work, const Ranges& ranges, double rtol) {
+  Tolerances& allowed = work.allowed.tolerances;
+  allowed.rtol = std::max(rtol, allowed.rtol.value_or(0));
+  std::optional<double> scale;
+  for (const ValueInfo& output : work.graph().outputs)
+    if (const auto it = ranges.largest.find(output.name); it != ranges.largest.end() && it->second > 0)
+      scale = std::min(it->second, scale.value_or(it->second));
+  if (scale) allowed.atol = std::max(rtol * *scale, allowed.atol.value_or(0));
+}
+
+std::string some(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min(kShown, names.size());
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                     names.size() > shown ? ", ..." : "");
+}
+
+void tell(const Precision& made, const std::string& dtype, Work& work) {
+  work.notes.push_back(fmt::format("{} operators work in {}, with {} Casts", made.converted.size(), dtype, made.casts));
+  std::map<std::string, std::vector<std::string>> by_reason;
+  for (const auto& [node, why] : made.kept) by_reason[why].push_back(node);
+  for (const auto& [why, nodes] : by_reason) work.notes.push_back(fmt::format("{} stay in float, {}: {}", nodes.size(), why, some(nodes)));
+}
+
+// What the result's inputs and outputs are of the original's.
+void tie(const Precision& made, DType dtype, Work& work) {
+  for (const auto& [value, half] : made.halves) work.ties.values[half] = "";
+  for (const auto& [value, single] : made.singles) {
+    work.ties.values[single] = value;
+    if (const auto it = work.ties.outputs.find(value); it != work.ties.outputs.end())
+      it->second.views.push_back({View::Kind::kCast, dtype});
+    const auto input = work.ties.inputs.find(value);
+    if (input == work.ties.inputs.end()) continue;
+    input->second.views.push_back({View::Kind::kCast, dtype});
+    work.ties.held[input->second.original] = {{View::Kind::kCast, dtype}, {View::Kind::kCast, DType::kFloat}};
+  }
+}
+
+std::set<std::string> set_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
+
+}  // namespace
+
+absl::Status precision(Work& work, const Arguments& args) {
+  PrecisionOptions options;
+  options.to = *parse_dtype(args.text("dtype"));
+  options.keep = set_of(args.texts("keep"));
+  for (const std::string& name : args.texts("also_keep")) options.keep.insert(name);
+  options.interface = args.flag("interface");
+  if (options.interface)
+    for (const ValueInfo& input : work.graph().inputs)
+      if (work.output(input.name) && input.type.dtype == DType::kFloat)
+        return args.wrong("interface", input.name,
+                          "it is an input and an output, so that one name can't have two types; put an Identity between");
+  for (const std::string& name : args.texts("also_keep"))
+    if (!names_something(work.model, name)) return args.wrong("also_keep", name, "no operator and no node of the model has this name");
+  if (const std::size_t fills = fill_masks(work.graph(), options.to); fills > 0)
+    work.notes.push_back(fmt::format("{} numbers of constants below the least {} became {}, which hides a key as well", fills,
+                                     args.text("dtype"), kMaskFill));
+  const auto ranges = ranges_of(work, args);
+  if (!ranges.ok()) return ranges.status();
+  options.large = beyond(*ranges, largest_number(options.to));
+  allow(work, *ranges, options.to == DType::kFloat16 ? kRtolOfFloat16 : kRtolOfBfloat16);
+  auto made = with_precision(work.model, options);
+  if (!made.ok()) return made.status();
+  tell(*made, args.text("dtype"), work);
+  tie(*made, options.to, work);
+  work.model = std::move(made->model);
+  work.fresh = FreshNames(work.model.graph);
+  work.allowed.excluded |= kBeyondQuantizers;  // numbers far from what was measured
+  return absl::OkStatus();
+}
+
+}  // namespace saturate::passes

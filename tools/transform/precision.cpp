@@ -1,0 +1,411 @@
+#include "tools/transform/precision.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "fmt/format.h"
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/operators/op_table.h"
+#include "tools/transform/names.h"
+#include "tools/transform/types.h"
+
+namespace saturate {
+
+namespace {
+
+// A number nearer to 0 loses bits, and is 0 in the end.
+double least(DType dtype) { return dtype == DType::kFloat16 ? 6.103515625e-5 : 1.1754943508222875e-38; }
+
+// The name by which the report and the fields of the pass know a node.
+std::string label(const Node& node) {
+  for (const std::string& made : node.outputs)
+    if (!made.empty()) return made;
+  return node.name;
+}
+
+bool is_called(const Node& node, const std::string& name) {
+  return qualified_name(node.domain, node.op_type) == name || node.name == name || label(node) == name;
+}
+
+// What each value of the graph is, where that is known to be a tensor.
+class Types {
+ public:
+  explicit Types(std::map<std::string, ValueType> types) : types_(std::move(types)) {}
+  bool is_float(const std::string& value) const {
+    const auto it = types_.find(value);
+    return it != types_.end() && it->second.dtype == DType::kFloat;
+  }
+  // Whether a node reads and makes nothing but tensors whose types are known.
+  bool all_known(const Node& node) const {
+    const auto is_known = [&](const std::string& value) { return value.empty() || types_.contains(value); };
+    return std::all_of(node.inputs.begin(), node.inputs.end(), is_known) && std::all_of(node.outputs.begin(), node.outputs.end(), is_known);
+  }
+
+ private:
+  std::map<std::string, ValueType> types_;
+};
+
+const OpSchema::Formal* formal_at(const std::vector<OpSchema::Formal>& formals, std::size_t i) {
+  if (i < formals.size()) return &formals[i];
+  return !formals.empty() && formals.back().variadic ? &formals.back() : nullptr;
+}
+
+// Inputs and outputs of a node that become halves together, by place.
+struct Places {
+  std::vector<bool> inputs, outputs;
+  bool any() const { return std::find(inputs.begin(), inputs.end(), true) != inputs.end(); }
+};
+
+// The types of an operator that are float here and may be the other one, as its schema says. A type that no input has is named by an
+// attribute, and stays.
+Places convertible(const Node& node, const OpSchema& schema, const Types& types, DType to) {
+  Places out{std::vector<bool>(node.inputs.size()), std::vector<bool>(node.outputs.size())};
+  for (const OpSchema::TypeConstraint& type : schema.constraints) {
+    if ((type.tensors >> static_cast<int>(to) & 1) == 0) continue;
+    std::vector<std::size_t> read;
+    bool all_floats = true;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const OpSchema::Formal* formal = formal_at(schema.inputs, i);
+      if (!formal || formal->type != type.name || node.inputs[i].empty()) continue;
+      read.push_back(i);
+      all_floats &= types.is_float(node.inputs[i]);
+    }
+    if (read.empty() || !all_floats) continue;
+    for (const std::size_t i : read) out.inputs[i] = true;
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      if (const OpSchema::Formal* formal = formal_at(schema.outputs, i); formal && formal->type == type.name && !node.outputs[i].empty())
+        out.outputs[i] = true;
+  }
+  return out;
+}
+
+// Whether the constant has numbers that the type has not; a single one near 0 is an epsilon, which must not become 0.
+bool has_beyond(const Tensor& tensor, DType to) {
+  if (tensor.dtype() != DType::kFloat) return false;
+  const auto numbers = tensor.span<float>();
+  if (numbers.size() == 1 && numbers[0] != 0 && std::abs(numbers[0]) < least(to)) return true;
+  return std::any_of(numbers.begin(), numbers.end(), [&](float x) { return std::isfinite(x) && std::abs(x) > largest_number(to); });
+}
+
+Node cast_node(const std::string& from, const std::string& to, DType dtype) {
+  Node node;
+  node.op_type = "Cast";
+  node.inputs = {from};
+  node.outputs = {to};
+  node.attributes = {Attribute::of("to", static_cast<std::int64_t>(dtype))};
+  return node;
+}
+
+class Converter {
+ public:
+  Converter(const Model& model, const PrecisionOptions& options, Types types)
+      : model_(model), options_(options), types_(std::move(types)), fresh_(model.graph), evaluator_(make_evaluator()) {
+    out_.model = model;
+    for (const Initializer& i : model.graph.initializers) constants_.emplace(i.name, &i.tensor);
+    for (const ValueInfo& input : model.graph.inputs) constants_.erase(input.name);  // a default that may be replaced
+    for (const Node& node : model.graph.nodes)
+      if (const Attribute* value = find_attribute(node.attributes, "value"); node.op_type == "Constant" && value)
+        if (const auto* tensor = std::get_if<Tensor>(&value->value)) constants_.emplace(node.outputs.at(0), tensor);
+  }
+
+  Precision run() && {
+    find_angles();
+    if (options_.interface) change_interface();
+    std::vector<Node>& nodes = out_.model.graph.nodes;
+    nodes.clear();
+    nodes.reserve(model_.graph.nodes.size());
+    for (const Node& node : model_.graph.nodes) {
+      std::string why;
+      const Places places = places_of(node, why);
+      if (places.any()) {
+        convert(node, places);
+        continue;
+      }
+      if (!why.empty()) out_.kept.emplace(label(node), why);
+      keep(node);
+    }
+    for (const ValueInfo& output : model_.graph.outputs)
+      out_.singles.contains(output.name) ? need_half(output.name) : need_single(output.name);
+    erase_unread(out_.model.graph, {});
+    return std::move(out_);
+  }
+
+ private:
+  static bool listed(const std::set<std::string>& names, const Node& node) {
+    return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return is_called(node, name); });
+  }
+
+  // What Sin and Cos are computed of: angles of far positions need all bits of a float.
+  void find_angles() {
+    std::unordered_map<std::string, const Node*> maker;
+    for (const Node& node : model_.graph.nodes)
+      for (const std::string& made : node.outputs) maker.emplace(made, &node);
+    std::vector<const Node*> work;
+    for (const Node& node : model_.graph.nodes)
+      if (node.domain.empty() && one_of(node.op_type, {"Sin", "Cos"})) work.push_back(&node);
+    while (!work.empty()) {
+      const Node* node = work.back();
+      work.pop_back();
+      for (const std::string& read : node->inputs) {
+        const auto it = maker.find(read);
+        if (it != maker.end() && types_.is_float(read) && angles_.insert(it->second).second) work.push_back(it->second);
+      }
+    }
+  }
+
+  // Inputs and outputs are halves, and what was their float gets another name.
+  void change_interface() {
+    Graph& graph = out_.model.graph;
+    for (auto* list : {&graph.inputs, &graph.outputs})
+      for (ValueInfo& value : *list) {
+        if (!types_.is_float(value.name)) continue;
+        value.type.dtype = options_.to;
+        if (out_.singles.try_emplace(value.name, fresh_(value.name + "_float")).second) out_.halves.emplace(value.name, value.name);
+      }
+    for (const ValueInfo& input : graph.inputs) {
+      if (!out_.singles.contains(input.name)) continue;
+      only_half_.insert(input.name);
+      made_half_.insert(input.name);
+      if (Initializer* value = find_named(graph.initializers, input.name)) *value = {input.name, converted(value->tensor), nullptr, false};
+    }
+    std::erase_if(graph.value_info, [&](const ValueInfo& v) { return out_.singles.contains(v.name); });
+  }
+
+  static bool has_body(const Node& node) {
+    return std::any_of(node.attributes.begin(), node.attributes.end(),
+                       [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
+  }
+
+  bool touches_floats(const Node& node) const {
+    const auto is_float = [&](const std::string& value) { return types_.is_float(value); };
+    return std::any_of(node.inputs.begin(), node.inputs.end(), is_float) || std::any_of(node.outputs.begin(), node.outputs.end(), is_float);
+  }
+
+  // Whether it reads or makes numbers that the type has not.
+  bool reads_beyond(const Node& node) const {
+    const auto is_large = [&](const std::string& value) { return options_.large.contains(value); };
+    if (std::any_of(node.outputs.begin(), node.outputs.end(), is_large)) return true;
+    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& read) {
+      const auto it = constants_.find(read);
+      return is_large(read) || (it != constants_.end() && has_beyond(*it->second, options_.to));
+    });
+  }
+
+  // Empty where the node stays in float: `why`, where it has floats at all.
+  Places places_of(const Node& node, std::string& why) const {
+    if (!touches_floats(node) || node.op_type == "Constant") return {};
+    const OpSchema* schema = find_schema(node.domain, node.op_type, model_.opset(node.domain));
+    Places places;
+    if (has_body(node)) {
+      why = "its bodies stay in float";
+    } else if (!schema) {
+      why = "a function of the model, or an operator without a schema";
+    } else if (listed(options_.keep, node)) {
+      why = "on the list of what stays";
+    } else if (angles_.contains(&node)) {
+      why = "makes an angle";
+    } else if (const Attribute* stash = find_attribute(node.attributes, "stash_type"); stash && stash->i() != 1) {
+      why = "would add up in half precision";
+    } else if (reads_beyond(node)) {
+      why = "numbers beyond the type";
+    } else if (!types_.all_known(node)) {
+      why = "reads or makes what is no tensor, or a tensor of a type that is not known";
+    } else {
+      places = convertible(node, *schema, types_, options_.to);
+      if (!places.any()) why = "its schema has no such type";
+    }
+    return places;
+  }
+
+  // Names that a node reads, those in its bodies, too.
+  static std::vector<std::string> reads_of(const Node& node) {
+    std::vector<std::string> out = node.inputs;
+    for (const Attribute& a : node.attributes) {
+      const auto add = [&](const std::shared_ptr<const Graph>& body) {
+        for (std::string& name : captured_names(*body)) out.push_back(std::move(name));
+      };
+      if (const auto* one = std::get_if<std::shared_ptr<const Graph>>(&a.value)) add(*one);
+      if (const auto* many = std::get_if<std::vector<std::shared_ptr<const Graph>>>(&a.value))
+        std::for_each(many->begin(), many->end(), add);
+    }
+    return out;
+  }
+
+  void cast(const std::string& from, const std::string& to, DType dtype) {
+    out_.model.graph.nodes.push_back(cast_node(from, to, dtype));
+    out_.model.graph.nodes.back().name = fresh_("cast_" + to);
+    ++out_.casts;
+  }
+
+  const std::string& single_name(const std::string& value) const {
+    const auto it = out_.singles.find(value);
+    return it == out_.singles.end() ? value : it->second;
+  }
+
+  // The float of a value that only a half was made of so far.
+  const std::string& need_single(const std::string& value) {
+    const std::string& single = single_name(value);
+    if (only_half_.erase(value) > 0) cast(out_.halves.at(value), single, DType::kFloat);
+    return single;
+  }
+
+  std::string name_of_half(const std::string& value) { return fresh_(value + (options_.to == DType::kFloat16 ? "_float16" : "_bfloat16")); }
+
+  // The half of a value of which there may only be a float.
+  const std::string& need_half(const std::string& value) {
+    if (!made_half_.insert(value).second) return out_.halves.at(value);
+    const std::string& half = out_.halves.try_emplace(value, name_of_half(value)).first->second;
+    const auto constant = constants_.find(value);
+    if (constant == constants_.end()) {
+      cast(single_name(value), half, options_.to);
+    } else {
+      out_.model.graph.initializers.push_back({half, converted(*constant->second), nullptr, false});
+    }
+    return half;
+  }
+
+  Tensor converted(const Tensor& from) const {
+    return evaluator_->evaluate(cast_node("x", "y", options_.to), kNewestOpset, {Value(from)})->at(0).tensor();
+  }
+
+  // A Cast reads the half where the float would be made of it; the half of what it makes of a half as float is that half.
+  bool keep_cast(const Node& from) {
+    if (!from.domain.empty() || from.op_type != "Cast" || !made_half_.contains(from.inputs[0])) return false;
+    Node node = from;
+    const std::string half = out_.halves.at(from.inputs[0]);
+    if (only_half_.contains(from.inputs[0])) node.inputs[0] = half;
+    const std::string& made = from.outputs[0];
+    if (types_.is_float(made) && !out_.singles.contains(made)) {
+      out_.halves.emplace(made, half);
+      made_half_.insert(made);
+    }
+    node.outputs[0] = single_name(made);
+    out_.model.graph.nodes.push_back(std::move(node));
+    return true;
+  }
+
+  // A node as it is, with the floats that it and its bodies read.
+  void keep(const Node& from) {
+    if (keep_cast(from)) return;
+    Node node = from;
+    std::map<std::string, std::string> renamed;
+    for (const std::string& read : reads_of(from))
+      if (const std::string& single = need_single(read); single != read) renamed.emplace(read, single);
+    for (auto* list : {&node.inputs, &node.outputs})
+      for (std::string& name : *list)
+        if (!name.empty()) name = single_name(name);
+    if (!renamed.empty())
+      for (Attribute& a : node.attributes) {
+        if (auto* one = std::get_if<std::shared_ptr<const Graph>>(&a.value)) *one = rename_captures(**one, renamed);
+        if (auto* many = std::get_if<std::vector<std::shared_ptr<const Graph>>>(&a.value))
+          for (auto& body : *many) body = rename_captures(*body, renamed);
+      }
+    out_.model.graph.nodes.push_back(std::move(node));
+  }
+
+  void convert(const Node& from, const Places& places) {
+    Node node = from;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i)
+      if (!node.inputs[i].empty()) node.inputs[i] = places.inputs[i] ? need_half(from.inputs[i]) : need_single(from.inputs[i]);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      const std::string& made = from.outputs[i];
+      if (made.empty()) continue;
+      if (!places.outputs[i]) {
+        node.outputs[i] = single_name(made);
+        continue;
+      }
+      only_half_.insert(made);
+      made_half_.insert(made);
+      node.outputs[i] = out_.halves.try_emplace(made, name_of_half(made)).first->second;
+    }
+    keep_softmax_in_float(node);
+    out_.converted.push_back(label(from));
+    out_.model.graph.nodes.push_back(std::move(node));
+  }
+
+  // Attention says in what its Softmax works (ai.onnx 23).
+  void keep_softmax_in_float(Node& node) const {
+    const OpSchema* schema = find_schema(node.domain, node.op_type, model_.opset(node.domain));
+    if (!schema->attribute("softmax_precision") || find_attribute(node.attributes, "softmax_precision")) return;
+    node.attributes.push_back(Attribute::of("softmax_precision", static_cast<std::int64_t>(DType::kFloat)));
+    node.origin = nullptr;
+  }
+
+  const Model& model_;
+  const PrecisionOptions& options_;
+  Types types_;
+  FreshNames fresh_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::unordered_map<std::string, const Tensor*> constants_;
+  std::unordered_set<const Node*> angles_;
+  std::unordered_set<std::string> only_half_;  // values whose float is not made so far
+  std::unordered_set<std::string> made_half_;  // values whose half is made
+  Precision out_;
+};
+
+}  // namespace
+
+bool names_something(const Model& model, const std::string& name) {
+  return !name.empty() &&
+         std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), [&](const Node& node) { return is_called(node, name); });
+}
+
+namespace {
+
+// Names of values that are compared, or bounds of other values: another number there is another result.
+std::unordered_set<std::string> compared(const Graph& graph) {
+  std::unordered_set<std::string> out;
+  for (const Node& node : graph.nodes)
+    if (!node.domain.empty() || one_of(node.op_type, {"Clip", "Min", "Max", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}))
+      out.insert(node.inputs.begin(), node.inputs.end());
+  return out;
+}
+
+// The tensor with kMaskFill for each number below the least of the type; how many there were.
+std::size_t fill(Tensor& tensor, DType to) {
+  if (tensor.dtype() != DType::kFloat) return 0;
+  const auto is_fill = [&](float x) { return std::isfinite(x) && x < -largest_number(to); };
+  const auto numbers = tensor.span<float>();
+  const auto fills = static_cast<std::size_t>(std::count_if(numbers.begin(), numbers.end(), is_fill));
+  if (fills == 0) return 0;
+  Tensor filled(DType::kFloat, tensor.dims());
+  std::transform(numbers.begin(), numbers.end(), filled.mutable_as<float>(), [&](float x) { return is_fill(x) ? kMaskFill : x; });
+  tensor = std::move(filled);
+  return fills;
+}
+
+}  // namespace
+
+std::size_t fill_masks(Graph& graph, DType to) {
+  const std::unordered_set<std::string> kept = compared(graph);
+  std::size_t fills = 0;
+  for (Initializer& i : graph.initializers)
+    if (!kept.contains(i.name) && !find_named(graph.inputs, i.name)) {
+      const std::size_t filled = fill(i.tensor, to);
+      if (filled > 0) i.origin = nullptr;
+      fills += filled;
+    }
+  for (Node& node : graph.nodes) {
+    if (node.op_type != "Constant" || kept.contains(node.outputs.at(0))) continue;
+    for (Attribute& a : node.attributes)
+      if (auto* tensor = std::get_if<Tensor>(&a.value)) {
+        const std::size_t filled = fill(*tensor, to);
+        if (filled > 0) node.origin = nullptr;
+        fills += filled;
+      }
+  }
+  return fills;
+}
+
+double largest_number(DType dtype) { return dtype == DType::kFloat16 ? 65504.0 : 3.3895313892515355e38; }
+
+absl::StatusOr<Precision> with_precision(const Model& model, const PrecisionOptions& options) {
+  auto types = inferred_types(model);
+  if (!types.ok()) return types.status();
+  return Converter(model, options, Types(*std::move(types))).run();
+}
+
+}  // namespace saturate

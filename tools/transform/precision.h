@@ -1,0 +1,62 @@
+// Numbers of half precision in the place of float: which operators work in them, and where a Cast stands between the two.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/model/model.h"
+
+namespace saturate {
+
+// Operators that stay in float unless told otherwise, as a list in JSON. By line: sums and exponentials of many terms; norms that don't say
+// in what they add up (those of the standard with a stash_type do); positions, angles and coordinates; what names the type of its result,
+// or takes it from what it reads; scales of quantized numbers.
+inline constexpr std::string_view kKeptInFloat =
+    R"(["Softmax", "LogSoftmax", "Exp", "Log", "Pow", "Sqrt", "Reciprocal", "CumSum", "ReduceMean", "ReduceSum", "ReduceSumSquare",
+        "ReduceL1", "ReduceL2", "ReduceProd", "ReduceLogSum", "ReduceLogSumExp", "LpNormalization", "MeanVarianceNormalization",
+        "InstanceNormalization", "GroupNormalization", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss",
+        "com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization",
+        "com.microsoft.EmbedLayerNormalization", "com.microsoft.GroupNorm", "com.microsoft.SkipGroupNorm",
+        "Sin", "Cos", "Range", "Resize", "GridSample", "RoiAlign", "NonMaxSuppression", "AffineGrid",
+        "Cast", "CastLike", "EyeLike", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial",
+        "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearMatMul", "com.microsoft.QuantizeLinear",
+        "com.microsoft.DequantizeLinear", "com.microsoft.MatMulIntegerToFloat", "com.microsoft.DynamicQuantizeMatMul",
+        "com.microsoft.QAttention", "com.microsoft.QGemm"])";
+
+struct PrecisionOptions {
+  DType to = DType::kFloat16;  // or kBfloat16
+  std::set<std::string>
+      keep;  // operators ("Gemm", "com.microsoft.Gelu") and names of nodes that stay in float, beside those that do anyway
+  std::set<std::string> convert;  // operators that would stay in float, and shall not
+  std::set<std::string> large;    // values whose numbers are beyond the type: what makes or reads them stays in float
+  bool interface = false;         // float inputs and outputs of the model become halves, too
+};
+
+struct Precision {
+  Model model;                                 // names mean what they meant, but for those of inputs and outputs that became halves
+  std::map<std::string, std::string> halves;   // new names, or those of inputs and outputs: by value, its half
+  std::map<std::string, std::string> singles;  // by input or output that became a half, its value in float
+  std::vector<std::string> converted;          // nodes that work in half precision, by name of their first output
+  std::map<std::string, std::string> kept;     // nodes with floats that stay, by name of their first output, and why
+  std::size_t casts = 0;
+};
+
+// The model's own functions, bodies of If, Loop and Scan, and operators that no schema describes stay in float.
+// Memory: the converted weights; those of the model are not copied.
+absl::StatusOr<Precision> with_precision(const Model& model, const PrecisionOptions& options);
+
+// Whether an operator or a node of the model has this name.
+bool names_something(const Model& model, const std::string& name);
+double largest_number(DType dtype);
+
+// What a mask adds to hide a key where the number that it has is none of the type: e to the power of it is 0 in any type, and three of them
+// added are a number of half precision with room.
+inline constexpr float kMaskFill = -10000.0F;
+// How many constants' numbers became it; those that are compared, or bounds, stay.
+std::size_t fill_masks(Graph& graph, DType to);
+
+}  // namespace saturate

@@ -1,0 +1,23 @@
+// How large the numbers of a model become when it runs.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/model/model.h"
+#include "tools/verify/draw_inputs.h"
+
+namespace saturate {
+
+struct Ranges {
+  std::map<std::string, double> largest;  // by float value of the graph: its largest finite number without sign
+  std::size_t runs = 0;
+};
+
+// On the given inputs and, where there are none, on up to three drawn ones of several sizes. Values in bodies are not seen.
+// kFailedPrecondition where the model accepts none of them, or our runtime can't run it.
+absl::StatusOr<Ranges> measure_ranges(const Model& model, const std::vector<Inputs>& given);
+
+}  // namespace saturate
