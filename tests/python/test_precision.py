@@ -164,6 +164,26 @@ agraph (bool flag, float[3] a) => (float[3] y) <float two = {2}> {
             assert np.array_equal(in_onnxruntime(result, {"flag": np.array(flag), "a": a})["y"], wanted)
 
 
+def test_types_that_a_node_names_stay(tmp_path):
+    """Whatever the list says: their results would be of another type."""
+    model = parsed("""
+agraph (float[4] x) => (float[4] y, float[4] z, double[4] d) <uint8[4] q = {1,2,3,4}, float scale = {0.5}> {
+  y = DequantizeLinear (q, scale)
+  z = Neg (x)
+  d = Cast <to = 11> (x)
+}""")
+    result, _ = half(tmp_path, model, '{"keep": []}')
+    onnx.checker.check_model(result, full_check=True)
+    assert works_in(result, "DequantizeLinear") == works_in(result, "Cast") == {T.FLOAT} and works_in(result, "Neg") == {F16}
+
+
+def test_models_of_other_domains_alone(tmp_path):
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["com.microsoft" : 1]>
+agraph (float[4,8] x) => (float[4,8] y) { y = com.microsoft.QuickGelu (x) }""")
+    result, _ = half(tmp_path, model)
+    assert works_in(result, "QuickGelu") == {F16}
+
+
 def test_no_cast_twice(tmp_path):
     """A value that several read is cast once, and a Cast of the model to float is passed by."""
     model = parsed("""

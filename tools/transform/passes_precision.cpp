@@ -96,6 +96,7 @@ absl::Status precision(Work& work, const Arguments& args) {
                           "it is an input and an output, so that one name can't have two types; put an Identity between");
   for (const std::string& name : args.texts("also_keep"))
     if (!names_something(work.model, name)) return args.wrong("also_keep", name, "no operator and no node of the model has this name");
+  ensure_standard_opset(work.model);
   if (const std::size_t fills = fill_masks(work.graph(), options.to); fills > 0)
     work.notes.push_back(fmt::format("{} numbers of constants below the least {} became {}, which hides a key as well", fills,
                                      args.text("dtype"), kMaskFill));

@@ -16,6 +16,14 @@ namespace saturate {
 
 namespace {
 
+// Whether the type of its result is named by the node, or hangs on what it reads in a way that the schema's types don't say.
+bool is_typed_otherwise(const Node& node) {
+  if (node.domain == "ai.onnx.ml") return true;  // attributes are of the inputs' type
+  return (node.domain.empty() || node.domain == "com.microsoft") &&
+         one_of(node.op_type, {"Cast", "CastLike", "BitCast", "EyeLike", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
+                               "Multinomial", "DequantizeLinear", "Optional", "OptionalGetElement", "OptionalHasElement"});
+}
+
 // A number nearer to 0 loses bits, and is 0 in the end.
 double least(DType dtype) { return dtype == DType::kFloat16 ? 6.103515625e-5 : 1.1754943508222875e-38; }
 
@@ -203,6 +211,8 @@ class Converter {
       why = "its bodies stay in float";
     } else if (!schema) {
       why = "a function of the model, or an operator without a schema";
+    } else if (is_typed_otherwise(node)) {
+      why = "the type of its result is its own";
     } else if (listed(options_.keep, node)) {
       why = "on the list of what stays";
     } else if (angles_.contains(&node)) {

@@ -22,8 +22,7 @@ inline constexpr std::string_view kKeptInFloat =
         "com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization",
         "com.microsoft.EmbedLayerNormalization", "com.microsoft.GroupNorm", "com.microsoft.SkipGroupNorm",
         "Sin", "Cos", "Range", "Resize", "GridSample", "RoiAlign", "NonMaxSuppression", "AffineGrid",
-        "Cast", "CastLike", "EyeLike", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial",
-        "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearMatMul", "com.microsoft.QuantizeLinear",
+        "QuantizeLinear", "DynamicQuantizeLinear", "QLinearMatMul", "com.microsoft.QuantizeLinear",
         "com.microsoft.DequantizeLinear", "com.microsoft.MatMulIntegerToFloat", "com.microsoft.DynamicQuantizeMatMul",
         "com.microsoft.QAttention", "com.microsoft.QGemm"])";
 
