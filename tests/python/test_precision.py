@@ -1,6 +1,7 @@
 """`saturate transform --pass precision`: which operators work in half precision, and that the results are near the float model's."""
 import numpy as np
 import onnx
+import onnx.numpy_helper
 import pytest
 from onnx import TensorProto as T
 
@@ -182,6 +183,39 @@ def test_models_of_other_domains_alone(tmp_path):
 agraph (float[4,8] x) => (float[4,8] y) { y = com.microsoft.QuickGelu (x) }""")
     result, _ = half(tmp_path, model)
     assert works_in(result, "QuickGelu") == {F16}
+
+
+def test_a_weight_that_is_an_output(tmp_path):
+    model = parsed("""
+agraph (float[2,2] x) => (float[2,2] y, float[2,2] w) <float[2,2] w = {1,2,3,4}> { y = MatMul (x, w) }""")
+    for fields, dtype in (("", T.FLOAT), ("interface=true", F16)):
+        result, _ = half(tmp_path, model, fields)
+        onnx.checker.check_model(result, full_check=True)
+        x = np.eye(2, dtype=np.float16 if fields else np.float32)
+        assert types(result)["w"] == dtype and np.array_equal(in_onnxruntime(result, {"x": x})["w"], [[1, 2], [3, 4]])
+
+
+def test_a_function_of_the_name_of_an_operator(tmp_path):
+    model = parsed("""
+agraph (float[4] x) => (float[4] y) { a = com.microsoft.Gelu (x)  y = Neg (a) }
+<domain: "com.microsoft", opset_import: ["" : 17]>
+Gelu (x) => (y) { one = Constant <value_float = 1.0> ()  y = Add (x, one) }""")
+    result, _ = half(tmp_path, model)
+    assert works_in(result, "Neg") == {F16} and [n.input[0] for n in result.graph.node if n.op_type == "Gelu"] == ["x"]
+
+
+def test_weights_in_a_file_at_an_odd_place(tmp_path):
+    model = parsed(BLOCK)
+    scale = model.graph.initializer[0]
+    (tmp_path / "weights.bin").write_bytes(b"." + onnx.numpy_helper.to_array(scale).tobytes())
+    scale.ClearField("float_data")
+    scale.ClearField("raw_data")
+    scale.data_location = onnx.TensorProto.EXTERNAL
+    for key, text in (("location", "weights.bin"), ("offset", "1"), ("length", "32")):
+        entry = scale.external_data.add()
+        entry.key, entry.value = key, text
+    result, _ = half(tmp_path, model)
+    assert works_in(result, "LayerNormalization") == {F16}
 
 
 def test_no_cast_twice(tmp_path):

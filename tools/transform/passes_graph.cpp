@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/model/uncalled_functions.h"
 #include "tools/pipeline/first_versions.h"
+#include "tools/transform/floats.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/types.h"
 
@@ -31,23 +32,6 @@ std::optional<Tensor> value_of(const Node& constant) {
 }
 
 bool is_output(const Graph& graph, const std::string& name) { return find_named(graph.outputs, name) != nullptr; }
-
-// Elements of a float tensor below `threshold` become `by`; nullopt where none is.
-template <typename T>
-std::optional<Tensor> replaced(const Tensor& tensor, double threshold, double by) {
-  const auto span = tensor.span<T>();
-  const auto low = [&](T x) { return static_cast<double>(x) < threshold; };
-  if (std::none_of(span.begin(), span.end(), low)) return std::nullopt;
-  Tensor out(tensor.dtype(), tensor.dims());
-  std::transform(span.begin(), span.end(), out.mutable_as<T>(), [&](T x) { return low(x) ? static_cast<T>(by) : x; });
-  return out;
-}
-
-std::optional<Tensor> replaced(const Tensor& tensor, double threshold, double by) {
-  if (tensor.dtype() == DType::kFloat) return replaced<float>(tensor, threshold, by);
-  if (tensor.dtype() == DType::kDouble) return replaced<double>(tensor, threshold, by);
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -166,10 +150,11 @@ absl::Status strip_metadata(Work& work, const Arguments&) {
 
 absl::Status replace_mask_value(Work& work, const Arguments& args) {
   const double threshold = args.number("threshold"), by = args.number("replacement");
+  const auto is_low = [threshold](double x) { return x < threshold; };
   std::size_t count = 0;
   for_each_graph(work.graph(), [&](Graph& graph) {
     for (Initializer& i : graph.initializers)
-      if (auto tensor = i.sparse ? std::nullopt : replaced(i.tensor, threshold, by)) {
+      if (auto tensor = i.sparse ? std::nullopt : replaced(i.tensor, is_low, by)) {
         i = {i.name, *std::move(tensor), nullptr, false};
         ++count;
       }
@@ -178,7 +163,7 @@ absl::Status replace_mask_value(Work& work, const Arguments& args) {
           !node.attributes[0].ref.empty())
         continue;
       const auto value = value_of(node);
-      auto tensor = value ? replaced(*value, threshold, by) : std::nullopt;
+      auto tensor = value ? replaced(*value, is_low, by) : std::nullopt;
       if (!tensor) continue;
       node.attributes = {Attribute::of("value", *std::move(tensor))};
       node.origin = nullptr;

@@ -98,8 +98,8 @@ absl::Status precision(Work& work, const Arguments& args) {
     if (!names_something(work.model, name)) return args.wrong("also_keep", name, "no operator and no node of the model has this name");
   ensure_standard_opset(work.model);
   if (const std::size_t fills = fill_masks(work.graph(), options.to); fills > 0)
-    work.notes.push_back(fmt::format("{} numbers of constants below the least {} became {}, which hides a key as well", fills,
-                                     args.text("dtype"), kMaskFill));
+    work.notes.push_back(fmt::format("{} constants with numbers below the least {} have {} in their place, which hides a key as well",
+                                     fills, args.text("dtype"), kMaskFill));
   const auto ranges = ranges_of(work, args);
   if (!ranges.ok()) return ranges.status();
   options.large = beyond(*ranges, largest_number(options.to));

@@ -9,6 +9,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "tools/transform/floats.h"
 #include "tools/transform/names.h"
 #include "tools/transform/types.h"
 
@@ -93,7 +94,8 @@ Places convertible(const Node& node, const OpSchema& schema, const Types& types,
 // Whether the constant has numbers that the type has not; a single one near 0 is an epsilon, which must not become 0.
 bool has_beyond(const Tensor& tensor, DType to) {
   if (tensor.dtype() != DType::kFloat) return false;
-  const auto numbers = tensor.span<float>();
+  const Tensor read = aligned(tensor);
+  const auto numbers = read.span<float>();
   if (numbers.size() == 1 && numbers[0] != 0 && std::abs(numbers[0]) < least(to)) return true;
   return std::any_of(numbers.begin(), numbers.end(), [&](float x) { return std::isfinite(x) && std::abs(x) > largest_number(to); });
 }
@@ -112,7 +114,8 @@ class Converter {
   Converter(const Model& model, const PrecisionOptions& options, Types types)
       : model_(model), options_(options), types_(std::move(types)), fresh_(model.graph), evaluator_(make_evaluator()) {
     out_.model = model;
-    for (const Initializer& i : model.graph.initializers) constants_.emplace(i.name, &i.tensor);
+    for (const Initializer& i : model.graph.initializers)
+      if (!i.sparse) constants_.emplace(i.name, &i.tensor);
     for (const ValueInfo& input : model.graph.inputs) constants_.erase(input.name);  // a default that may be replaced
     for (const Node& node : model.graph.nodes)
       if (const Attribute* value = find_attribute(node.attributes, "value"); node.op_type == "Constant" && value)
@@ -179,12 +182,19 @@ class Converter {
       made_half_.insert(input.name);
       if (Initializer* value = find_named(graph.initializers, input.name)) *value = {input.name, converted(value->tensor), nullptr, false};
     }
+    for (Initializer& i : graph.initializers)
+      if (!find_named(graph.inputs, i.name)) i.name = single_name(i.name);
     std::erase_if(graph.value_info, [&](const ValueInfo& v) { return out_.singles.contains(v.name); });
   }
 
   static bool has_body(const Node& node) {
     return std::any_of(node.attributes.begin(), node.attributes.end(),
                        [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
+  }
+
+  bool calls_function(const Node& node) const {
+    return std::any_of(model_.functions.begin(), model_.functions.end(),
+                       [&](const Function& f) { return f.domain == node.domain && f.name == node.op_type && f.overload == node.overload; });
   }
 
   bool touches_floats(const Node& node) const {
@@ -209,7 +219,7 @@ class Converter {
     Places places;
     if (has_body(node)) {
       why = "its bodies stay in float";
-    } else if (!schema) {
+    } else if (!schema || calls_function(node)) {
       why = "a function of the model, or an operator without a schema";
     } else if (is_typed_otherwise(node)) {
       why = "the type of its result is its own";
@@ -369,43 +379,38 @@ namespace {
 std::unordered_set<std::string> compared(const Graph& graph) {
   std::unordered_set<std::string> out;
   for (const Node& node : graph.nodes)
-    if (!node.domain.empty() || one_of(node.op_type, {"Clip", "Min", "Max", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}))
+    if ((!node.domain.empty() && node.domain != "com.microsoft") ||
+        one_of(node.op_type, {"Clip", "Min", "Max", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}))
       out.insert(node.inputs.begin(), node.inputs.end());
   return out;
-}
-
-// The tensor with kMaskFill for each number below the least of the type; how many there were.
-std::size_t fill(Tensor& tensor, DType to) {
-  if (tensor.dtype() != DType::kFloat) return 0;
-  const auto is_fill = [&](float x) { return std::isfinite(x) && x < -largest_number(to); };
-  const auto numbers = tensor.span<float>();
-  const auto fills = static_cast<std::size_t>(std::count_if(numbers.begin(), numbers.end(), is_fill));
-  if (fills == 0) return 0;
-  Tensor filled(DType::kFloat, tensor.dims());
-  std::transform(numbers.begin(), numbers.end(), filled.mutable_as<float>(), [&](float x) { return is_fill(x) ? kMaskFill : x; });
-  tensor = std::move(filled);
-  return fills;
 }
 
 }  // namespace
 
 std::size_t fill_masks(Graph& graph, DType to) {
+  const auto is_fill = [&](double x) { return std::isfinite(x) && x < -largest_number(to); };
+  const auto filled = [&](const Tensor& tensor) {
+    return tensor.dtype() == DType::kFloat ? replaced(tensor, is_fill, kMaskFill) : std::nullopt;
+  };
   const std::unordered_set<std::string> kept = compared(graph);
   std::size_t fills = 0;
-  for (Initializer& i : graph.initializers)
-    if (!kept.contains(i.name) && !find_named(graph.inputs, i.name)) {
-      const std::size_t filled = fill(i.tensor, to);
-      if (filled > 0) i.origin = nullptr;
-      fills += filled;
-    }
+  for (Initializer& i : graph.initializers) {
+    if (i.sparse || kept.contains(i.name) || find_named(graph.inputs, i.name)) continue;
+    auto tensor = filled(i.tensor);
+    if (!tensor) continue;
+    i = {i.name, *std::move(tensor), nullptr, false};
+    ++fills;
+  }
   for (Node& node : graph.nodes) {
     if (node.op_type != "Constant" || kept.contains(node.outputs.at(0))) continue;
-    for (Attribute& a : node.attributes)
-      if (auto* tensor = std::get_if<Tensor>(&a.value)) {
-        const std::size_t filled = fill(*tensor, to);
-        if (filled > 0) node.origin = nullptr;
-        fills += filled;
-      }
+    for (Attribute& a : node.attributes) {
+      const auto* value = std::get_if<Tensor>(&a.value);
+      auto tensor = value ? filled(*value) : std::nullopt;
+      if (!tensor) continue;
+      a = Attribute::of(a.name, *std::move(tensor));
+      node.origin = nullptr;
+      ++fills;
+    }
   }
   return fills;
 }

@@ -61,7 +61,8 @@ class Measurer {
   void see(const std::string& name, const Value& value) {
     if (name.empty() || !value.is_tensor() || value.tensor().dtype() != DType::kFloat) return;
     double& largest = out_.largest[name];
-    for (const float x : value.tensor().span<float>())
+    const Tensor tensor = aligned(value.tensor());
+    for (const float x : tensor.span<float>())
       if (std::isfinite(x)) largest = std::max(largest, std::abs(static_cast<double>(x)));
   }
 
