@@ -447,6 +447,7 @@ def types_of(model):
     ("ReplaceErfWithTanh", "agraph (float[2,3] x) => (float[2,3] y) { y = Erf (x) }", "Erf", "Tanh"),
     ("MatMulAddToGemm", "agraph (float[2,3] x, float[3,4] w, float[4] b) => (float[2,4] y) { m = MatMul (x, w)  y = Add (m, b) }", "MatMul", "Gemm"),
     ("GemmToMatMulAdd", "agraph (float[2,3] x, float[3,4] w, float[4] b) => (float[2,4] y) { y = Gemm (x, w, b) }", "Gemm", "MatMul"),
+    ("MatMulToTransposeConvTranspose", "agraph (float[1,6,3] x) => (float[1,6,4] y) <float[3,4] w = {1,2,3,4,5,6,7,8,9,1,2,3}> { y = MatMul (x, w) }", "MatMul", "Conv"),
     ("ReciprocalMulToDiv", "agraph (float[2,3] x, float[2,3] d) => (float[2,3] y) { r = Reciprocal (d)  y = Mul (x, r) }", "Reciprocal", "Div"),
     ("Flatten", "agraph (float[2,3,4] x) => (float[2,12] y) { y = Flatten (x) }", "Flatten", "Reshape"),
     ("QDQToClip", """agraph (float[2,3] x) => (float[2,3] y) <float s = {0.1}, uint8 z = {128}> {

@@ -147,6 +147,11 @@ absl::Status gemm_to_matmul_add(Work& work, const Arguments&) {
   return rewrite(work, "GemmToMatMulAdd", {"gemm_is_matmul", "gemm_transposed", "gemm_alpha"}, {"Gemm"});
 }
 
+absl::Status matmul_to_conv(Work& work, const Arguments&) {
+  return rewrite(work, "MatMulToTransposeConvTranspose", {"matmul_as_convolution", "gemm_is_matmul", "gemm_transposed", "gemm_alpha"},
+                 {"MatMul", "Gemm"});
+}
+
 absl::Status reciprocal_to_div(Work& work, const Arguments&) {
   return rewrite(work, "ReciprocalMulToDiv", {"by_reciprocal"}, {"Reciprocal"});
 }
@@ -191,9 +196,8 @@ absl::Status rank_4_outputs(Work& work, const Arguments&) {
 absl::Status for_dla(Work& work, const Arguments&) { return call(work, "rank 4 (trt-dla)", "optimize", {{"target", "trt-dla"}}); }
 
 // Those that are refused, and why.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kRefused{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kRefused{{
     {"AttentionMaskToSequenceLengths", "it takes a mask to be of ones and then zeros, which nothing in the model says"},
-    {"MatMulToTransposeConvTranspose", "there is no rule that makes a Conv of a MatMul"},
     {"PackedAttentionToLoopMHA", "saturate has no rule for PackedMultiHeadAttention of custom domains"},
     {"PackedAttentionToPackedMHA", "saturate has no rule for PackedMultiHeadAttention of custom domains"},
     {"PowReduceSumPowDiv2LpNorm", "saturate has no rule that makes LpNormalization of its body"},
@@ -271,6 +275,7 @@ std::vector<Pass> surgeons_by_rules() {
       {"ReplaceErfWithTanh", "rewrite by erf_by_tanh", PassCheck::kApproximate, kAs, {}, replace_erf},
       {"MatMulAddToGemm", "rewrite by matmul_is_gemm and linear_is_gemm_of_rows", tied, kAs, {}, matmul_add_to_gemm},
       {"GemmToMatMulAdd", "rewrite by gemm_is_matmul", tied, kAs, {}, gemm_to_matmul_add},
+      {"MatMulToTransposeConvTranspose", "rewrite by matmul_as_convolution", tied, kAs, {}, matmul_to_conv},
       {"ReciprocalMulToDiv", "rewrite by by_reciprocal", tied, kAs, {}, reciprocal_to_div},
       {"SimplifiedLayerNormToRMSNorm", "rewrite by simplified_layer_normalization", tied, kAs, {}, simplified_to_rms},
       {"RemoveQDQ",
