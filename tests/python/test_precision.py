@@ -60,9 +60,10 @@ def test_the_list_of_what_stays_is_the_users(tmp_path):
 
 def test_inputs_and_outputs(tmp_path):
     model = parsed(BLOCK)
-    result, _ = half(tmp_path, model, "interface=true")
+    result, report = half(tmp_path, model, "interface=true")
     assert [v.type.tensor_type.elem_type for v in [*result.graph.input, *result.graph.output]] == [F16, F16]
     assert {v.name for v in [*result.graph.input, *result.graph.output]} == {"x", "y"}
+    assert {o["name"] for check in report["verify"] for case in check["cases"] for o in case["outputs"]} == {"y"}
     x = RNG.standard_normal((3, 8)).astype(np.float16)
     a, b = in_onnxruntime(model, {"x": x.astype(np.float32)})["y"], in_onnxruntime(result, {"x": x})["y"]
     assert np.abs(a - b).max() < 2e-2 * np.abs(a).max()

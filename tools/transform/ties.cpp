@@ -134,19 +134,34 @@ Model behind_inputs_of(const Model& original, Model result, const Ties& ties, co
   return result;
 }
 
-// The original with the outputs that the result should have; `names`: what they are called in both, by their names in the result.
+// The original with the outputs that the result should have; `names`: what they are called in both, by their names in the result. An inner
+// value that has such a name makes way, so that reports name outputs as the result does; an input keeps its name.
 Model with_outputs(Model original, const Model& result, const Ties& ties, const Renaming& held, Renaming& names) {
   Graph& graph = original.graph;
   FreshNames fresh(graph);
+  const auto as_it_is = [&](const std::string& name) {
+    const Tie& tie = ties.outputs.at(name);
+    return tie.views.empty() && tie.original == name && !find_named(graph.inputs, name);
+  };
+  Renaming away = held;
+  Renaming inner;
+  const auto defined = defined_names(graph);
+  for (const ValueInfo& output : result.graph.outputs)
+    if (!as_it_is(output.name) && defined.contains(output.name) && !find_named(graph.inputs, output.name))
+      away[output.name] = inner[output.name] = fresh(output.name + "_inner");
   std::vector<ValueInfo> outputs;
+  const std::vector<ValueInfo> before = std::move(graph.outputs);
+  graph.outputs.clear();
+  rename_values(graph, inner, fresh);
   for (const ValueInfo& output : result.graph.outputs) {
     const Tie& tie = ties.outputs.at(output.name);
-    const bool as_it_is = tie.views.empty() && tie.original == output.name && !find_named(graph.inputs, output.name);
-    const std::string name = names[output.name] = as_it_is ? output.name : fresh(output.name);
-    const auto inside = held.find(tie.original);
-    if (!as_it_is) add_views(original, tie.views, inside == held.end() ? tie.original : inside->second, name, fresh, graph.nodes);
+    const bool stays = as_it_is(output.name);
+    const bool is_free = stays || inner.contains(output.name) || !defined.contains(output.name);
+    const std::string name = names[output.name] = is_free ? output.name : fresh(output.name);
+    const auto inside = away.find(tie.original);
+    if (!stays) add_views(original, tie.views, inside == away.end() ? tie.original : inside->second, name, fresh, graph.nodes);
     // Dims that the result declares have its names.
-    const ValueInfo* declared = tie.views.empty() ? find_named(graph.outputs, tie.original) : nullptr;
+    const ValueInfo* declared = tie.views.empty() ? find_named(before, tie.original) : nullptr;
     ValueInfo& info = outputs.emplace_back(ValueInfo{name, declared ? declared->type : output.type, nullptr});
     if (!declared) info.type.shape = std::nullopt;
   }
