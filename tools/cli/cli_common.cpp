@@ -16,7 +16,7 @@
 namespace saturate {
 namespace {
 
-absl::Status bad(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
+absl::Status bad(const std::string& message) { return absl::InvalidArgumentError(message); }
 
 }  // namespace
 
