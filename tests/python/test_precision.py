@@ -50,7 +50,7 @@ def test_operators_work_in_half_precision(tmp_path):
     assert works_in(result, "Softmax") == {T.FLOAT}
     assert types(result)["y"] == types(result)["x"] == T.FLOAT
     assert 0 < apart(model, result, {"x": RNG.standard_normal((4, 8)).astype(np.float32)}) < 2e-2
-    assert any("1 stay in float, on the list of what stays: weights" in note for p in report["passes"] for note in p["notes"])
+    assert any("1 operator stays in float (on the list): weights" in note for p in report["passes"] for note in p["notes"])
 
 
 def test_the_list_of_what_stays_is_the_users(tmp_path):

@@ -62,7 +62,9 @@ void tell(const Precision& made, const std::string& dtype, Work& work) {
   work.notes.push_back(fmt::format("{} operators work in {}, with {} Casts", made.converted.size(), dtype, made.casts));
   std::map<std::string, std::vector<std::string>> by_reason;
   for (const auto& [node, why] : made.kept) by_reason[why].push_back(node);
-  for (const auto& [why, nodes] : by_reason) work.notes.push_back(fmt::format("{} stay in float, {}: {}", nodes.size(), why, some(nodes)));
+  for (const auto& [why, nodes] : by_reason)
+    work.notes.push_back(
+        fmt::format("{} {} in float ({}): {}", nodes.size(), nodes.size() == 1 ? "operator stays" : "operators stay", why, some(nodes)));
 }
 
 // What the result's inputs and outputs are of the original's.
@@ -98,8 +100,8 @@ absl::Status precision(Work& work, const Arguments& args) {
     if (!names_something(work.model, name)) return args.wrong("also_keep", name, "no operator and no node of the model has this name");
   ensure_standard_opset(work.model);
   if (const std::size_t fills = fill_masks(work.graph(), options.to); fills > 0)
-    work.notes.push_back(fmt::format("{} constants with numbers below the least {} have {} in their place, which hides a key as well",
-                                     fills, args.text("dtype"), kMaskFill));
+    work.notes.push_back(fmt::format("constants with numbers below the least {1}: {0}; these became {2}, which hides a key as well", fills,
+                                     args.text("dtype"), kMaskFill));
   const auto ranges = ranges_of(work, args);
   if (!ranges.ok()) return ranges.status();
   options.large = beyond(*ranges, largest_number(options.to));

@@ -218,24 +218,24 @@ class Converter {
     const OpSchema* schema = find_schema(node.domain, node.op_type, model_.opset(node.domain));
     Places places;
     if (has_body(node)) {
-      why = "its bodies stay in float";
+      why = "it has bodies";
     } else if (!schema || calls_function(node)) {
-      why = "a function of the model, or an operator without a schema";
+      why = "a function of the model, or no schema";
     } else if (is_typed_otherwise(node)) {
-      why = "the type of its result is its own";
+      why = "the result has a type of its own";
     } else if (listed(options_.keep, node)) {
-      why = "on the list of what stays";
+      why = "on the list";
     } else if (angles_.contains(&node)) {
-      why = "makes an angle";
+      why = "an angle";
     } else if (const Attribute* stash = find_attribute(node.attributes, "stash_type"); stash && stash->i() != 1) {
-      why = "would add up in half precision";
+      why = "it would add up in half precision";
     } else if (reads_beyond(node)) {
       why = "numbers beyond the type";
     } else if (!types_.all_known(node)) {
-      why = "reads or makes what is no tensor, or a tensor of a type that is not known";
+      why = "no tensor, or a type that is not known";
     } else {
       places = convertible(node, *schema, types_, options_.to);
-      if (!places.any()) why = "its schema has no such type";
+      if (!places.any()) why = "no such type in the schema";
     }
     return places;
   }
