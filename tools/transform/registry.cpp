@@ -120,6 +120,22 @@ std::vector<Pass> value_passes() {
   };
 }
 
+std::vector<Pass> precision_passes() {
+  return {
+      {"precision",
+       "Lets operators work in half precision where their sums and angles don't need more, with Casts between.",
+       PassCheck::kApproximate,
+       "All outputs are compared on usual inputs, within what half precision makes.",
+       {{"dtype", kText, "The type.", R"("float16")", {"float16", "bfloat16"}},
+        {"keep", kTexts, "Operators that stay in float.", kKeptInFloat},
+        {"also_keep", kTexts, "Further operators (Gemm, com.microsoft.Gelu) and nodes that stay in float.", "[]"},
+        {"interface", kFlag, "Inputs and outputs of the model are of the type, too.", "false"},
+        {"calibrate", kText, "A .npz of inputs: values that are too large for the type on them stay in float; none: drawn inputs.",
+         R"("")"}},
+       passes::precision},
+  };
+}
+
 // Types, layout, dims.
 std::vector<Pass> type_passes() {
   return {
@@ -135,17 +151,6 @@ std::vector<Pass> type_passes() {
        "Outputs are compared with the original's, cast.",
        {{"dtypes", kPairs, "Types by outputs.", "", kDtypes}},
        passes::cast_outputs},
-      {"precision",
-       "Lets operators work in half precision where their sums and angles don't need more, with Casts between.",
-       PassCheck::kApproximate,
-       "All outputs are compared on usual inputs, within what half precision makes.",
-       {{"dtype", kText, "The type.", R"("float16")", {"float16", "bfloat16"}},
-        {"keep", kTexts, "Operators that stay in float.", kKeptInFloat},
-        {"also_keep", kTexts, "Further operators (Gemm, com.microsoft.Gelu) and nodes that stay in float.", "[]"},
-        {"interface", kFlag, "Inputs and outputs of the model are of the type, too.", "false"},
-        {"calibrate", kText, "A .npz of inputs: values that are too large for the type on them stay in float; none: drawn inputs.",
-         R"("")"}},
-       passes::precision},
       {"int32_inputs",
        "Gives inputs of int64 the type int32, with a Cast behind them.",
        PassCheck::kTied,
@@ -285,7 +290,7 @@ std::vector<Pass> part_passes() {
 
 std::vector<Pass> make_passes() {
   std::vector<Pass> all;
-  for (const auto make : {interface_passes, value_passes, type_passes, graph_passes, part_passes})
+  for (const auto make : {interface_passes, value_passes, type_passes, precision_passes, graph_passes, part_passes})
     for (Pass& pass : make()) all.push_back(std::move(pass));
   return all;
 }
