@@ -5,6 +5,8 @@
 #include <array>
 #include <cctype>
 
+#include "kernels/runtime/wrapping.h"
+
 namespace saturate {
 namespace {
 
@@ -152,8 +154,9 @@ Outputs prelu(KernelContext& ctx) {
   if (broadcast_shape(x.dims(), slope.dims()) != x.dims()) return ctx.invalid("the slope does not broadcast to the input");
   return dispatch(NumericTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     using C = Compute<T>;
-    return zip_elements<T, T, T>(
-        ctx, x, slope, [](T v, T s) { return static_cast<C>(v) < 0 ? static_cast<T>(static_cast<C>(v) * static_cast<C>(s)) : v; });
+    return zip_elements<T, T, T>(ctx, x, slope, [](T v, T s) {
+      return static_cast<C>(v) < 0 ? static_cast<T>(multiplied(static_cast<C>(v), static_cast<C>(s))) : v;
+    });
   });
 }
 

@@ -108,6 +108,9 @@ TEST(Activation, FastLoopsAreWithinTheirBounds) {
 TEST(Activation, KnownValues) {
   expect_near(eval({"HardSwish"}, {floats({4}, {-4, -1, 1, 4})}), floats({4}, {0, -1.0f / 3, 2.0f / 3, 4}));
   expect_near(eval({"PRelu"}, {floats({1, 2, 2}, {-1, 1, -2, 2}), floats({2, 1}, {0.5f, 0.25f})}), floats({1, 2, 2}, {-0.5f, 1, -0.5f, 2}));
+  // Integers wrap around.
+  expect_near(eval({"PRelu"}, {make<std::int32_t>({1}, {-46341}), make<std::int32_t>({1}, {1 << 30})}),
+              make<std::int32_t>({1}, {-(1 << 30)}));
   expect_near(eval({"Swish", "", 24, {Attribute::of("alpha", 2.0f)}}, {floats({1}, {1})}), floats({1}, {0.8807970779f}));
   expect_near(eval({"Relu"}, {make<std::int8_t>({2}, {-3, 3})}), make<std::int8_t>({2}, {0, 3}));
   expect_near(eval({"Softplus"}, {floats({2}, {100, -100})}), floats({2}, {100, 0}));
