@@ -10,6 +10,16 @@
 
 namespace saturate {
 
+// Visits the bodies that a node has itself.
+template <typename Visit>
+void for_each_body(const Node& node, Visit visit) {
+  for (const Attribute& a : node.attributes) {
+    if (const auto* one = std::get_if<std::shared_ptr<const Graph>>(&a.value)) visit(**one);
+    if (const auto* many = std::get_if<std::vector<std::shared_ptr<const Graph>>>(&a.value))
+      for (const auto& body : *many) visit(*body);
+  }
+}
+
 // The model with a body in the place of its graph.
 Model model_of_body(const Model& model, const Graph& body);
 

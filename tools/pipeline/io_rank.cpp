@@ -52,15 +52,6 @@ bool holds_indices(const Node& node, std::size_t position) {
                      [&](const IndexInputs& known) { return known.op == name && (known.inputs >> position & 1) != 0; });
 }
 
-template <typename Visit>
-void for_each_body(const Node& node, Visit visit) {
-  for (const Attribute& a : node.attributes) {
-    if (const auto* one = std::get_if<std::shared_ptr<const Graph>>(&a.value)) visit(**one);
-    if (const auto* many = std::get_if<std::vector<std::shared_ptr<const Graph>>>(&a.value))
-      for (const auto& body : *many) visit(*body);
-  }
-}
-
 template <typename Infos>
 bool lists(const Infos& infos, const std::string& name) {
   return std::any_of(infos.begin(), infos.end(), [&](const auto& info) { return info.name == name; });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "onnx_bridge/model/subgraphs.h"
 
 namespace saturate {
 namespace {
@@ -76,15 +77,12 @@ void for_each_graph(Graph& graph, const std::function<void(Graph& graph)>& chang
 
 bool reads(const Node& node, const std::string& value) {
   if (std::find(node.inputs.begin(), node.inputs.end(), value) != node.inputs.end()) return true;
-  const auto captures = [&](const Graph& body) {
+  bool found = false;
+  for_each_body(node, [&](const Graph& body) {
     const auto captured = captured_names(body);
-    return std::find(captured.begin(), captured.end(), value) != captured.end();
-  };
-  return std::any_of(node.attributes.begin(), node.attributes.end(), [&](const Attribute& a) {
-    if (const auto* one = std::get_if<Body>(&a.value)) return captures(**one);
-    const auto* many = std::get_if<std::vector<Body>>(&a.value);
-    return many && std::any_of(many->begin(), many->end(), [&](const Body& body) { return captures(*body); });
+    found |= std::find(captured.begin(), captured.end(), value) != captured.end();
   });
+  return found;
 }
 
 }  // namespace saturate

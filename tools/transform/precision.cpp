@@ -243,14 +243,9 @@ class Converter {
   // Names that a node reads, those in its bodies, too.
   static std::vector<std::string> reads_of(const Node& node) {
     std::vector<std::string> out = node.inputs;
-    for (const Attribute& a : node.attributes) {
-      const auto add = [&](const std::shared_ptr<const Graph>& body) {
-        for (std::string& name : captured_names(*body)) out.push_back(std::move(name));
-      };
-      if (const auto* one = std::get_if<std::shared_ptr<const Graph>>(&a.value)) add(*one);
-      if (const auto* many = std::get_if<std::vector<std::shared_ptr<const Graph>>>(&a.value))
-        std::for_each(many->begin(), many->end(), add);
-    }
+    for_each_body(node, [&](const Graph& body) {
+      for (std::string& name : captured_names(body)) out.push_back(std::move(name));
+    });
     return out;
   }
 
