@@ -247,6 +247,7 @@ void register_norm(Registry& registry) {
   registry.add(kMicrosoft, "SkipLayerNormalization", skip_layer_normalization<false>);
   registry.add(kMicrosoft, "SkipSimplifiedLayerNormalization", skip_layer_normalization<true>);
   register_norm_batch(registry);
+  register_norm_contrib(registry);
   register_norm_other(registry);
 }
 

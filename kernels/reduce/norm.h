@@ -23,6 +23,7 @@ void normalize_rows(const KernelContext& ctx, const NormOptions& options, const 
                     StatisticsOut statistics = {});
 
 void register_norm_batch(Registry& registry);
+void register_norm_contrib(Registry& registry);
 void register_norm_other(Registry& registry);
 
 }  // namespace saturate

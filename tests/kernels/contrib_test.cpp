@@ -36,6 +36,43 @@ TEST(Contrib, GelusAddTheirBiasFirst) {
   }
 }
 
+TEST(Contrib, GroupNormOfEachLayoutIsGroupNormalization) {
+  const Tensor x = test::noise_tensor({2, 6, 3, 5}, 1), g = test::noise_tensor({6}, 2), b = test::noise_tensor({6}, 3);
+  const auto norm = [](std::int64_t activation, std::int64_t last) {
+    return std::vector<Attribute>{Attribute::of("activation", activation), Attribute::of("channels_last", last),
+                                  Attribute::of("epsilon", 1e-3f), Attribute::of("groups", std::int64_t{3})};
+  };
+  const auto transposed = [](const Tensor& t, std::vector<std::int64_t> perm) {
+    return eval({"Transpose", "", 21, {Attribute::of("perm", std::move(perm))}}, {t});
+  };
+  const Tensor y =
+      eval({"GroupNormalization", "", 21, {Attribute::of("epsilon", 1e-3f), Attribute::of("num_groups", std::int64_t{3})}}, {x, g, b});
+  const Tensor swish = eval({"Mul"}, {y, eval({"Sigmoid"}, {y})}), last = transposed(x, {0, 2, 3, 1});
+  expect_near(eval({"GroupNorm", kMs, 1, norm(0, 0)}, {x, g, b}), y, 1e-6);
+  expect_near(eval({"GroupNorm", kMs, 1, norm(1, 0)}, {x, g, b}), swish, 1e-6);
+  expect_near(transposed(eval({"GroupNorm", kMs, 1, norm(1, 1)}, {last, g, b}), {0, 3, 1, 2}), swish, 1e-6);
+
+  const Tensor skip = test::noise_tensor({2, 6}, 4), bias = test::noise_tensor({6}, 5);
+  const Tensor sum = eval({"Add"}, {eval({"Add"}, {last, skip.reshaped({2, 1, 1, 6})}), bias});
+  for (const Tensor& s : {skip, skip.reshaped({2, 1, 1, 6})}) {
+    const auto out = test::run({"SkipGroupNorm", kMs, 1, norm(0, 1), 2}, {last, g, b, s, bias});
+    ASSERT_TRUE(out.ok()) << out.status();
+    expect_near((*out)[1].tensor(), sum);
+    expect_near((*out)[0].tensor(), eval({"GroupNorm", kMs, 1, norm(0, 1)}, {sum, g, b}), 1e-6);
+  }
+  EXPECT_FALSE(test::run({"SkipGroupNorm", kMs, 1, norm(0, 1), 2}, {last, g, b, skip.reshaped({1, 2, 1, 6})}).ok());
+  EXPECT_FALSE(test::run({"SkipGroupNorm", kMs, 1, norm(0, 1), 2}, {last, g, b, skip, skip}).ok());
+  EXPECT_FALSE(test::run({"GroupNorm", kMs, 1, norm(2, 1)}, {last, g, b}).ok());
+  EXPECT_FALSE(test::run({"GroupNorm", kMs, 1, norm(0, 1)}, {x, g, b}).ok());  // five channels make no three groups
+}
+
+TEST(Contrib, BiasAddTakesWholeRowsOnly) {
+  const Tensor x = test::noise_tensor({2, 3, 4}, 1), skip = test::noise_tensor({2, 3, 4}, 2), b = test::noise_tensor({4}, 3);
+  expect_near(eval({"BiasAdd", kMs, 1}, {x, b, skip}), eval({"Add"}, {eval({"Add"}, {x, b}), skip}));
+  EXPECT_FALSE(test::run({"BiasAdd", kMs, 1}, {x, test::noise_tensor({1}, 3), skip}).ok());
+  EXPECT_FALSE(test::run({"BiasAdd", kMs, 1}, {x, b, test::noise_tensor({1, 3, 4}, 2)}).ok());
+}
+
 TEST(Contrib, RotaryOfBothDomainsAgree) {
   const Tensor x = test::noise_tensor({2, 3, 2, 8}, 1), cos = test::noise_tensor({10, 4}, 2), sin = test::noise_tensor({10, 4}, 3),
                at = ints({2, 2}, {0, 9, 4, 1});

@@ -378,7 +378,7 @@ TEST_F(Infer, OddRanksAreNoTrouble) {
       ":SimplifiedLayerNormalization :Sin :Sinh :Size :Slice :Softmax :SoftmaxCrossEntropyLoss :Softplus :Softsign "
       ":SpaceToDepth :Split :SplitToSequence :Sqrt :Squeeze :StringConcat :StringSplit :Sub :Sum :SwiGLU :Swish :Tan :Tanh "
       ":TensorScatter :ThresholdedRelu :Tile :TopK :Transpose :Trilu :Unique :Unsqueeze :Where :Xor com.microsoft:Attention "
-      "com.microsoft:BiasGelu com.microsoft:DequantizeLinear com.microsoft:DynamicQuantizeMatMul "
+      "com.microsoft:BiasAdd com.microsoft:BiasGelu com.microsoft:DequantizeLinear com.microsoft:DynamicQuantizeMatMul "
       "com.microsoft:EmbedLayerNormalization com.microsoft:FastGelu com.microsoft:FusedConv com.microsoft:FusedGemm "
       "com.microsoft:FusedMatMul com.microsoft:FusedMatMulActivation com.microsoft:Gelu com.microsoft:GroupNorm "
       "com.microsoft:GroupQueryAttention com.microsoft:Inverse com.microsoft:LayerNormalization "

@@ -73,6 +73,49 @@ def test_bias_split_gelu_of_the_channels_that_runtimes_take(tmp_path, channels):
         assert {n.domain for n in onnx.load(tmp_path / "back.onnx").graph.node} == {""}
 
 
+def group_norm_by_hand(channels, groups, swish, skip, dtype=np.float32):
+    """As torch's exporters write GroupNorm for opsets without: groups as instances, a scale and a bias for each channel."""
+    n, kind = lambda *words, **more: helper.make_node(*words, **more), helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    x = "x" if not skip else "sum"
+    nodes = [n("Add", ["x", "k"], ["sum"])] if skip else []
+    nodes += [
+        n("Reshape", [x, "rows"], ["r"]), n("InstanceNormalization", ["r", "ones", "zeros"], ["i"], epsilon=1e-5), n("Shape", [x], ["d"]),
+        n("Reshape", ["i", "d"], ["w"]), n("Mul", ["w", "g"], ["m"]), n("Add", ["m", "b"], ["a" if swish else "y"]),
+    ]
+    if swish:
+        nodes += [n("Sigmoid", ["a"], ["s"]), n("Mul", ["a", "s"], ["y"])]
+    rng = np.random.default_rng(7)
+    weights = [tensor("rows", np.array([0, groups, -1], np.int64)), tensor("ones", np.ones(groups, dtype)), tensor("zeros", np.zeros(groups, dtype))]
+    weights += [tensor(name, rng.normal(size=[channels, 1, 1]).astype(dtype)) for name in ("g", "b")]
+    shape = ["n", channels, 5, 4]
+    inputs = [value(name, kind, shape) for name in (["x", "k"] if skip else ["x"])]
+    outputs = [value(name, kind, shape) for name in (["y", "sum"] if skip else ["y"])]
+    return make_model(nodes, inputs, outputs, weights, opset=17)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("swish", [False, True])
+def test_group_norm_of_channels_last(tmp_path, swish, dtype):
+    onnx.save(group_norm_by_hand(64, 32, swish, False, dtype), tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--target", "ort-cuda", "--cost", "nodes", cwd=tmp_path)
+    nodes = onnx.load(tmp_path / "out.onnx").graph.node
+    assert [node.op_type for node in nodes] == ["Transpose", "GroupNorm", "Transpose"]
+    assert {a.name: a.i for a in nodes[1].attribute if a.type == onnx.AttributeProto.INT} == {"activation": int(swish), "groups": 32}
+    run_ok("out.onnx", "back.onnx", "--target", "onnx", cwd=tmp_path)
+    assert {n.domain for n in onnx.load(tmp_path / "back.onnx").graph.node} == {""}
+
+
+def test_skip_group_norm_goes_to_the_standard(tmp_path):
+    norm = helper.make_node("SkipGroupNorm", ["x", "g", "b", "k", "c"], ["y", "s"], domain="com.microsoft", activation=1, groups=3, epsilon=1e-3)
+    inputs = [value(name, TensorProto.FLOAT, shape) for name, shape in {"x": ["n", 3, 5, 6], "g": [6], "b": [6], "k": ["n", 6], "c": [6]}.items()]
+    outputs = [value(name, TensorProto.FLOAT, ["n", 3, 5, 6]) for name in ("y", "s")]
+    model = make_model([norm], inputs, outputs, [], opset=21)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    onnx.save(model, tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--target", "onnx", cwd=tmp_path)
+    assert {n.domain for n in onnx.load(tmp_path / "out.onnx").graph.node} == {""}
+
+
 def test_a_loss_of_negative_classes_is_an_assumption(tmp_path):
     n = lambda *words, **more: helper.make_node(*words, **more)
     axis = tensor("axis", np.array([1], np.int64))
