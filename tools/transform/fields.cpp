@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 absl::Status error(std::string_view pass, std::string_view field, std::string_view value, std::string_view what) {
-  return absl::InvalidArgumentError(fmt::format("pass {}: {}: {}: {}", pass, field, value, what));
+  return absl::InvalidArgumentError(fmt::format("pass {}: {}: {}{}{}", pass, field, value, value.empty() ? "" : ": ", what));
 }
 
 std::string short_text(const json& value) {
@@ -212,7 +212,7 @@ absl::StatusOr<Arguments> Arguments::from_text(std::string_view pass, const std:
 }
 
 absl::Status Arguments::wrong(const char* field, std::string_view value, std::string_view what) const {
-  return error(pass_, field, fmt::format("'{}'", value), what);
+  return error(pass_, field, value.empty() ? std::string() : fmt::format("'{}'", value), what);
 }
 
 std::string nearest(std::string_view name, const std::vector<std::string>& known) {

@@ -33,6 +33,8 @@ absl::Status set_dims(Work& work, const Arguments& args);
 absl::Status rename_dims(Work& work, const Arguments& args);
 absl::Status set_shapes(Work& work, const Arguments& args);
 absl::Status io_rank(Work& work, const Arguments& args);
+// passes_batch.cpp
+absl::Status open_batch(Work& work, const Arguments& args);
 // passes_precision.cpp
 absl::Status precision(Work& work, const Arguments& args);
 // passes_graph.cpp
