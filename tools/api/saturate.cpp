@@ -12,6 +12,7 @@
 #include "tools/explain/inspect.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/pipeline.h"
+#include "tools/transform/split.h"
 #include "tools/transform/transform.h"
 
 namespace saturate::api {
@@ -277,6 +278,18 @@ Expected<Transformed> run_transform(const Model& model, std::string_view passes,
                      printable(format_report(result.report)), json_text(to_json(result.report))};
 }
 
+Expected<std::vector<std::string>> run_split_passes(const Model& model, const std::vector<std::string>& values) {
+  const absl::StatusOr<std::vector<PassCall>> cuts = split_at(model.impl().model, values);
+  if (!cuts.ok()) return Error{Code::kUsage, std::string(cuts.status().message())};
+  std::vector<std::string> parts;
+  for (const PassCall& cut : *cuts) {
+    nlohmann::json step = cut.args.all();
+    step["pass"] = cut.pass->name;
+    parts.push_back(json_text(nlohmann::json::array({std::move(step)})));
+  }
+  return parts;
+}
+
 Expected<Verification> run_verify(const Model& original, const Model& other, const Options& o) {
   if (const auto error = check_options(o)) return *error;
   Expected<VerifyOptions> options = check_of(o, shapes_of(o));
@@ -312,6 +325,9 @@ Expected<Result> optimize(const Model& model, const Options& o) {
 }
 Expected<Transformed> transform(const Model& model, std::string_view passes, const Options& o) {
   return guarded([&] { return run_transform(model, passes, o); });
+}
+Expected<std::vector<std::string>> split_passes(const Model& model, const std::vector<std::string>& values) {
+  return guarded([&] { return run_split_passes(model, values); });
 }
 std::string passes() { return json_text(pass_list_json()); }
 Expected<Verification> verify(const Model& original, const Model& other, const Options& o) {

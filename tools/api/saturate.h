@@ -226,6 +226,8 @@ struct Transformed {
   std::string json;   // the keys of `saturate transform --report`
 };
 Expected<Transformed> transform(const Model& model, std::string_view passes, const Options& options = {});
+// For each part of a chain that the model is split into at these values: the passes that make it of the whole model.
+Expected<std::vector<std::string>> split_passes(const Model& model, const std::vector<std::string>& values);
 // The passes and their fields as JSON, as `saturate transform --list-passes --json` prints them.
 std::string passes();
 

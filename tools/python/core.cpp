@@ -70,6 +70,10 @@ nb::tuple transform(const api::Model& model, const std::string& passes, const nb
   return nb::make_tuple(std::move(out.model), out.table, out.json);
 }
 
+std::vector<std::string> split_passes(const api::Model& model, const std::vector<std::string>& values) {
+  return take(api::split_passes(model, values));
+}
+
 // (equal, message, JSON)
 nb::tuple verify(const api::Model& original, const api::Model& other, const nb::dict& options) {
   Call call;
@@ -180,6 +184,7 @@ NB_MODULE(_core, m) {
   bind_egraph(m);
   m.def("optimize", &optimize);
   m.def("transform", &transform);
+  m.def("split_passes", &split_passes);
   m.def("passes", &saturate::api::passes);
   m.def("verify", &verify);
   m.def("explain", &explain);

@@ -1,6 +1,7 @@
 // A batch that is a number becomes a name. Sizes that exporters have written into Reshapes and constants follow.
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <unordered_set>
 
 #include "fmt/format.h"
@@ -53,8 +54,8 @@ class BatchOpener {
   BatchOpener(Work& work, const Arguments& args) : work_(work), args_(args), before_(work.model) {}
 
   absl::Status run() {
-    for (const auto step :
-         {&BatchOpener::find_axes, &BatchOpener::infer_own, &BatchOpener::mend, &BatchOpener::name_dims, &BatchOpener::compare_entries})
+    for (const auto step : {&BatchOpener::find_axes, &BatchOpener::infer_own, &BatchOpener::mend, &BatchOpener::drop_replaced,
+                            &BatchOpener::name_dims, &BatchOpener::compare_entries})
       if (absl::Status s = (this->*step)(); !s.ok()) return s;
     if (mended_ > 0) work_.notes.push_back(fmt::format("{} sizes that were written into nodes follow the batch", mended_));
     return absl::OkStatus();
@@ -181,8 +182,7 @@ class BatchOpener {
               fmt::format("node '{}' (Reshape making '{}') has two dims that its sizes leave open", node.name, node.outputs[0]));
         mended[i] = *(*out)[i];
       }
-    node.inputs[1] = add_constant(node.outputs[0] + "_shape", mended);
-    ++mended_;
+    replace_shape(node, mended);
     return absl::OkStatus();
   }
 
@@ -205,8 +205,7 @@ class BatchOpener {
     const std::size_t behind = dims_of(own_, node.inputs[0])->size() - *axis;
     if (behind > shape->size() || (*shape)[shape->size() - behind] == 1) return;
     (*shape)[shape->size() - behind] = 1;
-    node.inputs[1] = add_constant(node.outputs[0] + "_shape", *shape);
-    ++mended_;
+    replace_shape(node, *shape);
   }
 
   // The grown operand whose batch stands most to the left, with the batch's place counted from the end; {}: none.
@@ -365,6 +364,21 @@ class BatchOpener {
     return it == node.attributes.end() ? 0 : it->i();
   }
 
+  void replace_shape(Node& node, const std::vector<std::int64_t>& shape) {
+    replaced_.insert(node.inputs[1]);
+    node.inputs[1] = add_constant(node.outputs[0] + "_shape", shape);
+    ++mended_;
+  }
+
+  absl::Status drop_replaced() {
+    Graph& graph = work_.graph();
+    std::erase_if(graph.initializers, [&](const Initializer& i) {
+      return replaced_.contains(i.name) && !work_.input(i.name) && !work_.output(i.name) &&
+             std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return reads(n, i.name); });
+    });
+    return absl::OkStatus();
+  }
+
   std::string add_constant(const std::string& name, const std::vector<std::int64_t>& values) {
     const std::string fresh = work_.fresh(name);
     work_.graph().initializers.push_back({fresh, Tensor::vector_int64(values), nullptr, false});
@@ -378,6 +392,7 @@ class BatchOpener {
   std::int64_t size_ = 0;
   Types own_, more_;
   int mended_ = 0;
+  std::set<std::string> replaced_;  // constants that a mended node does not read any more
 };
 
 }  // namespace

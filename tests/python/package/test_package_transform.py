@@ -37,3 +37,15 @@ def test_what_is_wrong_is_raised(model):
     with pytest.raises(onnx_saturate.Error, match="pass freeze: names: 'x': it has no default"):
         onnx_saturate.transform(model, [{"pass": "freeze", "names": ["x"]}])
     assert {p["pass"] for p in onnx_saturate.passes()} >= {"cut", "merge", "rewrite"}
+
+
+def test_split_makes_a_chain(model):
+    first, second = onnx_saturate.split(model, ["h"])
+    assert [o.name for o in first.graph.output] == ["h"] and [i.name for i in second.graph.input] == ["h"]
+    feeds = {"x": np.ones([2, 3], np.float32)}
+    middle = onnx_saturate.run(first, feeds)
+    whole, parts = onnx_saturate.run(model, feeds), onnx_saturate.run(second, {"h": middle["h"]})
+    for name, values in whole.items():
+        np.testing.assert_allclose(parts[name], values)
+    with pytest.raises(onnx_saturate.OptionError, match="nothing"):
+        onnx_saturate.split(model, ["nothing"])

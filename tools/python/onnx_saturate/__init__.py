@@ -27,7 +27,7 @@ from ._report import Report
 from ._rules import CostModel, Operator, Rules, RuleSet, dtype_name
 from ._session import Session, run
 from ._slim import slim
-from ._transform import Transformed, passes, transform, transform_with_report
+from ._transform import Transformed, passes, split, transform, transform_with_report
 
 __all__ = [
     "optimize",
@@ -35,6 +35,7 @@ __all__ = [
     "slim",
     "transform",
     "transform_with_report",
+    "split",
     "passes",
     "Transformed",
     "verify",

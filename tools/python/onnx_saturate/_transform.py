@@ -59,6 +59,17 @@ def transform(model: ModelLike, passes: Passes, output: Path | None = None, **op
     return transform_with_report(model, passes, output, **options).model
 
 
+def split(model: ModelLike, at: Sequence[str], **options: Unpack[Options]) -> list[Any]:
+    """The model as a chain of parts: the first makes the first of these values, the next one the second, the last one the outputs.
+
+    What a later part reads of an earlier one is an output there and an input here. Options as for `transform`.
+
+    >>> encoder, head = onnx_saturate.split(model, ["pooled"])
+    """
+    core = _convert.to_core(model, options.get("base_dir"))
+    return [transform(model, json.loads(part), **options) for part in _core.split_passes(core, list(at))]
+
+
 def passes() -> list[dict[str, Any]]:
     """The passes: `pass`, `does`, `compared`, `verified` and `fields`, as `saturate transform --list-passes --json` tells them."""
     told: list[dict[str, Any]] = json.loads(_core.passes())
