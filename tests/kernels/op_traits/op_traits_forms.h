@@ -79,6 +79,7 @@ inline void add_operand_forms(Forms& f) {
   f["Where"] = {Form{{Given{Given::Kind::kCondition}, Given{}, Given{}}}};
   f["Dropout"] = {Form{}, Form{{Given{}, fixed(test::floats({}, {0.5f})), fixed(test::make<bool>({}, {true}))}}};
   f["SwiGLU"] = {two({})};
+  f["com.microsoft.BiasAdd"] = {Form{{operand({2, 3, 4}), operand({4}), operand({2, 3, 4})}}};
   for (const char* op : {"com.microsoft.BiasGelu", "com.microsoft.FastGelu"}) f[op] = {Form{{operand({2, 12}), operand({12})}, {}, 1, 1}};
   f["Bernoulli"] = {Form{{operand({4})}, {dtype("dtype", DType::kInt32)}}};
   f["Multinomial"] = {Form{{operand({2, 4})}, {whole("sample_size", 3)}}};
@@ -128,6 +129,8 @@ inline void add_other_forms(Forms& f) {
   f["MeanVarianceNormalization"] = {Form{{operand({2, 3, 2, 2})}}};
   f["InstanceNormalization"] = {Form{{Given{}, number(2, {3}), number(1, {3})}}};
   f["GroupNormalization"] = {Form{{operand({2, 4, 3}), number(2, {4}), number(1, {4})}, {whole("num_groups", 2)}}};
+  f["com.microsoft.GroupNorm"] = {Form{{operand({2, 3, 1, 4}), number(2, {4}), number(1, {4})},
+                                       {whole("groups", 2), whole("activation", 0), whole("channels_last", 1)}}};
   for (const char* reduction : {"none", "add"}) {
     f["ScatterND"].push_back({{Given{}, fixed(test::ints({1, 2}, {0, 1})), number(2, {1, 4})}, {text("reduction", reduction)}});
     f["ScatterElements"].push_back(

@@ -463,8 +463,7 @@ std::string broken_law(std::string_view full, Trait trait) {
 }
 
 // Entries of operators that no kernel of ours runs.
-const std::set<std::pair<std::string_view, Trait>> kNotProven = {{"com.microsoft.GroupNorm", Trait::kLikeFirst},
-                                                                 {"com.microsoft.Inverse", Trait::kLikeFirst}};
+const std::set<std::pair<std::string_view, Trait>> kNotProven = {{"com.microsoft.Inverse", Trait::kLikeFirst}};
 
 // An entry and what the kernels say of it.
 std::string fault(std::string_view full, Trait trait, bool entry) {
@@ -537,7 +536,6 @@ TEST(OpTraitLaws, EveryOperatorIsRunButThese) {
                                              "SequenceMap",
                                              "RandomNormal",
                                              "RandomUniform",
-                                             "com.microsoft.GroupNorm",
                                              "com.microsoft.Inverse",
                                              "com.microsoft.BiasDropout",
                                              "com.microsoft.BitmaskDropout",
