@@ -37,6 +37,8 @@ absl::Status io_rank(Work& work, const Arguments& args);
 absl::Status open_batch(Work& work, const Arguments& args);
 // passes_precision.cpp
 absl::Status precision(Work& work, const Arguments& args);
+// passes_cache.cpp
+absl::Status kv_cache(Work& work, const Arguments& args);
 // passes_graph.cpp
 absl::Status constants_to_initializers(Work& work, const Arguments& args);
 absl::Status initializers_to_constants(Work& work, const Arguments& args);

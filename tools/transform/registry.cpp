@@ -295,9 +295,36 @@ std::vector<Pass> part_passes() {
   };
 }
 
+// Decoders.
+std::vector<Pass> decoder_passes() {
+  return {
+      {"kv_cache",
+       "Lets a decoder take the keys and values of earlier tokens, and compute new tokens alone.",
+       PassCheck::kRuns,
+       "The result is run step by step over sequences of several lengths, and compared with the original over the whole; then it is run.",
+       {{"mode",
+         kText,
+         "How caches grow: by each token, by a window of fixed sizes, or not, where new tokens are written into buffers.",
+         "\"growing\"",
+         {"growing", "window", "buffer"}},
+        {"window", kWhole, "Of mode window: the number of new tokens.", "1", {}, 1},
+        {"sequence", kWhole, "Of mode window: the number of positions, past and new.", "256", {}, 1},
+        {"max_context", kWhole, "Of modes window and buffer: the positions that caches hold; 0: those of the sequence.", "0", {}, 0},
+        {"filled", kText, "Of mode buffer: the name of the input that tells how many tokens the buffers hold.", "\"past_length\""},
+        {"tokens", kTexts, "Inputs with an entry for each new token.",
+         "[\"input_ids\", \"position_ids\", \"token_type_ids\", \"inputs_embeds\"]"},
+        {"masks", kTexts, "Inputs with an entry for each position, past and new.", "[\"attention_mask\"]"},
+        {"past", kText, "Names of inputs, with {layer} and {part}, which is key or value.", "\"past_key_values.{layer}.{part}\""},
+        {"present", kText, "Names of outputs, likewise.", "\"present.{layer}.{part}\""},
+        {"past_dim", kText, "The name of the dim of earlier tokens.", "\"past_sequence_length\""},
+        {"opset", kWhole, "The opset to be written; 0: that of the model, 14 at least.", "0", {}, 0}},
+       passes::kv_cache},
+  };
+}
+
 std::vector<Pass> make_passes() {
   std::vector<Pass> all;
-  for (const auto make : {interface_passes, value_passes, type_passes, precision_passes, graph_passes, part_passes})
+  for (const auto make : {interface_passes, value_passes, type_passes, precision_passes, graph_passes, decoder_passes, part_passes})
     for (Pass& pass : make()) all.push_back(std::move(pass));
   return all;
 }

@@ -1,0 +1,378 @@
+"""`--pass kv_cache`: decoders of several spellings, step by step in ONNX Runtime against the whole model, and what is refused."""
+import json
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+from conftest import run, run_ok
+
+ort.set_default_logger_severity(4)
+VOCABULARY, WIDTH, HEADS, KV, SIZE, LAYERS = 31, 24, 4, 2, 6, 2
+
+
+class Graph:
+    """Nodes and weights by calls: g.Add(a, b), g.const(array)."""
+
+    def __init__(self, opset):
+        self.opset, self.nodes, self.weights, self.random = opset, [], [], np.random.RandomState(7)
+
+    def __getattr__(self, op):
+        def add(*inputs, outputs=1, **attributes):
+            names = [f"v{len(self.nodes)}_{i}" for i in range(outputs)]
+            inputs = [i if isinstance(i, str) else self.const(i) for i in inputs]
+            self.nodes.append(helper.make_node(op, inputs, names, name=f"{op}_{len(self.nodes)}", **attributes))
+            return names[0] if outputs == 1 else names
+
+        return add
+
+    def const(self, array):
+        array = np.array(array)
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        self.weights.append(numpy_helper.from_array(array, f"w{len(self.weights)}"))
+        return self.weights[-1].name
+
+    def weight(self, *shape, scale=1.0):
+        return self.const((self.random.randn(*shape) * scale / shape[0] ** 0.5).astype(np.float32))
+
+    def model(self, logits, inputs, vocabulary=VOCABULARY):
+        self.nodes[-1].output[0] = "logits"
+        graph = helper.make_graph(self.nodes, "decoder", inputs, [helper.make_tensor_value_info("logits", T.FLOAT, ["b", None, vocabulary])],
+                                  self.weights)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=9)
+
+
+def ints(name):
+    return helper.make_tensor_value_info(name, T.INT64, ["b", "s"])
+
+
+def tokens_of(g, of="input_ids"):
+    return g.Gather(g.Shape(of), [1], axis=0)
+
+
+def positions(g):
+    return g.Range(np.int64(0), g.Squeeze(tokens_of(g)), np.int64(1))
+
+
+def hidden_before(g, window=None):
+    """[s, s]: which keys each query sees."""
+    at = positions(g)
+    rows, columns = g.Unsqueeze(at, [1]), g.Unsqueeze(at, [0])
+    seen = g.LessOrEqual(columns, rows)
+    return seen if window is None else g.And(seen, g.Greater(columns, g.Sub(rows, np.int64(window))))
+
+
+def mask_of(g, window=None):
+    """[b, 1, s, s] of 0 and a large negative number."""
+    padding = g.Unsqueeze(g.Cast("attention_mask", to=T.BOOL), [1, 2])
+    return g.Where(g.And(hidden_before(g, window), padding), np.float32(0), np.float32(-1e9))
+
+
+def turned(g, x, angles):
+    """A rotary embedding of halves, spelled out."""
+    first, second = g.Slice(x, [0], [SIZE // 2], [3]), g.Slice(x, [SIZE // 2], [SIZE], [3])
+    both = g.Concat(angles, angles, axis=-1)
+    return g.Add(g.Mul(x, g.Cos(both)), g.Mul(g.Concat(g.Neg(second), first, axis=-1), g.Sin(both)))
+
+
+def angles_of(g):
+    return g.Mul(g.Unsqueeze(g.Cast(positions(g), to=T.FLOAT), [1]), np.array([[1.0, 0.3, 0.1]]))
+
+
+def heads(g, x, count):
+    shape = g.Concat(g.Gather(g.Shape(x), [0], axis=0), tokens_of(g, x), [count, SIZE], axis=0)
+    return g.Transpose(g.Reshape(x, shape), perm=[0, 2, 1, 3])
+
+
+def repeated(g, x):
+    """Each of the key heads twice."""
+    wide = g.Expand(g.Unsqueeze(x, [2]), g.Concat([1, 1, HEADS // KV], tokens_of(g), [SIZE], axis=0))
+    return g.Reshape(wide, g.Concat(g.Gather(g.Shape(x), [0], axis=0), [HEADS], tokens_of(g), [SIZE], axis=0))
+
+
+def beside(g, x):
+    return g.Reshape(g.Transpose(x, perm=[0, 2, 1, 3]), [0, 0, HEADS * SIZE])
+
+
+def mlp(g, x):
+    h = g.MatMul(x, g.weight(WIDTH, 32))
+    return g.Add(x, g.MatMul(g.Mul(h, g.Sigmoid(h)), g.weight(32, WIDTH)))
+
+
+def finish(g, x, inputs=("input_ids", "attention_mask")):
+    return g.model(g.MatMul(x, g.weight(WIDTH, VOCABULARY)), [ints(name) for name in inputs])
+
+
+def spelled_out(window=None, opset=14, last=False):
+    """Rotary embeddings, grouped heads and a mask of older operators; shapes counted with Shape."""
+    g = Graph(opset)
+    x, mask, angles = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), mask_of(g, window), angles_of(g)
+    for _ in range(LAYERS):
+        q = turned(g, heads(g, g.MatMul(x, g.weight(WIDTH, HEADS * SIZE, scale=1.5)), HEADS), angles)
+        k = turned(g, heads(g, g.MatMul(x, g.weight(WIDTH, KV * SIZE, scale=1.5)), KV), angles)
+        v = heads(g, g.MatMul(x, g.weight(WIDTH, KV * SIZE)), KV)
+        scores = g.Div(g.MatMul(q, g.Transpose(repeated(g, k), perm=[0, 1, 3, 2])), np.float32(SIZE ** 0.5))
+        y = g.MatMul(g.Softmax(g.Add(scores, mask), axis=-1), repeated(g, v))
+        x = mlp(g, g.Add(x, g.MatMul(beside(g, y), g.weight(HEADS * SIZE, WIDTH))))
+    if last:
+        x = g.Gather(x, [-1], axis=1)
+    return finish(g, x)
+
+
+def learned():
+    """Learned positions, one product for queries, keys and values, keys transposed at once, no mask input."""
+    g = Graph(14)
+    x = g.Add(g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), g.Gather(g.weight(64, WIDTH, scale=4), positions(g)))
+    for _ in range(LAYERS):
+        all_three = g.MatMul(x, g.weight(WIDTH, 3 * HEADS * SIZE, scale=1.5))
+        q, k, v = (g.Reshape(part, [0, 0, HEADS, SIZE]) for part in g.Split(all_three, [HEADS * SIZE] * 3, axis=2, outputs=3))
+        q, k, v = (g.Transpose(part, perm=perm) for part, perm in ((q, [0, 2, 1, 3]), (k, [0, 2, 3, 1]), (v, [0, 2, 1, 3])))
+        scores = g.Where(hidden_before(g), g.Mul(g.MatMul(q, k), np.float32(0.4)), np.float32(-1e9))
+        x = mlp(g, g.Add(x, g.MatMul(beside(g, g.MatMul(g.Softmax(scores, axis=-1), v)), g.weight(HEADS * SIZE, WIDTH))))
+    return finish(g, x, ("input_ids",))
+
+
+def operators(packed):
+    """Attention and RotaryEmbedding of opset 23; the future is hidden by an attribute."""
+    g = Graph(23)
+    x, angles = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), angles_of(g)
+    shape = g.Concat(g.Gather(g.Shape("input_ids"), [0], axis=0), tokens_of(g), [SIZE // 2], axis=0)
+    cos, sin = g.Expand(g.Cos(angles), shape), g.Expand(g.Sin(angles), shape)
+    padding = g.Unsqueeze(g.Cast("attention_mask", to=T.BOOL), [1, 2])
+    for _ in range(LAYERS):
+        q, k = (g.RotaryEmbedding(g.MatMul(x, g.weight(WIDTH, n * SIZE, scale=1.5)), cos, sin, num_heads=n) for n in (HEADS, KV))
+        v = g.MatMul(x, g.weight(WIDTH, KV * SIZE))
+        whole = g.Expand(padding, g.Concat([1, 1], tokens_of(g), tokens_of(g), axis=0))
+        if packed:
+            y = g.Attention(q, k, v, whole, q_num_heads=HEADS, kv_num_heads=KV, is_causal=1)
+        else:
+            y = beside(g, g.Attention(*(heads(g, part, n) for part, n in ((q, HEADS), (k, KV), (v, KV))), whole, is_causal=1))
+        x = mlp(g, g.Add(x, g.MatMul(y, g.weight(HEADS * SIZE, WIDTH))))
+    return finish(g, x)
+
+
+def biased():
+    """Scores that fall with the distance (ALiBi), positions counted by the mask, one head for all keys."""
+    g = Graph(17)
+    x, mask = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), mask_of(g)
+    at = g.Unsqueeze(g.Sub(g.CumSum("attention_mask", np.int64(1)), np.int64(1)), [1, 2])
+    slopes = g.Mul(g.Cast(at, to=T.FLOAT), np.array([0.5, 0.25, 0.1, 0.05], np.float32).reshape(1, 4, 1, 1))
+    for _ in range(LAYERS):
+        q = heads(g, g.MatMul(x, g.weight(WIDTH, HEADS * SIZE, scale=1.5)), HEADS)
+        k, v = (g.Unsqueeze(g.MatMul(x, g.weight(WIDTH, SIZE, scale=1.5)), [1]) for _ in "kv")
+        scores = g.Add(g.Add(g.MatMul(q, g.Transpose(k, perm=[0, 1, 3, 2])), slopes), mask)
+        y = g.MatMul(g.Softmax(scores, axis=-1), v)
+        x = mlp(g, g.Add(x, g.MatMul(beside(g, y), g.weight(HEADS * SIZE, WIDTH))))
+    return finish(g, x)
+
+
+MODELS = {"spelled_out": spelled_out, "sliding": lambda: spelled_out(window=4), "spelled_17": lambda: spelled_out(opset=17), "learned": learned,
+          "packed": lambda: operators(True), "heads_apart": lambda: operators(False), "biased": biased}
+RELATIVE = [name for name in MODELS if name != "learned"]
+
+
+def session(model):
+    return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def with_cache(tmp_path, model, fields="mode=growing"):
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", f"kv_cache:{fields}", "--report", tmp_path / "r.json")
+    made = onnx.load(tmp_path / "o.onnx")
+    onnx.checker.check_model(made, full_check=True)
+    return made, json.loads((tmp_path / "r.json").read_text())
+
+
+def whole(model, ids, mask):
+    feeds = {"input_ids": ids, "attention_mask": mask}
+    s = session(model)
+    return s.run(["logits"], {i.name: feeds[i.name] for i in s.get_inputs()})[0]
+
+
+def shapes(infos):
+    return {v.name: [d.dim_value if d.HasField("dim_value") else d.dim_param for d in v.type.tensor_type.shape.dim] for v in infos}
+
+
+def in_steps(made, ids, mask, steps, change=lambda past: past):
+    s = session(made)
+    inputs, names = shapes(made.graph.input), [o.name for o in made.graph.output]
+    past = {n: np.zeros((len(ids), d[1], 0, d[3]), np.float32) for n, d in inputs.items() if n.startswith("past")}
+    at, logits = 0, []
+    for count in steps:
+        feeds = {"input_ids": ids[:, at:at + count], "attention_mask": mask[:, :at + count], **past}
+        out = dict(zip(names, s.run(names, {n: feeds[n] for n in inputs})))
+        logits.append(out["logits"])
+        past = change({n: out[n.replace("past_key_values", "present")] for n in past})
+        at += count
+    return np.concatenate(logits, 1)
+
+
+def drawn(batch=2, tokens=14, padding=2):
+    ids, mask = np.random.RandomState(3).randint(0, VOCABULARY, (batch, tokens)), np.ones((batch, tokens), np.int64)
+    mask[1:, :padding] = 0
+    return ids, mask
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_steps_give_what_the_whole_gives(tmp_path, name):
+    model = MODELS[name]()
+    made, report = with_cache(tmp_path, model)
+    ids, mask = drawn()
+    seen = mask.astype(bool) if "attention_mask" in shapes(model.graph.input) else np.ones_like(mask, bool)
+    expected = whole(model, ids, mask)
+    for steps in ([14], [5, 1, 1, 4, 1, 1, 1], [1] * 14):
+        np.testing.assert_allclose(in_steps(made, ids, mask, steps)[seen], expected[seen], rtol=1e-3, atol=1e-4)
+    for broken in (lambda past: {n: v * 0 for n, v in past.items()}, lambda past: {n: np.roll(v, 1, 2) if n.endswith("key") else v for n, v in past.items()}):
+        assert np.abs(in_steps(made, ids, mask, [5] + [1] * 9, broken)[0] - expected[0]).max() > 0.1 * np.abs(expected).max()
+    assert any("step by step as at once" in note for note in report["passes"][0]["notes"]), report
+    assert not any("not tested" in note for note in report["passes"][0]["notes"]), report
+    kv = {"learned": HEADS, "biased": 1}.get(name, KV)
+    inputs, outputs = shapes(made.graph.input), shapes(made.graph.output)
+    assert [n for n in inputs if n.startswith("past")] == [f"past_key_values.{i}.{p}" for i in range(LAYERS) for p in ("key", "value")]
+    assert inputs["past_key_values.1.value"] == ["b", kv, "past_sequence_length", SIZE]
+    assert outputs["present.0.key"] == ["b", kv, "past_sequence_length + s", SIZE]
+    assert made.opset_import[0].version == model.opset_import[0].version
+
+
+def test_last_logits_and_names(tmp_path):
+    model = spelled_out(last=True)
+    made, _ = with_cache(tmp_path, model, "past=cache.{layer}.{part}.in;present=cache.{layer}.{part}.out;past_dim=before")
+    assert shapes(made.graph.input)["cache.0.key.in"] == ["b", KV, "before", SIZE]
+    assert "cache.1.value.out" in shapes(made.graph.output)
+    ids, mask = drawn(batch=1, padding=0)
+    s, names = session(made), [o.name for o in made.graph.output]
+    past = {n: np.zeros((1, KV, 0, SIZE), np.float32) for n in shapes(made.graph.input) if n.startswith("cache")}
+    for at in range(14):
+        out = dict(zip(names, s.run(names, {"input_ids": ids[:, at:at + 1], "attention_mask": mask[:, :at + 1], **past})))
+        past = {n: out[n.replace(".in", ".out")] for n in past}
+        np.testing.assert_allclose(out["logits"], whole(model, ids[:, :at + 1], mask[:, :at + 1]), rtol=1e-3, atol=1e-4)
+
+
+def in_windows(made, ids, mask, window, sequence):
+    s, inputs, names = session(made), shapes(made.graph.input), [o.name for o in made.graph.output]
+    past = {n: np.full((len(ids), *d[1:]), 3, np.float32) for n, d in inputs.items() if n.startswith("past")}
+    seen, logits = np.zeros((len(ids), sequence), np.int64), []
+    for at in range(0, ids.shape[1], window):
+        seen = np.concatenate([seen, mask[:, at:at + window]], 1)[:, -sequence:]
+        out = dict(zip(names, s.run(names, {"input_ids": ids[:, at:at + window], "attention_mask": seen, **past})))
+        logits.append(out["logits"])
+        past = {n: out[n.replace("past_key_values", "present")][:, :, window:] for n in past}
+    return np.concatenate(logits, 1)
+
+
+@pytest.mark.parametrize("name", RELATIVE)
+@pytest.mark.parametrize("window", [1, 2])
+def test_windows(tmp_path, name, window):
+    model = MODELS[name]()
+    made, _ = with_cache(tmp_path, model, f"mode=window;window={window};sequence=16;max_context=20")
+    inputs = shapes(made.graph.input)
+    assert inputs["input_ids"] == ["b", window] and inputs["attention_mask"] == ["b", 16]
+    assert inputs["past_key_values.0.key"][2] == 20 - window and shapes(made.graph.output)["present.0.key"][2] == 20
+    ids, mask = drawn()
+    seen = mask.astype(bool)
+    np.testing.assert_allclose(in_windows(made, ids, mask, window, 16)[seen], whole(model, ids, mask)[seen], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_buffers(tmp_path, name):
+    model = MODELS[name]()
+    made, _ = with_cache(tmp_path, model, "mode=buffer;max_context=20;filled=count")
+    inputs = shapes(made.graph.input)
+    assert inputs["past_key_values.0.key"][2] == shapes(made.graph.output)["present.0.key"][2] == 20 and inputs["count"] == [1]
+    ids, mask = drawn()
+    seen = mask.astype(bool) if "attention_mask" in shapes(model.graph.input) else np.ones_like(mask, bool)
+    s, names, at, logits = session(made), [o.name for o in made.graph.output], 0, []
+    past = {n: np.full((2, *d[1:]), 3, np.float32) for n, d in inputs.items() if n.startswith("past")}
+    for count in [5, 1, 1, 4, 1, 1, 1]:
+        whole_mask = np.zeros((2, 20), np.int64)
+        whole_mask[:, :at + count] = mask[:, :at + count]
+        feeds = {"input_ids": ids[:, at:at + count], "attention_mask": whole_mask, "count": np.array([at]), **past}
+        out = dict(zip(names, s.run(names, {n: feeds[n] for n in inputs})))
+        past = {n: out[n.replace("past_key_values", "present")] for n in past}
+        logits.append(out["logits"])
+        at += count
+    np.testing.assert_allclose(np.concatenate(logits, 1)[seen], whole(model, ids, mask)[seen], rtol=1e-3, atol=1e-4)
+
+
+def test_positions_as_an_input(tmp_path):
+    g = Graph(14)
+    x, mask = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), mask_of(g)
+    angles = g.Unsqueeze(g.Mul(g.Unsqueeze(g.Cast("position_ids", to=T.FLOAT), [2]), np.array([[[1.0, 0.3, 0.1]]])), [1])
+    q, k = (turned(g, heads(g, g.MatMul(x, g.weight(WIDTH, n * SIZE, scale=1.5)), n), angles) for n in (HEADS, KV))
+    v = heads(g, g.MatMul(x, g.weight(WIDTH, KV * SIZE)), KV)
+    scores = g.Add(g.MatMul(q, g.Transpose(repeated(g, k), perm=[0, 1, 3, 2])), mask)
+    x = g.Add(x, g.MatMul(beside(g, g.MatMul(g.Softmax(scores, axis=-1), repeated(g, v))), g.weight(HEADS * SIZE, WIDTH)))
+    model = finish(g, x, ("input_ids", "attention_mask", "position_ids"))
+    made, _ = with_cache(tmp_path, model)
+    ids, mask = drawn(batch=1, padding=0)
+    at = np.arange(14)[None] * 3 % 11
+    expected = session(model).run(None, {"input_ids": ids, "attention_mask": mask, "position_ids": at})[0]
+    s, names = session(made), [o.name for o in made.graph.output]
+    past = {f"past_key_values.0.{p}": np.zeros((1, KV, 0, SIZE), np.float32) for p in ("key", "value")}
+    for i in range(14):
+        part = slice(i, i + 1)
+        feeds = {"input_ids": ids[:, part], "attention_mask": mask[:, :i + 1], "position_ids": at[:, part], **past}
+        out = dict(zip(names, s.run(names, feeds)))
+        past = {n: out[n.replace("past_key_values", "present")] for n in past}
+        np.testing.assert_allclose(out["logits"], expected[:, part], rtol=1e-3, atol=1e-4)
+
+
+def refused(tmp_path, model, fields="mode=growing"):
+    onnx.save(model, tmp_path / "m.onnx")
+    done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", f"kv_cache:{fields}")
+    assert done.returncode != 0 and not (tmp_path / "o.onnx").exists()
+    return done.returncode, done.stderr
+
+
+def one_layer(change, after=lambda g, x: x):
+    g = Graph(17)
+    x = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids")
+    q, k, v = (heads(g, g.MatMul(x, g.weight(WIDTH, HEADS * SIZE, scale=1.5)), HEADS) for _ in "qkv")
+    y = g.MatMul(g.Softmax(change(g, g.MatMul(q, g.Transpose(k, perm=[0, 1, 3, 2]))), axis=-1), v)
+    x = g.Add(x, g.MatMul(beside(g, y), g.weight(HEADS * SIZE, WIDTH)))
+    return finish(g, after(g, x), ("input_ids",))
+
+
+def causal(g, scores):
+    return g.Where(hidden_before(g), scores, np.float32(-1e9))
+
+
+@pytest.mark.parametrize("after, op", [
+    (lambda g, x: g.Sub(x, g.ReduceMean(x, axes=[1], keepdims=1)), "ReduceMean"),
+    (lambda g, x: g.CumSum(x, np.int64(1)), "CumSum"),
+    (lambda g, x: g.Softmax(x, axis=1), "Softmax"),
+    (lambda g, x: g.Concat(x, x, axis=1), "Concat"),
+    (lambda g, x: g.Slice(x, [1], [2 ** 62], [1]), "Slice"),
+    (lambda g, x: g.Transpose(g.Conv(g.Transpose(x, perm=[0, 2, 1]), g.weight(WIDTH, WIDTH, 3), pads=[2, 0]), perm=[0, 2, 1]), "Conv"),
+])
+def test_what_mixes_tokens_is_refused(tmp_path, after, op):
+    code, said = refused(tmp_path, one_layer(causal, after))
+    assert code == 5 and "no cache: node" in said and op in said, said
+
+
+def test_refusals(tmp_path):
+    code, said = refused(tmp_path, one_layer(lambda g, scores: scores))
+    assert code == 3 and "may look at later tokens" in said, said
+    assert "no attention was found" in refused(tmp_path, finish_without_attention())[1]
+    assert "input 'attention_mask' is none of" in refused(tmp_path, spelled_out(), "masks=other")[1]
+    assert "index of its token" in refused(tmp_path, with_mask(learned()), "mode=window;sequence=16")[1]
+    assert "hide the padding" in refused(tmp_path, learned(), "mode=window;sequence=16")[1]
+    assert "number of tokens that the buffers hold" in refused(tmp_path, learned(), "mode=buffer")[1]
+    assert "{layer} and {part}" in refused(tmp_path, spelled_out(), "past=x")[1]
+    fixed = spelled_out()
+    fixed.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 9
+    assert "is fixed to 9" in refused(tmp_path, fixed)[1]
+
+
+def with_mask(model):
+    model.graph.input.append(ints("attention_mask"))
+    return model
+
+
+def finish_without_attention():
+    g = Graph(17)
+    return finish(g, mlp(g, g.Gather(g.weight(VOCABULARY, WIDTH), "input_ids")), ("input_ids",))

@@ -1,0 +1,61 @@
+// A key-value cache for a decoder that has none: it computes new tokens alone, and takes the keys and values of earlier ones.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/model/model.h"
+
+namespace saturate {
+
+struct CacheOptions {
+  std::vector<std::string> tokens;  // inputs with an entry for each new token: [batch, tokens, ...]
+  std::vector<std::string> masks;   // inputs with an entry for each position, past and new: [batch, positions]
+  std::string past, present;        // names with {layer} and {part}, which is key or value
+  std::string past_dim;             // the name of the dim of earlier tokens
+  // Of fixed sizes: `window` new tokens stand at the end of `sequence` positions, and caches hold max_context.
+  struct Fixed {
+    std::int64_t window = 1, sequence = 1, max_context = 1;
+  };
+  std::optional<Fixed> fixed;
+  // Of buffers with room for so many tokens, into which new ones are written; the input `filled` tells how many are there.
+  std::optional<std::int64_t> buffer;
+  std::string filled;
+};
+
+struct CacheSlot {
+  std::string past, present;
+  std::int64_t heads = 0, size = 0;
+  DType dtype = DType::kFloat;
+  std::string node;  // that attends to it
+};
+
+struct CachedModel {
+  Model model;
+  std::vector<CacheSlot> slots;
+  std::map<std::string, int> outputs;  // of the original: the axis along which they have an entry for each new token, -1: none
+};
+
+// Of a model of opset kCacheOpset in whose attention keys and values have heads apart (unpack_attention). kUnimplemented, with the node and
+// the reason: it can't be cached.
+//   (b) without `fixed` and `buffer`: keys are cached as attention reads them, so behind rotary embeddings;
+//   (c) with `buffer`: likewise, in tensors whose size stays;
+//   (a) with `fixed`: they are cached before anything that depends on positions, and positions are counted from the end.
+absl::StatusOr<CachedModel> with_cache(const Model& model, const CacheOptions& options);
+inline constexpr std::int64_t kCacheOpset = 23;
+
+// Writes each Attention of heads packed in the last dim as one of heads apart.
+void unpack_attention(Model& model);
+
+// The model run on parts of its tokens, one behind the other, with the caches handed on. It has the inputs of the original, and those of
+// its outputs that are comparable, whole. `behind`: how many tokens each part but the first takes. `handed_on`: kEmptied gives each part
+// zeros, which shows whether the caches matter.
+enum class StepCache : std::uint8_t { kKept, kEmptied };
+Model stepped(const CachedModel& cached, const Model& original, const CacheOptions& options, const std::vector<std::int64_t>& behind,
+              StepCache handed_on);
+
+}  // namespace saturate

@@ -1,0 +1,144 @@
+// The parts that with_cache() (cache.h) is made of: what is known of the model, its position side, its keys and values.
+//
+// Tensors are of two sides. Those of the token side depend on what the tokens are: they are computed of the new ones alone. Those of the
+// position side depend on sizes and masks alone: they are computed at the whole length, as the original does, and where the two sides meet,
+// the rows of the new tokens are taken.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "onnx_bridge/convert/lower.h"
+#include "tools/transform/cache.h"
+#include "tools/transform/cache_sizes.h"
+
+namespace saturate {
+
+// "node 'x' (ReduceMean): WHY".
+absl::Status cannot_cache(const Node& node, std::string_view why);
+
+// What is known of the values of a model before it is changed.
+class DecoderFacts {
+ public:
+  static absl::StatusOr<std::unique_ptr<DecoderFacts>> of(const Model& model, const CacheOptions& options);
+
+  // nullptr: its rank is not known.
+  const std::vector<Dim>* shape(const std::string& value) const;
+  int rank(const std::string& value) const;  // 0 where it is not known
+  DType dtype(const std::string& value) const;
+  std::optional<std::vector<std::int64_t>> ints(const std::string& value) const;  // of a constant
+  bool constant(const std::string& value) const;
+  const Node* producer(const std::string& value) const;
+  std::size_t place(const std::string& value) const;  // of its producer among the nodes; inputs have 0, nodes begin at 1
+  const Extents& extents() const { return *extents_; }
+  DimTable& dims() const { return graph_->dims(); }
+  std::optional<bool> spans(const std::string& value, int axis) const { return extents_->spans((*shape(value))[axis]); }
+
+ private:
+  DecoderFacts() = default;
+  const Facts* facts(const std::string& value) const;
+
+  std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<OnnxEGraph> graph_;
+  Lowered lowered_;
+  std::optional<Extents> extents_;
+  std::map<std::string, const Node*> producers_;
+  const Node* first_ = nullptr;
+};
+
+// That each input is one of tokens or masks.
+absl::Status check_inputs(const Model& model, const CacheOptions& options);
+// Masks behind an Identity each.
+Model with_masks_apart(Model model, const CacheOptions& options);
+
+// The dims of a decoder with a cache, as its inputs and outputs declare them.
+struct CacheDims {
+  DimSpec batch, fresh, past, all, present;
+};
+CacheDims cache_dims(const Graph& graph, const CacheOptions& options);
+// Inputs with these dims, and the caches among inputs and outputs.
+void declare_caches(Graph& graph, const CacheOptions& options, const CacheDims& dims, const std::vector<CacheSlot>& slots);
+
+// What all parts share.
+struct CacheWork {
+  const DecoderFacts& facts;
+  const CacheOptions& options;
+  GraphWriter& writer;
+  std::map<std::string, Axes> tokens = {};  // of values of the token side
+  std::set<std::string> positional = {};    // those of them that depend on where their token stands
+  bool is_token(const std::string& value) const { return tokens.contains(value); }
+};
+
+// Numbers and rows of the position side.
+class PositionSide {
+ public:
+  explicit PositionSide(CacheWork& work) : work_(work) {}
+  // The number of new tokens, of earlier ones, of both, of batches: tensors of one element.
+  const std::string& fresh_tokens();
+  const std::string& past_tokens();
+  const std::string& all_tokens();
+  const std::string& end_of_tokens();  // the position behind the last new one
+  // Indices of the new tokens in a buffer of so many heads: [batch, heads, new tokens, 3].
+  const std::string& places_in_buffer(std::int64_t heads);
+  const std::string& batch();
+  // int64 of rank 1: the sizes of these dims, where an axis is of new tokens or of all positions. `like`: of what a Reshape is given, whose
+  // equal dims may be copied; null: plain sizes.
+  absl::StatusOr<std::string> sizes(const Node& node, const std::vector<Dim>& dims, const Axes& axes, const std::vector<Dim>* like,
+                                    const Axes& like_axes);
+  // The rows of the new tokens along an axis of one entry a position.
+  absl::StatusOr<std::string> rows(const Node& reader, const std::string& value, int axis);
+  // [new, all]: whether a token may see a position.
+  const std::string& causal();
+
+ private:
+  absl::StatusOr<std::string> element(const Node& node, Dim dim, Axis axis);
+  absl::StatusOr<std::string> rows_through(const Node& node, const std::string& value, int axis);
+  CacheWork& work_;
+  std::string new_, past_, all_, end_, batch_, causal_;
+  std::map<std::int64_t, std::string> places_;  // by heads
+  std::map<std::pair<std::string, int>, std::string> rows_;
+};
+
+// Keys and values at all positions.
+class WholeTokens {
+ public:
+  WholeTokens(CacheWork& work, PositionSide& positions) : work_(work), positions_(positions) {}
+  // `value`, which has an entry for each new token, with one for each position: earlier ones come from a cache.
+  absl::StatusOr<std::string> whole(const Node& reader, const std::string& value, const std::string& part);
+  std::vector<CacheSlot> take_slots() && { return std::move(slots_); }
+
+ private:
+  struct Layout {
+    std::vector<std::int64_t> ones;   // axes of one entry, which are taken out first
+    std::vector<std::int64_t> order;  // of the others: as batch, heads, tokens, size; three where there are no heads
+    bool in_order() const { return std::is_sorted(order.begin(), order.end()); }
+    std::int64_t heads = 1, size = 1;
+  };
+  std::optional<Layout> layout(const std::string& value) const;
+  absl::StatusOr<std::string> place(const Node& reader, const std::string& value) const;
+  absl::StatusOr<std::string> above_positions(const Node& reader, const std::string& value) const;
+  absl::Status positional_sources(const std::string& value, std::map<std::size_t, std::string>& found) const;
+  absl::StatusOr<std::string> cached(const Node& reader, const std::string& value, const std::string& part);
+  absl::StatusOr<std::string> remade(const Node& reader, const std::string& value);
+  CacheWork& work_;
+  PositionSide& positions_;
+  std::map<std::string, std::string> whole_;  // by value
+  std::map<std::string, int> layers_;         // so far, by part
+  std::vector<CacheSlot> slots_;
+};
+
+// Where a Reshape puts the entries of an axis; nullopt: they don't stay apart.
+std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Dim>& from, const std::vector<Dim>& to, int axis);
+bool is_elementwise(const Node& node);
+// A pattern of CacheOptions as a name.
+std::string slot_name(const std::string& pattern, int layer, const std::string& part);
+
+}  // namespace saturate

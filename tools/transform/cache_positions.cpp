@@ -1,0 +1,347 @@
+// What a decoder computes of positions alone, for the whole length.
+#include <algorithm>
+#include <limits>
+
+#include "fmt/format.h"
+#include "kernels/runtime/runtime.h"
+#include "onnx_bridge/operators/op_traits.h"
+#include "tools/transform/cache_parts.h"
+
+namespace saturate {
+
+absl::Status cannot_cache(const Node& node, std::string_view why) {
+  const std::string& name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
+  return absl::UnimplementedError(fmt::format("no cache: node '{}' ({}): {}", name, qualified_name(node.domain, node.op_type), why));
+}
+
+bool is_elementwise(const Node& node) { return has(Trait::kElementwise, node) || has(Trait::kUnaryElementwise, node) || broadcasts(node); }
+
+namespace {
+
+// The dims that tell batch and tokens get one name each in all inputs; that of the batch is "" where it is a number.
+absl::StatusOr<std::pair<std::string, std::string>> with_one_name_each(Model& model, const CacheOptions& options) {
+  std::string batch, tokens;
+  bool first = true;
+  FreshNames fresh(model.graph);
+  for (const auto* names : {&options.tokens, &options.masks})
+    for (const std::string& name : *names) {
+      ValueInfo* info = find_named(model.graph.inputs, name);
+      if (!info || !info->type.shape || info->type.shape->size() < 2)
+        return absl::UnimplementedError(fmt::format("no cache: input '{}': it has no dims of batch and tokens; declare them", name));
+      DimSpec &b = (*info->type.shape)[0], &t = (*info->type.shape)[1];
+      if (std::holds_alternative<std::int64_t>(t))
+        return absl::UnimplementedError(
+            fmt::format("no cache: input '{}': the number of its tokens is fixed to {}; export the model with that dim open", name,
+                        std::get<std::int64_t>(t)));
+      if (first) {
+        tokens = std::holds_alternative<std::string>(t) ? std::get<std::string>(t) : "sequence_length";
+        batch = std::holds_alternative<std::string>(b)    ? std::get<std::string>(b)
+                : std::holds_alternative<std::int64_t>(b) ? ""
+                                                          : "batch_size";
+        if (batch == tokens) return absl::UnimplementedError(fmt::format("no cache: input '{}': batch and tokens have one name", name));
+        first = false;
+      }
+      if (!batch.empty() && !std::holds_alternative<std::int64_t>(b)) b = batch;
+      t = tokens;
+    }
+  return std::pair(batch, tokens);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DecoderFacts>> DecoderFacts::of(const Model& model, const CacheOptions& options) {
+  Model named = model;
+  const auto names = with_one_name_each(named, options);
+  if (!names.ok()) return names.status();
+  auto made = std::unique_ptr<DecoderFacts>(new DecoderFacts);
+  made->evaluator_ = make_evaluator();
+  made->graph_ = std::make_unique<OnnxEGraph>(*made->evaluator_);
+  absl::StatusOr<Lowered> lowered = lower(named, *made->graph_);
+  if (!lowered.ok()) return lowered.status();
+  made->lowered_ = *std::move(lowered);
+  made->extents_.emplace(made->graph_->dims(), names->first, names->second);
+  for (const Node& node : model.graph.nodes)
+    for (const std::string& output : node.outputs) made->producers_[output] = &node;
+  made->first_ = model.graph.nodes.data();
+  return made;
+}
+
+const Facts* DecoderFacts::facts(const std::string& value) const {
+  const auto it = lowered_.values.find(value);
+  return it == lowered_.values.end() ? nullptr : &graph_->facts(it->second);
+}
+
+const std::vector<Dim>* DecoderFacts::shape(const std::string& value) const {
+  const Facts* f = facts(value);
+  return f && f->shape ? &*f->shape : nullptr;
+}
+
+int DecoderFacts::rank(const std::string& value) const {
+  const auto* dims = shape(value);
+  return dims ? static_cast<int>(dims->size()) : 0;
+}
+
+DType DecoderFacts::dtype(const std::string& value) const {
+  const Facts* f = facts(value);
+  return f ? f->dtype : DType::kUndefined;
+}
+
+bool DecoderFacts::constant(const std::string& value) const {
+  const Facts* f = facts(value);
+  return f && f->constant;
+}
+
+std::optional<std::vector<std::int64_t>> DecoderFacts::ints(const std::string& value) const {
+  const auto it = lowered_.values.find(value);
+  if (it == lowered_.values.end()) return std::nullopt;
+  const auto tensor = graph_->value(it->second);
+  if (!tensor) return std::nullopt;
+  if (tensor->dtype() == DType::kInt64) return std::vector(tensor->span<std::int64_t>().begin(), tensor->span<std::int64_t>().end());
+  if (tensor->dtype() == DType::kInt32)
+    return std::vector<std::int64_t>(tensor->span<std::int32_t>().begin(), tensor->span<std::int32_t>().end());
+  return std::nullopt;
+}
+
+const Node* DecoderFacts::producer(const std::string& value) const {
+  const auto it = producers_.find(value);
+  return it == producers_.end() ? nullptr : it->second;
+}
+
+std::size_t DecoderFacts::place(const std::string& value) const {
+  const Node* node = producer(value);
+  return node ? static_cast<std::size_t>(node - first_) + 1 : 0;
+}
+
+std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Dim>& from, const std::vector<Dim>& to, int axis) {
+  DimTable& dims = facts.dims();
+  const Dim behind = dims.product(std::span(from).subspan(axis + 1));
+  for (int i = 0; i < static_cast<int>(to.size()); ++i)
+    if (facts.extents().spans(to[i]).value_or(false) && dims.equal(behind, dims.product(std::span(to).subspan(i + 1)))) return i;
+  return std::nullopt;
+}
+
+const std::string& PositionSide::batch() {
+  if (batch_.empty())
+    batch_ = work_.writer.node("Shape", {work_.options.tokens[0]}, "batch_size",
+                               {Attribute::of("start", std::int64_t{0}), Attribute::of("end", std::int64_t{1})});
+  return batch_;
+}
+
+const std::string& PositionSide::fresh_tokens() {
+  if (!new_.empty()) return new_;
+  if (work_.options.fixed) return new_ = work_.writer.ints({work_.options.fixed->window});
+  return new_ = work_.writer.node("Shape", {work_.options.tokens[0]}, "new_tokens",
+                                  {Attribute::of("start", std::int64_t{1}), Attribute::of("end", std::int64_t{2})});
+}
+
+namespace {
+
+std::string with_word(std::string pattern, const std::string& word, const std::string& by) {
+  for (std::size_t at = pattern.find(word); at != std::string::npos; at = pattern.find(word, at + by.size()))
+    pattern.replace(at, word.size(), by);
+  return pattern;
+}
+
+}  // namespace
+
+std::string slot_name(const std::string& pattern, int layer, const std::string& part) {
+  return with_word(with_word(pattern, "{layer}", fmt::format("{}", layer)), "{part}", part);
+}
+
+const std::string& PositionSide::past_tokens() {
+  if (!past_.empty()) return past_;
+  if (const auto& fixed = work_.options.fixed) return past_ = work_.writer.ints({fixed->sequence - fixed->window});
+  if (work_.options.buffer) return past_ = work_.options.filled;
+  return past_ = work_.writer.node("Shape", {slot_name(work_.options.past, 0, "key")}, "past_tokens",
+                                   {Attribute::of("start", std::int64_t{2}), Attribute::of("end", std::int64_t{3})});
+}
+
+const std::string& PositionSide::all_tokens() {
+  if (!all_.empty()) return all_;
+  if (const auto& fixed = work_.options.fixed) return all_ = work_.writer.ints({fixed->sequence});
+  if (work_.options.buffer) return all_ = work_.writer.ints({*work_.options.buffer});
+  const std::string past = past_tokens();
+  return all_ = work_.writer.node("Add", {past, fresh_tokens()}, "all_tokens");
+}
+
+const std::string& PositionSide::end_of_tokens() {
+  if (!work_.options.buffer) return all_tokens();
+  if (!end_.empty()) return end_;
+  const std::string past = past_tokens();
+  return end_ = work_.writer.node("Add", {past, fresh_tokens()}, "end_of_tokens");
+}
+
+const std::string& PositionSide::places_in_buffer(std::int64_t heads) {
+  std::string& made = places_[heads];
+  if (!made.empty()) return made;
+  GraphWriter& w = work_.writer;
+  const auto along = [&](const std::string& first, const std::string& end, const std::vector<std::int64_t>& shape) {
+    const std::string from = w.node("Squeeze", {first}, "first_place"), to = w.node("Squeeze", {end}, "last_place");
+    return w.node("Reshape", {w.node("Range", {from, to, w.scalar(1)}, "places"), w.ints(shape)}, "places");
+  };
+  const std::string whole =
+      w.node("Concat", {batch(), w.ints({heads}), fresh_tokens(), w.ints({1})}, "places_shape", {Attribute::of("axis", std::int64_t{0})});
+  std::vector<std::string> parts;
+  for (const std::string& one : {along(w.ints({0}), batch(), {-1, 1, 1, 1}), along(w.ints({0}), w.ints({heads}), {1, -1, 1, 1}),
+                                 along(past_tokens(), end_of_tokens(), {1, 1, -1, 1})})
+    parts.push_back(w.node("Expand", {one, whole}, "places_of_all"));
+  return made = w.node("Concat", parts, "places_in_buffer", {Attribute::of("axis", std::int64_t{-1})});
+}
+
+absl::StatusOr<std::string> PositionSide::element(const Node& node, Dim dim, Axis axis) {
+  const auto extent = work_.facts.extents().of(dim);
+  if (!extent)
+    return cannot_cache(node,
+                        fmt::format("a size of its result, {}, is no product of batch and tokens", work_.facts.dims().to_string(dim)));
+  std::string value;
+  const auto times = [&](const std::string& by) { value = value.empty() ? by : work_.writer.node("Mul", {value, by}, "sizes_product"); };
+  if (extent->factor != 1 || extent->is_number()) times(work_.writer.ints({extent->factor}));
+  for (int i = 0; i < extent->batches; ++i) times(batch());
+  for (int i = 0; i < extent->tokens; ++i) times(axis == Axis::kNew ? fresh_tokens() : all_tokens());
+  return value;
+}
+
+absl::StatusOr<std::string> PositionSide::sizes(const Node& node, const std::vector<Dim>& dims, const Axes& axes,
+                                                const std::vector<Dim>* like, const Axes& like_axes) {
+  std::vector<std::int64_t> numbers;
+  std::vector<std::string> parts;
+  const auto flush = [&] {
+    if (!numbers.empty()) parts.push_back(work_.writer.ints(numbers));
+    numbers.clear();
+  };
+  bool open = like != nullptr;  // whether a -1 may still stand
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const auto extent = work_.facts.extents().of(dims[i]);
+    const bool same = like && i < like->size() && work_.facts.dims().equal((*like)[i], dims[i]) && like_axes[i] == axes[i];
+    if (extent && extent->is_number() && extent->factor != 0) {
+      numbers.push_back(extent->factor);
+    } else if (same) {
+      numbers.push_back(0);
+    } else if (open) {
+      numbers.push_back(-1);
+      open = false;
+    } else {
+      flush();
+      absl::StatusOr<std::string> one = element(node, dims[i], axes[i]);
+      if (!one.ok()) return one;
+      parts.push_back(*std::move(one));
+    }
+  }
+  flush();
+  if (parts.empty()) return work_.writer.ints({});
+  return parts.size() == 1 ? parts[0] : work_.writer.node("Concat", parts, "sizes", {Attribute::of("axis", std::int64_t{0})});
+}
+
+const std::string& PositionSide::causal() {
+  if (!causal_.empty()) return causal_;
+  GraphWriter& w = work_.writer;
+  const auto number = [&](const std::string& one) { return w.node("Squeeze", {one}, "number_of_tokens"); };
+  const std::string zero = w.scalar(0), one = w.scalar(1), all = number(all_tokens());
+  const std::string keys = w.node("Range", {zero, all, one}, "key_positions");
+  const std::string queries = w.node("Range", {number(past_tokens()), number(end_of_tokens()), one}, "query_positions");
+  return causal_ = w.node("LessOrEqual", {keys, w.node("Unsqueeze", {queries, w.ints({1})}, "query_rows")}, "causal_mask");
+}
+
+namespace {
+
+// Of a view, the axis of its input whose entries are those of an axis of its result.
+std::optional<int> axis_before_view(const DecoderFacts& facts, const Node& node, const std::string& value, int axis) {
+  const auto &from = *facts.shape(node.inputs[0]), &to = *facts.shape(value);
+  const auto shift = static_cast<int>(to.size()) - static_cast<int>(from.size());
+  for (int i = 0; i < static_cast<int>(from.size()); ++i)
+    if (facts.extents().of(from[i]).value_or(Extent()).is_tokens() &&
+        (node.op_type == "Expand" ? i + shift == axis : reshaped_axis(facts, from, to, i) == axis))
+      return i;
+  return std::nullopt;
+}
+
+// By input, the axis whose entries make those along an axis of the result, each alone. Empty: not known.
+std::vector<std::optional<int>> axes_behind(const DecoderFacts& facts, const Node& node, const std::string& value, int axis) {
+  const int rank = facts.rank(value);
+  const auto number = [&](const char* name, std::int64_t otherwise, int of) {
+    const Attribute* a = find_attribute(node.attributes, name);
+    const std::int64_t given = a ? a->i() : otherwise;
+    return static_cast<int>(given < 0 ? given + of : given);
+  };
+  if (!node.domain.empty()) return {};
+  if (node.op_type == "Transpose") {
+    const Attribute* perm = find_attribute(node.attributes, "perm");
+    return {perm ? static_cast<int>(perm->ints()[axis]) : rank - 1 - axis};
+  }
+  if (one_of(node.op_type, {"Reshape", "Unsqueeze", "Squeeze", "Expand"})) return {axis_before_view(facts, node, value, axis)};
+  if (node.op_type == "Gather") {
+    const int at = number("axis", 0, facts.rank(node.inputs[0]));
+    if (axis < at || axis >= at + facts.rank(node.inputs[1])) return {};
+    return {std::nullopt, axis - at};
+  }
+  if (node.op_type == "GatherND") {
+    if (number("batch_dims", 0, 0) != 0 || axis >= facts.rank(node.inputs[1]) - 1) return {};
+    return {std::nullopt, axis};
+  }
+  if (node.op_type == "MatMul") {
+    const int a = facts.rank(node.inputs[0]), b = facts.rank(node.inputs[1]);
+    if (a < 2 || b < 2) return {};
+    if (axis == rank - 2) return {a - 2};
+    if (axis == rank - 1) return {std::nullopt, b - 1};
+  }
+  if (node.op_type == "Concat" && number("axis", 0, rank) != axis) return std::vector<std::optional<int>>(node.inputs.size(), axis);
+  return {};
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PositionSide::rows(const Node& reader, const std::string& value, int axis) {
+  if (const auto it = rows_.find({value, axis}); it != rows_.end()) return it->second;
+  const auto extent = work_.facts.extents().of((*work_.facts.shape(value))[axis]);
+  if (!extent || !extent->is_tokens())
+    return cannot_cache(reader, fmt::format("axis {} of '{}', of size {}, has not one entry a position", axis, value,
+                                            work_.facts.dims().to_string((*work_.facts.shape(value))[axis])));
+  std::string made;
+  if (const Node* node = work_.facts.producer(value); node && node->outputs.size() == 1) {
+    const absl::StatusOr<std::string> through = rows_through(*node, value, axis);
+    if (!through.ok()) return through;
+    made = *through;
+  }
+  if (made.empty())
+    made = work_.writer.node(
+        "Slice",
+        {value, past_tokens(), work_.options.buffer ? end_of_tokens() : work_.writer.ints({std::numeric_limits<std::int64_t>::max()}),
+         work_.writer.ints({axis})},
+        value + "_rows");
+  return rows_[{value, axis}] = made;
+}
+
+// The rows of what an operator makes are what it makes of rows, where it treats each alone. "": it is not known to.
+absl::StatusOr<std::string> PositionSide::rows_through(const Node& node, const std::string& value, int axis) {
+  for (const std::string& input : node.inputs)
+    if (!input.empty() && (!work_.facts.shape(input) || work_.is_token(input))) return "";
+  std::vector<std::optional<int>> axes;
+  if (is_elementwise(node))
+    for (const std::string& input : node.inputs) axes.emplace_back(axis - work_.facts.rank(value) + work_.facts.rank(input));
+  else
+    axes = axes_behind(work_.facts, node, value, axis);
+  Node copy = node;
+  bool cut = false;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::string& input = node.inputs[i];
+    if (input.empty() || !axes[i] || *axes[i] < 0) continue;
+    const auto extent = work_.facts.extents().of((*work_.facts.shape(input))[*axes[i]]);
+    if (!extent || (extent->tokens > 0 && !extent->is_tokens())) return "";
+    if (extent->tokens == 0) continue;
+    absl::StatusOr<std::string> part = rows(node, input, *axes[i]);
+    if (!part.ok()) return part;
+    copy.inputs[i] = *std::move(part);
+    cut = true;
+  }
+  if (!cut) return "";
+  if (node.domain.empty() && one_of(node.op_type, {"Reshape", "Expand"}) && !work_.facts.constant(node.inputs[1])) {
+    Axes sizes_of(work_.facts.rank(value), Axis::kAll);
+    sizes_of[axis] = Axis::kNew;
+    absl::StatusOr<std::string> shape = sizes(node, *work_.facts.shape(value), sizes_of, nullptr, {});
+    if (!shape.ok()) return shape;
+    copy.inputs[1] = *std::move(shape);
+  }
+  return work_.writer.copy(std::move(copy)).outputs[0];
+}
+
+}  // namespace saturate

@@ -1,0 +1,97 @@
+// What is done to a decoder before its sides are told apart, and what it declares in the end.
+#include <algorithm>
+
+#include "fmt/format.h"
+#include "tools/transform/cache_parts.h"
+
+namespace saturate {
+
+absl::Status check_inputs(const Model& model, const CacheOptions& options) {
+  const auto known = [&](const std::string& name) {
+    return std::count(options.tokens.begin(), options.tokens.end(), name) + std::count(options.masks.begin(), options.masks.end(), name) >
+           0;
+  };
+  for (const ValueInfo& input : model.graph.inputs)
+    if (!known(input.name) && !find_named(model.graph.initializers, input.name))
+      return absl::UnimplementedError(fmt::format(
+          "no cache: input '{}' is none of 'tokens' and 'masks'; name it in one of them, or make a constant of it", input.name));
+  return absl::OkStatus();
+}
+
+Model with_masks_apart(Model model, const CacheOptions& options) {
+  Graph& graph = model.graph;
+  FreshNames fresh(graph);
+  std::vector<Node> in_front;
+  for (const std::string& mask : options.masks) {
+    const std::string inside = fresh(mask + "_inside");
+    rename_values(graph, {{mask, inside}}, fresh);
+    fresh.take(inside);
+    for (ValueInfo& info : graph.inputs)
+      if (info.name == inside) info.name = mask;
+    Node node;
+    node.op_type = "Identity";
+    node.inputs = {mask};
+    node.outputs = {inside};
+    in_front.push_back(std::move(node));
+  }
+  graph.nodes.insert(graph.nodes.begin(), std::make_move_iterator(in_front.begin()), std::make_move_iterator(in_front.end()));
+  return model;
+}
+
+CacheDims cache_dims(const Graph& graph, const CacheOptions& options) {
+  const std::vector<DimSpec>& ids = *find_named(graph.inputs, options.tokens[0])->type.shape;
+  if (const auto& fixed = options.fixed)
+    return {ids[0], fixed->window, fixed->max_context - fixed->window, fixed->sequence, fixed->max_context};
+  const std::string name = std::holds_alternative<std::string>(ids[1]) ? std::get<std::string>(ids[1]) : "sequence_length";
+  if (options.buffer) return {ids[0], name, *options.buffer, *options.buffer, *options.buffer};
+  const std::string all = fmt::format("{} + {}", options.past_dim, name);
+  return {ids[0], name, options.past_dim, all, all};
+}
+
+void declare_caches(Graph& graph, const CacheOptions& options, const CacheDims& dims, const std::vector<CacheSlot>& slots) {
+  for (const std::string& input : options.tokens) (*find_named(graph.inputs, input)->type.shape)[1] = dims.fresh;
+  for (const std::string& input : options.masks) (*find_named(graph.inputs, input)->type.shape)[1] = dims.all;
+  for (ValueInfo& info : graph.inputs) info.origin = nullptr;
+  if (options.buffer)
+    graph.inputs.push_back({options.filled, {ValueType::Kind::kTensor, DType::kInt64, std::vector<DimSpec>{1}, nullptr}, nullptr});
+  for (const CacheSlot& slot : slots) {
+    ValueType type{ValueType::Kind::kTensor, slot.dtype, std::vector<DimSpec>{dims.batch, slot.heads, dims.past, slot.size}, nullptr};
+    graph.inputs.push_back({slot.past, type, nullptr});
+    (*type.shape)[2] = dims.present;
+    graph.outputs.push_back({slot.present, type, nullptr});
+  }
+}
+
+void unpack_attention(Model& model) {
+  Graph& graph = model.graph;
+  FreshNames fresh(graph);
+  Graph made;
+  GraphWriter writer(made, fresh);
+  for (Node& node : graph.nodes) {
+    const Attribute *queries = find_attribute(node.attributes, "q_num_heads"), *keys = find_attribute(node.attributes, "kv_num_heads");
+    if (!node.domain.empty() || node.op_type != "Attention" || !queries || !keys || queries->i() == 0 || keys->i() == 0) {
+      made.nodes.push_back(std::move(node));
+      continue;
+    }
+    for (const std::size_t i : {0, 1, 2}) {
+      const std::string apart =
+          writer.node("Reshape", {node.inputs[i], writer.ints({0, 0, i == 0 ? queries->i() : keys->i(), -1})}, node.inputs[i] + "_heads");
+      node.inputs[i] =
+          writer.node("Transpose", {apart}, node.inputs[i] + "_apart", {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1, 3})});
+    }
+    std::erase_if(node.attributes, [](const Attribute& a) { return one_of(a.name, {"q_num_heads", "kv_num_heads"}); });
+    const std::string output = node.outputs[0];
+    node.outputs[0] = fresh(output + "_apart");
+    fresh.take(node.outputs[0]);
+    node.origin = nullptr;
+    const std::string apart = node.outputs[0];
+    made.nodes.push_back(std::move(node));
+    const std::string beside =
+        writer.node("Transpose", {apart}, output + "_beside", {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1, 3})});
+    writer.node("Reshape", {beside, writer.ints({0, 0, -1})}, "", {}, output);
+  }
+  graph.nodes = std::move(made.nodes);
+  std::move(made.initializers.begin(), made.initializers.end(), std::back_inserter(graph.initializers));
+}
+
+}  // namespace saturate

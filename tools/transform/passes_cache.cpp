@@ -1,0 +1,252 @@
+// Decoders with caches.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "fmt/format.h"
+#include "tools/pipeline/pipeline.h"
+#include "tools/transform/cache.h"
+#include "tools/transform/passes.h"
+
+namespace saturate::passes {
+namespace {
+
+constexpr std::int64_t kLeastOpset = 14;
+// Of what the verifier compares, by the scale of each output: sums over positions are made in other orders.
+constexpr double kRtolOfSteps = 1e-3;
+constexpr double kRtolOfHalf = 0.02;
+constexpr std::int64_t kPadding = 2;
+
+double rtol_of(const Model& model) {
+  const auto& weights = model.graph.initializers;
+  const bool half = std::any_of(weights.begin(), weights.end(), [](const Initializer& i) {
+    return i.tensor.dtype() == DType::kFloat16 || i.tensor.dtype() == DType::kBfloat16;
+  });
+  return half ? kRtolOfHalf : kRtolOfSteps;
+}
+
+// Rules alone, which leave the meaning as it is; what comes of it all is verified by stepping. `avoided`: operators to do without.
+absl::StatusOr<Model> rewritten(const Model& model, std::int64_t opset, const std::set<std::string>& avoided = {}) {
+  SetupOptions options;
+  options.target = "onnx";
+  absl::StatusOr<Setup> setup = set_up(options);
+  if (!setup.ok()) return setup.status();
+  setup->target.forbidden.insert(avoided.begin(), avoided.end());
+  PipelineOptions pipeline;
+  pipeline.verify = false;
+  pipeline.optimize.opset = opset;
+  PipelineResult result = run_pipeline(model, *setup, pipeline);
+  if (result.failure) return absl::UnimplementedError(result.failure->message);
+  return std::move(result.model);
+}
+
+std::vector<std::string> inputs_of(const Model& model, const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  for (const ValueInfo& input : model.graph.inputs)
+    if (std::find(names.begin(), names.end(), input.name) != names.end()) found.push_back(input.name);
+  return found;
+}
+
+absl::StatusOr<CacheOptions> options_of(const Work& work, const Arguments& args) {
+  CacheOptions options;
+  options.tokens = inputs_of(work.model, args.texts("tokens"));
+  options.masks = inputs_of(work.model, args.texts("masks"));
+  if (options.tokens.empty())
+    return args.wrong("tokens", args.all()["tokens"].dump(), "no input has such a name; name the inputs of tokens");
+  options.past = args.text("past");
+  options.present = args.text("present");
+  options.past_dim = args.text("past_dim");
+  for (const char* field : {"past", "present"})
+    if (const std::string name = args.text(field); name.find("{layer}") == std::string::npos || name.find("{part}") == std::string::npos)
+      return args.wrong(field, name, "give a name with {layer} and {part}, as \"past_key_values.{layer}.{part}\"");
+  if (args.text("mode") == "growing") return options;
+  if (args.text("mode") == "buffer") {
+    if (args.whole("max_context") == 0) return args.wrong("max_context", "0", "give the number of tokens that the buffers hold");
+    options.buffer = args.whole("max_context");
+    options.filled = args.text("filled");
+    if (work.fresh.taken(options.filled)) return args.wrong("filled", options.filled, "a value has this name; give another one");
+    return options;
+  }
+  if (options.masks.empty())
+    return args.wrong("masks", args.all()["masks"].dump(), "no input has such a name, and nothing else could hide the padding of a window");
+  CacheOptions::Fixed fixed{args.whole("window"), args.whole("sequence"), args.whole("max_context")};
+  if (fixed.max_context == 0) fixed.max_context = fixed.sequence;
+  if (fixed.sequence < fixed.window) return args.wrong("sequence", fmt::format("{}", fixed.sequence), "give the window at least");
+  if (fixed.max_context < fixed.sequence)
+    return args.wrong("max_context", fmt::format("{}", fixed.max_context), "give the sequence at least");
+  options.fixed = fixed;
+  return options;
+}
+
+// Inputs of `batch` rows; all but the first row begin with padding, where there is a mask.
+absl::StatusOr<Inputs> drawn(const Model& model, const CacheOptions& options, std::int64_t batch, std::int64_t tokens, std::uint64_t seed) {
+  const InputDrawer drawer(model);
+  Sizes sizes;
+  for (const std::string& symbol : drawer.symbols()) sizes[symbol] = batch;
+  for (const auto* names : {&options.tokens, &options.masks})
+    for (const std::string& name : *names) {
+      const DimSpec& dim = (*find_named(model.graph.inputs, name)->type.shape)[1];
+      sizes[std::holds_alternative<std::string>(dim) ? std::get<std::string>(dim) : name + "[1]"] = tokens;
+    }
+  DrawStyle style;
+  style.full_masks = true;
+  absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, seed);
+  if (!inputs.ok()) return inputs;
+  for (const std::string& name : options.masks) {
+    Tensor mask = (*inputs)[name].tensor();
+    const std::size_t row = mask.bytes().size() / static_cast<std::size_t>(batch);
+    for (std::int64_t i = 1; i < batch; ++i)
+      std::memset(static_cast<std::byte*>(mask.mutable_data()) + row * static_cast<std::size_t>(i), 0,
+                  row / static_cast<std::size_t>(tokens) * kPadding);
+    (*inputs)[name] = std::move(mask);
+  }
+  return inputs;
+}
+
+// Outputs without the rows of padding, which attend to nothing.
+Model behind_padding(Model model, const std::map<std::string, int>& axes) {
+  Graph& graph = model.graph;
+  FreshNames fresh(graph);
+  for (ValueInfo& output : graph.outputs) {
+    const int axis = axes.at(output.name);
+    if (axis < 0) continue;
+    const std::string inside = fresh(output.name + "_all"), from = fresh("padding"), to = fresh("end"), along = fresh("axis");
+    for (const std::string* name : {&inside, &from, &to, &along}) fresh.take(*name);
+    rename_values(graph, {{output.name, inside}}, fresh);
+    Node node;
+    node.op_type = "Slice";
+    node.inputs = {inside, from, to, along};
+    node.outputs = {fresh(output.name)};
+    output.name = node.outputs[0];
+    output.origin = nullptr;
+    output.type.shape = std::nullopt;
+    graph.nodes.push_back(std::move(node));
+    const auto number = [&](const std::string& name, std::int64_t value) {
+      graph.initializers.push_back({name, Tensor::vector_int64(std::vector{value}), nullptr, false});
+    };
+    number(from, kPadding);
+    number(to, std::numeric_limits<std::int64_t>::max());
+    number(along, axis);
+  }
+  return model;
+}
+
+struct StepCase {
+  std::int64_t batch, tokens;
+  std::vector<std::int64_t> behind;
+};
+
+std::vector<StepCase> cases_of(const CacheOptions& options) {
+  if (!options.fixed) {
+    std::vector<StepCase> all{{2, 7, {1, 1}}, {2, 24, {3, 1, 1, 5, 1}}, {1, 45, {1}}};
+    if (options.buffer) std::erase_if(all, [&](const StepCase& one) { return one.tokens > *options.buffer; });
+    return all;
+  }
+  const std::int64_t window = options.fixed->window, parts = std::min<std::int64_t>(options.fixed->sequence / window, 12);
+  return {{2, window * parts, std::vector<std::int64_t>(static_cast<std::size_t>(parts - 1), window)}};
+}
+
+class StepVerifier {
+ public:
+  StepVerifier(Work& work, const CachedModel& cached, const CacheOptions& options)
+      : work_(work), cached_(cached), options_(options), original_(behind_padding(work.model, cached.outputs)) {}
+
+  // The result, run step by step, gives what the original gives for the whole sequence.
+  absl::Status run() {
+    for (const StepCase& one : cases_of(options_))
+      if (absl::Status s = compare(one); !s.ok()) return s;
+    if (lengths_.empty()) return absl::UnimplementedError("can't verify: no inputs were found that the model accepts");
+    work_.notes.push_back(fmt::format("step by step as at once, for {} tokens; largest difference {:.2e}", lengths_, most_));
+    return absl::OkStatus();
+  }
+
+ private:
+  // With the largest batch that the model takes: exports exist that take one row alone.
+  absl::StatusOr<VerifyReport> report_of(StepCase& one, StepCache handed_on) {
+    const Model steps = behind_padding(stepped(cached_, work_.model, options_, one.behind, handed_on), cached_.outputs);
+    for (;; --one.batch) {
+      VerifyOptions check = work_.check;
+      check.input_shapes.clear();
+      check.sizes.clear();
+      if (!check.tolerances.rtol) check.tolerances.rtol = rtol_of(work_.model);
+      auto inputs = drawn(work_.model, options_, one.batch, one.tokens, 17 + static_cast<std::uint64_t>(one.tokens));
+      if (!inputs.ok()) return inputs.status();
+      check.inputs = {*std::move(inputs)};
+      check.given = CaseKind::kUsual;
+      VerifyReport report = saturate::verify(original_, steps, check);
+      if (report.status != VerifyStatus::kNotRun || one.batch == 1) return report;
+    }
+  }
+
+  absl::Status compare(StepCase one) {
+    const absl::StatusOr<VerifyReport> report = report_of(one, StepCache::kKept);
+    if (!report.ok()) return report.status();
+    switch (report->status) {
+      case VerifyStatus::kDifferent:
+        return absl::DataLossError(
+            fmt::format("step by step, {} tokens give something else than at once: {}; the model may look at later tokens", one.tokens,
+                        report->message));
+      case VerifyStatus::kUnsupported:
+        return absl::UnimplementedError("can't verify: " + report->message);
+      case VerifyStatus::kCancelled:
+        return absl::CancelledError(report->message);
+      case VerifyStatus::kNotRun:
+        work_.notes.push_back(fmt::format("{} tokens were not compared: {}", one.tokens, report->message));
+        return absl::OkStatus();
+      case VerifyStatus::kEqual:
+        break;
+    }
+    if (lengths_.empty()) {
+      const absl::StatusOr<VerifyReport> without = report_of(one, StepCache::kEmptied);
+      if (!without.ok()) return without.status();
+      if (without->status == VerifyStatus::kEqual)
+        work_.notes.push_back("the caches were not tested: with zeros in their place the drawn tokens give the same");
+    }
+    most_ = std::max(most_, report->max_abs());
+    lengths_ += fmt::format("{}{} x {}", lengths_.empty() ? "" : ", ", one.batch, one.tokens);
+    return absl::OkStatus();
+  }
+
+  Work& work_;
+  const CachedModel& cached_;
+  const CacheOptions& options_;
+  const Model original_;
+  double most_ = 0;
+  std::string lengths_;
+};
+
+// kOutOfRange: what was made can't be written in this opset.
+absl::StatusOr<CachedModel> cached_at(const Model& model, const CacheOptions& options, std::int64_t opset,
+                                      const std::set<std::string>& avoided) {
+  absl::StatusOr<Model> fused = rewritten(model, kCacheOpset, avoided);
+  if (!fused.ok()) return fused.status();
+  unpack_attention(*fused);
+  absl::StatusOr<CachedModel> cached = with_cache(*fused, options);
+  if (!cached.ok()) return cached;
+  absl::StatusOr<Model> result = rewritten(cached->model, opset);
+  if (!result.ok()) return absl::OutOfRangeError(result.status().message());
+  cached->model = *std::move(result);
+  return cached;
+}
+
+}  // namespace
+
+absl::Status kv_cache(Work& work, const Arguments& args) {
+  const absl::StatusOr<CacheOptions> options = options_of(work, args);
+  if (!options.ok()) return options.status();
+  const std::int64_t opset = args.whole("opset") > 0 ? args.whole("opset") : std::max(work.model.opset(""), kLeastOpset);
+  absl::StatusOr<CachedModel> cached = cached_at(work.model, *options, opset, {});
+  // An attention that can't be written in this opset stays as it is spelled.
+  if (cached.status().code() == absl::StatusCode::kOutOfRange) cached = cached_at(work.model, *options, opset, {"Attention"});
+  if (!cached.ok()) return cached.status();
+  if (work.verify)
+    if (absl::Status s = StepVerifier(work, *cached, *options).run(); !s.ok()) return s;
+  for (const CacheSlot& slot : cached->slots)
+    work.notes.push_back(fmt::format("{} of {} heads of {}, for node {}", slot.past, slot.heads, slot.size, slot.node));
+  work.model = std::move(cached->model);
+  work.fresh = FreshNames(work.model.graph);
+  return absl::OkStatus();
+}
+
+}  // namespace saturate::passes
