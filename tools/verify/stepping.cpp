@@ -1,0 +1,302 @@
+#include "tools/verify/stepping.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include "fmt/format.h"
+#include "kernels/runtime/stop.h"
+#include "tools/generate/stepper.h"
+#include "tools/verify/noise.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::int64_t kUsualLengths[] = {2, 11, 32};
+constexpr std::int64_t kLongest = 2048;  // of a sequence that is run for the end of a table
+constexpr std::int64_t kStepsThere = 4;  // single ones before that end
+constexpr double kMoves = 0.01;          // share of their scale by which the past has to move the logits
+constexpr double kFloatTolerance = 1e-3, kHalfTolerance = 2e-2;
+
+struct Case {
+  std::int64_t rows = 1, length = 0;
+  std::int64_t prompt = 0;   // tokens of the first step
+  std::int64_t window = 1;   // of each further one
+  std::int64_t padding = 0;  // in front of the last row
+};
+
+// The rows of logits that are compared, one after another.
+class Collected {
+ public:
+  explicit Collected(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
+  void add(const Tensor& logits, std::int64_t row, std::int64_t token) {
+    const std::int64_t at = (row * logits.dims()[1] + token) * vocabulary_;
+    for (std::int64_t i = 0; i < vocabulary_; ++i)
+      values_.push_back(static_cast<float>(element_as_double(logits, at + i).value_or(std::nan(""))));
+  }
+  Tensor take() const {
+    return Tensor::of<float>(DType::kFloat, {static_cast<std::int64_t>(values_.size()) / vocabulary_, vocabulary_}, std::span(values_));
+  }
+
+ private:
+  std::int64_t vocabulary_;
+  std::vector<float> values_;
+};
+
+Tokens part_of(const Tokens& tokens, std::int64_t begin, std::int64_t count) {
+  Tokens out;
+  for (const auto& row : tokens) out.emplace_back(row.begin() + begin, row.begin() + begin + count);
+  return out;
+}
+
+class Stepping {
+ public:
+  Stepping(const Model& whole, const Model& cached, const SteppingOptions& options)
+      : models_{&whole, &cached}, options_(options), deadline_(steady_seconds() + options.seconds) {}
+
+  VerifyReport run() {
+    const double start = steady_seconds();
+    for (int i = 0; i < 2 && good(); ++i) prepare(i);
+    if (good())
+      for (const Case& c : cases()) {
+        if (!good() || steady_seconds() > deadline_) break;
+        compare(c);
+      }
+    if (good() && report_.cases.empty()) stop(VerifyStatus::kNotRun, "no case was run within the time; --time-limit gives more");
+    if (good()) weigh_past();
+    report_.seconds = steady_seconds() - start;
+    return std::move(report_);
+  }
+
+ private:
+  bool good() const { return report_.status == VerifyStatus::kEqual; }
+
+  void stop(VerifyStatus status, std::string message) {
+    report_.status = status;
+    report_.message = std::move(message);
+  }
+
+  static const char* which(int i) { return i == 0 ? "the whole model" : "the model with a cache"; }
+
+  void stop(int i, const absl::Status& status, const std::string& where = "") {
+    const VerifyStatus kind = absl::IsCancelled(status)       ? VerifyStatus::kCancelled
+                              : absl::IsUnimplemented(status) ? VerifyStatus::kUnsupported
+                              : i == 1 && !where.empty()      ? VerifyStatus::kDifferent  // the other one runs
+                                                              : VerifyStatus::kNotRun;
+    stop(kind, fmt::format("{}{}{}: {}", which(i), where.empty() ? "" : " at ", where, std::string(status.message())));
+  }
+
+  void prepare(int i) {
+    const DecoderNames& names = i == 0 ? options_.whole : options_.cached;
+    absl::StatusOr<Decoder> decoder = find_decoder(*models_[i], names);
+    if (!decoder.ok()) return stop(i, decoder.status());
+    if ((i == 0) != decoder->cache.empty())
+      return stop(VerifyStatus::kNotRun, fmt::format("{} {}; give the model without a cache first, and that with one behind it", which(i),
+                                                     i == 0 ? "has a past among its inputs" : "has no past among its inputs"));
+    SessionOptions session_options;
+    session_options.threads = options_.threads;
+    session_options.cancel = options_.cancel;
+    absl::StatusOr<Session> session = Session::create(*models_[i], session_options);
+    if (!session.ok()) return stop(i, session.status());
+    sessions_.push_back(std::make_unique<Session>(*std::move(session)));
+    RunLimits limits;
+    limits.memory = options_.memory;
+    steppers_.emplace_back(*models_[i], *std::move(decoder), names.sizes, run_by(*sessions_.back(), limits));
+  }
+
+  const Decoder& whole() const { return steppers_[0].decoder(); }
+  const Decoder& cached() const { return steppers_[1].decoder(); }
+
+  // Tokens that both hold, and that the past does not slide away from.
+  std::optional<std::int64_t> most_tokens() const {
+    std::optional<std::int64_t> most = whole().most_tokens;
+    const auto bound = [&](std::optional<std::int64_t> n) {
+      if (n) most = most ? std::min(*most, *n) : *n;
+    };
+    bound(cached().most_tokens);
+    if (cached().kind != CacheKind::kSliding) return most;
+    bound(cached().mask_length);
+    if (const CachePair& pair = cached().cache[0]; pair.axis >= 0) {
+      const DimSpec& past = (*models_[1]->graph.inputs[pair.past].type.shape)[static_cast<std::size_t>(pair.axis)];
+      if (const auto* length = std::get_if<std::int64_t>(&past)) bound(*length + cached().window.value_or(1));
+    }
+    return most;
+  }
+
+  std::vector<std::int64_t> lengths(std::optional<std::int64_t> most) const {
+    if (!options_.lengths.empty()) return options_.lengths;
+    std::set<std::int64_t> out;
+    for (const std::int64_t n : kUsualLengths) out.insert(std::min(n, most.value_or(n)));
+    if (most && *most <= kLongest) out.insert(*most);
+    return {out.begin(), out.end()};
+  }
+
+  bool may_pad() const { return whole().attention_mask && cached().attention_mask && !cached().counts_tokens && !whole().counts_tokens; }
+
+  std::vector<Case> cases() const {
+    const std::optional<std::int64_t> most = most_tokens();
+    const std::optional<std::int64_t> fixed = cached().batch ? cached().batch : whole().batch;
+    std::vector<Case> out;
+    for (const std::int64_t length : lengths(most)) {
+      const bool far = length > kUsualLengths[2];
+      for (const std::int64_t rows : fixed ? std::vector{*fixed} : far ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{1, 2})
+        for (const Case& c : of_length(length, far)) {
+          out.push_back(c);
+          out.back().rows = rows;
+          if (rows > 1 && may_pad() && length > 2) out.back().padding = std::max<std::int64_t>(1, length / 3);
+        }
+    }
+    return out;
+  }
+
+  // Ways to go through a sequence: its length is rounded down to whole steps where the model's window is fixed.
+  std::vector<Case> of_length(std::int64_t length, bool far) const {
+    std::vector<Case> out;
+    if (cached().window) {
+      const std::int64_t w = *cached().window;
+      if (length >= w) out.push_back({1, length / w * w, w, w, 0});
+      return out;
+    }
+    if (far && options_.windows.empty()) return {{1, length, std::max<std::int64_t>(1, length - kStepsThere), 1, 0}};
+    const std::vector<std::int64_t> windows = options_.windows.empty() ? std::vector<std::int64_t>{1, 3} : options_.windows;
+    for (const std::int64_t w : windows) out.push_back({1, length, std::min(w, length), w, 0});
+    if (options_.windows.empty() && length > 4) out.push_back({1, length, length / 2, 1, 0});
+    return out;
+  }
+
+  Tokens draw(const Case& c) {
+    const std::int64_t vocabulary = std::min(whole().vocabulary.value_or(2), cached().vocabulary.value_or(2));
+    Random random(options_.seed + static_cast<std::uint64_t>(c.length) * 31 + static_cast<std::uint64_t>(c.rows));
+    Tokens out(static_cast<std::size_t>(c.rows));
+    for (auto& row : out)
+      for (std::int64_t i = 0; i < c.length; ++i) row.push_back(random.below(vocabulary));
+    return out;
+  }
+
+  static std::string text(const Case& c) {
+    return fmt::format("batch {}, {} tokens, a first step of {}, then {} at a time{}", c.rows, c.length, c.prompt, c.window,
+                       c.padding > 0 ? fmt::format(", {} of the last row padding", c.padding) : "");
+  }
+
+  static std::vector<std::int64_t> padding(const Case& c) {
+    std::vector<std::int64_t> out(static_cast<std::size_t>(c.rows), 0);
+    out.back() = c.padding;
+    return out;
+  }
+
+  bool begin(int i, const Case& c) {
+    // Where one of them has positions of its own making, which count from the beginning, the other's do, too.
+    const bool count_padding = !whole().position_ids || !cached().position_ids;
+    const absl::Status status = steppers_[static_cast<std::size_t>(i)].begin(padding(c), count_padding);
+    if (!status.ok()) stop(i, status, text(c));
+    return status.ok();
+  }
+
+  // Logits of the next tokens; nullopt, and the report says why, where they can't be had.
+  std::optional<StepLogits> step(int i, const Case& c, const Tokens& tokens) {
+    absl::StatusOr<StepLogits> logits = steppers_[static_cast<std::size_t>(i)].step(tokens);
+    if (!logits.ok()) {
+      stop(i, logits.status(), text(c));
+      return std::nullopt;
+    }
+    return *std::move(logits);
+  }
+
+  void compare(const Case& c) {
+    const Tokens tokens = draw(c);
+    if (!begin(0, c) || !begin(1, c)) return;
+    std::optional<StepLogits> all = step(0, c, tokens);
+    if (!all) return;
+    const std::int64_t vocabulary = all->vocabulary();
+    Collected expected(vocabulary), made(vocabulary);
+    const Tensor of_all = all->tensor();
+    const bool whole_all = all->all();
+    if (!whole_all && !begin(0, c)) return;
+    for (std::int64_t at = 0; at < c.length;) {
+      const std::int64_t count = std::min(at == 0 ? c.prompt : c.window, c.length - at);
+      const std::optional<StepLogits> here = step(1, c, part_of(tokens, at, count));
+      const std::optional<StepLogits> there = whole_all || !here ? std::nullopt : step(0, c, part_of(tokens, at, count));
+      if (!good()) return;
+      if (here->vocabulary() != vocabulary)
+        return stop(VerifyStatus::kDifferent, fmt::format("logits of {} tokens instead of {}", here->vocabulary(), vocabulary));
+      const Tensor fresh = here->tensor(), reference = whole_all ? of_all : there->tensor();
+      const bool each = here->all() && (whole_all || there->all());
+      for (std::int64_t r = 0; r < c.rows; ++r)
+        for (std::int64_t t = each ? 0 : count - 1; t < count; ++t) {
+          if (r + 1 == c.rows && at + t < c.padding) continue;
+          made.add(fresh, r, here->all() ? t : 0);
+          expected.add(reference, r, whole_all ? at + t : there->all() ? t : 0);
+        }
+      at += count;
+    }
+    judge(c, expected.take(), made.take());
+  }
+
+  void judge(const Case& c, const Tensor& expected, const Tensor& made) {
+    const bool half = std::min(bit_width(coarsest_float(*models_[0])), bit_width(coarsest_float(*models_[1]))) < 32;
+    Tolerances tolerances;
+    tolerances.rtol = options_.rtol.value_or(half ? kHalfTolerance : kFloatTolerance);
+    tolerances.atol = options_.atol;
+    const std::string& name = models_[0]->graph.outputs[whole().logits].name;
+    VerifyCase done;
+    done.sizes = {{"batch", c.rows}, {"first", c.prompt}, {"padding", c.padding}, {"tokens", c.length}, {"window", c.window}};
+    done.outputs.push_back(compare_values(name, expected, made, tolerances));
+    report_.cases.push_back(std::move(done));
+    const OutputComparison& o = report_.cases.back().outputs[0];
+    if (!o.ok) stop(VerifyStatus::kDifferent, fmt::format("output '{}' differs with {}: {}", o.name, text(c), o.why));
+  }
+
+  // How far the last token's logits move where the past is zero.
+  void weigh_past() {
+    const std::int64_t w = cached().window.value_or(1);
+    Case c{cached().batch.value_or(1), std::min<std::int64_t>(16, most_tokens().value_or(16)) / w * w, w, w, 0};
+    if (c.length < 2 * w || !begin(1, c)) return;
+    const Tokens tokens = draw(c);
+    Stepper& stepper = steppers_[1];
+    std::vector<float> kept;
+    for (const bool forget : {false, true}) {
+      if (!begin(1, c)) return;
+      for (std::int64_t at = 0; at < c.length; at += w) {
+        if (forget && at + w >= c.length) stepper.forget_past();
+        const std::optional<StepLogits> logits = step(1, c, part_of(tokens, at, w));
+        if (!logits) return;
+        if (at + w < c.length) continue;
+        const std::vector<float> last = logits->last(0);
+        if (!forget)
+          kept = last;
+        else
+          note_past(kept, last);
+      }
+    }
+  }
+
+  void note_past(const std::vector<float>& with, const std::vector<float>& without) {
+    double scale = 0, moved = 0;
+    for (std::size_t i = 0; i < with.size(); ++i) {
+      scale = std::max(scale, std::abs(static_cast<double>(with[i])));
+      moved = std::max(moved, std::abs(static_cast<double>(with[i]) - static_cast<double>(without[i])));
+    }
+    const double share = scale > 0 ? moved / scale : 0;
+    report_.notes.push_back(
+        share < kMoves ? fmt::format("zeros instead of the past move the logits by {:.2g} of their scale alone: of the cache little is "
+                                     "proven; verify with weights on which the past matters",
+                                     share)
+                       : fmt::format("zeros instead of the past move the logits by {:.2g} of their scale", share));
+  }
+
+  const Model* models_[2];
+  const SteppingOptions& options_;
+  double deadline_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+  std::vector<Stepper> steppers_;
+  VerifyReport report_;
+};
+
+}  // namespace
+
+VerifyReport verify_by_stepping(const Model& whole, const Model& cached, const SteppingOptions& options) {
+  return Stepping(whole, cached, options).run();
+}
+
+}  // namespace saturate

@@ -1,0 +1,34 @@
+// Does a decoder with a cache, run step by step, give what the model without one gives of the whole sequence?
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tools/generate/decoder.h"
+#include "tools/verify/verify.h"
+
+namespace saturate {
+
+struct SteppingOptions {
+  DecoderNames whole, cached;         // what is not found by itself
+  std::vector<std::int64_t> lengths;  // of sequences; empty: several, up to what the models hold
+  std::vector<std::int64_t> windows;  // tokens of a step; empty: 1, 3, and half of the sequence before single ones; or the fixed one
+  std::optional<double> rtol, atol;   // default: 1e-3 of what is usual in a row of logits, 2e-2 where the models compute in 16 bits
+  std::uint64_t seed = 0;             // of the tokens
+  int threads = 1;
+  double seconds = 60;                        // after so long no new case is begun
+  std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+// Steps of one token and of several, a prompt and single tokens behind it, rows of a batch padded in front by different amounts, and
+// sequences that end where a table of positions ends. The sizes of a case are its batch, tokens, tokens of the first
+// step and of a further one (window), and padding; its one output are the
+// logits of all tokens that are no padding (of each step's last token, where one of the models gives no others).
+// A sequence never goes beyond what a sliding past holds: there the two differ rightly.
+// A note tells how far the logits move where the past is zero; where they don't, nothing was learned of it.
+VerifyReport verify_by_stepping(const Model& whole, const Model& cached, const SteppingOptions& options = {});
+
+}  // namespace saturate
