@@ -66,14 +66,16 @@ struct RunContext {
   double epoch = 0;
   int depth = 0;
   std::int64_t most_graph_runs = kMostGraphRuns;
-  std::int64_t graph_runs = 0;             // of subgraphs so far, where this is the outermost context
-  std::int64_t* all_graph_runs = nullptr;  // of the outermost context; null: this is it
+  std::int64_t graph_runs = 0;               // of subgraphs so far, where this is the outermost context
+  std::int64_t* all_graph_runs = nullptr;    // of the outermost context; null: this is it
+  std::vector<const std::byte*> given = {};  // data of inputs that the run may write over; of the outermost context alone
 
   std::int64_t& counter() { return all_graph_runs == nullptr ? graph_runs : *all_graph_runs; }
   // Of what a node of this run runs: a graph or a function.
   RunContext inside() {
     RunContext inner = *this;
     inner.timings = nullptr;
+    inner.given.clear();
     inner.all_graph_runs = &counter();
     ++inner.depth;
     return inner;
@@ -81,7 +83,7 @@ struct RunContext {
 };
 
 // `inputs` in the order of plan.inputs, `captured` in the order of plan.captures.
-Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector<Value> captured, RunContext& context);
+Outputs run_plan(const Plan& plan, std::vector<Value> inputs, std::vector<Value> captured, RunContext& context);
 // Runs one kernel with the checks that all share: required inputs, exceptions, number of outputs.
 Outputs invoke(KernelFn kernel, KernelContext& context);
 

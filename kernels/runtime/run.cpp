@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <new>
@@ -51,7 +52,10 @@ class StepHost : public KernelHost {
   std::shared_ptr<std::byte> tensor_buffer(std::size_t bytes) override {
     return makes_result() ? context_.memory.result(bytes) : context_.memory.tensor(bytes);
   }
-  bool owns(const std::byte* data) const override { return !makes_result() && context_.memory.owns(data); }
+  bool owns(const std::byte* data) const override {
+    const auto& given = context_.given;
+    return (!makes_result() && context_.memory.owns(data)) || std::find(given.begin(), given.end(), data) != given.end();
+  }
 
  private:
   // Of the model: it outlives the run, and should not stand in the way of the next one.
@@ -149,12 +153,12 @@ Outputs invoke(KernelFn kernel, KernelContext& context) {
   }
 }
 
-Outputs run_plan(const Plan& plan, const std::vector<Value>& inputs, std::vector<Value> captured, RunContext& context) {
+Outputs run_plan(const Plan& plan, std::vector<Value> inputs, std::vector<Value> captured, RunContext& context) {
   if (context.depth > kMaxRunDepth) return absl::InvalidArgumentError("subgraphs are nested too deeply");
   std::vector<Value> frame(static_cast<std::size_t>(plan.slots));
   for (const auto& [slot, value] : plan.constants) frame[slot] = value;
   for (std::size_t i = 0; i < inputs.size() && i < plan.inputs.size(); ++i) {
-    if (inputs[i].present()) frame[plan.inputs[i].second] = inputs[i];
+    if (inputs[i].present()) frame[plan.inputs[i].second] = std::move(inputs[i]);
   }
   for (std::size_t i = 0; i < plan.captures.size(); ++i) frame[plan.captures[i].second] = std::move(captured[i]);
   std::vector<Value> arguments;

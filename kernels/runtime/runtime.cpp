@@ -81,7 +81,7 @@ class KernelEvaluator : public Evaluator {
     std::vector<Value> readable = inputs;
     for (Value& value : readable)
       if (value.is_tensor() && !is_aligned(value.tensor())) value = aligned(value.tensor());
-    Outputs out = run_plan(**plan, readable, {}, run);
+    Outputs out = run_plan(**plan, std::move(readable), {}, run);
     if (seconds_ < kNoDeadline) taken_ = taken_ + (steady_seconds() - start);
     if (!out.ok()) return out;
     std::vector<Value> all(node.outputs.size());
@@ -113,7 +113,9 @@ struct Session::Impl {
 
   explicit Impl(const SessionOptions& o) : options(o), team(o.reference ? 1 : thread_count(o.threads)) {}
 
-  Outputs run(const std::map<std::string, Value>& given, std::vector<NodeTiming>* timings, const RunLimits& limits) const {
+  // `over`: whose tensors may be written over; null, or the same as `given`.
+  Outputs run(const std::map<std::string, Value>& given, std::vector<NodeTiming>* timings, const RunLimits& limits,
+              std::map<std::string, Value>* over = nullptr) const {
     const Graph& graph = *plan->graph;
     std::vector<Value> inputs(graph.inputs.size());
     std::size_t used = 0;
@@ -160,7 +162,12 @@ struct Session::Impl {
                        epoch,
                        0,
                        options.most_graph_runs};
-    Outputs outputs = run_plan(*plan, inputs, {}, context);
+    if (over != nullptr) {
+      for (const Value& input : inputs)
+        if (input.is_tensor() && !input.tensor().mapped()) context.given.push_back(input.tensor().bytes().data());
+      over->clear();
+    }
+    Outputs outputs = run_plan(*plan, std::move(inputs), {}, context);
     if (outputs.ok() && known.trace != nullptr) keep_trace(*sizes, known.trace);
     return outputs;
   }
@@ -233,6 +240,10 @@ absl::StatusOr<Session> Session::create(const Model& model, const SessionOptions
 absl::StatusOr<std::vector<Value>> Session::run(const std::map<std::string, Value>& inputs, std::vector<NodeTiming>* timings,
                                                 const RunLimits& limits) const {
   return impl_->run(inputs, timings, limits);
+}
+
+absl::StatusOr<std::vector<Value>> Session::run_over(std::map<std::string, Value> inputs, const RunLimits& limits) const {
+  return impl_->run(inputs, nullptr, limits, &inputs);
 }
 
 MemoryUse Session::memory() const { return {impl_->pool->arena_bytes(), impl_->pool->system_requests()}; }

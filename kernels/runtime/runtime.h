@@ -62,6 +62,9 @@ class Session {
   // Inputs by name; inputs with an initializer of the same name may be left out. Outputs in the graph's order.
   absl::StatusOr<std::vector<Value>> run(const std::map<std::string, Value>& inputs, std::vector<NodeTiming>* timings = nullptr,
                                          const RunLimits& limits = {}) const;
+  // The same, where tensors of `inputs` that nobody else holds may be written over: so the past of a cache becomes its present in place.
+  // None of them may view memory that is not the caller's to give away.
+  absl::StatusOr<std::vector<Value>> run_over(std::map<std::string, Value> inputs, const RunLimits& limits = {}) const;
   MemoryUse memory() const;
 
  private:

@@ -52,12 +52,9 @@ Outputs scatter_into(KernelContext& ctx, const Tensor& data, const Tensor& updat
   if (data.dtype() != updates.dtype()) return ctx.invalid("data and updates differ in element type");
   if (reduction == ScatterReduction::kNone) {
     Moving moving(ctx, data.dtype());
-    auto to = moving.make(data.dims());
+    auto to = moving.make_of(data);
     if (!to.ok()) return to.status();
-    const std::byte* from = moving.units(data);
     const std::byte* news = moving.units(updates);
-    const std::int64_t unit = moving.unit();
-    if (data.size() > 0) std::memcpy(*to, from, static_cast<std::size_t>(data.size() * unit));
     with_unit(moving.unit(), [&]<typename U>(std::type_identity<U>) {
       each([&](std::int64_t position, std::int64_t source) {
         reinterpret_cast<U*>(*to)[position] = reinterpret_cast<const U*>(news)[source];

@@ -80,6 +80,20 @@ absl::StatusOr<std::byte*> Moving::make(const Shape& dims) {
   return data;
 }
 
+absl::StatusOr<std::byte*> Moving::make_of(const Tensor& tensor) {
+  if (status_.ok() && !packed_ && dtype_ != DType::kString) {
+    auto over = ctx_.allocate_over({&tensor}, dtype_, tensor.dims());
+    if (!over.ok()) return over.status();
+    std::byte* data = write<std::byte>(*over);
+    if (data != tensor.bytes().data() && !tensor.bytes().empty()) std::memcpy(data, tensor.bytes().data(), tensor.bytes().size());
+    made_.emplace_back(*std::move(over), tensor.dims());
+    return data;
+  }
+  absl::StatusOr<std::byte*> data = make(tensor.dims());
+  if (data.ok() && tensor.size() > 0) std::memcpy(*data, units(tensor), static_cast<std::size_t>(tensor.size() * unit_));
+  return data;
+}
+
 absl::StatusOr<Tensor> Moving::take(std::size_t k) {
   Tensor carrier = std::move(made_[k].first);
   const Shape dims = made_[k].second;

@@ -43,6 +43,8 @@ class Moving {
   const std::byte* units(const Tensor& tensor);
   // Units to be written; at most as much as the context allows.
   absl::StatusOr<std::byte*> make(const Shape& dims);
+  // Units that are those of `tensor`, an input of this dtype, until they are written over: in its place where nothing else needs it.
+  absl::StatusOr<std::byte*> make_of(const Tensor& tensor);
   // The k-th made tensor (in order of make), packed.
   absl::StatusOr<Tensor> take(std::size_t k = 0);
 

@@ -1,6 +1,7 @@
 // Where tensors of a run lie: the arena, the plan by size, and results in the place of inputs.
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <random>
 #include <thread>
@@ -202,6 +203,40 @@ TEST(Memory, AResultTakesThePlaceOfAnInputThatNobodyNeeds) {
   EXPECT_EQ(chain.memory().most, 4096u) << "one buffer, through all of them";
 }
 
+TEST(Memory, AGivenCacheIsWrittenInPlace) {
+  const Session s = session_of(std::string(kHeader) +
+                                   "g (float[4] past, int64[1] at, float[1] news) => (float[4] present, float[4] twice) {"
+                                   " present = ScatterElements (past, at, news)  twice = Add (present, present) }",
+                               as_it_is());
+  const auto inputs_at = [](Tensor past, std::int64_t at, float news) {
+    return Inputs{{"past", std::move(past)}, {"at", Tensor::vector_int64(std::span(&at, 1))}, {"news", floats({1}, {news})}};
+  };
+  Tensor first = floats({4}, {0, 0, 0, 0});
+  const std::byte* place = first.bytes().data();
+  auto out = s.run_over(inputs_at(std::move(first), 1, 5));
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ((*out)[0].tensor().bytes().data(), place) << "the past's memory";
+  Tensor present = (*out)[0].tensor();
+  out->clear();
+  out = s.run_over(inputs_at(std::move(present), 3, 7));
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ((*out)[0].tensor().bytes().data(), place) << "a result's memory";
+  test::expect_near((*out)[0].tensor(), floats({4}, {0, 5, 0, 7}), 0);
+  test::expect_near((*out)[1].tensor(), floats({4}, {0, 10, 0, 14}), 0);
+  const Tensor held = (*out)[0].tensor();
+  for (const bool given : {true, false}) {
+    const Inputs inputs = inputs_at(held, 0, 1);
+    const auto other = given ? s.run_over(inputs) : s.run(inputs);
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_NE((*other)[0].tensor().bytes().data(), place);
+    test::expect_near((*other)[0].tensor(), floats({4}, {1, 5, 0, 7}), 0);
+    test::expect_near(held, floats({4}, {0, 5, 0, 7}), 0);
+  }
+  const Inputs alone = inputs_at(floats({4}, {9, 9, 9, 9}), 2, 3);
+  ASSERT_TRUE(s.run(alone).ok());
+  test::expect_near(alone.at("past").tensor(), floats({4}, {9, 9, 9, 9}), 0);
+}
+
 // Graphs of operators that write in place, view or copy, wired at random.
 std::string random_graph(std::mt19937& random) {
   std::string body;
@@ -212,7 +247,7 @@ std::string random_graph(std::mt19937& random) {
     const std::string name = fmt::format("v{}", i);
     const bool of_square = !square.empty() && random() % 2 == 0;
     const std::vector<std::string>& from = of_square ? square : flat;
-    switch (random() % 8) {
+    switch (random() % 9) {
       case 0:
         body += fmt::format("{} = Add ({}, {})  ", name, pick(from), pick(from));
         break;
@@ -241,6 +276,10 @@ std::string random_graph(std::mt19937& random) {
           body += fmt::format("{0}a = Gather <axis = 0> ({1}, one)  {0}b = Sin ({0}a)  {0} = Add ({0}b, {1})  ", name, pick(from));
         }
         break;
+      case 7:
+        body += of_square ? fmt::format("{} = ScatterElements <axis = 1> ({}, corner, one_by_one)  ", name, pick(from))
+                          : fmt::format("{} = ScatterElements ({}, few, row)  ", name, pick(from));
+        break;
       default:
         body += fmt::format("{} = Max ({}, {}, {})  ", name, pick(from), pick(from), pick(from));
     }
@@ -252,8 +291,11 @@ std::string random_graph(std::mt19937& random) {
     outputs = "float[64] end";
   }
   if (!square.empty()) outputs += ", float[8, 8] " + square.back();
-  return fmt::format("{} g (float[64] x, float[8] row, int64[1] flat, int64[2] square, int64 one) => ({}) {{ {} }}", kHeader, outputs,
-                     body);
+  return fmt::format(
+      "{} g (float[64] x, float[8] row, int64[1] flat, int64[2] square, int64 one, int64[8] few, int64[1, 1] corner, float[1, 1] "
+      "one_by_one)"
+      " => ({}) {{ {} }}",
+      kHeader, outputs, body);
 }
 
 TEST(Memory, RandomGraphsComputeWhatTheyDoWithoutReuse) {
@@ -266,7 +308,10 @@ TEST(Memory, RandomGraphsComputeWhatTheyDoWithoutReuse) {
                         {"row", noise_tensor({8}, 5)},
                         {"flat", test::ints({1}, {64})},
                         {"square", test::ints({2}, {8, 8})},
-                        {"one", test::ints({}, {1})}};
+                        {"one", test::ints({}, {1})},
+                        {"few", test::ints({8}, {0, 3, 9, 2, 63, 33, 12, 5})},
+                        {"corner", test::ints({1, 1}, {2})},
+                        {"one_by_one", floats({1, 1}, {0.5})}};
     std::map<std::string, Value> values(inputs.begin(), inputs.end());  // node by node, all kept
     for (const Node& node : model->graph.nodes) {
       std::vector<Value> arguments;
@@ -285,6 +330,16 @@ TEST(Memory, RandomGraphsComputeWhatTheyDoWithoutReuse) {
         ASSERT_TRUE(identical((*out)[i].tensor(), values.at(model->graph.outputs[i].name).tensor())) << "run " << run << "\n" << text;
     }
     EXPECT_TRUE(identical(inputs.at("x").tensor(), x)) << "an input was written to\n" << text;
+    Inputs given;
+    for (const auto& [name, value] : inputs) {
+      Tensor copy(value.tensor().dtype(), value.tensor().dims());
+      std::memcpy(copy.mutable_data(), value.tensor().bytes().data(), value.tensor().bytes().size());
+      given[name] = std::move(copy);
+    }
+    const auto over = session->run_over(std::move(given));
+    ASSERT_TRUE(over.ok()) << over.status() << "\n" << text;
+    for (std::size_t i = 0; i < over->size(); ++i)
+      ASSERT_TRUE(identical((*over)[i].tensor(), values.at(model->graph.outputs[i].name).tensor())) << "given away\n" << text;
   }
 }
 
