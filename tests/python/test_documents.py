@@ -5,9 +5,11 @@ import shlex
 import shutil
 import subprocess
 
+import onnx
 import pytest
 
 from conftest import DATA, ROOT, binary, run, run_ok
+from decoders import Shape, decoder
 
 SOURCES = (".cpp", ".h", ".inc", ".py", ".rules", ".json", ".txt", ".cmake", ".in", ".onnxtxt", ".toml", ".jsonl", ".sh", ".supp", "")
 # Files of ONNX and of ONNX Runtime, places of arguments, and names of other projects.
@@ -95,6 +97,8 @@ def workplace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
     shutil.copy(DATA / "bart_encoder.onnx", folder / "bart.onnx")
     shutil.copy(DATA / "bart_encoder.inputs.npz", folder / "x.npz")
+    for name, cache in (("whole", "none"), ("cached", "growing"), ("llama", "growing")):
+        onnx.save(decoder(Shape(cache=cache)), folder / f"{name}.onnx")
     run_ok("bart.onnx", cwd=folder)
     (folder / "my.rules").write_text('opset "" 18\nrule twice (X) => (Y)\n  Neg (Neg (X)) => Identity (X)\n  example X = float[2,3]\n')
     run_ok("extract", "bart.onnx", "--sample", "1", "-o", "some", cwd=folder)
@@ -110,7 +114,7 @@ FINDS_SOMETHING = {"saturate targets check": 1, "saturate reduce": 6}  # BART br
 
 def test_every_verb_has_an_example_that_runs(workplace):
     examples = help_examples()
-    assert len(examples) > 20 and len({verb for verb, _ in examples}) == 13, examples
+    assert len(examples) > 20 and len({verb for verb, _ in examples}) == 14, examples
     for _, line in examples:
         assert line.startswith("saturate ")
         done = subprocess.run(line.replace("saturate", shlex.quote(binary()), 1), shell=True, cwd=workplace, capture_output=True, text=True, timeout=300)

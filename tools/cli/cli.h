@@ -14,6 +14,7 @@
 #include "extract/price/cost.h"
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/model.h"
+#include "tools/generate/decoder.h"
 #include "tools/pipeline/failure.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/pipeline/setup.h"
@@ -108,11 +109,19 @@ struct InspectArgs {
   std::string input, target = "ort-cpu";
 };
 
+// Of a decoder, what is not found by itself.
+struct DecoderArgs {
+  std::string input_ids, attention_mask, position_ids, logits, cache;  // names; a CacheKind
+  std::vector<std::string> past, present;                              // patterns
+};
+
 struct VerifyCommandArgs {
   CommonArgs common;
   ShapeArgs shapes;
   VerifyArgs check;
+  DecoderArgs decoder;  // of the one with a cache
   std::string original, optimized;
+  bool stepping = false;
 };
 
 struct RunArgs {
@@ -132,6 +141,19 @@ struct BenchArgs {
   std::size_t warmup = 3;
   std::uint64_t seed = 0;
   bool table = true, pin = false, as_is = false, check_finite = false;
+};
+
+struct GenerateArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  RunBounds bounds;
+  DecoderArgs decoder;
+  std::string input, genai_config;
+  std::vector<std::string> prompts, eos_ids;  // lists of numbers with commas between
+  std::int64_t min_new_tokens = 0;
+  std::optional<std::int64_t> max_new_tokens, max_context, top_k;
+  std::optional<double> temperature, top_p;
+  std::uint64_t seed = 0;
 };
 
 struct RulesArgs {
@@ -196,6 +218,7 @@ int inspect_command(const InspectArgs& args);
 int verify_command(const VerifyCommandArgs& args);
 int run_command(const RunArgs& args);
 int bench_command(const BenchArgs& args);
+int generate_command(const GenerateArgs& args);
 int rules_command(const RulesArgs& args);
 int explain_command(const ExplainArgs& args);
 int targets_command(const TargetsArgs& args);
@@ -225,6 +248,7 @@ RunLimits run_limits(const RunBounds& bounds);
 absl::StatusOr<std::vector<PassCall>> load_passes(const std::vector<std::string>& files);
 // What to do about a run that failed.
 const char* run_advice(const absl::Status& status);
+absl::StatusOr<DecoderNames> decoder_names(const DecoderArgs& args, const ShapeArgs& shapes);
 absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
                                              const Model& original);
 

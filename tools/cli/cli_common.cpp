@@ -190,6 +190,14 @@ const char* run_advice(const absl::Status& status) {
                                              : "check the inputs";
 }
 
+absl::StatusOr<DecoderNames> decoder_names(const DecoderArgs& args, const ShapeArgs& shapes) {
+  absl::StatusOr<Sizes> sizes = parse_sizes(shapes.dims);
+  if (!sizes.ok()) return sizes.status();
+  DecoderNames out{args.input_ids, args.attention_mask, args.position_ids, args.logits, args.past, args.present, {}, *std::move(sizes)};
+  if (!args.cache.empty()) out.cache = parse_cache_kind(args.cache);
+  return out;
+}
+
 absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
                                              const Model& original) {
   VerifyOptions options;

@@ -1,6 +1,5 @@
 // `saturate bench`: how long a model takes in our runtime, or two models against each other, run in turns.
 #include <sched.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -158,11 +157,6 @@ Summary ratios(const std::vector<Contestant>& contestants) {
   std::vector<double> out;
   for (std::size_t i = 0; i < contestants[0].seconds.size(); ++i) out.push_back(contestants[1].seconds[i] / contestants[0].seconds[i]);
   return Summary(out);
-}
-
-std::size_t peak_bytes() {
-  rusage usage{};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::size_t>(usage.ru_maxrss) * 1024 : 0;
 }
 
 absl::Status pin(int threads) {

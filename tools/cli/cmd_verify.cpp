@@ -8,6 +8,7 @@
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/report.h"
+#include "tools/verify/stepping.h"
 
 namespace saturate {
 namespace {
@@ -36,6 +37,22 @@ std::string output_table(const VerifyReport& report) {
   return format_table(rows, 3);
 }
 
+SteppingOptions stepping_options(const VerifyOptions& options, const DecoderNames& names) {
+  SteppingOptions out;
+  out.whole = names;
+  out.whole.past = out.whole.present = {};
+  out.whole.cache = std::nullopt;
+  out.cached = names;
+  out.rtol = options.tolerances.rtol;
+  out.atol = options.tolerances.atol;
+  out.seed = options.seed;
+  out.threads = options.threads;
+  out.seconds = options.seconds;
+  out.memory = options.memory;
+  out.cancel = options.cancel;
+  return out;
+}
+
 }  // namespace
 
 int verify_command(const VerifyCommandArgs& args) {
@@ -48,7 +65,10 @@ int verify_command(const VerifyCommandArgs& args) {
   }
   absl::StatusOr<VerifyOptions> options = verify_options(args.check, args.shapes, args.common, models[0]);
   if (!options.ok()) return fail(options.status(), "", "");
-  const VerifyReport report = verify(models[0], models[1], *options);
+  absl::StatusOr<DecoderNames> names = decoder_names(args.decoder, args.shapes);
+  if (!names.ok()) return fail(names.status(), "", "");
+  const VerifyReport report =
+      args.stepping ? verify_by_stepping(models[0], models[1], stepping_options(*options, *names)) : verify(models[0], models[1], *options);
   if (args.common.json) {
     print_json(to_json(report));
   } else if (!args.common.quiet()) {

@@ -411,6 +411,29 @@ void add_transform(CLI::App& app, TransformArgs& args) {
       "saturate transform bart.onnx -o small.onnx --pass int32_inputs --pass strip_metadata");
 }
 
+// Of a decoder's inputs and outputs.
+void add_decoder(CLI::App* app, DecoderArgs& args) {
+  const std::string group = "The model's inputs and outputs, where they are not found by themselves";
+  for (const auto& [name, into, what] :
+       {std::tuple("--input-ids", &args.input_ids, "input of tokens"),
+        std::tuple("--attention-mask", &args.attention_mask, "input of the mask"),
+        std::tuple("--position-ids", &args.position_ids, "input of positions"), std::tuple("--logits", &args.logits, "output of logits")})
+    app->add_option(name, *into, what)->type_name("NAME")->group(group);
+  for (const auto& [name, into, what] :
+       {std::tuple("--past-names", &args.past, "inputs of the past"),
+        std::tuple("--present-names", &args.present, "outputs that the next run gets as its past, in the same order")})
+    app->add_option(name, *into, fmt::format("{}, with %d for the layer: past_key_values.%d.key,past_key_values.%d.value", what))
+        ->type_name("PATTERNS")
+        ->delimiter(',')
+        ->group(group);
+  app->add_option("--cache", args.cache,
+                  "how the past is kept: growing, sliding (of a fixed length, ending where the sequence ends) or in-place (a buffer "
+                  "filled from the front); default: as shapes and operators tell")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"growing", "sliding", "in-place"}))
+      ->group(group);
+}
+
 void add_inspect(CLI::App& app, InspectArgs& inspect) {
   CLI::App* verb =
       app.add_subcommand("inspect",
@@ -438,8 +461,14 @@ void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
   add_time(verb, verify.check.seconds,
            "seconds after which no new case is begun and the one that runs is given up; 1 at least (default 60)");
   add_shapes(verb, verify.shapes, "try only this size");
+  verb->add_flag("--stepping", verify.stepping,
+                 "A is a decoder without a cache, B one with a cache: run B step by step, with several lengths, steps and paddings, and "
+                 "compare its logits with A's of the whole sequence (default tolerance: 1e-3 of what is usual in a row)");
+  add_decoder(verb, verify.decoder);
   add_common(verb, verify.common, true);
-  verb->footer("saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5");
+  verb->footer(
+      "saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5\nsaturate "
+      "verify whole.onnx cached.onnx --stepping");
 }
 
 void add_run(CLI::App& app, RunArgs& run) {
@@ -480,6 +509,60 @@ void add_bench(CLI::App& app, BenchArgs& args) {
   add_common(verb, args.common, true);
   verb->footer(
       "saturate bench bart.onnx --dim batch=1 --dim seq=16\nsaturate bench bart.onnx bart.opt.onnx --threads 2 --profile trace.json");
+}
+
+void add_generate(CLI::App& app, GenerateArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "generate",
+      "let a language model go on from a prompt\n\nRuns a decoder-only model in our runtime, with its cache fed back from run to run, or "
+      "the "
+      "whole sequence again where it has\nnone. Tokens are numbers; `python -m onnx_saturate.generate` takes text. The likeliest token is "
+      "taken unless --temperature,\n--top-k or --top-p say to draw one. Prints the tokens of each prompt, and how fast they came "
+      "(docs/generate.md).");
+  verb->add_option("MODEL.onnx", args.input, "the model")->required();
+  verb->add_option("--prompt-ids", args.prompts, "the tokens of a prompt: 1,2,3; may be repeated for a batch")
+      ->type_name("IDS")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--max-new-tokens", args.max_new_tokens, "how many to make of each prompt (default: 64, or as many as the model holds)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  verb->add_option("--min-new-tokens", args.min_new_tokens, "how many there are before one of --eos-id may come (default 0)")
+      ->type_name("N");
+  verb->add_option("--eos-id", args.eos_ids, "tokens that end a text: 2 or 2,32000; may be repeated")
+      ->type_name("IDS")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--max-context", args.max_context, "tokens of a prompt and what follows together, where the model does not tell")
+      ->type_name("N");
+  const std::string drawing = "Drawing tokens";
+  verb->add_option("--temperature", args.temperature, "what logits are divided by (default 1)")
+      ->type_name("T")
+      ->check(not_a_number_above_0, "")
+      ->group(drawing);
+  verb->add_option("--top-k", args.top_k, "draw among the K likeliest")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->group(drawing);
+  verb->add_option("--top-p", args.top_p, "draw among the likeliest that are together as likely as this")
+      ->type_name("P")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(drawing);
+  verb->add_option("--seed", args.seed, "the same seed draws the same tokens (default 0)")->type_name("N")->group(drawing);
+  verb->add_option("--genai-config", args.genai_config,
+                   "write the configuration with which onnxruntime-genai runs the model; the name it looks for is genai_config.json; "
+                   "without --prompt-ids nothing is run")
+      ->type_name("FILE");
+  add_decoder(verb, args.decoder);
+  verb->add_option("--dim", args.shapes.dims, "the size of a symbolic dim of the past; may be repeated")
+      ->type_name("SYMBOL=SIZE")
+      ->take_all()
+      ->expected(1);
+  add_bounds(verb, args.bounds);
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate generate llama.onnx --prompt-ids 1,15,36 --max-new-tokens 32 --eos-id 2\n"
+      "saturate generate llama.onnx --prompt-ids 46 --prompt-ids 40,58 --top-k 50 --temperature 0.8 --seed 7 --json");
 }
 
 // The nested actions of a verb: `rules list`, `targets show NAME`.
@@ -658,6 +741,7 @@ struct Everything {
   VerifyCommandArgs verify;
   RunArgs run;
   BenchArgs bench;
+  GenerateArgs generate;
   RulesArgs rules;
   ExplainArgs explain;
   ExtractArgs extract;
@@ -708,6 +792,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "verify") return verify_command(all.verify);
   if (verb == "run") return run_command(all.run);
   if (verb == "bench") return bench_command(all.bench);
+  if (verb == "generate") return generate_command(all.generate);
   if (verb == "explain") return explain_command(all.explain);
   if (verb == "extract") return extract_command(all.extract);
   if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty())
@@ -741,6 +826,7 @@ constexpr std::array kVerbs{
     Verb{"verify", [](CLI::App& app, Everything& all) { add_verify(app, all.verify); }},
     Verb{"run", [](CLI::App& app, Everything& all) { add_run(app, all.run); }},
     Verb{"bench", [](CLI::App& app, Everything& all) { add_bench(app, all.bench); }},
+    Verb{"generate", [](CLI::App& app, Everything& all) { add_generate(app, all.generate); }},
     Verb{"rules", [](CLI::App& app, Everything& all) { add_rules(app, all.rules); }},
     Verb{"explain", [](CLI::App& app, Everything& all) { add_explain(app, all.explain); }},
     Verb{"extract", [](CLI::App& app, Everything& all) { add_extract(app, all.extract); }},

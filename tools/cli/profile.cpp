@@ -1,5 +1,7 @@
 #include "tools/cli/profile.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <map>
 
@@ -57,6 +59,11 @@ nlohmann::json trace_events(const std::vector<NodeTiming>& timings, const std::s
                       {"args", {{"node", t.node}}}});
   }
   return events;
+}
+
+std::size_t peak_bytes() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::size_t>(usage.ru_maxrss) * 1024 : 0;
 }
 
 }  // namespace saturate

@@ -18,6 +18,9 @@ struct OperatorTime {
 std::vector<OperatorTime> operator_times(const std::vector<NodeTiming>& timings, std::size_t runs = 1);
 std::string profile_table(const std::vector<OperatorTime>& times);
 
+// The most memory that this process has had so far.
+std::size_t peak_bytes();
+
 // Complete events of one model as one process of a trace (Google, "Trace Event Format").
 nlohmann::json trace_events(const std::vector<NodeTiming>& timings, const std::string& model, int process);
 

@@ -168,6 +168,7 @@ class Finder {
 
   absl::Status find_logits() {
     std::optional<std::size_t> best;
+    const std::optional<std::int64_t> known = uses_.rows(input(found_.input_ids).name);
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ValueInfo& output = graph_.outputs[i];
       const std::string name = lower(output.name);
@@ -175,13 +176,17 @@ class Finder {
         best = i;
         break;
       }
+      const auto scores = rank_of(output) > 0 ? fixed_dim(output, rank_of(output) - 1) : std::nullopt;
+      const bool other = scores && known && *scores != *known;  // not one for each token
       const bool may_be = is_tensor(output) && is_floating(output.type.dtype) && !holds(name, {"present", "past", "hidden", "cache"}) &&
-                          (rank_of(output) == 3 || rank_of(output) == 2);
+                          (rank_of(output) == 3 || rank_of(output) == 2) && !other;
       if (names_.logits.empty() && !best && may_be) best = i;
     }
     if (!best && !names_.logits.empty()) return no_decoder(fmt::format("logits: the model has no output '{}'", names_.logits));
     if (!best)
-      return no_decoder("no decoder: none of its outputs are logits (floats of rank 3: batch, tokens, vocabulary); name them by --logits");
+      return no_decoder(
+          "no decoder: none of its outputs are logits, a float for each token of the vocabulary (batch, tokens, vocabulary); name them by "
+          "--logits");
     found_.logits = *best;
     return absl::OkStatus();
   }

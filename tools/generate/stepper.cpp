@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "fmt/format.h"
 
@@ -147,7 +148,8 @@ absl::StatusOr<StepLogits> Stepper::step(const Tokens& tokens, std::optional<std
   if (decoder_.cache_position) inputs_[input(*decoder_.cache_position).name] = positions(*decoder_.cache_position, first, length);
   if (decoder_.past_length) inputs_[input(*decoder_.past_length).name] = count(*decoder_.past_length, first);
   if (decoder_.total_length) inputs_[input(*decoder_.total_length).name] = count(*decoder_.total_length, first + length);
-  absl::StatusOr<std::vector<Value>> outputs = run_(inputs_);
+  // A past that slides is looked at again; another one is given away.
+  absl::StatusOr<std::vector<Value>> outputs = run_(decoder_.kind == CacheKind::kSliding ? inputs_ : std::exchange(inputs_, {}));
   if (!outputs.ok())
     return absl::Status(outputs.status().code(),
                         fmt::format("tokens {} to {}: {}", seen_, total - 1, std::string(outputs.status().message())));
@@ -186,8 +188,10 @@ absl::Status Stepper::feed_back(std::vector<Value>& outputs, std::int64_t droppe
       return absl::InvalidArgumentError(fmt::format("output '{}' is no tensor", model_.graph.outputs[pair.present].name));
     Value& past = inputs_[input(pair.past).name];
     const auto at = static_cast<std::size_t>(std::max(pair.axis, 0));
-    const bool ranked = pair.axis >= 0 && present.tensor().rank() == past.tensor().rank();
-    const std::int64_t made = ranked ? present.tensor().dims()[at] : 0, had = ranked ? past.tensor().dims()[at] : 0;
+    const auto length = [&](const Value& v) {
+      return pair.axis >= 0 && v.is_tensor() && at < v.tensor().dims().size() ? v.tensor().dims()[at] : 0;
+    };
+    const std::int64_t made = length(present), had = length(past);
     const bool slides = decoder_.kind == CacheKind::kSliding && made != had;
     if (decoder_.kind == CacheKind::kSliding && !slides && dropped > 0)
       return absl::InvalidArgumentError(
@@ -221,7 +225,7 @@ std::size_t Stepper::cache_bytes() const {
 }
 
 RunModel run_by(const Session& session, const RunLimits& limits) {
-  return [&session, limits](const Inputs& inputs) { return session.run(inputs, nullptr, limits); };
+  return [&session, limits](Inputs inputs) { return session.run_over(std::move(inputs), limits); };
 }
 
 }  // namespace saturate

@@ -14,8 +14,8 @@
 
 namespace saturate {
 
-// Runs the model, in whatever runtime: inputs by name, outputs in the graph's order.
-using RunModel = std::function<absl::StatusOr<std::vector<Value>>(const Inputs&)>;
+// Runs the model, in whatever runtime: inputs by name, which it may write over, outputs in the graph's order.
+using RunModel = std::function<absl::StatusOr<std::vector<Value>>(Inputs)>;
 
 using Tokens = std::vector<std::vector<std::int64_t>>;  // by row, all rows of one length
 

@@ -1,0 +1,284 @@
+"""`saturate generate` and `saturate verify --stepping`: tokens are those of the whole model in ONNX Runtime, whatever the cache."""
+import collections
+import json
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from conftest import DATA, assert_refused, listing, make_model, run, run_ok, tensor, value
+from decoders import Shape, decoder
+from onnx import TensorProto, helper
+
+ort.set_default_logger_severity(4)
+PROMPTS = [[5, 17, 40, 3, 28], [9, 2], [33]]
+CACHES = {
+    "none": Shape(),
+    "none, of a fixed length": Shape(window=32, batch=1),
+    "none, last token's logits": Shape(last_only=True),
+    "growing": Shape(cache="growing"),
+    "growing, int32": Shape(cache="growing", ids=TensorProto.INT32),
+    "growing, genai's other names": Shape(cache="growing", names=("past_{1}_{0}", "present_{1}_{0}")),
+    "growing, last token's logits": Shape(cache="growing", last_only=True),
+    "growing, one row": Shape(cache="growing", batch=1),
+    "growing, three rows": Shape(cache="growing", batch=3),
+    "sliding": Shape(cache="sliding", window=1, past=30),
+    "sliding, three at a time": Shape(cache="sliding", window=3, past=30),
+    "sliding, new tokens alone": Shape(cache="sliding", window=1, past=30, presents_whole=False),
+    "in place": Shape(cache="in-place", past=40),
+    "in place, two at a time": Shape(cache="in-place", past=40, window=2),
+}
+
+
+def refused(done, code, what):
+    """One line that says what is wrong."""
+    assert done.returncode == code and done.stdout == "", (done.returncode, done.stdout, done.stderr)
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("saturate: error: ") and what in done.stderr, done.stderr
+
+
+def saved(tmp_path, shape, name="m.onnx"):
+    model = decoder(shape)
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, tmp_path / name)
+    return tmp_path / name
+
+
+def generated(path, prompts, *words):
+    ids = [word for prompt in prompts for word in ("--prompt-ids", ",".join(map(str, prompt)))]
+    return json.loads(run_ok("generate", path, *ids, "--json", *words).stdout)
+
+
+def tokens(path, prompts, *words):
+    return [row["tokens"] for row in generated(path, prompts, *words)["rows"]]
+
+
+def whole_logits(sequence, shape=Shape()):
+    """Of the last token, in ONNX Runtime."""
+    session = whole_logits.sessions.setdefault(shape, ort.InferenceSession(decoder(shape).SerializeToString(), providers=["CPUExecutionProvider"]))
+    ids = np.array([sequence], np.int64)
+    feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "position_ids": np.arange(len(sequence))[None]}
+    return session.run(["logits"], {i.name: feeds[i.name] for i in session.get_inputs()})[0][0, -1]
+
+
+whole_logits.sessions = {}
+
+
+def greedy(prompt, count, shape=Shape()):
+    sequence = list(prompt)
+    for _ in range(count):
+        sequence.append(int(np.argmax(whole_logits(sequence, shape))))
+    return sequence[len(prompt):]
+
+
+@pytest.mark.parametrize("shape", CACHES.values(), ids=CACHES)
+def test_tokens_of_the_whole_model(tmp_path, shape):
+    path = saved(tmp_path, shape)
+    made = generated(path, PROMPTS, "--max-new-tokens", 20)
+    assert [row["tokens"] for row in made["rows"]] == [greedy(prompt, 20) for prompt in PROMPTS]
+    assert {row["ended_by"] for row in made["rows"]} == {"length"}
+    assert made["cache"] == {"in-place": "in place"}.get(shape.cache, shape.cache)
+    assert made["prefill"]["tokens"] == 8 and made["decode"]["tokens"] == 3 * 19 and made["decode"]["tokens_per_second"] > 0
+    assert (made["cache_bytes"] > 0) == (shape.cache != "none") and made["peak_bytes"] > 0
+
+
+def test_a_window_that_slides_beyond_its_past(tmp_path):
+    """What falls out of the past is forgotten; nothing else changes, and the tokens of the steps before are the whole model's."""
+    path = saved(tmp_path, Shape(cache="sliding", window=1, past=6, positions="none"))
+    made = tokens(path, [PROMPTS[0]], "--max-new-tokens", 30)[0]
+    expected = greedy(PROMPTS[0], 3, Shape(positions="none"))
+    assert made[:3] == expected and len(made) == 30
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    feeds = {i.name: np.zeros([1, *i.shape[1:]], np.float32) for i in session.get_inputs() if i.name.startswith("past")}
+    sequence, index = list(PROMPTS[0]), 0
+    while len(sequence) < len(PROMPTS[0]) + 30:
+        mask = (np.arange(7) >= 7 - (index + 1)).astype(np.int64)[None]
+        outputs = session.run(None, {**feeds, "input_ids": np.array([[sequence[index]]]), "attention_mask": mask})
+        named = dict(zip([o.name for o in session.get_outputs()], outputs))
+        feeds = {name: named[name.replace("past_key_values", "present")][:, :, -6:] for name in feeds}
+        index += 1
+        if index == len(sequence):
+            sequence.append(int(np.argmax(named["logits"][0, -1])))
+    assert made == sequence[len(PROMPTS[0]):]
+
+
+def test_prompts_that_cannot_be_padded_run_one_after_another(tmp_path):
+    path = saved(tmp_path, Shape(cache="growing", mask=False))
+    made = generated(path, PROMPTS, "--max-new-tokens", 6)
+    assert [row["tokens"] for row in made["rows"]] == [greedy(prompt, 6) for prompt in PROMPTS]
+    assert len(made["notes"]) == 1 and "takes no attention_mask" in made["notes"][0]
+    assert generated(path, [PROMPTS[0]] * 2, "--max-new-tokens", 6)["notes"] == []
+    path = saved(tmp_path, Shape(cache="growing", positions="arange"))
+    made = generated(path, PROMPTS, "--max-new-tokens", 6)
+    assert [row["tokens"] for row in made["rows"]] == [greedy(prompt, 6) for prompt in PROMPTS]
+    assert "takes no position_ids" in made["notes"][0]
+
+
+def test_ends(tmp_path):
+    path = saved(tmp_path, Shape(cache="growing"))
+    first = greedy(PROMPTS[0], 12)
+    made = generated(path, PROMPTS, "--max-new-tokens", 12, "--eos-id", first[3])
+    for row, prompt in zip(made["rows"], PROMPTS):
+        expected = greedy(prompt, 12)
+        end = expected.index(first[3]) + 1 if first[3] in expected else 12
+        assert row == {"tokens": expected[:end], "ended_by": "eos" if first[3] in expected else "length"}
+    later = tokens(path, [PROMPTS[0]], "--max-new-tokens", 12, "--min-new-tokens", 6, "--eos-id", first[3])[0]
+    same = first.index(first[3])
+    assert first[3] not in later[:6] and len(later) >= 6 and later[:same] == first[:same]
+    both = tokens(path, [PROMPTS[0]], "--max-new-tokens", 12, "--eos-id", f"{first[5]},{first[2]}")[0]
+    assert both == first[: min(first.index(first[2]), first.index(first[5])) + 1]
+
+
+def test_draws_follow_the_seed(tmp_path):
+    path = saved(tmp_path, Shape(cache="growing"))
+    words = ("--max-new-tokens", 16, "--temperature", 1.5)
+    a = tokens(path, PROMPTS, *words, "--seed", 3)
+    assert a == tokens(path, PROMPTS, *words, "--seed", 3, "--threads", 2) != tokens(path, PROMPTS, *words, "--seed", 4)
+    assert a[0] == tokens(path, PROMPTS[:1], *words, "--seed", 3)[0], "a row depends on the others"
+    plain = [greedy(prompt, 16) for prompt in PROMPTS]
+    assert tokens(path, PROMPTS, "--max-new-tokens", 16, "--top-k", 1) == plain
+    assert tokens(path, PROMPTS, "--max-new-tokens", 16, "--top-p", 0) == plain
+    assert tokens(path, PROMPTS, "--max-new-tokens", 16, "--temperature", 1e-6) == plain
+
+
+@pytest.mark.parametrize("words, keep", [((), None), (("--top-k", 4), "k"), (("--top-p", 0.6), "p"), (("--temperature", 2.0), "t")], ids=str)
+def test_draws_are_as_likely_as_the_logits_say(tmp_path, words, keep):
+    path, count = saved(tmp_path, Shape(cache="growing")), 600
+    drawn = collections.Counter(row[0] for row in tokens(path, [PROMPTS[0]] * count, "--max-new-tokens", 1, *(words or ("--temperature", 1))))
+    logits = whole_logits(PROMPTS[0]).astype(np.float64) / (2 if keep == "t" else 1)
+    p = np.exp(logits - logits.max())
+    p /= p.sum()
+    order = np.argsort(-p)
+    kept = order if keep in (None, "t") else order[:4] if keep == "k" else order[: int(np.searchsorted(np.cumsum(p[order]), 0.6)) + 1]
+    p = np.where(np.isin(np.arange(len(p)), kept), p, 0) / p[kept].sum()
+    assert set(drawn) <= set(kept.tolist())
+    for token, share in enumerate(p):  # five deviations
+        assert abs(drawn[token] - count * share) <= 5 * np.sqrt(count * share * (1 - share)) + 1, (token, drawn[token], count * share)
+
+
+def test_names_by_patterns(tmp_path):
+    path = saved(tmp_path, Shape(cache="growing", names=("k{0}{1}_before", "q{0}{1}_behind")))
+    assert tokens(path, PROMPTS, "--max-new-tokens", 8) == [greedy(p, 8) for p in PROMPTS], "in order"
+    model = onnx.load(path)
+    outputs = list(model.graph.output)
+    del model.graph.output[:]
+    model.graph.output.extend(outputs[:1] + outputs[:0:-1])  # presents the other way round
+    onnx.save(model, path)
+    words = ("--past-names", "k%dkey_before,k%dvalue_before", "--present-names", "q%dkey_behind,q%dvalue_behind")
+    assert tokens(path, PROMPTS, "--max-new-tokens", 8, *words) == [greedy(p, 8) for p in PROMPTS]
+    refused(run("generate", path, "--prompt-ids", "1", *words[:2], "--present-names", "a%d,b%d"), 1, "has no output 'a0'")
+    refused(run("generate", path, "--prompt-ids", "1", "--past-names", "z%d", "--present-names", "a%d"), 1, "like 'z%d'")
+    refused(run("generate", path, "--prompt-ids", "1", "--past-names", "a%d"), 1, "give as many of each")
+
+
+def test_tables(tmp_path):
+    path = saved(tmp_path, Shape(cache="growing"))
+    said = run_ok("generate", path, "--prompt-ids", "5, 17,40", "--max-new-tokens", 4).stdout
+    assert ",".join(map(str, greedy([5, 17, 40], 4))) in said
+    for word in ("prefill", "decode", "tokens/s", "cache: growing", "peak memory"):
+        assert word in said
+    assert run_ok("generate", path, "--prompt-ids", "5", "-q").stdout == ""
+
+
+ENCODER = make_model(
+    [helper.make_node("Gather", ["t", "input_ids"], ["e"]), helper.make_node("Add", ["e", "encoder_hidden_states"], ["logits"])],
+    [value("input_ids", TensorProto.INT64, ["b", "s"]), value("encoder_hidden_states", TensorProto.FLOAT, ["b", "s", 4])],
+    [value("logits", TensorProto.FLOAT, ["b", "s", 4])],
+    [tensor("t", np.zeros((4, 4), np.float32))],
+)
+REFUSED = {
+    "no prompt": ((), 2, "no prompt is given"),
+    "empty prompt": (("--prompt-ids", ""), 2, "--prompt-ids: it is empty"),
+    "one of them empty": (("--prompt-ids", "1", "--prompt-ids", " "), 2, "prompt 1 is empty"),
+    "no number": (("--prompt-ids", "1,a"), 2, "'a' is no token's number"),
+    "no number between commas": (("--prompt-ids", "1,,2"), 2, "'' is no token's number"),
+    "beyond the vocabulary": (("--prompt-ids", "1,61"), 2, "token 1 is 61, and the model knows 0 to 60"),
+    "negative": (("--prompt-ids=-1",), 2, "token 0 is -1"),
+    "beyond the table": (("--prompt-ids", "1,2", "--max-new-tokens", "48"), 2, "--max-new-tokens 47 fits"),
+    "a long prompt": (("--prompt-ids", ",".join(["1"] * 49)), 2, "give a shorter prompt"),
+    "beyond the user's bound": (("--prompt-ids", "1,2", "--max-new-tokens", "9", "--max-context", "9"), 2, "--max-context is 9"),
+    "an end that is no token": (("--prompt-ids", "1", "--eos-id", "61"), 2, "--eos-id 61"),
+    "no temperature": (("--prompt-ids", "1", "--temperature", "0"), 2, "--temperature"),
+    "no tokens wanted": (("--prompt-ids", "1", "--max-new-tokens", "0"), 2, "--max-new-tokens"),
+    "no such input": (("--prompt-ids", "1", "--input-ids", "x"), 1, "the model has no input 'x'; its inputs are input_ids"),
+}
+
+
+@pytest.mark.parametrize("words, code, what", REFUSED.values(), ids=REFUSED)
+def test_refused(tmp_path, words, code, what):
+    path = saved(tmp_path, Shape(cache="growing"))
+    refused(run("generate", path, *words), code, what)
+
+
+def test_models_that_are_no_decoders(tmp_path):
+    refused(run("generate", DATA / "bart_encoder.onnx", "--prompt-ids", "1"), 1, "none of its outputs are logits")
+    onnx.save(ENCODER, tmp_path / "m.onnx")
+    refused(run("generate", tmp_path / "m.onnx", "--prompt-ids", "1"), 1, "encoder_hidden_states")
+    image = make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", TensorProto.FLOAT, [1, 3, 8, 8])], [value("y", TensorProto.FLOAT, [1, 3, 8, 8])], [])
+    onnx.save(image, tmp_path / "m.onnx")
+    refused(run("generate", tmp_path / "m.onnx", "--prompt-ids", "1"), 1, "it has no input_ids")
+    refused(run("generate", tmp_path / "none.onnx", "--prompt-ids", "1"), 1, "none.onnx")
+
+
+def test_positions_that_end_are_told_where_the_run_fails(tmp_path):
+    path = saved(tmp_path, Shape(cache="growing", positions="arange", table=12))
+    assert len(tokens(path, [PROMPTS[0]], "--max-new-tokens", 8)[0]) == 8
+    done = run("generate", path, "--prompt-ids", "5,17,40,3,28", "--max-new-tokens", 9)
+    refused(done, 1, "tokens 12 to 12")
+
+
+STEPPED = [name for name in CACHES if not name.startswith("none")]
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_steps_are_equal(tmp_path, name):
+    whole, cached = saved(tmp_path, Shape(), "whole.onnx"), saved(tmp_path, CACHES[name], "cached.onnx")
+    report = json.loads(run_ok("verify", whole, cached, "--stepping", "--json").stdout)
+    assert report["status"] == "equal" and report["cases"]
+    sizes = [case["sizes"] for case in report["cases"]]
+    if CACHES[name].batch == "batch":
+        assert any(s["batch"] > 1 and s["padding"] > 0 for s in sizes) and any(s["tokens"] >= 24 for s in sizes)
+    assert any(s["tokens"] > s["first"] + s["window"] for s in sizes)
+    assert "move the logits by" in report["notes"][0] and "little is proven" not in report["notes"][0]
+
+
+@pytest.mark.parametrize("whole", [Shape(last_only=True), Shape(window=32, batch=1), Shape(positions="arange"), Shape(mask=False)], ids=str)
+def test_steps_against_other_whole_models(tmp_path, whole):
+    other = Shape(cache="growing", positions=whole.positions)
+    paths = saved(tmp_path, whole, "whole.onnx"), saved(tmp_path, other, "cached.onnx")
+    assert json.loads(run_ok("verify", *paths, "--stepping", "--json").stdout)["status"] == "equal"
+
+
+@pytest.mark.parametrize("broken", ["shifted", "dropped", "zeroed"])
+def test_steps_notice_mistakes(tmp_path, broken):
+    whole, cached = saved(tmp_path, Shape(), "whole.onnx"), saved(tmp_path, Shape(cache="growing", broken=broken), "cached.onnx")
+    done = run("verify", whole, cached, "--stepping")
+    assert done.returncode == 3 and "output 'logits' differs with batch" in done.stderr, done.stderr + done.stdout
+
+
+def test_steps_of_what_is_no_pair(tmp_path):
+    whole, cached = saved(tmp_path, Shape(), "whole.onnx"), saved(tmp_path, Shape(cache="growing"), "cached.onnx")
+    for pair in ((cached, whole), (whole, whole), (cached, cached)):
+        done = run("verify", *pair, "--stepping")
+        assert done.returncode == 5 and "give the model without a cache first" in done.stderr, done.stderr
+    done = run("verify", whole, DATA / "bart_encoder.onnx", "--stepping")
+    assert done.returncode == 5 and "no past among its inputs" in done.stderr or "the model with a cache" in done.stderr
+
+
+def test_genai_config(tmp_path):
+    path = saved(tmp_path, Shape(cache="growing"))
+    before = listing(tmp_path)
+    assert_refused(run("generate", path, "--genai-config", tmp_path / "genai_config.json"), 1, tmp_path, before, "give --eos-id")
+    run_ok("generate", path, "--genai-config", tmp_path / "genai_config.json", "--eos-id", 2)
+    config = json.loads((tmp_path / "genai_config.json").read_text())
+    told = config["model"]
+    assert told["context_length"] == 48 == config["search"]["max_length"] and told["vocab_size"] == 61 and told["eos_token_id"] == 2
+    assert told["decoder"]["filename"] == "m.onnx" and told["decoder"]["head_size"] == 8 and told["decoder"]["hidden_size"] == 32
+    assert told["decoder"]["num_hidden_layers"] == 2 and told["decoder"]["num_key_value_heads"] == 4 == told["decoder"]["num_attention_heads"]
+    assert told["decoder"]["inputs"] == {
+        "input_ids": "input_ids", "attention_mask": "attention_mask", "position_ids": "position_ids",
+        "past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value",
+    }  # fmt: skip
+    assert told["decoder"]["outputs"] == {"logits": "logits", "present_key_names": "present.%d.key", "present_value_names": "present.%d.value"}
+    for shape, what in ((Shape(), "this one's is none"), (Shape(cache="sliding", window=1), "this one's is sliding"), (Shape(cache="growing", mask=False), "attention_mask")):
+        done = run("generate", saved(tmp_path, shape), "--genai-config", tmp_path / "c.json", "--eos-id", 2)
+        assert done.returncode == 1 and what in done.stderr and not (tmp_path / "c.json").exists(), done.stderr

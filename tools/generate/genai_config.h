@@ -1,0 +1,23 @@
+// The configuration with which onnxruntime-genai runs a decoder: genai_config.json.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/generate/decoder.h"
+
+namespace saturate {
+
+struct GenaiOptions {
+  std::string model_path, config_path;  // the model is named relative to the configuration
+  std::vector<std::int64_t> eos_ids;
+  std::optional<std::int64_t> max_context;
+};
+
+// kInvalidArgument where genai can't run such a model, or something is not known: what, and what to do.
+absl::StatusOr<std::string> genai_config(const Model& model, const Decoder& decoder, const GenaiOptions& options);
+
+}  // namespace saturate
