@@ -263,6 +263,27 @@ class Session {
   std::shared_ptr<const Impl> impl_;
 };
 
+// What a decoder-only language model makes of prompts of tokens (docs/generate.md).
+struct Generating {
+  std::optional<std::int64_t> max_new_tokens = {};  // default: 64, or as many as the model holds
+  std::int64_t min_new_tokens = 0;
+  std::vector<std::int64_t> eos_ids = {};
+  std::optional<std::int64_t> max_context = {};
+  std::optional<double> temperature = {}, top_p = {};  // without these two and `top_k` the likeliest token is taken
+  std::optional<std::int64_t> top_k = {};
+  std::uint64_t seed = 0;
+  std::string input_ids = {}, attention_mask = {}, position_ids = {}, logits = {};  // names; "": found
+  std::vector<std::string> past_names = {}, present_names = {};                     // patterns with %d for the layer
+  std::string cache = {};                                                           // growing, sliding or in-place; "": found
+  std::map<std::string, std::int64_t> dims = {};                                    // sizes of symbolic dims
+  int threads = 1;
+  const std::atomic<bool>* abort = nullptr;
+  // Runs the model instead of our runtime: inputs by name, outputs in the graph's order.
+  std::function<Expected<std::vector<Value>>(const Values&)> run = {};
+};
+// The keys of `saturate generate --json`, without `peak_bytes`.
+Expected<std::string> generate(const Model& model, const std::vector<std::vector<std::int64_t>>& prompts, const Generating& options = {});
+
 std::string version();
 
 }  // namespace saturate::api

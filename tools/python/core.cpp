@@ -188,6 +188,7 @@ NB_MODULE(_core, m) {
   m.def("passes", &saturate::api::passes);
   m.def("verify", &verify);
   m.def("explain", &explain);
+  m.def("generate", &generate, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   m.def("command_line", &command_line);
   m.def("targets", &saturate::api::targets);
   m.attr("__version__") = saturate::api::version();

@@ -51,6 +51,9 @@ void fill_options(const nb::dict& given, Call& call);
 // ends the rewriting, a second one (or one where nothing is left to cut short) gives up. Errors of Python functions are thrown again here.
 void run_watched(Call& call, const std::function<void()>& work);
 
+// The JSON of api::generate. `run`, where not None, takes a dict of values by name and gives a list of values, instead of our runtime.
+std::string generate(const api::Model& model, const std::vector<std::vector<std::int64_t>>& prompts, const nb::dict& given, nb::object run);
+
 void bind_egraph(nb::module_& m);
 
 }  // namespace saturate::python

@@ -195,4 +195,49 @@ void run_watched(Call& call, const std::function<void()>& work) {
   if (error) std::rethrow_exception(error);
 }
 
+std::string generate(const api::Model& model, const std::vector<std::vector<std::int64_t>>& prompts, const nb::dict& given,
+                     nb::object run) {
+  Call call;
+  call.stop = true;  // there is no rewriting to end early
+  api::Generating o;
+  get(given, "max_new_tokens", o.max_new_tokens);
+  get(given, "min_new_tokens", o.min_new_tokens);
+  get(given, "eos_ids", o.eos_ids);
+  get(given, "max_context", o.max_context);
+  get(given, "temperature", o.temperature);
+  get(given, "top_p", o.top_p);
+  get(given, "top_k", o.top_k);
+  get(given, "seed", o.seed);
+  get(given, "input_ids", o.input_ids);
+  get(given, "attention_mask", o.attention_mask);
+  get(given, "position_ids", o.position_ids);
+  get(given, "logits", o.logits);
+  get(given, "past_names", o.past_names);
+  get(given, "present_names", o.present_names);
+  get(given, "cache", o.cache);
+  get(given, "dims", o.dims);
+  get(given, "threads", o.threads);
+  o.abort = &call.abort;
+  std::exception_ptr error;  // of `run`
+  if (!run.is_none())
+    o.run = [&](const api::Values& inputs) -> api::Expected<std::vector<api::Value>> {
+      const nb::gil_scoped_acquire gil;
+      try {
+        nb::dict values;
+        for (const auto& [name, value] : inputs) values[name.c_str()] = value_to(value);
+        const nb::list made = nb::cast<nb::list>(run(values));
+        std::vector<api::Value> out;
+        for (const nb::handle value : made) out.push_back(value_from(value));
+        return out;
+      } catch (...) {
+        error = std::current_exception();
+        return api::Error{api::Code::kFile, "the runtime failed"};
+      }
+    };
+  std::optional<api::Expected<std::string>> result;
+  run_watched(call, [&] { result = api::generate(model, prompts, o); });
+  if (error) std::rethrow_exception(error);
+  return take(*std::move(result));
+}
+
 }  // namespace saturate::python

@@ -6,12 +6,14 @@
 >>> model, report = onnx_saturate.optimize_with_report("in.onnx")    # what was done
 >>> onnx_saturate.verify("in.onnx", "out.onnx").equal
 >>> onnx_saturate.run(model, {"x": array})
+>>> onnx_saturate.generate("llama.onnx", [1, 15043]).tokens[0]
 
 The input is never changed, and the result is verified: original and result are run on the same inputs by saturate's own runtime.
 """
 from ._core import __version__
 from ._egraph import EGraph, Rewrite
 from ._errors import Error, OptionError, UnsupportedError, VerificationError
+from ._generate import Generated, generate
 from ._optimize import (
     Optimized,
     Options,
@@ -40,6 +42,8 @@ __all__ = [
     "Transformed",
     "verify",
     "run",
+    "generate",
+    "Generated",
     "inspect",
     "explain",
     "targets",

@@ -11,7 +11,12 @@ def main() -> int:
     """Runs the command on `sys.argv`; its exit status."""
     if hasattr(signal, "SIGPIPE"):  # Python ignores it; `saturate ... | head` shall end quietly
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    return command_line(["saturate", *sys.argv[1:]])
+    words = sys.argv[1:]
+    if words[:1] == ["generate"] and any(word.partition("=")[0] in ("--prompt", "--tokenizer", "--runtime") for word in words):
+        from .generate import main as generate_text  # takes text and other runtimes, which the command does not
+
+        return generate_text(words[1:])
+    return command_line(["saturate", *words])
 
 
 if __name__ == "__main__":

@@ -25,11 +25,11 @@ _IDLE = 0.01
 _TOLERANCE = 1e-3  # of the largest number of an output
 
 
-def runtime() -> Any:
+def runtime(asker: str = "tune") -> Any:
     try:
         import onnxruntime  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
-        raise UnsupportedError("tune: onnxruntime is not installed; pip install onnxruntime (or the package of your hardware)") from None
+        raise UnsupportedError(f"{asker}: onnxruntime is not installed; pip install onnxruntime (or the package of your hardware)") from None
     return onnxruntime
 
 
