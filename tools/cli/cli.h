@@ -121,6 +121,7 @@ struct VerifyCommandArgs {
   VerifyArgs check;
   DecoderArgs decoder;  // of the one with a cache
   std::string original, optimized;
+  std::vector<std::int64_t> lengths, windows;  // of stepping
   bool stepping = false;
 };
 

@@ -37,12 +37,14 @@ std::string output_table(const VerifyReport& report) {
   return format_table(rows, 3);
 }
 
-SteppingOptions stepping_options(const VerifyOptions& options, const DecoderNames& names) {
+SteppingOptions stepping_options(const VerifyCommandArgs& args, const VerifyOptions& options, const DecoderNames& names) {
   SteppingOptions out;
   out.whole = names;
   out.whole.past = out.whole.present = {};
   out.whole.cache = std::nullopt;
   out.cached = names;
+  out.lengths = args.lengths;
+  out.windows = args.windows;
   out.rtol = options.tolerances.rtol;
   out.atol = options.tolerances.atol;
   out.seed = options.seed;
@@ -67,8 +69,8 @@ int verify_command(const VerifyCommandArgs& args) {
   if (!options.ok()) return fail(options.status(), "", "");
   absl::StatusOr<DecoderNames> names = decoder_names(args.decoder, args.shapes);
   if (!names.ok()) return fail(names.status(), "", "");
-  const VerifyReport report =
-      args.stepping ? verify_by_stepping(models[0], models[1], stepping_options(*options, *names)) : verify(models[0], models[1], *options);
+  const VerifyReport report = args.stepping ? verify_by_stepping(models[0], models[1], stepping_options(args, *options, *names))
+                                            : verify(models[0], models[1], *options);
   if (args.common.json) {
     print_json(to_json(report));
   } else if (!args.common.quiet()) {

@@ -464,6 +464,13 @@ void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
   verb->add_flag("--stepping", verify.stepping,
                  "A is a decoder without a cache, B one with a cache: run B step by step, with several lengths, steps and paddings, and "
                  "compare its logits with A's of the whole sequence (default tolerance: 1e-3 of what is usual in a row)");
+  for (const auto& [name, into, what] :
+       {std::tuple("--lengths", &verify.lengths, "tokens of the sequences to try (default: some to 32, and as many as the models hold)"),
+        std::tuple("--windows", &verify.windows, "tokens of a step to try (default: 1, 3, and single ones behind a long one)")})
+    verb->add_option(name, *into, fmt::format("of --stepping: {}", what))
+        ->type_name("N,N")
+        ->delimiter(',')
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   add_decoder(verb, verify.decoder);
   add_common(verb, verify.common, true);
   verb->footer(
@@ -558,7 +565,8 @@ void add_generate(CLI::App& app, GenerateArgs& args) {
       ->type_name("SYMBOL=SIZE")
       ->take_all()
       ->expected(1);
-  add_bounds(verb, args.bounds);
+  add_time(verb, args.bounds.seconds, "seconds that all runs together may take (default: no limit)");
+  add_max_memory(verb, args.bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)");
   add_common(verb, args.common, true);
   verb->footer(
       "saturate generate llama.onnx --prompt-ids 1,15,36 --max-new-tokens 32 --eos-id 2\n"

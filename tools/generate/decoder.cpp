@@ -150,7 +150,7 @@ class Finder {
         role = &found_.cache_position;
       else if (holds(name, {"position"}))
         role = &found_.position_ids;
-      else if (is_index(input(i)) && holds(name, {"past_seq", "past_len", "seqlens_k"}))
+      else if (is_index(input(i)) && holds(name, {"past_seq", "past_len"}))
         role = &found_.past_length;
       else if (is_index(input(i)) && holds(name, {"total_seq", "total_len"}))
         role = &found_.total_length;
@@ -346,10 +346,10 @@ class Finder {
         return no_decoder(fmt::format("the model has no cache, so that it can't be {}", to_string(*names_.cache)));
       return absl::OkStatus();
     }
-    const CachePair& first = found_.cache[0];
-    const ValueInfo& past = input(first.past);
-    const bool growing = first.axis >= 0 && !fixed_dim(past, static_cast<std::size_t>(first.axis));
-    found_.kind = growing ? CacheKind::kGrowing : first.axis < 0 && written_in_place(first) ? CacheKind::kInPlace : CacheKind::kSliding;
+    const auto any = [&](auto is) { return std::any_of(found_.cache.begin(), found_.cache.end(), is); };
+    const auto grows = [&](const CachePair& p) { return p.axis >= 0 && !fixed_dim(input(p.past), static_cast<std::size_t>(p.axis)); };
+    const auto writes = [&](const CachePair& p) { return p.axis < 0 && written_in_place(p); };
+    found_.kind = any(grows) ? CacheKind::kGrowing : any(writes) ? CacheKind::kInPlace : CacheKind::kSliding;
     if (names_.cache) found_.kind = *names_.cache;
     if (found_.kind == CacheKind::kNone) return no_decoder("the model has a cache, and needs it; leave --cache none out");
     return absl::OkStatus();
@@ -372,8 +372,9 @@ class Finder {
     if (found_.attention_mask && found_.kind != CacheKind::kSliding)
       bound(found_.mask_length, fmt::format("its fixed {}", input(*found_.attention_mask).name));
     if (found_.kind == CacheKind::kInPlace) {
+      // Tokens stand behind or before the heads, of which there are fewer.
       const ValueInfo& past = input(found_.cache[0].past);
-      bound(fixed_dim(past, rank_of(past) - 2), fmt::format("the buffer {}", past.name));
+      bound(std::max(fixed_dim(past, 1), fixed_dim(past, rank_of(past) - 2)), fmt::format("the buffer {}", past.name));
     }
   }
 

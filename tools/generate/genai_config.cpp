@@ -81,72 +81,95 @@ std::optional<std::int64_t> query_heads(const Model& model) {
   return std::nullopt;
 }
 
-}  // namespace
+std::optional<std::int64_t> most_context(const Decoder& decoder, const GenaiOptions& options) {
+  return options.max_context ? options.max_context : decoder.most_tokens;
+}
 
-absl::StatusOr<std::string> genai_config(const Model& model, const Decoder& decoder, const GenaiOptions& options) {
-  const auto& inputs = model.graph.inputs;
-  const auto& outputs = model.graph.outputs;
-  const bool grouped = decoder.counts_tokens;
-  if (decoder.kind != CacheKind::kGrowing && !(decoder.kind == CacheKind::kInPlace && grouped))
+absl::Status check_for_genai(const Decoder& decoder, const GenaiOptions& options) {
+  const bool shared = decoder.kind == CacheKind::kInPlace && decoder.counts_tokens;
+  if (decoder.kind != CacheKind::kGrowing && !shared)
     return wrong_for_genai(fmt::format(
         "onnxruntime-genai runs models with a growing cache, or GroupQueryAttention's buffers; this one's is {}", to_string(decoder.kind)));
   if (!decoder.attention_mask) return wrong_for_genai("onnxruntime-genai wants an attention_mask, and the model has none");
   if (decoder.cache_position || decoder.past_length || decoder.total_length)
     return wrong_for_genai("onnxruntime-genai gives no lengths or cache_position; remove these inputs");
-  const std::optional<std::int64_t> context = options.max_context ? options.max_context : decoder.most_tokens;
-  if (!context) return wrong_for_genai("how many tokens the model may take is not known; give --max-context");
+  if (!most_context(decoder, options)) return wrong_for_genai("how many tokens the model may take is not known; give --max-context");
   if (options.eos_ids.empty()) return wrong_for_genai("which token ends a text is not known; give --eos-id");
+  return absl::OkStatus();
+}
+
+// Of a past of [batch, heads, tokens, size].
+struct HeadsOfPast {
+  std::int64_t heads = 0, size = 0;
+};
+
+absl::StatusOr<HeadsOfPast> heads_of(const ValueInfo& past, int axis) {
+  const auto dim = [&](std::size_t k) -> std::int64_t {
+    const auto* fixed = past.type.shape && past.type.shape->size() == 4 ? std::get_if<std::int64_t>(&(*past.type.shape)[k]) : nullptr;
+    return fixed ? *fixed : 0;
+  };
+  if (dim(1) < 1 || dim(3) < 1 || axis == 1)
+    return wrong_for_genai(fmt::format("input '{}' is not [batch, heads, tokens, size] with fixed heads and size", past.name));
+  return HeadsOfPast{dim(1), dim(3)};
+}
+
+json search_json(std::int64_t context, bool shared) {
+  return {{"do_sample", false},
+          {"num_beams", 1},
+          {"num_return_sequences", 1},
+          {"max_length", context},
+          {"min_length", 0},
+          {"past_present_share_buffer", shared},
+          {"repetition_penalty", 1.0},
+          {"temperature", 1.0},
+          {"top_k", 1},
+          {"top_p", 1.0}};
+}
+
+json decoder_json(const Model& model, const Decoder& decoder, const CachePatterns& names, const HeadsOfPast& past) {
+  const auto& inputs = model.graph.inputs;
+  const std::string& ids = inputs[decoder.input_ids].name;
+  const std::int64_t width = width_of(model, ids).value_or(past.heads * past.size);
+  json reads{{"input_ids", ids},
+             {"attention_mask", inputs[*decoder.attention_mask].name},
+             {"past_key_names", names.past[0]},
+             {"past_value_names", names.past[1]}};
+  if (decoder.position_ids) reads["position_ids"] = inputs[*decoder.position_ids].name;
+  json writes{{"logits", model.graph.outputs[decoder.logits].name},
+              {"present_key_names", names.present[0]},
+              {"present_value_names", names.present[1]}};
+  return {{"session_options", {{"provider_options", json::array()}}},
+          {"inputs", std::move(reads)},
+          {"outputs", std::move(writes)},
+          {"head_size", past.size},
+          {"hidden_size", width},
+          {"num_attention_heads", query_heads(model).value_or(std::max(past.heads, width / past.size))},
+          {"num_hidden_layers", static_cast<std::int64_t>(decoder.cache.size() / 2)},
+          {"num_key_value_heads", past.heads}};
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> genai_config(const Model& model, const Decoder& decoder, const GenaiOptions& options) {
+  if (absl::Status s = check_for_genai(decoder, options); !s.ok()) return s;
   const std::optional<CachePatterns> names = patterns_of(model, decoder);
   if (!names)
     return wrong_for_genai("the inputs of the past have no names with the layer's number in them, for keys and values apart; rename them");
-  const ValueInfo& past = inputs[decoder.cache[0].past];
-  const auto dim = [&](std::size_t k) -> std::optional<std::int64_t> {
-    const auto* fixed = past.type.shape && past.type.shape->size() == 4 ? std::get_if<std::int64_t>(&(*past.type.shape)[k]) : nullptr;
-    return fixed ? std::optional(*fixed) : std::nullopt;
-  };
-  if (!dim(1) || !dim(3) || decoder.cache[0].axis == 1)
-    return wrong_for_genai(fmt::format("input '{}' is not [batch, heads, tokens, size] with fixed heads and size", past.name));
-  const std::string& ids = inputs[decoder.input_ids].name;
-  const std::int64_t heads = *dim(1), size = *dim(3), width = width_of(model, ids).value_or(heads * size);
-  json reads{{"input_ids", ids},
-             {"attention_mask", inputs[*decoder.attention_mask].name},
-             {"past_key_names", names->past[0]},
-             {"past_value_names", names->past[1]}};
-  if (decoder.position_ids) reads["position_ids"] = inputs[*decoder.position_ids].name;
+  const absl::StatusOr<HeadsOfPast> past = heads_of(model.graph.inputs[decoder.cache[0].past], decoder.cache[0].axis);
+  if (!past.ok()) return past.status();
+  const std::int64_t context = *most_context(decoder, options);
   const std::filesystem::path folder = std::filesystem::absolute(options.config_path).parent_path();
+  json inner = decoder_json(model, decoder, *names, *past);
+  inner["filename"] = std::filesystem::absolute(options.model_path).lexically_relative(folder).string();
   const json eos = options.eos_ids.size() == 1 ? json(options.eos_ids[0]) : json(options.eos_ids);
-  const json config{
-      {"model",
-       {{"type", "llama"},
-        {"context_length", *context},
-        {"vocab_size", decoder.vocabulary.value_or(0)},
-        {"bos_token_id", 0},
-        {"eos_token_id", eos},
-        {"pad_token_id", eos.is_array() ? eos[0] : eos},
-        {"decoder",
-         {{"filename", std::filesystem::absolute(options.model_path).lexically_relative(folder).string()},
-          {"session_options", {{"provider_options", json::array()}}},
-          {"inputs", std::move(reads)},
-          {"outputs",
-           {{"logits", outputs[decoder.logits].name},
-            {"present_key_names", names->present[0]},
-            {"present_value_names", names->present[1]}}},
-          {"head_size", size},
-          {"hidden_size", width},
-          {"num_attention_heads", query_heads(model).value_or(std::max<std::int64_t>(heads, width / std::max<std::int64_t>(size, 1)))},
-          {"num_hidden_layers", static_cast<std::int64_t>(decoder.cache.size() / 2)},
-          {"num_key_value_heads", heads}}}}},
-      {"search",
-       {{"do_sample", false},
-        {"num_beams", 1},
-        {"num_return_sequences", 1},
-        {"max_length", *context},
-        {"min_length", 0},
-        {"past_present_share_buffer", decoder.kind == CacheKind::kInPlace},
-        {"repetition_penalty", 1.0},
-        {"temperature", 1.0},
-        {"top_k", 1},
-        {"top_p", 1.0}}}};
+  json told{{"type", "llama"},
+            {"context_length", context},
+            {"vocab_size", decoder.vocabulary.value_or(0)},
+            {"bos_token_id", 0},
+            {"eos_token_id", eos},
+            {"pad_token_id", options.eos_ids[0]},
+            {"decoder", std::move(inner)}};
+  const json config{{"model", std::move(told)}, {"search", search_json(context, decoder.kind == CacheKind::kInPlace)}};
   return config.dump(4) + "\n";
 }
 

@@ -18,8 +18,8 @@ struct Sampling {
 // The largest, the first of equal ones; -1 where none is a number.
 std::int64_t likeliest(const std::vector<float>& logits);
 
-// One of the `top_k` likeliest (all of an equal last one's kind are cut in order of their numbers), of which those are left that together
-// just reach `top_p`, after dividing by the temperature; by one draw of `random`. -1 where no logit is a number.
+// Logits are divided by the temperature, the `top_k` likeliest are kept (of equal ones the first), and of these the likeliest that together
+// reach `top_p`. One draw of `random` chooses among them. -1 where no logit is a number.
 std::int64_t sample(const std::vector<float>& logits, const Sampling& sampling, Random& random);
 
 }  // namespace saturate

@@ -58,6 +58,7 @@ class Stepping {
   VerifyReport run() {
     const double start = steady_seconds();
     for (int i = 0; i < 2 && good(); ++i) prepare(i);
+    if (good()) check_lengths();
     if (good())
       for (const Case& c : cases()) {
         if (!good() || steady_seconds() > deadline_) break;
@@ -122,6 +123,15 @@ class Stepping {
       if (const auto* length = std::get_if<std::int64_t>(&past)) bound(*length + cached().window.value_or(1));
     }
     return most;
+  }
+
+  void check_lengths() {
+    const std::optional<std::int64_t> most = most_tokens();
+    for (const std::int64_t length : options_.lengths)
+      if (most && length > *most)
+        return stop(
+            VerifyStatus::kNotRun,
+            fmt::format("a sequence of {} tokens is more than the {} that the models hold or see; give shorter ones", length, *most));
   }
 
   std::vector<std::int64_t> lengths(std::optional<std::int64_t> most) const {

@@ -23,8 +23,8 @@ struct SteppingOptions {
   const std::atomic<bool>* cancel = nullptr;
 };
 
-// Steps of one token and of several, a prompt and single tokens behind it, rows of a batch padded in front by different amounts, and
-// sequences that end where a table of positions ends. The sizes of a case are its batch, tokens, tokens of the first
+// There are steps of one token and of several, and a prompt with single tokens behind it. Rows of a batch are padded in front by different
+// amounts, and some sequences end where a table of positions ends. The sizes of a case are its batch, tokens, tokens of the first
 // step and of a further one (window), and padding; its one output are the
 // logits of all tokens that are no padding (of each step's last token, where one of the models gives no others).
 // A sequence never goes beyond what a sliding past holds: there the two differ rightly.
