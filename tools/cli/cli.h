@@ -104,6 +104,15 @@ struct TransformArgs {
   bool list = false, verify = true, external_data = false;
 };
 
+struct SlmArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  VerifyArgs check;
+  std::string input, output, report, dtype = "fp32", target = "onnx";
+  std::optional<std::int64_t> window, sequence, max_context, opset;
+  bool verify = true, external_data = true, print_passes = false;
+};
+
 struct InspectArgs {
   CommonArgs common;
   std::string input, target = "ort-cpu";
@@ -215,6 +224,7 @@ struct ReduceArgs {
 
 int optimize_command(const OptimizeArgs& args);
 int transform_command(const TransformArgs& args);
+int slm_command(const SlmArgs& args);
 int inspect_command(const InspectArgs& args);
 int verify_command(const VerifyCommandArgs& args);
 int run_command(const RunArgs& args);

@@ -411,6 +411,46 @@ void add_transform(CLI::App& app, TransformArgs& args) {
       "saturate transform bart.onnx -o small.onnx --pass int32_inputs --pass strip_metadata");
 }
 
+void add_slm(CLI::App& app, SlmArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "slm",
+      "make a small language model ready for an accelerator\n\nGives a decoder-only model, exported without a cache, one of keys and "
+      "values, "
+      "lets it work in half precision, and writes\noperators of an opset or target. With --window, --sequence or --max-context the cache "
+      "slides and all sizes are fixed;\nwithout, it grows. These are passes of `saturate transform`, and --print-passes prints them. The "
+      "result is run step by step\nagainst the original, and nothing is written where they differ.");
+  verb->add_option("IN.onnx", args.input, "the model, without a cache")->required();
+  verb->add_option("-o,--output", args.output, "the result (default: IN.slm.onnx); its folder is made")->type_name("OUT.onnx");
+  for (const auto& [name, into, what] : {std::tuple("--window", &args.window, "tokens of a run (default 1)"),
+                                         std::tuple("--sequence", &args.sequence,
+                                                    "tokens that are seen at once, those of the run with them (default: "
+                                                    "--max-context, or 256)"),
+                                         std::tuple("--max-context", &args.max_context, "tokens that caches hold (default: --sequence)")})
+    verb->add_option(name, *into, what)->type_name("N")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  verb->add_option("--dtype", args.dtype, "fp16, bf16, or fp32 (default): as it is")
+      ->type_name("T")
+      ->check(CLI::IsMember({"fp16", "bf16", "fp32", "float16", "bfloat16", "float32"}));
+  verb->add_option("--opset", args.opset, "write this opset of ai.onnx (default: as the result needs)")
+      ->type_name("N")
+      ->check(not_a_known_opset, "");
+  verb->add_option("--target", args.target, "what shall run it, a built-in target or a file (default onnx: any runtime)")
+      ->type_name("TARGET");
+  verb->add_option("--dim", args.shapes.dims, "the size of a symbolic dim; may be repeated")
+      ->type_name("SYMBOL=SIZE")
+      ->take_all()
+      ->expected(1);
+  verb->add_flag("!--no-external-data", args.external_data, "keep weights in OUT.onnx, where they fit, instead of OUT.onnx.data");
+  verb->add_flag("!--no-verify", args.verify, "write the result without running it");
+  verb->add_flag("--print-passes", args.print_passes, "print the passes for `saturate transform --passes`, and do nothing");
+  add_check(verb, args.check);
+  add_time(verb, args.check.seconds, "seconds after which a verification begins no new case; 1 at least (default 60)");
+  verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate slm whole.onnx -o out/model.onnx --window 1 --sequence 24 --max-context 32 --dtype fp16 --opset 14\n"
+      "saturate slm whole.onnx --print-passes --dtype fp16");
+}
+
 // Of a decoder's inputs and outputs.
 void add_decoder(CLI::App* app, DecoderArgs& args) {
   const std::string group = "The model's inputs and outputs, where they are not found by themselves";
@@ -745,6 +785,7 @@ int usage(const std::string& what) { return fail(kExitUsage, "command line", wha
 struct Everything {
   OptimizeArgs optimize;
   TransformArgs transform;
+  SlmArgs slm;
   InspectArgs inspect;
   VerifyCommandArgs verify;
   RunArgs run;
@@ -796,6 +837,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   }
   if (verb == "transform" && !all.transform.list && all.transform.input.empty()) return usage("transform: which model?");
   if (verb == "transform") return transform_command(all.transform);
+  if (verb == "slm") return slm_command(all.slm);
   if (verb == "inspect") return inspect_command(all.inspect);
   if (verb == "verify") return verify_command(all.verify);
   if (verb == "run") return run_command(all.run);
@@ -830,6 +872,7 @@ struct Verb {
 constexpr std::array kVerbs{
     Verb{"optimize", [](CLI::App& app, Everything& all) { add_optimize(app, all.optimize, all.output_option); }},
     Verb{"transform", [](CLI::App& app, Everything& all) { add_transform(app, all.transform); }},
+    Verb{"slm", [](CLI::App& app, Everything& all) { add_slm(app, all.slm); }},
     Verb{"inspect", [](CLI::App& app, Everything& all) { add_inspect(app, all.inspect); }},
     Verb{"verify", [](CLI::App& app, Everything& all) { add_verify(app, all.verify); }},
     Verb{"run", [](CLI::App& app, Everything& all) { add_run(app, all.run); }},

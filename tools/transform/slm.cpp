@@ -1,0 +1,37 @@
+#include "tools/transform/slm.h"
+
+#include "nlohmann/json.hpp"
+
+namespace saturate {
+namespace {
+
+using nlohmann::json;
+
+// Of norms and attention as one operator each, whose sums the pass for precision knows.
+constexpr std::int64_t kFusedOpset = 23;
+
+json cache_pass(const SlmOptions& options) {
+  json pass{{"pass", "kv_cache"}, {"opset", kFusedOpset}};
+  if (!options.window && !options.sequence && !options.max_context) return pass;
+  pass["mode"] = "window";
+  pass["window"] = options.window.value_or(1);
+  const std::int64_t sequence = options.sequence.value_or(options.max_context.value_or(256));
+  pass["sequence"] = sequence;
+  pass["max_context"] = options.max_context.value_or(sequence);
+  return pass;
+}
+
+}  // namespace
+
+json slm_passes(const SlmOptions& options) {
+  json passes = json::array();
+  passes.push_back(cache_pass(options));
+  if (!options.dtype.empty()) passes.push_back({{"pass", "precision"}, {"dtype", options.dtype}, {"interface", true}});
+  json last{{"pass", "optimize"}, {"target", options.target}};
+  if (options.opset) last["opset"] = *options.opset;
+  passes.push_back(std::move(last));
+  if (!options.dims.empty()) passes.push_back({{"pass", "set_dims"}, {"sizes", options.dims}});
+  return passes;
+}
+
+}  // namespace saturate
