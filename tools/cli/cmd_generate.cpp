@@ -59,7 +59,7 @@ void print_tables(const Generation& made) {
                     fmt::format("{}", fmt::join(made.rows[i].tokens, ","))});
   print_text(format_table(rows, 3));
   const auto rate = [](std::int64_t tokens, double seconds) {
-    return seconds > 0 ? fmt::format("{:.1f}", static_cast<double>(tokens) / seconds) : "-";
+    return tokens > 0 && seconds > 0 ? fmt::format("{:.1f}", static_cast<double>(tokens) / seconds) : "-";
   };
   print_text("\n" + format_table({{"phase", "tokens", "time", "tokens/s"},
                                   {"prefill", fmt::format("{}", made.prompt_tokens), human_seconds(made.prefill_seconds),
