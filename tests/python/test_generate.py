@@ -277,9 +277,10 @@ def test_steps_of_given_lengths(tmp_path):
 def test_slm_tells_its_passes(tmp_path):
     words = ("--window", 1, "--sequence", 256, "--max-context", 2048, "--dtype", "fp16", "--opset", 14, "--dim", "batch=1")
     passes = json.loads(run_ok("slm", "in.onnx", "--print-passes", *words).stdout)
-    assert [p["pass"] for p in passes] == ["kv_cache", "precision", "optimize", "set_dims"]
+    assert [p["pass"] for p in passes] == ["kv_cache", "optimize", "precision", "optimize", "set_dims"]
     assert passes[0] | {"mode": "window", "window": 1, "sequence": 256, "max_context": 2048} == passes[0]
-    assert passes[1]["dtype"] == "float16" and passes[2]["opset"] == 14 and passes[3]["sizes"] == {"batch": 1}
+    assert passes[1]["avoid"][0] == "Attention" and passes[2]["dtype"] == "float16" and passes[3]["opset"] == 14
+    assert passes[4]["sizes"] == {"batch": 1}
     assert [p["pass"] for p in json.loads(run_ok("slm", "in.onnx", "--print-passes").stdout)] == ["kv_cache", "optimize"]
 
 

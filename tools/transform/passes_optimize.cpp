@@ -119,8 +119,10 @@ absl::Status optimize(Work& work, const Arguments& args) {
   SetupOptions options{args.text("target"), {}, args.text("cost"), {}, args.texts("rules"), {}};
   options.filter.except = args.texts("skip_rules");
   options.filter.effects.approximates = args.flag("approximate");
-  const absl::StatusOr<Setup> setup = set_up(options);
+  absl::StatusOr<Setup> setup = set_up(options);
   if (!setup.ok()) return args.wrong("target", args.text("target"), std::string(setup.status().message()));
+  const std::vector<std::string> avoided = args.texts("avoid");
+  setup->target.forbidden.insert(avoided.begin(), avoided.end());
   OptimizeOptions how;
   if (args.whole("opset") > 0) how.opset = args.whole("opset");
   return run_rules(work, *setup, how, false, "target", args);

@@ -281,6 +281,7 @@ std::vector<Pass> part_passes() {
         {"cost", kText, "A cost model; none: the target's.", "\"\""},
         {"rules", kTexts, "Files of rules beside the built-in ones.", "[]"},
         {"skip_rules", kTexts, "Rules to leave out.", "[]"},
+        {"avoid", kTexts, "Operators to do without, \"Op\" or \"domain::Op\", beside those that the target does not run.", "[]"},
         {"approximate", kFlag, "Also rules that approximate.", "false"},
         {"opset", kWhole, "The opset to be written; 0: as needed.", "0", {}, 0}},
        passes::optimize},

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of norms and attention as one operator each, whose sums the pass for precision knows.
+// Of norms and attention as one operator each.
 constexpr std::int64_t kFusedOpset = 23;
 
 json cache_pass(const SlmOptions& options) {
@@ -26,6 +26,10 @@ json cache_pass(const SlmOptions& options) {
 json slm_passes(const SlmOptions& options) {
   json passes = json::array();
   passes.push_back(cache_pass(options));
+  // Norms are operators while precision is decided, for their sums are float inside. So is attention, unless an older opset takes it apart:
+  // then products are of half precision, and Softmax of float.
+  if (!options.dtype.empty() && options.opset.value_or(kFusedOpset) < kFusedOpset)
+    passes.push_back({{"pass", "optimize"}, {"target", "onnx"}, {"avoid", {"Attention", "RotaryEmbedding"}}});
   if (!options.dtype.empty()) passes.push_back({{"pass", "precision"}, {"dtype", options.dtype}, {"interface", true}});
   json last{{"pass", "optimize"}, {"target", options.target}};
   if (options.opset) last["opset"] = *options.opset;
