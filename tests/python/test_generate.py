@@ -30,6 +30,9 @@ CACHES = {
 }
 
 
+needs_cache = pytest.mark.skipif("kv_cache" not in run_ok("transform", "--list-passes").stdout, reason="there is no pass kv_cache")
+
+
 def refused(done, code, what):
     """One line that says what is wrong."""
     assert done.returncode == code and done.stdout == "", (done.returncode, done.stdout, done.stderr)
@@ -282,6 +285,54 @@ def test_slm_tells_its_passes(tmp_path):
     assert passes[1]["avoid"][0] == "Attention" and passes[2]["dtype"] == "float16" and passes[3]["opset"] == 14
     assert passes[4]["sizes"] == {"batch": 1}
     assert [p["pass"] for p in json.loads(run_ok("slm", "in.onnx", "--print-passes").stdout)] == ["kv_cache", "optimize"]
+
+
+def as_good_as_greedy(prompt, made, tolerance):
+    """Whether each token is the whole model's likeliest, or as likely but for the tolerance."""
+    for i, token in enumerate(made):
+        logits = whole_logits([*prompt, *made[:i]])
+        if logits.max() - logits[token] > tolerance * np.abs(logits).max():
+            return False
+    return True
+
+
+@needs_cache
+def test_slm_as_the_document_does(tmp_path):
+    path, out, report = saved(tmp_path, Shape()), tmp_path / "out" / "model.onnx", tmp_path / "r.json"
+    words = ("--window", 1, "--sequence", 24, "--max-context", 32, "--dtype", "fp16", "--opset", 14, "--report", report)
+    run_ok("slm", path, "-o", out, *words)
+    assert sorted(p.name for p in out.parent.iterdir()) == ["model.onnx", "model.onnx.data"]
+    model = onnx.load(out)
+    onnx.checker.check_model(model, full_check=True)
+    assert [(o.domain, o.version) for o in model.opset_import if not o.domain] == [("", 14)]
+    floats = {v.name: v.type.tensor_type.elem_type for v in [*model.graph.input, *model.graph.output]}
+    assert floats["logits"] == floats["past_key_values.0.key"] == floats["present.1.value"] == TensorProto.FLOAT16
+    past = next(v for v in model.graph.input if v.name == "past_key_values.0.key")
+    assert [d.dim_value for d in past.type.tensor_type.shape.dim][1:] == [4, 31, 8]
+    halves = {v.name: v.type.tensor_type.elem_type for v in onnx.shape_inference.infer_shapes(model).graph.value_info}
+    for node in model.graph.node:
+        if node.op_type in ("Softmax", "ReduceMean"):
+            assert halves[node.input[0]] == TensorProto.FLOAT, node
+    assert sum(node.op_type == "MatMul" and halves[node.output[0]] == TensorProto.FLOAT16 for node in model.graph.node if node.output[0] in halves) >= 16
+    told = json.loads(report.read_text())
+    assert told["stepping"]["status"] == "equal" and [p["pass"] for p in told["passes"]] == ["kv_cache", "optimize", "precision", "optimize"]
+    made = tokens(out, PROMPTS, "--max-new-tokens", 16)
+    assert all(as_good_as_greedy(prompt, row, 2e-2) for prompt, row in zip(PROMPTS, made))
+    ort.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+
+
+@needs_cache
+def test_slm_by_default(tmp_path):
+    path = saved(tmp_path, Shape())
+    run_ok("slm", path, "--no-external-data")
+    made = tokens(tmp_path / "m.slm.onnx", PROMPTS, "--max-new-tokens", 16)
+    assert made == [greedy(prompt, 16) for prompt in PROMPTS]
+    passes = run_ok("slm", path, "--print-passes", "--dtype", "bf16").stdout
+    (tmp_path / "passes.json").write_text(passes)
+    run_ok("transform", path, "-o", tmp_path / "b.onnx", "--passes", tmp_path / "passes.json")
+    assert json.loads(run_ok("verify", path, tmp_path / "b.onnx", "--stepping", "--check-rtol", 0.1, "--json").stdout)["status"] == "equal"
+    encoder = run("slm", DATA / "bart_encoder.onnx", "-o", tmp_path / "e.onnx")
+    assert encoder.returncode in (1, 5) and not (tmp_path / "e.onnx").exists() and len(encoder.stderr.splitlines()) == 1
 
 
 def test_genai_config(tmp_path):
