@@ -27,7 +27,7 @@ Expected<GenerateOptions> inner_options(const Generating& given) {
 }
 
 RunModel run_outside(const Generating& options) {
-  return [&options](Inputs inputs) -> absl::StatusOr<std::vector<saturate::Value>> {
+  return [&options](const Inputs& inputs) -> absl::StatusOr<std::vector<saturate::Value>> {
     if (options.abort != nullptr && *options.abort) return absl::CancelledError("interrupted");
     Values values;
     for (const auto& [name, value] : inputs) values[name] = to_public(value, false);

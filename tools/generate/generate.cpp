@@ -9,7 +9,7 @@
 namespace saturate {
 namespace {
 
-absl::Status wrong(std::string message) { return absl::InvalidArgumentError(message); }
+absl::Status wrong(const std::string& message) { return absl::InvalidArgumentError(message); }
 
 constexpr std::int64_t kUsualTokens = 64;
 

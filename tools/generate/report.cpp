@@ -10,9 +10,8 @@ namespace {
 using nlohmann::json;
 
 json phase_json(std::int64_t tokens, double seconds) {
-  return {{"tokens", tokens},
-          {"seconds", seconds},
-          {"tokens_per_second", tokens > 0 && seconds > 0 ? json(static_cast<double>(tokens) / seconds) : json()}};
+  const bool timed = tokens > 0 && seconds > 0;
+  return {{"tokens", tokens}, {"seconds", seconds}, {"tokens_per_second", timed ? json(static_cast<double>(tokens) / seconds) : json()}};
 }
 
 }  // namespace
