@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <numeric>
 
@@ -29,6 +30,8 @@ std::size_t physical_memory() {
 
 std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 std::size_t whole_lines(std::size_t bytes) { return rounded(std::max<std::size_t>(bytes, 1), 64); }
+// An eighth more at most: one size for those that lie close together.
+std::size_t with_room(std::size_t bytes) { return rounded(bytes, std::max<std::size_t>(64, std::bit_floor(bytes) / 8)); }
 
 // What a limit on addresses (ulimit -v) leaves the process.
 std::size_t address_limit() {
@@ -263,19 +266,26 @@ std::shared_ptr<std::byte> BufferPool::get_at(std::size_t offset, std::size_t by
   return wrap(offset, whole, nullptr, 0);
 }
 
+// Results that grow from run to run, as caches do, find a buffer of theirs again, and leave none behind that they have outgrown.
 std::shared_ptr<std::byte> BufferPool::get_apart(std::size_t bytes) {
   if (too_large(bytes)) return nullptr;
-  std::size_t whole = whole_lines(bytes);
+  std::size_t whole = keep_ ? with_room(whole_lines(bytes)) : whole_lines(bytes), given_up = 0;
   std::byte* data = nullptr;
   {
     std::lock_guard lock(mutex_);
-    const auto it = free_.lower_bound(whole);
+    auto it = free_.lower_bound(whole);
     if (it != free_.end() && it->first <= whole + whole / 4) {
       whole = it->first;
       data = it->second;
       free_.erase(it);
     } else {
       ++apart_;
+      while (it != free_.begin() && given_up < whole) {
+        --it;
+        given_up += it->first;
+        std::free(it->second);
+        it = free_.erase(it);
+      }
     }
   }
   if (data == nullptr) data = static_cast<std::byte*>(std::aligned_alloc(64, whole));

@@ -203,6 +203,20 @@ TEST(Memory, AResultTakesThePlaceOfAnInputThatNobodyNeeds) {
   EXPECT_EQ(chain.memory().most, 4096u) << "one buffer, through all of them";
 }
 
+TEST(Memory, ACacheThatGrowsFindsItsBuffersAgain) {
+  const Session s = session_of(
+      std::string(kHeader) + "g (float[n] past, float[64] news) => (float[m] present) { present = Concat <axis = 0> (past, news) }",
+      as_it_is());
+  Tensor past = noise_tensor({1024}, 1);
+  for (int step = 0; step < 400; ++step) {
+    auto out = s.run_over({{"past", std::move(past)}, {"news", noise_tensor({64}, 2)}});
+    ASSERT_TRUE(out.ok()) << out.status();
+    past = (*out)[0].tensor();
+  }
+  EXPECT_EQ(past.dims(), Shape{1024 + 400 * 64});
+  EXPECT_LT(s.memory().system_requests, 100u) << "two buffers for each eighth of a doubling";
+}
+
 TEST(Memory, AGivenCacheIsWrittenInPlace) {
   const Session s = session_of(std::string(kHeader) +
                                    "g (float[4] past, int64[1] at, float[1] news) => (float[4] present, float[4] twice) {"
