@@ -171,6 +171,7 @@ def test_names_by_patterns(tmp_path):
     refused(run("generate", path, "--prompt-ids", "1", *words[:2], "--present-names", "a%d,b%d"), 1, "has no output 'a0'")
     refused(run("generate", path, "--prompt-ids", "1", "--past-names", "z%d", "--present-names", "a%d"), 1, "like 'z%d'")
     refused(run("generate", path, "--prompt-ids", "1", "--past-names", "a%d"), 1, "give as many of each")
+    refused(run("generate", path, "--prompt-ids", "1", "--past-names", "k%dkey_before", "--present-names", "logits"), 1, "differ in type or rank")
 
 
 def test_tables(tmp_path):

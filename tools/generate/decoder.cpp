@@ -58,7 +58,7 @@ std::string bare_name(const std::string& name) {
   return out;
 }
 
-// The text with a number for %d; nullopt where it has none and `number` is beyond the first.
+// The pattern with the number for %d.
 std::string filled(const std::string& pattern, std::size_t number) {
   const std::size_t at = pattern.find("%d");
   return at == std::string::npos ? pattern : pattern.substr(0, at) + std::to_string(number) + pattern.substr(at + 2);
@@ -242,6 +242,8 @@ class Finder {
         const std::string wanted = filled(names_.present[p], layer);
         const auto present = outputs.find(wanted);
         if (present == outputs.end()) return no_decoder(fmt::format("input '{}' has no output '{}'", past->first, wanted));
+        if (!agree(past->second, present->second))
+          return no_decoder(fmt::format("input '{}' and output '{}' differ in type or rank", past->first, wanted));
         found_.cache.push_back({past->second, present->second});
         take(past->second);
       }
