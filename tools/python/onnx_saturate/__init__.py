@@ -13,7 +13,8 @@ The input is never changed, and the result is verified: original and result are 
 from ._core import __version__
 from ._egraph import EGraph, Rewrite
 from ._errors import Error, OptionError, UnsupportedError, VerificationError
-from ._generate import Generated, generate
+from ._generate import Generated
+from ._generate import generate as generate  # not in __all__: the module of its command has the same name, and documents it
 from ._optimize import (
     Optimized,
     Options,
@@ -42,7 +43,6 @@ __all__ = [
     "Transformed",
     "verify",
     "run",
-    "generate",
     "Generated",
     "inspect",
     "explain",
