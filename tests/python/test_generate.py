@@ -286,12 +286,14 @@ def test_slm_tells_its_passes(tmp_path):
     assert passes[1]["avoid"][0] == "Attention" and passes[2]["dtype"] == "float16" and passes[3]["opset"] == 14
     assert passes[4]["sizes"] == {"batch": 1}
     assert [p["pass"] for p in json.loads(run_ok("slm", "in.onnx", "--print-passes").stdout)] == ["kv_cache", "optimize"]
+    cache = json.loads(run_ok("slm", "in.onnx", "--print-passes", "--cache", "buffer", "--max-context", 9).stdout)[0]
+    assert cache["mode"] == "buffer" and cache["max_context"] == 9 and "window" not in cache
 
 
-def as_good_as_greedy(prompt, made, tolerance):
+def as_good_as_greedy(prompt, made, tolerance, shape):
     """Whether each token is the whole model's likeliest, or as likely but for the tolerance."""
     for i, token in enumerate(made):
-        logits = whole_logits([*prompt, *made[:i]])
+        logits = whole_logits([*prompt, *made[:i]], shape)
         if logits.max() - logits[token] > tolerance * np.abs(logits).max():
             return False
     return True
@@ -299,7 +301,8 @@ def as_good_as_greedy(prompt, made, tolerance):
 
 @needs_cache
 def test_slm_as_the_document_does(tmp_path):
-    path, out, report = saved(tmp_path, Shape()), tmp_path / "out" / "model.onnx", tmp_path / "r.json"
+    shape = Shape(positions="none")
+    path, out, report = saved(tmp_path, shape), tmp_path / "out" / "model.onnx", tmp_path / "r.json"
     words = ("--window", 1, "--sequence", 24, "--max-context", 32, "--dtype", "fp16", "--opset", 14, "--report", report)
     run_ok("slm", path, "-o", out, *words)
     assert sorted(p.name for p in out.parent.iterdir()) == ["model.onnx", "model.onnx.data"]
@@ -318,7 +321,7 @@ def test_slm_as_the_document_does(tmp_path):
     told = json.loads(report.read_text())
     assert told["stepping"]["status"] == "equal" and [p["pass"] for p in told["passes"]] == ["kv_cache", "optimize", "precision", "optimize"]
     made = tokens(out, PROMPTS, "--max-new-tokens", 16)
-    assert all(as_good_as_greedy(prompt, row, 2e-2) for prompt, row in zip(PROMPTS, made))
+    assert all(as_good_as_greedy(prompt, row, 2e-2, shape) for prompt, row in zip(PROMPTS, made))
     ort.InferenceSession(str(out), providers=["CPUExecutionProvider"])
 
 
@@ -328,6 +331,9 @@ def test_slm_by_default(tmp_path):
     run_ok("slm", path, "--no-external-data")
     made = tokens(tmp_path / "m.slm.onnx", PROMPTS, "--max-new-tokens", 16)
     assert made == [greedy(prompt, 16) for prompt in PROMPTS]
+    run_ok("slm", path, "-o", tmp_path / "buffer.onnx", "--cache", "buffer", "--max-context", 40)
+    made = generated(tmp_path / "buffer.onnx", PROMPTS, "--max-new-tokens", 16)
+    assert [row["tokens"] for row in made["rows"]] == [greedy(prompt, 16) for prompt in PROMPTS] and made["cache"] == "in place"
     passes = run_ok("slm", path, "--print-passes", "--dtype", "bf16").stdout
     (tmp_path / "passes.json").write_text(passes)
     run_ok("transform", path, "-o", tmp_path / "b.onnx", "--passes", tmp_path / "passes.json")

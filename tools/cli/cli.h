@@ -108,7 +108,7 @@ struct SlmArgs {
   CommonArgs common;
   ShapeArgs shapes;
   VerifyArgs check;
-  std::string input, output, report, dtype = "fp32", target = "onnx";
+  std::string input, output, report, cache, dtype = "fp32", target = "onnx";
   std::optional<std::int64_t> window, sequence, max_context, opset;
   bool verify = true, external_data = true, print_passes = false;
 };

@@ -21,7 +21,7 @@ namespace {
 absl::StatusOr<SlmOptions> slm_options(const SlmArgs& args) {
   absl::StatusOr<Sizes> dims = parse_sizes(args.shapes.dims);
   if (!dims.ok()) return dims.status();
-  SlmOptions out{args.window, args.sequence, args.max_context, "", args.opset, args.target, *std::move(dims)};
+  SlmOptions out{args.cache, args.window, args.sequence, args.max_context, "", args.opset, args.target, *std::move(dims)};
   if (args.dtype == "fp16" || args.dtype == "float16") out.dtype = "float16";
   if (args.dtype == "bf16" || args.dtype == "bfloat16") out.dtype = "bfloat16";
   return out;

@@ -427,6 +427,11 @@ void add_slm(CLI::App& app, SlmArgs& args) {
                                                     "--max-context, or 256)"),
                                          std::tuple("--max-context", &args.max_context, "tokens that caches hold (default: --sequence)")})
     verb->add_option(name, *into, what)->type_name("N")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  verb->add_option("--cache", args.cache,
+                   "how it is kept: growing, window (of fixed sizes, the default where one is given) or buffer (of --max-context tokens, "
+                   "written in place)")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"growing", "window", "buffer"}));
   verb->add_option("--dtype", args.dtype, "fp16, bf16, or fp32 (default): as it is")
       ->type_name("T")
       ->check(CLI::IsMember({"fp16", "bf16", "fp32", "float16", "bfloat16", "float32"}));

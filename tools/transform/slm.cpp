@@ -12,8 +12,10 @@ constexpr std::int64_t kFusedOpset = 23;
 
 json cache_pass(const SlmOptions& options) {
   json pass{{"pass", "kv_cache"}, {"opset", kFusedOpset}};
-  if (!options.window && !options.sequence && !options.max_context) return pass;
-  pass["mode"] = "window";
+  const bool sized = options.window || options.sequence || options.max_context;
+  pass["mode"] = !options.cache.empty() ? options.cache : sized ? "window" : "growing";
+  if (pass["mode"] == "buffer" && options.max_context) pass["max_context"] = *options.max_context;
+  if (pass["mode"] != "window") return pass;
   pass["window"] = options.window.value_or(1);
   const std::int64_t sequence = options.sequence.value_or(options.max_context.value_or(256));
   pass["sequence"] = sequence;

@@ -11,11 +11,12 @@
 namespace saturate {
 
 struct SlmOptions {
-  std::optional<std::int64_t> window, sequence, max_context;  // none: the cache grows
-  std::string dtype;                                          // float16 or bfloat16; "": as it is
-  std::optional<std::int64_t> opset;                          // to be written
-  std::string target = "onnx";                                // that the result is optimized for at the end
-  std::map<std::string, std::int64_t> dims;                   // sizes of symbolic dims
+  std::string cache;  // growing, window or buffer; "": window where one of these is given
+  std::optional<std::int64_t> window, sequence, max_context;
+  std::string dtype;                         // float16 or bfloat16; "": as it is
+  std::optional<std::int64_t> opset;         // to be written
+  std::string target = "onnx";               // that the result is optimized for at the end
+  std::map<std::string, std::int64_t> dims;  // sizes of symbolic dims
 };
 
 // As `saturate transform --passes` takes it: the cache, precision, operators of the target and opset, sizes.
