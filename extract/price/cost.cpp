@@ -4,12 +4,14 @@
 #include <cmath>
 #include <fstream>
 
+#include "extract/json_mistake.h"
 #include "extract/price/op_sizes.h"
 #include "extract/price/op_times.h"
 #include "extract/price/plugin_cost.h"
 #include "extract/target/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/model/wrong_usage.h"
 
 namespace saturate {
 namespace {
@@ -143,9 +145,11 @@ class WeightedCost : public CostModel {
 absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
   std::ifstream file(path);
   if (!file)
-    return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, flops, bytes, roofline, measured", path));
-  const auto json = nlohmann::json::parse(file, nullptr, false, true);
-  if (json.is_discarded() || !json.is_object() || !json.contains("costs") || !json["costs"].is_object())
+    return no_name_or_file(path, fmt::format("{}: no such cost model or file; {}", path, what_instead(path, builtin_cost_models())));
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const auto json = nlohmann::json::parse(text, nullptr, false, true);
+  if (json.is_discarded()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", path, json_mistake(text)));
+  if (!json.is_object() || !json.contains("costs") || !json["costs"].is_object())
     return absl::InvalidArgumentError(
         fmt::format("{}: not a cost table; wanted {{\"costs\": {{\"Op\": number, \"domain::Op\": number}}, \"default\": number}}", path));
   std::map<std::string, double> costs;

@@ -12,6 +12,7 @@
 #include "extract/target/target.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/model/wrong_usage.h"
 
 namespace saturate {
 namespace {
@@ -137,7 +138,7 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& 
   if (!name.ends_with(".jsonl") && !name.ends_with(".json")) return nullptr;
   std::ifstream file(name);
   if (!file)
-    return absl::NotFoundError(fmt::format("{}: no such cost model or file; built in are nodes, flops, bytes, roofline, measured", name));
+    return no_name_or_file(name, fmt::format("{}: no such cost model or file; {}", name, what_instead(name, builtin_cost_models())));
   const std::string text(std::istreambuf_iterator<char>(file), {});
   if (name.ends_with(".jsonl")) return measured(MeasuredTable::parse(text, name));
   const auto json = nlohmann::json::parse(text, nullptr, false, true);

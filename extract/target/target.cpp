@@ -1,6 +1,8 @@
 #include "extract/target/target.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -10,6 +12,7 @@
 #include "extract/target/target_json.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/values/heads.h"
 
@@ -297,20 +300,41 @@ absl::Status find_cost_model(Target& target, const std::string& path) {
   return absl::OkStatus();
 }
 
+// What others call what we have, and runtimes that have no target of their own.
+std::string other_target(const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kOtherNames{{{"cpu", "ort-cpu"},
+                                                                                       {"cuda", "ort-cuda"},
+                                                                                       {"gpu", "ort-cuda"},
+                                                                                       {"web", "ort-web"},
+                                                                                       {"wasm", "ort-web"},
+                                                                                       {"webgpu", "ort-web"},
+                                                                                       {"npu", "npu-4d"},
+                                                                                       {"tensorrt", "onnx"},
+                                                                                       {"openvino", "onnx"},
+                                                                                       {"qnn", "qnn-htp"}}};
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto built_in = builtin_targets();
+  for (const auto& [other, ours] : kOtherNames)
+    if (lower == other && std::find(built_in.begin(), built_in.end(), ours) != built_in.end())
+      return fmt::format("{}'{}'{} There are {}", ours == "onnx" ? "for a runtime with fusions of its own take " : "did you mean ", ours,
+                         ours == "onnx" ? "." : "?", fmt::join(built_in, ", "));
+  return what_instead(name, built_in);
+}
+
 }  // namespace
 
 absl::StatusOr<Target> builtin_target(std::string_view name) {
   for (const auto& [known, text] : kBuiltinTargets)
     if (known == name) return parse_target(std::string(text), std::string(name));
-  return absl::NotFoundError(fmt::format("'{}' is no built-in target; there are {}", name, fmt::join(builtin_targets(), ", ")));
+  return wrong_usage(fmt::format("'{}' is no built-in target; {}", name, what_instead(name, builtin_targets())));
 }
 
 absl::StatusOr<Target> load_target(const std::string& name_or_path) {
   const auto built_in = builtin_targets();
   if (std::find(built_in.begin(), built_in.end(), name_or_path) != built_in.end()) return builtin_target(name_or_path);
   std::ifstream file(name_or_path);
-  if (!file)
-    return absl::NotFoundError(fmt::format("{}: no such target or file; built in are {}", name_or_path, fmt::join(built_in, ", ")));
+  if (!file) return no_name_or_file(name_or_path, fmt::format("{}: no such target or file; {}", name_or_path, other_target(name_or_path)));
   std::stringstream text;
   text << file.rdbuf();
   absl::StatusOr<Target> target = parse_target(text.str(), name_or_path);

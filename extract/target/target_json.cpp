@@ -2,8 +2,10 @@
 
 #include <charconv>
 
+#include "extract/json_mistake.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/model/wrong_usage.h"
 
 namespace saturate {
 namespace {
@@ -329,8 +331,8 @@ std::string refuse_attributes(const std::map<std::string, std::vector<std::strin
 
 absl::StatusOr<Target> parse_target(const std::string& text, const std::string& place) {
   const auto file = json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (file.is_discarded() || !file.is_object())
-    return bad(fmt::format("{}: not a JSON object; see `saturate targets show ort-cpu` for the form", place));
+  if (file.is_discarded()) return bad(fmt::format("{}: not JSON: {}", place, json_mistake(text)));
+  if (!file.is_object()) return bad(fmt::format("{}: not a JSON object; see `saturate targets show ort-cpu` for the form", place));
   Target t;
   if (const auto base = file.find("extends"); base != file.end()) {
     absl::StatusOr<Target> extended = builtin_target(base->is_string() ? base->get<std::string>() : base->dump());
@@ -376,7 +378,7 @@ std::vector<std::string> known_wishes() {
 absl::Status add_wishes(const std::string& name, Target& target) {
   for (const auto& [known, text] : kWishes)
     if (known == name) return read_wishes(json::parse(text), target);
-  return bad(fmt::format("--prefer {}: no such wish; known are {}", name, fmt::join(known_wishes(), ", ")));
+  return wrong_usage(fmt::format("--prefer {}: no such wish; {}", name, what_instead(name, known_wishes())));
 }
 
 std::string target_text(const Target& t) {

@@ -166,7 +166,8 @@ absl::StatusOr<std::shared_ptr<ExternalFiles::File>> ExternalFiles::open(const s
   auto file = std::make_shared<File>();
   file->path = folder_ == "." ? location : folder_ + "/" + location;
   file->fd = open_beneath(folder_fd_, *steps);
-  if (file->fd < 0 && errno == ENOENT) return refused(location, fmt::format("there is no such file in '{}'", folder_));
+  if (file->fd < 0 && errno == ENOENT)
+    return refused(location, fmt::format("there is no such file in '{}'; it must lie beside the model", folder_));
   if (file->fd < 0 && (errno == ELOOP || errno == ENOTDIR || errno == EXDEV)) return refused(location, kLinkText);
   if (file->fd < 0) return refused(location, fmt::format("cannot open it: {}", std::strerror(errno)));
   struct stat info {};

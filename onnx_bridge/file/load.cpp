@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
+#include "onnx_bridge/file/foreign.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/mapped_model.h"
 #include "onnx_bridge/file/proto/convert.h"
@@ -39,8 +40,9 @@ std::string diagnose(std::string_view bytes) {
   while (at < bytes.size()) {
     const auto field = proto::read_field(bytes, at);
     if (!field && fields > 0)
-      return fmt::format("the model is truncated or damaged: byte {} of {} starts no complete protobuf field", at, bytes.size());
-    if (!field) return "this is no ONNX model: it does not start with a protobuf field";
+      return fmt::format("the model is truncated or damaged: byte {} of {} starts no complete protobuf field; copy or download it again",
+                         at, bytes.size());
+    if (!field) return "this is no ONNX model: it does not start with a protobuf field; name a file that ends in .onnx";
     ++fields;
     at = field->end;
   }
@@ -89,9 +91,8 @@ struct Descriptor {
 std::string read_some(int fd, std::size_t limit) {
   std::string bytes(limit, '\0');
   std::size_t have = 0;
-  ::lseek(fd, 0, SEEK_SET);
   while (have < limit) {
-    const ssize_t n = ::read(fd, bytes.data() + have, limit - have);
+    const ssize_t n = ::pread(fd, bytes.data() + have, limit - have, static_cast<off_t>(have));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     have += static_cast<std::size_t>(n);
@@ -101,7 +102,7 @@ std::string read_some(int fd, std::size_t limit) {
 }
 
 absl::Status check_size(std::uint64_t size, const std::string& file) {
-  if (size == 0) return invalid(file, "the file is empty");
+  if (size == 0) return invalid(file, "the file is empty; write or download it again");
   if (size > INT_MAX)
     return invalid(file, fmt::format("the file has {} bytes, but protobuf messages end at 2 GB: save the model with external data", size));
   return absl::OkStatus();
@@ -117,14 +118,16 @@ absl::StatusOr<Model> load(const std::string& path) {
   Descriptor file;
   file.fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd < 0) {
-    const std::string text = fmt::format("{}: cannot open: {}", path, std::strerror(errno));
-    return errno == ENOENT ? absl::NotFoundError(text) : absl::PermissionDeniedError(text);
+    const int error = errno;
+    const std::string text = fmt::format("{}: {}", path, no_file(path, error));
+    return error == ENOENT ? absl::NotFoundError(text) : absl::PermissionDeniedError(text);
   }
   struct stat info {};
   if (::fstat(file.fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return invalid(path, S_ISDIR(info.st_mode) ? "this is a folder, not a model" : "this is no regular file");
+    return invalid(path, S_ISDIR(info.st_mode) ? folder_for_model(path) : "this is no regular file; name a model");
   const auto size = static_cast<std::uint64_t>(info.st_size);
   if (absl::Status s = check_size(size, path); !s.ok()) return s;
+  if (const std::string foreign = foreign_format(read_some(file.fd, kHeadBytes)); !foreign.empty()) return invalid(path, foreign);
   if (path.ends_with(".onnxtxt")) return load_text(file.fd, size, path);
   if (size >= proto::kMappedFrom) {
     if (const auto whole = proto::map_file(file.fd, size, path)) {
@@ -158,6 +161,8 @@ absl::StatusOr<Model> load_model(const std::string& path) {
 
 absl::StatusOr<Model> parse_model(std::string_view bytes, const std::string& folder, std::vector<DetachedData> detached) {
   if (absl::Status s = check_size(bytes.size(), "model from memory"); !s.ok()) return s;
+  if (const std::string foreign = foreign_format(bytes.substr(0, kHeadBytes)); !foreign.empty())
+    return invalid("model from memory", foreign);
   auto message = std::make_shared<onnx::ModelProto>();
   if (!parse(bytes, *message)) return invalid("model from memory", diagnose(bytes));
   auto model = convert(std::move(message), folder, "", std::move(detached));

@@ -75,6 +75,14 @@ class Table {
     return it->second->ascending;
   }
 
+  std::vector<std::string> names(std::string_view domain) const {
+    std::vector<std::string> out;
+    for (const auto& [name, versions] : by_name_)
+      if (name.first == domain) out.emplace_back(name.second);
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
  private:
   struct Versions {
     std::vector<std::pair<std::string_view, const std::vector<std::string_view>*>> texts;  // with the sets of types that they name
@@ -206,6 +214,8 @@ const OpSchema* find_schema(std::string_view domain, std::string_view name, std:
 }
 
 std::span<const OpSchema* const> schema_versions(std::string_view domain, std::string_view name) { return table().versions(domain, name); }
+
+std::vector<std::string> operator_names(std::string_view domain) { return table().names(domain); }
 
 void add_defaults(const OpSchema& schema, std::vector<Attribute>& attributes) {
   for (const OpAttribute& a : schema.attributes)

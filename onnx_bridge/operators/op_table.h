@@ -47,6 +47,8 @@ std::optional<DType> dtype_of_tensor(std::string_view type);
 const OpSchema* find_schema(std::string_view domain, std::string_view name, std::int64_t version);
 // All versions, ascending.
 std::span<const OpSchema* const> schema_versions(std::string_view domain, std::string_view name);
+// Of all operators of a domain, in order.
+std::vector<std::string> operator_names(std::string_view domain);
 // Appends the defaults of the attributes that are not given.
 void add_defaults(const OpSchema& schema, std::vector<Attribute>& attributes);
 inline constexpr int kNewestOpset = 28;

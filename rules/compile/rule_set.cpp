@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "absl/container/flat_hash_set.h"
@@ -16,6 +17,40 @@ bool RuleFilter::accepts(std::string_view name, Effect effect, std::span<const s
   const auto named = [&](const std::string& n) { return n == name || n == law_of(name); };  // a law's name is for all its instances
   if (std::any_of(except.begin(), except.end(), named)) return false;
   return only.empty() || std::any_of(only.begin(), only.end(), named);
+}
+
+namespace {
+
+// What a direction of a rule makes, and does not read.
+template <typename Visit>
+void for_each_made(const RuleHead& head, Visit visit) {
+  for (const RuleDirection& direction : head.directions)
+    for (const RuleOp& made : direction.makes) {
+      const auto same = [&](const RuleOp& wanted) { return wanted.domain == made.domain && wanted.op_type == made.op_type; };
+      if (std::none_of(direction.wants.begin(), direction.wants.end(), same)) visit(made);
+    }
+}
+
+std::string full_name(const RuleOp& op) {
+  return op.domain.empty() ? std::string(op.op_type) : fmt::format("{}.{}", op.domain, op.op_type);
+}
+
+}  // namespace
+
+bool RuleFilter::spares(const RuleHead& head) const {
+  bool spares = true;
+  if (!not_made.empty())
+    for_each_made(head, [&](const RuleOp& made) {
+      spares &= std::none_of(not_made.begin(), not_made.end(),
+                             [&](const std::string& name) { return name == made.op_type || name == full_name(made); });
+    });
+  return spares;
+}
+
+std::vector<std::string> RuleSet::made_operators() const {
+  std::set<std::string> names;
+  for (const auto& rule : rules_) for_each_made(rule->head(), [&](const RuleOp& made) { names.insert(full_name(made)); });
+  return {names.begin(), names.end()};
 }
 
 absl::Status RuleSet::check_name(const std::string& name, const std::string& place) const {
@@ -116,7 +151,9 @@ std::vector<const Rule*> RuleSet::cases_of(std::string_view native) const {
 RuleSet RuleSet::filtered(const RuleFilter& filter) const& { return RuleSet(*this).filtered(filter); }
 
 RuleSet RuleSet::filtered(const RuleFilter& filter) && {
-  std::erase_if(rules_, [&](const auto& r) { return !filter.accepts(r->head().name, r->head().effect, r->head().assumes); });
+  std::erase_if(rules_, [&](const auto& r) {
+    return !filter.accepts(r->head().name, r->head().effect, r->head().assumes) || !filter.spares(r->head());
+  });
   std::erase_if(native_, [&](const NativeRule& r) {
     return !filter.accepts(r.name, r.effect, std::vector<std::string_view>(r.assumes.begin(), r.assumes.end()));
   });

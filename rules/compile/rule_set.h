@@ -26,10 +26,13 @@ struct NativeRule {
 
 struct RuleFilter {
   EffectChoice effects;
-  std::vector<std::string> only;    // names; empty: all
-  std::vector<std::string> except;  // names
+  std::vector<std::string> only;      // names; empty: all
+  std::vector<std::string> except;    // names
+  std::vector<std::string> not_made;  // operators, with or without domain: no rule that makes one of what holds none of them
   AssumptionChoice assumptions;
   bool accepts(std::string_view name, Effect effect, std::span<const std::string_view> assumes = {}) const;
+  // Whether a rule makes none of `not_made`.
+  bool spares(const RuleHead& head) const;
 };
 
 class RuleSet {
@@ -58,6 +61,8 @@ class RuleSet {
   void define_operators(OnnxEGraph& g) const { g.define(operators_); }
   // The graphs with examples and counterexamples of the native rule of this name; none without `examples`.
   std::vector<const Rule*> cases_of(std::string_view native) const;
+  // The operators that rules make of others.
+  std::vector<std::string> made_operators() const;
   // A rule by its name; by the name of a law its first instance.
   const Rule* find(std::string_view name) const;
   RuleSet filtered(const RuleFilter& filter) const&;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "onnx_bridge/model/wrong_usage.h"
+
 namespace saturate {
 namespace {
 
@@ -43,6 +45,12 @@ constexpr Assumption kAssumptions[] = {
      kNotFinite | kHiddenRows | kLowScores},
 };
 
+std::vector<std::string> names_of_assumptions() {
+  std::vector<std::string> out;
+  for (const Assumption& a : kAssumptions) out.emplace_back(a.name);
+  return out;
+}
+
 }  // namespace
 
 std::string_view to_string(AssumptionClass c) {
@@ -70,7 +78,8 @@ std::optional<std::string> AssumptionChoice::unknown() const {
   for (const auto* names : {&assumed, &not_assumed})
     for (const std::string& name : *names)
       if (!find_assumption(name) && !(names == &not_assumed && name == "all"))
-        return fmt::format("{}: no such assumption; `saturate optimize --help` names them", name);
+        return fmt::format("{}: no such assumption; {}", name,
+                           what_instead(name, names_of_assumptions(), "`saturate optimize --help` names them"));
   return std::nullopt;
 }
 

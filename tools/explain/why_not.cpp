@@ -9,10 +9,12 @@
 #include "egraph/explain.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/compile/near_miss.h"
 #include "tools/explain/quantization.h"
 #include "tools/pipeline/fused.h"
+#include "tools/pipeline/graph_stats.h"
 
 namespace saturate {
 namespace {
@@ -535,14 +537,39 @@ bool has_value(const Graph& graph, const std::string& value) {
          std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](const ValueInfo& v) { return v.name == value; });
 }
 
+// An operator that is asked for stands in the standard, in the model or in a rule.
+absl::Status check_operator(const Model& model, const RuleSet& rules, const std::string& asked) {
+  if (asked.empty()) return absl::OkStatus();
+  std::set<std::string> known;
+  for (const char* domain : {"", "com.microsoft", "ai.onnx.ml"})
+    for (const std::string& name : operator_names(domain)) known.insert(name);
+  for (const std::string& name : rules.made_operators()) known.insert(name.substr(name.rfind('.') + 1));
+  for (const auto& [name, count] : graph_stats(model).operators) known.insert(name.substr(name.rfind('.') + 1));
+  for (const Function& f : model.functions) known.insert(f.name);
+  const std::string name = asked.substr(asked.rfind('.') + 1);
+  if (known.contains(name)) return absl::OkStatus();
+  return wrong_usage(fmt::format("--op {}: no operator of this name is known; {}", asked,
+                                 what_instead(name, {known.begin(), known.end()}, "`saturate inspect` lists those of the model")));
+}
+
+std::vector<std::string> value_names(const Graph& graph) {
+  std::vector<std::string> out;
+  for (const ValueInfo& input : graph.inputs) out.push_back(input.name);
+  for (const Node& node : graph.nodes)
+    for (const std::string& output : node.outputs)
+      if (!output.empty()) out.push_back(output);
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query) {
   if (!query.value.empty() && !has_value(model.graph, query.value))
-    return absl::InvalidArgumentError(
-        fmt::format("--value {}: the model has no such value; `saturate inspect` names inputs and outputs", query.value));
+    return wrong_usage(fmt::format("--value {}: the model has no such value; {}", query.value,
+                                   what_instead(query.value, value_names(model.graph), "`saturate inspect` names inputs and outputs")));
   if (!query.rule.empty() && setup.rules.show(query.rule).empty())
-    return absl::InvalidArgumentError(fmt::format("--rule {}: no such rule; `saturate rules list` names them", query.rule));
+    return wrong_usage(fmt::format("--rule {}: {}", query.rule, no_such_rule(setup.rules, query.rule)));
+  if (absl::Status s = check_operator(model, setup.rules, query.op); !s.ok()) return s;
   WhyReport report;
   options.observe = [&](const FinishedRun& run) { PlaceExplainer(run, setup, query, report).ask(); };
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);

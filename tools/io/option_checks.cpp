@@ -39,6 +39,16 @@ std::string not_a_whole_number(const std::string& text) {
   return number && *number >= 0 ? "" : fmt::format("'{}' is no whole number from 0 to {}", text, INT64_MAX);
 }
 
+std::string not_a_whole_number_in(const std::string& text, std::int64_t least, std::int64_t most) {
+  const auto number = parse_int(text);
+  return number && *number >= least && *number <= most ? "" : fmt::format("'{}' is no whole number from {} to {}", text, least, most);
+}
+
+std::string not_a_number_in(const std::string& text, double least, double most) {
+  const auto number = finite_number(text);
+  return number && *number >= least && *number <= most ? "" : fmt::format("'{}' is no number from {} to {}", text, least, most);
+}
+
 std::string not_a_known_opset(const std::string& text) {
   std::int64_t opset = 0;
   if (absl::SimpleAtoi(text, &opset) && opset >= 1 && opset <= kNewestOpset) return "";

@@ -17,6 +17,9 @@ std::string not_a_number_from_0(const std::string& text);
 std::string not_a_number_above_0(const std::string& text);
 // Digits that fit into 63 bits.
 std::string not_a_whole_number(const std::string& text);
+// Within these bounds, which the sentence names.
+std::string not_a_whole_number_in(const std::string& text, std::int64_t least, std::int64_t most);
+std::string not_a_number_in(const std::string& text, double least, double most);
 // An opset that saturate knows.
 std::string not_a_known_opset(const std::string& text);
 // Something is written there.

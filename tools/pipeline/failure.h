@@ -22,8 +22,8 @@ struct Failure {
   std::string message, advice;
 };
 
-// Advice where a model can't be read or makes no sense.
-inline constexpr const char* kModelAdvice = "check that it is a complete ONNX model";
+// Advice where a model makes no sense and the message has none of its own.
+inline constexpr const char* kModelAdvice = "mend the model there, or export it again";
 
 // `<place>: <what>; <what to do>` as one line. `place` is put in front unless the message begins with it, `advice` at the end unless the
 // message has some already.

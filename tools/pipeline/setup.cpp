@@ -1,15 +1,19 @@
 #include "tools/pipeline/setup.h"
 
 #include <algorithm>
+#include <set>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "onnx_bridge/model/wrong_usage.h"
+#include "tools/io/dims.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/failure.h"
 
 namespace saturate {
 namespace {
 
-absl::Status unfit(std::string message) { return absl::InvalidArgumentError(std::move(message)); }
+absl::Status unfit(const std::string& message) { return wrong_usage(message); }
 
 bool has_rule(const RuleSet& rules, const std::string& name) {
   const auto native = rules.native_rules();
@@ -41,10 +45,14 @@ void replace_symbol(std::vector<ValueInfo>& infos, const std::string& symbol, st
   }
 }
 
-absl::Status fix_dim(Model& model, ValueInfo& input, std::size_t axis, std::int64_t size) {
+// `declared`: the dim as the model has it.
+absl::Status fix_dim(Model& model, ValueInfo& input, std::size_t axis, std::int64_t size, const DimSpec& declared) {
   DimSpec& dim = (*input.type.shape)[axis];
   if (const auto* number = std::get_if<std::int64_t>(&dim)) {
     if (*number == size) return absl::OkStatus();
+    if (const auto* symbol = std::get_if<std::string>(&declared))
+      return unfit(fmt::format("input '{}': dim {} is '{}', which is {} by another option and can't be {}, too; give it one size",
+                               input.name, axis, *symbol, *number, size));
     return unfit(fmt::format("input '{}': dim {} is {} in the model and can't become {}; export the model with a dynamic dim", input.name,
                              axis, *number, size));
   }
@@ -65,6 +73,33 @@ void give_rank(ValueInfo& input, std::size_t rank) {
   input.origin = nullptr;
 }
 
+// Names of dims of inputs, outputs and what is known of values.
+std::vector<std::string> symbols_of(const Graph& graph) {
+  std::set<std::string> names;
+  for (const auto* infos : {&graph.inputs, &graph.outputs, &graph.value_info})
+    for (const ValueInfo& info : *infos)
+      if (info.type.shape)
+        for (const DimSpec& dim : *info.type.shape)
+          if (const auto* name = std::get_if<std::string>(&dim)) names.insert(*name);
+  return {names.begin(), names.end()};
+}
+
+// Inputs that have no default value.
+std::vector<std::string> fed_inputs(const Graph& graph) {
+  std::set<std::string_view> defaults;
+  for (const Initializer& i : graph.initializers) defaults.insert(i.name);
+  std::vector<std::string> out;
+  for (const ValueInfo& input : graph.inputs)
+    if (!defaults.contains(input.name)) out.push_back(input.name);
+  return out;
+}
+
+std::string shape_text(const std::vector<DimSpec>& shape) {
+  std::vector<std::string> dims;
+  for (const DimSpec& dim : shape) dims.push_back(dim_text(dim));
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
 }  // namespace
 
 std::string error_line(std::string_view place, std::string_view message, std::string_view advice) {
@@ -81,11 +116,35 @@ absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const 
   return load_rules(files, filter, true);
 }
 
+std::string no_such_rule(const RuleSet& rules, const std::string& name) {
+  std::set<std::string> known;
+  for (const auto& stored : rules.stored()) known.emplace(law_of(stored->head().name));
+  for (const NativeRule& rule : rules.native_rules()) known.insert(rule.name);
+  return fmt::format("no such rule; {}", what_instead(name, {known.begin(), known.end()}, "`saturate rules list` names them"));
+}
+
+namespace {
+
+// The made operators that a fused one may be meant by: without domain, and without those between rules.
+std::vector<std::string> fusions(const std::vector<std::string>& made) {
+  std::vector<std::string> out;
+  for (const std::string& name : made)
+    if (!name.starts_with("saturate.")) out.push_back(name.substr(name.rfind('.') + 1));
+  return out;
+}
+
+}  // namespace
+
 absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter) {
   for (const std::string& name : filter.except)
-    if (!has_rule(rules, name))
-      return absl::InvalidArgumentError(fmt::format("{}: no such rule to leave out; `saturate rules list` names them", name));
-  if (const auto unknown = filter.assumptions.unknown()) return absl::InvalidArgumentError(*unknown);
+    if (!has_rule(rules, name)) return wrong_usage(fmt::format("{}: {}", name, no_such_rule(rules, name)));
+  if (!filter.not_made.empty()) {
+    const std::vector<std::string> made = rules.made_operators();
+    for (const std::string& op : filter.not_made)
+      if (std::none_of(made.begin(), made.end(), [&](const std::string& name) { return name == op || name.ends_with("." + op); }))
+        return wrong_usage(fmt::format("--skip-fusion {}: no rule makes such an operator; {}", op, what_instead(op, fusions(made))));
+  }
+  if (const auto unknown = filter.assumptions.unknown()) return absl::InvalidArgumentError(*unknown);  // of a target file
   return std::move(rules).filtered(filter);
 }
 
@@ -99,6 +158,7 @@ absl::StatusOr<Setup> set_up(const SetupOptions& options) {
   if (!target.ok()) return target.status();
   for (const std::string& wish : options.prefer)
     if (absl::Status s = add_wishes(wish, *target); !s.ok()) return s;
+  if (const auto unknown = options.filter.assumptions.unknown()) return wrong_usage(*unknown);
   RuleFilter filter = options.filter;
   fit_to_target(filter, *target);
   absl::StatusOr<RuleSet> rules = load_rules(options.rule_files, filter, false);
@@ -110,30 +170,59 @@ absl::StatusOr<Setup> set_up(const SetupOptions& options) {
 }
 
 absl::Status check_not_empty(const GivenShapes& shapes) {
-  if (shapes.allow_empty) return absl::OkStatus();
-  const char* advice = "a size of 0 leaves nothing to compute; --allow-empty takes it all the same";
+  const auto check = [&](const std::string& option, std::int64_t size) {
+    if (size == 0 && !shapes.allow_empty)
+      return unfit(fmt::format("{}: a size of 0 leaves nothing to compute; --allow-empty takes it all the same", option));
+    return size <= kLargestSize ? absl::OkStatus() : unfit(fmt::format("{}: {} is no size; give 1 to {}", option, size, kLargestSize));
+  };
   for (const auto& [symbol, size] : shapes.dims)
-    if (size == 0) return unfit(fmt::format("--dim {}=0: {}", symbol, advice));
+    if (absl::Status s = check(fmt::format("--dim {}={}", symbol, size), size); !s.ok()) return s;
   for (const auto& [name, dims] : shapes.input_shapes)
-    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return unfit(fmt::format("--input-shapes {}: {}", name, advice));
+    for (const std::int64_t size : dims)
+      if (absl::Status s = check("--input-shapes " + name, size); !s.ok()) return s;
   return absl::OkStatus();
 }
 
-absl::Status fix_shapes(Model& model, const GivenShapes& shapes) {
+absl::StatusOr<GivenShapes> fitting(GivenShapes shapes, const Model& model) {
   if (absl::Status s = check_not_empty(shapes); !s.ok()) return s;
+  const std::vector<std::string> symbols = symbols_of(model.graph), inputs = fed_inputs(model.graph);
+  const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   for (const auto& [symbol, size] : shapes.dims)
+    if (!shapes.of_several_models && !is_in(symbols, symbol))
+      return unfit(fmt::format("--dim {}={}: the model has no symbolic dim '{}'; {}", symbol, size, symbol, what_instead(symbol, symbols)));
+  for (auto& [name, dims] : shapes.input_shapes) {
+    if (name.empty() && inputs.size() != 1)
+      return unfit(fmt::format("--input-shapes {}: of which input? Write NAME:{}; {}", fmt::join(dims, ","), fmt::join(dims, ","),
+                               what_instead("", inputs)));
+    if (name.empty()) name = inputs[0];
+    const bool known = is_in(inputs, name) || std::any_of(model.graph.inputs.begin(), model.graph.inputs.end(),
+                                                          [&, &given = name](const ValueInfo& v) { return v.name == given; });
+    if (!known) return unfit(fmt::format("the model has no input '{}'; {}", name, what_instead(name, inputs)));
+  }
+  return shapes;
+}
+
+absl::Status fix_shapes(Model& model, const GivenShapes& given) {
+  const absl::StatusOr<GivenShapes> shapes = fitting(given, model);
+  if (!shapes.ok()) return shapes.status();
+  const std::vector<ValueInfo> declared = model.graph.inputs;
+  for (const auto& [symbol, size] : shapes->dims)
     for (auto* infos : {&model.graph.inputs, &model.graph.outputs, &model.graph.value_info}) replace_symbol(*infos, symbol, size);
-  for (const auto& [name, dims] : shapes.input_shapes) {
+  for (const auto& [name, dims] : shapes->input_shapes) {
     const auto input =
         std::find_if(model.graph.inputs.begin(), model.graph.inputs.end(), [&](const ValueInfo& v) { return v.name == name; });
-    if (input == model.graph.inputs.end()) return unfit(fmt::format("the model has no input '{}'; `saturate inspect` lists them", name));
     give_rank(*input, dims.size());
     if (!input->type.shape || input->type.shape->size() != dims.size())
-      return unfit(fmt::format("input '{}' has rank {}, not {}; `saturate inspect` shows its shape", name,
-                               input->type.shape ? fmt::format("{}", input->type.shape->size()) : "unknown", dims.size()));
+      return unfit(fmt::format("input '{}' has rank {}, not {}; its shape is {}", name,
+                               input->type.shape ? fmt::format("{}", input->type.shape->size()) : "unknown", dims.size(),
+                               input->type.shape ? shape_text(*input->type.shape) : "that of no tensor"));
+    const auto& before = declared[static_cast<std::size_t>(input - model.graph.inputs.begin())].type.shape;
     for (std::size_t axis = 0; axis < dims.size(); ++axis) {
       if (dims[axis] < 0) continue;
-      if (absl::Status status = fix_dim(model, *input, axis, dims[axis]); !status.ok()) return status;
+      const DimSpec was = before ? (*before)[axis] : DimSpec{};
+      if (absl::Status status = fix_dim(model, *input, axis, dims[axis], was); !status.ok()) return status;
     }
   }
   return absl::OkStatus();

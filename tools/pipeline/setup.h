@@ -36,6 +36,8 @@ absl::StatusOr<Setup> set_up(const SetupOptions& options);
 void fit_to_target(RuleFilter& filter, const Target& target);
 
 absl::StatusOr<RuleSet> load_rules(const std::vector<std::string>& files, const RuleFilter& filter);
+// "no such rule; did you mean ...".
+std::string no_such_rule(const RuleSet& rules, const std::string& name);
 // What the filter lets through; the rules and assumptions that it names must exist.
 absl::StatusOr<RuleSet> filter_rules(RuleSet rules, const RuleFilter& filter);
 
@@ -44,11 +46,15 @@ using InputShapes = std::vector<std::pair<std::string, std::vector<std::int64_t>
 struct GivenShapes {
   Sizes dims;
   InputShapes input_shapes;
-  bool allow_empty = false;  // a size may be 0
+  bool allow_empty = false;        // a size may be 0
+  bool of_several_models = false;  // not each must have the dims
 };
-// Writes them into the model's inputs; kInvalidArgument with one line where they do not fit.
+inline constexpr std::int64_t kLargestSize = 1'000'000'000'000;
+// The same with names of the model: wrong_usage() where it has no such dim or input. A shape without a name ("") is that of its one input.
+absl::StatusOr<GivenShapes> fitting(GivenShapes shapes, const Model& model);
+// Writes them into the model's inputs; wrong_usage() with one line where they do not fit.
 absl::Status fix_shapes(Model& model, const GivenShapes& shapes);
-// An error where a size is 0 and must not be.
+// An error where a size is 0 and must not be, or none that a tensor can have.
 absl::Status check_not_empty(const GivenShapes& shapes);
 
 }  // namespace saturate

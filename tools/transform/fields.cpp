@@ -1,10 +1,10 @@
 #include "tools/transform/fields.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/io/option_checks.h"
 #include "tools/io/terminal.h"
 
@@ -213,28 +213,6 @@ absl::StatusOr<Arguments> Arguments::from_text(std::string_view pass, const std:
 
 absl::Status Arguments::wrong(const char* field, std::string_view value, std::string_view what) const {
   return error(pass_, field, value.empty() ? std::string() : fmt::format("'{}'", value), what);
-}
-
-std::string nearest(std::string_view name, const std::vector<std::string>& known) {
-  const auto plain = [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); };
-  const auto distance = [&](std::string_view other) {  // Levenshtein's, by rows
-    std::vector<std::size_t> row(other.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < name.size(); ++i) {
-      std::size_t diagonal = std::exchange(row[0], i + 1);
-      for (std::size_t k = 0; k < other.size(); ++k)
-        diagonal = std::exchange(row[k + 1], std::min({row[k] + 1, row[k + 1] + 1, diagonal + (plain(name[i]) != plain(other[k]))}));
-    }
-    return row.back();
-  };
-  std::string best;
-  std::size_t least = std::max<std::size_t>(2, name.size() / 2);
-  for (const std::string& other : known)
-    if (const std::size_t d = distance(other); d < least || (d == least && (best.empty() || other < best))) {
-      least = d;
-      best = other;
-    }
-  return best;
 }
 
 }  // namespace saturate

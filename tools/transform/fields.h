@@ -66,7 +66,4 @@ class Arguments {
   nlohmann::json values_ = nlohmann::json::object();
 };
 
-// The name among `known` that `name` was most likely meant to be; "" where none is near.
-std::string nearest(std::string_view name, const std::vector<std::string>& known);
-
 }  // namespace saturate

@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/first_versions.h"
 #include "tools/transform/passes.h"

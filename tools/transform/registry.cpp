@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/transform/olive.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/precision.h"
@@ -338,11 +339,8 @@ std::vector<std::string> known_names() {
 }
 
 absl::Status unknown(std::string_view name) {
-  const std::string near = nearest(name, known_names());
-  return absl::InvalidArgumentError(fmt::format("pass {}: no such pass; {}", name,
-                                                near.empty()
-                                                    ? "`saturate transform --list-passes` lists them"
-                                                    : fmt::format("did you mean {}? `saturate transform --list-passes` lists them", near)));
+  return wrong_usage(
+      fmt::format("pass {}: no such pass; {}", name, what_instead(name, known_names(), "`saturate transform --list-passes` lists them")));
 }
 
 absl::StatusOr<const Pass*> asked_for(std::string_view name) {
