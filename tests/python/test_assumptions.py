@@ -298,7 +298,7 @@ def test_a_target_asks_for_risks_by_name(tmp_path):
 def test_unknown_assumptions_are_named(tmp_path, words):
     onnx.save(linear(), tmp_path / "m.onnx")
     done = run(tmp_path / "m.onnx", tmp_path / "o.onnx", *words)
-    assert done.returncode == 1 and "no such assumption" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and "no such assumption" in done.stderr and len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "o.onnx").exists()
 
 

@@ -203,7 +203,7 @@ def test_input_shapes(tmp_path, small_model):
         assert [d.dim_value for d in result.graph.output[0].type.tensor_type.shape.dim] == [5, 4]
     for words in (["--input-shapes", "x:5,3"], ["--input-shapes", "z:1"], ["--input-shapes", "x:1"], ["--input-shapes", "x"], ["--dim", "n"], ["--dim", "n=3", "--dim", "n=4"]):
         done = run("in.onnx", "never.onnx", *words, cwd=tmp_path)
-        assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
     assert not (tmp_path / "never.onnx").exists()
 
 
@@ -212,7 +212,7 @@ def test_rules_verbs(tmp_path):
     assert len(rules) > 20 and all(r["effect"] in ("exact", "reassociates", "within_one_step", "rescales", "approximates") for r in rules)
     text_rule = next(r for r in rules if r["from"] != "C++")
     assert f"rule {text_rule['name'].split('[')[0]}" in run_ok("rules", "show", text_rule["name"]).stdout
-    assert run("rules", "show", "no_such_rule").returncode == 1
+    assert run("rules", "show", "no_such_rule").returncode == 2
     assert text_rule["name"] in run_ok("rules", "list").stdout
 
 
@@ -241,7 +241,7 @@ def test_targets_verbs(tmp_path):
     run_ok(BART, tmp_path / "a.onnx", "--cost", "nodes", "-q")
     run_ok(BART, tmp_path / "b.onnx", "--cost", "nodes", "-q", "--target", tmp_path / "mine.json")
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
-    assert run("targets", "show", "no-such-target").returncode == 1
+    assert run("targets", "show", "no-such-target").returncode == 2
 
 
 def test_explain(tmp_path):

@@ -114,7 +114,7 @@ FINDS_SOMETHING = {"saturate targets check": 1, "saturate reduce": 6}  # BART br
 
 def test_every_verb_has_an_example_that_runs(workplace):
     examples = help_examples()
-    assert len(examples) > 20 and len({verb for verb, _ in examples}) == 15, examples
+    assert len(examples) > 20 and len({verb for verb, _ in examples}) >= 15, examples
     for _, line in examples:
         assert line.startswith("saturate ")
         done = subprocess.run(line.replace("saturate", shlex.quote(binary()), 1), shell=True, cwd=workplace, capture_output=True, text=True, timeout=300)

@@ -218,7 +218,7 @@ def test_broken_rule_file(tmp_path):
 
 @pytest.mark.parametrize("option", ["--target", "--cost"])
 def test_unknown_target_and_cost(tmp_path, option):
-    refused(tmp_path, [BART, tmp_path / "out.onnx", option, "no-such-thing"], place="no-such-thing")
+    refused(tmp_path, [BART, tmp_path / "out.onnx", option, "no-such-thing"], code=2, place="no-such-thing")
 
 
 @pytest.mark.parametrize("option", ["--target", "--cost"])
@@ -228,7 +228,7 @@ def test_broken_json(tmp_path, option):
 
 
 def test_unknown_rule_to_skip(tmp_path):
-    refused(tmp_path, [BART, tmp_path / "out.onnx", "--skip-rule", "no_such_rule"], place="no_such_rule")
+    refused(tmp_path, [BART, tmp_path / "out.onnx", "--skip-rule", "no_such_rule"], code=2, place="no_such_rule")
 
 
 def test_unwritable_output(tmp_path):

@@ -237,7 +237,7 @@ def test_a_value():
 @pytest.mark.parametrize("words", [["--rule", "nonsense"], ["--value", "nonsense"]])
 def test_unknown_names_are_errors(words):
     done = run("explain", BART, *words)
-    assert done.returncode == 1 and "nonsense" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 2 and "nonsense" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_only_one_question_at_a_time():

@@ -73,7 +73,7 @@ def test_cost_at_weighs_sizes(tmp_path):
     assert both == pytest.approx((3 * small + large) / 4, rel=1e-9)
     for wrong in ["seq", "seq=x", "seq=4:0", "seq=4:a", ":2"]:
         done = run("optimize", BART, "--cost-at", wrong)
-        assert done.returncode == 1 and "--cost-at" in done.stderr
+        assert done.returncode == 2 and "--cost-at" in done.stderr
 
 
 def test_cost_at_names_a_dim_that_the_model_has_not(tmp_path):

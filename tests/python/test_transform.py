@@ -372,7 +372,7 @@ def test_external_data_stays_outside(tmp_path):
 
 
 @pytest.mark.parametrize("words, said", [
-    (("--pass", "rename_input:a=b"), "pass rename_input: no such pass; did you mean rename_inputs?"),
+    (("--pass", "rename_input:a=b"), "pass rename_input: no such pass; did you mean 'rename_inputs'?"),
     (("--pass", "qqqqqqqqqqqqqqqqqqq"), "no such pass; `saturate transform --list-passes` lists them"),
     (("--pass", "rename_inputs:x"), 'pass rename_inputs: names: "x": give texts by name, {"old": "new"} or old=new'),
     (("--pass", "rename_inputs:q=r"), "pass rename_inputs: names: 'q': the model has no such input; it has x, ids"),
@@ -399,7 +399,7 @@ def test_a_wrong_list_is_one_line(tmp_path, words, said):
 
 @pytest.mark.parametrize("text, said", [
     ("[", "no JSON"), ("{}", "neither a list nor an object"), ("[3]", "3: no pass"), ('[{"pass": "freeze", "name": ["x"]}]', "did you mean names?"),
-    ('[{"surgeon": "RenameInput", "old_names": [], "new_names": []}]', "did you mean RenameInputs?"),
+    ('[{"surgeon": "RenameInput", "old_names": [], "new_names": []}]', "did you mean 'RenameInputs'?"),
     ('[{"surgeon": "RenameInputs", "old_names": ["x"], "new_names": []}]', "new_names: '0 names': old_names has 1"),
     ('{"type": "OnnxQuantization"}', "no pass of Olive that is done here"),
 ])

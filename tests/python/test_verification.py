@@ -305,7 +305,7 @@ def test_a_size_of_zero_wants_a_word(tmp_path, small_model):
     path = write(tmp_path, small_model)
     before = listing(tmp_path)
     for words in (["--dim", "n=0"], ["--input-shape", "x:0,4"]):
-        assert_refused(run(path, *words, cwd=tmp_path), 1, tmp_path, before, "--allow-empty")
+        assert_refused(run(path, *words, cwd=tmp_path), 2, tmp_path, before, "--allow-empty")
         run_ok(path, tmp_path / "out.onnx", *words, "--allow-empty")
         (tmp_path / "out.onnx").unlink()
 

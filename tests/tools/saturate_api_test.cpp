@@ -142,7 +142,11 @@ TEST(Api, ErrorsAreOneLineWithACode) {
     EXPECT_EQ(result.error().message.find('\n'), std::string::npos);
     return result.error().code;
   };
-  EXPECT_EQ(code({.target = "no-such-target"}), Code::kFile);
+  EXPECT_EQ(code({.target = "no-such-target"}), Code::kUsage);
+  EXPECT_EQ(code({.target = "no/such.json"}), Code::kFile);
+  EXPECT_EQ(code({.skip_fusions = {"Attenion"}}), Code::kUsage);
+  EXPECT_EQ(code({.dims = {{"batch", 2}}}), Code::kUsage);
+  EXPECT_EQ(code({.cost_at = {{{{"N", 2}}, -1}}}), Code::kUsage);
   EXPECT_EQ(code({.threads = -1}), Code::kUsage);
   EXPECT_EQ(code({.opset = 18, .keep_opset = true}), Code::kUsage);
   EXPECT_EQ(code({.cost_model = [](const Operator&) { return -1.0; }}), Code::kUsage);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "extract/solve/extractors.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/api/saturate_impl.h"
 #include "tools/explain/inspect.h"
@@ -14,6 +16,7 @@
 #include "tools/pipeline/pipeline.h"
 #include "tools/transform/split.h"
 #include "tools/transform/transform.h"
+#include "tools/verify/known_operators.h"
 
 namespace saturate::api {
 namespace {
@@ -34,10 +37,18 @@ std::optional<Error> check_options(const Options& o) {
   if (o.keep_opset && o.opset) return usage("opset and keep_opset: only one of them can hold; leave one out");
   if (o.opset && (*o.opset < 1 || *o.opset > kNewestOpset))
     return usage(fmt::format("opset {}: not one that saturate knows; give a number from 1 to {}", *o.opset, kNewestOpset));
-  if (!find_extractor(o.extractor))
-    return usage(fmt::format("extractor {}: no such one; `saturate optimize --help` names them", o.extractor));
+  if (!find_extractor(o.extractor)) {
+    std::vector<std::string> names;
+    for (const Extractor& e : extractors()) names.emplace_back(e.name);
+    return usage(fmt::format("extractor {}: no such one; {}", o.extractor, saturate::what_instead(o.extractor, names)));
+  }
   if (o.io_rank && (*o.io_rank < 1 || *o.io_rank > kMostIoRank))
     return usage(fmt::format("io_rank {}: no rank that can be had; give a number from 1 to {}", *o.io_rank, kMostIoRank));
+  if (!(o.memory_slack >= 0 && o.memory_slack <= 10))
+    return usage(fmt::format("memory_slack {}: no share of the cost; give a number from 0 to 10", o.memory_slack));
+  for (const CostAt& at : o.cost_at)
+    if (!(at.weight > 0) || !std::isfinite(at.weight))
+      return usage(fmt::format("cost_at: {} is no weight; give a number above 0", at.weight));
   if (o.cost_model && !o.cost.empty()) return usage("cost and cost_model: only one of them can hold; leave one out");
   if (!(o.constant_cost >= 0) || !std::isfinite(o.constant_cost)) return usage("constant_cost: give a finite number of at least 0");
   return std::nullopt;
@@ -76,12 +87,15 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
 Expected<Setup> setup_of(const Options& o, const GivenShapes& shapes) {
   SetupOptions options{o.target, o.prefer, o.cost, {}, {"none"}, {}};
   options.cost_options.symbols = shapes.dims;
+  for (const CostAt& at : o.cost_at) options.cost_options.points.push_back({at.dims, at.weight});
   absl::StatusOr<Setup> setup = set_up(options);
   if (!setup.ok()) return error_of(setup.status(), "", "");
   absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin(false);
   RuleFilter filter;
   filter.effects = {o.within_one_step, o.rescale, o.approximate};
   filter.assumptions = {o.assumed, o.not_assumed};
+  filter.not_made = o.skip_fusions;
+  if (const auto unknown = filter.assumptions.unknown()) return usage(*unknown);
   fit_to_target(filter, setup->target);
   if (rules.ok()) rules = filter_rules(*std::move(rules), filter);
   if (!rules.ok()) return error_of(rules.status(), "", "");
@@ -124,6 +138,11 @@ OptimizeOptions optimize_options_of(const Options& o) {
   options.opset = o.opset;
   options.keep_opset = o.keep_opset;
   options.extractor = o.extractor;
+  options.memory_slack = o.memory_slack;
+  std::set<std::string> sized;
+  for (const CostAt& at : o.cost_at)
+    for (const auto& [name, size] : at.dims) sized.insert(name);
+  options.cost_symbols.assign(sized.begin(), sized.end());
   if (o.max_memory != ~std::size_t{0}) options.max_memory = o.max_memory;
   if (o.progress)
     options.progress = [&progress = o.progress](const std::string& stage, const IterationStats* i) {
@@ -135,7 +154,9 @@ OptimizeOptions optimize_options_of(const Options& o) {
 }  // namespace
 
 Error error_of(const absl::Status& status, const std::string& place, const std::string& advice) {
-  const Code code = status.code() == absl::StatusCode::kUnimplemented ? Code::kUnsupported : Code::kFile;
+  const Code code = is_wrong_usage(status)                              ? Code::kUsage
+                    : status.code() == absl::StatusCode::kUnimplemented ? Code::kUnsupported
+                                                                        : Code::kFile;
   return {code, error_line(place, std::string(status.message()), advice)};
 }
 
@@ -238,11 +259,13 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
   Expected<Prepared> prepared = prepare(model, o);
   if (!prepared) return prepared.error();
   auto& [setup, input] = *prepared;
+  if (const absl::Status s = o.verify ? check_operators(input) : absl::OkStatus(); !s.ok()) return error_of(s, input.path, "");
   PipelineOptions options;
   options.optimize = optimize_options_of(o);
   options.io_rank = o.io_rank;
   options.verify = o.verify;
   options.strict_verify = o.strict_verify;
+  options.debug_rules = o.debug_rules;
   options.abort = o.abort;
   if (o.verify) {
     Expected<VerifyOptions> check = check_of(o, {});
@@ -292,7 +315,9 @@ Expected<std::vector<std::string>> run_split_passes(const Model& model, const st
 
 Expected<Verification> run_verify(const Model& original, const Model& other, const Options& o) {
   if (const auto error = check_options(o)) return *error;
-  Expected<VerifyOptions> options = check_of(o, shapes_of(o));
+  const absl::StatusOr<GivenShapes> shapes = fitting(shapes_of(o), original.impl().model);
+  if (!shapes.ok()) return error_of(shapes.status(), "", "");
+  Expected<VerifyOptions> options = check_of(o, *shapes);
   if (!options) return options.error();
   const VerifyReport report = saturate::verify(original.impl().model, other.impl().model, *options);
   if (report.status == VerifyStatus::kCancelled) return Error{Code::kInterrupted, "interrupted"};
@@ -338,6 +363,7 @@ Expected<std::string> explain(const Model& model, const Question& question, cons
 }
 
 std::vector<std::string> targets() { return builtin_targets(); }
+std::string what_instead(std::string_view name, const std::vector<std::string>& known) { return saturate::what_instead(name, known); }
 
 std::string version() { return SATURATE_VERSION; }
 

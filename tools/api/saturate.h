@@ -170,18 +170,27 @@ struct Progress {
   std::size_t iteration = 0, nodes = 0;  // of saturate
 };
 
+// Dim sizes at which costs are evaluated, and how much they count.
+struct CostAt {
+  std::map<std::string, std::int64_t> dims;
+  double weight = 1;
+};
+
 struct Options {
-  std::string target = "ort-cpu";             // a built-in one (`saturate targets list`) or a JSON file
-  std::vector<std::string> prefer = {};       // what it would rather have, beside its own wishes: "single-heads"
-  std::string cost = {};                      // nodes, flops, bytes, roofline, measured or a file; "": the target's own
-  CostModel cost_model = {};                  // instead of `cost`
-  double constant_cost = 1.0 / 65536;         // of a byte of a new constant, for `cost_model`
-  std::optional<RuleSet> rules = {};          // nullopt: the built-in ones
-  std::vector<std::string> assumed = {};      // risky assumptions to make, too (`saturate optimize --help` names them)
-  std::vector<std::string> not_assumed = {};  // assumptions that no rule may make, or "all"; these win
-  std::string extractor = "search";           // how the cheapest choice is looked for (`saturate optimize --help`)
-  bool approximate = false;                   // also rules that approximate
-  bool rescale = false;                       // also rules that move the scales of quantized numbers
+  std::string target = "ort-cpu";              // a built-in one (`saturate targets list`) or a JSON file
+  std::vector<std::string> prefer = {};        // what it would rather have, beside its own wishes: "single-heads"
+  std::string cost = {};                       // nodes, flops, bytes, roofline, measured or a file; "": the target's own
+  CostModel cost_model = {};                   // instead of `cost`
+  std::vector<CostAt> cost_at = {};            // the weighted mean counts; empty: 1 for first axes, 128 for others
+  double memory_slack = 0;                     // how much dearer the result may be for a lower peak of memory, as a share of the cost
+  double constant_cost = 1.0 / 65536;          // of a byte of a new constant, for `cost_model`
+  std::optional<RuleSet> rules = {};           // nullopt: the built-in ones
+  std::vector<std::string> skip_fusions = {};  // operators (with or without domain) that no rule may make of what holds none
+  std::vector<std::string> assumed = {};       // risky assumptions to make, too (`saturate optimize --help` names them)
+  std::vector<std::string> not_assumed = {};   // assumptions that no rule may make, or "all"; these win
+  std::string extractor = "search";            // how the cheapest choice is looked for (`saturate optimize --help`)
+  bool approximate = false;                    // also rules that approximate
+  bool rescale = false;                        // also rules that move the scales of quantized numbers
   // Rules that move quantized numbers by a step at most; without a value where the target's runtime does the same when it loads a model.
   std::optional<bool> within_one_step = {};
   std::optional<std::int64_t> opset = {};
@@ -199,6 +208,7 @@ struct Options {
   int threads = 1;                           // 0: all cores
 
   bool verify = true;          // run original and result on the same inputs
+  bool debug_rules = false;    // where they differ: an error that tells which application of which rule is to blame
   bool strict_verify = false;  // where they differ: an error; else the rule that is to blame is left out, and a warning says so
   std::optional<double> rtol = {}, atol = {};
   int steps = 0;  // that quantized values may differ by; what is computed of them may then differ by what a step of some makes
@@ -248,6 +258,8 @@ Expected<std::string> explain(const Model& model, const Question& question = {},
 
 // Names of the built-in targets.
 std::vector<std::string> targets();
+// What to type instead of a name that is none of the known ones: "did you mean 'batch'? There are batch, seq".
+std::string what_instead(std::string_view name, const std::vector<std::string>& known);
 
 // Runs a model on the CPU: for verification and measurement, not for serving.
 class Session {

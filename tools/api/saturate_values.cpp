@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "fmt/format.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/api/saturate_impl.h"
 
 namespace saturate::api {
@@ -115,8 +116,11 @@ Expected<std::vector<std::pair<std::string, Value>>> Session::run(const Values& 
     if (!converted) return converted.error();
     for (const auto& [name, value] : *converted) {
       const auto& declared = impl_->model.graph.inputs;
-      if (std::none_of(declared.begin(), declared.end(), [&, &wanted = name](const ValueInfo& v) { return v.name == wanted; }))
-        return Error{Code::kUsage, fmt::format("the model has no input '{}'; `inspect` lists them", name)};
+      if (std::none_of(declared.begin(), declared.end(), [&, &wanted = name](const ValueInfo& v) { return v.name == wanted; })) {
+        std::vector<std::string> names;
+        for (const ValueInfo& v : declared) names.push_back(v.name);
+        return Error{Code::kUsage, fmt::format("the model has no input '{}'; {}", name, saturate::what_instead(name, names))};
+      }
     }
     absl::StatusOr<std::vector<saturate::Value>> outputs = impl_->session.run(*converted);
     if (!outputs.ok()) return error_of(outputs.status(), impl_->model.path, "check the inputs");

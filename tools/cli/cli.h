@@ -36,6 +36,7 @@ struct ShapeArgs {
   std::vector<std::string> input_shapes;  // NAME:1,3,224,224
   std::vector<std::string> dims;          // SYMBOL=SIZE
   bool allow_empty = false;               // a size may be 0
+  bool of_several_models = false;         // not each must have the dims
 };
 
 struct VerifyArgs {
@@ -62,6 +63,7 @@ struct SaturateArgs {
   double memory_slack = 0;               // share of the cost
   std::vector<std::string> rules;        // files, or "none"
   std::vector<std::string> skip_rules;   // names
+  std::vector<std::string> not_made;     // operators
   std::vector<std::string> assumed;      // names of risky assumptions
   std::vector<std::string> not_assumed;  // names of assumptions, or "all"
   EffectChoice effects;
@@ -83,6 +85,9 @@ struct OptimizeArgs {
   VerifyArgs check;
   SaturateArgs saturate;
   std::string input, output, report, dump_egraph;
+  std::vector<std::string> more;   // inputs and an output by place, behind the first two
+  std::string output_dir;          // for several inputs
+  bool force = false;              // what is there may be replaced
   std::vector<std::string> dumps;  // STAGE or STAGE=FILE
   std::string stop_after;          // a stage
   std::string save_repro;          // a folder
@@ -138,7 +143,9 @@ struct RunArgs {
   CommonArgs common;
   RunBounds bounds;
   std::string input, inputs, output;
-  bool profile = false, check_finite = false;
+  ShapeArgs shapes;
+  std::uint64_t seed = 0;
+  bool random = false, profile = false, check_finite = false;
 };
 
 struct BenchArgs {
@@ -238,9 +245,28 @@ int cost_command(const CostArgs& args);
 int reduce_command(const ReduceArgs& args);
 
 // Prints `saturate: error: ` and that line on stderr and returns the code.
+// From now on `fail` and `warn` print a line of JSON: {"error": {"status": 2, "place": "", "message": "..."}}, {"warning": "..."}.
+void tell_errors_as_json(bool json);
+// Prints a warning on stderr.
+void warn(std::string_view text);
 int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice);
-int fail(const absl::Status& status, std::string_view place, std::string_view advice);  // kUnimplemented: 5; others: 1
+int fail(const absl::Status& status, std::string_view place, std::string_view advice);  // wrong usage: 2; kUnimplemented: 5; others: 1
 
+// The model of a file, or of standard input: "-". (Its external data lies in the folder where the command runs.)
+absl::StatusOr<Model> load_given(const std::string& path);
+// While it lives, what is printed on standard output goes to standard error; write() is the way to what standard output was.
+class ResultToStdout {
+ public:
+  ResultToStdout();
+  ~ResultToStdout();
+  ResultToStdout(const ResultToStdout&) = delete;
+  ResultToStdout& operator=(const ResultToStdout&) = delete;
+  absl::Status write(const Model& model) const;
+
+ private:
+  int out_ = -1;
+};
+inline constexpr std::string_view kPipe = "-";
 // A result that has no name: `a/b.onnx` and ".opt.onnx" give `a/b.opt.onnx`.
 std::string path_beside(const std::string& input, const std::string& ending);
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes);
@@ -248,11 +274,18 @@ OptimizeOptions optimize_options(const SaturateArgs& args, const CommonArgs& com
 // What the words of the user say; kInvalidArgument with one line where they say nothing.
 absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims);
 absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::string>& texts);
+bool is_bare_shape(std::string_view word);  // "1,3,224,224"
 absl::StatusOr<InputShapes> parse_shapes(const std::vector<std::string>& shapes);
 absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args);
 absl::Status fix_shapes(Model& model, const ShapeArgs& args);
 // A .npz as the model's inputs: every name declared, dtypes right, none missing.
 absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);
+// Inputs for a run: those of the .npz `path`, else random ones.
+struct Drawn {
+  Inputs inputs;
+  std::vector<std::string> ones;  // dims that nobody gave a size
+};
+absl::StatusOr<Drawn> inputs_for(const Model& model, const std::string& path, const ShapeArgs& shapes, std::uint64_t seed);
 // From now on.
 RunLimits run_limits(const RunBounds& bounds);
 // The passes of JSON files. Errors begin with the file.

@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -7,6 +10,10 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/file/io.h"
+#include "onnx_bridge/file/output_file.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
 #include "tools/io/files.h"
 #include "tools/io/npz.h"
@@ -16,18 +23,57 @@
 namespace saturate {
 namespace {
 
-absl::Status bad(const std::string& message) { return absl::InvalidArgumentError(message); }
+std::atomic<bool> errors_are_json{false};  // of this run of the command
+
+absl::Status bad(const std::string& message) { return wrong_usage(message); }
 
 }  // namespace
 
+void tell_errors_as_json(bool json) { errors_are_json = json; }
+
 int fail(ExitCode code, std::string_view place, std::string_view message, std::string_view advice) {
-  std::fprintf(stderr, "saturate: error: %s\n", error_line(place, message, advice).c_str());
+  const std::string line = error_line(place, message, advice);
+  if (errors_are_json)
+    std::fprintf(stderr, "%s\n", json_text(nlohmann::json{{"error", {{"status", code}, {"place", place}, {"message", line}}}}, -1).c_str());
+  else
+    std::fprintf(stderr, "saturate: error: %s\n", line.c_str());
   return code;
+}
+
+void warn(std::string_view text) {
+  if (errors_are_json)
+    std::fprintf(stderr, "%s\n", json_text(nlohmann::json{{"warning", text}}, -1).c_str());
+  else
+    std::fprintf(stderr, "saturate: warning: %s\n", printable(text).c_str());
 }
 
 int fail(const absl::Status& status, std::string_view place, std::string_view advice) {
   if (absl::IsCancelled(status)) return fail(kExitInterrupted, place, std::string(status.message()), "");
-  return fail(absl::IsUnimplemented(status) ? kExitUnsupported : kExitFile, place, std::string(status.message()), advice);
+  const ExitCode code = is_wrong_usage(status) ? kExitUsage : absl::IsUnimplemented(status) ? kExitUnsupported : kExitFile;
+  return fail(code, place, std::string(status.message()), advice);
+}
+
+absl::StatusOr<Model> load_given(const std::string& path) {
+  if (path != kPipe) return load_model(path);
+  const absl::StatusOr<std::string> bytes = read_all(STDIN_FILENO, "standard input");
+  return bytes.ok() ? parse_model(*bytes, ".") : bytes.status();
+}
+
+ResultToStdout::ResultToStdout() {
+  std::fflush(stdout);
+  out_ = ::dup(STDOUT_FILENO);
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
+ResultToStdout::~ResultToStdout() {
+  std::fflush(stdout);
+  ::dup2(out_, STDOUT_FILENO);
+  ::close(out_);
+}
+
+absl::Status ResultToStdout::write(const Model& model) const {
+  const absl::StatusOr<std::string> bytes = serialize_model(model);
+  return bytes.ok() ? write_fully(out_, *bytes, "standard output") : bytes.status();
 }
 
 std::string path_beside(const std::string& input, const std::string& ending) {
@@ -47,13 +93,20 @@ absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {
   return sizes;
 }
 
-// NAME:1,3,224,224, NAME:[1,3,224,224] and NAME:1x3x224x224; -1, ? or a name leave a dim as it is.
+// NAME:1,3,224,224, NAME=1,3,224,224, NAME:[1,3,224,224] and NAME:1x3x224x224; -1, ? or a name leave a dim as it is. The name of a model's
+// one input may be left out.
+bool is_bare_shape(std::string_view word) {
+  return word.find_first_of("0123456789") != std::string_view::npos && word.find_first_not_of("0123456789x?,-[]") == std::string_view::npos;
+}
+
 absl::StatusOr<InputShapes> parse_shapes(const std::vector<std::string>& shapes) {
   InputShapes out;
   for (const std::string& item : shapes) {
-    const std::size_t colon = item.rfind(':');
-    if (colon == std::string::npos || colon == 0) return bad(fmt::format("--input-shapes {}: not NAME:1,3,224,224", item));
-    std::string text = item.substr(colon + 1);
+    const std::size_t colon = item.find_last_of(":=");
+    const bool bare = colon == std::string::npos && is_bare_shape(item);
+    if ((colon == std::string::npos && !bare) || colon == 0)
+      return bad(fmt::format("--input-shapes {}: not NAME:1,3,224,224; write the input's name, a colon and its dims", item));
+    std::string text = bare ? item : item.substr(colon + 1);
     if (text.size() >= 2 && text.front() == '[' && text.back() == ']') text = text.substr(1, text.size() - 2);
     std::vector<std::int64_t> dims;
     const bool crosses = text.find_first_not_of("0123456789x?-") == std::string::npos && text.find(',') == std::string::npos;
@@ -65,7 +118,7 @@ absl::StatusOr<InputShapes> parse_shapes(const std::vector<std::string>& shapes)
       dims.push_back(size.value_or(-1));
       at = end + 1;
     }
-    out.emplace_back(item.substr(0, colon), std::move(dims));
+    out.emplace_back(bare ? "" : item.substr(0, colon), std::move(dims));
   }
   return out;
 }
@@ -88,10 +141,10 @@ absl::StatusOr<std::vector<CostPoint>> parse_cost_points(const std::vector<std::
       char* end = nullptr;
       point.weight = std::strtod(weight.c_str(), &end);
       if (weight.empty() || *end != 0 || !(point.weight > 0) || !std::isfinite(point.weight))
-        return absl::InvalidArgumentError(fmt::format("--cost-at {}: '{}' is no weight above 0", text, weight));
+        return bad(fmt::format("--cost-at {}: '{}' is no weight above 0", text, weight));
     }
     if (!sizes.ok() || sizes->empty())
-      return absl::InvalidArgumentError(fmt::format("--cost-at {}: not SYMBOL=SIZE,...[:WEIGHT]; write e.g. batch=1,seq=128:0.7", text));
+      return bad(fmt::format("--cost-at {}: not SYMBOL=SIZE,...[:WEIGHT]; write e.g. batch=1,seq=128:0.7", text));
     point.symbols = *std::move(sizes);
     out.push_back(std::move(point));
   }
@@ -103,13 +156,18 @@ absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args) {
   if (!dims.ok()) return dims.status();
   absl::StatusOr<InputShapes> shapes = parse_shapes(args.input_shapes);
   if (!shapes.ok()) return shapes.status();
-  return GivenShapes{*std::move(dims), *std::move(shapes), args.allow_empty};
+  return GivenShapes{*std::move(dims), *std::move(shapes), args.allow_empty, args.of_several_models};
 }
 
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
   SetupOptions options{args.target, args.prefer, args.cost, {}, args.rules, {}};
   options.filter.effects = args.effects;
-  options.filter.except = args.skip_rules;
+  for (const std::string& name : args.skip_rules) {
+    constexpr std::string_view kFusion = "Fusion";  // OnnxSlim's "FusionGelu"
+    const bool fusion = name.starts_with(kFusion) && name.size() > kFusion.size();
+    (fusion ? options.filter.not_made : options.filter.except).push_back(fusion ? name.substr(kFusion.size()) : name);
+  }
+  options.filter.not_made.insert(options.filter.not_made.end(), args.not_made.begin(), args.not_made.end());
   options.filter.assumptions = {args.assumed, args.not_assumed};
   absl::StatusOr<Sizes> sizes = parse_sizes(shapes.dims);
   if (!sizes.ok()) return sizes.status();
@@ -142,6 +200,16 @@ absl::Status fix_shapes(Model& model, const ShapeArgs& args) {
   return shapes.ok() ? fix_shapes(model, *shapes) : shapes.status();
 }
 
+namespace {
+
+std::vector<std::string> names_of(const std::vector<ValueInfo>& values) {
+  std::vector<std::string> out;
+  for (const ValueInfo& value : values) out.push_back(value.name);
+  return out;
+}
+
+}  // namespace
+
 absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model) {
   absl::StatusOr<NamedTensors> tensors = load_npz(path);
   if (!tensors.ok()) return tensors.status();
@@ -150,17 +218,18 @@ absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model) 
     const auto& declared = model.graph.inputs;
     const auto info = std::find_if(declared.begin(), declared.end(), [&, &wanted = name](const ValueInfo& v) { return v.name == wanted; });
     if (info == declared.end())
-      return bad(fmt::format("{}({}): the model has no input of this name; name arrays after the model's inputs", path, name));
+      return absl::InvalidArgumentError(
+          fmt::format("{}({}): the model has no input of this name; {}", path, name, what_instead(name, names_of(declared))));
     if (info->type.kind == ValueType::Kind::kTensor && info->type.dtype != tensor.dtype())
-      return bad(fmt::format("{}({}): type {}, the model wants {}; convert the array", path, name, dtype_name(tensor.dtype()),
-                             dtype_name(info->type.dtype)));
+      return absl::InvalidArgumentError(fmt::format("{}({}): type {}, the model wants {}; convert the array", path, name,
+                                                    dtype_name(tensor.dtype()), dtype_name(info->type.dtype)));
     inputs[name] = std::move(tensor);
   }
   for (const ValueInfo& info : model.graph.inputs) {
     const auto& defaults = model.graph.initializers;
     const bool has_default = std::any_of(defaults.begin(), defaults.end(), [&](const Initializer& i) { return i.name == info.name; });
     if (!has_default && !inputs.contains(info.name))
-      return bad(fmt::format("{}: the model's input '{}' is missing; add an array of this name", path, info.name));
+      return absl::InvalidArgumentError(fmt::format("{}: the model's input '{}' is missing; add an array of this name", path, info.name));
   }
   return inputs;
 }
@@ -175,6 +244,28 @@ absl::StatusOr<std::vector<PassCall>> load_passes(const std::vector<std::string>
     std::move(steps->begin(), steps->end(), std::back_inserter(all));
   }
   return all;
+}
+
+absl::StatusOr<Drawn> inputs_for(const Model& model, const std::string& path, const ShapeArgs& given, std::uint64_t seed) {
+  if (!path.empty()) {
+    absl::StatusOr<Inputs> loaded = load_inputs(path, model);
+    if (!loaded.ok()) return loaded.status();
+    return Drawn{*std::move(loaded), {}};
+  }
+  absl::StatusOr<GivenShapes> shapes = given_shapes(given);
+  if (shapes.ok()) shapes = fitting(*std::move(shapes), model);
+  if (!shapes.ok()) return shapes.status();
+  InputDrawer drawer(model, shapes->dims);
+  for (const auto& [name, dims] : shapes->input_shapes)
+    if (const auto clash = drawer.fix(name, dims)) return wrong_usage(fmt::format("{}; `saturate inspect` lists the inputs", *clash));
+  Drawn drawn;
+  drawn.ones = drawer.symbols();
+  Sizes ones;
+  for (const std::string& symbol : drawn.ones) ones[symbol] = 1;
+  absl::StatusOr<Inputs> inputs = drawer.draw(ones, {}, seed);
+  if (!inputs.ok()) return inputs.status();
+  drawn.inputs = *std::move(inputs);
+  return drawn;
 }
 
 RunLimits run_limits(const RunBounds& bounds) {
@@ -209,7 +300,8 @@ absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const Shape
   options.cancel = common.cancel;
   absl::StatusOr<GivenShapes> given = given_shapes(shapes);
   if (!given.ok()) return given.status();
-  if (absl::Status s = check_not_empty(*given); !s.ok()) return s;
+  given = fitting(*std::move(given), original);
+  if (!given.ok()) return given.status();
   options.sizes = std::move(given->dims);
   options.input_shapes = std::move(given->input_shapes);
   if (args.max_memory) options.memory = *args.max_memory << 20;

@@ -16,6 +16,7 @@
 #include "tools/io/files.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
+#include "tools/verify/known_operators.h"
 
 namespace saturate {
 namespace {
@@ -73,35 +74,6 @@ struct Contestant {
     return absl::OkStatus();
   }
 };
-
-struct Drawn {
-  Inputs inputs;
-  std::vector<std::string> ones;  // dims that nobody gave a size
-};
-
-absl::StatusOr<Drawn> make_inputs(const BenchArgs& args, const Model& model) {
-  if (!args.inputs.empty()) {
-    absl::StatusOr<Inputs> given = load_inputs(args.inputs, model);
-    if (!given.ok()) return given.status();
-    return Drawn{*std::move(given), {}};
-  }
-  absl::StatusOr<Sizes> sizes = parse_sizes(args.shapes.dims);
-  if (!sizes.ok()) return sizes.status();
-  const auto shapes = parse_shapes(args.shapes.input_shapes);
-  if (!shapes.ok()) return shapes.status();
-  InputDrawer drawer(model, *sizes);
-  for (const auto& [name, dims] : *shapes)
-    if (const auto clash = drawer.fix(name, dims))
-      return absl::InvalidArgumentError(fmt::format("{}; `saturate inspect` lists the inputs", *clash));
-  Drawn drawn;
-  drawn.ones = drawer.symbols();
-  Sizes ones;
-  for (const std::string& symbol : drawn.ones) ones[symbol] = 1;
-  absl::StatusOr<Inputs> inputs = drawer.draw(ones, {}, args.seed);
-  if (!inputs.ok()) return inputs.status();
-  drawn.inputs = *std::move(inputs);
-  return drawn;
-}
 
 // The same values for every model that has an input of the name; both must take the same inputs.
 absl::Status share_inputs(Contestant& contestant, const Model& model, const Inputs& inputs) {
@@ -245,10 +217,11 @@ int bench_command(const BenchArgs& args) {
   std::vector<Contestant> contestants;
   Drawn drawn;
   for (const std::string& path : args.models) {
-    absl::StatusOr<Model> model = load_model(path);
-    if (!model.ok()) return fail(kExitFile, path, std::string(model.status().message()), "check that it is a complete ONNX model");
+    absl::StatusOr<Model> model = load_given(path);
+    if (!model.ok()) return fail(kExitFile, path, std::string(model.status().message()), kModelAdvice);
+    if (const absl::Status status = check_operators(*model); !status.ok()) return fail(status, path, "");
     if (contestants.empty()) {
-      absl::StatusOr<Drawn> made = make_inputs(args, *model);
+      absl::StatusOr<Drawn> made = inputs_for(*model, args.inputs, args.shapes, args.seed);
       if (!made.ok()) return fail(made.status(), "", "");
       drawn = *std::move(made);
     }

@@ -27,6 +27,13 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+void tell(const CostArgs& args, const ordered_json& told, const std::string& text) {
+  if (args.common.json)
+    print_json(told);
+  else if (!args.common.quiet())
+    print_text(text);
+}
+
 absl::Status check_output(const CostArgs& args) {
   std::vector<NamedPath> inputs;
   for (const std::string& path : args.inputs) inputs.push_back({"an input", path});
@@ -45,10 +52,10 @@ int gather(const CostArgs& args) {
   const auto emit = [&](const json& row) {
     lines += json_text(row, -1) + "\n";
     ++rows;
-    if (args.common.verbosity > 0) print_text(json_text(row, -1) + "\n");
+    if (args.common.verbosity > 0 && !args.common.json) print_text(json_text(row, -1) + "\n");
   };
   for (const std::string& path : args.inputs) {
-    absl::StatusOr<Model> model = load_model(path);
+    absl::StatusOr<Model> model = load_given(path);
     if (!model.ok()) return fail(kExitFile, path, std::string(model.status().message()), kModelAdvice);
     if (const absl::Status s = fix_shapes(*model, args.shapes); !s.ok()) return fail(s, path, "");
     absl::Status done;
@@ -63,7 +70,7 @@ int gather(const CostArgs& args) {
     if (!done.ok()) return fail(done, path, "leave this model out");
   }
   if (const absl::Status s = write_file(args.output, lines); !s.ok()) return fail(s, args.output, "");
-  if (!args.common.quiet()) print_text(fmt::format("{} rows in {}\n", rows, args.output));
+  tell(args, {{"output", args.output}, {"rows", rows}}, fmt::format("{} rows in {}\n", rows, args.output));
   return kExitOk;
 }
 
@@ -87,7 +94,7 @@ absl::StatusOr<TimedRows> read_rows(const std::vector<std::string>& paths) {
 template <typename Ask>
 auto ask_own_graph(const std::string& path, const ShapeArgs& shapes, const Target* target, const CostModel& cost, const Ask& ask)
     -> absl::StatusOr<decltype(ask(std::declval<const OnnxEGraph&>(), std::declval<const Selection&>()))> {
-  absl::StatusOr<Model> model = load_model(path);
+  absl::StatusOr<Model> model = load_given(path);
   if (!model.ok()) return model.status();
   if (const absl::Status s = fix_shapes(*model, shapes); !s.ok()) return s;
   const auto evaluator = make_evaluator();
@@ -164,7 +171,8 @@ int fit(const CostArgs& args) {
     const auto text = fit_figures(args, count);
     if (!text.ok()) return fail(kExitFile, "", std::string(text.status().message()), "");
     if (const absl::Status s = write_file(args.output, *text); !s.ok()) return fail(s, args.output, "");
-    if (!args.common.quiet()) print_text(fmt::format("npu of {} figures in {}; use it by --cost\n", count, args.output));
+    tell(args, {{"output", args.output}, {"kind", args.kind}, {"figures", count}},
+         fmt::format("npu of {} figures in {}; use it by --cost\n", count, args.output));
     return kExitOk;
   }
   absl::StatusOr<TimedRows> rows = read_rows(args.inputs);
@@ -181,7 +189,8 @@ int fit(const CostArgs& args) {
     text = FittedTimes::fit(rows->rows, rows->machine).to_json();
   }
   if (const absl::Status s = write_file(args.output, text); !s.ok()) return fail(s, args.output, "");
-  if (!args.common.quiet()) print_text(fmt::format("{} of {} rows in {}; use it by --cost\n", args.kind, rows->rows.size(), args.output));
+  tell(args, {{"output", args.output}, {"kind", args.kind}, {"rows", rows->rows.size()}},
+       fmt::format("{} of {} rows in {}; use it by --cost\n", args.kind, rows->rows.size(), args.output));
   return kExitOk;
 }
 
@@ -327,7 +336,7 @@ int eval_graphs(const CostArgs& args, const Setup& setup, ordered_json& out, std
 
 int eval(const CostArgs& args) {
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
-  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
+  if (!setup.ok()) return fail(setup.status(), "", "");
   const std::string name = setup->cost->name();
   ordered_json out{{"cost_model", args.folds > 0 ? "the rows of the other folds" : name}};
   std::string text = fmt::format("cost model: {}\n", out["cost_model"].get<std::string>());
@@ -335,7 +344,7 @@ int eval(const CostArgs& args) {
     if (const int code = eval_rows(args, name, out, text); code != kExitOk) return code;
   if (!args.inputs.empty())
     if (const int code = eval_graphs(args, *setup, out, text); code != kExitOk) return code;
-  args.common.json ? print_json(out) : print_text(text);
+  tell(args, out, text);
   return kExitOk;
 }
 

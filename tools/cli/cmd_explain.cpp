@@ -34,10 +34,12 @@ void print(const ExplainArgs& args, const OptimizeReport& report) {
     print_text(fmt::format("{}: {} in {}, {} in the result, {} of them made by rules\n\n", args.op, count_wanted(report.before, args.op),
                            args.input, count_wanted(report.after, args.op), rows.size() - 1));
   if (rows.size() > 1) print_text(format_table(rows, 3) + "\n");
-  rows = {{"rule", "matches", "applied"}};
-  for (const RuleStats& rule : fired_rules(report.run))
-    rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied)});
-  print_text(rows.size() > 1 ? format_table(rows) : "no rule fired\n");
+  if (args.op.empty() && args.rule.empty() && args.value.empty()) {  // else they are no answer
+    rows = {{"rule", "matches", "applied"}};
+    for (const RuleStats& rule : fired_rules(report.run))
+      rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied)});
+    print_text(rows.size() > 1 ? format_table(rows) : "no rule fired\n");
+  }
   const std::string_view stop = to_string(report.run.stop);
   print_text(fmt::format("\nstopped: {} after {} iterations; cost {:.6g} before, {:.6g} after ({})\n", stop, report.run.iterations.size(),
                          report.cost_before, report.cost_after, report.cost_model));
@@ -76,16 +78,17 @@ absl::StatusOr<json> explain_json(const std::string& path, const Model& model, c
 
 int explain_command(const ExplainArgs& args) {
   absl::StatusOr<Setup> setup = set_up(args.saturate, {});
-  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
-  absl::StatusOr<Model> model = load_model(args.input);
+  if (!setup.ok()) return fail(setup.status(), "", "");
+  absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   absl::StatusOr<WhyReport> why = why_not(*model, *setup, optimize_options(args.saturate, args.common), {args.op, args.rule, args.value});
-  if (!why.ok()) return fail(kExitFile, args.input, std::string(why.status().message()), "");
+  if (!why.ok()) return fail(why.status(), args.input, "");
   if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");
   if (args.common.json) {
     print_json(whole_json(args.input, *why, args.op));
     return kExitOk;
   }
+  if (args.common.quiet()) return kExitOk;
   if (!why->anchors.empty()) print_text(format_why(*why) + "\n");
   print(args, why->run);
   return kExitOk;

@@ -85,8 +85,8 @@ int save_all(const std::vector<Listed>& graphs, const std::string& folder, const
 int extract_command(const ExtractArgs& args) {
   if (const absl::Status s = check_dump(args); !s.ok()) return fail(s, args.dump_egraph, "");
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
-  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
-  absl::StatusOr<Model> model = load_model(args.input);
+  if (!setup.ok()) return fail(setup.status(), "", "");
+  absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
   OptimizeOptions options = optimize_options(args.saturate, args.common);

@@ -130,13 +130,14 @@ json inspect_json(const std::string& path, const Model& model, const std::string
 }
 
 int inspect_command(const InspectArgs& args) {
-  absl::StatusOr<Model> model = load_model(args.input);
+  absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
-  if (const auto target = load_target(args.target); !target.ok()) return fail(kExitFile, "", std::string(target.status().message()), "");
+  if (const auto target = load_target(args.target); !target.ok()) return fail(target.status(), "", "");
   if (args.common.json) {
     print_json(inspect_json(args.input, *model, args.target));
     return kExitOk;
   }
+  if (args.common.quiet()) return kExitOk;
   print_tables(args.input, *model, graph_stats(*model));
   if (const auto quantized = quantization_of(*model, args.target); quantized.ok() && quantized->any())
     print_text("\n" + format_quantization(*quantized));

@@ -4,12 +4,15 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/save_files.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/repro.h"
 #include "tools/io/files.h"
@@ -17,6 +20,7 @@
 #include "tools/pipeline/pipeline.h"
 #include "tools/pipeline/stage_dumps.h"
 #include "tools/transform/transform.h"
+#include "tools/verify/known_operators.h"
 
 namespace saturate {
 namespace {
@@ -76,7 +80,11 @@ void tell_data_file(const OptimizeArgs& args, const std::string& data_file, Opti
   report.warnings.push_back(fmt::format("the data is in {}, for {} is there and was not written for {}", data_file, usual, args.output));
 }
 
-RunEnd write_result(const OptimizeArgs& args, const Model& model, OptimizeReport& report) {
+RunEnd write_result(const OptimizeArgs& args, const Model& model, OptimizeReport& report, const ResultToStdout* pipe) {
+  if (pipe) {
+    const absl::Status status = pipe->write(model);
+    return status.ok() ? RunEnd{} : failed(status, std::string(kPipe), "write it to a file");
+  }
   SaveOptions options;
   std::string data_file;
   options.cancel = args.common.cancel;
@@ -136,7 +144,9 @@ absl::StatusOr<StageDumps> dumps_of(const OptimizeArgs& args) {
 // Nothing that is there is lost by mistake: no output is an input or another output, and a second model on the command line
 // (`saturate *.onnx`) is no output.
 absl::Status check_outputs(const OptimizeArgs& args, const StageDumps& dumps) {
-  if (const absl::Status s = check_writable(args.output); !s.ok()) return s;
+  const bool pipe = args.output == kPipe;
+  if (pipe && !args.save_repro.empty()) return wrong_usage("--save-repro: name the output; a pipe is not repeated");
+  if (const absl::Status s = pipe ? absl::OkStatus() : check_writable(args.output); !s.ok()) return s;
   if (const absl::Status s = args.save_repro.empty() ? absl::OkStatus() : check_repro_folder(args.save_repro); !s.ok()) return s;
   std::vector<NamedPath> besides{{"--report", args.report}, {"--dump-egraph", args.dump_egraph}};
   for (const DumpRequest& dump : dumps.requests()) besides.push_back({"--dump " + dump.stage, dump.file});
@@ -151,13 +161,13 @@ absl::Status check_outputs(const OptimizeArgs& args, const StageDumps& dumps) {
   inputs.push_back(output);
   if (const absl::Status s = check_distinct(besides, inputs); !s.ok()) return s;
   inputs.pop_back();
-  if (same_place(args.output, args.input)) return absl::OkStatus();  // in place
+  if (pipe || same_place(args.output, args.input)) return absl::OkStatus();  // in place
   if (const absl::Status s = check_distinct({output}, inputs); !s.ok()) return s;
   std::error_code ignored;
-  if (args.output_by_place && std::filesystem::exists(args.output, ignored) && std::filesystem::file_size(args.output, ignored) > 0 &&
-      !is_signed(args.output))
+  if (args.output_by_place && !args.force && std::filesystem::exists(args.output, ignored) &&
+      std::filesystem::file_size(args.output, ignored) > 0 && !is_signed(args.output))
     return absl::InvalidArgumentError(
-        fmt::format("{}: is there, and saturate did not write it; -o {} replaces it", args.output, args.output));
+        fmt::format("{}: is there, and saturate did not write it; -o {} replaces it, or --force", args.output, args.output));
   return absl::OkStatus();
 }
 
@@ -201,7 +211,7 @@ void print_report(const OptimizeArgs& args, const WholeReport& report, const Aro
   else if (!args.common.quiet())
     print_text(format_report(report, around, args.common.verbosity));
   else
-    for (const std::string& warning : report.optimize.warnings) std::fprintf(stderr, "saturate: warning: %s\n", printable(warning).c_str());
+    for (const std::string& warning : report.optimize.warnings) warn(warning);
 }
 
 // The files that come after the result, and what is said of the run.
@@ -224,6 +234,7 @@ struct LoadedRun {
   StageDumps& dumps;
   Around& around;
   WholeReport report;
+  const ResultToStdout* pipe = nullptr;  // where the result goes instead of a file
 };
 
 absl::StatusOr<Around> passes_around(const OptimizeArgs& args) {
@@ -265,7 +276,7 @@ RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, const Progress& pr
   if (RunEnd end = run_passes(args, run.around.after, result.model, run.around.told_after); !end.ok()) return end;
   Clock clock;
   progress.stage("save", args.output);
-  if (RunEnd end = write_result(args, result.model, report.optimize); !end.ok()) return end;
+  if (RunEnd end = write_result(args, result.model, report.optimize, run.pipe); !end.ok()) return end;
   report.stage_seconds.emplace_back("save", clock.lap());
   progress.clear();
   return finish(args, report, run.around, result.egraph);
@@ -279,14 +290,16 @@ RunEnd run_with_repro(const OptimizeArgs& args, LoadedRun run, const Progress& p
   return status.ok() || !end.ok() ? end : failed(status, args.save_repro);
 }
 
-}  // namespace
-
-int optimize_command(const OptimizeArgs& given) {
+int optimize_one(const OptimizeArgs& given) {
   OptimizeArgs args = given;
-  if (args.output.empty()) args.output = path_beside(args.input, ".opt.onnx");
+  if (args.output.empty()) args.output = args.input == kPipe ? args.input : path_beside(args.input, ".opt.onnx");
+  std::optional<ResultToStdout> pipe;
+  if (args.output == kPipe) pipe.emplace();
+  std::error_code ignored;
+  if (args.input != kPipe && !std::filesystem::exists(args.input, ignored)) return fail(load_given(args.input).status(), args.input, "");
   absl::StatusOr<StageDumps> dumps = dumps_of(args);
   if (!dumps.ok()) return fail(kExitUsage, "", std::string(dumps.status().message()), "");
-  if (const absl::Status status = check_outputs(args, *dumps); !status.ok()) return fail(kExitFile, "", std::string(status.message()), "");
+  if (const absl::Status status = check_outputs(args, *dumps); !status.ok()) return fail(status, "", "");
   const Progress progress(args.common.quiet() || args.common.json);
   Clock clock;
   WholeReport report{args.input, args.output, {}, {}, {}};
@@ -295,11 +308,13 @@ int optimize_command(const OptimizeArgs& given) {
   absl::StatusOr<Around> around = passes_around(args);
   if (!around.ok()) return fail(around.status(), "", "");
   absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
-  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
+  if (!setup.ok()) return fail(setup.status(), "", "");
   lap("rules");
   progress.stage("load", args.input);
-  absl::StatusOr<Model> model = load_model(args.input);
+  absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
+  if (const absl::Status status = args.verify ? check_operators(*model) : absl::OkStatus(); !status.ok())
+    return fail(status, args.input, "");
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
   if (const absl::Status status = check_data_files(args, *model); !status.ok()) return fail(status, "", "");
   lap("load");
@@ -309,8 +324,47 @@ int optimize_command(const OptimizeArgs& given) {
 
   absl::StatusOr<PipelineOptions> options = pipeline_options(args, *model, progress, *dumps);
   if (!options.ok()) return fail(options.status(), "", "");
-  LoadedRun run{*model, *setup, *std::move(options), *dumps, *around, std::move(report)};
+  LoadedRun run{*model, *setup, *std::move(options), *dumps, *around, std::move(report), pipe ? &*pipe : nullptr};
   return (args.save_repro.empty() ? run_and_write : run_with_repro)(args, std::move(run), progress).code;
+}
+
+// Each to a file of its name in --output-dir. The rest go on where one fails.
+int optimize_several(const OptimizeArgs& given, const std::vector<std::string>& inputs) {
+  const std::filesystem::path folder = given.output_dir;
+  std::map<std::string, std::string> outputs;  // and of which input each is
+  for (const std::string& input : inputs) {
+    const std::string output = (folder / std::filesystem::path(input).filename()).string();
+    const auto [other, is_new] = outputs.try_emplace(output, input);
+    if (!is_new)
+      return fail(kExitUsage, input, fmt::format("{} has the same name, and one file can't be both", other->second), "rename one");
+    if (same_place(output, input) && !given.force)
+      return fail(kExitUsage, input, "it would be replaced", "name another folder, or give --force");
+  }
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return fail(kExitFile, given.output_dir, error.message(), "name a folder that can be written");
+  int first = kExitOk;
+  for (const std::string& input : inputs) {
+    OptimizeArgs one = given;
+    one.input = input;
+    one.output = (folder / std::filesystem::path(input).filename()).string();
+    one.output_by_place = true;
+    one.shapes.of_several_models = inputs.size() > 1;
+    const int code = optimize_one(one);
+    if (first == kExitOk) first = code;
+    if (code == kExitInterrupted) return code;
+  }
+  return first;
+}
+
+}  // namespace
+
+int optimize_command(const OptimizeArgs& args) {
+  if (args.output_dir.empty()) return optimize_one(args);
+  std::vector<std::string> inputs{args.input};
+  if (!args.output.empty()) inputs.push_back(args.output);
+  inputs.insert(inputs.end(), args.more.begin(), args.more.end());
+  return optimize_several(args, inputs);
 }
 
 }  // namespace saturate

@@ -177,7 +177,7 @@ class Trials {
 
   // Why the last result is not one without the operator.
   std::string missing() const {
-    const absl::StatusOr<Model> result = load_model(folder_.in("result.onnx"));
+    const absl::StatusOr<Model> result = load_given(folder_.in("result.onnx"));
     if (!result.ok()) return fmt::format("the result can't be read: {}", std::string(result.status().message()));
     std::size_t count = 0;
     for (const auto& [op, n] : graph_stats(*result).operators)
@@ -302,8 +302,8 @@ int reduce_command(const ReduceArgs& given) {
     return fail(kExitUsage, "command line", "--because wrong needs verification", "leave --no-verify out");
   if (const absl::Status status = check_reduced(args); !status.ok()) return fail(status, "", "");
   absl::StatusOr<Setup> setup = set_up(args.optimize.saturate, args.optimize.shapes);
-  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
-  absl::StatusOr<Model> model = load_model(args.input);
+  if (!setup.ok()) return fail(setup.status(), "", "");
+  absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (const absl::Status status = fix_shapes(*model, args.optimize.shapes); !status.ok()) return fail(status, args.input, "");
 

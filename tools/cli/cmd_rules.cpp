@@ -33,17 +33,17 @@ int list(const RulesArgs& args, const RuleSet& rules) {
   for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, rule.assumes, "C++", rule.doc);
   if (args.common.json)
     print_json(all);
-  else
+  else if (!args.common.quiet())
     print_text(fmt::format("{}{} rules\n", format_table(rows, 4), rows.size() - 1));
   return kExitOk;
 }
 
 int show(const RulesArgs& args, const RuleSet& rules) {
   const std::string text = rules.show(args.name);
-  if (text.empty()) return fail(kExitFile, args.name, "no such rule", "`saturate rules list` names them");
+  if (text.empty()) return fail(kExitUsage, args.name, no_such_rule(rules, args.name), "");
   if (args.common.json)
     print_json(json({{"name", args.name}, {"text", text}}));
-  else
+  else if (!args.common.quiet())
     print_text(text + "\n");
   return kExitOk;
 }
@@ -150,7 +150,10 @@ int examples(const RulesArgs& args, const RuleSet& rules) {
       ++written;
     }
   }
-  if (!args.common.quiet()) std::printf("%zu models\n", written);
+  if (args.common.json)
+    print_json(json{{"folder", args.name}, {"models", written}});
+  else if (!args.common.quiet())
+    std::printf("%zu models\n", written);
   return kExitOk;
 }
 
@@ -164,7 +167,10 @@ int list_functions(const RulesArgs& args) {
                    {"doc", std::string(f->doc)},
                    {"example", std::string(f->example)}});
   }
-  args.common.json ? print_json(all) : print_text(format_table(rows, 3));
+  if (args.common.json)
+    print_json(all);
+  else if (!args.common.quiet())
+    print_text(format_table(rows, 3));
   return kExitOk;
 }
 

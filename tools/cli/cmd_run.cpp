@@ -3,6 +3,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"
+#include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/profile.h"
@@ -10,6 +11,7 @@
 #include "tools/io/npz.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
+#include "tools/verify/known_operators.h"
 
 namespace saturate {
 namespace {
@@ -25,6 +27,20 @@ void flatten(const std::string& name, const Value& value, NamedTensors& out) {
   }
 }
 
+constexpr const char* kInputsAdvice = "--inputs X.npz gives inputs, --random draws some; --dim and --input-shapes say their sizes";
+
+nlohmann::json run_json(const RunArgs& args, const NamedTensors& outputs, const std::vector<NodeTiming>& timings,
+                        const std::vector<std::string>& ones) {
+  nlohmann::json out{{"model", args.input}, {"outputs", nlohmann::json::array()}};
+  for (const auto& [name, tensor] : outputs)
+    out["outputs"].push_back({{"name", name}, {"type", dtype_name(tensor.dtype())}, {"shape", tensor.dims()}});
+  if (args.random) out["random"] = {{"seed", args.seed}, {"size_1", ones}};
+  if (args.profile)
+    for (const OperatorTime& time : operator_times(timings))
+      out["operators"].push_back({{"op_type", time.op_type}, {"nodes", time.nodes}, {"seconds", time.seconds}});
+  return out;
+}
+
 }  // namespace
 
 int run_command(const RunArgs& args) {
@@ -33,11 +49,15 @@ int run_command(const RunArgs& args) {
     const absl::Status status = check_distinct({{"the output", args.output}}, {{"the model", args.input}, {"--inputs", args.inputs}});
     if (!status.ok()) return fail(status, args.output, "");
   }
-  absl::StatusOr<Model> model = load_model(args.input);
+  absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
-  absl::StatusOr<Inputs> inputs = Inputs{};
-  if (!args.inputs.empty()) inputs = load_inputs(args.inputs, *model);
-  if (!inputs.ok()) return fail(inputs.status(), "", "");
+  if (const absl::Status status = check_operators(*model); !status.ok()) return fail(status, args.input, "");
+  Drawn drawn;
+  if (args.random || !args.inputs.empty()) {
+    absl::StatusOr<Drawn> made = inputs_for(*model, args.inputs, args.shapes, args.seed);
+    if (!made.ok()) return fail(made.status(), "", "give sizes by --dim or --input-shapes, or inputs by --inputs");
+    drawn = *std::move(made);
+  }
   SessionOptions options;
   options.threads = args.common.threads;
   options.check_finite = args.check_finite;
@@ -45,13 +65,17 @@ int run_command(const RunArgs& args) {
   absl::StatusOr<Session> session = Session::create(*model, options);
   if (!session.ok()) return fail(session.status(), args.input, "run it in another runtime");
   std::vector<NodeTiming> timings;
-  absl::StatusOr<std::vector<Value>> outputs = session->run(*inputs, args.profile ? &timings : nullptr, run_limits(args.bounds));
-  if (!outputs.ok()) return fail(outputs.status(), args.input, run_advice(outputs.status()));
+  absl::StatusOr<std::vector<Value>> outputs = session->run(drawn.inputs, args.profile ? &timings : nullptr, run_limits(args.bounds));
+  if (!outputs.ok()) {
+    const bool none_given = absl::IsInvalidArgument(outputs.status()) && args.inputs.empty();
+    return fail(outputs.status(), args.input, none_given ? kInputsAdvice : run_advice(outputs.status()));
+  }
   NamedTensors flat;
   for (std::size_t i = 0; i < outputs->size(); ++i) flatten(model->graph.outputs[i].name, (*outputs)[i], flat);
   if (!args.output.empty())
     if (const absl::Status status = save_npz(flat, args.output); !status.ok()) return fail(status, args.output, "");
-  if (args.common.quiet()) return kExitOk;
+  if (args.common.json) print_json(run_json(args, flat, timings, drawn.ones));
+  if (args.common.json || args.common.quiet()) return kExitOk;
   std::vector<std::vector<std::string>> rows{{"output", "type", "shape"}};
   for (const auto& [name, tensor] : flat)
     rows.push_back({name, dtype_name(tensor.dtype()), fmt::format("[{}]", fmt::join(tensor.dims(), ", "))});

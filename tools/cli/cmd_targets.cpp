@@ -25,7 +25,10 @@ int list(const TargetsArgs& args) {
     rows.push_back({target->name, fmt::format("{}-{}", target->min_opset, target->max_opset), target->cost_model, target->description});
     all.push_back(ordered_json::parse(target_text(*target)));
   }
-  args.common.json ? print_json(all) : print_text(format_table(rows, 4));
+  if (args.common.json)
+    print_json(all);
+  else if (!args.common.quiet())
+    print_text(format_table(rows, 4));
   return kExitOk;
 }
 
@@ -34,9 +37,9 @@ int check(const TargetsArgs& args) {
   SetupOptions options;
   options.target = args.target;
   absl::StatusOr<Setup> setup = set_up(options);
-  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "`saturate targets list` names the built-in ones");
+  if (!setup.ok()) return fail(setup.status(), "", "`saturate targets list` names the built-in ones");
   const Target& target = setup->target;
-  absl::StatusOr<Model> model = load_model(args.name);
+  absl::StatusOr<Model> model = load_given(args.name);
   if (!model.ok()) return fail(kExitFile, args.name, std::string(model.status().message()), kModelAdvice);
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.name, "");
   const auto found = args.forms ? check_target_with_forms(*model, *setup) : check_target(*model, target);
@@ -71,8 +74,8 @@ int targets_command(const TargetsArgs& args) {
   if (args.action == "list") return list(args);
   if (args.action == "check") return check(args);
   absl::StatusOr<Target> target = load_target(args.name);
-  if (!target.ok()) return fail(kExitFile, "", std::string(target.status().message()), "`saturate targets list` names the built-in ones");
-  print_text(target_text(*target) + "\n");
+  if (!target.ok()) return fail(target.status(), "", "`saturate targets list` names the built-in ones");
+  if (!args.common.quiet()) print_text(target_text(*target) + "\n");
   return kExitOk;
 }
 

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <optional>
 #include <set>
 
 #include "fmt/format.h"
@@ -41,13 +42,13 @@ absl::StatusOr<std::vector<PassCall>> steps_of(const TransformArgs& args) {
 
 // Nothing that is there is lost by mistake; a model may be written over itself.
 absl::Status check_outputs(const TransformArgs& args) {
-  if (const absl::Status s = check_writable(args.output); !s.ok()) return s;
+  if (const absl::Status s = args.output == kPipe ? absl::OkStatus() : check_writable(args.output); !s.ok()) return s;
   if (const absl::Status s = args.report.empty() ? absl::OkStatus() : check_writable(args.report, Into::kAnything); !s.ok()) return s;
   std::vector<NamedPath> inputs{{"the model", args.input}};
   for (const std::string& file : args.files) inputs.push_back({"--passes", file});
   for (const std::string& file : args.check.inputs) inputs.push_back({"--inputs", file});
   std::vector<NamedPath> outputs{{"the result", args.output}, {"--report", args.report}};
-  if (args.output == args.input) outputs.erase(outputs.begin());
+  if (args.output == args.input || args.output == kPipe) outputs.erase(outputs.begin());
   return check_distinct(outputs, inputs);
 }
 
@@ -59,7 +60,11 @@ absl::Status check_data_files(const TransformArgs& args, const Model& model) {
   return check_distinct({{"the result", args.output}, {"--report", args.report}}, inputs);
 }
 
-int save(const TransformArgs& args, const Model& model, const std::string& path) {
+int save(const TransformArgs& args, const Model& model, const std::string& path, const ResultToStdout* pipe = nullptr) {
+  if (pipe) {
+    const absl::Status status = pipe->write(model);
+    return status.ok() ? kExitOk : fail(status, path, "write it to a file");
+  }
   SaveOptions options;
   options.force_external = args.external_data;
   options.cancel = args.common.cancel;
@@ -89,12 +94,16 @@ int save_parts(const TransformArgs& args, const Model& model, TransformOptions o
 int transform_command(const TransformArgs& given) {
   if (given.list) return list_passes(given);
   TransformArgs args = given;
-  if (args.output.empty()) args.output = path_beside(args.input, ".out.onnx");
+  if (args.output.empty()) args.output = args.input == kPipe ? args.input : path_beside(args.input, ".out.onnx");
+  if (args.output == kPipe && !args.split_at.empty())
+    return fail(kExitUsage, "--split-at", "several models don't go through a pipe", "name the output");
+  std::optional<ResultToStdout> pipe;
+  if (args.output == kPipe) pipe.emplace();
   absl::StatusOr<std::vector<PassCall>> steps = steps_of(args);
   if (!steps.ok())
     return fail(absl::IsUnimplemented(steps.status()) ? kExitUnsupported : kExitUsage, "", std::string(steps.status().message()), "");
   if (const absl::Status status = check_outputs(args); !status.ok()) return fail(status, "", "");
-  absl::StatusOr<Model> model = load_model(args.input);
+  absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (const absl::Status status = check_data_files(args, *model); !status.ok()) return fail(status, "", "");
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
@@ -102,7 +111,8 @@ int transform_command(const TransformArgs& given) {
   const TransformOptions options{args.verify, *std::move(check)};
   TransformResult result = transform(*model, *steps, options);
   if (result.failure) return fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
-  if (const int code = args.split_at.empty() ? save(args, result.model, args.output) : save_parts(args, result.model, options);
+  if (const int code =
+          args.split_at.empty() ? save(args, result.model, args.output, pipe ? &*pipe : nullptr) : save_parts(args, result.model, options);
       code != kExitOk)
     return code;
   result.report.input = args.input;

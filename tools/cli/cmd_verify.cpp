@@ -8,6 +8,7 @@
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/report.h"
+#include "tools/verify/known_operators.h"
 #include "tools/verify/stepping.h"
 
 namespace saturate {
@@ -61,8 +62,9 @@ int verify_command(const VerifyCommandArgs& args) {
   Model models[2];
   const std::string* paths[2] = {&args.original, &args.optimized};
   for (int i = 0; i < 2; ++i) {
-    absl::StatusOr<Model> model = load_model(*paths[i]);
+    absl::StatusOr<Model> model = load_given(*paths[i]);
     if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
+    if (const absl::Status s = check_operators(*model); !s.ok()) return fail(s, *paths[i], "");
     models[i] = *std::move(model);
   }
   absl::StatusOr<VerifyOptions> options = verify_options(args.check, args.shapes, args.common, models[0]);

@@ -14,9 +14,14 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/file/mapped_files.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/shell.h"
+#include "tools/cli/words.h"
+#include "tools/io/files.h"
 #include "tools/io/option_checks.h"
+#include "tools/io/terminal.h"
 #include "tools/pipeline/stage_dumps.h"
 
 namespace {
@@ -135,6 +140,25 @@ class ManFormatter : public CLI::Formatter {
   }
 };
 
+// A check that a value is a whole number in these bounds.
+std::function<std::string(const std::string&)> whole_in(std::int64_t least, std::int64_t most) {
+  return [least, most](const std::string& text) { return not_a_whole_number_in(text, least, most); };
+}
+
+// A check that a value is one of these; its description has them in braces, for completions.
+CLI::Validator choice(const std::vector<std::string>& names) {
+  const auto check = [names](const std::string& text) {
+    const bool known = std::find(names.begin(), names.end(), text) != names.end();
+    return known ? "" : fmt::format("'{}' is none of them; {}", text, what_instead(text, names));
+  };
+  return CLI::Validator(check, fmt::format("{{{}}}", fmt::join(names, ",")));
+}
+
+// What completions offer of values that may be others, too.
+CLI::Validator hint(const std::vector<std::string>& names) {
+  return CLI::Validator([](const std::string&) { return std::string(); }, fmt::format("{{{}}}", fmt::join(names, ",")));
+}
+
 // A second spelling that other tools' users have in their fingers; not shown in the help.
 template <typename T>
 void hidden(CLI::App* app, const std::string& name, T& target) {
@@ -151,11 +175,11 @@ void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true)
   if (threads)
     app->add_option("--threads", args.threads, "threads; 0: all cores; the result is the same for any number (default 1)")
         ->type_name("T")
-        ->check(CLI::Range(0, 4096));
+        ->check(whole_in(0, 4096), "");
 }
 
 void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const std::string& what) {
-  app->add_option("--max-memory", megabytes, what)->type_name("MB")->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
+  app->add_option("--max-memory", megabytes, what)->type_name("MB")->check(whole_in(1, std::int64_t{1} << 30), "");
 }
 
 void add_check(CLI::App* app, VerifyArgs& args) {
@@ -174,7 +198,7 @@ void add_check(CLI::App* app, VerifyArgs& args) {
          "steps that quantized values in outputs may differ by; what is computed of quantized values may then differ by what a step of "
          "some makes (default 0)")
       ->type_name("N")
-      ->check(CLI::Range(0, 65535));
+      ->check(whole_in(0, 65535), "");
   app->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
   add_max_memory(app, args.max_memory,
                  "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
@@ -199,12 +223,16 @@ void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
       ->take_all()
       ->expected(1);
   app->add_option("--input-shapes,--input-shape", args.input_shapes,
-                  fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim); may be repeated", what))
+                  fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim; the name of a model's one input "
+                              "may be left out); they are the rank of an input that has none; may be repeated",
+                              what))
       ->type_name("SHAPE")
-      ->expected(1, 1 << 20);
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
   app->add_flag("--allow-empty", args.allow_empty, "take sizes of 0 for dims and shapes");
   for (const char* name : {"--overwrite-input-shape", "--override-input-shapes", "--test-input-shape", "--shapes"})
-    app->add_option(name, args.input_shapes)->group("")->expected(1, 1 << 20);
+    app->add_option(name, args.input_shapes)->group("")->expected(1)->take_all()->allow_extra_args(false);
 }
 
 void add_budgets(CLI::App* app, SaturateArgs& args) {
@@ -215,13 +243,13 @@ void add_budgets(CLI::App* app, SaturateArgs& args) {
   app->add_option("--node-limit", args.limits.nodes,
                   fmt::format("e-nodes that rules may make (default: 60 for each of the model's, 10000 to {})", args.limits.nodes))
       ->type_name("N")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
+      ->check(whole_in(1, std::int64_t{1} << 40), "")
       ->group(budgets);
   app->add_option_function<std::size_t>(
          "--memory-limit", [&args](std::size_t megabytes) { args.limits.memory_bytes = megabytes << 20; },
          "memory of the e-graph in MB (default: no limit)")
       ->type_name("MB")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 40))
+      ->check(whole_in(1, std::int64_t{1} << 40), "")
       ->group(budgets);
   app->add_option(
          "--time-limit", args.limits.seconds,
@@ -238,6 +266,12 @@ void add_rule_options(CLI::App* app, SaturateArgs& args, const std::string& grou
       ->group(group);
   app->add_option("--skip-rule", args.skip_rules, "leave out a rule; may be repeated")
       ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--skip-fusion", args.not_made,
+                  "leave out the rules that make this operator (Attention) of what holds none; may be repeated")
+      ->type_name("OPERATOR")
       ->expected(1)
       ->take_all()
       ->group(group);
@@ -268,18 +302,20 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   const std::string group = "What is done";
   app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
       ->type_name("TARGET")
+      ->check(hint(builtin_targets()))
       ->group(group);
   app->add_option("--prefer", args.prefer,
                   "what the target would rather have, beside its own wishes: single-heads (attention one head at a time)")
       ->type_name("WISH")
       ->expected(1)
       ->take_all()
-      ->check(CLI::IsMember(known_wishes()))
+      ->check(choice(known_wishes()))
       ->group(group);
   app->add_option("--cost", args.cost,
                   "cost model: nodes, flops, bytes, roofline, measured, a JSON file (table, roofline or fit), a .jsonl of measured times "
                   "or a shared library (default: the target's own)")
       ->type_name("MODEL")
+      ->check(hint(builtin_cost_models()))
       ->group(group);
   app->add_option(
          "--cost-at", args.cost_at,
@@ -293,14 +329,14 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
          "--memory-slack", args.memory_slack,
          "how much dearer the result may be for a lower peak of memory, as a share of the cost: 0.02 for 2 % (default 0: cost alone)")
       ->type_name("SHARE")
-      ->check(CLI::Range(0.0, 10.0))
+      ->check([](const std::string& text) { return not_a_number_in(text, 0, 10); }, "")
       ->group(group);
   std::vector<std::string> extractors;
   for (const Extractor& e : saturate::extractors()) extractors.emplace_back(e.name);
   app->add_option("--extractor", args.extractor,
                   fmt::format("extraction algorithm: {}; anytime ones stop after 10 s (default: search)", fmt::join(extractors, ", ")))
       ->type_name("NAME")
-      ->check(CLI::IsMember(extractors))
+      ->check(choice(extractors))
       ->group(group);
   add_rule_options(app, args, group);
   auto* opset =
@@ -317,22 +353,37 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
   add_budgets(app, args);
 }
 
-void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option) {
-  CLI::App* verb = app.add_subcommand("optimize",
-                                      "rewrite a model into an equal, cheaper one\n\nReads IN.onnx (.onnx or .onnxtxt), grows an e-graph "
-                                      "of equal models by rules, takes the cheapest one that the target\n"
-                                      "can run, verifies it against the original on random inputs of several sizes, and writes it "
-                                      "(IN.opt.onnx unless named).\nThe verb may be left out.");
+// Where models come from and go.
+void add_places(CLI::App* verb, OptimizeArgs& args, std::string& output_option) {
   verb->add_option("IN.onnx", args.input, "the model")->required();
   verb->add_option("OUT.onnx", args.output, "the result");
-  verb->add_option("-o,--output", output_option, "the result (instead of the second argument)")->type_name("OUT.onnx");
+  verb->add_option("MORE.onnx", args.more)->group("");
+  verb->add_option("-o,--output", output_option,
+                   "the result (instead of the second argument); what is there is replaced; -: standard output")
+      ->type_name("OUT.onnx");
+  verb->add_option("--output-dir", args.output_dir, "take all arguments as models, and write each result under its name into this folder")
+      ->type_name("DIR");
+  verb->add_flag("--force", args.force, "replace OUT.onnx, or a file in the folder, though saturate did not write it");
+}
+
+void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option) {
+  CLI::App* verb =
+      app.add_subcommand("optimize",
+                         "rewrite a model into an equal, cheaper one\n\nReads IN.onnx (.onnx or .onnxtxt), grows an e-graph "
+                         "of equal models by rules, takes the cheapest one that the target\n"
+                         "can run, verifies it against the original on random inputs of several sizes, and writes it "
+                         "(IN.opt.onnx unless named).\nThe verb may be left out. IN.onnx may be -, standard input; the result then goes to "
+                         "standard output.\nOUT.onnx "
+                         "is replaced if saturate wrote it (an extended attribute of the file says so); -o replaces any file.\nFlags of "
+                         "onnxsim, onnxslim and onnxruntime.transformers.optimizer work, or say what to type.");
+  add_places(verb, args, output_option);
   add_saturate(verb, args.saturate);
   add_shapes(verb, args.shapes, "fix the size");
   verb->add_option("--io-rank", args.io_rank,
                    "give the model's inputs and outputs this rank, with ones in front of their dims: [2,8] becomes [1,1,2,8]; the report "
                    "tells which changed, and --inputs keep the shapes of IN.onnx")
       ->type_name("N")
-      ->check(CLI::Range(std::int64_t{1}, kMostIoRank));
+      ->check(whole_in(1, kMostIoRank), "");
   for (const auto& [name, files, when] : {std::tuple("--before", &args.before, "before"), std::tuple("--after", &args.after, "after")})
     verb->add_option(name, *files, fmt::format("passes of `saturate transform` to run {} optimizing, as JSON; may be repeated", when))
         ->type_name("FILE")
@@ -363,7 +414,6 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
                  "write tensors to OUT.onnx.data even where the input has them inline");
   verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")
-      ->type_name("BYTES")
       ->type_name("BYTES");
   add_common(verb, args.common, true);
   verb->add_flag_function(
@@ -529,12 +579,15 @@ void add_run(CLI::App& app, RunArgs& run) {
       "run a model on the CPU\n\nIntegers, floats and strings come from a .npz named after the model's inputs; the outputs go to another.");
   verb->add_option("IN.onnx", run.input, "the model")->required();
   verb->add_option("--inputs", run.inputs, "its inputs")->type_name("X.npz");
+  verb->add_flag("--random", run.random, "draw inputs; dims that nobody gives a size are 1");
+  add_shapes(verb, run.shapes, "with --random: the size");
+  verb->add_option("--seed", run.seed, "with --random: of the inputs (default 0)")->type_name("N");
   verb->add_option("-o,--output", run.output, "where the outputs go")->type_name("OUT.npz");
   verb->add_flag("--profile", run.profile, "time by operator");
   verb->add_flag("--check-finite", run.check_finite, "fail at the first node that makes a NaN or infinity of finite inputs, and name it");
   add_bounds(verb, run.bounds);
-  add_common(verb, run.common, false);
-  verb->footer("saturate run bart.onnx --inputs x.npz -o y.npz");
+  add_common(verb, run.common, true);
+  verb->footer("saturate run bart.onnx --inputs x.npz -o y.npz\nsaturate run bart.onnx --random --dim batch=2");
 }
 
 void add_bench(CLI::App& app, BenchArgs& args) {
@@ -547,8 +600,8 @@ void add_bench(CLI::App& app, BenchArgs& args) {
   add_shapes(verb, args.shapes, "the size");
   verb->add_option("--iterations", args.iterations, "measured runs of each model (default: as many as fit into 2 s, 10 to 1000)")
       ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000'000));
-  verb->add_option("--warmup", args.warmup, "runs before (default 3)")->type_name("N")->check(CLI::Range(0, 1'000'000'000));
+      ->check(whole_in(1, 1'000'000'000), "");
+  verb->add_option("--warmup", args.warmup, "runs before (default 3)")->type_name("N")->check(whole_in(0, 1'000'000'000), "");
   verb->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
   verb->add_option("--profile", args.profile, "write every node's time as a Chrome trace (chrome://tracing, Perfetto)")
       ->type_name("TRACE.json");
@@ -626,12 +679,12 @@ void add_rules(CLI::App& app, RulesArgs& args) {
                                       "examples, both sides against each other. examples FOLDER: what rules look for, as models.");
   verb->add_option("ACTION", args.action, "list, show, check or examples")
       ->required()
-      ->check(CLI::IsMember({"list", "show", "check", "examples"}));
+      ->check(choice({"list", "show", "check", "examples"}));
   verb->add_option("NAME|FILE|FOLDER", args.name, "the rule to show, the file to check, the folder for examples");
   verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
   verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
   verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")
-      ->check(CLI::Range(0, 1000));
+      ->check(whole_in(0, 1000), "");
   verb->add_option("--seed", args.seed, "check, examples: of the random instances");
   add_common(verb, args.common, true);
   verb->footer("saturate rules list\nsaturate rules show rms_by_length\nsaturate rules check my.rules");
@@ -646,7 +699,7 @@ void add_extract(CLI::App& app, ExtractArgs& args) {
   verb->add_option("IN.onnx", args.input, "the model")->required();
   verb->add_option("-o,--output", args.output, "write them to this folder as IN.0000.onnx, IN.0001.onnx, ... (default: only list them)")
       ->type_name("FOLDER");
-  verb->add_option("--sample", args.samples, "how many others to draw (default 8)")->type_name("K")->check(CLI::Range(0, 100000));
+  verb->add_option("--sample", args.samples, "how many others to draw (default 8)")->type_name("K")->check(whole_in(0, 100000), "");
   verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
   add_saturate(verb, args.saturate);
   add_shapes(verb, args.shapes, "fix the size");
@@ -663,7 +716,7 @@ void add_cost(CLI::App& app, CostArgs& args) {
       "models in our runtime (bench/gather_ort.py does it in ONNX Runtime), or whole\ngraphs with --graphs. "
       "fit ROWS...: a cost model from such rows. eval [GRAPHS...] [--rows ROWS]: how far a cost model is off, by operator "
       "and\nfor graphs that are equal: do they rank as they run?");
-  verb->add_option("ACTION", args.action, "gather, fit or eval")->required()->check(CLI::IsMember({"gather", "fit", "eval"}));
+  verb->add_option("ACTION", args.action, "gather, fit or eval")->required()->check(choice({"gather", "fit", "eval"}));
   verb->add_option("FILES", args.inputs, "gather: models; fit: rows; eval: times of graphs")->expected(1, 1 << 20);
   verb->add_option("-o,--output", args.output, "gather: the rows (JSON lines); fit: the cost model (JSON)")->type_name("FILE");
   verb->add_flag("--graphs", args.graphs, "gather: times of whole graphs, such as `saturate extract` writes");
@@ -672,7 +725,7 @@ void add_cost(CLI::App& app, CostArgs& args) {
                    "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order), roofline, or npu: an "
                    "accelerator's figures of whole graphs, as prices of launches, multiply-adds, bytes and spills (default fitted)")
       ->type_name("KIND")
-      ->check(CLI::IsMember({"fitted", "measured", "roofline", "npu"}));
+      ->check(choice({"fitted", "measured", "roofline", "npu"}));
   verb->add_option("--machine", args.machine, "fit --kind npu: of which of the figures' machines the file tells (default: the last one's)")
       ->type_name("NAME");
   verb->add_option("--precision", args.precision, "fit --kind npu: in which of their precisions (default: the last one's)")
@@ -680,7 +733,7 @@ void add_cost(CLI::App& app, CostArgs& args) {
   verb->add_option("--rows", args.rows, "eval: times of operators to compare with")->type_name("ROWS.jsonl");
   verb->add_option("--folds", args.folds, "eval: judge the interpolation of --rows by itself, each of N parts predicted from the others")
       ->type_name("N")
-      ->check(CLI::Range(2, 1000));
+      ->check(whole_in(2, 1000), "");
   add_saturate(verb, args.saturate);
   add_shapes(verb, args.shapes, "the size");
   add_common(verb, args.common, true);
@@ -714,7 +767,7 @@ void add_targets(CLI::App& app, TargetsArgs& args) {
       "list and show targets, and check models against them\n\nlist: the built-in targets. show NAME: one of them, or a file, "
       "as JSON to start a target of your own from.\ncheck MODEL: each node that the target can't express, "
       "why, and what equal form it takes (or what stands in its way); exit status 1 if there is one.");
-  verb->add_option("ACTION", args.action, "list, show or check")->required()->check(CLI::IsMember({"list", "show", "check"}));
+  verb->add_option("ACTION", args.action, "list, show or check")->required()->check(choice({"list", "show", "check"}));
   verb->add_option("NAME|FILE", args.name, "the target to show, the model to check");
   verb->add_option("--target", args.target, "check: for this target, a built-in one or a file")->type_name("T");
   verb->add_flag("!--no-forms", args.forms, "check: don't look for equal forms, which takes as long as `optimize`");
@@ -785,7 +838,38 @@ std::vector<GivenOption> given_options(const CLI::App& verb) {
   return out;
 }
 
-int usage(const std::string& what) { return fail(kExitUsage, "command line", what, "see `saturate --help`"); }
+// What shells read.
+struct ShellArgs {
+  CommonArgs common;
+  std::string shell, verb, folder;
+};
+
+void add_completion(CLI::App& app, ShellArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "completion",
+      "print the script by which a shell completes words of the command\n\nVerbs, options, what options take, and files. "
+      "`cmake --install` puts the scripts where the shells look for them.");
+  verb->add_option("SHELL", args.shell, "bash, zsh or fish")->required()->check(choice({std::begin(kShells), std::end(kShells)}));
+  add_common(verb, args.common, false, false);
+  verb->footer("saturate completion bash > saturate.bash\nsaturate completion zsh > _saturate");
+}
+
+void add_man(CLI::App& app, ShellArgs& args) {
+  CLI::App* verb =
+      app.add_subcommand("man",
+                         "print the help of the command or of a verb as a man page\n\nIt is roff, for `man -l` and for a folder "
+                         "man1; `cmake --install` puts all pages there.");
+  verb->add_option("VERB", args.verb, "the verb (default: the command itself)");
+  verb->add_option("--folder", args.folder, "write all pages into this folder, as saturate.1, saturate-VERB.1")->type_name("FOLDER");
+  add_common(verb, args.common, false, false);
+  verb->footer("saturate man optimize > saturate-optimize.1");
+}
+
+int usage(const std::string& what, const std::string& verb = "") {
+  const bool advises = what.find('`') != std::string::npos;
+  const std::string help = fmt::format("{}ee `saturate {}{}--help`", what.ends_with('?') ? " S" : "; s", verb, verb.empty() ? "" : " ");
+  return fail(kExitUsage, "command line", advises ? what : what + help, "");
+}
 
 struct Everything {
   OptimizeArgs optimize;
@@ -802,9 +886,24 @@ struct Everything {
   CostArgs cost;
   TargetsArgs targets;
   ReduceArgs reduce;
+  ShellArgs shell;
   std::string output_option;
   std::vector<std::string> behind;  // reduce: the words behind `--`
+  std::string verb;
 };
+
+// CLI11's errors in our words.
+std::string told(const CLI::ParseError& error, const CLI::App& app) {
+  const std::string said = error.what();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error)) {
+    const CLI::App* verb = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+    return unknown_words(verb->remaining(), *verb);
+  }
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error))
+    if (const std::size_t colon = said.find(": "), required = said.find(" required "); required != std::string::npos && required > colon)
+      return fmt::format("{} needs a value", said.substr(0, colon));
+  return said;
+}
 
 // The options behind `--` as those of optimize; a sentence where they are none.
 std::string take_options_behind(ReduceArgs& args, const std::vector<std::string>& behind) {
@@ -820,52 +919,92 @@ std::string take_options_behind(ReduceArgs& args, const std::vector<std::string>
   } catch (const CLI::Success&) {
     return "behind -- stand options of the run that fails";
   } catch (const CLI::ParseError& error) {
-    return fmt::format("behind --: {}", error.what());
+    return fmt::format("behind --: {}", told(error, app));
   }
   args.optimize.given = given_options(*app.get_subcommands().front());
   const bool writes = !output.empty() || !args.optimize.output.empty() || !args.optimize.report.empty() ||
-                      !args.optimize.dump_egraph.empty() || !args.optimize.save_repro.empty() || !args.optimize.dumps.empty();
+                      !args.optimize.dump_egraph.empty() || !args.optimize.save_repro.empty() || !args.optimize.dumps.empty() ||
+                      !args.optimize.output_dir.empty();
   if (writes) return "behind --: runs on smaller models write no files; leave -o, --report, --dump-egraph and --save-repro out";
   if (!args.optimize.check.inputs.empty())
     return "behind --: inputs of a model do not fit smaller ones; leave --inputs out, --seed draws others";
   return "";
 }
 
+// A pipe where there can be none: models alone come and go through pipes.
+std::string no_pipe(const CLI::App& verb) {
+  const bool writes = one_of(verb.get_name(), {"optimize", "transform"});
+  for (const CLI::Option* option : verb.get_options())
+    for (const std::string& value : option->results())
+      if (value == kPipe && !option->get_positional() && !(writes && option->check_lname("output")))
+        return fmt::format("{} -: this is no model that goes through a pipe; name a file, ./- for one of this name", option->get_name());
+  return "";
+}
+
+// What is wrong with the outputs and inputs of optimize, in a sentence.
+std::string wrong_places(const OptimizeArgs& args, const std::string& output) {
+  if (args.output_dir.empty() && !args.more.empty())
+    return fmt::format("{} arguments: one model and its result, or --output-dir DIR for many models", args.more.size() + 2);
+  if (args.output_dir.empty() && !output.empty() && !args.output.empty())
+    return fmt::format("two outputs, {} and {}: --output-dir DIR takes many models", args.output, output);
+  if (args.output_dir.empty()) return "";
+  if (!output.empty()) return "--output and --output-dir: give one of them";
+  const bool tells = !args.report.empty() || !args.dump_egraph.empty() || !args.save_repro.empty() || !args.dumps.empty();
+  if (tells) return "--output-dir: --report, --dump, --dump-egraph and --save-repro tell of one model";
+  const bool piped = one_of(kPipe, {args.input, args.output}) || std::find(args.more.begin(), args.more.end(), kPipe) != args.more.end();
+  return piped ? "--output-dir: standard input has no name; give paths" : "";
+}
+
+int run_optimize(const CLI::App& verb, Everything& all) {
+  OptimizeArgs& args = all.optimize;
+  if (const std::string wrong = wrong_places(args, all.output_option); !wrong.empty()) return usage(wrong, "optimize");
+  args.output_by_place = !args.output.empty();
+  if (!all.output_option.empty()) args.output = all.output_option;
+  args.given = given_options(verb);
+  return optimize_command(args);
+}
+
+// Whether standard input would be read twice.
+bool two_pipes(const Everything& all) {
+  std::vector<std::string> models{all.verify.original, all.verify.optimized};
+  models.insert(models.end(), all.bench.models.begin(), all.bench.models.end());
+  models.insert(models.end(), all.cost.inputs.begin(), all.cost.inputs.end());
+  return std::count(models.begin(), models.end(), kPipe) > 1;
+}
+
 int dispatch(const CLI::App& app, Everything& all) {
   const std::string verb = app.get_subcommands().front()->get_name();
-  if (verb == "optimize") {
-    if (!all.output_option.empty() && !all.optimize.output.empty()) return usage("two outputs given");
-    all.optimize.output_by_place = !all.optimize.output.empty();
-    if (!all.output_option.empty()) all.optimize.output = all.output_option;
-    all.optimize.given = given_options(*app.get_subcommands().front());
-    return optimize_command(all.optimize);
-  }
-  if (verb == "transform" && !all.transform.list && all.transform.input.empty()) return usage("transform: which model?");
+  if (const std::string wrong = no_pipe(*app.get_subcommands().front()); !wrong.empty()) return usage(wrong, verb);
+  if (two_pipes(all)) return usage("-: standard input is one model; give the other by its path", verb);
+  if (verb == "optimize") return run_optimize(*app.get_subcommands().front(), all);
+  if (verb == "transform" && !all.transform.list && all.transform.input.empty()) return usage("transform: which model?", verb);
   if (verb == "transform") return transform_command(all.transform);
   if (verb == "slm") return slm_command(all.slm);
   if (verb == "inspect") return inspect_command(all.inspect);
   if (verb == "verify") return verify_command(all.verify);
+  if (verb == "run" && all.run.random && !all.run.inputs.empty()) return usage("--random and --inputs: give one of them", verb);
   if (verb == "run") return run_command(all.run);
   if (verb == "bench") return bench_command(all.bench);
   if (verb == "generate") return generate_command(all.generate);
   if (verb == "explain") return explain_command(all.explain);
   if (verb == "extract") return extract_command(all.extract);
   if (verb == "cost" && all.cost.action != "eval" && all.cost.inputs.empty())
-    return usage(fmt::format("cost {}: of which files?", all.cost.action));
-  if (verb == "cost" && all.cost.inputs.empty() && all.cost.rows.empty()) return usage("cost eval: against which graphs, or --rows?");
-  if (verb == "cost" && all.cost.folds > 0 && all.cost.rows.empty()) return usage("cost eval --folds: of which --rows?");
+    return usage(fmt::format("cost {}: of which files?", all.cost.action), verb);
+  if (verb == "cost" && all.cost.inputs.empty() && all.cost.rows.empty()) return usage("cost eval: against which graphs, or --rows?", verb);
+  if (verb == "cost" && all.cost.folds > 0 && all.cost.rows.empty()) return usage("cost eval --folds: of which --rows?", verb);
+  all.cost.shapes.of_several_models = all.cost.action == "eval" || all.cost.inputs.size() > 1;
   if (verb == "cost") return cost_command(all.cost);
   if (verb == "reduce") {
     const std::string wrong = take_options_behind(all.reduce, all.behind);
-    return wrong.empty() ? reduce_command(all.reduce) : usage(wrong);
+    return wrong.empty() ? reduce_command(all.reduce) : usage(wrong, verb);
   }
   if (verb == "rules")
-    return all.rules.name.empty() && all.rules.action == "show"       ? usage("rules show: which rule?")
-           : all.rules.name.empty() && all.rules.action == "examples" ? usage("rules examples: which folder?")
+    return all.rules.name.empty() && all.rules.action == "show"       ? usage("rules show: which rule?", verb)
+           : all.rules.name.empty() && all.rules.action == "examples" ? usage("rules examples: which folder?", verb)
                                                                       : rules_command(all.rules);
-  if (all.targets.action == "show" && all.targets.name.empty()) return usage("targets show: which target?");
-  if (all.targets.action == "check" && all.targets.name.empty()) return usage("targets check: which model?");
-  if (all.targets.action == "check" && all.targets.target.empty()) return usage("targets check: for which --target?");
+  if (all.targets.action == "show" && all.targets.name.empty()) return usage("targets show: which target?", verb);
+  if (all.targets.action == "check" && all.targets.name.empty()) return usage("targets check: which model?", verb);
+  if (all.targets.action == "check" && all.targets.target.empty()) return usage("targets check: for which --target?", verb);
   return targets_command(all.targets);
 }
 
@@ -889,22 +1028,42 @@ constexpr std::array kVerbs{
     Verb{"cost", [](CLI::App& app, Everything& all) { add_cost(app, all.cost); }},
     Verb{"targets", [](CLI::App& app, Everything& all) { add_targets(app, all.targets); }},
     Verb{"reduce", [](CLI::App& app, Everything& all) { add_reduce(app, all.reduce); }},
+    Verb{"completion", [](CLI::App& app, Everything& all) { add_completion(app, all.shell); }},
+    Verb{"man", [](CLI::App& app, Everything& all) { add_man(app, all.shell); }},
+};
+
+std::vector<std::string> verb_names() {
+  std::vector<std::string> out;
+  for (const Verb& verb : kVerbs) out.emplace_back(verb.name);
+  return out;
+}
+
+// The words of a command line, made ready for the parser; or a sentence about a mistake.
+struct Given {
+  std::vector<std::string> words;
+  std::string wrong;
 };
 
 // The words given, and the options of the verb that they begin with: `saturate in.onnx` is `saturate optimize in.onnx`. All verbs' where
 // none is given.
-std::vector<std::string> words(int argc, char** argv, CLI::App& app, Everything& all) {
-  std::vector<std::string> out(argv + 1, argv + argc);
+Given words(int argc, char** argv, CLI::App& app, Everything& all) {
+  Given given{{argv + 1, argv + argc}, ""};
+  std::vector<std::string>& out = given.words;
+  given.wrong = put_verb_first(out, verb_names());
+  if (!given.wrong.empty()) return given;
   const bool none = out.empty() || one_of(out[0], {"-h", "--help", "--version", "-V"});
   const auto is_first = [&](const Verb& verb) { return verb.name == out[0]; };
   if (!none && std::none_of(kVerbs.begin(), kVerbs.end(), is_first)) out.insert(out.begin(), "optimize");
   for (const Verb& verb : kVerbs)
     if (none || is_first(verb)) verb.add(app, all);
   check_values(app);
-  const auto behind = none || out[0] != "reduce" ? out.end() : std::find(out.begin(), out.end(), "--");
+  if (none) return given;
+  all.verb = out[0];
+  const auto behind = out[0] != "reduce" ? out.end() : std::find(out.begin(), out.end(), "--");
   if (behind != out.end()) all.behind.assign(behind + 1, out.end());
   out.erase(behind, out.end());
-  return out;
+  given.wrong = take_foreign_flags(out, *app.get_subcommands(nullptr).front());
+  return given;
 }
 
 }  // namespace
@@ -923,20 +1082,56 @@ int guarded(F run) {
   }
 }
 
-int parse_and_run(int argc, char** argv) {
-  CLI::App app(
+void describe(CLI::App& app) {
+  app.description(
       "optimize ONNX models by equality saturation\n\nRules say which models are equal; an e-graph holds all that follow from them at "
       "once; the cheapest one that the target can run is\n"
       "taken, verified against the original, and written.");
-  Everything all;
   app.formatter(std::make_shared<ManFormatter>());
   app.set_help_flag("-h,--help", "this text");
   app.set_version_flag("-V,--version", std::string("saturate ") + SATURATE_VERSION, "the version");
   app.require_subcommand(1);
   app.footer("saturate bart.onnx\nsaturate verify bart.onnx bart.opt.onnx");
-  std::vector<std::string> arguments = words(argc, argv, app, all);
-  if (std::find(arguments.begin(), arguments.end(), "-") != arguments.end())
-    return usage("'-' is no file, and models can't come or go through pipes; write ./- for a file of this name");
+}
+
+// Of all verbs, whatever was asked for.
+int shell_command(const std::string& asked, const ShellArgs& args) {
+  CLI::App app;
+  Everything all;
+  describe(app);
+  for (const Verb& verb : kVerbs) verb.add(app, all);
+  if (asked == "completion") {
+    print_text(completion(args.shell, app));
+    return kExitOk;
+  }
+  std::vector<std::string> verbs = verb_names();
+  if (!args.verb.empty() && std::find(verbs.begin(), verbs.end(), args.verb) == verbs.end())
+    return usage(fmt::format("man {}: no such verb; {}", args.verb, what_instead(args.verb, verbs, "`saturate --help` lists the verbs")),
+                 asked);
+  const auto page = [&](const std::string& verb) {
+    return man_page((verb.empty() ? app : *app.get_subcommand(verb)).help(), verb, SATURATE_VERSION);
+  };
+  if (args.folder.empty()) {
+    print_text(page(args.verb));
+    return kExitOk;
+  }
+  verbs.emplace_back();
+  for (const std::string& verb : verbs) {
+    const std::string path = fmt::format("{}/saturate{}{}.1", args.folder, verb.empty() ? "" : "-", verb);
+    if (const absl::Status s = write_file(path, page(verb)); !s.ok()) return fail(s, path, "");
+  }
+  return kExitOk;
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app;
+  Everything all;
+  describe(app);
+  Given given = words(argc, argv, app, all);
+  std::vector<std::string>& arguments = given.words;
+  tell_errors_as_json(std::find(arguments.begin(), std::find(arguments.begin(), arguments.end(), "--"), "--json") != arguments.end() ||
+                      std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; }));
+  if (!given.wrong.empty()) return usage(given.wrong, all.verb);
   if (arguments.empty()) {
     std::fputs(app.help().c_str(), stderr);
     return kExitUsage;
@@ -948,8 +1143,9 @@ int parse_and_run(int argc, char** argv) {
     app.exit(success);
     return kExitOk;
   } catch (const CLI::ParseError& error) {
-    return usage(error.what());
+    return usage(told(error, app), all.verb);
   }
+  if (one_of(all.verb, {"completion", "man"})) return shell_command(all.verb, all.shell);
   return dispatch(app, all);
 }
 

@@ -191,5 +191,6 @@ NB_MODULE(_core, m) {
   m.def("generate", &generate, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   m.def("command_line", &command_line);
   m.def("targets", &saturate::api::targets);
+  m.def("what_instead", &saturate::api::what_instead);
   m.attr("__version__") = saturate::api::version();
 }

@@ -69,6 +69,12 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "prefer", o.prefer);
   get(given, "cost", o.cost);
   get(given, "constant_cost", o.constant_cost);
+  get(given, "memory_slack", o.memory_slack);
+  get(given, "skip_fusions", o.skip_fusions);
+  get(given, "debug_rules", o.debug_rules);
+  if (given.contains("cost_at"))
+    for (auto& [dims, weight] : nb::cast<std::vector<std::pair<std::map<std::string, std::int64_t>, double>>>(given["cost_at"]))
+      o.cost_at.push_back({std::move(dims), weight});
   get(given, "rules", o.rules);
   get(given, "assumed", o.assumed);
   get(given, "not_assumed", o.not_assumed);
