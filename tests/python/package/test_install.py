@@ -22,6 +22,9 @@ def test_consumer_project(tmp_path):
     prefix = tmp_path / "prefix"
     command("cmake", "--install", build, "--prefix", prefix)
     assert command(prefix / "bin" / "saturate", "--version").startswith("saturate ")
+    for shell in ("bash-completion/completions/saturate", "zsh/site-functions/_saturate", "fish/vendor_completions.d/saturate.fish"):
+        assert "--skip-fusion" in (prefix / "share" / shell).read_text() or "-l skip-fusion" in (prefix / "share" / shell).read_text()
+    assert {"saturate.1", "saturate-optimize.1", "saturate-man.1"} <= {page.name for page in (prefix / "share" / "man" / "man1").iterdir()}
     headers = sorted((prefix / "include").rglob("*.h"))
     assert sorted(h.name for h in headers) == ["egraph.h", "explain.h", "rewrite.h", "saturate.h", "saturate_cost.h", "scheduler.h"], headers
     for header in headers:  # the standard library and each other, nothing else

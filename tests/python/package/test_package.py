@@ -178,7 +178,7 @@ def test_report(bart):
     assert report.nodes == (125, len([n for n in model.graph.node if n.op_type != "Constant"]))
     assert report.verified and not report.interrupted and report.stop_reason == "saturated"
     assert report.cost[1] < report.cost[0] and report.rules and report.warnings == []
-    assert "operator" in repr(report) and "verified: " in repr(report)
+    assert "operator" in str(report) and "verified: " in str(report) and "\n" not in repr(report)
     assert "matches" in report.table(rules=True) and "matches" not in report.table()
     page = report._repr_html_()
     assert page.count("<tr>") > 20 and page.startswith("<table>")
@@ -256,7 +256,7 @@ def test_cost_model_is_a_callable(bart):
             onnx_saturate.optimize(bart, cost=bad)
     with pytest.raises(ZeroDivisionError):
         onnx_saturate.optimize(bart, cost=lambda op: 1 / 0)
-    with pytest.raises((TypeError, RuntimeError)):
+    with pytest.raises(onnx_saturate.OptionError, match="'cheap' is not a number"):
         onnx_saturate.optimize(bart, cost=lambda op: "cheap")
 
 

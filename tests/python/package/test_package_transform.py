@@ -32,7 +32,7 @@ def test_surgeries_of_olive(model):
 
 
 def test_what_is_wrong_is_raised(model):
-    with pytest.raises(onnx_saturate.OptionError, match="did you mean rename_inputs"):
+    with pytest.raises(onnx_saturate.OptionError, match="did you mean 'rename_inputs'"):
         onnx_saturate.transform(model, [{"pass": "rename_input"}])
     with pytest.raises(onnx_saturate.Error, match="pass freeze: names: 'x': it has no default"):
         onnx_saturate.transform(model, [{"pass": "freeze", "names": ["x"]}])

@@ -1,7 +1,7 @@
 """An optimizer for ONNX models that doesn't depend on how a model is spelled.
 
 >>> import onnx_saturate
->>> optimized = onnx_saturate.optimize(model)                        # an onnx.ModelProto, bytes, a path or an onnx_ir.Model
+>>> optimized = onnx_saturate.optimize(model)                        # an onnx.ModelProto, bytes, a path, an onnx_ir.Model or torch's ONNXProgram
 >>> onnx_saturate.optimize("in.onnx", "out.onnx", target="ort-cpu")  # file to file
 >>> model, report = onnx_saturate.optimize_with_report("in.onnx")    # what was done
 >>> onnx_saturate.verify("in.onnx", "out.onnx").equal
@@ -12,25 +12,25 @@ The input is never changed, and the result is verified: original and result are 
 """
 from ._core import __version__
 from ._egraph import EGraph, Rewrite
-from ._errors import Error, OptionError, UnsupportedError, VerificationError
+from ._errors import Error, MissingFileError, OptionError, UnsupportedError, VerificationError
 from ._generate import Generated
 from ._generate import generate as generate  # not in __all__: the module of its command has the same name, and documents it
 from ._optimize import (
     Optimized,
-    Options,
     Verification,
     explain,
     inspect,
     optimize,
     optimize_with_report,
-    targets,
     verify,
 )
+from ._options import Options
 from ._report import Report
 from ._rules import CostModel, Operator, Rules, RuleSet, dtype_name
 from ._session import Session, run
 from ._slim import slim
 from ._transform import Transformed, passes, split, transform, transform_with_report
+from ._verbs import bench, cost, extract, rules, targets
 
 __all__ = [
     "optimize",
@@ -47,6 +47,10 @@ __all__ = [
     "inspect",
     "explain",
     "targets",
+    "rules",
+    "bench",
+    "extract",
+    "cost",
     "Options",
     "Optimized",
     "Report",
@@ -60,6 +64,7 @@ __all__ = [
     "EGraph",
     "Rewrite",
     "Error",
+    "MissingFileError",
     "OptionError",
     "VerificationError",
     "UnsupportedError",

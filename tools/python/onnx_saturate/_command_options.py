@@ -51,6 +51,7 @@ OPTIONS: tuple[Option, ...] = (
         ("after", "JSON files of passes of `saturate transform` to run after optimizing."),
     ),
     Option("skip_rules", "--skip-rule", "texts", "Rules to leave out."),
+    Option("skip_fusions", "--skip-fusion", "texts", "Operators: the rules that make one of what holds none are left out."),
     *_table(
         "whole",
         ("opset", "Opset of ai.onnx to write (the input's, or higher where the result needs it)."),

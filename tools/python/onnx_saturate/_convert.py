@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import numpy as np
 import onnx
@@ -13,7 +13,13 @@ from ._values import raw_bytes
 if TYPE_CHECKING:
     import onnx_ir
 
-    ModelLike = Union[onnx.ModelProto, bytes, str, os.PathLike[str], onnx_ir.Model]
+    class Exported(Protocol):
+        """What `torch.onnx.export` gives."""
+
+        @property
+        def model_proto(self) -> onnx.ModelProto: ...
+
+    ModelLike = Union[onnx.ModelProto, bytes, str, os.PathLike[str], onnx_ir.Model, Exported]
 else:
     ModelLike = Any
 
@@ -102,6 +108,9 @@ def _ir_folder(model: Any) -> str:
 def to_core(model: ModelLike, base_dir: str | os.PathLike[str] | None = None) -> _core.Model:
     """`base_dir`: where external data of a model from memory lies."""
     folder = "" if base_dir is None else os.fspath(base_dir) or "."
+    exported = getattr(model, "model_proto", None)
+    if isinstance(exported, onnx.ModelProto):
+        model = exported  # torch's ONNXProgram
     if isinstance(model, onnx.ModelProto):
         return from_proto(model, folder)
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -111,5 +120,6 @@ def to_core(model: ModelLike, base_dir: str | os.PathLike[str] | None = None) ->
     if is_ir(model):
         import onnx_ir
 
-        return from_proto(onnx_ir.to_proto(model), folder or _ir_folder(model))
-    raise TypeError(f"a model is an onnx.ModelProto, bytes, a path or an onnx_ir.Model, not {type(model).__name__}")
+        ir: Any = model
+        return from_proto(onnx_ir.to_proto(ir), folder or _ir_folder(ir))
+    raise TypeError(f"a model is an onnx.ModelProto, bytes, a path or an onnx_ir.Model, or what has one as `.model_proto` (torch's ONNXProgram), not {type(model).__name__}")

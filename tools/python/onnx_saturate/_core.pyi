@@ -8,6 +8,8 @@ from numpy import uint8
 
 __version__: str
 
+def what_instead(name: str, known: Sequence[str], /) -> str: ...
+
 class Model:
     @staticmethod
     def load(path: str, /) -> Model: ...

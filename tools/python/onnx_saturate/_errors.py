@@ -1,6 +1,10 @@
 """What can go wrong, as exceptions. Every message is one line: place: what is wrong; what to do."""
 from __future__ import annotations
 
+import errno
+import os
+import re
+
 from . import _core
 
 
@@ -8,6 +12,17 @@ class Error(Exception):
     """A model, rule or other file can't be read, is invalid or can't be written."""
 
     code = 1  # exit status of the command for the same
+
+
+class MissingFileError(Error, FileNotFoundError):
+    """There is no such file."""
+
+    def __init__(self, message: str, path: str = "") -> None:
+        FileNotFoundError.__init__(self, errno.ENOENT, message, path)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class OptionError(Error, ValueError):
@@ -43,4 +58,7 @@ def error_of(code: int, message: str, report: _core.Report | None) -> BaseExcept
     for kind in (OptionError, UnsupportedError):
         if code == kind.code:
             return kind(message)
+    path = message.partition(": ")[0]
+    if re.search(r"No such file|cannot be read|can't be opened", message) and not os.path.exists(path):
+        return MissingFileError(message, path)
     return Error(message)

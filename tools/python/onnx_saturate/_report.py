@@ -76,8 +76,12 @@ class Report:
         """The tables of the command; `rules`: also the rules that fired."""
         return self._core.table(1 if rules else 0)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return self.table()
+
+    def __repr__(self) -> str:
+        verified = "verified" if self.verified else "not verified"
+        return f"<onnx_saturate.Report: {self.nodes[0]} -> {self.nodes[1]} operators, {verified}, target {self.to_dict()['target']}>"
 
     def _repr_html_(self) -> str:
         before, after = self.operators

@@ -10,19 +10,9 @@ import onnx
 
 from ._errors import OptionError
 from ._optimize import optimize_with_report
+from ._options import shapes, texts
 
 _DONE_ANYWAY = {"model_check", "no_shape_infer", "size_threshold"}
-
-
-def _shapes(texts: Iterable[str]) -> dict[str, list[int]]:
-    """OnnxSlim's "x:1,3,224,224"."""
-    out = {}
-    for text in texts:
-        name, colon, dims = text.rpartition(":")
-        if not colon or not dims:
-            raise OptionError(f"input_shapes: {text!r} is not NAME:1,3,224,224")
-        out[name] = [int(dim) if dim.strip().lstrip("-").isdigit() else -1 for dim in dims.split(",")]
-    return out
 
 
 def slim(
@@ -38,7 +28,7 @@ def slim(
     """A drop-in for `onnxslim.slim`: fewer nodes, standard operators only, checked by running.
 
     Same as `optimize(model, output_model, target="onnx", cost="nodes")`. With `output_model` the result goes there and None is returned.
-    `skip_fusion_patterns` names rules. What saturate does anyway (`model_check`, ...) is taken without effect; what it doesn't do
+    `skip_fusion_patterns` names rules, or what they make as OnnxSlim does ("FusionGelu"). What saturate does anyway (`model_check`, ...) is taken without effect; what it doesn't do
     (`dtype`, `inputs`, `outputs`, ...) is an error rather than left out silently.
     """
     refused = {name for name, value in others.items() if name not in _DONE_ANYWAY and value}
@@ -46,13 +36,15 @@ def slim(
         raise OptionError(f"slim: {', '.join(sorted(refused))} is not done by saturate; use onnxslim for it")
     if others.keys() - _DONE_ANYWAY and verbose:
         warnings.warn(f"no effect: {', '.join(sorted(others))}", stacklevel=2)
+    patterns = texts("skip_fusion_patterns", skip_fusion_patterns or ())
     result = optimize_with_report(
         model,
         output_model,
         target="onnx",
         cost="nodes",
-        skip_rules=list(skip_fusion_patterns or ()),
-        input_shapes=_shapes(input_shapes or ()),
+        skip_rules=[name for name in patterns if not name.startswith("Fusion")],
+        skip_fusions=[name.removeprefix("Fusion") for name in patterns if name.startswith("Fusion")],
+        input_shapes=shapes("input_shapes", input_shapes or ()),
         external_data=save_as_external_data,
     )
     if verbose:

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _convert, _core
 from ._convert import ModelLike
-from ._optimize import Options, Path, _core_options
+from ._optimize import _core_options, save
+from ._options import Options, Path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,7 +34,7 @@ def transform_with_report(model: ModelLike, passes: Passes, output: Path | None 
     result, table, report = _core.transform(core, text, _core_options(options, core))
     told = json.loads(report)
     if output is not None:
-        result.save(os.fspath(output), bool(options.get("external_data")), int(options.get("external_data_threshold") or 1024))
+        save(result, output, options)
         return Transformed(output, told, table)
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Transformed(result.serialize(), told, table)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import onnx_ir
 from onnx_ir.passes import FunctionalPass, PassResult
 
-from ._optimize import Options, optimize_with_report
+from ._options import Options
+from ._optimize import optimize_with_report
 from ._report import Report
 
 if TYPE_CHECKING:
