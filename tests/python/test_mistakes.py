@@ -78,6 +78,7 @@ def folder(tmp_path_factory):
     (here / "notes.txt").write_text("some text\n")
     (here / "broken.json").write_text('{"name": "mine",\n "max_opset": }\n')
     np.savez(here / "x.npz", x=np.zeros((2, 4), np.float32))
+    np.savez(here / "double.npz", x=np.zeros((2, 4), np.float64))
     np.savez(here / "other.npz", z=np.zeros((2, 4), np.float32))
     return here
 
@@ -206,6 +207,7 @@ ROWS = [
     ("run m.onnx", 1, ["'x' is missing", "--random"]),
     ("run m.onnx --inputs other.npz", 1, ["no input of this name"]),
     ("run m.onnx --random --inputs x.npz", 2, ["--random and --inputs"]),
+    ("run m.onnx --inputs double.npz", 1, ["double.npz(x)", "type double", "wants float", "convert"]),
     ("run m.onnx --inputs nosuch.npz", 1, ["nosuch.npz"]),
     # what other tools' users type
     ("m.onnx --fp16", 2, ["--pass precision"]),

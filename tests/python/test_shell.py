@@ -83,8 +83,15 @@ zpty -w asked "zstyle ':completion:*' list-prompt ''; unsetopt zle_bracketed_pas
 zpty -r asked out '*READY*READY*'
 zpty -w -n asked '{line}'$'\\t'$'\\t'
 zpty -w -n asked $'\\C-d'
-sleep 2
-while zpty -r -t asked out; do print -rn -- $out; done
+text=
+for i in {{1..150}}; do
+  sleep 0.1
+  while zpty -r -t asked out; do text+=$out; done
+  if ((seen)); then break; fi
+  seen=1
+  for wanted in {" ".join(sorted(offered))}; do if [[ $text != *$wanted* ]]; then seen=0; fi; done
+done
+print -rn -- $text
 zpty -d asked
 """
     text = "\n".join(shell("zsh", "-f", "-c", ask, cwd=folder))
