@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from . import _core
+from ._options import text
 from ._values import raw_bytes
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _ir_folder(model: Any) -> str:
 
 def to_core(model: ModelLike, base_dir: str | os.PathLike[str] | None = None) -> _core.Model:
     """`base_dir`: where external data of a model from memory lies."""
-    folder = "" if base_dir is None else os.fspath(base_dir) or "."
+    folder = "" if base_dir is None else "." if base_dir == "" else text("base_dir", base_dir)
     exported = getattr(model, "model_proto", None)
     if isinstance(exported, onnx.ModelProto):
         model = exported  # torch's ONNXProgram

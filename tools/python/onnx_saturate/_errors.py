@@ -47,8 +47,21 @@ class UnsupportedError(Error, NotImplementedError):
     code = 5
 
 
+# Options of the command by their names here, where these are not the same with "_".
+_NAMES = {"dim": "dims", "skip-rule": "skip_rules", "skip-fusion": "skip_fusions", "check-rtol": "rtol", "check-atol": "atol", "no-verify": "verify=False"}
+
+
+def _in_python(message: str) -> str:
+    """The message with Python's names of options; what stands in backticks is to be typed as a command."""
+    parts = message.split("`")
+    for i in range(0, len(parts), 2):
+        parts[i] = re.sub(r"(?<![\w-])--([a-z][a-z-]*[a-z])", lambda found: _NAMES.get(found[1], found[1].replace("-", "_")), parts[i])
+    return "`".join(parts)
+
+
 def error_of(code: int, message: str, report: _core.Report | None) -> BaseException:
     """The exception for an error of the library."""
+    message = _in_python(message)
     if code == VerificationError.code:
         from ._report import Report
 

@@ -272,6 +272,16 @@ def cost_points(place: str, value: object) -> list[tuple[dict[str, int], float]]
     return out
 
 
+def _inputs(place: str, value: object) -> object:
+    if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)):
+        raise _wrong(place, value, "neither a dict of arrays nor a list of them")
+    return value
+
+
+def _progress(place: str, value: object) -> object:
+    return value if callable(value) else truth(place, value)
+
+
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("target", "extractor", "base_dir"), text),
     **dict.fromkeys(("prefer", "skip_rules", "skip_fusions", "assume", "no_assume", "not_assumed"), texts),
@@ -281,6 +291,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
         ("approximate", "rescale", "within_one_step", "keep_opset", "allow_empty", "verify", "strict_verify", "debug_rules", "external_data"),
         truth,
     ),
+    "inputs": _inputs,
+    "progress": _progress,
     "opset": whole,
     "io_rank": whole,
     "node_limit": lambda place, value: whole(place, value, 1),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Union
 
 from . import _core
+from ._options import texts
 from ._values import type_name
 
 Operator = _core.Operator
@@ -93,7 +94,7 @@ def rule_set(rules: Rules | None, skip: Iterable[str]) -> _core.RuleSet | None:
         chosen = rules._core
     else:
         chosen = _core.RuleSet.builtin()
-        for path in [rules] if isinstance(rules, (str, os.PathLike)) else rules:
-            chosen = chosen.with_file(os.fspath(path))
+        for path in texts("rules", rules):
+            chosen = chosen.with_file(path)
     names = list(skip)
     return chosen if not names else (chosen or _core.RuleSet.builtin()).without(names)
