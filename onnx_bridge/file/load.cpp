@@ -34,7 +34,7 @@ bool looks_like_text(std::string_view bytes) {
 
 // Why bytes are no model, in words.
 std::string diagnose(std::string_view bytes) {
-  if (looks_like_text(bytes)) return "this is text, not a binary ONNX model: ONNX text must have the file ending .onnxtxt";
+  if (looks_like_text(bytes)) return "this is text, not a binary ONNX model; ONNX text must have the file ending .onnxtxt";
   std::size_t at = 0;
   int fields = 0;
   while (at < bytes.size()) {

@@ -1,10 +1,13 @@
 """What users type by mistake: each row is a command, its exit status, and words of the one line that it says. No file may be touched or left behind.
 
 The rows are those of the newcomer's protocol behind issue 26 (sections 1.1 to 1.9), and what other tools' users type.
+`python tests/python/test_mistakes.py` prints them with what is said now, as a table.
 """
 import json
+import pathlib
 import struct
 import subprocess
+import tempfile
 import zipfile
 
 import numpy as np
@@ -32,10 +35,8 @@ def zipped(path, names):
             archive.writestr(name, b"1234")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def make_folder(here):
     """A user's folder, with models and what is taken for models."""
-    here = tmp_path_factory.mktemp("mistakes")
     onnx.save(small(), here / "m.onnx")
     onnx.save(small(op="Tanh"), here / "n.onnx")
     onnx.save(small(shape=None), here / "noshape.onnx")
@@ -81,6 +82,11 @@ def folder(tmp_path_factory):
     np.savez(here / "double.npz", x=np.zeros((2, 4), np.float64))
     np.savez(here / "other.npz", z=np.zeros((2, 4), np.float32))
     return here
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("mistakes"))
 
 
 # Words, exit status, what the line says.
@@ -344,3 +350,18 @@ def test_skip_fusion_leaves_out_what_makes_the_operator(tmp_path):
 
     assert attentions() == 2
     assert attentions("--skip-fusion", "Attention", "--skip-fusion", "MultiHeadAttention") == 0
+
+
+def print_table():
+    """The rows with what is said now, as Markdown."""
+    with tempfile.TemporaryDirectory() as here:
+        make_folder(pathlib.Path(here))
+        print("| typed | status | said |\n|---|---|---|")
+        for words, _, _ in ROWS:
+            done = run(*words.split(), cwd=here)
+            said = done.stderr.removeprefix("saturate: error: ").strip().replace("|", "\\|")
+            print(f"| `saturate {words}` | {done.returncode} | {said} |")
+
+
+if __name__ == "__main__":
+    print_table()

@@ -33,8 +33,10 @@ std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
   if (code == kExitInterrupted) return Failure{code, "interrupted", "nothing was written"};
   if (code == kExitDifferent)
     return Failure{code, fmt::format("verification failed: {}", report.message), "nothing was written; --debug-rules finds the rule"};
+  const bool inputs_help = report.status == VerifyStatus::kNotRun;  // they do not make a kernel that is missing
   return Failure{code, fmt::format("can't verify: {}", report.message),
-                 "nothing was written; --no-verify goes on without, --inputs gives inputs"};
+                 inputs_help ? "nothing was written; --no-verify goes on without, --inputs gives inputs"
+                             : "nothing was written; --no-verify goes on without"};
 }
 
 // What stays in the result although the target can't express it, and how much of it the model had.
