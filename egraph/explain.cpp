@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
@@ -202,6 +203,27 @@ std::optional<ExplainStep> explain_added(const EGraph& egraph, NodeId node) {
   step.right = node;
   if (!step.slots.empty()) step.left = step.slots.back();
   return step;
+}
+
+std::vector<std::string> rules_behind(const EGraph& egraph, NodeId node, std::size_t most_nodes) {
+  std::vector<std::string> rules;
+  std::set<NodeId> seen;
+  std::vector<std::pair<NodeId, bool>> stack{{node, false}};
+  while (!stack.empty() && seen.size() < most_nodes) {
+    const auto [n, done] = stack.back();
+    stack.pop_back();
+    const auto step = explain_added(egraph, n);
+    if (!step) continue;
+    if (done) {
+      if (std::find(rules.begin(), rules.end(), step->rule) == rules.end()) rules.push_back(step->rule);
+      continue;
+    }
+    if (!seen.insert(n).second) continue;
+    stack.emplace_back(n, true);
+    for (const NodeId s : step->slots)
+      if (s != kNone) stack.emplace_back(s, false);
+  }
+  return rules;
 }
 
 namespace {

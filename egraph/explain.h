@@ -44,6 +44,9 @@ std::optional<Explanation> explain(const EGraph& egraph, Id a, Id b);
 // The application that made an e-node; nullopt: given, or made by the analysis.
 std::optional<ExplainStep> explain_added(const EGraph& egraph, NodeId node);
 
+// The rules behind an e-node, those that fired first coming first, each once; of so many e-nodes at most.
+std::vector<std::string> rules_behind(const EGraph& egraph, NodeId node, std::size_t most_nodes = 60);
+
 // Replays all steps on a fresh e-graph: each rule step must be an instance of its rule, each step must equate what it says, and at the end
 // a = b. Empty, or what is wrong.
 std::string check_explanation(const EGraph& egraph, const Explanation& explanation, Id a, Id b);

@@ -154,7 +154,20 @@ class NodeWriter {
         node.outputs[i] = names_.fresh("unused");
     }
     note_domain(node.domain);
+    note_written(unit, true, first_value(node), {first_value(node)});
     graph_.nodes.push_back(std::move(node));
+  }
+
+  static std::string first_value(const Node& node) {
+    const auto named = std::find_if(node.outputs.begin(), node.outputs.end(), [](const std::string& o) { return !o.empty(); });
+    return named == node.outputs.end() ? "" : *named;
+  }
+
+  void note_written(const EmitUnit& unit, bool kept, const std::string& output, std::vector<std::string> values) const {
+    if (!task_.options.written) return;
+    WrittenNode written{unit.node, unit.source, kept, key_name(task_, unit), output, std::move(values), unit.children, {}};
+    for (const auto& [index, id] : unit.outputs) written.outputs.push_back(task_.e().find(id));
+    task_.options.written->push_back(std::move(written));
   }
 
   // How many outputs an attention operator names where it is given a cache. The later ones, the grown cache, are optional by their schemas,
@@ -184,11 +197,12 @@ class NodeWriter {
       if (node.outputs[i].empty() && needed) node.outputs[i] = names_.fresh("unused");
     }
     while (node.outputs.size() > 1 && node.outputs.back().empty()) node.outputs.pop_back();
-    if (task_.options.made && !unit.source) task_.options.made->push_back({key_name(task_, unit), node.outputs[0], unit.node});
     auto written = from_canonical(node, forms_.opset(), input_facts(task_, unit), task_.g.dims(), node.outputs[0]);
     if (!written.ok()) return written.status();
     for (Initializer& c : written->constants) graph_.initializers.push_back(std::move(c));
+    std::vector<std::string> values;
     for (Node& part : written->nodes) {
+      values.push_back(first_value(part));
       part.origin = nullptr;
       if (part.name.empty())
         part.name =
@@ -196,6 +210,7 @@ class NodeWriter {
       note_domain(part.domain);
       graph_.nodes.push_back(std::move(part));
     }
+    note_written(unit, false, node.outputs[0], std::move(values));
     return absl::OkStatus();
   }
 
@@ -217,6 +232,8 @@ class NodeWriter {
       copy.name = to + "/Identity";
       copy.inputs = {from};
       copy.outputs = {to};
+      if (task_.options.written)
+        task_.options.written->push_back({kNone, nullptr, false, copy.op_type, to, {to}, {task_.e().find(task_.lowered.roots[i])}, {}});
       graph_.nodes.push_back(std::move(copy));
     }
   }

@@ -24,10 +24,14 @@ struct Selection {
   const Choice* find(Id id) const { return id < by_class.size() ? &by_class[id] : nullptr; }
 };
 
-// A node of the result that no node of the model says.
-struct MadeNode {
-  std::string op_type, output;  // op_type with its domain, as "com.microsoft.Attention"
-  NodeId node = kNone;
+// An e-node as it was written.
+struct WrittenNode {
+  NodeId node = kNone;              // kNone: a copy of an output under a second name
+  const Source* source = nullptr;   // the node of the model that says the same; null: rules made it
+  bool kept = false;                // the message of that one was taken
+  std::string op_type, output;      // op_type with its domain, as "com.microsoft.Attention"
+  std::vector<std::string> values;  // a value of each node that it became: several where an older opset has no such operator
+  std::vector<Id> inputs, outputs;  // classes
 };
 
 struct EmitModelOptions {
@@ -36,7 +40,7 @@ struct EmitModelOptions {
   std::int64_t max_opset = 28;  // never above this
   std::map<const Graph*, std::shared_ptr<const Graph>> bodies;  // optimized subgraphs in place of the original ones
   std::map<std::string, std::int64_t> body_imports;             // opsets of domains that those need
-  std::vector<MadeNode>* made = nullptr;                        // filled if given
+  std::vector<WrittenNode>* written = nullptr;                  // filled if given, in order
   std::unordered_set<std::string>* reserved = nullptr;          // names that new values must not take; grows by those that are made
 };
 

@@ -212,6 +212,8 @@ class Lowerer {
     if (top) {
       if (source.op != kNone) out_.by_op[source.op].push_back(out_.sources.size());
       out_.sources.push_back(std::move(source));
+    } else {
+      out_.inlined.emplace_back(out_.sources.size(), std::move(source));
     }
     return absl::OkStatus();
   }

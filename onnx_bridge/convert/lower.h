@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,6 +35,8 @@ struct Lowered {
   std::map<OpId, const Node*> constant_nodes;                // #constant leaf -> first Constant node that holds it
   std::map<OpId, std::string> captured_constants;            // #constant leaf -> the value outside that holds it
   std::vector<std::shared_ptr<const Node>> owned_nodes;      // backing store of inlined function bodies
+  // Their nodes, in order, and how many sources of the graph come before each: that of the call comes behind its body.
+  std::vector<std::pair<std::size_t, Source>> inlined;
 };
 
 // What the e-graph of a body (of If, Loop, Scan) is told of a value outside.

@@ -51,5 +51,7 @@ absl::StatusOr<std::string> serialize_model(const Model& model);
 // The same without the raw_data of initializers of at least `threshold` bytes: setting it to what `detached` says gives the same message.
 absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached);
 std::string print_model_text(const Model& model);
+// metadata_props of a node, as they would be written.
+Metadata metadata_of(const Node& node);
 
 }  // namespace saturate

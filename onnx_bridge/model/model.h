@@ -106,11 +106,15 @@ inline bool one_of(std::string_view name, std::initializer_list<std::string_view
   return false;
 }
 
+// metadata_props by key.
+using Metadata = std::map<std::string, std::string>;
+
 struct Node {
   std::string name, op_type, domain, overload;  // domain "" for ai.onnx (normalized on load)
   std::vector<std::string> inputs, outputs;     // "" = absent
   std::vector<Attribute> attributes;
-  std::shared_ptr<const void> origin;  // onnx.NodeProto; written back as it is, but for renamed inputs and outputs
+  std::shared_ptr<const void> origin;             // onnx.NodeProto; written back as it is, but for renamed inputs and outputs
+  std::shared_ptr<const Metadata> metadata = {};  // in place of what `origin` has; null: that
 };
 
 struct Initializer {

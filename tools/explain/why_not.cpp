@@ -22,7 +22,7 @@ namespace {
 constexpr int kMaxStepsUp = 8;    // users of users of an anchor among which its fused operator is looked for
 constexpr int kMaxStepsDown = 4;  // views and casts that rules put around it
 constexpr std::size_t kMaxClassesUp = 400;
-constexpr std::size_t kMaxMisses = 3, kMaxMissesOfValue = 10, kMaxPlaces = 20, kMaxChain = 60, kMaxPriced = 4;
+constexpr std::size_t kMaxMisses = 3, kMaxMissesOfValue = 10, kMaxPlaces = 20, kMaxPriced = 4;
 
 std::string full_name(const std::string& domain, const std::string& op_type) {
   return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type);
@@ -396,27 +396,7 @@ class PlaceExplainer {
     return "nothing that the target can run has it: what it needs cannot be chosen with it";
   }
 
-  // The rules behind an e-node, those that fired first coming first.
-  std::vector<std::string> chain(NodeId node) const {
-    std::vector<std::string> rules;
-    std::set<NodeId> seen;
-    std::vector<std::pair<NodeId, bool>> stack{{node, false}};
-    while (!stack.empty() && seen.size() < kMaxChain) {
-      const auto [n, done] = stack.back();
-      stack.pop_back();
-      const auto step = explain_added(e_, n);
-      if (!step) continue;
-      if (done) {
-        if (std::find(rules.begin(), rules.end(), step->rule) == rules.end()) rules.push_back(step->rule);
-        continue;
-      }
-      if (!seen.insert(n).second) continue;
-      stack.emplace_back(n, true);
-      for (NodeId s : step->slots)
-        if (s != kNone) stack.emplace_back(s, false);
-    }
-    return rules;
-  }
+  std::vector<std::string> chain(NodeId node) const { return rules_behind(e_, node); }
 
   std::vector<WhyMiss> nearest(const std::vector<Id>& classes, const std::string& op, const Closure& closure) const {
     struct Ranked {

@@ -1,26 +1,36 @@
+#include <algorithm>
+#include <iterator>
+
 #include "onnx_bridge/convert/emit.h"
+#include "tools/pipeline/provenance.h"
 #include "tools/pipeline/stages.h"
 
 namespace saturate {
 namespace {
 
-void note_made(const Grown& grown, const std::vector<MadeNode>& nodes, std::vector<OptimizeReport::Made>& made) {
-  for (const MadeNode& m : nodes) {
-    const std::uint32_t rule = grown.g->egraph().made_by(m.node);
-    made.push_back({m.op_type, m.output, rule < grown.rule_names.size() ? grown.rule_names[rule] : ""});
+void note_made(const Grown& grown, const std::vector<WrittenNode>& nodes, std::vector<OptimizeReport::Made>& made) {
+  for (const WrittenNode& n : nodes) {
+    if (n.source || n.node == kNone) continue;
+    const std::uint32_t rule = grown.g->egraph().made_by(n.node);
+    made.push_back({n.op_type, n.output, rule < grown.rule_names.size() ? grown.rule_names[rule] : ""});
   }
 }
 
 absl::StatusOr<Model> emit_into(const Grown& grown, const Chosen& chosen, const EmitOptions& options, Emitted& emitted, const Task& task) {
   auto how = emit_model_options(grown, chosen, options, emitted, task);
   if (!how.ok()) return how.status();
-  std::vector<MadeNode> made;
-  how->made = &made;
+  std::vector<WrittenNode> written;
+  how->written = &written;
   task.progress("emit");
   const StageTimer timer(task, "emit");
   auto model = emit_model(*grown.g, grown.lowered, chosen.selection, *how);
   if (!model.ok()) return model.status();
-  note_made(grown, made, emitted.made);
+  note_made(grown, written, emitted.made);
+  if (task.wants_provenance) {
+    std::vector<Provenance> nodes = provenance(grown, written);
+    if (task.has_rules()) emitted.cut_metadata += merge_metadata(nodes, task.options.annotate, model->graph);
+    std::move(nodes.begin(), nodes.end(), std::back_inserter(emitted.provenance));
+  }
   emitted.opsets.insert(model->opset(""));
   return model;
 }

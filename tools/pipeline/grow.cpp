@@ -206,7 +206,7 @@ class Grower {
     task_.progress("lower");
     const StageTimer timer(task_, "lower");
     graph.g = std::make_unique<OnnxEGraph>(task_.evaluator);
-    if (task_.options.observe) record_explanations(graph.g->egraph());
+    if (task_.options.observe || task_.options.reasons) record_explanations(graph.g->egraph());
     LowerOptions options;
     if (outside) options.captured = capture(graph.model->graph, *outside->g, outside->lowered, graph.g->dims());
     graph.g->pass_over_empty_tensors();

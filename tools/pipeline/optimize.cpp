@@ -10,6 +10,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "tools/pipeline/provenance.h"
 #include "tools/pipeline/stages.h"
 
 namespace saturate {
@@ -276,7 +277,10 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.target = target.name;
   warn_of_the_model(model, options, report);
   const auto evaluator = make_evaluator(folding(report.before, options));
-  const Task task{rules, target, cost, options, *evaluator, target.newest_opset_with(report.before.operators), report.seconds};
+  const Task task{rules,          target,
+                  cost,           options,
+                  *evaluator,     target.newest_opset_with(report.before.operators),
+                  report.seconds, options.provenance || options.annotate || has_metadata(model)};
 
   Attempt attempt(model, task, report);
   for (;;) {
@@ -297,6 +301,8 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   });
   Emitted& emitted = attempt.emitted();
   report.made = std::move(emitted.made);
+  report.provenance = std::move(emitted.provenance);
+  report.cut_metadata = emitted.cut_metadata;
   result.model = std::move(emitted.model);
   EmitOptions same = attempt.options();
   same.names = emitted.names;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -58,6 +59,26 @@ struct OptimizeOptions {
   std::string stop_after;                                 // lower, saturate or extract: there is no result then; "": the end
   std::function<void(std::vector<Rewrite>&)> instrument;  // may wrap the appliers of the rules before each run
   std::function<void(const FinishedRun&)> observe;        // of the main graph, then of each body; given, e-graphs keep reasons
+  bool provenance = false;                                // fill OptimizeReport::provenance, also where no node has metadata_props
+  bool reasons = false;                                   // e-graphs keep reasons, so that all rules behind a node are known
+  bool annotate = false;                                  // write them, and what nodes stand for, into the result's metadata_props
+};
+
+// A node of the result, and what it stands for.
+struct Provenance {
+  std::string where;                // the graph, as in FinishedRun
+  std::string op_type, output;      // as in OptimizeReport::Made
+  std::vector<std::string> values;  // a value of each node that it was written as: several where an older opset has no such operator
+  bool kept = false;                // the model's own node was written back
+  struct Replaced {
+    std::string name, op_type, output;  // name: the output's where it has none
+    Metadata metadata;
+  };
+  // Nodes of the model that are gone and whose work it does, in the model's order. A node that several new ones replace together is named
+  // by each of them. Of a kept node: those that computed the same value.
+  std::vector<std::shared_ptr<const Replaced>> replaces;
+  // That led to it, the first to fire first; where no reasons were kept (OptimizeOptions::reasons), the one that made it.
+  std::vector<std::string> rules;
 };
 
 struct FiredRule {
@@ -85,6 +106,8 @@ struct OptimizeReport {
     std::string op_type, output, rule;
   };
   std::vector<Made> made;
+  std::vector<Provenance> provenance;  // of each node of the result, graph by graph; bodies first
+  std::size_t cut_metadata = 0;        // nodes that stand for more metadata_props than a node takes over (provenance.h)
   // What the rules that were applied take for granted (rules/language/rule.h, Assumption), and which rules do.
   struct Assumed {
     std::string assumption;

@@ -227,6 +227,9 @@ std::string format_report(const WholeReport& report, int verbosity) {
   if (const std::string_view version = runtime_needed(r.after); !version.empty() && version != runtime_needed(r.before))
     out += fmt::format("note: opset {} -> {} needs ONNX Runtime {} or newer; --keep-opset stays at {}\n", r.before.opset, r.after.opset,
                        version, r.before.opset);
+  if (r.cut_metadata > 0)
+    out += fmt::format("note: {} node{} for others with more than 4 kB of metadata_props; the rest was left out\n", r.cut_metadata,
+                       r.cut_metadata == 1 ? " stands" : "s stand");
   for (const std::string& warning : r.warnings) out += fmt::format("warning: {}\n", warning);
   if (!report.verify) return out + "not verified (--no-verify)\n";
   for (const std::string& note : report.verify->notes) out += fmt::format("note: {}\n", note);
@@ -309,6 +312,7 @@ json to_json(const WholeReport& report) {
           {"egraph", {{"enodes", r.egraph_nodes}, {"eclasses", r.egraph_classes}}},
           {"saturation", run_json(r.run)},
           {"made_by_rules", made},
+          {"metadata_cut", r.cut_metadata},
           {"assumed", assumed},
           {"effects", effects},
           {"risks", r.risks},

@@ -26,6 +26,7 @@ struct Task {
   std::int64_t newest_opset;               // that the target takes the model's operators in
   std::map<std::string, double>& seconds;  // by stage; grows
   // Without rules every node is written back as it came: no folding either.
+  bool wants_provenance = false;
   bool has_rules() const { return !rules.rules().empty() || !rules.native_rules().empty(); }
   void progress(const char* stage) const;
 };
@@ -78,6 +79,8 @@ struct Emitted {
   Model model;
   std::set<std::int64_t> opsets;  // that its graphs were written in
   std::vector<OptimizeReport::Made> made;
+  std::vector<Provenance> provenance;     // where it is asked for, or needed
+  std::size_t cut_metadata = 0;           // nodes that could not take over all metadata
   std::unordered_set<std::string> names;  // with those that are new
 };
 absl::StatusOr<Emitted> emit(const Grown& grown, const Chosen& chosen, EmitOptions options, const Task& task);

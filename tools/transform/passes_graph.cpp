@@ -125,7 +125,10 @@ absl::Status strip_metadata(Work& work, const Arguments&) {
       for (ValueInfo& info : *infos) info.origin = nullptr;
     for (Initializer& i : graph.initializers)
       if (!i.sparse) i.origin = nullptr;
-    for (Node& node : graph.nodes) node.origin = nullptr;
+    for (Node& node : graph.nodes) {
+      node.origin = nullptr;
+      node.metadata = nullptr;
+    }
   });
   return absl::OkStatus();
 }

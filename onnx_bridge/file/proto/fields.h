@@ -13,6 +13,7 @@
 #include "google/protobuf/message.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "onnx/onnx_pb.h"
+#include "onnx_bridge/model/model.h"
 
 namespace saturate::proto {
 
@@ -79,6 +80,34 @@ void set_overload(M* message, const std::string& overload) {
     message->set_overload(overload);
   else
     add_unknown_bytes(message, overload_field<M>(), overload);
+}
+
+// NodeProto.metadata_props (IR 10).
+inline constexpr int kNodeMetadata = 9;
+template <typename N>
+Metadata metadata_of(const N& node) {
+  Metadata out;
+  if constexpr (requires { node.metadata_props(); }) {
+    for (const auto& entry : node.metadata_props()) out[entry.key()] = entry.value();
+  } else {
+    onnx::StringStringEntryProto entry;
+    for (const std::string_view payload : unknown_bytes(node, kNodeMetadata))
+      if (entry.ParseFromArray(payload.data(), static_cast<int>(payload.size()))) out[entry.key()] = entry.value();
+  }
+  return out;
+}
+// To a message that has none.
+template <typename N>
+void add_metadata(N* node, const Metadata& metadata) {
+  for (const auto& [key, value] : metadata) {
+    onnx::StringStringEntryProto entry;
+    entry.set_key(key);
+    entry.set_value(value);
+    if constexpr (requires { node->add_metadata_props(); })
+      *node->add_metadata_props() = entry;
+    else
+      add_unknown_bytes(node, kNodeMetadata, entry.SerializeAsString());
+  }
 }
 
 // Whether the message itself holds a tensor's elements, as raw_data or in a typed field.

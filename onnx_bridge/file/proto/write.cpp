@@ -215,9 +215,15 @@ const onnx::NodeProto* Writer::message(const Node& node) {
     if (!node.domain.empty()) out->set_domain(node.domain);
     set_overload(out, node.overload);
     for (const Attribute& a : node.attributes) write(a, out->add_attribute());
+    if (node.metadata) add_metadata(out, *node.metadata);
     return out;
   }
-  *out = *origin;
+  if (node.metadata) {
+    copy_except(*origin, out, {kNodeMetadata});
+    add_metadata(out, *node.metadata);
+  } else {
+    *out = *origin;
+  }
   if (!same_names(node.inputs, origin->input())) set_names(node.inputs, out->mutable_input());
   if (!same_names(node.outputs, origin->output())) set_names(node.outputs, out->mutable_output());
   if (node.name != origin->name()) out->set_name(node.name);
@@ -386,6 +392,7 @@ bool Writer::unchanged(const Initializer& init, const onnx::TensorProto& origin)
 
 bool Writer::unchanged(const Node& node) const {
   const auto* origin = origin_of<onnx::NodeProto>(node.origin);
+  if (node.metadata) return false;
   if (!same_names(node.inputs, origin->input()) || !same_names(node.outputs, origin->output()) || node.name != origin->name()) return false;
   for (const auto& a : origin->attribute()) {
     const Attribute* mine = find_attribute(node.attributes, a.name());
@@ -449,3 +456,12 @@ bool Writer::unchanged(const Function& f) const {
 }
 
 }  // namespace saturate::proto
+
+namespace saturate {
+
+Metadata metadata_of(const Node& node) {
+  if (node.metadata) return *node.metadata;
+  return node.origin ? proto::metadata_of(*static_cast<const onnx::NodeProto*>(node.origin.get())) : Metadata();
+}
+
+}  // namespace saturate
