@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from conftest import DATA, listing, make_model, onnxruntime_outputs, run, run_ok, tensor, value
 
 BART = DATA / "bart_encoder.onnx"
-VERBS = ["optimize", "transform", "inspect", "verify", "run", "rules", "explain", "extract", "cost", "targets"]
+VERBS = ["optimize", "transform", "inspect", "verify", "diff", "run", "rules", "explain", "extract", "cost", "targets"]
 
 
 def test_version():

@@ -11,6 +11,7 @@
 #include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/api/saturate_impl.h"
+#include "tools/diff/diff.h"
 #include "tools/explain/inspect.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/pipeline.h"
@@ -129,6 +130,7 @@ const char* advice_of(Code code) {
 
 OptimizeOptions optimize_options_of(const Options& o) {
   OptimizeOptions options;
+  options.annotate = options.reasons = o.annotate;
   options.limits.iterations = o.iterations;
   options.limits.nodes = o.node_limit;
   options.limits.memory_bytes = o.memory_limit;
@@ -327,6 +329,24 @@ Expected<Verification> run_verify(const Model& original, const Model& other, con
   return Verification{report.status == VerifyStatus::kEqual, summary(report), json_text(to_json(report))};
 }
 
+Expected<Difference> run_diff(const Model& first, const Model& second, const Options& o) {
+  if (const auto error = check_options(o)) return *error;
+  const GivenShapes shapes = shapes_of(o);
+  Expected<Setup> setup = setup_of(o, shapes);
+  if (!setup) return setup.error();
+  Expected<VerifyOptions> run = check_of(o, shapes);
+  if (!run) return run.error();
+  DiffOptions options;
+  options.run = *std::move(run);
+  options.cost = setup->cost.get();
+  const saturate::Model &a = first.impl().model, &b = second.impl().model;
+  const absl::StatusOr<ModelDiff> diff = diff_models(a, b, options);
+  if (o.abort && *o.abort) return Error{Code::kInterrupted, "interrupted"};
+  if (!diff.ok()) return error_of(diff.status(), b.path, "");
+  const auto named = [](const saturate::Model& model, const char* otherwise) { return model.path.empty() ? otherwise : model.path; };
+  return Difference{diff->equal(), printable(format_diff(*diff, named(a, "first"), named(b, "second"), false)), json_text(to_json(*diff))};
+}
+
 Expected<std::string> run_explain(const Model& model, const Question& question, const Options& o) {
   Expected<Prepared> prepared = prepare(model, o);
   if (!prepared) return prepared.error();
@@ -357,6 +377,9 @@ Expected<std::vector<std::string>> split_passes(const Model& model, const std::v
 std::string passes() { return json_text(pass_list_json()); }
 Expected<Verification> verify(const Model& original, const Model& other, const Options& o) {
   return guarded([&] { return run_verify(original, other, o); });
+}
+Expected<Difference> diff(const Model& first, const Model& second, const Options& o) {
+  return guarded([&] { return run_diff(first, second, o); });
 }
 Expected<std::string> explain(const Model& model, const Question& question, const Options& o) {
   return guarded([&] { return run_explain(model, question, o); });

@@ -209,6 +209,7 @@ struct Options {
 
   bool verify = true;          // run original and result on the same inputs
   bool debug_rules = false;    // where they differ: an error that tells which application of which rule is to blame
+  bool annotate = false;       // write the rules behind new nodes, and what they stand for, into their metadata_props
   bool strict_verify = false;  // where they differ: an error; else the rule that is to blame is left out, and a warning says so
   std::optional<double> rtol = {}, atol = {};
   int steps = 0;  // that quantized values may differ by; what is computed of them may then differ by what a step of some makes
@@ -249,6 +250,15 @@ struct Verification {
   std::string json;     // the keys of `saturate verify --json`
 };
 Expected<Verification> verify(const Model& original, const Model& other, const Options& options = {});
+
+// What differs between two models, region by region: a region is what lies between values that both have. Of the options: dims,
+// input_shapes, seed, time_limit, max_memory, threads, abort; target, cost, cost_model for what is predicted.
+struct Difference {
+  bool equal = false;  // but for names of inner values
+  std::string text;    // as `saturate diff` prints it
+  std::string json;    // the keys of `saturate diff --json`
+};
+Expected<Difference> diff(const Model& first, const Model& second, const Options& options = {});
 
 // Which rules made which operators of the optimized model, and why others were not made, as JSON (the keys of `saturate explain --json`).
 struct Question {  // of at most one: an operator type (with or without domain), a rule, a value of the model

@@ -94,6 +94,7 @@ struct OptimizeArgs {
   std::vector<GivenOption> given;  // all of the above, for what repeats the command
   bool output_by_place = false;    // the second argument, not -o
   bool verify = true, strict_verify = false, strict_budget = false, debug_rules = false, external_data = false;
+  bool diff = false, annotate = false;
   std::optional<std::size_t> external_threshold;
   std::optional<std::int64_t> io_rank;
   std::vector<std::string> before, after;  // files of passes
@@ -137,6 +138,14 @@ struct VerifyCommandArgs {
   std::string original, optimized;
   std::vector<std::int64_t> lengths, windows;  // of stepping
   bool stepping = false;
+};
+
+struct DiffArgs {
+  CommonArgs common;
+  ShapeArgs shapes;
+  VerifyArgs check;
+  SaturateArgs saturate;  // target and cost
+  std::string first, second;
 };
 
 struct RunArgs {
@@ -234,6 +243,7 @@ int transform_command(const TransformArgs& args);
 int slm_command(const SlmArgs& args);
 int inspect_command(const InspectArgs& args);
 int verify_command(const VerifyCommandArgs& args);
+int diff_command(const DiffArgs& args);
 int run_command(const RunArgs& args);
 int bench_command(const BenchArgs& args);
 int generate_command(const GenerateArgs& args);

@@ -15,6 +15,7 @@
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/repro.h"
+#include "tools/diff/diff.h"
 #include "tools/io/files.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/pipeline.h"
@@ -103,16 +104,18 @@ RunEnd write_dumps(const StageDumps& dumps) {
   return status.ok() ? RunEnd{} : failed(status, "");
 }
 
-// The passes around optimizing, and what they did.
+// What stands around optimizing: the passes and what they did, and what differs in the result (--diff).
 struct Around {
   std::vector<PassCall> before, after;
   std::optional<TransformReport> told_before, told_after;
+  std::optional<ModelDiff> diff;
 };
 
 nlohmann::json to_json(const WholeReport& report, const Around& around) {
   nlohmann::json out = to_json(report);
   if (around.told_before) out["passes_before"] = to_json(*around.told_before);
   if (around.told_after) out["passes_after"] = to_json(*around.told_after);
+  if (around.diff) out["diff"] = to_json(*around.diff);
   return out;
 }
 
@@ -120,6 +123,7 @@ std::string format_report(const WholeReport& report, const Around& around, int v
   std::string out = format_report(report, verbosity);
   if (around.told_before) out = "before optimizing\n" + format_report(*around.told_before) + "\n" + out;
   if (around.told_after) out += "\nafter optimizing\n" + format_report(*around.told_after);
+  if (around.diff) out += "\n" + format_diff(*around.diff, report.input, report.output, verbosity > 0);
   return out;
 }
 
@@ -188,6 +192,9 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
   options.optimize.progress = [&progress](const std::string& stage, const IterationStats* i) {
     progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
   };
+  options.optimize.annotate = args.annotate;
+  options.optimize.provenance = args.diff;
+  options.optimize.reasons = args.annotate || args.diff;
   options.optimize.dump_egraph = !args.dump_egraph.empty();
   options.optimize.stop_after = args.stop_after == "emit" ? "" : args.stop_after;
   if (!dumps.empty()) options.optimize.after_stage = [&dumps](const StageView& made) { dumps.add(made); };
@@ -241,7 +248,7 @@ absl::StatusOr<Around> passes_around(const OptimizeArgs& args) {
   absl::StatusOr<std::vector<PassCall>> before = load_passes(args.before), after = load_passes(args.after);
   if (!before.ok()) return before.status();
   if (!after.ok()) return after.status();
-  return Around{*std::move(before), *std::move(after), {}, {}};
+  return Around{*std::move(before), *std::move(after), {}, {}, {}};
 }
 
 // The model that the passes make of this one, or how that failed.
@@ -255,6 +262,20 @@ RunEnd run_passes(const OptimizeArgs& args, const std::vector<PassCall>& steps, 
   if (result.failure) return failed(result.failure->code, args.input, result.failure->message, result.failure->advice);
   model = std::move(result.model);
   told = std::move(result.report);
+  return {};
+}
+
+RunEnd find_difference(const OptimizeArgs& args, const LoadedRun& run, const OptimizeReport& report, const Model& result) {
+  if (!args.diff) return {};
+  DiffOptions options;
+  options.run = run.options.check;
+  options.run.threads = args.common.threads;
+  options.run.cancel = args.common.cancel;
+  options.cost = run.setup.cost.get();
+  options.made = report.provenance;
+  absl::StatusOr<ModelDiff> diff = diff_models(run.model, result, options);
+  if (!diff.ok()) return failed(diff.status(), args.output);
+  run.around.diff = *std::move(diff);
   return {};
 }
 
@@ -279,6 +300,7 @@ RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, const Progress& pr
   if (RunEnd end = write_result(args, result.model, report.optimize, run.pipe); !end.ok()) return end;
   report.stage_seconds.emplace_back("save", clock.lap());
   progress.clear();
+  if (RunEnd end = find_difference(args, run, report.optimize, result.model); !end.ok()) return end;
   return finish(args, report, run.around, result.egraph);
 }
 

@@ -79,7 +79,7 @@ constexpr const char* kExitText =
     "  0    all went well\n"
     "  1    a model, rule or other file can't be read, is invalid or can't be written\n"
     "  2    wrong usage\n"
-    "  3    verification failed: the result differs; no output file\n"
+    "  3    verification failed: the result differs; no output file. verify, diff: the models differ\n"
     "  4    a budget was exhausted under --strict-budget; the best valid result is written\n"
     "  5    the model needs something that can't be run here, so that it can't be verified\n"
     "  6    reduce: the model does not show the failure; nothing is written\n"
@@ -389,6 +389,11 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
         ->type_name("FILE")
         ->expected(1)
         ->take_all();
+  verb->add_flag("--diff", args.diff, "tell what differs in the result, region by region, and by which rules (`saturate diff`)");
+  verb->add_flag(
+      "--annotate", args.annotate,
+      "write into the metadata_props of new nodes which rules made them (saturate.rules) and which nodes of the model they stand "
+      "for (saturate.replaces)");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   add_check(verb, args.check);
   verb->add_flag("--debug-rules", args.debug_rules,
@@ -571,6 +576,26 @@ void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
   verb->footer(
       "saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5\nsaturate "
       "verify whole.onnx cached.onnx --stepping");
+}
+
+void add_diff(CLI::App& app, DiffArgs& diff) {
+  CLI::App* verb = app.add_subcommand(
+      "diff",
+      "show what differs between two models\n\nRegion by region: a region is what lies between values that both models have. Values are "
+      "matched by structure, and by names\nwhere both models, run on the same random inputs, make the same of them. Regions that are "
+      "alike are shown once. Also interface,\nopsets, functions, types and weights (by content). Names of inner values are no difference.\n"
+      "The exit status is 3 where the models differ.");
+  verb->add_option("A.onnx", diff.first, "the original")->required();
+  verb->add_option("B.onnx", diff.second, "the other, made by whatever tool")->required();
+  verb->add_option("--target", diff.saturate.target, "whose costs are predicted: ort-cpu (default), onnx, or a JSON file")
+      ->type_name("TARGET");
+  verb->add_option("--cost", diff.saturate.cost, "cost model (default: the target's own)")->type_name("MODEL");
+  verb->add_option("--seed", diff.check.seed, "seed of the random inputs (default 0)")->type_name("N");
+  add_max_memory(verb, diff.check.max_memory, "memory in MB that the tensors of one run may take together (default: 4096)");
+  add_time(verb, diff.check.seconds, "seconds after which no new run is begun (default 60)");
+  add_shapes(verb, diff.shapes, "run at this size");
+  add_common(verb, diff.common, true);
+  verb->footer("saturate diff bart.onnx bart.opt.onnx\nsaturate diff bart.onnx bart.opt.onnx --json");
 }
 
 void add_run(CLI::App& app, RunArgs& run) {
@@ -877,6 +902,7 @@ struct Everything {
   SlmArgs slm;
   InspectArgs inspect;
   VerifyCommandArgs verify;
+  DiffArgs diff;
   RunArgs run;
   BenchArgs bench;
   GenerateArgs generate;
@@ -983,6 +1009,7 @@ int dispatch(const CLI::App& app, Everything& all) {
   if (verb == "inspect") return inspect_command(all.inspect);
   if (verb == "verify") return verify_command(all.verify);
   if (verb == "run" && all.run.random && !all.run.inputs.empty()) return usage("--random and --inputs: give one of them", verb);
+  if (verb == "diff") return diff_command(all.diff);
   if (verb == "run") return run_command(all.run);
   if (verb == "bench") return bench_command(all.bench);
   if (verb == "generate") return generate_command(all.generate);
@@ -1019,6 +1046,7 @@ constexpr std::array kVerbs{
     Verb{"slm", [](CLI::App& app, Everything& all) { add_slm(app, all.slm); }},
     Verb{"inspect", [](CLI::App& app, Everything& all) { add_inspect(app, all.inspect); }},
     Verb{"verify", [](CLI::App& app, Everything& all) { add_verify(app, all.verify); }},
+    Verb{"diff", [](CLI::App& app, Everything& all) { add_diff(app, all.diff); }},
     Verb{"run", [](CLI::App& app, Everything& all) { add_run(app, all.run); }},
     Verb{"bench", [](CLI::App& app, Everything& all) { add_bench(app, all.bench); }},
     Verb{"generate", [](CLI::App& app, Everything& all) { add_generate(app, all.generate); }},

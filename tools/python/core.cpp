@@ -85,6 +85,17 @@ nb::tuple verify(const api::Model& original, const api::Model& other, const nb::
   return nb::make_tuple(out.equal, out.message, out.json);
 }
 
+// (equal, text, JSON)
+nb::tuple diff(const api::Model& first, const api::Model& second, const nb::dict& options) {
+  Call call;
+  fill_options(options, call);
+  call.stop = true;  // there is no rewriting to end early
+  std::optional<api::Expected<api::Difference>> result;
+  run_watched(call, [&] { result = api::diff(first, second, call.options); });
+  const api::Difference out = take(*std::move(result));
+  return nb::make_tuple(out.equal, out.text, out.json);
+}
+
 std::string explain(const api::Model& model, const std::string& op, const std::string& rule, const std::string& value,
                     const nb::dict& options) {
   Call call;
@@ -187,6 +198,7 @@ NB_MODULE(_core, m) {
   m.def("split_passes", &split_passes);
   m.def("passes", &saturate::api::passes);
   m.def("verify", &verify);
+  m.def("diff", &diff);
   m.def("explain", &explain);
   m.def("generate", &generate, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   m.def("command_line", &command_line);

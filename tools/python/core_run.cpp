@@ -95,6 +95,7 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "max_memory", o.max_memory);
   get(given, "threads", o.threads);
   get(given, "verify", o.verify);
+  get(given, "annotate", o.annotate);
   get(given, "strict_verify", o.strict_verify);
   get(given, "rtol", o.rtol);
   get(given, "atol", o.atol);

@@ -43,7 +43,7 @@ def test_fields_have_the_names_of_the_package():
     of_the_package = set(onnx_saturate.Options.__annotations__)
     # A function, bars of progress, and where models from memory lie; the older name; what Olive has itself.
     assert of_the_package - names == {"constant_cost", "progress", "base_dir", "not_assumed", "external_data", "external_data_threshold"}
-    only_of_the_command = {"before", "after", "strict_budget", "report", "dump", "dump_egraph", "save_repro", "verbose"}
+    only_of_the_command = {"before", "after", "strict_budget", "report", "dump", "dump_egraph", "save_repro", "verbose", "diff"}
     assert names - of_the_package == only_of_the_command
     page = (ROOT / "docs" / "olive.md").read_text()
     assert not [name for name in names if f"`{name}`" not in page]
@@ -72,7 +72,7 @@ def values(folder):
         "skip_rules": ["gelu"], "skip_fusions": ["Gelu"], "opset": 21, "io_rank": 4, "iterations": 5, "node_limit": 5000, "memory_limit": 500, "max_memory": 1000, "threads": 2,
         "steps": 1, "seed": 7, "memory_slack": 0.02, "time_limit": 30.0, "rtol": 1e-3, "atol": 1e-5, "approximate": True, "rescale": True,
         "keep_opset": True, "allow_empty": True, "strict_verify": True, "strict_budget": True, "debug_rules": True, "verbose": True, "verify": False,
-        "within_one_step": True, "dims": {}, "input_shapes": {},
+        "within_one_step": True, "dims": {}, "input_shapes": {}, "annotate": True, "diff": True,
     }  # fmt: skip
 
 

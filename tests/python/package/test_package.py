@@ -195,6 +195,17 @@ def test_verify(bart):
     assert not check and "differ" in check.message, check.message
 
 
+def test_diff(bart):
+    result, report = onnx_saturate.optimize_with_report(bart, annotate=True)
+    found = onnx_saturate.diff(bart, result)
+    assert not found.equal and found.to_dict()["proven"] and any(region["rules"] for region in found.regions)
+    assert str(found).startswith("first -> second") and repr(found).startswith(f"<Difference: {report.nodes[0]} -> {report.nodes[1]} operators")
+    assert found._repr_html_().count("<tr>") == len(found.to_dict()["groups"]) + 2
+    same = onnx_saturate.diff(bart, bart)
+    assert same.equal and same.regions == [] and "equal" in repr(same)
+    assert onnx_saturate.diff(BART, result).to_dict()["regions"] == found.regions
+
+
 def test_wrong_rule_is_found(bart):
     wrong = onnx_saturate.RuleSet.from_text(
         'opset "" 18\nrule wrong (X) => (Y)\n  { Y = Relu (X) }\n  =>\n  { Y = Abs (X) }\n  example X = float[2,3]\n', "wrong.rules"

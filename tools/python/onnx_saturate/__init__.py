@@ -5,12 +5,14 @@
 >>> onnx_saturate.optimize("in.onnx", "out.onnx", target="ort-cpu")  # file to file
 >>> model, report = onnx_saturate.optimize_with_report("in.onnx")    # what was done
 >>> onnx_saturate.verify("in.onnx", "out.onnx").equal
+>>> onnx_saturate.diff("in.onnx", "out.onnx")                        # what differs, region by region
 >>> onnx_saturate.run(model, {"x": array})
 >>> onnx_saturate.generate("llama.onnx", [1, 15043]).tokens[0]
 
 The input is never changed, and the result is verified: original and result are run on the same inputs by saturate's own runtime.
 """
 from ._core import __version__
+from ._diff import Difference, diff
 from ._egraph import EGraph, Rewrite
 from ._errors import Error, MissingFileError, OptionError, UnsupportedError, VerificationError
 from ._generate import Generated
@@ -42,6 +44,8 @@ __all__ = [
     "passes",
     "Transformed",
     "verify",
+    "diff",
+    "Difference",
     "run",
     "Generated",
     "inspect",

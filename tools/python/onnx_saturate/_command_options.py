@@ -77,6 +77,8 @@ OPTIONS: tuple[Option, ...] = (
         ("rescale", "Also rules that move the scales of quantized numbers."),
         ("keep_opset", "Write the input's opset."),
         ("allow_empty", "Take sizes of 0 in dims and input_shapes."),
+        ("annotate", "Write into metadata_props which rules made new nodes, and what they stand for."),
+        ("diff", "Tell what differs in the result, region by region."),
         ("strict_verify", "Fail where the result differs, instead of leaving out the rule that is to blame."),
         ("strict_budget", "Fail where a budget ended the rewriting before nothing was left to do."),
         ("debug_rules", "Where verification fails, fail and tell which application of which rule is to blame."),

@@ -87,6 +87,9 @@ class Options(TypedDict, total=False):
     """0: all cores. The result is the same for any number (1)."""
     verify: bool
     """Run original and result on the same inputs, and give out only what computes the same (True)."""
+    annotate: bool
+    """Write into the `metadata_props` of new nodes which rules made them (`saturate.rules`) and which nodes of the model they stand for
+    (`saturate.replaces`) (False)."""
     strict_verify: bool
     """Where the result does not compute the same, raise `VerificationError`. Else the rule that is to blame is left out, with a warning
     (False)."""
@@ -288,7 +291,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("iterations", "memory_limit", "max_memory", "external_data_threshold", "seed"), whole),
     **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack"), number),
     **dict.fromkeys(
-        ("approximate", "rescale", "within_one_step", "keep_opset", "allow_empty", "verify", "strict_verify", "debug_rules", "external_data"),
+        ("approximate", "rescale", "within_one_step", "keep_opset", "allow_empty", "verify", "annotate", "strict_verify", "debug_rules", "external_data"),
         truth,
     ),
     "inputs": _inputs,

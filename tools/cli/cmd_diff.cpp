@@ -1,0 +1,34 @@
+#include "nlohmann/json.hpp"
+#include "onnx_bridge/file/io.h"
+#include "tools/cli/cli.h"
+#include "tools/diff/diff.h"
+#include "tools/io/terminal.h"
+
+namespace saturate {
+
+int diff_command(const DiffArgs& args) {
+  Model models[2];
+  const std::string* paths[2] = {&args.first, &args.second};
+  for (int i = 0; i < 2; ++i) {
+    absl::StatusOr<Model> model = load_model(*paths[i]);
+    if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
+    models[i] = *std::move(model);
+  }
+  absl::StatusOr<Setup> setup = set_up(args.saturate, {});
+  if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
+  absl::StatusOr<VerifyOptions> run = verify_options(args.check, args.shapes, args.common, models[0]);
+  if (!run.ok()) return fail(run.status(), "", "");
+  DiffOptions options;
+  options.run = *std::move(run);
+  options.cost = setup->cost.get();
+  const absl::StatusOr<ModelDiff> diff = diff_models(models[0], models[1], options);
+  if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, "", "interrupted", "");
+  if (!diff.ok()) return fail(kExitFile, args.second, std::string(diff.status().message()), "");
+  if (args.common.json)
+    print_json(to_json(*diff));
+  else if (!args.common.quiet())
+    print_text(format_diff(*diff, args.first, args.second, args.common.verbosity > 0));
+  return diff->equal() ? kExitOk : kExitDifferent;
+}
+
+}  // namespace saturate

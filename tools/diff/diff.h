@@ -1,0 +1,76 @@
+// What differs between two models, region by region: a region is what lies between values that both have.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "extract/price/cost.h"
+#include "nlohmann/json_fwd.hpp"
+#include "onnx_bridge/model/model.h"
+#include "tools/pipeline/optimize.h"
+#include "tools/verify/verify.h"
+
+namespace saturate {
+
+struct DiffNode {
+  std::string op_type, name, output;  // op_type with its domain
+  std::string attributes;             // as people read them: "axis -1, num_heads 4"
+  double cost = 0;                    // predicted
+};
+
+// Nodes of both models between values that both have. A part that several regions need is a region of its own, without outputs.
+struct DiffRegion {
+  std::string where;                 // "" in the main graph, else "then_branch of 'If_3'"
+  std::string scope;                 // what names of its nodes or values have in common
+  std::vector<std::string> outputs;  // values of the first model that are computed otherwise in the second
+  bool shared = false;
+  bool unproven = false;                // an output of the models that was not shown to be equal
+  std::vector<DiffNode> before, after;  // of each model, in its order
+  std::vector<std::string> why;         // rules that led to it
+  std::vector<std::string> inside[2];   // values that only one model has
+  std::string shape;                    // the same text for regions that are alike
+};
+// Regions that are alike.
+struct DiffGroup {
+  std::vector<std::size_t> regions;
+  std::string label;
+};
+
+struct DiffWeights {
+  std::size_t equal = 0;
+  std::vector<std::string> changed, removed, added;  // changed: of one name, type and size
+  std::uint64_t removed_bytes = 0, added_bytes = 0;
+};
+
+struct ModelDiff {
+  std::size_t nodes[2] = {0, 0};        // of the graphs that were compared: the main one, and bodies of nodes that both have
+  std::size_t equal_nodes[2] = {0, 0};  // of each model: those that stand in no region
+  double cost[2] = {0, 0};
+  std::string cost_model;
+  std::vector<std::string> interface, imports, functions, types;  // a line each; types: of values that both have
+  DiffWeights weights;
+  std::vector<DiffRegion> regions;
+  std::vector<DiffGroup> groups;
+  bool proven = false;  // values of one name were compared by running both models
+  std::string why_not_proven;
+  bool equal() const;
+};
+
+struct DiffOptions {
+  VerifyOptions run;                 // sizes, seed, threads, seconds, memory, cancel
+  const CostModel* cost = nullptr;   // null: nothing is predicted
+  std::span<const Provenance> made;  // of the second model's nodes, where it is the result of optimizing the first
+};
+
+absl::StatusOr<ModelDiff> diff_models(const Model& first, const Model& second, const DiffOptions& options);
+
+// `first` and `second`: what the models are called.
+// `all`: however long it becomes; else at most 40 lines.
+std::string format_diff(const ModelDiff& diff, const std::string& first, const std::string& second, bool all);
+nlohmann::json to_json(const ModelDiff& diff);
+
+}  // namespace saturate
