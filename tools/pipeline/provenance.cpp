@@ -152,27 +152,17 @@ std::vector<std::string> rules_of(const Grown& grown, const WrittenNode& written
   return rules;
 }
 
-// metadata_props that grow up to a size: views of texts that live elsewhere.
+// metadata_props that grow up to a size: views of texts that live elsewhere. Keys are few, so that they are looked for one after the other.
 class Merged {
  public:
   explicit Merged(const Metadata& own) {
-    for (const auto& [key, value] : own) {
-      bytes_ += key.size() + value.size();
-      values_[key] = {value};
-    }
+    for (const auto& [key, value] : own) take(key, value);
   }
 
-  void add(std::string_view key, std::string_view value) {
-    std::vector<std::string_view>& there = values_[key];
-    if (contains(there, value)) return;
-    const std::size_t more = value.size() + (there.empty() ? key.size() : 1);
-    if (bytes_ + more > kMostMetadata) {
-      if (std::vector<std::string_view>& out = left_out_[key]; !contains(out, value)) out.push_back(value), ++cut_;
-      return;
-    }
-    bytes_ += more;
-    there.push_back(value);
-    changed_ = true;
+  void add(const Metadata& more) {
+    bool fits = true;
+    for (const auto& [key, value] : more) fits = add(key, value) && fits;
+    cut_ += !fits;
   }
 
   bool changed() const { return changed_ || cut(); }
@@ -180,18 +170,37 @@ class Merged {
 
   Metadata all() const {
     Metadata out;
-    for (const auto& [key, values] : values_)
-      if (!values.empty()) out[std::string(key)] = fmt::format("{}", fmt::join(values, "\n"));
-    if (cut()) out[std::string(kCutKey)] = fmt::format("{} values of replaced nodes left out", cut_);
+    for (const auto& [key, values] : texts_) out[std::string(key)] = fmt::format("{}", fmt::join(values, "\n"));
+    if (cut()) out[std::string(kCutKey)] = fmt::format("of {} replaced nodes not all was taken", cut_);
     return out;
   }
 
  private:
-  static bool contains(const std::vector<std::string_view>& values, std::string_view value) {
-    return std::find(values.begin(), values.end(), value) != values.end();
+  using Texts = std::pair<std::string_view, std::vector<std::string_view>>;
+
+  Texts* find(std::string_view key) {
+    const auto it = std::find_if(texts_.begin(), texts_.end(), [&](const Texts& t) { return t.first == key; });
+    return it == texts_.end() ? nullptr : &*it;
   }
 
-  std::map<std::string_view, std::vector<std::string_view>> values_, left_out_;
+  void take(std::string_view key, std::string_view value) {
+    Texts* there = find(key);
+    if (!there) there = &texts_.emplace_back(key, std::vector<std::string_view>());
+    bytes_ += value.size() + (there->second.empty() ? key.size() : 1);
+    there->second.push_back(value);
+  }
+
+  // Whether it is there now.
+  bool add(std::string_view key, std::string_view value) {
+    const Texts* there = find(key);
+    if (there && std::find(there->second.begin(), there->second.end(), value) != there->second.end()) return true;
+    if (bytes_ + value.size() + (there ? 1 : key.size()) > kMostMetadata) return false;
+    take(key, value);
+    changed_ = true;
+    return true;
+  }
+
+  std::vector<Texts> texts_;
   std::size_t bytes_ = 0, cut_ = 0;
   bool changed_ = false;
 };
@@ -241,8 +250,7 @@ std::size_t merge_metadata(std::span<const Provenance> provenance, bool annotate
       if (node == by_value.end()) continue;
       const Metadata own = metadata_of(*node->second);
       Merged merged(own);
-      for (const auto& replaced : p.replaces)
-        for (const auto& [key, text] : replaced->metadata) merged.add(key, text);
+      for (const auto& replaced : p.replaces) merged.add(replaced->metadata);
       const bool tells_rules = annotate && !p.rules.empty(), tells_nodes = annotate && !p.replaces.empty();
       if (!merged.changed() && !tells_rules && !tells_nodes) continue;
       Metadata all = merged.all();
