@@ -49,6 +49,7 @@ double count_nodes(const OpKey& key) {
 class NodesCost : public CostModel {
  public:
   std::string name() const override { return "nodes"; }
+  std::string unit() const override { return "operators"; }
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
     const Facts& facts = g.facts(id);
@@ -66,6 +67,7 @@ class SizeCost : public CostModel {
   enum class What : std::uint8_t { kFlops, kBytes };
   SizeCost(What what, CostOptions options) : what_(what), options_(std::move(options)) {}
   std::string name() const override { return what_ == What::kFlops ? "flops" : "bytes"; }
+  std::string unit() const override { return what_ == What::kFlops ? "operations" : "bytes"; }
   std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) const override {
     return std::make_unique<SizeCost>(what_, with_all_symbols(options_, g, usual));
   }
@@ -115,6 +117,7 @@ class WeightedCost : public CostModel {
     for (Part& p : parts_) p.first /= sum;
   }
   std::string name() const override { return parts_[0].second->name(); }
+  std::string unit() const override { return parts_[0].second->unit(); }
   double cost(const OnnxEGraph& g, const ENode& node, Id id) const override {
     return mean([&](const CostModel& m) { return m.cost(g, node, id); });
   }

@@ -21,6 +21,8 @@ class CostModel {
  public:
   virtual ~CostModel() = default;
   virtual std::string name() const = 0;
+  // Of what it tells: "s" (seconds), "operators", "operations", "bytes"; "" where it is the model's own.
+  virtual std::string unit() const { return ""; }
   // What running this e-node costs, its inputs given. Unit: the model's own ("nodes": operators, those that only compute shapes at a
   // quarter; "roofline": seconds).
   virtual double cost(const OnnxEGraph& egraph, const ENode& node, Id id) const = 0;

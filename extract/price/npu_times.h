@@ -29,6 +29,7 @@ class NpuTimes : public OpTimes {
   std::string to_json() const;
 
   double seconds(const OpUse& use) const override;  // in the unit of the figures: seconds, cycles
+  bool in_seconds() const override { return false; }
   double launch() const override { return factor() * prices[0]; }
   double dispatch() const override { return 0; }
   // What of each an operator takes.

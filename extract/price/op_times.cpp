@@ -69,6 +69,7 @@ class TimesCost : public CostModel {
   TimesCost(std::string name, std::shared_ptr<const OpTimes> times, CostOptions options)
       : name_(std::move(name)), times_(std::move(times)), options_(std::move(options)) {}
   std::string name() const override { return name_; }
+  std::string unit() const override { return times_->in_seconds() ? "s" : ""; }
 
   std::unique_ptr<CostModel> for_graph(const OnnxEGraph& g, const std::map<std::string, std::int64_t>& usual) const override {
     auto own = std::make_unique<TimesCost>(name_, times_, with_all_symbols(options_, g, usual));

@@ -13,6 +13,7 @@ class OpTimes {
  public:
   virtual ~OpTimes() = default;
   virtual double seconds(const OpUse& use) const = 0;
+  virtual bool in_seconds() const { return true; }
   virtual double launch() const = 0;  // of an operator that does nothing
   virtual double dispatch() const;    // what an operator costs beside its kernel
 };

@@ -180,6 +180,7 @@ bool Target::allows(const OpSite& site, std::string* why) const {
   };
   const std::string op = operator_name(site.key.domain, site.key.op_type);
   if (forbidden.contains(op)) return refuse(fmt::format("target {} forbids {}", name, op));
+  if (release && release->lacks.contains(op)) return refuse(fmt::format("{} {} has no {}", runtime.name, release->version, op));
   if (!is_standard(site.key)) {
     const auto it = operators.find(site.key.domain);
     if (it == operators.end() || !(it->second.contains("*") || it->second.contains(site.key.op_type)))
@@ -277,8 +278,8 @@ std::shared_ptr<const Refusals> refusals_of(const Target& target, std::int64_t o
   return target.limits.empty() && target.wishes.empty() ? nullptr : std::make_shared<TargetRefusals>(target, opset_limit);
 }
 
-std::int64_t Target::newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const {
-  std::int64_t newest = max_opset;
+std::int64_t Target::newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model, std::int64_t highest) const {
+  std::int64_t newest = highest;
   for (const auto& [op, opset] : newest_opset)
     if (operators_of_model.contains(op)) newest = std::min(newest, opset);
   return newest;
@@ -330,9 +331,14 @@ absl::StatusOr<Target> builtin_target(std::string_view name) {
   return wrong_usage(fmt::format("'{}' is no built-in target; {}", name, what_instead(name, builtin_targets())));
 }
 
-absl::StatusOr<Target> load_target(const std::string& name_or_path) {
-  const auto built_in = builtin_targets();
-  if (std::find(built_in.begin(), built_in.end(), name_or_path) != built_in.end()) return builtin_target(name_or_path);
+namespace {
+
+bool is_builtin(std::string_view name) {
+  return std::any_of(std::begin(kBuiltinTargets), std::end(kBuiltinTargets), [&](const auto& target) { return target.first == name; });
+}
+
+absl::StatusOr<Target> load_any_release(const std::string& name_or_path) {
+  if (is_builtin(name_or_path)) return builtin_target(name_or_path);
   std::ifstream file(name_or_path);
   if (!file) return no_name_or_file(name_or_path, fmt::format("{}: no such target or file; {}", name_or_path, other_target(name_or_path)));
   std::stringstream text;
@@ -340,6 +346,24 @@ absl::StatusOr<Target> load_target(const std::string& name_or_path) {
   absl::StatusOr<Target> target = parse_target(text.str(), name_or_path);
   if (!target.ok()) return target;
   if (const absl::Status s = find_cost_model(*target, name_or_path); !s.ok()) return s;
+  return target;
+}
+
+}  // namespace
+
+absl::StatusOr<Target> load_target(const std::string& given) {
+  const std::size_t at = is_builtin(given) || std::ifstream(given) ? std::string::npos : given.rfind('@');
+  absl::StatusOr<Target> target = load_any_release(given.substr(0, at));
+  if (!target.ok()) return target;
+  if (at == std::string::npos) {
+    if (!target->runtime.releases.empty()) target->release = target->runtime.releases.front();
+    return target;
+  }
+  absl::StatusOr<RuntimeRelease> release = target->runtime.at(std::string_view(given).substr(at + 1));
+  if (!release.ok()) return absl::Status(release.status().code(), fmt::format("{}: {}", given, std::string(release.status().message())));
+  target->name += given.substr(at);
+  target->release = *std::move(release);
+  target->release_is_asked_for = true;
   return target;
 }
 

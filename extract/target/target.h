@@ -1,6 +1,7 @@
 // A target: what can run, and what it costs. Readable JSON; built-in ones are embedded, a user's own is a file.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "extract/target/runtime.h"
 #include "onnx_bridge/convert/onnx_egraph.h"
 
 namespace saturate {
@@ -121,7 +123,10 @@ struct Target {
   std::vector<NodeUnit> node_units;
   std::vector<JoinedAtLoad> joins;
   WeightsQuantizedAtLoad quantizes_weights;
-  std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/language/assumptions.h)
+  std::vector<std::string> assumes;       // risky assumptions that rules may make for this target (rules/language/assumptions.h)
+  Runtime runtime;                        // that it stands for, if any
+  std::optional<RuntimeRelease> release;  // the release that it is held to
+  bool release_is_asked_for = false;      // by "ort-cpu@1.20"
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;
   // How many times its cost an operator counts for what it is wished to be otherwise; 1 where no wish concerns it. `why` gets the wish.
@@ -130,8 +135,13 @@ struct Target {
   bool limits_by_place(const std::string& op) const;
   // The ranks of tensors that an operator ("Op", "domain::Op") may have wherever it stands.
   Ranks ranks(const std::string& op) const;
-  // The newest opset of ai.onnx that a model may be raised to which holds these operators ("Op").
-  std::int64_t newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const;
+  // The newest opset of ai.onnx that a model may be raised to: of the target, and of the release that it is held to.
+  std::int64_t highest_opset() const { return release ? std::min(max_opset, release->opset) : max_opset; }
+  // The same for a model which holds these operators ("Op").
+  std::int64_t newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model) const {
+    return newest_opset_with(operators_of_model, highest_opset());
+  }
+  std::int64_t newest_opset_with(const std::map<std::string, std::size_t>& operators_of_model, std::int64_t highest) const;
   // Whether there are operators of the standard that it does not take.
   bool is_restricted() const { return !standard.empty() || !limits.empty() || !forbidden.empty(); }
 };
@@ -144,8 +154,10 @@ std::shared_ptr<const Refusals> refusals_of(const Target& target, std::int64_t o
 std::vector<std::string> known_wishes();
 absl::Status add_wishes(const std::string& name, Target& target);
 
-// Name of a built-in target or path of a JSON file.
+// Name of a built-in target or path of a JSON file, held to the release of its runtime that stands behind an @ ("ort-cpu@1.23"), else to
+// the oldest one that it names.
 absl::StatusOr<Target> load_target(const std::string& name_or_path);
+// Held to none.
 absl::StatusOr<Target> builtin_target(std::string_view name);
 std::vector<std::string> builtin_targets();
 // A target as the JSON that load_target() reads.

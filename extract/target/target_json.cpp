@@ -1,5 +1,6 @@
 #include "extract/target/target_json.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "extract/json_mistake.h"
@@ -183,6 +184,19 @@ absl::Status read_units(const json& value, Target& t) {
   return absl::OkStatus();
 }
 
+// Releases in the order of their versions, whatever their order in the file.
+absl::Status read_runtime(const json& value, Target& t) {
+  Runtime runtime{value.at("name"), value.value("sources", std::vector<std::string>()), {}};
+  for (const auto& [version, what] : value.at("versions").items())
+    runtime.releases.push_back({version, what.at("opset"), what.at("ir"), what.value("lacks", std::set<std::string>())});
+  std::sort(runtime.releases.begin(), runtime.releases.end(),
+            [](const RuntimeRelease& a, const RuntimeRelease& b) { return is_before(a.version, b.version); });
+  for (const RuntimeRelease& r : runtime.releases)
+    if (const auto known = runtime.at(r.version); !known.ok()) return known.status();
+  t.runtime = std::move(runtime);
+  return absl::OkStatus();
+}
+
 absl::Status read_key(const std::string& key, const json& value, Target& t) {
   if (key == "name")
     t.name = value.get<std::string>();
@@ -227,12 +241,15 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     return read_units(value, t);
   else if (key == "joins")
     for (const auto& j : value) t.joins.push_back({j.at("operator"), j.at("reader"), j.at("becomes"), j.value("versions", std::string())});
+  else if (key == "runtime")
+    return read_runtime(value, t);
   else if (key == "quantizes_weights")
     t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
   else
     return bad(
         "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, standard, newest_opset, "
-        "forbidden, dtypes, limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, quantizes_weights, assumes");
+        "forbidden, dtypes, limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, quantizes_weights, runtime, "
+        "assumes");
   return absl::OkStatus();
 }
 
@@ -433,6 +450,13 @@ std::string target_text(const Target& t) {
     out["joins"].push_back({{"operator", j.op}, {"reader", j.reader}, {"becomes", j.becomes}, {"versions", j.versions}});
   if (!t.quantizes_weights.operators.empty())
     out["quantizes_weights"] = {{"operators", t.quantizes_weights.operators}, {"versions", t.quantizes_weights.versions}};
+  if (!t.runtime.releases.empty()) {
+    out["runtime"] = {{"name", t.runtime.name}, {"sources", t.runtime.sources}, {"versions", ordered_json::object()}};
+    for (const RuntimeRelease& r : t.runtime.releases) {
+      out["runtime"]["versions"][r.version] = {{"opset", r.opset}, {"ir", r.ir}};
+      if (!r.lacks.empty()) out["runtime"]["versions"][r.version]["lacks"] = r.lacks;
+    }
+  }
   if (!t.assumes.empty()) out["assumes"] = t.assumes;
   return out.dump(2);
 }

@@ -13,6 +13,7 @@ from conftest import make_model, run, run_ok, tensor, value
 ort.set_default_logger_severity(4)
 LOWEST = float(np.finfo(np.float32).min)
 NODES = ("--cost", "nodes")
+NEWEST = (*NODES, "--target", "ort-cpu@1.31")
 
 
 def node(op, inputs, output, **attributes):
@@ -32,7 +33,7 @@ def optimized(tmp_path, model, *words):
     return onnx.load(tmp_path / "o.onnx"), json.loads((tmp_path / "r.json").read_text())
 
 
-def assert_same(tmp_path, model, *feeds, words=NODES, rtol=1e-4, atol=1e-5):
+def assert_same(tmp_path, model, *feeds, words=NEWEST, rtol=1e-4, atol=1e-5):
     """The result computes the same on these inputs, also what is NaN; returns it with its operators and the report."""
     result, report = optimized(tmp_path, model, *words)
     for feed in feeds:
@@ -56,7 +57,7 @@ def linear(fill=-1500.0, dtype=T.INT64):
 
 
 @pytest.mark.parametrize("fill", [-1500.0, -10000.0, LOWEST / 10])
-@pytest.mark.parametrize("target", ["ort-cpu", "onnx"])
+@pytest.mark.parametrize("target", ["ort-cpu@1.31", "onnx"])
 def test_a_linear_formula_is_no_mask(tmp_path, fill, target):
     assert_same(tmp_path, linear(fill), {"n": NUMBERS}, words=(*NODES, "--target", target))
 
@@ -123,7 +124,7 @@ def of_tokens(fill):
 
 
 @pytest.mark.parametrize("fill", [-10000.0, -1e9, LOWEST])
-@pytest.mark.parametrize("target", ["ort-cpu", "onnx"])
+@pytest.mark.parametrize("target", ["ort-cpu@1.31", "onnx"])
 def test_a_mask_of_tokens_is_fused_and_hides_whole_rows_as_before(tmp_path, fill, target):
     nodes, initializers = of_tokens(fill)
     model = attention(nodes, [TOKENS], initializers)
@@ -158,7 +159,7 @@ GUARD = [node("Softmax", ["a"], "p0", axis=-1), node("IsNaN", ["p0"], "nan"), no
 
 
 @pytest.mark.parametrize("fill", [-np.inf, LOWEST, -10000.0])
-@pytest.mark.parametrize("target", ["ort-cpu", "onnx"])
+@pytest.mark.parametrize("target", ["ort-cpu@1.31", "onnx"])
 def test_the_guard_of_exporters_keeps_its_zeros(tmp_path, fill, target):
     """Padding on the left beside a causal mask: the first rows see nothing."""
     nodes, initializers = of_both(fill)
@@ -198,7 +199,7 @@ def test_a_softmax_that_stays_needs_no_guard(tmp_path, hides):
 
 
 @pytest.mark.parametrize("fill", [-10000.0, -1e9, LOWEST])
-@pytest.mark.parametrize("target", ["ort-cpu", "onnx"])
+@pytest.mark.parametrize("target", ["ort-cpu@1.31", "onnx"])
 def test_padding_on_the_left_beside_a_causal_mask_keeps_its_rows(tmp_path, fill, target):
     """Two masks are added: the first rows are hidden as a whole, by one or the other."""
     causal, initializers = seen_before()

@@ -219,7 +219,7 @@ def run_form(tmp_path, case, *words):
     path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
     model = build(case)
     onnx.save(model, path)
-    run_ok("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes", *words)
+    run_ok("optimize", path, "-o", out, "--target", "ort-cpu@1.31", "--cost", "nodes", *words)
     result = onnx.load(out)
     assert fused(result) == case[3], collections.Counter(n.op_type for n in result.graph.node)
     rng = np.random.default_rng(3)
@@ -280,7 +280,7 @@ def test_rows_that_a_mask_hides_are_numbers_where_attention_is_one_operator(tmp_
     next(n for n in model.graph.node if n.output[0] == "i").attribute[0].f = -np.inf
     onnx.save(model, tmp_path / "in.onnx")
     for words in ([], ["--keep-opset"]):  # without the standard's operator, whose kernel makes numbers of such rows on its own
-        run_ok("in.onnx", "-o", "out.onnx", "--target", "ort-cpu", "--cost", "nodes", *words, cwd=tmp_path)
+        run_ok("in.onnx", "-o", "out.onnx", "--target", "ort-cpu@1.31", "--cost", "nodes", *words, cwd=tmp_path)
         rng = np.random.default_rng(4)
         inputs = {n: rng.standard_normal(d).astype(np.float32) for n, d in {"q": (2, 5, 16), **dict.fromkeys("kv", (2, 2, 5, 8) if apart else (2, 5, 16))}.items()}
         seen = np.tril(np.ones((5, 5), bool)).reshape(1, 1, 5, 5)

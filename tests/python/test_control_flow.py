@@ -24,7 +24,7 @@ def condition_of_rank(rank):
 def optimized(folder, model, **inputs):
     """Operators of the result, after ONNX Runtime has found it equal."""
     onnx.save(model, folder / "in.onnx")
-    run_ok("in.onnx", "out.onnx", "--cost", "nodes", cwd=folder)
+    run_ok("in.onnx", "out.onnx", "--cost", "nodes", "--target", "ort-cpu@1.31", cwd=folder)
     result = onnx.load(folder / "out.onnx")
     onnx.checker.check_model(result, full_check=True)
     inputs = inputs or {"x": np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32)}
@@ -181,7 +181,7 @@ def opset(model):
 def equal_and_optimized(folder, model, *feeds):
     """The result, after ONNX Runtime has found it equal on each of these inputs; and its report."""
     onnx.save(model, folder / "in.onnx")
-    run_ok("in.onnx", "out.onnx", "--cost", "nodes", "--report", "report.json", cwd=folder)
+    run_ok("in.onnx", "out.onnx", "--cost", "nodes", "--target", "ort-cpu@1.31", "--report", "report.json", cwd=folder)
     result = onnx.load(folder / "out.onnx")
     onnx.checker.check_model(result, full_check=True)
     for feed in feeds:
@@ -231,7 +231,7 @@ def test_what_cannot_follow_holds_the_opset_of_all(tmp_path):
     model = make_model([choice, upsample], inputs, [value("z", TensorProto.FLOAT, ["n", 4]), value("large", TensorProto.FLOAT, [1, 1, 7, 6])],
                        [tensor("eps", np.float32(1e-5)), tensor("scale", np.float32([1, 2, 3, 4]))], opset=8)
     onnx.save(model, tmp_path / "in.onnx")
-    run_ok("in.onnx", "out.onnx", "--cost", "nodes", cwd=tmp_path)
+    run_ok("in.onnx", "out.onnx", "--cost", "nodes", "--target", "ort-cpu@1.31", cwd=tmp_path)
     result = onnx.load(tmp_path / "out.onnx")
     onnx.checker.check_model(result, full_check=True)
     kinds = [n.op_type for n in walk(result.graph)]

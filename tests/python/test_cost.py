@@ -84,7 +84,7 @@ def test_additions_before_normalizations_escape_the_runtime(tmp_path, norm):
         c = Constant <value_ints = [768]> () g = ConstantOfShape <value = float[1] {{1.5}}> (c) b = ConstantOfShape <value = float[1] {{0.5}}> (c) s = Add (x, z)
         {whole if norm == "LayerNormalization" else single} y = Tanh (n) }}""")
     onnx.save(model, tmp_path / "in.onnx")
-    run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu")
+    run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31")
     options = ort.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "loaded.onnx")
     ort.InferenceSession(tmp_path / "out.onnx", options, providers=["CPUExecutionProvider"])

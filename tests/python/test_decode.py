@@ -25,20 +25,20 @@ CASES = {
         "h = Constant <value_ints = [0,0,3,8]> () x4 = Reshape (x, h) xt = Transpose <perm = [0,2,1,3]> (x4) i1 = Constant <value_ints = [1]> () c1 = Unsqueeze (c, i1) n1 = Unsqueeze (n, i1) "
         "cc = Concat <axis = -1> (c1, c1) nn = Concat <axis = -1> (n1, n1) two = Constant <value_ints = [4,4]> () u, w = Split <axis = -1> (xt, two) o = Neg (w) r = Concat <axis = -1> (o, u) "
         "a = Mul (xt, cc) d = Mul (r, nn) z = Add (a, d) zt = Transpose <perm = [0,2,1,3]> (z) l = Constant <value_ints = [0,0,24]> () y = Reshape (zt, l)",
-        "--target ort-cpu --cost nodes", {"Transpose": 0, "Reshape": 0}, {"RotaryEmbedding": 1}),
+        "--target ort-cpu@1.31 --cost nodes", {"Transpose": 0, "Reshape": 0}, {"RotaryEmbedding": 1}),
     # six of eight elements of a head turn (GPT-NeoX, Phi)
     "rotary_embedding_of_first_part": ("float[b,s,24] x, float[b,s,3] c, float[b,s,3] n => float[b,s,24] y",
         "h = Constant <value_ints = [0,0,3,8]> () x4 = Reshape (x, h) xt = Transpose <perm = [0,2,1,3]> (x4) i1 = Constant <value_ints = [1]> () c1 = Unsqueeze (c, i1) n1 = Unsqueeze (n, i1) "
         "parts = Constant <value_ints = [6,2]> () xr, xp = Split <axis = -1> (xt, parts) "
         "cc = Concat <axis = -1> (c1, c1) nn = Concat <axis = -1> (n1, n1) two = Constant <value_ints = [3,3]> () u, w = Split <axis = -1> (xr, two) o = Neg (w) r = Concat <axis = -1> (o, u) "
         "a = Mul (xr, cc) d = Mul (r, nn) e = Add (a, d) z = Concat <axis = -1> (e, xp) zt = Transpose <perm = [0,2,1,3]> (z) l = Constant <value_ints = [0,0,24]> () y = Reshape (zt, l)",
-        "--target ort-cpu --cost nodes", {"Transpose": 0, "Reshape": 0, "Split": 0, "Slice": 0, "Concat": 0}, {"RotaryEmbedding": 1}),
+        "--target ort-cpu@1.31 --cost nodes", {"Transpose": 0, "Reshape": 0, "Split": 0, "Slice": 0, "Concat": 0}, {"RotaryEmbedding": 1}),
     # torch's mask of cross attention: all true, as wide as the encoder's states
     "mask_that_hides_nothing": ("float[b,4,s,8] q, float[b,4,t,8] k, float[b,4,t,8] v => float[b,4,s,8] y",
         "c = Constant <value = bool[1,1,1,1] {1}> () l0 = Constant <value_ints = [0]> () l2 = Constant <value_ints = [2]> () one = Constant <value_ints = [1]> () sq = Shape (q) sk = Shape (k) "
         "b = Gather (sq, l0) s = Gather (sq, l2) t = Gather (sk, l2) to = Concat <axis = 0> (b, one, s, t) w = Expand (c, to) zero = Constant <value_float = 0.0> () f = Constant <value_float = -3e38> () "
         "m = Where (w, zero, f) kt = Transpose <perm = [0,1,3,2]> (k) a = MatMul (q, kt) d = Add (a, m) p = Softmax (d) y = MatMul (p, v)",
-        "--target ort-cpu --cost nodes", {"Expand": 0, "Where": 0, "Shape": 0}, {"Attention": 1}),
+        "--target ort-cpu@1.31 --cost nodes", {"Expand": 0, "Where": 0, "Shape": 0}, {"Attention": 1}),
 }
 SIZES = [{"b": 1, "s": 1, "t": 7, "p": 0}, {"b": 3, "s": 4, "t": 5, "p": 6}, {"b": 2, "s": 5, "t": 1, "p": 1}]
 
@@ -78,6 +78,6 @@ def test_a_cache_means_one_position(tmp_path):
         model.graph.initializer.append(onnx.numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 28, name))
     path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
     onnx.save(model, path)
-    run_ok("optimize", path, "-o", out, "--target", "ort-cpu")
+    run_ok("optimize", path, "-o", out, "--target", "ort-cpu@1.31")
     transposed = {i for n in onnx.load(out).graph.node if n.op_type == "Transpose" for i in n.input}
     assert not transposed & {"ck", "cv", "pk", "pv"}, transposed

@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import edit_coverage  # noqa: E402
 import edits  # noqa: E402
 
-COMMAND = "{binary} {{in}} -o {{out}} --target ort-cpu --cost nodes --no-verify -q"
+COMMAND = "{binary} {{in}} -o {{out}} --target ort-cpu@1.31 --cost nodes --no-verify -q"
 
 # A decoder's block: RMS normalization, rotary embedding by halves, attention with a boolean mask, gated SiLU.
 DECODER = """

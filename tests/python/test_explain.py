@@ -12,7 +12,8 @@ BART = DATA / "bart_encoder.onnx"
 
 
 def explain(*words):
-    return json.loads(run_ok("explain", *words, "--json").stdout)
+    target = () if "--target" in words else ("--target", "ort-cpu@1.31")
+    return json.loads(run_ok("explain", *words, *target, "--json").stdout)
 
 
 def attention(folder, between="Identity", mask_shape=("b", 1, "s", "t")):
@@ -62,7 +63,7 @@ def spelled(folder, name, after, inputs, weights=(), op="Attention"):
     onnx.save(make_model(nodes, [x("q", "b", 3, "s", 8), x("k", "b", 3, 8, "t"), *inputs], [x("y", None, None, None, None)], list(weights)), path)
     (place,) = explain(path, "--op", op, "--cost", "nodes")["places"]
     assert place["status"] == "missed"
-    return place, run_ok("explain", path, "--op", op, "--cost", "nodes").stdout
+    return place, run_ok("explain", path, "--op", op, "--cost", "nodes", "--target", "ort-cpu@1.31").stdout
 
 
 def test_the_operator_in_the_way_behind_the_softmax_is_named(tmp_path):
@@ -197,7 +198,7 @@ def anchors(folder, nodes, inputs, weights, op):
     path = folder / "anchors.onnx"
     onnx.save(make_model(nodes, inputs, [value("y", TensorProto.FLOAT, None)], weights, opset=20), path)
     told = explain(path, "--op", op, "--cost", "nodes")
-    text = run_ok("explain", path, "--op", op, "--cost", "nodes").stdout
+    text = run_ok("explain", path, "--op", op, "--cost", "nodes", "--target", "ort-cpu@1.31").stdout
     assert all(f"{p['op_type']} {p['value']}" in text for p in told["places"])
     return told
 
@@ -280,5 +281,5 @@ def test_what_is_made_after_all_others_tells_its_rule(tmp_path):
     outputs = [x("y"), value("z", TensorProto.FLOAT, ["b", "s", 4, 16])]
     path = tmp_path / "sum.onnx"
     onnx.save(make_model(nodes, [x("x"), x("r")], outputs, constants), path)
-    made = {m["op_type"]: m["rule"] for m in explain(path, "--target", "ort-cpu")["made_by_rules"]}
+    made = {m["op_type"]: m["rule"] for m in explain(path, "--target", "ort-cpu@1.31")["made_by_rules"]}
     assert made == {"Sum": "sum_for_add", "Reshape": "spell_reshapes"}

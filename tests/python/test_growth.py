@@ -17,7 +17,7 @@ MOST_ITERATIONS = 40     # 24
 
 
 def saturation(path, folder):
-    run_ok(path, folder / "out.onnx", "--target", "ort-cpu", "--cost", "nodes", "--no-verify", "--report", folder / "r.json")
+    run_ok(path, folder / "out.onnx", "--target", "ort-cpu@1.31", "--cost", "nodes", "--no-verify", "--report", folder / "r.json")
     report = json.loads((folder / "r.json").read_text())
     return report["egraph"]["enodes"], len(report["saturation"]["iterations"]), report["saturation"], report["before"]["nodes"]
 

@@ -230,7 +230,7 @@ def test_a_group_becomes_the_operator_where_the_target_has_it(tmp_path, takes_op
         close(wanted[output], got[output])
 
 
-@pytest.mark.parametrize("target", ["onnx", "ort-cpu"])
+@pytest.mark.parametrize("target", ["onnx", "ort-cpu@1.31"])
 @pytest.mark.parametrize("axis", [-1, -2])
 @pytest.mark.parametrize("op, per_axis", [("Concat", False), ("Concat", True), ("Split", False), ("Split", True), ("QLinearConcat", False)])
 def test_a_negative_axis_is_of_values_whose_rank_is_known_late(tmp_path, target, axis, per_axis, op):
@@ -262,7 +262,7 @@ def test_a_negative_axis_is_of_values_whose_rank_is_known_late(tmp_path, target,
 def test_at_equal_price_a_model_stays_as_it_is_spelled(tmp_path, name, spelling, cost):
     _, integer, group, _ = spellings(tmp_path, name, U, I)
     path = (integer, group)[spelling]
-    run_ok(path, tmp_path / "o.onnx", "--target", "ort-cpu", "--cost", cost)
+    run_ok(path, tmp_path / "o.onnx", "--target", "ort-cpu@1.31", "--cost", cost)
     if name in CHEAPER_OTHERWISE[spelling]:
         return
     assert operators(tmp_path / "o.onnx") == operators(path)
@@ -331,7 +331,7 @@ def test_weights_in_blocks_stay_as_they_are_spelled(tmp_path, spelling, cost):
     activations of DequantizeLinear and MatMul to bytes when it loads a model, which the operator does only if it says so: it would be slower."""
     d = Drawn(5)
     path = written(tmp_path / "m.onnx", d, blocks_of_weights(d, 4, True, k=320)[spelling], 21, {"y": np.float32})
-    run_ok(path, tmp_path / "o.onnx", "--target", "ort-cpu", "--cost", cost)
+    run_ok(path, tmp_path / "o.onnx", "--target", "ort-cpu@1.31", "--cost", cost)
     assert operators(tmp_path / "o.onnx") == operators(path)
 
 
@@ -344,7 +344,7 @@ def test_a_bias_does_not_change_which_kernel_weights_in_blocks_get(tmp_path, row
     d.parameters["b"] = d.rng.normal(size=128).astype(np.float32)
     group[-1].output[0] = "m"
     path = written(tmp_path / "m.onnx", d, [*group, helper.make_node("Add", ["m", "b"], ["y"])], 21, {"y": np.float32})
-    run_ok(path, tmp_path / "o.onnx", "--target", "ort-cpu")
+    run_ok(path, tmp_path / "o.onnx", "--target", "ort-cpu@1.31")
     made = operators(tmp_path / "o.onnx")
     assert made["DequantizeLinear"] == 1 and made["MatMul"] + made["Gemm"] == 1 and made["MatMulNBits"] == 0, made
     close(onnxruntime_outputs(path, d.inputs)["y"], onnxruntime_outputs(tmp_path / "o.onnx", d.inputs)["y"])

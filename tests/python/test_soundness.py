@@ -96,7 +96,7 @@ def check(folder, model, feeds, *words, rtol=None):
     return [n.op_type for n in onnx.load(out).graph.node]
 
 
-TARGETS = [("--target", "ort-cpu", "--cost", "nodes"), ("--target", "ort-cpu"), ("--target", "onnx")]
+TARGETS = [("--target", "ort-cpu@1.31", "--cost", "nodes"), ("--target", "ort-cpu@1.31"), ("--target", "onnx")]
 F = np.float32
 
 
@@ -142,7 +142,7 @@ def test_a_normalization_in_double_is_one_operator_in_double(tmp_path):
     text = """(float[n,4] x) => (float[n,4] y) <int64[1] l = {1}, double e = {0.00001}> {
       a = Cast <to = 11> (x)  m = ReduceMean (a, l)  d = Sub (a, m)  s = Mul (d, d)  v = ReduceMean (s, l)  w = Add (v, e)  r = Sqrt (w)  z = Div (d, r)  y = Cast <to = 1> (z) }"""
     feeds = [{"x": np.array([[1, 2, 3, 4], [1e8, 1e8 + 8, 1e8 + 16, 1e8], [1e25, 2e25, -1e25, 0]], F)}]
-    assert check(tmp_path, text, feeds, "--target", "ort-cpu", "--cost", "nodes", rtol=1e-6) == ["Cast", "LayerNormalization", "Cast"]
+    assert check(tmp_path, text, feeds, "--target", "ort-cpu@1.31", "--cost", "nodes", rtol=1e-6) == ["Cast", "LayerNormalization", "Cast"]
 
 
 # ---- integers wrap and truncate
@@ -227,7 +227,7 @@ def test_roots_of_squares_are_roots(tmp_path, power):
     text = (f"(float[n,8] x) => (float[n,8] y) <int64[1] l = {{1}}, float e = {{0.001}}, float two = {{2}}, float p = {{{power}}}> "
             f"{{ s = Pow (x, two)  m = ReduceMean (s, l)  a = Add (e, m)  r = Pow (a, p)  y = {step} (x, r) }}")
     rng = np.random.default_rng(5)
-    assert check(tmp_path, text, [{"x": rng.normal(size=(3, 8)).astype(F)}], "--target", "ort-cpu", rtol=1e-5) == ["RMSNormalization"]
+    assert check(tmp_path, text, [{"x": rng.normal(size=(3, 8)).astype(F)}], "--target", "ort-cpu@1.31", rtol=1e-5) == ["RMSNormalization"]
 
 
 @pytest.mark.parametrize("nodes", [
@@ -250,7 +250,7 @@ def test_a_variance_that_is_found_late_is_never_negative(tmp_path):
     text = ("(float[n,8] x) => (float[n,8] y) <int64[1] l = {1}, float e = {0.001}> { m = ReduceMean (x, l)  s = Mul (x, x)  q = ReduceMean (s, l)  "
             "k = Mul (m, m)  v = Sub (q, k)  a = Add (v, e)  r = Reciprocal (a)  t = Sqrt (r)  d = Sub (x, m)  y = Mul (d, t) }")
     rng = np.random.default_rng(5)
-    assert check(tmp_path, text, [{"x": rng.normal(size=(3, 8)).astype(F)}], "--target", "ort-cpu", rtol=1e-5) == ["LayerNormalization"]
+    assert check(tmp_path, text, [{"x": rng.normal(size=(3, 8)).astype(F)}], "--target", "ort-cpu@1.31", rtol=1e-5) == ["LayerNormalization"]
 
 
 def test_the_largest_before_softmax_stays_the_largest(tmp_path):
@@ -273,7 +273,7 @@ def test_a_start_that_is_cut_is_no_index(tmp_path, start, end, step):
     nodes = [helper.make_node("Slice", names, ["c"]), helper.make_node("Squeeze", ["c", "a"], ["y"])]
     weights = [tensor("s", np.array([start])), tensor("e", np.array([end])), tensor("a", np.array([1])), tensor("p", np.array([step or 1]))]
     model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 3, 4])], [value("y", TensorProto.FLOAT, ["n", 4])], weights[: 3 + (step is not None)])
-    check(tmp_path, model, [{"x": np.arange(24, dtype=F).reshape(2, 3, 4)}], "--target", "ort-cpu", "--cost", "nodes")
+    check(tmp_path, model, [{"x": np.arange(24, dtype=F).reshape(2, 3, 4)}], "--target", "ort-cpu@1.31", "--cost", "nodes")
 
 
 # ---- models of IR 3, whose initializers are among the inputs

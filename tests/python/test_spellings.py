@@ -31,7 +31,7 @@ MISSED = {
 
 
 def command():
-    return f"{binary()} {{in}} -o {{out}} --target ort-cpu --cost nodes --no-verify -q"
+    return f"{binary()} {{in}} -o {{out}} --target ort-cpu@1.31 --cost nodes --no-verify -q"
 
 
 @pytest.mark.parametrize("kind, plan", [(kind, plan) for kind, plans in MISSED.items() for plan in plans], ids=lambda v: v if isinstance(v, str) else "+".join(map(str, v.values())))

@@ -12,7 +12,7 @@ import pytest
 from conftest import run_ok, tensor
 
 ort = pytest.importorskip("onnxruntime")
-TARGETS = [("ort-cpu", "nodes"), ("onnx", "nodes"), ("ort-cpu", "measured")]
+TARGETS = [("ort-cpu@1.31", "nodes"), ("onnx", "nodes"), ("ort-cpu@1.31", "measured")]
 
 # name -> (graph, sizes that differ, renamed symbols of the twin, operator that the twin has)
 CASES = {}
@@ -270,7 +270,7 @@ def test_dims_that_differ_are_not_taken_for_one(tmp_path, name):
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c[3]])
 def test_the_same_model_fuses_where_they_are_one(tmp_path, name):
     graph, _, twin, fused = CASES[name]
-    result = optimized(parsed(graph, twin), tmp_path, "ort-cpu", "nodes")
+    result = optimized(parsed(graph, twin), tmp_path, "ort-cpu@1.31", "nodes")
     made = {n.op_type for n in result.graph.node}
     assert made & ({fused, "MultiHeadAttention", "GroupQueryAttention"} if fused == "Attention" else {fused, "Skip" + fused}), made
 
@@ -294,7 +294,7 @@ def test_a_reshape_that_rules_made_takes_what_is_cut_to_nothing(tmp_path, length
     """A size of 0 among computed sizes is no copy of the input's."""
     model = onnx.parser.parse_model(CUT_SHORT)
     feed = {"x": np.ones((2, 5, 8), np.float32), "n": np.array([length]), "w": np.arange(8, dtype=np.float32)}
-    result = optimized(model, tmp_path, "ort-cpu", "nodes")
+    result = optimized(model, tmp_path, "ort-cpu@1.31", "nodes")
     assert "Unsqueeze" not in {n.op_type for n in result.graph.node}
     for a, b in itertools.zip_longest(outputs(result, feed), outputs(model, feed)):
         np.testing.assert_array_equal(a, b)

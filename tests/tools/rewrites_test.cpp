@@ -84,6 +84,7 @@ std::vector<RewriteCase> cases_of(const std::filesystem::path& file) {
       RewriteCase& c = out.emplace_back();
       c.name = rest;
       c.place = fmt::format("{}:{}", file.filename().string(), number);
+      c.setup.target = "ort-cpu@1.31";
       c.setup.cost = "nodes";
     } else if (word == "header") {
       header = rest;

@@ -61,6 +61,7 @@ class NodeCounter {
 GraphStats graph_stats(const Model& model) {
   GraphStats stats;
   stats.opset = model.opset("");
+  stats.ir_version = model.ir_version;
   stats.initializers = model.graph.initializers.size();
   for (const Initializer& i : model.graph.initializers) {
     stats.parameters += static_cast<std::uint64_t>(std::max<std::int64_t>(i.tensor.size(), 0));

@@ -16,7 +16,7 @@ struct GraphStats {
   std::size_t unit_quick_gelus = 0;  // com.microsoft.QuickGelu with alpha 1, which is SiLU
   std::size_t constants = 0, initializers = 0;
   std::uint64_t parameters = 0, parameter_bytes = 0;
-  std::int64_t opset = 0;
+  std::int64_t opset = 0, ir_version = 0;
 };
 GraphStats graph_stats(const Model& model);
 

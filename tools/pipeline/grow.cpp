@@ -247,7 +247,10 @@ StageTimer::~StageTimer() { total_ += steady_seconds() - start_; }
 std::int64_t opset_limit(const Model& model, const Task& task) {
   if (task.options.opset) return *task.options.opset;
   if (task.options.keep_opset) return model.opset("");
-  return opset_was_assumed(model) ? task.target.max_opset : std::max(model.opset(""), task.newest_opset);
+  const std::int64_t highest = task.target.highest_opset();
+  const bool too_new = task.has_rules() && task.target.release && model.opset("") > task.target.release->opset;
+  if (opset_was_assumed(model) || too_new) return highest;
+  return std::max(model.opset(""), task.newest_opset);
 }
 
 absl::StatusOr<GrowResult> grow(const Model& model, const std::set<std::string>& without, const Task& task) {

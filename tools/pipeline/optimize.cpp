@@ -10,6 +10,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "tools/pipeline/needs.h"
 #include "tools/pipeline/provenance.h"
 #include "tools/pipeline/stages.h"
 
@@ -146,7 +147,7 @@ class Attempt {
       : model_(model), task_(task), report_(report), limit_(opset_limit(model, task)) {
     collect_names(model.graph, names_);
     options_.opset = task.options.opset;
-    if (opset_was_assumed(model) && limit_ != model.opset("")) options_.opset = limit_;
+    if (opset_was_assumed(model) ? limit_ != model.opset("") : limit_ < model.opset("")) options_.opset = limit_;
   }
 
   // nullopt: there is a result, or the stage is done after which to stop.
@@ -169,7 +170,11 @@ class Attempt {
     options_.limit = limit_;
     options_.names = names_;
     auto emitted = emit(*grown_, *chosen_, options_, task_);
-    if (!emitted.ok() && limit_ != model_.opset("") && !task_.options.opset) return again(Again::kGivenOpset);
+    if (!emitted.ok() && limit_ != model_.opset("") && !task_.options.opset) {
+      if (limit_ < model_.opset("") && task_.target.release_is_asked_for)
+        report_.warnings.push_back(not_lowered(std::string(emitted.status().message())));
+      return again(Again::kGivenOpset);
+    }
     if (!emitted.ok()) return emitted.status();
     emitted_ = *std::move(emitted);
     if (emitted_.opsets.size() > 1) return again(Again::kOneOpset);
@@ -195,6 +200,16 @@ class Attempt {
     }
   }
 
+  std::int64_t limit() const { return limit_; }
+  // What the cheapest choice costs in another opset; nullopt where there is none.
+  std::optional<double> cost_at(std::int64_t limit) const {
+    const auto other = choose(*grown_, limit, not_computed_, task_);
+    if (!other.ok()) return std::nullopt;
+    double cost = 0;
+    visit_graphs(*grown_, **other, [&](const Grown&, const Chosen& chosen) { cost += chosen.selection.cost; });
+    return cost;
+  }
+
   const Grown& grown() const { return *grown_; }
   const Chosen& chosen() const { return *chosen_; }
   const EmitOptions& options() const { return options_; }
@@ -204,6 +219,11 @@ class Attempt {
   Again again(Again why) {
     ++tries_[why];
     return why;
+  }
+
+  std::string not_lowered(const std::string& because) const {
+    return fmt::format("{} {} loads opset {} at most, and the model stays in opset {}: {}", task_.target.runtime.name,
+                       task_.target.release->version, limit_, model_.opset(""), because);
   }
 
   absl::StatusOr<std::optional<Again>> leave_out(const Contradicted& c) {
@@ -257,6 +277,17 @@ void note_unwanted(const Grown& grown, const Chosen& chosen, const Target& targe
   }
 }
 
+// What another choice in the same e-graph would cost for the first release that takes every opset of the target.
+void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report) {
+  const Target& target = task.target;
+  const auto& releases = target.runtime.releases;
+  const auto newer = std::find_if(releases.begin(), releases.end(), [&](const RuntimeRelease& r) { return r.opset >= target.max_opset; });
+  if (!target.release || newer == releases.end() || task.options.opset || task.options.keep_opset || !task.has_rules()) return;
+  const std::int64_t higher = target.newest_opset_with(report.before.operators, target.max_opset);
+  if (higher <= attempt.limit()) return;
+  if (const auto cost = attempt.cost_at(higher)) report.newer = {newer->version, *cost};
+}
+
 void note_effects(const RuleSet& rules, OptimizeReport& report) {
   const auto reassociates = [](const auto& rule) { return rule.effect == Effect::kReassociates; };
   report.reassociated = !applied_rules(rules, report.run, reassociates).empty();
@@ -275,6 +306,10 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   report.before = graph_stats(model);
   report.cost_model = cost.name();
   report.target = target.name;
+  report.cost_unit = cost.unit();
+  report.cost_sizes_given = !options.cost_symbols.empty();
+  for (const auto& [symbol, size] : usual_sizes(model))
+    if (symbol.find(' ') == std::string::npos) report.cost_sizes.emplace(symbol, size);
   warn_of_the_model(model, options, report);
   const auto evaluator = make_evaluator(folding(report.before, options));
   const Task task{rules,          target,
@@ -307,8 +342,11 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   EmitOptions same = attempt.options();
   same.names = emitted.names;
   add_experiments(attempt.grown(), attempt.chosen(), std::move(same), task, result);
+  if (task.has_rules()) fit_ir_version(result.model, target);
   if (has_bodies(result.model.graph)) share_initializers(result.model.graph, initializer_names(model.graph), emitted.names);
   report.after = graph_stats(result.model);
+  report.needs = needs_of(report.after, runtime_of(&target));
+  note_newer(attempt, task, report);
   note_assumed(result.model, rules, report);
   note_effects(rules, report);
   return result;

@@ -18,6 +18,8 @@
 #include "rules/compile/rule_set.h"
 #include "tools/pipeline/graph_stats.h"
 #include "tools/pipeline/io_rank.h"
+#include "tools/pipeline/needs.h"
+#include "tools/pipeline/node_costs.h"
 
 namespace saturate {
 
@@ -98,6 +100,16 @@ struct OptimizeReport {
   };
   std::vector<Unwanted> unwanted;
   std::string cost_model, target;
+  std::string cost_unit;                           // CostModel::unit()
+  std::map<std::string, std::int64_t> cost_sizes;  // of symbols, where the user gave no size: what costs are for
+  bool cost_sizes_given = false;                   // --cost-at
+  Needs needs;                                     // what loads the result
+  // A newer release of the target's runtime, and what the result would cost for it.
+  struct Newer {
+    std::string release;
+    double cost = 0;
+  };
+  std::optional<Newer> newer;
   std::map<std::string, double> seconds;  // by stage: lower, saturate, extract, emit
   RunReport run;  // with bodies: the sums of all graphs; `stop` is the first that is no saturation, `iterations` are of the longest run
   std::size_t egraph_nodes = 0, egraph_classes = 0;
@@ -129,7 +141,9 @@ struct OptimizeReport {
     bool built_in = false;         // the rule is one of saturate's own
   };
   std::vector<LeftOut> left_out;
-  std::optional<IoRank> io_rank;  // what became of inputs and outputs, where a rank was asked for
+  std::vector<NodeCost> nodes_before, nodes_after;  // of the main graph (PipelineOptions::details)
+  std::vector<std::string> vanished;                // values of the original's main graph that the result has not
+  std::optional<IoRank> io_rank;                    // what became of inputs and outputs, where a rank was asked for
   std::vector<std::string> warnings;
 };
 

@@ -80,7 +80,7 @@ class Forms {
     if (key.domain == "#") return "";
     if (key.domain == "saturate") return "not an operator of ONNX";
     OpSite site = site_of(g_, e_.node(n), id);
-    site.highest_opset = std::max(target_.max_opset, lowered_.model->opset(""));
+    site.highest_opset = std::max(target_.highest_opset(), lowered_.model->opset(""));
     site.at_border = !e_.node(n).children.empty() && border_.has(e_.node(n).children[0], id);
     target_.allows(site, &why);
     return why;
