@@ -37,6 +37,11 @@ def run_ok(*words, **kwargs):
     return done
 
 
+def said(done):
+    """What was printed, in one line: breaks between words are the width's business."""
+    return " ".join(done.stdout.split())
+
+
 def start(*words, cwd):
     """The command, running, with the signals of a shell's foreground: what starts the tests may ignore some, as nohup does."""
     def heed_signals():

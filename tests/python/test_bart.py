@@ -1,12 +1,13 @@
 """The bundled BART encoder: the model on which today's attention fusions stop."""
 import collections
 import json
+import re
 
 import numpy as np
 import onnx
 import pytest
 
-from conftest import DATA, onnxruntime_outputs, run, run_ok
+from conftest import DATA, onnxruntime_outputs, run, run_ok, said
 
 BART = DATA / "bart_encoder.onnx"
 
@@ -33,7 +34,7 @@ def assert_right(path):
 
 
 def test_every_block_fuses_for_ort_cpu(tmp_path):
-    path, model, count = optimized(tmp_path, "--target", "ort-cpu", "--cost", "nodes")
+    path, model, count = optimized(tmp_path, "--target", "ort-cpu@1.31", "--cost", "nodes")
     ms = lambda op: count[("com.microsoft", op)]
     assert ms("Attention") + ms("MultiHeadAttention") == 2
     assert ms("BiasGelu") + ms("Gelu") + count[("", "Gelu")] == 2
@@ -45,10 +46,10 @@ def test_every_block_fuses_for_ort_cpu(tmp_path):
 
 def test_assumptions_are_named_and_can_be_forbidden(tmp_path):
     report = tmp_path / "report.json"
-    done = run_ok(BART, tmp_path / "out.onnx", "--cost", "nodes", "--report", report)
+    done = run_ok(BART, tmp_path / "out.onnx", "--cost", "nodes", "--report", report, "-v")
     assumed = {a["assumption"]: a["rules"] for a in json.loads(report.read_text())["assumed"]}
     assert "embed_layer_normalization" in assumed["ids_in_range"]
-    assert "assumed: ids_in_range (by embed_layer_normalization" in done.stdout
+    assert re.search(r"assumed: ids_in_range \(ids that look up .*; by embed_layer_normalization", said(done))
     path, model, count = optimized(tmp_path, "--cost", "nodes", "--no-assume", "ids_in_range", "--report", str(report))
     assert count[("com.microsoft", "EmbedLayerNormalization")] == 0
     assert "ids_in_range" not in {a["assumption"] for a in json.loads(report.read_text())["assumed"]}
@@ -74,7 +75,7 @@ def test_default_options(tmp_path):
     assert_right(path)
 
 
-@pytest.mark.parametrize("words", [["--target", "onnx", "--keep-opset"], ["--target", "ort-cpu", "--keep-opset"], ["--target", "onnx", "--opset", "20"]])
+@pytest.mark.parametrize("words", [["--target", "onnx", "--keep-opset"], ["--target", "ort-cpu@1.31", "--keep-opset"], ["--target", "onnx", "--opset", "20"]])
 def test_opsets(tmp_path, words):
     path, model, count = optimized(tmp_path, "--cost", "nodes", *words)
     opset = {i.domain: i.version for i in model.opset_import}[""]

@@ -59,7 +59,7 @@ def test_rewrite(tmp_path, name):
     model = onnx.parser.parse_model(text)
     onnx.checker.check_model(model)
     onnx.save(model, path)
-    usual = [word for key, value in (("--target", "ort-cpu"), ("--cost", "nodes")) if key not in words for word in (key, value)]
+    usual = [word for key, value in (("--target", "ort-cpu@1.31"), ("--cost", "nodes")) if key not in words for word in (key, value)]
     run_ok("optimize", path, "-o", out, *usual, *words)
     rng = np.random.default_rng(3)
     feeds = {}
@@ -83,9 +83,9 @@ def test_rewrite(tmp_path, name):
 def test_a_mask_of_floats_is_one_by_assumption(tmp_path, name):
     path, out, report = tmp_path / "in.onnx", tmp_path / "out.onnx", tmp_path / "r.json"
     onnx.save(onnx.parser.parse_model(CASES[name][1]), path)
-    run_ok(path, out, "--target", "ort-cpu", "--cost", "nodes", "--assume", "causal_rows", "--report", report)
+    run_ok(path, out, "--target", "ort-cpu@1.31", "--cost", "nodes", "--assume", "causal_rows", "--report", report)
     assert "mask_of_zeros_and_ones" in {a["assumption"] for a in json.loads(report.read_text())["assumed"]}
-    run_ok(path, out, "--target", "ort-cpu", "--cost", "nodes", "--assume", "causal_rows", "--no-assume", "mask_of_zeros_and_ones")
+    run_ok(path, out, "--target", "ort-cpu@1.31", "--cost", "nodes", "--assume", "causal_rows", "--no-assume", "mask_of_zeros_and_ones")
     assert counts(onnx.load(out))["Sub"] == 1
 
 
@@ -111,14 +111,14 @@ def test_the_table_names_what_exists():
 def test_zero_bias(tmp_path, op):
     signature = {"Conv": "float[1,2,5,5] x, float[3,2,3,3] w => float[1,3,3,3] y", "Gemm": "float[4,2] x, float[2,3] w => float[4,3] y"}[op]
     onnx.save(build(signature, f"z = Constant <value_floats = [0.0, 0.0, 0.0]> ()  y = {op} (x, w, z)"), tmp_path / "in.onnx")
-    run_ok(tmp_path / "in.onnx", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "nodes")
+    run_ok(tmp_path / "in.onnx", tmp_path / "out.onnx", "--target", "ort-cpu@1.31", "--cost", "nodes")
     assert [list(n.input) for n in onnx.load(tmp_path / "out.onnx").graph.node] == [["x", "w"]]
 
 
 def test_quick_gelu_of_alpha_one_counts_as_silu(tmp_path):
     path, out, report = tmp_path / "in.onnx", tmp_path / "out.onnx", tmp_path / "r.json"
     onnx.save(build("float[2,3] x => float[2,3] y", "s = Sigmoid (x)  y = Mul (x, s)"), path)
-    done = run("optimize", path, "-o", out, "--target", "ort-cpu", "--cost", "nodes", "--report", report)
+    done = run("optimize", path, "-o", out, "--target", "ort-cpu@1.31", "--cost", "nodes", "--report", report)
     assert done.returncode == 0, done.stderr
     assert counts(onnx.load(out)) == {"com.microsoft.QuickGelu": 1}
     fused = json.loads(report.read_text())["after"]["fused"]
@@ -164,7 +164,7 @@ def test_a_constant_that_vanishes_in_another_is_not_added_for_ever(tmp_path):
     model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 6])], [value("y", TensorProto.FLOAT, ["n", 6])],
                        [tensor("least", np.full(6, -1e38, np.float32)), tensor("w", w), tensor("v", w * w)])
     onnx.save(model, tmp_path / "m.onnx")
-    assert "stopped: saturated" in run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx").stdout
+    assert "stopped: saturated" in run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "-vv").stdout
 
 
 def test_the_default_node_limit_goes_with_the_size_of_the_model(tmp_path):
@@ -173,7 +173,7 @@ def test_the_default_node_limit_goes_with_the_size_of_the_model(tmp_path):
     (tmp_path / "grow.rules").write_text(rule)
     model = make_model([helper.make_node("Exp", ["x"], ["y"])], [value("x", TensorProto.FLOAT, ["n"])], [value("y", TensorProto.FLOAT, ["n"])])
     onnx.save(model, tmp_path / "m.onnx")
-    words = (tmp_path / "m.onnx", tmp_path / "o.onnx", "--rules", tmp_path / "grow.rules")
+    words = (tmp_path / "m.onnx", tmp_path / "o.onnx", "--rules", tmp_path / "grow.rules", "-vv")
     of = lambda done: int(re.search(r"node limit after \d+ iterations; (\d+) e-nodes", done.stdout)[1])
     assert 5_000 < of(run_ok(*words)) < 11_000
     assert of(run_ok(*words, "--node-limit", 20_000)) > 15_000
@@ -188,7 +188,7 @@ def test_lengths_that_mask_whole_rows_are_assumed_away(tmp_path):
     text = f'<ir_version: 8, opset_import: ["" : 18]> g ({signature.replace(" => ", ") => (")}) {{ {body} }}'
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
     report = tmp_path / "r.json"
-    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "ort-cpu", "--cost", "nodes", "--report", report)
+    run_ok(tmp_path / "m.onnx", tmp_path / "o.onnx", "--target", "ort-cpu@1.31", "--cost", "nodes", "--report", report)
     report = json.loads(report.read_text())
     assert report["after"]["fused"]["attention"] == 1
     assert "no_empty_row" in {a["assumption"] for a in report["assumed"]}
@@ -197,7 +197,7 @@ def test_lengths_that_mask_whole_rows_are_assumed_away(tmp_path):
 def test_a_gather_by_one_number_loses_its_axis(tmp_path):
     """What follows counts along the next one: two Gathers are one only where the first keeps its axis."""
     onnx.save(build("float[1,3,2,3] x => float[3,2,3] y", "i = Constant <value_int = 0> ()  j = Constant <value_ints = [2, 1, 0]> ()  g = Gather (x, i)  y = Gather (g, j)"), tmp_path / "in.onnx")
-    run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu", "--cost", "measured")
+    run_ok("optimize", tmp_path / "in.onnx", "-o", tmp_path / "out.onnx", "--target", "ort-cpu@1.31", "--cost", "measured")
 
 
 @pytest.mark.parametrize("activation, gemm", [("Identity", "Gemm"), ("Relu", "com.microsoft.FusedGemm")])
@@ -209,7 +209,7 @@ def test_linear_layers_can_be_gemms_of_rows(tmp_path, activation, gemm):
     path, out, cost = tmp_path / "in.onnx", tmp_path / "out.onnx", tmp_path / "cost.json"
     onnx.save(build(signature, nodes), path)
     cost.write_text(json.dumps({"costs": {"MatMul": 9, "com.microsoft::FusedMatMul": 9}, "default": 1}))
-    run_ok(path, out, "--target", "ort-cpu", "--cost", cost)
+    run_ok(path, out, "--target", "ort-cpu@1.31", "--cost", cost)
     got = counts(onnx.load(out))
     assert got[gemm] == 2 and got["MatMul"] == got["Add"] == 0, got
     sessions = [ort.InferenceSession(str(p), providers=["CPUExecutionProvider"]) for p in (path, out)]
@@ -224,7 +224,7 @@ def test_inputs_of_one_name_and_two_sizes_run(tmp_path):
     """ONNX Runtime reuses memory of values whose dims have one name. Exports exist whose inputs share a name and not the size."""
     path, out = tmp_path / "in.onnx", tmp_path / "out.onnx"
     onnx.save(build("float[n] x, float[n] m => float[n] y", "a = Exp (m)  i = Constant <value_ints = [0]> ()  s = ReduceSum <keepdims = 1> (a, i)  b = Exp (x)  h = Sigmoid (b)  c = Mul (b, h)  y = Mul (c, s)"), path)
-    run_ok(path, out, "--target", "ort-cpu")
+    run_ok(path, out, "--target", "ort-cpu@1.31")
     dims = {v.name: [d.dim_param for d in v.type.tensor_type.shape.dim] for v in onnx.load(out).graph.value_info}
     assert dims["a"] == ["n@m"]
     x, m = np.arange(5, dtype=np.float32), np.ones(3, np.float32)

@@ -162,7 +162,7 @@ Error error_of(const absl::Status& status, const std::string& place, const std::
   return {code, error_line(place, std::string(status.message()), advice)};
 }
 
-std::string Report::table(int verbosity) const { return printable(format_report(impl_->report, verbosity)); }
+std::string Report::table(int verbosity) const { return format_report(impl_->report, verbosity + 1); }
 std::string Report::json() const { return json_text(to_json(impl_->report)); }
 
 Expected<Model> Model::load(const std::string& path) {
@@ -268,6 +268,7 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
   options.verify = o.verify;
   options.strict_verify = o.strict_verify;
   options.debug_rules = o.debug_rules;
+  options.details = true;
   options.abort = o.abort;
   if (o.verify) {
     Expected<VerifyOptions> check = check_of(o, {});

@@ -15,6 +15,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/model.h"
 #include "tools/generate/decoder.h"
+#include "tools/io/style.h"
 #include "tools/pipeline/failure.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/pipeline/setup.h"
@@ -25,11 +26,13 @@
 namespace saturate {
 
 struct CommonArgs {
-  int verbosity = 0;  // -q: -1, -v: 1
+  int verbosity = 0;  // -q: -1, -v: 1, -vv: 2
+  ColorChoice color = ColorChoice::kAuto;
   bool json = false;
   int threads = 1;  // 0: all cores
   const std::atomic<bool>* cancel = nullptr;
   bool quiet() const { return verbosity < 0; }
+  Look look() const { return look_of_stdout(color); }
 };
 
 struct ShapeArgs {

@@ -33,7 +33,7 @@ void print(const ExplainArgs& args, const OptimizeReport& report) {
   if (!args.op.empty())
     print_text(fmt::format("{}: {} in {}, {} in the result, {} of them made by rules\n\n", args.op, count_wanted(report.before, args.op),
                            args.input, count_wanted(report.after, args.op), rows.size() - 1));
-  if (rows.size() > 1) print_text(format_table(rows, 3) + "\n");
+  if (rows.size() > 1) print_text(format_table(rows, 3, args.common.look().width) + "\n");
   if (args.op.empty() && args.rule.empty() && args.value.empty()) {  // else they are no answer
     rows = {{"rule", "matches", "applied"}};
     for (const RuleStats& rule : fired_rules(report.run))
@@ -89,7 +89,7 @@ int explain_command(const ExplainArgs& args) {
     return kExitOk;
   }
   if (args.common.quiet()) return kExitOk;
-  if (!why->anchors.empty()) print_text(format_why(*why) + "\n");
+  if (!why->anchors.empty()) print_text(wrapped_lines(format_why(*why), args.common.look().width) + "\n");
   print(args, why->run);
   return kExitOk;
 }

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,33 +12,21 @@
 #include "onnx_bridge/file/save_files.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
+#include "tools/cli/progress.h"
 #include "tools/cli/repro.h"
+#include "tools/cli/run_facts.h"
 #include "tools/diff/diff.h"
 #include "tools/io/files.h"
+#include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/pipeline.h"
+#include "tools/pipeline/screen.h"
 #include "tools/pipeline/stage_dumps.h"
 #include "tools/transform/transform.h"
 #include "tools/verify/known_operators.h"
 
 namespace saturate {
 namespace {
-
-// Times stages and, on a terminal, says on stderr which one runs.
-class Progress {
- public:
-  explicit Progress(bool quiet) : shown_(!quiet && isatty(STDERR_FILENO)) {}
-  ~Progress() { clear(); }
-  void stage(const std::string& name, const std::string& detail = "") const {
-    if (shown_) std::fprintf(stderr, "\r\x1b[K%s%s%s ...", name.c_str(), detail.empty() ? "" : ": ", printable(detail).c_str());
-  }
-  void clear() const {
-    if (shown_) std::fprintf(stderr, "\r\x1b[K");
-  }
-
- private:
-  bool shown_;
-};
 
 class Clock {
  public:
@@ -111,25 +97,28 @@ struct Around {
   std::optional<ModelDiff> diff;
 };
 
-nlohmann::json to_json(const WholeReport& report, const Around& around) {
+nlohmann::json to_json(const OptimizeArgs& args, const Target& target, const WholeReport& report, const Around& around) {
   nlohmann::json out = to_json(report);
+  out.update(run_facts(args, target));
   if (around.told_before) out["passes_before"] = to_json(*around.told_before);
   if (around.told_after) out["passes_after"] = to_json(*around.told_after);
   if (around.diff) out["diff"] = to_json(*around.diff);
   return out;
 }
 
-std::string format_report(const WholeReport& report, const Around& around, int verbosity) {
-  std::string out = format_report(report, verbosity);
-  if (around.told_before) out = "before optimizing\n" + format_report(*around.told_before) + "\n" + out;
-  if (around.told_after) out += "\nafter optimizing\n" + format_report(*around.told_after);
-  if (around.diff) out += "\n" + format_diff(*around.diff, report.input, report.output, verbosity > 0);
+// Safe to print.
+std::string format_report(const WholeReport& report, const Around& around, const CommonArgs& common) {
+  const Look look = common.look();
+  std::string out = common.verbosity > 0 ? format_report(report, common.verbosity, look) : screen(report, look);
+  if (around.told_before) out = "before optimizing\n" + printable(format_report(*around.told_before)) + "\n" + out;
+  if (around.told_after) out += "\nafter optimizing\n" + printable(format_report(*around.told_after));
+  if (around.diff) out += "\n" + printable(format_diff(*around.diff, report.input, report.output, common.verbosity > 0));
   return out;
 }
 
-RunEnd write_report(const OptimizeArgs& args, const WholeReport& report, const Around& around) {
+RunEnd write_report(const OptimizeArgs& args, const Target& target, const WholeReport& report, const Around& around) {
   if (args.report.empty()) return {};
-  const absl::Status status = write_file(args.report, json_text(to_json(report, around)) + "\n");
+  const absl::Status status = write_file(args.report, json_text(to_json(args, target, report, around)) + "\n");
   return status.ok() ? RunEnd{} : failed(status, args.report);
 }
 
@@ -184,13 +173,14 @@ absl::Status check_data_files(const OptimizeArgs& args, const Model& model) {
   return check_distinct({{"the result", args.output}, {"--report", args.report}, {"--dump-egraph", args.dump_egraph}}, inputs);
 }
 
-absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const Model& model, const Progress& progress,
-                                                 StageDumps& dumps) {
+absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const Model& model, Progress& progress, StageDumps& dumps) {
   PipelineOptions options;
   options.optimize = optimize_options(args.saturate, args.common);
   options.io_rank = args.io_rank;
-  options.optimize.progress = [&progress](const std::string& stage, const IterationStats* i) {
-    progress.stage(stage, i ? fmt::format("iteration {}, {} e-nodes", i->iteration, i->nodes) : "");
+  options.optimize.progress = [&progress, most = args.saturate.limits.seconds](const std::string& stage, const IterationStats* i) {
+    progress.stage(stage == "saturate" ? "search" : stage,
+                   i ? fmt::format("step {}, {} spellings", i->iteration, human_count(i->nodes)) : "",
+                   {0, 0, stage == "saturate" || stage == "verify" ? most : Share{}.most});
   };
   options.optimize.annotate = args.annotate;
   options.optimize.provenance = args.diff;
@@ -201,6 +191,7 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
   if (args.check.max_memory) options.optimize.max_memory = *args.check.max_memory << 20;
   options.verify = args.verify && args.stop_after.empty();
   options.strict_verify = args.strict_verify;
+  options.details = args.common.json || !args.report.empty();
   options.debug_rules = args.debug_rules;
   options.abort = args.common.cancel;
   if (!options.verify) return options;
@@ -209,24 +200,28 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
   absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, model);
   if (!check.ok()) return check.status();
   options.check = *std::move(check);
+  options.check.progress = [&progress, most = options.check.seconds](std::size_t done) {
+    constexpr std::size_t kUsual = 6;  // inputs
+    progress.stage("verify", fmt::format("{} of about {} inputs", done, std::max(done, kUsual)), {done, kUsual, most});
+  };
   return options;
 }
 
-void print_report(const OptimizeArgs& args, const WholeReport& report, const Around& around) {
+void print_report(const OptimizeArgs& args, const Target& target, const WholeReport& report, const Around& around) {
   if (args.common.json)
-    print_json(to_json(report, around));
+    print_json(to_json(args, target, report, around));
   else if (!args.common.quiet())
-    print_text(format_report(report, around, args.common.verbosity));
+    print_safe_text(format_report(report, around, args.common));
   else
     for (const std::string& warning : report.optimize.warnings) warn(warning);
 }
 
 // The files that come after the result, and what is said of the run.
-RunEnd finish(const OptimizeArgs& args, const WholeReport& report, const Around& around, const std::string& egraph) {
-  if (RunEnd end = write_report(args, report, around); !end.ok()) return end;
+RunEnd finish(const OptimizeArgs& args, const Target& target, const WholeReport& report, const Around& around, const std::string& egraph) {
+  if (RunEnd end = write_report(args, target, report, around); !end.ok()) return end;
   if (!args.dump_egraph.empty())
     if (const absl::Status status = write_file(args.dump_egraph, egraph); !status.ok()) return failed(status, args.dump_egraph);
-  print_report(args, report, around);
+  print_report(args, target, report, around);
   if (args.strict_budget && exhausted(report.optimize.run.stop))
     return failed(kExitBudget, args.input, fmt::format("budget exhausted ({})", to_string(report.optimize.run.stop)),
                   "the best result was written; raise --iterations, --node-limit, --memory-limit or --time-limit");
@@ -279,7 +274,7 @@ RunEnd find_difference(const OptimizeArgs& args, const LoadedRun& run, const Opt
   return {};
 }
 
-RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, const Progress& progress) {
+RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, Progress& progress) {
   WholeReport& report = run.report;
   PipelineResult result = run_pipeline(run.model, run.setup, run.options);
   if (!result.stopped && (!result.failure || result.failure->code == kExitDifferent)) run.dumps.add("emit", result.model);
@@ -291,7 +286,7 @@ RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, const Progress& pr
   report.verify = std::move(result.report.verify);
   if (result.failure) {
     RunEnd end = failed(result.failure->code, args.input, result.failure->message, result.failure->advice);
-    if (report.verify) write_report(args, report, run.around);
+    if (report.verify) write_report(args, run.setup.target, report, run.around);
     return end;
   }
   if (RunEnd end = run_passes(args, run.around.after, result.model, run.around.told_after); !end.ok()) return end;
@@ -301,11 +296,11 @@ RunEnd run_and_write(const OptimizeArgs& args, LoadedRun run, const Progress& pr
   report.stage_seconds.emplace_back("save", clock.lap());
   progress.clear();
   if (RunEnd end = find_difference(args, run, report.optimize, result.model); !end.ok()) return end;
-  return finish(args, report, run.around, result.egraph);
+  return finish(args, run.setup.target, report, run.around, result.egraph);
 }
 
 // As run_and_write, with the folder of --save-repro before and after it.
-RunEnd run_with_repro(const OptimizeArgs& args, LoadedRun run, const Progress& progress) {
+RunEnd run_with_repro(const OptimizeArgs& args, LoadedRun run, Progress& progress) {
   if (const absl::Status status = save_repro(args, run.model, run.setup); !status.ok()) return failed(status, args.save_repro);
   const RunEnd end = run_and_write(args, std::move(run), progress);
   const absl::Status status = end_repro(args.save_repro, end.code, end.message);
@@ -322,7 +317,7 @@ int optimize_one(const OptimizeArgs& given) {
   absl::StatusOr<StageDumps> dumps = dumps_of(args);
   if (!dumps.ok()) return fail(kExitUsage, "", std::string(dumps.status().message()), "");
   if (const absl::Status status = check_outputs(args, *dumps); !status.ok()) return fail(status, "", "");
-  const Progress progress(args.common.quiet() || args.common.json);
+  Progress progress(args.common.quiet() || args.common.json);
   Clock clock;
   WholeReport report{args.input, args.output, {}, {}, {}};
   const auto lap = [&](const std::string& stage) { report.stage_seconds.emplace_back(stage, clock.lap()); };

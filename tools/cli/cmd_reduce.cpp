@@ -101,6 +101,7 @@ class Trials {
     const std::uint64_t seed = args.seed.value_or(args.optimize.check.seed);
     if (seed != 0) options_.push_back(fmt::format("--seed={}", seed));
     if (args.strict_verify || args.optimize.strict_verify || symptom_.kind == Symptom::Kind::kWrong) options_.push_back("--strict-verify");
+    if (symptom_.kind == Symptom::Kind::kWarning) options_.push_back("--quiet");  // warnings as lines of stderr, each whole
   }
 
   // Runs the whole model; a sentence where it does not show the failure.

@@ -34,7 +34,7 @@ int list(const RulesArgs& args, const RuleSet& rules) {
   if (args.common.json)
     print_json(all);
   else if (!args.common.quiet())
-    print_text(fmt::format("{}{} rules\n", format_table(rows, 4), rows.size() - 1));
+    print_text(fmt::format("{}{} rules\n", format_table(rows, 4, args.common.look().width), rows.size() - 1));
   return kExitOk;
 }
 

@@ -22,13 +22,14 @@ int list(const TargetsArgs& args) {
   for (const std::string& name : builtin_targets()) {
     absl::StatusOr<Target> target = load_target(name);
     if (!target.ok()) return fail(target.status(), name, "");
-    rows.push_back({target->name, fmt::format("{}-{}", target->min_opset, target->max_opset), target->cost_model, target->description});
+    rows.push_back(
+        {target->name, fmt::format("{}-{}", target->min_opset, target->highest_opset()), target->cost_model, target->description});
     all.push_back(ordered_json::parse(target_text(*target)));
   }
   if (args.common.json)
     print_json(all);
   else if (!args.common.quiet())
-    print_text(format_table(rows, 4));
+    print_text(format_table(rows, 4, args.common.look().width));
   return kExitOk;
 }
 
@@ -59,7 +60,7 @@ int check(const TargetsArgs& args) {
     if (found->empty())
       print_text(target.name + " takes every node\n");
     else
-      print_text(format_table(rows, 4));
+      print_text(format_table(rows, 4, args.common.look().width));
   }
   if (found->empty()) return kExitOk;
   return fail(kExitFile, args.name,

@@ -168,9 +168,15 @@ void hidden(CLI::App* app, const std::string& name, T& target) {
 void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true) {
   args.cancel = &interrupted;
   app->add_flag_function(
-      "-v,--verbose", [&args](std::int64_t n) { args.verbosity = static_cast<int>(n); }, "say more; for optimize: which rules fired");
+      "-v,--verbose", [&args](std::int64_t n) { args.verbosity = static_cast<int>(n); },
+      "say more; for optimize: tables of what changed; -vv: also rules and stages");
   app->add_flag_function(
-      "-q,--quiet", [&args](std::int64_t) { args.verbosity = -1; }, "print nothing but errors");
+      "-q,--quiet", [&args](std::int64_t) { args.verbosity = -1; }, "print nothing but errors and warnings");
+  const std::map<std::string, ColorChoice> colors{
+      {"auto", ColorChoice::kAuto}, {"always", ColorChoice::kAlways}, {"never", ColorChoice::kNever}};
+  app->add_option("--color", args.color, "colours: auto (default: on a terminal, unless NO_COLOR is set), always or never")
+      ->type_name("WHEN")
+      ->transform(CLI::CheckedTransformer(colors).description(""));
   if (json) app->add_flag("--json", args.json, "print JSON on stdout instead of tables");
   if (threads)
     app->add_option("--threads", args.threads, "threads; 0: all cores; the result is the same for any number (default 1)")
@@ -300,7 +306,8 @@ void add_rule_options(CLI::App* app, SaturateArgs& args, const std::string& grou
 
 void add_saturate(CLI::App* app, SaturateArgs& args) {
   const std::string group = "What is done";
-  app->add_option("--target", args.target, "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file")
+  app->add_option("--target", args.target,
+                  "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file; ort-cpu@1.23 keeps to what that release loads")
       ->type_name("TARGET")
       ->check(hint(builtin_targets()))
       ->group(group);

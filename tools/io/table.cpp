@@ -3,37 +3,43 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "tools/io/style.h"
 
 namespace saturate {
 namespace {
 
-// Columns that a UTF-8 string takes on a terminal, near enough: its code points.
-std::size_t width(const std::string& s) {
-  return static_cast<std::size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+constexpr std::size_t kLeastOfLast = 24;  // columns of the last column; where less is left it begins at the left
+
+std::string line_of(const std::vector<std::string>& row, const std::vector<std::size_t>& widths, std::size_t left) {
+  std::string line;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const std::string pad(widths[i] - columns_of(row[i]), ' ');
+    line += i == 0 ? "" : "  ";
+    line += i < left ? row[i] + pad : pad + row[i];
+  }
+  line.resize(line.find_last_not_of(' ') + 1);
+  return line;
 }
 
 }  // namespace
 
-std::string format_table(const std::vector<std::vector<std::string>>& rows, std::size_t left) {
+std::string format_table(const std::vector<std::vector<std::string>>& rows, std::size_t left, std::size_t width) {
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns_of(row[i]));
   }
+  std::size_t total = 0;
+  for (const std::size_t w : widths) total += w + 2;
+  total -= std::min<std::size_t>(total, 2);
+  const std::size_t last = widths.empty() ? 0 : total - widths.back();  // where the last column begins
+  const bool wraps = width > 0 && total > width;
+  const std::size_t indent = last + kLeastOfLast <= width ? last : 4;
   std::string out;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    std::string line;
-    for (std::size_t i = 0; i < rows[r].size(); ++i) {
-      const std::string pad(widths[i] - width(rows[r][i]), ' ');
-      line += i == 0 ? "" : "  ";
-      line += i < left ? rows[r][i] + pad : pad + rows[r][i];
-    }
-    line.resize(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
-    if (r > 0 || rows.size() == 1) continue;
-    std::size_t total = 0;
-    for (std::size_t w : widths) total += w + 2;
-    out += std::string(total - 2, '-') + "\n";
+    const std::string line = line_of(rows[r], widths, left);
+    out += (wraps ? wrapped(line, width, indent) : line) + "\n";
+    if (r == 0 && rows.size() > 1) out += std::string(wraps ? width : total, '-') + "\n";
   }
   return out;
 }

@@ -64,6 +64,7 @@ std::string printable(std::string_view text) {
 }
 
 void print_text(std::string_view text) { to_stdout(printable(text)); }
+void print_safe_text(std::string_view text) { to_stdout(text); }
 
 std::string json_text(const nlohmann::json& value, int indent) { return dumped(value, indent); }
 std::string json_text(const nlohmann::ordered_json& value, int indent) { return dumped(value, indent); }

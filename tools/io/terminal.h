@@ -13,6 +13,8 @@ namespace saturate {
 std::string printable(std::string_view text);
 // That, on stdout.
 void print_text(std::string_view text);
+// What is printable already, with what gives it colours.
+void print_safe_text(std::string_view text);
 // Bytes that are no UTF-8 become U+FFFD.
 std::string json_text(const nlohmann::json& value, int indent = 2);
 std::string json_text(const nlohmann::ordered_json& value, int indent = 2);

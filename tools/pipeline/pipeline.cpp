@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
@@ -50,6 +51,25 @@ void tell_inexpressible(const Model& original, const Model& result, const Target
   report.warnings.push_back(fmt::format("{} node{} can't be expressed on {}, the first is {} '{}': {}; `saturate targets check` lists them",
                                         found->size(), found->size() == 1 ? "" : "s", target.name, found->front().op, found->front().node,
                                         found->front().reason));
+}
+
+std::set<std::string> values_of(const Graph& graph) {
+  std::set<std::string> names;
+  for (const Node& node : graph.nodes) names.insert(node.outputs.begin(), node.outputs.end());
+  for (const ValueInfo& input : graph.inputs) names.insert(input.name);
+  for (const Initializer& i : graph.initializers) names.insert(i.name);
+  names.erase("");
+  return names;
+}
+
+// Single nodes and values, for those who look for one.
+void tell_details(const Model& original, const Model& result, const CostModel& cost, OptimizeReport& report) {
+  if (auto nodes = node_costs(original, cost, report.cost_sizes); nodes.ok()) report.nodes_before = *std::move(nodes);
+  if (auto nodes = node_costs(result, cost, report.cost_sizes); nodes.ok()) report.nodes_after = *std::move(nodes);
+  const std::set<std::string> kept = values_of(result.graph);
+  for (const Node& node : original.graph.nodes)
+    for (const std::string& output : node.outputs)
+      if (!output.empty() && !kept.contains(output)) report.vanished.push_back(output);
 }
 
 bool set(const std::atomic<bool>* flag) { return flag && *flag; }
@@ -151,6 +171,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   out.report.optimize.io_rank = io;
   if (io) out.report.optimize.before = graph_stats(model);
   tell_inexpressible(model, out.model, setup.target, out.report.optimize);
+  if (options.details) tell_details(model, out.model, *setup.cost, out.report.optimize);
   for (const char* stage : {"lower", "saturate", "extract", "emit"})
     if (const auto it = out.report.optimize.seconds.find(stage); it != out.report.optimize.seconds.end())
       out.report.stage_seconds.emplace_back(stage, it->second);

@@ -18,6 +18,7 @@ struct PipelineOptions {
   OptimizeOptions optimize;             // limits.cancel ends the rewriting early, with the best so far
   std::optional<std::int64_t> io_rank;  // of inputs and outputs of the result (io_rank.h)
   bool verify = true;
+  bool details = false;                      // the report tells of single nodes and values
   bool strict_verify = false;                // where verification fails, give up; else leave the rule out that is to blame, and go on
   bool debug_rules = false;                  // strict, and find the rule (debug_rules.h)
   VerifyOptions check;                       // its `cancel` is `abort`

@@ -8,7 +8,9 @@
 #include "nlohmann/json.hpp"
 #include "tools/io/dims.h"
 #include "tools/io/table.h"
+#include "tools/io/terminal.h"
 #include "tools/pipeline/fused.h"
+#include "tools/pipeline/screen.h"
 
 namespace saturate {
 namespace {
@@ -33,9 +35,18 @@ std::string operator_table(const GraphStats& before, const GraphStats& after) {
   for (const auto& [name, count] : before.operators) names.insert(name);
   for (const auto& [name, count] : after.operators) names.insert(name);
   Rows rows{{"operator", "before", "after", "change"}};
-  for (const std::string& name : names) rows.push_back(change_row(name, count_of(before, name), count_of(after, name)));
+  std::size_t unchanged = 0;
+  for (const std::string& name : names) {
+    const std::size_t a = count_of(before, name), b = count_of(after, name);
+    if (a == b)
+      ++unchanged;
+    else
+      rows.push_back(change_row(name, a, b));
+  }
   rows.push_back(change_row("all", before.nodes, after.nodes));
-  return format_table(rows);
+  std::string out = format_table(rows);
+  if (unchanged > 0) out += fmt::format("{} unchanged\n", unchanged);
+  return out;
 }
 
 std::string fused_table(const GraphStats& before, const GraphStats& after) {
@@ -91,6 +102,8 @@ std::string declared_dims(const ValueType& type) {
   return fmt::format("[{}]", fmt::join(dims, ","));
 }
 
+}  // namespace
+
 std::string io_rank_text(const IoRank& io) {
   std::string out;
   const auto tell = [&](const char* what, const std::vector<IoRank::Changed>& changed) {
@@ -110,6 +123,8 @@ std::string io_rank_text(const IoRank& io) {
   return out;
 }
 
+namespace {
+
 json io_rank_json(const IoRank& io) {
   const auto list = [](const std::vector<IoRank::Changed>& changed) {
     json out = json::array();
@@ -126,6 +141,18 @@ json sizes_json(const Sizes& sizes) {
   json out = json::object();
   for (const auto& [symbol, size] : sizes) out[symbol] = size;
   return out;
+}
+
+json nodes_json(const std::vector<NodeCost>& nodes) {
+  json out = json::array();
+  for (const NodeCost& node : nodes) out.push_back({{"op_type", node.op_type}, {"output", node.output}, {"cost", node.cost}});
+  return out;
+}
+
+json needs_json(const OptimizeReport& r) {
+  json newer = nullptr;
+  if (r.newer) newer = {{"release", r.newer->release}, {"cost_after", r.newer->cost}};
+  return {{"runtime", r.needs.runtime}, {"release", r.needs.release.empty() ? json(nullptr) : json(r.needs.release)}, {"newer", newer}};
 }
 
 json run_json(const RunReport& run) {
@@ -199,42 +226,25 @@ std::string summary(const VerifyReport& report) {
   return out;
 }
 
-std::string_view runtime_needed(const GraphStats& model) {
-  constexpr std::int64_t kFirstOfVersion11 = 23;  // opset; of the IR, that is
-  return model.opset >= kFirstOfVersion11 ? "1.23" : "";
-}
-
-std::string format_report(const WholeReport& report, int verbosity) {
+std::string format_report(const WholeReport& report, int verbosity, const Look& look) {
   const OptimizeReport& r = report.optimize;
-  const std::string names = report.output.empty() ? report.input : fmt::format("{} -> {}", report.input, report.output);
-  std::string out;
-  if (!r.risks.empty())
-    out += fmt::format("taking risks as asked: {} (may change numbers; docs/assumptions.md; --no-assume all forbids it)\n",
-                       fmt::join(r.risks, ", "));
-  out += fmt::format("{}{}(target {}, cost {})\n\n", names, names.empty() ? "" : "  ", r.target, r.cost_model);
-  out += operator_table(r.before, r.after) + "\n";
+  std::string out = screen(report, look) + "\n" + operator_table(r.before, r.after) + "\n";
   if (const std::string fused = fused_table(r.before, r.after); !fused.empty()) out += fused + "\n";
-  out += model_table(r) + "\n" + stage_table(report) + "\n";
-  if (verbosity > 0) out += rule_table(r.run) + "\n";
-  const std::size_t steps = r.run.iterations.size();
-  out += fmt::format("stopped: {} after {} iteration{}; {} e-nodes in {} e-classes\n", to_string(r.run.stop), steps, steps == 1 ? "" : "s",
-                     r.egraph_nodes, r.egraph_classes);
-  if (r.io_rank) out += io_rank_text(*r.io_rank);
-  for (const OptimizeReport::Unwanted& u : r.unwanted)
-    out += fmt::format("unwanted, and cheaper than another form or without one: {} {} ({})\n", u.count, u.op, u.wish);
-  for (const OptimizeReport::Assumed& a : r.assumed)
-    out += fmt::format("assumed: {} (by {}; --no-assume {} forbids it)\n", a.assumption, fmt::join(a.rules, ", "), a.assumption);
-  if (const std::string_view version = runtime_needed(r.after); !version.empty() && version != runtime_needed(r.before))
-    out += fmt::format("note: opset {} -> {} needs ONNX Runtime {} or newer; --keep-opset stays at {}\n", r.before.opset, r.after.opset,
-                       version, r.before.opset);
-  if (r.cut_metadata > 0)
-    out += fmt::format("note: {} node{} for others with more than 4 kB of metadata_props; the rest was left out\n", r.cut_metadata,
-                       r.cut_metadata == 1 ? " stands" : "s stand");
-  for (const std::string& warning : r.warnings) out += fmt::format("warning: {}\n", warning);
-  if (!report.verify) return out + "not verified (--no-verify)\n";
-  for (const std::string& note : report.verify->notes) out += fmt::format("note: {}\n", note);
-  const bool equal = report.verify->status == VerifyStatus::kEqual;
-  return out + fmt::format("{}: {}\n", equal ? "verified" : "NOT verified", summary(*report.verify));
+  out += model_table(r) + "\n";
+  std::string rest;
+  for (const OptimizeReport::Assumed& a : r.assumed) {
+    const Assumption* known = find_assumption(a.assumption);
+    rest += fmt::format("assumed: {} ({}; by {}; --no-assume {} forbids it)\n", a.assumption, known ? known->what : "",
+                        fmt::join(a.rules, ", "), a.assumption);
+  }
+  if (report.verify) rest += fmt::format("verified: {}\n", summary(*report.verify));
+  if (verbosity > 1) {
+    out += stage_table(report) + "\n" + rule_table(r.run) + "\n";
+    const std::size_t steps = r.run.iterations.size();
+    rest += fmt::format("stopped: {} after {} iteration{}; {} e-nodes in {} e-classes\n", to_string(r.run.stop), steps,
+                        steps == 1 ? "" : "s", r.egraph_nodes, r.egraph_classes);
+  }
+  return out + wrapped_lines(printable(rest), look.width);
 }
 
 json to_json(const GraphStats& stats) {
@@ -247,7 +257,8 @@ json to_json(const GraphStats& stats) {
           {"initializers", stats.initializers},
           {"parameters", stats.parameters},
           {"parameter_bytes", stats.parameter_bytes},
-          {"opset", stats.opset}};
+          {"opset", stats.opset},
+          {"ir_version", stats.ir_version}};
 }
 
 json to_json(const VerifyReport& report) {
@@ -296,11 +307,14 @@ json to_json(const WholeReport& report) {
   for (const OptimizeReport::Effected& e : r.effects) effects.push_back({{"effect", std::string(to_string(e.effect))}, {"rules", e.rules}});
   for (const auto& [stage, seconds] : report.stage_seconds) stages[stage] = seconds;
   for (const OptimizeReport::Made& m : r.made) made.push_back({{"op_type", m.op_type}, {"output", m.output}, {"rule", m.rule}});
-  return {{"saturate", SATURATE_VERSION},
+  return {{"schema", kReportSchema},
+          {"saturate", SATURATE_VERSION},
           {"input", report.input},
           {"output", report.output},
           {"target", r.target},
           {"cost_model", r.cost_model},
+          {"cost_unit", r.cost_unit},
+          {"cost_sizes", r.cost_sizes},
           {"cost_before", r.cost_before},
           {"cost_after", r.cost_after},
           {"refused_before", r.refused_before ? json(*r.refused_before) : json(nullptr)},
@@ -313,12 +327,15 @@ json to_json(const WholeReport& report) {
           {"saturation", run_json(r.run)},
           {"made_by_rules", made},
           {"metadata_cut", r.cut_metadata},
+          {"nodes_before", nodes_json(r.nodes_before)},
+          {"nodes_after", nodes_json(r.nodes_after)},
+          {"vanished", r.vanished},
           {"assumed", assumed},
           {"effects", effects},
           {"risks", r.risks},
           {"left_out", left_out},
           {"io_rank", r.io_rank ? io_rank_json(*r.io_rank) : json(nullptr)},
-          {"needs_onnxruntime", runtime_needed(r.after).empty() ? json(nullptr) : json(runtime_needed(r.after))},
+          {"needs", needs_json(r)},
           {"verified", report.verify && report.verify->status == VerifyStatus::kEqual},
           {"warnings", r.warnings},
           {"verify", report.verify ? to_json(*report.verify) : json(nullptr)}};

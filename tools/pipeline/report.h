@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "nlohmann/json_fwd.hpp"
+#include "tools/io/style.h"
 #include "tools/pipeline/optimize.h"
 #include "tools/verify/verify.h"
 
 namespace saturate {
 
-// The oldest ONNX Runtime that loads a model of this opset, where that is newer than most: "1.23"; else "".
-std::string_view runtime_needed(const GraphStats& model);
+// Of docs/report.schema.json: one more with each change that a reader of the old form would misread.
+inline constexpr int kReportSchema = 1;
 
 struct WholeReport {
   std::string input, output;
@@ -23,7 +24,10 @@ struct WholeReport {
   std::vector<std::pair<std::string, double>> stage_seconds;  // in order of running
 };
 
-std::string format_report(const WholeReport& report, int verbosity);
+// The screen (screen.h), behind it tables of what changed; from a verbosity of 2 on also rules and stages. Safe to print.
+std::string format_report(const WholeReport& report, int verbosity, const Look& look = {});
+// What became of inputs and outputs where another rank was asked for.
+std::string io_rank_text(const IoRank& io);
 // What there is to say of a verification, in a line.
 std::string summary(const VerifyReport& report);
 nlohmann::json to_json(const WholeReport& report);

@@ -235,6 +235,7 @@ class Verifier {
                                     said_of(outside), undecided ? kUndecided : std::string_view());
     }
     report_.cases.push_back(std::move(result));
+    if (options_.progress) options_.progress(report_.cases.size());
     return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
   }
 

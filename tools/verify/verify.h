@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ struct VerifyOptions {
   double seconds = 60;                        // after so long no new case is begun, and the one that runs is given up
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
+  std::function<void(std::size_t done)> progress;  // after each case
 };
 
 enum class VerifyStatus {

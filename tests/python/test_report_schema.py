@@ -1,0 +1,94 @@
+"""docs/report.schema.json: every report is of this form, and what it tells of nodes and files is so."""
+import hashlib
+import json
+
+import jsonschema
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import DATA, ROOT, SHARED, make_model, run_ok, value
+
+BART = DATA / "bart_encoder.onnx"
+SCHEMA = json.loads((ROOT / "docs" / "report.schema.json").read_text())
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+ZOO = sorted((SHARED / "data" / "zoo" / "models").glob("*.onnx"))[::11]
+
+
+def reported(folder, path, *words):
+    run_ok(path, folder / "out.onnx", "--report", folder / "r.json", *words)
+    report = json.loads((folder / "r.json").read_text())
+    VALIDATOR.validate(report)
+    return report
+
+
+def outputs(path):
+    graph = onnx.load(path).graph
+    return {o for n in graph.node for o in n.output if o} | {i.name for i in graph.initializer}
+
+
+def test_the_schema_is_one():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    with pytest.raises(jsonschema.ValidationError):
+        VALIDATOR.validate({"schema": 1})
+
+
+@pytest.mark.parametrize("words", [(), ("--cost", "nodes"), ("--no-verify",), ("--target", "npu-4d", "--dim", "batch=1", "--io-rank", "4"), ("--cost-at", "batch=2"),
+                                   ("--rules", "none"), ("--iterations", "1")])
+def test_reports(tmp_path, words):
+    report = reported(tmp_path, BART, *words)
+    assert report["verified"] == ("--no-verify" not in words)
+    assert [n["op_type"].split(".")[-1] for n in report["nodes_after"]] == [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node]
+    printed = json.loads(run_ok(BART, tmp_path / "out.onnx", "--json", *words).stdout)
+    VALIDATOR.validate(printed)
+    assert set(printed) == set(report)
+
+
+@pytest.mark.parametrize("path", ZOO, ids=lambda p: p.stem)
+def test_reports_of_the_zoo(tmp_path, path):
+    report = reported(tmp_path, path)
+    assert set(report["vanished"]) == outputs(path) - outputs(tmp_path / "out.onnx") - {i.name for i in onnx.load(path).graph.initializer}
+    assert 0 < report["cost_after"] <= report["cost_before"] * 1.0001
+
+
+def test_a_model_with_bodies(tmp_path):
+    then = helper.make_graph([helper.make_node("Relu", ["x"], ["t"])], "then", [], [value("t", TensorProto.FLOAT, ["n"])])
+    other = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "else", [], [value("e", TensorProto.FLOAT, ["n"])])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    onnx.save(make_model([node], [value("x", TensorProto.FLOAT, ["n"]), value("c", TensorProto.BOOL, [])], [value("y", TensorProto.FLOAT, ["n"])]), tmp_path / "m.onnx")
+    reported(tmp_path, tmp_path / "m.onnx")
+
+
+def test_each_node_has_a_cost(tmp_path):
+    report = reported(tmp_path, BART, "--cost", "nodes", "--target", "onnx")
+    costs = {n["op_type"]: n["cost"] for n in report["nodes_after"]}
+    assert costs["MatMul"] == pytest.approx(1, abs=1e-4) == costs["LayerNormalization"] and report["cost_unit"] == "operators"
+    assert 0.8 < sum(n["cost"] for n in report["nodes_after"]) / report["cost_after"] < 1.001
+    assert len(report["nodes_before"]) == len(onnx.load(BART).graph.node)
+    report = reported(tmp_path, BART)
+    costs = [n["cost"] for n in report["nodes_after"] if n["op_type"] == "com.microsoft.Attention"]
+    assert len(costs) == 2 and all(1e-7 < cost < 1e-3 for cost in costs) and report["cost_unit"] == "s"
+
+
+def test_files_are_named_by_their_sums(tmp_path):
+    rules = tmp_path / "mine.rules"
+    rules.write_text('opset "" 20\nrule relu_relu (X) => (Y)\n  Relu (Relu (X))\n  => Relu (X)\n  example X = float[2,3]\n')
+    report = reported(tmp_path, BART, "--rules", rules, "--seed", "7")
+    files = {f["role"]: f for f in report["files"]}
+    assert set(files) == {"input", "output", "rules"}
+    for file in files.values():
+        data = open(file["path"], "rb").read()
+        assert file["bytes"] == len(data) and file["sha256"] == hashlib.sha256(data).hexdigest()
+    assert {"name": "--seed", "value": "7"} in report["options"]
+    assert report["target_contents"]["name"] == "ort-cpu" and report["target_release"] == "1.20"
+    assert report["machine"]["processors"] >= 1 and report["peak_memory_bytes"] > 10_000_000
+    assert report["explain"].startswith("saturate explain ")
+
+
+@pytest.mark.parametrize("length", [0, 1, 55, 56, 63, 64, 65, 119, 120, 1000])
+def test_sums_of_any_length(tmp_path, length):
+    rules = tmp_path / "mine.rules"
+    rules.write_text("#" * length)
+    report = reported(tmp_path, BART, "--rules", rules, "--no-verify", "--iterations", "1")
+    file = next(f for f in report["files"] if f["role"] == "rules")
+    assert file["sha256"] == hashlib.sha256(rules.read_bytes()).hexdigest() and file["bytes"] == length

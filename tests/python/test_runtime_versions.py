@@ -1,0 +1,147 @@
+"""`--target ort-cpu@1.20` keeps to what that release of ONNX Runtime loads; without a version the oldest one that the target names."""
+import json
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from conftest import DATA, ROOT, make_model, onnxruntime_outputs, run, run_ok, said, tensor, value
+
+BART = DATA / "bart_encoder.onnx"
+VERSIONS = json.loads((ROOT / "extract" / "targets" / "ort-cpu.json").read_text())["runtime"]["versions"]
+F = TensorProto.FLOAT
+
+
+def optimized(folder, model, *words):
+    onnx.save(model, folder / "in.onnx")
+    done = run_ok("in.onnx", "out.onnx", "--cost", "nodes", *words, cwd=folder)
+    return onnx.load(folder / "out.onnx"), done
+
+
+def opset(model):
+    return next(i.version for i in model.opset_import if i.domain in ("", "ai.onnx"))
+
+
+def operators(model):
+    return sorted(f"{n.domain}.{n.op_type}" if n.domain else n.op_type for n in model.graph.node)
+
+
+def rms(shape, **kwargs):
+    """x / sqrt(mean(x x) + 1e-5) g."""
+    nodes = [helper.make_node("Mul", ["x", "x"], ["xx"]), helper.make_node("ReduceMean", ["xx", "axes"], ["m"]), helper.make_node("Add", ["m", "e"], ["me"]),
+             helper.make_node("Sqrt", ["me"], ["r"]), helper.make_node("Div", ["x", "r"], ["n"]), helper.make_node("Mul", ["n", "g"], ["y"])]
+    weights = [tensor("axes", np.array([-1])), tensor("e", np.float32(1e-5)), tensor("g", np.linspace(0.5, 2, shape[-1], dtype=np.float32))]
+    return make_model(nodes, [value("x", F, shape)], [value("y", F, shape)], weights, **kwargs)
+
+
+def rope(batch):
+    """Angles by batch and position, as a model computes them of its position ids."""
+    nodes = [helper.make_node("Split", ["x"], ["a", "b"], axis=-1, num_outputs=2), helper.make_node("Neg", ["b"], ["nb"]),
+             helper.make_node("Concat", ["nb", "a"], ["t"], axis=-1), helper.make_node("Concat", ["c", "c"], ["cc"], axis=-1),
+             helper.make_node("Concat", ["s", "s"], ["ss"], axis=-1), helper.make_node("Mul", ["x", "cc"], ["xc"]),
+             helper.make_node("Mul", ["t", "ss"], ["ts"]), helper.make_node("Add", ["xc", "ts"], ["y"])]
+    angles = [batch, 1, "t", 4]
+    return make_model(nodes, [value("x", F, ["n", 3, "t", 8]), value("c", F, angles), value("s", F, angles)], [value("y", F, ["n", 3, "t", 8])])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_release_gets_no_newer_opset_or_ir(tmp_path, version):
+    done = run_ok(BART, tmp_path / "o.onnx", "--cost", "nodes", "--target", f"ort-cpu@{version}")
+    model = onnx.load(tmp_path / "o.onnx")
+    assert opset(model) <= VERSIONS[version]["opset"] and model.ir_version <= VERSIONS[version]["ir"]
+    assert "needs ONNX Runtime 1." in said(done)
+
+
+def test_without_a_version_the_oldest_is_meant(tmp_path):
+    run_ok(BART, tmp_path / "bare.onnx", "--cost", "nodes")
+    run_ok(BART, tmp_path / "oldest.onnx", "--cost", "nodes", "--target", f"ort-cpu@{min(VERSIONS, key=lambda v: int(v.split('.')[1]))}")
+    assert (tmp_path / "bare.onnx").read_bytes() == (tmp_path / "oldest.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("shape", [["n", "t", 8], ["n", 8], ["n", "t", 3, 8]])
+def test_rms_normalization_has_a_stand_in(tmp_path, shape):
+    x = np.random.default_rng(1).normal(size=[{"n": 2, "t": 5}.get(d, d) for d in shape]).astype(np.float32)
+    model, _ = optimized(tmp_path, rms(shape))
+    assert "com.microsoft.SkipSimplifiedLayerNormalization" in operators(model) and opset(model) == 18
+    wanted, got = (onnxruntime_outputs(tmp_path / name, {"x": x})["y"] for name in ("in.onnx", "out.onnx"))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+    model, _ = optimized(tmp_path, rms(shape), "--target", "ort-cpu@1.23")
+    assert operators(model) == ["RMSNormalization"] and opset(model) == 23
+
+
+@pytest.mark.parametrize("batch", [1, "n"])
+def test_rotary_embedding_has_a_stand_in(tmp_path, batch):
+    rng = np.random.default_rng(2)
+    feeds = {"x": rng.normal(size=(2, 3, 5, 8)), "c": rng.normal(size=(1 if batch == 1 else 2, 1, 5, 4)), "s": rng.normal(size=(1 if batch == 1 else 2, 1, 5, 4))}
+    feeds = {name: array.astype(np.float32) for name, array in feeds.items()}
+    model, _ = optimized(tmp_path, rope(batch))
+    assert "com.microsoft.RotaryEmbedding" in operators(model)
+    wanted, got = (onnxruntime_outputs(tmp_path / name, feeds)["y"] for name in ("in.onnx", "out.onnx"))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+    model, _ = optimized(tmp_path, rope(batch), "--target", "ort-cpu@1.23")
+    assert "RotaryEmbedding" in operators(model)
+
+
+def test_a_model_of_a_newer_opset_is_lowered(tmp_path):
+    newer = rms(["n", "t", 8], opset=23, ir_version=11)
+    model, done = optimized(tmp_path, newer, "--target", "ort-cpu@1.20")
+    assert opset(model) == 21 and model.ir_version <= 10
+    assert "opset 23 -> 21, IR 11 -> 10" in said(done)
+    model, done = optimized(tmp_path, newer)
+    assert opset(model) == 21 and "ONNX Runtime 1.20 or newer" in said(done)
+    model, _ = optimized(tmp_path, newer, "--target", "ort-cpu@1.23")
+    assert opset(model) == 23 and operators(model) == ["RMSNormalization"]
+    model, _ = optimized(tmp_path, rms(["n", "t", 8], opset=24, ir_version=12), "--target", "ort-cpu@1.31")
+    assert opset(model) == 24  # it loads that, too
+    model, _ = optimized(tmp_path, newer, "--keep-opset")
+    assert opset(model) == 23
+
+
+def test_what_cannot_be_lowered_stays_with_a_warning(tmp_path):
+    loop = helper.make_node("TensorScatter", ["past", "x"], ["y"])
+    model = make_model([loop], [value("past", F, [2, 5, 4]), value("x", F, [2, 1, 4])], [value("y", F, [2, 5, 4])], opset=24, ir_version=12)
+    result, done = optimized(tmp_path, model, "--target", "ort-cpu@1.20", "--no-verify")
+    assert opset(result) == 24 and "loads opset 21 at most, and the model stays in opset 24" in said(done)
+
+
+def test_an_ir_version_that_nothing_needs_is_lowered(tmp_path):
+    model, done = optimized(tmp_path, rms(["n", 8], ir_version=13))
+    assert model.ir_version == 10 and "IR 13 -> 10" in said(done)
+    model, _ = optimized(tmp_path, rms(["n", 8], ir_version=13), "--target", "ort-cpu@1.31")
+    assert model.ir_version == 13
+
+
+def test_a_newer_release_is_said_to_gain(tmp_path):
+    nodes = rms(["n", 8])
+    _, done = optimized(tmp_path, nodes)
+    assert "ONNX Runtime 1.23 would save" in said(done) and "--target ort-cpu@1.23" in said(done)
+    _, done = optimized(tmp_path, nodes, "--target", "ort-cpu@1.23")
+    assert "would save" not in said(done)
+
+
+@pytest.mark.parametrize("target, why", [("ort-cpu@1.19", "the oldest version of ONNX Runtime that is known is 1.20"), ("ort-cpu@new", "is no version of ONNX Runtime"),
+                                         ("onnx@1.20", "the target names no versions of a runtime"), ("nosuch@1.20", "no such target or file")])
+def test_versions_that_are_none(tmp_path, target, why):
+    done = run(BART, tmp_path / "o.onnx", "--target", target)
+    assert done.returncode in (1, 2) and why in done.stderr and not (tmp_path / "o.onnx").exists()
+
+
+def test_a_file_of_ones_own_has_versions(tmp_path):
+    (tmp_path / "mine.json").write_text(json.dumps({"extends": "ort-cpu", "name": "mine"}))
+    run_ok(BART, tmp_path / "o.onnx", "--cost", "nodes", "--target", tmp_path / "mine.json@1.23.2")
+    shown = json.loads(run_ok("targets", "show", tmp_path / "mine.json").stdout)
+    assert shown["runtime"]["versions"] == VERSIONS
+    lacking = dict(shown["runtime"], versions={"1.20": {"opset": 21, "ir": 10, "lacks": ["com.microsoft::BiasGelu"]}})
+    (tmp_path / "lacks.json").write_text(json.dumps({"extends": "ort-cpu", "name": "lacks", "runtime": lacking}))
+    run_ok(BART, tmp_path / "o.onnx", "--cost", "nodes", "--target", tmp_path / "lacks.json")
+    assert "com.microsoft.BiasGelu" not in operators(onnx.load(tmp_path / "o.onnx"))
+
+
+def test_the_table_is_what_the_installed_runtime_loads():
+    done = subprocess.run([sys.executable, ROOT / "bench" / "runtime_versions.py"], capture_output=True, text=True, check=True)
+    version, row = next(iter(json.loads("{" + done.stdout + "}").items()))
+    older = [v for v in VERSIONS if int(v.split(".")[1]) <= int(version.split(".")[1])]
+    assert VERSIONS[max(older, key=lambda v: int(v.split(".")[1]))] == row

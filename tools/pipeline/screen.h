@@ -1,0 +1,14 @@
+// What an optimization did, on one screen for those who have never seen a report.
+#pragma once
+
+#include <string>
+
+#include "tools/io/style.h"
+#include "tools/pipeline/report.h"
+
+namespace saturate {
+
+// Safe to print: names are made printable, and colours stand around them where the look has any.
+std::string screen(const WholeReport& report, const Look& look);
+
+}  // namespace saturate
