@@ -126,7 +126,7 @@ struct Target {
   std::vector<std::string> assumes;       // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   Runtime runtime;                        // that it stands for, if any
   std::optional<RuntimeRelease> release;  // the release that it is held to
-  bool release_is_asked_for = false;      // by "ort-cpu@1.20"
+  bool release_is_asked_for = false;      // "ort-cpu@1.20": models of a newer opset are lowered; else they stay in theirs
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;
   // How many times its cost an operator counts for what it is wished to be otherwise; 1 where no wish concerns it. `why` gets the wish.
