@@ -235,11 +235,12 @@ std::vector<Instance> random_instances(const Rule& rule, const RuleExample& exam
   static constexpr DType dtypes[] = {DType::kFloat, DType::kDouble, DType::kFloat16, DType::kInt32, DType::kBfloat16, DType::kUint8};
   std::vector<Instance> out;
   const bool in_range = assumes(rule, "quantizer_holds_values");  // of the example's quantizer
+  const bool usual = in_range || assumes(rule, "rows_not_near_zero");
   for (int k = 0; k < count; ++k) {
     Variation v;
     v.ints = assumed_ints(rule);
     if (k % 2 == 1 && !in_range) v.to = dtypes[static_cast<std::size_t>(k / 2) % std::size(dtypes)];
-    if (k % 3 == 1 && !in_range) v.fill = Fill::kSpecial;
+    if (k % 3 == 1 && !usual) v.fill = Fill::kSpecial;
     if (k % 6 == 4 && rule.effect == Effect::kExact) v.fill = Fill::kNotFinite;
     v.collapse = k % 4 == 3;
     if (k >= 4 && !v.collapse)

@@ -27,7 +27,8 @@ enum Excluded : unsigned {
   kEmptySizes = 16,        // a size is 0
   kOtherTruths = 32,       // floats used as truth values are not 0 and 1
   kLargeIntegers = 64,     // integers are larger than counts and masks are
-  kBeyondQuantizers = 128  // floats lie beyond the range of the quantizer that reads them
+  kBeyondQuantizers = 128,  // floats lie beyond the range of the quantizer that reads them
+  kShortRows = 256          // rows that are normalized are near 0
 };
 
 struct Assumption {
