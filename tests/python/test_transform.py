@@ -407,9 +407,13 @@ def test_a_wrong_file_is_one_line(tmp_path, text, said):
     assert said in refused(tmp_path, parsed(SMALL), passes=text)
 
 
-def test_a_surgeon_that_guesses_is_refused(tmp_path):
-    said = refused(tmp_path, parsed(SMALL), passes=[{"surgeon": "TieWordEmbeddings"}], code=5)
-    assert "surgeon TieWordEmbeddings: not done here: it takes two weights for one" in said
+def test_assumptions_of_rewrite_are_named(tmp_path):
+    rewrite = {"pass": "rewrite", "rules": ["lp_normalization_by_hand"], "avoid": ["ReduceL2"], "approximate": True}
+    model = parsed("agraph (float[n,3] x) => (float[n,3] y) { l = ReduceL2 <axes = [1]> (x)  y = Div (x, l) }")
+    assert "lp_normalization_by_hand: no such rule, or one that approximates or assumes" in refused(tmp_path, model, passes=[rewrite]).replace("'", "")
+    assert 'assume: \'["rows"]\': rows: no such assumption' in refused(tmp_path, model, passes=[{**rewrite, "assume": ["rows"]}])
+    result, _ = transformed(tmp_path, model, passes=[{**rewrite, "assume": ["rows_not_near_zero"]}])
+    assert [n.op_type for n in result.graph.node] == ["LpNormalization"]
 
 
 def test_a_mask_that_no_longer_hides_is_caught(tmp_path):
@@ -496,6 +500,14 @@ def drawn_pass(rng, model):
         lambda: {"pass": "strip_metadata"},
         lambda: {"pass": "cut", "inputs": some(values), "outputs": some(values)},
         lambda: {"pass": "cut", "outputs": some(values)},
+        lambda: {"pass": "reshape_results", "operator": rng.choice(["Flatten", "ReduceMean", "Gather", "Relu"]), "shape": rng.choice([[1, 1, 1, -1], [-1], [2, -1]])},
+        lambda: {"pass": "split_sums", "clipped": rng.random() < 0.5},
+        lambda: {"pass": "tie_weights"},
+        lambda: {"pass": "quantize_tables", "block_size": rng.choice([16, 32])},
+        lambda: {"pass": "drop_group_indices"},
+        lambda: {"pass": "lengths_as_inputs"},
+        lambda: {"pass": "choose_branch", "value": rng.choice(values or ["v"]), "branch": rng.choice(["then", "else"])},
+        lambda: {"pass": "packed_attention_as_loop"},
     ])()
 
 

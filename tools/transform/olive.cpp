@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "tools/transform/edit.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/types.h"
 
@@ -129,8 +130,37 @@ absl::Status replace_mask_value(Work& work, const Arguments& args) {
 }
 
 absl::Status rewrite(Work& work, std::string_view surgeon, std::vector<std::string> rules, std::vector<std::string> avoid,
-                     bool approximate = false) {
-  return call(work, surgeon, "rewrite", {{"rules", std::move(rules)}, {"avoid", std::move(avoid)}, {"approximate", approximate}});
+                     bool approximate = false, std::vector<std::string> assume = {}) {
+  return call(work, surgeon, "rewrite",
+              {{"rules", std::move(rules)}, {"avoid", std::move(avoid)}, {"approximate", approximate}, {"assume", std::move(assume)}});
+}
+
+// LpNormalization in the place of normalizations: these rules bring squares, roots and quotients to one form.
+absl::Status by_lengths(Work& work, std::string_view surgeon, std::vector<std::string> rules, std::vector<std::string> avoid) {
+  for (const char* rule : {"power_by_products", "root_by_hand", "by_reciprocal", "one_over", "reciprocal_of_quotient"})
+    rules.emplace_back(rule);
+  return rewrite(work, surgeon, std::move(rules), std::move(avoid), true, {"rows_not_near_zero"});
+}
+
+absl::Status rms_to_l2(Work& work, const Arguments&) {
+  return by_lengths(work, "RMSNormToL2Norm",
+                    {"rms_normalization", "rms_normalization_without_epsilon", "norm_scale", "rms_scale_of_higher_rank",
+                     "norm_scale_by_number", "rms_normalization_by_length"},
+                    {"ReduceMean", "RMSNormalization"});
+}
+
+absl::Status simplified_to_l2(Work& work, const Arguments&) {
+  return by_lengths(work, "SimplifiedLayerNormToL2Norm",
+                    {"simplified_layer_normalization", "ms_skip_rms_normalization_as_standard", "rms_normalization_by_length"},
+                    {"RMSNormalization", "SimplifiedLayerNormalization", "com.microsoft::SimplifiedLayerNormalization",
+                     "com.microsoft::SkipSimplifiedLayerNormalization"});
+}
+
+absl::Status sum_of_squares_to_l2(Work& work, const Arguments&) {
+  return by_lengths(work, "PowReduceSumPowDiv2LpNorm",
+                    {"reduce_sum_square", "reduction_by_hand", "beside_expanded", "number_beside_expanded", "function_of_expanded",
+                     "lp_normalization_by_hand", "lp_normalization_beside_epsilon", "lp_normalization_beside_square_of_epsilon"},
+                    {"ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2"});
 }
 
 absl::Status decompose_quick_gelu(Work& work, const Arguments&) {
@@ -180,7 +210,82 @@ absl::Status qdq_to_clip(Work& work, const Arguments&) {
   return rewrite(work, "QDQToClip", {"quantized_and_back_is_clipped"}, {"QuantizeLinear", "DequantizeLinear"}, true);
 }
 
-absl::Status flatten(Work& work, const Arguments&) { return rewrite(work, "Flatten", {"flatten_is_reshape"}, {"Flatten"}); }
+// The rule takes those whose dims are not known.
+absl::Status flatten(Work& work, const Arguments&) {
+  const absl::Status reshaped = call(work, "Flatten", "reshape_results", {{"operator", "Flatten"}});
+  if (reshaped.ok()) return reshaped;
+  work.notes.push_back(fmt::format("the shape of Flatten stays: {}", std::string(reshaped.message())));
+  return rewrite(work, "Flatten", {"flatten_is_reshape"}, {"Flatten"});
+}
+
+absl::Status reduce_max(Work& work, const Arguments&) { return call(work, "ReduceMax", "reshape_results", {{"operator", "ReduceMax"}}); }
+
+absl::Status halved_sums(Work& work, const Arguments&) { return call(work, "ReshapeReduceSum", "split_sums", json::object()); }
+absl::Status halved_clipped_sums(Work& work, const Arguments&) {
+  return call(work, "ReshapeClipReduceSum", "split_sums", {{"clipped", true}});
+}
+
+absl::Status tie_embeddings(Work& work, const Arguments&) { return call(work, "TieWordEmbeddings", "tie_weights", json::object()); }
+absl::Status share_head(Work& work, const Arguments&) {
+  return call(work, "ShareEmbeddingLmHead", "share_quantized_weights", json::object());
+}
+absl::Status quantize_embedding(Work& work, const Arguments&) {
+  return call(work, "QuantizeEmbeddingInt8", "quantize_tables", json::object());
+}
+absl::Status drop_groups(Work& work, const Arguments&) {
+  return call(work, "RemoveGidxFromMatMulNBits", "drop_group_indices", json::object());
+}
+absl::Status lengths(Work& work, const Arguments&) {
+  return call(work, "AttentionMaskToSequenceLengths", "lengths_as_inputs", json::object());
+}
+absl::Status packed_to_loop(Work& work, const Arguments&) {
+  return call(work, "PackedAttentionToLoopMHA", "packed_attention_as_loop", json::object());
+}
+
+// The values that rotary embeddings look angles up in.
+std::vector<std::string> rotary_tables(const Graph& graph) {
+  std::vector<std::string> tables;
+  for (const Node& node : graph.nodes) {
+    const bool grouped = is_operator(node, "GroupQueryAttention", "com.microsoft");
+    const bool rotary = is_operator(node, "RotaryEmbedding") || is_operator(node, "RotaryEmbedding", "com.microsoft");
+    if (!grouped && !rotary) continue;
+    const std::size_t first = grouped ? 7 : node.domain.empty() ? 1 : 2;
+    for (std::size_t i = first; i < std::min(first + 2, node.inputs.size()); ++i)
+      if (!node.inputs[i].empty()) tables.push_back(node.inputs[i]);
+  }
+  return tables;
+}
+
+// How many rows the constant has that a branch gives as its `index`-th value; -1 where it is none.
+std::int64_t rows_of_branch(const Graph& graph, const Node& node, const char* branch, std::size_t index) {
+  const Attribute* body = find_attribute(node.attributes, branch);
+  if (!body || body->type != AttributeType::kGraph || body->g().outputs.size() <= index) return -1;
+  const std::string& value = body->g().outputs[index].name;
+  const Tensor* inside = constant_tensor(body->g(), value);
+  const Node* maker = maker_of(body->g(), value);
+  if (!inside && maker && is_operator(*maker, "Identity")) inside = constant_tensor(graph, maker->inputs[0]);
+  return inside && inside->rank() == 2 ? inside->dims()[0] : -1;
+}
+
+absl::Status one_rotary_table(Work& work, const Arguments& args) {
+  const bool large = args.flag("use_large_cache");
+  std::size_t count = 0;
+  for (const std::string& table : rotary_tables(work.graph())) {
+    const Node* maker = maker_of(work.graph(), table);
+    if (!maker || !is_operator(*maker, "If")) continue;
+    const auto index = static_cast<std::size_t>(std::find(maker->outputs.begin(), maker->outputs.end(), table) - maker->outputs.begin());
+    const std::int64_t rows_then = rows_of_branch(work.graph(), *maker, "then_branch", index),
+                       rows_else = rows_of_branch(work.graph(), *maker, "else_branch", index);
+    if (rows_then < 0 || rows_else < 0 || rows_then == rows_else)
+      return args.wrong("use_large_cache", large ? "true" : "false",
+                        fmt::format("the branches that give '{}' are not two constants of which one has more rows", table));
+    const char* branch = (rows_then > rows_else) == large ? "then" : "else";
+    if (absl::Status s = call(work, "RemoveRopeMultiCache", "choose_branch", {{"value", table}, {"branch", branch}}); !s.ok()) return s;
+    ++count;
+  }
+  work.notes.push_back(fmt::format("{} choices between tables are gone", count));
+  return absl::OkStatus();
+}
 
 // Equal nodes and equal constants become one when a model goes through the e-graph.
 absl::Status deduplicate(Work& work, const Arguments&) { return rewrite(work, "DeduplicateNodes", {}, {}); }
@@ -193,23 +298,12 @@ absl::Status rank_4_outputs(Work& work, const Arguments&) {
   return call(work, "Non4DModelOutputs", "io_rank", {{"rank", 4}, {"of", "outputs"}});
 }
 
-absl::Status for_dla(Work& work, const Arguments&) { return call(work, "rank 4 (trt-dla)", "optimize", {{"target", "trt-dla"}}); }
+absl::Status rank_4(Work& work, const Arguments&) { return call(work, "of rank 4", "inner_rank", {{"rank", 4}}); }
 
 // Those that are refused, and why.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kRefused{{
-    {"AttentionMaskToSequenceLengths", "it takes a mask to be of ones and then zeros, which nothing in the model says"},
-    {"PackedAttentionToLoopMHA", "saturate has no rule for PackedMultiHeadAttention of custom domains"},
-    {"PackedAttentionToPackedMHA", "saturate has no rule for PackedMultiHeadAttention of custom domains"},
-    {"PowReduceSumPowDiv2LpNorm", "saturate has no rule that makes LpNormalization of its body"},
-    {"QuantizeEmbeddingInt8", "it quantizes weights, which no comparison of values holds to"},
-    {"RMSNormToL2Norm", "saturate has no rule that makes LpNormalization of RMSNormalization"},
-    {"RemoveGidxFromMatMulNBits", "saturate does not know MatMulNBits well enough to tell that its groups are in order"},
-    {"RemoveRopeMultiCache", "it takes sequences to be shorter than the first table, which nothing in the model says"},
-    {"ReshapeClipReduceSum", "it splits a sum in two for one device, and no target of saturate asks for that"},
-    {"ReshapeReduceSum", "it splits a sum in two for one device, and no target of saturate asks for that"},
-    {"ShareEmbeddingLmHead", "it takes two weights for one, which nothing in the model says"},
-    {"SimplifiedLayerNormToL2Norm", "saturate has no rule that makes LpNormalization of RMSNormalization"},
-    {"TieWordEmbeddings", "it takes two weights for one, which nothing in the model says"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kRefused{{
+    {"PackedAttentionToPackedMHA",
+     "PackedMultiHeadAttention runs on CUDA alone, so that nothing here could verify or run it; PackedAttentionToLoopMHA is done"},
 }};
 
 constexpr std::string_view kAs = "As the pass behind it.";
@@ -267,6 +361,28 @@ std::vector<Pass> surgeons_by_passes() {
   };
 }
 
+std::vector<Pass> surgeons_of_nodes() {
+  const PassCheck tied = PassCheck::kTied;
+  return {
+      {"Flatten", "reshape_results", tied, kAs, {}, flatten},
+      {"ReduceMax", "reshape_results", tied, kAs, {}, reduce_max},
+      {"ReshapeReduceSum", "split_sums", tied, kAs, {}, halved_sums},
+      {"ReshapeClipReduceSum", "split_sums", tied, kAs, {}, halved_clipped_sums},
+      {"TieWordEmbeddings", "tie_weights", tied, kAs, {}, tie_embeddings},
+      {"ShareEmbeddingLmHead", "share_quantized_weights", PassCheck::kRuns, kAs, {}, share_head},
+      {"QuantizeEmbeddingInt8", "quantize_tables", PassCheck::kApproximate, kAs, {}, quantize_embedding},
+      {"RemoveGidxFromMatMulNBits", "drop_group_indices", tied, kAs, {}, drop_groups},
+      {"AttentionMaskToSequenceLengths", "lengths_as_inputs", tied, kAs, {}, lengths},
+      {"RemoveRopeMultiCache",
+       "choose_branch",
+       tied,
+       kAs,
+       {{"use_large_cache", kFlag, "Whether the table of more rows stays.", "false"}},
+       one_rotary_table},
+      {"PackedAttentionToLoopMHA", "packed_attention_as_loop", PassCheck::kRuns, kAs, {}, packed_to_loop},
+  };
+}
+
 std::vector<Pass> surgeons_by_rules() {
   const PassCheck tied = PassCheck::kTied;
   return {
@@ -285,7 +401,9 @@ std::vector<Pass> surgeons_by_rules() {
        {{"keep_clip_after_inputs", kFlag, "Whether ranges of quantizers stay as Clip.", "false"}},
        remove_qdq},
       {"QDQToClip", "rewrite by quantized_and_back_is_clipped", PassCheck::kApproximate, kAs, {}, qdq_to_clip},
-      {"Flatten", "rewrite by flatten_is_reshape", tied, kAs, {}, flatten},
+      {"RMSNormToL2Norm", "rewrite by rms_normalization_by_length", PassCheck::kApproximate, kAs, {}, rms_to_l2},
+      {"SimplifiedLayerNormToL2Norm", "rewrite by rms_normalization_by_length", PassCheck::kApproximate, kAs, {}, simplified_to_l2},
+      {"PowReduceSumPowDiv2LpNorm", "rewrite by lp_normalization_by_hand", PassCheck::kApproximate, kAs, {}, sum_of_squares_to_l2},
       {"DeduplicateNodes", "rewrite by no rule", tied, kAs, {}, deduplicate},
       {"DeduplicateSubgraphInitializers", "rewrite by no rule", tied, kAs, {}, deduplicate},
       {"RemoveDeqLin", "rewrite by no rule", tied, kAs, {}, remove_dequantized},
@@ -295,11 +413,12 @@ std::vector<Pass> surgeons_by_rules() {
 }
 
 std::vector<Pass> make_surgeons() {
-  std::vector<Pass> out = surgeons_by_passes(), by_rules = surgeons_by_rules();
-  std::move(by_rules.begin(), by_rules.end(), std::back_inserter(out));
+  std::vector<Pass> out;
+  for (const auto make : {surgeons_by_passes, surgeons_of_nodes, surgeons_by_rules})
+    for (Pass& pass : make()) out.push_back(std::move(pass));
   for (const char* name : {"Gather", "GatherElements", "Non4DExpand", "Non4DInitializers", "Non4DLpNorm", "Non4DReshape", "Non4DSlice",
-                           "Non4DTranspose", "StandaloneReduceSum", "ReduceMax", "RemoveIntermediarySqueezeAndUnsqueeze"})
-    out.push_back({name, "optimize for trt-dla", PassCheck::kTied, kAs, {}, for_dla});
+                           "Non4DTranspose", "StandaloneReduceSum", "RemoveIntermediarySqueezeAndUnsqueeze"})
+    out.push_back({name, "inner_rank", PassCheck::kTied, kAs, {}, rank_4});
   for (const auto& [name, why] : kRefused) out.push_back({name, why, PassCheck::kTied, "Refused.", {}, nullptr});
   return out;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/transform/pass.h"
+#include "tools/transform/ranges.h"
 
 namespace saturate::passes {
 
@@ -39,6 +40,8 @@ absl::Status open_batch(Work& work, const Arguments& args);
 absl::Status precision(Work& work, const Arguments& args);
 // passes_cache.cpp
 absl::Status kv_cache(Work& work, const Arguments& args);
+// How far results may lie from the float model's: a share of each number's own size, and as much of the largest of its output.
+void allow(Work& work, const Ranges& ranges, double rtol);
 // passes_graph.cpp
 absl::Status constants_to_initializers(Work& work, const Arguments& args);
 absl::Status initializers_to_constants(Work& work, const Arguments& args);
@@ -51,8 +54,21 @@ absl::Status remove_memcpy(Work& work, const Arguments& args);
 // passes_parts.cpp
 absl::Status cut(Work& work, const Arguments& args);
 absl::Status merge(Work& work, const Arguments& args);
+// passes_shapes.cpp
+absl::Status reshape_results(Work& work, const Arguments& args);
+absl::Status split_sums(Work& work, const Arguments& args);
+// passes_weights.cpp
+absl::Status tie_weights(Work& work, const Arguments& args);
+absl::Status share_quantized_weights(Work& work, const Arguments& args);
+absl::Status quantize_tables(Work& work, const Arguments& args);
+absl::Status drop_group_indices(Work& work, const Arguments& args);
+// passes_attention.cpp
+absl::Status lengths_as_inputs(Work& work, const Arguments& args);
+absl::Status choose_branch(Work& work, const Arguments& args);
+absl::Status packed_attention_as_loop(Work& work, const Arguments& args);
 // passes_optimize.cpp
 absl::Status optimize(Work& work, const Arguments& args);
+absl::Status inner_rank(Work& work, const Arguments& args);
 absl::Status rewrite(Work& work, const Arguments& args);
 
 }  // namespace saturate::passes

@@ -6,6 +6,7 @@
 #include "fmt/ranges.h"
 #include "extract/price/op_sizes.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "rules/language/assumptions.h"
 #include "tools/pipeline/pipeline.h"
 #include "tools/transform/opset.h"
 #include "tools/transform/passes.h"
@@ -27,12 +28,13 @@ std::vector<std::string> names_of(const RuleSet& rules) {
   return names;
 }
 
-absl::StatusOr<RuleSet> only(const std::vector<std::string>& wanted, bool approximate) {
+absl::StatusOr<RuleSet> only(const std::vector<std::string>& wanted, bool approximate, const std::vector<std::string>& assumed) {
   absl::StatusOr<RuleSet> rules = RuleSet::builtin(false);
   if (!rules.ok()) return rules;
   RuleFilter filter;
   filter.effects = kAllEffects;
   filter.effects.approximates = approximate;
+  filter.assumptions.assumed = assumed;
   for (const std::string& name : names_of(*rules))
     if (!is_named(name, wanted)) filter.except.push_back(name);
   return filter_rules(*std::move(rules), filter);
@@ -49,7 +51,7 @@ absl::Status failure_status(const Failure& failure, const char* field, const Arg
 }
 
 // `strict`: rules that were named are not left out where they make the result differ.
-absl::Status run_rules(Work& work, const Setup& setup, const OptimizeOptions& options, bool strict, const char* field,
+absl::Status run_rules(Work& work, const Setup& setup, const OptimizeOptions& options, bool approximate, bool strict, const char* field,
                        const Arguments& args) {
   PipelineOptions pipeline;
   pipeline.optimize = options;
@@ -57,10 +59,10 @@ absl::Status run_rules(Work& work, const Setup& setup, const OptimizeOptions& op
   pipeline.strict_verify = strict;
   pipeline.check = work.check;
   // Of quantizers that are left out the verifier asks what their steps make, unless it is given a tolerance.
-  const bool loosely = args.flag("approximate") && !pipeline.check.tolerances.rtol && !has_quantizers(work.model);
+  const bool loosely = approximate && !pipeline.check.tolerances.rtol && !has_quantizers(work.model);
   if (loosely) pipeline.check.tolerances.rtol = kApproximateRtol;
   // An approximation is one of numbers: a quantizer makes a number of NaN, and a Clip in its place does not.
-  if (args.flag("approximate")) pipeline.check.excluded |= kNotFinite;
+  if (approximate) pipeline.check.excluded |= kNotFinite;
   PipelineResult result = run_pipeline(work.model, setup, pipeline);
   if (result.failure) return failure_status(*result.failure, field, args);
   const OptimizeReport& report = result.report.optimize;
@@ -125,26 +127,49 @@ absl::Status optimize(Work& work, const Arguments& args) {
   setup->target.forbidden.insert(avoided.begin(), avoided.end());
   OptimizeOptions how;
   if (args.whole("opset") > 0) how.opset = args.whole("opset");
-  return run_rules(work, *setup, how, false, "target", args);
+  return run_rules(work, *setup, how, args.flag("approximate"), false, "target", args);
+}
+
+absl::Status inner_rank(Work& work, const Arguments& args) {
+  absl::StatusOr<Setup> setup = set_up({"onnx", {}, "nodes", {}, {}, {}});
+  if (!setup.ok()) return setup.status();
+  absl::StatusOr<Target> target = everything_but(work.model, {});
+  if (!target.ok()) return target.status();
+  const auto rank = static_cast<int>(args.whole("rank"));
+  target->name = fmt::format("rank {}", rank);
+  OperatorLimits& limits = target->limits.emplace_back();
+  limits.except = {"Identity"};
+  limits.min_rank = limits.max_rank = rank;
+  limits.because = "as asked";
+  target->border = {"Reshape", "Transpose", "Cast"};
+  target->index_ranks["Gather"][1] = {1, 2};
+  setup->target = *std::move(target);
+  return run_rules(work, *setup, {}, false, false, "rank", args);
 }
 
 absl::Status rewrite(Work& work, const Arguments& args) {
   const std::vector<std::string> wanted = args.texts("rules");
-  absl::StatusOr<RuleSet> rules = only(wanted, args.flag("approximate"));
+  const AssumptionChoice assumed{args.texts("assume"), {}};
+  if (const auto unknown = assumed.unknown()) return args.wrong("assume", args.all()["assume"].dump(), *unknown);
+  absl::StatusOr<RuleSet> rules = only(wanted, args.flag("approximate"), assumed.assumed);
   if (!rules.ok()) return rules.status();
   const std::vector<std::string> have = names_of(*rules);
   for (const std::string& name : wanted)
     if (std::none_of(have.begin(), have.end(), [&](const std::string& rule) { return is_named(rule, {name}); }))
       return args.wrong("rules", name,
-                        "no such rule, or one that approximates, which \"approximate\" allows; `saturate rules list` names them");
+                        "no such rule, or one that approximates or assumes, which \"approximate\" and \"assume\" allow; `saturate rules "
+                        "list` names them");
   absl::StatusOr<Target> target = everything_but(work.model, args.texts("avoid"));
   if (!target.ok()) return target.status();
   target->operators["com.microsoft"] = {"*"};
   auto cost = load_cost_model("nodes", {});
   if (!cost.ok()) return cost.status();
-  if (absl::Status s = run_rules(work, {*std::move(rules), *std::move(target), *std::move(cost), {}}, {}, true, "rules", args); !s.ok())
+  if (absl::Status s =
+          run_rules(work, {*std::move(rules), *std::move(target), *std::move(cost), {}}, {}, args.flag("approximate"), true, "rules", args);
+      !s.ok())
     return s;
   tell_what_stays(work, args.texts("avoid"));
+  for (const std::string& name : assumed.assumed) work.notes.push_back(fmt::format("taken for granted: {}", find_assumption(name)->what));
   return absl::OkStatus();
 }
 

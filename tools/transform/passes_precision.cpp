@@ -41,17 +41,6 @@ std::set<std::string> beyond(const Ranges& ranges, double largest) {
   return out;
 }
 
-// How far results may lie from the float model's: a share of each number's own size, and as much of the largest of its output.
-void allow(Work& work, const Ranges& ranges, double rtol) {
-  Tolerances& allowed = work.allowed.tolerances;
-  allowed.rtol = std::max(rtol, allowed.rtol.value_or(0));
-  std::optional<double> scale;
-  for (const ValueInfo& output : work.graph().outputs)
-    if (const auto it = ranges.largest.find(output.name); it != ranges.largest.end() && it->second > 0)
-      scale = std::min(it->second, scale.value_or(it->second));
-  if (scale) allowed.atol = std::max(rtol * *scale, allowed.atol.value_or(0));
-}
-
 std::string some(const std::vector<std::string>& names) {
   const std::size_t shown = std::min(kShown, names.size());
   return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
@@ -84,6 +73,16 @@ void tie(const Precision& made, DType dtype, Work& work) {
 std::set<std::string> set_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
 
 }  // namespace
+
+void allow(Work& work, const Ranges& ranges, double rtol) {
+  Tolerances& allowed = work.allowed.tolerances;
+  allowed.rtol = std::max(rtol, allowed.rtol.value_or(0));
+  std::optional<double> scale;
+  for (const ValueInfo& output : work.graph().outputs)
+    if (const auto it = ranges.largest.find(output.name); it != ranges.largest.end() && it->second > 0)
+      scale = std::min(it->second, scale.value_or(it->second));
+  if (scale) allowed.atol = std::max(rtol * *scale, allowed.atol.value_or(0));
+}
 
 absl::Status precision(Work& work, const Arguments& args) {
   PrecisionOptions options;

@@ -286,14 +286,64 @@ std::vector<Pass> part_passes() {
         {"approximate", kFlag, "Also rules that approximate.", "false"},
         {"opset", kWhole, "The opset to be written; 0: as needed.", "0", {}, 0}},
        passes::optimize},
+      {"inner_rank",
+       "Lets what the model computes have tensors of this rank alone, with Reshapes at its inputs and outputs.",
+       PassCheck::kTied,
+       "It verifies by itself; all outputs are compared again with the original's.",
+       {{"rank", kWhole, "The rank.", "4", {}, 1}},
+       passes::inner_rank},
       {"rewrite",
        "Applies some rules, to do without some operators where they can.",
        PassCheck::kTied,
        "It verifies by itself; all outputs are compared again with the original's.",
        {{"rules", kTexts, "Names of built-in rules.", "[]"},
         {"avoid", kTexts, "Operators to do without, \"Op\" or \"domain::Op\".", "[]"},
-        {"approximate", kFlag, "Whether the rules may approximate.", "false"}},
+        {"approximate", kFlag, "Whether the rules may approximate.", "false"},
+        {"assume", kTexts, "Risky assumptions that the rules may make.", "[]"}},
        passes::rewrite},
+  };
+}
+
+// Shapes and weights as some devices and runtimes want them.
+std::vector<Pass> device_passes() {
+  return {
+      {"reshape_results",
+       "Gives what operators make another shape, by a Reshape behind them; what takes no such shape reads the old one.",
+       PassCheck::kTied,
+       "Outputs are those of the original in the shape that they have now.",
+       {{"operator", kText, "The operator; a Flatten becomes the Reshape."},
+        {"shape", kWholes, "The dims, of which one may be -1.", "[1, 1, 1, -1]", {}, -1}},
+       passes::reshape_results},
+      {"split_sums",
+       "Makes sums over each half of the last axis of two Slices, where a Reshape has cut it into halves.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {{"clipped", kFlag, "Those with a Clip between Reshape and sum, and no others.", "false"}},
+       passes::split_sums},
+      {"tie_weights",
+       "Lets products read the weights of a look-up, where their own are the same, transposed, or in the same blocks of few bits.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {},
+       passes::tie_weights},
+      {"share_quantized_weights",
+       "Lets MatMulNBits read the 8-bit table of a GatherBlockQuantized, where all its weights are those, a step apart at most.",
+       PassCheck::kRuns,
+       "All weights are compared, within a step of either; the result is only run.",
+       {},
+       passes::share_quantized_weights},
+      {"quantize_tables",
+       "Makes GatherBlockQuantized of 8 bits of look-ups in tables of floats.",
+       PassCheck::kApproximate,
+       "All outputs are compared, within what 8 bits a block make.",
+       {{"block_size", kWhole, "Elements of a row that have one scale: a power of two.", "32", {}, 16}},
+       passes::quantize_tables},
+      {"drop_group_indices",
+       "Leaves out the g_idx of MatMulNBits whose columns are in order.",
+       PassCheck::kTied,
+       kNothingMoves,
+       {},
+       passes::drop_group_indices},
   };
 }
 
@@ -321,12 +371,35 @@ std::vector<Pass> decoder_passes() {
         {"past_dim", kText, "The name of the dim of earlier tokens.", "\"past_sequence_length\""},
         {"opset", kWhole, "The opset to be written; 0: that of the model, 14 at least.", "0", {}, 0}},
        passes::kv_cache},
+      {"lengths_as_inputs",
+       "Makes the lengths that GroupQueryAttention reads inputs, and leaves out inputs that only they were computed of.",
+       PassCheck::kTied,
+       "The result is given the lengths that the original computes, and all outputs are compared.",
+       {{"past", kText, "The name of seqlens_k.", "\"past_seq_len\""},
+        {"total", kText, "The name of total_sequence_length.", "\"total_seq_len\""}},
+       passes::lengths_as_inputs},
+      {"choose_branch",
+       "Takes one branch of an If, whatever its condition is.",
+       PassCheck::kTied,
+       "The original's If takes this branch, and all outputs are compared.",
+       {{"value", kText, "A value that the If makes."}, {"branch", kText, "Which branch.", "", {"then", "else"}}},
+       passes::choose_branch},
+      {"packed_attention_as_loop",
+       "Makes a Loop over MultiHeadAttention of PackedAttention, a segment at a time.",
+       PassCheck::kRuns,
+       "No runtime has the operator: the result is only run.",
+       {{"domain", kText, "Of the operator.", "\"custom\""}},
+       passes::packed_attention_as_loop},
   };
 }
 
 std::vector<Pass> make_passes() {
   std::vector<Pass> all;
+<<<<<<< HEAD
   for (const auto make : {interface_passes, value_passes, type_passes, precision_passes, graph_passes, decoder_passes, part_passes})
+=======
+  for (const auto make : {interface_passes, value_passes, type_passes, precision_passes, graph_passes, part_passes, device_passes, decoder_passes})
+>>>>>>> fadea59 (Do all surgeons of Olive but one)
     for (Pass& pass : make()) all.push_back(std::move(pass));
   return all;
 }

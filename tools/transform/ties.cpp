@@ -52,6 +52,11 @@ void add_view(const Model& model, const View& view, const std::string& from, con
     case View::Kind::kSqueeze:
       add_axes(model, "Squeeze", view, node, fresh, nodes);
       break;
+    case View::Kind::kReshape:
+      node.op_type = "Reshape";
+      node.inputs.push_back(fresh(to + "_dims"));
+      nodes.push_back(constant_of(Tensor::vector_int64(view.dims), node.inputs[1]));
+      break;
     case View::Kind::kZeros:
       node.op_type = "ConstantOfShape";
       node.inputs = {fresh(to + "_shape")};
@@ -75,6 +80,18 @@ Renaming hold(Model& model, const std::map<std::string, std::vector<View>>& held
   for (const auto& [input, views] : held) add_views(model, views, input, inside[input], fresh, in_front);
   model.graph.nodes.insert(model.graph.nodes.begin(), in_front.begin(), in_front.end());
   return inside;
+}
+
+// The If of the original that make these values read constants.
+void choose_branches(Graph& graph, const std::map<std::string, bool>& chosen, FreshNames& fresh) {
+  for (const auto& [value, then] : chosen) {
+    Tensor constant(DType::kBool, {});
+    *constant.mutable_as<std::uint8_t>() = then ? 1 : 0;
+    const std::string name = fresh(value + "_chosen");
+    for (Node& node : graph.nodes)
+      if (std::find(node.outputs.begin(), node.outputs.end(), value) != node.outputs.end()) node.inputs[0] = name;
+    graph.initializers.push_back({name, constant, nullptr, false});
+  }
 }
 
 // Adds the nodes and initializers behind some values of `from` under names of their own; where each value is.
@@ -218,6 +235,7 @@ Comparable comparable(const Model& original, const Model& result, const Ties& ti
   std::erase_if(first.graph.inputs, [&](const ValueInfo& v) { return ties.frozen.contains(v.name); });
   first.graph.inputs.insert(first.graph.inputs.end(), ties.added.begin(), ties.added.end());
   FreshNames fresh(first.graph);
+  choose_branches(first.graph, ties.chosen, fresh);
   const Renaming held = hold(first, ties.held, fresh);
   Renaming names;
   first = with_outputs(std::move(first), result, ties, held, names);

@@ -17,10 +17,10 @@ namespace saturate {
 
 // A small function of one tensor that stands at the border of a model.
 struct View {
-  enum class Kind : std::uint8_t { kCast, kTranspose, kUnsqueeze, kSqueeze, kZeros };
+  enum class Kind : std::uint8_t { kCast, kTranspose, kUnsqueeze, kSqueeze, kReshape, kZeros };
   Kind kind = Kind::kCast;
   DType dtype = DType::kUndefined;      // kCast, kZeros
-  std::vector<std::int64_t> dims = {};  // kTranspose: perm; kUnsqueeze and kSqueeze: axes from 0
+  std::vector<std::int64_t> dims = {};  // kTranspose: perm; kUnsqueeze and kSqueeze: axes from 0; kReshape
 };
 // Nodes that make `to` of `from`, an Identity where there is no view. `fresh` gives names.
 class FreshNames;
@@ -39,6 +39,7 @@ struct Ties {
   std::map<std::string, std::string> values;                // of the result -> of the original
   std::map<std::string, std::vector<View>> held;            // inputs of the original that go through these first
   std::set<std::string> frozen;                             // inputs of the original that are their initializers
+  std::map<std::string, bool> chosen;                       // values that an If of the original makes: whether by its then_branch
   std::map<std::string, std::set<std::string>> symbols;     // dims of the result -> of the original, where not of the same name
   Sizes sizes;                                              // dims of the original that the result fixes
   std::map<std::string, std::vector<std::int64_t>> shapes;  // likewise of its inputs; -1: free

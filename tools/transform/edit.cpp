@@ -1,0 +1,95 @@
+#include "tools/transform/edit.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "onnx_bridge/model/subgraphs.h"
+#include "tools/transform/names.h"
+
+namespace saturate {
+
+bool is_operator(const Node& node, std::string_view op_type, std::string_view domain) {
+  return node.op_type == op_type && node.domain == domain;
+}
+
+const Node* maker_of(const Graph& graph, const std::string& value) {
+  if (value.empty()) return nullptr;
+  for (const Node& node : graph.nodes)
+    if (std::find(node.outputs.begin(), node.outputs.end(), value) != node.outputs.end()) return &node;
+  return nullptr;
+}
+
+std::size_t reads_of(const Graph& graph, const std::string& value) {
+  const auto read =
+      static_cast<std::size_t>(std::count_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) { return reads(node, value); }));
+  return read + (find_named(graph.outputs, value) ? 1 : 0);
+}
+
+std::int64_t int_attribute(const Node& node, std::string_view name, std::int64_t otherwise) {
+  const Attribute* found = find_attribute(node.attributes, name);
+  return found && std::holds_alternative<std::int64_t>(found->value) ? found->i() : otherwise;
+}
+
+const Tensor* constant_tensor(const Graph& graph, const std::string& value) {
+  if (const Initializer* i = find_named(graph.initializers, value))
+    return i->sparse || find_named(graph.inputs, value) ? nullptr : &i->tensor;
+  const Node* node = maker_of(graph, value);
+  if (!node) return nullptr;
+  if (is_operator(*node, "Identity")) return constant_tensor(graph, node->inputs[0]);
+  const Attribute* held = is_operator(*node, "Constant") ? find_attribute(node->attributes, "value") : nullptr;
+  return held && held->type == AttributeType::kTensor ? &held->t() : nullptr;
+}
+
+std::optional<std::vector<std::int64_t>> constant_ints(const Graph& graph, const std::string& value) {
+  const Tensor* tensor = constant_tensor(graph, value);
+  if (!tensor || tensor->dtype() != DType::kInt64 || !is_aligned(*tensor)) return std::nullopt;
+  const auto all = tensor->span<std::int64_t>();
+  return std::vector<std::int64_t>(all.begin(), all.end());
+}
+
+std::optional<std::size_t> rank_of(const std::map<std::string, ValueType>& types, const std::string& value) {
+  const auto it = types.find(value);
+  return it == types.end() || !it->second.shape ? std::nullopt : std::optional(it->second.shape->size());
+}
+
+std::optional<std::vector<std::int64_t>> static_dims(const std::map<std::string, ValueType>& types, const std::string& value) {
+  if (!rank_of(types, value)) return std::nullopt;
+  std::vector<std::int64_t> dims;
+  for (const DimSpec& dim : *types.at(value).shape) {
+    if (!std::holds_alternative<std::int64_t>(dim)) return std::nullopt;
+    dims.push_back(std::get<std::int64_t>(dim));
+  }
+  return dims;
+}
+
+Node make_node(std::string op_type, std::vector<std::string> inputs, std::string output, std::vector<Attribute> attributes,
+               std::string domain) {
+  Node node;
+  node.op_type = std::move(op_type);
+  node.domain = std::move(domain);
+  node.inputs = std::move(inputs);
+  node.outputs = {std::move(output)};
+  node.attributes = std::move(attributes);
+  return node;
+}
+
+std::string add_constant(Work& work, const std::string& like, Tensor tensor) {
+  const std::string name = work.fresh(like);
+  work.graph().initializers.push_back({name, std::move(tensor), nullptr, false});
+  return name;
+}
+
+std::string add_ints(Work& work, const std::string& like, const std::vector<std::int64_t>& values) {
+  return add_constant(work, like, Tensor::vector_int64(values));
+}
+
+void drop_unread_nodes(Work& work) {
+  std::unordered_set<std::string> kept;
+  for (const ValueInfo& v : work.graph().inputs) kept.insert(v.name);
+  erase_unread(work.graph(), kept);
+  const auto left = defined_names(work.graph());
+  std::erase_if(work.graph().value_info, [&](const ValueInfo& v) { return !left.contains(v.name); });
+  std::erase_if(work.ties.values, [&](const auto& value) { return !left.contains(value.first); });
+}
+
+}  // namespace saturate
