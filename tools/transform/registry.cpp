@@ -395,11 +395,7 @@ std::vector<Pass> decoder_passes() {
 
 std::vector<Pass> make_passes() {
   std::vector<Pass> all;
-<<<<<<< HEAD
-  for (const auto make : {interface_passes, value_passes, type_passes, precision_passes, graph_passes, decoder_passes, part_passes})
-=======
   for (const auto make : {interface_passes, value_passes, type_passes, precision_passes, graph_passes, part_passes, device_passes, decoder_passes})
->>>>>>> fadea59 (Do all surgeons of Olive but one)
     for (Pass& pass : make()) all.push_back(std::move(pass));
   return all;
 }
