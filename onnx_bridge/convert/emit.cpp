@@ -265,7 +265,10 @@ absl::StatusOr<Model> emit_model(const OnnxEGraph& egraph, const Lowered& lowere
   settle_constant_inputs(out, task.model());
   write_types(task, nodes, writer.names(), out.graph);
   out.opset_imports[""] = forms->opset();
-  for (const std::string& domain : writer.new_domains()) out.opset_imports.try_emplace(domain, 1);
+  for (const std::string& domain : writer.new_domains()) {
+    const auto version = options.domain_versions.find(domain);
+    out.opset_imports.try_emplace(domain, version == options.domain_versions.end() ? 1 : version->second);
+  }
   out.opset_imports.insert(options.body_imports.begin(), options.body_imports.end());
   return without_uncalled_functions(std::move(out), task.model());
 }

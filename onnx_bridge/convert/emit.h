@@ -1,6 +1,7 @@
 // e-graph -> ONNX: a selection of e-nodes as a model. Names, order of inputs and outputs, and all that no rule touched stay.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_set>
@@ -40,6 +41,7 @@ struct EmitModelOptions {
   std::int64_t max_opset = 28;  // never above this
   std::map<const Graph*, std::shared_ptr<const Graph>> bodies;  // optimized subgraphs in place of the original ones
   std::map<std::string, std::int64_t> body_imports;             // opsets of domains that those need
+  std::map<std::string, std::int64_t> domain_versions;          // of domains that the model does not import; 1 of those not named
   std::vector<WrittenNode>* written = nullptr;                  // filled if given, in order
   std::unordered_set<std::string>* reserved = nullptr;          // names that new values must not take; grows by those that are made
 };

@@ -5,6 +5,8 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "onnx_bridge/convert/calls.h"
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/file/text/model.h"
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/operators/canonical.h"
@@ -242,7 +244,13 @@ class Lowerer {
     }
     if (canonical && canonical->nodes.size() == 1 && !is_training(canonical->nodes[0], source.inputs))
       return lower_canonical_single(canonical->nodes[0], *canonical, node, outputs, scope, source);
-    lower_opaque(node, opset, outputs, scope, source, random || is_training(node, source.inputs));
+    const bool kept = function && options_.kept.contains({node.domain, node.op_type});
+    if (kept) return lower_kept(*function, node, opset, outputs, scope, source);
+    if (!random && is_named(node)) {
+      lower_named(node, outputs, scope, source);
+    } else {
+      lower_opaque(node, opset, outputs, scope, source, random || is_training(node, source.inputs));
+    }
     if (canonical && canonical->nodes.size() > 1) return unite_expansion(*canonical, node, outputs, source);
     if (function && options_.inline_functions && depth < kMaxCallDepth) return unite_body(*function, node, outputs, source, depth);
     if (node.domain.empty() && node.op_type == "If" && depth < kMaxCallDepth) return unite_branch(node, scope, source, depth);
@@ -319,6 +327,40 @@ class Lowerer {
     add_outputs(key, source.inputs, node, scope, source);
   }
 
+  // Whether rules may match the node as the operator of its name: with attributes that they can say.
+  bool is_named(const Node& node) const {
+    const auto is_said = [](const Attribute& a) {
+      return a.value.index() != 0 && a.type != AttributeType::kGraph && a.type != AttributeType::kGraphs;
+    };
+    return node.overload.empty() && options_.named.contains({node.domain, node.op_type}) &&
+           std::all_of(node.attributes.begin(), node.attributes.end(), is_said);
+  }
+
+  // As rules write it: attributes with their defaults, and every output that the operator is defined with.
+  void lower_named(const Node& node, int outputs, Scope& scope, Source& source) {
+    const OpSchema* schema = g_.defined() ? g_.defined()->schema(node.domain, node.op_type) : nullptr;
+    if (schema) outputs = std::max(schema->max_outputs, outputs);
+    add_outputs(make_key(schema, node.domain, node.op_type, node.attributes, outputs, std::nullopt), source.inputs, node, scope, source);
+  }
+
+  // A call that stays one.
+  absl::Status lower_kept(const Function& function, const Node& node, std::int64_t opset, int outputs, Scope& scope, Source& source) {
+    lower_opaque(node, opset, outputs, scope, source, draws_numbers(function));
+    const std::vector<Facts> known = facts_of_call(model_, function, node, g_, source.inputs, options_.kept);
+    for (std::size_t i = 0; i < std::min(known.size(), source.outputs.size()); ++i)
+      if (source.outputs[i] != kNone) g_.assume(source.outputs[i], known[i]);
+    return absl::OkStatus();
+  }
+
+  bool draws_numbers(const Function& function, int depth = 0) const {
+    return depth < kMaxCallDepth && std::any_of(function.nodes.begin(), function.nodes.end(), [&](const Node& n) {
+             const auto in_body = [](const Attribute& a) { return a.type == AttributeType::kGraph && contains_random(a.g()); };
+             const Function* inner = find_function(n);
+             return may_draw(n) || std::any_of(n.attributes.begin(), n.attributes.end(), in_body) ||
+                    (inner && draws_numbers(*inner, depth + 1));
+           });
+  }
+
   // One e-node a canonical node, its outputs joined with those of the original.
   absl::Status unite_expansion(const Canonical& canonical, const Node& node, int outputs, const Source& source) {
     Scope local;
@@ -345,34 +387,6 @@ class Lowerer {
     for (const Function& f : model_.functions)
       if (f.domain == node.domain && f.name == node.op_type && f.overload == node.overload) return &f;
     return nullptr;
-  }
-
-  // The call's attribute, or the function's default; nullopt where neither exists (the attribute is then absent).
-  static std::optional<Attribute> bind_attribute(const Attribute& a, const Node& call, const Function& function) {
-    if (a.ref.empty()) return a;
-    const Attribute* bound = find_attribute(call.attributes, a.ref);
-    if (!bound) bound = find_attribute(function.attribute_defaults, a.ref);
-    if (!bound) return std::nullopt;
-    Attribute copy = *bound;
-    copy.name = a.name;
-    return copy;
-  }
-
-  // The node of a function's body with the call's attributes, also in its subgraphs.
-  static Node bind_attributes(const Node& node, const Node& call, const Function& function) {
-    Node out = node;
-    out.attributes.clear();
-    for (const Attribute& a : node.attributes) {
-      auto bound = bind_attribute(a, call, function);
-      if (!bound) continue;
-      if (bound->type == AttributeType::kGraph) {
-        auto graph = std::make_shared<Graph>(bound->g());
-        for (Node& inner : graph->nodes) inner = bind_attributes(inner, call, function);
-        bound->value = std::shared_ptr<const Graph>(std::move(graph));
-      }
-      out.attributes.push_back(std::move(*bound));
-    }
-    return out;
   }
 
   absl::Status unite_body(const Function& function, const Node& call, int outputs, const Source& source, int depth) {
@@ -495,6 +509,8 @@ class Lowerer {
   std::int64_t unique_ = 0;
 };
 
+}  // namespace
+
 Captured captured_value(const OnnxEGraph& outside, Id id, DimTable& dims) {
   const Facts& known = outside.facts(id);
   Captured out;
@@ -513,8 +529,6 @@ Captured captured_value(const OnnxEGraph& outside, Id id, DimTable& dims) {
   if (known.constant) out.constant = known.value ? known.value : outside.value(id);
   return out;
 }
-
-}  // namespace
 
 std::map<std::string, Captured> capture(const Graph& body, const OnnxEGraph& outside, const Lowered& values, DimTable& dims) {
   std::map<std::string, Captured> out;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -44,14 +45,21 @@ struct Captured {
   Facts facts;
   std::optional<Tensor> constant;
 };
+Captured captured_value(const OnnxEGraph& outside, Id id, DimTable& dims);
 // What a body captures of the graph around it, by name; `dims` are the body's. Computed constants are known up to 64 KiB.
 std::map<std::string, Captured> capture(const Graph& body, const OnnxEGraph& outside, const Lowered& values, DimTable& dims);
+
+using OperatorName = std::pair<std::string, std::string>;  // domain, operator
 
 struct LowerOptions {
   // Values that the graph captures from outside, by name: constants, and inputs of these names. A constant stays where it is: written back,
   // it is referred to by its name.
   std::map<std::string, Captured> captured;
   bool inline_functions = true;  // a call and its body become one e-class
+  // Operators of domains of their own (is_of_own_domain) whose e-nodes rules match; others stay as they are.
+  std::set<OperatorName> named = {};
+  // Functions of the model whose calls stay calls: what they compute is known to nobody outside, but for the types of their outputs.
+  std::set<OperatorName> kept = {};
 };
 
 // Operator and canonical children as one key, equal exactly for equal e-nodes: children of commutative operators in one order.

@@ -19,6 +19,8 @@ const OpSchema* newest_schema(std::string_view domain, std::string_view op_type)
   return schema && !schema->deprecated ? schema : nullptr;
 }
 
+bool counts_along_first_input(std::string_view domain) { return !is_of_own_domain(domain); }
+
 std::optional<int> axis_rank(std::string_view op_type, std::string_view attribute, int first_input_rank) {
   if (attribute != "axis" && attribute != "axes") return std::nullopt;
   if (op_type == "ConcatFromSequence" || op_type == "SplitToSequence") return std::nullopt;
@@ -50,7 +52,7 @@ OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<At
 OpKey make_key(const OpSchema* schema, std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs,
                std::optional<int> rank) {
   if (schema != nullptr) add_defaults(*schema, attributes);
-  if (rank)
+  if (rank && counts_along_first_input(domain))
     for (Attribute& a : attributes) count_axes_from_front(a, op_type, *rank);
   const auto by_name = [](const Attribute& a, const Attribute& b) { return a.name < b.name; };
   if (!std::is_sorted(attributes.begin(), attributes.end(), by_name)) std::sort(attributes.begin(), attributes.end(), by_name);

@@ -23,6 +23,8 @@ OpKey make_key(std::string_view domain, std::string_view op_type, std::vector<At
 OpKey make_key(const OpSchema* schema, std::string_view domain, std::string_view op_type, std::vector<Attribute> attributes, int outputs,
                std::optional<int> rank);
 
+// Whether `axis` and `axes` of a domain's operators count along their first input; of domains of their own nobody knows.
+bool counts_along_first_input(std::string_view domain);
 // The rank by which this attribute counts negative axes, from that of the first input; nullopt: it holds no axes.
 std::optional<int> axis_rank(std::string_view op_type, std::string_view attribute, int first_input_rank);
 // Whether it holds axes that are counted from behind.

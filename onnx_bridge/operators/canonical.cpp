@@ -133,6 +133,11 @@ bool fit_attributes(Job& job, const OpSchema& schema, const OpSchema& newest) {
 // The node in the form of `opset`; false with the reason in `why`.
 bool write(Job& job) {
   const OpSchema* newest = schema_of(job.node, is_standard(job.node) ? kNewestOpset : INT_MAX);
+  if (!newest && is_of_own_domain(job.node.domain)) {  // it has one form
+    canonical::sort_attributes(job.node);
+    place(job);
+    return true;
+  }
   if (!newest) return job.fail("an operator that is not known");
   if (!canonical::convert_down(job)) return false;
   const OpSchema* schema = schema_of(job.node, job.opset);

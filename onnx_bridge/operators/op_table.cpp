@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "absl/container/flat_hash_map.h"
 #include "onnx_bridge/file/words.h"
@@ -74,6 +75,7 @@ class Table {
     std::call_once(it->second->once, [&] { read(*it->second); });
     return it->second->ascending;
   }
+  bool has_domain(std::string_view domain) const { return domains_.contains(domain); }
 
   std::vector<std::string> names(std::string_view domain) const {
     std::vector<std::string> out;
@@ -103,8 +105,9 @@ class Table {
       const std::size_t end = std::min(text.find("\nop ", 1), text.size());
       std::string_view first = text.substr(0, end);
       take_word(first);
-      const std::string_view domain = take_word(first);
-      std::unique_ptr<Versions>& versions = by_name_[{domain == "-" ? std::string_view() : domain, take_word(first)}];
+      const std::string_view word = take_word(first), domain = word == "-" ? std::string_view() : word;
+      domains_.insert(domain);
+      std::unique_ptr<Versions>& versions = by_name_[{domain, take_word(first)}];
       if (!versions) versions = std::make_unique<Versions>();
       versions->texts.emplace_back(text.substr(0, end), &sets);
       text.remove_prefix(std::min(end + 1, text.size()));
@@ -192,6 +195,7 @@ class Table {
 
   std::deque<std::vector<std::string_view>> sets_;  // of each text
   absl::flat_hash_map<std::pair<std::string_view, std::string_view>, std::unique_ptr<Versions>, NameHash> by_name_;
+  std::set<std::string_view> domains_;
 };
 
 const Table& table() {
@@ -216,6 +220,9 @@ const OpSchema* find_schema(std::string_view domain, std::string_view name, std:
 std::span<const OpSchema* const> schema_versions(std::string_view domain, std::string_view name) { return table().versions(domain, name); }
 
 std::vector<std::string> operator_names(std::string_view domain) { return table().names(domain); }
+bool is_of_own_domain(std::string_view domain) {
+  return !table().has_domain(domain) && domain != "ai.onnx" && domain != "saturate" && domain.find_first_of("# ") == std::string_view::npos;
+}
 
 void add_defaults(const OpSchema& schema, std::vector<Attribute>& attributes) {
   for (const OpAttribute& a : schema.attributes)

@@ -49,6 +49,9 @@ const OpSchema* find_schema(std::string_view domain, std::string_view name, std:
 std::span<const OpSchema* const> schema_versions(std::string_view domain, std::string_view name);
 // Of all operators of a domain, in order.
 std::vector<std::string> operator_names(std::string_view domain);
+// Whether a domain is none of the standard's, of a known runtime's or of rules': what its operators are only a model, a rule file or a
+// target says.
+bool is_of_own_domain(std::string_view domain);
 // Appends the defaults of the attributes that are not given.
 void add_defaults(const OpSchema& schema, std::vector<Attribute>& attributes);
 inline constexpr int kNewestOpset = 28;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/canonical.h"
 #include "rules/compile/compile_plan.h"
 #include "rules/language/literals.h"
@@ -540,7 +541,7 @@ void compile_right(CompiledRule& compiled, OnnxEGraph& g) {
     OpKey key = make_key(n.domain, n.op_type, literals, static_cast<int>(n.outputs.size()), std::nullopt);
     const bool axes =
         std::any_of(key.attributes.begin(), key.attributes.end(), [](const Attribute& a) { return a.name == "axis" || a.name == "axes"; });
-    step.fixed = !step.alias && !axes && literals.size() == n.attributes.size();
+    step.fixed = !step.alias && (!axes || !counts_along_first_input(n.domain)) && literals.size() == n.attributes.size();
     if (step.fixed) step.op = g.op(key);
     for (std::uint32_t i = 0; i < n.outputs.size(); ++i)
       if (!n.outputs[i].empty()) scope[n.outputs[i]] = {Operand::From::kRight, step.first_value + i};

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <set>
 
+#include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/compile/compile_plan.h"
@@ -197,8 +198,9 @@ class LeftCompiler {
     std::vector<Expectation> expectations = expect(n);
     std::vector<std::pair<std::string, std::string>> variables;
     std::vector<Attribute> axes;
+    const bool along_first = !children.empty() && counts_along_first_input(n.domain);
     for (Expectation& e : expectations) {
-      if (e.kind == Expectation::Kind::kEqual && negative_axis(e.value) && !children.empty() && axis_rank(n.op_type, e.name, 1)) {
+      if (e.kind == Expectation::Kind::kEqual && negative_axis(e.value) && along_first && axis_rank(n.op_type, e.name, 1)) {
         axes.push_back(e.value);
         e.kind = Expectation::Kind::kPresent;
       }
@@ -208,7 +210,7 @@ class LeftCompiler {
     for (Attribute& a : axes) out_.axis_tests.push_back({slot, children[0], n.op_type, std::move(a)});
     for (const RuleAttribute& a : n.attributes)
       if (a.kind == RuleAttribute::Kind::kVariable) {
-        const bool axis = !children.empty() && axis_rank(n.op_type, a.literal.name, 1);
+        const bool axis = along_first && axis_rank(n.op_type, a.literal.name, 1).has_value();
         out_.bindings.push_back({a.variable, slot, a.literal.name, axis ? children[0] : kNone});
       }
     constant_operands(n, children);

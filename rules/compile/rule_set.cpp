@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "absl/container/flat_hash_set.h"
+#include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
 
@@ -63,9 +64,21 @@ absl::Status RuleSet::check_name(const std::string& name, const std::string& pla
                                                 other ? other->file : std::string("the native rules")));
 }
 
+absl::Status RuleSet::add_versions(const RuleFile& file) {
+  for (const auto& [domain, version] : file.opsets) {
+    if (!is_of_own_domain(domain)) continue;
+    const auto [known, is_new] = domain_versions_.emplace(domain, version);
+    if (!is_new && known->second != version)
+      return absl::InvalidArgumentError(fmt::format("{}:1:1: domain {} has version {} here and {} in another file; a model has one of them",
+                                                    file.name, domain, version, known->second));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RuleSet::load_text(std::string_view text, const std::string& name) {
   auto file = parse_rules(text, name);
   if (!file.ok()) return file.status();
+  if (auto status = add_versions(*file); !status.ok()) return status;
   cases_.insert(cases_.end(), std::move_iterator(file->natives.begin()), std::move_iterator(file->natives.end()));
   const auto operators = std::make_shared<RuleOperators>(*operators_);  // sets that are copies of this one keep theirs
   for (Rule& body : file->operators) {
@@ -112,6 +125,7 @@ absl::Status RuleSet::add(const RuleSet& other) {
   for (const auto& body : other.operators_->all())
     if (std::find(operators->all().begin(), operators->all().end(), body) == operators->all().end()) operators->add(body);
   operators_ = operators;
+  domain_versions_.insert(other.domain_versions_.begin(), other.domain_versions_.end());
   native_.insert(native_.end(), other.native_.begin(), other.native_.end());
   cases_.insert(cases_.end(), other.cases_.begin(), other.cases_.end());
   return absl::OkStatus();

@@ -1,7 +1,9 @@
 // The rules of one run: the built-in files (compiled into the binary), files of a user, and native rules in C++.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -57,6 +59,8 @@ class RuleSet {
   StoredRules all_stored() const;
   // What the files define.
   const RuleOperators& operators() const { return *operators_; }
+  // The versions of domains of their own (is_of_own_domain) that the files' `opset` lines state.
+  const std::map<std::string, std::int64_t>& domain_versions() const { return domain_versions_; }
   // Lets the e-graph know these operators. Compiling does so, too.
   void define_operators(OnnxEGraph& g) const { g.define(operators_); }
   // The graphs with examples and counterexamples of the native rule of this name; none without `examples`.
@@ -78,11 +82,13 @@ class RuleSet {
 
  private:
   void add_native(OnnxEGraph& g, const std::shared_ptr<RuleLog>& log, std::vector<Rewrite>& out) const;
+  absl::Status add_versions(const RuleFile& file);
   absl::Status check_name(const std::string& name, const std::string& place) const;
   StoredRules rules_;
   std::shared_ptr<RuleOperators> operators_ = std::make_shared<RuleOperators>();
   std::vector<NativeRule> native_;
   std::vector<Rule> cases_;  // of native rules
+  std::map<std::string, std::int64_t> domain_versions_;
 };
 
 // The built-in files: name and text (generated at build time).

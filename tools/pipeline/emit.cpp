@@ -43,6 +43,7 @@ absl::StatusOr<EmitModelOptions> emit_model_options(const Grown& grown, const Ch
   out.opset = options.opset;
   out.max_opset = options.limit;
   out.reserved = &emitted.names;
+  out.domain_versions = task.rules.domain_versions();
   for (std::size_t i = 0; i < grown.bodies.size(); ++i) {
     auto body = emit_into(*grown.bodies[i].second, *chosen.bodies[i], options, emitted, task);
     if (!body.ok()) return body.status();

@@ -34,6 +34,7 @@ class Wanted {
 
   bool operator()(const RuleHead& rule) const {
     if (!rule.yields_to.empty() && is_in(rule.yields_to)) return false;
+    if (task_.own.leaves_out(rule)) return false;
     if (looked_ && leads_nowhere(rule)) return false;
     return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported)) ||
            (!rule.if_lacking && is_limited(rule.ends_in));
@@ -208,6 +209,9 @@ class Grower {
     graph.g = std::make_unique<OnnxEGraph>(task_.evaluator);
     if (task_.options.observe || task_.options.reasons) record_explanations(graph.g->egraph());
     LowerOptions options;
+    options.named = task_.own.named;
+    options.kept = task_.own.kept;
+    task_.rules.define_operators(*graph.g);
     if (outside) options.captured = capture(graph.model->graph, *outside->g, outside->lowered, graph.g->dims());
     graph.g->pass_over_empty_tensors();
     graph.g->refuse_by(refusals_of(task_.target, opset_limit(*graph.model, task_)));

@@ -311,9 +311,12 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
     if (symbol.find(' ') == std::string::npos) report.cost_sizes.emplace(symbol, size);
   warn_of_the_model(model, options, report);
   const auto evaluator = make_evaluator(folding(report.before, options));
+  const OwnOperators own = own_operators(model, rules, target);
+  report.warnings.insert(report.warnings.end(), own.warnings.begin(), own.warnings.end());
   const Task task{rules,          target,
                   cost,           options,
-                  *evaluator,     target.newest_opset_with(report.before.operators),
+                  *evaluator,     own,
+                  target.newest_opset_with(report.before.operators),
                   report.seconds, options.provenance || options.annotate || has_metadata(model)};
 
   Attempt attempt(model, task, report);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tools/pipeline/optimize.h"
+#include "tools/pipeline/own_operators.h"
 
 namespace saturate {
 
@@ -23,6 +24,7 @@ struct Task {
   const CostModel& cost;
   const OptimizeOptions& options;
   const Evaluator& evaluator;
+  const OwnOperators& own;
   std::int64_t newest_opset;               // that the target takes the model's operators in
   std::map<std::string, double>& seconds;  // by stage; grows
   // Without rules every node is written back as it came: no folding either.

@@ -1,0 +1,85 @@
+#include "tools/pipeline/own_operators.h"
+
+#include <algorithm>
+#include <map>
+
+#include "fmt/format.h"
+#include "onnx_bridge/operators/op_table.h"
+
+namespace saturate {
+namespace {
+
+OperatorName name_of(const RuleOp& op) { return {std::string(op.domain), std::string(op.op_type)}; }
+
+bool takes(const Target& target, const OperatorName& op) {
+  OpKey key;
+  key.domain = op.first;
+  key.op_type = op.second;
+  return target.allows({.key = key});
+}
+
+// What the rules of a set name.
+class Named {
+ public:
+  explicit Named(const RuleSet& rules) {
+    for (const auto& stored : rules.all_stored())
+      for (const RuleDirection& d : stored->head().directions) {
+        for (const RuleOp& op : d.wants) add(op, stored->head(), readers);
+        for (const RuleOp& op : d.makes) add(op, stored->head(), makers);
+      }
+  }
+
+  std::set<OperatorName> all;
+  std::map<OperatorName, std::set<std::string>> readers, makers;  // names of rules
+
+ private:
+  void add(const RuleOp& op, const RuleHead& rule, std::map<OperatorName, std::set<std::string>>& where) {
+    if (op.domain.empty() || !is_of_own_domain(op.domain)) return;
+    all.insert(name_of(op));
+    if (!rule.defines) where[name_of(op)].emplace(rule.name);
+  }
+};
+
+// The rules that find a function are pointless where nobody takes it.
+std::set<std::string> pointless_rules(const Named& named, const Target& target) {
+  std::set<std::string> out;
+  for (const auto& [op, makers] : named.makers) {
+    const std::string law = qualified_name(op.first, op.second);
+    const auto is_own = [&](const std::string& rule) { return law_of(rule) == law; };
+    const auto readers = named.readers.find(op);
+    if (takes(target, op) ||
+        (readers != named.readers.end() && !std::all_of(readers->second.begin(), readers->second.end(), is_own)))
+      continue;
+    std::copy_if(makers.begin(), makers.end(), std::inserter(out, out.end()), is_own);
+  }
+  return out;
+}
+
+}  // namespace
+
+bool OwnOperators::leaves_out(const RuleHead& rule) const {
+  if (pointless.contains(std::string(rule.name))) return true;
+  const auto is_other = [this](const RuleOp& op) { return others.contains(name_of(op)); };
+  return !others.empty() && std::any_of(rule.directions.begin(), rule.directions.end(), [&](const RuleDirection& d) {
+    return std::any_of(d.wants.begin(), d.wants.end(), is_other) || std::any_of(d.makes.begin(), d.makes.end(), is_other);
+  });
+}
+
+OwnOperators own_operators(const Model& model, const RuleSet& rules, const Target& target) {
+  const Named named(rules);
+  OwnOperators out;
+  out.named = named.all;
+  out.pointless = pointless_rules(named, target);
+  for (const auto& [domain, version] : rules.domain_versions()) {
+    const std::int64_t given = model.opset(domain);
+    if (given == 0 || given == version) continue;
+    const auto is_there = [&](const OperatorName& op) { return op.first == domain; };
+    std::copy_if(named.all.begin(), named.all.end(), std::inserter(out.others, out.others.end()), is_there);
+    out.warnings.push_back(fmt::format("rules are for version {} of domain {}, and the model has version {}: they are left out", version,
+                                       domain, given));
+  }
+  for (const OperatorName& op : out.others) out.named.erase(op);
+  return out;
+}
+
+}  // namespace saturate

@@ -1,0 +1,25 @@
+// Operators of domains of their own, which neither the standard nor a known runtime has: which of them rules see in a model, and which
+// functions of the model stay functions.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "extract/target/target.h"
+#include "onnx_bridge/convert/lower.h"
+#include "rules/compile/rule_set.h"
+
+namespace saturate {
+
+struct OwnOperators {
+  std::set<OperatorName> named;     // that rules name
+  std::set<OperatorName> kept;      // functions of the model whose calls stay calls
+  std::set<OperatorName> others;    // that rules name, and that are something else in the model: such rules are left out
+  std::set<std::string> pointless;  // rules that would make what the target does not take and no other rule reads
+  std::vector<std::string> warnings;
+  bool leaves_out(const RuleHead& rule) const;
+};
+OwnOperators own_operators(const Model& model, const RuleSet& rules, const Target& target);
+
+}  // namespace saturate
