@@ -235,7 +235,7 @@ class Check {
       }
     }
     for (std::size_t g = 0; g < rule_.where.size(); ++g) {
-      if (only_asks_for_knowledge(*rule_.where[g])) continue;
+      if (rule_.derived || only_asks_for_knowledge(*rule_.where[g])) continue;
       ++out_.guards;
       out_.needed += shown[g] ? 1 : 0;
       const std::string guard = to_string(*rule_.where[g]);

@@ -15,6 +15,7 @@ class OperatorCheck {
   }
 
   RuleCheck run() {
+    if (body_.declares) return std::move(out_);
     if (body_.examples.empty()) error(body_.place, "an operator needs an example");
     for (const RuleExample& example : body_.examples) {
       ++out_.examples;
@@ -138,6 +139,7 @@ absl::StatusOr<std::vector<Value>> run_operator_of_rule(const Evaluator& evaluat
   absl::Status refused = absl::InvalidArgumentError(fmt::format("no body of {}.{} takes such inputs", node.domain, node.op_type));
   for (const auto& stored : *bodies) {
     const Rule& body = stored->rule();
+    if (body.declares) return absl::UnimplementedError(fmt::format("{} is declared without a body", body.name));
     const auto is_given = [&](std::size_t i) { return i < inputs.size() && inputs[i].present(); };
     Environment environment;
     if (!RuleOperators::takes(body, inputs.size(), is_given) || !RuleOperators::bind_attributes(body, node, environment)) continue;

@@ -24,12 +24,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-ExprPtr name_expr(const std::string& name, Place place) {
-  auto e = make_expr(Expr::Kind::kName, place);
-  e->text = name;
-  return e;
-}
-
 ExprPtr call(std::string_view function, ExprPtr argument) {
   auto e = make_expr(Expr::Kind::kCall, argument->place);
   e->text = function;
@@ -364,6 +358,12 @@ class Expander {
 };
 
 }  // namespace
+
+ExprPtr name_expr(const std::string& name, Place place) {
+  auto e = make_expr(Expr::Kind::kName, place);
+  e->text = name;
+  return e;
+}
 
 absl::StatusOr<std::vector<Rule>> expand(const WrittenRule& written) { return Expander(written).run(); }
 

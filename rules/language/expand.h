@@ -40,6 +40,8 @@ struct WrittenRule {
 // kInvalidArgument with the place and what is wrong.
 absl::StatusOr<std::vector<Rule>> expand(const WrittenRule& written);
 
+// A name as an expression.
+ExprPtr name_expr(const std::string& name, Place place);
 // A copy of an expression in which names stand for others; the copy is at `place` where that is given.
 ExprPtr with_names(const ExprPtr& e, const std::map<std::string, ExprPtr, std::less<>>& names, const Place* place = nullptr);
 

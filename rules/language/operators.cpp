@@ -69,6 +69,7 @@ class BodyInference {
 
   // nullopt: the body does not tell.
   std::optional<Outputs> outputs() {
+    if (body_.right.empty()) return std::nullopt;  // a declaration
     EvalContext context(facts_, environment_, false);
     for (const auto& [name, expr] : body_.lets) {
       Result r = context.evaluate(*expr);
@@ -150,7 +151,7 @@ class BodyInference {
   }
 
   absl::Status step(const RuleNode& node, int place) {
-    const OpSchema* schema = newest_schema(node.domain, node.op_type);
+    const OpSchema* schema = schema_for_rule(dynamic_cast<const RuleOperators*>(context_.defined), node.domain, node.op_type);
     Node call;
     call.op_type = node.op_type;
     call.domain = node.domain;
@@ -314,7 +315,8 @@ std::string RuleOperators::why_not(const Rule& body) const {
                                  return a.literal.name == b.literal.name && a.literal.type == b.literal.type &&
                                         a.literal.value.index() == b.literal.value.index();
                                });
-  if (!same || first.file != body.file)
+  const bool stands_alone = body.function || body.declares || first.function || first.declares;
+  if (!same || first.file != body.file || (stands_alone && law_of(first.name) == law_of(body.name) && first.place.line != body.place.line))
     return fmt::format("{} is defined in {}:{} already{}", body.name, first.file, first.place.line,
                        same ? "" : " with other attributes; a further body has the same");
   return {};

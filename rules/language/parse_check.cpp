@@ -25,7 +25,7 @@ class Checker {
     attribute_variables();
     left();
     expressions();
-    if (!rule_.native) right();
+    if (!rule_.native && !(rule_.declares && rule_.right.empty())) right();
     examples();
     return error_;
   }

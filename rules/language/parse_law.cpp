@@ -6,6 +6,7 @@
 
 #include "rules/evaluate/functions.h"
 #include "rules/language/operator_classes.h"
+#include "rules/language/own_functions.h"
 #include "rules/language/parse_parser.h"
 
 namespace saturate {
@@ -14,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxInstances = 2000;
 
 bool begins_law(const Token& token) {
-  for (std::string_view word : {"rule", "native", "operator", "forall", "optional", "def"})
+  for (std::string_view word : {"rule", "native", "operator", "function", "forall", "optional", "def"})
     if (token.is_word(word)) return true;
   return false;
 }
@@ -206,7 +207,7 @@ std::vector<Token> RuleParser::tokens_of_law() {
 bool RuleParser::parse_instance(std::vector<Token> tokens, WrittenRule& written) {
   tokens.push_back(tokens_.back());  // kEnd
   RuleParser parser(text_, file_, std::move(tokens), known());
-  bool ok = parser.peek().is_word("operator") ? parser.parse_operator(written) : parser.parse_rule(written);
+  bool ok = parser.parse_rule_or_operator(written);
   if (ok && parser.peek().kind != Token::Kind::kEnd)
     ok = parser.fail(parser.peek().place, fmt::format("expected a clause of the rule or the next rule, found {}", shown(parser.peek())));
   if (!ok) error_ = parser.error_;
@@ -263,12 +264,11 @@ bool RuleParser::parse_law(RuleFile& file) {
     rules.push_back(std::move(graph));
     if (!prelude.quantifiers.empty() || !prelude.optional.empty())
       return fail(place, "a graph for a native rule stands alone; remove what is before it");
-  } else if (!peek().is_word("rule") && !peek().is_word("operator")) {
+  } else if (!peek().is_word("rule") && !peek().is_word("operator") && !peek().is_word("function")) {
     return fail(place, fmt::format("expected `rule`, found {}", shown(peek())));
   } else if (prelude.quantifiers.empty()) {
     WrittenRule written;
-    const bool ok = peek().is_word("operator") ? parse_operator(written) : parse_rule(written);
-    if (!ok || !add_expanded(std::move(written), prelude, rules)) return false;
+    if (!parse_rule_or_operator(written) || !add_expanded(std::move(written), prelude, rules)) return false;
   } else if (!parse_instances(tokens_of_law(), prelude, rules)) {
     return false;
   }
@@ -300,17 +300,21 @@ bool RuleParser::parse_instances(const std::vector<Token>& tokens, const Prelude
          std::all_of(written.begin(), written.end(), [&](WrittenRule& w) { return add_expanded(std::move(w), prelude, out); });
 }
 
+bool RuleParser::holds(const absl::Status& status) {
+  if (!status.ok()) error_ = std::string(status.message());
+  return status.ok();
+}
+
 bool RuleParser::add(RuleFile& file, std::vector<Rule> rules) {
   for (Rule& rule : rules) {
-    if (auto status = check_rule(rule, file.opsets); !status.ok()) {
-      error_ = std::string(status.message());
-      return false;
-    }
+    if (rule.function && !holds(complete_function(rule, *defined_))) return false;
+    if (!holds(check_rule(rule, file.opsets))) return false;
     if (rule.defines) {
       if (const std::string why = defined_->why_not(rule); !why.empty()) return fail(rule.place, why);
       Rule body = rule;
       body.operators = nullptr;  // they will hold it
       defined_->add(std::make_shared<const StoredRule>(std::move(body)));
+      if (rule.function && !add(file, rules_of_function(rule))) return false;
       file.operators.push_back(std::move(rule));
       continue;
     }

@@ -63,6 +63,7 @@ class RuleParser {
   bool parse_instance(std::vector<Token> tokens, WrittenRule& written);
   bool share_examples(std::vector<WrittenRule>& instances);
   bool add_expanded(WrittenRule written, const Prelude& prelude, std::vector<Rule>& out);
+  bool holds(const absl::Status& status);  // else it is the error
   bool add(RuleFile& file, std::vector<Rule> instances);
   std::vector<Token> tokens_of_law();
 
@@ -71,7 +72,9 @@ class RuleParser {
   bool parse_rule(WrittenRule& written);
   bool parse_native(Rule& rule);
   bool parse_where_and_lets(Rule& rule);
+  bool parse_rule_or_operator(WrittenRule& written);
   bool parse_operator(WrittenRule& written);
+  bool parse_operator_body(Rule& rule);
   bool parse_operator_attribute(Rule& rule, RuleNode& node);
   bool parse_header(WrittenRule& written);
   bool parse_inputs_and_outputs(Rule& rule);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "egraph/rewrite.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "rules/compile/rule_set.h"
 #include "rules/language/literals.h"
 #include "rules/language/parse_parser.h"
@@ -158,9 +159,15 @@ bool RuleParser::parse_where_and_lets(Rule& rule) {
   return true;
 }
 
-// `operator twice <interleaved: int = 0> (X) => (Y)`, `where` and `let`, `=>` and the body.
+bool RuleParser::parse_rule_or_operator(WrittenRule& written) {
+  return peek().is_word("rule") ? parse_rule(written) : parse_operator(written);
+}
+
+// `operator twice <interleaved: int = 0> (X) => (Y)`, `where` and `let`, `=>` and the body; `function my.dom.F <a: float> (X) => (Y)` and
+// the body in braces.
 bool RuleParser::parse_operator(WrittenRule& written) {
   Rule& rule = written.rule;
+  rule.function = peek().is_word("function");
   rule.doc = next().doc;
   operators_ = unnamed_ = 0;
   rule.operators = defined_;
@@ -170,6 +177,8 @@ bool RuleParser::parse_operator(WrittenRule& written) {
   const bool has_domain = peek(1).is(".");
   if (!parse_operator_name(node)) return false;
   if (node.domain.empty() && has_domain) return fail(rule.place, "the operators of ai.onnx are the standard's; give yours another domain");
+  if (node.domain.empty() && rule.function)
+    return fail(rule.place, fmt::format("a function has a domain of its own, as in `function my.dom.{}`", node.op_type));
   if (node.domain.empty()) node.domain = kInternalDomain;
   rule.name = fmt::format("{}.{}", node.domain, node.op_type);
   if (accept("<")) {
@@ -182,11 +191,23 @@ bool RuleParser::parse_operator(WrittenRule& written) {
   node.inputs = rule.inputs;
   node.outputs = rule.outputs;
   rule.left.push_back(std::move(node));
-  if (!parse_where_and_lets(rule) || !expect("=>", "before the body of an operator") || !parse_side(rule, rule.right)) return false;
-  if (!parse_clauses(written)) return false;
+  if (!parse_operator_body(rule) || !parse_clauses(written)) return false;
   if (!rule.assumes.empty() || !written.assumed.empty() || rule.if_unsupported || rule.budget || rule.phase != 0)
     return fail(rule.place, "an operator is what its body says; of the clauses of rules it has examples, counterexamples and a tolerance");
   return true;
+}
+
+bool RuleParser::parse_operator_body(Rule& rule) {
+  if (rule.function) {
+    if (peek().is_word("where") || peek().is_word("let"))
+      return fail(peek().place, "a function is its body, whatever it is given; `where` and `let` belong to `operator`");
+    return parse_body(rule.right);
+  }
+  if (!parse_where_and_lets(rule)) return false;
+  if (accept("=>")) return parse_side(rule, rule.right);
+  rule.declares = is_of_own_domain(rule.left.front().domain);
+  if (!rule.declares) return expect("=>", "before the body of an operator");
+  return !accept_word("like") || parse_side(rule, rule.right);
 }
 
 // `softcap: float = 0.0`, or without a default, or `params?: floats`, which may be absent.

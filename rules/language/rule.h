@@ -128,6 +128,9 @@ struct Rule {
   bool native = false;  // a graph for the native rule of this name, with examples and counterexamples: there is no right side
   // The right side defines the operator that the left side is: its attributes are variables, with their defaults as literals.
   bool defines = false;
+  bool function = false;  // and is a function as ONNX has it (own_functions.h)
+  bool declares = false;  // the right side, where there is one, tells the types of the operator's outputs and nothing else
+  bool derived = false;   // a rule that a function gives: its guards are not the file's
   std::shared_ptr<const RuleOperators> operators;  // that its file may name; null of a rule read from bytes, which is checked
 };
 // The rule as it is written, of which `name` is an instance: all before `[`.
