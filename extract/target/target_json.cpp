@@ -212,6 +212,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     t.cost_model = value.get<std::string>();
   else if (key == "domains")
     for (const auto& [domain, ops] : value.items()) t.operators[domain] = ops.get<std::set<std::string>>();
+  else if (key == "keep_functions")
+    t.keep_functions = value.get<bool>();
   else if (key == "standard")
     return read_standard(value, t);
   else if (key == "newest_opset")
@@ -247,9 +249,9 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
     t.quantizes_weights = {value.at("operators").get<std::set<std::string>>(), value.value("versions", std::string())};
   else
     return bad(
-        "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, standard, newest_opset, "
-        "forbidden, dtypes, limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, quantizes_weights, runtime, "
-        "assumes");
+        "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, keep_functions, standard, "
+        "newest_opset, forbidden, dtypes, limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, quantizes_weights, "
+        "runtime, assumes");
   return absl::OkStatus();
 }
 
@@ -410,6 +412,7 @@ std::string target_text(const Target& t) {
     out["standard"] = ordered_json::object();
     for (const auto& [op, ranges] : t.standard) out["standard"][op] = versions_text(ranges);
   }
+  if (t.keep_functions) out["keep_functions"] = true;
   if (!t.newest_opset.empty()) out["newest_opset"] = t.newest_opset;
   if (t.sources.empty()) out.erase("sources");
   out["forbidden"] = t.forbidden;

@@ -12,8 +12,8 @@ namespace saturate {
 // The node of a function's body with the call's attributes, also in its subgraphs.
 Node bind_attributes(const Node& node, const Node& call, const Function& function);
 
-// What is known of a call's outputs, found in an e-graph of the body alone; empty where the body cannot be lowered. `inputs`: its classes in
-// `g`. `kept`: as in LowerOptions.
+// What is known of a call's outputs, found in an e-graph of the body alone; empty where the body cannot be lowered. `inputs`: its classes
+// in `g`. `kept`: as in LowerOptions.
 std::vector<Facts> facts_of_call(const Model& model, const Function& function, const Node& call, const OnnxEGraph& g,
                                  std::span<const Id> inputs, const std::set<OperatorName>& kept);
 

@@ -121,7 +121,7 @@ class NodeWriter {
 
   absl::Status write_unit(const EmitUnit& unit) {
     const OpKey& key = task_.g.key(task_.e().node(unit.node).op);
-    if (unit.source && !unit.canonical && forms_.keeps_meaning(*unit.source->node) && forms_.takes_types(unit)) {
+    if (unit.source && !unit.canonical && names_outputs(unit) && forms_.keeps_meaning(*unit.source->node) && forms_.takes_types(unit)) {
       write_original(unit);
       return absl::OkStatus();
     }
@@ -131,6 +131,11 @@ class NodeWriter {
                                                        name, key.op_type, task_.model().opset(key.domain), forms_.opset()));
     }
     return write_canonical(unit);
+  }
+
+  // Whether the message has a place for each output that is read: an operator of rules has all that it is defined with.
+  static bool names_outputs(const EmitUnit& unit) {
+    return unit.outputs.empty() || unit.outputs.rbegin()->first < static_cast<int>(unit.source->node->outputs.size());
   }
 
   void write_original(const EmitUnit& unit) {

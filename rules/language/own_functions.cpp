@@ -10,7 +10,6 @@
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/operators/op_traits.h"
-#include "rules/evaluate/eval.h"
 #include "rules/evaluate/functions.h"
 #include "rules/language/expand.h"
 #include "rules/language/parse_lexer.h"
@@ -90,14 +89,16 @@ class Completion {
     Node drawn;
     drawn.domain = node.domain;
     drawn.op_type = node.op_type;
-    if (may_draw(drawn)) fail(node.place, fmt::format("{} draws numbers: two calls differ, so that no rule can say what they are", node.op_type));
+    if (may_draw(drawn))
+      fail(node.place, fmt::format("{} draws numbers: two calls differ, so that no rule can say what they are", node.op_type));
     const RuleNode& call = call_of(function_);
     if (node.domain == call.domain && node.op_type == call.op_type)
       fail(node.place, "its body calls the function itself; functions of ONNX are not recursive");
     else if (is_of_own_domain(node.domain) && !defined_.schema(node.domain, node.op_type))
-      fail(node.place, fmt::format("there is no function {0}.{1} before this one; define it first, or declare it by `operator {0}.{1} (...) "
-                                   "=> (...)`",
-                                   node.domain, node.op_type));
+      fail(node.place,
+           fmt::format("there is no function {0}.{1} before this one; define it first, or declare it by `operator {0}.{1} (...) "
+                       "=> (...)`",
+                       node.domain, node.op_type));
     else if (node.domain == kInternalDomain)
       fail(node.place, fmt::format("{}.{} is an operator between rules, which no model holds; write its body", node.domain, node.op_type));
     for (const RuleAttribute& a : node.attributes) check_reference(a);
@@ -234,7 +235,8 @@ Cone cone_of(const Rule& function, const std::string& output) {
   Cone cone;
   Names wanted{output};
   for (auto n = function.right.rbegin(); n != function.right.rend(); ++n) {
-    if (std::none_of(n->outputs.begin(), n->outputs.end(), [&](const std::string& o) { return !o.empty() && wanted.contains(o); })) continue;
+    if (std::none_of(n->outputs.begin(), n->outputs.end(), [&](const std::string& o) { return !o.empty() && wanted.contains(o); }))
+      continue;
     wanted.insert(n->inputs.begin(), n->inputs.end());
     cone.read.insert(n->inputs.begin(), n->inputs.end());
     cone.nodes.insert(cone.nodes.begin(), *n);
@@ -269,7 +271,7 @@ class Finding {
   Finding(const Rule& function, const std::string& output) : function_(function), output_(output), cone_(cone_of(function, output)) {}
 
   std::optional<Rule> rule() {
-    if (cone_.nodes.empty() || cone_.nodes.back().op_type == "Identity" || !tells_inputs()) return std::nullopt;
+    if (cone_.nodes.empty() || cone_.nodes.back().op_type == "Identity" || !is_whole()) return std::nullopt;
     out_ = function_;
     out_.defines = out_.function = false;
     out_.derived = true;
@@ -289,8 +291,10 @@ class Finding {
   }
 
  private:
-  bool tells_inputs() const {
-    return std::all_of(function_.inputs.begin(), function_.inputs.end(), [&](const std::string& i) { return cone_.read.contains(i); });
+  // Whether the output is made of all that the body holds: else the function might not run where a part of it does.
+  bool is_whole() const {
+    const auto is_read = [&](const std::string& i) { return cone_.read.contains(i); };
+    return cone_.nodes.size() == function_.right.size() && std::all_of(function_.inputs.begin(), function_.inputs.end(), is_read);
   }
   bool is_made(const std::string& output) const {
     return std::any_of(cone_.nodes.begin(), cone_.nodes.end(), [&](const RuleNode& n) { return is_among(output, n.outputs); });
@@ -334,7 +338,8 @@ class Finding {
     for (const RuleNode& n : cone_.nodes) {
       if (!is_among(name, n.inputs)) continue;
       const auto other = std::find_if(n.inputs.begin(), n.inputs.end(), [&](const std::string& i) { return i != name && is_value(i); });
-      if (!saturate::broadcasts(n) || other == n.inputs.end()) return out_.where.push_back(both("==", called("rank", {number}, place), int_expr(0, place)));
+      if (!saturate::broadcasts(n) || other == n.inputs.end())
+        return out_.where.push_back(both("==", called("rank", {number}, place), int_expr(0, place)));
       met.push_back(called("scalar", {number, name_expr(*other, place)}, place));
     }
     out_.where.insert(out_.where.end(), met.begin(), met.end());
@@ -342,25 +347,35 @@ class Finding {
 
   bool is_value(const std::string& name) const {
     if (is_among(name, function_.inputs)) return !is_among(name, function_.optional);
-    return std::any_of(cone_.nodes.begin(), cone_.nodes.end(), [&](const RuleNode& n) { return !n.is_constant() && is_among(name, n.outputs); });
+    return std::any_of(cone_.nodes.begin(), cone_.nodes.end(),
+                       [&](const RuleNode& n) { return !n.is_constant() && is_among(name, n.outputs); });
   }
 
   // Of the attribute's value in the function's, in the dtype of what it meets.
   void give_example(const std::string& name, const RuleAttribute& attribute) {
     for (RuleExample& example : out_.examples) {
-      const auto given = std::find_if(example.values.begin(), example.values.end(), [&](const ExampleValue& v) { return v.name == attribute.variable; });
+      const auto given =
+          std::find_if(example.values.begin(), example.values.end(), [&](const ExampleValue& v) { return v.name == attribute.variable; });
       if (given == example.values.end() || !given->attribute) continue;
       ExampleValue value;
       value.name = name;
       value.place = given->place;
       value.dtype = dtype_in(example, name);
       value.values.emplace();
-      const Val v(*given->attribute);
-      if (const auto real = v.real()) value.values->push_back(*real);
-      for (const Val& item : v.list() ? *v.list() : List{}) value.values->push_back(item.real().value_or(0));
-      if (v.list()) value.dims = {static_cast<std::int64_t>(value.values->size())};
+      add_numbers(given->attribute->value, value);
       example.values.push_back(std::move(value));
     }
+  }
+
+  static void add_numbers(const AttributeValue& attribute, ExampleValue& value) {
+    const auto add_list = [&](const auto& list) {
+      value.values->assign(list.begin(), list.end());
+      value.dims = {static_cast<std::int64_t>(list.size())};
+    };
+    if (const auto* i = std::get_if<std::int64_t>(&attribute)) value.values->push_back(static_cast<double>(*i));
+    if (const auto* f = std::get_if<float>(&attribute)) value.values->push_back(*f);
+    if (const auto* ints = std::get_if<std::vector<std::int64_t>>(&attribute)) add_list(*ints);
+    if (const auto* floats = std::get_if<std::vector<float>>(&attribute)) add_list(*floats);
   }
 
   DType dtype_in(const RuleExample& example, const std::string& name) const {
@@ -436,8 +451,9 @@ std::vector<Rule> rules_of_function(const Rule& function) {
   for (const std::string& output : function.outputs) {
     auto found = Finding(function, output).rule();
     if (!found) continue;
-    found->name = instance_name(function, function.outputs.size() == 1 ? "found" : fmt::format("found {}", output));
+    found->name = instance_name(function, "found");
     out.push_back(*std::move(found));
+    break;  // other outputs of the same node would find the same
   }
   return out;
 }

@@ -18,10 +18,11 @@ namespace saturate {
 // dtype that their reader asks for (CastLike of a Constant is that Constant), copies have no node. kInvalidArgument with the place.
 absl::Status complete_function(Rule& function, const RuleOperators& defined);
 
-// "NAME[expanded]", and for each output whose body tells all inputs and attributes "NAME[found]", of several outputs "NAME[found Y]".
+// "NAME[expanded]", and "NAME[found]" where one output is made of the whole body, which then tells all inputs and attributes.
 std::vector<Rule> rules_of_function(const Rule& function);
 
 // The function as a model of this opset of ai.onnx holds it. kFailedPrecondition: the opset lacks something.
-absl::StatusOr<Function> onnx_function(const Rule& function, std::int64_t opset, const std::map<std::string, std::int64_t>& domain_versions);
+absl::StatusOr<Function> onnx_function(const Rule& function, std::int64_t opset,
+                                       const std::map<std::string, std::int64_t>& domain_versions);
 
 }  // namespace saturate

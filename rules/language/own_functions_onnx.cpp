@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <set>
 
 #include "onnx_bridge/convert/op_key.h"
-#include "onnx_bridge/operators/canonical.h"
+#include "onnx_bridge/operators/body_opset.h"
 #include "rules/language/own_functions.h"
 
 namespace saturate {
@@ -91,7 +92,7 @@ class OnnxBody {
       written.type = declared(a.variable).type;
       written.ref = a.variable;
     }
-    return write(std::move(node));
+    return write(node);
   }
 
   // The name of a number in the dtype that its reader takes.
@@ -123,68 +124,21 @@ class OnnxBody {
     else
       node.inputs.push_back(like);
     node.outputs = {name};
-    if (const absl::Status s = write(std::move(node)); !s.ok()) return s;
+    if (const absl::Status s = write(node); !s.ok()) return s;
     return name;
   }
 
-  // In the opset's form. What an attribute of the function stands for is not known: a value takes its place meanwhile.
-  absl::Status write(Node node) {
-    if (!node.domain.empty() || opset_ == kNewestOpset) {
-      nodes_.push_back(std::move(node));
-      return absl::OkStatus();
-    }
-    std::vector<Attribute> references;
-    for (Attribute& a : node.attributes) {
-      if (a.ref.empty()) continue;
-      references.push_back(a);
-      a.value = stand_in(a.type);
-      a.ref.clear();
-    }
-    const std::vector<Facts> unknown(node.inputs.size());
-    std::vector<const Facts*> facts;
-    for (const Facts& f : unknown) facts.push_back(&f);
-    auto written = from_canonical(node, opset_, facts, dims_, node.outputs[0]);
-    if (!written.ok()) return lacks(std::string(written.status().message()));
-    const bool as_it_is = written->nodes.size() == 1 && written->nodes[0].op_type == node.op_type;
-    if (!references.empty() && !as_it_is) return lacks(fmt::format("{}: opset {} has another form of it", node.op_type, opset_));
-    for (const Attribute& a : references) {
-      std::erase_if(written->nodes[0].attributes, [&](const Attribute& known) { return known.name == a.name; });
-      written->nodes[0].attributes.push_back(a);
-    }
-    for (const Initializer& c : written->constants) {
-      Node& constant = nodes_.emplace_back();
-      constant.op_type = "Constant";
-      constant.attributes = {Attribute::of("value", c.tensor)};
-      constant.outputs = {c.name};
-    }
-    std::move(written->nodes.begin(), written->nodes.end(), std::back_inserter(nodes_));
+  absl::Status write(const Node& node) {
+    auto written = node_in_opset(node, kNewestOpset, opset_);
+    if (!written.ok())
+      return absl::FailedPreconditionError(
+          fmt::format("function {} cannot be written: {}", law_of(function_.name), std::string(written.status().message())));
+    std::move(written->begin(), written->end(), std::back_inserter(nodes_));
     return absl::OkStatus();
-  }
-
-  static AttributeValue stand_in(AttributeType type) {
-    switch (type) {
-      case AttributeType::kInt:
-        return std::int64_t{1};
-      case AttributeType::kFloat:
-        return 0.5f;
-      case AttributeType::kInts:
-        return std::vector<std::int64_t>{1};
-      case AttributeType::kFloats:
-        return std::vector<float>{0.5f};
-      case AttributeType::kStrings:
-        return std::vector<std::string>{"s"};
-      default:
-        return std::string("s");
-    }
-  }
-
-  absl::Status lacks(const std::string& what) const {
-    return absl::FailedPreconditionError(fmt::format("function {} cannot be written: {}", law_of(function_.name), what));
   }
 
   const Rule& function_;
   std::int64_t opset_;
-  DimTable dims_;
   std::vector<Node> nodes_;
   std::map<std::string, std::string> names_;
   std::set<std::string> taken_;

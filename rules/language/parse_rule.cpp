@@ -177,9 +177,10 @@ bool RuleParser::parse_operator(WrittenRule& written) {
   const bool has_domain = peek(1).is(".");
   if (!parse_operator_name(node)) return false;
   if (node.domain.empty() && has_domain) return fail(rule.place, "the operators of ai.onnx are the standard's; give yours another domain");
-  if (node.domain.empty() && rule.function)
-    return fail(rule.place, fmt::format("a function has a domain of its own, as in `function my.dom.{}`", node.op_type));
   if (node.domain.empty()) node.domain = kInternalDomain;
+  if (rule.function && !is_of_own_domain(node.domain))
+    return fail(rule.place, fmt::format("domain {} is a known one; give the function a domain of its own, as in `function my.dom.{}`",
+                                        node.domain, node.op_type));
   rule.name = fmt::format("{}.{}", node.domain, node.op_type);
   if (accept("<")) {
     do {

@@ -89,6 +89,7 @@ Expected<Setup> setup_of(const Options& o, const GivenShapes& shapes) {
   SetupOptions options{o.target, o.prefer, o.cost, {}, {"none"}, {}};
   options.cost_options.symbols = shapes.dims;
   for (const CostAt& at : o.cost_at) options.cost_options.points.push_back({at.dims, at.weight});
+  options.keep_functions = o.keep_functions;
   absl::StatusOr<Setup> setup = set_up(options);
   if (!setup.ok()) return error_of(setup.status(), "", "");
   absl::StatusOr<saturate::RuleSet> rules = o.rules ? o.rules->impl().rules : saturate::RuleSet::builtin(false);

@@ -195,6 +195,7 @@ struct Options {
   std::optional<bool> within_one_step = {};
   std::optional<std::int64_t> opset = {};
   bool keep_opset = false;
+  bool keep_functions = false;                                         // that the target names; OUT holds them
   std::map<std::string, std::int64_t> dims = {};                       // sizes of symbolic dims
   std::map<std::string, std::vector<std::int64_t>> input_shapes = {};  // dims of inputs; -1 leaves one as it is
   bool allow_empty = false;                                            // whether they may be 0

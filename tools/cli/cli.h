@@ -72,6 +72,7 @@ struct SaturateArgs {
   EffectChoice effects;
   std::optional<std::int64_t> opset;
   bool keep_opset = false;
+  bool keep_functions = false;
   Limits limits;
 };
 

@@ -161,6 +161,7 @@ absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args) {
 
 absl::StatusOr<Setup> set_up(const SaturateArgs& args, const ShapeArgs& shapes) {
   SetupOptions options{args.target, args.prefer, args.cost, {}, args.rules, {}};
+  options.keep_functions = args.keep_functions;
   options.filter.effects = args.effects;
   for (const std::string& name : args.skip_rules) {
     constexpr std::string_view kFusion = "Fusion";  // OnnxSlim's "FusionGelu"

@@ -354,6 +354,9 @@ void add_saturate(CLI::App* app, SaturateArgs& args) {
           ->check(not_a_known_opset, "")
           ->group(group);
   app->add_flag("--keep-opset", args.keep_opset, "write the input's opset")->excludes(opset)->group(group);
+  app->add_flag("--keep-functions", args.keep_functions,
+                "functions of the model and of rule files that the target names stay calls, and OUT.onnx holds the functions")
+      ->group(group);
   for (const char* name : {"--skip-rules", "--skip-optimization", "--skip-optimizations", "--skip-fusion-patterns"})
     app->add_option(name, args.skip_rules)->group("")->delimiter(',');
   app->add_option("--target-opset", args.opset)->group("")->check(not_a_known_opset, "");

@@ -104,7 +104,10 @@ class Wanted {
 
   bool leads_nowhere(const RuleHead& rule) const {
     if (rule.if_unsupported && !is_refused(rule.ends_in) && !takes(rule.ends_in)) return true;
-    const auto foreign = [this](const RuleOp& n) { return n.domain != kInternalDomain && !domains_.contains(std::string(n.domain)); };
+    const auto foreign = [this](const RuleOp& n) {
+      return n.domain != kInternalDomain && !domains_.contains(std::string(n.domain)) &&
+             !task_.rules.operators().bodies(n.domain, n.op_type);
+    };
     return std::any_of(rule.directions.begin(), rule.directions.end(),
                        [&](const RuleDirection& d) { return std::any_of(d.makes.begin(), d.makes.end(), foreign); });
   }
@@ -250,7 +253,7 @@ StageTimer::~StageTimer() { total_ += steady_seconds() - start_; }
 
 std::int64_t opset_limit(const Model& model, const Task& task) {
   if (task.options.opset) return *task.options.opset;
-  if (task.options.keep_opset) return model.opset("");
+  if (task.options.keep_opset || !task.own.kept.empty()) return model.opset("");
   const std::int64_t highest = task.target.highest_opset();
   const Target& target = task.target;
   const bool too_new = task.has_rules() && target.release_is_asked_for && model.opset("") > target.release->opset;

@@ -10,6 +10,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "tools/pipeline/local_functions.h"
 #include "tools/pipeline/needs.h"
 #include "tools/pipeline/provenance.h"
 #include "tools/pipeline/stages.h"
@@ -344,8 +345,14 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   EmitOptions same = attempt.options();
   same.names = emitted.names;
   add_experiments(attempt.grown(), attempt.chosen(), std::move(same), task, result);
-  if (task.has_rules()) fit_ir_version(result.model, target);
   if (has_bodies(result.model.graph)) share_initializers(result.model.graph, initializer_names(model.graph), emitted.names);
+  if (target.keep_functions) {
+    auto whole = with_functions(std::move(result.model), rules, result.model.opset(""));
+    if (!whole.ok()) return whole.status();
+    result.model = *std::move(whole);
+    if (auto s = bring_to_opset(result.model, own.kept); !s.ok()) return s;
+  }
+  if (task.has_rules()) fit_ir_version(result.model, target);
   report.after = graph_stats(result.model);
   report.needs = needs_of(report.after, runtime_of(&target));
   note_newer(attempt, task, report);

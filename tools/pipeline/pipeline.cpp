@@ -6,7 +6,9 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
+#include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/debug_rules.h"
+#include "tools/pipeline/local_functions.h"
 #include "tools/pipeline/target_check.h"
 
 namespace saturate {
@@ -144,6 +146,17 @@ void allow_for_rules(const OptimizeReport& report, VerifyOptions& check) {
     check.moves = std::max(check.moves, e.effect == Effect::kApproximates ? StepMoves::kLeftOut : StepMoves::kSome);
 }
 
+namespace {
+
+// Operators that rule files define as functions are run by their bodies.
+VerifyReport verify_with_functions(const Model& model, const Model& result, const RuleSet& rules, const VerifyOptions& check) {
+  if (!has_functions(rules)) return verify(model, result, check);
+  const auto original = with_functions(model, rules, kNewestOpset), optimized = with_functions(result, rules, kNewestOpset);
+  return verify(original.ok() ? *original : model, optimized.ok() ? *optimized : result, check);
+}
+
+}  // namespace
+
 PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const PipelineOptions& options) {
   PipelineResult out;
   std::optional<IoRank> io;
@@ -184,7 +197,8 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   const double start = steady_seconds();
   VerifyOptions check = options.check;
   allow_for_rules(out.report.optimize, check);
-  out.report.verify = verify(model, io ? with_interface(out.model, *io, Interface::kOriginal) : out.model, check);
+  out.report.verify =
+      verify_with_functions(model, io ? with_interface(out.model, *io, Interface::kOriginal) : out.model, setup.rules, check);
   out.failure = judge(*out.report.verify, !options.check.inputs.empty());
   out.report.stage_seconds.emplace_back("verify", steady_seconds() - start);
   return out;

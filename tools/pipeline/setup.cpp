@@ -159,6 +159,7 @@ absl::StatusOr<Setup> set_up(const SetupOptions& options) {
   for (const std::string& wish : options.prefer)
     if (absl::Status s = add_wishes(wish, *target); !s.ok()) return s;
   if (const auto unknown = options.filter.assumptions.unknown()) return wrong_usage(*unknown);
+  target->keep_functions |= options.keep_functions;
   RuleFilter filter = options.filter;
   fit_to_target(filter, *target);
   absl::StatusOr<RuleSet> rules = load_rules(options.rule_files, filter, false);

@@ -29,6 +29,7 @@ struct SetupOptions {
   CostOptions cost_options;
   std::vector<std::string> rule_files;  // beside the built-in ones; "none" leaves those out
   RuleFilter filter;                    // the target may assume more
+  bool keep_functions = false;          // as in Target
 };
 absl::StatusOr<Setup> set_up(const SetupOptions& options);
 

@@ -27,8 +27,8 @@ struct Task {
   const OwnOperators& own;
   std::int64_t newest_opset;               // that the target takes the model's operators in
   std::map<std::string, double>& seconds;  // by stage; grows
-  // Without rules every node is written back as it came: no folding either.
   bool wants_provenance = false;
+  // Without rules every node is written back as it came: no folding either.
   bool has_rules() const { return !rules.rules().empty() || !rules.native_rules().empty(); }
   void progress(const char* stage) const;
 };

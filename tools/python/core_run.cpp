@@ -84,6 +84,7 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "within_one_step", o.within_one_step);
   get(given, "opset", o.opset);
   get(given, "keep_opset", o.keep_opset);
+  get(given, "keep_functions", o.keep_functions);
   get(given, "dims", o.dims);
   get(given, "input_shapes", o.input_shapes);
   get(given, "allow_empty", o.allow_empty);

@@ -76,6 +76,7 @@ OPTIONS: tuple[Option, ...] = (
         ("approximate", "Also rules that approximate."),
         ("rescale", "Also rules that move the scales of quantized numbers."),
         ("keep_opset", "Write the input's opset."),
+        ("keep_functions", "Keep functions that the target names as functions of the model."),
         ("allow_empty", "Take sizes of 0 in dims and input_shapes."),
         ("annotate", "Write into metadata_props which rules made new nodes, and what they stand for."),
         ("diff", "Tell what differs in the result, region by region."),

@@ -291,7 +291,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("iterations", "memory_limit", "max_memory", "external_data_threshold", "seed"), whole),
     **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack"), number),
     **dict.fromkeys(
-        ("approximate", "rescale", "within_one_step", "keep_opset", "allow_empty", "verify", "annotate", "strict_verify", "debug_rules", "external_data"),
+        ("approximate", "rescale", "within_one_step", "keep_opset", "keep_functions", "allow_empty", "verify", "annotate", "strict_verify", "debug_rules", "external_data"),
         truth,
     ),
     "inputs": _inputs,
