@@ -62,6 +62,8 @@ class Options(TypedDict, total=False):
     """Write this opset of ai.onnx (default: the input's, or higher where the result needs it)."""
     keep_opset: bool
     """Write the input's opset (False)."""
+    keep_functions: bool
+    """Keep functions that the target names as functions of the file (False)."""
     dims: Mapping[str, int] | Sequence[str]
     """Sizes of symbolic dims, to be fixed: {"batch": 1}, or ["batch=1"] (none)."""
     input_shapes: Mapping[str, Sequence[int | str | None]] | Sequence[str]
@@ -291,7 +293,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("iterations", "memory_limit", "max_memory", "external_data_threshold", "seed"), whole),
     **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack"), number),
     **dict.fromkeys(
-        ("approximate", "rescale", "within_one_step", "keep_opset", "keep_functions", "allow_empty", "verify", "annotate", "strict_verify", "debug_rules", "external_data"),
+        ("approximate", "rescale", "within_one_step", "keep_opset", "keep_functions", "allow_empty", "verify", "annotate", "strict_verify",
+         "debug_rules", "external_data"),
         truth,
     ),
     "inputs": _inputs,
