@@ -1,9 +1,10 @@
 // ImageDecoder (ONNX Operators) for BMP, PNG, PNM and TIFF without compression. JPEG, JPEG 2000 and WebP are refused by name.
+#include <zlib.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
 
-#include "kernels/image/inflate.h"
 #include "kernels/image/util.h"
 #include "kernels/tensor/util.h"
 
@@ -100,13 +101,15 @@ std::optional<DecodedImage> decode_png(Bytes b, std::size_t limit) {
       height > kWidest)
     return std::nullopt;
   const std::size_t line = static_cast<std::size_t>(width) * channels, total = (line + 1) * static_cast<std::size_t>(height);
-  if (total > limit) return std::nullopt;
-  auto raw = inflate_zlib(packed, total);
-  if (!raw || raw->size() != total) return std::nullopt;
+  constexpr std::size_t kMostFromAByte = 1032;  // of deflate: few bytes must not make us allocate many
+  if (total > limit || total / kMostFromAByte > packed.size()) return std::nullopt;
+  std::vector<std::uint8_t> raw(total);
+  uLongf made = total;
+  if (uncompress(raw.data(), &made, packed.data(), packed.size()) != Z_OK || made != total) return std::nullopt;
   DecodedImage image{height, width, {}};
   std::vector<std::uint8_t> above(line, 0);
   for (std::int64_t r = 0; r < height; ++r) {
-    std::uint8_t* row = raw->data() + static_cast<std::size_t>(r) * (line + 1);
+    std::uint8_t* row = raw.data() + static_cast<std::size_t>(r) * (line + 1);
     const std::uint8_t filter = *row++;
     for (std::size_t i = 0; i < line; ++i) {
       const int left = i >= channels ? row[i - channels] : 0, up = above[i], corner = i >= channels ? above[i - channels] : 0;

@@ -75,6 +75,21 @@ TEST(Image, DecoderReadsPlainFormatsAndRefusesDamage) {
   EXPECT_FALSE(run({"ImageDecoder", "", 20}, {bytes("P6 999999999 999999999 255 ")}).ok());
   EXPECT_FALSE(run({"ImageDecoder", "", 20}, {bytes(std::string("\x89PNG\r\n\x1a\n\xff\xff\xff\xff", 12))}).ok());
   EXPECT_FALSE(run({"ImageDecoder", "", 20}, {bytes("")}).ok());
+  // Two pixels of colour, no filter, deflated.
+  const std::string png(
+      "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x02\x00\x00\x00\x01\x08\x02\x00\x00\x00\x7b"
+      "\x40\xe8\xdd\x00\x00\x00\x0f\x49\x44\x41\x54\x78\xda\x63\xe0\x12\x91\xd3\x30\xb2\x01\x00\x02\x37\x00\xd3\xe2\x2d\xed\x9f",
+      60);
+  EXPECT_TRUE(identical(eval({"ImageDecoder", "", 20}, {bytes(png)}), make<std::uint8_t>({1, 2, 3}, {10, 20, 30, 40, 50, 60})));
+  const auto with = [&](std::size_t at, char value) {
+    std::string changed = png;
+    changed[at] = value;
+    return run({"ImageDecoder", "", 20}, {bytes(changed)}).ok();
+  };
+  EXPECT_TRUE(with(0x10, 0));                  // as it was
+  EXPECT_FALSE(with(0x12, 1));                 // 258 pixels wide, of data for two
+  EXPECT_FALSE(with(0x2d, '\x55'));            // damaged in the middle
+  EXPECT_FALSE(with(png.size() - 5, '\x21'));  // a wrong checksum of the data
 }
 
 }  // namespace

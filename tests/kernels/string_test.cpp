@@ -26,6 +26,10 @@ TEST(String, RegexSyntax) {
   EXPECT_TRUE(matches("", ""));
   EXPECT_FALSE(matches("", "a"));
   EXPECT_TRUE(matches("a{,2}", "a{,2}"));
+  EXPECT_TRUE(matches("\\pL+", "a\xc3\xa4"));  // classes of Unicode
+  EXPECT_FALSE(matches("\\pL", "1"));
+  EXPECT_TRUE(matches("(?U)a+|b", "aaa"));
+  EXPECT_FALSE(matches(".", "\xff"));  // no UTF-8
 }
 
 TEST(String, RegexCannotHang) {
@@ -37,7 +41,7 @@ TEST(String, RegexCannotHang) {
   EXPECT_FALSE(pattern("((a{1000}){1000}){1000}").ok());
   EXPECT_FALSE(pattern(std::string(100000, '(')).ok());
   EXPECT_FALSE(pattern("a**********").ok());
-  for (const char* bad : {"(", ")", "[a", "*a", "a\\", "[z-a]", "(?=a)", "\\pL", "a{2,1}"}) EXPECT_FALSE(pattern(bad).ok()) << bad;
+  for (const char* bad : {"(", ")", "[a", "*a", "a\\", "[z-a]", "(?=a)", "\\pQ", "a{2,1}"}) EXPECT_FALSE(pattern(bad).ok()) << bad;
 }
 
 TEST(String, SplitByWhitespaceAndDelimiter) {
