@@ -9,7 +9,7 @@ namespace {
 
 // Whether what was measured differs by more than its noise.
 bool told_apart(const Compared& a, const Compared& b) {
-  const double noise = std::hypot(a.noise * a.measured, b.noise * b.measured);
+  const double x = a.noise * a.measured, y = b.noise * b.measured, noise = std::sqrt(x * x + y * y);
   return noise == 0 || std::abs(a.measured - b.measured) > noise;
 }
 

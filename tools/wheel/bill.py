@@ -1,0 +1,68 @@
+"""What a package holds: a software bill of materials (CycloneDX), and the licenses."""
+import hashlib
+import json
+import re
+import uuid
+
+import libraries
+
+ROOT = libraries.FOLDER.parent.parent
+
+
+def version():
+    return re.search(r"project\(saturate VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def component(name, version, license, purl, part, **more):
+    if part == "headers":
+        more["description"] = "headers only"
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "licenses": [{"expression": license}], "purl": purl,
+            "scope": "required", **more}  # yapf: disable
+
+
+def of_source(source):
+    kind, _, package = ("pypi", "", source.package) if source.kind == "sdist" else ("deb", "", f"debian/{source.package}")
+    suffix = "" if source.kind == "sdist" else "?arch=source&distro=bookworm"
+    purl = f"pkg:{kind}/{package}@{source.version}{suffix}"
+    told = "the source distribution" if source.kind == "sdist" else "the .dsc, which names the SHA-256 of each file"
+    return component(source.name, source.release, source.license, purl, source.part,
+                     properties=[{"name": "saturate:sha256", "value": source.sha256}, {"name": "saturate:sha256-of", "value": told},
+                                 {"name": "saturate:linked", "value": source.part}])  # yapf: disable
+
+
+def pinned(package):
+    """The version of a package that pyproject.toml asks for to build."""
+    return re.search(rf'"{package}==([\w.]+)"', (ROOT / "pyproject.toml").read_text())[1]
+
+
+def bill(sources, compiler, python, stamp):
+    """A CycloneDX document. `compiler`: (name, version, its libraries that are linked); `python`: whether the extension module is meant."""
+    parts = [of_source(source) for source in sources]
+    if python:
+        nanobind = pinned("nanobind")
+        parts.append(component("nanobind", nanobind, "BSD-3-Clause", f"pkg:pypi/nanobind@{nanobind}", "static"))
+        parts.append(component("tsl-robin-map", nanobind, "MIT", f"pkg:pypi/nanobind@{nanobind}#ext/robin_map", "headers"))
+    name, number, runtime = compiler
+    parts += [component(library, number, license, f"pkg:generic/{library}@{number}", "static") for library, license in runtime]
+    mine = f"pkg:pypi/onnx-saturate@{version()}" if python else f"pkg:generic/saturate@{version()}"
+    text = json.dumps([mine, name, number, parts], sort_keys=True)
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4)}",
+        "version": 1,
+        "metadata": {
+            "timestamp": stamp,
+            "tools": {"components": [{"type": "application", "name": name, "version": number}]},
+            "component": {"type": "library" if python else "application", "bom-ref": mine, "name": "onnx-saturate" if python else "saturate",
+                          "version": version(), "purl": mine, "licenses": [{"expression": "Apache-2.0"}]},
+        },
+        "components": parts,
+        "dependencies": [{"ref": mine, "dependsOn": [part["bom-ref"] for part in parts]}],
+    }  # yapf: disable
+
+
+def licenses(sources, folders):
+    """Name and text of each library's license."""
+    return {f"{source.package}.txt": libraries.license_text(folders[source.package]) for source in sources}
