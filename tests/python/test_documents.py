@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 
 import onnx
 import pytest
@@ -73,7 +74,7 @@ def test_documents_name_options_and_identifiers_that_exist():
     unknown = []
     known = words() | THEIRS | {p.stem for p in files()}
     for path in documents():
-        if str(path.relative_to(ROOT)) in OTHER_NAMES:
+        if str(path.relative_to(ROOT)) in OTHER_NAMES or path.name.startswith("from_"):  # pages for those who come from other tools name their options
             continue
         for number, line in prose(path):
             if re.search(r"\| \d+ \||469e179", line):
@@ -120,3 +121,57 @@ def test_every_verb_has_an_example_that_runs(workplace):
         done = subprocess.run(line.replace("saturate", shlex.quote(binary()), 1), shell=True, cwd=workplace, capture_output=True, text=True, timeout=300)
         wanted = next((code for begin, code in FINDS_SOMETHING.items() if line.startswith(begin)), 0)
         assert done.returncode == wanted, (line, done.stdout[-500:], done.stderr)
+
+
+def blocks(path):
+    """Language and text of each fenced block of a page."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", path.read_text(), flags=re.M | re.S)
+
+
+def command_lines(path):
+    return [line for language, text in blocks(path) if language in ("", "sh") for line in text.splitlines() if line.startswith("saturate ")]
+
+
+# Names that stand for others, files and values that the bundled model has not; `cost` and `reduce` are run by the test of the help's examples.
+NOT_TO_RUN = re.compile(r"\b[A-Z]{4,}\b|calibration\.npz|saturate cost|saturate reduce|--sample 20|passes\.json|before\.json|hidden")
+PAGES = [p for p in documents() if command_lines(p)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_commands_of_pages_run(path, workplace, tmp_path):
+    """Every line `saturate ...` of a page, in its order, on the bundled model, with the rules that the page shows."""
+    folder = tmp_path / "page"
+    shutil.copytree(workplace, folder)
+    for name in ("in", "model", "bert"):
+        shutil.copy(folder / "bart.onnx", folder / f"{name}.onnx")
+    shutil.copy(folder / "my.rules", folder / "mine.rules")
+    for _, text in blocks(path):
+        if text.startswith("# my.rules"):
+            (folder / "my.rules").write_text(text)
+    lines = [line for line in command_lines(path) if not NOT_TO_RUN.search(line.partition("  #")[0])]
+    for line in lines:
+        done = subprocess.run(line.replace("saturate", shlex.quote(binary()), 1), shell=True, cwd=folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, (line, done.stdout[-500:], done.stderr)
+
+
+def test_readme_is_short_and_begins_with_code():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 80
+    first = "\n".join(lines[:25])
+    assert first.index("tools/quickstart") < first.index("tools/test") < first.index("pip install") < first.index("saturate bart.onnx") < first.index("import onnx_saturate")
+    assert [line for line in command_lines(ROOT / "README.md")]
+
+
+# What is shown for Olive, and for models and pictures that the page does not bring.
+PYTHON_ELSEWHERE = re.compile(r"olive|net\.onnx|onnxruntime_extensions|hidden|from onnx_saturate\.tune")
+
+
+@pytest.mark.parametrize("path", [p for p in documents() if any(language == "python" for language, _ in blocks(p))], ids=lambda p: str(p.relative_to(ROOT)))
+def test_python_of_pages_runs(path, workplace, tmp_path):
+    pytest.importorskip("onnx_saturate", reason="the package is not installed: pip install .")
+    folder = tmp_path / "page"
+    shutil.copytree(workplace, folder)
+    before = 'import onnx, onnx_saturate\nmodel = onnx.load("bart.onnx")\n'
+    for text in [text for language, text in blocks(path) if language == "python" and not PYTHON_ELSEWHERE.search(text)]:
+        done = subprocess.run([sys.executable, "-c", before + text], cwd=folder, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, (text, done.stdout[-500:], done.stderr)
