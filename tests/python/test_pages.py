@@ -1,0 +1,91 @@
+"""The parts of tools/site, and what stands in several places about a release."""
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT, binary
+
+sys.path[:0] = [str(ROOT / "tools/pages"), str(ROOT / "tools/wheel")]
+
+import bill
+import draw
+import libraries
+import links
+import rule_text
+import rules_pages
+
+
+def labels(boxes):
+    return sorted(box.label for box in boxes if box.kind in ("old", "new"))
+
+
+def test_both_sides_of_a_rule_are_read():
+    text = rules_pages.rule_texts(ROOT / "rules/library/fusions/rare_spellings.rules")["rms_by_length"]
+    old, new, arrow = rule_text.sides(text)
+    assert labels(old) == ["Div", "Mul", "Mul", "ReduceSum", "Sqrt"] and labels(new) == ["RMSNormalization"] and arrow == "→"
+    (norm,) = [box for box in new if box.kind == "new"]
+    assert [box.label for box in norm.inputs] == ["X", "one"]
+
+
+def test_values_mirrors_and_operands_of_tables_are_read():
+    old, new, arrow = rule_text.sides('rule r <p> (A, B, C?) => (Y)  assume x unless absent(C)\n  { T = Neg (A | B)  Y = @op <p = @p> @operands } <=> Max (A, [1, 2], -0.5)')
+    assert labels(old) == ["@op"] and arrow == "="
+    assert [box.label for box in new if box.kind == "constant"] == ["[1,2]", "-0.5"]
+    with pytest.raises(rule_text.Unread):
+        rule_text.sides("rule r (A) => (Y)\n  Neg (A => A")
+
+
+def test_nearly_all_laws_have_a_picture():
+    texts = [text for path in (ROOT / "rules/library").rglob("*.rules") for text in rules_pages.rule_texts(path).values()]
+    drawn = 0
+    for text in texts:
+        try:
+            old, new, arrow = rule_text.sides(text)
+        except rule_text.Unread:
+            continue
+        drawn += "</svg>" in draw.svg([old, arrow, new], "a rule")
+    assert len(texts) > 600 and drawn >= 0.98 * len(texts), (drawn, len(texts))
+
+
+def test_boxes_stand_below_their_inputs():
+    a = draw.Box("a", "input")
+    b = draw.Box("B", "node", [a])
+    c = draw.Box("C", "node", [b, a])
+    rows, depth = draw.layers_of([a, b, c])
+    assert [depth[id(box)] for box in (a, b, c)] == [0, 1, 2]
+    picture = draw.svg([[a, b, c]], "a < b")
+    assert picture.count("<rect") == 4 and picture.count("<path") == 4 and "a &lt; b" in picture  # the long edge passes a point
+
+
+def test_dead_links_are_found(tmp_path):
+    (tmp_path / "a.html").write_text('<h1 id="x">A</h1><a href="b.html#y">b</a><a href="#x">x</a><a href="https://elsewhere/">far</a><img src="none.svg">')
+    (tmp_path / "b.html").write_text('<h1 id="z">B</h1><a href="a.html">a</a><script src="https://elsewhere/x.js"></script>')
+    assert sorted((str(page), place) for page, place in links.dead(tmp_path)) == [("a.html", "b.html#y"), ("a.html", "none.svg"), ("b.html", "https://elsewhere/x.js")]
+
+
+def test_pictures_are_those_of_today(tmp_path):
+    words = [sys.executable, ROOT / "tools/site", "--pictures", tmp_path]
+    subprocess.run(words, check=True, env=os.environ | {"SATURATE_BIN": binary(), "SATURATE_PYTHON": sys.executable}, timeout=300)
+    old = {path.name: path.read_text() for path in (ROOT / "docs/pictures").iterdir()}
+    assert old == {path.name: path.read_text() for path in tmp_path.iterdir()}, "tools/site --pictures docs/pictures draws them anew"
+
+
+def test_the_bill_of_materials_lists_all():
+    sources = libraries.read_sources()
+    assert all(re.fullmatch(r"[0-9a-f]{64}", source.sha256) and source.package in libraries.OPTIONS | {"zlib": []} for source in sources)
+    document = bill.bill(sources, ("gcc", "12.2.0", [("libstdc++", "GPL-3.0-or-later WITH GCC-exception-3.1")]), True, "2026-11-26T00:00:00Z")
+    names = {part["name"]: part for part in document["components"]}
+    assert names.keys() == {"zlib", "fmt", "oneTBB", "abseil-cpp", "protobuf", "re2", "Eigen", "CLI11", "nlohmann-json", "onnx", "nanobind", "tsl-robin-map", "libstdc++"}
+    assert names["Eigen"]["description"] == "headers only" and names["zlib"]["version"] == "1.2.13" and names["nanobind"]["version"] == bill.pinned("nanobind")
+    refs = {part["bom-ref"] for part in document["components"]}
+    assert len(refs) == len(document["components"]) and set(document["dependencies"][0]["dependsOn"]) == refs
+
+
+def test_a_release_has_one_version():
+    version = bill.version()
+    newest = re.search(r"^## ([\d.]+) ", (ROOT / "CHANGELOG.md").read_text(), flags=re.M)[1]
+    assert newest == version == json.loads((ROOT / "tools/editor/package.json").read_text())["version"]
