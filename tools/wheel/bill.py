@@ -21,13 +21,12 @@ def component(name, version, license, purl, part, **more):
 
 
 def of_source(source):
-    kind, _, package = ("pypi", "", source.package) if source.kind == "sdist" else ("deb", "", f"debian/{source.package}")
-    suffix = "" if source.kind == "sdist" else "?arch=source&distro=bookworm"
-    purl = f"pkg:{kind}/{package}@{source.version}{suffix}"
-    told = "the source distribution" if source.kind == "sdist" else "the .dsc, which names the SHA-256 of each file"
-    return component(source.name, source.release, source.license, purl, source.part,
-                     properties=[{"name": "saturate:sha256", "value": source.sha256}, {"name": "saturate:sha256-of", "value": told},
-                                 {"name": "saturate:linked", "value": source.part}])  # yapf: disable
+    if source.kind == "sdist":
+        purl, told = f"pkg:pypi/{source.package}@{source.version}", "the source distribution"
+    else:
+        purl, told = f"pkg:deb/debian/{source.package}@{source.version}?arch=source&distro=bookworm", "the .dsc, which names the SHA-256 of each file"
+    properties = {"saturate:sha256": source.sha256, "saturate:sha256-of": told, "saturate:linked": source.part}
+    return component(source.name, source.release, source.license, purl, source.part, properties=[{"name": k, "value": v} for k, v in properties.items()])
 
 
 def pinned(package):

@@ -87,14 +87,14 @@ class Place:
         run("chroot", self.root, "/bin/sh", "-c", script, "sh", self.inside, *words, env=clean("/usr/bin:/bin:/usr/sbin:/sbin"), stdout=subprocess.DEVNULL)
 
 
-def python_of(root):
-    """The version of the Python that a root has, e.g. 3.11; None without one."""
-    names = [path.name for path in (root / "usr/bin").glob("python3.*") if path.name.removeprefix("python3.").isdigit()]
-    return names[0].removeprefix("python") if names else None
+def python_of(root, version):
+    """The interpreter of this version in a root, as it is called there; None without one."""
+    return next((f"/{folder}/python{version}" for folder in ("usr/local/bin", "usr/bin") if (root / folder / f"python{version}").exists()), None)
 
 
 def try_wheel_in(root, wheel, version, work):
-    if python_of(root) != version:
+    python = python_of(root, version)
+    if python is None:
         return
     print(f"tools/wheels: trying {wheel.name} in {root}", flush=True)
     packages = work / f"packages-{version}"
@@ -102,7 +102,7 @@ def try_wheel_in(root, wheel, version, work):
     with Place(root) as place:
         shutil.copytree(packages, place.folder / "packages")
         shutil.copy(wheel, place.folder)
-        place.run("python3", "-m", "venv", "venv")
+        place.run(python, "-m", "venv", "venv")
         place.run("venv/bin/python", "-m", "pip", "install", "-q", "--no-index", "--find-links", "packages", place.inside / wheel.name)
         for words in command_lines("venv/bin/saturate"):
             place.run(*words)
