@@ -29,18 +29,16 @@ def of_source(source):
     return component(source.name, source.release, source.license, purl, source.part, properties=[{"name": k, "value": v} for k, v in properties.items()])
 
 
-def pinned(package):
-    """The version of a package that pyproject.toml asks for to build."""
-    return re.search(rf'"{package}==([\w.]+)"', (ROOT / "pyproject.toml").read_text())[1]
+def held(sources, python):
+    """What a package holds: the extension module all, the command what is not for modules."""
+    return [source for source in sources if python or source.part != "module"]
 
 
 def bill(sources, compiler, python, stamp):
     """A CycloneDX document. `compiler`: (name, version, its libraries that are linked); `python`: whether the extension module is meant."""
-    parts = [of_source(source) for source in sources]
-    if python:
-        nanobind = pinned("nanobind")
-        parts.append(component("nanobind", nanobind, "BSD-3-Clause", f"pkg:pypi/nanobind@{nanobind}", "static"))
-        parts.append(component("tsl-robin-map", nanobind, "MIT", f"pkg:pypi/nanobind@{nanobind}#ext/robin_map", "headers"))
+    parts = [of_source(source) for source in held(sources, python)]
+    for nanobind in (source for source in held(sources, python) if source.part == "module"):
+        parts.append(component("tsl-robin-map", nanobind.release, "MIT", f"pkg:pypi/nanobind@{nanobind.release}#ext/robin_map", "headers"))
     name, number, runtime = compiler
     parts += [component(library, number, license, f"pkg:generic/{library}@{number}", "static") for library, license in runtime]
     mine = f"pkg:pypi/onnx-saturate@{version()}" if python else f"pkg:generic/saturate@{version()}"
@@ -62,6 +60,6 @@ def bill(sources, compiler, python, stamp):
     }  # yapf: disable
 
 
-def licenses(sources, folders):
-    """Name and text of each library's license."""
-    return {f"{source.package}.txt": libraries.license_text(folders[source.package]) for source in sources}
+def licenses(sources, folders, python):
+    """Path and text of each library's license."""
+    return {f"licenses/{source.package}.txt": libraries.license_text(folders[source.package]) for source in held(sources, python)}

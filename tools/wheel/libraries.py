@@ -33,7 +33,7 @@ class Source:
     sha256: str
     license: str
     name: str  # in the bill of materials
-    part: str = "static"  # or headers
+    part: str = "static"  # or headers, or module
 
     @property
     def release(self):
@@ -112,10 +112,11 @@ def unpack(sources, work):
 
 
 def license_text(folder):
-    for name in ("debian/copyright", "LICENSE", "LICENSE.txt"):
-        if (folder / name).exists():
-            return (folder / name).read_text(errors="replace")
-    raise SystemExit(f"tools/wheels: error: no license in {folder}")
+    """The license of a source, and of what it brings along in `ext`."""
+    own = [folder / name for name in ("debian/copyright", "LICENSE", "LICENSE.txt") if (folder / name).exists()]
+    if not own:
+        raise SystemExit(f"tools/wheels: error: no license in {folder}")
+    return "\n".join(path.read_text(errors="replace") for path in [own[0], *sorted(folder.glob("ext/*/LICENSE"))])
 
 
 def cmake_steps(source, folder, build_folder, prefix, jobs):
@@ -147,7 +148,7 @@ def zlib_steps(folder, prefix, jobs):
 def build(sources, folders, work, compiler, jobs):
     """The prefix with all libraries, built by `compiler` (its environment: CC, CXX); what is built already stays."""
     prefix = work / "prefix"
-    for source in sources:
+    for source in (source for source in sources if source.part != "module"):
         stamp = prefix / "built" / f"{source.package}-{source.sha256[:12]}"
         if stamp.exists():
             continue
