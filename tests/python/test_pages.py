@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -91,3 +92,20 @@ def test_a_release_has_one_version():
     version = bill.version()
     newest = re.search(r"^## ([\d.]+) ", (ROOT / "CHANGELOG.md").read_text(), flags=re.M)[1]
     assert newest == version == json.loads((ROOT / "tools/editor/package.json").read_text())["version"]
+
+
+def test_the_grammar_of_rules_by_the_tokenizer_of_an_editor():
+    if not shutil.which("node") or not (ROOT / "build/editor/node_modules").exists():
+        pytest.skip("tools/editor/README.md says how vscode-textmate is installed")
+    done = subprocess.run(["node", ROOT / "tools/editor/check.js", binary()], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_editor_files_are_json_and_name_each_other():
+    package = json.loads((ROOT / "tools/editor/package.json").read_text())["contributes"]
+    grammar = json.loads((ROOT / "tools/editor" / package["grammars"][0]["path"]).read_text())
+    assert grammar["scopeName"] == package["grammars"][0]["scopeName"]
+    assert (ROOT / "tools/editor" / package["languages"][0]["configuration"]).exists()
+    for matcher in package["problemMatchers"]:
+        for pattern in matcher["pattern"] if isinstance(matcher["pattern"], list) else [matcher["pattern"]]:
+            re.compile(pattern["regexp"])
