@@ -104,7 +104,7 @@ def test_refusals(tmp_path, model, small_model):
     before = listing(tmp_path)
     assert_refused(run("bench", "in.onnx", "other.onnx", cwd=tmp_path), 1, tmp_path, before, "other.onnx")
     assert_refused(run("bench", "none.onnx", cwd=tmp_path), 1, tmp_path, before, "none.onnx")
-    assert_refused(run("bench", "in.onnx", "--input-shapes", "q:1", cwd=tmp_path), 1, tmp_path, before)
+    assert_refused(run("bench", "in.onnx", "--input-shapes", "q:1", cwd=tmp_path), 2, tmp_path, before)
     assert_refused(run("bench", "in.onnx", "--profile", "no/such/t.json", cwd=tmp_path), 1, tmp_path, before, "no/such")
     assert_refused(run("bench", "in.onnx", "--iterations", "0", cwd=tmp_path), 2, tmp_path, before)
     assert_refused(run("bench", cwd=tmp_path), 2, tmp_path, before)

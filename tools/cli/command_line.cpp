@@ -134,7 +134,7 @@ class ManFormatter : public CLI::Formatter {
     std::string out;
     for (const CLI::App* verb : app->get_subcommands(nullptr)) {
       const std::string description = verb->get_description();
-      out += fmt::format("  {:<10}{}\n", verb->get_name(), description.substr(0, description.find('\n')));
+      out += fmt::format("  {:<12}{}\n", verb->get_name(), description.substr(0, description.find('\n')));
     }
     return out + "  `saturate VERB --help` tells each one's options.\n";
   }
