@@ -123,8 +123,8 @@ struct Target {
   std::vector<NodeUnit> node_units;
   std::vector<JoinedAtLoad> joins;
   WeightsQuantizedAtLoad quantizes_weights;
-  bool keep_functions = false;       // functions of these operators stay functions, and the file holds them
-  std::vector<std::string> assumes;  // risky assumptions that rules may make for this target (rules/language/assumptions.h)
+  bool keep_functions = false;            // functions of these operators stay functions, and the file holds them
+  std::vector<std::string> assumes;       // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   Runtime runtime;                        // that it stands for, if any
   std::optional<RuntimeRelease> release;  // the release that it is held to
   bool release_is_asked_for = false;      // "ort-cpu@1.20": models of a newer opset are lowered; else they stay in theirs

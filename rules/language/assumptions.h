@@ -20,13 +20,13 @@ std::string_view to_string(AssumptionClass c);
 // Inputs that an assumption excludes: drawn or met, they would only show that it was made.
 enum Excluded : unsigned {
   kExcludesNothing = 0,
-  kInfiniteRows = 1,       // a row of scores is hidden as a whole by -inf
-  kHiddenRows = 2,         // ... by whatever number
-  kLowScores = 4,          // scores far from 0 lie below the number that hides others
-  kNotFinite = 8,          // NaN or infinity
-  kEmptySizes = 16,        // a size is 0
-  kOtherTruths = 32,       // floats used as truth values are not 0 and 1
-  kLargeIntegers = 64,     // integers are larger than counts and masks are
+  kInfiniteRows = 1,        // a row of scores is hidden as a whole by -inf
+  kHiddenRows = 2,          // ... by whatever number
+  kLowScores = 4,           // scores far from 0 lie below the number that hides others
+  kNotFinite = 8,           // NaN or infinity
+  kEmptySizes = 16,         // a size is 0
+  kOtherTruths = 32,        // floats used as truth values are not 0 and 1
+  kLargeIntegers = 64,      // integers are larger than counts and masks are
   kBeyondQuantizers = 128,  // floats lie beyond the range of the quantizer that reads them
   kShortRows = 256          // rows that are normalized are near 0
 };

@@ -314,11 +314,15 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   const auto evaluator = make_evaluator(folding(report.before, options));
   const OwnOperators own = own_operators(model, rules, target);
   report.warnings.insert(report.warnings.end(), own.warnings.begin(), own.warnings.end());
-  const Task task{rules,          target,
-                  cost,           options,
-                  *evaluator,     own,
+  const Task task{rules,
+                  target,
+                  cost,
+                  options,
+                  *evaluator,
+                  own,
                   target.newest_opset_with(report.before.operators),
-                  report.seconds, options.provenance || options.annotate || has_metadata(model)};
+                  report.seconds,
+                  options.provenance || options.annotate || has_metadata(model)};
 
   Attempt attempt(model, task, report);
   for (;;) {

@@ -395,7 +395,8 @@ std::vector<Pass> decoder_passes() {
 
 std::vector<Pass> make_passes() {
   std::vector<Pass> all;
-  for (const auto make : {interface_passes, value_passes, type_passes, precision_passes, graph_passes, part_passes, device_passes, decoder_passes})
+  for (const auto make :
+       {interface_passes, value_passes, type_passes, precision_passes, graph_passes, part_passes, device_passes, decoder_passes})
     for (Pass& pass : make()) all.push_back(std::move(pass));
   return all;
 }
