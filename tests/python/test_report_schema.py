@@ -39,6 +39,10 @@ def test_reports(tmp_path, words):
     report = reported(tmp_path, BART, *words)
     assert report["verified"] == ("--no-verify" not in words)
     assert [n["op_type"].split(".")[-1] for n in report["nodes_after"]] == [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node]
+    made = {n["output"] for n in report["made_by_rules"]}
+    assert made <= {n["output"] for n in report["provenance"] if n["rules"]}
+    gone = {r["output"] for n in report["provenance"] for r in n["replaces"]}
+    assert gone <= {o for n in onnx.load(BART).graph.node for o in n.output} and (bool(gone) or words == ("--rules", "none") or "--iterations" in words)
     printed = json.loads(run_ok(BART, tmp_path / "out.onnx", "--json", *words).stdout)
     VALIDATOR.validate(printed)
     assert set(printed) == set(report)

@@ -183,7 +183,8 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
                    {0, 0, stage == "saturate" || stage == "verify" ? most : Share{}.most});
   };
   options.optimize.annotate = args.annotate;
-  options.optimize.provenance = args.diff;
+  options.details = args.common.json || !args.report.empty();
+  options.optimize.provenance = args.diff || options.details;
   options.optimize.reasons = args.annotate || args.diff;
   options.optimize.dump_egraph = !args.dump_egraph.empty();
   options.optimize.stop_after = args.stop_after == "emit" ? "" : args.stop_after;
@@ -191,7 +192,6 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
   if (args.check.max_memory) options.optimize.max_memory = *args.check.max_memory << 20;
   options.verify = args.verify && args.stop_after.empty();
   options.strict_verify = args.strict_verify;
-  options.details = args.common.json || !args.report.empty();
   options.debug_rules = args.debug_rules;
   options.abort = args.common.cancel;
   if (!options.verify) return options;

@@ -149,6 +149,18 @@ json nodes_json(const std::vector<NodeCost>& nodes) {
   return out;
 }
 
+// Of the nodes that stand for others.
+json provenance_json(const std::vector<Provenance>& nodes) {
+  json out = json::array();
+  for (const Provenance& node : nodes) {
+    if (node.replaces.empty() && node.rules.empty()) continue;
+    json replaces = json::array();
+    for (const auto& gone : node.replaces) replaces.push_back({{"name", gone->name}, {"op_type", gone->op_type}, {"output", gone->output}});
+    out.push_back({{"where", node.where}, {"op_type", node.op_type}, {"output", node.output}, {"replaces", replaces}, {"rules", node.rules}});
+  }
+  return out;
+}
+
 json needs_json(const OptimizeReport& r) {
   json newer = nullptr;
   if (r.newer) newer = {{"release", r.newer->release}, {"cost_after", r.newer->cost}};
@@ -330,6 +342,7 @@ json to_json(const WholeReport& report) {
           {"nodes_before", nodes_json(r.nodes_before)},
           {"nodes_after", nodes_json(r.nodes_after)},
           {"vanished", r.vanished},
+          {"provenance", provenance_json(r.provenance)},
           {"assumed", assumed},
           {"effects", effects},
           {"risks", r.risks},
