@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <iterator>
 #include <numeric>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -280,7 +281,8 @@ std::shared_ptr<std::byte> BufferPool::get_apart(std::size_t bytes) {
       free_.erase(it);
     } else {
       ++apart_;
-      while (it != free_.begin() && given_up < whole) {
+      // One a little smaller is such a result's; of much smaller ones other runs have need.
+      while (it != free_.begin() && given_up < whole && std::prev(it)->first >= whole - whole / 4) {
         --it;
         given_up += it->first;
         std::free(it->second);

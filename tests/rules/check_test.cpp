@@ -390,8 +390,12 @@ std::map<std::string, std::set<Id>> saturated_operators(const std::string& path,
 TEST(BuiltinRules, FindNormsAndActivationsInEverySpelling) {
   const std::string folder = std::string(SATURATE_SOURCE_DIR) + "/../shared/data/spellings/models";
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "the shared spellings are not here";
-  const auto set = RuleSet::builtin();
-  ASSERT_TRUE(set.ok());
+  const auto all = RuleSet::builtin();
+  ASSERT_TRUE(all.ok());
+  // For targets that lack the one operator and take the other; together with those for targets that lack the other they have no end.
+  RuleFilter filter;
+  filter.except = {"ms_rms_normalization_of_twice", "ms_rms_normalization_of_twice_in_rows"};
+  const RuleSet set = all->filtered(filter);
   const auto evaluator = make_evaluator({.reference = true});
   const std::pair<std::string, std::string> wanted[] = {{"layernorm", "LayerNormalization"},
                                                         {"rmsnorm", "RMSNormalization"},
@@ -405,7 +409,7 @@ TEST(BuiltinRules, FindNormsAndActivationsInEverySpelling) {
     for (const auto& [prefix, op] : wanted)
       if (name.starts_with(prefix)) {
         ++seen;
-        EXPECT_FALSE(saturated_operators(entry.path().string(), *set, *evaluator)[op].empty()) << name << " has no " << op;
+        EXPECT_FALSE(saturated_operators(entry.path().string(), set, *evaluator)[op].empty()) << name << " has no " << op;
       }
   }
   EXPECT_GT(seen, 40);

@@ -36,6 +36,7 @@ class Wanted {
     if (!rule.yields_to.empty() && is_in(rule.yields_to)) return false;
     if (task_.own.leaves_out(rule)) return false;
     if (looked_ && leads_nowhere(rule)) return false;
+    if (rule.if_lacking && stands_in_by_what_is_lacking(rule)) return false;
     return !rule.if_unsupported || (not_taken(rule) && (apart_ || !rule.if_any_unsupported)) ||
            (!rule.if_lacking && is_limited(rule.ends_in));
   }
@@ -52,6 +53,14 @@ class Wanted {
     key.domain = n.domain;
     key.op_type = n.op_type;
     return (!n.domain.empty() || find_schema("", n.op_type, limit_)) && task_.target.allows({.key = key, .highest_opset = limit_});
+  }
+
+  // Of another domain's operators in the place of the standard's: whether the target lacks these, too.
+  bool stands_in_by_what_is_lacking(const RuleHead& rule) const {
+    const auto lacks = [this](const RuleOp& n) { return !n.domain.empty() && n.domain != kInternalDomain && !takes(n); };
+    return rule.ends_in.domain.empty() && std::any_of(rule.directions.begin(), rule.directions.end(), [&](const RuleDirection& d) {
+             return std::any_of(d.makes.begin(), d.makes.end(), lacks);
+           });
   }
 
   // Whether a model may need an operator step by step: the target does not take it, or it is of another domain than the standard's, from a

@@ -94,7 +94,7 @@ TAKEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", TAKEN, ids=str)
+@pytest.mark.parametrize("options", TAKEN, ids=[f"{i}-{next(iter(row))}" for i, row in enumerate(TAKEN)])
 def test_what_makes_sense(model, options):
     result = onnx_saturate.optimize(model, **options)
     assert [node.op_type for node in result.graph.node].count("Relu") == 1
