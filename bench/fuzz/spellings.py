@@ -175,7 +175,7 @@ def plans(kinds):
 
 def work(job, settings):
     """Of a seed, or of a kind and its plan."""
-    command = f"{settings['command']} {{in}} -o {{out}} --target ort-cpu --cost nodes --no-verify -q"
+    command = f"{settings['command']} {{in}} -o {{out}} --target ort-cpu@1.31 --cost nodes --no-verify -q"
     if isinstance(job, tuple):
         (kind, plan), seed = job, 0
     else:

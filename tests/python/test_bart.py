@@ -60,7 +60,7 @@ def test_assumptions_are_named_and_can_be_forbidden(tmp_path):
     for a, b in zip(before.values(), after.values()):
         assert np.abs(a - b).max() <= 1e-5
     done = run(BART, tmp_path / "none.onnx", "--no-assume", "nonsense")
-    assert done.returncode == 1 and "nonsense" in done.stderr and not (tmp_path / "none.onnx").exists()
+    assert done.returncode == 2 and "nonsense" in done.stderr and not (tmp_path / "none.onnx").exists()
 
 
 def test_standard_attention_for_onnx(tmp_path):

@@ -291,7 +291,7 @@ def test_places_in_branches_are_explained(tmp_path):
     assert {(p["value"], p["status"], p["where"]) for p in told["places"]} == {("t_w", "fused", "then_branch of 'y'"), ("e_w", "fused", "else_branch of 'y'")}
     text = run_ok("explain", "in.onnx", "--value", "e_scaled", "--cost", "nodes", cwd=tmp_path).stdout
     assert text.count("else_branch of 'y'") == 1 and "then_branch" not in text
-    assert run("explain", "in.onnx", "--value", "nowhere", cwd=tmp_path).returncode == 1
+    assert run("explain", "in.onnx", "--value", "nowhere", cwd=tmp_path).returncode == 2
 
 
 def test_weights_that_both_branches_fold_alike_lie_outside_once(tmp_path):

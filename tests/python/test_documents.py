@@ -133,7 +133,7 @@ def command_lines(path):
 
 
 # Names that stand for others, files and values that the bundled model has not; `cost` and `reduce` are run by the test of the help's examples.
-NOT_TO_RUN = re.compile(r"\b[A-Z]{4,}\b|calibration\.npz|saturate cost|saturate reduce|--sample 20|passes\.json|before\.json|hidden")
+NOT_TO_RUN = re.compile(r"\b[A-Z]{4,}\b|calibration\.npz|saturate cost|saturate reduce|--sample 20|passes\.json|before\.json|hidden|~/|kv_cache|completion fish|saturate slm in")
 PAGES = [p for p in documents() if command_lines(p)]
 
 
@@ -151,7 +151,7 @@ def test_commands_of_pages_run(path, workplace, tmp_path):
     lines = [line for line in command_lines(path) if not NOT_TO_RUN.search(line.partition("  #")[0])]
     for line in lines:
         done = subprocess.run(line.replace("saturate", shlex.quote(binary()), 1), shell=True, cwd=folder, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, (line, done.stdout[-500:], done.stderr)
+        assert done.returncode == (3 if line.startswith("saturate diff") else 0), (line, done.stdout[-500:], done.stderr)
 
 
 def test_readme_is_short_and_begins_with_code():

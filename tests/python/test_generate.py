@@ -337,9 +337,9 @@ def test_slm_by_default(tmp_path):
     passes = run_ok("slm", path, "--print-passes", "--dtype", "bf16").stdout
     (tmp_path / "passes.json").write_text(passes)
     run_ok("transform", path, "-o", tmp_path / "b.onnx", "--passes", tmp_path / "passes.json")
-    assert json.loads(run_ok("verify", path, tmp_path / "b.onnx", "--stepping", "--check-rtol", 0.1, "--json").stdout)["status"] == "equal"
+    assert json.loads(run_ok("verify", path, tmp_path / "b.onnx", "--stepping", "--check-rtol", 0.2, "--json").stdout)["status"] == "equal"
     encoder = run("slm", DATA / "bart_encoder.onnx", "-o", tmp_path / "e.onnx")
-    assert encoder.returncode in (1, 5) and not (tmp_path / "e.onnx").exists() and len(encoder.stderr.splitlines()) == 1
+    assert encoder.returncode in (1, 3, 5) and not (tmp_path / "e.onnx").exists() and len(encoder.stderr.splitlines()) == 1
 
 
 def test_genai_config(tmp_path):

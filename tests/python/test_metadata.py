@@ -72,7 +72,7 @@ def test_at_most_four_kilobytes(tmp_path):
     model = gelu([told(n, trace=n.output[0] * 1500) for n in gelu_nodes()])
     (made,) = optimized(tmp_path, model, "--target", "onnx").graph.node
     assert metadata(made)["trace"] == "\n".join(name * 1500 for name in "de") and metadata(made)["saturate.metadata_cut"].startswith("of 3 ")
-    assert "4 kB of metadata_props" in run_ok("in.onnx", "-o", "out.onnx", "--target", "onnx", cwd=tmp_path).stdout
+    assert "4 kB of metadata_props" in run_ok("in.onnx", "-o", "out.onnx", "--target", "onnx", "-v", cwd=tmp_path).stdout
 
 
 def test_of_a_function_that_is_inlined(tmp_path):

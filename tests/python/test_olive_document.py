@@ -690,7 +690,7 @@ def test_every_surgeon_is_known_and_names_a_wrong_field(tmp_path):
     ("RemoveRopeMultiCache", {"use_large_cache": "yes"}, 'pass RemoveRopeMultiCache: use_large_cache: "yes": give true or false'),
     ("ReorderInputs", {"permutation": [0, 5]}, "pass ReorderInputs: permutation: '5': the model has 2 inputs, counted from 0"),
     ("ZeroOutInput", {"node_name": "AddNode", "input_idx": 7}, "input: '7': the node has 2 inputs"),
-    ("RemoveRopeMultiCaches", {}, "did you mean RemoveRopeMultiCache?"),
+    ("RemoveRopeMultiCaches", {}, "did you mean 'RemoveRopeMultiCache'?"),
 ])
 def test_a_wrong_parameter_is_one_line(tmp_path, surgeon, fields, said):
     assert said in refused(tmp_path, parsed(ADD), passes=surgeries(surgeon, **fields))

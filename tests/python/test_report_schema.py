@@ -42,7 +42,8 @@ def test_reports(tmp_path, words):
     made = {n["output"] for n in report["made_by_rules"]}
     assert made <= {n["output"] for n in report["provenance"] if n["rules"]}
     gone = {r["output"] for n in report["provenance"] for r in n["replaces"]}
-    assert gone <= {o for n in onnx.load(BART).graph.node for o in n.output} and (bool(gone) or words == ("--rules", "none") or "--iterations" in words)
+    assert gone <= {o for n in onnx.load(BART).graph.node for o in n.output} or "--io-rank" in words  # Reshapes stand at the border before
+    assert bool(gone) or words == ("--rules", "none") or "--iterations" in words
     printed = json.loads(run_ok(BART, tmp_path / "out.onnx", "--json", *words).stdout)
     VALIDATOR.validate(printed)
     assert set(printed) == set(report)

@@ -176,7 +176,7 @@ def with_functions(tmp_path, nodes):
     model.opset_import.extend(old + [helper.make_opsetid("own", 1)])
     model.functions.extend(functions)
     onnx.save(model, tmp_path / "f.onnx")
-    run_ok(tmp_path / "f.onnx", tmp_path / "out.onnx", "--no-verify", "--cost", "nodes")
+    run_ok(tmp_path / "f.onnx", tmp_path / "out.onnx", "--no-verify", "--cost", "nodes", "--target", "ort-cpu@1.31")
     after = onnx.load(tmp_path / "out.onnx")
     onnx.checker.check_model(after)
     return after

@@ -156,7 +156,8 @@ json provenance_json(const std::vector<Provenance>& nodes) {
     if (node.replaces.empty() && node.rules.empty()) continue;
     json replaces = json::array();
     for (const auto& gone : node.replaces) replaces.push_back({{"name", gone->name}, {"op_type", gone->op_type}, {"output", gone->output}});
-    out.push_back({{"where", node.where}, {"op_type", node.op_type}, {"output", node.output}, {"replaces", replaces}, {"rules", node.rules}});
+    out.push_back(
+        {{"where", node.where}, {"op_type", node.op_type}, {"output", node.output}, {"replaces", replaces}, {"rules", node.rules}});
   }
   return out;
 }
@@ -249,6 +250,9 @@ std::string format_report(const WholeReport& report, int verbosity, const Look& 
     rest += fmt::format("assumed: {} ({}; by {}; --no-assume {} forbids it)\n", a.assumption, known ? known->what : "",
                         fmt::join(a.rules, ", "), a.assumption);
   }
+  if (r.cut_metadata > 0)
+    rest += fmt::format("note: {} node{} for others with more than 4 kB of metadata_props; the rest was left out\n", r.cut_metadata,
+                        r.cut_metadata == 1 ? " stands" : "s stand");
   if (report.verify) rest += fmt::format("verified: {}\n", summary(*report.verify));
   if (verbosity > 1) {
     out += stage_table(report) + "\n" + rule_table(r.run) + "\n";

@@ -170,9 +170,6 @@ std::string screen(const WholeReport& report, const Look& look) {
     lines.row("stopped", fmt::format("early: {}; what was found until then was used", to_string(r.run.stop)));
   if (report.verify)
     for (const std::string& note : report.verify->notes) lines.row("note", note);
-  if (r.cut_metadata > 0)
-    lines.row("note", fmt::format("{} for others with more than 4 kB of metadata_props; the rest was left out",
-                                  r.cut_metadata == 1 ? "1 node stands" : fmt::format("{} nodes stand", r.cut_metadata)));
   lines.row("found", found(r));
   if (r.refused_after && *r.refused_before + *r.refused_after > 0)
     lines.row("refused", fmt::format("{} -> {} operators that {} can't express", *r.refused_before, *r.refused_after, r.target));

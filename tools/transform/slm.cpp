@@ -35,6 +35,7 @@ json slm_passes(const SlmOptions& options) {
   if (!options.dtype.empty()) passes.push_back({{"pass", "precision"}, {"dtype", options.dtype}, {"interface", true}});
   json last{{"pass", "optimize"}, {"target", options.target}};
   if (options.opset) last["opset"] = *options.opset;
+  if (!options.dtype.empty()) last["skip_rules"] = {"softmax_in_float"};  // its sum stays in float
   passes.push_back(std::move(last));
   if (!options.dims.empty()) passes.push_back({{"pass", "set_dims"}, {"sizes", options.dims}});
   return passes;

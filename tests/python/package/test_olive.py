@@ -23,6 +23,7 @@ NOT_OF_A_PASS = {
     "--force": "the same",
     "--stop-after": "there would be no result",
     "--quiet": "what is printed goes to the log",
+    "--color": "what is printed goes to the log",
     "--json": "the same",
     "--external-data": "Olive's save_as_external_data",
     "--external-data-threshold": "Olive's size_threshold",

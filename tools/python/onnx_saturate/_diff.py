@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import _convert, _core
 from ._convert import ModelLike
-from ._optimize import Options, _core_options
+from ._optimize import _core_options
+from ._options import Options
 from ._report import _html_table
 
 if TYPE_CHECKING:
