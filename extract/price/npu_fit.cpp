@@ -37,8 +37,8 @@ class FitOfSize {
         for (double& v : rows.back()) v *= factor(i) / figures_[i].cost;
       }
       times_.prices = non_negative_least_squares(rows);
-      for (auto& [name, factor] : times_.machines) factor *= off([&](const NpuFigure& f) { return f.machine == name; });
-      for (auto& [name, p] : times_.precisions) p.factor *= off([&](const NpuFigure& f) { return f.precision == name; });
+      for (auto& [name, factor] : times_.machines) factor *= off([&wanted = name](const NpuFigure& f) { return f.machine == wanted; });
+      for (auto& [name, p] : times_.precisions) p.factor *= off([&wanted = name](const NpuFigure& f) { return f.precision == wanted; });
       double change = 0;
       for (std::size_t i = 0; i < before.size(); ++i)
         change = std::max(change, std::abs(times_.prices[i] - before[i]) / std::max(before[i], 1e-300));

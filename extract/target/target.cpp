@@ -360,7 +360,7 @@ absl::StatusOr<Target> load_target(const std::string& given) {
     return target;
   }
   absl::StatusOr<RuntimeRelease> release = target->runtime.at(std::string_view(given).substr(at + 1));
-  if (!release.ok()) return absl::Status(release.status().code(), fmt::format("{}: {}", given, std::string(release.status().message())));
+  if (!release.ok()) return wrong_usage(fmt::format("{}: {}", given, std::string(release.status().message())));
   target->name += given.substr(at);
   target->release = *std::move(release);
   target->release_is_asked_for = true;

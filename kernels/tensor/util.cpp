@@ -290,10 +290,12 @@ absl::StatusOr<std::vector<std::int64_t>> to_integers(const KernelContext& ctx, 
   if (is_tiny_integer(tensor.dtype())) {
     std::vector<std::uint8_t> codes(out.size());
     unpack_bits(tensor, codes.data());
+    // NOLINTNEXTLINE(bugprone-signed-char-misuse): a number, whose sign is meant
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = decode_tiny_integer(tensor.dtype(), codes[i]);
     return out;
   }
   const Outputs done = dispatch(Join<IntTypes, Types<bool>>(), ctx, tensor.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+    // NOLINTNEXTLINE(bugprone-signed-char-misuse): likewise
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::int64_t>(tensor.data<T>()[i]);
     return std::vector<Value>();
   });

@@ -60,7 +60,7 @@ bool parse(std::string_view bytes, onnx::ModelProto& message) {
   return parse(stream, message);
 }
 
-absl::StatusOr<Model> convert(std::shared_ptr<const onnx::ModelProto> message, const std::string& folder, const std::string& file,
+absl::StatusOr<Model> convert(const std::shared_ptr<const onnx::ModelProto>& message, const std::string& folder, const std::string& file,
                               std::vector<DetachedData> detached = {}) {
   ExternalFiles files(folder);
   proto::Reader reader(message, files, std::move(detached));

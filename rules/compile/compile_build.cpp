@@ -119,8 +119,9 @@ class Application : public BoundNames {
       if (!axes_fit(test)) return fail([&] { return unlike(test); });
     for (const auto& [a, b] : rule_.bound_twice)
       if (!same_binding(*a, *b))
-        return fail(
-            [&] { return fmt::format("@{} is {} and {}", a->variable, shown(a->slot, a->attribute), shown(b->slot, b->attribute)); });
+        return fail([&, a = a, b = b] {
+          return fmt::format("@{} is {} and {}", a->variable, shown(a->slot, a->attribute), shown(b->slot, b->attribute));
+        });
     return true;
   }
 
@@ -213,8 +214,11 @@ class Application : public BoundNames {
   bool evaluate_lets() {
     for (const auto& [name, expr] : rule_.rule->lets) {
       Result r = context_.evaluate(*expr);
-      if (!r) return fail([&] { return fmt::format("`{} = {}` has no value: {}", name, to_string(*expr), context_.reason()); });
-      if (!let_fits(name, *r)) return fail([&] { return fmt::format("`{}` is not {}", name, context_.show(*r)); });
+      if (!r)
+        return fail([&, &name = name, &expr = expr] {
+          return fmt::format("`{} = {}` has no value: {}", name, to_string(*expr), context_.reason());
+        });
+      if (!let_fits(name, *r)) return fail([&, &name = name] { return fmt::format("`{}` is not {}", name, context_.show(*r)); });
       environment_.set(name, *std::move(r));
     }
     return true;
