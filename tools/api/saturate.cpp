@@ -269,7 +269,7 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
   options.verify = o.verify;
   options.strict_verify = o.strict_verify;
   options.debug_rules = o.debug_rules;
-  options.details = options.optimize.provenance = true;
+  options.details = options.optimize.provenance = options.optimize.newer_release = true;
   options.abort = o.abort;
   if (o.verify) {
     Expected<VerifyOptions> check = check_of(o, {});

@@ -185,6 +185,7 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
   options.optimize.annotate = args.annotate;
   options.details = args.common.json || !args.report.empty();
   options.optimize.provenance = args.diff || options.details;
+  options.optimize.newer_release = options.details || !args.common.quiet();
   options.optimize.reasons = args.annotate || args.diff;
   options.optimize.dump_egraph = !args.dump_egraph.empty();
   options.optimize.stop_after = args.stop_after == "emit" ? "" : args.stop_after;

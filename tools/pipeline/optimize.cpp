@@ -282,7 +282,8 @@ void note_newer(const Attempt& attempt, const Task& task, OptimizeReport& report
   const Target& target = task.target;
   const auto& releases = target.runtime.releases;
   const auto newer = std::find_if(releases.begin(), releases.end(), [&](const RuntimeRelease& r) { return r.opset >= target.max_opset; });
-  if (!target.release || newer == releases.end() || task.options.opset || task.options.keep_opset || !task.has_rules()) return;
+  if (!task.options.newer_release || !target.release || newer == releases.end()) return;
+  if (task.options.opset || task.options.keep_opset || !task.has_rules()) return;
   const std::int64_t higher = target.newest_opset_with(report.before.operators, target.max_opset);
   if (higher <= attempt.limit()) return;
   if (const auto cost = attempt.cost_at(higher)) report.newer = {newer->version, *cost};

@@ -64,6 +64,7 @@ struct OptimizeOptions {
   bool provenance = false;                                // fill OptimizeReport::provenance, also where no node has metadata_props
   bool reasons = false;                                   // e-graphs keep reasons, so that all rules behind a node are known
   bool annotate = false;                                  // write them, and what nodes stand for, into the result's metadata_props
+  bool newer_release = false;                             // also what the result would cost for a newer release: a second choice
 };
 
 // A node of the result, and what it stands for.
