@@ -570,7 +570,18 @@ agraph (float[2,3,4] x) => (float[2,3,4] y)
 }"""
 
 
-@pytest.mark.parametrize("text", [FIXED_BATCH, FIXED_TWO], ids=["one", "two"])
+# The same sizes in Constant nodes, as TorchScript writes them.
+IN_CONSTANTS = """
+agraph (float[1,3,4] x) => (float[1,3,4] y) {
+  s = Constant <value = int64[4] {1,3,2,2}> ()
+  r = Reshape (x, s)
+  t = Relu (r)
+  v = Constant <value_ints: ints = [1,3,4]> ()
+  y = Reshape (t, v)
+}"""
+
+
+@pytest.mark.parametrize("text", [FIXED_BATCH, FIXED_TWO, IN_CONSTANTS], ids=["one", "two", "constants"])
 def test_open_batch(tmp_path, text):
     model = parsed(text)
     result, report = transformed(tmp_path, model, "--pass", "open_batch:n")

@@ -1,12 +1,11 @@
 // A batch that is a number becomes a name. Sizes that exporters have written into Reshapes and constants follow.
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <unordered_set>
 
 #include "fmt/format.h"
 #include "onnx_bridge/operators/op_traits.h"
-#include "tools/transform/constant_nodes.h"
+#include "tools/transform/edit.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/types.h"
 #include "tools/verify/verify.h"
@@ -40,22 +39,13 @@ std::optional<std::int64_t> product_of_first(const Dims& dims, std::size_t count
   return product;
 }
 
-Node node_of(const char* op, std::vector<std::string> inputs, std::string output, std::vector<Attribute> attributes = {}) {
-  Node node;
-  node.op_type = op;
-  node.inputs = std::move(inputs);
-  node.outputs = {std::move(output)};
-  node.attributes = std::move(attributes);
-  return node;
-}
-
 class BatchOpener {
  public:
   BatchOpener(Work& work, const Arguments& args) : work_(work), args_(args), before_(work.model) {}
 
   absl::Status run() {
-    for (const auto step : {&BatchOpener::find_axes, &BatchOpener::infer_own, &BatchOpener::mend, &BatchOpener::drop_replaced,
-                            &BatchOpener::name_dims, &BatchOpener::compare_entries})
+    for (const auto step :
+         {&BatchOpener::find_axes, &BatchOpener::infer_own, &BatchOpener::mend, &BatchOpener::name_dims, &BatchOpener::compare_entries})
       if (absl::Status s = (this->*step)(); !s.ok()) return s;
     if (mended_ > 0) work_.notes.push_back(fmt::format("{} sizes that were written into nodes follow the batch", mended_));
     return absl::OkStatus();
@@ -132,39 +122,42 @@ class BatchOpener {
       if (!more.ok()) return more.status();
       const int before = mended_;
       std::unordered_set<std::string> stale;
+      const Graph round = work_.graph();  // where constants are looked up, while nodes come and go
       std::vector<Node> nodes;
-      for (Node& node : work_.graph().nodes) {
+      for (Node node : round.nodes) {
         const bool reads_stale =
             std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& v) { return stale.contains(v); });
         const int count = mended_;
         if (!reads_stale)
-          if (absl::Status s = mend(node, *more, nodes); !s.ok()) return s;
+          if (absl::Status s = mend(node, *more, round, nodes); !s.ok()) return s;
         if (reads_stale || mended_ != count) stale.insert(node.outputs.begin(), node.outputs.end());
         nodes.push_back(std::move(node));
       }
       work_.graph().nodes = std::move(nodes);
       more_ = *std::move(more);
-      if (mended_ == before) return absl::OkStatus();
+      if (mended_ != before) continue;
+      if (mended_ > 0) drop_unread_nodes(work_);
+      return absl::OkStatus();
     }
   }
 
-  absl::Status mend(Node& node, const Types& more, std::vector<Node>& nodes) {
+  absl::Status mend(Node& node, const Types& more, const Graph& round, std::vector<Node>& nodes) {
     if (!node.domain.empty()) return absl::OkStatus();
-    if (node.op_type == "Reshape" && node.inputs.size() == 2) return mend_reshape(node, more);
-    if (node.op_type == "Expand") mend_expand(node, more);
+    if (node.op_type == "Reshape" && node.inputs.size() == 2) return mend_reshape(node, more, round);
+    if (node.op_type == "Expand") mend_expand(node, more, round);
     if (node.op_type == "Concat") mend_concat(node, more, nodes);
     if (broadcasts(node)) mend_operands(node, more, nodes);
     return absl::OkStatus();
   }
 
-  absl::Status mend_reshape(Node& node, const Types& more) {
-    const std::optional<std::vector<std::int64_t>> shape = constant(node.inputs[1]);
+  absl::Status mend_reshape(Node& node, const Types& more, const Graph& round) {
+    const std::optional<std::vector<std::int64_t>> shape = constant_ints(round, node.inputs[1]);
     const auto axis = grown(more, node.inputs[0]);
     const auto in = dims_of(own_, node.inputs[0]), out = dims_of(own_, node.outputs[0]);
     if (!shape || !axis || !in || !out || out->size() != shape->size()) return absl::OkStatus();
     const auto outer = product_of_first(*in, *axis);
     const auto place = outer ? place_of_batch(*outer, size_, *out) : std::nullopt;
-    const bool all_one = node_attribute(node, "allowzero") != 0;
+    const bool all_one = int_attribute(node, "allowzero", 0) != 0;
     if (!place)
       return args_.wrong(
           "axes", "", fmt::format("node '{}' (Reshape making '{}') mixes the batch with dims outside of it", node.name, node.outputs[0]));
@@ -198,8 +191,8 @@ class BatchOpener {
   }
 
   // A size of the batch that is written into an Expand of something that has it already.
-  void mend_expand(Node& node, const Types& more) {
-    std::optional<std::vector<std::int64_t>> shape = constant(node.inputs[1]);
+  void mend_expand(Node& node, const Types& more, const Graph& round) {
+    std::optional<std::vector<std::int64_t>> shape = constant_ints(round, node.inputs[1]);
     const auto axis = grown(more, node.inputs[0]);
     if (!shape || !axis) return;
     const std::size_t behind = dims_of(own_, node.inputs[0])->size() - *axis;
@@ -237,7 +230,7 @@ class BatchOpener {
   std::string first_entry(const std::string& value, std::size_t from_end, std::vector<Node>& nodes) {
     const auto axis = static_cast<std::int64_t>(dims_of(own_, value)->size() - from_end);
     const std::string first = work_.fresh(value + "_first");
-    nodes.push_back(node_of("Gather", {value, add_constant(value + "_index", {0})}, first, {Attribute::of("axis", axis)}));
+    nodes.push_back(make_node("Gather", {value, add_ints(work_, value + "_index", {0})}, first, {Attribute::of("axis", axis)}));
     ++mended_;
     return first;
   }
@@ -247,7 +240,7 @@ class BatchOpener {
     const auto [like, from_end] = grown_operand(node, more);
     if (like.empty()) return;
     const std::size_t rank = dims_of(own_, like)->size(), axis = rank - from_end;
-    const std::int64_t joined = node_attribute(node, "axis");
+    const std::int64_t joined = int_attribute(node, "axis", 0);
     if (static_cast<std::size_t>(joined < 0 ? joined + static_cast<std::int64_t>(rank) : joined) == axis) return;
     for (std::string& input : node.inputs) {
       if (!is_fixed(input, from_end, more)) continue;
@@ -256,16 +249,16 @@ class BatchOpener {
                         repeated = work_.fresh(input + "_of_batch");
       std::vector<std::string> sizes;
       const auto ones = [&](std::size_t count) {
-        if (count > 0) sizes.push_back(add_constant(input + "_ones", std::vector<std::int64_t>(count, 1)));
+        if (count > 0) sizes.push_back(add_ints(work_, input + "_ones", std::vector<std::int64_t>(count, 1)));
       };
       ones(axis);
       sizes.push_back(batch);
       ones(rank - axis - 1);
-      nodes.push_back(node_of("Shape", {like}, whole));
-      nodes.push_back(node_of("Gather", {whole, add_constant(input + "_axis", {static_cast<std::int64_t>(axis)})}, batch,
-                              {Attribute::of("axis", std::int64_t{0})}));
-      nodes.push_back(node_of("Concat", sizes, spread, {Attribute::of("axis", std::int64_t{0})}));
-      nodes.push_back(node_of("Expand", {one, spread}, repeated));
+      nodes.push_back(make_node("Shape", {like}, whole));
+      nodes.push_back(make_node("Gather", {whole, add_ints(work_, input + "_axis", {static_cast<std::int64_t>(axis)})}, batch,
+                                {Attribute::of("axis", std::int64_t{0})}));
+      nodes.push_back(make_node("Concat", sizes, spread, {Attribute::of("axis", std::int64_t{0})}));
+      nodes.push_back(make_node("Expand", {one, spread}, repeated));
       input = repeated;
       ++mended_;
     }
@@ -318,14 +311,14 @@ class BatchOpener {
         if (!find_named(twice.inputs, input.name)) twice.inputs.push_back(input);
       for (std::size_t i = 0; i < before_.graph.outputs.size(); ++i) {
         if (outputs.size() <= i)
-          outputs.push_back(node_of("Concat", {}, before_.graph.outputs[i].name,
-                                    {Attribute::of("axis", static_cast<std::int64_t>(out_axes_.at(before_.graph.outputs[i].name)))}));
+          outputs.push_back(make_node("Concat", {}, before_.graph.outputs[i].name,
+                                      {Attribute::of("axis", static_cast<std::int64_t>(out_axes_.at(before_.graph.outputs[i].name)))}));
         outputs[i].inputs.push_back(copy.outputs[i].name);
       }
       for (const auto& [name, axis] : axes_) {
         const auto it = std::find_if(joins.begin(), joins.end(), [&, &input = name](const Node& n) { return n.outputs[0] == input; });
         if (it == joins.end())
-          joins.push_back(node_of("Concat", {names.at(name)}, name, {Attribute::of("axis", static_cast<std::int64_t>(axis))}));
+          joins.push_back(make_node("Concat", {names.at(name)}, name, {Attribute::of("axis", static_cast<std::int64_t>(axis))}));
         else
           it->inputs.push_back(names.at(name));
       }
@@ -344,45 +337,9 @@ class BatchOpener {
                         said.message());
   }
 
-  std::optional<std::vector<std::int64_t>> constant(const std::string& name) {
-    const Initializer* held = work_.initializer(name);
-    if (held && !work_.input(name) && !held->sparse && held->tensor.dtype() == DType::kInt64) {
-      const auto values = held->tensor.span<std::int64_t>();
-      return std::vector<std::int64_t>(values.begin(), values.end());
-    }
-    for (const Node& node : work_.graph().nodes)
-      if (is_constant(node) && node.outputs[0] == name)
-        if (const auto value = value_of(node); value && value->dtype() == DType::kInt64) {
-          const auto values = value->span<std::int64_t>();
-          return std::vector<std::int64_t>(values.begin(), values.end());
-        }
-    return std::nullopt;
-  }
-
-  static std::int64_t node_attribute(const Node& node, const char* name) {
-    const auto it = std::find_if(node.attributes.begin(), node.attributes.end(), [&](const Attribute& a) { return a.name == name; });
-    return it == node.attributes.end() ? 0 : it->i();
-  }
-
   void replace_shape(Node& node, const std::vector<std::int64_t>& shape) {
-    replaced_.insert(node.inputs[1]);
-    node.inputs[1] = add_constant(node.outputs[0] + "_shape", shape);
+    node.inputs[1] = add_ints(work_, node.outputs[0] + "_shape", shape);
     ++mended_;
-  }
-
-  absl::Status drop_replaced() {
-    Graph& graph = work_.graph();
-    std::erase_if(graph.initializers, [&](const Initializer& i) {
-      return replaced_.contains(i.name) && !work_.input(i.name) && !work_.output(i.name) &&
-             std::none_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& n) { return reads(n, i.name); });
-    });
-    return absl::OkStatus();
-  }
-
-  std::string add_constant(const std::string& name, const std::vector<std::int64_t>& values) {
-    const std::string fresh = work_.fresh(name);
-    work_.graph().initializers.push_back({fresh, Tensor::vector_int64(values), nullptr, false});
-    return fresh;
   }
 
   Work& work_;
@@ -392,7 +349,6 @@ class BatchOpener {
   std::int64_t size_ = 0;
   Types own_, more_;
   int mended_ = 0;
-  std::set<std::string> replaced_;  // constants that a mended node does not read any more
 };
 
 }  // namespace
