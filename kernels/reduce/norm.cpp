@@ -200,7 +200,24 @@ Outputs rms_normalization(KernelContext& ctx) {
   return out;
 }
 
-// x + skip + bias: skip has x's shape, or [1, S, H] or [S, H] for each batch entry; bias [H].
+// Inputs: input, skip, gamma, beta, bias. Outputs: output, mean, inv_std_var, input_skip_bias_sum. The simplified one has no beta.
+template <bool kRms>
+Outputs skip_layer_normalization(KernelContext& ctx) {
+  const std::size_t bias = kRms ? 3 : 4;
+  absl::StatusOr<Tensor> sum = residual(ctx, ctx.tensor(0), ctx.tensor(1), ctx.has_input(bias) ? &ctx.tensor(bias) : nullptr);
+  if (!sum.ok()) return sum.status();
+  NormCall call{kRms, ctx.attr_f("epsilon", 1e-12f), -1, &ctx.tensor(2), nullptr};
+  if (!kRms && ctx.has_input(3)) call.bias = &ctx.tensor(3);
+  Outputs out = normalize(ctx, *sum, call);
+  if (!out.ok()) return out;
+  if (kRms) out->insert(out->begin() + 1, Value());  // its second output is a mean that is never made
+  out->resize(3);
+  out->push_back(*std::move(sum));
+  return out;
+}
+
+}  // namespace
+
 absl::StatusOr<Tensor> residual(const KernelContext& ctx, const Tensor& x, const Tensor& skip, const Tensor* bias) {
   if (skip.dtype() != x.dtype() || broadcast_shape(x.dims(), skip.dims()) != x.dims()) return ctx.invalid("skip does not fit the input");
   if (bias != nullptr && (bias->dtype() != x.dtype() || broadcast_shape(x.dims(), bias->dims()) != x.dims()))
@@ -221,24 +238,6 @@ absl::StatusOr<Tensor> residual(const KernelContext& ctx, const Tensor& x, const
   if (!done.ok()) return done.status();
   return sum;
 }
-
-// Inputs: input, skip, gamma, beta, bias. Outputs: output, mean, inv_std_var, input_skip_bias_sum. The simplified one has no beta.
-template <bool kRms>
-Outputs skip_layer_normalization(KernelContext& ctx) {
-  const std::size_t bias = kRms ? 3 : 4;
-  absl::StatusOr<Tensor> sum = residual(ctx, ctx.tensor(0), ctx.tensor(1), ctx.has_input(bias) ? &ctx.tensor(bias) : nullptr);
-  if (!sum.ok()) return sum.status();
-  NormCall call{kRms, ctx.attr_f("epsilon", 1e-12f), -1, &ctx.tensor(2), nullptr};
-  if (!kRms && ctx.has_input(3)) call.bias = &ctx.tensor(3);
-  Outputs out = normalize(ctx, *sum, call);
-  if (!out.ok()) return out;
-  if (kRms) out->insert(out->begin() + 1, Value());  // its second output is a mean that is never made
-  out->resize(3);
-  out->push_back(*std::move(sum));
-  return out;
-}
-
-}  // namespace
 
 void register_norm(Registry& registry) {
   registry.add("", "LayerNormalization", layer_normalization);

@@ -22,6 +22,9 @@ template <typename T, typename S>
 void normalize_rows(const KernelContext& ctx, const NormOptions& options, const T* x, ScaleAndBias<S> by, T* y,
                     StatisticsOut statistics = {});
 
+// x + skip + bias, both of shapes that broadcast to x's; without bias: null.
+absl::StatusOr<Tensor> residual(const KernelContext& ctx, const Tensor& x, const Tensor& skip, const Tensor* bias);
+
 void register_norm_batch(Registry& registry);
 void register_norm_contrib(Registry& registry);
 void register_norm_other(Registry& registry);

@@ -1,6 +1,6 @@
 // com.microsoft's GroupNorm, SkipGroupNorm and BiasAdd (onnxruntime docs/ContribOperators.md), which its CUDA provider has.
 #include <cmath>
-#include <span>
+#include <optional>
 
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/reduce/norm.h"
@@ -94,33 +94,24 @@ Outputs group_norm(KernelContext& ctx) {
   return group_norm_of(ctx, *call, ctx.tensor(0));
 }
 
-// x + w, w of a shape that broadcasts to x.
-Outputs plus(const KernelContext& ctx, const Tensor& x, const Tensor& w, const char* misfit) {
-  if (w.dtype() != x.dtype()) return ctx.invalid(misfit);
-  return dispatch(FloatTypes{}, ctx, x.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    using C = Compute<T>;
-    return zip_elements<T, T, T>(ctx, x, w, [](T a, T b) { return static_cast<T>(static_cast<C>(a) + static_cast<C>(b)); });
-  });
-}
-
 // Inputs: X, gamma, beta, skip (of X's shape, [N, C], or that with ones between), bias [C]. Outputs: Y, the sum that was normalized.
 Outputs skip_group_norm(KernelContext& ctx) {
   absl::StatusOr<GroupCall> call = read_group_call(ctx);
   if (!call.ok()) return call.status();
   const auto& [batch, channels, places, last] = call->layout;
-  const Shape row = last ? Shape{batch, 1, 1, channels} : Shape{batch, channels, 1, 1};
+  const auto row = [&, c = channels, at_end = last](std::int64_t n) { return at_end ? Shape{n, 1, 1, c} : Shape{n, c, 1, 1}; };
   const Tensor& skip = ctx.tensor(3);
   const bool flat = skip.dims() == Shape{batch, channels};
-  if (!flat && skip.dims() != row && skip.dims() != ctx.tensor(0).dims()) return ctx.invalid("skip does not fit the input");
-  Outputs sum = plus(ctx, ctx.tensor(0), flat ? skip.reshaped(row) : skip, "skip has another element type than the input");
-  if (sum.ok() && ctx.has_input(4)) {
+  if (!flat && skip.dims() != row(batch) && skip.dims() != ctx.tensor(0).dims()) return ctx.invalid("skip does not fit the input");
+  std::optional<Tensor> bias;
+  if (ctx.has_input(4)) {
     if (ctx.tensor(4).dims() != Shape{channels}) return ctx.invalid("bias does not fit the input");
-    const Tensor bias = ctx.tensor(4).reshaped(last ? Shape{1, 1, 1, channels} : Shape{1, channels, 1, 1});
-    sum = plus(ctx, (*sum)[0].tensor(), bias, "bias has another element type than the input");
+    bias = ctx.tensor(4).reshaped(row(1));
   }
-  if (!sum.ok()) return sum;
-  Outputs out = group_norm_of(ctx, *call, (*sum)[0].tensor());
-  if (out.ok()) out->push_back(std::move((*sum)[0]));
+  absl::StatusOr<Tensor> sum = residual(ctx, ctx.tensor(0), flat ? skip.reshaped(row(batch)) : skip, bias ? &*bias : nullptr);
+  if (!sum.ok()) return sum.status();
+  Outputs out = group_norm_of(ctx, *call, *sum);
+  if (out.ok()) out->push_back(*std::move(sum));
   return out;
 }
 
@@ -130,9 +121,8 @@ Outputs bias_add(KernelContext& ctx) {
   if (x.rank() != 3) return ctx.invalid("the input must be of rank 3");
   if (bias.dims() != Shape{x.dims()[2]}) return ctx.invalid("bias does not fit the input");
   if (skip.dims() != x.dims()) return ctx.invalid("skip does not fit the input");
-  Outputs sum = plus(ctx, x, bias, "bias has another element type than the input");
-  if (!sum.ok()) return sum;
-  return plus(ctx, (*sum)[0].tensor(), skip, "skip has another element type than the input");
+  absl::StatusOr<Tensor> sum = residual(ctx, x, bias, &skip);
+  return sum.ok() ? outputs_of(*std::move(sum)) : Outputs(sum.status());
 }
 
 }  // namespace
