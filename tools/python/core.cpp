@@ -59,14 +59,20 @@ nb::tuple optimize(const api::Model& model, const nb::dict& options) {
   return nb::make_tuple(std::move(out.model), std::move(out.report), call.interrupted);
 }
 
-// (Model, table, JSON)
-nb::tuple transform(const api::Model& model, const std::string& passes, const nb::dict& options) {
+// What `run` makes with these options, stopped by Ctrl-C: there is no rewriting to end early.
+template <typename Run>
+auto watched(const nb::dict& options, Run run) {
   Call call;
   fill_options(options, call);
-  call.stop = true;  // there is no rewriting to end early
-  std::optional<api::Expected<api::Transformed>> result;
-  run_watched(call, [&] { result = api::transform(model, passes, call.options); });
-  api::Transformed out = take(*std::move(result));
+  call.stop = true;
+  std::optional<decltype(run(call.options))> result;
+  run_watched(call, [&] { result = run(call.options); });
+  return take(*std::move(result));
+}
+
+// (Model, table, JSON)
+nb::tuple transform(const api::Model& model, const std::string& passes, const nb::dict& options) {
+  api::Transformed out = watched(options, [&](const api::Options& o) { return api::transform(model, passes, o); });
   return nb::make_tuple(std::move(out.model), out.table, out.json);
 }
 
@@ -76,23 +82,13 @@ std::vector<std::string> split_passes(const api::Model& model, const std::vector
 
 // (equal, message, JSON)
 nb::tuple verify(const api::Model& original, const api::Model& other, const nb::dict& options) {
-  Call call;
-  fill_options(options, call);
-  call.stop = true;  // there is no rewriting to end early
-  std::optional<api::Expected<api::Verification>> result;
-  run_watched(call, [&] { result = api::verify(original, other, call.options); });
-  const api::Verification out = take(*std::move(result));
+  const api::Verification out = watched(options, [&](const api::Options& o) { return api::verify(original, other, o); });
   return nb::make_tuple(out.equal, out.message, out.json);
 }
 
 // (equal, text, JSON)
 nb::tuple diff(const api::Model& first, const api::Model& second, const nb::dict& options) {
-  Call call;
-  fill_options(options, call);
-  call.stop = true;  // there is no rewriting to end early
-  std::optional<api::Expected<api::Difference>> result;
-  run_watched(call, [&] { result = api::diff(first, second, call.options); });
-  const api::Difference out = take(*std::move(result));
+  const api::Difference out = watched(options, [&](const api::Options& o) { return api::diff(first, second, o); });
   return nb::make_tuple(out.equal, out.text, out.json);
 }
 
