@@ -57,7 +57,7 @@ constexpr std::array kForeign{
     ForeignFlag{"--inline-functions"},
     ForeignFlag{"--providers", Takes::kSome, "", "--target says for which runtime: ort-cpu, ort-cuda"},
     ForeignFlag{"--cuda", Takes::kNothing, "--target ort-cuda"},
-    ForeignFlag{"--graph-diff", Takes::kSome, "", "`saturate explain IN.onnx` tells which rules made what"},
+    ForeignFlag{"--graph-diff", Takes::kSome, "", "`saturate diff IN.onnx OUT.onnx` shows what differs, and --diff adds the rules"},
     ForeignFlag{"--ort-profile", Takes::kSome, "", "`saturate bench MODEL --profile TRACE.json` measures"},
     ForeignFlag{"--dynamic-quantize", Takes::kNothing, "", kQuantize},
     ForeignFlag{"--static-quantize", Takes::kNothing, "", kQuantize},

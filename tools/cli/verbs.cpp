@@ -1,0 +1,754 @@
+#include "tools/cli/verbs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "CLI/CLI.hpp"
+#include "extract/solve/extractors.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+#include "onnx_bridge/model/wrong_usage.h"
+#include "tools/cli/shell.h"
+#include "tools/io/option_checks.h"
+#include "tools/pipeline/stage_dumps.h"
+
+namespace saturate {
+namespace {
+
+// A check that a value is a whole number in these bounds.
+std::function<std::string(const std::string&)> whole_in(std::int64_t least, std::int64_t most) {
+  return [least, most](const std::string& text) { return not_a_whole_number_in(text, least, most); };
+}
+
+// A check that a value is one of these; its description has them in braces, for completions.
+CLI::Validator choice(const std::vector<std::string>& names) {
+  const auto check = [names](const std::string& text) {
+    const bool known = std::find(names.begin(), names.end(), text) != names.end();
+    return known ? "" : fmt::format("'{}' is none of them; {}", text, what_instead(text, names));
+  };
+  return CLI::Validator(check, fmt::format("{{{}}}", fmt::join(names, ",")));
+}
+
+// What completions offer of values that may be others, too.
+CLI::Validator hint(const std::vector<std::string>& names) {
+  return CLI::Validator([](const std::string&) { return std::string(); }, fmt::format("{{{}}}", fmt::join(names, ",")));
+}
+
+// A second spelling that other tools' users have in their fingers; not shown in the help.
+template <typename T>
+void hidden(CLI::App* app, const std::string& name, T& target) {
+  app->add_option(name, target)->group("");
+}
+
+void add_common(CLI::App* app, CommonArgs& args, bool json, bool threads = true) {
+  args.cancel = &asked_to_stop;
+  app->add_flag_function(
+      "-v,--verbose", [&args](std::int64_t n) { args.verbosity = static_cast<int>(n); },
+      "say more; for optimize: tables of what changed; -vv: also rules and stages");
+  app->add_flag_function(
+      "-q,--quiet", [&args](std::int64_t) { args.verbosity = -1; }, "print nothing but errors and warnings");
+  const std::map<std::string, ColorChoice> colors{
+      {"auto", ColorChoice::kAuto}, {"always", ColorChoice::kAlways}, {"never", ColorChoice::kNever}};
+  app->add_option("--color", args.color, "colours: auto (default: on a terminal, unless NO_COLOR is set), always or never")
+      ->type_name("WHEN")
+      ->transform(CLI::CheckedTransformer(colors).description(""));
+  if (json) app->add_flag("--json", args.json, "print JSON on stdout instead of tables");
+  if (threads)
+    app->add_option("--threads", args.threads, "threads; 0: all cores; the result is the same for any number (default 1)")
+        ->type_name("T")
+        ->check(whole_in(0, 4096), "");
+}
+
+void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const std::string& what) {
+  app->add_option("--max-memory", megabytes, what)->type_name("MB")->check(whole_in(1, std::int64_t{1} << 30), "");
+}
+
+void add_check(CLI::App* app, VerifyArgs& args) {
+  app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones; may be repeated")
+      ->type_name("X.npz")
+      ->expected(1)
+      ->take_all();
+  app->add_option(
+         "--check-rtol", args.rtol,
+         "relative tolerance, times the size of the element or what is usual in its row, whichever is larger (default: float 1e-4, double "
+         "1e-6, float16 and bfloat16 2e-2, and what rounding explains)")
+      ->type_name("R");
+  app->add_option("--check-atol", args.atol, "absolute tolerance (default 0)")->type_name("A");
+  app->add_option(
+         "--steps", args.steps,
+         "steps that quantized values in outputs may differ by; what is computed of quantized values may then differ by what a step of "
+         "some makes (default 0)")
+      ->type_name("N")
+      ->check(whole_in(0, 65535), "");
+  app->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
+  add_max_memory(app, args.max_memory,
+                 "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
+                 "times the weights for folding)");
+  for (const char* name : {"--model-check-inputs", "--input-data-path"}) app->add_option(name, args.inputs)->group("")->expected(1);
+  hidden(app, "--rtol", args.rtol);
+  hidden(app, "--atol", args.atol);
+}
+
+void add_time(CLI::App* app, std::optional<double>& seconds, const std::string& what) {
+  app->add_option("--time-limit", seconds, what)->type_name("S");
+}
+
+void add_bounds(CLI::App* app, RunBounds& bounds) {
+  add_time(app, bounds.seconds, "seconds that a run may take (default: no limit)");
+  add_max_memory(app, bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)");
+}
+
+void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
+  app->add_option("--dim", args.dims, fmt::format("{} of a symbolic dim; may be repeated", what))
+      ->type_name("SYMBOL=SIZE")
+      ->take_all()
+      ->expected(1);
+  app->add_option("--input-shapes,--input-shape", args.input_shapes,
+                  fmt::format("{} of an input's dims: x:1,3,224,224 (-1 or a name leaves a dim; the name of a model's one input "
+                              "may be left out); they are the rank of an input that has none; may be repeated",
+                              what))
+      ->type_name("SHAPE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  app->add_flag("--allow-empty", args.allow_empty, "take sizes of 0 for dims and shapes");
+  for (const char* name : {"--overwrite-input-shape", "--override-input-shapes", "--test-input-shape", "--shapes"})
+    app->add_option(name, args.input_shapes)->group("")->expected(1)->take_all()->allow_extra_args(false);
+}
+
+void add_budgets(CLI::App* app, SaturateArgs& args) {
+  const std::string budgets = "Budgets";
+  app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
+      ->type_name("N")
+      ->group(budgets);
+  app->add_option("--node-limit", args.limits.nodes,
+                  fmt::format("e-nodes that rules may make (default: 60 for each of the model's, 10000 to {})", args.limits.nodes))
+      ->type_name("N")
+      ->check(whole_in(1, std::int64_t{1} << 40), "")
+      ->group(budgets);
+  app->add_option_function<std::size_t>(
+         "--memory-limit", [&args](std::size_t megabytes) { args.limits.memory_bytes = megabytes << 20; },
+         "memory of the e-graph in MB (default: no limit)")
+      ->type_name("MB")
+      ->check(whole_in(1, std::int64_t{1} << 40), "")
+      ->group(budgets);
+  app->add_option(
+         "--time-limit", args.limits.seconds,
+         "seconds of rewriting, and again of verifying; a safety net: where it is hit the result depends on the machine (default 60)")
+      ->type_name("S")
+      ->group(budgets);
+}
+
+void add_rule_options(CLI::App* app, SaturateArgs& args, const std::string& group) {
+  app->add_option("--rules", args.rules, "rules beside the built-in ones; none: without the built-in ones; may be repeated")
+      ->type_name("FILE|none")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--skip-rule", args.skip_rules, "leave out a rule; may be repeated")
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--skip-fusion", args.not_made,
+                  "leave out the rules that make this operator (Attention) of what holds none; may be repeated")
+      ->type_name("OPERATOR")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  std::string assumptions = "don't apply rules that assume this (all: any), whatever --assume and the target say:", risky;
+  for (const Assumption& a : known_assumptions()) {
+    assumptions += fmt::format("\n{} ({}): {}", a.name, to_string(a.kind), a.what);
+    if (a.kind == AssumptionClass::kRisky) risky += fmt::format("{}{}", risky.empty() ? "" : ", ", a.name);
+  }
+  app->add_option("--assume", args.assumed, fmt::format("apply rules that assume this risky thing, too: {}; may be repeated", risky))
+      ->type_name("NAME")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option("--no-assume", args.not_assumed, assumptions)->type_name("NAME|all")->expected(1)->take_all()->group(group);
+  const auto allow_steps = [&args](bool allowed) { return [&args, allowed] { args.effects.within_one_step = allowed; }; };
+  app->add_flag_callback(
+         "--within-one-step", allow_steps(true),
+         "allow rules that move quantized numbers by a step at most (effect within_one_step), such as an integer operator = "
+         "the operator between quantizers; without it where the target's runtime does the same when it loads a model")
+      ->group(group);
+  app->add_flag_callback("--no-within-one-step", allow_steps(false), "forbid them")->group(group);
+  app->add_flag("--rescale", args.effects.rescales, "allow rules that move the scales of quantized numbers (effect rescales)")
+      ->group(group);
+  app->add_flag("--approximate", args.effects.approximates, "allow rules that approximate (effect approximates)")->group(group);
+}
+
+void add_saturate(CLI::App* app, SaturateArgs& args) {
+  const std::string group = "What is done";
+  app->add_option("--target", args.target,
+                  "what can run, and what it costs: ort-cpu (default), onnx, or a JSON file; ort-cpu@1.23 keeps to what that release loads")
+      ->type_name("TARGET")
+      ->check(hint(builtin_targets()))
+      ->group(group);
+  app->add_option("--prefer", args.prefer,
+                  "what the target would rather have, beside its own wishes: single-heads (attention one head at a time)")
+      ->type_name("WISH")
+      ->expected(1)
+      ->take_all()
+      ->check(choice(known_wishes()))
+      ->group(group);
+  app->add_option("--cost", args.cost,
+                  "cost model: nodes, flops, bytes, roofline, measured, a JSON file (table, roofline or fit), a .jsonl of measured times "
+                  "or a shared library (default: the target's own)")
+      ->type_name("MODEL")
+      ->check(hint(builtin_cost_models()))
+      ->group(group);
+  app->add_option(
+         "--cost-at", args.cost_at,
+         "dim sizes at which costs are evaluated, and their weight; may be repeated: the weighted mean counts (default: 1 for first "
+         "axes, 128 for others)")
+      ->type_name("SYMBOL=SIZE,...[:WEIGHT]")
+      ->expected(1)
+      ->take_all()
+      ->group(group);
+  app->add_option(
+         "--memory-slack", args.memory_slack,
+         "how much dearer the result may be for a lower peak of memory, as a share of the cost: 0.02 for 2 % (default 0: cost alone)")
+      ->type_name("SHARE")
+      ->check([](const std::string& text) { return not_a_number_in(text, 0, 10); }, "")
+      ->group(group);
+  std::vector<std::string> extractors;
+  for (const Extractor& e : saturate::extractors()) extractors.emplace_back(e.name);
+  app->add_option("--extractor", args.extractor,
+                  fmt::format("extraction algorithm: {}; anytime ones stop after 10 s (default: search)", fmt::join(extractors, ", ")))
+      ->type_name("NAME")
+      ->check(choice(extractors))
+      ->group(group);
+  add_rule_options(app, args, group);
+  auto* opset =
+      app->add_option(
+             "--opset", args.opset,
+             "write this opset of ai.onnx; newer operators become their bodies (default: the input's, or higher where the result needs it)")
+          ->type_name("N")
+          ->check(not_a_known_opset, "")
+          ->group(group);
+  app->add_flag("--keep-opset", args.keep_opset, "write the input's opset")->excludes(opset)->group(group);
+  app->add_flag("--keep-functions", args.keep_functions,
+                "functions of the model and of rule files that the target names stay calls, and OUT.onnx holds the functions")
+      ->group(group);
+  for (const char* name : {"--skip-rules", "--skip-optimization", "--skip-optimizations", "--skip-fusion-patterns"})
+    app->add_option(name, args.skip_rules)->group("")->delimiter(',');
+  app->add_option("--target-opset", args.opset)->group("")->check(not_a_known_opset, "");
+  add_budgets(app, args);
+}
+
+// Where models come from and go.
+void add_places(CLI::App* verb, OptimizeArgs& args, std::string& output_option) {
+  verb->add_option("IN.onnx", args.input, "the model")->required();
+  verb->add_option("OUT.onnx", args.output, "the result");
+  verb->add_option("MORE.onnx", args.more)->group("");
+  verb->add_option("-o,--output", output_option,
+                   "the result (instead of the second argument); what is there is replaced; -: standard output")
+      ->type_name("OUT.onnx");
+  verb->add_option("--output-dir", args.output_dir, "take all arguments as models, and write each result under its name into this folder")
+      ->type_name("DIR");
+  verb->add_flag("--force", args.force, "replace OUT.onnx, or a file in the folder, though saturate did not write it");
+}
+
+}  // namespace
+
+void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option) {
+  CLI::App* verb =
+      app.add_subcommand("optimize",
+                         "rewrite a model into an equal, cheaper one\n\nReads IN.onnx (.onnx or .onnxtxt), grows an e-graph "
+                         "of equal models by rules, takes the cheapest one that the target\n"
+                         "can run, verifies it against the original on random inputs of several sizes, and writes it "
+                         "(IN.opt.onnx unless named).\nThe verb may be left out. IN.onnx may be -, standard input; the result then goes to "
+                         "standard output.\nOUT.onnx "
+                         "is replaced if saturate wrote it (an extended attribute of the file says so); -o replaces any file.\nFlags of "
+                         "onnxsim, onnxslim and onnxruntime.transformers.optimizer work, or say what to type.");
+  add_places(verb, args, output_option);
+  add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "fix the size");
+  verb->add_option("--io-rank", args.io_rank,
+                   "give the model's inputs and outputs this rank, with ones in front of their dims: [2,8] becomes [1,1,2,8]; the report "
+                   "tells which changed, and --inputs keep the shapes of IN.onnx")
+      ->type_name("N")
+      ->check(whole_in(1, kMostIoRank), "");
+  for (const auto& [name, files, when] : {std::tuple("--before", &args.before, "before"), std::tuple("--after", &args.after, "after")})
+    verb->add_option(name, *files, fmt::format("passes of `saturate transform` to run {} optimizing, as JSON; may be repeated", when))
+        ->type_name("FILE")
+        ->expected(1)
+        ->take_all();
+  verb->add_flag("--diff", args.diff, "tell what differs in the result, region by region, and by which rules (`saturate diff`)");
+  verb->add_flag(
+      "--annotate", args.annotate,
+      "write into the metadata_props of new nodes which rules made them (saturate.rules) and which nodes of the model they stand "
+      "for (saturate.replaces)");
+  verb->add_flag("!--no-verify", args.verify, "write the result without running it");
+  add_check(verb, args.check);
+  verb->add_flag("--debug-rules", args.debug_rules,
+                 "where verification fails, give up and tell which application of which rule brings the difference");
+  verb->add_flag("--strict-verify", args.strict_verify,
+                 "where verification fails, give up; without, the rule that is to blame is left out, and a warning says so");
+  verb->add_flag("--strict-budget", args.strict_budget, "exit with 4 where a budget ended the rewriting before nothing was left to do");
+  verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
+  verb->add_option("--dump", args.dumps,
+                   "print, or write to a file, what a stage has made: load or emit (ONNX text), lower or saturate (the e-graph as text, "
+                   ".dot or .json), extract (the choice as text or .json)")
+      ->type_name("STAGE[=FILE]")
+      ->allow_extra_args(false);
+  verb->add_option("--stop-after", args.stop_after, "end after this stage, without a result: load, lower, saturate, extract or emit")
+      ->type_name("STAGE")
+      ->check([](const std::string& stage) { return not_a_stage(stage); }, "");
+  verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
+  verb->add_option(
+          "--save-repro", args.save_repro,
+          "before the run, write what repeats it to this folder, a new or empty one: the model, its data, the inputs and other files "
+          "given, and the command")
+      ->type_name("DIR");
+  verb->add_flag("--external-data,--save-as-external-data,--save-external-data", args.external_data,
+                 "write tensors to OUT.onnx.data even where the input has them inline");
+  verb->add_option("--external-data-threshold", args.external_threshold, "smallest tensor to write there (default 1024)")
+      ->type_name("BYTES");
+  add_common(verb, args.common, true);
+  verb->add_flag_function(
+          "--model-check", [](std::int64_t) {}, "verification is the default")
+      ->group("");
+  verb->footer(
+      "saturate bart.onnx\nsaturate bart.onnx fused.onnx --target ort-cpu --cost nodes --report r.json\nsaturate optimize bart.onnx -o "
+      "bart23.onnx --target onnx --opset 23");
+}
+
+void add_transform(CLI::App& app, TransformArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "transform",
+      "change what a model is, exactly as asked\n\nRuns passes over IN.onnx one after the other: names, order and number of inputs and "
+      "outputs, their types,\ndims and layout, constants, shapes, a part of a model, two models as one. Each pass states how its result is "
+      "verified,\nand nothing is written where that fails. Lists of passes are JSON: [{\"pass\": NAME, FIELD: VALUE, ...}, ...], or "
+      "surgeries of Olive.\n--list-passes tells them all (docs/transforms.md).");
+  verb->add_option("IN.onnx", args.input, "the model");
+  verb->add_option("-o,--output", args.output, "the result (default: IN.out.onnx)")->type_name("OUT.onnx");
+  verb->add_option("--passes", args.files, "a list of passes as JSON; may be repeated")->type_name("FILE")->expected(1)->take_all();
+  verb->add_option("--pass", args.passes,
+                   "one pass, behind those of --passes: NAME, NAME:VALUE of its first field, NAME:FIELD=VALUE;FIELD=VALUE, or "
+                   "NAME:{JSON}; may be repeated")
+      ->type_name("PASS")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--cut-inputs", args.cut_inputs, "at the end, cut out the part behind these values")->type_name("NAMES")->delimiter(',');
+  verb->add_option("--cut-outputs", args.cut_outputs, "at the end, cut out the part that makes these values")
+      ->type_name("NAMES")
+      ->delimiter(',');
+  verb->add_option(
+          "--split-at", args.split_at,
+          "at the end, split the model into a chain of parts, each of which ends with one of these values: OUT.1.onnx, OUT.2.onnx ...")
+      ->type_name("NAMES")
+      ->delimiter(',');
+  verb->add_flag("--list-passes", args.list, "print the passes and their fields, and do nothing");
+  verb->add_flag("!--no-verify", args.verify, "write the result without running it");
+  add_check(verb, args.check);
+  add_time(verb, args.check.seconds, "seconds after which a verification begins no new case; 1 at least (default 60)");
+  verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
+  verb->add_flag("--external-data", args.external_data, "write tensors to OUT.onnx.data even where the input has them inline");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate transform bart.onnx -o renamed.onnx --pass rename_inputs:input_ids=ids\n"
+      "saturate transform bart.onnx -o small.onnx --pass int32_inputs --pass strip_metadata");
+}
+
+void add_slm(CLI::App& app, SlmArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "slm",
+      "make a small language model ready for an accelerator\n\nGives a decoder-only model, exported without a cache, one of keys and "
+      "values, "
+      "lets it work in half precision, and writes\noperators of an opset or target. With --window, --sequence or --max-context the cache "
+      "slides and all sizes are fixed;\nwithout, it grows. These are passes of `saturate transform`, and --print-passes prints them. The "
+      "result is run step by step\nagainst the original, and nothing is written where they differ.");
+  verb->add_option("IN.onnx", args.input, "the model, without a cache")->required();
+  verb->add_option("-o,--output", args.output, "the result (default: IN.slm.onnx); its folder is made")->type_name("OUT.onnx");
+  for (const auto& [name, into, what] : {std::tuple("--window", &args.window, "tokens of a run (default 1)"),
+                                         std::tuple("--sequence", &args.sequence,
+                                                    "tokens that are seen at once, those of the run with them (default: "
+                                                    "--max-context, or 256)"),
+                                         std::tuple("--max-context", &args.max_context, "tokens that caches hold (default: --sequence)")})
+    verb->add_option(name, *into, what)->type_name("N")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  verb->add_option("--cache", args.cache,
+                   "how it is kept: growing, window (of fixed sizes, the default where one is given) or buffer (of --max-context tokens, "
+                   "written in place)")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"growing", "window", "buffer"}));
+  verb->add_option("--dtype", args.dtype, "fp16, bf16, or fp32 (default): as it is")
+      ->type_name("T")
+      ->check(CLI::IsMember({"fp16", "bf16", "fp32", "float16", "bfloat16", "float32"}));
+  verb->add_option("--opset", args.opset, "write this opset of ai.onnx (default: as the result needs)")
+      ->type_name("N")
+      ->check(not_a_known_opset, "");
+  verb->add_option("--target", args.target, "what shall run it, a built-in target or a file (default onnx: any runtime)")
+      ->type_name("TARGET");
+  verb->add_option("--dim", args.shapes.dims, "the size of a symbolic dim; may be repeated")
+      ->type_name("SYMBOL=SIZE")
+      ->take_all()
+      ->expected(1);
+  verb->add_flag("!--no-external-data", args.external_data, "keep weights in OUT.onnx, where they fit, instead of OUT.onnx.data");
+  verb->add_flag("!--no-verify", args.verify, "write the result without running it");
+  verb->add_flag("--print-passes", args.print_passes, "print the passes for `saturate transform --passes`, and do nothing");
+  add_check(verb, args.check);
+  add_time(verb, args.check.seconds, "seconds after which a verification begins no new case; 1 at least (default 60)");
+  verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate slm whole.onnx -o out/model.onnx --window 1 --sequence 24 --max-context 32 --dtype fp16 --opset 14\n"
+      "saturate slm whole.onnx --print-passes --dtype fp16");
+}
+
+namespace {
+
+// Of a decoder's inputs and outputs.
+void add_decoder(CLI::App* app, DecoderArgs& args) {
+  const std::string group = "The model's inputs and outputs, where they are not found by themselves";
+  for (const auto& [name, into, what] :
+       {std::tuple("--input-ids", &args.input_ids, "input of tokens"),
+        std::tuple("--attention-mask", &args.attention_mask, "input of the mask"),
+        std::tuple("--position-ids", &args.position_ids, "input of positions"), std::tuple("--logits", &args.logits, "output of logits")})
+    app->add_option(name, *into, what)->type_name("NAME")->group(group);
+  for (const auto& [name, into, what] :
+       {std::tuple("--past-names", &args.past, "inputs of the past"),
+        std::tuple("--present-names", &args.present, "outputs that the next run gets as its past, in the same order")})
+    app->add_option(name, *into, fmt::format("{}, with %d for the layer: past_key_values.%d.key,past_key_values.%d.value", what))
+        ->type_name("PATTERNS")
+        ->delimiter(',')
+        ->group(group);
+  app->add_option("--cache", args.cache,
+                  "how the past is kept: growing, sliding (of a fixed length, ending where the sequence ends) or in-place (a buffer "
+                  "filled from the front); default: as shapes and operators tell")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"growing", "sliding", "in-place"}))
+      ->group(group);
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, InspectArgs& inspect) {
+  CLI::App* verb =
+      app.add_subcommand("inspect",
+                         "show what is in a model\n\nOpsets, inputs and outputs, operators, fused operators, parameters.\nOf a quantized "
+                         "model also its schemes, types and granularity, the share of operators that the target computes in "
+                         "integers (by count and by multiply-accumulates, symbolic dims at usual sizes), and the float operators "
+                         "between integer ones with the reason why each is no integer kernel.");
+  verb->add_option("IN.onnx", inspect.input, "the model")->required();
+  verb->add_option("--target", inspect.target, "whose integer kernels are meant, a built-in target or a file (default ort-cpu)")
+      ->type_name("T");
+  add_common(verb, inspect.common, true, false);
+  verb->footer("saturate inspect bart.onnx\nsaturate inspect bart.onnx --json");
+}
+
+void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
+  CLI::App* verb =
+      app.add_subcommand("verify",
+                         "tell whether two models compute the same\n\nRuns both on the same inputs, random ones of several sizes unless "
+                         "--inputs gives them, and compares every output.\n"
+                         "NaN equals NaN; integers must be equal, or quantized ones within --steps; outputs of random operators without a "
+                         "seed are not compared.");
+  verb->add_option("A.onnx", verify.original, "the original")->required();
+  verb->add_option("B.onnx", verify.optimized, "the other")->required();
+  add_check(verb, verify.check);
+  add_time(verb, verify.check.seconds,
+           "seconds after which no new case is begun and the one that runs is given up; 1 at least (default 60)");
+  add_shapes(verb, verify.shapes, "try only this size");
+  verb->add_flag("--stepping", verify.stepping,
+                 "A is a decoder without a cache, B one with a cache: run B step by step, with several lengths, steps and paddings, and "
+                 "compare its logits with A's of the whole sequence (default tolerance: 1e-3 of what is usual in a row)");
+  for (const auto& [name, into, what] :
+       {std::tuple("--lengths", &verify.lengths, "tokens of the sequences to try (default: some to 32, and as many as the models hold)"),
+        std::tuple("--windows", &verify.windows, "tokens of a step to try (default: 1, 3, and single ones behind a long one)")})
+    verb->add_option(name, *into, fmt::format("of --stepping: {}", what))
+        ->type_name("N,N")
+        ->delimiter(',')
+        ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  add_decoder(verb, verify.decoder);
+  add_common(verb, verify.common, true);
+  verb->footer(
+      "saturate verify bart.onnx bart.opt.onnx\nsaturate verify bart.onnx bart.opt.onnx --inputs x.npz --check-rtol 1e-5\nsaturate "
+      "verify whole.onnx cached.onnx --stepping");
+}
+
+void add_diff(CLI::App& app, DiffArgs& diff) {
+  CLI::App* verb = app.add_subcommand(
+      "diff",
+      "show what differs between two models\n\nRegion by region: a region is what lies between values that both models have. Values are "
+      "matched by structure, and by names\nwhere both models, run on the same random inputs, make the same of them. Regions that are "
+      "alike are shown once. Also interface,\nopsets, functions, types and weights (by content). Names of inner values are no difference.\n"
+      "The exit status is 3 where the models differ.");
+  verb->add_option("A.onnx", diff.first, "the original")->required();
+  verb->add_option("B.onnx", diff.second, "the other, made by whatever tool")->required();
+  verb->add_option("--target", diff.saturate.target, "whose costs are predicted: ort-cpu (default), onnx, or a JSON file")
+      ->type_name("TARGET");
+  verb->add_option("--cost", diff.saturate.cost, "cost model (default: the target's own)")->type_name("MODEL");
+  verb->add_option("--seed", diff.check.seed, "seed of the random inputs (default 0)")->type_name("N");
+  add_max_memory(verb, diff.check.max_memory, "memory in MB that the tensors of one run may take together (default: 4096)");
+  add_time(verb, diff.check.seconds, "seconds after which no new run is begun (default 60)");
+  add_shapes(verb, diff.shapes, "run at this size");
+  add_common(verb, diff.common, true);
+  verb->footer("saturate diff bart.onnx bart.opt.onnx\nsaturate diff bart.onnx bart.opt.onnx --json");
+}
+
+void add_run(CLI::App& app, RunArgs& run) {
+  CLI::App* verb = app.add_subcommand(
+      "run",
+      "run a model on the CPU\n\nIntegers, floats and strings come from a .npz named after the model's inputs; the outputs go to another.");
+  verb->add_option("IN.onnx", run.input, "the model")->required();
+  verb->add_option("--inputs", run.inputs, "its inputs")->type_name("X.npz");
+  verb->add_flag("--random", run.random, "draw inputs; dims that nobody gives a size are 1");
+  add_shapes(verb, run.shapes, "with --random: the size");
+  verb->add_option("--seed", run.seed, "with --random: of the inputs (default 0)")->type_name("N");
+  verb->add_option("-o,--output", run.output, "where the outputs go")->type_name("OUT.npz");
+  verb->add_flag("--profile", run.profile, "time by operator");
+  verb->add_flag("--check-finite", run.check_finite, "fail at the first node that makes a NaN or infinity of finite inputs, and name it");
+  add_bounds(verb, run.bounds);
+  add_common(verb, run.common, true);
+  verb->footer("saturate run bart.onnx --inputs x.npz -o y.npz\nsaturate run bart.onnx --random --dim batch=2");
+}
+
+void add_bench(CLI::App& app, BenchArgs& args) {
+  CLI::App* verb = app.add_subcommand("bench",
+                                      "measure how long a model takes, or two against each other\n\nRuns in our runtime, on the same "
+                                      "inputs, two models in turns so that what disturbs the machine disturbs both.\nMedian, 90th "
+                                      "percentile, spread, and the time by operator from separate runs.");
+  verb->add_option("MODEL.onnx", args.models, "one model, or two to compare")->required()->expected(1, 2);
+  verb->add_option("--inputs", args.inputs, "measure on these inputs instead of random ones")->type_name("X.npz");
+  add_shapes(verb, args.shapes, "the size");
+  verb->add_option("--iterations", args.iterations, "measured runs of each model (default: as many as fit into 2 s, 10 to 1000)")
+      ->type_name("N")
+      ->check(whole_in(1, 1'000'000'000), "");
+  verb->add_option("--warmup", args.warmup, "runs before (default 3)")->type_name("N")->check(whole_in(0, 1'000'000'000), "");
+  verb->add_option("--seed", args.seed, "seed of the random inputs (default 0)")->type_name("N");
+  verb->add_option("--profile", args.profile, "write every node's time as a Chrome trace (chrome://tracing, Perfetto)")
+      ->type_name("TRACE.json");
+  verb->add_flag("!--no-table", args.table, "without the time by operator");
+  verb->add_flag("--as-is", args.as_is, "run every node as it stands: nothing folded, fused or laid out otherwise beforehand");
+  verb->add_flag("--check-finite", args.check_finite,
+                 "run each model once before, node by node: the first that makes a NaN or infinity of finite inputs is named");
+  add_bounds(verb, args.bounds);
+  verb->add_flag("--pin", args.pin, "pin to as many CPUs as there are threads");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate bench bart.onnx --dim batch=1 --dim seq=16\nsaturate bench bart.onnx bart.opt.onnx --threads 2 --profile trace.json");
+}
+
+void add_generate(CLI::App& app, GenerateArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "generate",
+      "let a language model go on from a prompt\n\nRuns a decoder-only model in our runtime, with its cache fed back from run to run, or "
+      "the "
+      "whole sequence again where it has\nnone. Tokens are numbers; `python -m onnx_saturate.generate` takes text. The likeliest token is "
+      "taken unless --temperature,\n--top-k or --top-p say to draw one. Prints the tokens of each prompt, and how fast they came "
+      "(docs/generate.md).");
+  verb->add_option("MODEL.onnx", args.input, "the model")->required();
+  verb->add_option("--prompt-ids", args.prompts, "the tokens of a prompt: 1,2,3; may be repeated for a batch")
+      ->type_name("IDS")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--max-new-tokens", args.max_new_tokens, "how many to make of each prompt (default: 64, or as many as the model holds)")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  verb->add_option("--min-new-tokens", args.min_new_tokens, "how many there are before one of --eos-id may come (default 0)")
+      ->type_name("N");
+  verb->add_option("--eos-id", args.eos_ids, "tokens that end a text: 2 or 2,32000; may be repeated")
+      ->type_name("IDS")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--max-context", args.max_context, "tokens of a prompt and what follows together, where the model does not tell")
+      ->type_name("N");
+  const std::string drawing = "Drawing tokens";
+  verb->add_option("--temperature", args.temperature, "what logits are divided by (default 1)")
+      ->type_name("T")
+      ->check(not_a_number_above_0, "")
+      ->group(drawing);
+  verb->add_option("--top-k", args.top_k, "draw among the K likeliest")
+      ->type_name("N")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->group(drawing);
+  verb->add_option("--top-p", args.top_p, "draw among the likeliest that are together as likely as this")
+      ->type_name("P")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(drawing);
+  verb->add_option("--seed", args.seed, "the same seed draws the same tokens (default 0)")->type_name("N")->group(drawing);
+  verb->add_option("--genai-config", args.genai_config,
+                   "write the configuration with which onnxruntime-genai runs the model; the name it looks for is genai_config.json; "
+                   "without --prompt-ids nothing is run")
+      ->type_name("FILE");
+  add_decoder(verb, args.decoder);
+  verb->add_option("--dim", args.shapes.dims, "the size of a symbolic dim of the past; may be repeated")
+      ->type_name("SYMBOL=SIZE")
+      ->take_all()
+      ->expected(1);
+  add_time(verb, args.bounds.seconds, "seconds that all runs together may take (default: no limit)");
+  add_max_memory(verb, args.bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate generate llama.onnx --prompt-ids 1,15,36 --max-new-tokens 32 --eos-id 2\n"
+      "saturate generate llama.onnx --prompt-ids 46 --prompt-ids 40,58 --top-k 50 --temperature 0.8 --seed 7 --json");
+}
+
+// Verbs with nested actions: `rules list`, `targets show NAME`.
+void add_rules(CLI::App& app, RulesArgs& args) {
+  CLI::App* verb = app.add_subcommand("rules",
+                                      "list, show and check rules\n\nlist: all rules with their effects. show NAME: one rule's text. check "
+                                      "[FILE]: parse and run the built-in rules' or a file's\n"
+                                      "examples, both sides against each other. examples FOLDER: what rules look for, as models.");
+  verb->add_option("ACTION", args.action, "list, show, check or examples")
+      ->required()
+      ->check(choice({"list", "show", "check", "examples"}));
+  verb->add_option("NAME|FILE|FOLDER", args.name, "the rule to show, the file to check, the folder for examples");
+  verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
+  verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
+  verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")
+      ->check(whole_in(0, 1000), "");
+  verb->add_option("--seed", args.seed, "check, examples: of the random instances");
+  add_common(verb, args.common, true);
+  verb->footer("saturate rules list\nsaturate rules show rms_by_length\nsaturate rules check my.rules");
+}
+
+void add_extract(CLI::App& app, ExtractArgs& args) {
+  CLI::App* verb =
+      app.add_subcommand("extract",
+                         "write several equal graphs of a model, to experiment with costs\n\nOptimizes the model, then draws "
+                         "other graphs from the same e-graph: near the chosen one and far from it. Each is valid and verified.\n"
+                         "The first is what `optimize` would write. The same seed gives the same graphs.");
+  verb->add_option("IN.onnx", args.input, "the model")->required();
+  verb->add_option("-o,--output", args.output, "write them to this folder as IN.0000.onnx, IN.0001.onnx, ... (default: only list them)")
+      ->type_name("FOLDER");
+  verb->add_option("--sample", args.samples, "how many others to draw (default 8)")->type_name("K")->check(whole_in(0, 100000), "");
+  verb->add_option("--dump-egraph", args.dump_egraph, "write the e-graph with its costs, as egraph-serialize's JSON")->type_name("G.json");
+  add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "fix the size");
+  verb->add_flag("!--no-verify", args.verify, "don't run them");
+  add_check(verb, args.check);
+  add_common(verb, args.common, true);
+  verb->footer("saturate extract bart.onnx --sample 20 --seed 7 -o graphs\nsaturate extract bart.onnx --sample 0 --dump-egraph bart.json");
+}
+
+void add_cost(CLI::App& app, CostArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "cost",
+      "measure operators, fit cost models, and judge them\n\ngather MODEL...: time every different operator of the "
+      "models in our runtime (bench/gather_ort.py does it in ONNX Runtime), or whole\ngraphs with --graphs. "
+      "fit ROWS...: a cost model from such rows. eval [GRAPHS...] [--rows ROWS]: how far a cost model is off, by operator "
+      "and\nfor graphs that are equal: do they rank as they run?");
+  verb->add_option("ACTION", args.action, "gather, fit or eval")->required()->check(choice({"gather", "fit", "eval"}));
+  verb->add_option("FILES", args.inputs, "gather: models; fit: rows; eval: times of graphs")->expected(1, 1 << 20);
+  verb->add_option("-o,--output", args.output, "gather: the rows (JSON lines); fit: the cost model (JSON)")->type_name("FILE");
+  verb->add_flag("--graphs", args.graphs, "gather: times of whole graphs, such as `saturate extract` writes");
+  verb->add_option("--seconds", args.seconds, "gather: for each row (default 0.05)")->type_name("S")->check(not_a_number_above_0, "");
+  verb->add_option("--kind", args.kind,
+                   "fit: fitted (least squares by kind of operator), measured (the rows themselves, in order), roofline, or npu: an "
+                   "accelerator's figures of whole graphs, as prices of launches, multiply-adds, bytes and spills (default fitted)")
+      ->type_name("KIND")
+      ->check(choice({"fitted", "measured", "roofline", "npu"}));
+  verb->add_option("--machine", args.machine, "fit --kind npu: of which of the figures' machines the file tells (default: the last one's)")
+      ->type_name("NAME");
+  verb->add_option("--precision", args.precision, "fit --kind npu: in which of their precisions (default: the last one's)")
+      ->type_name("NAME");
+  verb->add_option("--rows", args.rows, "eval: times of operators to compare with")->type_name("ROWS.jsonl");
+  verb->add_option("--folds", args.folds, "eval: judge the interpolation of --rows by itself, each of N parts predicted from the others")
+      ->type_name("N")
+      ->check(whole_in(2, 1000), "");
+  add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "the size");
+  add_common(verb, args.common, true);
+  verb->footer(
+      "saturate cost gather bart.onnx --dim batch=1 --dim seq=16 -o rows.jsonl\nsaturate cost fit rows.jsonl -o mine.json\nsaturate cost "
+      "eval "
+      "graphs.jsonl --cost mine.json --rows others.jsonl");
+}
+
+void add_explain(CLI::App& app, ExplainArgs& args) {
+  CLI::App* verb =
+      app.add_subcommand("explain",
+                         "tell which rules made the operators of the result, and why others were not made\n\nOptimizes the "
+                         "model without writing it, and lists the operators that rules made and the rules that fired. With --op, --rule "
+                         "or --value it goes to each place where that might have happened (each Softmax for Attention) and tells the chain "
+                         "of rules, what the alternative would cost, or the rules that come nearest and the condition that fails there. In "
+                         "a quantized model it tells of each operator there, too, "
+                         "which integer kernel the target's runtime makes of it, or why none.");
+  verb->add_option("IN.onnx", args.input, "the model")->required();
+  auto* op = verb->add_option("--op", args.op, "operators of this type, with or without domain")->type_name("OP");
+  auto* rule = verb->add_option("--rule", args.rule, "where this rule applies or nearly does")->type_name("NAME")->excludes(op);
+  verb->add_option("--value", args.value, "what is known of this value of the model")->type_name("NAME")->excludes(op)->excludes(rule);
+  add_saturate(verb, args.saturate);
+  add_common(verb, args.common, true);
+  verb->footer("saturate explain bart.onnx --op Attention\nsaturate explain bart.onnx --rule sdpa_of_product --json");
+}
+
+void add_targets(CLI::App& app, TargetsArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "targets",
+      "list and show targets, and check models against them\n\nlist: the built-in targets. show NAME: one of them, or a file, "
+      "as JSON to start a target of your own from.\ncheck MODEL: each node that the target can't express, "
+      "why, and what equal form it takes (or what stands in its way); exit status 1 if there is one.");
+  verb->add_option("ACTION", args.action, "list, show or check")->required()->check(choice({"list", "show", "check"}));
+  verb->add_option("NAME|FILE", args.name, "the target to show, the model to check");
+  verb->add_option("--target", args.target, "check: for this target, a built-in one or a file")->type_name("T");
+  verb->add_flag("!--no-forms", args.forms, "check: don't look for equal forms, which takes as long as `optimize`");
+  add_shapes(verb, args.shapes, "check: fix the size");
+  add_common(verb, args.common, true, false);
+  verb->footer(
+      "saturate targets list\nsaturate targets show ort-cpu > mine.json\nsaturate targets check bart.onnx --target npu-4d --dim batch=1");
+}
+
+void add_reduce(CLI::App& app, ReduceArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "reduce",
+      "make a model that shows a failure as small as possible\n\nRemoves nodes, outputs, bodies, attributes and sizes from MODEL as long "
+      "as "
+      "`optimize` still fails on it in the same way.\nEach try runs in a process of its own. The words behind -- are options of optimize. "
+      "FAILURE is one of\n"
+      "  wrong          verification finds a difference (--strict-verify is added)\n"
+      "  exit N         optimize ends with this status and, for 1 and 5, the same message but for names and numbers\n"
+      "  signal         the same signal ends it; `signal N`: this one\n"
+      "  hang           it takes longer than --trial-limit\n"
+      "  warning: TEXT  a warning holds TEXT; error: TEXT: an error does\n"
+      "  no OP          the result holds no OP, while what --keep names stays, or the program of --good finds one,\n"
+      "                 or (without these two) the nearest miss of `explain --op OP` stays the same");
+  verb->add_option("MODEL", args.input, "the model")->required();
+  verb->add_option("-o,--output", args.output, "the small model (default: MODEL.reduced.onnx)")->type_name("SMALL.onnx");
+  verb->add_option("--because", args.because, "what the failure looks like")->type_name("FAILURE")->required();
+  verb->add_option("--keep", args.keep,
+                   "for `no OP`: an operator that must stay, or OP:N for N of them; all of them feed one output; may be repeated")
+      ->type_name("OP")
+      ->expected(1)
+      ->take_all();
+  verb->add_option("--good", args.good, "a saturate that does not fail: models on which it fails, too, do not count")->type_name("PROGRAM");
+  verb->add_option("--command", args.command, "the saturate that fails (default: this one)")->type_name("PROGRAM");
+  verb->add_flag("--strict-verify", args.strict_verify, "as `-- --strict-verify`");
+  verb->add_option("--seed", args.seed, "as `-- --seed`")->type_name("N");
+  verb->add_option("--time-limit", args.seconds, "seconds after which the smallest model so far is taken (default 300)")->type_name("S");
+  verb->add_option("--trial-limit", args.trial_seconds,
+                   "seconds that a run of optimize may take (default: ten times what the first took, 10 at least; for hang 20)")
+      ->type_name("S");
+  add_common(verb, args.common, true, false);
+  verb->footer(
+      "saturate reduce bart.onnx --because wrong -- --rules my.rules\nsaturate reduce bart.onnx -o small.onnx --because 'no Attention' "
+      "--keep "
+      "MatMul:2 --keep Softmax");
+}
+
+void add_completion(CLI::App& app, ShellArgs& args) {
+  CLI::App* verb = app.add_subcommand(
+      "completion",
+      "print the script by which a shell completes words of the command\n\nVerbs, options, what options take, and files. "
+      "`cmake --install` puts the scripts where the shells look for them.");
+  verb->add_option("SHELL", args.shell, "bash, zsh or fish")->required()->check(choice({std::begin(kShells), std::end(kShells)}));
+  add_common(verb, args.common, false, false);
+  verb->footer("saturate completion bash > saturate.bash\nsaturate completion zsh > _saturate");
+}
+
+void add_man(CLI::App& app, ShellArgs& args) {
+  CLI::App* verb =
+      app.add_subcommand("man",
+                         "print the help of the command or of a verb as a man page\n\nIt is roff, for `man -l` and for a folder "
+                         "man1; `cmake --install` puts all pages there.");
+  verb->add_option("VERB", args.verb, "the verb (default: the command itself)");
+  verb->add_option("--folder", args.folder, "write all pages into this folder, as saturate.1, saturate-VERB.1")->type_name("FOLDER");
+  add_common(verb, args.common, false, false);
+  verb->footer("saturate man optimize > saturate-optimize.1");
+}
+
+}  // namespace saturate
