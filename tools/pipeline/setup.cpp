@@ -73,17 +73,6 @@ void give_rank(ValueInfo& input, std::size_t rank) {
   input.origin = nullptr;
 }
 
-// Names of dims of inputs, outputs and what is known of values.
-std::vector<std::string> symbols_of(const Graph& graph) {
-  std::set<std::string> names;
-  for (const auto* infos : {&graph.inputs, &graph.outputs, &graph.value_info})
-    for (const ValueInfo& info : *infos)
-      if (info.type.shape)
-        for (const DimSpec& dim : *info.type.shape)
-          if (const auto* name = std::get_if<std::string>(&dim)) names.insert(*name);
-  return {names.begin(), names.end()};
-}
-
 // Inputs that have no default value.
 std::vector<std::string> fed_inputs(const Graph& graph) {
   std::set<std::string_view> defaults;
@@ -186,12 +175,13 @@ absl::Status check_not_empty(const GivenShapes& shapes) {
 
 absl::StatusOr<GivenShapes> fitting(GivenShapes shapes, const Model& model) {
   if (absl::Status s = check_not_empty(shapes); !s.ok()) return s;
-  const std::vector<std::string> symbols = symbols_of(model.graph), inputs = fed_inputs(model.graph);
+  const std::set<std::string> named = symbols_of(model.graph);
+  const std::vector<std::string> symbols(named.begin(), named.end()), inputs = fed_inputs(model.graph);
   const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   for (const auto& [symbol, size] : shapes.dims)
-    if (!shapes.of_several_models && !is_in(symbols, symbol))
+    if (!shapes.of_several_models && !named.contains(symbol))
       return unfit(fmt::format("--dim {}={}: the model has no symbolic dim '{}'; {}", symbol, size, symbol, what_instead(symbol, symbols)));
   for (auto& [name, dims] : shapes.input_shapes) {
     if (name.empty() && inputs.size() != 1)

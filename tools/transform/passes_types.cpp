@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "tools/io/dims.h"
 #include "tools/pipeline/io_rank.h"
 #include "tools/pipeline/setup.h"
 #include "tools/transform/passes.h"
@@ -93,11 +94,8 @@ bool has_symbol(Work& work, const std::string& symbol) {
   return found;
 }
 
-std::string symbols_of(Work& work) {
-  std::set<std::string> names;
-  for_each_dim(work.graph(), [&](const DimSpec& dim) {
-    if (const auto* name = std::get_if<std::string>(&dim)) names.insert(*name);
-  });
+std::string symbols_text(Work& work) {
+  const std::set<std::string> names = symbols_of(work.graph());
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -168,7 +166,7 @@ absl::Status set_dims(Work& work, const Arguments& args) {
   const Sizes sizes = args.sizes("sizes");
   for (const auto& [symbol, size] : sizes) {
     if (!has_symbol(work, symbol))
-      return args.wrong("sizes", symbol, fmt::format("the model has no such dim; it has {}", symbols_of(work)));
+      return args.wrong("sizes", symbol, fmt::format("the model has no such dim; it has {}", symbols_text(work)));
     for (const std::string& of_original : work.ties.symbols_of(symbol)) work.ties.sizes[of_original] = size;
   }
   change_dims(work, [&](const std::string& text) -> DimSpec {
@@ -182,7 +180,7 @@ absl::Status rename_dims(Work& work, const Arguments& args) {
   std::map<std::string, std::set<std::string>> meant;
   const auto names = args.pairs("names");
   for (const auto& [from, to] : names) {
-    if (!has_symbol(work, from)) return args.wrong("names", from, fmt::format("the model has no such dim; it has {}", symbols_of(work)));
+    if (!has_symbol(work, from)) return args.wrong("names", from, fmt::format("the model has no such dim; it has {}", symbols_text(work)));
     if (to.empty()) return args.wrong("names", from, "the new name is empty; give one");
     if (from != to && !names.contains(to) && has_symbol(work, to))
       return args.wrong("names", to, "another dim has this name, and nothing says that they are equal; take another");
