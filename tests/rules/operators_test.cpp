@@ -4,6 +4,7 @@
 #include "onnx_bridge/convert/onnx_egraph.h"
 #include "onnx_bridge/model/evaluator.h"
 #include "rules/check/check.h"
+#include "rule_sets.h"
 #include "rules/compile/rule_set.h"
 
 namespace saturate {
@@ -18,13 +19,6 @@ operator my.lab.shifted <by: float, both: int = 0> (X) => (Y)
   => @value
   example X = float[2,3], by = 0.5, both = @sign
 )";
-
-RuleSet set_of(std::string_view text) {
-  RuleSet set;
-  const auto status = set.load_text(text, "t.rules");
-  EXPECT_TRUE(status.ok()) << status.message();
-  return set;
-}
 
 std::string error_of_operator(std::string_view text) {
   const auto file = parse_rules(text, "t.rules");

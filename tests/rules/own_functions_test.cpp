@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/runtime/runtime.h"
+#include "rule_sets.h"
 #include "rules/check/check.h"
 #include "rules/compile/rule_set.h"
 #include "rules/language/own_functions.h"
@@ -22,13 +23,6 @@ function my.dom.Leaky <alpha: float = 0.1> (X) => (Y) {
 }
   example X = float[2,3,5], alpha = 0.3
 )";
-
-RuleSet functions_of(std::string_view text) {
-  RuleSet set;
-  const auto status = set.load_text(text, "t.rules");
-  EXPECT_TRUE(status.ok()) << status.message();
-  return set;
-}
 
 std::string error_of_function(std::string_view text) {
   RuleSet set;
@@ -57,7 +51,7 @@ std::string remarks_on(const RuleSet& set) {
 }
 
 TEST(OwnFunctions, AreRulesInBothDirections) {
-  const RuleSet set = functions_of(kLeaky);
+  const RuleSet set = set_of(kLeaky);
   EXPECT_EQ(names_of_rules(set), "my.dom.Leaky[expanded] my.dom.Leaky[found]");
   EXPECT_EQ(remarks_on(set), "");
   const Rule& found = *set.find("my.dom.Leaky[found]");
@@ -66,7 +60,7 @@ TEST(OwnFunctions, AreRulesInBothDirections) {
 }
 
 TEST(OwnFunctions, ANumberMayBearTheNameOfItsAttribute) {
-  const RuleSet set = functions_of(R"(
+  const RuleSet set = set_of(R"(
 function my.dom.Scaled <scale: float> (X) => (Y) {
   scale = Constant <value_float = @scale> ()
   Y = Mul (X, scale)
@@ -78,7 +72,7 @@ function my.dom.Scaled <scale: float> (X) => (Y) {
 }
 
 TEST(OwnFunctions, OptionalInputsSeveralOutputsListsAndNestedCalls) {
-  const RuleSet set = functions_of(std::string(kLeaky) + R"(
+  const RuleSet set = set_of(std::string(kLeaky) + R"(
 function my.dom.Norm <axis: int = -1, axes: ints, digits: int = 2> (X, W?) => (Y, Mean) {
   axes = Constant <value_ints = @axes> ()
   Mean = ReduceMean <keepdims = 1> (X, axes)
@@ -101,32 +95,30 @@ function my.dom.Both (X) => (Y) {
 
 TEST(OwnFunctions, WhatABodyDoesNotTellIsNotFound) {
   // Of an input that it does not read, of a copy, of what reads no input.
-  EXPECT_EQ(names_of_rules(functions_of("function a.b.F (X, Z) => (Y) { Y = Neg (X) } example X = float[2], Z = float[3]")),
-            "a.b.F[expanded]");
-  EXPECT_EQ(names_of_rules(functions_of("function a.b.F (X) => (Y) { Y = Identity (X) } example X = float[2]")), "a.b.F[expanded]");
-  const RuleSet constant = functions_of("function a.b.F <v: float> () => (Y) { Y = Constant <value_float = @v> () } example v = 2.5");
+  EXPECT_EQ(names_of_rules(set_of("function a.b.F (X, Z) => (Y) { Y = Neg (X) } example X = float[2], Z = float[3]")), "a.b.F[expanded]");
+  EXPECT_EQ(names_of_rules(set_of("function a.b.F (X) => (Y) { Y = Identity (X) } example X = float[2]")), "a.b.F[expanded]");
+  const RuleSet constant = set_of("function a.b.F <v: float> () => (Y) { Y = Constant <value_float = @v> () } example v = 2.5");
   EXPECT_EQ(names_of_rules(constant), "a.b.F[expanded]");
   EXPECT_EQ(remarks_on(constant), "");
 }
 
 TEST(OwnFunctions, TheOutputThatIsMadeOfAllFindsTheFunction) {
-  const RuleSet set = functions_of("function a.b.F (X) => (Y, Z) { Y = Neg (X)  Z = Exp (Y) } example X = float[2,3]");
+  const RuleSet set = set_of("function a.b.F (X) => (Y, Z) { Y = Neg (X)  Z = Exp (Y) } example X = float[2,3]");
   EXPECT_EQ(names_of_rules(set), "a.b.F[expanded] a.b.F[found]");
   EXPECT_EQ(remarks_on(set), "");
   // Integers have a negative and no exponential: a part that runs does not say that the function does.
-  EXPECT_EQ(names_of_rules(functions_of("function a.b.G (X) => (Y, Z) { Y = Neg (X)  Z = Exp (X) } example X = float[2,3]")),
-            "a.b.G[expanded]");
+  EXPECT_EQ(names_of_rules(set_of("function a.b.G (X) => (Y, Z) { Y = Neg (X)  Z = Exp (X) } example X = float[2,3]")), "a.b.G[expanded]");
 }
 
 TEST(OwnFunctions, ADoubleThatNoAttributeHoldsIsNotTaken) {
-  const RuleSet set = functions_of(kLeaky);
+  const RuleSet set = set_of(kLeaky);
   bool asks = false;
   for (const ExprPtr& guard : set.find("my.dom.Leaky[found]")->where) asks |= to_string(*guard) == "exact_in_float(Alpha)";
   EXPECT_TRUE(asks);
 }
 
 TEST(OwnFunctions, BecomeLocalFunctions) {
-  const RuleSet set = functions_of(kLeaky);
+  const RuleSet set = set_of(kLeaky);
   const Rule& leaky = set.operators().all().front()->rule();
   const auto f = onnx_function(leaky, 18, {});
   ASSERT_TRUE(f.ok()) << f.status().message();
@@ -184,7 +176,7 @@ TEST(OwnFunctions, DomainsHaveOneVersion) {
 }
 
 TEST(OwnFunctions, ADeclaredOperatorHasTypesAndNoBody) {
-  const RuleSet set = functions_of(R"(
+  const RuleSet set = set_of(R"(
 operator my.dom.Fast <a: float = 1.0> (X, W) => (Y) like MatMul (X, W)
 rule fast (X, W) => (Y)
   MatMul (X, W) => my.dom.Fast (X, W)
