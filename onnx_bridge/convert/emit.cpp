@@ -159,13 +159,8 @@ class NodeWriter {
         node.outputs[i] = names_.fresh("unused");
     }
     note_domain(node.domain);
-    note_written(unit, true, first_value(node), {first_value(node)});
+    note_written(unit, true, first_output(node), {first_output(node)});
     graph_.nodes.push_back(std::move(node));
-  }
-
-  static std::string first_value(const Node& node) {
-    const auto named = std::find_if(node.outputs.begin(), node.outputs.end(), [](const std::string& o) { return !o.empty(); });
-    return named == node.outputs.end() ? "" : *named;
   }
 
   void note_written(const EmitUnit& unit, bool kept, const std::string& output, std::vector<std::string> values) const {
@@ -207,7 +202,7 @@ class NodeWriter {
     for (Initializer& c : written->constants) graph_.initializers.push_back(std::move(c));
     std::vector<std::string> values;
     for (Node& part : written->nodes) {
-      values.push_back(first_value(part));
+      values.push_back(first_output(part));
       part.origin = nullptr;
       if (part.name.empty())
         part.name =

@@ -1,6 +1,8 @@
 #include "onnx_bridge/model/model.h"
 
+#include <algorithm>
 #include <string_view>
+#include <variant>
 
 #include "absl/container/flat_hash_set.h"
 #include "onnx_bridge/model/evaluator.h"
@@ -93,6 +95,16 @@ const Attribute* find_attribute(const std::vector<Attribute>& attributes, std::s
   for (const Attribute& a : attributes)
     if (a.name == name) return &a;
   return nullptr;
+}
+
+std::string first_output(const Node& node) {
+  const auto first = std::find_if(node.outputs.begin(), node.outputs.end(), [](const std::string& o) { return !o.empty(); });
+  return first == node.outputs.end() ? "" : *first;
+}
+
+std::int64_t int_attribute(const Node& node, std::string_view name, std::int64_t otherwise) {
+  const Attribute* found = find_attribute(node.attributes, name);
+  return found && std::holds_alternative<std::int64_t>(found->value) ? found->i() : otherwise;
 }
 
 std::vector<std::string> captured_names(const Graph& graph) {

@@ -117,6 +117,11 @@ struct Node {
   std::shared_ptr<const Metadata> metadata = {};  // in place of what `origin` has; null: that
 };
 
+// The first output that has a name; "" where none has.
+std::string first_output(const Node& node);
+// An attribute that is a whole number; `otherwise` where it is not there, or something else.
+std::int64_t int_attribute(const Node& node, std::string_view name, std::int64_t otherwise);
+
 struct Initializer {
   std::string name;
   Tensor tensor;                       // external data is mapped, not read

@@ -17,7 +17,6 @@
 #include "tools/io/dims.h"
 #include "tools/pipeline/provenance.h"
 #include "tools/pipeline/stages.h"
-#include "tools/pipeline/target_check.h"
 
 namespace saturate {
 namespace {

@@ -14,7 +14,6 @@
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/first_versions.h"
-#include "tools/pipeline/target_check.h"
 
 namespace saturate {
 namespace {

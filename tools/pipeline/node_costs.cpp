@@ -2,7 +2,6 @@
 
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/convert/lower.h"
-#include "tools/pipeline/target_check.h"
 
 namespace saturate {
 

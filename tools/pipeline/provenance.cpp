@@ -9,7 +9,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/file/io.h"
-#include "tools/pipeline/target_check.h"
+#include "onnx_bridge/model/subgraphs.h"
 
 namespace saturate {
 namespace {
@@ -230,9 +230,9 @@ std::vector<Provenance> provenance(const Grown& grown, std::span<const WrittenNo
 bool has_metadata(const Model& model) {
   const auto has = [](const auto& self, const std::vector<Node>& nodes) -> bool {
     return std::any_of(nodes.begin(), nodes.end(), [&](const Node& node) {
-      return !metadata_of(node).empty() || std::any_of(node.attributes.begin(), node.attributes.end(), [&](const Attribute& a) {
-        return a.type == AttributeType::kGraph && self(self, a.g().nodes);
-      });
+      bool found = !metadata_of(node).empty();
+      for_each_body(node, [&](const Graph& body) { found = found || self(self, body.nodes); });
+      return found;
     });
   };
   return has(has, model.graph.nodes) ||

@@ -70,11 +70,6 @@ class Checker {
 
 }  // namespace
 
-std::string first_output(const Node& node) {
-  const auto first = std::find_if(node.outputs.begin(), node.outputs.end(), [](const std::string& o) { return !o.empty(); });
-  return first == node.outputs.end() ? "" : *first;
-}
-
 absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, const Target& target) {
   const auto evaluator = make_evaluator();
   Checker checker(target, *evaluator);

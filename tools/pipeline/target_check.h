@@ -20,9 +20,6 @@ struct Inexpressible {
   std::string obstacle = {};
 };
 
-// The first output of a node that has a name.
-std::string first_output(const Node& node);
-
 // Every node of the graph and of the subgraphs in it, in their order. Calls of local functions are judged by the nodes of their bodies.
 absl::StatusOr<std::vector<Inexpressible>> check_target(const Model& model, const Target& target);
 

@@ -11,11 +11,6 @@
 namespace saturate {
 namespace {
 
-std::int64_t int_attribute(const Node& node, const char* name, std::int64_t otherwise) {
-  const Attribute* a = find_attribute(node.attributes, name);
-  return a ? a->i() : otherwise;
-}
-
 class TokenFlow {
  public:
   TokenFlow(const Model& model, const CacheOptions& options, const DecoderFacts& facts)
@@ -299,8 +294,9 @@ class TokenFlow {
     Axis row = kind(a, ra - 2), column = kind(b, rb - 1);
     const auto whole_b = [&](const char* part) -> absl::Status {
       absl::StatusOr<std::string> all = whole_.whole(node, b, part);
-      if (all.ok()) inputs[1] = *std::move(all);
-      return all.status();
+      if (!all.ok()) return all.status();
+      inputs[1] = *std::move(all);
+      return absl::OkStatus();
     };
     if (token(b) && summed_b == Axis::kNew) {
       if (summed_a != Axis::kAll) return mixes(node);

@@ -3,6 +3,7 @@
 
 #include "fmt/format.h"
 #include "tools/transform/cache_parts.h"
+#include "tools/transform/edit.h"
 
 namespace saturate {
 
@@ -25,14 +26,9 @@ Model with_masks_apart(Model model, const CacheOptions& options) {
   for (const std::string& mask : options.masks) {
     const std::string inside = fresh(mask + "_inside");
     rename_values(graph, {{mask, inside}}, fresh);
-    fresh.take(inside);
     for (ValueInfo& info : graph.inputs)
       if (info.name == inside) info.name = mask;
-    Node node;
-    node.op_type = "Identity";
-    node.inputs = {mask};
-    node.outputs = {inside};
-    in_front.push_back(std::move(node));
+    in_front.push_back(make_node("Identity", {mask}, inside));
   }
   graph.nodes.insert(graph.nodes.begin(), std::make_move_iterator(in_front.begin()), std::make_move_iterator(in_front.end()));
   return model;
@@ -82,7 +78,6 @@ void unpack_attention(Model& model) {
     std::erase_if(node.attributes, [](const Attribute& a) { return one_of(a.name, {"q_num_heads", "kv_num_heads"}); });
     const std::string output = node.outputs[0];
     node.outputs[0] = fresh(output + "_apart");
-    fresh.take(node.outputs[0]);
     node.origin = nullptr;
     const std::string apart = node.outputs[0];
     made.nodes.push_back(std::move(node));

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "tools/transform/edit.h"
+
 namespace saturate {
 namespace {
 
@@ -51,13 +53,8 @@ std::int64_t Extents::elements(const std::vector<Dim>& shape) const {
 
 std::string GraphWriter::node(const char* op, std::vector<std::string> inputs, const std::string& hint, std::vector<Attribute> attributes,
                               const std::string& name) {
-  Node node;
-  node.op_type = op;
-  node.inputs = std::move(inputs);
-  node.outputs = {name.empty() ? (*fresh_)(hint) : name};
-  fresh_->take(node.outputs[0]);
-  node.attributes = std::move(attributes);
-  graph_->nodes.push_back(std::move(node));
+  if (!name.empty()) fresh_->take(name);
+  graph_->nodes.push_back(make_node(op, std::move(inputs), name.empty() ? (*fresh_)(hint) : name, std::move(attributes)));
   return graph_->nodes.back().outputs[0];
 }
 
@@ -65,10 +62,7 @@ const Node& GraphWriter::copy(Node node) {
   node.origin = nullptr;
   node.name = "";
   for (std::string& output : node.outputs)
-    if (!output.empty()) {
-      output = (*fresh_)(output);
-      fresh_->take(output);
-    }
+    if (!output.empty()) output = (*fresh_)(output);
   graph_->nodes.push_back(std::move(node));
   return graph_->nodes.back();
 }
@@ -77,7 +71,6 @@ std::string GraphWriter::ints(const std::vector<std::int64_t>& values) {
   std::string& name = ints_[values];
   if (name.empty()) {
     name = (*fresh_)("sizes");
-    fresh_->take(name);
     graph_->initializers.push_back({name, Tensor::vector_int64(values), nullptr, false});
   }
   return name;
@@ -87,7 +80,6 @@ std::string GraphWriter::scalar(std::int64_t value) {
   std::string& name = scalars_[value];
   if (name.empty()) {
     name = (*fresh_)("number");
-    fresh_->take(name);
     graph_->initializers.push_back({name, Tensor::scalar_int64(value), nullptr, false});
   }
   return name;

@@ -103,10 +103,7 @@ class Steps {
     for (const auto& [past, value] : caches_) names[past] = value;
     if (options_.buffer) names[options_.filled] = filled(from);
     for (const std::string& name : defined_names(copy))
-      if (!names.contains(name) && !find_named(copy.initializers, name)) {
-        names[name] = fresh_(name);
-        fresh_.take(names[name]);
-      }
+      if (!names.contains(name) && !find_named(copy.initializers, name)) names[name] = fresh_(name);
     rename_values(copy, names, fresh_);
     for (Node& node : copy.nodes) {
       node.name = "";

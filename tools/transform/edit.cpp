@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "onnx_bridge/model/subgraphs.h"
+#include "tools/transform/constant_nodes.h"
 #include "tools/transform/names.h"
 
 namespace saturate {
@@ -25,11 +26,6 @@ std::size_t reads_of(const Graph& graph, const std::string& value) {
   return read + (find_named(graph.outputs, value) ? 1 : 0);
 }
 
-std::int64_t int_attribute(const Node& node, std::string_view name, std::int64_t otherwise) {
-  const Attribute* found = find_attribute(node.attributes, name);
-  return found && std::holds_alternative<std::int64_t>(found->value) ? found->i() : otherwise;
-}
-
 const Tensor* constant_tensor(const Graph& graph, const std::string& value) {
   if (const Initializer* i = find_named(graph.initializers, value))
     return i->sparse || find_named(graph.inputs, value) ? nullptr : &i->tensor;
@@ -41,7 +37,9 @@ const Tensor* constant_tensor(const Graph& graph, const std::string& value) {
 }
 
 std::optional<std::vector<std::int64_t>> constant_ints(const Graph& graph, const std::string& value) {
-  const Tensor* tensor = constant_tensor(graph, value);
+  const Node* maker = maker_of(graph, value);
+  const std::optional<Tensor> written = maker && is_constant(*maker) ? value_of(*maker) : std::nullopt;  // also value_ints
+  const Tensor* tensor = written ? &*written : constant_tensor(graph, value);
   if (!tensor || tensor->dtype() != DType::kInt64 || !is_aligned(*tensor)) return std::nullopt;
   const auto all = tensor->span<std::int64_t>();
   return std::vector<std::int64_t>(all.begin(), all.end());

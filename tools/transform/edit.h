@@ -18,7 +18,6 @@ bool is_operator(const Node& node, std::string_view op_type, std::string_view do
 const Node* maker_of(const Graph& graph, const std::string& value);
 // How often nodes (their bodies too) and outputs read a value.
 std::size_t reads_of(const Graph& graph, const std::string& value);
-std::int64_t int_attribute(const Node& node, std::string_view name, std::int64_t otherwise);
 // What a value is where it is an initializer that no input overrides, or a Constant, also behind Identity; null elsewhere.
 const Tensor* constant_tensor(const Graph& graph, const std::string& value);
 std::optional<std::vector<std::int64_t>> constant_ints(const Graph& graph, const std::string& value);

@@ -7,6 +7,7 @@
 #include "fmt/format.h"
 #include "tools/pipeline/pipeline.h"
 #include "tools/transform/cache.h"
+#include "tools/transform/cache_sizes.h"
 #include "tools/transform/passes.h"
 
 namespace saturate::passes {
@@ -108,26 +109,16 @@ absl::StatusOr<Inputs> drawn(const Model& model, const CacheOptions& options, st
 Model behind_padding(Model model, const std::map<std::string, int>& axes) {
   Graph& graph = model.graph;
   FreshNames fresh(graph);
+  GraphWriter writer(graph, fresh);
   for (ValueInfo& output : graph.outputs) {
     const int axis = axes.at(output.name);
     if (axis < 0) continue;
-    const std::string inside = fresh(output.name + "_all"), from = fresh("padding"), to = fresh("end"), along = fresh("axis");
-    for (const std::string* name : {&inside, &from, &to, &along}) fresh.take(*name);
+    const std::string inside = fresh(output.name + "_all");
     rename_values(graph, {{output.name, inside}}, fresh);
-    Node node;
-    node.op_type = "Slice";
-    node.inputs = {inside, from, to, along};
-    node.outputs = {fresh(output.name)};
-    output.name = node.outputs[0];
+    const std::string to = writer.ints({std::numeric_limits<std::int64_t>::max()});
+    output.name = writer.node("Slice", {inside, writer.ints({kPadding}), to, writer.ints({axis})}, output.name);
     output.origin = nullptr;
     output.type.shape = std::nullopt;
-    graph.nodes.push_back(std::move(node));
-    const auto number = [&](const std::string& name, std::int64_t value) {
-      graph.initializers.push_back({name, Tensor::vector_int64(std::vector{value}), nullptr, false});
-    };
-    number(from, kPadding);
-    number(to, std::numeric_limits<std::int64_t>::max());
-    number(along, axis);
   }
   return model;
 }

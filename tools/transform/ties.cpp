@@ -5,23 +5,14 @@
 
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/pipeline/first_versions.h"
+#include "tools/transform/edit.h"
 #include "tools/transform/names.h"
 
 namespace saturate {
 namespace {
 
-Node node_of(const char* op, std::vector<std::string> inputs, std::string output) {
-  Node node;
-  node.op_type = op;
-  node.inputs = std::move(inputs);
-  node.outputs = {std::move(output)};
-  return node;
-}
-
 Node constant_of(Tensor tensor, std::string output) {
-  Node node = node_of("Constant", {}, std::move(output));
-  node.attributes = {Attribute::of("value", std::move(tensor))};
-  return node;
+  return make_node("Constant", {}, std::move(output), {Attribute::of("value", std::move(tensor))});
 }
 
 void add_axes(const Model& model, const char* op, const View& view, Node& node, FreshNames& fresh, std::vector<Node>& nodes) {
@@ -36,7 +27,7 @@ void add_axes(const Model& model, const char* op, const View& view, Node& node, 
 
 void add_view(const Model& model, const View& view, const std::string& from, const std::string& to, FreshNames& fresh,
               std::vector<Node>& nodes) {
-  Node node = node_of("Identity", {from}, to);
+  Node node = make_node("Identity", {from}, to);
   switch (view.kind) {
     case View::Kind::kCast:
       node.op_type = "Cast";
@@ -61,7 +52,7 @@ void add_view(const Model& model, const View& view, const std::string& from, con
       node.op_type = "ConstantOfShape";
       node.inputs = {fresh(to + "_shape")};
       node.attributes = {Attribute::of("value", Tensor(view.dtype, {1}))};
-      nodes.push_back(node_of("Shape", {from}, node.inputs[0]));
+      nodes.push_back(make_node("Shape", {from}, node.inputs[0]));
       break;
   }
   nodes.push_back(std::move(node));
@@ -191,7 +182,7 @@ Model with_outputs(Model original, const Model& result, const Ties& ties, const 
 void add_views(const Model& model, const std::vector<View>& views, const std::string& from, const std::string& to, FreshNames& fresh,
                std::vector<Node>& nodes) {
   if (views.empty()) {
-    nodes.push_back(node_of("Identity", {from}, to));
+    nodes.push_back(make_node("Identity", {from}, to));
     return;
   }
   std::string at = from;

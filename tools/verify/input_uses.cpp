@@ -28,11 +28,6 @@ bool is_recurrent(const Node& node) {
 
 bool is_single_one(const Tensor& t) { return t.size() == 1 && element_as_double(t, 0) == 1.0; }
 
-std::int64_t int_attribute(const Node& node, const char* name, std::int64_t fallback) {
-  const Attribute* a = find_attribute(node.attributes, name);
-  return a && a->type == AttributeType::kInt ? a->i() : fallback;
-}
-
 std::size_t ints_in(const Node& node, const char* name) {
   const Attribute* a = find_attribute(node.attributes, name);
   return a && a->type == AttributeType::kInts ? a->ints().size() : 0;
