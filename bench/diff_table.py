@@ -1,6 +1,6 @@
 """How `saturate diff` divides what optimizers do to models: original against the result of each, for every model given.
 
-    python bench/diff_table.py --saturate build/release/tools/saturate --work /tmp/diffs a.onnx b.onnx ...
+    python bench/diff_table.py --saturate build/release/tools/saturate --work diffs a.onnx b.onnx ...
 
 For each pair: operators before and after, share of equal ones, number of regions and of their forms, the largest region, lines of the text.
 What holds of every diff is checked: each node of both models stands in one region or is equal, and no inner value of a region has the name

@@ -1,8 +1,8 @@
 """Which opset and which IR version of ONNX a release of ONNX Runtime loads: the rows of `runtime` in a target's file.
 
-    for v in 1.20.1 1.23.2; do python -m venv /tmp/$v && /tmp/$v/bin/pip install onnxruntime==$v onnx; done
-    /tmp/1.23.2/bin/python bench/runtime_versions.py            # this interpreter's: "1.23": {"opset": 23, "ir": 11}
-    /tmp/1.20.1/bin/python bench/runtime_versions.py a.opt.onnx # also: which of these models it does not load; then ends with status 1
+    for v in 1.20.1 1.23.2; do python -m venv build/$v && build/$v/bin/pip install onnxruntime==$v onnx; done
+    build/1.23.2/bin/python bench/runtime_versions.py            # this interpreter's: "1.23": {"opset": 23, "ir": 11}
+    build/1.20.1/bin/python bench/runtime_versions.py a.opt.onnx # also: which of these models it does not load; then ends with status 1
 
 A model of one Neg is loaded in each opset, and in each IR version."""
 import json
