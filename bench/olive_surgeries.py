@@ -219,8 +219,8 @@ def drawn(surgeon, rng, seed=0):
         "RemoveGidxFromMatMulNBits": lambda: (with_weights(graph("float[n,32] p", "float[n,10] y", "[product] y = com.microsoft.MatMulNBits <K = 32, N = 10, bits = 4, block_size = 16> (p, data, scales, zeros, g_idx)"),
                                                            dict(zip(("data", "scales", "zeros"), in_blocks(floats(rng, 10, 32), 4))) | {"g_idx": (np.arange(32) // (16 if deep else 20)).astype(np.int32)}), {}),
         "RemoveRopeMultiCache": lambda: (with_tables(rng, deep), {"use_large_cache": True} if deep else {}),
-        "AttentionMaskToSequenceLengths": lambda: (graph("int64[b,t] input_ids, float[b,t,16] q, float[b,t,16] k, float[b,t,16] v, int64[b,n] attention_mask, float[b,2,s,8] past_k, float[b,2,s,8] past_v",
-                                                         "float[b,t,16] y, float[b,2,u,8] k2, float[b,2,u,8] v2", GQA, "<int64[1] axis = {1}, int64 one = {1}>"), {}),
+        "AttentionMaskToSequenceLengths": lambda: (graph("int64[b,1] input_ids, float[b,1,16] q, float[b,1,16] k, float[b,1,16] v, int64[b,3] attention_mask, float[b,2,s,8] past_k, float[b,2,s,8] past_v",
+                                                         "float[b,1,16] y, float[b,2,u,8] k2, float[b,2,u,8] v2", GQA, "<int64[1] axis = {1}, int64 one = {1}>"), {}),
         "PackedAttentionToLoopMHA": lambda: (packed(a, b), {}),
         "PackedAttentionToPackedMHA": lambda: (packed(a, b), {}),
         "DecomposeRotaryEmbedding": lambda: (graph(f"float[{a},{b},4,8] p, int64[{a},4] i", f"float[{a},{b},4,8] y", "y = com.microsoft.RotaryEmbedding (p, i, k, l)",
@@ -258,12 +258,19 @@ def session_of(model):
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
+# Of one token behind two; a surgeon makes inputs of the lengths.
+OF_A_CACHE = {"attention_mask": 1, "past_seq_len": 2, "total_seq_len": 3}
+
+
 def feeds_of(session, seed):
     rng = np.random.default_rng(seed)
     feeds = {}
     for i in session.get_inputs():
         shape = [d if isinstance(d, int) else 2 for d in i.shape]
         kind = i.type[7:-1]
+        if i.name in OF_A_CACHE:
+            feeds[i.name] = np.full(shape, OF_A_CACHE[i.name], kind)
+            continue
         feeds[i.name] = (rng.standard_normal(shape).astype(np.float32) if kind == "float" else rng.integers(0, 2, shape).astype({"int64": np.int64, "int32": np.int32, "bool": bool}[kind]))
     return feeds
 

@@ -252,6 +252,7 @@ void register_attention(Registry& registry) {
   registry.add("", "Attention", attention);
   register_attention_contrib(registry);
   register_attention_gqa(registry);
+  register_attention_packed(registry);
   register_attention_linear(registry);
 }
 

@@ -71,5 +71,6 @@ void rotate(const C* x, const C* cos, const C* sin, std::int64_t rotary, bool in
 void register_attention_contrib(Registry& registry);
 void register_attention_gqa(Registry& registry);
 void register_attention_linear(Registry& registry);
+void register_attention_packed(Registry& registry);
 
 }  // namespace saturate

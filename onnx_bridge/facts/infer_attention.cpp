@@ -152,6 +152,15 @@ void multi_head_attention(Call& c) {
   }
 }
 
+// com.microsoft.PackedMultiHeadAttention: query (or Q, K, V packed: [tokens, heads, 3, size]), key, value, bias, token_offset, ...
+void packed_multi_head_attention(Call& c) {
+  c.set_dtype(0, c.in(0).dtype);
+  if (!c.has_rank(0)) return;
+  if (c.rank(0) == 4) return c.set_shape(0, DimVector{c.dim(0, 0), c.dims.mul(c.dim(0, 1), c.dim(0, 3))});
+  if (c.rank(0) != 2) return;
+  c.set_shape(0, DimVector{c.dim(0, 0), c.has(2) && c.has_rank(2) && c.rank(2) == 2 ? c.dim(2, 1) : c.fresh(0, 1)});
+}
+
 // com.microsoft.GroupQueryAttention: query (or Q, K, V packed), key, value, past_key, past_value, ...
 void group_query_attention(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
@@ -225,6 +234,7 @@ void add_attention_rules(Rules& rules) {
   rules[":Attention"] = attention;
   rules["com.microsoft:Attention"] = packed_attention;
   rules["com.microsoft:MultiHeadAttention"] = multi_head_attention;
+  rules["com.microsoft:PackedMultiHeadAttention"] = packed_multi_head_attention;
   rules["com.microsoft:GroupQueryAttention"] = group_query_attention;
   rules[":LinearAttention"] = linear_attention;
   rules[":CausalConvWithState"] = causal_conv;

@@ -96,6 +96,42 @@ TEST(Contrib, MultiHeadAttentionIsAttention) {
   expect_near(masked, lengths);
 }
 
+TEST(Contrib, PackedAttentionIsAttentionOfEachSequence) {
+  constexpr std::int64_t kTokens = 5, kLongest = 4;
+  const Tensor q = test::noise_tensor({kTokens, 8}, 1), k = test::noise_tensor({kTokens, 8}, 2), v = test::noise_tensor({kTokens, 6}, 3),
+               bias = test::noise_tensor({22}, 4), scores = test::noise_tensor({2, 1, kLongest, kLongest}, 5);
+  const std::vector<Attribute> heads{Attribute::of("num_heads", std::int64_t{2})};
+  const auto bounds = [](std::vector<std::int32_t> at) { return make<std::int32_t>({static_cast<std::int64_t>(at.size())}, at); };
+  const Tensor offset = make<std::int32_t>({2, kLongest}, {0, 4, 5, 6, 7, 1, 2, 3});
+  const auto packed = [&](const Value& of_q, const Value& of_k, const Value& of_v, const Value& b, const Tensor& at, const Value& s) {
+    return test::run({"PackedMultiHeadAttention", kMs, 1, heads}, {of_q, of_k, of_v, b, offset, at, s});
+  };
+  const auto got = packed(q, k, v, bias, bounds({0, 1, 5}), scores);
+  ASSERT_TRUE(got.ok()) << got.status();
+  const auto rows = [](const Tensor& t, std::int64_t from, std::int64_t to) {
+    const std::int64_t n = t.dims()[1];
+    return floats({1, to - from, n}, std::vector<float>(t.data<float>() + from * n, t.data<float>() + to * n));
+  };
+  const float* s = scores.data<float>();
+  const Tensor one = floats({1, 1, 1, 1}, {s[0]}), four = floats({1, 1, 4, 4}, std::vector<float>(s + 16, s + 32));
+  for (const auto& [from, to, added] : {std::tuple(0, 1, one), {1, 5, four}}) {
+    const Tensor want = eval({"MultiHeadAttention", kMs, 1, heads}, {rows(q, from, to), rows(k, from, to), rows(v, from, to), bias, Value(), added});
+    expect_near(rows((*got)[0].tensor(), from, to), want);
+  }
+  EXPECT_EQ((*got)[0].tensor().dims(), (Shape{kTokens, 6}));
+  // Q, K and V in one tensor: [tokens, heads, 3, size].
+  std::vector<float> together;
+  for (std::int64_t i = 0; i < kTokens * 2; ++i)
+    for (const Tensor* t : {&q, &k, &k}) together.insert(together.end(), t->data<float>() + i * 4, t->data<float>() + (i + 1) * 4);
+  const auto joined = packed(floats({kTokens, 2, 3, 4}, together), Value(), Value(), Value(), bounds({0, 0, 5}), Value());
+  const auto apart = packed(q, k, k, Value(), bounds({0, 0, 5}), Value());
+  ASSERT_TRUE(joined.ok() && apart.ok()) << joined.status() << apart.status();
+  expect_near((*joined)[0].tensor(), (*apart)[0].tensor());
+  for (const std::vector<std::int32_t>& wrong : {std::vector<std::int32_t>{0, 4}, {1, 5}, {0, 3, 2, 5}, {0, 6}, {}})
+    EXPECT_FALSE(packed(q, k, v, Value(), bounds(wrong), Value()).ok());
+  EXPECT_FALSE(packed(q, k, v, Value(), bounds({0, 5}), scores).ok());  // the bias is of four rows, the sequence of five
+}
+
 TEST(Contrib, GroupQueryDecodingContinuesThePrompt) {
   // Three rows at once give the same as two and then one with the cache.
   const Tensor q = test::noise_tensor({1, 3, 16}, 1), k = test::noise_tensor({1, 3, 8}, 2), v = test::noise_tensor({1, 3, 8}, 3),

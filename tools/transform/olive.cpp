@@ -242,6 +242,10 @@ absl::Status packed_to_loop(Work& work, const Arguments&) {
   return call(work, "PackedAttentionToLoopMHA", "packed_attention_as_loop", json::object());
 }
 
+absl::Status packed_to_operator(Work& work, const Arguments&) {
+  return call(work, "PackedAttentionToPackedMHA", "packed_attention_as_operator", json::object());
+}
+
 // The values that rotary embeddings look angles up in.
 std::vector<std::string> rotary_tables(const Graph& graph) {
   std::vector<std::string> tables;
@@ -299,12 +303,6 @@ absl::Status rank_4_outputs(Work& work, const Arguments&) {
 }
 
 absl::Status rank_4(Work& work, const Arguments&) { return call(work, "of rank 4", "inner_rank", {{"rank", 4}}); }
-
-// Those that are refused, and why.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kRefused{{
-    {"PackedAttentionToPackedMHA",
-     "PackedMultiHeadAttention runs on CUDA alone, so that nothing here could verify or run it; PackedAttentionToLoopMHA is done"},
-}};
 
 constexpr std::string_view kAs = "As the pass behind it.";
 
@@ -380,6 +378,7 @@ std::vector<Pass> surgeons_of_nodes() {
        {{"use_large_cache", kFlag, "Whether the table of more rows stays.", "false"}},
        one_rotary_table},
       {"PackedAttentionToLoopMHA", "packed_attention_as_loop", PassCheck::kRuns, kAs, {}, packed_to_loop},
+      {"PackedAttentionToPackedMHA", "packed_attention_as_operator", PassCheck::kRuns, kAs, {}, packed_to_operator},
   };
 }
 
@@ -419,7 +418,6 @@ std::vector<Pass> make_surgeons() {
   for (const char* name : {"Gather", "GatherElements", "Non4DExpand", "Non4DInitializers", "Non4DLpNorm", "Non4DReshape", "Non4DSlice",
                            "Non4DTranspose", "StandaloneReduceSum", "RemoveIntermediarySqueezeAndUnsqueeze"})
     out.push_back({name, "inner_rank", PassCheck::kTied, kAs, {}, rank_4});
-  for (const auto& [name, why] : kRefused) out.push_back({name, why, PassCheck::kTied, "Refused.", {}, nullptr});
   return out;
 }
 

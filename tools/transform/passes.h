@@ -66,6 +66,7 @@ absl::Status drop_group_indices(Work& work, const Arguments& args);
 absl::Status lengths_as_inputs(Work& work, const Arguments& args);
 absl::Status choose_branch(Work& work, const Arguments& args);
 absl::Status packed_attention_as_loop(Work& work, const Arguments& args);
+absl::Status packed_attention_as_operator(Work& work, const Arguments& args);
 // passes_optimize.cpp
 absl::Status optimize(Work& work, const Arguments& args);
 absl::Status inner_rank(Work& work, const Arguments& args);

@@ -4,6 +4,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/file/io.h"
 #include "tools/transform/edit.h"
+#include "tools/transform/opset.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/types.h"
 
@@ -55,7 +56,9 @@ absl::Status inline_branch(Work& work, const Node& node, const std::string& bran
   return absl::OkStatus();
 }
 
-// ---- packed_attention_as_loop
+// ---- packed_attention_as_loop, packed_attention_as_operator
+
+constexpr std::int64_t kPackedOpset = 14;  // of Reshape with allowzero
 
 // One MultiHeadAttention a segment; the results one after another. B entries, N heads, T rows, H numbers.
 constexpr std::string_view kLoop = R"(
@@ -88,7 +91,54 @@ g ({type} query, {type} key, {type} value, {index} segments) => ({type} attended
   attended = Reshape (rows, heads)
 }})";
 
-absl::Status expand_packed(Work& work, const Node& node, const std::map<std::string, ValueType>& types, const Arguments& args) {
+// All segments at once. Its token_offset has a row for each segment, of places in a table that the longest one fills: first those of
+// tokens, then those of padding.
+constexpr std::string_view kOperator = R"(
+<ir_version: 8, opset_import: ["" : {opset}, "com.microsoft" : 1]>
+g ({type} query, {type} key, {type} value, {index} segments) => ({type} attended)
+  <int64[1] first = {{0}}, int64[1] second = {{1}}, int64[1] last = {{-1}}, int64[1] end = {{9223372036854775807}},
+   int64[1] all = {{-1}}, int32 zero = {{0}}, int32 one = {{1}}, int32[1] none = {{0}}> {{
+  bounds = Cast <to = 6> (segments)
+  q_rows = Transpose <perm = [0, 2, 1, 3]> (query)
+  k_rows = Transpose <perm = [0, 2, 1, 3]> (key)
+  v_rows = Transpose <perm = [0, 2, 1, 3]> (value)
+  q_tokens = Squeeze (q_rows, first)
+  k_tokens = Squeeze (k_rows, first)
+  v_tokens = Squeeze (v_rows, first)
+  q = Flatten <axis = 1> (q_tokens)
+  k = Flatten <axis = 1> (k_tokens)
+  v = Flatten <axis = 1> (v_tokens)
+  starts = Slice (bounds, first, last)
+  ends = Slice (bounds, second, end)
+  lengths = Sub (ends, starts)
+  longest_of_all = Concat <axis = 0> (lengths, none)
+  longest = ReduceMax <keepdims = 0> (longest_of_all)
+  size = Size (lengths)
+  count = Cast <to = 6> (size)
+  rows = Range (zero, count, one)
+  columns = Range (zero, longest, one)
+  row = Unsqueeze (rows, second)
+  before = Mul (row, longest)
+  places = Add (before, columns)
+  length = Unsqueeze (lengths, second)
+  is_token = Less (columns, length)
+  is_padding = Not (is_token)
+  every_place = Reshape (places, all)
+  every_token = Reshape (is_token, all)
+  every_padding = Reshape (is_padding, all)
+  tokens = Compress <axis = 0> (every_place, every_token)
+  padding = Compress <axis = 0> (every_place, every_padding)
+  ordered = Concat <axis = 0> (tokens, padding)
+  shape = Shape (places)
+  offset = Reshape <allowzero = 1> (ordered, shape)
+  attended_rows = com.microsoft.PackedMultiHeadAttention <num_heads = {heads}, scale = {scale}> (q, k, v, , offset, bounds)
+  token_shape = Shape (v_tokens)
+  attended_tokens = Reshape <allowzero = 1> (attended_rows, token_shape)
+  attended = Unsqueeze (attended_tokens, first)
+}})";
+
+absl::Status expand_packed(Work& work, const Node& node, std::string_view text, const std::map<std::string, ValueType>& types,
+                           const Arguments& args) {
   const Attribute* scale = find_attribute(node.attributes, "scale");
   const std::int64_t heads = int_attribute(node, "num_heads", 0);
   const auto query = types.find(node.inputs[0]), segments = node.inputs.size() == 4 ? types.find(node.inputs[3]) : types.end();
@@ -98,7 +148,7 @@ absl::Status expand_packed(Work& work, const Node& node, const std::map<std::str
         fmt::format("PackedAttention that makes '{}' wants query, key, value and cu_seqlens of known types, scale and num_heads",
                     node.outputs[0]));
   const absl::StatusOr<Model> parsed =
-      parse_model_text(fmt::format(kLoop, fmt::arg("opset", std::max<std::int64_t>(work.model.opset(""), 13)), fmt::arg("heads", heads),
+      parse_model_text(fmt::format(fmt::runtime(text), fmt::arg("opset", work.model.opset("")), fmt::arg("heads", heads),
                                    fmt::arg("scale", fmt::format("{:.9g}", scale->f())), fmt::arg("type", dtype_name(query->second.dtype)),
                                    fmt::arg("index", dtype_name(segments->second.dtype))),
                        "PackedAttention");
@@ -117,6 +167,29 @@ absl::Status expand_packed(Work& work, const Node& node, const std::map<std::str
   all.insert(all.erase(at), body.nodes.begin(), body.nodes.end());
   auto& initializers = work.graph().initializers;
   initializers.insert(initializers.end(), body.initializers.begin(), body.initializers.end());
+  return absl::OkStatus();
+}
+
+absl::Status expand_all_packed(Work& work, const Arguments& args, std::string_view text, std::string_view result) {
+  const auto packed = [&](const Node& node) { return is_operator(node, "PackedAttention", args.text("domain")); };
+  const auto count = std::count_if(work.graph().nodes.begin(), work.graph().nodes.end(), packed);
+  if (count > 0) {
+    if (work.model.opset("") < kPackedOpset) {
+      absl::StatusOr<Model> raised = at_opset(work.model, kPackedOpset);
+      if (!raised.ok()) return raised.status();
+      work.model = *std::move(raised);
+    }
+    const auto types = inferred_types(work.model);
+    if (!types.ok()) return types.status();
+    for (const Node& node : std::vector(work.graph().nodes))
+      if (packed(node))
+        if (absl::Status s = expand_packed(work, node, text, *types, args); !s.ok()) return s;
+    work.model.opset_imports.try_emplace(kMicrosoftDomain, 1);
+    const auto& nodes = work.graph().nodes;
+    const auto others = [&](const Node& node) { return node.domain == args.text("domain"); };
+    if (std::none_of(nodes.begin(), nodes.end(), others)) work.model.opset_imports.erase(args.text("domain"));
+  }
+  work.notes.push_back(fmt::format("{} PackedAttention became {}", count, result));
   return absl::OkStatus();
 }
 
@@ -164,23 +237,11 @@ absl::Status choose_branch(Work& work, const Arguments& args) {
 }
 
 absl::Status packed_attention_as_loop(Work& work, const Arguments& args) {
-  const auto types = inferred_types(work.model);
-  if (!types.ok()) return types.status();
-  std::size_t count = 0;
-  for (const Node& node : std::vector(work.graph().nodes)) {
-    if (!is_operator(node, "PackedAttention", args.text("domain"))) continue;
-    if (absl::Status s = expand_packed(work, node, *types, args); !s.ok()) return s;
-    ++count;
-  }
-  if (count > 0) {
-    ensure_standard_opset(work.model);
-    work.model.opset_imports.try_emplace(kMicrosoftDomain, 1);
-    const auto& nodes = work.graph().nodes;
-    const auto others = [&](const Node& node) { return node.domain == args.text("domain"); };
-    if (std::none_of(nodes.begin(), nodes.end(), others)) work.model.opset_imports.erase(args.text("domain"));
-  }
-  work.notes.push_back(fmt::format("{} PackedAttention became a Loop over MultiHeadAttention", count));
-  return absl::OkStatus();
+  return expand_all_packed(work, args, kLoop, "a Loop over MultiHeadAttention");
+}
+
+absl::Status packed_attention_as_operator(Work& work, const Arguments& args) {
+  return expand_all_packed(work, args, kOperator, "PackedMultiHeadAttention");
 }
 
 }  // namespace saturate::passes

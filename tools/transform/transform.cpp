@@ -51,9 +51,16 @@ ExitCode code_of(const absl::Status& status) {
                                          : kExitFile;
 }
 
+bool takes_the_same(const std::vector<ValueInfo>& one, const std::vector<ValueInfo>& other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const ValueInfo& a, const ValueInfo& b) {
+    return a.name == b.name && a.type.kind == b.type.kind && a.type.dtype == b.type.dtype && a.type.shape == b.type.shape;
+  });
+}
+
 class Runner {
  public:
-  Runner(const Model& model, const TransformOptions& options) : options_(options), start_(model), work_(std::make_unique<Work>(model)) {
+  Runner(const Model& model, const TransformOptions& options)
+      : options_(options), start_(model), given_for_(model.graph.inputs), work_(std::make_unique<Work>(model)) {
     begin();
     result_.report.before = graph_stats(model);
   }
@@ -105,14 +112,13 @@ class Runner {
   void begin_anew() {
     start_ = work_->model;
     work_ = std::make_unique<Work>(start_);
-    is_first_ = false;
     begin();
   }
 
   void verify() {
     if (!options_.verify) return;
     VerifyOptions check = check_of(*work_, options_.check);
-    if (!is_first_) check.inputs.clear();
+    if (!takes_the_same(start_.graph.inputs, given_for_)) check.inputs.clear();
     const Comparable pair = comparable(start_, work_->model, work_->ties);
     VerifyReport report = saturate::verify(pair.original, pair.result, check);
     if (report.status != VerifyStatus::kEqual) result_.failure = failure_of(report, names_.empty() ? "no pass" : names_);
@@ -122,8 +128,8 @@ class Runner {
 
   const TransformOptions& options_;
   Model start_;
+  std::vector<ValueInfo> given_for_;  // inputs of the model that `--inputs` is for
   std::unique_ptr<Work> work_;
-  bool is_first_ = true;
   std::string names_;  // of the passes since `start_`
   TransformResult result_;
 };

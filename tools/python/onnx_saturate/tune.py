@@ -243,6 +243,7 @@ def tune(
     max_load: float = 0.05,
     seed: int = 0,
     progress: Callable[[str], object] | None = None,
+    begin: float | None = None,
 ) -> Tuned:
     """The settings with which ONNX Runtime runs a model fastest here, or the default ones where none are clearly faster.
 
@@ -260,8 +261,9 @@ def tune(
       threads are best; 1: they count (on Linux, which counts it).
     - `knobs`: what to search, of `KNOBS`. `custom_ops`: a library of custom operators that sessions register.
     - `progress`: a function of lines of text.
+    - `begin`: since when the budget counts, of time.perf_counter() (now).
     """
-    begin = time.perf_counter()
+    begin = time.perf_counter() if begin is None else begin
     for name, value, right, allowed in (
         ("budget", budget, budget > 0 and budget < float("inf"), "seconds above 0"),
         ("gain", gain, 0 <= gain < 1, "a share from 0 to below 1"),
@@ -369,8 +371,9 @@ def _run(args: argparse.Namespace) -> Tuned:
             raise OptionError(f"--dim: {name}={size} is no size")
     if args.output is not None and not Path(args.output).resolve().parent.is_dir():
         raise Error(f"{args.output}: its folder does not exist")
+    started = time.perf_counter() - time.process_time()  # imports take the processor all of their time
     return tune(
-        args.model, budget=args.budget, inputs=args.inputs, dims={name: int(size) for name, size in sizes.items()},
+        args.model, begin=started, budget=args.budget, inputs=args.inputs, dims={name: int(size) for name, size in sizes.items()},
         providers=None if args.provider is None else [_provider(text) for text in args.provider],
         intra=_numbers("--intra", args.intra), inter=_numbers("--inter", args.inter),
         config={key: values.split(",") for key, values in _pairs("--config", args.config, "KEY=VALUE,VALUE").items()},
