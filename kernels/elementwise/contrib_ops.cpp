@@ -194,10 +194,9 @@ Outputs rotary_embedding(KernelContext& ctx) {
     positions = *std::move(ids);
     if (static_cast<std::int64_t>(positions.size()) != r.batch * r.rows && !(kContrib && positions.size() == 1))
       return ctx.invalid("position_ids do not fit the input");
-    for (std::int64_t& p : positions) {
-      const std::int64_t last = positions.size() == 1 ? p + r.rows - 1 : p;
-      if (p < 0 || last >= cos.dims()[0]) return ctx.invalid("a position is outside the caches");
-    }
+    const std::int64_t from_each = positions.size() == 1 ? r.rows : 1;  // a sum with the position may overflow
+    for (const std::int64_t p : positions)
+      if (p < 0 || p > cos.dims()[0] - from_each) return ctx.invalid("a position is outside the caches");
   } else if (cos.rank() != 3 || cos.dims()[0] != r.batch || cos.dims()[1] != r.rows) {
     return ctx.invalid("without position_ids, the caches must be [batch, sequence, dim / 2]");
   }

@@ -81,6 +81,9 @@ TEST(Contrib, RotaryOfBothDomainsAgree) {
     expect_near(eval({"RotaryEmbedding", "", 23, a}, {x, cos, sin, at}), eval({"RotaryEmbedding", kMs, 1, a}, {x, at, cos, sin}));
   }
   EXPECT_FALSE(test::run({"RotaryEmbedding", "", 23}, {x, cos, sin, ints({2, 2}, {0, 10, 0, 0})}).ok());
+  for (const std::int64_t first : {std::int64_t{-1}, std::int64_t{9}, std::numeric_limits<std::int64_t>::max()})
+    EXPECT_FALSE(test::run({"RotaryEmbedding", kMs, 1}, {x, ints({1}, {first}), cos, sin}).ok()) << first;
+  EXPECT_TRUE(test::run({"RotaryEmbedding", kMs, 1}, {x, ints({1}, {8}), cos, sin}).ok());
 }
 
 TEST(Contrib, MultiHeadAttentionIsAttention) {
@@ -115,7 +118,8 @@ TEST(Contrib, PackedAttentionIsAttentionOfEachSequence) {
   const float* s = scores.data<float>();
   const Tensor one = floats({1, 1, 1, 1}, {s[0]}), four = floats({1, 1, 4, 4}, std::vector<float>(s + 16, s + 32));
   for (const auto& [from, to, added] : {std::tuple(0, 1, one), {1, 5, four}}) {
-    const Tensor want = eval({"MultiHeadAttention", kMs, 1, heads}, {rows(q, from, to), rows(k, from, to), rows(v, from, to), bias, Value(), added});
+    const Tensor want =
+        eval({"MultiHeadAttention", kMs, 1, heads}, {rows(q, from, to), rows(k, from, to), rows(v, from, to), bias, Value(), added});
     expect_near(rows((*got)[0].tensor(), from, to), want);
   }
   EXPECT_EQ((*got)[0].tensor().dims(), (Shape{kTokens, 6}));

@@ -177,6 +177,22 @@ def test_decompose_rotary_embedding(tmp_path):
     same_numbers(result, model)
 
 
+# com.microsoft's takes a table and positions in it: heads side by side or apart, their number told or not, a part of each, one position for all.
+@pytest.mark.parametrize("attributes", ["", "num_heads = 3", "interleaved = 1, num_heads = 3", "num_heads = 3, rotary_embedding_dim = 4", "interleaved = 1, num_heads = 0"])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("batch", ["2", "b"])
+def test_decompose_rotary_embedding_of_microsoft(tmp_path, attributes, apart, first, batch):
+    rows = f"float[{batch},3,5,8]" if apart else f"float[{batch},5,24]"
+    model = parsed(f"agraph ({rows} x, {'int64[1]' if first else f'int64[{batch},5]'} at) => ({rows} y) {{ y = com.microsoft.RotaryEmbedding <{attributes}> (x, at, cos, sin) }}".replace("<>", ""))
+    width = 2 if "rotary_embedding_dim" in attributes else 4
+    model = with_weights(model, cos=RNG.standard_normal((9, width)).astype(np.float32), sin=RNG.standard_normal((9, width)).astype(np.float32))
+    result = made(tmp_path, model, "DecomposeRotaryEmbedding")
+    assert "RotaryEmbedding" not in operators(result)
+    feeds = {"x": RNG.standard_normal((2, 3, 5, 8) if apart else (2, 5, 24)).astype(np.float32), "at": np.array([3]) if first else np.array([[0, 1, 2, 3, 4], [8, 6, 7, 1, 1]])}
+    assert_equal(in_onnxruntime(result, feeds), in_onnxruntime(model, feeds))
+
+
 RMS = """agraph (float[n,4] root) => (float[n,4] y) <float two = {2}, float one = {1}, float e = {0.000001}, float[4] w = {1,2,-3,0.5}> {
     p = Pow (root, two)  m = ReduceMean <axes = [-1]> (p)  a = Add (m, e)  s = Sqrt (a)  SCALED }"""
 

@@ -193,10 +193,12 @@ absl::Status simplified_to_rms(Work& work, const Arguments&) {
 }
 
 absl::Status decompose_rotary(Work& work, const Arguments&) {
-  return rewrite(work, "DecomposeRotaryEmbedding",
-                 {"rotary_of_positions_as_looked_up", "rotary_of_packed_heads_as_heads", "rotary_of_first_part_as_parts", "rotary_as_body",
-                  "rotary_of_pairs_as_body"},
-                 {"RotaryEmbedding", "com.microsoft::RotaryEmbedding"});
+  return rewrite(
+      work, "DecomposeRotaryEmbedding",
+      {"ms_rotary_embedding_of_first_position_as_positions", "ms_rotary_embedding_as_standard", "ms_rotary_embedding_by_table_as_standard",
+       "ms_rotary_embedding_of_part_as_standard", "rotary_of_heads_apart_needs_no_count", "rotary_of_positions_as_looked_up",
+       "rotary_of_packed_heads_as_heads", "rotary_of_first_part_as_parts", "rotary_as_body", "rotary_of_pairs_as_body"},
+      {"RotaryEmbedding", "com.microsoft::RotaryEmbedding"});
 }
 
 absl::Status remove_qdq(Work& work, const Arguments& args) {
