@@ -220,7 +220,7 @@ def drawn(surgeon, rng, seed=0):
         "RemoveGidxFromMatMulNBits": lambda: (with_weights(graph("float[n,32] p", "float[n,10] y", "[product] y = com.microsoft.MatMulNBits <K = 32, N = 10, bits = 4, block_size = 16> (p, data, scales, zeros, g_idx)"),
                                                            dict(zip(("data", "scales", "zeros"), in_blocks(floats(rng, 10, 32), 4))) | {"g_idx": (np.arange(32) // (16 if deep else 20)).astype(np.int32)}), {}),
         "RemoveRopeMultiCache": lambda: (with_tables(rng, deep), {"use_large_cache": True} if deep else {}),
-        "AttentionMaskToSequenceLengths": lambda: (graph("int64[b,1] input_ids, float[b,1,16] q, float[b,1,16] k, float[b,1,16] v, int64[b,3] attention_mask, float[b,2,s,8] past_k, float[b,2,s,8] past_v",
+        "AttentionMaskToSequenceLengths": lambda: (graph("float[b,1,16] q, float[b,1,16] k, float[b,1,16] v, int64[b,3] attention_mask, float[b,2,s,8] past_k, float[b,2,s,8] past_v",
                                                          "float[b,1,16] y, float[b,2,u,8] k2, float[b,2,u,8] v2", GQA, "<int64[1] axis = {1}, int64 one = {1}>"), {}),
         "PackedAttentionToLoopMHA": lambda: (packed(a, b), {}),
         "PackedAttentionToPackedMHA": lambda: (packed(a, b), {}),

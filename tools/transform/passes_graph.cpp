@@ -4,6 +4,7 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/model/uncalled_functions.h"
+#include "rules/language/assumptions.h"
 #include "tools/pipeline/first_versions.h"
 #include "tools/transform/constant_nodes.h"
 #include "tools/transform/floats.h"
@@ -156,6 +157,10 @@ absl::Status replace_mask_value(Work& work, const Arguments& args) {
     }
   });
   work.notes.push_back(fmt::format("{} constants changed", count));
+  if (count > 0) {
+    work.allowed.excluded |= kHiddenRows | kLowScores;
+    work.notes.push_back(fmt::format("taken for granted: no row of scores is hidden as a whole, and none that counts lies near {:g}", by));
+  }
   return absl::OkStatus();
 }
 

@@ -243,7 +243,7 @@ std::vector<Pass> graph_passes() {
       {"replace_mask_value",
        "Gives very low float constants, as masks hold them, another value.",
        PassCheck::kTied,
-       "All outputs are compared: a mask that hides as before changes nothing.",
+       "All outputs are compared, on masks that leave each row something to see.",
        {{"threshold", kNumber, "Constants below it are changed.", "-3e30"}, {"replacement", kNumber, "What they become.", "-1e4"}},
        passes::replace_mask_value},
       {"remove_memcpy",
