@@ -145,9 +145,9 @@ def packed(heads, rows):
     return model
 
 
-GQA = """r = ReduceSum (attention_mask, axis) d = Sub (r, one) lengths = Cast <to = 6> (d) shape = Shape (attention_mask) whole = Gather (shape, one)
+GQA = """e = Gather (table, input_ids) query = Add (q, e) r = ReduceSum (attention_mask, axis) d = Sub (r, one) lengths = Cast <to = 6> (d) shape = Shape (attention_mask) whole = Gather (shape, one)
     total = Cast <to = 6> (whole)
-    y, k2, v2 = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (q, k, v, past_k, past_v, lengths, total)"""
+    y, k2, v2 = com.microsoft.GroupQueryAttention <num_heads = 2, kv_num_heads = 2> (query, k, v, past_k, past_v, lengths, total)"""
 
 
 def drawn(surgeon, rng, seed=0):
@@ -220,8 +220,8 @@ def drawn(surgeon, rng, seed=0):
         "RemoveGidxFromMatMulNBits": lambda: (with_weights(graph("float[n,32] p", "float[n,10] y", "[product] y = com.microsoft.MatMulNBits <K = 32, N = 10, bits = 4, block_size = 16> (p, data, scales, zeros, g_idx)"),
                                                            dict(zip(("data", "scales", "zeros"), in_blocks(floats(rng, 10, 32), 4))) | {"g_idx": (np.arange(32) // (16 if deep else 20)).astype(np.int32)}), {}),
         "RemoveRopeMultiCache": lambda: (with_tables(rng, deep), {"use_large_cache": True} if deep else {}),
-        "AttentionMaskToSequenceLengths": lambda: (graph("float[b,1,16] q, float[b,1,16] k, float[b,1,16] v, int64[b,3] attention_mask, float[b,2,s,8] past_k, float[b,2,s,8] past_v",
-                                                         "float[b,1,16] y, float[b,2,u,8] k2, float[b,2,u,8] v2", GQA, "<int64[1] axis = {1}, int64 one = {1}>"), {}),
+        "AttentionMaskToSequenceLengths": lambda: (graph("int64[b,1] input_ids, float[b,1,16] q, float[b,1,16] k, float[b,1,16] v, int64[b,3] attention_mask, float[b,2,s,8] past_k, float[b,2,s,8] past_v",
+                                                         "float[b,1,16] y, float[b,2,u,8] k2, float[b,2,u,8] v2", GQA, f"<int64[1] axis = {{1}}, int64 one = {{1}}, float[2,16] table = {{{','.join(str(x / 16) for x in range(32))}}}>"), {}),
         "PackedAttentionToLoopMHA": lambda: (packed(a, b), {}),
         "PackedAttentionToPackedMHA": lambda: (packed(a, b), {}),
         "DecomposeRotaryEmbedding": lambda: (graph(f"float[{a},{b},4,8] p, int64[{a},4] i", f"float[{a},{b},4,8] y", "y = com.microsoft.RotaryEmbedding (p, i, k, l)",
