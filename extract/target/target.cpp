@@ -137,6 +137,8 @@ std::string refuse_site(const OperatorLimits& limits, const OpSite& site, const 
   for (const OperatorLimits& when : limits.when)
     if (!refuse_site(when, site, index_ranks).empty()) return "";
   if (std::string wrong = refuse_attributes(limits.attributes, site.key.attributes); !wrong.empty()) return wrong;
+  for (const std::string& name : limits.required_attributes)
+    if (!find_attribute(site.key.attributes, name)) return fmt::format("{} is absent", name);
   if (std::string wrong = refuse_dtype(limits.input_dtypes, site.inputs, "input"); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_dtype(limits.output_dtypes, site.outputs, "output"); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_ranges(limits.attribute_ranges, site); !wrong.empty()) return wrong;

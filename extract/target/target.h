@@ -77,6 +77,7 @@ struct OperatorLimits {
   bool static_shapes = false;                            // every dim is a number
   std::vector<int> constant_inputs;                      // must be constants where they are there
   std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
+  std::vector<std::string> required_attributes;                // that a node must have; without a default in the schema
   std::map<std::string, std::pair<double, double>> attribute_ranges;  // least and most, of each element where it is a list
   std::vector<int> axis;                                              // what `axis` may be, counted from the end: -1 is the last
   std::vector<OperatorLimits> when;                                   // at most one, of which all must be met for this one to apply

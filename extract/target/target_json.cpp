@@ -100,6 +100,8 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
       l.constant_inputs = v.get<std::vector<int>>();
     else if (key == "attributes")
       l.attributes = read_allowed(v);
+    else if (key == "required_attributes")
+      l.required_attributes = v.get<std::vector<std::string>>();
     else if (key == "attribute_ranges")
       l.attribute_ranges = v.get<std::map<std::string, std::pair<double, double>>>();
     else if (key == "axis")
@@ -113,7 +115,8 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
     } else
       return bad(fmt::format(
           "unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
-          "input_dtypes, output_dtypes, static_shapes, constant_inputs, attributes, attribute_ranges, axis, when, because",
+          "input_dtypes, output_dtypes, static_shapes, constant_inputs, attributes, required_attributes, attribute_ranges, axis, when, "
+          "because",
           key));
   }
   for (const auto* dtypes : {&l.dtypes, &l.input_dtypes, &l.output_dtypes})
@@ -282,6 +285,7 @@ ordered_json limits_json(const OperatorLimits& l) {
   if (l.static_shapes) out["static_shapes"] = true;
   if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
   if (!l.attributes.empty()) out["attributes"] = write_allowed(l.attributes);
+  if (!l.required_attributes.empty()) out["required_attributes"] = l.required_attributes;
   if (!l.attribute_ranges.empty()) out["attribute_ranges"] = l.attribute_ranges;
   if (!l.axis.empty()) out["axis"] = l.axis;
   for (const OperatorLimits& when : l.when) out["when"] = limits_json(when);

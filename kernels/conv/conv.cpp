@@ -1,4 +1,4 @@
-// Conv of any rank (ONNX spec) and com.microsoft FusedConv: windows copied to columns, then a matrix product per batch entry and group.
+// Conv of any rank (ONNX spec), com.microsoft FusedConv and NhwcConv: windows copied to columns, then a matrix product per batch entry and group.
 #include "kernels/conv/conv.h"
 
 #include <algorithm>
@@ -130,8 +130,7 @@ void add_channel_bias(const ConvShape& s, const T* bias, T* y) {
   }
 }
 
-absl::StatusOr<Tensor> conv_tensor(const KernelContext& ctx) {
-  const Tensor &x = ctx.tensor(0), &w = ctx.tensor(1);
+absl::StatusOr<Tensor> conv_tensor(const KernelContext& ctx, const Tensor& x, const Tensor& w) {
   absl::StatusOr<ConvShape> s = shape_of(ctx, x, w);
   if (!s.ok()) return s.status();
   if (ctx.has_input(2) && (ctx.tensor(2).dims() != Shape{s->filters} || ctx.tensor(2).dtype() != x.dtype()))
@@ -150,14 +149,51 @@ absl::StatusOr<Tensor> conv_tensor(const KernelContext& ctx) {
 }
 
 Outputs conv(KernelContext& ctx) {
-  absl::StatusOr<Tensor> y = conv_tensor(ctx);
+  absl::StatusOr<Tensor> y = conv_tensor(ctx, ctx.tensor(0), ctx.tensor(1));
   if (!y.ok()) return y.status();
   return outputs_of(*std::move(y));
 }
 
+enum class Channels : std::uint8_t { kSecond, kLast };
+
+// [n, ...positions, channels] as [n, channels, ...positions], or back.
+absl::StatusOr<Tensor> with_channels(const KernelContext& ctx, Channels to, const Tensor& t) {
+  Shape dims = t.dims();
+  const auto inner = dims.begin() + 1;
+  to == Channels::kSecond ? std::rotate(inner, dims.end() - 1, dims.end()) : std::rotate(inner, inner + 1, dims.end());
+  absl::StatusOr<Tensor> y = ctx.allocate(t.dtype(), dims);
+  if (!y.ok()) return y;
+  const Shape& wide = to == Channels::kSecond ? dims : t.dims();
+  const std::int64_t channels = wide[1], positions = product(Shape(wide.begin() + 2, wide.end()));
+  const std::int64_t rows = to == Channels::kSecond ? positions : channels, columns = to == Channels::kSecond ? channels : positions;
+  Outputs done = dispatch(FloatTypes{}, ctx, t.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+    for (std::int64_t b = 0; b < wide[0]; ++b)
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j) write<T>(*y)[(b * columns + j) * rows + i] = t.data<T>()[(b * rows + i) * columns + j];
+    return std::vector<Value>();
+  });
+  if (!done.ok()) return done.status();
+  return y;
+}
+
+// Conv of inputs and weights whose channels stand last.
+Outputs nhwc_conv(KernelContext& ctx) {
+  for (std::size_t i : {0, 1})
+    if (ctx.tensor(i).rank() < 3) return ctx.invalid("the input and the weight must have equal rank, at least 3");
+  const absl::StatusOr<Tensor> x = with_channels(ctx, Channels::kSecond, ctx.tensor(0));
+  if (!x.ok()) return x.status();
+  const absl::StatusOr<Tensor> w = with_channels(ctx, Channels::kSecond, ctx.tensor(1));
+  if (!w.ok()) return w.status();
+  const absl::StatusOr<Tensor> y = conv_tensor(ctx, *x, *w);
+  if (!y.ok()) return y.status();
+  absl::StatusOr<Tensor> last = with_channels(ctx, Channels::kLast, *y);
+  if (!last.ok()) return last.status();
+  return outputs_of(*std::move(last));
+}
+
 // activation(Conv(X, W, B) + Z)
 Outputs fused_conv(KernelContext& ctx) {
-  absl::StatusOr<Tensor> y = conv_tensor(ctx);
+  absl::StatusOr<Tensor> y = conv_tensor(ctx, ctx.tensor(0), ctx.tensor(1));
   if (!y.ok()) return y.status();
   if (ctx.has_input(3)) {
     const Tensor& z = ctx.tensor(3);
@@ -193,6 +229,7 @@ bool is_conv_activation(std::string_view name) {
 void register_conv(Registry& registry) {
   registry.add("", "Conv", conv);
   registry.add(kMicrosoft, "FusedConv", fused_conv);
+  registry.add(kMicrosoft, "NhwcConv", nhwc_conv);
   register_conv_transpose(registry);
   register_conv_other(registry);
 }

@@ -57,31 +57,36 @@ std::optional<Dim> window_dim(Call& c, const Window& w, std::size_t k, Dim size,
   return c.constant(out);
 }
 
-void convolve(Call& c, std::size_t x, std::size_t weights, DType dtype) {
+// Which axis of input and result the channels are; positions are the others but the first.
+enum class Channels : std::uint8_t { kSecond, kLast };
+
+void convolve(Call& c, std::size_t x, std::size_t weights, DType dtype, Channels channels = Channels::kSecond) {
   c.set_dtype(0, dtype);
   if (!c.has_rank(x) || c.rank(x) < 2) return;
   const auto spatial = static_cast<std::size_t>(c.rank(x) - 2);
   if (c.has_rank(weights) && !c.require_rank(weights, c.rank(x))) return;
   auto w = window_of(c, spatial);
   if (!w) return;
+  const int of_channels = channels == Channels::kSecond ? 1 : c.rank(x) - 1, first_position = channels == Channels::kSecond ? 2 : 1;
   DimVector shape = c.fresh_shape(0, c.rank(x));
   shape[0] = c.dim(x, 0);
   auto kernel = c.ints_attribute("kernel_shape");
   if (c.has_rank(weights)) {
-    shape[1] = c.dim(weights, 0);
+    shape[static_cast<std::size_t>(of_channels)] = c.dim(weights, 0);
     const Dim group = c.constant(c.int_attribute("group", 1));
-    if (!c.require_equal(c.dim(x, 1), c.dims.mul(c.dim(weights, 1), group), "channels do not fit the weights")) return;
+    if (!c.require_equal(c.dim(x, of_channels), c.dims.mul(c.dim(weights, of_channels), group), "channels do not fit the weights")) return;
   }
   for (std::size_t k = 0; k < spatial; ++k) {
-    const int axis = static_cast<int>(k) + 2;
+    const int axis = static_cast<int>(k) + first_position;
     if (!c.has_rank(weights) && (!kernel || kernel->size() != spatial)) continue;
     const Dim size = c.has_rank(weights) ? c.dim(weights, axis) : c.constant((*kernel)[k]);
-    if (auto d = window_dim(c, *w, k, c.dim(x, axis), size, false)) shape[k + 2] = *d;
+    if (auto d = window_dim(c, *w, k, c.dim(x, axis), size, false)) shape[static_cast<std::size_t>(axis)] = *d;
   }
   c.set_shape(0, std::move(shape));
 }
 
 void conv(Call& c) { convolve(c, 0, 1, c.in(0).dtype); }
+void nhwc_conv(Call& c) { convolve(c, 0, 1, c.in(0).dtype, Channels::kLast); }
 void conv_integer(Call& c) { convolve(c, 0, 1, DType::kInt32); }
 void qlinear_conv(Call& c) { convolve(c, 0, 3, c.in(7).dtype); }
 void deform_conv(Call& c) { convolve(c, 0, 1, c.in(0).dtype); }
@@ -244,6 +249,7 @@ void col2im(Call& c) {
 
 void add_window_rules(Rules& rules) {
   rules[":Conv"] = rules["com.microsoft:FusedConv"] = conv;
+  rules["com.microsoft:NhwcConv"] = nhwc_conv;
   rules[":ConvInteger"] = conv_integer;
   rules[":QLinearConv"] = qlinear_conv;
   rules[":DeformConv"] = deform_conv;

@@ -105,6 +105,33 @@ def test_group_norm_of_channels_last(tmp_path, swish, dtype):
     assert {n.domain for n in onnx.load(tmp_path / "back.onnx").graph.node} == {""}
 
 
+def test_convolutions_between_group_norms_take_channels_last(tmp_path):
+    weights = [tensor(n, np.random.default_rng(i).standard_normal(s).astype(np.float32)) for i, (n, s) in enumerate({"g": 64, "b": 64, "w": (64, 64, 3, 3), "c": 64}.items())]
+    norm = lambda x, y: helper.make_node("GroupNorm", [x, "g", "b"], [y], domain="com.microsoft", activation=1, groups=32)
+    turn = lambda x, y, *perm: helper.make_node("Transpose", [x], [y], perm=perm)
+    nodes = [turn("x", "a", 0, 2, 3, 1), norm("a", "n"), turn("n", "t", 0, 3, 1, 2), helper.make_node("Conv", ["t", "w", "c"], ["v"], pads=[1, 1, 1, 1], strides=[2, 1]),
+             turn("v", "a2", 0, 2, 3, 1), norm("a2", "n2"), turn("n2", "y", 0, 3, 1, 2)]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 64, 8, 6])], [value("y", TensorProto.FLOAT, ["n", 64, 4, 6])], weights, opset=17, domains=["com.microsoft"])
+    onnx.save(model, tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--target", "ort-cuda", cwd=tmp_path)
+    result = onnx.load(tmp_path / "out.onnx").graph.node
+    assert [n.op_type for n in result] == ["Transpose", "GroupNorm", "NhwcConv", "GroupNorm", "Transpose"]
+    assert all(a.i == 1 for n in result for a in n.attribute if a.name == "channels_last")
+    run_ok("out.onnx", "back.onnx", "--target", "onnx", cwd=tmp_path)
+    assert {n.domain for n in onnx.load(tmp_path / "back.onnx").graph.node} == {""}
+
+
+# CUDA's kernel throws without an activation, and takes no other one.
+@pytest.mark.parametrize("activation, found", [("Relu", ["FusedConv"]), (None, ["Conv", "Add"]), ("Sigmoid", ["Conv", "Add", "Sigmoid"])])
+def test_fused_convolutions_for_cuda_have_a_relu(tmp_path, activation, found):
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Add", ["c", "x"], ["y" if activation is None else "s"])]
+    nodes += [] if activation is None else [helper.make_node(activation, ["s"], ["y"])]
+    weights = [tensor("w", np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype(np.float32))]
+    onnx.save(make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 8, 6, 6])], [value("y", TensorProto.FLOAT, ["n", 8, 6, 6])], weights, opset=17), tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--target", "ort-cuda", cwd=tmp_path)
+    assert [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node] == found
+
+
 def test_skip_group_norm_goes_to_the_standard(tmp_path):
     norm = helper.make_node("SkipGroupNorm", ["x", "g", "b", "k", "c"], ["y", "s"], domain="com.microsoft", activation=1, groups=3, epsilon=1e-3)
     inputs = [value(name, TensorProto.FLOAT, shape) for name, shape in {"x": ["n", 3, 5, 6], "g": [6], "b": [6], "k": ["n", 6], "c": [6]}.items()]
