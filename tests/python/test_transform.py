@@ -480,6 +480,10 @@ def test_equal_nodes_become_one(tmp_path):
     assert types_of(result).count("Exp") == 1
 
 
+def smallest_of_zoo():
+    return sorted(ZOO.glob("*.onnx"), key=lambda p: p.stat().st_size)[:40] or ["gone.onnx"]
+
+
 # Lists of passes that make sense of themselves, over models of all kinds: a valid model or one line, and no crash.
 def drawn_pass(rng, model):
     inputs, outputs = names(model.graph.input), names(model.graph.output)
@@ -487,6 +491,7 @@ def drawn_pass(rng, model):
     symbols = sorted({d.dim_param for v in model.graph.input for d in v.type.tensor_type.shape.dim if d.dim_param}) or ["n"]
     some = lambda of: rng.sample(of, min(len(of), rng.randint(1, 2))) if of else ["gone"]
     fresh = lambda: rng.choice(["new", "other", rng.choice(values or ["v"]), rng.choice(inputs or ["i"]), "w"])
+    nodes = [n.name for n in model.graph.node if n.name] or ["gone"]
     return rng.choice([
         lambda: {"pass": "rename_inputs", "names": {n: fresh() for n in some(inputs)}},
         lambda: {"pass": "rename_outputs", "names": {n: fresh() for n in some(outputs)}},
@@ -519,8 +524,27 @@ def drawn_pass(rng, model):
         lambda: {"pass": "drop_group_indices"},
         lambda: {"pass": "lengths_as_inputs"},
         lambda: {"pass": "choose_branch", "value": rng.choice(values or ["v"]), "branch": rng.choice(["then", "else"])},
-        lambda: {"pass": "packed_attention_as_loop"},
+        lambda: {"pass": rng.choice(["packed_attention_as_loop", "packed_attention_as_operator"])},
+        lambda: {"pass": "reorder_outputs", "order": rng.sample(outputs, len(outputs))},
+        lambda: {"pass": "remove_inputs", "names": some(inputs)},
+        lambda: {"pass": rng.choice(["expose_all", "remove_memcpy", "share_quantized_weights", "replace_mask_value"])},
+        lambda: {"pass": "expose_nodes", "names": some(nodes)},
+        lambda: {"pass": "expose_quantized", "output": rng.choice(outputs)},
+        lambda: {"pass": "zero_node_input", "node": rng.choice(nodes), "input": rng.choice([0, 1])},
+        lambda: {"pass": "precision", "dtype": rng.choice(["float16", "bfloat16"]), "interface": rng.random() < 0.5},
+        lambda: {"pass": "kv_cache", "mode": rng.choice(["growing", "window", "buffer"])},
+        lambda: {"pass": "set_shapes", "shapes": {n: [rng.choice([1, 2, -1]) for _ in range(rng.randint(0, 4))] for n in some(inputs)}},
+        lambda: {"pass": "open_batch", "name": rng.choice(["batch", *symbols])},
+        lambda: {"pass": "inner_rank", "rank": rng.choice([3, 4])},
+        lambda: {"pass": "merge", "model": str(rng.choice(smallest_of_zoo())), "joins": {rng.choice(outputs): "input_ids"}},
+        lambda: {"pass": "optimize", "target": rng.choice(["ort-cpu", "onnx", "npu-4d"])},
+        lambda: {"pass": "rewrite", "rules": ["gelu"], "avoid": [rng.choice(["Gelu", "Erf", "Relu"])]},
     ])()
+
+
+def test_every_pass_is_among_the_drawn_ones():
+    drawn = {drawn_pass(random.Random(seed), parsed(SMALL))["pass"] for seed in range(2000)}
+    assert drawn == {p["pass"] for p in json.loads(run_ok("transform", "--list-passes", "--json").stdout) if not p["pass"][0].isupper()}
 
 
 def random_list(seed, path, folder):
@@ -531,7 +555,8 @@ def random_list(seed, path, folder):
     (folder / "p.json").write_text(json.dumps(passes))
     (folder / "o.onnx").unlink(missing_ok=True)
     done = run("transform", path, "-o", folder / "o.onnx", "--passes", folder / "p.json", "--time-limit", "5")
-    assert done.returncode in (0, 1, 5), (path, passes, done.returncode, done.stderr)
+    may_differ = any(p["pass"] in ("quantize_tables", "precision", "kv_cache") for p in passes)  # or may, and verification says no
+    assert done.returncode in (0, 1, 2, 5, *([3] if may_differ else [])), (path, passes, done.returncode, done.stderr)
     assert (done.returncode == 0) == (folder / "o.onnx").exists()
     if done.returncode:
         assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -542,14 +567,18 @@ def random_list(seed, path, folder):
         ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     except Exception:
         return 0
-    ort.InferenceSession(result.SerializeToString(), providers=["CPUExecutionProvider"])
+    try:
+        ort.InferenceSession(result.SerializeToString(), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        if "NOT_IMPLEMENTED" not in str(error) or not any(p.get("dtype") == "bfloat16" for p in passes):  # which it has few kernels of
+            raise AssertionError((path, passes)) from error
     return 0
 
 
 def test_random_lists_over_the_zoo(tmp_path):
-    models = sorted(ZOO.glob("*.onnx"), key=lambda p: p.stat().st_size)[:40]
-    if not models:
+    if not any(ZOO.glob("*.onnx")):
         pytest.skip("no zoo")
+    models = smallest_of_zoo()
     lists = int(os.environ.get("SATURATE_LISTS", "40"))
     codes = [random_list(seed, models[seed % len(models)], tmp_path) for seed in range(lists)]
     print(f"{lists} lists: {codes.count(0)} models, {len(codes) - codes.count(0)} refusals")

@@ -144,6 +144,9 @@ absl::Status inner_rank(Work& work, const Arguments& args) {
   target->border = {"Reshape", "Transpose", "Cast"};
   target->index_ranks["Gather"][1] = {1, 2};
   setup->target = *std::move(target);
+  OptimizeOptions how;  // in the model's opset, or else in a newer one
+  how.keep_opset = true;
+  if (run_rules(work, *setup, how, false, false, "rank", args).ok()) return absl::OkStatus();
   return run_rules(work, *setup, {}, false, false, "rank", args);
 }
 
