@@ -1,4 +1,5 @@
-// Conv of any rank (ONNX spec), com.microsoft FusedConv and NhwcConv: windows copied to columns, then a matrix product per batch entry and group.
+// Conv of any rank (ONNX spec), com.microsoft FusedConv and NhwcConv: windows copied to columns, then a matrix product per batch entry and
+// group.
 #include "kernels/conv/conv.h"
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
+#include "onnx_bridge/file/sparse.h"
 #include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
@@ -161,10 +162,11 @@ class Planner {
     const Graph& graph = *plan_->graph;
     for (const ValueInfo& input : graph.inputs) plan_->inputs.emplace_back(input.name, define(input.name));
     for (const Initializer& init : graph.initializers) {
-      if (init.sparse) return absl::UnimplementedError(fmt::format("sparse initializer '{}' cannot be run", init.name));
+      absl::StatusOr<Tensor> value = init.sparse ? dense_tensor(init) : init.tensor;
+      if (!value.ok()) return value.status();
       const bool overridable = slots_.contains(init.name);
       const int slot = overridable ? slots_[init.name] : define(init.name);
-      plan_->constants.emplace_back(slot, Value(init.tensor));
+      plan_->constants.emplace_back(slot, Value(*std::move(value)));
       if (!overridable) constant_.insert(slot);
     }
     absl::StatusOr<std::vector<const Node*>> order = ordered(graph);

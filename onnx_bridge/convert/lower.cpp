@@ -7,6 +7,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/convert/calls.h"
 #include "onnx_bridge/convert/op_key.h"
+#include "onnx_bridge/file/sparse.h"
 #include "onnx_bridge/file/text/model.h"
 #include "onnx_bridge/model/random_nodes.h"
 #include "onnx_bridge/operators/canonical.h"
@@ -106,7 +107,7 @@ class Lowerer {
 
   void lower_initializer(const Initializer& i) {
     if (i.sparse) {
-      define(out_.values, i.name, g_.input(i.name, Facts{}));
+      define(out_.values, i.name, g_.input(i.name, facts_of_type(type_of_sparse(i), g_.dims(), i.name)));
       return;
     }
     const Id id = g_.constant(i.tensor);

@@ -69,7 +69,8 @@ TEST(TargetLimits, AskForAxesDtypesAndRanges) {
             "target t, LayerNormalization: axis is -1 from the end, wanted -2 or -3");
   EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"attribute_ranges": {"group": [1, 2]}}]})", kConv), "");
   EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"required_attributes": ["group"]}]})", kConv), "");
-  EXPECT_NE(refusal(R"({"name": "t", "limits": [{"required_attributes": ["activation"]}]})", kConv).find("activation is absent"), std::string::npos);
+  EXPECT_NE(refusal(R"({"name": "t", "limits": [{"required_attributes": ["activation"]}]})", kConv).find("activation is absent"),
+            std::string::npos);
   EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"attribute_ranges": {"group": [3, 8]}}]})", kConv),
             "target t, Conv: group is 2, wanted 3 to 8");
   EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"output_dtypes": ["bool"], "input_dtypes": ["float16"]}]})", kCast), "");

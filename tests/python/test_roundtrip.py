@@ -311,3 +311,41 @@ def test_types_beside_what_rules_make_hold_the_numbers_that_are_known(tmp_path):
     assert [n.op_type for n in made.node] == ["MatMul", "Mul"]
     (info,) = (v for v in made.value_info if v.name == "m")
     assert [d.dim_param or d.dim_value for d in info.type.tensor_type.shape.dim] == ["unk__1", 4]
+
+
+# Sparse initializers: places in the flat tensor, or one for each dim.
+@pytest.mark.parametrize("indices", [np.array([1, 5]), np.array([[0, 1], [1, 2]])], ids=["flat", "by dim"])
+@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64])
+def test_sparse_initializers_are_computed_with(tmp_path, indices, dtype):
+    model = sparse_model(indices, [2, 3], dtype)
+    onnx.save(model, tmp_path / "in.onnx")
+    x = np.zeros((2, 3), onnx.helper.tensor_dtype_to_np_dtype(dtype))
+    np.savez(tmp_path / "x.npz", x=x)
+    run_ok("run", tmp_path / "in.onnx", "--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npz")["y"], [[0, 1, 0], [0, 0, 2]])
+    run_ok(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx")
+    result = onnx.load(tmp_path / "out.onnx")
+    assert result.graph.sparse_initializer == model.graph.sparse_initializer
+
+
+@pytest.mark.parametrize("indices, dims, why", [
+    (np.array([1, 6]), [2, 3], "index 6 lies outside of its 6 elements"),
+    (np.array([-1, 5]), [2, 3], "index -1 lies outside"),
+    (np.array([[0, 1], [1, 3]]), [2, 3], "index 3 lies outside of dim 1"),
+    (np.array([1]), [2, 3], "its indices do not fit its values"),
+    (np.array([1, 5]), [1 << 40, 3], "make no tensor, or one too large"),
+    (np.array([1, 5]), [1 << 40, 1 << 40], "make no tensor, or one too large"),
+    (np.array([1, 5]), [-2, 3], "make no tensor, or one too large"),
+])
+def test_malformed_sparse_initializers_are_refused(tmp_path, indices, dims, why):
+    onnx.save(sparse_model(indices, dims, TensorProto.FLOAT), tmp_path / "in.onnx")
+    done = run("run", tmp_path / "in.onnx", "--random")
+    assert done.returncode in (1, 5) and len(done.stderr.splitlines()) == 1 and "sparse initializer 'w'" in done.stderr and why in done.stderr
+    assert run(tmp_path / "in.onnx", "-o", tmp_path / "out.onnx").returncode in (1, 5) and not (tmp_path / "out.onnx").exists()
+
+
+def sparse_model(indices, dims, dtype):
+    sparse = onnx.SparseTensorProto(values=onnx.helper.make_tensor("w", dtype, [2], [1, 2]), dims=dims,
+                                    indices=onnx.numpy_helper.from_array(indices.astype(np.int64)))
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["x", "w"], ["y"])], "g", [value("x", dtype, [2, 3])], [value("y", dtype, [2, 3])], sparse_initializer=[sparse])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)

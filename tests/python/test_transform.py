@@ -328,7 +328,7 @@ def test_sparse_constants_go_along(tmp_path):
     model.graph.sparse_initializer.append(helper.make_sparse_tensor(
         helper.make_tensor("w", T.FLOAT, [1], [5.0]), helper.make_tensor("at", T.INT64, [1], [1]), [3]))
     onnx.save(model, tmp_path / "m.onnx")
-    run_ok("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "rename_inputs:x=w", "--no-verify")  # not run here
+    run_ok("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "rename_inputs:x=w")
     result = onnx.load(tmp_path / "o.onnx")
     onnx.checker.check_model(result)
     np.testing.assert_array_equal(in_onnxruntime(result, {"w": np.zeros(3, np.float32)})["y"], [0, 5, 0])
@@ -555,7 +555,7 @@ def random_list(seed, path, folder):
     (folder / "p.json").write_text(json.dumps(passes))
     (folder / "o.onnx").unlink(missing_ok=True)
     done = run("transform", path, "-o", folder / "o.onnx", "--passes", folder / "p.json", "--time-limit", "5")
-    may_differ = any(p["pass"] in ("quantize_tables", "precision", "kv_cache") for p in passes)  # or may, and verification says no
+    may_differ = any(p["pass"] in ("quantize_tables", "precision", "kv_cache", "open_batch") for p in passes)  # or may, and verification says no
     assert done.returncode in (0, 1, 2, 5, *([3] if may_differ else [])), (path, passes, done.returncode, done.stderr)
     assert (done.returncode == 0) == (folder / "o.onnx").exists()
     if done.returncode:
