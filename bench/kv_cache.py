@@ -86,13 +86,21 @@ class Window(Growing):
 
     def start(self, batch):
         self.window, self.sequence = self.shapes["input_ids"][1], self.shapes["attention_mask"][1] if self.masked else None
-        self.mask = np.zeros((batch, self.sequence or 0), np.int64)
-        self.past = {n: np.zeros((batch, *s[1:]), np.float32) for n, s in self.shapes.items() if n.startswith("past")}
+        self.mask, self.seen = np.zeros((batch, self.sequence or 0), np.int64), np.zeros((batch, 0), np.int64)
+        self.past = {n: np.zeros((batch, *s[1:]), np.float32) for n, s in self.shapes.items() if n.startswith("past_key")}
         return self
 
+    def before(self):
+        """How many tokens came before, where the model asks: places, or what the mask has shown of each row."""
+        shape = self.shapes.get("past_length")
+        return {} if shape is None else {"past_length": np.array([self.seen.shape[1]]) if shape == [1] else self.seen.sum(1)}
+
     def __call__(self, ids, mask=None):
-        self.mask = np.concatenate([self.mask, np.ones_like(ids) if mask is None else mask], 1)[:, -self.sequence:]
-        logits, *present = self.session.run(["logits", *self.names], {"input_ids": ids, "attention_mask": self.mask, **self.past})
+        fresh = np.ones_like(ids) if mask is None else mask
+        self.mask = np.concatenate([self.mask, fresh], 1)[:, -self.sequence:]
+        feed = {"input_ids": ids, "attention_mask": self.mask, **self.before(), **self.past}
+        logits, *present = self.session.run(["logits", *self.names], feed)
+        self.seen = np.concatenate([self.seen, fresh], 1)
         self.past = {n.replace("present", "past_key_values"): v[:, :, self.window:] for n, v in zip(self.names, present)}
         return logits
 
@@ -102,6 +110,7 @@ class Window(Growing):
     def shift(self):  # past keys one further away
         self.past = {n: np.concatenate([v[:, :, 1:], np.zeros_like(v[:, :, :1])], 2) for n, v in self.past.items()}
         self.mask = np.concatenate([self.mask[:, 1:], np.ones_like(self.mask[:, :1])], 1)
+        self.seen = np.concatenate([self.seen, np.ones_like(self.seen[:, :1])], 1)
 
     def drop_oldest(self):
         self.mask[:, -2] = 0  # a late one: sliding layers don't see the oldest anyway, and here it is at its place without the others moving

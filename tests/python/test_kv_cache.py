@@ -123,17 +123,38 @@ def spelled_out(window=None, opset=14, last=False):
     return finish(g, x)
 
 
-def learned():
+def learned(at=positions, seen=lambda g: hidden_before(g), inputs=("input_ids",), layers=LAYERS):
     """Learned positions, one product for queries, keys and values, keys transposed at once, no mask input."""
     g = Graph(14)
-    x = g.Add(g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), g.Gather(g.weight(64, WIDTH, scale=4), positions(g)))
-    for _ in range(LAYERS):
+    x = g.Add(g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), g.Gather(g.weight(64, WIDTH, scale=4), at(g)))
+    hidden = seen(g)
+    for _ in range(layers):
         all_three = g.MatMul(x, g.weight(WIDTH, 3 * HEADS * SIZE, scale=1.5))
         q, k, v = (g.Reshape(part, [0, 0, HEADS, SIZE]) for part in g.Split(all_three, [HEADS * SIZE] * 3, axis=2, outputs=3))
         q, k, v = (g.Transpose(part, perm=perm) for part, perm in ((q, [0, 2, 1, 3]), (k, [0, 2, 3, 1]), (v, [0, 2, 1, 3])))
-        scores = g.Where(hidden_before(g), g.Mul(g.MatMul(q, k), np.float32(0.4)), np.float32(-1e9))
+        scores = g.Where(hidden, g.Mul(g.MatMul(q, k), np.float32(0.4)), np.float32(-1e9))
         x = mlp(g, g.Add(x, g.MatMul(beside(g, g.MatMul(g.Softmax(scores, axis=-1), v)), g.weight(HEADS * SIZE, WIDTH))))
-    return finish(g, x, ("input_ids",))
+    return finish(g, x, inputs)
+
+
+def seen_of_mask(g):
+    return g.And(hidden_before(g), g.Unsqueeze(g.Cast("attention_mask", to=T.BOOL), [1, 2]))
+
+
+MASKED = {"seen": seen_of_mask, "inputs": ("input_ids", "attention_mask")}
+
+
+def counted_by_mask(g):
+    """As OPT does: the first token that the mask shows has index 2, padding has 1."""
+    return g.Add(g.Sub(g.Mul(g.CumSum("attention_mask", np.int64(1)), "attention_mask"), np.int64(1)), np.int64(2))
+
+
+def cut_of_table(g):
+    """Positions are the beginning of a row of them."""
+    return g.Slice(np.arange(64)[None], [0], g.Unsqueeze(g.Squeeze(tokens_of(g)), [0]), [1])
+
+
+LEARNED = {"by_place": positions, "by_mask": counted_by_mask, "by_table": cut_of_table}
 
 
 def operators(packed):
@@ -180,6 +201,7 @@ def session(model):
 
 
 def with_cache(tmp_path, model, fields="mode=growing"):
+    tmp_path.mkdir(exist_ok=True)
     onnx.save(model, tmp_path / "m.onnx")
     run_ok("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", f"kv_cache:{fields}", "--report", tmp_path / "r.json")
     made = onnx.load(tmp_path / "o.onnx")
@@ -254,11 +276,13 @@ def test_last_logits_and_names(tmp_path):
 
 def in_windows(made, ids, mask, window, sequence):
     s, inputs, names = session(made), shapes(made.graph.input), [o.name for o in made.graph.output]
-    past = {n: np.full((len(ids), *d[1:]), 3, np.float32) for n, d in inputs.items() if n.startswith("past")}
+    past = {n: np.full((len(ids), *d[1:]), 3, np.float32) for n, d in inputs.items() if n.startswith("past_key")}
     seen, logits = np.zeros((len(ids), sequence), np.int64), []
     for at in range(0, ids.shape[1], window):
         seen = np.concatenate([seen, mask[:, at:at + window]], 1)[:, -sequence:]
-        out = dict(zip(names, s.run(names, {"input_ids": ids[:, at:at + window], "attention_mask": seen, **past})))
+        before = np.array([at]) if inputs.get("past_length") == [1] else mask[:, :at].sum(1)
+        feeds = {"input_ids": ids[:, at:at + window], "attention_mask": seen, "past_length": before, **past}
+        out = dict(zip(names, s.run(names, {n: feeds[n] for n in inputs})))
         logits.append(out["logits"])
         past = {n: out[n.replace("past_key_values", "present")][:, :, window:] for n in past}
     return np.concatenate(logits, 1)
@@ -270,11 +294,83 @@ def test_windows(tmp_path, name, window):
     model = MODELS[name]()
     made, _ = with_cache(tmp_path, model, f"mode=window;window={window};sequence=16;max_context=20")
     inputs = shapes(made.graph.input)
-    assert inputs["input_ids"] == ["b", window] and inputs["attention_mask"] == ["b", 16]
+    assert inputs["input_ids"] == ["b", window] and inputs["attention_mask"] == ["b", 16] and "past_length" not in inputs
     assert inputs["past_key_values.0.key"][2] == 20 - window and shapes(made.graph.output)["present.0.key"][2] == 20
     ids, mask = drawn()
     seen = mask.astype(bool)
     np.testing.assert_allclose(in_windows(made, ids, mask, window, 16)[seen], whole(model, ids, mask)[seen], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize("window", [1, 2])
+def test_windows_of_learned_positions(tmp_path, name, window):
+    model = learned(LEARNED[name], **MASKED)
+    made, _ = with_cache(tmp_path, model, f"mode=window;window={window};sequence=16;max_context=20")
+    assert shapes(made.graph.input)["past_length"] == ["b" if name == "by_mask" else 1]
+    run_ok("verify", tmp_path / "m.onnx", tmp_path / "o.onnx", "--stepping", "--lengths", "15")
+    ids, mask = drawn()
+    seen = mask.astype(bool)
+    np.testing.assert_allclose(in_windows(made, ids, mask, window, 16)[seen], whole(model, ids, mask)[seen], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_learned_positions_go_on_where_the_window_slides(tmp_path, name):
+    """A layer sees nothing but the window; tokens in it keep their positions, also where padding has slid out."""
+    model = learned(LEARNED[name], layers=1, **MASKED)
+    made, _ = with_cache(tmp_path, model, "mode=window;window=2;sequence=8;max_context=10")
+    ids, mask = drawn(tokens=40)
+    got = in_windows(made, ids, mask, 2, 8)
+    g = learned(LEARNED[name], lambda g: g.And(seen_of_mask(g), in_last(g, 2, 8)), ("input_ids", "attention_mask"), 1)
+    np.testing.assert_allclose(got[mask.astype(bool)], whole(g, ids, mask)[mask.astype(bool)], rtol=1e-3, atol=1e-4)
+
+
+def in_last(g, window, sequence):
+    """[s, s]: the places that a query sees whose window of tokens stands at the end of the sequence."""
+    at = positions(g)
+    end = g.Mul(g.Add(g.Div(at, np.int64(window)), np.int64(1)), np.int64(window))
+    return g.GreaterOrEqual(g.Unsqueeze(at, [0]), g.Sub(g.Unsqueeze(end, [1]), np.int64(sequence)))
+
+
+@pytest.mark.parametrize("name, room", [("by_place", 64), ("by_mask", 62), ("by_table", 64)])
+def test_a_window_stays_within_the_table(tmp_path, name, room):
+    model = learned(LEARNED[name], **MASKED)
+    with_cache(tmp_path, model, f"mode=window;sequence=16;max_context={room}")
+    code, said = refused(tmp_path / "beyond", model, f"mode=window;sequence=16;max_context={room + 1}")
+    assert code == 5 and f"its table of positions has {room}; a window can't slide beyond them" in said, said
+
+
+def gated(condition):
+    """What is taken of a token is cut off where a condition of its place does not hold."""
+    g = Graph(17)
+    x, mask, angles = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), mask_of(g), angles_of(g)
+    for _ in range(LAYERS):
+        q, k = (turned(g, heads(g, g.MatMul(x, g.weight(WIDTH, n * SIZE, scale=1.5)), n), angles) for n in (HEADS, HEADS))
+        v = heads(g, g.MatMul(x, g.weight(WIDTH, HEADS * SIZE)), HEADS)
+        y = g.MatMul(g.Softmax(g.Add(g.MatMul(q, g.Transpose(k, perm=[0, 1, 3, 2])), mask), axis=-1), v)
+        x = g.Add(x, g.Where(condition(g), g.MatMul(beside(g, y), g.weight(HEADS * SIZE, WIDTH)), np.float32(0)))
+    return finish(g, x)
+
+
+def sees_many(g):
+    """[b, s, 1]: whether a token sees more than three."""
+    seen = g.Cast(seen_of_mask(g), to=T.FLOAT)
+    return g.Squeeze(g.Greater(g.ReduceSum(seen, [-1], keepdims=1), np.float32(3)), [1])
+
+
+def before_nine(g):
+    """[s, 1]: an index beside a number, among what is true of places."""
+    return g.Unsqueeze(g.And(g.Less(positions(g), np.int64(9)), g.Squeeze(g.Greater(tokens_of(g), np.int64(0)))), [1])
+
+
+def test_windows_know_what_is_true_of_places(tmp_path):
+    """Whether a token sees anything is the same in each window; whether it is one of the first nine is told by its index."""
+    for name, condition in (("sees", sees_many), ("first", before_nine)):
+        model = gated(condition)
+        made, _ = with_cache(tmp_path / name, model, "mode=window;sequence=16;max_context=20")
+        assert ("past_length" in shapes(made.graph.input)) == (name == "first")
+        ids, mask = drawn()
+        seen = mask.astype(bool)
+        np.testing.assert_allclose(in_windows(made, ids, mask, 1, 16)[seen], whole(model, ids, mask)[seen], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -322,6 +418,7 @@ def test_positions_as_an_input(tmp_path):
 
 
 def refused(tmp_path, model, fields="mode=growing"):
+    tmp_path.mkdir(exist_ok=True)
     onnx.save(model, tmp_path / "m.onnx")
     done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", f"kv_cache:{fields}")
     assert done.returncode != 0 and not (tmp_path / "o.onnx").exists()
@@ -359,18 +456,12 @@ def test_refusals(tmp_path):
     assert code == 3 and "may look at later tokens" in said, said
     assert "no attention was found" in refused(tmp_path, finish_without_attention())[1]
     assert "input 'attention_mask' is none of" in refused(tmp_path, spelled_out(), "masks=other")[1]
-    assert "index of its token" in refused(tmp_path, with_mask(learned()), "mode=window;sequence=16")[1]
     assert "hide the padding" in refused(tmp_path, learned(), "mode=window;sequence=16")[1]
     assert "number of tokens that the buffers hold" in refused(tmp_path, learned(), "mode=buffer")[1]
     assert "{layer} and {part}" in refused(tmp_path, spelled_out(), "past=x")[1]
     fixed = spelled_out()
     fixed.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 9
     assert "is fixed to 9" in refused(tmp_path, fixed)[1]
-
-
-def with_mask(model):
-    model.graph.input.append(ints("attention_mask"))
-    return model
 
 
 def finish_without_attention():

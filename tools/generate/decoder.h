@@ -39,7 +39,7 @@ struct Decoder {
   std::size_t input_ids = 0, logits = 0;  // places among the graph's inputs; among its outputs
   std::optional<std::size_t> attention_mask, position_ids;
   std::optional<std::size_t> cache_position;  // indices of the run's tokens in the sequence, without a batch
-  std::optional<std::size_t> past_length;     // tokens before the run, as one number or one a row
+  std::optional<std::size_t> past_length;     // tokens before the run, as one number or one a row, which counts no padding
   std::optional<std::size_t> total_length;    // with those of the run
   std::vector<CachePair> cache;               // in the order of the inputs
   CacheKind kind = CacheKind::kNone;

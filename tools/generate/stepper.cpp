@@ -124,12 +124,15 @@ Tensor Stepper::positions(std::size_t place, std::int64_t first, std::int64_t co
   });
 }
 
+// As one number, or one a row, which then counts no padding.
 Tensor Stepper::count(std::size_t place, std::int64_t number) const {
-  Shape dims;
-  if (input(place).type.shape)
-    for (std::size_t k = 0; k < input(place).type.shape->size(); ++k)
-      dims.push_back(k == 0 && !std::get_if<std::int64_t>(&(*input(place).type.shape)[0]) ? rows() : 1);
-  return filled(input(place).type.dtype, std::move(dims), [&](std::int64_t) { return number; });
+  const auto& declared = input(place).type.shape;
+  const bool by_row = declared && !declared->empty() && !std::get_if<std::int64_t>(declared->data());
+  Shape dims(declared ? declared->size() : 0, 1);
+  if (by_row) dims[0] = rows();
+  return filled(input(place).type.dtype, std::move(dims), [&](std::int64_t i) {
+    return by_row ? std::max<std::int64_t>(number - padding_[static_cast<std::size_t>(i)], 0) : number;
+  });
 }
 
 absl::StatusOr<StepLogits> Stepper::step(const Tokens& tokens, std::optional<std::int64_t> keep) {

@@ -22,9 +22,13 @@ struct CacheOptions {
     std::int64_t window = 1, sequence = 1, max_context = 1;
   };
   std::optional<Fixed> fixed;
-  // Of buffers with room for so many tokens, into which new ones are written; the input `filled` tells how many are there.
+  // Of buffers with room for so many tokens, into which new ones are written; the input `filled` tells how many are there. In a window it
+  // tells how many tokens came before, where the index of a token matters.
   std::optional<std::int64_t> buffer;
   std::string filled;
+  // How `filled` counts in a window, where there is such an input: places, as [1], padding in front included; or what the mask shows of
+  // each row, as [batch].
+  enum class Counted : std::uint8_t { kPlaces, kShown };
 };
 
 struct CacheSlot {
@@ -37,14 +41,16 @@ struct CacheSlot {
 struct CachedModel {
   Model model;
   std::vector<CacheSlot> slots;
-  std::map<std::string, int> outputs;  // of the original: the axis along which they have an entry for each new token, -1: none
+  std::map<std::string, int> outputs;            // of the original: the axis along which they have an entry for each new token, -1: none
+  std::optional<CacheOptions::Counted> counted;  // how the input CacheOptions::filled counts; nullopt: there is none
 };
 
 // Of a model of opset kCacheOpset in whose attention keys and values have heads apart (unpack_attention). kUnimplemented, with the node and
 // the reason: it can't be cached.
 //   (b) without `fixed` and `buffer`: keys are cached as attention reads them, so behind rotary embeddings;
 //   (c) with `buffer`: likewise, in tensors whose size stays;
-//   (a) with `fixed`: they are cached before anything that depends on positions, and positions are counted from the end.
+//   (a) with `fixed`: they are cached before anything that depends on positions, and positions are counted from the end. Where they depend
+//   on the index of their token, as with learned positions, that index is counted through all windows, and they are cached as in (b).
 absl::StatusOr<CachedModel> with_cache(const Model& model, const CacheOptions& options);
 inline constexpr std::int64_t kCacheOpset = 23;
 

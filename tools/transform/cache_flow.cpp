@@ -13,11 +13,11 @@ namespace {
 
 class TokenFlow {
  public:
-  TokenFlow(const Model& model, const CacheOptions& options, const DecoderFacts& facts)
+  TokenFlow(const Model& model, const CacheOptions& options, const DecoderFacts& facts, bool own_indices)
       : model_(model),
         fresh_(model.graph),
         writer_(result_.graph, fresh_),
-        work_{facts, options, writer_},
+        work_{facts, options, writer_, own_indices},
         positions_(work_),
         whole_(work_, positions_) {}
 
@@ -36,9 +36,9 @@ class TokenFlow {
     if (slots.empty()) return absl::UnimplementedError("no cache: no attention was found that puts tokens beside each other");
     const CacheDims dims = cache_dims(result_.graph, work_.options);
     declare_outputs(dims);
-    declare_caches(result_.graph, work_.options, dims, slots);
-    erase_unread(result_.graph, {});
-    CachedModel made{std::move(result_), std::move(slots), {}};
+    CachedModel made{std::move(result_), std::move(slots), {}, positions_.counted()};
+    declare_caches(made, work_.options, dims);
+    erase_unread(made.model.graph, {});
     for (const ValueInfo& output : model_.graph.outputs) {
       int& axis = made.outputs[output.name] = -1;
       if (token(output.name))
@@ -57,11 +57,7 @@ class TokenFlow {
   int rank(const std::string& value) const { return facts().rank(value); }
   // Whether axis `i` of a value of the position side has entries of positions.
   bool spans(const std::string& value, int i) const { return facts().spans(value, i).value_or(true); }
-  bool spans(const std::string& value) const {
-    for (int i = 0; i < rank(value); ++i)
-      if (spans(value, i)) return true;
-    return false;
-  }
+  bool spans(const std::string& value) const { return facts().spans(value); }
 
   absl::Status see(const Node& node) {
     std::vector<std::string> read = node.inputs;
@@ -124,7 +120,9 @@ class TokenFlow {
   absl::Status made(const Node& node, std::vector<std::string> inputs, const Axes& result) {
     const bool sized = node.domain.empty() && one_of(node.op_type, {"Reshape", "Expand", "Slice"});
     const auto tells_position = [&](const std::string& input) {
-      return token(input) ? work_.positional.contains(input) : !input.empty() && (!sized || &input == node.inputs.data()) && spans(input);
+      if (token(input)) return work_.positional.contains(input);
+      const bool sizes = sized && &input != node.inputs.data();
+      return !input.empty() && !sizes && positions_.tells_index(input);
     };
     return made(node, std::move(inputs), result, std::any_of(node.inputs.begin(), node.inputs.end(), tells_position));
   }
@@ -176,9 +174,11 @@ class TokenFlow {
     if (value.empty() || token(value)) return value;
     std::string at = value;
     const int shift = static_cast<int>(result.size()) - rank(value);
+    // Beside all positions a token stands at its place among them.
+    const bool scores = std::find(result.begin(), result.end(), Axis::kAll) != result.end();
     for (int i = 0; i < rank(value); ++i)
       if (spans(value, i) && result[i + shift] == Axis::kNew) {
-        absl::StatusOr<std::string> rows = positions_.rows(node, value, i);
+        absl::StatusOr<std::string> rows = positions_.rows(node, value, i, scores ? RowIndex::kOfPlace : RowIndex::kOfToken);
         if (!rows.ok()) return rows;
         if (at != value) return cannot_cache(node, fmt::format("'{}' has two axes of new tokens", value));
         at = *std::move(rows);
@@ -302,7 +302,7 @@ class TokenFlow {
       if (summed_a != Axis::kAll) return mixes(node);
       if (absl::Status s = whole_b("value"); !s.ok()) return s;
       if (!token(a) && row == Axis::kAll) {  // sums over positions by weights that depend on positions alone
-        absl::StatusOr<std::string> rows = positions_.rows(node, a, ra - 2);
+        absl::StatusOr<std::string> rows = positions_.rows(node, a, ra - 2, RowIndex::kOfPlace);
         if (!rows.ok()) return rows.status();
         inputs[0] = *std::move(rows);
         row = Axis::kNew;
@@ -405,7 +405,7 @@ class TokenFlow {
         continue;
       }
       if (!spans(inputs[i])) continue;
-      absl::StatusOr<std::string> rows = positions_.rows(node, inputs[i], 1);
+      absl::StatusOr<std::string> rows = positions_.rows(node, inputs[i], 1, RowIndex::kOfToken);
       if (!rows.ok()) return rows.status();
       inputs[i] = *std::move(rows);
     }
@@ -589,7 +589,8 @@ absl::StatusOr<CachedModel> with_cache(const Model& model, const CacheOptions& o
   const Model apart = with_masks_apart(model, options);
   const auto facts = DecoderFacts::of(apart, options);
   if (!facts.ok()) return facts.status();
-  return TokenFlow(apart, options, **facts).run();
+  absl::StatusOr<CachedModel> made = TokenFlow(apart, options, **facts, false).run();
+  return absl::IsFailedPrecondition(made.status()) ? TokenFlow(apart, options, **facts, true).run() : made;
 }
 
 }  // namespace saturate

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,12 @@ class DecoderFacts {
   const Extents& extents() const { return *extents_; }
   DimTable& dims() const { return graph_->dims(); }
   std::optional<bool> spans(const std::string& value, int axis) const { return extents_->spans((*shape(value))[axis]); }
+  // Whether an axis has entries of positions, or may have.
+  bool spans(const std::string& value) const {
+    for (int i = 0; i < rank(value); ++i)
+      if (spans(value, i).value_or(true)) return true;
+    return false;
+  }
 
  private:
   DecoderFacts() = default;
@@ -65,13 +72,35 @@ struct CacheDims {
 };
 CacheDims cache_dims(const Graph& graph, const CacheOptions& options);
 // Inputs with these dims, and the caches among inputs and outputs.
-void declare_caches(Graph& graph, const CacheOptions& options, const CacheDims& dims, const std::vector<CacheSlot>& slots);
+void declare_caches(CachedModel& made, const CacheOptions& options, const CacheDims& dims);
+
+// What compares the index of a token with a number, which is another one in each window; comparisons of two indices say how far they are
+// from each other.
+class IndexComparisons {
+ public:
+  explicit IndexComparisons(const DecoderFacts& facts) : facts_(facts) {}
+  // Whether a value of the position side is made of such a comparison. What is not known of is left to verification.
+  bool in(const std::string& value);
+
+ private:
+  // How much the value grows where all indices grow by one; nullopt: not known.
+  std::optional<int> growth(const std::string& value);
+  std::optional<int> growth(const Node& node);
+  const DecoderFacts& facts_;
+  std::map<std::string, bool> in_;
+  std::map<std::string, std::optional<int>> growth_;
+};
+
+// Which index a row of the position side has: that of its place in what is attended to, or that of its token among all that came. The two
+// differ in a window.
+enum class RowIndex : std::uint8_t { kOfPlace, kOfToken };
 
 // What all parts share.
 struct CacheWork {
   const DecoderFacts& facts;
   const CacheOptions& options;
   GraphWriter& writer;
+  bool own_indices = false;                 // in a window: tokens keep the index that they had among all that came
   std::map<std::string, Axes> tokens = {};  // of values of the token side
   std::set<std::string> positional = {};    // those of them that depend on where their token stands
   bool is_token(const std::string& value) const { return tokens.contains(value); }
@@ -80,7 +109,7 @@ struct CacheWork {
 // Numbers and rows of the position side.
 class PositionSide {
  public:
-  explicit PositionSide(CacheWork& work) : work_(work) {}
+  explicit PositionSide(CacheWork& work) : work_(work), comparisons_(work.facts) {}
   // The number of new tokens, of earlier ones, of both, of batches: tensors of one element.
   const std::string& fresh_tokens();
   const std::string& past_tokens();
@@ -94,17 +123,34 @@ class PositionSide {
   absl::StatusOr<std::string> sizes(const Node& node, const std::vector<Dim>& dims, const Axes& axes, const std::vector<Dim>* like,
                                     const Axes& like_axes);
   // The rows of the new tokens along an axis of one entry a position.
-  absl::StatusOr<std::string> rows(const Node& reader, const std::string& value, int axis);
+  absl::StatusOr<std::string> rows(const Node& reader, const std::string& value, int axis, RowIndex index);
   // [new, all]: whether a token may see a position.
   const std::string& causal();
+  std::optional<CacheOptions::Counted> counted() const { return counted_; }
+  // Whether its entries depend on the index of a place, and not only on how places stand to each other.
+  bool tells_index(const std::string& value) {
+    return work_.facts.dtype(value) == DType::kBool ? comparisons_.in(value) : work_.facts.spans(value);
+  }
 
  private:
   absl::StatusOr<std::string> element(const Node& node, Dim dim, Axis axis);
-  absl::StatusOr<std::string> rows_through(const Node& node, const std::string& value, int axis);
+  absl::StatusOr<std::string> rows_through(const Node& node, const std::string& value, int axis, RowIndex index);
+  std::string rows_of_place(const std::string& value, int axis);
+  // Of what makes indices: what it makes at those of the new tokens. "": it makes none that are known.
+  absl::StatusOr<std::string> rows_of_token(const Node& reader, const Node& node, int axis);
+  absl::StatusOr<std::string> range_of_token(const Node& reader, const Node& node);
+  absl::StatusOr<std::string> sum_of_token(const Node& reader, const Node& node, int axis);
+  absl::StatusOr<std::string> cut_of_token(const Node& reader, const Node& node, int axis);
+  absl::Status within_table(const Node& node) const;
+  std::optional<std::int64_t> last_index(const std::string& value, std::int64_t tokens) const;
+  bool shows_mask(const std::string& value) const;
+  absl::StatusOr<std::string> before(const Node& reader, CacheOptions::Counted counted);
   CacheWork& work_;
+  IndexComparisons comparisons_;
   std::string new_, past_, all_, end_, batch_, causal_;
   std::map<std::int64_t, std::string> places_;  // by heads
-  std::map<std::pair<std::string, int>, std::string> rows_;
+  std::map<std::tuple<std::string, int, RowIndex>, std::string> rows_;
+  std::optional<CacheOptions::Counted> counted_;
 };
 
 // Keys and values at all positions.

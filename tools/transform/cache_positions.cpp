@@ -151,7 +151,10 @@ std::string slot_name(const std::string& pattern, int layer, const std::string& 
 const std::string& PositionSide::past_tokens() {
   if (!past_.empty()) return past_;
   if (const auto& fixed = work_.options.fixed) return past_ = work_.writer.ints({fixed->sequence - fixed->window});
-  if (work_.options.buffer) return past_ = work_.options.filled;
+  if (work_.options.buffer) {
+    counted_ = CacheOptions::Counted::kPlaces;
+    return past_ = work_.options.filled;
+  }
   return past_ = work_.writer.node("Shape", {slot_name(work_.options.past, 0, "key")}, "past_tokens",
                                    {Attribute::of("start", std::int64_t{2}), Attribute::of("end", std::int64_t{3})});
 }
@@ -290,29 +293,36 @@ std::vector<std::optional<int>> axes_behind(const DecoderFacts& facts, const Nod
 
 }  // namespace
 
-absl::StatusOr<std::string> PositionSide::rows(const Node& reader, const std::string& value, int axis) {
-  if (const auto it = rows_.find({value, axis}); it != rows_.end()) return it->second;
+std::string PositionSide::rows_of_place(const std::string& value, int axis) {
+  const std::string to = work_.options.buffer ? end_of_tokens() : work_.writer.ints({std::numeric_limits<std::int64_t>::max()});
+  return work_.writer.node("Slice", {value, past_tokens(), to, work_.writer.ints({axis})}, value + "_rows");
+}
+
+absl::StatusOr<std::string> PositionSide::rows(const Node& reader, const std::string& value, int axis, RowIndex index) {
+  if (!work_.own_indices || !tells_index(value)) index = RowIndex::kOfPlace;
+  if (const auto it = rows_.find({value, axis, index}); it != rows_.end()) return it->second;
   const auto extent = work_.facts.extents().of((*work_.facts.shape(value))[axis]);
   if (!extent || !extent->is_tokens())
     return cannot_cache(reader, fmt::format("axis {} of '{}', of size {}, has not one entry a position", axis, value,
                                             work_.facts.dims().to_string((*work_.facts.shape(value))[axis])));
   std::string made;
-  if (const Node* node = work_.facts.producer(value); node && node->outputs.size() == 1) {
-    const absl::StatusOr<std::string> through = rows_through(*node, value, axis);
-    if (!through.ok()) return through;
-    made = *through;
+  const Node* node = work_.facts.producer(value);
+  if (node && node->outputs.size() == 1) {
+    absl::StatusOr<std::string> cut = index == RowIndex::kOfToken ? rows_of_token(reader, *node, axis) : "";
+    if (cut.ok() && cut->empty()) cut = rows_through(*node, value, axis, index);
+    if (!cut.ok()) return cut;
+    made = *std::move(cut);
   }
-  if (made.empty())
-    made = work_.writer.node(
-        "Slice",
-        {value, past_tokens(), work_.options.buffer ? end_of_tokens() : work_.writer.ints({std::numeric_limits<std::int64_t>::max()}),
-         work_.writer.ints({axis})},
-        value + "_rows");
-  return rows_[{value, axis}] = made;
+  if (made.empty() && node && index == RowIndex::kOfToken)
+    return cannot_cache(*node, fmt::format("node '{}' ({}) reads it by the index of its token, and nothing is known of what it makes at an "
+                                           "index beyond the window",
+                                           reader.name, reader.op_type));
+  if (made.empty()) made = rows_of_place(value, axis);
+  return rows_[{value, axis, index}] = made;
 }
 
 // The rows of what an operator makes are what it makes of rows, where it treats each alone. "": it is not known to.
-absl::StatusOr<std::string> PositionSide::rows_through(const Node& node, const std::string& value, int axis) {
+absl::StatusOr<std::string> PositionSide::rows_through(const Node& node, const std::string& value, int axis, RowIndex index) {
   for (const std::string& input : node.inputs)
     if (!input.empty() && (!work_.facts.shape(input) || work_.is_token(input))) return "";
   std::vector<std::optional<int>> axes;
@@ -328,12 +338,14 @@ absl::StatusOr<std::string> PositionSide::rows_through(const Node& node, const s
     const auto extent = work_.facts.extents().of((*work_.facts.shape(input))[*axes[i]]);
     if (!extent || (extent->tokens > 0 && !extent->is_tokens())) return "";
     if (extent->tokens == 0) continue;
-    absl::StatusOr<std::string> part = rows(node, input, *axes[i]);
+    absl::StatusOr<std::string> part = rows(node, input, *axes[i], index);
     if (!part.ok()) return part;
     copy.inputs[i] = *std::move(part);
     cut = true;
   }
   if (!cut) return "";
+  if (index == RowIndex::kOfToken)
+    if (absl::Status s = within_table(node); !s.ok()) return s;
   if (node.domain.empty() && one_of(node.op_type, {"Reshape", "Expand"}) && !work_.facts.constant(node.inputs[1])) {
     Axes sizes_of(work_.facts.rank(value), Axis::kAll);
     sizes_of[axis] = Axis::kNew;

@@ -44,13 +44,16 @@ CacheDims cache_dims(const Graph& graph, const CacheOptions& options) {
   return {ids[0], name, options.past_dim, all, all};
 }
 
-void declare_caches(Graph& graph, const CacheOptions& options, const CacheDims& dims, const std::vector<CacheSlot>& slots) {
+void declare_caches(CachedModel& made, const CacheOptions& options, const CacheDims& dims) {
+  Graph& graph = made.model.graph;
   for (const std::string& input : options.tokens) (*find_named(graph.inputs, input)->type.shape)[1] = dims.fresh;
   for (const std::string& input : options.masks) (*find_named(graph.inputs, input)->type.shape)[1] = dims.all;
   for (ValueInfo& info : graph.inputs) info.origin = nullptr;
-  if (options.buffer)
-    graph.inputs.push_back({options.filled, {ValueType::Kind::kTensor, DType::kInt64, std::vector<DimSpec>{1}, nullptr}, nullptr});
-  for (const CacheSlot& slot : slots) {
+  if (made.counted) {
+    const DimSpec rows = *made.counted == CacheOptions::Counted::kShown ? dims.batch : DimSpec(1);
+    graph.inputs.push_back({options.filled, {ValueType::Kind::kTensor, DType::kInt64, std::vector<DimSpec>{rows}, nullptr}, nullptr});
+  }
+  for (const CacheSlot& slot : made.slots) {
     ValueType type{ValueType::Kind::kTensor, slot.dtype, std::vector<DimSpec>{dims.batch, slot.heads, dims.past, slot.size}, nullptr};
     graph.inputs.push_back({slot.past, type, nullptr});
     (*type.shape)[2] = dims.present;

@@ -89,6 +89,11 @@ class Steps {
 
   // How many tokens stand in front of one that is counted from the end.
   std::string filled(std::int64_t from) {
+    if (cached_.counted == CacheOptions::Counted::kShown) {
+      const std::string shown =
+          writer_.node("Cast", {cut(options_.masks[0], 0, from)}, "shown", {Attribute::of("to", static_cast<std::int64_t>(DType::kInt64))});
+      return writer_.node("ReduceSum", {shown, writer_.ints({1})}, "filled", {Attribute::of("keepdims", std::int64_t{0})});
+    }
     if (from == 0) return writer_.ints({0});
     const std::string count =
         writer_.node("Slice", {writer_.node("Shape", {options_.tokens[0]}, "ids_shape"), writer_.ints({1}), writer_.ints({2})}, "tokens");
@@ -101,7 +106,7 @@ class Steps {
     for (const std::string& name : options_.tokens) names[name] = cut(name, from, to);
     for (const std::string& name : options_.masks) names[name] = mask(name, to);
     for (const auto& [past, value] : caches_) names[past] = value;
-    if (options_.buffer) names[options_.filled] = filled(from);
+    if (cached_.counted) names[options_.filled] = filled(from);
     for (const std::string& name : defined_names(copy))
       if (!names.contains(name) && !find_named(copy.initializers, name)) names[name] = fresh_(name);
     rename_values(copy, names, fresh_);

@@ -72,7 +72,8 @@ absl::StatusOr<std::string> WholeTokens::place(const Node& reader, const std::st
 
 absl::StatusOr<std::string> WholeTokens::whole(const Node& reader, const std::string& value, const std::string& part) {
   if (const auto it = whole_.find(value); it != whole_.end()) return it->second;
-  const absl::StatusOr<std::string> at = work_.options.fixed ? above_positions(reader, value) : place(reader, value);
+  const bool anew = work_.options.fixed && !work_.own_indices;  // positions are others in each window
+  const absl::StatusOr<std::string> at = anew ? above_positions(reader, value) : place(reader, value);
   if (!at.ok()) return at;
   if (!whole_.contains(*at)) {
     absl::StatusOr<std::string> made = cached(reader, *at, part);
@@ -148,7 +149,7 @@ absl::StatusOr<std::string> WholeTokens::remade(const Node& reader, const std::s
   return whole_.at(value);
 }
 
-// The last values above this one that don't depend on positions, by their place.
+// The last values above this one that don't depend on positions, by their place. kFailedPrecondition: tokens must keep their indices.
 absl::Status WholeTokens::positional_sources(const std::string& value, std::map<std::size_t, std::string>& found) const {
   if (!work_.positional.contains(value)) {
     found.emplace(work_.facts.place(value), value);
@@ -157,11 +158,7 @@ absl::Status WholeTokens::positional_sources(const std::string& value, std::map<
   const Node* node = work_.facts.producer(value);
   const bool passes = node && (is_elementwise(*node) || is_view(*node) ||
                                (node->domain.empty() && one_of(node->op_type, {"RotaryEmbedding", "Concat", "Slice", "Split", "Gather"})));
-  if (!passes)
-    return absl::UnimplementedError(fmt::format(
-        "no cache of a window: '{}' depends on the index of its token, as learned positions do, which is another one in each window; "
-        "mode growing keeps indices",
-        value));
+  if (!passes) return absl::FailedPreconditionError(fmt::format("'{}' depends on the index of its token", value));
   for (const std::string& input : node->inputs)
     if (work_.is_token(input))
       if (absl::Status s = positional_sources(input, found); !s.ok()) return s;

@@ -62,11 +62,11 @@ absl::StatusOr<CacheOptions> options_of(const Work& work, const Arguments& args)
     if (const std::string name = args.text(field); name.find("{layer}") == std::string::npos || name.find("{part}") == std::string::npos)
       return args.wrong(field, name, "give a name with {layer} and {part}, as \"past_key_values.{layer}.{part}\"");
   if (args.text("mode") == "growing") return options;
+  options.filled = args.text("filled");
+  if (work.fresh.taken(options.filled)) return args.wrong("filled", options.filled, "a value has this name; give another one");
   if (args.text("mode") == "buffer") {
     if (args.whole("max_context") == 0) return args.wrong("max_context", "0", "give the number of tokens that the buffers hold");
     options.buffer = args.whole("max_context");
-    options.filled = args.text("filled");
-    if (work.fresh.taken(options.filled)) return args.wrong("filled", options.filled, "a value has this name; give another one");
     return options;
   }
   if (options.masks.empty())
@@ -176,8 +176,8 @@ class StepVerifier {
     switch (report->status) {
       case VerifyStatus::kDifferent:
         return absl::DataLossError(
-            fmt::format("step by step, {} tokens give something else than at once: {}; the model may look at later tokens", one.tokens,
-                        report->message));
+            fmt::format("step by step, {} tokens give something else than at once: {}; the model may look at later tokens{}", one.tokens,
+                        report->message, options_.fixed ? ", or at those that its mask hides" : ""));
       case VerifyStatus::kUnsupported:
         return absl::UnimplementedError("can't verify: " + report->message);
       case VerifyStatus::kCancelled:
