@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Exports small decoder-only language models without a cache to ONNX: what the pass `kv_cache` is measured on (bench/kv_cache.py).
 
-    python bench/export_decoders.py FOLDER [NAME ...] [--exporters dynamo-18-sdpa,torchscript-14-eager] [--list]
+    python bench/export_decoders.py FOLDER [NAME ...] [--exporters dynamo-18-sdpa,torchscript-14-eager] [--past] [--list]
+
+With --past they have past_key_values and present, as optimum exports them: what bench/change_cache.py changes.
 
 The weights are random. Those of attention are drawn so large that the past matters: permuting it moves the logits by a tenth of their scale
 at least, which bench/kv_cache.py proves. Needs torch, transformers, onnx and onnxscript. Beside NAME.EXPORTER.onnx stands NAME.npz with a
@@ -73,6 +75,26 @@ class Logits(torch.nn.Module):
         return self.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=False).logits
 
 
+class Cached(torch.nn.Module):
+    """With the past as inputs and the present as outputs, keys and values of each layer in turn."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, attention_mask, *past):
+        from transformers.cache_utils import DynamicCache, DynamicLayer
+
+        cache = DynamicCache()
+        for keys, values in zip(past[::2], past[1::2]):
+            layer = DynamicLayer()
+            layer.lazy_initialization(keys, values)
+            layer.keys, layer.values = keys, values
+            cache.layers.append(layer)
+        out = self.model(input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=True)
+        return (out.logits, *(part for layer in out.past_key_values.layers for part in (layer.keys, layer.values)))
+
+
 def build(name):
     import transformers
 
@@ -131,11 +153,34 @@ def export(model, exporter, path):
                               dynamic_axes={name: axes for name in ("input_ids", "attention_mask", "logits")}, **names)
 
 
+def export_with_past(model, exporter, path):
+    kind, opset, attention = exporter.split("-")
+    model.set_attn_implementation(attention)
+    example = ids(2, 5, 7)
+    with torch.no_grad():
+        past = [part for layer in model(ids(2, 7, 9), use_cache=True).past_key_values.layers for part in (layer.keys, layer.values)]
+        slots = [f"{i // 2}.{('key', 'value')[i % 2]}" for i in range(len(past))]
+        inputs = (example, torch.ones(2, 12, dtype=torch.int64), *past)
+        names = dict(input_names=["input_ids", "attention_mask", *(f"past_key_values.{slot}" for slot in slots)],
+                     output_names=["logits", *(f"present.{slot}" for slot in slots)], opset_version=int(opset))
+        if kind == "dynamo":
+            batch, sequence, before = (torch.export.Dim(name, max=most) for name, most in (("batch", 64), ("sequence", 63), ("past", 63)))
+            shapes = ({0: batch, 1: sequence}, {0: batch, 1: torch.export.Dim.AUTO}, tuple({0: batch, 2: before} for _ in past))
+            torch.onnx.export(Cached(model), inputs, str(path), dynamo=True, external_data=False, verbose=False, dynamic_shapes=shapes, **names)
+        else:
+            axes = {"input_ids": {0: "batch", 1: "sequence"}, "attention_mask": {0: "batch", 1: "past + sequence"},
+                    "logits": {0: "batch", 1: "sequence"}}
+            for slot in slots:
+                axes[f"past_key_values.{slot}"], axes[f"present.{slot}"] = {0: "batch", 2: "past"}, {0: "batch", 2: "past + sequence"}
+            torch.onnx.export(Cached(model), inputs, str(path), dynamo=False, dynamic_axes=axes, **names)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of --list; default: all")
     parser.add_argument("--exporters", default=",".join(EXPORTERS))
+    parser.add_argument("--past", action="store_true", help="with past_key_values and present")
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.list:
@@ -153,7 +198,7 @@ def main():
                 model = build(name)
                 if not (args.folder / f"{name}.npz").exists():
                     reference(model, args.folder / f"{name}.npz")
-                export(model, exporter, path)
+                (export_with_past if args.past else export)(model, exporter, path)
                 print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB, {time.time() - start:.0f} s", flush=True)
             except Exception as error:  # noqa: BLE001 (exporters raise anything)
                 failures += 1

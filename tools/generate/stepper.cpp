@@ -52,7 +52,7 @@ Tensor shifted(const Tensor& past, const Tensor& fresh, int axis) {
 }  // namespace
 
 std::vector<float> StepLogits::last(std::int64_t row) const {
-  const std::int64_t n = scores_.dims()[1], at = n == 1 ? 0 : first_ + tokens_ - 1, begin = (row * n + at) * vocabulary();
+  const std::int64_t begin = (row * scores_.dims()[1] + first_ + tokens_ - 1) * vocabulary();
   std::vector<float> out(static_cast<std::size_t>(vocabulary()));
   if (scores_.dtype() == DType::kFloat)
     std::copy_n(scores_.data<float>() + begin, out.size(), out.begin());
@@ -63,8 +63,7 @@ std::vector<float> StepLogits::last(std::int64_t row) const {
 }
 
 Tensor StepLogits::tensor() const {
-  if (!all() || scores_.dims()[1] == tokens_) return scores_;
-  return part(scores_, 1, first_, tokens_);
+  return count() == scores_.dims()[1] ? scores_ : part(scores_, 1, std::max<std::int64_t>(first_, 0), count());
 }
 
 absl::Status Stepper::begin(std::vector<std::int64_t> padding, bool count_padding) {
@@ -171,15 +170,21 @@ absl::StatusOr<StepLogits> Stepper::logits_of(const Value& value, std::int64_t t
   if (!value.is_tensor()) return absl::InvalidArgumentError(fmt::format("output '{}' is no tensor, so it can't be logits", name));
   Tensor scores = value.tensor();
   if (scores.rank() == 2 && scores.dims()[0] == rows()) scores = scores.reshaped({rows(), 1, scores.dims()[1]});
-  const bool fits = scores.rank() == 3 && scores.dims()[0] == rows() && (scores.dims()[1] == 1 || scores.dims()[1] == run_tokens) &&
+  const bool fits = scores.rank() == 3 && scores.dims()[0] == rows() && scores.dims()[1] > 0 && scores.dims()[1] <= run_tokens &&
                     scores.dims()[2] > 0 && is_floating(scores.dtype()) && bit_width(scores.dtype()) >= 16;
   if (!fits)
     return absl::InvalidArgumentError(
         fmt::format("output '{}' is {} of rank {}, and logits are floats of [batch, tokens, vocabulary]; name "
                     "them by --logits",
                     name, dtype_name(scores.dtype()), scores.rank()));
-  const std::int64_t total = seen_ + tokens;
-  return StepLogits(std::move(scores), decoder_.cache.empty() ? total - tokens : 0, tokens);
+  // Scores are of the run's last tokens; without a cache, the step's tokens have others in front, and perhaps padding behind.
+  const std::int64_t first = (decoder_.cache.empty() ? seen_ : 0) - (run_tokens - scores.dims()[1]);
+  if (first + tokens <= 0)
+    return absl::InvalidArgumentError(
+        fmt::format("output '{}' has scores of the last {} of {} tokens alone, and token {} is not among them; export the model with "
+                    "logits of all tokens, or with an open length",
+                    name, scores.dims()[1], run_tokens, seen_ + tokens - 1));
+  return StepLogits(std::move(scores), first, tokens);
 }
 
 // Presents become pasts, without the last tokens that are dropped. A fixed past keeps its length; a present that is shorter holds the new

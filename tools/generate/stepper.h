@@ -1,6 +1,7 @@
 // Runs a decoder step by step: each run takes some tokens more, and gets the past that the one before has left.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,13 +23,15 @@ using Tokens = std::vector<std::vector<std::int64_t>>;  // by row, all rows of o
 // The scores of a step's tokens.
 class StepLogits {
  public:
+  // `first`: where among the scores the first of the step's tokens has its own; below 0 where there are scores of the last ones alone.
   StepLogits(Tensor scores, std::int64_t first, std::int64_t tokens) : scores_(std::move(scores)), first_(first), tokens_(tokens) {}
-  // Whether there are scores of each token, not of the last one alone.
-  bool all() const { return scores_.dims()[1] > 1 || tokens_ == 1; }
+  // Of how many of the step's tokens there are scores: of the last ones.
+  std::int64_t count() const { return std::min(tokens_, first_ + tokens_); }
+  bool all() const { return first_ >= 0; }
   std::int64_t vocabulary() const { return scores_.dims()[2]; }
   // Of the last token of a row.
   std::vector<float> last(std::int64_t row) const;
-  // As [rows, tokens, vocabulary]: of the step's tokens, of the last one alone where there are no others.
+  // As [rows, count(), vocabulary].
   Tensor tensor() const;
 
  private:

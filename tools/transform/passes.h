@@ -40,6 +40,8 @@ absl::Status open_batch(Work& work, const Arguments& args);
 absl::Status precision(Work& work, const Arguments& args);
 // passes_cache.cpp
 absl::Status kv_cache(Work& work, const Arguments& args);
+// passes_cache_change.cpp
+absl::Status last_logits(Work& work, const Arguments& args);
 // How far results may lie from the float model's: a share of each number's own size, and as much of the largest of its output.
 void allow(Work& work, const Ranges& ranges, double rtol);
 // passes_graph.cpp

@@ -1,6 +1,7 @@
 #include "tools/transform/ties.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 #include "onnx_bridge/model/subgraphs.h"
@@ -47,6 +48,13 @@ void add_view(const Model& model, const View& view, const std::string& from, con
       node.op_type = "Reshape";
       node.inputs.push_back(fresh(to + "_dims"));
       nodes.push_back(constant_of(Tensor::vector_int64(view.dims), node.inputs[1]));
+      break;
+    case View::Kind::kLast:  // from opset 10 on
+      node.op_type = "Slice";
+      for (const std::int64_t number : {-view.dims[1], std::numeric_limits<std::int64_t>::max(), view.dims[0]}) {
+        node.inputs.push_back(fresh(to + "_last"));
+        nodes.push_back(constant_of(Tensor::vector_int64({{number}}), node.inputs.back()));
+      }
       break;
     case View::Kind::kZeros:
       node.op_type = "ConstantOfShape";

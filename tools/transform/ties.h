@@ -17,10 +17,10 @@ namespace saturate {
 
 // A small function of one tensor that stands at the border of a model.
 struct View {
-  enum class Kind : std::uint8_t { kCast, kTranspose, kUnsqueeze, kSqueeze, kReshape, kZeros };
+  enum class Kind : std::uint8_t { kCast, kTranspose, kUnsqueeze, kSqueeze, kReshape, kLast, kZeros };
   Kind kind = Kind::kCast;
   DType dtype = DType::kUndefined;      // kCast, kZeros
-  std::vector<std::int64_t> dims = {};  // kTranspose: perm; kUnsqueeze and kSqueeze: axes from 0; kReshape
+  std::vector<std::int64_t> dims = {};  // kTranspose: perm; kUnsqueeze and kSqueeze: axes from 0; kReshape; kLast: an axis, and how many
 };
 // Nodes that make `to` of `from`, an Identity where there is no view. `fresh` gives names.
 class FreshNames;
