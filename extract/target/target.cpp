@@ -133,6 +133,39 @@ std::string refuse_axis(const std::vector<int>& allowed, const OpSite& site) {
   return fmt::format("axis is {} from the end, wanted {}", from_end, fmt::join(allowed, " or "));
 }
 
+const Facts* input_of(const OpSite& site, int i) {
+  const bool there = i < static_cast<int>(site.inputs.size()) && site.inputs[static_cast<std::size_t>(i)]->kind != Facts::Kind::kAbsent;
+  return there ? site.inputs[static_cast<std::size_t>(i)] : nullptr;
+}
+
+// Whether one row of a tensor [batch,heads,...] is for all heads of an instance, of which there are several.
+bool shares_heads(const Facts& f, const OpSite& site) {
+  const Attribute* heads = find_attribute(site.key.attributes, "num_heads");
+  if (!heads || heads->i() == 1 || !f.shape || f.rank() != 4 || !site.dims) return false;
+  return site.dims->value((*f.shape)[0]) != 1 && site.dims->value((*f.shape)[1]) != heads->i();
+}
+
+bool have_one_shape(const Facts& a, const Facts& b, const DimTable& dims) {
+  return a.shape && b.shape &&
+         std::equal(a.shape->begin(), a.shape->end(), b.shape->begin(), b.shape->end(), [&](Dim x, Dim y) { return dims.equal(x, y); });
+}
+
+std::string refuse_inputs(const OperatorLimits& limits, const OpSite& site) {
+  for (const int i : limits.constant_inputs)
+    if (const Facts* f = input_of(site, i); f && !f->constant) return fmt::format("input {} is computed, wanted a constant", i);
+  for (const int i : limits.absent_inputs)
+    if (input_of(site, i)) return fmt::format("input {} is there, wanted none", i);
+  for (const int i : limits.own_heads)
+    if (const Facts* f = input_of(site, i); f && shares_heads(*f, site))
+      return fmt::format("input {} has one row for several heads, wanted one for each", i);
+  for (const int i : limits.alike) {
+    const Facts *first = input_of(site, limits.alike.front()), *other = input_of(site, i);
+    if (first && other && site.dims && !have_one_shape(*first, *other, *site.dims))
+      return fmt::format("inputs {} may have several shapes, wanted one", fmt::join(limits.alike, " and "));
+  }
+  return "";
+}
+
 std::string refuse_site(const OperatorLimits& limits, const OpSite& site, const std::map<int, Ranks>& index_ranks) {
   for (const OperatorLimits& when : limits.when)
     if (!refuse_site(when, site, index_ranks).empty()) return "";
@@ -143,10 +176,7 @@ std::string refuse_site(const OperatorLimits& limits, const OpSite& site, const 
   if (std::string wrong = refuse_dtype(limits.output_dtypes, site.outputs, "output"); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_ranges(limits.attribute_ranges, site); !wrong.empty()) return wrong;
   if (std::string wrong = refuse_axis(limits.axis, site); !wrong.empty()) return wrong;
-  for (const int i : limits.constant_inputs)
-    if (i < static_cast<int>(site.inputs.size()) && site.inputs[static_cast<std::size_t>(i)]->kind != Facts::Kind::kAbsent &&
-        !site.inputs[static_cast<std::size_t>(i)]->constant)
-      return fmt::format("input {} is computed, wanted a constant", i);
+  if (std::string wrong = refuse_inputs(limits, site); !wrong.empty()) return wrong;
   if (limits.max_heads && site.egraph)
     if (const std::int64_t heads = heads_at_once(*site.egraph, *site.node); heads > *limits.max_heads)
       return fmt::format("it works on {} head{} at once, wanted {}", heads, heads == 1 ? "" : "s",
@@ -247,11 +277,14 @@ namespace {
 class TargetRefusals : public Refusals {
  public:
   TargetRefusals(const Target& target, std::int64_t opset_limit)
-      : target_(target), opset_limit_(opset_limit), counts_heads_(some_limit_counts_heads(target)) {}
+      : target_(target),
+        opset_limit_(opset_limit),
+        of_any_operator_(some_limit_names_none(target)),
+        counts_heads_(some_limit_counts_heads(target)) {}
 
   bool refuses(const OnnxEGraph& g, const ENode& node, Id id) const override {
     const OpKey& key = g.key(node.op);
-    if (key.domain == "#") return false;
+    if (key.domain == "#" || !(of_any_operator_ || by_place(key))) return false;
     OpSite site = site_of(g, node, id);
     if (key.domain.empty()) site.highest_opset = opset_limit_;
     return !target_.allows(site) || target_.wish_price(site) > 1;
@@ -260,9 +293,15 @@ class TargetRefusals : public Refusals {
   Ranks ranks(const OpKey& key) const override { return target_.ranks(operator_name(key.domain, key.op_type)); }
   bool by_place(const OpKey& key) const override { return target_.limits_by_place(operator_name(key.domain, key.op_type)); }
 
+  bool of_any_operator() const override { return of_any_operator_; }
   bool counts_heads() const override { return counts_heads_; }
 
  private:
+  static bool some_limit_names_none(const Target& target) {
+    return !target.wishes.empty() ||
+           std::any_of(target.limits.begin(), target.limits.end(), [](const OperatorLimits& l) { return l.operators.empty(); });
+  }
+
   static bool some_limit_counts_heads(const Target& target) {
     const auto counts = [](const OperatorLimits& l) { return l.max_heads || l.max_batch; };
     return std::any_of(target.limits.begin(), target.limits.end(), counts) ||
@@ -271,7 +310,7 @@ class TargetRefusals : public Refusals {
 
   const Target& target_;
   std::int64_t opset_limit_;
-  bool counts_heads_;
+  bool of_any_operator_, counts_heads_;
 };
 
 }  // namespace
@@ -353,18 +392,28 @@ absl::StatusOr<Target> load_any_release(const std::string& name_or_path) {
 
 }  // namespace
 
+namespace {
+
+// Holds a target to a release: what a newer one lifted counts, what it has lifted itself does not.
+void hold_to(Target& target, RuntimeRelease release) {
+  std::erase_if(target.limits, [&](const OperatorLimits& l) { return !l.before.empty() && !is_before(release.version, l.before); });
+  target.release = std::move(release);
+}
+
+}  // namespace
+
 absl::StatusOr<Target> load_target(const std::string& given) {
   const std::size_t at = is_builtin(given) || std::ifstream(given) ? std::string::npos : given.rfind('@');
   absl::StatusOr<Target> target = load_any_release(given.substr(0, at));
   if (!target.ok()) return target;
   if (at == std::string::npos) {
-    if (!target->runtime.releases.empty()) target->release = target->runtime.releases.front();
+    if (!target->runtime.releases.empty()) hold_to(*target, target->runtime.releases.front());
     return target;
   }
   absl::StatusOr<RuntimeRelease> release = target->runtime.at(std::string_view(given).substr(at + 1));
   if (!release.ok()) return wrong_usage(fmt::format("{}: {}", given, std::string(release.status().message())));
   target->name += given.substr(at);
-  target->release = *std::move(release);
+  hold_to(*target, *std::move(release));
   target->release_is_asked_for = true;
   return target;
 }

@@ -76,6 +76,10 @@ struct OperatorLimits {
   std::vector<std::string> input_dtypes, output_dtypes;  // of the first input that is there, and of the first output
   bool static_shapes = false;                            // every dim is a number
   std::vector<int> constant_inputs;                      // must be constants where they are there
+  std::vector<int> absent_inputs;                        // must not be there
+  std::vector<int> own_heads;                            // [batch,heads,...]: one of a batch has its own row for each of `num_heads`
+  std::vector<int> alike;                                // must be known to have one shape
+  std::string before;                                    // the first release of the runtime that has this limit no more
   std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}
   std::vector<std::string> required_attributes;                // that a node must have; without a default in the schema
   std::map<std::string, std::pair<double, double>> attribute_ranges;  // least and most, of each element where it is a list
@@ -128,7 +132,7 @@ struct Target {
   std::vector<std::string> assumes;       // risky assumptions that rules may make for this target (rules/language/assumptions.h)
   Runtime runtime;                        // that it stands for, if any
   std::optional<RuntimeRelease> release;  // the release that it is held to
-  bool release_is_asked_for = false;      // "ort-cpu@1.20": models of a newer opset are lowered; else they stay in theirs
+  bool release_is_asked_for = false;      // "ort-cpu@1.20": what cannot be brought to it gets a warning
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;
   // How many times its cost an operator counts for what it is wished to be otherwise; 1 where no wish concerns it. `why` gets the wish.

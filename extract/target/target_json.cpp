@@ -98,6 +98,14 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
       l.static_shapes = v.get<bool>();
     else if (key == "constant_inputs")
       l.constant_inputs = v.get<std::vector<int>>();
+    else if (key == "absent_inputs")
+      l.absent_inputs = v.get<std::vector<int>>();
+    else if (key == "own_heads")
+      l.own_heads = v.get<std::vector<int>>();
+    else if (key == "alike")
+      l.alike = v.get<std::vector<int>>();
+    else if (key == "before")
+      l.before = v.get<std::string>();
     else if (key == "attributes")
       l.attributes = read_allowed(v);
     else if (key == "required_attributes")
@@ -115,8 +123,8 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
     } else
       return bad(fmt::format(
           "unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
-          "input_dtypes, output_dtypes, static_shapes, constant_inputs, attributes, required_attributes, attribute_ranges, axis, when, "
-          "because",
+          "input_dtypes, output_dtypes, static_shapes, constant_inputs, absent_inputs, own_heads, alike, attributes, required_attributes, "
+          "attribute_ranges, axis, when, before, because",
           key));
   }
   for (const auto* dtypes : {&l.dtypes, &l.input_dtypes, &l.output_dtypes})
@@ -284,11 +292,15 @@ ordered_json limits_json(const OperatorLimits& l) {
   if (!l.output_dtypes.empty()) out["output_dtypes"] = l.output_dtypes;
   if (l.static_shapes) out["static_shapes"] = true;
   if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
+  if (!l.absent_inputs.empty()) out["absent_inputs"] = l.absent_inputs;
+  if (!l.own_heads.empty()) out["own_heads"] = l.own_heads;
+  if (!l.alike.empty()) out["alike"] = l.alike;
   if (!l.attributes.empty()) out["attributes"] = write_allowed(l.attributes);
   if (!l.required_attributes.empty()) out["required_attributes"] = l.required_attributes;
   if (!l.attribute_ranges.empty()) out["attribute_ranges"] = l.attribute_ranges;
   if (!l.axis.empty()) out["axis"] = l.axis;
   for (const OperatorLimits& when : l.when) out["when"] = limits_json(when);
+  if (!l.before.empty()) out["before"] = l.before;
   if (!l.because.empty()) out["because"] = l.because;
   return out;
 }

@@ -23,7 +23,9 @@ class Refusals {
   // safe from any thread.
   virtual bool refuses(const OnnxEGraph& g, const ENode& node, Id id) const = 0;
   virtual Ranks ranks(const OpKey& key) const = 0;
-  // Whether an operator of the standard is taken at some places and refused at others for what it is, not for what all tensors are.
+  // Whether it may refuse operators that no limit names. Else only those are refused that one does (by_place).
+  virtual bool of_any_operator() const = 0;
+  // Whether an operator is taken at some places and refused at others for what it is, not for what all tensors are.
   virtual bool by_place(const OpKey& key) const = 0;
   // Whether it says anything of how many heads or matrices an operator works on at once.
   virtual bool counts_heads() const = 0;

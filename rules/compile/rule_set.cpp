@@ -194,7 +194,15 @@ std::string RuleSet::show(std::string_view name) const {
 
 namespace {
 
-bool may_fire(const auto& rule, const OnnxEGraph& g) { return !rule.if_refused || g.refusals() != nullptr; }
+bool some_are_refused(const OnnxEGraph& g) { return g.refusals() != nullptr && g.refusals()->of_any_operator(); }
+bool may_fire(const NativeRule& rule, const OnnxEGraph& g) { return !rule.if_refused || some_are_refused(g); }
+bool may_fire(const RuleHead& rule, const OnnxEGraph& g) {
+  if (!rule.if_refused || g.refusals() == nullptr) return !rule.if_refused;
+  OpKey key;
+  key.domain = rule.ends_in.domain;
+  key.op_type = rule.ends_in.op_type;
+  return some_are_refused(g) || g.refusals()->by_place(key);
+}
 
 }  // namespace
 

@@ -79,6 +79,28 @@ TEST(TargetLimits, AskForAxesDtypesAndRanges) {
             "target t, Cast: input is float16, wanted float or double");
 }
 
+constexpr const char* kMasked = R"(<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+  g (float[N, 5, 24] x, float[N, 1, 5, 5] m) => (float[N, 5, 24] y) {
+    y = com.microsoft.MultiHeadAttention <num_heads = 3> (x, x, x, , , m) })";
+
+TEST(TargetLimits, AskForInputs) {
+  EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"absent_inputs": [4]}]})", kMasked), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"absent_inputs": [4, 5]}]})", kMasked),
+            "target t, com.microsoft::MultiHeadAttention: input 5 is there, wanted none");
+  EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"own_heads": [0, 5]}]})", kMasked),
+            "target t, com.microsoft::MultiHeadAttention: input 5 has one row for several heads, wanted one for each");
+  EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"alike": [0, 2]}]})", kMasked), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"alike": [0, 5]}]})", kMasked),
+            "target t, com.microsoft::MultiHeadAttention: inputs 0 and 5 may have several shapes, wanted one");
+}
+
+TEST(TargetLimits, EndWithARelease) {
+  const auto limits = [](const char* name) { return load_target(name)->limits.size(); };
+  EXPECT_GT(limits("ort-cpu"), limits("ort-cpu@1.21"));
+  EXPECT_GT(limits("ort-cpu@1.26.9"), limits("ort-cpu@1.27"));
+  EXPECT_EQ(limits("ort-cpu"), builtin_target("ort-cpu")->limits.size());
+}
+
 TEST(TargetLimits, ApplyWhereAnotherIsMet) {
   EXPECT_EQ(refusal(R"({"name": "t", "limits": [{"when": {"input_dtypes": ["float16"]}, "output_dtypes": ["float"]}]})", kCast),
             "target t, Cast: output is bool, wanted float");

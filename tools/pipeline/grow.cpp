@@ -29,7 +29,7 @@ class Wanted {
  public:
   Wanted(const Grown& graph, const Task& task)
       : model_(*graph.model), task_(task), limit_(opset_limit(model_, task)), apart_(holds_what_to_take_apart()) {
-    if (graph.g->refusals() != nullptr) look_at(*graph.g);
+    if (graph.g->refusals() != nullptr && graph.g->refusals()->of_any_operator()) look_at(*graph.g);
   }
 
   bool operator()(const RuleHead& rule) const {
