@@ -85,13 +85,16 @@ def test_rotary_embedding_has_a_stand_in(tmp_path, batch):
     assert "RotaryEmbedding" in operators(model)
 
 
-def test_a_model_of_a_newer_opset_is_lowered_where_a_release_is_asked_for(tmp_path):
+@pytest.mark.parametrize("words", [["--target", "ort-cpu@1.20"], []])
+def test_a_model_of_a_newer_opset_is_lowered(tmp_path, words):
     newer = rms(["n", "t", 8], opset=23, ir_version=11)
-    model, done = optimized(tmp_path, newer, "--target", "ort-cpu@1.20")
+    model, done = optimized(tmp_path, newer, *words)
     assert opset(model) == 21 and model.ir_version <= 10
     assert "opset 23 -> 21, IR 11 -> 10" in said(done)
-    model, _ = optimized(tmp_path, newer)  # nobody named one: the model's own needs a newer one anyway
-    assert opset(model) == 23 and operators(model) == ["RMSNormalization"]
+
+
+def test_a_model_stays_in_an_opset_that_the_release_loads(tmp_path):
+    newer = rms(["n", "t", 8], opset=23, ir_version=11)
     model, _ = optimized(tmp_path, newer, "--target", "ort-cpu@1.23")
     assert opset(model) == 23 and operators(model) == ["RMSNormalization"]
     model, _ = optimized(tmp_path, rms(["n", "t", 8], opset=24, ir_version=12), "--target", "ort-cpu@1.31")
@@ -105,6 +108,8 @@ def test_what_cannot_be_lowered_stays_with_a_warning(tmp_path):
     model = make_model([loop], [value("past", F, [2, 5, 4]), value("x", F, [2, 1, 4])], [value("y", F, [2, 5, 4])], opset=24, ir_version=12)
     result, done = optimized(tmp_path, model, "--target", "ort-cpu@1.20", "--no-verify")
     assert opset(result) == 24 and "loads opset 21 at most, and the model stays in opset 24" in said(done)
+    result, done = optimized(tmp_path, model, "--no-verify")  # nobody named one
+    assert opset(result) == 24 and "the model stays in opset" not in said(done) and "needs ONNX Runtime 1.24" in said(done)
 
 
 def test_an_ir_version_that_nothing_needs_is_lowered(tmp_path):
@@ -145,3 +150,70 @@ def test_the_table_is_what_the_installed_runtime_loads():
     version, row = next(iter(json.loads("{" + done.stdout + "}").items()))
     older = [v for v in VERSIONS if int(v.split(".")[1]) <= int(version.split(".")[1])]
     assert VERSIONS[max(older, key=lambda v: int(v.split(".")[1]))] == row
+
+
+def attention_by_choice(mask_shape):
+    """The standard's Attention of three heads with a mask of truth values, between the transposes of an export."""
+    nodes, four = [], [0, 0, 3, 8]
+    for name in "qkv":
+        nodes += [helper.make_node("Reshape", [name, "four"], [name + "4"]), helper.make_node("Transpose", [name + "4"], [name + "t"], perm=[0, 2, 1, 3])]
+    nodes += [helper.make_node("Attention", ["qt", "kt", "vt", "m"], ["a"], scale=0.3), helper.make_node("Transpose", ["a"], ["at"], perm=[0, 2, 1, 3]),
+              helper.make_node("Reshape", ["at", "three"], ["y"])]
+    inputs = [value(name, F, ["n", 5, 24]) for name in "qkv"] + [value("m", TensorProto.BOOL, mask_shape)]
+    return make_model(nodes, inputs, [value("y", F, ["n", 5, 24])], [tensor("four", np.array(four)), tensor("three", np.array([0, 0, 24]))], opset=23, ir_version=11)
+
+
+@pytest.mark.parametrize("mask", [["n", 1, 5, 5], ["n", 1, 1, 5], [5, 5], [1, 3, 5, 5]])
+def test_attention_of_truth_values_has_a_stand_in(tmp_path, mask):
+    model, _ = optimized(tmp_path, attention_by_choice(mask))
+    assert "com.microsoft.MultiHeadAttention" in operators(model) and "Softmax" not in operators(model) and opset(model) == 21
+    rng = np.random.default_rng(3)
+    feeds = {name: rng.normal(size=(2, 5, 24)).astype(np.float32) for name in "qkv"}
+    feeds["m"] = rng.random([2 if d == "n" else d for d in mask]) < 0.6
+    feeds["m"][..., 0] = True
+    feeds["m"].reshape(-1, 5)[-1] = False  # a row that is hidden as a whole is zero
+    np.savez(tmp_path / "in.npz", **feeds)
+    run_ok("run", tmp_path / "in.onnx", "--inputs", tmp_path / "in.npz", "-o", tmp_path / "wanted.npz")
+    wanted, got = np.load(tmp_path / "wanted.npz")["y"], onnxruntime_outputs(tmp_path / "out.onnx", feeds)["y"]
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+    assert (wanted == 0).any()
+    model, _ = optimized(tmp_path, attention_by_choice(mask), "--target", "ort-cpu@1.23")
+    assert "Attention" in operators(model)
+
+
+def expands_its_mask(model):
+    made_by = {name: node for node in model.graph.node for name in node.output}
+    masks = [made_by.get(node.input[5]) for node in model.graph.node if node.op_type == "MultiHeadAttention"]
+    return [mask is not None and mask.op_type == "Expand" for mask in masks]
+
+
+def multi_head_attention(batch):
+    node = helper.make_node("MultiHeadAttention", ["q", "k", "v", "", "", "m"], ["y"], domain="com.microsoft", num_heads=3)
+    inputs = [value(name, F, [batch, 5, 24]) for name in "qkv"] + [value("m", F, [batch, 1, 5, 5])]
+    return make_model([node], inputs, [value("y", F, [batch, 5, 24])], domains=["com.microsoft"])
+
+
+@pytest.mark.parametrize("words, batch, expands", [([], "n", True), (["--target", "ort-cpu@1.20.1"], 2, True), ([], 1, False), (["--target", "ort-cpu@1.21"], "n", False)])
+def test_1_20_gets_a_mask_for_each_head(tmp_path, words, batch, expands):
+    """ONNX Runtime 1.20 computes wrong numbers of a mask [batch,1,queries,keys]."""
+    model, _ = optimized(tmp_path, multi_head_attention(batch), *words)
+    assert expands_its_mask(model) == [expands]
+
+
+@pytest.mark.parametrize("words, adds", [([], False), (["--target", "ort-cpu@1.26"], False), (["--target", "ort-cpu@1.27"], True), (["--target", "ort-web"], False)])
+def test_a_convolution_adds_where_the_release_can(tmp_path, words, adds):
+    """Before 1.27 FusedConv with a fourth input fails or is wrong on blocks of channels."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Add", ["c", "z"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+    shape = [1, 8, 6, 6]
+    model = make_model(nodes, [value("x", F, shape), value("z", F, shape)], [value("y", F, shape)], [tensor("w", np.ones((8, 8, 3, 3), np.float32))])
+    model, _ = optimized(tmp_path, model, *words)
+    assert ("com.microsoft.FusedConv" in operators(model)) == adds
+
+
+def test_webgpu_skips_no_broadcast(tmp_path):
+    def made(skip):
+        nodes = [helper.make_node("Add", ["x", "s"], ["a"]), helper.make_node("LayerNormalization", ["a", "g"], ["y"])]
+        model = make_model(nodes, [value("x", F, ["n", 5, 8]), value("s", F, skip)], [value("y", F, None)], [tensor("g", np.ones(8, np.float32))])
+        return operators(optimized(tmp_path, model, "--target", "ort-web")[0])
+
+    assert made(["n", 5, 8]) == ["com.microsoft.SkipLayerNormalization"] and made([1, 5, 8]) == ["Add", "LayerNormalization"]

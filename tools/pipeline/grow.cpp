@@ -264,8 +264,7 @@ std::int64_t opset_limit(const Model& model, const Task& task) {
   if (task.options.opset) return *task.options.opset;
   if (task.options.keep_opset || !task.own.kept.empty()) return model.opset("");
   const std::int64_t highest = task.target.highest_opset();
-  const Target& target = task.target;
-  const bool too_new = task.has_rules() && target.release_is_asked_for && model.opset("") > target.release->opset;
+  const bool too_new = task.has_rules() && task.target.release && model.opset("") > task.target.release->opset;
   if (opset_was_assumed(model) || too_new) return highest;
   return std::max(model.opset(""), task.newest_opset);
 }

@@ -172,7 +172,8 @@ class Attempt {
     options_.names = names_;
     auto emitted = emit(*grown_, *chosen_, options_, task_);
     if (!emitted.ok() && limit_ != model_.opset("") && !task_.options.opset) {
-      if (limit_ < model_.opset("")) report_.warnings.push_back(not_lowered(std::string(emitted.status().message())));
+      if (limit_ < model_.opset("") && task_.target.release_is_asked_for)
+        report_.warnings.push_back(not_lowered(std::string(emitted.status().message())));
       return again(Again::kGivenOpset);
     }
     if (!emitted.ok()) return emitted.status();
