@@ -308,3 +308,11 @@ def test_a_model_without_an_opset_means_the_newest(tmp_path):
     x, y = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
     expected = onnxruntime_outputs(tmp_path / "in.onnx", {"x": x, "y": y})["z"]
     assert np.abs(onnxruntime_outputs(tmp_path / "out.onnx", {"x": x, "y": y})["z"] - expected).max() < 1e-5
+
+
+def test_rules_are_listed_by_a_word():
+    every = json.loads(run_ok("rules", "list", "--json").stdout)
+    for word, tells in (("ROTARY", lambda r: True), ("no_empty_row", lambda r: "no_empty_row" in r["assumes"] or "no_empty_row" in r["doc"]),
+                        ("bodies/limits.rules", lambda r: r["from"].startswith("bodies/limits.rules"))):
+        listed = json.loads(run_ok("rules", "list", word, "--json").stdout)
+        assert 0 < len(listed) < len(every) and all(map(tells, listed)), word

@@ -172,6 +172,7 @@ ROWS = [
     ("inspect", 2, ["IN.onnx"]),
     ("rules show", 2, ["which rule?"]),
     ("rules lst", 2, ["did you mean 'list'?"]),
+    ("rules list zzz", 2, ["zzz", "no rule tells of this"]),
     ("targets check m.onnx", 2, ["--target"]),
     ("completion tcsh", 2, ["'tcsh'", "bash, zsh, fish"]),
     ("man optimise", 2, ["did you mean 'optimize'?"]),

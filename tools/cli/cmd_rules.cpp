@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -19,18 +21,31 @@ using nlohmann::json;
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+// Whether a row tells of a word: in a rule's name, effect, file, what it says or what it assumes.
+bool tells_of(const std::vector<std::string>& row, std::string word) {
+  const auto lower = [](std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return text;
+  };
+  word = lower(std::move(word));
+  return std::any_of(row.begin(), row.end(), [&](const std::string& cell) { return lower(cell).find(word) != std::string::npos; });
+}
+
 int list(const RulesArgs& args, const RuleSet& rules) {
   json all = json::array();
   std::vector<std::vector<std::string>> rows{{"rule", "effect", "from", "what"}};
   const auto add = [&](const std::string& name, Effect effect, const std::vector<std::string>& assumes, const std::string& from,
                        const std::string& doc) {
     const std::string assumed = assumes.empty() ? "" : fmt::format(" (assumes {})", fmt::join(assumes, ", "));
-    rows.push_back({name, std::string(to_string(effect)), from, first_line(doc) + assumed});
+    std::vector<std::string> row{name, std::string(to_string(effect)), from, first_line(doc) + assumed};
+    if (!tells_of(row, args.name)) return;
+    rows.push_back(std::move(row));
     all.push_back({{"name", name}, {"effect", std::string(to_string(effect))}, {"assumes", assumes}, {"from", from}, {"doc", doc}});
   };
   for (const Rule& rule : rules.rules())
     add(rule.name, rule.effect, rule.assumes, fmt::format("{}:{}", rule.file, rule.place.line), rule.doc);
   for (const NativeRule& rule : rules.native_rules()) add(rule.name, rule.effect, rule.assumes, "C++", rule.doc);
+  if (all.empty()) return fail(kExitUsage, args.name, "no rule tells of this", "`saturate rules list` names them all");
   if (args.common.json)
     print_json(all);
   else if (!args.common.quiet())

@@ -590,20 +590,22 @@ void add_generate(CLI::App& app, GenerateArgs& args) {
 // Verbs with nested actions: `rules list`, `targets show NAME`.
 void add_rules(CLI::App& app, RulesArgs& args) {
   CLI::App* verb = app.add_subcommand("rules",
-                                      "list, show and check rules\n\nlist: all rules with their effects. show NAME: one rule's text. check "
-                                      "[FILE]: parse and run the built-in rules' or a file's\n"
+                                      "list, show and check rules\n\nlist [WORD]: all rules with their effects, or those that tell of a "
+                                      "word. show NAME: one rule's text. check [FILE]: parse and run the built-in rules' or a file's\n"
                                       "examples, both sides against each other. examples FOLDER: what rules look for, as models.");
   verb->add_option("ACTION", args.action, "list, show, check or examples")
       ->required()
       ->check(choice({"list", "show", "check", "examples"}));
-  verb->add_option("NAME|FILE|FOLDER", args.name, "the rule to show, the file to check, the folder for examples");
+  verb->add_option(
+      "NAME|WORD|FILE|FOLDER", args.name,
+      "the rule to show, the word to list rules by (name, file, effect, assumption), the file to check, the folder for examples");
   verb->add_option("--rules", args.rules, "rules beside the built-in ones; may be repeated")->type_name("FILE")->expected(1)->take_all();
   verb->add_flag("--functions", args.functions, "list: the functions that `where` and `let` may call");
   verb->add_option("--instances", args.instances, "check, examples: random instances for each example of a rule")
       ->check(whole_in(0, 1000), "");
   verb->add_option("--seed", args.seed, "check, examples: of the random instances");
   add_common(verb, args.common, true);
-  verb->footer("saturate rules list\nsaturate rules show rms_by_length\nsaturate rules check my.rules");
+  verb->footer("saturate rules list\nsaturate rules list no_empty_row\nsaturate rules show rms_by_length\nsaturate rules check my.rules");
 }
 
 void add_extract(CLI::App& app, ExtractArgs& args) {
