@@ -71,6 +71,7 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
   options.sizes = shapes.dims;
   options.input_shapes = shapes.input_shapes;
   options.seconds = std::max(1.0, o.time_limit);
+  if (o.runtime) options.runtime = to_internal(*o.runtime);
   if (o.max_memory != ~std::size_t{0}) options.memory = o.max_memory;
   const auto add = [&](const Values& values) -> std::optional<Error> {
     Expected<Inputs> inputs = to_internal(values);

@@ -176,6 +176,18 @@ struct CostAt {
   double weight = 1;
 };
 
+// Another runtime than ours, for models with operators that ours has not.
+struct Ran {
+  std::vector<Value> outputs;  // in the graph's order
+  double seconds = 0;          // that the run itself took
+};
+// Runs a model once: inputs by name; `seconds`, if any, after which it gives up.
+using Run = std::function<Expected<Ran>(const Values& inputs, std::optional<double> seconds)>;
+struct Runtime {
+  std::string name = {};
+  std::function<Expected<Run>(const Model&)> open = {};  // an error that is kUnsupported: it can't run this model
+};
+
 struct Options {
   std::string target = "ort-cpu";              // a built-in one (`saturate targets list`) or a JSON file
   std::vector<std::string> prefer = {};        // what it would rather have, beside its own wishes: "single-heads"
@@ -217,6 +229,7 @@ struct Options {
   std::uint64_t seed = 0;
   std::optional<Values> inputs = {};     // these instead of random ones
   std::vector<Values> more_inputs = {};  // and these, one case each
+  std::optional<Runtime> runtime = {};   // that runs the models when they are compared; nullopt: ours. `max_memory` does not bind it
 
   const std::atomic<bool>* stop = nullptr;   // ends the rewriting: the best result so far
   const std::atomic<bool>* abort = nullptr;  // gives up: kInterrupted (set `stop` too)
@@ -244,7 +257,7 @@ Expected<std::vector<std::string>> split_passes(const Model& model, const std::v
 std::string passes();
 
 // Does `other` compute the same? Of the options: dims, input_shapes, allow_empty, rtol, atol, steps, seed, inputs,
-// more_inputs, time_limit, max_memory, threads, abort.
+// more_inputs, runtime, time_limit, max_memory, threads, abort.
 struct Verification {
   bool equal = false;
   std::string message;  // one line: how equal, or why not

@@ -12,6 +12,7 @@
 #include "rules/compile/rule_set.h"
 #include "tools/api/saturate.h"
 #include "tools/pipeline/report.h"
+#include "tools/verify/other_runtime.h"
 
 namespace saturate::api {
 
@@ -45,6 +46,8 @@ auto guarded(F run) -> decltype(run()) {
 Expected<saturate::Value> to_internal(const Value& value, const std::string& name);
 Value to_public(const saturate::Value& value, bool writable);
 Expected<Inputs> to_internal(const Values& values);
+// A runtime that the caller brings, as the tools take one.
+OtherRuntime to_internal(const Runtime& runtime);
 std::unique_ptr<saturate::CostModel> make_cost_model(CostModel function, double constant_cost);
 // What the function said wrong, "" if nothing.
 std::string cost_model_error(const saturate::CostModel& model);

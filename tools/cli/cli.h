@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,9 +23,12 @@
 #include "tools/pipeline/setup.h"
 #include "tools/transform/pass.h"
 #include "tools/verify/draw_inputs.h"
+#include "tools/verify/other_runtime.h"
 #include "tools/verify/verify.h"
 
 namespace saturate {
+
+inline constexpr std::string_view kOurRuntime = "saturate";
 
 struct CommonArgs {
   int verbosity = 0;  // -q: -1, -v: 1, -vv: 2
@@ -49,6 +54,13 @@ struct VerifyArgs {
   std::uint64_t seed = 0;
   std::optional<std::size_t> max_memory;  // MB
   std::optional<double> seconds;          // of one verification
+};
+
+// What executes models.
+struct RuntimeArgs {
+  std::string name = std::string(kOurRuntime);
+  std::vector<std::string> custom_op_libraries;
+  const OtherRuntimes* others = nullptr;  // that this process has beside ours
 };
 
 // Of one run of a model, whatever it is run for.
@@ -88,6 +100,7 @@ struct OptimizeArgs {
   ShapeArgs shapes;
   VerifyArgs check;
   SaturateArgs saturate;
+  RuntimeArgs runtime;  // of the verification
   std::string input, output, report, dump_egraph;
   std::vector<std::string> more;   // inputs and an output by place, behind the first two
   std::string output_dir;          // for several inputs
@@ -138,6 +151,7 @@ struct VerifyCommandArgs {
   CommonArgs common;
   ShapeArgs shapes;
   VerifyArgs check;
+  RuntimeArgs runtime;
   DecoderArgs decoder;  // of the one with a cache
   std::string original, optimized;
   std::vector<std::int64_t> lengths, windows;  // of stepping
@@ -155,6 +169,7 @@ struct DiffArgs {
 struct RunArgs {
   CommonArgs common;
   RunBounds bounds;
+  RuntimeArgs runtime;
   std::string input, inputs, output;
   ShapeArgs shapes;
   std::uint64_t seed = 0;
@@ -165,6 +180,7 @@ struct BenchArgs {
   CommonArgs common;
   ShapeArgs shapes;
   RunBounds bounds;
+  RuntimeArgs runtime;
   std::vector<std::string> models;  // one or two
   std::string inputs, profile;
   std::optional<std::size_t> iterations;
@@ -302,6 +318,11 @@ struct Drawn {
 absl::StatusOr<Drawn> inputs_for(const Model& model, const std::string& path, const ShapeArgs& shapes, std::uint64_t seed);
 // From now on.
 RunLimits run_limits(const RunBounds& bounds);
+// The runtime that was asked for; empty: ours. kUnimplemented with one line where this process has it not; wrong usage where options that
+// only ours has (`of_ours`: whether they were given) were asked for with another.
+using OfOurs = std::initializer_list<std::pair<std::string_view, bool>>;
+inline constexpr const char* kElsewhereAdvice = "--runtime onnxruntime runs it there";
+absl::StatusOr<OtherRuntime> runtime_of(const RuntimeArgs& args, const CommonArgs& common, OfOurs of_ours = {});
 // The passes of JSON files. Errors begin with the file.
 absl::StatusOr<std::vector<PassCall>> load_passes(const std::vector<std::string>& files);
 // What to do about a run that failed.

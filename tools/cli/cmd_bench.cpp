@@ -56,7 +56,8 @@ struct Summary {
 
 struct Contestant {
   std::string path;
-  Session session;
+  std::optional<Session> session;  // of ours
+  RunOnce elsewhere;               // where another runtime was asked for
   RunBounds bounds;
   Inputs inputs;
   std::vector<double> seconds, cpu_seconds;
@@ -65,10 +66,18 @@ struct Contestant {
 
   absl::Status run(std::vector<NodeTiming>* into = nullptr) {
     const double start = steady_seconds(), cpu_start = cpu_now();
-    absl::StatusOr<std::vector<Value>> out = session.run(inputs, into, run_limits(bounds));
-    if (!out.ok()) return out.status();
+    double of_run = 0;
+    if (elsewhere) {
+      const absl::StatusOr<Ran> ran = elsewhere(inputs, run_limits(bounds));
+      if (!ran.ok()) return ran.status();
+      of_run = ran->seconds;
+    } else {
+      const absl::StatusOr<std::vector<Value>> out = session->run(inputs, into, run_limits(bounds));
+      if (!out.ok()) return out.status();
+      of_run = steady_seconds() - start;
+    }
     if (into == nullptr) {
-      seconds.push_back(steady_seconds() - start);
+      seconds.push_back(of_run);
       cpu_seconds.push_back(cpu_now() - cpu_start);
     }
     return absl::OkStatus();
@@ -115,7 +124,8 @@ absl::Status measure(const BenchArgs& args, std::vector<Contestant>& contestants
   for (std::size_t i = 0; args.iterations ? i < *args.iterations : i < kMost && (i < kFewest || steady_seconds() < end); ++i)
     for (std::size_t k = 0; k < contestants.size(); ++k)
       if (absl::Status s = contestants[(i + k) % contestants.size()].run(); !s.ok() || interrupted(args)) return s;
-  for (std::size_t i = 0; i < kProfiledRuns && (args.table || !args.profile.empty()); ++i)
+  const bool profiled = !contestants[0].elsewhere && (args.table || !args.profile.empty());
+  for (std::size_t i = 0; i < kProfiledRuns && profiled; ++i)
     for (Contestant& c : contestants) {
       c.last_timings.clear();
       if (absl::Status s = c.run(&c.last_timings); !s.ok() || interrupted(args)) return s;
@@ -163,7 +173,7 @@ void print_tables(const BenchArgs& args, const std::vector<Contestant>& contesta
   if (!ones.empty()) print_text(fmt::format("note: dims without a given size are 1: {}; give them by --dim\n", fmt::join(ones, ", ")));
   if (noisy)
     std::printf("note: the times spread widely (quartiles more than %.0f %% of the median apart): the machine is busy\n", 100 * kNoisy);
-  if (!args.table) return;
+  if (!args.table || contestants[0].elsewhere) return;
   for (const Contestant& c : contestants)
     print_text(fmt::format("\n{}{}", contestants.size() > 1 ? c.path + "\n" : "", profile_table(operator_times(c.timings, kProfiledRuns))));
 }
@@ -185,11 +195,8 @@ json bench_json(const BenchArgs& args, const std::vector<Contestant>& contestant
                       {"seconds", to_json(Summary(c.seconds))},
                       {"operators", std::move(operators)}});
   }
-  json out{{"models", std::move(models)},
-           {"threads", args.common.threads},
-           {"warmup", args.warmup},
-           {"peak_bytes", peak_bytes()},
-           {"dims_of_one", ones}};
+  json out{{"models", std::move(models)}, {"runtime", args.runtime.name}, {"threads", args.common.threads},
+           {"warmup", args.warmup},       {"peak_bytes", peak_bytes()},   {"dims_of_one", ones}};
   if (contestants.size() == 2) out["ratio"] = to_json(ratios(contestants));
   return out;
 }
@@ -202,6 +209,22 @@ absl::Status write_trace(const std::string& path, const std::vector<Contestant>&
   return write_file(path, json_text(json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}, -1));
 }
 
+// Makes the model ready in the runtime that was asked for.
+absl::Status open_contestant(const BenchArgs& args, const OtherRuntime& runtime, const Model& model, Contestant& into) {
+  if (runtime) {
+    absl::StatusOr<RunOnce> run = runtime.open(model);
+    if (run.ok()) into.elsewhere = *std::move(run);
+    return run.status();
+  }
+  SessionOptions options;
+  options.threads = args.common.threads;
+  options.cancel = args.common.cancel;
+  options.prepare = !args.as_is;
+  absl::StatusOr<Session> session = Session::create(model, options);
+  if (session.ok()) into.session = *std::move(session);
+  return session.status();
+}
+
 }  // namespace
 
 int bench_command(const BenchArgs& args) {
@@ -212,6 +235,12 @@ int bench_command(const BenchArgs& args) {
     const absl::Status status = check_distinct({{"--profile", args.profile}}, inputs);
     if (!status.ok()) return fail(status, args.profile, "");
   }
+  const absl::StatusOr<OtherRuntime> runtime = runtime_of(args.runtime, args.common,
+                                                          {{"--profile", !args.profile.empty()},
+                                                           {"--as-is", args.as_is},
+                                                           {"--check-finite", args.check_finite},
+                                                           {"--max-memory", args.bounds.max_memory.has_value()}});
+  if (!runtime.ok()) return fail(runtime.status(), "", "");
   if (args.pin)
     if (const absl::Status status = pin(std::max(1, args.common.threads)); !status.ok()) return fail(status, "", "");
   std::vector<Contestant> contestants;
@@ -225,13 +254,9 @@ int bench_command(const BenchArgs& args) {
       if (!made.ok()) return fail(made.status(), "", "");
       drawn = *std::move(made);
     }
-    SessionOptions options;
-    options.threads = args.common.threads;
-    options.cancel = args.common.cancel;
-    options.prepare = !args.as_is;
-    absl::StatusOr<Session> session = Session::create(*model, options);
-    if (!session.ok()) return fail(session.status(), path, "measure it in another runtime");
-    contestants.push_back({path, *std::move(session), args.bounds, {}, {}, {}, {}, {}});
+    contestants.push_back({path, {}, {}, args.bounds, {}, {}, {}, {}, {}});
+    if (const absl::Status status = open_contestant(args, *runtime, *model, contestants.back()); !status.ok())
+      return fail(status, path, *runtime ? "" : kElsewhereAdvice);
     if (const absl::Status status = share_inputs(contestants.back(), *model, drawn.inputs); !status.ok()) return fail(status, path, "");
     if (!args.check_finite) continue;
     if (const absl::Status status = check_finite(args, *model, contestants.back().inputs); !status.ok())

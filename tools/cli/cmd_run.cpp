@@ -27,11 +27,29 @@ void flatten(const std::string& name, const Value& value, NamedTensors& out) {
   }
 }
 
+// What the model makes of the inputs, by the runtime that was asked for.
+absl::StatusOr<std::vector<Value>> run_model(const RunArgs& args, const OtherRuntime& runtime, const Model& model, const Inputs& inputs,
+                                             std::vector<NodeTiming>& timings) {
+  if (runtime) {
+    const absl::StatusOr<RunOnce> run = runtime.open(model);
+    if (!run.ok()) return run.status();
+    absl::StatusOr<Ran> ran = (*run)(inputs, run_limits(args.bounds));
+    if (!ran.ok()) return ran.status();
+    return std::move(ran->outputs);
+  }
+  SessionOptions options;
+  options.threads = args.common.threads;
+  options.check_finite = args.check_finite;
+  options.cancel = args.common.cancel;
+  const absl::StatusOr<Session> session = Session::create(model, options);
+  return session.ok() ? session->run(inputs, args.profile ? &timings : nullptr, run_limits(args.bounds)) : session.status();
+}
+
 constexpr const char* kInputsAdvice = "--inputs X.npz gives inputs, --random draws some; --dim and --input-shapes say their sizes";
 
 nlohmann::json run_json(const RunArgs& args, const NamedTensors& outputs, const std::vector<NodeTiming>& timings,
                         const std::vector<std::string>& ones) {
-  nlohmann::json out{{"model", args.input}, {"outputs", nlohmann::json::array()}};
+  nlohmann::json out{{"model", args.input}, {"runtime", args.runtime.name}, {"outputs", nlohmann::json::array()}};
   for (const auto& [name, tensor] : outputs)
     out["outputs"].push_back({{"name", name}, {"type", dtype_name(tensor.dtype())}, {"shape", tensor.dims()}});
   if (args.random) out["random"] = {{"seed", args.seed}, {"size_1", ones}};
@@ -49,6 +67,10 @@ int run_command(const RunArgs& args) {
     const absl::Status status = check_distinct({{"the output", args.output}}, {{"the model", args.input}, {"--inputs", args.inputs}});
     if (!status.ok()) return fail(status, args.output, "");
   }
+  const absl::StatusOr<OtherRuntime> runtime = runtime_of(
+      args.runtime, args.common,
+      {{"--profile", args.profile}, {"--check-finite", args.check_finite}, {"--max-memory", args.bounds.max_memory.has_value()}});
+  if (!runtime.ok()) return fail(runtime.status(), "", "");
   absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (const absl::Status status = check_operators(*model); !status.ok()) return fail(status, args.input, "");
@@ -58,15 +80,10 @@ int run_command(const RunArgs& args) {
     if (!made.ok()) return fail(made.status(), "", "give sizes by --dim or --input-shapes, or inputs by --inputs");
     drawn = *std::move(made);
   }
-  SessionOptions options;
-  options.threads = args.common.threads;
-  options.check_finite = args.check_finite;
-  options.cancel = args.common.cancel;
-  absl::StatusOr<Session> session = Session::create(*model, options);
-  if (!session.ok()) return fail(session.status(), args.input, "run it in another runtime");
   std::vector<NodeTiming> timings;
-  absl::StatusOr<std::vector<Value>> outputs = session->run(drawn.inputs, args.profile ? &timings : nullptr, run_limits(args.bounds));
+  const absl::StatusOr<std::vector<Value>> outputs = run_model(args, *runtime, *model, drawn.inputs, timings);
   if (!outputs.ok()) {
+    if (absl::IsUnimplemented(outputs.status())) return fail(outputs.status(), args.input, *runtime ? "" : kElsewhereAdvice);
     const bool none_given = absl::IsInvalidArgument(outputs.status()) && args.inputs.empty();
     return fail(outputs.status(), args.input, none_given ? kInputsAdvice : run_advice(outputs.status()));
   }

@@ -53,6 +53,7 @@ SteppingOptions stepping_options(const VerifyCommandArgs& args, const VerifyOpti
   out.seconds = options.seconds;
   out.memory = options.memory;
   out.cancel = options.cancel;
+  out.runtime = options.runtime;
   return out;
 }
 
@@ -69,6 +70,9 @@ int verify_command(const VerifyCommandArgs& args) {
   }
   absl::StatusOr<VerifyOptions> options = verify_options(args.check, args.shapes, args.common, models[0]);
   if (!options.ok()) return fail(options.status(), "", "");
+  absl::StatusOr<OtherRuntime> runtime = runtime_of(args.runtime, args.common);
+  if (!runtime.ok()) return fail(runtime.status(), "", "");
+  options->runtime = *std::move(runtime);
   absl::StatusOr<DecoderNames> names = decoder_names(args.decoder, args.shapes);
   if (!names.ok()) return fail(names.status(), "", "");
   const VerifyReport report = args.stepping ? verify_by_stepping(models[0], models[1], stepping_options(args, *options, *names))
@@ -86,7 +90,7 @@ int verify_command(const VerifyCommandArgs& args) {
     case VerifyStatus::kDifferent:
       return fail(kExitDifferent, args.optimized, report.message, "");
     case VerifyStatus::kUnsupported:
-      return fail(kExitUnsupported, args.original, report.message, "compare the two in another runtime");
+      return fail(kExitUnsupported, args.original, report.message, options->runtime ? "" : kElsewhereAdvice);
     case VerifyStatus::kNotRun:
       return fail(options->inputs.empty() ? kExitUnsupported : kExitFile, args.original, report.message,
                   options->inputs.empty() ? "give inputs by --inputs" : "check the inputs");

@@ -157,6 +157,8 @@ std::string take_options_behind(ReduceArgs& args, const std::vector<std::string>
                       !args.optimize.dump_egraph.empty() || !args.optimize.save_repro.empty() || !args.optimize.dumps.empty() ||
                       !args.optimize.output_dir.empty();
   if (writes) return "behind --: runs on smaller models write no files; leave -o, --report, --dump-egraph and --save-repro out";
+  if (args.optimize.runtime.name != kOurRuntime)
+    return "behind --: runs on smaller models have saturate's own runtime; leave --runtime out";
   if (!args.optimize.check.inputs.empty())
     return "behind --: inputs of a model do not fit smaller ones; leave --inputs out, --seed draws others";
   return "";
@@ -356,9 +358,10 @@ int shell_command(const std::string& asked, const ShellArgs& args) {
   return kExitOk;
 }
 
-int parse_and_run(int argc, char** argv) {
+int parse_and_run(int argc, char** argv, const OtherRuntimes* others) {
   CLI::App app;
   Everything all;
+  for (RuntimeArgs* args : {&all.optimize.runtime, &all.verify.runtime, &all.run.runtime, &all.bench.runtime}) args->others = others;
   describe(app);
   Given given = words(argc, argv, app, all);
   std::vector<std::string>& arguments = given.words;
@@ -384,7 +387,7 @@ int parse_and_run(int argc, char** argv) {
 
 }  // namespace
 
-int saturate::command_line(int argc, char** argv) {
+int saturate::command_line(int argc, char** argv, const OtherRuntimes* others) {
   take_signals();
-  return guarded([&] { return finish_output(guarded([&] { return parse_and_run(argc, argv); })); });
+  return guarded([&] { return finish_output(guarded([&] { return parse_and_run(argc, argv, others); })); });
 }

@@ -4,7 +4,9 @@
 
 namespace saturate {
 
-// `argv` as main gets it. Takes SIGINT, SIGTERM, SIGHUP, SIGXFSZ and SIGBUS over.
-int command_line(int argc, char** argv);
+struct OtherRuntimes;
+
+// `argv` as main gets it. Takes SIGINT, SIGTERM, SIGHUP, SIGXFSZ and SIGBUS over. `others`: what --runtime names beside our own runtime.
+int command_line(int argc, char** argv, const OtherRuntimes* others = nullptr);
 
 }  // namespace saturate

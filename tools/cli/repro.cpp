@@ -123,6 +123,7 @@ class ReproWriter {
     if (::stat(option.value->c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return "";  // a built-in one
     if (option.name == "--rules") return *option.value == "none" ? "" : "rules";
     if (option.name == "--cost") return "costs";
+    if (option.name == "--custom-op-library") return "libraries";
     if (one_of(option.name, {"--before", "--after"})) return "passes";
     if (option.name == "--target") return names_a_file(*option.value) ? "target" : "";
     return one_of(option.name, {"--inputs", "--model-check-inputs", "--input-data-path"}) ? "inputs" : "";

@@ -98,6 +98,19 @@ void add_bounds(CLI::App* app, RunBounds& bounds) {
   add_max_memory(app, bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)");
 }
 
+void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what) {
+  app->add_option(
+         "--runtime", args.name,
+         fmt::format("{}: saturate (default) or onnxruntime, which the Python package's command has if onnxruntime is installed", what))
+      ->type_name("NAME")
+      ->check(choice({std::string(kOurRuntime), "onnxruntime"}));
+  app->add_option("--custom-op-library", args.custom_op_libraries,
+                  "with --runtime onnxruntime: a shared library of custom operators; may be repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->take_all();
+}
+
 void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
   app->add_option("--dim", args.dims, fmt::format("{} of a symbolic dim; may be repeated", what))
       ->type_name("SYMBOL=SIZE")
@@ -283,6 +296,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
       "for (saturate.replaces)");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   add_check(verb, args.check);
+  add_runtime(verb, args.runtime, "what runs original and result to verify them");
   verb->add_flag("--debug-rules", args.debug_rules,
                  "where verification fails, give up and tell which application of which rule brings the difference");
   verb->add_flag("--strict-verify", args.strict_verify,
@@ -451,6 +465,7 @@ void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
   add_check(verb, verify.check);
   add_time(verb, verify.check.seconds,
            "seconds after which no new case is begun and the one that runs is given up; 1 at least (default 60)");
+  add_runtime(verb, verify.runtime, "what runs the models");
   add_shapes(verb, verify.shapes, "try only this size");
   verb->add_flag("--stepping", verify.stepping,
                  "A is a decoder without a cache, B one with a cache: run B step by step, with several lengths, steps and paddings, and "
@@ -499,6 +514,7 @@ void add_run(CLI::App& app, RunArgs& run) {
   add_shapes(verb, run.shapes, "with --random: the size");
   verb->add_option("--seed", run.seed, "with --random: of the inputs (default 0)")->type_name("N");
   verb->add_option("-o,--output", run.output, "where the outputs go")->type_name("OUT.npz");
+  add_runtime(verb, run.runtime, "what runs the model");
   verb->add_flag("--profile", run.profile, "time by operator");
   verb->add_flag("--check-finite", run.check_finite, "fail at the first node that makes a NaN or infinity of finite inputs, and name it");
   add_bounds(verb, run.bounds);
@@ -507,10 +523,11 @@ void add_run(CLI::App& app, RunArgs& run) {
 }
 
 void add_bench(CLI::App& app, BenchArgs& args) {
-  CLI::App* verb = app.add_subcommand("bench",
-                                      "measure how long a model takes, or two against each other\n\nRuns in our runtime, on the same "
-                                      "inputs, two models in turns so that what disturbs the machine disturbs both.\nMedian, 90th "
-                                      "percentile, spread, and the time by operator from separate runs.");
+  CLI::App* verb = app.add_subcommand(
+      "bench",
+      "measure how long a model takes, or two against each other\n\nRuns in our runtime unless --runtime names another, on the same "
+      "inputs, two models in turns so that what disturbs the machine disturbs both.\nMedian, 90th "
+      "percentile, spread, and the time by operator from separate runs.");
   verb->add_option("MODEL.onnx", args.models, "one model, or two to compare")->required()->expected(1, 2);
   verb->add_option("--inputs", args.inputs, "measure on these inputs instead of random ones")->type_name("X.npz");
   add_shapes(verb, args.shapes, "the size");
@@ -526,6 +543,7 @@ void add_bench(CLI::App& app, BenchArgs& args) {
   verb->add_flag("--check-finite", args.check_finite,
                  "run each model once before, node by node: the first that makes a NaN or infinity of finite inputs is named");
   add_bounds(verb, args.bounds);
+  add_runtime(verb, args.runtime, "what runs the models; the time by operator is of saturate's own alone");
   verb->add_flag("--pin", args.pin, "pin to as many CPUs as there are threads");
   add_common(verb, args.common, true);
   verb->footer(

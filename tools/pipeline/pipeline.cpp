@@ -39,7 +39,7 @@ std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
   const bool inputs_help = report.status == VerifyStatus::kNotRun;  // they do not make a kernel that is missing
   return Failure{code, fmt::format("can't verify: {}", report.message),
                  inputs_help ? "nothing was written; --no-verify goes on without, --inputs gives inputs"
-                             : "nothing was written; --no-verify goes on without"};
+                             : "nothing was written; --runtime onnxruntime verifies there, --no-verify goes on without"};
 }
 
 // What stays in the result although the target can't express it, and how much of it the model had.

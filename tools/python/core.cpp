@@ -144,11 +144,16 @@ void bind_rules(nb::module_& m) {
       .def("show", [](const api::RuleSet& rules, const std::string& name) { return rules.show(name); });
 }
 
-int command_line(std::vector<std::string> words) {
+int command_line(std::vector<std::string> words, const nb::dict& runtimes) {
+  OtherRuntimes others;
+  for (const auto& [name, make] : runtimes) {
+    const auto text = nb::cast<std::string>(name);
+    others.makers.emplace(text, maker_from(text, nb::borrow(make)));
+  }
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   return unlocked([&] {
-    const int code = saturate::command_line(static_cast<int>(argv.size()), argv.data());
+    const int code = saturate::command_line(static_cast<int>(argv.size()), argv.data(), &others);
     std::fflush(stdout);
     return code;
   });
@@ -197,7 +202,7 @@ NB_MODULE(_core, m) {
   m.def("diff", &diff);
   m.def("explain", &explain);
   m.def("generate", &generate, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
-  m.def("command_line", &command_line);
+  m.def("command_line", &command_line, nb::arg(), nb::arg() = nb::dict());
   m.def("targets", &saturate::api::targets);
   m.def("what_instead", &saturate::api::what_instead);
   m.attr("__version__") = saturate::api::version();

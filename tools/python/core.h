@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tools/api/saturate.h"
+#include "tools/api/saturate_impl.h"
 
 namespace saturate::python {
 
@@ -50,6 +51,12 @@ void fill_options(const nb::dict& given, Call& call);
 // Runs `work` on a thread of its own without the GIL, while this one watches for signals and reports progress. The first KeyboardInterrupt
 // ends the rewriting, a second one (or one where nothing is left to cut short) gives up. Errors of Python functions are thrown again here.
 void run_watched(Call& call, const std::function<void()>& work);
+
+// A runtime that is a Python function: it takes a Model and gives a function that takes values by name and seconds (or None), and gives a
+// list of values and the seconds that they took.
+api::Runtime runtime_from(std::string name, nb::object open);
+// For the command: `make` takes threads and libraries, and gives such a function.
+RuntimeMaker maker_from(std::string name, nb::object make);
 
 // The JSON of api::generate. `run`, where not None, takes a dict of values by name and gives a list of values, instead of our runtime.
 std::string generate(const api::Model& model, const std::vector<std::vector<std::int64_t>>& prompts, const nb::dict& given, nb::object run);

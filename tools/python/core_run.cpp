@@ -102,6 +102,10 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "atol", o.atol);
   get(given, "steps", o.steps);
   get(given, "seed", o.seed);
+  if (given.contains("runtime") && !given["runtime"].is_none()) {
+    const auto named = nb::cast<nb::tuple>(given["runtime"]);
+    o.runtime = runtime_from(nb::cast<std::string>(named[0]), named[1]);
+  }
   if (given.contains("inputs") && !given["inputs"].is_none()) {
     const nb::list cases = nb::cast<nb::list>(given["inputs"]);
     for (const nb::handle one : cases) {

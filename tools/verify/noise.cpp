@@ -63,17 +63,13 @@ Model nudged(const Model& model, int run) {
   return out;
 }
 
-using Outputs = absl::StatusOr<std::vector<Value>>;
-
-Outputs run_once(const NoiseOf& original, const Model& model, const Inputs& inputs, bool in_double) {
-  SessionOptions options = original.options;
-  options.reference = in_double;
-  const auto session = Session::create(model, options);
-  return session.ok() ? session->run(inputs, nullptr, original.limits) : session.status();
+absl::StatusOr<Ran> run_once(const NoiseOf& original, const OpenModel& open, const Model& model, const Inputs& inputs) {
+  const absl::StatusOr<RunOnce> run = open(model);
+  return run.ok() ? (*run)(inputs, original.limits) : run.status();
 }
 
-void learn(const NoiseOf& original, const Outputs& again, std::vector<Noise>& noise) {
-  for (std::size_t i = 0; again.ok() && i < original.outputs.size(); ++i) noise[i].learn(original.outputs[i], (*again)[i]);
+void learn(const NoiseOf& original, const absl::StatusOr<Ran>& again, std::vector<Noise>& noise) {
+  for (std::size_t i = 0; again.ok() && i < original.outputs.size(); ++i) noise[i].learn(original.outputs[i], again->outputs[i]);
 }
 
 }  // namespace
@@ -104,16 +100,19 @@ void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std
   for (int move = 0; move < kMoves; ++move) {
     if (move < 2 && !floats) continue;
     if (move < 2)
-      learn(original, original.session.run(moved_inputs(original.inputs, move), nullptr, original.limits), noise);
+      learn(original, original.run(moved_inputs(original.inputs, move), original.limits), noise);
     else
       learn(original,
-            run_once(original, nudged(original.model, move), floats ? moved_inputs(original.inputs, move) : original.inputs, false), noise);
+            run_once(original, original.open, nudged(original.model, move), floats ? moved_inputs(original.inputs, move) : original.inputs),
+            noise);
     if (enough()) return;
   }
 }
 
 void measure_exactly(const NoiseOf& original, std::initializer_list<std::vector<Noise>*> noise) {
-  const Outputs exact = run_once(original, original.model, original.inputs, true);
+  SessionOptions in_double = original.options;
+  in_double.reference = true;
+  const absl::StatusOr<Ran> exact = run_once(original, open_here(in_double), original.model, original.inputs);
   for (std::vector<Noise>* one : noise) learn(original, exact, *one);
 }
 

@@ -9,6 +9,7 @@
 #include "onnx_bridge/model/model.h"
 #include "tools/verify/compare.h"
 #include "tools/verify/draw_inputs.h"
+#include "tools/verify/other_runtime.h"
 
 namespace saturate {
 
@@ -17,8 +18,9 @@ DType coarsest_float(const Model& model);
 
 struct NoiseOf {
   const Model& model;
-  const Session& session;  // of the model
-  SessionOptions options;  // for further ones
+  const RunOnce& run;      // of the model
+  const OpenModel& open;   // for models beside it, in the same runtime
+  SessionOptions options;  // for sessions of ours
   RunLimits limits;
   const Inputs& inputs;
   const std::vector<Value>& outputs;  // what the model makes of them

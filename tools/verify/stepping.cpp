@@ -57,6 +57,7 @@ class Stepping {
 
   VerifyReport run() {
     const double start = steady_seconds();
+    report_.runtime = options_.runtime.name;
     for (int i = 0; i < 2 && good(); ++i) prepare(i);
     if (good()) check_lengths();
     if (good())
@@ -95,15 +96,31 @@ class Stepping {
     if ((i == 0) != decoder->cache.empty())
       return stop(VerifyStatus::kNotRun, fmt::format("{} {}; give the model without a cache first, and that with one behind it", which(i),
                                                      i == 0 ? "has a past among its inputs" : "has no past among its inputs"));
+    absl::StatusOr<RunModel> run = options_.runtime ? open_there(i) : open_here(i);
+    if (!run.ok()) return stop(i, run.status());
+    steppers_.emplace_back(*models_[i], *std::move(decoder), names.sizes, *std::move(run));
+  }
+
+  absl::StatusOr<RunModel> open_here(int i) {
     SessionOptions session_options;
     session_options.threads = options_.threads;
     session_options.cancel = options_.cancel;
     absl::StatusOr<Session> session = Session::create(*models_[i], session_options);
-    if (!session.ok()) return stop(i, session.status());
+    if (!session.ok()) return session.status();
     sessions_.push_back(std::make_unique<Session>(*std::move(session)));
     RunLimits limits;
     limits.memory = options_.memory;
-    steppers_.emplace_back(*models_[i], *std::move(decoder), names.sizes, run_by(*sessions_.back(), limits));
+    return run_by(*sessions_.back(), limits);
+  }
+
+  absl::StatusOr<RunModel> open_there(int i) const {
+    absl::StatusOr<RunOnce> run = options_.runtime.open(*models_[i]);
+    if (!run.ok()) return run.status();
+    return RunModel([run = *std::move(run)](const Inputs& inputs) -> absl::StatusOr<std::vector<Value>> {
+      absl::StatusOr<Ran> ran = run(inputs, {});
+      if (!ran.ok()) return ran.status();
+      return std::move(ran->outputs);
+    });
   }
 
   const Decoder& whole() const { return steppers_[0].decoder(); }

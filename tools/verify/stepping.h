@@ -21,6 +21,7 @@ struct SteppingOptions {
   double seconds = 60;                        // after so long no new case is begun
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
+  OtherRuntime runtime = {};  // that runs both instead of ours
 };
 
 // There are steps of one token and of several, and a prompt with single tokens behind it. Rows of a batch are padded in front by different

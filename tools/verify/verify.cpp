@@ -37,6 +37,8 @@ class Verifier {
  public:
   Verifier(const Model& original, const Model& optimized, const VerifyOptions& options)
       : original_(original), optimized_(optimized), options_(options), tolerances_(options.tolerances), started_(steady_seconds()) {
+    open_ = options.runtime ? options.runtime.open : open_here(session_options());
+    report_.runtime = options.runtime.name;
     const std::vector<std::string> names = random_outputs(original);
     random_ = {names.begin(), names.end()};
     tolerances_.coarsest = coarsest_float(original);
@@ -114,12 +116,13 @@ class Verifier {
   // themselves.
   RunLimits limits_of_noise(CaseKind kind) const { return {limits(kind).memory, steady_seconds() + seconds_of_noise_}; }
 
-  bool open(const Model& model, const char* which, std::optional<Session>& session) {
-    absl::StatusOr<Session> made = Session::create(model, session_options());
+  bool open(const Model& model, const char* which, RunOnce& run) {
+    absl::StatusOr<RunOnce> made = open_(model);
     if (made.ok()) {
-      session.emplace(*std::move(made));
+      run = *std::move(made);
       return true;
     }
+    if (absl::IsCancelled(made.status())) return fail(VerifyStatus::kCancelled, "interrupted");
     const std::string what = fmt::format("the {} model: {}", which, std::string(made.status().message()));
     return fail(unsupported(made.status()) ? VerifyStatus::kUnsupported : VerifyStatus::kNotRun, what);
   }
@@ -147,17 +150,18 @@ class Verifier {
   }
 
   Try attempt(const Inputs& inputs, const Sizes& sizes, CaseKind kind) {
-    const absl::StatusOr<std::vector<Value>> wanted = first_->run(inputs, nullptr, limits(kind));
+    const absl::StatusOr<Ran> first = first_(inputs, limits(kind));
     if (cancelled()) return Try::kStop;
-    if (!wanted.ok()) return original_failed(wanted.status(), kind);
-    if (as_declared_ && !has_declared_sizes(*wanted, sizes)) {
+    if (!first.ok()) return original_failed(first.status(), kind);
+    const std::vector<Value>& wanted = first->outputs;
+    if (as_declared_ && !has_declared_sizes(wanted, sizes)) {
       misdeclared_ += !is_beyond(kind);
       return refused(kind);
     }
-    const absl::StatusOr<std::vector<Value>> got = second_->run(inputs, nullptr, limits(kind));
+    const absl::StatusOr<Ran> second = second_(inputs, limits(kind));
     if (cancelled()) return Try::kStop;
-    if (!got.ok()) return optimized_failed(got.status(), *wanted, inputs, sizes, kind);
-    return judge(inputs, *wanted, *got, sizes, kind);
+    if (!second.ok()) return optimized_failed(second.status(), wanted, inputs, sizes, kind);
+    return judge(inputs, wanted, second->outputs, sizes, kind);
   }
 
   Try original_failed(const absl::Status& status, CaseKind kind) {
@@ -301,7 +305,7 @@ class Verifier {
     const bool given = tolerances_are_given();
     std::vector<Noise> noise(wanted.size());
     const NoiseOf original{
-        original_, *first_, session_options(), limits_of_noise(result.kind), inputs, wanted, result.kind == CaseKind::kQuantized};
+        original_, first_, open_, session_options(), limits_of_noise(result.kind), inputs, wanted, result.kind == CaseKind::kQuantized};
     const auto is_rounding = [&] {
       const VerifyCase before = result;
       result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise});
@@ -584,6 +588,12 @@ class Verifier {
 
   // Cases beyond what is usual, at sizes that the original has taken.
   void try_beyond(const InputDrawer& drawer) {
+    if (!options_.runtime) try_far_and_empty(drawer);
+    if (!taken_) return;
+    if (const auto big = long_sizes(original_, drawer.symbols(), *taken_)) one_beyond(drawer, *big, taken_->style, CaseKind::kLong);
+  }
+
+  void try_far_and_empty(const InputDrawer& drawer) {
     const Sizes sizes = report_.cases.front().sizes;
     const DrawStyle style = taken_ ? taken_->style : DrawStyle{};
     // No calibrated quantizer holds what lies far from 0, and a part of it lies near 0.
@@ -600,7 +610,6 @@ class Verifier {
     if (!taken_) return;
     for (const Sizes& empty : excludes(kEmptySizes) ? std::vector<Sizes>() : sizes_with_zero(drawer.symbols(), *taken_))
       one_beyond(drawer, empty, style, CaseKind::kEmpty);
-    if (const auto big = long_sizes(original_, drawer.symbols(), *taken_)) one_beyond(drawer, *big, style, CaseKind::kLong);
   }
 
   void far_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style, CaseKind kind, std::int64_t phase) {
@@ -625,7 +634,8 @@ class Verifier {
   const VerifyOptions& options_;
   Tolerances tolerances_;
   double started_;
-  std::optional<Session> first_, second_;
+  OpenModel open_;
+  RunOnce first_, second_;
   std::set<std::string> random_;
   StepMoves moves_ = StepMoves::kNone;
   std::map<std::string, double> steps_;  // of outputs that hold quantized values

@@ -1,4 +1,5 @@
-// Do two models compute the same? Both are run by our own runtime on the same inputs, several sizes of every symbolic dim.
+// Do two models compute the same? Both are run on the same inputs, several sizes of every symbolic dim: by our own runtime, unless another
+// is named.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "rules/language/assumptions.h"
 #include "tools/verify/compare.h"
 #include "tools/verify/draw_inputs.h"
+#include "tools/verify/other_runtime.h"
 #include "tools/verify/steps.h"
 
 namespace saturate {
@@ -44,6 +46,8 @@ struct VerifyOptions {
   double seconds = 60;                        // after so long no new case is begun, and the one that runs is given up
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
+  // Runs the models instead of our runtime. It keeps to no bounds of memory, so there are no cases beyond the usual but long ones.
+  OtherRuntime runtime;
   std::function<void(std::size_t done)> progress;  // after each case
 };
 
@@ -64,6 +68,7 @@ struct VerifyCase {
 struct VerifyReport {
   VerifyStatus status = VerifyStatus::kEqual;
   std::string message;  // one line; why, unless equal
+  std::string runtime;  // that both were run by, where it isn't ours
   std::vector<VerifyCase> cases;
   std::vector<std::string> notes;  // outputs that weren't compared, and why
   std::size_t refused = 0;         // tries that the first model refused

@@ -74,6 +74,7 @@ def values(folder):
         "steps": 1, "seed": 7, "memory_slack": 0.02, "time_limit": 30.0, "rtol": 1e-3, "atol": 1e-5, "approximate": True, "rescale": True,
         "keep_opset": True, "allow_empty": True, "strict_verify": True, "strict_budget": True, "debug_rules": True, "verbose": True, "verify": False,
         "within_one_step": True, "dims": {}, "input_shapes": {}, "annotate": True, "diff": True,
+        "runtime": "saturate", "custom_op_library": [], "keep_functions": True, "before": [], "after": [],
     }  # fmt: skip
 
 

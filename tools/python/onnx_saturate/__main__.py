@@ -16,7 +16,9 @@ def main() -> int:
         from .generate import main as generate_text  # takes text and other runtimes, which the command does not
 
         return generate_text(words[1:])
-    return command_line(["saturate", *words])
+    from ._runtimes import MAKERS
+
+    return command_line(["saturate", *words], MAKERS)
 
 
 if __name__ == "__main__":

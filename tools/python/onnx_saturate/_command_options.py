@@ -37,6 +37,7 @@ OPTIONS: tuple[Option, ...] = (
         ("report", "JSON file for all that is known of the run."),
         ("dump_egraph", "JSON file for the e-graph with its costs."),
         ("save_repro", "A new folder for what repeats the run."),
+        ("runtime", "What runs original and result to verify them: saturate or onnxruntime (saturate)."),
     ),
     *_table(
         "texts",
@@ -46,6 +47,7 @@ OPTIONS: tuple[Option, ...] = (
         ("assume", "Risky assumptions that rules may make, too."),
         ("no_assume", "Assumptions that no rule may make, or all."),
         ("inputs", ".npz files to verify on instead of random inputs."),
+        ("custom_op_library", "With onnxruntime: shared libraries of custom operators."),
         ("dump", "STAGE or STAGE=FILE: what a stage has made."),
         ("before", "JSON files of passes of `saturate transform` to run before optimizing."),
         ("after", "JSON files of passes of `saturate transform` to run after optimizing."),

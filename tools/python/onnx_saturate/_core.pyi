@@ -1,6 +1,6 @@
 """The compiled part of saturate."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from numpy.typing import NDArray
@@ -89,4 +89,4 @@ def generate(
     /,
 ) -> str: ...
 def targets() -> list[str]: ...
-def command_line(words: list[str], /) -> int: ...
+def command_line(words: list[str], runtimes: Mapping[str, Callable[..., Any]] = {}, /) -> int: ...

@@ -16,6 +16,7 @@ from ._errors import OptionError
 from ._options import Options, Path, Progress, checked, document, price, text
 from ._report import Report
 from ._rules import rule_set
+from ._runtimes import opener
 from ._session import named_inputs
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 # What goes to the compiled part in another form, or does not go there.
-_APART = {"external_data", "external_data_threshold", "skip_rules", "progress", "base_dir", "assume", "no_assume", "not_assumed", "cost", "rules"}
+_APART = {
+    "external_data", "external_data_threshold", "skip_rules", "progress", "base_dir", "assume", "no_assume", "not_assumed", "cost", "rules",
+    "runtime", "custom_op_library",
+}  # fmt: skip
 
 
 class _Bar:
@@ -70,6 +74,9 @@ def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, A
     out["assumed"] = given.get("assume", [])
     out["not_assumed"] = given.get("no_assume", []) + given.get("not_assumed", [])
     out["rules"] = rule_set(given.get("rules"), given.get("skip_rules", ()))
+    runtime = given.get("runtime", "saturate")
+    open_model = opener(runtime, given.get("custom_op_library"), given.get("threads", 1))
+    out["runtime"] = None if open_model is None else (runtime, open_model)
     cost = given.get("cost")
     if callable(cost):
         out["cost_model"] = lambda op: price(f"cost: {op.op_type}", cost(op))
@@ -185,7 +192,7 @@ def verify(original: ModelLike, other: ModelLike, **options: Unpack[Options]) ->
     """Runs both on the same inputs (random ones of several sizes unless `inputs` gives them) and compares every output.
 
     Of the options: `dims` and `input_shapes` (sizes to try), `allow_empty`, `rtol`, `atol`, `steps`, `seed`, `inputs`, `time_limit`,
-    `max_memory`, `threads`, `base_dir`.
+    `max_memory`, `threads`, `runtime`, `custom_op_library`, `base_dir`.
     """
     first = _convert.to_core(original, options.get("base_dir"))
     second = _convert.to_core(other, options.get("base_dir"))
@@ -217,4 +224,4 @@ def explain(model: ModelLike, op: str = "", *, rule: str = "", value: str = "", 
 document(optimize)
 document(optimize_with_report)
 document(explain)
-document(verify, ("dims", "input_shapes", "allow_empty", "rtol", "atol", "steps", "seed", "inputs", "time_limit", "max_memory", "threads", "base_dir"))
+document(verify, ("dims", "input_shapes", "allow_empty", "rtol", "atol", "steps", "seed", "inputs", "time_limit", "max_memory", "threads", "runtime", "custom_op_library", "base_dir"))

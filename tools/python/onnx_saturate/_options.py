@@ -107,6 +107,10 @@ class Options(TypedDict, total=False):
     makes (0)."""
     seed: int
     """Of the random inputs (0)."""
+    runtime: str
+    """What runs original and result to compare them: "saturate", or "onnxruntime" where that is installed ("saturate")."""
+    custom_op_library: str | os.PathLike[str] | Iterable[str]
+    """With "onnxruntime": shared libraries of custom operators (none)."""
     inputs: Inputs | Sequence[Mapping[str, Any]]
     """Verify on these instead of random ones; a list of dicts: one case each (random ones)."""
     progress: Progress
@@ -288,8 +292,8 @@ def _progress(place: str, value: object) -> object:
 
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("target", "extractor", "base_dir"), text),
-    **dict.fromkeys(("prefer", "skip_rules", "skip_fusions", "assume", "no_assume", "not_assumed"), texts),
+    **dict.fromkeys(("target", "extractor", "base_dir", "runtime"), text),
+    **dict.fromkeys(("prefer", "skip_rules", "skip_fusions", "assume", "no_assume", "not_assumed", "custom_op_library"), texts),
     **dict.fromkeys(("iterations", "memory_limit", "max_memory", "external_data_threshold", "seed"), whole),
     **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack"), number),
     **dict.fromkeys(

@@ -40,6 +40,7 @@ _BENCH = {
     **_SHAPES, **_RUN,
     "iterations": ("--iterations", "whole"), "warmup": ("--warmup", "whole"), "as_is": ("--as-is", "on"), "pin": ("--pin", "on"),
     "check_finite": ("--check-finite", "on"), "profile": ("--profile", "text"),
+    "runtime": ("--runtime", "text"), "custom_op_library": ("--custom-op-library", "texts"),
 }  # fmt: skip
 _SATURATE = {
     "target": ("--target", "text"), "prefer": ("--prefer", "texts"), "cost": ("--cost", "text"), "cost_at": ("--cost-at", "points"),
@@ -95,9 +96,9 @@ def _files(models: Iterable[ModelLike], inputs: Mapping[str, Any] | Path | None 
 
 
 def bench(model: ModelLike, other: ModelLike | None = None, *, inputs: Mapping[str, Any] | Path | None = None, **options: Any) -> dict[str, Any]:
-    """How long a model takes in saturate's own runtime, or two in turns (the keys of `saturate bench --json`).
+    """How long a model takes in saturate's own runtime (or another `runtime`), or two in turns (the keys of `saturate bench --json`).
 
-    Of the options of `Options`: `dims`, `input_shapes`, `allow_empty`, `seed`, `threads`, `max_memory`, `time_limit`. Also: `iterations`
+    Of the options of `Options`: `dims`, `input_shapes`, `allow_empty`, `seed`, `threads`, `max_memory`, `time_limit`, `runtime`, `custom_op_library`. Also: `iterations`
     (as many as fit into 2 s, 10 to 1000), `warmup` (3), `as_is` (False: nothing folded or fused beforehand), `pin` (False: to CPUs),
     `check_finite` (False), `profile` (a file for a Chrome trace).
 
