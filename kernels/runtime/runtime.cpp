@@ -7,6 +7,7 @@
 #include "egraph/parallel.h"
 #include "fmt/format.h"
 #include "kernels/runtime/plan.h"
+#include "kernels/runtime/registry.h"
 #include "kernels/runtime/team_scope.h"
 #include "kernels/session/graph.h"
 
@@ -249,5 +250,9 @@ absl::StatusOr<std::vector<Value>> Session::run_over(std::map<std::string, Value
 MemoryUse Session::memory() const { return {impl_->pool->arena_bytes(), impl_->pool->system_requests()}; }
 
 std::unique_ptr<Evaluator> make_evaluator(const EvaluatorOptions& options) { return std::make_unique<KernelEvaluator>(options); }
+
+bool has_kernel(std::string_view domain, std::string_view op_type) {
+  return domain != kSessionDomain && Registry::standard().find(domain, op_type) != nullptr;
+}
 
 }  // namespace saturate

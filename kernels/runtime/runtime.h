@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,6 +50,9 @@ struct MemoryUse {
   std::size_t most = 0;             // bytes that were ever in use at once, gaps between them included; results of runs apart
   std::size_t system_requests = 0;  // how often a run asked the system for memory, so far
 };
+
+// Whether some version of the operator can be run; functions of models are not asked about.
+bool has_kernel(std::string_view domain, std::string_view op_type);
 
 // Runs may go on at the same time from several threads. The first run of each size of the inputs records when which tensor lives; later
 // ones put them where a plan made of that says.

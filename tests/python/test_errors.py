@@ -277,15 +277,18 @@ def test_pickle_is_refused(tmp_path):
 
 def test_unknown_operator_cant_be_verified(tmp_path):
     """5, said by node and operator; --no-verify goes on."""
-    nodes = [helper.make_node("Mystery", ["x"], ["m"], name="the_mystery", domain="own"), helper.make_node("Relu", ["m"], ["y"])]
-    path = write(tmp_path, make_model(nodes, [value("x", TensorProto.FLOAT, [2])], [value("y", TensorProto.FLOAT, [2])], domains=["own"]))
+    branches = [helper.make_graph([helper.make_node(op, ["x"], [name], domain=domain, name=label)], name, [], [value(name, TensorProto.FLOAT, [2])])
+                for op, name, domain, label in (("Mystery", "then", "own", "the_mystery"), ("Relu", "else", "", "known"))]
+    nodes = [helper.make_node("If", ["c"], ["m"], then_branch=branches[0], else_branch=branches[1]), helper.make_node("Relu", ["m"], ["y"])]
+    inputs = [value("x", TensorProto.FLOAT, [2]), value("c", TensorProto.BOOL, [])]
+    path = write(tmp_path, make_model(nodes, inputs, [value("y", TensorProto.FLOAT, [2])], domains=["own"]))
     before = listing(tmp_path)
     done = run(path, cwd=tmp_path)
     assert_refused(done, 5, tmp_path, before, "the_mystery")
-    assert "Mystery" in done.stderr
+    assert "Mystery" in done.stderr and "stands in the body of If" in done.stderr
     assert run(path, "--no-verify", cwd=tmp_path).returncode == 0
     result = onnx.load(tmp_path / "bad.opt.onnx")
-    assert [n.op_type for n in result.graph.node] == ["Mystery", "Relu"]
+    assert [n.op_type for n in result.graph.node] == ["If", "Relu"]
 
 
 def test_ctrl_c_ends_a_run(tmp_path):

@@ -42,8 +42,9 @@ def make_folder(here):
     onnx.save(small(shape=None), here / "noshape.onnx")
     onnx.save(two_inputs(), here / "two.onnx")
     onnx.save(small(op="Reluu"), here / "reluu.onnx")
-    onnx.save(make_model([helper.make_node("MyOp", ["x"], ["y"], name="b", domain="my.ops")], [value("x", TensorProto.FLOAT, [2])],
-                         [value("y", TensorProto.FLOAT, [2])], domains=["my.ops"]), here / "custom.onnx")
+    branches = [helper.make_graph([helper.make_node("MyOp", ["x"], [name], name="b", domain="my.ops")], name, [], [value(name, TensorProto.FLOAT, [2])]) for name in "uv"]
+    onnx.save(make_model([helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])],
+                         [value("x", TensorProto.FLOAT, [2]), value("c", TensorProto.BOOL, [])], [value("y", TensorProto.FLOAT, [2])], domains=["my.ops"]), here / "custom.onnx")
     onnx.save(make_model([helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", TensorProto.FLOAT, [2, 63])], [value("y", TensorProto.FLOAT, [2, 4])],
                          [tensor("w", np.zeros((64, 4), np.float32))]), here / "shapeerr.onnx")
     cycle = [helper.make_node("Add", ["x", "b"], ["a"], name="first"), helper.make_node("Relu", ["a"], ["b"], name="second")]
@@ -138,7 +139,7 @@ ROWS = [
     ("run reluu.onnx --random", 1, ["did you mean Relu?"]),
     ("verify reluu.onnx m.onnx", 1, ["did you mean Relu?"]),
     ("bench reluu.onnx", 1, ["did you mean Relu?"]),
-    ("custom.onnx", 5, ["no kernel", "my.ops.MyOp", "--no-verify", "--runtime onnxruntime"]),
+    ("custom.onnx", 5, ["no kernel", "my.ops.MyOp", "in the body of If", "--no-verify", "--runtime onnxruntime"]),
     ("custom.onnx --runtime onnxruntime", 5, ["saturate's own runtime alone", "pip install onnx-saturate onnxruntime"]),
     ("verify m.onnx n.onnx --runtime onnxruntime", 5, ["saturate's own runtime alone", "pip install onnx-saturate onnxruntime"]),
     ("bench m.onnx --runtime onnx", 2, ["--runtime", "there are saturate, onnxruntime"]),

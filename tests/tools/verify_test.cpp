@@ -68,14 +68,6 @@ TEST(Verify, AMissingOutputIsADifference) {
   EXPECT_NE(report.message.find("'y'"), std::string::npos);
 }
 
-TEST(Verify, UnknownOperatorIsUnsupported) {
-  const Model a =
-      parse("<ir_version: 8, opset_import: [\"\" : 18, \"own\" : 1]>\ng (float[n] x) => (float[n] y) {\n y = own.Mystery (x)\n}\n");
-  const VerifyReport report = verify(a, a);
-  EXPECT_EQ(report.status, VerifyStatus::kUnsupported);
-  EXPECT_NE(report.message.find("Mystery"), std::string::npos) << report.message;
-}
-
 TEST(Verify, IndicesAreDrawnInRange) {
   const Model a = graph("(int64[n, m] ids) => (float[n, m, 2] y)",
                         "t = Constant <value = float[3, 2] {1.0, 2.0, 3.0, 4.0, 5.0, 6.0}> ()\ny = Gather (t, ids)");

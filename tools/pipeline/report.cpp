@@ -236,6 +236,7 @@ std::string summary(const VerifyReport& report) {
   if (worst && worst->max_abs > 0)
     out += fmt::format(", largest difference {:.2e} (output '{}', {:.2e} allowed)", worst->max_abs, worst->name, worst->tolerance);
   if (worst && worst->max_abs == 0) out += ", no difference";
+  if (!report.around.empty()) out += fmt::format(", in parts around {}", fmt::join(report.around, ", "));
   if (!report.runtime.empty()) out += fmt::format(", run by {}", report.runtime);
   return out;
 }
@@ -302,6 +303,7 @@ json to_json(const VerifyReport& report) {
           {"message", report.message},
           {"cases", cases},
           {"notes", report.notes},
+          {"parts_around", report.around},
           {"runtime", report.runtime.empty() ? json("saturate") : json(report.runtime)},
           {"refused_inputs", report.refused},
           {"max_abs_diff", report.max_abs()},

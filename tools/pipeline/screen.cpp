@@ -33,7 +33,8 @@ std::string verdict(const WholeReport& report) {
   if (report.verify->status != VerifyStatus::kEqual) return fmt::format("NOT VERIFIED: {}", summary(*report.verify));
   const double largest = largest_difference(*report.verify);
   const std::string& runtime = report.verify->runtime;
-  return fmt::format("verified on {}{}, {}", plural(report.verify->cases.size(), "input"), runtime.empty() ? "" : " by " + runtime,
+  return fmt::format("verified {}on {}{}, {}", report.verify->around.empty() ? "" : "in parts ",
+                     plural(report.verify->cases.size(), "input"), runtime.empty() ? "" : " by " + runtime,
                      largest > 0 ? fmt::format("largest difference {:.1e}", largest) : "no difference");
 }
 

@@ -10,6 +10,7 @@
 #include "tools/verify/empty_rows.h"
 #include "tools/verify/model_sizes.h"
 #include "tools/verify/noise.h"
+#include "tools/verify/parts.h"
 #include "tools/verify/ties.h"
 #include "tools/verify/verify_plans.h"
 
@@ -660,7 +661,9 @@ class Verifier {
 }  // namespace
 
 VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options) {
-  return Verifier(original, optimized, options).run();
+  VerifyReport report = Verifier(original, optimized, options).run();
+  const bool has_gaps = report.status == VerifyStatus::kUnsupported && !options.runtime;
+  return has_gaps ? verify_in_parts(original, optimized, options, std::move(report)) : report;
 }
 
 }  // namespace saturate

@@ -54,7 +54,7 @@ struct VerifyOptions {
 enum class VerifyStatus {
   kEqual,
   kDifferent,    // some output differs, or the second model fails where the first runs
-  kUnsupported,  // one of the models holds something that our runtime can't run
+  kUnsupported,  // one of the models holds something that our runtime can't run, and they can't be compared in parts around it
   kNotRun,       // nothing was compared: no inputs were found that the first model accepts, or the given ones are refused, or time is over
   kCancelled,
 };
@@ -67,8 +67,9 @@ struct VerifyCase {
 
 struct VerifyReport {
   VerifyStatus status = VerifyStatus::kEqual;
-  std::string message;  // one line; why, unless equal
-  std::string runtime;  // that both were run by, where it isn't ours
+  std::string message;              // one line; why, unless equal
+  std::string runtime;              // that both were run by, where it isn't ours
+  std::vector<std::string> around;  // operators that can't be run and were cut out: the parts around them were compared
   std::vector<VerifyCase> cases;
   std::vector<std::string> notes;  // outputs that weren't compared, and why
   std::size_t refused = 0;         // tries that the first model refused
