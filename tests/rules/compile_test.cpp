@@ -76,6 +76,7 @@ struct OfRank : Refusals {
   explicit OfRank(int rank) : wanted(rank) {}
   bool refuses(const OnnxEGraph& g, const ENode&, Id id) const override { return g.facts(id).rank() != wanted; }
   Ranks ranks(const OpKey&) const override { return {wanted, wanted}; }
+  bool of_any_operator() const override { return true; }
   bool by_place(const OpKey&) const override { return false; }
   bool counts_heads() const override { return false; }
   int wanted;
