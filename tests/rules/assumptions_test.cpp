@@ -63,7 +63,7 @@ TEST(Assumptions, AreUsedForWhatTheySay) {
 // A rule over the sum of scores and a mask either proves that the scores have none of their own, or keeps every number as it is.
 TEST(Assumptions, ChoicesBecomeSumsOfUnmaskedScoresOnly) {
   for (const Rule& rule : all_rules().rules())
-    EXPECT_TRUE(!assumes(rule, "finite_scores") || asks(rule, {"fills", "hides_by_numbers", "lower_triangle"})) << rule.name;
+    EXPECT_TRUE(!assumes(rule, "finite_scores") || asks(rule, {"fills", "hides_by_numbers", "lower_triangle", "boolean"})) << rule.name;
 }
 
 TEST(Assumptions, AreDocumentedWithTheirClass) {
