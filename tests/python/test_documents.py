@@ -16,7 +16,7 @@ SOURCES = (".cpp", ".h", ".inc", ".py", ".rules", ".json", ".txt", ".cmake", ".i
 # Files of ONNX and of ONNX Runtime, places of arguments, and names of other projects.
 THEIRS = {"docs/Changelog.md", "docs/ContribOperators.md", "docs/Broadcasting.md", "file.rules", "OUT.cpp", "OUT.h",
           "LD_LIBRARY_PATH", "unk__7", "unk__8", "snake_case", "PascalCase", "clip_vision", "deberta_v2"}
-OTHER_NAMES = ("docs/backend_tests.md", "docs/functions.md", "docs/rewrites.md", "docs/review.md")  # of test cases of ONNX and its runtime, and names of the past
+OTHER_NAMES = ("docs/backend_tests.md", "docs/first_minute.md", "docs/functions.md", "docs/rewrites.md", "docs/review.md")  # of test cases of ONNX and its runtime, and names of the past
 FOLDERS = "egraph|onnx_bridge|rules|extract|kernels|tests|bench|tools|docs"
 
 
@@ -160,6 +160,20 @@ def test_readme_is_short_and_begins_with_code():
     first = "\n".join(lines[:25])
     assert first.index("tools/quickstart") < first.index("tools/test") < first.index("pip install") < first.index("saturate bart.onnx") < first.index("import onnx_saturate")
     assert [line for line in command_lines(ROOT / "README.md")]
+
+
+def words_of_screen(text):
+    """Words of the screen, however its lines are broken; the time of this run, and the last bits of this processor, count for nothing."""
+    text = re.sub(r"[0-9.]+ (?:us|ms|s)$", "TIME", text, count=1, flags=re.M)
+    return re.sub(r"(difference) [0-9.e-]+", r"\1 SMALL", text).split()
+
+
+def test_the_screen_in_readme_is_what_the_command_prints(workplace):
+    (shown,) = [text for _, text in blocks(ROOT / "README.md") if text.startswith("bart.onnx -> ")]
+    done = subprocess.run([binary(), "bart.onnx"], cwd=workplace, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    shown, said = words_of_screen(shown), words_of_screen(done.stdout)
+    assert len(shown) > 40 and "TIME" in shown and said[: said.index("assumes")] == shown
 
 
 # What is shown for Olive, and for models and pictures that the page does not bring.

@@ -1,7 +1,9 @@
 """The parts of tools/site, and what stands in several places about a release."""
+import fnmatch
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from conftest import ROOT, binary
 sys.path[:0] = [str(ROOT / "tools/pages"), str(ROOT / "tools/wheel")]
 
 import bill
+import cpp_pages
 import draw
 import libraries
 import links
@@ -52,6 +55,28 @@ def test_nearly_all_laws_have_a_picture():
     assert len(texts) > 600 and drawn >= 0.98 * len(texts), (drawn, len(texts))
 
 
+def test_each_public_header_has_a_page_with_all_that_it_declares(tmp_path):
+    made = dict(cpp_pages.write(ROOT, tmp_path))
+    assert {"saturate.h", "saturate_cost.h", "egraph.h", "rewrite.h"} <= made.keys()
+    for path in cpp_pages.public_headers(ROOT):
+        page = (tmp_path / made[path.name]).read_text()
+        shown, private = page.splitlines(), False
+        for line in path.read_text().splitlines():
+            private = (private or line.strip() == "private:") and not line.startswith("}")
+            kept = cpp_pages.comment(line) is None and line.strip() and not cpp_pages.OUTSIDE.match(line) and not private
+            assert not kept or line in shown, (path.name, line)
+        titles = re.findall(r"^## (.*)$", page, flags=re.M)
+        assert titles and all(re.fullmatch(r"\w+|operator\W+", title) for title in titles) and "struct" not in titles, titles
+
+
+def test_declarations_keep_their_comments(tmp_path):
+    cpp_pages.write(ROOT, tmp_path)
+    said = (tmp_path / "saturate.md").read_text()
+    assert said.startswith("# saturate/saturate.h\n\nThe library: load, optimize, verify and run ONNX models.")
+    assert "## Code\n\nThe exit statuses of the command.\n\n```cpp\nenum class Code : int {\n" in said and "shared_ptr<const Impl> impl_;" not in said
+    assert "## saturate_cost_operator\n" in (tmp_path / "saturate_cost.md").read_text()
+
+
 def test_boxes_stand_below_their_inputs():
     a = draw.Box("a", "input")
     b = draw.Box("B", "node", [a])
@@ -86,6 +111,27 @@ def test_the_bill_of_materials_lists_all():
     assert {part["name"] for part in command["components"]} == names.keys() - {"nanobind", "tsl-robin-map", "libstdc++"}
     refs = {part["bom-ref"] for part in document["components"]}
     assert len(refs) == len(document["components"]) and set(document["dependencies"][0]["dependsOn"]) == refs
+
+
+def test_the_image_is_made_of_what_tools_wheels_leaves(tmp_path):
+    """Each step of the Dockerfile is played here, on a tarball as tools/wheels makes it of the command that is tested."""
+    steps = [line.split(maxsplit=1) for line in (ROOT / "tools/wheel/Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
+    assert [step for step, _ in steps] == ["FROM", "RUN", "ADD", "RUN", "USER", "ENTRYPOINT"]
+    (base, apt, add, link, user, entry) = [what for _, what in steps]
+    assert base == "debian:12-slim" and "Debian 12" in (ROOT / "docs/wheels.md").read_text()
+    installed = re.search(r"apt-get install (.*?) &&", apt)[1].split()
+    assert [word for word in installed if not word.startswith("-")] == ["libgcc-s1"]  # the one shared library of no libc that trial.check_needs takes
+    (form,) = re.findall(r'name = f"(saturate-.*?)"', (ROOT / "tools/wheels").read_text())
+    name = form.replace("{bill.version()}", bill.version()).replace("{os.uname().machine}", "x86_64")
+    pattern, opt = add.split()
+    assert fnmatch.fnmatch(f"{name}.tar.gz", pattern) and opt == "/opt/" and "{" not in name
+    (tmp_path / "opt" / name / "bin").mkdir(parents=True)  # ADD unpacks
+    (tmp_path / "opt" / name / "bin" / "saturate").symlink_to(binary())
+    (tmp_path / "usr/local/bin").mkdir(parents=True)
+    subprocess.run(re.sub(r" /", f" {shlex.quote(str(tmp_path))}/", link), shell=True, check=True)
+    (command,) = json.loads(entry)
+    done = subprocess.run([command, "--version"], env={"PATH": str(tmp_path / "usr/local/bin")}, capture_output=True, text=True)
+    assert done.returncode == 0 and bill.version() in done.stdout and user == "1000:1000"
 
 
 def test_a_release_has_one_version():
