@@ -283,3 +283,13 @@ def test_what_is_made_after_all_others_tells_its_rule(tmp_path):
     onnx.save(make_model(nodes, [x("x"), x("r")], outputs, constants), path)
     made = {m["op_type"]: m["rule"] for m in explain(path, "--target", "ort-cpu@1.31")["made_by_rules"]}
     assert made == {"Sum": "sum_for_add", "Reshape": "spell_reshapes"}
+
+
+def test_a_question_is_answered_without_lists(tmp_path):
+    asked = run_ok("explain", DATA / "bart_encoder.onnx", "--value", "layer_norm_1").stdout
+    assert "layer_norm_1" in asked and "made by rule" not in asked
+    (place,) = json.loads(run_ok("explain", DATA / "bart_encoder.onnx", "--value", "layer_norm_1", "--json").stdout)["places"]
+    matched = [miss["matched"] for miss in place["nearest"]]
+    assert len(matched) == 3 and matched == sorted(matched, reverse=True) and matched[0] > 1
+    listed = run_ok("explain", DATA / "bart_encoder.onnx").stdout
+    assert "made by rule" in listed and "applied" in listed and "matches" not in listed  # of as many matches as applications

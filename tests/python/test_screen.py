@@ -77,8 +77,8 @@ def test_more_and_more(tmp_path):
     assert "operator  " not in usual and "operator  " in more and re.search(r"\n\d+ unchanged\n", more)
     changes = [line.split() for line in more[more.index("operator  "):].split("\n\n")[0].splitlines()[2:-1]]
     assert changes and all(re.match(r"[+-]\d", row[-1]) for row in changes[:-1])
-    assert "stage" not in more and "matches" not in more
-    assert "stage" in most and "matches" in most and "stopped: saturated" in most
+    assert "stage" not in more and "applied" not in more
+    assert "stage" in most and "applied" in most and "stopped: saturated" in most
     for text in (more, most):
         assert text.splitlines()[1:3] and "needs" in text
 

@@ -126,7 +126,7 @@ Expected<Prepared> prepare(const Model& model, const Options& o) {
 
 const char* advice_of(Code code) {
   if (code == Code::kDifferent) return "leave out rules (RuleSet::without) to find the wrong one, and report it";
-  if (code == Code::kUnsupported) return "verify = false goes on without, `inputs` gives inputs";
+  if (code == Code::kUnsupported) return "`verify` off goes on without, `inputs` gives inputs";
   return code == Code::kInterrupted ? "" : kModelAdvice;
 }
 

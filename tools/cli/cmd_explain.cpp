@@ -33,11 +33,11 @@ void print(const ExplainArgs& args, const OptimizeReport& report) {
   if (!args.op.empty())
     print_text(fmt::format("{}: {} in {}, {} in the result, {} of them made by rules\n\n", args.op, count_wanted(report.before, args.op),
                            args.input, count_wanted(report.after, args.op), rows.size() - 1));
-  if (rows.size() > 1) print_text(format_table(rows, 3, args.common.look().width) + "\n");
-  if (args.op.empty() && args.rule.empty() && args.value.empty()) {  // else they are no answer
-    rows = {{"rule", "matches", "applied"}};
-    for (const RuleStats& rule : fired_rules(report.run))
-      rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied)});
+  const bool is_list = args.rule.empty() && args.value.empty();  // else it is no answer
+  if (is_list && rows.size() > 1) print_text(format_table(rows, 3, args.common.look().width) + "\n");
+  if (is_list && args.op.empty()) {
+    rows = {{"rule", "applied"}};
+    for (const RuleStats& rule : fired_rules(report.run)) rows.push_back({rule.name, applied_text(rule)});
     print_text(rows.size() > 1 ? format_table(rows) : "no rule fired\n");
   }
   const std::string_view stop = to_string(report.run.stop);

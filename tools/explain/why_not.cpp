@@ -22,7 +22,7 @@ namespace {
 constexpr int kMaxStepsUp = 8;    // users of users of an anchor among which its fused operator is looked for
 constexpr int kMaxStepsDown = 4;  // views and casts that rules put around it
 constexpr std::size_t kMaxClassesUp = 400;
-constexpr std::size_t kMaxMisses = 3, kMaxMissesOfValue = 10, kMaxPlaces = 20, kMaxPriced = 4;
+constexpr std::size_t kMaxMisses = 3, kMaxPlaces = 20, kMaxPriced = 4;
 
 std::string full_name(const std::string& domain, const std::string& op_type) {
   return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type);
@@ -479,11 +479,12 @@ class PlaceExplainer {
       place.rules = chain(node);
       if (!place.rules.empty()) place.status = WhyPlace::Status::kFused;
     }
-    for (const Rewrite& rewrite : run_.rewrites) {
-      if (place.nearest.size() == kMaxMissesOfValue) break;
+    for (const Rewrite& rewrite : run_.rewrites)
       if (const auto miss = nearest_miss(g_, rewrite, id, name_); miss && miss->missing == 1 && 2 * miss->matched > miss->total)
         place.nearest.push_back({rewrite.name, miss->matched, miss->total, name(id), miss->reason});
-    }
+    // What has most of its operators there says most.
+    std::stable_sort(place.nearest.begin(), place.nearest.end(), [](const WhyMiss& a, const WhyMiss& b) { return a.matched > b.matched; });
+    place.nearest.resize(std::min(place.nearest.size(), kMaxMisses));
     report_.places.push_back(std::move(place));
   }
 

@@ -89,10 +89,9 @@ std::string stage_table(const WholeReport& report) {
 }
 
 std::string rule_table(const RunReport& run) {
-  Rows rows{{"rule", "matches", "applied", "e-nodes", "time"}};
+  Rows rows{{"rule", "applied", "e-nodes", "time"}};
   for (const RuleStats& rule : fired_rules(run))
-    rows.push_back({rule.name, fmt::format("{}", rule.matches), fmt::format("{}", rule.applied), fmt::format("{}", rule.nodes_made),
-                    human_seconds(rule.search_s + rule.apply_s)});
+    rows.push_back({rule.name, applied_text(rule), fmt::format("{}", rule.nodes_made), human_seconds(rule.search_s + rule.apply_s)});
   return rows.size() == 1 ? std::string("no rule fired\n") : format_table(rows);
 }
 
@@ -194,6 +193,10 @@ json run_json(const RunReport& run) {
 }
 
 }  // namespace
+
+std::string applied_text(const RuleStats& rule) {
+  return rule.applied == rule.matches ? fmt::format("{}", rule.applied) : fmt::format("{} of {}", rule.applied, rule.matches);
+}
 
 std::vector<RuleStats> fired_rules(const RunReport& run) {
   std::vector<RuleStats> fired;

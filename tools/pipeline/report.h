@@ -36,5 +36,7 @@ nlohmann::json to_json(const GraphStats& stats);
 std::string_view to_string(VerifyStatus status);
 // The rules that fired, most often first.
 std::vector<RuleStats> fired_rules(const RunReport& run);
+// How often a rule was applied; "3 of 5" where not at all of its matches.
+std::string applied_text(const RuleStats& rule);
 
 }  // namespace saturate
