@@ -47,6 +47,8 @@ class OutputFile {
   // What a process that was killed has left in the folder is removed.
   absl::Status open(const Destination& to, const struct stat* like);
   int fd() const { return fd_; }
+  // A path that leads to it while it is open.
+  const std::string& source() const { return source_; }
   // Onto the disk: after that a power cut can't take it.
   absl::Status sync() const;
   // Notes beside the bytes, where the file system can, that saturate wrote them; once nothing more is written.
@@ -60,7 +62,7 @@ class OutputFile {
   std::string unused_name() const;
 
   std::string folder_, name_for_errors_;
-  std::string source_;     // a path that leads to it
+  std::string source_;
   std::string temporary_;  // its own name, where it is neither nameless nor put yet
   int fd_ = -1;
 };

@@ -5,7 +5,7 @@ import onnx.numpy_helper
 import pytest
 from onnx import TensorProto as T
 
-from conftest import assert_refused, listing, run
+from conftest import assert_refused, listing, run, run_ok
 from test_transform import ZOO, in_onnxruntime, parsed, transformed
 
 F16, BF16 = T.FLOAT16, T.BFLOAT16
@@ -134,6 +134,26 @@ def test_a_result_that_leaves_the_type_is_not_written(tmp_path):
     done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", f"precision:calibrate={tmp_path / 'small.npz'}",
                "--inputs", tmp_path / "large.npz")
     assert_refused(done, 3, tmp_path, before, "verification failed after precision")
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_large_weights_go_through_a_file(tmp_path, external):
+    """The result is as if they had been in memory, lies where the model's did, and nothing else is left."""
+    rng = np.random.default_rng(1)
+    weights = {"w": rng.standard_normal((300, 200)).astype(np.float32), "v": rng.standard_normal((200, 300)).astype(np.float32)}
+    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["h"]), onnx.helper.make_node("MatMul", ["h", "v"], ["y"])]
+    info = lambda name: onnx.helper.make_tensor_value_info(name, T.FLOAT, ["n", 300])
+    graph = onnx.helper.make_graph(nodes, "g", [info("x")], [info("y")], [onnx.numpy_helper.from_array(v, k) for k, v in weights.items()])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx",
+              save_as_external_data=external, location="m.bin", size_threshold=0)
+    run_ok("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "precision")
+    assert (tmp_path / "o.onnx.data").exists() == external
+    assert not [name for name in listing(tmp_path) if "saturate" in str(name)]
+    result = onnx.load(tmp_path / "o.onnx")
+    made = {i.name: onnx.numpy_helper.to_array(i) for i in result.graph.initializer}
+    assert sorted(made) == ["v_float16", "w_float16"]
+    for name, value in weights.items():
+        assert np.array_equal(made[f"{name}_float16"], value.astype(np.float16))
 
 
 def test_angles_stay(tmp_path):

@@ -260,7 +260,7 @@ RunEnd run_passes(const OptimizeArgs& args, const std::vector<PassCall>& steps, 
   absl::StatusOr<OtherRuntime> runtime = runtime_of(args.runtime, args.common);
   if (!runtime.ok()) return failed(runtime.status(), "");
   check->runtime = *std::move(runtime);
-  TransformResult result = transform(model, steps, {args.verify, *std::move(check)});
+  TransformResult result = transform(model, steps, {args.verify, *std::move(check), args.output == kPipe ? "" : args.output});
   if (result.failure) return failed(result.failure->code, args.input, result.failure->message, result.failure->advice);
   model = std::move(result.model);
   told = std::move(result.report);

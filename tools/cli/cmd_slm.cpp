@@ -103,7 +103,7 @@ int slm_command(const SlmArgs& given) {
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
-  TransformResult result = transform(*model, *passes, {args.verify, *std::move(check)});
+  TransformResult result = transform(*model, *passes, {args.verify, *std::move(check), args.output});
   if (result.failure) return fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
   std::optional<VerifyReport> stepping;
   if (args.verify) {

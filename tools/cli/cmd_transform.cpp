@@ -108,7 +108,7 @@ int transform_command(const TransformArgs& given) {
   if (const absl::Status status = check_data_files(args, *model); !status.ok()) return fail(status, "", "");
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
-  const TransformOptions options{args.verify, *std::move(check)};
+  const TransformOptions options{args.verify, *std::move(check), args.output == kPipe ? "" : args.output};
   TransformResult result = transform(*model, *steps, options);
   if (result.failure) return fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
   if (const int code =

@@ -61,6 +61,7 @@ class Work {
   VerifyOptions allowed;           // what approximations and rules have made necessary: tolerances, moves, excluded
   bool verify = true;              // whether passes that optimize or merge verify their own work
   VerifyOptions check;             // for that
+  std::string beside;              // in the folder of this path large weights that are made may lie meanwhile; "": in memory
 
  private:
   void rename_freely(const Renaming& renaming);

@@ -7,6 +7,7 @@
 #include "tools/transform/passes.h"
 #include "tools/transform/precision.h"
 #include "tools/transform/ranges.h"
+#include "tools/transform/types.h"
 
 namespace saturate::passes {
 namespace {
@@ -98,18 +99,20 @@ absl::Status precision(Work& work, const Arguments& args) {
   for (const std::string& name : args.texts("also_keep"))
     if (!names_something(work.model, name)) return args.wrong("also_keep", name, "no operator and no node of the model has this name");
   ensure_standard_opset(work.model);
-  if (const std::size_t fills = fill_masks(work.graph(), options.to); fills > 0)
+  HalfWeights weights(options.to, work.beside);
+  if (const std::size_t fills = fill_masks(work.graph(), options.to, weights); fills > 0)
     work.notes.push_back(fmt::format("constants with numbers below the least {1}: {0}; these became {2}, which hides a key as well", fills,
                                      args.text("dtype"), kMaskFill));
   const auto ranges = ranges_of(work, args);
   if (!ranges.ok()) return ranges.status();
   options.large = beyond(*ranges, largest_number(options.to));
   allow(work, *ranges, options.to == DType::kFloat16 ? kRtolOfFloat16 : kRtolOfBfloat16);
-  auto made = with_precision(work.model, options);
-  if (!made.ok()) return made.status();
-  tell(*made, args.text("dtype"), work);
-  tie(*made, options.to, work);
-  work.model = std::move(made->model);
+  const auto types = inferred_types(work.model);
+  if (!types.ok()) return types.status();
+  Precision made = with_precision(work.model, *types, options, weights);
+  tell(made, args.text("dtype"), work);
+  tie(made, options.to, work);
+  work.model = std::move(made.model);
   work.fresh = FreshNames(work.model.graph);
   work.allowed.excluded |= kBeyondQuantizers;  // numbers far from what was measured
   return absl::OkStatus();

@@ -6,7 +6,6 @@
 #include <unordered_set>
 
 #include "fmt/format.h"
-#include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/transform/floats.h"
@@ -16,6 +15,13 @@
 namespace saturate {
 
 namespace {
+
+// The name by which the report and the fields of the pass know a node.
+std::string label(const Node& node) {
+  for (const std::string& made : node.outputs)
+    if (!made.empty()) return made;
+  return node.name;
+}
 
 // Whether the type of its result is named by the node, or hangs on what it reads in a way that the schema's types don't say.
 bool is_typed_otherwise(const Node& node) {
@@ -28,13 +34,6 @@ bool is_typed_otherwise(const Node& node) {
 // A number nearer to 0 loses bits, and is 0 in the end.
 double least(DType dtype) { return dtype == DType::kFloat16 ? 6.103515625e-5 : 1.1754943508222875e-38; }
 
-// The name by which the report and the fields of the pass know a node.
-std::string label(const Node& node) {
-  for (const std::string& made : node.outputs)
-    if (!made.empty()) return made;
-  return node.name;
-}
-
 bool is_called(const Node& node, const std::string& name) {
   return qualified_name(node.domain, node.op_type) == name || node.name == name || label(node) == name;
 }
@@ -42,7 +41,7 @@ bool is_called(const Node& node, const std::string& name) {
 // What each value of the graph is, where that is known to be a tensor.
 class Types {
  public:
-  explicit Types(std::map<std::string, ValueType> types) : types_(std::move(types)) {}
+  explicit Types(const std::map<std::string, ValueType>& types) : types_(types) {}
   bool is_float(const std::string& value) const {
     const auto it = types_.find(value);
     return it != types_.end() && it->second.dtype == DType::kFloat;
@@ -54,7 +53,7 @@ class Types {
   }
 
  private:
-  std::map<std::string, ValueType> types_;
+  const std::map<std::string, ValueType>& types_;
 };
 
 const OpSchema::Formal* formal_at(const std::vector<OpSchema::Formal>& formals, std::size_t i) {
@@ -91,15 +90,6 @@ Places convertible(const Node& node, const OpSchema& schema, const Types& types,
   return out;
 }
 
-// Whether the constant has numbers that the type has not; a single one near 0 is an epsilon, which must not become 0.
-bool has_beyond(const Tensor& tensor, DType to) {
-  if (tensor.dtype() != DType::kFloat) return false;
-  const Tensor read = aligned(tensor);
-  const auto numbers = read.span<float>();
-  if (numbers.size() == 1 && numbers[0] != 0 && std::abs(numbers[0]) < least(to)) return true;
-  return std::any_of(numbers.begin(), numbers.end(), [&](float x) { return std::isfinite(x) && std::abs(x) > largest_number(to); });
-}
-
 Node cast_node(const std::string& from, const std::string& to, DType dtype) {
   Node node;
   node.op_type = "Cast";
@@ -111,8 +101,8 @@ Node cast_node(const std::string& from, const std::string& to, DType dtype) {
 
 class Converter {
  public:
-  Converter(const Model& model, const PrecisionOptions& options, Types types)
-      : model_(model), options_(options), types_(std::move(types)), fresh_(model.graph), evaluator_(make_evaluator()) {
+  Converter(const Model& model, const std::map<std::string, ValueType>& types, const PrecisionOptions& options, HalfWeights& weights)
+      : model_(model), options_(options), types_(types), fresh_(model.graph), weights_(weights) {
     out_.model = model;
     for (const Initializer& i : model.graph.initializers)
       if (!i.sparse) constants_.emplace(i.name, &i.tensor);
@@ -180,7 +170,8 @@ class Converter {
       if (!out_.singles.contains(input.name)) continue;
       only_half_.insert(input.name);
       made_half_.insert(input.name);
-      if (Initializer* value = find_named(graph.initializers, input.name)) *value = {input.name, converted(value->tensor), nullptr, false};
+      if (Initializer* value = find_named(graph.initializers, input.name))
+        *value = {input.name, weights_.half_of(value->tensor), nullptr, false};
     }
     for (Initializer& i : graph.initializers)
       if (!find_named(graph.inputs, i.name)) i.name = single_name(i.name);
@@ -202,13 +193,22 @@ class Converter {
     return std::any_of(node.inputs.begin(), node.inputs.end(), is_float) || std::any_of(node.outputs.begin(), node.outputs.end(), is_float);
   }
 
+  // Whether the constant has numbers that the type has not; a single one near 0 is an epsilon, which must not become 0.
+  bool has_beyond(const Tensor& tensor) const {
+    if (tensor.dtype() != DType::kFloat) return false;
+    const HalfWeights::Reach reach = weights_.reach_of(tensor);
+    const double most = std::max(reach.above, reach.below);
+    if (tensor.size() == 1 && most != 0 && most < least(options_.to)) return true;
+    return most > largest_number(options_.to);
+  }
+
   // Whether it reads or makes numbers that the type has not.
   bool reads_beyond(const Node& node) const {
     const auto is_large = [&](const std::string& value) { return options_.large.contains(value); };
     if (std::any_of(node.outputs.begin(), node.outputs.end(), is_large)) return true;
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& read) {
       const auto it = constants_.find(read);
-      return is_large(read) || (it != constants_.end() && has_beyond(*it->second, options_.to));
+      return is_large(read) || (it != constants_.end() && has_beyond(*it->second));
     });
   }
 
@@ -277,13 +277,9 @@ class Converter {
     if (constant == constants_.end()) {
       cast(single_name(value), half, options_.to);
     } else {
-      out_.model.graph.initializers.push_back({half, converted(*constant->second), nullptr, false});
+      out_.model.graph.initializers.push_back({half, weights_.half_of(*constant->second), nullptr, false});
     }
     return half;
-  }
-
-  Tensor converted(const Tensor& from) const {
-    return evaluator_->evaluate(cast_node("x", "y", options_.to), kNewestOpset, {Value(from)})->at(0).tensor();
   }
 
   // A Cast reads the half where the float would be made of it; the half of what it makes of a half as float is that half.
@@ -353,7 +349,7 @@ class Converter {
   const PrecisionOptions& options_;
   Types types_;
   FreshNames fresh_;
-  std::unique_ptr<Evaluator> evaluator_;
+  HalfWeights& weights_;
   std::unordered_map<std::string, const Tensor*> constants_;
   std::unordered_set<const Node*> angles_;
   std::unordered_set<std::string> only_half_;  // values whose float is not made so far
@@ -371,7 +367,7 @@ bool names_something(const Model& model, const std::string& name) {
 namespace {
 
 // Names of values that are compared, or bounds of other values: another number there is another result.
-std::unordered_set<std::string> compared(const Graph& graph) {
+std::unordered_set<std::string> compared_values(const Graph& graph) {
   std::unordered_set<std::string> out;
   for (const Node& node : graph.nodes)
     if ((!node.domain.empty() && node.domain != "com.microsoft") ||
@@ -382,12 +378,13 @@ std::unordered_set<std::string> compared(const Graph& graph) {
 
 }  // namespace
 
-std::size_t fill_masks(Graph& graph, DType to) {
+std::size_t fill_masks(Graph& graph, DType to, HalfWeights& weights) {
   const auto is_fill = [&](double x) { return std::isfinite(x) && x < -largest_number(to); };
   const auto filled = [&](const Tensor& tensor) {
-    return tensor.dtype() == DType::kFloat ? replaced(tensor, is_fill, kMaskFill) : std::nullopt;
+    const bool any = tensor.dtype() == DType::kFloat && weights.reach_of(tensor).below > largest_number(to);
+    return any ? replaced(tensor, is_fill, kMaskFill) : std::nullopt;
   };
-  const std::unordered_set<std::string> kept = compared(graph);
+  const std::unordered_set<std::string> kept = compared_values(graph);
   std::size_t fills = 0;
   for (Initializer& i : graph.initializers) {
     if (i.sparse || kept.contains(i.name) || find_named(graph.inputs, i.name)) continue;
@@ -410,12 +407,9 @@ std::size_t fill_masks(Graph& graph, DType to) {
   return fills;
 }
 
-double largest_number(DType dtype) { return dtype == DType::kFloat16 ? 65504.0 : 3.3895313892515355e38; }
-
-absl::StatusOr<Precision> with_precision(const Model& model, const PrecisionOptions& options) {
-  auto types = inferred_types(model);
-  if (!types.ok()) return types.status();
-  return Converter(model, options, Types(*std::move(types))).run();
+Precision with_precision(const Model& model, const std::map<std::string, ValueType>& types, const PrecisionOptions& options,
+                         HalfWeights& weights) {
+  return Converter(model, types, options, weights).run();
 }
 
 }  // namespace saturate

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "onnx_bridge/model/model.h"
+#include "tools/transform/half_weights.h"
 
 namespace saturate {
 
@@ -45,17 +45,17 @@ struct Precision {
 };
 
 // The model's own functions, bodies of If, Loop and Scan, and operators that no schema describes stay in float.
-// Memory: the converted weights; those of the model are not copied.
-absl::StatusOr<Precision> with_precision(const Model& model, const PrecisionOptions& options);
+// `types`: of the model's values, `inferred_types`. `weights`: of `options.to`.
+Precision with_precision(const Model& model, const std::map<std::string, ValueType>& types, const PrecisionOptions& options,
+                         HalfWeights& weights);
 
 // Whether an operator or a node of the model has this name.
 bool names_something(const Model& model, const std::string& name);
-double largest_number(DType dtype);
 
 // What a mask adds to hide a key where the number that it has is none of the type: e to the power of it is 0 in any type, and three of them
 // added are a number of half precision with room.
 inline constexpr float kMaskFill = -10000.0F;
 // How many constants' numbers became it; those that are compared, or bounds, stay.
-std::size_t fill_masks(Graph& graph, DType to);
+std::size_t fill_masks(Graph& graph, DType to, HalfWeights& weights);
 
 }  // namespace saturate

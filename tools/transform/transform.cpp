@@ -85,6 +85,7 @@ class Runner {
     work_->verify = options_.verify;
     work_->check = options_.check;
     work_->check.inputs.clear();
+    work_->beside = options_.beside;
   }
 
   void apply(const PassCall& step) {

@@ -17,7 +17,8 @@ namespace saturate {
 
 struct TransformOptions {
   bool verify = true;
-  VerifyOptions check;  // its `inputs` are those of the model that comes in
+  VerifyOptions check;      // its `inputs` are those of the model that comes in
+  std::string beside = {};  // in the folder of this path large weights that are made may lie meanwhile; "": in memory
 };
 
 struct TransformReport {
