@@ -1,7 +1,10 @@
 """`saturate transform --pass precision`: which operators work in half precision, and that the results are near the float model's."""
+import json
+
 import numpy as np
 import onnx
 import onnx.numpy_helper
+import onnx.reference
 import pytest
 from onnx import TensorProto as T
 
@@ -38,8 +41,13 @@ def works_in(model, op):
     return {known[name] for name in node.input if name} & {T.FLOAT, F16, BF16}
 
 
-def apart(model, result, feeds):
-    a, b = in_onnxruntime(model, feeds), in_onnxruntime(result, {k: v for k, v in feeds.items()})
+def rounded(model, feeds):
+    """As onnx's own evaluator has it: ONNX Runtime's CPU leaves out roundings between two operators."""
+    return dict(zip([o.name for o in model.graph.output], onnx.reference.ReferenceEvaluator(model).run(None, feeds)))
+
+
+def apart(model, result, feeds, runtime=in_onnxruntime):
+    a, b = runtime(model, feeds), runtime(result, feeds)
     return max(float(np.abs(a[k].astype(np.float64) - b[k].astype(np.float64)).max() / np.abs(a[k]).max()) for k in a)
 
 
@@ -134,6 +142,106 @@ def test_a_result_that_leaves_the_type_is_not_written(tmp_path):
     done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", f"precision:calibrate={tmp_path / 'small.npz'}",
                "--inputs", tmp_path / "large.npz")
     assert_refused(done, 3, tmp_path, before, "verification failed after precision")
+
+
+def notes_of(report):
+    return [note for p in report["passes"] for note in p["notes"]]
+
+
+def dense(layers, sensitive):
+    """Layers of products and Tanh; the sensitive one takes the difference of what is nearly equal, and its weights are the smallest."""
+    rng = np.random.default_rng(3)
+    nodes, weights, x = [], {}, "x"
+    for i in range(layers):
+        width = 8 if i == sensitive else 32
+        weights[f"w{i}"] = (rng.standard_normal((8, width)) / 8**0.5).astype(np.float32)
+        weights[f"back{i}"] = (rng.standard_normal((width, 8)) / width**0.5).astype(np.float32)
+        nodes += [onnx.helper.make_node("MatMul", [x, f"w{i}"], [f"wide{i}"]), onnx.helper.make_node("MatMul", [f"wide{i}", f"back{i}"], [f"narrow{i}"])]
+        x = f"narrow{i}"
+        if i == sensitive:
+            weights["far"] = np.array([100], np.float32)
+            nodes += [onnx.helper.make_node("Add", [x, "far"], ["there"]), onnx.helper.make_node("Sub", ["there", "far"], ["back"])]
+            x = "back"
+        nodes.append(onnx.helper.make_node("Tanh", [x], [f"y{i}"]))
+        x = f"y{i}"
+    info = lambda name: onnx.helper.make_tensor_value_info(name, T.FLOAT, ["n", 8])
+    graph = onnx.helper.make_graph(nodes, "layers", [info("x")], [info(x)], [onnx.numpy_helper.from_array(v, k) for k, v in weights.items()])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+def kept_for_error(model):
+    """Names of what their nodes make that read floats, but for Casts."""
+    known = types(model)
+    return {n.output[0] for n in model.graph.node if n.op_type != "Cast" and T.FLOAT in {known.get(i) for i in n.input}}
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_few_operators_stay_for_the_error(tmp_path, given):
+    """What is sensitive, and nothing else; the error is what onnx finds."""
+    model, most = dense(6, 3), 5e-3
+    feeds = {"x": RNG.standard_normal((16, 8)).astype(np.float32)}
+    np.savez(tmp_path / "c.npz", **feeds)
+    calibrate = f"calibrate={tmp_path / 'c.npz'};" if given else ""
+    coarse, _ = half(tmp_path, model, calibrate + "max_error=0.5")
+    assert kept_for_error(coarse) == set() and apart(model, coarse, feeds, rounded) > 2 * most
+    result, report = half(tmp_path, model, f"{calibrate}max_error={most}")
+    assert kept_for_error(result) == {"there", "back"}
+    assert apart(model, result, feeds, rounded) <= (most if given else 1.5 * most)
+    notes = notes_of(report)
+    assert any(f"at most {most} is allowed: 2 operators stay in float for that" in note for note in notes), notes
+    assert any("2 operators stay in float (for the error): back, there" in note for note in notes), notes
+
+
+def test_more_operators_stay_for_a_smaller_error(tmp_path):
+    model = dense(6, 3)
+    np.savez(tmp_path / "c.npz", x=RNG.standard_normal((16, 8)).astype(np.float32))
+    feeds, counts = dict(np.load(tmp_path / "c.npz")), []
+    for most in (2e-3, 3e-4, 1e-6):
+        result, _ = half(tmp_path, model, f"calibrate={tmp_path / 'c.npz'};max_error={most}")
+        assert apart(model, result, feeds, rounded) <= 1.05 * most
+        counts.append(len(kept_for_error(result)))
+    assert 2 <= counts[0] < counts[1] < counts[2]
+
+
+def test_what_is_cheap_stays_first(tmp_path):
+    """Two branches err alike; the one with fewer bytes is enough."""
+    model = parsed("""
+agraph (float[4,64] x) => (float[4] y) <float far = {1000}, int64[1] last = {1}, int64[2] end = {4,1}> {
+  a = Add (x, far)
+  b = Sub (a, far)
+  wide = Neg (b)
+  s = ReduceMax <axes = [1], keepdims = 1> (x)
+  c = Add (s, far)
+  d = Sub (c, far)
+  m = ReduceMax <axes = [1], keepdims = 0> (wide)
+  z = Squeeze (d, last)
+  y = Add (m, z)
+}""", opset=17)
+    x = RNG.standard_normal((4, 64)).astype(np.float32)
+    np.savez(tmp_path / "c.npz", x=x)
+    both, _ = half(tmp_path, model, f"calibrate={tmp_path / 'c.npz'};max_error=1e-3")
+    assert {"a", "b", "c", "d"} <= kept_for_error(both)
+    error = apart(model, half(tmp_path, model, f"also_keep=c,d;calibrate={tmp_path / 'c.npz'}")[0], {"x": x}, rounded)
+    one, _ = half(tmp_path, model, f"calibrate={tmp_path / 'c.npz'};max_error={1.05 * error}")
+    assert {"c", "d"} <= kept_for_error(one) and not {"a", "b"} & kept_for_error(one)
+
+
+def test_an_error_out_of_reach_is_refused(tmp_path):
+    """Inputs and outputs are halves."""
+    onnx.save(dense(2, 1), tmp_path / "m.onnx")
+    before = listing(tmp_path)
+    done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "precision:interface=true;max_error=1e-6")
+    assert_refused(done, (1, 2), tmp_path, before, "pass precision: max_error: '1e-06': the error is")
+    assert "even where all operators stay in float" in done.stderr
+
+
+def test_slm_passes_the_error_on():
+    told = run_ok("slm", "in.onnx", "--print-passes", "--dtype", "fp16", "--max-error", 0.01).stdout
+    assert next(p for p in json.loads(told) if p["pass"] == "precision")["max_error"] == 0.01
+    for words, says in ((("--max-error", 0.01), "--max-error: nothing works in half precision; give --dtype fp16 or bf16, too"),
+                        (("--dtype", "fp16", "--max-error", -1), "--max-error")):
+        done = run("slm", "in.onnx", "--print-passes", *words)
+        assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("external", [True, False])
@@ -256,6 +364,8 @@ agraph (float[4] x) => (float[4] y, float[4] z) {
 @pytest.mark.parametrize("fields, says", [
     ("also_keep=Gemmm", "also_keep: 'Gemmm': no operator and no node of the model has this name"),
     ("float8", "float16"),
+    ("max_error=-1", "pass precision: max_error: '-1': give a number from 0 on"),
+    ("max_error=small", "max_error: \"small\": give a number"),
     ("calibrate=/no/such.npz", "/no/such.npz"),
 ])
 def test_mistakes(tmp_path, fields, says):

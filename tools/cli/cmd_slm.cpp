@@ -21,7 +21,9 @@ namespace {
 absl::StatusOr<SlmOptions> slm_options(const SlmArgs& args) {
   absl::StatusOr<Sizes> dims = parse_sizes(args.shapes.dims);
   if (!dims.ok()) return dims.status();
-  SlmOptions out{args.cache, args.window, args.sequence, args.max_context, "", args.opset, args.target, *std::move(dims)};
+  if (args.max_error > 0 && args.dtype.ends_with("32"))
+    return absl::InvalidArgumentError("--max-error: nothing works in half precision; give --dtype fp16 or bf16, too");
+  SlmOptions out{args.cache, args.window, args.sequence, args.max_context, "", args.opset, args.target, *std::move(dims), args.max_error};
   if (args.dtype == "fp16" || args.dtype == "float16") out.dtype = "float16";
   if (args.dtype == "bf16" || args.dtype == "bfloat16") out.dtype = "bfloat16";
   return out;

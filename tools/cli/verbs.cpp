@@ -391,6 +391,10 @@ void add_slm(CLI::App& app, SlmArgs& args) {
   verb->add_option("--dtype", args.dtype, "fp16, bf16, or fp32 (default): as it is")
       ->type_name("T")
       ->check(CLI::IsMember({"fp16", "bf16", "fp32", "float16", "bfloat16", "float32"}));
+  verb->add_option("--max-error", args.max_error,
+                   "of half precision, relative to the largest number of an output: operators stay in float until it is reached")
+      ->type_name("X")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--opset", args.opset, "write this opset of ai.onnx (default: as the result needs)")
       ->type_name("N")
       ->check(not_a_known_opset, "");

@@ -4,6 +4,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "tools/io/npz.h"
+#include "tools/transform/mixed.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/precision.h"
 #include "tools/transform/ranges.h"
@@ -71,7 +72,40 @@ void tie(const Precision& made, DType dtype, Work& work) {
   }
 }
 
+absl::Status keep_for_error(const MixedRequest& request, const Arguments& args, PrecisionOptions& options, HalfWeights& weights,
+                            Work& work) {
+  const auto wrong = [&](std::string_view what) { return args.wrong("max_error", fmt::format("{}", request.max_error), what); };
+  if (request.ranges.inputs.empty()) return wrong("the error can't be measured, for no inputs are known that the model accepts");
+  auto found = floats_for_error(request, options, weights);
+  if (absl::IsCancelled(found.status())) return found.status();
+  if (!found.ok()) return wrong(std::string(found.status().message()));
+  work.notes.push_back(
+      fmt::format("measured error {:.2g}, at most {} is allowed: {} operators stay in float for that, with {:.2g} % of the "
+                  "bytes that operators read and write; without them it is {:.2g} ({} choices were run on {} inputs)",
+                  found->error, request.max_error, found->floats.size(), 100 * found->share, found->without, found->measured,
+                  request.ranges.inputs.size()));
+  options.floats = std::move(found->floats);
+  return absl::OkStatus();
+}
+
 std::set<std::string> set_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
+
+absl::StatusOr<PrecisionOptions> options_of(Work& work, const Arguments& args) {
+  PrecisionOptions options;
+  options.to = *parse_dtype(args.text("dtype"));
+  options.keep = set_of(args.texts("keep"));
+  for (const std::string& name : args.texts("also_keep")) options.keep.insert(name);
+  options.interface = args.flag("interface");
+  if (options.interface)
+    for (const ValueInfo& input : work.graph().inputs)
+      if (work.output(input.name) && input.type.dtype == DType::kFloat)
+        return args.wrong("interface", input.name,
+                          "it is an input and an output, so that one name can't have two types; put an Identity between");
+  for (const std::string& name : args.texts("also_keep"))
+    if (!names_something(work.model, name)) return args.wrong("also_keep", name, "no operator and no node of the model has this name");
+  if (!(args.number("max_error") >= 0)) return args.wrong("max_error", args.all().at("max_error").dump(), "give a number from 0 on");
+  return options;
+}
 
 }  // namespace
 
@@ -86,32 +120,29 @@ void allow(Work& work, const Ranges& ranges, double rtol) {
 }
 
 absl::Status precision(Work& work, const Arguments& args) {
-  PrecisionOptions options;
-  options.to = *parse_dtype(args.text("dtype"));
-  options.keep = set_of(args.texts("keep"));
-  for (const std::string& name : args.texts("also_keep")) options.keep.insert(name);
-  options.interface = args.flag("interface");
-  if (options.interface)
-    for (const ValueInfo& input : work.graph().inputs)
-      if (work.output(input.name) && input.type.dtype == DType::kFloat)
-        return args.wrong("interface", input.name,
-                          "it is an input and an output, so that one name can't have two types; put an Identity between");
-  for (const std::string& name : args.texts("also_keep"))
-    if (!names_something(work.model, name)) return args.wrong("also_keep", name, "no operator and no node of the model has this name");
+  auto options = options_of(work, args);
+  if (!options.ok()) return options.status();
   ensure_standard_opset(work.model);
-  HalfWeights weights(options.to, work.beside);
-  if (const std::size_t fills = fill_masks(work.graph(), options.to, weights); fills > 0)
+  const double max_error = args.number("max_error");
+  const Model original = work.model;
+  HalfWeights weights(options->to, work.beside);
+  if (const std::size_t fills = fill_masks(work.graph(), options->to, weights); fills > 0)
     work.notes.push_back(fmt::format("constants with numbers below the least {1}: {0}; these became {2}, which hides a key as well", fills,
                                      args.text("dtype"), kMaskFill));
   const auto ranges = ranges_of(work, args);
   if (!ranges.ok()) return ranges.status();
-  options.large = beyond(*ranges, largest_number(options.to));
-  allow(work, *ranges, options.to == DType::kFloat16 ? kRtolOfFloat16 : kRtolOfBfloat16);
+  options->large = beyond(*ranges, largest_number(options->to));
   const auto types = inferred_types(work.model);
   if (!types.ok()) return types.status();
-  Precision made = with_precision(work.model, *types, options, weights);
+  if (max_error > 0)
+    if (absl::Status s =
+            keep_for_error({original, work.model, *types, *ranges, max_error, work.check.cancel}, args, *options, weights, work);
+        !s.ok())
+      return s;
+  allow(work, *ranges, std::max(max_error, options->to == DType::kFloat16 ? kRtolOfFloat16 : kRtolOfBfloat16));
+  Precision made = with_precision(work.model, *types, *options, weights);
   tell(made, args.text("dtype"), work);
-  tie(made, options.to, work);
+  tie(made, options->to, work);
   work.model = std::move(made.model);
   work.fresh = FreshNames(work.model.graph);
   work.allowed.excluded |= kBeyondQuantizers;  // numbers far from what was measured

@@ -14,14 +14,13 @@
 
 namespace saturate {
 
-namespace {
-
-// The name by which the report and the fields of the pass know a node.
 std::string label(const Node& node) {
   for (const std::string& made : node.outputs)
     if (!made.empty()) return made;
   return node.name;
 }
+
+namespace {
 
 // Whether the type of its result is named by the node, or hangs on what it reads in a way that the schema's types don't say.
 bool is_typed_otherwise(const Node& node) {
@@ -225,6 +224,8 @@ class Converter {
       why = "the result has a type of its own";
     } else if (listed(options_.keep, node)) {
       why = "on the list";
+    } else if (options_.floats.contains(label(node))) {
+      why = "for the error";
     } else if (angles_.contains(&node)) {
       why = "an angle";
     } else if (const Attribute* stash = find_attribute(node.attributes, "stash_type"); stash && stash->i() != 1) {

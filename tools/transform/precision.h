@@ -31,6 +31,7 @@ struct PrecisionOptions {
   std::set<std::string>
       keep;  // operators ("Gemm", "com.microsoft.Gelu") and names of nodes that stay in float, beside those that do anyway
   std::set<std::string> convert;  // operators that would stay in float, and shall not
+  std::set<std::string> floats;   // nodes that stay in float, by name of their first output
   std::set<std::string> large;    // values whose numbers are beyond the type: what makes or reads them stays in float
   bool interface = false;         // float inputs and outputs of the model become halves, too
 };
@@ -51,6 +52,8 @@ Precision with_precision(const Model& model, const std::map<std::string, ValueTy
 
 // Whether an operator or a node of the model has this name.
 bool names_something(const Model& model, const std::string& name);
+// The name by which reports and fields of passes know a node: that of its first output.
+std::string label(const Node& node);
 
 // What a mask adds to hide a key where the number that it has is none of the type: e to the power of it is 0 in any type, and three of them
 // added are a number of half precision with room.

@@ -1,5 +1,6 @@
 #include "tools/transform/ranges.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "fmt/format.h"
@@ -29,7 +30,7 @@ class Measurer {
     for (const Inputs& inputs : given)
       if (last = one(inputs); !last.ok()) return absl::FailedPreconditionError(last.message());
     if (given.empty()) last = draw();
-    if (out_.runs == 0)
+    if (out_.inputs.empty())
       return absl::FailedPreconditionError(fmt::format("no inputs were found that the model accepts: {}", std::string(last.message())));
     return std::move(out_);
   }
@@ -40,9 +41,9 @@ class Measurer {
     absl::Status last = absl::OkStatus();
     for (const VerifyPlan& plan : plans(drawer.symbols(), drawer.twins()))
       for (const Base& base : bases_of(plan)) {
-        const auto inputs = drawer.draw(assign(drawer.symbols(), base, plan.relation, plan.twins), plan.style, out_.runs);
+        const auto inputs = drawer.draw(assign(drawer.symbols(), base, plan.relation, plan.twins), plan.style, out_.inputs.size());
         last = inputs.ok() ? one(*inputs) : inputs.status();
-        if (out_.runs == kDrawn) return absl::OkStatus();
+        if (out_.inputs.size() == kDrawn) return absl::OkStatus();
       }
     return last;
   }
@@ -54,7 +55,7 @@ class Measurer {
       out_ = before;
       return outputs.status();
     }
-    ++out_.runs;
+    out_.inputs.push_back(inputs);
     return absl::OkStatus();
   }
 
@@ -62,6 +63,8 @@ class Measurer {
     if (name.empty() || !value.is_tensor() || value.tensor().dtype() != DType::kFloat) return;
     double& largest = out_.largest[name];
     const Tensor tensor = aligned(value.tensor());
+    std::size_t& bytes = out_.bytes[name];
+    bytes = std::max(bytes, tensor.bytes().size());
     for (const float x : tensor.span<float>())
       if (std::isfinite(x)) largest = std::max(largest, std::abs(static_cast<double>(x)));
   }

@@ -12,8 +12,9 @@
 namespace saturate {
 
 struct Ranges {
-  std::map<std::string, double> largest;  // by float value of the graph: its largest finite number without sign
-  std::size_t runs = 0;
+  std::map<std::string, double> largest;     // by float value of the graph: its largest finite number without sign
+  std::map<std::string, std::size_t> bytes;  // ... and how many bytes it has at most
+  std::vector<Inputs> inputs;                // of each run
 };
 
 // On the given inputs and, where there are none, on up to three drawn ones of several sizes. Values in bodies are not seen.

@@ -132,7 +132,11 @@ std::vector<Pass> precision_passes() {
         {"also_keep", kTexts, "Further operators (Gemm, com.microsoft.Gelu) and nodes that stay in float.", "[]"},
         {"interface", kFlag, "Inputs and outputs of the model are of the type, too.", "false"},
         {"calibrate", kText, "A .npz of inputs: values that are too large for the type on them stay in float; none: drawn inputs.",
-         R"("")"}},
+         R"("")"},
+        {"max_error", kNumber,
+         "The largest error of results on these inputs, relative to the largest number of an output: further operators "
+         "stay in float until it is reached, by few bytes; 0: any.",
+         "0"}},
        passes::precision},
   };
 }

@@ -23,6 +23,12 @@ json cache_pass(const SlmOptions& options) {
   return pass;
 }
 
+json precision_pass(const SlmOptions& options) {
+  json pass{{"pass", "precision"}, {"dtype", options.dtype}, {"interface", true}};
+  if (options.max_error > 0) pass["max_error"] = options.max_error;
+  return pass;
+}
+
 }  // namespace
 
 json slm_passes(const SlmOptions& options) {
@@ -32,7 +38,7 @@ json slm_passes(const SlmOptions& options) {
   // then products are of half precision, and Softmax of float.
   if (!options.dtype.empty() && options.opset.value_or(kFusedOpset) < kFusedOpset)
     passes.push_back({{"pass", "optimize"}, {"target", "onnx"}, {"avoid", {"Attention", "RotaryEmbedding"}}});
-  if (!options.dtype.empty()) passes.push_back({{"pass", "precision"}, {"dtype", options.dtype}, {"interface", true}});
+  if (!options.dtype.empty()) passes.push_back(precision_pass(options));
   json last{{"pass", "optimize"}, {"target", options.target}};
   if (options.opset) last["opset"] = *options.opset;
   if (!options.dtype.empty()) last["skip_rules"] = {"softmax_in_float"};  // its sum stays in float

@@ -17,6 +17,7 @@ struct SlmOptions {
   std::optional<std::int64_t> opset;         // to be written
   std::string target = "onnx";               // that the result is optimized for at the end
   std::map<std::string, std::int64_t> dims;  // sizes of symbolic dims
+  double max_error = 0;                      // of half precision; 0: any
 };
 
 // As `saturate transform --passes` takes it: the cache, precision, operators of the target and opset, sizes.
