@@ -244,6 +244,64 @@ def test_slm_passes_the_error_on():
         assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
+CLAMPED = """
+agraph (float[2,3] x) => (float[2,3] y, float[2,3] t) <float up = {3e4}, float[1,3] weights = {1e5, 2, 7e5}> {
+  large = Mul (x, up)
+  turned = Transpose <perm = [1, 0]> (large)
+  t0 = Transpose <perm = [1, 0]> (turned)
+  t = Neg (t0)
+  r = Neg (x)
+  y = Mul (r, weights)
+}"""
+
+
+@pytest.mark.parametrize("opset", [10, 17])
+def test_large_values_are_clamped_when_asked_for(tmp_path, opset):
+    model = parsed(CLAMPED, opset=opset)
+    x = np.array([[5, -5, 0.5], [1, 0.25, -0.5]], np.float32)
+    np.savez(tmp_path / "c.npz", x=x)
+    kept, _ = half(tmp_path, model, f"calibrate={tmp_path / 'c.npz'}")
+    assert works_in(kept, "Mul") == {T.FLOAT}
+    result, report = half(tmp_path, model, f"calibrate={tmp_path / 'c.npz'};clamp=true", "--inputs", tmp_path / "c.npz")
+    assert works_in(result, "Mul") == works_in(result, "Transpose") == {F16}
+    assert sum(n.op_type == "Clip" for n in result.graph.node) == 2  # views of what is clamped need none: large, y
+    got = in_onnxruntime(result, {"x": x})
+    most = np.float32(65504)
+    assert np.abs(got["t"] + np.clip(x * 3e4, -most, most)).max() <= 32
+    assert np.abs(got["y"] - np.clip(-x * np.clip([1e5, 2, 7e5], -most, most), -most, most)).max() <= 32
+    assert "3 values are clamped to 65504: large, weights, y" in notes_of(report)
+
+
+def test_inputs_are_clamped(tmp_path):
+    model = parsed("agraph (float[3] x) => (float[3] y, float[3] z) { y = Neg (x)  z = Softmax (x) }")
+    np.savez(tmp_path / "c.npz", x=np.array([1e5, 1e5, 0], np.float32))
+    result, report = half(tmp_path, model, f"calibrate={tmp_path / 'c.npz'};clamp=true", "--inputs", tmp_path / "c.npz")
+    assert in_onnxruntime(result, {"x": np.array([1e5, -1e6, 7], np.float32)})["y"].tolist() == [-65504, 65504, -7]
+    assert any(note == "1 value is clamped to 65504: x" for note in notes_of(report)), notes_of(report)
+    halves, report = half(tmp_path, model, f"calibrate={tmp_path / 'c.npz'};clamp=true;interface=true")
+    assert [v.type.tensor_type.elem_type for v in halves.graph.input] == [F16]
+    assert any(note.startswith("1 value is clamped to 65504: y") for note in notes_of(report)), notes_of(report)
+
+
+def test_what_is_compared_is_not_clamped(tmp_path):
+    model = parsed("""
+agraph (float[3] x) => (bool[3] y, float[3] z) <float high = {1e6}> {
+  y = Less (x, high)
+  z = Neg (x)
+}""")
+    result, _ = half(tmp_path, model, "clamp=true")
+    assert works_in(result, "Less") == {T.FLOAT} and works_in(result, "Neg") == {F16}
+    assert in_onnxruntime(result, {"x": np.array([1, 7e4, 2e6], np.float32)})["y"].tolist() == [True, True, False]
+
+
+def test_infinities_of_weights_stay(tmp_path):
+    model = parsed("agraph (float[3] x) => (float[3] y) { w = Constant <value = float[3] {-inf, 1e6, 1}> ()  y = Add (x, w) }")
+    result, report = half(tmp_path, model, "clamp=true")
+    held = next(onnx.numpy_helper.to_array(i) for i in result.graph.initializer if i.name == "w_float16")
+    assert works_in(result, "Add") == {F16} and held.tolist() == [-np.inf, 65504, 1]
+    assert "2 values are clamped to 65504: w, y" in notes_of(report)
+
+
 @pytest.mark.parametrize("external", [True, False])
 def test_large_weights_go_through_a_file(tmp_path, external):
     """The result is as if they had been in memory, lies where the model's did, and nothing else is left."""
@@ -366,6 +424,7 @@ agraph (float[4] x) => (float[4] y, float[4] z) {
     ("float8", "float16"),
     ("max_error=-1", "pass precision: max_error: '-1': give a number from 0 on"),
     ("max_error=small", "max_error: \"small\": give a number"),
+    ("clamp=65504", "give true or false"),
     ("calibrate=/no/such.npz", "/no/such.npz"),
 ])
 def test_mistakes(tmp_path, fields, says):

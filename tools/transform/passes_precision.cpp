@@ -4,6 +4,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "tools/io/npz.h"
+#include "tools/transform/clamp.h"
 #include "tools/transform/mixed.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/precision.h"
@@ -72,6 +73,26 @@ void tie(const Precision& made, DType dtype, Work& work) {
   }
 }
 
+// Values beyond the type that halves are made of: their names are told, and tied to the original's, which are clamped as well. Whether
+// there are any.
+bool clamp(Work& work, const std::map<std::string, ValueType>& types, PrecisionOptions& options, HalfWeights& weights) {
+  std::map<std::string, double> most;
+  std::vector<std::string> names;
+  const ToClamp found = values_to_clamp(work.model, types, options, weights);
+  for (const std::string& value : found.within) options.large.erase(value);
+  for (const std::string& value : found.values) {
+    names.push_back(value);
+    most[value] = largest_number(options.to);
+    options.large.erase(value);
+    if (const std::string original = work.ties.value_of(value); !original.empty()) work.ties.clamped[original] = most[value];
+  }
+  if (names.empty()) return false;
+  clamp_values(work.model, most);
+  work.notes.push_back(fmt::format("{} {} clamped to {:.6g}: {}", names.size(), names.size() == 1 ? "value is" : "values are",
+                                   largest_number(options.to), fmt::join(names, ", ")));
+  return true;
+}
+
 absl::Status keep_for_error(const MixedRequest& request, const Arguments& args, PrecisionOptions& options, HalfWeights& weights,
                             Work& work) {
   const auto wrong = [&](std::string_view what) { return args.wrong("max_error", fmt::format("{}", request.max_error), what); };
@@ -132,7 +153,8 @@ absl::Status precision(Work& work, const Arguments& args) {
   const auto ranges = ranges_of(work, args);
   if (!ranges.ok()) return ranges.status();
   options->large = beyond(*ranges, largest_number(options->to));
-  const auto types = inferred_types(work.model);
+  auto types = inferred_types(work.model);
+  if (types.ok() && args.flag("clamp") && clamp(work, *types, *options, weights)) types = inferred_types(work.model);
   if (!types.ok()) return types.status();
   if (max_error > 0)
     if (absl::Status s =

@@ -198,7 +198,7 @@ class Converter {
     const HalfWeights::Reach reach = weights_.reach_of(tensor);
     const double most = std::max(reach.above, reach.below);
     if (tensor.size() == 1 && most != 0 && most < least(options_.to)) return true;
-    return most > largest_number(options_.to);
+    return !options_.any_size && most > largest_number(options_.to);
   }
 
   // Whether it reads or makes numbers that the type has not.
@@ -365,9 +365,6 @@ bool names_something(const Model& model, const std::string& name) {
          std::any_of(model.graph.nodes.begin(), model.graph.nodes.end(), [&](const Node& node) { return is_called(node, name); });
 }
 
-namespace {
-
-// Names of values that are compared, or bounds of other values: another number there is another result.
 std::unordered_set<std::string> compared_values(const Graph& graph) {
   std::unordered_set<std::string> out;
   for (const Node& node : graph.nodes)
@@ -376,8 +373,6 @@ std::unordered_set<std::string> compared_values(const Graph& graph) {
       out.insert(node.inputs.begin(), node.inputs.end());
   return out;
 }
-
-}  // namespace
 
 std::size_t fill_masks(Graph& graph, DType to, HalfWeights& weights) {
   const auto is_fill = [&](double x) { return std::isfinite(x) && x < -largest_number(to); };

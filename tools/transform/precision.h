@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "onnx_bridge/model/model.h"
@@ -33,6 +34,7 @@ struct PrecisionOptions {
   std::set<std::string> convert;  // operators that would stay in float, and shall not
   std::set<std::string> floats;   // nodes that stay in float, by name of their first output
   std::set<std::string> large;    // values whose numbers are beyond the type: what makes or reads them stays in float
+  bool any_size = false;          // constants beyond the type keep nothing in float
   bool interface = false;         // float inputs and outputs of the model become halves, too
 };
 
@@ -54,6 +56,8 @@ Precision with_precision(const Model& model, const std::map<std::string, ValueTy
 bool names_something(const Model& model, const std::string& name);
 // The name by which reports and fields of passes know a node: that of its first output.
 std::string label(const Node& node);
+// Names of values that are compared, or bounds of other values: another number there is another result.
+std::unordered_set<std::string> compared_values(const Graph& graph);
 
 // What a mask adds to hide a key where the number that it has is none of the type: e to the power of it is 0 in any type, and three of them
 // added are a number of half precision with room.

@@ -136,7 +136,8 @@ std::vector<Pass> precision_passes() {
         {"max_error", kNumber,
          "The largest error of results on these inputs, relative to the largest number of an output: further operators "
          "stay in float until it is reached, by few bytes; 0: any.",
-         "0"}},
+         "0"},
+        {"clamp", kFlag, "Values that are too large for the type are clamped to it, and nothing stays in float for them.", "false"}},
        passes::precision},
   };
 }

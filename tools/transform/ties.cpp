@@ -6,6 +6,7 @@
 
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/pipeline/first_versions.h"
+#include "tools/transform/clamp.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/names.h"
 
@@ -233,6 +234,7 @@ Comparable comparable(const Model& original, const Model& result, const Ties& ti
   ensure_standard_opset(first);
   std::erase_if(first.graph.inputs, [&](const ValueInfo& v) { return ties.frozen.contains(v.name); });
   first.graph.inputs.insert(first.graph.inputs.end(), ties.added.begin(), ties.added.end());
+  clamp_values(first, ties.clamped);
   FreshNames fresh(first.graph);
   choose_branches(first.graph, ties.chosen, fresh);
   const Renaming held = hold(first, ties.held, fresh);

@@ -40,6 +40,7 @@ struct Ties {
   std::map<std::string, std::vector<View>> held;            // inputs of the original that go through these first
   std::set<std::string> frozen;                             // inputs of the original that are their initializers
   std::map<std::string, bool> chosen;                       // values that an If of the original makes: whether by its then_branch
+  std::map<std::string, double> clamped;                    // values of the original that are no larger, and no less than minus that
   std::map<std::string, std::set<std::string>> symbols;     // dims of the result -> of the original, where not of the same name
   Sizes sizes;                                              // dims of the original that the result fixes
   std::map<std::string, std::vector<std::int64_t>> shapes;  // likewise of its inputs; -1: free
