@@ -2,7 +2,7 @@
 """Puts caches into exported decoders by `saturate transform --pass kv_cache`, and compares each step in ONNX Runtime with the exported model.
 
     python bench/export_decoders.py FOLDER
-    python bench/kv_cache.py FOLDER [NAME ...] [--modes growing,window,buffer] [--saturate BINARY]
+    python bench/kv_cache.py FOLDER [NAME ...] [--modes growing,window,buffer,tensor_scatter,group_query_attention] [--saturate BINARY]
 
 For each model and mode a row: the largest difference of logits, by their scale, over 64 given tokens (a prompt, then one or three at a time);
 greedy tokens beside those of the exported model on the whole sequence and of transformers' generate; how much of the scale the logits move
@@ -127,8 +127,10 @@ class Buffer(Growing):
 
     def __call__(self, ids, mask=None):
         self.mask = np.concatenate([self.mask, np.ones_like(ids) if mask is None else mask], 1)
-        padded = np.pad(self.mask, ((0, 0), (0, self.room - self.mask.shape[1])))
-        feed = {"input_ids": ids, "past_length": np.array([self.count]), **self.past, **({"attention_mask": padded} if self.masked else {})}
+        whole = self.masked and self.shapes["attention_mask"][1] == self.room  # else of past and new tokens
+        padded = np.pad(self.mask, ((0, 0), (0, self.room - self.mask.shape[1]))) if whole else self.mask
+        feed = {"input_ids": ids, "past_length": np.array([self.count]), "attention_mask": padded, **self.past}
+        feed = {n: v for n, v in feed.items() if n in self.shapes}
         logits, *present = self.session.run(["logits", *self.names], feed)
         self.past = {n.replace("present", "past_key_values"): v for n, v in zip(self.names, present)}
         self.count += ids.shape[1]
@@ -145,7 +147,14 @@ class Buffer(Growing):
         self.count -= 1
 
 
-MODES = {"growing": Growing, "window": Window, "buffer": Buffer}
+class GroupQuery(Buffer):
+    """Behind a past ONNX Runtime's GroupQueryAttention takes several tokens of one row alone."""
+
+    def steps(self, tokens, most):
+        return steps_of(tokens) if len(self.mask) == 1 else [8] + [1] * (tokens - 8)
+
+
+MODES = {"growing": Growing, "window": Window, "buffer": Buffer, "tensor_scatter": Buffer, "group_query_attention": GroupQuery}
 
 
 def steps_of(tokens):
@@ -201,8 +210,9 @@ def moved_by_permutation(whole, ids):
 def check(path, mode, args):
     made = path.parent / "cached" / f"{path.stem}.{mode}.onnx"
     made.parent.mkdir(exist_ok=True)
-    fields = {"growing": "mode=growing", "buffer": f"mode=buffer;max_context={args.sequence + 16}",
-              "window": f"mode=window;window={args.window};sequence={args.sequence};max_context={args.sequence + 16}"}[mode]
+    buffer = f"mode=buffer;max_context={args.sequence + 16}"
+    fields = {"growing": "mode=growing", "buffer": buffer,
+              "window": f"mode=window;window={args.window};sequence={args.sequence};max_context={args.sequence + 16}"}.get(mode, f"{buffer};write={mode}")
     run = subprocess.run([args.saturate, "transform", path, "-o", made, "--pass", f"kv_cache:{fields}"], capture_output=True, text=True)
     if run.returncode:
         return "refused", run.stderr.strip().split("pass kv_cache: ")[-1].removesuffix("; nothing was written")[:200]
@@ -239,7 +249,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help="as llama or llama.dynamo-18-sdpa; default: all")
-    parser.add_argument("--modes", default="growing,window,buffer")
+    parser.add_argument("--modes", default="growing,window,buffer", help="of growing, window, buffer, and what writes into buffers: "
+                        "tensor_scatter, group_query_attention")
     parser.add_argument("--window", type=int, default=1)
     parser.add_argument("--sequence", type=int, default=64)
     parser.add_argument("--saturate", default=os.environ.get("SATURATE_BIN", "saturate"))

@@ -11,7 +11,8 @@ from onnx import helper, numpy_helper
 from conftest import run, run_ok
 
 ort.set_default_logger_severity(4)
-VOCABULARY, WIDTH, HEADS, KV, SIZE, LAYERS = 31, 24, 4, 2, 6, 2
+VOCABULARY, WIDTH, HEADS, KV, SIZE, LAYERS = 31, 24, 4, 2, 8, 2
+FREQUENCIES = [1.0, 0.3, 0.1, 0.03]
 
 
 class Graph:
@@ -80,7 +81,7 @@ def turned(g, x, angles):
 
 
 def angles_of(g):
-    return g.Mul(g.Unsqueeze(g.Cast(positions(g), to=T.FLOAT), [1]), np.array([[1.0, 0.3, 0.1]]))
+    return g.Mul(g.Unsqueeze(g.Cast(positions(g), to=T.FLOAT), [1]), np.array([FREQUENCIES]))
 
 
 def heads(g, x, count):
@@ -373,31 +374,65 @@ def test_windows_know_what_is_true_of_places(tmp_path):
         np.testing.assert_allclose(in_windows(made, ids, mask, 1, 16)[seen], whole(model, ids, mask)[seen], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_buffers(tmp_path, name):
-    model = MODELS[name]()
-    made, _ = with_cache(tmp_path, model, "mode=buffer;max_context=20;filled=count")
-    inputs = shapes(made.graph.input)
-    assert inputs["past_key_values.0.key"][2] == shapes(made.graph.output)["present.0.key"][2] == 20 and inputs["count"] == [1]
-    ids, mask = drawn()
-    seen = mask.astype(bool) if "attention_mask" in shapes(model.graph.input) else np.ones_like(mask, bool)
-    s, names, at, logits = session(made), [o.name for o in made.graph.output], 0, []
-    past = {n: np.full((2, *d[1:]), 3, np.float32) for n, d in inputs.items() if n.startswith("past")}
-    for count in [5, 1, 1, 4, 1, 1, 1]:
-        whole_mask = np.zeros((2, 20), np.int64)
-        whole_mask[:, :at + count] = mask[:, :at + count]
-        feeds = {"input_ids": ids[:, at:at + count], "attention_mask": whole_mask, "count": np.array([at]), **past}
+def in_buffers(made, ids, mask, steps, room=20):
+    s, inputs, names, at, logits = session(made), shapes(made.graph.input), [o.name for o in made.graph.output], 0, []
+    past = {n: np.full((len(ids), *d[1:]), 3, np.float32) for n, d in inputs.items() if n.startswith("past_key")}
+    whole_mask = inputs.get("attention_mask", [0, 0])[1] == room
+    for count in steps:
+        seen = np.zeros((len(ids), room if whole_mask else at + count), np.int64)
+        seen[:, :at + count] = mask[:, :at + count]
+        feeds = {"input_ids": ids[:, at:at + count], "attention_mask": seen, "count": np.array([at]), **past}
         out = dict(zip(names, s.run(names, {n: feeds[n] for n in inputs})))
         past = {n: out[n.replace("past_key_values", "present")] for n in past}
         logits.append(out["logits"])
         at += count
-    np.testing.assert_allclose(np.concatenate(logits, 1)[seen], whole(model, ids, mask)[seen], rtol=1e-3, atol=1e-4)
+    return np.concatenate(logits, 1)
+
+
+WRITERS = {"scatter_nd": "ScatterND", "tensor_scatter": "TensorScatter", "group_query_attention": "GroupQueryAttention"}
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize("name", MODELS)
+def test_buffers(tmp_path, name, write):
+    model = MODELS[name]()
+    made, _ = with_cache(tmp_path, model, f"mode=buffer;max_context=20;filled=count;write={write}")
+    inputs = shapes(made.graph.input)
+    assert inputs["past_key_values.0.key"][2] == shapes(made.graph.output)["present.0.key"][2] == 20
+    grouped = write == "group_query_attention"
+    assert inputs.get("count") == (None if grouped and name != "learned" else [1])
+    if "attention_mask" in inputs:
+        assert inputs["attention_mask"][1] == ("past_sequence_length + s" if grouped else 20)
+    written = [n for n in made.graph.node if n.op_type == WRITERS[write]]
+    assert len(written) == LAYERS * (1 if grouped else 2)
+    assert made.opset_import[0].version == (24 if write == "tensor_scatter" else model.opset_import[0].version)
+    ids, mask = drawn()
+    seen = mask.astype(bool) if "attention_mask" in shapes(model.graph.input) else np.ones_like(mask, bool)
+    # Behind a past ONNX Runtime's GroupQueryAttention takes several tokens of one row alone.
+    for rows, steps in ((slice(0, 2), [5] + [1] * 9 if grouped else [5, 1, 1, 4, 1, 1, 1]), (slice(1, 2), [5, 1, 1, 4, 1, 1, 1])):
+        got, expected = in_buffers(made, ids[rows], mask[rows], steps), whole(model, ids[rows], mask[rows])
+        np.testing.assert_allclose(got[seen[rows]], expected[seen[rows]], rtol=1e-3, atol=1e-4)
+
+
+def test_what_buffers_are_not_written_by(tmp_path):
+    room = "mode=buffer;max_context=20"
+    code, said = refused(tmp_path, spelled_out(), f"{room};write=tensor_scatter;opset=23")
+    assert code == 1 and "TensorScatter is of opset 24" in said, said
+    weighted = one_layer(causal, weights=lambda g, scores: g.Mul(g.Softmax(scores, axis=-1), np.float32(0.5) * np.ones((HEADS, 1, 1), np.float32)))
+    code, said = refused(tmp_path, weighted, f"{room};write=group_query_attention")
+    assert code == 5 and "it is not written as one Attention" in said, said
+    with_cache(tmp_path / "taken", weighted, room)
+    for sizes in ((SIZE, 2 * SIZE), (6, 6)):
+        other = one_layer(causal, sizes=sizes)
+        code, said = refused(tmp_path, other, f"{room};write=group_query_attention")
+        assert code == 5 and f"heads of one size, a multiple of 8; its keys have {sizes[0]} and its values {sizes[1]}" in said, said
+        with_cache(tmp_path / "taken", other, room)
 
 
 def test_positions_as_an_input(tmp_path):
     g = Graph(14)
     x, mask = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), mask_of(g)
-    angles = g.Unsqueeze(g.Mul(g.Unsqueeze(g.Cast("position_ids", to=T.FLOAT), [2]), np.array([[[1.0, 0.3, 0.1]]])), [1])
+    angles = g.Unsqueeze(g.Mul(g.Unsqueeze(g.Cast("position_ids", to=T.FLOAT), [2]), np.array([[FREQUENCIES]])), [1])
     q, k = (turned(g, heads(g, g.MatMul(x, g.weight(WIDTH, n * SIZE, scale=1.5)), n), angles) for n in (HEADS, KV))
     v = heads(g, g.MatMul(x, g.weight(WIDTH, KV * SIZE)), KV)
     scores = g.Add(g.MatMul(q, g.Transpose(repeated(g, k), perm=[0, 1, 3, 2])), mask)
@@ -425,12 +460,14 @@ def refused(tmp_path, model, fields="mode=growing"):
     return done.returncode, done.stderr
 
 
-def one_layer(change, after=lambda g, x: x):
+def one_layer(change, after=lambda g, x: x, weights=lambda g, scores: g.Softmax(scores, axis=-1), sizes=(SIZE, SIZE)):
     g = Graph(17)
     x = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids")
-    q, k, v = (heads(g, g.MatMul(x, g.weight(WIDTH, HEADS * SIZE, scale=1.5)), HEADS) for _ in "qkv")
-    y = g.MatMul(g.Softmax(change(g, g.MatMul(q, g.Transpose(k, perm=[0, 1, 3, 2]))), axis=-1), v)
-    x = g.Add(x, g.MatMul(beside(g, y), g.weight(HEADS * SIZE, WIDTH)))
+    q, k, v = (g.Transpose(g.Reshape(g.MatMul(x, g.weight(WIDTH, HEADS * size, scale=1.5)), [0, 0, HEADS, size]), perm=[0, 2, 1, 3])
+               for size in (sizes[0], *sizes))
+    y = g.MatMul(weights(g, change(g, g.MatMul(q, g.Transpose(k, perm=[0, 1, 3, 2])))), v)
+    flat = g.Reshape(g.Transpose(y, perm=[0, 2, 1, 3]), [0, 0, HEADS * sizes[1]])
+    x = g.Add(x, g.MatMul(flat, g.weight(HEADS * sizes[1], WIDTH)))
     return finish(g, after(g, x), ("input_ids",))
 
 

@@ -26,6 +26,15 @@ struct CacheOptions {
   // tells how many tokens came before, where the index of a token matters.
   std::optional<std::int64_t> buffer;
   std::string filled;
+  enum class Write : std::uint8_t {
+    kScatterND,
+    kTensorScatter,  // of opset 24
+    kGroupQuery,     // com.microsoft GroupQueryAttention writes them itself; positions are those of past and new tokens, as in (b)
+  };
+  Write write = Write::kScatterND;
+  bool group_query() const { return buffer && write == Write::kGroupQuery; }
+  // Whether positions are as many as a buffer has room for, filled or not.
+  bool positions_of_buffer() const { return buffer && !group_query(); }
   // How `filled` counts in a window, where there is such an input: places, as [1], padding in front included; or what the mask shows of
   // each row, as [batch].
   enum class Counted : std::uint8_t { kPlaces, kShown };
@@ -52,7 +61,7 @@ struct CachedModel {
 //   (a) with `fixed`: they are cached before anything that depends on positions, and positions are counted from the end. Where they depend
 //   on the index of their token, as with learned positions, that index is counted through all windows, and they are cached as in (b).
 absl::StatusOr<CachedModel> with_cache(const Model& model, const CacheOptions& options);
-inline constexpr std::int64_t kCacheOpset = 23;
+inline constexpr std::int64_t kCacheOpset = 23, kTensorScatterOpset = 24;
 
 // Writes each Attention of heads packed in the last dim as one of heads apart.
 void unpack_attention(Model& model);

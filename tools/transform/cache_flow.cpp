@@ -132,12 +132,15 @@ class TokenFlow {
     if (inputs != node.inputs) changed.origin = nullptr;
     changed.inputs = std::move(inputs);
     writer_.graph().nodes.push_back(std::move(changed));
+    mark(node, result, positional);
+    return absl::OkStatus();
+  }
+  void mark(const Node& node, const Axes& result, bool positional) {
     for (const std::string& output : node.outputs)
       if (!output.empty()) {
         work_.tokens[output] = result;
         if (positional) work_.positional.insert(output);
       }
-    return absl::OkStatus();
   }
 
   bool is_mask(const Node& node) const {
@@ -357,6 +360,7 @@ class TokenFlow {
     for (const std::size_t i : {1, 2}) {
       if (!token(inputs[i]) || axes(inputs[i]) != heads)
         return cannot_cache(node, "it attends to something else than the tokens themselves, as cross attention does");
+      if (work_.options.group_query()) continue;
       absl::StatusOr<std::string> all = whole_.whole(node, inputs[i], i == 1 ? "key" : "value");
       if (!all.ok()) return all.status();
       inputs[i] = *std::move(all);
@@ -370,27 +374,21 @@ class TokenFlow {
             return cannot_cache(node, "its mask depends on what the tokens are; give the mask as an input");
       inputs[3] = *std::move(mask);
     }
+    // Queries and keys tell how far two tokens are from each other; what is taken of a token is its value.
+    const bool positional = work_.positional.contains(node.inputs[2]);
+    if (work_.options.group_query()) {
+      mark(node, heads, positional);
+      return whole_.attend_in_group(node, inputs[3]);  // which is causal by itself
+    }
     Node changed = node;
     if (int_attribute(node, "is_causal", 0) != 0) {
-      inputs[3] = with_causal(node, inputs[3]);
+      inputs[3] = positions_.with_causal(node, inputs[3]);
       std::erase_if(changed.attributes, [](const Attribute& a) { return a.name == "is_causal"; });
       changed.origin = nullptr;
     }
     if (inputs[3].empty()) inputs.resize(3);
-    // Queries and keys tell how far two tokens are from each other; what is taken of a token is its value.
-    return made(changed, std::move(inputs), heads, work_.positional.contains(node.inputs[2]));
+    return made(changed, std::move(inputs), heads, positional);
   }
-  std::string with_causal(const Node& node, const std::string& mask) {
-    const std::string& causal = positions_.causal();
-    if (mask.empty()) return causal;
-    const DType dtype = facts().dtype(node.inputs[3]);
-    if (dtype == DType::kBool) return writer_.node("And", {mask, causal}, "causal_mask_and");
-    const std::string lowest = writer_.fresh()("hidden");
-    const std::string number =
-        writer_.node("Constant", {}, lowest, {Attribute::of("value_float", -std::numeric_limits<float>::infinity())});
-    return writer_.node("Where", {causal, mask, writer_.node("CastLike", {number, mask}, "hidden_like")}, "causal_mask_where");
-  }
-
   absl::Status rotary(const Node& node) {
     std::vector<std::string> inputs = node.inputs;
     if (!token(inputs[0])) return cannot_cache(node, "it turns something else than tokens");

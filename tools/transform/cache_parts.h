@@ -117,6 +117,13 @@ class PositionSide {
   const std::string& end_of_tokens();  // the position behind the last new one
   // Indices of the new tokens in a buffer of so many heads: [batch, heads, new tokens, 3].
   const std::string& places_in_buffer(std::int64_t heads);
+  // Where each row of a batch begins in a buffer: [batch].
+  const std::string& place_of_rows();
+  // What GroupQueryAttention reads: the index of the last key of each row, int32 of [batch], and the number of keys, int32 of [].
+  const std::string& keys_of_rows();
+  const std::string& number_of_keys();
+  // A mask that this attention reads, as what is added to its scores.
+  std::string as_bias(const std::string& mask, const Node& node);
   const std::string& batch();
   // int64 of rank 1: the sizes of these dims, where an axis is of new tokens or of all positions. `like`: of what a Reshape is given, whose
   // equal dims may be copied; null: plain sizes.
@@ -126,6 +133,8 @@ class PositionSide {
   absl::StatusOr<std::string> rows(const Node& reader, const std::string& value, int axis, RowIndex index);
   // [new, all]: whether a token may see a position.
   const std::string& causal();
+  // A mask that this attention reads, "" where there is none, and the causal one.
+  std::string with_causal(const Node& node, const std::string& mask);
   std::optional<CacheOptions::Counted> counted() const { return counted_; }
   // Whether its entries depend on the index of a place, and not only on how places stand to each other.
   bool tells_index(const std::string& value) {
@@ -147,7 +156,7 @@ class PositionSide {
   absl::StatusOr<std::string> before(const Node& reader, CacheOptions::Counted counted);
   CacheWork& work_;
   IndexComparisons comparisons_;
-  std::string new_, past_, all_, end_, batch_, causal_;
+  std::string new_, past_, all_, end_, batch_, causal_, row_places_, keys_, number_of_keys_;
   std::map<std::int64_t, std::string> places_;  // by heads
   std::map<std::tuple<std::string, int, RowIndex>, std::string> rows_;
   std::optional<CacheOptions::Counted> counted_;
@@ -159,6 +168,8 @@ class WholeTokens {
   WholeTokens(CacheWork& work, PositionSide& positions) : work_(work), positions_(positions) {}
   // `value`, which has an entry for each new token, with one for each position: earlier ones come from a cache.
   absl::StatusOr<std::string> whole(const Node& reader, const std::string& value, const std::string& part);
+  // Attention by GroupQueryAttention, which takes the caches and gives them back. `mask`: of its rows; "": none.
+  absl::Status attend_in_group(const Node& node, const std::string& mask);
   std::vector<CacheSlot> take_slots() && { return std::move(slots_); }
 
  private:
@@ -173,6 +184,9 @@ class WholeTokens {
   absl::StatusOr<std::string> above_positions(const Node& reader, const std::string& value) const;
   absl::Status positional_sources(const std::string& value, std::map<std::size_t, std::string>& found) const;
   absl::StatusOr<std::string> cached(const Node& reader, const std::string& value, const std::string& part);
+  std::string joined(const CacheSlot& slot, const std::string& now);
+  absl::StatusOr<CacheSlot> new_slot(const Node& reader, const std::string& value, const std::string& part, std::int64_t heads,
+                                     std::int64_t size);
   absl::StatusOr<std::string> remade(const Node& reader, const std::string& value);
   CacheWork& work_;
   PositionSide& positions_;

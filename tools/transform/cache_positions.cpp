@@ -151,6 +151,10 @@ std::string slot_name(const std::string& pattern, int layer, const std::string& 
 const std::string& PositionSide::past_tokens() {
   if (!past_.empty()) return past_;
   if (const auto& fixed = work_.options.fixed) return past_ = work_.writer.ints({fixed->sequence - fixed->window});
+  if (work_.options.group_query() && !work_.options.masks.empty()) {
+    const std::string all = all_tokens();
+    return past_ = work_.writer.node("Sub", {all, fresh_tokens()}, "past_tokens");
+  }
   if (work_.options.buffer) {
     counted_ = CacheOptions::Counted::kPlaces;
     return past_ = work_.options.filled;
@@ -162,13 +166,16 @@ const std::string& PositionSide::past_tokens() {
 const std::string& PositionSide::all_tokens() {
   if (!all_.empty()) return all_;
   if (const auto& fixed = work_.options.fixed) return all_ = work_.writer.ints({fixed->sequence});
-  if (work_.options.buffer) return all_ = work_.writer.ints({*work_.options.buffer});
+  if (work_.options.positions_of_buffer()) return all_ = work_.writer.ints({*work_.options.buffer});
+  if (work_.options.group_query() && !work_.options.masks.empty())
+    return all_ = work_.writer.node("Shape", {work_.options.masks[0]}, "all_tokens",
+                                    {Attribute::of("start", std::int64_t{1}), Attribute::of("end", std::int64_t{2})});
   const std::string past = past_tokens();
   return all_ = work_.writer.node("Add", {past, fresh_tokens()}, "all_tokens");
 }
 
 const std::string& PositionSide::end_of_tokens() {
-  if (!work_.options.buffer) return all_tokens();
+  if (!work_.options.positions_of_buffer()) return all_tokens();
   if (!end_.empty()) return end_;
   const std::string past = past_tokens();
   return end_ = work_.writer.node("Add", {past, fresh_tokens()}, "end_of_tokens");
@@ -189,6 +196,12 @@ const std::string& PositionSide::places_in_buffer(std::int64_t heads) {
                                  along(past_tokens(), end_of_tokens(), {1, 1, -1, 1})})
     parts.push_back(w.node("Expand", {one, whole}, "places_of_all"));
   return made = w.node("Concat", parts, "places_in_buffer", {Attribute::of("axis", std::int64_t{-1})});
+}
+
+const std::string& PositionSide::place_of_rows() {
+  if (!row_places_.empty()) return row_places_;
+  const std::string past = past_tokens();
+  return row_places_ = work_.writer.node("Expand", {past, batch()}, "place_of_rows");
 }
 
 absl::StatusOr<std::string> PositionSide::element(const Node& node, Dim dim, Axis axis) {
@@ -245,6 +258,15 @@ const std::string& PositionSide::causal() {
   return causal_ = w.node("LessOrEqual", {keys, w.node("Unsqueeze", {queries, w.ints({1})}, "query_rows")}, "causal_mask");
 }
 
+std::string PositionSide::with_causal(const Node& node, const std::string& mask) {
+  const std::string& causal = this->causal();
+  if (mask.empty()) return causal;
+  GraphWriter& w = work_.writer;
+  if (work_.facts.dtype(node.inputs[3]) == DType::kBool) return w.node("And", {mask, causal}, "causal_mask_and");
+  const std::string lowest = w.node("Constant", {}, "hidden", {Attribute::of("value_float", -std::numeric_limits<float>::infinity())});
+  return w.node("Where", {causal, mask, w.node("CastLike", {lowest, mask}, "hidden_like")}, "causal_mask_where");
+}
+
 namespace {
 
 // Of a view, the axis of its input whose entries are those of an axis of its result.
@@ -294,7 +316,8 @@ std::vector<std::optional<int>> axes_behind(const DecoderFacts& facts, const Nod
 }  // namespace
 
 std::string PositionSide::rows_of_place(const std::string& value, int axis) {
-  const std::string to = work_.options.buffer ? end_of_tokens() : work_.writer.ints({std::numeric_limits<std::int64_t>::max()});
+  const std::string to =
+      work_.options.positions_of_buffer() ? end_of_tokens() : work_.writer.ints({std::numeric_limits<std::int64_t>::max()});
   return work_.writer.node("Slice", {value, past_tokens(), to, work_.writer.ints({axis})}, value + "_rows");
 }
 

@@ -39,13 +39,16 @@ CacheDims cache_dims(const Graph& graph, const CacheOptions& options) {
   if (const auto& fixed = options.fixed)
     return {ids[0], fixed->window, fixed->max_context - fixed->window, fixed->sequence, fixed->max_context};
   const std::string name = std::holds_alternative<std::string>(ids[1]) ? std::get<std::string>(ids[1]) : "sequence_length";
-  if (options.buffer) return {ids[0], name, *options.buffer, *options.buffer, *options.buffer};
+  if (options.positions_of_buffer()) return {ids[0], name, *options.buffer, *options.buffer, *options.buffer};
   const std::string all = fmt::format("{} + {}", options.past_dim, name);
+  if (options.buffer) return {ids[0], name, *options.buffer, all, *options.buffer};
   return {ids[0], name, options.past_dim, all, all};
 }
 
 void declare_caches(CachedModel& made, const CacheOptions& options, const CacheDims& dims) {
   Graph& graph = made.model.graph;
+  if (options.buffer && options.write == CacheOptions::Write::kTensorScatter) made.model.opset_imports[""] = kTensorScatterOpset;
+  if (options.group_query()) made.model.opset_imports.try_emplace(kMicrosoftDomain, 1);
   for (const std::string& input : options.tokens) (*find_named(graph.inputs, input)->type.shape)[1] = dims.fresh;
   for (const std::string& input : options.masks) (*find_named(graph.inputs, input)->type.shape)[1] = dims.all;
   for (ValueInfo& info : graph.inputs) info.origin = nullptr;

@@ -69,7 +69,7 @@ class Steps {
   // The positions up to `to`, of fixed number: those before the first token are hidden.
   std::string mask(const std::string& name, std::int64_t to) {
     std::string seen = cut(name, 0, to);
-    if (!options_.fixed && !options_.buffer) return seen;
+    if (!options_.fixed && !options_.positions_of_buffer()) return seen;
     const std::int64_t length = options_.fixed ? options_.fixed->sequence : *options_.buffer;
     const std::string shape = writer_.node(
         "Concat",

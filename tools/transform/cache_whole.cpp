@@ -72,6 +72,10 @@ absl::StatusOr<std::string> WholeTokens::place(const Node& reader, const std::st
 
 absl::StatusOr<std::string> WholeTokens::whole(const Node& reader, const std::string& value, const std::string& part) {
   if (const auto it = whole_.find(value); it != whole_.end()) return it->second;
+  if (work_.options.group_query())
+    return cannot_cache(reader,
+                        "it is not written as one Attention, which GroupQueryAttention could take the place of; write=scatter_nd "
+                        "takes any");
   const bool anew = work_.options.fixed && !work_.own_indices;  // positions are others in each window
   const absl::StatusOr<std::string> at = anew ? above_positions(reader, value) : place(reader, value);
   if (!at.ok()) return at;
@@ -83,30 +87,44 @@ absl::StatusOr<std::string> WholeTokens::whole(const Node& reader, const std::st
   return remade(reader, value);
 }
 
-absl::StatusOr<std::string> WholeTokens::cached(const Node& reader, const std::string& value, const std::string& part) {
-  GraphWriter& w = work_.writer;
-  const Layout found = *layout(value);
+absl::StatusOr<CacheSlot> WholeTokens::new_slot(const Node& reader, const std::string& value, const std::string& part, std::int64_t heads,
+                                                std::int64_t size) {
   const int layer = layers_[part]++;
   CacheSlot slot{slot_name(work_.options.past, layer, part),
                  slot_name(work_.options.present, layer, part),
-                 found.heads,
-                 found.size,
+                 heads,
+                 size,
                  work_.facts.dtype(value),
                  reader.name};
+  FreshNames& fresh = work_.writer.fresh();
   for (const std::string* name : {&slot.past, &slot.present}) {
-    if (w.fresh().taken(*name))
-      return cannot_cache(reader, fmt::format("'{}' is a value of the model; give another pattern of names", *name));
-    w.fresh().take(*name);
+    if (fresh.taken(*name)) return cannot_cache(reader, fmt::format("'{}' is a value of the model; give another pattern of names", *name));
+    fresh.take(*name);
   }
+  return slot;
+}
+
+// Earlier entries and new ones.
+std::string WholeTokens::joined(const CacheSlot& slot, const std::string& now) {
+  GraphWriter& w = work_.writer;
+  const Attribute along = Attribute::of("axis", std::int64_t{2});
+  if (!work_.options.buffer) return w.node("Concat", {slot.past, now}, slot.present, {along}, slot.present);
+  if (work_.options.write == CacheOptions::Write::kTensorScatter)
+    return w.node("TensorScatter", {slot.past, now, positions_.place_of_rows()}, slot.present, {along}, slot.present);
+  return w.node("ScatterND", {slot.past, positions_.places_in_buffer(slot.heads), now}, slot.present, {}, slot.present);
+}
+
+absl::StatusOr<std::string> WholeTokens::cached(const Node& reader, const std::string& value, const std::string& part) {
+  GraphWriter& w = work_.writer;
+  const Layout found = *layout(value);
+  absl::StatusOr<CacheSlot> slot = new_slot(reader, value, part, found.heads, found.size);
+  if (!slot.ok()) return slot.status();
   const bool has_heads = found.order.size() == 4;
   std::string now = value;
   if (!found.ones.empty()) now = w.node("Squeeze", {now, w.ints(found.ones)}, value + "_without_ones");
   if (!found.in_order()) now = w.node("Transpose", {now}, value + "_by_head", {Attribute::of("perm", found.order)});
   if (!has_heads) now = w.node("Unsqueeze", {now, w.ints({1})}, value + "_one_head");
-  if (work_.options.buffer)
-    now = w.node("ScatterND", {slot.past, positions_.places_in_buffer(found.heads), now}, slot.present, {}, slot.present);
-  else
-    now = w.node("Concat", {slot.past, now}, slot.present, {Attribute::of("axis", std::int64_t{2})}, slot.present);
+  now = joined(*slot, now);
   if (const auto& fixed = work_.options.fixed; fixed && fixed->sequence < fixed->max_context)
     now = w.node("Slice", {now, w.ints({-fixed->sequence}), w.ints({std::numeric_limits<std::int64_t>::max()}), w.ints({2})},
                  value + "_in_sequence");
@@ -117,7 +135,7 @@ absl::StatusOr<std::string> WholeTokens::cached(const Node& reader, const std::s
     now = w.node("Transpose", {now}, value + "_all", {Attribute::of("perm", back)});
   }
   if (!found.ones.empty()) now = w.node("Unsqueeze", {now, w.ints(found.ones)}, value + "_with_ones");
-  slots_.push_back(std::move(slot));
+  slots_.push_back(*std::move(slot));
   return now;
 }
 

@@ -67,6 +67,8 @@ absl::StatusOr<CacheOptions> options_of(const Work& work, const Arguments& args)
   if (args.text("mode") == "buffer") {
     if (args.whole("max_context") == 0) return args.wrong("max_context", "0", "give the number of tokens that the buffers hold");
     options.buffer = args.whole("max_context");
+    if (args.text("write") == "tensor_scatter") options.write = CacheOptions::Write::kTensorScatter;
+    if (args.text("write") == "group_query_attention") options.write = CacheOptions::Write::kGroupQuery;
     return options;
   }
   if (options.masks.empty())
@@ -226,7 +228,11 @@ absl::StatusOr<CachedModel> cached_at(const Model& model, const CacheOptions& op
 absl::Status kv_cache(Work& work, const Arguments& args) {
   const absl::StatusOr<CacheOptions> options = options_of(work, args);
   if (!options.ok()) return options.status();
-  const std::int64_t opset = args.whole("opset") > 0 ? args.whole("opset") : std::max(work.model.opset(""), kLeastOpset);
+  const bool by_operator = options->buffer && options->write == CacheOptions::Write::kTensorScatter;
+  const std::int64_t least = by_operator ? kTensorScatterOpset : kLeastOpset;
+  const std::int64_t opset = args.whole("opset") > 0 ? args.whole("opset") : std::max(work.model.opset(""), least);
+  if (by_operator && opset < least)
+    return args.wrong("opset", fmt::format("{}", opset), "TensorScatter is of opset 24; give 24 at least, or write=scatter_nd");
   absl::StatusOr<CachedModel> cached = cached_at(work.model, *options, opset, {});
   // An attention that can't be written in this opset stays as it is spelled.
   if (cached.status().code() == absl::StatusCode::kOutOfRange) cached = cached_at(work.model, *options, opset, {"Attention"});

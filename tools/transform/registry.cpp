@@ -370,6 +370,12 @@ std::vector<Pass> decoder_passes() {
         {"filled", kText,
          "Of mode buffer, and of mode window where positions are learned: the name of the input that tells how many tokens came before.",
          "\"past_length\""},
+        {"write",
+         kText,
+         "Of mode buffer: how new tokens are written into buffers: by ScatterND, by TensorScatter of opset 24, or by com.microsoft's "
+         "GroupQueryAttention, which attends, too.",
+         "\"scatter_nd\"",
+         {"scatter_nd", "tensor_scatter", "group_query_attention"}},
         {"tokens", kTexts, "Inputs with an entry for each new token.",
          "[\"input_ids\", \"position_ids\", \"token_type_ids\", \"inputs_embeds\"]"},
         {"masks", kTexts, "Inputs with an entry for each position, past and new.", "[\"attention_mask\"]"},
