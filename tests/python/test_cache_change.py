@@ -1,4 +1,4 @@
-"""Passes that change decoders with and without caches: `last_logits`."""
+"""Passes that change decoders with and without caches: logits of the last tokens, the cache's dtype and layout, and none at all."""
 import json
 
 import numpy as np
@@ -7,7 +7,7 @@ import onnxruntime as ort
 import pytest
 from conftest import make_model, run, run_ok, tensor, value
 from decoders import Shape, decoder
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 ort.set_default_logger_severity(4)
 CACHES = {"none": Shape(), "growing": Shape(cache="growing"), "growing, counted": Shape(cache="growing", positions="arange"),
@@ -34,9 +34,9 @@ def changed(tmp_path, model, *passes):
 
 
 def refused(tmp_path, model, one, code=5):
-    onnx.save(model, tmp_path / "m.onnx")
-    done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", one)
-    assert done.returncode == code and not (tmp_path / "o.onnx").exists(), (done.returncode, done.stderr)
+    onnx.save(model, tmp_path / "refused.onnx")
+    done = run("transform", tmp_path / "refused.onnx", "-o", tmp_path / "nothing.onnx", "--pass", one)
+    assert done.returncode == code and not (tmp_path / "nothing.onnx").exists(), (done.returncode, done.stderr)
     return done.stderr
 
 
@@ -52,7 +52,9 @@ def feeds(model, tokens=6, batch=2, past=5, seed=3):
     sizes = {"batch": batch, "sequence": tokens, "past_sequence": past, "past_sequence + sequence": past + tokens}
     for name, dims in shapes(model.graph.input).items():
         dims = [sizes.get(d, d) for d in dims]
-        if "past" in name:
+        if "past_seq" in name:
+            out[name] = np.array(past)
+        elif "past" in name:
             out[name] = rng.normal(size=dims).astype(np.float32)
         elif "mask" in name:
             out[name] = np.ones(dims, np.int64)
@@ -138,3 +140,123 @@ def test_generate_of_a_fixed_length_needs_all_logits(tmp_path):
     made, _ = changed(tmp_path, decoder(Shape(window=32, batch=1)), "last_logits")
     done = run("generate", tmp_path / "o.onnx", "--prompt-ids", "5,17,40", "--max-new-tokens", "2")
     assert done.returncode != 0 and "scores of the last 1 of 32 tokens alone" in done.stderr, done.stderr
+
+
+def pasts(model):
+    return [i.name for i in model.graph.input if i.name.startswith("past_key")]
+
+
+def scales_of(made, name):
+    """By which a cache is read: of whole heads, or of each entry of them."""
+    weights = {i.name: numpy_helper.to_array(i) for i in made.graph.initializer}
+    node = next(n for n in made.graph.node if n.op_type == "DequantizeLinear" and n.input[0] in (name, name.replace("past_key_values", "present")))
+    heads = weights[node.input[1]]
+    entries = [weights[n.input[1]] for n in made.graph.node if n.op_type == "Mul" and n.input[0] == node.output[0]]
+    return entries[0] if heads.ndim == 0 else heads.reshape(1, -1, 1, 1)
+
+
+@pytest.mark.parametrize("cache", [c for c in CACHES if c != "none"])
+@pytest.mark.parametrize("fields", ["float16", "int8", "int8;scales=channel"])
+def test_cache_dtype(tmp_path, cache, fields):
+    """Tokens in the past stay as they are, bit by bit; new ones are rounded; the model reads what is held."""
+    model = decoder(CACHES[cache])
+    made, told = changed(tmp_path, model, f"cache_dtype:{fields}")
+    kind = np.float16 if fields == "float16" else np.int8
+    assert {i.type.tensor_type.elem_type for i in [*made.graph.input, *made.graph.output] if "key" in i.name or "value" in i.name} == {
+        helper.np_dtype_to_tensor_dtype(np.dtype(kind))}
+    held, before, scales = feeds(model), feeds(model), {}
+    for name in pasts(model):
+        scales[name] = 1 if kind == np.float16 else scales_of(made, name)
+        held[name] = before[name].astype(kind) if kind == np.float16 else np.random.default_rng(5).integers(-127, 128, before[name].shape).astype(kind)
+        before[name] = held[name].astype(np.float32) * scales[name]
+    names = [o.name for o in model.graph.output]
+    now, then = dict(zip(names, session(made).run(names, held))), dict(zip(names, session(model).run(names, before)))
+    moved = np.abs(now["logits"] - then["logits"]).max() / np.abs(then["logits"]).max()
+    assert moved < (2e-3 if kind == np.float16 else 0.1), moved
+    assert now["logits"].dtype == np.float32
+    for name in pasts(model):
+        present, whole = now[name.replace("past_key_values", "present")], then[name.replace("past_key_values", "present")]
+        exact = whole / scales[name]
+        rounded = exact.astype(np.float16) if kind == np.float16 else np.clip(np.rint(exact), -128, 127).astype(np.int8)
+        old = slice(0, 5) if cache == "in place" else slice(0, held[name].shape[2])
+        np.testing.assert_array_equal(present[:, :, old], held[name][:, :, old])
+        # Keys of the second layer are made of what was rounded in the first.
+        if name == "past_key_values.0.key":
+            assert np.mean(present != rounded) < 0.01
+    assert not any("as a whole" in note for note in told["notes"]), told["notes"]
+    assert any("step by step as before" in note for note in told["notes"]), told["notes"]
+    assert any("zeros instead of the past move the logits" in note for note in told["notes"]), told["notes"]
+    assert any("measured on 16 rows" in note for note in told["notes"]) == (kind == np.int8)
+    if cache != "sliding":  # whose three tokens a run are not the same padding for all
+        assert generated(tmp_path / "o.onnx")[0] == generated(tmp_path / "m.onnx")[0]
+    assert len(generated(tmp_path / "o.onnx")) == 9
+
+
+def test_cache_dtype_of_what_is_not_just_written(tmp_path):
+    """The present is made of the new tokens alone: all of what crosses the border is rounded there."""
+    model = decoder(Shape(cache="sliding", window=1, past=30, presents_whole=False))
+    made, told = changed(tmp_path, model, "cache_dtype:int8")
+    assert any("4 of 4 caches are brought into int8 as a whole" in note for note in told["notes"]), told["notes"]
+    assert len(generated(tmp_path / "o.onnx")) == 9
+
+
+def test_cache_dtype_is_measured_on_given_tokens(tmp_path):
+    model, tokens = decoder(Shape(cache="growing", positions="arange")), np.full((3, 7), 4)
+    np.savez(tmp_path / "x.npz", input_ids=tokens)
+    made, told = changed(tmp_path, model, f"cache_dtype:int8;calibrate={tmp_path / 'x.npz'};rtol=9")
+    assert "scales were measured on 3 rows of 7 given tokens" in told["notes"]
+    given = {"input_ids": tokens, "attention_mask": np.ones_like(tokens)} | {name: np.zeros((3, 4, 0, 8), np.float32) for name in pasts(model)}
+    present = session(model).run(["present.1.value"], given)[0]
+    np.testing.assert_allclose(scales_of(made, "past_key_values.1.value").ravel(), np.abs(present).max((0, 2, 3)) / 127, rtol=1e-4)
+
+
+def test_cache_dtype_refusals(tmp_path):
+    model = decoder(Shape(cache="growing"))
+    assert "the model has no cache" in refused(tmp_path, decoder(Shape()), "cache_dtype:int8", 1)
+    assert "step by step the result gives something else" in refused(tmp_path, model, "cache_dtype:int8;rtol=1e-6", 3)
+    assert "one of float16, bfloat16, int8" in refused(tmp_path, model, "cache_dtype:int4", 2)
+    for arrays, what in (({"other": np.ones((1, 3), np.int64)}, "array 'other': give tokens alone, as 'input_ids'"),
+                         ({"input_ids": np.ones((1, 3), np.float32)}, "give tokens alone"), ({"input_ids": np.ones((0, 3), np.int64)}, "give tokens alone"),
+                         ({"input_ids": np.full((1, 99), 3)}, "calibrate")):
+        np.savez(tmp_path / "x.npz", **arrays)
+        assert what in refused(tmp_path, model, f"cache_dtype:int8;calibrate={tmp_path / 'x.npz'}", 1)
+    changed(tmp_path, model, "cache_dtype:float16")
+    assert "is of float16 already" in refused(tmp_path, onnx.load(tmp_path / "o.onnx"), "cache_dtype:float16", 1)
+    assert "opset is 12, and 13 is needed" in refused(tmp_path, decoder_of_older_opset(), "cache_dtype:float16")
+
+
+def decoder_of_older_opset():
+    ids, past = value("input_ids", TensorProto.INT64, ["b", "s"]), value("past", TensorProto.FLOAT, ["b", 1, "p", 4])
+    weights = [tensor("table", np.ones((9, 4), np.float32)), tensor("one", np.array([1]))]
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["x"]), helper.make_node("Unsqueeze", ["x"], ["k"], axes=[1]),
+             helper.make_node("Concat", ["past", "k"], ["present"], axis=2), helper.make_node("Identity", ["x"], ["logits"])]
+    out = [value("logits", TensorProto.FLOAT, ["b", "s", 4]), value("present", TensorProto.FLOAT, ["b", 1, "p + s", 4])]
+    return make_model(nodes, [ids, past], out, weights, opset=12)
+
+
+@pytest.mark.parametrize("cache", [c for c in CACHES if c != "none"])
+def test_cache_layout(tmp_path, cache):
+    model = decoder(CACHES[cache])
+    made, told = changed(tmp_path, model, "cache_layout:bsnh")
+    given = feeds(model)
+    turned = {name: np.swapaxes(x, 1, 2) if name in pasts(model) else x for name, x in given.items()}
+    for name in pasts(model):
+        dims = shapes(model.graph.input)[name]
+        assert shapes(made.graph.input)[name] == [dims[0], dims[2], dims[1], dims[3]]
+    for now, before in zip(session(made).run(None, turned), session(model).run(None, given)):
+        np.testing.assert_allclose(now if now.ndim == 3 else np.swapaxes(now, 1, 2), before, rtol=1e-4, atol=1e-5)
+    assert told["compared"] == "equal"
+    assert generated(tmp_path / "o.onnx") == generated(tmp_path / "m.onnx")
+    assert "has this layout already" in refused(tmp_path, made, "cache_layout:bsnh", 1)
+    back, _ = changed(tmp_path, made, "cache_layout:bnsh")
+    assert shapes(back.graph.input) == shapes(model.graph.input)
+
+
+def test_cache_dtype_of_another_layout(tmp_path):
+    """Scales are those of heads, wherever these stand."""
+    model = decoder(Shape(cache="growing", positions="none"))
+    apart = [changed(tmp_path, model, *passes)[0] for passes in (["cache_dtype:int8"], ["cache_layout", "cache_dtype:int8"])]
+    weights = [sorted(tuple(numpy_helper.to_array(i)) for i in m.graph.initializer if i.name.startswith("cache_scales")) for m in apart]
+    np.testing.assert_allclose(*weights, rtol=1e-6)
+    assert {a.i for n in apart[1].graph.node if n.op_type == "DequantizeLinear" for a in n.attribute} == {2}
+    assert len(generated(tmp_path / "o.onnx")) == 9

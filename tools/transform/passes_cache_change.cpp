@@ -1,16 +1,26 @@
 // Decoders with caches, changed.
+#include <algorithm>
+#include <utility>
+
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "tools/generate/decoder.h"
+#include "tools/generate/stepper.h"
+#include "tools/io/npz.h"
+#include "tools/transform/cache_dtype.h"
 #include "tools/transform/last_rows.h"
 #include "tools/transform/passes.h"
+#include "tools/transform/step_check.h"
 #include "tools/transform/types.h"
 
 namespace saturate::passes {
 namespace {
 
-constexpr std::int64_t kFirstSliceOfInputs = 10;  // before, its bounds are attributes
-constexpr int kTokenAxis = 1;                     // of logits
+constexpr std::int64_t kFirstScalesOfAxis = 13;
+constexpr std::int64_t kDrawnTokens = 32;  // of each row
+constexpr std::int64_t kDrawnRows = 16;
+constexpr std::int64_t kFirstSliceOfInputs = 10;            // before, its bounds are attributes
+constexpr int kTokenAxis = 1;                               // of logits
 
 // The output of logits that was named, or that is found.
 absl::StatusOr<std::string> logits_of(Work& work, const Arguments& args) {
@@ -22,7 +32,115 @@ absl::StatusOr<std::string> logits_of(Work& work, const Arguments& args) {
   return work.graph().outputs[decoder->logits].name;
 }
 
+// A decoder with a cache.
+absl::StatusOr<Decoder> cached_decoder(const Work& work) {
+  absl::StatusOr<Decoder> decoder = find_decoder(work.model);
+  if (!decoder.ok()) return decoder;
+  if (decoder->cache.empty()) return absl::InvalidArgumentError("the model has no cache; the pass kv_cache puts one into it");
+  for (const CachePair& pair : decoder->cache)
+    if (const std::string& past = work.model.graph.inputs[pair.past].name; find_named(work.model.graph.initializers, past))
+      return absl::InvalidArgumentError(fmt::format("input '{}' has a default; the pass freeze makes it a constant", past));
+  return decoder;
+}
+
+// What scales are measured on: whole windows of tokens, as many in each row.
+absl::StatusOr<Tokens> calibration(const Work& work, const Decoder& decoder, const Arguments& args) {
+  const std::string path = args.text("calibrate"), name = work.model.graph.inputs[decoder.input_ids].name;
+  const std::int64_t window = decoder.window.value_or(1);
+  Tokens out;
+  if (path.empty()) {
+    Random random(work.check.seed);
+    const std::int64_t length = std::min<std::int64_t>(kDrawnTokens, decoder.most_tokens.value_or(kDrawnTokens)) / window * window;
+    out.resize(static_cast<std::size_t>(decoder.batch.value_or(kDrawnRows)));
+    for (auto& row : out)
+      for (std::int64_t i = 0; i < std::max(length, window); ++i) row.push_back(random.below(decoder.vocabulary.value_or(2)));
+    return out;
+  }
+  const auto arrays = load_npz(path);
+  if (!arrays.ok()) return args.wrong("calibrate", path, std::string(arrays.status().message()));
+  for (const auto& [array, tensor] : *arrays) {
+    if (array != name || tensor.rank() != 2 || tensor.size() == 0 || !is_integer(tensor.dtype()))
+      return args.wrong("calibrate", path, fmt::format("array '{}': give tokens alone, as '{}', of rows and tokens", array, name));
+    const std::int64_t length = tensor.dims()[1] / window * window;
+    if (length == 0) return args.wrong("calibrate", path, fmt::format("the model takes {} tokens a run; give as many at least", window));
+    for (std::int64_t r = 0; r < tensor.dims()[0]; ++r)
+      for (auto& row = out.emplace_back(); static_cast<std::int64_t>(row.size()) < length;)
+        row.push_back(static_cast<std::int64_t>(*element_as_double(tensor, r * tensor.dims()[1] + static_cast<std::int64_t>(row.size()))));
+  }
+  if (out.empty()) return args.wrong("calibrate", path, fmt::format("it holds no array '{}'", name));
+  return out;
+}
+
+// What the cache loses at most, as it shows in the logits: a share of what is usual in a row of them.
+double tolerance_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return 0.02;
+    case DType::kBfloat16:
+      return 0.16;
+    default:
+      return 0.5;
+  }
+}
+
 }  // namespace
+
+absl::Status cache_dtype(Work& work, const Arguments& args) {
+  const absl::StatusOr<Decoder> decoder = cached_decoder(work);
+  if (!decoder.ok()) return decoder.status();
+  CacheCode code{*parse_dtype(args.text("dtype")), args.text("scales") == "head" ? CacheScales::kHead : CacheScales::kChannel};
+  if (work.model.opset("") < kFirstScalesOfAxis)
+    return absl::UnimplementedError(fmt::format("the model's opset is {}, and {} is needed; `saturate optimize --opset` writes it",
+                                                work.model.opset(""), kFirstScalesOfAxis));
+  for (const CachePair& pair : decoder->cache)
+    if (const ValueInfo& past = work.graph().inputs[pair.past]; !is_floating(past.type.dtype) || past.type.dtype == code.dtype)
+      return args.wrong("dtype", args.text("dtype"), fmt::format("input '{}' is of {} already", past.name, dtype_name(past.type.dtype)));
+  if (code.dtype == DType::kInt8) {
+    absl::StatusOr<std::vector<CacheRange>> ranges = cache_sizes(work.model, *decoder);
+    if (!ranges.ok()) return ranges.status();
+    const absl::StatusOr<Tokens> tokens = calibration(work, *decoder, args);
+    if (!tokens.ok()) return tokens.status();
+    if (absl::Status s = measure_cache(work.model, *decoder, *tokens, work.check.threads, *ranges); !s.ok())
+      return args.wrong("calibrate", args.text("calibrate"), std::string(s.message()));
+    code.ranges = *std::move(ranges);
+    work.notes.push_back(fmt::format("scales were measured on {} rows of {} {} tokens", tokens->size(), (*tokens)[0].size(),
+                                     args.text("calibrate").empty() ? "drawn" : "given"));
+  }
+  absl::StatusOr<CodedCache> made = with_cache_dtype(work.model, *decoder, code);
+  if (!made.ok()) return made.status();
+  if (made->whole > 0)
+    work.notes.push_back(fmt::format("{} of {} caches are brought into {} as a whole in each run, for what writes them does more than that",
+                                     made->whole, made->whole + made->written, args.text("dtype")));
+  if (work.verify) {
+    SteppingOptions options;
+    options.both_cached = true;
+    options.rtol = args.number("rtol") > 0 ? args.number("rtol") : tolerance_of(code.dtype);
+    if (absl::Status s = same_steps(work, work.model, made->model, options); !s.ok()) return s;
+  }
+  work.model = std::move(made->model);
+  work.fresh = FreshNames(work.model.graph);
+  return absl::OkStatus();
+}
+
+absl::Status cache_layout(Work& work, const Arguments& args) {
+  const absl::StatusOr<Decoder> decoder = cached_decoder(work);
+  if (!decoder.ok()) return decoder.status();
+  const CacheLayout wanted = args.text("layout") == "bnsh" ? CacheLayout::kHeadsFirst : CacheLayout::kTokensFirst;
+  const View turned{View::Kind::kTranspose, DType::kUndefined, {0, 2, 1, 3}};  // and back
+  for (const CachePair& pair : decoder->cache) {
+    const ValueInfo past = work.graph().inputs[pair.past], present = work.graph().outputs[pair.present];
+    for (const ValueInfo* info : {&past, &present})
+      if (!info->type.shape || info->type.shape->size() != 4)
+        return args.wrong("layout", args.text("layout"), fmt::format("'{}' has not the dims of batch, heads, tokens and size", info->name));
+    if (layout_of(work.model, pair) == wanted)
+      return args.wrong("layout", args.text("layout"), fmt::format("input '{}' has this layout already", past.name));
+    ValueType in = past.type, out = present.type;
+    for (ValueType* type : {&in, &out}) std::swap((*type->shape)[1], (*type->shape)[2]);
+    if (absl::Status s = work.view_input(past.name, in, {turned}, {turned}, "layout", args); !s.ok()) return s;
+    if (absl::Status s = work.view_output(present.name, out, {turned}, "layout", args); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
 
 absl::Status last_logits(Work& work, const Arguments& args) {
   const absl::StatusOr<std::string> name = logits_of(work, args);

@@ -29,8 +29,8 @@ struct Case {
 // The rows of logits that are compared, one after another.
 class Collected {
  public:
-  explicit Collected(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
   void add(const Tensor& logits, std::int64_t row, std::int64_t token) {
+    vocabulary_ = logits.dims()[2];
     const std::int64_t at = (row * logits.dims()[1] + token) * vocabulary_;
     for (std::int64_t i = 0; i < vocabulary_; ++i)
       values_.push_back(static_cast<float>(element_as_double(logits, at + i).value_or(std::nan(""))));
@@ -40,7 +40,7 @@ class Collected {
   }
 
  private:
-  std::int64_t vocabulary_;
+  std::int64_t vocabulary_ = 1;
   std::vector<float> values_;
 };
 
@@ -63,7 +63,9 @@ class Stepping {
     if (good())
       for (const Case& c : cases()) {
         if (!good() || steady_seconds() > deadline_) break;
+        if (one_row_alone_ && c.rows > 1) continue;
         compare(c);
+        if (report_.status == VerifyStatus::kNotRun && c.rows > 1 && !whole().batch) leave_out_rows(c);
       }
     if (good() && report_.cases.empty()) stop(VerifyStatus::kNotRun, "no case was run within the time; --time-limit gives more");
     if (good()) weigh_past();
@@ -77,6 +79,13 @@ class Stepping {
   void stop(VerifyStatus status, std::string message) {
     report_.status = status;
     report_.message = std::move(message);
+  }
+
+  // Exports exist that take one row alone.
+  void leave_out_rows(const Case& c) {
+    report_.notes.push_back(fmt::format("batches of {} were not compared: {}", c.rows, report_.message));
+    stop(VerifyStatus::kEqual, "");
+    one_row_alone_ = true;
   }
 
   static const char* which(int i) { return i == 0 ? "the whole model" : "the model with a cache"; }
@@ -93,9 +102,10 @@ class Stepping {
     const DecoderNames& names = i == 0 ? options_.whole : options_.cached;
     absl::StatusOr<Decoder> decoder = find_decoder(*models_[i], names);
     if (!decoder.ok()) return stop(i, decoder.status());
-    if ((i == 0) != decoder->cache.empty())
-      return stop(VerifyStatus::kNotRun, fmt::format("{} {}; give the model without a cache first, and that with one behind it", which(i),
-                                                     i == 0 ? "has a past among its inputs" : "has no past among its inputs"));
+    if ((i == 0 && !options_.both_cached) != decoder->cache.empty())
+      return stop(VerifyStatus::kNotRun,
+                  fmt::format("{} {}; give the model without a cache first, and that with one behind it", which(i),
+                              !decoder->cache.empty() ? "has a past among its inputs" : "has no past among its inputs"));
     absl::StatusOr<RunModel> run = options_.runtime ? open_there(i) : open_here(i);
     if (!run.ok()) return stop(i, run.status());
     steppers_.emplace_back(*models_[i], *std::move(decoder), names.sizes, *std::move(run));
@@ -187,7 +197,7 @@ class Stepping {
     }
     if (far && options_.windows.empty()) return {{1, length, std::max<std::int64_t>(1, length - kStepsThere), 1, 0}};
     const std::vector<std::int64_t> windows = options_.windows.empty() ? std::vector<std::int64_t>{1, 3} : options_.windows;
-    for (const std::int64_t w : windows) out.push_back({1, length, std::min(w, length), w, 0});
+    for (const std::int64_t w : windows) out.push_back({1, length, std::min(w, length), std::min(w, length), 0});
     if (options_.windows.empty() && length > 4) out.push_back({1, length, length / 2, 1, 0});
     return out;
   }
@@ -233,22 +243,20 @@ class Stepping {
   void compare(const Case& c) {
     const Tokens tokens = draw(c);
     if (!begin(0, c) || !begin(1, c)) return;
-    std::optional<StepLogits> all = step(0, c, tokens);
-    if (!all) return;
-    const std::int64_t vocabulary = all->vocabulary();
-    Collected expected(vocabulary), made(vocabulary);
     // A reference that has a past itself, or no logits of all tokens, goes through the same steps.
-    const bool at_once = all->all() && whole().cache.empty();
-    const Tensor of_all = all->tensor();
-    if (!at_once && !begin(0, c)) return;
+    const std::optional<StepLogits> all = options_.both_cached ? std::nullopt : step(0, c, tokens);
+    if (!good()) return;
+    const bool at_once = all && all->all();
+    if (all && !at_once && !begin(0, c)) return;
+    Collected expected, made;
     for (std::int64_t at = 0; at < c.length;) {
       const std::int64_t count = std::min(at == 0 ? c.prompt : c.window, c.length - at);
-      const std::optional<StepLogits> here = step(1, c, part_of(tokens, at, count));
-      const std::optional<StepLogits> there = at_once || !here ? std::nullopt : step(0, c, part_of(tokens, at, count));
+      const std::optional<StepLogits> there = at_once ? all : step(0, c, part_of(tokens, at, count));
+      const std::optional<StepLogits> here = there ? step(1, c, part_of(tokens, at, count)) : std::nullopt;
       if (!good()) return;
-      if (here->vocabulary() != vocabulary)
-        return stop(VerifyStatus::kDifferent, fmt::format("logits of {} tokens instead of {}", here->vocabulary(), vocabulary));
-      const Tensor fresh = here->tensor(), reference = at_once ? of_all : there->tensor();
+      if (here->vocabulary() != there->vocabulary())
+        return stop(VerifyStatus::kDifferent, fmt::format("logits of {} tokens instead of {}", here->vocabulary(), there->vocabulary()));
+      const Tensor fresh = here->tensor(), reference = there->tensor();
       const std::int64_t before = count - here->count(), before_there = at_once ? -at : count - there->count();
       for (std::int64_t r = 0; r < c.rows; ++r)
         for (std::int64_t t = std::max({before, before_there, std::int64_t{0}}); t < count; ++t) {
@@ -316,6 +324,7 @@ class Stepping {
   const Model* models_[2];
   const SteppingOptions& options_;
   double deadline_;
+  bool one_row_alone_ = false;
   std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<Stepper> steppers_;
   VerifyReport report_;

@@ -1,0 +1,32 @@
+#include "tools/transform/step_check.h"
+
+#include "fmt/format.h"
+
+namespace saturate {
+
+absl::Status same_steps(Work& work, const Model& first, const Model& second, SteppingOptions options) {
+  options.seed = work.check.seed;
+  options.threads = work.check.threads;
+  options.seconds = work.check.seconds;
+  options.memory = work.check.memory;
+  options.cancel = work.check.cancel;
+  if (work.check.tolerances.rtol) options.rtol = work.check.tolerances.rtol;
+  if (work.check.tolerances.atol) options.atol = work.check.tolerances.atol;
+  const VerifyReport report = verify_by_stepping(first, second, options);
+  switch (report.status) {
+    case VerifyStatus::kDifferent:
+      return absl::DataLossError(fmt::format("step by step the result gives something else: {}", report.message));
+    case VerifyStatus::kCancelled:
+      return absl::CancelledError(report.message);
+    case VerifyStatus::kUnsupported:
+    case VerifyStatus::kNotRun:
+      return absl::UnimplementedError(fmt::format("can't verify: {}", report.message));
+    case VerifyStatus::kEqual:
+      break;
+  }
+  work.notes.push_back(fmt::format("step by step as before in {} cases; largest difference {:.2e}", report.cases.size(), report.max_abs()));
+  for (const std::string& note : report.notes) work.notes.push_back(note);
+  return absl::OkStatus();
+}
+
+}  // namespace saturate
