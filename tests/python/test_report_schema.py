@@ -3,6 +3,7 @@ import hashlib
 import json
 
 import jsonschema
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -97,3 +98,66 @@ def test_sums_of_any_length(tmp_path, length):
     report = reported(tmp_path, BART, "--rules", rules, "--no-verify", "--iterations", "1")
     file = next(f for f in report["files"] if f["role"] == "rules")
     assert file["sha256"] == hashlib.sha256(rules.read_bytes()).hexdigest() and file["bytes"] == length
+
+
+def of_gelu(half=0.5, outer=True):
+    """Gelu with this number in the place of its half, and a Softmax that is no attention."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Div", ["a", "root"], ["b"]), helper.make_node("Erf", ["b"], ["c"]),
+        helper.make_node("Add", ["c", "one"], ["d"]), helper.make_node("Mul", ["a", "d"], ["e"]), helper.make_node("Mul", ["e", "half"], ["f"]),
+        helper.make_node("Softmax", ["f"], ["y"]),
+    ]  # fmt: skip
+    numbers = {"w": np.linspace(-1, 1, 16).reshape(4, 4), "root": 2**0.5, "one": 1, "half": half}
+    constants = [onnx.numpy_helper.from_array(np.asarray(number, np.float32), name) for name, number in numbers.items()]
+    shape = ["n", 4]
+    return make_model(nodes, [value("x", TensorProto.FLOAT, shape)], [value("y", TensorProto.FLOAT, shape)], constants, opset=20, ir_version=9)
+
+
+def not_fused(folder, model, *words):
+    onnx.save(model, folder / "in.onnx")
+    return {p["place"]: p for p in reported(folder, folder / "in.onnx", "--cost", "nodes", *words)["not_fused"]}
+
+
+def test_what_was_not_fused_and_why(tmp_path):
+    fused = not_fused(tmp_path, of_gelu())
+    assert "c" not in fused and fused["y"]["operator"] == "Attention" and fused["y"]["op_type"] == "Softmax" and not fused["y"]["found"]
+    off = not_fused(tmp_path, of_gelu(half=0.25))["c"]
+    # The rule and its condition are those that explain tells.
+    told = json.loads(run_ok("explain", tmp_path / "in.onnx", "--cost", "nodes", "--op", "Gelu", "--json").stdout)
+    (place,) = [p for p in told["places"] if p["value"] == "c"]
+    assert (off["operator"], off["rule"], off["reason"]) == ("Gelu", place["nearest"][0]["rule"], place["nearest"][0]["reason"]), off
+    older = not_fused(tmp_path, of_gelu(), "--target", "onnx", "--opset", "18")["c"]
+    assert older["found"] and older["operator"] == "Gelu" and "it needs opset 20" in older["reason"] and older["rule"], older
+
+
+@pytest.mark.parametrize("path", [BART, *ZOO[:3]], ids=lambda p: p.name)
+def test_a_report_changes_no_result(tmp_path, path):
+    run_ok(path, "-o", tmp_path / "a.onnx", "--no-verify")
+    run_ok(path, "-o", tmp_path / "b.onnx", "--report", tmp_path / "r.json", "--no-verify")
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+def test_operators_of_the_model_are_no_places(tmp_path):
+    nodes = [helper.make_node("LayerNormalization", ["x", "s"], ["n"]), helper.make_node("Gelu", ["n"], ["y"])]
+    scale = onnx.numpy_helper.from_array(np.ones(4, np.float32), "s")
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 4])], [value("y", TensorProto.FLOAT, ["n", 4])], [scale], opset=20, ir_version=9)
+    assert not_fused(tmp_path, model) == {}
+
+
+def test_many_places_are_not_all_told(tmp_path):
+    """Layers alike: of each operator some dozen places are told, however many there are."""
+    nodes = [helper.make_node("Softmax", ["x" if i == 0 else f"s{i - 1}"], [f"s{i}"]) for i in range(60)]
+    model = make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 4])], [value("s59", TensorProto.FLOAT, ["n", 4])], opset=20, ir_version=9)
+    assert 0 < len(not_fused(tmp_path, model)) <= 32
+
+
+def test_not_fused_in_a_body(tmp_path):
+    inner = of_gelu(half=0.25).graph
+    bodies = []
+    for kind in ("then", "else"):
+        nodes = [helper.make_node(n.op_type, [i if i in ("x", "w", "root", "one", "half") else f"{kind}_{i}" for i in n.input], [f"{kind}_{o}" for o in n.output]) for n in inner.node]
+        bodies.append(helper.make_graph(nodes, kind, [], [value(f"{kind}_y", TensorProto.FLOAT, ["n", 4])]))
+    node = helper.make_node("If", ["p"], ["y"], then_branch=bodies[0], else_branch=bodies[1])
+    inputs = [value("x", TensorProto.FLOAT, ["n", 4]), value("p", TensorProto.BOOL, [])]
+    found = not_fused(tmp_path, make_model([node], inputs, [value("y", TensorProto.FLOAT, ["n", 4])], list(inner.initializer), opset=20, ir_version=9))
+    assert found["then_c"]["where"] == "then_branch of 'y'" and found["else_c"]["where"] == "else_branch of 'y'"

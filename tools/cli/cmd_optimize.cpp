@@ -16,6 +16,7 @@
 #include "tools/cli/repro.h"
 #include "tools/cli/run_facts.h"
 #include "tools/diff/diff.h"
+#include "tools/explain/not_fused.h"
 #include "tools/io/files.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
@@ -95,6 +96,7 @@ struct Around {
   std::vector<PassCall> before, after;
   std::optional<TransformReport> told_before, told_after;
   std::optional<ModelDiff> diff;
+  std::vector<NotFused> not_fused;  // of --report and --json
 };
 
 nlohmann::json to_json(const OptimizeArgs& args, const Target& target, const WholeReport& report, const Around& around) {
@@ -103,6 +105,7 @@ nlohmann::json to_json(const OptimizeArgs& args, const Target& target, const Who
   if (around.told_before) out["passes_before"] = to_json(*around.told_before);
   if (around.told_after) out["passes_after"] = to_json(*around.told_after);
   if (around.diff) out["diff"] = to_json(*around.diff);
+  out["not_fused"] = to_json(around.not_fused);
   return out;
 }
 
@@ -247,7 +250,7 @@ absl::StatusOr<Around> passes_around(const OptimizeArgs& args) {
   absl::StatusOr<std::vector<PassCall>> before = load_passes(args.before), after = load_passes(args.after);
   if (!before.ok()) return before.status();
   if (!after.ok()) return after.status();
-  return Around{*std::move(before), *std::move(after), {}, {}, {}};
+  return Around{*std::move(before), *std::move(after), {}, {}, {}, {}};
 }
 
 // The model that the passes make of this one, or how that failed.
@@ -348,6 +351,7 @@ int optimize_one(const OptimizeArgs& given) {
 
   absl::StatusOr<PipelineOptions> options = pipeline_options(args, *model, progress, *dumps);
   if (!options.ok()) return fail(options.status(), "", "");
+  if (options->details) options->optimize.observe = [&](const FinishedRun& run) { see_not_fused(run, *setup, around->not_fused); };
   LoadedRun run{*model, *setup, *std::move(options), *dumps, *around, std::move(report), pipe ? &*pipe : nullptr};
   return (args.save_repro.empty() ? run_and_write : run_with_repro)(args, std::move(run), progress).code;
 }

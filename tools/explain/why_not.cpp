@@ -23,6 +23,7 @@ constexpr int kMaxStepsUp = 8;    // users of users of an anchor among which its
 constexpr int kMaxStepsDown = 4;  // views and casts that rules put around it
 constexpr std::size_t kMaxClassesUp = 400;
 constexpr std::size_t kMaxMisses = 3, kMaxPlaces = 20, kMaxPriced = 4;
+constexpr std::size_t kMaxBrief = 32;  // places of an operator that were not fused
 
 std::string full_name(const std::string& domain, const std::string& op_type) {
   return domain.empty() ? op_type : fmt::format("{}.{}", domain, op_type);
@@ -132,9 +133,12 @@ class PlaceExplainer {
     const auto [what, anchors] = anchors_of(family, closure);
     report_.anchors = what;
     for (const auto& [value, op_type] : anchors) anchors_.insert(e_.find(run_.lowered.values.at(value)));
+    std::size_t open = 0;
     for (const auto& [value, op_type] : anchors) {
+      if (query_.brief && open == kMaxBrief) break;
       WhyPlace place = place_of(value, op_type);
       explain_place(place, e_.find(run_.lowered.values.at(value)), family, closure);
+      open += place.status == WhyPlace::Status::kMissed || place.status == WhyPlace::Status::kNotChosen;
       report_.places.push_back(std::move(place));
     }
   }
@@ -357,13 +361,18 @@ class PlaceExplainer {
     site.highest_opset = run_.extract_options.opset_limit;
     if (!setup_.target.allows(site, &why))
       return fmt::format("target {} does not take it{}{}", setup_.target.name, why.empty() ? "" : ": ", why);
+    if (query_.brief) {
+      const auto missing = missing_operand(n);
+      return missing ? *missing : fmt::format("the extractor preferred {}", instead_of(id));
+    }
     ExtractOptions options = run_.extract_options;
     options.pinned[id] = of_class;
     if (of_class != node) options.pinned[e_.find(e_.class_of(node))] = node;
     place.cost = run_.selection.cost;
     const auto pinned = cost_with_pinned(g_, run_.lowered, setup_.target, *setup_.cost, options);
     if (!pinned.ok()) return std::string(pinned.status().message());
-    if (std::isinf(*pinned)) return what_is_missing(n);
+    if (std::isinf(*pinned))
+      return missing_operand(n).value_or("nothing that the target can run has it: what it needs cannot be chosen with it");
     place.pinned_cost = *pinned;
     return fmt::format("the extractor preferred {}: the result costs {:.6g} with {} and {:.6g} without ({})", instead_of(id), *pinned,
                        key.op_type, run_.selection.cost, setup_.cost->name());
@@ -377,8 +386,8 @@ class PlaceExplainer {
     return node == kNone ? "a form that does not compute this value" : op_of(node);
   }
 
-  // An e-node that nothing the target can run completes: the operand that cannot be had, as far down as one can be named.
-  std::string what_is_missing(const ENode& node) const {
+  // Of an e-node that nothing the target can run completes: the operand that cannot be had, where one can be named.
+  std::optional<std::string> missing_operand(const ENode& node) const {
     std::string why;
     for (Id child : node.children) {
       const Id id = e_.find(child);
@@ -393,7 +402,7 @@ class PlaceExplainer {
         return fmt::format("its operand {} has no form that target {} takes{}{}", name(id), setup_.target.name, why.empty() ? "" : ": ",
                            why);
     }
-    return "nothing that the target can run has it: what it needs cannot be chosen with it";
+    return std::nullopt;
   }
 
   std::vector<std::string> chain(NodeId node) const { return rules_behind(e_, node); }
@@ -544,6 +553,10 @@ std::vector<std::string> value_names(const Graph& graph) {
 
 }  // namespace
 
+void ask_places(const FinishedRun& run, const Setup& setup, const WhyQuery& query, WhyReport& report) {
+  PlaceExplainer(run, setup, query, report).ask();
+}
+
 absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query) {
   if (!query.value.empty() && !has_value(model.graph, query.value))
     return wrong_usage(fmt::format("--value {}: the model has no such value; {}", query.value,
@@ -552,7 +565,7 @@ absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, Optimi
     return wrong_usage(fmt::format("--rule {}: {}", query.rule, no_such_rule(setup.rules, query.rule)));
   if (absl::Status s = check_operator(model, setup.rules, query.op); !s.ok()) return s;
   WhyReport report;
-  options.observe = [&](const FinishedRun& run) { PlaceExplainer(run, setup, query, report).ask(); };
+  options.observe = [&](const FinishedRun& run) { ask_places(run, setup, query, report); };
   auto result = optimize(model, setup.rules, setup.target, *setup.cost, options);
   if (!result.ok()) return result.status();
   report.run = std::move(result->report);

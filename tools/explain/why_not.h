@@ -14,9 +14,10 @@
 namespace saturate {
 
 struct WhyQuery {
-  std::string op;     // an operator type, with or without domain
-  std::string rule;   // or a rule
-  std::string value;  // or a value of the model
+  std::string op;      // an operator type, with or without domain
+  std::string rule;    // or a rule
+  std::string value;   // or a value of the model
+  bool brief = false;  // no alternative is priced, which is an extraction of its own, and not all places are looked at
 };
 
 struct WhyMiss {
@@ -48,6 +49,9 @@ struct WhyReport {
 
 // Optimizes the model and looks at the places where the query might have applied, in the main graph and in the bodies of If, Loop and Scan.
 absl::StatusOr<WhyReport> why_not(const Model& model, const Setup& setup, OptimizeOptions options, const WhyQuery& query);
+
+// The places of one finished run, added to the report.
+void ask_places(const FinishedRun& run, const Setup& setup, const WhyQuery& query, WhyReport& report);
 
 std::string format_why(const WhyReport& report);
 nlohmann::json to_json(const WhyReport& report);
