@@ -260,3 +260,81 @@ def test_cache_dtype_of_another_layout(tmp_path):
     np.testing.assert_allclose(*weights, rtol=1e-6)
     assert {a.i for n in apart[1].graph.node if n.op_type == "DequantizeLinear" for a in n.attribute} == {2}
     assert len(generated(tmp_path / "o.onnx")) == 9
+
+
+def with_counts():
+    """Positions by `cache_position`, and the number of earlier tokens as an input."""
+    model = decoder(Shape(cache="growing", positions="arange"))
+    for node in model.graph.node:
+        if node.op_type == "Range" and node.input[0] != "" and any(n.op_type == "Gather" and node.input[0] == n.output[0] for n in model.graph.node):
+            counted, index = node.input[0], node.output[0]
+    keep = [n for n in model.graph.node if n.output[0] not in (counted, index)]
+    del model.graph.node[:]
+    model.graph.node.extend(keep)
+    for node in model.graph.node:
+        node.input[:] = [{counted: "past_seq_len", index: "cache_position"}.get(name, name) for name in node.input]
+    model.graph.input.extend([helper.make_tensor_value_info("past_seq_len", TensorProto.INT64, []),
+                              helper.make_tensor_value_info("cache_position", TensorProto.INT64, ["sequence"])])
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+@pytest.mark.parametrize("model, whole", [
+    (lambda: decoder(Shape(cache="growing")), Shape()),
+    (lambda: decoder(Shape(cache="growing", positions="arange")), Shape(positions="arange")),
+    (lambda: decoder(Shape(cache="growing", batch=2, positions="none")), Shape(positions="none")),
+    (with_counts, Shape(positions="arange")),
+], ids=["positions", "counted", "fixed batch", "counts as inputs"])
+def test_remove_cache(tmp_path, model, whole):
+    made, told = changed(tmp_path, model(), "remove_cache")
+    assert list(shapes(made.graph.input)) == [i.name for i in decoder(whole).graph.input]
+    assert list(shapes(made.graph.output)) == ["logits"]
+    given = feeds(decoder(whole), past=0)
+    np.testing.assert_allclose(session(made).run(None, given)[0], session(decoder(whole)).run(None, given)[0], rtol=1e-4, atol=1e-5)
+    # Nothing of the past is left: what counts it, or is joined to it.
+    assert not [n for n in made.graph.node if n.op_type == "ConstantOfShape" or (n.op_type == "Concat" and len(n.input) < 2)]
+    assert any("step by step as before" in note for note in told["notes"]), told["notes"]
+    if whole.positions != "none":
+        assert generated(tmp_path / "o.onnx") == generated(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("broken", ["shifted", "dropped", "zeroed"])
+def test_remove_cache_notices_a_broken_one(tmp_path, broken):
+    assert "step by step the result gives something else" in refused(tmp_path, decoder(Shape(cache="growing", broken=broken)), "remove_cache", 3)
+
+
+def test_remove_cache_refusals(tmp_path):
+    for cache in ("sliding", "in place"):
+        assert "only one that grows can be empty" in refused(tmp_path, decoder(CACHES[cache]), "remove_cache")
+    assert "the model has no cache" in refused(tmp_path, decoder(Shape()), "remove_cache", 1)
+    model = decoder(Shape(cache="growing"))
+    for info in [*model.graph.input, *model.graph.output]:
+        if ".key" in info.name or ".value" in info.name:
+            info.type.tensor_type.shape.dim[1].dim_param = "heads"
+    assert "the size of its dim 1 is not known" in refused(tmp_path, model, "remove_cache")
+
+
+@pytest.mark.parametrize("positions", ["none", "arange"])
+@pytest.mark.parametrize("mode", ["buffer;max_context=40", "window;window=1;sequence=30", "growing"])
+def test_convert_a_cache(tmp_path, positions, mode):
+    """A growing cache as another one: taken out, and put in again."""
+    model = decoder(Shape(cache="growing", positions=positions))
+    if positions != "none" and mode.startswith("window"):
+        onnx.save(model, tmp_path / "m.onnx")
+        done = run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "remove_cache", "--pass", f"kv_cache:mode={mode}")
+        assert done.returncode == 5 and "depends on the index of its token" in done.stderr
+        return
+    made, _ = changed(tmp_path, model, "remove_cache", f"kv_cache:mode={mode}")
+    assert len(pasts(made)) == len(pasts(model))
+    assert generated(tmp_path / "o.onnx") == generated(tmp_path / "m.onnx")
+    onnx.save(decoder(Shape(positions=positions)), tmp_path / "whole.onnx")
+    run_ok("verify", tmp_path / "whole.onnx", tmp_path / "o.onnx", "--stepping")
+
+
+def test_all_changes_at_once(tmp_path):
+    """A buffer of int8 with tokens in front, and one row of logits."""
+    model = decoder(Shape(cache="growing", positions="none"))
+    made, _ = changed(tmp_path, model, "remove_cache", "kv_cache:mode=buffer;max_context=40", "cache_dtype:int8", "cache_layout", "last_logits")
+    assert shapes(made.graph.input)["past_key_values.0.key"] == ["batch", 40, 4, 8] and shapes(made.graph.output)["logits"][1] == 1
+    assert next(i for i in made.graph.input if i.name == "past_key_values.0.key").type.tensor_type.elem_type == TensorProto.INT8
+    assert len(generated(tmp_path / "o.onnx")) == 9

@@ -220,6 +220,7 @@ ROWS = [
     ("transform m.onnx --pass last_logits:0", 2, ["window", "a whole number from 1 on"]),
     ("transform m.onnx --pass cache_dtype:int4", 2, ["one of float16, bfloat16, int8"]),
     ("transform m.onnx --pass cache_layout:nhwc", 2, ["one of bsnh, bnsh"]),
+    ("transform m.onnx --pass remove_cach", 2, ["did you mean 'remove_cache'?"]),
     ("run m.onnx", 1, ["'x' is missing", "--random"]),
     ("run m.onnx --inputs other.npz", 1, ["no input of this name"]),
     ("run m.onnx --random --inputs x.npz", 2, ["--random and --inputs"]),

@@ -43,6 +43,7 @@ absl::Status kv_cache(Work& work, const Arguments& args);
 // passes_cache_change.cpp
 absl::Status last_logits(Work& work, const Arguments& args);
 absl::Status cache_dtype(Work& work, const Arguments& args);
+absl::Status remove_cache(Work& work, const Arguments& args);
 absl::Status cache_layout(Work& work, const Arguments& args);
 // How far results may lie from the float model's: a share of each number's own size, and as much of the largest of its output.
 void allow(Work& work, const Ranges& ranges, double rtol);

@@ -8,6 +8,7 @@
 #include "tools/generate/stepper.h"
 #include "tools/io/npz.h"
 #include "tools/transform/cache_dtype.h"
+#include "tools/transform/cache_remove.h"
 #include "tools/transform/last_rows.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/step_check.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr std::int64_t kFirstScalesOfAxis = 13;
 constexpr std::int64_t kDrawnTokens = 32;  // of each row
 constexpr std::int64_t kDrawnRows = 16;
+constexpr std::int64_t kAllAtOnce = std::int64_t{1} << 30;  // a step of all tokens, however many
 constexpr std::int64_t kFirstSliceOfInputs = 10;            // before, its bounds are attributes
 constexpr int kTokenAxis = 1;                               // of logits
 
@@ -118,6 +120,22 @@ absl::Status cache_dtype(Work& work, const Arguments& args) {
     if (absl::Status s = same_steps(work, work.model, made->model, options); !s.ok()) return s;
   }
   work.model = std::move(made->model);
+  work.fresh = FreshNames(work.model.graph);
+  return absl::OkStatus();
+}
+
+absl::Status remove_cache(Work& work, const Arguments& args) {
+  const absl::StatusOr<Decoder> decoder = cached_decoder(work);
+  if (!decoder.ok()) return decoder.status();
+  absl::StatusOr<Model> made = without_cache(work.model, *decoder);
+  if (!made.ok()) return made.status();
+  if (work.verify) {
+    SteppingOptions options;
+    options.rtol = args.number("rtol");
+    options.windows = {1, 3, kAllAtOnce};
+    if (absl::Status s = same_steps(work, *made, work.model, options); !s.ok()) return s;
+  }
+  work.model = *std::move(made);
   work.fresh = FreshNames(work.model.graph);
   return absl::OkStatus();
 }

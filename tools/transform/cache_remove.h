@@ -1,0 +1,14 @@
+// A decoder with a growing cache as one that computes the whole sequence at once.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/model/model.h"
+#include "tools/generate/decoder.h"
+
+namespace saturate {
+
+// Its past is empty, and its present is no output any more. What counts the tokens before is 0, and `cache_position` counts from 0; the
+// mask is as long as the tokens, and `position_ids` stays. kUnimplemented, with the reason: another kind of cache, dims that are not known.
+absl::StatusOr<Model> without_cache(const Model& model, const Decoder& decoder);
+
+}  // namespace saturate
