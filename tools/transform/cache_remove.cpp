@@ -59,6 +59,8 @@ class CacheRemover {
   absl::Status empty(const CachePair& pair) {
     const ValueInfo& past = input(pair.past);
     const DimSpec& batch = (*ids().type.shape)[0];
+    if (pair.axis < 0 || std::holds_alternative<std::int64_t>((*past.type.shape)[static_cast<std::size_t>(pair.axis)]))
+      return absl::UnimplementedError(fmt::format("input '{}' is of a fixed size, and only a cache that grows can be empty", past.name));
     std::vector<std::int64_t> numbers;
     std::optional<std::size_t> batch_axis;
     for (std::size_t k = 0; k < past.type.shape->size(); ++k) {
