@@ -145,6 +145,14 @@ bool shares_heads(const Facts& f, const OpSite& site) {
   return site.dims->value((*f.shape)[0]) != 1 && site.dims->value((*f.shape)[1]) != heads->i();
 }
 
+// Whether attention has as many keys as queries: tensors [batch,tokens,...] without a past.
+bool has_as_many_keys(const OpSite& site) {
+  const Facts *q = input_of(site, 0), *k = input_of(site, 1);
+  if (!k) return true;  // packed with the queries
+  return !input_of(site, 6) && q && q->shape && k->shape && q->rank() == 3 && k->rank() == 3 && site.dims &&
+         site.dims->equal((*q->shape)[1], (*k->shape)[1]);
+}
+
 bool have_one_shape(const Facts& a, const Facts& b, const DimTable& dims) {
   return a.shape && b.shape &&
          std::equal(a.shape->begin(), a.shape->end(), b.shape->begin(), b.shape->end(), [&](Dim x, Dim y) { return dims.equal(x, y); });
@@ -158,6 +166,9 @@ std::string refuse_inputs(const OperatorLimits& limits, const OpSite& site) {
   for (const int i : limits.own_heads)
     if (const Facts* f = input_of(site, i); f && shares_heads(*f, site))
       return fmt::format("input {} has one row for several heads, wanted one for each", i);
+  for (const int i : limits.of_self_attention)
+    if (input_of(site, i) && !has_as_many_keys(site))
+      return fmt::format("input {} is there, and keys may be more or fewer than queries", i);
   for (const int i : limits.alike) {
     const Facts *first = input_of(site, limits.alike.front()), *other = input_of(site, i);
     if (first && other && site.dims && !have_one_shape(*first, *other, *site.dims))

@@ -78,6 +78,7 @@ struct OperatorLimits {
   std::vector<int> constant_inputs;                      // must be constants where they are there
   std::vector<int> absent_inputs;                        // must not be there
   std::vector<int> own_heads;                            // [batch,heads,...]: one of a batch has its own row for each of `num_heads`
+  std::vector<int> of_self_attention;                    // of attention, there only where there are as many keys as queries
   std::vector<int> alike;                                // must be known to have one shape
   std::string before;                                    // the first release of the runtime that has this limit no more
   std::map<std::string, std::vector<std::string>> attributes;  // allowed values, as JSON text: {"group": ["1"], "perm": ["[0,2,3,1]"]}

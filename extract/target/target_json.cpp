@@ -102,6 +102,8 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
       l.absent_inputs = v.get<std::vector<int>>();
     else if (key == "own_heads")
       l.own_heads = v.get<std::vector<int>>();
+    else if (key == "of_self_attention")
+      l.of_self_attention = v.get<std::vector<int>>();
     else if (key == "alike")
       l.alike = v.get<std::vector<int>>();
     else if (key == "before")
@@ -123,7 +125,8 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
     } else
       return bad(fmt::format(
           "unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
-          "input_dtypes, output_dtypes, static_shapes, constant_inputs, absent_inputs, own_heads, alike, attributes, required_attributes, "
+          "input_dtypes, output_dtypes, static_shapes, constant_inputs, absent_inputs, own_heads, of_self_attention, alike, attributes, "
+          "required_attributes, "
           "attribute_ranges, axis, when, before, because",
           key));
   }
@@ -294,6 +297,7 @@ ordered_json limits_json(const OperatorLimits& l) {
   if (!l.constant_inputs.empty()) out["constant_inputs"] = l.constant_inputs;
   if (!l.absent_inputs.empty()) out["absent_inputs"] = l.absent_inputs;
   if (!l.own_heads.empty()) out["own_heads"] = l.own_heads;
+  if (!l.of_self_attention.empty()) out["of_self_attention"] = l.of_self_attention;
   if (!l.alike.empty()) out["alike"] = l.alike;
   if (!l.attributes.empty()) out["attributes"] = write_allowed(l.attributes);
   if (!l.required_attributes.empty()) out["required_attributes"] = l.required_attributes;

@@ -83,12 +83,19 @@ constexpr const char* kMasked = R"(<ir_version: 8, opset_import: ["" : 17, "com.
   g (float[N, 5, 24] x, float[N, 1, 5, 5] m) => (float[N, 5, 24] y) {
     y = com.microsoft.MultiHeadAttention <num_heads = 3> (x, x, x, , , m) })";
 
+constexpr const char* kPadded = R"(<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+  g (float[N, S, 24] x, float[N, T, 24] k, int32[N, T] p) => (float[N, S, 24] y) {
+    y = com.microsoft.MultiHeadAttention <num_heads = 3> (x, k, k, , p) })";
+
 TEST(TargetLimits, AskForInputs) {
   EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"absent_inputs": [4]}]})", kMasked), "");
   EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"absent_inputs": [4, 5]}]})", kMasked),
             "target t, com.microsoft::MultiHeadAttention: input 5 is there, wanted none");
   EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"own_heads": [0, 5]}]})", kMasked),
             "target t, com.microsoft::MultiHeadAttention: input 5 has one row for several heads, wanted one for each");
+  EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"of_self_attention": [4, 5]}]})", kMasked), "");
+  EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"of_self_attention": [4]}]})", kPadded),
+            "target t, com.microsoft::MultiHeadAttention: input 4 is there, and keys may be more or fewer than queries");
   EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"alike": [0, 2]}]})", kMasked), "");
   EXPECT_EQ(refusal(R"({"name": "t", "domains": {"com.microsoft": ["*"]}, "limits": [{"alike": [0, 5]}]})", kMasked),
             "target t, com.microsoft::MultiHeadAttention: inputs 0 and 5 may have several shapes, wanted one");
