@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@
 #include "tools/transform/pass.h"
 #include "tools/verify/draw_inputs.h"
 #include "tools/verify/other_runtime.h"
+#include "tools/verify/trial.h"
 #include "tools/verify/verify.h"
 
 namespace saturate {
@@ -311,12 +313,12 @@ absl::StatusOr<GivenShapes> given_shapes(const ShapeArgs& args);
 absl::Status fix_shapes(Model& model, const ShapeArgs& args);
 // A .npz as the model's inputs: every name declared, dtypes right, none missing.
 absl::StatusOr<Inputs> load_inputs(const std::string& path, const Model& model);
-// Inputs for a run: those of the .npz `path`, else random ones.
-struct Drawn {
-  Inputs inputs;
-  std::vector<std::string> ones;  // dims that nobody gave a size
-};
-absl::StatusOr<Drawn> inputs_for(const Model& model, const std::string& path, const ShapeArgs& shapes, std::uint64_t seed);
+// Inputs for a run: those of the .npz `path`, else random ones on which `run` goes well (trial.h).
+using TryRun = std::function<absl::Status(const Inputs&)>;
+absl::StatusOr<Trial> inputs_for(const Model& model, const std::string& path, const ShapeArgs& shapes, std::uint64_t seed,
+                                 const TryRun& run);
+// What to say of shapes that were found by trial; "" where none were.
+std::string said_of(const Trial& trial);
 // From now on.
 RunLimits run_limits(const RunBounds& bounds);
 // The runtime that was asked for; empty: ours. kUnimplemented with one line where this process has it not; wrong usage where options that

@@ -247,11 +247,17 @@ absl::StatusOr<std::vector<PassCall>> load_passes(const std::vector<std::string>
   return all;
 }
 
-absl::StatusOr<Drawn> inputs_for(const Model& model, const std::string& path, const ShapeArgs& given, std::uint64_t seed) {
+std::string said_of(const Trial& trial) {
+  if (trial.taken.empty()) return "";
+  return fmt::format("shapes of inputs were found by trial: {}; --input-shapes gives others", fmt::join(trial.taken, ", "));
+}
+
+absl::StatusOr<Trial> inputs_for(const Model& model, const std::string& path, const ShapeArgs& given, std::uint64_t seed,
+                                 const TryRun& run) {
   if (!path.empty()) {
     absl::StatusOr<Inputs> loaded = load_inputs(path, model);
     if (!loaded.ok()) return loaded.status();
-    return Drawn{*std::move(loaded), {}};
+    return Trial{*std::move(loaded), {}, {}};
   }
   absl::StatusOr<GivenShapes> shapes = given_shapes(given);
   if (shapes.ok()) shapes = fitting(*std::move(shapes), model);
@@ -259,14 +265,11 @@ absl::StatusOr<Drawn> inputs_for(const Model& model, const std::string& path, co
   InputDrawer drawer(model, shapes->dims);
   for (const auto& [name, dims] : shapes->input_shapes)
     if (const auto clash = drawer.fix(name, dims)) return wrong_usage(fmt::format("{}; `saturate inspect` lists the inputs", *clash));
-  Drawn drawn;
-  drawn.ones = drawer.symbols();
-  Sizes ones;
-  for (const std::string& symbol : drawn.ones) ones[symbol] = 1;
-  absl::StatusOr<Inputs> inputs = drawer.draw(ones, {}, seed);
-  if (!inputs.ok()) return inputs.status();
-  drawn.inputs = *std::move(inputs);
-  return drawn;
+  absl::StatusOr<Trial> trial = try_shapes(model, drawer, seed, run);
+  if (trial.ok())
+    for (const auto& given_shape : shapes->input_shapes)
+      std::erase_if(trial->taken, [&](const std::string& text) { return text.starts_with(given_shape.first + " ["); });
+  return trial;
 }
 
 RunLimits run_limits(const RunBounds& bounds) {

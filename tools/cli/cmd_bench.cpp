@@ -11,6 +11,7 @@
 #include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/profile.h"
 #include "tools/io/files.h"
@@ -154,7 +155,7 @@ absl::Status pin(int threads) {
   return absl::OkStatus();
 }
 
-void print_tables(const BenchArgs& args, const std::vector<Contestant>& contestants, const std::vector<std::string>& ones) {
+void print_tables(const BenchArgs& args, const std::vector<Contestant>& contestants, const Trial& drawn) {
   std::vector<std::vector<std::string>> rows{{"model", "runs", "median", "p90", "fastest", "spread", "cpu time"}};
   bool noisy = false;
   for (const Contestant& c : contestants) {
@@ -170,7 +171,9 @@ void print_tables(const BenchArgs& args, const std::vector<Contestant>& contesta
         fmt::format("second / first: {:.3f}, half of the pairs between {:.3f} and {:.3f}\n", r.median, r.first_quarter, r.third_quarter));
   }
   std::printf("%s", fmt::format("peak memory: {}\n", human_bytes(peak_bytes())).c_str());
-  if (!ones.empty()) print_text(fmt::format("note: dims without a given size are 1: {}; give them by --dim\n", fmt::join(ones, ", ")));
+  if (!drawn.ones.empty())
+    print_text(fmt::format("note: dims without a given size are 1: {}; give them by --dim\n", fmt::join(drawn.ones, ", ")));
+  if (const std::string said = said_of(drawn); !said.empty()) print_text(fmt::format("note: {}\n", said));
   if (noisy)
     std::printf("note: the times spread widely (quartiles more than %.0f %% of the median apart): the machine is busy\n", 100 * kNoisy);
   if (!args.table || contestants[0].elsewhere) return;
@@ -182,7 +185,7 @@ json to_json(const Summary& s) {
   return {{"median", s.median}, {"p90", s.p90}, {"min", s.least}, {"q1", s.first_quarter}, {"q3", s.third_quarter}};
 }
 
-json bench_json(const BenchArgs& args, const std::vector<Contestant>& contestants, const std::vector<std::string>& ones) {
+json bench_json(const BenchArgs& args, const std::vector<Contestant>& contestants, const Trial& drawn) {
   json models = json::array();
   for (const Contestant& c : contestants) {
     json operators = json::array();
@@ -195,8 +198,8 @@ json bench_json(const BenchArgs& args, const std::vector<Contestant>& contestant
                       {"seconds", to_json(Summary(c.seconds))},
                       {"operators", std::move(operators)}});
   }
-  json out{{"models", std::move(models)}, {"runtime", args.runtime.name}, {"threads", args.common.threads},
-           {"warmup", args.warmup},       {"peak_bytes", peak_bytes()},   {"dims_of_one", ones}};
+  json out{{"models", std::move(models)}, {"runtime", args.runtime.name}, {"threads", args.common.threads}, {"warmup", args.warmup},
+           {"peak_bytes", peak_bytes()},  {"dims_of_one", drawn.ones},    {"shapes_by_trial", drawn.taken}};
   if (contestants.size() == 2) out["ratio"] = to_json(ratios(contestants));
   return out;
 }
@@ -225,6 +228,20 @@ absl::Status open_contestant(const BenchArgs& args, const OtherRuntime& runtime,
   return session.status();
 }
 
+// Inputs that the first model takes.
+absl::StatusOr<Trial> first_inputs(const BenchArgs& args, const Model& model, Contestant& contestant) {
+  return inputs_for(model, args.inputs, args.shapes, args.seed, [&](const Inputs& inputs) {
+    contestant.inputs = inputs;
+    const absl::Status status = contestant.run();
+    contestant.inputs.clear();
+    return status;
+  });
+}
+
+const char* measure_advice(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) ? "give sizes by --dim or --input-shapes, or inputs by --inputs" : run_advice(status);
+}
+
 }  // namespace
 
 int bench_command(const BenchArgs& args) {
@@ -244,34 +261,33 @@ int bench_command(const BenchArgs& args) {
   if (args.pin)
     if (const absl::Status status = pin(std::max(1, args.common.threads)); !status.ok()) return fail(status, "", "");
   std::vector<Contestant> contestants;
-  Drawn drawn;
+  Trial drawn;
   for (const std::string& path : args.models) {
     absl::StatusOr<Model> model = load_given(path);
     if (!model.ok()) return fail(kExitFile, path, std::string(model.status().message()), kModelAdvice);
     if (const absl::Status status = check_operators(*model); !status.ok()) return fail(status, path, "");
-    if (contestants.empty()) {
-      absl::StatusOr<Drawn> made = inputs_for(*model, args.inputs, args.shapes, args.seed);
-      if (!made.ok()) return fail(made.status(), "", "");
-      drawn = *std::move(made);
-    }
     contestants.push_back({path, {}, {}, args.bounds, {}, {}, {}, {}, {}});
     if (const absl::Status status = open_contestant(args, *runtime, *model, contestants.back()); !status.ok())
       return fail(status, path, *runtime ? "" : kElsewhereAdvice);
+    if (contestants.size() == 1) {
+      absl::StatusOr<Trial> made = first_inputs(args, *model, contestants.back());
+      if (is_wrong_usage(made.status()) || (!made.ok() && !args.inputs.empty())) return fail(made.status(), "", "");
+      if (!made.ok()) return fail(made.status(), path, measure_advice(made.status()));
+      drawn = *std::move(made);
+    }
     if (const absl::Status status = share_inputs(contestants.back(), *model, drawn.inputs); !status.ok()) return fail(status, path, "");
     if (!args.check_finite) continue;
     if (const absl::Status status = check_finite(args, *model, contestants.back().inputs); !status.ok())
       return fail(status, path, "look at the node's inputs with other sizes or values");
   }
-  if (const absl::Status status = measure(args, contestants); !status.ok())
-    return fail(status, args.models[0],
-                absl::IsInvalidArgument(status) ? "give sizes by --dim or --input-shapes, or inputs by --inputs" : run_advice(status));
+  if (const absl::Status status = measure(args, contestants); !status.ok()) return fail(status, args.models[0], measure_advice(status));
   if (interrupted(args)) return fail(kExitInterrupted, "", "interrupted", "");
   if (!args.profile.empty())
     if (const absl::Status status = write_trace(args.profile, contestants); !status.ok()) return fail(status, args.profile, "");
   if (args.common.json)
-    print_json(bench_json(args, contestants, drawn.ones));
+    print_json(bench_json(args, contestants, drawn));
   else if (!args.common.quiet())
-    print_tables(args, contestants, drawn.ones);
+    print_tables(args, contestants, drawn);
   return kExitOk;
 }
 

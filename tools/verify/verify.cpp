@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"
 #include "tools/verify/empty_rows.h"
 #include "tools/verify/model_sizes.h"
 #include "tools/verify/noise.h"
 #include "tools/verify/parts.h"
 #include "tools/verify/ties.h"
+#include "tools/verify/trial.h"
 #include "tools/verify/verify_plans.h"
 
 namespace saturate {
@@ -54,6 +56,7 @@ class Verifier {
     for (const std::string& name : random_)
       note("output '{}' depends on random operators without a seed: only its type and shape were compared", name);
     note_outputs();
+    if (!by_trial_.empty()) note("no rank is known of some inputs; taken by trial: {}", fmt::join(by_trial_, ", "));
     report_.seconds = steady_seconds() - started_;
     return std::move(report_);
   }
@@ -239,6 +242,11 @@ class Verifier {
       report_.message = fmt::format("output '{}'{}{}: {}{}{}", o.name, sizes.empty() ? "" : " at " + to_string(sizes), of_kind, o.why,
                                     said_of(outside), undecided ? kUndecided : std::string_view());
     }
+    if (report_.cases.empty() && options_.inputs.empty())
+      by_trial_ = shapes_taken(original_, inputs, [this](const ValueInfo& input) {
+        const auto same = [&](const auto& given) { return given.first == input.name; };
+        return has_no_rank(input) && std::none_of(options_.input_shapes.begin(), options_.input_shapes.end(), same);
+      });
     report_.cases.push_back(std::move(result));
     if (options_.progress) options_.progress(report_.cases.size());
     return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
@@ -641,6 +649,7 @@ class Verifier {
   StepMoves moves_ = StepMoves::kNone;
   std::map<std::string, double> steps_;  // of outputs that hold quantized values
   std::string refusal_;
+  std::vector<std::string> by_trial_;  // shapes that the first case took for inputs without a rank
   bool as_declared_ = true;
   bool floats_given_ = false;              // some input is of floats
   unsigned excluded_ = options_.excluded;  // less what turns out to be the model's own
