@@ -103,9 +103,14 @@ def test_errors_of_running():
     unknown = make_model([helper.make_node("Nothing", ["x"], ["y"], domain="no.such")], [value("x", 1, ["n"])], [value("y", 1, ["n"])], domains=["no.such"])
     with pytest.raises(onnx_saturate.UnsupportedError, match="Nothing"):
         onnx_saturate.Session(unknown)
-    with pytest.raises(onnx_saturate.UnsupportedError, match="verify"):
-        onnx_saturate.optimize(unknown)
-    assert onnx_saturate.optimize(unknown, verify=False).graph.node[0].op_type == "Nothing"
+    report = onnx_saturate.optimize_with_report(unknown).report.to_dict()
+    assert report["verified"] and report["verify"]["parts_around"] == ["no.such.Nothing"]
+    branches = [helper.make_graph([helper.make_node("Nothing", ["x"], [name], domain="no.such")], name, [], [value(name, 1, ["n"])]) for name in "ab"]
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branches[0], else_branch=branches[1])
+    inside = make_model([node], [value("x", 1, ["n"]), value("c", 9, [])], [value("y", 1, ["n"])], domains=["no.such"])
+    with pytest.raises(onnx_saturate.UnsupportedError, match="verify.*in the body of If"):
+        onnx_saturate.optimize(inside)
+    assert onnx_saturate.optimize(inside, verify=False).graph.node[0].op_type == "If"
 
 
 def test_weights_are_not_copied_for_reading_only():
