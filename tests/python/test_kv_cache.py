@@ -429,6 +429,14 @@ def test_what_buffers_are_not_written_by(tmp_path):
         with_cache(tmp_path / "taken", other, room)
 
 
+@pytest.mark.parametrize("opset", [14, 23])
+def test_fusions_find_what_was_written_for_an_old_opset(tmp_path, opset):
+    with_cache(tmp_path, spelled_out(), f"opset={opset}")
+    run_ok(tmp_path / "o.onnx", "-o", tmp_path / "fused.onnx", "--target", "ort-cpu@1.31")
+    ops = [n.op_type for n in onnx.load(tmp_path / "fused.onnx").graph.node]
+    assert (ops.count("Attention"), ops.count("RotaryEmbedding"), ops.count("Softmax")) == (LAYERS, 2 * LAYERS, 0), ops
+
+
 def test_positions_as_an_input(tmp_path):
     g = Graph(14)
     x, mask = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), mask_of(g)
