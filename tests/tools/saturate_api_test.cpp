@@ -243,6 +243,44 @@ rule wrong (X) => (Y)
   EXPECT_TRUE(optimize(relus(), options));
 }
 
+TEST(Api, ARuntimeOfTheCallerRunsBoth) {
+  int opened = 0, runs = 0;
+  const auto own = [&](bool right) {
+    return Runtime{"mine", [&, right](const Model& model) -> Expected<api::Run> {
+                     ++opened;
+                     const auto session = Session::create(model);
+                     if (!session) return session.error();
+                     return api::Run([&, right, session = *session](const Values& inputs, std::optional<double> seconds) -> Expected<Ran> {
+                       EXPECT_TRUE(seconds && *seconds > 0);
+                       auto outputs = session.run(inputs);
+                       if (!outputs) return outputs.error();
+                       Ran ran;
+                       for (auto& [name, value] : *outputs) ran.outputs.push_back(std::move(value));
+                       if (++runs % 2 == 0 && !right) ran.outputs[0] = Value{floats({1, 2}, {7, 8})};
+                       return ran;
+                     });
+                   }};
+  };
+  Options options;
+  options.runtime = own(true);
+  const auto same = verify(relus(), relus(), options);
+  ASSERT_TRUE(same) << same.error().message;
+  EXPECT_TRUE(same->equal);
+  EXPECT_NE(same->message.find("run by mine"), std::string::npos) << same->message;
+  EXPECT_EQ(opened, 2);
+  EXPECT_GE(runs, 4);
+  runs = 0;
+  options.runtime = own(false);
+  const auto other = verify(relus(), relus(), options);
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_FALSE(other->equal);
+  options.runtime->open = [](const Model&) -> Expected<api::Run> { return Error{Code::kUnsupported, "no such operator there"}; };
+  const auto refused = verify(relus(), relus(), options);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  EXPECT_NE(refused.error().message.find("no such operator there"), std::string::npos);
+}
+
 TEST(Api, SessionRunsOnTheCallersMemory) {
   const auto session = Session::create(relus());
   ASSERT_TRUE(session);
