@@ -536,6 +536,9 @@ def drawn_pass(rng, model):
         lambda: {"pass": "set_shapes", "shapes": {n: [rng.choice([1, 2, -1]) for _ in range(rng.randint(0, 4))] for n in some(inputs)}},
         lambda: {"pass": "open_batch", "name": rng.choice(["batch", *symbols])},
         lambda: {"pass": "inner_rank", "rank": rng.choice([3, 4])},
+        lambda: {"pass": "last_logits", "window": rng.choice([1, 2])},
+        lambda: {"pass": "cache_dtype", "dtype": rng.choice(["float16", "bfloat16", "int8"])},
+        lambda: {"pass": rng.choice(["cache_layout", "remove_cache"])},
         lambda: {"pass": "merge", "model": str(rng.choice(smallest_of_zoo())), "joins": {rng.choice(outputs): "input_ids"}},
         lambda: {"pass": "optimize", "target": rng.choice(["ort-cpu", "onnx", "npu-4d"])},
         lambda: {"pass": "rewrite", "rules": ["gelu"], "avoid": [rng.choice(["Gelu", "Erf", "Relu"])]},
@@ -555,7 +558,7 @@ def random_list(seed, path, folder):
     (folder / "p.json").write_text(json.dumps(passes))
     (folder / "o.onnx").unlink(missing_ok=True)
     done = run("transform", path, "-o", folder / "o.onnx", "--passes", folder / "p.json", "--time-limit", "5")
-    may_differ = any(p["pass"] in ("quantize_tables", "precision", "kv_cache", "open_batch") for p in passes)  # or may, and verification says no
+    may_differ = any(p["pass"] in ("quantize_tables", "precision", "kv_cache", "open_batch", "cache_dtype", "remove_cache") for p in passes)  # or may, and verification says no
     assert done.returncode in (0, 1, 2, 5, *([3] if may_differ else [])), (path, passes, done.returncode, done.stderr)
     assert (done.returncode == 0) == (folder / "o.onnx").exists()
     if done.returncode:
