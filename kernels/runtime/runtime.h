@@ -81,8 +81,9 @@ class Session {
 inline constexpr double kMostEvaluations = 3;
 struct EvaluatorOptions {
   bool reference = false;                // reference kernels only
-  std::size_t memory = ~std::size_t{0};  // bytes of all its results that are alive, together with what makes the next one
-  double seconds = kNoDeadline;          // of one evaluation; all of them together may take kMostEvaluations times as long
+  // Bytes of all its results that are alive, together with what makes the next one.
+  std::size_t memory = std::size_t{1} << 30;
+  double seconds = kNoDeadline;  // of one evaluation; all of them together may take kMostEvaluations times as long
   const std::atomic<bool>* cancel = nullptr;
 };
 std::unique_ptr<Evaluator> make_evaluator(const EvaluatorOptions& options = {});

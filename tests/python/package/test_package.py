@@ -179,7 +179,7 @@ def test_report(bart):
     assert report.verified and not report.interrupted and report.stop_reason == "saturated"
     assert report.cost[1] < report.cost[0] and report.rules and report.warnings == []
     assert "operator" in str(report) and "verified: " in str(report) and "\n" not in repr(report)
-    assert "matches" in report.table(rules=True) and "matches" not in report.table()
+    assert "applied" in report.table(rules=True) and "applied" not in report.table()
     page = report._repr_html_()
     assert page.count("<tr>") > 20 and page.startswith("<table>")
     assert json.loads(json.dumps(report.to_dict()))["target"] == "ort-cpu"
