@@ -80,7 +80,7 @@ class Session {
 // The evaluator that folding, guards and the rule checker use. What passes a limit is an error of that evaluation.
 inline constexpr double kMostEvaluations = 3;
 struct EvaluatorOptions {
-  bool reference = false;                // reference kernels only
+  bool reference = false;  // reference kernels only
   // Bytes of all its results that are alive, together with what makes the next one.
   std::size_t memory = std::size_t{1} << 30;
   double seconds = kNoDeadline;  // of one evaluation; all of them together may take kMostEvaluations times as long
