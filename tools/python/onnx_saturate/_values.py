@@ -35,7 +35,7 @@ def numpy_dtype(number: int) -> np.dtype[Any]:
     if number not in _TYPES:
         raise TypeError(f"type {number} of TensorProto.DataType is not known here")
     name = _TYPES[number][1]
-    if hasattr(np, name) or name in ("bool", "object"):
+    if name in ("bool", "object") or hasattr(np, name):
         return np.dtype(name)
     import ml_dtypes
 
