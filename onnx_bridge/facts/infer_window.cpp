@@ -151,15 +151,15 @@ void max_unpool(Call& c) {
   c.set_dtype(0, c.in(0).dtype);
   if (!c.has_rank(0)) return;
   if (c.has(2)) {
-    if (auto target = c.content(2); target && target->size() == c.shape(0).size()) return c.set_shape(0, *target);
+    if (auto target = c.content(2); target && target->size() == c.shape(0).size()) return c.set_shape(0, std::move(target));
   }
   c.set_shape(0, c.fresh_shape(0, c.rank(0)));
 }
 
 void batch_normalization(Call& c) {
   c.set_like(0, 0);
-  for (int o = 1; o < 3; ++o)
-    if (c.has_rank(static_cast<std::size_t>(o + 2))) c.set_like(o, static_cast<std::size_t>(o + 2));
+  for (std::size_t o = 1; o < 3; ++o)
+    if (c.has_rank(o + 2)) c.set_like(static_cast<int>(o), o + 2);
 }
 
 void resize(Call& c) {

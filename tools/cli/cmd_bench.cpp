@@ -216,16 +216,18 @@ absl::Status write_trace(const std::string& path, const std::vector<Contestant>&
 absl::Status open_contestant(const BenchArgs& args, const OtherRuntime& runtime, const Model& model, Contestant& into) {
   if (runtime) {
     absl::StatusOr<RunOnce> run = runtime.open(model);
-    if (run.ok()) into.elsewhere = *std::move(run);
-    return run.status();
+    if (!run.ok()) return run.status();
+    into.elsewhere = *std::move(run);
+    return absl::OkStatus();
   }
   SessionOptions options;
   options.threads = args.common.threads;
   options.cancel = args.common.cancel;
   options.prepare = !args.as_is;
   absl::StatusOr<Session> session = Session::create(model, options);
-  if (session.ok()) into.session = *std::move(session);
-  return session.status();
+  if (!session.ok()) return session.status();
+  into.session = *std::move(session);
+  return absl::OkStatus();
 }
 
 // Inputs that the first model takes.

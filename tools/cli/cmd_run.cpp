@@ -54,8 +54,9 @@ absl::StatusOr<TryRun> open_model(const RunArgs& args, const OtherRuntime& runti
   return TryRun([&args, &made, session = std::make_shared<const Session>(*std::move(opened))](const Inputs& inputs) {
     made.timings.clear();
     absl::StatusOr<std::vector<Value>> outputs = session->run(inputs, args.profile ? &made.timings : nullptr, run_limits(args.bounds));
-    if (outputs.ok()) made.outputs = *std::move(outputs);
-    return outputs.status();
+    if (!outputs.ok()) return outputs.status();
+    made.outputs = *std::move(outputs);
+    return absl::OkStatus();
   });
 }
 
