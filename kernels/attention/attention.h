@@ -1,8 +1,10 @@
 // Scaled dot product attention over heads, shared by the attention operators of both domains.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/runtime/registry.h"
@@ -66,6 +68,30 @@ void rotate(const C* x, const C* cos, const C* sin, std::int64_t rotary, bool in
     y[a] = u * cos[i] - w * sin[i];
     y[b] = u * sin[i] + w * cos[i];
   }
+}
+
+// Rows of all heads with the bias of the projection that made them: in `store`, heads side by side.
+template <typename C>
+HeadsView<C> with_bias(const HeadsView<C>& from, std::int64_t batch, std::int64_t rows, std::int64_t heads, std::int64_t size,
+                       const C* bias, std::vector<C>& store) {
+  std::vector<C> sums(static_cast<std::size_t>(batch * rows * heads * size));
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const C* x = from.at(b, h) + i * from.row;
+        C* y = sums.data() + ((b * rows + i) * heads + h) * size;
+        for (std::int64_t d = 0; d < size; ++d) y[d] = x[d] + bias[h * size + d];
+      }
+    }
+  }
+  store = std::move(sums);
+  return {store.data(), rows * heads * size, size, heads * size};
+}
+
+// Of com.microsoft's operators, for heads of this size.
+inline double score_scale(const KernelContext& ctx, std::int64_t size) {
+  const float given = ctx.attr_f("scale", 0.0f);
+  return given == 0.0f ? 1.0 / std::sqrt(static_cast<double>(size)) : static_cast<double>(given);
 }
 
 void register_attention_contrib(Registry& registry);

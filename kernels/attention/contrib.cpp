@@ -1,7 +1,6 @@
 // com.microsoft Attention and MultiHeadAttention (onnxruntime docs/ContribOperators.md). Masks add mask_filter_value where they forbid;
 // the causal frontier of `unidirectional` forbids altogether.
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/attention/attention.h"
 #include "kernels/elementwise/elementwise.h"
@@ -89,8 +88,7 @@ std::vector<C> joined(const HeadsView<C>& rows, const C* past, const Sizes& s, s
 template <typename C>
 absl::StatusOr<Tensor> run(const KernelContext& ctx, const Sizes& s, AttentionProblem<C>& p) {
   p.batch = s.batch, p.heads = p.kv_heads = s.heads, p.queries = s.queries, p.keys = s.keys, p.size = s.size, p.v_size = s.v_size;
-  const float scale = ctx.attr_f("scale", 0.0f);
-  p.scale = scale == 0.0f ? 1.0 / std::sqrt(static_cast<double>(s.size)) : static_cast<double>(scale);
+  p.scale = score_scale(ctx, s.size);
   p.zero_masked_rows = false;
   if (ctx.attr_i("unidirectional", 0) != 0) {
     // As ONNX Runtime has it, the last query sees every key; that differs from the plain frontier only where keys outnumber past and
@@ -215,20 +213,8 @@ absl::Status add_projection_bias(const KernelContext& ctx, const Sizes& s, QkvIn
   if (!bias.ok()) return bias.status();
   for (std::size_t part = 0; part < (in.heads_first ? 1u : 3u); ++part) {
     const std::int64_t size = part == 2 ? s.v_size : s.size, rows = part == 0 ? s.queries : s.keys - s.past;
-    std::vector<C> sums(static_cast<std::size_t>(s.batch * rows * s.heads * size));
-    const HeadsView<C>& from = in.view[part];
-    const C* b0 = *bias + static_cast<std::int64_t>(part) * hidden;
-    for (std::int64_t b = 0; b < s.batch; ++b) {
-      for (std::int64_t i = 0; i < rows; ++i) {
-        for (std::int64_t h = 0; h < s.heads; ++h) {
-          const C* x = from.at(b, h) + i * from.row;
-          C* y = sums.data() + ((b * rows + i) * s.heads + h) * size;
-          for (std::int64_t d = 0; d < size; ++d) y[d] = x[d] + b0[h * size + d];
-        }
-      }
-    }
-    in.store[part] = std::move(sums);
-    in.view[part] = {in.store[part].data(), rows * s.heads * size, size, s.heads * size};
+    in.view[part] =
+        with_bias(in.view[part], s.batch, rows, s.heads, size, *bias + static_cast<std::int64_t>(part) * hidden, in.store[part]);
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,6 @@
 // com.microsoft GroupQueryAttention (onnxruntime docs/ContribOperators.md): rotary embedding, a key/value cache of fixed or growing
 // length, causal or local attention with lengths per batch entry.
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/attention/attention.h"
 #include "kernels/elementwise/elementwise.h"
@@ -182,8 +181,7 @@ Outputs group_query_as(const KernelContext& ctx) {
   p.q = {q, s->rows * q_stride, s->size, q_stride};
   p.k = {keys.data(), s->kv_heads * s->buffer * s->size, s->buffer * s->size, s->size};
   p.v = {values.data(), p.k.batch, p.k.head, p.k.row};
-  const float scale = ctx.attr_f("scale", 0.0f);
-  p.scale = scale == 0.0f ? 1.0 / std::sqrt(static_cast<double>(s->size)) : static_cast<double>(scale);
+  p.scale = score_scale(ctx, s->size);
   p.softcap = ctx.attr_f("softcap", 0.0f);
   std::array<std::vector<C>, 2> score_stores;
   if (absl::Status status = add_score_inputs(ctx, *s, score_stores, p); !status.ok()) return status;

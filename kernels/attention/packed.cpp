@@ -1,7 +1,6 @@
 // com.microsoft PackedMultiHeadAttention (onnxruntime docs/ContribOperators.md): attention within each of several sequences that lie one
 // after another, without padding.
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/attention/attention.h"
 #include "kernels/elementwise/elementwise.h"
@@ -54,16 +53,9 @@ absl::Status add_packed_bias(const KernelContext& ctx, const PackedSizes& s, Pac
   if (!bias.ok()) return bias.status();
   const C* from = *bias;
   for (std::size_t part = 0; part < 3; ++part) {
-    const std::int64_t size = part == 2 ? s.v_size : s.size, width = s.heads * size;
-    const HeadsView<C>& view = in.view[part];
-    std::vector<C> sums(static_cast<std::size_t>(s.tokens * width));
-    for (std::int64_t i = 0; i < s.tokens; ++i)
-      for (std::int64_t h = 0; h < s.heads; ++h)
-        for (std::int64_t d = 0; d < size; ++d)
-          sums[static_cast<std::size_t>(i * width + h * size + d)] = view.at(0, h)[i * view.row + d] + from[h * size + d];
-    from += width;
-    in.store[part] = std::move(sums);
-    in.view[part] = {in.store[part].data(), 0, size, width};
+    const std::int64_t size = part == 2 ? s.v_size : s.size;
+    in.view[part] = with_bias(in.view[part], 1, s.tokens, s.heads, size, from, in.store[part]);
+    from += s.heads * size;
   }
   return absl::OkStatus();
 }
@@ -109,13 +101,12 @@ Outputs packed_as(const KernelContext& ctx) {
   std::vector<C> bias_store, out(static_cast<std::size_t>(s->tokens * s->heads * s->v_size));
   const absl::StatusOr<std::optional<BiasView<C>>> bias = score_bias<C>(ctx, *s, bias_store);
   if (!bias.ok()) return bias.status();
-  const float scale = ctx.attr_f("scale", 0.0f);
   for (std::size_t i = 0; i + 1 < s->bounds.size(); ++i) {
     const std::int64_t first = s->bounds[i], rows = s->bounds[i + 1] - first;
     if (rows == 0) continue;
     AttentionProblem<C> p;
     p.batch = 1, p.heads = p.kv_heads = s->heads, p.queries = p.keys = rows, p.size = s->size, p.v_size = s->v_size;
-    p.scale = scale == 0.0f ? 1.0 / std::sqrt(static_cast<double>(s->size)) : static_cast<double>(scale);
+    p.scale = score_scale(ctx, s->size);
     p.zero_masked_rows = false;
     const auto from_first = [&](HeadsView<C> view) { return view.data += first * view.row, view; };
     p.q = from_first(in.view[0]), p.k = from_first(in.view[1]), p.v = from_first(in.view[2]);

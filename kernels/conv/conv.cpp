@@ -6,6 +6,7 @@
 
 #include "kernels/elementwise/activation.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/tensor/util.h"
 
 namespace saturate {
 namespace {
@@ -159,22 +160,14 @@ enum class Channels : std::uint8_t { kSecond, kLast };
 
 // [n, ...positions, channels] as [n, channels, ...positions], or back.
 absl::StatusOr<Tensor> with_channels(const KernelContext& ctx, Channels to, const Tensor& t) {
-  Shape dims = t.dims();
-  const auto inner = dims.begin() + 1;
-  to == Channels::kSecond ? std::rotate(inner, dims.end() - 1, dims.end()) : std::rotate(inner, inner + 1, dims.end());
-  absl::StatusOr<Tensor> y = ctx.allocate(t.dtype(), dims);
-  if (!y.ok()) return y;
-  const Shape& wide = to == Channels::kSecond ? dims : t.dims();
-  const std::int64_t channels = wide[1], positions = product(Shape(wide.begin() + 2, wide.end()));
-  const std::int64_t rows = to == Channels::kSecond ? positions : channels, columns = to == Channels::kSecond ? channels : positions;
-  Outputs done = dispatch(FloatTypes{}, ctx, t.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
-    for (std::int64_t b = 0; b < wide[0]; ++b)
-      for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t j = 0; j < columns; ++j) write<T>(*y)[(b * columns + j) * rows + i] = t.data<T>()[(b * rows + i) * columns + j];
-    return std::vector<Value>();
-  });
-  if (!done.ok()) return done.status();
-  return y;
+  Shape dims = t.dims(), strides = strides_of(dims);
+  for (Shape* list : {&dims, &strides}) {
+    const auto first = list->begin() + 1;
+    std::rotate(first, to == Channels::kSecond ? list->end() - 1 : first + 1, list->end());
+  }
+  Outputs moved = rearrange(ctx, t, dims, strides);
+  if (!moved.ok()) return moved.status();
+  return (*moved)[0].tensor();
 }
 
 // Conv of inputs and weights whose channels stand last.
