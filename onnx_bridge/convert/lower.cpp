@@ -233,7 +233,7 @@ class Lowerer {
   absl::Status lower_operator(const Node& node, std::int64_t opset, Scope& scope, const std::set<std::string>& used, Source& source,
                               int depth) {
     const int outputs = count_outputs(node, used);
-    const Function* function = find_function(node);
+    const Function* function = called_function(model_, node);
     std::optional<Canonical> canonical;
     std::vector<const Facts*> facts;
     const bool random = draws(node, scope);
@@ -305,7 +305,7 @@ class Lowerer {
 
   void lower_opaque(const Node& node, std::int64_t opset, int outputs, Scope& scope, Source& source, bool impure) {
     // A function of the model's own with the name of an operator is no such operator: whatever knows the operator must not take it for one.
-    const bool shadows = find_function(node) != nullptr && !schema_versions(node.domain, node.op_type).empty();
+    const bool shadows = called_function(model_, node) != nullptr && !schema_versions(node.domain, node.op_type).empty();
     OpKey key{shadows ? "own functions" : node.domain,
               node.op_type,
               node.overload,
@@ -356,7 +356,7 @@ class Lowerer {
   bool draws_numbers(const Function& function, int depth = 0) const {
     return depth < kMaxCallDepth && std::any_of(function.nodes.begin(), function.nodes.end(), [&](const Node& n) {
              const auto in_body = [](const Attribute& a) { return a.type == AttributeType::kGraph && contains_random(a.g()); };
-             const Function* inner = find_function(n);
+             const Function* inner = called_function(model_, n);
              return may_draw(n) || std::any_of(n.attributes.begin(), n.attributes.end(), in_body) ||
                     (inner && draws_numbers(*inner, depth + 1));
            });
@@ -384,12 +384,6 @@ class Lowerer {
     return absl::OkStatus();
   }
 
-  const Function* find_function(const Node& node) const {
-    for (const Function& f : model_.functions)
-      if (f.domain == node.domain && f.name == node.op_type && f.overload == node.overload) return &f;
-    return nullptr;
-  }
-
   absl::Status unite_body(const Function& function, const Node& call, int outputs, const Source& source, int depth) {
     Scope local;
     for (std::size_t i = 0; i < function.inputs.size(); ++i)
@@ -398,7 +392,7 @@ class Lowerer {
     for (const Node& node : function.nodes) used.insert(node.inputs.begin(), node.inputs.end());
     for (const Node& node : function.nodes) {
       // Bodies that draw random numbers, or hold subgraphs of which it is open what they do, stay calls.
-      if (!function.opset_imports.contains(node.domain) && !find_function(node)) return absl::OkStatus();
+      if (!function.opset_imports.contains(node.domain) && !called_function(model_, node)) return absl::OkStatus();
       if (!lower_part(bind_attributes(node, call, function), function.opset_imports, local, used, depth)) return absl::OkStatus();
     }
     for (int i = 0; i < outputs && i < static_cast<int>(function.outputs.size()); ++i) {

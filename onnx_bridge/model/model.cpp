@@ -102,6 +102,12 @@ std::string first_output(const Node& node) {
   return first == node.outputs.end() ? "" : *first;
 }
 
+const Function* called_function(const Model& model, const Node& node) {
+  for (const Function& f : model.functions)
+    if (f.domain == node.domain && f.name == node.op_type && f.overload == node.overload) return &f;
+  return nullptr;
+}
+
 std::int64_t int_attribute(const Node& node, std::string_view name, std::int64_t otherwise) {
   const Attribute* found = find_attribute(node.attributes, name);
   return found && std::holds_alternative<std::int64_t>(found->value) ? found->i() : otherwise;

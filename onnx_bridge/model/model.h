@@ -159,6 +159,9 @@ struct Model {
   }
 };
 
+// The model's own function that a node calls; null where it calls none.
+const Function* called_function(const Model& model, const Node& node);
+
 // Names that the nodes of a graph (a subgraph of something) take from outside, in order of first use, without duplicates.
 std::vector<std::string> captured_names(const Graph& graph);
 // Every name of a graph and of its subgraphs.

@@ -42,10 +42,7 @@ class Checker {
   void check_source(const Model& model, const OnnxEGraph& g, const Source& s, const Border& border) {
     if (!s.node || s.op == kNone) return;
     const Node& node = *s.node;
-    const bool call = std::any_of(model.functions.begin(), model.functions.end(), [&](const Function& f) {
-      return f.domain == node.domain && f.name == node.op_type && f.overload == node.overload;
-    });
-    if (call) return;
+    if (called_function(model, node)) return;
     OpKey key = g.key(s.op);
     key.domain = node.domain;  // as written: the e-node may be of another operator (canonical form)
     key.op_type = node.op_type;

@@ -46,9 +46,8 @@ std::size_t count_op(const Model& model, const Node& node, const std::string& op
   for (const Attribute& a : node.attributes)
     if (a.type == AttributeType::kGraph)
       for (const Node& inside : a.g().nodes) count += count_op(model, inside, op);
-  for (const Function& f : model.functions)
-    if (f.domain == node.domain && f.name == node.op_type && f.overload == node.overload)
-      for (const Node& inside : f.nodes) count += count_op(model, inside, op);
+  if (const Function* f = called_function(model, node))
+    for (const Node& inside : f->nodes) count += count_op(model, inside, op);
   return count;
 }
 

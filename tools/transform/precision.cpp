@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "tools/transform/edit.h"
 #include "tools/transform/floats.h"
 #include "tools/transform/names.h"
 #include "tools/transform/types.h"
@@ -15,9 +16,8 @@
 namespace saturate {
 
 std::string label(const Node& node) {
-  for (const std::string& made : node.outputs)
-    if (!made.empty()) return made;
-  return node.name;
+  const std::string made = first_output(node);
+  return made.empty() ? node.name : made;
 }
 
 namespace {
@@ -90,12 +90,7 @@ Places convertible(const Node& node, const OpSchema& schema, const Types& types,
 }
 
 Node cast_node(const std::string& from, const std::string& to, DType dtype) {
-  Node node;
-  node.op_type = "Cast";
-  node.inputs = {from};
-  node.outputs = {to};
-  node.attributes = {Attribute::of("to", static_cast<std::int64_t>(dtype))};
-  return node;
+  return make_node("Cast", {from}, to, {Attribute::of("to", static_cast<std::int64_t>(dtype))});
 }
 
 class Converter {
@@ -182,11 +177,6 @@ class Converter {
                        [](const Attribute& a) { return a.type == AttributeType::kGraph || a.type == AttributeType::kGraphs; });
   }
 
-  bool calls_function(const Node& node) const {
-    return std::any_of(model_.functions.begin(), model_.functions.end(),
-                       [&](const Function& f) { return f.domain == node.domain && f.name == node.op_type && f.overload == node.overload; });
-  }
-
   bool touches_floats(const Node& node) const {
     const auto is_float = [&](const std::string& value) { return types_.is_float(value); };
     return std::any_of(node.inputs.begin(), node.inputs.end(), is_float) || std::any_of(node.outputs.begin(), node.outputs.end(), is_float);
@@ -218,7 +208,7 @@ class Converter {
     Places places;
     if (has_body(node)) {
       why = "it has bodies";
-    } else if (!schema || calls_function(node)) {
+    } else if (!schema || called_function(model_, node)) {
       why = "a function of the model, or no schema";
     } else if (is_typed_otherwise(node)) {
       why = "the result has a type of its own";

@@ -14,6 +14,7 @@
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/diff/node_text.h"
 #include "tools/reduce/model_edits.h"
+#include "tools/transform/edit.h"
 #include "tools/transform/names.h"
 #include "tools/transform/types.h"
 
@@ -24,12 +25,6 @@ constexpr int kMostCalls = 1000;  // of functions that are written out
 
 absl::Status no_parts(const std::string& why) { return absl::UnimplementedError(why); }
 
-const Function* called_by(const Model& model, const Node& node) {
-  for (const Function& f : model.functions)
-    if (f.name == node.op_type && f.domain == node.domain && f.overload == node.overload) return &f;
-  return nullptr;
-}
-
 // Looks for nodes without a kernel.
 class UnknownOperators {
  public:
@@ -37,7 +32,7 @@ class UnknownOperators {
 
   // The node itself, or the first in its bodies or in functions that it calls; null: it can be run.
   const Node* in(const Node& node) {
-    if (const Function* f = called_by(model_, node)) return in_function(*f);
+    if (const Function* f = called_function(model_, node)) return in_function(*f);
     if (!has_kernel(node.domain, node.op_type)) return &node;
     const Node* inside = nullptr;
     for_each_body(node, [&](const Graph& body) { inside = inside ? inside : among(body.nodes); });
@@ -72,7 +67,7 @@ absl::StatusOr<Model> flattened(Model model) {
   for (int calls = 0; calls < kMostCalls; ++calls) {
     const auto& nodes = model.graph.nodes;
     UnknownOperators unknown(model);
-    const auto is_call = [&](const Node& n) { return called_by(model, n) && unknown.in(n); };
+    const auto is_call = [&](const Node& n) { return called_function(model, n) && unknown.in(n); };
     const auto call = std::find_if(nodes.begin(), nodes.end(), is_call);
     if (call == nodes.end()) break;
     std::optional<Model> inlined = with_call_inlined(model, static_cast<std::size_t>(call - nodes.begin()));
@@ -174,14 +169,6 @@ absl::StatusOr<std::vector<std::size_t>> matched(const std::vector<UnknownClass>
   return out;
 }
 
-Node handed_on(std::string from, std::string to) {
-  Node node;
-  node.op_type = "Identity";
-  node.inputs = {std::move(from)};
-  node.outputs = {std::move(to)};
-  return node;
-}
-
 // What takes the place of a class in both models: names of its outputs that come in, and of its inputs that go out.
 struct PlaceOfCut {
   std::vector<std::string> in, out;
@@ -207,11 +194,11 @@ void cut_out(Model& model, const UnknownClass& c, const PlaceOfCut& cut) {
       continue;
     }
     for (std::size_t o = 0; o < node.outputs.size(); ++o)
-      if (!node.outputs[o].empty()) nodes.push_back(handed_on(cut.in[o], node.outputs[o]));
+      if (!node.outputs[o].empty()) nodes.push_back(make_node("Identity", {cut.in[o]}, node.outputs[o]));
   }
   for (std::size_t i = 0; i < read.size(); ++i) {
     if (read[i].empty()) continue;
-    nodes.push_back(handed_on(read[i], cut.out[i]));
+    nodes.push_back(make_node("Identity", {read[i]}, cut.out[i]));
     model.graph.outputs.push_back({cut.out[i], {}, nullptr});
   }
   model.graph.nodes = std::move(nodes);
