@@ -146,7 +146,8 @@ absl::Status inner_rank(Work& work, const Arguments& args) {
   setup->target = *std::move(target);
   OptimizeOptions how;  // in the model's opset, or else in a newer one
   how.keep_opset = true;
-  if (run_rules(work, *setup, how, false, false, "rank", args).ok()) return absl::OkStatus();
+  const absl::Status kept = run_rules(work, *setup, how, false, false, "rank", args);
+  if (kept.ok() || absl::IsCancelled(kept)) return kept;
   return run_rules(work, *setup, {}, false, false, "rank", args);
 }
 
