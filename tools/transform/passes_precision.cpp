@@ -145,7 +145,7 @@ absl::Status precision(Work& work, const Arguments& args) {
   if (!options.ok()) return options.status();
   ensure_standard_opset(work.model);
   const double max_error = args.number("max_error");
-  const Model original = work.model;
+  const Model original = max_error > 0 ? work.model : Model();  // what the error is measured against
   HalfWeights weights(options->to, work.beside);
   if (const std::size_t fills = fill_masks(work.graph(), options->to, weights); fills > 0)
     work.notes.push_back(fmt::format("constants with numbers below the least {1}: {0}; these became {2}, which hides a key as well", fills,
