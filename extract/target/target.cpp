@@ -401,10 +401,6 @@ absl::StatusOr<Target> load_any_release(const std::string& name_or_path) {
   return target;
 }
 
-}  // namespace
-
-namespace {
-
 // Holds a target to a release: what a newer one lifted counts, what it has lifted itself does not.
 void hold_to(Target& target, RuntimeRelease release) {
   std::erase_if(target.limits, [&](const OperatorLimits& l) { return !l.before.empty() && !is_before(release.version, l.before); });

@@ -126,8 +126,7 @@ absl::StatusOr<OperatorLimits> read_limit(const json& entry) {
       return bad(fmt::format(
           "unknown key '{}'; known are operators, except, rank, min_rank, max_rank, max_dim, max_batch, max_heads, max_constant, dtypes, "
           "input_dtypes, output_dtypes, static_shapes, constant_inputs, absent_inputs, own_heads, of_self_attention, alike, attributes, "
-          "required_attributes, "
-          "attribute_ranges, axis, when, before, because",
+          "required_attributes, attribute_ranges, axis, when, before, because",
           key));
   }
   for (const auto* dtypes : {&l.dtypes, &l.input_dtypes, &l.output_dtypes})

@@ -78,10 +78,7 @@ absl::StatusOr<std::string> PositionSide::range_of_token(const Node& reader, con
 absl::StatusOr<std::string> PositionSide::sum_of_token(const Node& reader, const Node& node, int axis) {
   const auto along = work_.facts.ints(node.inputs[1]);
   const int rank = work_.facts.rank(node.inputs[0]);
-  const auto is_set = [&](const char* name) {
-    const Attribute* a = find_attribute(node.attributes, name);
-    return a && a->i() != 0;
-  };
+  const auto is_set = [&](const char* name) { return int_attribute(node, name, 0) != 0; };
   const bool along_tokens = along && along->size() == 1 && ((*along)[0] < 0 ? (*along)[0] + rank : (*along)[0]) == axis;
   const bool one_mask = work_.options.masks.size() == 1;  // whose sum the input is
   if (!along_tokens || !one_mask || rank != 2 || is_set("exclusive") || is_set("reverse") || !shows_mask(node.inputs[0])) return "";
@@ -158,8 +155,7 @@ std::optional<std::int64_t> PositionSide::last_index(const std::string& value, s
 absl::Status PositionSide::within_table(const Node& node) const {
   if (!node.domain.empty() || node.op_type != "Gather" || !work_.facts.constant(node.inputs[0])) return absl::OkStatus();
   const std::vector<Dim>& table = *work_.facts.shape(node.inputs[0]);
-  const Attribute* axis = find_attribute(node.attributes, "axis");
-  const std::int64_t at = axis ? axis->i() : 0;
+  const std::int64_t at = int_attribute(node, "axis", 0);
   const auto rows = work_.facts.extents().of(table[at < 0 ? at + static_cast<std::int64_t>(table.size()) : at]);
   const std::int64_t tokens = work_.options.fixed->max_context, last = last_index(node.inputs[1], tokens).value_or(tokens - 1);
   if (!rows || !rows->is_number() || last < rows->factor) return absl::OkStatus();

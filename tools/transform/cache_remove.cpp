@@ -171,9 +171,7 @@ class CacheRemover {
 absl::StatusOr<Model> without_cache(const Model& model, const Decoder& decoder) {
   if (decoder.kind != CacheKind::kGrowing)
     return absl::UnimplementedError(fmt::format("the cache is {}, and only one that grows can be empty", to_string(decoder.kind)));
-  if (model.opset("") < kFirstRange)
-    return absl::UnimplementedError(
-        fmt::format("the model's opset is {}, and {} is needed; `saturate optimize --opset` writes it", model.opset(""), kFirstRange));
+  if (absl::Status s = wants_opset(model, kFirstRange); !s.ok()) return s;
   absl::StatusOr<Model> made = CacheRemover(model, decoder).run();
   return made.ok() ? at_opset(*made, made->opset("")) : made;
 }

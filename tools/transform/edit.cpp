@@ -60,6 +60,12 @@ std::optional<std::vector<std::int64_t>> static_dims(const std::map<std::string,
   return dims;
 }
 
+absl::Status wants_opset(const Model& model, std::int64_t least) {
+  if (model.opset("") >= least) return absl::OkStatus();
+  return absl::UnimplementedError(
+      fmt::format("the model's opset is {}, and {} is needed; `saturate optimize --opset` writes it", model.opset(""), least));
+}
+
 Node make_node(std::string op_type, std::vector<std::string> inputs, std::string output, std::vector<Attribute> attributes,
                std::string domain) {
   Node node;

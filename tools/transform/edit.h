@@ -25,6 +25,9 @@ std::optional<std::vector<std::int64_t>> constant_ints(const Graph& graph, const
 std::optional<std::vector<std::int64_t>> static_dims(const std::map<std::string, ValueType>& types, const std::string& value);
 std::optional<std::size_t> rank_of(const std::map<std::string, ValueType>& types, const std::string& value);
 
+// An error where the model's opset of ai.onnx is older.
+absl::Status wants_opset(const Model& model, std::int64_t least);
+
 // A node of one output, whose name is made of `like`.
 Node make_node(std::string op_type, std::vector<std::string> inputs, std::string output, std::vector<Attribute> attributes = {},
                std::string domain = "");

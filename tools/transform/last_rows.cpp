@@ -7,6 +7,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/transform/cache_sizes.h"
+#include "tools/transform/edit.h"
 
 namespace saturate {
 namespace {
@@ -70,12 +71,11 @@ class LastRowsCutter {
   }
 
   absl::Status mixes() const {
-    for (const Node& node : model_.graph.nodes)
-      if (std::find(node.outputs.begin(), node.outputs.end(), rows_.value) != node.outputs.end())
-        return absl::UnimplementedError(
-            fmt::format("node '{}' ({}), which makes '{}', is not known to treat tokens one by one, so that nothing could be left out",
-                        node.name.empty() ? rows_.value : node.name, qualified_name(node.domain, node.op_type), rows_.value));
-    return absl::UnimplementedError(fmt::format("no node makes '{}'", rows_.value));
+    const Node* node = maker_of(model_.graph, rows_.value);
+    if (!node) return absl::UnimplementedError(fmt::format("no node makes '{}'", rows_.value));
+    return absl::UnimplementedError(
+        fmt::format("node '{}' ({}), which makes '{}', is not known to treat tokens one by one, so that nothing could be left out",
+                    node->name.empty() ? rows_.value : node->name, qualified_name(node->domain, node->op_type), rows_.value));
   }
 
   // The last entries of a value, which may be all that there are of it.

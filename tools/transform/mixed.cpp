@@ -82,17 +82,11 @@ class Search {
     for (const auto* list : {&node.inputs, &node.outputs})
       for (const std::string& value : *list) {
         const auto seen = request_.ranges.bytes.find(value);
-        const Initializer* weight = seen == request_.ranges.bytes.end() ? find_initializer(value) : nullptr;
+        const Initializer* weight = seen == request_.ranges.bytes.end() ? find_named(request_.model.graph.initializers, value) : nullptr;
         if (seen != request_.ranges.bytes.end()) bytes += seen->second;
         if (weight && weight->tensor.dtype() == DType::kFloat) bytes += weight->tensor.bytes().size();
       }
     return static_cast<double>(bytes);
-  }
-
-  const Initializer* find_initializer(const std::string& value) const {
-    const auto& all = request_.model.graph.initializers;
-    const auto it = std::find_if(all.begin(), all.end(), [&](const Initializer& i) { return i.name == value; });
-    return it == all.end() ? nullptr : &*it;
   }
 
   absl::StatusOr<Session> open(const Model& model) const {

@@ -9,6 +9,7 @@
 #include "tools/io/npz.h"
 #include "tools/transform/cache_dtype.h"
 #include "tools/transform/cache_remove.h"
+#include "tools/transform/edit.h"
 #include "tools/transform/last_rows.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/step_check.h"
@@ -91,9 +92,7 @@ absl::Status cache_dtype(Work& work, const Arguments& args) {
   const absl::StatusOr<Decoder> decoder = cached_decoder(work);
   if (!decoder.ok()) return decoder.status();
   CacheCode code{*parse_dtype(args.text("dtype")), args.text("scales") == "head" ? CacheScales::kHead : CacheScales::kChannel};
-  if (work.model.opset("") < kFirstScalesOfAxis)
-    return absl::UnimplementedError(fmt::format("the model's opset is {}, and {} is needed; `saturate optimize --opset` writes it",
-                                                work.model.opset(""), kFirstScalesOfAxis));
+  if (absl::Status s = wants_opset(work.model, kFirstScalesOfAxis); !s.ok()) return s;
   for (const CachePair& pair : decoder->cache)
     if (const ValueInfo& past = work.graph().inputs[pair.past]; !is_floating(past.type.dtype) || past.type.dtype == code.dtype)
       return args.wrong("dtype", args.text("dtype"), fmt::format("input '{}' is of {} already", past.name, dtype_name(past.type.dtype)));
@@ -163,9 +162,7 @@ absl::Status cache_layout(Work& work, const Arguments& args) {
 absl::Status last_logits(Work& work, const Arguments& args) {
   const absl::StatusOr<std::string> name = logits_of(work, args);
   if (!name.ok()) return name.status();
-  if (work.model.opset("") < kFirstSliceOfInputs)
-    return absl::UnimplementedError(fmt::format("the model's opset is {}, and {} is needed; `saturate optimize --opset` writes it",
-                                                work.model.opset(""), kFirstSliceOfInputs));
+  if (absl::Status s = wants_opset(work.model, kFirstSliceOfInputs); !s.ok()) return s;
   const auto types = inferred_types(work.model);
   if (!types.ok()) return types.status();
   const auto info = info_with_rank(work.graph(), *name, *types);

@@ -50,7 +50,7 @@ class RowsBehind {
         {"Attention", &RowsBehind::attention},
         {"RotaryEmbedding", &RowsBehind::rotary},
     };
-    const std::string name = node_.domain.empty() ? node_.op_type : node_.domain + "." + node_.op_type;
+    const std::string name = qualified_name(node_.domain, node_.op_type);
     if (const auto it = handlers.find(name); it != handlers.end()) return it->second;
     if (has(Trait::kElementwise, node_) || has(Trait::kUnaryElementwise, node_) || broadcasts(node_)) return &RowsBehind::elementwise;
     if (has(Trait::kReduction, node_)) return &RowsBehind::reduction;
