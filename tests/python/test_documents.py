@@ -98,7 +98,7 @@ def workplace(tmp_path_factory):
     folder = tmp_path_factory.mktemp("examples")
     shutil.copy(DATA / "bart_encoder.onnx", folder / "bart.onnx")
     shutil.copy(DATA / "bart_encoder.inputs.npz", folder / "x.npz")
-    for name, cache in (("whole", "none"), ("cached", "growing"), ("llama", "growing")):
+    for name, cache in (("whole", "none"), ("decoder", "none"), ("cached", "growing"), ("llama", "growing")):
         onnx.save(decoder(Shape(cache=cache, positions="none")), folder / f"{name}.onnx")
     run_ok("bart.onnx", cwd=folder)
     (folder / "my.rules").write_text('opset "" 18\nrule twice (X) => (Y)\n  Neg (Neg (X)) => Identity (X)\n  example X = float[2,3]\n')
