@@ -409,17 +409,23 @@ void hold_to(Target& target, RuntimeRelease release) {
 
 }  // namespace
 
-absl::StatusOr<Target> load_target(const std::string& given) {
+GivenTarget split_release(const std::string& given) {
   const std::size_t at = is_builtin(given) || std::ifstream(given) ? std::string::npos : given.rfind('@');
-  absl::StatusOr<Target> target = load_any_release(given.substr(0, at));
+  if (at == std::string::npos) return {given, ""};
+  return {given.substr(0, at), given.substr(at + 1)};
+}
+
+absl::StatusOr<Target> load_target(const std::string& given) {
+  const auto [name_or_path, asked] = split_release(given);
+  absl::StatusOr<Target> target = load_any_release(name_or_path);
   if (!target.ok()) return target;
-  if (at == std::string::npos) {
+  if (name_or_path == given) {
     if (!target->runtime.releases.empty()) hold_to(*target, target->runtime.releases.front());
     return target;
   }
-  absl::StatusOr<RuntimeRelease> release = target->runtime.at(std::string_view(given).substr(at + 1));
+  absl::StatusOr<RuntimeRelease> release = target->runtime.at(asked);
   if (!release.ok()) return wrong_usage(fmt::format("{}: {}", given, std::string(release.status().message())));
-  target->name += given.substr(at);
+  target->name += "@" + asked;
   hold_to(*target, *std::move(release));
   target->release_is_asked_for = true;
   return target;

@@ -163,7 +163,12 @@ absl::Status add_wishes(const std::string& name, Target& target);
 
 // Name of a built-in target or path of a JSON file, held to the release of its runtime that stands behind an @ ("ort-cpu@1.23"), else to
 // the oldest one that it names.
-absl::StatusOr<Target> load_target(const std::string& name_or_path);
+absl::StatusOr<Target> load_target(const std::string& given);
+// "mine.json@1.23" in its two parts; the second is empty where no release is given.
+struct GivenTarget {
+  std::string name_or_path, release;
+};
+GivenTarget split_release(const std::string& given);
 // Held to none.
 absl::StatusOr<Target> builtin_target(std::string_view name);
 std::vector<std::string> builtin_targets();

@@ -94,13 +94,15 @@ def test_inputs_external_data_and_names_that_a_shell_reads(wrong):
     assert not list(repro.rglob("oops")) and not (wrong / "oops").exists()
 
 
-def test_a_target_with_costs_beside_it(wrong):
+@pytest.mark.parametrize("release", ["", "@1.23"])
+def test_a_target_with_costs_beside_it(wrong, release):
     (wrong / "t").mkdir()
     target = json.loads(run("targets", "show", "ort-cpu").stdout)
     (wrong / "t" / "mine.json").write_text(json.dumps({**target, "cost_model": "c.json"}))
     (wrong / "costs.json").rename(wrong / "t" / "c.json")
-    words = ["m.onnx", "-o", "out.onnx", "--rules", "none", "--rules", "w.rules", "--target", "t/mine.json", "--strict-verify"]
+    words = ["m.onnx", "-o", "out.onnx", "--rules", "none", "--rules", "w.rules", "--target", f"t/mine.json{release}", "--strict-verify"]
     done = run(*words, "--save-repro", "repro", cwd=wrong)
+    (wrong / "t").rename(wrong / "away")
     again = repeat(wrong / "repro")
     assert done.returncode == again.returncode == 3, (done.stderr, again.stderr)
 

@@ -106,27 +106,34 @@ class ReproWriter {
     std::string value = *option.value;
     if (one_of(option.name, {"--report", "--dump-egraph"})) {
       if (!is_stream(value)) value = "out/" + base(value);
-    } else if (const std::string kind = folder_for(option); !kind.empty()) {
-      std::string place = fmt::format("{}/{}/{}", kind, ++numbers_[kind], base(value));
-      if (const absl::Status s = copy(value, place); !s.ok()) return s;
+    } else if (const auto [kind, path] = file_of(option); !kind.empty()) {
+      const std::string place = fmt::format("{}/{}/{}", kind, ++numbers_[kind], base(path));
+      if (const absl::Status s = copy(path, place); !s.ok()) return s;
       if (kind == "target")
         if (const absl::Status s = copy_costs_of_target(place); !s.ok()) return s;
-      value = std::move(place);
+      value = place + value.substr(path.size());
     }
     words_.push_back(fmt::format("{}={}", option.name, value));
     return absl::OkStatus();
   }
 
-  // Where the file that an option names goes; "" where it names none.
-  static std::string folder_for(const GivenOption& option) {
+  // The file that an option names, and the folder that it goes to; none where it names none.
+  struct NamedFile {
+    std::string folder, path;
+  };
+  static NamedFile file_of(const GivenOption& option) {
+    const std::string path = option.name == "--target" ? split_release(*option.value).name_or_path : *option.value;
     struct stat info {};
-    if (::stat(option.value->c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return "";  // a built-in one
-    if (option.name == "--rules") return *option.value == "none" ? "" : "rules";
-    if (option.name == "--cost") return "costs";
-    if (option.name == "--custom-op-library") return "libraries";
-    if (one_of(option.name, {"--before", "--after"})) return "passes";
-    if (option.name == "--target") return names_a_file(*option.value) ? "target" : "";
-    return one_of(option.name, {"--inputs", "--model-check-inputs", "--input-data-path"}) ? "inputs" : "";
+    if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};  // a built-in one
+    return {folder_for(option.name, path), path};
+  }
+  static std::string folder_for(const std::string& option, const std::string& path) {
+    if (option == "--rules") return path == "none" ? "" : "rules";
+    if (option == "--cost") return "costs";
+    if (option == "--custom-op-library") return "libraries";
+    if (one_of(option, {"--before", "--after"})) return "passes";
+    if (option == "--target") return names_a_file(path) ? "target" : "";
+    return one_of(option, {"--inputs", "--model-check-inputs", "--input-data-path"}) ? "inputs" : "";
   }
   static bool names_a_file(const std::string& target) {
     for (const std::string& name : builtin_targets())
