@@ -33,6 +33,15 @@ def attention(folder, between="Identity", mask_shape=("b", 1, "s", "t")):
     return path
 
 
+def test_sizes_that_a_run_fixes_are_fixed_for_its_explanation(tmp_path):
+    facts = lambda *words: explain(attention(tmp_path), "--value", "q", *words)["places"][0]["facts"]
+    assert facts() == "float[b, 3, s, 8]"
+    assert facts("--dim", "b=2", "--input-shapes", "q:2,3,7,8") == "float[2, 3, 7, 8]"
+    assert facts("--io-rank", 5) == "float[1, b, 3, s, 8]"
+    assert run("explain", attention(tmp_path), "--dim", "c=2").returncode == 2
+    assert run("explain", attention(tmp_path), "--io-rank", 2).returncode == 1
+
+
 def test_the_chain_of_rules_behind_a_fused_operator():
     told = explain(BART, "--op", "Attention", "--cost", "nodes")
     assert told["anchors"] == "Softmax"

@@ -355,9 +355,9 @@ Expected<std::string> run_explain(const Model& model, const Question& question, 
   if (!prepared) return prepared.error();
   auto& [setup, input] = *prepared;
   if (o.io_rank) {
-    const auto io = plan_io_rank(input, *o.io_rank);
-    if (!io.ok()) return error_of(io.status(), input.path, "");
-    input = with_interface(std::move(input), *io, Interface::kAsked);
+    auto asked = with_io_rank(input, *o.io_rank);
+    if (!asked.ok()) return error_of(asked.status(), input.path, "");
+    input = *std::move(asked);
   }
   const auto text = explain_json(input.path, input, setup, optimize_options_of(o), {question.op, question.rule, question.value});
   if (!text.ok()) return error_of(text.status(), input.path, kModelAdvice);

@@ -217,7 +217,9 @@ struct RulesArgs {
 struct ExplainArgs {
   CommonArgs common;
   SaturateArgs saturate;
+  ShapeArgs shapes;
   std::string input, op, rule, value;
+  std::optional<std::int64_t> io_rank;
 };
 
 struct TargetsArgs {

@@ -8,6 +8,7 @@
 #include "tools/explain/why_not.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
+#include "tools/pipeline/io_rank.h"
 #include "tools/pipeline/report.h"
 
 namespace saturate {
@@ -77,10 +78,13 @@ absl::StatusOr<json> explain_json(const std::string& path, const Model& model, c
 }
 
 int explain_command(const ExplainArgs& args) {
-  absl::StatusOr<Setup> setup = set_up(args.saturate, {});
+  absl::StatusOr<Setup> setup = set_up(args.saturate, args.shapes);
   if (!setup.ok()) return fail(setup.status(), "", "");
   absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
+  if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
+  if (args.io_rank) model = with_io_rank(*std::move(model), *args.io_rank);
+  if (!model.ok()) return fail(model.status(), args.input, "");
   absl::StatusOr<WhyReport> why = why_not(*model, *setup, optimize_options(args.saturate, args.common), {args.op, args.rule, args.value});
   if (!why.ok()) return fail(why.status(), args.input, "");
   if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "");

@@ -129,6 +129,14 @@ void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
     app->add_option(name, args.input_shapes)->group("")->expected(1)->take_all()->allow_extra_args(false);
 }
 
+void add_io_rank(CLI::App* app, std::optional<std::int64_t>& rank, const std::string& more) {
+  app->add_option(
+         "--io-rank", rank,
+         fmt::format("give the model's inputs and outputs this rank, with ones in front of their dims: [2,8] becomes [1,1,2,8]{}", more))
+      ->type_name("N")
+      ->check(whole_in(1, kMostIoRank), "");
+}
+
 void add_budgets(CLI::App* app, SaturateArgs& args) {
   const std::string budgets = "Budgets";
   app->add_option("--iterations", args.limits.iterations, fmt::format("rounds of rewriting (default {})", args.limits.iterations))
@@ -279,11 +287,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
   add_places(verb, args, output_option);
   add_saturate(verb, args.saturate);
   add_shapes(verb, args.shapes, "fix the size");
-  verb->add_option("--io-rank", args.io_rank,
-                   "give the model's inputs and outputs this rank, with ones in front of their dims: [2,8] becomes [1,1,2,8]; the report "
-                   "tells which changed, and --inputs keep the shapes of IN.onnx")
-      ->type_name("N")
-      ->check(whole_in(1, kMostIoRank), "");
+  add_io_rank(verb, args.io_rank, "; the report tells which changed, and --inputs keep the shapes of IN.onnx");
   for (const auto& [name, files, when] : {std::tuple("--before", &args.before, "before"), std::tuple("--after", &args.after, "after")})
     verb->add_option(name, *files, fmt::format("passes of `saturate transform` to run {} optimizing, as JSON; may be repeated", when))
         ->type_name("FILE")
@@ -697,6 +701,8 @@ void add_explain(CLI::App& app, ExplainArgs& args) {
   auto* rule = verb->add_option("--rule", args.rule, "where this rule applies or nearly does")->type_name("NAME")->excludes(op);
   verb->add_option("--value", args.value, "what is known of this value of the model")->type_name("NAME")->excludes(op)->excludes(rule);
   add_saturate(verb, args.saturate);
+  add_shapes(verb, args.shapes, "fix the size");
+  add_io_rank(verb, args.io_rank, ", as for `saturate --io-rank`");
   add_common(verb, args.common, true);
   verb->footer("saturate explain bart.onnx --op Attention\nsaturate explain bart.onnx --rule sdpa_of_product --json");
 }

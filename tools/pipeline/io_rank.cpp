@@ -315,4 +315,10 @@ absl::StatusOr<IoRank> plan_io_rank(const Model& model, std::int64_t rank) { ret
 
 Model with_interface(Model model, const IoRank& io, Interface to) { return Rewirer(std::move(model), to).run(io); }
 
+absl::StatusOr<Model> with_io_rank(Model model, std::int64_t rank) {
+  absl::StatusOr<IoRank> plan = plan_io_rank(model, rank);
+  if (!plan.ok()) return plan.status();
+  return with_interface(std::move(model), *plan, Interface::kAsked);
+}
+
 }  // namespace saturate

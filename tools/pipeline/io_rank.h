@@ -34,5 +34,7 @@ absl::StatusOr<IoRank> plan_io_rank(const Model& model, std::int64_t rank);
 // A model with one of the two interfaces behind the other: Squeeze and Unsqueeze stand between, which are exact for every size.
 enum class Interface : std::uint8_t { kOriginal, kAsked };
 Model with_interface(Model model, const IoRank& io, Interface to);
+// The model with its inputs and outputs at this rank; plan_io_rank()'s error where that can't be had.
+absl::StatusOr<Model> with_io_rank(Model model, std::int64_t rank);
 
 }  // namespace saturate
