@@ -1,6 +1,5 @@
 #include "tools/verify/known_operators.h"
 
-#include <algorithm>
 #include <string>
 
 #include "fmt/format.h"
@@ -15,9 +14,7 @@ namespace {
 const Node* unknown_operator(const Model& model, const Graph& graph) {
   for (const Node& node : graph.nodes) {
     const bool standard = node.domain.empty() || node.domain == "ai.onnx";
-    const bool local = std::any_of(model.functions.begin(), model.functions.end(),
-                                   [&](const Function& f) { return f.name == node.op_type && f.domain == node.domain; });
-    if (standard && !local && schema_versions("", node.op_type).empty()) return &node;
+    if (standard && !called_function(model, node) && schema_versions("", node.op_type).empty()) return &node;
     const Node* inside = nullptr;
     for_each_body(node, [&](const Graph& body) { inside = inside ? inside : unknown_operator(model, body); });
     if (inside) return inside;
