@@ -259,6 +259,27 @@ def test_steps_notice_mistakes(tmp_path, broken):
     assert done.returncode == 3 and "output 'logits' differs with batch" in done.stderr, done.stderr + done.stdout
 
 
+def with_a_logit_moved(model, by):
+    """Adds to the logits of token 0, for every token of the sequence."""
+    for node in model.graph.node:
+        node.output[:] = ["before" if name == "logits" else name for name in node.output]
+    shift = np.zeros(61, np.float32)
+    shift[0] = by
+    model.graph.initializer.append(tensor("shift", shift))
+    model.graph.node.append(helper.make_node("Add", ["before", "shift"], ["logits"]))
+    return model
+
+
+@pytest.mark.parametrize("share, status", [(0.5, 0), (2, 3)])
+def test_steps_in_halves_are_measured_by_the_largest_logit(tmp_path, share, status):
+    """What a half loses is of the size of what it is summed of; a small logit may miss as much of it as a large one."""
+    whole, half = saved(tmp_path, Shape(), "whole.onnx"), tmp_path / "half.onnx"
+    run_ok("transform", saved(tmp_path, Shape(cache="growing"), "cached.onnx"), "-o", half, "--pass", "precision:float16", "--no-verify")
+    largest = max(np.abs(whole_logits(np.random.default_rng(seed).integers(0, 61, 11))).max() for seed in range(8))
+    onnx.save(with_a_logit_moved(onnx.load(half), share * 2e-2 * largest), half)
+    assert run("verify", whole, half, "--stepping", "--lengths", 11, "--windows", 1).returncode == status
+
+
 def test_steps_of_what_is_no_pair(tmp_path):
     whole, cached = saved(tmp_path, Shape(), "whole.onnx"), saved(tmp_path, Shape(cache="growing"), "cached.onnx")
     for pair in ((cached, whole), (whole, whole), (cached, cached)):

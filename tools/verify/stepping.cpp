@@ -44,6 +44,13 @@ class Collected {
   std::vector<float> values_;
 };
 
+double largest_of(const Tensor& logits) {
+  double largest = 0;
+  for (const float x : logits.span<float>())
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(double{x}));
+  return largest;
+}
+
 Tokens part_of(const Tokens& tokens, std::int64_t begin, std::int64_t count) {
   Tokens out;
   for (const auto& row : tokens) out.emplace_back(row.begin() + begin, row.begin() + begin + count);
@@ -272,8 +279,12 @@ class Stepping {
   void judge(const Case& c, const Tensor& expected, const Tensor& made) {
     const bool half = std::min(bit_width(coarsest_float(*models_[0])), bit_width(coarsest_float(*models_[1]))) < 32;
     Tolerances tolerances;
-    tolerances.rtol = options_.rtol.value_or(half ? kHalfTolerance : kFloatTolerance);
-    tolerances.atol = options_.atol;
+    tolerances.rtol = options_.rtol, tolerances.atol = options_.atol;
+    // Halves round sums whose terms are as large as the largest logits, and small ones among them are no more exact.
+    if (half && !options_.rtol && !options_.atol)
+      tolerances.atol = kHalfTolerance * largest_of(expected);
+    else if (!options_.rtol)
+      tolerances.rtol = half ? kHalfTolerance : kFloatTolerance;
     const std::string& name = models_[0]->graph.outputs[whole().logits].name;
     VerifyCase done;
     done.sizes = {{"batch", c.rows}, {"first", c.prompt}, {"padding", c.padding}, {"tokens", c.length}, {"window", c.window}};
