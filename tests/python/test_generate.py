@@ -378,6 +378,13 @@ def test_genai_config(tmp_path):
         "past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value",
     }  # fmt: skip
     assert told["decoder"]["outputs"] == {"logits": "logits", "present_key_names": "present.%d.key", "present_value_names": "present.%d.value"}
+    assert told["type"] == "llama" and "bos_token_id" not in told
+    run_ok("generate", path, "--genai-config", tmp_path / "genai_config.json", "--eos-id", "2,3", "--bos-id", 1, "--genai-type", "qwen2")
+    told = json.loads((tmp_path / "genai_config.json").read_text())["model"]
+    assert told["type"] == "qwen2" and told["bos_token_id"] == 1 and told["eos_token_id"] == [2, 3]
+    for words, what in ((("--eos-id", 61), "--eos-id 61: the model knows 61 tokens"), (("--eos-id", 2, "--bos-id", 70), "--bos-id 70")):
+        done = run("generate", path, "--genai-config", tmp_path / "c.json", *words)
+        assert done.returncode == 1 and what in done.stderr and not (tmp_path / "c.json").exists(), done.stderr
     for shape, what in ((Shape(), "this one's is none"), (Shape(cache="sliding", window=1), "this one's is sliding"), (Shape(cache="growing", mask=False), "attention_mask")):
         done = run("generate", saved(tmp_path, shape), "--genai-config", tmp_path / "c.json", "--eos-id", 2)
         assert done.returncode == 1 and what in done.stderr and not (tmp_path / "c.json").exists(), done.stderr

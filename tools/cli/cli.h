@@ -197,7 +197,8 @@ struct GenerateArgs {
   ShapeArgs shapes;
   RunBounds bounds;
   DecoderArgs decoder;
-  std::string input, genai_config;
+  std::string input, genai_config, genai_type;
+  std::optional<std::int64_t> bos_id;
   std::vector<std::string> prompts, eos_ids;  // lists of numbers with commas between
   std::int64_t min_new_tokens = 0;
   std::optional<std::int64_t> max_new_tokens, max_context, top_k;

@@ -72,7 +72,8 @@ void print_tables(const Generation& made) {
 }
 
 int write_config(const GenerateArgs& args, const Model& model, const Decoder& decoder, const GenerateOptions& options) {
-  absl::StatusOr<std::string> config = genai_config(model, decoder, {args.input, args.genai_config, options.eos_ids, options.max_context});
+  absl::StatusOr<std::string> config =
+      genai_config(model, decoder, {args.input, args.genai_config, options.eos_ids, options.max_context, args.bos_id, args.genai_type});
   if (!config.ok()) return fail(config.status(), args.input, "");
   if (const absl::Status status = write_file(args.genai_config, *config); !status.ok()) return fail(status, args.genai_config, "");
   return kExitOk;

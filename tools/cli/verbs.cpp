@@ -600,6 +600,12 @@ void add_generate(CLI::App& app, GenerateArgs& args) {
                    "write the configuration with which onnxruntime-genai runs the model; the name it looks for is genai_config.json; "
                    "without --prompt-ids nothing is run")
       ->type_name("FILE");
+  verb->add_option("--genai-type", args.genai_type,
+                   "the type of model that --genai-config tells, as onnxruntime-genai names it: qwen2, gemma3_text, ... (default: llama)")
+      ->type_name("TYPE");
+  verb->add_option("--bos-id", args.bos_id, "the token that begins a text, for --genai-config (default: none is told)")
+      ->type_name("N")
+      ->check(whole_in(0, 1'000'000'000), "");
   add_decoder(verb, args.decoder);
   verb->add_option("--dim", args.shapes.dims, "the size of a symbolic dim of the past; may be repeated")
       ->type_name("SYMBOL=SIZE")

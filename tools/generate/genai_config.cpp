@@ -85,6 +85,11 @@ std::optional<std::int64_t> most_context(const Decoder& decoder, const GenaiOpti
   return options.max_context ? options.max_context : decoder.most_tokens;
 }
 
+absl::Status check_token(const char* option, std::int64_t id, const Decoder& decoder) {
+  if (id >= 0 && (!decoder.vocabulary || id < *decoder.vocabulary)) return absl::OkStatus();
+  return wrong_for_genai(fmt::format("{} {}: the model knows {} tokens, from 0 on", option, id, decoder.vocabulary.value_or(0)));
+}
+
 absl::Status check_for_genai(const Decoder& decoder, const GenaiOptions& options) {
   const bool shared = decoder.kind == CacheKind::kInPlace && decoder.counts_tokens;
   if (decoder.kind != CacheKind::kGrowing && !shared)
@@ -95,7 +100,9 @@ absl::Status check_for_genai(const Decoder& decoder, const GenaiOptions& options
     return wrong_for_genai("onnxruntime-genai gives no lengths or cache_position; remove these inputs");
   if (!most_context(decoder, options)) return wrong_for_genai("how many tokens the model may take is not known; give --max-context");
   if (options.eos_ids.empty()) return wrong_for_genai("which token ends a text is not known; give --eos-id");
-  return absl::OkStatus();
+  for (const std::int64_t id : options.eos_ids)
+    if (absl::Status s = check_token("--eos-id", id, decoder); !s.ok()) return s;
+  return options.bos_id ? check_token("--bos-id", *options.bos_id, decoder) : absl::OkStatus();
 }
 
 // Of a past of [batch, heads, tokens, size].
@@ -162,13 +169,13 @@ absl::StatusOr<std::string> genai_config(const Model& model, const Decoder& deco
   json inner = decoder_json(model, decoder, *names, *past);
   inner["filename"] = std::filesystem::absolute(options.model_path).lexically_relative(folder).string();
   const json eos = options.eos_ids.size() == 1 ? json(options.eos_ids[0]) : json(options.eos_ids);
-  json told{{"type", "llama"},
+  json told{{"type", options.type.empty() ? "llama" : options.type},
             {"context_length", context},
             {"vocab_size", decoder.vocabulary.value_or(0)},
-            {"bos_token_id", 0},
             {"eos_token_id", eos},
             {"pad_token_id", options.eos_ids[0]},
             {"decoder", std::move(inner)}};
+  if (options.bos_id) told["bos_token_id"] = *options.bos_id;
   const json config{{"model", std::move(told)}, {"search", search_json(context, decoder.kind == CacheKind::kInPlace)}};
   return config.dump(4) + "\n";
 }

@@ -15,6 +15,8 @@ struct GenaiOptions {
   std::string model_path, config_path;  // the model is named relative to the configuration
   std::vector<std::int64_t> eos_ids;
   std::optional<std::int64_t> max_context;
+  std::optional<std::int64_t> bos_id;
+  std::string type;  // of models, as genai has them; empty: llama, which takes whatever the inputs are
 };
 
 // kInvalidArgument where genai can't run such a model, or something is not known: what, and what to do.
