@@ -261,6 +261,23 @@ def test_steps_give_what_the_whole_gives(tmp_path, name):
     assert made.opset_import[0].version == model.opset_import[0].version
 
 
+@pytest.mark.parametrize("fields", ["mode=growing", "mode=window;window=1;sequence=14", "mode=buffer;max_context=14"])
+def test_masks_of_floats(tmp_path, fields):
+    """0 and 1 are drawn for them when the result is verified, not any numbers."""
+    model = spelled_out()
+    mask_input = next(i for i in model.graph.input if i.name == "attention_mask")
+    mask_input.type.tensor_type.elem_type = T.FLOAT
+    for node in model.graph.node:
+        node.input[:] = ["whole_mask" if name == "attention_mask" else name for name in node.input]
+    model.graph.node.insert(0, helper.make_node("Cast", ["attention_mask"], ["whole_mask"], to=T.INT64))
+    made, _ = with_cache(tmp_path, model, fields)
+    if "growing" in fields:
+        ids, mask = drawn()
+        expected = whole(model, ids, mask.astype(np.float32))
+        got = in_steps(made, ids, mask.astype(np.float32), [5] + [1] * 9)
+        np.testing.assert_allclose(got[mask == 1], expected[mask == 1], rtol=1e-3, atol=1e-4)
+
+
 def test_last_logits_and_names(tmp_path):
     model = spelled_out(last=True)
     made, _ = with_cache(tmp_path, model, "past=cache.{layer}.{part}.in;present=cache.{layer}.{part}.out;past_dim=before")

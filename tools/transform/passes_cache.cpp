@@ -94,6 +94,7 @@ absl::StatusOr<Inputs> drawn(const Model& model, const CacheOptions& options, st
     }
   DrawStyle style;
   style.full_masks = true;
+  style.masks = {options.masks.begin(), options.masks.end()};
   absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, seed);
   if (!inputs.ok()) return inputs;
   for (const std::string& name : options.masks) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,9 +58,10 @@ struct DrawStyle {
   bool hiding = false;       // 1 hides in a mask, and the first of each row is 0
   bool float_masks = false;  // floats that the model takes from 1 are 0 and 1, too
   Reach reach = Reach::kUsual;
-  std::int64_t phase = 0;   // which of the kinds of far numbers the first row has
-  bool usual_ints = false;  // `reach` holds for floats alone
-  bool held = false;        // no float lies beyond the range of the quantizer that reads it
+  std::int64_t phase = 0;            // which of the kinds of far numbers the first row has
+  bool usual_ints = false;           // `reach` holds for floats alone
+  bool held = false;                 // no float lies beyond the range of the quantizer that reads it
+  std::set<std::string> masks = {};  // inputs that are masks, as whatever floats the model takes them
 };
 
 class InputDrawer {
