@@ -53,7 +53,7 @@ MODELS = {
     "olmo2": ("Olmo2ForCausalLM", GROUPED),
     "smollm3": ("SmolLM3ForCausalLM", dict(**{**GROUPED, "num_hidden_layers": 4}, pad_token_id=0)),
     "cohere": ("CohereForCausalLM", dict(**GROUPED)),
-    "granite": ("GraniteForCausalLM", dict(**GROUPED)),
+    "granite": ("GraniteForCausalLM", dict(**GROUPED, attention_multiplier=0.25)),
     "gptj": ("GPTJForCausalLM", dict(n_embd=128, n_head=8, n_layer=3, n_positions=128, rotary_dim=8)),
     "gpt_neo": ("GPTNeoForCausalLM", dict(hidden_size=128, num_heads=8, num_layers=2, attention_types=[[["global", "local"], 1]], window_size=8,
                                           max_position_embeddings=128, intermediate_size=192)),
@@ -110,13 +110,14 @@ def build(name):
 def draw(model):
     """Weights as of a network that looks at its past: projections keep the scale of what they read, so that scores differ by several."""
     generator = torch.Generator().manual_seed(3)
+    scaled = model.config.hidden_size ** 0.5 if model.config.model_type.startswith("gemma") else 1  # by which Gemma multiplies what it looks up
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() == 1:
                 parameter += 0.05 * noise
             elif "embed" in name or "wte" in name or "wpe" in name:
-                parameter.copy_(noise * 0.5)
+                parameter.copy_(noise * 0.5 / scaled)
             else:
                 wide = any(part in name for part in ("q_proj", "k_proj", "qkv", "query_key_value", "c_attn", "Wqkv"))
                 parameter.copy_(noise * (1.6 if wide else 1.0) / parameter.shape[-1] ** 0.5)
@@ -126,16 +127,20 @@ def ids(batch, length, seed):
     return torch.randint(2, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
+def generate(model, prompt, count):
+    return model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, min_new_tokens=count, do_sample=False,
+                          pad_token_id=0)
+
+
 def reference(model, path):
     prompt = ids(1, PROMPT, 5)
     with torch.no_grad():
-        out = model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=NEW, min_new_tokens=NEW, do_sample=False,
-                             pad_token_id=0)
-    np.savez(path, prompt=prompt.numpy(), tokens=out.numpy())
+        np.savez(path, prompt=prompt.numpy(), tokens=generate(model, prompt, NEW).numpy())
 
 
 def export(model, exporter, path):
     kind, opset, attention = exporter.split("-")
+    # Also where transformers has no sdpa. BLOOM, MPT and GPT-Neo lose their masks so, or part of them: that is to be refused.
     for module in model.modules():
         if hasattr(module, "config"):
             module.config._attn_implementation = attention
