@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/elementwise/activation.h"
+#include "kernels/gemm/processor.h"
 
 namespace saturate {
 namespace {
@@ -86,19 +87,14 @@ namespace {
   for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * sigmoid_of(alpha * x[i]);
 }
 
-bool has_avx512() {
-  static const bool has = __builtin_cpu_supports("avx512f") != 0;
-  return has;
-}
-
 }  // namespace
 
 void sigmoid_floats(const float* x, float* y, std::int64_t n) {
-  has_avx512() ? sigmoid_floats_avx512(x, y, n) : sigmoid_floats_portable(x, y, n);
+  SATURATE_X86_HAS("avx512f") ? sigmoid_floats_avx512(x, y, n) : sigmoid_floats_portable(x, y, n);
 }
 
 void swish_floats(const float* x, float* y, std::int64_t n, float alpha) {
-  has_avx512() ? swish_floats_avx512(x, y, n, alpha) : swish_floats_portable(x, y, n, alpha);
+  SATURATE_X86_HAS("avx512f") ? swish_floats_avx512(x, y, n, alpha) : swish_floats_portable(x, y, n, alpha);
 }
 
 [[gnu::target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")]] void tanh_floats(const float* x, float* y, std::int64_t n) {

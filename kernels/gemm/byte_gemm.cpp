@@ -5,6 +5,8 @@
 #include <cstring>
 #include <new>
 
+#include "kernels/gemm/processor.h"
+
 namespace saturate {
 namespace {
 
@@ -127,6 +129,16 @@ void run_block(const KernelContext& ctx, const ByteKernel& kernel, const ByteGem
 }  // namespace
 
 ByteKernel byte_kernel_portable() { return {8, tile_portable}; }
+
+std::vector<ByteKernel> byte_kernels() {
+  std::vector<ByteKernel> out{byte_kernel_portable()};
+  if (SATURATE_X86_HAS("avx2")) out.push_back(byte_kernel_avx2());
+  if (SATURATE_X86_HAS("avx512f") && SATURATE_X86_HAS("avx512vnni")) {
+    out.push_back(byte_kernel_vnni());
+    if (amx_granted()) out.push_back(byte_kernel_amx());
+  }
+  return out;
+}
 
 const ByteKernel& byte_kernel() {
   static const ByteKernel kernel = byte_kernels().back();

@@ -37,6 +37,7 @@ ByteKernel byte_kernel_portable();
 ByteKernel byte_kernel_avx2();
 ByteKernel byte_kernel_vnni();
 ByteKernel byte_kernel_amx();
+bool amx_granted();  // whether this process may use AMX
 // The kernels that this processor has, the best one last.
 std::vector<ByteKernel> byte_kernels();
 const ByteKernel& byte_kernel();

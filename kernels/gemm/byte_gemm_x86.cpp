@@ -166,26 +166,18 @@ void ask_for(const ByteTile& t, std::int64_t p) {
   _tile_release();
 }
 
+}  // namespace
+
 // The kernel of the operating system lets a process use the tiles only if it asks (Linux, Documentation/arch/x86/xstate.rst).
-bool tiles_granted() {
+bool amx_granted() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & (1u << 24)) == 0 || (d & (1u << 25)) == 0) return false;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-}  // namespace
-
 ByteKernel byte_kernel_avx2() { return {3, run_avx2}; }
 ByteKernel byte_kernel_vnni() { return {6, run_vnni}; }
 ByteKernel byte_kernel_amx() { return {32, run_amx}; }
-
-std::vector<ByteKernel> byte_kernels() {
-  std::vector<ByteKernel> out{byte_kernel_portable()};
-  if (__builtin_cpu_supports("avx2")) out.push_back(byte_kernel_avx2());
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vnni")) out.push_back(byte_kernel_vnni());
-  if (out.size() == 3 && tiles_granted()) out.push_back(byte_kernel_amx());
-  return out;
-}
 
 }  // namespace saturate

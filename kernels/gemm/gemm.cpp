@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "kernels/gemm/processor.h"
 #include "kernels/reduce/reduce.h"
 #include "kernels/runtime/team_scope.h"
 
@@ -261,8 +262,8 @@ GemmKernel gemm_kernel_portable() { return {4, 16, tile_portable}; }
 
 const GemmKernel& gemm_kernel() {
   static const GemmKernel kernel = [] {
-    if (__builtin_cpu_supports("avx512f")) return gemm_kernel_avx512();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return gemm_kernel_avx2();
+    if (SATURATE_X86_HAS("avx512f")) return gemm_kernel_avx512();
+    if (SATURATE_X86_HAS("avx2") && SATURATE_X86_HAS("fma")) return gemm_kernel_avx2();
     return gemm_kernel_portable();
   }();
   return kernel;
@@ -307,7 +308,7 @@ void pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b, PackedMatr
     packed.panels = aligned_floats(packed.room);
   }
   constexpr std::int64_t kFarColumns = 1 << 26;
-  const bool gathers = b.row_stride == 1 && b.col_stride < kFarColumns && __builtin_cpu_supports("avx512f");
+  const bool gathers = b.row_stride == 1 && b.col_stride < kFarColumns;
   for (std::int64_t panel = 0; panel < panels; ++panel) {
     const std::int64_t cols = std::min(nr, n - panel * nr);
     float* to = packed.panels.get() + panel * nr * k;
@@ -316,7 +317,7 @@ void pack_matrix(std::int64_t k, std::int64_t n, MatrixView<float> b, PackedMatr
     if (b.col_stride == 1) {
       for (std::int64_t p = 0; p < k; ++p)
         std::memcpy(to + p * nr, from + p * b.row_stride, static_cast<std::size_t>(cols) * sizeof(float));
-    } else if (gathers) {
+    } else if (SATURATE_X86_HAS("avx512f") && gathers) {
       pack_transposed_avx512(k, cols, from, b.col_stride, nr, to);
     } else {
       for (std::int64_t j = 0; j < cols; ++j) {

@@ -45,6 +45,9 @@ void flip_signs(const std::uint8_t* x, std::int64_t n, std::uint8_t* y);
 inline constexpr int kDepthwiseChannels = 64;
 void sum_weighted_bytes(const std::uint8_t* const* x, std::int64_t pairs, std::int64_t offset, const std::int16_t* weight,
                         const std::int32_t* start, std::int32_t* y);
+// The same by AVX2.
+void sum_weighted_avx2(const std::uint8_t* const* x, std::int64_t pairs, std::int64_t offset, const std::int16_t* weight,
+                       const std::int32_t* start, std::int32_t* y);
 
 // y[j * y_step + i] = x[i * x_step + j], i < rows, j < columns.
 void transpose_bytes(const std::uint8_t* x, std::int64_t rows, std::int64_t columns, std::int64_t x_step, std::uint8_t* y,

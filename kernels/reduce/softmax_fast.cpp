@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kernels/elementwise/activation.h"
+#include "kernels/gemm/processor.h"
 #include "kernels/reduce/softmax.h"
 
 namespace saturate {
@@ -47,11 +48,10 @@ typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
 
 void softmax_row(float* x, std::int64_t n, bool zero_hidden) {
   constexpr float kMinusInf = -std::numeric_limits<float>::infinity();
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0;
-  const float top = has_avx512 ? row_max_avx512(x, n) : row_max(x, n);
+  const float top = SATURATE_X86_HAS("avx512f") ? row_max_avx512(x, n) : row_max(x, n);
   if (zero_hidden && top == kMinusInf && std::all_of(x, x + n, [](float v) { return v == kMinusInf; }))
     return std::fill_n(x, n, 0.0f), void();
-  if (has_avx512) return exp_row_avx512(x, n, top);
+  if (SATURATE_X86_HAS("avx512f")) return exp_row_avx512(x, n, top);
   row_scale(x, n, 1.0f, top);
   exp_floats(x, x, n);
   row_scale(x, n, 1.0f / row_sum(x, n), 0.0f);

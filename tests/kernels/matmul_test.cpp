@@ -5,6 +5,7 @@
 
 #include "kernel_test_util.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/gemm/processor.h"
 
 namespace saturate {
 namespace {
@@ -14,8 +15,8 @@ using test::eval, test::expect_near, test::floats;
 // Every micro-kernel against plain sums, with all tails of rows and columns and depths around the blocking.
 TEST(Gemm, TilesOfEveryKernel) {
   std::vector<GemmKernel> kernels{gemm_kernel_portable()};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(gemm_kernel_avx2());
-  if (__builtin_cpu_supports("avx512f")) kernels.push_back(gemm_kernel_avx512());
+  if (SATURATE_X86_HAS("avx2") && SATURATE_X86_HAS("fma")) kernels.push_back(gemm_kernel_avx2());
+  if (SATURATE_X86_HAS("avx512f")) kernels.push_back(gemm_kernel_avx512());
   for (const GemmKernel& kernel : kernels) {
     for (int rows = 1; rows <= std::max(kernel.mr, kernel.narrow_mr); ++rows) {
       for (int cols = 1; cols <= (rows > kernel.mr ? kernel.narrow_nr : kernel.nr); ++cols) {
@@ -51,8 +52,8 @@ TEST(Gemm, TilesOfEveryKernel) {
 // Rows in pieces that lie anywhere are the same rows.
 TEST(Gemm, TilesReadRowsInPieces) {
   std::vector<GemmKernel> kernels{gemm_kernel_portable()};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(gemm_kernel_avx2());
-  if (__builtin_cpu_supports("avx512f")) kernels.push_back(gemm_kernel_avx512());
+  if (SATURATE_X86_HAS("avx2") && SATURATE_X86_HAS("fma")) kernels.push_back(gemm_kernel_avx2());
+  if (SATURATE_X86_HAS("avx512f")) kernels.push_back(gemm_kernel_avx512());
   for (const GemmKernel& kernel : kernels) {
     for (int rows = 1; rows <= kernel.mr; ++rows) {
       const std::int64_t piece = 5, parts = 3, k = piece * parts, cols = kernel.nr - 1, ldb = kernel.nr;
@@ -75,8 +76,8 @@ TEST(Gemm, TilesReadRowsInPieces) {
 // A clip leaves NaN as it is, whatever the micro-kernel.
 TEST(Gemm, TilesKeepNanInAClip) {
   std::vector<GemmKernel> kernels{gemm_kernel_portable()};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(gemm_kernel_avx2());
-  if (__builtin_cpu_supports("avx512f")) kernels.push_back(gemm_kernel_avx512());
+  if (SATURATE_X86_HAS("avx2") && SATURATE_X86_HAS("fma")) kernels.push_back(gemm_kernel_avx2());
+  if (SATURATE_X86_HAS("avx512f")) kernels.push_back(gemm_kernel_avx512());
   for (const GemmKernel& kernel : kernels) {
     const std::vector<float> a{1}, b{std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 9};
     std::vector<float> c(3);
