@@ -211,6 +211,6 @@ class _Targets:
         return f"<onnx_saturate.targets: {', '.join(self())}>"
 
 
-cost = _Cost()
-rules = _RuleList()
-targets = _Targets()
+cost: _Cost = _Cost()
+rules: _RuleList = _RuleList()
+targets: _Targets = _Targets()
