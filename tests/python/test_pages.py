@@ -21,6 +21,7 @@ import libraries
 import links
 import rule_text
 import rules_pages
+import trial
 
 
 def labels(boxes):
@@ -113,17 +114,27 @@ def test_the_bill_of_materials_lists_all():
     assert len(refs) == len(document["components"]) and set(document["dependencies"][0]["dependsOn"]) == refs
 
 
+def test_a_wheel_is_tried_by_an_interpreter_that_takes_it(tmp_path):
+    for path in ("usr/bin/python3.9", "usr/bin/python3.11", "usr/bin/python3.13", "usr/bin/python3.13-config", "usr/local/bin/python3.10"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    assert trial.python_of(tmp_path, "3.11", stable=False) == ("/usr/bin/python3.11", "3.11")
+    assert trial.python_of(tmp_path, "3.10", stable=False) == ("/usr/local/bin/python3.10", "3.10")
+    assert trial.python_of(tmp_path, "3.12", stable=True) == ("/usr/bin/python3.13", "3.13")  # one module serves all later versions
+    assert trial.python_of(tmp_path, "3.12", stable=False) is None and trial.python_of(tmp_path, "3.14", stable=True) is None
+
+
 def test_the_image_is_made_of_what_tools_wheels_leaves(tmp_path):
     """Each step of the Dockerfile is played here, on a tarball as tools/wheels makes it of the command that is tested."""
     steps = [line.split(maxsplit=1) for line in (ROOT / "tools/wheel/Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
-    assert [step for step, _ in steps] == ["FROM", "RUN", "ADD", "RUN", "USER", "ENTRYPOINT"]
-    (base, apt, add, link, user, entry) = [what for _, what in steps]
+    assert [step for step, _ in steps] == ["FROM", "RUN", "ARG", "ADD", "RUN", "USER", "ENTRYPOINT"]
+    (base, apt, machine, add, link, user, entry) = [what for _, what in steps]
     assert base == "debian:12-slim" and "Debian 12" in (ROOT / "docs/wheels.md").read_text()
     installed = re.search(r"apt-get install (.*?) &&", apt)[1].split()
     assert [word for word in installed if not word.startswith("-")] == ["libgcc-s1"]  # the one shared library of no libc that trial.check_needs takes
     (form,) = re.findall(r'name = f"(saturate-.*?)"', (ROOT / "tools/wheels").read_text())
-    name = form.replace("{bill.version()}", bill.version()).replace("{os.uname().machine}", "x86_64")
-    pattern, opt = add.split()
+    name = form.replace("{bill.version()}", bill.version()).replace("{machine}", "x86_64")
+    pattern, opt = add.replace("${MACHINE}", machine.removeprefix("MACHINE=")).split()
     assert fnmatch.fnmatch(f"{name}.tar.gz", pattern) and opt == "/opt/" and "{" not in name
     (tmp_path / "opt" / name / "bin").mkdir(parents=True)  # ADD unpacks
     (tmp_path / "opt" / name / "bin" / "saturate").symlink_to(binary())

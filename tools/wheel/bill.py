@@ -1,7 +1,9 @@
 """What a package holds: a software bill of materials (CycloneDX), and the licenses."""
 import hashlib
 import json
+import pathlib
 import re
+import urllib.parse
 import uuid
 
 import libraries
@@ -21,10 +23,11 @@ def component(name, version, license, purl, part, **more):
 
 
 def of_source(source):
+    version = urllib.parse.quote(source.version, safe="~")
     if source.kind == "sdist":
-        purl, told = f"pkg:pypi/{source.package}@{source.version}", "the source distribution"
+        purl, told = f"pkg:pypi/{source.package}@{version}", "the source distribution"
     else:
-        purl, told = f"pkg:deb/debian/{source.package}@{source.version}?arch=source&distro=bookworm", "the .dsc, which names the SHA-256 of each file"
+        purl, told = f"pkg:deb/debian/{source.package}@{version}?arch=source&distro=bookworm", "the .dsc, which names the SHA-256 of each file"
     properties = {"saturate:sha256": source.sha256, "saturate:sha256-of": told, "saturate:linked": source.part}
     return component(source.name, source.release, source.license, purl, source.part, properties=[{"name": k, "value": v} for k, v in properties.items()])
 
@@ -60,6 +63,9 @@ def bill(sources, compiler, python, stamp):
     }  # yapf: disable
 
 
-def licenses(sources, folders, python):
-    """Path and text of each library's license."""
-    return {f"licenses/{source.package}.txt": libraries.license_text(folders[source.package]) for source in held(sources, python)}
+def licenses(sources, folders, compiler, python):
+    """Path and text of each library's license, and of the compiler's, whose libstdc++ is linked."""
+    _, number, _ = compiler
+    of_compiler = pathlib.Path(f"/usr/share/doc/gcc-{number.partition('.')[0]}-base/copyright")
+    texts = {source.package: libraries.license_text(folders[source.package]) for source in held(sources, python)}
+    return {f"licenses/{name}.txt": text for name, text in (texts | {"gcc": of_compiler.read_text()}).items()}

@@ -50,6 +50,13 @@ def run(*words, **options):
     subprocess.run([str(word) for word in words], check=True, **options)
 
 
+def run_quietly(*words, **options):
+    """What it prints is shown only if it fails: apt and dpkg-source warn of signatures without keys, but hashes are what is checked here."""
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, errors="replace", **options)
+    if done.returncode != 0:
+        raise SystemExit(f"{done.stdout}{done.stderr}tools/wheels: error: {words[0]} ended with status {done.returncode}")
+
+
 def check_hash(path, wanted):
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != wanted:
@@ -72,7 +79,7 @@ def apt_options(folder):
 def fetch_debian(source, apt, downloads):
     dsc = downloads / f"{source.package}_{source.version.partition(':')[2] or source.version}.dsc"
     if not dsc.exists():
-        run("apt-get", *apt, "source", "-q", "--download-only", f"{source.package}={source.version}", cwd=downloads, stdout=subprocess.DEVNULL)
+        run_quietly("apt-get", *apt, "source", "-q", "--download-only", f"{source.package}={source.version}", cwd=downloads)
     check_hash(dsc, source.sha256)
     return dsc
 
@@ -101,9 +108,9 @@ def unpack(sources, work):
         if source.kind == "debian":
             if apt is None:
                 apt = apt_options(work / "apt")
-                run("apt-get", *apt, "update", "-q", stdout=subprocess.DEVNULL)
+                run_quietly("apt-get", *apt, "update", "-q")
             # With the distribution's own corrections: dpkg-source applies its patches.
-            run("dpkg-source", "-q", "-x", fetch_debian(source, apt, downloads), part, stdout=subprocess.DEVNULL)
+            run_quietly("dpkg-source", "-q", "-x", fetch_debian(source, apt, downloads), part)
         else:
             part.mkdir()
             run("tar", "-xf", fetch_sdist(source, downloads), "-C", part, "--strip-components=1")

@@ -7,20 +7,13 @@
 #include <cstdint>
 #include <ctime>
 
-#ifndef __x86_64__
-#error "the oldest version of a symbol has another name on this processor"
-#endif
+#include "older_glibc.h"
 
 // A jump, so that dlopen and dlsym see who called.
-#define OLDER_AT(name, version)                                                        \
-  asm(".symver older_" #name "," #name "@" version                                     \
-      "\n"                                                                             \
-      ".globl __wrap_" #name "\n.hidden __wrap_" #name                                 \
-      "\n"                                                                             \
-      ".type __wrap_" #name ",@function\n.text\n__wrap_" #name ":\n  jmp older_" #name \
-      "@PLT\n"                                                                         \
-      ".size __wrap_" #name ",.-__wrap_" #name "\n")
-#define OLDER(name) OLDER_AT(name, "GLIBC_2.2.5")
+#define OLDER(name) OLDER_AS("older_" #name, "__wrap_" #name, #name)
+#define OLDER_AS(older, wrap, name)                                                                                      \
+  asm(".symver " older "," name "@" OLDEST "\n.globl " wrap "\n.hidden " wrap "\n.type " wrap ",@function\n.text\n" wrap \
+      ":\n  " JUMP_TO(older) "\n.size " wrap ",.-" wrap "\n")
 
 // Since 2.29 these leave out what the standards before C99 wanted of errors; values are the same.
 OLDER(exp);
@@ -58,15 +51,14 @@ OLDER(pthread_sigmask);
 #define INSTEAD_OF(name) asm("__wrap_" #name) __attribute__((visibility("hidden")))
 
 // Until 2.33 these were calls of functions that are told the layout of struct stat.
-asm(".symver older_stat,__xstat@GLIBC_2.2.5");
-asm(".symver older_lstat,__lxstat@GLIBC_2.2.5");
-asm(".symver older_fstat,__fxstat@GLIBC_2.2.5");
-asm(".symver older_fstatat,__fxstatat@GLIBC_2.4");
+asm(".symver older_stat,__xstat@" OLDEST);
+asm(".symver older_lstat,__lxstat@" OLDEST);
+asm(".symver older_fstat,__fxstat@" OLDEST);
+asm(".symver older_fstatat,__fxstatat@" OLDEST_FSTATAT);
 extern "C" int older_stat(int, const char*, struct stat*);
 extern "C" int older_lstat(int, const char*, struct stat*);
 extern "C" int older_fstat(int, int, struct stat*);
 extern "C" int older_fstatat(int, int, const char*, struct stat*, int);
-constexpr int kLayout = 1;
 extern "C" {
 int own_stat(const char* path, struct stat* to) INSTEAD_OF(stat);
 int own_lstat(const char* path, struct stat* to) INSTEAD_OF(lstat);
@@ -76,11 +68,11 @@ int own_fstatat(int folder, const char* path, struct stat* to, int flags) INSTEA
 int own_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* until)
     INSTEAD_OF(pthread_cond_clockwait);
 }
-int own_stat(const char* path, struct stat* to) { return older_stat(kLayout, path, to); }
-int own_lstat(const char* path, struct stat* to) { return older_lstat(kLayout, path, to); }
-int own_fstat(int file, struct stat* to) { return older_fstat(kLayout, file, to); }
-int own_fstat64(int file, struct stat* to) { return older_fstat(kLayout, file, to); }
-int own_fstatat(int folder, const char* path, struct stat* to, int flags) { return older_fstatat(kLayout, folder, path, to, flags); }
+int own_stat(const char* path, struct stat* to) { return older_stat(STAT_LAYOUT, path, to); }
+int own_lstat(const char* path, struct stat* to) { return older_lstat(STAT_LAYOUT, path, to); }
+int own_fstat(int file, struct stat* to) { return older_fstat(STAT_LAYOUT, file, to); }
+int own_fstat64(int file, struct stat* to) { return older_fstat(STAT_LAYOUT, file, to); }
+int own_fstatat(int folder, const char* path, struct stat* to, int flags) { return older_fstatat(STAT_LAYOUT, folder, path, to, flags); }
 
 // Of 2.30: a wait by another clock than the time of day.
 int own_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {

@@ -1,5 +1,7 @@
 // The start of a program on glibc 2.28 and later (older_glibc.cpp): since 2.34 libc runs a program's constructors itself, before that the
 // program did.
+#include "older_glibc.h"
+
 using Constructor = void (*)(int, char**, char**);
 using Main = int (*)(int, char**, char**);
 
@@ -13,7 +15,7 @@ int older_start(Main main, int argc, char** argv, Constructor init, void (*fini)
 int own_start(Main main, int argc, char** argv, void (*init)(), void (*fini)(), void (*at_end)(),
               void* stack) asm("__wrap___libc_start_main") __attribute__((visibility("hidden")));
 }
-asm(".symver older_start,__libc_start_main@GLIBC_2.2.5");
+asm(".symver older_start,__libc_start_main@" OLDEST);
 
 static void run_constructors(int argc, char** argv, char** environment) {
   for (Constructor* c = early_begin; c != early_end; ++c) (*c)(argc, argv, environment);
