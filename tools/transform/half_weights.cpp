@@ -39,6 +39,8 @@ HalfWeights::Reach reach(const Tensor& tensor) {
 
 double largest_number(DType dtype) { return dtype == DType::kFloat16 ? 65504.0 : 3.3895313892515355e38; }
 
+double least_number(DType dtype) { return dtype == DType::kFloat16 ? 6.103515625e-5 : 1.1754943508222875e-38; }
+
 HalfWeights::Known& HalfWeights::known(const Tensor& tensor) {
   return known_.try_emplace({tensor.bytes().data(), tensor.bytes().size()}, Known{tensor, {}, {}}).first->second;
 }

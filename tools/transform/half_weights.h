@@ -16,6 +16,7 @@
 namespace saturate {
 
 double largest_number(DType dtype);  // of float16 and bfloat16
+double least_number(DType dtype);    // above 0; a number nearer to 0 loses bits, and is 0 in the end
 
 class HalfWeights {
  public:

@@ -9,6 +9,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
+#include "tools/transform/names.h"
 
 namespace saturate {
 namespace {

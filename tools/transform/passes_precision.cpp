@@ -1,10 +1,13 @@
 // Half precision in the place of float.
 #include <algorithm>
+#include <functional>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "tools/io/npz.h"
 #include "tools/transform/clamp.h"
+#include "tools/transform/constant_nodes.h"
+#include "tools/transform/mask_fills.h"
 #include "tools/transform/mixed.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/precision.h"
@@ -37,11 +40,19 @@ absl::StatusOr<Ranges> ranges_of(Work& work, const Arguments& args) {
   return Ranges();
 }
 
-std::set<std::string> beyond(const Ranges& ranges, double largest) {
+std::set<std::string> where(const std::map<std::string, double>& sizes, const std::function<bool(double)>& is_meant) {
   std::set<std::string> out;
-  for (const auto& [value, most] : ranges.largest)
-    if (most > largest * kRoom) out.insert(value);
+  for (const auto& [value, most] : sizes)
+    if (is_meant(most)) out.insert(value);
   return out;
+}
+
+// What is too large for the type, and what is so near to 0 that all of it loses bits.
+void find_beyond(const Ranges& ranges, PrecisionOptions& options) {
+  const double most = largest_number(options.to) * kRoom, least = least_number(options.to);
+  options.large = where(ranges.largest, [&](double x) { return x > most; });
+  options.large_inside = where(ranges.scores, [&](double x) { return x > most; });
+  options.tiny = where(ranges.largest, [&](double x) { return x > 0 && x < least; });
 }
 
 std::string some(const std::vector<std::string>& names) {
@@ -60,8 +71,9 @@ void tell(const Precision& made, const std::string& dtype, Work& work) {
 }
 
 // What the result's inputs and outputs are of the original's.
-void tie(const Precision& made, DType dtype, Work& work) {
-  for (const auto& [value, half] : made.halves) work.ties.values[half] = "";
+void tie_halves(const Precision& made, const std::map<std::string, ValueType>& before, DType dtype, Work& work) {
+  for (const auto& [value, half] : made.halves)
+    if (made.singles.contains(half) || !before.contains(half)) work.ties.values[half] = "";  // else a half that there was
   for (const auto& [value, single] : made.singles) {
     work.ties.values[single] = value;
     if (const auto it = work.ties.outputs.find(value); it != work.ties.outputs.end())
@@ -109,6 +121,15 @@ absl::Status keep_for_error(const MixedRequest& request, const Arguments& args, 
   return absl::OkStatus();
 }
 
+// Constants hold floats in one way.
+void write_as_tensors(Graph& graph) {
+  for (Node& node : graph.nodes) {
+    if (!is_constant(node) || !one_of(node.attributes[0].name, {"value_float", "value_floats"})) continue;
+    node.attributes[0] = Attribute::of("value", *value_of(node));
+    node.origin = nullptr;
+  }
+}
+
 std::set<std::string> set_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
 
 absl::StatusOr<PrecisionOptions> options_of(Work& work, const Arguments& args) {
@@ -147,14 +168,16 @@ absl::Status precision(Work& work, const Arguments& args) {
   const double max_error = args.number("max_error");
   const Model original = max_error > 0 ? work.model : Model();  // what the error is measured against
   HalfWeights weights(options->to, work.beside);
-  if (const std::size_t fills = fill_masks(work.graph(), options->to, weights); fills > 0)
+  write_as_tensors(work.graph());
+  auto types = inferred_types(work.model);
+  if (!types.ok()) return types.status();
+  if (const std::size_t fills = fill_masks(work.model, options->to, weights, *types); fills > 0)
     work.notes.push_back(fmt::format("constants with numbers below the least {1}: {0}; these became {2}, which hides a key as well", fills,
                                      args.text("dtype"), kMaskFill));
   const auto ranges = ranges_of(work, args);
   if (!ranges.ok()) return ranges.status();
-  options->large = beyond(*ranges, largest_number(options->to));
-  auto types = inferred_types(work.model);
-  if (types.ok() && args.flag("clamp") && clamp(work, *types, *options, weights)) types = inferred_types(work.model);
+  find_beyond(*ranges, *options);
+  if (args.flag("clamp") && clamp(work, *types, *options, weights)) types = inferred_types(work.model);
   if (!types.ok()) return types.status();
   if (max_error > 0)
     if (absl::Status s =
@@ -164,7 +187,7 @@ absl::Status precision(Work& work, const Arguments& args) {
   allow(work, *ranges, std::max(max_error, options->to == DType::kFloat16 ? kRtolOfFloat16 : kRtolOfBfloat16));
   Precision made = with_precision(work.model, *types, *options, weights);
   tell(made, args.text("dtype"), work);
-  tie(made, options->to, work);
+  tie_halves(made, *types, options->to, work);
   work.model = std::move(made.model);
   work.fresh = FreshNames(work.model.graph);
   work.allowed.excluded |= kBeyondQuantizers;  // numbers far from what was measured

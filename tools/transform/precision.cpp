@@ -8,6 +8,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
+#include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/floats.h"
 #include "tools/transform/names.h"
@@ -30,9 +31,6 @@ bool is_typed_otherwise(const Node& node) {
                                "Multinomial", "DequantizeLinear", "Optional", "OptionalGetElement", "OptionalHasElement"});
 }
 
-// A number nearer to 0 loses bits, and is 0 in the end.
-double least(DType dtype) { return dtype == DType::kFloat16 ? 6.103515625e-5 : 1.1754943508222875e-38; }
-
 bool is_called(const Node& node, const std::string& name) {
   return qualified_name(node.domain, node.op_type) == name || node.name == name || label(node) == name;
 }
@@ -41,10 +39,11 @@ bool is_called(const Node& node, const std::string& name) {
 class Types {
  public:
   explicit Types(const std::map<std::string, ValueType>& types) : types_(types) {}
-  bool is_float(const std::string& value) const {
+  DType of(const std::string& value) const {
     const auto it = types_.find(value);
-    return it != types_.end() && it->second.dtype == DType::kFloat;
+    return it == types_.end() ? DType::kUndefined : it->second.dtype;
   }
+  bool is_float(const std::string& value) const { return of(value) == DType::kFloat; }
   // Whether a node reads and makes nothing but tensors whose types are known.
   bool all_known(const Node& node) const {
     const auto is_known = [&](const std::string& value) { return value.empty() || types_.contains(value); };
@@ -89,6 +88,9 @@ Places convertible(const Node& node, const OpSchema& schema, const Types& types,
   return out;
 }
 
+constexpr const char* kPosition = "an angle or a position";
+constexpr const char* kNorm = "of a norm";
+
 Node cast_node(const std::string& from, const std::string& to, DType dtype) {
   return make_node("Cast", {from}, to, {Attribute::of("to", static_cast<std::int64_t>(dtype))});
 }
@@ -107,7 +109,13 @@ class Converter {
   }
 
   Precision run() && {
-    find_angles();
+    for (const Node& node : model_.graph.nodes) {
+      for (const std::string& made : node.outputs) maker_.emplace(made, &node);
+      for (const std::string& read : reads_of(node)) uses_[read].push_back(&node);
+    }
+    find_counts();
+    find_exact();
+    find_norms();
     if (options_.interface) change_interface();
     std::vector<Node>& nodes = out_.model.graph.nodes;
     nodes.clear();
@@ -125,6 +133,7 @@ class Converter {
     for (const ValueInfo& output : model_.graph.outputs)
       out_.singles.contains(output.name) ? need_half(output.name) : need_single(output.name);
     erase_unread(out_.model.graph, {});
+    out_.casts = static_cast<std::size_t>(std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return is_operator(n, "Cast"); }));
     return std::move(out_);
   }
 
@@ -133,20 +142,105 @@ class Converter {
     return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return is_called(node, name); });
   }
 
-  // What Sin and Cos are computed of: angles of far positions need all bits of a float.
-  void find_angles() {
-    std::unordered_map<std::string, const Node*> maker;
-    for (const Node& node : model_.graph.nodes)
-      for (const std::string& made : node.outputs) maker.emplace(made, &node);
+  // Floats that are computed of integers and constants alone, element by element: positions, distances, lengths.
+  void find_counts() {
+    for (const Node& node : model_.graph.nodes) {
+      const bool begins = node.domain.empty() && (node.op_type == "Range" || is_cast_of_integer(node));
+      if (begins || (has(Trait::kElementwise, node) && reads_counts(node)) ||
+          (has(Trait::kMovement, node) && counts_.contains(node.inputs.at(0))))
+        for (const std::string& made : node.outputs)
+          if (types_.is_float(made)) counts_.insert(made);
+    }
+  }
+
+  bool is_cast_of_integer(const Node& node) const {
+    return one_of(node.op_type, {"Cast", "CastLike"}) && is_integer(types_.of(node.inputs.at(0)));
+  }
+
+  bool reads_counts(const Node& node) const {
+    bool any = false;
+    for (const std::string& read : node.inputs) {
+      if (!types_.is_float(read) || constants_.contains(read)) continue;
+      if (!counts_.contains(read)) return false;
+      any = true;
+    }
+    return any;
+  }
+
+  // Whether the node makes of counts what another rounding would make another one.
+  bool decides(const Node& node) const {
+    if (!node.domain.empty() || !reads_counts(node)) return false;
+    return is_integer(types_.of(node.outputs.at(0))) || one_of(node.op_type, {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"});
+  }
+
+  const Node* maker_of(const std::string& value) const {
+    const auto it = maker_.find(value);
+    return it == maker_.end() ? nullptr : it->second;
+  }
+
+  // What Sin and Cos are computed of: angles of far positions need all bits of a float. And counts that become integers or are compared.
+  void find_exact() {
     std::vector<const Node*> work;
-    for (const Node& node : model_.graph.nodes)
-      if (node.domain.empty() && one_of(node.op_type, {"Sin", "Cos"})) work.push_back(&node);
+    for (const Node& node : model_.graph.nodes) {
+      const bool is_decided = decides(node);
+      if (is_decided) exact_.emplace(&node, kPosition);
+      if (is_decided || (node.domain.empty() && one_of(node.op_type, {"Sin", "Cos"}))) work.push_back(&node);
+    }
     while (!work.empty()) {
       const Node* node = work.back();
       work.pop_back();
-      for (const std::string& read : node->inputs) {
-        const auto it = maker.find(read);
-        if (it != maker.end() && types_.is_float(read) && angles_.insert(it->second).second) work.push_back(it->second);
+      for (const std::string& read : node->inputs)
+        if (const Node* maker = maker_of(read); maker && types_.is_float(read) && exact_.emplace(maker, kPosition).second)
+          work.push_back(maker);
+    }
+  }
+
+  // Norms in parts: the difference from the mean, squares, and what is divided by the root of their sum. Their sums stay in float, so that
+  // this costs no Casts.
+  void find_norms() {
+    for (const Node& node : model_.graph.nodes) {
+      if (!node.domain.empty() || !has(Trait::kReduction, node) || !listed(options_.keep, node)) continue;
+      const std::string* squared = &node.inputs.at(0);
+      const Node* square = maker_of(*squared);
+      if (!one_of(node.op_type, {"ReduceL2", "ReduceSumSquare"})) {
+        if (!square || !is_square(*square)) continue;
+        if (reads_only_sums(*squared)) exact_.emplace(square, kNorm);
+        squared = &square->inputs[0];
+      }
+      if (const Node* difference = maker_of(*squared); difference && is_operator(*difference, "Sub") && is_mean(difference->inputs[1]))
+        exact_.emplace(difference, kNorm);
+      for (const std::string& made : node.outputs) keep_scaled(made, *squared);
+    }
+  }
+
+  static bool is_square(const Node& node) {
+    return node.domain.empty() && (node.op_type == "Pow" || (node.op_type == "Mul" && node.inputs[0] == node.inputs[1]));
+  }
+
+  bool is_mean(const std::string& value) const {
+    const Node* maker = maker_of(value);
+    return maker && is_operator(*maker, "ReduceMean") && listed(options_.keep, *maker);
+  }
+
+  bool reads_only_sums(const std::string& value) const {
+    const auto it = uses_.find(value);
+    return it != uses_.end() && std::all_of(it->second.begin(), it->second.end(), [&](const Node* node) {
+             return has(Trait::kReduction, *node) && listed(options_.keep, *node);
+           });
+  }
+
+  // What is made of a sum and constants alone, and the products of that with `scaled`.
+  void keep_scaled(const std::string& sum, const std::string& scaled) {
+    const auto it = uses_.find(sum);
+    if (it == uses_.end()) return;
+    for (const Node* node : it->second) {
+      if (!node->domain.empty() || !has(Trait::kElementwise, *node) || !types_.is_float(node->outputs.at(0))) continue;
+      const auto is_other = [&](const std::string& read) { return !read.empty() && read != sum && !constants_.contains(read); };
+      const auto other = std::find_if(node->inputs.begin(), node->inputs.end(), is_other);
+      if (other == node->inputs.end()) {
+        if (exact_.emplace(node, kNorm).second) keep_scaled(node->outputs[0], scaled);
+      } else if (*other == scaled && one_of(node->op_type, {"Mul", "Div"})) {
+        exact_.emplace(node, kNorm);
       }
     }
   }
@@ -182,22 +276,22 @@ class Converter {
     return std::any_of(node.inputs.begin(), node.inputs.end(), is_float) || std::any_of(node.outputs.begin(), node.outputs.end(), is_float);
   }
 
-  // Whether the constant has numbers that the type has not; a single one near 0 is an epsilon, which must not become 0.
+  // Whether the constant has numbers that the type has not; where all are near 0, as an epsilon, they must not become 0.
   bool has_beyond(const Tensor& tensor) const {
     if (tensor.dtype() != DType::kFloat) return false;
     const HalfWeights::Reach reach = weights_.reach_of(tensor);
     const double most = std::max(reach.above, reach.below);
-    if (tensor.size() == 1 && most != 0 && most < least(options_.to)) return true;
+    if (most != 0 && most < least_number(options_.to)) return true;
     return !options_.any_size && most > largest_number(options_.to);
   }
 
   // Whether it reads or makes numbers that the type has not.
   bool reads_beyond(const Node& node) const {
-    const auto is_large = [&](const std::string& value) { return options_.large.contains(value); };
-    if (std::any_of(node.outputs.begin(), node.outputs.end(), is_large)) return true;
+    const auto is_beyond = [&](const std::string& value) { return options_.large.contains(value) || options_.tiny.contains(value); };
+    if (options_.large_inside.contains(label(node)) || std::any_of(node.outputs.begin(), node.outputs.end(), is_beyond)) return true;
     return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const std::string& read) {
       const auto it = constants_.find(read);
-      return is_large(read) || (it != constants_.end() && has_beyond(*it->second));
+      return is_beyond(read) || (it != constants_.end() && has_beyond(*it->second));
     });
   }
 
@@ -216,8 +310,8 @@ class Converter {
       why = "on the list";
     } else if (options_.floats.contains(label(node))) {
       why = "for the error";
-    } else if (angles_.contains(&node)) {
-      why = "an angle";
+    } else if (const auto exact = exact_.find(&node); exact != exact_.end()) {
+      why = exact->second;
     } else if (const Attribute* stash = find_attribute(node.attributes, "stash_type"); stash && stash->i() != 1) {
       why = "it would add up in half precision";
     } else if (reads_beyond(node)) {
@@ -243,7 +337,6 @@ class Converter {
   void cast(const std::string& from, const std::string& to, DType dtype) {
     out_.model.graph.nodes.push_back(cast_node(from, to, dtype));
     out_.model.graph.nodes.back().name = fresh_("cast_" + to);
-    ++out_.casts;
   }
 
   const std::string& single_name(const std::string& value) const {
@@ -263,10 +356,15 @@ class Converter {
   // The half of a value of which there may only be a float.
   const std::string& need_half(const std::string& value) {
     if (!made_half_.insert(value).second) return out_.halves.at(value);
+    const auto source = cast_of_.find(value);
+    if (source != cast_of_.end() && !out_.singles.contains(value)) {
+      if (types_.is_float(source->second)) return out_.halves[value] = need_half(source->second);
+      if (types_.of(source->second) == options_.to) return out_.halves[value] = source->second;
+    }
     const std::string& half = out_.halves.try_emplace(value, name_of_half(value)).first->second;
     const auto constant = constants_.find(value);
     if (constant == constants_.end()) {
-      cast(single_name(value), half, options_.to);
+      cast(source != cast_of_.end() ? single_name(source->second) : single_name(value), half, options_.to);
     } else {
       out_.model.graph.initializers.push_back({half, weights_.half_of(*constant->second), nullptr, false});
     }
@@ -289,9 +387,20 @@ class Converter {
     return true;
   }
 
+  // The half of what a Cast makes a float is made of what the Cast reads.
+  void remember_cast(const Node& from) {
+    if (!from.domain.empty() || !one_of(from.op_type, {"Cast", "CastLike"}) || !types_.is_float(from.outputs[0])) return;
+    const DType read = types_.of(from.inputs[0]);
+    if (!is_integer(read) && read != DType::kBool && read != DType::kFloat && read != DType::kDouble && read != options_.to) return;
+    cast_of_.emplace(from.outputs[0], from.inputs[0]);
+    if (const auto it = constants_.find(from.inputs[0]); it != constants_.end() && read == DType::kFloat)
+      constants_.emplace(from.outputs[0], it->second);
+  }
+
   // A node as it is, with the floats that it and its bodies read.
   void keep(const Node& from) {
     if (keep_cast(from)) return;
+    remember_cast(from);
     Node node = from;
     std::map<std::string, std::string> renamed;
     for (const std::string& read : reads_of(from))
@@ -342,9 +451,13 @@ class Converter {
   FreshNames fresh_;
   HalfWeights& weights_;
   std::unordered_map<std::string, const Tensor*> constants_;
-  std::unordered_set<const Node*> angles_;
-  std::unordered_set<std::string> only_half_;  // values whose float is not made so far
-  std::unordered_set<std::string> made_half_;  // values whose half is made
+  std::unordered_map<std::string, const Node*> maker_;
+  std::unordered_map<std::string, std::vector<const Node*>> uses_;
+  std::unordered_set<std::string> counts_;
+  std::unordered_map<const Node*, const char*> exact_;    // nodes whose results need the bits, and why
+  std::unordered_map<std::string, std::string> cast_of_;  // by float that a Cast of the model makes, what it is made of
+  std::unordered_set<std::string> only_half_;             // values whose float is not made so far
+  std::unordered_set<std::string> made_half_;             // values whose half is made
   Precision out_;
 };
 
@@ -362,35 +475,6 @@ std::unordered_set<std::string> compared_values(const Graph& graph) {
         one_of(node.op_type, {"Clip", "Min", "Max", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"}))
       out.insert(node.inputs.begin(), node.inputs.end());
   return out;
-}
-
-std::size_t fill_masks(Graph& graph, DType to, HalfWeights& weights) {
-  const auto is_fill = [&](double x) { return std::isfinite(x) && x < -largest_number(to); };
-  const auto filled = [&](const Tensor& tensor) {
-    const bool any = tensor.dtype() == DType::kFloat && weights.reach_of(tensor).below > largest_number(to);
-    return any ? replaced(tensor, is_fill, kMaskFill) : std::nullopt;
-  };
-  const std::unordered_set<std::string> kept = compared_values(graph);
-  std::size_t fills = 0;
-  for (Initializer& i : graph.initializers) {
-    if (i.sparse || kept.contains(i.name) || find_named(graph.inputs, i.name)) continue;
-    auto tensor = filled(i.tensor);
-    if (!tensor) continue;
-    i = {i.name, *std::move(tensor), nullptr, false};
-    ++fills;
-  }
-  for (Node& node : graph.nodes) {
-    if (node.op_type != "Constant" || kept.contains(node.outputs.at(0))) continue;
-    for (Attribute& a : node.attributes) {
-      const auto* value = std::get_if<Tensor>(&a.value);
-      auto tensor = value ? filled(*value) : std::nullopt;
-      if (!tensor) continue;
-      a = Attribute::of(a.name, *std::move(tensor));
-      node.origin = nullptr;
-      ++fills;
-    }
-  }
-  return fills;
 }
 
 Precision with_precision(const Model& model, const std::map<std::string, ValueType>& types, const PrecisionOptions& options,

@@ -19,7 +19,7 @@ namespace saturate {
 inline constexpr std::string_view kKeptInFloat =
     R"(["Softmax", "LogSoftmax", "Exp", "Log", "Pow", "Sqrt", "Reciprocal", "CumSum", "ReduceMean", "ReduceSum", "ReduceSumSquare",
         "ReduceL1", "ReduceL2", "ReduceProd", "ReduceLogSum", "ReduceLogSumExp", "LpNormalization", "MeanVarianceNormalization",
-        "InstanceNormalization", "GroupNormalization", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss",
+        "InstanceNormalization", "GroupNormalization", "LRN", "LpPool", "GlobalLpPool", "DFT", "STFT", "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss",
         "com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization",
         "com.microsoft.EmbedLayerNormalization", "com.microsoft.GroupNorm", "com.microsoft.SkipGroupNorm",
         "Sin", "Cos", "Range", "Resize", "GridSample", "RoiAlign", "NonMaxSuppression", "AffineGrid",
@@ -31,11 +31,13 @@ struct PrecisionOptions {
   DType to = DType::kFloat16;  // or kBfloat16
   std::set<std::string>
       keep;  // operators ("Gemm", "com.microsoft.Gelu") and names of nodes that stay in float, beside those that do anyway
-  std::set<std::string> convert;  // operators that would stay in float, and shall not
-  std::set<std::string> floats;   // nodes that stay in float, by name of their first output
-  std::set<std::string> large;    // values whose numbers are beyond the type: what makes or reads them stays in float
-  bool any_size = false;          // constants beyond the type keep nothing in float
-  bool interface = false;         // float inputs and outputs of the model become halves, too
+  std::set<std::string> convert;       // operators that would stay in float, and shall not
+  std::set<std::string> floats;        // nodes that stay in float, by name of their first output
+  std::set<std::string> large;         // values whose numbers are beyond the type: what makes or reads them stays in float
+  std::set<std::string> tiny;          // ... so near to 0 that all of them lose bits
+  std::set<std::string> large_inside;  // nodes, by name of their first output, that compute with numbers beyond the type
+  bool any_size = false;               // constants beyond the type keep nothing in float
+  bool interface = false;              // float inputs and outputs of the model become halves, too
 };
 
 struct Precision {
@@ -44,7 +46,7 @@ struct Precision {
   std::map<std::string, std::string> singles;  // by input or output that became a half, its value in float
   std::vector<std::string> converted;          // nodes that work in half precision, by name of their first output
   std::map<std::string, std::string> kept;     // nodes with floats that stay, by name of their first output, and why
-  std::size_t casts = 0;
+  std::size_t casts = 0;                       // of the model
 };
 
 // The model's own functions, bodies of If, Loop and Scan, and operators that no schema describes stay in float.
@@ -58,11 +60,5 @@ bool names_something(const Model& model, const std::string& name);
 std::string label(const Node& node);
 // Names of values that are compared, or bounds of other values: another number there is another result.
 std::unordered_set<std::string> compared_values(const Graph& graph);
-
-// What a mask adds to hide a key where the number that it has is none of the type: e to the power of it is 0 in any type, and three of them
-// added are a number of half precision with room.
-inline constexpr float kMaskFill = -10000.0F;
-// How many constants' numbers became it; those that are compared, or bounds, stay.
-std::size_t fill_masks(Graph& graph, DType to, HalfWeights& weights);
 
 }  // namespace saturate

@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
+#include "tools/transform/edit.h"
 #include "tools/verify/verify_plans.h"
 
 namespace saturate {
@@ -12,9 +13,92 @@ namespace {
 
 constexpr std::size_t kDrawn = 3;
 
+// Queries or keys of an attention operator.
+struct Rows {
+  const Node* node = nullptr;
+  bool are_keys = false;
+};
+
+double integer_of(const Node& node, const char* name) {
+  const Attribute* a = find_attribute(node.attributes, name);
+  return a ? static_cast<double>(a->i()) : 0;
+}
+
+// Products of queries and keys: no larger than those of their lengths.
+class Scores {
+ public:
+  explicit Scores(const Model& model) {
+    for (const Node& node : model.graph.nodes) {
+      const bool is_standard = is_operator(node, "Attention");
+      if (!is_standard && !is_operator(node, "MultiHeadAttention", kMicrosoftDomain) &&
+          !is_operator(node, "GroupQueryAttention", kMicrosoftDomain))
+        continue;
+      if (called_function(model, node)) continue;
+      const std::size_t past = is_standard ? 4 : node.op_type == "MultiHeadAttention" ? 6 : 3;
+      const bool is_packed = node.inputs.size() < 2 || node.inputs[1].empty();
+      add(node, 0, false), add(node, is_packed ? 0 : 1, true), add(node, past, true);
+    }
+  }
+
+  void see(const std::string& name, const Tensor& tensor) {
+    const auto it = read_.find(name);
+    if (it == read_.end() || tensor.rank() < 3) return;
+    for (const Rows& rows : it->second) {
+      Lengths& lengths = lengths_[rows.node];
+      const std::int64_t size = size_of_head(rows, tensor);
+      double& longest = rows.are_keys ? lengths.key : lengths.query;
+      longest = std::max(longest, longest_row(tensor, size));
+      lengths.size = size;
+    }
+  }
+
+  void tell(std::map<std::string, double>& scores) const {
+    for (const auto& [node, lengths] : lengths_) {
+      const Attribute* scale = find_attribute(node->attributes, "scale");
+      const double factor = scale && scale->f() != 0 ? std::abs(scale->f()) : 1 / std::sqrt(static_cast<double>(lengths.size));
+      scores[node->outputs.at(0)] = lengths.query * lengths.key * factor;
+    }
+  }
+
+ private:
+  struct Lengths {
+    double query = 0, key = 0;
+    std::int64_t size = 1;
+  };
+
+  void add(const Node& node, std::size_t input, bool are_keys) {
+    if (input < node.inputs.size() && !node.inputs[input].empty()) read_[node.inputs[input]].push_back({&node, are_keys});
+  }
+
+  // Where heads lie side by side in the last dim, it is cut; what is packed with them has heads of the same size.
+  static std::int64_t size_of_head(const Rows& rows, const Tensor& tensor) {
+    const std::int64_t last = tensor.dims().back();
+    if (tensor.rank() != 3) return last;
+    const Node& node = *rows.node;
+    const bool is_packed = node.inputs.size() < 2 || node.inputs[1].empty();
+    const double queries = integer_of(node, "q_num_heads") + integer_of(node, "num_heads"), keys = integer_of(node, "kv_num_heads");
+    const double heads = is_packed ? queries + 2 * (keys > 0 ? keys : queries) : rows.are_keys && keys > 0 ? keys : queries;
+    return heads > 0 && last % static_cast<std::int64_t>(heads) == 0 ? last / static_cast<std::int64_t>(heads) : last;
+  }
+
+  static double longest_row(const Tensor& tensor, std::int64_t size) {
+    const auto numbers = tensor.span<float>();
+    double longest = 0;
+    for (std::size_t at = 0; size > 0 && at < numbers.size(); at += static_cast<std::size_t>(size)) {
+      double sum = 0;
+      for (const float x : numbers.subspan(at, static_cast<std::size_t>(size))) sum += static_cast<double>(x) * static_cast<double>(x);
+      if (std::isfinite(sum)) longest = std::max(longest, sum);
+    }
+    return std::sqrt(longest);
+  }
+
+  std::map<std::string, std::vector<Rows>> read_;
+  std::map<const Node*, Lengths> lengths_;
+};
+
 class Measurer {
  public:
-  explicit Measurer(const Model& model) : model_(model) {}
+  explicit Measurer(const Model& model) : model_(model), scores_(model) {}
 
   absl::StatusOr<Ranges> run(const std::vector<Inputs>& given) {
     SessionOptions options;
@@ -32,6 +116,7 @@ class Measurer {
     if (given.empty()) last = draw();
     if (out_.inputs.empty())
       return absl::FailedPreconditionError(fmt::format("no inputs were found that the model accepts: {}", std::string(last.message())));
+    scores_.tell(out_.scores);
     return std::move(out_);
   }
 
@@ -65,12 +150,14 @@ class Measurer {
     const Tensor tensor = aligned(value.tensor());
     std::size_t& bytes = out_.bytes[name];
     bytes = std::max(bytes, tensor.bytes().size());
+    scores_.see(name, tensor);
     for (const float x : tensor.span<float>())
       if (std::isfinite(x)) largest = std::max(largest, std::abs(static_cast<double>(x)));
   }
 
   const Model& model_;
   const Session* session_ = nullptr;
+  Scores scores_;
   Ranges out_;
 };
 

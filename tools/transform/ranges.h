@@ -13,6 +13,7 @@ namespace saturate {
 
 struct Ranges {
   std::map<std::string, double> largest;     // by float value of the graph: its largest finite number without sign
+  std::map<std::string, double> scores;      // by attention operator, the name of its first output: what its scores are at most
   std::map<std::string, std::size_t> bytes;  // ... and how many bytes it has at most
   std::vector<Inputs> inputs;                // of each run
 };
