@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
 """Models in float16 by us, by onnxruntime.transformers.float16 and by onnxconverter-common: error, Casts, and numbers that leave the type.
 
-Usage: half.py --binary build/saturate FOLDER|MODEL.onnx... [--only PART] [--fused] [--json OUT.json]
+Usage: half.py --binary build/saturate FOLDER|MODEL.onnx... [--only PART] [--fused] [--draws 9] [--own-runtime] [--dtype bfloat16] [--fields F] [--json OUT.json]
 
-MODEL.inputs.npz lies beside each model. All three keep the operators that ours keeps in float (handed to theirs as op_block_list), and inputs and
-outputs. Each result runs in ONNX Runtime without its optimizations. Told: the largest difference from the float model's outputs, relative to the
-largest element; the number of Casts; how many outputs have a NaN or an infinity that the float model has not. With --fused all three start from
-what `optimize --target onnx` made. Exit status 1 where ours has a larger error than both of theirs by more than a tenth, or leaves the type.
+MODEL.inputs.npz lies beside each model, or MODEL.npz with tokens (bench/export_decoders.py). All three keep the operators that ours keeps in float (handed to
+theirs as op_block_list), and inputs and outputs. Each result runs in ONNX Runtime without its optimizations, on these inputs and on others drawn like them.
+The error of a draw is the largest difference from the float model's outputs, relative to the largest element of the output. Told: its median over the draws;
+the number of Casts and CastLikes; "left" where outputs have a NaN or an infinity that the float model has not. Beside each other tool: the ratio of both errors in the same
+draw, the median with its 95 % interval. An error is larger where that interval lies above 1 in these draws and in four times as many others, which are told
+then: two roundings of one number differ by chance, and of a hundred such intervals some lie above 1.
+
+With --fused all start from what `optimize --target onnx` made. With --own-runtime all run by `saturate run`, which rounds behind each operator; ONNX Runtime's
+CPU rounds only where it has a kernel for halves. --dtype bfloat16 makes ours in it; the others have none. --fields are further fields of the pass.
+Exit status 1 where ours has a larger error or more Casts than another, fails, or leaves the type.
 """
 import argparse
 import collections
@@ -19,37 +25,96 @@ import tempfile
 import numpy as np
 import onnx
 import onnxruntime
-
+from ort_latency import interval
 from refused import fixed
 
-
-def outputs(path, feed):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return session.run(None, {i.name: feed[i.name] for i in session.get_inputs()})
+LEAST = 1e-7  # an error that is that of float
+FIRST, AGAIN, MORE = 11, 12, 4  # seeds, and how many more draws there are the second time
 
 
-def judged(path, feed, wanted):
-    row = {"casts": sum(node.op_type == "Cast" for node in onnx.load(path, load_external_data=False).graph.node), "error": None, "left": 0}
-    try:
-        got = outputs(path, feed)
-    except Exception as error:
-        return row | {"state": str(error).strip().split("\n")[0][:160]}
-    worst = 0.0
+class OnnxRuntime:
+    def __init__(self, path, args):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def __call__(self, feed):
+        return self.session.run(None, {i.name: feed[i.name] for i in self.session.get_inputs()})
+
+
+class OwnRuntime:
+    def __init__(self, path, args):
+        self.path, self.binary = path, args.binary
+        graph = onnx.load(path, load_external_data=False).graph
+        self.inputs, self.outputs = [i.name for i in graph.input], [o.name for o in graph.output]
+
+    def __call__(self, feed):
+        with tempfile.TemporaryDirectory() as folder:
+            given, made = pathlib.Path(folder) / "in.npz", pathlib.Path(folder) / "out.npz"
+            np.savez(given, **{name: feed[name] for name in self.inputs if name in feed})
+            done = subprocess.run([self.binary, "run", self.path, "--inputs", given, "-o", made], capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(done.stderr.strip()[:200])
+            arrays = np.load(made)
+            return [arrays[name] for name in self.outputs]
+
+
+def drawn(feed, count, seed):
+    """These inputs and others like them: integers from their range, floats from their numbers; what is a choice of two, as a mask, stays."""
+    if seed == FIRST:
+        yield feed
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        other = dict(feed)
+        for name, array in feed.items():
+            if array.dtype.kind == "f":
+                other[name] = rng.permutation(array.ravel()).reshape(array.shape)
+            elif array.dtype.kind in "iu" and len(np.unique(array)) > 2:
+                other[name] = rng.integers(array.min(), array.max() + 1, array.shape).astype(array.dtype)
+        yield other
+
+
+def wanted_of(model, feed, draws, seed=FIRST):
+    """Pairs of inputs and what the float model makes of them, where it takes them."""
+    pairs = []
+    for given in drawn(feed, draws, seed):
+        try:
+            pairs.append((given, model(given)))
+        except Exception:
+            if not pairs:
+                raise
+    return pairs
+
+
+def error_of(got, wanted):
+    """The error, and whether a finite number became none."""
+    worst, left = 0.0, False
     for a, b in zip(got, wanted):
         a, b = a.astype(np.float64), b.astype(np.float64)
         finite = np.isfinite(b)
-        row["left"] += int(not np.isfinite(a[finite]).all())
+        left |= not np.isfinite(a[finite]).all()
         both = finite & np.isfinite(a)
         if both.any():
             worst = max(worst, float(np.abs(a[both] - b[both]).max() / max(1e-6, np.abs(b[finite]).max())))
-    return row | {"error": worst, "state": "runs"}
+    return worst, left
+
+
+def judged(args, path, pairs):
+    row = {"casts": sum(node.op_type in ("Cast", "CastLike") for node in onnx.load(path, load_external_data=False).graph.node), "error": None, "left": 0}
+    try:
+        model = args.runtime(path, args)
+        errors = [error_of(model(feed), wanted) for feed, wanted in pairs]
+    except Exception as error:
+        return row | {"state": str(error).strip().split("\n")[0][:160]}
+    row["errors"] = [error for error, _ in errors]
+    return row | {"error": float(np.median(row["errors"])), "left": sum(left for _, left in errors), "state": "runs"}
 
 
 def ours(args, source, out):
-    done = subprocess.run([args.binary, "transform", source, "-o", out, "--pass", "precision", "--no-verify", "--quiet"], capture_output=True, text=True)
+    words = f"precision:{';'.join([f'dtype={args.dtype}', *args.fields])}"
+    done = subprocess.run([args.binary, "transform", source, "-o", out, "--pass", words, "--no-verify", "--quiet"], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"exit {done.returncode}: {done.stderr.strip()[:200]}")
 
@@ -69,28 +134,79 @@ def by_common(args, source, out):
 TOOLS = {"ours": ours, "transformers": by_transformers, "common": by_common}
 
 
+def inputs_of(path, folder):
+    source, _, feed = fixed(path, folder)
+    tokens = path.parent / f"{path.name.split('.')[0]}.npz"
+    if feed is None and tokens.exists():
+        ids = np.load(tokens)["tokens"]
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    return source, feed
+
+
 def measured(args, path, folder):
-    source, dims, feed = fixed(path, folder)
+    source, feed = inputs_of(path, folder)
     if feed is None:
         return None
     if args.fused:
         made = folder / f"fused_{path.name}"
         subprocess.run([args.binary, "optimize", source, made, "--target", "onnx", "--no-verify", "--quiet"], check=True, capture_output=True)
         source = made
-    wanted, row = outputs(source, feed), {"model": path.stem}
-    for name, tool in TOOLS.items():
-        out = folder / f"{name}_{path.name}"
+    row, file = {"model": path.name.removesuffix(".onnx")}, path.name
+    try:
+        pairs = wanted_of(args.runtime(source, args), feed, args.draws)
+    except Exception as error:
+        print(f"{row['model']:28} left out, for the float model fails: {str(error).strip()[:100]}", flush=True)
+        return None
+    for name in args.tools:
+        out = folder / f"{name}_{file}"
         try:
-            tool(args, source, out)
-            row[name] = judged(out, feed, wanted)
+            TOOLS[name](args, source, out)
+            row[name] = judged(args, out, pairs)
         except Exception as error:
             row[name] = {"state": f"{type(error).__name__}: {error}"[:160], "error": None, "casts": None, "left": None}
+    for name in args.tools[1:]:
+        row[name]["ratio"] = ratio_of(row["ours"], row[name])
+        if row[name]["ratio"] and row[name]["ratio"][1] > 1:
+            more = wanted_of(args.runtime(source, args), feed, MORE * args.draws, AGAIN)
+            row[name]["ratio"] = ratio_of(*(judged(args, folder / f"{tool}_{file}", more) for tool in ("ours", name)))
+    for path in folder.iterdir():
+        path.unlink()
     return row
 
 
-def shown(row):
-    cell = lambda r: f"{r['error']:.1e} {r['casts']:4} {'left' if r['left'] else '    '}" if r["error"] is not None else r["state"][:40]
-    return f"{row['model']:28} " + " | ".join(f"{name} {cell(row[name])}" for name in TOOLS)
+def ratio_of(mine, theirs):
+    """Of errors, over draws: the median and its interval; None where one of the two does not run within the type."""
+    if mine["error"] is None or theirs["error"] is None or theirs["left"]:
+        return None
+    return interval([(a + LEAST) / (b + LEAST) for a, b in zip(mine["errors"], theirs["errors"])])
+
+
+def shown(row, tools):
+    def cell(r):
+        if r["error"] is None:
+            return r["state"][:40]
+        beside = f" x{r['ratio'][0]:.2f} [{r['ratio'][1]:.2f}, {r['ratio'][2]:.2f}]" if r.get("ratio") else ""
+        return f"{r['error']:.1e} {r['casts']:4} {'left' if r['left'] else '    '}{beside}"
+
+    return f"{row['model']:28} " + " | ".join(f"{name} {cell(row[name])}" for name in tools)
+
+
+def summary(rows, tools):
+    """Says it, and gives the number of what is not as it should be."""
+    for name in tools:
+        states = collections.Counter("runs" if r[name]["error"] is not None else "fails" for r in rows)
+        print(f"{name}: {dict(states)}, leaves the type in {sum(bool(r[name]['left']) for r in rows)}")
+    bad = sum(r["ours"]["error"] is None or bool(r["ours"]["left"]) for r in rows)
+    for name in tools[1:]:
+        both = [r for r in rows if r[name]["ratio"]]
+        if not both:
+            continue
+        larger, smaller = [r["model"] for r in both if r[name]["ratio"][1] > 1], [r["model"] for r in both if r[name]["ratio"][2] < 1]
+        casts = [r["model"] for r in both if r["ours"]["casts"] > r[name]["casts"]]
+        print(f"beside {name} ({len(both)} models): error {np.median([r[name]['ratio'][0] for r in both]):.2f} at the median, larger in {len(larger)} "
+              f"{larger[:6]}, smaller in {len(smaller)}; more Casts in {len(casts)} {casts[:6]}")
+        bad += len(larger) + len(casts)
+    return bad
 
 
 def main():
@@ -98,34 +214,30 @@ def main():
     parser.add_argument("models", nargs="+", type=pathlib.Path)
     parser.add_argument("--binary", default="saturate")
     parser.add_argument("--only", default="")
+    parser.add_argument("--part", default="0/1", help="k/n: every n-th model, from the k-th on")
     parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--draws", type=int, default=9)
+    parser.add_argument("--own-runtime", dest="runtime", action="store_const", const=OwnRuntime, default=OnnxRuntime)
+    parser.add_argument("--dtype", default="float16", choices=["float16", "bfloat16"])
+    parser.add_argument("--fields", action="append", default=[], help="as clamp=true; may be repeated")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
+    args.tools = list(TOOLS) if args.dtype == "float16" else ["ours"]
     passes = json.loads(subprocess.run([args.binary, "transform", "--list-passes", "--json"], capture_output=True, text=True, check=True).stdout)
     fields = next(p for p in passes if p["pass"] == "precision")["fields"]
     # A Cast on their list makes them insert Casts before it without end.
     args.blocked = [op.split(".")[-1] for op in next(f for f in fields if f["name"] == "keep")["default"] if op != "Cast"]
+    first, step = map(int, args.part.split("/"))
+    paths = sorted(p for m in args.models for p in (m.glob("*.onnx") if m.is_dir() else [m]) if args.only in p.name)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for path in sorted(p for m in args.models for p in (m.glob("*.onnx") if m.is_dir() else [m]) if args.only in p.name):
+        for path in paths[first::step]:
             if row := measured(args, path, pathlib.Path(folder)):
                 rows.append(row)
-                print(shown(row), flush=True)
+                print(shown(row, args.tools), flush=True)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
-    bad = 0
-    for name in TOOLS:
-        states = collections.Counter("runs" if r[name]["error"] is not None else "fails" for r in rows)
-        print(f"{name}: {dict(states)}, leaves the type in {sum(bool(r[name]['left']) for r in rows)}")
-    for other in ("transformers", "common"):
-        both = [r for r in rows if r["ours"]["error"] is not None and r[other]["error"] is not None and not r[other]["left"]]
-        ratios = sorted((r["ours"]["error"] + 1e-7) / (r[other]["error"] + 1e-7) for r in both)
-        more = [r["model"] for r in both if r["ours"]["error"] > 1.1 * r[other]["error"] + 1e-7]
-        casts = [r["model"] for r in both if r["ours"]["casts"] > r[other]["casts"]]
-        if both:
-            print(f"beside {other} ({len(both)} models): error {ratios[len(ratios) // 2]:.2f} at the median, larger in {len(more)} {more[:6]}; more Casts in {len(casts)} {casts[:6]}")
-        bad += len(more)
-    return int(bad > 0 or any(r["ours"]["error"] is None or r["ours"]["left"] for r in rows))
+    return int(summary(rows, args.tools) > 0)
 
 
 if __name__ == "__main__":
