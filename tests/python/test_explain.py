@@ -171,6 +171,28 @@ def test_what_was_found_but_not_chosen_has_a_price():
     assert any("the extractor preferred" in p["reason"] and "the result costs" in p["reason"] for p in chosen)
 
 
+def test_the_operator_asked_for_has_a_price_where_another_of_its_family_was_taken():
+    """Attention with packed projections is taken; the question was why not MultiHeadAttention."""
+    for words in ((), ("--target", "ort-cpu")):
+        places = explain(BART, "--op", "MultiHeadAttention", *words)["places"]
+        assert len(places) == 2
+        for place in places:
+            asked = place["asked"]
+            assert place["status"] == "fused" and not place["fused"].endswith("MultiHeadAttention")
+            assert asked["op_type"] == "com.microsoft.MultiHeadAttention" and asked["pinned_cost"] > asked["cost"] > 0
+            assert asked["reason"].startswith("the extractor preferred") and asked["rules"]
+    said = " ".join(run_ok("explain", BART, "--op", "MultiHeadAttention").stdout.split())
+    assert "found as com.microsoft.MultiHeadAttention, too, not chosen: the extractor preferred" in said
+    assert all("asked" not in place for place in explain(BART, "--op", "Attention")["places"])
+
+
+def test_a_reason_of_the_target_is_said_as_it_is(tmp_path):
+    target = json.loads(run_ok("targets", "show", "ort-cpu").stdout)
+    (tmp_path / "none.json").write_text(json.dumps({**target, "name": "none", "forbidden": ["com.microsoft::MultiHeadAttention"]}))
+    for place in explain(BART, "--op", "MultiHeadAttention", "--target", tmp_path / "none.json")["places"]:
+        assert place["asked"]["reason"] == "target none forbids com.microsoft::MultiHeadAttention" and "cost" not in place["asked"]
+
+
 def test_forms_on_values_that_the_result_leaves_out_have_a_price_too(tmp_path):
     """Two table costs: where attention is dear, every form of it has a price, also those over values that no cheaper result computes."""
     table = tmp_path / "dear.json"

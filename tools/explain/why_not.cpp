@@ -279,7 +279,10 @@ class PlaceExplainer {
     }
     const std::vector<Id> classes = above(anchor, family);
     const bool is_there = stays != kNone && op_of(stays) == place.op_type;
-    if (!is_there && fused_above(place, classes, family)) return;
+    if (!is_there && fused_above(place, classes, family)) {
+      if (!query_.brief && !is_op(place.fused, query_.op)) tell_asked(place, classes);
+      return;
+    }
     if (given) {
       place.status = WhyPlace::Status::kGiven;
       return;
@@ -330,6 +333,13 @@ class PlaceExplainer {
     return false;
   }
 
+  // The place went to another operator of the family: what is wrong with the one that was asked for.
+  void tell_asked(WhyPlace& place, const std::vector<Id>& classes) const {
+    WhyPlace other;
+    if (!not_chosen_above(other, classes)) return;
+    place.asked = {std::move(other.fused), std::move(other.reason), std::move(other.rules), other.cost, other.pinned_cost};
+  }
+
   // The cheapest of the e-nodes above an anchor that would do; where none of them can be had, what is wrong with the first.
   bool not_chosen_above(WhyPlace& place, const std::vector<Id>& classes) const {
     std::size_t priced = 0;
@@ -339,15 +349,17 @@ class PlaceExplainer {
         WhyPlace candidate = place;
         candidate.status = WhyPlace::Status::kNotChosen;
         candidate.fused = op_of(n);
+        candidate.cost = candidate.pinned_cost = 0;
         candidate.reason = why_not_chosen(candidate, id, of_class, n);
+        priced += candidate.cost > 0;
         const bool better = candidate.pinned_cost > 0 && (place.pinned_cost == 0 || candidate.pinned_cost < place.pinned_cost);
         if (place.status != WhyPlace::Status::kNotChosen || better) {
           candidate.rules = chain(n);
           place = std::move(candidate);
         }
-        if (++priced == kMaxPriced) return true;
+        if (query_.brief || priced == kMaxPriced) return true;
       }
-    return priced > 0;
+    return place.status == WhyPlace::Status::kNotChosen;
   }
 
   std::string why_not_chosen(WhyPlace& place, Id id, NodeId of_class, NodeId node) const {
@@ -359,8 +371,7 @@ class PlaceExplainer {
                          schema_versions("", key.op_type).front()->since_version, run_.extract_options.opset_limit);
     OpSite site = site_of(g_, n, id);
     site.highest_opset = run_.extract_options.opset_limit;
-    if (!setup_.target.allows(site, &why))
-      return fmt::format("target {} does not take it{}{}", setup_.target.name, why.empty() ? "" : ": ", why);
+    if (!setup_.target.allows(site, &why)) return why;
     if (query_.brief) {
       const auto missing = missing_operand(n);
       return missing ? *missing : fmt::format("the extractor preferred {}", instead_of(id));

@@ -27,6 +27,13 @@ struct WhyMiss {
   std::string reason;
 };
 
+// The operator that was asked for, where another one of its family covers the place.
+struct WhyAsked {
+  std::string op_type, reason;
+  std::vector<std::string> rules;
+  double cost = 0, pinned_cost = 0;
+};
+
 struct WhyPlace {
   enum class Status { kGiven, kFused, kNotChosen, kMissed, kApplied, kConstant, kNotNeeded };
   Status status = Status::kMissed;
@@ -38,7 +45,8 @@ struct WhyPlace {
   std::string reason;                  // of kNotChosen: the target's, or the two costs; of kMissed: where no rule comes near
   std::optional<UnitAnswer> integers;  // in a quantized model: the integer kernel that the target makes of the operator as it stands
   double cost = 0, pinned_cost = 0;
-  std::vector<WhyMiss> nearest;  // nearest first
+  std::vector<WhyMiss> nearest;   // nearest first
+  std::optional<WhyAsked> asked;  // of kFused: equal models have it, too
 };
 
 struct WhyReport {

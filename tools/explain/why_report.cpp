@@ -29,6 +29,13 @@ std::string_view to_string(WhyPlace::Status status) {
   return "?";
 }
 
+// What the result costs, and what it would with the operator that was not chosen; for a WhyPlace or its WhyAsked.
+template <typename T>
+void add_costs(nlohmann::json& out, const T& of) {
+  if (of.cost > 0) out["cost"] = of.cost;
+  if (of.pinned_cost > 0) out["pinned_cost"] = of.pinned_cost;
+}
+
 }  // namespace
 
 std::string format_why(const WhyReport& report) {
@@ -50,6 +57,8 @@ std::string format_why(const WhyReport& report) {
       out += !p.nearest.empty() ? "  nearest:" : fmt::format("  no rule comes near{}{}", p.reason.empty() ? "" : ": ", p.reason);
     if (!p.rules.empty()) out += fmt::format("\n  by {}", fmt::join(p.rules, " -> "));
     out += "\n";
+    if (p.asked) out += fmt::format("  found as {}, too, not chosen: {}\n", p.asked->op_type, p.asked->reason);
+    if (p.asked && !p.asked->rules.empty()) out += fmt::format("  by {}\n", fmt::join(p.asked->rules, " -> "));
     for (const WhyMiss& m : p.nearest)
       out += fmt::format("  - {} at {}: {} of {} operators are there; {}\n", m.rule, m.at, m.matched, m.total, m.reason);
     if (p.integers)
@@ -74,9 +83,10 @@ nlohmann::json to_json(const WhyReport& report) {
     }
     if (!p.fused.empty()) place["fused"] = p.fused;
     if (!p.reason.empty()) place["reason"] = p.reason;
-    if (p.status == WhyPlace::Status::kNotChosen) {
-      place["cost"] = p.cost;
-      if (p.pinned_cost > 0) place["pinned_cost"] = p.pinned_cost;
+    if (p.status == WhyPlace::Status::kNotChosen) add_costs(place, p);
+    if (p.asked) {
+      place["asked"] = {{"op_type", p.asked->op_type}, {"reason", p.asked->reason}, {"rules", p.asked->rules}};
+      add_costs(place["asked"], *p.asked);
     }
     places.push_back(std::move(place));
   }
