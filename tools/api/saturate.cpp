@@ -165,7 +165,11 @@ Error error_of(const absl::Status& status, const std::string& place, const std::
 }
 
 std::string Report::table(int verbosity) const { return format_report(impl_->report, verbosity + 1); }
-std::string Report::json() const { return json_text(to_json(impl_->report)); }
+std::string Report::json() const {
+  nlohmann::json out = to_json(impl_->report);
+  if (impl_->not_fused) out["not_fused"] = to_json(*impl_->not_fused);
+  return json_text(out);
+}
 
 Expected<Model> Model::load(const std::string& path) {
   return guarded([&]() -> Expected<Model> { return model_of(load_model(path), path); });
@@ -277,11 +281,14 @@ Expected<Result> run_optimize(const Model& model, const Options& o) {
     if (!check) return check.error();
     options.check = *std::move(check);
   }
+  std::optional<std::vector<NotFused>> not_fused;
+  if (o.not_fused)
+    options.optimize.observe = [&setup = setup, &into = not_fused.emplace()](const FinishedRun& run) { see_not_fused(run, setup, into); };
   PipelineResult result = run_pipeline(input, setup, options);
   if (const std::string wrong = cost_model_error(*setup.cost); !wrong.empty()) return usage(wrong);
   const bool verified = result.report.verify.has_value();
   result.report.input = input.path;
-  Report report(std::make_shared<const Report::Impl>(Report::Impl{std::move(result.report)}));
+  Report report(std::make_shared<const Report::Impl>(Report::Impl{std::move(result.report), std::move(not_fused)}));
   if (result.failure) {
     const auto code = static_cast<Code>(result.failure->code);
     Error error{code, error_line(input.path, result.failure->message, advice_of(code))};

@@ -223,6 +223,7 @@ struct Options {
   bool verify = true;          // run original and result on the same inputs
   bool debug_rules = false;    // where they differ: an error that tells which application of which rule is to blame
   bool annotate = false;       // write the rules behind new nodes, and what they stand for, into their metadata_props
+  bool not_fused = false;      // the report also tells where something might have been fused and was not, and why
   bool strict_verify = false;  // where they differ: an error; else the rule that is to blame is left out, and a warning says so
   std::optional<double> rtol = {}, atol = {};
   int steps = 0;  // that quantized values may differ by; what is computed of them may then differ by what a step of some makes

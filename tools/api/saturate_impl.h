@@ -3,7 +3,9 @@
 
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "extract/price/cost.h"
@@ -11,6 +13,7 @@
 #include "onnx_bridge/model/model.h"
 #include "rules/compile/rule_set.h"
 #include "tools/api/saturate.h"
+#include "tools/explain/not_fused.h"
 #include "tools/pipeline/report.h"
 #include "tools/verify/other_runtime.h"
 
@@ -24,6 +27,7 @@ struct RuleSet::Impl {
 };
 struct Report::Impl {
   WholeReport report;
+  std::optional<std::vector<NotFused>> not_fused = {};
 };
 struct Session::Impl {
   saturate::Model model;

@@ -97,6 +97,7 @@ void fill_options(const nb::dict& given, Call& call) {
   get(given, "threads", o.threads);
   get(given, "verify", o.verify);
   get(given, "annotate", o.annotate);
+  get(given, "not_fused", o.not_fused);
   get(given, "strict_verify", o.strict_verify);
   get(given, "rtol", o.rtol);
   get(given, "atol", o.atol);

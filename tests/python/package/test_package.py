@@ -185,6 +185,16 @@ def test_report(bart):
     assert json.loads(json.dumps(report.to_dict()))["target"] == "ort-cpu"
 
 
+def test_report_tells_what_was_not_fused(bart):
+    """The same places as the command's report."""
+    _, report = onnx_saturate.optimize_with_report(bart, skip_fusions=["Gelu", "BiasGelu", "FastGelu"])
+    gelus = [place for place in report.not_fused if place["operator"] == "Gelu"]
+    assert len(gelus) == 2 and all(place["op_type"] == "Erf" and place["reason"] and place["place"] for place in gelus), report.not_fused
+    _, report = onnx_saturate.optimize_with_report(bart)
+    assert not [place for place in report.not_fused if place["operator"] in ("Gelu", "Attention")]
+    assert report.to_dict()["not_fused"] == report.not_fused
+
+
 def test_verify(bart):
     result = onnx_saturate.optimize(bart)
     check = onnx_saturate.verify(bart, result)

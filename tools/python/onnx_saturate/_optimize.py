@@ -89,9 +89,10 @@ def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, A
     return out
 
 
-def _run(model: ModelLike, options: Mapping[str, Any]) -> tuple[_core.Model, Report]:
+def _run(model: ModelLike, options: Mapping[str, Any], in_full: bool) -> tuple[_core.Model, Report]:
     core = _convert.to_core(model, options.get("base_dir"))
     plain = _core_options(options, core)
+    plain["not_fused"] = in_full
     with _progress(options.get("progress"), plain.get("iterations", 30)) as progress:
         plain["progress"] = progress
         result, report, interrupted = _core.optimize(core, plain)
@@ -120,7 +121,11 @@ class Optimized(NamedTuple):
 
 def optimize_with_report(model: ModelLike, output: Path | None = None, **options: Unpack[Options]) -> Optimized:
     """`optimize`, with the `Report` of what was done."""
-    result, report = _run(model, options)
+    return _optimized(model, output, options, True)
+
+
+def _optimized(model: ModelLike, output: Path | None, options: Mapping[str, Any], in_full: bool) -> Optimized:
+    result, report = _run(model, options, in_full)
     if output is not None:
         save(result, output, options)
         return Optimized(output, report)
@@ -169,7 +174,7 @@ def optimize(model: ModelLike, output: Path | None = None, **options: Unpack[Opt
     >>> onnx_saturate.optimize("bart.onnx", "bart.opt.onnx", target="ort-cpu")
     >>> optimized = onnx_saturate.optimize(model, cost=lambda op: 10 if op.op_type == "MatMul" else 1)
     """
-    return optimize_with_report(model, output, **options).model
+    return _optimized(model, output, options, False).model
 
 
 class Verification(NamedTuple):

@@ -56,6 +56,13 @@ class Report:
         return {rule["rule"]: rule["applied"] for rule in self.to_dict()["saturation"]["rules"]}
 
     @property
+    def not_fused(self) -> list[dict[str, Any]]:
+        """Places where attention, a normalization, Gelu, Swish or a rotary embedding might have been made and was not: `operator`, `place`
+        (a value) and `op_type`, the `rule` that comes nearest, the `reason`, and `found` where equal models have it and another was chosen.
+        `explain` tells more."""
+        return cast("list[dict[str, Any]]", self.to_dict()["not_fused"])
+
+    @property
     def verified(self) -> bool:
         """Whether original and result were run and agreed."""
         check = self.to_dict()["verify"]
