@@ -105,6 +105,11 @@ def test_inspect(tmp_path):
             counts[node.op_type] = counts.get(node.op_type, 0) + 1
     assert shown["operators"] == counts
     assert shown["parameters"] == sum(int(np.prod(i.dims)) for i in model.graph.initializer)
+    assert shown["file_bytes"] == BART.stat().st_size and shown["data_files"] == {}
+    run_ok(BART, "-o", tmp_path / "apart.onnx", "--external-data")
+    apart = json.loads(run_ok("inspect", tmp_path / "apart.onnx", "--json").stdout)
+    assert list(apart["data_files"]) == ["apart.onnx.data"] and 0 < apart["data_files"]["apart.onnx.data"] <= (tmp_path / "apart.onnx.data").stat().st_size
+    assert "KiB in apart.onnx.data" in run_ok("inspect", tmp_path / "apart.onnx").stdout
     text = run_ok("inspect", BART).stdout
     assert "input_ids" in text and "MatMul" in text and "attention" in text
 

@@ -1,4 +1,7 @@
 #include <cstdio>
+#include <filesystem>
+#include <map>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -6,6 +9,7 @@
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
+#include "onnx_bridge/file/save_files.h"
 #include "tools/cli/cli.h"
 #include "tools/explain/inspect.h"
 #include "tools/explain/quantization.h"
@@ -79,13 +83,35 @@ std::map<std::string, Stored> stored_types(const Model& model) {
   return out;
 }
 
+// What the model's files take: of each file with data beside it, how much of it is the model's.
+struct StoredFiles {
+  std::optional<std::uint64_t> model;  // nullopt: no file that was asked for by its path
+  std::map<std::string, std::uint64_t> data;
+};
+
+StoredFiles stored_files(const std::string& path, const Model& model) {
+  StoredFiles out;
+  std::error_code none;
+  if (const auto size = std::filesystem::file_size(path, none); !none && path != kPipe) out.model = size;
+  for_each_file_range(model, [&](const FileRange& range) {
+    if (range.path != path) out.data[std::filesystem::path(range.path).filename().string()] += range.length;
+  });
+  return out;
+}
+
+std::string format_files(const StoredFiles& files) {
+  std::string out = files.model ? fmt::format("; {}", human_bytes(*files.model)) : "";
+  for (const auto& [name, bytes] : files.data) out += fmt::format("{} {} in {}", out.empty() ? ";" : " +", human_bytes(bytes), name);
+  return out;
+}
+
 std::string domain_name(const std::string& domain) { return domain.empty() ? "ai.onnx" : domain; }
 
 void print_tables(const std::string& path, const Model& model, const GraphStats& stats) {
   std::vector<std::string> opsets;
   for (const auto& [domain, version] : model.opset_imports) opsets.push_back(fmt::format("{} {}", domain_name(domain), version));
-  print_text(fmt::format("{}\nIR version {}; opsets: {}; {} nodes, {} local functions\n\n", path, model.ir_version, fmt::join(opsets, ", "),
-                         stats.nodes, model.functions.size()));
+  print_text(fmt::format("{}\nIR version {}; opsets: {}; {} nodes, {} local functions{}\n\n", path, model.ir_version,
+                         fmt::join(opsets, ", "), stats.nodes, model.functions.size(), format_files(stored_files(path, model))));
   print_text(fmt::format("{}\n{}\n", value_table("input", model.graph.inputs), value_table("output", model.graph.outputs)));
   std::vector<std::vector<std::string>> rows{{"operator", "count"}};
   for (const auto& [type, count] : stats.operators) rows.push_back({type, fmt::format("{}", count)});
@@ -117,8 +143,11 @@ json inspect_json(const std::string& path, const Model& model, const std::string
   for (const Initializer& i : model.graph.initializers) defaults.insert(i.name);
   for (json& input : inputs) input["has_default"] = defaults.contains(input["name"].get<std::string>());
   const auto quantized = quantization_of(model, target_name);
+  const StoredFiles files = stored_files(path, model);
   json out = to_json(graph_stats(model));
   out.update({{"path", path},
+              {"file_bytes", files.model ? json(*files.model) : json(nullptr)},
+              {"data_files", files.data},
               {"ir_version", model.ir_version},
               {"opsets", opsets},
               {"inputs", inputs},
