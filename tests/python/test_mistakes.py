@@ -105,6 +105,7 @@ ROWS = [
     ("m.onnx exported/model.onnx exported/../exported/model.onnx --output-dir out", 2, ["same name"]),
     ("m.onnx n.onnx --output-dir out --report r.json", 2, ["--report", "one model"]),
     ("verify - -", 2, ["standard input is one model"]),
+    ("diff - -", 2, ["standard input is one model"]),
     ("extract m.onnx -o -", 2, ["--output -"]),
     # 1.4 bounds
     ("m.onnx --opset 99", 2, ["'99'", "1 to 28"]),
@@ -143,6 +144,10 @@ ROWS = [
     ("custom.onnx --runtime onnxruntime", 5, ["saturate's own runtime alone", "pip install onnx-saturate onnxruntime"]),
     ("verify m.onnx n.onnx --runtime onnxruntime", 5, ["saturate's own runtime alone", "pip install onnx-saturate onnxruntime"]),
     ("bench m.onnx --runtime onnx", 2, ["--runtime", "there are saturate, onnxruntime"]),
+    ("transform m.onnx -o t.onnx --pass strip_metadata --runtime onnxruntime", 5, ["saturate's own runtime alone"]),
+    ("diff m.onnx n.onnx --runtime onnxruntime", 5, ["saturate's own runtime alone"]),
+    ("extract m.onnx --dump-egraph g.json --runtime onnxruntime", 5, ["saturate's own runtime alone"]),
+    ("slm m.onnx -o slm.onnx --runtime onnxruntime", 5, ["saturate's own runtime alone"]),
     ("run m.onnx --random --custom-op-library notes.txt", 2, ["add --runtime onnxruntime"]),
     ("run m.onnx --random --runtime onnxruntime --custom-op-library no.so", 1, ["no.so", "no such file"]),
     ("resnet18.pt", 1, ["PyTorch", "torch.onnx.export"]),
@@ -336,6 +341,10 @@ def test_pipes_in_and_out_alone(folder, tmp_path):
     assert piped("-", "-o", "out.onnx", cwd=tmp_path, given=model).returncode == 0 and (tmp_path / "out.onnx").exists()
     done = piped(str(folder / "m.onnx"), "-o", "-", "-q", cwd=tmp_path, given=b"")
     assert done.returncode == 0 and onnx.load_from_string(done.stdout) and done.stderr == b""
+    (tmp_path / "m.onnx").write_bytes(model)
+    assert piped("diff", "-", "m.onnx", cwd=tmp_path, given=model).returncode == 0
+    for words in (["slm", "-", "-o", "slm.onnx"], ["generate", "-", "--prompt-ids", "1"]):  # that it is no decoder is known once it is read
+        assert b"cannot open" not in piped(*words, cwd=tmp_path, given=model).stderr
     done = piped("-", cwd=tmp_path, given=b"no model")
     assert done.returncode == 1 and done.stdout == b"" and len(done.stderr.splitlines()) == 1
 

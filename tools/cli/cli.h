@@ -49,20 +49,21 @@ struct ShapeArgs {
   bool of_several_models = false;         // not each must have the dims
 };
 
+// What executes models.
+struct RuntimeArgs {
+  std::string name = std::string(kOurRuntime);
+  std::vector<std::string> custom_op_libraries;
+  const OtherRuntimes* others = nullptr;  // that this process has beside ours
+};
+
 struct VerifyArgs {
+  RuntimeArgs runtime;
   std::vector<std::string> inputs;  // .npz
   std::optional<double> rtol, atol;
   int steps = 0;
   std::uint64_t seed = 0;
   std::optional<std::size_t> max_memory;  // MB
   std::optional<double> seconds;          // of one verification
-};
-
-// What executes models.
-struct RuntimeArgs {
-  std::string name = std::string(kOurRuntime);
-  std::vector<std::string> custom_op_libraries;
-  const OtherRuntimes* others = nullptr;  // that this process has beside ours
 };
 
 // Of one run of a model, whatever it is run for.
@@ -102,7 +103,6 @@ struct OptimizeArgs {
   ShapeArgs shapes;
   VerifyArgs check;
   SaturateArgs saturate;
-  RuntimeArgs runtime;  // of the verification
   std::string input, output, report, dump_egraph;
   std::vector<std::string> more;   // inputs and an output by place, behind the first two
   std::string output_dir;          // for several inputs
@@ -154,7 +154,6 @@ struct VerifyCommandArgs {
   CommonArgs common;
   ShapeArgs shapes;
   VerifyArgs check;
-  RuntimeArgs runtime;
   DecoderArgs decoder;  // of the one with a cache
   std::string original, optimized;
   std::vector<std::int64_t> lengths, windows;  // of stepping

@@ -315,6 +315,9 @@ absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const Shape
     if (!inputs.ok()) return inputs.status();
     options.inputs.push_back(*std::move(inputs));
   }
+  absl::StatusOr<OtherRuntime> runtime = runtime_of(args.runtime, common);
+  if (!runtime.ok()) return runtime.status();
+  options.runtime = *std::move(runtime);
   return options;
 }
 

@@ -10,7 +10,7 @@ int diff_command(const DiffArgs& args) {
   Model models[2];
   const std::string* paths[2] = {&args.first, &args.second};
   for (int i = 0; i < 2; ++i) {
-    absl::StatusOr<Model> model = load_model(*paths[i]);
+    absl::StatusOr<Model> model = load_given(*paths[i]);
     if (!model.ok()) return fail(kExitFile, *paths[i], std::string(model.status().message()), kModelAdvice);
     models[i] = *std::move(model);
   }

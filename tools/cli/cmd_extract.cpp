@@ -89,6 +89,10 @@ int extract_command(const ExtractArgs& args) {
   absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   if (const absl::Status status = fix_shapes(*model, args.shapes); !status.ok()) return fail(status, args.input, "");
+  VerifyArgs check_args = args.check;
+  check_args.seconds = args.saturate.limits.seconds;
+  absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, *model);
+  if (!check.ok()) return fail(check.status(), "", "");
   OptimizeOptions options = optimize_options(args.saturate, args.common);
   options.samples = args.samples;
   options.sample_seed = args.check.seed;
@@ -99,18 +103,15 @@ int extract_command(const ExtractArgs& args) {
   if (options.dump_egraph)
     if (const absl::Status s = write_file(args.dump_egraph, result->egraph); !s.ok()) return fail(s, args.dump_egraph, "");
 
-  VerifyArgs check_args = args.check;
-  check_args.seconds = args.saturate.limits.seconds;
-  absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, *model);
-  if (!check.ok()) return fail(check.status(), "", "");
   allow_for_rules(result->report, *check);
   std::vector<Listed> graphs = list_graphs(*result, args);
   for (Listed& g : graphs) {
     if (args.common.cancel && *args.common.cancel) return fail(kExitInterrupted, args.input, "interrupted", "nothing was written");
     if (args.verify) g.verified = verify(*model, *g.model, *check);
     if (g.verified && g.verified->status != VerifyStatus::kEqual)
-      return fail(g.verified->status == VerifyStatus::kDifferent ? kExitDifferent : kExitUnsupported, g.path, g.verified->message,
-                  "nothing was written");
+      return g.verified->status == VerifyStatus::kDifferent
+                 ? fail(kExitDifferent, g.path, g.verified->message, "nothing was written")
+                 : fail(kExitUnsupported, g.path, g.verified->message, advice_unverified(*g.verified));
   }
   if (!args.output.empty())
     if (const int code = save_all(graphs, args.output, args.common); code != kExitOk) return code;

@@ -93,7 +93,7 @@ int generate_command(const GenerateArgs& args) {
   if (!args.genai_config.empty())
     if (const absl::Status status = check_writable(args.genai_config, Into::kAnything); !status.ok())
       return fail(status, args.genai_config, "");
-  absl::StatusOr<Model> model = load_model(args.input);
+  absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   absl::StatusOr<Decoder> decoder = find_decoder(*model, options->names);
   if (!decoder.ok()) return fail(decoder.status(), args.input, "");

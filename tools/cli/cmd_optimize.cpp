@@ -204,9 +204,6 @@ absl::StatusOr<PipelineOptions> pipeline_options(const OptimizeArgs& args, const
   absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, model);
   if (!check.ok()) return check.status();
   options.check = *std::move(check);
-  absl::StatusOr<OtherRuntime> runtime = runtime_of(args.runtime, args.common);
-  if (!runtime.ok()) return runtime.status();
-  options.check.runtime = *std::move(runtime);
   options.check.progress = [&progress, most = options.check.seconds](std::size_t done) {
     constexpr std::size_t kUsual = 6;  // inputs
     progress.stage("verify", fmt::format("{} of about {} inputs", done, std::max(done, kUsual)), {done, kUsual, most});
@@ -260,9 +257,6 @@ RunEnd run_passes(const OptimizeArgs& args, const std::vector<PassCall>& steps, 
   check_args.inputs.clear();  // those of the model that is optimized
   absl::StatusOr<VerifyOptions> check = verify_options(check_args, {}, args.common, model);
   if (!check.ok()) return failed(check.status(), "");
-  absl::StatusOr<OtherRuntime> runtime = runtime_of(args.runtime, args.common);
-  if (!runtime.ok()) return failed(runtime.status(), "");
-  check->runtime = *std::move(runtime);
   TransformResult result = transform(model, steps, {args.verify, *std::move(check), args.output == kPipe ? "" : args.output});
   if (result.failure) return failed(result.failure->code, args.input, result.failure->message, result.failure->advice);
   model = std::move(result.model);

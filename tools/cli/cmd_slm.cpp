@@ -37,12 +37,13 @@ absl::Status make_folder(const std::string& path) {
   return absl::OkStatus();
 }
 
-VerifyReport step(const SlmArgs& args, const Model& original, const Model& made) {
+VerifyReport step(const SlmArgs& args, const OtherRuntime& runtime, const Model& original, const Model& made) {
   SteppingOptions options;
   options.rtol = args.check.rtol;
   options.atol = args.check.atol;
   options.seed = args.check.seed;
   options.threads = args.common.threads;
+  options.runtime = runtime;
   options.cancel = args.common.cancel;
   if (args.check.max_memory) options.memory = *args.check.max_memory << 20;
   if (args.check.seconds) options.seconds = *args.check.seconds;
@@ -59,7 +60,7 @@ int judge(const SlmArgs& args, const VerifyReport& stepping) {
     case VerifyStatus::kCancelled:
       return fail(kExitInterrupted, "", "interrupted", "nothing was written");
     default:
-      return fail(kExitUnsupported, args.input, what, "nothing was written; --no-verify goes on without");
+      return fail(kExitUnsupported, args.input, what, advice_unverified(stepping));
   }
 }
 
@@ -101,15 +102,16 @@ int slm_command(const SlmArgs& given) {
   absl::StatusOr<std::vector<PassCall>> passes = parse_steps(list.dump());
   if (!passes.ok()) return fail(kExitUsage, "", std::string(passes.status().message()), "");
   if (const absl::Status status = check_slm_outputs(args); !status.ok()) return fail(status, "", "");
-  absl::StatusOr<Model> model = load_model(args.input);
+  absl::StatusOr<Model> model = load_given(args.input);
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
+  const OtherRuntime runtime = check->runtime;
   TransformResult result = transform(*model, *passes, {args.verify, *std::move(check), args.output});
   if (result.failure) return fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
   std::optional<VerifyReport> stepping;
   if (args.verify) {
-    stepping = step(args, *model, result.model);
+    stepping = step(args, runtime, *model, result.model);
     if (const int code = judge(args, *stepping); code != kExitOk) return code;
   }
   SaveOptions save;

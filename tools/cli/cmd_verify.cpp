@@ -70,9 +70,6 @@ int verify_command(const VerifyCommandArgs& args) {
   }
   absl::StatusOr<VerifyOptions> options = verify_options(args.check, args.shapes, args.common, models[0]);
   if (!options.ok()) return fail(options.status(), "", "");
-  absl::StatusOr<OtherRuntime> runtime = runtime_of(args.runtime, args.common);
-  if (!runtime.ok()) return fail(runtime.status(), "", "");
-  options->runtime = *std::move(runtime);
   absl::StatusOr<DecoderNames> names = decoder_names(args.decoder, args.shapes);
   if (!names.ok()) return fail(names.status(), "", "");
   const VerifyReport report = args.stepping ? verify_by_stepping(models[0], models[1], stepping_options(args, *options, *names))

@@ -157,7 +157,7 @@ std::string take_options_behind(ReduceArgs& args, const std::vector<std::string>
                       !args.optimize.dump_egraph.empty() || !args.optimize.save_repro.empty() || !args.optimize.dumps.empty() ||
                       !args.optimize.output_dir.empty();
   if (writes) return "behind --: runs on smaller models write no files; leave -o, --report, --dump-egraph and --save-repro out";
-  if (args.optimize.runtime.name != kOurRuntime)
+  if (args.optimize.check.runtime.name != kOurRuntime)
     return "behind --: runs on smaller models have saturate's own runtime; leave --runtime out";
   if (!args.optimize.check.inputs.empty())
     return "behind --: inputs of a model do not fit smaller ones; leave --inputs out, --seed draws others";
@@ -199,7 +199,7 @@ int run_optimize(const CLI::App& verb, Everything& all) {
 
 // Whether standard input would be read twice.
 bool two_pipes(const Everything& all) {
-  std::vector<std::string> models{all.verify.original, all.verify.optimized};
+  std::vector<std::string> models{all.verify.original, all.verify.optimized, all.diff.first, all.diff.second};
   models.insert(models.end(), all.bench.models.begin(), all.bench.models.end());
   models.insert(models.end(), all.cost.inputs.begin(), all.cost.inputs.end());
   return std::count(models.begin(), models.end(), kPipe) > 1;
@@ -361,7 +361,10 @@ int shell_command(const std::string& asked, const ShellArgs& args) {
 int parse_and_run(int argc, char** argv, const OtherRuntimes* others) {
   CLI::App app;
   Everything all;
-  for (RuntimeArgs* args : {&all.optimize.runtime, &all.verify.runtime, &all.run.runtime, &all.bench.runtime}) args->others = others;
+  for (VerifyArgs* args :
+       {&all.optimize.check, &all.transform.check, &all.slm.check, &all.verify.check, &all.diff.check, &all.extract.check})
+    args->runtime.others = others;
+  for (RuntimeArgs* args : {&all.run.runtime, &all.bench.runtime}) args->others = others;
   describe(app);
   Given given = words(argc, argv, app, all);
   std::vector<std::string>& arguments = given.words;

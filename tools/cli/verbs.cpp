@@ -63,7 +63,20 @@ void add_max_memory(CLI::App* app, std::optional<std::size_t>& megabytes, const 
   app->add_option("--max-memory", megabytes, what)->type_name("MB")->check(whole_in(1, std::int64_t{1} << 30), "");
 }
 
-void add_check(CLI::App* app, VerifyArgs& args) {
+void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what) {
+  app->add_option(
+         "--runtime", args.name,
+         fmt::format("{}: saturate (default) or onnxruntime, which the Python package's command has if onnxruntime is installed", what))
+      ->type_name("NAME")
+      ->check(choice({std::string(kOurRuntime), "onnxruntime"}));
+  app->add_option("--custom-op-library", args.custom_op_libraries,
+                  "with --runtime onnxruntime: a shared library of custom operators; may be repeated")
+      ->type_name("FILE")
+      ->expected(1)
+      ->take_all();
+}
+
+void add_check(CLI::App* app, VerifyArgs& args, const std::string& who_runs) {
   app->add_option("--inputs", args.inputs, "verify on these inputs instead of random ones; may be repeated")
       ->type_name("X.npz")
       ->expected(1)
@@ -84,6 +97,7 @@ void add_check(CLI::App* app, VerifyArgs& args) {
   add_max_memory(app, args.max_memory,
                  "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
                  "times the weights for folding)");
+  add_runtime(app, args.runtime, who_runs);
   for (const char* name : {"--model-check-inputs", "--input-data-path"}) app->add_option(name, args.inputs)->group("")->expected(1);
   hidden(app, "--rtol", args.rtol);
   hidden(app, "--atol", args.atol);
@@ -96,19 +110,6 @@ void add_time(CLI::App* app, std::optional<double>& seconds, const std::string& 
 void add_bounds(CLI::App* app, RunBounds& bounds) {
   add_time(app, bounds.seconds, "seconds that a run may take (default: no limit)");
   add_max_memory(app, bounds.max_memory, "memory in MB that the tensors of a run may take together (default: no limit)");
-}
-
-void add_runtime(CLI::App* app, RuntimeArgs& args, const std::string& what) {
-  app->add_option(
-         "--runtime", args.name,
-         fmt::format("{}: saturate (default) or onnxruntime, which the Python package's command has if onnxruntime is installed", what))
-      ->type_name("NAME")
-      ->check(choice({std::string(kOurRuntime), "onnxruntime"}));
-  app->add_option("--custom-op-library", args.custom_op_libraries,
-                  "with --runtime onnxruntime: a shared library of custom operators; may be repeated")
-      ->type_name("FILE")
-      ->expected(1)
-      ->take_all();
 }
 
 void add_shapes(CLI::App* app, ShapeArgs& args, const std::string& what) {
@@ -299,8 +300,7 @@ void add_optimize(CLI::App& app, OptimizeArgs& args, std::string& output_option)
       "write into the metadata_props of new nodes which rules made them (saturate.rules) and which nodes of the model they stand "
       "for (saturate.replaces)");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
-  add_check(verb, args.check);
-  add_runtime(verb, args.runtime, "what runs original and result to verify them");
+  add_check(verb, args.check, "what runs original and result to verify them");
   verb->add_flag("--debug-rules", args.debug_rules,
                  "where verification fails, give up and tell which application of which rule brings the difference");
   verb->add_flag("--strict-verify", args.strict_verify,
@@ -361,7 +361,7 @@ void add_transform(CLI::App& app, TransformArgs& args) {
       ->delimiter(',');
   verb->add_flag("--list-passes", args.list, "print the passes and their fields, and do nothing");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
-  add_check(verb, args.check);
+  add_check(verb, args.check, "what runs original and result to verify them");
   add_time(verb, args.check.seconds, "seconds after which a verification begins no new case; 1 at least (default 60)");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   verb->add_flag("--external-data", args.external_data, "write tensors to OUT.onnx.data even where the input has them inline");
@@ -411,7 +411,7 @@ void add_slm(CLI::App& app, SlmArgs& args) {
   verb->add_flag("!--no-external-data", args.external_data, "keep weights in OUT.onnx, where they fit, instead of OUT.onnx.data");
   verb->add_flag("!--no-verify", args.verify, "write the result without running it");
   verb->add_flag("--print-passes", args.print_passes, "print the passes for `saturate transform --passes`, and do nothing");
-  add_check(verb, args.check);
+  add_check(verb, args.check, "what runs original and result to verify them");
   add_time(verb, args.check.seconds, "seconds after which a verification begins no new case; 1 at least (default 60)");
   verb->add_option("--report", args.report, "write all that is known of the run as JSON")->type_name("R.json");
   add_common(verb, args.common, true);
@@ -470,10 +470,9 @@ void add_verify(CLI::App& app, VerifyCommandArgs& verify) {
                          "seed are not compared.");
   verb->add_option("A.onnx", verify.original, "the original")->required();
   verb->add_option("B.onnx", verify.optimized, "the other")->required();
-  add_check(verb, verify.check);
+  add_check(verb, verify.check, "what runs the models");
   add_time(verb, verify.check.seconds,
            "seconds after which no new case is begun and the one that runs is given up; 1 at least (default 60)");
-  add_runtime(verb, verify.runtime, "what runs the models");
   add_shapes(verb, verify.shapes, "try only this size");
   verb->add_flag("--stepping", verify.stepping,
                  "A is a decoder without a cache, B one with a cache: run B step by step, with several lengths, steps and paddings, and "
@@ -507,6 +506,7 @@ void add_diff(CLI::App& app, DiffArgs& diff) {
   verb->add_option("--seed", diff.check.seed, "seed of the random inputs (default 0)")->type_name("N");
   add_max_memory(verb, diff.check.max_memory, "memory in MB that the tensors of one run may take together (default: 4096)");
   add_time(verb, diff.check.seconds, "seconds after which no new run is begun (default 60)");
+  add_runtime(verb, diff.check.runtime, "what runs the models");
   add_shapes(verb, diff.shapes, "run at this size");
   add_common(verb, diff.common, true);
   verb->footer("saturate diff bart.onnx bart.opt.onnx\nsaturate diff bart.onnx bart.opt.onnx --json");
@@ -654,7 +654,7 @@ void add_extract(CLI::App& app, ExtractArgs& args) {
   add_saturate(verb, args.saturate);
   add_shapes(verb, args.shapes, "fix the size");
   verb->add_flag("!--no-verify", args.verify, "don't run them");
-  add_check(verb, args.check);
+  add_check(verb, args.check, "what runs original and graphs to verify them");
   add_common(verb, args.common, true);
   verb->footer("saturate extract bart.onnx --sample 20 --seed 7 -o graphs\nsaturate extract bart.onnx --sample 0 --dump-egraph bart.json");
 }

@@ -439,6 +439,7 @@ absl::StatusOr<ModelDiff> diff_models(const Model& first, const Model& second, c
     }
   }
   out.proven = evidence.ran();
+  out.runtime = options.run.runtime.name;
   out.why_not_proven = evidence.ran() ? "" : evidence.why_not();
   Differ differ(options, out);
   if (absl::Status s = differ.run(first, *other, evidence); !s.ok()) return s;

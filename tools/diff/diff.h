@@ -57,11 +57,12 @@ struct ModelDiff {
   std::vector<DiffGroup> groups;
   bool proven = false;  // values of one name were compared by running both models
   std::string why_not_proven;
+  std::string runtime;  // that both were run by, where it isn't ours
   bool equal() const;
 };
 
 struct DiffOptions {
-  VerifyOptions run;                 // sizes, seed, threads, seconds, memory, cancel
+  VerifyOptions run;                 // sizes, seed, threads, seconds, memory, cancel, runtime
   const CostModel* cost = nullptr;   // null: nothing is predicted
   std::span<const Provenance> made;  // of the second model's nodes, where it is the result of optimizing the first
 };

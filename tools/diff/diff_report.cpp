@@ -193,6 +193,7 @@ json to_json(const ModelDiff& diff) {
           {"cost_before", diff.cost[0]},
           {"cost_after", diff.cost[1]},
           {"proven", diff.proven},
+          {"runtime", diff.runtime.empty() ? json("saturate") : json(diff.runtime)},
           {"why_not_proven", diff.why_not_proven},
           {"interface", diff.interface},
           {"imports", diff.imports},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <set>
 #include <unordered_set>
 
@@ -38,11 +40,11 @@ class EvidenceRuns {
     names_[0] = values_of(first.graph);
     names_[1] = values_of(second.graph);
     open(0, first);
-    if (sessions_[0]) open(1, second);
+    if (see_[0]) open(1, second);
   }
 
   Evidence run() {
-    if (sessions_[0] && sessions_[1]) {
+    if (see_[0] && see_[1]) {
       const InputDrawer drawer(first_, options_.sizes);
       if (!drawer.has_unknown_rank()) try_plans(drawer);
       if (out_.cases_ == 0)
@@ -54,20 +56,56 @@ class EvidenceRuns {
   }
 
  private:
+  // Runs a model and samples its values, into `seen_`.
+  using See = std::function<absl::Status(const Inputs& inputs, const RunLimits& limits)>;
+
   void open(int model, const Model& m) {
+    absl::StatusOr<See> see = options_.runtime ? open_there(model, m) : open_here(model, m);
+    if (see.ok())
+      see_[model] = *std::move(see);
+    else
+      out_.why_not_ = std::string(see.status().message());
+  }
+
+  absl::StatusOr<See> open_here(int model, const Model& m) {
     SessionOptions options;
     options.threads = options_.threads;
     options.cancel = options_.cancel;
     options.prepare = false;
-    options.after_node = [this, model](const Node& node, std::vector<Value>& made) {
-      for (std::size_t i = 0; i < std::min(made.size(), node.outputs.size()); ++i)
-        if (names_[model].contains(node.outputs[i]) && made[i].is_tensor()) seen_[model][node.outputs[i]] = sample(made[i].tensor());
-    };
-    auto session = Session::create(m, options);
-    if (session.ok())
-      sessions_[model].emplace(*std::move(session));
-    else
-      out_.why_not_ = std::string(session.status().message());
+    options.after_node = [this, model](const Node& node, std::vector<Value>& made) { saw(model, node.outputs, made); };
+    auto made = Session::create(m, options);
+    if (!made.ok()) return made.status();
+    const auto session = std::make_shared<const Session>(*std::move(made));
+    return See([session](const Inputs& inputs, const RunLimits& limits) { return session->run(inputs, nullptr, limits).status(); });
+  }
+
+  // Another runtime shows outputs alone, so all values become outputs.
+  absl::StatusOr<See> open_there(int model, const Model& m) {
+    Model watched = m;
+    std::vector<std::string> names;
+    std::unordered_set<std::string> shown{""};
+    for (const ValueInfo& output : m.graph.outputs) {
+      names.push_back(output.name);
+      shown.insert(output.name);
+    }
+    for (const Node& node : m.graph.nodes)
+      for (const std::string& output : node.outputs)
+        if (shown.insert(output).second) {
+          names.push_back(output);
+          watched.graph.outputs.push_back({output, {}, nullptr});
+        }
+    absl::StatusOr<RunOnce> run = options_.runtime.open(watched);
+    if (!run.ok()) return run.status();
+    return See([this, model, names = std::move(names), run = *std::move(run)](const Inputs& inputs, const RunLimits& limits) {
+      const absl::StatusOr<Ran> ran = run(inputs, limits);
+      if (ran.ok()) saw(model, names, ran->outputs);
+      return ran.status();
+    });
+  }
+
+  void saw(int model, const std::vector<std::string>& names, const std::vector<Value>& values) {
+    for (std::size_t i = 0; i < std::min(values.size(), names.size()); ++i)
+      if (names_[model].contains(names[i]) && values[i].is_tensor()) seen_[model][names[i]] = sample(values[i].tensor());
   }
 
   static Evidence::Sample sample(const Tensor& t) {
@@ -117,10 +155,10 @@ class EvidenceRuns {
       }
       for (const auto& [name, value] : renamed)
         if (value.is_tensor()) seen_[model][name] = sample(value.tensor());
-      const auto ran = sessions_[model]->run(renamed, nullptr, {options_.memory, started_ + options_.seconds});
+      const absl::Status ran = see_[model](renamed, {options_.memory, started_ + options_.seconds});
       if (ran.ok()) continue;
       if (out_.why_not_.empty() || model == 1)
-        out_.why_not_ = fmt::format("the {} model: {}", model == 0 ? "first" : "second", std::string(ran.status().message()));
+        out_.why_not_ = fmt::format("the {} model: {}", model == 0 ? "first" : "second", std::string(ran.message()));
       return false;
     }
     for (int model : {0, 1}) out_.samples_[model].push_back(std::move(seen_[model]));
@@ -135,7 +173,7 @@ class EvidenceRuns {
   std::size_t tries_ = 0;
   std::unordered_set<std::string> names_[2];
   Evidence::Samples seen_[2];
-  std::optional<Session> sessions_[2];
+  See see_[2];
   Evidence out_;
 };
 

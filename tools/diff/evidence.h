@@ -15,7 +15,7 @@ namespace saturate {
 class Evidence {
  public:
   // Runs both models on inputs that both accept. `input_names`: of the second model's inputs, by those of the first. Of `options`: sizes,
-  // seed, threads, seconds, memory, cancel.
+  // seed, threads, seconds, memory, cancel, runtime.
   static Evidence collect(const Model& first, const Model& second, const std::map<std::string, std::string>& input_names,
                           const VerifyOptions& options);
   bool ran() const { return cases_ > 0; }

@@ -36,10 +36,7 @@ std::optional<Failure> judge(const VerifyReport& report, bool inputs_given) {
   if (code == kExitInterrupted) return Failure{code, "interrupted", "nothing was written"};
   if (code == kExitDifferent)
     return Failure{code, fmt::format("verification failed: {}", report.message), "nothing was written; --debug-rules finds the rule"};
-  const bool inputs_help = report.status == VerifyStatus::kNotRun;  // they do not make a kernel that is missing
-  return Failure{code, fmt::format("can't verify: {}", report.message),
-                 inputs_help ? "nothing was written; --no-verify goes on without, --inputs gives inputs"
-                             : "nothing was written; --runtime onnxruntime verifies there, --no-verify goes on without"};
+  return Failure{code, fmt::format("can't verify: {}", report.message), std::string(advice_unverified(report))};
 }
 
 // What stays in the result although the target can't express it, and how much of it the model had.

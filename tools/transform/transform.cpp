@@ -40,7 +40,7 @@ Failure failure_of(const VerifyReport& report, const std::string& passes) {
     case VerifyStatus::kCancelled:
       return {kExitInterrupted, "interrupted", "nothing was written"};
     default:
-      return {kExitUnsupported, "can't verify " + what, "nothing was written; --no-verify goes on without, --inputs gives inputs"};
+      return {kExitUnsupported, "can't verify " + what, std::string(advice_unverified(report))};
   }
 }
 

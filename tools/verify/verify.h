@@ -83,6 +83,8 @@ struct VerifyReport {
 
 VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options = {});
 
+// What to do where models could not be compared, `status` kUnsupported or kNotRun.
+std::string_view advice_unverified(const VerifyReport& report);
 // Outputs (by name) that depend on random operators without a fixed seed.
 std::vector<std::string> random_outputs(const Model& model);
 // "batch=2, seq=3".

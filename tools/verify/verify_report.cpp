@@ -40,4 +40,11 @@ std::string to_string(const Sizes& sizes) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+std::string_view advice_unverified(const VerifyReport& report) {
+  // Inputs do not make a kernel that is missing.
+  if (report.status == VerifyStatus::kNotRun) return "nothing was written; --no-verify goes on without, --inputs gives inputs";
+  return report.runtime.empty() ? "nothing was written; --runtime onnxruntime verifies there, --no-verify goes on without"
+                                : "nothing was written; --no-verify goes on without";
+}
+
 }  // namespace saturate

@@ -1,4 +1,4 @@
-"""`--runtime onnxruntime` of verify, run, bench and optimize, and the same in Python: models with operators that saturate's own runtime has not."""
+"""`--runtime onnxruntime` of all verbs that run models, and the same in Python: models with operators that saturate's own runtime has not."""
 import json
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import onnx
 import pytest
-from conftest import make_model, tensor, value
+from conftest import DATA, make_model, tensor, value
 from decoders import Shape, decoder
 from onnx import TensorProto, helper
 
@@ -103,7 +103,70 @@ def test_optimize(folder):
     assert done.returncode == 0 and "rule wrong makes the result differ" in " ".join(done.stdout.split()), done.stdout + done.stderr
 
 
+def test_transform(folder):
+    done = command(folder, "transform", "a.onnx", "-o", "out.onnx", "--pass", "rename_inputs:x=left", *THERE, "--report", "r.json")
+    assert done.returncode == 0 and onnx.load(folder / "out.onnx").graph.input[0].name == "left", done.stderr
+    assert [check["runtime"] for check in json.loads((folder / "r.json").read_text())["verify"]] == ["onnxruntime"]
+    told = onnx_saturate.transform_with_report(model(), "strip_metadata", runtime="onnxruntime", custom_op_library=LIBRARY).report
+    assert [check["runtime"] for check in told["verify"]] == ["onnxruntime"]
+
+
+def test_transform_says_what_helps_where_an_operator_is_missing(folder):
+    """Inputs do not make a kernel; nor is there a part around what stands in a body."""
+    inner = lambda name: helper.make_graph([helper.make_node("NegPos", ["x"], [name, name + "p"], domain=CONTRIB)], name, [], [value(name, TensorProto.FLOAT, ["n", 4])])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=inner("u"), else_branch=inner("v"))
+    inputs = [value("x", TensorProto.FLOAT, ["n", 4]), value("c", TensorProto.BOOL, [])]
+    onnx.save(make_model([node], inputs, [value("y", TensorProto.FLOAT, ["n", 4])], domains=[CONTRIB]), folder / "if.onnx")
+    words = ("transform", "if.onnx", "-o", "out.onnx", "--pass", "rename_inputs:x=left")
+    done = command(folder, *words)
+    assert done.returncode == 5 and "--runtime onnxruntime verifies there" in done.stderr and "--inputs" not in done.stderr, done.stderr
+    assert command(folder, *words, *THERE).returncode == 0
+
+
+def test_diff(folder):
+    """The same numbers by another operator: that is known where both can be run."""
+    other = model()
+    (doubled,) = [n for n in other.graph.node if n.output[0] == "c"]
+    doubled.CopyFrom(helper.make_node("Mul", ["high", "two"], ["c"]))
+    other.graph.initializer.append(tensor("two", np.float32(2)))
+    onnx.save(other, folder / "mul.onnx")
+    done = command(folder, "diff", "a.onnx", "mul.onnx", *THERE, "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 3 and told["proven"] and told["runtime"] == "onnxruntime", done.stderr
+    assert [region["outputs"] for region in told["regions"]] == [["c"]]
+    here = json.loads(command(folder, "diff", "a.onnx", "mul.onnx", "--json").stdout)
+    assert not here["proven"] and here["runtime"] == "saturate" and "NegPos" in here["why_not_proven"]
+    there = onnx_saturate.diff(folder / "a.onnx", other, runtime="onnxruntime", custom_op_library=LIBRARY)
+    assert there.to_dict()["proven"] and len(there.regions) == 1
+    assert command(folder, "diff", "a.onnx", "a.onnx", *THERE).returncode == 0
+
+
+def test_diff_sees_the_same_in_both_runtimes(folder):
+    onnx.save(onnx_saturate.optimize(DATA / "bart_encoder.onnx"), folder / "out.onnx")
+    told = [json.loads(command(folder, "diff", DATA / "bart_encoder.onnx", "out.onnx", *words, "--json").stdout) for words in ((), ("--runtime", "onnxruntime"))]
+    assert told[0].pop("runtime") == "saturate" and told[1].pop("runtime") == "onnxruntime" and told[0] == told[1] and told[0]["proven"]
+
+
+def test_extract(folder):
+    done = command(folder, "extract", "a.onnx", "--sample", 2, "-o", "graphs", *THERE, "--json")
+    assert done.returncode == 0 and list((folder / "graphs").iterdir()), done.stderr
+    # Nothing is optimized, and no file written, before words that make no sense are found.
+    done = command(folder, "extract", "a.onnx", "--dump-egraph", "g.json", "--custom-op-library", LIBRARY)
+    assert done.returncode == 2 and "add --runtime onnxruntime" in done.stderr and not (folder / "g.json").exists()
+    assert onnx_saturate.extract(model(), samples=1, runtime="onnxruntime", custom_op_library=[LIBRARY])
+
+
+def test_slm(tmp_path):
+    onnx.save(decoder(Shape()), tmp_path / "whole.onnx")
+    done = command(tmp_path, "slm", "whole.onnx", "-o", "out.onnx", "--sequence", 8, "--runtime", "onnxruntime", "--report", "r.json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "r.json").read_text())
+    assert told["stepping"]["runtime"] == "onnxruntime" and {check["runtime"] for check in told["verify"]} == {"onnxruntime"}
+
+
 @pytest.mark.parametrize("words, code, what", [
+    (("transform", "a.onnx", "--pass", "strip_metadata", "--custom-op-library", LIBRARY), 2, "add --runtime onnxruntime"),
+    (("diff", "a.onnx", "b.onnx", "--runtime", "onnxruntime", "--custom-op-library", "no.so"), 1, "no.so: there is no such file"),
     (("verify", "a.onnx", "a.onnx", "--custom-op-library", LIBRARY), 2, "add --runtime onnxruntime"),
     (("verify", "a.onnx", "a.onnx", "--runtime", "tensorrt"), 2, "saturate, onnxruntime"),
     (("run", "a.onnx", "--random", "--runtime", "onnxruntime", "--custom-op-library", "no.so"), 1, "no.so: there is no such file"),

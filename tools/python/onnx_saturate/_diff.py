@@ -65,7 +65,7 @@ def diff(first: ModelLike, second: ModelLike, **options: Unpack[Options]) -> Dif
     """What differs between two models, whatever tool made them: regions between values that both have, and interface, opsets, weights.
 
     Both are run on the same random inputs, to tell which values are equal. Of the options: `dims` and `input_shapes` (sizes to run at),
-    `seed`, `time_limit`, `max_memory`, `threads`, `base_dir`; `target` and `cost` for what is predicted.
+    `seed`, `time_limit`, `max_memory`, `threads`, `runtime`, `custom_op_library`, `base_dir`; `target` and `cost` for what is predicted.
     """
     a = _convert.to_core(first, options.get("base_dir"))
     b = _convert.to_core(second, options.get("base_dir"))

@@ -36,11 +36,11 @@ _KINDS: Mapping[str, Any] = {
 }
 _SHAPES = {"dims": ("--dim", "sizes"), "input_shapes": ("--input-shapes", "shapes"), "allow_empty": ("--allow-empty", "on")}
 _RUN = {"threads": ("--threads", "whole"), "seed": ("--seed", "whole"), "max_memory": ("--max-memory", "megabytes"), "time_limit": ("--time-limit", "number")}
+_RUNTIME = {"runtime": ("--runtime", "text"), "custom_op_library": ("--custom-op-library", "texts")}
 _BENCH = {
-    **_SHAPES, **_RUN,
+    **_SHAPES, **_RUN, **_RUNTIME,
     "iterations": ("--iterations", "whole"), "warmup": ("--warmup", "whole"), "as_is": ("--as-is", "on"), "pin": ("--pin", "on"),
     "check_finite": ("--check-finite", "on"), "profile": ("--profile", "text"),
-    "runtime": ("--runtime", "text"), "custom_op_library": ("--custom-op-library", "texts"),
 }  # fmt: skip
 _SATURATE = {
     "target": ("--target", "text"), "prefer": ("--prefer", "texts"), "cost": ("--cost", "text"), "cost_at": ("--cost-at", "points"),
@@ -51,7 +51,8 @@ _SATURATE = {
     "keep_opset": ("--keep-opset", "on"), "iterations": ("--iterations", "whole"), "node_limit": ("--node-limit", "whole"),
     "time_limit": ("--time-limit", "number"),
 }  # fmt: skip
-_EXTRACT = {**_SHAPES, **_RUN, **_SATURATE, "verify": ("--no-verify", "off"), "rtol": ("--check-rtol", "number"), "atol": ("--check-atol", "number"), "steps": ("--steps", "whole")}  # fmt: skip
+_EXTRACT = {**_SHAPES, **_RUN, **_SATURATE, **_RUNTIME, "verify": ("--no-verify", "off"), "rtol": ("--check-rtol", "number"), "atol": ("--check-atol", "number"), "steps": ("--steps", "whole")}  # fmt: skip
+_Rows = list[dict[str, Any]]
 _COST = {**_SHAPES, **_SATURATE, "threads": ("--threads", "whole")}
 
 
@@ -109,7 +110,7 @@ def bench(model: ModelLike, other: ModelLike | None = None, *, inputs: Mapping[s
     return told
 
 
-def extract(model: ModelLike, folder: Path | None = None, *, samples: int = 8, **options: Any) -> dict[str, Any]:
+def extract(model: ModelLike, folder: Path | None = None, *, samples: int = 8, **options: Any) -> _Rows:
     """Other graphs that equal a model, near the chosen one and far from it, written into `folder` or only listed (the keys of
     `saturate extract --json`).
 
@@ -117,14 +118,11 @@ def extract(model: ModelLike, folder: Path | None = None, *, samples: int = 8, *
     """
     with _files([model]) as (paths, _):
         words = [] if folder is None else [f"--output={text('folder', folder)}"]
-        told: dict[str, Any] = _command("extract", *paths, *words, f"--sample={whole('samples', samples, 0, 100000)}", *_words(options, _EXTRACT))
+        told: _Rows = _command("extract", *paths, *words, f"--sample={whole('samples', samples, 0, 100000)}", *_words(options, _EXTRACT))
     return told
 
 
 document(extract, _EXTRACT)
-
-
-_Rows = list[dict[str, Any]]
 
 
 class _Cost:
