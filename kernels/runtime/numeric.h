@@ -15,8 +15,25 @@ namespace saturate {
 
 // A double as the float that keeps later rounding to a narrower format correct (round to odd).
 float narrow_round_to_odd(double value);
-std::uint16_t float_to_half_bits(float value);
-float half_bits_to_float(std::uint16_t bits);
+
+// Both without branches, so that loops over them are made of vectors.
+inline std::uint16_t float_to_half_bits(float value) {
+  const auto u = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
+  // Below 2^-14: adding 0.5 aligns the subnormal's last bit with the float's last bit.
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  const std::uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
+  const std::uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
+  const std::uint32_t number = magnitude >= 0x477ff000u ? 0x7c00u : finite;  // 65520 and above round to infinity
+  const std::uint32_t nan = 0x7e00u | ((magnitude >> 13) & 0x3ffu);
+  return static_cast<std::uint16_t>(sign | (magnitude > 0x7f800000u ? nan : number));
+}
+inline float half_bits_to_float(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000u) << 16, rest = (bits & 0x7fffu) << 13;
+  const std::uint32_t normal = rest + (rest < 0x0f800000u ? 0x38000000u : 0x70000000u);  // infinity and NaN have the highest exponent
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(rest + 0x38800000u) - 0x1p-14f);
+  return std::bit_cast<float>(sign | (rest < 0x00800000u ? subnormal : normal));
+}
 
 inline std::uint16_t float_to_bfloat16_bits(float value) {
   const auto u = std::bit_cast<std::uint32_t>(value);
@@ -53,6 +70,12 @@ struct BFloat16 {
     return h;
   }
 };
+
+// Of arrays; `from` may begin at any address.
+void to_floats(const Half* from, std::int64_t n, float* to);
+void to_floats(const BFloat16* from, std::int64_t n, float* to);
+void from_floats(const float* from, std::int64_t n, Half* to);
+void from_floats(const float* from, std::int64_t n, BFloat16* to);
 
 template <typename T>
 inline constexpr bool is_small_float_v = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;

@@ -1,7 +1,11 @@
 #include <atomic>
+#include <bit>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <limits>
 #include <thread>
+#include <vector>
 
 #include "fmt/format.h"
 #include "kernel_test_util.h"
@@ -238,6 +242,48 @@ TEST(Numeric, HalfRoundsToNearestEvenOverItsWholeRange) {
   // A double just above the middle of two halves must not be rounded twice.
   EXPECT_EQ(Half(1.0 + 0x1p-11 + 0x1p-40).bits, 0x3c01);
   EXPECT_EQ(BFloat16(1.0 + 0x1p-8 + 0x1p-40).bits, 0x3f81);
+}
+
+// Of all halves, and of floats of every size, at an address that no type has.
+TEST(Numeric, ArraysAreConvertedAsTheirElements) {
+  std::vector<std::byte> bytes(65536 * sizeof(float) + 1);
+  std::vector<float> floats(65536);
+  std::vector<Half> halves(65536);
+  std::vector<BFloat16> brains(65536);
+  const auto same = [](float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); };
+  for (std::uint32_t i = 0; i < 65536; ++i) {
+    halves[i].bits = brains[i].bits = static_cast<std::uint16_t>(i);
+    floats[i] = std::bit_cast<float>(i * 65537u * 3u);
+  }
+  std::vector<float> made(65536);
+  std::memcpy(bytes.data() + 1, halves.data(), 65536 * sizeof(Half));
+  to_floats(reinterpret_cast<const Half*>(bytes.data() + 1), 65536, made.data());
+  for (std::size_t i = 0; i < 65536; ++i) ASSERT_TRUE(same(made[i], half_bits_to_float(halves[i].bits))) << i;
+  to_floats(brains.data(), 65536, made.data());
+  for (std::size_t i = 0; i < 65536; ++i) ASSERT_TRUE(same(made[i], static_cast<float>(brains[i]))) << i;
+  std::memcpy(bytes.data() + 1, floats.data(), 65536 * sizeof(float));
+  from_floats(reinterpret_cast<const float*>(bytes.data() + 1), 65536, halves.data());
+  from_floats(floats.data(), 65536, brains.data());
+  for (std::size_t i = 0; i < 65536; ++i) {
+    ASSERT_EQ(halves[i].bits, float_to_half_bits(floats[i])) << floats[i];
+    ASSERT_EQ(brains[i].bits, float_to_bfloat16_bits(floats[i])) << floats[i];
+  }
+}
+
+// The formulas without branches, beside what the numbers are.
+TEST(Numeric, HalvesAreTheirNumbers) {
+  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto h = static_cast<std::uint16_t>(bits);
+    Tensor one(DType::kFloat16, {1});
+    store_bits(one, 0, h);
+    const double want = *element_as_double(one, 0);
+    const float got = half_bits_to_float(h);
+    if (std::isnan(want))
+      EXPECT_TRUE(std::isnan(got)) << bits;
+    else
+      EXPECT_EQ(static_cast<double>(got), want) << bits;
+    EXPECT_EQ(float_to_half_bits(got), std::isnan(want) ? h | 0x200 : h) << bits;
+  }
 }
 
 }  // namespace

@@ -46,11 +46,12 @@ HalfWeights::Known& HalfWeights::known(const Tensor& tensor) {
 }
 
 void HalfWeights::convert(const Tensor& tensor, std::int64_t begin, std::span<std::uint16_t> halves) const {
-  const std::byte* const bytes = tensor.bytes().data();
-  for (std::size_t i = 0; i < halves.size(); ++i) {
-    const float number = number_at(bytes, begin + static_cast<std::int64_t>(i));
-    halves[i] = to_ == DType::kFloat16 ? float_to_half_bits(number) : float_to_bfloat16_bits(number);
-  }
+  const auto* from = reinterpret_cast<const float*>(tensor.bytes().data()) + begin;  // at any address
+  const auto n = static_cast<std::int64_t>(halves.size());
+  if (to_ == DType::kFloat16)
+    from_floats(from, n, reinterpret_cast<Half*>(halves.data()));
+  else
+    from_floats(from, n, reinterpret_cast<BFloat16*>(halves.data()));
 }
 
 std::optional<Tensor> HalfWeights::in_file(const Tensor& tensor) {
