@@ -14,15 +14,17 @@
 namespace saturate {
 namespace {
 
-constexpr std::int64_t kBlockDepth = 768;       // of k: a piece of a panel stays in the second-level cache
-constexpr std::int64_t kBlockRows = 288;        // of A, that read a panel one after another
-constexpr std::int64_t kBlockFloats = 1 << 20;  // of A, copied together
-constexpr std::int64_t kNearFloats = 1 << 18;   // of A, that stay in the second-level cache from one panel to the next
-constexpr std::int64_t kGroupFloats = 1 << 17;  // of C, beside A and B there
-constexpr std::int64_t kFarRows = 512;          // floats from one row to the next
-constexpr std::int64_t kParts = 4;              // of a panel: what a tile can ask for, 16 floats each step of k
-constexpr std::int64_t kPackRows = 24;          // fewer rows do not pay for packing B
-constexpr std::int64_t kDotRows = 4;            // nor for packing a transposed one
+constexpr std::int64_t kBlockDepth = 768;         // of k: a piece of a panel stays in the second-level cache
+constexpr std::int64_t kBlockRows = 288;          // of A, that read a panel one after another
+constexpr std::int64_t kBlockFloats = 1 << 20;    // of A, copied together
+constexpr std::int64_t kNearFloats = 1 << 18;     // of A, that stay in the second-level cache from one panel to the next
+constexpr std::int64_t kGroupFloats = 1 << 17;    // of C, beside A and B there
+constexpr std::int64_t kFarRows = 512;            // floats from one row to the next
+constexpr std::int64_t kParts = 4;                // of a panel: what a tile can ask for, 16 floats each step of k
+constexpr std::int64_t kPassingFloats = 1 << 20;  // of B, packed or converted for one product: weights may be as large as memory
+constexpr std::int64_t kPackRows = 24;            // fewer rows do not pay for packing B
+constexpr std::int64_t kCopyGrain = 1 << 16;      // elements that make up for waking another thread
+constexpr std::int64_t kDotRows = 4;              // nor for packing a transposed one
 constexpr std::int64_t kTaskFlops = 1 << 20;
 constexpr std::int64_t kThreadRows = 96;  // of C: so many make up for reading all of B
 constexpr std::int64_t kReadFlops = 40;   // what reading an element of B from memory takes as long as
@@ -256,6 +258,29 @@ struct RowMajor {
   }
 };
 
+// f(begin, count) for columns of B that make up all of it, as many at a time as may be copied for one product.
+template <typename F>
+void for_column_groups(const GemmSize& size, const F& f) {
+  const std::int64_t nr = gemm_kernel().nr, width = std::max(nr, kPassingFloats / std::max<std::int64_t>(1, size.k) / nr * nr);
+  for (std::int64_t begin = 0; begin < size.n; begin += width) f(begin, std::min(width, size.n - begin));
+}
+
+// to[i * cols + j] = from[i, j]
+template <typename T>
+void copy_as_floats(const KernelContext& ctx, std::int64_t rows, std::int64_t cols, MatrixView<T> from, float* to) {
+  parallel_for(ctx, rows, std::max<std::int64_t>(1, kCopyGrain / std::max<std::int64_t>(1, cols)),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t i = begin; i < end; ++i) {
+                   const T* row = from.data + i * from.row_stride;
+                   if (from.col_stride == 1) {
+                     to_floats(row, cols, to + i * cols);
+                     continue;
+                   }
+                   for (std::int64_t j = 0; j < cols; ++j) to[i * cols + j] = static_cast<float>(row[j * from.col_stride]);
+                 }
+               });
+}
+
 }  // namespace
 
 GemmKernel gemm_kernel_portable() { return {4, 16, tile_portable}; }
@@ -356,10 +381,41 @@ void gemm(const KernelContext& ctx, GemmSize size, MatrixView<float> a, MatrixVi
                               c.data[i * c.step + j] = dot_floats(a.data + i * a.row_stride, b.data + j * b.col_stride, k);
                         });
   }
-  if (b.col_stride != 1 || m >= kPackRows) return gemm_packed(ctx, m, a, pack_matrix(k, n, b), c);
   const RowMajor rows(m, k, a);
+  if (b.col_stride != 1 || m >= kPackRows) {
+    PackedMatrix packed;
+    return for_column_groups(size, [&](std::int64_t begin, std::int64_t columns) {
+      pack_matrix(k, columns, {b.data + begin * b.col_stride, b.row_stride, b.col_stride}, packed);
+      gemm_packed(ctx, m, {rows.data, rows.lda, 1}, packed, {c.data + begin, c.step});
+    });
+  }
   run_panels(ctx, {m, n, k, rows.data, rows.lda, nullptr, {b.data, b.row_stride, gemm_kernel().nr}, c.data, c.step, nullptr});
 }
+
+template <typename T>
+void gemm_through_floats(const KernelContext& ctx, GemmSize size, MatrixView<T> a, MatrixView<T> b, MatrixRows<T> c) {
+  const std::int64_t m = size.m, k = size.k;
+  const bool by_rows = b.col_stride == 1;  // the other way the columns of B, which are longer runs in memory then
+  const AlignedFloats left = aligned_floats(m * k);
+  copy_as_floats(ctx, m, k, a, left.get());
+  AlignedFloats right, made;
+  for_column_groups(size, [&](std::int64_t begin, std::int64_t columns) {
+    if (right == nullptr) {  // the first group is the widest
+      right = aligned_floats(k * columns);
+      made = aligned_floats(m * columns);
+    }
+    const T* from = b.data + begin * b.col_stride;
+    if (by_rows)
+      copy_as_floats<T>(ctx, k, columns, {from, b.row_stride, 1}, right.get());
+    else
+      copy_as_floats<T>(ctx, columns, k, {from, b.col_stride, b.row_stride}, right.get());
+    gemm(ctx, {m, columns, k}, {left.get(), k, 1}, {right.get(), by_rows ? columns : 1, by_rows ? 1 : k}, {made.get(), columns});
+    for (std::int64_t i = 0; i < m; ++i) from_floats(made.get() + i * columns, columns, c.data + i * c.step + begin);
+  });
+}
+
+template void gemm_through_floats(const KernelContext&, GemmSize, MatrixView<Half>, MatrixView<Half>, MatrixRows<Half>);
+template void gemm_through_floats(const KernelContext&, GemmSize, MatrixView<BFloat16>, MatrixView<BFloat16>, MatrixRows<BFloat16>);
 
 void gemm(const KernelContext&, GemmSize size, MatrixView<double> a, MatrixView<double> b, MatrixRows<double> c) {
   const auto [m, n, k] = size;

@@ -116,8 +116,15 @@ void gemm_panels(const KernelContext& ctx, GemmSize size, MatrixView<float> a, c
                  const GemmFinish& finish = {});
 void gemm_scattered(const KernelContext& ctx, std::int64_t m, const ScatteredRows& a, const PackedMatrix& b, MatrixRows<float> c,
                     const GemmFinish& finish = {});
+// Of a B that is packed for this once some columns are at a time.
 void gemm(const KernelContext& ctx, GemmSize size, MatrixView<float> a, MatrixView<float> b, MatrixRows<float> c);
 void gemm(const KernelContext& ctx, GemmSize size, MatrixView<double> a, MatrixView<double> b, MatrixRows<double> c);
+
+// Of 16-bit floats, in float: of B some columns are converted at a time.
+template <typename T>
+void gemm_through_floats(const KernelContext& ctx, GemmSize size, MatrixView<T> a, MatrixView<T> b, MatrixRows<T> c);
+extern template void gemm_through_floats(const KernelContext&, GemmSize, MatrixView<Half>, MatrixView<Half>, MatrixRows<Half>);
+extern template void gemm_through_floats(const KernelContext&, GemmSize, MatrixView<BFloat16>, MatrixView<BFloat16>, MatrixRows<BFloat16>);
 
 // The same by plain loops for any element type; sums in Accumulator<T>.
 template <typename T>
@@ -139,24 +146,11 @@ void gemm_reference(GemmSize size, MatrixView<T> a, MatrixView<T> b, MatrixRows<
 // Element type T by the fastest way the context allows: floats as above, 16-bit floats through float, the rest by plain loops.
 template <typename T>
 void gemm_any(const KernelContext& ctx, GemmSize size, MatrixView<T> a, MatrixView<T> b, MatrixRows<T> c) {
-  const auto [m, n, k] = size;
   if (ctx.options.reference) return gemm_reference(size, a, b, c);
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
     gemm(ctx, size, a, b, c);
   } else if constexpr (is_small_float_v<T>) {
-    std::vector<float> fa(static_cast<std::size_t>(m * k)), fb(static_cast<std::size_t>(k * n)), fc(static_cast<std::size_t>(m * n));
-    for (std::int64_t i = 0; i < m; ++i) {
-      for (std::int64_t p = 0; p < k; ++p)
-        fa[static_cast<std::size_t>(i * k + p)] = static_cast<float>(a.data[i * a.row_stride + p * a.col_stride]);
-    }
-    for (std::int64_t p = 0; p < k; ++p) {
-      for (std::int64_t j = 0; j < n; ++j)
-        fb[static_cast<std::size_t>(p * n + j)] = static_cast<float>(b.data[p * b.row_stride + j * b.col_stride]);
-    }
-    gemm(ctx, size, MatrixView<float>{fa.data(), k, 1}, MatrixView<float>{fb.data(), n, 1}, {fc.data(), n});
-    for (std::int64_t i = 0; i < m; ++i) {
-      for (std::int64_t j = 0; j < n; ++j) c.data[i * c.step + j] = static_cast<T>(fc[static_cast<std::size_t>(i * n + j)]);
-    }
+    gemm_through_floats(ctx, size, a, b, c);
   } else {
     gemm_reference(size, a, b, c);
   }

@@ -49,6 +49,32 @@ TEST(Gemm, TilesOfEveryKernel) {
   }
 }
 
+// B is packed or converted in groups of columns where it is large: of either order, with few rows of A and many.
+template <typename T>
+void expect_groups(std::int64_t m, std::int64_t transposed) {
+  const std::int64_t k = 300, n = 2 * (1 << 20) / k + 71;
+  const auto numbers = [](Shape dims, std::uint32_t seed) {
+    std::vector<T> out;
+    for (const float x : test::noise(static_cast<std::size_t>(dims[0] * dims[1]), seed)) out.push_back(static_cast<T>(x));
+    return test::make<T>(std::move(dims), std::move(out));
+  };
+  test::Call call{"Gemm"};
+  call.attributes = {test::int_attr("transB", transposed)};
+  const std::vector<Value> inputs{numbers({m, k}, 1), transposed != 0 ? numbers({n, k}, 2) : numbers({k, n}, 2)};
+  const Tensor got = eval(call, inputs);
+  call.reference = true;
+  expect_near(got, eval(call, inputs), is_small_float_v<T> ? 0.1 : 1e-4);
+}
+
+TEST(Gemm, LargeMatricesGoInGroupsOfColumns) {
+  for (const std::int64_t m : {1, 3, 7, 25})
+    for (const std::int64_t transposed : {0, 1}) {
+      expect_groups<float>(m, transposed);
+      expect_groups<Half>(m, transposed);
+      expect_groups<BFloat16>(m, transposed);
+    }
+}
+
 // Rows in pieces that lie anywhere are the same rows.
 TEST(Gemm, TilesReadRowsInPieces) {
   std::vector<GemmKernel> kernels{gemm_kernel_portable()};
