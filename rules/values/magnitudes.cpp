@@ -1,7 +1,6 @@
 #include "rules/values/magnitudes.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -16,10 +15,10 @@ constexpr std::size_t kMostComputed = std::size_t{1} << 26;  // bytes of a const
 constexpr std::size_t kLarge = std::size_t{1} << 20;         // bytes from which on a weight's pages are given back
 constexpr int kDeepestView = 6;
 
-// The bits of a float without its sign are ordered as its magnitude is.
-template <typename Float, typename Bits>
+// The bits of an IEEE float without its sign are ordered as its magnitude is.
+template <typename Bits>
 Magnitudes by_bits(const Tensor& t) {
-  constexpr Bits kSign = Bits{1} << (sizeof(Bits) * 8 - 1);
+  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (sizeof(Bits) * 8 - 1));
   const std::byte* bytes = t.bytes().data();
   Bits most = 0, least = std::numeric_limits<Bits>::max();  // least: of bits - 1, so that 0 comes last
   for (std::int64_t i = 0; i < t.size(); ++i) {
@@ -29,11 +28,27 @@ Magnitudes by_bits(const Tensor& t) {
     most = std::max(most, bits);
     least = std::min(least, static_cast<Bits>(bits - 1));
   }
-  Magnitudes out;
-  const double top = std::bit_cast<Float>(most);
-  out.most = std::isfinite(top) ? top : HUGE_VAL;
-  if (most != 0) out.least = std::bit_cast<Float>(static_cast<Bits>(least + 1));
-  return out;
+  const auto number = [&](Bits bits) {
+    Tensor one(t.dtype(), {1});
+    store_bits(one, 0, bits);
+    const double value = element_as_double(one, 0).value_or(HUGE_VAL);
+    return std::isfinite(value) ? value : HUGE_VAL;
+  };
+  return {most == 0 ? HUGE_VAL : number(static_cast<Bits>(least + 1)), number(most)};
+}
+
+std::optional<Magnitudes> by_bits(const Tensor& t) {
+  switch (t.dtype()) {
+    case DType::kFloat16:
+    case DType::kBfloat16:
+      return by_bits<std::uint16_t>(t);
+    case DType::kFloat:
+      return by_bits<std::uint32_t>(t);
+    case DType::kDouble:
+      return by_bits<std::uint64_t>(t);
+    default:
+      return std::nullopt;
+  }
 }
 
 // Operators whose result holds each element of the first input, once or more, with its own sign or another.
@@ -58,12 +73,11 @@ std::optional<Magnitudes> of_class(Look& look, Id id, int depth) {
 }  // namespace
 
 Magnitudes magnitudes_of(const Tensor& t) {
-  Magnitudes out;
-  if (t.dtype() == DType::kFloat || t.dtype() == DType::kDouble) {
-    out = t.dtype() == DType::kFloat ? by_bits<float, std::uint32_t>(t) : by_bits<double, std::uint64_t>(t);
+  if (const auto found = by_bits(t)) {
     if (t.bytes().size() > kLarge) release_pages(t);
-    return out;
+    return *found;
   }
+  Magnitudes out;
   for (std::int64_t i = 0; i < t.size(); ++i) {
     const auto x = element_as_double(t, i);
     const double size = x && std::isfinite(*x) ? std::fabs(*x) : HUGE_VAL;
