@@ -265,6 +265,13 @@ void for_column_groups(const GemmSize& size, const F& f) {
   for (std::int64_t begin = 0; begin < size.n; begin += width) f(begin, std::min(width, size.n - begin));
 }
 
+// Asks for what is read next: by itself the processor does not look beyond a page, and rows of weights lie in pages of their own.
+template <typename T>
+void fetch(const T* from, std::int64_t n) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < n; i += kLine) __builtin_prefetch(from + i);
+}
+
 // to[i * cols + j] = from[i, j]
 template <typename T>
 void copy_as_floats(const KernelContext& ctx, std::int64_t rows, std::int64_t cols, MatrixView<T> from, float* to) {
@@ -273,6 +280,7 @@ void copy_as_floats(const KernelContext& ctx, std::int64_t rows, std::int64_t co
                  for (std::int64_t i = begin; i < end; ++i) {
                    const T* row = from.data + i * from.row_stride;
                    if (from.col_stride == 1) {
+                     if (i + 1 < end) fetch(row + from.row_stride, cols);
                      to_floats(row, cols, to + i * cols);
                      continue;
                    }
