@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <iterator>
 #include <numeric>
+
+#include "onnx_bridge/model/bytes.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -235,10 +236,10 @@ struct BufferPool::ToArena {
   }
 };
 
-BufferPool::BufferPool(bool keep) : keep_(keep) {}
+BufferPool::BufferPool(bool keep, bool keep_results) : keep_(keep), keep_results_(keep_results) {}
 
 BufferPool::~BufferPool() {
-  for (auto& [bytes, data] : free_) std::free(data);
+  for (auto& [bytes, data] : free_) give_bytes(data, bytes);
   if (arena_ != nullptr) arena_->trim(0);
 }
 
@@ -270,7 +271,7 @@ std::shared_ptr<std::byte> BufferPool::get_at(std::size_t offset, std::size_t by
 // Results that grow from run to run, as caches do, find a buffer of theirs again, and leave none behind that they have outgrown.
 std::shared_ptr<std::byte> BufferPool::get_apart(std::size_t bytes) {
   if (too_large(bytes)) return nullptr;
-  std::size_t whole = keep_ ? with_room(whole_lines(bytes)) : whole_lines(bytes), given_up = 0;
+  std::size_t whole = keep_results_ ? with_room(whole_lines(bytes)) : whole_lines(bytes), given_up = 0;
   std::byte* data = nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -285,19 +286,19 @@ std::shared_ptr<std::byte> BufferPool::get_apart(std::size_t bytes) {
       while (it != free_.begin() && given_up < whole && std::prev(it)->first >= whole - whole / 4) {
         --it;
         given_up += it->first;
-        std::free(it->second);
+        give_bytes(it->second, it->first);
         it = free_.erase(it);
       }
     }
   }
-  if (data == nullptr) data = static_cast<std::byte*>(std::aligned_alloc(64, whole));
+  if (data == nullptr) data = take_bytes(whole, false);
   if (data == nullptr) return nullptr;
-  if (!keep_) return {data, [](std::byte* p) { std::free(p); }};
+  if (!keep_results_) return {data, [whole](std::byte* p) { give_bytes(p, whole); }};
   return {data, [pool = weak_from_this(), whole](std::byte* p) {
             if (const std::shared_ptr<BufferPool> alive = pool.lock())
               alive->give_back(p, whole);
             else
-              std::free(p);
+              give_bytes(p, whole);
           }};
 }
 

@@ -70,8 +70,8 @@ MemoryPlan plan_memory(const std::vector<MemoryTrace::Buffer>& buffers);
 
 class BufferPool : public std::enable_shared_from_this<BufferPool> {
  public:
-  // `keep`: freed buffers are kept for further requests.
-  explicit BufferPool(bool keep);
+  // Whether freed buffers are kept for further requests: those of runs, and those of what outlives runs.
+  BufferPool(bool keep, bool keep_results);
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
@@ -91,7 +91,7 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
   std::shared_ptr<std::byte> wrap(std::size_t offset, std::size_t bytes, std::shared_ptr<MemoryTrace> trace, std::size_t buffer);
   void give_back(std::byte* data, std::size_t bytes);
   std::shared_ptr<Arena> arena() const;
-  bool keep_;
+  bool keep_, keep_results_;
   std::shared_ptr<Arena> arena_;  // null before the first request
   mutable std::mutex mutex_;
   std::multimap<std::size_t, std::byte*> free_;  // of buffers apart

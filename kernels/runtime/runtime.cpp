@@ -43,7 +43,7 @@ class KernelEvaluator : public Evaluator {
   explicit KernelEvaluator(const EvaluatorOptions& options)
       : seconds_(options.seconds),
         cancel_(options.cancel),
-        pool_(std::make_shared<BufferPool>(false)),
+        pool_(std::make_shared<BufferPool>(false, false)),
         meter_(std::make_shared<MemoryMeter>(options.memory)) {
     options_.reference = options.reference;
     options_.threads = 1;
@@ -108,7 +108,7 @@ struct Session::Impl {
   std::shared_ptr<Plan> plan;
   std::vector<Function> functions;  // keeps the bodies' subgraphs alive
   SessionOptions options;
-  std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>(true);
+  std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>(true, options.prepare);
   mutable Team team;
   mutable std::mutex team_in_use;
 

@@ -8,11 +8,11 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <new>
 
 #include "fmt/format.h"
+#include "onnx_bridge/model/bytes.h"
 
 namespace saturate {
 namespace {
@@ -357,13 +357,12 @@ Tensor::Tensor(DType dtype, Shape dims) : dtype_(dtype), dims_(std::move(dims)) 
     strings_ = std::make_shared<std::vector<std::string>>(static_cast<std::size_t>(elements_));
     return;
   }
-  const std::size_t padded = (size.value_or(0) + 63) / 64 * 64;
-  if (padded == 0) return;
-  void* buffer = std::aligned_alloc(64, padded);
-  if (!buffer) throw std::bad_alloc();
-  std::memset(buffer, 0, padded);
-  owner_ = std::shared_ptr<const void>(buffer, [](const void* p) { std::free(const_cast<void*>(p)); });
-  bytes_ = {static_cast<const std::byte*>(buffer), *size};
+  const std::size_t bytes = size.value_or(0);
+  if (bytes == 0) return;
+  std::byte* const data = take_bytes(bytes, true);
+  if (!data) throw std::bad_alloc();
+  owner_ = std::shared_ptr<const void>(data, [data, bytes](const void*) { give_bytes(data, bytes); });
+  bytes_ = {data, bytes};
 }
 
 Tensor::Tensor(DType dtype, Shape dims, std::shared_ptr<const void> owner, std::span<const std::byte> bytes)
