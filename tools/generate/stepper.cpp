@@ -40,6 +40,19 @@ Tensor part(const Tensor& t, int axis, std::int64_t begin, std::int64_t count) {
   return out;
 }
 
+// Along the axis of tokens; 0 where that is not known.
+std::int64_t length_of(const Value& value, int axis) {
+  const bool known = axis >= 0 && value.is_tensor() && axis < value.tensor().rank();
+  return known ? value.tensor().dims()[static_cast<std::size_t>(axis)] : 0;
+}
+
+std::optional<std::int64_t> fixed_length(const ValueInfo& info, int axis) {
+  const auto& shape = info.type.shape;
+  if (!shape || axis < 0 || static_cast<std::size_t>(axis) >= shape->size()) return std::nullopt;
+  const auto* length = std::get_if<std::int64_t>(&(*shape)[static_cast<std::size_t>(axis)]);
+  return length ? std::optional(*length) : std::nullopt;
+}
+
 // The past without its oldest, and the new behind.
 Tensor shifted(const Tensor& past, const Tensor& fresh, int axis) {
   const std::int64_t length = past.dims()[static_cast<std::size_t>(axis)], count = fresh.dims()[static_cast<std::size_t>(axis)];
@@ -150,15 +163,15 @@ absl::StatusOr<StepLogits> Stepper::step(const Tokens& tokens, std::optional<std
   if (decoder_.cache_position) inputs_[input(*decoder_.cache_position).name] = positions(*decoder_.cache_position, first, length);
   if (decoder_.past_length) inputs_[input(*decoder_.past_length).name] = count(*decoder_.past_length, first);
   if (decoder_.total_length) inputs_[input(*decoder_.total_length).name] = count(*decoder_.total_length, first + length);
-  // A past that slides is looked at again; another one is given away.
-  absl::StatusOr<std::vector<Value>> outputs = run_(decoder_.kind == CacheKind::kSliding ? inputs_ : std::exchange(inputs_, {}));
+  const std::vector<std::int64_t> had = past_lengths();
+  absl::StatusOr<std::vector<Value>> outputs = run_(needs_past_again() ? inputs_ : std::exchange(inputs_, {}));
   if (!outputs.ok())
     return absl::Status(outputs.status().code(),
                         fmt::format("tokens {} to {}: {}", seen_, total - 1, std::string(outputs.status().message())));
   absl::StatusOr<StepLogits> logits = logits_of((*outputs)[decoder_.logits], fresh, length);
   if (!logits.ok()) return logits;
   const std::int64_t dropped = fresh - keep.value_or(fresh);
-  if (absl::Status s = feed_back(*outputs, dropped); !s.ok()) return s;
+  if (absl::Status s = feed_back(*outputs, had, dropped); !s.ok()) return s;
   if (whole)
     for (auto& row : all_) row.resize(static_cast<std::size_t>(total - dropped));
   seen_ = total - dropped;
@@ -187,25 +200,39 @@ absl::StatusOr<StepLogits> Stepper::logits_of(const Value& value, std::int64_t t
   return StepLogits(std::move(scores), first, tokens);
 }
 
+// Whether a past slides, and presents hold the new tokens alone. Any other is given away, so that a run may free it as it goes.
+bool Stepper::needs_past_again() const {
+  if (decoder_.kind != CacheKind::kSliding) return false;
+  return !std::all_of(decoder_.cache.begin(), decoder_.cache.end(), [&](const CachePair& pair) {
+    const auto past = fixed_length(input(pair.past), pair.axis), present = fixed_length(model_.graph.outputs[pair.present], pair.axis);
+    return past && present && *present >= *past;
+  });
+}
+
+std::vector<std::int64_t> Stepper::past_lengths() const {
+  std::vector<std::int64_t> out;
+  for (const CachePair& pair : decoder_.cache) out.push_back(length_of(inputs_.at(input(pair.past).name), pair.axis));
+  return out;
+}
+
 // Presents become pasts, without the last tokens that are dropped. A fixed past keeps its length; a present that is shorter holds the new
 // tokens alone. In a buffer the next run writes over what is dropped.
-absl::Status Stepper::feed_back(std::vector<Value>& outputs, std::int64_t dropped) {
-  for (const CachePair& pair : decoder_.cache) {
-    Value& present = outputs[pair.present];
+absl::Status Stepper::feed_back(std::vector<Value>& outputs, const std::vector<std::int64_t>& lengths, std::int64_t dropped) {
+  for (std::size_t i = 0; i < decoder_.cache.size(); ++i) {
+    const CachePair& pair = decoder_.cache[i];
+    Value present = std::exchange(outputs[pair.present], Value());  // freed as soon as the past is made of it
     if (!present.is_tensor())
       return absl::InvalidArgumentError(fmt::format("output '{}' is no tensor", model_.graph.outputs[pair.present].name));
     Value& past = inputs_[input(pair.past).name];
-    const auto at = static_cast<std::size_t>(std::max(pair.axis, 0));
-    const auto length = [&](const Value& v) {
-      return pair.axis >= 0 && v.is_tensor() && at < v.tensor().dims().size() ? v.tensor().dims()[at] : 0;
-    };
-    const std::int64_t made = length(present), had = length(past);
+    const std::int64_t made = length_of(present, pair.axis), had = lengths[i];
     const bool slides = decoder_.kind == CacheKind::kSliding && made != had;
     if (decoder_.kind == CacheKind::kSliding && !slides && dropped > 0)
       return absl::InvalidArgumentError(
           fmt::format("the model takes {} tokens a run, and its presents have no place for the oldest of the past: it can't "
                       "go on one by one; give one whose window is 1",
                       decoder_.window.value_or(1)));
+    if (slides && made < had && !past.is_tensor())
+      return absl::InvalidArgumentError(fmt::format("output '{}' is shorter than its type says", model_.graph.outputs[pair.present].name));
     if (slides && made < had)
       past = shifted(past.tensor(), part(present.tensor(), pair.axis, 0, made - dropped), pair.axis);
     else if (slides)
@@ -218,11 +245,16 @@ absl::Status Stepper::feed_back(std::vector<Value>& outputs, std::int64_t droppe
   return absl::OkStatus();
 }
 
-void Stepper::forget_past() {
+void Stepper::forget_past(std::int64_t tokens) {
   for (const CachePair& pair : decoder_.cache) {
     Value& past = inputs_.at(input(pair.past).name);
-    past = Tensor(past.tensor().dtype(), past.tensor().dims());
+    const DType dtype = past.tensor().dtype();
+    Shape dims = past.tensor().dims();
+    if (decoder_.kind == CacheKind::kGrowing && pair.axis >= 0) dims[static_cast<std::size_t>(pair.axis)] -= tokens;
+    past = Value();
+    past = Tensor(dtype, std::move(dims));
   }
+  seen_ -= tokens;
 }
 
 std::size_t Stepper::cache_bytes() const {

@@ -51,8 +51,8 @@ class Stepper {
   // past; the others are given again in the next step.
   absl::StatusOr<StepLogits> step(const Tokens& tokens, std::optional<std::int64_t> keep = std::nullopt);
 
-  // Puts zeros in the place of the past.
-  void forget_past();
+  // Puts zeros in the place of the past before the last `tokens` tokens, and takes these back: the next step takes them again.
+  void forget_past(std::int64_t tokens);
 
   const Decoder& decoder() const { return decoder_; }
   std::int64_t seen() const { return seen_; }
@@ -65,7 +65,9 @@ class Stepper {
   Tensor mask_tensor(std::int64_t total, std::int64_t end) const;
   Tensor positions(std::size_t place, std::int64_t first, std::int64_t count) const;
   Tensor count(std::size_t place, std::int64_t number) const;
-  absl::Status feed_back(std::vector<Value>& outputs, std::int64_t dropped);
+  bool needs_past_again() const;
+  std::vector<std::int64_t> past_lengths() const;
+  absl::Status feed_back(std::vector<Value>& outputs, const std::vector<std::int64_t>& had, std::int64_t dropped);
   absl::StatusOr<StepLogits> logits_of(const Value& value, std::int64_t tokens, std::int64_t run_tokens) const;
 
   const Model& model_;

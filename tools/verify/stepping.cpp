@@ -6,6 +6,7 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "fmt/ranges.h"
 #include "kernels/runtime/stop.h"
 #include "tools/generate/stepper.h"
 #include "tools/verify/noise.h"
@@ -14,9 +15,10 @@ namespace saturate {
 namespace {
 
 constexpr std::int64_t kUsualLengths[] = {2, 11, 32};
-constexpr std::int64_t kLongest = 2048;  // of a sequence that is run for the end of a table
-constexpr std::int64_t kStepsThere = 4;  // single ones before that end
-constexpr double kMoves = 0.01;          // share of their scale by which the past has to move the logits
+constexpr std::int64_t kLongest = 2048;                     // of a sequence that is run for the end of a table
+constexpr std::int64_t kStepsThere = 4;                     // single ones before that end
+constexpr std::size_t kCacheRoom = std::size_t{256} << 20;  // bytes of caches of fixed sizes, beyond which rows run one by one
+constexpr double kMoves = 0.01;                             // share of their scale by which the past has to move the logits
 constexpr double kFloatTolerance = 1e-3, kHalfTolerance = 2e-2;
 
 struct Case {
@@ -24,6 +26,19 @@ struct Case {
   std::int64_t prompt = 0;   // tokens of the first step
   std::int64_t window = 1;   // of each further one
   std::int64_t padding = 0;  // in front of the last row
+  std::int64_t steps() const { return 1 + (length - prompt + window - 1) / window; }
+};
+
+// What running took so far, and so what a case will take: the whole model for each token, the cached one for each step.
+class Pace {
+ public:
+  void saw(bool step, std::int64_t count, double seconds) {
+    (step ? step_ : token_) = seconds / static_cast<double>(std::max<std::int64_t>(1, count));
+  }
+  double seconds(const Case& c) const { return static_cast<double>(c.rows * c.length) * token_ + static_cast<double>(c.steps()) * step_; }
+
+ private:
+  double token_ = 0, step_ = 0;
 };
 
 // The rows of logits that are compared, one after another.
@@ -69,13 +84,17 @@ class Stepping {
     if (good()) check_lengths();
     if (good())
       for (const Case& c : cases()) {
-        if (!good() || steady_seconds() > deadline_) break;
+        if (!good()) break;
         if (one_row_alone_ && c.rows > 1) continue;
+        if (steady_seconds() + pace_.seconds(c) > deadline_) {
+          left_out_.push_back(text(c));
+          continue;
+        }
         compare(c);
         if (report_.status == VerifyStatus::kNotRun && c.rows > 1 && !whole().batch) leave_out_rows(c);
       }
     if (good() && report_.cases.empty()) stop(VerifyStatus::kNotRun, "no case was run within the time; --time-limit gives more");
-    if (good()) weigh_past();
+    if (good()) tell();
     report_.seconds = steady_seconds() - start;
     return std::move(report_);
   }
@@ -122,6 +141,7 @@ class Stepping {
     SessionOptions session_options;
     session_options.threads = options_.threads;
     session_options.cancel = options_.cancel;
+    session_options.prepare = false;  // a copy of each weight would be kept, and models may be as large as memory
     absl::StatusOr<Session> session = Session::create(*models_[i], session_options);
     if (!session.ok()) return session.status();
     sessions_.push_back(std::make_unique<Session>(*std::move(session)));
@@ -178,18 +198,36 @@ class Stepping {
 
   bool may_pad() const { return whole().attention_mask && cached().attention_mask && !cached().counts_tokens && !whole().counts_tokens; }
 
-  std::vector<Case> cases() const {
+  // Bytes of the cache of so many rows before the first token: all that there will be, where sizes are fixed.
+  std::size_t cache_bytes(std::int64_t rows) const {
+    std::size_t bytes = 0;
+    for (const CachePair& pair : cached().cache) {
+      const absl::StatusOr<Shape> dims = first_past(*models_[1], cached(), pair, rows, options_.cached.sizes);
+      if (dims.ok()) bytes += checked_bytes(models_[1]->graph.inputs[pair.past].type.dtype, *dims).value_or(0);
+    }
+    return bytes;
+  }
+
+  // Two rows, of which the second is padded in front; where one alone can be run it is padded itself.
+  std::vector<Case> cases() {
     const std::optional<std::int64_t> most = most_tokens();
     const std::optional<std::int64_t> fixed = cached().batch ? cached().batch : whole().batch;
+    const std::int64_t several = fixed.value_or(cache_bytes(2) > kCacheRoom ? 1 : 2);
+    if (several == 1 && !fixed)
+      report_.notes.push_back(fmt::format("batches of 2 were not compared: their caches take {} MiB", cache_bytes(2) >> 20));
     std::vector<Case> out;
     for (const std::int64_t length : lengths(most)) {
       const bool far = length > kUsualLengths[2];
-      for (const std::int64_t rows : fixed ? std::vector{*fixed} : far ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{1, 2})
-        for (const Case& c : of_length(length, far)) {
-          out.push_back(c);
-          out.back().rows = rows;
-          if (rows > 1 && may_pad() && length > 2) out.back().padding = std::max<std::int64_t>(1, length / 3);
-        }
+      const std::int64_t padding = may_pad() && length > 2 ? std::max<std::int64_t>(1, length / 3) : 0;
+      for (Case c : of_length(length, far)) {
+        c.rows = fixed.value_or(1);
+        if (c.rows == 1) out.push_back(c);
+        if (far && c.rows == 1) continue;
+        if (several == 1 && padding == 0) continue;
+        c.rows = several;
+        c.padding = padding;
+        out.push_back(c);
+      }
     }
     return out;
   }
@@ -239,11 +277,14 @@ class Stepping {
 
   // Logits of the next tokens; nullopt, and the report says why, where they can't be had.
   std::optional<StepLogits> step(int i, const Case& c, const Tokens& tokens) {
+    const double start = steady_seconds();
     absl::StatusOr<StepLogits> logits = steppers_[static_cast<std::size_t>(i)].step(tokens);
     if (!logits.ok()) {
       stop(i, logits.status(), text(c));
       return std::nullopt;
     }
+    const auto count = static_cast<std::int64_t>(tokens.size() * tokens[0].size());
+    pace_.saw(i == 1, i == 1 ? 1 : count, steady_seconds() - start);
     return *std::move(logits);
   }
 
@@ -272,6 +313,7 @@ class Stepping {
           expected.add(reference, r, t - before_there);
         }
       at += count;
+      if (at == c.length && count < at) weigh_past(c, part_of(tokens, at - count, count), here->last(0));
     }
     judge(c, expected.take(), made.take());
   }
@@ -294,48 +336,39 @@ class Stepping {
     if (!o.ok) stop(VerifyStatus::kDifferent, fmt::format("output '{}' differs with {}: {}", o.name, text(c), o.why));
   }
 
-  // How far the last token's logits move where the past is zero.
-  void weigh_past() {
-    const std::int64_t w = cached().window.value_or(1);
-    Case c{cached().batch.value_or(1), std::min<std::int64_t>(16, most_tokens().value_or(16)) / w * w, w, w, 0};
-    if (c.length < 2 * w || !begin(1, c)) return;
-    const Tokens tokens = draw(c);
-    Stepper& stepper = steppers_[1];
-    std::vector<float> kept;
-    for (const bool forget : {false, true}) {
-      if (!begin(1, c)) return;
-      for (std::int64_t at = 0; at < c.length; at += w) {
-        if (forget && at + w >= c.length) stepper.forget_past();
-        const std::optional<StepLogits> logits = step(1, c, part_of(tokens, at, w));
-        if (!logits) return;
-        if (at + w < c.length) continue;
-        const std::vector<float> last = logits->last(0);
-        if (!forget)
-          kept = last;
-        else
-          note_past(kept, last);
-      }
-    }
-  }
-
-  void note_past(const std::vector<float>& with, const std::vector<float>& without) {
+  // How far the last token's logits move where the past is zero: `last` tokens gave `with`, and come again.
+  void weigh_past(const Case& c, const Tokens& last, const std::vector<float>& with) {
+    steppers_[1].forget_past(static_cast<std::int64_t>(last[0].size()));
+    const std::optional<StepLogits> logits = step(1, c, last);
+    if (!logits) return;
+    const std::vector<float> without = logits->last(0);
     double scale = 0, moved = 0;
     for (std::size_t i = 0; i < with.size(); ++i) {
       scale = std::max(scale, std::abs(static_cast<double>(with[i])));
       moved = std::max(moved, std::abs(static_cast<double>(with[i]) - static_cast<double>(without[i])));
     }
-    const double share = scale > 0 ? moved / scale : 0;
-    report_.notes.push_back(
-        share < kMoves ? fmt::format("zeros instead of the past move the logits by {:.2g} of their scale alone: of the cache little is "
-                                     "proven; verify with weights on which the past matters",
-                                     share)
-                       : fmt::format("zeros instead of the past move the logits by {:.2g} of their scale", share));
+    past_moves_ = std::max(past_moves_.value_or(0), scale > 0 ? moved / scale : 0);
+  }
+
+  void tell() {
+    if (past_moves_)
+      report_.notes.push_back(*past_moves_ < kMoves
+                                  ? fmt::format("zeros instead of the past move the logits by {:.2g} of their scale alone: of the cache "
+                                                "little is proven; verify with weights on which the past matters",
+                                                *past_moves_)
+                                  : fmt::format("zeros instead of the past move the logits by {:.2g} of their scale", *past_moves_));
+    if (!left_out_.empty())
+      report_.notes.push_back(fmt::format("left out, for they would not have ended within {:g} s (--time-limit gives more): {}",
+                                          options_.seconds, fmt::join(left_out_, "; ")));
   }
 
   const Model* models_[2];
   const SteppingOptions& options_;
   double deadline_;
   bool one_row_alone_ = false;
+  Pace pace_;
+  std::optional<double> past_moves_;   // by zeros in its place, as a share of the logits' scale; the most of all cases
+  std::vector<std::string> left_out_;  // cases
   std::vector<std::unique_ptr<Session>> sessions_;
   std::vector<Stepper> steppers_;
   VerifyReport report_;

@@ -20,7 +20,7 @@ struct SteppingOptions {
       atol;                // default: 1e-3 of what is usual in a row of logits; 2e-2 of the largest where models compute in 16 bits
   std::uint64_t seed = 0;  // of the tokens
   int threads = 1;
-  double seconds = 60;                        // after so long no new case is begun
+  double seconds = 60;                        // a case that would end later is left out, and named in a note
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
   OtherRuntime runtime = {};  // that runs both instead of ours
@@ -28,10 +28,10 @@ struct SteppingOptions {
 
 // There are steps of one token and of several, and a prompt with single tokens behind it. Rows of a batch are padded in front by different
 // amounts, and some sequences end where a table of positions ends. The sizes of a case are its batch, tokens, tokens of the first
-// step and of a further one (window), and padding; its one output are the
-// logits of all tokens that are no padding (of each step's last token, where one of the models gives no others).
-// A sequence never goes beyond what a sliding past holds: there the two differ rightly.
-// A note tells how far the logits move where the past is zero; where they don't, nothing was learned of it.
+// step and of a further one (window), and padding; its one output are the logits of all tokens that are no padding (of each step's last
+// token, where one of the models gives no others). Rows run one by one, with a note, where the caches of two are large. A sequence never
+// goes beyond what a sliding past holds: there the two differ rightly. A note tells how far the logits move where the past is zero; where
+// they don't, nothing was learned of it.
 VerifyReport verify_by_stepping(const Model& whole, const Model& cached, const SteppingOptions& options = {});
 
 }  // namespace saturate
