@@ -45,6 +45,8 @@ class Work {
   // The output gives what the views make of its values.
   absl::Status view_output(const std::string& name, const ValueType& type, const std::vector<View>& views, const char* field,
                            const Arguments& args);
+  // Whether a pass verifies what it makes of a model; a note tells where that is left out for its size.
+  bool verifies(const Model& of);
   // Nodes behind the others.
   void append(std::vector<Node> nodes);
   void drop_input(const std::string& name);
@@ -57,11 +59,12 @@ class Work {
   Model model;
   Ties ties;
   FreshNames fresh;
-  std::vector<std::string> notes;  // for the report
-  VerifyOptions allowed;           // what approximations and rules have made necessary: tolerances, moves, excluded
-  bool verify = true;              // whether passes that optimize or merge verify their own work
-  VerifyOptions check;             // for that
-  std::string beside;              // in the folder of this path large weights that are made may lie meanwhile; "": in memory
+  std::vector<std::string> notes;      // for the report
+  VerifyOptions allowed;               // what approximations and rules have made necessary: tolerances, moves, excluded
+  bool verify = true;                  // whether passes that optimize or merge verify their own work
+  VerifyOptions check;                 // for that
+  std::size_t room = ~std::size_t{0};  // bytes of inputs beyond which they don't: the result is verified as a whole
+  std::string beside;                  // in the folder of this path large weights that are made may lie meanwhile; "": in memory
 
  private:
   void rename_freely(const Renaming& renaming);

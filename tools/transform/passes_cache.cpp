@@ -238,7 +238,7 @@ absl::Status kv_cache(Work& work, const Arguments& args) {
   // An attention that can't be written in this opset stays as it is spelled.
   if (cached.status().code() == absl::StatusCode::kOutOfRange) cached = cached_at(work.model, *options, opset, {"Attention"});
   if (!cached.ok()) return cached.status();
-  if (work.verify)
+  if (work.verifies(cached->model))
     if (absl::Status s = StepVerifier(work, *cached, *options).run(); !s.ok()) return s;
   for (const CacheSlot& slot : cached->slots)
     work.notes.push_back(fmt::format("{} of {} heads of {}, for node {}", slot.past, slot.heads, slot.size, slot.node));

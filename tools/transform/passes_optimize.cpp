@@ -55,7 +55,7 @@ absl::Status run_rules(Work& work, const Setup& setup, const OptimizeOptions& op
                        const Arguments& args) {
   PipelineOptions pipeline;
   pipeline.optimize = options;
-  pipeline.verify = work.verify;
+  pipeline.verify = work.verifies(work.model);
   pipeline.strict_verify = strict;
   pipeline.check = work.check;
   // Of quantizers that are left out the verifier asks what their steps make, unless it is given a tolerance.

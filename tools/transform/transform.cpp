@@ -32,6 +32,13 @@ VerifyOptions check_of(const Work& work, const VerifyOptions& given) {
   return check;
 }
 
+VerifyReport left_out(std::size_t bytes) {
+  VerifyReport report;
+  report.status = VerifyStatus::kNotRun;
+  report.message = fmt::format("left out, for inputs take {} MiB; the result as a whole is verified", bytes >> 20);
+  return report;
+}
+
 Failure failure_of(const VerifyReport& report, const std::string& passes) {
   const std::string what = fmt::format("after {}: {}", passes, report.message);
   switch (report.status) {
@@ -86,6 +93,7 @@ class Runner {
     work_->check = options_.check;
     work_->check.inputs.clear();
     work_->beside = options_.beside;
+    work_->room = options_.room;
   }
 
   void apply(const PassCall& step) {
@@ -118,6 +126,10 @@ class Runner {
 
   void verify() {
     if (!options_.verify) return;
+    if (const std::size_t bytes = std::max(input_bytes(start_, {}), input_bytes(work_->model, {})); bytes > options_.room) {
+      result_.report.checks.push_back(left_out(bytes));
+      return;
+    }
     VerifyOptions check = check_of(*work_, options_.check);
     if (!takes_the_same(start_.graph.inputs, given_for_)) check.inputs.clear();
     const Comparable pair = comparable(start_, work_->model, work_->ties);

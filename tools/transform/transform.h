@@ -19,6 +19,8 @@ struct TransformOptions {
   bool verify = true;
   VerifyOptions check;      // its `inputs` are those of the model that comes in
   std::string beside = {};  // in the folder of this path large weights that are made may lie meanwhile; "": in memory
+  // Bytes of inputs beyond which nothing is verified here, with a note: the caller verifies the result.
+  std::size_t room = ~std::size_t{0};
 };
 
 struct TransformReport {

@@ -92,6 +92,12 @@ absl::Status Work::view_output(const std::string& name, const ValueType& type, c
   return absl::OkStatus();
 }
 
+bool Work::verifies(const Model& of) {
+  const std::size_t bytes = verify ? input_bytes(of, {}) : 0;
+  if (bytes > room) notes.push_back(fmt::format("not verified by itself, for inputs take {} MiB; the result as a whole is", bytes >> 20));
+  return verify && bytes <= room;
+}
+
 void Work::append(std::vector<Node> nodes) {
   graph().nodes.insert(graph().nodes.end(), std::make_move_iterator(nodes.begin()), std::make_move_iterator(nodes.end()));
 }

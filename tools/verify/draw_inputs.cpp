@@ -400,6 +400,7 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
     return absl::UnimplementedError(fmt::format("input '{}': inputs of {} can't be drawn", name, dtype_name(type.dtype)));
   Tensor tensor(type.dtype, *dims);
   const std::int64_t row = dims->empty() ? 1 : std::max<std::int64_t>(dims->back(), 1);
+  if (is_floating(type.dtype) && tensor.bytes().size() >= style.zeros_from) return Value(std::move(tensor));
   if (fill_floats(tensor, style, (style.float_masks && input.mask) || style.masks.contains(name), input.quantizer, random))
     return Value(std::move(tensor));
   const std::int64_t limit = input.table ? (style.whole_tables ? *input.table : std::min<std::int64_t>(*input.table, 2)) : 0;

@@ -58,10 +58,11 @@ struct DrawStyle {
   bool hiding = false;       // 1 hides in a mask, and the first of each row is 0
   bool float_masks = false;  // floats that the model takes from 1 are 0 and 1, too
   Reach reach = Reach::kUsual;
-  std::int64_t phase = 0;            // which of the kinds of far numbers the first row has
-  bool usual_ints = false;           // `reach` holds for floats alone
-  bool held = false;                 // no float lies beyond the range of the quantizer that reads it
-  std::set<std::string> masks = {};  // inputs that are masks, as whatever floats the model takes them
+  std::int64_t phase = 0;                    // which of the kinds of far numbers the first row has
+  bool usual_ints = false;                   // `reach` holds for floats alone
+  bool held = false;                         // no float lies beyond the range of the quantizer that reads it
+  std::set<std::string> masks = {};          // inputs that are masks, as whatever floats the model takes them
+  std::size_t zeros_from = ~std::size_t{0};  // bytes from which on an input of floats is zeros, which take no memory
 };
 
 class InputDrawer {
@@ -112,6 +113,8 @@ class InputDrawer {
 // Size of a dim written as a name or a sum, difference or product of names and numbers ("past + seq", "2*N"); a name that is
 // missing in `sizes` (the whole text counts as one if it isn't such an expression) gives nullopt.
 std::optional<std::int64_t> evaluate_dim(const std::string& text, const Sizes& sizes);
+// Bytes of all inputs at these sizes. Dims that are known by none of them count as 1.
+std::size_t input_bytes(const Model& model, const Sizes& sizes);
 // The names in it.
 std::vector<std::string> dim_names(const std::string& text);
 
