@@ -363,6 +363,43 @@ def test_slm_by_default(tmp_path):
     assert encoder.returncode in (1, 3, 5) and not (tmp_path / "e.onnx").exists() and len(encoder.stderr.splitlines()) == 1
 
 
+def test_stepping_tells_what_it_leaves_out(tmp_path):
+    """A case that would take much longer than there is time is not begun."""
+    whole = saved(tmp_path, Shape(positions="none"), "whole.onnx")
+    cached = saved(tmp_path, Shape(positions="none", cache="growing"), "cached.onnx")
+    words = ("verify", whole, cached, "--stepping", "--lengths", "5,3000000", "--windows", 1, "--time-limit", 2, "--json")
+    told = json.loads(run_ok(*words).stdout)
+    assert {case["sizes"]["tokens"] for case in told["cases"]} == {5}
+    left = next(note for note in told["notes"] if note.startswith("left out"))
+    assert "batch 1, 3000000 tokens" in left and "--time-limit gives more" in left
+
+
+@needs_cache
+@pytest.mark.parametrize("words", [("--window", 1, "--sequence", 24), (), ("--window", 2, "--sequence", 24)])
+def test_slm_calibrates_on_tokens(tmp_path, words):
+    """Given as the whole model takes them, and run step by step through the one with a cache: one token has large numbers."""
+    model = decoder(Shape(positions="none"))
+    table = next(w for w in model.graph.initializer if list(w.dims)[:1] == [61])
+    numbers = onnx.numpy_helper.to_array(table).copy()
+    numbers[60] = 40000  # a half, but more than half of the largest one
+    table.CopyFrom(onnx.numpy_helper.from_array(numbers, table.name))
+    onnx.save(model, tmp_path / "m.onnx")
+
+    def done(**arrays):
+        np.savez(tmp_path / "x.npz", **arrays)
+        return run("slm", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--dtype", "fp16", "--no-verify", "--report", tmp_path / "r.json",
+                   "--calibrate", tmp_path / "x.npz", *words)
+
+    for token, large in ((60, True), (3, False)):
+        ids = np.full((3, 5), 3)
+        ids[1, 1] = token
+        told = done(input_ids=ids)
+        assert told.returncode == 0, told.stderr
+        notes = next(p for p in json.loads((tmp_path / "r.json").read_text())["passes"] if p["pass"] == "precision")["notes"]
+        assert any("numbers beyond the type" in note for note in notes) == large, notes
+    refused(done(other=np.ones((1, 3), np.int64)), 1, "array 'other': give tokens alone, as 'input_ids'")
+
+
 def test_genai_config(tmp_path):
     path = saved(tmp_path, Shape(cache="growing"))
     before = listing(tmp_path)

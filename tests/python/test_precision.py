@@ -238,7 +238,12 @@ def test_an_error_out_of_reach_is_refused(tmp_path):
 def test_slm_passes_the_error_on():
     told = run_ok("slm", "in.onnx", "--print-passes", "--dtype", "fp16", "--max-error", 0.01).stdout
     assert next(p for p in json.loads(told) if p["pass"] == "precision")["max_error"] == 0.01
+    told = run_ok("slm", "in.onnx", "--print-passes", "--dtype", "fp16", "--clamp", "--calibrate", "x.npz").stdout
+    passed_on = next(p for p in json.loads(told) if p["pass"] == "precision")
+    assert passed_on["clamp"] is True and passed_on["calibrate"] == "x.npz"
     for words, says in ((("--max-error", 0.01), "--max-error: nothing works in half precision; give --dtype fp16 or bf16, too"),
+                        (("--clamp",), "--clamp: nothing works in half precision; give --dtype fp16 or bf16, too"),
+                        (("--calibrate", "x.npz"), "--calibrate: nothing works in half precision; give --dtype fp16 or bf16, too"),
                         (("--dtype", "fp16", "--max-error", -1), "--max-error")):
         done = run("slm", "in.onnx", "--print-passes", *words)
         assert done.returncode == 2 and says in done.stderr, done.stderr

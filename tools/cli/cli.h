@@ -136,7 +136,8 @@ struct SlmArgs {
   std::string input, output, report, cache, dtype = "fp32", target = "onnx";
   std::optional<std::int64_t> window, sequence, max_context, opset;
   double max_error = 0;
-  bool verify = true, external_data = true, print_passes = false;
+  std::string calibrate;
+  bool clamp = false, verify = true, external_data = true, print_passes = false;
 };
 
 struct InspectArgs {

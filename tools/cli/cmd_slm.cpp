@@ -21,9 +21,12 @@ namespace {
 absl::StatusOr<SlmOptions> slm_options(const SlmArgs& args) {
   absl::StatusOr<Sizes> dims = parse_sizes(args.shapes.dims);
   if (!dims.ok()) return dims.status();
-  if (args.max_error > 0 && args.dtype.ends_with("32"))
-    return absl::InvalidArgumentError("--max-error: nothing works in half precision; give --dtype fp16 or bf16, too");
-  SlmOptions out{args.cache, args.window, args.sequence, args.max_context, "", args.opset, args.target, *std::move(dims), args.max_error};
+  for (const auto& [option, given] :
+       {std::pair("--max-error", args.max_error > 0), std::pair("--calibrate", !args.calibrate.empty()), std::pair("--clamp", args.clamp)})
+    if (given && args.dtype.ends_with("32"))
+      return absl::InvalidArgumentError(fmt::format("{}: nothing works in half precision; give --dtype fp16 or bf16, too", option));
+  SlmOptions out{args.cache,  args.window,      args.sequence,  args.max_context, "",        args.opset,
+                 args.target, *std::move(dims), args.max_error, args.calibrate,   args.clamp};
   if (args.dtype == "fp16" || args.dtype == "float16") out.dtype = "float16";
   if (args.dtype == "bf16" || args.dtype == "bfloat16") out.dtype = "bfloat16";
   return out;

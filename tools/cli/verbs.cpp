@@ -399,6 +399,12 @@ void add_slm(CLI::App& app, SlmArgs& args) {
                    "of half precision, relative to the largest number of an output: operators stay in float until it is reached")
       ->type_name("X")
       ->check(CLI::PositiveNumber);
+  verb->add_option(
+          "--calibrate", args.calibrate,
+          "tokens by the name of their input, on which values are looked for that are too large for half precision (default: drawn "
+          "inputs)")
+      ->type_name("X.npz");
+  verb->add_flag("--clamp", args.clamp, "clamp such values, instead of keeping operators in float for them");
   verb->add_option("--opset", args.opset, "write this opset of ai.onnx (default: as the result needs)")
       ->type_name("N")
       ->check(not_a_known_opset, "");

@@ -10,6 +10,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/transform/cache_sizes.h"
+#include "tools/transform/calibration.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/types.h"
 
@@ -37,18 +38,6 @@ void see(const Tensor& present, CacheRange& range) {
     float& largest = range.largest[static_cast<std::size_t>(i / behind % range.heads * range.size + i % range.size)];
     if (std::isfinite(value)) largest = std::max(largest, value);
   }
-}
-
-// All tokens of a batch, a window at a time.
-absl::Status go_through(Stepper& stepper, const Tokens& tokens) {
-  const auto length = static_cast<std::int64_t>(tokens[0].size()), window = stepper.decoder().window.value_or(length);
-  if (absl::Status s = stepper.begin(std::vector<std::int64_t>(tokens.size(), 0)); !s.ok()) return s;
-  for (std::int64_t at = 0; at + window <= length; at += window) {
-    Tokens part;
-    for (const auto& row : tokens) part.emplace_back(row.begin() + at, row.begin() + at + window);
-    if (const auto logits = stepper.step(part); !logits.ok()) return logits.status();
-  }
-  return absl::OkStatus();
 }
 
 // Of one cache: the nodes that bring its tokens into fewer bits, and back.
@@ -257,14 +246,7 @@ absl::Status measure_cache(const Model& model, const Decoder& decoder, const Tok
     for (std::size_t i = 0; i < decoder.cache.size() && outputs.ok(); ++i) see((*outputs)[decoder.cache[i].present].tensor(), ranges[i]);
     return outputs;
   });
-  // Row by row, unless the batch is fixed: exports exist that take one row alone.
-  const std::size_t rows = decoder.batch ? tokens.size() : 1;
-  for (std::size_t row = 0; row < tokens.size(); row += rows)
-    if (absl::Status s = go_through(
-            stepper, {tokens.begin() + static_cast<std::ptrdiff_t>(row), tokens.begin() + static_cast<std::ptrdiff_t>(row + rows)});
-        !s.ok())
-      return s;
-  return absl::OkStatus();
+  return step_through(stepper, tokens);
 }
 
 absl::StatusOr<CodedCache> with_cache_dtype(const Model& model, const Decoder& decoder, const CacheCode& code) {

@@ -6,9 +6,9 @@
 #include "fmt/ranges.h"
 #include "tools/generate/decoder.h"
 #include "tools/generate/stepper.h"
-#include "tools/io/npz.h"
 #include "tools/transform/cache_dtype.h"
 #include "tools/transform/cache_remove.h"
+#include "tools/transform/calibration.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/last_rows.h"
 #include "tools/transform/passes.h"
@@ -48,29 +48,18 @@ absl::StatusOr<Decoder> cached_decoder(const Work& work) {
 
 // What scales are measured on: whole windows of tokens, as many in each row.
 absl::StatusOr<Tokens> calibration(const Work& work, const Decoder& decoder, const Arguments& args) {
-  const std::string path = args.text("calibrate"), name = work.model.graph.inputs[decoder.input_ids].name;
-  const std::int64_t window = decoder.window.value_or(1);
-  Tokens out;
-  if (path.empty()) {
-    Random random(work.check.seed);
-    const std::int64_t length = std::min<std::int64_t>(kDrawnTokens, decoder.most_tokens.value_or(kDrawnTokens)) / window * window;
-    out.resize(static_cast<std::size_t>(decoder.batch.value_or(kDrawnRows)));
-    for (auto& row : out)
-      for (std::int64_t i = 0; i < std::max(length, window); ++i) row.push_back(random.below(decoder.vocabulary.value_or(2)));
-    return out;
+  const std::string path = args.text("calibrate");
+  if (!path.empty()) {
+    const absl::StatusOr<Inputs> arrays = load_inputs(path);
+    auto tokens = arrays.ok() ? tokens_of(*arrays, work.model, decoder) : arrays.status();
+    return tokens.ok() ? std::move(tokens) : args.wrong("calibrate", path, std::string(tokens.status().message()));
   }
-  const auto arrays = load_npz(path);
-  if (!arrays.ok()) return args.wrong("calibrate", path, std::string(arrays.status().message()));
-  for (const auto& [array, tensor] : *arrays) {
-    if (array != name || tensor.rank() != 2 || tensor.size() == 0 || !is_integer(tensor.dtype()))
-      return args.wrong("calibrate", path, fmt::format("array '{}': give tokens alone, as '{}', of rows and tokens", array, name));
-    const std::int64_t length = tensor.dims()[1] / window * window;
-    if (length == 0) return args.wrong("calibrate", path, fmt::format("the model takes {} tokens a run; give as many at least", window));
-    for (std::int64_t r = 0; r < tensor.dims()[0]; ++r)
-      for (auto& row = out.emplace_back(); static_cast<std::int64_t>(row.size()) < length;)
-        row.push_back(static_cast<std::int64_t>(*element_as_double(tensor, r * tensor.dims()[1] + static_cast<std::int64_t>(row.size()))));
-  }
-  if (out.empty()) return args.wrong("calibrate", path, fmt::format("it holds no array '{}'", name));
+  Random random(work.check.seed);
+  const std::int64_t window = decoder.window.value_or(1),
+                     length = std::min<std::int64_t>(kDrawnTokens, decoder.most_tokens.value_or(kDrawnTokens)) / window * window;
+  Tokens out(static_cast<std::size_t>(decoder.batch.value_or(kDrawnRows)));
+  for (auto& row : out)
+    for (std::int64_t i = 0; i < std::max(length, window); ++i) row.push_back(random.below(decoder.vocabulary.value_or(2)));
   return out;
 }
 

@@ -4,7 +4,7 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "tools/io/npz.h"
+#include "tools/transform/calibration.h"
 #include "tools/transform/clamp.h"
 #include "tools/transform/constant_nodes.h"
 #include "tools/transform/mask_fills.h"
@@ -25,19 +25,17 @@ constexpr double kRtolOfBfloat16 = 0.16;
 
 // What the values of the model are like on inputs of the user or drawn ones; empty where it was not measured.
 absl::StatusOr<Ranges> ranges_of(Work& work, const Arguments& args) {
-  std::vector<Inputs> given;
   const std::string path = args.text("calibrate");
-  if (!path.empty()) {
-    auto arrays = load_npz(path);
-    if (!arrays.ok()) return args.wrong("calibrate", path, std::string(arrays.status().message()));
-    Inputs& inputs = given.emplace_back();
-    for (auto& [name, tensor] : *arrays) inputs.emplace(name, std::move(tensor));
+  const bool keep = args.number("max_error") > 0;  // inputs, to measure the error on
+  if (path.empty()) {
+    auto ranges = measure_ranges(work.model, {}, keep);
+    if (ranges.ok()) return ranges;
+    work.notes.push_back(fmt::format("the range of values was not measured: {}", std::string(ranges.status().message())));
+    return Ranges();
   }
-  auto ranges = measure_ranges(work.model, given);
-  if (ranges.ok()) return ranges;
-  if (!path.empty()) return args.wrong("calibrate", path, std::string(ranges.status().message()));
-  work.notes.push_back(fmt::format("the range of values was not measured: {}", std::string(ranges.status().message())));
-  return Ranges();
+  const absl::StatusOr<Inputs> inputs = load_inputs(path);
+  auto ranges = inputs.ok() ? ranges_on(*inputs, work.model, keep) : inputs.status();
+  return ranges.ok() ? std::move(ranges) : args.wrong("calibrate", path, std::string(ranges.status().message()));
 }
 
 std::set<std::string> where(const std::map<std::string, double>& sizes, const std::function<bool(double)>& is_meant) {

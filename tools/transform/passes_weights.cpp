@@ -266,7 +266,7 @@ absl::Status quantize_tables(Work& work, const Arguments& args) {
   const std::int64_t block = args.whole("block_size");
   if (block < 16 || (block & (block - 1)) != 0)
     return args.wrong("block_size", fmt::format("{}", block), "give a power of two, 16 or more");
-  const auto ranges = measure_ranges(work.model, {});
+  const auto ranges = measure_ranges(work.model, {}, false);
   allow(work, ranges.ok() ? *ranges : Ranges(), kApproximateRtol);
   Graph& graph = work.graph();
   std::map<std::string, std::vector<std::string>> made;  // by table: data, scales, zero points

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
@@ -12,6 +14,8 @@ namespace saturate {
 namespace {
 
 constexpr std::size_t kDrawn = 3;
+constexpr std::size_t kRoom = std::size_t{256} << 20;  // bytes of drawn inputs; where the smallest take more, large ones are zeros
+constexpr std::size_t kLarge = std::size_t{1} << 20;
 
 // Queries or keys of an attention operator.
 struct Rows {
@@ -98,52 +102,64 @@ class Scores {
 
 class Measurer {
  public:
-  explicit Measurer(const Model& model) : model_(model), scores_(model) {}
+  // `keep`: inputs; `outputs`: whether runs give them.
+  Measurer(const Model& model, bool keep, bool outputs) : model_(model), keep_(keep), outputs_(outputs), scores_(model) {}
 
-  absl::StatusOr<Ranges> run(const std::vector<Inputs>& given) {
+  // `all` calls the functions below.
+  absl::StatusOr<Ranges> run(const std::function<absl::Status()>& all) {
     SessionOptions options;
     options.threads = 0;
     options.prepare = false;
     options.after_node = [this](const Node& node, std::vector<Value>& made) {
       for (std::size_t i = 0; i < node.outputs.size() && i < made.size(); ++i) see(node.outputs[i], made[i]);
     };
-    auto session = Session::create(model_, options);
+    Model model = model_;
+    if (!outputs_) model.graph.outputs.clear();  // each value is freed where it was read last
+    auto session = Session::create(model, options);
     if (!session.ok()) return absl::FailedPreconditionError(session.status().message());
     session_ = &*session;
-    absl::Status last = absl::OkStatus();
-    for (const Inputs& inputs : given)
-      if (last = one(inputs); !last.ok()) return absl::FailedPreconditionError(last.message());
-    if (given.empty()) last = draw();
-    if (out_.inputs.empty())
-      return absl::FailedPreconditionError(fmt::format("no inputs were found that the model accepts: {}", std::string(last.message())));
+    if (const absl::Status s = all(); !s.ok()) return absl::FailedPreconditionError(s.message());
     scores_.tell(out_.scores);
     return std::move(out_);
   }
 
- private:
-  absl::Status draw() {
-    const InputDrawer drawer(model_);
-    absl::Status last = absl::OkStatus();
-    for (const VerifyPlan& plan : plans(drawer.symbols(), drawer.twins()))
-      for (const Base& base : bases_of(plan)) {
-        const auto inputs = drawer.draw(assign(drawer.symbols(), base, plan.relation, plan.twins), plan.style, out_.inputs.size());
-        last = inputs.ok() ? one(*inputs) : inputs.status();
-        if (out_.inputs.size() == kDrawn) return absl::OkStatus();
-      }
-    return last;
-  }
-
-  absl::Status one(const Inputs& inputs) {
-    const Ranges before = out_;
-    for (const auto& [name, value] : inputs) see(name, value);
-    if (const auto outputs = session_->run(inputs); !outputs.ok()) {
-      out_ = before;
-      return outputs.status();
-    }
-    out_.inputs.push_back(inputs);
+  absl::Status given(const std::vector<Inputs>& inputs) {
+    for (const Inputs& each : inputs)
+      if (const auto outputs = one(each); !outputs.ok()) return outputs.status();
     return absl::OkStatus();
   }
 
+  absl::Status draw() {
+    const InputDrawer drawer(model_);
+    const std::size_t least = input_bytes(model_, {}), room = std::max(kRoom, least);
+    absl::Status last = absl::OkStatus();
+    for (const VerifyPlan& plan : plans(drawer.symbols(), drawer.twins()))
+      for (const Base& base : bases_of(plan)) {
+        const Sizes sizes = assign(drawer.symbols(), base, plan.relation, plan.twins);
+        if (input_bytes(model_, sizes) > room) continue;
+        DrawStyle style = plan.style;
+        if (least > kRoom) style.zeros_from = kLarge;
+        auto inputs = drawer.draw(sizes, style, runs_);
+        last = inputs.ok() ? one(*std::move(inputs)).status() : inputs.status();
+        if (runs_ == kDrawn) return absl::OkStatus();
+      }
+    if (runs_ > 0) return absl::OkStatus();
+    return absl::FailedPreconditionError(fmt::format("no inputs were found that the model accepts: {}", std::string(last.message())));
+  }
+
+  absl::StatusOr<std::vector<Value>> one(Inputs inputs) {
+    Ranges before = out_;
+    for (const auto& [name, value] : inputs) see(name, value);
+    if (keep_) out_.inputs.push_back(inputs);
+    auto outputs = session_->run_over(std::move(inputs));
+    if (outputs.ok())
+      ++runs_;
+    else
+      out_ = std::move(before);
+    return outputs;
+  }
+
+ private:
   void see(const std::string& name, const Value& value) {
     if (name.empty() || !value.is_tensor() || value.tensor().dtype() != DType::kFloat) return;
     double& largest = out_.largest[name];
@@ -156,13 +172,23 @@ class Measurer {
   }
 
   const Model& model_;
+  const bool keep_, outputs_;
   const Session* session_ = nullptr;
   Scores scores_;
+  std::size_t runs_ = 0;
   Ranges out_;
 };
 
 }  // namespace
 
-absl::StatusOr<Ranges> measure_ranges(const Model& model, const std::vector<Inputs>& given) { return Measurer(model).run(given); }
+absl::StatusOr<Ranges> measure_ranges(const Model& model, const std::vector<Inputs>& given, bool keep) {
+  Measurer measurer(model, keep, false);
+  return measurer.run([&] { return given.empty() ? measurer.draw() : measurer.given(given); });
+}
+
+absl::StatusOr<Ranges> ranges_of_runs(const Model& model, const std::function<absl::Status(const RunModel& run)>& drive, bool keep) {
+  Measurer measurer(model, keep, true);
+  return measurer.run([&] { return drive([&](Inputs inputs) { return measurer.one(std::move(inputs)); }); });
+}
 
 }  // namespace saturate

@@ -1,12 +1,14 @@
 // How large the numbers of a model become when it runs.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "onnx_bridge/model/model.h"
+#include "tools/generate/stepper.h"
 #include "tools/verify/draw_inputs.h"
 
 namespace saturate {
@@ -15,11 +17,13 @@ struct Ranges {
   std::map<std::string, double> largest;     // by float value of the graph: its largest finite number without sign
   std::map<std::string, double> scores;      // by attention operator, the name of its first output: what its scores are at most
   std::map<std::string, std::size_t> bytes;  // ... and how many bytes it has at most
-  std::vector<Inputs> inputs;                // of each run
+  std::vector<Inputs> inputs;                // of each run, where they are kept
 };
 
 // On the given inputs and, where there are none, on up to three drawn ones of several sizes. Values in bodies are not seen.
 // kFailedPrecondition where the model accepts none of them, or our runtime can't run it.
-absl::StatusOr<Ranges> measure_ranges(const Model& model, const std::vector<Inputs>& given);
+absl::StatusOr<Ranges> measure_ranges(const Model& model, const std::vector<Inputs>& given, bool keep);
+// The same on what `drive` runs.
+absl::StatusOr<Ranges> ranges_of_runs(const Model& model, const std::function<absl::Status(const RunModel& run)>& drive, bool keep);
 
 }  // namespace saturate

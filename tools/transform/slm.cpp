@@ -26,6 +26,8 @@ json cache_pass(const SlmOptions& options) {
 json precision_pass(const SlmOptions& options) {
   json pass{{"pass", "precision"}, {"dtype", options.dtype}, {"interface", true}};
   if (options.max_error > 0) pass["max_error"] = options.max_error;
+  if (!options.calibrate.empty()) pass["calibrate"] = options.calibrate;
+  if (options.clamp) pass["clamp"] = true;
   return pass;
 }
 

@@ -18,6 +18,8 @@ struct SlmOptions {
   std::string target = "onnx";               // that the result is optimized for at the end
   std::map<std::string, std::int64_t> dims;  // sizes of symbolic dims
   double max_error = 0;                      // of half precision; 0: any
+  std::string calibrate = {};                // a file of tokens for its ranges; "": drawn inputs
+  bool clamp = false;                        // values beyond its range
 };
 
 // As `saturate transform --passes` takes it: the cache, precision, operators of the target and opset, sizes.

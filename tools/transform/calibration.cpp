@@ -1,0 +1,78 @@
+#include "tools/transform/calibration.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "fmt/format.h"
+#include "tools/io/npz.h"
+
+namespace saturate {
+namespace {
+
+bool holds_a_past(const Inputs& arrays, const Model& model, const Decoder& decoder) {
+  return std::any_of(decoder.cache.begin(), decoder.cache.end(),
+                     [&](const CachePair& pair) { return arrays.contains(model.graph.inputs[pair.past].name); });
+}
+
+}  // namespace
+
+absl::StatusOr<Inputs> load_inputs(const std::string& path) {
+  auto arrays = load_npz(path);
+  if (!arrays.ok()) return arrays.status();
+  Inputs inputs;
+  for (auto& [name, tensor] : *arrays) inputs.emplace(name, std::move(tensor));
+  return inputs;
+}
+
+absl::StatusOr<Tokens> tokens_of(const Inputs& arrays, const Model& model, const Decoder& decoder) {
+  const std::string& name = model.graph.inputs[decoder.input_ids].name;
+  const std::int64_t window = decoder.window.value_or(1);
+  Tokens out;
+  for (const auto& [array, value] : arrays) {
+    const Tensor& tensor = value.tensor();
+    if (array != name || tensor.rank() != 2 || tensor.size() == 0 || !is_integer(tensor.dtype()))
+      return absl::InvalidArgumentError(fmt::format("array '{}': give tokens alone, as '{}', of rows and tokens", array, name));
+    const std::int64_t length = tensor.dims()[1] / window * window;
+    if (length == 0) return absl::InvalidArgumentError(fmt::format("the model takes {} tokens a run; give as many at least", window));
+    for (std::int64_t r = 0; r < tensor.dims()[0]; ++r)
+      for (auto& row = out.emplace_back(); static_cast<std::int64_t>(row.size()) < length;)
+        row.push_back(static_cast<std::int64_t>(*element_as_double(tensor, r * tensor.dims()[1] + static_cast<std::int64_t>(row.size()))));
+  }
+  if (out.empty()) return absl::InvalidArgumentError(fmt::format("it holds no array '{}'", name));
+  if (decoder.batch && static_cast<std::int64_t>(out.size()) != *decoder.batch)
+    return absl::InvalidArgumentError(fmt::format("array '{}': the model takes {} rows, not {}", name, *decoder.batch, out.size()));
+  return out;
+}
+
+absl::Status step_through(Stepper& stepper, const Tokens& tokens) {
+  const auto length = static_cast<std::int64_t>(tokens[0].size());
+  const std::int64_t window = stepper.decoder().window.value_or(std::max<std::int64_t>(1, length - 1));
+  const std::size_t rows = stepper.decoder().batch ? tokens.size() : 1;
+  for (std::size_t row = 0; row < tokens.size(); row += rows) {
+    if (absl::Status s = stepper.begin(std::vector<std::int64_t>(rows, 0)); !s.ok()) return s;
+    for (std::int64_t at = 0; at < length; at += window) {
+      Tokens step;
+      for (std::size_t r = row; r < row + rows; ++r)
+        step.emplace_back(tokens[r].begin() + at, tokens[r].begin() + std::min(at + window, length));
+      if (const auto logits = stepper.step(step); !logits.ok()) return logits.status();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Ranges> ranges_on(const Inputs& arrays, const Model& model, bool keep) {
+  const absl::StatusOr<Decoder> decoder = find_decoder(model);
+  if (!decoder.ok() || decoder->cache.empty() || holds_a_past(arrays, model, *decoder)) return measure_ranges(model, {arrays}, keep);
+  const absl::StatusOr<Tokens> tokens = tokens_of(arrays, model, *decoder);
+  if (!tokens.ok()) return tokens.status();
+  return ranges_of_runs(
+      model,
+      [&](const RunModel& run) {
+        Stepper stepper(model, *decoder, {}, run);
+        return step_through(stepper, *tokens);
+      },
+      keep);
+}
+
+}  // namespace saturate
