@@ -375,6 +375,17 @@ def test_stepping_tells_what_it_leaves_out(tmp_path):
 
 
 @needs_cache
+def test_slm_of_large_caches(tmp_path):
+    """They take more memory than may be: the result is run by single rows, and nothing in between is verified."""
+    path, report = saved(tmp_path, Shape(positions="none")), tmp_path / "r.json"
+    run_ok("slm", path, "-o", tmp_path / "o.onnx", "--window", 1, "--sequence", 24, "--max-context", 600_000, "--time-limit", 1, "--report", report)
+    told = json.loads(report.read_text())
+    assert told["stepping"]["status"] == "equal" and all(case["sizes"]["batch"] == 1 for case in told["stepping"]["cases"])
+    assert any("batches of 2 were not compared" in note for note in told["stepping"]["notes"])
+    assert all("not verified by itself" in p["notes"][0] for p in told["passes"]) and [check["status"] for check in told["verify"]] == ["not run"]
+
+
+@needs_cache
 @pytest.mark.parametrize("words", [("--window", 1, "--sequence", 24), (), ("--window", 2, "--sequence", 24)])
 def test_slm_calibrates_on_tokens(tmp_path, words):
     """Given as the whole model takes them, and run step by step through the one with a cache: one token has large numbers."""

@@ -18,6 +18,16 @@
 namespace saturate {
 namespace {
 
+// Bytes of inputs with which what passes make is verified on drawn ones, which holds a dozen times as much: of models of this size, and a
+// share of what larger ones weigh.
+constexpr std::size_t kLargeModel = std::size_t{1} << 30, kRoom = std::size_t{128} << 20, kRoomShare = 128;
+
+std::size_t room_of(const Model& model) {
+  std::size_t weights = 0;
+  for (const Initializer& i : model.graph.initializers) weights += i.tensor.bytes().size();
+  return weights < kLargeModel ? kRoom : weights / kRoomShare;
+}
+
 absl::StatusOr<SlmOptions> slm_options(const SlmArgs& args) {
   absl::StatusOr<Sizes> dims = parse_sizes(args.shapes.dims);
   if (!dims.ok()) return dims.status();
@@ -110,7 +120,7 @@ int slm_command(const SlmArgs& given) {
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
   const OtherRuntime runtime = check->runtime;
-  TransformResult result = transform(*model, *passes, {args.verify, *std::move(check), args.output});
+  TransformResult result = transform(*model, *passes, {args.verify, *std::move(check), args.output, room_of(*model)});
   if (result.failure) return fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
   std::optional<VerifyReport> stepping;
   if (args.verify) {
