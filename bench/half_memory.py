@@ -2,11 +2,12 @@
 """Wall time and anonymous memory of making a decoder of several GB half as large, file to file, beside onnxruntime.transformers.float16.
 
     python bench/half_memory.py FOLDER --binary build/release/tools/saturate [--layers 12] [--rounds 1] [--tools precision,verified,slm,transformers]
+        [--sequence 256] [--max-context 2048] [--limit SHARE]
 
 Makes FOLDER/model.onnx once, in the manner of Llama with random weights in FOLDER/model.onnx.data: by default 12 layers of 2048, 16 heads, 5632
 inside, a vocabulary of 32000, 3.0 GB, opset 17, no cache. Tools: `precision` (`transform --pass precision --no-verify`), `verified` (with
-verification), `slm` (`slm --dtype fp16 --opset 14 --window 1 --sequence 32 --max-context 64 --no-verify`), `slm_verified`, `transformers`. Each run
-is a process of its own, and its result is removed. Told: wall seconds, the peaks of RssAnon and of all resident memory (looked at each 5 ms), both
+verification), `slm` (`slm --dtype fp16 --opset 14 --window 1 --sequence 256 --max-context 2048 --no-verify`), `slm_verified` (the same with
+verification), `transformers`. Each run is a process of its own, and its result is removed. Told: wall seconds, the peaks of RssAnon and of all resident memory (looked at each 5 ms), both
 also as shares of the result's size. With --limit SHARE tools run under `ulimit -d` of this share of half the weights.
 """
 import argparse
@@ -18,7 +19,6 @@ import sys
 import time
 
 HIDDEN, HEADS, INNER, VOCABULARY = 2048, 16, 5632, 32000
-SLM = ["--dtype", "fp16", "--opset", "14", "--window", "1", "--sequence", "32", "--max-context", "64"]
 
 
 class Writer:
@@ -144,7 +144,8 @@ def by_transformers(source, target):
 
 def words(args, tool, source, target):
     ours = [args.binary, "transform", source, "-o", target, "--pass", "precision"]
-    slm = [args.binary, "slm", source, "-o", target, *SLM]
+    slm = [args.binary, "slm", source, "-o", target, "--dtype", "fp16", "--opset", "14", "--window", "1", "--sequence", args.sequence, "--max-context",
+           args.max_context]
     return {"precision": [*ours, "--no-verify"], "verified": ours, "slm": [*slm, "--no-verify"], "slm_verified": slm,
             "transformers": [sys.executable, __file__, "--child", "transformers", source, target]}[tool]
 
@@ -180,6 +181,8 @@ def main():
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--limit", type=float)
+    parser.add_argument("--sequence", type=int, default=256)
+    parser.add_argument("--max-context", type=int, default=2048)
     parser.add_argument("--tools", default="precision,verified,slm,slm_verified,transformers")
     args = parser.parse_args()
     source, out = args.folder / "model.onnx", args.folder / "out"
