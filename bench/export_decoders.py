@@ -111,6 +111,7 @@ def draw(model):
     """Weights as of a network that looks at its past: projections keep the scale of what they read, so that scores differ by several."""
     generator = torch.Generator().manual_seed(3)
     scaled = model.config.hidden_size ** 0.5 if model.config.model_type.startswith("gemma") else 1  # by which Gemma multiplies what it looks up
+    sharp = 0.8 if model.config.model_type == "gpt_neo" else 1.6  # GPT-Neo does not divide scores by the root of the heads' size, 4
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
@@ -120,7 +121,7 @@ def draw(model):
                 parameter.copy_(noise * 0.5 / scaled)
             else:
                 wide = any(part in name for part in ("q_proj", "k_proj", "qkv", "query_key_value", "c_attn", "Wqkv"))
-                parameter.copy_(noise * (1.6 if wide else 1.0) / parameter.shape[-1] ** 0.5)
+                parameter.copy_(noise * (sharp if wide else 1.0) / parameter.shape[-1] ** 0.5)
 
 
 def ids(batch, length, seed):
