@@ -52,8 +52,10 @@ void sharpen(const EmitTask& task, Id id, ValueInfo& info) {
   }
 }
 
+// ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown: it makes an output of size 0.
+bool needs_types(const EmitTask& task, const EmitUnit& unit) { return !unit.source || key_name(task, unit) == "Attention"; }
+
 // Of what goes into and comes out of nodes made by rules: runtimes infer less than the facts know (a Reshape to a computed shape).
-// ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown.
 // Also of a value with a dim whose name another dim of the inputs has: ONNX Runtime takes values of one name for equally large and reuses
 // their memory. Where they are not, the order of nodes would decide whether the model runs.
 void describe_values(const EmitTask& task, const SelectedNodes& nodes, const ValueNames& names, bool changed, Graph& graph) {
@@ -65,7 +67,7 @@ void describe_values(const EmitTask& task, const SelectedNodes& nodes, const Val
   for (const Initializer& i : graph.initializers) known.insert(i.name);
   for (const EmitUnit& unit : nodes.units) {
     std::vector<Id> values;
-    if (!unit.source) values = unit.children;
+    if (needs_types(task, unit)) values = unit.children;
     for (const auto& [index, id] : unit.outputs)
       if (!unit.source || has_dim_apart(task, changed, id)) values.push_back(id);
     for (Id id : values) {

@@ -289,3 +289,18 @@ def test_rows_that_a_mask_hides_are_numbers_where_attention_is_one_operator(tmp_
         wanted, got = (ort.InferenceSession(tmp_path / f, providers=["CPUExecutionProvider"]).run(None, inputs)[0] for f in ("in.onnx", "out.onnx"))
         assert np.isfinite(got).all()
         np.testing.assert_allclose(wanted[:, 1:], got[:, 1:], atol=1e-5)
+
+
+def test_types_of_an_attention_that_stays_are_written(tmp_path):
+    """ONNX Runtime infers an output of size 0 where V's last dim is unknown to it, and refuses the product behind."""
+    weights = numbers("w", (16, 3), 1)
+    text = f"""<ir_version: 11, opset_import: ["" : 23]> g (float[b,s,16] q, float[b,s,16] k, float[c,8] v) => (float[b,s,3] y)
+    <{weights}, int64[1] n = {{16}}>
+    {{ d = Shape <start = 0, end = 2> (q) e = Concat <axis = 0> (d, n) r = Reshape (v, e)
+       a = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, r) y = MatMul (a, w) }}"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "in.onnx")
+    run_ok("in.onnx", "-o", "out.onnx", "--target", "onnx", cwd=tmp_path)
+    rng = np.random.default_rng(4)
+    inputs = {"q": rng.standard_normal((2, 5, 16)), "k": rng.standard_normal((2, 5, 16)), "v": rng.standard_normal((20, 8))}
+    session = ort.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+    assert session.run(None, {n: a.astype(np.float32) for n, a in inputs.items()})[0].shape == (2, 5, 3)
