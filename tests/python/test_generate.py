@@ -433,6 +433,11 @@ def test_genai_config(tmp_path):
     for words, what in ((("--eos-id", 61), "--eos-id 61: the model knows 61 tokens"), (("--eos-id", 2, "--bos-id", 70), "--bos-id 70")):
         done = run("generate", path, "--genai-config", tmp_path / "c.json", *words)
         assert done.returncode == 1 and what in done.stderr and not (tmp_path / "c.json").exists(), done.stderr
+    model = decoder(Shape(cache="growing"))
+    next(i for i in model.graph.input if i.name == "past_key_values.1.value").type.tensor_type.shape.dim[1].dim_value = 2
+    onnx.save(model, tmp_path / "heads.onnx")
+    done = run("generate", tmp_path / "heads.onnx", "--genai-config", tmp_path / "c.json", "--eos-id", 2)
+    assert done.returncode == 1 and "'past_key_values.1.value' has 2 heads of 8" in done.stderr and not (tmp_path / "c.json").exists(), done.stderr
     for shape, what in ((Shape(), "this one's is none"), (Shape(cache="sliding", window=1), "this one's is sliding"), (Shape(cache="growing", mask=False), "attention_mask")):
         done = run("generate", saved(tmp_path, shape), "--genai-config", tmp_path / "c.json", "--eos-id", 2)
         assert done.returncode == 1 and what in done.stderr and not (tmp_path / "c.json").exists(), done.stderr

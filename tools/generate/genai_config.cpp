@@ -108,6 +108,7 @@ absl::Status check_for_genai(const Decoder& decoder, const GenaiOptions& options
 // Of a past of [batch, heads, tokens, size].
 struct HeadsOfPast {
   std::int64_t heads = 0, size = 0;
+  bool operator==(const HeadsOfPast&) const = default;
 };
 
 absl::StatusOr<HeadsOfPast> heads_of(const ValueInfo& past, int axis) {
@@ -118,6 +119,21 @@ absl::StatusOr<HeadsOfPast> heads_of(const ValueInfo& past, int axis) {
   if (dim(1) < 1 || dim(3) < 1 || axis == 1)
     return wrong_for_genai(fmt::format("input '{}' is not [batch, heads, tokens, size] with fixed heads and size", past.name));
   return HeadsOfPast{dim(1), dim(3)};
+}
+
+// It allots keys and values of all layers alike.
+absl::StatusOr<HeadsOfPast> common_heads(const Model& model, const Decoder& decoder) {
+  const ValueInfo& first = model.graph.inputs[decoder.cache[0].past];
+  const absl::StatusOr<HeadsOfPast> common = heads_of(first, decoder.cache[0].axis);
+  for (const CachePair& pair : decoder.cache) {
+    const ValueInfo& past = model.graph.inputs[pair.past];
+    const absl::StatusOr<HeadsOfPast> own = heads_of(past, pair.axis);
+    if (!common.ok() || !own.ok()) return own;
+    if (*own != *common)
+      return wrong_for_genai(fmt::format("input '{}' has {} heads of {}, and '{}' has {} of {}; onnxruntime-genai gives all the same",
+                                         past.name, own->heads, own->size, first.name, common->heads, common->size));
+  }
+  return common;
 }
 
 json search_json(std::int64_t context, bool shared) {
@@ -162,7 +178,7 @@ absl::StatusOr<std::string> genai_config(const Model& model, const Decoder& deco
   const std::optional<CachePatterns> names = patterns_of(model, decoder);
   if (!names)
     return wrong_for_genai("the inputs of the past have no names with the layer's number in them, for keys and values apart; rename them");
-  const absl::StatusOr<HeadsOfPast> past = heads_of(model.graph.inputs[decoder.cache[0].past], decoder.cache[0].axis);
+  const absl::StatusOr<HeadsOfPast> past = common_heads(model, decoder);
   if (!past.ok()) return past.status();
   const std::int64_t context = *most_context(decoder, options);
   const std::filesystem::path folder = std::filesystem::absolute(options.config_path).parent_path();
