@@ -4,13 +4,14 @@ import re
 import pathlib
 import sys
 
+import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import make_model, run, run_ok, said, value
+from conftest import make_model, run, run_ok, said, tensor, value
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = ["coreml", "npu-4d", "onnx", "ort-cpu", "ort-cuda", "ort-web", "qnn-htp-generic", "qnn-htp", "trt-dla"]
@@ -230,3 +231,16 @@ def test_the_forms_that_check_names_are_what_optimizing_writes(tmp_path):
     instead = told(tmp_path, text, "--target", "qnn-htp")["y"]["instead"]
     run_ok("optimize", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--target", "qnn-htp")
     assert sorted(n.op_type for n in onnx.load(tmp_path / "o.onnx").graph.node if n.op_type != "Constant") == sorted(instead)
+
+
+def test_cuda_gets_no_opset_whose_operators_have_no_kernel_there(tmp_path):
+    """Cos-22 and ReduceMax-20 run on the CPU there, so RMSNormalization-23 is not worth its opset: com.microsoft's operator stands in."""
+    f = TensorProto.FLOAT
+    nodes = [helper.make_node("Cos", ["x"], ["c"]), helper.make_node("Mul", ["c", "c"], ["cc"]), helper.make_node("ReduceMean", ["cc", "axes"], ["m"]),
+             helper.make_node("Add", ["m", "e"], ["me"]), helper.make_node("Sqrt", ["me"], ["r"]), helper.make_node("Div", ["c", "r"], ["n"]), helper.make_node("Mul", ["n", "g"], ["y"])]
+    weights = [tensor("axes", np.array([-1])), tensor("e", np.float32(1e-5)), tensor("g", np.ones(8, np.float32))]
+    onnx.save(make_model(nodes, [value("x", f, ["n", 5, 8])], [value("y", f, ["n", 5, 8])], weights, opset=18), tmp_path / "in.onnx")
+    run_ok("in.onnx", "out.onnx", "--target", "ort-cuda", cwd=tmp_path)
+    result = onnx.load(tmp_path / "out.onnx")
+    assert [n.op_type for n in result.graph.node] == ["Cos", "SkipSimplifiedLayerNormalization"]
+    assert next(i.version for i in result.opset_import if i.domain == "") == 18
