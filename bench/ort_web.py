@@ -20,6 +20,8 @@ import tempfile
 
 import numpy as np
 
+import zoo
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -34,10 +36,6 @@ def encoded(array):
 
 def decoded(tensor):
     return np.frombuffer(base64.b64decode(tensor["data"]), tensor["type"]).reshape(tensor["dims"])
-
-
-def arrays(path):
-    return dict(np.load(path)) if path.exists() else {}
 
 
 def in_node(arguments, cases):
@@ -58,18 +56,8 @@ def verdict(row, expected):
     """right, off, fails or refused; and the number or the reason behind it."""
     if "error" in row:
         return ("fails" if row["loads"] else "refused"), row["error"]
-    worst = 0.0
-    for name, wanted in expected.items():
-        got = decoded(row["outputs"][name])
-        if got.shape != wanted.shape:
-            return "off", f"{name} has shape {got.shape}, not {wanted.shape}"
-        if wanted.size:
-            with np.errstate(invalid="ignore"):
-                apart = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
-            apart = np.where(np.isnan(wanted.astype(np.float64)) & np.isnan(got.astype(np.float64)), 0, apart)
-            scale = np.max(np.abs(wanted.astype(np.float64)), initial=1e-6, where=np.isfinite(wanted.astype(np.float64)))
-            worst = max(worst, float(np.max(apart)) / scale)
-    return ("right" if worst <= 1e-3 else "off"), f"{worst:.1e}"
+    far = zoo.farthest({name: decoded(row["outputs"][name]) for name in expected}, expected)
+    return ("right" if far <= zoo.RIGHT else "off"), f"{far:.1e}"
 
 
 def main():
@@ -88,11 +76,11 @@ def main():
             words = [arguments.binary, model, "-o", result, "--target", f"ort-web@{oldest()}", "--cost", "nodes", "--no-verify", "-q", *arguments.words.split()]
             subprocess.run(words, check=True, stderr=subprocess.DEVNULL)
             results.append(result)
-        feeds = [{name: encoded(array) for name, array in arrays(model.with_suffix(".inputs.npz")).items()} for model in models]
+        feeds = [{name: encoded(array) for name, array in zoo.beside(model)[0].items()} for model in models]
         before, after = (in_node(arguments, [{"model": str(path), "feeds": given} for path, given in zip(paths, feeds)]) for paths in (models, results))
     counts, worse = collections.Counter(), 0
     for model, was, now in zip(models, before, after):
-        expected = arrays(model.with_suffix(".expected.npz"))
+        _, expected = zoo.beside(model)
         (was, why_was), (now, why) = verdict(was, expected), verdict(now, expected)
         counts[was, now] += 1
         worse += now == "refused" or was == "right" != now

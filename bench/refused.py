@@ -18,6 +18,8 @@ import tempfile
 import numpy as np
 import onnx
 
+import zoo
+
 
 def fixed(path, folder):
     """A model whose dims the arrays beside it fix: its path, the options that do, and these arrays. Where a symbol stands for several sizes,
@@ -57,26 +59,7 @@ def refused(binary, path, target):
 
 def difference(path, beside, feed):
     """The largest difference of the result's outputs in ONNX Runtime from what was written down, relative to the largest element."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    expected = np.load(beside)
-    given = {i.name: feed[i.name] for i in session.get_inputs()}
-    names = [o.name for o in session.get_outputs()]
-    worst = 0.0
-    for name, got in zip(names, session.run(None, given)):
-        wanted = expected[name] if name in expected.files else expected[expected.files[names.index(name)]]
-        if got.shape != wanted.shape or got.dtype != wanted.dtype:
-            return float("inf")
-        if got.size:
-            same = (got == wanted) | ((got != got) & (wanted != wanted))
-            apart = np.where(same, 0, np.abs(got.astype(np.float64) - wanted.astype(np.float64)))
-            finite = np.abs(wanted.astype(np.float64))[np.isfinite(wanted.astype(np.float64))]
-            worst = max(worst, float(apart.max()) / max(1e-6, float(finite.max()) if finite.size else 1.0))
-    return worst
+    return zoo.farthest(zoo.run(zoo.session(path, as_it_is=True), feed), zoo.arrays(beside))
 
 
 def measured(args, path, folder):
