@@ -8,7 +8,11 @@ from onnx import TensorProto as T
 from test_precision import BF16, F16, half, notes_of, types, works_in
 from test_transform import in_onnxruntime, parsed
 
-RNG = np.random.default_rng(7)
+RNG = np.random.default_rng(7)  # of models; inputs are drawn by each test, whatever ran before
+
+
+def normal(*shape):
+    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
 
 
 def constants(model):
@@ -51,7 +55,7 @@ agraph (float[3] x) => (float[3] y) <float far = {-1e5}, float less = {1e-5}> {
 }""")
     result, _ = half(tmp_path, model)
     assert -1e4 not in constants(result) and works_in(result, "Add") == {T.FLOAT} and works_in(result, "Tanh") == {F16}
-    near(model, result, {"x": RNG.standard_normal(3).astype(np.float32)})
+    near(model, result, {"x": normal(3)})
 
 
 def test_one_number_for_a_mask_and_for_data(tmp_path):
@@ -66,7 +70,7 @@ agraph (float[2,4] scores, bool[4] seen) => (float[2,4] y, float[2,4] z) <float 
     result, _ = half(tmp_path, model)
     assert works_in(result, "Where") == works_in(result, "Add") == {F16} and works_in(result, "Sub") == {T.FLOAT}
     assert {-1e4, float(np.float32(-1e5))} <= constants(result)
-    feeds = {"scores": RNG.standard_normal((2, 4)).astype(np.float32), "seen": np.array([True, False, True, True])}
+    feeds = {"scores": normal(2, 4), "seen": np.array([True, False, True, True])}
     near(model, result, feeds)
     assert (in_onnxruntime(result, feeds)["y"][:, 1] == 0).all()
 
@@ -93,7 +97,7 @@ agraph (float[1,4] scores, {inputs}) => (float[1,4] y) <float one = {{1}}, float
 }}""")
     result, report = half(tmp_path, model)
     assert works_in(result, op) == {F16}, notes_of(report)
-    feeds = {"scores": RNG.standard_normal((1, 4)).astype(np.float32), "m": np.array([1, 1, 0, 1], np.float32 if inputs[0] == "f" else np.int64)}
+    feeds = {"scores": normal(1, 4), "m": np.array([1, 1, 0, 1], np.float32 if inputs[0] == "f" else np.int64)}
     near(model, result, feeds)
     assert in_onnxruntime(result, feeds)["y"][0, 2] == 0
 
@@ -109,7 +113,7 @@ def test_what_is_no_mask_keeps_its_number(tmp_path, body):
     model = parsed(f"agraph (float[1,4] scores) => (float[1,4] y) <float low = {{-1e5}}, float less = {{1e-3}}> {{ {body} }}")
     result, _ = half(tmp_path, model)
     assert -1e4 not in constants(result)
-    near(model, result, {"scores": RNG.standard_normal((1, 4)).astype(np.float32)})
+    near(model, result, {"scores": normal(1, 4)})
 
 
 # Casts.
@@ -129,7 +133,7 @@ agraph (int64[4] i, bool[4] b, double[4] d, float[4] x) => (float[4] y) {
     result, report = half(tmp_path, model)
     assert casts(result) == 5  # of the four inputs, and y
     assert any(note.endswith("with 5 Casts") for note in notes_of(report)), notes_of(report)
-    near(model, result, {"i": np.arange(4), "b": np.array([1, 0, 1, 1], bool), "d": RNG.standard_normal(4), "x": RNG.standard_normal(4).astype(np.float32)})
+    near(model, result, {"i": np.arange(4), "b": np.array([1, 0, 1, 1], bool), "d": np.arange(4) / 3, "x": normal(4)})
 
 
 # Positions.
@@ -181,7 +185,7 @@ def test_statistics_of_norms_are_of_float(tmp_path, what, dtype):
     model = parsed(f"""
 agraph (float[n,8] x) => (float[n,8] y) <float[8] w = {{{ones}}}, float[8] b = {{{ones}}}, float two = {{2}}, float unit = {{1}}, float eps = {{1e-5}}, int64[1] last = {{2}},
   int64[1] mid = {{1}}, float[1] one = {{1}}, float[1] zero = {{0}}> {{ {body} }}""", opset=opset, ir=10)
-    np.savez(tmp_path / "c.npz", x=RNG.standard_normal((4, 8)).astype(np.float32))
+    np.savez(tmp_path / "c.npz", x=normal(4, 8))
     result, _ = half(tmp_path, model, f"dtype={dtype};calibrate={tmp_path / 'c.npz'}", "--inputs", tmp_path / "c.npz")
     onnx.checker.check_model(result, full_check=True)
     small = F16 if dtype == "float16" else BF16
@@ -194,7 +198,7 @@ agraph (float[n,8] x) => (float[n,8] y) <float[8] w = {{{ones}}}, float[8] b = {
         assert casts(result) == 2  # behind the norm, and of y
     assert small in types(result).values()
     if dtype == "float16":
-        near(model, result, {"x": (3000 * RNG.standard_normal((4, 8))).astype(np.float32)})
+        near(model, result, {"x": 3000 * normal(4, 8)})
 
 
 # Large activations.
@@ -231,7 +235,7 @@ LARGE = large_models()
 @pytest.mark.parametrize("name", LARGE)
 def test_activations_of_1e5(tmp_path, name, calibrated):
     model = LARGE[name]
-    x = RNG.standard_normal((1, 6, 16) if name == "attention" else (6, 16)).astype(np.float32)
+    x = normal(1, 6, 16) if name == "attention" else normal(6, 16)
     np.savez(tmp_path / "c.npz", x=x)
     fields = f"calibrate={tmp_path / 'c.npz'}" if calibrated else ""
     result, _ = half(tmp_path, model, fields, "--inputs", tmp_path / "c.npz")
@@ -242,7 +246,7 @@ def test_activations_of_1e5(tmp_path, name, calibrated):
 @pytest.mark.parametrize("name", ["mlp", "residual"])
 def test_activations_of_1e5_that_are_clamped(tmp_path, name):
     model = LARGE[name]
-    x = RNG.standard_normal((6, 16)).astype(np.float32)
+    x = normal(6, 16)
     np.savez(tmp_path / "c.npz", x=x)
     result, report = half(tmp_path, model, f"clamp=true;calibrate={tmp_path / 'c.npz'}", "--inputs", tmp_path / "c.npz")
     assert any("clamped" in note for note in notes_of(report)) and works_in(result, "RMSNormalization") == {F16}
@@ -267,5 +271,31 @@ agraph (float[3] x) => (float[3] y, float[3] z) <float[3] w = {1e-7, 1e-8, 1e-30
 }""")
     for fields in ("", "clamp=true"):
         result, _ = half(tmp_path, model, fields)
-        near(model, result, {"x": RNG.standard_normal(3).astype(np.float32)}, 1e-3)
+        near(model, result, {"x": normal(3)}, 1e-3)
         assert not any(n.op_type == "Clip" for n in result.graph.node)
+
+
+ODD = {  # graphs in which the model itself casts
+    "an output is a cast": "agraph (int64[3] i) => (float[3] y, float[3] z) { y = Cast <to = 1> (i)  z = Neg (y) }",
+    "halves in and out": "agraph (float16[3] h) => (float[3] y, float[3] z, float16[3] k) { y = Cast <to = 1> (h)  z = Neg (y)  k = Cast <to = 10> (z) }",
+    "like a half": "agraph (float16[3] h, float[3] x) => (float[3] y, float16[3] k) { c = CastLike (h, x)  y = Add (c, x)  k = CastLike (y, h) }",
+    "one after the other": "agraph (float[3] x) => (float[3] z) { a = Cast <to = 1> (x)  b = Cast <to = 11> (a)  c = Cast <to = 1> (b)  z = Neg (c) }",
+    "doubles": "agraph (double[3] d, float[3] x) => (double[3] y) { w = Cast <to = 11> (x)  s = Neg (x)  e = CastLike (s, d)  a = Add (d, w)  y = Add (a, e) }",
+    "text": "agraph (float[3] x) => (float[3] y) { s = Cast <to = 8> (x)  f = Cast <to = 1> (s)  y = Neg (f) }",
+    "in a body": """agraph (bool b, int64[3] i) => (float[3] y, float[3] z) {
+  f = Cast <to = 1> (i)  z = Neg (f)
+  y = If (b) <then_branch = yes () => (float[3] t) { t = Neg (f) }, else_branch = no () => (float[3] e) { g = Cast <to = 1> (i)  e = Add (f, g) }>
+}""",
+}
+
+
+@pytest.mark.parametrize("fields", ["", "interface=true", '{"keep": []}'])
+@pytest.mark.parametrize("what", ODD)
+def test_graphs_that_cast(tmp_path, what, fields):
+    model = parsed(ODD[what])
+    result, _ = half(tmp_path, model, fields)
+    onnx.checker.check_model(result, full_check=True)
+    feeds = {"i": np.array([3, -1, 7]), "h": normal(3).astype(np.float16), "x": normal(3), "d": normal(3).astype(np.float64), "b": np.array(False)}
+    given = lambda m: {i.name: feeds[i.name].astype(onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)) for i in m.graph.input}
+    wanted, got = in_onnxruntime(model, given(model)), in_onnxruntime(result, given(result))
+    assert all(np.allclose(wanted[k].astype(np.float64), got[k].astype(np.float64), rtol=1e-2, atol=1e-2) for k in wanted)
