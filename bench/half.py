@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Models in float16 by us, by onnxruntime.transformers.float16 and by onnxconverter-common: error, Casts, and numbers that leave the type.
 
-Usage: half.py --binary build/saturate FOLDER|MODEL.onnx... [--only PART] [--fused] [--draws 9] [--own-runtime] [--dtype bfloat16] [--fields F] [--json OUT.json]
+Usage: half.py --binary build/saturate FOLDER|MODEL.onnx... [--only PART] [--fused] [--draws 9] [--own-runtime] [--dtype bfloat16] [--fields F] [--large table] [--json OUT.json]
 
 MODEL.inputs.npz lies beside each model, or MODEL.npz with tokens (bench/export_decoders.py). All three keep the operators that ours keeps in float (handed to
 theirs as op_block_list), and inputs and outputs. Each result runs in ONNX Runtime without its optimizations, on these inputs and on others drawn like them.
@@ -12,6 +12,7 @@ then: two roundings of one number differ by chance, and of a hundred such interv
 
 With --fused all start from what `optimize --target onnx` made. With --own-runtime all run by `saturate run`, which rounds behind each operator; ONNX Runtime's
 CPU rounds only where it has a kernel for halves. --dtype bfloat16 makes ours in it; the others have none. --fields are further fields of the pass.
+With --large activations are some 1e5: the table that tokens are looked up in has such numbers, or the weights of the product in the middle make them.
 Exit status 1 where ours has a larger error or more Casts than another, fails, or leaves the type.
 """
 import argparse
@@ -29,6 +30,7 @@ from ort_latency import interval
 from refused import fixed
 
 LEAST = 1e-7  # an error that is that of float
+LARGE = 1e5
 FIRST, AGAIN, MORE = 11, 12, 4  # seeds, and how many more draws there are the second time
 
 
@@ -134,6 +136,21 @@ def by_common(args, source, out):
 TOOLS = {"ours": ours, "transformers": by_transformers, "common": by_common}
 
 
+def enlarged(source, how, out):
+    """The model with activations of 1e5; None where it has nothing to enlarge."""
+    model = onnx.load(source)
+    held = {i.name: i for i in model.graph.initializer if i.data_type == onnx.TensorProto.FLOAT and len(i.dims) >= 2}
+    read = [held[name] for node in model.graph.node for name in node.input
+            if node.op_type in {"table": ("Gather",), "product": ("MatMul", "Gemm", "Conv")}[how] and name in held]
+    if not read:
+        return None
+    chosen = read[0] if how == "table" else read[len(read) // 2]
+    numbers = onnx.numpy_helper.to_array(chosen)
+    chosen.CopyFrom(onnx.numpy_helper.from_array(numbers * np.float32(LARGE / np.abs(numbers).max()), chosen.name))
+    onnx.save(model, out)
+    return out
+
+
 def inputs_of(path, folder):
     source, _, feed = fixed(path, folder)
     tokens = path.parent / f"{path.name.split('.')[0]}.npz"
@@ -151,6 +168,8 @@ def measured(args, path, folder):
         made = folder / f"fused_{path.name}"
         subprocess.run([args.binary, "optimize", source, made, "--target", "onnx", "--no-verify", "--quiet"], check=True, capture_output=True)
         source = made
+    if args.large and not (source := enlarged(source, args.large, folder / f"large_{path.name}")):
+        return None
     row, file = {"model": path.name.removesuffix(".onnx")}, path.name
     try:
         pairs = wanted_of(args.runtime(source, args), feed, args.draws)
@@ -216,6 +235,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--part", default="0/1", help="k/n: every n-th model, from the k-th on")
     parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--large", choices=["table", "product"])
     parser.add_argument("--draws", type=int, default=9)
     parser.add_argument("--own-runtime", dest="runtime", action="store_const", const=OwnRuntime, default=OnnxRuntime)
     parser.add_argument("--dtype", default="float16", choices=["float16", "bfloat16"])
