@@ -5,6 +5,7 @@ import onnx.numpy_helper
 import pytest
 from onnx import TensorProto as T
 
+from conftest import run_ok
 from test_precision import BF16, F16, half, notes_of, types, works_in
 from test_transform import in_onnxruntime, parsed
 
@@ -199,6 +200,36 @@ agraph (float[n,8] x) => (float[n,8] y) <float[8] w = {{{ones}}}, float[8] b = {
     assert small in types(result).values()
     if dtype == "float16":
         near(model, result, {"x": 3000 * normal(4, 8)})
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization (x, w, b)", "RMSNormalization (x, w)"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_norms_of_an_older_opset_are_of_float(tmp_path, op, dtype):
+    """Opset 14 has none of these operators: their bodies stand there, with Casts around."""
+    ones = ", ".join(["1"] * 8)
+    model = parsed(f"agraph (float[n,8] x) => (float[n,8] y) <float[8] w = {{{ones}}}, float[8] b = {{{ones}}}> {{ y = {op} }}", opset=23, ir=10)
+    made, _ = half(tmp_path, model, f"dtype={dtype};interface=true")
+    onnx.save(made, tmp_path / "h.onnx")
+    run_ok("optimize", tmp_path / "h.onnx", tmp_path / "old.onnx", "--opset", 14, "--target", "onnx")
+    old = onnx.load(tmp_path / "old.onnx")
+    assert old.opset_import[0].version == 14 and not any("Normalization" in n.op_type for n in old.graph.node)
+    assert works_in(old, "ReduceMean") == works_in(old, "Sqrt") == {T.FLOAT}
+    if dtype == "float16":
+        x = 3000 * normal(4, 8)
+        wanted, got = in_onnxruntime(model, {"x": x})["y"], in_onnxruntime(old, {"x": x.astype(np.float16)})["y"]
+        assert np.abs(wanted - got).max() <= 1e-2 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("way", ["none", "tanh"])
+def test_gelu_of_halves_in_an_older_opset(tmp_path, way):
+    model = parsed(f'agraph (float[n,8] x) => (float[n,8] y) {{ y = Gelu <approximate = "{way}"> (x) }}', opset=20)
+    made, _ = half(tmp_path, model, "interface=true")
+    onnx.save(made, tmp_path / "h.onnx")
+    run_ok("optimize", tmp_path / "h.onnx", tmp_path / "old.onnx", "--opset", 14, "--target", "onnx")
+    old, x = onnx.load(tmp_path / "old.onnx"), 3 * normal(4, 8)
+    assert works_in(old, "Tanh" if way == "tanh" else "Erf") == {T.FLOAT}
+    wanted, got = in_onnxruntime(model, {"x": x})["y"], in_onnxruntime(old, {"x": x.astype(np.float16)})["y"]
+    assert np.abs(wanted - got).max() <= 2e-3 * np.abs(wanted).max()
 
 
 # Large activations.
