@@ -181,36 +181,45 @@ def export_with_past(model, exporter, path):
             torch.onnx.export(Cached(model), inputs, str(path), dynamo=False, dynamic_axes=axes, **names)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def command(says, models, one, more=lambda parser: None):
+    """The command line of an exporter: calls one(name, exporter, path, args) for each; tells what can't be exported."""
+    parser = argparse.ArgumentParser(description=says.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of --list; default: all")
     parser.add_argument("--exporters", default=",".join(EXPORTERS))
-    parser.add_argument("--past", action="store_true", help="with past_key_values and present")
+    more(parser)
     parser.add_argument("--list", action="store_true")
     args = parser.parse_args()
     if args.list:
-        print("\n".join(MODELS))
+        print("\n".join(models))
         return 0
-    if unknown := set(args.names) - set(MODELS):
+    if unknown := set(args.names) - set(models):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
     args.folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
     failures = 0
-    for name in args.names or MODELS:
+    for name in args.names or models:
         for exporter in args.exporters.split(","):
             start, path = time.time(), args.folder / f"{name}.{exporter}.onnx"
             try:
-                model = build(name)
-                if not (args.folder / f"{name}.npz").exists():
-                    reference(model, args.folder / f"{name}.npz")
-                (export_with_past if args.past else export)(model, exporter, path)
+                one(name, exporter, path, args)
                 print(f"{path.name}: {path.stat().st_size / 1e6:.1f} MB, {time.time() - start:.0f} s", flush=True)
             except Exception as error:  # noqa: BLE001 (exporters raise anything)
                 failures += 1
                 path.unlink(missing_ok=True)
                 print(f"{path.name}: {type(error).__name__}: {(str(error).splitlines() or [''])[0][:300]}", flush=True)
     return 1 if failures else 0
+
+
+def main():
+    def one(name, exporter, path, args):
+        model = build(name)
+        if not (args.folder / f"{name}.npz").exists():
+            reference(model, args.folder / f"{name}.npz")
+        (export_with_past if args.past else export)(model, exporter, path)
+
+    return command(__doc__, MODELS, one,
+                   lambda parser: parser.add_argument("--past", action="store_true", help="with past_key_values and present"))
 
 
 if __name__ == "__main__":

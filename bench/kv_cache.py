@@ -14,6 +14,9 @@ In mode window (--window and --sequence) steps are one window each, up to the se
 A token may be another one where the two best logits of the exported model lie closer than the tolerance. Such a step is counted as a tie, and
 both references go on with our token: transformers' generate begins again behind it, which takes torch and transformers.
 
+Decoders of encoder-decoders (bench/export_cross.py) take keys and values of cross attention from the model that `model=cross` writes, run once;
+a fourth broken version has zeros there.
+
 With --dtype fp16 the passes are those of `saturate slm --dtype fp16`, and the tolerance is that of halves.
 
 A refused row is measured, too: that the exported model can't be run, that its logits move by what comes later, or by what its mask hides.
@@ -44,15 +47,20 @@ def session(path):
     return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-class Whole:
-    """The exported model on all tokens at once."""
+def first_rows(given, count):
+    return {name: value[:count] for name, value in given.items()}
 
-    def __init__(self, path):
+
+class Whole:
+    """The exported model on all tokens at once; `given`: what an encoder gives."""
+
+    def __init__(self, path, given={}):
         self.session = session(path)
         self.masked = any(i.name == "attention_mask" for i in self.session.get_inputs())
+        self.given = given
 
     def __call__(self, ids, mask=None):
-        feed = {"input_ids": ids}
+        feed = {"input_ids": ids, **first_rows(self.given, len(ids))}
         if self.masked:
             feed["attention_mask"] = np.ones_like(ids) if mask is None else mask
         return self.session.run(["logits"], feed)[0].astype(np.float32)
@@ -61,24 +69,29 @@ class Whole:
 class Growing:
     """The model with a cache that grows."""
 
-    def __init__(self, path):
+    def __init__(self, path, given={}):
         self.session = session(path)
+        self.given = self.kept = given
         self.shapes = {i.name: i.shape for i in self.session.get_inputs()}
         self.types = {i.name: TYPES.get(i.type) for i in self.session.get_inputs()}
         self.names = [o.name for o in self.session.get_outputs() if o.name != "logits"]
         self.masked = "attention_mask" in self.shapes
 
     def start(self, batch):
-        self.mask = np.zeros((batch, 0), np.int64)
+        self.mask, self.given = np.zeros((batch, 0), np.int64), first_rows(self.kept, batch)
         self.past = self.empty(batch, 0)
         return self
 
     def empty(self, batch, tokens):
-        return {n: np.zeros((batch, s[1], tokens, s[3]), self.types[n]) for n, s in self.shapes.items() if n.startswith("past_key")}
+        return {n: np.zeros((batch, s[1], tokens, s[3]), self.types[n]) for n, s in self.pasts().items()}
+
+    def pasts(self):
+        """Inputs that presents are handed on to, and their shapes."""
+        return {n: s for n, s in self.shapes.items() if n.replace("past_key_values", "present") in self.names}
 
     def __call__(self, ids, mask=None):
         self.mask = np.concatenate([self.mask, np.ones_like(ids) if mask is None else mask], 1)
-        feed = {"input_ids": ids, **self.past, **({"attention_mask": self.mask} if self.masked else {})}
+        feed = {"input_ids": ids, **self.past, **self.given, **({"attention_mask": self.mask} if self.masked else {})}
         logits, *present = self.session.run(["logits", *self.names], feed)
         self.past = {n.replace("present", "past_key_values"): v for n, v in zip(self.names, present)}
         return logits.astype(np.float32)
@@ -97,6 +110,9 @@ class Growing:
     def zero(self):
         self.past = {n: np.zeros_like(v) for n, v in self.past.items()}
 
+    def zero_given(self):
+        self.given = {n: v if "mask" in n else np.zeros_like(v) for n, v in self.given.items()}
+
 
 class Window(Growing):
     """The model with a window of fixed size at the end of a sequence of fixed size."""
@@ -104,7 +120,7 @@ class Window(Growing):
     def start(self, batch):
         self.window, self.sequence = self.shapes["input_ids"][1], self.shapes["attention_mask"][1] if self.masked else None
         self.mask, self.seen = np.zeros((batch, self.sequence or 0), np.int64), np.zeros((batch, 0), np.int64)
-        self.past = self.empty(batch, next(s[2] for n, s in self.shapes.items() if n.startswith("past_key")))
+        self.past, self.given = self.empty(batch, next(s[2] for s in self.pasts().values())), first_rows(self.kept, batch)
         return self
 
     def before(self):
@@ -115,7 +131,7 @@ class Window(Growing):
     def __call__(self, ids, mask=None):
         fresh = np.ones_like(ids) if mask is None else mask
         self.mask = np.concatenate([self.mask, fresh], 1)[:, -self.sequence:]
-        feed = {"input_ids": ids, "attention_mask": self.mask, **self.before(), **self.past}
+        feed = {"input_ids": ids, "attention_mask": self.mask, **self.before(), **self.past, **self.given}
         logits, *present = self.session.run(["logits", *self.names], feed)
         self.seen = np.concatenate([self.seen, fresh], 1)
         self.past = {n.replace("present", "past_key_values"): v[:, :, self.window:] for n, v in zip(self.names, present)}
@@ -137,8 +153,8 @@ class Buffer(Growing):
     """The model with buffers that new tokens are written into."""
 
     def start(self, batch):
-        self.room = next(s[2] for n, s in self.shapes.items() if n.startswith("past_key"))
-        self.count, self.mask = 0, np.zeros((batch, 0), np.int64)
+        self.room = next(s[2] for s in self.pasts().values())
+        self.count, self.mask, self.given = 0, np.zeros((batch, 0), np.int64), first_rows(self.kept, batch)
         self.past = self.empty(batch, self.room)
         return self
 
@@ -146,7 +162,7 @@ class Buffer(Growing):
         self.mask = np.concatenate([self.mask, np.ones_like(ids) if mask is None else mask], 1)
         whole = self.masked and self.shapes["attention_mask"][1] == self.room  # else of past and new tokens
         padded = np.pad(self.mask, ((0, 0), (0, self.room - self.mask.shape[1]))) if whole else self.mask
-        feed = {"input_ids": ids, "past_length": np.array([self.count]), "attention_mask": padded, **self.past}
+        feed = {"input_ids": ids, "past_length": np.array([self.count]), "attention_mask": padded, **self.past, **self.given}
         feed = {n: v for n, v in feed.items() if n in self.shapes}
         logits, *present = self.session.run(["logits", *self.names], feed)
         self.past = {n.replace("present", "past_key_values"): v for n, v in zip(self.names, present)}
@@ -204,8 +220,8 @@ def teacher_forced(whole, model, ids, mask, breaks=None):
 class Generated:
     """The tokens of transformers' generate behind given ones. Those behind the prompt were kept when the model was exported."""
 
-    def __init__(self, path):
-        self.name = path.name.split(".")[0]
+    def __init__(self, path, given):
+        self.name, self.given = path.name.split(".")[0], given
         kept = np.load(path.parent / f"{self.name}.npz")
         self.prompt, self.tokens, self.model = kept["prompt"], kept["tokens"], None
 
@@ -215,12 +231,15 @@ class Generated:
         return int(self.tokens[0, ids.shape[1]])
 
     def generate(self, ids):
+        import export_cross
         import export_decoders
         import torch
 
-        self.model = self.model or export_decoders.build(self.name)
+        exporter = export_cross if self.given else export_decoders
+        self.model = self.model or exporter.build(self.name)
+        given = [torch.from_numpy(v[:1]) for v in self.given.values()]
         with torch.no_grad():
-            return export_decoders.generate(self.model, torch.from_numpy(ids), self.tokens.shape[1] - ids.shape[1]).numpy()
+            return exporter.generate(self.model, torch.from_numpy(ids), self.tokens.shape[1] - ids.shape[1], *given).numpy()
 
 
 class Greedy:
@@ -278,7 +297,7 @@ def why_refused(path, mode):
     """What ONNX Runtime says of the model: why it can have no such cache, or nothing."""
     ids = np.random.RandomState(1).randint(2, 256, (1, 64))
     try:
-        whole = Whole(path)
+        whole = Whole(path, given_to(path))
         ahead, hidden = looks_ahead(whole, ids), sees_padding(whole, ids) if mode == "window" else 0.0
     except Exception as error:  # noqa: BLE001
         return f"the export can't be run ({str(error).splitlines()[0][-160:]})"
@@ -299,10 +318,30 @@ def passes_of(mode, args):
     return [{**cache, "opset": 24 if mode == "tensor_scatter" else first["opset"]}, *others]  # TensorScatter begins there
 
 
-def transform(path, made, mode, args):
+def given_to(path):
+    """Of an encoder-decoder: two rows of what the encoder gives, the first of which generate has had."""
+    kept, random = np.load(path.parent / f"{path.name.split('.')[0]}.npz"), np.random.RandomState(6)
+    rows = {i.name: kept[i.name] for i in session(path).get_inputs() if i.name.startswith("encoder_")}
+    return {n: np.concatenate([v, np.ones_like(v) if "mask" in n else random.randn(*v.shape).astype(v.dtype)]) for n, v in rows.items()}
+
+
+def cross_of(path, made, mode, given, args):
+    """What the decoder takes of it: keys and values, made once, and the mask."""
+    if not given:
+        return {}
+    if refused := transform(path, made, mode, args, {"model": "cross"}):
+        raise RuntimeError(refused)
+    cross = session(made)
+    out = cross.run(None, {i.name: given[i.name].astype(TYPES.get(i.type, given[i.name].dtype)) for i in cross.get_inputs()})
+    slots = {o.name.replace("present", "past_key_values"): v for o, v in zip(cross.get_outputs(), out)}
+    return slots | {n: v for n, v in given.items() if "mask" in n}
+
+
+def transform(path, made, mode, args, more={}):
     made.parent.mkdir(exist_ok=True)
     passes = made.with_suffix(".json")
-    passes.write_text(json.dumps(passes_of(mode, args)))
+    cache, *others = passes_of(mode, args)
+    passes.write_text(json.dumps([cache | more, *others]))
     words = [args.saturate, "transform", path, "-o", made, "--passes", passes, *args.no_verify]
     run = subprocess.run(words, capture_output=True, text=True)
     passes.unlink()
@@ -325,14 +364,16 @@ def check(path, mode, args):
         return ("refused" if why else "REFUSED"), f"{why or 'nothing is found that speaks against a cache'}: {refused[:300]}"
     tolerance = TOLERANCES[args.dtype]
     try:
-        whole, model = Whole(path), MODES[mode](made)
+        given = given_to(path)
+        whole, model = Whole(path, given), MODES[mode](made, cross_of(path, made.with_suffix(".cross.onnx"), mode, given, args))
         ids = np.random.RandomState(1).randint(2, 256, (2, TOKENS if mode != "window" else args.sequence))
         mask = np.ones_like(ids)
         mask[1, :2] = 0
         ids, mask = rows_that_run(whole, ids, mask)
         difference = teacher_forced(whole, model, ids, mask)
-        greedy = Greedy(whole, model, Generated(path), tolerance)
-        broken = [teacher_forced(whole, model, ids[:1], mask[:1], by) for by in (lambda m: m.shift(), lambda m: m.drop_oldest(), lambda m: m.zero())]
+        greedy = Greedy(whole, model, Generated(path, given), tolerance)
+        breaks = [lambda m: m.shift(), lambda m: m.drop_oldest(), lambda m: m.zero(), *([lambda m: m.zero_given()] if given else [])]
+        broken = [teacher_forced(whole, model, ids[:1], mask[:1], by) for by in breaks]
     except Exception as error:  # noqa: BLE001: the table tells it
         return "FAILS", str(error).splitlines()[0][:200]
     moved = moved_by_permutation(whole, ids[:1])

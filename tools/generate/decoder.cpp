@@ -194,7 +194,8 @@ class Finder {
   Places cache_inputs() const {
     Places out;
     for (const std::size_t i : left_)
-      if (is_tensor(input(i)) && rank_of(input(i)) >= 3 && !is_index(input(i))) out.push_back(i);
+      if (is_tensor(input(i)) && rank_of(input(i)) >= 3 && !is_index(input(i)) && !holds(lower(input(i).name), {"encoder"}))
+        out.push_back(i);
     return out;
   }
 

@@ -15,8 +15,11 @@ namespace saturate {
 struct CacheOptions {
   std::vector<std::string> tokens;  // inputs with an entry for each new token: [batch, tokens, ...]
   std::vector<std::string> masks;   // inputs with an entry for each position, past and new: [batch, positions]
-  std::string past, present;        // names with {layer} and {part}, which is key or value
-  std::string past_dim;             // the name of the dim of earlier tokens
+  // Inputs that stay as they are while tokens go on, as an encoder's states, and their masks: [batch, given, ...]. Keys and values of cross
+  // attention are made of the former alone.
+  std::vector<std::string> given, given_masks;
+  std::string past, present;  // names with {layer} and {part}, as part() says it
+  std::string past_dim;       // the name of the dim of earlier tokens
   // Of fixed sizes: `window` new tokens stand at the end of `sequence` positions, and caches hold max_context.
   struct Fixed {
     std::int64_t window = 1, sequence = 1, max_context = 1;
@@ -32,6 +35,9 @@ struct CacheOptions {
     kGroupQuery,     // com.microsoft GroupQueryAttention writes them itself; positions are those of past and new tokens, as in (b)
   };
   Write write = Write::kScatterND;
+  // "key" or "value", and of an encoder-decoder of which side it is.
+  std::string part(const std::string& part) const { return given.empty() ? part : "decoder." + part; }
+  std::string part_of_given(const std::string& part) const { return "encoder." + part; }
   bool group_query() const { return buffer && write == Write::kGroupQuery; }
   // Whether positions are as many as a buffer has room for, filled or not.
   bool positions_of_buffer() const { return buffer && !group_query(); }
@@ -50,8 +56,11 @@ struct CacheSlot {
 struct CachedModel {
   Model model;
   std::vector<CacheSlot> slots;
-  std::map<std::string, int> outputs;            // of the original: the axis along which they have an entry for each new token, -1: none
-  std::optional<CacheOptions::Counted> counted;  // how the input CacheOptions::filled counts; nullopt: there is none
+  // Inputs of `model` that stay as they are, and the model of CacheOptions::given that computes them as its outputs, once.
+  std::vector<CacheSlot> given = {};
+  Model once = {};
+  std::map<std::string, int> outputs = {};  // of the original: the axis along which they have an entry for each new token, -1: none
+  std::optional<CacheOptions::Counted> counted = {};  // how the input CacheOptions::filled counts; nullopt: there is none
 };
 
 // Of a model of opset kCacheOpset in whose attention keys and values have heads apart (unpack_attention). kUnimplemented, with the node and
@@ -68,8 +77,12 @@ void unpack_attention(Model& model);
 
 // The model run on parts of its tokens, one behind the other, with the caches handed on. It has the inputs of the original, and those of
 // its outputs that are comparable, whole. `behind`: how many tokens each part but the first takes. `handed_on`: kEmptied gives each part
-// zeros, which shows whether the caches matter.
-enum class StepCache : std::uint8_t { kKept, kEmptied };
+// zeros, which shows whether the caches matter; kGivenEmptied shows it of cross attention.
+enum class StepCache : std::uint8_t {
+  kKept,
+  kEmptied,
+  kGivenEmptied,  // keys and values of what is given are zeros in all parts
+};
 Model stepped(const CachedModel& cached, const Model& original, const CacheOptions& options, const std::vector<std::int64_t>& behind,
               StepCache handed_on);
 

@@ -7,6 +7,7 @@
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "tools/transform/cache_parts.h"
+#include "tools/transform/edit.h"
 
 namespace saturate {
 namespace {
@@ -19,7 +20,8 @@ class TokenFlow {
         writer_(result_.graph, fresh_),
         work_{facts, options, writer_, own_indices},
         positions_(work_),
-        whole_(work_, positions_) {}
+        whole_(work_, positions_),
+        given_(work_) {}
 
   absl::StatusOr<CachedModel> run() && {
     result_ = model_;
@@ -36,9 +38,14 @@ class TokenFlow {
     if (slots.empty()) return absl::UnimplementedError("no cache: no attention was found that puts tokens beside each other");
     const CacheDims dims = cache_dims(result_.graph, work_.options);
     declare_outputs(dims);
-    CachedModel made{std::move(result_), std::move(slots), {}, positions_.counted()};
+    absl::StatusOr<Model> once = given_.once(model_);
+    if (!once.ok()) return once.status();
+    given_.finish(result_.graph, positions_.given());
+    CachedModel made{.model = std::move(result_), .slots = std::move(slots), .given = given_.slots(), .once = *std::move(once)};
+    made.counted = positions_.counted();
     declare_caches(made, work_.options, dims);
     erase_unread(made.model.graph, {});
+    drop_unread_given(made.model.graph);
     for (const ValueInfo& output : model_.graph.outputs) {
       int& axis = made.outputs[output.name] = -1;
       if (token(output.name))
@@ -64,9 +71,10 @@ class TokenFlow {
     for_each_body(node, [&](const Graph& body) {
       for (const std::string& name : captured_names(body)) read.push_back(name);
     });
-    if (node.domain.empty() && node.op_type == "Shape" && token(node.inputs[0])) return shape(node);
+    if (node.domain.empty() && node.op_type == "Shape" && (token(node.inputs[0]) || given_.has(node.inputs[0]))) return shape(node);
     if (is_mask(node)) return mask(node);
     if (std::none_of(read.begin(), read.end(), [&](const std::string& name) { return token(name); })) {
+      if (std::any_of(read.begin(), read.end(), [&](const std::string& name) { return given_.has(name); })) given_.take(node);
       writer_.graph().nodes.push_back(node);
       return absl::OkStatus();
     }
@@ -167,9 +175,20 @@ class TokenFlow {
     const std::int64_t first = at("start", 0), last = std::max(at("end", rank), first);
     const std::vector<Dim> part(dims->begin() + first, dims->begin() + last);
     const absl::StatusOr<std::string> made = positions_.sizes(node, part, Axes(part.size(), Axis::kAll), nullptr, {});
-    if (!made.ok()) return made.status();
-    writer_.node("Identity", {*made}, "", {}, node.outputs[0]);
+    if (!made.ok() && !given_.has(node.inputs[0])) return made.status();
+    if (made.ok())
+      writer_.node("Identity", {*made}, "", {}, node.outputs[0]);
+    else
+      writer_.graph().nodes.push_back(node);
     return absl::OkStatus();
+  }
+
+  // Keys and values of cross attention are computed once; anything else of what is given is computed in each step.
+  void drop_unread_given(Graph& graph) const {
+    std::erase_if(graph.inputs, [&](const ValueInfo& input) {
+      const auto& given = work_.options.given;
+      return std::find(given.begin(), given.end(), input.name) != given.end() && reads_of(graph, input.name) == 0;
+    });
   }
 
   // What an operator reads of a value whose last axes stand on those of its result.
@@ -185,6 +204,8 @@ class TokenFlow {
         if (!rows.ok()) return rows;
         if (at != value) return cannot_cache(node, fmt::format("'{}' has two axes of new tokens", value));
         at = *std::move(rows);
+      } else if (result[i + shift] == Axis::kNew && facts().along_given(value, i)) {
+        return cannot_cache(node, fmt::format("tokens stand beside the entries of '{}', which is given", value));
       }
     return at;
   }
@@ -301,6 +322,8 @@ class TokenFlow {
       inputs[1] = *std::move(all);
       return absl::OkStatus();
     };
+    if (given_.has(b))
+      if (absl::Status s = given_.attended(node, b, facts().along_given(b, rb - 1) ? "key" : "value"); !s.ok()) return s;
     if (token(b) && summed_b == Axis::kNew) {
       if (summed_a != Axis::kAll) return mixes(node);
       if (absl::Status s = whole_b("value"); !s.ok()) return s;
@@ -357,9 +380,10 @@ class TokenFlow {
       if (!node.outputs[i].empty()) return cannot_cache(node, fmt::format("its output '{}' is read", node.outputs[i]));
     const Axes heads{Axis::kNone, Axis::kNone, Axis::kNew, Axis::kNone};
     if (!token(inputs[0]) || axes(inputs[0]) != heads) return cannot_cache(node, "its queries are not of new tokens");
+    if (given_.has(inputs[1]) && given_.has(inputs[2])) return cross_attention(node, std::move(inputs));
     for (const std::size_t i : {1, 2}) {
       if (!token(inputs[i]) || axes(inputs[i]) != heads)
-        return cannot_cache(node, "it attends to something else than the tokens themselves, as cross attention does");
+        return cannot_cache(node, "it attends to something else than the tokens themselves, and than what is given");
       if (work_.options.group_query()) continue;
       absl::StatusOr<std::string> all = whole_.whole(node, inputs[i], i == 1 ? "key" : "value");
       if (!all.ok()) return all.status();
@@ -388,6 +412,23 @@ class TokenFlow {
     }
     if (inputs[3].empty()) inputs.resize(3);
     return made(changed, std::move(inputs), heads, positional);
+  }
+  // Of new tokens, to what is given.
+  absl::Status cross_attention(const Node& node, std::vector<std::string> inputs) {
+    if (int_attribute(node, "is_causal", 0) != 0) return cannot_cache(node, "it hides some of what is given by the index of a token");
+    for (const std::size_t i : {1, 2})
+      if (absl::Status s = given_.attended(node, inputs[i], i == 1 ? "key" : "value"); !s.ok()) return s;
+    const Axes heads = axes(inputs[0]);
+    if (inputs[3].empty()) {
+      inputs.resize(3);
+    } else if (token(inputs[3])) {
+      return cannot_cache(node, "its mask depends on what the tokens are; give the mask as an input");
+    } else {
+      absl::StatusOr<std::string> mask = beside(node, inputs[3], {Axis::kNone, Axis::kNone, Axis::kNew, Axis::kNone});
+      if (!mask.ok()) return mask.status();
+      inputs[3] = *std::move(mask);
+    }
+    return made(node, std::move(inputs), heads, work_.positional.contains(inputs[0]));
   }
   absl::Status rotary(const Node& node) {
     std::vector<std::string> inputs = node.inputs;
@@ -578,6 +619,7 @@ class TokenFlow {
   CacheWork work_;
   PositionSide positions_;
   WholeTokens whole_;
+  GivenSide given_;
 };
 
 }  // namespace

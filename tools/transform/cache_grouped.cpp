@@ -87,7 +87,8 @@ absl::Status WholeTokens::attend_in_group(const Node& node, const std::string& m
   }
   std::vector<std::string> outputs{w.fresh()(node.outputs[0] + "_packed")};
   for (const std::size_t i : {1, 2}) {
-    absl::StatusOr<CacheSlot> slot = new_slot(node, node.inputs[i], i == 1 ? "key" : "value", heads[i].count, heads[i].size);
+    absl::StatusOr<CacheSlot> slot =
+        names_.next(node, node.inputs[i], work_.options.part(i == 1 ? "key" : "value"), heads[i].count, heads[i].size);
     if (!slot.ok()) return slot.status();
     inputs.push_back(slot->past);
     outputs.push_back(slot->present);

@@ -23,10 +23,29 @@ bool IndexComparisons::in(const std::string& value) {
   bool found = false;
   if (node->domain.empty() && one_of(node->op_type, {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal"})) {
     const auto a = growth(node->inputs[0]), b = growth(node->inputs[1]);
-    found = a && b && *a != *b;
+    found = a && b && *a != *b && !holds_anywhere(*node);
   }
   for (const std::string& input : node->inputs) found = found || (!input.empty() && in(input));
   return in_[value] = found;
+}
+
+// "index >= 0": of all indices that there are.
+bool IndexComparisons::holds_anywhere(const Node& node) const {
+  if (!one_of(node.op_type, {"GreaterOrEqual", "LessOrEqual"})) return false;
+  const bool greater = node.op_type == "GreaterOrEqual";
+  const auto first = first_index(node.inputs[greater ? 0 : 1]);
+  const auto least = facts_.ints(node.inputs[greater ? 1 : 0]);
+  return first && least && std::all_of(least->begin(), least->end(), [&](std::int64_t number) { return number <= *first; });
+}
+
+// The least of indices that count up from a number; nullopt: not known.
+std::optional<std::int64_t> IndexComparisons::first_index(const std::string& value) const {
+  const Node* node = facts_.producer(value);
+  if (!node || !node->domain.empty()) return std::nullopt;
+  if (is_view_of_index(*node)) return first_index(node->inputs[0]);
+  const auto first = node->op_type == "Range" ? facts_.ints(node->inputs[0]) : std::nullopt;
+  if (!first || first->size() != 1 || facts_.ints(node->inputs[2]) != std::vector<std::int64_t>{1}) return std::nullopt;
+  return (*first)[0];
 }
 
 std::optional<int> IndexComparisons::growth(const std::string& value) {

@@ -18,8 +18,29 @@ bool is_elementwise(const Node& node) { return has(Trait::kElementwise, node) ||
 
 namespace {
 
+// The dims of what is given get one name, too.
+absl::Status name_given(Model& model, const CacheOptions& options, DimNames& names) {
+  for (const auto* inputs : {&options.given, &options.given_masks})
+    for (const std::string& name : *inputs) {
+      ValueInfo* info = find_named(model.graph.inputs, name);
+      if (!info->type.shape || info->type.shape->size() < 2)
+        return absl::UnimplementedError(fmt::format("no cache: input '{}': it has no dims of batch and states; declare them", name));
+      DimSpec &b = (*info->type.shape)[0], &s = (*info->type.shape)[1];
+      if (!names.batch.empty() && !std::holds_alternative<std::int64_t>(b)) b = names.batch;
+      if (std::holds_alternative<std::int64_t>(s)) continue;
+      if (names.given.empty()) names.given = std::holds_alternative<std::string>(s) ? std::get<std::string>(s) : "encoder_sequence_length";
+      if (names.given == names.tokens || names.given == names.batch)
+        return absl::UnimplementedError(fmt::format(
+            "no cache: input '{}': its dim 1 is '{}', as that of tokens or batches; give it a name of its own, or no name (pass "
+            "set_shapes)",
+            name, names.given));
+      s = names.given;
+    }
+  return absl::OkStatus();
+}
+
 // The dims that tell batch and tokens get one name each in all inputs; that of the batch is "" where it is a number.
-absl::StatusOr<std::pair<std::string, std::string>> with_one_name_each(Model& model, const CacheOptions& options) {
+absl::StatusOr<DimNames> with_one_name_each(Model& model, const CacheOptions& options) {
   std::string batch, tokens;
   bool first = true;
   FreshNames fresh(model.graph);
@@ -44,7 +65,9 @@ absl::StatusOr<std::pair<std::string, std::string>> with_one_name_each(Model& mo
       if (!batch.empty() && !std::holds_alternative<std::int64_t>(b)) b = batch;
       t = tokens;
     }
-  return std::pair(batch, tokens);
+  DimNames names{batch, tokens, ""};
+  if (absl::Status s = name_given(model, options, names); !s.ok()) return s;
+  return names;
 }
 
 }  // namespace
@@ -59,7 +82,8 @@ absl::StatusOr<std::unique_ptr<DecoderFacts>> DecoderFacts::of(const Model& mode
   absl::StatusOr<Lowered> lowered = lower(named, *made->graph_);
   if (!lowered.ok()) return lowered.status();
   made->lowered_ = *std::move(lowered);
-  made->extents_.emplace(made->graph_->dims(), names->first, names->second);
+  made->extents_.emplace(made->graph_->dims(), *names);
+  if (!options.given.empty()) made->given_dim_ = (*made->shape(options.given[0]))[1];
   for (const Node& node : model.graph.nodes)
     for (const std::string& output : node.outputs) made->producers_[output] = &node;
   made->first_ = model.graph.nodes.data();
@@ -120,18 +144,26 @@ std::optional<int> reshaped_axis(const DecoderFacts& facts, const std::vector<Di
   return std::nullopt;
 }
 
+std::string size_of(GraphWriter& writer, const std::string& value, std::int64_t axis, const std::string& hint) {
+  return writer.node("Shape", {value}, hint, {Attribute::of("start", axis), Attribute::of("end", axis + 1)});
+}
+
 const std::string& PositionSide::batch() {
-  if (batch_.empty())
-    batch_ = work_.writer.node("Shape", {work_.options.tokens[0]}, "batch_size",
-                               {Attribute::of("start", std::int64_t{0}), Attribute::of("end", std::int64_t{1})});
+  const std::string& of = sizes_of_ == SizesOf::kGiven ? work_.options.given[0] : work_.options.tokens[0];
+  if (batch_.empty()) batch_ = size_of(work_.writer, of, 0, "batch_size");
   return batch_;
+}
+
+const std::string& PositionSide::given() {
+  if (!given_.empty()) return given_;
+  if (sizes_of_ == SizesOf::kGiven) return given_ = size_of(work_.writer, work_.options.given[0], 1, "states");
+  return given_ = work_.writer.fresh()("given_length");
 }
 
 const std::string& PositionSide::fresh_tokens() {
   if (!new_.empty()) return new_;
   if (work_.options.fixed) return new_ = work_.writer.ints({work_.options.fixed->window});
-  return new_ = work_.writer.node("Shape", {work_.options.tokens[0]}, "new_tokens",
-                                  {Attribute::of("start", std::int64_t{1}), Attribute::of("end", std::int64_t{2})});
+  return new_ = size_of(work_.writer, work_.options.tokens[0], 1, "new_tokens");
 }
 
 namespace {
@@ -159,8 +191,7 @@ const std::string& PositionSide::past_tokens() {
     counted_ = CacheOptions::Counted::kPlaces;
     return past_ = work_.options.filled;
   }
-  return past_ = work_.writer.node("Shape", {slot_name(work_.options.past, 0, "key")}, "past_tokens",
-                                   {Attribute::of("start", std::int64_t{2}), Attribute::of("end", std::int64_t{3})});
+  return past_ = size_of(work_.writer, slot_name(work_.options.past, 0, work_.options.part("key")), 2, "past_tokens");
 }
 
 const std::string& PositionSide::all_tokens() {
@@ -168,8 +199,7 @@ const std::string& PositionSide::all_tokens() {
   if (const auto& fixed = work_.options.fixed) return all_ = work_.writer.ints({fixed->sequence});
   if (work_.options.positions_of_buffer()) return all_ = work_.writer.ints({*work_.options.buffer});
   if (work_.options.group_query() && !work_.options.masks.empty())
-    return all_ = work_.writer.node("Shape", {work_.options.masks[0]}, "all_tokens",
-                                    {Attribute::of("start", std::int64_t{1}), Attribute::of("end", std::int64_t{2})});
+    return all_ = size_of(work_.writer, work_.options.masks[0], 1, "all_tokens");
   const std::string past = past_tokens();
   return all_ = work_.writer.node("Add", {past, fresh_tokens()}, "all_tokens");
 }
@@ -206,14 +236,15 @@ const std::string& PositionSide::place_of_rows() {
 
 absl::StatusOr<std::string> PositionSide::element(const Node& node, Dim dim, Axis axis) {
   const auto extent = work_.facts.extents().of(dim);
-  if (!extent)
-    return cannot_cache(node,
-                        fmt::format("a size of its result, {}, is no product of batch and tokens", work_.facts.dims().to_string(dim)));
+  if (!extent || (sizes_of_ == SizesOf::kGiven && extent->tokens > 0))
+    return cannot_cache(node, fmt::format("a size of its result, {}, is no product of {}", work_.facts.dims().to_string(dim),
+                                          sizes_of_ == SizesOf::kGiven ? "batch and states" : "batch and tokens"));
   std::string value;
   const auto times = [&](const std::string& by) { value = value.empty() ? by : work_.writer.node("Mul", {value, by}, "sizes_product"); };
   if (extent->factor != 1 || extent->is_number()) times(work_.writer.ints({extent->factor}));
   for (int i = 0; i < extent->batches; ++i) times(batch());
   for (int i = 0; i < extent->tokens; ++i) times(axis == Axis::kNew ? fresh_tokens() : all_tokens());
+  for (int i = 0; i < extent->given; ++i) times(given());
   return value;
 }
 

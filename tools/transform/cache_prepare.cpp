@@ -9,13 +9,14 @@ namespace saturate {
 
 absl::Status check_inputs(const Model& model, const CacheOptions& options) {
   const auto known = [&](const std::string& name) {
-    return std::count(options.tokens.begin(), options.tokens.end(), name) + std::count(options.masks.begin(), options.masks.end(), name) >
-           0;
+    const auto in = [&](const std::vector<std::string>& names) { return std::count(names.begin(), names.end(), name) > 0; };
+    return in(options.tokens) || in(options.masks) || in(options.given) || in(options.given_masks);
   };
   for (const ValueInfo& input : model.graph.inputs)
     if (!known(input.name) && !find_named(model.graph.initializers, input.name))
       return absl::UnimplementedError(fmt::format(
-          "no cache: input '{}' is none of 'tokens' and 'masks'; name it in one of them, or make a constant of it", input.name));
+          "no cache: input '{}' is none of 'tokens', 'masks', 'given' and 'given_masks'; name it in one of them, or make a constant of it",
+          input.name));
   return absl::OkStatus();
 }
 
@@ -35,14 +36,20 @@ Model with_masks_apart(Model model, const CacheOptions& options) {
 }
 
 CacheDims cache_dims(const Graph& graph, const CacheOptions& options) {
-  const std::vector<DimSpec>& ids = *find_named(graph.inputs, options.tokens[0])->type.shape;
+  const auto dims_of = [&](const std::string& input) { return *find_named(graph.inputs, input)->type.shape; };
+  const std::vector<DimSpec> ids = dims_of(options.tokens[0]);
+  const DimSpec given = options.given.empty() ? DimSpec() : dims_of(options.given[0])[1];
   if (const auto& fixed = options.fixed)
-    return {ids[0], fixed->window, fixed->max_context - fixed->window, fixed->sequence, fixed->max_context};
+    return {ids[0], fixed->window, fixed->max_context - fixed->window, fixed->sequence, fixed->max_context, given};
   const std::string name = std::holds_alternative<std::string>(ids[1]) ? std::get<std::string>(ids[1]) : "sequence_length";
-  if (options.positions_of_buffer()) return {ids[0], name, *options.buffer, *options.buffer, *options.buffer};
+  if (options.positions_of_buffer()) return {ids[0], name, *options.buffer, *options.buffer, *options.buffer, given};
   const std::string all = fmt::format("{} + {}", options.past_dim, name);
-  if (options.buffer) return {ids[0], name, *options.buffer, all, *options.buffer};
-  return {ids[0], name, options.past_dim, all, all};
+  if (options.buffer) return {ids[0], name, *options.buffer, all, *options.buffer, given};
+  return {ids[0], name, options.past_dim, all, all, given};
+}
+
+ValueType type_of(const CacheSlot& slot, const DimSpec& batch, const DimSpec& tokens) {
+  return {ValueType::Kind::kTensor, slot.dtype, std::vector<DimSpec>{batch, slot.heads, tokens, slot.size}, nullptr};
 }
 
 void declare_caches(CachedModel& made, const CacheOptions& options, const CacheDims& dims) {
@@ -56,11 +63,10 @@ void declare_caches(CachedModel& made, const CacheOptions& options, const CacheD
     const DimSpec rows = *made.counted == CacheOptions::Counted::kShown ? dims.batch : DimSpec(1);
     graph.inputs.push_back({options.filled, {ValueType::Kind::kTensor, DType::kInt64, std::vector<DimSpec>{rows}, nullptr}, nullptr});
   }
+  for (const CacheSlot& slot : made.given) graph.inputs.push_back({slot.past, type_of(slot, dims.batch, dims.given), nullptr});
   for (const CacheSlot& slot : made.slots) {
-    ValueType type{ValueType::Kind::kTensor, slot.dtype, std::vector<DimSpec>{dims.batch, slot.heads, dims.past, slot.size}, nullptr};
-    graph.inputs.push_back({slot.past, type, nullptr});
-    (*type.shape)[2] = dims.present;
-    graph.outputs.push_back({slot.present, type, nullptr});
+    graph.inputs.push_back({slot.past, type_of(slot, dims.batch, dims.past), nullptr});
+    graph.outputs.push_back({slot.present, type_of(slot, dims.batch, dims.present), nullptr});
   }
 }
 

@@ -9,45 +9,54 @@ namespace {
 
 // Sizes at which two different products differ: small, so that they stay below any bound ("min(tokens, 1024)").
 struct Probe {
-  std::int64_t batch, tokens;
+  std::int64_t batch, tokens, given;
 };
-constexpr std::array<Probe, 3> kProbes{{{2, 3}, {5, 7}, {3, 11}}};
+constexpr std::array<Probe, 3> kProbes{{{2, 3, 13}, {5, 7, 17}, {3, 11, 19}}};
 
 std::int64_t power(std::int64_t base, int exponent) { return exponent == 0 ? 1 : base * power(base, exponent - 1); }
 
+// That makes these sizes of the powers; nullopt: there is none.
+std::optional<std::int64_t> factor_of(const std::array<std::int64_t, kProbes.size()>& sizes, int batches, int tokens, int given) {
+  std::optional<std::int64_t> factor;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::int64_t unit = power(kProbes[i].batch, batches) * power(kProbes[i].tokens, tokens) * power(kProbes[i].given, given);
+    if (sizes[i] % unit != 0 || (factor && *factor != sizes[i] / unit)) return std::nullopt;
+    factor = sizes[i] / unit;
+  }
+  return factor;
+}
+
 }  // namespace
 
-std::optional<std::int64_t> Extents::at(Dim dim, std::int64_t batch, std::int64_t tokens) const {
-  std::map<std::string, std::int64_t> symbols{{tokens_, tokens}};
-  if (!batch_.empty()) symbols[batch_] = batch;
+std::optional<std::int64_t> Extents::at(Dim dim, std::int64_t batch, std::int64_t tokens, std::int64_t given) const {
+  std::map<std::string, std::int64_t> symbols{{names_.tokens, tokens}};
+  if (!names_.batch.empty()) symbols[names_.batch] = batch;
+  if (!names_.given.empty()) symbols[names_.given] = given;
   return dims_->evaluate(dim, symbols);
 }
 
 std::optional<Extent> Extents::of(Dim dim) const {
+  std::array<std::int64_t, kProbes.size()> sizes{};
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto size = at(dim, kProbes[i].batch, kProbes[i].tokens, kProbes[i].given);
+    if (!size) return std::nullopt;
+    sizes[i] = *size;
+  }
   for (const int batches : {0, 1})
-    for (const int tokens : {0, 1, 2}) {
-      std::optional<std::int64_t> factor;
-      bool fits = true;
-      for (const Probe& p : kProbes) {
-        const auto size = at(dim, p.batch, p.tokens);
-        if (!size) return std::nullopt;
-        const std::int64_t unit = power(p.batch, batches) * power(p.tokens, tokens);
-        fits = fits && *size % unit == 0 && (!factor || *factor == *size / unit);
-        factor = *size / unit;
-      }
-      if (fits) return Extent{*factor, batches, tokens};
-    }
+    for (const int tokens : {0, 1, 2})
+      for (const int given : {0, 1})
+        if (const auto factor = factor_of(sizes, batches, tokens, given)) return Extent{*factor, batches, tokens, given};
   return std::nullopt;
 }
 
 std::optional<bool> Extents::spans(Dim dim) const {
-  const auto few = at(dim, 2, 3), more = at(dim, 2, 7);
+  const auto few = at(dim, 2, 3, 13), more = at(dim, 2, 7, 13);
   return few && more ? std::optional(*few != *more) : std::nullopt;
 }
 
 std::int64_t Extents::elements(const std::vector<Dim>& shape) const {
   std::int64_t count = 1;
-  for (const Dim d : shape) count *= at(d, kProbes[0].batch, kProbes[0].tokens).value_or(1);
+  for (const Dim d : shape) count *= at(d, kProbes[0].batch, kProbes[0].tokens, kProbes[0].given).value_or(1);
   return count;
 }
 

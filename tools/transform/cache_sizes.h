@@ -21,20 +21,24 @@ enum class Axis : std::uint8_t {
 };
 using Axes = std::vector<Axis>;
 
-// factor * batch^batches * tokens^tokens
+// factor * batch^batches * tokens^tokens * given^given
 struct Extent {
   std::int64_t factor = 1;
-  int batches = 0, tokens = 0;
-  bool is_number() const { return batches == 0 && tokens == 0; }
-  bool is_tokens() const { return factor == 1 && batches == 0 && tokens == 1; }
+  int batches = 0, tokens = 0, given = 0;
+  bool is_number() const { return batches == 0 && tokens == 0 && given == 0; }
+  bool is_tokens() const { return factor == 1 && batches == 0 && tokens == 1 && given == 0; }
   friend bool operator==(const Extent&, const Extent&) = default;
+};
+
+// The names of dims; "" where one is a number, or there is none.
+struct DimNames {
+  std::string batch, tokens;
+  std::string given;  // of what is given beside the tokens, as an encoder's states
 };
 
 class Extents {
  public:
-  // The names of the two dims; "" where the batch is a number.
-  Extents(const DimTable& dims, std::string batch, std::string tokens)
-      : dims_(&dims), batch_(std::move(batch)), tokens_(std::move(tokens)) {}
+  Extents(const DimTable& dims, DimNames names) : dims_(&dims), names_(std::move(names)) {}
   // nullopt: it is no such product.
   std::optional<Extent> of(Dim dim) const;
   // Whether it grows with the tokens; nullopt: not known.
@@ -43,9 +47,9 @@ class Extents {
   std::int64_t elements(const std::vector<Dim>& shape) const;
 
  private:
-  std::optional<std::int64_t> at(Dim dim, std::int64_t batch, std::int64_t tokens) const;
+  std::optional<std::int64_t> at(Dim dim, std::int64_t batch, std::int64_t tokens, std::int64_t given) const;
   const DimTable* dims_;
-  std::string batch_, tokens_;
+  DimNames names_;
 };
 
 // Adds nodes and small constants to a graph.

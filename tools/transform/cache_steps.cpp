@@ -26,6 +26,7 @@ class Steps {
     graph.outputs.clear();
     graph.inputs = original.graph.inputs;
     for (const CacheSlot& slot : cached.slots) caches_[slot.past] = empty(slot);
+    if (!cached.given.empty()) compute_given();
   }
 
   Model run(const std::vector<std::int64_t>& behind) && {
@@ -52,6 +53,36 @@ class Steps {
   }
 
  private:
+  // Nodes of another graph, with these names for some of its values and new ones for the others.
+  void inlined(Graph copy, Renaming& names) {
+    for (const std::string& name : defined_names(copy))
+      if (!names.contains(name) && !find_named(copy.initializers, name)) names[name] = fresh_(name);
+    rename_values(copy, names, fresh_);
+    for (Node& node : copy.nodes) {
+      node.name = "";
+      node.origin = nullptr;
+      model_.graph.nodes.push_back(std::move(node));
+    }
+  }
+
+  // Keys and values of what is given, before the first part.
+  void compute_given() {
+    Graph copy = cached_.once.graph;
+    Renaming names;
+    for (const ValueInfo& input : copy.inputs) names[input.name] = input.name;
+    for (Initializer& weight : copy.initializers) {
+      const std::string name = fresh_(weight.name);
+      names[weight.name] = name;
+      model_.graph.initializers.push_back({name, weight.tensor, nullptr, false});
+    }
+    model_.opset_imports.insert(cached_.once.opset_imports.begin(), cached_.once.opset_imports.end());
+    inlined(std::move(copy), names);
+    for (const CacheSlot& slot : cached_.given) {
+      std::string& value = given_[slot.past] = names.at(slot.present);
+      if (handed_on_ == StepCache::kGivenEmptied) value = writer_.node("Sub", {value, value}, "emptied");
+    }
+  }
+
   // The cache before the first token.
   std::string empty(const CacheSlot& slot) {
     const std::string batch = writer_.node(
@@ -105,16 +136,12 @@ class Steps {
     Renaming names;
     for (const std::string& name : options_.tokens) names[name] = cut(name, from, to);
     for (const std::string& name : options_.masks) names[name] = mask(name, to);
-    for (const auto& [past, value] : caches_) names[past] = value;
+    for (const auto* inputs : {&options_.given, &options_.given_masks})
+      for (const std::string& name : *inputs) names[name] = name;
+    for (const auto* values : {&caches_, &given_})
+      for (const auto& [past, value] : *values) names[past] = value;
     if (cached_.counted) names[options_.filled] = filled(from);
-    for (const std::string& name : defined_names(copy))
-      if (!names.contains(name) && !find_named(copy.initializers, name)) names[name] = fresh_(name);
-    rename_values(copy, names, fresh_);
-    for (Node& node : copy.nodes) {
-      node.name = "";
-      node.origin = nullptr;
-      model_.graph.nodes.push_back(std::move(node));
-    }
+    inlined(std::move(copy), names);
     for (const ValueInfo& output : original_.graph.outputs) parts_[output.name].push_back(names.at(output.name));
     for (const CacheSlot& slot : cached_.slots) {
       const std::string& present = names.at(slot.present);
@@ -134,7 +161,7 @@ class Steps {
   Model model_;
   FreshNames fresh_;
   GraphWriter writer_;
-  std::map<std::string, std::string> caches_;              // values by past input
+  std::map<std::string, std::string> caches_, given_;      // values by past input
   std::map<std::string, std::vector<std::string>> parts_;  // by output
 };
 

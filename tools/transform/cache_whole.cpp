@@ -4,6 +4,7 @@
 
 #include "fmt/format.h"
 #include "tools/transform/cache_parts.h"
+#include "tools/transform/edit.h"
 
 namespace saturate {
 namespace {
@@ -12,25 +13,33 @@ bool is_view(const Node& node) {
   return node.domain.empty() && one_of(node.op_type, {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Identity"});
 }
 
+// Views one behind the other; the last one's result has this name, if there is one.
+std::string behind(GraphWriter& writer, std::vector<Node> views, std::string value, const std::string& name) {
+  if (views.empty() && !name.empty()) views.push_back(make_node("Identity", {""}, ""));
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    Node& view = views[i];
+    view.inputs[0] = value;
+    value = writer.node(view.op_type.c_str(), view.inputs, view.outputs[0], view.attributes, i + 1 == views.size() ? name : "");
+  }
+  return value;
+}
+
 }  // namespace
 
-std::optional<WholeTokens::Layout> WholeTokens::layout(const std::string& value) const {
-  const std::vector<Dim>* dims = work_.facts.shape(value);
-  const auto it = work_.tokens.find(value);
-  if (!dims || it == work_.tokens.end()) return std::nullopt;
-  Layout found;
+std::optional<HeadLayout> head_layout(const DecoderFacts& facts, const std::string& value, int along) {
+  const std::vector<Dim>& dims = *facts.shape(value);
+  HeadLayout found;
   std::vector<std::int64_t> others, sizes;
   std::int64_t tokens = -1, at = 0;
-  for (std::size_t i = 0; i < dims->size(); ++i) {
-    const auto extent = work_.facts.extents().of((*dims)[i]);
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    const auto extent = facts.extents().of(dims[i]);
     if (!extent) return std::nullopt;
-    if (it->second[i] == Axis::kNew) {
-      if (tokens >= 0 || !extent->is_tokens()) return std::nullopt;
+    if (static_cast<int>(i) == along) {
       tokens = at++;
     } else if (i == 0) {
-      if (it->second[i] != Axis::kNone || (extent->batches > 0 && extent->factor != 1)) return std::nullopt;
+      if (extent->tokens > 0 || extent->given > 0 || (extent->batches > 0 && extent->factor != 1)) return std::nullopt;
       ++at;
-    } else if (!extent->is_number() || it->second[i] != Axis::kNone) {
+    } else if (!extent->is_number()) {
       return std::nullopt;
     } else if (extent->factor == 1) {
       found.ones.push_back(static_cast<std::int64_t>(i));
@@ -47,24 +56,62 @@ std::optional<WholeTokens::Layout> WholeTokens::layout(const std::string& value)
   return found;
 }
 
-// Among the value and what it is a view of, the smallest that has a layout; of equal ones that with heads, and in the cache's order.
-absl::StatusOr<std::string> WholeTokens::place(const Node& reader, const std::string& value) const {
+std::string in_cache_order(GraphWriter& writer, const HeadLayout& layout, const std::string& value, const std::string& like,
+                           const std::string& name) {
+  std::vector<Node> views;
+  if (!layout.ones.empty()) views.push_back(make_node("Squeeze", {"", writer.ints(layout.ones)}, like + "_without_ones"));
+  if (!layout.in_order()) views.push_back(make_node("Transpose", {""}, like + "_by_head", {Attribute::of("perm", layout.order)}));
+  if (!layout.has_heads()) views.push_back(make_node("Unsqueeze", {"", writer.ints({1})}, like + "_one_head"));
+  return behind(writer, std::move(views), value, name);
+}
+
+std::string out_of_cache_order(GraphWriter& writer, const HeadLayout& layout, const std::string& value, const std::string& like,
+                               const std::string& name) {
+  std::vector<Node> views;
+  if (!layout.has_heads()) views.push_back(make_node("Squeeze", {"", writer.ints({1})}, like + "_all"));
+  if (!layout.in_order()) {
+    std::vector<std::int64_t> back(layout.order.size());
+    for (std::size_t i = 0; i < back.size(); ++i) back[layout.order[i]] = static_cast<std::int64_t>(i);
+    views.push_back(make_node("Transpose", {""}, like + "_all", {Attribute::of("perm", back)}));
+  }
+  if (!layout.ones.empty()) views.push_back(make_node("Unsqueeze", {"", writer.ints(layout.ones)}, like + "_with_ones"));
+  return behind(writer, std::move(views), value, name);
+}
+
+std::optional<HeadLayout> WholeTokens::layout(const std::string& value) const {
+  const auto it = work_.tokens.find(value);
+  if (!work_.facts.shape(value) || it == work_.tokens.end()) return std::nullopt;
+  const Axes& axes = it->second;
+  const auto along = std::find(axes.begin(), axes.end(), Axis::kNew);
+  const bool alone = std::count(axes.begin(), axes.end(), Axis::kNone) + 1 == static_cast<std::ptrdiff_t>(axes.size());
+  if (along == axes.end() || !alone) return std::nullopt;
+  const auto at = static_cast<int>(along - axes.begin());
+  const auto extent = work_.facts.extents().of((*work_.facts.shape(value))[at]);
+  return extent && extent->is_tokens() ? head_layout(work_.facts, value, at) : std::nullopt;
+}
+
+std::string smallest_view(const DecoderFacts& facts, const std::string& value, const std::function<bool(const std::string&)>& on_side,
+                          const std::function<std::optional<HeadLayout>(const std::string&)>& layout) {
   std::optional<std::tuple<std::int64_t, int, int>> least;
   std::string best;
   std::string at = value;
   for (int steps = 0;; ++steps) {
     if (const auto found = layout(at)) {
-      const std::tuple cost{work_.facts.extents().elements(*work_.facts.shape(at)),
-                            found->order.size() == 4 ? (found->in_order() ? 0 : 1) : 2, steps};
+      const std::tuple cost{facts.extents().elements(*facts.shape(at)), found->has_heads() ? (found->in_order() ? 0 : 1) : 2, steps};
       if (!least || cost < *least) {
         least = cost;
         best = at;
       }
     }
-    const Node* node = work_.facts.producer(at);
-    if (!node || !is_view(*node) || !work_.is_token(node->inputs[0])) break;
+    const Node* node = facts.producer(at);
+    if (!node || !is_view(*node) || !on_side(node->inputs[0])) return best;
     at = node->inputs[0];
   }
+}
+
+absl::StatusOr<std::string> WholeTokens::place(const Node& reader, const std::string& value) const {
+  std::string best = smallest_view(
+      work_.facts, value, [&](const std::string& v) { return work_.is_token(v); }, [&](const std::string& v) { return layout(v); });
   if (best.empty())
     return cannot_cache(reader, fmt::format("'{}' has no dims of batch, heads, tokens and size that a cache could have", value));
   return best;
@@ -87,8 +134,8 @@ absl::StatusOr<std::string> WholeTokens::whole(const Node& reader, const std::st
   return remade(reader, value);
 }
 
-absl::StatusOr<CacheSlot> WholeTokens::new_slot(const Node& reader, const std::string& value, const std::string& part, std::int64_t heads,
-                                                std::int64_t size) {
+absl::StatusOr<CacheSlot> SlotNames::next(const Node& reader, const std::string& value, const std::string& part, std::int64_t heads,
+                                          std::int64_t size) {
   const int layer = layers_[part]++;
   CacheSlot slot{slot_name(work_.options.past, layer, part),
                  slot_name(work_.options.present, layer, part),
@@ -116,27 +163,15 @@ std::string WholeTokens::joined(const CacheSlot& slot, const std::string& now) {
 
 absl::StatusOr<std::string> WholeTokens::cached(const Node& reader, const std::string& value, const std::string& part) {
   GraphWriter& w = work_.writer;
-  const Layout found = *layout(value);
-  absl::StatusOr<CacheSlot> slot = new_slot(reader, value, part, found.heads, found.size);
+  const HeadLayout found = *layout(value);
+  absl::StatusOr<CacheSlot> slot = names_.next(reader, value, work_.options.part(part), found.heads, found.size);
   if (!slot.ok()) return slot.status();
-  const bool has_heads = found.order.size() == 4;
-  std::string now = value;
-  if (!found.ones.empty()) now = w.node("Squeeze", {now, w.ints(found.ones)}, value + "_without_ones");
-  if (!found.in_order()) now = w.node("Transpose", {now}, value + "_by_head", {Attribute::of("perm", found.order)});
-  if (!has_heads) now = w.node("Unsqueeze", {now, w.ints({1})}, value + "_one_head");
-  now = joined(*slot, now);
+  std::string now = joined(*slot, in_cache_order(w, found, value, value));
   if (const auto& fixed = work_.options.fixed; fixed && fixed->sequence < fixed->max_context)
     now = w.node("Slice", {now, w.ints({-fixed->sequence}), w.ints({std::numeric_limits<std::int64_t>::max()}), w.ints({2})},
                  value + "_in_sequence");
-  if (!has_heads) now = w.node("Squeeze", {now, w.ints({1})}, value + "_all");
-  if (!found.in_order()) {
-    std::vector<std::int64_t> back(found.order.size());
-    for (std::size_t i = 0; i < back.size(); ++i) back[found.order[i]] = static_cast<std::int64_t>(i);
-    now = w.node("Transpose", {now}, value + "_all", {Attribute::of("perm", back)});
-  }
-  if (!found.ones.empty()) now = w.node("Unsqueeze", {now, w.ints(found.ones)}, value + "_with_ones");
   slots_.push_back(*std::move(slot));
-  return now;
+  return out_of_cache_order(w, found, now, value);
 }
 
 // What is made of cached values, once more at all positions.
