@@ -304,8 +304,7 @@ def test_remove_cache_notices_a_broken_one(tmp_path, broken):
 
 
 def test_remove_cache_refusals(tmp_path):
-    for cache in ("sliding", "in place"):
-        assert "only one that grows can be empty" in refused(tmp_path, decoder(CACHES[cache]), "remove_cache")
+    assert "the cache is sliding" in refused(tmp_path, decoder(CACHES["sliding"]), "remove_cache")
     assert "the model has no cache" in refused(tmp_path, decoder(Shape()), "remove_cache", 1)
     model = decoder(Shape(cache="growing"))
     for info in [*model.graph.input, *model.graph.output]:
@@ -324,6 +323,82 @@ def test_convert_a_cache(tmp_path, positions, mode):
     assert generated(tmp_path / "o.onnx") == generated(tmp_path / "m.onnx")
     onnx.save(decoder(Shape(positions=positions)), tmp_path / "whole.onnx")
     run_ok("verify", tmp_path / "whole.onnx", tmp_path / "o.onnx", "--stepping")
+
+
+BUFFERS = ["scatter_nd", "tensor_scatter", "group_query_attention"]
+
+
+@pytest.mark.parametrize("positions", ["none", "arange"])
+@pytest.mark.parametrize("write", BUFFERS)
+def test_remove_buffers(tmp_path, positions, write):
+    """What kv_cache has made is as before, of as many tokens as are given, up to what the buffers held."""
+    model = decoder(Shape(positions=positions))
+    made, told = changed(tmp_path, model, f"kv_cache:mode=buffer;max_context=40;write={write}", "remove_cache")
+    assert shapes(made.graph.input) == shapes(model.graph.input) and list(shapes(made.graph.output)) == ["logits"]
+    assert not [n for n in made.graph.node if "Scatter" in n.op_type]
+    for tokens in (1, 6, 40):
+        given = feeds(model, tokens=tokens)
+        np.testing.assert_allclose(session(made).run(None, given)[0], session(model).run(None, given)[0], rtol=1e-4, atol=1e-4)
+    assert any("step by step as before" in note for note in told["notes"]), told["notes"]
+
+
+@pytest.mark.parametrize("positions", ["input", "arange"])
+def test_remove_other_buffers(tmp_path, positions):
+    """Written by ScatterElements at `cache_position`, with sizes that are constants."""
+    model = decoder(Shape(cache="in-place", past=40, positions=positions))
+    made, _ = changed(tmp_path, model, "remove_cache")
+    whole = decoder(Shape(positions=positions))
+    assert shapes(made.graph.input) == shapes(whole.graph.input)
+    given = feeds(whole, past=0)
+    np.testing.assert_allclose(session(made).run(None, given)[0], session(whole).run(None, given)[0], rtol=1e-4, atol=1e-5)
+    assert generated(tmp_path / "o.onnx") == generated(tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("mode", ["growing", "window;window=1;sequence=30", "buffer;max_context=40;write=tensor_scatter"])
+@pytest.mark.parametrize("write", BUFFERS)
+def test_convert_a_buffer(tmp_path, write, mode):
+    made, _ = changed(tmp_path, decoder(Shape(positions="arange")), f"kv_cache:mode=buffer;max_context=40;write={write}", "remove_cache",
+                      f"kv_cache:mode={mode}")
+    assert len(pasts(made)) == 4
+    onnx.save(decoder(Shape(positions="arange")), tmp_path / "whole.onnx")
+    run_ok("verify", tmp_path / "whole.onnx", tmp_path / "o.onnx", "--stepping")
+
+
+def test_buffers_that_stay(tmp_path):
+    """Written by other means, read before they are written, and mixed along their places."""
+    def edited(edit):
+        model = decoder(Shape(cache="in-place", past=40, positions="none"))
+        scatter = next(n for n in model.graph.node if n.op_type == "ScatterElements")
+        edit(model, scatter, list(model.graph.node).index(scatter))
+        return model
+
+    def doubled(model, scatter, at):
+        model.graph.node.insert(at, helper.make_node("Add", [scatter.input[0]] * 2, ["twice"]))
+        scatter.input[0] = "twice"
+
+    def halved(model, scatter, at):
+        model.graph.initializer.append(tensor("half", np.float32(0.5)))
+        model.graph.node.insert(at, helper.make_node("Mul", ["half", scatter.input[0]], ["less"]))
+        scatter.input[0] = "less"
+
+    def sorted_along(model, scatter, at):
+        written, scatter.output[0] = scatter.output[0], "written"
+        model.graph.initializer.append(tensor("all_of_them", np.array([40])))
+        model.graph.node.insert(at + 1, helper.make_node("TopK", ["written", "all_of_them"], [written, ""], axis=2))
+
+    assert "(Add): how it writes tokens into the buffer is not known" in refused(tmp_path, edited(doubled), "remove_cache")
+    assert "it reads 'past_key_values.0.key', and writes no tokens into it" in refused(tmp_path, edited(halved), "remove_cache")
+    said = refused(tmp_path, edited(sorted_along), "remove_cache")
+    assert "(TopK): nothing is known of what it does along the places of" in said, said
+
+
+def test_remove_buffers_notices_what_is_not_hidden(tmp_path):
+    """Attention that sees places that are not filled is another one without them."""
+    model = decoder(Shape(cache="in-place", past=40, positions="none"))
+    where = next(n for n in model.graph.node if n.op_type == "Where")
+    model.graph.initializer.append(tensor("hardly_hidden", np.float32(-0.5)))
+    where.input[2] = "hardly_hidden"
+    assert "step by step the result gives something else" in refused(tmp_path, model, "remove_cache", 3)
 
 
 def test_all_changes_at_once(tmp_path):

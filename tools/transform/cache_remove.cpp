@@ -7,6 +7,8 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "tools/transform/cache_buffers.h"
+#include "tools/transform/cache_dtype.h"
 #include "tools/transform/cache_sizes.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/opset.h"
@@ -22,8 +24,12 @@ class CacheRemover {
       : before_(model), decoder_(decoder), made_(model), fresh_(model.graph), writer_(front_, fresh_) {}
 
   absl::StatusOr<Model> run() && {
-    for (const CachePair& pair : decoder_.cache)
+    for (const CachePair& pair : decoder_.cache) {
+      computed_.insert(input(pair.past).name);
+      presents_.insert(before_.graph.outputs[pair.present].name);
+      if (decoder_.kind != CacheKind::kGrowing) continue;
       if (absl::Status s = empty(pair); !s.ok()) return s;
+    }
     if (decoder_.cache_position) count_from_zero(input(*decoder_.cache_position));
     if (decoder_.past_length) number(input(*decoder_.past_length), writer_.ints({0}));
     if (decoder_.total_length) number(input(*decoder_.total_length), size_of_ids(1));
@@ -75,8 +81,6 @@ class CacheRemover {
       }
       numbers.push_back(static_cast<int>(k) == pair.axis ? 0 : size ? *size : 1);
     }
-    computed_.insert(past.name);
-    presents_.insert(before_.graph.outputs[pair.present].name);
     axes_[past.name] = pair.axis;
     if (!batch_axis) {
       front_.initializers.push_back({past.name, Tensor(past.type.dtype, numbers), nullptr, false});
@@ -132,6 +136,7 @@ class CacheRemover {
   }
   bool counts_past(const std::string& text) const {
     for (const CachePair& pair : decoder_.cache) {
+      if (pair.axis < 0) continue;
       const auto* past = std::get_if<std::string>(&(*input(pair.past).type.shape)[static_cast<std::size_t>(pair.axis)]);
       const std::vector<std::string> names = dim_names(text);
       if (past && std::find(names.begin(), names.end(), *past) != names.end()) return true;
@@ -168,12 +173,36 @@ class CacheRemover {
 
 }  // namespace
 
+namespace {
+
+// What has an entry for each place of the buffers has one for each token.
+absl::StatusOr<Model> of_tokens_alone(const Model& model, const Decoder& decoder) {
+  const Graph& graph = model.graph;
+  std::vector<CacheBuffer> buffers;
+  for (const CachePair& pair : decoder.cache) {
+    const ValueInfo& past = graph.inputs[pair.past];
+    if (!past.type.shape || past.type.shape->size() != 4)
+      return absl::UnimplementedError(fmt::format("input '{}' has not the dims of batch, heads, tokens and size", past.name));
+    buffers.push_back({past.name, graph.outputs[pair.present].name, layout_of(model, pair) == CacheLayout::kHeadsFirst ? 2 : 1});
+  }
+  std::vector<std::string> masks;
+  if (decoder.mask_length) masks.push_back(graph.inputs[*decoder.attention_mask].name);
+  return without_buffers(model, graph.inputs[decoder.input_ids].name, buffers, masks);
+}
+
+}  // namespace
+
 absl::StatusOr<Model> without_cache(const Model& model, const Decoder& decoder) {
-  if (decoder.kind != CacheKind::kGrowing)
-    return absl::UnimplementedError(fmt::format("the cache is {}, and only one that grows can be empty", to_string(decoder.kind)));
+  if (decoder.kind == CacheKind::kSliding)
+    return absl::UnimplementedError(
+        "the cache is sliding, and its tokens stand at the end of places of a fixed number; take the model that it was made of");
   if (absl::Status s = wants_opset(model, kFirstRange); !s.ok()) return s;
-  absl::StatusOr<Model> made = CacheRemover(model, decoder).run();
-  return made.ok() ? at_opset(*made, made->opset("")) : made;
+  absl::StatusOr<Model> without = decoder.kind == CacheKind::kInPlace ? of_tokens_alone(model, decoder) : model;
+  if (!without.ok()) return without;
+  absl::StatusOr<Model> made = CacheRemover(*without, decoder).run();
+  if (!made.ok()) return made;
+  const std::int64_t opset = model.opset("");
+  return made->opset("") == opset ? at_opset(*made, opset) : rewritten(*made, opset);
 }
 
 }  // namespace saturate

@@ -1,4 +1,4 @@
-// A decoder with a growing cache as one that computes the whole sequence at once.
+// A decoder with a cache as one that computes the whole sequence at once.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,8 +7,9 @@
 
 namespace saturate {
 
-// Its past is empty, and its present is no output any more. What counts the tokens before is 0, and `cache_position` counts from 0; the
-// mask is as long as the tokens, and `position_ids` stays. kUnimplemented, with the reason: another kind of cache, dims that are not known.
+// Its past is empty, and its present is no output any more; buffers are as long as the tokens (cache_buffers.h). What counts the tokens
+// before is 0, and `cache_position` counts from 0; the mask is as long as the tokens, and `position_ids` stays. kUnimplemented, with the
+// reason: a sliding cache, dims that are not known.
 absl::StatusOr<Model> without_cache(const Model& model, const Decoder& decoder);
 
 }  // namespace saturate

@@ -5,9 +5,9 @@
 #include <set>
 
 #include "fmt/format.h"
-#include "tools/pipeline/pipeline.h"
 #include "tools/transform/cache.h"
 #include "tools/transform/cache_sizes.h"
+#include "tools/transform/opset.h"
 #include "tools/transform/passes.h"
 
 namespace saturate::passes {
@@ -26,21 +26,6 @@ double rtol_of(const Model& model) {
     return i.tensor.dtype() == DType::kFloat16 || i.tensor.dtype() == DType::kBfloat16;
   });
   return half ? kRtolOfHalf : kRtolOfSteps;
-}
-
-// Rules alone, which leave the meaning as it is; what comes of it all is verified by stepping. `avoided`: operators to do without.
-absl::StatusOr<Model> rewritten(const Model& model, std::int64_t opset, const std::set<std::string>& avoided = {}) {
-  SetupOptions options;
-  options.target = "onnx";
-  absl::StatusOr<Setup> setup = set_up(options);
-  if (!setup.ok()) return setup.status();
-  setup->target.forbidden.insert(avoided.begin(), avoided.end());
-  PipelineOptions pipeline;
-  pipeline.verify = false;
-  pipeline.optimize.opset = opset;
-  PipelineResult result = run_pipeline(model, *setup, pipeline);
-  if (result.failure) return absl::UnimplementedError(result.failure->message);
-  return std::move(result.model);
 }
 
 std::vector<std::string> inputs_of(const Model& model, const std::vector<std::string>& names) {

@@ -115,6 +115,20 @@ absl::StatusOr<Model> at_opset(const Model& model, std::int64_t opset) {
   return std::move(result->model);
 }
 
+absl::StatusOr<Model> rewritten(const Model& model, std::int64_t opset, const std::set<std::string>& avoided) {
+  SetupOptions options;
+  options.target = "onnx";
+  absl::StatusOr<Setup> setup = set_up(options);
+  if (!setup.ok()) return setup.status();
+  setup->target.forbidden.insert(avoided.begin(), avoided.end());
+  PipelineOptions pipeline;
+  pipeline.verify = false;
+  pipeline.optimize.opset = opset;
+  PipelineResult result = run_pipeline(model, *setup, pipeline);
+  if (result.failure) return absl::UnimplementedError(result.failure->message);
+  return std::move(result.model);
+}
+
 namespace passes {
 
 absl::Status optimize(Work& work, const Arguments& args) {

@@ -413,7 +413,7 @@ std::vector<Pass> decoder_passes() {
         {"rtol", kNumber, "How far logits may move, by what is usual in a row; 0: 0.02 of float16, 0.16 of bfloat16, 0.5 of int8.", "0"}},
        passes::cache_dtype},
       {"remove_cache",
-       "Takes a growing cache out of a decoder, which computes the whole sequence then.",
+       "Takes a growing cache, or buffers, out of a decoder, which computes the whole sequence then.",
        PassCheck::kRuns,
        "The model with its cache, empty at first, is run in one step and step by step, and gives the logits of the result; then it is run.",
        {{"rtol", kNumber, "How far logits may lie apart, by what is usual in a row.", "1e-3"}},
