@@ -191,6 +191,7 @@ ROWS = [
     ("m.onnx --dim N2=1", 2, ["no symbolic dim 'N2'", "did you mean 'n'?"]),
     ("m.onnx --dim batch", 2, ["--dim batch", "--dim batch=4"]),
     ("m.onnx --dim n=x", 2, ["--dim n=x"]),
+    ("m.onnx --dim n=1,m=2", 2, ["several sizes", "--dim batch=4 --dim seq=128"]),
     ("m.onnx --dim n=1 --dim n=2", 2, ["n is 1 already"]),
     ("bench m.onnx --dim foo=3", 2, ["no symbolic dim 'foo'", "n"]),
     ("verify m.onnx m.onnx --dim foo=3", 2, ["no symbolic dim 'foo'"]),

@@ -9,8 +9,9 @@ import termios
 
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
-from conftest import DATA, binary, run, run_ok, said
+from conftest import DATA, binary, make_model, run, run_ok, said
 
 BART = DATA / "bart_encoder.onnx"
 LABELS = ["found", "needs", "assumes", "more"]
@@ -60,6 +61,13 @@ def test_what_was_found_and_what_was_there(tmp_path):
     assert "EmbedLayerNormalization" in found and "BiasGelu" in found
     again = run_ok(tmp_path / "out.onnx", tmp_path / "again.onnx", "--cost", "nodes")
     assert re.search(r"found nothing to fuse \(.*BiasGelu.*were there\)", said(again))
+
+
+def test_one_operator_was_there(tmp_path):
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4])
+    scale = helper.make_tensor("g", TensorProto.FLOAT, [4], [1, 2, 3, 4])
+    onnx.save(make_model([helper.make_node("LayerNormalization", ["x", "g"], ["y"])], [value("x")], [value("y")], [scale]), tmp_path / "m.onnx")
+    assert "(1 LayerNormalization was there)" in said(run_ok("m.onnx", cwd=tmp_path))
 
 
 def test_assumptions_are_sentences(tmp_path):

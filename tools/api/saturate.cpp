@@ -13,6 +13,7 @@
 #include "tools/api/saturate_impl.h"
 #include "tools/diff/diff.h"
 #include "tools/explain/inspect.h"
+#include "tools/io/files.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/pipeline.h"
 #include "tools/transform/split.h"
@@ -189,7 +190,7 @@ Done Model::save(const std::string& path, const SaveOptions& given) const {
     options.force_external = given.external_data;
     options.external_threshold = given.external_threshold;
     if (const absl::Status status = save_model(impl_->model, path, options); !status.ok())
-      return error_of(status, path, "check the folder and its rights");
+      return error_of(status, path, write_advice(status));
     return std::monostate();
   });
 }

@@ -86,6 +86,8 @@ absl::StatusOr<Sizes> parse_sizes(const std::vector<std::string>& dims) {
   for (const std::string& item : dims) {
     const std::size_t equals = item.rfind('=');
     const auto size = equals == std::string::npos ? std::nullopt : parse_int(std::string_view(item).substr(equals + 1));
+    if (item.find('=') != item.rfind('=') && item.find(',') != std::string::npos)
+      return bad(fmt::format("--dim {}: several sizes; give each its own, --dim batch=4 --dim seq=128", item));
     if (!size || *size < 0 || equals == 0) return bad(fmt::format("--dim {}: not SYMBOL=SIZE; write e.g. --dim batch=4", item));
     const auto [it, is_new] = sizes.try_emplace(item.substr(0, equals), *size);
     if (!is_new && it->second != *size) return bad(fmt::format("--dim {}: {} is {} already; give one size", item, it->first, it->second));

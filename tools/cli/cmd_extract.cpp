@@ -76,7 +76,7 @@ int save_all(const std::vector<Listed>& graphs, const std::string& folder, const
   std::filesystem::create_directories(folder, error);
   if (error) return fail(kExitFile, folder, error.message(), "name a folder that can be written");
   for (const Listed& g : graphs)
-    if (const absl::Status s = save_model(*g.model, g.path, options); !s.ok()) return fail(s, g.path, "check the folder and its rights");
+    if (const absl::Status s = save_model(*g.model, g.path, options); !s.ok()) return fail(s, g.path, write_advice(s));
   return kExitOk;
 }
 

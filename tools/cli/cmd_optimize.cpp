@@ -81,7 +81,7 @@ RunEnd write_result(const OptimizeArgs& args, const Model& model, OptimizeReport
   if (args.external_threshold) options.external_threshold = *args.external_threshold;
   const absl::Status status = save_model(model, args.output, options);
   if (absl::IsCancelled(status)) return failed(kExitInterrupted, args.output, "interrupted", "nothing was written");
-  if (!status.ok()) return failed(kExitFile, args.output, std::string(status.message()), "check the folder and its rights");
+  if (!status.ok()) return failed(kExitFile, args.output, std::string(status.message()), write_advice(status));
   tell_data_file(args, data_file, report);
   return {};
 }

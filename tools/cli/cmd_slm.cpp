@@ -132,7 +132,7 @@ int slm_command(const SlmArgs& given) {
   save.cancel = args.common.cancel;
   const absl::Status saved = save_model(result.model, args.output, save);
   if (absl::IsCancelled(saved)) return fail(kExitInterrupted, args.output, "interrupted", "nothing was written");
-  if (!saved.ok()) return fail(kExitFile, args.output, std::string(saved.message()), "check the folder and its rights");
+  if (!saved.ok()) return fail(kExitFile, args.output, std::string(saved.message()), write_advice(saved));
   result.report.input = args.input;
   result.report.output = args.output;
   return tell(args, result.report, stepping);

@@ -70,7 +70,7 @@ int save(const TransformArgs& args, const Model& model, const std::string& path,
   options.cancel = args.common.cancel;
   const absl::Status status = save_model(model, path, options);
   if (absl::IsCancelled(status)) return fail(kExitInterrupted, path, "interrupted", "nothing was written");
-  return status.ok() ? kExitOk : fail(kExitFile, path, std::string(status.message()), "check the folder and its rights");
+  return status.ok() ? kExitOk : fail(kExitFile, path, std::string(status.message()), write_advice(status));
 }
 
 // All parts are there before the first is written.

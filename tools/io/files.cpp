@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "fmt/format.h"
 #include "onnx_bridge/file/output_file.h"
 
@@ -65,6 +66,14 @@ absl::Status check_distinct(const std::vector<NamedPath>& outputs, const std::ve
       if (same_place(outputs[i].path, outputs[k].path)) return clash(outputs[i], outputs[k]);
   }
   return absl::OkStatus();
+}
+
+const char* write_advice(const absl::Status& status) {
+  const auto says = [&](const char* text) { return absl::StrContains(status.message(), text); };
+  if (says(std::strerror(ENOSPC)) || says(std::strerror(EDQUOT)) || says("the file system has"))
+    return "free some space, or name another folder";
+  if (says(std::strerror(EFBIG))) return "the shell bounds the size of files; raise that by ulimit -f";
+  return "check the folder and its rights";
 }
 
 absl::Status write_file(const std::string& path, std::string_view bytes) {

@@ -23,6 +23,8 @@ struct NamedPath {
 };
 // No output may be one of the inputs or another output, by whatever name.
 absl::Status check_distinct(const std::vector<NamedPath>& outputs, const std::vector<NamedPath>& inputs);
+// What to do where a model could not be written.
+const char* write_advice(const absl::Status& status);
 // Whole or not at all, as onnx_bridge/file/output_file.h does it; into a device or a pipe as it comes.
 absl::Status write_file(const std::string& path, std::string_view bytes);
 

@@ -78,7 +78,8 @@ std::string found(const OptimizeReport& r) {
   };
   std::string out = list(made, "   ");
   if (out.empty()) out = "nothing to fuse";
-  if (!there.empty()) out += fmt::format("   ({} were there)", list(there, ", "));
+  const bool one = there.size() == 1 && there.begin()->second == 1;
+  if (!there.empty()) out += fmt::format("   ({} {} there)", list(there, ", "), one ? "was" : "were");
   return out;
 }
 
