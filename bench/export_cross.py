@@ -71,10 +71,12 @@ def states(batch, model, seed):
 
 
 def generate(model, prompt, count, given, mask=None):
+    from transformers import GenerationMixin
     from transformers.modeling_outputs import BaseModelOutput
 
-    return model.generate(encoder_outputs=BaseModelOutput(given), decoder_input_ids=prompt, max_new_tokens=count, min_new_tokens=count,
-                          do_sample=False, **({"attention_mask": mask} if takes_mask(model) else {}))
+    # Whisper's own generate deals with segments of audio, and leaves the prompt out.
+    return GenerationMixin.generate(model, encoder_outputs=BaseModelOutput(given), decoder_input_ids=prompt, max_new_tokens=count,
+                                    min_new_tokens=count, do_sample=False, **({"attention_mask": mask} if takes_mask(model) else {}))
 
 
 def reference(model, path):
