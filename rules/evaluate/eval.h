@@ -49,6 +49,7 @@ class FactSource {
   virtual bool hides_by_numbers(Id) const { return false; }
   virtual bool reaches_scores(Id) const { return true; }
   virtual bool told_as_nan(Id) const { return false; }
+  virtual bool is_multiplied(Id) const { return false; }  // as in magnitudes.h
   virtual bool holds_attention(Id) const { return false; }
   virtual bool attention_is_made(Id) const { return false; }
   virtual bool is_count(Id) const { return false; }
@@ -258,6 +259,7 @@ class EGraphFacts : public FactSource {
   bool hides_by_numbers(Id id) const override { return saturate::hides_by_numbers(g_, id); }
   bool reaches_scores(Id id) const override { return saturate::reaches_scores(g_, id); }
   bool told_as_nan(Id id) const override { return saturate::told_as_nan(g_, id); }
+  bool is_multiplied(Id id) const override { return saturate::is_multiplied(g_, id); }
   bool holds_attention(Id) const override { return saturate::holds_attention(g_); }
   bool attention_is_made(Id) const override { return saturate::attention_is_made(g_); }
   bool is_count(Id id) const override { return saturate::is_count(g_, id); }

@@ -248,6 +248,8 @@ constexpr RuleFunction kFactFunctions[] = {
      told_by_source<&FactSource::hides_by_numbers>},
     {"told_as_nan", 1, 1, "(x) -> bool", "Whether the model asks somewhere behind x whether it is NaN.", "not told_as_nan(Y)",
      told_by_source<&FactSource::told_as_nan>, true},
+    {"is_multiplied", 1, 1, "(x) -> bool", "Whether a product of x with a number is read. For `useful`.", "useful(not is_multiplied(Y))",
+     told_by_source<&FactSource::is_multiplied>, true},
     {"holds_attention", 1, 1, "(x) -> bool",
      "Whether the model of x holds ONNX's Attention with a mask, whose rows are zero where all is hidden by -inf.",
      "not holds_attention(Q)", told_by_source<&FactSource::holds_attention>},

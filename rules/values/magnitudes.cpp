@@ -97,6 +97,18 @@ std::optional<Magnitudes> magnitudes(const OnnxEGraph& g, Id id) {
   });
 }
 
+bool is_multiplied(const OnnxEGraph& g, Id id) {
+  const EGraph& e = g.egraph();
+  const auto users = e.class_users(e.find(id));
+  return std::any_of(users.begin(), users.end(), [&](NodeId user) {
+    const ENode node = e.node(user);
+    const OpKey& key = g.key(node.op);
+    return key.domain.empty() && key.op_type == "Mul" && std::any_of(node.children.begin(), node.children.end(), [&](Id child) {
+             return g.facts(child).value && g.facts(child).value->size() == 1;
+           });
+  });
+}
+
 std::optional<FloatRange> float_range(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:

@@ -18,6 +18,9 @@ Magnitudes magnitudes_of(const Tensor& t);
 // Of a constant class, be it large: views of a weight have its magnitudes. nullopt: not constant, or too large to be computed for this.
 std::optional<Magnitudes> magnitudes(const OnnxEGraph& g, Id id);
 
+// Whether a product of the value with one constant number is read.
+bool is_multiplied(const OnnxEGraph& g, Id id);
+
 // What a floating dtype holds with all its digits: 0, and from `least` to `highest`; nullopt for others.
 struct FloatRange {
   double least, highest;
