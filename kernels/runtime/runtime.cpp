@@ -108,7 +108,7 @@ struct Session::Impl {
   std::shared_ptr<Plan> plan;
   std::vector<Function> functions;  // keeps the bodies' subgraphs alive
   SessionOptions options;
-  std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>(true, options.prepare);
+  std::shared_ptr<BufferPool> pool = std::make_shared<BufferPool>(true, options.keep_results);
   mutable Team team;
   mutable std::mutex team_in_use;
 

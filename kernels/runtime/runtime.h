@@ -36,9 +36,8 @@ struct SessionOptions {
   bool reference = false;        // only reference kernels
   bool check_finite = false;     // a NaN or Inf made from finite inputs is an error naming the node
   bool check_underflow = false;  // so is a 0 that Exp, Sigmoid or Softmax makes
-  // Fold constants, fuse and lay out for speed first; without, a step for every node as it is, no copy of a weight, and no memory of
-  // results kept for those of the next run.
-  bool prepare = true;
+  bool prepare = true;  // fold constants, fuse and lay out for speed first; without, a step for every node as it is and no copy of a weight
+  bool keep_results = true;                    // memory of results that are dropped stays for those of the next run
   std::size_t memory_limit = ~std::size_t{0};  // bytes a single tensor may take
   std::int64_t most_graph_runs = kMostGraphRuns;
   const std::atomic<bool>* cancel = nullptr;  // a run ends with kCancelled once it is true, also within a node

@@ -94,6 +94,7 @@ class Search {
     SessionOptions options;
     options.threads = 0;
     options.prepare = false;
+    options.keep_results = false;
     options.cancel = request_.cancel;
     return Session::create(model, options);
   }

@@ -110,6 +110,7 @@ class Measurer {
     SessionOptions options;
     options.threads = 0;
     options.prepare = false;
+    options.keep_results = false;
     options.after_node = [this](const Node& node, std::vector<Value>& made) {
       for (std::size_t i = 0; i < node.outputs.size() && i < made.size(); ++i) see(node.outputs[i], made[i]);
     };

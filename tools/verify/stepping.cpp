@@ -142,6 +142,7 @@ class Stepping {
     session_options.threads = options_.threads;
     session_options.cancel = options_.cancel;
     session_options.prepare = false;  // a copy of each weight would be kept, and models may be as large as memory
+    session_options.keep_results = false;
     absl::StatusOr<Session> session = Session::create(*models_[i], session_options);
     if (!session.ok()) return session.status();
     sessions_.push_back(std::make_unique<Session>(*std::move(session)));

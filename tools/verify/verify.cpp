@@ -107,6 +107,7 @@ class Verifier {
     options.threads = options_.threads;
     options.cancel = options_.cancel;
     options.prepare = false;  // nothing is run often, and both models' weights would be held a second time
+    options.keep_results = false;
     return options;
   }
 
