@@ -80,6 +80,7 @@ void run_tile(const GemmKernel& kernel, TileCall& call, const GemmFinish* finish
   if (here.residual != nullptr) here.residual += row * here.residual_step + column;
   call.finish = &here;
   kernel.tile(call);
+  call.finish = nullptr;
   if (finish->rest) finish->rest(row, row + call.rows, column, column + call.cols);
 }
 

@@ -205,7 +205,7 @@ bool fits(DType dtype, std::int64_t value) {
     case DType::kUint2:
       return value >= 0 && value < (std::int64_t{1} << bits);
     default:
-      return value >= -(std::int64_t{1} << (bits - 1)) && value < (std::int64_t{1} << (bits - 1));
+      return bits > 0 && value >= -(std::int64_t{1} << (bits - 1)) && value < (std::int64_t{1} << (bits - 1));
   }
 }
 
