@@ -428,7 +428,8 @@ class TokenFlow {
       if (!mask.ok()) return mask.status();
       inputs[3] = *std::move(mask);
     }
-    return made(node, std::move(inputs), heads, work_.positional.contains(inputs[0]));
+    const bool positional = work_.positional.contains(inputs[0]);
+    return made(node, std::move(inputs), heads, positional);
   }
   absl::Status rotary(const Node& node) {
     std::vector<std::string> inputs = node.inputs;

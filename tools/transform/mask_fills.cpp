@@ -213,7 +213,7 @@ class Filler {
     }
     Node& maker = node_of(*maker_of(graph_, name));
     for (Attribute& a : maker.attributes)
-      if (a.name == "value") a = Attribute::of(a.name, std::move(filled));
+      if (a.name == "value") a = Attribute::of(a.name, filled);
     maker.origin = nullptr;
     return true;
   }
