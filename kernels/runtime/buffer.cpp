@@ -31,7 +31,6 @@ std::size_t physical_memory() {
 }
 
 std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
-std::size_t whole_lines(std::size_t bytes) { return rounded(std::max<std::size_t>(bytes, 1), 64); }
 // An eighth more at most: one size for those that lie close together.
 std::size_t with_room(std::size_t bytes) { return rounded(bytes, std::max<std::size_t>(64, std::bit_floor(bytes) / 8)); }
 

@@ -44,9 +44,8 @@ class NodeAxes {
       return std::nullopt;
     } else if (has(Trait::kReduction, node_)) {
       reduction();
-    } else if (one_of(op, {"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "CumSum"})) {
-      kept(0);
-    } else if (one_of(op, {"ScatterND", "ScatterElements", "TensorScatter", "Slice", "Split"})) {
+    } else if (one_of(op, {"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "CumSum", "RotaryEmbedding", "ScatterND",
+                           "ScatterElements", "TensorScatter", "Slice", "Split"})) {
       kept(0);
     } else if (op == "Transpose") {
       transposed();
@@ -62,8 +61,6 @@ class NodeAxes {
       chosen();
     } else if (op == "Attention") {
       attention();
-    } else if (op == "RotaryEmbedding") {
-      kept(0);
     } else if (!one_of(op, {"Shape", "Range", "ConstantOfShape", "Constant", "Size"})) {
       return std::nullopt;
     }
@@ -218,7 +215,7 @@ class BufferRemover {
 
   // Weights and tables with an entry for each place begin with those of the tokens; what counts places goes on counting.
   void cut_constants() {
-    for (const Initializer& weight : std::vector(made_.graph.initializers))
+    for (const Initializer& weight : model_.graph.initializers)
       if (marked(weight.name)) renamed_[weight.name] = of_tokens(weight.name, weight.name, "");
   }
   // `constant` as `value`, which is the same, of a name that is known.

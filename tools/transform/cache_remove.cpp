@@ -171,10 +171,6 @@ class CacheRemover {
   std::map<std::string, int> axes_;  // of tokens, by past
 };
 
-}  // namespace
-
-namespace {
-
 // What has an entry for each place of the buffers has one for each token.
 absl::StatusOr<Model> of_tokens_alone(const Model& model, const Decoder& decoder) {
   const Graph& graph = model.graph;

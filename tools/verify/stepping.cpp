@@ -213,9 +213,9 @@ class Stepping {
   std::vector<Case> cases() {
     const std::optional<std::int64_t> most = most_tokens();
     const std::optional<std::int64_t> fixed = cached().batch ? cached().batch : whole().batch;
-    const std::int64_t several = fixed.value_or(cache_bytes(2) > kCacheRoom ? 1 : 2);
-    if (several == 1 && !fixed)
-      report_.notes.push_back(fmt::format("batches of 2 were not compared: their caches take {} MiB", cache_bytes(2) >> 20));
+    const std::size_t of_two = fixed ? 0 : cache_bytes(2);
+    const std::int64_t several = fixed.value_or(of_two > kCacheRoom ? 1 : 2);
+    if (of_two > kCacheRoom) report_.notes.push_back(fmt::format("batches of 2 were not compared: their caches take {} MiB", of_two >> 20));
     std::vector<Case> out;
     for (const std::int64_t length : lengths(most)) {
       const bool far = length > kUsualLengths[2];
