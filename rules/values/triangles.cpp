@@ -6,6 +6,7 @@
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/evaluate/answers.h"
+#include "rules/values/counting.h"
 #include "rules/values/masks.h"
 
 namespace saturate {
@@ -141,22 +142,15 @@ class TriangleSearch {
     return dims_.sub(dims_.sub(*r, *c.counts_from), dims_.constant(gap));
   }
 
-  // Where element [..., i, 0] is n + i: a Reshape of a vector that counts.
+  // Where element [..., i, 0] is n + i.
   std::optional<Dim> counts_down(Id id) {
     const Facts& f = look_.facts(id);
     if (!f.shape || f.rank() < 2 || dims_.value(f.shape->back()) != 1) return std::nullopt;
-    for (std::size_t i = 0; i + 2 < f.shape->size(); ++i)
-      if (dims_.value((*f.shape)[i]) != 1) return std::nullopt;
-    for (NodeId n : look_.nodes(id)) {
-      const ENode node = e_.node(n);
-      const OpKey& key = g_.key(node.op);
-      if (!key.domain.empty() || key.op_type != "Reshape") continue;
-      const Facts& x = look_.facts(node.children[0]);
-      if (!x.counts_from || !x.shape) continue;
-      const bool vector = std::all_of(x.shape->begin(), x.shape->end() - 1, [&](Dim d) { return dims_.value(d) == 1; });
-      if (vector) return x.counts_from;
-    }
-    return std::nullopt;
+    const auto counting = counts_along(look_, id);
+    if (!counting || !counting->axis) return std::nullopt;
+    const std::size_t back = f.shape->size() - *counting->axis;
+    const bool single = back == 1 && dims_.value((*f.shape)[f.shape->size() - 2]) == 1;  // one element counts along any axis
+    return back == 2 || single ? std::optional(counting->from) : std::nullopt;
   }
 
   std::optional<std::vector<Dim>> content(Id id) { return look_.facts(id).content; }
