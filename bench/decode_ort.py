@@ -11,7 +11,8 @@ there. Models that are timed, as users load them (ENABLE_ALL), on one thread, on
     export      exported with a cache, as it is: ONNX Runtime's own optimizations
 
 They take turns in one process, in another order each round, and the median over rounds counts. Where weights come to lie in memory makes a tenth of
-difference between two sessions of one file, so that there are several processes, which load the models in another order each. Told: milliseconds, and the
+difference between two sessions of one file on pages of 4 kB: all get huge pages (glibc 2.35 and newer; --small-pages leaves them out), and there are several
+processes, which load the models in another order each. Told: milliseconds, and the
 ratio of ours to both in the same process, its median and the 95 % interval. Logits must be equal within 1e-3 of the scale. Needs torch and transformers for
 the exports, onnxruntime and numpy. --clock cpu takes processor time, for busy machines.
 Exit status 1 where ours takes more than 1.02 of theirs or more than 0.95 of the export, with that interval.
@@ -22,6 +23,7 @@ import concurrent.futures
 import itertools
 import json
 import multiprocessing
+import os
 import pathlib
 import random
 import statistics
@@ -133,10 +135,13 @@ def main():
     parser.add_argument("--processes", type=int, default=9)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
+    parser.add_argument("--small-pages", action="store_true", help="pages as a process gets them by default")
     parser.add_argument("--prepare", action="store_true", help="makes the models alone, so that what follows on a quiet machine is timing")
     parser.add_argument("--reuse", action="store_true", help="takes the models that an earlier run has made")
     parser.add_argument("--json", type=pathlib.Path)
     args = parser.parse_args()
+    if not args.small_pages:
+        os.environ["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"  # read by the processes that are started
     args.folder.mkdir(parents=True, exist_ok=True)
     rows, slow = [], 0
     for name in args.models.split(","):
