@@ -1,4 +1,4 @@
-// Reading by indices that count: a tensor, or a part of it, along other axes.
+// Reading and writing by indices that count: of a tensor a part that is a box, its axes in another order.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -13,25 +13,25 @@ namespace {
 
 using namespace native;
 
-// An axis that is read from `first` on, and the axis of the table along which that goes; none where one element is read.
-struct ReadAxis {
+// An axis of the data on which the box begins at `first`, and the axis of the table along which it goes; none where it has one element.
+struct BoxAxis {
   std::size_t from;
   std::optional<std::size_t> to;
   Dim first, count;
 };
 
-// The axes of X that GatherND reads by index. nullopt: what it reads is no box of X.
-std::optional<std::vector<ReadAxis>> read_axes(const Views& v, const Dims& table, std::size_t batch, Id indices) {
+// The axes of the data that have an index. nullopt: these are no box.
+std::optional<std::vector<BoxAxis>> box_axes(const Views& v, const Dims& table, std::size_t batch, Id indices) {
   const auto parts = counting_parts(v.g, indices);
   if (parts.empty()) return std::nullopt;
   const Dim zero = v.g.dims().constant(0), one = v.g.dims().constant(1);
-  std::vector<ReadAxis> out;
+  std::vector<BoxAxis> out;
   std::vector<bool> taken(table.size());
   for (std::size_t i = 0; i < batch + parts.size(); ++i) {
     const Counting along = i < batch ? Counting{i, zero} : parts[i - batch];
     if (!v.guard("no index counts from the end", v.g.dims().non_negative(along.from))) return std::nullopt;
     const auto to = along.axis && v.is_one(table[*along.axis]) ? std::nullopt : along.axis;
-    if (to && taken[*to]) return std::nullopt;  // two indices that count together read a diagonal
+    if (to && taken[*to]) return std::nullopt;  // two indices that count together are a diagonal
     if (to) taken[*to] = true;
     out.push_back({i, to, along.from, to ? table[*to] : one});
   }
@@ -39,10 +39,10 @@ std::optional<std::vector<ReadAxis>> read_axes(const Views& v, const Dims& table
 }
 
 // A Reshape that follows to the sizes of the table fails where the tensor has fewer elements, as the gather does.
-Id box_of(const Views& v, Id x, const Dims& dims, std::span<const ReadAxis> axes) {
+Id box_of(const Views& v, Id x, const Dims& dims, std::span<const BoxAxis> axes) {
   Dims first, last;
   std::vector<std::int64_t> places;
-  for (const ReadAxis& axis : axes) {
+  for (const BoxAxis& axis : axes) {
     if (v.g.dims().value(axis.first) == 0 && v.equal(axis.count, dims[axis.from])) continue;
     first.push_back(axis.first);
     last.push_back(v.g.dims().add(axis.first, axis.count));
@@ -54,8 +54,8 @@ Id box_of(const Views& v, Id x, const Dims& dims, std::span<const ReadAxis> axes
 }
 
 // The axes that are read in their new order, those of one element in front of them, and the others behind.
-std::vector<std::int64_t> new_order(std::vector<ReadAxis> axes, std::size_t rank) {
-  std::stable_sort(axes.begin(), axes.end(), [](const ReadAxis& a, const ReadAxis& b) { return a.to < b.to; });
+std::vector<std::int64_t> new_order(std::vector<BoxAxis> axes, std::size_t rank) {
+  std::stable_sort(axes.begin(), axes.end(), [](const BoxAxis& a, const BoxAxis& b) { return a.to < b.to; });
   std::vector<std::int64_t> perm(rank);
   std::iota(perm.begin(), perm.end(), std::int64_t{0});
   for (std::size_t i = 0; i < axes.size(); ++i) perm[i] = static_cast<std::int64_t>(axes[i].from);
@@ -67,10 +67,10 @@ void gather_of_counting(const Views& v, const Match& m, Unions& unions) {
   const Dims *shape = v.shape(m.classes[0]), *indices = v.shape(m.classes[1]);
   if (!shape || !indices || indices->empty()) return;
   const Dims x = *shape, table(indices->begin(), indices->end() - 1);
-  const auto axes = read_axes(v, table, static_cast<std::size_t>(v.int_attribute(m.ops[2], "batch_dims", 0)), m.classes[1]);
+  const auto axes = box_axes(v, table, static_cast<std::size_t>(v.int_attribute(m.ops[2], "batch_dims", 0)), m.classes[1]);
   if (!axes || axes->size() > x.size()) return;
   Dims out = table, placed(table.size(), v.g.dims().constant(1));
-  for (const ReadAxis& axis : *axes)
+  for (const BoxAxis& axis : *axes)
     if (axis.to) placed[*axis.to] = axis.count;
   const auto behind = x.begin() + static_cast<std::ptrdiff_t>(axes->size());
   out.insert(out.end(), behind, x.end());
@@ -80,12 +80,78 @@ void gather_of_counting(const Views& v, const Match& m, Unions& unions) {
   unions.emplace_back(m.root(), v.equal(placed, out) ? box : v.expand(box, out));
 }
 
+// Updates as the box of the data that they are written to.
+Id as_box(const Views& v, Id updates, std::span<const BoxAxis> axes, const Dims& box) {
+  const std::size_t table = v.shape(updates)->size() - (box.size() - axes.size());
+  std::vector<std::int64_t> perm;
+  for (std::size_t t = 0; t < table; ++t)
+    if (std::none_of(axes.begin(), axes.end(), [t](const BoxAxis& axis) { return axis.to == t; }))
+      perm.push_back(static_cast<std::int64_t>(t));
+  for (const BoxAxis& axis : axes)
+    if (axis.to) perm.push_back(static_cast<std::int64_t>(*axis.to));
+  for (std::size_t t = table; t < v.shape(updates)->size(); ++t) perm.push_back(static_cast<std::int64_t>(t));
+  const int rank = static_cast<int>(perm.size());
+  return v.reshape(v.transpose(updates, std::move(perm)), box, rank);
+}
+
+// The data from one place of an axis to another.
+Id between(const Views& v, Id x, std::size_t axis, Dim first, Dim last) {
+  return v.g.add(make_key("", "Slice", {}, 1, std::nullopt),
+                 std::array{x, v.g.literal(std::array{first}, false), v.g.literal(std::array{last}, false),
+                            v.g.constant(Tensor::vector_int64(std::array{static_cast<std::int64_t>(axis)}))});
+}
+
+bool is_plain_write(const Views& v, OpId op) {
+  const Attribute* reduction = find_attribute(v.g.key(op).attributes, "reduction");
+  return !reduction || reduction->s() == "none";
+}
+
+// What was written on one axis, and the data before and behind it; kNone where it is open whether it lies inside of the data.
+Id with_rest(const Views& v, Id x, const Dims& dims, const BoxAxis& part, Id written) {
+  DimTable& d = v.g.dims();
+  const Dim end = d.add(part.first, part.count), size = dims[part.from];
+  if (!useful(d.non_negative(d.sub(size, end)))) return kNone;
+  std::vector<Id> parts;
+  if (d.value(part.first) != 0) parts.push_back(between(v, x, part.from, d.constant(0), part.first));
+  parts.push_back(written);
+  if (!d.equal(end, size)) parts.push_back(between(v, x, part.from, end, size));
+  return v.concat(parts, static_cast<std::int64_t>(part.from));
+}
+
+// Classes: 0 X, 1 the indices, 2 the updates. What is assigned to a slice of a tensor stands between what lies before and behind it.
+void scatter_of_counting(const Views& v, const Match& m, Unions& unions) {
+  const Dims *shape = v.shape(m.classes[0]), *indices = v.shape(m.classes[1]), *updates = v.shape(m.classes[2]);
+  if (!shape || !indices || !updates || indices->empty() || !is_plain_write(v, m.ops[3])) return;
+  const Dims x = *shape, table(indices->begin(), indices->end() - 1);
+  const auto axes = box_axes(v, table, 0, m.classes[1]);
+  if (!axes || axes->size() > x.size() || updates->size() != table.size() + x.size() - axes->size()) return;
+  const auto to_axis = [&](std::size_t t) {
+    return std::any_of(axes->begin(), axes->end(), [t](const BoxAxis& axis) { return axis.to == t; });
+  };
+  for (std::size_t t = 0; t < table.size(); ++t)
+    if (!v.guard("no element is written twice", v.is_one(table[t]) || to_axis(t))) return;
+  Dims box = x;
+  const BoxAxis* part = nullptr;
+  for (const BoxAxis& axis : *axes) {
+    box[axis.from] = axis.count;
+    if (v.g.dims().value(axis.first) == 0 && v.equal(axis.count, x[axis.from])) continue;
+    if (!useful(part == nullptr)) return;
+    part = &axis;
+  }
+  const Id written = as_box(v, m.classes[2], *axes, box);
+  const Id whole = part ? with_rest(v, m.classes[0], x, *part, written) : written;
+  if (whole != kNone) unions.emplace_back(m.root(), whole);
+}
+
 }  // namespace
 
 std::vector<NativeRule> native_gather_rules() {
-  return to_native(
-      {{"gather_of_counting_indices", "GatherND by indices that count along axes of their own is its data, sliced and along other axes",
-        Effect::kExact, [](OnnxEGraph& g) { return over_two(g, "GatherND"); }, gather_of_counting, true}});
+  return to_native({
+      {"gather_of_counting_indices", "GatherND by indices that count along axes of their own is its data, sliced and along other axes",
+       Effect::kExact, [](OnnxEGraph& g) { return over_two(g, "GatherND"); }, gather_of_counting, true},
+      {"scatter_of_counting_indices", "ScatterND by indices that count is the Concat of its updates and the data on both sides of them",
+       Effect::kExact, [](OnnxEGraph& g) { return over(g, "ScatterND", 3); }, scatter_of_counting, true},
+  });
 }
 
 }  // namespace saturate

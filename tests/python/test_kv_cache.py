@@ -192,9 +192,45 @@ def biased():
     return finish(g, x)
 
 
+def assigned(g, first, second):
+    """What both give along the last axis, assigned to the slices of an empty tensor as torch exports it."""
+    turn = [3, 1, 2, 0]
+    shape = g.Concat(g.Slice(g.Shape(first), [0], [3], [0]), [SIZE], axis=0)
+    whole, places = g.Transpose(g.ConstantOfShape(shape), perm=turn), g.Range(np.int64(0), np.int64(SIZE), np.int64(1))
+    for begin, part in ((0, first), (SIZE // 2, second)):
+        at = g.Unsqueeze(g.Slice(places, [begin], [begin + SIZE // 2], [0]), [1])
+        whole = g.ScatterND(whole, at, g.Transpose(part, perm=turn))
+    return g.Transpose(whole, perm=turn)
+
+
+def latent():
+    """Keys and values of few numbers that all heads share, as DeepSeek has them: half of a key is turned, and that half is the same for all heads."""
+    g = Graph(17)
+    x, mask, half = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), mask_of(g), SIZE // 2
+    angles = g.Mul(g.Unsqueeze(g.Cast(positions(g), to=T.FLOAT), [1]), np.array([FREQUENCIES[:half // 2]]))
+    both = g.Concat(angles, angles, axis=-1)
+
+    def turn(x):
+        first, second = g.Slice(x, [0], [half // 2], [3]), g.Slice(x, [half // 2], [half], [3])
+        return g.Add(g.Mul(x, g.Cos(both)), g.Mul(g.Concat(g.Neg(second), first, axis=-1), g.Sin(both)))
+
+    for _ in range(LAYERS):
+        q = heads(g, g.MatMul(x, g.weight(WIDTH, HEADS * SIZE, scale=1.5)), HEADS)
+        q_plain, q_turned = g.Split(q, [half, half], axis=3, outputs=2)
+        few, k_turned = g.Split(g.MatMul(x, g.weight(WIDTH, 6 + half, scale=1.5)), [6, half], axis=2, outputs=2)
+        wide = g.Transpose(g.Reshape(g.MatMul(few, g.weight(6, HEADS * (half + SIZE), scale=1.5)), [0, 0, HEADS, half + SIZE]), perm=[0, 2, 1, 3])
+        k_plain, v = g.Split(wide, [half, SIZE], axis=3, outputs=2)
+        k = assigned(g, k_plain, g.Tile(turn(g.Unsqueeze(k_turned, [1])), [1, HEADS, 1, 1]))
+        scores = g.Mul(g.MatMul(assigned(g, q_plain, turn(q_turned)), g.Transpose(k, perm=[0, 1, 3, 2])), np.float32(0.4))
+        y = g.MatMul(g.Softmax(g.Add(scores, mask), axis=-1), v)
+        x = mlp(g, g.Add(x, g.MatMul(beside(g, y), g.weight(HEADS * SIZE, WIDTH))))
+    return finish(g, x)
+
+
 MODELS = {"spelled_out": spelled_out, "sliding": lambda: spelled_out(window=4), "spelled_17": lambda: spelled_out(opset=17), "learned": learned,
-          "packed": lambda: operators(True), "heads_apart": lambda: operators(False), "biased": biased}
-RELATIVE = [name for name in MODELS if name != "learned"]
+          "packed": lambda: operators(True), "heads_apart": lambda: operators(False), "biased": biased,
+          "latent": latent}
+RELATIVE = [name for name in MODELS if name not in ("learned", "latent")]  # keys of latent are cached turned
 
 
 def session(model):
@@ -253,7 +289,7 @@ def test_steps_give_what_the_whole_gives(tmp_path, name):
         assert np.abs(in_steps(made, ids, mask, [5] + [1] * 9, broken)[0] - expected[0]).max() > 0.1 * np.abs(expected).max()
     assert any("step by step as at once" in note for note in report["passes"][0]["notes"]), report
     assert not any("not tested" in note for note in report["passes"][0]["notes"]), report
-    kv = {"learned": HEADS, "biased": 1}.get(name, KV)
+    kv = {"learned": HEADS, "biased": 1, "latent": HEADS}.get(name, KV)
     inputs, outputs = shapes(made.graph.input), shapes(made.graph.output)
     assert [n for n in inputs if n.startswith("past")] == [f"past_key_values.{i}.{p}" for i in range(LAYERS) for p in ("key", "value")]
     assert inputs["past_key_values.1.value"] == ["b", kv, "past_sequence_length", SIZE]

@@ -119,6 +119,7 @@ class TokenFlow {
         {"Squeeze", &TokenFlow::view},
         {"Unsqueeze", &TokenFlow::view},
         {"Expand", &TokenFlow::expand},
+        {"Tile", &TokenFlow::tile},
     };
     const auto it = by_name.find(node.op_type);
     return it == by_name.end() ? nullptr : it->second;
@@ -305,6 +306,15 @@ class TokenFlow {
     return reduced(node, over, int_attribute(node, "keepdims", 1) != 0);
   }
   absl::Status arg(const Node& node) { return reduced(node, {int_attribute(node, "axis", 0)}, int_attribute(node, "keepdims", 1) != 0); }
+
+  absl::Status tile(const Node& node) {
+    const auto repeats = facts().ints(node.inputs[1]);
+    if (!token(node.inputs[0]) || !repeats) return cannot_cache(node, "its repeats are no constants");
+    const Axes& from = axes(node.inputs[0]);
+    for (std::size_t i = 0; i < from.size(); ++i)
+      if (from[i] != Axis::kNone && (*repeats)[i] != 1) return cannot_cache(node, "it repeats the tokens");
+    return made(node, node.inputs, from);
+  }
 
   // Scores, sums of values by weights, and products with weights.
   absl::Status product(const Node& node) {
