@@ -66,6 +66,28 @@ def test_the_list_of_what_stays_is_the_users(tmp_path):
     assert works_in(result, "Softmax") == {F16} and works_in(result, "LayerNormalization") == works_in(result, "Add") == {T.FLOAT}
 
 
+def test_what_is_known_of_a_value_is_known_of_its_half(tmp_path):
+    """ONNX Runtime infers an output of size 0 of an Attention whose V has a last dim that it doesn't know, and refuses the product behind."""
+    model = parsed("""
+agraph (float[b,s,16] q, float[b,s,16] k, float[c,8] v) => (float[b,s,3] y) <int64[1] n = {16}, float[16,3] w, float[b,s,16] r> {
+  d = Shape <start = 0, end = 2> (q)
+  e = Concat <axis = 0> (d, n)
+  r = Reshape (v, e)
+  a = Attention <q_num_heads = 2, kv_num_heads = 2> (q, k, r)
+  y = MatMul (a, w)
+}""", opset=23, ir=11)
+    weight = RNG.standard_normal((16, 3)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    del model.graph.value_info[:]
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("r", T.FLOAT, ["b", "s", 16]))
+    result, _ = half(tmp_path, model, "interface=true")
+    assert types(result)["r_float16"] == F16
+    halves = {"q": (2, 5, 16), "k": (2, 5, 16), "v": (20, 8)}
+    halves = {name: RNG.standard_normal(dims).astype(np.float16) for name, dims in halves.items()}
+    wanted = in_onnxruntime(model, {name: value.astype(np.float32) for name, value in halves.items()})["y"]
+    assert np.abs(in_onnxruntime(result, halves)["y"] - wanted).max() < 2e-2 * np.abs(wanted).max()
+
+
 def test_inputs_and_outputs(tmp_path):
     model = parsed(BLOCK)
     result, report = half(tmp_path, model, "interface=true")

@@ -133,6 +133,7 @@ class Converter {
     for (const ValueInfo& output : model_.graph.outputs)
       out_.singles.contains(output.name) ? need_half(output.name) : need_single(output.name);
     erase_unread(out_.model.graph, {});
+    describe_halves();
     out_.casts = static_cast<std::size_t>(std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return is_operator(n, "Cast"); }));
     return std::move(out_);
   }
@@ -349,6 +350,22 @@ class Converter {
     const std::string& single = single_name(value);
     if (only_half_.erase(value) > 0) cast(out_.halves.at(value), single, DType::kFloat);
     return single;
+  }
+
+  // What was known of a value is told of its half: runtimes infer less than a model may say.
+  void describe_halves() {
+    const auto there = defined_names(out_.model.graph);
+    std::vector<ValueInfo>& infos = out_.model.graph.value_info;
+    for (const ValueInfo& info : model_.graph.value_info) {
+      const auto half = out_.halves.find(info.name);
+      if (half == out_.halves.end() || types_.of(half->second) == options_.to || !there.contains(half->second)) continue;
+      if (find_named(out_.model.graph.inputs, half->second) || find_named(out_.model.graph.outputs, half->second)) continue;
+      ValueInfo& told = infos.emplace_back(info);
+      told.name = half->second;
+      told.type.dtype = options_.to;
+      told.origin = nullptr;
+    }
+    std::erase_if(infos, [&](const ValueInfo& info) { return !there.contains(info.name); });
   }
 
   std::string name_of_half(const std::string& value) { return fresh_(value + (options_.to == DType::kFloat16 ? "_float16" : "_bfloat16")); }
