@@ -80,6 +80,17 @@ def make_model(nodes, inputs, outputs, initializers=(), opset=18, ir_version=8, 
     return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, **kwargs)
 
 
+GENERATORS = {}  # of modules: what they were like when the module was loaded
+
+
+@pytest.fixture(autouse=True)
+def same_numbers(request):
+    """A test draws the same numbers from its module's generator, whatever ran before it: workers of pytest-xdist share tests out by their load."""
+    for name, value in vars(request.module).items():
+        if isinstance(value, np.random.Generator):
+            value.bit_generator.state = GENERATORS.setdefault((request.module.__name__, name), value.bit_generator.state)
+
+
 @pytest.fixture
 def small_model():
     """y = Relu(x W + b) twice over, with an Identity and a dead node."""
