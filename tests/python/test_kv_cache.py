@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
-from conftest import run, run_ok
+from conftest import assert_refused, listing, run, run_ok
 
 ort.set_default_logger_severity(4)
 VOCABULARY, WIDTH, HEADS, KV, SIZE, LAYERS = 31, 24, 4, 2, 8, 2
@@ -295,6 +295,38 @@ def test_steps_give_what_the_whole_gives(tmp_path, name):
     assert inputs["past_key_values.1.value"] == ["b", kv, "past_sequence_length", SIZE]
     assert outputs["present.0.key"] == ["b", kv, "past_sequence_length + s", SIZE]
     assert made.opset_import[0].version == model.opset_import[0].version
+
+
+def halves_of(tmp_path, model):
+    onnx.save(model, tmp_path / "float.onnx")
+    run_ok("transform", tmp_path / "float.onnx", "-o", tmp_path / "half.onnx", "--pass", "precision:interface=true", "--no-verify")
+    return onnx.load(tmp_path / "half.onnx")
+
+
+def leaking(model):
+    """Hidden keys are seen a little."""
+    for weight in [*model.graph.initializer, *(a.t for n in model.graph.node for a in n.attribute if a.HasField("t"))]:
+        values = numpy_helper.to_array(weight)
+        if values.dtype == np.float16 and (values < -1e3).any():
+            weight.CopyFrom(numpy_helper.from_array(np.where(values < -1e3, -4, values).astype(np.float16), weight.name))
+    return model
+
+
+@pytest.mark.parametrize("sharp", [1, 1.5])
+def test_models_of_halves(tmp_path, sharp):
+    """They may differ by what halves cost them, which hangs on the model, and by no more."""
+    model = spelled_out()
+    for weight in model.graph.initializer:
+        values = numpy_helper.to_array(weight)
+        if values.ndim == 2:
+            weight.CopyFrom(numpy_helper.from_array(sharp * values, weight.name))
+    half = halves_of(tmp_path, model)
+    made, report = with_cache(tmp_path, half)
+    assert made.graph.output[0].type.tensor_type.elem_type == T.FLOAT16
+    assert any("step by step as at once" in note for note in report["passes"][0]["notes"]), report
+    onnx.save(leaking(half), tmp_path / "m.onnx")
+    before = listing(tmp_path)
+    assert_refused(run("transform", tmp_path / "m.onnx", "-o", tmp_path / "o2.onnx", "--pass", "kv_cache"), 3, tmp_path, before, "may look at later tokens")
 
 
 @pytest.mark.parametrize("fields", ["mode=growing", "mode=window;window=1;sequence=14", "mode=buffer;max_context=14"])

@@ -10,6 +10,7 @@
 #include "fmt/format.h"
 #include "kernels/runtime/runtime.h"
 #include "tools/transform/names.h"
+#include "tools/verify/widened.h"
 
 namespace saturate {
 namespace {
@@ -25,12 +26,6 @@ struct Group {
   double error = 0;  // of the results where they alone work in half precision
   double price = 0;
 };
-
-Tensor as_float(const Tensor& half) {
-  Tensor wide(DType::kFloat, half.dims());
-  for (std::int64_t i = 0; i < half.size(); ++i) store_double(wide, i, *element_as_double(half, i));
-  return wide;
-}
 
 class Search {
  public:
@@ -68,7 +63,7 @@ class Search {
       for (auto& [name, value] : wide)
         if (all.singles.contains(name)) {
           narrow[name] = Value(weights_.half_of(value.tensor()));
-          value = Value(as_float(narrow[name].tensor()));
+          value = Value(widened(narrow[name].tensor()));
         }
       auto wanted = session->run(wide);
       if (!wanted.ok()) return wanted.status();

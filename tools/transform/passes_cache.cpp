@@ -9,6 +9,8 @@
 #include "tools/transform/cache_sizes.h"
 #include "tools/transform/opset.h"
 #include "tools/transform/passes.h"
+#include "tools/verify/noise.h"
+#include "tools/verify/widened.h"
 
 namespace saturate::passes {
 namespace {
@@ -16,17 +18,8 @@ namespace {
 constexpr std::int64_t kLeastOpset = 14;
 // Of what the verifier compares, by the scale of each output: sums over positions are made in other orders.
 constexpr double kRtolOfSteps = 1e-3;
-constexpr double kRtolOfHalf = 0.02;
 constexpr std::int64_t kPadding = 2;
 constexpr std::int64_t kStates = 9;  // of an encoder: as many as there are tokens in no case
-
-double rtol_of(const Model& model) {
-  const auto& weights = model.graph.initializers;
-  const bool half = std::any_of(weights.begin(), weights.end(), [](const Initializer& i) {
-    return i.tensor.dtype() == DType::kFloat16 || i.tensor.dtype() == DType::kBfloat16;
-  });
-  return half ? kRtolOfHalf : kRtolOfSteps;
-}
 
 std::vector<std::string> inputs_of(const Model& model, const std::vector<std::string>& names) {
   std::vector<std::string> found;
@@ -158,7 +151,8 @@ class StepVerifier {
       VerifyOptions check = work_.check;
       check.input_shapes.clear();
       check.sizes.clear();
-      if (!check.tolerances.rtol) check.tolerances.rtol = rtol_of(work_.model);
+      // 16 bits cost what they cost this model, which the verifier measures.
+      if (!check.tolerances.rtol && !is_16_bit_float(coarsest_float(work_.model))) check.tolerances.rtol = kRtolOfSteps;
       auto inputs = drawn(work_.model, options_, one.batch, one.tokens, 17 + static_cast<std::uint64_t>(one.tokens));
       if (!inputs.ok()) return inputs.status();
       check.inputs = {*std::move(inputs)};
@@ -192,6 +186,8 @@ class StepVerifier {
         if (absl::Status s = see_without(one, StepCache::kGivenEmptied, "keys and values of cross attention"); !s.ok()) return s;
     }
     most_ = std::max(most_, report->max_abs());
+    for (const std::string& note : report->notes)
+      if (std::find(work_.notes.begin(), work_.notes.end(), note) == work_.notes.end()) work_.notes.push_back(note);
     lengths_ += fmt::format("{}{} x {}", lengths_.empty() ? "" : ", ", one.batch, one.tokens);
     return absl::OkStatus();
   }

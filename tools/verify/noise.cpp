@@ -4,6 +4,8 @@
 #include <limits>
 #include <random>
 
+#include "tools/verify/widened.h"
+
 namespace saturate {
 namespace {
 
@@ -72,6 +74,15 @@ void learn(const NoiseOf& original, const absl::StatusOr<Ran>& again, std::vecto
   for (std::size_t i = 0; again.ok() && i < original.outputs.size(); ++i) noise[i].learn(original.outputs[i], again->outputs[i]);
 }
 
+// What the rounding to 16 bits makes of all values of the model: a run in float.
+void learn_from_floats(const NoiseOf& original, std::vector<Noise>& noise) {
+  const std::optional<Model> wide = widened(original.model, original.limits.memory / 2);
+  if (!wide) return;
+  const absl::StatusOr<Ran> ran = run_once(original, original.open, *wide, widened(original.inputs));
+  for (std::size_t i = 0; ran.ok() && i < original.outputs.size(); ++i)
+    noise[i].learn(original.outputs[i], narrowed(ran->outputs[i], original.outputs[i]));
+}
+
 }  // namespace
 
 Inputs moved_inputs(Inputs inputs, int run) {
@@ -97,6 +108,10 @@ DType coarsest_float(const Model& model) {
 void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough) {
   constexpr int kMoves = 11;
   const bool floats = has_floats(original.inputs) && !original.inputs_stay;
+  if (is_16_bit_float(coarsest_float(original.model))) {
+    learn_from_floats(original, noise);
+    if (enough()) return;
+  }
   for (int move = 0; move < kMoves; ++move) {
     if (move < 2 && !floats) continue;
     if (move < 2)

@@ -27,8 +27,8 @@ struct NoiseOf {
   bool inputs_stay = false;           // they lie on edges between steps on purpose: what is rounded otherwise there is no noise
 };
 
-// Runs the model beside its inputs, and with its weights moved by one unit in the last place. Up to eleven such runs teach `noise` (one an
-// output). `enough` is asked after each run.
+// Runs the model beside its inputs, and with its weights moved by one unit in the last place; before that in float, where it computes in 16
+// bits. Up to twelve such runs teach `noise` (one an output). `enough` is asked after each run.
 void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough);
 // The same by one run in double precision, which takes some hundred times as long; `noise`: several such lists.
 void measure_exactly(const NoiseOf& original, std::initializer_list<std::vector<Noise>*> noise);
