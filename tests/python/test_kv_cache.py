@@ -95,6 +95,14 @@ def repeated(g, x):
     return g.Reshape(wide, g.Concat(g.Gather(g.Shape(x), [0], axis=0), [HEADS], tokens_of(g), [SIZE], axis=0))
 
 
+def repeated_first(g, x):
+    """Heads of [b, s, KV * SIZE], each twice, while they stand behind the positions: as Falcon's newer kind has them."""
+    b = g.Gather(g.Shape(x), [0], axis=0)
+    apart = g.Reshape(x, g.Concat(b, tokens_of(g), [KV, 1, SIZE], axis=0))
+    wide = g.Expand(apart, g.Concat(b, tokens_of(g), [KV, HEADS // KV, SIZE], axis=0))
+    return g.Transpose(g.Reshape(wide, g.Concat(b, tokens_of(g), [HEADS, SIZE], axis=0)), perm=[0, 2, 1, 3])
+
+
 def beside(g, x):
     return g.Reshape(g.Transpose(x, perm=[0, 2, 1, 3]), [0, 0, HEADS * SIZE])
 
@@ -108,16 +116,19 @@ def finish(g, x, inputs=("input_ids", "attention_mask")):
     return g.model(g.MatMul(x, g.weight(WIDTH, VOCABULARY)), [ints(name) for name in inputs])
 
 
-def spelled_out(window=None, opset=14, last=False):
+def spelled_out(window=None, opset=14, last=False, repeats_first=False):
     """Rotary embeddings, grouped heads and a mask of older operators; shapes counted with Shape."""
     g = Graph(opset)
     x, mask, angles = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), mask_of(g, window), angles_of(g)
     for _ in range(LAYERS):
         q = turned(g, heads(g, g.MatMul(x, g.weight(WIDTH, HEADS * SIZE, scale=1.5)), HEADS), angles)
-        k = turned(g, heads(g, g.MatMul(x, g.weight(WIDTH, KV * SIZE, scale=1.5)), KV), angles)
-        v = heads(g, g.MatMul(x, g.weight(WIDTH, KV * SIZE)), KV)
-        scores = g.Div(g.MatMul(q, g.Transpose(repeated(g, k), perm=[0, 1, 3, 2])), np.float32(SIZE ** 0.5))
-        y = g.MatMul(g.Softmax(g.Add(scores, mask), axis=-1), repeated(g, v))
+        k, v = g.MatMul(x, g.weight(WIDTH, KV * SIZE, scale=1.5)), g.MatMul(x, g.weight(WIDTH, KV * SIZE))
+        if repeats_first:
+            k, v = turned(g, repeated_first(g, k), angles), repeated_first(g, v)
+        else:
+            k, v = repeated(g, turned(g, heads(g, k, KV), angles)), repeated(g, heads(g, v, KV))
+        scores = g.Div(g.MatMul(q, g.Transpose(k, perm=[0, 1, 3, 2])), np.float32(SIZE ** 0.5))
+        y = g.MatMul(g.Softmax(g.Add(scores, mask), axis=-1), v)
         x = mlp(g, g.Add(x, g.MatMul(beside(g, y), g.weight(HEADS * SIZE, WIDTH))))
     if last:
         x = g.Gather(x, [-1], axis=1)
@@ -177,6 +188,20 @@ def operators(packed):
     return finish(g, x)
 
 
+def operators_of_repeated_heads():
+    """The same of heads that are repeated before they are turned; each operator has as many of them."""
+    g = Graph(23)
+    x, angles = g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), angles_of(g)
+    shape = g.Concat(g.Gather(g.Shape("input_ids"), [0], axis=0), tokens_of(g), [SIZE // 2], axis=0)
+    cos, sin = g.Expand(g.Cos(angles), shape), g.Expand(g.Sin(angles), shape)
+    for _ in range(LAYERS):
+        q = heads(g, g.MatMul(x, g.weight(WIDTH, HEADS * SIZE, scale=1.5)), HEADS)
+        k, v = (repeated_first(g, g.MatMul(x, g.weight(WIDTH, KV * SIZE, scale=scale))) for scale in (1.5, 1))
+        q, k = (g.RotaryEmbedding(part, cos, sin, num_heads=HEADS) for part in (q, k))
+        x = mlp(g, g.Add(x, g.MatMul(beside(g, g.Attention(q, k, v, mask_of(g))), g.weight(HEADS * SIZE, WIDTH))))
+    return finish(g, x)
+
+
 def biased():
     """Scores that fall with the distance (ALiBi), positions counted by the mask, one head for all keys."""
     g = Graph(17)
@@ -229,7 +254,7 @@ def latent():
 
 MODELS = {"spelled_out": spelled_out, "sliding": lambda: spelled_out(window=4), "spelled_17": lambda: spelled_out(opset=17), "learned": learned,
           "packed": lambda: operators(True), "heads_apart": lambda: operators(False), "biased": biased,
-          "latent": latent}
+          "repeated_first": lambda: spelled_out(repeats_first=True), "operators_of_repeated": operators_of_repeated_heads, "latent": latent}
 RELATIVE = [name for name in MODELS if name not in ("learned", "latent")]  # keys of latent are cached turned
 
 
