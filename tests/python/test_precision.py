@@ -166,6 +166,22 @@ def test_a_result_that_leaves_the_type_is_not_written(tmp_path):
     assert_refused(done, 3, tmp_path, before, "verification failed after precision")
 
 
+@pytest.mark.parametrize("rows, says", [(1 << 10, False), (1 << 12, True)])
+def test_large_inputs_that_are_not_drawn_are_told(tmp_path, rows, says):
+    """Caches of a long context take more memory than drawn inputs may."""
+    model = parsed(f"""
+agraph (float[{rows},16384] past, float[4] x, float[1,16384] weight) => (float[1,1] y, float[4] z) <int64[1] place = {{0}}> {{
+  first = Gather <axis = 0> (past, place)
+  products = Mul (first, weight)
+  y = ReduceSum <keepdims = 1> (products)
+  z = Tanh (x)
+}}""")
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "precision", "--no-verify", "--report", tmp_path / "r.json")
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert any("so these were zeros: past; " in note for note in notes_of(report)) == says
+
+
 def notes_of(report):
     return [note for p in report["passes"] for note in p["notes"]]
 

@@ -23,13 +23,26 @@ constexpr std::size_t kShown = 5;
 constexpr double kRtolOfFloat16 = 0.02;
 constexpr double kRtolOfBfloat16 = 0.16;
 
+std::string some(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min(kShown, names.size());
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                     names.size() > shown ? ", ..." : "");
+}
+
 // What the values of the model are like on inputs of the user or drawn ones; empty where it was not measured.
 absl::StatusOr<Ranges> ranges_of(Work& work, const Arguments& args) {
   const std::string path = args.text("calibrate");
   const bool keep = args.number("max_error") > 0;  // inputs, to measure the error on
   if (path.empty()) {
     auto ranges = measure_ranges(work.model, {}, keep);
-    if (ranges.ok()) return ranges;
+    if (ranges.ok()) {
+      if (!ranges->zeros.empty())
+        work.notes.push_back(
+            fmt::format("drawn inputs would take more than 256 MiB, so these were zeros: {}; the range of what is made of "
+                        "them is not known, and 'calibrate' measures it",
+                        some(ranges->zeros)));
+      return ranges;
+    }
     work.notes.push_back(fmt::format("the range of values was not measured: {}", std::string(ranges.status().message())));
     return Ranges();
   }
@@ -51,12 +64,6 @@ void find_beyond(const Ranges& ranges, PrecisionOptions& options) {
   options.large = where(ranges.largest, [&](double x) { return x > most; });
   options.large_inside = where(ranges.scores, [&](double x) { return x > most; });
   options.tiny = where(ranges.largest, [&](double x) { return x > 0 && x < least; });
-}
-
-std::string some(const std::vector<std::string>& names) {
-  const std::size_t shown = std::min(kShown, names.size());
-  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-                     names.size() > shown ? ", ..." : "");
 }
 
 void tell(const Precision& made, const std::string& dtype, Work& work) {

@@ -141,6 +141,7 @@ class Measurer {
         DrawStyle style = plan.style;
         if (least > kRoom) style.zeros_from = kLarge;
         auto inputs = drawer.draw(sizes, style, runs_);
+        if (inputs.ok() && style.zeros_from == kLarge) tell_zeros(*inputs);
         last = inputs.ok() ? one(*std::move(inputs)).status() : inputs.status();
         if (runs_ == kDrawn) return absl::OkStatus();
       }
@@ -161,6 +162,12 @@ class Measurer {
   }
 
  private:
+  void tell_zeros(const Inputs& inputs) {
+    out_.zeros.clear();
+    for (const auto& [name, value] : inputs)
+      if (value.is_tensor() && is_floating(value.tensor().dtype()) && value.tensor().bytes().size() >= kLarge) out_.zeros.push_back(name);
+  }
+
   void see(const std::string& name, const Value& value) {
     if (name.empty() || !value.is_tensor() || value.tensor().dtype() != DType::kFloat) return;
     double& largest = out_.largest[name];
