@@ -192,6 +192,33 @@ def test_cache_dtype(tmp_path, cache, fields):
     assert len(generated(tmp_path / "o.onnx")) == 9
 
 
+def with_other_scales(made, factor, read_alone):
+    """The keys of the first layer are read, or written and read, by other scales."""
+    made = onnx.load_from_string(made.SerializeToString())
+    read = next(n for n in made.graph.node if n.op_type == "DequantizeLinear" and n.input[0] == "present.0.key")
+    scales = next(i for i in made.graph.initializer if i.name == read.input[1])
+    other = numpy_helper.from_array((factor * numpy_helper.to_array(scales)).astype(np.float32), "other_scales")
+    made.graph.initializer.append(other)
+    for node in made.graph.node:
+        if node is read or (not read_alone and len(node.input) > 1 and node.input[1] == scales.name):
+            node.input[1] = "other_scales"
+    return made
+
+
+def test_int8_may_move_logits_as_rounding_does(tmp_path):
+    made, told = changed(tmp_path, decoder(Shape(cache="growing")), "cache_dtype:int8")
+    (allowed,) = (note.split(",")[0].split()[-1] for note in told["notes"] if "logits may differ by" in note)
+    onnx.save(decoder(Shape()), tmp_path / "whole.onnx")
+
+    def status(model):
+        onnx.save(model, tmp_path / "steps.onnx")
+        return run("verify", tmp_path / "whole.onnx", tmp_path / "steps.onnx", "--stepping", "--rtol", "1e-3", "--atol", allowed).returncode
+
+    assert status(made) == 0
+    assert status(with_other_scales(made, 1.5, read_alone=True)) == 3
+    assert status(with_other_scales(made, 1 / 4, read_alone=False)) == 3  # the larger numbers are cut off
+
+
 def test_cache_dtype_of_what_is_not_just_written(tmp_path):
     """The present is made of the new tokens alone: all of what crosses the border is rounded there."""
     model = decoder(Shape(cache="sliding", window=1, past=30, presents_whole=False))

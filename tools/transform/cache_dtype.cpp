@@ -29,13 +29,9 @@ std::int64_t number_of(const Model& model, const CachePair& pair, int axis) {
 }
 
 void see(const Tensor& present, CacheRange& range) {
-  const Shape& dims = present.dims();
-  const auto head_axis = static_cast<std::size_t>(range.heads_axis);
-  std::int64_t behind = 1;
-  for (std::size_t i = head_axis + 1; i < dims.size(); ++i) behind *= dims[i];
   for (std::int64_t i = 0; i < present.size(); ++i) {
     const auto value = static_cast<float>(std::abs(element_as_double(present, i).value_or(0)));
-    float& largest = range.largest[static_cast<std::size_t>(i / behind % range.heads * range.size + i % range.size)];
+    float& largest = range.largest[range.place(present.dims(), i)];
     if (std::isfinite(value)) largest = std::max(largest, value);
   }
 }
@@ -80,11 +76,7 @@ class Coder {
   // A head has one scale, or its entries have one each, and the operator has 1.
   void make_scales(const CacheRange& range) {
     const bool by_head = code_.scales == CacheScales::kHead;
-    std::vector<float> scales;
-    for (auto at = range.largest.begin(); at != range.largest.end(); at += by_head ? range.size : 1) {
-      const float largest = by_head ? *std::max_element(at, at + range.size) : *at;
-      scales.push_back(largest > kLargestCode * std::numeric_limits<float>::min() ? largest / kLargestCode : 1);
-    }
+    std::vector<float> scales = scales_of(range, code_.scales);
     axis_ = range.heads_axis;
     const Shape dims = by_head ? Shape{range.heads} : Shape{};
     if (!by_head) {
@@ -216,6 +208,22 @@ class CacheCoder {
 CacheLayout layout_of(const Model& model, const CachePair& pair) {
   if (pair.axis >= 0) return pair.axis == 1 ? CacheLayout::kTokensFirst : CacheLayout::kHeadsFirst;
   return number_of(model, pair, 1) > number_of(model, pair, 2) ? CacheLayout::kTokensFirst : CacheLayout::kHeadsFirst;
+}
+
+std::size_t CacheRange::place(const Shape& dims, std::int64_t i) const {
+  std::int64_t behind = 1;
+  for (std::size_t axis = static_cast<std::size_t>(heads_axis) + 1; axis < dims.size(); ++axis) behind *= dims[axis];
+  return static_cast<std::size_t>(i / behind % heads * size + i % size);
+}
+
+std::vector<float> scales_of(const CacheRange& range, CacheScales scales) {
+  const std::int64_t together = scales == CacheScales::kHead ? range.size : 1;
+  std::vector<float> out;
+  for (auto at = range.largest.begin(); at != range.largest.end(); at += together) {
+    const float largest = *std::max_element(at, at + together);
+    out.push_back(largest > kLargestCode * std::numeric_limits<float>::min() ? largest / kLargestCode : 1);
+  }
+  return out;
 }
 
 absl::StatusOr<std::vector<CacheRange>> cache_sizes(const Model& model, const Decoder& decoder) {

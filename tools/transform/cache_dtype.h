@@ -24,11 +24,16 @@ struct CacheRange {
   int heads_axis = 1;
   std::int64_t heads = 1, size = 1;
   std::vector<float> largest = {};  // without sign, by head and entry
+  // Which of `largest` element `i` of a cache of these dims belongs to.
+  std::size_t place(const Shape& dims, std::int64_t i) const;
 };
 enum class CacheScales : std::uint8_t {
   kHead,     // one for each head
   kChannel,  // one for each entry of each head
 };
+
+// The step of int8, by head, or by head and entry.
+std::vector<float> scales_of(const CacheRange& range, CacheScales scales);
 
 // One for each pair of the cache, in a decoder of rank 4 whose heads and sizes are numbers; kUnimplemented for others.
 absl::StatusOr<std::vector<CacheRange>> cache_sizes(const Model& model, const Decoder& decoder);

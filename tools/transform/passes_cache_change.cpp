@@ -8,6 +8,7 @@
 #include "tools/generate/stepper.h"
 #include "tools/transform/cache_dtype.h"
 #include "tools/transform/cache_remove.h"
+#include "tools/transform/cache_rounding.h"
 #include "tools/transform/calibration.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/last_rows.h"
@@ -46,6 +47,16 @@ absl::StatusOr<Decoder> cached_decoder(const Work& work) {
   return decoder;
 }
 
+Tokens drawn_tokens(const Decoder& decoder, std::int64_t rows, std::uint64_t seed) {
+  Random random(seed);
+  const std::int64_t window = decoder.window.value_or(1),
+                     length = std::min<std::int64_t>(kDrawnTokens, decoder.most_tokens.value_or(kDrawnTokens)) / window * window;
+  Tokens out(static_cast<std::size_t>(decoder.batch.value_or(rows)));
+  for (auto& row : out)
+    for (std::int64_t i = 0; i < std::max(length, window); ++i) row.push_back(random.below(decoder.vocabulary.value_or(2)));
+  return out;
+}
+
 // What scales are measured on: whole windows of tokens, as many in each row.
 absl::StatusOr<Tokens> calibration(const Work& work, const Decoder& decoder, const Arguments& args) {
   const std::string path = args.text("calibrate");
@@ -54,25 +65,21 @@ absl::StatusOr<Tokens> calibration(const Work& work, const Decoder& decoder, con
     auto tokens = arrays.ok() ? tokens_of(*arrays, work.model, decoder) : arrays.status();
     return tokens.ok() ? std::move(tokens) : args.wrong("calibrate", path, std::string(tokens.status().message()));
   }
-  Random random(work.check.seed);
-  const std::int64_t window = decoder.window.value_or(1),
-                     length = std::min<std::int64_t>(kDrawnTokens, decoder.most_tokens.value_or(kDrawnTokens)) / window * window;
-  Tokens out(static_cast<std::size_t>(decoder.batch.value_or(kDrawnRows)));
-  for (auto& row : out)
-    for (std::int64_t i = 0; i < std::max(length, window); ++i) row.push_back(random.below(decoder.vocabulary.value_or(2)));
-  return out;
+  return drawn_tokens(decoder, kDrawnRows, work.check.seed);
 }
 
-// What the cache loses at most, as it shows in the logits: a share of what is usual in a row of them.
-double tolerance_of(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return 0.02;
-    case DType::kBfloat16:
-      return 0.16;
-    default:
-      return 0.5;
-  }
+constexpr double kTimesRounding = 3;
+constexpr std::int64_t kRowsOfRounding = 4;
+
+// What a cache may lose at most, as a share of what is usual among logits: beyond that scales are of no use.
+double most_of(DType dtype) { return dtype == DType::kFloat16 ? 0.02 : dtype == DType::kBfloat16 ? 0.16 : 0.5; }
+
+// By how much logits may differ: by a few times what such rounding makes of the model that there was, on tokens that scales have not seen.
+absl::StatusOr<double> tolerance_of(const Work& work, const Decoder& decoder, const CacheCode& code) {
+  const Tokens tokens = drawn_tokens(decoder, kRowsOfRounding, work.check.seed + 1);
+  const absl::StatusOr<Rounding> cost = cost_of_rounding(work.model, decoder, code, tokens, work.check.threads);
+  if (!cost.ok()) return cost.status();
+  return std::min(kTimesRounding * cost->moved, most_of(code.dtype) * cost->usual);
 }
 
 }  // namespace
@@ -104,7 +111,14 @@ absl::Status cache_dtype(Work& work, const Arguments& args) {
   if (work.verify) {
     SteppingOptions options;
     options.both_cached = true;
-    options.rtol = args.number("rtol") > 0 ? args.number("rtol") : tolerance_of(code.dtype);
+    if (args.number("rtol") > 0) {
+      options.rtol = args.number("rtol");
+    } else {
+      const absl::StatusOr<double> allowed = tolerance_of(work, *decoder, code);
+      if (!allowed.ok()) return absl::UnimplementedError(fmt::format("can't verify: {}", std::string(allowed.status().message())));
+      options.atol = *allowed;
+      work.notes.push_back(fmt::format("logits may differ by {:.2g}, by what rounding of the cache alone makes of the model", *allowed));
+    }
     if (absl::Status s = same_steps(work, work.model, made->model, options); !s.ok()) return s;
   }
   work.model = std::move(made->model);
