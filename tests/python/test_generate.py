@@ -216,7 +216,7 @@ def test_refused(tmp_path, words, code, what):
 def test_models_that_are_no_decoders(tmp_path):
     refused(run("generate", DATA / "bart_encoder.onnx", "--prompt-ids", "1"), 1, "none of its outputs are logits")
     onnx.save(ENCODER, tmp_path / "m.onnx")
-    refused(run("generate", tmp_path / "m.onnx", "--prompt-ids", "1"), 1, "encoder_hidden_states")
+    refused(run("generate", tmp_path / "m.onnx", "--prompt-ids", "1"), 2, "input 'encoder_hidden_states': nothing is given for it")
     image = make_model([helper.make_node("Relu", ["x"], ["y"])], [value("x", TensorProto.FLOAT, [1, 3, 8, 8])], [value("y", TensorProto.FLOAT, [1, 3, 8, 8])], [])
     onnx.save(image, tmp_path / "m.onnx")
     refused(run("generate", tmp_path / "m.onnx", "--prompt-ids", "1"), 1, "it has no input_ids")

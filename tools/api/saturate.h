@@ -300,7 +300,10 @@ class Session {
   std::shared_ptr<const Impl> impl_;
 };
 
-// What a decoder-only language model makes of prompts of tokens (docs/generate.md).
+// Runs a model instead of our runtime: inputs by name, outputs in the graph's order.
+using RunElsewhere = std::function<Expected<std::vector<Value>>(const Values&)>;
+
+// What a language model makes of prompts of tokens (docs/generate.md).
 struct Generating {
   std::optional<std::int64_t> max_new_tokens = {};  // default: 64, or as many as the model holds
   std::int64_t min_new_tokens = 0;
@@ -311,12 +314,17 @@ struct Generating {
   std::uint64_t seed = 0;
   std::string input_ids = {}, attention_mask = {}, position_ids = {}, logits = {};  // names; "": found
   std::vector<std::string> past_names = {}, present_names = {};                     // patterns with %d for the layer
-  std::string cache = {};                                                           // growing, sliding or in-place; "": found
-  std::map<std::string, std::int64_t> dims = {};                                    // sizes of symbolic dims
+  std::vector<std::string> given = {};            // inputs that an encoder gives, beside those whose names tell it
+  std::string cache = {};                         // growing, sliding or in-place; "": found
+  std::map<std::string, std::int64_t> dims = {};  // sizes of symbolic dims
   int threads = 1;
   const std::atomic<bool>* abort = nullptr;
-  // Runs the model instead of our runtime: inputs by name, outputs in the graph's order.
-  std::function<Expected<std::vector<Value>>(const Values&)> run = {};
+  RunElsewhere run = {};
+  // Of an encoder-decoder: models that run once in front, what they read as tokens (a row for each prompt, or one), and arrays by name.
+  std::vector<Model> encoders = {};
+  std::vector<std::vector<std::int64_t>> encoder_ids = {};
+  Values encoder_inputs = {};
+  std::vector<RunElsewhere> run_encoders = {};  // instead of our runtime: as many as `encoders`, or none
 };
 // The keys of `saturate generate --json`, without `peak_bytes`.
 Expected<std::string> generate(const Model& model, const std::vector<std::vector<std::int64_t>>& prompts, const Generating& options = {});

@@ -1,5 +1,10 @@
+#include <optional>
+#include <utility>
+
 #include "nlohmann/json.hpp"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/api/saturate_impl.h"
+#include "tools/generate/encoder.h"
 #include "tools/generate/generate.h"
 #include "tools/generate/report.h"
 
@@ -8,7 +13,8 @@ namespace {
 
 Expected<GenerateOptions> inner_options(const Generating& given) {
   GenerateOptions out;
-  out.names = {given.input_ids, given.attention_mask, given.position_ids, given.logits, given.past_names, given.present_names, {},
+  out.names = {given.input_ids,  given.attention_mask, given.position_ids, given.logits,
+               given.past_names, given.present_names,  given.given,        {},
                given.dims};
   if (!given.cache.empty() && !(out.names.cache = parse_cache_kind(given.cache)))
     return Error{Code::kUsage, "cache: \"" + given.cache + "\": give one of growing, sliding and in-place"};
@@ -26,12 +32,12 @@ Expected<GenerateOptions> inner_options(const Generating& given) {
   return out;
 }
 
-RunModel run_outside(const Generating& options) {
-  return [&options](const Inputs& inputs) -> absl::StatusOr<std::vector<saturate::Value>> {
-    if (options.abort != nullptr && *options.abort) return absl::CancelledError("interrupted");
+RunModel run_outside(RunElsewhere run, const std::atomic<bool>* abort) {
+  return [run = std::move(run), abort](const Inputs& inputs) -> absl::StatusOr<std::vector<saturate::Value>> {
+    if (abort != nullptr && *abort) return absl::CancelledError("interrupted");
     Values values;
     for (const auto& [name, value] : inputs) values[name] = to_public(value, false);
-    const Expected<std::vector<Value>> made = options.run(values);
+    const Expected<std::vector<Value>> made = run(values);
     if (!made) return absl::InvalidArgumentError(made.error().message);
     std::vector<saturate::Value> out;
     for (const Value& value : *made) {
@@ -43,6 +49,36 @@ RunModel run_outside(const Generating& options) {
   };
 }
 
+// A model as it runs: in a session, which must live as long, or elsewhere.
+Expected<RunModel> opened(const saturate::Model& model, const RunElsewhere& elsewhere, const Generating& options,
+                          std::optional<saturate::Session>& session) {
+  if (elsewhere) return run_outside(elsewhere, options.abort);
+  SessionOptions session_options;
+  session_options.threads = options.threads;
+  session_options.cancel = options.abort;
+  absl::StatusOr<saturate::Session> made = saturate::Session::create(model, session_options);
+  if (!made.ok()) return error_of(made.status(), model.path, "run it in another runtime");
+  return run_by(session.emplace(*std::move(made)));
+}
+
+Expected<Inputs> given_to(const saturate::Model& model, const Decoder& decoder, const Tokens& prompts, const EncoderFeed& feed,
+                          const Generating& options) {
+  if (!options.run_encoders.empty() && options.run_encoders.size() != options.encoders.size())
+    return Error{Code::kUsage, "run_encoders: give as many as there are encoders, or none"};
+  std::vector<std::optional<saturate::Session>> sessions(options.encoders.size());
+  std::vector<EncoderModel> encoders;
+  for (std::size_t i = 0; i < sessions.size(); ++i) {
+    const saturate::Model& encoder = options.encoders[i].impl().model;
+    Expected<RunModel> run = opened(encoder, options.run_encoders.empty() ? RunElsewhere() : options.run_encoders[i], options, sessions[i]);
+    if (!run) return run.error();
+    encoders.push_back({&encoder, *std::move(run)});
+  }
+  absl::StatusOr<Inputs> given = given_inputs(model, decoder, feed, encoders, prompts);
+  if (!given.ok())
+    return error_of(given.status(), model.path, is_wrong_usage(given.status()) ? "" : "check the encoders and what they read");
+  return *std::move(given);
+}
+
 }  // namespace
 
 Expected<std::string> generate(const Model& model, const std::vector<std::vector<std::int64_t>>& prompts, const Generating& options) {
@@ -52,21 +88,24 @@ Expected<std::string> generate(const Model& model, const std::vector<std::vector
     if (!inner_given) return inner_given.error();
     absl::StatusOr<Decoder> decoder = find_decoder(inner, inner_given->names);
     if (!decoder.ok()) return error_of(decoder.status(), inner.path, "");
-    if (const absl::Status s = check_prompts(prompts, *decoder, *inner_given); !s.ok()) {
+    Expected<Inputs> arrays = to_internal(options.encoder_inputs);
+    if (!arrays) return arrays.error();
+    EncoderFeed feed;
+    feed.ids = options.encoder_ids;
+    feed.arrays = *std::move(arrays);
+    const Tokens all = prompts_for(prompts, feed);
+    if (const absl::Status s = check_prompts(all, *decoder, *inner_given); !s.ok()) {
       Error error = error_of(s, inner.path, "");
       error.code = Code::kUsage;
       return error;
     }
+    Expected<Inputs> given = given_to(inner, *decoder, all, feed, options);
+    if (!given) return given.error();
+    inner_given->given = *std::move(given);
     std::optional<saturate::Session> session;
-    if (!options.run) {
-      SessionOptions session_options;
-      session_options.threads = options.threads;
-      session_options.cancel = options.abort;
-      absl::StatusOr<saturate::Session> made = saturate::Session::create(inner, session_options);
-      if (!made.ok()) return error_of(made.status(), inner.path, "run it in another runtime");
-      session = *std::move(made);
-    }
-    absl::StatusOr<Generation> made = saturate::generate(inner, prompts, *inner_given, session ? run_by(*session) : run_outside(options));
+    const Expected<RunModel> run = opened(inner, options.run, options, session);
+    if (!run) return run.error();
+    absl::StatusOr<Generation> made = saturate::generate(inner, all, *inner_given, *run);
     if (!made.ok()) return error_of(made.status(), inner.path, "check the model and its inputs");
     return to_json(*made).dump();
   });

@@ -149,6 +149,8 @@ struct InspectArgs {
 struct DecoderArgs {
   std::string input_ids, attention_mask, position_ids, logits, cache;  // names; a CacheKind
   std::vector<std::string> past, present;                              // patterns
+  std::vector<std::string> given;                                      // names
+  std::vector<std::string> encoders;                                   // files of models that run once, in front
 };
 
 struct VerifyCommandArgs {
@@ -197,9 +199,9 @@ struct GenerateArgs {
   ShapeArgs shapes;
   RunBounds bounds;
   DecoderArgs decoder;
-  std::string input, genai_config, genai_type;
+  std::string input, inputs, genai_config, genai_type;
   std::optional<std::int64_t> bos_id;
-  std::vector<std::string> prompts, eos_ids;  // lists of numbers with commas between
+  std::vector<std::string> prompts, eos_ids, encoder_ids;  // lists of numbers with commas between
   std::int64_t min_new_tokens = 0;
   std::optional<std::int64_t> max_new_tokens, max_context, top_k;
   std::optional<double> temperature, top_p;
@@ -334,6 +336,8 @@ absl::StatusOr<std::vector<PassCall>> load_passes(const std::vector<std::string>
 // What to do about a run that failed.
 const char* run_advice(const absl::Status& status);
 absl::StatusOr<DecoderNames> decoder_names(const DecoderArgs& args, const ShapeArgs& shapes);
+// The models of --encoder.
+absl::StatusOr<std::vector<Model>> load_encoders(const DecoderArgs& args);
 absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
                                              const Model& original);
 

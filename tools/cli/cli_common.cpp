@@ -290,8 +290,19 @@ const char* run_advice(const absl::Status& status) {
 absl::StatusOr<DecoderNames> decoder_names(const DecoderArgs& args, const ShapeArgs& shapes) {
   absl::StatusOr<Sizes> sizes = parse_sizes(shapes.dims);
   if (!sizes.ok()) return sizes.status();
-  DecoderNames out{args.input_ids, args.attention_mask, args.position_ids, args.logits, args.past, args.present, {}, *std::move(sizes)};
+  DecoderNames out{args.input_ids,   args.attention_mask, args.position_ids, args.logits, args.past, args.present, args.given, {},
+                   *std::move(sizes)};
   if (!args.cache.empty()) out.cache = parse_cache_kind(args.cache);
+  return out;
+}
+
+absl::StatusOr<std::vector<Model>> load_encoders(const DecoderArgs& args) {
+  std::vector<Model> out;
+  for (const std::string& path : args.encoders) {
+    absl::StatusOr<Model> model = load_given(path);
+    if (!model.ok()) return absl::Status(model.status().code(), error_line(path, std::string(model.status().message()), kModelAdvice));
+    out.push_back(*std::move(model));
+  }
   return out;
 }
 

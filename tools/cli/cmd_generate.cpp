@@ -1,4 +1,4 @@
-// `saturate generate`: tokens out of a decoder-only model, in our runtime.
+// `saturate generate`: tokens out of a decoder, in our runtime.
 #include <cstdio>
 
 #include "fmt/format.h"
@@ -6,12 +6,15 @@
 #include "kernels/runtime/runtime.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
+#include "onnx_bridge/model/wrong_usage.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/profile.h"
+#include "tools/generate/encoder.h"
 #include "tools/generate/generate.h"
 #include "tools/generate/genai_config.h"
 #include "tools/generate/report.h"
 #include "tools/io/files.h"
+#include "tools/io/npz.h"
 #include "tools/io/option_checks.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
@@ -34,6 +37,34 @@ absl::StatusOr<std::vector<std::int64_t>> parse_ids(const std::string& option, c
   return out;
 }
 
+absl::StatusOr<Tokens> parse_rows(const std::string& option, const std::vector<std::string>& texts) {
+  Tokens out;
+  for (const std::string& text : texts) {
+    absl::StatusOr<std::vector<std::int64_t>> ids = parse_ids(option, text);
+    if (!ids.ok()) return ids.status();
+    out.push_back(*std::move(ids));
+  }
+  return out;
+}
+
+absl::StatusOr<EncoderFeed> encoder_feed(const GenerateArgs& args) {
+  absl::StatusOr<Tokens> ids = parse_rows("--encoder-ids", args.encoder_ids);
+  if (!ids.ok()) return wrong_usage(std::string(ids.status().message()));
+  EncoderFeed out{*std::move(ids), {}};
+  if (args.inputs.empty()) return out;
+  absl::StatusOr<NamedTensors> arrays = load_npz(args.inputs);
+  if (!arrays.ok()) return arrays.status();
+  for (auto& [name, tensor] : *arrays) out.arrays.emplace(name, std::move(tensor));
+  return out;
+}
+
+SessionOptions session_options(const GenerateArgs& args) {
+  SessionOptions out;
+  out.threads = args.common.threads;
+  out.cancel = args.common.cancel;
+  return out;
+}
+
 absl::StatusOr<GenerateOptions> generate_options(const GenerateArgs& args) {
   absl::StatusOr<DecoderNames> names = decoder_names(args.decoder, args.shapes);
   if (!names.ok()) return names.status();
@@ -44,12 +75,28 @@ absl::StatusOr<GenerateOptions> generate_options(const GenerateArgs& args) {
   out.max_context = args.max_context;
   out.sampling = {args.temperature, args.top_p, args.top_k};
   out.seed = args.seed;
-  for (const std::string& text : args.eos_ids) {
-    absl::StatusOr<std::vector<std::int64_t>> ids = parse_ids("--eos-id", text);
-    if (!ids.ok()) return ids.status();
-    out.eos_ids.insert(out.eos_ids.end(), ids->begin(), ids->end());
-  }
+  const absl::StatusOr<Tokens> ends = parse_rows("--eos-id", args.eos_ids);
+  if (!ends.ok()) return ends.status();
+  for (const auto& ids : *ends) out.eos_ids.insert(out.eos_ids.end(), ids.begin(), ids.end());
   return out;
+}
+
+// What models in front of the decoder give it. They run once, and are closed again.
+absl::StatusOr<Inputs> encoded(const GenerateArgs& args, const Model& model, const Decoder& decoder, const EncoderFeed& feed,
+                               const Tokens& prompts) {
+  const absl::StatusOr<std::vector<Model>> models = load_encoders(args.decoder);
+  if (!models.ok()) return models.status();
+  std::vector<Session> sessions;
+  sessions.reserve(models->size());
+  std::vector<EncoderModel> encoders;
+  for (const Model& encoder : *models) {
+    absl::StatusOr<Session> session = Session::create(encoder, session_options(args));
+    if (!session.ok())
+      return absl::Status(session.status().code(), fmt::format("{}: {}", encoder.path, std::string(session.status().message())));
+    sessions.push_back(*std::move(session));
+    encoders.push_back({&encoder, run_by(sessions.back(), run_limits(args.bounds))});
+  }
+  return given_inputs(model, decoder, feed, encoders, prompts);
 }
 
 void print_tables(const Generation& made) {
@@ -84,12 +131,11 @@ int write_config(const GenerateArgs& args, const Model& model, const Decoder& de
 int generate_command(const GenerateArgs& args) {
   absl::StatusOr<GenerateOptions> options = generate_options(args);
   if (!options.ok()) return fail(kExitUsage, "", std::string(options.status().message()), "");
-  std::vector<std::vector<std::int64_t>> prompts;
-  for (const std::string& text : args.prompts) {
-    absl::StatusOr<std::vector<std::int64_t>> ids = parse_ids("--prompt-ids", text);
-    if (!ids.ok()) return fail(kExitUsage, "", std::string(ids.status().message()), "");
-    prompts.push_back(*std::move(ids));
-  }
+  const absl::StatusOr<Tokens> given_prompts = parse_rows("--prompt-ids", args.prompts);
+  if (!given_prompts.ok()) return fail(kExitUsage, "", std::string(given_prompts.status().message()), "");
+  const absl::StatusOr<EncoderFeed> feed = encoder_feed(args);
+  if (!feed.ok()) return fail(feed.status(), "", "");
+  const Tokens prompts = prompts_for(*given_prompts, *feed);
   if (!args.genai_config.empty())
     if (const absl::Status status = check_writable(args.genai_config, Into::kAnything); !status.ok())
       return fail(status, args.genai_config, "");
@@ -101,10 +147,10 @@ int generate_command(const GenerateArgs& args) {
     if (const int code = write_config(args, *model, *decoder, *options); code != kExitOk || prompts.empty()) return code;
   if (const absl::Status status = check_prompts(prompts, *decoder, *options); !status.ok())
     return fail(kExitUsage, args.input, std::string(status.message()), "");
-  SessionOptions session_options;
-  session_options.threads = args.common.threads;
-  session_options.cancel = args.common.cancel;
-  absl::StatusOr<Session> session = Session::create(*model, session_options);
+  absl::StatusOr<Inputs> given = encoded(args, *model, *decoder, *feed, prompts);
+  if (!given.ok()) return fail(given.status(), args.input, is_wrong_usage(given.status()) ? "" : run_advice(given.status()));
+  options->given = *std::move(given);
+  absl::StatusOr<Session> session = Session::create(*model, session_options(args));
   if (!session.ok())
     return fail(session.status(), args.input, "run it in another runtime: python -m onnx_saturate.generate --runtime onnxruntime");
   absl::StatusOr<Generation> made = generate(*model, prompts, *options, run_by(*session, run_limits(args.bounds)));

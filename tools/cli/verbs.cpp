@@ -449,6 +449,17 @@ void add_decoder(CLI::App* app, DecoderArgs& args) {
       ->type_name("KIND")
       ->check(CLI::IsMember({"growing", "sliding", "in-place"}))
       ->group(group);
+  app->add_option("--given", args.given, "inputs that an encoder gives, beside those with \"encoder\" or \"cross\" in their names")
+      ->type_name("NAMES")
+      ->delimiter(',')
+      ->group(group);
+  app->add_option(
+         "--encoder", args.encoders,
+         "a model that runs once in front: an encoder, or what `--pass kv_cache:model=cross` wrote; may be repeated, in their order")
+      ->type_name("MODEL")
+      ->expected(1)
+      ->take_all()
+      ->group("Encoder-decoders");
 }
 
 }  // namespace
@@ -567,9 +578,9 @@ void add_bench(CLI::App& app, BenchArgs& args) {
 void add_generate(CLI::App& app, GenerateArgs& args) {
   CLI::App* verb = app.add_subcommand(
       "generate",
-      "let a language model go on from a prompt\n\nRuns a decoder-only model in our runtime, with its cache fed back from run to run, or "
-      "the "
-      "whole sequence again where it has\nnone. Tokens are numbers; `python -m onnx_saturate.generate` takes text. The likeliest token is "
+      "let a language model go on from a prompt\n\nRuns a decoder in our runtime, with its cache fed back from run to run, or the "
+      "whole sequence again where it has\nnone. What an encoder gives it is computed once (--encoder). Tokens are numbers; `python -m "
+      "onnx_saturate.generate` takes text. The likeliest token is "
       "taken unless --temperature,\n--top-k or --top-p say to draw one. Prints the tokens of each prompt, and how fast they came "
       "(docs/generate.md).");
   verb->add_option("MODEL.onnx", args.input, "the model")->required();
@@ -577,6 +588,14 @@ void add_generate(CLI::App& app, GenerateArgs& args) {
       ->type_name("IDS")
       ->expected(1)
       ->take_all();
+  verb->add_option("--encoder-ids", args.encoder_ids, "the tokens that an encoder reads: 5,6,7; may be repeated for a batch")
+      ->type_name("IDS")
+      ->expected(1)
+      ->take_all()
+      ->group("Encoder-decoders");
+  verb->add_option("--inputs", args.inputs, "arrays that an encoder reads, or gives, by name of the input; a row for each text")
+      ->type_name("X.npz")
+      ->group("Encoder-decoders");
   verb->add_option("--max-new-tokens", args.max_new_tokens, "how many to make of each prompt (default: 64, or as many as the model holds)")
       ->type_name("N")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
@@ -622,7 +641,8 @@ void add_generate(CLI::App& app, GenerateArgs& args) {
   add_common(verb, args.common, true);
   verb->footer(
       "saturate generate llama.onnx --prompt-ids 1,15,36 --max-new-tokens 32 --eos-id 2\n"
-      "saturate generate llama.onnx --prompt-ids 46 --prompt-ids 40,58 --top-k 50 --temperature 0.8 --seed 7 --json");
+      "saturate generate llama.onnx --prompt-ids 46 --prompt-ids 40,58 --top-k 50 --temperature 0.8 --seed 7 --json\n"
+      "saturate generate step.onnx --encoder encoder.onnx --encoder cross.onnx --encoder-ids 37,52,1 --prompt-ids 0 --eos-id 1");
 }
 
 // Verbs with nested actions: `rules list`, `targets show NAME`.

@@ -49,15 +49,6 @@ std::string names_of(const std::vector<ValueInfo>& values, const Places& places)
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-// What is left of a cache's name without the words that tell past from present: "past_key_values.0.key" and "present.0.key" are ".0.key".
-std::string bare_name(const std::string& name) {
-  std::string out = lower(name);
-  for (const std::string_view word : {"past_key_values", "present_key_values", "past_key_value", "present_key_value", "past", "present",
-                                      "new", "updated", "_in", "_out", "input", "output"})
-    for (std::size_t at = out.find(word); at != std::string::npos; at = out.find(word)) out.erase(at, word.size());
-  return out;
-}
-
 // The pattern with the number for %d.
 std::string filled(const std::string& pattern, std::size_t number) {
   const std::size_t at = pattern.find("%d");
@@ -74,8 +65,8 @@ class Finder {
   }
 
   absl::StatusOr<Decoder> find() {
-    for (const auto step :
-         {&Finder::find_named, &Finder::find_tokens, &Finder::find_others, &Finder::find_logits, &Finder::find_cache, &Finder::find_kind})
+    for (const auto step : {&Finder::find_named, &Finder::find_tokens, &Finder::find_given, &Finder::find_others, &Finder::find_logits,
+                            &Finder::find_cache, &Finder::find_kind})
       if (absl::Status s = (this->*step)(); !s.ok()) return s;
     find_bounds();
     return std::move(found_);
@@ -113,10 +104,13 @@ class Finder {
     }
     std::optional<std::size_t> best;
     std::int64_t most = 0;
+    const bool has_decoder_ids =
+        std::any_of(left_.begin(), left_.end(), [&](std::size_t i) { return lower(input(i).name) == "decoder_input_ids"; });
     for (const std::size_t i : left_) {
       const std::string name = lower(input(i).name);
       if (!is_index(input(i)) || rank_of(input(i)) != 2 || holds(name, {"position", "mask", "token_type"})) continue;
-      const std::int64_t rows = name == "input_ids" ? std::numeric_limits<std::int64_t>::max() : uses_.rows(input(i).name).value_or(0);
+      const bool usual = name == "decoder_input_ids" || (name == "input_ids" && !has_decoder_ids);
+      const std::int64_t rows = usual ? std::numeric_limits<std::int64_t>::max() : uses_.rows(input(i).name).value_or(0);
       const bool named = holds(name, {"input_ids", "token", "ids"});
       if ((rows > most) || (!best && named)) best = i, most = rows;
     }
@@ -138,6 +132,27 @@ class Finder {
     found_.window = fixed_dim(input(place), 1);
     take(place);
     return absl::OkStatus();
+  }
+
+  // Of an encoder, by name. Where tokens are called the decoder's, what does not say so is the encoder's.
+  absl::Status find_given() {
+    for (const std::string& name : names_.given) {
+      absl::StatusOr<std::size_t> place = input_of("given", name);
+      if (!place.ok()) return place.status();
+      give(*place);
+    }
+    const bool of_both = holds(lower(input(found_.input_ids).name), {"decoder"});
+    for (const std::size_t i : Places(left_)) {
+      const std::string name = lower(input(i).name);
+      if (names_encoder(name) || (of_both && !holds(name, {"decoder", "past", "cache"}))) give(i);
+    }
+    std::sort(found_.given.begin(), found_.given.end());
+    return absl::OkStatus();
+  }
+
+  void give(std::size_t place) {
+    found_.given.push_back(place);
+    take(place);
   }
 
   absl::Status find_others() {
@@ -194,15 +209,15 @@ class Finder {
   Places cache_inputs() const {
     Places out;
     for (const std::size_t i : left_)
-      if (is_tensor(input(i)) && rank_of(input(i)) >= 3 && !is_index(input(i)) && !holds(lower(input(i).name), {"encoder"}))
-        out.push_back(i);
+      if (is_tensor(input(i)) && rank_of(input(i)) >= 3 && !is_index(input(i))) out.push_back(i);
     return out;
   }
 
   Places cache_outputs() const {
     Places out;
     for (std::size_t i = 0; i < graph_.outputs.size(); ++i)
-      if (i != found_.logits && is_tensor(graph_.outputs[i]) && !holds(lower(graph_.outputs[i].name), {"hidden_state", "attentions"}))
+      if (i != found_.logits && is_tensor(graph_.outputs[i]) && !names_encoder(graph_.outputs[i].name) &&
+          !holds(lower(graph_.outputs[i].name), {"hidden_state", "attentions"}))
         out.push_back(i);
     return out;
   }
@@ -217,13 +232,9 @@ class Finder {
   }
 
   absl::Status refuse_left() const {
-    const std::string name = lower(input(left_[0]).name);
-    if (holds(name, {"encoder"}))
-      return no_decoder(fmt::format(
-          "no decoder by itself: input '{}' comes from an encoder; only decoder-only models can be run from tokens", input(left_[0]).name));
     return no_decoder(
-        fmt::format("nothing is known to feed input{} {} with; of a decoder are known input_ids, attention_mask, position_ids and "
-                    "pairs of past and present (--past-names, --present-names)",
+        fmt::format("nothing is known to feed input{} {} with; of a decoder are known input_ids, attention_mask, position_ids, "
+                    "pairs of past and present (--past-names, --present-names), and what an encoder gives (--given)",
                     left_.size() > 1 ? "s" : "", names_of(graph_.inputs, left_)));
   }
 
@@ -258,7 +269,7 @@ class Finder {
   // By what names have in common; else in order, where types and ranks agree.
   absl::Status pair_alone() {
     const Places pasts = cache_inputs(), presents = cache_outputs();
-    if (pasts.empty()) return absl::OkStatus();
+    if (pasts.empty() || presents.empty()) return absl::OkStatus();
     std::map<std::string, std::size_t> by_name;
     for (const std::size_t i : presents) by_name.emplace(bare_name(graph_.outputs[i].name), i);
     std::vector<CachePair> pairs;
@@ -402,6 +413,16 @@ std::string_view to_string(CacheKind kind) {
       return "in place";
   }
   return "?";
+}
+
+bool names_encoder(const std::string& name) { return holds(lower(name), {"encoder", "cross"}); }
+
+std::string bare_name(const std::string& name) {
+  std::string out = lower(name);
+  for (const std::string_view word : {"past_key_values", "present_key_values", "past_key_value", "present_key_value", "past", "present",
+                                      "new", "updated", "_in", "_out", "input", "output"})
+    for (std::size_t at = out.find(word); at != std::string::npos; at = out.find(word)) out.erase(at, word.size());
+  return out;
 }
 
 std::optional<CacheKind> parse_cache_kind(std::string_view name) {

@@ -1,4 +1,5 @@
-// What a decoder-only language model reads and gives, by role: tokens, mask, positions, logits, and the cache of keys and values.
+// What a language model's decoder reads and gives, by role: tokens, mask, positions, logits, the cache of keys and values, and what an
+// encoder gives it.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ std::optional<CacheKind> parse_cache_kind(std::string_view name);
 struct DecoderNames {
   std::string input_ids, attention_mask, position_ids, logits;
   std::vector<std::string> past, present;  // patterns with %d for the layer, one each for keys and values
+  std::vector<std::string> given;          // inputs that stay as they are while tokens go on, beside those whose names tell it
   std::optional<CacheKind> cache;
   Sizes sizes;  // of symbolic dims
 };
@@ -42,6 +44,7 @@ struct Decoder {
   std::optional<std::size_t> past_length;     // tokens before the run, as one number or one a row, which counts no padding
   std::optional<std::size_t> total_length;    // with those of the run
   std::vector<CachePair> cache;               // in the order of the inputs
+  std::vector<std::size_t> given;             // inputs that stay as they are: an encoder's states and mask, keys and values made of them
   CacheKind kind = CacheKind::kNone;
   std::optional<std::int64_t> batch, window;  // fixed dims of the tokens
   std::optional<std::int64_t> mask_length;    // fixed
@@ -50,6 +53,11 @@ struct Decoder {
   std::string holds_most;                   // what holds no more: "the table of position_ids"
   bool counts_tokens = false;               // it takes lengths from sums over the mask (GroupQueryAttention): no padding in front
 };
+
+// Whether a name tells that something comes from an encoder.
+bool names_encoder(const std::string& name);
+// What is left of a cache's name without the words that tell past from present: "past_key_values.0.key" and "present.0.key" are ".0.key".
+std::string bare_name(const std::string& name);
 
 // kInvalidArgument where the model is no decoder, or the names are wrong: what is missing, and what to do.
 absl::StatusOr<Decoder> find_decoder(const Model& model, const DecoderNames& names = {});

@@ -95,6 +95,8 @@ absl::Status check_for_genai(const Decoder& decoder, const GenaiOptions& options
   if (decoder.kind != CacheKind::kGrowing && !shared)
     return wrong_for_genai(fmt::format(
         "onnxruntime-genai runs models with a growing cache, or GroupQueryAttention's buffers; this one's is {}", to_string(decoder.kind)));
+  if (!decoder.given.empty())
+    return wrong_for_genai("an encoder gives the model something; onnxruntime-genai has types of their own for such models");
   if (!decoder.attention_mask) return wrong_for_genai("onnxruntime-genai wants an attention_mask, and the model has none");
   if (decoder.cache_position || decoder.past_length || decoder.total_length)
     return wrong_for_genai("onnxruntime-genai gives no lengths or cache_position; remove these inputs");

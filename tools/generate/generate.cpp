@@ -5,6 +5,7 @@
 
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
+#include "tools/generate/encoder.h"
 
 namespace saturate {
 namespace {
@@ -133,6 +134,7 @@ class Generator {
     std::vector<std::int64_t> padding;
     sequence_ = padded(batch, padding);
     if (absl::Status s = stepper_.begin(padding); !s.ok()) return s;
+    stepper_.give(rows_of(options_.given, batch.prompts));
     const double start = steady_seconds();
     absl::StatusOr<StepLogits> logits = prefill();
     const double prefilled = steady_seconds();

@@ -1,4 +1,4 @@
-// Tokens out of a decoder-only language model: prompts in, what follows them out.
+// Tokens out of a language model's decoder: prompts in, what follows them out.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@ struct GenerateOptions {
   std::vector<std::int64_t> eos_ids;           // tokens that end a row
   std::optional<std::int64_t> max_context;     // tokens of prompt and result together
   Sampling sampling;
+  Inputs given;  // what an encoder gave (given_inputs of encoder.h), with a row for each prompt
   std::uint64_t seed = 0;
 };
 

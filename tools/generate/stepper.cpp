@@ -163,6 +163,7 @@ absl::StatusOr<StepLogits> Stepper::step(const Tokens& tokens, std::optional<std
   if (decoder_.cache_position) inputs_[input(*decoder_.cache_position).name] = positions(*decoder_.cache_position, first, length);
   if (decoder_.past_length) inputs_[input(*decoder_.past_length).name] = count(*decoder_.past_length, first);
   if (decoder_.total_length) inputs_[input(*decoder_.total_length).name] = count(*decoder_.total_length, first + length);
+  for (const auto& [name, value] : given_) inputs_[name] = value;
   const std::vector<std::int64_t> had = past_lengths();
   absl::StatusOr<std::vector<Value>> outputs = run_(needs_past_again() ? inputs_ : std::exchange(inputs_, {}));
   if (!outputs.ok())

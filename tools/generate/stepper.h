@@ -47,6 +47,8 @@ class Stepper {
 
   // Forgets all. Of each row the first `padding` tokens that come are padding; positions are counted behind it, or with it.
   absl::Status begin(std::vector<std::int64_t> padding, bool count_padding = false);
+  // What an encoder gave, by input: a row for each. It stays until other things are given.
+  void give(Inputs given) { given_ = std::move(given); }
   // The next tokens of each row, as many as the model's window where that is fixed. Of them the first `keep` (default: all) come into the
   // past; the others are given again in the next step.
   absl::StatusOr<StepLogits> step(const Tokens& tokens, std::optional<std::int64_t> keep = std::nullopt);
@@ -79,6 +81,7 @@ class Stepper {
   std::int64_t seen_ = 0;
   Tokens all_;     // without a cache
   Inputs inputs_;  // the past, by input
+  Inputs given_;
 };
 
 // A session of ours as what a stepper runs. The session must live as long.

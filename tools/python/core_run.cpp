@@ -208,6 +208,29 @@ void run_watched(Call& call, const std::function<void()>& work) {
   if (error) std::rethrow_exception(error);
 }
 
+namespace {
+
+// A Python function as what runs a model; its exception is kept.
+api::RunElsewhere elsewhere(nb::object run, std::exception_ptr& error) {
+  return [run = hold(run), &error](const api::Values& inputs) -> api::Expected<std::vector<api::Value>> {
+    const nb::gil_scoped_acquire gil;
+    try {
+      nb::dict values;
+      for (const auto& [name, value] : inputs) values[name.c_str()] = value_to(value);
+      const nb::handle function(static_cast<PyObject*>(const_cast<void*>(run.get())));
+      const nb::list made = nb::cast<nb::list>(function(values));
+      std::vector<api::Value> out;
+      for (const nb::handle value : made) out.push_back(value_from(value));
+      return out;
+    } catch (...) {
+      error = std::current_exception();
+      return api::Error{api::Code::kFile, "the runtime failed"};
+    }
+  };
+}
+
+}  // namespace
+
 std::string generate(const api::Model& model, const std::vector<std::vector<std::int64_t>>& prompts, const nb::dict& given,
                      nb::object run) {
   Call call;
@@ -230,23 +253,16 @@ std::string generate(const api::Model& model, const std::vector<std::vector<std:
   get(given, "cache", o.cache);
   get(given, "dims", o.dims);
   get(given, "threads", o.threads);
+  get(given, "given", o.given);
+  get(given, "encoder_ids", o.encoder_ids);
+  if (given.contains("encoder_inputs")) o.encoder_inputs = values_from(nb::cast<nb::dict>(given["encoder_inputs"]));
+  if (given.contains("encoders"))
+    for (const nb::handle encoder : nb::cast<nb::list>(given["encoders"])) o.encoders.push_back(nb::cast<const api::Model&>(encoder));
   o.abort = &call.abort;
-  std::exception_ptr error;  // of `run`
-  if (!run.is_none())
-    o.run = [&](const api::Values& inputs) -> api::Expected<std::vector<api::Value>> {
-      const nb::gil_scoped_acquire gil;
-      try {
-        nb::dict values;
-        for (const auto& [name, value] : inputs) values[name.c_str()] = value_to(value);
-        const nb::list made = nb::cast<nb::list>(run(values));
-        std::vector<api::Value> out;
-        for (const nb::handle value : made) out.push_back(value_from(value));
-        return out;
-      } catch (...) {
-        error = std::current_exception();
-        return api::Error{api::Code::kFile, "the runtime failed"};
-      }
-    };
+  std::exception_ptr error;  // of what runs elsewhere
+  if (!run.is_none()) o.run = elsewhere(run, error);
+  if (given.contains("run_encoders"))
+    for (const nb::handle one : nb::cast<nb::list>(given["run_encoders"])) o.run_encoders.push_back(elsewhere(nb::borrow(one), error));
   std::optional<api::Expected<std::string>> result;
   run_watched(call, [&] { result = api::generate(model, prompts, o); });
   if (error) std::rethrow_exception(error);

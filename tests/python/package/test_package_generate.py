@@ -103,3 +103,61 @@ def test_a_package_that_is_missing(path, package, words):
     code = f"import sys; sys.modules[{package!r}] = None; from onnx_saturate.generate import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-c", code, str(path), *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 5 and f"{package} is not installed; pip install {package}" in done.stderr, done.stderr
+
+
+@pytest.fixture
+def translator(tmp_path):
+    """Files of an encoder-decoder: of the step, and of what runs once in front."""
+    import test_encoder_decoders as made
+
+    model = made.spelled_out(biased=False)
+    step, cross = (onnx_saturate.transform(model, [{"pass": "kv_cache", **more}]) for more in ({}, {"model": "cross"}))
+    for name, one in (("encoder", made.encoder()), ("step", step), ("cross", cross)):
+        onnx.save(one, tmp_path / f"{name}.onnx")
+    return model, [tmp_path / f"{name}.onnx" for name in ("step", "encoder", "cross")]
+
+
+def test_an_encoder_decoder(translator):
+    pytest.importorskip("onnxruntime")
+    import test_encoder_decoders as made
+
+    model, (step, *encoders) = translator
+    expected = [made.greedy(model, made.encoded(text), [7]) for text in made.TEXTS]
+    for runtime in ("saturate", "onnxruntime"):
+        options = {"encoders": encoders, "max_new_tokens": made.NEW, "runtime": runtime}
+        assert onnx_saturate.generate(step, [7], encoder_ids=made.TEXTS, **options).tokens == expected
+        assert onnx_saturate.generate(step, [7], encoder_ids=made.TEXTS[0], **options).tokens == expected[:1]
+        options["encoders"] = encoders[1:]
+        arrays = made.encoded(made.TEXTS[0])
+        assert onnx_saturate.generate(step, [7], encoder_inputs=arrays, **options).tokens == expected[:1]
+    with pytest.raises(onnx_saturate.OptionError, match="input 'input_ids' of .*encoder.onnx: nothing is given for it"):
+        onnx_saturate.generate(step, [7], encoders=encoders)
+    bad = {"encoder_hidden_states": arrays["encoder_hidden_states"][:, :, 1:]}
+    with pytest.raises(onnx_saturate.OptionError, match="its dim 2 is given 19, and has to be 20"):
+        onnx_saturate.generate(step, [7], encoders=encoders[1:], encoder_inputs=bad)
+
+
+def test_the_command_of_an_encoder_decoder(translator):
+    pytest.importorskip("tokenizers")
+    import test_encoder_decoders as made
+
+    model, (step, *encoders) = translator
+    tokenizer(step.parent)
+    words = (step, *(word for encoder in encoders for word in ("--encoder", encoder)), "--max-new-tokens", made.NEW)
+    expected = made.greedy(model, made.encoded(made.TEXTS[0]), [7])
+    text = " ".join(f"w{token}" for token in made.TEXTS[0])
+    done = command(*words, "--encoder-prompt", text)
+    assert done.returncode == 2 and "tells decoder_start_token_id" in done.stderr, done.stderr
+    (step.parent / "config.json").write_text('{"decoder_start_token_id": 7}')
+    for runtime in ("saturate", "onnxruntime"):
+        done = command(*words, "--encoder-prompt", text, "--runtime", runtime)
+        assert done.stdout.split() == [f"w{token}" for token in expected], done.stderr
+    done = command("generate", *words, "--encoder-prompt", text, module="onnx_saturate")
+    assert done.stdout.split() == [f"w{token}" for token in expected], done.stderr
+    np.savez(step.parent / "x.npz", **made.encoded(made.TEXTS[0]))
+    done = command(step, "--encoder", encoders[1], "--inputs", step.parent / "x.npz", "--prompt-ids", 7, "--max-new-tokens", made.NEW)
+    assert done.stdout.strip() == ",".join(map(str, expected)), done.stderr
+    for words, code, what in ((("--inputs", step), 1, "no arrays can be read"), (("--inputs", step.parent / "none.npz"), 1, "none.npz"),
+                              (("--encoder-ids", "1,x"), 2, "'x' is no token's number"), (("--encoder-ids", "1"), 2, "input 'encoder_hidden_states' of")):  # fmt: skip
+        done = command(step, "--prompt-ids", 7, "--encoder", encoders[1], *words)
+        assert done.returncode == code and what in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr

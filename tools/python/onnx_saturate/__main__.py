@@ -12,7 +12,7 @@ def main() -> int:
     if hasattr(signal, "SIGPIPE"):  # Python ignores it; `saturate ... | head` shall end quietly
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     words = sys.argv[1:]
-    if words[:1] == ["generate"] and any(word.partition("=")[0] in ("--prompt", "--tokenizer", "--runtime") for word in words):
+    if words[:1] == ["generate"] and any(word.partition("=")[0] in ("--prompt", "--encoder-prompt", "--tokenizer", "--runtime") for word in words):
         from .generate import main as generate_text  # takes text and other runtimes, which the command does not
 
         return generate_text(words[1:])

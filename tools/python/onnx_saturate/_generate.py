@@ -1,4 +1,4 @@
-"""Tokens out of decoder-only language models."""
+"""Tokens out of language models."""
 from __future__ import annotations
 
 import json
@@ -80,18 +80,23 @@ def generate(
     runtime: str = "saturate",
     threads: int = 1,
     base_dir: str | os.PathLike[str] | None = None,
+    encoders: Sequence[_convert.ModelLike] = (),
+    encoder_ids: Prompts = (),
+    encoder_inputs: Mapping[str, Any] | None = None,
     **names: Any,
 ) -> Generated:
-    """What a decoder-only language model makes of a prompt (token ids), or of several at once.
+    """What a language model makes of a prompt (token ids), or of several at once.
 
     Without `max_new_tokens` it makes 64, or as many as the model holds. A cache is fed back from run to run; without one the whole sequence runs again. The likeliest token is taken unless `temperature`,
     `top_k` or `top_p` say to draw one; the same `seed` draws the same. `runtime` is "saturate" or "onnxruntime".
+    Of an encoder-decoder `encoders` are models that run once in front, `encoder_ids` the tokens that they read, and `encoder_inputs` arrays by name of what they read or give.
     Inputs and outputs are found by themselves; where they are not: `input_ids`, `attention_mask`, `position_ids`, `logits` (names),
-    `past_names`, `present_names` (lists of patterns with %d for the layer), `cache` ("growing", "sliding", "in-place"), `dims`.
+    `past_names`, `present_names` (lists of patterns with %d for the layer), `given` (names of what an encoder gives), `cache` ("growing", "sliding", "in-place"), `dims`.
 
     >>> onnx_saturate.generate("llama.onnx", [1, 15043], max_new_tokens=16, eos_ids=2).tokens[0]
+    >>> onnx_saturate.generate("step.onnx", [0], encoders=["encoder.onnx", "cross.onnx"], encoder_ids=[37, 52, 1], eos_ids=1).tokens[0]
     """
-    known = {"input_ids", "attention_mask", "position_ids", "logits", "past_names", "present_names", "cache", "dims"}
+    known = {"input_ids", "attention_mask", "position_ids", "logits", "past_names", "present_names", "given", "cache", "dims"}
     for name in names:
         if name not in known:
             raise TypeError(f"generate() has no option {name!r}; beside those of its own it has: {', '.join(sorted(known))}")
@@ -102,10 +107,30 @@ def generate(
         "max_new_tokens": max_new_tokens, "min_new_tokens": min_new_tokens, "eos_ids": [int(end) for end in ends], "max_context": max_context,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "threads": threads, **names,
     }  # fmt: skip
+    options |= {
+        "encoders": [_convert.to_core(encoder, base_dir) for encoder in encoders],
+        "encoder_ids": _rows(encoder_ids) if len(encoder_ids) else [],
+        "encoder_inputs": {name: to_core(np.asarray(array)) for name, array in (encoder_inputs or {}).items()},
+        "run_encoders": [_in_onnxruntime(encoder, threads) for encoder in encoders] if runtime == "onnxruntime" else [],
+    }
     core = _convert.to_core(model, base_dir)
     run = _in_onnxruntime(model, threads) if runtime == "onnxruntime" else None
     report = json.loads(_core.generate(core, _rows(prompt_ids), options, run))
     return Generated([row["tokens"] for row in report["rows"]], [row["ended_by"] for row in report["rows"]], report)
+
+
+def start_token(model: str) -> int:
+    """The token that begins what a decoder makes, of the generation_config.json or config.json beside the model."""
+    for name in ("generation_config.json", "config.json"):
+        path = Path(model).parent / name
+        if path.is_file():
+            try:
+                token = json.loads(path.read_text(encoding="utf-8")).get("decoder_start_token_id")
+            except (ValueError, AttributeError) as error:
+                raise Error(f"{path}: is no configuration of a model: {error}") from error
+            if isinstance(token, int):
+                return token
+    raise OptionError("no prompt is given, and no generation_config.json beside the model tells decoder_start_token_id; write --prompt-ids")
 
 
 def find_tokenizer(model: str, given: str | None) -> Any:

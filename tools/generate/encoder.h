@@ -1,0 +1,43 @@
+// What an encoder gives a decoder: its states and their mask, and keys and values made of them once for all tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/generate/decoder.h"
+#include "tools/generate/stepper.h"
+
+namespace saturate {
+
+// A model that runs once, in front of the decoder.
+struct EncoderModel {
+  const Model* model = nullptr;
+  RunModel run;
+};
+
+// What encoders read.
+struct EncoderFeed {
+  Tokens ids;                  // by row; the shorter ones are padded behind, and a mask hides that
+  Inputs arrays;               // by name of an encoder's input, or of one that an encoder gives the decoder
+  bool may_be_unread = false;  // arrays that nothing reads are no mistake
+  // Of how many texts (or sounds) these are; 1 where they tell nothing.
+  std::int64_t rows() const;
+};
+
+// What stays the same while the decoder goes on: its inputs `Decoder::given`, with a row for each prompt. Encoders run one after another.
+// An input is an array of the feed, else an output of an encoder of the same name, "past" and "present" aside; masks and states are found
+// by their roles. What reads a decoder's tokens, too, gets the first of each prompt. wrong_usage() where something is missing or does not
+// fit: the input, what is wrong, and what to do.
+absl::StatusOr<Inputs> given_inputs(const Model& model, const Decoder& decoder, const EncoderFeed& feed,
+                                    std::span<const EncoderModel> encoders, const Tokens& prompts);
+
+// One prompt serves all rows of the feed.
+Tokens prompts_for(const Tokens& prompts, const EncoderFeed& feed);
+
+// These rows of each value.
+Inputs rows_of(const Inputs& values, std::span<const std::size_t> rows);
+
+}  // namespace saturate
