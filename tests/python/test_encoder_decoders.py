@@ -230,3 +230,38 @@ def test_inputs_that_no_name_tells(tmp_path):
     refused(done, 1, "nothing is known to feed input memory with")
     assert tokens(path, *words, "--given", "memory") == [greedy(spelled_out(), encoded(text), [7]) for text in TEXTS]
     refused(run("generate", path, *words, "--given", "other"), 1, "given: the model has no input 'other'")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", MODELS)
+def test_steps_are_equal(tmp_path, name, mode):
+    model = MODELS[name]()
+    _, cross, step = parts(tmp_path, model, MODES[mode])
+    whole, = saved(tmp_path, whole=model)
+    report = json.loads(run_ok("verify", whole, step, "--stepping", "--encoder", cross, "--json").stdout)
+    assert report["status"] == "equal" and any(case["sizes"]["batch"] > 1 for case in report["cases"])
+    moves = [note for note in report["notes"] if note.startswith("zeros instead of")]
+    assert len(moves) == 2 and "the past move" in moves[0] and "what an encoder gives move" in moves[1] and "little is proven" not in str(moves)
+
+
+def test_steps_notice_mistakes(tmp_path):
+    model = spelled_out()
+    _, cross, step = parts(tmp_path, model)
+    whole, = saved(tmp_path, whole=model)
+    broken = onnx.load(cross)
+    names = [output.name for output in broken.graph.output]
+    swap = {names[1]: names[3], names[3]: names[1]}
+    for node in broken.graph.node:
+        node.output[:] = [swap.get(n, n) for n in node.output]
+    path, = saved(tmp_path, broken=broken)
+    done = run("verify", whole, step, "--stepping", "--encoder", path)
+    assert done.returncode == 3 and "output 'logits' differs" in done.stderr, done.stderr
+    done = run("verify", whole, step, "--stepping")
+    assert done.returncode == 5 and "input 'past_key_values.0.encoder.key': nothing is given for it" in done.stderr, done.stderr
+    states = given(2)
+    np.savez(tmp_path / "x.npz", **states)
+    words = ("verify", whole, step, "--stepping", "--encoder", cross, "--inputs", tmp_path / "x.npz")
+    assert json.loads(run_ok(*words, "--json").stdout)["status"] == "equal"
+    np.savez(tmp_path / "x.npz", other=np.zeros((2, 3)))
+    done = run(*words)
+    assert done.returncode == 5 and "takes no 'other' from an encoder" in done.stderr, done.stderr

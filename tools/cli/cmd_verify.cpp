@@ -5,6 +5,7 @@
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/io.h"
 #include "tools/cli/cli.h"
+#include "tools/io/npz.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
 #include "tools/pipeline/report.h"
@@ -57,6 +58,21 @@ SteppingOptions stepping_options(const VerifyCommandArgs& args, const VerifyOpti
   return out;
 }
 
+absl::StatusOr<VerifyReport> verify_steps(const VerifyCommandArgs& args, const VerifyOptions& options, const Model (&models)[2]) {
+  const absl::StatusOr<DecoderNames> names = decoder_names(args.decoder, args.shapes);
+  if (!names.ok()) return names.status();
+  SteppingOptions stepping = stepping_options(args, options, *names);
+  for (const std::string& path : args.check.inputs) {
+    absl::StatusOr<NamedTensors> arrays = load_npz(path);
+    if (!arrays.ok()) return arrays.status();
+    for (auto& [name, tensor] : *arrays) stepping.arrays.insert_or_assign(name, std::move(tensor));
+  }
+  const absl::StatusOr<std::vector<Model>> encoders = load_encoders(args.decoder);
+  if (!encoders.ok()) return encoders.status();
+  for (const Model& encoder : *encoders) stepping.encoders.push_back(&encoder);
+  return verify_by_stepping(models[0], models[1], stepping);
+}
+
 }  // namespace
 
 int verify_command(const VerifyCommandArgs& args) {
@@ -68,12 +84,14 @@ int verify_command(const VerifyCommandArgs& args) {
     if (const absl::Status s = check_operators(*model); !s.ok()) return fail(s, *paths[i], "");
     models[i] = *std::move(model);
   }
-  absl::StatusOr<VerifyOptions> options = verify_options(args.check, args.shapes, args.common, models[0]);
+  VerifyArgs check = args.check;
+  if (args.stepping) check.inputs.clear();
+  absl::StatusOr<VerifyOptions> options = verify_options(check, args.shapes, args.common, models[0]);
   if (!options.ok()) return fail(options.status(), "", "");
-  absl::StatusOr<DecoderNames> names = decoder_names(args.decoder, args.shapes);
-  if (!names.ok()) return fail(names.status(), "", "");
-  const VerifyReport report = args.stepping ? verify_by_stepping(models[0], models[1], stepping_options(args, *options, *names))
-                                            : verify(models[0], models[1], *options);
+  const absl::StatusOr<VerifyReport> done =
+      args.stepping ? verify_steps(args, *options, models) : absl::StatusOr<VerifyReport>(verify(models[0], models[1], *options));
+  if (!done.ok()) return fail(done.status(), "", "");
+  const VerifyReport& report = *done;
   if (args.common.json) {
     print_json(to_json(report));
   } else if (!args.common.quiet()) {
@@ -90,7 +108,9 @@ int verify_command(const VerifyCommandArgs& args) {
       return fail(kExitUnsupported, args.original, report.message, options->runtime ? "" : kElsewhereAdvice);
     case VerifyStatus::kNotRun:
       return fail(options->inputs.empty() ? kExitUnsupported : kExitFile, args.original, report.message,
-                  options->inputs.empty() ? "give inputs by --inputs" : "check the inputs");
+                  args.stepping             ? ""
+                  : options->inputs.empty() ? "give inputs by --inputs"
+                                            : "check the inputs");
     case VerifyStatus::kCancelled:
       return fail(kExitInterrupted, "", "interrupted", "");
   }

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <set>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime/stop.h"
+#include "tools/generate/encoder.h"
 #include "tools/generate/stepper.h"
+#include "tools/verify/draw_inputs.h"
 #include "tools/verify/noise.h"
 
 namespace saturate {
@@ -18,6 +21,7 @@ constexpr std::int64_t kUsualLengths[] = {2, 11, 32};
 constexpr std::int64_t kLongest = 2048;                     // of a sequence that is run for the end of a table
 constexpr std::int64_t kStepsThere = 4;                     // single ones before that end
 constexpr std::size_t kCacheRoom = std::size_t{256} << 20;  // bytes of caches of fixed sizes, beyond which rows run one by one
+constexpr std::int64_t kStates = 9;                         // that an encoder gives, of open number; as many as no sequence has tokens
 constexpr double kMoves = 0.01;                             // share of their scale by which the past has to move the logits
 constexpr double kFloatTolerance = 1e-3, kHalfTolerance = 2e-2;
 
@@ -81,6 +85,7 @@ class Stepping {
     const double start = steady_seconds();
     report_.runtime = options_.runtime.name;
     for (int i = 0; i < 2 && good(); ++i) prepare(i);
+    if (good()) prepare_encoders();
     if (good()) check_lengths();
     if (good())
       for (const Case& c : cases()) {
@@ -132,18 +137,39 @@ class Stepping {
       return stop(VerifyStatus::kNotRun,
                   fmt::format("{} {}; give the model without a cache first, and that with one behind it", which(i),
                               !decoder->cache.empty() ? "has a past among its inputs" : "has no past among its inputs"));
-    absl::StatusOr<RunModel> run = options_.runtime ? open_there(i) : open_here(i);
+    absl::StatusOr<RunModel> run = open(*models_[i]);
     if (!run.ok()) return stop(i, run.status());
     steppers_.emplace_back(*models_[i], *std::move(decoder), names.sizes, *std::move(run));
   }
 
-  absl::StatusOr<RunModel> open_here(int i) {
+  void prepare_encoders() {
+    for (const auto& [name, value] : options_.arrays)
+      if (std::none_of(whole().given.begin(), whole().given.end(), [&](std::size_t i) { return models_[0]->graph.inputs[i].name == name; }))
+        return stop_before(
+            absl::InvalidArgumentError(fmt::format("the whole model takes no '{}' from an encoder; leave the array out", name)));
+    for (const Model* encoder : options_.encoders) {
+      absl::StatusOr<RunModel> run = open(*encoder);
+      if (!run.ok()) return stop_before(run.status());
+      encoders_.push_back({encoder, *std::move(run)});
+    }
+  }
+
+  void stop_before(const absl::Status& status) {
+    stop(absl::IsCancelled(status)       ? VerifyStatus::kCancelled
+         : absl::IsUnimplemented(status) ? VerifyStatus::kUnsupported
+                                         : VerifyStatus::kNotRun,
+         fmt::format("what an encoder gives: {}", std::string(status.message())));
+  }
+
+  absl::StatusOr<RunModel> open(const Model& model) { return options_.runtime ? open_there(model) : open_here(model); }
+
+  absl::StatusOr<RunModel> open_here(const Model& model) {
     SessionOptions session_options;
     session_options.threads = options_.threads;
     session_options.cancel = options_.cancel;
     session_options.prepare = false;  // a copy of each weight would be kept, and models may be as large as memory
     session_options.keep_results = false;
-    absl::StatusOr<Session> session = Session::create(*models_[i], session_options);
+    absl::StatusOr<Session> session = Session::create(model, session_options);
     if (!session.ok()) return session.status();
     sessions_.push_back(std::make_unique<Session>(*std::move(session)));
     RunLimits limits;
@@ -151,8 +177,8 @@ class Stepping {
     return run_by(*sessions_.back(), limits);
   }
 
-  absl::StatusOr<RunModel> open_there(int i) const {
-    absl::StatusOr<RunOnce> run = options_.runtime.open(*models_[i]);
+  absl::StatusOr<RunModel> open_there(const Model& model) const {
+    absl::StatusOr<RunOnce> run = options_.runtime.open(model);
     if (!run.ok()) return run.status();
     return RunModel([run = *std::move(run)](const Inputs& inputs) -> absl::StatusOr<std::vector<Value>> {
       absl::StatusOr<Ran> ran = run(inputs, {});
@@ -268,6 +294,57 @@ class Stepping {
     return out;
   }
 
+  // What an encoder gives the whole model: drawn, where it is no array, for rows of their own numbers of states.
+  absl::StatusOr<Inputs> drawn(std::int64_t rows) const {
+    if (whole().given.empty()) return Inputs();
+    const InputDrawer drawer(*models_[0], options_.whole.sizes);
+    const DimSpec& batch = (*models_[0]->graph.inputs[whole().input_ids].type.shape)[0];
+    Sizes sizes = options_.whole.sizes;
+    for (const std::string& symbol : drawer.symbols())
+      sizes.emplace(symbol, batch == DimSpec(symbol) || symbol.ends_with("[0]") ? rows : kStates);
+    DrawStyle style;
+    for (const std::size_t place : whole().given)
+      if (const std::string& name = models_[0]->graph.inputs[place].name; name.find("mask") != std::string::npos) style.masks.insert(name);
+    absl::StatusOr<Inputs> all = drawer.draw(sizes, style, options_.seed + static_cast<std::uint64_t>(rows));
+    if (!all.ok()) return all.status();
+    Inputs out;
+    for (const std::size_t place : whole().given) {
+      const std::string& name = models_[0]->graph.inputs[place].name;
+      const auto array = options_.arrays.find(name);
+      out.emplace(name, array == options_.arrays.end() ? all->at(name) : first_rows(array->second, rows));
+    }
+    return out;
+  }
+
+  static Value first_rows(const Value& value, std::int64_t count) {
+    if (!value.is_tensor() || value.tensor().rank() == 0 || value.tensor().dims()[0] <= count) return value;
+    std::vector<std::size_t> rows(static_cast<std::size_t>(count));
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows_of({{"", value}}, rows).at("");
+  }
+
+  // What an encoder gives both, as they take it.
+  bool give(const Case& c) {
+    if (whole().given.empty() && cached().given.empty()) return true;
+    EncoderFeed feed;
+    feed.may_be_unread = true;
+    if (absl::StatusOr<Inputs> arrays = drawn(c.rows); arrays.ok())
+      feed.arrays = *std::move(arrays);
+    else
+      stop_before(arrays.status());
+    const Tokens first(static_cast<std::size_t>(c.rows), {0});
+    for (int i = 0; i < 2 && good(); ++i) {
+      const auto place = static_cast<std::size_t>(i);
+      const std::span<const EncoderModel> encoders(encoders_.data(), i == 0 ? 0 : encoders_.size());
+      absl::StatusOr<Inputs> given = given_inputs(*models_[i], steppers_[place].decoder(), feed, encoders, first);
+      if (!given.ok())
+        stop_before(given.status());
+      else
+        steppers_[place].give(i == 0 ? *std::move(given) : given_ = *std::move(given));
+    }
+    return good();
+  }
+
   bool begin(int i, const Case& c) {
     // Where one of them has positions of its own making, which count from the beginning, the other's do, too.
     const bool count_padding = !whole().position_ids || !cached().position_ids;
@@ -291,7 +368,7 @@ class Stepping {
 
   void compare(const Case& c) {
     const Tokens tokens = draw(c);
-    if (!begin(0, c) || !begin(1, c)) return;
+    if (!give(c) || !begin(0, c) || !begin(1, c)) return;
     // A reference that has a past itself, or no logits of all tokens, goes through the same steps.
     const std::optional<StepLogits> all = options_.both_cached ? std::nullopt : step(0, c, tokens);
     if (!good()) return;
@@ -337,27 +414,51 @@ class Stepping {
     if (!o.ok) stop(VerifyStatus::kDifferent, fmt::format("output '{}' differs with {}: {}", o.name, text(c), o.why));
   }
 
-  // How far the last token's logits move where the past is zero: `last` tokens gave `with`, and come again.
+  // The last token's logits where the past is zero, and where what an encoder gave is zero, too. `last` tokens gave `with`, and come again.
   void weigh_past(const Case& c, const Tokens& last, const std::vector<float>& with) {
-    steppers_[1].forget_past(static_cast<std::int64_t>(last[0].size()));
-    const std::optional<StepLogits> logits = step(1, c, last);
-    if (!logits) return;
-    const std::vector<float> without = logits->last(0);
-    double scale = 0, moved = 0;
-    for (std::size_t i = 0; i < with.size(); ++i) {
-      scale = std::max(scale, std::abs(static_cast<double>(with[i])));
-      moved = std::max(moved, std::abs(static_cast<double>(with[i]) - static_cast<double>(without[i])));
+    const auto count = static_cast<std::int64_t>(last[0].size());
+    steppers_[1].forget_past(count);
+    const std::optional<StepLogits> without = step(1, c, last);
+    if (!without) return;
+    past_moves_ = std::max(past_moves_.value_or(0), moved(with, without->last(0)));
+    if (given_.empty()) return;
+    steppers_[1].give(without_numbers(given_));
+    steppers_[1].forget_past(count);
+    if (const std::optional<StepLogits> alone = step(1, c, last))
+      given_moves_ = std::max(given_moves_.value_or(0), moved(without->last(0), alone->last(0)));
+  }
+
+  // Floats are zeros; masks stay.
+  static Inputs without_numbers(const Inputs& given) {
+    Inputs out;
+    for (const auto& [name, value] : given)
+      out.emplace(name, is_floating(value.tensor().dtype()) && name.find("mask") == std::string::npos
+                            ? Value(Tensor(value.tensor().dtype(), value.tensor().dims()))
+                            : value);
+    return out;
+  }
+
+  // As a share of their scale.
+  static double moved(const std::vector<float>& from, const std::vector<float>& to) {
+    double scale = 0, most = 0;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      scale = std::max(scale, std::abs(static_cast<double>(from[i])));
+      most = std::max(most, std::abs(static_cast<double>(from[i]) - static_cast<double>(to[i])));
     }
-    past_moves_ = std::max(past_moves_.value_or(0), scale > 0 ? moved / scale : 0);
+    return scale > 0 ? most / scale : 0;
+  }
+
+  void tell_moves(const std::optional<double>& moves, const char* of, const char* little) {
+    if (!moves) return;
+    report_.notes.push_back(*moves < kMoves ? fmt::format("zeros instead of {} move the logits by {:.2g} of their scale alone: of {} "
+                                                          "little is proven; verify with weights on which {} matters",
+                                                          of, *moves, little, of)
+                                            : fmt::format("zeros instead of {} move the logits by {:.2g} of their scale", of, *moves));
   }
 
   void tell() {
-    if (past_moves_)
-      report_.notes.push_back(*past_moves_ < kMoves
-                                  ? fmt::format("zeros instead of the past move the logits by {:.2g} of their scale alone: of the cache "
-                                                "little is proven; verify with weights on which the past matters",
-                                                *past_moves_)
-                                  : fmt::format("zeros instead of the past move the logits by {:.2g} of their scale", *past_moves_));
+    tell_moves(past_moves_, "the past", "the cache");
+    tell_moves(given_moves_, "what an encoder gives", "that");
     if (!left_out_.empty())
       report_.notes.push_back(fmt::format("left out, for they would not have ended within {:g} s (--time-limit gives more): {}",
                                           options_.seconds, fmt::join(left_out_, "; ")));
@@ -368,9 +469,11 @@ class Stepping {
   double deadline_;
   bool one_row_alone_ = false;
   Pace pace_;
-  std::optional<double> past_moves_;   // by zeros in its place, as a share of the logits' scale; the most of all cases
-  std::vector<std::string> left_out_;  // cases
+  std::optional<double> past_moves_, given_moves_;  // by zeros in its place, as a share of the logits' scale; the most of all cases
+  std::vector<std::string> left_out_;               // cases
   std::vector<std::unique_ptr<Session>> sessions_;
+  std::vector<EncoderModel> encoders_;
+  Inputs given_;  // what they give the model with a cache, in the case that runs
   std::vector<Stepper> steppers_;
   VerifyReport report_;
 };
