@@ -6,7 +6,7 @@ import onnx
 import pytest
 from conftest import run, run_ok
 from onnx import TensorProto as T
-from onnx import helper
+from onnx import helper, numpy_helper
 from test_generate import refused
 from test_kv_cache import LAYERS, VOCABULARY, Graph
 from test_kv_cross import MODELS, MODES, STATE, STATES, asked, both_parts, given, spelled_out
@@ -265,3 +265,85 @@ def test_steps_notice_mistakes(tmp_path):
     np.savez(tmp_path / "x.npz", other=np.zeros((2, 3)))
     done = run(*words)
     assert done.returncode == 5 and "takes no 'other' from an encoder" in done.stderr, done.stderr
+
+
+CHANGES = {"half": "cache_dtype:float16", "int8": "cache_dtype:int8;scales=channel", "turned": "cache_layout:bsnh", "last": "last_logits"}
+
+
+def changed(tmp_path, path, *passes):
+    words = [word for one in passes for word in ("--pass", one)]
+    made = tmp_path / "changed.onnx"
+    run_ok("transform", path, "-o", made, *words, "--report", tmp_path / "r.json")
+    return made, [note for one in json.loads((tmp_path / "r.json").read_text())["passes"] for note in one["notes"]]
+
+
+def softened():
+    """Attention that looks at many keys, so that a small error stays one."""
+    model = spelled_out()
+    table = next(w for w in model.graph.initializer if w.dims[0] == VOCABULARY)
+    table.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(table) / 4, table.name))
+    return model
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_of_a_cache(tmp_path, change, mode):
+    if change == "turned" and mode == "grouped":
+        pytest.skip("the operator has one layout")
+    model = softened()
+    enc, cross, step = parts(tmp_path, model, MODES[mode].replace("window=2", "window=1"))
+    whole, = saved(tmp_path, whole=model)
+    if change == "last" and mode == "window":
+        done = run("transform", step, "-o", tmp_path / "o.onnx", "--pass", CHANGES[change])
+        return refused(done, 1, "has logits of 1 tokens already")
+    once = {n.replace("present", "past_key_values"): v for n, v in asked(onnx.load(cross), given()).items()}
+    texts = np.random.RandomState(2).randint(0, VOCABULARY, (2, 14))
+    np.savez(tmp_path / "x.npz", input_ids=texts, encoder_attention_mask=given()["encoder_attention_mask"], **once)
+    made, notes = changed(tmp_path, step, CHANGES[change] + (f";calibrate={tmp_path / 'x.npz'}" if change == "int8" else ""))
+    tolerance = {"half": 0.02, "int8": 0.5}.get(change, 1e-3)
+    words = ("verify", whole, made, "--stepping", "--encoder", cross, "--inputs", tmp_path / "states.npz", "--check-rtol", tolerance, "--json")
+    np.savez(tmp_path / "states.npz", **given())
+    assert json.loads(run_ok(*words).stdout)["status"] == "equal"
+    keeps = {"half": "dtype", "int8": "dtype", "turned": "layout"}.get(change)
+    assert [n for n in notes if "an encoder gives keep" in n] == ([f"{len(KEYS)} keys and values that an encoder gives keep their {keeps}"] if keeps else [])
+    types = {i.name: (i.type.tensor_type.elem_type, [d.dim_value for d in i.type.tensor_type.shape.dim]) for i in onnx.load(made).graph.input}
+    if keeps == "dtype":
+        assert types["past_key_values.0.decoder.key"][0] == {"half": T.FLOAT16, "int8": T.INT8}[change] and types[KEYS[0]][0] == T.FLOAT
+        assert any("zeros instead of what an encoder gives move the logits by" in note for note in notes)
+    made = tokens(made, "--encoder", enc, "--encoder", cross, "--encoder-ids", "5,17,24", "--prompt-ids", 7, count=4)
+    assert len(made[0]) == 4 and (keeps == "dtype" or made[0] == greedy(model, encoded([5, 17, 24]), [7], 4))
+
+
+def test_halves_of_what_an_encoder_gives(tmp_path):
+    """By the passes that any model takes, in both."""
+    model = spelled_out()
+    _, cross, step = parts(tmp_path, model)
+    made, _ = changed(tmp_path, step, "cache_dtype:float16", "cast_inputs:" + ",".join(f"{name}=float16" for name in KEYS))
+    half = tmp_path / "half.onnx"
+    run_ok("transform", cross, "-o", half, "--pass", "cast_outputs:" + ",".join(f"{n}=float16".replace("past_key_values", "present") for n in KEYS))
+    whole, = saved(tmp_path, whole=model)
+    for other in (half, cross):  # floats are brought to what an input takes
+        words = ("verify", whole, made, "--stepping", "--encoder", other, "--check-rtol", 0.02, "--json")
+        assert json.loads(run_ok(*words).stdout)["status"] == "equal"
+
+
+def test_scales_of_given_texts(tmp_path):
+    _, cross, step = parts(tmp_path, softened())
+    once = {n.replace("present", "past_key_values"): v for n, v in asked(onnx.load(cross), given()).items()}
+    texts = {"input_ids": np.arange(20).reshape(2, 10), "encoder_attention_mask": given()["encoder_attention_mask"], **once}
+    words = "cache_dtype:int8;scales=channel;calibrate=" + str(tmp_path / "x.npz")
+    np.savez(tmp_path / "x.npz", **texts)
+    assert "scales were measured on 2 rows of 10 given tokens" in changed(tmp_path, step, words)[1]
+    for without, what in ((KEYS[1], f"it holds no array '{KEYS[1]}', which an encoder gives"), ("input_ids", "it holds no array 'input_ids'")):
+        np.savez(tmp_path / "x.npz", **{n: v for n, v in texts.items() if n != without})
+        refused(run("transform", step, "-o", tmp_path / "o.onnx", "--pass", words), 1, what)
+    np.savez(tmp_path / "x.npz", **texts | {KEYS[1]: once[KEYS[1]][:, :3]})
+    refused(run("transform", step, "-o", tmp_path / "o.onnx", "--pass", words), 1, f"input '{KEYS[1]}': its dim 1 is given 3")
+
+
+def test_last_logits_without_a_cache(tmp_path):
+    model = spelled_out()
+    enc, whole = saved(tmp_path, encoder=encoder(), whole=model)
+    made, _ = changed(tmp_path, whole, "last_logits")
+    words = ("--encoder", enc, "--encoder-ids", "5,17,24", "--prompt-ids", 7)
+    assert tokens(made, *words) == [greedy(model, encoded([5, 17, 24]), [7])]

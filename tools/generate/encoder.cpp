@@ -13,6 +13,8 @@
 namespace saturate {
 namespace {
 
+constexpr std::int64_t kDrawnStates = 9;
+
 bool tells(const std::string& name, std::initializer_list<std::string_view> words) {
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) { return name.find(word) != std::string::npos; });
 }
@@ -86,7 +88,7 @@ class Given {
     const std::int64_t rows = feed_.rows();
     absl::StatusOr<Inputs> inputs = inputs_of(graph, places_without_default(graph), rows, encoder.model->path, false);
     if (!inputs.ok()) return inputs.status();
-    absl::StatusOr<std::vector<Tensor>> outputs = run_rows(encoder, *std::move(inputs), rows);
+    absl::StatusOr<std::vector<Tensor>> outputs = run_rows(encoder, *inputs, rows);
     if (!outputs.ok()) return outputs.status();
     for (std::size_t i = 0; i < outputs->size() && i < graph.outputs.size(); ++i) {
       made_.insert_or_assign(graph.outputs[i].name, (*outputs)[i]);
@@ -131,7 +133,7 @@ class Given {
         if (is_mask_name(info.name) != masks) continue;
         const bool decoders = !of_decoder && is_decoders(graph, info.name);
         absl::StatusOr<Tensor> value = decoders ? of_prompts(graph, info) : of_encoder(graph, info, rows);
-        if (value.ok()) value = fitted(info, *std::move(value), rows);
+        if (value.ok()) value = fitted(info, *value, rows);
         if (!value.ok()) return value.status();
         out.insert_or_assign(info.name, *std::move(value));
       }
@@ -225,7 +227,7 @@ class Given {
   }
 
   // In the dtype and shape that the input is declared with.
-  absl::StatusOr<Tensor> fitted(const ValueInfo& info, Tensor value, std::int64_t rows) {
+  absl::StatusOr<Tensor> fitted(const ValueInfo& info, const Tensor& value, std::int64_t rows) {
     if (info.type.kind != ValueType::Kind::kTensor) return wrong(info.name, "it is no tensor, and nothing else can be given");
     std::optional<Tensor> typed = as_dtype(value, info.type.dtype);
     if (!typed)
@@ -251,7 +253,7 @@ class Given {
   }
 
   // All rows at once, or one by one where the model takes one alone.
-  absl::StatusOr<std::vector<Tensor>> run_rows(const EncoderModel& encoder, Inputs inputs, std::int64_t rows) {
+  absl::StatusOr<std::vector<Tensor>> run_rows(const EncoderModel& encoder, const Inputs& inputs, std::int64_t rows) {
     const auto fixed_to_one = [](const ValueInfo& i) {
       return i.type.shape && !i.type.shape->empty() && i.type.shape->front() == DimSpec(std::int64_t{1});
     };
@@ -346,6 +348,24 @@ absl::StatusOr<Inputs> given_inputs(const Model& model, const Decoder& decoder, 
 Tokens prompts_for(const Tokens& prompts, const EncoderFeed& feed) {
   const std::int64_t rows = feed.rows();
   return prompts.size() == 1 && rows > 1 ? Tokens(static_cast<std::size_t>(rows), prompts[0]) : prompts;
+}
+
+absl::StatusOr<Inputs> drawn_given(const Model& model, const Decoder& decoder, std::int64_t rows, const Sizes& sizes, std::uint64_t seed) {
+  if (decoder.given.empty()) return Inputs();
+  const auto& inputs = model.graph.inputs;
+  const InputDrawer drawer(model, sizes);
+  const DimSpec& batch = (*inputs[decoder.input_ids].type.shape)[0];
+  Sizes all = sizes;
+  for (const std::string& symbol : drawer.symbols())
+    all.emplace(symbol, batch == DimSpec(symbol) || symbol.ends_with("[0]") ? rows : kDrawnStates);
+  DrawStyle style;
+  for (const std::size_t place : decoder.given)
+    if (is_mask_name(inputs[place].name)) style.masks.insert(inputs[place].name);
+  const absl::StatusOr<Inputs> drawn = drawer.draw(all, style, seed);
+  if (!drawn.ok()) return drawn.status();
+  Inputs out;
+  for (const std::size_t place : decoder.given) out.emplace(inputs[place].name, drawn->at(inputs[place].name));
+  return out;
 }
 
 Inputs rows_of(const Inputs& values, std::span<const std::size_t> rows) {

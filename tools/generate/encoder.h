@@ -37,6 +37,9 @@ absl::StatusOr<Inputs> given_inputs(const Model& model, const Decoder& decoder, 
 // One prompt serves all rows of the feed.
 Tokens prompts_for(const Tokens& prompts, const EncoderFeed& feed);
 
+// Drawn ones of a decoder by itself: states of an open number are 9, and masks hide some of them.
+absl::StatusOr<Inputs> drawn_given(const Model& model, const Decoder& decoder, std::int64_t rows, const Sizes& sizes, std::uint64_t seed);
+
 // These rows of each value.
 Inputs rows_of(const Inputs& values, std::span<const std::size_t> rows);
 

@@ -243,7 +243,7 @@ absl::StatusOr<std::vector<CacheRange>> cache_sizes(const Model& model, const De
   return out;
 }
 
-absl::Status measure_cache(const Model& model, const Decoder& decoder, const Tokens& tokens, int threads, std::vector<CacheRange>& ranges) {
+absl::Status measure_cache(const Model& model, const Decoder& decoder, const Texts& texts, int threads, std::vector<CacheRange>& ranges) {
   SessionOptions options;
   options.threads = threads;
   const auto session = Session::create(model, options);
@@ -254,7 +254,7 @@ absl::Status measure_cache(const Model& model, const Decoder& decoder, const Tok
     for (std::size_t i = 0; i < decoder.cache.size() && outputs.ok(); ++i) see((*outputs)[decoder.cache[i].present].tensor(), ranges[i]);
     return outputs;
   });
-  return step_through(stepper, tokens);
+  return step_through(stepper, texts);
 }
 
 absl::StatusOr<CodedCache> with_cache_dtype(const Model& model, const Decoder& decoder, const CacheCode& code) {

@@ -9,6 +9,7 @@
 #include "onnx_bridge/model/model.h"
 #include "tools/generate/decoder.h"
 #include "tools/generate/stepper.h"
+#include "tools/transform/calibration.h"
 
 namespace saturate {
 
@@ -38,7 +39,7 @@ std::vector<float> scales_of(const CacheRange& range, CacheScales scales);
 // One for each pair of the cache, in a decoder of rank 4 whose heads and sizes are numbers; kUnimplemented for others.
 absl::StatusOr<std::vector<CacheRange>> cache_sizes(const Model& model, const Decoder& decoder);
 // What the caches hold after these tokens, at most.
-absl::Status measure_cache(const Model& model, const Decoder& decoder, const Tokens& tokens, int threads, std::vector<CacheRange>& ranges);
+absl::Status measure_cache(const Model& model, const Decoder& decoder, const Texts& texts, int threads, std::vector<CacheRange>& ranges);
 
 // What it takes to hold a cache in fewer bits.
 struct CacheCode {

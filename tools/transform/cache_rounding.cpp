@@ -58,7 +58,7 @@ class Grid {
 };
 
 // Logits of all steps, one behind the other.
-absl::StatusOr<std::vector<float>> logits_of(const Model& model, const Decoder& decoder, const Tokens& tokens, int threads, Grid* grid) {
+absl::StatusOr<std::vector<float>> logits_of(const Model& model, const Decoder& decoder, const Texts& texts, int threads, Grid* grid) {
   SessionOptions options;
   options.threads = threads;
   options.prepare = false;
@@ -82,20 +82,20 @@ absl::StatusOr<std::vector<float>> logits_of(const Model& model, const Decoder& 
     for (std::int64_t i = 0; i < logits.size(); ++i) out.push_back(static_cast<float>(element_as_double(logits, i).value_or(NAN)));
     return outputs;
   });
-  if (absl::Status s = step_through(stepper, tokens); !s.ok()) return s;
+  if (absl::Status s = step_through(stepper, texts); !s.ok()) return s;
   return out;
 }
 
 }  // namespace
 
-absl::StatusOr<Rounding> cost_of_rounding(const Model& model, const Decoder& decoder, const CacheCode& code, const Tokens& tokens,
+absl::StatusOr<Rounding> cost_of_rounding(const Model& model, const Decoder& decoder, const CacheCode& code, const Texts& texts,
                                           int threads) {
-  auto exact = logits_of(model, decoder, tokens, threads, nullptr);
+  auto exact = logits_of(model, decoder, texts, threads, nullptr);
   if (!exact.ok()) return exact.status();
   Rounding cost;
   for (std::uint64_t seed = 0; seed < kGrids; ++seed) {
     Grid grid(code, seed);
-    const auto rounded = logits_of(model, decoder, tokens, threads, &grid);
+    const auto rounded = logits_of(model, decoder, texts, threads, &grid);
     if (!rounded.ok()) return rounded.status();
     for (std::size_t i = 0; i < exact->size(); ++i)
       if (const double moved = std::abs(double{(*exact)[i]} - double{(*rounded)[i]}); std::isfinite(moved))

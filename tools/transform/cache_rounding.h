@@ -13,7 +13,7 @@ struct Rounding {
 
 // Of the model, where each token is rounded as it comes into the cache: to steps as large as those of `code`, laid at several places, and
 // cut off where int8 ends. The coded model is not asked.
-absl::StatusOr<Rounding> cost_of_rounding(const Model& model, const Decoder& decoder, const CacheCode& code, const Tokens& tokens,
+absl::StatusOr<Rounding> cost_of_rounding(const Model& model, const Decoder& decoder, const CacheCode& code, const Texts& texts,
                                           int threads);
 
 }  // namespace saturate

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 #include "fmt/format.h"
+#include "tools/generate/encoder.h"
 #include "tools/io/npz.h"
 
 namespace saturate {
@@ -25,14 +27,22 @@ absl::StatusOr<Inputs> load_inputs(const std::string& path) {
   return inputs;
 }
 
+namespace {
+
 absl::StatusOr<Tokens> tokens_of(const Inputs& arrays, const Model& model, const Decoder& decoder) {
-  const std::string& name = model.graph.inputs[decoder.input_ids].name;
+  const auto& inputs = model.graph.inputs;
+  const std::string& name = inputs[decoder.input_ids].name;
   const std::int64_t window = decoder.window.value_or(1);
+  const auto is_given = [&](const std::string& array) {
+    return std::any_of(decoder.given.begin(), decoder.given.end(), [&](std::size_t place) { return inputs[place].name == array; });
+  };
   Tokens out;
   for (const auto& [array, value] : arrays) {
+    if (is_given(array)) continue;
     const Tensor& tensor = value.tensor();
     if (array != name || tensor.rank() != 2 || tensor.size() == 0 || !is_integer(tensor.dtype()))
-      return absl::InvalidArgumentError(fmt::format("array '{}': give tokens alone, as '{}', of rows and tokens", array, name));
+      return absl::InvalidArgumentError(fmt::format("array '{}': give tokens{}, as '{}', of rows and tokens", array,
+                                                    decoder.given.empty() ? " alone" : " and what an encoder gives", name));
     const std::int64_t length = tensor.dims()[1] / window * window;
     if (length == 0) return absl::InvalidArgumentError(fmt::format("the model takes {} tokens a run; give as many at least", window));
     for (std::int64_t r = 0; r < tensor.dims()[0]; ++r)
@@ -45,12 +55,33 @@ absl::StatusOr<Tokens> tokens_of(const Inputs& arrays, const Model& model, const
   return out;
 }
 
-absl::Status step_through(Stepper& stepper, const Tokens& tokens) {
+}  // namespace
+
+absl::StatusOr<Texts> texts_of(const Inputs& arrays, const Model& model, const Decoder& decoder) {
+  absl::StatusOr<Tokens> tokens = tokens_of(arrays, model, decoder);
+  if (!tokens.ok()) return tokens.status();
+  EncoderFeed feed;
+  for (const std::size_t place : decoder.given) {
+    const auto it = arrays.find(model.graph.inputs[place].name);
+    if (it == arrays.end())
+      return absl::InvalidArgumentError(fmt::format("it holds no array '{}', which an encoder gives", model.graph.inputs[place].name));
+    feed.arrays.insert(*it);
+  }
+  absl::StatusOr<Inputs> given = given_inputs(model, decoder, feed, {}, *tokens);
+  if (!given.ok()) return given.status();
+  return Texts{*std::move(tokens), *std::move(given)};
+}
+
+absl::Status step_through(Stepper& stepper, const Texts& texts) {
+  const Tokens& tokens = texts.tokens;
   const auto length = static_cast<std::int64_t>(tokens[0].size());
   const std::int64_t window = stepper.decoder().window.value_or(std::max<std::int64_t>(1, length - 1));
   const std::size_t rows = stepper.decoder().batch ? tokens.size() : 1;
   for (std::size_t row = 0; row < tokens.size(); row += rows) {
     if (absl::Status s = stepper.begin(std::vector<std::int64_t>(rows, 0)); !s.ok()) return s;
+    std::vector<std::size_t> these(rows);
+    std::iota(these.begin(), these.end(), row);
+    stepper.give(rows_of(texts.given, these));
     for (std::int64_t at = 0; at < length; at += window) {
       Tokens step;
       for (std::size_t r = row; r < row + rows; ++r)
@@ -64,13 +95,13 @@ absl::Status step_through(Stepper& stepper, const Tokens& tokens) {
 absl::StatusOr<Ranges> ranges_on(const Inputs& arrays, const Model& model, bool keep) {
   const absl::StatusOr<Decoder> decoder = find_decoder(model);
   if (!decoder.ok() || decoder->cache.empty() || holds_a_past(arrays, model, *decoder)) return measure_ranges(model, {arrays}, keep);
-  const absl::StatusOr<Tokens> tokens = tokens_of(arrays, model, *decoder);
-  if (!tokens.ok()) return tokens.status();
+  const absl::StatusOr<Texts> texts = texts_of(arrays, model, *decoder);
+  if (!texts.ok()) return texts.status();
   return ranges_of_runs(
       model,
       [&](const RunModel& run) {
         Stepper stepper(model, *decoder, {}, run);
-        return step_through(stepper, *tokens);
+        return step_through(stepper, *texts);
       },
       keep);
 }

@@ -14,12 +14,18 @@ namespace saturate {
 // The arrays of an npz file.
 absl::StatusOr<Inputs> load_inputs(const std::string& path);
 
-// Tokens alone, by the name of the decoder's input: whole windows of them, as many in each row.
-absl::StatusOr<Tokens> tokens_of(const Inputs& arrays, const Model& model, const Decoder& decoder);
+// What a decoder reads of some texts: rows of tokens, and of what an encoder gives it.
+struct Texts {
+  Tokens tokens;
+  Inputs given;
+};
+
+// Of arrays by the names of the decoder's inputs: tokens, whole windows of them and as many in each row, and what an encoder gives.
+absl::StatusOr<Texts> texts_of(const Inputs& arrays, const Model& model, const Decoder& decoder);
 
 // Row by row, unless the batch is fixed: exports exist that take one row alone. Where a run takes any number of tokens, all but the last
 // come at once.
-absl::Status step_through(Stepper& stepper, const Tokens& tokens);
+absl::Status step_through(Stepper& stepper, const Texts& texts);
 
 // As measure_ranges. Where the model is a decoder with a cache, and the arrays hold no past, they are tokens, and it is run step by step.
 absl::StatusOr<Ranges> ranges_on(const Inputs& arrays, const Model& model, bool keep);

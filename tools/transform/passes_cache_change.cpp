@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "tools/generate/decoder.h"
+#include "tools/generate/encoder.h"
 #include "tools/generate/stepper.h"
 #include "tools/transform/cache_dtype.h"
 #include "tools/transform/cache_remove.h"
@@ -57,15 +58,40 @@ Tokens drawn_tokens(const Decoder& decoder, std::int64_t rows, std::uint64_t see
   return out;
 }
 
-// What scales are measured on: whole windows of tokens, as many in each row.
-absl::StatusOr<Tokens> calibration(const Work& work, const Decoder& decoder, const Arguments& args) {
-  const std::string path = args.text("calibrate");
-  if (!path.empty()) {
-    const absl::StatusOr<Inputs> arrays = load_inputs(path);
-    auto tokens = arrays.ok() ? tokens_of(*arrays, work.model, decoder) : arrays.status();
-    return tokens.ok() ? std::move(tokens) : args.wrong("calibrate", path, std::string(tokens.status().message()));
+// Drawn tokens, each row with one of `given`: what an encoder gave for some texts. That is drawn, too, where there is none.
+absl::StatusOr<Texts> drawn_texts(const Work& work, const Decoder& decoder, std::int64_t rows, std::uint64_t seed,
+                                  const Inputs& given = {}) {
+  Texts out{drawn_tokens(decoder, rows, seed), {}};
+  if (given.empty()) {
+    absl::StatusOr<Inputs> drawn = drawn_given(work.model, decoder, static_cast<std::int64_t>(out.tokens.size()), {}, seed);
+    if (!drawn.ok()) return drawn.status();
+    out.given = *std::move(drawn);
+    return out;
   }
-  return drawn_tokens(decoder, kDrawnRows, work.check.seed);
+  const auto texts = static_cast<std::size_t>(given.begin()->second.tensor().dims()[0]);
+  std::vector<std::size_t> these;
+  for (std::size_t i = 0; i < out.tokens.size(); ++i) these.push_back(i % texts);
+  out.given = rows_of(given, these);
+  return out;
+}
+
+// What scales are measured on: whole windows of tokens, as many in each row, and what an encoder gives.
+absl::StatusOr<Texts> calibration(const Work& work, const Decoder& decoder, const Arguments& args) {
+  const std::string path = args.text("calibrate");
+  if (path.empty()) return drawn_texts(work, decoder, kDrawnRows, work.check.seed);
+  const absl::StatusOr<Inputs> arrays = load_inputs(path);
+  auto texts = arrays.ok() ? texts_of(*arrays, work.model, decoder) : arrays.status();
+  return texts.ok() ? std::move(texts) : args.wrong("calibrate", path, std::string(texts.status().message()));
+}
+
+// What an encoder gave is made once by another model, which would have to make it so.
+void note_given(Work& work, const Decoder& decoder, const char* what) {
+  const auto& inputs = work.graph().inputs;
+  const auto keys = std::count_if(decoder.given.begin(), decoder.given.end(), [&](std::size_t place) {
+    const ValueType& type = inputs[place].type;
+    return is_floating(type.dtype) && type.shape && type.shape->size() == 4;
+  });
+  if (keys > 0) work.notes.push_back(fmt::format("{} keys and values that an encoder gives keep their {}", keys, what));
 }
 
 constexpr double kTimesRounding = 3;
@@ -75,9 +101,10 @@ constexpr std::int64_t kRowsOfRounding = 4;
 double most_of(DType dtype) { return dtype == DType::kFloat16 ? 0.02 : dtype == DType::kBfloat16 ? 0.16 : 0.5; }
 
 // By how much logits may differ: by a few times what such rounding makes of the model that there was, on tokens that scales have not seen.
-absl::StatusOr<double> tolerance_of(const Work& work, const Decoder& decoder, const CacheCode& code) {
-  const Tokens tokens = drawn_tokens(decoder, kRowsOfRounding, work.check.seed + 1);
-  const absl::StatusOr<Rounding> cost = cost_of_rounding(work.model, decoder, code, tokens, work.check.threads);
+absl::StatusOr<double> tolerance_of(const Work& work, const Decoder& decoder, const CacheCode& code, const Inputs& given) {
+  const absl::StatusOr<Texts> texts = drawn_texts(work, decoder, kRowsOfRounding, work.check.seed + 1, given);
+  if (!texts.ok()) return texts.status();
+  const absl::StatusOr<Rounding> cost = cost_of_rounding(work.model, decoder, code, *texts, work.check.threads);
   if (!cost.ok()) return cost.status();
   return std::min(kTimesRounding * cost->moved, most_of(code.dtype) * cost->usual);
 }
@@ -87,6 +114,7 @@ absl::StatusOr<double> tolerance_of(const Work& work, const Decoder& decoder, co
 absl::Status cache_dtype(Work& work, const Arguments& args) {
   const absl::StatusOr<Decoder> decoder = cached_decoder(work);
   if (!decoder.ok()) return decoder.status();
+  SteppingOptions options;
   CacheCode code{*parse_dtype(args.text("dtype")), args.text("scales") == "head" ? CacheScales::kHead : CacheScales::kChannel};
   if (absl::Status s = wants_opset(work.model, kFirstScalesOfAxis); !s.ok()) return s;
   for (const CachePair& pair : decoder->cache)
@@ -95,26 +123,27 @@ absl::Status cache_dtype(Work& work, const Arguments& args) {
   if (code.dtype == DType::kInt8) {
     absl::StatusOr<std::vector<CacheRange>> ranges = cache_sizes(work.model, *decoder);
     if (!ranges.ok()) return ranges.status();
-    const absl::StatusOr<Tokens> tokens = calibration(work, *decoder, args);
-    if (!tokens.ok()) return tokens.status();
-    if (absl::Status s = measure_cache(work.model, *decoder, *tokens, work.check.threads, *ranges); !s.ok())
+    const absl::StatusOr<Texts> texts = calibration(work, *decoder, args);
+    if (!texts.ok()) return texts.status();
+    if (absl::Status s = measure_cache(work.model, *decoder, *texts, work.check.threads, *ranges); !s.ok())
       return args.wrong("calibrate", args.text("calibrate"), std::string(s.message()));
     code.ranges = *std::move(ranges);
-    work.notes.push_back(fmt::format("scales were measured on {} rows of {} {} tokens", tokens->size(), (*tokens)[0].size(),
+    if (!args.text("calibrate").empty()) options.arrays = texts->given;
+    work.notes.push_back(fmt::format("scales were measured on {} rows of {} {} tokens", texts->tokens.size(), texts->tokens[0].size(),
                                      args.text("calibrate").empty() ? "drawn" : "given"));
   }
   absl::StatusOr<CodedCache> made = with_cache_dtype(work.model, *decoder, code);
   if (!made.ok()) return made.status();
+  note_given(work, *decoder, "dtype");
   if (made->whole > 0)
     work.notes.push_back(fmt::format("{} of {} caches are brought into {} as a whole in each run, for what writes them does more than that",
                                      made->whole, made->whole + made->written, args.text("dtype")));
   if (work.verify) {
-    SteppingOptions options;
     options.both_cached = true;
     if (args.number("rtol") > 0) {
       options.rtol = args.number("rtol");
     } else {
-      const absl::StatusOr<double> allowed = tolerance_of(work, *decoder, code);
+      const absl::StatusOr<double> allowed = tolerance_of(work, *decoder, code, options.arrays);
       if (!allowed.ok()) return absl::UnimplementedError(fmt::format("can't verify: {}", std::string(allowed.status().message())));
       options.atol = *allowed;
       work.notes.push_back(fmt::format("logits may differ by {:.2g}, by what rounding of the cache alone makes of the model", *allowed));
@@ -159,6 +188,7 @@ absl::Status cache_layout(Work& work, const Arguments& args) {
     if (absl::Status s = work.view_input(past.name, in, {turned}, {turned}, "layout", args); !s.ok()) return s;
     if (absl::Status s = work.view_output(present.name, out, {turned}, "layout", args); !s.ok()) return s;
   }
+  note_given(work, *decoder, "layout");
   return absl::OkStatus();
 }
 

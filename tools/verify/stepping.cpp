@@ -11,7 +11,6 @@
 #include "kernels/runtime/stop.h"
 #include "tools/generate/encoder.h"
 #include "tools/generate/stepper.h"
-#include "tools/verify/draw_inputs.h"
 #include "tools/verify/noise.h"
 
 namespace saturate {
@@ -21,7 +20,6 @@ constexpr std::int64_t kUsualLengths[] = {2, 11, 32};
 constexpr std::int64_t kLongest = 2048;                     // of a sequence that is run for the end of a table
 constexpr std::int64_t kStepsThere = 4;                     // single ones before that end
 constexpr std::size_t kCacheRoom = std::size_t{256} << 20;  // bytes of caches of fixed sizes, beyond which rows run one by one
-constexpr std::int64_t kStates = 9;                         // that an encoder gives, of open number; as many as no sequence has tokens
 constexpr double kMoves = 0.01;                             // share of their scale by which the past has to move the logits
 constexpr double kFloatTolerance = 1e-3, kHalfTolerance = 2e-2;
 
@@ -137,7 +135,7 @@ class Stepping {
       return stop(VerifyStatus::kNotRun,
                   fmt::format("{} {}; give the model without a cache first, and that with one behind it", which(i),
                               !decoder->cache.empty() ? "has a past among its inputs" : "has no past among its inputs"));
-    absl::StatusOr<RunModel> run = open(*models_[i]);
+    absl::StatusOr<RunModel> run = options_.runtime ? open_there(*models_[i]) : open_here(*models_[i]);
     if (!run.ok()) return stop(i, run.status());
     steppers_.emplace_back(*models_[i], *std::move(decoder), names.sizes, *std::move(run));
   }
@@ -148,7 +146,7 @@ class Stepping {
         return stop_before(
             absl::InvalidArgumentError(fmt::format("the whole model takes no '{}' from an encoder; leave the array out", name)));
     for (const Model* encoder : options_.encoders) {
-      absl::StatusOr<RunModel> run = open(*encoder);
+      absl::StatusOr<RunModel> run = options_.runtime ? open_there(*encoder) : open_here(*encoder);
       if (!run.ok()) return stop_before(run.status());
       encoders_.push_back({encoder, *std::move(run)});
     }
@@ -160,8 +158,6 @@ class Stepping {
                                          : VerifyStatus::kNotRun,
          fmt::format("what an encoder gives: {}", std::string(status.message())));
   }
-
-  absl::StatusOr<RunModel> open(const Model& model) { return options_.runtime ? open_there(model) : open_here(model); }
 
   absl::StatusOr<RunModel> open_here(const Model& model) {
     SessionOptions session_options;
@@ -294,25 +290,12 @@ class Stepping {
     return out;
   }
 
-  // What an encoder gives the whole model: drawn, where it is no array, for rows of their own numbers of states.
-  absl::StatusOr<Inputs> drawn(std::int64_t rows) const {
-    if (whole().given.empty()) return Inputs();
-    const InputDrawer drawer(*models_[0], options_.whole.sizes);
-    const DimSpec& batch = (*models_[0]->graph.inputs[whole().input_ids].type.shape)[0];
-    Sizes sizes = options_.whole.sizes;
-    for (const std::string& symbol : drawer.symbols())
-      sizes.emplace(symbol, batch == DimSpec(symbol) || symbol.ends_with("[0]") ? rows : kStates);
-    DrawStyle style;
-    for (const std::size_t place : whole().given)
-      if (const std::string& name = models_[0]->graph.inputs[place].name; name.find("mask") != std::string::npos) style.masks.insert(name);
-    absl::StatusOr<Inputs> all = drawer.draw(sizes, style, options_.seed + static_cast<std::uint64_t>(rows));
-    if (!all.ok()) return all.status();
-    Inputs out;
-    for (const std::size_t place : whole().given) {
-      const std::string& name = models_[0]->graph.inputs[place].name;
-      const auto array = options_.arrays.find(name);
-      out.emplace(name, array == options_.arrays.end() ? all->at(name) : first_rows(array->second, rows));
-    }
+  // What an encoder gives the whole model: drawn, where it is no array.
+  absl::StatusOr<Inputs> given_to_whole(std::int64_t rows) const {
+    absl::StatusOr<Inputs> out =
+        drawn_given(*models_[0], whole(), rows, options_.whole.sizes, options_.seed + static_cast<std::uint64_t>(rows));
+    if (!out.ok()) return out;
+    for (const auto& [name, array] : options_.arrays) out->insert_or_assign(name, first_rows(array, rows));
     return out;
   }
 
@@ -328,7 +311,7 @@ class Stepping {
     if (whole().given.empty() && cached().given.empty()) return true;
     EncoderFeed feed;
     feed.may_be_unread = true;
-    if (absl::StatusOr<Inputs> arrays = drawn(c.rows); arrays.ok())
+    if (absl::StatusOr<Inputs> arrays = given_to_whole(c.rows); arrays.ok())
       feed.arrays = *std::move(arrays);
     else
       stop_before(arrays.status());
