@@ -8,7 +8,7 @@ from conftest import run, run_ok
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 from test_generate import refused
-from test_kv_cache import LAYERS, VOCABULARY, Graph
+from test_kv_cache import LAYERS, VOCABULARY, WIDTH, Graph
 from test_kv_cross import MODELS, MODES, STATE, STATES, asked, both_parts, given, spelled_out
 
 NEW = 9
@@ -347,3 +347,64 @@ def test_last_logits_without_a_cache(tmp_path):
     made, _ = changed(tmp_path, whole, "last_logits")
     words = ("--encoder", enc, "--encoder-ids", "5,17,24", "--prompt-ids", 7)
     assert tokens(made, *words) == [greedy(model, encoded([5, 17, 24]), [7])]
+
+
+def counting(pad=0, cast=True, other=None):
+    """Learned positions, counted of the tokens that are not the padding token (M2M-100, fairseq)."""
+    def add(g, x):
+        ids = g.Cast("input_ids", to=T.INT32) if cast else "input_ids"
+        shown = g.Cast(g.Not(g.Equal(ids, np.int32(pad) if cast else np.int64(pad))), to=T.INT32)
+        at = g.Add(g.Mul(g.CumSum(shown, np.int64(1)), shown), np.int32(1))
+        if other is not None:
+            more = g.Cast(g.Not(g.Equal("input_ids", np.int64(other))), to=T.INT32)
+            at = g.Add(at, g.Mul(g.CumSum(more, np.int64(1)), np.int32(0)))
+        return g.Add(x, g.Gather(g.weight(64, WIDTH, scale=3), at))
+
+    return spelled_out(biased=False, after=add)
+
+
+
+
+@pytest.mark.parametrize("pad", [0, 11])
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "window"])
+def test_positions_counted_by_which_tokens_are_padding(tmp_path, mode, pad):
+    model = counting(pad, cast=pad == 0)
+    whole, = saved(tmp_path, whole=model)
+    refused(run("transform", whole, "-o", tmp_path / "o.onnx", "--pass", "kv_cache"), 5, "it mixes tokens")
+    step, notes = changed(tmp_path, whole, "padding_by_mask", f"kv_cache:{MODES[mode]}")
+    assert f"as before in 3 cases, in which tokens are {pad} exactly where 'attention_mask' is 0" in notes
+    step.rename(tmp_path / "step.onnx")
+    cross, _ = changed(tmp_path, whole, "padding_by_mask", f"kv_cache:{MODES[mode]};model=cross")
+    enc, = saved(tmp_path, encoder=encoder())
+    texts, prompts = TEXTS, [[7, 12], [30], [4, 9, 2]]
+    words = ("--encoder", enc, "--encoder", cross, *rows("--encoder-ids", texts), *rows("--prompt-ids", prompts), "--eos-id", 3)
+    expected = [greedy(model, encoded(text), prompt) for text, prompt in zip(texts, prompts)]
+    expected = [row[:row.index(3) + 1] if 3 in row else row for row in expected]
+    assert pad not in sum(expected, []), "the padding token is one of what is made, so that the two differ"
+    assert tokens(tmp_path / "step.onnx", *words) == expected
+
+
+def test_padding_by_mask_gives_the_same_where_the_mask_hides_padding(tmp_path):
+    whole, = saved(tmp_path, whole=counting())
+    made, _ = changed(tmp_path, whole, "padding_by_mask")
+    assert "Equal" not in [node.op_type for node in onnx.load(made).graph.node]
+    ids = np.random.RandomState(3).randint(1, VOCABULARY, (2, 9))
+    mask = np.ones_like(ids)
+    mask[0, :3], mask[1, 7:] = 0, 0
+    feeds = given() | {"input_ids": ids * mask, "attention_mask": mask}
+    np.testing.assert_allclose(asked(onnx.load(made), feeds)["logits"], asked(onnx.load(whole), feeds)["logits"], rtol=1e-4, atol=1e-4)
+    feeds["input_ids"] = ids  # hidden tokens that are no padding: the mask decides now
+    a, b = (asked(onnx.load(path), feeds)["logits"][0, 3:] for path in (made, whole))
+    assert np.abs(a - b).max() > 0.1
+
+
+def test_padding_by_mask_refuses(tmp_path):
+    def wrong(model, what, fields=""):
+        path, = saved(tmp_path, m=model)
+        refused(run("transform", path, "-o", tmp_path / "o.onnx", "--pass", "padding_by_mask" + fields), 1, what)
+
+    wrong(spelled_out(), "nothing counts those of its tokens that are no padding")
+    wrong(counting(), "no such input", ":tokens=ids")
+    wrong(counting(), "no such input; without a mask", ":mask=m")
+    wrong(counting(), "its dims are not those of 'input_ids'", ":mask=encoder_attention_mask")
+    wrong(counting(other=9), "those that are not 0 are counted, and those that are not 9")

@@ -249,7 +249,9 @@ class TokenFlow {
   }
 
   absl::Status mixes(const Node& node) {
-    return cannot_cache(node, "it mixes tokens, so that a new one changes what was computed of earlier ones");
+    const std::string_view help =
+        is_operator(node, "CumSum") ? "; where it counts tokens that are no padding, put padding_by_mask before" : "";
+    return cannot_cache(node, fmt::format("it mixes tokens, so that a new one changes what was computed of earlier ones{}", help));
   }
 
   // A normalization or choice along one axis, a Split: each of the others is apart.

@@ -45,6 +45,7 @@ absl::Status last_logits(Work& work, const Arguments& args);
 absl::Status cache_dtype(Work& work, const Arguments& args);
 absl::Status remove_cache(Work& work, const Arguments& args);
 absl::Status cache_layout(Work& work, const Arguments& args);
+absl::Status padding_by_mask(Work& work, const Arguments& args);
 // How far results may lie from the float model's: a share of each number's own size, and as much of the largest of its output.
 void allow(Work& work, const Ranges& ranges, double rtol);
 // passes_graph.cpp
