@@ -6,8 +6,10 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import onnx
 import pytest
+import test_encoder_decoders
 
 from conftest import DATA, ROOT, binary, run, run_ok
 from decoders import Shape, decoder
@@ -100,6 +102,12 @@ def workplace(tmp_path_factory):
     shutil.copy(DATA / "bart_encoder.inputs.npz", folder / "x.npz")
     for name, cache in (("whole", "none"), ("decoder", "none"), ("cached", "growing"), ("llama", "growing")):
         onnx.save(decoder(Shape(cache=cache, positions="none")), folder / f"{name}.onnx")
+    t5 = test_encoder_decoders.spelled_out()
+    for path in test_encoder_decoders.parts(tmp_path_factory.mktemp("t5"), t5):
+        shutil.copy(path, folder)
+    onnx.save(t5, folder / "t5.onnx")
+    np.savez(folder / "features.npz", input_ids=[[5, 6, 7]], attention_mask=[[1, 1, 1]])
+    np.savez(folder / "states.npz", **test_encoder_decoders.encoded([5, 6, 7]))
     run_ok("bart.onnx", cwd=folder)
     (folder / "my.rules").write_text('opset "" 18\nrule twice (X) => (Y)\n  Neg (Neg (X)) => Identity (X)\n  example X = float[2,3]\n')
     run_ok("extract", "bart.onnx", "--sample", "1", "-o", "some", cwd=folder)

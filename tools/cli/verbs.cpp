@@ -642,7 +642,7 @@ void add_generate(CLI::App& app, GenerateArgs& args) {
   verb->footer(
       "saturate generate llama.onnx --prompt-ids 1,15,36 --max-new-tokens 32 --eos-id 2\n"
       "saturate generate llama.onnx --prompt-ids 46 --prompt-ids 40,58 --top-k 50 --temperature 0.8 --seed 7 --json\n"
-      "saturate generate step.onnx --encoder encoder.onnx --encoder cross.onnx --encoder-ids 37,52,1 --prompt-ids 0 --eos-id 1");
+      "saturate generate step.onnx --encoder encoder.onnx --encoder cross.onnx --encoder-ids 17,24,1 --prompt-ids 0 --eos-id 1");
 }
 
 // Verbs with nested actions: `rules list`, `targets show NAME`.

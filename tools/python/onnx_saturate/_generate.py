@@ -94,7 +94,7 @@ def generate(
     `past_names`, `present_names` (lists of patterns with %d for the layer), `given` (names of what an encoder gives), `cache` ("growing", "sliding", "in-place"), `dims`.
 
     >>> onnx_saturate.generate("llama.onnx", [1, 15043], max_new_tokens=16, eos_ids=2).tokens[0]
-    >>> onnx_saturate.generate("step.onnx", [0], encoders=["encoder.onnx", "cross.onnx"], encoder_ids=[37, 52, 1], eos_ids=1).tokens[0]
+    >>> onnx_saturate.generate("step.onnx", [0], encoders=["encoder.onnx", "cross.onnx"], encoder_ids=[17, 24, 1], eos_ids=1).tokens[0]
     """
     known = {"input_ids", "attention_mask", "position_ids", "logits", "past_names", "present_names", "given", "cache", "dims"}
     for name in names:
