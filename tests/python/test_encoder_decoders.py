@@ -267,7 +267,7 @@ def test_steps_notice_mistakes(tmp_path):
     assert done.returncode == 5 and "takes no 'other' from an encoder" in done.stderr, done.stderr
 
 
-CHANGES = {"half": "cache_dtype:float16", "int8": "cache_dtype:int8;scales=channel", "turned": "cache_layout:bsnh", "last": "last_logits"}
+CHANGES = {"half": "cache_dtype:float16", "int8": "cache_dtype:int8;scales=channel;rtol=0.5", "turned": "cache_layout:bsnh", "last": "last_logits"}
 
 
 def changed(tmp_path, path, *passes):
