@@ -135,9 +135,10 @@ absl::StatusOr<std::string> PositionSide::cut_of_token(const Node& reader, const
   const absl::StatusOr<std::string> seen = before(reader, CacheOptions::Counted::kPlaces);
   if (!seen.ok()) return seen;
   GraphWriter& w = work_.writer;
-  const std::string from = w.node("Add", {*seen, w.ints({given[0][0]})}, "place_in_table");
-  const std::string to = w.node("Add", {from, fresh_tokens()}, "end_in_table");
-  return w.node("Slice", {node.inputs[0], from, to, w.ints({axis})}, node.outputs[0] + "_of_tokens");
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = 0; i < work_.options.fixed->window; ++i) places.push_back(given[0][0] + i);
+  const std::string at = w.node("Add", {*seen, w.ints(places)}, "places_in_table");
+  return w.node("Gather", {node.inputs[0], at}, node.outputs[0] + "_of_tokens", {Attribute::of("axis", static_cast<std::int64_t>(axis))});
 }
 
 // Whether the entries are those of a mask, 1 or 0.
