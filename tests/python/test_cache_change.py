@@ -331,7 +331,6 @@ def test_remove_cache_notices_a_broken_one(tmp_path, broken):
 
 
 def test_remove_cache_refusals(tmp_path):
-    assert "the cache is sliding" in refused(tmp_path, decoder(CACHES["sliding"]), "remove_cache")
     assert "the model has no cache" in refused(tmp_path, decoder(Shape()), "remove_cache", 1)
     model = decoder(Shape(cache="growing"))
     for info in [*model.graph.input, *model.graph.output]:

@@ -32,6 +32,8 @@ absl::Status cannot_cache(const Node& node, std::string_view why);
 class DecoderFacts {
  public:
   static absl::StatusOr<std::unique_ptr<DecoderFacts>> of(const Model& model, const CacheOptions& options);
+  // Of dims as they are declared.
+  static absl::StatusOr<std::unique_ptr<DecoderFacts>> as_declared(const Model& model);
 
   // nullptr: its rank is not known.
   const std::vector<Dim>* shape(const std::string& value) const;
@@ -57,6 +59,7 @@ class DecoderFacts {
 
  private:
   DecoderFacts() = default;
+  static absl::StatusOr<std::unique_ptr<DecoderFacts>> of_named(const Model& named, const Model& model, const DimNames& names);
   const Facts* facts(const std::string& value) const;
 
   std::unique_ptr<Evaluator> evaluator_;

@@ -76,14 +76,21 @@ absl::StatusOr<std::unique_ptr<DecoderFacts>> DecoderFacts::of(const Model& mode
   Model named = model;
   const auto names = with_one_name_each(named, options);
   if (!names.ok()) return names.status();
+  auto made = of_named(named, model, *names);
+  if (made.ok() && !options.given.empty()) (*made)->given_dim_ = (*(*made)->shape(options.given[0]))[1];
+  return made;
+}
+
+absl::StatusOr<std::unique_ptr<DecoderFacts>> DecoderFacts::as_declared(const Model& model) { return of_named(model, model, {}); }
+
+absl::StatusOr<std::unique_ptr<DecoderFacts>> DecoderFacts::of_named(const Model& named, const Model& model, const DimNames& names) {
   auto made = std::unique_ptr<DecoderFacts>(new DecoderFacts);
   made->evaluator_ = make_evaluator();
   made->graph_ = std::make_unique<OnnxEGraph>(*made->evaluator_);
   absl::StatusOr<Lowered> lowered = lower(named, *made->graph_);
   if (!lowered.ok()) return lowered.status();
   made->lowered_ = *std::move(lowered);
-  made->extents_.emplace(made->graph_->dims(), *names);
-  if (!options.given.empty()) made->given_dim_ = (*made->shape(options.given[0]))[1];
+  made->extents_.emplace(made->graph_->dims(), names);
   for (const Node& node : model.graph.nodes)
     for (const std::string& output : node.outputs) made->producers_[output] = &node;
   made->first_ = model.graph.nodes.data();

@@ -7,9 +7,11 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "tools/transform/cache.h"
 #include "tools/transform/cache_buffers.h"
 #include "tools/transform/cache_dtype.h"
 #include "tools/transform/cache_sizes.h"
+#include "tools/transform/cache_window.h"
 #include "tools/transform/edit.h"
 #include "tools/transform/opset.h"
 
@@ -186,19 +188,52 @@ absl::StatusOr<Model> of_tokens_alone(const Model& model, const Decoder& decoder
   return without_buffers(model, graph.inputs[decoder.input_ids].name, buffers, masks);
 }
 
-}  // namespace
+// What has an entry for each token of a window has one for each token of all.
+absl::StatusOr<Model> of_all_tokens(const Model& model, const Decoder& decoder, const std::set<std::string>& avoided) {
+  const std::vector<ValueInfo>& given = model.graph.inputs;
+  WindowInputs inputs;
+  inputs.ids = given[decoder.input_ids].name;
+  if (decoder.position_ids) inputs.positions.push_back({given[*decoder.position_ids].name, 1});
+  if (decoder.cache_position) inputs.positions.push_back({given[*decoder.cache_position].name, 0});
+  if (decoder.attention_mask) inputs.mask = given[*decoder.attention_mask].name;
+  if (decoder.past_length) inputs.before = given[*decoder.past_length].name;
+  for (const CachePair& pair : decoder.cache) inputs.pasts.push_back(given[pair.past].name);
+  const absl::StatusOr<Model> fused = rewritten(model, kCacheOpset, avoided);
+  return fused.ok() ? without_window(*fused, inputs) : fused;
+}
 
-absl::StatusOr<Model> without_cache(const Model& model, const Decoder& decoder) {
-  if (decoder.kind == CacheKind::kSliding)
-    return absl::UnimplementedError(
-        "the cache is sliding, and its tokens stand at the end of places of a fixed number; take the model that it was made of");
-  if (absl::Status s = wants_opset(model, kFirstRange); !s.ok()) return s;
-  absl::StatusOr<Model> without = decoder.kind == CacheKind::kInPlace ? of_tokens_alone(model, decoder) : model;
+// Without what has an entry for each place of a cache of a fixed size.
+absl::StatusOr<Model> of_open_size(const Model& model, const Decoder& decoder, const std::set<std::string>& avoided) {
+  switch (decoder.kind) {
+    case CacheKind::kSliding:
+      return of_all_tokens(model, decoder, avoided);
+    case CacheKind::kInPlace:
+      return of_tokens_alone(model, decoder);
+    default:
+      return model;
+  }
+}
+
+// `avoided`: operators to do without on the way. kOutOfRange: what was made can't be written in the model's opset.
+absl::StatusOr<Model> removed(const Model& model, const Decoder& decoder, const std::set<std::string>& avoided) {
+  const absl::StatusOr<Model> without = of_open_size(model, decoder, avoided);
   if (!without.ok()) return without;
   absl::StatusOr<Model> made = CacheRemover(*without, decoder).run();
   if (!made.ok()) return made;
   const std::int64_t opset = model.opset("");
-  return made->opset("") == opset ? at_opset(*made, opset) : rewritten(*made, opset);
+  if (made->opset("") == opset) return at_opset(*made, opset);
+  absl::StatusOr<Model> written = rewritten(*made, opset);
+  return written.ok() ? written : absl::OutOfRangeError(written.status().message());
+}
+
+}  // namespace
+
+absl::StatusOr<Model> without_cache(const Model& model, const Decoder& decoder) {
+  if (absl::Status s = wants_opset(model, kFirstRange); !s.ok()) return s;
+  absl::StatusOr<Model> made = removed(model, decoder, {});
+  // An attention that can't be written in this opset stays as it is spelled.
+  if (made.status().code() == absl::StatusCode::kOutOfRange) made = removed(model, decoder, {"Attention"});
+  return made;
 }
 
 }  // namespace saturate

@@ -7,9 +7,10 @@
 
 namespace saturate {
 
-// Its past is empty, and its present is no output any more; buffers are as long as the tokens (cache_buffers.h). What counts the tokens
+// Its past is empty, and its present is no output any more; buffers are as long as the tokens (cache_buffers.h), and so are
+// a window and its places (cache_window.h). What counts the tokens
 // before is 0, and `cache_position` counts from 0; the mask is as long as the tokens, and `position_ids` stays. kUnimplemented, with the
-// reason: a sliding cache, dims that are not known.
+// reason: dims that are not known, and what those two refuse.
 absl::StatusOr<Model> without_cache(const Model& model, const Decoder& decoder);
 
 }  // namespace saturate

@@ -162,7 +162,7 @@ absl::Status remove_cache(Work& work, const Arguments& args) {
   if (!made.ok()) return made.status();
   if (work.verify) {
     SteppingOptions options;
-    options.rtol = args.number("rtol");
+    options.rtol = args.number("rtol") > 0 ? args.number("rtol") : rtol_of_steps(work.model);
     options.windows = {1, 3, kAllAtOnce};
     if (absl::Status s = same_steps(work, *made, work.model, options); !s.ok()) return s;
   }

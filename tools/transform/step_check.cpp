@@ -1,8 +1,24 @@
 #include "tools/transform/step_check.h"
 
+#include <algorithm>
+
 #include "fmt/format.h"
 
 namespace saturate {
+namespace {
+
+constexpr double kRtolOfSums = 1e-3;  // which are made over positions in other orders
+constexpr double kRtolOfHalves = 0.02;
+
+}  // namespace
+
+double rtol_of_steps(const Model& model) {
+  const auto& weights = model.graph.initializers;
+  const bool half = std::any_of(weights.begin(), weights.end(), [](const Initializer& i) {
+    return i.tensor.dtype() == DType::kFloat16 || i.tensor.dtype() == DType::kBfloat16;
+  });
+  return half ? kRtolOfHalves : kRtolOfSums;
+}
 
 absl::Status same_steps(Work& work, const Model& first, const Model& second, SteppingOptions options) {
   options.seed = work.check.seed;

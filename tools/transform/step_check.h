@@ -11,4 +11,7 @@ namespace saturate {
 // whether the past matters. kDataLoss where they differ.
 absl::Status same_steps(Work& work, const Model& first, const Model& second, SteppingOptions options);
 
+// How far outputs may lie apart, by their scale: more where weights are halves.
+double rtol_of_steps(const Model& model);
+
 }  // namespace saturate
