@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 #include <set>
 #include <unordered_set>
 
@@ -199,6 +200,7 @@ class NodeWriter {
     while (node.outputs.size() > 1 && node.outputs.back().empty()) node.outputs.pop_back();
     auto written = from_canonical(node, forms_.opset(), input_facts(task_, unit), task_.g.dims(), node.outputs[0]);
     if (!written.ok()) return written.status();
+    name_made_values(node, *written);
     for (Initializer& c : written->constants) graph_.initializers.push_back(std::move(c));
     std::vector<std::string> values;
     for (Node& part : written->nodes) {
@@ -212,6 +214,25 @@ class NodeWriter {
     }
     note_written(unit, false, node.outputs[0], std::move(values));
     return absl::OkStatus();
+  }
+
+  // Values that an older form needs beside the node's own outputs are named after these, as the model may name its values, too.
+  void name_made_values(const Node& node, Canonical& written) {
+    std::map<std::string, std::string> names;
+    const auto own = [&](const std::string& name) {
+      return std::find(node.outputs.begin(), node.outputs.end(), name) != node.outputs.end();
+    };
+    const auto rename = [&](std::string& name) {
+      const std::string& made = names[name] = names_.unused(name);
+      name = made;
+    };
+    for (Initializer& c : written.constants) rename(c.name);
+    for (Node& part : written.nodes)
+      for (std::string& output : part.outputs)
+        if (!output.empty() && !own(output)) rename(output);
+    for (Node& part : written.nodes)
+      for (std::string& input : part.inputs)
+        if (const auto it = names.find(input); it != names.end()) input = it->second;
   }
 
   void note_domain(const std::string& domain) {

@@ -58,13 +58,17 @@ std::string ValueNames::label(const SelectedNodes& nodes, Id id) const {
   return key.domain == "#" ? "constant" : key.op_type;
 }
 
-std::string ValueNames::fresh(const std::string& base) {
-  for (;;) {
-    std::string name = fmt::format("{}_{}", base, numbers_[base]++);
-    if (task_.options.reserved && !task_.options.reserved->insert(name).second) continue;
-    if (used_.insert(name).second && claimed_.insert(name).second) return name;
-  }
+bool ValueNames::reserve(const std::string& name) {
+  if (task_.options.reserved && !task_.options.reserved->insert(name).second) return false;
+  return used_.insert(name).second && claimed_.insert(name).second;
 }
+
+std::string ValueNames::fresh(const std::string& base) {
+  for (;;)
+    if (std::string name = fmt::format("{}_{}", base, numbers_[base]++); reserve(name)) return name;
+}
+
+std::string ValueNames::unused(const std::string& name) { return reserve(name) ? name : fresh(name); }
 
 const std::string& ValueNames::of(Id id) const {
   static const std::string absent;

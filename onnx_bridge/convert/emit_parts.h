@@ -99,10 +99,13 @@ class ValueNames {
   const std::string& of(Id id) const;
   const std::unordered_map<Id, std::string>& all() const { return name_; }
   std::string fresh(const std::string& base);
+  // The name, or a fresh one like it where the model or the result has that already.
+  std::string unused(const std::string& name);
   // Whether nobody had the name.
   bool take(const std::string& name) { return claimed_.insert(name).second; }
 
  private:
+  bool reserve(const std::string& name);
   void claim(Id id, const std::string& name);
   void claim_leaves(const SelectedNodes& nodes);
   std::string label(const SelectedNodes& nodes, Id id) const;

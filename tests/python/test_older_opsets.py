@@ -22,3 +22,16 @@ def test_a_lowered_opset_needs_no_newer_runtime(tmp_path):
     onnx.save(parser.parse_model(PRODUCT.format("y = Mul (x, x)")), path)
     done = run_ok("optimize", path, "-o", tmp_path / "o.onnx", "--opset", "14", "--no-verify")
     assert "needs ONNX Runtime" not in done.stdout
+
+
+def test_what_an_older_form_adds_has_names_of_its_own():
+    """Shape of some dims is Shape and Slice before opset 15: its bounds must not take names that the model has."""
+    model = parser.parse_model('''<ir_version: 10, opset_import: ["": 18]> g (float[A,B] x, int64[1] y_start) => (int64[1] z, int64[1] w)
+        <int64[1] y_end = {7}, int64[1] y_shape = {3}> {
+          y = Shape <start = 1> (x)  a = Add (y_start, y_shape)  w = Mul (a, y_end)  z = Add (y, y_start)  }''')
+    made = onnx_saturate.optimize(model, opset=14)
+    onnx.checker.check_model(made, full_check=True)
+    names = [i.name for i in made.graph.initializer] + [i.name for i in made.graph.input] + [o for n in made.graph.node for o in n.output]
+    assert len(set(names)) == len(names), names
+    again = onnx_saturate.optimize(onnx_saturate.optimize(made, opset=18), opset=14)
+    onnx.checker.check_model(again, full_check=True)
