@@ -23,7 +23,7 @@ struct BoxAxis {
 // The axes of the data that have an index. nullopt: these are no box.
 std::optional<std::vector<BoxAxis>> box_axes(const Views& v, const Dims& table, std::size_t batch, Id indices) {
   const auto parts = counting_parts(v.g, indices);
-  if (parts.empty()) return std::nullopt;
+  if (parts.empty() || batch > table.size()) return std::nullopt;
   const Dim zero = v.g.dims().constant(0), one = v.g.dims().constant(1);
   std::vector<BoxAxis> out;
   std::vector<bool> taken(table.size());
@@ -67,7 +67,8 @@ void gather_of_counting(const Views& v, const Match& m, Unions& unions) {
   const Dims *shape = v.shape(m.classes[0]), *indices = v.shape(m.classes[1]);
   if (!shape || !indices || indices->empty()) return;
   const Dims x = *shape, table(indices->begin(), indices->end() - 1);
-  const auto axes = box_axes(v, table, static_cast<std::size_t>(v.int_attribute(m.ops[2], "batch_dims", 0)), m.classes[1]);
+  const std::int64_t batch = v.int_attribute(m.ops[2], "batch_dims", 0);
+  const auto axes = batch < 0 ? std::nullopt : box_axes(v, table, static_cast<std::size_t>(batch), m.classes[1]);
   if (!axes || axes->size() > x.size()) return;
   Dims out = table, placed(table.size(), v.g.dims().constant(1));
   for (const BoxAxis& axis : *axes)

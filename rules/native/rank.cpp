@@ -46,7 +46,7 @@ std::optional<Lifted> lifted_along(const Operation& op, const Dims& dims, const 
 
 OpKey with_axis(const Operation& op, std::int64_t axis) { return with_attribute(op.key, Attribute::of("axis", axis)); }
 
-Id add(const Operation& op, OpKey key, std::vector<Id> inputs) { return op.v.g.add(key, inputs); }
+Id add(const Operation& op, const OpKey& key, const std::vector<Id>& inputs) { return op.v.g.add(key, inputs); }
 
 std::vector<Id> with_first(const Operation& op, Id first) {
   std::vector<Id> inputs = op.inputs;

@@ -538,7 +538,7 @@ def drawn_pass(rng, model):
         lambda: {"pass": "inner_rank", "rank": rng.choice([3, 4])},
         lambda: {"pass": "last_logits", "window": rng.choice([1, 2])},
         lambda: {"pass": "cache_dtype", "dtype": rng.choice(["float16", "bfloat16", "int8"])},
-        lambda: {"pass": rng.choice(["cache_layout", "remove_cache"])},
+        lambda: {"pass": rng.choice(["cache_layout", "remove_cache", "padding_by_mask"])},
         lambda: {"pass": "merge", "model": str(rng.choice(smallest_of_zoo())), "joins": {rng.choice(outputs): "input_ids"}},
         lambda: {"pass": "optimize", "target": rng.choice(["ort-cpu", "onnx", "npu-4d"])},
         lambda: {"pass": "rewrite", "rules": ["gelu"], "avoid": [rng.choice(["Gelu", "Erf", "Relu"])]},

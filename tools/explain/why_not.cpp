@@ -420,6 +420,7 @@ class PlaceExplainer {
 
   std::vector<WhyMiss> nearest(const std::vector<Id>& classes, const std::string& op, const Closure& closure) const {
     struct Ranked {
+      bool wants_internal;  // tells a user less than an operator that models hold
       std::uint32_t missing;
       int distance;
       std::uint32_t unmatched;
@@ -433,13 +434,18 @@ class PlaceExplainer {
       for (Id id : classes) {
         const auto miss = nearest_miss(g_, rewrite, id, name_);
         if (!miss || miss->missing == 0 || is_op(miss->wanted, query_.op) || !concerns(*miss, rewrite.left, classes, op)) continue;
-        Ranked r{miss->missing, *distance, ~miss->matched, {rewrite.name, miss->matched, miss->total, name(id), miss->reason}};
+        Ranked r{miss->wanted.starts_with("saturate."),
+                 miss->missing,
+                 *distance,
+                 ~miss->matched,
+                 {rewrite.name, miss->matched, miss->total, name(id), miss->reason}};
         if (!best || std::tie(r.missing, r.unmatched) < std::tie(best->missing, best->unmatched)) best = std::move(r);
       }
       if (best) all.push_back(*std::move(best));
     }
     std::stable_sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) {
-      return std::tie(a.missing, a.distance, a.unmatched) < std::tie(b.missing, b.distance, b.unmatched);
+      return std::tie(a.wants_internal, a.missing, a.distance, a.unmatched) <
+             std::tie(b.wants_internal, b.missing, b.distance, b.unmatched);
     });
     std::vector<WhyMiss> out;
     for (Ranked& r : all) {

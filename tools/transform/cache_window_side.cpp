@@ -292,7 +292,7 @@ absl::StatusOr<std::string> WindowSide::gathered(const Node& node, Placed at) {
   const auto put = [&](const std::optional<int>& axis, std::optional<int>& in_data, std::optional<int>& in_indices) {
     if (!axis || *axis < 0) return;
     if (*axis < along)
-      in_data = *axis;
+      in_data = axis;
     else if (*axis < along + indices)
       in_indices = *axis - along;
     else
