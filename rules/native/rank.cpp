@@ -72,7 +72,7 @@ void elementwise(const Operation& op, Unions& unions) {
   if (!regrouped) return;
   std::vector<Id> inputs = op.inputs;
   for (std::size_t i = 0; i < operands; ++i) inputs[i] = operand_with_dims(op, inputs[i], regrouped->dims(table, dims[i]));
-  unite(op, add(op, op.key, std::move(inputs)), unions);
+  unite(op, add(op, op.key, inputs), unions);
 }
 
 // Expand: as an operand beside one of the result's shape.
@@ -212,7 +212,7 @@ void slice(const Operation& op, Unions& unions) {
   std::vector<Id> inputs = with_first(op, up->x);
   inputs.resize(std::max<std::size_t>(inputs.size(), 4), op.v.g.absent());
   inputs[3] = op.v.g.constant(Tensor::vector_int64(places));
-  unite(op, add(op, op.key, std::move(inputs)), unions);
+  unite(op, add(op, op.key, inputs), unions);
 }
 
 void split(const Operation& op, Unions& unions) {
@@ -247,7 +247,7 @@ void concat(const Operation& op, Unions& unions) {
     if (!own || own->size() != out.size()) return;
     inputs.push_back(with_dims(op.v, op.inputs[i], regrouped->dims(op.v.g.dims(), Dims(*own))));
   }
-  unite(op, add(op, with_axis(op, static_cast<std::int64_t>(regrouped->place(*axis))), std::move(inputs)), unions);
+  unite(op, add(op, with_axis(op, static_cast<std::int64_t>(regrouped->place(*axis))), inputs), unions);
 }
 
 // Pad: what is added before and behind each axis.
@@ -275,7 +275,7 @@ void pad(const Operation& op, Unions& unions) {
   std::vector<Id> inputs = with_first(op, up->x);
   inputs[1] = op.v.g.constant(Tensor::vector_int64(pads));
   if (inputs.size() > 3) inputs.resize(3);
-  unite(op, add(op, op.key, std::move(inputs)), unions);
+  unite(op, add(op, op.key, inputs), unions);
 }
 
 void tile(const Operation& op, Unions& unions) {
