@@ -63,6 +63,25 @@ class Answers {
   absl::flat_hash_map<Id, std::pair<std::optional<T>, std::uint64_t>> given_;  // and the changes seen until then
 };
 
+// What a search through classes has found of each. A class is looked at once, and so many in all: classes read each other through views
+// that undo each other.
+template <typename T, std::size_t kMost>
+class FoundOnce {
+ public:
+  // `look()`, or what it gave before; nothing while the class is looked at.
+  template <typename Look>
+  std::optional<T> of(Id id, const Look& look) {
+    if (const auto it = known_.find(id); it != known_.end()) return it->second;
+    if (known_.size() == kMost) return std::nullopt;
+    known_[id] = std::nullopt;
+    const std::optional<T> found = look();
+    return known_[id] = found;
+  }
+
+ private:
+  absl::flat_hash_map<Id, std::optional<T>> known_;
+};
+
 // Of a question that an answer says yes to.
 struct Proven {};
 inline std::optional<Proven> proven_if(bool holds) { return holds ? std::optional<Proven>(Proven{}) : std::nullopt; }

@@ -48,9 +48,7 @@ Id box_of(const Views& v, Id x, const Dims& dims, std::span<const BoxAxis> axes)
     last.push_back(v.g.dims().add(axis.first, axis.count));
     places.push_back(static_cast<std::int64_t>(axis.from));
   }
-  if (places.empty()) return x;
-  return v.g.add(make_key("", "Slice", {}, 1, std::nullopt),
-                 std::array{x, v.g.literal(first, false), v.g.literal(last, false), v.g.constant(Tensor::vector_int64(places))});
+  return places.empty() ? x : v.slice(x, first, last, std::move(places));
 }
 
 // The axes that are read in their new order, those of one element in front of them, and the others behind.
@@ -95,13 +93,6 @@ Id as_box(const Views& v, Id updates, std::span<const BoxAxis> axes, const Dims&
   return v.reshape(v.transpose(updates, std::move(perm)), box, rank);
 }
 
-// The data from one place of an axis to another.
-Id between(const Views& v, Id x, std::size_t axis, Dim first, Dim last) {
-  return v.g.add(make_key("", "Slice", {}, 1, std::nullopt),
-                 std::array{x, v.g.literal(std::array{first}, false), v.g.literal(std::array{last}, false),
-                            v.g.constant(Tensor::vector_int64(std::array{static_cast<std::int64_t>(axis)}))});
-}
-
 bool is_plain_write(const Views& v, OpId op) {
   const Attribute* reduction = find_attribute(v.g.key(op).attributes, "reduction");
   return !reduction || reduction->s() == "none";
@@ -112,11 +103,13 @@ Id with_rest(const Views& v, Id x, const Dims& dims, const BoxAxis& part, Id wri
   DimTable& d = v.g.dims();
   const Dim end = d.add(part.first, part.count), size = dims[part.from];
   if (!useful(d.non_negative(d.sub(size, end)))) return kNone;
+  const auto axis = static_cast<std::int64_t>(part.from);
+  const auto rest = [&](Dim first, Dim last) { return v.slice(x, std::array{first}, std::array{last}, {axis}); };
   std::vector<Id> parts;
-  if (d.value(part.first) != 0) parts.push_back(between(v, x, part.from, d.constant(0), part.first));
+  if (d.value(part.first) != 0) parts.push_back(rest(d.constant(0), part.first));
   parts.push_back(written);
-  if (!d.equal(end, size)) parts.push_back(between(v, x, part.from, end, size));
-  return v.concat(parts, static_cast<std::int64_t>(part.from));
+  if (!d.equal(end, size)) parts.push_back(rest(end, size));
+  return v.concat(parts, axis);
 }
 
 // Classes: 0 X, 1 the indices, 2 the updates. What is assigned to a slice of a tensor stands between what lies before and behind it.

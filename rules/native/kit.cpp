@@ -92,6 +92,11 @@ Id Views::concat(std::span<const Id> parts, std::int64_t axis) const {
   return g.add(make_key("", "Concat", {Attribute::of("axis", axis)}, 1, rank), parts);
 }
 
+Id Views::slice(Id x, std::span<const Dim> first, std::span<const Dim> last, std::vector<std::int64_t> axes) const {
+  return g.add(make_key("", "Slice", {}, 1, std::nullopt),
+               std::array{x, g.literal(first, false), g.literal(last, false), g.constant(Tensor::vector_int64(axes))});
+}
+
 std::vector<std::int64_t> Views::perm(OpId op) const {
   const Attribute* a = find_attribute(g.key(op).attributes, "perm");
   return a ? a->ints() : std::vector<std::int64_t>{};

@@ -60,6 +60,8 @@ struct Views {
   Id transpose(Id x, std::vector<std::int64_t> perm) const;
   Id expand(Id x, std::span<const Dim> to) const;
   Id concat(std::span<const Id> parts, std::int64_t axis) const;
+  // Of each of these axes, counted from the front, the part from `first` to `last`.
+  Id slice(Id x, std::span<const Dim> first, std::span<const Dim> last, std::vector<std::int64_t> axes) const;
   std::vector<std::int64_t> perm(OpId op) const;
   // An int attribute of the operator, or what it is where absent.
   std::int64_t int_attribute(OpId op, std::string_view name, std::int64_t absent) const;

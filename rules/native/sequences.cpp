@@ -14,8 +14,8 @@ using namespace native;
 constexpr std::int64_t kLargest = std::int64_t{1} << 31;
 
 Id slice(const Views& v, Id x, std::int64_t first, std::int64_t last, std::int64_t axis) {
-  const auto number = [&](std::int64_t i) { return v.g.constant(Tensor::vector_int64(std::array{i})); };
-  return v.g.add(make_key("", "Slice", {}, 1, std::nullopt), std::array{x, number(first), number(last), number(axis)});
+  DimTable& dims = v.g.dims();
+  return v.slice(x, std::array{dims.constant(first)}, std::array{dims.constant(last)}, {axis});
 }
 
 // Part `at` (counted from 0) of SplitToSequence; kNone where its place is not known.

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <span>
 
-#include "absl/container/flat_hash_map.h"
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/evaluate/answers.h"
@@ -44,14 +43,9 @@ class CountingSearch {
  public:
   explicit CountingSearch(Look& look) : look_(look), g_(look.graph()), e_(g_.egraph()), dims_(g_.dims()) {}
 
-  // A class is looked at once: classes read each other through views that undo each other.
   std::optional<Counting> along(Id id) {
     id = e_.find(id);
-    if (const auto it = known_.find(id); it != known_.end()) return it->second;
-    if (known_.size() == kMostCountingClasses) return std::nullopt;
-    known_[id] = std::nullopt;
-    const std::optional<Counting> found = look_at(id);
-    return known_[id] = found;
+    return found_.of(id, [&] { return look_at(id); });
   }
 
   std::vector<Counting> parts(Id id) {
@@ -161,7 +155,7 @@ class CountingSearch {
   const OnnxEGraph& g_;
   const EGraph& e_;
   DimTable& dims_;
-  absl::flat_hash_map<Id, std::optional<Counting>> known_;
+  FoundOnce<Counting, kMostCountingClasses> found_;
 };
 
 }  // namespace

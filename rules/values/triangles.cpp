@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/operators/op_traits.h"
 #include "rules/evaluate/answers.h"
@@ -35,14 +34,9 @@ class TriangleSearch {
  public:
   explicit TriangleSearch(Look& look) : look_(look), g_(look.graph()), e_(g_.egraph()), dims_(g_.dims()) {}
 
-  // A class is looked at once: classes read each other through views that undo each other.
   std::optional<Dim> triangle(Id id) {
     id = e_.find(id);
-    if (const auto it = known_.find(id); it != known_.end()) return it->second;
-    if (known_.size() == kMostClasses) return std::nullopt;
-    known_[id] = std::nullopt;
-    const std::optional<Dim> found = look_at(id);
-    return known_[id] = found;
+    return found_.of(id, [&] { return look_at(id); });
   }
 
  private:
@@ -159,7 +153,7 @@ class TriangleSearch {
   const OnnxEGraph& g_;
   const EGraph& e_;
   DimTable& dims_;
-  absl::flat_hash_map<Id, std::optional<Dim>> known_;
+  FoundOnce<Dim, kMostClasses> found_;
 };
 
 }  // namespace
