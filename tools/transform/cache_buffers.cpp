@@ -17,11 +17,6 @@ namespace {
 
 bool is_grouped(const Node& node) { return is_operator(node, "GroupQueryAttention", kMicrosoftDomain); }
 
-absl::Status cannot_remove(const Node& node, std::string_view why) {
-  const std::string& name = node.name.empty() ? node.outputs[0] : node.name;
-  return absl::UnimplementedError(fmt::format("node '{}' ({}): {}", name, qualified_name(node.domain, node.op_type), why));
-}
-
 class BufferRemover {
  public:
   BufferRemover(const Model& model, const std::vector<CacheBuffer>& buffers, const DecoderFacts& facts)

@@ -27,6 +27,8 @@ namespace saturate {
 
 // "node 'x' (ReduceMean): WHY".
 absl::Status cannot_cache(const Node& node, std::string_view why);
+// Of taking a cache out: "node 'x' (Slice): WHY".
+absl::Status cannot_remove(const Node& node, std::string_view why);
 
 // What is known of the values of a model before it is changed.
 class DecoderFacts {

@@ -9,10 +9,17 @@
 
 namespace saturate {
 
-absl::Status cannot_cache(const Node& node, std::string_view why) {
+namespace {
+
+std::string about(const Node& node, std::string_view why) {
   const std::string& name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
-  return absl::UnimplementedError(fmt::format("no cache: node '{}' ({}): {}", name, qualified_name(node.domain, node.op_type), why));
+  return fmt::format("node '{}' ({}): {}", name, qualified_name(node.domain, node.op_type), why);
 }
+
+}  // namespace
+
+absl::Status cannot_cache(const Node& node, std::string_view why) { return absl::UnimplementedError("no cache: " + about(node, why)); }
+absl::Status cannot_remove(const Node& node, std::string_view why) { return absl::UnimplementedError(about(node, why)); }
 
 bool is_elementwise(const Node& node) { return has(Trait::kElementwise, node) || has(Trait::kUnaryElementwise, node) || broadcasts(node); }
 

@@ -82,7 +82,7 @@ class WindowRemover {
     for (const auto* names : {&std::as_const(read), &node.outputs})
       for (const std::string& name : *names)
         if (!name.empty() && !work_.facts.shape(name) && (name == node.outputs[0] || !is_operator(node, "Attention")))
-          return cannot_leave(node, fmt::format("the rank of '{}' is not known", name));
+          return cannot_remove(node, fmt::format("the rank of '{}' is not known", name));
     if (node.domain.empty()) {
       if (node.op_type == "Shape") return shape(node);
       if (node.op_type == "Concat" && pasts_.contains(node.inputs[0])) return joined(node);
@@ -110,12 +110,12 @@ class WindowRemover {
     const std::string& fresh = node.inputs.back();
     const auto marks = marks_.find(fresh);
     if (node.inputs.size() != 2 || marks == marks_.end())
-      return cannot_leave(node, "it joins the past and something else than the tokens of the window");
+      return cannot_remove(node, "it joins the past and something else than the tokens of the window");
     std::string value = fresh;
     Marks at = marks->second;
     if (const auto row = axis_of(at, Of::kWindow); row && *row != along) {  // an axis of one entry, as others are
       if (work_.window != 1 || work_.size(fresh, along) != 1)
-        return cannot_leave(node, "it joins them along another axis than that of the tokens");
+        return cannot_remove(node, "it joins them along another axis than that of the tokens");
       value = swapped(value, *row, along);
       at = {};
     }
@@ -152,7 +152,7 @@ class WindowRemover {
   // Axes of a result that have the entries of an operand's; and those of other operands.
   absl::Status generic(const Node& node) {
     const auto found = same_axes(work_.facts, node);
-    if (!found) return cannot_leave(node, "nothing is known of what it does along the tokens");
+    if (!found) return cannot_remove(node, "nothing is known of what it does along the tokens");
     if (absl::Status s = alone(node, *found); !s.ok()) return s;
     std::map<std::string, Marks> beside;  // axes of what does not depend on the tokens
     const std::set<std::string> outputs(node.outputs.begin(), node.outputs.end());
@@ -161,7 +161,7 @@ class WindowRemover {
         std::optional<Of> what;
         for (const AxisOf& axis : axes)
           if (const auto it = marks_.find(axis.value); it != marks_.end() && it->second.contains(axis.axis)) {
-            if (what && *what != it->second.at(axis.axis)) return cannot_leave(node, "tokens of the window stand beside places");
+            if (what && *what != it->second.at(axis.axis)) return cannot_remove(node, "tokens of the window stand beside places");
             what = it->second.at(axis.axis);
           }
         if (!what) continue;
@@ -198,7 +198,7 @@ class WindowRemover {
           return std::any_of(axes.begin(), axes.end(), is) && std::any_of(axes.begin(), axes.end(), is_result);
         });
         if ((!stays && !summed) || goes_along(node, input, axis))
-          return cannot_leave(node, fmt::format("it mixes tokens along axis {} of '{}'", axis, input));
+          return cannot_remove(node, fmt::format("it mixes tokens along axis {} of '{}'", axis, input));
       }
     }
     return absl::OkStatus();
@@ -247,7 +247,7 @@ class WindowRemover {
   }
 
   absl::Status view(const Node& node) {
-    if (!is_token(node.inputs[0])) return cannot_leave(node, "its shape depends on tokens");
+    if (!is_token(node.inputs[0])) return cannot_remove(node, "its shape depends on tokens");
     if (node.op_type == "Reshape" && marks_.at(node.inputs[0]) == Marks{{1, Of::kWindow}} && joins_rows(node.inputs[0], node.outputs[0]))
       return rows_joined(node);
     if (node.op_type == "Reshape" && marks_.at(node.inputs[0]) == Marks{{0, Of::kRows}} && joins_rows(node.outputs[0], node.inputs[0]))
@@ -258,13 +258,13 @@ class WindowRemover {
     for (const auto& [axis, of] : marks_.at(node.inputs[0])) {
       const auto to = axis_behind_view(node, axis);
       if (!to || result.contains(*to) || (of == Of::kPlaces && !axis_in_front(node, *to, axis)))
-        return cannot_leave(node, fmt::format("tokens, along axis {} of '{}', don't stay apart", axis, node.inputs[0]));
+        return cannot_remove(node, fmt::format("tokens, along axis {} of '{}', don't stay apart", axis, node.inputs[0]));
       result[*to] = of;
       entries[*to] = WindowSide::Entry::kTokens;
       if (!axis_in_front(node, *to, axis)) moved = axis;
     }
     std::vector<std::string> inputs = node.inputs;
-    if (moved && result.size() > 1) return cannot_leave(node, "it turns tokens, and has places, too");
+    if (moved && result.size() > 1) return cannot_remove(node, "it turns tokens, and has places, too");
     marks_[node.outputs[0]] = result;
     if (moved) return turned(node, *moved, result.begin()->first);
     if (node.op_type == "Reshape") inputs[1] = side_.resized(node, 1, entries);
@@ -315,13 +315,13 @@ class WindowRemover {
     }
     others = other_axes(result, to);
     const auto place = place_among(result, others, behind(value, from));
-    if (!place) return cannot_leave(node, "where it puts tokens is not known");
+    if (!place) return cannot_remove(node, "where it puts tokens is not known");
     std::vector<std::int64_t> sizes, perm;
     for (const int k : others) sizes.push_back(std::max<std::int64_t>(work_.size(result, k), 0));
     for (std::int64_t k = 0; k < static_cast<std::int64_t>(sizes.size()); ++k)
       perm.push_back(k < static_cast<std::int64_t>(*place) ? k : k + 1);
     if (std::count(sizes.begin(), sizes.end(), 0) > (*place > 0 && sizes[0] == 0 ? 1 : 0))
-      return cannot_leave(node, "a size of its result is not known");
+      return cannot_remove(node, "a size of its result is not known");
     sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(*place), -1);
     perm.insert(perm.begin() + to, static_cast<std::int64_t>(*place));
     const std::string in_order = writer_.node("Reshape", {value, writer_.ints(sizes)}, result + "_in_order");
@@ -330,12 +330,12 @@ class WindowRemover {
   }
 
   absl::Status expand(const Node& node) {
-    if (!is_token(node.inputs[0])) return cannot_leave(node, "its shape depends on tokens");
+    if (!is_token(node.inputs[0])) return cannot_remove(node, "its shape depends on tokens");
     std::map<int, WindowSide::Entry> entries;
     const int shift = rank(node.outputs[0]) - rank(node.inputs[0]);
     Marks& result = marks_[node.outputs[0]];
     for (const auto& [axis, of] : marks_.at(node.inputs[0])) {
-      if (work_.size(node.outputs[0], axis + shift) != work_.size(node.inputs[0], axis)) return cannot_leave(node, "it repeats tokens");
+      if (work_.size(node.outputs[0], axis + shift) != work_.size(node.inputs[0], axis)) return cannot_remove(node, "it repeats tokens");
       result[axis + shift] = of;
       entries[axis + shift] = WindowSide::Entry::kOne;
     }
@@ -347,7 +347,7 @@ class WindowRemover {
     const Marks& marks = marks_.at(node.inputs[0]);
     const auto numbers = [&](std::size_t i) { return i < node.inputs.size() ? work_.facts.ints(node.inputs[i]) : std::nullopt; };
     const auto starts = numbers(1), ends = numbers(2), axes = numbers(3), steps = numbers(4);
-    if (!starts || !ends || !axes) return cannot_leave(node, "where it cuts is no constant");
+    if (!starts || !ends || !axes) return cannot_remove(node, "where it cuts is no constant");
     const int all = rank(node.inputs[0]);
     std::size_t whole = 0;
     for (std::size_t i = 0; i < axes->size(); ++i) {
@@ -355,7 +355,7 @@ class WindowRemover {
       if (!marks.contains(axis)) continue;
       const std::int64_t had = work_.size(node.inputs[0], axis), has = work_.size(node.outputs[0], axis);
       const bool last = ((*starts)[i] == had - has || (*starts)[i] == -has) && (*ends)[i] >= had && (!steps || (*steps)[i] == 1);
-      if (!last || (had != has && marks.at(axis) == Of::kWindow)) return cannot_leave(node, "it takes tokens out of all");
+      if (!last || (had != has && marks.at(axis) == Of::kWindow)) return cannot_remove(node, "it takes tokens out of all");
       ++whole;
     }
     marks_[node.outputs[0]] = marks;
@@ -389,7 +389,7 @@ class WindowRemover {
     const auto at = marks.find(along);
     if (at == marks.end()) return made(node, node.inputs);
     const auto row = axis_of(marks, Of::kWindow);
-    if (at->second == Of::kWindow || !row || *row > along) return cannot_leave(node, "it mixes tokens of the window");
+    if (at->second == Of::kWindow || !row || *row > along) return cannot_remove(node, "it mixes tokens of the window");
     std::string seen = visible(work_.size(node.inputs[0], along));
     std::vector<std::int64_t> between;
     for (int k = 1; k < all - *row; ++k)
@@ -403,10 +403,10 @@ class WindowRemover {
     for (const std::size_t i : {1, 2}) {
       const std::string& past = node.inputs[i + 3];
       const bool apart = rank(inputs[i]) == 4;
-      if (!pasts_.contains(past)) return cannot_leave(node, fmt::format("it reads '{}' as its past", past));
+      if (!pasts_.contains(past)) return cannot_remove(node, fmt::format("it reads '{}' as its past", past));
       const auto marks = marks_.find(inputs[i]);
       if (marks == marks_.end() || marks->second.size() != 1 || marks->second.begin()->second != Of::kWindow)
-        return cannot_leave(node, "its keys and values are not those of the window");
+        return cannot_remove(node, "its keys and values are not those of the window");
       const int axis = apart ? 2 : 1;
       if (const int at = marks->second.begin()->first; at != axis) inputs[i] = swapped(inputs[i], at, axis);
       if (node.outputs.size() <= i || node.outputs[i].empty()) continue;
@@ -425,9 +425,9 @@ class WindowRemover {
   absl::Status attention(const Node& node) {
     const bool past = node.inputs.size() > 5 && !node.inputs[4].empty() && !node.inputs[5].empty();
     for (std::size_t i = past ? 6 : 4; i < node.inputs.size(); ++i)
-      if (!node.inputs[i].empty()) return cannot_leave(node, fmt::format("it reads '{}'", node.inputs[i]));
+      if (!node.inputs[i].empty()) return cannot_remove(node, fmt::format("it reads '{}'", node.inputs[i]));
     for (std::size_t i = past ? 3 : 1; i < node.outputs.size(); ++i)
-      if (!node.outputs[i].empty()) return cannot_leave(node, fmt::format("it makes '{}', too", node.outputs[i]));
+      if (!node.outputs[i].empty()) return cannot_remove(node, fmt::format("it makes '{}', too", node.outputs[i]));
     std::vector<std::string> inputs(node.inputs.begin(), node.inputs.begin() + 3);
     const int tokens = rank(inputs[0]) - 2;  // of [batch, heads, tokens, size] or [batch, tokens, size]
     for (std::size_t i = 0; i < (past ? 1 : 3); ++i) {
@@ -437,7 +437,7 @@ class WindowRemover {
       if (marks != marks_.end() && marks->second == Marks{{axis, wanted}}) continue;
       const auto at = marks == marks_.end() ? std::nullopt : axis_of(marks->second, wanted);
       if (!at || marks->second.size() > 1 || work_.size(inputs[i], axis) != 1 || i > 0)
-        return cannot_leave(
+        return cannot_remove(
             node, i == 0 ? "its queries are not those of the window" : "it attends to something else than the past and the window");
       inputs[i] = swapped(inputs[i], *at, axis);
     }
@@ -450,7 +450,7 @@ class WindowRemover {
     const std::int64_t places =
         past ? work_.size(node.inputs[4], 2) + work_.window : work_.size(node.inputs[1], rank(node.inputs[1]) == 4 ? 2 : 1);
     if (node.inputs.size() > 3 && !node.inputs[3].empty()) {
-      if (is_token(node.inputs[3])) return cannot_leave(node, "its mask depends on what the tokens are");
+      if (is_token(node.inputs[3])) return cannot_remove(node, "its mask depends on what the tokens are");
       const int all = rank(node.inputs[3]);
       absl::StatusOr<std::string> mask = side_.at_tokens(node, node.inputs[3], {all - 2, all - 1});
       if (!mask.ok()) return mask.status();
@@ -470,11 +470,11 @@ class WindowRemover {
     std::vector<std::string> inputs = node.inputs;
     const int axis = rank(inputs[0]) == 4 ? 2 : 1;
     const auto marks = marks_.find(inputs[0]);
-    if (marks == marks_.end() || marks->second.size() != 1) return cannot_leave(node, "it turns something else than tokens");
+    if (marks == marks_.end() || marks->second.size() != 1) return cannot_remove(node, "it turns something else than tokens");
     const auto [at, of] = *marks->second.begin();
     if (at != axis) {
       if (work_.window != 1 || of != Of::kWindow || work_.size(inputs[0], axis) != 1)
-        return cannot_leave(node, "its tokens stand elsewhere");
+        return cannot_remove(node, "its tokens stand elsewhere");
       inputs[0] = swapped(inputs[0], at, axis);
     }
     const bool by_index = inputs.size() > 3 && !inputs[3].empty();

@@ -19,9 +19,6 @@
 
 namespace saturate {
 
-// "node 'x' (Slice): WHY".
-absl::Status cannot_leave(const Node& node, std::string_view why);
-
 struct WindowWork {
   const Model& model;
   const DecoderFacts& facts;

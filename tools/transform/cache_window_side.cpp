@@ -64,11 +64,6 @@ std::optional<std::int64_t> counts_from(const Tensor& tensor) {
 
 }  // namespace
 
-absl::Status cannot_leave(const Node& node, std::string_view why) {
-  const std::string& name = node.name.empty() && !node.outputs.empty() ? node.outputs[0] : node.name;
-  return absl::UnimplementedError(fmt::format("node '{}' ({}): {}", name, qualified_name(node.domain, node.op_type), why));
-}
-
 std::int64_t WindowWork::size(const std::string& value, int axis) const {
   const std::vector<Dim>* dims = facts.shape(value);
   if (!dims || axis < 0 || axis >= static_cast<int>(dims->size())) return -1;
@@ -160,9 +155,9 @@ absl::StatusOr<std::string> WindowSide::made(const Node& reader, const std::stri
     if (const absl::StatusOr<std::string> each = spread(reader, value); each.ok()) return shaped(*each, value, *at.row);
   }
   if (value == work_.inputs.before && !at.column) return value;
-  if (!node) return cannot_leave(reader, fmt::format("nothing is known of the places of '{}'", value));
+  if (!node) return cannot_remove(reader, fmt::format("nothing is known of the places of '{}'", value));
   for (const std::string& read : node->inputs)
-    if (!read.empty() && !work_.facts.shape(read)) return cannot_leave(*node, fmt::format("the rank of '{}' is not known", read));
+    if (!read.empty() && !work_.facts.shape(read)) return cannot_remove(*node, fmt::format("the rank of '{}' is not known", read));
   return through(*node, value, at);
 }
 
@@ -179,7 +174,7 @@ absl::StatusOr<std::string> WindowSide::through(const Node& node, const std::str
     const auto along = static_cast<int>(axis < 0 ? axis + work_.facts.rank(value) : axis);
     if (node.op_type == "Concat" && at.column != along && at.row != along) return elementwise(node, at);
   }
-  return cannot_leave(node, fmt::format("nothing is known of what it does along the places of '{}'", value));
+  return cannot_remove(node, fmt::format("nothing is known of what it does along the places of '{}'", value));
 }
 
 // The last axes of its inputs stand on those of its result.
@@ -202,13 +197,13 @@ absl::StatusOr<std::string> WindowSide::viewed(const Node& node, const std::stri
   std::map<int, Entry> entries;
   if (at.column) {
     read.column = axis_in_front_of_view(work_, node, *at.column);
-    if (!read.column) return cannot_leave(node, fmt::format("places don't stay apart in '{}'", value));
+    if (!read.column) return cannot_remove(node, fmt::format("places don't stay apart in '{}'", value));
     entries[*at.column] = Entry::kTokens;
   }
   if (at.row && *at.row >= 0) {
     read.row = axis_in_front_of_view(work_, node, *at.row);
     if (!read.row && work_.size(value, *at.row) > 1)
-      return cannot_leave(node, fmt::format("tokens of the window don't stay apart in '{}'", value));
+      return cannot_remove(node, fmt::format("tokens of the window don't stay apart in '{}'", value));
     entries[*at.row] = Entry::kRest;
     const Node* cast = work_.facts.producer(node.inputs[0]);
     const std::string& counted = cast && is_operator(*cast, "Cast") ? cast->inputs[0] : node.inputs[0];
@@ -259,7 +254,7 @@ absl::StatusOr<std::string> WindowSide::sliced(const Node& node, const std::stri
   const auto numbers = [&](std::size_t i) { return i < node.inputs.size() ? work_.facts.ints(node.inputs[i]) : std::nullopt; };
   const auto axes = numbers(3), steps = numbers(4);
   const int rank = work_.facts.rank(value);
-  const auto unknown = [&] { return cannot_leave(node, fmt::format("which places it takes of '{}' is not known", node.inputs[0])); };
+  const auto unknown = [&] { return cannot_remove(node, fmt::format("which places it takes of '{}' is not known", node.inputs[0])); };
   if (!axes || axes->size() != 1 || (steps && (*steps)[0] != 1)) return unknown();
   const auto along = static_cast<int>((*axes)[0] < 0 ? (*axes)[0] + rank : (*axes)[0]);
   if (at.row != along && at.column != along) {
@@ -274,8 +269,7 @@ absl::StatusOr<std::string> WindowSide::sliced(const Node& node, const std::stri
   if (starts && ends && had > 0 && has > 0) {
     const bool last = (*starts)[0] == had - has || (*starts)[0] == -has;
     if (!last || (*ends)[0] < had) return unknown();
-    Placed read = at;
-    return at_tokens(node, node.inputs[0], read);
+    return at_tokens(node, node.inputs[0], at);
   }
   // As many of a table as there are tokens.
   if (at.row != along || !constant(node.inputs[0])) return unknown();
@@ -313,10 +307,10 @@ absl::StatusOr<std::string> WindowSide::gathered(const Node& node, Placed at) {
 absl::StatusOr<std::string> WindowSide::summed(const Node& node, Placed at) {
   const auto axes = work_.facts.ints(node.inputs[1]);
   const int rank = work_.facts.rank(node.inputs[0]);
-  if (!axes || axes->size() != 1) return cannot_leave(node, "its axis is no constant");
+  if (!axes || axes->size() != 1) return cannot_remove(node, "its axis is no constant");
   const auto along = static_cast<int>((*axes)[0] < 0 ? (*axes)[0] + rank : (*axes)[0]);
   const bool plain = int_attribute(node, "exclusive", 0) == 0 && int_attribute(node, "reverse", 0) == 0;
-  if ((at.row == along || at.column == along) && !plain) return cannot_leave(node, "it counts places from the end, or without their own");
+  if ((at.row == along || at.column == along) && !plain) return cannot_remove(node, "it counts places from the end, or without their own");
   absl::StatusOr<std::string> part = at_tokens(node, node.inputs[0], at);
   if (!part.ok() || (at.row == along && work_.window == 1)) return part;  // a sum of one token
   Node copy = node;
@@ -330,9 +324,9 @@ absl::StatusOr<std::string> WindowSide::largest(const Node& node, const std::str
   const int all = work_.facts.rank(node.inputs[0]);
   const std::optional<int> row = at.row ? at.row : at.column;
   if (!axes || axes->size() != 1 || (at.row && at.column) || !is_floating(work_.facts.dtype(value)))
-    return cannot_leave(node, "over which places it goes is not known");
+    return cannot_remove(node, "over which places it goes is not known");
   const auto along = static_cast<int>((*axes)[0] < 0 ? (*axes)[0] + all : (*axes)[0]);
-  if (*row + 1 != along || along + 1 != all) return cannot_leave(node, "over which places it goes is not known");
+  if (*row + 1 != along || along + 1 != all) return cannot_remove(node, "over which places it goes is not known");
   absl::StatusOr<std::string> part = at_tokens(node, node.inputs[0], {row, along});
   if (!part.ok()) return part;
   Node copy = node;
@@ -348,7 +342,7 @@ absl::StatusOr<std::string> WindowSide::rows_of_constant(const Node& reader, con
     return work_.writer.node("Slice", {*table, work_.writer.ints({0}), work_.tokens, work_.writer.ints({row})}, value + "_of_tokens");
   if (work_.window == 1) return value;  // the same in all windows
   if (counts_from(tensor)) return counted(value, tensor, row);
-  return cannot_leave(reader, fmt::format("how '{}', which has a row for each token of the window, goes on is not known", value));
+  return cannot_remove(reader, fmt::format("how '{}', which has a row for each token of the window, goes on is not known", value));
 }
 
 // A constant with an entry for each place.
@@ -389,7 +383,8 @@ std::optional<std::string> WindowSide::table_behind(const std::string& value, co
 absl::StatusOr<std::string> WindowSide::by_distance(const Node& reader, const std::string& value, const Tensor& tensor, int row,
                                                     int column) {
   GraphWriter& w = work_.writer;
-  if (row + 1 != column) return cannot_leave(reader, fmt::format("tokens of the window don't stand in front of the places of '{}'", value));
+  if (row + 1 != column)
+    return cannot_remove(reader, fmt::format("tokens of the window don't stand in front of the places of '{}'", value));
   Rows rows{rows_along(tensor.rank() > 0 && row < 0 ? tensor.reshaped([&] {
     Shape dims = tensor.dims();
     dims.insert(dims.begin(), 1);
@@ -411,7 +406,7 @@ absl::StatusOr<std::string> WindowSide::by_distance(const Node& reader, const st
     const Rows others = rows_along(places_of(rows[r]), along);
     const std::size_t shift = rows.size() - 1 - r;
     if (!std::equal(others.begin(), others.end() - static_cast<std::ptrdiff_t>(shift), places.begin() + static_cast<std::ptrdiff_t>(shift)))
-      return cannot_leave(reader, fmt::format("'{}' depends on more than how far tokens are from each other", value));
+      return cannot_remove(reader, fmt::format("'{}' depends on more than how far tokens are from each other", value));
   }
   std::reverse(places.begin(), places.end());
   const Tensor near = of_rows(last, along, places);
@@ -465,7 +460,7 @@ bool WindowSide::depends_on_before(const std::string& value) {
   bool& found = depends_[value] = false;
   if (node && !is_operator(*node, "Shape"))
     found = std::any_of(node->inputs.begin(), node->inputs.end(), [&](const std::string& input) { return depends_on_before(input); });
-  return depends_[value] = found;
+  return found;
 }
 
 // One number of each window as one of each token, [tokens]: before the first token there are none, before the second one there is one.
@@ -477,7 +472,7 @@ absl::StatusOr<std::string> WindowSide::spread(const Node& reader, const std::st
   }
   const Node& node = *work_.facts.producer(value);
   if (is_view_of_axes(node)) return spread(node, node.inputs[0]);
-  if (!is_elementwise(node)) return cannot_leave(reader, fmt::format("how '{}' counts the tokens is not known", value));
+  if (!is_elementwise(node)) return cannot_remove(reader, fmt::format("how '{}' counts the tokens is not known", value));
   Node copy = node;
   for (std::string& input : copy.inputs) {
     if (!depends_on_before(input)) continue;

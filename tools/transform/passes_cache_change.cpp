@@ -12,6 +12,7 @@
 #include "tools/transform/cache_rounding.h"
 #include "tools/transform/calibration.h"
 #include "tools/transform/edit.h"
+#include "tools/transform/floats.h"
 #include "tools/transform/last_rows.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/step_check.h"
@@ -98,7 +99,7 @@ constexpr double kTimesRounding = 3;
 constexpr std::int64_t kRowsOfRounding = 4;
 
 // What a cache may lose at most, as a share of what is usual among logits: beyond that scales are of no use.
-double most_of(DType dtype) { return dtype == DType::kFloat16 ? 0.02 : dtype == DType::kBfloat16 ? 0.16 : 0.5; }
+double most_of(DType dtype) { return dtype == DType::kInt8 ? 0.5 : rtol_of_layers(dtype); }
 
 // By how much logits may differ: by a few times what such rounding makes of the model that there was, on tokens that scales have not seen.
 absl::StatusOr<double> tolerance_of(const Work& work, const Decoder& decoder, const CacheCode& code, const Inputs& given) {

@@ -7,6 +7,7 @@
 #include "tools/transform/calibration.h"
 #include "tools/transform/clamp.h"
 #include "tools/transform/constant_nodes.h"
+#include "tools/transform/floats.h"
 #include "tools/transform/mask_fills.h"
 #include "tools/transform/mixed.h"
 #include "tools/transform/passes.h"
@@ -19,9 +20,6 @@ namespace {
 
 constexpr double kRoom = 0.5;  // share of the largest number of a type that others than the measured inputs may still need
 constexpr std::size_t kShown = 5;
-// Of results, as the rounding of some dozens of layers makes it.
-constexpr double kRtolOfFloat16 = 0.02;
-constexpr double kRtolOfBfloat16 = 0.16;
 
 std::string some(const std::vector<std::string>& names) {
   const std::size_t shown = std::min(kShown, names.size());
@@ -189,7 +187,7 @@ absl::Status precision(Work& work, const Arguments& args) {
             keep_for_error({original, work.model, *types, *ranges, max_error, work.check.cancel}, args, *options, weights, work);
         !s.ok())
       return s;
-  allow(work, *ranges, std::max(max_error, options->to == DType::kFloat16 ? kRtolOfFloat16 : kRtolOfBfloat16));
+  allow(work, *ranges, std::max(max_error, rtol_of_layers(options->to)));
   Precision made = with_precision(work.model, *types, *options, weights);
   tell(made, args.text("dtype"), work);
   tie_halves(made, *types, options->to, work);

@@ -3,21 +3,20 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "tools/transform/floats.h"
+#include "tools/verify/widened.h"
 
 namespace saturate {
 namespace {
 
 constexpr double kRtolOfSums = 1e-3;  // which are made over positions in other orders
-constexpr double kRtolOfHalves = 0.02;
 
 }  // namespace
 
 double rtol_of_steps(const Model& model) {
   const auto& weights = model.graph.initializers;
-  const bool half = std::any_of(weights.begin(), weights.end(), [](const Initializer& i) {
-    return i.tensor.dtype() == DType::kFloat16 || i.tensor.dtype() == DType::kBfloat16;
-  });
-  return half ? kRtolOfHalves : kRtolOfSums;
+  const bool half = std::any_of(weights.begin(), weights.end(), [](const Initializer& i) { return is_16_bit_float(i.tensor.dtype()); });
+  return half ? rtol_of_layers(DType::kFloat16) : kRtolOfSums;
 }
 
 absl::Status same_steps(Work& work, const Model& first, const Model& second, SteppingOptions options) {
