@@ -183,7 +183,7 @@ absl::StatusOr<std::shared_ptr<ExternalFiles::File>> ExternalFiles::open(const s
       file->base = nullptr;
       return refused(location, fmt::format("cannot map it: {}", std::strerror(errno)));
     }
-    note_mapping(file->base, file->size, file->path);
+    note_mapping(file->base, file->size, file->path, file->fd);
   }
   return file;
 }

@@ -48,8 +48,14 @@ struct SaveOptions {
 // names, types and subgraphs put in.
 absl::Status save_model(const Model& model, const std::string& path, const SaveOptions& options = {});
 absl::StatusOr<std::string> serialize_model(const Model& model);
-// The same without the raw_data of initializers of at least `threshold` bytes: setting it to what `detached` says gives the same message.
-absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached);
+// What stands for data that is left out.
+enum class LeftOutAs : std::uint8_t {
+  kNothing,   // setting raw_data to what `detached` says gives the whole message
+  kExternal,  // the message says that the data is external, in a file that is not there; a runtime is to be given it by name
+};
+// The same without the raw_data of initializers of at least `threshold` bytes.
+absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached,
+                                            LeftOutAs as = LeftOutAs::kNothing);
 std::string print_model_text(const Model& model);
 // metadata_props of a node, as they would be written.
 Metadata metadata_of(const Node& node);

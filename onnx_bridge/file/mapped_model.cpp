@@ -67,7 +67,7 @@ MappedFile::~MappedFile() {
 std::shared_ptr<const MappedFile> map_file(int fd, std::size_t size, const std::string& path) {
   void* base = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (base == MAP_FAILED) return nullptr;
-  note_mapping(base, size, path);
+  note_mapping(base, size, path, fd);
   return std::make_shared<const MappedFile>(static_cast<const char*>(base), size);
 }
 

@@ -44,19 +44,27 @@ void write_raw(CodedOutputStream& out, std::span<const std::byte> bytes) {
   }
 }
 
+// Data of at least so many bytes is left out and told in `to`.
+struct Apart {
+  std::size_t from = 0;
+  LeftOutAs as = LeftOutAs::kNothing;
+  std::vector<DetachedData>* to = nullptr;
+};
+
 // A model taken apart so that weights are written from where they lie, in the order in which protobuf writes fields.
 class ModelPieces {
  public:
-  // `detached`: data of at least `detach_from` bytes is left out and told there.
-  ModelPieces(const Model& model, DataFilePlan* plan, const SaveOptions& options, bool inline_goes_out,
-              std::vector<DetachedData>* detached = nullptr, std::size_t detach_from = 0)
+  ModelPieces(const Model& model, DataFilePlan* plan, const SaveOptions& options, bool inline_goes_out, const Apart& apart = {})
       : writer_(plan, options.external_threshold, inline_goes_out) {
     for (const Node& n : model.graph.nodes) nodes_.push_back(writer_.message(n));
     for (const Initializer& i : model.graph.initializers) {
       if (i.sparse) continue;
-      auto apart = detached && i.tensor.bytes().size() >= detach_from ? writer_.parts_without_data(i) : std::nullopt;
-      if (apart) detached->push_back({initializers_.size(), std::exchange(apart->raw, {}), std::make_shared<Tensor>(i.tensor)});
-      initializers_.push_back(apart ? *apart : writer_.parts(i, true));
+      auto without = apart.to && i.tensor.bytes().size() >= apart.from ? writer_.parts_without_data(i) : std::nullopt;
+      if (without) {
+        apart.to->push_back({initializers_.size(), std::exchange(without->raw, {}), std::make_shared<Tensor>(i.tensor)});
+        if (apart.as == LeftOutAs::kExternal) without->message = writer_.as_external(*without->message, i.tensor.bytes().size());
+      }
+      initializers_.push_back(without ? *without : writer_.parts(i, true));
       tensors_.push_back(i.tensor);
     }
     for (const Function& f : model.functions) functions_.push_back(writer_.message(f));
@@ -291,8 +299,8 @@ absl::StatusOr<std::string> serialize(const ModelPieces& pieces) {
 
 absl::StatusOr<std::string> serialize_model(const Model& model) { return serialize(ModelPieces(model, nullptr, {}, false)); }
 
-absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached) {
-  return serialize(ModelPieces(model, nullptr, {}, false, &detached, threshold));
+absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached, LeftOutAs as) {
+  return serialize(ModelPieces(model, nullptr, {}, false, {threshold, as, &detached}));
 }
 
 }  // namespace saturate

@@ -105,6 +105,8 @@ class Writer {
   InitializerParts parts(const Initializer& initializer, bool keep_raw_apart);
   // The same with the data always apart; nullopt where it isn't written as raw_data.
   std::optional<InitializerParts> parts_without_data(const Initializer& initializer);
+  // A message without data that says that so many bytes of it lie in a file.
+  const onnx::TensorProto* as_external(const onnx::TensorProto& message, std::size_t bytes);
   const onnx::SparseTensorProto* sparse_message(const Initializer& initializer);
   // Everything of a graph but nodes and initializers.
   void write_rest(const Graph& graph, onnx::GraphProto* out);

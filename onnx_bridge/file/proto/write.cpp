@@ -308,6 +308,19 @@ std::optional<Writer::InitializerParts> Writer::parts_without_data(const Initial
   return parts;
 }
 
+const onnx::TensorProto* Writer::as_external(const onnx::TensorProto& message, std::size_t bytes) {
+  auto* out = own<onnx::TensorProto>();
+  *out = message;
+  out->set_data_location(onnx::TensorProto::EXTERNAL);
+  out->clear_external_data();
+  for (const auto& [key, value] : {std::pair("location", std::string("weights")), std::pair("length", std::to_string(bytes))}) {
+    auto* entry = out->add_external_data();
+    entry->set_key(key);
+    entry->set_value(value);
+  }
+  return out;
+}
+
 const onnx::SparseTensorProto* Writer::sparse_message(const Initializer& init) {
   const auto* origin = origin_of<onnx::SparseTensorProto>(init.origin);
   if (origin->values().name() == init.name) return origin;
