@@ -20,7 +20,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/extract/saturate_cost.h DESTINATION ${CMAKE_
 install(FILES ${PROJECT_SOURCE_DIR}/egraph/egraph.h ${PROJECT_SOURCE_DIR}/egraph/rewrite.h ${PROJECT_SOURCE_DIR}/egraph/scheduler.h ${PROJECT_SOURCE_DIR}/egraph/explain.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/saturate/egraph)
 target_compile_features(saturate_common INTERFACE cxx_std_20)
-install(TARGETS saturate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS saturate saturate-judge RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(NOT CMAKE_CROSSCOMPILING)
   set(shell_dir ${PROJECT_BINARY_DIR}/tools/shell)
   install(FILES ${shell_dir}/saturate.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME saturate OPTIONAL)

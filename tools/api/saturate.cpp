@@ -15,6 +15,7 @@
 #include "tools/explain/inspect.h"
 #include "tools/io/files.h"
 #include "tools/io/terminal.h"
+#include "tools/judge/choice.h"
 #include "tools/pipeline/pipeline.h"
 #include "tools/transform/split.h"
 #include "tools/transform/transform.h"
@@ -84,6 +85,9 @@ Expected<VerifyOptions> check_of(const Options& o, const GivenShapes& shapes) {
     if (auto error = add(*o.inputs)) return *std::move(error);
   for (const Values& more : o.more_inputs)
     if (auto error = add(more)) return *std::move(error);
+  if (options.runtime) return options;
+  const absl::Status judged = choose_judges({o.judges, o.onnxruntime, o.installed_onnxruntime, true}, options);
+  if (!judged.ok()) return error_of(judged, "", "");
   return options;
 }
 

@@ -231,6 +231,11 @@ struct Options {
   std::optional<Values> inputs = {};     // these instead of random ones
   std::vector<Values> more_inputs = {};  // and these, one case each
   std::optional<Runtime> runtime = {};   // that runs the models when they are compared; nullopt: ours. `max_memory` does not bind it
+  // Who judges: "saturate", "onnxruntime" (in a process of its own), "onnxruntime=PATH" of its shared library. None: saturate, and
+  // onnxruntime where `onnxruntime`, the variable SATURATE_ONNXRUNTIME or `installed_onnxruntime` names it: a shared library, or the folder of
+  // the package. It is code, and trusted.
+  std::vector<std::string> judges = {};
+  std::string onnxruntime = {}, installed_onnxruntime = {};
 
   const std::atomic<bool>* stop = nullptr;   // ends the rewriting: the best result so far
   const std::atomic<bool>* abort = nullptr;  // gives up: kInterrupted (set `stop` too)

@@ -58,6 +58,8 @@ struct RuntimeArgs {
 
 struct VerifyArgs {
   RuntimeArgs runtime;
+  std::vector<std::string> judges;  // words of --judge
+  std::string onnxruntime;          // a file or a folder
   std::vector<std::string> inputs;  // .npz
   std::optional<double> rtol, atol;
   int steps = 0;

@@ -14,6 +14,7 @@
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/file/output_file.h"
 #include "onnx_bridge/model/wrong_usage.h"
+#include "tools/judge/choice.h"
 #include "tools/cli/cli.h"
 #include "tools/io/files.h"
 #include "tools/io/npz.h"
@@ -306,6 +307,21 @@ absl::StatusOr<std::vector<Model>> load_encoders(const DecoderArgs& args) {
   return out;
 }
 
+namespace {
+
+// --runtime is an older name of --judge where models are compared.
+JudgeWords judge_words(const VerifyArgs& args) {
+  JudgeWords words{args.judges, args.onnxruntime, "", false};
+  if (const OtherRuntimes* others = args.runtime.others) {
+    words.installed = others->onnxruntime;
+    words.in_python = true;
+  }
+  if (args.runtime.name != kOurRuntime) words.judges.push_back(args.runtime.name);
+  return words;
+}
+
+}  // namespace
+
 absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const ShapeArgs& shapes, const CommonArgs& common,
                                              const Model& original) {
   VerifyOptions options;
@@ -328,9 +344,14 @@ absl::StatusOr<VerifyOptions> verify_options(const VerifyArgs& args, const Shape
     if (!inputs.ok()) return inputs.status();
     options.inputs.push_back(*std::move(inputs));
   }
-  absl::StatusOr<OtherRuntime> runtime = runtime_of(args.runtime, common);
-  if (!runtime.ok()) return runtime.status();
-  options.runtime = *std::move(runtime);
+  // Libraries of custom operators may need Python, whose process the judge's is not.
+  if (!args.runtime.custom_op_libraries.empty()) {
+    absl::StatusOr<OtherRuntime> runtime = runtime_of(args.runtime, common);
+    if (!runtime.ok()) return runtime.status();
+    options.runtime = *std::move(runtime);
+    return options;
+  }
+  if (const absl::Status s = choose_judges(judge_words(args), options); !s.ok()) return s;
   return options;
 }
 

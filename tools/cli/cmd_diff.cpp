@@ -3,6 +3,7 @@
 #include "tools/cli/cli.h"
 #include "tools/diff/diff.h"
 #include "tools/io/terminal.h"
+#include "tools/judge/choice.h"
 
 namespace saturate {
 
@@ -18,6 +19,8 @@ int diff_command(const DiffArgs& args) {
   if (!setup.ok()) return fail(kExitFile, "", std::string(setup.status().message()), "");
   absl::StatusOr<VerifyOptions> run = verify_options(args.check, args.shapes, args.common, models[0]);
   if (!run.ok()) return fail(run.status(), "", "");
+  if (!run->here) take_runtime(run->judges, run->runtime);
+  run->judges.clear();  // what is shown is told by one runtime
   DiffOptions options;
   options.run = *std::move(run);
   options.cost = setup->cost.get();

@@ -10,6 +10,7 @@
 #include "tools/generate/decoder.h"
 #include "tools/io/files.h"
 #include "tools/io/terminal.h"
+#include "tools/judge/choice.h"
 #include "tools/pipeline/report.h"
 #include "tools/transform/slm.h"
 #include "tools/transform/transform.h"
@@ -50,13 +51,16 @@ absl::Status make_folder(const std::string& path) {
   return absl::OkStatus();
 }
 
-VerifyReport step(const SlmArgs& args, const OtherRuntime& runtime, const Model& original, const Model& made) {
+VerifyReport step(const SlmArgs& args, const VerifyOptions& check, const Model& original, const Model& made) {
   SteppingOptions options;
   options.rtol = args.check.rtol;
   options.atol = args.check.atol;
   options.seed = args.check.seed;
   options.threads = args.common.threads;
-  options.runtime = runtime;
+  options.runtime = check.runtime;
+  options.judges = check.judges;
+  options.no_judge = check.no_judge;
+  if (!check.here) take_runtime(options.judges, options.runtime);
   options.cancel = args.common.cancel;
   if (args.check.max_memory) options.memory = *args.check.max_memory << 20;
   if (args.check.seconds) options.seconds = *args.check.seconds;
@@ -119,12 +123,11 @@ int slm_command(const SlmArgs& given) {
   if (!model.ok()) return fail(kExitFile, args.input, std::string(model.status().message()), kModelAdvice);
   absl::StatusOr<VerifyOptions> check = verify_options(args.check, {}, args.common, *model);
   if (!check.ok()) return fail(check.status(), "", "");
-  const OtherRuntime runtime = check->runtime;
-  TransformResult result = transform(*model, *passes, {args.verify, *std::move(check), args.output, room_of(*model)});
+  TransformResult result = transform(*model, *passes, {args.verify, *check, args.output, room_of(*model)});
   if (result.failure) return fail(result.failure->code, args.input, result.failure->message, result.failure->advice);
   std::optional<VerifyReport> stepping;
   if (args.verify) {
-    stepping = step(args, runtime, *model, result.model);
+    stepping = step(args, *check, *model, result.model);
     if (const int code = judge(args, *stepping); code != kExitOk) return code;
   }
   SaveOptions save;

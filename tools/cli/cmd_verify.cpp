@@ -8,6 +8,7 @@
 #include "tools/io/npz.h"
 #include "tools/io/table.h"
 #include "tools/io/terminal.h"
+#include "tools/judge/choice.h"
 #include "tools/pipeline/report.h"
 #include "tools/verify/known_operators.h"
 #include "tools/verify/stepping.h"
@@ -55,6 +56,9 @@ SteppingOptions stepping_options(const VerifyCommandArgs& args, const VerifyOpti
   out.memory = options.memory;
   out.cancel = options.cancel;
   out.runtime = options.runtime;
+  out.judges = options.judges;
+  out.no_judge = options.no_judge;
+  if (!options.here) take_runtime(out.judges, out.runtime);
   return out;
 }
 

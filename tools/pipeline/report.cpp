@@ -240,8 +240,7 @@ std::string summary(const VerifyReport& report) {
     out += fmt::format(", largest difference {:.2e} (output '{}', {:.2e} allowed)", worst->max_abs, worst->name, worst->tolerance);
   if (worst && worst->max_abs == 0) out += ", no difference";
   if (!report.around.empty()) out += fmt::format(", in parts around {}", fmt::join(report.around, ", "));
-  if (!report.runtime.empty()) out += fmt::format(", run by {}", report.runtime);
-  return out;
+  return fmt::format("{}, {}", judged_by(report), out);
 }
 
 std::string format_report(const WholeReport& report, int verbosity, const Look& look) {
@@ -282,8 +281,15 @@ json to_json(const GraphStats& stats) {
           {"ir_version", stats.ir_version}};
 }
 
+json to_json(const VerifyReport::Judged& judged) {
+  constexpr const char* kVerdicts[] = {"not judged", "equal", "at fault"};
+  return {{"name", judged.name},       {"version", judged.version}, {"verdict", kVerdicts[static_cast<int>(judged.verdict)]},
+          {"message", judged.message}, {"cases", judged.cases},     {"seconds", judged.seconds}};
+}
+
 json to_json(const VerifyReport& report) {
-  json cases = json::array();
+  json cases = json::array(), judges = json::array();
+  for (const VerifyReport::Judged& judged : report.judged) judges.push_back(to_json(judged));
   for (const VerifyCase& c : report.cases) {
     json outputs = json::array();
     for (const OutputComparison& o : c.outputs)
@@ -308,6 +314,8 @@ json to_json(const VerifyReport& report) {
           {"notes", report.notes},
           {"parts_around", report.around},
           {"runtime", report.runtime.empty() ? json("saturate") : json(report.runtime)},
+          {"judges", judges},
+          {"no_judge", report.no_judge.empty() ? json(nullptr) : json(report.no_judge)},
           {"refused_inputs", report.refused},
           {"max_abs_diff", report.max_abs()},
           {"seconds", report.seconds}};

@@ -32,10 +32,8 @@ std::string verdict(const WholeReport& report) {
   if (!report.verify) return "NOT VERIFIED: --no-verify was given";
   if (report.verify->status != VerifyStatus::kEqual) return fmt::format("NOT VERIFIED: {}", summary(*report.verify));
   const double largest = largest_difference(*report.verify);
-  const std::string& runtime = report.verify->runtime;
-  return fmt::format("verified {}on {}{}, {}", report.verify->around.empty() ? "" : "in parts ",
-                     plural(report.verify->cases.size(), "input"), runtime.empty() ? "" : " by " + runtime,
-                     largest > 0 ? fmt::format("largest difference {:.1e}", largest) : "no difference");
+  return fmt::format("verified {}{}, {}, {}", judged_by(*report.verify), report.verify->around.empty() ? "" : ", in parts",
+                     plural(report.verify->cases.size(), "input"), largest > 0 ? fmt::format("largest difference {:.1e}", largest) : "no difference");
 }
 
 // "1.91 -> 1.19 ms predicted (-38 %; ort-cpu, batch 1, seq 128)".

@@ -144,8 +144,9 @@ void bind_rules(nb::module_& m) {
       .def("show", [](const api::RuleSet& rules, const std::string& name) { return rules.show(name); });
 }
 
-int command_line(std::vector<std::string> words, const nb::dict& runtimes) {
+int command_line(std::vector<std::string> words, const nb::dict& runtimes, std::string onnxruntime) {
   OtherRuntimes others;
+  others.onnxruntime = std::move(onnxruntime);
   for (const auto& [name, make] : runtimes) {
     const auto text = nb::cast<std::string>(name);
     others.makers.emplace(text, maker_from(text, nb::borrow(make)));
@@ -202,7 +203,7 @@ NB_MODULE(_core, m) {
   m.def("diff", &diff);
   m.def("explain", &explain);
   m.def("generate", &generate, nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
-  m.def("command_line", &command_line, nb::arg(), nb::arg() = nb::dict());
+  m.def("command_line", &command_line, nb::arg(), nb::arg() = nb::dict(), nb::arg() = "");
   m.def("targets", &saturate::api::targets);
   m.def("what_instead", &saturate::api::what_instead);
   m.attr("__version__") = saturate::api::version();

@@ -6,6 +6,7 @@
 #include "kernels/runtime/stop.h"
 #include "onnx_bridge/file/io.h"
 #include "tools/io/table.h"
+#include "tools/judge/verdict.h"
 #include "tools/pipeline/report.h"
 
 namespace saturate {
@@ -67,7 +68,7 @@ bool takes_the_same(const std::vector<ValueInfo>& one, const std::vector<ValueIn
 class Runner {
  public:
   Runner(const Model& model, const TransformOptions& options)
-      : options_(options), start_(model), given_for_(model.graph.inputs), work_(std::make_unique<Work>(model)) {
+      : options_(options), given_(model), start_(model), given_for_(model.graph.inputs), work_(std::make_unique<Work>(model)) {
     begin();
     result_.report.before = graph_stats(model);
   }
@@ -79,6 +80,7 @@ class Runner {
       apply(step);
     }
     if (!result_.failure) verify();
+    if (!result_.failure && options_.verify) ask_whether_it_loads();
     if (!result_.failure) {
       result_.model = std::move(work_->model);
       result_.report.after = graph_stats(result_.model);
@@ -92,6 +94,7 @@ class Runner {
     work_->verify = options_.verify;
     work_->check = options_.check;
     work_->check.inputs.clear();
+    work_->check.judges.clear();  // they see what is written
     work_->beside = options_.beside;
     work_->room = options_.room;
   }
@@ -139,7 +142,17 @@ class Runner {
     names_ = "";
   }
 
+  // The result as it is written; what verify() compares has the original's inputs and outputs.
+  void ask_whether_it_loads() {
+    for (const std::shared_ptr<Judge>& judge : options_.check.judges) {
+      if (!judge->ready().ok()) continue;
+      const absl::Status loads = loads_there(*judge, given_, work_->model, true);
+      if (!loads.ok()) result_.failure = Failure{kExitDifferent, std::string(loads.message()), "nothing was written"};
+    }
+  }
+
   const TransformOptions& options_;
+  const Model& given_;
   Model start_;
   std::vector<ValueInfo> given_for_;  // inputs of the model that `--inputs` is for
   std::unique_ptr<Work> work_;

@@ -25,7 +25,10 @@ using OpenModel = std::function<absl::StatusOr<RunOnce>(const Model& model)>;
 
 struct OtherRuntime {
   std::string name = {};
-  OpenModel open = {};  // empty: our own runtime
+  OpenModel open = {};         // empty: our own runtime
+  OpenModel open_second = {};  // of the second model, where it is to be run in another way than the first
+  // Runs the first model as the second one is run: what it differs by from itself then is no difference of the second.
+  std::function<absl::StatusOr<Ran>(const Inputs& inputs)> peer = {};
   explicit operator bool() const { return open != nullptr; }
 };
 
@@ -33,6 +36,7 @@ struct OtherRuntime {
 using RuntimeMaker = std::function<OpenModel(int threads, const std::vector<std::string>& custom_op_libraries)>;
 struct OtherRuntimes {
   std::map<std::string, RuntimeMaker> makers = {};
+  std::string onnxruntime = {};  // the folder of that package, which holds its shared library; "" where there is none
 };
 
 // Our own runtime, seen in the same way.

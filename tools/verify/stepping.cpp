@@ -11,6 +11,7 @@
 #include "kernels/runtime/stop.h"
 #include "tools/generate/encoder.h"
 #include "tools/generate/stepper.h"
+#include "tools/judge/verdict.h"
 #include "tools/verify/noise.h"
 
 namespace saturate {
@@ -464,7 +465,11 @@ class Stepping {
 }  // namespace
 
 VerifyReport verify_by_stepping(const Model& whole, const Model& cached, const SteppingOptions& options) {
-  return Stepping(whole, cached, options).run();
+  VerifyReport report = Stepping(whole, cached, options).run();
+  report.no_judge = options.no_judge;
+  for (const std::shared_ptr<Judge>& judge : options.judges)
+    if (report.status == VerifyStatus::kEqual) ask_judge_by_stepping(*judge, whole, cached, options, report);
+  return report;
 }
 
 }  // namespace saturate

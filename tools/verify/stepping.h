@@ -26,6 +26,8 @@ struct SteppingOptions {
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
   OtherRuntime runtime = {};  // that runs both instead of ours
+  std::vector<std::shared_ptr<Judge>> judges = {};  // that run both, too
+  std::string no_judge = {};                        // why there is none
 };
 
 // There are steps of one token and of several, and a prompt with single tokens behind it. Rows of a batch are padded in front by different

@@ -8,6 +8,8 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "kernels/runtime/runtime.h"
+#include "tools/judge/judge.h"
+#include "tools/judge/verdict.h"
 #include "tools/verify/empty_rows.h"
 #include "tools/verify/model_sizes.h"
 #include "tools/verify/noise.h"
@@ -121,8 +123,8 @@ class Verifier {
   // themselves.
   RunLimits limits_of_noise(CaseKind kind) const { return {limits(kind).memory, steady_seconds() + seconds_of_noise_}; }
 
-  bool open(const Model& model, const char* which, RunOnce& run) {
-    absl::StatusOr<RunOnce> made = open_(model);
+  bool open(const OpenModel& open, const Model& model, const char* which, RunOnce& run) {
+    absl::StatusOr<RunOnce> made = open(model);
     if (made.ok()) {
       run = *std::move(made);
       return true;
@@ -133,8 +135,9 @@ class Verifier {
   }
 
   bool prepare() {
-    if (!open(original_, "original", first_)) return false;
-    if (!open(optimized_, "optimized", second_)) {
+    const OpenModel& open_second = options_.runtime.open_second ? options_.runtime.open_second : open_;
+    if (!open(open_, original_, "original", first_)) return false;
+    if (!open(open_second, optimized_, "optimized", second_)) {
       if (report_.status == VerifyStatus::kNotRun) report_.status = VerifyStatus::kDifferent;
       return false;
     }
@@ -198,8 +201,9 @@ class Verifier {
       out_of_time();
       return Try::kStop;
     }
-    if (kind == CaseKind::kUsual && !unsupported(status) && gives_nothing(wanted)) {
-      note("at {} an output of the original is empty, and the optimized model fails: {}", to_string(sizes), message);
+    const bool may_be_empty = kind == CaseKind::kUsual || (kind == CaseKind::kEmpty && options_.runtime.open_second);
+    if (may_be_empty && !unsupported(status) && !absl::IsAborted(status) && gives_nothing(wanted)) {
+      note("at {} an output of the original is empty, and {}: {}", to_string(sizes), kFailsWhereEmpty, message);
       return refused(kind);
     }
     const std::string where = sizes.empty() ? "" : " at " + to_string(sizes);
@@ -220,6 +224,7 @@ class Verifier {
 
   Try judge(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, const Sizes& sizes, CaseKind kind) {
     VerifyCase result = compared(wanted, got, sizes, kind, {});
+    allow_for_peer(inputs, wanted, got, result);
     allow_for_noise(inputs, wanted, got, result);
     allow_for_ties(inputs, wanted, got, result);
     if (cancelled()) return Try::kStop;
@@ -337,6 +342,25 @@ class Verifier {
     measure_exactly(original, {&noise, &of_steps});
     is_rounding();
     if (!told(before) && allows_steps()) allow_for_steps(original, wanted, got, true, of_steps, result);
+  }
+
+  // What the original differs from itself by where it is run as the second model is.
+  void allow_for_peer(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
+    if (all_ok(result) || !options_.runtime.peer) return;
+    const absl::StatusOr<Ran> peer = options_.runtime.peer(inputs);
+    const VerifyCase before = result;
+    if (peer.ok()) {
+      std::vector<Noise> noise(wanted.size());
+      for (std::size_t i = 0; i < wanted.size(); ++i) noise[i].learn(wanted[i], peer->outputs[i]);
+      const VerifyCase moved = compared(wanted, peer->outputs, result.sizes, result.kind, {});
+      result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise});
+      keep_what_is_ok(before, result);
+      for (std::size_t i = 0; i < result.outputs.size(); ++i)
+        result.outputs[i].ok = result.outputs[i].ok || (!moved.outputs[i].ok && moved.outputs[i].max_abs >= result.outputs[i].max_abs);
+    } else {
+      for (OutputComparison& o : result.outputs) o.ok = true;
+    }
+    note_allowed(before, result, fmt::format("by {}, by which the original", kByItsOptimizations));
   }
 
   // Whether nothing is left to ask. `measured`: no further runs teach the noise.
@@ -461,11 +485,12 @@ class Verifier {
   }
 
   void given() {
-    for (const Inputs& inputs : options_.inputs) {
-      const Try result = attempt(inputs, {}, options_.given);
+    for (std::size_t i = 0; i < options_.inputs.size(); ++i) {
+      const Sizes sizes = i < options_.sizes_of_inputs.size() ? options_.sizes_of_inputs[i] : Sizes();
+      const Try result = attempt(options_.inputs[i], sizes, options_.given);
       if (result == Try::kRefused && options_.given == CaseKind::kGiven)
         fail(VerifyStatus::kNotRun, fmt::format("the original model refuses the given inputs: {}", refusal_));
-      if (result != Try::kCompared) return;
+      if (result == Try::kStop || report_.status != VerifyStatus::kEqual) return;
     }
   }
 
@@ -670,10 +695,30 @@ class Verifier {
   VerifyReport report_;
 };
 
+VerifyReport verify_with_judges(const Model& original, const Model& optimized, const VerifyOptions& options) {
+  VerifyOptions here = options;
+  here.judges.clear();
+  here.keep_inputs = true;
+  VerifyReport report;
+  report.status = VerifyStatus::kNotRun;
+  if (options.here) report = verify(original, optimized, here);
+  for (const std::shared_ptr<Judge>& judge : options.judges) {
+    if (report.status == VerifyStatus::kDifferent || report.status == VerifyStatus::kCancelled) break;
+    if (const absl::Status s = judge->ready(); s.ok())
+      ask_judge(*judge, original, optimized, options, report);
+    else
+      report.no_judge = std::string(s.message());
+  }
+  if (!options.keep_inputs) report.inputs.clear();
+  return report;
+}
+
 }  // namespace
 
 VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options) {
+  if (!options.judges.empty()) return verify_with_judges(original, optimized, options);
   VerifyReport report = Verifier(original, optimized, options).run();
+  report.no_judge = options.no_judge;
   const bool has_gaps = report.status == VerifyStatus::kUnsupported && !options.runtime;
   return has_gaps ? verify_in_parts(original, optimized, options, std::move(report)) : report;
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -32,11 +33,14 @@ enum class CaseKind : std::uint8_t {
 };
 std::string_view to_string(CaseKind kind);
 
+class Judge;
+
 struct VerifyOptions {
   Tolerances tolerances;
   int steps = 0;                                                                // given by the user: quantized values may differ by so many
   StepMoves moves = StepMoves::kNone;                                           // by effects of rules: what may become of quantized values
   std::vector<Inputs> inputs;                                                   // these, one case each, instead of random ones
+  std::vector<Sizes> sizes_of_inputs;                                           // one for each of `inputs`, or none: told in messages
   CaseKind given = CaseKind::kGiven;                                            // how `inputs` are judged
   Sizes sizes;                                                                  // sizes of symbols that the user gave
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> input_shapes;  // dims of inputs that the user gave, -1: free
@@ -48,6 +52,10 @@ struct VerifyOptions {
   const std::atomic<bool>* cancel = nullptr;
   // Runs the models instead of our runtime. It keeps to no bounds of memory, so there are no cases beyond the usual but long ones.
   OtherRuntime runtime;
+  std::vector<std::shared_ptr<Judge>> judges;      // runtimes that both are run by, too (tools/judge)
+  bool here = true;                                // false: the judges alone run the models
+  std::string no_judge;                            // why there is none, where one could be; told in the report
+  bool kernels_may_be_missing = false;             // a judge that has no kernel for a node of the second model is passed over
   bool keep_inputs = false;                        // VerifyReport::inputs
   std::function<void(std::size_t done)> progress;  // after each case
 };
@@ -66,7 +74,22 @@ struct VerifyCase {
   std::vector<OutputComparison> outputs;  // in the first model's order
 };
 
+enum class JudgeVerdict : std::uint8_t { kNotJudged, kEqual, kFault };
+
+// Of outputs that the runtime's own optimizations move in the original, too.
+inline constexpr std::string_view kByItsOptimizations = "the runtime's own optimizations";
+inline constexpr std::string_view kFailsWhereEmpty = "the optimized model fails";
+
 struct VerifyReport {
+  // By another runtime, beside ours.
+  struct Judged {
+    std::string name, version;  // "ONNX Runtime 1.31", "1.31.1"
+    JudgeVerdict verdict = JudgeVerdict::kNotJudged;
+    std::string message;  // one line; why, unless equal
+    std::size_t cases = 0;
+    std::vector<std::string> notes;
+    double seconds = 0;
+  };
   VerifyStatus status = VerifyStatus::kEqual;
   std::string message;              // one line; why, unless equal
   std::string runtime;              // that both were run by, where it isn't ours
@@ -75,6 +98,8 @@ struct VerifyReport {
   std::vector<Inputs>
       inputs;  // of the cases, one each, where VerifyOptions::keep_inputs asks for them; of the parts, where `around` is told
   std::vector<std::string> notes;  // outputs that weren't compared, and why
+  std::vector<Judged> judged;      // one for each of VerifyOptions::judges
+  std::string no_judge;            // why there is none
   std::size_t refused = 0;         // tries that the first model refused
   // Where the models differ: the inputs, and which of VerifyOptions::excluded they turn out to be.
   std::optional<Inputs> failed_on;
@@ -84,6 +109,8 @@ struct VerifyReport {
   double max_abs() const;  // over all outputs of all cases
 };
 
+// Who ran both models: "in ONNX Runtime 1.31 and here", "here only (onnxruntime is not installed)".
+std::string judged_by(const VerifyReport& report);
 VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options = {});
 
 // What to do where models could not be compared, `status` kUnsupported or kNotRun.

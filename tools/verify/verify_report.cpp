@@ -34,6 +34,19 @@ double VerifyReport::max_abs() const {
   return largest;
 }
 
+std::string judged_by(const VerifyReport& report) {
+  std::vector<std::string> where;
+  std::string why_not = report.no_judge;
+  for (const VerifyReport::Judged& j : report.judged) {
+    if (j.verdict == JudgeVerdict::kEqual) where.push_back(j.name);
+    if (j.verdict == JudgeVerdict::kNotJudged && why_not.empty()) why_not = fmt::format("not judged in {}: {}", j.name, j.message);
+  }
+  if (report.runtime.empty()) where.push_back(where.empty() && !why_not.empty() ? "here only" : "here");
+  else if (where.empty()) where.push_back(report.runtime);
+  const std::string out = fmt::format("{}{}", where.front().starts_with("here") ? "" : "in ", fmt::join(where, " and "));
+  return why_not.empty() ? out : fmt::format("{} ({})", out, why_not);
+}
+
 std::string to_string(const Sizes& sizes) {
   std::vector<std::string> parts;
   for (const auto& [symbol, size] : sizes) parts.push_back(fmt::format("{}={}", symbol, size));

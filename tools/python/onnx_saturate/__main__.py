@@ -16,9 +16,9 @@ def main() -> int:
         from .generate import main as generate_text  # takes text and other runtimes, which the command does not
 
         return generate_text(words[1:])
-    from ._runtimes import MAKERS
+    from ._runtimes import MAKERS, installed_onnxruntime
 
-    return command_line(["saturate", *words], MAKERS)
+    return command_line(["saturate", *words], MAKERS, installed_onnxruntime())
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from ._errors import OptionError
 from ._options import Options, Path, Progress, checked, document, price, text
 from ._report import Report
 from ._rules import rule_set
-from ._runtimes import opener
+from ._runtimes import judge_options
 from ._session import named_inputs
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # What goes to the compiled part in another form, or does not go there.
 _APART = {
     "external_data", "external_data_threshold", "skip_rules", "progress", "base_dir", "assume", "no_assume", "not_assumed", "cost", "rules",
-    "runtime", "custom_op_library",
+    "judge", "onnxruntime", "runtime", "custom_op_library",
 }  # fmt: skip
 
 
@@ -74,9 +74,7 @@ def _core_options(options: Mapping[str, Any], model: _core.Model) -> dict[str, A
     out["assumed"] = given.get("assume", [])
     out["not_assumed"] = given.get("no_assume", []) + given.get("not_assumed", [])
     out["rules"] = rule_set(given.get("rules"), given.get("skip_rules", ()))
-    runtime = given.get("runtime", "saturate")
-    open_model = opener(runtime, given.get("custom_op_library"), given.get("threads", 1))
-    out["runtime"] = None if open_model is None else (runtime, open_model)
+    out.update(judge_options(given))
     cost = given.get("cost")
     if callable(cost):
         out["cost_model"] = lambda op: price(f"cost: {op.op_type}", cost(op))
@@ -229,4 +227,4 @@ def explain(model: ModelLike, op: str = "", *, rule: str = "", value: str = "", 
 document(optimize)
 document(optimize_with_report)
 document(explain)
-document(verify, ("dims", "input_shapes", "allow_empty", "rtol", "atol", "steps", "seed", "inputs", "time_limit", "max_memory", "threads", "runtime", "custom_op_library", "base_dir"))
+document(verify, ("dims", "input_shapes", "allow_empty", "rtol", "atol", "steps", "seed", "inputs", "time_limit", "max_memory", "threads", "judge", "onnxruntime", "runtime", "custom_op_library", "base_dir"))

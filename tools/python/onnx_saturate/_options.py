@@ -107,10 +107,15 @@ class Options(TypedDict, total=False):
     makes (0)."""
     seed: int
     """Of the random inputs (0)."""
+    judge: str | Iterable[str]
+    """Who compares original and result: "saturate", "onnxruntime" (in a process of its own, without and with its optimizations), or
+    "onnxruntime=PATH" of its shared library ("saturate", and "onnxruntime" where it is installed)."""
+    onnxruntime: str | os.PathLike[str]
+    """The shared library of ONNX Runtime, or the folder of its package; it is code, and trusted (the package beside this one)."""
     runtime: str
-    """What runs original and result to compare them: "saturate", or "onnxruntime" where that is installed ("saturate")."""
+    """An older name of `judge`; with `custom_op_library` it runs the models in this process."""
     custom_op_library: str | os.PathLike[str] | Iterable[str]
-    """With "onnxruntime": shared libraries of custom operators (none)."""
+    """With `runtime="onnxruntime"`: shared libraries of custom operators (none)."""
     inputs: Inputs | Sequence[Mapping[str, Any]]
     """Verify on these instead of random ones; a list of dicts: one case each (random ones)."""
     progress: Progress
@@ -292,8 +297,8 @@ def _progress(place: str, value: object) -> object:
 
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
-    **dict.fromkeys(("target", "extractor", "base_dir", "runtime"), text),
-    **dict.fromkeys(("prefer", "skip_rules", "skip_fusions", "assume", "no_assume", "not_assumed", "custom_op_library"), texts),
+    **dict.fromkeys(("target", "extractor", "base_dir", "onnxruntime", "runtime"), text),
+    **dict.fromkeys(("prefer", "skip_rules", "skip_fusions", "assume", "no_assume", "not_assumed", "custom_op_library", "judge"), texts),
     **dict.fromkeys(("iterations", "memory_limit", "max_memory", "external_data_threshold", "seed"), whole),
     **dict.fromkeys(("constant_cost", "time_limit", "rtol", "atol", "memory_slack"), number),
     **dict.fromkeys(

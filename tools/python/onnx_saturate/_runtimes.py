@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import contextlib
+import glob
+import importlib.util
 import json
 import os
 import tempfile
@@ -109,6 +111,33 @@ def make_onnxruntime(threads: int, libraries: Sequence[str]) -> Open:
         return run
 
     return open_model
+
+
+def installed_onnxruntime() -> str:
+    """The folder of the package onnxruntime beside this one, without importing it; "" where there is none with a shared library."""
+    try:
+        spec = importlib.util.find_spec("onnxruntime")
+    except (ImportError, ValueError):
+        return ""
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if glob.glob(os.path.join(glob.escape(folder), "capi", "libonnxruntime.so*")):
+            return folder
+    return ""
+
+
+def judge_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the core takes for `judge`, `onnxruntime`, `runtime` and `custom_op_library`."""
+    judges = list(given.get("judge", ()))
+    runtime = given.get("runtime", RUNTIMES[0])
+    open_model = opener(runtime, given.get("custom_op_library"), given.get("threads", 1))
+    if given.get("custom_op_library"):  # it may need Python, whose process the judge's is not
+        return {"runtime": (runtime, open_model)}
+    if open_model is not None:
+        judges.append(runtime)
+    for judge in judges:
+        if judge.partition("=")[0] not in RUNTIMES:
+            raise OptionError(f"judge: {judge!r} is none; {_core.what_instead(str(judge), list(RUNTIMES))}")
+    return {"judge": judges, "onnxruntime": given.get("onnxruntime", ""), "installed_onnxruntime": installed_onnxruntime()}
 
 
 MAKERS: Mapping[str, Callable[[int, Sequence[str]], Open]] = {"onnxruntime": make_onnxruntime}

@@ -1,0 +1,84 @@
+#include "tools/judge/choice.h"
+
+#include <cstdlib>
+
+#include "fmt/format.h"
+#include "onnx_bridge/model/wrong_usage.h"
+#include "tools/judge/judge.h"
+
+namespace saturate {
+namespace {
+
+constexpr std::string_view kOurs = "saturate", kOnnxruntime = "onnxruntime";
+
+// The first that is named: by the option, by the variable, by the package.
+std::string default_library(const JudgeWords& words) {
+  if (!words.library.empty()) return words.library;
+  const char* named = std::getenv(kOnnxruntimeVariable);
+  return named && *named ? named : words.installed;
+}
+
+absl::StatusOr<std::shared_ptr<Judge>> start(const std::string& path, const VerifyOptions& check) {
+  const absl::StatusOr<std::string> library = onnxruntime_library(path);
+  if (!library.ok()) return library.status();
+  JudgeSetup setup;
+  setup.library = *library;
+  setup.threads = check.threads;
+  setup.cancel = check.cancel;
+  return Judge::start(std::move(setup));
+}
+
+absl::Status choose_named(const JudgeWords& words, VerifyOptions& check) {
+  check.here = false;
+  for (const std::string& word : words.judges) {
+    if (word == kOurs) {
+      check.here = true;
+      continue;
+    }
+    const std::string_view name = std::string_view(word).substr(0, word.find('='));
+    if (name != kOnnxruntime)
+      return wrong_usage(fmt::format("--judge {}: it is saturate, onnxruntime or onnxruntime=PATH (of its shared library)", word));
+    const std::string path = word.size() > name.size() ? word.substr(name.size() + 1) : default_library(words);
+    if (path.empty())
+      return absl::UnimplementedError(
+          fmt::format("{}, or name its shared library by --onnxruntime PATH or the variable {}",
+                      words.in_python ? "onnxruntime is not installed; pip install onnxruntime"
+                                      : "onnxruntime: this command knows of none; `pip install onnx-saturate onnxruntime` brings a command "
+                                        "`saturate` that finds it",
+                      kOnnxruntimeVariable));
+    auto judge = start(path, check);
+    if (!judge.ok()) return judge.status();
+    if (absl::Status s = (*judge)->ready(); !s.ok()) return s;
+    check.judges.push_back(*std::move(judge));
+  }
+  if (check.judges.empty()) check.no_judge = "--judge saturate";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void take_runtime(std::vector<std::shared_ptr<Judge>>& judges, OtherRuntime& runtime) {
+  if (judges.empty()) return;
+  const std::shared_ptr<Judge> judge = judges.front();
+  judges.erase(judges.begin());
+  runtime = {"onnxruntime", [judge, open = judge->opener(JudgeLevel::kNone)](const Model& model) { return open(model); }};
+}
+
+absl::Status choose_judges(const JudgeWords& words, VerifyOptions& check) {
+  if (!words.judges.empty()) return choose_named(words, check);
+  const std::string path = default_library(words);
+  if (path.empty()) {
+    check.no_judge = "onnxruntime is not installed";
+    return absl::OkStatus();
+  }
+  auto judge = start(path, check);
+  if (judge.ok())
+    check.judges.push_back(*std::move(judge));
+  else if (path != words.installed)
+    return judge.status();
+  else
+    check.no_judge = std::string(judge.status().message());
+  return absl::OkStatus();
+}
+
+}  // namespace saturate

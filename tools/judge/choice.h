@@ -1,0 +1,27 @@
+// Which runtimes judge: what --judge, --onnxruntime and the surroundings say.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tools/verify/verify.h"
+
+namespace saturate {
+
+struct JudgeWords {
+  std::vector<std::string> judges;  // "saturate", "onnxruntime", "onnxruntime=PATH"; none: saturate, and onnxruntime where there is one
+  std::string library;              // of --onnxruntime: a file or a folder (onnxruntime_library)
+  std::string installed;            // that of the Python package beside ours, "" where there is none
+  bool in_python = false;           // what is not installed can be installed beside this
+};
+
+// Puts the judges into `check`, which has threads, memory and `cancel` already. One that was asked for and can't be had is an error of one
+// line (kNotFound, kFailedPrecondition; wrong usage for words that mean nothing); where none was asked for, check.no_judge tells why there is
+// none.
+absl::Status choose_judges(const JudgeWords& words, VerifyOptions& check);
+// The first of the judges as the runtime that alone runs models, without its optimizations; the others stay.
+void take_runtime(std::vector<std::shared_ptr<Judge>>& judges, OtherRuntime& runtime);
+
+}  // namespace saturate

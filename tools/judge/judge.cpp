@@ -1,0 +1,376 @@
+#include "tools/judge/judge.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "fmt/format.h"
+#include "kernels/runtime/stop.h"
+#include "tools/judge/given_model.h"
+#include "tools/judge/values.h"
+
+extern char** environ;
+
+namespace saturate {
+namespace {
+
+constexpr const char* kProgram = "saturate-judge";
+constexpr std::size_t kToldOfStderr = 300;
+constexpr double kSecondsToStart = 60;
+
+// Its last words, in one line.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text.size() > kToldOfStderr ? "..." + text.substr(text.size() - kToldOfStderr) : text;
+}
+
+std::string name_of_signal(int signal) {
+  return fmt::format("signal {} ({})", signal, ::strsignal(signal));
+}
+
+}  // namespace
+
+// A process with a socket to it and a pipe from its standard error.
+class JudgeProcess {
+ public:
+  static absl::StatusOr<std::unique_ptr<JudgeProcess>> start(const std::string& program, std::size_t memory) {
+    int sockets[2], pipe[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+      return absl::FailedPreconditionError(fmt::format("no socket: {}", std::strerror(errno)));
+    if (::pipe2(pipe, O_CLOEXEC) != 0) {
+      ::close(sockets[0]);
+      ::close(sockets[1]);
+      return absl::FailedPreconditionError(fmt::format("no pipe: {}", std::strerror(errno)));
+    }
+    for (const int end : pipe) ::fcntl(end, F_SETFL, O_NONBLOCK);  // what nobody reads is thrown away
+    std::unique_ptr<JudgeProcess> out(new JudgeProcess(sockets[0], pipe[0]));
+    const int error = out->spawn(program, memory, sockets[1], pipe[1]);
+    ::close(sockets[1]);
+    ::close(pipe[1]);
+    if (error != 0) return absl::NotFoundError(fmt::format("{} can't be started: {}", program, std::strerror(error)));
+    return out;
+  }
+  JudgeProcess(const JudgeProcess&) = delete;
+  JudgeProcess& operator=(const JudgeProcess&) = delete;
+  ~JudgeProcess() {
+    ::close(socket_);
+    ::close(errors_);
+    if (child_ > 0) end(SIGKILL);
+  }
+
+  int socket() const { return socket_; }
+
+  // Ends it, and waits for it. Its status, as waitpid() tells.
+  int end(int signal) {
+    int status = 0;
+    if (signal) ::kill(child_, signal);
+    while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
+    }
+    child_ = -1;
+    return status;
+  }
+
+  // What stands in the pipe.
+  std::string last_words() {
+    std::string out;
+    char buffer[4096];
+    for (ssize_t n; (n = ::read(errors_, buffer, sizeof buffer)) > 0;) out.append(buffer, static_cast<std::size_t>(n));
+    return one_line(std::move(out));
+  }
+
+ private:
+  JudgeProcess(int socket, int errors) : socket_(socket), errors_(errors) {}
+
+  int spawn(const std::string& program, std::size_t memory, int socket, int errors) {
+    const std::string parent = std::to_string(::getpid()), most = std::to_string(memory);
+    char* const arguments[] = {const_cast<char*>(program.c_str()), const_cast<char*>(parent.c_str()), const_cast<char*>(most.c_str()), nullptr};
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, socket, wire::kSocket);
+    const int error = ::posix_spawn(&child_, program.c_str(), &actions, nullptr, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+  }
+
+  int socket_, errors_;
+  pid_t child_ = -1;
+};
+
+namespace {
+
+absl::Status status_of(wire::Answer answer, std::string message) {
+  message = one_line(std::move(message));
+  switch (answer) {
+    case wire::Answer::kDone:
+      return absl::OkStatus();
+    case wire::Answer::kNoKernel:
+      return absl::UnimplementedError(message);
+    case wire::Answer::kNoMemory:
+      return absl::ResourceExhaustedError(message);
+    case wire::Answer::kNotCompared:
+      return absl::FailedPreconditionError(message);
+    case wire::Answer::kRefused:
+      break;
+  }
+  return absl::InvalidArgumentError(message);
+}
+
+}  // namespace
+
+struct Judge::Impl : std::enable_shared_from_this<Judge::Impl> {
+  JudgeSetup setup;
+  std::string version;
+  std::unique_ptr<JudgeProcess> process;
+  std::uint64_t generation = 0;  // of the process: what was loaded into an older one is gone
+  std::uint64_t next_id = 1;
+  bool greeted = false;  // the process has loaded the library
+  double patience = 600;
+  std::recursive_mutex mutex;
+
+  absl::Status begin() {
+    auto started = JudgeProcess::start(setup.program, setup.memory);
+    if (!started.ok()) return started.status();
+    process = *std::move(started);
+    ++generation;
+    greeted = false;
+    wire::Packer ask;
+    ask.number(wire::Ask::kStart);
+    ask.text(setup.library);
+    ask.number(static_cast<std::int32_t>(setup.threads));
+    if (!wire::send_message(process->socket(), ask.bytes())) return ended(false, false, 0);
+    return absl::OkStatus();
+  }
+
+  // Waits for the library to be loaded.
+  absl::Status greet() {
+    const auto answer = answered(kSecondsToStart);
+    if (!answer.ok()) {
+      process.reset();
+      if (absl::IsCancelled(answer.status())) return answer.status();
+      return absl::FailedPreconditionError(fmt::format("ONNX Runtime ({}) can't judge: {}", setup.library, std::string(answer.status().message())));
+    }
+    version = std::string(wire::Unpacker(*answer).text());
+    greeted = true;
+    return absl::OkStatus();
+  }
+
+  // What follows the answer's first byte.
+  absl::StatusOr<std::string> request(const wire::Packer& ask, const std::vector<int>& files, double seconds) {
+    if (!process) return absl::AbortedError("the process has ended");
+    if (!wire::send_message(process->socket(), ask.bytes(), files)) return ended(false, false, seconds);
+    return answered(seconds);
+  }
+
+  absl::StatusOr<std::string> answered(double seconds) {
+    const double start = steady_seconds();
+    const auto stopped = [&] { return setup.cancel && *setup.cancel; };
+    wire::Message message;
+    const wire::Got got =
+        wire::receive_message(process->socket(), message, [&] { return !stopped() && steady_seconds() - start <= seconds; });
+    for (const int file : message.files) ::close(file);
+    if (got != wire::Got::kMessage) return ended(got == wire::Got::kStopped, stopped(), seconds);
+    wire::Unpacker in(message.bytes);
+    const auto answer = in.number<wire::Answer>();
+    if (answer != wire::Answer::kDone) return status_of(answer, std::string(in.text()));
+    return message.bytes.substr(sizeof answer);
+  }
+
+  absl::Status ended(bool by_us, bool cancelled, double seconds) {
+    const int status = process->end(by_us ? SIGKILL : 0);
+    const std::string words = process->last_words();
+    process.reset();
+    if (cancelled) return absl::CancelledError("interrupted");
+    if (by_us) return absl::DeadlineExceededError(fmt::format("took more than {:.3g} s and was ended", seconds));
+    const std::string how = WIFSIGNALED(status) ? name_of_signal(WTERMSIG(status)) : fmt::format("exit status {}", WEXITSTATUS(status));
+    return absl::AbortedError(fmt::format("ended its process: {}{}{}", how, words.empty() ? "" : ": ", words));
+  }
+
+  absl::Status ready() {
+    if (!process)
+      if (absl::Status s = begin(); !s.ok()) return s;
+    return greeted ? absl::OkStatus() : greet();
+  }
+};
+
+namespace {
+
+// A model that is loaded at a level; again where the process that had it is gone.
+class JudgeSession {
+ public:
+  JudgeSession(std::shared_ptr<Judge::Impl> judge, GivenModel model, JudgeLevel level);
+  absl::Status load();
+  absl::StatusOr<Ran> run(const Inputs& inputs, double seconds);
+  ~JudgeSession();
+
+ private:
+  std::shared_ptr<Judge::Impl> judge_;
+  GivenModel model_;
+  JudgeLevel level_;
+  std::uint64_t id_ = 0, generation_ = 0;  // 0: not loaded
+};
+
+JudgeSession::JudgeSession(std::shared_ptr<Judge::Impl> judge, GivenModel model, JudgeLevel level)
+    : judge_(std::move(judge)), model_(std::move(model)), level_(level) {}
+
+absl::Status JudgeSession::load() {
+  if (absl::Status s = judge_->ready(); !s.ok()) return s;
+  generation_ = judge_->generation;
+  id_ = judge_->next_id++;
+  wire::Packer give;
+  give.number(wire::Ask::kGive);
+  give.number(id_);
+  give.text(model_.message);
+  give.number(static_cast<std::uint64_t>(model_.weights.size()));
+  for (const WeightPlace& weight : model_.weights) {
+    give.text(weight.name);
+    give.number(static_cast<std::int32_t>(weight.dtype));
+    give.number(static_cast<std::uint32_t>(weight.dims.size()));
+    for (const std::int64_t dim : weight.dims) give.number(dim);
+    give.number(weight.file);
+    give.number(weight.offset);
+    give.number(weight.bytes);
+  }
+  std::vector<int> files;
+  for (const auto& file : model_.files) files.push_back(file->number());
+  if (const auto given = judge_->request(give, files, judge_->patience); !given.ok()) return given.status();
+  wire::Packer load;
+  load.number(wire::Ask::kLoad);
+  load.number(id_);
+  load.number(id_);
+  load.number(level_);
+  const auto loaded = judge_->request(load, {}, judge_->patience);
+  wire::Packer take;  // the session keeps what it needs
+  take.number(wire::Ask::kTake);
+  take.number(id_);
+  if (judge_->process) judge_->request(take, {}, judge_->patience).IgnoreError();
+  return loaded.status();
+}
+
+absl::StatusOr<Ran> JudgeSession::run(const Inputs& inputs, double seconds) {
+  const std::lock_guard lock(judge_->mutex);
+  if (generation_ != judge_->generation || !judge_->process)
+    if (absl::Status s = load(); !s.ok()) return s;
+  wire::Packer ask;
+  ask.number(wire::Ask::kRun);
+  ask.number(id_);
+  ask.number(static_cast<std::uint64_t>(inputs.size()));
+  for (const auto& [name, value] : inputs) {
+    ask.text(name);
+    pack(value, ask);
+  }
+  ask.number(static_cast<std::uint64_t>(model_.outputs.size()));
+  for (const std::string& name : model_.outputs) ask.text(name);
+  const auto answer = judge_->request(ask, {}, seconds);
+  if (!answer.ok()) return answer.status();
+  wire::Unpacker in(*answer);
+  Ran out;
+  out.seconds = in.number<double>();
+  for (const ValueType& type : model_.output_types) out.outputs.push_back(unpack(in, type));
+  if (!in.ok()) return absl::FailedPreconditionError("what the judge's process answered was cut");
+  return out;
+}
+
+JudgeSession::~JudgeSession() {
+  const std::lock_guard lock(judge_->mutex);
+  if (generation_ != judge_->generation || !judge_->process) return;
+  wire::Packer ask;
+  ask.number(wire::Ask::kFree);
+  ask.number(id_);
+  judge_->request(ask, {}, judge_->patience).IgnoreError();
+}
+
+bool is_program(const std::filesystem::path& path) { return ::access(path.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(path); }
+
+}  // namespace
+
+Judge::Judge(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Judge::~Judge() = default;
+absl::Status Judge::ready() {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->ready();
+}
+const std::string& Judge::version() const { return impl_->version; }
+double Judge::hang_seconds() const { return impl_->setup.hang_seconds; }
+void Judge::set_patience(double seconds) { impl_->patience = seconds; }
+std::string Judge::name() const { return "ONNX Runtime " + version().substr(0, version().rfind('.')); }
+
+absl::StatusOr<std::shared_ptr<Judge>> Judge::start(JudgeSetup setup) {
+  auto impl = std::make_shared<Impl>();
+  impl->setup = std::move(setup);
+  if (impl->setup.program.empty()) impl->setup.program = judge_program();
+  if (impl->setup.program.empty()) return absl::NotFoundError(fmt::format("the program {} is not beside this one; install it", kProgram));
+  if (absl::Status s = impl->begin(); !s.ok()) return s;
+  return std::shared_ptr<Judge>(new Judge(std::move(impl)));
+}
+
+OpenModel Judge::opener(JudgeLevel level) {
+  return [impl = impl_, level](const Model& model) -> absl::StatusOr<RunOnce> {
+    auto given = give_model(model);
+    if (!given.ok()) return given.status();
+    const auto session = std::make_shared<JudgeSession>(impl, *std::move(given), level);
+    {
+      const std::lock_guard lock(impl->mutex);
+      if (absl::Status s = session->load(); !s.ok()) return s;
+    }
+    return RunOnce([session](const Inputs& inputs, const RunLimits& limits) {
+      return session->run(inputs, std::max(0.1, limits.deadline - steady_seconds()));
+    });
+  };
+}
+
+std::string judge_program() {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> folders;
+  Dl_info here{};
+  if (::dladdr(reinterpret_cast<const void*>(&judge_program), &here) && here.dli_fname) folders.push_back(fs::path(here.dli_fname).parent_path());
+  std::error_code ignored;
+  folders.push_back(fs::read_symlink("/proc/self/exe", ignored).parent_path());
+  for (const fs::path& folder : folders)
+    for (const fs::path& path : {folder / kProgram, folder / ".." / "bin" / kProgram})
+      if (!folder.empty() && is_program(path)) return path.string();
+  const char* path = std::getenv("PATH");
+  for (std::string_view left = path ? path : ""; !left.empty();) {
+    const std::size_t end = std::min(left.find(':'), left.size());
+    const fs::path program = fs::path(left.substr(0, end)) / kProgram;
+    if (end > 0 && is_program(program)) return program.string();
+    left.remove_prefix(std::min(left.size(), end + 1));
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> onnxruntime_library(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_regular_file(path, ignored)) return fs::absolute(path, ignored).string();
+  std::string found;
+  for (const char* folder : {"", "capi", "lib", "onnxruntime/capi"})
+    for (const auto& entry : fs::directory_iterator(fs::path(path) / folder, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("libonnxruntime.so") && entry.is_regular_file(ignored)) found = std::max(found, fs::absolute(entry.path()).string());
+    }
+  if (!found.empty()) return found;
+  return absl::NotFoundError(fmt::format("{}: no shared library of ONNX Runtime; name libonnxruntime.so.VERSION, or the folder of the package "
+                                         "onnxruntime, which holds it in capi/",
+                                         path));
+}
+
+}  // namespace saturate

@@ -1,0 +1,73 @@
+// ONNX Runtime as the judge: a child process that loads and runs models there. It may refuse them, hang or die of them, and this process
+// learns of it. One child serves all models of a command; where it died, the next model gets a new one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "onnx_bridge/model/model.h"
+#include "tools/judge/wire.h"
+#include "tools/verify/other_runtime.h"
+
+namespace saturate {
+
+using JudgeLevel = wire::Level;
+
+struct JudgeSetup {
+  std::string library;                           // ONNX Runtime's shared library. It is code, and trusted
+  std::string program = {};                      // the child; "": looked up beside this program
+  int threads = 1;
+  double hang_seconds = 30;                      // beyond what a run may take, see verdict.cpp
+  std::size_t memory = 0;                        // bytes of data that the child may have; 0: no limit of its own
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+// What a run or a load came to, where it isn't well:
+//   kInvalidArgument    the runtime refuses the model or the inputs
+//   kUnimplemented      it has no kernel for a node of the model
+//   kAborted            it ended the process: a signal
+//   kDeadlineExceeded   it took longer than it may, and was ended
+//   kResourceExhausted  not enough memory
+//   kFailedPrecondition a value of a kind that is not sent between processes
+//   kCancelled
+// A message is one line.
+class Judge {
+ public:
+  // Starts the child, which loads the library while this process goes on. kNotFound, kFailedPrecondition with one line where that can't be.
+  static absl::StatusOr<std::shared_ptr<Judge>> start(JudgeSetup setup);
+  ~Judge();
+  Judge(const Judge&) = delete;
+  Judge& operator=(const Judge&) = delete;
+
+  // Waits until the library is loaded. kFailedPrecondition with one line where it can't be.
+  absl::Status ready();
+  // "1.31.1"; "" before it is ready.
+  const std::string& version() const;
+  // "ONNX Runtime 1.31"
+  std::string name() const;
+  // How models are opened at this level. A model is loaded when it is opened, within the seconds that `set_patience` allows.
+  OpenModel opener(JudgeLevel level);
+  // What loading may take.
+  void set_patience(double seconds);
+  double hang_seconds() const;
+
+  struct Impl;
+
+ private:
+  explicit Judge(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+// Where the child's program lies; "" where it is not found.
+std::string judge_program();
+// The shared library of ONNX Runtime that a folder or a file of this name holds: the file itself, or a folder that has
+// libonnxruntime.so*, capi/libonnxruntime.so* (the package's) or lib/libonnxruntime.so*. kNotFound with one line.
+absl::StatusOr<std::string> onnxruntime_library(const std::string& path);
+// The environment variable that names it for the bare command.
+inline constexpr const char* kOnnxruntimeVariable = "SATURATE_ONNXRUNTIME";
+
+}  // namespace saturate

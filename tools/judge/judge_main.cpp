@@ -1,0 +1,419 @@
+// The judge's child process: loads ONNX Runtime, runs the models that it is given over a socket, and may die of them.
+// It opens no file but the library that it is told, writes none, and ends with its parent.
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "tools/judge/ort_abi.h"
+#include "tools/judge/wire.h"
+
+namespace saturate {
+namespace {
+
+using wire::Answer;
+using wire::Ask;
+using wire::Kind;
+using wire::Packer;
+using wire::Unpacker;
+
+// What can't go on; the answer to what was asked.
+struct Failed {
+  Answer answer = Answer::kRefused;
+  std::string message;
+};
+
+// ONNX Runtime has no code of its own for a lack of memory.
+Answer kind_of(int code, const std::string& message) {
+  if (code == ort::kNotImplemented) return Answer::kNoKernel;
+  for (const char* words : {"bad_alloc", "bad allocation", "Failed to allocate memory", "std::bad_array_new_length"})
+    if (message.find(words) != std::string::npos) return Answer::kNoMemory;
+  return Answer::kRefused;
+}
+
+// A file mapped for reading, of which weights are views.
+class Mapped {
+ public:
+  explicit Mapped(int file) {
+    struct stat info {};
+    if (::fstat(file, &info) == 0) size_ = static_cast<std::size_t>(info.st_size);
+    if (size_ > 0) base_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    ::close(file);
+  }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  ~Mapped() {
+    if (base_ && base_ != MAP_FAILED) ::munmap(base_, size_);
+  }
+  void* at(std::uint64_t offset, std::uint64_t bytes) const {
+    if (!base_ || base_ == MAP_FAILED || offset > size_ || bytes > size_ - offset) throw Failed{Answer::kNotCompared, "weights are cut"};
+    return static_cast<char*>(base_) + offset;
+  }
+
+ private:
+  void* base_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+struct Weight {
+  std::string name;
+  int dtype = 0;
+  std::vector<std::int64_t> dims;
+  void* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+struct Given {
+  std::string message;
+  std::vector<std::shared_ptr<Mapped>> files;
+  std::vector<Weight> weights;  // views of the files
+};
+
+class Child {
+ public:
+  std::string answer(Unpacker in, std::vector<int>& files) {
+    Packer out;
+    try {
+      Packer made;
+      const Ask ask = in.number<Ask>();
+      if (!api_ && ask != Ask::kStart) throw Failed{Answer::kRefused, "no library is loaded"};
+      switch (ask) {
+        case Ask::kStart:
+          start(in, made);
+          break;
+        case Ask::kGive:
+          give(in, files);
+          break;
+        case Ask::kTake:
+          models_.erase(in.number<std::uint64_t>());
+          break;
+        case Ask::kLoad:
+          load(in);
+          break;
+        case Ask::kFree:
+          sessions_.erase(in.number<std::uint64_t>());
+          break;
+        case Ask::kRun:
+          run(in, made);
+          break;
+      }
+      if (!in.ok()) throw Failed{Answer::kRefused, "a message was cut"};
+      out.number(Answer::kDone);
+      return out.bytes() + made.bytes();
+    } catch (const Failed& failed) {
+      out.number(failed.answer);
+      out.text(failed.message);
+    } catch (const std::bad_alloc&) {
+      out.number(Answer::kNoMemory);
+      out.text("not enough memory");
+    } catch (const std::exception& e) {
+      out.number(kind_of(0, e.what()));
+      out.text(e.what());
+    }
+    return out.bytes();
+  }
+
+ private:
+  template <typename T>
+  using Owned = std::unique_ptr<T, void (*)(T*)>;
+  using Value = Owned<ort::Value>;
+
+  Value owned(ort::Value* value) const { return {value, api_->ReleaseValue}; }
+
+  void check(ort::Status* status) const {
+    if (!status) return;
+    const Owned<ort::Status> owner(status, api_->ReleaseStatus);
+    const std::string message = api_->GetErrorMessage(status);
+    throw Failed{kind_of(api_->GetErrorCode(status), message), message};
+  }
+
+  void start(Unpacker& in, Packer& out) {
+    const std::string library(in.text());
+    threads_ = in.number<std::int32_t>();
+    void* const handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle) throw Failed{Answer::kRefused, ::dlerror()};
+    const auto base_of = reinterpret_cast<ort::GetApiBase>(::dlsym(handle, "OrtGetApiBase"));
+    if (!base_of) throw Failed{Answer::kRefused, "it is no library of ONNX Runtime (it has no OrtGetApiBase)"};
+    const std::string version = base_of()->GetVersionString();
+    api_ = base_of()->GetApi(ort::kApiVersion);
+    if (!api_) throw Failed{Answer::kRefused, "ONNX Runtime " + version + " is older than 1.20"};
+    check(api_->CreateEnv(ort::kLogFatal, "saturate", &env_));
+    check(api_->GetAllocatorWithDefaultOptions(&allocator_));
+    check(api_->CreateCpuMemoryInfo(0, 0, &memory_));
+    check(api_->CreateRunOptions(&run_options_));
+    check(api_->RunOptionsSetRunLogSeverityLevel(run_options_, ort::kLogFatal));
+    out.text(version);
+  }
+
+  void give(Unpacker& in, std::vector<int>& files) {
+    const auto id = in.number<std::uint64_t>();
+    auto given = std::make_shared<Given>();
+    given->message = in.text();
+    for (const int file : files) given->files.push_back(std::make_shared<Mapped>(file));
+    files.clear();
+    for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) {
+      Weight weight;
+      weight.name = in.text();
+      weight.dtype = in.number<std::int32_t>();
+      weight.dims = dims_of(in);
+      const auto file = in.number<std::uint32_t>();
+      const auto offset = in.number<std::uint64_t>();
+      weight.bytes = in.number<std::uint64_t>();
+      if (file >= given->files.size()) throw Failed{Answer::kNotCompared, "a file is missing"};
+      weight.data = given->files[file]->at(offset, weight.bytes);
+      given->weights.push_back(std::move(weight));
+    }
+    models_[id] = std::move(given);
+  }
+
+  void load(Unpacker& in) {
+    const auto id = in.number<std::uint64_t>();
+    const auto model = models_.find(in.number<std::uint64_t>());
+    const auto level = in.number<wire::Level>();
+    if (model == models_.end()) throw Failed{Answer::kRefused, "no such model was given"};
+    ort::SessionOptions* made = nullptr;
+    check(api_->CreateSessionOptions(&made));
+    const Owned<ort::SessionOptions> options(made, api_->ReleaseSessionOptions);
+    check(api_->SetSessionGraphOptimizationLevel(made, static_cast<int>(level)));
+    check(api_->SetIntraOpNumThreads(made, threads_));
+    check(api_->SetSessionLogSeverityLevel(made, ort::kLogFatal));
+    check(api_->DisableCpuMemArena(made));  // memory goes back after each run
+    Session session{.model = model->second, .weights = {}, .session = {nullptr, api_->ReleaseSession}, .inputs = {}};
+    std::vector<const char*> names;
+    std::vector<const ort::Value*> values;
+    for (const Weight& weight : model->second->weights) {
+      session.weights.push_back(tensor(weight.dtype, weight.dims, weight.data, weight.bytes));
+      names.push_back(weight.name.c_str());
+      values.push_back(session.weights.back().get());
+    }
+    if (!names.empty()) check(api_->AddExternalInitializers(made, names.data(), values.data(), names.size()));
+    const std::string& message = model->second->message;
+    ort::Session* loaded = nullptr;
+    check(api_->CreateSessionFromArray(env_, message.data(), message.size(), made, &loaded));
+    session.session.reset(loaded);
+    std::size_t count = 0;
+    check(api_->SessionGetInputCount(loaded, &count));
+    for (std::size_t i = 0; i < count; ++i) {
+      char* name = nullptr;
+      check(api_->SessionGetInputName(loaded, i, allocator_, &name));
+      session.inputs.emplace_back(name);
+      check(api_->AllocatorFree(allocator_, name));
+    }
+    sessions_.insert_or_assign(id, std::move(session));
+  }
+
+  void run(Unpacker& in, Packer& out) {
+    const auto found = sessions_.find(in.number<std::uint64_t>());
+    if (found == sessions_.end()) throw Failed{Answer::kRefused, "no such session"};
+    std::map<std::string, Value> given;
+    for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) {
+      std::string name(in.text());
+      given.emplace(std::move(name), value(in));
+    }
+    std::vector<std::string> wanted;
+    for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) wanted.emplace_back(in.text());
+    if (!in.ok()) return;
+    std::vector<const char*> names, outputs;
+    std::vector<const ort::Value*> values;
+    for (const std::string& name : found->second.inputs) {
+      const auto it = given.find(name);
+      if (it == given.end()) continue;
+      names.push_back(name.c_str());
+      values.push_back(it->second.get());
+    }
+    for (const std::string& name : wanted) outputs.push_back(name.c_str());
+    std::vector<ort::Value*> made(wanted.size(), nullptr);
+    const auto begin = std::chrono::steady_clock::now();
+    ort::Status* const status = api_->Run(found->second.session.get(), run_options_, names.data(), values.data(), names.size(),
+                                          outputs.data(), outputs.size(), made.data());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    std::vector<Value> owners;
+    for (ort::Value* one : made) owners.push_back(owned(one));
+    check(status);
+    out.number(took.count());
+    for (ort::Value* one : made) write(one, out);
+  }
+
+  static std::vector<std::int64_t> dims_of(Unpacker& in) {
+    std::vector<std::int64_t> dims;
+    for (auto n = in.number<std::uint32_t>(); n > 0 && in.ok(); --n) dims.push_back(in.number<std::int64_t>());
+    return dims;
+  }
+
+  Value tensor(int dtype, const std::vector<std::int64_t>& dims, void* data, std::size_t bytes) const {
+    static char nothing;
+    ort::Value* made = nullptr;
+    check(api_->CreateTensorWithDataAsOrtValue(memory_, bytes ? data : &nothing, bytes, dims.data(), dims.size(), dtype, &made));
+    return owned(made);
+  }
+
+  Value strings(Unpacker& in, const std::vector<std::int64_t>& dims) const {
+    ort::Value* made = nullptr;
+    check(api_->CreateTensorAsOrtValue(allocator_, dims.data(), dims.size(), ort::kString, &made));
+    Value owner = owned(made);
+    std::vector<std::string> texts;
+    for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) texts.emplace_back(in.text());
+    std::vector<const char*> pointers;
+    for (const std::string& text : texts) {
+      if (text.find('\0') != std::string::npos) throw Failed{Answer::kNotCompared, "a text with a NUL in it is not sent"};
+      pointers.push_back(text.c_str());
+    }
+    check(api_->FillStringTensor(made, pointers.data(), pointers.size()));
+    return owner;
+  }
+
+  Value value(Unpacker& in) const {
+    switch (in.number<Kind>()) {
+      case Kind::kTensor: {
+        const auto dtype = in.number<std::int32_t>();
+        const std::vector<std::int64_t> dims = dims_of(in);
+        if (dtype == ort::kString) return strings(in, dims);
+        const std::string_view bytes = in.text();
+        ort::Value* made = nullptr;  // of its own memory, which is aligned
+        check(api_->CreateTensorAsOrtValue(allocator_, dims.data(), dims.size(), dtype, &made));
+        Value owner = owned(made);
+        void* to = nullptr;
+        check(api_->GetTensorMutableData(made, &to));
+        if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+        return owner;
+      }
+      case Kind::kSequence: {
+        std::vector<Value> parts;
+        std::vector<const ort::Value*> pointers;
+        for (auto n = in.number<std::uint64_t>(); n > 0 && in.ok(); --n) {
+          parts.push_back(value(in));
+          pointers.push_back(parts.back().get());
+        }
+        if (parts.empty()) throw Failed{Answer::kNotCompared, "an empty sequence can't be given to ONNX Runtime"};
+        ort::Value* made = nullptr;
+        check(api_->CreateValue(pointers.data(), pointers.size(), ort::kSequence, &made));
+        return owned(made);
+      }
+      case Kind::kOptional:
+        if (in.number<std::uint8_t>() != 0) return value(in);
+        [[fallthrough]];
+      case Kind::kAbsent:
+        break;
+    }
+    throw Failed{Answer::kNotCompared, "an input that is absent can't be given to ONNX Runtime"};
+  }
+
+  void write(ort::Value* value, Packer& out) const {
+    int has = value != nullptr, kind = ort::kTensor;
+    if (value) check(api_->HasValue(value, &has));
+    if (!has) return out.number(Kind::kAbsent);
+    check(api_->GetValueType(value, &kind));
+    if (kind == ort::kTensor) return write_tensor(value, out);
+    if (kind != ort::kSequence && kind != ort::kMap) throw Failed{Answer::kNotCompared, "an output is of a kind that is not compared"};
+    std::size_t count = 2;  // keys and values
+    if (kind == ort::kSequence) check(api_->GetValueCount(value, &count));
+    out.number(Kind::kSequence);
+    out.number(static_cast<std::uint64_t>(count));
+    for (std::size_t i = 0; i < count; ++i) {
+      ort::Value* part = nullptr;
+      check(api_->GetValue(value, static_cast<int>(i), allocator_, &part));
+      const Value owner = owned(part);
+      write(part, out);
+    }
+  }
+
+  // A tensor's bits an element, as onnx.proto has them; 0: none that is known here.
+  static std::size_t bits(int dtype) {
+    constexpr std::uint8_t kBits[] = {0, 32, 8, 8, 16, 16, 32, 64, 0, 8, 16, 64, 32, 64, 64, 128, 16, 8, 8, 8, 8, 4, 4, 4, 8, 2, 2, 6, 6};
+    return dtype >= 0 && dtype < static_cast<int>(sizeof kBits) ? kBits[dtype] : 0;
+  }
+
+  void write_tensor(ort::Value* value, Packer& out) const {
+    ort::ShapeInfo* made = nullptr;
+    check(api_->GetTensorTypeAndShape(value, &made));
+    const Owned<ort::ShapeInfo> info(made, api_->ReleaseTensorTypeAndShapeInfo);
+    int dtype = 0;
+    std::size_t rank = 0;
+    check(api_->GetTensorElementType(made, &dtype));
+    check(api_->GetDimensionsCount(made, &rank));
+    std::vector<std::int64_t> dims(rank);
+    check(api_->GetDimensions(made, dims.data(), rank));
+    std::size_t elements = 1;
+    for (const std::int64_t dim : dims) elements *= static_cast<std::size_t>(dim);
+    out.number(Kind::kTensor);
+    out.number(static_cast<std::int32_t>(dtype));
+    out.number(static_cast<std::uint32_t>(rank));
+    for (const std::int64_t dim : dims) out.number(dim);
+    if (dtype == ort::kString) return write_texts(value, elements, out);
+    if (bits(dtype) == 0) throw Failed{Answer::kNotCompared, "an output has an element type that is not compared"};
+    void* data = nullptr;
+    check(api_->GetTensorMutableData(value, &data));
+    out.text({static_cast<const char*>(data), (elements * bits(dtype) + 7) / 8});
+  }
+
+  void write_texts(const ort::Value* value, std::size_t elements, Packer& out) const {
+    std::size_t bytes = 0;
+    check(api_->GetStringTensorDataLength(value, &bytes));
+    std::string all(bytes, '\0');
+    std::vector<std::size_t> begins(elements);
+    if (elements > 0) check(api_->GetStringTensorContent(value, all.data(), bytes, begins.data(), elements));
+    out.number(static_cast<std::uint64_t>(elements));
+    for (std::size_t i = 0; i < elements; ++i)
+      out.text(std::string_view(all).substr(begins[i], (i + 1 < elements ? begins[i + 1] : bytes) - begins[i]));
+  }
+
+  struct Session {
+    std::shared_ptr<const Given> model;
+    std::vector<Value> weights;
+    Owned<ort::Session> session;
+    std::vector<std::string> inputs;
+  };
+
+  const ort::Api* api_ = nullptr;
+  ort::Env* env_ = nullptr;
+  ort::Allocator* allocator_ = nullptr;
+  ort::MemoryInfo* memory_ = nullptr;
+  ort::RunOptions* run_options_ = nullptr;
+  std::int32_t threads_ = 1;
+  std::map<std::uint64_t, std::shared_ptr<const Given>> models_;
+  std::map<std::uint64_t, Session> sessions_;
+};
+
+// No core file, no file at all, few open ones, no more memory than was allowed; and an end where the parent ends.
+void take_limits(rlim_t memory) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const auto limit = [](auto what, rlim_t most) {
+    const rlimit both{most, most};
+    ::setrlimit(what, &both);
+  };
+  limit(RLIMIT_CORE, 0);
+  limit(RLIMIT_FSIZE, 0);
+  limit(RLIMIT_NOFILE, 256);
+  if (memory > 0) limit(RLIMIT_DATA, memory);
+  for (const int signal : {SIGINT, SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
+}
+
+}  // namespace
+}  // namespace saturate
+
+int main(int argc, char** argv) {
+  using namespace saturate;
+  // saturate-judge PARENT MEMORY
+  if (argc != 3) {
+    static constexpr std::string_view kUsage = "saturate-judge: a part of saturate, which starts it; see `saturate --help`\n";
+    return ::write(STDERR_FILENO, kUsage.data(), kUsage.size()) < 0 ? 1 : 2;
+  }
+  take_limits(std::strtoull(argv[2], nullptr, 10));
+  if (::getppid() != std::atoi(argv[1])) return 1;
+  Child child;
+  for (wire::Message message;;) {
+    if (wire::receive_message(wire::kSocket, message, [] { return true; }) != wire::Got::kMessage) ::_exit(0);
+    const std::string answer = child.answer(Unpacker(message.bytes), message.files);
+    for (const int file : message.files) ::close(file);
+    if (!wire::send_message(wire::kSocket, answer)) ::_exit(0);
+  }
+}
