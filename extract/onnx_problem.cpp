@@ -186,6 +186,7 @@ class ProblemBuilder {
       const OpKey& key = g_.key(node.op);
       has_constant = has_constant || key.op_type == kConstantOp;
       if (pinned != options_.pinned.end() && pinned->second != n) continue;
+      if (options_.left_out.contains(n)) continue;
       const Price cost = node_cost(id, n, node, key);
       if (!cost.is_finite()) continue;
       Candidate c{n, cost, {}};
