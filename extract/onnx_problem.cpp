@@ -9,6 +9,7 @@
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
 #include "extract/target/border.h"
+#include "extract/target/kernels.h"
 #include "extract/target/load_time_fusions.h"
 #include "extract/target/node_units.h"
 #include "fmt/format.h"
@@ -39,6 +40,7 @@ class ProblemBuilder {
       originals_.insert(node_signature(e_, s.op, s.children));
       operators += is_integer_operator(g_.key(s.op)) ? 1 : 0;
       dequantizers += g_.key(s.op).op_type == "DequantizeLinear" ? 1 : 0;
+      note_what_runs_nowhere(s);
     }
     spelled_as_operators_ = operators > dequantizers;
     if (target && !target->node_units.empty()) quantized_by_units_ = values_in_units(g);
@@ -186,6 +188,7 @@ class ProblemBuilder {
       const OpKey& key = g_.key(node.op);
       has_constant = has_constant || key.op_type == kConstantOp;
       if (pinned != options_.pinned.end() && pinned->second != n) continue;
+      if (options_.left_out.contains(n)) continue;
       const Price cost = node_cost(id, n, node, key);
       if (!cost.is_finite()) continue;
       Candidate c{n, cost, {}};
@@ -229,6 +232,7 @@ class ProblemBuilder {
     const bool original = is_original(node), taken = allowed(id, n, node, key);
     const std::optional<bool> in_opset = options_.lowers_opset ? standard_in_limit(id, n, node) : std::nullopt;
     if (!original && !taken && in_opset != true && !may_be_at_border(key)) return kInfinity;
+    if (!original && !runs_where_model_does(node, id, key)) return kInfinity;
     const double refused = (target_ && !taken ? 1 : 0) + (in_opset == false ? kLacking : 0);
     const double cost = cost_of(id, n, node) * wish_price(node, id), fragile = may_end_the_runtime(g_, node, id) ? cost + kFragile : 0;
     return {refused, cost + fragile + (original || stands_for_original(n, key.role) ? 0 : kPreferOriginal)};
@@ -249,6 +253,26 @@ class ProblemBuilder {
     return plain != kNone && is_original(e_.node(plain));
   }
 
+  // ONNX Runtime has a kernel on the CPU for what rules make of a model that runs there, whatever the target.
+  bool lacks_kernel(const OpKey& key, DType dtype) const {
+    if (!is_standard(key) || key.version != 0 || dtype == DType::kUndefined) return false;
+    const std::string release = target_ && target_->release ? target_->release->version : std::string(oldest_release_of_kernels());
+    const std::set<std::string>* types = kernel_dtypes(key.op_type, release);
+    return types != nullptr && !types->contains(std::string(dtype_name(dtype)));
+  }
+
+  void note_what_runs_nowhere(const Source& s) {
+    OpSite site{g_.key(s.op)};
+    for (const Id input : s.inputs) site.inputs.push_back(&g_.facts(input));
+    if (const DType dtype = data_dtype(site); lacks_kernel(site.key, dtype)) runs_nowhere_.insert(dtype);
+  }
+
+  bool runs_where_model_does(const ENode& node, Id id, const OpKey& key) const {
+    if (!is_standard(key) || key.role != UnitRole::kNone) return true;
+    const DType dtype = data_dtype(site_of(g_, node, id));
+    return runs_nowhere_.contains(dtype) || !lacks_kernel(key, dtype);
+  }
+
   bool is_original(const ENode& node) const { return originals_.contains(node_signature(e_, node.op, node.children)); }
 
   bool allowed(Id id, NodeId n, const ENode& node, const OpKey& key) const {
@@ -260,6 +284,7 @@ class ProblemBuilder {
       site.lowest_opset = *lowest;
       site.highest_opset = options_.opset_limit;
     }
+    site.of_model = is_original(node);
     site.at_border = border_ && !node.children.empty() && border_->has(node.children[0], id);
     return target_->allows(site);
   }
@@ -315,6 +340,7 @@ class ProblemBuilder {
   const ExtractOptions& options_;
   const std::shared_ptr<AskedOfNodes> asked_;
   absl::flat_hash_set<std::vector<Id>> originals_;
+  std::set<DType> runs_nowhere_;  // that the model has operators of without a kernel: of these rules may make such, too
   std::optional<Border> border_;
   bool spelled_as_operators_ = false;           // the model has integer operators rather than operators between quantizers
   absl::flat_hash_set<Id> quantized_by_units_;  // values that a unit computes in integers

@@ -9,6 +9,7 @@
 
 #include "extract/builtin_targets.h"
 #include "extract/price/op_sizes.h"
+#include "extract/target/kernels.h"
 #include "extract/target/target_json.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -208,12 +209,25 @@ bool concerns(const OperatorLimits& limits, const std::string& op) {
 
 }  // namespace
 
+DType data_dtype(const OpSite& site) {
+  if (site.inputs.empty()) return DType::kUndefined;
+  const auto first = std::find_if(site.inputs.begin(), site.inputs.end(), [](const Facts* f) { return f->dtype != DType::kBool; });
+  return (first == site.inputs.end() ? site.inputs[0] : *first)->dtype;
+}
+
 OpSite site_of(const OnnxEGraph& g, const ENode& node, Id id) {
   OpSite site{g.key(node.op), {}, {&g.facts(id)}, &g.dims()};
   for (const Id c : node.children) site.inputs.push_back(&g.facts(c));
   site.egraph = &g;
   site.node = node;
   return site;
+}
+
+bool Target::has_dtype(const std::string& op, const OpSite& site, const std::string& dtype) const {
+  if (const auto it = dtypes.find(op); it != dtypes.end())
+    return std::find(it->second.begin(), it->second.end(), dtype) != it->second.end();
+  const std::set<std::string>* of_kernels = cpu_kernels && is_standard(site.key) ? kernel_dtypes(op, release_for(site)) : nullptr;
+  return of_kernels == nullptr || of_kernels->contains(dtype);
 }
 
 bool Target::allows(const OpSite& site, std::string* why) const {
@@ -226,7 +240,8 @@ bool Target::allows(const OpSite& site, std::string* why) const {
   if (release && release->lacks.contains(op)) return refuse(fmt::format("{} {} has no {}", runtime.name, release->version, op));
   if (!is_standard(site.key)) {
     const auto it = operators.find(site.key.domain);
-    if (it == operators.end() || !(it->second.contains("*") || it->second.contains(site.key.op_type)))
+    const bool listed = it != operators.end() && (it->second.contains("*") || it->second.contains(site.key.op_type));
+    if (!listed && !(cpu_kernels && site.of_model && has_kernel_of(op, release_for(site))))
       return refuse(fmt::format("target {} has no {}", name, op));
   } else if (!standard.empty()) {
     const auto it = standard.find(op);
@@ -237,14 +252,8 @@ bool Target::allows(const OpSite& site, std::string* why) const {
   if (const auto it = newest_opset.find(op);
       it != newest_opset.end() && site.highest_opset > it->second && site.highest_opset != std::numeric_limits<std::int64_t>::max())
     return refuse(fmt::format("target {} has {} only up to opset {}", name, op, it->second));
-  if (const auto it = dtypes.find(op); it != dtypes.end() && !site.inputs.empty()) {
-    const auto carries_data = [](const Facts* f) { return f->dtype != DType::kBool; };
-    const auto first = std::find_if(site.inputs.begin(), site.inputs.end(), carries_data);
-    const DType of = (first == site.inputs.end() ? site.inputs[0] : *first)->dtype;
-    const std::string dtype = dtype_name(of);
-    if (of != DType::kUndefined && std::find(it->second.begin(), it->second.end(), dtype) == it->second.end())
-      return refuse(fmt::format("target {} has no {} for {}", name, op, dtype));
-  }
+  if (const DType dtype = data_dtype(site); dtype != DType::kUndefined && !has_dtype(op, site, dtype_name(dtype)))
+    return refuse(fmt::format("target {} has no {} for {}", name, op, dtype_name(dtype)));
   if (site.at_border && border.contains(op)) return true;
   static const std::map<int, Ranks> none;
   const auto listed = index_ranks.find(op);

@@ -104,9 +104,12 @@ struct OpSite {
   std::int64_t lowest_opset = 1, highest_opset = std::numeric_limits<std::int64_t>::max();  // of ai.onnx, that it may be written in
   const OnnxEGraph* egraph = nullptr;                                                       // in which it stands, and as which e-node
   std::optional<ENode> node = {};
+  bool of_model = false;   // the model came with it
   bool at_border = false;  // it would be at the border of the graph (border.h), were it an operator that may be there
 };
 
+// What a kernel is chosen by: of the first input that is not bool, else of the first.
+DType data_dtype(const OpSite& site);
 // Where an e-node of class `id` stands.
 OpSite site_of(const OnnxEGraph& egraph, const ENode& node, Id id);
 
@@ -121,6 +124,8 @@ struct Target {
   std::set<std::string> forbidden;                            // "domain::Op" or "Op"
   std::map<std::string, std::vector<std::string>>
       dtypes;  // "domain::Op" -> element types that have a kernel, of the first input that is not bool
+  // Operators of other domains that a model has, and element types of the standard's, are those of ONNX Runtime's CPU kernels (kernels.h).
+  bool cpu_kernels = false;
   std::vector<OperatorLimits> limits;
   std::vector<Wish> wishes;
   std::set<std::string> border;                             // operators that no limits concern at the border of a graph (border.h)
@@ -136,6 +141,9 @@ struct Target {
   bool release_is_asked_for = false;      // "ort-cpu@1.20": what cannot be brought to it gets a warning
   // Whether an operator may be emitted; `why` gets the reason if not. Without inputs: whether it may be anywhere.
   bool allows(const OpSite& site, std::string* why = nullptr) const;
+  bool has_dtype(const std::string& op, const OpSite& site, const std::string& dtype) const;
+  // The release whose kernels an operator needs: what a model came with has one in some release. Empty: any.
+  std::string release_for(const OpSite& site) const { return !release || (site.of_model && !release_is_asked_for) ? "" : release->version; }
   // How many times its cost an operator counts for what it is wished to be otherwise; 1 where no wish concerns it. `why` gets the wish.
   double wish_price(const OpSite& site, std::string* why = nullptr) const;
   // Whether some limit names the operator ("Op", "domain::Op"), so that it may be taken here and refused there.

@@ -238,6 +238,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
       t.dtypes[op] = dtypes.get<std::vector<std::string>>();
       if (absl::Status s = check_dtypes(t.dtypes[op]); !s.ok()) return bad(fmt::format("{}: {}", op, std::string(s.message())));
     }
+  else if (key == "cpu_kernels")
+    t.cpu_kernels = value.get<bool>();
   else if (key == "limits")
     return read_limits(value, t);
   else if (key == "wishes")
@@ -263,7 +265,8 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
   else
     return bad(
         "unknown key; known are extends, name, description, sources, min_opset, max_opset, cost_model, domains, keep_functions, standard, "
-        "newest_opset, forbidden, dtypes, limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, quantizes_weights, "
+        "newest_opset, forbidden, dtypes, cpu_kernels, limits, wishes, border, index_ranks, load_time_fusions, node_units, joins, "
+        "quantizes_weights, "
         "runtime, assumes");
   return absl::OkStatus();
 }
@@ -436,6 +439,7 @@ std::string target_text(const Target& t) {
   if (t.sources.empty()) out.erase("sources");
   out["forbidden"] = t.forbidden;
   out["dtypes"] = t.dtypes;
+  if (t.cpu_kernels) out["cpu_kernels"] = true;
   if (!t.limits.empty()) out["limits"] = ordered_json::array();
   for (const OperatorLimits& l : t.limits) out["limits"].push_back(limits_json(l));
   for (const Wish& wish : t.wishes) {

@@ -2,6 +2,7 @@
 import json
 import re
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -66,14 +67,74 @@ def test_optimize_warns_of_what_stays(model, tmp_path):
     assert any("2 nodes" in w and "Det" in w for w in json.loads(done.stdout)["warnings"])
 
 
-def test_types_of_ort_cpu_are_those_of_its_kernels():
+def test_the_table_of_kernels_is_what_the_runtime_says():
     sys.path.insert(0, str(ROOT / "tools"))
     import ort_kernel_types
 
-    dtypes = json.loads((ROOT / "extract" / "targets" / "ort-cpu.json").read_text())["dtypes"]
-    for op, types in ort_kernel_types.kernel_types().items():
-        if op not in ort_kernel_types.FOUND_BY_RUNNING:
-            assert dtypes.get(op) == types, op
+    release, rows = json.loads(subprocess.run([sys.executable, "-c", ort_kernel_types.ASK], capture_output=True, text=True, check=True).stdout)
+    since, dtypes = ort_kernel_types.table([(release, rows)])
+    told = json.loads((ROOT / "extract" / "runtimes" / "kernels.json").read_text())
+    order = told["releases"]
+    at = lambda known: [types for first, types in known.items() if order.index(first) <= order.index(release)][-1].split()
+    assert set(since) == {op for op, first in told["since"].items() if not first or order.index(first) <= order.index(release)}
+    for op, known in dtypes.items():
+        assert at(told["dtypes"][op]) == known[release], op
+
+
+def loads(path):
+    ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("target", ["onnx", "npu-4d", "coreml"])
+@pytest.mark.parametrize("nodes", [
+    "a = Add (x, t)  c = Clip (a, z, s)  m = Mul (x, c)  y = Div (m, s)",
+    "d = Mul (x, q)  p = Relu (x)  u = Neg (x)  n = Relu (u)  m = Mul (n, q)  y = Sub (p, m)",
+    "m = Mul (x, q)  p = Add (m, q)  y = Clip (p, z, o)",
+    "p = Greater (x, z)  e = Exp (x)  d = Sub (e, o)  y = Where (p, x, d)",
+    "a = Abs (x)  b = Add (a, o)  y = Div (x, b)",
+])
+def test_what_runs_in_double_stays_what_runs(tmp_path, target, nodes):
+    """HardSwish, LeakyRelu, HardSigmoid, Elu, Softsign: ONNX Runtime has no kernels of them for double."""
+    numbers = {"z": 0, "o": 1, "t": 3, "s": 6, "q": 0.25}
+    constants = " ".join(f"{name} = Constant <value = double {{{number}}}> ()" for name, number in numbers.items())
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (double[1,2,4,7] x) => (double[1,2,4,7] y) {{ {constants} {nodes} }}'
+    onnx.save(onnx.parser.parse_model(text), path := tmp_path / "in.onnx")
+    loads(path)
+    run_ok("optimize", path, "-o", tmp_path / "out.onnx", "--target", target)
+    loads(tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("target", ["npu-4d", "ort-web"])
+@pytest.mark.parametrize("upper", [0, 1])
+def test_a_triangle_of_truth_values_is_no_where_of_them(tmp_path, target, upper):
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g (bool[1,1,4,4] x) => (bool[1,1,4,4] y) {{ y = Trilu <upper = {upper}> (x) }}'
+    onnx.save(onnx.parser.parse_model(text), path := tmp_path / "in.onnx")
+    loads(path)
+    run_ok("optimize", path, "-o", tmp_path / "out.onnx", "--target", target)
+    loads(tmp_path / "out.onnx")
+
+
+def warnings_of(path, tmp_path, target):
+    return json.loads(run_ok("optimize", path, tmp_path / "out.onnx", "--target", target, "--json", "--no-verify").stdout)["warnings"]
+
+
+def test_what_the_runtime_has_a_kernel_of_is_not_refused(tmp_path):
+    """Operators of other domains that a model has, whatever rules make."""
+    text = '<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]> g (float[n,3] x) => (float[n,3] y) { y = ai.onnx.ml.Scaler <offset = [1.0, 2.0, 3.0], scale = [1.0, 2.0, 3.0]> (x) }'
+    onnx.save(onnx.parser.parse_model(text), path := tmp_path / "scaler.onnx")
+    loads(path)
+    assert warnings_of(path, tmp_path, "ort-cpu") == []
+
+
+@pytest.mark.parametrize("target, refused", [("ort-cpu", False), ("ort-cpu@1.31", False), ("ort-cpu@1.25", False), ("ort-cpu@1.24", True)])
+def test_an_operator_of_a_newer_release_stays(tmp_path, target, refused):
+    text = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> g (float[1,4,6] x, float[1,4,2] s) => (float[1,4,6] y, float[1,4,2] p) <float[4,1,3] w = {0,1,2,3,4,5,6,7,8,9,10,11}> { y, p = com.microsoft.CausalConvWithState <ndim = 1, activation = "silu"> (x, w, , s) }'
+    onnx.save(onnx.parser.parse_model(text), path := tmp_path / "in.onnx")
+    warned = warnings_of(path, tmp_path, target)
+    if not refused:
+        assert [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node] == ["CausalConvWithState"] and warned == []
+    else:
+        assert warned or "CausalConvWithState" not in [n.op_type for n in onnx.load(tmp_path / "out.onnx").graph.node]
 
 
 @pytest.mark.parametrize("nodes, operator", [

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "extract/extract.h"
+#include "extract/target/dies_of.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "tools/pipeline/stages.h"
 
@@ -59,6 +60,23 @@ std::map<std::string, std::int64_t> usual_sizes(const Model& model) {
 
 namespace {
 
+// A choice that no release of ONNX Runtime dies of where it takes the model: e-nodes that make up such a shape are left out, else all that
+// rules made.
+absl::StatusOr<Selection> choose_loadable(const Grown& grown, ExtractOptions& options, const Task& task) {
+  constexpr int kMostRounds = 16;
+  for (int round = 0; round < kMostRounds; ++round) {
+    auto selection = extract(*grown.g, grown.lowered, task.target, task.cost, options);
+    if (!selection.ok()) return selection;
+    const std::vector<DeadlyPlace> places = deadly_places(*grown.g, grown.lowered, *selection, task.target);
+    if (places.empty()) return selection;
+    bool more = false;
+    for (const DeadlyPlace& place : places)
+      if (!place.made.empty()) more = options.left_out.insert(place.made.front()).second || more;
+    if (!more) break;
+  }
+  return original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
+}
+
 // `sizes`: the usual ones of the graphs around it.
 absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64_t limit, std::map<std::string, std::int64_t> sizes,
                                                   const NotComputed& not_computed, const Task& task) {
@@ -74,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Chosen>> choose_in(const Grown& grown, std::int64
   task.progress("extract");
   {
     const StageTimer timer(task, "extract");
-    auto selection = task.has_rules() ? extract(*grown.g, grown.lowered, task.target, task.cost, options)
+    auto selection = task.has_rules() ? choose_loadable(grown, options, task)
                                       : original_selection(*grown.g, grown.lowered, &task.target, task.cost, options);
     if (!selection.ok()) return selection.status();
     chosen->selection = *std::move(selection);

@@ -46,7 +46,7 @@ class Checker {
     OpKey key = g.key(s.op);
     key.domain = node.domain;  // as written: the e-node may be of another operator (canonical form)
     key.op_type = node.op_type;
-    OpSite site{.key = key};
+    OpSite site{.key = key, .of_model = true};
     for (const Id c : s.inputs) site.inputs.push_back(&g.facts(c));
     for (const Id o : s.outputs)
       if (o != kNone) site.outputs.push_back(&g.facts(o));

@@ -1,0 +1,182 @@
+#include "extract/target/dies_of.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "absl/container/flat_hash_set.h"
+#include "extract/builtin_runtimes.h"
+#include "nlohmann/json.hpp"
+
+namespace saturate {
+namespace {
+
+// An operator that reads, as its first input or as any of a product, the value of the step before.
+struct Step {
+  std::set<std::string> operators;  // of the standard
+  std::set<std::string> dtypes;     // of what it makes; empty: any
+  bool repeats = false;             // several of them, one behind the other
+  bool moves_first_axis = false;    // of a Transpose: in between the last two, the others stay in order
+  bool with_matrix = false;         // of a product: the other operand is a matrix, this one more
+  bool by_body = false;             // a body of the operator reads the value, whatever the operator
+};
+
+struct DeadlyShape {
+  std::vector<Step> steps;
+  std::string before, because;  // the first release that loads it again
+};
+
+std::vector<DeadlyShape> read_shapes() {
+  std::vector<DeadlyShape> out;
+  for (const auto& entry : nlohmann::json::parse(kDiesOf)) {
+    DeadlyShape shape{{}, entry.value("before", std::string()), entry.at("because")};
+    for (const auto& s : entry.at("steps"))
+      shape.steps.push_back({s.value("operators", std::set<std::string>()), s.value("dtypes", std::set<std::string>()),
+                             s.value("repeats", false), s.value("moves_first_axis", false), s.value("with_matrix", false),
+                             s.value("by_body", false)});
+    out.push_back(std::move(shape));
+  }
+  return out;
+}
+
+const std::vector<DeadlyShape>& shapes() {
+  static const std::vector<DeadlyShape> all = read_shapes();
+  return all;
+}
+
+// An operator of a graph, whose values have any ids.
+struct Placed {
+  NodeId node = kNone;
+  std::string op_type;
+  const std::vector<Attribute>* attributes = nullptr;
+  std::vector<Id> inputs, captures;
+};
+
+class Graphed {
+ public:
+  explicit Graphed(const OnnxEGraph& g) : g_(g) {}
+
+  void add(Placed node, Id made) {
+    makers_.try_emplace(made, nodes_.size());
+    nodes_.push_back(std::move(node));
+  }
+
+  // Of each place, its operators, readers first.
+  std::vector<std::vector<const Placed*>> find(const DeadlyShape& shape) const {
+    std::vector<std::vector<const Placed*>> out;
+    const std::size_t last = shape.steps.size() - 1;
+    for (const Placed& node : nodes_) {
+      const bool by_body = shape.steps[last].by_body;
+      if (!by_body && !shape.steps[last].operators.contains(node.op_type)) continue;
+      const std::vector<Id>& read = by_body ? node.captures : node.inputs;
+      for (std::size_t i = 0; i < read.size(); ++i) {
+        std::vector<const Placed*> place{&node};
+        if ((by_body || may_read(shape.steps[last], node, i)) && leads(shape, last - 1, read[i], place)) out.push_back(std::move(place));
+      }
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kMostSteps = 16;
+
+  const Facts& facts(Id id) const { return g_.facts(g_.egraph().find(id)); }
+
+  bool may_read(const Step& step, const Placed& node, std::size_t i) const {
+    if (!step.with_matrix) return i == 0;
+    if (node.inputs.size() != 2) return false;
+    const Facts &mine = facts(node.inputs[i]), &other = facts(node.inputs[1 - i]);
+    return mine.shape && other.shape && mine.rank() > 2 && other.rank() == 2;
+  }
+
+  bool is(const Step& step, const Placed& node, Id value) const {
+    if (!step.operators.contains(node.op_type)) return false;
+    if (!step.dtypes.empty() && !step.dtypes.contains(std::string(dtype_name(facts(value).dtype)))) return false;
+    return !step.moves_first_axis || moves_first_axis(node);
+  }
+
+  static bool moves_first_axis(const Placed& node) {
+    const Attribute* perm = find_attribute(*node.attributes, "perm");
+    if (!perm || perm->ints().size() < 3) return false;
+    const auto& p = perm->ints();
+    for (std::size_t i = 0; i + 2 < p.size(); ++i)
+      if (p[i] != static_cast<std::int64_t>(i) + 1) return false;
+    return true;
+  }
+
+  bool leads(const DeadlyShape& shape, std::size_t step, Id value, std::vector<const Placed*>& place) const {
+    const auto maker = makers_.find(value);
+    if (maker == makers_.end() || place.size() > kMostSteps) return false;
+    const Placed& node = nodes_[maker->second];
+    if (!is(shape.steps[step], node, value)) return false;
+    place.push_back(&node);
+    if (step == 0) return true;
+    if (!node.inputs.empty()) {
+      if (shape.steps[step].repeats && leads(shape, step, node.inputs[0], place)) return true;
+      if (leads(shape, step - 1, node.inputs[0], place)) return true;
+    }
+    place.pop_back();
+    return false;
+  }
+
+  const OnnxEGraph& g_;
+  std::vector<Placed> nodes_;
+  std::unordered_map<Id, std::size_t> makers_;
+};
+
+Graphed as_it_came(const OnnxEGraph& g, const Lowered& lowered) {
+  Graphed out(g);
+  for (const Source& s : lowered.sources) {
+    if (!s.node || s.outputs.empty() || s.outputs[0] == kNone) continue;
+    const auto own = s.inputs.end() - static_cast<std::ptrdiff_t>(s.captures.size());
+    out.add({kNone, s.node->domain.empty() ? s.node->op_type : "", &s.node->attributes, {s.inputs.begin(), own}, {own, s.inputs.end()}},
+            s.outputs[0]);
+  }
+  return out;
+}
+
+Graphed as_chosen(const OnnxEGraph& g, const Lowered& lowered, const Selection& selection) {
+  const EGraph& e = g.egraph();
+  Graphed out(g);
+  for (Id id = 0; id < selection.by_class.size(); ++id) {
+    const Choice& choice = selection.by_class[id];
+    if (choice.folded || choice.node == kNone) continue;
+    const ENode node = e.node(choice.node);
+    const OpKey& key = g.key(node.op);
+    const auto sources = lowered.by_op.find(node.op);
+    const std::size_t captured = sources == lowered.by_op.end() ? 0 : lowered.sources[sources->second[0]].captures.size();
+    Placed placed{choice.node, key.domain.empty() ? key.op_type : "", &key.attributes, {}, {}};
+    for (const Id child : node.children) placed.inputs.push_back(e.find(child));
+    const auto own = placed.inputs.end() - static_cast<std::ptrdiff_t>(std::min(captured, placed.inputs.size()));
+    placed.captures.assign(own, placed.inputs.end());
+    placed.inputs.erase(own, placed.inputs.end());
+    out.add(std::move(placed), e.find(id));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& g, const Lowered& lowered, const Selection& selection, const Target& target) {
+  const EGraph& e = g.egraph();
+  std::vector<DeadlyPlace> out;
+  const Graphed chosen = as_chosen(g, lowered, selection);
+  for (const DeadlyShape& shape : shapes()) {
+    if (!shape.before.empty() && target.release && !is_before(target.release->version, shape.before)) continue;
+    const auto places = chosen.find(shape);
+    if (places.empty() || !as_it_came(g, lowered).find(shape).empty()) continue;
+    absl::flat_hash_set<std::vector<Id>> originals;
+    for (const Source& s : lowered.sources)
+      if (s.op != kNone) originals.insert(node_signature(e, s.op, s.children));
+    for (const auto& place : places) {
+      DeadlyPlace found{shape.because, {}};
+      for (const Placed* p : place) {
+        const ENode node = e.node(p->node);
+        if (!originals.contains(node_signature(e, node.op, node.children))) found.made.push_back(p->node);
+      }
+      out.push_back(std::move(found));
+    }
+  }
+  return out;
+}
+
+}  // namespace saturate

@@ -1,0 +1,23 @@
+// Shapes of graph at which ONNX Runtime's optimizers end the process while they load a model: extract/runtimes/dies_of.json. Such a shape
+// spans several operators, so that no limit of a target can say it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "extract/target/target.h"
+#include "onnx_bridge/convert/emit.h"
+#include "onnx_bridge/convert/lower.h"
+
+namespace saturate {
+
+// A place of a choice that has such a shape.
+struct DeadlyPlace {
+  std::string because;
+  std::vector<NodeId> made;  // its e-nodes that are none of the model's own, readers first
+};
+
+// The places of a choice, but for shapes that the model itself has.
+std::vector<DeadlyPlace> deadly_places(const OnnxEGraph& egraph, const Lowered& lowered, const Selection& selection, const Target& target);
+
+}  // namespace saturate

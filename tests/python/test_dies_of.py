@@ -1,0 +1,55 @@
+"""Shapes of graph at which ONNX Runtime's optimizers end the process (extract/runtimes/dies_of.json): rules do not make them of models that load."""
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from conftest import run_ok
+
+pytest.importorskip("onnxruntime")
+
+LOADED = "import sys, onnxruntime as o; o.set_default_logger_severity(4); [o.InferenceSession(p, providers=['CPUExecutionProvider']) for p in sys.argv[1:]]"
+
+
+def check(tmp_path, model, target):
+    onnx.save(model, path := tmp_path / "m.onnx")
+    run_ok(path, "-o", out := tmp_path / "out.onnx", "--target", target, "--no-verify")
+    for loaded in (path, out):
+        done = subprocess.run([sys.executable, "-c", LOADED, loaded], capture_output=True, text=True)
+        assert done.returncode == 0, (loaded, done.returncode, done.stderr[-300:])
+
+
+def made(nodes, inputs, outputs, constants, opset):
+    graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(v, name) for name, v in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10 if opset > 18 else 8)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16"])
+@pytest.mark.parametrize("first, second", [([1, 0, 2], [1, 2, 0]), ([2, 0, 1], [0, 2, 1]), ([0, 2, 1], [1, 0, 2])])
+def test_no_body_reads_what_is_moved_behind_a_dequantizer(tmp_path, dtype, first, second):
+    shape = [2, 3, 4]
+    moved = [shape[p] for p in first]
+    last = [moved[p] for p in second]
+    body = lambda name, op: helper.make_graph([helper.make_node(op, ["y"], [name])], name + "_", [], [helper.make_tensor_value_info(name, 1, moved)])
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["b"], perm=first),
+        helper.make_node("DequantizeLinear", ["b", "s", "z"], ["y"]),
+        helper.make_node("Transpose", ["y"], ["t"], perm=second),
+        helper.make_node("If", ["c"], ["i"], then_branch=body("p", "Neg"), else_branch=body("q", "Abs")),
+    ]
+    inputs = [helper.make_tensor_value_info("x", 1, shape), helper.make_tensor_value_info("c", TensorProto.BOOL, [])]
+    outputs = [helper.make_tensor_value_info("t", 1, last), helper.make_tensor_value_info("i", 1, moved)]
+    check(tmp_path, made(nodes, inputs, outputs, {"s": np.float32(0.5), "z": np.dtype(dtype).type(0)}, 21), "ort-cpu")
+
+
+@pytest.mark.parametrize("first, second", [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_no_product_of_halves_ends_the_runtime(tmp_path, first, second, bias):
+    constants = {"w": np.ones([5, 4] if second else [4, 5], np.float16)} | ({"b": np.ones(5, np.float16)} if bias else {})
+    node = helper.make_node("Gemm", ["x", *constants], ["y"], transA=first, transB=second)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [4, 3] if first else [3, 4])]
+    check(tmp_path, made([node], inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT16, [3, 5])], constants, 17), "npu-4d")
