@@ -428,3 +428,34 @@ def test_fills_of_masks_keep_their_order(tmp_path, future, padding, form, fixed,
     (before,), (after,) = answers(path, [feed])[0], answers(out, [feed])[0]
     numbers = np.isfinite(before)
     np.testing.assert_allclose(after[numbers], before[numbers], atol=1e-5)
+
+
+# ---- what runtimes read otherwise than the standard stays as it is
+
+DISPUTED = {
+    "slice": ("(float[n] x) => (float[m] y) <int64[1] s = {-1}, int64[1] e = {9223372036854775807}, int64[1] a = {0}, int64[1] t = {-1}> { f = Slice (x, s, e, a, t)  y = Concat <axis = 0> (f, x) }",
+              {"x": np.arange(5, dtype=F)}),
+    "slice_of_32_bits": ("(float[n] x) => (float[m] y) <int32[1] s = {-1}, int32[1] e = {2147483647}, int32[1] a = {0}, int32[1] t = {-2}> { f = Slice (x, s, e, a, t)  y = Concat <axis = 0> (x, f) }",
+                         {"x": np.arange(5, dtype=F)}),
+    "slice_of_a_constant": ("(float[n] x) => (float[m] y) <float[3] c = {1, 2, 3}, int64[1] s = {-1}, int64[1] e = {9223372036854775807}, int64[1] a = {0}, int64[1] t = {-1}> { f = Slice (c, s, e, a, t)  y = Concat <axis = 0> (f, x) }",
+                            {"x": np.arange(5, dtype=F)}),
+    "pad": ("(float[n] x) => (float[m] y) <float[4] c = {1, 2, 3, 4}, int64[2] p = {2, -1}> { f = Pad <mode = \"wrap\"> (c, p)  y = Concat <axis = 0> (f, x) }", {"x": np.arange(5, dtype=F)}),
+    "resize": ("(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,5] c = {1, 2, 5, 4, 3}, float[3] p = {1, 1, 1.7}> { f = Resize <mode = \"linear\", coordinate_transformation_mode = \"align_corners\"> (c, , p)  y = Concat <axis = 2> (f, x) }",
+               {"x": np.arange(5, dtype=F).reshape(1, 1, 5)}),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS[1:], ids=" ".join)
+@pytest.mark.parametrize("name", DISPUTED)
+def test_disputed_operators_stay(tmp_path, name, target):
+    model, feed = DISPUTED[name]
+    operators = check(tmp_path, parsed(model, 19), [feed], *target)
+    assert parsed(model, 19).graph.node[0].op_type in operators
+    *_, out = optimized(tmp_path, parsed(model, 19), *target)
+    assert "stays as it is" in out
+
+
+# 4096 times 100 is infinite in half.
+def test_means_that_are_computed_in_float_stay_there(tmp_path):
+    model = parsed("(float16[n,4096] x) => (float16[n,1] y) <int64[1] l = {-1}> { a = Cast <to = 1> (x)  m = ReduceMean (a, l)  y = Cast <to = 10> (m) }")
+    assert check(tmp_path, model, [{"x": np.full((2, 4096), 100, np.float16)}]) == ["Cast", "ReduceMean", "Cast"]
