@@ -1,6 +1,8 @@
-// com.microsoft Attention and MultiHeadAttention (onnxruntime docs/ContribOperators.md). Masks add mask_filter_value where they forbid;
-// the causal frontier of `unidirectional` forbids altogether.
+// com.microsoft Attention and MultiHeadAttention (onnxruntime docs/ContribOperators.md). Masks add mask_filter_value where they forbid.
+// What `unidirectional` hides holds the lowest float instead, as in ONNX Runtime from 1.20 to 1.32: no -inf, so that it ties with a mask
+// of the lowest float.
 #include <algorithm>
+#include <limits>
 
 #include "kernels/attention/attention.h"
 #include "kernels/elementwise/elementwise.h"
@@ -51,6 +53,32 @@ absl::Status add_padding_mask(const KernelContext& ctx, const Tensor& mask, cons
   return absl::OkStatus();
 }
 
+// The first key that query i of a causal operator does not see. As ONNX Runtime has it, the last query sees every key; that differs from
+// the plain frontier only where keys outnumber past and queries.
+std::int64_t first_hidden(const Sizes& s, std::int64_t i) { return i == s.queries - 1 ? s.keys : std::min(s.keys, s.past + i + 1); }
+
+// Hides the future in what the padding mask holds, before the attention bias is added.
+template <typename C>
+void hide_future(const KernelContext& ctx, const Sizes& s, std::vector<C>& store, AttentionProblem<C>& p) {
+  if (ctx.attr_i("unidirectional", 0) == 0) return;
+  if (p.biases.empty() && !ctx.has_input(5)) {  // nothing that the lowest float could tie with: left out
+    p.range = [s](std::int64_t, std::int64_t i) { return std::pair<std::int64_t, std::int64_t>(0, first_hidden(s, i)); };
+    return;
+  }
+  std::vector<C> all(static_cast<std::size_t>(s.batch * s.queries * s.keys), C(0));
+  const std::int64_t mask_rows =
+      p.biases.empty() ? 0 : static_cast<std::int64_t>(store.size()) / std::max<std::int64_t>(1, s.batch * s.keys);
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    for (std::int64_t i = 0; i < s.queries; ++i) {
+      C* row = all.data() + (b * s.queries + i) * s.keys;
+      if (mask_rows > 0) std::copy_n(store.data() + (b * mask_rows + (mask_rows == 1 ? 0 : i)) * s.keys, s.keys, row);
+      std::fill(row + first_hidden(s, i), row + s.keys, static_cast<C>(std::numeric_limits<float>::lowest()));
+    }
+  }
+  store = std::move(all);
+  p.biases.assign(1, {store.data(), s.queries * s.keys, 0, s.keys, 1});
+}
+
 // A mask of Attention with one number a row, which ONNX Runtime ignores: Softmax does not see it.
 bool is_one_column(const Tensor& mask, const Sizes& s) {
   return mask.rank() == 2 && mask.dims()[1] == 1 && s.keys != 1 && (mask.dims()[0] == s.batch || mask.dims()[0] == 1);
@@ -90,13 +118,6 @@ absl::StatusOr<Tensor> run(const KernelContext& ctx, const Sizes& s, AttentionPr
   p.batch = s.batch, p.heads = p.kv_heads = s.heads, p.queries = s.queries, p.keys = s.keys, p.size = s.size, p.v_size = s.v_size;
   p.scale = score_scale(ctx, s.size);
   p.zero_masked_rows = false;
-  if (ctx.attr_i("unidirectional", 0) != 0) {
-    // As ONNX Runtime has it, the last query sees every key; that differs from the plain frontier only where keys outnumber past and
-    // queries.
-    p.range = [past = s.past, last = s.queries - 1, keys = s.keys](std::int64_t, std::int64_t i) {
-      return std::pair<std::int64_t, std::int64_t>(0, i == last ? keys : past + i + 1);
-    };
-  }
   std::vector<C> out(static_cast<std::size_t>(s.batch * s.queries * s.heads * s.v_size));
   p.out = out.data();
   p.out_batch = s.queries * s.heads * s.v_size;
@@ -183,6 +204,7 @@ Outputs packed_attention_as(const KernelContext& ctx) {
   if (ctx.has_input(3) && !is_one_column(ctx.tensor(3), s)) {
     if (absl::Status status = add_padding_mask(ctx, ctx.tensor(3), s, smask, p); !status.ok()) return status;
   }
+  hide_future(ctx, s, smask, p);
   if (absl::Status status = add_attention_bias(ctx, 5, s, sbias, p); !status.ok()) return status;
   absl::StatusOr<Tensor> y = run(ctx, s, p);
   if (!y.ok()) return y.status();
@@ -319,6 +341,7 @@ Outputs multi_head_as(const KernelContext& ctx) {
   if (ctx.has_input(4)) {
     if (absl::Status status = add_padding_mask(ctx, ctx.tensor(4), *s, smask, p); !status.ok()) return status;
   }
+  hide_future(ctx, *s, smask, p);
   if (absl::Status status = add_attention_bias(ctx, 5, *s, sbias, p); !status.ok()) return status;
   absl::StatusOr<Tensor> y = run(ctx, *s, p);
   if (!y.ok()) return y.status();

@@ -6,6 +6,7 @@
 
 #include "fmt/format.h"
 #include "onnx_bridge/convert/calls.h"
+#include "onnx_bridge/convert/disputed.h"
 #include "onnx_bridge/convert/op_key.h"
 #include "onnx_bridge/file/sparse.h"
 #include "onnx_bridge/file/text/model.h"
@@ -236,7 +237,9 @@ class Lowerer {
     const Function* function = called_function(model_, node);
     std::optional<Canonical> canonical;
     std::vector<const Facts*> facts;
-    const bool random = draws(node, scope);
+    const auto dispute = disputed(g_, node, source.inputs);
+    if (dispute) out_.disputes.emplace_back(&node, *dispute);
+    const bool random = dispute || draws(node, scope);
     if (!function && !has_graphs(node) && !random) {
       std::vector<Facts> copies;  // facts move when e-nodes are added
       for (Id id : source.inputs) copies.push_back(g_.facts(id));

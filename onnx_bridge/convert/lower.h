@@ -38,6 +38,7 @@ struct Lowered {
   std::vector<std::shared_ptr<const Node>> owned_nodes;      // backing store of inlined function bodies
   // Their nodes, in order, and how many sources of the graph come before each: that of the call comes behind its body.
   std::vector<std::pair<std::size_t, Source>> inlined;
+  std::vector<std::pair<const Node*, std::string_view>> disputes;  // nodes that stay as they are, and why (disputed.h)
 };
 
 // What the e-graph of a body (of If, Loop, Scan) is told of a value outside.

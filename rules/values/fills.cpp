@@ -25,6 +25,11 @@ namespace {
 constexpr std::size_t kMostSearched = 256;
 constexpr std::size_t kMostVisits = 1024;
 constexpr int kDeepestFill = 24;
+// A fill that is smaller by as much lies above lowest_fill(), as scores go.
+constexpr double kAsDeep = 0.9;
+
+// How much lower a number may be for its rounding.
+double rounded(DType dtype, double bound) { return bound * (dtype == DType::kFloat ? 1 + 0x1p-20 : 1.001); }
 
 // What takes elements of its first input, and zeros (Trilu).
 bool is_fill_view(const OpKey& key) { return has(Trait::kMovement, key) || (key.domain.empty() && key.op_type == "Trilu"); }
@@ -146,7 +151,7 @@ class FillSearch {
     return std::nullopt;
   }
 
-  // What FillRaiser makes of a value of which nothing is known: Where(Less(x, lowest), x / 2, x).
+  // What FillRaiser makes of a value of which nothing is known: Where(Less(x, lowest), x / 2 + lowest / 2, x).
   bool is_halved(const ENode& choice) {
     const EGraph& e = g_.egraph();
     const Id kept = e.find(choice.children[2]);
@@ -176,7 +181,7 @@ class FillSearch {
   bool is_bounded(const ENode& node) {
     return std::any_of(node.children.begin(), node.children.end(), [&](Id id) {
       const auto bound = number(id);
-      return bound && *bound >= lowest_fill(g_.facts(id).dtype) * 1.001;
+      return bound && *bound >= rounded(g_.facts(id).dtype, lowest_result(g_.facts(id).dtype));
     });
   }
 
@@ -202,6 +207,13 @@ Id fill_node(OnnxEGraph& g, std::string_view op, std::vector<Id> children) {
   return g.add(make_key("", op, {}, 1, std::nullopt), children);
 }
 
+// The magnitude of a dtype's lowest number.
+double lowest_of(DType dtype) {
+  if (dtype == DType::kFloat16) return 65504;
+  if (dtype == DType::kBfloat16) return 0x1.fep127;
+  return dtype == DType::kDouble ? std::numeric_limits<double>::max() : static_cast<double>(std::numeric_limits<float>::max());
+}
+
 Id fill_number(OnnxEGraph& g, DType dtype, double number) {
   const auto t = tensor_of_reals(dtype, {}, std::array{number});
   return g.constant(*t);
@@ -209,15 +221,17 @@ Id fill_number(OnnxEGraph& g, DType dtype, double number) {
 
 class FillRaiser {
  public:
-  FillRaiser(OnnxEGraph& g, DType dtype, UnknownFills unknown) : g_(g), dtype_(dtype), unknown_(unknown) {}
+  FillRaiser(OnnxEGraph& g, DType dtype, UnknownFills unknown, double lowest) : g_(g), dtype_(dtype), unknown_(unknown), lowest_(lowest) {}
 
-  // nullopt: there is a part of which nothing is known, and such are refused.
+  // nullopt: there is a part of which nothing is known, and such are refused; or fills that differ would become one.
   std::optional<Id> of(Id id) {
-    if (const auto raised = part(id, kDeepestFill)) return raised;
-    if (unknown_ == UnknownFills::kRefused) return std::nullopt;
-    bounds_ = true;
-    open_.clear();
-    return part(id, kDeepestFill);
+    std::optional<Id> raised = part(id, kDeepestFill);
+    if (!raised && unknown_ != UnknownFills::kRefused) {
+      bounds_ = true;
+      open_.clear();
+      raised = part(id, kDeepestFill);
+    }
+    return least_ < deepest_ ? std::nullopt : raised;
   }
 
  private:
@@ -226,7 +240,11 @@ class FillRaiser {
   std::optional<Id> part(Id id, int depth) {
     id = g_.egraph().find(id);
     if (const auto it = known_.find(id); it != known_.end()) return it->second;
-    if (g_.facts(id).dtype != dtype_ || is_above_lowest(fills_of(g_, id), dtype_)) return known_[id] = id;
+    if (g_.facts(id).dtype != dtype_) return known_[id] = id;
+    if (const MaybeFills held = fills_of(g_, id); held && held->largest <= -rounded(dtype_, lowest_)) {
+      if (held->largest > as_deep()) meets(-lowest_);
+      return known_[id] = id;
+    }
     std::optional<Id> raised;
     if (g_.facts(id).constant) {
       raised = constant(id);
@@ -244,9 +262,19 @@ class FillRaiser {
     return raised;
   }
 
-  double raised_number(double x) const {
-    const double low = lowest_fill(dtype_);
-    return std::isfinite(x) ? std::clamp(x, low, -low) : x;
+  // Scores bridge no gap above it, nor one between lowest_result() and the next number.
+  double as_deep() const { return -lowest_ * (lowest_ == lowest_fill(dtype_) ? kAsDeep : 1); }
+
+  // A fill that becomes the lowest, or is it.
+  void meets(double magnitude) {
+    least_ = std::min(least_, magnitude);
+    deepest_ = std::max(deepest_, magnitude);
+  }
+
+  double raised_number(double x) {
+    if (!std::isfinite(x)) return x;
+    if (std::abs(x) > as_deep()) meets(std::max(std::abs(x), -lowest_));
+    return std::clamp(x, lowest_, -lowest_);
   }
 
   std::optional<Id> constant(Id id) {
@@ -309,17 +337,22 @@ class FillRaiser {
     return std::nullopt;
   }
 
+  // A mask that the model is given most likely holds the lowest float.
   Id bounded(Id id) {
-    if (unknown_ == UnknownFills::kBounded) return fill_node(g_, "Max", {id, fill_number(g_, dtype_, lowest_fill(dtype_))});
+    meets(lowest_of(dtype_) * (unknown_ == UnknownFills::kHalved ? 0.5 : 1));
+    if (unknown_ == UnknownFills::kBounded) return fill_node(g_, "Max", {id, fill_number(g_, dtype_, lowest_)});
     const Id low = fill_node(g_, "Less", {id, fill_number(g_, dtype_, lowest_fill(dtype_))});
     const Id half = fill_node(g_, "Mul", {id, fill_number(g_, dtype_, 0.5)});
-    return fill_node(g_, "Where", {low, half, id});
+    const Id raised = fill_node(g_, "Add", {half, fill_number(g_, dtype_, lowest_fill(dtype_) / 2)});
+    return fill_node(g_, "Where", {low, raised, id});
   }
 
   OnnxEGraph& g_;
   DType dtype_;
   UnknownFills unknown_;
-  bool bounds_ = false;  // parts of which nothing is known
+  double lowest_;
+  double least_ = std::numeric_limits<double>::infinity(), deepest_ = 0;  // magnitudes of the fills that become the lowest
+  bool bounds_ = false;                                                   // parts of which nothing is known
   absl::flat_hash_map<Id, Id> known_;
   absl::flat_hash_set<Id> open_;
   std::size_t visits_ = 0;
@@ -440,9 +473,15 @@ const HeldAttention& held_attention(const OnnxEGraph& g) {
 
 bool is_above_lowest(const OnnxEGraph& g, Id id) { return is_above_lowest(fills_of(g, id), g.facts(id).dtype); }
 
-bool is_above_lowest(const std::optional<Fills>& fills, DType dtype) { return fills && fills->largest <= -lowest_fill(dtype) * 1.001; }
+bool is_above_lowest(const std::optional<Fills>& fills, DType dtype) {
+  return fills && fills->largest <= -rounded(dtype, lowest_result(dtype));
+}
 
 double lowest_fill(DType dtype) { return dtype == DType::kFloat16 ? -6e4 : -1e30; }
+
+double lowest_result(DType dtype) {
+  return dtype == DType::kFloat ? std::numeric_limits<float>::lowest() * (1 - 0x1p-16) : lowest_fill(dtype);
+}
 
 Fills fills_of_tensor(const Tensor& t) {
   Fills out;
@@ -461,7 +500,11 @@ std::optional<Fills> fills_of(const OnnxEGraph& g, Id id) {
   return Answers<FillSearch, Fills>::of(g, id, [id](Look& look) { return FillSearch(look).of(id); });
 }
 
-std::optional<Id> with_raised_fills(OnnxEGraph& g, Id id, UnknownFills unknown) { return FillRaiser(g, g.facts(id).dtype, unknown).of(id); }
+std::optional<Id> with_raised_fills(OnnxEGraph& g, Id id, UnknownFills unknown) {
+  const DType dtype = g.facts(id).dtype;
+  const auto raised = FillRaiser(g, dtype, unknown, lowest_fill(dtype)).of(id);
+  return raised || lowest_result(dtype) == lowest_fill(dtype) ? raised : FillRaiser(g, dtype, unknown, lowest_result(dtype)).of(id);
+}
 
 bool reaches_scores(const OnnxEGraph& g, Id id) {
   const EGraph& e = g.egraph();

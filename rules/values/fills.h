@@ -8,9 +8,12 @@
 
 namespace saturate {
 
-// The lowest number that Softmax takes for a score like any other, and that a runtime's attention operator does not take for "no result":
-// ONNX Runtime's gives zeros for a row whose mask is the lowest float throughout.
+// What masks hide by: next to it no score counts, and two of them add up to a number.
 double lowest_fill(DType dtype);
+
+// The lowest number that a runtime's attention operator does not take for "no result": ONNX Runtime's gives zeros for a row whose mask is
+// the lowest float throughout.
+double lowest_result(DType dtype);
 
 // What definitions.rules calls near_zero and may_hide.
 inline constexpr double kNearZero = 1000, kMayHide = -1000;
@@ -27,7 +30,7 @@ Fills fills_of_tensor(const Tensor& t);
 // nullopt: it may hold anything (an input as it is, what a Loop gives).
 std::optional<Fills> fills_of(const OnnxEGraph& g, Id id);
 
-// Whether no finite number of it is below lowest_fill(), as far as masks go.
+// Whether no finite number of it is below lowest_result(), as far as masks go.
 bool is_above_lowest(const OnnxEGraph& g, Id id);
 // The same of what is known of its parts.
 bool is_above_lowest(const std::optional<Fills>& fills, DType dtype);
@@ -49,8 +52,10 @@ bool holds_attention(const OnnxEGraph& g);
 bool attention_is_made(const OnnxEGraph& g);
 
 // The value with fills that are not below lowest_fill(): a mask that hides the same, and the same of a row that it hides as a whole. The
-// value itself where it is one already. Nothing is known of some parts, like a mask that the model is given: these are refused (nullopt),
-// bounded, which takes -inf for a number, or halved below what scores come near.
+// value itself where it is one already. A row that is hidden by several numbers shows what the highest hides: where some are as deep as
+// lowest_fill(), they keep their order, for only the lowest float is raised, to lowest_result(). Not found in half precision then. Nothing
+// is known of some parts, like a mask that the model is given: these are refused (nullopt), bounded, which takes -inf for a number, or
+// halved below what scores come near.
 enum class UnknownFills : std::uint8_t { kRefused, kBounded, kHalved };
 std::optional<Id> with_raised_fills(OnnxEGraph& g, Id id, UnknownFills unknown);
 

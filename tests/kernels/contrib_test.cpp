@@ -183,6 +183,37 @@ TEST(Contrib, ScoresThatAreNotANumberAreNoMask) {
   }
 }
 
+// What ONNX Runtime 1.20 to 1.32 computes (values 1, 10, 100, 1000 of equal scores; the first two tokens are hidden, too).
+TEST(Contrib, TheFutureIsHiddenByTheLowestFloat) {
+  constexpr float kLowest = std::numeric_limits<float>::lowest(), kInf = std::numeric_limits<float>::infinity();
+  const Tensor q = floats({1, 4, 1}, std::vector<float>(4, 0.0f)), v = floats({1, 4, 1}, {1, 10, 100, 1000});
+  const Tensor tokens = make<std::int32_t>({1, 4}, {0, 0, 1, 1});
+  const auto attend = [&](const Value& mask, const Value& bias, float fill, bool reference) {
+    return eval({"MultiHeadAttention",
+                 kMs,
+                 1,
+                 {Attribute::of("num_heads", std::int64_t{1}), Attribute::of("unidirectional", std::int64_t{1}),
+                  Attribute::of("mask_filter_value", fill)},
+                 1,
+                 reference},
+                {q, q, v, Value(), mask, bias});
+  };
+  const auto rows_of = [&](float f) {
+    std::vector<float> bias;
+    for (int i = 0; i < 4; ++i) bias.insert(bias.end(), {f, f, 0.0f, 0.0f});
+    return floats({1, 1, 4, 4}, bias);
+  };
+  for (const bool reference : {false, true}) {
+    expect_near(attend(Value(), Value(), -1e4f, reference), floats({1, 4, 1}, {1, 5.5f, 37, 277.75f}), 1e-3);
+    expect_near(attend(tokens, Value(), -1e4f, reference), floats({1, 4, 1}, {1, 5.5f, 100, 550}), 1e-3);
+    expect_near(attend(tokens, Value(), kLowest, reference), floats({1, 4, 1}, {277.75f, 277.75f, 100, 550}), 1e-3);
+    expect_near(attend(tokens, Value(), -kInf, reference), floats({1, 4, 1}, {370, 550, 100, 550}), 1e-3);
+    expect_near(attend(Value(), rows_of(-1e38f), -1e4f, reference), floats({1, 4, 1}, {1, 5.5f, 100, 550}), 1e-3);
+    expect_near(attend(Value(), rows_of(kLowest), -1e4f, reference), floats({1, 4, 1}, {367, 277.75f, 100, 550}), 1e-3);
+    expect_near(attend(Value(), rows_of(-kInf), -1e4f, reference), floats({1, 4, 1}, {550, 550, 100, 550}), 1e-3);
+  }
+}
+
 TEST(Contrib, FusedMatMulTransposesAndScales) {
   const Tensor a = test::noise_tensor({2, 4, 3}, 1), b = test::noise_tensor({2, 5, 4}, 2);
   const Tensor at = eval({"Transpose", "", 21, {Attribute::of("perm", std::vector<std::int64_t>{0, 2, 1})}}, {a}),

@@ -384,3 +384,78 @@ def test_no_cast_between_a_transpose_and_a_product_ends_the_runtime(tmp_path, dt
             assert cast.op_type != "Cast" or made[cast.input[0]].op_type != "Transpose", words
         feed = {"x": np.ones(shape, F), "w": np.ones([shape[perm[-1]], 5], F)}
         assert not isinstance(answers(out, [feed])[0], str)
+
+
+# ---- masks that hide by several numbers
+
+def masked_attention(future, padding, form, fixed):
+    """Attention in its elementary operators. A choice of the padding is between the scores, or between the mask of the future and its fill."""
+    n = "4" if fixed else "n"
+    return helper.make_model(onnx.parser.parse_graph(f"""g (float[2,2,{n},8] q, float[2,2,{n},8] k, float[2,2,{n},8] v, int64[2,{n}] m) => (float[2,2,{n},8] y)
+      <float zero = {{0}}, int64[2] places = {{1, 2}}, int64 first = {{2}}, int64 none = {{0}}, int64 one = {{1}}, int64[1] at = {{1}}, int64[1] front = {{0}}> {{
+      kt = Transpose <perm = [0, 1, 3, 2]> (k)
+      s = MatMul (q, kt)
+      size = Shape (q)
+      n = Gather <axis = 0> (size, first)
+      place = Range (none, n, one)
+      row = Unsqueeze (place, at)
+      column = Unsqueeze (place, front)
+      seen = GreaterOrEqual (row, column)
+      causal = Where (seen, zero, future)
+      flat = Cast <to = 9> (m)
+      tokens = Unsqueeze (flat, places)
+      {form}
+      p = Softmax <axis = -1> (w)
+      y = MatMul (p, v)
+      }}""".replace("float zero = {0}", f"float zero = {{0}}, float future = {{{future}}}, float fill = {{{padding}}}")),
+        opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+
+
+FORMS = ["pad = Where (tokens, causal, fill)  w = Add (s, pad)",
+         "pad = Where (tokens, zero, fill)  both = Add (causal, pad)  w = Add (s, both)",
+         "a = Add (s, causal)  w = Where (tokens, a, fill)",
+         "a = Where (tokens, s, fill)  w = Add (a, causal)"]
+
+
+@pytest.mark.parametrize("target", TARGETS[1:], ids=" ".join)
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("future, padding", [("-3.4028234663852886e38", "-inf"), ("-inf", "-3.4028234663852886e38"), ("-1e30", "-3.4028234663852886e38"), ("-1e38", "-1e30")])
+def test_fills_of_masks_keep_their_order(tmp_path, future, padding, form, fixed, target):
+    rng = np.random.default_rng(3)
+    feed = {x: rng.normal(size=(2, 2, 4, 8)).astype(F) for x in "qkv"} | {"m": np.array([[0, 0, 1, 1], [1, 1, 1, 0]])}
+    path, out, _ = optimized(tmp_path, masked_attention(future, padding, form, fixed), *target)
+    (before,), (after,) = answers(path, [feed])[0], answers(out, [feed])[0]
+    numbers = np.isfinite(before)
+    np.testing.assert_allclose(after[numbers], before[numbers], atol=1e-5)
+
+
+# ---- what runtimes read otherwise than the standard stays as it is
+
+DISPUTED = {
+    "slice": ("(float[n] x) => (float[m] y) <int64[1] s = {-1}, int64[1] e = {9223372036854775807}, int64[1] a = {0}, int64[1] t = {-1}> { f = Slice (x, s, e, a, t)  y = Concat <axis = 0> (f, x) }",
+              {"x": np.arange(5, dtype=F)}),
+    "slice_of_32_bits": ("(float[n] x) => (float[m] y) <int32[1] s = {-1}, int32[1] e = {2147483647}, int32[1] a = {0}, int32[1] t = {-2}> { f = Slice (x, s, e, a, t)  y = Concat <axis = 0> (x, f) }",
+                         {"x": np.arange(5, dtype=F)}),
+    "slice_of_a_constant": ("(float[n] x) => (float[m] y) <float[3] c = {1, 2, 3}, int64[1] s = {-1}, int64[1] e = {9223372036854775807}, int64[1] a = {0}, int64[1] t = {-1}> { f = Slice (c, s, e, a, t)  y = Concat <axis = 0> (f, x) }",
+                            {"x": np.arange(5, dtype=F)}),
+    "pad": ("(float[n] x) => (float[m] y) <float[4] c = {1, 2, 3, 4}, int64[2] p = {2, -1}> { f = Pad <mode = \"wrap\"> (c, p)  y = Concat <axis = 0> (f, x) }", {"x": np.arange(5, dtype=F)}),
+    "resize": ("(float[1,1,n] x) => (float[1,1,m] y) <float[1,1,5] c = {1, 2, 5, 4, 3}, float[3] p = {1, 1, 1.7}> { f = Resize <mode = \"linear\", coordinate_transformation_mode = \"align_corners\"> (c, , p)  y = Concat <axis = 2> (f, x) }",
+               {"x": np.arange(5, dtype=F).reshape(1, 1, 5)}),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS[1:], ids=" ".join)
+@pytest.mark.parametrize("name", DISPUTED)
+def test_disputed_operators_stay(tmp_path, name, target):
+    model, feed = DISPUTED[name]
+    operators = check(tmp_path, parsed(model, 19), [feed], *target)
+    assert parsed(model, 19).graph.node[0].op_type in operators
+    *_, out = optimized(tmp_path, parsed(model, 19), *target)
+    assert "stays as it is" in out
+
+
+# 4096 times 100 is infinite in half.
+def test_means_that_are_computed_in_float_stay_there(tmp_path):
+    model = parsed("(float16[n,4096] x) => (float16[n,1] y) <int64[1] l = {-1}> { a = Cast <to = 1> (x)  m = ReduceMean (a, l)  y = Cast <to = 10> (m) }")
+    assert check(tmp_path, model, [{"x": np.full((2, 4096), 100, np.float16)}]) == ["Cast", "ReduceMean", "Cast"]

@@ -95,6 +95,25 @@ TEST_F(Masks, AreRaised) {
   }
 }
 
+// A row that is hidden as a whole shows what the highest fill hides.
+TEST_F(Masks, KeepTheOrderOfFillsWhereTheyAreRaised) {
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  const Id c = input("b", DType::kBool), other = input("other", DType::kBool), none = floats({0});
+  const auto raised = [&](float a, float b) {
+    return with_raised_fills(g_, op("Add", {op("Where", {c, none, floats({a})}), op("Where", {other, none, floats({b})})}),
+                             UnknownFills::kRefused);
+  };
+  const auto made = [&](float a, float b) {
+    return op("Add", {op("Where", {c, none, floats({a})}), op("Where", {other, none, floats({b})})});
+  };
+  const auto above = static_cast<float>(lowest_result(DType::kFloat));
+  EXPECT_EQ(raised(kLowest, -1e4f), made(-1e30f, -1e4f));
+  EXPECT_EQ(raised(kLowest, -1e30f), made(above, -1e30f));
+  EXPECT_EQ(raised(-1e38f, -1e35f), made(-1e38f, -1e35f));
+  EXPECT_EQ(raised(kLowest, -3.4e38f), made(above, -3.4e38f));
+  EXPECT_EQ(raised(kLowest, -3.40282e38f), std::nullopt);  // too near
+}
+
 // Operators that undo each other make classes that read each other; the fill stands in the last node of one.
 TEST_F(Masks, AreRaisedBesideOperatorsThatUndoEachOther) {
   const Id c = input("b", DType::kBool), none = floats({0}), x = input("x", DType::kFloat);

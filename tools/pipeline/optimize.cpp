@@ -341,6 +341,9 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
     report.cost_before += chosen.selection.cost_before;
     report.cost_after += chosen.selection.cost;
     note_unwanted(grown, chosen, target, report);
+    for (const auto& [node, dispute] : grown.lowered.disputes)
+      report.warnings.push_back(fmt::format("{} '{}' stays as it is: {}", node->op_type,
+                                            node->name.empty() && !node->outputs.empty() ? node->outputs[0] : node->name, dispute));
     if (options.observe) options.observe({grown.where, *grown.g, grown.lowered, chosen.selection, grown.rewrites, chosen.options});
   });
   Emitted& emitted = attempt.emitted();
