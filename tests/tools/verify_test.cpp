@@ -523,6 +523,17 @@ TEST(Verify, NanThroughoutIsNoted) {
   EXPECT_NE(report.notes[0].find("NaN"), std::string::npos);
 }
 
+TEST(Verify, InputsAreKeptWhereAsked) {
+  const Model a = graph("(float[n, 3] x) => (float[n, 3] y)", "y = Relu (x)");
+  VerifyOptions options;
+  options.keep_inputs = true;
+  const VerifyReport report = verify(a, a, options);
+  ASSERT_EQ(report.inputs.size(), report.cases.size());
+  for (std::size_t i = 0; i < report.cases.size(); ++i)
+    EXPECT_EQ(report.inputs[i].at("x").tensor().dims()[0], report.cases[i].sizes.at("n"));
+  EXPECT_TRUE(verify(a, a).inputs.empty());
+}
+
 TEST(Verify, CancelStops) {
   const Model a = graph("(float[n] x) => (float[n] y)", "y = Relu (x)");
   const std::atomic<bool> cancel{true};

@@ -249,6 +249,7 @@ class Verifier {
         return has_no_rank(input) && std::none_of(options_.input_shapes.begin(), options_.input_shapes.end(), same);
       });
     report_.cases.push_back(std::move(result));
+    if (options_.keep_inputs) report_.inputs.push_back(inputs);
     if (options_.progress) options_.progress(report_.cases.size());
     return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
   }
@@ -537,6 +538,7 @@ class Verifier {
       if (one_case(drawer, first_avoided_->sizes, {ints, true}) != Try::kRefused) return;
     excluded_ &= ~met_;
     report_.cases.clear();
+    report_.inputs.clear();
     attempt(first_avoided_->inputs, first_avoided_->sizes, CaseKind::kUsual);
   }
 

@@ -48,6 +48,7 @@ struct VerifyOptions {
   const std::atomic<bool>* cancel = nullptr;
   // Runs the models instead of our runtime. It keeps to no bounds of memory, so there are no cases beyond the usual but long ones.
   OtherRuntime runtime;
+  bool keep_inputs = false;                        // VerifyReport::inputs
   std::function<void(std::size_t done)> progress;  // after each case
 };
 
@@ -71,6 +72,8 @@ struct VerifyReport {
   std::string runtime;              // that both were run by, where it isn't ours
   std::vector<std::string> around;  // operators that can't be run and were cut out: the parts around them were compared
   std::vector<VerifyCase> cases;
+  std::vector<Inputs>
+      inputs;  // of the cases, one each, where VerifyOptions::keep_inputs asks for them; of the parts, where `around` is told
   std::vector<std::string> notes;  // outputs that weren't compared, and why
   std::size_t refused = 0;         // tries that the first model refused
   // Where the models differ: the inputs, and which of VerifyOptions::excluded they turn out to be.
