@@ -140,7 +140,7 @@ TEST(Verify, TrainingDropoutIsRandomOnlyWhereItTrains) {
 
 TEST(Verify, GivenInputsAreUsed) {
   const Model a = graph("(float[n] x) => (float[n] y)", "y = Relu (x)");
-  const Model b = graph("(float[n] x) => (float[n] y)", "c = Constant <value_float = 1e8> ()\nr = Relu (x)\ny = Min (r, c)");
+  const Model b = graph("(float[n] x) => (float[n] y)", "k = Constant <value_float = 1e4> ()\nc = Mul (k, k)\nr = Relu (x)\ny = Min (r, c)");
   EXPECT_EQ(verify(a, b).status, VerifyStatus::kEqual);
   VerifyOptions options;
   const float big[] = {2e8};
@@ -180,7 +180,9 @@ TEST(Verify, CasesBeyondTheUsual) {
   EXPECT_EQ(cases_of(report, CaseKind::kFar), 2u);
   EXPECT_EQ(cases_of(report, CaseKind::kSpecial), 1u);
   EXPECT_EQ(cases_of(report, CaseKind::kEmpty), 2u);
-  EXPECT_EQ(cases_of(report, CaseKind::kLong), 1u);
+  EXPECT_EQ(cases_of(report, CaseKind::kLong), 3u);
+  EXPECT_GE(cases_of(report, CaseKind::kQuiet), 1u);
+  EXPECT_GE(cases_of(report, CaseKind::kEdges), 1u);
   VerifyOptions options;
   options.excluded = kNotFinite | kEmptySizes;
   const VerifyReport tame = verify(a, a, options);

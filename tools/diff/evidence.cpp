@@ -126,7 +126,7 @@ class EvidenceRuns {
   }
 
   void try_plans(const InputDrawer& drawer) {
-    for (const VerifyPlan& plan : plans(drawer.symbols(), drawer.twins())) {
+    for (const VerifyPlan& plan : plans(drawer)) {
       for (const Base& base : bases_of(plan)) {
         if (out_.cases_ >= kCases || over()) return;
         DrawStyle style = plan.style;

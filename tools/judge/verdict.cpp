@@ -14,8 +14,10 @@ constexpr double kHangs = 20;
 // Models with more weights are never loaded beside each other.
 constexpr std::size_t kAlone = std::size_t{256} << 20;
 
-// What lies far from 0, or is no number, comes out otherwise where a runtime sums in another order.
-bool is_judged(CaseKind kind) { return kind != CaseKind::kFar && kind != CaseKind::kSpecial; }
+// What lies far from 0, on an edge or is no number comes out otherwise where a runtime sums in another order.
+constexpr CaseKind kJudged[] = {CaseKind::kUsual, CaseKind::kGiven,     CaseKind::kQuiet,
+                                CaseKind::kEmpty, CaseKind::kQuantized, CaseKind::kLong};
+bool is_judged(CaseKind kind) { return std::find(std::begin(kJudged), std::end(kJudged), kind) != std::end(kJudged); }
 
 std::size_t weight_bytes(const Model& model) {
   std::size_t bytes = 0;
@@ -188,7 +190,7 @@ class Hearing {
     Loaded second(judge_.opener(level), result_), peer(judge_.opener(level), original_);
     judge_.set_patience(std::max(judge_.hang_seconds(), asked_.seconds));
     if (const absl::Status s = second.load(); !s.ok()) return does_not_load(s, level, peer);
-    for (const CaseKind kind : {CaseKind::kUsual, CaseKind::kGiven, CaseKind::kQuantized, CaseKind::kEmpty, CaseKind::kLong}) {
+    for (const CaseKind kind : kJudged) {
       VerifyOptions at_level = asked_;
       at_level.given = kind;
       at_level.inputs.clear();

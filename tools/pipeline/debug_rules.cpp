@@ -48,12 +48,17 @@ std::string name_of(const FinishedRun& run, Id root) {
   return "";
 }
 
+// Other graphs of the e-graph that are looked at with the cheapest one. What a false application makes is in the e-graph from then on, but
+// chosen by cost alone it may show only when a true one has made it cheap: then the true one would be blamed.
+constexpr std::size_t kSamples = 12;
+
 class Bisection {
  public:
   Bisection(const Model& model, const Setup& setup, PipelineOptions options) : model_(model), setup_(setup), options_(std::move(options)) {
     options_.optimize.dump_egraph = false;
     options_.optimize.limits.threads = 1;
     options_.optimize.progress = nullptr;
+    options_.optimize.samples = kSamples;
   }
 
   Culprit run() {

@@ -16,8 +16,8 @@ struct Culprit {
 };
 
 // Halves the number of rule applications that a run may make until one is left: with it the result differs, with those before it, it
-// doesn't. Runs on one thread; about log2(applications) runs of optimize and verify. `options.verify` has to be on;
-// `options.check.inputs`, where given, are what it is judged by.
+// doesn't: neither the cheapest graph nor others of the e-graph. Runs on one thread; about log2(applications) runs of optimize and verify.
+// `options.verify` has to be on; `options.check.inputs`, where given, are what it is judged by.
 Culprit find_culprit(const Model& model, const Setup& setup, PipelineOptions options);
 
 }  // namespace saturate

@@ -96,14 +96,17 @@ bool is_built_in(const std::string& rule) {
   return own->find(rule) != nullptr || std::any_of(own->native_rules().begin(), own->native_rules().end(), named);
 }
 
-std::string left_out_warning(const OptimizeReport::LeftOut& out, const Model& model, std::uint64_t seed) {
+std::string left_out_warning(const OptimizeReport::LeftOut& out, const Model& model, const VerifyOptions& check) {
   if (!out.assumption.empty())
     return fmt::format("inputs break the assumption {0} ({1}): rules that make it were left out; --no-assume {0} says so beforehand",
                        out.assumption, out.because);
   const std::string file = model.path.empty() ? "MODEL" : std::filesystem::path(model.path).filename().string();
+  const bool asked = check.tolerances.rtol || check.tolerances.atol;  // a rule that is right rounds, too
   const std::string advice =
-      out.built_in ? fmt::format("please report it with the model: `saturate {} --seed {} --debug-rules` shows it again", file, seed)
-                   : "mend or remove it";
+      asked ? "that is more than the tolerance that was asked for"
+      : out.built_in
+          ? fmt::format("please report it with the model: `saturate {} --seed {} --debug-rules` shows it again", file, check.seed)
+          : "mend or remove it";
   return fmt::format("rule {} makes the result differ ({}) and was left out; {}", out.rule, out.because, advice);
 }
 
@@ -137,6 +140,7 @@ bool leave_out(const OptimizeReport::LeftOut& out, const RuleSet& rules, std::se
 }  // namespace
 
 void allow_for_rules(const OptimizeReport& report, VerifyOptions& check) {
+  check.knows_assumptions = true;
   for (const OptimizeReport::Assumed& a : report.assumed) check.excluded |= excluded_by(a.assumption);
   if (report.reassociated) check.moves = std::max(check.moves, StepMoves::kSome);  // a quantizer of what is rounded otherwise
   for (const OptimizeReport::Effected& e : report.effects)
@@ -194,8 +198,14 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   const double start = steady_seconds();
   VerifyOptions check = options.check;
   allow_for_rules(out.report.optimize, check);
-  out.report.verify =
-      verify_with_functions(model, io ? with_interface(out.model, *io, Interface::kOriginal) : out.model, setup.rules, check);
+  const auto verified = [&](const Model& one) {
+    return verify_with_functions(model, io ? with_interface(one, *io, Interface::kOriginal) : one, setup.rules, check);
+  };
+  out.report.verify = verified(out.model);
+  for (const OptimizeResult::Sample& sample : result->samples) {
+    if (out.report.verify->status == VerifyStatus::kDifferent || set(options.abort)) break;
+    if (VerifyReport other = verified(sample.model); other.status == VerifyStatus::kDifferent) out.report.verify = std::move(other);
+  }
   out.failure = judge(*out.report.verify, !options.check.inputs.empty());
   out.report.stage_seconds.emplace_back("verify", steady_seconds() - start);
   return out;
@@ -210,7 +220,7 @@ PipelineResult run_pipeline(const Model& model, const Setup& setup, const Pipeli
   for (int round = 0;; ++round) {
     PipelineResult result = optimize_and_verify(model, setup, options);
     for (const OptimizeReport::LeftOut& out : left_out)
-      result.report.optimize.warnings.push_back(left_out_warning(out, model, options.check.seed));
+      result.report.optimize.warnings.push_back(left_out_warning(out, model, options.check));
     result.report.optimize.left_out = left_out;
     if (!result.failure || result.failure->code == kExitInterrupted) return result;
     if (result.failure->code != kExitDifferent) return failed ? *std::move(failed) : std::move(result);

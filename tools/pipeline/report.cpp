@@ -231,14 +231,8 @@ std::string summary(const VerifyReport& report) {
     if (const std::string kind(to_string(c.kind)); !usual && beyond.find(kind) == std::string::npos)
       beyond += fmt::format("{}{}", beyond.empty() ? ", also " : ", ", kind);
   }
-  const OutputComparison* worst = nullptr;
-  for (const VerifyCase& c : report.cases)
-    for (const OutputComparison& o : c.outputs)
-      if (!o.random && (!worst || o.max_abs > worst->max_abs)) worst = &o;
   std::string out = fmt::format("{} case{}{}{}", report.cases.size(), report.cases.size() == 1 ? "" : "s", sizes, beyond);
-  if (worst && worst->max_abs > 0)
-    out += fmt::format(", largest difference {:.2e} (output '{}', {:.2e} allowed)", worst->max_abs, worst->name, worst->tolerance);
-  if (worst && worst->max_abs == 0) out += ", no difference";
+  out += ", " + difference_text(report);
   if (!report.around.empty()) out += fmt::format(", in parts around {}", fmt::join(report.around, ", "));
   return fmt::format("{}, {}", judged_by(report), out);
 }
@@ -296,6 +290,7 @@ json to_json(const VerifyReport& report) {
       outputs.push_back({{"name", o.name},
                          {"dtype", o.dtype},
                          {"max_abs_diff", o.max_abs},
+                         {"nearest_diff", o.nearest},
                          {"scale", o.scale},
                          {"tolerance", o.tolerance},
                          {"elements", o.elements},

@@ -20,20 +20,11 @@ std::string plural(std::size_t n, std::string_view what) { return fmt::format("{
 
 std::string_view without_domain(std::string_view op_type) { return op_type.substr(op_type.rfind('.') + 1); }
 
-double largest_difference(const VerifyReport& report) {
-  double largest = 0;
-  for (const VerifyCase& c : report.cases)
-    for (const OutputComparison& o : c.outputs)
-      if (!o.random) largest = std::max(largest, o.max_abs);
-  return largest;
-}
-
 std::string verdict(const WholeReport& report) {
   if (!report.verify) return "NOT VERIFIED: --no-verify was given";
   if (report.verify->status != VerifyStatus::kEqual) return fmt::format("NOT VERIFIED: {}", summary(*report.verify));
-  const double largest = largest_difference(*report.verify);
   return fmt::format("verified {}{}, {}, {}", judged_by(*report.verify), report.verify->around.empty() ? "" : ", in parts",
-                     plural(report.verify->cases.size(), "input"), largest > 0 ? fmt::format("largest difference {:.1e}", largest) : "no difference");
+                     plural(report.verify->cases.size(), "input"), difference_text(*report.verify));
 }
 
 // "1.91 -> 1.19 ms predicted (-38 %; ort-cpu, batch 1, seq 128)".

@@ -134,7 +134,7 @@ class Measurer {
     const InputDrawer drawer(model_);
     const std::size_t least = input_bytes(model_, {}), room = std::max(kRoom, least);
     absl::Status last = absl::OkStatus();
-    for (const VerifyPlan& plan : plans(drawer.symbols(), drawer.twins()))
+    for (const VerifyPlan& plan : plans(drawer))
       for (const Base& base : bases_of(plan)) {
         const Sizes sizes = assign(drawer.symbols(), base, plan.relation, plan.twins);
         if (input_bytes(model_, sizes) > room) continue;

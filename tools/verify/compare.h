@@ -11,7 +11,8 @@ namespace saturate {
 
 struct Tolerances {
   std::optional<double> rtol, atol;  // given by the user: in place of the dtype's own, for every float output
-  DType coarsest = DType::kFloat;    // coarsest float format that the original computes in: float16 inside it shows in its float outputs
+  DType coarsest = DType::kFloat;    // coarsest float format that the output is computed in: float16 shows in a float output
+  DType rounded = DType::kFloat;     // coarsest that a value was rounded to on the way; a few elements may be rounded otherwise there
   bool only_finite = false;          // elements that are NaN or infinite in the reference may be anything
 };
 
@@ -44,15 +45,17 @@ class Noise {
 struct OutputComparison {
   std::string name, dtype;
   double max_abs = 0;               // largest difference of finite elements; numbers beyond 1e30 (masks) don't count
-  double scale = 0, tolerance = 0;  // of the element that comes nearest to its tolerance
+  double nearest = 0;               // the difference of the element that comes nearest to its tolerance
+  double scale = 0, tolerance = 0;  // of that element
   double largest = 0;               // finite |reference|
   std::int64_t elements = 0, mismatches = 0;
-  std::int64_t nans = 0;   // in the reference
-  bool all_nan = false;    // nothing but NaN to compare
-  double step = 0;         // size of a step of quantized values, where it is told by steps
-  double steps = 0;        // the largest difference, in steps
-  std::int64_t moved = 0;  // elements that lie a step off or more
-  bool random = false;     // depends on an operator without a fixed seed: only type and shape are compared
+  std::int64_t nans = 0, finite = 0;  // floats of the reference
+  bool of_floats = false;             // compared as such
+  bool all_nan = false;               // nothing but NaN to compare
+  double step = 0;                    // size of a step of quantized values, where it is told by steps
+  double steps = 0;                   // the largest difference, in steps
+  std::int64_t moved = 0;             // elements that lie a step off or more
+  bool random = false;                // depends on an operator without a fixed seed: only type and shape are compared
   bool ok = true;
   std::string why;  // if not ok: "shape [2,3] instead of [2,4]", "3 of 12 elements differ, first at 5: 1 instead of 2"
 };

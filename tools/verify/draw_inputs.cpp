@@ -1,13 +1,13 @@
 #include "tools/verify/draw_inputs.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <limits>
+#include <functional>
 #include <numbers>
 #include <set>
 
 #include "fmt/format.h"
+#include "tools/verify/draw_numbers.h"
 
 namespace saturate {
 namespace {
@@ -15,186 +15,6 @@ namespace {
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
 
 std::string dim_symbol(const std::string& input, std::size_t axis) { return fmt::format("{}[{}]", input, axis); }
-
-std::uint16_t to_half(float value) {
-  // Rounding towards zero and flushing subnormals serves.
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  const int exponent = static_cast<int>((bits >> 23) & 255) - 127 + 15;
-  if (((bits >> 23) & 255) == 255) return static_cast<std::uint16_t>(((bits >> 16) & 0x8000) | 0x7c00 | (std::isnan(value) ? 0x200 : 0));
-  if (exponent <= 0) return static_cast<std::uint16_t>((bits >> 16) & 0x8000);
-  return static_cast<std::uint16_t>(((bits >> 16) & 0x8000) | static_cast<std::uint32_t>(std::min(exponent, 30) << 10) |
-                                    ((bits >> 13) & 0x3ff));
-}
-
-std::int64_t draw_int(const DrawStyle& style, std::int64_t i, bool first_of_row, Random& random) {
-  switch (style.ints) {
-    case IntStyle::kMask:
-      return (first_of_row || style.full_masks || random.below(4) != 0) != style.hiding;
-    case IntStyle::kOnes:
-      return 1;
-    case IntStyle::kZeros:
-      return 0;
-    case IntStyle::kSmall:
-      return 1 + random.below(3);
-    case IntStyle::kCount:
-      return i % 100;
-  }
-  return 0;
-}
-
-template <typename T>
-void fill(Tensor& tensor, auto&& element) {
-  T* data = tensor.mutable_as<T>();
-  for (std::int64_t i = 0; i < tensor.size(); ++i) data[i] = static_cast<T>(element(i));
-}
-
-// Numbers of one row that are far from what is usual. `room`: about what the type holds without loss of everything, 1e4 or 100.
-class FarFloats {
- public:
-  FarFloats(const DrawStyle& style, DType dtype)
-      : reach_(style.reach), phase_(style.phase), narrow_(bit_width(dtype) <= 16), wide_(dtype == DType::kDouble) {}
-
-  double of(std::int64_t row, std::int64_t i, double usual, Random& random) const {
-    if (reach_ == Reach::kScaled) {
-      const double large = narrow_ ? 100 : 1e4;
-      switch ((row + phase_) % 4) {
-        case 0:
-          return (wide_ ? 1.7e9 : large) + usual;
-        case 1:
-          return usual / large;
-        case 2:
-          return usual * large;
-        default:
-          return usual;
-      }
-    }
-    if (reach_ != Reach::kSpecial || i != row % 3) return usual;  // one in a row
-    static constexpr double kSpecials[] = {-HUGE_VAL, -0.0, NAN, HUGE_VAL, 1e-40, -HUGE_VAL};
-    return kSpecials[static_cast<std::size_t>(row + random.below(2)) % std::size(kSpecials)];
-  }
-
- private:
-  Reach reach_;
-  std::int64_t phase_;
-  bool narrow_, wide_;
-};
-
-// Elements that are far from 0 in the same way: those of a row, or each of a vector.
-std::int64_t far_row(const Tensor& tensor) { return tensor.rank() < 2 ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1); }
-
-// On the edge between two steps of a quantizer, beside it, anywhere in its range, or beyond. `held`: edges near a usual number alone, since
-// later quantizers may not hold what a whole range of large ones makes.
-double at_quantizer(const QuantizerHint& quantizer, bool held, Random& random) {
-  const double range = quantizer.high - quantizer.low;
-  const double inside =
-      held ? std::clamp(random.normal(), quantizer.low, quantizer.high - quantizer.step) : quantizer.low + range * random.uniform();
-  const double edge = quantizer.low + (std::floor((inside - quantizer.low) / quantizer.step) + 0.5) * quantizer.step;
-  const double beyond = quantizer.step * 0.6 + range * random.uniform();
-  switch (random.below(held ? 4 : 6)) {
-    case 0:
-      return edge;
-    case 1:
-      return edge + quantizer.step * 1e-6 * (static_cast<double>(random.below(2)) * 2 - 1);
-    case 4:
-      return quantizer.low - beyond;
-    case 5:
-      return quantizer.high + beyond;
-    default:
-      return inside;
-  }
-}
-
-bool fill_floats(Tensor& tensor, const DrawStyle& style, bool mask, const std::optional<QuantizerHint>& quantizer, Random& random) {
-  const std::int64_t row = tensor.dims().empty() ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1);
-  const FarFloats far(style, tensor.dtype());
-  const std::int64_t alike = far_row(tensor);
-  const auto one = [&](std::int64_t i) {
-    if (mask) return draw_int(style, i, i % row == 0, random) != 0 ? 1.0 : 0.0;
-    if (style.reach == Reach::kQuantized && quantizer) return at_quantizer(*quantizer, style.held, random);
-    const double usual = style.positive ? random.uniform() : random.normal();
-    const double drawn = style.reach == Reach::kUsual ? usual : far.of(i / alike, i % alike, usual, random);
-    return style.held && quantizer ? std::clamp(drawn, quantizer->low, quantizer->high) : drawn;
-  };
-  switch (tensor.dtype()) {
-    case DType::kFloat:
-      fill<float>(tensor, one);
-      return true;
-    case DType::kDouble:
-      fill<double>(tensor, one);
-      return true;
-    case DType::kFloat16:
-      fill<std::uint16_t>(tensor, [&](std::int64_t i) { return to_half(static_cast<float>(one(i))); });
-      return true;
-    case DType::kBfloat16:
-      fill<std::uint16_t>(tensor, [&](std::int64_t i) { return std::bit_cast<std::uint32_t>(static_cast<float>(one(i))) >> 16; });
-      return true;
-    case DType::kComplex64:
-      for (std::int64_t i = 0; i < 2 * tensor.size(); ++i) tensor.mutable_as<float>()[i] = static_cast<float>(one(i));
-      return true;
-    case DType::kComplex128:
-      for (std::int64_t i = 0; i < 2 * tensor.size(); ++i) tensor.mutable_as<double>()[i] = one(i);
-      return true;
-    default:
-      return false;
-  }
-}
-
-// Integers far from those that masks, counts and indices are.
-std::int64_t far_int(Reach reach, DType dtype, std::int64_t row, Random& random) {
-  const int bits = bit_width(dtype);
-  const bool is_signed = dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
-  if (reach == Reach::kQuantized && bits <= 16) {  // the ends now and then
-    const std::int64_t least = is_signed ? -(std::int64_t{1} << (bits - 1)) : 0, values = std::int64_t{1} << bits;
-    const std::int64_t at = random.below(values + values / 4);
-    return at < values ? least + at : least + (at % 2) * (values - 1);
-  }
-  const std::int64_t most = bits >= 64 ? std::int64_t{1} << 40 : (std::int64_t{1} << (bits - (is_signed ? 1 : 0))) - 1;
-  if (reach == Reach::kSpecial) {
-    const std::int64_t top = bits >= 64 ? std::numeric_limits<std::int64_t>::max() : most;
-    const std::int64_t ends[] = {0, top, is_signed ? -1 : 1, is_signed ? -top - 1 : 2};
-    return ends[random.below(4)];
-  }
-  switch (row % 3) {
-    case 0:  // close together, far from 0
-      return (bits >= 32 ? 1'700'000'000 : most / 5 * 4) + random.below(bits >= 32 ? 200 : 8);
-    case 1:
-      return is_signed ? random.below(most) - most / 2 : random.below(most);
-    default:
-      return random.below(21) - (is_signed ? 10 : 0);
-  }
-}
-
-bool fill_ints(Tensor& tensor, auto&& element) {
-  switch (tensor.dtype()) {
-    case DType::kBool:
-    case DType::kUint8:
-      fill<std::uint8_t>(tensor, element);
-      return true;
-    case DType::kInt8:
-      fill<std::int8_t>(tensor, element);
-      return true;
-    case DType::kUint16:
-      fill<std::uint16_t>(tensor, element);
-      return true;
-    case DType::kInt16:
-      fill<std::int16_t>(tensor, element);
-      return true;
-    case DType::kUint32:
-      fill<std::uint32_t>(tensor, element);
-      return true;
-    case DType::kInt32:
-      fill<std::int32_t>(tensor, element);
-      return true;
-    case DType::kUint64:
-      fill<std::uint64_t>(tensor, element);
-      return true;
-    case DType::kInt64:
-      fill<std::int64_t>(tensor, element);
-      return true;
-    default:
-      return false;
-  }
-}
 
 }  // namespace
 
@@ -219,13 +39,67 @@ InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fix
     if (info.type.kind == ValueType::Kind::kTensor) input.asked = uses.shape(info.name);
     if (info.type.kind == ValueType::Kind::kTensor && is_floating(info.type.dtype)) input.quantizer = uses.quantizer(info.name);
     if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.dequantized = uses.is_dequantized(info.name);
+    if (info.type.kind == ValueType::Kind::kTensor) input.compared = uses.compared(info.name);
+    if (info.type.kind == ValueType::Kind::kTensor && is_integer(info.type.dtype)) input.length = uses.length(info.name);
     inputs_.push_back(std::move(input));
   }
   collect_symbols();
+  add_landmarks(uses.constants());
   for (const Node& node : model.graph.nodes)
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kStrings && node.domain == "ai.onnx.ml")
         words_.insert(words_.end(), a.strings().begin(), a.strings().end());
+}
+
+void InputDrawer::see_other(const Model& other) {
+  const InputUses uses(other.graph);
+  add_landmarks(uses.constants());
+  for (Input& input : inputs_)
+    if (input.info.type.kind == ValueType::Kind::kTensor)
+      for (const double c : uses.compared(input.info.name))
+        if (std::find(input.compared.begin(), input.compared.end(), c) == input.compared.end()) input.compared.push_back(c);
+}
+
+void InputDrawer::add_landmarks(const std::vector<double>& constants) {
+  constexpr std::size_t kMost = 32;
+  for (const double c : constants)
+    if (landmarks_.size() < kMost && std::find(landmarks_.begin(), landmarks_.end(), c) == landmarks_.end()) landmarks_.push_back(c);
+}
+
+bool InputDrawer::has_landmarks() const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) { return !input.has_default && !input.compared.empty(); });
+}
+
+std::int64_t InputDrawer::compared_ints() const {
+  constexpr std::size_t kMost = 8;
+  std::size_t most = 0;
+  for (const Input& input : inputs_)
+    if (!input.has_default && is_integer(input.info.type.dtype) && !input.table) most = std::max(most, input.compared.size());
+  return most == 0 ? 0 : static_cast<std::int64_t>(std::min(most, kMost)) + 1;
+}
+
+std::vector<std::int64_t> InputDrawer::lengths(const Sizes& sizes) const {
+  constexpr std::size_t kMost = 100;
+  std::set<std::int64_t, std::greater<>> dims, out;
+  for (const Input& input : inputs_)
+    for (const DimSpec& dim : input.info.type.shape.value_or(std::vector<DimSpec>())) {
+      const auto* number = std::get_if<std::int64_t>(&dim);
+      const auto* text = std::get_if<std::string>(&dim);
+      if (const auto size = number ? std::optional(*number) : text ? evaluate_dim(*text, sizes) : std::nullopt; size && *size > 0)
+        dims.insert(*size);
+    }
+  for (const auto& [symbol, size] : sizes)
+    if (size > 0) dims.insert(size);
+  out = dims;
+  for (const std::int64_t a : dims)
+    for (const std::int64_t b : dims) out.insert(a + b);
+  std::vector<std::int64_t> list(out.begin(), out.end());
+  if (list.size() > kMost) list.erase(list.begin(), list.end() - kMost);
+  return list;
+}
+
+bool InputDrawer::tells_lengths() const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) { return !input.has_default && input.length; });
 }
 
 void InputDrawer::collect_symbols() {
@@ -264,6 +138,10 @@ bool InputDrawer::has_unknown_rank() const {
 bool InputDrawer::has_floats() const {
   const auto is_float = [](const Input& input) { return !input.has_default && is_floating(input.info.type.dtype); };
   return std::any_of(inputs_.begin(), inputs_.end(), is_float);
+}
+
+bool InputDrawer::has_ids() const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) { return !input.has_default && input.table; });
 }
 
 bool InputDrawer::has_quantizers() const {
@@ -399,21 +277,18 @@ absl::StatusOr<Value> InputDrawer::draw_value(const Input& input, const ValueTyp
   if (bit_width(type.dtype) == 0)
     return absl::UnimplementedError(fmt::format("input '{}': inputs of {} can't be drawn", name, dtype_name(type.dtype)));
   Tensor tensor(type.dtype, *dims);
-  const std::int64_t row = dims->empty() ? 1 : std::max<std::int64_t>(dims->back(), 1);
   if (is_floating(type.dtype) && tensor.bytes().size() >= style.zeros_from) return Value(std::move(tensor));
-  if (fill_floats(tensor, style, (style.float_masks && input.mask) || style.masks.contains(name), input.quantizer, random))
-    return Value(std::move(tensor));
-  const std::int64_t limit = input.table ? (style.whole_tables ? *input.table : std::min<std::int64_t>(*input.table, 2)) : 0;
   const bool quantized = style.reach == Reach::kQuantized;
-  const bool far =
-      style.reach != Reach::kUsual && (quantized ? input.dequantized : !style.usual_ints) && limit == 0 && type.dtype != DType::kBool;
-  const auto element = [&](std::int64_t i) -> std::int64_t {
-    if (limit > 0 && style.ints == IntStyle::kMask) return random.below(limit);
-    if (far) return far_int(style.reach, type.dtype, i / far_row(tensor) + style.phase, random);
-    return draw_int(style, i, i % row == 0, random);
-  };
-  const auto boolean = [&](std::int64_t i) -> std::int64_t { return element(i) != 0; };
-  if (type.dtype == DType::kBool ? fill_ints(tensor, boolean) : fill_ints(tensor, element)) return Value(std::move(tensor));
+  const NumbersOf of{style,
+                     (style.float_masks && input.mask) || style.masks.contains(name),
+                     input.quantizer,
+                     input.dequantized,
+                     input.table ? (style.whole_tables ? *input.table : std::min<std::int64_t>(*input.table, 2)) : 0,
+                     input.compared,
+                     is_floating(type.dtype) ? landmarks_ : std::vector<double>(),
+                     input.length && style.ints == IntStyle::kLength ? std::optional(style.length - *input.length) : std::nullopt};
+  if (fill_floats(tensor, of, random) || fill_ints(tensor, of, random)) return Value(std::move(tensor));
+  const bool far = quantized ? input.dequantized : style.reach != Reach::kUsual && !style.usual_ints;
   // Sub-byte and float8 formats: any bits with a clear top bit of each byte are a value of theirs.
   const std::size_t bytes = tensor.bytes().size();
   for (std::size_t i = 0; i < bytes; ++i)

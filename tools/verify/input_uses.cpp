@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <string_view>
 
 #include "extract/price/integer_kernels.h"
 #include "extract/price/op_sizes.h"
+#include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "onnx_bridge/operators/op_traits.h"
 
@@ -43,16 +46,24 @@ void join(ShapeHint& into, const ShapeHint& other) {
 
 InputUses::InputUses(const Graph& graph) {
   for (const Initializer& initializer : graph.initializers) see_constant(initializer.name, initializer.tensor);
-  for (const Node& node : graph.nodes) {
-    if (node.op_type != "Constant" || node.outputs.empty()) continue;
-    if (const Attribute* value = find_attribute(node.attributes, "value"); value && value->type == AttributeType::kTensor)
-      see_constant(node.outputs[0], value->t());
-    if (const Attribute* number = find_attribute(node.attributes, "value_float"); number && number->type == AttributeType::kFloat)
-      see_constant(node.outputs[0], Tensor::of<float>(DType::kFloat, {}, std::vector{number->f()}));
-  }
+  see_graph(graph);
   for (const Node& node : graph.nodes)
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       if (!node.inputs[i].empty()) uses_[node.inputs[i]].push_back({&node, i});
+}
+
+// Constants of bodies are seen by their names, too; who hides a name of the graph around it writes no valid model.
+void InputUses::see_graph(const Graph& graph) {
+  for (const Node& node : graph.nodes) {
+    for_each_body(node, [this](const Graph& body) { see_graph(body); });
+    if (node.op_type != "Constant" || node.outputs.empty()) continue;
+    const std::string& name = node.outputs[0];
+    for (const Attribute& a : node.attributes) {
+      if (a.type == AttributeType::kTensor) see_constant(name, a.t());
+      if (a.type == AttributeType::kFloat) see_constant(name, Tensor::of<float>(DType::kFloat, {}, std::vector{a.f()}));
+      if (a.type == AttributeType::kInt) see_constant(name, Tensor::of<std::int64_t>(DType::kInt64, {}, std::vector{a.i()}));
+    }
+  }
 }
 
 bool InputUses::taken_from_one(const std::string& value, int depth) const {
@@ -89,6 +100,76 @@ ShapeHint InputUses::shape(const std::string& value, int depth) const {
     if (position == 0 && keeps_shape(*node) && !node->outputs.empty()) join(hint, shape(node->outputs[0], depth + 1));
   }
   return hint;
+}
+
+namespace {
+
+// Operators that ask on which side of an operand another lies, or cut it off there; a sum tells where it crosses 0.
+constexpr std::string_view kComparing[] = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Min", "Max",
+                                           "Clip",  "Sub",  "Add",         "Mod"};
+// Attributes that are such a constant.
+constexpr std::string_view kThresholds[] = {"alpha", "lambd", "threshold", "min", "max"};
+
+bool is_listed(std::span<const std::string_view> list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+}  // namespace
+
+void InputUses::add_compared(const Node& node, std::size_t position, std::vector<double>& out) const {
+  constexpr std::int64_t kMostElements = 16;
+  const auto add = [&](double c) {
+    if (std::isfinite(c) && std::find(out.begin(), out.end(), c) == out.end()) out.push_back(c);
+  };
+  if (position == 0)
+    for (const Attribute& a : node.attributes)
+      if (a.type == AttributeType::kFloat && is_listed(kThresholds, a.name)) add(a.f());
+  if (!node.domain.empty() || !is_listed(kComparing, node.op_type)) return;
+  for (std::size_t other = 0; other < node.inputs.size(); ++other) {
+    const auto it = other == position ? few_.end() : few_.find(node.inputs[other]);
+    if (it == few_.end() || it->second.size() > kMostElements) continue;
+    for (std::int64_t i = 0; i < it->second.size(); ++i) add(element_as_double(it->second, i).value_or(NAN));
+  }
+}
+
+std::vector<double> InputUses::compared(const std::string& value, int depth) const {
+  std::vector<double> out;
+  const auto it = uses_.find(value);
+  if (it == uses_.end() || depth > 16) return out;
+  for (const auto& [node, position] : it->second) {
+    add_compared(*node, position, out);
+    const bool handed_on =
+        forwards(*node) || (node->domain.empty() && is_any_of(node->op_type, {"Neg", "Abs", "Relu", "Min", "Max", "Clip"}));
+    if (position != 0 || !handed_on || node->outputs.empty()) continue;
+    for (const double c : compared(node->outputs[0], depth + 1))
+      if (std::find(out.begin(), out.end(), c) == out.end()) out.push_back(c);
+  }
+  return out;
+}
+
+std::optional<std::int64_t> InputUses::length(const std::string& value, int depth) const {
+  const auto it = uses_.find(value);
+  if (it == uses_.end() || depth > 16) return std::nullopt;
+  for (const auto& [node, position] : it->second) {
+    if (position == 0 && forwards(*node) && !node->outputs.empty())
+      if (const auto behind = length(node->outputs[0], depth + 1)) return behind;
+    const OpSchema* schema = find_schema(node->domain, node->op_type, kNewestOpset);
+    if (!schema || position >= schema->inputs.size()) continue;
+    const std::string_view place = schema->inputs[position].name;
+    if (place == "seqlens_k") return 1;
+    if (place == "total_sequence_length") return 0;
+  }
+  return std::nullopt;
+}
+
+std::vector<double> InputUses::constants() const {
+  constexpr double kLeast = 1e-30, kMost = 1e7;
+  std::vector<double> out;
+  for (const auto& [name, tensor] : few_) {
+    const double c = tensor.size() == 1 && is_floating(tensor.dtype()) ? std::abs(element_as_double(tensor, 0).value_or(NAN)) : NAN;
+    if (c >= kLeast && c <= kMost && std::find(out.begin(), out.end(), c) == out.end()) out.push_back(c);
+  }
+  return out;
 }
 
 std::optional<QuantizerHint> InputUses::quantizer_of(const Node& node) const {

@@ -37,10 +37,18 @@ class InputUses {
   std::optional<QuantizerHint> quantizer(const std::string& value, int depth = 0) const;
   // Whether it is read as quantized integers.
   bool is_dequantized(const std::string& value, int depth = 0) const;
+  // Constants that it is compared with or cut off at as it is, or but for its sign.
+  std::vector<double> compared(const std::string& value, int depth = 0) const;
+  // Of an integer that tells a length of other inputs: what it is less by.
+  std::optional<std::int64_t> length(const std::string& value, int depth = 0) const;
+  // Single numbers of the graph and its bodies that are not 0, of a size that values have.
+  std::vector<double> constants() const;
 
  private:
   using Use = std::pair<const Node*, std::size_t>;
+  void see_graph(const Graph& graph);
   void see_constant(const std::string& name, const Tensor& tensor);
+  void add_compared(const Node& node, std::size_t position, std::vector<double>& out) const;
   std::optional<std::int64_t> gather_rows(const Node& node) const;
   std::optional<std::int64_t> table_rows(const std::string& table, std::int64_t axis) const;
   const Shape* constant_shape(const Node& node, std::size_t input) const;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 
+#include "onnx_bridge/model/subgraphs.h"
+
 namespace saturate {
 namespace {
 
@@ -15,7 +17,7 @@ class Numbers {
   explicit Numbers(const Graph& graph) {
     for (const Initializer& initializer : graph.initializers) constants_[initializer.name] = integers(initializer.tensor);
     for (const Node& node : graph.nodes) read_constant(node);
-    for (const Node& node : graph.nodes) read(node);
+    read_graph(graph);
     if (last_index_ > 0) see(last_index_ + 1, 1);
   }
 
@@ -47,9 +49,36 @@ class Numbers {
       constants_[node.outputs[0]] = {a->i()};
   }
 
+  void read_graph(const Graph& graph) {
+    for (const Node& node : graph.nodes) {
+      read(node);
+      for_each_body(node, [this](const Graph& body) {
+        for (const Node& inner : body.nodes) read_constant(inner);
+        read_graph(body);
+      });
+    }
+  }
+
+  // A window of many elements: what it slides over is at least as long, and a few of its steps longer.
+  void read_window(const Node& node) {
+    constexpr std::int64_t kMany = 16;
+    constexpr double kWeight = 100;
+    const Attribute *window = find_attribute(node.attributes, "kernel_shape"), *strides = find_attribute(node.attributes, "strides");
+    if (!window || window->type != AttributeType::kInts) return;
+    for (std::size_t axis = 0; axis < window->ints().size(); ++axis) {
+      const std::int64_t size = window->ints()[axis];
+      const bool has_stride = strides && strides->type == AttributeType::kInts && axis < strides->ints().size();
+      if (size < kMany) continue;
+      see(size, kWeight);
+      see(size + 2 * (has_stride ? strides->ints()[axis] : 1), kWeight / 2);
+    }
+  }
+
   void read(const Node& node) {
-    static constexpr std::string_view kShapes[] = {"Reshape", "Expand", "Slice", "Concat", "Range", "Tile", "ConstantOfShape", "Split"};
+    static constexpr std::string_view kShapes[] = {"Reshape", "Expand",          "Slice", "Concat", "Range",
+                                                   "Tile",    "ConstantOfShape", "Split", "STFT"};
     if (!node.domain.empty()) return;
+    read_window(node);
     const bool shapes = std::find(std::begin(kShapes), std::end(kShapes), node.op_type) != std::end(kShapes);
     const bool gather = node.op_type == "Gather";
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {

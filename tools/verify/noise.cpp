@@ -1,9 +1,11 @@
 #include "tools/verify/noise.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <random>
 
+#include "onnx_bridge/model/subgraphs.h"
 #include "tools/verify/widened.h"
 
 namespace saturate {
@@ -52,13 +54,13 @@ bool has_floats(const Inputs& inputs) {
 }
 
 // The model with its weights moved alike. Single numbers stay (an exponent, a limit, a shape's factor), and large weights, so that they are
-// not held twice.
-Model nudged(const Model& model, int run) {
-  constexpr std::int64_t kMost = 1 << 16;
+// not held twice. Where inputs stay on edges, so do the rows of few numbers that edges may be.
+Model nudged(const Model& model, int run, bool inputs_stay) {
+  constexpr std::int64_t kMost = 1 << 16, kFew = 16;
   Model out = model;
   for (Initializer& weight : out.graph.initializers) {
     Tensor& t = weight.tensor;
-    if (weight.sparse || t.size() <= 1 || t.size() > kMost || !can_move(t.dtype())) continue;
+    if (weight.sparse || t.size() <= (inputs_stay ? kFew : 1) || t.size() > kMost || !can_move(t.dtype())) continue;
     t = moved_by_one(t, static_cast<std::uint32_t>(run) + static_cast<std::uint32_t>(t.size()));
     weight.origin = nullptr;
   }
@@ -80,7 +82,7 @@ void learn_from_floats(const NoiseOf& original, std::vector<Noise>& noise) {
   if (!wide) return;
   const absl::StatusOr<Ran> ran = run_once(original, original.open, *wide, widened(original.inputs));
   for (std::size_t i = 0; ran.ok() && i < original.outputs.size(); ++i)
-    noise[i].learn(original.outputs[i], narrowed(ran->outputs[i], original.outputs[i]));
+    if (original.in_16_bits[i]) noise[i].learn(original.outputs[i], narrowed(ran->outputs[i], original.outputs[i]));
 }
 
 }  // namespace
@@ -92,23 +94,36 @@ Inputs moved_inputs(Inputs inputs, int run) {
   return inputs;
 }
 
-DType coarsest_float(const Model& model) {
+DType coarsest_float(const Model& model, Bodies bodies) {
   DType coarsest = DType::kDouble;
   const auto see = [&](DType dtype) {
     if (is_floating(dtype) && bit_width(dtype) >= 16 && dtype_tolerance(dtype) > dtype_tolerance(coarsest)) coarsest = dtype;
   };
+  const auto see_nodes = [&](const auto& self, const std::vector<Node>& nodes) -> void {
+    for (const Node& node : nodes) {
+      if (const Attribute* to = find_attribute(node.attributes, "to"); to && to->type == AttributeType::kInt)
+        see(static_cast<DType>(to->i()));
+      if (bodies == Bodies::kNot) continue;
+      for (const Attribute& a : node.attributes)
+        if (a.type == AttributeType::kTensor) see(a.t().dtype());
+      for_each_body(node, [&](const Graph& body) {
+        for (const Initializer& initializer : body.initializers) see(initializer.tensor.dtype());
+        self(self, body.nodes);
+      });
+    }
+  };
   for (const ValueInfo& input : model.graph.inputs) see(input.type.dtype);
   for (const Initializer& initializer : model.graph.initializers) see(initializer.tensor.dtype());
-  for (const Node& node : model.graph.nodes)
-    if (const Attribute* to = find_attribute(node.attributes, "to"); to && to->type == AttributeType::kInt)
-      see(static_cast<DType>(to->i()));
+  see_nodes(see_nodes, model.graph.nodes);
+  if (bodies == Bodies::kToo)
+    for (const Function& f : model.functions) see_nodes(see_nodes, f.nodes);
   return coarsest;
 }
 
 void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough) {
   constexpr int kMoves = 11;
   const bool floats = has_floats(original.inputs) && !original.inputs_stay;
-  if (is_16_bit_float(coarsest_float(original.model))) {
+  if (std::find(original.in_16_bits.begin(), original.in_16_bits.end(), true) != original.in_16_bits.end()) {
     learn_from_floats(original, noise);
     if (enough()) return;
   }
@@ -118,7 +133,8 @@ void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std
       learn(original, original.run(moved_inputs(original.inputs, move), original.limits), noise);
     else
       learn(original,
-            run_once(original, original.open, nudged(original.model, move), floats ? moved_inputs(original.inputs, move) : original.inputs),
+            run_once(original, original.open, nudged(original.model, move, original.inputs_stay),
+                     floats ? moved_inputs(original.inputs, move) : original.inputs),
             noise);
     if (enough()) return;
   }

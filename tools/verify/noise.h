@@ -13,8 +13,9 @@
 
 namespace saturate {
 
-// Coarsest float format among inputs, initializers and casts.
-DType coarsest_float(const Model& model);
+// Coarsest float format among inputs, initializers and casts; bodies and functions are looked into where asked.
+enum class Bodies : std::uint8_t { kNot, kToo };
+DType coarsest_float(const Model& model, Bodies bodies = Bodies::kNot);
 
 struct NoiseOf {
   const Model& model;
@@ -24,7 +25,8 @@ struct NoiseOf {
   RunLimits limits;
   const Inputs& inputs;
   const std::vector<Value>& outputs;  // what the model makes of them
-  bool inputs_stay = false;           // they lie on edges between steps on purpose: what is rounded otherwise there is no noise
+  bool inputs_stay = false;  // they lie on edges on purpose, between steps or beside constants: what is rounded otherwise is no noise
+  std::vector<bool> in_16_bits = {};  // by output: it is computed in 16 bits (half_paths.h), so that a run in floats tells its rounding
 };
 
 // Runs the model beside its inputs, and with its weights moved by one unit in the last place; before that in float, where it computes in 16

@@ -93,4 +93,17 @@ bool differs_by_ties(const Model& model, const std::string& output, const Inputs
   return true;
 }
 
+bool searches_an_input(const Model& model, const std::string& output) {
+  const Node* node = finder_of(model.graph, output);
+  for (int depth = 0; node && depth < 16; ++depth) {
+    const Node* maker = maker_of(model.graph, node->inputs[0]);
+    if (!maker)
+      return std::any_of(model.graph.inputs.begin(), model.graph.inputs.end(),
+                         [&](const ValueInfo& i) { return i.name == node->inputs[0]; });
+    if (!has(Trait::kMovement, *maker) && !has(Trait::kKeepsMagnitude, *maker)) return false;
+    node = maker;
+  }
+  return false;
+}
+
 }  // namespace saturate

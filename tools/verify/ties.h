@@ -14,4 +14,8 @@ namespace saturate {
 bool differs_by_ties(const Model& model, const std::string& output, const Inputs& inputs, const SessionOptions& options,
                      const Tensor& wanted, const Tensor& got);
 
+// Whether such an output names elements of an input of the model as it is, so that which of equal ones comes first is no matter of
+// rounding.
+bool searches_an_input(const Model& model, const std::string& output);
+
 }  // namespace saturate

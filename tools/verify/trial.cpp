@@ -51,10 +51,15 @@ class ShapeTrials {
 
   void follow(const InputDrawer& drawer) {
     for (const Sizes& sizes : sizes_in_model(model_, drawer.symbols(), kSizesOfModel)) attempt(drawer, sizes, {});
-    for (const VerifyPlan& plan : plans(drawer.symbols(), drawer.twins()))
+    for (const VerifyPlan& plan : plans(drawer))
       for (const Base& base : bases_of(plan)) {
         if (over()) return;
-        attempt(drawer, assign(drawer.symbols(), base, plan.relation, plan.twins), plan.style);
+        const Sizes sizes = assign(drawer.symbols(), base, plan.relation, plan.twins);
+        DrawStyle style = plan.style;
+        for (const std::int64_t length : style.ints == IntStyle::kLength ? drawer.lengths(sizes) : std::vector<std::int64_t>{1}) {
+          style.length = length;
+          attempt(drawer, sizes, style);
+        }
       }
   }
 

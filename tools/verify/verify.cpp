@@ -7,14 +7,14 @@
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
-#include "kernels/runtime/runtime.h"
+#include "kernels/runtime/stop.h"
 #include "tools/judge/judge.h"
 #include "tools/judge/verdict.h"
+#include "tools/verify/compare_case.h"
 #include "tools/verify/empty_rows.h"
 #include "tools/verify/model_sizes.h"
-#include "tools/verify/noise.h"
+#include "tools/verify/overflow.h"
 #include "tools/verify/parts.h"
-#include "tools/verify/ties.h"
 #include "tools/verify/trial.h"
 #include "tools/verify/verify_plans.h"
 
@@ -25,41 +25,28 @@ constexpr std::size_t kMaxTries = 1000;
 constexpr std::size_t kMaxTriesOfRank = 100;  // where ranks are tried, too
 constexpr std::size_t kEnoughTries = 30;      // where there is a case already
 constexpr std::size_t kModelSizes = 256;      // of those that stand in the model
-// Of cases beyond the usual: what a run may take, for a large integer may turn out to be a size or a number of turns.
-constexpr std::size_t kMemoryBeyond = std::size_t{512} << 20;
-constexpr double kSecondsBeyond = 5;
 constexpr std::string_view kUndecided = "; time was over before it was known what rounding makes there (--time-limit gives more)";
 
 bool unsupported(const absl::Status& status) { return status.code() == absl::StatusCode::kUnimplemented; }
 bool out_of_bounds(const absl::Status& status) { return absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status); }
-bool is_beyond(CaseKind kind) { return kind != CaseKind::kUsual && kind != CaseKind::kGiven; }
-
-bool all_ok(const VerifyCase& c) {
-  return std::all_of(c.outputs.begin(), c.outputs.end(), [](const OutputComparison& o) { return o.ok; });
-}
 
 class Verifier {
  public:
   Verifier(const Model& original, const Model& optimized, const VerifyOptions& options)
-      : original_(original), optimized_(optimized), options_(options), tolerances_(options.tolerances), started_(steady_seconds()) {
-    open_ = options.runtime ? options.runtime.open : open_here(session_options());
+      : original_(original), optimized_(optimized), options_(options), run_(original, optimized, options), comparer_(run_, notes_) {
     report_.runtime = options.runtime.name;
-    const std::vector<std::string> names = random_outputs(original);
-    random_ = {names.begin(), names.end()};
-    tolerances_.coarsest = coarsest_float(original);
-    floats_given_ = InputDrawer(original).has_floats();
-    if (has_quantizers(original)) moves_ = options.moves;
-    if (allows_steps()) steps_ = steps_of_outputs(original);
   }
 
   VerifyReport run() {
     if (prepare()) options_.inputs.empty() ? search() : given();
+    if (report_.status == VerifyStatus::kEqual) compare_what_overflows();
     if (report_.status == VerifyStatus::kEqual) ask_what_was_compared();
-    for (const std::string& name : random_)
-      note("output '{}' depends on random operators without a seed: only its type and shape were compared", name);
+    for (const std::string& name : comparer_.random())
+      notes_.tell(name, "depends on random operators without a seed: only type and shape were compared");
     note_outputs();
     if (!by_trial_.empty()) note("no rank is known of some inputs; taken by trial: {}", fmt::join(by_trial_, ", "));
-    report_.seconds = steady_seconds() - started_;
+    report_.notes = notes_.lines();
+    report_.seconds = steady_seconds() - run_.started;
     return std::move(report_);
   }
 
@@ -72,7 +59,7 @@ class Verifier {
 
   template <typename... Parts>
   void note(fmt::format_string<Parts...> text, Parts&&... parts) {
-    report_.notes.push_back(fmt::format(text, std::forward<Parts>(parts)...));
+    notes_.add(fmt::format(text, std::forward<Parts>(parts)...));
   }
 
   // "Equal" is said only where a number was looked at, or where the user's own sizes leave none.
@@ -85,43 +72,51 @@ class Verifier {
       if (output.type.shape)
         for (const DimSpec& dim : *output.type.shape) any = any || dim == DimSpec(std::int64_t{0});
     if (any || report_.cases.empty()) return;
-    const bool chance = random_.size() == original_.graph.outputs.size();
+    const bool chance = comparer_.random().size() == original_.graph.outputs.size();
     fail(VerifyStatus::kNotRun, chance ? "all outputs depend on random operators without a seed, so that nothing can be compared"
                                        : "no output had an element in any case, so that nothing was compared");
   }
 
   // Outputs of which little was seen.
   void note_outputs() {
-    std::set<std::string> nan;
     std::map<std::string, bool> seen;
     for (const VerifyCase& c : report_.cases)
       for (const OutputComparison& o : c.outputs) {
-        if (o.all_nan && !is_beyond(c.kind) && nan.insert(o.name).second)
-          note("output '{}' was NaN throughout in the original ({})", o.name, to_string(c.sizes));
+        if (o.all_nan && !is_beyond(c.kind))
+          notes_.tell(o.name, fmt::format("was NaN throughout in the original ({})", to_string(c.sizes)));
         if (!o.random) seen[o.name] = seen[o.name] || o.elements > 0;
       }
     for (const auto& [name, any] : seen)
-      if (!any) note("output '{}' had no element in any case: nothing of it was compared but its type and shape", name);
+      if (!any) notes_.tell(name, "had no element in any case: only type and shape were compared");
   }
 
-  SessionOptions session_options() const {
-    SessionOptions options;
-    options.threads = options_.threads;
-    options.cancel = options_.cancel;
-    options.prepare = false;  // nothing is run often, and both models' weights would be held a second time
-    options.keep_results = false;
-    return options;
+  // Where the original gives nothing finite on any inputs, not even on small ones: the values on the way, those that are finite and what
+  // is made of others where these are replaced by finite ones.
+  void compare_what_overflows() {
+    if (options_.runtime.open_second) return;
+    const auto shows = [](const VerifyCase& c) { return !is_beyond(c.kind) && !gives_no_number(c); };
+    if (!last_inputs_ || std::any_of(report_.cases.begin(), report_.cases.end(), shows)) return;
+    const OverflowCheck check = compare_around_overflow(run_, *last_inputs_);
+    if (check.values == 0) {
+      fail(VerifyStatus::kNotRun, "the original gives NaN and infinities throughout, so that nothing was compared");
+    } else if (!check.difference.empty()) {
+      differs(*last_inputs_, report_.cases.back().kind);
+      report_.message = fmt::format("the original gives NaN and infinities throughout, and {}", check.difference);
+    } else {
+      note("the original gives NaN and infinities throughout: {} values on the way were compared instead", check.values);
+    }
   }
 
-  RunLimits limits(CaseKind kind) const {
-    const double deadline = started_ + options_.seconds;
-    if (!is_beyond(kind)) return {options_.memory, deadline};
-    return {std::min(options_.memory, kMemoryBeyond), std::min(deadline, steady_seconds() + kSecondsBeyond)};
+  // Whether all that is compared are floats of which none is finite.
+  static bool gives_no_number(const VerifyCase& c) {
+    bool any = false;
+    for (const OutputComparison& o : c.outputs) {
+      if (o.random || o.elements == 0) continue;
+      if (!o.of_floats || o.finite > 0) return false;
+      any = true;
+    }
+    return any;
   }
-
-  // To measure noise: a model that ran once on these inputs takes as long again. All cases together get as long again as the cases
-  // themselves.
-  RunLimits limits_of_noise(CaseKind kind) const { return {limits(kind).memory, steady_seconds() + seconds_of_noise_}; }
 
   bool open(const OpenModel& open, const Model& model, const char* which, RunOnce& run) {
     absl::StatusOr<RunOnce> made = open(model);
@@ -135,9 +130,9 @@ class Verifier {
   }
 
   bool prepare() {
-    const OpenModel& open_second = options_.runtime.open_second ? options_.runtime.open_second : open_;
-    if (!open(open_, original_, "original", first_)) return false;
-    if (!open(open_second, optimized_, "optimized", second_)) {
+    const OpenModel& open_second = options_.runtime.open_second ? options_.runtime.open_second : run_.open;
+    if (!open(run_.open, original_, "original", run_.first)) return false;
+    if (!open(open_second, optimized_, "optimized", run_.second)) {
       if (report_.status == VerifyStatus::kNotRun) report_.status = VerifyStatus::kDifferent;
       return false;
     }
@@ -149,6 +144,8 @@ class Verifier {
     return true;
   }
 
+  RunLimits limits(CaseKind kind) const { return run_.limits(kind, !report_.cases.empty() || !patient_); }
+
   // What one try came to: whether the original took the inputs.
   enum class Try { kRefused, kCompared, kStop };
 
@@ -158,7 +155,7 @@ class Verifier {
   }
 
   Try attempt(const Inputs& inputs, const Sizes& sizes, CaseKind kind) {
-    const absl::StatusOr<Ran> first = first_(inputs, limits(kind));
+    const absl::StatusOr<Ran> first = run_.first(inputs, limits(kind));
     if (cancelled()) return Try::kStop;
     if (!first.ok()) return original_failed(first.status(), kind);
     const std::vector<Value>& wanted = first->outputs;
@@ -166,10 +163,10 @@ class Verifier {
       misdeclared_ += !is_beyond(kind);
       return refused(kind);
     }
-    const absl::StatusOr<Ran> second = second_(inputs, limits(kind));
+    const absl::StatusOr<Ran> second = run_.second(inputs, limits(kind));
     if (cancelled()) return Try::kStop;
     if (!second.ok()) return optimized_failed(second.status(), wanted, inputs, sizes, kind);
-    return judge(inputs, wanted, second->outputs, sizes, kind);
+    return judge({inputs, wanted, second->outputs, sizes, kind});
   }
 
   Try original_failed(const absl::Status& status, CaseKind kind) {
@@ -187,10 +184,13 @@ class Verifier {
   }
 
   void out_of_time() {
+    timed_out_ = true;
     if (report_.cases.empty())
-      fail(VerifyStatus::kNotRun, fmt::format("no case was compared within {:.6g} s; --time-limit gives more", options_.seconds));
+      fail(VerifyStatus::kNotRun,
+           fmt::format("no case was compared within {:.6g} s, nor a small one within {:.6g} s; --time-limit gives more", options_.seconds,
+                       kTimesForFirstCase * options_.seconds));
     else
-      note("verification ended after {:.6g} s, with fewer cases than usual", steady_seconds() - started_);
+      note("verification ended after {:.6g} s, with fewer cases than usual", steady_seconds() - run_.started);
   }
 
   Try optimized_failed(const absl::Status& status, const std::vector<Value>& wanted, const Inputs& inputs, const Sizes& sizes,
@@ -201,7 +201,8 @@ class Verifier {
       out_of_time();
       return Try::kStop;
     }
-    const bool may_be_empty = kind == CaseKind::kUsual || (kind == CaseKind::kEmpty && options_.runtime.open_second);
+    const bool may_be_empty =
+        kind == CaseKind::kUsual || kind == CaseKind::kLong || (kind == CaseKind::kEmpty && options_.runtime.open_second);
     if (may_be_empty && !unsupported(status) && !absl::IsAborted(status) && gives_nothing(wanted)) {
       note("at {} an output of the original is empty, and {}: {}", to_string(sizes), kFailsWhereEmpty, message);
       return refused(kind);
@@ -222,14 +223,12 @@ class Verifier {
     report_.failed_kind = kind;
   }
 
-  Try judge(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, const Sizes& sizes, CaseKind kind) {
-    VerifyCase result = compared(wanted, got, sizes, kind, {});
-    allow_for_peer(inputs, wanted, got, result);
-    allow_for_noise(inputs, wanted, got, result);
-    allow_for_ties(inputs, wanted, got, result);
+  Try judge(const CaseRun& one) {
+    const auto& [inputs, wanted, got, sizes, kind] = one;
+    VerifyCase result = comparer_.judged(one);
     if (cancelled()) return Try::kStop;
-    const unsigned outside = all_ok(result) ? kExcludesNothing : excluded_rows(inputs, wanted, got, result) | cut_off_;
-    const bool undecided = !all_ok(result) && seconds_of_noise_ <= 0;
+    const unsigned outside = all_ok(result) ? kExcludesNothing : excluded_rows(one, result) | comparer_.cut_off();
+    const bool undecided = !all_ok(result) && comparer_.is_out_of_time();
     if (!all_ok(result) && is_beyond(kind)) {
       if (undecided) note("a case {} was passed over: time was over before it was known what rounding makes there", to_string(kind));
       if (undecided || outside || is_no_difference(inputs, kind)) return Try::kRefused;
@@ -253,15 +252,17 @@ class Verifier {
         const auto same = [&](const auto& given) { return given.first == input.name; };
         return has_no_rank(input) && std::none_of(options_.input_shapes.begin(), options_.input_shapes.end(), same);
       });
+    if (!is_beyond(kind) && gives_no_number(result)) last_inputs_ = inputs;
     report_.cases.push_back(std::move(result));
     if (options_.keep_inputs) report_.inputs.push_back(inputs);
     if (options_.progress) options_.progress(report_.cases.size());
     return report_.status == VerifyStatus::kEqual ? Try::kCompared : Try::kStop;
   }
 
-  // Far from 0 the original may overflow or underflow on the way, where an equal formula does not.
+  // Far from 0 and at it the original may overflow or underflow on the way, where an equal formula does not.
   bool is_no_difference(const Inputs& inputs, CaseKind kind) const {
-    return kind == CaseKind::kFar && leaves_its_range(original_, session_options(), limits(kind), inputs);
+    const bool may_leave = kind == CaseKind::kFar || kind == CaseKind::kQuiet || kind == CaseKind::kEdges;
+    return may_leave && leaves_its_range(original_, run_.session_options(), limits(kind), inputs);
   }
 
   static std::string said_of(unsigned excluded) {
@@ -273,19 +274,18 @@ class Verifier {
   }
 
   // What of the excluded the rows of scores are that the original hides as a whole, where that may be why outputs differ.
-  unsigned excluded_rows(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got,
-                         const VerifyCase& result) const {
+  unsigned excluded_rows(const CaseRun& one, const VerifyCase& result) const {
     unsigned found = kExcludesNothing;
-    if ((excluded_ & kInfiniteRows) && differs_by_nan(inputs, wanted, got, result)) found |= kInfiniteRows;
-    const unsigned of_numbers = excluded_ & (kHiddenRows | (result.kind == CaseKind::kFar ? kLowScores : kExcludesNothing));
-    if (of_numbers && has_hidden_row(original_, inputs, session_options(), HiddenBy::kNumbers)) found |= of_numbers;
+    if ((excluded_ & kInfiniteRows) && differs_by_nan(one, result)) found |= kInfiniteRows;
+    const bool is_far = one.kind == CaseKind::kFar || one.kind == CaseKind::kEdges;
+    const unsigned of_numbers = excluded_ & (kHiddenRows | (is_far ? kLowScores : kExcludesNothing));
+    if (of_numbers && has_hidden_row(original_, one.inputs, run_.session_options(), HiddenBy::kNumbers)) found |= of_numbers;
     return found;
   }
 
   // Whether outputs differ only where the original gives NaN, or lost one of a row that is hidden as a whole on the way (ArgMax).
-  bool differs_by_nan(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got,
-                      const VerifyCase& result) const {
-    const VerifyCase finite = compared(wanted, got, result.sizes, result.kind, {.only_finite = true});
+  bool differs_by_nan(const CaseRun& one, const VerifyCase& result) const {
+    const VerifyCase finite = comparer_.finite_ones(one);
     bool lost = false;
     for (std::size_t i = 0; i < result.outputs.size(); ++i) {
       if (result.outputs[i].ok) continue;
@@ -293,176 +293,8 @@ class Verifier {
       if (has_nan && !finite.outputs[i].ok) return false;
       lost = lost || !has_nan;
     }
-    return !lost || has_hidden_row(original_, inputs, session_options(), HiddenBy::kInfinity);
+    return !lost || has_hidden_row(original_, one.inputs, run_.session_options(), HiddenBy::kInfinity);
   }
-
-  const Value& of_same_name(const std::vector<Value>& values, const std::string& name) const {
-    const auto same = [&](const ValueInfo& o) { return o.name == name; };
-    const auto& outputs = optimized_.graph.outputs;
-    return values[static_cast<std::size_t>(std::find_if(outputs.begin(), outputs.end(), same) - outputs.begin())];
-  }
-
-  // A model may make much of a rounding (a softmax of scores of 10^5). The original differs from itself when it is computed in double
-  // precision, or when its inputs or weights move by one unit in the last place. Where outputs differ by no more than a few times that,
-  // nothing is wrong. Where floats are rounded to few steps (quantization) most moves change nothing and some change much.
-  void allow_for_noise(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
-    if (all_ok(result) || (tolerances_are_given() && options_.steps == 0)) return;
-    const auto same_form = [](const OutputComparison& o) { return o.ok || o.mismatches > 0; };
-    if (!std::all_of(result.outputs.begin(), result.outputs.end(), same_form)) return;
-    const double start = steady_seconds();
-    measure_and_allow(inputs, wanted, got, result);
-    seconds_of_noise_ -= steady_seconds() - start;
-  }
-
-  // Then nothing but steps excuses what lies beyond them, and no noise is measured.
-  bool tolerances_are_given() const { return tolerances_.rtol || tolerances_.atol; }
-
-  void measure_and_allow(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
-    const bool given = tolerances_are_given();
-    std::vector<Noise> noise(wanted.size());
-    const NoiseOf original{
-        original_, first_, open_, session_options(), limits_of_noise(result.kind), inputs, wanted, result.kind == CaseKind::kQuantized};
-    const auto is_rounding = [&] {
-      const VerifyCase before = result;
-      result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise});
-      keep_what_is_ok(before, result);
-      return all_ok(result) || cancelled();
-    };
-    const auto told = [&](const VerifyCase& before) {
-      note_allowed(before, result, "by rounding, for the original computed more exactly or beside its inputs");
-      return all_ok(result) || cancelled();
-    };
-    VerifyCase before = result;
-    if (!given) measure_noise(original, noise, is_rounding);
-    if (told(before)) return;
-    std::vector<Noise> of_steps = noise;  // what steps make excuses no more than steps
-    if (allows_steps() && allow_for_steps(original, wanted, got, given, of_steps, result)) return;
-    if (given || cancelled()) return;
-    before = result;
-    measure_exactly(original, {&noise, &of_steps});
-    is_rounding();
-    if (!told(before) && allows_steps()) allow_for_steps(original, wanted, got, true, of_steps, result);
-  }
-
-  // What the original differs from itself by where it is run as the second model is.
-  void allow_for_peer(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
-    if (all_ok(result) || !options_.runtime.peer) return;
-    const absl::StatusOr<Ran> peer = options_.runtime.peer(inputs);
-    const VerifyCase before = result;
-    if (peer.ok()) {
-      std::vector<Noise> noise(wanted.size());
-      for (std::size_t i = 0; i < wanted.size(); ++i) noise[i].learn(wanted[i], peer->outputs[i]);
-      const VerifyCase moved = compared(wanted, peer->outputs, result.sizes, result.kind, {});
-      result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise});
-      keep_what_is_ok(before, result);
-      for (std::size_t i = 0; i < result.outputs.size(); ++i)
-        result.outputs[i].ok = result.outputs[i].ok || (!moved.outputs[i].ok && moved.outputs[i].max_abs >= result.outputs[i].max_abs);
-    } else {
-      for (OutputComparison& o : result.outputs) o.ok = true;
-    }
-    note_allowed(before, result, fmt::format("by {}, by which the original", kByItsOptimizations));
-  }
-
-  // Whether nothing is left to ask. `measured`: no further runs teach the noise.
-  bool allow_for_steps(const NoiseOf& original, const std::vector<Value>& wanted, const std::vector<Value>& got, bool measured,
-                       std::vector<Noise>& noise, VerifyCase& result) {
-    const VerifyCase before = result;
-    const auto again = [&] {
-      result = compared(wanted, got, result.sizes, result.kind, {.noise = &noise, .in_steps = true});
-      keep_what_is_ok(before, result);
-      return all_ok(result) || cancelled();
-    };
-    if (!again() && !measured) measure_steps(original, std::max(moves_, StepMoves::kSome), noise, again);
-    if (all_ok(result) && moves_ == StepMoves::kLeftOut && !is_beyond(result.kind) && has_much_cut_off(original, result.kind)) {
-      result = before;
-      return true;
-    }
-    note_allowed(before, result, "by steps of quantized values, for the original with such values moved by a step");
-    return all_ok(result) || cancelled();
-  }
-
-  static void keep_what_is_ok(const VerifyCase& before, VerifyCase& result) {
-    for (std::size_t i = 0; i < result.outputs.size(); ++i)
-      if (before.outputs[i].ok) result.outputs[i] = before.outputs[i];
-  }
-
-  // Whether the user's inputs break the assumption that quantizers hold their values, where rules have left quantizers out. Of drawn inputs
-  // that says little: no calibration saw them.
-  bool has_much_cut_off(const NoiseOf& original, CaseKind kind) {
-    const std::optional<CutOff> cut = most_cut_off(original);
-    if (!cut) return false;
-    if (kind == CaseKind::kGiven) cut_off_ = kBeyondQuantizers;
-    if (cut_off_ == 0 && std::exchange(told_of_cut_off_, true) == false)
-      note(
-          "of the numbers that were drawn, quantizer '{}' cuts off {:.0f} %, and it may be left out; --inputs FILE asks with numbers of "
-          "yours",
-          cut->quantizer, 100 * cut->share);
-    return cut_off_ != 0;
-  }
-
-  void note_allowed(const VerifyCase& before, const VerifyCase& after, std::string_view why) {
-    const std::string kind = is_beyond(after.kind) ? " " + std::string(to_string(after.kind)) : "";
-    for (std::size_t i = 0; i < after.outputs.size(); ++i) {
-      const OutputComparison& o = after.outputs[i];
-      if (before.outputs[i].ok || !o.ok) continue;
-      if (o.step > 0)
-        note("output '{}' differs by up to {:.3g} step{} of {:.3g}, in {} of {} elements{}", o.name, o.steps, o.steps > 1.02 ? "s" : "",
-             o.step, o.moved, o.elements, kind);
-      else
-        note("output '{}' differs by up to {:.2e}{}: {} differs from itself as much", o.name, o.max_abs, kind, why);
-    }
-  }
-
-  bool allows_steps() const { return options_.steps > 0 || moves_ != StepMoves::kNone; }
-
-  // How an output may differ by steps of quantized values.
-  StepRule step_rule(const std::string& output) const {
-    const auto it = steps_.find(output);
-    if (it == steps_.end()) return {};
-    if (options_.steps > 0) return {it->second, static_cast<double>(options_.steps), 1};
-    return {it->second, 1, kShareMoved};
-  }
-
-  // Where several elements are the largest but for rounding, ArgMax and TopK may name any of them.
-  void allow_for_ties(const Inputs& inputs, const std::vector<Value>& wanted, const std::vector<Value>& got, VerifyCase& result) {
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      OutputComparison& o = result.outputs[i];
-      if (o.ok || o.mismatches == 0 || !wanted[i].is_tensor() || !has_no_floats(wanted[i])) continue;
-      const Tensor& other = of_same_name(got, o.name).tensor();
-      if (!differs_by_ties(original_, o.name, inputs, session_options(), wanted[i].tensor(), other)) continue;
-      o.ok = true;
-      note("output '{}' names other elements than the original, as large but for rounding ({})", o.name, to_string(result.sizes));
-    }
-  }
-
-  struct How {
-    const std::vector<Noise>* noise = nullptr;
-    bool only_finite = false, in_steps = false;
-  };
-
-  VerifyCase compared(const std::vector<Value>& wanted, const std::vector<Value>& got, const Sizes& sizes, CaseKind kind,
-                      const How& how) const {
-    VerifyCase result;
-    result.sizes = sizes;
-    result.kind = kind;
-    Tolerances tolerances = tolerances_;
-    tolerances.only_finite = how.only_finite || kind == CaseKind::kSpecial;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      const std::string& name = original_.graph.outputs[i].name;
-      const Value& other = of_same_name(got, name);
-      const bool random = random_.contains(name);
-      const bool of_specials = kind == CaseKind::kSpecial && floats_given_ && has_no_floats(wanted[i]);  // ArgMax of NaN is anything
-      const StepRule steps = step_rule(name);
-      result.outputs.push_back(random || of_specials
-                                   ? compare_kinds(name, wanted[i], other)
-                                   : compare_values(name, wanted[i], other, tolerances, how.noise ? &(*how.noise)[i] : nullptr,
-                                                    how.in_steps ? &steps : nullptr));
-      result.outputs.back().random = random;
-    }
-    return result;
-  }
-
-  static bool has_no_floats(const Value& value) { return value.is_tensor() && !is_floating(value.tensor().dtype()); }
 
   // Inputs are never empty when they are drawn: sizes of 0 come from convolutions and the like that find no room.
   static bool gives_nothing(const std::vector<Value>& outputs) {
@@ -500,7 +332,7 @@ class Verifier {
     return true;
   }
 
-  bool over() { return cancelled() || steady_seconds() - started_ > options_.seconds; }
+  bool over() { return cancelled() || steady_seconds() - run_.started > options_.seconds; }
 
   std::uint64_t seed() const { return options_.seed * 1000003 + report_.cases.size() + 1; }
 
@@ -510,6 +342,18 @@ class Verifier {
     style.full_masks = style.full_masks || report_.cases.size() == 1;
     style.float_masks = excludes(kOtherTruths);
     style.held = excludes(kBeyondQuantizers);
+    if (style.ints != IntStyle::kLength) return one_draw(drawer, sizes, style);
+    const auto known = lengths_.find(sizes);
+    for (const std::int64_t length : known == lengths_.end() ? drawer.lengths(sizes) : std::vector{known->second}) {
+      style.length = length;
+      const Try result = one_draw(drawer, sizes, style);
+      if (result != Try::kRefused) lengths_[sizes] = length;
+      if (result != Try::kRefused || over()) return result;
+    }
+    return Try::kRefused;
+  }
+
+  Try one_draw(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style) {
     const std::uint64_t own_seed = seed();
     absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, own_seed);
     if (inputs.ok()) {
@@ -531,12 +375,15 @@ class Verifier {
 
   void search() {
     InputDrawer drawer(original_, options_.sizes);
+    drawer.see_other(optimized_);
     for (const auto& [input, dims] : options_.input_shapes)
       if (const auto problem = drawer.fix(input, dims)) {
         fail(VerifyStatus::kNotRun, *problem);
         return;
       }
+    patient_ = drawer.symbols().empty();  // else there is a smaller case
     if (!drawer.has_unknown_rank()) search_with(drawer);
+    if (timed_out_ && report_.cases.empty() && !patient_) try_smallest(drawer);
     if (!found()) {
       most_tries_ = kMaxTriesOfRank;
       for (const InputDrawer& other : drawer.alternatives()) {
@@ -548,6 +395,16 @@ class Verifier {
     const char* ranks = drawer.has_unknown_rank() ? ", though ranks were tried for inputs that have none" : "";
     const char* text = "no random inputs found that the original model accepts ({} tries){}; the first was refused: {}";
     fail(VerifyStatus::kNotRun, fmt::format(fmt::runtime(text), report_.refused, ranks, refusal_));
+  }
+
+  // Where the first case took all the time.
+  void try_smallest(const InputDrawer& drawer) {
+    patient_ = true;
+    report_.status = VerifyStatus::kEqual;
+    report_.message.clear();
+    Sizes ones;
+    for (const std::string& symbol : drawer.symbols()) ones[symbol] = 1;
+    if (one_case(drawer, ones, styles_of_integers(drawer).front()) == Try::kRefused) out_of_time();
   }
 
   // Where the models differ at all sizes but those at which there is nothing to hide (one key), and do so with masks that hide nothing,
@@ -580,6 +437,7 @@ class Verifier {
       try_plans(drawer);
     }
     if (!found()) try_model_sizes(drawer);
+    if (last_inputs_) try_smaller_numbers(drawer);
     if (!report_.cases.empty() && report_.status == VerifyStatus::kEqual && !over()) try_beyond(drawer);
   }
 
@@ -587,7 +445,7 @@ class Verifier {
 
   void try_plans(const InputDrawer& drawer) {
     const std::size_t wanted = drawer.symbols().empty() ? 2 : 4;
-    for (const VerifyPlan& plan : plans(drawer.symbols(), drawer.twins())) {
+    for (const VerifyPlan& plan : plans(drawer)) {
       if (!report_.cases.empty() && (!plan.likely || tries() > kEnoughTries))
         break;  // something to compare, at fewer sizes than wished for
       follow(drawer, plan);
@@ -597,12 +455,30 @@ class Verifier {
       one_case(drawer, assign(drawer.symbols(), kImage, taken_->relation, taken_->twins), taken_->style);
   }
 
-  // Sizes that were written into the model when it was traced, though its inputs leave them open.
+  // Sizes that were written into the model when it was traced, though its inputs leave them open; with integers of each kind that it asks
+  // for, since sizes may hang on them (an If).
   void try_model_sizes(const InputDrawer& drawer) {
-    for (const Sizes& sizes : sizes_in_model(original_, drawer.symbols(), kModelSizes)) {
-      if (over()) return;
-      if (one_case(drawer, sizes, {}) == Try::kRefused) continue;
-      if (report_.status == VerifyStatus::kEqual) one_case(drawer, sizes, {});  // of other numbers
+    const std::vector<Sizes> candidates = sizes_in_model(original_, drawer.symbols(), kModelSizes);
+    for (const DrawStyle& style : styles_of_integers(drawer))
+      for (const Sizes& sizes : candidates) {
+        if (over() || report_.status != VerifyStatus::kEqual) return;
+        if (one_case(drawer, sizes, style) == Try::kRefused) continue;
+        if (!taken_) taken_ = VerifyPlan{{}, style};
+        if (report_.status == VerifyStatus::kEqual) one_case(drawer, sizes, style);  // of other numbers
+        break;
+      }
+  }
+
+  // Where all outputs of a case are NaN or infinite, the same sizes with numbers that are a fraction of the usual.
+  void try_smaller_numbers(const InputDrawer& drawer) {
+    DrawStyle style = taken_ ? taken_->style : DrawStyle{};
+    const Sizes sizes = report_.cases.back().sizes;
+    for (const double scale : {1e-1, 1e-2, 1e-3}) {
+      if (report_.status != VerifyStatus::kEqual || over()) return;
+      style.scale = scale;
+      if (one_case(drawer, sizes, style) != Try::kCompared || gives_no_number(report_.cases.back())) continue;
+      note("inputs of the usual size give NaN and infinities alone in the original; the others are {:.0e} of it", scale);
+      if (taken_) taken_->style.scale = scale;
       return;
     }
   }
@@ -625,67 +501,48 @@ class Verifier {
 
   // Cases beyond what is usual, at sizes that the original has taken.
   void try_beyond(const InputDrawer& drawer) {
-    if (!options_.runtime) try_far_and_empty(drawer);
-    if (!taken_) return;
-    if (const auto big = long_sizes(original_, drawer.symbols(), *taken_)) one_beyond(drawer, *big, taken_->style, CaseKind::kLong);
-  }
-
-  void try_far_and_empty(const InputDrawer& drawer) {
-    const Sizes sizes = report_.cases.front().sizes;
-    const DrawStyle style = taken_ ? taken_->style : DrawStyle{};
-    // No calibrated quantizer holds what lies far from 0, and a part of it lies near 0.
-    if (drawer.has_reach() && !excludes(kBeyondQuantizers) && !excludes(kShortRows))
-      for (const std::int64_t phase : {0, 2}) {
-        far_case(drawer, sizes, style, CaseKind::kFar, phase);
-        if (!excludes(kNotFinite) && phase == 0) far_case(drawer, sizes, style, CaseKind::kSpecial, phase);
-      }
-    if (drawer.has_quantizers()) {
-      DrawStyle at_edges = style;
-      at_edges.reach = Reach::kQuantized;
-      one_beyond(drawer, sizes, at_edges, CaseKind::kQuantized);
+    BeyondUsual from{original_, drawer, taken_, report_.cases.front().sizes, excluded_};
+    if (last_inputs_ && taken_) from.style.scale = taken_->style.scale;
+    from.here = !options_.runtime;
+    from.negative_ids = options_.knows_assumptions;
+    for (const BeyondCase& one : cases_beyond(from)) {
+      if (report_.status != VerifyStatus::kEqual || over()) return;
+      if (one_beyond(drawer, one) != Try::kRefused || one.style.usual_ints || !one.may_have_usual_ints) continue;
+      BeyondCase again = one;
+      again.style.usual_ints = true;
+      one_beyond(drawer, again);
     }
-    if (!taken_) return;
-    for (const Sizes& empty : excludes(kEmptySizes) ? std::vector<Sizes>() : sizes_with_zero(drawer.symbols(), *taken_))
-      one_beyond(drawer, empty, style, CaseKind::kEmpty);
   }
 
-  void far_case(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style, CaseKind kind, std::int64_t phase) {
-    style.reach = kind == CaseKind::kFar ? Reach::kScaled : Reach::kSpecial;
-    style.phase = phase;
-    style.usual_ints = excludes(kLargeIntegers);
-    if (one_beyond(drawer, sizes, style, kind) != Try::kRefused || style.usual_ints || !drawer.has_floats()) return;
-    style.usual_ints = true;
-    one_beyond(drawer, sizes, style, kind);
-  }
-
-  Try one_beyond(const InputDrawer& drawer, const Sizes& sizes, DrawStyle style, CaseKind kind) {
+  Try one_beyond(const InputDrawer& drawer, const BeyondCase& one) {
     if (report_.status != VerifyStatus::kEqual || over()) return Try::kStop;
+    DrawStyle style = one.style;
     style.float_masks = excludes(kOtherTruths);
     style.held = excludes(kBeyondQuantizers);
-    const absl::StatusOr<Inputs> inputs = drawer.draw(sizes, style, seed());
-    return inputs.ok() ? attempt(*inputs, sizes, kind) : Try::kRefused;
+    if (style.ints == IntStyle::kLength) {
+      const auto known = lengths_.find(one.sizes);
+      if (known == lengths_.end()) return Try::kRefused;
+      style.length = known->second;
+    }
+    const absl::StatusOr<Inputs> inputs = drawer.draw(one.sizes, style, seed());
+    return inputs.ok() ? attempt(*inputs, one.sizes, one.kind) : Try::kRefused;
   }
 
   const Model& original_;
   const Model& optimized_;
   const VerifyOptions& options_;
-  Tolerances tolerances_;
-  double started_;
-  OpenModel open_;
-  RunOnce first_, second_;
-  std::set<std::string> random_;
-  StepMoves moves_ = StepMoves::kNone;
-  std::map<std::string, double> steps_;  // of outputs that hold quantized values
+  VerifyRun run_;
+  VerifyNotes notes_;
+  CaseComparer comparer_;
+  std::optional<Inputs> last_inputs_;      // of usual or given ones
+  std::map<Sizes, std::int64_t> lengths_;  // that integers of these sizes tell, where the model asks for one
   std::string refusal_;
   std::vector<std::string> by_trial_;  // shapes that the first case took for inputs without a rank
   bool as_declared_ = true;
-  bool floats_given_ = false;              // some input is of floats
-  unsigned excluded_ = options_.excluded;  // less what turns out to be the model's own
-  unsigned met_ = kExcludesNothing;        // of the excluded, by usual inputs
-  unsigned cut_off_ = kExcludesNothing;    // kBeyondQuantizers: by the user's inputs
-  bool told_of_cut_off_ = false;
-  double seconds_of_noise_ = options_.seconds;  // left to measure it
-  std::optional<VerifyPlan> taken_;             // the first that gave a case
+  bool patient_ = true, timed_out_ = false;  // the first case may take longer; some case took all the time
+  unsigned excluded_ = options_.excluded;    // less what turns out to be the model's own
+  unsigned met_ = kExcludesNothing;          // of the excluded, by usual inputs
+  std::optional<VerifyPlan> taken_;          // the first that gave a case
   struct Avoided {
     Inputs inputs;
     Sizes sizes;

@@ -27,6 +27,8 @@ enum class CaseKind : std::uint8_t {
   kSpecial,  // with NaN, infinities, -0.0 and denormals; floats that are finite in the original are compared, and integers if no input is a
              // float
   kEmpty,    // a size is 0
+  kQuiet,    // smooth numbers, silence and numbers near 0; passed over as those far from it
+  kEdges,    // on and beside constants that inputs are compared with, and ties; passed over as those far from 0
   kQuantized,  // on and beside the edges between steps of the quantizers that read inputs, and beyond their range
   kLong,       // a size goes beyond the blocks in which kernels work
   kGiven,      // by the user
@@ -47,6 +49,7 @@ struct VerifyOptions {
   std::uint64_t seed = 0;
   int threads = 1;
   unsigned excluded = kExcludesNothing;       // by assumptions that were made, flags of Excluded: not drawn, or no difference where met
+  bool knows_assumptions = false;             // `excluded` is all that was assumed: what lies outside of conventions is drawn, too
   double seconds = 60;                        // after so long no new case is begun, and the one that runs is given up
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
@@ -111,6 +114,10 @@ struct VerifyReport {
 
 // Who ran both models: "in ONNX Runtime 1.31 and here", "here only (onnxruntime is not installed)".
 std::string judged_by(const VerifyReport& report);
+// "no difference", "largest difference 1.3e-06 of 4.2, allowed 4.2e-04": of the element that comes nearest to what is allowed, with the
+// size that its allowance is a share of.
+std::string difference_text(const VerifyReport& report);
+
 VerifyReport verify(const Model& original, const Model& optimized, const VerifyOptions& options = {});
 
 // What to do where models could not be compared, `status` kUnsupported or kNotRun.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/verify/draw_inputs.h"
+#include "tools/verify/verify.h"
 
 namespace saturate {
 
@@ -29,7 +30,9 @@ struct VerifyPlan {
   Twins twins = {};     // symbols that are the same as another
 };
 
-std::vector<VerifyPlan> plans(const std::vector<std::string>& symbols, const Twins& twins);
+std::vector<VerifyPlan> plans(const InputDrawer& drawer);
+// Of integers, in the order in which they are likely: those of no known role, and each constant that the model compares one with.
+std::vector<DrawStyle> styles_of_integers(const InputDrawer& drawer);
 // The bases of a plan.
 std::span<const Base> bases_of(const VerifyPlan& plan);
 // Small images leave nothing for the later convolutions to see.
@@ -38,9 +41,24 @@ inline constexpr Base kImage = {{1, 64, 64, 64}};
 bool takes_images_of_any_size(const Model& model);
 Sizes assign(const std::vector<std::string>& symbols, const Base& base, const Relation& relation, const Twins& twins);
 
-// The first sizes of a plan, with each of the first symbols at 0.
-std::vector<Sizes> sizes_with_zero(const std::vector<std::string>& symbols, const VerifyPlan& plan);
-// Sizes beyond the blocks of rows and columns in which kernels work, where the model is small enough for them to be cheap.
-std::optional<Sizes> long_sizes(const Model& model, const std::vector<std::string>& symbols, const VerifyPlan& plan);
+// A case beyond the usual.
+struct BeyondCase {
+  CaseKind kind;
+  Sizes sizes;
+  DrawStyle style;
+  bool may_have_usual_ints = false;  // where the original refuses it, it may take usual integers beside such floats
+};
+struct BeyondUsual {
+  const Model& original;
+  const InputDrawer& drawer;
+  const std::optional<VerifyPlan>& taken;  // the plan that gave a case
+  Sizes sizes;                             // that the original took
+  unsigned excluded;                       // flags of Excluded
+  DrawStyle style = taken ? taken->style : DrawStyle{};
+  bool negative_ids = false;
+  bool here = true;  // our runtime runs them: another keeps to no bounds of memory
+};
+// The cheapest that show most: more of them where the model is small.
+std::vector<BeyondCase> cases_beyond(const BeyondUsual& from);
 
 }  // namespace saturate

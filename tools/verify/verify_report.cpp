@@ -16,6 +16,10 @@ std::string_view to_string(CaseKind kind) {
       return "with NaN and infinities";
     case CaseKind::kEmpty:
       return "empty";
+    case CaseKind::kQuiet:
+      return "near 0";
+    case CaseKind::kEdges:
+      return "at constants and ties";
     case CaseKind::kQuantized:
       return "at the edges of quantizers";
     case CaseKind::kLong:
@@ -45,6 +49,28 @@ std::string judged_by(const VerifyReport& report) {
   else if (where.empty()) where.push_back(report.runtime);
   const std::string out = fmt::format("{}{}", where.front().starts_with("here") ? "" : "in ", fmt::join(where, " and "));
   return why_not.empty() ? out : fmt::format("{} ({})", out, why_not);
+}
+
+namespace {
+
+// How much of what is allowed an output takes; exact ones that differ are allowed to by what the original itself does.
+double share_of(const OutputComparison& o) {
+  if (o.step > 0) return o.steps;
+  return o.max_abs == 0 ? 0 : o.tolerance > 0 ? o.nearest / o.tolerance : 1;
+}
+
+}  // namespace
+
+std::string difference_text(const VerifyReport& report) {
+  const OutputComparison* worst = nullptr;
+  for (const VerifyCase& c : report.cases)
+    for (const OutputComparison& o : c.outputs)
+      if (!o.random && share_of(o) > 0 && (!worst || share_of(o) > share_of(*worst))) worst = &o;
+  if (!worst) return "no difference";
+  if (worst->step > 0)
+    return fmt::format("largest difference {:.3g} step{} of {:.2g}", worst->steps, worst->steps > 1.02 ? "s" : "", worst->step);
+  if (worst->tolerance <= 0) return fmt::format("largest difference {:.2g}, as the original from itself", worst->max_abs);
+  return fmt::format("largest difference {:.1e} of {:.2g}, allowed {:.1e}", worst->nearest, worst->scale, worst->tolerance);
 }
 
 std::string to_string(const Sizes& sizes) {
