@@ -140,7 +140,8 @@ TEST(Verify, TrainingDropoutIsRandomOnlyWhereItTrains) {
 
 TEST(Verify, GivenInputsAreUsed) {
   const Model a = graph("(float[n] x) => (float[n] y)", "y = Relu (x)");
-  const Model b = graph("(float[n] x) => (float[n] y)", "k = Constant <value_float = 1e4> ()\nc = Mul (k, k)\nr = Relu (x)\ny = Min (r, c)");
+  const Model b =
+      graph("(float[n] x) => (float[n] y)", "k = Constant <value_float = 1e4> ()\nc = Mul (k, k)\nr = Relu (x)\ny = Min (r, c)");
   EXPECT_EQ(verify(a, b).status, VerifyStatus::kEqual);
   VerifyOptions options;
   const float big[] = {2e8};

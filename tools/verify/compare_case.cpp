@@ -118,6 +118,7 @@ void CaseComparer::measure_and_allow(const CaseRun& one, VerifyCase& result) {
   std::vector<Noise> noise(one.wanted.size());
   const bool stays = one.kind == CaseKind::kQuantized || one.kind == CaseKind::kEdges;
   NoiseOf original{run_.original, run_.first, run_.open, run_.session_options(), limits_of_noise(one.kind), one.inputs, one.wanted, stays};
+  original.between_steps = one.kind == CaseKind::kQuantized;
   for (const ValueInfo& output : run_.original.graph.outputs) {
     const auto path = half_paths_.find(output.name);
     original.in_16_bits.push_back(path != half_paths_.end() && path->second == HalfPath::kComputed);

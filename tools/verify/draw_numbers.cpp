@@ -178,8 +178,9 @@ std::int64_t int_at_landmark(const NumbersOf& of, DType dtype, Random& random) {
   const double most = bit_width(dtype) >= 64 ? 0x1p62 : std::exp2(bit_width(dtype) - (is_signed ? 1 : 0)) - 2;
   if (count > 0 && random.below(3) > 0)
     if (const double c = of.compared[static_cast<std::size_t>(random.below(count))]; std::abs(c) < most && (c >= 1 || is_signed))
-      return static_cast<std::int64_t>(c) + random.below(3) - 1;
-  return random.below(7) - (is_signed ? 3 : 0);
+      return std::max(static_cast<std::int64_t>(c) + random.below(3) - 1,
+                      of.style.negative_ids ? static_cast<std::int64_t>(c) - 1 : std::int64_t{0});
+  return random.below(7) - (is_signed && of.style.negative_ids ? 3 : 0);  // it may be an id whose table is not known
 }
 
 }  // namespace
@@ -258,7 +259,8 @@ std::int64_t one_int(const Tensor& tensor, const NumbersOf& of, std::int64_t i, 
   const DrawStyle& style = of.style;
   const std::int64_t row = tensor.dims().empty() ? 1 : std::max<std::int64_t>(tensor.dims().back(), 1);
   if (of.length) return *of.length;
-  if (style.reach == Reach::kEdges && tensor.dtype() != DType::kBool) return int_at_landmark(of, tensor.dtype(), random);
+  if (style.reach == Reach::kEdges && tensor.dtype() != DType::kBool && (of.limit > 0 || !style.usual_ints))
+    return int_at_landmark(of, tensor.dtype(), random);
   if (of.limit > 0 && (style.ints == IntStyle::kMask || style.ints == IntStyle::kLength)) return random.below(of.limit);
   const bool is_far = style.reach == Reach::kQuantized
                           ? of.dequantized

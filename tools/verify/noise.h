@@ -25,12 +25,14 @@ struct NoiseOf {
   RunLimits limits;
   const Inputs& inputs;
   const std::vector<Value>& outputs;  // what the model makes of them
-  bool inputs_stay = false;  // they lie on edges on purpose, between steps or beside constants: what is rounded otherwise is no noise
+  bool inputs_stay = false;    // they lie on edges on purpose, between steps or beside constants: what is rounded otherwise is no noise
+  bool between_steps = false;  // of quantizers: they are rounded to steps at once
   std::vector<bool> in_16_bits = {};  // by output: it is computed in 16 bits (half_paths.h), so that a run in floats tells its rounding
 };
 
-// Runs the model beside its inputs, and with its weights moved by one unit in the last place; before that in float, where it computes in 16
-// bits. Up to twelve such runs teach `noise` (one an output). `enough` is asked after each run.
+// Runs the model with what its operators compute moved by one unit in the last place, beside its inputs, and with its weights moved by one
+// unit in the last place; before that in float, where it computes in 16 bits. Up to fourteen such runs teach `noise` (one an output).
+// `enough` is asked after each run.
 void measure_noise(const NoiseOf& original, std::vector<Noise>& noise, const std::function<bool()>& enough);
 // The same by one run in double precision, which takes some hundred times as long; `noise`: several such lists.
 void measure_exactly(const NoiseOf& original, std::initializer_list<std::vector<Noise>*> noise);
