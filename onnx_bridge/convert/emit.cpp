@@ -9,6 +9,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/convert/emit_parts.h"
 #include "onnx_bridge/model/constant_inputs.h"
+#include "onnx_bridge/model/node_names.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/model/uncalled_functions.h"
 #include "onnx_bridge/operators/canonical.h"
@@ -284,6 +285,7 @@ absl::StatusOr<Model> emit_model(const OnnxEGraph& egraph, const Lowered& lowere
   if (forms->opset() > task.model().opset(""))
     out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(forms->opset()));
   settle_constant_inputs(out, task.model());
+  make_node_names_unique(out.graph);
   write_types(task, nodes, writer.names(), out.graph);
   out.opset_imports[""] = forms->opset();
   for (const std::string& domain : writer.new_domains()) {

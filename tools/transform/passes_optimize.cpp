@@ -1,4 +1,5 @@
 // What rules and targets do, between passes.
+#include <filesystem>
 #include <algorithm>
 #include <set>
 
@@ -132,6 +133,17 @@ absl::StatusOr<Model> rewritten(const Model& model, std::int64_t opset, const st
 namespace passes {
 
 absl::Status optimize(Work& work, const Arguments& args) {
+  // A list of passes may come from somebody else, and a shared library is code that would run.
+  if (const std::string cost = args.text("cost"); cost.ends_with(".so") || cost.ends_with(".dylib"))
+    return args.wrong("cost", cost, "a list of passes names no shared library; give it to `saturate optimize --cost`");
+  std::vector<std::string> files = args.texts("rules");
+  for (const char* field : {"target", "cost"}) files.push_back(args.text(field));
+  for (const std::string& file : files) {
+    std::error_code missing;
+    const std::filesystem::file_status status = std::filesystem::status(file, missing);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+      return args.wrong("target", file, "it is no regular file; a list of passes names none but these");
+  }
   SetupOptions options{args.text("target"), {}, args.text("cost"), {}, args.texts("rules"), {}};
   options.filter.except = args.texts("skip_rules");
   options.filter.effects.approximates = args.flag("approximate");

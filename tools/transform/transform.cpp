@@ -5,6 +5,7 @@
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "onnx_bridge/file/io.h"
+#include "onnx_bridge/model/node_names.h"
 #include "tools/io/table.h"
 #include "tools/judge/verdict.h"
 #include "tools/pipeline/report.h"
@@ -79,6 +80,7 @@ class Runner {
       if (result_.failure) break;
       apply(step);
     }
+    if (!result_.failure) make_node_names_unique(work_->model.graph);
     if (!result_.failure) verify();
     if (!result_.failure && options_.verify) ask_whether_it_loads();
     if (!result_.failure) {

@@ -1,0 +1,110 @@
+"""ONNX Runtime as the judge (`--judge`, `--onnxruntime`), by the command without Python; and what it found."""
+import json
+import pathlib
+
+import numpy as np
+import onnx
+import pytest
+from conftest import make_model, run, run_ok, said, tensor, value
+from decoders import Shape, decoder
+from onnx import TensorProto, helper
+
+onnxruntime = pytest.importorskip("onnxruntime")
+THERE = ("--onnxruntime", str(pathlib.Path(onnxruntime.__file__).parent))
+RELEASE = ".".join(onnxruntime.__version__.split(".")[:2])
+
+
+def relu_chain():
+    nodes = [helper.make_node("Relu", ["x"], ["a"], name="one"), helper.make_node("Relu", ["a"], ["y"], name="two")]
+    return make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 4])], [value("y", TensorProto.FLOAT, ["n", 4])])
+
+
+def int4_product(turned):
+    """x W with W in 4 bits; ONNX Runtime's optimizations take what stands right before the product for 8-bit activations."""
+    weights = np.random.default_rng(0).integers(-8, 8, (64, 32)).astype(np.int8)
+    shape, axis = ((32, 64), 1) if turned else ((64, 32), 0)
+    stored = helper.make_tensor("w", TensorProto.INT4, shape, (weights.T if turned else weights).flatten().tolist())
+    scales = tensor("s", np.full((32, 2) if turned else (2, 32), 0.1, np.float32))
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=axis, block_size=32)]
+    if turned:
+        nodes.append(helper.make_node("Transpose", ["d"], ["t"], perm=[1, 0]))
+    nodes.append(helper.make_node("MatMul", ["x", "t" if turned else "d"], ["y"]))
+    return make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 64])], [value("y", TensorProto.FLOAT, ["n", 32])], [stored, scales], opset=21, ir_version=10)
+
+
+def test_the_first_line_and_the_report_name_it(tmp_path):
+    onnx.save(relu_chain(), tmp_path / "m.onnx")
+    words = (tmp_path / "m.onnx", tmp_path / "out.onnx", "--report", tmp_path / "r.json")
+    assert f"verified in ONNX Runtime {RELEASE} and here, " in said(run_ok(*words, *THERE))
+    (judge,) = json.loads((tmp_path / "r.json").read_text())["verify"]["judges"]
+    assert judge["verdict"] == "equal" and judge["version"] == onnxruntime.__version__ and judge["cases"] >= 3
+    with_judge = (tmp_path / "out.onnx").read_bytes()
+    assert "verified here only (--judge saturate), " in said(run_ok(*words, *THERE, "--judge", "saturate", "--force"))
+    assert (tmp_path / "out.onnx").read_bytes() == with_judge
+    assert "verified here only (onnxruntime is not installed), " in said(run_ok(*words, "--force"))
+    alone = run_ok(*words, "--judge", "onnxruntime=" + THERE[1], "--force")
+    assert f"verified in ONNX Runtime {RELEASE}, " in said(alone)
+
+
+@pytest.mark.parametrize(
+    "words, status, part",
+    [
+        (("--judge", "openvino"), 2, "saturate, onnxruntime or onnxruntime=PATH"),
+        (("--judge", "onnxruntime"), 5, "--onnxruntime PATH"),
+        (("--onnxruntime", "no/such"), 1, "no shared library of ONNX Runtime"),
+        (("--judge", "onnxruntime=m.onnx"), 1, "can't judge"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(tmp_path, monkeypatch, words, status, part):
+    monkeypatch.chdir(tmp_path)
+    onnx.save(relu_chain(), "m.onnx")
+    done = run("m.onnx", "out.onnx", *words)
+    assert done.returncode == status and part in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert not pathlib.Path("out.onnx").exists()
+
+
+def test_it_sees_what_our_kernels_do_not(tmp_path):
+    """The same numbers here; in ONNX Runtime's default session the second model's are those of 8-bit activations."""
+    onnx.save(int4_product(True), tmp_path / "a.onnx")
+    onnx.save(int4_product(False), tmp_path / "b.onnx")
+    assert run("verify", tmp_path / "a.onnx", tmp_path / "b.onnx").returncode == 0
+    done = run("verify", tmp_path / "a.onnx", tmp_path / "b.onnx", *THERE)
+    assert done.returncode == 3 and "with its optimizations: output 'y'" in done.stderr, done.stderr
+    same = run("verify", tmp_path / "b.onnx", tmp_path / "b.onnx", *THERE)
+    assert same.returncode == 0, same.stderr
+
+
+def test_what_it_refuses_itself_is_not_counted(tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["a"], name="twice"), helper.make_node("Relu", ["a"], ["y"], name="twice")]
+    onnx.save(make_model(nodes, [value("x", TensorProto.FLOAT, ["n", 4])], [value("y", TensorProto.FLOAT, ["n", 4])]), tmp_path / "m.onnx")
+    done = run("verify", tmp_path / "m.onnx", tmp_path / "m.onnx", *THERE)
+    assert done.returncode == 0 and "not judged in ONNX Runtime" in said(done) and "same node name" in said(done), said(done)
+
+
+def test_nodes_of_a_list_of_passes_have_names_of_their_own(tmp_path):
+    """`precision` renames values and leaves names of nodes; what is rewritten behind it took such a name again, and ONNX Runtime refused it."""
+    onnx.save(decoder(Shape()), tmp_path / "m.onnx")
+    passes = [{"pass": "optimize", "avoid": ["Attention", "RotaryEmbedding"]}, {"pass": "precision"}, {"pass": "optimize", "opset": 17}]
+    (tmp_path / "p.json").write_text(json.dumps(passes))
+    run_ok("transform", tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", "--passes", tmp_path / "p.json", *THERE)
+    names = [node.name for node in onnx.load(tmp_path / "out.onnx").graph.node if node.name]
+    assert len(names) == len(set(names))
+    onnxruntime.InferenceSession(tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("place", ["--passes", "--before"])
+def test_a_list_of_passes_is_no_code_and_ends_nothing(tmp_path, place):
+    onnx.save(relu_chain(), tmp_path / "m.onnx")
+    (tmp_path / "evil.so").write_bytes(b"\x7fELF")
+    for text, part in (
+        (json.dumps([{"pass": "optimize", "cost": str(tmp_path / "evil.so")}]), "names no shared library"),
+        (json.dumps([{"pass": "optimize", "target": "/dev/zero"}]), "no regular file"),
+        (json.dumps([{"pass": "optimize", "rules": ["/dev/null"]}]), "no regular file"),
+        ("[" * 100_000 + "]" * 100_000, "100 deep"),
+        ('[{"pass":' * 100_000, "100 deep"),
+    ):
+        (tmp_path / "p.json").write_text(text)
+        verb = ("transform",) if place == "--passes" else ("optimize",)
+        done = run(*verb, tmp_path / "m.onnx", "-o", tmp_path / "out.onnx", place, tmp_path / "p.json")
+        assert done.returncode in (1, 2) and part in done.stderr, (text[:60], done.returncode, done.stderr[:300])
+        assert not (tmp_path / "out.onnx").exists()
