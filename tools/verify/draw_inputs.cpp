@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "tools/verify/draw_lengths.h"
 
 namespace saturate {
 namespace {
@@ -222,6 +223,7 @@ InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fix
     inputs_.push_back(std::move(input));
   }
   collect_symbols();
+  lengths_ = length_inputs(model.graph);
   for (const Node& node : model.graph.nodes)
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kStrings && node.domain == "ai.onnx.ml")
@@ -432,6 +434,7 @@ absl::StatusOr<Inputs> InputDrawer::draw(const Sizes& sizes, const DrawStyle& st
     if (!value.ok()) return value.status();
     out[input.info.name] = *std::move(value);
   }
+  fit_lengths(lengths_, out, random);
   return out;
 }
 

@@ -107,6 +107,7 @@ class InputDrawer {
   std::vector<std::string> symbols_;
   Twins twins_;
   std::vector<std::string> words_;  // categories that encoders of the model know; others may be refused
+  std::vector<LengthInputs> lengths_;
   Sizes fixed_;
 };
 
