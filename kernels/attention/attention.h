@@ -54,7 +54,7 @@ struct AttentionProblem {
 template <typename C>
 void attend(const KernelContext& ctx, const AttentionProblem<C>& problem);
 
-// A floating tensor's elements as C: a view of the tensor itself where the types agree, a copy in `store` otherwise.
+// The elements of a tensor of numbers as C: a view of the tensor itself where the types agree, a copy in `store` otherwise.
 template <typename C>
 absl::StatusOr<const C*> as_compute(const KernelContext& ctx, const Tensor& t, std::vector<C>& store);
 

@@ -194,7 +194,7 @@ template <typename C>
 absl::StatusOr<const C*> as_compute(const KernelContext& ctx, const Tensor& t, std::vector<C>& store) {
   if (t.dtype() == dtype_of<C>()) return t.data<C>();
   store.resize(static_cast<std::size_t>(t.size()));
-  Outputs done = dispatch(FloatTypes{}, ctx, t.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
+  Outputs done = dispatch(NumericTypes{}, ctx, t.dtype(), [&]<typename T>(std::type_identity<T>) -> Outputs {
     for (std::size_t i = 0; i < store.size(); ++i) store[i] = static_cast<C>(t.data<T>()[i]);
     return std::vector<Value>();
   });

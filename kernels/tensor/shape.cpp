@@ -4,6 +4,7 @@
 
 #include "kernels/tensor/families.h"
 #include "kernels/tensor/util.h"
+#include "onnx_bridge/file/sparse.h"
 
 namespace saturate {
 namespace {
@@ -31,7 +32,11 @@ Outputs constant(KernelContext& ctx) {
       const auto n = static_cast<std::int64_t>(v.size());
       return outputs_of(Tensor::strings({n}, std::move(v)));
     }
-    if (a.name == "sparse_value") return ctx.unsupported("a sparse constant");
+    if (const std::optional<Initializer> sparse = sparse_of(a)) {
+      absl::StatusOr<Tensor> dense = dense_tensor(*sparse);
+      if (!dense.ok()) return dense.status();
+      return outputs_of(*std::move(dense));
+    }
   }
   return ctx.invalid("none of the value attributes is there");
 }

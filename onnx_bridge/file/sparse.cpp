@@ -11,6 +11,8 @@ namespace {
 
 const onnx::SparseTensorProto& message_of(const Initializer& i) { return *static_cast<const onnx::SparseTensorProto*>(i.origin.get()); }
 
+std::string called(const Initializer& i) { return i.name.empty() ? "a sparse constant" : fmt::format("sparse initializer '{}'", i.name); }
+
 // The place of each value in the flat tensor; an error where one lies outside.
 absl::StatusOr<std::vector<std::int64_t>> places(const Tensor& indices, const Shape& dims, std::int64_t count) {
   const auto rank = static_cast<std::int64_t>(dims.size());
@@ -45,15 +47,13 @@ ValueType type_of_sparse(const Initializer& initializer) {
 }
 
 absl::StatusOr<Tensor> dense_tensor(const Initializer& initializer, std::size_t most_bytes) {
-  const auto wrong = [&](std::string_view what) {
-    return absl::InvalidArgumentError(fmt::format("sparse initializer '{}': {}", initializer.name, what));
-  };
+  const auto wrong = [&](std::string_view what) { return absl::InvalidArgumentError(fmt::format("{}: {}", called(initializer), what)); };
   const onnx::SparseTensorProto& message = message_of(initializer);
   const Shape dims(message.dims().begin(), message.dims().end());
   const auto dtype = static_cast<DType>(message.values().data_type());
   const int width = bit_width(dtype) / 8;
   if (dtype == DType::kString || width == 0)
-    return absl::UnimplementedError(fmt::format("sparse initializer '{}' of {} cannot be run", initializer.name, dtype_name(dtype)));
+    return absl::UnimplementedError(fmt::format("{} of {} cannot be run", called(initializer), dtype_name(dtype)));
   const auto bytes = checked_elements(dims) ? checked_bytes(dtype, dims) : std::nullopt;
   if (!bytes || *bytes > most_bytes) return wrong(fmt::format("dims [{}] make no tensor, or one too large", fmt::join(dims, ", ")));
   try {
@@ -72,6 +72,13 @@ absl::StatusOr<Tensor> dense_tensor(const Initializer& initializer, std::size_t 
   } catch (const proto::LoadError& error) {
     return wrong(error.message);
   }
+}
+
+std::optional<Initializer> sparse_of(const Attribute& attribute) {
+  if (attribute.type != AttributeType::kSparseTensor || !attribute.raw) return std::nullopt;
+  const auto& message = *static_cast<const onnx::AttributeProto*>(attribute.raw.get());
+  if (!message.has_sparse_tensor()) return std::nullopt;
+  return Initializer{"", Tensor(), {attribute.raw, &message.sparse_tensor()}, true};
 }
 
 }  // namespace saturate

@@ -1,5 +1,8 @@
-// Sparse initializers (onnx.SparseTensorProto), which stay as they are in the file and are dense where they are computed with.
+// Sparse initializers and Constants (onnx.SparseTensorProto), which stay as they are in the file and are dense where they are computed
+// with.
 #pragma once
+
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "onnx_bridge/model/model.h"
@@ -13,5 +16,8 @@ inline constexpr std::size_t kMostDenseBytes = std::size_t{1} << 30;
 ValueType type_of_sparse(const Initializer& initializer);
 // All of its elements. Indices are places in the flat tensor, or one for each dim (ONNX IR, "Sparse tensors").
 absl::StatusOr<Tensor> dense_tensor(const Initializer& initializer, std::size_t most_bytes = kMostDenseBytes);
+
+// What an attribute of this type holds, as an initializer without a name; nullopt of other attributes.
+std::optional<Initializer> sparse_of(const Attribute& attribute);
 
 }  // namespace saturate

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "onnx_bridge/file/sparse.h"
 #include "onnx_bridge/operators/canonical_util.h"
 
 namespace saturate::canonical {
@@ -227,6 +228,11 @@ bool constant_up(Job& job) {
     t = Tensor::of<float>(DType::kFloat, {static_cast<std::int64_t>(a.floats().size())}, std::span<const float>(a.floats()));
   if (a.name == "value_string") t = Tensor::strings({}, {a.s()});
   if (a.name == "value_strings") t = Tensor::strings({static_cast<std::int64_t>(a.strings().size())}, a.strings());
+  if (const auto sparse = sparse_of(a)) {
+    constexpr std::size_t kMostWritten = std::size_t{1} << 20;  // bytes; a larger one stays sparse
+    if (auto dense = dense_tensor(*sparse, kMostWritten); dense.ok()) t = *std::move(dense);
+    if (!t) return true;
+  }
   if (!t) return false;
   job.node.attributes = {Attribute::of("value", *std::move(t))};
   return true;

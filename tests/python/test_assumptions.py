@@ -243,7 +243,7 @@ def test_attention_written_for_an_older_opset_keeps_zeros(tmp_path, mask):
     shown = np.tril(np.ones((2, 1, 4, 4), bool)) & left_padded()[:, None, None].astype(bool)
     feed = {**heads(), "m": shown if mask == "bool" else np.where(shown, 0, -np.inf).astype(np.float32)}
     assert (outputs(model, feed)[0][1, :, 0] == 0).all()
-    for words in ((), ("--no-assume", "all")):
+    for words in ((), ("--no-assume", "no_empty_row")):
         assert_same(tmp_path, model, feed, words=(*NODES, "--target", "onnx", "--opset", "18", *words))
 
 

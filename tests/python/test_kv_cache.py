@@ -135,10 +135,12 @@ def spelled_out(window=None, opset=14, last=False, repeats_first=False):
     return finish(g, x)
 
 
-def learned(at=positions, seen=lambda g: hidden_before(g), inputs=("input_ids",), layers=LAYERS):
+def learned(at=positions, seen=lambda g: hidden_before(g), inputs=("input_ids",), layers=LAYERS, typed=False):
     """Learned positions, one product for queries, keys and values, keys transposed at once, no mask input."""
     g = Graph(14)
     x = g.Add(g.Gather(g.weight(VOCABULARY, WIDTH, scale=4), "input_ids"), g.Gather(g.weight(64, WIDTH, scale=4), at(g)))
+    if typed:
+        x = g.Add(x, g.types)
     hidden = seen(g)
     for _ in range(layers):
         all_three = g.MatMul(x, g.weight(WIDTH, 3 * HEADS * SIZE, scale=1.5))
@@ -617,6 +619,46 @@ def test_refusals(tmp_path):
     fixed = spelled_out()
     fixed.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 9
     assert "is fixed to 9" in refused(tmp_path, fixed)[1]
+
+
+def seen_of_prefix(g):
+    """Tokens see those before them and the first two, so the first token sees the second."""
+    seen = g.Or(hidden_before(g), g.Less(g.Unsqueeze(positions(g), [0]), np.int64(2)))
+    return g.And(seen, g.Unsqueeze(g.Cast("attention_mask", to=T.BOOL), [1, 2]))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("fields", ["mode=growing", "mode=window;window=1;sequence=16;max_context=20",
+                                    *(f"mode=buffer;max_context=20;write={write}" for write in WRITERS)])
+def test_a_prefix_that_sees_itself_is_refused(tmp_path, fields, layers):
+    """A token that comes alone before an empty cache does not see the one behind it."""
+    model = learned(counted_by_mask, seen_of_prefix, ("input_ids", "attention_mask"), layers)
+    code, said = refused(tmp_path, model, fields)
+    assert code in (3, 5), said
+    assert "may look at later tokens" in said or "no cache" in said or "no input" in said, said
+    if fields == "mode=growing":
+        assert code == 3 and "may look at later tokens" in said, said
+
+
+@pytest.mark.parametrize("types", [lambda g: g.Slice(np.zeros((1, 64), np.int64), [0], g.Unsqueeze(g.Squeeze(tokens_of(g)), [0]), [1]),
+                                   lambda g: g.Expand(g.Slice(np.tile([[0, 1]], (1, 32)), [0], tokens_of(g), [1]), g.Shape("input_ids")),
+                                   lambda g: g.ConstantOfShape(g.Shape("input_ids"), value=numpy_helper.from_array(np.array([1])))])
+def test_types_of_tokens_are_no_positions(tmp_path, types):
+    """A table of two rows, looked up by a constant of zeros as long as the tokens, bounds no window."""
+    def at(g):
+        g.types = g.Gather(g.weight(2, WIDTH, scale=4), types(g))
+        return positions(g)
+
+    model = learned(at, typed=True, **MASKED)
+    made, _ = with_cache(tmp_path, model, "mode=window;window=1;sequence=16;max_context=20")
+    ids, mask = drawn()
+    shown = mask.astype(bool)
+    np.testing.assert_allclose(in_windows(made, ids, mask, 1, 16)[shown], whole(model, ids, mask)[shown], rtol=1e-3, atol=1e-4)
+
+
+def test_buffers_of_few_tokens_are_verified(tmp_path):
+    _, report = with_cache(tmp_path, spelled_out(), "mode=buffer;max_context=4")
+    assert any("for 1 x 4 tokens" in note for note in report["passes"][0]["notes"]), report
 
 
 def finish_without_attention():

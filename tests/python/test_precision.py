@@ -489,3 +489,62 @@ def test_models_of_the_zoo(tmp_path, name):
     feeds = {i.name: arrays[i.name] for i in model.graph.input}
     assert apart(model, result, feeds) < 2e-2
     assert len(result.SerializeToString()) < 0.7 * len(model.SerializeToString())
+
+
+POOLED = """
+agraph (float[b,s,8] x, float[b,s,1] m) => (float[b,8] y) <float tiny = {%g}, float[8,8] w, int64[1] axis = {1}> {
+  h = MatMul (x, w)
+  wide = Mul (h, m)
+  top = ReduceSum <keepdims = 0> (wide, axis)
+  sum = ReduceSum <keepdims = 0> (m, axis)
+  %s
+  y = %s
+}"""
+
+
+@pytest.mark.parametrize("number", [1e-9, 1e-12])
+@pytest.mark.parametrize("guard, quotient", [
+    ("low = Clip (sum, tiny)", "Div (top, low)"), ("low = Max (sum, tiny)", "Div (top, low)"), ("low = Add (sum, tiny)", "Div (top, low)"),
+    ("clipped = Clip (sum, tiny) low = Expand (clipped, shape)", "Div (top, low)"), ("a = Add (sum, tiny) low = Reciprocal (a)", "Mul (top, low)"),
+    ("squares = Mul (sum, sum) a = Add (squares, tiny) low = Sqrt (a)", "Div (top, low)")])
+def test_what_keeps_a_divisor_from_zero_stays_in_float(tmp_path, guard, quotient, number):
+    """An epsilon that is 0 in halves would give NaN for a row that is hidden as a whole, as mean pooling of sentences has it."""
+    text = (POOLED % (number, guard, quotient)).replace("float tiny", "int64[2] shape = {1,8}, float tiny").replace("float[8,8] w", "float[8,8] w = {%s}" % ",".join(["0.5", "-0.25"] * 32))
+    model = parsed(text)
+    result, _ = half(tmp_path, model)
+    assert works_in(result, "MatMul") == {F16}
+    assert works_in(result, "Div" if "Div" in quotient else "Reciprocal") == {T.FLOAT}
+    for shown in (1, 0):
+        feeds = {"x": RNG.standard_normal((2, 3, 8)).astype(np.float32), "m": np.full((2, 3, 1), shown, np.float32)}
+        expected, got = in_onnxruntime(model, feeds)["y"], in_onnxruntime(result, feeds)["y"]
+        assert np.isfinite(got).all() and np.abs(got - expected).max() <= 2e-2 * max(1, np.abs(expected).max())
+
+
+@pytest.mark.parametrize("op", ["Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"])
+@pytest.mark.parametrize("between", ["moved = Transpose (x)", "moved = Mul (x, one)", "moved = Add (x, zero)"])
+def test_what_is_compared_with_a_number_that_halves_round_stays_in_float(tmp_path, op, between):
+    """6147 is 6148 in halves."""
+    model = parsed(f"""
+agraph (float[n,8] x, float[8,8] z) => (float[p,q] y) <float c = {{6147}}, float one = {{1}}, float zero = {{0}}, float small = {{0.5}}, float[8,8] w = {{{','.join(['0.5'] * 64)}}}> {{
+  {between}
+  at = {op} (moved, c)
+  other = MatMul (z, w)
+  y = Where (at, other, small)
+}}""")
+    result, _ = half(tmp_path, model)
+    assert works_in(result, "MatMul") == {F16} and works_in(result, op) == {T.FLOAT}
+    x = np.full((8, 8), 6146, np.float32)
+    x[0], x[:, 1], x[2, 2] = 6147, 6148, 6147
+    feeds = {"x": x, "z": RNG.standard_normal((8, 8)).astype(np.float32)}
+    assert apart(model, result, feeds) < 2e-2
+
+
+def test_comparisons_with_what_halves_hold_work_in_halves(tmp_path):
+    model = parsed("""
+agraph (float[n,8] x) => (bool[n,8] y) <float c = {0.5}, float[8,8] w = {%s}> {
+  h = MatMul (x, w)
+  y = Greater (h, c)
+}""" % ",".join(["0.5"] * 64))
+    onnx.save(model, tmp_path / "m.onnx")
+    run_ok("transform", tmp_path / "m.onnx", "-o", tmp_path / "o.onnx", "--pass", "precision:interface=true", "--no-verify")
+    assert works_in(onnx.load(tmp_path / "o.onnx"), "Greater") == {F16}

@@ -52,7 +52,9 @@ class Wanted {
     OpKey key;
     key.domain = n.domain;
     key.op_type = n.op_type;
-    return (!n.domain.empty() || find_schema("", n.op_type, limit_)) && task_.target.allows({.key = key, .highest_opset = limit_});
+    // A form that is deprecated means something else: GroupNormalization of opset 18 scales groups, not channels.
+    const OpSchema* form = n.domain.empty() ? find_schema("", n.op_type, limit_) : nullptr;
+    return (!n.domain.empty() || (form && !form->deprecated)) && task_.target.allows({.key = key, .highest_opset = limit_});
   }
 
   // Of another domain's operators in the place of the standard's: whether the target lacks these, too.

@@ -179,6 +179,7 @@ class Attempt {
     if (!emitted.ok()) return emitted.status();
     emitted_ = *std::move(emitted);
     if (emitted_.opsets.size() > 1) return again(Again::kOneOpset);
+    if (is_lowered_for_nothing()) return again(Again::kGivenOpset);
     return std::nullopt;
   }
 
@@ -220,6 +221,13 @@ class Attempt {
   Again again(Again why) {
     ++tries_[why];
     return why;
+  }
+
+  // Whether the opset alone would change, for a release that nobody asked for.
+  bool is_lowered_for_nothing() const {
+    if (limit_ >= model_.opset("") || opset_was_assumed(model_) || task_.options.opset || task_.target.release_is_asked_for) return false;
+    const GraphStats before = graph_stats(model_), after = graph_stats(emitted_.model);
+    return before.operators == after.operators && before.parameter_bytes == after.parameter_bytes;
   }
 
   std::string not_lowered(const std::string& because) const {

@@ -77,7 +77,9 @@ std::string needs(const OptimizeReport& r) {
   const auto change = [](std::string_view what, std::int64_t before, std::int64_t after) {
     return before == after ? fmt::format("{} {}", what, after) : fmt::format("{} {} -> {}", what, before, after);
   };
-  std::string versions = change("opset", r.before.opset, r.after.opset) + ", " + change("IR", r.before.ir_version, r.after.ir_version);
+  const bool imports = r.before.opset > 0 || r.after.opset > 0;  // a model of ai.onnx.ml alone need not import ai.onnx
+  std::string versions = imports ? change("opset", r.before.opset, r.after.opset) + ", " : "";
+  versions += change("IR", r.before.ir_version, r.after.ir_version);
   if (r.before.opset < r.after.opset) versions += fmt::format("; --keep-opset stays at {}", r.before.opset);
   if (r.needs.release.empty()) return fmt::format("a newer {} than is known ({})", r.needs.runtime, versions);
   std::string out = fmt::format("{} {} or newer ({})", r.needs.runtime, r.needs.release, versions);

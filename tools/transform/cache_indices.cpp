@@ -172,6 +172,31 @@ std::optional<std::int64_t> PositionSide::last_index(const std::string& value, s
   return node->op_type == "Add" ? *last + *by : *last - *by;
 }
 
+// The least and the largest of integers that are parts of a constant, as a table of types of tokens is looked up by; nullopt: not known.
+std::optional<std::pair<std::int64_t, std::int64_t>> PositionSide::range_of_constant(const std::string& value) const {
+  if (const auto numbers = work_.facts.ints(value)) {
+    const auto [least, largest] = std::minmax_element(numbers->begin(), numbers->end());
+    return numbers->empty() ? std::nullopt : std::optional(std::pair(*least, *largest));
+  }
+  const Node* node = work_.facts.producer(value);
+  if (!node || !node->domain.empty()) return std::nullopt;
+  if (node->op_type == "ConstantOfShape") {
+    const Attribute* filled = find_attribute(node->attributes, "value");
+    const auto number = filled ? element_as_int(filled->t(), 0) : std::nullopt;
+    return number ? std::optional(std::pair(*number, *number)) : std::nullopt;
+  }
+  const bool moves =
+      one_of(node->op_type, {"Slice", "Gather", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Transpose", "Identity", "Cast"});
+  return moves ? range_of_constant(node->inputs[0]) : std::nullopt;
+}
+
+bool PositionSide::tells_index(const std::string& value) {
+  if (work_.facts.dtype(value) == DType::kBool) return comparisons_.in(value);
+  if (!work_.facts.spans(value)) return false;
+  const auto range = range_of_constant(value);
+  return !range || range->first != range->second;
+}
+
 absl::Status PositionSide::within_table(const Node& node) const {
   if (!node.domain.empty() || node.op_type != "Gather" || !work_.facts.constant(node.inputs[0])) return absl::OkStatus();
   const std::vector<Dim>& table = *work_.facts.shape(node.inputs[0]);
@@ -179,6 +204,7 @@ absl::Status PositionSide::within_table(const Node& node) const {
   const auto rows = work_.facts.extents().of(table[at < 0 ? at + static_cast<std::int64_t>(table.size()) : at]);
   const std::int64_t tokens = work_.options.fixed->max_context, last = last_index(node.inputs[1], tokens).value_or(tokens - 1);
   if (!rows || !rows->is_number() || last < rows->factor) return absl::OkStatus();
+  if (const auto range = range_of_constant(node.inputs[1]); range && range->second < rows->factor) return absl::OkStatus();
   return cannot_cache(node, fmt::format("max_context is {}, and its table of positions has {}; a window can't slide beyond them", tokens,
                                         tokens - (last - rows->factor + 1)));
 }

@@ -190,9 +190,7 @@ class PositionSide {
   std::string with_causal(const Node& node, const std::string& mask);
   std::optional<CacheOptions::Counted> counted() const { return counted_; }
   // Whether its entries depend on the index of a place, and not only on how places stand to each other.
-  bool tells_index(const std::string& value) {
-    return work_.facts.dtype(value) == DType::kBool ? comparisons_.in(value) : work_.facts.spans(value);
-  }
+  bool tells_index(const std::string& value);
 
  private:
   absl::StatusOr<std::string> element(const Node& node, Dim dim, Axis axis);
@@ -205,6 +203,7 @@ class PositionSide {
   absl::StatusOr<std::string> cut_of_token(const Node& reader, const Node& node, int axis);
   absl::Status within_table(const Node& node) const;
   std::optional<std::int64_t> last_index(const std::string& value, std::int64_t tokens) const;
+  std::optional<std::pair<std::int64_t, std::int64_t>> range_of_constant(const std::string& value) const;
   bool shows_mask(const std::string& value) const;
   absl::StatusOr<std::string> before(const Node& reader, CacheOptions::Counted counted);
   CacheWork& work_;

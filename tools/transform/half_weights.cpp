@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -79,6 +80,15 @@ Tensor HalfWeights::half_of(const Tensor& tensor) {
     if (tensor.bytes().size() >= kLarge) release_pages(tensor);
   }
   return half->reshaped(tensor.dims());
+}
+
+bool HalfWeights::holds(const Tensor& tensor) const {
+  for (std::int64_t i = 0; i < tensor.size(); ++i) {
+    const float number = number_at(tensor.bytes().data(), i);
+    const float there = to_ == DType::kFloat16 ? static_cast<float>(Half(number)) : static_cast<float>(BFloat16(number));
+    if (there != number && !std::isnan(number)) return false;
+  }
+  return true;
 }
 
 HalfWeights::Reach HalfWeights::reach_of(const Tensor& tensor) {

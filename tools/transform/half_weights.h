@@ -26,6 +26,8 @@ class HalfWeights {
   }
   // A float tensor in the type.
   Tensor half_of(const Tensor& tensor);
+  // Whether the type has all numbers of a float tensor as they are.
+  bool holds(const Tensor& tensor) const;
   // The largest number above 0 and below it that is finite, without their signs, of a float tensor.
   struct Reach {
     double above = 0, below = 0;

@@ -19,7 +19,8 @@ constexpr std::int64_t kLeastOpset = 14;
 // Of what the verifier compares, by the scale of each output: sums over positions are made in other orders.
 constexpr double kRtolOfSteps = 1e-3;
 constexpr std::int64_t kPadding = 2;
-constexpr std::int64_t kStates = 9;  // of an encoder: as many as there are tokens in no case
+constexpr std::int64_t kSingleSteps = 8;  // of the case that begins with as little as there can be
+constexpr std::int64_t kStates = 9;       // of an encoder: as many as there are tokens in no case
 
 std::vector<std::string> inputs_of(const Model& model, const std::vector<std::string>& names) {
   std::vector<std::string> found;
@@ -116,23 +117,32 @@ Model behind_padding(Model model, const std::map<std::string, int>& axes) {
 
 struct StepCase {
   std::int64_t batch, tokens;
-  std::vector<std::int64_t> behind;
+  std::vector<std::int64_t> behind;  // tokens of each part but the first
 };
 
+// So many parts of the same size.
+StepCase even(std::int64_t batch, std::int64_t size, std::int64_t parts) {
+  return {batch, size * parts, std::vector<std::int64_t>(static_cast<std::size_t>(parts - 1), size)};
+}
+
+// One of them begins with the fewest tokens that a step takes, before an empty cache, and goes on with as few: a token that sees later ones
+// of a prefix has none to see there.
 std::vector<StepCase> cases_of(const CacheOptions& options) {
   if (!options.fixed) {
+    const std::int64_t most = options.buffer.value_or(std::numeric_limits<std::int64_t>::max());
     std::vector<StepCase> all{{2, 7, {1, 1}}, {2, 24, {3, 1, 1, 5, 1}}, {1, 45, {1}}};
-    if (options.buffer) std::erase_if(all, [&](const StepCase& one) { return one.tokens > *options.buffer; });
+    std::erase_if(all, [&](const StepCase& one) { return one.tokens > most; });
+    all.push_back(even(1, 1, std::min(kSingleSteps, most)));
     return all;
   }
-  const std::int64_t window = options.fixed->window, parts = std::min<std::int64_t>(options.fixed->sequence / window, 12);
-  return {{2, window * parts, std::vector<std::int64_t>(static_cast<std::size_t>(parts - 1), window)}};
+  const std::int64_t window = options.fixed->window, parts = options.fixed->sequence / window;
+  return {even(2, window, std::min<std::int64_t>(parts, 12)), even(1, window, std::min(parts, kSingleSteps))};
 }
 
 class StepVerifier {
  public:
   StepVerifier(Work& work, const CachedModel& cached, const CacheOptions& options)
-      : work_(work), cached_(cached), options_(options), original_(behind_padding(work.model, cached.outputs)) {}
+      : work_(work), cached_(cached), options_(options), behind_padding_(behind_padding(work.model, cached.outputs)) {}
 
   // The result, run step by step, gives what the original gives for the whole sequence.
   absl::Status run() {
@@ -146,7 +156,7 @@ class StepVerifier {
  private:
   // With the largest batch that the model takes: exports exist that take one row alone.
   absl::StatusOr<VerifyReport> report_of(StepCase& one, StepCache handed_on) {
-    const Model steps = behind_padding(stepped(cached_, work_.model, options_, one.behind, handed_on), cached_.outputs);
+    const Model steps = stepped(cached_, work_.model, options_, one.behind, handed_on);
     for (;; --one.batch) {
       VerifyOptions check = work_.check;
       check.input_shapes.clear();
@@ -157,7 +167,9 @@ class StepVerifier {
       if (!inputs.ok()) return inputs.status();
       check.inputs = {*std::move(inputs)};
       check.given = CaseKind::kUsual;
-      VerifyReport report = saturate::verify(original_, steps, check);
+      // One row alone is not padded, and its first tokens count.
+      VerifyReport report = one.batch > 1 ? saturate::verify(behind_padding_, behind_padding(steps, cached_.outputs), check)
+                                          : saturate::verify(work_.model, steps, check);
       if (report.status != VerifyStatus::kNotRun || one.batch == 1) return report;
     }
   }
@@ -204,7 +216,7 @@ class StepVerifier {
   Work& work_;
   const CachedModel& cached_;
   const CacheOptions& options_;
-  const Model original_;
+  const Model behind_padding_;
   double most_ = 0;
   std::string lengths_;
 };

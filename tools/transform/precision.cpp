@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -90,6 +91,8 @@ Places convertible(const Node& node, const OpSchema& schema, const Types& types,
 
 constexpr const char* kPosition = "an angle or a position";
 constexpr const char* kNorm = "of a norm";
+constexpr const char* kGuarded = "a number near 0 keeps it from 0";
+constexpr const char* kCompared = "compared with a number that the type has not";
 
 Node cast_node(const std::string& from, const std::string& to, DType dtype) {
   return make_node("Cast", {from}, to, {Attribute::of("to", static_cast<std::int64_t>(dtype))});
@@ -116,6 +119,8 @@ class Converter {
     find_counts();
     find_exact();
     find_norms();
+    find_guarded();
+    find_compared();
     if (options_.interface) change_interface();
     std::vector<Node>& nodes = out_.model.graph.nodes;
     nodes.clear();
@@ -194,6 +199,68 @@ class Converter {
         if (const Node* maker = maker_of(read); maker && types_.is_float(read) && exact_.emplace(maker, kPosition).second)
           work.push_back(maker);
     }
+  }
+
+  // What a number near 0 keeps from 0 (an epsilon that is added, or a bound), and what is divided by it: the number would be 0 in halves.
+  void find_guarded() {
+    std::vector<const Node*> work;
+    std::unordered_set<const Node*> seen;
+    const auto keep = [&](const Node& node) {
+      exact_.emplace(&node, kGuarded);
+      if (seen.insert(&node).second) work.push_back(&node);
+    };
+    for (const Node& node : model_.graph.nodes) {
+      const auto is_guard = [&](const std::string& read) {
+        const auto it = constants_.find(read);
+        return it != constants_.end() && it->second->dtype() == DType::kFloat && is_near_zero(*it->second);
+      };
+      const bool guards = node.domain.empty() && one_of(node.op_type, {"Add", "Sub", "Max", "Clip", "Where"});
+      if (guards && std::any_of(node.inputs.begin(), node.inputs.end(), is_guard)) keep(node);
+    }
+    while (!work.empty()) {
+      const Node* from = work.back();
+      work.pop_back();
+      for (const std::string& made : from->outputs)
+        for (const Node* reader : readers_of(made)) {
+          const bool divides = is_operator(*reader, "Div") && reader->inputs[1] == made;
+          if (divides) exact_.emplace(reader, kGuarded);
+          const bool hands_on = has(Trait::kMovement, *reader) && reader->inputs[0] == made;
+          if (hands_on || (reader->domain.empty() && one_of(reader->op_type, {"Sqrt", "Reciprocal", "Pow", "Log"}))) keep(*reader);
+          if (is_operator(*from, "Reciprocal") && is_operator(*reader, "Mul")) exact_.emplace(reader, kGuarded);
+        }
+    }
+  }
+
+  // Comparisons with constants that the type rounds, and what only moves or scales what is compared.
+  void find_compared() {
+    std::vector<const Node*> work;
+    for (const Node& node : model_.graph.nodes) {
+      if (!node.domain.empty() || !one_of(node.op_type, {"Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"})) continue;
+      const auto is_rounded = [&](const std::string& read) {
+        const auto it = constants_.find(read);
+        return it != constants_.end() && it->second->dtype() == DType::kFloat && !weights_.holds(*it->second);
+      };
+      if (std::any_of(node.inputs.begin(), node.inputs.end(), is_rounded) && exact_.emplace(&node, kCompared).second) work.push_back(&node);
+    }
+    while (!work.empty()) {
+      const Node* node = work.back();
+      work.pop_back();
+      for (const std::string& read : node->inputs)
+        if (const Node* maker = maker_of(read); maker && types_.is_float(read) && reads_one_value(*maker))
+          if (exact_.emplace(maker, kCompared).second) work.push_back(maker);
+    }
+  }
+
+  // Element by element, or moved, of one value and constants.
+  bool reads_one_value(const Node& node) const {
+    if (has(Trait::kMovement, node)) return true;
+    const auto is_value = [&](const std::string& read) { return !read.empty() && !constants_.contains(read); };
+    return node.domain.empty() && has(Trait::kElementwise, node) && std::count_if(node.inputs.begin(), node.inputs.end(), is_value) == 1;
+  }
+
+  std::span<const Node* const> readers_of(const std::string& value) const {
+    const auto it = uses_.find(value);
+    return it == uses_.end() ? std::span<const Node* const>() : std::span<const Node* const>(it->second);
   }
 
   // Norms in parts: the difference from the mean, squares, and what is divided by the root of their sum. Their sums stay in float, so that
@@ -281,9 +348,13 @@ class Converter {
   bool has_beyond(const Tensor& tensor) const {
     if (tensor.dtype() != DType::kFloat) return false;
     const HalfWeights::Reach reach = weights_.reach_of(tensor);
+    return is_near_zero(tensor) || (!options_.any_size && std::max(reach.above, reach.below) > largest_number(options_.to));
+  }
+
+  bool is_near_zero(const Tensor& tensor) const {
+    const HalfWeights::Reach reach = weights_.reach_of(tensor);
     const double most = std::max(reach.above, reach.below);
-    if (most != 0 && most < least_number(options_.to)) return true;
-    return !options_.any_size && most > largest_number(options_.to);
+    return most != 0 && most < least_number(options_.to);
   }
 
   // Whether it reads or makes numbers that the type has not.

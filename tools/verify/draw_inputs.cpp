@@ -7,6 +7,7 @@
 #include <set>
 
 #include "fmt/format.h"
+#include "tools/verify/draw_lengths.h"
 #include "tools/verify/draw_numbers.h"
 
 namespace saturate {
@@ -45,6 +46,7 @@ InputDrawer::InputDrawer(const Model& model, Sizes fixed) : fixed_(std::move(fix
   }
   collect_symbols();
   add_landmarks(uses.constants());
+  lengths_ = length_inputs(model.graph);
   for (const Node& node : model.graph.nodes)
     for (const Attribute& a : node.attributes)
       if (a.type == AttributeType::kStrings && node.domain == "ai.onnx.ml")
@@ -307,6 +309,7 @@ absl::StatusOr<Inputs> InputDrawer::draw(const Sizes& sizes, const DrawStyle& st
     if (!value.ok()) return value.status();
     out[input.info.name] = *std::move(value);
   }
+  fit_lengths(lengths_, out, random);
   return out;
 }
 

@@ -128,6 +128,7 @@ class InputDrawer {
   Twins twins_;
   std::vector<std::string> words_;  // categories that encoders of the model know; others may be refused
   std::vector<double> landmarks_;   // single constants of the models
+  std::vector<LengthInputs> lengths_;
   Sizes fixed_;
 };
 

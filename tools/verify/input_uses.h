@@ -25,6 +25,14 @@ struct QuantizerHint {
   double step = 1, low = 0, high = 0;
 };
 
+// Inputs of the model that a GroupQueryAttention reads as they are.
+struct LengthInputs {
+  std::string rows, past;     // the query and the past keys; "" where they are no inputs, or the node has none
+  std::string last, total;    // seqlens_k (the index of the last key of each row) and total_sequence_length
+  bool has_past = false;      // whether the node takes one at all
+  bool past_is_fixed = true;  // a buffer, whose length the model says
+};
+
 class InputUses {
  public:
   explicit InputUses(const Graph& graph);

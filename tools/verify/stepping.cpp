@@ -265,7 +265,9 @@ class Stepping {
       return out;
     }
     if (far && options_.windows.empty()) return {{1, length, std::max<std::int64_t>(1, length - kStepsThere), 1, 0}};
-    const std::vector<std::int64_t> windows = options_.windows.empty() ? std::vector<std::int64_t>{1, 3} : options_.windows;
+    std::vector<std::int64_t> windows = options_.windows.empty() ? std::vector<std::int64_t>{1, 3} : options_.windows;
+    // A token that sees later ones of a prefix is noticed where it comes alone, before an empty cache.
+    if (std::find(windows.begin(), windows.end(), 1) == windows.end()) windows.push_back(1);
     for (const std::int64_t w : windows) out.push_back({1, length, std::min(w, length), std::min(w, length), 0});
     if (options_.windows.empty() && length > 4) out.push_back({1, length, length / 2, 1, 0});
     return out;

@@ -17,7 +17,8 @@ struct SteppingOptions {
   Inputs arrays;                       // what an encoder gives the whole model, by name; what is missing is drawn
   bool both_cached = false;            // the first model has a cache, too, of whatever dtype and layout, and goes through the same steps
   std::vector<std::int64_t> lengths;   // of sequences; empty: several, up to what the models hold
-  std::vector<std::int64_t> windows;   // tokens of a step; empty: 1, 3, and half of the sequence before single ones; or the fixed one
+  std::vector<std::int64_t>
+      windows;  // tokens of a step beside single ones; empty: 3, and half of the sequence before single ones; or the fixed one
   // Default: 1e-3 of what is usual in a row of logits; 2e-2 of the largest where the models compute in 16 bits.
   std::optional<double> rtol, atol;
   std::uint64_t seed = 0;  // of the tokens
