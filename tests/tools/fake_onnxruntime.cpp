@@ -46,7 +46,8 @@ constexpr std::size_t kBytes[] = {0, 4, 1, 1, 2, 2, 4, 8, 0, 1, 2, 8};
 
 bool asked(const Session& session, std::string_view what) {
   const std::string word = "judge_" + std::string(what) + "_";
-  return session.model.find(word + std::to_string(session.level)) != std::string::npos || session.model.find(word + "any") != std::string::npos;
+  return session.model.find(word + std::to_string(session.level)) != std::string::npos ||
+         session.model.find(word + "any") != std::string::npos;
 }
 
 Status* wrong(const Session& session, const std::string& where) {
@@ -72,8 +73,8 @@ Status* create_session(const Env*, const void* model, std::size_t bytes, const S
   return wrong(**out, "load");
 }
 
-Status* run(Session* session, const RunOptions*, const char* const*, const Value* const* inputs, std::size_t, const char* const*, std::size_t,
-            Value** outputs) {
+Status* run(Session* session, const RunOptions*, const char* const*, const Value* const* inputs, std::size_t, const char* const*,
+            std::size_t, Value** outputs) {
   if (Status* status = wrong(*session, "run")) return status;
   auto* out = new Value(*inputs[0]);
   out->own.assign(static_cast<const char*>(inputs[0]->data), bytes_of(*inputs[0]));
@@ -97,7 +98,9 @@ Api api() {
   a.SetSessionGraphOptimizationLevel = [](SessionOptions* o, int level) { return o->level = level, static_cast<Status*>(nullptr); };
   a.SetIntraOpNumThreads = [](SessionOptions*, int) { return static_cast<Status*>(nullptr); };
   a.SessionGetInputCount = [](const Session*, std::size_t* out) { return *out = 1, static_cast<Status*>(nullptr); };
-  a.SessionGetInputName = [](const Session*, std::size_t, Allocator*, char** out) { return *out = ::strdup("x"), static_cast<Status*>(nullptr); };
+  a.SessionGetInputName = [](const Session*, std::size_t, Allocator*, char** out) {
+    return *out = ::strdup("x"), static_cast<Status*>(nullptr);
+  };
   a.CreateRunOptions = [](RunOptions** out) { return *out = nullptr, static_cast<Status*>(nullptr); };
   a.RunOptionsSetRunLogSeverityLevel = [](RunOptions*, int) { return static_cast<Status*>(nullptr); };
   a.CreateTensorAsOrtValue = [](Allocator*, const std::int64_t* dims, std::size_t rank, int dtype, Value** out) {
@@ -106,7 +109,8 @@ Api api() {
     (*out)->data = (*out)->own.data();
     return static_cast<Status*>(nullptr);
   };
-  a.CreateTensorWithDataAsOrtValue = [](const MemoryInfo*, void* data, std::size_t, const std::int64_t* dims, std::size_t rank, int dtype, Value** out) {
+  a.CreateTensorWithDataAsOrtValue = [](const MemoryInfo*, void* data, std::size_t, const std::int64_t* dims, std::size_t rank, int dtype,
+                                        Value** out) {
     return *out = new Value{dtype, {dims, dims + rank}, {}, data}, static_cast<Status*>(nullptr);
   };
   a.GetTensorMutableData = [](Value* v, void** out) { return *out = v->data, static_cast<Status*>(nullptr); };
@@ -127,7 +131,9 @@ Api api() {
   a.ReleaseTensorTypeAndShapeInfo = [](ShapeInfo* s) { delete s; };
   a.ReleaseSessionOptions = [](SessionOptions* o) { delete o; };
   a.HasValue = [](const Value*, int* out) { return *out = 1, static_cast<Status*>(nullptr); };
-  a.AddExternalInitializers = [](SessionOptions*, const char* const*, const Value* const*, std::size_t) { return static_cast<Status*>(nullptr); };
+  a.AddExternalInitializers = [](SessionOptions*, const char* const*, const Value* const*, std::size_t) {
+    return static_cast<Status*>(nullptr);
+  };
   return a;
 }
 

@@ -16,8 +16,8 @@ namespace {
 
 // Of one number more than the identity, or of none. The name of the graph tells the fake runtime what to do (fake_onnxruntime.cpp).
 Model identity(const std::string& name) {
-  auto model = parse_model_text(fmt::format("<ir_version: 8, opset_import: [\"\" : 18]>\n{} (float[n] x) => (float[n] y) {{ y = Identity (x) }}", name),
-                                "test");
+  auto model = parse_model_text(
+      fmt::format("<ir_version: 8, opset_import: [\"\" : 18]>\n{} (float[n] x) => (float[n] y) {{ y = Identity (x) }}", name), "test");
   EXPECT_TRUE(model.ok()) << model.status();
   return model.ok() ? *std::move(model) : Model();
 }
@@ -71,7 +71,8 @@ TEST(Judge, AResultThatItRefusesIsAtFault) {
 }
 
 TEST(Judge, AResultThatEndsTheProcessIsAtFault) {
-  expect_fault(judged("a", "judge_load_dies_99"), "with its optimizations: the result does not load, and the original does: ended its process");
+  expect_fault(judged("a", "judge_load_dies_99"),
+               "with its optimizations: the result does not load, and the original does: ended its process");
   expect_fault(judged("a", "judge_run_dies_99"), "a fake abort");
   expect_fault(judged("a", "judge_run_dies_0"), "without its optimizations");
 }

@@ -232,8 +232,8 @@ struct Options {
   std::vector<Values> more_inputs = {};  // and these, one case each
   std::optional<Runtime> runtime = {};   // that runs the models when they are compared; nullopt: ours. `max_memory` does not bind it
   // Who judges: "saturate", "onnxruntime" (in a process of its own), "onnxruntime=PATH" of its shared library. None: saturate, and
-  // onnxruntime where `onnxruntime`, the variable SATURATE_ONNXRUNTIME or `installed_onnxruntime` names it: a shared library, or the folder of
-  // the package. It is code, and trusted.
+  // onnxruntime where `onnxruntime`, the variable SATURATE_ONNXRUNTIME or `installed_onnxruntime` names it: a shared library, or the folder
+  // of the package. It is code, and trusted.
   std::vector<std::string> judges = {};
   std::string onnxruntime = {}, installed_onnxruntime = {};
 

@@ -86,16 +86,18 @@ void add_check(CLI::App* app, VerifyArgs& args, const std::string& who_runs) {
   add_max_memory(app, args.max_memory,
                  "memory in MB that the tensors of one run, or of what is folded, may take together (default: 4096 for a run, 256 or four "
                  "times the weights for folding)");
-  app->add_option("--judge", args.judges,
-                  "who judges the result: saturate, onnxruntime (in a process of its own) or onnxruntime=PATH of its shared library; may be "
-                  "repeated (default: saturate, and onnxruntime where it is installed)")
+  app->add_option(
+         "--judge", args.judges,
+         "who judges the result: saturate, onnxruntime (in a process of its own) or onnxruntime=PATH of its shared library; may be "
+         "repeated (default: saturate, and onnxruntime where it is installed)")
       ->type_name("NAME")
       ->expected(1)
       ->take_all();
-  app->add_option("--onnxruntime", args.onnxruntime,
-                  fmt::format("shared library of ONNX Runtime, or the folder of its package (default: the package's, or the variable {}); it "
-                              "is code, and trusted",
-                              kOnnxruntimeVariable))
+  app->add_option(
+         "--onnxruntime", args.onnxruntime,
+         fmt::format("shared library of ONNX Runtime, or the folder of its package (default: the package's, or the variable {}); it "
+                     "is code, and trusted",
+                     kOnnxruntimeVariable))
       ->type_name("PATH");
   add_runtime(app, args.runtime, who_runs);
   for (const char* name : {"--model-check-inputs", "--input-data-path"}) app->add_option(name, args.inputs)->group("")->expected(1);

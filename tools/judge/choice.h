@@ -18,8 +18,8 @@ struct JudgeWords {
 };
 
 // Puts the judges into `check`, which has threads, memory and `cancel` already. One that was asked for and can't be had is an error of one
-// line (kNotFound, kFailedPrecondition; wrong usage for words that mean nothing); where none was asked for, check.no_judge tells why there is
-// none.
+// line (kNotFound, kFailedPrecondition; wrong usage for words that mean nothing); where none was asked for, check.no_judge tells why there
+// is none.
 absl::Status choose_judges(const JudgeWords& words, VerifyOptions& check);
 // The first of the judges as the runtime that alone runs models, without its optimizations; the others stay.
 void take_runtime(std::vector<std::shared_ptr<Judge>>& judges, OtherRuntime& runtime);

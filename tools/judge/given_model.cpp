@@ -55,8 +55,7 @@ class Places {
     std::uint64_t end = 0;
     for (const auto& [place, tensor] : weights) end = aligned_end(end) + place.bytes;
     const auto file = std::make_shared<const OpenFile>(file_without_name(end));
-    if (file->number() < 0)
-      return absl::UnavailableError(fmt::format("no file for {} bytes of weights: {}", end, std::strerror(errno)));
+    if (file->number() < 0) return absl::UnavailableError(fmt::format("no file for {} bytes of weights: {}", end, std::strerror(errno)));
     const auto number = static_cast<std::uint32_t>(to_.files.size());
     to_.files.push_back(file);
     end = 0;

@@ -40,9 +40,7 @@ std::string one_line(std::string text) {
   return text.size() > kToldOfStderr ? "..." + text.substr(text.size() - kToldOfStderr) : text;
 }
 
-std::string name_of_signal(int signal) {
-  return fmt::format("signal {} ({})", signal, ::strsignal(signal));
-}
+std::string name_of_signal(int signal) { return fmt::format("signal {} ({})", signal, ::strsignal(signal)); }
 
 }  // namespace
 
@@ -99,7 +97,8 @@ class JudgeProcess {
 
   int spawn(const std::string& program, std::size_t memory, int socket, int errors) {
     const std::string parent = std::to_string(::getpid()), most = std::to_string(memory);
-    char* const arguments[] = {const_cast<char*>(program.c_str()), const_cast<char*>(parent.c_str()), const_cast<char*>(most.c_str()), nullptr};
+    char* const arguments[] = {const_cast<char*>(program.c_str()), const_cast<char*>(parent.c_str()), const_cast<char*>(most.c_str()),
+                               nullptr};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -166,7 +165,8 @@ struct Judge::Impl : std::enable_shared_from_this<Judge::Impl> {
     if (!answer.ok()) {
       process.reset();
       if (absl::IsCancelled(answer.status())) return answer.status();
-      return absl::FailedPreconditionError(fmt::format("ONNX Runtime ({}) can't judge: {}", setup.library, std::string(answer.status().message())));
+      return absl::FailedPreconditionError(
+          fmt::format("ONNX Runtime ({}) can't judge: {}", setup.library, std::string(answer.status().message())));
     }
     version = std::string(wire::Unpacker(*answer).text());
     greeted = true;
@@ -341,7 +341,8 @@ std::string judge_program() {
   namespace fs = std::filesystem;
   std::vector<fs::path> folders;
   Dl_info here{};
-  if (::dladdr(reinterpret_cast<const void*>(&judge_program), &here) && here.dli_fname) folders.push_back(fs::path(here.dli_fname).parent_path());
+  if (::dladdr(reinterpret_cast<const void*>(&judge_program), &here) && here.dli_fname)
+    folders.push_back(fs::path(here.dli_fname).parent_path());
   std::error_code ignored;
   folders.push_back(fs::read_symlink("/proc/self/exe", ignored).parent_path());
   for (const fs::path& folder : folders)
@@ -365,12 +366,14 @@ absl::StatusOr<std::string> onnxruntime_library(const std::string& path) {
   for (const char* folder : {"", "capi", "lib", "onnxruntime/capi"})
     for (const auto& entry : fs::directory_iterator(fs::path(path) / folder, ignored)) {
       const std::string name = entry.path().filename().string();
-      if (name.starts_with("libonnxruntime.so") && entry.is_regular_file(ignored)) found = std::max(found, fs::absolute(entry.path()).string());
+      if (name.starts_with("libonnxruntime.so") && entry.is_regular_file(ignored))
+        found = std::max(found, fs::absolute(entry.path()).string());
     }
   if (!found.empty()) return found;
-  return absl::NotFoundError(fmt::format("{}: no shared library of ONNX Runtime; name libonnxruntime.so.VERSION, or the folder of the package "
-                                         "onnxruntime, which holds it in capi/",
-                                         path));
+  return absl::NotFoundError(
+      fmt::format("{}: no shared library of ONNX Runtime; name libonnxruntime.so.VERSION, or the folder of the package "
+                  "onnxruntime, which holds it in capi/",
+                  path));
 }
 
 }  // namespace saturate

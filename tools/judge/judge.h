@@ -18,11 +18,11 @@ namespace saturate {
 using JudgeLevel = wire::Level;
 
 struct JudgeSetup {
-  std::string library;                           // ONNX Runtime's shared library. It is code, and trusted
-  std::string program = {};                      // the child; "": looked up beside this program
+  std::string library;       // ONNX Runtime's shared library. It is code, and trusted
+  std::string program = {};  // the child; "": looked up beside this program
   int threads = 1;
-  double hang_seconds = 30;                      // beyond what a run may take, see verdict.cpp
-  std::size_t memory = 0;                        // bytes of data that the child may have; 0: no limit of its own
+  double hang_seconds = 30;  // beyond what a run may take, see verdict.cpp
+  std::size_t memory = 0;    // bytes of data that the child may have; 0: no limit of its own
   const std::atomic<bool>* cancel = nullptr;
 };
 

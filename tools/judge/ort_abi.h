@@ -1,5 +1,6 @@
 // The part of ONNX Runtime's C interface that the judge uses, by the place of each function in its table. The table only ever grows at
-// its end, so that one of version 20 (ONNX Runtime 1.20) is in all later releases. Source: the header of the C interface (MIT); names are theirs.
+// its end, so that one of version 20 (ONNX Runtime 1.20) is in all later releases. Source: the header of the C interface (MIT); names are
+// theirs.
 #pragma once
 
 #include <cstddef>

@@ -25,9 +25,7 @@ std::size_t weight_bytes(const Model& model) {
   return bytes;
 }
 
-std::string_view said_of(JudgeLevel level) {
-  return level == JudgeLevel::kNone ? "without its optimizations" : "with its optimizations";
-}
+std::string_view said_of(JudgeLevel level) { return level == JudgeLevel::kNone ? "without its optimizations" : "with its optimizations"; }
 
 // An opset or a format that came after the release.
 bool is_too_new(const absl::Status& status) {
@@ -251,7 +249,8 @@ class Hearing {
     if (says_nothing(status, asked_.kernels_may_be_missing))
       return not_judged(is_too_new(status) ? "it is too old for the result: " : "", status);
     if (level != JudgeLevel::kNone && !peer.load().ok()) {
-      verdict_.notes.push_back(fmt::format("{} loads neither of the models {}: {}", judge_.name(), said_of(level), std::string(status.message())));
+      verdict_.notes.push_back(
+          fmt::format("{} loads neither of the models {}: {}", judge_.name(), said_of(level), std::string(status.message())));
       return true;
     }
     return fault(level, fmt::format("the result does not load, and the original does: {}", std::string(status.message())));

@@ -9,14 +9,15 @@ namespace saturate {
 
 // OK: the result loads at both levels, or the original doesn't either, or the judge can't tell. kDataLoss with one line: it doesn't.
 // `kernels_may_be_missing`: see VerifyOptions. `told`: where not null, why the judge can't tell.
-absl::Status loads_there(Judge& judge, const Model& original, const Model& result, bool kernels_may_be_missing, std::string* told = nullptr);
+absl::Status loads_there(Judge& judge, const Model& original, const Model& result, bool kernels_may_be_missing,
+                         std::string* told = nullptr);
 
 // A decoder and one with a cache, step by step as verify_by_stepping does here, with the runtime's optimizations.
 void ask_judge_by_stepping(Judge& judge, const Model& whole, const Model& cached, const SteppingOptions& options, VerifyReport& report);
 
-// Both models are loaded and run there, each without and with all of the runtime's optimizations, on inputs that `report` kept; where it has
-// none, inputs are searched for there. The result is at fault where it does not load, ends the process or hangs, or where its numbers lie
-// outside the tolerances, and the original at the same level is not as far from the original without optimizations.
+// Both models are loaded and run there, each without and with all of the runtime's optimizations, on inputs that `report` kept; where it
+// has none, inputs are searched for there. The result is at fault where it does not load, ends the process or hangs, or where its numbers
+// lie outside the tolerances, and the original at the same level is not as far from the original without optimizations.
 //
 // Adds the verdict to `report`; a fault makes it kDifferent. Where nothing was compared here, it becomes what the judge found.
 void ask_judge(Judge& judge, const Model& original, const Model& result, const VerifyOptions& options, VerifyReport& report);

@@ -14,7 +14,7 @@ namespace saturate::wire {
 
 // The socket's number in the child.
 inline constexpr int kSocket = 3;
-inline constexpr std::size_t kMostFiles = 16;                          // of one message
+inline constexpr std::size_t kMostFiles = 16;                         // of one message
 inline constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 30;  // of one message
 
 enum class Ask : std::uint8_t {
@@ -39,10 +39,8 @@ enum class Level : std::uint8_t { kNone = 0, kAll = 99 };  // as GraphOptimizati
 class Packer {
  public:
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
-  void number(T value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-  }
+  requires std::is_trivially_copyable_v<T>
+  void number(T value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
   void text(std::string_view value) {
     number(static_cast<std::uint64_t>(value.size()));
     bytes_.append(value);
@@ -58,8 +56,7 @@ class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) : left_(bytes) {}
   template <typename T>
-    requires std::is_trivially_copyable_v<T>
-  T number() {
+  requires std::is_trivially_copyable_v<T> T number() {
     T value{};
     const std::string_view part = take(sizeof value);
     if (part.size() == sizeof value) std::memcpy(&value, part.data(), sizeof value);

@@ -89,7 +89,8 @@ void CaseComparer::allow_for_peer(const CaseRun& one, VerifyCase& result) {
     // Both are the original's outputs, by its own order of them.
     VerifyCase moved;
     for (std::size_t i = 0; i < one.wanted.size(); ++i)
-      moved.outputs.push_back(compare_values(before.outputs[i].name, one.wanted[i], peer->outputs[i], tolerances_of(before.outputs[i].name)));
+      moved.outputs.push_back(
+          compare_values(before.outputs[i].name, one.wanted[i], peer->outputs[i], tolerances_of(before.outputs[i].name)));
     result = compared(one, {.noise = &noise});
     keep_what_is_ok(before, result);
     for (std::size_t i = 0; i < result.outputs.size(); ++i)

@@ -26,7 +26,7 @@ struct SteppingOptions {
   double seconds = 60;                        // a case that would end later is left out, and named in a note
   std::size_t memory = std::size_t{4} << 30;  // bytes of all tensors of a run that are alive at once
   const std::atomic<bool>* cancel = nullptr;
-  OtherRuntime runtime = {};  // that runs both instead of ours
+  OtherRuntime runtime = {};                        // that runs both instead of ours
   std::vector<std::shared_ptr<Judge>> judges = {};  // that run both, too
   std::string no_judge = {};                        // why there is none
 };

@@ -45,8 +45,10 @@ std::string judged_by(const VerifyReport& report) {
     if (j.verdict == JudgeVerdict::kEqual) where.push_back(j.name);
     if (j.verdict == JudgeVerdict::kNotJudged && why_not.empty()) why_not = fmt::format("not judged in {}: {}", j.name, j.message);
   }
-  if (report.runtime.empty()) where.push_back(where.empty() && !why_not.empty() ? "here only" : "here");
-  else if (where.empty()) where.push_back(report.runtime);
+  if (report.runtime.empty())
+    where.push_back(where.empty() && !why_not.empty() ? "here only" : "here");
+  else if (where.empty())
+    where.push_back(report.runtime);
   const std::string out = fmt::format("{}{}", where.front().starts_with("here") ? "" : "in ", fmt::join(where, " and "));
   return why_not.empty() ? out : fmt::format("{} ({})", out, why_not);
 }
