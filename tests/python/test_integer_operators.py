@@ -24,6 +24,8 @@ class Drawn:
 
     def integers(self, shape, dtype):
         info = np.iinfo(dtype)
+        if dtype == np.int8:  # of 7 bits: where a processor has no dot products, ONNX Runtime's sums of two products with uint8 saturate
+            return self.rng.integers(-64, 64, shape).astype(dtype)
         return self.rng.integers(info.min, info.max + 1, shape).astype(dtype)
 
     def quantized(self, name, shape, dtype, constant=False, axis=None, zero=None):

@@ -266,7 +266,7 @@ TEST(Api, ARuntimeOfTheCallerRunsBoth) {
   const auto same = verify(relus(), relus(), options);
   ASSERT_TRUE(same) << same.error().message;
   EXPECT_TRUE(same->equal);
-  EXPECT_NE(same->message.find("run by mine"), std::string::npos) << same->message;
+  EXPECT_NE(same->message.find("in mine, "), std::string::npos) << same->message;
   EXPECT_EQ(opened, 2);
   EXPECT_GE(runs, 4);
   runs = 0;
