@@ -175,7 +175,7 @@ def test_readme_is_short_and_begins_with_code():
 def words_of_screen(text):
     """Words of the screen, however its lines are broken; the time of this run, and the last bits of this processor, count for nothing."""
     text = re.sub(r"[0-9.]+ (?:us|ms|s)$", "TIME", text, count=1, flags=re.M)
-    return re.sub(r"difference [0-9.e-]+ of [0-9.e-]+, allowed [0-9.e-]+", "difference SMALL", text).split()
+    return re.sub(r"difference\s+[0-9.e-]+\s+of\s+[0-9.e-]+,\s+allowed\s+[0-9.e-]+", "difference SMALL", text).split()
 
 
 def test_the_screen_in_readme_is_what_the_command_prints(workplace):
