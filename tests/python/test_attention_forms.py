@@ -53,7 +53,7 @@ CASES = {
     "norm_of_half_with_operators_in_float": ("float16[b,s,8] x => float16[b,s,8] y", "",
         "t = Constant <value_float = 2.0> () i = Constant <value_ints = [-1]> () e1 = Constant <value_float = 0.001> () e = Cast <to = 10> (e1) x1 = Cast <to = 1> (x) m1 = ReduceMean (x1, i) m = Cast <to = 10> (m1) d = Sub (x, m) "
         "d1 = Cast <to = 1> (d) q1 = Pow (d1, t) q = Cast <to = 10> (q1) q2 = Cast <to = 1> (q) v1 = ReduceMean (q2, i) v = Cast <to = 10> (v1) a = Add (v, e) "
-        "a1 = Cast <to = 1> (a) s1 = Sqrt (a1) r = Cast <to = 10> (s1) y = Div (d, r)", {"norm": 1}),
+        "a1 = Cast <to = 1> (a) s1 = Sqrt (a1) r = Cast <to = 10> (s1) y = Div (d, r)", {}),  # means in half overflow where these do not
     "norm_of_half_with_squares_in_float": ("float16[b,s,8] x => float16[b,s,8] y", "",
         "t = Constant <value_float = 2.0> () i = Constant <value_ints = [-1]> () e1 = Constant <value_float = 0.001> () e = Cast <to = 10> (e1) m = ReduceMean (x, i) d = Sub (x, m) "
         "d1 = Cast <to = 1> (d) q = Pow (d1, t) v1 = ReduceMean (q, i) v = Cast <to = 10> (v1) a = Add (v, e) r = Sqrt (a) y = Div (d, r)", {"norm": 1}),
