@@ -68,6 +68,16 @@ def test_attention_of_one_key_for_older_opsets(tmp_path, opset):
     assert done.returncode != 0 and not (tmp_path / "no.onnx").exists()
 
 
+def test_attention_that_stays_assumes_nothing(tmp_path):
+    """Nor do models without one, whose inputs of NaN and infinities are compared as before."""
+    assert "finite_attention" not in str(run_ok(attention(tmp_path / "m.onnx", "t"), "-o", tmp_path / "o.onnx", "--target", "onnx", "--json").stdout)
+    nodes = [helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]), helper.make_node("MatMul", ["q", "kt"], ["s"]),
+             helper.make_node("Softmax", ["s"], ["p"], axis=-1), helper.make_node("MatMul", ["p", "v"], ["y"])]
+    inputs = [value("q", T.FLOAT, ["b", 2, "s", 4]), *(value(n, T.FLOAT, ["b", 2, "t", 4]) for n in "kv")]
+    path = saved(tmp_path / "spelled.onnx", nodes, inputs, [value("y", T.FLOAT, None)], opset=17)
+    assert "finite_attention" not in run_ok(path, "-o", tmp_path / "o.onnx", "--json").stdout
+
+
 @pytest.mark.parametrize("dtype", [T.INT64, T.INT32, T.INT8, T.UINT8])
 @pytest.mark.parametrize("opset", [23, 24])
 def test_masks_of_integers_are_added(tmp_path, dtype, opset):
