@@ -72,7 +72,7 @@ def test_one_operator_was_there(tmp_path):
 
 def test_assumptions_are_sentences(tmp_path):
     done = run_ok(BART, tmp_path / "out.onnx", "--cost", "nodes")
-    assert re.search(r"assumes where an Attention operator must.*and 3 more \(finite_attention, finite_scores, ids_in_range, no_empty_row; .*--no-assume", said(done))
+    assert re.search(r"assumes scores are finite where a mask hides them.*and 2 more \(finite_scores, ids_in_range, no_empty_row; .*--no-assume", said(done))
     assert "assumes nothing" in said(run_ok(BART, tmp_path / "out.onnx", "--rules", "none"))
 
 
