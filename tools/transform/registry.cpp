@@ -1,6 +1,7 @@
 // The table of passes, and how they are asked for.
 #include <algorithm>
 
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/transform/olive.h"
@@ -528,9 +529,11 @@ absl::StatusOr<PassCall> parse_step(std::string_view text) {
 }
 
 absl::StatusOr<std::vector<PassCall>> parse_steps(std::string_view json_text) {
-  const json parsed = json::parse(json_text, nullptr, false, true);
-  if (parsed.is_discarded()) return absl::InvalidArgumentError("passes: no JSON; give a list of {\"pass\": NAME, FIELD: VALUE}");
-  absl::StatusOr<std::vector<json>> items = pass_items(parsed);
+  const absl::StatusOr<json> parsed = read_json(json_text);
+  if (!parsed.ok())
+    return absl::InvalidArgumentError(
+        fmt::format("passes: no JSON ({}); give a list of {{\"pass\": NAME, FIELD: VALUE}}", std::string(parsed.status().message())));
+  absl::StatusOr<std::vector<json>> items = pass_items(*parsed);
   if (!items.ok()) return items.status();
   std::vector<PassCall> steps;
   for (const json& item : *items) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "onnx_bridge/file/io.h"
@@ -211,7 +212,7 @@ json pass_list_json() {
                         {"says", f.says},
                         {"allowed", allowed_text(f)},
                         {"required", f.required()},
-                        {"default", f.required() ? json(nullptr) : json::parse(f.otherwise)}});
+                        {"default", f.required() ? json(nullptr) : *read_json(f.otherwise)}});
     out.push_back({{"pass", pass.name},
                    {"does", pass.does},
                    {"compared", to_string(pass.compared)},
