@@ -10,6 +10,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/model/written.h"
 #include "tools/pipeline/local_functions.h"
 #include "tools/pipeline/needs.h"
 #include "tools/pipeline/provenance.h"
@@ -299,6 +300,13 @@ void note_effects(const RuleSet& rules, OptimizeReport& report) {
   }
 }
 
+// With the rule that made the value.
+absl::Status internal_error(const WritingFault& fault, const OptimizeReport& report) {
+  const auto made = std::find_if(report.made.begin(), report.made.end(), [&](const auto& m) { return m.output == fault.value; });
+  const std::string rule = made == report.made.end() || made->rule.empty() ? "no rule" : fmt::format("rule {}", made->rule);
+  return absl::InternalError(fmt::format("internal error: {} ({} made it); please report it with the model", fault.what, rule));
+}
+
 }  // namespace
 
 absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
@@ -359,6 +367,7 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
     if (auto s = bring_to_opset(result.model, own.kept); !s.ok()) return s;
   }
   if (task.has_rules()) fit_ir_version(result.model, target);
+  if (const auto fault = writing_fault(result.model)) return internal_error(*fault, report);
   report.after = graph_stats(result.model);
   report.needs = needs_of(report.after, runtime_of(&target));
   note_newer(attempt, task, report);
