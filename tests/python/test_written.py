@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import ROOT, SHARED, make_model, run_ok, value
+from conftest import ROOT, SHARED, assert_refused, listing, make_model, run, run_ok, value
 
 sys.path.insert(0, str(ROOT / "bench"))
 import loads  # noqa: E402
@@ -79,3 +79,63 @@ def test_what_is_refused_is_mended(tmp_path, case, verb):
         run_ok("transform", "out.onnxtxt", "-o", "out.onnx", "--pass", "strip_metadata", cwd=tmp_path)
     loads_in_onnxruntime(tmp_path / "out.onnx")
     run_ok("verify", "in.onnx", "out.onnx", cwd=tmp_path)
+
+
+# ---- bodies and functions
+
+def bodies(graph):
+    for n in graph.node:
+        for a in n.attribute:
+            if a.type == onnx.AttributeProto.GRAPH:
+                yield a.g
+                yield from bodies(a.g)
+
+
+def test_bodies_get_no_value_info(tmp_path):
+    """ONNX Runtime refuses a body whose types of captured values say other numbers than it infers around it."""
+    gelu = [node("Div", ["a", "root"], "d", "1"), node("Erf", ["d"], "e", "2"), node("Add", ["e", "one"], "p", "3"), node("Mul", ["a", "p"], "q", "4"),
+            node("Mul", ["q", "half"], "t", "5")]
+    constants = [helper.make_tensor(name, TensorProto.FLOAT, [], [number]) for name, number in (("root", 2 ** .5), ("one", 1), ("half", .5))]
+    model = make_model([node("Sin", ["x"], "a", "0"), choice(body(*gelu), SIN, "y")],
+                       [value("x", TensorProto.FLOAT, [2, 3]), value("c", TensorProto.BOOL, [])], [value("y", TensorProto.FLOAT, None)], constants, opset=20)
+    for g in bodies(model.graph):
+        g.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, tmp_path / "in.onnx")
+    run_ok("in.onnx", "-o", "out.onnx", "--target", "onnx", cwd=tmp_path)
+    made = onnx.load(tmp_path / "out.onnx")
+    assert "Gelu" in [n.op_type for g in bodies(made.graph) for n in g.node]
+    assert not [v.name for g in bodies(made.graph) for v in g.value_info]
+    loads_in_onnxruntime(tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17, 23])
+def test_functions_with_bodies_follow_the_opset(tmp_path, opset):
+    """One that can't be written out, since a body of it reads an attribute of the call."""
+    leaky = helper.make_node("LeakyRelu", ["a"], ["t"])
+    leaky.attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT))
+    total = node("ReduceSum", ["a"], "t")
+    function = helper.make_function("own", "F", ["a", "c"], ["y"], [choice(body(leaky), body(total), "y")], [helper.make_opsetid("", 18)], ["slope"])
+    for g in bodies(function):
+        g.output[0].type.tensor_type.ClearField("shape")
+    call = helper.make_node("F", ["x", "c"], ["y"], domain="own", slope=.25)
+    model = make_model([call], [value("x", TensorProto.FLOAT, ["n"]), value("c", TensorProto.BOOL, [])], [value("y", TensorProto.FLOAT, ["m"])],
+                       domains=["own"], functions=[function])
+    onnx.save(model, tmp_path / "in.onnx")
+    run_ok("in.onnx", "-o", "out.onnx", "--target", "onnx", "--opset", opset, cwd=tmp_path)
+    onnx.checker.check_model(onnx.load(tmp_path / "out.onnx"))
+    loads_in_onnxruntime(tmp_path / "out.onnx")
+
+
+def test_a_function_that_cannot_follow_is_refused(tmp_path):
+    mean = helper.make_function("own", "F", ["a", "axes", "c"], ["y"],
+                                [choice(body(helper.make_node("ReduceMean", ["a", "axes"], ["t"])), body(node("Sin", ["a"], "t")), "y")],
+                                [helper.make_opsetid("", 18)], ["unused"])
+    leaky = helper.make_node("LeakyRelu", ["a"], ["s"])
+    leaky.attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="unused", type=onnx.AttributeProto.FLOAT))
+    mean.node[0].attribute[1].g.node.insert(0, leaky)
+    model = make_model([helper.make_node("F", ["x", "axes", "c"], ["y"], domain="own", unused=.5)],
+                       [value("x", TensorProto.FLOAT, ["n"]), value("axes", TensorProto.INT64, [1]), value("c", TensorProto.BOOL, [])],
+                       [value("y", TensorProto.FLOAT, None)], domains=["own"], functions=[mean])
+    onnx.save(model, tmp_path / "in.onnx")
+    before = listing(tmp_path)
+    assert_refused(run("in.onnx", "-o", "out.onnx", "--target", "onnx", "--opset", 13, cwd=tmp_path), 1, tmp_path, before, "function own.F of opset 18")

@@ -364,8 +364,8 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
     auto whole = with_functions(std::move(result.model), rules, result.model.opset(""));
     if (!whole.ok()) return whole.status();
     result.model = *std::move(whole);
-    if (auto s = bring_to_opset(result.model, own.kept); !s.ok()) return s;
   }
+  if (auto s = bring_to_opset(result.model, own.kept, model.opset("")); !s.ok()) return s;
   if (task.has_rules()) fit_ir_version(result.model, target);
   if (const auto fault = writing_fault(result.model)) return internal_error(*fault, report);
   report.after = graph_stats(result.model);
