@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "fmt/format.h"
 #include "onnx_bridge/model/node_order.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/operators/attribute_values.h"
 
 namespace saturate {
 namespace {
@@ -180,7 +183,41 @@ class Mending {
   std::unordered_set<std::string> taken_;
 };
 
+// Visits the nodes of graph, bodies and functions with their opset.
+template <typename Visit>
+void for_each_node(const std::vector<Node>& nodes, std::int64_t opset, const Visit& visit) {
+  for (const Node& node : nodes) {
+    visit(node, opset);
+    for_each_body(node, [&](const Graph& body) { for_each_node(body.nodes, opset, visit); });
+  }
+}
+template <typename Visit>
+void for_each_node(const Model& model, const Visit& visit) {
+  for_each_node(model.graph.nodes, model.opset(""), visit);
+  for (const Function& f : model.functions) {
+    const auto own = f.opset_imports.find("");
+    for_each_node(f.nodes, own == f.opset_imports.end() ? model.opset("") : own->second, visit);
+  }
+}
+
+using StrangeValue = std::tuple<std::string, std::string, std::string>;  // operator, attribute, value
+
 }  // namespace
+
+std::optional<WritingFault> value_fault(const Model& model, const Model& before) {
+  std::set<StrangeValue> had;
+  for_each_node(before, [&](const Node& node, std::int64_t opset) {
+    if (const Attribute* a = unknown_value(node, opset, ValueUse::kRead)) had.emplace(node.op_type, a->name, a->s());
+  });
+  std::optional<WritingFault> fault;
+  for_each_node(model, [&](const Node& node, std::int64_t opset) {
+    const Attribute* a = fault ? nullptr : unknown_value(node, opset, ValueUse::kRead);
+    if (a && !had.contains({node.op_type, a->name, a->s()}))
+      fault = {fmt::format("{} of {} '{}' is '{}', which opset {} does not know", a->name, node.op_type, node.name, a->s(), opset),
+               first_output(node)};
+  });
+  return fault;
+}
 
 std::optional<WritingFault> writing_fault(const Model& model) {
   const Reading reading(model);

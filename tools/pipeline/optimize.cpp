@@ -367,7 +367,8 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
   }
   if (auto s = bring_to_opset(result.model, own.kept, model.opset("")); !s.ok()) return s;
   if (task.has_rules()) fit_ir_version(result.model, target);
-  if (const auto fault = writing_fault(result.model)) return internal_error(*fault, report);
+  const auto unfit = writing_fault(result.model);
+  if (const auto fault = unfit ? unfit : value_fault(result.model, model)) return internal_error(*fault, report);
   report.after = graph_stats(result.model);
   report.needs = needs_of(report.after, runtime_of(&target));
   note_newer(attempt, task, report);

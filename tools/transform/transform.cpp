@@ -6,6 +6,7 @@
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "onnx_bridge/file/io.h"
+#include "onnx_bridge/model/written.h"
 #include "tools/io/table.h"
 #include "tools/pipeline/report.h"
 
@@ -15,7 +16,9 @@ namespace {
 using nlohmann::json;
 
 // What was made must be a model that the loader takes. Weights are not copied for that.
-absl::Status check_structure(const Model& model) {
+absl::Status check_structure(const Model& model, const Model& before) {
+  if (const auto fault = value_fault(model, before))
+    return absl::InternalError(fmt::format("internal error: {}; please report it with the model", fault->what));
   std::vector<DetachedData> weights;
   const absl::StatusOr<std::string> bytes = serialize_model(model, 1024, weights);
   if (!bytes.ok()) return bytes.status();
@@ -102,7 +105,7 @@ class Runner {
     if (pass.compared == PassCheck::kRuns && !names_.empty()) verify();
     if (result_.failure) return;
     absl::Status status = pass.apply(*work_, step.args);
-    if (status.ok()) status = check_structure(work_->model);
+    if (status.ok()) status = check_structure(work_->model, start_);
     if (!status.ok()) {
       const std::string message(status.message());
       const std::string place = message.starts_with("pass ") || message.starts_with("surgeon ") ? "" : fmt::format("pass {}: ", pass.name);
