@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "egraph/dump.h"
 #include "egraph/egraph_impl.h"
+#include "egraph/read_json.h"
 
 namespace saturate {
 namespace {
@@ -132,9 +133,9 @@ class Loader {
 }  // namespace
 
 absl::StatusOr<LoadedEGraph> from_json(std::string_view text) {
-  const auto json = nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
-  if (json.is_discarded()) return bad("not JSON");
-  return Loader().load(json);
+  const auto json = read_json(text);
+  if (!json.ok()) return bad("not JSON");
+  return Loader().load(*json);
 }
 
 }  // namespace saturate

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "extract/json_mistake.h"
+#include "egraph/read_json.h"
 #include "extract/price/op_sizes.h"
 #include "extract/price/op_times.h"
 #include "extract/price/plugin_cost.h"
@@ -150,8 +150,9 @@ absl::StatusOr<std::unique_ptr<CostModel>> load_table(const std::string& path) {
   if (!file)
     return no_name_or_file(path, fmt::format("{}: no such cost model or file; {}", path, what_instead(path, builtin_cost_models())));
   const std::string text(std::istreambuf_iterator<char>(file), {});
-  const auto json = nlohmann::json::parse(text, nullptr, false, true);
-  if (json.is_discarded()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", path, json_mistake(text)));
+  const auto read = read_json(text);
+  if (!read.ok()) return absl::InvalidArgumentError(fmt::format("{}: not JSON: {}", path, std::string(read.status().message())));
+  const nlohmann::json& json = *read;
   if (!json.is_object() || !json.contains("costs") || !json["costs"].is_object())
     return absl::InvalidArgumentError(
         fmt::format("{}: not a cost table; wanted {{\"costs\": {{\"Op\": number, \"domain::Op\": number}}, \"default\": number}}", path));
@@ -180,6 +181,12 @@ CostOptions with_all_symbols(CostOptions options, const OnnxEGraph& g, const std
 }
 
 std::vector<std::string> builtin_cost_models() { return {"nodes", "flops", "bytes", "roofline", "measured"}; }
+
+bool is_cost_data(const std::string& name_or_path) {
+  const auto built_in = builtin_cost_models();
+  return name_or_path.ends_with(".json") || name_or_path.ends_with(".jsonl") ||
+         std::find(built_in.begin(), built_in.end(), name_or_path) != built_in.end();
+}
 
 absl::StatusOr<std::unique_ptr<CostModel>> load_cost_model(const std::string& name_or_path, const CostOptions& options) {
   if (!options.points.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -42,9 +43,9 @@ double FittedTimes::seconds(const OpUse& use) const {
 
 std::string FittedTimes::to_json() const {
   nlohmann::ordered_json out;
-  if (!machine_.empty()) out = nlohmann::ordered_json::parse(machine_, nullptr, false);
+  if (!machine_.empty()) out = read_json<nlohmann::ordered_json>(machine_).value_or(nlohmann::ordered_json());
   if (!out.is_object()) out = nlohmann::ordered_json::object();
-  out["roofline"] = nlohmann::ordered_json::parse(roofline_.to_json());
+  out["roofline"] = *read_json<nlohmann::ordered_json>(roofline_.to_json());
   out["fitted"] = {{"usual_ratio", usual_ratio_}, {"operators", nlohmann::ordered_json::object()}};
   for (const auto& [key, w] : weights_) out["fitted"]["operators"][key] = w;
   return out.dump(1) + "\n";
@@ -53,7 +54,9 @@ std::string FittedTimes::to_json() const {
 absl::StatusOr<FittedTimes> FittedTimes::parse(const std::string& text, const std::string& place) {
   FittedTimes out;
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto file = read_json(text);
+    if (!file.ok()) return absl::InvalidArgumentError(fmt::format("{}: {}", place, std::string(file.status().message())));
+    const nlohmann::json& json = *file;
     auto roofline = Roofline::parse(json.at("roofline").dump());
     if (!roofline.ok()) return absl::InvalidArgumentError(fmt::format("{}: {}", place, std::string(roofline.status().message())));
     out.roofline_ = *roofline;

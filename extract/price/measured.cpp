@@ -6,6 +6,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "egraph/read_json.h"
 #include "extract/price/op_features.h"
 #include "extract/price/time_fit.h"
 #include "fmt/format.h"
@@ -221,10 +222,10 @@ MeasuredTable::MeasuredTable(TimedRows timed)
 }
 
 std::string MeasuredTable::to_text(const TimedRows& rows) {
-  nlohmann::ordered_json head = rows.machine.empty() ? nlohmann::ordered_json::object() : nlohmann::ordered_json::parse(rows.machine);
+  nlohmann::ordered_json head = rows.machine.empty() ? nlohmann::ordered_json::object() : *read_json<nlohmann::ordered_json>(rows.machine);
   std::multimap<std::string, std::string> sorted;
   for (const std::string& line : rows.lines) {
-    const auto row = nlohmann::ordered_json::parse(line);
+    const auto row = *read_json<nlohmann::ordered_json>(line);
     nlohmann::ordered_json out{{"op", row["op"]}};
     for (const char* key : {"dtype", "in", "out", "const", "attrs", "seconds", "noise"})
       if (row.contains(key)) out[key] = row[key];

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 
@@ -74,7 +75,9 @@ absl::StatusOr<NpuTimes> NpuTimes::parse(const std::string& text, const std::str
   NpuTimes out;
   const auto bad = [&](const std::string& what) { return absl::InvalidArgumentError(fmt::format("{}: {}", place, what)); };
   try {
-    const auto json = nlohmann::json::parse(text, nullptr, true, true).at("npu");
+    const auto file = read_json(text);
+    if (!file.ok()) return bad(std::string(file.status().message()));
+    const nlohmann::json& json = file->at("npu");
     for (const auto& [name, price] : json.at("prices").items()) {
       const auto it = std::find(kNpuFeatureNames.begin(), kNpuFeatureNames.end(), name);
       if (it == kNpuFeatureNames.end()) return bad(fmt::format("npu: unknown price '{}'", name));

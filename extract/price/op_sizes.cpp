@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "egraph/read_json.h"
 #include "extract/price/integer_kernels.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -220,7 +221,7 @@ absl::StatusOr<TimedRows> read_timed_rows(const std::string& text, const std::st
   std::string line;
   for (std::size_t number = 1; std::getline(lines, line); ++number) {
     if (line.empty()) continue;
-    const auto row = nlohmann::json::parse(line, nullptr, false);
+    const auto row = read_json(line).value_or(nlohmann::json());
     if (row.is_object() && row.contains("graph")) continue;
     if (row.is_object() && row.contains("machine")) {
       out.machine = row.dump();

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "egraph/read_json.h"
 #include "extract/builtin_costs.h"
 #include "extract/price/fitted.h"
 #include "extract/price/measured.h"
@@ -142,7 +143,7 @@ absl::StatusOr<std::shared_ptr<const OpTimes>> load_op_times(const std::string& 
     return no_name_or_file(name, fmt::format("{}: no such cost model or file; {}", name, what_instead(name, builtin_cost_models())));
   const std::string text(std::istreambuf_iterator<char>(file), {});
   if (name.ends_with(".jsonl")) return measured(MeasuredTable::parse(text, name));
-  const auto json = nlohmann::json::parse(text, nullptr, false, true);
+  const auto json = read_json(text).value_or(nlohmann::json());
   if (json.is_object() && json.contains("npu")) {
     auto npu = NpuTimes::parse(text, name);
     if (!npu.ok()) return npu.status();

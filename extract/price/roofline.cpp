@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "egraph/read_json.h"
 #include "extract/price/op_sizes.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -54,8 +55,9 @@ std::string Roofline::to_json() const {
 absl::StatusOr<Roofline> Roofline::parse(const std::string& text) {
   Roofline out;
   try {
-    const auto json = nlohmann::json::parse(text);
-    for (const auto& [key, value] : json.items()) {
+    const auto json = read_json(text);
+    if (!json.ok()) return absl::InvalidArgumentError(fmt::format("roofline: {}", std::string(json.status().message())));
+    for (const auto& [key, value] : json->items()) {
       if (key == "launch")
         out.launch = value.get<double>();
       else if (key == "flops")

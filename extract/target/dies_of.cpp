@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include "absl/container/flat_hash_set.h"
+#include "egraph/read_json.h"
 #include "extract/builtin_runtimes.h"
-#include "nlohmann/json.hpp"
 
 namespace saturate {
 namespace {
@@ -27,7 +27,8 @@ struct DeadlyShape {
 
 std::vector<DeadlyShape> read_shapes() {
   std::vector<DeadlyShape> out;
-  for (const auto& entry : nlohmann::json::parse(kDiesOf)) {
+  const nlohmann::json shapes = *read_json(kDiesOf);
+  for (const auto& entry : shapes) {
     DeadlyShape shape{{}, entry.value("before", std::string()), entry.at("because")};
     for (const auto& s : entry.at("steps"))
       shape.steps.push_back({s.value("operators", std::set<std::string>()), s.value("dtypes", std::set<std::string>()),

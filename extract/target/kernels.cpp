@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "egraph/read_json.h"
 #include "extract/builtin_runtimes.h"
 #include "extract/target/runtime.h"
-#include "nlohmann/json.hpp"
 
 namespace saturate {
 namespace {
@@ -21,7 +21,7 @@ struct Kernels {
 
 Kernels read_kernels() {
   Kernels out;
-  const nlohmann::ordered_json table = nlohmann::ordered_json::parse(kKernels);
+  const nlohmann::ordered_json table = *read_json<nlohmann::ordered_json>(kKernels);
   out.oldest = table.at("releases").at(0);
   for (const auto& [op, release] : table.at("since").items()) out.since.emplace(op, release);
   for (const auto& [op, known] : table.at("dtypes").items())

@@ -13,6 +13,7 @@
 #include "extract/target/target_json.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
+#include "onnx_bridge/file/data_file.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/values/heads.h"
@@ -353,12 +354,13 @@ absl::Status find_cost_model(Target& target, const std::string& path) {
   const auto built_in = builtin_cost_models();
   std::string& cost = target.cost_model;
   if (std::find(built_in.begin(), built_in.end(), cost) != built_in.end()) return absl::OkStatus();
-  const bool costs = cost.ends_with(".json") || cost.ends_with(".jsonl");
-  if (!costs || cost.find('/') != std::string::npos)
+  if (!is_cost_data(cost) || cost.find('/') != std::string::npos)
     return absl::InvalidArgumentError(
         fmt::format("{}: cost_model: '{}' is neither built in ({}) nor a .json or .jsonl file beside the target; give it by --cost", path,
                     cost, fmt::join(built_in, ", ")));
   if (const std::size_t slash = path.rfind('/'); slash != std::string::npos) cost = path.substr(0, slash + 1) + cost;
+  if (const std::string why = no_data_file(cost, kMostNamedText); !why.empty())
+    return absl::InvalidArgumentError(fmt::format("{}: cost_model: '{}': {}", path, cost, why));
   return absl::OkStatus();
 }
 

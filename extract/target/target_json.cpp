@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "extract/json_mistake.h"
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/model/wrong_usage.h"
@@ -274,7 +274,7 @@ absl::Status read_key(const std::string& key, const json& value, Target& t) {
 ordered_json write_allowed(const std::map<std::string, std::vector<std::string>>& attributes) {
   ordered_json out = ordered_json::object();
   for (const auto& [name, allowed] : attributes)
-    for (const std::string& a : allowed) out[name].push_back(ordered_json::parse(a));
+    for (const std::string& a : allowed) out[name].push_back(*read_json<ordered_json>(a));
   return out;
 }
 
@@ -371,8 +371,9 @@ std::string refuse_attributes(const std::map<std::string, std::vector<std::strin
 }
 
 absl::StatusOr<Target> parse_target(const std::string& text, const std::string& place) {
-  const auto file = json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (file.is_discarded()) return bad(fmt::format("{}: not JSON: {}", place, json_mistake(text)));
+  const auto read = read_json(text);
+  if (!read.ok()) return bad(fmt::format("{}: not JSON: {}", place, std::string(read.status().message())));
+  const json& file = *read;
   if (!file.is_object()) return bad(fmt::format("{}: not a JSON object; see `saturate targets show ort-cpu` for the form", place));
   Target t;
   if (const auto base = file.find("extends"); base != file.end()) {
@@ -418,7 +419,7 @@ std::vector<std::string> known_wishes() {
 
 absl::Status add_wishes(const std::string& name, Target& target) {
   for (const auto& [known, text] : kWishes)
-    if (known == name) return read_wishes(json::parse(text), target);
+    if (known == name) return read_wishes(*read_json(text), target);
   return wrong_usage(fmt::format("--prefer {}: no such wish; {}", name, what_instead(name, known_wishes())));
 }
 

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
 #include "onnx_bridge/file/sparse.h"
+#include "onnx_bridge/operators/attribute_values.h"
 #include "onnx_bridge/operators/op_table.h"
 
 namespace saturate {
@@ -41,6 +42,9 @@ bool only_tensors(const OpSchema& schema, std::string_view type) {
 absl::Status check_against_schema(const Node& node, const std::string& domain, Step& step) {
   const OpSchema* schema = find_schema(domain, node.op_type, step.opset);
   if (schema == nullptr) return absl::OkStatus();
+  if (const Attribute* strange = unknown_value(node, *schema, ValueUse::kRead))
+    return absl::InvalidArgumentError(
+        fmt::format("{}: {} is '{}', which opset {} does not know", describe(node), strange->name, strange->s(), step.opset));
   for (std::size_t i = 0; i < 64 && !schema->inputs.empty(); ++i) {
     const bool listed = i < schema->inputs.size();
     const OpSchema::Formal& formal = listed ? schema->inputs[i] : schema->inputs.back();

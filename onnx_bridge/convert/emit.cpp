@@ -9,7 +9,6 @@
 #include "fmt/format.h"
 #include "onnx_bridge/convert/emit_parts.h"
 #include "onnx_bridge/model/constant_inputs.h"
-#include "onnx_bridge/model/node_names.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/model/uncalled_functions.h"
 #include "onnx_bridge/operators/canonical.h"
@@ -48,7 +47,9 @@ void take_dropped_inputs(const EmitTask& task, const OpsetForms& forms, Selected
 class NodeWriter {
  public:
   NodeWriter(const EmitTask& task, const SelectedNodes& nodes, const OpsetForms& forms, Graph& graph)
-      : task_(task), nodes_(nodes), forms_(forms), names_(task, nodes), graph_(graph) {}
+      : task_(task), nodes_(nodes), forms_(forms), names_(task, nodes), graph_(graph) {
+    note_node_names(task.model().graph);
+  }
 
   absl::Status write() {
     if (auto s = write_constants(); !s.ok()) return s;
@@ -161,9 +162,28 @@ class NodeWriter {
       else if (!node.outputs[i].empty() && !names_.take(node.outputs[i]))
         node.outputs[i] = names_.fresh("unused");
     }
+    node.name = given_name(node.name);
     note_domain(node.domain);
     note_written(unit, true, first_output(node), {first_output(node)});
     graph_.nodes.push_back(std::move(node));
+  }
+
+  void note_node_names(const Graph& graph) {
+    for (const Node& node : graph.nodes) {
+      model_node_names_.insert(node.name);
+      for_each_body(node, [this](const Graph& body) { note_node_names(body); });
+    }
+  }
+
+  // The name that a node has in the model; one like it where the model has two nodes of one name, which ONNX Runtime refuses.
+  std::string given_name(const std::string& name) { return name.empty() || node_names_.insert(name).second ? name : made_name(name); }
+
+  // A name for a node that is made: the model's node of this name may be about another value by now.
+  std::string made_name(const std::string& base) {
+    for (int k = 0;; ++k) {
+      std::string name = k == 0 ? base : fmt::format("{}_{}", base, k);
+      if (!model_node_names_.contains(name) && node_names_.insert(name).second) return name;
+    }
   }
 
   void note_written(const EmitUnit& unit, bool kept, const std::string& output, std::vector<std::string> values) const {
@@ -209,8 +229,8 @@ class NodeWriter {
       values.push_back(first_output(part));
       part.origin = nullptr;
       if (part.name.empty())
-        part.name =
-            unit.source && written->nodes.size() == 1 ? unit.source->node->name : fmt::format("{}/{}", part.outputs[0], part.op_type);
+        part.name = unit.source && written->nodes.size() == 1 ? given_name(unit.source->node->name)
+                                                              : made_name(fmt::format("{}/{}", part.outputs[0], part.op_type));
       note_domain(part.domain);
       graph_.nodes.push_back(std::move(part));
     }
@@ -242,7 +262,7 @@ class NodeWriter {
   }
 
   // Outputs whose value already bears another name.
-  void write_output_copies() const {
+  void write_output_copies() {
     for (std::size_t i = 0; i < task_.lowered.roots.size(); ++i) {
       const std::string& from = names_.of(task_.lowered.roots[i]);
       const std::string& to = task_.model().graph.outputs[i].name;
@@ -252,7 +272,7 @@ class NodeWriter {
       if (again) continue;
       Node copy;
       copy.op_type = "Identity";
-      copy.name = to + "/Identity";
+      copy.name = made_name(to + "/Identity");
       copy.inputs = {from};
       copy.outputs = {to};
       if (task_.options.written)
@@ -267,6 +287,7 @@ class NodeWriter {
   ValueNames names_;
   Graph& graph_;
   std::set<std::string> new_domains_;
+  std::unordered_set<std::string> model_node_names_, node_names_;  // of the model and its bodies; given so far
 };
 
 }  // namespace
@@ -286,7 +307,6 @@ absl::StatusOr<Model> emit_model(const OnnxEGraph& egraph, const Lowered& lowere
   if (forms->opset() > task.model().opset(""))
     out.ir_version = std::max<std::int64_t>(out.ir_version, ir_version_for_opset(forms->opset()));
   settle_constant_inputs(out, task.model());
-  make_node_names_unique(out.graph);
   write_types(task, nodes, writer.names(), out.graph);
   out.opset_imports[""] = forms->opset();
   for (const std::string& domain : writer.new_domains()) {

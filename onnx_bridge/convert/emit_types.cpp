@@ -55,6 +55,14 @@ void sharpen(const EmitTask& task, Id id, ValueInfo& info) {
 // ONNX Runtime's inference of the standard's Attention goes wrong where V's last dim is unknown: it makes an output of size 0.
 bool needs_types(const EmitTask& task, const EmitUnit& unit) { return !unit.source || key_name(task, unit) == "Attention"; }
 
+std::vector<Id> described_values(const EmitTask& task, const EmitUnit& unit, bool changed) {
+  std::vector<Id> values;
+  if (needs_types(task, unit)) values = unit.children;
+  for (const auto& [index, id] : unit.outputs)
+    if (!unit.source || has_dim_apart(task, changed, id)) values.push_back(id);
+  return values;
+}
+
 // Of what goes into and comes out of nodes made by rules: runtimes infer less than the facts know (a Reshape to a computed shape).
 // Also of a value with a dim whose name another dim of the inputs has: ONNX Runtime takes values of one name for equally large and reuses
 // their memory. Where they are not, the order of nodes would decide whether the model runs.
@@ -66,11 +74,7 @@ void describe_values(const EmitTask& task, const SelectedNodes& nodes, const Val
   for (std::size_t i = 0; i < graph.value_info.size(); ++i) given.emplace(graph.value_info[i].name, i);
   for (const Initializer& i : graph.initializers) known.insert(i.name);
   for (const EmitUnit& unit : nodes.units) {
-    std::vector<Id> values;
-    if (needs_types(task, unit)) values = unit.children;
-    for (const auto& [index, id] : unit.outputs)
-      if (!unit.source || has_dim_apart(task, changed, id)) values.push_back(id);
-    for (Id id : values) {
+    for (Id id : described_values(task, unit, changed)) {
       const Facts& f = task.g.facts(id);
       if (const auto it = given.find(names.of(id)); it != given.end()) sharpen(task, id, graph.value_info[it->second]);
       if (f.kind != Facts::Kind::kTensor || f.dtype == DType::kUndefined || !f.shape || !known.insert(names.of(id)).second) continue;
@@ -86,7 +90,8 @@ void describe_values(const EmitTask& task, const SelectedNodes& nodes, const Val
 void write_types(const EmitTask& task, const SelectedNodes& nodes, const ValueNames& names, Graph& graph) {
   const bool changed = std::any_of(nodes.units.begin(), nodes.units.end(), [](const EmitUnit& unit) { return unit.source == nullptr; });
   keep_value_info(task, names, changed, graph);
-  describe_values(task, nodes, names, changed, graph);
+  // ONNX Runtime refuses a body whose types say another number than it infers around the body, as a fold there makes it do.
+  if (!task.options.is_body) describe_values(task, nodes, names, changed, graph);
 }
 
 }  // namespace saturate

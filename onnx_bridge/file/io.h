@@ -45,13 +45,14 @@ struct SaveOptions {
 // inside; doc strings of parts and unknown fields have no place there). Tensors that came from external files are copied file to file into
 // `<path>.data`; a result stays external if its input was. A file of this name is left alone where the model that `path` replaces does not
 // refer to it, or the model being saved does. Then `<path>.2.data` is taken. What has an `origin` is written as that message with changed
-// names, types and subgraphs put in.
+// names, types and subgraphs put in. All of these write what ready_to_write() makes of the model (model/written.h).
 absl::Status save_model(const Model& model, const std::string& path, const SaveOptions& options = {});
 absl::StatusOr<std::string> serialize_model(const Model& model);
 // What stands for data that is left out.
 enum class LeftOutAs : std::uint8_t {
   kNothing,   // setting raw_data to what `detached` says gives the whole message
-  kExternal,  // the message says that the data is external, in a file that is not there; a runtime is to be given it by name
+  kExternal,  // the message says that the data is external, in a file that is not there; a runtime is to be given it by name. The model
+              // goes there as it is, whether it is ready to be written or not
 };
 // The same without the raw_data of initializers of at least `threshold` bytes.
 absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached,

@@ -13,6 +13,7 @@
 #include "onnx_bridge/file/output_file.h"
 #include "onnx_bridge/file/proto/convert.h"
 #include "onnx_bridge/file/save_files.h"
+#include "onnx_bridge/model/written.h"
 
 namespace saturate {
 namespace {
@@ -268,8 +269,11 @@ class Saver {
 absl::Status save(const Model& model, const std::string& path, const SaveOptions& options) {
   const absl::StatusOr<Destination> to = destination_of(path);
   if (!to.ok()) return to.status();
-  if (path.ends_with(".onnxtxt")) return save_text(model, *to, options);
-  return Saver(model, *to, options).run();
+  const absl::StatusOr<std::optional<Model>> ready = ready_to_write(model);
+  if (!ready.ok()) return absl::Status(ready.status().code(), fmt::format("{}: {}", path, std::string(ready.status().message())));
+  const Model& written = *ready ? **ready : model;
+  if (path.ends_with(".onnxtxt")) return save_text(written, *to, options);
+  return Saver(written, *to, options).run();
 }
 
 }  // namespace
@@ -297,10 +301,18 @@ absl::StatusOr<std::string> serialize(const ModelPieces& pieces) {
 
 }  // namespace
 
-absl::StatusOr<std::string> serialize_model(const Model& model) { return serialize(ModelPieces(model, nullptr, {}, false)); }
+absl::StatusOr<std::string> serialize_model(const Model& model) {
+  const absl::StatusOr<std::optional<Model>> ready = ready_to_write(model);
+  if (!ready.ok()) return ready.status();
+  return serialize(ModelPieces(*ready ? **ready : model, nullptr, {}, false));
+}
 
 absl::StatusOr<std::string> serialize_model(const Model& model, std::size_t threshold, std::vector<DetachedData>& detached, LeftOutAs as) {
-  return serialize(ModelPieces(model, nullptr, {}, false, {threshold, as, &detached}));
+  const Apart apart{threshold, as, &detached};
+  if (as == LeftOutAs::kExternal) return serialize(ModelPieces(model, nullptr, {}, false, apart));
+  const absl::StatusOr<std::optional<Model>> ready = ready_to_write(model);
+  if (!ready.ok()) return ready.status();
+  return serialize(ModelPieces(*ready ? **ready : model, nullptr, {}, false, apart));
 }
 
 }  // namespace saturate

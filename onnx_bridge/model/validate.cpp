@@ -1,12 +1,11 @@
 // Structure of untrusted graphs: each name defined once, every use defined, no cycles, no recursion.
 #include <algorithm>
-#include <functional>
-#include <queue>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "fmt/format.h"
 #include "onnx_bridge/file/proto/convert.h"
+#include "onnx_bridge/model/node_order.h"
 #include "onnx_bridge/operators/op_table.h"
 
 namespace saturate::proto {
@@ -29,91 +28,14 @@ void for_each_graph(const Node& node, const F& visit) {
   }
 }
 
-// Names that a node needs: its inputs, and what its subgraphs take from around them.
-std::vector<std::string> needs(const Node& node) {
-  std::vector<std::string> names;
-  for (const std::string& name : node.inputs)
-    if (!name.empty()) names.push_back(name);
-  for_each_graph(node, [&](const Attribute&, const Graph& g) {
-    for (std::string& name : captured_names(g)) names.push_back(std::move(name));
-  });
-  return names;
+void sort(std::vector<Node>& nodes, const Places& places) {
+  const std::vector<std::size_t> cycle = sort_nodes(nodes);
+  if (cycle.empty()) return;
+  std::string text;
+  for (std::size_t k = 0; k < cycle.size() && k < 8; ++k) text += (k ? " <- " : "") + node_text(nodes, cycle[k]);
+  if (cycle.size() > 8) text += " <- ...";
+  places.fail(fmt::format("the graph has a cycle: {} <- {}", text, node_text(nodes, cycle.front())));
 }
-
-class Sorter {
- public:
-  Sorter(std::vector<Node>& nodes, const Places& places) : nodes_(nodes), places_(places) {}
-
-  void run() {
-    for (std::size_t i = 0; i < nodes_.size(); ++i)
-      for (const std::string& name : nodes_[i].outputs)
-        if (!name.empty()) makers_.emplace(name, i);
-    edges();
-    if (!in_order_) sort();
-  }
-
- private:
-  void edges() {
-    users_.resize(nodes_.size());
-    waits_.assign(nodes_.size(), 0);
-    for (std::size_t i = 0; i < nodes_.size(); ++i)
-      for (const std::string& name : needs(nodes_[i])) {
-        const auto it = makers_.find(name);
-        if (it == makers_.end()) continue;
-        users_[it->second].push_back(i);
-        ++waits_[i];
-        if (it->second >= i) in_order_ = false;
-      }
-  }
-
-  void sort() {
-    std::vector<int> waits = waits_;
-    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-    for (std::size_t i = 0; i < nodes_.size(); ++i)
-      if (waits[i] == 0) ready.push(i);
-    std::vector<std::size_t> order;
-    while (!ready.empty()) {
-      const std::size_t i = ready.top();
-      ready.pop();
-      order.push_back(i);
-      for (std::size_t user : users_[i])
-        if (--waits[user] == 0) ready.push(user);
-    }
-    if (order.size() < nodes_.size()) report_cycle(waits);
-    std::vector<Node> sorted;
-    sorted.reserve(nodes_.size());
-    for (std::size_t i : order) sorted.push_back(std::move(nodes_[i]));
-    nodes_ = std::move(sorted);
-  }
-
-  // Among waiting nodes every one waits for another: walking backwards must meet a node twice.
-  [[noreturn]] void report_cycle(const std::vector<int>& waits) const {
-    std::vector<std::size_t> path;
-    std::size_t at = 0;
-    while (waits[at] == 0) ++at;
-    while (std::find(path.begin(), path.end(), at) == path.end()) {
-      path.push_back(at);
-      for (const std::string& name : needs(nodes_[at])) {
-        const auto it = makers_.find(name);
-        if (it == makers_.end() || waits[it->second] == 0) continue;
-        at = it->second;
-        break;
-      }
-    }
-    path.erase(path.begin(), std::find(path.begin(), path.end(), at));
-    std::string text;
-    for (std::size_t k = 0; k < path.size() && k < 8; ++k) text += (k ? " <- " : "") + node_text(nodes_, path[k]);
-    if (path.size() > 8) text += " <- ...";
-    places_.fail(fmt::format("the graph has a cycle: {} <- {}", text, node_text(nodes_, path.front())));
-  }
-
-  std::vector<Node>& nodes_;
-  const Places& places_;
-  absl::flat_hash_map<std::string_view, std::size_t> makers_;
-  std::vector<std::vector<std::size_t>> users_;
-  std::vector<int> waits_;
-  bool in_order_ = true;
-};
 
 bool is_constant(const Node& node) { return node.op_type == "Constant" && node.domain.empty() && node.outputs.size() == 1; }
 
@@ -293,7 +215,7 @@ void check_and_sort(Graph& graph, const Places& places) {
   check_outputs_once(graph.nodes, defined, places);
   for (const ValueInfo& v : graph.outputs)
     if (v.name.empty()) places.fail("a graph output has no name");
-  Sorter(graph.nodes, places).run();
+  sort(graph.nodes, places);
 }
 
 void check_and_sort(Function& function, const Places& places) {
@@ -301,7 +223,7 @@ void check_and_sort(Function& function, const Places& places) {
   for (const std::string& name : function.inputs)
     if (!defined.insert(name).second) places.fail(fmt::format("input '{}' is defined twice", name));
   check_outputs_once(function.nodes, defined, places);
-  Sorter(function.nodes, places).run();
+  sort(function.nodes, places);
 }
 
 void check_model(const Model& model, Places& places) {

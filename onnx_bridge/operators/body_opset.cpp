@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "onnx_bridge/model/subgraphs.h"
 #include "onnx_bridge/operators/canonical.h"
 #include "onnx_bridge/operators/op_table.h"
 
@@ -65,11 +66,75 @@ absl::StatusOr<std::vector<Node>> converted(const Node& node, std::int64_t from,
   return out;
 }
 
+bool has_body(const Node& node) {
+  bool any = false;
+  for_each_body(node, [&](const Graph&) { any = true; });
+  return any;
+}
+
+// Apart from what its bodies hold.
+bool means_the_same(const Node& node, std::int64_t from, std::int64_t to) {
+  if (!node.domain.empty()) return true;
+  const OpSchema *before = find_schema("", node.op_type, from), *after = find_schema("", node.op_type, to);
+  return before && before == after && !after->deprecated;
+}
+
+absl::StatusOr<std::shared_ptr<const Graph>> graph_in_opset(const Graph& graph, std::int64_t from, std::int64_t to) {
+  auto out = std::make_shared<Graph>(graph);
+  auto nodes = nodes_in_opset(graph.nodes, from, to);
+  if (!nodes.ok()) return nodes.status();
+  out->nodes = *std::move(nodes);
+  return std::shared_ptr<const Graph>(std::move(out));
+}
+
+// If, Loop and Scan stay as they are: newer versions only take more types, but for Scan of opset 8.
+absl::StatusOr<std::vector<Node>> with_bodies_in_opset(const Node& node, std::int64_t from, std::int64_t to) {
+  const bool known = !node.domain.empty() || (find_schema("", node.op_type, from) && find_schema("", node.op_type, to));
+  if (!known || (node.domain.empty() && node.op_type == "Scan" && (from < 9) != (to < 9)))
+    return absl::FailedPreconditionError(absl::StrCat(node.op_type, ": opset ", to, " has no such form of it"));
+  Node out = node;
+  for (Attribute& a : out.attributes) {
+    const auto convert = [&](std::shared_ptr<const Graph>& graph) -> absl::Status {
+      auto made = graph_in_opset(*graph, from, to);
+      if (made.ok()) graph = *std::move(made);
+      return made.status();
+    };
+    if (auto* one = std::get_if<std::shared_ptr<const Graph>>(&a.value))
+      if (absl::Status s = convert(*one); !s.ok()) return s;
+    if (auto* many = std::get_if<std::vector<std::shared_ptr<const Graph>>>(&a.value))
+      for (auto& graph : *many)
+        if (absl::Status s = convert(graph); !s.ok()) return s;
+  }
+  return std::vector<Node>{std::move(out)};
+}
+
 }  // namespace
 
+bool same_in_opset(const std::vector<Node>& nodes, std::int64_t from, std::int64_t to) {
+  return std::all_of(nodes.begin(), nodes.end(), [&](const Node& node) {
+    bool same = means_the_same(node, from, to);
+    for_each_body(node, [&](const Graph& body) { same = same && same_in_opset(body.nodes, from, to); });
+    return same;
+  });
+}
+
+absl::StatusOr<std::vector<Node>> nodes_in_opset(const std::vector<Node>& nodes, std::int64_t from, std::int64_t to) {
+  std::vector<Node> out;
+  for (const Node& node : nodes) {
+    auto written = node_in_opset(node, from, to);
+    if (!written.ok()) return written.status();
+    for (Node& n : *written) {
+      if (!means_the_same(node, from, to)) n.origin = nullptr;
+      out.push_back(std::move(n));
+    }
+  }
+  return out;
+}
+
 absl::StatusOr<std::vector<Node>> node_in_opset(const Node& node, std::int64_t from, std::int64_t to) {
-  const OpSchema *before = find_schema("", node.op_type, from), *after = find_schema("", node.op_type, to);
-  if (!node.domain.empty() || from == to || (before && before == after && !after->deprecated)) return std::vector<Node>{node};
+  if (from == to) return std::vector<Node>{node};
+  if (has_body(node)) return with_bodies_in_opset(node, from, to);
+  if (means_the_same(node, from, to)) return std::vector<Node>{node};
   Node bound = node;
   std::vector<Attribute> references;
   for (Attribute& a : bound.attributes) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "onnx_bridge/operators/attribute_values.h"
 #include "onnx_bridge/operators/canonical_util.h"
 
 namespace saturate {
@@ -40,6 +41,7 @@ bool fits(const Node& node, const OpSchema& schema) {
     const OpAttribute* known = schema.attribute(a.name);
     if (!known || !a.ref.empty() || a.type != known->type) return false;
   }
+  if (unknown_value(node, schema, ValueUse::kRead)) return false;
   return std::all_of(schema.attributes.begin(), schema.attributes.end(),
                      [&](const OpAttribute& a) { return !a.required || find_attribute(node.attributes, a.name) != nullptr; });
 }
@@ -145,6 +147,8 @@ bool write(Job& job) {
   if (schema->name == newest->name && !fit_attributes(job, *schema, *newest)) return false;
   canonical::sort_attributes(job.node);
   canonical::drop_trailing_absent(job.node);
+  if (const Attribute* strange = unknown_value(job.node, *schema, ValueUse::kWritten))
+    return job.fail(absl::StrCat(strange->name, " '", strange->s(), "'"));
   if (!fits(job.node, *schema)) return job.fail("its inputs, outputs or attributes");
   if (!dtypes_allowed(job, *schema)) return job.fail("its dtypes");
   place(job);

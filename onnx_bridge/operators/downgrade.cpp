@@ -203,9 +203,7 @@ bool softmax_down(Job& job) {
 }
 
 bool resize_down(Job& job) {
-  const std::string transform = job.string_attribute("coordinate_transformation_mode", "half_pixel");
   if (job.opset < 11) return job.fail("the operator in this form");
-  if (job.opset < 19 && transform == "half_pixel_symmetric") return job.fail("half_pixel_symmetric");
   if (job.opset < 18 && job.ints_attribute("axes")) return job.fail("attribute 'axes'");
   if (job.opset >= 13) return true;
   const bool roi = job.has(1), scales = job.has(2);

@@ -9,13 +9,14 @@ import subprocess
 import time
 import zipfile
 import zlib
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import DATA, SANITIZED, assert_refused, binary, listing, make_model, run, run_ok, start, tensor, value
+from conftest import DATA, ROOT, SANITIZED, assert_refused, binary, listing, make_model, run, run_ok, start, tensor, value
 
 F32, I64 = TensorProto.FLOAT, TensorProto.INT64
 BART = DATA / "bart_encoder.onnx"
@@ -146,6 +147,95 @@ def test_a_target_runs_no_code(tmp_path, small_model):
         for words in (["m.onnx", "--target", "t.json"], ["explain", "m.onnx", "--target", "t.json"], ["targets", "check", "m.onnx", "--target", "t.json"]):
             refused(tmp_path, words, place="t.json: cost_model: ")
     assert not (tmp_path / "marker").exists()
+
+
+EVIL = '#include <stdio.h>\n__attribute__((constructor)) void run(void) { fclose(fopen("marker", "w")); }\n'
+
+
+def pass_lists(passes):
+    """The command's words that give the list, for each place that takes one."""
+    Path("p.json").write_text(passes if isinstance(passes, str) else json.dumps(passes))
+    return [["transform", "m.onnx", "-o", "o.onnx", "--passes", "p.json"], ["m.onnx", "--before", "p.json"], ["m.onnx", "--after", "p.json"]]
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs a compiler")
+def test_a_list_of_passes_runs_no_code(tmp_path, small_model, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, small_model, "m.onnx")
+    (tmp_path / "evil.c").write_text(EVIL)
+    subprocess.run(["gcc", "-shared", "-fPIC", "evil.c", "-o", "evil.so"], check=True)
+    shutil.copy("evil.so", "evil.dylib")
+    (tmp_path / "t.json").write_text(json.dumps({"name": "t", "cost_model": "evil.so"}))
+    for fields in ({"cost": "./evil.so"}, {"cost": "evil.so"}, {"cost": str(tmp_path / "evil.so")}, {"cost": "evil.dylib"}, {"target": "t.json"}):
+        for words in pass_lists([{"pass": "optimize", **fields}]):
+            refused(tmp_path, words, code=(1, 2))
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("fields", [
+    {"pass": "optimize", "target": "PATH"}, {"pass": "optimize", "target": "PATH@1"}, {"pass": "optimize", "rules": ["PATH"]},
+    {"pass": "optimize", "cost": "PATH.json"}, {"pass": "merge", "model": "PATH", "joins": {"y": "x"}}, {"pass": "precision", "calibrate": "PATH"}])
+@pytest.mark.parametrize("kind", ["fifo", "device", "large"])
+def test_what_a_list_of_passes_names_ends(tmp_path, small_model, monkeypatch, fields, kind):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, small_model, "m.onnx")
+    for name in ("it", "it.json"):
+        if kind == "fifo":
+            os.mkfifo(name)
+        elif kind == "device":
+            os.symlink("/dev/zero", name)
+        else:
+            with open(name, "wb") as file:
+                file.truncate(3 << 30)
+    named = json.loads(json.dumps(fields).replace("PATH", "it"))
+    if kind == "large":  # a release behind a path is looked for where there is no file of the whole name
+        named = json.loads(json.dumps(named).replace("@1", ""))
+    words = pass_lists([named])[0]
+    before = sorted(os.listdir())
+    done = run(*words, timeout=30)
+    assert done.returncode in (1, 2) and len(done.stderr.splitlines()) == 1, done.stderr
+    assert ("regular file" in done.stderr) == (kind != "large") and sorted(os.listdir()) == before, done.stderr
+
+
+def test_a_list_of_passes_shows_no_words_of_files(tmp_path, small_model, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, small_model, "m.onnx")
+    for name in ("secret", "secret.json", "secret.onnxtxt"):
+        (tmp_path / name).write_text("root:hunter2:0:0\n")
+    (tmp_path / "words.json").write_text(json.dumps({"name": "hunter2", "hunter2": 1, "costs": {"hunter2": "hunter2"}}))
+    for fields in ({"target": "secret"}, {"target": "words.json"}, {"rules": ["secret"]}, {"cost": "secret.json"}, {"cost": "words.json"}):
+        done = run("transform", "m.onnx", "-o", "o.onnx", "--passes", str(pass_lists([{"pass": "optimize", **fields}])[0][-1]))
+        assert done.returncode in (1, 2) and "hunter2" not in done.stderr and "root" not in done.stderr, done.stderr
+        assert "says why" in done.stderr
+    done = run(*pass_lists([{"pass": "merge", "model": "secret.onnxtxt", "joins": {"y": "x"}}])[0])
+    assert done.returncode in (1, 2) and "hunter2" not in done.stderr and "root" not in done.stderr
+
+
+# ---- JSON ---------------------------------------------------------------------------------------------------------------------------
+
+DEEP = 100_000
+
+
+@pytest.mark.parametrize("text", ["[" * DEEP + "]" * DEEP, '{"a":' * DEEP + "1" + "}" * DEEP, "[" * DEEP,
+                                  '[{"pass": "optimize", "rules": ' + "[" * DEEP + "]" * DEEP + "}]"])
+def test_deep_json(tmp_path, small_model, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, small_model, "m.onnx")
+    for words in pass_lists(text):
+        refused(tmp_path, words, code=(1, 2))
+    for option in ("--target", "--cost"):
+        refused(tmp_path, ["m.onnx", option, "p.json"], place="p.json: ")
+    for line in (text, '{"op": ' + text + "}"):
+        Path("rows.jsonl").write_text(line)
+        refused(tmp_path, ["m.onnx", "--cost", "rows.jsonl"], place="rows.jsonl")
+        refused(tmp_path, ["cost", "fit", "rows.jsonl", "-o", "c.json"], place="rows.jsonl")
+
+
+def test_json_is_read_in_one_place():
+    """nlohmann's own parser knows no bound."""
+    found = [str(file.relative_to(ROOT)) for folder in ("egraph", "onnx_bridge", "rules", "extract", "kernels", "tools")
+             for file in (ROOT / folder).rglob("*") if file.suffix in (".h", ".cpp") and "json::parse(" in file.read_text()]
+    assert not found
 
 
 def test_costs_beside_a_target(tmp_path, small_model):

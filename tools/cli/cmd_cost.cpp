@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "egraph/read_json.h"
 #include "extract/extract.h"
 #include "extract/price/cost_quality.h"
 #include "extract/price/fitted.h"
@@ -81,7 +82,7 @@ absl::StatusOr<TimedRows> read_rows(const std::vector<std::string>& paths) {
     if (!text.ok()) return text.status();
     absl::StatusOr<TimedRows> rows = read_timed_rows(*text, path);
     if (!rows.ok()) return rows;
-    if (!all.machine.empty() && !rows->machine.empty() && json::parse(all.machine)["machine"] != json::parse(rows->machine)["machine"])
+    if (!all.machine.empty() && !rows->machine.empty() && (*read_json(all.machine))["machine"] != (*read_json(rows->machine))["machine"])
       return absl::InvalidArgumentError(fmt::format("{}: gathered on another machine than {}; fit each by itself", path, paths[0]));
     if (all.machine.empty()) all.machine = rows->machine;
     all.rows.insert(all.rows.end(), rows->rows.begin(), rows->rows.end());
@@ -132,7 +133,7 @@ absl::StatusOr<std::vector<NpuFigure>> read_figures(const CostArgs& args) {
     std::string line;
     for (std::size_t number = 1; std::getline(lines, line); ++number) {
       if (line.empty()) continue;
-      const json row = json::parse(line, nullptr, false);
+      const json row = read_json(line).value_or(json());
       if (!row.is_object() || !row.contains("graph") || !row["graph"].is_string() || !row.contains("seconds") ||
           !row["seconds"].is_number())
         return absl::InvalidArgumentError(fmt::format("{}:{}: wanted {{\"graph\": path, \"seconds\": number}}", path, number));
@@ -179,9 +180,9 @@ int fit(const CostArgs& args) {
   if (!rows.ok()) return fail(kExitFile, "", std::string(rows.status().message()), "");
   std::string text;
   if (args.kind == "roofline") {
-    ordered_json out = rows->machine.empty() ? ordered_json::object() : ordered_json::parse(rows->machine);
+    ordered_json out = rows->machine.empty() ? ordered_json::object() : *read_json<ordered_json>(rows->machine);
     const auto cache = out.value("cache_bytes", 0.0);
-    out["roofline"] = ordered_json::parse(fit_roofline(rows->rows, cache).to_json());
+    out["roofline"] = *read_json<ordered_json>(fit_roofline(rows->rows, cache).to_json());
     text = json_text(out, 1) + "\n";
   } else if (args.kind == "measured") {
     text = MeasuredTable::to_text(*rows);
@@ -219,7 +220,7 @@ absl::StatusOr<Graphs> read_graphs(const CostArgs& args, const Setup& setup) {
     std::size_t number = 0, at = 0;
     while (at < text->size()) {
       const std::size_t end = std::min(text->find('\n', at), text->size());
-      const json row = json::parse(text->substr(at, end - at), nullptr, false);
+      const json row = read_json(std::string_view(*text).substr(at, end - at)).value_or(json());
       at = end + 1;
       ++number;
       if (row.is_object() && !row.contains("graph")) continue;

@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "egraph/read_json.h"
 #include "extract/target/target.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
@@ -24,7 +25,7 @@ int list(const TargetsArgs& args) {
     if (!target.ok()) return fail(target.status(), name, "");
     rows.push_back(
         {target->name, fmt::format("{}-{}", target->min_opset, target->highest_opset()), target->cost_model, target->description});
-    all.push_back(ordered_json::parse(target_text(*target)));
+    all.push_back(*read_json<ordered_json>(target_text(*target)));
   }
   if (args.common.json)
     print_json(all);

@@ -11,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "onnx_bridge/file/external_data.h"
@@ -226,7 +227,7 @@ absl::Status end_repro(const std::string& folder, int exit_status, const std::st
   const std::string path = folder + "/repro.json";
   const absl::StatusOr<std::string> text = read_file(path);
   if (!text.ok()) return text.status();
-  ordered_json told = ordered_json::parse(*text, nullptr, false);
+  ordered_json told = read_json<ordered_json>(*text).value_or(ordered_json());
   if (!told.is_object()) return repro_error(path, "was changed while the run went on", "leave it alone until the end");
   told["exit_status"] = exit_status;
   told["message"] = message;

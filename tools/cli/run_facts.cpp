@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "tools/cli/repro.h"
@@ -63,7 +64,7 @@ std::uint64_t peak_memory() {
 json run_facts(const OptimizeArgs& args, const Target& target) {
   return {{"options", options_json(args)},
           {"files", files_json(args)},
-          {"target_contents", json::parse(target_text(target))},
+          {"target_contents", *read_json(target_text(target))},
           {"target_release", target.release ? json(target.release->version) : json(nullptr)},
           {"machine", machine_json()},
           {"peak_memory_bytes", peak_memory()},

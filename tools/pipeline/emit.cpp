@@ -40,6 +40,7 @@ absl::StatusOr<Model> emit_into(const Grown& grown, const Chosen& chosen, const 
 absl::StatusOr<EmitModelOptions> emit_model_options(const Grown& grown, const Chosen& chosen, const EmitOptions& options, Emitted& emitted,
                                                     const Task& task) {
   EmitModelOptions out;
+  out.is_body = grown.body_model != nullptr;
   out.opset = options.opset;
   out.max_opset = options.limit;
   out.reserved = &emitted.names;

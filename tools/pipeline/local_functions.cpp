@@ -200,25 +200,18 @@ bool is_same_function(const Function& function, const RuleSet& rules) {
   return true;
 }
 
-absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& functions) {
+absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& functions, std::int64_t before) {
   const std::int64_t opset = model.opset("");
   for (Function& f : model.functions) {
     const auto own = f.opset_imports.find("");
-    if (!functions.contains({f.domain, f.name}) || own == f.opset_imports.end() || own->second == opset) continue;
-    std::vector<Node> nodes;
-    for (const Node& node : f.nodes) {
-      bool has_body = false;
-      for_each_body(node, [&](const Graph&) { has_body = true; });
-      auto written =
-          has_body ? absl::FailedPreconditionError("a graph within an operator is not converted") : node_in_opset(node, own->second, opset);
-      if (!written.ok())
-        return absl::FailedPreconditionError(fmt::format("function {} of opset {} stays, and opset {} is asked for: {}",
-                                                         qualified_name(f.domain, f.name), own->second, opset,
-                                                         std::string(written.status().message())));
-      for (Node& n : *written) n.origin = nullptr;
-      std::move(written->begin(), written->end(), std::back_inserter(nodes));
-    }
-    f.nodes = std::move(nodes);
+    if (own == f.opset_imports.end() || own->second == opset) continue;
+    if (!functions.contains({f.domain, f.name}) && (before == opset || same_in_opset(f.nodes, own->second, opset))) continue;
+    auto nodes = nodes_in_opset(f.nodes, own->second, opset);
+    if (!nodes.ok())
+      return absl::FailedPreconditionError(
+          fmt::format("function {} of opset {} stays, and opset {} is written: {}; --keep-opset keeps the model's",
+                      qualified_name(f.domain, f.name), own->second, opset, std::string(nodes.status().message())));
+    f.nodes = *std::move(nodes);
     own->second = opset;
     f.origin = nullptr;
   }

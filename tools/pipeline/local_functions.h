@@ -22,7 +22,8 @@ absl::StatusOr<Model> with_functions(Model model, const RuleSet& rules, std::int
 // Whether a function of a model says the same as that of this name in the rules, but for what the functions that it calls say.
 bool is_same_function(const Function& function, const RuleSet& rules);
 
-// Brings these functions of the model into its own opset, as onnx.checker wants.
-absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& functions);
+// Brings functions of the model into its own opset, as onnx.checker wants: these, and those that hold what it has another version of than
+// theirs, where the model's was `before`.
+absl::Status bring_to_opset(Model& model, const std::set<OperatorName>& functions, std::int64_t before);
 
 }  // namespace saturate

@@ -10,6 +10,7 @@
 #include "kernels/runtime/runtime.h"
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
+#include "onnx_bridge/model/written.h"
 #include "tools/pipeline/local_functions.h"
 #include "tools/pipeline/needs.h"
 #include "tools/pipeline/provenance.h"
@@ -317,6 +318,13 @@ void note_effects(const RuleSet& rules, OptimizeReport& report) {
   }
 }
 
+// With the rule that made the value.
+absl::Status internal_error(const WritingFault& fault, const OptimizeReport& report) {
+  const auto made = std::find_if(report.made.begin(), report.made.end(), [&](const auto& m) { return m.output == fault.value; });
+  const std::string rule = made == report.made.end() || made->rule.empty() ? "no rule" : fmt::format("rule {}", made->rule);
+  return absl::InternalError(fmt::format("internal error: {} ({} made it); please report it with the model", fault.what, rule));
+}
+
 }  // namespace
 
 absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules, const Target& target, const CostModel& cost,
@@ -377,9 +385,11 @@ absl::StatusOr<OptimizeResult> optimize(const Model& model, const RuleSet& rules
     auto whole = with_functions(std::move(result.model), rules, result.model.opset(""));
     if (!whole.ok()) return whole.status();
     result.model = *std::move(whole);
-    if (auto s = bring_to_opset(result.model, own.kept); !s.ok()) return s;
   }
+  if (auto s = bring_to_opset(result.model, own.kept, model.opset("")); !s.ok()) return s;
   if (task.has_rules()) fit_ir_version(result.model, target);
+  const auto unfit = writing_fault(result.model);
+  if (const auto fault = unfit ? unfit : value_fault(result.model, model)) return internal_error(*fault, report);
   report.after = graph_stats(result.model);
   report.needs = needs_of(report.after, runtime_of(&target));
   note_newer(attempt, task, report);

@@ -31,20 +31,6 @@ std::size_t count_nodes_of(const std::vector<Node>& nodes) {
   return count;
 }
 
-}  // namespace
-
-std::vector<std::string> names_read(const Node& node) {
-  std::vector<std::string> names;
-  for (const std::string& input : node.inputs)
-    if (!input.empty()) names.push_back(input);
-  for (const Attribute& a : node.attributes)
-    if (a.type == AttributeType::kGraph)
-      for (std::string& name : captured_names(a.g())) names.push_back(std::move(name));
-  return names;
-}
-
-namespace {
-
 // Of graph and bodies: whether something went.
 bool erase_unread_inside(Graph& graph) {
   const std::size_t before = graph.nodes.size(), tensors = graph.initializers.size();

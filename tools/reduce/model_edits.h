@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "onnx_bridge/model/model.h"
+#include "onnx_bridge/model/node_order.h"
 
 namespace saturate {
 
@@ -15,8 +16,6 @@ using ValueTypes = std::map<std::string, ValueType>;  // by the value's name
 
 // Nodes of the graph, of the bodies of If, Loop and Scan, and of each function once.
 std::size_t count_nodes(const Model& model);
-// What a node reads, its bodies included, in order of first use.
-std::vector<std::string> names_read(const Node& node);
 // Without nodes, initializers, inputs, functions and imports that nothing reads.
 Model without_unread(Model model);
 // Without doc strings, metadata, value types, and whatever else is kept of the file as it was written.

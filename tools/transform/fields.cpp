@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "onnx_bridge/model/wrong_usage.h"
@@ -113,7 +114,7 @@ json value_of(const Field& field, const std::string& text) {
     case FieldType::kWhole:
       return word(text, true);
     case FieldType::kNumber: {
-      const json number = json::parse(text, nullptr, false);
+      const json number = read_json(text).value_or(json());
       return number.is_number() ? number : json(text);
     }
     case FieldType::kText:
@@ -185,7 +186,7 @@ absl::StatusOr<Arguments> Arguments::from_json(std::string_view pass, const std:
   for (const Field& field : fields) {
     if (out.values_.contains(field.name)) continue;
     if (field.required()) return error(pass, field.name, "not given", fmt::format("give {}", allowed_text(field)));
-    out.values_[std::string(field.name)] = json::parse(field.otherwise);
+    out.values_[std::string(field.name)] = *read_json(field.otherwise);
   }
   return out;
 }
@@ -193,7 +194,7 @@ absl::StatusOr<Arguments> Arguments::from_json(std::string_view pass, const std:
 absl::StatusOr<Arguments> Arguments::from_text(std::string_view pass, const std::vector<Field>& fields, std::string_view text) {
   json given = json::object();
   if (text.starts_with("{")) {
-    given = json::parse(text, nullptr, false);
+    given = read_json(text).value_or(json());
     if (!given.is_object())
       return absl::InvalidArgumentError(fmt::format("pass {}: {}: no JSON object; give {{\"field\": value}}", pass, text));
     return from_json(pass, fields, given);

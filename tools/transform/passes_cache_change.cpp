@@ -14,6 +14,7 @@
 #include "tools/transform/edit.h"
 #include "tools/transform/floats.h"
 #include "tools/transform/last_rows.h"
+#include "tools/transform/named_files.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/step_check.h"
 #include "tools/transform/types.h"
@@ -80,6 +81,7 @@ absl::StatusOr<Texts> drawn_texts(const Work& work, const Decoder& decoder, std:
 absl::StatusOr<Texts> calibration(const Work& work, const Decoder& decoder, const Arguments& args) {
   const std::string path = args.text("calibrate");
   if (path.empty()) return drawn_texts(work, decoder, kDrawnRows, work.check.seed);
+  if (absl::Status s = check_named_file(args, "calibrate", path, kMostNamedData); !s.ok()) return s;
   const absl::StatusOr<Inputs> arrays = load_inputs(path);
   auto texts = arrays.ok() ? texts_of(*arrays, work.model, decoder) : arrays.status();
   return texts.ok() ? std::move(texts) : args.wrong("calibrate", path, std::string(texts.status().message()));

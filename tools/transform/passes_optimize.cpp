@@ -1,5 +1,4 @@
 // What rules and targets do, between passes.
-#include <filesystem>
 #include <algorithm>
 #include <set>
 
@@ -9,6 +8,7 @@
 #include "onnx_bridge/operators/op_table.h"
 #include "rules/language/assumptions.h"
 #include "tools/pipeline/pipeline.h"
+#include "tools/transform/named_files.h"
 #include "tools/transform/opset.h"
 #include "tools/transform/passes.h"
 
@@ -91,6 +91,36 @@ void tell_what_stays(Work& work, const std::vector<std::string>& avoided) {
   }
 }
 
+bool is_among(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What the fields name: built-in names, and files of data. Libraries of costs run code, and are taken from the command line alone.
+absl::StatusOr<Setup> named_setup(const Arguments& args) {
+  const std::string target = args.text("target"), cost = args.text("cost");
+  if (!cost.empty() && !is_cost_data(cost))
+    return args.wrong("cost", cost,
+                      fmt::format("neither built in ({}) nor a .json or .jsonl file; a library is given by --cost of `saturate optimize`",
+                                  fmt::join(builtin_cost_models(), ", ")));
+  std::vector<NamedFile> files;
+  const bool own_target = !is_among(builtin_targets(), target);
+  // Before it is looked for a release, which opens it.
+  if (absl::Status s = own_target ? check_named_file(args, "target", target, kMostNamedText) : absl::OkStatus(); !s.ok()) return s;
+  if (own_target) files.push_back({"target", split_release(target).name_or_path, "saturate targets show"});
+  if (!cost.empty() && !is_among(builtin_cost_models(), cost)) files.push_back({"cost", cost, "saturate optimize MODEL --cost"});
+  for (const std::string& file : args.texts("rules"))
+    if (file != "none") files.push_back({"rules", file, "saturate rules check"});
+  for (const NamedFile& file : files)
+    if (absl::Status s = check_named_file(args, file.field, file.path, kMostNamedText); !s.ok()) return s;
+  SetupOptions options{target, {}, cost, {}, args.texts("rules"), {}};
+  options.filter.except = args.texts("skip_rules");
+  options.filter.effects.approximates = args.flag("approximate");
+  absl::StatusOr<Setup> setup = set_up(options);
+  if (!setup.ok() && files.empty()) return args.wrong("target", target, std::string(setup.status().message()));
+  if (!setup.ok()) return without_contents(args, setup.status(), files);
+  return setup;
+}
+
 }  // namespace
 
 absl::StatusOr<Target> everything_but(const Model& model, const std::vector<std::string>& avoided) {
@@ -133,22 +163,8 @@ absl::StatusOr<Model> rewritten(const Model& model, std::int64_t opset, const st
 namespace passes {
 
 absl::Status optimize(Work& work, const Arguments& args) {
-  // A list of passes may come from somebody else, and a shared library is code that would run.
-  if (const std::string cost = args.text("cost"); cost.ends_with(".so") || cost.ends_with(".dylib"))
-    return args.wrong("cost", cost, "a list of passes names no shared library; give it to `saturate optimize --cost`");
-  std::vector<std::string> files = args.texts("rules");
-  for (const char* field : {"target", "cost"}) files.push_back(args.text(field));
-  for (const std::string& file : files) {
-    std::error_code missing;
-    const std::filesystem::file_status status = std::filesystem::status(file, missing);
-    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-      return args.wrong("target", file, "it is no regular file; a list of passes names none but these");
-  }
-  SetupOptions options{args.text("target"), {}, args.text("cost"), {}, args.texts("rules"), {}};
-  options.filter.except = args.texts("skip_rules");
-  options.filter.effects.approximates = args.flag("approximate");
-  absl::StatusOr<Setup> setup = set_up(options);
-  if (!setup.ok()) return args.wrong("target", args.text("target"), std::string(setup.status().message()));
+  absl::StatusOr<Setup> setup = named_setup(args);
+  if (!setup.ok()) return setup.status();
   const std::vector<std::string> avoided = args.texts("avoid");
   setup->target.forbidden.insert(avoided.begin(), avoided.end());
   OptimizeOptions how;

@@ -6,6 +6,7 @@
 #include "onnx_bridge/file/io.h"
 #include "onnx_bridge/model/subgraphs.h"
 #include "tools/transform/opset.h"
+#include "tools/transform/named_files.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/types.h"
 
@@ -260,8 +261,10 @@ absl::Status cut(Work& work, const Arguments& args) {
 }
 
 absl::Status merge(Work& work, const Arguments& args) {
-  absl::StatusOr<Model> second = load_model(args.text("model"));
-  if (!second.ok()) return args.wrong("model", args.text("model"), std::string(second.status().message()));
+  const std::string path = args.text("model");
+  if (absl::Status s = check_named_file(args, "model", path, kMostNamedData); !s.ok()) return s;
+  absl::StatusOr<Model> second = load_model(path);
+  if (!second.ok()) return without_contents(args, second.status(), {{"model", path, "saturate inspect"}});
   const Model first = work.model;
   Merger merger(work, *std::move(second), args);
   if (absl::Status s = merger.run(); !s.ok()) return s;

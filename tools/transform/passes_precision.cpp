@@ -10,6 +10,7 @@
 #include "tools/transform/floats.h"
 #include "tools/transform/mask_fills.h"
 #include "tools/transform/mixed.h"
+#include "tools/transform/named_files.h"
 #include "tools/transform/passes.h"
 #include "tools/transform/precision.h"
 #include "tools/transform/ranges.h"
@@ -44,6 +45,7 @@ absl::StatusOr<Ranges> ranges_of(Work& work, const Arguments& args) {
     work.notes.push_back(fmt::format("the range of values was not measured: {}", std::string(ranges.status().message())));
     return Ranges();
   }
+  if (absl::Status s = check_named_file(args, "calibrate", path, kMostNamedData); !s.ok()) return s;
   const absl::StatusOr<Inputs> inputs = load_inputs(path);
   auto ranges = inputs.ok() ? ranges_on(*inputs, work.model, keep) : inputs.status();
   return ranges.ok() ? std::move(ranges) : args.wrong("calibrate", path, std::string(ranges.status().message()));

@@ -1,6 +1,7 @@
 // The table of passes, and how they are asked for.
 #include <algorithm>
 
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "onnx_bridge/model/wrong_usage.h"
 #include "tools/transform/olive.h"
@@ -527,35 +528,12 @@ absl::StatusOr<PassCall> parse_step(std::string_view text) {
   return PassCall{*pass, *std::move(args)};
 }
 
-namespace {
-
-constexpr int kMostNested = 100;
-constexpr const char* kTooDeep = "passes: brackets stand in each other more than 100 deep; give a list of {\"pass\": NAME, FIELD: VALUE}";
-
-// Told before anything is made of the text: what is nested is walked by recursion.
-bool is_nested_too_deeply(std::string_view text) {
-  int depth = 0;
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (quoted && text[i] == '\\')
-      ++i;
-    else if (text[i] == '"')
-      quoted = !quoted;
-    else if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > kMostNested)
-      return true;
-    else if (!quoted && (text[i] == ']' || text[i] == '}'))
-      --depth;
-  }
-  return false;
-}
-
-}  // namespace
-
 absl::StatusOr<std::vector<PassCall>> parse_steps(std::string_view json_text) {
-  if (is_nested_too_deeply(json_text)) return absl::InvalidArgumentError(kTooDeep);
-  const json parsed = json::parse(json_text, nullptr, false, true);
-  if (parsed.is_discarded()) return absl::InvalidArgumentError("passes: no JSON; give a list of {\"pass\": NAME, FIELD: VALUE}");
-  absl::StatusOr<std::vector<json>> items = pass_items(parsed);
+  const absl::StatusOr<json> parsed = read_json(json_text);
+  if (!parsed.ok())
+    return absl::InvalidArgumentError(
+        fmt::format("passes: no JSON ({}); give a list of {{\"pass\": NAME, FIELD: VALUE}}", std::string(parsed.status().message())));
+  absl::StatusOr<std::vector<json>> items = pass_items(*parsed);
   if (!items.ok()) return items.status();
   std::vector<PassCall> steps;
   for (const json& item : *items) {

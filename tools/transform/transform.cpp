@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "egraph/read_json.h"
 #include "fmt/format.h"
 #include "kernels/runtime/stop.h"
 #include "onnx_bridge/file/io.h"
-#include "onnx_bridge/model/node_names.h"
+#include "onnx_bridge/model/written.h"
 #include "tools/io/table.h"
 #include "tools/judge/verdict.h"
 #include "tools/pipeline/report.h"
@@ -16,7 +17,9 @@ namespace {
 using nlohmann::json;
 
 // What was made must be a model that the loader takes. Weights are not copied for that.
-absl::Status check_structure(const Model& model) {
+absl::Status check_structure(const Model& model, const Model& before) {
+  if (const auto fault = value_fault(model, before))
+    return absl::InternalError(fmt::format("internal error: {}; please report it with the model", fault->what));
   std::vector<DetachedData> weights;
   const absl::StatusOr<std::string> bytes = serialize_model(model, 1024, weights);
   if (!bytes.ok()) return bytes.status();
@@ -80,7 +83,7 @@ class Runner {
       if (result_.failure) break;
       apply(step);
     }
-    if (!result_.failure) make_node_names_unique(work_->model.graph);
+    if (!result_.failure) mend_for_writing();
     if (!result_.failure) verify();
     if (!result_.failure && options_.verify) ask_whether_it_loads();
     if (!result_.failure) {
@@ -106,7 +109,7 @@ class Runner {
     if (pass.compared == PassCheck::kRuns && !names_.empty()) verify();
     if (result_.failure) return;
     absl::Status status = pass.apply(*work_, step.args);
-    if (status.ok()) status = check_structure(work_->model);
+    if (status.ok()) status = check_structure(work_->model, start_);
     if (!status.ok()) {
       const std::string message(status.message());
       const std::string place = message.starts_with("pass ") || message.starts_with("surgeon ") ? "" : fmt::format("pass {}: ", pass.name);
@@ -142,6 +145,12 @@ class Runner {
     if (report.status != VerifyStatus::kEqual) result_.failure = failure_of(report, names_.empty() ? "no pass" : names_);
     result_.report.checks.push_back(std::move(report));
     names_ = "";
+  }
+
+  // What is verified and judged is what is written. (What can't be mended was refused behind its pass.)
+  void mend_for_writing() {
+    absl::StatusOr<std::optional<Model>> ready = ready_to_write(work_->model);
+    if (ready.ok() && *ready) work_->model = **std::move(ready);
   }
 
   // The result as it is written; what verify() compares has the original's inputs and outputs.
@@ -226,7 +235,7 @@ json pass_list_json() {
                         {"says", f.says},
                         {"allowed", allowed_text(f)},
                         {"required", f.required()},
-                        {"default", f.required() ? json(nullptr) : json::parse(f.otherwise)}});
+                        {"default", f.required() ? json(nullptr) : *read_json(f.otherwise)}});
     out.push_back({{"pass", pass.name},
                    {"does", pass.does},
                    {"compared", to_string(pass.compared)},

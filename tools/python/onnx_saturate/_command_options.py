@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
 
-from ._errors import error_of
+from ._errors import OptionError, error_of
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,9 @@ def words(values: Mapping[str, Any]) -> list[str]:
 
 def optimize_file(model: str, output: str, values: Mapping[str, Any]) -> str:
     """Runs the command; what it printed. Its warnings are RuntimeWarnings, its errors those of the package."""
+    cost = str(values.get("cost") or "")
+    if cost.endswith((".so", ".dylib")):
+        raise OptionError(f"cost: {cost}: a library runs code, and only --cost of the command and cost= in Python take one")
     with tempfile.TemporaryDirectory() as folder:
         report = values.get("report") or str(Path(folder) / "report.json")
         command = [sys.executable, "-m", "onnx_saturate", "optimize", model, "-o", output, *words({**values, "report": report})]
