@@ -265,10 +265,19 @@ class ProblemBuilder {
     OpSite site{g_.key(s.op)};
     for (const Id input : s.inputs) site.inputs.push_back(&g_.facts(input));
     if (const DType dtype = data_dtype(site); lacks_kernel(site.key, dtype)) runs_nowhere_.insert(dtype);
+    some_must_go_ = some_must_go_ || must_go(site);
+  }
+
+  // The user named it, or asked for an opset that lacks it.
+  bool must_go(const OpSite& site) const {
+    if (target_ && target_->forbidden.contains(operator_name(site.key.domain, site.key.op_type))) return true;
+    if (!options_.lowers_opset || !is_standard(site.key)) return false;
+    const std::optional<std::int64_t> lowest = lowest_of(site.key, site.inputs);
+    return !lowest || *lowest > options_.opset_limit;
   }
 
   bool runs_where_model_does(const ENode& node, Id id, const OpKey& key) const {
-    if (!is_standard(key) || key.role != UnitRole::kNone) return true;
+    if (some_must_go_ || !is_standard(key) || key.role != UnitRole::kNone) return true;
     const DType dtype = data_dtype(site_of(g_, node, id));
     return runs_nowhere_.contains(dtype) || !lacks_kernel(key, dtype);
   }
@@ -340,6 +349,7 @@ class ProblemBuilder {
   const ExtractOptions& options_;
   const std::shared_ptr<AskedOfNodes> asked_;
   absl::flat_hash_set<std::vector<Id>> originals_;
+  bool some_must_go_ = false;     // of the model's operators: what rules make of these runs where it can
   std::set<DType> runs_nowhere_;  // that the model has operators of without a kernel: of these rules may make such, too
   std::optional<Border> border_;
   bool spelled_as_operators_ = false;           // the model has integer operators rather than operators between quantizers
