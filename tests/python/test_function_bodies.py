@@ -1,5 +1,6 @@
 """docs/functions.md: the standard's functions as their bodies and back, on the standard's own node cases; and functions of com.microsoft."""
 import importlib.util
+import pathlib
 import re
 
 import numpy as np
@@ -7,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from conftest import ROOT, binary, make_model, run_ok, tensor, value
+from conftest import ROOT, binary, make_model, run_ok, said, tensor, value
 
 SPEC = importlib.util.spec_from_file_location("bodies_table", ROOT / "bench" / "bodies_table.py")
 bodies_table = importlib.util.module_from_spec(SPEC)
@@ -103,6 +104,15 @@ def test_group_norm_of_channels_last(tmp_path, swish, dtype):
     assert {a.name: a.i for a in nodes[1].attribute if a.type == onnx.AttributeProto.INT} == {"activation": int(swish), "groups": 32}
     run_ok("out.onnx", "back.onnx", "--target", "onnx", cwd=tmp_path)
     assert {n.domain for n in onnx.load(tmp_path / "back.onnx").graph.node} == {""}
+
+
+def test_what_has_no_kernel_on_a_cpu_is_not_judged_there(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    onnx.save(group_norm_by_hand(64, 32, False, False, np.float32), tmp_path / "in.onnx")
+    there = ("--onnxruntime", pathlib.Path(onnxruntime.__file__).parent)
+    told = said(run_ok("in.onnx", "out.onnx", "--target", "ort-cuda", "--cost", "nodes", *there, cwd=tmp_path))
+    assert "verified here only (not judged in ONNX Runtime" in told and "GroupNorm" in told.partition("inputs")[0], told
+    assert "GroupNorm" in [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node]
 
 
 def test_convolutions_between_group_norms_take_channels_last(tmp_path):

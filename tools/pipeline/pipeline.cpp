@@ -198,6 +198,7 @@ PipelineResult optimize_and_verify(const Model& model, const Setup& setup, const
   const double start = steady_seconds();
   VerifyOptions check = options.check;
   allow_for_rules(out.report.optimize, check);
+  check.kernels_may_be_missing = !setup.target.cpu_kernels;
   const auto verified = [&](const Model& one) {
     return verify_with_functions(model, io ? with_interface(one, *io, Interface::kOriginal) : one, setup.rules, check);
   };
